@@ -1,0 +1,104 @@
+/* Algorithms as their users see them: quantize one job.
+ *
+ * Shapes:  I input features   O output features of all linears of the job together   G = ceil(I / group)
+ * An algorithm sees matrices and statistics, never files or models. */
+#ifndef CALM_ALGORITHMS_ALGORITHM_H
+#define CALM_ALGORITHMS_ALGORITHM_H
+
+#include <stdint.h>
+
+#include "ptq/base/context.h"
+#include "ptq/base/text.h"
+#include "ptq/quant/scheme.h"
+
+/* One weight matrix. */
+typedef struct calm_linear {
+    const char *name;     /* of the module, for messages: "model.layers.0.self_attn.q_proj" */
+    size_t out, in;
+    const float *w;       /* [out, in], borrowed */
+} calm_linear;
+
+/* What calibration learned about the input that the linears of a job share. */
+typedef struct calm_stats {
+    size_t rows;             /* N                                                              */
+    const double *gram;      /* [I, I] X^T X (not divided by N), both triangles; or NULL       */
+    const float *absmax;     /* [I] max |x|; or NULL                                           */
+    const double *sum;       /* [I] sum of x; or NULL                                          */
+    const double *sumsq;     /* [I] sum of x^2; or NULL                                        */
+    const double *sumabs;    /* [I] sum of |x|; or NULL                                        */
+    const float *samples;    /* [n_samples, I] kept rows, or NULL                              */
+    size_t n_samples;
+} calm_stats;
+
+/* The linears of one block that read the same input. */
+typedef struct calm_job {
+    const char *name;             /* for messages: "model.layers.0.qkv"                             */
+    const calm_linear *linears;   /* [n_linears], all with the same `in`                            */
+    size_t n_linears;
+    const calm_stats *stats;
+    calm_scheme scheme;
+    bool can_absorb;              /* a per-channel input scale can be folded into what feeds it     */
+    const uint32_t *absorb_group; /* [I] inputs with equal numbers share one scale; NULL: each its own
+                                   * (o: all query heads of a kv head read the same row of v)       */
+    size_t n_absorb_groups;       /* numbers in absorb_group are below this                         */
+} calm_job;
+
+/* A quantized job: W^ = (codes - zeros) * scales approximates W diag(in_scale). */
+typedef struct calm_qjob {
+    size_t out, in, n_groups, group;   /* O, I, G, columns per group                                */
+    calm_scheme scheme;
+    uint8_t *codes;      /* [O, I], below 2^bits                                                    */
+    float *scales;       /* [O, G], already rounded to the scheme's scale_dtype; may be negative     */
+    uint8_t *zeros;      /* [O, G]; NULL when symmetric (zero = 2^(bits-1))                         */
+    float *in_scale;     /* [I] > 0: the input is divided by it; NULL = ones                        */
+    double damp;         /* damping that the Cholesky factorisation needed, relative; 0 = not used  */
+} calm_qjob;
+
+/* A parsed chain of parts with resolved options; opaque. */
+typedef struct calm_algorithm calm_algorithm;
+
+#define CALM_NEEDS_GRAM    (1u << 0)
+#define CALM_NEEDS_ABSMAX  (1u << 1)
+#define CALM_NEEDS_SUMS    (1u << 2)
+#define CALM_NEEDS_SAMPLES (1u << 3)
+#define CALM_SETS_IN_SCALE (1u << 8)
+
+/* Parse a name of presets.def ("gptq-hls") or a chain ("smooth(alpha=0.75)+hls(signed=true)+gptq") into ctx->out.
+ * CALM_EARG: unknown name (the nearest is suggested), parts of the wrong kinds or order, a bad option. */
+calm_status calm_algorithm_parse(calm_ctx *ctx, const char *text, calm_algorithm **out);
+
+/* Preset name, or the chain as canonical text for one written by hand. */
+const char *calm_algorithm_name(const calm_algorithm *algorithm);
+
+/* The chain with every option and each part's revision: enters the candidate's key.
+ * "hls@1(signed=true,rounds=8)+gptq@1(order=activation,damp=0.01)" */
+const char *calm_algorithm_canonical(const calm_algorithm *algorithm);
+
+/* CALM_NEEDS_* and CALM_SETS_* bits of all parts together. */
+unsigned calm_algorithm_caps(const calm_algorithm *algorithm);
+
+/* Quantize a job into ctx->out; temporaries in ctx->scratch.
+ * CALM_ENUMERIC: NaN or infinity in weights or statistics, no positive definite Gram matrix within the damping
+ * limit, a scale out of range - with tensor, row and group.  CALM_EUNSUPPORTED: a scheme a part cannot reach.
+ * Runs in parallel over rows where that changes no sum (ctx->n_threads). */
+calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
+                               calm_qjob *out);
+
+/* ---- the registries, for `calm algorithms` and the conformance tests ---- */
+
+typedef struct calm_preset {
+    const char *name, *chain, *summary, *reference;
+} calm_preset;
+
+/* Rows of presets.def in file order; *n their number. */
+const calm_preset *calm_presets(size_t *n);
+
+/* ---- dequantization ---- */
+
+/* w [O, I] = (codes - zeros) * scales in float32, not divided by in_scale: what a checkpoint reader computes. */
+void calm_qjob_dequantize(const calm_qjob *qjob, float *w);
+
+/* w [O, I] = the same divided by in_scale: what replaces W when the input is left as it is. */
+void calm_qjob_effective(const calm_qjob *qjob, float *w);
+
+#endif

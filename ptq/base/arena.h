@@ -1,0 +1,47 @@
+/* Arena: memory that is freed together.
+ *
+ * Algorithms contain no `free`: results go to `ctx->out`, temporaries to `ctx->scratch`, and whoever runs the
+ * work clears both.  Blocks are 64-byte aligned (one cache line, one AVX-512 vector).  Under
+ * AddressSanitizer everything outside a live allocation is poisoned, with a redzone after each. */
+#ifndef CALM_BASE_ARENA_H
+#define CALM_BASE_ARENA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct calm_arena_chunk calm_arena_chunk;
+
+typedef struct calm_arena {
+    calm_arena_chunk *top;    /* newest chunk, linked to the older ones                              */
+    size_t used_bytes;        /* sum over live allocations, for reports                              */
+    long fail_in;             /* tests: > 0 counts down at each allocation, the one reaching 0 fails */
+} calm_arena;
+
+/* A place to return to: everything allocated after it is released by calm_arena_rewind. */
+typedef struct calm_arena_mark {
+    calm_arena_chunk *chunk;
+    size_t chunk_used, used_bytes;
+} calm_arena_mark;
+
+void calm_arena_init(calm_arena *arena);
+
+/* Release all memory; the arena is then as after init (fail_in kept). */
+void calm_arena_clear(calm_arena *arena);
+
+calm_arena_mark calm_arena_save(const calm_arena *arena);
+void calm_arena_rewind(calm_arena *arena, calm_arena_mark mark);
+
+/* `count` objects of `size` bytes, 64-byte aligned, not initialised.
+ * NULL when count * size overflows or the system has no memory; never NULL for zero bytes. */
+void *calm_arena_alloc(calm_arena *arena, size_t count, size_t size);
+
+/* The same, filled with zero bytes. */
+void *calm_arena_zalloc(calm_arena *arena, size_t count, size_t size);
+
+/* out = a * b; false on overflow. */
+bool calm_size_mul(size_t *out, size_t a, size_t b);
+
+/* out = a + b; false on overflow. */
+bool calm_size_add(size_t *out, size_t a, size_t b);
+
+#endif

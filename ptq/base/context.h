@@ -1,0 +1,60 @@
+/* Context: what every fallible function receives - memory, the first error, threads, the log.
+ *
+ * One context belongs to one thread.  calm_parallel_for (threads.h) makes child contexts for its workers. */
+#ifndef CALM_BASE_CONTEXT_H
+#define CALM_BASE_CONTEXT_H
+
+#include "ptq/base/arena.h"
+#include "ptq/base/status.h"
+
+#define CALM_MESSAGE_MAX 1024
+
+typedef enum calm_log_level { CALM_LOG_DEBUG, CALM_LOG_INFO, CALM_LOG_WARNING } calm_log_level;
+
+/* Receives one line without a newline.  May be called from any thread, one at a time. */
+typedef void calm_log_fn(void *user, calm_log_level level, const char *line);
+
+typedef struct calm_ctx {
+    calm_arena *out;                   /* results of the work in progress; owned by the caller      */
+    calm_arena *scratch;               /* temporaries; whoever runs a piece of work rewinds it      */
+    calm_status status;                /* first failure, CALM_OK before one                         */
+    char message[CALM_MESSAGE_MAX];    /* one sentence about it, no newline                         */
+    int n_threads;                     /* workers for calm_parallel_for, >= 1                       */
+    calm_log_fn *log;                  /* NULL: silent                                              */
+    void *log_user;
+} calm_ctx;
+
+/* A context over two arenas of the caller, one thread, no log. */
+void calm_ctx_init(calm_ctx *ctx, calm_arena *out, calm_arena *scratch);
+
+/* Forget the failure, for callers that go on after one (a candidate that failed is a row in the store). */
+void calm_ctx_forgive(calm_ctx *ctx);
+
+/* Record a failure and return its status.  The first failure wins: a later call changes nothing and returns
+ * the first status.  `status` must not be CALM_OK. */
+calm_status calm_fail(calm_ctx *ctx, calm_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Failure of a system call: the text is followed by ": " and strerror(error_number); ENOSPC and EDQUOT become
+ * CALM_ENOSPC, ENOENT CALM_ENOTFOUND, ENOMEM CALM_ENOMEM, everything else CALM_EIO. */
+calm_status calm_fail_errno(calm_ctx *ctx, int error_number, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Log one line; does nothing without a log function. */
+void calm_log(calm_ctx *ctx, calm_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Allocate `count` objects of `size` bytes from `arena` into *out, zero-filled.
+ * Fails with CALM_ENOMEM, naming `what` and the size; *out is then NULL. */
+calm_status calm_alloc(calm_ctx *ctx, calm_arena *arena, void *out, size_t count, size_t size,
+                       const char *what);
+
+/* Allocate an array for the pointer variable `ptr`: CALM_TRY(CALM_NEW(ctx, ctx->scratch, ptr, n)). */
+#define CALM_NEW(ctx, arena, ptr, count)                                                                     \
+    calm_alloc((ctx), (arena), &(ptr), (count), sizeof *(ptr), #ptr)
+
+/* printf into the arena; *out is a NUL-terminated string.  Fails with CALM_ENOMEM. */
+calm_status calm_strf(calm_ctx *ctx, calm_arena *arena, char **out, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

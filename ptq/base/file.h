@@ -1,0 +1,60 @@
+/* Files: reading whole ones, mapping, and writing so that a reader sees the old file or the new one. */
+#ifndef CALM_BASE_FILE_H
+#define CALM_BASE_FILE_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "ptq/base/context.h"
+
+/* A file mapped read-only.  The mapping is private: a file that shrinks while mapped is the user's fault. */
+typedef struct calm_mapping {
+    const uint8_t *data;    /* NULL for an empty file */
+    size_t bytes;
+} calm_mapping;
+
+/* Map a regular file.  CALM_ENOTFOUND, CALM_EIO; CALM_EARG when it is a directory or another special file. */
+calm_status calm_map_file(calm_ctx *ctx, const char *path, calm_mapping *out);
+void calm_unmap_file(calm_mapping *map);
+
+/* Tell the system that a range of a mapping will not be needed soon; drops it from resident memory. */
+void calm_mapping_release(const calm_mapping *map, size_t offset, size_t bytes);
+
+/* Read a whole file into ctx->out, with a NUL after the last byte.
+ * CALM_EFORMAT when it is larger than `limit` bytes. */
+calm_status calm_read_file(calm_ctx *ctx, const char *path, size_t limit, char **out, size_t *n_bytes);
+
+/* Write `bytes` to a temporary name beside `path`, fsync, rename.  Nothing half-written stays under `path`;
+ * on failure the temporary file is removed. */
+calm_status calm_write_file(calm_ctx *ctx, const char *path, const void *bytes, size_t n_bytes);
+
+/* A file being written front to back under a final name inside a directory that is itself temporary. */
+typedef struct calm_writer {
+    FILE *stream;
+    const char *path;    /* borrowed */
+    uint64_t written;
+} calm_writer;
+calm_status calm_writer_open(calm_ctx *ctx, calm_writer *writer, const char *path);
+calm_status calm_writer_put(calm_ctx *ctx, calm_writer *writer, const void *bytes, size_t n_bytes);
+/* Flush, fsync, close.  Call also after a failure of put (it then only closes and returns that failure). */
+calm_status calm_writer_close(calm_ctx *ctx, calm_writer *writer);
+
+bool calm_path_exists(const char *path);
+bool calm_is_directory(const char *path);
+
+/* Create a directory and its parents; no error when it is there. */
+calm_status calm_make_directories(calm_ctx *ctx, const char *path);
+
+/* Remove a file or a directory with all below it; no error when it is not there.  Links are not followed. */
+calm_status calm_remove_tree(calm_ctx *ctx, const char *path);
+
+/* dir + "/" + name in `arena`. */
+calm_status calm_path_join(calm_ctx *ctx, calm_arena *arena, char **out, const char *dir, const char *name);
+
+/* fsync a directory, so that a rename in it survives a power cut. */
+calm_status calm_sync_directory(calm_ctx *ctx, const char *path);
+
+/* Copy a file's bytes. */
+calm_status calm_copy_file(calm_ctx *ctx, const char *from, const char *to);
+
+#endif

@@ -1,0 +1,26 @@
+/* Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+ * SC11).  A value depends on (seed, stream, index) alone, never on what was drawn before, so every thread
+ * count draws the same. */
+#ifndef CALM_BASE_RNG_H
+#define CALM_BASE_RNG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The Philox4x32-10 block function: counter [4], key [2] -> out [4]. */
+void calm_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* 64 uniform random bits, number `index` of `stream`. */
+uint64_t calm_rng_u64(uint64_t seed, uint64_t stream, uint64_t index);
+
+/* Uniform in [0, 1) with 53 bits. */
+double calm_rng_uniform(uint64_t seed, uint64_t stream, uint64_t index);
+
+/* Standard normal (Box-Muller on two uniforms of the same block). */
+double calm_rng_normal(uint64_t seed, uint64_t stream, uint64_t index);
+
+/* Draw `k` of `n` different numbers in drawing order into out [k] (k <= n <= 2^32): a Fisher-Yates shuffle of
+ * which only the touched places are kept.  false when memory for 2k entries is missing. */
+_Bool calm_rng_choose(uint64_t seed, uint64_t stream, size_t n, size_t k, size_t *out);
+
+#endif

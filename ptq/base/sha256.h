@@ -1,0 +1,29 @@
+/* SHA-256 (FIPS 180-4), through OpenSSL's libcrypto: the keys of candidates and blobs. */
+#ifndef CALM_BASE_SHA256_H
+#define CALM_BASE_SHA256_H
+
+#include "ptq/base/context.h"
+
+#define CALM_SHA256_HEX 65    /* 64 hexadecimal digits and the NUL */
+
+typedef struct calm_sha256 {
+    void *state;    /* EVP_MD_CTX; NULL after finish */
+    bool failed;
+} calm_sha256;
+
+/* Start, feed, finish; `hex` receives lower-case digits.  A failure of the library is reported by finish
+ * (CALM_ENOMEM).  Every init needs a finish, which frees the state. */
+void calm_sha256_init(calm_sha256 *sha);
+void calm_sha256_update(calm_sha256 *sha, const void *bytes, size_t n_bytes);
+
+/* Feed the length of a string and the string, so that neighbouring fields cannot run together. */
+void calm_sha256_field(calm_sha256 *sha, const char *text);
+calm_status calm_sha256_finish(calm_ctx *ctx, calm_sha256 *sha, char hex[CALM_SHA256_HEX]);
+
+/* Digest of one buffer. */
+calm_status calm_sha256_bytes(calm_ctx *ctx, const void *bytes, size_t n_bytes, char hex[CALM_SHA256_HEX]);
+
+/* Digest of a file's content, read in pieces.  CALM_EIO or CALM_ENOTFOUND with the path. */
+calm_status calm_sha256_file(calm_ctx *ctx, const char *path, char hex[CALM_SHA256_HEX]);
+
+#endif

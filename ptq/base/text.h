@@ -1,0 +1,29 @@
+/* Text: a growing string on the heap, for writers of JSON, tables and canonical forms. */
+#ifndef CALM_BASE_TEXT_H
+#define CALM_BASE_TEXT_H
+
+#include "ptq/base/context.h"
+
+typedef struct calm_text {
+    char *data;           /* NUL-terminated; NULL before the first append */
+    size_t length, capacity;
+    bool failed;          /* an append ran out of memory; later appends do nothing */
+} calm_text;
+
+void calm_text_init(calm_text *text);
+void calm_text_clear(calm_text *text);
+
+/* Append bytes or a formatted string.  Failure is remembered in `failed` and checked once at the end. */
+void calm_text_append(calm_text *text, const char *bytes, size_t n_bytes);
+void calm_text_printf(calm_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* CALM_ENOMEM when an append failed. */
+calm_status calm_text_check(calm_ctx *ctx, const calm_text *text);
+
+/* Levenshtein distance of two short strings (longer than 63 bytes: cut); the base of "did you mean". */
+size_t calm_edit_distance(const char *a, const char *b);
+
+/* The name in `names` [n] nearest to `word`, or NULL when none is near (distance over a third of the longer). */
+const char *calm_nearest(const char *word, const char *const *names, size_t n);
+
+#endif

@@ -1,0 +1,23 @@
+/* Threads: independent tasks over OpenMP; the one user of omp.h.
+ *
+ * Parallel over independent work, never inside a sum: a task writes only what belongs to its index, so the
+ * bytes do not depend on the number of threads. */
+#ifndef CALM_BASE_THREADS_H
+#define CALM_BASE_THREADS_H
+
+#include "ptq/base/context.h"
+
+/* One task.  `ctx` is the worker's own: its scratch is rewound after each task, its `out` is NULL. */
+typedef calm_status calm_task_fn(calm_ctx *ctx, size_t index, void *user);
+
+/* Run fn for index 0 .. n-1 on ctx->n_threads workers.  Returns the failure with the lowest index among those
+ * that ran, with its message; tasks not yet begun after a failure are skipped.  Inside a task it runs serially. */
+calm_status calm_parallel_for(calm_ctx *ctx, size_t n, calm_task_fn *fn, void *user);
+
+/* Cores this process may use, >= 1. */
+int calm_n_cores(void);
+
+/* Seconds from a monotonic clock, for progress and `bench` only; never enters a result. */
+double calm_seconds(void);
+
+#endif

@@ -1,0 +1,70 @@
+/* Activation statistics of one hook point (METHOD.md section 2; "Measuring Maximum Activations", 2605.15572).
+ *
+ * A window of tokens gives a partial statistic; partials are merged in window order, so that sums have one
+ * fixed order whatever the number of threads. */
+#ifndef CALM_CALIB_ACTIVATION_H
+#define CALM_CALIB_ACTIVATION_H
+
+#include <stdint.h>
+
+#include "ptq/base/context.h"
+
+#define CALM_ACT_BINS 512
+#define CALM_ACT_TOP 100
+#define CALM_ACT_QUANTILES 6     /* q25, median, q75, q90, q99, q99.9 of |x|, zeros apart */
+
+/* One of the largest |x|. */
+typedef struct calm_act_peak {
+    float value;                 /* with sign */
+    uint32_t window, token, channel;
+} calm_act_peak;
+
+/* Accumulator over windows.  `peak` and `ratio` hold one value per token seen so far. */
+typedef struct calm_act_acc {
+    size_t channels;                      /* D                                                    */
+    uint64_t count, zeros;                /* elements, and those equal to 0                       */
+    double sum, sumsq, sumabs;
+    float min, max;
+    uint64_t histogram[CALM_ACT_BINS];    /* of log10 |x| over [-8, 8), clipped to the ends       */
+    calm_act_peak top[CALM_ACT_TOP];      /* by falling |x|, ties by position                     */
+    size_t n_top;
+    size_t n_tokens, capacity;
+    float *peak;                          /* [n_tokens] m_t = max |x_t|                           */
+    float *ratio;                         /* [n_tokens] r_t = m_t / median |x_t|                  */
+    float *crest;                         /* [n_tokens] m_t / rms(x_t)                            */
+    size_t n_massive;                     /* tokens with m_t > 100 and r_t > 1000                 */
+} calm_act_acc;
+
+/* The figures of a finished hook point. */
+typedef struct calm_act_summary {
+    uint64_t count, zeros;
+    size_t n_tokens, n_massive, channels;
+    double mean, std, mean_abs, rms, min, max, max_abs;
+    double quantile[CALM_ACT_QUANTILES];
+    double peak_median;                                       /* of m_t over tokens               */
+    double ratio_median, ratio_max, ratio_mean, ratio_std;    /* of r_t over tokens               */
+    double crest_median, crest_max;                           /* of max|x_t| / rms(x_t)           */
+} calm_act_summary;
+
+/* Empty accumulator for D channels and at most `capacity` tokens, in `arena`. */
+calm_status calm_act_init(calm_ctx *ctx, calm_arena *arena, size_t channels, size_t capacity, calm_act_acc *acc);
+
+/* Add X [n, D] (row stride D): tokens first_token .. of window `window`.  CALM_ENUMERIC when a value is not finite. */
+calm_status calm_act_add(calm_ctx *ctx, calm_act_acc *acc, const float *x, size_t n, uint32_t window,
+                         uint32_t first_token);
+
+/* into += from; equal to having added from's rows after into's, up to the order of the double sums, which is fixed
+ * by the order of the merges. */
+calm_status calm_act_merge(calm_ctx *ctx, calm_act_acc *into, const calm_act_acc *from);
+
+/* Finish.  `scratch` of ctx is used for the medians. */
+calm_status calm_act_summarize(calm_ctx *ctx, const calm_act_acc *acc, calm_act_summary *out);
+
+/* Quantile q in (0, 1) of |x|, zeros apart, by log-linear interpolation in the histogram; 0 when all are zero. */
+double calm_act_quantile(const uint64_t histogram[CALM_ACT_BINS], double q);
+
+/* Median of n non-negative finite floats (mean of the middle two when n is even), n >= 1, by bisection on their
+ * bit patterns: no copy, no data-dependent branch. */
+float calm_median_nonneg(const float *x, size_t n);
+
+#endif

@@ -1,0 +1,87 @@
+/* JSON: reading untrusted documents and writing stable ones; the only user of jansson.
+ *
+ * Readers name the file and the place (JSON pointer) in every error.  Duplicate keys are refused, and so is a
+ * document nested deeper than jansson's limit.  Values are borrowed from the document. */
+#ifndef CALM_IO_JSON_H
+#define CALM_IO_JSON_H
+
+#include <stdint.h>
+
+#include "ptq/base/context.h"
+#include "ptq/base/text.h"
+
+typedef struct calm_json calm_json;    /* a value; opaque */
+
+typedef enum calm_json_type {
+    CALM_JSON_NULL, CALM_JSON_BOOL, CALM_JSON_INT, CALM_JSON_REAL, CALM_JSON_STRING, CALM_JSON_ARRAY, CALM_JSON_OBJECT
+} calm_json_type;
+
+/* ---- documents ---- */
+
+/* Parse `n` bytes; `name` stands in error messages.  *out is freed with calm_json_free.  CALM_EFORMAT. */
+calm_status calm_json_parse(calm_ctx *ctx, const char *name, const char *bytes, size_t n, calm_json **out);
+
+/* Parse a file of at most `limit` bytes. */
+calm_status calm_json_read(calm_ctx *ctx, const char *path, size_t limit, calm_json **out);
+void calm_json_free(calm_json *root);
+
+/* ---- reading: NULL values are allowed and have type NULL ---- */
+
+calm_json_type calm_json_typeof(const calm_json *value);
+const char *calm_json_type_name(calm_json_type type);
+
+/* Member or element; NULL when absent (or `value` is of another type). */
+const calm_json *calm_json_get(const calm_json *value, const char *key);
+const calm_json *calm_json_at(const calm_json *value, size_t index);
+
+/* Number of elements or members; 0 for other types. */
+size_t calm_json_size(const calm_json *value);
+
+/* Plain accessors; `fallback` when the value is absent, null or of another type.  Strings are NUL-terminated UTF-8. */
+int64_t calm_json_int(const calm_json *value, int64_t fallback);
+double calm_json_number(const calm_json *value, double fallback);
+bool calm_json_bool(const calm_json *value, bool fallback);
+const char *calm_json_string(const calm_json *value, const char *fallback);
+/* Bytes of a string value (it may hold U+0000); 0 otherwise. */
+size_t calm_json_string_length(const calm_json *value);
+
+/* Walk an object in document order: start with iter = NULL; false at the end. */
+bool calm_json_next(const calm_json *object, void **iter, const char **key, const calm_json **value);
+
+/* ---- checked members of an object: errors name `where` (a file) and the key ---- */
+
+/* Integer in [min, max].  Absent: *out = *fallback, or CALM_EFORMAT when fallback is NULL.  JSON null counts as absent. */
+calm_status calm_json_need_int(calm_ctx *ctx, const char *where, const calm_json *object, const char *key,
+                               const int64_t *fallback, int64_t min, int64_t max, int64_t *out);
+/* Finite number in [min, max]. */
+calm_status calm_json_need_number(calm_ctx *ctx, const char *where, const calm_json *object, const char *key,
+                                  const double *fallback, double min, double max, double *out);
+calm_status calm_json_need_bool(calm_ctx *ctx, const char *where, const calm_json *object, const char *key,
+                                const bool *fallback, bool *out);
+/* String; *out borrowed from the document. */
+calm_status calm_json_need_string(calm_ctx *ctx, const char *where, const calm_json *object, const char *key,
+                                  const char *fallback, const char **out);
+
+/* ---- building and writing ---- */
+
+calm_json *calm_json_new_object(void);
+calm_json *calm_json_new_array(void);
+calm_json *calm_json_new_null(void);
+/* Set members; a NULL string or a number that is not finite becomes null. */
+void calm_json_set_string(calm_json *object, const char *key, const char *value);
+void calm_json_set_int(calm_json *object, const char *key, int64_t value);
+void calm_json_set_number(calm_json *object, const char *key, double value);
+void calm_json_set_bool(calm_json *object, const char *key, bool value);
+/* Takes over `value`. */
+void calm_json_set(calm_json *object, const char *key, calm_json *value);
+void calm_json_add(calm_json *array, calm_json *value);
+void calm_json_add_string(calm_json *array, const char *value);
+void calm_json_add_int(calm_json *array, int64_t value);
+/* A deep copy that may be changed. */
+calm_json *calm_json_copy(const calm_json *value);
+
+/* Write with members in the order of insertion; `indent` 0 puts it on one line.  No newline at the end.
+ * Fails with CALM_ENOMEM, also when an earlier set ran out of memory. */
+calm_status calm_json_write(calm_ctx *ctx, const calm_json *value, int indent, calm_text *out);
+
+#endif

@@ -1,0 +1,46 @@
+/* Element types of stored tensors, and conversions to and from float32. */
+#ifndef CALM_TENSOR_DTYPE_H
+#define CALM_TENSOR_DTYPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ptq/base/context.h"
+
+/* X(NAME, bytes per element); names as in safetensors headers */
+#define CALM_DTYPE_LIST(X)                                                                                   \
+    X(F64, 8) X(F32, 4) X(F16, 2) X(BF16, 2) X(I64, 8) X(I32, 4) X(I16, 2) X(I8, 1) X(U64, 8) X(U32, 4)      \
+    X(U16, 2) X(U8, 1) X(BOOL, 1)
+
+typedef enum calm_dtype {
+#define CALM_DTYPE_ENUM(name, bytes) CALM_##name,
+    CALM_DTYPE_LIST(CALM_DTYPE_ENUM)
+#undef CALM_DTYPE_ENUM
+    CALM_N_DTYPES
+} calm_dtype;
+
+const char *calm_dtype_name(calm_dtype dtype);
+size_t calm_dtype_bytes(calm_dtype dtype);
+
+/* Find by name; CALM_N_DTYPES when unknown. */
+calm_dtype calm_dtype_find(const char *name);
+
+/* True for F64, F32, F16, BF16. */
+bool calm_dtype_is_float(calm_dtype dtype);
+
+/* One value.  Widening is exact; narrowing rounds to nearest, ties to even, overflow to infinity. */
+float calm_bf16_to_f32(uint16_t bits);
+float calm_f16_to_f32(uint16_t bits);
+uint16_t calm_f32_to_bf16(float value);
+uint16_t calm_f32_to_f16(float value);
+
+/* `n` stored elements (F64, F32, F16, BF16; any alignment) to float32.  CALM_EUNSUPPORTED for others. */
+calm_status calm_to_f32(calm_ctx *ctx, calm_dtype dtype, const void *in, size_t n, float *out);
+
+/* `n` float32 values to F32, F16 or BF16.  CALM_EUNSUPPORTED for others. */
+calm_status calm_from_f32(calm_ctx *ctx, calm_dtype dtype, const float *in, size_t n, void *out);
+
+/* Index of the first value that is NaN or infinite, or n. */
+size_t calm_find_nonfinite(const float *x, size_t n);
+
+#endif

@@ -1,0 +1,60 @@
+/* Dense linear algebra over OpenBLAS: the only user of cblas and LAPACKE.
+ *
+ * Row-major throughout.  Every call runs on one thread (calm_linalg_setup fixes that); parallelism is over
+ * tasks, above this file, so results do not depend on the number of threads.  No argument is checked for
+ * being finite. */
+#ifndef CALM_TENSOR_LINALG_H
+#define CALM_TENSOR_LINALG_H
+
+#include <stddef.h>
+
+#include "ptq/base/context.h"
+
+/* Call once at start: OpenBLAS on one thread per call. */
+void calm_linalg_setup(void);
+
+/* OpenBLAS's kernel family and version in words ("OpenBLAS 0.3.21 SkylakeX"); static storage. */
+const char *calm_linalg_version(void);
+
+/* C [m, n] = alpha A [m, k] B^T + beta C, B [n, k]: the shape of a linear layer (A = x, B = weight). */
+void calm_sgemm_nt(size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda, const float *b,
+                   size_t ldb, float beta, float *c, size_t ldc);
+
+/* C [m, n] = alpha A [m, k] B [k, n] + beta C. */
+void calm_sgemm_nn(size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda, const float *b,
+                   size_t ldb, float beta, float *c, size_t ldc);
+
+/* C [m, n] = alpha A^T B + beta C, A [k, m], B [k, n]: the shape of a cross-product of rows. */
+void calm_sgemm_tn(size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda, const float *b,
+                   size_t ldb, float beta, float *c, size_t ldc);
+
+/* The same three in double. */
+void calm_dgemm_nt(size_t m, size_t n, size_t k, double alpha, const double *a, size_t lda, const double *b,
+                   size_t ldb, double beta, double *c, size_t ldc);
+void calm_dgemm_nn(size_t m, size_t n, size_t k, double alpha, const double *a, size_t lda, const double *b,
+                   size_t ldb, double beta, double *c, size_t ldc);
+void calm_dgemm_tn(size_t m, size_t n, size_t k, double alpha, const double *a, size_t lda, const double *b,
+                   size_t ldb, double beta, double *c, size_t ldc);
+
+/* Upper triangle of C [n, n] = alpha A^T A + beta C, A [k, n]; the strict lower triangle is left alone. */
+void calm_dsyrk_t(size_t n, size_t k, double alpha, const double *a, size_t lda, double beta, double *c,
+                  size_t ldc);
+
+/* Copy the upper triangle of a [n, n] to the lower one. */
+void calm_dsymmetrize(size_t n, double *a, size_t lda);
+
+/* Cholesky factor of a symmetric positive definite a [n, n] in place: a = U^T U, upper triangle; the strict
+ * lower triangle is left alone.  CALM_ENUMERIC, naming the pivot, when it is not positive definite. */
+calm_status calm_dcholesky_upper(calm_ctx *ctx, size_t n, double *a, size_t lda);
+
+/* Inverse from that factor, in place: upper triangle of a = (U^T U)^-1. */
+calm_status calm_dcholesky_invert(calm_ctx *ctx, size_t n, double *a, size_t lda);
+
+/* Solve (U^T U) X = B in place for B [n, n_rhs] from that factor. */
+calm_status calm_dcholesky_solve(calm_ctx *ctx, size_t n, const double *u, size_t ldu, size_t n_rhs, double *b,
+                                 size_t ldb);
+
+/* y += alpha x over n doubles. */
+void calm_daxpy(size_t n, double alpha, const double *x, double *y);
+
+#endif

@@ -1,0 +1,1 @@
+# calm_test(FOLDER NAME LIBS...) - one line per test

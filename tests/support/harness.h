@@ -1,0 +1,67 @@
+/* What every test shares: Check, a context over two arenas, fixtures, temporary folders; the one user of check.h.
+ *
+ *   TEST(name) { ctx is ready ... }          defines a Check case with a fresh context `ctx`
+ *   int main(void) { return run_tests("file", (const TTest *[]){name, ..., NULL}); } */
+#ifndef CALM_TESTS_HARNESS_H
+#define CALM_TESTS_HARNESS_H
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/base/context.h"
+
+/* The context of the running test; cleared before and after each one. */
+extern calm_ctx *const ctx;
+
+#define TEST START_TEST
+#define END_OF_TEST END_TEST
+
+/* Run Check cases (NULL-terminated); the process's exit status. */
+int run_tests(const char *name, const TTest *const *tests);
+
+/* The call must succeed; prints the context's message otherwise. */
+#define ck_ok(expr)                                                                                          \
+    do {                                                                                                     \
+        calm_status ck_status_ = (expr);                                                                     \
+        ck_assert_msg(ck_status_ == CALM_OK, "%s: %s: %s", #expr, calm_status_name(ck_status_), ctx->message); \
+    } while (0)
+
+/* The call must fail with this status, and the message must contain `text`; the failure is then forgiven. */
+#define ck_fails(expr, expected, text)                                                                       \
+    do {                                                                                                     \
+        calm_status ck_status_ = (expr);                                                                     \
+        ck_assert_msg(ck_status_ == (expected), "%s: %s, expected %s (%s)", #expr,                           \
+                      calm_status_name(ck_status_), calm_status_name(expected), ctx->message);               \
+        ck_assert_msg(strstr(ctx->message, (text)) != NULL, "%s: message \"%s\" lacks \"%s\"", #expr,         \
+                      ctx->message, (text));                                                                 \
+        calm_ctx_forgive(ctx);                                                                               \
+    } while (0)
+
+/* |a - b| <= tol, or both NaN-free message with the values. */
+#define ck_near(a, b, tol)                                                                                   \
+    do {                                                                                                     \
+        double ck_a_ = (a), ck_b_ = (b), ck_t_ = (tol);                                                      \
+        ck_assert_msg(fabs(ck_a_ - ck_b_) <= ck_t_, "%s = %.17g, %s = %.17g, tolerance %g", #a, ck_a_, #b,    \
+                      ck_b_, ck_t_);                                                                         \
+    } while (0)
+
+/* Root of the reference fixtures: $CALM_FIXTURES, else ../shared/fixtures beside the checkout.
+ * NULL where absent: print a SKIP line and return from the test. */
+const char *fixtures_root(void);
+
+/* The names of the directories (or, with `suffix`, files ending so) under root/sub, sorted, NULL-terminated; owned by
+ * the harness until the end of the test.  Empty when the folder is absent. */
+char **fixture_entries(const char *sub, const char *suffix);
+
+/* printf into memory that lives until the end of the test. */
+char *test_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A fresh directory, removed after the test. */
+const char *test_directory(void);
+
+/* tests/data/NAME in the source tree. */
+const char *test_data(const char *name);
+
+#endif
