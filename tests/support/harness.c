@@ -1,0 +1,179 @@
+/* The test harness (harness.h): one context, one folder for temporary files, fixtures.
+ *
+ * Check runs each test in a child process unless CK_FORK=no; a child that fails an assertion leaves without its
+ * teardown.  So the temporary files of all tests lie under one folder that the parent removes at the end, and
+ * the count of tests without fixtures lives in shared memory. */
+#include "tests/support/harness.h"
+
+#include <dirent.h>
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ptq/tensor/linalg.h"
+
+#define EXIT_SKIPPED 77    /* tests/CMakeLists.txt shows it as skipped */
+
+static calm_arena out_arena, scratch_arena, test_arena;
+static calm_ctx test_ctx;
+calm_ctx *const ctx = &test_ctx;
+
+static char temporary_root[4096];
+static size_t *n_without_fixtures;    /* shared between the processes of the suite */
+static bool lacks_fixtures;           /* the running test asked for fixtures that are not there */
+
+/* Print what is wrong with the machine and stop: the tests cannot run at all. */
+static void give_up(const char *what)
+{
+    perror(what);
+    exit(EXIT_FAILURE);
+}
+
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *place)
+{
+    (void)info, (void)type, (void)place;
+    return remove(path);
+}
+
+static void remove_folder(const char *path)
+{
+    nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void set_up(void)
+{
+    calm_ctx_init(&test_ctx, &out_arena, &scratch_arena);
+    test_ctx.n_threads = 2;
+    lacks_fixtures = false;
+}
+
+static void tear_down(void)
+{
+    calm_arena_clear(&out_arena);
+    calm_arena_clear(&scratch_arena);
+    calm_arena_clear(&test_arena);
+    out_arena.fail_in = scratch_arena.fail_in = 0;
+    if (lacks_fixtures)
+        ++*n_without_fixtures;
+}
+
+static void make_temporary_root(void)
+{
+    const char *base = getenv("TMPDIR");
+    snprintf(temporary_root, sizeof temporary_root, "%s/calm-test-XXXXXX", base && *base ? base : "/tmp");
+    if (!mkdtemp(temporary_root))
+        give_up(temporary_root);
+}
+
+int run_tests(const char *name, const TTest *const *tests)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);    /* a child that leaves early must not lose its SKIP line */
+    calm_linalg_setup();
+    calm_arena_init(&out_arena);
+    calm_arena_init(&scratch_arena);
+    calm_arena_init(&test_arena);
+    make_temporary_root();
+    n_without_fixtures = mmap(NULL, sizeof *n_without_fixtures, PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (n_without_fixtures == MAP_FAILED)
+        give_up("mmap");
+
+    Suite *suite = suite_create(name);
+    size_t n_tests = 0;
+    for (; tests[n_tests]; n_tests++) {
+        TCase *tcase = tcase_create(tests[n_tests]->name);    /* CK_RUN_CASE=name runs that one alone */
+        tcase_add_checked_fixture(tcase, set_up, tear_down);
+        tcase_set_timeout(tcase, 0);                          /* ctest has the clock */
+        tcase_add_test(tcase, tests[n_tests]);
+        suite_add_tcase(suite, tcase);
+    }
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    remove_folder(temporary_root);
+    bool all_skipped = n_tests > 0 && *n_without_fixtures == n_tests;
+    munmap(n_without_fixtures, sizeof *n_without_fixtures);
+    if (n_failed)
+        return EXIT_FAILURE;
+    return all_skipped ? EXIT_SKIPPED : EXIT_SUCCESS;
+}
+
+static void *must(void *pointer)
+{
+    if (!pointer)
+        give_up("memory for a test");
+    return pointer;
+}
+
+char *test_format(const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *text = must(calm_arena_alloc(&test_arena, (size_t)length + 1, 1));
+    vsnprintf(text, (size_t)length + 1, format, again);
+    va_end(again);
+    return text;
+}
+
+const char *test_directory(void)
+{
+    char *path = test_format("%s/XXXXXX", temporary_root);
+    if (!mkdtemp(path))
+        give_up(path);
+    return path;
+}
+
+const char *test_data(const char *name)
+{
+    return test_format("%s/tests/data/%s", CALM_SOURCE_DIR, name);
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+const char *fixtures_root(void)
+{
+    const char *named = getenv("CALM_FIXTURES");
+    const char *root = named && *named ? named : test_format("%s/../shared/fixtures", CALM_SOURCE_DIR);
+    if (is_folder(root))
+        return root;
+    lacks_fixtures = true;
+    return NULL;
+}
+
+static bool ends_with(const char *name, const char *suffix)
+{
+    size_t n = strlen(name), n_suffix = strlen(suffix);
+    return n >= n_suffix && strcmp(name + n - n_suffix, suffix) == 0;
+}
+
+char **fixture_entries(const char *sub, const char *suffix)
+{
+    const char *root = fixtures_root();
+    const char *folder = root ? test_format("%s/%s", root, sub) : "";
+    struct dirent **found = NULL;
+    int n_found = root ? scandir(folder, &found, NULL, alphasort) : 0;
+    size_t n = 0;
+    char **names = must(calm_arena_zalloc(&test_arena, (n_found > 0 ? (size_t)n_found : 0) + 1, sizeof *names));
+    for (int i = 0; i < n_found; i++) {
+        const char *name = found[i]->d_name;
+        bool wanted = is_folder(test_format("%s/%s", folder, name)) ? !suffix : suffix && ends_with(name, suffix);
+        if (wanted && name[0] != '.')
+            names[n++] = test_format("%s", name);
+        free(found[i]);
+    }
+    free(found);
+    if (n == 0)
+        lacks_fixtures = true;
+    return names;
+}
