@@ -11,7 +11,7 @@
 
 typedef enum calm_log_level { CALM_LOG_DEBUG, CALM_LOG_INFO, CALM_LOG_WARNING } calm_log_level;
 
-/* Receives one line without a newline.  May be called from any thread, one at a time. */
+/* Receives one line without a newline.  May be called from several threads at once: it locks if it must. */
 typedef void calm_log_fn(void *user, calm_log_level level, const char *line);
 
 typedef struct calm_ctx {

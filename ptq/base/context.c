@@ -1,0 +1,97 @@
+/* Context: the first failure, the log, and allocation that reports. */
+#include "ptq/base/context.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void calm_ctx_init(calm_ctx *ctx, calm_arena *out, calm_arena *scratch)
+{
+    memset(ctx, 0, sizeof *ctx);
+    ctx->out = out;
+    ctx->scratch = scratch;
+    ctx->n_threads = 1;
+}
+
+void calm_ctx_forgive(calm_ctx *ctx)
+{
+    ctx->status = CALM_OK;
+    ctx->message[0] = '\0';
+}
+
+calm_status calm_fail(calm_ctx *ctx, calm_status status, const char *format, ...)
+{
+    assert(status != CALM_OK);
+    if (ctx->status != CALM_OK)
+        return ctx->status;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(ctx->message, sizeof ctx->message, format, args);
+    va_end(args);
+    ctx->status = status;
+    return status;
+}
+
+static calm_status errno_status(int error_number)
+{
+    switch (error_number) {
+    case ENOSPC:
+    case EDQUOT:
+        return CALM_ENOSPC;
+    case ENOENT:
+        return CALM_ENOTFOUND;
+    case ENOMEM:
+        return CALM_ENOMEM;
+    default:
+        return CALM_EIO;
+    }
+}
+
+calm_status calm_fail_errno(calm_ctx *ctx, int error_number, const char *format, ...)
+{
+    char text[CALM_MESSAGE_MAX], reason[128];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return calm_fail(ctx, errno_status(error_number), "%s: %s", text,
+                     strerror_r(error_number, reason, sizeof reason));
+}
+
+void calm_log(calm_ctx *ctx, calm_log_level level, const char *format, ...)
+{
+    if (!ctx->log)
+        return;
+    char line[CALM_MESSAGE_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    ctx->log(ctx->log_user, level, line);
+}
+
+calm_status calm_alloc(calm_ctx *ctx, calm_arena *arena, void *out, size_t count, size_t size, const char *what)
+{
+    void *block = calm_arena_zalloc(arena, count, size);
+    memcpy(out, &block, sizeof block);
+    if (!block)
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory: %zu x %zu bytes for %s", count, size, what);
+    return CALM_OK;
+}
+
+calm_status calm_strf(calm_ctx *ctx, calm_arena *arena, char **out, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    assert(length >= 0);
+    calm_status status = calm_alloc(ctx, arena, out, (size_t)length + 1, 1, "a string");
+    if (status == CALM_OK)
+        vsnprintf(*out, (size_t)length + 1, format, again);
+    va_end(again);
+    return status;
+}

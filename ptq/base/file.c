@@ -1,0 +1,230 @@
+/* Files: whole reads, mappings, atomic writes, directories. */
+#include "ptq/base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static calm_status open_regular(calm_ctx *ctx, const char *path, int *fd, size_t *n_bytes)
+{
+    struct stat info;
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot open", path);
+    if (fstat(*fd, &info) != 0) {
+        calm_fail_errno(ctx, errno, "%s: cannot stat", path);
+    } else if (!S_ISREG(info.st_mode)) {
+        calm_fail(ctx, CALM_EARG, "%s: expected a file, found %s", path,
+                  S_ISDIR(info.st_mode) ? "a directory" : "something else");
+    } else {
+        *n_bytes = (size_t)info.st_size;
+        return CALM_OK;
+    }
+    close(*fd);
+    return ctx->status;
+}
+
+calm_status calm_map_file(calm_ctx *ctx, const char *path, calm_mapping *out)
+{
+    int fd;
+    *out = (calm_mapping){NULL, 0};
+    CALM_TRY(open_regular(ctx, path, &fd, &out->bytes));
+    if (out->bytes) {
+        void *data = mmap(NULL, out->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data == MAP_FAILED)
+            calm_fail_errno(ctx, errno, "%s: cannot map %zu bytes", path, out->bytes);
+        else
+            out->data = data;
+    }
+    close(fd);
+    return ctx->status;
+}
+
+void calm_unmap_file(calm_mapping *map)
+{
+    if (map->data)
+        munmap((void *)(uintptr_t)map->data, map->bytes);
+    *map = (calm_mapping){NULL, 0};
+}
+
+void calm_mapping_release(const calm_mapping *map, size_t offset, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t begin = (offset + page - 1) / page * page, end = (offset + bytes) / page * page;
+    if (map->data && begin < end && end <= map->bytes)
+        madvise((void *)(uintptr_t)(map->data + begin), end - begin, MADV_DONTNEED);
+}
+
+calm_status calm_read_file(calm_ctx *ctx, const char *path, size_t limit, char **out, size_t *n_bytes)
+{
+    calm_mapping map;
+    CALM_TRY(calm_map_file(ctx, path, &map));
+    calm_status status;
+    if (map.bytes > limit)
+        status = calm_fail(ctx, CALM_EFORMAT, "%s: %zu bytes, expected at most %zu", path, map.bytes, limit);
+    else
+        status = calm_alloc(ctx, ctx->out, out, map.bytes + 1, 1, path);
+    if (status == CALM_OK) {
+        if (map.bytes)
+            memcpy(*out, map.data, map.bytes);
+        *n_bytes = map.bytes;
+    }
+    calm_unmap_file(&map);
+    return status;
+}
+
+calm_status calm_writer_open(calm_ctx *ctx, calm_writer *writer, const char *path)
+{
+    *writer = (calm_writer){fopen(path, "wb"), path, 0};
+    if (!writer->stream)
+        return calm_fail_errno(ctx, errno, "%s: cannot create", path);
+    return CALM_OK;
+}
+
+calm_status calm_writer_put(calm_ctx *ctx, calm_writer *writer, const void *bytes, size_t n_bytes)
+{
+    if (n_bytes && fwrite(bytes, 1, n_bytes, writer->stream) != n_bytes)
+        return calm_fail_errno(ctx, errno, "%s: cannot write", writer->path);
+    writer->written += n_bytes;
+    return CALM_OK;
+}
+
+calm_status calm_writer_close(calm_ctx *ctx, calm_writer *writer)
+{
+    if (!writer->stream)
+        return ctx->status;
+    if (ctx->status == CALM_OK && (fflush(writer->stream) != 0 || fsync(fileno(writer->stream)) != 0))
+        calm_fail_errno(ctx, errno, "%s: cannot write", writer->path);
+    if (fclose(writer->stream) != 0 && ctx->status == CALM_OK)
+        calm_fail_errno(ctx, errno, "%s: cannot write", writer->path);
+    writer->stream = NULL;
+    return ctx->status;
+}
+
+/* The directory part of a path, "." when it has none. */
+static calm_status parent_of(calm_ctx *ctx, const char *path, char **out)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return calm_strf(ctx, ctx->scratch, out, ".");
+    return calm_strf(ctx, ctx->scratch, out, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+}
+
+calm_status calm_write_file(calm_ctx *ctx, const char *path, const void *bytes, size_t n_bytes)
+{
+    char *temporary, *parent;
+    calm_writer writer;
+    CALM_TRY(parent_of(ctx, path, &parent));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &temporary, "%s.tmp.%ld", path, (long)getpid()));
+    CALM_TRY(calm_writer_open(ctx, &writer, temporary));
+    calm_writer_put(ctx, &writer, bytes, n_bytes);
+    if (calm_writer_close(ctx, &writer) == CALM_OK && rename(temporary, path) != 0)
+        calm_fail_errno(ctx, errno, "%s: cannot rename to it", path);
+    if (ctx->status != CALM_OK) {
+        unlink(temporary);
+        return ctx->status;
+    }
+    return calm_sync_directory(ctx, parent);
+}
+
+bool calm_path_exists(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0;
+}
+
+bool calm_is_directory(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+calm_status calm_make_directories(calm_ctx *ctx, const char *path)
+{
+    char *copy;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &copy, "%s", path));
+    for (char *at = copy + (copy[0] == '/');; at++) {
+        char keep = *at;
+        if (keep != '/' && keep != '\0')
+            continue;
+        *at = '\0';
+        if (mkdir(copy, 0777) != 0 && !(errno == EEXIST && calm_is_directory(copy)))
+            return calm_fail_errno(ctx, errno, "%s: cannot create the directory", copy);
+        *at = keep;
+        if (keep == '\0')
+            return CALM_OK;
+    }
+}
+
+/* Remove what the open directory holds; closes it. */
+static calm_status remove_entries(calm_ctx *ctx, int fd, const char *path)
+{
+    DIR *dir = fdopendir(fd);
+    if (!dir) {
+        close(fd);
+        return calm_fail_errno(ctx, errno, "%s: cannot read the directory", path);
+    }
+    for (struct dirent *entry; ctx->status == CALM_OK && (entry = readdir(dir));) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        if (unlinkat(dirfd(dir), entry->d_name, 0) == 0)
+            continue;
+        int child = openat(dirfd(dir), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (child < 0)
+            calm_fail_errno(ctx, errno, "%s/%s: cannot remove", path, entry->d_name);
+        else if (remove_entries(ctx, child, entry->d_name) == CALM_OK &&
+                 unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR) != 0)
+            calm_fail_errno(ctx, errno, "%s/%s: cannot remove", path, entry->d_name);
+    }
+    closedir(dir);
+    return ctx->status;
+}
+
+calm_status calm_remove_tree(calm_ctx *ctx, const char *path)
+{
+    if (!calm_path_exists(path) || unlink(path) == 0)
+        return CALM_OK;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot remove", path);
+    CALM_TRY(remove_entries(ctx, fd, path));
+    if (rmdir(path) != 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot remove", path);
+    return CALM_OK;
+}
+
+calm_status calm_path_join(calm_ctx *ctx, calm_arena *arena, char **out, const char *dir, const char *name)
+{
+    size_t length = strlen(dir);
+    return calm_strf(ctx, arena, out, "%s%s%s", dir, length && dir[length - 1] == '/' ? "" : "/", name);
+}
+
+calm_status calm_sync_directory(calm_ctx *ctx, const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot open the directory", path);
+    /* EINVAL: a file system that cannot sync directories has nothing to lose here. */
+    if (fsync(fd) != 0 && errno != EINVAL)
+        calm_fail_errno(ctx, errno, "%s: cannot sync the directory", path);
+    close(fd);
+    return ctx->status;
+}
+
+calm_status calm_copy_file(calm_ctx *ctx, const char *from, const char *to)
+{
+    calm_mapping map;
+    calm_writer writer;
+    CALM_TRY(calm_map_file(ctx, from, &map));
+    if (calm_writer_open(ctx, &writer, to) == CALM_OK) {
+        calm_writer_put(ctx, &writer, map.data, map.bytes);
+        calm_writer_close(ctx, &writer);
+    }
+    calm_unmap_file(&map);
+    return ctx->status;
+}

@@ -1,0 +1,14 @@
+/* CALM_VECTORIZE: compile a hot loop for several vector widths and pick one at start.
+ *
+ * The loops it marks have no sums of unspecified order, and contraction to fused multiply-add is off in the
+ * whole build, so every clone computes the same bits: the choice is about speed alone. */
+#ifndef CALM_BASE_SIMD_H
+#define CALM_BASE_SIMD_H
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(CALM_SANITIZED)
+#define CALM_VECTORIZE __attribute__((target_clones("default", "avx2", "avx512f")))
+#else
+#define CALM_VECTORIZE
+#endif
+
+#endif

@@ -1,0 +1,108 @@
+/* Growing strings, and the nearest word for "did you mean". */
+#include "ptq/base/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void calm_text_init(calm_text *text)
+{
+    memset(text, 0, sizeof *text);
+}
+
+void calm_text_clear(calm_text *text)
+{
+    free(text->data);
+    memset(text, 0, sizeof *text);
+}
+
+static bool reserve(calm_text *text, size_t extra)
+{
+    size_t need, capacity = text->capacity ? text->capacity : 256;
+    if (text->failed || !calm_size_add(&need, text->length, extra) || !calm_size_add(&need, need, 1))
+        goto fail;
+    if (need <= text->capacity)
+        return true;
+    while (capacity < need)
+        if (!calm_size_mul(&capacity, capacity, 2))
+            goto fail;
+    char *data = realloc(text->data, capacity);
+    if (!data)
+        goto fail;
+    text->data = data;
+    text->capacity = capacity;
+    return true;
+fail:
+    text->failed = true;
+    return false;
+}
+
+void calm_text_append(calm_text *text, const char *bytes, size_t n_bytes)
+{
+    if (!reserve(text, n_bytes))
+        return;
+    if (n_bytes)
+        memcpy(text->data + text->length, bytes, n_bytes);
+    text->length += n_bytes;
+    text->data[text->length] = '\0';
+}
+
+void calm_text_printf(calm_text *text, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (length >= 0 && reserve(text, (size_t)length)) {
+        vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
+        text->length += (size_t)length;
+    }
+    va_end(again);
+}
+
+calm_status calm_text_check(calm_ctx *ctx, const calm_text *text)
+{
+    if (text->failed)
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a text of %zu bytes", text->length);
+    return CALM_OK;
+}
+
+#define WORD_MAX ((size_t)63)
+
+size_t calm_edit_distance(const char *a, const char *b)
+{
+    size_t n_a = strnlen(a, WORD_MAX), n_b = strnlen(b, WORD_MAX);
+    size_t row[WORD_MAX + 1];
+    for (size_t j = 0; j <= n_b; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= n_a; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= n_b; j++) {
+            size_t change = diagonal + (a[i - 1] != b[j - 1]);
+            size_t least = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            diagonal = row[j];
+            row[j] = change < least ? change : least;
+        }
+    }
+    return row[n_b];
+}
+
+const char *calm_nearest(const char *word, const char *const *names, size_t n)
+{
+    const char *best = NULL;
+    size_t best_distance = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t distance = calm_edit_distance(word, names[i]);
+        size_t longer = strlen(word) > strlen(names[i]) ? strlen(word) : strlen(names[i]);
+        if (distance > (longer + 2) / 3)
+            continue;
+        if (!best || distance < best_distance) {
+            best = names[i];
+            best_distance = distance;
+        }
+    }
+    return best;
+}

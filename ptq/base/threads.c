@@ -1,0 +1,82 @@
+/* Task loop over OpenMP with one context per worker. */
+#include "ptq/base/threads.h"
+
+#include <omp.h>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+/* The failure with the lowest index so far. */
+typedef struct first_failure {
+    size_t index;
+    calm_status status;
+    char message[CALM_MESSAGE_MAX];
+} first_failure;
+
+static void note_failure(first_failure *first, size_t index, const calm_ctx *worker)
+{
+#pragma omp critical(calm_first_failure)
+    if (first->status == CALM_OK || index < first->index) {
+        first->index = index;
+        first->status = worker->status;
+        memcpy(first->message, worker->message, sizeof first->message);
+    }
+}
+
+static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first_failure *first, size_t *next)
+{
+    calm_arena scratch;
+    calm_arena_init(&scratch);
+    calm_ctx ctx;
+    calm_ctx_init(&ctx, NULL, &scratch);
+    ctx.log = parent->log;
+    ctx.log_user = parent->log_user;
+    calm_arena_mark mark = calm_arena_save(&scratch);
+    for (;;) {
+        size_t index;
+        calm_status failed;
+#pragma omp atomic capture
+        index = (*next)++;
+#pragma omp atomic read
+        failed = first->status;
+        if (index >= n || failed != CALM_OK)
+            break;
+        if (fn(&ctx, index, user) != CALM_OK) {
+            note_failure(first, index, &ctx);
+            break;
+        }
+        calm_arena_rewind(&scratch, mark);
+    }
+    calm_arena_clear(&scratch);
+}
+
+calm_status calm_parallel_for(calm_ctx *ctx, size_t n, calm_task_fn *fn, void *user)
+{
+    first_failure first = {.status = CALM_OK};
+    size_t next = 0;
+    int workers = ctx->n_threads;
+    if ((size_t)workers > n)
+        workers = n ? (int)n : 1;
+    if (omp_in_parallel())
+        workers = 1;
+#pragma omp parallel num_threads(workers) if (workers > 1)
+    work(ctx, n, fn, user, &first, &next);
+    if (first.status != CALM_OK)
+        return calm_fail(ctx, first.status, "%s", first.message);
+    return CALM_OK;
+}
+
+int calm_n_cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return CPU_COUNT(&set);
+    return 1;
+}
+
+double calm_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}

@@ -1,0 +1,303 @@
+/* JSON over jansson; the one user of jansson.h.  calm_json is jansson's json_t under another name, so values
+ * are cast, never copied. */
+#include "ptq/io/json.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+#include "ptq/base/file.h"
+
+static json_t *raw(const calm_json *value)
+{
+    return (json_t *)(uintptr_t)value;
+}
+
+static calm_json *wrap(const json_t *value)
+{
+    return (calm_json *)(uintptr_t)value;
+}
+
+calm_status calm_json_parse(calm_ctx *ctx, const char *name, const char *bytes, size_t n, calm_json **out)
+{
+    json_error_t error;
+    *out = wrap(json_loadb(bytes, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &error));
+    if (!*out)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: not valid JSON: %s (line %d, column %d)", name, error.text,
+                         error.line, error.column);
+    return CALM_OK;
+}
+
+calm_status calm_json_read(calm_ctx *ctx, const char *path, size_t limit, calm_json **out)
+{
+    calm_mapping map;
+    *out = NULL;
+    CALM_TRY(calm_map_file(ctx, path, &map));
+    calm_status status;
+    if (map.bytes > limit)
+        status = calm_fail(ctx, CALM_EFORMAT, "%s: %zu bytes, expected at most %zu", path, map.bytes, limit);
+    else
+        status = calm_json_parse(ctx, path, map.data ? (const char *)map.data : "", map.bytes, out);
+    calm_unmap_file(&map);
+    return status;
+}
+
+void calm_json_free(calm_json *root)
+{
+    json_decref(raw(root));
+}
+
+calm_json_type calm_json_typeof(const calm_json *value)
+{
+    if (!value)
+        return CALM_JSON_NULL;
+    switch (json_typeof(raw(value))) {
+    case JSON_OBJECT:
+        return CALM_JSON_OBJECT;
+    case JSON_ARRAY:
+        return CALM_JSON_ARRAY;
+    case JSON_STRING:
+        return CALM_JSON_STRING;
+    case JSON_INTEGER:
+        return CALM_JSON_INT;
+    case JSON_REAL:
+        return CALM_JSON_REAL;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return CALM_JSON_BOOL;
+    case JSON_NULL:
+        break;
+    }
+    return CALM_JSON_NULL;
+}
+
+const char *calm_json_type_name(calm_json_type type)
+{
+    static const char *const names[] = {"null", "true or false", "a whole number", "a number", "a string",
+                                        "an array", "an object"};
+    return names[type];
+}
+
+const calm_json *calm_json_get(const calm_json *value, const char *key)
+{
+    return value ? wrap(json_object_get(raw(value), key)) : NULL;
+}
+
+const calm_json *calm_json_at(const calm_json *value, size_t index)
+{
+    return value ? wrap(json_array_get(raw(value), index)) : NULL;
+}
+
+size_t calm_json_size(const calm_json *value)
+{
+    if (!value)
+        return 0;
+    return json_is_array(raw(value)) ? json_array_size(raw(value)) : json_object_size(raw(value));
+}
+
+int64_t calm_json_int(const calm_json *value, int64_t fallback)
+{
+    return value && json_is_integer(raw(value)) ? json_integer_value(raw(value)) : fallback;
+}
+
+double calm_json_number(const calm_json *value, double fallback)
+{
+    return value && json_is_number(raw(value)) ? json_number_value(raw(value)) : fallback;
+}
+
+bool calm_json_bool(const calm_json *value, bool fallback)
+{
+    return value && json_is_boolean(raw(value)) ? json_is_true(raw(value)) : fallback;
+}
+
+const char *calm_json_string(const calm_json *value, const char *fallback)
+{
+    return value && json_is_string(raw(value)) ? json_string_value(raw(value)) : fallback;
+}
+
+size_t calm_json_string_length(const calm_json *value)
+{
+    return value ? json_string_length(raw(value)) : 0;
+}
+
+bool calm_json_next(const calm_json *object, void **iter, const char **key, const calm_json **value)
+{
+    if (!object || !json_is_object(raw(object)))
+        return false;
+    *iter = *iter ? json_object_iter_next(raw(object), *iter) : json_object_iter(raw(object));
+    if (!*iter)
+        return false;
+    *key = json_object_iter_key(*iter);
+    *value = wrap(json_object_iter_value(*iter));
+    return true;
+}
+
+/* ---- checked members ---- */
+
+/* The member, NULL when it is absent or null. */
+static const calm_json *member(const calm_json *object, const char *key)
+{
+    const calm_json *value = calm_json_get(object, key);
+    return calm_json_typeof(value) == CALM_JSON_NULL ? NULL : value;
+}
+
+static calm_status absent(calm_ctx *ctx, const char *where, const char *key)
+{
+    return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\" is missing", where, key);
+}
+
+static calm_status wrong_type(calm_ctx *ctx, const char *where, const char *key, const char *expected,
+                              const calm_json *value)
+{
+    return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected %s, found %s", where, key, expected,
+                     calm_json_type_name(calm_json_typeof(value)));
+}
+
+calm_status calm_json_need_int(calm_ctx *ctx, const char *where, const calm_json *object, const char *key,
+                               const int64_t *fallback, int64_t min, int64_t max, int64_t *out)
+{
+    const calm_json *value = member(object, key);
+    if (!value) {
+        if (!fallback)
+            return absent(ctx, where, key);
+        *out = *fallback;
+        return CALM_OK;
+    }
+    if (calm_json_typeof(value) != CALM_JSON_INT)
+        return wrong_type(ctx, where, key, "a whole number", value);
+    *out = calm_json_int(value, 0);
+    if (*out < min || *out > max)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected %lld to %lld, found %lld", where, key,
+                         (long long)min, (long long)max, (long long)*out);
+    return CALM_OK;
+}
+
+calm_status calm_json_need_number(calm_ctx *ctx, const char *where, const calm_json *object, const char *key,
+                                  const double *fallback, double min, double max, double *out)
+{
+    const calm_json *value = member(object, key);
+    if (!value) {
+        if (!fallback)
+            return absent(ctx, where, key);
+        *out = *fallback;
+        return CALM_OK;
+    }
+    if (!json_is_number(raw(value)))
+        return wrong_type(ctx, where, key, "a number", value);
+    *out = calm_json_number(value, 0);
+    if (!isfinite(*out) || *out < min || *out > max)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected %.15g to %.15g, found %.15g", where, key, min, max,
+                         *out);
+    return CALM_OK;
+}
+
+calm_status calm_json_need_bool(calm_ctx *ctx, const char *where, const calm_json *object, const char *key,
+                                const bool *fallback, bool *out)
+{
+    const calm_json *value = member(object, key);
+    if (!value) {
+        if (!fallback)
+            return absent(ctx, where, key);
+        *out = *fallback;
+        return CALM_OK;
+    }
+    if (calm_json_typeof(value) != CALM_JSON_BOOL)
+        return wrong_type(ctx, where, key, "true or false", value);
+    *out = calm_json_bool(value, false);
+    return CALM_OK;
+}
+
+calm_status calm_json_need_string(calm_ctx *ctx, const char *where, const calm_json *object, const char *key,
+                                  const char *fallback, const char **out)
+{
+    const calm_json *value = member(object, key);
+    if (!value) {
+        if (!fallback)
+            return absent(ctx, where, key);
+        *out = fallback;
+        return CALM_OK;
+    }
+    if (calm_json_typeof(value) != CALM_JSON_STRING)
+        return wrong_type(ctx, where, key, "a string", value);
+    *out = calm_json_string(value, "");
+    if (strlen(*out) != calm_json_string_length(value))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": holds a zero byte", where, key);
+    return CALM_OK;
+}
+
+/* ---- building: running out of memory leaves a NULL behind, which calm_json_write reports ---- */
+
+calm_json *calm_json_new_object(void)
+{
+    return wrap(json_object());
+}
+
+calm_json *calm_json_new_array(void)
+{
+    return wrap(json_array());
+}
+
+calm_json *calm_json_new_null(void)
+{
+    return wrap(json_null());
+}
+
+void calm_json_set(calm_json *object, const char *key, calm_json *value)
+{
+    json_object_set_new(raw(object), key, raw(value));
+}
+
+void calm_json_set_string(calm_json *object, const char *key, const char *value)
+{
+    json_t *text = value ? json_string(value) : NULL;
+    json_object_set_new(raw(object), key, text ? text : json_null());
+}
+
+void calm_json_set_int(calm_json *object, const char *key, int64_t value)
+{
+    json_object_set_new(raw(object), key, json_integer(value));
+}
+
+void calm_json_set_number(calm_json *object, const char *key, double value)
+{
+    json_object_set_new(raw(object), key, isfinite(value) ? json_real(value) : json_null());
+}
+
+void calm_json_set_bool(calm_json *object, const char *key, bool value)
+{
+    json_object_set_new(raw(object), key, json_boolean(value));
+}
+
+void calm_json_add(calm_json *array, calm_json *value)
+{
+    json_array_append_new(raw(array), raw(value));
+}
+
+void calm_json_add_string(calm_json *array, const char *value)
+{
+    json_array_append_new(raw(array), json_string(value));
+}
+
+void calm_json_add_int(calm_json *array, int64_t value)
+{
+    json_array_append_new(raw(array), json_integer(value));
+}
+
+calm_json *calm_json_copy(const calm_json *value)
+{
+    return wrap(json_deep_copy(raw(value)));
+}
+
+static int append(const char *bytes, size_t n, void *user)
+{
+    calm_text_append(user, bytes, n);
+    return 0;
+}
+
+calm_status calm_json_write(calm_ctx *ctx, const calm_json *value, int indent, calm_text *out)
+{
+    size_t flags = JSON_ENCODE_ANY | JSON_INDENT((size_t)indent) | (indent ? 0 : JSON_COMPACT);
+    if (!value || json_dump_callback(raw(value), append, out, flags) != 0)
+        return calm_fail(ctx, CALM_ENOMEM, "cannot write JSON (out of memory)");
+    return calm_text_check(ctx, out);
+}

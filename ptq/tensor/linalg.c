@@ -1,0 +1,108 @@
+/* Dense linear algebra over OpenBLAS; the one user of cblas.h and lapacke.h. */
+#include "ptq/tensor/linalg.h"
+
+#include <cblas.h>
+#include <lapacke.h>
+#include <stdio.h>
+
+void calm_linalg_setup(void)
+{
+    openblas_set_num_threads(1);
+}
+
+const char *calm_linalg_version(void)
+{
+    static char text[128];
+    snprintf(text, sizeof text, "%s, kernels %s", openblas_get_config(), openblas_get_corename());
+    return text;
+}
+
+void calm_sgemm_nt(size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda, const float *b, size_t ldb,
+                   float beta, float *c, size_t ldc)
+{
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb,
+                beta, c, (int)ldc);
+}
+
+void calm_sgemm_nn(size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda, const float *b, size_t ldb,
+                   float beta, float *c, size_t ldc)
+{
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb,
+                beta, c, (int)ldc);
+}
+
+void calm_sgemm_tn(size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda, const float *b, size_t ldb,
+                   float beta, float *c, size_t ldc)
+{
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb,
+                beta, c, (int)ldc);
+}
+
+void calm_dgemm_nt(size_t m, size_t n, size_t k, double alpha, const double *a, size_t lda, const double *b,
+                   size_t ldb, double beta, double *c, size_t ldc)
+{
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb,
+                beta, c, (int)ldc);
+}
+
+void calm_dgemm_nn(size_t m, size_t n, size_t k, double alpha, const double *a, size_t lda, const double *b,
+                   size_t ldb, double beta, double *c, size_t ldc)
+{
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb,
+                beta, c, (int)ldc);
+}
+
+void calm_dgemm_tn(size_t m, size_t n, size_t k, double alpha, const double *a, size_t lda, const double *b,
+                   size_t ldb, double beta, double *c, size_t ldc)
+{
+    cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb,
+                beta, c, (int)ldc);
+}
+
+void calm_dsyrk_t(size_t n, size_t k, double alpha, const double *a, size_t lda, double beta, double *c, size_t ldc)
+{
+    cblas_dsyrk(CblasRowMajor, CblasUpper, CblasTrans, (int)n, (int)k, alpha, a, (int)lda, beta, c, (int)ldc);
+}
+
+void calm_dsymmetrize(size_t n, double *a, size_t lda)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < i; j++)
+            a[i * lda + j] = a[j * lda + i];
+}
+
+/* A row-major upper triangle is a column-major lower one: the matrix is handed over as it lies in memory, so
+ * LAPACKE makes no transposed copy. */
+calm_status calm_dcholesky_upper(calm_ctx *ctx, size_t n, double *a, size_t lda)
+{
+    lapack_int info = n ? LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'L', (lapack_int)n, a, (lapack_int)lda) : 0;
+    if (info > 0)
+        return calm_fail(ctx, CALM_ENUMERIC, "Cholesky: the leading minor of order %ld is not positive definite",
+                         (long)info);
+    return CALM_OK;
+}
+
+calm_status calm_dcholesky_invert(calm_ctx *ctx, size_t n, double *a, size_t lda)
+{
+    lapack_int info = n ? LAPACKE_dpotri_work(LAPACK_COL_MAJOR, 'L', (lapack_int)n, a, (lapack_int)lda) : 0;
+    if (info > 0)
+        return calm_fail(ctx, CALM_ENUMERIC, "Cholesky: diagonal element %ld of the factor is zero", (long)info);
+    return CALM_OK;
+}
+
+calm_status calm_dcholesky_solve(calm_ctx *ctx, size_t n, const double *u, size_t ldu, size_t n_rhs, double *b,
+                                 size_t ldb)
+{
+    (void)ctx;
+    /* U^T Y = B, then U X = Y; dtrsm takes row-major right-hand sides as they are. */
+    cblas_dtrsm(CblasRowMajor, CblasLeft, CblasUpper, CblasTrans, CblasNonUnit, (int)n, (int)n_rhs, 1.0, u, (int)ldu,
+                b, (int)ldb);
+    cblas_dtrsm(CblasRowMajor, CblasLeft, CblasUpper, CblasNoTrans, CblasNonUnit, (int)n, (int)n_rhs, 1.0, u,
+                (int)ldu, b, (int)ldb);
+    return CALM_OK;
+}
+
+void calm_daxpy(size_t n, double alpha, const double *x, double *y)
+{
+    cblas_daxpy((int)n, alpha, x, 1, y, 1);
+}
