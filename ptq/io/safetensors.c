@@ -1,0 +1,379 @@
+/* safetensors, reading: one file or shards with an index, every figure checked. */
+#include "ptq/io/safetensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/io/json.h"
+
+/* The reference implementation's limit on a header; also bounds what a hostile file makes us parse. */
+#define HEADER_MAX ((size_t)100 * 1000 * 1000)
+#define INDEX_MAX ((size_t)256 * 1024 * 1024)
+
+typedef struct shard {
+    char *path;
+    calm_mapping map;
+    calm_json *header;
+} shard;
+
+struct calm_safetensors {
+    calm_arena arena;
+    shard *shards;
+    size_t n_shards;
+    calm_tensor *tensors;    /* sorted by name */
+    size_t n_tensors;
+};
+
+bool calm_tensor_size(const calm_tensor *tensor, size_t *n_elements, size_t *bytes)
+{
+    size_t n = 1;
+    for (int i = 0; i < tensor->n_dims; i++)
+        if (!calm_size_mul(&n, n, tensor->shape[i]))
+            return false;
+    *n_elements = n;
+    return calm_size_mul(bytes, n, calm_dtype_bytes(tensor->dtype));
+}
+
+const char *calm_shape_text(int n_dims, const size_t *shape, char text[128])
+{
+    int used = snprintf(text, 128, "[");
+    for (int i = 0; i < n_dims && used < 128; i++)
+        used += snprintf(text + used, 128 - (size_t)used, "%s%zu", i ? ", " : "", shape[i]);
+    if (used < 128)
+        snprintf(text + used, 128 - (size_t)used, "]");
+    return text;
+}
+
+/* ---- one header entry ---- */
+
+static calm_status read_shape(calm_ctx *ctx, const char *path, const char *name, const calm_json *entry,
+                              calm_tensor *tensor)
+{
+    const calm_json *shape = calm_json_get(entry, "shape");
+    size_t n = calm_json_size(shape);
+    if (calm_json_typeof(shape) != CALM_JSON_ARRAY || n > CALM_MAX_DIMS)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: \"shape\": expected an array of at most %d sizes", path,
+                         name, CALM_MAX_DIMS);
+    tensor->n_dims = (int)n;
+    for (size_t i = 0; i < n; i++) {
+        int64_t size = calm_json_int(calm_json_at(shape, i), -1);
+        if (size < 0)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: \"shape\"[%zu]: expected a whole number >= 0", path,
+                             name, i);
+        tensor->shape[i] = (size_t)size;
+    }
+    if (!calm_tensor_size(tensor, &tensor->n_elements, &tensor->bytes))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: the product of the shape overflows", path, name);
+    return CALM_OK;
+}
+
+static calm_status read_entry(calm_ctx *ctx, const shard *file, size_t data_begin, const char *name,
+                              const calm_json *entry, calm_tensor *tensor)
+{
+    const char *dtype;
+    char where[256], shape[128];
+    snprintf(where, sizeof where, "%s: tensor %.100s", file->path, name);
+    CALM_TRY(calm_json_need_string(ctx, where, entry, "dtype", NULL, &dtype));
+    tensor->dtype = calm_dtype_find(dtype);
+    if (tensor->dtype == CALM_N_DTYPES)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: dtype %s is not known", where, dtype);
+    CALM_TRY(read_shape(ctx, file->path, name, entry, tensor));
+
+    const calm_json *offsets = calm_json_get(entry, "data_offsets");
+    int64_t begin = calm_json_int(calm_json_at(offsets, 0), -1), end = calm_json_int(calm_json_at(offsets, 1), -1);
+    size_t data_bytes = file->map.bytes - data_begin;
+    if (calm_json_size(offsets) != 2 || begin < 0 || end < begin)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"data_offsets\": expected [begin, end]", where);
+    if ((uint64_t)end > data_bytes)
+        return calm_fail(ctx, CALM_EFORMAT,
+                         "%s: data_offsets [%lld, %lld] reach past the %zu data bytes of the file (truncated download?)",
+                         where, (long long)begin, (long long)end, data_bytes);
+    if ((size_t)(end - begin) != tensor->bytes)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: data_offsets span %lld bytes, expected %zu for %s %s", where,
+                         (long long)(end - begin), tensor->bytes, dtype,
+                         calm_shape_text(tensor->n_dims, tensor->shape, shape));
+    tensor->data = file->map.data + data_begin + begin;
+    tensor->file = file->path;
+    return CALM_OK;
+}
+
+/* ---- one file ---- */
+
+static int by_place(const void *a, const void *b)
+{
+    const calm_tensor *x = a, *y = b;
+    if (x->data != y->data)
+        return x->data < y->data ? -1 : 1;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+/* Tensors must tile the data section: no overlap, no hole, nothing after the last. */
+static calm_status check_tiling(calm_ctx *ctx, const shard *file, size_t data_begin, calm_tensor *tensors, size_t n)
+{
+    const uint8_t *expected = file->map.data + data_begin, *end = file->map.data + file->map.bytes;
+    qsort(tensors, n, sizeof *tensors, by_place);
+    for (size_t i = 0; i < n; i++) {
+        if (tensors[i].data < expected)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: tensors %s and %s overlap", file->path, tensors[i - 1].name,
+                             tensors[i].name);
+        if (tensors[i].data > expected)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: a hole of %zu bytes before tensor %s", file->path,
+                             (size_t)(tensors[i].data - expected), tensors[i].name);
+        expected = tensors[i].data + tensors[i].bytes;
+    }
+    if (expected != end)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %zu bytes after the last tensor", file->path, (size_t)(end - expected));
+    return CALM_OK;
+}
+
+static calm_status read_header(calm_ctx *ctx, shard *file, size_t *data_begin)
+{
+    uint64_t length = 0;
+    if (file->map.bytes < 8)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %zu bytes, too short for a safetensors file", file->path,
+                         file->map.bytes);
+    for (int i = 0; i < 8; i++)
+        length |= (uint64_t)file->map.data[i] << (8 * i);
+    if (length > HEADER_MAX || length > file->map.bytes - 8)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: the header's length %llu reaches past the end of the file (%zu bytes)",
+                         file->path, (unsigned long long)length, file->map.bytes);
+    const char *text = (const char *)file->map.data + 8;
+    if (length == 0 || text[0] != '{')
+        return calm_fail(ctx, CALM_EFORMAT, "%s: the header does not begin with \"{\"", file->path);
+    *data_begin = 8 + (size_t)length;
+    CALM_TRY(calm_json_parse(ctx, file->path, text, (size_t)length, &file->header));
+    if (calm_json_typeof(file->header) != CALM_JSON_OBJECT)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: the header is not an object", file->path);
+    return CALM_OK;
+}
+
+/* Append the shard's tensors to *tensors [n]. */
+static calm_status open_shard(calm_ctx *ctx, calm_safetensors *set, size_t index, calm_tensor **tensors, size_t *n)
+{
+    shard *file = &set->shards[index];
+    size_t data_begin, before = *n;
+    CALM_TRY(calm_map_file(ctx, file->path, &file->map));
+    CALM_TRY(read_header(ctx, file, &data_begin));
+    size_t total = before + calm_json_size(file->header);
+    calm_tensor *grown;
+    CALM_TRY(CALM_NEW(ctx, &set->arena, grown, total ? total : 1));
+    if (before)
+        memcpy(grown, *tensors, before * sizeof *grown);
+    *tensors = grown;
+
+    void *iter = NULL;
+    const char *name;
+    const calm_json *entry;
+    while (calm_json_next(file->header, &iter, &name, &entry)) {
+        if (strcmp(name, "__metadata__") == 0)
+            continue;
+        calm_tensor *tensor = &grown[*n];
+        char *copy;
+        CALM_TRY(calm_strf(ctx, &set->arena, &copy, "%s", name));
+        *tensor = (calm_tensor){.name = copy, .shard = index};
+        CALM_TRY(read_entry(ctx, file, data_begin, copy, entry, tensor));
+        *n += 1;
+    }
+    return check_tiling(ctx, file, data_begin, grown + before, *n - before);
+}
+
+/* ---- a set ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const calm_tensor *)a)->name, ((const calm_tensor *)b)->name);
+}
+
+static calm_status sort_by_name(calm_ctx *ctx, calm_safetensors *set)
+{
+    if (set->n_tensors)
+        qsort(set->tensors, set->n_tensors, sizeof *set->tensors, by_name);
+    for (size_t i = 1; i < set->n_tensors; i++) {
+        const calm_tensor *a = &set->tensors[i - 1], *b = &set->tensors[i];
+        if (strcmp(a->name, b->name) == 0)
+            return calm_fail(ctx, CALM_EFORMAT, "tensor %s stands in %s and in %s", a->name, a->file, b->file);
+    }
+    return CALM_OK;
+}
+
+static int by_string(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The distinct files of a weight_map, sorted, as shards of the set. */
+static calm_status list_shards(calm_ctx *ctx, calm_safetensors *set, const char *dir, const char *index_path,
+                               const calm_json *map)
+{
+    size_t n = calm_json_size(map), used = 0;
+    const char **files;
+    void *iter = NULL;
+    const char *name;
+    const calm_json *value;
+    if (calm_json_typeof(map) != CALM_JSON_OBJECT || n == 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"weight_map\": expected an object that is not empty", index_path);
+    CALM_TRY(CALM_NEW(ctx, &set->arena, files, n));
+    while (calm_json_next(map, &iter, &name, &value)) {
+        const char *file = calm_json_string(value, NULL);
+        if (!file || !file[0] || strchr(file, '/') || strlen(file) != calm_json_string_length(value))
+            return calm_fail(ctx, CALM_EFORMAT, "%s: \"weight_map\": %s: expected a file name in the same folder",
+                             index_path, name);
+        files[used++] = file;
+    }
+    qsort(files, n, sizeof *files, by_string);
+    CALM_TRY(CALM_NEW(ctx, &set->arena, set->shards, n));
+    for (size_t i = 0; i < n; i++) {
+        if (i && strcmp(files[i], files[i - 1]) == 0)
+            continue;
+        CALM_TRY(calm_path_join(ctx, &set->arena, &set->shards[set->n_shards].path, dir, files[i]));
+        set->n_shards++;
+    }
+    return CALM_OK;
+}
+
+/* Every tensor of the index must stand in the shard it is said to be in. */
+static calm_status check_index(calm_ctx *ctx, const calm_safetensors *set, const char *index_path, const calm_json *map)
+{
+    void *iter = NULL;
+    const char *name;
+    const calm_json *value;
+    while (calm_json_next(map, &iter, &name, &value)) {
+        const calm_tensor *tensor = calm_safetensors_find(set, name);
+        const char *file = calm_json_string(value, "");
+        const char *slash = tensor ? strrchr(tensor->file, '/') : NULL;
+        if (!tensor || strcmp(slash ? slash + 1 : tensor->file, file) != 0)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s is not in %s", index_path, name, file);
+    }
+    return CALM_OK;
+}
+
+static calm_status open_files(calm_ctx *ctx, calm_safetensors *set)
+{
+    for (size_t i = 0; i < set->n_shards; i++)
+        CALM_TRY(open_shard(ctx, set, i, &set->tensors, &set->n_tensors));
+    return sort_by_name(ctx, set);
+}
+
+static calm_status open_one(calm_ctx *ctx, calm_safetensors *set, const char *path)
+{
+    set->n_shards = 1;
+    CALM_TRY(CALM_NEW(ctx, &set->arena, set->shards, 1));
+    CALM_TRY(calm_strf(ctx, &set->arena, &set->shards[0].path, "%s", path));
+    return open_files(ctx, set);
+}
+
+static calm_status open_directory(calm_ctx *ctx, calm_safetensors *set, const char *dir)
+{
+    char *single, *index_path;
+    calm_json *index;
+    CALM_TRY(calm_path_join(ctx, &set->arena, &single, dir, "model.safetensors"));
+    CALM_TRY(calm_path_join(ctx, &set->arena, &index_path, dir, "model.safetensors.index.json"));
+    if (!calm_path_exists(index_path)) {
+        if (!calm_path_exists(single))
+            return calm_fail(ctx, CALM_ENOTFOUND, "%s: holds neither model.safetensors nor model.safetensors.index.json",
+                             dir);
+        return open_one(ctx, set, single);
+    }
+    CALM_TRY(calm_json_read(ctx, index_path, INDEX_MAX, &index));
+    const calm_json *map = calm_json_get(index, "weight_map");
+    calm_status status = list_shards(ctx, set, dir, index_path, map);
+    if (status == CALM_OK)
+        status = open_files(ctx, set);
+    if (status == CALM_OK)
+        status = check_index(ctx, set, index_path, map);
+    calm_json_free(index);
+    return status;
+}
+
+calm_status calm_safetensors_open(calm_ctx *ctx, const char *path, calm_safetensors **out)
+{
+    *out = NULL;
+    calm_safetensors *set = calloc(1, sizeof *set);
+    if (!set)
+        return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
+    calm_status status = calm_is_directory(path) ? open_directory(ctx, set, path) : open_one(ctx, set, path);
+    if (status == CALM_OK)
+        *out = set;
+    else
+        calm_safetensors_close(set);
+    return status;
+}
+
+void calm_safetensors_close(calm_safetensors *set)
+{
+    if (!set)
+        return;
+    for (size_t i = 0; i < set->n_shards; i++) {
+        calm_unmap_file(&set->shards[i].map);
+        calm_json_free(set->shards[i].header);
+    }
+    calm_arena_clear(&set->arena);
+    free(set);
+}
+
+size_t calm_safetensors_count(const calm_safetensors *set)
+{
+    return set->n_tensors;
+}
+
+const calm_tensor *calm_safetensors_at(const calm_safetensors *set, size_t index)
+{
+    return &set->tensors[index];
+}
+
+const calm_tensor *calm_safetensors_find(const calm_safetensors *set, const char *name)
+{
+    calm_tensor key = {.name = name};
+    if (!set->n_tensors)
+        return NULL;
+    return bsearch(&key, set->tensors, set->n_tensors, sizeof key, by_name);
+}
+
+const char *calm_safetensors_metadata(const calm_safetensors *set, const char *key)
+{
+    for (size_t i = 0; i < set->n_shards; i++) {
+        const calm_json *table = calm_json_get(set->shards[i].header, "__metadata__");
+        const char *value = calm_json_string(calm_json_get(table, key), NULL);
+        if (value)
+            return value;
+    }
+    return NULL;
+}
+
+calm_status calm_safetensors_need(calm_ctx *ctx, const calm_safetensors *set, const char *name, int n_dims,
+                                  const size_t *shape, const calm_tensor **out)
+{
+    char expected[128], found[128];
+    const calm_tensor *tensor = calm_safetensors_find(set, name);
+    *out = tensor;
+    if (!tensor)
+        return calm_fail(ctx, CALM_ENOTFOUND, "tensor %s is missing (config.json asks for it, shape %s)", name,
+                         calm_shape_text(n_dims, shape, expected));
+    if (tensor->n_dims != n_dims || memcmp(tensor->shape, shape, (size_t)n_dims * sizeof *shape) != 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: shape %s, expected %s from config.json", tensor->file, name,
+                         calm_shape_text(tensor->n_dims, tensor->shape, found),
+                         calm_shape_text(n_dims, shape, expected));
+    return CALM_OK;
+}
+
+void calm_safetensors_release(const calm_safetensors *set, const calm_tensor *tensor)
+{
+    const calm_mapping *map = &set->shards[tensor->shard].map;
+    calm_mapping_release(map, (size_t)(tensor->data - map->data), tensor->bytes);
+}
+
+calm_status calm_tensor_to_f32(calm_ctx *ctx, const calm_tensor *tensor, float *out)
+{
+    if (!calm_dtype_is_float(tensor->dtype))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: dtype %s, expected F64, F32, F16 or BF16", tensor->file,
+                         tensor->name, calm_dtype_name(tensor->dtype));
+    CALM_TRY(calm_to_f32(ctx, tensor->dtype, tensor->data, tensor->n_elements, out));
+    size_t bad = calm_find_nonfinite(out, tensor->n_elements);
+    if (bad < tensor->n_elements)
+        return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: element %zu is %g; the checkpoint is damaged",
+                         tensor->file, tensor->name, bad, (double)out[bad]);
+    return CALM_OK;
+}

@@ -1,0 +1,84 @@
+/* safetensors: named tensors in one file, or in shards with an index.
+ *
+ *   u64 N, little-endian | N bytes of JSON, "{" first, padded with spaces | data, offsets count from here
+ *   {"name": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [begin, end]}, "__metadata__": {"k": "v"}}
+ *
+ * Files come from strangers: the header's length, every dtype, shape, product and offset is checked, tensors may
+ * neither overlap nor leave holes, and the data must end where the file ends.  Files are mapped; tensors are views. */
+#ifndef CALM_IO_SAFETENSORS_H
+#define CALM_IO_SAFETENSORS_H
+
+#include <stdint.h>
+
+#include "ptq/base/context.h"
+#include "ptq/base/file.h"
+#include "ptq/tensor/dtype.h"
+
+#define CALM_MAX_DIMS 8
+
+/* A tensor as it lies in a file, or is to be written.  Row-major. */
+typedef struct calm_tensor {
+    const char *name;
+    calm_dtype dtype;
+    int n_dims;
+    size_t shape[CALM_MAX_DIMS];
+    const uint8_t *data;    /* borrowed from the mapping, any alignment */
+    size_t bytes, n_elements;
+    const char *file;       /* path of the shard, for messages */
+    size_t shard;
+} calm_tensor;
+
+typedef struct calm_safetensors calm_safetensors;
+
+/* Open a file, or a directory holding model.safetensors or model.safetensors.index.json with its shards.
+ * Everything the set owns is released by close.
+ * CALM_ENOTFOUND: no such file, shard or tensor file in the directory.  CALM_EFORMAT: file, tensor, expected, found. */
+calm_status calm_safetensors_open(calm_ctx *ctx, const char *path, calm_safetensors **out);
+void calm_safetensors_close(calm_safetensors *set);
+
+/* Tensors by falling out of the files in name order (strcmp). */
+size_t calm_safetensors_count(const calm_safetensors *set);
+const calm_tensor *calm_safetensors_at(const calm_safetensors *set, size_t index);
+
+/* NULL when absent. */
+const calm_tensor *calm_safetensors_find(const calm_safetensors *set, const char *name);
+
+/* Value of a __metadata__ key of any shard, or NULL. */
+const char *calm_safetensors_metadata(const calm_safetensors *set, const char *key);
+
+/* Find a tensor and check its shape; CALM_ENOTFOUND or CALM_EFORMAT with both shapes. */
+calm_status calm_safetensors_need(calm_ctx *ctx, const calm_safetensors *set, const char *name, int n_dims,
+                                  const size_t *shape, const calm_tensor **out);
+
+/* Drop a tensor's pages from resident memory; they are read again when touched. */
+void calm_safetensors_release(const calm_safetensors *set, const calm_tensor *tensor);
+
+/* Widen a float tensor into out [n_elements].  CALM_ENUMERIC when a value is NaN or infinite, with tensor and index. */
+calm_status calm_tensor_to_f32(calm_ctx *ctx, const calm_tensor *tensor, float *out);
+
+/* "[2, 3]" into `text`; returns it. */
+const char *calm_shape_text(int n_dims, const size_t *shape, char text[128]);
+
+/* ---- writing ---- */
+
+/* A file being written: the header is known beforehand, the data follows in the same order. */
+typedef struct calm_safetensors_writer {
+    calm_writer file;
+    const calm_tensor *tensors;    /* [n] name, dtype, n_dims, shape; borrowed */
+    size_t n, next;
+} calm_safetensors_writer;
+
+/* Write the header for `tensors` [n] (data and bytes are not read) with __metadata__ {"format": "pt"}. */
+calm_status calm_safetensors_begin(calm_ctx *ctx, calm_safetensors_writer *writer, const char *path,
+                                   const calm_tensor *tensors, size_t n);
+
+/* Data of the next tensor in full: `bytes` must be what its dtype and shape say (asserted). */
+calm_status calm_safetensors_put(calm_ctx *ctx, calm_safetensors_writer *writer, const void *data, size_t bytes);
+
+/* Flush and close; call it also after a failure.  All tensors must have been put (asserted when ctx is well). */
+calm_status calm_safetensors_end(calm_ctx *ctx, calm_safetensors_writer *writer);
+
+/* Bytes of a tensor from dtype and shape; false on overflow. */
+bool calm_tensor_size(const calm_tensor *tensor, size_t *n_elements, size_t *bytes);
+
+#endif
