@@ -1,0 +1,74 @@
+#!/bin/sh
+# Show that the door opens: a bare Debian 12 (debootstrap --variant=minbase, plus git), a clone of the last commit,
+# and the first commands of the README inside.  Needs root and debootstrap; the packages come from the mirror that
+# this machine's apt is set to.
+#
+#   tests/fresh_clone.sh [--base FOLDER] [--offline] [--user] [COMMAND...]
+#
+#   --base FOLDER   a bare system made before (made there if absent); only a copy of it is changed
+#   --offline       run the command without a network
+#   --user          run the command as a user without rights
+#   COMMAND         shell commands, run in the clone; by default the README's first one and then ./tests/run
+set -eu
+
+CALM_HOME=$(cd "$(dirname "$0")/.." && pwd -P)
+base= offline= user=
+while [ $# -gt 0 ]; do
+    case $1 in
+        --base) base=${2:?--base needs a folder}; shift ;;
+        --offline) offline='unshare -n' ;;
+        --user) user=--userspec=65534:65534 ;;
+        -*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+        *) break ;;
+    esac
+    shift
+done
+[ $# -gt 0 ] || set -- './calm quantize --model qwen --bits 4 && ./tests/run'
+[ "$(id -u)" = 0 ] || { echo "fresh_clone: needs root (chroot)" >&2; exit 77; }
+command -v debootstrap >/dev/null || { echo "fresh_clone: needs debootstrap" >&2; exit 77; }
+
+scratch=$(mktemp -d)
+system=$scratch/system
+clean_up() {
+    for mounted in dev proc; do
+        mountpoint -q "$system/$mounted" && umount -l "$system/$mounted"
+    done
+    # never across a mount that is still there
+    rm -rf --one-file-system "$scratch"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+make_system() {    # make_system FOLDER
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Codename: bookworm' 2>/dev/null | head -n 1)
+    # shellcheck disable=SC2086    # empty: debootstrap's own
+    debootstrap --variant=minbase --include=git,ca-certificates bookworm "$1" $mirror >"$scratch/debootstrap.log" 2>&1 ||
+        { tail -n 20 "$scratch/debootstrap.log" >&2; exit 1; }
+}
+
+echo "fresh_clone: a bare Debian 12 ..."
+if [ -n "$base" ]; then
+    [ -d "$base/etc" ] || make_system "$base"
+    cp -a "$base" "$system"
+else
+    make_system "$system"
+fi
+# the network as this machine has it
+cp /etc/resolv.conf /etc/hosts "$system/etc/"
+rm -rf "$system/etc/apt/sources.list"
+for part in sources.list sources.list.d apt.conf.d; do
+    [ -e "/etc/apt/$part" ] && cp -r "/etc/apt/$part" "$system/etc/apt/"
+done
+mount -t proc proc "$system/proc"
+mount --bind /dev "$system/dev"
+git clone -q "file://$CALM_HOME" "$system/srv/calm"
+chroot "$system" sh -c 'command -v gcc cmake ninja pkg-config' && { echo "fresh_clone: not bare" >&2; exit 1; }
+
+echo "fresh_clone: commit $(git -C "$system/srv/calm" rev-parse --short HEAD): $*"
+began=$(date +%s)
+result=0
+# shellcheck disable=SC2086    # empty or words
+$offline env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+    chroot $user "$system" sh -c "cd /srv/calm && $*" || result=$?
+echo "fresh_clone: exit status $result after $(($(date +%s) - began)) s"
+exit "$result"
