@@ -154,7 +154,7 @@ static calm_status read_header(calm_ctx *ctx, shard *file, size_t *data_begin)
 static calm_status open_shard(calm_ctx *ctx, calm_safetensors *set, size_t index, calm_tensor **tensors, size_t *n)
 {
     shard *file = &set->shards[index];
-    size_t data_begin, before = *n;
+    size_t data_begin = 0, before = *n;
     CALM_TRY(calm_map_file(ctx, file->path, &file->map));
     CALM_TRY(read_header(ctx, file, &data_begin));
     size_t total = before + calm_json_size(file->header);
