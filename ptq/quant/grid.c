@@ -1,0 +1,123 @@
+/* Scale rounding, codes and dequantization of one group; activations per token.
+ *
+ * Rounding adds and subtracts 1.5 * 2^(mantissa bits): in the default rounding mode that is round-half-even for
+ * the magnitudes left after clipping, and it vectorizes on every processor. */
+#include "ptq/quant/grid.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "ptq/base/simd.h"
+
+#define ROUND_F64 0x1.8p52
+#define ROUND_F32 0x1.8p23f
+
+float calm_scale_round(double scale, calm_dtype dtype)
+{
+    if (isnan(scale))
+        return NAN;
+    if (fabs(scale) < CALM_SCALE_MIN)
+        return copysignf((float)CALM_SCALE_MIN, (float)scale);
+    assert(dtype == CALM_BF16 || dtype == CALM_F16);
+    float narrow = (float)scale;
+    float rounded = dtype == CALM_F16 ? calm_f16_to_f32(calm_f32_to_f16(narrow)) : calm_bf16_to_f32(calm_f32_to_bf16(narrow));
+    return fabsf(rounded) <= (float)CALM_SCALE_MAX ? rounded : copysignf(INFINITY, rounded);
+}
+
+int calm_code_min(const calm_scheme *scheme)
+{
+    return scheme->bits == 8 && scheme->symmetric ? 1 : 0;
+}
+
+int calm_code_max(const calm_scheme *scheme)
+{
+    return (1 << scheme->bits) - 1;
+}
+
+uint8_t calm_symmetric_zero(const calm_scheme *scheme)
+{
+    return (uint8_t)(1 << (scheme->bits - 1));
+}
+
+calm_grid calm_grid_span(const calm_scheme *scheme, const double *w, size_t n, double shrink)
+{
+    double lo = 0, hi = 0;
+    for (size_t j = 0; j < n; j++) {
+        lo = w[j] < lo ? w[j] : lo;
+        hi = w[j] > hi ? w[j] : hi;
+    }
+    calm_grid grid;
+    if (scheme->symmetric) {
+        grid.scale = calm_scale_round(shrink * (2 * fmax(-lo, hi)) / calm_code_max(scheme), scheme->scale_dtype);
+        grid.zero = calm_symmetric_zero(scheme);
+        return grid;
+    }
+    grid.scale = calm_scale_round(shrink * (hi - lo) / calm_code_max(scheme), scheme->scale_dtype);
+    double zero = rint(-shrink * lo / grid.scale);
+    grid.zero = (uint8_t)(zero < calm_code_max(scheme) ? zero : calm_code_max(scheme));
+    return grid;
+}
+
+CALM_VECTORIZE
+static void encode(double scale, double lo, double hi, double zero, const double *w, size_t n, uint8_t *codes)
+{
+    for (size_t j = 0; j < n; j++) {
+        double q = w[j] / scale;
+        q = q < lo ? lo : q;
+        q = q > hi ? hi : q;
+        codes[j] = (uint8_t)(int)((q + ROUND_F64) - ROUND_F64 + zero);
+    }
+}
+
+void calm_grid_encode(const calm_scheme *scheme, calm_grid grid, const double *w, size_t n, uint8_t *codes)
+{
+    encode(grid.scale, calm_code_min(scheme) - grid.zero, calm_code_max(scheme) - grid.zero, grid.zero, w, n, codes);
+}
+
+CALM_VECTORIZE
+void calm_grid_decode(calm_grid grid, const uint8_t *codes, size_t n, float *w)
+{
+    for (size_t j = 0; j < n; j++)
+        w[j] = (float)((int)codes[j] - (int)grid.zero) * grid.scale;
+}
+
+/* max|x| of n values, 16 lanes; a maximum does not depend on the order. */
+CALM_VECTORIZE
+static float max_magnitude(const float *x, size_t n)
+{
+    float lanes[16] = {0}, most = 0;
+    size_t j = 0;
+    for (; j + 16 <= n; j += 16)
+        for (size_t l = 0; l < 16; l++) {
+            float a = fabsf(x[j + l]);
+            lanes[l] = a > lanes[l] ? a : lanes[l];
+        }
+    for (; j < n; j++)
+        most = fabsf(x[j]) > most ? fabsf(x[j]) : most;
+    for (size_t l = 0; l < 16; l++)
+        most = lanes[l] > most ? lanes[l] : most;
+    return most;
+}
+
+CALM_VECTORIZE
+static void act_quantize(const float *x, size_t d, float scale, float lo, float hi, float *y)
+{
+    for (size_t j = 0; j < d; j++) {
+        float q = x[j] / scale;
+        q = q < lo ? lo : q;
+        q = q > hi ? hi : q;
+        y[j] = ((q + ROUND_F32) - ROUND_F32) * scale;
+    }
+}
+
+void calm_act_quantize_rows(const float *x, size_t n, size_t d, int bits, float *y)
+{
+    assert(bits >= 2 && bits <= 8);
+    float half = (float)(1 << (bits - 1));
+    for (size_t t = 0; t < n; t++) {
+        float scale = max_magnitude(x + t * d, d) / (half - 0.5f);
+        if (scale == 0)
+            scale = 1;
+        act_quantize(x + t * d, d, scale, -half, half - 1, y + t * d);
+    }
+}

@@ -1,0 +1,35 @@
+/* Packing: codes of 2, 3, 4 or 8 bits as a dense bit stream in 32-bit words.
+ *
+ *   element i of a row takes bits [i*b, i*b + b) of a little-endian stream; padding bits are zero
+ *
+ *     b = 4:  word 0  [ u7 | u6 | u5 | u4 | u3 | u2 | u1 | u0 ]      bit 31 ... bit 0
+ *     b = 3:  word 0  [ ..u10 | u9 | ... | u1 | u0 ], u10 continues in word 1
+ *
+ * The same stream serves compressed-tensors, GPTQ and MLX (FORMATS.md section 1).  Words are in memory as the
+ * files hold them: little-endian bytes. */
+#ifndef CALM_QUANT_PACK_H
+#define CALM_QUANT_PACK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Words for n codes: ceil(n * bits / 32). */
+size_t calm_pack_words(size_t n, int bits);
+
+/* words [calm_pack_words(n)] of codes [n], each below 2^bits. */
+void calm_pack_row(const uint8_t *codes, size_t n, int bits, uint32_t *words);
+
+/* codes [n] from words. */
+void calm_unpack_row(const uint32_t *words, size_t n, int bits, uint8_t *codes);
+
+/* words [rows, calm_pack_words(cols)] of codes [rows, cols], each row by itself: compressed-tensors
+ * `weight_packed`, MLX `weight`. */
+void calm_pack_rows(const uint8_t *codes, size_t rows, size_t cols, int bits, uint32_t *words);
+void calm_unpack_rows(const uint32_t *words, size_t rows, size_t cols, int bits, uint8_t *codes);
+
+/* words [calm_pack_words(rows), cols] of codes [rows, cols], each column by itself: compressed-tensors
+ * `weight_zero_point` (codes = zeros [out, G]), and GPTQ `qweight` from transposed codes. */
+void calm_pack_columns(const uint8_t *codes, size_t rows, size_t cols, int bits, uint32_t *words);
+void calm_unpack_columns(const uint32_t *words, size_t rows, size_t cols, int bits, uint8_t *codes);
+
+#endif

@@ -1,0 +1,109 @@
+/* Names of number formats: w<bits>a<bits>[_g<columns>][_asym][_f16s], or "float". */
+#include "ptq/quant/scheme.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXAMPLES "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w4a4_g128, float"
+#define GROUP_MAX (1ul << 24)
+#define SCALE_BITS 16.0
+#define FLOAT_BITS 16.0
+
+static calm_status refuse(calm_ctx *ctx, const char *name, const char *why)
+{
+    return calm_fail(ctx, CALM_EARG, "scheme \"%s\": %s; " EXAMPLES, name, why);
+}
+
+/* Read decimal digits at *at into *value and move past them; false when there are none or too many. */
+static bool read_number(const char **at, unsigned long *value)
+{
+    const char *start = *at;
+    *value = 0;
+    while (**at >= '0' && **at <= '9' && *at - start < 9)
+        *value = *value * 10 + (unsigned long)(*(*at)++ - '0');
+    return *at > start;
+}
+
+static calm_status read_group(calm_ctx *ctx, const char *name, const char **at, calm_scheme *out)
+{
+    unsigned long group;
+    *at += strlen("_g");
+    if (!read_number(at, &group) || group == 0 || group > GROUP_MAX)
+        return refuse(ctx, name, "_g needs a number of columns from 1 (leave it out for one scale per row)");
+    out->group = group;
+    return CALM_OK;
+}
+
+/* One "_suffix" at *at. */
+static calm_status read_suffix(calm_ctx *ctx, const char *name, const char **at, calm_scheme *out)
+{
+    size_t length = 1 + strcspn(*at + 1, "_");
+    if (strncmp(*at, "_g", 2) == 0)
+        return read_group(ctx, name, at, out);
+    if (length == strlen("_asym") && strncmp(*at, "_asym", length) == 0)
+        out->symmetric = false;
+    else if (length == strlen("_f16s") && strncmp(*at, "_f16s", length) == 0)
+        out->scale_dtype = CALM_F16;
+    else
+        return refuse(ctx, name, "after the bits come _g<columns>, _asym and _f16s");
+    *at += length;
+    return CALM_OK;
+}
+
+calm_status calm_scheme_parse(calm_ctx *ctx, const char *name, calm_scheme *out)
+{
+    const char *at = name;
+    unsigned long bits, act_bits;
+    *out = (calm_scheme){.symmetric = true, .scale_dtype = CALM_BF16};
+    if (strcmp(name, "float") == 0)
+        return CALM_OK;
+    if (*at++ != 'w' || !read_number(&at, &bits) || *at++ != 'a' || !read_number(&at, &act_bits))
+        return refuse(ctx, name, "expected w<bits>a<bits>");
+    if (bits != 2 && bits != 3 && bits != 4 && bits != 8)
+        return refuse(ctx, name, "weights have 2, 3, 4 or 8 bits");
+    if (act_bits != 4 && act_bits != 8 && act_bits != 16)
+        return refuse(ctx, name, "activations have 4, 8 or 16 bits");
+    out->bits = (int)bits;
+    out->act_bits = act_bits == 16 ? 0 : (int)act_bits;
+    while (*at == '_')
+        CALM_TRY(read_suffix(ctx, name, &at, out));
+    if (*at)
+        return refuse(ctx, name, "after the bits come _g<columns>, _asym and _f16s");
+    return CALM_OK;
+}
+
+void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX])
+{
+    char group[24] = "";
+    if (scheme->bits == 0) {
+        snprintf(name, CALM_SCHEME_NAME_MAX, "float");
+        return;
+    }
+    if (scheme->group)
+        snprintf(group, sizeof group, "_g%zu", scheme->group);
+    int length = snprintf(name, CALM_SCHEME_NAME_MAX, "w%da%d%s%s%s", scheme->bits,
+                          scheme->act_bits ? scheme->act_bits : 16, group, scheme->symmetric ? "" : "_asym",
+                          scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
+    assert(length < CALM_SCHEME_NAME_MAX);
+    (void)length;
+}
+
+size_t calm_scheme_groups(const calm_scheme *scheme, size_t in)
+{
+    return scheme->group ? in / scheme->group + (in % scheme->group != 0) : 1;
+}
+
+size_t calm_scheme_group_size(const calm_scheme *scheme, size_t in)
+{
+    return scheme->group ? scheme->group : in;
+}
+
+double calm_scheme_bits_per_weight(const calm_scheme *scheme, size_t out, size_t in)
+{
+    if (scheme->bits == 0 || out == 0 || in == 0)
+        return FLOAT_BITS;
+    double per_group = SCALE_BITS + (scheme->symmetric ? 0 : scheme->bits);
+    return scheme->bits + per_group * (double)calm_scheme_groups(scheme, in) / (double)in;
+}
