@@ -1,7 +1,7 @@
 /* Blobs: files named by the SHA-256 of their content, in a folder that only grows.
  *
  *   <root>/ab/cdef...          62 hexadecimal digits after the first two
- *   <root>/tmp/XXXXXX          being written; what a dead process left there is removed by the next writer
+ *   <root>/tmp/...             being written; what a dead process left there is removed by the next writer
  *
  * A blob appears under its name complete or not at all: it is written to tmp/, flushed to the disk and renamed.
  * The caller commits the row that names it afterwards, so a row never names a blob that was not written.

@@ -251,15 +251,16 @@ SELECT r.id                              AS run,              -- run.id
        m.name                            AS model,            -- model as typed
        r.status                          AS status,           -- running, finished, failed, interrupted
        r.result                          AS result,           -- hybrid or the uniform algorithm that is better
-       printf('%.3f', r.bits_per_weight) AS bits_per_weight,  -- of the result
-       printf('%.1f', r.bytes_before / 1048576.0) AS mib_before,  -- size of the float checkpoint, MiB
-       printf('%.1f', r.bytes_after / 1048576.0)  AS mib_after,   -- size of the result, MiB
+       iif(r.bits_per_weight IS NULL, NULL, printf('%.3f', r.bits_per_weight)) AS bits_per_weight,  -- of the result
+       round(r.bytes_before / 1048576.0, 1) AS mib_before,        -- size of the float checkpoint, MiB
+       round(r.bytes_after / 1048576.0, 1) AS mib_after,          -- size of the result, MiB
        (SELECT printf('%.4f', e.ppl) FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id
          WHERE v.run_id = r.id AND v.role = 'test' AND v.subject = 'float') AS ppl_float,  -- on the test text
        (SELECT printf('%.4f', e.ppl) FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id
          WHERE v.run_id = r.id AND v.role = 'test' AND v.subject = r.result) AS ppl_result,  -- on the test text
        (SELECT printf('%.5f', e.kl) FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id
-         WHERE v.run_id = r.id AND v.role = 'test' AND v.subject = r.result) AS kl_result,  -- KL(float || result)
+         WHERE v.run_id = r.id AND v.role = 'test' AND v.subject = r.result AND e.kl IS NOT NULL)
+                                         AS kl_result,        -- KL(float || result) on the test text
        (SELECT count(*) FROM run_candidate c WHERE c.run_id = r.id) AS candidates,  -- considered
        (SELECT count(*) FROM choice c WHERE c.run_id = r.id) AS choices,            -- jobs decided
        r.reason                          AS reason,           -- the guard's verdict
@@ -276,17 +277,21 @@ SELECT c.run_id                          AS run,              -- run.id
        j.role                            AS job,              -- qkv, o, gate_up, down
        coalesce(a.name, 'float')         AS algorithm,        -- chosen
        k.scheme                          AS scheme,           -- chosen
-       printf('%.2e', s1.value)          AS one_minus_cka,    -- loss: 0 = equal outputs
-       printf('%.2e', s2.value)          AS one_minus_cka_token,  -- the same, every token counting alike
-       printf('%.2e', s3.value)          AS rel_mse,          -- squared error relative to the variance
-       printf('%.3f', s4.value)          AS log_rel_mse,      -- mean log relative squared error per token
-       printf('%.3f', k.bits_per_weight) AS bits,             -- bits per weight
-       printf('%.2f', p.value)           AS activation_max,   -- largest |x| of the job's input, with sign
+       iif(s1.value IS NULL, NULL, printf('%.2e', s1.value)) AS one_minus_cka,  -- loss: 0 = equal outputs
+       iif(s2.value IS NULL, NULL, printf('%.2e', s2.value))
+                                         AS one_minus_cka_token,-- the same, every token counting alike
+       iif(s3.value IS NULL, NULL, printf('%.2e', s3.value)) AS rel_mse,   -- squared error relative to the variance
+       iif(s4.value IS NULL, NULL, printf('%.3f', s4.value))
+                                         AS log_rel_mse,      -- mean log relative squared error per token
+       iif(k.bits_per_weight IS NULL, NULL, printf('%.3f', k.bits_per_weight)) AS bits,  -- bits per weight
+       iif(p.value IS NULL, NULL, printf('%.2f', p.value))
+                                         AS activation_max,   -- largest |x| of the job's input, with sign
        CASE WHEN p.value IS NULL THEN NULL ELSE
          printf('channel %d, token %s (window %d, position %d)', p.channel,
                 coalesce('"' || replace(p.text, char(10), '\n') || '"', '?'), p.window, p.token)
        END                               AS activation_at,    -- where that sits
-       printf('%.1f', x.crest_median)    AS crest,            -- median over tokens of max|x| / rms(x)
+       iif(x.crest_median IS NULL, NULL, printf('%.1f', x.crest_median))
+                                         AS crest,            -- median over tokens of max|x| / rms(x)
        c.advice || CASE WHEN c.disagrees THEN ' (differs)' ELSE '' END AS advice,  -- of the activation rule
        c.reason                          AS reason            -- why this one
   FROM choice c
@@ -329,11 +334,13 @@ SELECT rc.run_id                         AS run,              -- run.id
        a.name                            AS algorithm,        -- name of the chain
        k.scheme                          AS scheme,           -- number format
        CASE WHEN c.candidate_id = k.id THEN 'yes' ELSE '' END AS chosen,  -- yes: it is in the plan
-       printf('%.2e', s1.value)          AS one_minus_cka,    -- loss: 0 = equal outputs
-       printf('%.2e', s2.value)          AS one_minus_cka_token,  -- the same, every token counting alike
-       printf('%.2e', s3.value)          AS rel_mse,          -- squared error relative to the variance
-       printf('%.3f', s4.value)          AS log_rel_mse,      -- mean log relative squared error per token
-       printf('%.3f', k.bits_per_weight) AS bits,             -- bits per weight
+       iif(s1.value IS NULL, NULL, printf('%.2e', s1.value)) AS one_minus_cka,  -- loss: 0 = equal outputs
+       iif(s2.value IS NULL, NULL, printf('%.2e', s2.value))
+                                         AS one_minus_cka_token,-- the same, every token counting alike
+       iif(s3.value IS NULL, NULL, printf('%.2e', s3.value)) AS rel_mse,   -- squared error relative to the variance
+       iif(s4.value IS NULL, NULL, printf('%.3f', s4.value))
+                                         AS log_rel_mse,      -- mean log relative squared error per token
+       iif(k.bits_per_weight IS NULL, NULL, printf('%.3f', k.bits_per_weight)) AS bits,  -- bits per weight
        k.failure                         AS failure,          -- why it has no result
        a.chain                           AS chain,            -- every option
        k.id                              AS candidate         -- candidate.id
@@ -355,19 +362,22 @@ SELECT x.model_id                        AS model,            -- model.id
        x.calibration_id                  AS calibration,      -- calibration.id
        x.block                           AS block,            -- number of the block; empty: outside
        x.point                           AS point,            -- place in the block
-       printf('%.2f', p.value)           AS max,              -- largest |x|, with sign
+       iif(p.value IS NULL, NULL, printf('%.2f', p.value)) AS max,         -- largest |x|, with sign
        p.channel                         AS channel,          -- which value of the token
        p.window                          AS window,           -- where it sits: window
        p.token                           AS position,         -- where it sits: position in the window
        replace(p.text, char(10), '\n')   AS token,            -- where it sits: the token's text
-       printf('%.1f', x.max_abs / nullif(x.q50, 0)) AS max_over_median,  -- largest |x| over the median |x|
-       printf('%.1f', x.crest_median)    AS crest,            -- median over tokens of max|x| / rms(x)
-       printf('%.1f', x.crest_max)       AS crest_max,        -- greatest such crest
-       printf('%.1f', x.ratio_max)       AS ratio_max,        -- greatest max|x| / median|x| of a token
+       round(x.max_abs / nullif(x.q50, 0), 1) AS max_over_median,  -- largest |x| over the median |x|
+       iif(x.crest_median IS NULL, NULL, printf('%.1f', x.crest_median))
+                                         AS crest,            -- median over tokens of max|x| / rms(x)
+       iif(x.crest_max IS NULL, NULL, printf('%.1f', x.crest_max)) AS crest_max,  -- greatest such crest
+       iif(x.ratio_max IS NULL, NULL, printf('%.1f', x.ratio_max))
+                                         AS ratio_max,        -- greatest max|x| / median|x| of a token
        x.n_massive                       AS massive,          -- massive tokens
-       printf('%.2f', x.max_abs / nullif(lag(x.max_abs) OVER
-         (PARTITION BY x.model_id, x.calibration_id, x.point ORDER BY x.block), 0)) AS growth,  -- max over the block before
-       printf('%.4g', x.rms)             AS rms,              -- root mean square
+       round(x.max_abs / nullif(lag(x.max_abs) OVER
+         (PARTITION BY x.model_id, x.calibration_id, x.point ORDER BY x.block), 0), 2)
+                                         AS growth,           -- largest |x| over that of the block before
+       iif(x.rms IS NULL, NULL, printf('%.4g', x.rms)) AS rms,             -- root mean square
        x.hook                            AS hook              -- name of the hook point
   FROM activation x
   LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1
@@ -378,10 +388,11 @@ SELECT v.run_id                          AS run,              -- run.id
        v.role                            AS role,             -- guard, test, probe
        v.subject                         AS subject,          -- float, hybrid, a uniform algorithm
        printf('%.4f', e.ppl)             AS ppl,              -- perplexity
-       printf('%.5f', e.kl)              AS kl,               -- KL(float || subject) per token
-       printf('%.2f', 100 * e.top1)      AS top1_percent,     -- tokens with the float model's first choice
-       printf('%+.5f', v.delta_kl)       AS delta_kl,         -- minus the hybrid's on the same windows
-       printf('%.5f', v.delta_se)        AS delta_se,         -- paired standard error of that
+       iif(e.kl IS NULL, NULL, printf('%.5f', e.kl)) AS kl,                -- KL(float || subject) per token
+       round(100 * e.top1, 2)            AS top1_percent,     -- tokens with the float model's first choice
+       iif(v.delta_kl IS NULL, NULL, printf('%+.5f', v.delta_kl))
+                                         AS delta_kl,         -- minus the hybrid's on the same windows
+       iif(v.delta_se IS NULL, NULL, printf('%.5f', v.delta_se)) AS delta_se,  -- paired standard error of that
        e.tokens                          AS tokens,           -- predicted
        e.n_windows                       AS windows,          -- number
        e.text_name                       AS text              -- which text

@@ -1,0 +1,136 @@
+/* Blobs: content-addressed files, complete under their name or absent. */
+#include "store/blob.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static calm_status digest_of(calm_ctx *ctx, const calm_blob_piece *pieces, size_t n_pieces, char *digest)
+{
+    calm_sha256 sha;
+    calm_sha256_init(&sha);
+    for (size_t i = 0; i < n_pieces; i++)
+        calm_sha256_update(&sha, pieces[i].bytes, pieces[i].n_bytes);
+    return calm_sha256_finish(ctx, &sha, digest);
+}
+
+static calm_status write_all(calm_ctx *ctx, int fd, const char *root, const calm_blob_piece *piece)
+{
+    const char *at = piece->bytes;
+    for (size_t left = piece->n_bytes; left;) {
+        ssize_t n = write(fd, at, left);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return calm_fail_errno(ctx, errno, "%s: cannot write a blob", root);
+        at += n;
+        left -= (size_t)n;
+    }
+    return CALM_OK;
+}
+
+/* Write and flush the pieces to the open temporary file `name`, then give it its final name. */
+static calm_status fill_and_rename(calm_ctx *ctx, int fd, const char *root, const char *name, const char *path,
+                                   const calm_blob_piece *pieces, size_t n_pieces)
+{
+    for (size_t i = 0; i < n_pieces; i++)
+        CALM_TRY(write_all(ctx, fd, root, &pieces[i]));
+    if (fsync(fd) != 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot write a blob", root);
+    if (rename(name, path) != 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot rename to it", path);
+    return CALM_OK;
+}
+
+static calm_status put_in_scratch(calm_ctx *ctx, const char *root, const calm_blob_piece *pieces, size_t n_pieces,
+                                  const char *digest)
+{
+    char *folder, *path, *temporary;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &folder, "%s/tmp", root));
+    CALM_TRY(calm_make_directories(ctx, folder));
+    /* One writing process, so a thread's own number keeps equal blobs of two threads apart. */
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &temporary, "%s/%s.%ld", folder, digest, (long)gettid()));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &folder, "%s/%.2s", root, digest));
+    CALM_TRY(calm_make_directories(ctx, folder));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &path, "%s/%s", folder, digest + 2));
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot create a blob", root);
+    calm_status status = fill_and_rename(ctx, fd, root, temporary, path, pieces, n_pieces);
+    close(fd);
+    if (status != CALM_OK) {
+        unlink(temporary);
+        return status;
+    }
+    return calm_sync_directory(ctx, folder);
+}
+
+calm_status calm_blob_put(calm_ctx *ctx, const char *root, const calm_blob_piece *pieces, size_t n_pieces,
+                          char digest[CALM_SHA256_HEX])
+{
+    CALM_TRY(digest_of(ctx, pieces, n_pieces, digest));
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    calm_status status = put_in_scratch(ctx, root, pieces, n_pieces, digest);
+    calm_arena_rewind(ctx->scratch, mark);
+    return status;
+}
+
+static bool well_formed(const char *digest)
+{
+    return strlen(digest) == CALM_SHA256_HEX - 1 &&
+           strspn(digest, "0123456789abcdef") == CALM_SHA256_HEX - 1;
+}
+
+static calm_status check(calm_ctx *ctx, const char *path, const char *digest, const calm_mapping *map)
+{
+    char found[CALM_SHA256_HEX];
+    CALM_TRY(calm_sha256_bytes(ctx, map->data, map->bytes, found));
+    if (strcmp(found, digest) != 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: damaged blob of %zu bytes: its content has the digest %.12s...",
+                         path, map->bytes, found);
+    return CALM_OK;
+}
+
+calm_status calm_blob_get(calm_ctx *ctx, const char *root, const char *digest, calm_mapping *out)
+{
+    char *path;
+    *out = (calm_mapping){NULL, 0};
+    if (!well_formed(digest))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%.80s\" is not a digest", root, digest);
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    calm_status status = calm_strf(ctx, ctx->scratch, &path, "%s/%.2s/%s", root, digest, digest + 2);
+    if (status == CALM_OK)
+        status = calm_map_file(ctx, path, out);
+    if (status == CALM_OK)
+        status = check(ctx, path, digest, out);
+    if (status != CALM_OK)
+        calm_unmap_file(out);
+    calm_arena_rewind(ctx->scratch, mark);
+    return status;
+}
+
+bool calm_blob_present(const char *root, const char *digest, size_t n_bytes)
+{
+    char *path = NULL;
+    struct stat info;
+    if (!well_formed(digest) || asprintf(&path, "%s/%.2s/%s", root, digest, digest + 2) < 0)
+        return false;
+    bool present = stat(path, &info) == 0 && S_ISREG(info.st_mode) && (size_t)info.st_size == n_bytes;
+    free(path);
+    return present;
+}
+
+calm_status calm_blob_sweep(calm_ctx *ctx, const char *root)
+{
+    char *folder;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    calm_status status = calm_strf(ctx, ctx->scratch, &folder, "%s/tmp", root);
+    if (status == CALM_OK)
+        status = calm_remove_tree(ctx, folder);
+    calm_arena_rewind(ctx->scratch, mark);
+    return status;
+}

@@ -1,0 +1,429 @@
+/* SQL: connections, cached statements and errors over SQLite. */
+#include "store/sql.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/base/file.h"
+#include "ptq/base/text.h"
+
+#define BUSY_MILLISECONDS 10000
+#define N_CACHED 64
+
+struct calm_sql {
+    sqlite3 *db;
+    char *path;
+    sqlite3_stmt *cache[N_CACHED];
+    size_t n_cached;
+};
+
+/* ---- errors ---- */
+
+static calm_status status_of(sqlite3 *db, int code)
+{
+    switch (code & 0xff) {
+    case SQLITE_FULL:
+        return CALM_ENOSPC;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return CALM_EBUSY;
+    case SQLITE_NOTADB:
+    case SQLITE_CORRUPT:
+        return CALM_EFORMAT;
+    case SQLITE_NOMEM:
+        return CALM_ENOMEM;
+    case SQLITE_CONSTRAINT:
+    case SQLITE_ERROR:
+    case SQLITE_AUTH:
+    case SQLITE_RANGE:
+    case SQLITE_MISMATCH:
+    case SQLITE_TOOBIG:
+        return CALM_EARG;
+    case SQLITE_INTERRUPT:
+        return CALM_EINTERRUPTED;
+    default:
+        /* A full disk shows as SQLITE_IOERR where SQLite extends its shared memory or syncs. */
+        return db && (sqlite3_system_errno(db) == ENOSPC || sqlite3_system_errno(db) == EDQUOT) ? CALM_ENOSPC
+                                                                                                : CALM_EIO;
+    }
+}
+
+static calm_status fail(calm_ctx *ctx, calm_sql *sql, int code)
+{
+    const char *words = sql->db ? sqlite3_errmsg(sql->db) : sqlite3_errstr(code);
+    return calm_fail(ctx, status_of(sql->db, code), "%s: %s", sql->path, words);
+}
+
+/* ---- values ---- */
+
+calm_value calm_value_int(int64_t integer)
+{
+    return (calm_value){.type = CALM_VALUE_INTEGER, .integer = integer};
+}
+
+calm_value calm_value_real(double real)
+{
+    return (calm_value){.type = isnan(real) ? CALM_VALUE_NULL : CALM_VALUE_REAL, .real = real};
+}
+
+calm_value calm_value_text(const char *text)
+{
+    return (calm_value){.type = text ? CALM_VALUE_TEXT : CALM_VALUE_NULL, .text = text,
+                        .n_bytes = text ? strlen(text) : 0};
+}
+
+calm_value calm_value_id(int64_t id)
+{
+    return (calm_value){.type = id ? CALM_VALUE_INTEGER : CALM_VALUE_NULL, .integer = id};
+}
+
+/* ---- connections ---- */
+
+/* "file:PATH?immutable=1" with what a URI would misread written as %XX. */
+static calm_status immutable_uri(calm_ctx *ctx, const char *path, calm_text *uri)
+{
+    calm_text_printf(uri, "file:");
+    for (const char *at = path; *at; at++) {
+        if (*at == '%' || *at == '?' || *at == '#')
+            calm_text_printf(uri, "%%%02X", (unsigned char)*at);
+        else
+            calm_text_append(uri, at, 1);
+    }
+    calm_text_printf(uri, "?immutable=1");
+    return calm_text_check(ctx, uri);
+}
+
+static int open_and_touch(calm_sql *sql, const char *name, int flags)
+{
+    int code = sqlite3_open_v2(name, &sql->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
+    if (code == SQLITE_OK)
+        code = sqlite3_busy_timeout(sql->db, BUSY_MILLISECONDS);
+    if (code == SQLITE_OK)
+        code = sqlite3_exec(sql->db, "SELECT count(*) FROM sqlite_master", NULL, NULL, NULL);
+    return code;
+}
+
+/* A database in WAL mode needs a -shm file even to be read.  Where none can be made (read-only medium) and nothing
+ * waits in a -wal file, the database cannot change and is read as immutable. */
+static calm_status open_immutable(calm_ctx *ctx, calm_sql *sql, int code)
+{
+    char *wal;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &wal, "%s-wal", sql->path));
+    int primary = code & 0xff;
+    if ((primary != SQLITE_CANTOPEN && primary != SQLITE_READONLY) || !calm_path_exists(sql->path) ||
+        calm_path_exists(wal))
+        return fail(ctx, sql, code);
+    calm_text uri;
+    calm_text_init(&uri);
+    calm_status status = immutable_uri(ctx, sql->path, &uri);
+    if (status == CALM_OK) {
+        sqlite3_close(sql->db);
+        sql->db = NULL;
+        code = open_and_touch(sql, uri.data, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
+        status = code == SQLITE_OK ? CALM_OK : fail(ctx, sql, code);
+    }
+    calm_text_clear(&uri);
+    return status;
+}
+
+static calm_status connect(calm_ctx *ctx, calm_sql *sql, calm_sql_mode mode)
+{
+    static const int flags[] = {SQLITE_OPEN_READONLY, SQLITE_OPEN_READWRITE,
+                                SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE};
+    if (mode != CALM_SQL_CREATE && !calm_path_exists(sql->path))
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file", sql->path);
+    int code = open_and_touch(sql, sql->path, flags[mode]);
+    if (code != SQLITE_OK)
+        return mode == CALM_SQL_READ ? open_immutable(ctx, sql, code) : fail(ctx, sql, code);
+    if (mode == CALM_SQL_READ)
+        return CALM_OK;
+    return calm_sql_script(ctx, sql, "PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL;"
+                                     "PRAGMA journal_mode = WAL; PRAGMA temp_store = MEMORY;");
+}
+
+calm_status calm_sql_open(calm_ctx *ctx, const char *path, calm_sql_mode mode, calm_sql **out)
+{
+    *out = NULL;
+    calm_sql *sql = calloc(1, sizeof *sql);
+    if (sql)
+        sql->path = strdup(path);
+    calm_status status = sql && sql->path ? connect(ctx, sql, mode)
+                                          : calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
+    if (status == CALM_OK)
+        *out = sql;
+    else
+        calm_sql_close(sql);
+    return status;
+}
+
+void calm_sql_close(calm_sql *sql)
+{
+    if (!sql)
+        return;
+    for (size_t i = 0; i < sql->n_cached; i++)
+        sqlite3_finalize(sql->cache[i]);
+    int code = sqlite3_close(sql->db);
+    assert(code == SQLITE_OK);
+    (void)code;
+    free(sql->path);
+    free(sql);
+}
+
+/* ---- statements ---- */
+
+static calm_status prepare(calm_ctx *ctx, calm_sql *sql, const char *text, sqlite3_stmt **out)
+{
+    for (size_t i = 0; i < sql->n_cached; i++) {
+        if (strcmp(sqlite3_sql(sql->cache[i]), text) == 0) {
+            *out = sql->cache[i];
+            assert(!sqlite3_stmt_busy(*out));
+            return CALM_OK;
+        }
+    }
+    int code = sqlite3_prepare_v3(sql->db, text, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
+    if (code != SQLITE_OK)
+        return fail(ctx, sql, code);
+    if (sql->n_cached == N_CACHED) {
+        /* The oldest goes; the store's own statements fit, so this serves tests and tools. */
+        sqlite3_finalize(sql->cache[0]);
+        memmove(sql->cache, sql->cache + 1, (N_CACHED - 1) * sizeof sql->cache[0]);
+        sql->n_cached--;
+    }
+    sql->cache[sql->n_cached++] = *out;
+    return CALM_OK;
+}
+
+static int bind_one(sqlite3_stmt *statement, int index, const calm_value *value)
+{
+    switch (value->type) {
+    case CALM_VALUE_INTEGER:
+        return sqlite3_bind_int64(statement, index, value->integer);
+    case CALM_VALUE_REAL:
+        return sqlite3_bind_double(statement, index, value->real);
+    case CALM_VALUE_TEXT:
+        return sqlite3_bind_text64(statement, index, value->text, value->n_bytes, SQLITE_TRANSIENT, SQLITE_UTF8);
+    case CALM_VALUE_BLOB:
+        return sqlite3_bind_blob64(statement, index, value->text, value->n_bytes, SQLITE_TRANSIENT);
+    case CALM_VALUE_NULL:
+        break;
+    }
+    return sqlite3_bind_null(statement, index);
+}
+
+static calm_status bind_all(calm_ctx *ctx, calm_sql *sql, sqlite3_stmt *statement, const calm_value *params,
+                            size_t n_params)
+{
+    int expected = sqlite3_bind_parameter_count(statement);
+    if ((size_t)expected != n_params)
+        return calm_fail(ctx, CALM_EARG, "%s: %zu parameters, the statement takes %d", sql->path, n_params,
+                         expected);
+    for (size_t i = 0; i < n_params; i++) {
+        int code = bind_one(statement, (int)i + 1, &params[i]);
+        if (code != SQLITE_OK)
+            return fail(ctx, sql, code);
+    }
+    return CALM_OK;
+}
+
+calm_status calm_sql_script(calm_ctx *ctx, calm_sql *sql, const char *script)
+{
+    int code = sqlite3_exec(sql->db, script, NULL, NULL, NULL);
+    return code == SQLITE_OK ? CALM_OK : fail(ctx, sql, code);
+}
+
+calm_status calm_sql_first(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
+                           size_t n_params, calm_statement **out)
+{
+    *out = NULL;
+    CALM_TRY(prepare(ctx, sql, text, out));
+    return bind_all(ctx, sql, *out, params, n_params);
+}
+
+bool calm_sql_next(calm_ctx *ctx, calm_sql *sql, calm_statement *statement)
+{
+    int code = sqlite3_step(statement);
+    if (code != SQLITE_ROW && code != SQLITE_DONE)
+        fail(ctx, sql, code);
+    return code == SQLITE_ROW;
+}
+
+void calm_sql_end(calm_statement *statement)
+{
+    /* The result repeats the failure of the last step, which was reported there. */
+    sqlite3_reset(statement);
+    sqlite3_clear_bindings(statement);
+}
+
+calm_status calm_sql_number(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
+                            size_t n_params, int64_t *out)
+{
+    calm_statement *statement;
+    *out = 0;
+    CALM_TRY(calm_sql_first(ctx, sql, text, params, n_params, &statement));
+    if (calm_sql_next(ctx, sql, statement)) {
+        *out = sqlite3_column_int64(statement, 0);
+        /* To the end: an INSERT ... RETURNING is complete only then. */
+        while (calm_sql_next(ctx, sql, statement))
+            continue;
+    }
+    calm_sql_end(statement);
+    return ctx->status;
+}
+
+calm_status calm_sql_run(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params, size_t n_params)
+{
+    int64_t ignored;
+    return calm_sql_number(ctx, sql, text, params, n_params, &ignored);
+}
+
+/* ---- columns ---- */
+
+int64_t calm_sql_int(calm_statement *statement, int column)
+{
+    return sqlite3_column_int64(statement, column);
+}
+
+double calm_sql_real(calm_statement *statement, int column)
+{
+    if (sqlite3_column_type(statement, column) == SQLITE_NULL)
+        return NAN;
+    return sqlite3_column_double(statement, column);
+}
+
+calm_status calm_sql_text(calm_ctx *ctx, calm_statement *statement, int column, const char **out)
+{
+    char *copy = NULL;
+    const char *text = (const char *)sqlite3_column_text(statement, column);
+    calm_status status = text ? calm_strf(ctx, ctx->out, &copy, "%s", text) : CALM_OK;
+    *out = copy;
+    return status;
+}
+
+calm_value calm_sql_value(calm_statement *statement, int column)
+{
+    switch (sqlite3_column_type(statement, column)) {
+    case SQLITE_INTEGER:
+        return calm_value_int(sqlite3_column_int64(statement, column));
+    case SQLITE_FLOAT:
+        return calm_value_real(sqlite3_column_double(statement, column));
+    case SQLITE_TEXT:
+        return (calm_value){.type = CALM_VALUE_TEXT,
+                            .text = (const char *)sqlite3_column_text(statement, column),
+                            .n_bytes = (size_t)sqlite3_column_bytes(statement, column)};
+    case SQLITE_BLOB:
+        return (calm_value){.type = CALM_VALUE_BLOB, .text = sqlite3_column_blob(statement, column),
+                            .n_bytes = (size_t)sqlite3_column_bytes(statement, column)};
+    default:
+        return (calm_value){.type = CALM_VALUE_NULL};
+    }
+}
+
+int64_t calm_sql_last_id(calm_sql *sql)
+{
+    return sqlite3_last_insert_rowid(sql->db);
+}
+
+int64_t calm_sql_changes(calm_sql *sql)
+{
+    return sqlite3_changes64(sql->db);
+}
+
+bool calm_sql_in_transaction(calm_sql *sql)
+{
+    return !sqlite3_get_autocommit(sql->db);
+}
+
+void calm_sql_undo(calm_sql *sql)
+{
+    if (calm_sql_in_transaction(sql))
+        sqlite3_exec(sql->db, "ROLLBACK TO calm; RELEASE calm", NULL, NULL, NULL);
+}
+
+/* ---- queries of users ---- */
+
+static bool named(const char *name, const char *const *names)
+{
+    while (*names && sqlite3_stricmp(name, *names) != 0)
+        names++;
+    return *names != NULL;
+}
+
+/* SQLite asks this for each thing that a statement would do. */
+static int allow_reading(void *user, int action, const char *first, const char *second, const char *database,
+                         const char *trigger)
+{
+    static const char *const describing[] = {"table_info", "table_xinfo", "table_list", "index_list",
+                                             "index_info", "index_xinfo", "foreign_key_list", NULL};
+    static const char *const settings[] = {"user_version", "application_id", "journal_mode", "page_count",
+                                           "page_size", NULL};
+    (void)user, (void)database, (void)trigger;
+    switch (action) {
+    case SQLITE_SELECT:
+    case SQLITE_READ:
+    case SQLITE_FUNCTION:
+    case SQLITE_RECURSIVE:
+        return SQLITE_OK;
+    case SQLITE_PRAGMA:
+        return named(first, describing) || (!second && named(first, settings)) ? SQLITE_OK : SQLITE_DENY;
+    default:
+        return SQLITE_DENY;
+    }
+}
+
+/* Prepare `text`, which must be one statement; on failure *out is NULL. */
+static calm_status prepare_query(calm_ctx *ctx, calm_sql *sql, const char *text, sqlite3_stmt **out)
+{
+    const char *tail = text;
+    sqlite3_stmt *more = NULL;
+    int code = sqlite3_prepare_v2(sql->db, text, -1, out, &tail);
+    if (code == SQLITE_AUTH)
+        return calm_fail(ctx, CALM_EARG, "%s: only reading is allowed here: one SELECT", sql->path);
+    if (code != SQLITE_OK)
+        return fail(ctx, sql, code);
+    if (!*out)
+        return calm_fail(ctx, CALM_EARG, "%s: empty statement, expected a SELECT", sql->path);
+    code = sqlite3_prepare_v2(sql->db, tail, -1, &more, NULL);
+    if (code == SQLITE_OK && !more)
+        return CALM_OK;
+    sqlite3_finalize(more);
+    sqlite3_finalize(*out);
+    *out = NULL;
+    return calm_fail(ctx, CALM_EARG, "%s: one statement expected, more follows: %.60s", sql->path, tail);
+}
+
+static calm_status deliver(calm_ctx *ctx, calm_sql *sql, sqlite3_stmt *statement, calm_store_row_fn *fn, void *user)
+{
+    size_t n = (size_t)sqlite3_column_count(statement);
+    const char **names;
+    calm_value *values;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, names, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, values, n));
+    for (size_t i = 0; i < n; i++)
+        names[i] = sqlite3_column_name(statement, (int)i);
+    CALM_TRY(fn(ctx, user, n, names, NULL));
+    while (calm_sql_next(ctx, sql, statement)) {
+        for (size_t i = 0; i < n; i++)
+            values[i] = calm_sql_value(statement, (int)i);
+        CALM_TRY(fn(ctx, user, n, names, values));
+    }
+    return ctx->status;
+}
+
+calm_status calm_sql_query(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
+                           size_t n_params, calm_store_row_fn *fn, void *user)
+{
+    sqlite3_stmt *statement = NULL;
+    sqlite3_set_authorizer(sql->db, allow_reading, NULL);
+    calm_status status = prepare_query(ctx, sql, text, &statement);
+    sqlite3_set_authorizer(sql->db, NULL, NULL);
+    if (status == CALM_OK)
+        status = bind_all(ctx, sql, statement, params, n_params);
+    if (status == CALM_OK)
+        status = deliver(ctx, sql, statement, fn, user);
+    sqlite3_finalize(statement);
+    return status;
+}

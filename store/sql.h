@@ -1,0 +1,70 @@
+/* SQL: the part of SQLite that the store uses, with calm's errors; sql.c is the one user of sqlite3.h.
+ *
+ * Statements are prepared once and kept by their text, so `sql` should be a literal.  Every failure names the
+ * file:  SQLITE_FULL -> CALM_ENOSPC, BUSY and LOCKED -> CALM_EBUSY, NOTADB and CORRUPT -> CALM_EFORMAT,
+ * CONSTRAINT and wrong SQL -> CALM_EARG, NOMEM -> CALM_ENOMEM, everything else CALM_EIO. */
+#ifndef CALM_STORE_SQL_H
+#define CALM_STORE_SQL_H
+
+#include "store/store.h"
+
+typedef struct calm_sql calm_sql;              /* a connection */
+typedef struct sqlite3_stmt calm_statement;    /* a prepared statement, owned by its connection */
+
+typedef enum calm_sql_mode {
+    CALM_SQL_READ,      /* the file must exist; a store on a read-only medium opens too */
+    CALM_SQL_WRITE,     /* the file must exist; foreign keys on, WAL, a commit survives the death of the process */
+    CALM_SQL_CREATE,    /* like WRITE; makes the file when absent */
+} calm_sql_mode;
+
+/* Open `path` (":memory:" with CREATE) and read its first page, so that a file that is no database fails here. */
+calm_status calm_sql_open(calm_ctx *ctx, const char *path, calm_sql_mode mode, calm_sql **out);
+void calm_sql_close(calm_sql *sql);
+
+/* Parameters for the calls below: CALM_BIND(CALM_T(name), CALM_I(count)); CALM_NONE for none. */
+#define CALM_BIND(...)                                                                                       \
+    (const calm_value[]){__VA_ARGS__}, sizeof((const calm_value[]){__VA_ARGS__}) / sizeof(calm_value)
+#define CALM_NONE NULL, 0
+#define CALM_I(x) calm_value_int(x)
+#define CALM_R(x) calm_value_real(x)    /* NaN gives NULL */
+#define CALM_T(x) calm_value_text(x)    /* NULL gives NULL */
+#define CALM_ID(x) calm_value_id(x)     /* 0 gives NULL */
+calm_value calm_value_id(int64_t id);
+
+/* Run a script of several statements without parameters or results. */
+calm_status calm_sql_script(calm_ctx *ctx, calm_sql *sql, const char *script);
+
+/* Run one statement to its end, ignoring rows. */
+calm_status calm_sql_run(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params, size_t n_params);
+
+/* Run one statement and return the integer in the first column of its first row; 0 when there is no row. */
+calm_status calm_sql_number(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
+                            size_t n_params, int64_t *out);
+
+/* Step through rows:  first();  while (calm_sql_next(ctx, sql, s)) ...;  calm_sql_end(s); then ctx->status tells. */
+calm_status calm_sql_first(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
+                           size_t n_params, calm_statement **out);
+bool calm_sql_next(calm_ctx *ctx, calm_sql *sql, calm_statement *statement);
+void calm_sql_end(calm_statement *statement);
+
+/* Columns of the current row.  real: NULL is NaN; text: a copy in ctx->out, NULL is NULL; value: borrowed until the
+ * next step. */
+int64_t calm_sql_int(calm_statement *statement, int column);
+double calm_sql_real(calm_statement *statement, int column);
+calm_status calm_sql_text(calm_ctx *ctx, calm_statement *statement, int column, const char **out);
+calm_value calm_sql_value(calm_statement *statement, int column);
+
+/* Number of the row inserted last; rows that the last statement changed; is a transaction open? */
+int64_t calm_sql_last_id(calm_sql *sql);
+int64_t calm_sql_changes(calm_sql *sql);
+bool calm_sql_in_transaction(calm_sql *sql);
+
+/* Undo the innermost SAVEPOINT `calm`, or do nothing when SQLite has already undone everything. */
+void calm_sql_undo(calm_sql *sql);
+
+/* One SELECT written by a user: everything that could write, attach or change settings is refused (CALM_EARG).
+ * See calm_store_query for `fn`. */
+calm_status calm_sql_query(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
+                           size_t n_params, calm_store_row_fn *fn, void *user);
+
+#endif

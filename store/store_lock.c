@@ -1,0 +1,96 @@
+/* The writer's lock: flock on <store>.lock, whose text says who holds it.
+ *
+ *   4711 calm quantize --model qwen
+ *
+ * The kernel gives the lock back when its holder dies, however that happens, so a stale file never blocks.  The
+ * file stays: removing it would let two processes lock two files of one name. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ptq/base/threads.h"
+#include "store/store_impl.h"
+
+#define POLL_SECONDS 0.05
+#define HOLDER_MAX 400
+
+/* What the file says about the holder; it may be about to write it. */
+static void read_holder(int fd, char holder[HOLDER_MAX])
+{
+    ssize_t n = pread(fd, holder, HOLDER_MAX - 1, 0);
+    holder[n > 0 ? n : 0] = '\0';
+    holder[strcspn(holder, "\n")] = '\0';
+    char *space = strchr(holder, ' ');
+    if (!space) {
+        snprintf(holder, HOLDER_MAX, "another process");
+        return;
+    }
+    char copy[HOLDER_MAX];
+    memcpy(copy, holder, HOLDER_MAX);
+    copy[space - holder] = '\0';
+    snprintf(holder, HOLDER_MAX, "process %.20s (%.300s)", copy, copy + (space - holder) + 1);
+}
+
+/* Only for people, so a full disk does not keep anybody from locking. */
+static void write_holder(int fd, const char *command)
+{
+    char text[HOLDER_MAX];
+    int n = snprintf(text, sizeof text, "%ld %.300s\n", (long)getpid(), command ? command : "calm");
+    if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) < 0)
+        return;
+}
+
+static void pause_for(double seconds)
+{
+    struct timespec span = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    nanosleep(&span, NULL);
+}
+
+static calm_status wait_for(calm_ctx *ctx, const char *path, const calm_store_how *how, int fd)
+{
+    double begin = calm_seconds();
+    char holder[HOLDER_MAX];
+    for (bool warned = false; flock(fd, LOCK_EX | LOCK_NB) != 0; warned = true) {
+        if (errno == EINTR)
+            continue;
+        if (errno != EWOULDBLOCK)
+            return calm_fail_errno(ctx, errno, "%s.lock: cannot lock", path);
+        read_holder(fd, holder);
+        if (how->wait_seconds >= 0 && calm_seconds() - begin >= how->wait_seconds)
+            return calm_fail(ctx, CALM_EBUSY, "%s: %s is writing to this store", path, holder);
+        if (!warned)
+            calm_log(ctx, CALM_LOG_WARNING, "%s: waiting for %s, which is writing to this store", path, holder);
+        pause_for(POLL_SECONDS);
+    }
+    write_holder(fd, how->command);
+    return CALM_OK;
+}
+
+calm_status calm_store_lock(calm_ctx *ctx, const char *path, const calm_store_how *how, int *fd)
+{
+    char *name;
+    *fd = -1;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.lock", path));
+    int file = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot create", name);
+    calm_status status = wait_for(ctx, path, how, file);
+    if (status == CALM_OK)
+        *fd = file;
+    else
+        close(file);
+    return status;
+}
+
+void calm_store_unlock(int fd)
+{
+    if (fd < 0)
+        return;
+    if (ftruncate(fd, 0) != 0)
+        errno = 0;    /* the text is only for people */
+    close(fd);
+}

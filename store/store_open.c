@@ -1,0 +1,218 @@
+/* Opening a store: what kind of file is it, making a new one, checking its tables. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "calm_schema_sql.h"
+#include "ptq/base/file.h"
+#include "store/blob.h"
+#include "store/store_impl.h"
+
+#define APPLICATION_ID 0x63616c6d    /* "calm"; a test compares both with schema.sql */
+#define SCHEMA_VERSION 1
+
+int calm_store_version(void)
+{
+    return SCHEMA_VERSION;
+}
+
+const char *calm_store_schema(void)
+{
+    return calm_schema_sql;
+}
+
+/* ---- what is in the file ---- */
+
+/* The first thing of our schema that `sql` lacks or has otherwise, NULL when all is as it must be. */
+static calm_status find_difference(calm_ctx *ctx, calm_sql *sql, const char **out)
+{
+    calm_sql *model;
+    calm_statement *rows;
+    *out = NULL;
+    CALM_TRY(calm_sql_open(ctx, ":memory:", CALM_SQL_CREATE, &model));
+    if (calm_sql_script(ctx, model, calm_schema_sql) == CALM_OK &&
+        calm_sql_first(ctx, model, "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL", CALM_NONE,
+                       &rows) == CALM_OK) {
+        while (!*out && calm_sql_next(ctx, model, rows)) {
+            int64_t same = 0;
+            calm_value name = calm_sql_value(rows, 0), text = calm_sql_value(rows, 1);
+            calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master WHERE name = ?1 AND sql = ?2",
+                            CALM_BIND(name, text), &same);
+            if (ctx->status == CALM_OK && same != 1)
+                calm_sql_text(ctx, rows, 0, out);
+            if (ctx->status != CALM_OK)
+                break;
+        }
+        calm_sql_end(rows);
+    }
+    calm_sql_close(model);
+    return ctx->status;
+}
+
+/* Is this our schema in our version?  *empty: a database without anything in it, as an interrupted creation by
+ * another tool or `touch` leaves it. */
+static calm_status inspect(calm_ctx *ctx, calm_sql *sql, const char *path, bool *empty)
+{
+    int64_t application, version, objects;
+    const char *difference;
+    *empty = false;
+    CALM_TRY(calm_sql_number(ctx, sql, "PRAGMA application_id", CALM_NONE, &application));
+    CALM_TRY(calm_sql_number(ctx, sql, "PRAGMA user_version", CALM_NONE, &version));
+    CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master", CALM_NONE, &objects));
+    if (application == 0 && objects == 0) {
+        *empty = true;
+        return CALM_OK;
+    }
+    if (application != APPLICATION_ID)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: a database of another program, not a calm store", path);
+    if (version > SCHEMA_VERSION)
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "%s: written by a newer calm: store version %lld, this program knows versions up to %d", path,
+                         (long long)version, SCHEMA_VERSION);
+    if (version < SCHEMA_VERSION)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: store version %lld, expected %d", path, (long long)version,
+                         SCHEMA_VERSION);
+    CALM_TRY(find_difference(ctx, sql, &difference));
+    if (difference)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: damaged store: \"%s\" is missing or was changed", path, difference);
+    return CALM_OK;
+}
+
+/* Inspect the file without changing it: *fresh when there is nothing, so that a store can be made there. */
+static calm_status look(calm_ctx *ctx, const char *path, bool *fresh)
+{
+    calm_sql *sql;
+    *fresh = !calm_path_exists(path);
+    if (*fresh)
+        return CALM_OK;
+    CALM_TRY(calm_sql_open(ctx, path, CALM_SQL_READ, &sql));
+    calm_status status = inspect(ctx, sql, path, fresh);
+    calm_sql_close(sql);
+    return status;
+}
+
+/* ---- a new store ---- */
+
+static void remove_with_companions(calm_ctx *ctx, const char *path, bool itself)
+{
+    static const char *const suffixes[] = {"-wal", "-shm", "-journal"};
+    char *name;
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
+        if (calm_strf(ctx, ctx->scratch, &name, "%s%s", path, suffixes[i]) == CALM_OK)
+            unlink(name);
+    }
+    if (itself)
+        unlink(path);
+}
+
+static calm_status fill(calm_ctx *ctx, const char *temporary)
+{
+    calm_sql *sql;
+    CALM_TRY(calm_sql_open(ctx, temporary, CALM_SQL_CREATE, &sql));
+    calm_status status = calm_sql_script(ctx, sql, "SAVEPOINT calm");
+    if (status == CALM_OK)
+        status = calm_sql_script(ctx, sql, calm_schema_sql);
+    if (status == CALM_OK)
+        status = calm_sql_script(ctx, sql, "RELEASE calm");
+    /* Into the file itself, whose -wal does not come along. */
+    if (status == CALM_OK)
+        status = calm_sql_script(ctx, sql, "PRAGMA wal_checkpoint(TRUNCATE)");
+    calm_sql_close(sql);
+    return status;
+}
+
+/* Make a store under another name and rename it, so that its name never stands for a half-made one.  The caller
+ * holds the lock and has seen that nothing is there; what older files of that name left behind would be replayed
+ * into the new one, so it goes. */
+static calm_status create(calm_ctx *ctx, const char *path)
+{
+    char *temporary;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &temporary, "%s.new", path));
+    remove_with_companions(ctx, temporary, true);
+    if (fill(ctx, temporary) == CALM_OK) {
+        remove_with_companions(ctx, path, false);
+        if (rename(temporary, path) != 0)
+            calm_fail(ctx, CALM_EIO, "%s: cannot rename to it", path);
+    }
+    if (ctx->status != CALM_OK)
+        remove_with_companions(ctx, temporary, true);
+    return ctx->status;
+}
+
+/* ---- open and close ---- */
+
+static calm_status open_for_reading(calm_ctx *ctx, calm_store *store)
+{
+    bool empty;
+    CALM_TRY(calm_sql_open(ctx, store->path, CALM_SQL_READ, &store->sql));
+    CALM_TRY(inspect(ctx, store->sql, store->path, &empty));
+    if (empty)
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: an empty file, not a calm store", store->path);
+    return CALM_OK;
+}
+
+static calm_status open_for_writing(calm_ctx *ctx, calm_store *store, const calm_store_how *how)
+{
+    bool fresh;
+    /* Once before the lock, so that nothing is written beside a file that is not ours; and once under it. */
+    CALM_TRY(look(ctx, store->path, &fresh));
+    CALM_TRY(calm_store_lock(ctx, store->path, how, &store->lock));
+    CALM_TRY(look(ctx, store->path, &fresh));
+    if (fresh)
+        CALM_TRY(create(ctx, store->path));
+    CALM_TRY(calm_sql_open(ctx, store->path, CALM_SQL_WRITE, &store->sql));
+    CALM_TRY(calm_sql_run(ctx, store->sql,
+                          "UPDATE run SET status = 'interrupted', ended_at = NULL WHERE status = 'running'", CALM_NONE));
+    return calm_blob_sweep(ctx, store->blobs);
+}
+
+calm_status calm_store_open(calm_ctx *ctx, const char *path, const calm_store_how *how, calm_store **out)
+{
+    static const calm_store_how reading = {.mode = CALM_STORE_READ};
+    *out = NULL;
+    calm_store *store = calloc(1, sizeof *store);
+    if (!store)
+        return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
+    store->lock = -1;
+    store->path = strdup(path);
+    if (asprintf(&store->blobs, "%s.blobs", path) < 0)
+        store->blobs = NULL;
+    how = how ? how : &reading;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    calm_status status;
+    if (!store->path || !store->blobs)
+        status = calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
+    else if (how->mode == CALM_STORE_WRITE)
+        status = open_for_writing(ctx, store, how);
+    else
+        status = open_for_reading(ctx, store);
+    calm_arena_rewind(ctx->scratch, mark);
+    if (status == CALM_OK)
+        *out = store;
+    else
+        calm_store_close(store);
+    return status;
+}
+
+void calm_store_close(calm_store *store)
+{
+    if (!store)
+        return;
+    /* SQLite rolls back what is open. */
+    calm_sql_close(store->sql);
+    calm_store_unlock(store->lock);
+    free(store->path);
+    free(store->blobs);
+    free(store);
+}
+
+const char *calm_store_path(const calm_store *store)
+{
+    return store->path;
+}
+
+const char *calm_store_blobs(const calm_store *store)
+{
+    return store->blobs;
+}
