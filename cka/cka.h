@@ -2,7 +2,16 @@
  *
  *   Y, Z  [n, d]  rows are tokens, row-major, float32; all sums in double.
  * Every metric is a loss: 0 means equal.  METHOD.md section 3 has the formulas; Kornblith et al. 1905.00414 for
- * linear CKA.  cka/ sees two matrices and does not know what quantization is. */
+ * linear CKA.  cka/ sees two matrices and does not know what quantization is.
+ *
+ * Where a formula has no value, so that none is ever NaN or infinite:
+ *   - a constant Z (Gram norm at most 1e-12 of Y's) gives 1 in every CKA; of a constant Y it is 0 where Z is
+ *     constant too, else 1;
+ *   - a zero row of Y is a zero row of both matrices in cka_token;
+ *   - log_rel_mse: a row's |z-y|^2 / |y|^2 is held within [2^-64, 2^64] (2^-48 is the square of float32's rounding
+ *     unit), so equal outputs give -44.4, the only metric whose best value is not 0;
+ *   - cosine: a zero row against a zero row gives 0, against another 1;
+ *   - rel_mse, rel_mae: 0/0 is 0, and both are cut off at 2^64. */
 #ifndef CALM_CKA_CKA_H
 #define CALM_CKA_CKA_H
 
@@ -40,16 +49,20 @@ typedef struct calm_scores {
  * so threads may share it.  Lives in the arena it was made in; `y` is borrowed. */
 typedef struct calm_score_ref calm_score_ref;
 
-/* Prepare Y [n, d] in ctx->out.  CALM_ENUMERIC when Y holds a value that is not finite; CALM_EARG for n < 4. */
+/* Prepare Y [n, d] in ctx->out, which keeps a few [d, d] matrices of doubles, or two [n, n] where n <= 2 d.
+ * CALM_ENUMERIC when Y holds a value that is not finite, with row and column; CALM_EARG for n < 4 or d = 0. */
 calm_status calm_score_prepare(calm_ctx *ctx, const float *y, size_t n, size_t d, calm_score_ref **out);
 
 /* All metrics of Z [n, d] against a prepared Y.  CALM_ENUMERIC when Z holds a value that is not finite, with row
- * and column: such a candidate is rejected. */
+ * and column: such a candidate is rejected.  Temporaries in ctx->scratch, released on return.  Runs on the calling
+ * thread, and gives the same bits on any. */
 calm_status calm_score(calm_ctx *ctx, const calm_score_ref *ref, const float *z, calm_scores *out);
 
-/* Linear CKA of two matrices of different widths (X [n, d1], Y [n, d2]), the general form that the fixtures
- * state: *cka and *debiased receive the similarities themselves (not 1 - ...); either may be NULL. */
-calm_status calm_cka_general(calm_ctx *ctx, const float *x, size_t d1, const float *y, size_t d2, size_t n,
+/* Linear CKA of two matrices of different widths, X [n, d1] and Y [n, d2] in double, the general form that the
+ * fixtures state: *cka and *debiased receive the similarities themselves (not 1 - ...); either may be NULL.
+ * A constant matrix is similar to nothing: 0.  CALM_ENUMERIC for a value that is not finite; CALM_EARG for
+ * n < 2, or n < 4 when `debiased` is asked for.  Cost 2 n (d1 d2 + d1^2 + d2^2) flops; temporaries in ctx->scratch. */
+calm_status calm_cka_general(calm_ctx *ctx, const double *x, size_t d1, const double *y, size_t d2, size_t n,
                              double *cka, double *debiased);
 
 #endif

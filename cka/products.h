@@ -1,0 +1,68 @@
+/* Inside cka/: the reference, the three inner products behind every CKA, and the two ways to get them.
+ *
+ *   K = Yc Yc^T   L = Zc Zc^T = s^2 K + D   Z = s Y + E   D = s (Yc Ec^T + Ec Yc^T) + Ec Ec^T     all [n, n]
+ *
+ * s is a scale near the best fit of Z by Y.  CKA is blind to it, the error E is not: with the scale taken off,
+ * what is left of D is what CKA sees. */
+#ifndef CALM_CKA_PRODUCTS_H
+#define CALM_CKA_PRODUCTS_H
+
+#include "cka/cka.h"
+
+/* The matrices that are scored: all rows, those cka_drop keeps, all rows divided by the float row's norm. */
+typedef enum calm_rowset { CALM_ROWS_ALL, CALM_ROWS_KEPT, CALM_ROWS_TOKEN, CALM_N_ROWSETS } calm_rowset;
+
+/* <K, K>, <K, D>, <D, D>. */
+typedef struct calm_products {
+    double kk, kd, dd;
+} calm_products;
+
+struct calm_score_ref {
+    const float *y;                   /* [n, d] borrowed                                                       */
+    size_t n, d, n_kept;
+    size_t *order;                    /* [n] row numbers: the kept rows in order, then the dropped ones        */
+    double *norm2;                    /* [n] |y_t|^2                                                           */
+    double *weight;                   /* [n] 1 / |y_t|, 0 for a zero row                                       */
+    double *kept;                     /* [n] 1 for a kept row, 0 for a dropped one                             */
+    double *diagonal;                 /* [n] |y_t - mean|^2, the diagonal of K over all rows                   */
+    double *mean[CALM_N_ROWSETS];     /* [d] column means of each rowset                                       */
+    double spread, spread_kept;       /* sum of |y - mean|^2 over all and over kept rows                       */
+    double abs_sum;                   /* sum |y|                                                               */
+    double kk[CALM_N_ROWSETS];
+    bool by_rows;                     /* n x n form (gram.c), else d x d (feature.c)                           */
+    double *k[CALM_N_ROWSETS];        /* d x d form: Yc^T Yc [d, d]; n x n form: Yc Yc^T [n, n], ALL = KEPT    */
+    double *shift;                    /* [n] n x n form: row means of k[KEPT], which centre it for all rows    */
+    double shift_mean;
+};
+
+/* A candidate on its way through: Z = s Y + E. */
+typedef struct calm_error {
+    const float *z;                   /* [n, d] borrowed                                                       */
+    double s;
+    double *mean[CALM_N_ROWSETS];     /* [d] column means of E over each rowset                                */
+} calm_error;
+
+/* Angle between two vectors whose difference is known better than their inner product: 1 - cos(a, b), b = s' a + x.
+ *   aa, ab, bb  the inner products;  ax, xx  those of the remainder x.
+ * 1 - cos = sin^2 / (1 + cos), sin^2 = (<x,x> - <a,x>^2 / <a,a>) / <b,b>: exact for any size of x, and no number
+ * near 1 is subtracted from 1.  aa and bb must be positive. */
+double calm_angle_loss(double aa, double ab, double bb, double ax, double xx);
+
+/* 1 - CKA from the three products, with the rules for constants of cka.h. */
+double calm_cka_loss(calm_products p, double s);
+
+/* The debiased products: <., .> becomes h(., .) of METHOD.md section 3, which is bilinear in K and D.
+ *   k, d  [n] the diagonals of K and D.  n >= 4. */
+calm_products calm_debias(calm_products p, const double *k, const double *d, size_t n);
+
+/* Fill ref->k and ref->kk.  Memory for the former in ctx->out. */
+calm_status calm_feature_prepare(calm_ctx *ctx, calm_score_ref *ref);
+calm_status calm_gram_prepare(calm_ctx *ctx, calm_score_ref *ref);
+
+/* The products of each rowset; temporaries in ctx->scratch. */
+calm_status calm_feature_products(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error,
+                                  calm_products out[CALM_N_ROWSETS]);
+calm_status calm_gram_products(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error,
+                               calm_products out[CALM_N_ROWSETS]);
+
+#endif

@@ -1,0 +1,335 @@
+/* A candidate's output against the float output: all metrics of CALM_METRIC_LIST.
+ *
+ * One pass over the rows gives the metrics that need no matrix, the column means of the error and the scale s; the
+ * matrix products of feature.c or gram.c give the four CKAs.  Sums run in eight fixed lanes and then in row order. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cka/products.h"
+#include "ptq/base/simd.h"
+
+enum { LANES = 8 };
+
+/* cka_drop leaves out rows whose norm is above this many medians (METHOD.md section 3). */
+#define DROP_MEDIANS 6
+
+/* Ratios of squares end here (cka.h). */
+#define RATIO_MAX 0x1p64
+#define RATIO_MIN 0x1p-64
+
+/* ---- rows ---- */
+
+/* Sums over one row, e = z - y. */
+typedef struct row_sums {
+    double ee, ye, zz, abs_e;
+} row_sums;
+
+static inline double lane_sum(const double lane[LANES])
+{
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+/* The sums of one row; adds e to column [d] and weight * e to token_column [d]. */
+CALM_VECTORIZE
+static void row_error(const float *restrict y, const float *restrict z, double weight, size_t d,
+                      double *restrict column, double *restrict token_column, row_sums *out)
+{
+    double ee[LANES] = {0}, ye[LANES] = {0}, zz[LANES] = {0}, abs_e[LANES] = {0};
+    size_t j = 0;
+    for (; j + LANES <= d; j += LANES)
+        for (int l = 0; l < LANES; l++) {
+            double yj = y[j + l], zj = z[j + l], e = zj - yj;
+            ee[l] += e * e;
+            ye[l] += yj * e;
+            zz[l] += zj * zj;
+            abs_e[l] += fabs(e);
+            column[j + l] += e;
+            token_column[j + l] += weight * e;
+        }
+    for (int l = 0; j < d; j++, l++) {
+        double yj = y[j], zj = z[j], e = zj - yj;
+        ee[l] += e * e;
+        ye[l] += yj * e;
+        zz[l] += zj * zj;
+        abs_e[l] += fabs(e);
+        column[j] += e;
+        token_column[j] += weight * e;
+    }
+    *out = (row_sums){lane_sum(ee), lane_sum(ye), lane_sum(zz), lane_sum(abs_e)};
+}
+
+/* |a - mean|^2 of a row of Y. */
+CALM_VECTORIZE
+static double row_spread(const float *restrict y, const double *restrict mean, size_t d)
+{
+    double sum[LANES] = {0};
+    size_t j = 0;
+    for (; j + LANES <= d; j += LANES)
+        for (int l = 0; l < LANES; l++) {
+            double c = (double)y[j + l] - mean[j + l];
+            sum[l] += c * c;
+        }
+    for (int l = 0; j < d; j++, l++) {
+        double c = (double)y[j] - mean[j];
+        sum[l] += c * c;
+    }
+    return lane_sum(sum);
+}
+
+/* The row's entry of the diagonal of D: ec (2 s yc + ec), both centred over all rows. */
+CALM_VECTORIZE
+static double row_diagonal(const float *restrict y, const float *restrict z, const double *restrict y_mean,
+                           const double *restrict e_mean, double s, size_t d)
+{
+    double sum[LANES] = {0};
+    size_t j = 0;
+    for (; j + LANES <= d; j += LANES)
+        for (int l = 0; l < LANES; l++) {
+            double e = (double)z[j + l] - s * (double)y[j + l] - e_mean[j + l];
+            sum[l] += e * (2 * s * ((double)y[j + l] - y_mean[j + l]) + e);
+        }
+    for (int l = 0; j < d; j++, l++) {
+        double e = (double)z[j] - s * (double)y[j] - e_mean[j];
+        sum[l] += e * (2 * s * ((double)y[j] - y_mean[j]) + e);
+    }
+    return lane_sum(sum);
+}
+
+/* A row whose sum of squares is not finite holds such a value: name it. */
+static calm_status not_finite(calm_ctx *ctx, const char *what, const float *row, size_t t)
+{
+    size_t j = 0;
+    while (isfinite(row[j]))
+        j++;
+    return calm_fail(ctx, CALM_ENUMERIC, "score: the %s output holds %f at row %zu, column %zu", what, (double)row[j],
+                     t, j);
+}
+
+/* ---- the float output ---- */
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median of n values; `sorted` [n] is a temporary. */
+static double median(const double *x, size_t n, double *sorted)
+{
+    memcpy(sorted, x, n * sizeof *x);
+    qsort(sorted, n, sizeof *sorted, compare_doubles);
+    return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+/* Row norms and weights, and the sum of |y|. */
+static calm_status measure_rows(calm_ctx *ctx, calm_score_ref *ref)
+{
+    for (size_t t = 0; t < ref->n; t++) {
+        const float *y = ref->y + t * ref->d;
+        double norm2 = 0, abs_sum = 0;
+        for (size_t j = 0; j < ref->d; j++) {
+            norm2 += (double)y[j] * (double)y[j];
+            abs_sum += fabs((double)y[j]);
+        }
+        if (!isfinite(norm2))
+            return not_finite(ctx, "float", y, t);
+        ref->norm2[t] = norm2;
+        ref->weight[t] = norm2 > 0 ? 1 / sqrt(norm2) : 0;
+        ref->abs_sum += abs_sum;
+    }
+    return CALM_OK;
+}
+
+/* Which rows cka_drop keeps: norms within DROP_MEDIANS medians, at least half of all. */
+static calm_status split_rows(calm_ctx *ctx, calm_score_ref *ref)
+{
+    double *norm, *sorted;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, norm, ref->n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, sorted, ref->n));
+    for (size_t t = 0; t < ref->n; t++)
+        norm[t] = sqrt(ref->norm2[t]);
+    double limit = DROP_MEDIANS * median(norm, ref->n, sorted);
+    for (size_t t = 0; t < ref->n; t++)
+        if (!(norm[t] > limit)) {
+            ref->kept[t] = 1;
+            ref->order[ref->n_kept++] = t;
+        }
+    size_t next = ref->n_kept;
+    for (size_t t = 0; t < ref->n; t++)
+        if (norm[t] > limit)
+            ref->order[next++] = t;
+    return CALM_OK;
+}
+
+/* Column means of each rowset and what is left of Y after them. */
+static void measure_columns(calm_score_ref *ref)
+{
+    size_t n = ref->n, d = ref->d;
+    double *all = ref->mean[CALM_ROWS_ALL], *kept = ref->mean[CALM_ROWS_KEPT], *token = ref->mean[CALM_ROWS_TOKEN];
+    for (size_t t = 0; t < n; t++)
+        for (size_t j = 0; j < d; j++) {
+            double y = ref->y[t * d + j];
+            all[j] += y;
+            kept[j] += ref->kept[t] * y;
+            token[j] += ref->weight[t] * y;
+        }
+    for (size_t j = 0; j < d; j++) {
+        all[j] /= (double)n;
+        kept[j] /= (double)ref->n_kept;
+        token[j] /= (double)n;
+    }
+    for (size_t t = 0; t < n; t++) {
+        ref->diagonal[t] = row_spread(ref->y + t * d, all, d);
+        ref->spread += ref->diagonal[t];
+        if (ref->kept[t] > 0)
+            ref->spread_kept += row_spread(ref->y + t * d, kept, d);
+    }
+}
+
+static calm_status prepare(calm_ctx *ctx, calm_score_ref *ref)
+{
+    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->order, ref->n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->norm2, ref->n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->weight, ref->n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->kept, ref->n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->diagonal, ref->n));
+    for (int set = 0; set < CALM_N_ROWSETS; set++)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, ref->mean[set], ref->d));
+    CALM_TRY(measure_rows(ctx, ref));
+    CALM_TRY(split_rows(ctx, ref));
+    measure_columns(ref);
+    /* 2 n^2 d flops and two [n, n] in memory, against 6 n d^2 and three [d, d]. */
+    ref->by_rows = ref->n / 2 <= ref->d;
+    return ref->by_rows ? calm_gram_prepare(ctx, ref) : calm_feature_prepare(ctx, ref);
+}
+
+calm_status calm_score_prepare(calm_ctx *ctx, const float *y, size_t n, size_t d, calm_score_ref **out)
+{
+    *out = NULL;
+    if (n < 4 || d == 0)
+        return calm_fail(ctx, CALM_EARG, "score: %zu rows of %zu columns, expected at least 4 rows and 1 column", n, d);
+    calm_score_ref *ref;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, ref, 1));
+    ref->y = y;
+    ref->n = n;
+    ref->d = d;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    calm_status status = prepare(ctx, ref);
+    calm_arena_rewind(ctx->scratch, mark);
+    if (status == CALM_OK)
+        *out = ref;
+    return status;
+}
+
+/* ---- a candidate ---- */
+
+/* Sums over all rows of what needs no matrix. */
+typedef struct totals {
+    double ee, abs_e, log_ratio, angle, kept_ye;
+} totals;
+
+/* num / den with 0/0 = 0, cut off at RATIO_MAX. */
+static double ratio(double num, double den)
+{
+    return num > 0 ? (num < den * RATIO_MAX ? num / den : RATIO_MAX) : 0;
+}
+
+static void add_row(totals *sum, double yy, const row_sums *row, bool kept)
+{
+    sum->ee += row->ee;
+    sum->abs_e += row->abs_e;
+    sum->log_ratio += log(fmax(ratio(row->ee, yy), RATIO_MIN));
+    if (yy > 0 && row->zz > 0)
+        sum->angle += calm_angle_loss(yy, yy + row->ye, row->zz, row->ye, row->ee);
+    else
+        sum->angle += yy > 0 || row->zz > 0;
+    sum->kept_ye += kept ? row->ye : 0;
+}
+
+/* Pass over the rows; the column sums of e = z - y lie in error->mean afterwards, ALL holding the dropped rows. */
+static calm_status sum_rows(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error, totals *sum)
+{
+    for (size_t t = 0; t < ref->n; t++) {
+        const float *y = ref->y + t * ref->d, *z = error->z + t * ref->d;
+        bool kept = ref->kept[t] > 0;
+        row_sums row;
+        row_error(y, z, ref->weight[t], ref->d, error->mean[kept ? CALM_ROWS_KEPT : CALM_ROWS_ALL],
+                  error->mean[CALM_ROWS_TOKEN], &row);
+        if (!isfinite(row.zz))
+            return not_finite(ctx, "candidate's", z, t);
+        add_row(sum, ref->norm2[t], &row, kept);
+    }
+    return CALM_OK;
+}
+
+/* The scale that fits Y to Z over the kept rows, to 11 bits: then s * y is exact in double, z - s * y is too but for
+ * its last bits, and a candidate that does not shrink its output has s = 1.  Any value near the fit would do. */
+static double best_scale(const calm_score_ref *ref, const totals *sum, const double *kept_sums)
+{
+    if (!(ref->spread_kept > 0))
+        return 1;
+    double covariance = sum->kept_ye;
+    for (size_t j = 0; j < ref->d; j++)
+        covariance -= ref->mean[CALM_ROWS_KEPT][j] * kept_sums[j];
+    int exponent;
+    double mantissa = frexp(1 + covariance / ref->spread_kept, &exponent);
+    return ldexp(nearbyint(ldexp(mantissa, 11)), exponent - 11);
+}
+
+/* Column sums of z - y to column means of E = z - s y. */
+static void finish_means(const calm_score_ref *ref, calm_error *error)
+{
+    double *all = error->mean[CALM_ROWS_ALL], *kept = error->mean[CALM_ROWS_KEPT], *token = error->mean[CALM_ROWS_TOKEN];
+    double rest = 1 - error->s;
+    for (size_t j = 0; j < ref->d; j++) {
+        all[j] = (kept[j] + all[j]) / (double)ref->n + rest * ref->mean[CALM_ROWS_ALL][j];
+        kept[j] = kept[j] / (double)ref->n_kept + rest * ref->mean[CALM_ROWS_KEPT][j];
+        token[j] = token[j] / (double)ref->n + rest * ref->mean[CALM_ROWS_TOKEN][j];
+    }
+}
+
+static calm_status debiased(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error, calm_products p,
+                            double *out)
+{
+    double *diagonal;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, diagonal, ref->n));
+    for (size_t t = 0; t < ref->n; t++)
+        diagonal[t] = row_diagonal(ref->y + t * ref->d, error->z + t * ref->d, ref->mean[CALM_ROWS_ALL],
+                                   error->mean[CALM_ROWS_ALL], error->s, ref->d);
+    *out = calm_cka_loss(calm_debias(p, ref->diagonal, diagonal, ref->n), error->s);
+    return CALM_OK;
+}
+
+static calm_status score(calm_ctx *ctx, const calm_score_ref *ref, const float *z, calm_scores *out)
+{
+    calm_error error = {.z = z};
+    calm_products p[CALM_N_ROWSETS];
+    totals sum = {0};
+    for (int set = 0; set < CALM_N_ROWSETS; set++)
+        CALM_TRY(CALM_NEW(ctx, ctx->scratch, error.mean[set], ref->d));
+    CALM_TRY(sum_rows(ctx, ref, &error, &sum));
+    error.s = best_scale(ref, &sum, error.mean[CALM_ROWS_KEPT]);
+    finish_means(ref, &error);
+    CALM_TRY((ref->by_rows ? calm_gram_products : calm_feature_products)(ctx, ref, &error, p));
+
+    double *value = out->value, n = (double)ref->n;
+    value[CALM_METRIC_CKA] = calm_cka_loss(p[CALM_ROWS_ALL], error.s);
+    value[CALM_METRIC_CKA_TOKEN] = calm_cka_loss(p[CALM_ROWS_TOKEN], error.s);
+    value[CALM_METRIC_CKA_DROP] = calm_cka_loss(p[CALM_ROWS_KEPT], error.s);
+    CALM_TRY(debiased(ctx, ref, &error, p[CALM_ROWS_ALL], &value[CALM_METRIC_CKA_DEBIASED]));
+    value[CALM_METRIC_REL_MSE] = ratio(sum.ee, ref->spread);
+    value[CALM_METRIC_LOG_REL_MSE] = sum.log_ratio / n;
+    value[CALM_METRIC_COSINE] = sum.angle / n;
+    value[CALM_METRIC_REL_MAE] = ratio(sum.abs_e, ref->abs_sum);
+    return CALM_OK;
+}
+
+calm_status calm_score(calm_ctx *ctx, const calm_score_ref *ref, const float *z, calm_scores *out)
+{
+    *out = (calm_scores){.n_rows = ref->n, .n_dropped = ref->n - ref->n_kept};
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    calm_status status = score(ctx, ref, z, out);
+    calm_arena_rewind(ctx->scratch, mark);
+    return status;
+}
