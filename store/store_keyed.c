@@ -1,0 +1,228 @@
+/* What resume finds by key: candidates with their scores, evaluations with their windows. */
+#include <math.h>
+#include <string.h>
+
+#include "store/store_impl.h"
+
+/* ---- candidates ---- */
+
+static calm_status add_scores(calm_ctx *ctx, calm_store *store, int64_t candidate_id, const calm_store_score *scores,
+                              size_t n_scores)
+{
+    for (size_t i = 0; i < n_scores; i++) {
+        if (isnan(scores[i].value))
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: score %s of candidate %lld is not a number", store->path,
+                             scores[i].metric, (long long)candidate_id);
+        CALM_TRY(calm_sql_run(ctx, store->sql,
+                              "INSERT INTO score (candidate_id, unit, metric, value)"
+                              " VALUES (?1, coalesce(?2, 'job'), ?3, ?4) ON CONFLICT (candidate_id, unit, metric)"
+                              " DO UPDATE SET value = excluded.value",
+                              CALM_BIND(CALM_ID(candidate_id), CALM_T(scores[i].unit), CALM_T(scores[i].metric),
+                                        CALM_R(scores[i].value))));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_store_scores_add(calm_ctx *ctx, calm_store *store, int64_t candidate_id,
+                                  const calm_store_score *scores, size_t n_scores)
+{
+    CALM_TRY(calm_store_begin(ctx, store));
+    add_scores(ctx, store, candidate_id, scores, n_scores);
+    return calm_store_end(ctx, store);
+}
+
+static calm_status algorithm_id(calm_ctx *ctx, calm_store *store, const calm_store_candidate *c, int64_t *id)
+{
+    CALM_TRY(calm_sql_number(ctx, store->sql, "SELECT id FROM algorithm WHERE chain = ?1 AND name = ?2",
+                             CALM_BIND(CALM_T(c->chain), CALM_T(c->algorithm)), id));
+    if (*id)
+        return CALM_OK;
+    return calm_sql_number(ctx, store->sql, "INSERT INTO algorithm (chain, name) VALUES (?1, ?2) RETURNING id",
+                           CALM_BIND(CALM_T(c->chain), CALM_T(c->algorithm)), id);
+}
+
+static calm_status put_candidate(calm_ctx *ctx, calm_store *store, const calm_store_candidate *c, int64_t *id)
+{
+    int64_t algorithm;
+    CALM_TRY(algorithm_id(ctx, store, c, &algorithm));
+    CALM_TRY(calm_sql_number(ctx, store->sql,
+                             "INSERT INTO candidate (key, job_id, calibration_id, algorithm_id, scheme, failure, blob,"
+                             " blob_bytes, bits_per_weight, damp, score_rows, dropped_rows, seconds)"
+                             " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
+                             " ON CONFLICT (key) DO UPDATE SET job_id = excluded.job_id,"
+                             " calibration_id = excluded.calibration_id, algorithm_id = excluded.algorithm_id,"
+                             " scheme = excluded.scheme, failure = excluded.failure, blob = excluded.blob,"
+                             " blob_bytes = excluded.blob_bytes, bits_per_weight = excluded.bits_per_weight,"
+                             " damp = excluded.damp, score_rows = excluded.score_rows,"
+                             " dropped_rows = excluded.dropped_rows, seconds = excluded.seconds RETURNING id",
+                             CALM_BIND(CALM_T(c->key), CALM_ID(c->job_id), CALM_ID(c->calibration_id),
+                                       CALM_I(algorithm), CALM_T(c->scheme), CALM_T(c->failure), CALM_T(c->blob),
+                                       CALM_I(c->blob_bytes), CALM_R(c->bits_per_weight), CALM_R(c->damp),
+                                       CALM_I(c->score_rows), CALM_I(c->dropped_rows), CALM_R(c->seconds)),
+                             id));
+    CALM_TRY(calm_sql_run(ctx, store->sql, "DELETE FROM score WHERE candidate_id = ?1", CALM_BIND(CALM_I(*id))));
+    return add_scores(ctx, store, *id, c->scores, c->n_scores);
+}
+
+calm_status calm_store_candidate_put(calm_ctx *ctx, calm_store *store, const calm_store_candidate *candidate,
+                                     int64_t *id)
+{
+    CALM_TRY(calm_store_begin(ctx, store));
+    put_candidate(ctx, store, candidate, id);
+    return calm_store_end(ctx, store);
+}
+
+static calm_status read_candidate(calm_ctx *ctx, calm_statement *row, calm_store_candidate *out, int64_t *id)
+{
+    *id = calm_sql_int(row, 0);
+    out->job_id = calm_sql_int(row, 1);
+    out->calibration_id = calm_sql_int(row, 2);
+    CALM_TRY(calm_sql_text(ctx, row, 3, &out->algorithm));
+    CALM_TRY(calm_sql_text(ctx, row, 4, &out->chain));
+    CALM_TRY(calm_sql_text(ctx, row, 5, &out->scheme));
+    CALM_TRY(calm_sql_text(ctx, row, 6, &out->failure));
+    CALM_TRY(calm_sql_text(ctx, row, 7, &out->blob));
+    out->blob_bytes = calm_sql_int(row, 8);
+    out->bits_per_weight = calm_sql_real(row, 9);
+    out->damp = calm_sql_real(row, 10);
+    out->score_rows = calm_sql_int(row, 11);
+    out->dropped_rows = calm_sql_int(row, 12);
+    out->seconds = calm_sql_real(row, 13);
+    return calm_sql_text(ctx, row, 14, &out->key);
+}
+
+static calm_status read_scores(calm_ctx *ctx, calm_store *store, int64_t id, calm_store_candidate *out)
+{
+    int64_t n;
+    calm_statement *row;
+    calm_store_score *scores;
+    CALM_TRY(calm_sql_number(ctx, store->sql, "SELECT count(*) FROM score WHERE candidate_id = ?1",
+                             CALM_BIND(CALM_I(id)), &n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, scores, (size_t)n));
+    CALM_TRY(calm_sql_first(ctx, store->sql,
+                            "SELECT unit, metric, value FROM score WHERE candidate_id = ?1 ORDER BY unit, metric",
+                            CALM_BIND(CALM_I(id)), &row));
+    while (out->n_scores < (size_t)n && calm_sql_next(ctx, store->sql, row)) {
+        calm_store_score *score = &scores[out->n_scores++];
+        score->value = calm_sql_real(row, 2);
+        if (calm_sql_text(ctx, row, 0, &score->unit) != CALM_OK ||
+            calm_sql_text(ctx, row, 1, &score->metric) != CALM_OK)
+            break;
+    }
+    calm_sql_end(row);
+    out->scores = scores;
+    return ctx->status;
+}
+
+calm_status calm_store_candidate_find(calm_ctx *ctx, calm_store *store, const char *key,
+                                      calm_store_candidate *out, int64_t *id)
+{
+    calm_statement *row;
+    memset(out, 0, sizeof *out);
+    *id = 0;
+    CALM_TRY(calm_sql_first(ctx, store->sql,
+                            "SELECT c.id, c.job_id, c.calibration_id, a.name, a.chain, c.scheme, c.failure, c.blob,"
+                            " c.blob_bytes, c.bits_per_weight, c.damp, c.score_rows, c.dropped_rows, c.seconds, c.key"
+                            " FROM candidate c JOIN algorithm a ON a.id = c.algorithm_id WHERE c.key = ?1",
+                            CALM_BIND(CALM_T(key)), &row));
+    if (calm_sql_next(ctx, store->sql, row))
+        read_candidate(ctx, row, out, id);
+    calm_sql_end(row);
+    if (ctx->status != CALM_OK || !*id)
+        return ctx->status;
+    return read_scores(ctx, store, *id, out);
+}
+
+/* ---- evaluations ---- */
+
+static calm_status put_evaluation(calm_ctx *ctx, calm_store *store, const calm_store_evaluation *e, int64_t *id)
+{
+    CALM_TRY(calm_sql_number(ctx, store->sql,
+                             "INSERT INTO evaluation (key, model_id, subject, text_name, text_digest, window_tokens,"
+                             " n_windows, tokens, nll, ppl, kl, top1)"
+                             " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
+                             " ON CONFLICT (key) DO UPDATE SET model_id = excluded.model_id,"
+                             " subject = excluded.subject, text_name = excluded.text_name,"
+                             " text_digest = excluded.text_digest, window_tokens = excluded.window_tokens,"
+                             " n_windows = excluded.n_windows, tokens = excluded.tokens, nll = excluded.nll,"
+                             " ppl = excluded.ppl, kl = excluded.kl, top1 = excluded.top1 RETURNING id",
+                             CALM_BIND(CALM_T(e->key), CALM_ID(e->model_id), CALM_T(e->subject), CALM_T(e->text_name),
+                                       CALM_T(e->text_digest), CALM_I(e->window_tokens),
+                                       CALM_I((int64_t)e->n_windows), CALM_I(e->tokens), CALM_R(e->nll),
+                                       CALM_R(e->ppl), CALM_R(e->kl), CALM_R(e->top1)),
+                             id));
+    CALM_TRY(calm_sql_run(ctx, store->sql, "DELETE FROM evaluation_window WHERE evaluation_id = ?1",
+                          CALM_BIND(CALM_I(*id))));
+    for (size_t i = 0; i < e->n_windows; i++) {
+        const calm_store_window *w = &e->windows[i];
+        CALM_TRY(calm_sql_run(ctx, store->sql,
+                              "INSERT INTO evaluation_window (evaluation_id, number, tokens, nll, kl, top1)"
+                              " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                              CALM_BIND(CALM_I(*id), CALM_I((int64_t)i), CALM_I(w->tokens), CALM_R(w->nll),
+                                        CALM_R(w->kl), CALM_R(w->top1))));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_store_evaluation_put(calm_ctx *ctx, calm_store *store, const calm_store_evaluation *evaluation,
+                                      int64_t *id)
+{
+    CALM_TRY(calm_store_begin(ctx, store));
+    put_evaluation(ctx, store, evaluation, id);
+    return calm_store_end(ctx, store);
+}
+
+static calm_status read_evaluation(calm_ctx *ctx, calm_statement *row, calm_store_evaluation *out, int64_t *id)
+{
+    *id = calm_sql_int(row, 0);
+    out->model_id = calm_sql_int(row, 1);
+    CALM_TRY(calm_sql_text(ctx, row, 2, &out->subject));
+    CALM_TRY(calm_sql_text(ctx, row, 3, &out->text_name));
+    CALM_TRY(calm_sql_text(ctx, row, 4, &out->text_digest));
+    out->window_tokens = calm_sql_int(row, 5);
+    out->tokens = calm_sql_int(row, 6);
+    out->nll = calm_sql_real(row, 7);
+    out->ppl = calm_sql_real(row, 8);
+    out->kl = calm_sql_real(row, 9);
+    out->top1 = calm_sql_real(row, 10);
+    return calm_sql_text(ctx, row, 11, &out->key);
+}
+
+static calm_status read_windows(calm_ctx *ctx, calm_store *store, int64_t id, calm_store_evaluation *out)
+{
+    int64_t n;
+    calm_statement *row;
+    calm_store_window *windows;
+    CALM_TRY(calm_sql_number(ctx, store->sql, "SELECT count(*) FROM evaluation_window WHERE evaluation_id = ?1",
+                             CALM_BIND(CALM_I(id)), &n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, windows, (size_t)n));
+    CALM_TRY(calm_sql_first(ctx, store->sql,
+                            "SELECT tokens, nll, kl, top1 FROM evaluation_window WHERE evaluation_id = ?1"
+                            " ORDER BY number",
+                            CALM_BIND(CALM_I(id)), &row));
+    while (out->n_windows < (size_t)n && calm_sql_next(ctx, store->sql, row)) {
+        windows[out->n_windows++] = (calm_store_window){.tokens = calm_sql_int(row, 0), .nll = calm_sql_real(row, 1),
+                                                        .kl = calm_sql_real(row, 2), .top1 = calm_sql_real(row, 3)};
+    }
+    calm_sql_end(row);
+    out->windows = windows;
+    return ctx->status;
+}
+
+calm_status calm_store_evaluation_find(calm_ctx *ctx, calm_store *store, const char *key,
+                                       calm_store_evaluation *out, int64_t *id)
+{
+    calm_statement *row;
+    memset(out, 0, sizeof *out);
+    *id = 0;
+    CALM_TRY(calm_sql_first(ctx, store->sql,
+                            "SELECT id, model_id, subject, text_name, text_digest, window_tokens, tokens, nll, ppl,"
+                            " kl, top1, key FROM evaluation WHERE key = ?1",
+                            CALM_BIND(CALM_T(key)), &row));
+    if (calm_sql_next(ctx, store->sql, row))
+        read_evaluation(ctx, row, out, id);
+    calm_sql_end(row);
+    if (ctx->status != CALM_OK || !*id)
+        return ctx->status;
+    return read_windows(ctx, store, *id, out);
+}
