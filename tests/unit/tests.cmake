@@ -1,1 +1,13 @@
 # calm_test(FOLDER NAME LIBS...) - one line per test
+calm_test(unit test_status calm_base)
+calm_test(unit test_context calm_base)
+calm_test(unit test_arena calm_base)
+calm_test(unit test_option calm_base)
+calm_test(unit test_text calm_base)
+calm_test(unit test_sha256 calm_base)
+calm_test(unit test_rng calm_base)
+calm_test(unit test_threads calm_base)
+calm_test(unit test_file calm_base)
+calm_test(unit test_dtype calm_tensor)
+calm_test(unit test_linalg calm_tensor)
+calm_test(unit test_json calm_io)

@@ -1,0 +1,169 @@
+/* Option tables: defaults, parsing, ranges, suggestions, the canonical form. */
+#include "ptq/base/option.h"
+
+#include "tests/support/harness.h"
+
+typedef struct settings {
+    bool act_order;
+    long long rounds;
+    double damp;
+    int order;
+    const char *text, *paths;
+    long long unset;
+} settings;
+
+static const calm_option table[] = {
+    {"act_order", "order columns", offsetof(settings, act_order), CALM_OPTION_BOOL, "true", 0, 0, NULL, NULL, 0, false},
+    {"rounds", "number", offsetof(settings, rounds), CALM_OPTION_INT, "8", 1, 100, NULL, NULL, 0, false},
+    {"damp", "damping", offsetof(settings, damp), CALM_OPTION_DOUBLE, "0.01", 0, 1, NULL, NULL, 0, false},
+    {"order", "of columns", offsetof(settings, order), CALM_OPTION_ENUM, "activation", 0, 0, "none|activation|diag", NULL,
+     0, false},
+    {"text", "free", offsetof(settings, text), CALM_OPTION_STRING, NULL, 0, 0, NULL, NULL, 0, false},
+    {"paths", "several", offsetof(settings, paths), CALM_OPTION_STRING, NULL, 0, 0, NULL, NULL, 0, true},
+    {"unset", "below its range", offsetof(settings, unset), CALM_OPTION_INT, "-1", 1, 9, NULL, NULL, 0, false},
+    {NULL, NULL, 0, CALM_OPTION_BOOL, NULL, 0, 0, NULL, NULL, 0, false},
+};
+
+static settings defaults(void)
+{
+    settings s;
+    memset(&s, 0xff, sizeof s);
+    ck_ok(calm_options_init(ctx, table, &s));
+    return s;
+}
+
+static calm_status set(settings *s, const char *name, const char *value)
+{
+    return calm_option_set(ctx, table, s, "gptq", name, value);
+}
+
+static const char *canonical(const settings *s)
+{
+    calm_text text;
+    calm_text_init(&text);
+    calm_options_canonical(table, s, &text);
+    const char *copy = test_format("%s", text.data);
+    calm_text_clear(&text);
+    return copy;
+}
+
+TEST(defaults_come_from_the_table)
+{
+    settings s = defaults();
+    ck_assert(s.act_order);
+    ck_assert_int_eq(s.rounds, 8);
+    ck_near(s.damp, 0.01, 0);
+    ck_assert_int_eq(s.order, 1);
+    ck_assert_ptr_null(s.text);
+    ck_assert_ptr_null(s.paths);
+    ck_assert_int_eq(s.unset, -1);
+    ck_assert_uint_eq(calm_options_count(table), 7);
+    ck_assert_uint_eq(calm_options_count(NULL), 0);
+}
+END_OF_TEST
+
+TEST(no_default_means_zero)
+{
+    static const calm_option plain[] = {
+        {.name = "a", .offset = offsetof(settings, act_order), .type = CALM_OPTION_BOOL},
+        {.name = "b", .offset = offsetof(settings, rounds), .type = CALM_OPTION_INT},
+        {.name = "c", .offset = offsetof(settings, damp), .type = CALM_OPTION_DOUBLE},
+        {.name = "d", .offset = offsetof(settings, order), .type = CALM_OPTION_ENUM, .values = "x|y"},
+        {.name = NULL},
+    };
+    settings s;
+    memset(&s, 0xff, sizeof s);
+    ck_ok(calm_options_init(ctx, plain, &s));
+    ck_assert(!s.act_order);
+    ck_assert_int_eq(s.rounds, 0);
+    ck_near(s.damp, 0, 0);
+    ck_assert_int_eq(s.order, 0);
+}
+END_OF_TEST
+
+TEST(values_are_parsed_by_type)
+{
+    settings s = defaults();
+    ck_ok(set(&s, "act_order", "false"));
+    ck_ok(set(&s, "rounds", "100"));
+    ck_ok(set(&s, "damp", "2.5e-3"));
+    ck_ok(set(&s, "order", "diag"));
+    ck_ok(set(&s, "text", "a b=c"));
+    ck_ok(set(&s, "paths", "one"));
+    ck_ok(set(&s, "paths", "two"));
+    ck_assert(!s.act_order);
+    ck_assert_int_eq(s.rounds, 100);
+    ck_near(s.damp, 2.5e-3, 0);
+    ck_assert_int_eq(s.order, 2);
+    ck_assert_str_eq(s.text, "a b=c");
+    ck_assert_str_eq(s.paths, "one,two");
+    ck_assert_str_eq(canonical(&s),
+                     "act_order=false,rounds=100,damp=0.0025,order=diag,text=a b=c,paths=one,two,unset=-1");
+}
+END_OF_TEST
+
+TEST(a_string_is_copied)
+{
+    settings s = defaults();
+    char value[] = "first";
+    ck_ok(set(&s, "text", value));
+    strcpy(value, "gone!");
+    ck_assert_str_eq(s.text, "first");
+}
+END_OF_TEST
+
+TEST(bad_values_name_owner_option_and_value)
+{
+    static const struct {
+        const char *name, *value;
+    } rows[] = {{"act_order", "yes"}, {"act_order", ""},    {"rounds", "8x"},  {"rounds", ""},
+                {"rounds", "1.5"},    {"rounds", "0"},      {"rounds", "101"}, {"rounds", "99999999999999999999"},
+                {"damp", "abc"},      {"damp", "nan"},      {"damp", "inf"},   {"damp", "-0.1"},
+                {"damp", "1.0001"},   {"damp", "1e999"},    {"order", "diago"}, {"order", ""},
+                {"order", "none|activation"},               {"unset", "0"}};
+    settings s = defaults();
+    const char *before = canonical(&s);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        calm_status status = set(&s, rows[i].name, rows[i].value);
+        ck_assert_msg(status == CALM_EARG, "%s=%s: %s", rows[i].name, rows[i].value, calm_status_name(status));
+        ck_assert_ptr_nonnull(strstr(ctx->message, "gptq"));
+        ck_assert_ptr_nonnull(strstr(ctx->message, rows[i].name));
+        ck_assert_ptr_nonnull(strstr(ctx->message, rows[i].value));
+        calm_ctx_forgive(ctx);
+    }
+    ck_assert_str_eq(canonical(&s), before);
+}
+END_OF_TEST
+
+TEST(an_unknown_name_suggests_the_nearest)
+{
+    settings s = defaults();
+    ck_fails(set(&s, "round", "8"), CALM_EARG, "did you mean \"rounds\"");
+    ck_fails(set(&s, "dmap", "1"), CALM_EARG, "did you mean \"damp\"");
+    ck_fails(set(&s, "wholly_different", "1"), CALM_EARG, "unknown option \"wholly_different\"");
+    ck_fails(calm_option_set(ctx, NULL, &s, "nearest", "x", "1"), CALM_EARG, "it takes none");
+}
+END_OF_TEST
+
+TEST(canonical_numbers_read_back_the_same)
+{
+    static const char *const values[] = {"0.1", "0.3", "1", "0.333333333333333314829616256247", "1e-300",
+                                         "0.30000000000000004", "0"};
+    static const char *const expected[] = {"0.1", "0.3", "1", "0.3333333333333333", "1e-300",
+                                           "0.30000000000000004", "0"};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        settings s = defaults();
+        ck_ok(set(&s, "damp", values[i]));
+        ck_assert_ptr_nonnull(strstr(canonical(&s), test_format("damp=%s,", expected[i])));
+    }
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("option",
+                     (const TTest *[]){defaults_come_from_the_table, no_default_means_zero, values_are_parsed_by_type,
+                                       a_string_is_copied, bad_values_name_owner_option_and_value,
+                                       an_unknown_name_suggests_the_nearest, canonical_numbers_read_back_the_same,
+                                       NULL});
+}

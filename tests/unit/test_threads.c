@@ -1,0 +1,154 @@
+/* The task loop: every index once, the same bytes for every number of threads, the lowest failure. */
+#include "ptq/base/threads.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "ptq/base/rng.h"
+#include "tests/support/harness.h"
+
+#define N_TASKS 500
+
+/* A sum in the task's own scratch: its order is fixed by the task alone. */
+static calm_status sum_task(calm_ctx *worker, size_t index, void *user)
+{
+    double *out = user, *values;
+    CALM_TRY(CALM_NEW(worker, worker->scratch, values, 100 + index));
+    for (size_t i = 0; i < 100 + index; i++)
+        values[i] = calm_rng_normal(1, index, i);
+    for (size_t i = 0; i < 100 + index; i++)
+        out[index] += values[i];
+    return CALM_OK;
+}
+
+TEST(the_same_bytes_for_1_to_4_threads)
+{
+    static double first[N_TASKS], other[N_TASKS];
+    ctx->n_threads = 1;
+    ck_ok(calm_parallel_for(ctx, N_TASKS, sum_task, first));
+    for (int n_threads = 2; n_threads <= 4; n_threads++) {
+        memset(other, 0, sizeof other);
+        ctx->n_threads = n_threads;
+        ck_ok(calm_parallel_for(ctx, N_TASKS, sum_task, other));
+        ck_assert_mem_eq(first, other, sizeof first);
+    }
+}
+END_OF_TEST
+
+static calm_status count_task(calm_ctx *worker, size_t index, void *user)
+{
+    (void)worker;
+    atomic_int *counts = user;
+    atomic_fetch_add(&counts[index], 1);
+    return CALM_OK;
+}
+
+TEST(every_index_runs_once)
+{
+    static atomic_int counts[N_TASKS + 1];
+    ctx->n_threads = 3;
+    ck_ok(calm_parallel_for(ctx, 0, count_task, counts));
+    ck_assert_int_eq(counts[0], 0);
+    ck_ok(calm_parallel_for(ctx, 1, count_task, counts));
+    ck_ok(calm_parallel_for(ctx, N_TASKS, count_task, counts));
+    ck_assert_int_eq(counts[0], 2);
+    for (int i = 1; i < N_TASKS; i++)
+        ck_assert_int_eq(counts[i], 1);
+    ck_assert_int_eq(counts[N_TASKS], 0);
+}
+END_OF_TEST
+
+static calm_status fail_from_task(calm_ctx *worker, size_t index, void *user)
+{
+    const size_t *first = user;
+    return index >= *first ? calm_fail(worker, CALM_ENUMERIC, "row %zu", index) : CALM_OK;
+}
+
+TEST(a_failure_has_its_status_and_message)
+{
+    size_t first = 5;
+    ctx->n_threads = 1;
+    ck_fails(calm_parallel_for(ctx, 20, fail_from_task, &first), CALM_ENUMERIC, "row 5");
+    ctx->n_threads = 4;
+    first = 19;
+    ck_fails(calm_parallel_for(ctx, 20, fail_from_task, &first), CALM_ENUMERIC, "row 19");
+}
+END_OF_TEST
+
+/* Two tasks that begin together; the later one fails first.  Gives up waiting where only one thread is to be had. */
+static calm_status fail_in_turn(calm_ctx *worker, size_t index, void *user)
+{
+    atomic_int *begun = user, *failed = begun + 1;
+    atomic_fetch_add(begun, 1);
+    double until = calm_seconds() + 2;
+    while (atomic_load(begun) < 2 && calm_seconds() < until)
+        ;
+    if (index == 0)
+        while (!atomic_load(failed) && calm_seconds() < until)
+            ;
+    else
+        atomic_store(failed, 1);
+    return calm_fail(worker, CALM_EFORMAT, "task %zu", index);
+}
+
+TEST(the_lowest_failing_index_wins)
+{
+    atomic_int state[2] = {0, 0};
+    ctx->n_threads = 2;
+    ck_fails(calm_parallel_for(ctx, 2, fail_in_turn, state), CALM_EFORMAT, "task 0");
+}
+END_OF_TEST
+
+static calm_status nested_task(calm_ctx *worker, size_t index, void *user)
+{
+    double *rows = user;
+    return calm_parallel_for(worker, N_TASKS / 10, sum_task, rows + index * (N_TASKS / 10));
+}
+
+TEST(a_task_may_loop_itself)
+{
+    static double serial[N_TASKS], nested[N_TASKS];
+    for (size_t i = 0; i < 10; i++)
+        ck_ok(calm_parallel_for(ctx, N_TASKS / 10, sum_task, serial + i * (N_TASKS / 10)));
+    ctx->n_threads = 2;
+    ck_ok(calm_parallel_for(ctx, 10, nested_task, nested));
+    ck_assert_mem_eq(serial, nested, sizeof serial);
+}
+END_OF_TEST
+
+static calm_status look_at_worker(calm_ctx *worker, size_t index, void *user)
+{
+    size_t *used = user;
+    char *block;
+    used[index] = worker->scratch->used_bytes;    /* what the task before left behind */
+    ck_assert_ptr_null(worker->out);
+    ck_assert_int_eq(worker->status, CALM_OK);
+    return CALM_NEW(worker, worker->scratch, block, 1000);
+}
+
+TEST(each_task_begins_with_an_empty_scratch)
+{
+    static size_t used[100];
+    memset(used, 0xff, sizeof used);
+    ck_ok(calm_parallel_for(ctx, 100, look_at_worker, used));
+    for (size_t i = 0; i < 100; i++)
+        ck_assert_uint_eq(used[i], 0);
+}
+END_OF_TEST
+
+TEST(cores_and_clock_are_sensible)
+{
+    ck_assert_int_ge(calm_n_cores(), 1);
+    double before = calm_seconds();
+    ck_assert_double_ge(calm_seconds(), before);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("threads",
+                     (const TTest *[]){the_same_bytes_for_1_to_4_threads, every_index_runs_once,
+                                       a_failure_has_its_status_and_message, the_lowest_failing_index_wins,
+                                       a_task_may_loop_itself, each_task_begins_with_an_empty_scratch,
+                                       cores_and_clock_are_sensible, NULL});
+}
