@@ -1,0 +1,123 @@
+/* Element-wise and row kernels.
+ *
+ * exp: x = n ln2 + r with |r| <= ln2 / 2, 2^n by the exponent field, e^r by the polynomial of Cephes' expf
+ * (S. Moshier), whose error is below 2^-23 relative. */
+#include "ptq/tensor/vector.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "ptq/base/simd.h"
+
+#define LANES 16
+
+static inline float exp_one(float x)
+{
+    float clamped = x < -87.3f ? -87.3f : x > 88.0f ? 88.0f : x;
+    /* Adding and taking off 1.5 * 2^23 rounds to the nearest whole number, on every vector width alike. */
+    float n = clamped * 1.44269504088896341f + 12582912.0f - 12582912.0f;
+    float r = clamped - n * 0.693359375f - n * -2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    int32_t bits = ((int32_t)n + 127) << 23;
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    float value = p * power;
+    return x < -87.3f ? 0.0f : value;
+}
+
+CALM_VECTORIZE void calm_vec_exp(size_t n, const float *x, float *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = exp_one(x[i]);
+}
+
+CALM_VECTORIZE double calm_vec_sumsq(size_t n, const float *x)
+{
+    double lane[LANES] = {0}, sum = 0;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t j = 0; j < LANES; j++)
+            lane[j] += (double)x[i + j] * x[i + j];
+    for (; i < n; i++)
+        lane[i % LANES] += (double)x[i] * x[i];
+    for (size_t j = 0; j < LANES; j++)
+        sum += lane[j];
+    return sum;
+}
+
+CALM_VECTORIZE void calm_vec_add(size_t n, const float *x, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+CALM_VECTORIZE void calm_vec_scale(size_t n, float a, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] *= a;
+}
+
+CALM_VECTORIZE float calm_vec_max(size_t n, const float *x)
+{
+    float lane[LANES];
+    for (size_t j = 0; j < LANES; j++)
+        lane[j] = x[0];
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t j = 0; j < LANES; j++)
+            lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
+    for (; i < n; i++)
+        lane[0] = x[i] > lane[0] ? x[i] : lane[0];
+    float max = lane[0];
+    for (size_t j = 1; j < LANES; j++)
+        max = lane[j] > max ? lane[j] : max;
+    return max;
+}
+
+CALM_VECTORIZE static float exp_sum(size_t n, float scale, float shift, float *x)
+{
+    float lane[LANES] = {0}, sum = 0;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t j = 0; j < LANES; j++) {
+            x[i + j] = exp_one(scale * (x[i + j] - shift));
+            lane[j] += x[i + j];
+        }
+    for (; i < n; i++) {
+        x[i] = exp_one(scale * (x[i] - shift));
+        lane[i % LANES] += x[i];
+    }
+    for (size_t j = 0; j < LANES; j++)
+        sum += lane[j];
+    return sum;
+}
+
+float calm_vec_softmax_numerators(size_t n, float scale, float *x)
+{
+    return exp_sum(n, scale, calm_vec_max(n, x), x);
+}
+
+CALM_VECTORIZE void calm_vec_silu_mul(size_t n, float *gate, const float *up)
+{
+    for (size_t i = 0; i < n; i++)
+        gate[i] = gate[i] / (1.0f + exp_one(-gate[i])) * up[i];
+}
+
+CALM_VECTORIZE static void scale_rows(size_t d, const float *x, const float *weight, float factor, float *out)
+{
+    for (size_t i = 0; i < d; i++)
+        out[i] = x[i] * factor * weight[i];
+}
+
+void calm_vec_rmsnorm(size_t d, const float *x, const float *weight, float eps, float *out)
+{
+    double mean = calm_vec_sumsq(d, x) / (double)d;
+    scale_rows(d, x, weight, (float)(1.0 / sqrt(mean + (double)eps)), out);
+}

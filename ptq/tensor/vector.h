@@ -1,0 +1,35 @@
+/* Element-wise and row kernels of the forward pass, in float32, vectorised by the compiler.
+ *
+ * Sums run over a fixed number of interleaved lanes that are added in a fixed order, so a row's result depends on its
+ * values and length alone. */
+#ifndef CALM_TENSOR_VECTOR_H
+#define CALM_TENSOR_VECTOR_H
+
+#include <stddef.h>
+
+/* out[i] = exp(x[i]) within 2 units in the last place; 0 below -87.3, the largest finite value's neighbourhood is
+ * clamped at exp(88).  Finite input.  In place allowed. */
+void calm_vec_exp(size_t n, const float *x, float *out);
+
+/* Sum of x[i]^2 in double. */
+double calm_vec_sumsq(size_t n, const float *x);
+
+/* y[i] += x[i]. */
+void calm_vec_add(size_t n, const float *x, float *y);
+
+/* y[i] *= a. */
+void calm_vec_scale(size_t n, float a, float *y);
+
+/* x[i] = exp(scale * (x[i] - max x)) over n >= 1 values; returns their sum.  Row of a softmax that is not yet divided. */
+float calm_vec_softmax_numerators(size_t n, float scale, float *x);
+
+/* max over i of x[i], n >= 1. */
+float calm_vec_max(size_t n, const float *x);
+
+/* gate[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + exp(-x)). */
+void calm_vec_silu_mul(size_t n, float *gate, const float *up);
+
+/* out [d] = x / sqrt(mean(x^2) + eps) * weight: RMSNorm of one row.  In place allowed. */
+void calm_vec_rmsnorm(size_t d, const float *x, const float *weight, float eps, float *out);
+
+#endif
