@@ -39,22 +39,27 @@ uint8_t calm_symmetric_zero(const calm_scheme *scheme)
     return (uint8_t)(1 << (scheme->bits - 1));
 }
 
-calm_grid calm_grid_span(const calm_scheme *scheme, const double *w, size_t n, double shrink)
+void calm_grid_span(const double *w, size_t n, double *lo, double *hi)
 {
-    double lo = 0, hi = 0;
+    *lo = *hi = 0;
     for (size_t j = 0; j < n; j++) {
-        lo = w[j] < lo ? w[j] : lo;
-        hi = w[j] > hi ? w[j] : hi;
+        *lo = w[j] < *lo ? w[j] : *lo;
+        *hi = w[j] > *hi ? w[j] : *hi;
     }
+}
+
+calm_grid calm_grid_between(const calm_scheme *scheme, double lo, double hi)
+{
     calm_grid grid;
+    int most = calm_code_max(scheme);
     if (scheme->symmetric) {
-        grid.scale = calm_scale_round(shrink * (2 * fmax(-lo, hi)) / calm_code_max(scheme), scheme->scale_dtype);
+        grid.scale = calm_scale_round(2 * (-lo > hi ? -lo : hi) / most, scheme->scale_dtype);
         grid.zero = calm_symmetric_zero(scheme);
         return grid;
     }
-    grid.scale = calm_scale_round(shrink * (hi - lo) / calm_code_max(scheme), scheme->scale_dtype);
-    double zero = rint(-shrink * lo / grid.scale);
-    grid.zero = (uint8_t)(zero < calm_code_max(scheme) ? zero : calm_code_max(scheme));
+    grid.scale = calm_scale_round((hi - lo) / most, scheme->scale_dtype);
+    double zero = rint(-lo / grid.scale);
+    grid.zero = (uint8_t)(zero < most ? zero : most);
     return grid;
 }
 

@@ -32,11 +32,14 @@ int calm_code_max(const calm_scheme *scheme);
 /* Zero of every symmetric group: 2^(bits-1). */
 uint8_t calm_symmetric_zero(const calm_scheme *scheme);
 
-/* The grid that spans w [n] times `shrink` (1: the absmax or min-max rule of METHOD.md section 1):
- *   symmetric   scale = shrink 2 max|w| / (2^bits - 1)
- *   asymmetric  lo = min(w, 0), hi = max(w, 0), scale = shrink (hi - lo) / (2^bits - 1), zero = round(-shrink lo / scale)
- * All w zero: scale = CALM_SCALE_MIN.  The scale is infinite when out of range; the caller reports it. */
-calm_grid calm_grid_span(const calm_scheme *scheme, const double *w, size_t n, double shrink);
+/* lo = min(min w, 0), hi = max(max w, 0) over w [n]. */
+void calm_grid_span(const double *w, size_t n, double *lo, double *hi);
+
+/* The grid from lo <= 0 to hi >= 0:
+ *   symmetric   scale = 2 max(-lo, hi) / (2^bits - 1)
+ *   asymmetric  scale = (hi - lo) / (2^bits - 1), zero = round(-lo / scale) with the rounded scale
+ * lo = hi = 0: scale = CALM_SCALE_MIN.  The scale is infinite when out of range; the caller reports it. */
+calm_grid calm_grid_between(const calm_scheme *scheme, double lo, double hi);
 
 /* codes [n] of w [n]: clip(round_half_even(w / scale) + zero). */
 void calm_grid_encode(const calm_scheme *scheme, calm_grid grid, const double *w, size_t n, uint8_t *codes);

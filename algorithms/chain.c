@@ -1,0 +1,284 @@
+/* Chains as text: "smooth(alpha=0.75)+hls(signed=true)+gptq(order=none)+mkq(rounds=4)".
+ *
+ *   chain = step { "+" step }     step = name [ "(" [ option "=" value { "," option "=" value } ] ")" ]
+ *
+ * The order is transform* grid rounding refit*.  A name may exist in two kinds (`ls` is a grid and a refit); its
+ * place in the chain decides. */
+#include "algorithms/chain.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#define NAMES_MAX 128
+
+/* A parse in progress. */
+typedef struct chain_parse {
+    const char *text;           /* as the user wrote it, for messages */
+    calm_algorithm *algorithm;
+    calm_part_kind reached;     /* kind of the last step; TRANSFORM before the first */
+} chain_parse;
+
+static char *trim(char *text)
+{
+    while (isspace((unsigned char)*text))
+        text++;
+    size_t length = strlen(text);
+    while (length && isspace((unsigned char)text[length - 1]))
+        text[--length] = '\0';
+    return text;
+}
+
+/* Cut at the first `separator` outside parentheses; the rest after it, or NULL. */
+static char *cut(char *text, char separator)
+{
+    int depth = 0;
+    for (; *text; text++) {
+        depth += (*text == '(') - (*text == ')');
+        if (*text == separator && depth == 0) {
+            *text = '\0';
+            return text + 1;
+        }
+    }
+    return NULL;
+}
+
+/* May a step of kind `next` follow one of kind `last`?  A grid follows transforms, one rounding follows the grid. */
+static bool may_follow(calm_part_kind last, calm_part_kind next)
+{
+    switch (next) {
+    case CALM_KIND_TRANSFORM:
+    case CALM_KIND_GRID:
+        return last == CALM_KIND_TRANSFORM;
+    case CALM_KIND_ROUND:
+        return last == CALM_KIND_GRID;
+    case CALM_KIND_REFIT:
+        return last == CALM_KIND_ROUND || last == CALM_KIND_REFIT;
+    }
+    return false;
+}
+
+static calm_status unknown_name(calm_ctx *ctx, const chain_parse *parse, const char *name)
+{
+    const char *names[NAMES_MAX];
+    size_t n_parts, n_presets, n = 0;
+    const calm_part *const *parts = calm_parts(&n_parts);
+    const calm_preset *presets = calm_presets(&n_presets);
+    for (size_t i = 0; i < n_presets && n < NAMES_MAX; i++)
+        names[n++] = presets[i].name;
+    for (size_t i = 0; i < n_parts && n < NAMES_MAX; i++)
+        names[n++] = parts[i]->name;
+    const char *near = calm_nearest(name, names, n);
+    if (near)
+        return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": nothing is called \"%s\"; did you mean \"%s\"?", parse->text,
+                         name, near);
+    return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": nothing is called \"%s\"; `calm algorithms` lists what there is",
+                     parse->text, name);
+}
+
+static calm_status wrong_place(calm_ctx *ctx, const chain_parse *parse, const calm_part *part)
+{
+    static const char *const expected[] = {"a grid (or a transform)", "a rounding", "a refit", "a refit"};
+    return calm_fail(ctx, CALM_EARG,
+                     "algorithm \"%s\": expected %s, found the %s \"%s\"; a chain is transforms, one grid, one rounding, "
+                     "refits, as in smooth+absmax+gptq+ls",
+                     parse->text, expected[parse->reached], calm_part_kind_name(part->kind), part->name);
+}
+
+/* The part that `name` means at this place. */
+static calm_status find_part(calm_ctx *ctx, const chain_parse *parse, const char *name, const calm_part **out)
+{
+    size_t n;
+    const calm_part *const *parts = calm_parts(&n), *misplaced = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(parts[i]->name, name) != 0)
+            continue;
+        if (may_follow(parse->reached, parts[i]->kind)) {
+            *out = parts[i];
+            return CALM_OK;
+        }
+        misplaced = parts[i];
+    }
+    return misplaced ? wrong_place(ctx, parse, misplaced) : unknown_name(ctx, parse, name);
+}
+
+/* "a=1,b=x" (cut in place) into `step`. */
+static calm_status parse_options(calm_ctx *ctx, const chain_parse *parse, calm_step *step, char *options)
+{
+    if (*trim(options) == '\0')
+        return CALM_OK;
+    for (char *rest; options; options = rest) {
+        rest = cut(options, ',');
+        char *value = strchr(options, '=');
+        if (!value)
+            return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": expected option=value in %s(...), found \"%s\"",
+                             parse->text, step->part->name, trim(options));
+        *value++ = '\0';
+        CALM_TRY(calm_option_set(ctx, step->part->opts, step->opts, step->part->name, trim(options), trim(value)));
+    }
+    return CALM_OK;
+}
+
+/* One step (cut in place). */
+static calm_status parse_step(calm_ctx *ctx, chain_parse *parse, char *text)
+{
+    calm_algorithm *algorithm = parse->algorithm;
+    text = trim(text);
+    size_t length = strlen(text);
+    char *options = strchr(text, '(');
+    if (options ? text[length - 1] != ')' : strchr(text, ')') != NULL)
+        return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": the parentheses of \"%s\" do not match", parse->text, text);
+    if (options) {
+        text[length - 1] = '\0';
+        *options++ = '\0';
+    }
+    if (algorithm->n_steps == CALM_CHAIN_MAX)
+        return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": more than %d parts", parse->text, CALM_CHAIN_MAX);
+    calm_step *step = &algorithm->steps[algorithm->n_steps];
+    CALM_TRY(find_part(ctx, parse, trim(text), &step->part));
+    CALM_TRY(calm_alloc(ctx, ctx->out, &step->opts, 1, step->part->opts_size, "options"));
+    CALM_TRY(calm_options_init(ctx, step->part->opts, step->opts));
+    if (options)
+        CALM_TRY(parse_options(ctx, parse, step, options));
+    if (step->part->check)
+        CALM_TRY(step->part->check(ctx, step->opts));
+    parse->reached = step->part->kind;
+    algorithm->caps |= step->part->caps;
+    algorithm->n_steps++;
+    return CALM_OK;
+}
+
+static calm_status parse_chain(calm_ctx *ctx, chain_parse *parse, const char *chain)
+{
+    char *step, *rest;
+    CALM_TRY(calm_strf(ctx, ctx->out, &step, "%s", chain));
+    for (; step; step = rest) {
+        rest = cut(step, '+');
+        CALM_TRY(parse_step(ctx, parse, step));
+    }
+    if (parse->reached < CALM_KIND_ROUND)
+        return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": the chain ends without %s, as in absmax+nearest", parse->text,
+                         parse->reached == CALM_KIND_GRID ? "a rounding" : "a grid and a rounding");
+    return CALM_OK;
+}
+
+/* Heap text to an arena string. */
+static calm_status keep_text(calm_ctx *ctx, calm_text *text, const char **out)
+{
+    char *copy = NULL;
+    calm_status status = calm_text_check(ctx, text);
+    if (status == CALM_OK)
+        status = calm_strf(ctx, ctx->out, &copy, "%s", text->data);
+    calm_text_clear(text);
+    *out = copy;
+    return status;
+}
+
+/* Every option of every step, with revisions. */
+static calm_status print_canonical(calm_ctx *ctx, const calm_algorithm *algorithm, const char **out)
+{
+    calm_text text;
+    calm_text_init(&text);
+    for (size_t i = 0; i < algorithm->n_steps; i++) {
+        const calm_step *step = &algorithm->steps[i];
+        calm_text_printf(&text, "%s%s@%d", i ? "+" : "", step->part->name, step->part->revision);
+        if (calm_options_count(step->part->opts)) {
+            calm_text_append(&text, "(", 1);
+            calm_options_canonical(step->part->opts, step->opts, &text);
+            calm_text_append(&text, ")", 1);
+        }
+    }
+    return keep_text(ctx, &text, out);
+}
+
+/* The options of a step that differ from their defaults: "(a=1)" or nothing. */
+static calm_status print_changed(calm_ctx *ctx, const calm_step *step, calm_text *out)
+{
+    void *defaults;
+    bool any = false;
+    CALM_TRY(calm_alloc(ctx, ctx->scratch, &defaults, 1, step->part->opts_size, "options"));
+    CALM_TRY(calm_options_init(ctx, step->part->opts, defaults));
+    for (const calm_option *option = step->part->opts; option && option->name; option++) {
+        const calm_option one[] = {*option, {.name = NULL}};
+        calm_text now, before;
+        calm_text_init(&now);
+        calm_text_init(&before);
+        calm_options_canonical(one, step->opts, &now);
+        calm_options_canonical(one, defaults, &before);
+        out->failed |= now.failed || before.failed;
+        if (!out->failed && strcmp(now.data, before.data) != 0) {
+            calm_text_printf(out, "%s%s", any ? "," : "(", now.data);
+            any = true;
+        }
+        calm_text_clear(&now);
+        calm_text_clear(&before);
+    }
+    if (any)
+        calm_text_append(out, ")", 1);
+    return CALM_OK;
+}
+
+/* The chain with the options that differ from their defaults. */
+static calm_status print_name(calm_ctx *ctx, const calm_algorithm *algorithm, const char **out)
+{
+    calm_text text;
+    calm_text_init(&text);
+    for (size_t i = 0; i < algorithm->n_steps; i++) {
+        calm_text_printf(&text, "%s%s", i ? "+" : "", algorithm->steps[i].part->name);
+        calm_status status = print_changed(ctx, &algorithm->steps[i], &text);
+        if (status != CALM_OK) {
+            calm_text_clear(&text);
+            return status;
+        }
+    }
+    return keep_text(ctx, &text, out);
+}
+
+/* Parse one chain, print its canonical form. */
+static calm_status build(calm_ctx *ctx, const char *text, const char *chain, calm_algorithm **out)
+{
+    chain_parse parse = {text, NULL, CALM_KIND_TRANSFORM};
+    CALM_TRY(CALM_NEW(ctx, ctx->out, parse.algorithm, 1));
+    CALM_TRY(parse_chain(ctx, &parse, chain));
+    CALM_TRY(print_canonical(ctx, parse.algorithm, &parse.algorithm->canonical));
+    *out = parse.algorithm;
+    return CALM_OK;
+}
+
+calm_status calm_algorithm_parse(calm_ctx *ctx, const char *text, calm_algorithm **out)
+{
+    size_t n;
+    const calm_preset *presets = calm_presets(&n);
+    *out = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(presets[i].name, text) == 0) {
+            CALM_TRY(build(ctx, text, presets[i].chain, out));
+            (*out)->name = presets[i].name;
+            return CALM_OK;
+        }
+    }
+    CALM_TRY(build(ctx, text, text, out));
+    /* A preset written out by hand is that preset. */
+    for (size_t i = 0; i < n; i++) {
+        calm_algorithm *preset;
+        CALM_TRY(build(ctx, text, presets[i].chain, &preset));
+        if (strcmp(preset->canonical, (*out)->canonical) == 0)
+            (*out)->name = presets[i].name;
+    }
+    return (*out)->name ? CALM_OK : print_name(ctx, *out, &(*out)->name);
+}
+
+const char *calm_algorithm_name(const calm_algorithm *algorithm)
+{
+    return algorithm->name;
+}
+
+const char *calm_algorithm_canonical(const calm_algorithm *algorithm)
+{
+    return algorithm->canonical;
+}
+
+unsigned calm_algorithm_caps(const calm_algorithm *algorithm)
+{
+    return algorithm->caps;
+}

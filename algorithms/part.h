@@ -1,0 +1,106 @@
+/* Parts: the steps an algorithm is a chain of.  A new part is one file and one line in parts.def.
+ *
+ *   transform* -> grid -> rounding -> refit*
+ *
+ *   transform  changes what is to be rounded: a per-channel input scale, fitted weights
+ *   grid       picks scale and zero of one group
+ *   rounding   picks the codes, and asks the grid for scales when it wants them (GPTQ may ask late, from weights
+ *              that it has already corrected)
+ *   refit      improves scales and codes afterwards
+ *
+ * Shapes:  I input features   O output features, all linears of the job stacked   G = ceil(I / group)
+ *
+ * Everything here is deterministic for any number of threads: work is cut into row chunks of a fixed size, and no
+ * sum crosses a chunk. */
+#ifndef CALM_ALGORITHMS_PART_H
+#define CALM_ALGORITHMS_PART_H
+
+#include "algorithms/algorithm.h"
+#include "ptq/base/option.h"
+#include "ptq/quant/grid.h"
+
+/* What a chain works on: the job as its transforms have changed it.  All memory is scratch. */
+typedef struct calm_target {
+    const calm_job *job;
+    size_t out, in, group, n_groups;    /* O, I, columns per group, G                                      */
+    float *w;                           /* [O, I] W diag(in_scale)                                          */
+    double *h;                          /* [I, I] diag(1/in_scale) X^T X / N diag(1/in_scale), both triangles;
+                                         * the identity when no input was seen; NULL unless a part needs it */
+    double *h_diag;                     /* [I] its diagonal, >= 0; NULL with h                              */
+    float *in_scale;                    /* [I] > 0; NULL = ones                                             */
+    const struct calm_part *grid;       /* of the chain, for calm_target_grid                              */
+    const void *grid_opts;
+} calm_target;
+
+/* One group of weights whose grid is wanted. */
+typedef struct calm_group {
+    const calm_target *target;
+    size_t row, index;    /* of O and of G */
+    const double *w;      /* [n] weights, as corrected so far   */
+    const double *h;      /* [n] diagonal of H, or NULL          */
+    size_t n;
+} calm_group;
+
+typedef enum calm_part_kind { CALM_KIND_TRANSFORM, CALM_KIND_GRID, CALM_KIND_ROUND, CALM_KIND_REFIT } calm_part_kind;
+
+/* The last object of algorithms/<kind>_<name>.c, called calm_<kind>_<name>. */
+typedef struct calm_part {
+    const char *name;                      /* [a-z0-9_]+ : what chains and keys call it; unique within its kind  */
+    int revision;                          /* raised when outputs change: enters the candidate's key             */
+    const char *summary, *reference;
+    calm_part_kind kind;                   /* tags `run`                                                         */
+    unsigned caps;                         /* CALM_NEEDS_* and CALM_SETS_*                                       */
+    size_t opts_size;
+    const calm_option *opts;               /* NULL: takes none                                                   */
+    calm_status (*check)(calm_ctx *ctx, const void *opts);    /* options that exclude each other; may be NULL    */
+    union {
+        /* Change w, h, h_diag and in_scale of the target. */
+        calm_status (*transform)(calm_ctx *ctx, calm_target *target, const void *opts);
+        /* Scale, rounded as the scheme says, and zero of one group.  Called from several threads. */
+        calm_status (*grid)(calm_ctx *ctx, const calm_group *group, const void *opts, calm_grid *out);
+        /* Codes, scales and zeros of the whole job.  May change w (gptq clears columns without input). */
+        calm_status (*round)(calm_ctx *ctx, calm_target *target, const void *opts, calm_qjob *qjob);
+        /* Better codes and scales. */
+        calm_status (*refit)(calm_ctx *ctx, const calm_target *target, const void *opts, calm_qjob *qjob);
+    } run;
+} calm_part;
+
+/* Rows of parts.def in file order. */
+const calm_part *const *calm_parts(size_t *n);
+
+/* "transform", "grid", "rounding", "refit". */
+const char *calm_part_kind_name(calm_part_kind kind);
+
+/* ---- for parts ---- */
+
+/* Rows that one task handles; fixed, so that no result depends on the number of threads. */
+#define CALM_ROW_CHUNK ((size_t)128)
+
+/* Multiply the channels of w by s [I] (> 0), divide H accordingly, and multiply in_scale by s. */
+calm_status calm_target_scale(calm_ctx *ctx, calm_target *target, const float *s);
+
+/* First column and number of columns of group g. */
+size_t calm_target_group_start(const calm_target *target, size_t g);
+size_t calm_target_group_columns(const calm_target *target, size_t g);
+
+/* Ask the chain's grid for group g of `row`, whose weights are w [columns of g]. */
+calm_status calm_target_grid(calm_ctx *ctx, const calm_target *target, size_t row, size_t g, const double *w,
+                             calm_grid *out);
+
+/* Fill scales and zeros of the whole job from the target's weights. */
+calm_status calm_target_grids(calm_ctx *ctx, const calm_target *target, calm_qjob *qjob);
+
+/* *out [I, I], in scratch = H + damp mean(diag H) I, both triangles. */
+calm_status calm_target_damped(calm_ctx *ctx, const calm_target *target, double damp, double **out);
+
+/* The grid, or CALM_ENUMERIC naming row and group when its scale left the storable range. */
+calm_status calm_group_finish(calm_ctx *ctx, const calm_group *group, calm_grid grid, calm_grid *out);
+
+/* Put a grid into a job's arrays. */
+void calm_qjob_set_grid(calm_qjob *qjob, size_t row, size_t g, calm_grid grid);
+
+/* Run fn over chunks of CALM_ROW_CHUNK rows; index is the chunk's number. */
+calm_status calm_target_each_chunk(calm_ctx *ctx, const calm_target *target, calm_status (*fn)(calm_ctx *, size_t, void *),
+                                   void *user);
+
+#endif

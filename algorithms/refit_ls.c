@@ -1,0 +1,57 @@
+/* Least-squares scales: for fixed codes the group scales that minimise tr((W - S Q) H (W - S Q)^T), row by row, H damped
+ * (rows.c has the normal equations).  Kept for the rows whose loss falls with the scales as stored. */
+#include <stddef.h>
+
+#include "algorithms/rows.h"
+#include "ptq/base/threads.h"
+
+typedef struct ls_options {
+    double damp;
+} ls_options;
+
+static const calm_option ls_table[] = {
+    {.name = "damp", .help = "share of the mean of diag H added to it", .offset = offsetof(ls_options, damp),
+     .type = CALM_OPTION_DOUBLE, .fallback = "0.01", .min = 1e-6, .max = 1},
+    {.name = NULL},
+};
+
+typedef struct ls_job {
+    const calm_target *target;
+    calm_qjob *qjob;
+    const double *h;
+    size_t chunk;
+} ls_job;
+
+static calm_status ls_chunk(calm_ctx *ctx, size_t index, void *user)
+{
+    const ls_job *job = user;
+    size_t first = index * job->chunk, left = job->target->out - first;
+    calm_rows rows;
+    CALM_TRY(calm_rows_load(ctx, &rows, job->target, job->qjob, job->h, first, left < job->chunk ? left : job->chunk));
+    calm_rows_scales(ctx, &rows);
+    for (size_t r = 0; r < rows.n; r++)
+        calm_rows_store(&rows, r);
+    return CALM_OK;
+}
+
+static calm_status ls(calm_ctx *ctx, const calm_target *target, const void *opts, calm_qjob *qjob)
+{
+    const ls_options *options = opts;
+    double *h;
+    ls_job job = {.target = target, .qjob = qjob, .chunk = calm_rows_chunk(target)};
+    CALM_TRY(calm_target_damped(ctx, target, options->damp, &h));
+    job.h = h;
+    return calm_parallel_for(ctx, (target->out + job.chunk - 1) / job.chunk, ls_chunk, &job);
+}
+
+const calm_part calm_refit_ls = {
+    .name = "ls",
+    .revision = 1,
+    .summary = "least-squares scales under the full Hessian",
+    .reference = "-",
+    .kind = CALM_KIND_REFIT,
+    .caps = CALM_NEEDS_GRAM,
+    .opts_size = sizeof(ls_options),
+    .opts = ls_table,
+    .run.refit = ls,
+};

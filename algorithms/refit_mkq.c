@@ -1,0 +1,74 @@
+/* MKQ with the full Hessian: alternate least-squares scales and one sweep of coordinate descent over the codes.
+ *
+ *   loss = (w - s q) H (w - s q)^T per row, H damped
+ *   until the loss of a row falls by no more than 1e-4 of itself in a round, or `rounds` are done
+ *
+ * MKQ-BERT (Tang et al. 2022, arXiv 2203.13483) learns scales by their gradient while it trains; here both scales and
+ * codes descend on the layer's own quadratic loss, and each row stops by itself. */
+#include <stddef.h>
+
+#include "algorithms/rows.h"
+#include "ptq/base/threads.h"
+
+#define LEAST_FALL 1e-4
+
+typedef struct mkq_options {
+    long long rounds;
+    double damp;
+} mkq_options;
+
+static const calm_option mkq_table[] = {
+    {.name = "rounds", .help = "of scales and codes at most", .offset = offsetof(mkq_options, rounds),
+     .type = CALM_OPTION_INT, .fallback = "4", .min = 1, .max = 1000},
+    {.name = "damp", .help = "share of the mean of diag H added to it", .offset = offsetof(mkq_options, damp),
+     .type = CALM_OPTION_DOUBLE, .fallback = "0.01", .min = 1e-6, .max = 1},
+    {.name = NULL},
+};
+
+typedef struct mkq_job {
+    const calm_target *target;
+    calm_qjob *qjob;
+    const double *h;
+    size_t chunk;
+    long long rounds;
+} mkq_job;
+
+static calm_status mkq_chunk(calm_ctx *ctx, size_t index, void *user)
+{
+    const mkq_job *job = user;
+    size_t first = index * job->chunk, left = job->target->out - first;
+    calm_rows rows;
+    CALM_TRY(calm_rows_load(ctx, &rows, job->target, job->qjob, job->h, first, left < job->chunk ? left : job->chunk));
+    for (long long round = 0; round < job->rounds && rows.n; round++) {
+        calm_rows_scales(ctx, &rows);
+        calm_rows_sweep(&rows);
+        for (size_t r = rows.n; r-- > 0;)
+            if (!(rows.before[r] - rows.loss[r] > LEAST_FALL * rows.before[r]))
+                calm_rows_drop(&rows, r);
+    }
+    for (size_t r = 0; r < rows.n; r++)
+        calm_rows_store(&rows, r);
+    return CALM_OK;
+}
+
+static calm_status mkq(calm_ctx *ctx, const calm_target *target, const void *opts, calm_qjob *qjob)
+{
+    const mkq_options *options = opts;
+    double *h;
+    mkq_job job = {.target = target, .qjob = qjob, .chunk = calm_rows_chunk(target), .rounds = options->rounds};
+    CALM_TRY(calm_target_damped(ctx, target, options->damp, &h));
+    job.h = h;
+    return calm_parallel_for(ctx, (target->out + job.chunk - 1) / job.chunk, mkq_chunk, &job);
+}
+
+const calm_part calm_refit_mkq = {
+    .name = "mkq",
+    .revision = 1,
+    .summary = "least-squares scales and coordinate descent in turn",
+    .reference = "Tang et al. 2022, arXiv 2203.13483",
+    .kind = CALM_KIND_REFIT,
+    .caps = CALM_NEEDS_GRAM,
+    .opts_size = sizeof(mkq_options),
+    .opts = mkq_table,
+    .run.refit = mkq,
+};

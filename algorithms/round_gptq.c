@@ -1,0 +1,326 @@
+/* GPTQ: round column by column and let the columns that follow make up for each error (Frantar et al. 2022,
+ * arXiv 2210.17323).
+ *
+ *   Hd = H + damp mean(diag H) I,  Hd^-1 = U^T U with U upper triangular
+ *   for each column j:  q_j = round(w_j),  e = (w_j - q_j) / U_jj,  w_k -= e U_jk for k > j
+ *
+ * Columns go by falling diag H (order=activation) or from left to right.  With static groups every scale is taken
+ * from the weights as they were; with sequential ones from the weights as corrected on entering the group,
+ * by all earlier columns: the published code takes those groups from weights corrected up to the last block of 128
+ * only, so blocks here never end inside a group that starts in an earlier one.
+ *
+ * All in double.  Rows are independent: a task takes CALM_ROW_CHUNK of them.  Within a block of columns a tile of
+ * TILE rows lies transposed, so that the rows are the vector's lanes; what a block does to the columns after it is one
+ * matrix product (the paper's lazy update). */
+#include <assert.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "algorithms/part.h"
+#include "ptq/base/simd.h"
+#include "ptq/tensor/linalg.h"
+
+#define BLOCK ((size_t)128)
+#define TILE ((size_t)32)
+#define MAX_DOUBLINGS 8
+#define ROUND_F64 0x1.8p52
+
+enum { ORDER_ACTIVATION, ORDER_NONE };
+enum { GROUPS_STATIC, GROUPS_SEQUENTIAL };
+
+typedef struct gptq_options {
+    int order, groups;
+    double damp;
+} gptq_options;
+
+static const calm_option gptq_table[] = {
+    {.name = "order", .help = "columns by falling input power, or from left to right",
+     .offset = offsetof(gptq_options, order), .type = CALM_OPTION_ENUM, .fallback = "activation",
+     .values = "activation|none"},
+    {.name = "groups", .help = "scales from the original or from the corrected weights",
+     .offset = offsetof(gptq_options, groups), .type = CALM_OPTION_ENUM, .fallback = "static",
+     .values = "static|sequential"},
+    {.name = "damp", .help = "share of the mean of diag H added to it", .offset = offsetof(gptq_options, damp),
+     .type = CALM_OPTION_DOUBLE, .fallback = "0.01", .min = 1e-6, .max = 1},
+    {.name = NULL},
+};
+
+static calm_status check_options(calm_ctx *ctx, const void *opts)
+{
+    const gptq_options *options = opts;
+    if (options->order == ORDER_ACTIVATION && options->groups == GROUPS_SEQUENTIAL)
+        return calm_fail(ctx, CALM_EARG, "gptq: groups=sequential needs order=none: columns by falling input power do not "
+                                         "enter a group from its first column on");
+    return CALM_OK;
+}
+
+/* ---- the inverse Hessian ---- */
+
+typedef struct column {
+    double power;
+    size_t index;
+} column;
+
+/* Falling power, equal ones from left to right. */
+static int compare_columns(const void *a, const void *b)
+{
+    const column *x = a, *y = b;
+    if (x->power != y->power)
+        return x->power > y->power ? -1 : 1;
+    return x->index < y->index ? -1 : 1;
+}
+
+static calm_status order_columns(calm_ctx *ctx, const calm_target *target, int order, size_t **out)
+{
+    column *columns;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, target->in));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, columns, target->in));
+    for (size_t j = 0; j < target->in; j++)
+        columns[j] = (column){target->h_diag[j], j};
+    if (order == ORDER_ACTIVATION)
+        qsort(columns, target->in, sizeof *columns, compare_columns);
+    for (size_t j = 0; j < target->in; j++)
+        (*out)[j] = columns[j].index;
+    return CALM_OK;
+}
+
+/* u [I, I] = upper Cholesky factor of (P H P^T + damp mean(diag H) I)^-1, columns in the given order. */
+static calm_status factor(calm_ctx *ctx, const calm_target *target, const size_t *order, double damp, double *u)
+{
+    size_t n = target->in;
+    double mean = 0;
+    for (size_t i = 0; i < n; i++)
+        mean += target->h_diag[i];
+    mean /= (double)n;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = i; j < n; j++)
+            u[i * n + j] = target->h[order[i] * n + order[j]];
+        u[i * n + i] += damp * mean;
+    }
+    CALM_TRY(calm_dcholesky_upper(ctx, n, u, n));
+    CALM_TRY(calm_dcholesky_invert(ctx, n, u, n));
+    return calm_dcholesky_upper(ctx, n, u, n);
+}
+
+/* The same with `damp` doubled until it succeeds; *used is the damping that did. */
+static calm_status factor_damped(calm_ctx *ctx, const calm_target *target, const size_t *order, double damp, double *u,
+                                 double *used)
+{
+    calm_ctx trial = *ctx;
+    for (int doubling = 0; doubling <= MAX_DOUBLINGS; doubling++, damp *= 2) {
+        calm_ctx_forgive(&trial);
+        *used = damp;
+        if (factor(&trial, target, order, damp, u) == CALM_OK)
+            return CALM_OK;
+    }
+    return calm_fail(ctx, CALM_ENUMERIC, "%s: the Gram matrix is not positive definite at a damping of %g of its mean "
+                                         "diagonal: %s", target->job->name, *used, trial.message);
+}
+
+/* A column whose input is always zero carries nothing: its weights become zero. */
+static void clear_dead_columns(calm_target *target)
+{
+    for (size_t j = 0; j < target->in; j++)
+        for (size_t i = 0; target->h_diag[j] == 0 && i < target->out; i++)
+            target->w[i * target->in + j] = 0;
+}
+
+/* ---- a chunk of rows ---- */
+
+typedef struct gptq_job {
+    const calm_target *target;
+    calm_qjob *qjob;
+    const size_t *order;    /* [I] position -> column        */
+    const double *u;        /* [I, I] in that order           */
+    bool sequential;
+} gptq_job;
+
+/* What a task holds: rows first .. first + n - 1, the tile at `tile_row` of them. */
+typedef struct chunk_state {
+    const gptq_job *job;
+    size_t first, n, tile_row;
+    double *w;               /* [n, I] in order, corrected                       */
+    double *e;               /* [n, BLOCK] errors of the block                  */
+    double *scale, *zero;    /* [tiles, G, TILE]                                 */
+    double *group_w;         /* [group]                                          */
+    double (*tile)[TILE];    /* [BLOCK][TILE] the block's columns of this tile  */
+} chunk_state;
+
+/* code [TILE] and error [TILE] of one column. */
+CALM_VECTORIZE
+static void quantize_column(const double *w, const double *scale, const double *zero, double least, double most,
+                            double pivot, uint8_t *code, double *e)
+{
+    for (size_t r = 0; r < TILE; r++) {
+        double q = w[r] / scale[r], lo = least - zero[r], hi = most - zero[r];
+        q = q < lo ? lo : q;
+        q = q > hi ? hi : q;
+        q = (q + ROUND_F64) - ROUND_F64;
+        code[r] = (uint8_t)(int)(q + zero[r]);
+        e[r] = (w[r] - scale[r] * q) / pivot;
+    }
+}
+
+/* tile[k] -= u[k] e for k in [from, to). */
+CALM_VECTORIZE
+static void correct_columns(double (*tile)[TILE], size_t from, size_t to, const double *u, const double *e)
+{
+    for (size_t k = from; k < to; k++)
+        for (size_t r = 0; r < TILE; r++)
+            tile[k][r] -= u[k] * e[r];
+}
+
+static size_t tile_rows(const chunk_state *state)
+{
+    size_t left = state->n - state->tile_row;
+    return left < TILE ? left : TILE;
+}
+
+/* Where scale and zero of group g of the tile lie. */
+static size_t tile_grid(const chunk_state *state, size_t g)
+{
+    return (state->tile_row / TILE * state->job->target->n_groups + g) * TILE;
+}
+
+static void read_grids(chunk_state *state, size_t g)
+{
+    const calm_qjob *qjob = state->job->qjob;
+    for (size_t r = 0; r < TILE; r++) {
+        size_t cell = (state->first + state->tile_row + r) * qjob->n_groups + g;
+        bool inside = r < tile_rows(state);
+        state->scale[tile_grid(state, g) + r] = inside ? qjob->scales[cell] : 1;
+        state->zero[tile_grid(state, g) + r] = inside && qjob->zeros ? qjob->zeros[cell] : calm_symmetric_zero(&qjob->scheme);
+    }
+}
+
+/* Entering group g at column `start + at`: take its scales from the corrected weights, of which the block holds the
+ * columns before `end` and state->w, untouched by this block, those after. */
+static calm_status enter_group(calm_ctx *ctx, chunk_state *state, size_t g, size_t start, size_t end)
+{
+    const calm_target *target = state->job->target;
+    size_t first = calm_target_group_start(target, g), n = calm_target_group_columns(target, g);
+    for (size_t r = 0; r < tile_rows(state); r++) {
+        calm_grid grid;
+        const double *row = state->w + (state->tile_row + r) * target->in;
+        for (size_t j = first; j < first + n; j++)
+            state->group_w[j - first] = j < end ? state->tile[j - start][r] : row[j];
+        size_t absolute = state->first + state->tile_row + r;
+        CALM_TRY(calm_target_grid(ctx, target, absolute, g, state->group_w, &grid));
+        calm_qjob_set_grid(state->job->qjob, absolute, g, grid);
+    }
+    read_grids(state, g);
+    return CALM_OK;
+}
+
+static void load_tile(chunk_state *state, size_t start, size_t end)
+{
+    size_t in = state->job->target->in;
+    for (size_t r = 0; r < TILE; r++) {
+        const double *row = state->w + (state->tile_row + r) * in;
+        for (size_t j = start; j < end; j++)
+            state->tile[j - start][r] = r < tile_rows(state) ? row[j] : 0;
+    }
+}
+
+/* Quantize columns start .. end - 1 of one tile; errors go to state->e. */
+static calm_status quantize_tile(calm_ctx *ctx, chunk_state *state, size_t start, size_t end)
+{
+    const gptq_job *job = state->job;
+    const calm_scheme *scheme = &job->qjob->scheme;
+    size_t in = job->target->in, group = job->target->group;
+    uint8_t code[TILE];
+    double e[TILE];
+    load_tile(state, start, end);
+    for (size_t j = start; j < end; j++) {
+        size_t column = job->order[j], g = column / group;
+        if (job->sequential && column % group == 0)
+            CALM_TRY(enter_group(ctx, state, g, start, end));
+        const double *u = job->u + j * in;
+        quantize_column(state->tile[j - start], state->scale + tile_grid(state, g), state->zero + tile_grid(state, g),
+                        calm_code_min(scheme), calm_code_max(scheme), u[j], code, e);
+        correct_columns(state->tile, j + 1 - start, end - start, u + start, e);
+        for (size_t r = 0; r < tile_rows(state); r++) {
+            job->qjob->codes[(state->first + state->tile_row + r) * in + column] = code[r];
+            state->e[(state->tile_row + r) * BLOCK + j - start] = e[r];
+        }
+    }
+    return CALM_OK;
+}
+
+/* First column after the block that begins at `start`. */
+static size_t block_end(const gptq_job *job, size_t start)
+{
+    size_t in = job->target->in, group = job->target->group, end = start + BLOCK;
+    if (job->sequential && group <= BLOCK)
+        end = start + BLOCK / group * group;
+    else if (job->sequential && end > (start / group + 1) * group)
+        end = (start / group + 1) * group;
+    return end < in ? end : in;
+}
+
+static calm_status allocate_chunk(calm_ctx *ctx, chunk_state *state)
+{
+    const calm_target *target = state->job->target;
+    size_t n_grids = (state->n + TILE - 1) / TILE * target->n_groups * TILE;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->w, state->n * target->in));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->e, state->n * BLOCK));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->scale, n_grids));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->zero, n_grids));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->group_w, target->group));
+    return CALM_NEW(ctx, ctx->scratch, state->tile, BLOCK);
+}
+
+static calm_status gptq_chunk(calm_ctx *ctx, size_t chunk, void *user)
+{
+    const gptq_job *job = user;
+    const calm_target *target = job->target;
+    size_t in = target->in, left = target->out - chunk * CALM_ROW_CHUNK;
+    chunk_state state = {.job = job, .first = chunk * CALM_ROW_CHUNK, .n = left < CALM_ROW_CHUNK ? left : CALM_ROW_CHUNK};
+    CALM_TRY(allocate_chunk(ctx, &state));
+    for (size_t r = 0; r < state.n; r++)
+        for (size_t j = 0; j < in; j++)
+            state.w[r * in + j] = target->w[(state.first + r) * in + job->order[j]];
+    for (state.tile_row = 0; !job->sequential && state.tile_row < state.n; state.tile_row += TILE)
+        for (size_t g = 0; g < target->n_groups; g++)
+            read_grids(&state, g);
+    for (size_t start = 0, end; start < in; start = end) {
+        end = block_end(job, start);
+        for (state.tile_row = 0; state.tile_row < state.n; state.tile_row += TILE)
+            CALM_TRY(quantize_tile(ctx, &state, start, end));
+        if (end < in)
+            calm_dgemm_nn(state.n, in - end, end - start, -1, state.e, BLOCK, job->u + start * in + end, in, 1,
+                          state.w + end, in);
+    }
+    return CALM_OK;
+}
+
+/* ---- the rounding ---- */
+
+static calm_status gptq(calm_ctx *ctx, calm_target *target, const void *opts, calm_qjob *qjob)
+{
+    const gptq_options *options = opts;
+    size_t *order;
+    double *u;
+    clear_dead_columns(target);
+    CALM_TRY(order_columns(ctx, target, options->order, &order));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, u, target->in * target->in));
+    CALM_TRY(factor_damped(ctx, target, order, options->damp, u, &qjob->damp));
+    gptq_job job = {target, qjob, order, u, options->groups == GROUPS_SEQUENTIAL};
+    if (!job.sequential)
+        CALM_TRY(calm_target_grids(ctx, target, qjob));
+    return calm_target_each_chunk(ctx, target, gptq_chunk, &job);
+}
+
+const calm_part calm_round_gptq = {
+    .name = "gptq",
+    .revision = 1,
+    .summary = "error feedback through the inverse Hessian",
+    .reference = "Frantar et al. 2022, arXiv 2210.17323",
+    .kind = CALM_KIND_ROUND,
+    .caps = CALM_NEEDS_GRAM,
+    .opts_size = sizeof(gptq_options),
+    .opts = gptq_table,
+    .check = check_options,
+    .run.round = gptq,
+};

@@ -1,0 +1,288 @@
+/* The two moves of a refit, for a chunk of rows at once so that the work is matrix products.
+ *
+ *   scales  per row the G x G normal equations of min over s of (w - S q) H (w - S q)^T:
+ *             A_gg' = sum over i in g, j in g' of q_i H_ij q_j,  b_g = sum over i in g of q_i (H w)_i
+ *           with 1e-6 of the mean diagonal added; a group whose codes are all zero keeps its scale.
+ *   sweep   for each column j: q_j = round(q_j + c_j / (H_jj s_j)) clipped, c = H e, e = w - s q.  This is
+ *           round((w_j + sum over k != j of H_jk e_k / H_jj) / s_j), with c kept up to date: by matrix products up to
+ *           the block's first column, column by column inside a block, where a tile of rows lies transposed. */
+#include "algorithms/rows.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ptq/base/simd.h"
+#include "ptq/tensor/linalg.h"
+
+#define TILE ((size_t)32)
+#define RIDGE 1e-6
+#define NORMAL_CELLS ((size_t)1 << 21)    /* 16 MiB of normal equations in a chunk */
+#define ROUND_F64 0x1.8p52
+
+size_t calm_rows_chunk(const calm_target *target)
+{
+    size_t n = NORMAL_CELLS / target->n_groups / target->n_groups;
+    return n < 4 ? 4 : n < CALM_ROW_CHUNK ? n : CALM_ROW_CHUNK;
+}
+
+/* ---- loading and storing ---- */
+
+static calm_status allocate(calm_ctx *ctx, calm_rows *rows, size_t n)
+{
+    size_t in = rows->target->in, n_groups = rows->target->n_groups;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->row, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->w, n * in));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->wh, n * in));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->q, n * in));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->scale, n * n_groups));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->zero, n * n_groups));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->loss, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->before, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->product, n * in));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->gradient, n * CALM_SWEEP_BLOCK));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->normal, n * n_groups * n_groups));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->right, n * n_groups));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->system, n_groups * n_groups));
+    return CALM_NEW(ctx, ctx->scratch, rows->solution, n_groups);
+}
+
+calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_target *target, calm_qjob *qjob, const double *h,
+                           size_t first, size_t n)
+{
+    size_t in = target->in, n_groups = target->n_groups;
+    *rows = (calm_rows){.target = target, .qjob = qjob, .h = h, .n = n};
+    CALM_TRY(allocate(ctx, rows, n));
+    for (size_t r = 0; r < n; r++) {
+        rows->row[r] = first + r;
+        for (size_t g = 0; g < n_groups; g++) {
+            size_t cell = (first + r) * n_groups + g;
+            rows->scale[r * n_groups + g] = qjob->scales[cell];
+            rows->zero[r * n_groups + g] = qjob->zeros ? qjob->zeros[cell] : calm_symmetric_zero(&qjob->scheme);
+        }
+        for (size_t j = 0; j < in; j++) {
+            rows->w[r * in + j] = target->w[(first + r) * in + j];
+            rows->q[r * in + j] = qjob->codes[(first + r) * in + j] - rows->zero[r * n_groups + j / target->group];
+        }
+    }
+    calm_dgemm_nn(n, in, in, 1, rows->w, in, h, in, 0, rows->wh, in);
+    return CALM_OK;
+}
+
+void calm_rows_store(const calm_rows *rows, size_t r)
+{
+    size_t in = rows->target->in, n_groups = rows->target->n_groups, row = rows->row[r];
+    for (size_t g = 0; g < n_groups; g++)
+        rows->qjob->scales[row * n_groups + g] = (float)rows->scale[r * n_groups + g];
+    for (size_t j = 0; j < in; j++) {
+        double code = rows->q[r * in + j] + rows->zero[r * n_groups + j / rows->target->group];
+        rows->qjob->codes[row * in + j] = (uint8_t)(int)code;
+    }
+}
+
+static void move_row(double *matrix, size_t width, size_t from, size_t to)
+{
+    memmove(matrix + to * width, matrix + from * width, width * sizeof *matrix);
+}
+
+void calm_rows_drop(calm_rows *rows, size_t r)
+{
+    size_t last = rows->n - 1, in = rows->target->in, n_groups = rows->target->n_groups;
+    calm_rows_store(rows, r);
+    rows->row[r] = rows->row[last];
+    move_row(rows->w, in, last, r);
+    move_row(rows->wh, in, last, r);
+    move_row(rows->q, in, last, r);
+    move_row(rows->scale, n_groups, last, r);
+    move_row(rows->zero, n_groups, last, r);
+    move_row(rows->loss, 1, last, r);
+    rows->n--;
+}
+
+/* ---- scales ---- */
+
+/* Eight lanes, added pairwise: one order on every processor. */
+CALM_VECTORIZE
+static double dot(size_t n, const double *x, const double *y)
+{
+    double lane[8] = {0};
+    size_t j = 0;
+    for (; j + 8 <= n; j += 8)
+        for (size_t l = 0; l < 8; l++)
+            lane[l] += x[j + l] * y[j + l];
+    for (size_t l = 0; j < n; j++, l++)
+        lane[l] += x[j] * y[j];
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+/* normal and right of all rows. */
+static void build_normal(calm_rows *rows)
+{
+    const calm_target *target = rows->target;
+    size_t in = target->in, n_groups = target->n_groups;
+    for (size_t g = 0; g < n_groups; g++) {
+        size_t start = calm_target_group_start(target, g), n = calm_target_group_columns(target, g);
+        calm_dgemm_nn(rows->n, in - start, n, 1, rows->q + start, in, rows->h + start * in + start, in, 0,
+                      rows->product + start, in);
+        for (size_t r = 0; r < rows->n; r++) {
+            double *normal = rows->normal + (r * n_groups + g) * n_groups;
+            for (size_t k = g; k < n_groups; k++) {
+                size_t at = r * in + calm_target_group_start(target, k);
+                normal[k] = dot(calm_target_group_columns(target, k), rows->product + at, rows->q + at);
+            }
+            rows->right[r * n_groups + g] = dot(n, rows->wh + r * in + start, rows->q + r * in + start);
+        }
+    }
+}
+
+/* w H w - 2 s b + s A s. */
+static double loss_at(const calm_rows *rows, size_t r, const double *s)
+{
+    size_t in = rows->target->in, n_groups = rows->target->n_groups;
+    double loss = dot(in, rows->w + r * in, rows->wh + r * in);
+    for (size_t g = 0; g < n_groups; g++) {
+        const double *normal = rows->normal + (r * n_groups + g) * n_groups;
+        double sum = -2 * rows->right[r * n_groups + g] + normal[g] * s[g];
+        for (size_t k = g + 1; k < n_groups; k++)
+            sum += 2 * normal[k] * s[k];
+        loss += s[g] * sum;
+    }
+    return loss;
+}
+
+/* Storable least-squares scales of row r into rows->solution; false when there are none. */
+static bool solve_row(calm_ctx *ctx, calm_rows *rows, size_t r)
+{
+    size_t n_groups = rows->target->n_groups;
+    const double *normal = rows->normal + r * n_groups * n_groups;
+    double ridge = 0;
+    for (size_t g = 0; g < n_groups; g++)
+        ridge += RIDGE * normal[g * n_groups + g] / (double)n_groups;
+    memcpy(rows->system, normal, n_groups * n_groups * sizeof *normal);
+    for (size_t g = 0; g < n_groups; g++) {
+        bool empty = !(normal[g * n_groups + g] > 0);
+        rows->system[g * n_groups + g] = empty ? 1 : normal[g * n_groups + g] + ridge;
+        rows->solution[g] = empty ? rows->scale[r * n_groups + g] : rows->right[r * n_groups + g];
+    }
+    if (calm_dcholesky_upper(ctx, n_groups, rows->system, n_groups) != CALM_OK)
+        return false;
+    if (calm_dcholesky_solve(ctx, n_groups, rows->system, n_groups, 1, rows->solution, 1) != CALM_OK)
+        return false;
+    for (size_t g = 0; g < n_groups; g++) {
+        rows->solution[g] = calm_scale_round(rows->solution[g], rows->qjob->scheme.scale_dtype);
+        if (!isfinite(rows->solution[g]))
+            return false;
+    }
+    return true;
+}
+
+void calm_rows_scales(calm_ctx *ctx, calm_rows *rows)
+{
+    size_t n_groups = rows->target->n_groups;
+    calm_ctx trial = *ctx;
+    build_normal(rows);
+    for (size_t r = 0; r < rows->n; r++) {
+        double *scale = rows->scale + r * n_groups;
+        rows->before[r] = rows->loss[r] = loss_at(rows, r, scale);
+        calm_ctx_forgive(&trial);
+        if (!solve_row(&trial, rows, r))
+            continue;
+        double loss = loss_at(rows, r, rows->solution);
+        if (loss < rows->loss[r]) {
+            memcpy(scale, rows->solution, n_groups * sizeof *scale);
+            rows->loss[r] = loss;
+        }
+    }
+}
+
+/* ---- sweep ---- */
+
+/* A tile of rows, transposed: columns of a block, and what belongs to each row. */
+typedef struct sweep_tile {
+    double gradient[CALM_SWEEP_BLOCK][TILE], q[CALM_SWEEP_BLOCK][TILE];
+    double scale[TILE], lo[TILE], hi[TILE], gain[TILE], step[TILE];
+} sweep_tile;
+
+/* New codes of column k of the block; step = what its errors lose. */
+CALM_VECTORIZE
+static void move_column(sweep_tile *tile, size_t k, double power)
+{
+    for (size_t r = 0; r < TILE; r++) {
+        double c = tile->gradient[k][r], q = tile->q[k][r], next = q + c / (power * tile->scale[r]);
+        next = next < tile->lo[r] ? tile->lo[r] : next;
+        next = next > tile->hi[r] ? tile->hi[r] : next;
+        next = (next + ROUND_F64) - ROUND_F64;
+        double step = tile->scale[r] * (next - q);
+        tile->gain[r] += step * (2 * c - step * power);
+        tile->q[k][r] = next;
+        tile->step[r] = step;
+    }
+}
+
+/* gradient[k] -= h[k] step for k in [from, to). */
+CALM_VECTORIZE
+static void follow(sweep_tile *tile, size_t from, size_t to, const double *h)
+{
+    for (size_t k = from; k < to; k++)
+        for (size_t r = 0; r < TILE; r++)
+            tile->gradient[k][r] -= h[k] * tile->step[r];
+}
+
+/* Scales and code range of group g for rows first .. ; padding rows have one code. */
+static void enter_group(const calm_rows *rows, sweep_tile *tile, size_t first, size_t n, size_t g)
+{
+    const calm_scheme *scheme = &rows->qjob->scheme;
+    for (size_t r = 0; r < TILE; r++) {
+        size_t cell = (first + r) * rows->target->n_groups + g;
+        tile->scale[r] = r < n ? rows->scale[cell] : 1;
+        tile->lo[r] = r < n ? calm_code_min(scheme) - rows->zero[cell] : 0;
+        tile->hi[r] = r < n ? calm_code_max(scheme) - rows->zero[cell] : 0;
+    }
+}
+
+/* Columns start .. end - 1 of the tile of rows from `first` on; rows->gradient holds H e of the block. */
+static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t start, size_t end)
+{
+    size_t in = rows->target->in, group = rows->target->group;
+    size_t n = rows->n - first < TILE ? rows->n - first : TILE;
+    for (size_t k = 0; k < end - start; k++)
+        for (size_t r = 0; r < TILE; r++) {
+            tile->gradient[k][r] = r < n ? rows->gradient[(first + r) * CALM_SWEEP_BLOCK + k] : 0;
+            tile->q[k][r] = r < n ? rows->q[(first + r) * in + start + k] : 0;
+        }
+    memset(tile->gain, 0, sizeof tile->gain);
+    for (size_t j = start; j < end; j++) {
+        if (j == start || j % group == 0)
+            enter_group(rows, tile, first, n, j / group);
+        move_column(tile, j - start, rows->h[j * in + j]);
+        follow(tile, j + 1 - start, end - start, rows->h + j * in + start);
+    }
+    for (size_t r = 0; r < n; r++) {
+        for (size_t k = 0; k < end - start; k++)
+            rows->q[(first + r) * in + start + k] = tile->q[k][r];
+        rows->loss[first + r] -= tile->gain[r];
+    }
+}
+
+/* errors [n, I] = w - s q over columns start .. end - 1. */
+static void update_errors(calm_rows *rows, size_t start, size_t end)
+{
+    size_t in = rows->target->in, n_groups = rows->target->n_groups, group = rows->target->group;
+    for (size_t r = 0; r < rows->n; r++)
+        for (size_t j = start; j < end; j++)
+            rows->product[r * in + j] = rows->w[r * in + j] - rows->scale[r * n_groups + j / group] * rows->q[r * in + j];
+}
+
+void calm_rows_sweep(calm_rows *rows)
+{
+    size_t in = rows->target->in;
+    sweep_tile tile;
+    update_errors(rows, 0, in);
+    for (size_t start = 0; start < in; start += CALM_SWEEP_BLOCK) {
+        size_t end = start + CALM_SWEEP_BLOCK < in ? start + CALM_SWEEP_BLOCK : in;
+        calm_dgemm_nn(rows->n, end - start, in, 1, rows->product, in, rows->h + start, in, 0, rows->gradient,
+                      CALM_SWEEP_BLOCK);
+        for (size_t first = 0; first < rows->n; first += TILE)
+            sweep_block(rows, &tile, first, start, end);
+        update_errors(rows, start, end);
+    }
+}

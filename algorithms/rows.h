@@ -1,0 +1,51 @@
+/* Rows under refit: a chunk of rows in double with the quadratic loss that their codes and scales descend on.
+ *
+ *   loss = (w - s q) H (w - s q)^T  per row,  q = code - zero,  H damped
+ *
+ * `scales` and `sweep` are the two moves; each lowers the loss of every row or leaves the row alone. */
+#ifndef CALM_ALGORITHMS_ROWS_H
+#define CALM_ALGORITHMS_ROWS_H
+
+#include "algorithms/part.h"
+
+#define CALM_SWEEP_BLOCK ((size_t)128)
+
+typedef struct calm_rows {
+    const calm_target *target;
+    calm_qjob *qjob;
+    const double *h;          /* [I, I] damped, both triangles                          */
+    size_t n;                 /* rows here; they are swapped and dropped when finished  */
+    size_t *row;              /* [n] which row of the job each is                        */
+    double *w;                /* [n, I] weights                                          */
+    double *wh;               /* [n, I] W H                                              */
+    double *q;                /* [n, I] codes less zeros                                 */
+    double *scale, *zero;     /* [n, G]                                                  */
+    double *loss, *before;    /* [n] now, and when `scales` last began                   */
+    double *product;          /* [n, I] work: q H, then the errors w - s q               */
+    double *gradient;         /* [n, CALM_SWEEP_BLOCK] work                              */
+    double *normal;           /* [n, G, G] work: normal equations, upper triangles       */
+    double *right;            /* [n, G] their right sides                                */
+    double *system;           /* [G, G] work                                             */
+    double *solution;         /* [G] work                                                */
+} calm_rows;
+
+/* Rows per chunk: fewer when there are many groups, whose normal equations take G^2 cells a row. */
+size_t calm_rows_chunk(const calm_target *target);
+
+/* Load rows first .. first + n - 1 of the job as it stands; memory from ctx->scratch.  The loss is set by `scales`. */
+calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_target *target, calm_qjob *qjob, const double *h,
+                           size_t first, size_t n);
+
+/* Least-squares scales for the codes, kept for each row if they lower its loss; sets `before` and `loss`. */
+void calm_rows_scales(calm_ctx *ctx, calm_rows *rows);
+
+/* One sweep of cyclic coordinate descent over the codes; lowers `loss` by what each change gains. */
+void calm_rows_sweep(calm_rows *rows);
+
+/* Write row r back to the job. */
+void calm_rows_store(const calm_rows *rows, size_t r);
+
+/* Write row r back and put the last row in its place. */
+void calm_rows_drop(calm_rows *rows, size_t r);
+
+#endif

@@ -1,0 +1,170 @@
+/* Run a chain on a job: check the inputs, build the target, transforms, rounding, refits.
+ *
+ *   H = X^T X / N.  No input at all (N = 0: an expert that no token reached) says nothing about which inputs
+ *   matter, so H is then the identity and every algorithm degrades to its unweighted form. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "algorithms/chain.h"
+
+/* ---- check inputs ---- */
+
+static calm_status check_statistic(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job, unsigned cap,
+                                   const void *values, const char *what)
+{
+    if (!(algorithm->caps & cap) || values)
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EARG, "%s: %s needs the inputs' %s, which calibration did not collect", job->name,
+                     algorithm->name, what);
+}
+
+static calm_status check_job(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job)
+{
+    const calm_stats *stats = job->stats;
+    if (job->scheme.bits == 0)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: the scheme is float, which %s cannot quantize to", job->name,
+                         algorithm->name);
+    for (size_t i = 0; i < job->n_linears; i++)
+        if (job->linears[i].in != job->linears[0].in)
+            return calm_fail(ctx, CALM_EARG, "%s: %zu inputs, but %s of the same job has %zu", job->linears[i].name,
+                             job->linears[i].in, job->linears[0].name, job->linears[0].in);
+    if (job->n_linears == 0 || job->linears[0].in == 0)
+        return calm_fail(ctx, CALM_EARG, "%s: a job without weights", job->name);
+    if (algorithm->caps & (CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES) && !stats)
+        return calm_fail(ctx, CALM_EARG, "%s: %s needs calibration", job->name, algorithm->name);
+    if (!stats)
+        return CALM_OK;
+    CALM_TRY(check_statistic(ctx, algorithm, job, CALM_NEEDS_GRAM, stats->gram, "Gram matrix"));
+    CALM_TRY(check_statistic(ctx, algorithm, job, CALM_NEEDS_ABSMAX, stats->absmax, "maxima"));
+    CALM_TRY(check_statistic(ctx, algorithm, job, CALM_NEEDS_SUMS, stats->sumabs, "sums"));
+    return check_statistic(ctx, algorithm, job, CALM_NEEDS_SAMPLES, stats->samples, "kept rows");
+}
+
+static calm_status check_absmax(calm_ctx *ctx, const calm_job *job, size_t in)
+{
+    for (size_t j = 0; j < in; j++)
+        if (!isfinite(job->stats->absmax[j]) || job->stats->absmax[j] < 0)
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: max|x| of input %zu is %g", job->name, j, job->stats->absmax[j]);
+    return CALM_OK;
+}
+
+/* ---- the target ---- */
+
+static calm_status stack_weights(calm_ctx *ctx, const calm_job *job, calm_target *target)
+{
+    size_t n_weights;
+    float *to;
+    if (!calm_size_mul(&n_weights, target->out, target->in))
+        return calm_fail(ctx, CALM_ENOMEM, "%s: %zu x %zu weights do not fit", job->name, target->out, target->in);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, target->w, n_weights));
+    to = target->w;
+    for (size_t i = 0; i < job->n_linears; i++) {
+        const calm_linear *linear = &job->linears[i];
+        size_t n = linear->out * linear->in;
+        size_t bad = calm_find_nonfinite(linear->w, n);
+        if (bad < n)
+            return calm_fail(ctx, CALM_ENUMERIC, "%s.weight[%zu, %zu] is %g", linear->name, bad / linear->in,
+                             bad % linear->in, linear->w[bad]);
+        if (n)
+            memcpy(to, linear->w, n * sizeof *to);
+        to += n;
+    }
+    return CALM_OK;
+}
+
+/* H = 1/N X^T X, or the identity when no input is known. */
+static calm_status copy_gram(calm_ctx *ctx, const calm_job *job, calm_target *target)
+{
+    size_t n = target->in, cells;
+    double trace = 0;
+    const double *gram = job->stats->gram;
+    if (!calm_size_mul(&cells, n, n))
+        return calm_fail(ctx, CALM_ENOMEM, "%s: a %zu x %zu matrix does not fit", job->name, n, n);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, target->h, cells));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, target->h_diag, n));
+    for (size_t i = 0; i < cells; i++)
+        if (!isfinite(gram[i]))
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: Gram matrix [%zu, %zu] is %g", job->name, i / n, i % n, gram[i]);
+    for (size_t j = 0; j < n; j++) {
+        if (gram[j * n + j] < 0)
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: Gram matrix [%zu, %zu] is %g, a sum of squares", job->name, j, j,
+                             gram[j * n + j]);
+        trace += gram[j * n + j];
+    }
+    bool blind = job->stats->rows == 0 || trace == 0;
+    for (size_t i = 0; i < cells; i++)
+        target->h[i] = blind ? i / n == i % n : gram[i] / (double)job->stats->rows;
+    for (size_t j = 0; j < n; j++)
+        target->h_diag[j] = target->h[j * n + j];
+    return CALM_OK;
+}
+
+static calm_status build_target(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
+                                calm_target *target)
+{
+    *target = (calm_target){.job = job, .in = job->linears[0].in};
+    for (size_t i = 0; i < job->n_linears; i++)
+        target->out += job->linears[i].out;
+    target->n_groups = calm_scheme_groups(&job->scheme, target->in);
+    target->group = calm_scheme_group_size(&job->scheme, target->in);
+    if (target->group > target->in)
+        target->group = target->in;
+    CALM_TRY(stack_weights(ctx, job, target));
+    if (algorithm->caps & CALM_NEEDS_ABSMAX)
+        CALM_TRY(check_absmax(ctx, job, target->in));
+    if (algorithm->caps & CALM_NEEDS_GRAM)
+        CALM_TRY(copy_gram(ctx, job, target));
+    return CALM_OK;
+}
+
+/* ---- the result ---- */
+
+static calm_status allocate_result(calm_ctx *ctx, const calm_target *target, calm_qjob *out)
+{
+    size_t n_scales;
+    *out = (calm_qjob){.out = target->out, .in = target->in, .n_groups = target->n_groups, .group = target->group,
+                       .scheme = target->job->scheme};
+    if (!calm_size_mul(&n_scales, target->out, target->n_groups))
+        return calm_fail(ctx, CALM_ENOMEM, "%s: %zu x %zu scales do not fit", target->job->name, target->out,
+                         target->n_groups);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->codes, target->out * target->in));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->scales, n_scales));
+    if (!out->scheme.symmetric)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, out->zeros, n_scales));
+    if (target->in_scale) {
+        CALM_TRY(CALM_NEW(ctx, ctx->out, out->in_scale, target->in));
+        memcpy(out->in_scale, target->in_scale, target->in * sizeof *out->in_scale);
+    }
+    return CALM_OK;
+}
+
+/* ---- run ---- */
+
+static calm_status run_steps(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job, calm_qjob *out)
+{
+    calm_target target;
+    size_t at = 0;
+    CALM_TRY(build_target(ctx, algorithm, job, &target));
+    for (; algorithm->steps[at].part->kind == CALM_KIND_TRANSFORM; at++)
+        CALM_TRY(algorithm->steps[at].part->run.transform(ctx, &target, algorithm->steps[at].opts));
+    target.grid = algorithm->steps[at].part;
+    target.grid_opts = algorithm->steps[at].opts;
+    at++;
+    CALM_TRY(allocate_result(ctx, &target, out));
+    CALM_TRY(algorithm->steps[at].part->run.round(ctx, &target, algorithm->steps[at].opts, out));
+    for (at++; at < algorithm->n_steps; at++) {
+        assert(algorithm->steps[at].part->kind == CALM_KIND_REFIT);
+        CALM_TRY(algorithm->steps[at].part->run.refit(ctx, &target, algorithm->steps[at].opts, out));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job, calm_qjob *out)
+{
+    CALM_TRY(check_job(ctx, algorithm, job));
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    calm_status status = run_steps(ctx, algorithm, job, out);
+    calm_arena_rewind(ctx->scratch, mark);
+    return status;
+}

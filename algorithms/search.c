@@ -1,0 +1,143 @@
+/* Scale search over shrunken spans, then least squares.
+ *
+ *   tried      s = p s0, s0 the span of the group, p 36 equally spaced values from 1.1 down to 0.35 (3 bits: 0.30,
+ *              2 bits: 0.20), and p = 1; both signs if asked: the symmetric grid has one code more below zero
+ *              than above, so the sign says which side has it
+ *   then       q = round(w / s) clipped, s = sum h w q / sum h q^2, while sum h (w - s q)^2 falls
+ *
+ * Every scale is rounded to its storable value before its error is taken, so what is compared is what is stored.
+ * p = 1 is ours: with it no group is worse than under absmax.  For asymmetric schemes lo and hi shrink together and
+ * least squares keeps the zero; there a negative scale mirrors the codes and gains nothing, so it is not tried. */
+#include "algorithms/search.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ptq/base/simd.h"
+
+#define N_SHRINK 36
+#define SHRINK_MOST 1.1
+#define LANES 80                   /* >= 2 (N_SHRINK + 1), a multiple of the widest vector */
+#define ROUND_F64 0x1.8p52
+
+/* Candidates side by side: the inner loop runs over them, so each one's sum is taken in column order whatever the
+ * vector width. */
+typedef struct candidates {
+    double scale[LANES], inverse[LANES], lo[LANES], hi[LANES], loss[LANES];
+    calm_grid grid[LANES];
+    size_t n;
+} candidates;
+
+static double shrink_least(int bits)
+{
+    return bits == 2 ? 0.20 : bits == 3 ? 0.30 : 0.35;
+}
+
+static void add_candidate(candidates *c, const calm_scheme *scheme, calm_grid grid)
+{
+    if (!isfinite(grid.scale))
+        return;
+    c->grid[c->n] = grid;
+    c->scale[c->n] = grid.scale;
+    c->inverse[c->n] = 1 / (double)grid.scale;
+    c->lo[c->n] = calm_code_min(scheme) - grid.zero;
+    c->hi[c->n] = calm_code_max(scheme) - grid.zero;
+    c->n++;
+}
+
+static void add_spans(candidates *c, const calm_group *group, bool both_signs)
+{
+    const calm_scheme *scheme = &group->target->job->scheme;
+    double least = shrink_least(scheme->bits);
+    bool mirror = both_signs && scheme->symmetric && calm_code_min(scheme) == 0;
+    double lo, hi;
+    calm_grid_span(group->w, group->n, &lo, &hi);
+    memset(c, 0, sizeof *c);
+    for (int i = -1; i < N_SHRINK; i++) {
+        double p = i < 0 ? 1 : SHRINK_MOST - i * (SHRINK_MOST - least) / (N_SHRINK - 1);
+        calm_grid grid = calm_grid_between(scheme, p * lo, p * hi);
+        add_candidate(c, scheme, grid);
+        grid.scale = -grid.scale;
+        if (mirror)
+            add_candidate(c, scheme, grid);
+    }
+}
+
+CALM_VECTORIZE
+static void measure(candidates *c, size_t n_lanes, const double *w, const double *h, size_t n)
+{
+    for (size_t j = 0; j < n; j++) {
+        double wj = w[j], hj = h ? h[j] : 1;
+        for (size_t i = 0; i < n_lanes; i++) {
+            double q = wj * c->inverse[i];
+            q = q < c->lo[i] ? c->lo[i] : q;
+            q = q > c->hi[i] ? c->hi[i] : q;
+            double e = wj - c->scale[i] * ((q + ROUND_F64) - ROUND_F64);
+            c->loss[i] += hj * e * e;
+        }
+    }
+}
+
+/* sum h w q and sum h q^2 for the codes that `scale` gives. */
+static void project(const calm_group *group, const double *h, double scale, double lo, double hi, double *wq, double *qq)
+{
+    *wq = *qq = 0;
+    for (size_t j = 0; j < group->n; j++) {
+        double q = group->w[j] / scale, hj = h ? h[j] : 1;
+        q = q < lo ? lo : q;
+        q = q > hi ? hi : q;
+        q = (q + ROUND_F64) - ROUND_F64;
+        *wq += hj * group->w[j] * q;
+        *qq += hj * q * q;
+    }
+}
+
+/* Least squares from the best candidate on. */
+static calm_grid refine(const calm_group *group, const double *h, const candidates *c, size_t best, int rounds)
+{
+    const calm_scheme *scheme = &group->target->job->scheme;
+    calm_grid grid = c->grid[best];
+    double loss = c->loss[best];
+    for (int round = 0; round < rounds; round++) {
+        double wq, qq;
+        candidates one = {.n = 0};
+        calm_grid next = grid;
+        project(group, h, grid.scale, c->lo[best], c->hi[best], &wq, &qq);
+        if (!(qq > 0))
+            break;
+        next.scale = calm_scale_round(wq / qq, scheme->scale_dtype);
+        if (next.scale == grid.scale)
+            break;
+        add_candidate(&one, scheme, next);
+        measure(&one, 1, group->w, h, group->n);
+        if (!one.n || !(one.loss[0] < loss))
+            break;
+        grid = next;
+        loss = one.loss[0];
+    }
+    return grid;
+}
+
+/* diag H, or NULL where all columns count alike (also when none of them has input). */
+static const double *weights_of(const calm_group *group, bool weighted)
+{
+    double sum = 0;
+    for (size_t j = 0; weighted && group->h && j < group->n; j++)
+        sum += group->h[j];
+    return sum > 0 ? group->h : NULL;
+}
+
+calm_status calm_search_grid(calm_ctx *ctx, const calm_group *group, const calm_search *search, calm_grid *out)
+{
+    candidates c;
+    const double *h = weights_of(group, search->weighted);
+    add_spans(&c, group, search->both_signs);
+    if (c.n == 0)
+        return calm_group_finish(ctx, group, (calm_grid){INFINITY, 0}, out);
+    measure(&c, (c.n + 7) / 8 * 8, group->w, h, group->n);
+    size_t best = 0;
+    for (size_t i = 1; i < c.n; i++)
+        if (c.loss[i] < c.loss[best])
+            best = i;
+    return calm_group_finish(ctx, group, refine(group, h, &c, best, search->rounds), out);
+}
