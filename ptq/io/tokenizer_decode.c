@@ -1,0 +1,94 @@
+/* Decoding: ids to tokens, tokens through the decoders, and together. */
+#include <string.h>
+
+#include "ptq/io/bytelevel.h"
+#include "ptq/io/tokenizer_parts.h"
+#include "ptq/io/unicode.h"
+
+/* ---- decoders ---- */
+
+static calm_status run_byte_level(calm_ctx *ctx, const calm_decoder *self, calm_piece *pieces, size_t *n)
+{
+    (void)self;
+    size_t total = 0, length = 0;
+    char *bytes;
+    for (size_t i = 0; i < *n; i++)
+        total += pieces[i].n;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, bytes, total));
+    for (size_t i = 0; i < *n; i++)
+        length += calm_bytelevel_read(pieces[i].text, pieces[i].n, bytes + length);
+    if (*n)
+        pieces[0] = (calm_piece){bytes, length};
+    *n = *n ? 1 : 0;
+    return CALM_OK;
+}
+
+static calm_status read_byte_level(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
+{
+    (void)json;
+    CALM_TRY(calm_tokenizer_check_room(ctx, where, tok->n_decoders));
+    tok->decoders[tok->n_decoders++].run = run_byte_level;
+    return CALM_OK;
+}
+
+calm_status calm_tokenizer_read_decoder(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
+{
+    static const calm_tokenizer_type types[] = {{"ByteLevel", read_byte_level}, {NULL, NULL}};
+    return calm_tokenizer_read_parts(ctx, tok, where, json, "decoders", types);
+}
+
+/* ---- decoding ---- */
+
+static calm_status collect(calm_ctx *ctx, const calm_tokenizer *tok, const uint32_t *ids, size_t n, bool special,
+                           calm_piece *pieces, size_t *n_pieces)
+{
+    *n_pieces = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] >= tok->n_ids || !tok->tokens[ids[i]].piece.text)
+            return calm_fail(ctx, CALM_EARG, "%s: no token has id %u (number %zu of those to decode)", tok->path, ids[i],
+                             i);
+        if (special || !tok->tokens[ids[i]].special)
+            pieces[(*n_pieces)++] = tok->tokens[ids[i]].piece;
+    }
+    return CALM_OK;
+}
+
+static calm_status finish(calm_ctx *ctx, const calm_tokenizer *tok, const calm_piece *pieces, size_t n, char **text,
+                          size_t *n_bytes)
+{
+    calm_text joined;
+    calm_text_init(&joined);
+    for (size_t i = 0; i < n; i++) {
+        /* The library's own rule for a file without a decoder. */
+        if (i > 0 && tok->n_decoders == 0)
+            calm_text_append(&joined, " ", 1);
+        calm_utf8_repair(pieces[i].text, pieces[i].n, &joined);
+    }
+    calm_status status = calm_text_check(ctx, &joined);
+    if (status == CALM_OK)
+        status = CALM_NEW(ctx, ctx->out, *text, joined.length + 1);
+    if (status == CALM_OK && joined.length)
+        memcpy(*text, joined.data, joined.length);
+    *n_bytes = joined.length;
+    calm_text_clear(&joined);
+    return status;
+}
+
+calm_status calm_tokenizer_decode(calm_ctx *ctx, const calm_tokenizer *tok, const uint32_t *ids, size_t n, bool special,
+                                  char **text, size_t *n_bytes)
+{
+    calm_piece *pieces;
+    size_t n_pieces;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    *text = NULL;
+    *n_bytes = 0;
+    calm_status status = CALM_NEW(ctx, ctx->scratch, pieces, n);
+    if (status == CALM_OK)
+        status = collect(ctx, tok, ids, n, special, pieces, &n_pieces);
+    for (size_t i = 0; i < tok->n_decoders && status == CALM_OK; i++)
+        status = tok->decoders[i].run(ctx, &tok->decoders[i], pieces, &n_pieces);
+    if (status == CALM_OK)
+        status = finish(ctx, tok, pieces, n_pieces, text, n_bytes);
+    calm_arena_rewind(ctx->scratch, mark);
+    return status;
+}

@@ -1,0 +1,187 @@
+/* Inside of the tokenizer: what its source files share.  Callers use ptq/io/tokenizer.h.
+ *
+ *   text -> [cut out added tokens] -> normalizers -> [cut out normalized added tokens] -> pre-tokenizers -> model -> ids
+ *           tokenizer_added.c         tokenizer_normalize.c       tokenizer_split.c   tokenizer_bpe.c
+ *
+ * Each kind of part has one table of {type name, reader} in the file that holds its parts: a new part is one
+ * reader, one function that does the work, and one row.  A reader checks the JSON, and appends the part to the
+ * tokenizer. */
+#ifndef CALM_IO_TOKENIZER_PARTS_H
+#define CALM_IO_TOKENIZER_PARTS_H
+
+#include "ptq/io/json.h"
+#include "ptq/io/regex.h"
+#include "ptq/io/tokenizer.h"
+#include "ptq/io/vocab.h"
+
+/* Ids lie below this; the largest vocabularies of today have 2^18. */
+#define CALM_TOKENIZER_MAX_IDS (UINT32_C(1) << 22)
+
+/* Normalizers, pre-tokenizers or decoders of one tokenizer, Sequences flattened. */
+#define CALM_TOKENIZER_MAX_PARTS 16
+
+typedef struct calm_encoder calm_encoder;
+
+/* Some bytes of a text; borrowed.  `text` is never NULL. */
+typedef struct calm_piece {
+    const char *text;
+    size_t n;
+} calm_piece;
+
+/* ---- what tokenizer.json says ---- */
+
+typedef struct calm_token {
+    calm_piece piece;     /* as the file writes it; text NULL: no token has this id */
+    size_t shown;         /* offset in calm_tokenizer.shown                         */
+    bool added;           /* listed in added_tokens: its text stands for itself     */
+    bool special;
+} calm_token;
+
+typedef struct calm_added {
+    calm_piece piece;     /* what is looked for; normalized in the second set */
+    uint32_t id;
+    bool single_word, lstrip, rstrip;
+} calm_added;
+
+typedef struct calm_added_set {
+    calm_added *tokens;   /* [n], sorted by their bytes */
+    size_t n;
+    bool begins[256];     /* some token begins with this byte */
+} calm_added_set;
+
+typedef struct calm_normalizer {
+    /* *out is `in` or a text in ctx->scratch. */
+    calm_status (*run)(calm_ctx *ctx, const struct calm_normalizer *self, calm_piece in, calm_piece *out);
+} calm_normalizer;
+
+typedef enum calm_split_behavior {
+    CALM_SPLIT_ISOLATED, CALM_SPLIT_REMOVED, CALM_SPLIT_MERGED_WITH_PREVIOUS, CALM_SPLIT_MERGED_WITH_NEXT,
+    CALM_SPLIT_CONTIGUOUS
+} calm_split_behavior;
+
+typedef struct calm_pretokenizer {
+    /* Hands each piece of `in` to calm_encoder_pass(enc, index + 1, piece), in order. */
+    calm_status (*run)(calm_encoder *enc, size_t index, calm_piece in);
+    calm_regex *regex;    /* owned; NULL: the piece stays whole */
+    calm_split_behavior behavior;
+    bool invert, prefix_space;
+} calm_pretokenizer;
+
+typedef struct calm_decoder {
+    /* Changes pieces [*n] in place; new texts go to ctx->scratch. */
+    calm_status (*run)(calm_ctx *ctx, const struct calm_decoder *self, calm_piece *pieces, size_t *n);
+} calm_decoder;
+
+struct calm_tokenizer {
+    calm_arena arena;     /* everything below that is not said to be elsewhere */
+    char *path;
+
+    calm_token *tokens;   /* [n_ids] by id; on the heap, because it grows */
+    size_t n_ids, ids_capacity;
+    calm_text shown;      /* the texts for people, each with its NUL */
+
+    calm_added_set raw, normalized;    /* added tokens to find before and after the normalizers */
+
+    calm_normalizer normalizers[CALM_TOKENIZER_MAX_PARTS];
+    size_t n_normalizers;
+    calm_pretokenizer pretokenizers[CALM_TOKENIZER_MAX_PARTS];
+    size_t n_pretokenizers;
+    bool byte_level;      /* the model sees pieces spelled in the byte-level alphabet */
+    calm_decoder decoders[CALM_TOKENIZER_MAX_PARTS];
+    size_t n_decoders;
+
+    calm_vocab vocab;     /* of the model, without added tokens */
+    const void *model;    /* data of the model's kind */
+    /* Appends the ids of one piece, not empty, with calm_encoder_put. */
+    calm_status (*encode)(calm_encoder *enc, calm_piece piece);
+
+    uint32_t *before, *after;    /* special tokens of the template */
+    size_t n_before, n_after;
+};
+
+/* ---- reading ---- */
+
+/* `where` is "FILE: place" of `json`; messages begin with it. */
+typedef calm_status calm_tokenizer_reader(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json);
+
+typedef struct calm_tokenizer_type {
+    const char *name;               /* NULL ends a table */
+    calm_tokenizer_reader *read;
+} calm_tokenizer_type;
+
+/* Read the part `json` by its "type", or each part of a Sequence, whose array is under `list`.  JSON null is no
+ * part.  CALM_EUNSUPPORTED with the known types for one that is not in the table. */
+calm_status calm_tokenizer_read_parts(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                                      const char *list, const calm_tokenizer_type *types);
+
+/* CALM_EUNSUPPORTED when `count` parts of a kind are all that fit. */
+calm_status calm_tokenizer_check_room(calm_ctx *ctx, const char *where, size_t count);
+
+/* Give `id` to `piece` (borrowed from tok->arena).  CALM_EFORMAT when the id is out of range or taken. */
+calm_status calm_tokenizer_set_token(calm_ctx *ctx, calm_tokenizer *tok, const char *where, uint64_t id,
+                                     calm_piece piece);
+
+/* A copy of the string value `json`, which must be one, in `arena`; `what` names it in the message. */
+calm_status calm_tokenizer_copy_string(calm_ctx *ctx, calm_arena *arena, const char *where, const char *what,
+                                       const calm_json *json, calm_piece *out);
+
+/* The readers of the file's members, each in its own source file. */
+calm_tokenizer_reader calm_tokenizer_read_normalizer;
+calm_tokenizer_reader calm_tokenizer_read_pretokenizer;
+calm_tokenizer_reader calm_tokenizer_read_bpe;
+calm_tokenizer_reader calm_tokenizer_read_added;        /* after the normalizers and the model */
+calm_tokenizer_reader calm_tokenizer_read_template;     /* after the model and the added tokens */
+calm_tokenizer_reader calm_tokenizer_read_decoder;
+
+/* Fill tok->shown, the last step of opening. */
+calm_status calm_tokenizer_show_tokens(calm_ctx *ctx, calm_tokenizer *tok);
+
+/* ---- encoding ---- */
+
+typedef struct calm_cache_slot calm_cache_slot;
+
+/* Memory that grows when more is asked for and keeps nothing. */
+typedef struct calm_room {
+    void *data;
+    size_t bytes;
+} calm_room;
+
+/* One call of calm_tokenizer_encode; all its memory is in ctx->scratch. */
+struct calm_encoder {
+    calm_ctx *ctx;
+    const calm_tokenizer *tok;
+    calm_matcher *matchers[CALM_TOKENIZER_MAX_PARTS];    /* of the pre-tokenizers with a regex; on the heap */
+    uint32_t *ids;              /* [n_ids] so far */
+    size_t n_ids, ids_capacity;
+    calm_cache_slot *cache;     /* [cache_mask + 1]: pieces seen, and where in `ids` theirs stand */
+    size_t cache_mask, n_cached;
+    calm_room spelled;          /* a piece in the byte-level alphabet */
+    calm_room work;             /* the model's */
+};
+
+/* Append an id.  CALM_ENOMEM. */
+calm_status calm_encoder_put(calm_encoder *enc, uint32_t id);
+
+/* Hand a piece to pre-tokenizer `index`, or to the model after the last one; an empty piece vanishes.  The bytes must
+ * stay as they are to the end of the call of encode. */
+calm_status calm_encoder_pass(calm_encoder *enc, size_t index, calm_piece piece);
+
+/* *out: `count` objects of `size` bytes in `room`, not initialised, until the next call for it.  CALM_ENOMEM. */
+calm_status calm_encoder_reserve(calm_encoder *enc, calm_room *room, size_t count, size_t size, void *out);
+
+/* Where the search for added tokens stands in a text. */
+typedef struct calm_added_cursor {
+    const calm_added_set *set;
+    calm_piece text;
+    size_t searched, done;    /* first byte not yet searched; first byte not yet handed out */
+    bool ended;
+} calm_added_cursor;
+
+/* The next piece before an added token, maybe empty, and the token's id; the last one comes with CALM_NO_TOKEN.
+ * False after that. */
+bool calm_added_next(calm_added_cursor *cursor, calm_piece *gap, uint32_t *id);
+
+/* Run all normalizers.  *out is `in` or in ctx->scratch. */
+calm_status calm_tokenizer_normalize(calm_ctx *ctx, const calm_tokenizer *tok, calm_piece in, calm_piece *out);
+
+#endif
