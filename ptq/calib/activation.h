@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #include "ptq/base/context.h"
+#include "ptq/calib/histogram.h"
 
-#define CALM_ACT_BINS 512
 #define CALM_ACT_TOP 100
 #define CALM_ACT_QUANTILES 6     /* q25, median, q75, q90, q99, q99.9 of |x|, zeros apart */
 
@@ -24,14 +24,14 @@ typedef struct calm_act_acc {
     size_t channels;                      /* D                                                    */
     uint64_t count, zeros;                /* elements, and those equal to 0                       */
     double sum, sumsq, sumabs;
-    float min, max;
+    float min, max;                       /* +-infinity before the first element                  */
     uint64_t histogram[CALM_ACT_BINS];    /* of log10 |x| over [-8, 8), clipped to the ends       */
     calm_act_peak top[CALM_ACT_TOP];      /* by falling |x|, ties by position                     */
     size_t n_top;
     size_t n_tokens, capacity;
     float *peak;                          /* [n_tokens] m_t = max |x_t|                           */
-    float *ratio;                         /* [n_tokens] r_t = m_t / median |x_t|                  */
-    float *crest;                         /* [n_tokens] m_t / rms(x_t)                            */
+    float *ratio;                         /* [n_tokens] r_t = m_t / median |x_t|, at most 1e9     */
+    float *crest;                         /* [n_tokens] m_t / rms(x_t), 0 for a zero token        */
     size_t n_massive;                     /* tokens with m_t > 100 and r_t > 1000                 */
 } calm_act_acc;
 
@@ -46,25 +46,25 @@ typedef struct calm_act_summary {
     double crest_median, crest_max;                           /* of max|x_t| / rms(x_t)           */
 } calm_act_summary;
 
-/* Empty accumulator for D channels and at most `capacity` tokens, in `arena`. */
+/* Empty accumulator for D >= 1 channels and at most `capacity` tokens; its arrays live in `arena`, the struct is the
+ * caller's.  CALM_ENOMEM. */
 calm_status calm_act_init(calm_ctx *ctx, calm_arena *arena, size_t channels, size_t capacity, calm_act_acc *acc);
 
-/* Add X [n, D] (row stride D): tokens first_token .. of window `window`.  CALM_ENUMERIC when a value is not finite. */
+/* Add X [n, D] (row stride D): tokens first_token .. of window `window`.  Tokens must come in the order of (window,
+ * token), which is how ties among the largest |x| are broken.  CALM_ENUMERIC, with position, when a value is not finite
+ * (`acc` then holds the rows before it); CALM_EARG when more than `capacity` tokens would be held. */
 calm_status calm_act_add(calm_ctx *ctx, calm_act_acc *acc, const float *x, size_t n, uint32_t window,
                          uint32_t first_token);
 
 /* into += from; equal to having added from's rows after into's, up to the order of the double sums, which is fixed
- * by the order of the merges. */
+ * by the order of the merges.  CALM_EARG when the channels differ or into's capacity is exceeded. */
 calm_status calm_act_merge(calm_ctx *ctx, calm_act_acc *into, const calm_act_acc *from);
 
-/* Finish.  `scratch` of ctx is used for the medians. */
-calm_status calm_act_summarize(calm_ctx *ctx, const calm_act_acc *acc, calm_act_summary *out);
+/* The figures; all are finite, and 0 when nothing was added. */
+void calm_act_summarize(const calm_act_acc *acc, calm_act_summary *out);
 
-/* Quantile q in (0, 1) of |x|, zeros apart, by log-linear interpolation in the histogram; 0 when all are zero. */
-double calm_act_quantile(const uint64_t histogram[CALM_ACT_BINS], double q);
-
-/* Median of n non-negative finite floats (mean of the middle two when n is even), n >= 1, by bisection on their
- * bit patterns: no copy, no data-dependent branch. */
+/* Median of n non-negative finite floats (mean of the middle two when n is even), n >= 1, by bisection on their bit
+ * patterns: exact, and without a copy. */
 float calm_median_nonneg(const float *x, size_t n);
 
 #endif

@@ -1,0 +1,334 @@
+/* Activation statistics of one hook point (METHOD.md section 2; Measuring Maximum Activations, 2605.15572).
+ *
+ * A run sees some 1e9 elements, so each row is read by a few branch-free loops: moments in eight fixed lanes, the
+ * histogram from bits, and the median over channels by bisection on bits, some ten counting passes over a row that lies
+ * in the first-level cache. */
+#include "ptq/calib/activation.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ptq/base/simd.h"
+
+enum { LANES = 8, BLOCK = 16 };
+
+/* A token whose median |x| is 0 would have no finite ratio; nothing real comes near this one. */
+#define RATIO_MAX 1e9
+
+/* Massive tokens, as the paper defines them. */
+#define MASSIVE_PEAK 100
+#define MASSIVE_RATIO 1000
+
+static const double quantiles[CALM_ACT_QUANTILES] = {0.25, 0.5, 0.75, 0.9, 0.99, 0.999};
+
+/* ---- one row ---- */
+
+typedef struct moments {
+    double sum, sumsq, sumabs;
+    float min, max;
+} moments;
+
+/* Eight lanes of a sum, as wide as the machine's vectors allow: the order of additions is the same on all. */
+typedef double lanes_double __attribute__((vector_size(LANES * sizeof(double))));
+typedef int64_t lanes_int __attribute__((vector_size(LANES * sizeof(int64_t))));
+typedef float lanes_float __attribute__((vector_size(LANES * sizeof(float))));
+#define LANE_SUM(v) (((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])))
+
+CALM_VECTORIZE
+static void row_sums(const float *restrict x, size_t n, moments *out)
+{
+    lanes_double sum = {0}, sumsq = {0}, sumabs = {0};
+    lanes_float part = {0};
+    for (size_t j = 0; j < n; j += LANES) {
+        if (n - j >= LANES) {
+            memcpy(&part, x + j, sizeof part);
+        } else {
+            part = (lanes_float){0};
+            memcpy(&part, x + j, (n - j) * sizeof *x);
+        }
+        lanes_double v = __builtin_convertvector(part, lanes_double);
+        sum += v;
+        sumsq += v * v;
+        sumabs += (lanes_double)((lanes_int)v & INT64_MAX);
+    }
+    *out = (moments){.sum = LANE_SUM(sum), .sumsq = LANE_SUM(sumsq), .sumabs = LANE_SUM(sumabs)};
+}
+
+CALM_VECTORIZE
+static void row_range(const float *restrict x, size_t n, float *min_out, float *max_out)
+{
+    float min[BLOCK], max[BLOCK];
+    size_t j = 0;
+    for (int l = 0; l < BLOCK; l++)
+        min[l] = max[l] = x[0];
+    for (; j + BLOCK <= n; j += BLOCK)
+        for (int l = 0; l < BLOCK; l++) {
+            min[l] = x[j + l] < min[l] ? x[j + l] : min[l];
+            max[l] = x[j + l] > max[l] ? x[j + l] : max[l];
+        }
+    for (; j < n; j++) {
+        min[0] = x[j] < min[0] ? x[j] : min[0];
+        max[0] = x[j] > max[0] ? x[j] : max[0];
+    }
+    for (int l = 1; l < BLOCK; l++) {
+        min[0] = min[l] < min[0] ? min[l] : min[0];
+        max[0] = max[l] > max[0] ? max[l] : max[0];
+    }
+    *min_out = min[0];
+    *max_out = max[0];
+}
+
+/* ---- medians: |x| compares as its bits do ---- */
+
+static inline int32_t abs_bits(const float *x)
+{
+    int32_t bits;
+    memcpy(&bits, x, sizeof bits);
+    return bits & 0x7fffffff;
+}
+
+static inline float from_bits(int32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* How many |x_j| are <= limit.  n < 2^31. */
+CALM_VECTORIZE
+static int32_t count_upto(const float *restrict x, int32_t n, int32_t limit)
+{
+    int32_t count = 0;
+    for (int32_t j = 0; j < n; j++)
+        count += abs_bits(x + j) <= limit;
+    return count;
+}
+
+/* The least |x_j| > limit; there must be one.  Taken off the bits, limit + 1 sends all that is not above to the far end
+ * of the unsigned numbers. */
+CALM_VECTORIZE
+static int32_t least_above(const float *restrict x, int32_t n, int32_t limit)
+{
+    uint32_t base = (uint32_t)limit + 1, least = UINT32_MAX;
+    for (int32_t j = 0; j < n; j++) {
+        uint32_t above = (uint32_t)abs_bits(x + j) - base;
+        least = above < least ? above : least;
+    }
+    return (int32_t)(least + base);
+}
+
+/* Median of |x| over n >= 1 elements; `probe` is where the search begins, a guess at the median.  Steps of an octave,
+ * doubling, until the median is enclosed; then bisection until one element is left. */
+static double median_abs(const float *x, size_t count, float probe)
+{
+    enum { INFINITE = 0x7f800000, OCTAVE = 1 << 23 };
+    int32_t n = (int32_t)count, rank = (n + 1) / 2;
+    /* |x| <= low for n_low < rank elements; |x| <= high for n_high >= rank elements. */
+    int32_t low = -1, high = INFINITE, n_low = 0, n_high = n, middle = abs_bits(&probe), step = OCTAVE;
+    while (n_high - n_low > 1 && high - low > 1) {
+        int32_t upto = count_upto(x, n, middle);
+        if (upto >= rank) {
+            high = middle;
+            n_high = upto;
+            middle = low < 0 && high > step ? high - step : low + (high - low) / 2;
+        } else {
+            low = middle;
+            n_low = upto;
+            middle = high == INFINITE && high - low > step ? low + step : low + (high - low) / 2;
+        }
+        step *= step < INFINITE / 2 ? 2 : 1;
+    }
+    /* The element of this rank; the next one is equal to it where several are left between neighbouring bits. */
+    int32_t lower = least_above(x, n, low), upper = lower;
+    if (n % 2 == 0 && n_high == rank)
+        upper = least_above(x, n, lower);
+    return ((double)from_bits(lower) + (double)from_bits(upper)) / 2;
+}
+
+float calm_median_nonneg(const float *x, size_t n)
+{
+    return (float)median_abs(x, n, x[n / 2]);
+}
+
+/* ---- the largest |x| ---- */
+
+/* The first j >= from with |x_j| above `limit` (as bits; -1 is below all), n if there is none. */
+CALM_VECTORIZE
+static size_t next_above(const float *restrict x, size_t from, size_t n, int32_t limit)
+{
+    for (; from + BLOCK <= n; from += BLOCK) {
+        int32_t found = 0;
+        for (int l = 0; l < BLOCK; l++)
+            found |= abs_bits(x + from + l) > limit;
+        if (found)
+            break;
+    }
+    while (from < n && abs_bits(x + from) <= limit)
+        from++;
+    return from;
+}
+
+/* What an element must exceed to be among the largest, as bits. */
+static int32_t top_limit(const calm_act_acc *acc)
+{
+    return acc->n_top < CALM_ACT_TOP ? -1 : abs_bits(&acc->top[CALM_ACT_TOP - 1].value);
+}
+
+/* Insert behind all that are at least as large. */
+static void insert_peak(calm_act_acc *acc, calm_act_peak peak)
+{
+    size_t at = acc->n_top < CALM_ACT_TOP ? acc->n_top++ : CALM_ACT_TOP - 1;
+    for (; at > 0 && fabsf(acc->top[at - 1].value) < fabsf(peak.value); at--)
+        acc->top[at] = acc->top[at - 1];
+    acc->top[at] = peak;
+}
+
+static void add_peaks(calm_act_acc *acc, const float *x, uint32_t window, uint32_t token)
+{
+    size_t n = acc->channels;
+    for (size_t j = next_above(x, 0, n, top_limit(acc)); j < n; j = next_above(x, j + 1, n, top_limit(acc)))
+        insert_peak(acc, (calm_act_peak){x[j], window, token, (uint32_t)j});
+}
+
+/* ---- accumulating ---- */
+
+calm_status calm_act_init(calm_ctx *ctx, calm_arena *arena, size_t channels, size_t capacity, calm_act_acc *acc)
+{
+    *acc = (calm_act_acc){.channels = channels, .capacity = capacity, .min = INFINITY, .max = -INFINITY};
+    if (channels == 0 || channels > INT32_MAX)
+        return calm_fail(ctx, CALM_EARG, "activation statistics: %zu channels, expected 1 to %d", channels, INT32_MAX);
+    CALM_TRY(CALM_NEW(ctx, arena, acc->peak, capacity));
+    CALM_TRY(CALM_NEW(ctx, arena, acc->ratio, capacity));
+    return CALM_NEW(ctx, arena, acc->crest, capacity);
+}
+
+static void add_token(calm_act_acc *acc, const float *x, const moments *row)
+{
+    double rms = sqrt(row->sumsq / (double)acc->channels), peak = fmax(-(double)row->min, (double)row->max);
+    /* The median of |x| lies below its mean in every activation seen; two thirds is near the normal distribution's. */
+    double median = median_abs(x, acc->channels, (float)(0.75 * row->sumabs / (double)acc->channels));
+    double ratio = peak > 0 ? fmin(peak / median, RATIO_MAX) : 0;
+    size_t t = acc->n_tokens++;
+    acc->peak[t] = (float)peak;
+    acc->ratio[t] = (float)ratio;
+    acc->crest[t] = rms > 0 ? (float)(peak / rms) : 0;
+    acc->n_massive += peak > MASSIVE_PEAK && ratio > MASSIVE_RATIO;
+}
+
+static calm_status add_row(calm_ctx *ctx, calm_act_acc *acc, const float *x, uint32_t window, uint32_t token)
+{
+    moments row;
+    row_sums(x, acc->channels, &row);
+    if (!isfinite(row.sumsq)) {
+        size_t j = 0;
+        while (isfinite(x[j]))
+            j++;
+        return calm_fail(ctx, CALM_ENUMERIC, "activation statistics: %f at window %u, token %u, channel %zu",
+                         (double)x[j], window, token, j);
+    }
+    row_range(x, acc->channels, &row.min, &row.max);
+    acc->sum += row.sum;
+    acc->sumsq += row.sumsq;
+    acc->sumabs += row.sumabs;
+    acc->min = row.min < acc->min ? row.min : acc->min;
+    acc->max = row.max > acc->max ? row.max : acc->max;
+    acc->count += acc->channels;
+    add_token(acc, x, &row);
+    if (abs_bits(&acc->peak[acc->n_tokens - 1]) > top_limit(acc))
+        add_peaks(acc, x, window, token);
+    return CALM_OK;
+}
+
+static calm_status check_room(calm_ctx *ctx, const calm_act_acc *acc, size_t n)
+{
+    if (n > acc->capacity - acc->n_tokens)
+        return calm_fail(ctx, CALM_EARG, "activation statistics: %zu + %zu tokens, room for %zu", acc->n_tokens, n,
+                         acc->capacity);
+    return CALM_OK;
+}
+
+calm_status calm_act_add(calm_ctx *ctx, calm_act_acc *acc, const float *x, size_t n, uint32_t window,
+                         uint32_t first_token)
+{
+    calm_status status = CALM_OK;
+    calm_histogram histogram = {0};
+    CALM_TRY(check_room(ctx, acc, n));
+    for (size_t t = 0; t < n && status == CALM_OK; t++) {
+        status = add_row(ctx, acc, x + t * acc->channels, window, first_token + (uint32_t)t);
+        if (status == CALM_OK)
+            calm_histogram_add(&histogram, x + t * acc->channels, acc->channels);
+    }
+    for (size_t k = 0; k < CALM_ACT_BINS; k++)
+        acc->histogram[k] += histogram.count[0][k] + histogram.count[1][k];
+    acc->zeros += histogram.count[0][CALM_ACT_BINS] + histogram.count[1][CALM_ACT_BINS];
+    return status;
+}
+
+calm_status calm_act_merge(calm_ctx *ctx, calm_act_acc *into, const calm_act_acc *from)
+{
+    if (into->channels != from->channels)
+        return calm_fail(ctx, CALM_EARG, "activation statistics: %zu channels, expected %zu", from->channels,
+                         into->channels);
+    CALM_TRY(check_room(ctx, into, from->n_tokens));
+    into->count += from->count;
+    into->zeros += from->zeros;
+    into->sum += from->sum;
+    into->sumsq += from->sumsq;
+    into->sumabs += from->sumabs;
+    into->min = from->min < into->min ? from->min : into->min;
+    into->max = from->max > into->max ? from->max : into->max;
+    for (size_t k = 0; k < CALM_ACT_BINS; k++)
+        into->histogram[k] += from->histogram[k];
+    for (size_t i = 0; i < from->n_top && abs_bits(&from->top[i].value) > top_limit(into); i++)
+        insert_peak(into, from->top[i]);
+    memcpy(into->peak + into->n_tokens, from->peak, from->n_tokens * sizeof *from->peak);
+    memcpy(into->ratio + into->n_tokens, from->ratio, from->n_tokens * sizeof *from->ratio);
+    memcpy(into->crest + into->n_tokens, from->crest, from->n_tokens * sizeof *from->crest);
+    into->n_tokens += from->n_tokens;
+    into->n_massive += from->n_massive;
+    return CALM_OK;
+}
+
+/* ---- figures ---- */
+
+static double deviation(double sum, double sumsq, double n)
+{
+    double mean = sum / n;
+    return sqrt(fmax(0, sumsq / n - mean * mean));
+}
+
+static void summarize_tokens(const calm_act_acc *acc, calm_act_summary *out)
+{
+    double sum = 0, sumsq = 0, n = (double)acc->n_tokens;
+    for (size_t t = 0; t < acc->n_tokens; t++) {
+        sum += acc->ratio[t];
+        out->ratio_max = fmax(out->ratio_max, acc->ratio[t]);
+        out->crest_max = fmax(out->crest_max, acc->crest[t]);
+    }
+    out->ratio_mean = sum / n;
+    for (size_t t = 0; t < acc->n_tokens; t++)
+        sumsq += (acc->ratio[t] - out->ratio_mean) * (acc->ratio[t] - out->ratio_mean);
+    out->ratio_std = sqrt(sumsq / n);
+    out->peak_median = calm_median_nonneg(acc->peak, acc->n_tokens);
+    out->ratio_median = calm_median_nonneg(acc->ratio, acc->n_tokens);
+    out->crest_median = calm_median_nonneg(acc->crest, acc->n_tokens);
+}
+
+void calm_act_summarize(const calm_act_acc *acc, calm_act_summary *out)
+{
+    double n = (double)acc->count;
+    *out = (calm_act_summary){.count = acc->count, .zeros = acc->zeros, .n_tokens = acc->n_tokens,
+                              .n_massive = acc->n_massive, .channels = acc->channels};
+    if (acc->count == 0)
+        return;
+    out->mean = acc->sum / n;
+    out->std = deviation(acc->sum, acc->sumsq, n);
+    out->mean_abs = acc->sumabs / n;
+    out->rms = sqrt(acc->sumsq / n);
+    out->min = acc->min;
+    out->max = acc->max;
+    out->max_abs = fmax(-out->min, out->max);
+    for (size_t i = 0; i < CALM_ACT_QUANTILES; i++)
+        out->quantile[i] = calm_act_quantile(acc->histogram, quantiles[i]);
+    summarize_tokens(acc, out);
+}
