@@ -10,6 +10,7 @@
 #include "ptq/base/context.h"
 #include "ptq/base/text.h"
 #include "ptq/quant/scheme.h"
+#include "ptq/quant/stats.h"
 
 /* One weight matrix. */
 typedef struct calm_linear {
@@ -17,18 +18,6 @@ typedef struct calm_linear {
     size_t out, in;
     const float *w;       /* [out, in], borrowed */
 } calm_linear;
-
-/* What calibration learned about the input that the linears of a job share. */
-typedef struct calm_stats {
-    size_t rows;             /* N                                                              */
-    const double *gram;      /* [I, I] X^T X (not divided by N), both triangles; or NULL       */
-    const float *absmax;     /* [I] max |x|; or NULL                                           */
-    const double *sum;       /* [I] sum of x; or NULL                                          */
-    const double *sumsq;     /* [I] sum of x^2; or NULL                                        */
-    const double *sumabs;    /* [I] sum of |x|; or NULL                                        */
-    const float *samples;    /* [n_samples, I] kept rows, or NULL                              */
-    size_t n_samples;
-} calm_stats;
 
 /* The linears of one block that read the same input. */
 typedef struct calm_job {
