@@ -14,6 +14,9 @@ typedef enum calm_log_level { CALM_LOG_DEBUG, CALM_LOG_INFO, CALM_LOG_WARNING } 
 /* Receives one line without a newline.  May be called from several threads at once: it locks if it must. */
 typedef void calm_log_fn(void *user, calm_log_level level, const char *line);
 
+/* Told how far a long piece of work is; called from the thread that runs it. */
+typedef void calm_tick_fn(void *user, size_t done, size_t total);
+
 typedef struct calm_ctx {
     calm_arena *out;                   /* results of the work in progress; owned by the caller      */
     calm_arena *scratch;               /* temporaries; whoever runs a piece of work rewinds it      */

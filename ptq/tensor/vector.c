@@ -81,6 +81,47 @@ CALM_VECTORIZE float calm_vec_max(size_t n, const float *x)
     return max;
 }
 
+size_t calm_vec_argmax(size_t n, const float *x)
+{
+    const float max = calm_vec_max(n, x);
+    size_t i = 0;
+    while (i + 1 < n && x[i] != max)
+        i++;
+    return i;
+}
+
+CALM_VECTORIZE double calm_vec_exp_sum(size_t n, float shift, const float *x, float *out)
+{
+    double lane[LANES] = {0}, sum = 0;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t j = 0; j < LANES; j++) {
+            out[i + j] = exp_one(x[i + j] - shift);
+            lane[j] += (double)out[i + j];
+        }
+    for (; i < n; i++) {
+        out[i] = exp_one(x[i] - shift);
+        lane[i % LANES] += (double)out[i];
+    }
+    for (size_t j = 0; j < LANES; j++)
+        sum += lane[j];
+    return sum;
+}
+
+CALM_VECTORIZE double calm_vec_weighted_difference(size_t n, const float *p, const float *a, const float *b)
+{
+    double lane[LANES] = {0}, sum = 0;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t j = 0; j < LANES; j++)
+            lane[j] += (double)p[i + j] * ((double)a[i + j] - (double)b[i + j]);
+    for (; i < n; i++)
+        lane[i % LANES] += (double)p[i] * ((double)a[i] - (double)b[i]);
+    for (size_t j = 0; j < LANES; j++)
+        sum += lane[j];
+    return sum;
+}
+
 CALM_VECTORIZE static float exp_sum(size_t n, float scale, float shift, float *x)
 {
     float lane[LANES] = {0}, sum = 0;

@@ -23,8 +23,15 @@ void calm_vec_scale(size_t n, float a, float *y);
 /* x[i] = exp(scale * (x[i] - max x)) over n >= 1 values; returns their sum.  Row of a softmax that is not yet divided. */
 float calm_vec_softmax_numerators(size_t n, float scale, float *x);
 
-/* max over i of x[i], n >= 1. */
+/* max over i of x[i], n >= 1; and the first index that has it. */
 float calm_vec_max(size_t n, const float *x);
+size_t calm_vec_argmax(size_t n, const float *x);
+
+/* out[i] = exp(x[i] - shift); returns their sum in double. */
+double calm_vec_exp_sum(size_t n, float shift, const float *x, float *out);
+
+/* sum of p[i] (a[i] - b[i]) in double. */
+double calm_vec_weighted_difference(size_t n, const float *p, const float *a, const float *b);
 
 /* gate[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + exp(-x)). */
 void calm_vec_silu_mul(size_t n, float *gate, const float *up);

@@ -1,0 +1,43 @@
+/* Evaluation: perplexity, KL divergence to a reference and top-1 agreement, streaming over windows.
+ *
+ *   nll   mean over predicted tokens of -log p(token)           ppl = exp(nll)
+ *   kl    mean over predicted positions of sum_v p_ref(v) log(p_ref(v) / p(v))
+ *   top1  share of positions where both put the same token first
+ * The first token of a window is not predicted.  Logits and exponentials in float32, sums in double (METHOD.md 6). */
+#ifndef CALM_EVAL_EVALUATE_H
+#define CALM_EVAL_EVALUATE_H
+
+#include "ptq/base/context.h"
+#include "ptq/io/windows.h"
+#include "ptq/model/forward.h"
+
+/* A model as it is to be evaluated: a checkpoint, with some weights replaced or not. */
+typedef struct calm_subject {
+    const calm_model *model;
+    calm_override_fn *override;    /* NULL: as it is */
+    void *user;                    /* of `override`  */
+} calm_subject;
+
+typedef struct calm_eval_window {
+    size_t tokens;          /* predicted                       */
+    double nll, kl, top1;   /* sums over them; kl and top1 0 without a reference */
+} calm_eval_window;
+
+typedef struct calm_eval_result {
+    size_t tokens;               /* predicted, all windows     */
+    double nll, ppl, kl, top1;   /* means; kl and top1 NaN without a reference */
+    calm_eval_window *windows;   /* [windows->n] in ctx->out   */
+} calm_eval_result;
+
+/* Evaluate `subjects` [n] on the windows; with `reference` also against it.  `reference_result` may be NULL.
+ * Each model runs once per batch of windows; `tick` (may be NULL) hears of windows times models.
+ * CALM_EARG: vocabularies of different size.  CALM_ENUMERIC: a logit that is not finite. */
+calm_status calm_evaluate(calm_ctx *ctx, const calm_subject *reference, calm_eval_result *reference_result,
+                          const calm_subject *subjects, size_t n, calm_eval_result *results, const calm_windows *windows,
+                          calm_tick_fn *tick, void *tick_user);
+
+/* Paired comparison of two results over the same windows: *delta = mean per-token KL of b minus that of a, *se its
+ * standard error with windows as the samples; *se is NaN for fewer than 2 windows. */
+void calm_eval_compare(const calm_eval_result *a, const calm_eval_result *b, size_t n_windows, double *delta, double *se);
+
+#endif
