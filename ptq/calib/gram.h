@@ -1,0 +1,22 @@
+/* Gram matrices: X^T X in float32 products and double sums across row chunks of fixed size. */
+#ifndef CALM_CALIB_GRAM_H
+#define CALM_CALIB_GRAM_H
+
+#include "ptq/base/context.h"
+
+/* Rows of one float32 product; the sum over chunks is in double. */
+#define CALM_GRAM_CHUNK ((size_t)512)
+
+/* One addition: gram [I, I] (upper triangle, zero before the first call) += X^T X over X [N, I]. */
+typedef struct calm_gram_job {
+    double *gram;
+    const float *x;
+    size_t rows, width;
+    const size_t *row_begin;    /* [n_parts + 1]: chunks never cross these rows (windows) */
+    size_t n_parts;
+} calm_gram_job;
+
+/* Run several additions in parallel over tiles of the matrices: each tile adds its chunks in order. */
+calm_status calm_gram_add(calm_ctx *ctx, const calm_gram_job *jobs, size_t n);
+
+#endif
