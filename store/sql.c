@@ -352,9 +352,10 @@ static bool named(const char *name, const char *const *names)
     return *names != NULL;
 }
 
-/* SQLite asks this for each thing that a statement would do. */
-static int allow_reading(void *user, int action, const char *first, const char *second, const char *database,
-                         const char *trigger)
+/* SQLite asks this for each thing that a statement would do.  What writes to the database is seen afterwards by
+ * sqlite3_stmt_readonly; this is for what that function calls reading all the same. */
+static int allow(void *user, int action, const char *first, const char *second, const char *database,
+                 const char *trigger)
 {
     static const char *const describing[] = {"table_info", "table_xinfo", "table_list", "index_list",
                                              "index_info", "index_xinfo", "foreign_key_list", NULL};
@@ -362,15 +363,15 @@ static int allow_reading(void *user, int action, const char *first, const char *
                                            "page_size", NULL};
     (void)user, (void)database, (void)trigger;
     switch (action) {
-    case SQLITE_SELECT:
-    case SQLITE_READ:
-    case SQLITE_FUNCTION:
-    case SQLITE_RECURSIVE:
-        return SQLITE_OK;
+    case SQLITE_ATTACH:
+    case SQLITE_DETACH:
+    case SQLITE_TRANSACTION:
+    case SQLITE_SAVEPOINT:
+        return SQLITE_DENY;
     case SQLITE_PRAGMA:
         return named(first, describing) || (!second && named(first, settings)) ? SQLITE_OK : SQLITE_DENY;
     default:
-        return SQLITE_DENY;
+        return SQLITE_OK;
     }
 }
 
@@ -387,12 +388,16 @@ static calm_status prepare_query(calm_ctx *ctx, calm_sql *sql, const char *text,
     if (!*out)
         return calm_fail(ctx, CALM_EARG, "%s: empty statement, expected a SELECT", sql->path);
     code = sqlite3_prepare_v2(sql->db, tail, -1, &more, NULL);
-    if (code == SQLITE_OK && !more)
-        return CALM_OK;
+    if (code != SQLITE_OK || more)
+        calm_fail(ctx, CALM_EARG, "%s: one statement expected, more follows: %.60s", sql->path, tail);
+    else if (!sqlite3_stmt_readonly(*out) || sqlite3_column_count(*out) == 0)
+        calm_fail(ctx, CALM_EARG, "%s: only reading is allowed here: one SELECT", sql->path);
     sqlite3_finalize(more);
-    sqlite3_finalize(*out);
-    *out = NULL;
-    return calm_fail(ctx, CALM_EARG, "%s: one statement expected, more follows: %.60s", sql->path, tail);
+    if (ctx->status != CALM_OK) {
+        sqlite3_finalize(*out);
+        *out = NULL;
+    }
+    return ctx->status;
 }
 
 static calm_status deliver(calm_ctx *ctx, calm_sql *sql, sqlite3_stmt *statement, calm_store_row_fn *fn, void *user)
@@ -417,7 +422,7 @@ calm_status calm_sql_query(calm_ctx *ctx, calm_sql *sql, const char *text, const
                            size_t n_params, calm_store_row_fn *fn, void *user)
 {
     sqlite3_stmt *statement = NULL;
-    sqlite3_set_authorizer(sql->db, allow_reading, NULL);
+    sqlite3_set_authorizer(sql->db, allow, NULL);
     calm_status status = prepare_query(ctx, sql, text, &statement);
     sqlite3_set_authorizer(sql->db, NULL, NULL);
     if (status == CALM_OK)

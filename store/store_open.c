@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "calm_schema_sql.h"
@@ -11,6 +12,7 @@
 
 #define APPLICATION_ID 0x63616c6d    /* "calm"; a test compares both with schema.sql */
 #define SCHEMA_VERSION 1
+#define PAGE_MIN 512    /* bytes of SQLite's smallest page: no database is smaller */
 
 int calm_store_version(void)
 {
@@ -61,8 +63,10 @@ static calm_status inspect(calm_ctx *ctx, calm_sql *sql, const char *path, bool 
     CALM_TRY(calm_sql_number(ctx, sql, "PRAGMA user_version", CALM_NONE, &version));
     CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master", CALM_NONE, &objects));
     if (application == 0 && objects == 0) {
-        *empty = true;
-        return CALM_OK;
+        /* SQLite takes a few stray bytes for an empty database and would write over them. */
+        struct stat info;
+        *empty = stat(path, &info) == 0 && (info.st_size == 0 || info.st_size >= PAGE_MIN);
+        return *empty ? CALM_OK : calm_fail(ctx, CALM_EFORMAT, "%s: not a database", path);
     }
     if (application != APPLICATION_ID)
         return calm_fail(ctx, CALM_EFORMAT, "%s: a database of another program, not a calm store", path);
@@ -162,8 +166,8 @@ static calm_status open_for_writing(calm_ctx *ctx, calm_store *store, const calm
     if (fresh)
         CALM_TRY(create(ctx, store->path));
     CALM_TRY(calm_sql_open(ctx, store->path, CALM_SQL_WRITE, &store->sql));
-    CALM_TRY(calm_sql_run(ctx, store->sql,
-                          "UPDATE run SET status = 'interrupted', ended_at = NULL WHERE status = 'running'", CALM_NONE));
+    CALM_TRY(calm_sql_run(ctx, store->sql, "UPDATE run SET status = 'interrupted' WHERE status = 'running'",
+                          CALM_NONE));
     return calm_blob_sweep(ctx, store->blobs);
 }
 

@@ -1,4 +1,6 @@
 /* SQL: values there and back, errors mapped with the file's name, user queries that may only read. */
+#include <stdio.h>
+
 #include "store/sql.h"
 #include "tests/support/harness.h"
 
@@ -152,6 +154,9 @@ TEST(query_delivers_headings_and_rows)
     counter described = {0};
     ck_ok(calm_sql_query(ctx, sql, "SELECT name FROM pragma_table_info('t')", CALM_NONE, count_rows, &described));
     ck_assert_int_eq(described.rows, 4);
+    ck_ok(calm_sql_query(ctx, sql, "SELECT value FROM json_each('[1, 2]')", CALM_NONE, count_rows, &described));
+    ck_ok(calm_sql_query(ctx, sql, "EXPLAIN QUERY PLAN SELECT * FROM t", CALM_NONE, count_rows, &described));
+    ck_ok(calm_sql_query(ctx, sql, "PRAGMA user_version", CALM_NONE, count_rows, &described));
     calm_sql_close(sql);
 }
 END_OF_TEST
