@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
 #include "ptq/calib/gram.h"
 #include "ptq/tensor/linalg.h"
@@ -37,7 +38,7 @@ typedef struct capture_state {
 
 /* ---- one window ---- */
 
-static void add_channels(const float *x, size_t n, size_t width, channel_sums *sums)
+CALM_VECTORIZE static void add_channels(const float *x, size_t n, size_t width, channel_sums *sums)
 {
     for (size_t t = 0; t < n; t++)
         for (size_t i = 0; i < width; i++) {

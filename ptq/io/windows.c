@@ -194,15 +194,17 @@ calm_status calm_windows_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, co
     return status;
 }
 
-calm_windows calm_windows_slice(const calm_windows *from, size_t w0, size_t n)
+calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w0, size_t n, calm_windows *out)
 {
-    calm_windows part = *from;
-    part.begin = from->begin + w0;
-    part.n = n;
-    part.longest = 0;
+    *out = *from;
+    out->n = n;
+    out->longest = 0;
+    out->ids = from->ids + from->begin[w0];
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->begin, n + 1));
     for (size_t w = 0; w < n; w++) {
-        const size_t length = part.begin[w + 1] - part.begin[w];
-        part.longest = length > part.longest ? length : part.longest;
+        const size_t length = from->begin[w0 + w + 1] - from->begin[w0 + w];
+        out->begin[w + 1] = out->begin[w] + length;
+        out->longest = length > out->longest ? length : out->longest;
     }
-    return part;
+    return digest(ctx, out);
 }

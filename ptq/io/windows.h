@@ -36,7 +36,7 @@ typedef struct calm_windows_options {
 calm_status calm_windows_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path,
                               const calm_windows_options *options, calm_windows *out);
 
-/* Windows w0 .. w0 + n - 1 of `from` as a set of their own that borrows the ids. */
-calm_windows calm_windows_slice(const calm_windows *from, size_t w0, size_t n);
+/* Windows w0 .. w0 + n - 1 of `from` as a set of their own, with a digest of their own, that borrows the ids. */
+calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w0, size_t n, calm_windows *out);
 
 #endif
