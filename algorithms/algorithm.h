@@ -9,6 +9,7 @@
 
 #include "ptq/base/context.h"
 #include "ptq/base/text.h"
+#include "ptq/quant/qjob.h"
 #include "ptq/quant/scheme.h"
 #include "ptq/quant/stats.h"
 
@@ -31,17 +32,6 @@ typedef struct calm_job {
                                    * (o: all query heads of a kv head read the same row of v)       */
     size_t n_absorb_groups;       /* numbers in absorb_group are below this                         */
 } calm_job;
-
-/* A quantized job: W^ = (codes - zeros) * scales approximates W diag(in_scale). */
-typedef struct calm_qjob {
-    size_t out, in, n_groups, group;   /* O, I, G, columns per group                                */
-    calm_scheme scheme;
-    uint8_t *codes;      /* [O, I], below 2^bits                                                    */
-    float *scales;       /* [O, G], already rounded to the scheme's scale_dtype; may be negative     */
-    uint8_t *zeros;      /* [O, G]; NULL when symmetric (zero = 2^(bits-1))                         */
-    float *in_scale;     /* [I] > 0: the input is divided by it; NULL = ones                        */
-    double damp;         /* damping that the Cholesky factorisation needed, relative; 0 = not used  */
-} calm_qjob;
 
 /* A parsed chain of parts with resolved options; opaque. */
 typedef struct calm_algorithm calm_algorithm;
@@ -81,13 +71,5 @@ typedef struct calm_preset {
 
 /* Rows of presets.def in file order; *n their number. */
 const calm_preset *calm_presets(size_t *n);
-
-/* ---- dequantization ---- */
-
-/* w [O, I] = (codes - zeros) * scales in float32, not divided by in_scale: what a checkpoint reader computes. */
-void calm_qjob_dequantize(const calm_qjob *qjob, float *w);
-
-/* w [O, I] = the same divided by in_scale: what replaces W when the input is left as it is. */
-void calm_qjob_effective(const calm_qjob *qjob, float *w);
 
 #endif

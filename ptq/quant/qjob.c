@@ -1,5 +1,6 @@
 /* Quantized jobs read back as float32. */
-#include "algorithms/algorithm.h"
+#include "ptq/quant/qjob.h"
+
 #include "ptq/quant/grid.h"
 
 void calm_qjob_dequantize(const calm_qjob *qjob, float *w)
