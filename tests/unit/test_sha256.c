@@ -57,6 +57,10 @@ TEST(fields_do_not_run_together)
     ck_assert_str_eq(two_fields("ab", "c"), two_fields("ab", "c"));
     /* the form that keys in stores depend on: length in 8 little-endian bytes, then the bytes */
     ck_assert_str_eq(two_fields("ab", "c"), digest("\2\0\0\0\0\0\0\0ab\1\0\0\0\0\0\0\0c", 19));
+    char long_field[301] = "", both[8 + 300 + 8] = "\x2c\1";    /* 300 = 0x12c */
+    memset(long_field, 'x', 300);
+    memset(both + 8, 'x', 300);
+    ck_assert_str_eq(two_fields(long_field, ""), digest(both, sizeof both));
 }
 END_OF_TEST
 
