@@ -57,15 +57,15 @@ static calm_status check_options(calm_ctx *ctx, const void *opts)
 
 /* ---- the inverse Hessian ---- */
 
-typedef struct column {
+typedef struct ranked {
     double power;
     size_t index;
-} column;
+} ranked;
 
 /* Falling power, equal ones from left to right. */
 static int compare_columns(const void *a, const void *b)
 {
-    const column *x = a, *y = b;
+    const ranked *x = a, *y = b;
     if (x->power != y->power)
         return x->power > y->power ? -1 : 1;
     return x->index < y->index ? -1 : 1;
@@ -73,11 +73,11 @@ static int compare_columns(const void *a, const void *b)
 
 static calm_status order_columns(calm_ctx *ctx, const calm_target *target, int order, size_t **out)
 {
-    column *columns;
+    ranked *columns;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, target->in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, columns, target->in));
     for (size_t j = 0; j < target->in; j++)
-        columns[j] = (column){target->h_diag[j], j};
+        columns[j] = (ranked){target->h_diag[j], j};
     if (order == ORDER_ACTIVATION)
         qsort(columns, target->in, sizeof *columns, compare_columns);
     for (size_t j = 0; j < target->in; j++)

@@ -1,1 +1,3 @@
 # calm_test(FOLDER NAME LIBS...) - one line per test
+calm_test(oracle test_cka_oracle calm_cka)
+calm_test(oracle test_gptq_oracle calm_algorithms)

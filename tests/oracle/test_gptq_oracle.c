@@ -1,0 +1,442 @@
+/* Slow independent versions of the numerical parts, written from METHOD.md's formulas:
+ *   gptq    by elimination in the explicit inverse, one column and one rank-one update at a time
+ *   search  by trying each candidate with rint
+ *   ls      by Gaussian elimination of normal equations summed from their definition
+ *   cd      by the sum over all other columns at every step
+ * The weights are random, so no value lies within 1e-9 of a rounding tie and codes must be equal. */
+#include "algorithms/part.h"
+#include "ptq/base/rng.h"
+#include "tests/support/harness.h"
+
+/* A job of random weights and correlated inputs; O crosses a tile of 32 rows, I a block of 128 columns. */
+typedef struct problem {
+    size_t out, in;
+    float *w;
+    double *h;    /* [I, I] X^T X / N */
+    calm_linear linear;
+    calm_stats stats;
+    calm_job job;
+} problem;
+
+static double *doubles(size_t n)
+{
+    double *values;
+    ck_ok(CALM_NEW(ctx, ctx->out, values, n));
+    return values;
+}
+
+static void make_problem(problem *p, size_t out, size_t in, const char *scheme)
+{
+    enum { ROWS = 500, FACTORS = 6 };
+    *p = (problem){.out = out, .in = in};
+    double *x = doubles(ROWS * in), *gram = doubles(in * in);
+    p->h = doubles(in * in);
+    ck_ok(CALM_NEW(ctx, ctx->out, p->w, out * in));
+    for (size_t i = 0; i < out * in; i++)
+        p->w[i] = (float)(0.05 * calm_rng_normal(7, 0, i));
+    for (size_t t = 0; t < ROWS; t++)
+        for (size_t j = 0; j < in; j++) {
+            x[t * in + j] = calm_rng_normal(7, 1, t * in + j);
+            for (size_t f = 0; f < FACTORS; f++)
+                x[t * in + j] += 0.5 * calm_rng_normal(7, 2, t * FACTORS + f) * calm_rng_normal(7, 3, f * in + j);
+            x[t * in + j] *= exp(0.5 * calm_rng_normal(7, 4, j));
+        }
+    for (size_t i = 0; i < in; i++)
+        for (size_t j = 0; j < in; j++) {
+            for (size_t t = 0; t < ROWS; t++)
+                gram[i * in + j] += x[t * in + i] * x[t * in + j];
+            p->h[i * in + j] = gram[i * in + j] / ROWS;
+        }
+    p->linear = (calm_linear){"linear", out, in, p->w};
+    p->stats = (calm_stats){.rows = ROWS, .gram = gram};
+    p->job = (calm_job){.name = "job", .linears = &p->linear, .n_linears = 1, .stats = &p->stats};
+    ck_ok(calm_scheme_parse(ctx, scheme, &p->job.scheme));
+}
+
+static calm_qjob run(const problem *p, const char *chain)
+{
+    calm_algorithm *algorithm;
+    calm_qjob qjob;
+    ck_ok(calm_algorithm_parse(ctx, chain, &algorithm));
+    ck_ok(calm_algorithm_run(ctx, algorithm, &p->job, &qjob));
+    return qjob;
+}
+
+static double *damped(const problem *p)
+{
+    double *h = doubles(p->in * p->in), mean = 0;
+    memcpy(h, p->h, p->in * p->in * sizeof *h);
+    for (size_t j = 0; j < p->in; j++)
+        mean += h[j * p->in + j] / (double)p->in;
+    for (size_t j = 0; j < p->in; j++)
+        h[j * p->in + j] += 0.01 * mean;
+    return h;
+}
+
+static size_t zero_of(const calm_qjob *qjob, size_t r, size_t g)
+{
+    return qjob->zeros ? qjob->zeros[r * qjob->n_groups + g] : (size_t)1 << (qjob->scheme.bits - 1);
+}
+
+/* Clipped code less zero. */
+static double rounded(const calm_scheme *scheme, double value, size_t zero)
+{
+    double lo = (scheme->bits == 8 && scheme->symmetric ? 1 : 0) - (double)zero;
+    double hi = (double)((1 << scheme->bits) - 1) - (double)zero;
+    return fmin(fmax(rint(value), lo), hi);
+}
+
+static void check_codes(const calm_qjob *qjob, const double *q)
+{
+    size_t wrong = 0;
+    for (size_t r = 0; r < qjob->out; r++)
+        for (size_t j = 0; j < qjob->in; j++)
+            wrong += (double)qjob->codes[r * qjob->in + j] - (double)zero_of(qjob, r, j / qjob->group) != q[r * qjob->in + j];
+    ck_assert_msg(wrong == 0, "%zu of %zu codes differ", wrong, qjob->out * qjob->in);
+}
+
+/* ---- gptq ---- */
+
+/* Inverse by Gauss-Jordan without pivoting: the matrix is positive definite. */
+static double *inverted(const double *a, size_t n)
+{
+    double *m = doubles(n * n), *inverse = doubles(n * n);
+    memcpy(m, a, n * n * sizeof *m);
+    for (size_t i = 0; i < n; i++)
+        inverse[i * n + i] = 1;
+    for (size_t p = 0; p < n; p++) {
+        double pivot = m[p * n + p];
+        for (size_t j = 0; j < n; j++) {
+            m[p * n + j] /= pivot;
+            inverse[p * n + j] /= pivot;
+        }
+        for (size_t i = 0; i < n; i++) {
+            double f = m[i * n + p];
+            for (size_t j = 0; i != p && j < n; j++) {
+                m[i * n + j] -= f * m[p * n + j];
+                inverse[i * n + j] -= f * inverse[p * n + j];
+            }
+        }
+    }
+    return inverse;
+}
+
+static float storable(double s)
+{
+    return fabs(s) < 0x1p-17 ? copysignf(0x1p-17f, (float)s) : calm_bf16_to_f32(calm_f32_to_bf16((float)s));
+}
+
+/* Scale and zero from weights, as METHOD.md section 1 writes them. */
+static void plain_grid(const calm_scheme *scheme, const double *w, size_t n, float *scale, size_t *zero)
+{
+    double most = (1 << scheme->bits) - 1, lo = 0, hi = 0;
+    for (size_t j = 0; j < n; j++) {
+        lo = fmin(lo, w[j]);
+        hi = fmax(hi, w[j]);
+    }
+    if (scheme->symmetric) {
+        *scale = storable(2 * fmax(-lo, hi) / most);
+        *zero = (size_t)1 << (scheme->bits - 1);
+        return;
+    }
+    *scale = storable((hi - lo) / most);
+    *zero = (size_t)fmin(fmax(rint(-lo / *scale), 0), most);
+}
+
+/* Column with the largest power among those left; the first of equals. */
+static size_t next_column(const problem *p, const bool *done, bool by_power)
+{
+    size_t best = p->in;
+    for (size_t j = 0; j < p->in; j++)
+        if (!done[j] && (best == p->in || (by_power && p->h[j * p->in + j] > p->h[best * p->in + best])))
+            best = j;
+    return best;
+}
+
+static void eliminate(double *inverse, size_t n, size_t j)
+{
+    double pivot = inverse[j * n + j];
+    double *column = doubles(n), *row = doubles(n);
+    for (size_t i = 0; i < n; i++) {
+        column[i] = inverse[i * n + j];
+        row[i] = inverse[j * n + i];
+    }
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n; k++)
+            inverse[i * n + k] -= column[i] * row[k] / pivot;
+}
+
+static void slow_gptq(const problem *p, const calm_qjob *qjob, bool by_power, bool sequential, double *q)
+{
+    size_t in = p->in, group = qjob->group;
+    double *w = doubles(p->out * in), *inverse = inverted(damped(p), in);
+    float *scale;
+    size_t *zero;
+    bool *done;
+    ck_ok(CALM_NEW(ctx, ctx->out, done, in));
+    ck_ok(CALM_NEW(ctx, ctx->out, scale, p->out * qjob->n_groups));
+    ck_ok(CALM_NEW(ctx, ctx->out, zero, p->out * qjob->n_groups));
+    for (size_t i = 0; i < p->out * in; i++)
+        w[i] = p->w[i];
+    for (size_t step = 0; step < in; step++) {
+        size_t j = next_column(p, done, by_power), g = j / group;
+        for (size_t r = 0; r < p->out; r++)
+            for (size_t k = 0; k < qjob->n_groups; k++)
+                if (sequential ? j % group == 0 && k == g : step == 0)
+                    plain_grid(&qjob->scheme, w + r * in + k * group, group < in - k * group ? group : in - k * group,
+                               &scale[r * qjob->n_groups + k], &zero[r * qjob->n_groups + k]);
+        done[j] = true;
+        for (size_t r = 0; r < p->out; r++) {
+            size_t cell = r * qjob->n_groups + g;
+            q[r * in + j] = rounded(&qjob->scheme, w[r * in + j] / scale[cell], zero[cell]);
+            double e = (w[r * in + j] - scale[cell] * q[r * in + j]) / inverse[j * in + j];
+            for (size_t k = 0; k < in; k++)
+                if (!done[k])
+                    w[r * in + k] -= e * inverse[j * in + k];
+            ck_assert(scale[cell] == qjob->scales[cell]);
+        }
+        eliminate(inverse, in, j);
+    }
+}
+
+static void check_gptq(const char *scheme, const char *chain, bool by_power, bool sequential)
+{
+    problem p;
+    make_problem(&p, 37, 150, scheme);
+    calm_qjob qjob = run(&p, chain);
+    double *q = doubles(p.out * p.in);
+    slow_gptq(&p, &qjob, by_power, sequential, q);
+    check_codes(&qjob, q);
+    ck_assert(qjob.damp == 0.01);
+}
+
+TEST(gptq_by_explicit_inverse)
+{
+    check_gptq("w4a16_g32", "absmax+gptq", true, false);
+    check_gptq("w3a16_asym", "absmax+gptq", true, false);
+    check_gptq("w4a16_g32", "absmax+gptq(order=none)", false, false);
+    check_gptq("w8a16", "absmax+gptq(order=none)", false, false);
+}
+END_OF_TEST
+
+/* Groups that fill a block evenly, that do not, and that are longer than one. */
+TEST(gptq_sequential_groups)
+{
+    check_gptq("w4a16_g32", "absmax+gptq(order=none,groups=sequential)", false, true);
+    check_gptq("w4a16_g48_asym", "absmax+gptq(order=none,groups=sequential)", false, true);
+    check_gptq("w3a16_g140", "absmax+gptq(order=none,groups=sequential)", false, true);
+    check_gptq("w4a16_g1", "absmax+gptq(order=none,groups=sequential)", false, true);
+}
+END_OF_TEST
+
+TEST(gptq_doubles_its_damping)
+{
+    /* A Gram matrix that no input can have, [1, 1+d; 1+d, 1]: positive definite from a damping of d on. */
+    double gram[] = {1, 1.1, 1.1, 1};
+    float w[] = {0.3f, -0.7f};
+    calm_linear linear = {"linear", 1, 2, w};
+    calm_stats stats = {.rows = 1, .gram = gram};
+    problem p = {.job = {.name = "job", .linears = &linear, .n_linears = 1, .stats = &stats}};
+    ck_ok(calm_scheme_parse(ctx, "w4a16", &p.job.scheme));
+    calm_qjob qjob = run(&p, "gptq");
+    ck_assert(qjob.damp == 0.16);
+    calm_algorithm *algorithm;
+    gram[1] = gram[2] = 10;
+    ck_ok(calm_algorithm_parse(ctx, "gptq", &algorithm));
+    ck_fails(calm_algorithm_run(ctx, algorithm, &p.job, &qjob), CALM_ENUMERIC, "not positive definite at a damping of 2.56");
+}
+END_OF_TEST
+
+/* ---- scale search ---- */
+
+static double loss_of(const calm_scheme *scheme, const float *w, const double *h, size_t stride, size_t n, float s, size_t zero)
+{
+    double loss = 0;
+    for (size_t j = 0; j < n; j++) {
+        double e = w[j] - s * rounded(scheme, w[j] / (double)s, zero);
+        loss += (h ? h[j * stride] : 1) * e * e;
+    }
+    return loss;
+}
+
+/* The best of the spans, then least squares while it helps; *zero also out. */
+static float slow_search(const calm_scheme *scheme, const float *w, const double *h, size_t stride, size_t n, bool both,
+                         bool refine, size_t *zero)
+{
+    double lo = 0, hi = 0, most = (1 << scheme->bits) - 1, best_loss = INFINITY;
+    double least = scheme->bits == 2 ? 0.20 : scheme->bits == 3 ? 0.30 : 0.35;
+    float best = 0;
+    for (size_t j = 0; j < n; j++) {
+        lo = fmin(lo, w[j]);
+        hi = fmax(hi, w[j]);
+    }
+    for (int i = -1; i < 36; i++)
+        for (int sign = 1; sign >= (both ? -1 : 1); sign -= 2) {
+            double p = i < 0 ? 1 : 1.1 - i * (1.1 - least) / 35;
+            float s = storable(p * (scheme->symmetric ? 2 * fmax(-lo, hi) : hi - lo) / most);
+            size_t z = scheme->symmetric ? (size_t)1 << (scheme->bits - 1) : (size_t)fmin(rint(-p * lo / s), most);
+            double loss = loss_of(scheme, w, h, stride, n, (float)sign * s, z);
+            if (loss < best_loss) {
+                best_loss = loss;
+                best = (float)sign * s;
+                *zero = z;
+            }
+        }
+    for (int round = 0; refine && round < 8; round++) {
+        double wq = 0, qq = 0;
+        for (size_t j = 0; j < n; j++) {
+            double q = rounded(scheme, w[j] / (double)best, *zero), hj = h ? h[j * stride] : 1;
+            wq += hj * w[j] * q;
+            qq += hj * q * q;
+        }
+        double loss = loss_of(scheme, w, h, stride, n, storable(wq / qq), *zero);
+        if (!(loss < best_loss))
+            break;
+        best_loss = loss;
+        best = storable(wq / qq);
+    }
+    return best;
+}
+
+static void check_search(const char *scheme, const char *grid, bool weighted, bool both, bool refine)
+{
+    problem p;
+    make_problem(&p, 20, 70, scheme);
+    calm_qjob qjob = run(&p, test_format("%s+nearest", grid));
+    for (size_t r = 0; r < p.out; r++)
+        for (size_t g = 0; g < qjob.n_groups; g++) {
+            size_t start = g * qjob.group, n = qjob.group < p.in - start ? qjob.group : p.in - start, zero;
+            float s = slow_search(&qjob.scheme, p.w + r * p.in + start, weighted ? p.h + start * (p.in + 1) : NULL,
+                                  p.in + 1, n, both && qjob.scheme.symmetric, refine, &zero);
+            ck_assert_msg(s == qjob.scales[r * qjob.n_groups + g], "%s %s row %zu group %zu: %g, expected %g", scheme, grid,
+                          r, g, qjob.scales[r * qjob.n_groups + g], s);
+            ck_assert_uint_eq(zero_of(&qjob, r, g), zero);
+        }
+}
+
+TEST(searches_by_brute_force)
+{
+    static const char *const schemes[] = {"w4a16_g32", "w3a16_g16", "w2a16", "w4a16_g32_asym"};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        check_search(schemes[i], "mse", false, false, false);
+        check_search(schemes[i], "mse(signed=true)", false, true, false);
+        check_search(schemes[i], "hmse", true, false, false);
+        check_search(schemes[i], "ls", false, false, true);
+        check_search(schemes[i], "hls", true, false, true);
+        check_search(schemes[i], "hls(signed=true)", true, true, true);
+    }
+}
+END_OF_TEST
+
+/* ---- refits ---- */
+
+static double slow_loss(const double *h, const float *w, const double *q, const float *scale, size_t in, size_t group)
+{
+    double loss = 0;
+    for (size_t i = 0; i < in; i++)
+        for (size_t j = 0; j < in; j++)
+            loss += (w[i] - scale[i / group] * q[i]) * h[i * in + j] * (w[j] - scale[j / group] * q[j]);
+    return loss;
+}
+
+/* x of a x = b by elimination; a and b are spoiled. */
+static void solve(double *a, double *b, size_t n)
+{
+    for (size_t p = 0; p < n; p++)
+        for (size_t i = 0; i < n; i++) {
+            double f = a[i * n + p] / a[p * n + p];
+            for (size_t j = p; i != p && j < n; j++)
+                a[i * n + j] -= f * a[p * n + j];
+            if (i != p)
+                b[i] -= f * b[p];
+        }
+    for (size_t p = 0; p < n; p++)
+        b[p] /= a[p * n + p];
+}
+
+static void slow_scales(const double *h, const float *w, const double *q, float *scale, size_t in, size_t group)
+{
+    size_t n = (in + group - 1) / group;
+    double *a = doubles(n * n), *b = doubles(n), ridge = 0;
+    for (size_t i = 0; i < in; i++)
+        for (size_t j = 0; j < in; j++) {
+            a[i / group * n + j / group] += q[i] * h[i * in + j] * q[j];
+            b[i / group] += q[i] * h[i * in + j] * w[j];
+        }
+    for (size_t g = 0; g < n; g++)
+        ridge += 1e-6 * a[g * n + g] / (double)n;
+    for (size_t g = 0; g < n; g++)
+        a[g * n + g] += ridge;
+    solve(a, b, n);
+    float *next;
+    ck_ok(CALM_NEW(ctx, ctx->out, next, n));
+    for (size_t g = 0; g < n; g++)
+        next[g] = storable(b[g]);
+    if (slow_loss(h, w, q, next, in, group) < slow_loss(h, w, q, scale, in, group))
+        memcpy(scale, next, n * sizeof *scale);
+}
+
+static void slow_sweep(const calm_qjob *qjob, size_t r, const double *h, const float *w, double *q, const float *scale)
+{
+    size_t in = qjob->in, group = qjob->group;
+    for (size_t j = 0; j < in; j++) {
+        double sum = 0;
+        for (size_t k = 0; k < in; k++)
+            if (k != j)
+                sum += h[j * in + k] * (w[k] - scale[k / group] * q[k]);
+        q[j] = rounded(&qjob->scheme, (w[j] + sum / h[j * in + j]) / scale[j / group], zero_of(qjob, r, j / group));
+    }
+}
+
+/* Refit `before` slowly with `rounds` of scales and, if asked, sweeps; compare with what `refit` makes of it. */
+static void check_refit(const char *scheme, const char *refit, int rounds, bool sweeps)
+{
+    problem p;
+    make_problem(&p, 37, 150, scheme);
+    calm_qjob before = run(&p, "hls+nearest"), after = run(&p, test_format("hls+nearest+%s", refit));
+    double *h = damped(&p), *q = doubles(p.out * p.in);
+    for (size_t r = 0; r < p.out; r++) {
+        const float *w = p.w + r * p.in;
+        float *scale = before.scales + r * before.n_groups;
+        double *row = q + r * p.in, loss, start;
+        for (size_t j = 0; j < p.in; j++)
+            row[j] = (double)before.codes[r * p.in + j] - (double)zero_of(&before, r, j / before.group);
+        for (int round = 0; round < rounds; round++) {
+            start = slow_loss(h, w, row, scale, p.in, before.group);
+            slow_scales(h, w, row, scale, p.in, before.group);
+            if (sweeps)
+                slow_sweep(&before, r, h, w, row, scale);
+            loss = slow_loss(h, w, row, scale, p.in, before.group);
+            ck_assert(loss <= start * (1 + 1e-12));
+            if (!(start - loss > 1e-4 * start))
+                break;
+        }
+        for (size_t g = 0; g < before.n_groups; g++)
+            ck_assert(scale[g] == after.scales[r * before.n_groups + g]);
+    }
+    check_codes(&after, q);
+}
+
+TEST(ls_by_elimination)
+{
+    check_refit("w4a16_g32", "ls", 1, false);
+    check_refit("w2a16_g64_asym", "ls", 1, false);
+    check_refit("w3a16", "ls", 1, false);
+}
+END_OF_TEST
+
+TEST(mkq_by_plain_descent)
+{
+    check_refit("w4a16_g32", "mkq(rounds=1)", 1, true);
+    check_refit("w2a16_g32", "mkq", 4, true);
+    check_refit("w4a16_g64_asym", "mkq(rounds=2)", 2, true);
+    check_refit("w3a16", "mkq(rounds=9)", 9, true);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("gptq_oracle", (const TTest *[]){gptq_by_explicit_inverse, gptq_sequential_groups,
+                                                      gptq_doubles_its_damping, searches_by_brute_force, ls_by_elimination,
+                                                      mkq_by_plain_descent, NULL});
+}

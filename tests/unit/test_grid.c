@@ -1,0 +1,154 @@
+/* Grids: scale rounding and its range, codes, dequantization, activations. */
+#include "ptq/quant/grid.h"
+#include "ptq/base/rng.h"
+#include "tests/support/harness.h"
+
+static calm_scheme scheme_of(const char *name)
+{
+    calm_scheme scheme;
+    ck_ok(calm_scheme_parse(ctx, name, &scheme));
+    return scheme;
+}
+
+TEST(scales_are_exact_in_both_halves)
+{
+    for (size_t i = 0; i < 4000; i++) {
+        double s = exp2(-20 + 36 * calm_rng_uniform(1, 0, i)) * (i % 2 ? 1 : -1);
+        float bf16 = calm_scale_round(s, CALM_BF16), f16 = calm_scale_round(s, CALM_F16);
+        ck_assert(fabsf(bf16) >= 0x1p-17f && fabsf(bf16) <= 65280);
+        ck_assert(calm_bf16_to_f32(calm_f32_to_bf16(bf16)) == bf16);
+        ck_assert(calm_f16_to_f32(calm_f32_to_f16(bf16)) == bf16);
+        ck_assert(calm_f16_to_f32(calm_f32_to_f16(f16)) == f16);
+        ck_assert((bf16 < 0) == (s < 0));
+        if (fabs(s) >= 0x1p-17)
+            ck_assert(fabs(bf16 - s) <= fabs(s) * 0x1p-8);
+    }
+}
+END_OF_TEST
+
+TEST(scale_range)
+{
+    ck_assert(calm_scale_round(0, CALM_BF16) == 0x1p-17f);
+    ck_assert(calm_scale_round(-0x1p-30, CALM_BF16) == -0x1p-17f);
+    ck_assert(calm_scale_round(65280, CALM_BF16) == 65280);
+    ck_assert(isinf(calm_scale_round(65500, CALM_BF16)));
+    ck_assert(isinf(calm_scale_round(65500, CALM_F16)));
+    ck_assert(isinf(calm_scale_round(1e300, CALM_BF16)));
+    ck_assert(isnan(calm_scale_round(NAN, CALM_BF16)));
+    /* 1.01171875 lies between the bfloat16 values 1.0078125 and 1.015625: a tie, to even. */
+    ck_assert(calm_scale_round(1.01171875, CALM_BF16) == 1.015625f);
+}
+END_OF_TEST
+
+TEST(symmetric_codes)
+{
+    calm_scheme scheme = scheme_of("w4a16_g8");
+    const double w[] = {-7.5, -8.5, -0.5, 0.5, 1.5, 2.5, 7.4, 100};
+    const uint8_t expected[] = {0, 0, 8, 8, 10, 10, 15, 15};
+    uint8_t codes[8];
+    float back[8];
+    calm_grid_encode(&scheme, (calm_grid){1, 8}, w, 8, codes);
+    ck_assert_mem_eq(codes, expected, sizeof codes);
+    calm_grid_decode((calm_grid){0.5f, 8}, codes, 8, back);
+    for (size_t i = 0; i < 8; i++)
+        ck_assert(back[i] == 0.5f * (float)(expected[i] - 8));
+    /* A negative scale turns the grid round: the extra code is on the positive side. */
+    calm_grid_encode(&scheme, (calm_grid){-1, 8}, w, 8, codes);
+    ck_assert_uint_eq(codes[7], 0);
+    ck_assert_uint_eq(codes[1], 15);
+}
+END_OF_TEST
+
+TEST(eight_bits_leave_out_code_zero)
+{
+    calm_scheme sym = scheme_of("w8a8"), asym = scheme_of("w8a16_asym");
+    const double w[] = {-1000, 1000};
+    uint8_t codes[2];
+    calm_grid_encode(&sym, (calm_grid){1, 128}, w, 2, codes);
+    ck_assert_uint_eq(codes[0], 1);
+    ck_assert_uint_eq(codes[1], 255);
+    calm_grid_encode(&asym, (calm_grid){1, 0}, w, 2, codes);
+    ck_assert_uint_eq(codes[0], 0);
+}
+END_OF_TEST
+
+TEST(grid_between)
+{
+    calm_scheme sym = scheme_of("w4a16"), asym = scheme_of("w4a16_asym");
+    calm_grid grid = calm_grid_between(&sym, -3, 7.5);
+    ck_assert(grid.scale == 1 && grid.zero == 8);
+    grid = calm_grid_between(&asym, -5, 10);
+    ck_assert(grid.scale == 1 && grid.zero == 5);
+    grid = calm_grid_between(&asym, -15, 0);
+    ck_assert(grid.scale == 1 && grid.zero == 15);
+    grid = calm_grid_between(&asym, 0, 0);
+    ck_assert(grid.scale == 0x1p-17f && grid.zero == 0);
+    grid = calm_grid_between(&sym, 0, 0);
+    ck_assert(grid.scale == 0x1p-17f && grid.zero == 8);
+    ck_assert(isinf(calm_grid_between(&sym, 0, 1e9).scale));
+    ck_assert(isinf(calm_grid_between(&asym, 0, 1e9).scale));
+}
+END_OF_TEST
+
+TEST(span_includes_zero)
+{
+    double lo, hi;
+    calm_grid_span((const double[]){2, 3}, 2, &lo, &hi);
+    ck_assert(lo == 0 && hi == 3);
+    calm_grid_span((const double[]){-2, -3}, 2, &lo, &hi);
+    ck_assert(lo == -3 && hi == 0);
+}
+END_OF_TEST
+
+/* The rule written down slowly, in the float32 arithmetic of compressed-tensors. */
+static void act_reference(const float *x, size_t d, int bits, float *y)
+{
+    float most = 0, half = (float)(1 << (bits - 1));
+    for (size_t j = 0; j < d; j++)
+        most = fmaxf(most, fabsf(x[j]));
+    float scale = most / (half - 0.5f);
+    for (size_t j = 0; j < d; j++)
+        y[j] = most == 0 ? 0 : fminf(fmaxf(rintf(x[j] / scale), -half), half - 1) * scale;
+}
+
+/* Equal as numbers: the sign of zero does not matter. */
+static void check_same(const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ck_assert_msg(a[i] == b[i], "[%zu]: %.9g, expected %.9g", i, a[i], b[i]);
+}
+
+TEST(activations_per_token)
+{
+    enum { N = 7, D = 37 };
+    float x[N * D], y[N * D], expected[N * D];
+    for (size_t i = 0; i < N * D; i++)
+        x[i] = (float)calm_rng_normal(3, 0, i) * (i / D == 2 ? 1e4f : 1);
+    memset(x + 4 * D, 0, D * sizeof *x);
+    for (int bits = 2; bits <= 8; bits += 2) {
+        calm_act_quantize_rows(x, N, D, bits, y);
+        for (size_t t = 0; t < N; t++)
+            act_reference(x + t * D, D, bits, expected + t * D);
+        check_same(y, expected, N * D);
+    }
+    memcpy(y, x, sizeof y);
+    calm_act_quantize_rows(y, N, D, 8, y);
+    check_same(y, expected, N * D);
+}
+END_OF_TEST
+
+TEST(activations_not_finite)
+{
+    float x[] = {1, NAN, 2, 1, INFINITY, 2}, y[6];
+    calm_act_quantize_rows(x, 2, 3, 8, y);
+    ck_assert(isnan(y[1]));
+    ck_assert(isnan(y[4]));
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("grid", (const TTest *[]){scales_are_exact_in_both_halves, scale_range, symmetric_codes,
+                                               eight_bits_leave_out_code_zero, grid_between, span_includes_zero,
+                                               activations_per_token, activations_not_finite, NULL});
+}

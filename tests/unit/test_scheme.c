@@ -1,0 +1,82 @@
+/* Schemes: names, canonical form, bits per weight. */
+#include "ptq/quant/scheme.h"
+#include "tests/support/harness.h"
+
+static void check_name(const char *given, const char *canonical)
+{
+    calm_scheme scheme;
+    char name[CALM_SCHEME_NAME_MAX];
+    ck_ok(calm_scheme_parse(ctx, given, &scheme));
+    calm_scheme_name(&scheme, name);
+    ck_assert_str_eq(name, canonical);
+}
+
+TEST(names_round_trip)
+{
+    static const char *const names[] = {"w4a16_g128", "w4a16_g128_asym", "w8a16", "w8a8", "w4a8_g64", "w4a4_g32_f16s",
+                                        "w3a16_g128", "w2a16_g64_asym_f16s", "float"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        check_name(names[i], names[i]);
+    check_name("w4a16_asym_g128", "w4a16_g128_asym");
+    check_name("w4a16_f16s_g16777216_asym", "w4a16_g16777216_asym_f16s");
+}
+END_OF_TEST
+
+TEST(fields)
+{
+    calm_scheme scheme;
+    ck_ok(calm_scheme_parse(ctx, "w3a8_g64_asym_f16s", &scheme));
+    ck_assert_int_eq(scheme.bits, 3);
+    ck_assert_int_eq(scheme.act_bits, 8);
+    ck_assert_uint_eq(scheme.group, 64);
+    ck_assert(!scheme.symmetric);
+    ck_assert_int_eq(scheme.scale_dtype, CALM_F16);
+    ck_ok(calm_scheme_parse(ctx, "w4a16", &scheme));
+    ck_assert_int_eq(scheme.act_bits, 0);
+    ck_assert_uint_eq(scheme.group, 0);
+    ck_assert(scheme.symmetric);
+    ck_assert_int_eq(scheme.scale_dtype, CALM_BF16);
+}
+END_OF_TEST
+
+TEST(bad_names)
+{
+    calm_scheme scheme;
+    ck_fails(calm_scheme_parse(ctx, "", &scheme), CALM_EARG, "expected w<bits>a<bits>");
+    ck_fails(calm_scheme_parse(ctx, "int4", &scheme), CALM_EARG, "examples: w4a16_g128");
+    ck_fails(calm_scheme_parse(ctx, "w4", &scheme), CALM_EARG, "expected w<bits>a<bits>");
+    ck_fails(calm_scheme_parse(ctx, "w5a16", &scheme), CALM_EARG, "2, 3, 4 or 8 bits");
+    ck_fails(calm_scheme_parse(ctx, "w4a6", &scheme), CALM_EARG, "4, 8 or 16 bits");
+    ck_fails(calm_scheme_parse(ctx, "w4a16_g", &scheme), CALM_EARG, "number of columns");
+    ck_fails(calm_scheme_parse(ctx, "w4a16_g0", &scheme), CALM_EARG, "number of columns");
+    ck_fails(calm_scheme_parse(ctx, "w4a16_g99999999999999999999", &scheme), CALM_EARG, "");
+    ck_fails(calm_scheme_parse(ctx, "w4a16_g128x", &scheme), CALM_EARG, "after the bits");
+    ck_fails(calm_scheme_parse(ctx, "w4a16_as", &scheme), CALM_EARG, "after the bits");
+    ck_fails(calm_scheme_parse(ctx, "w4a16_", &scheme), CALM_EARG, "after the bits");
+}
+END_OF_TEST
+
+TEST(groups_and_bits)
+{
+    calm_scheme scheme;
+    ck_ok(calm_scheme_parse(ctx, "w4a16_g128", &scheme));
+    ck_assert_uint_eq(calm_scheme_groups(&scheme, 256), 2);
+    ck_assert_uint_eq(calm_scheme_groups(&scheme, 257), 3);
+    ck_assert_uint_eq(calm_scheme_groups(&scheme, 1), 1);
+    ck_assert_uint_eq(calm_scheme_group_size(&scheme, 256), 128);
+    ck_assert(calm_scheme_bits_per_weight(&scheme, 8, 256) == 4.125);
+    ck_ok(calm_scheme_parse(ctx, "w4a16_g128_asym", &scheme));
+    ck_assert(calm_scheme_bits_per_weight(&scheme, 8, 256) == 4.15625);
+    ck_ok(calm_scheme_parse(ctx, "w8a8", &scheme));
+    ck_assert_uint_eq(calm_scheme_groups(&scheme, 1000), 1);
+    ck_assert_uint_eq(calm_scheme_group_size(&scheme, 1000), 1000);
+    ck_assert(calm_scheme_bits_per_weight(&scheme, 8, 64) == 8.25);
+    ck_ok(calm_scheme_parse(ctx, "float", &scheme));
+    ck_assert(calm_scheme_bits_per_weight(&scheme, 8, 64) == 16);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("scheme", (const TTest *[]){names_round_trip, fields, bad_names, groups_and_bits, NULL});
+}
