@@ -1,0 +1,15 @@
+/* The quantization entry of a compressed-tensors config.json (FORMATS.md section 3.1). */
+#ifndef CALM_HYBRID_CT_CONFIG_H
+#define CALM_HYBRID_CT_CONFIG_H
+
+#include "ptq/hybrid/export.h"
+
+/* Is this scheme stored as int-quantized (I8, activations quantized) rather than pack-quantized? */
+bool calm_ct_is_int_quantized(const calm_scheme *scheme);
+
+/* A copy of the model's config.json with "quantization_config" added; freed by the caller with calm_json_free.
+ * One group per scheme of the plan, with disjoint regex targets that match the checkpoint's and the engines' fused names;
+ * every linear that stays float is in "ignore". */
+calm_status calm_ct_config(calm_ctx *ctx, const calm_export_input *input, calm_json **out);
+
+#endif

@@ -1,0 +1,40 @@
+/* Exporters: one plan, written as the directory that an engine loads.
+ *
+ * An exporter is one file export_<format>.c, which ends with its descriptor, and one line in export.def.  Directories are
+ * written under a temporary name beside the target and renamed at the end. */
+#ifndef CALM_HYBRID_EXPORT_H
+#define CALM_HYBRID_EXPORT_H
+
+#include "ptq/base/context.h"
+#include "ptq/hybrid/plan.h"
+#include "ptq/model/model.h"
+
+typedef struct calm_export_input {
+    const calm_model *model;    /* float */
+    const calm_plan *plan;
+    calm_tick_fn *tick;         /* hears of blocks written; may be NULL */
+    void *tick_user;
+} calm_export_input;
+
+typedef struct calm_exporter {
+    const char *name;           /* [a-z0-9_]+ : "compressed_tensors"      */
+    const char *summary;
+    /* Refuse, by name, what the format cannot express; warn in the log where readers differ. */
+    calm_status (*check)(calm_ctx *ctx, const calm_export_input *input);
+    /* Write the checkpoint's own files into the existing empty directory `dir`. */
+    calm_status (*write)(calm_ctx *ctx, const calm_export_input *input, const char *dir);
+} calm_exporter;
+
+/* The exporters in the order of export.def; *n their number. */
+const calm_exporter *const *calm_exporters(size_t *n);
+
+/* Open a fresh temporary directory beside `target` (in ctx->out), and move it there when it is complete.
+ * begin: CALM_EEXIST when target exists and `force` is not given; CALM_EARG when it exists and does not look like a
+ * model directory (no config.json), even with force. */
+calm_status calm_export_begin(calm_ctx *ctx, const char *target, bool force, char **temporary);
+calm_status calm_export_commit(calm_ctx *ctx, const char *temporary, const char *target);
+
+/* Copy what goes with a checkpoint unchanged: tokenizer files, generation_config.json, licence. */
+calm_status calm_export_copy_companions(calm_ctx *ctx, const calm_model *model, const char *dir);
+
+#endif

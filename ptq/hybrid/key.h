@@ -1,0 +1,38 @@
+/* Content keys: what a result depends on, and nothing else - no name of a file, no time, no number of threads.
+ *
+ *   model        config.json's bytes and every tensor's name, dtype, shape and bytes
+ *   calibration  model, token windows, number of scoring windows, revision of the capture
+ *   candidate    calibration, job (block, role, its weights), chain with options and revisions, scheme, reference prefix
+ *   evaluation   what was evaluated, token windows, revision of the evaluation */
+#ifndef CALM_HYBRID_KEY_H
+#define CALM_HYBRID_KEY_H
+
+#include "ptq/base/sha256.h"
+#include "ptq/io/windows.h"
+#include "ptq/model/model.h"
+#include "ptq/quant/scheme.h"
+
+/* Raised when capture or scoring give other numbers for the same input. */
+#define CALM_CAPTURE_REVISION 1
+/* Raised when evaluation gives other numbers. */
+#define CALM_EVALUATION_REVISION 1
+
+calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM_SHA256_HEX]);
+
+calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const calm_windows *windows, size_t score_windows,
+                                 char key[CALM_SHA256_HEX]);
+
+/* Digest over the float weights of a job's linears. */
+calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, size_t block, calm_job_kind job,
+                             char key[CALM_SHA256_HEX]);
+
+/* `chain` is calm_algorithm_canonical's text. */
+calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, size_t block, calm_job_kind job,
+                               const char *weights_key, const char *chain, const calm_scheme *scheme,
+                               char key[CALM_SHA256_HEX]);
+
+/* `subject` identifies what is evaluated: a model key, or the keys of a plan's candidates. */
+calm_status calm_key_evaluation(calm_ctx *ctx, const char *model_key, const char *subject, const calm_windows *windows,
+                                char key[CALM_SHA256_HEX]);
+
+#endif

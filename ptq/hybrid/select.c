@@ -1,0 +1,57 @@
+/* Choice of one candidate per unit. */
+#include "ptq/hybrid/select.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool can_win(const calm_contender *contender)
+{
+    return !contender->failure && isfinite(contender->metric);
+}
+
+/* Is a before b by this value, ties by key? */
+static bool before(double a, double b, const char *key_a, const char *key_b)
+{
+    return a != b ? a < b : strcmp(key_a, key_b) < 0;
+}
+
+static calm_status nobody(calm_ctx *ctx, const calm_contender *contenders, size_t n)
+{
+    calm_text text;
+    calm_text_init(&text);
+    for (size_t i = 0; i < n; i++)
+        calm_text_printf(&text, "%s%s: %s", i ? "; " : "", contenders[i].algorithm,
+                         contenders[i].failure ? contenders[i].failure : "score is not finite");
+    calm_status status = calm_fail(ctx, CALM_ENUMERIC, "no candidate can be chosen (%s)", text.data ? text.data : "none was run");
+    calm_text_clear(&text);
+    return status;
+}
+
+calm_status calm_choose(calm_ctx *ctx, calm_rule rule, const char *metric_name, const calm_contender *contenders, size_t n,
+                        size_t *winner, char **reason)
+{
+    size_t best = n, chosen = n, short_list = 0;
+    for (size_t i = 0; i < n; i++)
+        if (can_win(&contenders[i]) && (best == n || before(contenders[i].metric, contenders[best].metric, contenders[i].key,
+                                                            contenders[best].key)))
+            best = i;
+    if (best == n)
+        return nobody(ctx, contenders, n);
+    *winner = best;
+    if (rule == CALM_RULE_ARGMAX)
+        return calm_strf(ctx, ctx->out, reason, "least %s of %zu", metric_name, n);
+    for (size_t i = 0; i < n; i++) {
+        const calm_contender *c = &contenders[i];
+        if (!can_win(c) || c->metric > CALM_NEAR_TIE * contenders[best].metric)
+            continue;
+        short_list++;
+        /* A NaN loses against any number: it compares as not less. */
+        if (chosen == n || before(c->tie_metric, contenders[chosen].tie_metric, c->key, contenders[chosen].key))
+            chosen = i;
+    }
+    *winner = chosen;
+    if (short_list == 1)
+        return calm_strf(ctx, ctx->out, reason, "least %s of %zu, no other within %g", metric_name, n, CALM_NEAR_TIE);
+    return calm_strf(ctx, ctx->out, reason, "least log_rel_mse of %zu within %g of the least %s%s", short_list, CALM_NEAR_TIE,
+                     metric_name, chosen == best ? "" : " (not the least itself)");
+}

@@ -1,0 +1,30 @@
+/* Choice: one candidate per unit from its stored scores (METHOD.md section 5).
+ *
+ *   token    c* = least value of the metric (cka_token); shortlist = candidates within 1.05 c*; the least log_rel_mse of the
+ *            shortlist wins, ties by candidate key
+ *   argmax   CALM as published: the least value of the metric (cka) wins, ties by candidate key */
+#ifndef CALM_HYBRID_SELECT_H
+#define CALM_HYBRID_SELECT_H
+
+#include "ptq/base/text.h"
+
+typedef enum calm_rule { CALM_RULE_TOKEN, CALM_RULE_ARGMAX } calm_rule;
+
+#define CALM_RULE_NAMES "token|argmax"
+#define CALM_NEAR_TIE 1.05
+
+/* What the rule reads of a candidate. */
+typedef struct calm_contender {
+    const char *key;          /* candidate key: breaks ties                                  */
+    const char *algorithm;    /* for the reason                                              */
+    const char *failure;      /* not NULL: it failed, and never wins                         */
+    double metric;            /* loss that the rule reads first                              */
+    double tie_metric;        /* log_rel_mse                                                 */
+} calm_contender;
+
+/* Index of the winner among contenders [n] and, in ctx->out, one sentence that says why.
+ * A metric that is not finite never wins.  CALM_ENUMERIC when no candidate can win (says why each failed). */
+calm_status calm_choose(calm_ctx *ctx, calm_rule rule, const char *metric_name, const calm_contender *contenders, size_t n,
+                        size_t *winner, char **reason);
+
+#endif
