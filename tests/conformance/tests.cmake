@@ -1,1 +1,2 @@
 # calm_test(FOLDER NAME LIBS...) - one line per test
+calm_test(conformance test_algorithms calm_algorithms)

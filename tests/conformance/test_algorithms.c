@@ -1,0 +1,438 @@
+/* What every algorithm must do, whichever it is: loops over presets.def and, one short chain each, over parts.def.
+ * A new part or preset is tested by its line there. */
+#include "algorithms/part.h"
+#include "ptq/base/rng.h"
+#include "tests/support/harness.h"
+
+#define MAX_CHAINS 128
+
+static const char *const schemes[] = {"w4a16_g16", "w3a16_g16_asym", "w2a16_g64", "w8a8", "w8a16_asym", "w4a4_g16_f16s"};
+#define N_SCHEMES (sizeof schemes / sizeof *schemes)
+
+/* A job and what it needs, all in the test's context. */
+typedef struct sample {
+    size_t in, rows;
+    float *w[2];                /* of the two linears */
+    float *x;                   /* [rows, in]          */
+    double *gram, *sum, *sumsq, *sumabs;
+    float *absmax;
+    calm_linear linears[2];
+    calm_stats stats;
+    calm_job job;
+} sample;
+
+/* The shortest chain that contains the part. */
+static const char *chain_with(const calm_part *part)
+{
+    static const char *const forms[] = {"%s+absmax+nearest", "%s+nearest", "absmax+%s", "absmax+nearest+%s"};
+    size_t before = strcspn(forms[part->kind], "%");
+    return test_format("%.*s%s%s", (int)before, forms[part->kind], part->name, forms[part->kind] + before + 2);
+}
+
+/* All presets and parts as chains; NULL-terminated. */
+static const char **all_chains(void)
+{
+    static const char *chains[MAX_CHAINS + 1];
+    size_t n_presets, n_parts, n = 0;
+    const calm_preset *presets = calm_presets(&n_presets);
+    const calm_part *const *parts = calm_parts(&n_parts);
+    ck_assert_uint_le(n_presets + n_parts, MAX_CHAINS);
+    for (size_t i = 0; i < n_presets; i++)
+        chains[n++] = presets[i].name;
+    for (size_t i = 0; i < n_parts; i++)
+        chains[n++] = chain_with(parts[i]);
+    chains[n] = NULL;
+    return chains;
+}
+
+static void measure(sample *s)
+{
+    memset(s->gram, 0, s->in * s->in * sizeof *s->gram);
+    for (size_t j = 0; j < s->in; j++)
+        s->sum[j] = s->sumsq[j] = s->sumabs[j] = s->absmax[j] = 0;
+    for (size_t t = 0; t < s->rows; t++) {
+        const float *x = s->x + t * s->in;
+        for (size_t i = 0; i < s->in; i++) {
+            for (size_t j = 0; j < s->in; j++)
+                s->gram[i * s->in + j] += (double)x[i] * x[j];
+            s->sum[i] += x[i];
+            s->sumsq[i] += (double)x[i] * x[i];
+            s->sumabs[i] += fabsf(x[i]);
+            s->absmax[i] = fmaxf(s->absmax[i], fabsf(x[i]));
+        }
+    }
+    s->stats = (calm_stats){s->rows, s->gram, s->absmax, s->sum, s->sumsq, s->sumabs, s->x, s->rows};
+}
+
+static void make_sample(sample *s, size_t out, size_t in, size_t rows, const char *scheme)
+{
+    *s = (sample){.in = in, .rows = rows};
+    ck_ok(CALM_NEW(ctx, ctx->out, s->x, rows * in));
+    ck_ok(CALM_NEW(ctx, ctx->out, s->gram, in * in));
+    ck_ok(CALM_NEW(ctx, ctx->out, s->sum, in));
+    ck_ok(CALM_NEW(ctx, ctx->out, s->sumsq, in));
+    ck_ok(CALM_NEW(ctx, ctx->out, s->sumabs, in));
+    ck_ok(CALM_NEW(ctx, ctx->out, s->absmax, in));
+    for (size_t l = 0; l < 2; l++) {
+        size_t n = l ? out - out / 3 : out / 3;
+        ck_ok(CALM_NEW(ctx, ctx->out, s->w[l], n * in));
+        for (size_t i = 0; i < n * in; i++)
+            s->w[l][i] = (float)(0.05 * calm_rng_normal(11, l, i));
+        s->linears[l] = (calm_linear){l ? "second" : "first", n, in, s->w[l]};
+    }
+    for (size_t i = 0; i < rows * in; i++)
+        s->x[i] = (float)((calm_rng_normal(11, 2, i) + 2 * calm_rng_normal(11, 3, i / in)) * (i % in % 13 == 5 ? 20 : 1));
+    measure(s);
+    s->job = (calm_job){.name = "job", .linears = s->linears, .n_linears = 2, .stats = &s->stats, .can_absorb = true};
+    ck_ok(calm_scheme_parse(ctx, scheme, &s->job.scheme));
+}
+
+static calm_status try(const char *chain, const calm_job *job, calm_qjob *qjob)
+{
+    calm_algorithm *algorithm;
+    CALM_TRY(calm_algorithm_parse(ctx, chain, &algorithm));
+    return calm_algorithm_run(ctx, algorithm, job, qjob);
+}
+
+static unsigned caps_of(const char *chain)
+{
+    calm_algorithm *algorithm;
+    ck_ok(calm_algorithm_parse(ctx, chain, &algorithm));
+    return calm_algorithm_caps(algorithm);
+}
+
+/* Codes, scales, zeros and channel scales are what a checkpoint can hold. */
+static void check_result(const char *chain, const calm_qjob *q)
+{
+    for (size_t i = 0; i < q->out * q->in; i++)
+        ck_assert_msg(q->codes[i] >= calm_code_min(&q->scheme) && q->codes[i] <= calm_code_max(&q->scheme), "%s: code %u",
+                      chain, q->codes[i]);
+    for (size_t i = 0; i < q->out * q->n_groups; i++) {
+        float scale = q->scales[i];
+        ck_assert_msg(fabsf(scale) >= 0x1p-17f && fabsf(scale) <= 65280, "%s: scale %g", chain, scale);
+        ck_assert(calm_scale_round(scale, q->scheme.scale_dtype) == scale);
+        ck_assert(!q->zeros || q->zeros[i] <= calm_code_max(&q->scheme));
+    }
+    ck_assert(!q->zeros == q->scheme.symmetric);
+    for (size_t j = 0; q->in_scale && j < q->in; j++)
+        ck_assert_msg(isfinite(q->in_scale[j]) && q->in_scale[j] > 0, "%s: in_scale %g", chain, q->in_scale[j]);
+}
+
+/* Run every chain under every scheme on jobs that `spoil` has changed. */
+static void check_all(size_t out, size_t in, size_t rows, void (*spoil)(sample *))
+{
+    for (const char **chain = all_chains(); *chain; chain++)
+        for (size_t k = 0; k < N_SCHEMES; k++) {
+            sample s;
+            calm_qjob q;
+            make_sample(&s, out, in, rows, schemes[k]);
+            if (spoil)
+                spoil(&s);
+            ck_ok(try(*chain, &s.job, &q));
+            ck_assert_uint_eq(q.out, out);
+            ck_assert_uint_eq(q.in, in);
+            check_result(*chain, &q);
+        }
+}
+
+/* ---- shapes and hard inputs ---- */
+
+TEST(results_are_storable) { check_all(9, 37, 60, NULL); }
+END_OF_TEST
+
+TEST(one_input) { check_all(9, 1, 20, NULL); }
+END_OF_TEST
+
+TEST(one_row_of_weights) { check_all(1, 33, 20, NULL); }
+END_OF_TEST
+
+static void zero_row_and_columns(sample *s)
+{
+    memset(s->w[0], 0, s->in * sizeof *s->w[0]);
+    for (size_t i = 0; i < s->linears[1].out; i++)
+        s->w[1][i * s->in + 3] = 0;
+    for (size_t t = 0; t < s->rows; t++)
+        s->x[t * s->in + 7] = 0;
+    measure(s);
+}
+
+TEST(zero_row_zero_column_dead_input) { check_all(9, 37, 60, zero_row_and_columns); }
+END_OF_TEST
+
+static void all_zero(sample *s)
+{
+    for (size_t l = 0; l < 2; l++)
+        memset(s->w[l], 0, s->linears[l].out * s->in * sizeof *s->w[l]);
+}
+
+TEST(zero_weights_stay_zero)
+{
+    check_all(6, 20, 30, all_zero);
+    for (const char **chain = all_chains(); *chain; chain++)
+        for (size_t k = 0; k < N_SCHEMES; k++) {
+            sample s;
+            calm_qjob q;
+            float *w;
+            make_sample(&s, 6, 20, 30, schemes[k]);
+            all_zero(&s);
+            ck_ok(try(*chain, &s.job, &q));
+            ck_ok(CALM_NEW(ctx, ctx->out, w, q.out * q.in));
+            calm_qjob_effective(&q, w);
+            for (size_t i = 0; i < q.out * q.in; i++)
+                ck_assert_msg(w[i] == 0, "%s: %g", *chain, w[i]);
+        }
+}
+END_OF_TEST
+
+static void huge_outliers(sample *s)
+{
+    s->w[1][s->in + 2] = 3e4f;
+    s->x[0] = -1e6f;
+    measure(s);
+}
+
+TEST(huge_outliers_in_weights_and_inputs) { check_all(9, 37, 60, huge_outliers); }
+END_OF_TEST
+
+static void tiny(sample *s)
+{
+    for (size_t i = 0; i < s->linears[1].out * s->in; i++)
+        s->w[1][i] *= 1e-30f;
+}
+
+TEST(tiny_weights) { check_all(9, 37, 60, tiny); }
+END_OF_TEST
+
+/* No rows at all: nothing says which inputs matter, so nothing may be thrown away. */
+TEST(no_calibration_rows)
+{
+    check_all(9, 37, 0, NULL);
+    sample s;
+    calm_qjob rtn, gptq;
+    make_sample(&s, 9, 37, 0, "w4a16_g16");
+    ck_ok(try("rtn", &s.job, &rtn));
+    ck_ok(try("gptq", &s.job, &gptq));
+    ck_assert_mem_eq(rtn.codes, gptq.codes, rtn.out * rtn.in);
+}
+END_OF_TEST
+
+/* ---- quality ---- */
+
+/* |X W^T - Qa(X / s) W^^T|^2 with activations as the scheme has them; unweighted |W - W^|^2 when `x` is false. */
+static double error_of(const sample *s, const calm_qjob *q, bool x)
+{
+    size_t in = s->in;
+    float *w, *input;
+    double sum = 0;
+    ck_ok(CALM_NEW(ctx, ctx->out, w, q->out * in));
+    ck_ok(CALM_NEW(ctx, ctx->out, input, in));
+    calm_qjob_dequantize(q, w);
+    for (size_t t = 0; t < (x ? s->rows : 0); t++) {
+        for (size_t j = 0; j < in; j++)
+            input[j] = s->x[t * in + j] / (q->in_scale ? q->in_scale[j] : 1);
+        if (q->scheme.act_bits)
+            calm_act_quantize_rows(input, 1, in, q->scheme.act_bits, input);
+        for (size_t i = 0; i < q->out; i++) {
+            const float *row = i < s->linears[0].out ? s->w[0] + i * in : s->w[1] + (i - s->linears[0].out) * in;
+            double y = 0;
+            for (size_t j = 0; j < in; j++)
+                y += (double)s->x[t * in + j] * row[j] - (double)input[j] * w[i * in + j];
+            sum += y * y;
+        }
+    }
+    for (size_t i = 0; !x && i < q->out * in; i++) {
+        const float *row = i / in < s->linears[0].out ? s->w[0] : s->w[1] - s->linears[0].out * in;
+        sum += pow((double)row[i] - w[i], 2);
+    }
+    return sum;
+}
+
+/* On what it optimises: outputs for those that know the Gram matrix; outputs from quantized activations for those that
+ * rescale channels; weights for the rest. */
+TEST(not_worse_than_rtn)
+{
+    for (const char **chain = all_chains(); *chain; chain++) {
+        unsigned caps = caps_of(*chain);
+        for (size_t k = 0; k < N_SCHEMES; k++) {
+            sample s;
+            calm_qjob q, rtn;
+            make_sample(&s, 30, 70, 400, caps & CALM_SETS_IN_SCALE ? "w4a4_g16" : schemes[k]);
+            ck_ok(try(*chain, &s.job, &q));
+            ck_ok(try("rtn", &s.job, &rtn));
+            bool x = caps & (CALM_NEEDS_GRAM | CALM_SETS_IN_SCALE);
+            if (!(caps & CALM_SETS_IN_SCALE))
+                q.scheme.act_bits = rtn.scheme.act_bits = 0;
+            double found = error_of(&s, &q, x), bound = error_of(&s, &rtn, x);
+            ck_assert_msg(found <= bound, "%s %s: error %g, rtn %g", *chain, schemes[k], found, bound);
+        }
+    }
+}
+END_OF_TEST
+
+/* A refit may not undo what the rounding reached, measured as it measures itself: with the damped Gram matrix, that
+ * is the outputs and a little of the weights. */
+TEST(refits_never_lose)
+{
+    size_t n;
+    const calm_part *const *parts = calm_parts(&n);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; parts[i]->kind == CALM_KIND_REFIT && k < N_SCHEMES; k++) {
+            sample s;
+            calm_qjob before, after;
+            make_sample(&s, 30, 70, 400, schemes[k]);
+            double mean = 0;
+            for (size_t j = 0; j < s.in; j++)
+                mean += s.gram[j * s.in + j] / (double)s.in;
+            ck_ok(try("gptq-hls", &s.job, &before));
+            ck_ok(try(test_format("hls(signed=true)+gptq+%s", parts[i]->name), &s.job, &after));
+            before.scheme.act_bits = after.scheme.act_bits = 0;
+            double found = error_of(&s, &after, true) + 0.01 * mean * error_of(&s, &after, false);
+            double bound = error_of(&s, &before, true) + 0.01 * mean * error_of(&s, &before, false);
+            ck_assert_msg(found <= bound * (1 + 1e-5), "%s %s: %g, before %g", parts[i]->name, schemes[k], found, bound);
+        }
+}
+END_OF_TEST
+
+/* ---- refusals ---- */
+
+TEST(bad_numbers_are_named)
+{
+    for (const char **chain = all_chains(); *chain; chain++) {
+        unsigned caps = caps_of(*chain);
+        sample s;
+        calm_qjob q;
+        make_sample(&s, 9, 37, 60, "w4a16_g16");
+        s.w[1][2 * s.in + 5] = NAN;
+        ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "second.weight[2, 5] is nan");
+        s.w[1][2 * s.in + 5] = -INFINITY;
+        ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "second.weight[2, 5] is -inf");
+        s.w[1][2 * s.in + 5] = 1e9f;
+        if (!s.job.can_absorb || !(caps & CALM_SETS_IN_SCALE))
+            ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "second.weight: row 2, group 0: the scale is beyond 65280");
+        s.w[1][2 * s.in + 5] = 1;
+        s.gram[3 * s.in + 4] = NAN;
+        if (caps & CALM_NEEDS_GRAM)
+            ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "job: Gram matrix [3, 4] is nan");
+        measure(&s);
+        s.gram[3 * s.in + 3] = -1;
+        if (caps & CALM_NEEDS_GRAM)
+            ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "job: Gram matrix [3, 3] is -1");
+        measure(&s);
+        s.absmax[6] = INFINITY;
+        if (caps & CALM_NEEDS_ABSMAX)
+            ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "job: max|x| of input 6 is inf");
+    }
+}
+END_OF_TEST
+
+TEST(missing_statistics_and_float_are_refused)
+{
+    for (const char **chain = all_chains(); *chain; chain++) {
+        unsigned caps = caps_of(*chain);
+        sample s;
+        calm_qjob q;
+        make_sample(&s, 9, 37, 60, "w4a16_g16");
+        s.stats = (calm_stats){.rows = 60};
+        if (caps & (CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES))
+            ck_fails(try(*chain, &s.job, &q), CALM_EARG, "which calibration did not collect");
+        else
+            ck_ok(try(*chain, &s.job, &q));
+        ck_ok(calm_scheme_parse(ctx, "float", &s.job.scheme));
+        ck_fails(try(*chain, &s.job, &q), CALM_EUNSUPPORTED, "the scheme is float");
+        make_sample(&s, 9, 37, 60, "w4a16_g16");
+        s.linears[1].in = 36;
+        ck_fails(try(*chain, &s.job, &q), CALM_EARG, "36 inputs, but first of the same job has 37");
+    }
+}
+END_OF_TEST
+
+/* Make allocation k of an arena fail, for every k until the run succeeds. */
+static void fail_each_allocation(const char *chain, const calm_job *job, calm_arena *arena)
+{
+    for (long k = 1;; k++) {
+        calm_qjob q;
+        ck_assert_msg(k < 10000, "%s: no end", chain);
+        arena->fail_in = k;
+        calm_status status = try(chain, job, &q);
+        bool used = arena->fail_in == 0;
+        arena->fail_in = 0;
+        if (status == CALM_OK && !used)
+            return;
+        ck_assert_msg(status == CALM_ENOMEM, "%s: allocation %ld: %s", chain, k, calm_status_name(status));
+        ck_assert_str_ne(ctx->message, "");
+        calm_ctx_forgive(ctx);
+    }
+}
+
+TEST(each_allocation_may_fail)
+{
+    for (const char **chain = all_chains(); *chain; chain++) {
+        sample s;
+        make_sample(&s, 9, 37, 60, "w3a16_g16_asym");
+        fail_each_allocation(*chain, &s.job, ctx->out);
+        fail_each_allocation(*chain, &s.job, ctx->scratch);
+    }
+}
+END_OF_TEST
+
+/* ---- same bytes ---- */
+
+static void check_equal(const char *chain, const calm_qjob *a, const calm_qjob *b)
+{
+    size_t n_scales = a->out * a->n_groups;
+    ck_assert_msg(memcmp(a->codes, b->codes, a->out * a->in) == 0, "%s: codes differ", chain);
+    ck_assert_msg(memcmp(a->scales, b->scales, n_scales * sizeof *a->scales) == 0, "%s: scales differ", chain);
+    ck_assert_msg(!a->zeros || memcmp(a->zeros, b->zeros, n_scales) == 0, "%s: zeros differ", chain);
+    ck_assert_msg(!a->in_scale || memcmp(a->in_scale, b->in_scale, a->in * sizeof *a->in_scale) == 0, "%s: in_scale", chain);
+    ck_assert(a->damp == b->damp);
+}
+
+TEST(threads_do_not_matter)
+{
+    for (const char **chain = all_chains(); *chain; chain++)
+        for (size_t k = 0; k < 2; k++) {
+            sample s;
+            calm_qjob one, four;
+            make_sample(&s, 400, 70, 100, schemes[k]);
+            ctx->n_threads = 1;
+            ck_ok(try(*chain, &s.job, &one));
+            ctx->n_threads = 4;
+            ck_ok(try(*chain, &s.job, &four));
+            check_equal(*chain, &one, &four);
+        }
+}
+END_OF_TEST
+
+/* ---- channel scales ---- */
+
+TEST(channel_scales_are_shared_or_left_out)
+{
+    for (const char **chain = all_chains(); *chain; chain++) {
+        sample s;
+        calm_qjob q;
+        uint32_t share[37];
+        make_sample(&s, 9, 37, 60, "w4a16_g16");
+        for (size_t j = 0; j < 37; j++)
+            share[j] = (uint32_t)(j % 5);
+        s.job.absorb_group = share;
+        s.job.n_absorb_groups = 5;
+        ck_ok(try(*chain, &s.job, &q));
+        ck_assert(!q.in_scale == !(caps_of(*chain) & CALM_SETS_IN_SCALE));
+        for (size_t j = 5; q.in_scale && j < 37; j++)
+            ck_assert(q.in_scale[j] == q.in_scale[j - 5]);
+        s.job.can_absorb = false;
+        ck_ok(try(*chain, &s.job, &q));
+        ck_assert(!q.in_scale);
+    }
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("algorithms",
+                     (const TTest *[]){results_are_storable, one_input, one_row_of_weights, zero_row_zero_column_dead_input,
+                                       zero_weights_stay_zero, huge_outliers_in_weights_and_inputs, tiny_weights,
+                                       no_calibration_rows, not_worse_than_rtn, refits_never_lose, bad_numbers_are_named,
+                                       missing_statistics_and_float_are_refused, each_allocation_may_fail,
+                                       threads_do_not_matter, channel_scales_are_shared_or_left_out, NULL});
+}
