@@ -70,7 +70,7 @@ const char *calm_store_schema(void);
 
 /* Begin, commit or roll back.  They nest: an inner commit takes effect with the outermost one, an inner
  * rollback undoes what came after its begin.  After a failure of the disk SQLite may have rolled back everything
- * already; rollback is then still right to call.  Commit fails with CALM_ENOSPC or CALM_EIO and has then rolled back. */
+ * already; rollback is then still right to call.  A commit that fails has rolled back. */
 calm_status calm_store_begin(calm_ctx *ctx, calm_store *store);
 calm_status calm_store_commit(calm_ctx *ctx, calm_store *store);
 void calm_store_rollback(calm_store *store);
@@ -166,7 +166,7 @@ typedef struct calm_store_score {
 } calm_store_score;
 
 typedef struct calm_store_candidate {
-    const char *key;            /* content hash (ARCHITECTURE.md, Keys)                                    */
+    const char *key;            /* content hash (ARCHITECTURE.md, Keys); one key is one job of one model   */
     int64_t job_id, calibration_id;
     const char *algorithm;      /* "gptq-hls"                                                              */
     const char *chain;          /* canonical text with options and revisions                               */
@@ -268,7 +268,8 @@ calm_status calm_store_evaluation_find(calm_ctx *ctx, calm_store *store, const c
 typedef struct calm_store_verdict {
     int64_t run_id, evaluation_id;
     const char *role;           /* key with run_id and subject: "guard", "test", "probe"                    */
-    const char *subject;        /* as this run calls it: "hybrid", "gptq"; NULL: the evaluation's own       */
+    const char *subject;        /* as this run calls it: "float", "hybrid", "gptq"; NULL: the evaluation's own;
+                                 * v_runs shows role "test" of "float" and of the outcome's `result`        */
     double delta_kl, delta_se;  /* mean KL minus the hybrid's and its paired standard error; NaN: none      */
 } calm_store_verdict;
 
@@ -309,8 +310,10 @@ calm_value calm_value_int(int64_t integer);
 calm_value calm_value_real(double real);
 calm_value calm_value_text(const char *text);
 
-/* Receives one row; `names` and `values` [n] are valid during the call.  It is called once before the first row
- * with `values` NULL, so that headings exist without rows.  Anything but CALM_OK ends the query and is its result. */
+/* Receives one row; `names` and `values` [n] are valid during the call, and so is what it puts into ctx->scratch, which
+ * is rewound at the end of the query.  It must not close the store.  It is called once before the first
+ * row with `values` NULL, so that headings exist without rows.  Anything but CALM_OK ends the query and is its
+ * result. */
 typedef calm_status calm_store_row_fn(calm_ctx *ctx, void *user, size_t n, const char *const *names,
                                       const calm_value *values);
 
