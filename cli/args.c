@@ -1,0 +1,120 @@
+/* Command lines from option tables; the one user of argp.h. */
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+
+#define FIRST_KEY 1000    /* option i without a letter has key FIRST_KEY + i */
+
+/* What argp's callback needs. */
+typedef struct parse {
+    calm_ctx *ctx;
+    const calm_command *command;
+    void *opts;
+    const char **args;
+    size_t n_args;
+} parse;
+
+static const calm_option *by_key(const calm_command *command, int key)
+{
+    for (size_t i = 0; i < calm_options_count(command->options); i++) {
+        const calm_option *option = &command->options[i];
+        if (key == FIRST_KEY + (int)i || (option->key && key == option->key))
+            return option;
+    }
+    return NULL;
+}
+
+static error_t parse_one(int key, char *value, struct argp_state *state)
+{
+    parse *p = state->input;
+    const calm_option *option = by_key(p->command, key);
+    char owner[64];
+    snprintf(owner, sizeof owner, "calm %s", p->command->name);
+    if (option) {
+        calm_option_set(p->ctx, p->command->options, p->opts, owner, option->name, value ? value : "true");
+        return 0;
+    }
+    if (key != ARGP_KEY_ARG)
+        return ARGP_ERR_UNKNOWN;
+    if (p->n_args == p->command->max_args)
+        calm_fail(p->ctx, CALM_EARG, "%s: unexpected word \"%s\"; see calm %s --help", owner, value, p->command->name);
+    else
+        p->args[p->n_args++] = value;
+    return 0;
+}
+
+/* argp's own table, from ours. */
+static calm_status make_options(calm_ctx *ctx, const calm_command *command, struct argp_option **out)
+{
+    const size_t n = calm_options_count(command->options);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, n + 1));
+    for (size_t i = 0; i < n; i++) {
+        const calm_option *option = &command->options[i];
+        char *doc;
+        const bool shown = option->fallback && option->fallback[0] && strcmp(option->fallback, "-1") != 0;
+        CALM_TRY(calm_strf(ctx, ctx->out, &doc, "%s%s%s%s", option->help, shown ? " (default " : "",
+                           shown ? option->fallback : "", shown ? ")" : ""));
+        (*out)[i] = (struct argp_option){
+            .name = option->name,
+            .key = option->key ? option->key : FIRST_KEY + (int)i,
+            .arg = option->type == CALM_OPTION_BOOL ? NULL : option->metavar ? option->metavar : "VALUE",
+            .doc = doc,
+        };
+    }
+    return CALM_OK;
+}
+
+/* getopt would say no more than "unrecognized option": find unknown long options first and name the nearest. */
+static calm_status check_names(calm_ctx *ctx, const calm_command *command, int argc, char **argv)
+{
+    static const char *const builtin[] = {"help", "usage"};
+    const size_t n = calm_options_count(command->options), n_builtin = sizeof builtin / sizeof *builtin;
+    const char **names;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, names, n + n_builtin));
+    for (size_t i = 0; i < n; i++)
+        names[i] = command->options[i].name;
+    memcpy(names + n, builtin, sizeof builtin);
+    for (int a = 1; a < argc && strcmp(argv[a], "--") != 0; a++) {
+        if (strncmp(argv[a], "--", 2) != 0)
+            continue;
+        char word[64];
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(argv[a] + 2, "="), argv[a] + 2);
+        bool known = false;
+        for (size_t i = 0; i < n + n_builtin && !known; i++)
+            known = strncmp(names[i], word, strlen(word)) == 0;    /* unique beginnings are allowed, getopt checks */
+        if (known)
+            continue;
+        const char *near = calm_nearest(word, names, n + n_builtin);
+        return calm_fail(ctx, CALM_EARG, "calm %s: unknown option --%s%s%s%s", command->name, word,
+                         near ? "; did you mean --" : "; see --help", near ? near : "", near ? "?" : "");
+    }
+    return CALM_OK;
+}
+
+calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc, char **argv, void *opts,
+                            const char ***args, size_t *n_args)
+{
+    struct argp_option *options;
+    char *doc, *name;
+    parse p = {.ctx = ctx, .command = command, .opts = opts};
+    CALM_TRY(calm_options_init(ctx, command->options, opts));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, p.args, command->max_args + 1));
+    CALM_TRY(make_options(ctx, command, &options));
+    CALM_TRY(check_names(ctx, command, argc, argv));
+    CALM_TRY(calm_strf(ctx, ctx->out, &doc, "%s\vExamples:\n%s", command->description, command->examples));
+    CALM_TRY(calm_strf(ctx, ctx->out, &name, "calm %s", command->name));
+    const struct argp argp = {options, parse_one, command->arguments, doc, NULL, NULL, NULL};
+    argv[0] = name;
+    argp_err_exit_status = 2;
+    if (argp_parse(&argp, argc, argv, 0, NULL, &p) != 0 && ctx->status == CALM_OK)
+        return calm_fail(ctx, CALM_EARG, "calm %s: cannot parse the command line", command->name);
+    if (ctx->status == CALM_OK && p.n_args < command->min_args)
+        return calm_fail(ctx, CALM_EARG, "calm %s: expected %s; see calm %s --help", command->name, command->arguments,
+                         command->name);
+    *args = p.args;
+    *n_args = p.n_args;
+    return ctx->status;
+}

@@ -1,0 +1,43 @@
+/* Commands: one const descriptor per file cmd_<name>.c, one line in commands.def. */
+#ifndef CALM_CLI_COMMAND_H
+#define CALM_CLI_COMMAND_H
+
+#include "ptq/base/context.h"
+#include "ptq/base/option.h"
+
+typedef struct calm_command {
+    const char *name;
+    const char *summary;          /* one line for `calm --help`                               */
+    const char *arguments;        /* "MODEL" for the usage line; NULL: none                   */
+    const char *description;      /* paragraph above the options                              */
+    const char *examples;         /* lines below them                                         */
+    const calm_option *options;   /* ends with a NULL name                                    */
+    size_t opts_size;
+    size_t min_args, max_args;
+    /* `args` [n_args] are the words that are not options.  Results go to stdout. */
+    calm_status (*run)(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args);
+} calm_command;
+
+/* The commands in the order of commands.def; *n their number. */
+const calm_command *const *calm_commands(size_t *n);
+
+/* Parse argv [argc] (argv[0] is the command's name) into opts and args [command->max_args], both in ctx->out.
+ * `--help` prints the help and leaves the process with status 0.  CALM_EARG: unknown option (the nearest is suggested), wrong
+ * value, too few or too many words. */
+calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc, char **argv, void *opts,
+                            const char ***args, size_t *n_args);
+
+/* Options that every command has; the first member of its options struct. */
+typedef struct calm_common {
+    long long threads;    /* 0: all cores */
+    bool quiet;
+} calm_common;
+
+#define CALM_COMMON_OPTIONS(type)                                                                            \
+    {.name = "threads", .help = "worker threads; 0 = all cores (the result does not depend on it)",          \
+     .offset = offsetof(type, common.threads), .type = CALM_OPTION_INT, .fallback = "0", .min = 0,           \
+     .max = 1024, .metavar = "N"},                                                                           \
+    {.name = "quiet", .help = "no progress, no notes: results and errors alone",                             \
+     .offset = offsetof(type, common.quiet), .type = CALM_OPTION_BOOL, .key = 'q'}
+
+#endif
