@@ -33,11 +33,11 @@ typedef struct calm_common {
     bool quiet;
 } calm_common;
 
-#define CALM_COMMON_OPTIONS(type)                                                                            \
+#define CALM_COMMON_OPTIONS(opts_t)                                                                          \
     {.name = "threads", .help = "worker threads; 0 = all cores (the result does not depend on it)",          \
-     .offset = offsetof(type, common.threads), .type = CALM_OPTION_INT, .fallback = "0", .min = 0,           \
+     .offset = offsetof(opts_t, common.threads), .type = CALM_OPTION_INT, .fallback = "0", .min = 0,           \
      .max = 1024, .metavar = "N"},                                                                           \
     {.name = "quiet", .help = "no progress, no notes: results and errors alone",                             \
-     .offset = offsetof(type, common.quiet), .type = CALM_OPTION_BOOL, .key = 'q'}
+     .offset = offsetof(opts_t, common.quiet), .type = CALM_OPTION_BOOL, .key = 'q'}
 
 #endif
