@@ -11,16 +11,17 @@
 
 /* ---- helpers of the readers ---- */
 
-static calm_status unsupported_type(calm_ctx *ctx, const char *where, const char *type,
+static calm_status unsupported_type(calm_ctx *ctx, const char *where, const char *type, const char *list,
                                     const calm_tokenizer_type *types)
 {
     char known[256] = "";
-    for (; types->name; types++) {
-        strncat(known, types->name, sizeof known - strlen(known) - 1);
-        strncat(known, ", ", sizeof known - strlen(known) - 1);
+    for (const calm_tokenizer_type *row = types; row->name; row++) {
+        strncat(known, row->name, sizeof known - strlen(known) - 1);
+        if (row[1].name || list)
+            strncat(known, ", ", sizeof known - strlen(known) - 1);
     }
-    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s.type \"%.60s\": not supported; known are %sSequence", where, type,
-                     known);
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s.type \"%.60s\": not supported; known: %s%s", where, type, known,
+                     list ? "Sequence" : "");
 }
 
 calm_status calm_tokenizer_read_parts(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
@@ -31,11 +32,11 @@ calm_status calm_tokenizer_read_parts(calm_ctx *ctx, calm_tokenizer *tok, const 
     if (calm_json_typeof(json) == CALM_JSON_NULL)
         return CALM_OK;
     CALM_TRY(calm_json_need_string(ctx, where, json, "type", NULL, &type));
-    if (strcmp(type, "Sequence") != 0) {
+    if (!list || strcmp(type, "Sequence") != 0) {
         for (const calm_tokenizer_type *row = types; row->name; row++)
             if (strcmp(type, row->name) == 0)
                 return row->read(ctx, tok, where, json);
-        return unsupported_type(ctx, where, type, types);
+        return unsupported_type(ctx, where, type, list, types);
     }
     const calm_json *parts = calm_json_get(json, list);
     if (calm_json_typeof(parts) != CALM_JSON_ARRAY)
@@ -165,7 +166,7 @@ static calm_status read_model(calm_ctx *ctx, calm_tokenizer *tok, const char *wh
     /* Files of 2019 and 2020 (gpt2) do not name the type; only BPE has merges. */
     if (!calm_json_get(json, "type") && calm_json_get(json, "merges"))
         return calm_tokenizer_read_bpe(ctx, tok, where, json);
-    return calm_tokenizer_read_parts(ctx, tok, where, json, "models", types);
+    return calm_tokenizer_read_parts(ctx, tok, where, json, NULL, types);
 }
 
 static calm_status read_file(calm_ctx *ctx, calm_tokenizer *tok, const calm_json *json)

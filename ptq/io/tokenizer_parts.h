@@ -109,8 +109,8 @@ typedef struct calm_tokenizer_type {
     calm_tokenizer_reader *read;
 } calm_tokenizer_type;
 
-/* Read the part `json` by its "type", or each part of a Sequence, whose array is under `list`.  JSON null is no
- * part.  CALM_EUNSUPPORTED with the known types for one that is not in the table. */
+/* Read the part `json` by its "type", or each part of a Sequence, whose array is under `list` (NULL: there are no
+ * Sequences of this kind).  JSON null is no part.  CALM_EUNSUPPORTED with the known types for one that is not in the table. */
 calm_status calm_tokenizer_read_parts(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                                       const char *list, const calm_tokenizer_type *types);
 

@@ -1,0 +1,52 @@
+/* The byte-level alphabet against the procedure of the GPT-2 release, step by step. */
+#include "ptq/io/bytelevel.h"
+
+#include "ptq/io/unicode.h"
+#include "tests/support/harness.h"
+
+TEST(the_alphabet_is_that_of_gpt2)
+{
+    uint32_t next = 256;
+    bool taken[CALM_BYTELEVEL_END] = {false};
+    for (int byte = 0; byte < 256; byte++) {
+        bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+        uint32_t expected = printable ? (uint32_t)byte : next++;
+        ck_assert_uint_eq(calm_bytelevel_character((uint8_t)byte), expected);
+        ck_assert_int_eq(calm_bytelevel_byte(expected), byte);
+        taken[expected] = true;
+    }
+    ck_assert_uint_eq(next, CALM_BYTELEVEL_END);
+    for (uint32_t c = 0; c < CALM_BYTELEVEL_END; c++)
+        ck_assert_int_eq(calm_bytelevel_byte(c) >= 0, taken[c]);
+    ck_assert_int_eq(calm_bytelevel_byte(CALM_BYTELEVEL_END), -1);
+    ck_assert_int_eq(calm_bytelevel_byte(0x4E2D), -1);
+}
+END_OF_TEST
+
+TEST(every_byte_is_spelled_and_read)
+{
+    char bytes[256], spelled[512], back[512];
+    for (int i = 0; i < 256; i++)
+        bytes[i] = (char)i;
+    size_t n = calm_bytelevel_spell(bytes, 256, spelled);
+    ck_assert_uint_eq(calm_utf8_invalid_at(spelled, n), n);
+    ck_assert_uint_eq(calm_bytelevel_read(spelled, n, back), 256);
+    ck_assert_mem_eq(back, bytes, 256);
+}
+END_OF_TEST
+
+TEST(other_texts_are_copied)
+{
+    char back[16];
+    ck_assert_uint_eq(calm_bytelevel_read("\xC4\xA0" "a\xE4\xB8\xAD", 6, back), 6);
+    ck_assert_mem_eq(back, "\xC4\xA0" "a\xE4\xB8\xAD", 6);
+    ck_assert_uint_eq(calm_bytelevel_read("a b", 3, back), 3);
+    ck_assert_mem_eq(back, "a b", 3);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("bytelevel", (const TTest *[]){the_alphabet_is_that_of_gpt2, every_byte_is_spelled_and_read,
+                                                    other_texts_are_copied, NULL});
+}
