@@ -70,9 +70,9 @@ static calm_status unknown_name(calm_ctx *ctx, const chain_parse *parse, const c
         names[n++] = parts[i]->name;
     const char *near = calm_nearest(name, names, n);
     if (near)
-        return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": nothing is called \"%s\"; did you mean \"%s\"?", parse->text,
-                         name, near);
-    return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": nothing is called \"%s\"; `calm algorithms` lists what there is",
+        return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": nothing is called \"%s\"; did you mean \"%s\"?",
+                         parse->text, name, near);
+    return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": nothing is called \"%s\"; `calm algorithms` lists all names",
                      parse->text, name);
 }
 
@@ -80,8 +80,8 @@ static calm_status wrong_place(calm_ctx *ctx, const chain_parse *parse, const ca
 {
     static const char *const expected[] = {"a grid (or a transform)", "a rounding", "a refit", "a refit"};
     return calm_fail(ctx, CALM_EARG,
-                     "algorithm \"%s\": expected %s, found the %s \"%s\"; a chain is transforms, one grid, one rounding, "
-                     "refits, as in smooth+absmax+gptq+ls",
+                     "algorithm \"%s\": expected %s, found the %s \"%s\"; a chain is transforms, one grid, one "
+                     "rounding, refits, as in smooth+absmax+gptq+ls",
                      parse->text, expected[parse->reached], calm_part_kind_name(part->kind), part->name);
 }
 
@@ -157,8 +157,8 @@ static calm_status parse_chain(calm_ctx *ctx, chain_parse *parse, const char *ch
         CALM_TRY(parse_step(ctx, parse, step));
     }
     if (parse->reached < CALM_KIND_ROUND)
-        return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": the chain ends without %s, as in absmax+nearest", parse->text,
-                         parse->reached == CALM_KIND_GRID ? "a rounding" : "a grid and a rounding");
+        return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": the chain ends without %s, as in absmax+nearest",
+                         parse->text, parse->reached == CALM_KIND_GRID ? "a rounding" : "a grid and a rounding");
     return CALM_OK;
 }
 

@@ -17,6 +17,7 @@
 
 #include "algorithms/algorithm.h"
 #include "ptq/base/option.h"
+#include "ptq/base/threads.h"
 #include "ptq/quant/grid.h"
 
 /* What a chain works on: the job as its transforms have changed it.  All memory is scratch. */
@@ -100,7 +101,6 @@ calm_status calm_group_finish(calm_ctx *ctx, const calm_group *group, calm_grid 
 void calm_qjob_set_grid(calm_qjob *qjob, size_t row, size_t g, calm_grid grid);
 
 /* Run fn over chunks of CALM_ROW_CHUNK rows; index is the chunk's number. */
-calm_status calm_target_each_chunk(calm_ctx *ctx, const calm_target *target, calm_status (*fn)(calm_ctx *, size_t, void *),
-                                   void *user);
+calm_status calm_target_each_chunk(calm_ctx *ctx, const calm_target *target, calm_task_fn *fn, void *user);
 
 #endif

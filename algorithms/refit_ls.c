@@ -1,9 +1,8 @@
-/* Least-squares scales: for fixed codes the group scales that minimise tr((W - S Q) H (W - S Q)^T), row by row, H damped
- * (rows.c has the normal equations).  Kept for the rows whose loss falls with the scales as stored. */
+/* Least-squares scales: for fixed codes the group scales that minimise tr((W - S Q) H (W - S Q)^T), row by row, H
+ * damped (rows.c has the normal equations).  Kept for the rows whose loss falls with the scales as stored. */
 #include <stddef.h>
 
 #include "algorithms/rows.h"
-#include "ptq/base/threads.h"
 
 typedef struct ls_options {
     double damp;

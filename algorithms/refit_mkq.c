@@ -8,7 +8,6 @@
 #include <stddef.h>
 
 #include "algorithms/rows.h"
-#include "ptq/base/threads.h"
 
 #define LEAST_FALL 1e-4
 

@@ -50,8 +50,8 @@ static calm_status check_options(calm_ctx *ctx, const void *opts)
 {
     const gptq_options *options = opts;
     if (options->order == ORDER_ACTIVATION && options->groups == GROUPS_SEQUENTIAL)
-        return calm_fail(ctx, CALM_EARG, "gptq: groups=sequential needs order=none: columns by falling input power do not "
-                                         "enter a group from its first column on");
+        return calm_fail(ctx, CALM_EARG, "gptq: groups=sequential needs order=none: columns by falling input power do "
+                                         "not enter a group from its first column on");
     return CALM_OK;
 }
 
@@ -186,11 +186,12 @@ static size_t tile_grid(const chunk_state *state, size_t g)
 static void read_grids(chunk_state *state, size_t g)
 {
     const calm_qjob *qjob = state->job->qjob;
+    uint8_t middle = calm_symmetric_zero(&qjob->scheme);
     for (size_t r = 0; r < TILE; r++) {
         size_t cell = (state->first + state->tile_row + r) * qjob->n_groups + g;
         bool inside = r < tile_rows(state);
         state->scale[tile_grid(state, g) + r] = inside ? qjob->scales[cell] : 1;
-        state->zero[tile_grid(state, g) + r] = inside && qjob->zeros ? qjob->zeros[cell] : calm_symmetric_zero(&qjob->scheme);
+        state->zero[tile_grid(state, g) + r] = inside && qjob->zeros ? qjob->zeros[cell] : middle;
     }
 }
 
@@ -275,8 +276,8 @@ static calm_status gptq_chunk(calm_ctx *ctx, size_t chunk, void *user)
 {
     const gptq_job *job = user;
     const calm_target *target = job->target;
-    size_t in = target->in, left = target->out - chunk * CALM_ROW_CHUNK;
-    chunk_state state = {.job = job, .first = chunk * CALM_ROW_CHUNK, .n = left < CALM_ROW_CHUNK ? left : CALM_ROW_CHUNK};
+    size_t in = target->in, first = chunk * CALM_ROW_CHUNK, left = target->out - first;
+    chunk_state state = {.job = job, .first = first, .n = left < CALM_ROW_CHUNK ? left : CALM_ROW_CHUNK};
     CALM_TRY(allocate_chunk(ctx, &state));
     for (size_t r = 0; r < state.n; r++)
         for (size_t j = 0; j < in; j++)

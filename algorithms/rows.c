@@ -202,10 +202,11 @@ typedef struct sweep_tile {
     double scale[TILE], lo[TILE], hi[TILE], gain[TILE], step[TILE];
 } sweep_tile;
 
-/* New codes of column k of the block; step = what its errors lose. */
+/* New codes of column k of the block; step = what its errors lose.  Returns sum |step|: 0 when no code moved. */
 CALM_VECTORIZE
-static void move_column(sweep_tile *tile, size_t k, double power)
+static double move_column(sweep_tile *tile, size_t k, double power)
 {
+    double moved = 0;
     for (size_t r = 0; r < TILE; r++) {
         double c = tile->gradient[k][r], q = tile->q[k][r], next = q + c / (power * tile->scale[r]);
         next = next < tile->lo[r] ? tile->lo[r] : next;
@@ -216,6 +217,9 @@ static void move_column(sweep_tile *tile, size_t k, double power)
         tile->q[k][r] = next;
         tile->step[r] = step;
     }
+    for (size_t r = 0; r < TILE; r++)
+        moved += fabs(tile->step[r]);
+    return moved;
 }
 
 /* gradient[k] -= h[k] step for k in [from, to). */
@@ -253,8 +257,8 @@ static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t 
     for (size_t j = start; j < end; j++) {
         if (j == start || j % group == 0)
             enter_group(rows, tile, first, n, j / group);
-        move_column(tile, j - start, rows->h[j * in + j]);
-        follow(tile, j + 1 - start, end - start, rows->h + j * in + start);
+        if (move_column(tile, j - start, rows->h[j * in + j]) > 0)
+            follow(tile, j + 1 - start, end - start, rows->h + j * in + start);
     }
     for (size_t r = 0; r < n; r++) {
         for (size_t k = 0; k < end - start; k++)
@@ -267,9 +271,14 @@ static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t 
 static void update_errors(calm_rows *rows, size_t start, size_t end)
 {
     size_t in = rows->target->in, n_groups = rows->target->n_groups, group = rows->target->group;
-    for (size_t r = 0; r < rows->n; r++)
-        for (size_t j = start; j < end; j++)
-            rows->product[r * in + j] = rows->w[r * in + j] - rows->scale[r * n_groups + j / group] * rows->q[r * in + j];
+    for (size_t r = 0; r < rows->n; r++) {
+        const double *w = rows->w + r * in, *q = rows->q + r * in;
+        for (size_t g = start / group, j = start; j < end; g++) {
+            double scale = rows->scale[r * n_groups + g];
+            for (size_t stop = (g + 1) * group < end ? (g + 1) * group : end; j < stop; j++)
+                rows->product[r * in + j] = w[j] - scale * q[j];
+        }
+    }
 }
 
 void calm_rows_sweep(calm_rows *rows)

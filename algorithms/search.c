@@ -79,7 +79,8 @@ static void measure(candidates *c, size_t n_lanes, const double *w, const double
 }
 
 /* sum h w q and sum h q^2 for the codes that `scale` gives. */
-static void project(const calm_group *group, const double *h, double scale, double lo, double hi, double *wq, double *qq)
+static void project(const calm_group *group, const double *h, double scale, double lo, double hi, double *wq,
+                    double *qq)
 {
     *wq = *qq = 0;
     for (size_t j = 0; j < group->n; j++) {

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "algorithms/part.h"
-#include "ptq/base/threads.h"
 
 size_t calm_target_group_start(const calm_target *target, size_t g)
 {
@@ -17,8 +16,7 @@ size_t calm_target_group_columns(const calm_target *target, size_t g)
     return left < target->group ? left : target->group;
 }
 
-calm_status calm_target_each_chunk(calm_ctx *ctx, const calm_target *target,
-                                   calm_status (*fn)(calm_ctx *, size_t, void *), void *user)
+calm_status calm_target_each_chunk(calm_ctx *ctx, const calm_target *target, calm_task_fn *fn, void *user)
 {
     return calm_parallel_for(ctx, (target->out + CALM_ROW_CHUNK - 1) / CALM_ROW_CHUNK, fn, user);
 }

@@ -20,7 +20,8 @@ float calm_scale_round(double scale, calm_dtype dtype)
         return copysignf((float)CALM_SCALE_MIN, (float)scale);
     assert(dtype == CALM_BF16 || dtype == CALM_F16);
     float narrow = (float)scale;
-    float rounded = dtype == CALM_F16 ? calm_f16_to_f32(calm_f32_to_f16(narrow)) : calm_bf16_to_f32(calm_f32_to_bf16(narrow));
+    float rounded = dtype == CALM_F16 ? calm_f16_to_f32(calm_f32_to_f16(narrow))
+                                      : calm_bf16_to_f32(calm_f32_to_bf16(narrow));
     return fabsf(rounded) <= (float)CALM_SCALE_MAX ? rounded : copysignf(INFINITY, rounded);
 }
 

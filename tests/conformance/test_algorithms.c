@@ -6,7 +6,8 @@
 
 #define MAX_CHAINS 128
 
-static const char *const schemes[] = {"w4a16_g16", "w3a16_g16_asym", "w2a16_g64", "w8a8", "w8a16_asym", "w4a4_g16_f16s"};
+static const char *const schemes[] = {"w4a16_g16", "w3a16_g16_asym", "w2a16_g64",
+                                      "w8a8", "w8a16_asym", "w4a4_g16_f16s"};
 #define N_SCHEMES (sizeof schemes / sizeof *schemes)
 
 /* A job and what it needs, all in the test's context. */
@@ -80,8 +81,10 @@ static void make_sample(sample *s, size_t out, size_t in, size_t rows, const cha
             s->w[l][i] = (float)(0.05 * calm_rng_normal(11, l, i));
         s->linears[l] = (calm_linear){l ? "second" : "first", n, in, s->w[l]};
     }
-    for (size_t i = 0; i < rows * in; i++)
-        s->x[i] = (float)((calm_rng_normal(11, 2, i) + 2 * calm_rng_normal(11, 3, i / in)) * (i % in % 13 == 5 ? 20 : 1));
+    for (size_t i = 0; i < rows * in; i++) {
+        double x = calm_rng_normal(11, 2, i) + 2 * calm_rng_normal(11, 3, i / in);
+        s->x[i] = (float)(i % in % 13 == 5 ? 20 * x : x);
+    }
     measure(s);
     s->job = (calm_job){.name = "job", .linears = s->linears, .n_linears = 2, .stats = &s->stats, .can_absorb = true};
     ck_ok(calm_scheme_parse(ctx, scheme, &s->job.scheme));
@@ -105,8 +108,8 @@ static unsigned caps_of(const char *chain)
 static void check_result(const char *chain, const calm_qjob *q)
 {
     for (size_t i = 0; i < q->out * q->in; i++)
-        ck_assert_msg(q->codes[i] >= calm_code_min(&q->scheme) && q->codes[i] <= calm_code_max(&q->scheme), "%s: code %u",
-                      chain, q->codes[i]);
+        ck_assert_msg(q->codes[i] >= calm_code_min(&q->scheme) && q->codes[i] <= calm_code_max(&q->scheme),
+                      "%s: code %u", chain, q->codes[i]);
     for (size_t i = 0; i < q->out * q->n_groups; i++) {
         float scale = q->scales[i];
         ck_assert_msg(fabsf(scale) >= 0x1p-17f && fabsf(scale) <= 65280, "%s: scale %g", chain, scale);
@@ -288,7 +291,8 @@ TEST(refits_never_lose)
             before.scheme.act_bits = after.scheme.act_bits = 0;
             double found = error_of(&s, &after, true) + 0.01 * mean * error_of(&s, &after, false);
             double bound = error_of(&s, &before, true) + 0.01 * mean * error_of(&s, &before, false);
-            ck_assert_msg(found <= bound * (1 + 1e-5), "%s %s: %g, before %g", parts[i]->name, schemes[k], found, bound);
+            /* Codes times scales of 8 or 11 bits are exact in float32; what is left is the order of double sums. */
+            ck_assert_msg(found <= bound * (1 + 1e-9), "%s %s: %g, was %g", parts[i]->name, schemes[k], found, bound);
         }
 }
 END_OF_TEST
@@ -308,7 +312,7 @@ TEST(bad_numbers_are_named)
         ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "second.weight[2, 5] is -inf");
         s.w[1][2 * s.in + 5] = 1e9f;
         if (!s.job.can_absorb || !(caps & CALM_SETS_IN_SCALE))
-            ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "second.weight: row 2, group 0: the scale is beyond 65280");
+            ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "second.weight: row 2, group 0: the scale is beyond");
         s.w[1][2 * s.in + 5] = 1;
         s.gram[3 * s.in + 4] = NAN;
         if (caps & CALM_NEEDS_GRAM)
@@ -383,7 +387,7 @@ static void check_equal(const char *chain, const calm_qjob *a, const calm_qjob *
     ck_assert_msg(memcmp(a->codes, b->codes, a->out * a->in) == 0, "%s: codes differ", chain);
     ck_assert_msg(memcmp(a->scales, b->scales, n_scales * sizeof *a->scales) == 0, "%s: scales differ", chain);
     ck_assert_msg(!a->zeros || memcmp(a->zeros, b->zeros, n_scales) == 0, "%s: zeros differ", chain);
-    ck_assert_msg(!a->in_scale || memcmp(a->in_scale, b->in_scale, a->in * sizeof *a->in_scale) == 0, "%s: in_scale", chain);
+    ck_assert(!a->in_scale || memcmp(a->in_scale, b->in_scale, a->in * sizeof *a->in_scale) == 0);
     ck_assert(a->damp == b->damp);
 }
 
@@ -429,10 +433,9 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("algorithms",
-                     (const TTest *[]){results_are_storable, one_input, one_row_of_weights, zero_row_zero_column_dead_input,
-                                       zero_weights_stay_zero, huge_outliers_in_weights_and_inputs, tiny_weights,
-                                       no_calibration_rows, not_worse_than_rtn, refits_never_lose, bad_numbers_are_named,
-                                       missing_statistics_and_float_are_refused, each_allocation_may_fail,
-                                       threads_do_not_matter, channel_scales_are_shared_or_left_out, NULL});
+    return run_tests("algorithms", (const TTest *[]){
+        results_are_storable, one_input, one_row_of_weights, zero_row_zero_column_dead_input, zero_weights_stay_zero,
+        huge_outliers_in_weights_and_inputs, tiny_weights, no_calibration_rows, not_worse_than_rtn, refits_never_lose,
+        bad_numbers_are_named, missing_statistics_and_float_are_refused, each_allocation_may_fail,
+        threads_do_not_matter, channel_scales_are_shared_or_left_out, NULL});
 }

@@ -129,7 +129,8 @@ static size_t check_gptq_problem(const char *stem, double damp, const char *name
         gram[i] = h[i];
     gptq_problem problem = {.name = name, .set = set, .damp = damp,
                             .linear = {.name = name, .out = out, .in = in, .w = floats(set, "W", out * in)},
-                            .stats = {.rows = (size_t)calm_json_int(calm_json_get(description, "samples"), 1), .gram = gram}};
+                            .stats = {.gram = gram}};
+    problem.stats.rows = (size_t)calm_json_int(calm_json_get(description, "samples"), 1);
     const char *key;
     const calm_json *expected;
     for (void *iter = NULL; calm_json_next(calm_json_get(description, "cases"), &iter, &key, &expected); n_cases++)
@@ -157,7 +158,8 @@ END_OF_TEST
 /* ---- SmoothQuant ---- */
 
 /* The job of all W0, W1, ... of the set through `smooth`: its scale is s up to one common factor. */
-static void check_smooth_chain(const calm_safetensors *set, size_t in, double alpha, const float *absmax, const float *s)
+static void check_smooth_chain(const calm_safetensors *set, size_t in, double alpha, const float *absmax,
+                               const float *s)
 {
     calm_linear linears[16];
     calm_stats stats = {.rows = 1, .absmax = absmax};
@@ -229,7 +231,7 @@ static void check_formats(const calm_tensor *f32, const calm_tensor *bf16, const
         memcpy(&as_f16, f16->data + 2 * i, 2);
         ck_assert_msg(calm_f32_to_bf16(value) == as_bf16, "bf16 of %a", value);
         ck_assert_msg(calm_f32_to_f16(value) == as_f16, "f16 of %a", value);
-        if (isfinite(value) && fabsf(value) >= 0x1p-17f && calm_bf16_to_f32(as_bf16) <= 65280 && calm_bf16_to_f32(as_bf16) >= -65280)
+        if (fabsf(value) >= 0x1p-17f && fabsf(calm_bf16_to_f32(as_bf16)) <= 65280)
             ck_assert(calm_scale_round(value, CALM_BF16) == calm_bf16_to_f32(as_bf16));
     }
 }
