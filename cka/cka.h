@@ -35,6 +35,7 @@ typedef enum calm_metric {
     CALM_N_METRICS
 } calm_metric;
 
+/* Name ("cka") and one line for people; static storage. */
 const char *calm_metric_name(calm_metric metric);
 const char *calm_metric_help(calm_metric metric);
 /* CALM_N_METRICS when unknown. */

@@ -99,6 +99,7 @@ typedef struct calm_store_calibration {
     int64_t score_windows;        /* how many of them candidates are scored on                           */
 } calm_store_calibration;
 
+/* The same for a calibration, a block and a job: found by their key, or written.  *id > 0. */
 calm_status calm_store_calibration_id(calm_ctx *ctx, calm_store *store, const calm_store_calibration *calibration,
                                       int64_t *id);
 
@@ -108,6 +109,7 @@ typedef struct calm_store_block {
     const char *kind;            /* "decoder", "encoder"                                                 */
 } calm_store_block;
 
+/* See calm_store_calibration_id. */
 calm_status calm_store_block_id(calm_ctx *ctx, calm_store *store, const calm_store_block *block, int64_t *id);
 
 typedef struct calm_store_job {
@@ -122,6 +124,7 @@ typedef struct calm_store_job {
     const char *input_hook;        /* name of the activation row that describes the input; may be NULL   */
 } calm_store_job;
 
+/* See calm_store_calibration_id. */
 calm_status calm_store_job_id(calm_ctx *ctx, calm_store *store, const calm_store_job *job, int64_t *id);
 
 /* ---- runs ---- */
@@ -152,6 +155,7 @@ typedef struct calm_store_outcome {
     int64_t bytes_before, bytes_after;    /* 0: unknown                                                   */
 } calm_store_outcome;
 
+/* Write how a run ended. */
 calm_status calm_store_run_end(calm_ctx *ctx, calm_store *store, int64_t run_id, const calm_store_outcome *outcome);
 
 /* Note that a run considered a candidate; no error when noted before.  Candidates are shared between runs. */
@@ -236,6 +240,7 @@ typedef struct calm_store_choice {
     bool disagrees;             /* the advice and the choice differ                                         */
 } calm_store_choice;
 
+/* Write the choice of one unit of a run. */
 calm_status calm_store_choice_put(calm_ctx *ctx, calm_store *store, const calm_store_choice *choice);
 
 /* ---- evaluations: perplexity and divergence, found by key like candidates ---- */
@@ -257,6 +262,7 @@ typedef struct calm_store_evaluation {
     size_t n_windows;
 } calm_store_evaluation;
 
+/* Write an evaluation and the KL of each of its windows. */
 calm_status calm_store_evaluation_put(calm_ctx *ctx, calm_store *store, const calm_store_evaluation *evaluation,
                                       int64_t *id);
 
@@ -273,6 +279,7 @@ typedef struct calm_store_verdict {
     double delta_kl, delta_se;  /* mean KL minus the hybrid's and its paired standard error; NaN: none      */
 } calm_store_verdict;
 
+/* Write what the guard found. */
 calm_status calm_store_verdict_put(calm_ctx *ctx, calm_store *store, const calm_store_verdict *verdict);
 
 /* ---- artifacts ---- */
@@ -285,6 +292,7 @@ typedef struct calm_store_artifact {
     const char *sha256;
 } calm_store_artifact;
 
+/* Write a file or folder that the run has made. */
 calm_status calm_store_artifact_put(calm_ctx *ctx, calm_store *store, const calm_store_artifact *artifact);
 
 /* ---- reading anything ---- */

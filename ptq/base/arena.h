@@ -23,11 +23,13 @@ typedef struct calm_arena_mark {
     size_t chunk_used, used_bytes;
 } calm_arena_mark;
 
+/* An arena without memory. */
 void calm_arena_init(calm_arena *arena);
 
 /* Release all memory; the arena is then as after init (fail_in kept). */
 void calm_arena_clear(calm_arena *arena);
 
+/* Remember a place; release everything allocated since. */
 calm_arena_mark calm_arena_save(const calm_arena *arena);
 void calm_arena_rewind(calm_arena *arena, calm_arena_mark mark);
 

@@ -161,6 +161,13 @@ calm_status calm_make_directories(calm_ctx *ctx, const char *path)
     }
 }
 
+calm_status calm_make_parent(calm_ctx *ctx, const char *path)
+{
+    char *parent;
+    CALM_TRY(parent_of(ctx, path, &parent));
+    return calm_make_directories(ctx, parent);
+}
+
 /* Remove what the open directory holds; closes it. */
 static calm_status remove_entries(calm_ctx *ctx, int fd, const char *path)
 {

@@ -39,11 +39,15 @@ calm_status calm_writer_put(calm_ctx *ctx, calm_writer *writer, const void *byte
 /* Flush, fsync, close.  Call also after a failure of put (it then only closes and returns that failure). */
 calm_status calm_writer_close(calm_ctx *ctx, calm_writer *writer);
 
+/* Anything under that name, a broken link too; a directory, or a link to one. */
 bool calm_path_exists(const char *path);
 bool calm_is_directory(const char *path);
 
 /* Create a directory and its parents; no error when it is there. */
 calm_status calm_make_directories(calm_ctx *ctx, const char *path);
+
+/* Create the directory that `path` is to lie in, and its parents. */
+calm_status calm_make_parent(calm_ctx *ctx, const char *path);
 
 /* Remove a file or a directory with all below it; no error when it is not there.  Links are not followed. */
 calm_status calm_remove_tree(calm_ctx *ctx, const char *path);

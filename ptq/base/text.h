@@ -10,6 +10,7 @@ typedef struct calm_text {
     bool failed;          /* an append ran out of memory; later appends do nothing */
 } calm_text;
 
+/* An empty text; clear frees its memory and makes it empty again. */
 void calm_text_init(calm_text *text);
 void calm_text_clear(calm_text *text);
 

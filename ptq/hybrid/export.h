@@ -28,10 +28,12 @@ typedef struct calm_exporter {
 /* The exporters in the order of export.def; *n their number. */
 const calm_exporter *const *calm_exporters(size_t *n);
 
-/* Open a fresh temporary directory beside `target` (in ctx->out), and move it there when it is complete.
- * begin: CALM_EEXIST when target exists and `force` is not given; CALM_EARG when it exists and does not look like a
- * model directory (no config.json), even with force. */
-calm_status calm_export_begin(calm_ctx *ctx, const char *target, bool force, char **temporary);
+/* May `target` be written?  CALM_EEXIST when it exists and `force` is not given; CALM_EARG when it exists and is not a
+ * checkpoint (no config.json) nor an empty directory: --force replaces nothing else. */
+calm_status calm_export_target(calm_ctx *ctx, const char *target, bool force);
+
+/* Open a fresh temporary directory beside `target` (in ctx->out), and move it there when it is complete. */
+calm_status calm_export_begin(calm_ctx *ctx, const char *target, char **temporary);
 calm_status calm_export_commit(calm_ctx *ctx, const char *temporary, const char *target);
 
 /* Copy what goes with a checkpoint unchanged: tokenizer files, generation_config.json, licence. */

@@ -33,18 +33,25 @@ static calm_status clean_target(calm_ctx *ctx, const char *target, char **out)
     return calm_strf(ctx, ctx->out, out, "%.*s", (int)length, target);
 }
 
-calm_status calm_export_begin(calm_ctx *ctx, const char *target, bool force, char **temporary)
+calm_status calm_export_target(calm_ctx *ctx, const char *target, bool force)
 {
     char *clean, *config;
     CALM_TRY(clean_target(ctx, target, &clean));
-    if (calm_path_exists(clean)) {
-        CALM_TRY(calm_path_join(ctx, ctx->scratch, &config, clean, "config.json"));
-        if (!force)
-            return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another --output, or --force to replace it", clean);
-        if (!calm_path_exists(config) && rmdir(clean) != 0)
-            return calm_fail(ctx, CALM_EARG, "%s: exists and holds no config.json, so it is no checkpoint; --force does not "
-                                             "replace it", clean);
-    }
+    if (!calm_path_exists(clean))
+        return CALM_OK;
+    if (!force)
+        return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another --output, or --force to replace it", clean);
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &config, clean, "config.json"));
+    if (!calm_path_exists(config) && rmdir(clean) != 0)
+        return calm_fail(ctx, CALM_EARG, "%s: exists and holds no config.json, so it is no checkpoint; --force does not "
+                                         "replace it", clean);
+    return CALM_OK;
+}
+
+calm_status calm_export_begin(calm_ctx *ctx, const char *target, char **temporary)
+{
+    char *clean;
+    CALM_TRY(clean_target(ctx, target, &clean));
     CALM_TRY(calm_strf(ctx, ctx->out, temporary, "%s.tmp.%ld", clean, (long)getpid()));
     CALM_TRY(calm_remove_tree(ctx, *temporary));
     return calm_make_directories(ctx, *temporary);

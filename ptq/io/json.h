@@ -27,6 +27,7 @@ void calm_json_free(calm_json *root);
 
 /* ---- reading: NULL values are allowed and have type NULL ---- */
 
+/* Type, and its name for messages ("a whole number"). */
 calm_json_type calm_json_typeof(const calm_json *value);
 const char *calm_json_type_name(calm_json_type type);
 
@@ -64,6 +65,7 @@ calm_status calm_json_need_string(calm_ctx *ctx, const char *where, const calm_j
 
 /* ---- building and writing ---- */
 
+/* New values; NULL without memory, which the functions below and calm_json_write take. */
 calm_json *calm_json_new_object(void);
 calm_json *calm_json_new_array(void);
 calm_json *calm_json_new_null(void);

@@ -17,6 +17,7 @@ typedef struct calm_model calm_model;
 calm_status calm_model_open(calm_ctx *ctx, const char *dir, calm_model **out);
 void calm_model_close(calm_model *model);
 
+/* Parts of the open model, borrowed until it is closed. */
 const calm_config *calm_model_config(const calm_model *model);
 const char *calm_model_dir(const calm_model *model);
 const calm_json *calm_model_json(const calm_model *model);              /* config.json */

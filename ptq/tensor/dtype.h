@@ -19,6 +19,7 @@ typedef enum calm_dtype {
     CALM_N_DTYPES
 } calm_dtype;
 
+/* Name as in a safetensors header ("unknown" outside the list), and bytes of one element. */
 const char *calm_dtype_name(calm_dtype dtype);
 size_t calm_dtype_bytes(calm_dtype dtype);
 
