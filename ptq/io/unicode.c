@@ -187,6 +187,11 @@ bool calm_unicode_is_unprintable(uint32_t c)
     }
 }
 
+int calm_unicode_columns(uint32_t character)
+{
+    return utf8proc_charwidth((utf8proc_int32_t)character);
+}
+
 /* ---- normalization form C ---- */
 
 static unsigned mark_class(utf8proc_int32_t c)

@@ -41,4 +41,7 @@ bool calm_unicode_is_word(uint32_t character);
 /* Control, format, private-use or unassigned: nothing a report should print as it stands. */
 bool calm_unicode_is_unprintable(uint32_t character);
 
+/* Columns that a character takes on a terminal: 0 for marks, 2 for wide ones, else 1. */
+int calm_unicode_columns(uint32_t character);
+
 #endif
