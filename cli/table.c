@@ -1,0 +1,369 @@
+/* Tables as aligned text and as JSON. */
+#include "cli/table.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/io/unicode.h"
+
+#define GAP "  "    /* between two columns */
+
+typedef enum cell_type { CELL_EMPTY, CELL_TEXT, CELL_INT, CELL_BOOL, CELL_NUMBER } cell_type;
+
+struct calm_table_cell {
+    cell_type type;
+    const char *text;    /* as it was given: JSON's form of a text           */
+    const char *shown;   /* what people see, printable                       */
+    size_t columns;      /* width of it on a terminal                        */
+    int64_t integer;
+    double number;
+};
+
+void calm_table_init(calm_table *table)
+{
+    *table = (calm_table){0};
+    calm_arena_init(&table->arena);
+}
+
+void calm_table_clear(calm_table *table)
+{
+    calm_arena_clear(&table->arena);
+    free(table->headings);
+    free(table->cells);
+    *table = (calm_table){0};
+}
+
+/* Room for one more entry of `size` bytes; false when memory ran out. */
+static bool grow(calm_table *table, void **array, size_t used, size_t *capacity, size_t size)
+{
+    size_t wanted = *capacity ? *capacity : 16, bytes;
+    if (table->failed || used < *capacity)
+        return !table->failed;
+    if (*capacity && !calm_size_mul(&wanted, *capacity, 2))
+        wanted = SIZE_MAX;
+    void *grown = calm_size_mul(&bytes, wanted, size) ? realloc(*array, bytes) : NULL;
+    if (!grown) {
+        table->failed = true;
+        return false;
+    }
+    *array = grown;
+    *capacity = wanted;
+    return true;
+}
+
+static const char *keep(calm_table *table, const char *text, size_t n)
+{
+    char *copy = calm_arena_alloc(&table->arena, n + 1, 1);
+    if (!copy) {
+        table->failed = true;
+        return "";
+    }
+    memcpy(copy, text, n);
+    copy[n] = '\0';
+    return copy;
+}
+
+/* ---- cells ---- */
+
+/* Well-formed and printable form of `text`; its width in *columns. */
+static void make_printable(const char *text, calm_text *out, size_t *columns)
+{
+    calm_text sound;
+    calm_text_init(&sound);
+    calm_utf8_repair(text, strlen(text), &sound);
+    *columns = 0;
+    for (size_t at = 0; !sound.failed && at < sound.length;) {
+        uint32_t character;
+        const size_t length = calm_utf8_decode(sound.data + at, &character), before = out->length;
+        if (character == '\n')
+            calm_text_printf(out, "\\n");
+        else if (character == '\t')
+            calm_text_printf(out, "\\t");
+        else if (character == '\r')
+            calm_text_printf(out, "\\r");
+        else if (calm_unicode_is_unprintable(character))
+            calm_text_printf(out, "\\u{%x}", (unsigned)character);
+        else {
+            calm_text_append(out, sound.data + at, length);
+            *columns += (size_t)calm_unicode_columns(character);
+            at += length;
+            continue;
+        }
+        *columns += out->length - before;
+        at += length;
+    }
+    out->failed = out->failed || sound.failed;
+    calm_text_clear(&sound);
+}
+
+static void add_cell(calm_table *table, calm_table_cell cell, const char *shown)
+{
+    void *cells = table->cells;
+    calm_text printable;
+    if (!grow(table, &cells, table->n_cells, &table->cell_capacity, sizeof cell))
+        return;
+    table->cells = cells;
+    calm_text_init(&printable);
+    make_printable(shown, &printable, &cell.columns);
+    cell.shown = keep(table, printable.data ? printable.data : "", printable.length);
+    table->failed = table->failed || printable.failed;
+    calm_text_clear(&printable);
+    table->cells[table->n_cells++] = cell;
+}
+
+void calm_table_column(calm_table *table, const char *heading, calm_align align)
+{
+    void *headings = table->headings;
+    if (!grow(table, &headings, table->n_columns, &table->column_capacity, sizeof *table->headings))
+        return;
+    table->headings = headings;
+    table->headings[table->n_columns++] = (calm_table_heading){keep(table, heading, strlen(heading)), align};
+}
+
+void calm_table_text(calm_table *table, const char *text)
+{
+    if (text)
+        add_cell(table, (calm_table_cell){.type = CELL_TEXT, .text = keep(table, text, strlen(text))}, text);
+    else
+        calm_table_empty(table);
+}
+
+void calm_table_format(calm_table *table, const char *format, ...)
+{
+    char *text;
+    va_list args;
+    va_start(args, format);
+    const int length = vasprintf(&text, format, args);
+    va_end(args);
+    if (length < 0) {
+        table->failed = true;
+        return;
+    }
+    calm_table_text(table, text);
+    free(text);
+}
+
+void calm_table_int(calm_table *table, int64_t value)
+{
+    char shown[32];
+    snprintf(shown, sizeof shown, "%lld", (long long)value);
+    add_cell(table, (calm_table_cell){.type = CELL_INT, .integer = value}, shown);
+}
+
+void calm_table_bool(calm_table *table, bool value)
+{
+    add_cell(table, (calm_table_cell){.type = CELL_BOOL, .integer = value}, value ? "yes" : "");
+}
+
+static void add_number(calm_table *table, double value, const char *shown)
+{
+    if (isnan(value))
+        calm_table_empty(table);
+    else
+        add_cell(table, (calm_table_cell){.type = CELL_NUMBER, .number = value}, shown);
+}
+
+void calm_table_fixed(calm_table *table, double value, int digits)
+{
+    char shown[400];    /* the largest double has 309 digits before the point */
+    snprintf(shown, sizeof shown, "%.*f", digits, value);
+    add_number(table, value, shown);
+}
+
+void calm_table_scientific(calm_table *table, double value, int digits)
+{
+    char shown[400];
+    snprintf(shown, sizeof shown, "%.*e", digits, value);
+    add_number(table, value, shown);
+}
+
+void calm_table_empty(calm_table *table)
+{
+    add_cell(table, (calm_table_cell){.type = CELL_EMPTY}, "");
+}
+
+size_t calm_table_rows(const calm_table *table)
+{
+    return table->n_columns ? table->n_cells / table->n_columns : 0;
+}
+
+/* ---- text ---- */
+
+static void trim_end(calm_text *out)
+{
+    while (out->length && out->data[out->length - 1] == ' ')
+        out->data[--out->length] = '\0';
+}
+
+static void pad(calm_text *out, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        calm_text_append(out, " ", 1);
+}
+
+static void put(calm_text *out, const char *shown, size_t columns, size_t width, calm_align align)
+{
+    if (align == CALM_ALIGN_RIGHT)
+        pad(out, width - columns);
+    calm_text_append(out, shown, strlen(shown));
+    if (align == CALM_ALIGN_LEFT)
+        pad(out, width - columns);
+}
+
+static size_t text_columns(const char *text)
+{
+    calm_text printable;
+    size_t columns;
+    calm_text_init(&printable);
+    make_printable(text, &printable, &columns);
+    calm_text_clear(&printable);
+    return columns;
+}
+
+/* Width of each column, with or without the headings, into width [n_columns]. */
+static void measure(const calm_table *table, bool headings, size_t *width)
+{
+    for (size_t c = 0; c < table->n_columns; c++)
+        width[c] = headings ? text_columns(table->headings[c].name) : 0;
+    for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
+        const size_t columns = table->cells[i].columns;
+        width[i % table->n_columns] = columns > width[i % table->n_columns] ? columns : width[i % table->n_columns];
+    }
+}
+
+static void write_headings(const calm_table *table, size_t indent, const size_t *width, calm_text *out)
+{
+    pad(out, indent);
+    for (size_t c = 0; c < table->n_columns; c++) {
+        const char *name = table->headings[c].name;
+        put(out, name, text_columns(name), width[c], table->headings[c].align);
+        calm_text_append(out, GAP, sizeof GAP - 1);
+    }
+    trim_end(out);
+    calm_text_append(out, "\n", 1);
+    pad(out, indent);
+    for (size_t c = 0; c < table->n_columns; c++) {
+        for (size_t i = 0; i < width[c]; i++)
+            calm_text_append(out, "-", 1);
+        calm_text_append(out, GAP, sizeof GAP - 1);
+    }
+    trim_end(out);
+    calm_text_append(out, "\n", 1);
+}
+
+static void write_rows(const calm_table *table, size_t indent, const size_t *width, calm_text *out)
+{
+    for (size_t row = 0; row < calm_table_rows(table); row++) {
+        pad(out, indent);
+        for (size_t c = 0; c < table->n_columns; c++) {
+            const calm_table_cell *cell = &table->cells[row * table->n_columns + c];
+            put(out, cell->shown, cell->columns, width[c], table->headings[c].align);
+            calm_text_append(out, GAP, sizeof GAP - 1);
+        }
+        trim_end(out);
+        calm_text_append(out, "\n", 1);
+    }
+}
+
+static calm_status write_table(calm_ctx *ctx, const calm_table *table, bool headings, size_t indent, calm_text *out)
+{
+    size_t *width;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    if (table->failed)
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, width, table->n_columns + 1));
+    measure(table, headings, width);
+    if (headings)
+        write_headings(table, indent, width, out);
+    write_rows(table, indent, width, out);
+    calm_arena_rewind(ctx->scratch, mark);
+    return calm_text_check(ctx, out);
+}
+
+calm_status calm_table_write(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out)
+{
+    return write_table(ctx, table, true, indent, out);
+}
+
+calm_status calm_table_write_rows(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out)
+{
+    return write_table(ctx, table, false, indent, out);
+}
+
+static calm_status print_text(calm_ctx *ctx, const calm_text *text, FILE *stream)
+{
+    if (text->length && fwrite(text->data, 1, text->length, stream) != text->length)
+        return calm_fail_errno(ctx, errno, "cannot write a table");
+    return CALM_OK;
+}
+
+calm_status calm_table_print(calm_ctx *ctx, const calm_table *table, FILE *stream)
+{
+    calm_text text;
+    calm_text_init(&text);
+    calm_status status = calm_table_write(ctx, table, 0, &text);
+    if (status == CALM_OK)
+        status = print_text(ctx, &text, stream);
+    calm_text_clear(&text);
+    return status;
+}
+
+/* ---- JSON ---- */
+
+static void set_cell(calm_json *row, const char *key, const calm_table_cell *cell)
+{
+    calm_text sound;
+    switch (cell->type) {
+    case CELL_EMPTY:
+        calm_json_set_string(row, key, NULL);
+        break;
+    case CELL_TEXT:    /* JSON is UTF-8 */
+        calm_text_init(&sound);
+        calm_utf8_repair(cell->text, strlen(cell->text), &sound);
+        calm_json_set_string(row, key, sound.data ? sound.data : "");
+        calm_text_clear(&sound);
+        break;
+    case CELL_INT:
+        calm_json_set_int(row, key, cell->integer);
+        break;
+    case CELL_BOOL:
+        calm_json_set_bool(row, key, cell->integer != 0);
+        break;
+    case CELL_NUMBER:
+        calm_json_set_number(row, key, cell->number);
+        break;
+    }
+}
+
+calm_status calm_table_json(calm_ctx *ctx, const calm_table *table, calm_json **out)
+{
+    *out = NULL;
+    if (table->failed)
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
+    calm_json *list = calm_json_new_array();
+    for (size_t row = 0; row < calm_table_rows(table); row++) {
+        calm_json *object = calm_json_new_object();
+        for (size_t c = 0; c < table->n_columns; c++)
+            set_cell(object, table->headings[c].name, &table->cells[row * table->n_columns + c]);
+        calm_json_add(list, object);
+    }
+    *out = list;
+    return CALM_OK;
+}
+
+calm_status calm_json_print(calm_ctx *ctx, const calm_json *root)
+{
+    calm_text text;
+    calm_text_init(&text);
+    calm_status status = calm_json_write(ctx, root, 2, &text);
+    calm_text_append(&text, "\n", 1);
+    if (status == CALM_OK)
+        status = calm_text_check(ctx, &text);
+    if (status == CALM_OK)
+        status = print_text(ctx, &text, stdout);
+    calm_text_clear(&text);
+    return status;
+}

@@ -1,0 +1,77 @@
+/* Tables: the same rows as aligned text for people and as JSON for programs.
+ *
+ *   calm_table table;
+ *   calm_table_init(&table);
+ *   calm_table_column(&table, "block", CALM_ALIGN_RIGHT);
+ *   calm_table_column(&table, "algorithm", CALM_ALIGN_LEFT);
+ *   calm_table_int(&table, 0);                    cells fill the rows from left to right
+ *   calm_table_text(&table, "gptq");
+ *   status = calm_table_print(ctx, &table, stdout);
+ *   calm_table_clear(&table);
+ *
+ * Columns are as wide as their widest cell, in columns of a terminal.  Running out of memory is remembered and
+ * reported by the printing function. */
+#ifndef CALM_CLI_TABLE_H
+#define CALM_CLI_TABLE_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "ptq/base/context.h"
+#include "ptq/base/text.h"
+#include "ptq/io/json.h"
+
+typedef enum calm_align { CALM_ALIGN_LEFT, CALM_ALIGN_RIGHT } calm_align;
+
+typedef struct calm_table_cell calm_table_cell;
+
+typedef struct calm_table_heading {
+    const char *name;
+    calm_align align;
+} calm_table_heading;
+
+typedef struct calm_table {
+    calm_arena arena;               /* texts of all cells              */
+    calm_table_heading *headings;   /* [n_columns]                     */
+    calm_table_cell *cells;         /* [n_cells], row after row        */
+    size_t n_columns, n_cells;
+    size_t column_capacity, cell_capacity;
+    bool failed;                    /* memory ran out                  */
+} calm_table;
+
+void calm_table_init(calm_table *table);
+void calm_table_clear(calm_table *table);
+
+/* Add a column; all of them before the first cell.  `heading` is copied and is the key of the JSON rows. */
+void calm_table_column(calm_table *table, const char *heading, calm_align align);
+
+/* The next cell.  Text is copied; NULL and NaN give an empty cell (JSON null).  Numbers are shown with so many digits
+ * behind the point, and keep all of them in JSON. */
+void calm_table_text(calm_table *table, const char *text);
+void calm_table_format(calm_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void calm_table_int(calm_table *table, int64_t value);
+void calm_table_bool(calm_table *table, bool value);                          /* yes, or empty */
+void calm_table_fixed(calm_table *table, double value, int digits);         /* 4.125         */
+void calm_table_scientific(calm_table *table, double value, int digits);    /* 1.25e-05      */
+void calm_table_empty(calm_table *table);
+
+/* Number of complete rows. */
+size_t calm_table_rows(const calm_table *table);
+
+/* Append headings, a rule and the rows, each line indented by `indent` spaces, without blanks at the ends of lines.
+ * Control characters are shown as \n, \t, \u{...}. */
+calm_status calm_table_write(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out);
+
+/* The same to a stream.  CALM_EIO when it cannot be written. */
+calm_status calm_table_print(calm_ctx *ctx, const calm_table *table, FILE *stream);
+
+/* The rows as an array of objects {heading: value}; freed by the caller. */
+calm_status calm_table_json(calm_ctx *ctx, const calm_table *table, calm_json **out);
+
+/* The rows alone, as calm_table_write prints them: for "name   value" lists. */
+calm_status calm_table_write_rows(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out);
+
+/* Print `root` with two spaces of indentation and a newline to stdout. */
+calm_status calm_json_print(calm_ctx *ctx, const calm_json *root);
+
+#endif
