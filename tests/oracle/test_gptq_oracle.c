@@ -199,10 +199,10 @@ static void slow_gptq(const problem *p, const calm_qjob *qjob, bool by_power, bo
     }
 }
 
-static void check_gptq(const char *scheme, const char *chain, bool by_power, bool sequential)
+static void check_gptq(const char *scheme, size_t in, const char *chain, bool by_power, bool sequential)
 {
     problem p;
-    make_problem(&p, 37, 150, scheme);
+    make_problem(&p, 37, in, scheme);
     calm_qjob qjob = run(&p, chain);
     double *q = doubles(p.out * p.in);
     slow_gptq(&p, &qjob, by_power, sequential, q);
@@ -212,20 +212,21 @@ static void check_gptq(const char *scheme, const char *chain, bool by_power, boo
 
 TEST(gptq_by_explicit_inverse)
 {
-    check_gptq("w4a16_g32", "absmax+gptq", true, false);
-    check_gptq("w3a16_asym", "absmax+gptq", true, false);
-    check_gptq("w4a16_g32", "absmax+gptq(order=none)", false, false);
-    check_gptq("w8a16", "absmax+gptq(order=none)", false, false);
+    check_gptq("w4a16_g32", 150, "absmax+gptq", true, false);
+    check_gptq("w3a16_asym", 150, "absmax+gptq", true, false);
+    check_gptq("w4a16_g32", 150, "absmax+gptq(order=none)", false, false);
+    check_gptq("w8a16", 150, "absmax+gptq(order=none)", false, false);
 }
 END_OF_TEST
 
 /* Groups that fill a block evenly, that do not, and that are longer than one. */
 TEST(gptq_sequential_groups)
 {
-    check_gptq("w4a16_g32", "absmax+gptq(order=none,groups=sequential)", false, true);
-    check_gptq("w4a16_g48_asym", "absmax+gptq(order=none,groups=sequential)", false, true);
-    check_gptq("w3a16_g140", "absmax+gptq(order=none,groups=sequential)", false, true);
-    check_gptq("w4a16_g1", "absmax+gptq(order=none,groups=sequential)", false, true);
+    check_gptq("w4a16_g32", 150, "absmax+gptq(order=none,groups=sequential)", false, true);
+    check_gptq("w4a16_g48_asym", 150, "absmax+gptq(order=none,groups=sequential)", false, true);
+    check_gptq("w3a16_g140", 150, "absmax+gptq(order=none,groups=sequential)", false, true);
+    check_gptq("w4a16_g1", 40, "absmax+gptq(order=none,groups=sequential)", false, true);
+    check_gptq("w4a16_g140", 300, "absmax+gptq(order=none,groups=sequential)", false, true);
 }
 END_OF_TEST
 
@@ -244,6 +245,55 @@ TEST(gptq_doubles_its_damping)
     gram[1] = gram[2] = 10;
     ck_ok(calm_algorithm_parse(ctx, "gptq", &algorithm));
     ck_fails(calm_algorithm_run(ctx, algorithm, &p.job, &qjob), CALM_ENUMERIC, "at a damping of 2.56 of its mean");
+}
+END_OF_TEST
+
+/* Smoothing first is the same as rounding smoothed weights for the smoothed inputs' Gram matrix. */
+TEST(gptq_after_smoothing)
+{
+    problem p;
+    float absmax[150];
+    make_problem(&p, 37, 150, "w4a16_g32");
+    double *gram = doubles(p.in * p.in);
+    for (size_t j = 0; j < p.in; j++)
+        absmax[j] = (float)exp(2 * calm_rng_normal(8, 0, j));
+    p.stats.absmax = absmax;
+    p.job.can_absorb = true;
+    calm_qjob smoothed = run(&p, "smooth(alpha=0.7)+hls+gptq");
+    const float *s = smoothed.in_scale;
+    for (size_t i = 0; i < p.out * p.in; i++)
+        p.w[i] *= s[i % p.in];
+    for (size_t i = 0; i < p.in * p.in; i++)
+        gram[i] = p.stats.gram[i] / ((double)s[i / p.in] * s[i % p.in]);
+    p.stats.gram = gram;
+    calm_qjob plain = run(&p, "hls+gptq");
+    ck_assert(plain.in_scale == NULL);
+    ck_assert_mem_eq(plain.scales, smoothed.scales, plain.out * plain.n_groups * sizeof *plain.scales);
+    ck_assert_mem_eq(plain.codes, smoothed.codes, plain.out * plain.in);
+}
+END_OF_TEST
+
+/* Make input j always zero. */
+static void kill_input(problem *p, size_t j)
+{
+    double *gram = doubles(p->in * p->in);
+    for (size_t i = 0; i < p->in * p->in; i++)
+        gram[i] = i / p->in == j || i % p->in == j ? 0 : p->stats.gram[i];
+    p->stats.gram = gram;
+    for (size_t i = 0; i < p->in; i++)
+        p->h[i * p->in + j] = p->h[j * p->in + i] = 0;
+}
+
+TEST(gptq_clears_dead_columns)
+{
+    problem p;
+    make_problem(&p, 5, 20, "w4a16");
+    kill_input(&p, 7);
+    p.w[7] = 100;    /* would also stretch the grid of its row */
+    calm_qjob qjob = run(&p, "gptq");
+    for (size_t r = 0; r < p.out; r++)
+        ck_assert_uint_eq(qjob.codes[r * p.in + 7], 8);
+    ck_assert(qjob.scales[0] < 1);
 }
 END_OF_TEST
 
@@ -329,6 +379,30 @@ TEST(searches_by_brute_force)
 }
 END_OF_TEST
 
+/* A group without any input has no weights to search by: its columns count alike. */
+TEST(dead_groups_are_searched_unweighted)
+{
+    problem p;
+    make_problem(&p, 20, 40, "w3a16_g8");
+    for (size_t j = 8; j < 16; j++)
+        kill_input(&p, j);
+    calm_qjob weighted = run(&p, "hls+nearest"), plain = run(&p, "ls+nearest");
+    for (size_t r = 0; r < p.out; r++)
+        ck_assert(weighted.scales[r * 5 + 1] == plain.scales[r * 5 + 1]);
+}
+END_OF_TEST
+
+/* The span may be out of range where a smaller scale is not. */
+TEST(search_leaves_out_what_cannot_be_stored)
+{
+    problem p;
+    make_problem(&p, 2, 8, "w4a16");
+    p.w[3] = 65280 * 8;
+    calm_qjob qjob = run(&p, "mse+nearest");
+    ck_assert(qjob.scales[0] > 20000 && qjob.scales[0] <= 65280);
+}
+END_OF_TEST
+
 /* ---- refits ---- */
 
 static double slow_loss(const double *h, const float *w, const double *q, const float *scale, size_t in, size_t group)
@@ -389,12 +463,14 @@ static void slow_sweep(const calm_qjob *qjob, size_t r, const double *h, const f
     }
 }
 
-/* Refit `before` slowly with `rounds` of scales and, if asked, sweeps; compare with what `refit` makes of it. */
-static void check_refit(const char *scheme, const char *refit, int rounds, bool sweeps)
+/* Refit what `chain` makes slowly with `rounds` of scales and, if asked, sweeps; compare with what `refit` makes of it. */
+static void check_refit(const char *scheme, const char *chain, const char *refit, int rounds, bool sweeps)
 {
     problem p;
     make_problem(&p, 37, 150, scheme);
-    calm_qjob before = run(&p, "hls+nearest"), after = run(&p, test_format("hls+nearest+%s", refit));
+    for (size_t j = 0; j < 32; j++)
+        p.w[4 * p.in + j] = 0;    /* a group, or half of one, without codes */
+    calm_qjob before = run(&p, chain), after = run(&p, test_format("%s+%s", chain, refit));
     double *h = damped(&p), *q = doubles(p.out * p.in);
     for (size_t r = 0; r < p.out; r++) {
         const float *w = p.w + r * p.in;
@@ -420,24 +496,30 @@ static void check_refit(const char *scheme, const char *refit, int rounds, bool 
 
 TEST(ls_by_elimination)
 {
-    check_refit("w4a16_g32", "ls", 1, false);
-    check_refit("w2a16_g64_asym", "ls", 1, false);
-    check_refit("w3a16", "ls", 1, false);
+    check_refit("w4a16_g32", "hls+nearest", "ls", 1, false);
+    check_refit("w2a16_g64_asym", "hls+nearest", "ls", 1, false);
+    check_refit("w3a16", "hls+nearest", "ls", 1, false);
+    /* Scales so good that the rounded solution is often worse. */
+    check_refit("w3a16_g16", "hls+gptq+mkq(rounds=1)", "ls", 1, false);
+    check_refit("w4a16_g8", "hls+gptq+mkq(rounds=2)", "ls", 1, false);
 }
 END_OF_TEST
 
 TEST(mkq_by_plain_descent)
 {
-    check_refit("w4a16_g32", "mkq(rounds=1)", 1, true);
-    check_refit("w2a16_g32", "mkq", 4, true);
-    check_refit("w4a16_g64_asym", "mkq(rounds=2)", 2, true);
-    check_refit("w3a16", "mkq(rounds=9)", 9, true);
+    check_refit("w4a16_g32", "hls+nearest", "mkq(rounds=1)", 1, true);
+    check_refit("w2a16_g32", "hls+nearest", "mkq", 4, true);
+    check_refit("w4a16_g64_asym", "hls+nearest", "mkq(rounds=2)", 2, true);
+    check_refit("w3a16", "hls+nearest", "mkq(rounds=9)", 9, true);
 }
 END_OF_TEST
 
 int main(void)
 {
     return run_tests("gptq_oracle", (const TTest *[]){gptq_by_explicit_inverse, gptq_sequential_groups,
-                                                      gptq_doubles_its_damping, searches_by_brute_force,
+                                                      gptq_doubles_its_damping, gptq_after_smoothing,
+                                                      gptq_clears_dead_columns, searches_by_brute_force,
+                                                      dead_groups_are_searched_unweighted,
+                                                      search_leaves_out_what_cannot_be_stored,
                                                       ls_by_elimination, mkq_by_plain_descent, NULL});
 }

@@ -81,6 +81,10 @@ TEST(grid_between)
     ck_assert(grid.scale == 1 && grid.zero == 5);
     grid = calm_grid_between(&asym, -15, 0);
     ck_assert(grid.scale == 1 && grid.zero == 15);
+    /* 255.9 / 255 rounds to 1, and the zero is taken with that: 200, not round(200 * 255 / 255.9) = 199. */
+    calm_scheme byte = scheme_of("w8a16_asym");
+    grid = calm_grid_between(&byte, -200, 55.9);
+    ck_assert(grid.scale == 1 && grid.zero == 200);
     grid = calm_grid_between(&asym, 0, 0);
     ck_assert(grid.scale == 0x1p-17f && grid.zero == 0);
     grid = calm_grid_between(&sym, 0, 0);
