@@ -12,6 +12,9 @@
 #define REDRAW_SECONDS 0.1
 #define PLAIN_SECONDS 10.0    /* at most one line per stage in so many seconds, and one when it is done */
 
+/* Workers report too: one of them draws at a time. */
+static pthread_mutex_t drawing = PTHREAD_MUTEX_INITIALIZER;
+
 void calm_progress_init(calm_progress *progress, bool quiet)
 {
     memset(progress, 0, sizeof *progress);
@@ -99,6 +102,7 @@ static void plain_line(calm_progress_stage *stage)
 
 void calm_progress_update(calm_progress *progress, size_t index, size_t done, size_t total)
 {
+    pthread_mutex_lock(&drawing);
     const double time = calm_seconds();
     calm_progress_stage *stage = &progress->stage[index];
     if (progress->active < progress->n) {
@@ -110,12 +114,11 @@ void calm_progress_update(calm_progress *progress, size_t index, size_t done, si
     const bool finished = stage->done < total && done >= total;
     stage->done = done;
     stage->total = total;
-    if (progress->quiet)
-        return;
-    if (progress->terminal)
+    if (!progress->quiet && progress->terminal)
         draw(progress, finished);
-    else
+    else if (!progress->quiet)
         plain_line(stage);
+    pthread_mutex_unlock(&drawing);
 }
 
 void calm_progress_end(calm_progress *progress)
@@ -127,12 +130,11 @@ void calm_progress_end(calm_progress *progress)
 
 void calm_progress_log(void *user, calm_log_level level, const char *line)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     calm_progress *progress = user;
     if (progress->quiet || level == CALM_LOG_DEBUG)
         return;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&drawing);
     calm_progress_hide(progress);
     fprintf(stderr, "calm: %s%s\n", level == CALM_LOG_WARNING ? "warning: " : "", line);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&drawing);
 }

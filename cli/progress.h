@@ -27,7 +27,8 @@ void calm_progress_init(calm_progress *progress, bool quiet);
 /* Announce a stage; returns its number. */
 size_t calm_progress_add(calm_progress *progress, const char *name, const char *unit);
 
-/* Stage `index` has done `done` of `total`; it becomes the active stage, whose clock runs. */
+/* Stage `index` has done `done` of `total`; it becomes the active stage, whose clock runs.
+ * May be called from any thread. */
 void calm_progress_update(calm_progress *progress, size_t index, size_t done, size_t total);
 
 /* Draw the last state and leave the lines on the screen. */

@@ -3,6 +3,7 @@
 
 #include <omp.h>
 #include <sched.h>
+#include <stdint.h>
 #include <string.h>
 #include <time.h>
 
@@ -16,7 +17,8 @@ typedef struct first_failure {
 static void note_failure(first_failure *first, size_t index, const calm_ctx *worker)
 {
 #pragma omp critical(calm_first_failure)
-    if (first->status == CALM_OK || index < first->index) {
+    if (index < first->index) {
+#pragma omp atomic write
         first->index = index;
         first->status = worker->status;
         memcpy(first->message, worker->message, sizeof first->message);
@@ -33,13 +35,13 @@ static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first
     ctx.log_user = parent->log_user;
     calm_arena_mark mark = calm_arena_save(&scratch);
     for (;;) {
-        size_t index;
-        calm_status failed;
+        size_t index, failed;
 #pragma omp atomic capture
         index = (*next)++;
 #pragma omp atomic read
-        failed = first->status;
-        if (index >= n || failed != CALM_OK)
+        failed = first->index;
+        /* Tasks before the failed one still run: the lowest failure is reported, whatever the timing. */
+        if (index >= n || index > failed)
             break;
         if (fn(&ctx, index, user) != CALM_OK) {
             note_failure(first, index, &ctx);
@@ -52,7 +54,7 @@ static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first
 
 calm_status calm_parallel_for(calm_ctx *ctx, size_t n, calm_task_fn *fn, void *user)
 {
-    first_failure first = {.status = CALM_OK};
+    first_failure first = {.index = SIZE_MAX, .status = CALM_OK};
     size_t next = 0;
     int workers = ctx->n_threads;
     if ((size_t)workers > n)

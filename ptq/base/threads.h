@@ -10,8 +10,8 @@
 /* One task.  `ctx` is the worker's own: its scratch is rewound after each task, its `out` is NULL. */
 typedef calm_status calm_task_fn(calm_ctx *ctx, size_t index, void *user);
 
-/* Run fn for index 0 .. n-1 on ctx->n_threads workers.  Returns the failure with the lowest index among those
- * that ran, with its message; tasks not yet begun after a failure are skipped.  Inside a task it runs serially. */
+/* Run fn for index 0 .. n-1 on ctx->n_threads workers.  Returns the failure with the lowest index, with its
+ * message; tasks after a failed one are skipped, those before it still run.  Inside a task it runs serially. */
 calm_status calm_parallel_for(calm_ctx *ctx, size_t n, calm_task_fn *fn, void *user);
 
 /* Cores this process may use, >= 1. */

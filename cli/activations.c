@@ -1,0 +1,86 @@
+/* Activation statistics of a run, into the store. */
+#include <string.h>
+
+#include "cli/blocks.h"
+
+/* "model.layers.3.down_in"; "model.embed" and "model.final_norm" outside the blocks. */
+static calm_status hook_name(calm_ctx *ctx, const calm_pipeline *p, long block, calm_hook hook, char **out)
+{
+    char *name;
+    if (block < 0)
+        return calm_strf(ctx, ctx->scratch, out, "model.%s", calm_hook_name(hook));
+    CALM_TRY(calm_model_block_name(ctx, p->model, (size_t)block, &name));
+    return calm_strf(ctx, ctx->scratch, out, "%s.%s", name, calm_hook_name(hook));
+}
+
+static bool belongs(calm_hook hook, long block)
+{
+    const bool outside = hook == CALM_HOOK_EMBED || hook == CALM_HOOK_FINAL_NORM;
+    return outside == (block < 0);
+}
+
+calm_status calm_activations_kept(calm_ctx *ctx, const calm_pipeline *p, long block, bool *out)
+{
+    *out = true;
+    for (calm_hook hook = 0; hook < CALM_N_HOOKS && *out; hook++) {
+        char *name;
+        if (!belongs(hook, block))
+            continue;
+        CALM_TRY(hook_name(ctx, p, block, hook, &name));
+        CALM_TRY(calm_store_activation_exists(ctx, p->store, p->model_id, p->calibration_id, name, out));
+    }
+    return CALM_OK;
+}
+
+static void fill_summary(calm_store_activation *row, const calm_act_summary *s)
+{
+    row->channels = (int64_t)s->channels;
+    row->count = (int64_t)s->count;
+    row->zeros = (int64_t)s->zeros;
+    row->n_tokens = (int64_t)s->n_tokens;
+    row->n_massive = (int64_t)s->n_massive;
+    row->mean = s->mean;
+    row->std = s->std;
+    row->mean_abs = s->mean_abs;
+    row->rms = s->rms;
+    row->min = s->min;
+    row->max = s->max;
+    row->max_abs = s->max_abs;
+    row->q25 = s->quantile[0];
+    row->q50 = s->quantile[1];
+    row->q75 = s->quantile[2];
+    row->q90 = s->quantile[3];
+    row->q99 = s->quantile[4];
+    row->q999 = s->quantile[5];
+    row->peak_median = s->peak_median;
+    row->ratio_median = s->ratio_median;
+    row->ratio_max = s->ratio_max;
+    row->ratio_mean = s->ratio_mean;
+    row->ratio_std = s->ratio_std;
+    row->crest_median = s->crest_median;
+    row->crest_max = s->crest_max;
+}
+
+calm_status calm_activation_keep(calm_ctx *ctx, const calm_pipeline *p, long block, calm_hook hook, const calm_act_acc *acc)
+{
+    calm_act_summary summary;
+    calm_store_peak *peaks;
+    char *name;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(hook_name(ctx, p, block, hook, &name));
+    calm_act_summarize(acc, &summary);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, peaks, CALM_ACT_TOP));
+    for (size_t i = 0; i < acc->n_top; i++) {
+        const calm_act_peak *peak = &acc->top[i];
+        const uint32_t id = p->calib.ids[p->calib.begin[peak->window] + peak->token];
+        peaks[i] = (calm_store_peak){(double)peak->value, peak->window, peak->token, peak->channel,
+                                     calm_tokenizer_token(p->tokenizer, id)};
+    }
+    calm_store_activation row = {.model_id = p->model_id, .calibration_id = p->calibration_id, .hook = name,
+                                 .point = calm_hook_name(hook), .block = block, .histogram = acc->histogram,
+                                 .n_bins = CALM_ACT_BINS, .peaks = peaks, .n_peaks = acc->n_top};
+    fill_summary(&row, &summary);
+    CALM_TRY(calm_store_activation_put(ctx, p->store, &row));
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}

@@ -1,0 +1,187 @@
+/* The end of a run: write the checkpoint, evaluate what was written, give it its name. */
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/pipeline.h"
+#include "cli/report.h"
+#include "ptq/hybrid/export.h"
+#include "ptq/hybrid/key.h"
+
+static void assembled(void *user, size_t done, size_t total)
+{
+    calm_progress_update(((calm_pipeline *)user)->progress, CALM_STAGE_ASSEMBLE, done, total);
+}
+
+static void evaluated(void *user, size_t done, size_t total)
+{
+    calm_progress_update(((calm_pipeline *)user)->progress, CALM_STAGE_EVALUATE, done, total);
+}
+
+/* Mean over the quantized weights of the bits their jobs take. */
+static double plan_bits(const calm_pipeline *p)
+{
+    double bits = 0, weights = 0;
+    for (size_t i = 0; i < p->result.n_blocks; i++)
+        for (calm_role role = 0; role < CALM_N_ROLES; role++) {
+            const calm_plan_job *job = calm_plan_at(&p->result, i, calm_role_job(role));
+            size_t out, in;
+            calm_config_role_shape(calm_model_config(p->model), role, &out, &in);
+            if (!job->quantized)
+                continue;
+            bits += calm_scheme_bits_per_weight(&job->scheme, out, in) * (double)out * (double)in;
+            weights += (double)out * (double)in;
+        }
+    return weights > 0 ? bits / weights : NAN;
+}
+
+/* ---- evaluation of what was written ---- */
+
+static calm_status measure(calm_ctx *ctx, calm_pipeline *p, const char *dir, const char *plan_key, int64_t ids[2])
+{
+    calm_model *written;
+    CALM_TRY(calm_model_open(ctx, dir, &written));
+    const calm_subject reference = {.model = p->model}, subject = {.model = written};
+    calm_status status = calm_evaluate(ctx, &reference, &p->eval_float, &subject, 1, &p->eval_result, &p->eval, evaluated, p);
+    calm_model_close(written);
+    CALM_TRY(status);
+    CALM_TRY(calm_pipeline_put_evaluation(ctx, p, "float", "float", p->recipe->eval_name, &p->eval, &p->eval_float, &ids[0]));
+    return calm_pipeline_put_evaluation(ctx, p, plan_key, p->result_name, p->recipe->eval_name, &p->eval, &p->eval_result,
+                                        &ids[1]);
+}
+
+static calm_status evaluate(calm_ctx *ctx, calm_pipeline *p, const char *dir)
+{
+    const calm_recipe *recipe = p->recipe;
+    const calm_windows_options options = {.seqlen = (size_t)recipe->seqlen, .samples = (size_t)recipe->eval_windows,
+                                          .seed = -1, .vocab = calm_model_config(p->model)->vocab, .special = recipe->special};
+    char plan_key[CALM_SHA256_HEX];
+    int64_t ids[2] = {0, 0};
+    if (!recipe->eval_path)
+        return CALM_OK;
+    CALM_TRY(calm_windows_read(ctx, p->tokenizer, recipe->eval_path, &options, &p->eval));
+    CALM_TRY(calm_pipeline_plan_key(ctx, p, &p->result, plan_key));
+    CALM_TRY(calm_pipeline_find_evaluation(ctx, p, "float", &p->eval, &p->eval_float, &ids[0]));
+    CALM_TRY(calm_pipeline_find_evaluation(ctx, p, plan_key, &p->eval, &p->eval_result, &ids[1]));
+    if (!ids[0] || !ids[1])
+        CALM_TRY(measure(ctx, p, dir, plan_key, ids));
+    calm_progress_update(p->progress, CALM_STAGE_EVALUATE, 1, 1);
+    const calm_store_verdict verdicts[2] = {{p->run_id, ids[0], "test", "float", NAN, NAN},
+                                            {p->run_id, ids[1], "test", p->result_name, NAN, NAN}};
+    CALM_TRY(calm_store_verdict_put(ctx, p->store, &verdicts[0]));
+    return calm_store_verdict_put(ctx, p->store, &verdicts[1]);
+}
+
+/* ---- files beside the weights ---- */
+
+static calm_status write_text(calm_ctx *ctx, const char *dir, const char *name, calm_text *text)
+{
+    char *path;
+    CALM_TRY(calm_text_check(ctx, text));
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, name));
+    return calm_write_file(ctx, path, text->data, text->length);
+}
+
+static calm_status write_recipe(calm_ctx *ctx, const calm_pipeline *p, const char *dir)
+{
+    calm_text text;
+    calm_json *json = calm_recipe_json(p->recipe);
+    calm_text_init(&text);
+    calm_status status = calm_json_write(ctx, json, 2, &text);
+    calm_text_append(&text, "\n", 1);
+    if (status == CALM_OK)
+        status = write_text(ctx, dir, "calm_recipe.json", &text);
+    calm_text_clear(&text);
+    calm_json_free(json);
+    return status;
+}
+
+static calm_status write_card(calm_ctx *ctx, const calm_pipeline *p, const char *dir)
+{
+    calm_text text;
+    calm_text_init(&text);
+    calm_status status = calm_report_card(ctx, p, &text);
+    if (status == CALM_OK)
+        status = write_text(ctx, dir, "README.md", &text);
+    calm_text_clear(&text);
+    return status;
+}
+
+/* ---- artifacts ---- */
+
+static const char *file_role(const char *name)
+{
+    if (strstr(name, ".safetensors"))
+        return "weights";
+    if (strcmp(name, "README.md") == 0)
+        return "card";
+    if (strcmp(name, "calm_recipe.json") == 0)
+        return "recipe";
+    return strcmp(name, "config.json") == 0 || strcmp(name, "generation_config.json") == 0 ? "config" : "tokenizer";
+}
+
+static calm_status put_artifact(calm_ctx *ctx, const calm_pipeline *p, const char *name)
+{
+    char *path, digest[CALM_SHA256_HEX];
+    struct stat info;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, p->recipe->output, name));
+    if (stat(path, &info) != 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot stat", path);
+    CALM_TRY(calm_sha256_file(ctx, path, digest));
+    const calm_store_artifact row = {p->run_id, path, file_role(name), info.st_size, digest};
+    return calm_store_artifact_put(ctx, p->store, &row);
+}
+
+static calm_status put_artifacts(calm_ctx *ctx, const calm_pipeline *p)
+{
+    DIR *dir = opendir(p->recipe->output);
+    if (!dir)
+        return calm_fail_errno(ctx, errno, "%s: cannot read the directory", p->recipe->output);
+    calm_status status = calm_store_begin(ctx, p->store);
+    for (struct dirent *entry; status == CALM_OK && (entry = readdir(dir));)
+        if (entry->d_name[0] != '.')
+            status = put_artifact(ctx, p, entry->d_name);
+    closedir(dir);
+    return status == CALM_OK ? calm_store_commit(ctx, p->store) : status;
+}
+
+static calm_status file_bytes(calm_ctx *ctx, const char *dir, int64_t *out)
+{
+    calm_safetensors *set;
+    CALM_TRY(calm_safetensors_open(ctx, dir, &set));
+    *out = 0;
+    for (size_t i = 0; i < calm_safetensors_count(set); i++)
+        *out += (int64_t)calm_safetensors_at(set, i)->bytes;
+    calm_safetensors_close(set);
+    return CALM_OK;
+}
+
+/* ---- the stage ---- */
+
+static calm_status fill(calm_ctx *ctx, calm_pipeline *p, const char *dir)
+{
+    const calm_export_input input = {p->model, &p->result, assembled, p};
+    size_t n;
+    CALM_TRY(calm_exporters(&n)[0]->write(ctx, &input, dir));
+    p->bytes_before = (int64_t)calm_model_bytes(p->model);
+    CALM_TRY(file_bytes(ctx, dir, &p->bytes_after));
+    p->bits_per_weight = plan_bits(p);
+    CALM_TRY(evaluate(ctx, p, dir));
+    CALM_TRY(write_recipe(ctx, p, dir));
+    return write_card(ctx, p, dir);
+}
+
+calm_status calm_pipeline_export(calm_ctx *ctx, calm_pipeline *p)
+{
+    char *temporary;
+    CALM_TRY(calm_export_begin(ctx, p->recipe->output, &temporary));
+    if (fill(ctx, p, temporary) != CALM_OK || calm_export_commit(ctx, temporary, p->recipe->output) != CALM_OK) {
+        calm_ctx cleanup = *ctx;    /* the first failure is the one to report */
+        calm_ctx_forgive(&cleanup);
+        calm_remove_tree(&cleanup, temporary);
+        return ctx->status;
+    }
+    return put_artifacts(ctx, p);
+}

@@ -1,0 +1,172 @@
+/* Pipeline: the order of stages, and what they share. */
+#include "cli/pipeline.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ptq/base/threads.h"
+#include "ptq/hybrid/export.h"
+#include "ptq/hybrid/key.h"
+
+calm_candidate *calm_pipeline_candidate(const calm_pipeline *p, size_t block, calm_job_kind job, size_t algorithm)
+{
+    return &p->candidates[(block * CALM_N_JOBS + job) * p->recipe->n_algorithms + algorithm];
+}
+
+/* ---- opening ---- */
+
+/* Calibration windows first, guard windows after them: of one reading, so that they cannot overlap. */
+static calm_status read_windows(calm_ctx *ctx, calm_pipeline *p)
+{
+    const calm_recipe *recipe = p->recipe;
+    const calm_windows_options options = {.seqlen = (size_t)recipe->seqlen, .seed = recipe->seed,
+                                          .samples = (size_t)(recipe->samples + recipe->guard_windows),
+                                          .vocab = calm_model_config(p->model)->vocab, .special = recipe->special};
+    calm_windows all;
+    CALM_TRY(calm_windows_read(ctx, p->tokenizer, recipe->calib_path, &options, &all));
+    size_t n_guard = all.n > (size_t)recipe->samples ? all.n - (size_t)recipe->samples : 0;
+    if (n_guard < (size_t)recipe->guard_windows) {
+        /* A short text: an eighth of it guards, so that there is a guard at all. */
+        const size_t share = all.n / 8 < (size_t)recipe->guard_windows ? all.n / 8 : (size_t)recipe->guard_windows;
+        n_guard = n_guard > share ? n_guard : share;
+        calm_log(ctx, CALM_LOG_WARNING, "%s has %zu windows of %lld tokens: %zu for calibration, %zu for the guard",
+                 recipe->calib_name, all.n, recipe->seqlen, all.n - n_guard, n_guard);
+    }
+    CALM_TRY(calm_windows_slice(ctx, &all, 0, all.n - n_guard, &p->calib));
+    return calm_windows_slice(ctx, &all, all.n - n_guard, n_guard, &p->guard);
+}
+
+static calm_status open_inputs(calm_ctx *ctx, calm_pipeline *p)
+{
+    char *path;
+    CALM_TRY(calm_model_open(ctx, p->recipe->model.dir, &p->model));
+    if (calm_model_is_quantized(p->model))
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: is quantized already; give calm the float checkpoint",
+                         p->recipe->model.dir);
+    CALM_TRY(calm_path_join(ctx, ctx->out, &path, p->recipe->model.dir, "tokenizer.json"));
+    CALM_TRY(calm_tokenizer_open(ctx, path, &p->tokenizer));
+    CALM_TRY(read_windows(ctx, p));
+    const size_t longest = p->calib.longest > p->guard.longest ? p->calib.longest : p->guard.longest;
+    return calm_rope_init(ctx, calm_model_config(p->model), longest, &p->rope);
+}
+
+/* Refuse before any work what the exporter would refuse at the end. */
+static calm_status check_export(calm_ctx *ctx, calm_pipeline *p)
+{
+    size_t n;
+    const calm_export_input input = {.model = p->model, .plan = &p->hybrid};
+    CALM_TRY(calm_pipeline_plan(ctx, p, 0, &p->hybrid));
+    return calm_exporters(&n)[0]->check(ctx, &input);
+}
+
+/* ---- the whole line ---- */
+
+static calm_status begin_run(calm_ctx *ctx, calm_pipeline *p)
+{
+    calm_text recipe;
+    calm_json *json = calm_recipe_json(p->recipe);
+    char key[CALM_SHA256_HEX];
+    static const char *const rules[] = {"token", "argmax"};
+    calm_text_init(&recipe);
+    calm_status status = calm_json_write(ctx, json, 0, &recipe);
+    calm_json_free(json);
+    calm_sha256 sha;
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-run-1");
+    calm_sha256_field(&sha, CALM_VERSION);
+    calm_sha256_field(&sha, p->calib_key);
+    calm_sha256_field(&sha, recipe.data ? recipe.data : "");
+    const calm_status hashed = calm_sha256_finish(ctx, &sha, key);
+    if (status == CALM_OK && hashed == CALM_OK) {
+        const calm_store_run run = {.key = key, .model_id = p->model_id, .calibration_id = p->calibration_id,
+                                    .command = p->command, .recipe = recipe.data, .unit = "job",
+                                    .rule = rules[p->recipe->rule], .metric = calm_metric_name(p->recipe->metric),
+                                    .version = CALM_VERSION, .n_threads = ctx->n_threads};
+        status = calm_store_run_begin(ctx, p->store, &run, &p->run_id, &p->resumed);
+    }
+    calm_text_clear(&recipe);
+    return status != CALM_OK ? status : hashed;
+}
+
+static calm_status end_run(calm_ctx *ctx, const calm_pipeline *p, const char *status)
+{
+    const calm_store_outcome outcome = {.status = status, .result = p->result_name,
+                                        .reason = ctx->status == CALM_OK ? p->verdict : ctx->message,
+                                        .bits_per_weight = p->bits_per_weight, .bytes_before = p->bytes_before,
+                                        .bytes_after = p->bytes_after};
+    return calm_store_run_end(ctx, p->store, p->run_id, &outcome);
+}
+
+/* Record a failure in the store without losing its message; the store may be what failed. */
+static void record_failure(calm_ctx *ctx, const calm_pipeline *p)
+{
+    calm_ctx quiet = *ctx;
+    if (!p->store || !p->run_id)
+        return;
+    end_run(&quiet, p, "failed");
+}
+
+static calm_status prepare(calm_ctx *ctx, calm_pipeline *p)
+{
+    size_t n_jobs;
+    CALM_TRY(calm_export_target(ctx, p->recipe->output, p->recipe->force));
+    CALM_TRY(open_inputs(ctx, p));
+    n_jobs = calm_model_config(p->model)->n_blocks * CALM_N_JOBS;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, p->candidates, n_jobs * p->recipe->n_algorithms));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, p->job_ids, n_jobs));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, p->choice, n_jobs));
+    CALM_TRY(check_export(ctx, p));
+    CALM_TRY(calm_key_model(ctx, p->model, p->model_key));
+    CALM_TRY(calm_key_calibration(ctx, p->model_key, &p->calib, (size_t)p->recipe->score_windows, p->calib_key));
+    const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = p->command, .wait_seconds = -1};
+    CALM_TRY(calm_make_parent(ctx, p->recipe->store));
+    CALM_TRY(calm_store_open(ctx, p->recipe->store, &how, &p->store));
+    CALM_TRY(calm_store_begin(ctx, p->store));
+    CALM_TRY(calm_pipeline_register(ctx, p));
+    CALM_TRY(calm_store_commit(ctx, p->store));
+    return begin_run(ctx, p);
+}
+
+static calm_status run_stages(calm_ctx *ctx, calm_pipeline *p)
+{
+    CALM_TRY(prepare(ctx, p));
+    CALM_TRY(calm_pipeline_blocks(ctx, p));
+    CALM_TRY(calm_pipeline_choose(ctx, p));
+    CALM_TRY(calm_pipeline_export(ctx, p));
+    return end_run(ctx, p, "finished");
+}
+
+calm_status calm_pipeline_run(calm_ctx *ctx, const calm_recipe *recipe, const char *command, calm_progress *progress,
+                              calm_pipeline *out)
+{
+    static const char *const stages[CALM_N_STAGES][2] = {
+        [CALM_STAGE_CALIBRATE] = {"calibrate", "blocks"}, [CALM_STAGE_QUANTIZE] = {"quantize", "candidates"},
+        [CALM_STAGE_SCORE] = {"score", "candidates"},     [CALM_STAGE_CHOOSE] = {"choose", "guard windows"},
+        [CALM_STAGE_ASSEMBLE] = {"assemble", "blocks"},   [CALM_STAGE_EVALUATE] = {"evaluate", "windows"},
+    };
+    const double begun = calm_seconds();
+    memset(out, 0, sizeof *out);
+    out->recipe = recipe;
+    out->command = command;
+    out->progress = progress;
+    out->arena = ctx->out;
+    out->bits_per_weight = NAN;
+    for (int s = 0; s < CALM_N_STAGES; s++)
+        calm_progress_add(progress, stages[s][0], stages[s][1]);
+    const calm_status status = run_stages(ctx, out);
+    if (status != CALM_OK)
+        record_failure(ctx, out);
+    calm_progress_end(progress);
+    out->seconds = calm_seconds() - begun;
+    return status;
+}
+
+void calm_pipeline_close(calm_pipeline *pipeline)
+{
+    calm_store_close(pipeline->store);
+    calm_tokenizer_close(pipeline->tokenizer);
+    calm_model_close(pipeline->model);
+    pipeline->store = NULL;
+    pipeline->tokenizer = NULL;
+    pipeline->model = NULL;
+}

@@ -1,0 +1,115 @@
+/* Pipeline: the one place that knows the order of stages.
+ *
+ *   open -> text -> per block: capture, quantize, score, keep -> choose -> guard -> assemble, export -> evaluate
+ *
+ * It is a library function, so tests drive it without a process. */
+#ifndef CALM_CLI_PIPELINE_H
+#define CALM_CLI_PIPELINE_H
+
+#include "cli/progress.h"
+#include "cli/recipe.h"
+#include "ptq/eval/evaluate.h"
+#include "ptq/hybrid/plan.h"
+#include "ptq/io/tokenizer.h"
+#include "ptq/model/model.h"
+#include "store/store.h"
+
+typedef enum calm_stage {
+    CALM_STAGE_CALIBRATE,
+    CALM_STAGE_QUANTIZE,
+    CALM_STAGE_SCORE,
+    CALM_STAGE_CHOOSE,
+    CALM_STAGE_ASSEMBLE,
+    CALM_STAGE_EVALUATE,
+    CALM_N_STAGES
+} calm_stage;
+
+/* One algorithm on one job, as the store has it. */
+typedef struct calm_candidate {
+    char key[CALM_SHA256_HEX];
+    int64_t id;                                /* 0: not in the store yet             */
+    char blob[CALM_SHA256_HEX];                /* empty when it failed                */
+    const char *failure;                       /* NULL: it succeeded                  */
+    double score[CALM_N_METRICS];
+    double bits_per_weight;
+    bool todo;                                 /* to be computed in this run          */
+} calm_candidate;
+
+typedef struct calm_guard_row {
+    const char *name;         /* "hybrid" or an algorithm                             */
+    bool complete;            /* false: a job of it failed, so there is no such run   */
+    calm_eval_result eval;
+    double delta, se;         /* mean KL minus the hybrid's, paired standard error    */
+} calm_guard_row;
+
+/* The state of a run; everything lives in the context's arenas or belongs to `calm_pipeline_close`. */
+typedef struct calm_pipeline {
+    const calm_recipe *recipe;
+    const char *command;                       /* as typed                            */
+    calm_progress *progress;
+    calm_arena *arena;                         /* what lives as long as the run       */
+
+    calm_model *model;
+    calm_tokenizer *tokenizer;
+    calm_store *store;
+    calm_rope rope;
+    char model_key[CALM_SHA256_HEX], calib_key[CALM_SHA256_HEX];
+    int64_t model_id, calibration_id, run_id;
+    int64_t *job_ids;                          /* [n_blocks][CALM_N_JOBS]             */
+    bool resumed;
+
+    calm_windows calib, guard;
+    calm_candidate *candidates;                /* [n_blocks][CALM_N_JOBS][n_algorithms] */
+    size_t n_cached;                           /* candidates found in the store       */
+
+    size_t *choice;                            /* [n_blocks][CALM_N_JOBS] algorithm   */
+    calm_plan hybrid, result;                  /* by choice; what is exported         */
+    calm_guard_row *guard_rows;                /* [n_algorithms + 1], the hybrid first */
+    size_t n_guard_rows;
+    const char *result_name, *verdict;         /* "hybrid" or an algorithm; the guard's sentence */
+
+    double bits_per_weight;                    /* of the quantized linears            */
+    int64_t bytes_before, bytes_after;
+    calm_windows eval;
+    calm_eval_result eval_float, eval_result;
+    double seconds;
+} calm_pipeline;
+
+/* Run a recipe from start to end.  `out` must be closed also after a failure, which is recorded in the store as far as it
+ * got.  Fails as its stages do; nothing half-written stays under the output's name. */
+calm_status calm_pipeline_run(calm_ctx *ctx, const calm_recipe *recipe, const char *command, calm_progress *progress,
+                              calm_pipeline *out);
+void calm_pipeline_close(calm_pipeline *pipeline);
+
+calm_candidate *calm_pipeline_candidate(const calm_pipeline *p, size_t block, calm_job_kind job, size_t algorithm);
+
+/* ---- stages, in their own files ---- */
+
+/* Put the rows of model, calibration, blocks and jobs, and compute every candidate's key (register.c). */
+calm_status calm_pipeline_register(calm_ctx *ctx, calm_pipeline *p);
+
+/* Find every candidate in the store, compute what is missing block by block, and put it there (blocks.c). */
+calm_status calm_pipeline_blocks(calm_ctx *ctx, calm_pipeline *p);
+
+/* Choose per job and put the choices; then measure the hybrid and every uniform run on the guard windows and settle on the
+ * result (choose.c). */
+calm_status calm_pipeline_choose(calm_ctx *ctx, calm_pipeline *p);
+
+/* Write the checkpoint under a temporary name, evaluate what was written, add card and recipe, and give it its name
+ * (finish.c). */
+calm_status calm_pipeline_export(calm_ctx *ctx, calm_pipeline *p);
+
+/* Digest over the candidates of a plan: the subject of its evaluations (choose.c). */
+calm_status calm_pipeline_plan_key(calm_ctx *ctx, const calm_pipeline *p, const calm_plan *plan, char key[CALM_SHA256_HEX]);
+
+/* An evaluation of the store as a result, and the other way (evaluations.c).  find: *id is 0 when absent. */
+calm_status calm_pipeline_find_evaluation(calm_ctx *ctx, const calm_pipeline *p, const char *subject_key,
+                                          const calm_windows *windows, calm_eval_result *out, int64_t *id);
+calm_status calm_pipeline_put_evaluation(calm_ctx *ctx, const calm_pipeline *p, const char *subject_key, const char *subject,
+                                         const char *text_name, const calm_windows *windows, const calm_eval_result *result,
+                                         int64_t *id);
+
+/* A plan that uses algorithm choice[block][job] for every job; `uniform` >= 0: that one everywhere. */
+calm_status calm_pipeline_plan(calm_ctx *ctx, const calm_pipeline *p, long uniform, calm_plan *out);
+
+#endif
