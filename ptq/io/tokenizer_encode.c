@@ -187,10 +187,9 @@ calm_status calm_tokenizer_encode(calm_ctx *ctx, const calm_tokenizer *tok, cons
     calm_status status = encode_all(&enc, (calm_piece){n_bytes ? text : "", n_bytes}, special);
     if (status == CALM_OK)
         status = CALM_NEW(ctx, ctx->out, *ids, enc.n_ids);
-    if (status == CALM_OK) {
+    if (status == CALM_OK && enc.n_ids)
         memcpy(*ids, enc.ids, enc.n_ids * sizeof **ids);
-        *n_ids = enc.n_ids;
-    }
+    *n_ids = status == CALM_OK ? enc.n_ids : 0;
     for (size_t i = 0; i < tok->n_pretokenizers; i++)
         calm_matcher_free(enc.matchers[i]);
     calm_arena_rewind(ctx->scratch, mark);

@@ -1,0 +1,218 @@
+/* tokenizer.json files that are refused: each row changes one member of a good file, and the message names the place. */
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "ptq/base/file.h"
+#include "ptq/io/tokenizer.h"
+#include "tests/support/harness.h"
+
+#define GOOD_MODEL "{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}"
+#define MODEL(members) "{\"type\":\"BPE\"," members "}"
+#define VOCAB "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},"
+#define SPLIT(members) "{\"type\":\"Split\"," members "}"
+#define TEMPLATE(single, special) "{\"type\":\"TemplateProcessing\",\"single\":" single ",\"special_tokens\":" special "}"
+#define PART_5 "{\"type\":\"NFC\"},{\"type\":\"NFC\"},{\"type\":\"NFC\"},{\"type\":\"NFC\"},{\"type\":\"NFC\"}"
+
+typedef struct refusal {
+    const char *member, *json;    /* the member of the file that is changed */
+    calm_status status;
+    const char *text;             /* in the message, after the path */
+} refusal;
+
+static const refusal parts[] = {
+    {"version", "\"2.0\"", CALM_EUNSUPPORTED, ": version \"2.0\": not supported; known is \"1.0\""},
+    {"version", "1", CALM_EFORMAT, "version"},
+
+    {"normalizer", "{\"type\":\"Lowercase\"}", CALM_EUNSUPPORTED, ": normalizer.type \"Lowercase\": not supported; known: "},
+    {"normalizer", "{}", CALM_EFORMAT, ": normalizer: \"type\" is missing"},
+    {"normalizer", "[]", CALM_EFORMAT, ": normalizer"},
+    {"normalizer", "{\"type\":5}", CALM_EFORMAT, ": normalizer"},
+    {"normalizer", "{\"type\":\"Sequence\"}", CALM_EFORMAT, ": normalizer.normalizers: expected an array, found null"},
+    {"normalizer", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"X\"}]}", CALM_EUNSUPPORTED,
+     ": normalizer.normalizers[1].type \"X\": not supported"},
+    {"normalizer", "{\"type\":\"Sequence\",\"normalizers\":[" PART_5 "," PART_5 "," PART_5 "," PART_5 "]}",
+     CALM_EUNSUPPORTED, ": normalizer.normalizers[16]: not supported: more than 16 parts"},
+
+    {"pre_tokenizer", "{\"type\":\"Nonsense\"}", CALM_EUNSUPPORTED, ": pre_tokenizer.type \"Nonsense\": not supported"},
+    {"pre_tokenizer", "{\"type\":\"ByteLevel\"}", CALM_EFORMAT, ": pre_tokenizer: \"add_prefix_space\" is missing"},
+    {"pre_tokenizer", "{\"type\":\"ByteLevel\",\"add_prefix_space\":1}", CALM_EFORMAT, "add_prefix_space"},
+    {"pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\",\"add_prefix_space\":true},"
+                      "{\"type\":\"Digits\"}]}", CALM_EUNSUPPORTED,
+     ": pre_tokenizer.pretokenizers[1]: not supported: a pre-tokenizer after ByteLevel"},
+    {"pre_tokenizer", SPLIT("\"behavior\":\"Isolated\""), CALM_EFORMAT, ": pre_tokenizer.pattern: expected {\"Regex\""},
+    {"pre_tokenizer", SPLIT("\"behavior\":\"Isolated\",\"pattern\":\"x\""), CALM_EFORMAT, ": pre_tokenizer.pattern: expected"},
+    {"pre_tokenizer", SPLIT("\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":5}"), CALM_EFORMAT,
+     ": pre_tokenizer.pattern: expected a string, found a whole number"},
+    {"pre_tokenizer", SPLIT("\"behavior\":\"Sideways\",\"pattern\":{\"Regex\":\"x\"}"), CALM_EUNSUPPORTED,
+     ": pre_tokenizer.behavior \"Sideways\": not supported"},
+    {"pre_tokenizer", SPLIT("\"pattern\":{\"Regex\":\"x\"}"), CALM_EFORMAT, ": pre_tokenizer: \"behavior\" is missing"},
+    {"pre_tokenizer", SPLIT("\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"(x\"}"), CALM_EFORMAT,
+     ": pre_tokenizer: pattern \"(x\": missing closing parenthesis"},
+    {"pre_tokenizer", SPLIT("\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"\\\\h\"}"), CALM_EUNSUPPORTED,
+     ": pre_tokenizer: pattern \"\\h\": not supported"},
+
+    {"model", "null", CALM_EFORMAT, ": model: expected an object, found null"},
+    {"model", "{}", CALM_EFORMAT, ": model: \"type\" is missing"},
+    {"model", "{\"type\":\"WordLevel\"}", CALM_EUNSUPPORTED, ": model.type \"WordLevel\": not supported; known: BPE"},
+    {"model", "{\"type\":\"Sequence\"}", CALM_EUNSUPPORTED, ": model.type \"Sequence\": not supported"},
+    {"model", MODEL("\"merges\":[]"), CALM_EFORMAT, ": model.vocab: expected an object, found null"},
+    {"model", MODEL("\"vocab\":[],\"merges\":[]"), CALM_EFORMAT, ": model.vocab: expected an object, found an array"},
+    {"model", MODEL("\"vocab\":{\"a\":\"0\"},\"merges\":[]"), CALM_EFORMAT, ": model.vocab: id of \"a\": expected"},
+    {"model", MODEL("\"vocab\":{\"a\":-1},\"merges\":[]"), CALM_EFORMAT, ": model.vocab: id of \"a\": expected"},
+    {"model", MODEL("\"vocab\":{\"a\":1.0},\"merges\":[]"), CALM_EFORMAT, ": model.vocab: id of \"a\": expected"},
+    {"model", MODEL("\"vocab\":{\"a\":4194304},\"merges\":[]"), CALM_EFORMAT, ": model: id 4194304 of \"a\": expected below"},
+    {"model", MODEL("\"vocab\":{\"a\":9223372036854775807},\"merges\":[]"), CALM_EFORMAT, "expected below"},
+    {"model", MODEL("\"vocab\":{\"a\":3,\"b\":3},\"merges\":[]"), CALM_EFORMAT,
+     ": model: id 3 is given to \"a\" and to \"b\""},
+    {"model", MODEL("\"vocab\":{\"a\":3,\"a\":4},\"merges\":[]"), CALM_EFORMAT, ": not valid JSON: duplicate"},
+    {"model", MODEL(VOCAB "\"x\":1"), CALM_EFORMAT, ": model.merges: expected an array, found null"},
+    {"model", MODEL(VOCAB "\"merges\":[\"a b\",\"ab\"]"), CALM_EFORMAT, ": model.merges[1]: expected two tokens"},
+    {"model", MODEL(VOCAB "\"merges\":[\"a b c\"]"), CALM_EFORMAT, ": model.merges[0]: expected two tokens"},
+    {"model", MODEL(VOCAB "\"merges\":[5]"), CALM_EFORMAT, ": model.merges[0]: expected two tokens"},
+    {"model", MODEL(VOCAB "\"merges\":[[\"a\"]]"), CALM_EFORMAT, ": model.merges[0]: expected two strings"},
+    {"model", MODEL(VOCAB "\"merges\":[[\"a\",5]]"), CALM_EFORMAT, ": model.merges[0]: expected two strings"},
+    {"model", MODEL(VOCAB "\"merges\":[[\"a\",\"b\",\"a\"]]"), CALM_EFORMAT, ": model.merges[0]: expected two strings"},
+    {"model", MODEL(VOCAB "\"merges\":[\"a b\",\"x b\"]"), CALM_EFORMAT, ": model.merges[1]: no token \"x\" in"},
+    {"model", MODEL(VOCAB "\"merges\":[\"a x\"]"), CALM_EFORMAT, ": model.merges[0]: no token \"x\" in"},
+    {"model", MODEL(VOCAB "\"merges\":[\"b a\"]"), CALM_EFORMAT, ": model.merges[0]: no token \"ba\" in"},
+    {"model", MODEL(VOCAB "\"merges\":[[\"ab\",\"ab\"]]"), CALM_EFORMAT, ": model.merges[0]: no token \"abab\" in"},
+    {"model", MODEL(VOCAB "\"merges\":[],\"unk_token\":\"<unk>\""), CALM_EFORMAT,
+     ": model.unk_token: no token \"<unk>\" in"},
+    {"model", MODEL(VOCAB "\"merges\":[],\"dropout\":0.1"), CALM_EUNSUPPORTED, ": model.dropout 0.1: not supported"},
+    {"model", MODEL(VOCAB "\"merges\":[],\"dropout\":2"), CALM_EFORMAT, "dropout"},
+    {"model", MODEL(VOCAB "\"merges\":[],\"continuing_subword_prefix\":\"##\""), CALM_EUNSUPPORTED,
+     ": model.continuing_subword_prefix \"##\": not supported"},
+    {"model", MODEL(VOCAB "\"merges\":[],\"end_of_word_suffix\":\"</w>\""), CALM_EUNSUPPORTED,
+     ": model.end_of_word_suffix \"</w>\": not supported"},
+    {"model", MODEL(VOCAB "\"merges\":[],\"ignore_merges\":\"yes\""), CALM_EFORMAT, "ignore_merges"},
+
+    {"added_tokens", "{}", CALM_EFORMAT, ": added_tokens: expected an array, found an object"},
+    {"added_tokens", "[5]", CALM_EFORMAT, ": added_tokens[0]"},
+    {"added_tokens", "[{\"id\":7,\"content\":\"<x>\"},{\"id\":8}]", CALM_EFORMAT,
+     ": added_tokens[1].content: expected a string, found null"},
+    {"added_tokens", "[{\"content\":\"<x>\"}]", CALM_EFORMAT, ": added_tokens[0]: \"id\" is missing"},
+    {"added_tokens", "[{\"id\":-1,\"content\":\"<x>\"}]", CALM_EFORMAT, ": added_tokens[0]"},
+    {"added_tokens", "[{\"id\":4194304,\"content\":\"<x>\"}]", CALM_EFORMAT, ": added_tokens[0]"},
+    {"added_tokens", "[{\"id\":7,\"content\":\"<x>\",\"lstrip\":\"no\"}]", CALM_EFORMAT, "lstrip"},
+    {"added_tokens", "[{\"id\":1,\"content\":\"<x>\"}]", CALM_EFORMAT,
+     ": added_tokens[0]: id 1 is given to \"b\" and to \"<x>\""},
+    {"added_tokens", "[{\"id\":1,\"content\":\"a\"}]", CALM_EFORMAT,
+     ": added_tokens[0]: \"a\" has id 1 here and 0 in model.vocab"},
+    {"added_tokens", "[{\"id\":7,\"content\":\"<x>\"},{\"id\":7,\"content\":\"<y>\"}]", CALM_EFORMAT,
+     ": added_tokens[1]: id 7 is given to \"<x>\" and to \"<y>\""},
+    {"added_tokens", "[{\"id\":0,\"content\":\"a\"},{\"id\":0,\"content\":\"a\"}]", CALM_EFORMAT,
+     ": added_tokens[1]: \"a\" with id 0 is listed twice"},
+
+    {"post_processor", "{\"type\":\"Nonsense\"}", CALM_EUNSUPPORTED, ": post_processor.type \"Nonsense\": not supported"},
+    {"post_processor", TEMPLATE("[]", "{}"), CALM_EUNSUPPORTED, ": post_processor.single: not supported: 0 times the text"},
+    {"post_processor", TEMPLATE("[{\"Sequence\":{\"id\":\"A\"}},{\"Sequence\":{\"id\":\"A\"}}]", "{}"), CALM_EUNSUPPORTED,
+     "2 times the text"},
+    {"post_processor", TEMPLATE("[{\"Sequence\":{\"id\":\"B\"}}]", "{}"), CALM_EFORMAT,
+     ": post_processor.single[0]: expected the sequence \"A\", found \"B\""},
+    {"post_processor", TEMPLATE("[{\"Other\":{\"id\":\"B\"}}]", "{}"), CALM_EFORMAT,
+     ": post_processor.single[0]: expected a SpecialToken or a Sequence"},
+    {"post_processor", TEMPLATE("[{\"SpecialToken\":{\"id\":\"<s>\"}}]", "{}"), CALM_EFORMAT,
+     ": post_processor.special_tokens: no ids for \"<s>\""},
+    {"post_processor", TEMPLATE("[{\"SpecialToken\":{\"id\":\"a\"}}]", "{\"a\":{\"ids\":[0,99]}}"), CALM_EFORMAT,
+     ": post_processor.special_tokens: \"a\": ids[1] is not the id of a token"},
+    {"post_processor", TEMPLATE("[{\"SpecialToken\":{\"id\":\"a\"}}]", "{\"a\":{\"ids\":[-1]}}"), CALM_EFORMAT, "ids[0]"},
+    {"post_processor", TEMPLATE("[{\"SpecialToken\":{\"id\":\"a\"}}]", "{\"a\":{\"ids\":[\"x\"]}}"), CALM_EFORMAT, "ids[0]"},
+
+    {"decoder", "{\"type\":\"Nonsense\"}", CALM_EUNSUPPORTED, ": decoder.type \"Nonsense\": not supported; known: "},
+    {"decoder", "{\"type\":\"Sequence\",\"decoders\":{}}", CALM_EFORMAT,
+     ": decoder.decoders: expected an array, found an object"},
+};
+
+/* A good file in which one member is replaced; member NULL: the file as it is. */
+static const char *file_with(const char *member, const char *json)
+{
+    static const struct {
+        const char *name, *json;
+    } good[] = {{"version", "\"1.0\""},     {"normalizer", "{\"type\":\"NFC\"}"}, {"pre_tokenizer", "null"},
+                {"model", GOOD_MODEL},      {"added_tokens", "[]"},               {"post_processor", "null"},
+                {"decoder", "null"},        {"truncation", "null"}};
+    const char *path = test_format("%s/tokenizer.json", test_directory()), *text = "";
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        bool replaced = member && strcmp(member, good[i].name) == 0;
+        text = test_format("%s%c\"%s\":%s", text, i ? ',' : '{', good[i].name, replaced ? json : good[i].json);
+    }
+    text = test_format("%s}", text);
+    ck_ok(calm_write_file(ctx, path, text, strlen(text)));
+    return path;
+}
+
+TEST(the_good_file_opens)
+{
+    calm_tokenizer *tok;
+    ck_ok(calm_tokenizer_open(ctx, file_with(NULL, NULL), &tok));
+    ck_assert_uint_eq(calm_tokenizer_size(tok), 3);
+    calm_tokenizer_close(tok);
+}
+END_OF_TEST
+
+TEST(bad_members_are_refused)
+{
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        calm_tokenizer *tok;
+        const char *path = file_with(parts[i].member, parts[i].json);
+        calm_status status = calm_tokenizer_open(ctx, path, &tok);
+        ck_assert_msg(status == parts[i].status && strstr(ctx->message, parts[i].text) &&
+                          strncmp(ctx->message, path, strlen(path)) == 0 && !tok,
+                      "%s = %s: %s \"%s\", expected %s \"%s\"", parts[i].member, parts[i].json, calm_status_name(status),
+                      ctx->message, calm_status_name(parts[i].status), parts[i].text);
+        calm_ctx_forgive(ctx);
+    }
+}
+END_OF_TEST
+
+TEST(files_that_are_none)
+{
+    calm_tokenizer *tok;
+    const char *folder = test_directory(), *path = test_format("%s/tokenizer.json", folder);
+    ck_fails(calm_tokenizer_open(ctx, path, &tok), CALM_ENOTFOUND, path);
+    ck_fails(calm_tokenizer_open(ctx, folder, &tok), CALM_EARG, folder);
+    ck_ok(calm_write_file(ctx, path, "", 0));
+    ck_fails(calm_tokenizer_open(ctx, path, &tok), CALM_EFORMAT, "not valid JSON");
+    ck_ok(calm_write_file(ctx, path, "[]", 2));
+    ck_fails(calm_tokenizer_open(ctx, path, &tok), CALM_EFORMAT, "expected an object, found an array");
+    ck_ok(calm_write_file(ctx, path, "{\"model\":{\"type\":\"BP", 20));
+    ck_fails(calm_tokenizer_open(ctx, path, &tok), CALM_EFORMAT, "not valid JSON");
+    ck_ok(calm_write_file(ctx, path, "{}", 2));
+    ck_fails(calm_tokenizer_open(ctx, path, &tok), CALM_EFORMAT, "model: expected an object");
+}
+END_OF_TEST
+
+TEST(a_file_of_300_megabytes_is_refused)
+{
+    calm_tokenizer *tok;
+    const char *path = test_format("%s/tokenizer.json", test_directory());
+    int fd = open(path, O_CREAT | O_WRONLY, 0600);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(ftruncate(fd, 300000000), 0);
+    close(fd);
+    ck_fails(calm_tokenizer_open(ctx, path, &tok), CALM_EFORMAT, "300000000 bytes, expected at most");
+}
+END_OF_TEST
+
+TEST(an_exponential_pattern_is_an_error_when_it_meets_its_text)
+{
+    calm_tokenizer *tok;
+    uint32_t *ids;
+    size_t n;
+    const char *path = file_with("pre_tokenizer", SPLIT("\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"(a|aa)+$\"}"));
+    ck_ok(calm_tokenizer_open(ctx, path, &tok));
+    ck_ok(calm_tokenizer_encode(ctx, tok, "aaab", 4, false, &ids, &n));
+    ck_fails(calm_tokenizer_encode(ctx, tok, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", 56, false, &ids, &n),
+             CALM_EFORMAT, ": pre_tokenizer: pattern \"(a|aa)+$\": search given up");
+    ck_assert_ptr_null(ids);
+    calm_tokenizer_close(tok);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("tokenizer_errors",
+                     (const TTest *[]){the_good_file_opens, bad_members_are_refused, files_that_are_none,
+                                       a_file_of_300_megabytes_is_refused,
+                                       an_exponential_pattern_is_an_error_when_it_meets_its_text, NULL});
+}
