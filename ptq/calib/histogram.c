@@ -10,7 +10,7 @@
 
 #include "ptq/base/simd.h"
 
-/* Bits of the smallest float >= 10^(k/32 - 8), k = 0 .. 511; tests/oracle/test_histogram.c recomputes them. */
+/* Bits of the smallest float >= 10^(k/32 - 8), k = 0 .. 511; tests/unit/test_histogram.c recomputes them. */
 static const int32_t edges[CALM_ACT_BINS + 1] = {
     0x322bcc78, 0x32389dc1, 0x324663da, 0x32553106, 0x326518e5, 0x32763090, 0x32844758, 0x328e25d1,
     0x3298c0c8, 0x32a4264d, 0x32b0657f, 0x32bd8e99, 0x32cbb310, 0x32dae5a4, 0x32eb3a7d, 0x32fcc742,

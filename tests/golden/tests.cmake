@@ -2,3 +2,5 @@
 calm_test(golden test_model_fixtures calm_model)
 calm_test(golden test_quant_fixtures calm_algorithms)
 calm_test(golden test_tokenizer_fixtures calm_io)
+calm_test(golden test_cka_fixtures calm_cka)
+calm_test(golden test_activation_fixtures calm_calib)
