@@ -223,11 +223,11 @@ static size_t text_columns(const char *text)
     return columns;
 }
 
-/* Width of each column, with or without the headings, into width [n_columns]. */
-static void measure(const calm_table *table, bool headings, size_t *width)
+/* Width of each column into width [n_columns]. */
+static void measure(const calm_table *table, size_t *width)
 {
     for (size_t c = 0; c < table->n_columns; c++)
-        width[c] = headings ? text_columns(table->headings[c].name) : 0;
+        width[c] = text_columns(table->headings[c].name);
     for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
         const size_t columns = table->cells[i].columns;
         width[i % table->n_columns] = columns > width[i % table->n_columns] ? columns : width[i % table->n_columns];
@@ -268,29 +268,38 @@ static void write_rows(const calm_table *table, size_t indent, const size_t *wid
     }
 }
 
-static calm_status write_table(calm_ctx *ctx, const calm_table *table, bool headings, size_t indent, calm_text *out)
+calm_status calm_table_write(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out)
 {
     size_t *width;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     if (table->failed)
         return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, width, table->n_columns + 1));
-    measure(table, headings, width);
-    if (headings)
-        write_headings(table, indent, width, out);
+    measure(table, width);
+    write_headings(table, indent, width, out);
     write_rows(table, indent, width, out);
     calm_arena_rewind(ctx->scratch, mark);
     return calm_text_check(ctx, out);
 }
 
-calm_status calm_table_write(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out)
+calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out)
 {
-    return write_table(ctx, table, true, indent, out);
-}
-
-calm_status calm_table_write_rows(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out)
-{
-    return write_table(ctx, table, false, indent, out);
+    size_t width = 0;
+    if (table->failed)
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
+    for (size_t c = 0; c < table->n_columns; c++) {
+        const size_t columns = text_columns(table->headings[c].name);
+        width = columns > width ? columns : width;
+    }
+    for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
+        const char *name = table->headings[i % table->n_columns].name;
+        if (table->cells[i].columns == 0)
+            continue;
+        pad(out, indent);
+        put(out, name, text_columns(name), width, CALM_ALIGN_LEFT);
+        calm_text_printf(out, GAP "%s\n", table->cells[i].shown);
+    }
+    return calm_text_check(ctx, out);
 }
 
 static calm_status print_text(calm_ctx *ctx, const calm_text *text, FILE *stream)

@@ -68,8 +68,8 @@ calm_status calm_table_print(calm_ctx *ctx, const calm_table *table, FILE *strea
 /* The rows as an array of objects {heading: value}; freed by the caller. */
 calm_status calm_table_json(calm_ctx *ctx, const calm_table *table, calm_json **out);
 
-/* The rows alone, as calm_table_write prints them: for "name   value" lists. */
-calm_status calm_table_write_rows(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out);
+/* Append each row as a list, one line per cell that is not empty: "heading  value". */
+calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out);
 
 /* Print `root` with two spaces of indentation and a newline to stdout. */
 calm_status calm_json_print(calm_ctx *ctx, const calm_json *root);
