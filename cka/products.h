@@ -29,7 +29,7 @@ struct calm_score_ref {
     double spread, spread_kept;       /* sum of |y - mean|^2 over all and over kept rows                       */
     double abs_sum;                   /* sum |y|                                                               */
     double kk[CALM_N_ROWSETS];
-    bool by_rows;                     /* n x n form (gram.c), else d x d (feature.c)                           */
+    bool by_rows;                     /* n x n form (products_rows.c), else d x d form (products_columns.c)    */
     double *k[CALM_N_ROWSETS];        /* d x d form: Yc^T Yc [d, d]; n x n form: Yc Yc^T [n, n], ALL = KEPT    */
     double *shift;                    /* [n] n x n form: row means of k[KEPT], which centre it for all rows    */
     double shift_mean;
@@ -55,14 +55,14 @@ double calm_cka_loss(calm_products p, double s);
  *   k, d  [n] the diagonals of K and D.  n >= 4. */
 calm_products calm_debias(calm_products p, const double *k, const double *d, size_t n);
 
-/* Fill ref->k and ref->kk.  Memory for the former in ctx->out. */
-calm_status calm_feature_prepare(calm_ctx *ctx, calm_score_ref *ref);
-calm_status calm_gram_prepare(calm_ctx *ctx, calm_score_ref *ref);
+/* Fill ref->k and ref->kk (and ref->shift) in the d x d or the n x n form; their memory is in ctx->out. */
+calm_status calm_columns_prepare(calm_ctx *ctx, calm_score_ref *ref);
+calm_status calm_rows_prepare(calm_ctx *ctx, calm_score_ref *ref);
 
 /* The products of each rowset; temporaries in ctx->scratch. */
-calm_status calm_feature_products(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error,
+calm_status calm_columns_products(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error,
                                   calm_products out[CALM_N_ROWSETS]);
-calm_status calm_gram_products(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error,
+calm_status calm_rows_products(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error,
                                calm_products out[CALM_N_ROWSETS]);
 
 #endif

@@ -1,7 +1,8 @@
 /* A candidate's output against the float output: all metrics of CALM_METRIC_LIST.
  *
  * One pass over the rows gives the metrics that need no matrix, the column means of the error and the scale s; the
- * matrix products of feature.c or gram.c give the four CKAs.  Sums run in eight fixed lanes and then in row order. */
+ * matrix products of products_columns.c or products_rows.c give the four CKAs.  Sums run in eight fixed lanes, then in
+ * row order. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,7 +202,7 @@ static calm_status prepare(calm_ctx *ctx, calm_score_ref *ref)
     measure_columns(ref);
     /* 2 n^2 d flops and two [n, n] in memory, against 6 n d^2 and three [d, d]. */
     ref->by_rows = ref->n / 2 <= ref->d;
-    return ref->by_rows ? calm_gram_prepare(ctx, ref) : calm_feature_prepare(ctx, ref);
+    return ref->by_rows ? calm_rows_prepare(ctx, ref) : calm_columns_prepare(ctx, ref);
 }
 
 calm_status calm_score_prepare(calm_ctx *ctx, const float *y, size_t n, size_t d, calm_score_ref **out)
@@ -280,7 +281,8 @@ static double best_scale(const calm_score_ref *ref, const totals *sum, const dou
 /* Column sums of z - y to column means of E = z - s y. */
 static void finish_means(const calm_score_ref *ref, calm_error *error)
 {
-    double *all = error->mean[CALM_ROWS_ALL], *kept = error->mean[CALM_ROWS_KEPT], *token = error->mean[CALM_ROWS_TOKEN];
+    double *all = error->mean[CALM_ROWS_ALL], *kept = error->mean[CALM_ROWS_KEPT];
+    double *token = error->mean[CALM_ROWS_TOKEN];
     double rest = 1 - error->s;
     for (size_t j = 0; j < ref->d; j++) {
         all[j] = (kept[j] + all[j]) / (double)ref->n + rest * ref->mean[CALM_ROWS_ALL][j];
@@ -311,7 +313,7 @@ static calm_status score(calm_ctx *ctx, const calm_score_ref *ref, const float *
     CALM_TRY(sum_rows(ctx, ref, &error, &sum));
     error.s = best_scale(ref, &sum, error.mean[CALM_ROWS_KEPT]);
     finish_means(ref, &error);
-    CALM_TRY((ref->by_rows ? calm_gram_products : calm_feature_products)(ctx, ref, &error, p));
+    CALM_TRY((ref->by_rows ? calm_rows_products : calm_columns_products)(ctx, ref, &error, p));
 
     double *value = out->value, n = (double)ref->n;
     value[CALM_METRIC_CKA] = calm_cka_loss(p[CALM_ROWS_ALL], error.s);

@@ -1,7 +1,7 @@
 /* Histogram of log10 |x| from the bits of a float.
  *
- * The bits of a positive float, read as an integer, are a piecewise linear log2: at most 0.087 octaves = 0.83 bins below
- * the true one.  So 32 log10(2) / 2^23 * bits, less a margin for float rounding, names the bin or the one before it, and
+ * The bits of a positive float, read as an integer, are a piecewise linear log2: at most 0.087 octaves = 0.83 bins
+ * below the true one.  So 32 log10(2) / 2^23 * bits, less a margin for float rounding, names the bin or the one before it, and
  * one comparison with the edge between the two decides.  No logarithm, no branch. */
 #include "ptq/calib/histogram.h"
 
@@ -75,7 +75,8 @@ static const int32_t edges[CALM_ACT_BINS + 1] = {
     0x4b189680, 0x4b23f8df, 0x4b3034ac, 0x4b3d5a22, 0x4b4b7aaf, 0x4b5aa90e, 0x4b6af962, 0x4b7c814b,
     0x4b87ac06, 0x4b91cb4d, 0x4b9cabea, 0x4ba85c47, 0x4bb4ebe5, 0x4bc26b6c, 0x4bd0ecc3, 0x4be08324,
     0x4bf1433d, 0x4c01a1a1, 0x4c0b4d8a, 0x4c15b22b, 0x4c20dd4d, 0x4c2cddc0, 0x4c39c36d, 0x4c479f6e,
-    0x4c568426, 0x4c668552, 0x4c77b82d, 0x4c8519c3, 0x4c8f07ee, 0x4c99b3c4, 0x4ca52b6b, 0x4cb17e17,    0x7f800000,    /* what lies above the last edge stays in the last bin */
+    0x4c568426, 0x4c668552, 0x4c77b82d, 0x4c8519c3, 0x4c8f07ee, 0x4c99b3c4, 0x4ca52b6b, 0x4cb17e17,
+    0x7f800000,    /* what lies above the last edge stays in the last bin */
 };
 
 enum { BLOCK = 512 };

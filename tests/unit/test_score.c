@@ -1,4 +1,5 @@
-/* cka/score.c, feature.c, gram.c: what the metrics promise, on both forms (d x d for n > 2 d, else n x n). */
+/* cka/score.c over products_columns.c and products_rows.c: what the metrics promise, in the d x d form (n > 2 d) and in
+ * the n x n form. */
 #include "tests/support/harness.h"
 
 #include <float.h>

@@ -85,7 +85,7 @@ static double norm2(const double *a, size_t count)
     return sum;
 }
 
-calm_status calm_feature_prepare(calm_ctx *ctx, calm_score_ref *ref)
+calm_status calm_columns_prepare(calm_ctx *ctx, calm_score_ref *ref)
 {
     size_t d = ref->d, square;
     work w = {0};
@@ -129,7 +129,7 @@ static calm_products combine(const double *a, const double *c, double *b, size_t
     return (calm_products){kk, 2 * s * ac + cc, 2 * s * s * (ab + cct) + 4 * s * cb + bb};
 }
 
-calm_status calm_feature_products(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error,
+calm_status calm_columns_products(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error,
                                   calm_products out[CALM_N_ROWSETS])
 {
     size_t d = ref->d;

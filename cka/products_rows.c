@@ -139,7 +139,7 @@ static calm_status rowset_of(calm_ctx *ctx, const calm_score_ref *ref, calm_rows
     return CALM_OK;
 }
 
-calm_status calm_gram_prepare(calm_ctx *ctx, calm_score_ref *ref)
+calm_status calm_rows_prepare(calm_ctx *ctx, calm_score_ref *ref)
 {
     size_t n = ref->n;
     CALM_TRY(CALM_NEW(ctx, ctx->out, ref->shift, n));
@@ -167,7 +167,7 @@ calm_status calm_gram_prepare(calm_ctx *ctx, calm_score_ref *ref)
     return CALM_OK;
 }
 
-calm_status calm_gram_products(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error,
+calm_status calm_rows_products(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error,
                                calm_products out[CALM_N_ROWSETS])
 {
     double *d_matrix, *mean;
