@@ -125,7 +125,7 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, con
     const char *version = "0.17.1";
     calm_json *groups = calm_json_new_object(), *ignore = calm_json_new_array();
     for (size_t s = 0; s < n; s++) {
-        char name[24];
+        char name[32];
         snprintf(name, sizeof name, "group_%02zu", s);
         calm_json_set(groups, name, group_entry(input->plan, prefix, &schemes[s]));
         if (calm_ct_is_int_quantized(&schemes[s]) != calm_ct_is_int_quantized(&schemes[0]))
