@@ -40,7 +40,7 @@ typedef struct candidate {
 
 typedef struct workspace {
     candidate *heap;
-    size_t n_heap;
+    size_t n_heap, heap_max;
     symbol *symbols;
     size_t n_symbols;
 } workspace;
@@ -65,6 +65,7 @@ static uint64_t pair_of(uint32_t left, uint32_t right)
 
 static void push(workspace *work, candidate entry)
 {
+    assert(work->n_heap < work->heap_max);
     size_t i = work->n_heap++;
     for (; i > 0 && work->heap[(i - 1) / 2].priority > entry.priority; i = (i - 1) / 2)
         work->heap[i] = work->heap[(i - 1) / 2];
@@ -146,6 +147,14 @@ static void merge_all(const bpe *self, workspace *work)
     }
 }
 
+static size_t count_characters(calm_piece piece)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < piece.n; i++)
+        n += ((unsigned char)piece.text[i] & 0xC0) != 0x80;
+    return n;
+}
+
 static calm_status encode(calm_encoder *enc, calm_piece piece)
 {
     const bpe *self = enc->tok->model;
@@ -154,12 +163,13 @@ static calm_status encode(calm_encoder *enc, calm_piece piece)
         if (whole != CALM_NO_TOKEN)
             return calm_encoder_put(enc, whole);
     }
-    /* n characters make n - 1 pairs, and each of at most n - 1 merges enters two new ones. */
-    workspace work = {.n_heap = 0};
+    /* n characters make n - 1 pairs, and each of at most n - 1 merges takes one pair off and enters two. */
+    size_t n = count_characters(piece);
+    workspace work = {.heap_max = 2 * n};
     char *room;
-    CALM_TRY(calm_encoder_reserve(enc, &enc->work, piece.n, 3 * sizeof(candidate) + sizeof(symbol), &room));
+    CALM_TRY(calm_encoder_reserve(enc, &enc->work, n, 2 * sizeof(candidate) + sizeof(symbol), &room));
     work.heap = (candidate *)(void *)room;
-    work.symbols = (symbol *)(void *)(room + 3 * piece.n * sizeof(candidate));
+    work.symbols = (symbol *)(void *)(room + 2 * n * sizeof(candidate));
     split_characters(self, &enc->tok->vocab, piece, &work);
     merge_all(self, &work);
     for (size_t i = 0; i < work.n_symbols; i++)
