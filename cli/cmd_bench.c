@@ -1,0 +1,229 @@
+/* calm bench: how near the hot loops run to what OpenBLAS gives on this machine, as a ratio within one run. */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/table.h"
+#include "ptq/base/rng.h"
+#include "ptq/base/threads.h"
+#include "ptq/calib/gram.h"
+#include "ptq/model/arch.h"
+#include "ptq/model/block.h"
+#include "ptq/tensor/linalg.h"
+
+typedef struct options {
+    calm_common common;
+    long long tokens, hidden, inner, heads, kv_heads, head_dim, repeats;
+    bool json;
+} options;
+
+static const calm_option table[] = {
+    {.name = "tokens", .help = "tokens of a window", .offset = offsetof(options, tokens), .type = CALM_OPTION_INT,
+     .fallback = "2048", .min = 1, .max = 1 << 16, .metavar = "N"},
+    {.name = "hidden", .help = "hidden size (defaults: Qwen3-0.6B)", .offset = offsetof(options, hidden),
+     .type = CALM_OPTION_INT, .fallback = "1024", .min = 2, .max = 1 << 15, .metavar = "N"},
+    {.name = "inner", .help = "width of the MLP", .offset = offsetof(options, inner), .type = CALM_OPTION_INT,
+     .fallback = "3072", .min = 1, .max = 1 << 16, .metavar = "N"},
+    {.name = "heads", .help = "query heads", .offset = offsetof(options, heads), .type = CALM_OPTION_INT, .fallback = "16",
+     .min = 1, .max = 1024, .metavar = "N"},
+    {.name = "kv-heads", .help = "key/value heads", .offset = offsetof(options, kv_heads), .type = CALM_OPTION_INT,
+     .fallback = "8", .min = 1, .max = 1024, .metavar = "N"},
+    {.name = "head-dim", .help = "width of a head", .offset = offsetof(options, head_dim), .type = CALM_OPTION_INT,
+     .fallback = "128", .min = 2, .max = 1024, .metavar = "N"},
+    {.name = "repeats", .help = "runs of each; the fastest counts", .offset = offsetof(options, repeats),
+     .type = CALM_OPTION_INT, .fallback = "5", .min = 1, .max = 1000, .metavar = "N"},
+    {.name = "json", .help = "print {subject, gflops, sgemm_gflops, ratio, threads}", .offset = offsetof(options, json),
+     .type = CALM_OPTION_BOOL},
+    CALM_COMMON_OPTIONS(options),
+    {0},
+};
+
+/* A block of random weights, and one window of input per worker. */
+typedef struct bench {
+    calm_config config;
+    calm_block block;
+    calm_rope rope;
+    size_t tokens, n;       /* rows of a window, workers */
+    float *x, *scratch;     /* [n, tokens, hidden], [n, tokens, inner] */
+    const float *a;         /* [inner, hidden] for sgemm */
+} bench;
+
+static calm_status random_values(calm_ctx *ctx, size_t n, double scale, uint64_t stream, const float **out)
+{
+    float *values;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, values, n));
+    for (size_t i = 0; i < n; i++)
+        values[i] = (float)(scale * (calm_rng_uniform(7, stream, i) - 0.5));
+    *out = values;
+    return CALM_OK;
+}
+
+static calm_status ones(calm_ctx *ctx, size_t n, const float **out)
+{
+    float *values;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, values, n));
+    for (size_t i = 0; i < n; i++)
+        values[i] = 1.0f;
+    *out = values;
+    return CALM_OK;
+}
+
+static calm_status role_shape(const bench *b, calm_role role, size_t *out, size_t *in)
+{
+    const size_t q = b->config.n_heads * b->config.head_dim, kv = b->config.n_kv * b->config.head_dim;
+    static const int shapes[CALM_N_ROLES][2] = {{0, 2}, {1, 2}, {1, 2}, {2, 0}, {3, 2}, {3, 2}, {2, 3}};
+    const size_t sizes[] = {q, kv, b->config.hidden, b->config.inner};
+    *out = sizes[shapes[role][0]];
+    *in = sizes[shapes[role][1]];
+    return CALM_OK;
+}
+
+static calm_status set_up(calm_ctx *ctx, const options *o, bench *b)
+{
+    size_t none;
+    const calm_arch *const *all = calm_architectures(&none);
+    *b = (bench){.tokens = (size_t)o->tokens, .n = (size_t)ctx->n_threads};
+    b->config = (calm_config){.arch = all[0], .hidden = (size_t)o->hidden, .inner = (size_t)o->inner, .n_blocks = 1,
+                              .n_heads = (size_t)o->heads, .n_kv = (size_t)o->kv_heads, .head_dim = (size_t)o->head_dim,
+                              .norm_eps = 1e-6f, .rope_theta = 1e6};
+    if (o->heads % o->kv_heads || o->head_dim % 2)
+        return calm_fail(ctx, CALM_EARG, "calm bench: --heads must be a multiple of --kv-heads, --head-dim even");
+    CALM_TRY(CALM_NEW(ctx, ctx->out, b->config.window, 1));
+    b->block = (calm_block){.config = &b->config};
+    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
+        calm_weight *weight = &b->block.weight[role];
+        *weight = (calm_weight){.name = calm_role_module(role)};
+        role_shape(b, role, &weight->out, &weight->in);
+        CALM_TRY(random_values(ctx, weight->out * weight->in, 0.1, role, &weight->w));
+    }
+    CALM_TRY(ones(ctx, b->config.hidden, &b->block.norm[CALM_SUBLAYER_ATTENTION]));
+    CALM_TRY(ones(ctx, b->config.hidden, &b->block.norm[CALM_SUBLAYER_MLP]));
+    CALM_TRY(ones(ctx, b->config.head_dim, &b->block.q_norm));
+    b->block.k_norm = b->block.q_norm;
+    const float *x;
+    CALM_TRY(random_values(ctx, b->n * b->tokens * b->config.hidden, 2.0, 99, &x));
+    b->x = (float *)(uintptr_t)x;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, b->scratch, b->n * b->tokens * b->config.inner));
+    b->a = b->block.weight[CALM_ROLE_GATE].w;
+    return calm_rope_init(ctx, &b->config, b->tokens, &b->rope);
+}
+
+/* ---- what is timed: one task per worker ---- */
+
+static calm_status run_forward(calm_ctx *ctx, size_t index, void *user)
+{
+    const bench *b = user;
+    return calm_block_run(ctx, &b->block, &b->rope, b->x + index * b->tokens * b->config.hidden, b->tokens, NULL);
+}
+
+static calm_status run_sgemm(calm_ctx *ctx, size_t index, void *user)
+{
+    const bench *b = user;
+    (void)ctx;
+    calm_sgemm_nt(b->tokens, b->config.inner, b->config.hidden, 1.0f, b->x + index * b->tokens * b->config.hidden,
+                  b->config.hidden, b->a, b->config.hidden, 0.0f, b->scratch + index * b->tokens * b->config.inner,
+                  b->config.inner);
+    return CALM_OK;
+}
+
+/* Multiply-adds count two; attention counts the keys a causal mask leaves. */
+static double forward_flops(const bench *b)
+{
+    double per_token = 0;
+    for (calm_role role = 0; role < CALM_N_ROLES; role++)
+        per_token += 2.0 * (double)b->block.weight[role].out * (double)b->block.weight[role].in;
+    const double keys = (double)(b->tokens + 1) / 2;
+    per_token += 4.0 * keys * (double)(b->config.n_heads * b->config.head_dim);
+    return per_token * (double)(b->tokens * b->n);
+}
+
+static double sgemm_flops(const bench *b)
+{
+    return 2.0 * (double)b->tokens * (double)b->config.inner * (double)b->config.hidden * (double)b->n;
+}
+
+static calm_status best_seconds(calm_ctx *ctx, const options *o, bench *b, calm_task_fn *fn, double *best)
+{
+    *best = 0;
+    for (long long i = 0; i < o->repeats; i++) {
+        const double begun = calm_seconds();
+        CALM_TRY(calm_parallel_for(ctx, b->n, fn, b));
+        const double spent = calm_seconds() - begun;
+        if (i == 0 || spent < *best)
+            *best = spent;
+    }
+    return CALM_OK;
+}
+
+/* ---- Gram matrices ---- */
+
+static calm_status bench_gram(calm_ctx *ctx, const options *o, bench *b, double *rate)
+{
+    const size_t width = b->config.hidden, rows = b->n * b->tokens, begin[2] = {0, rows};
+    double *gram, best = 0;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, gram, width * width));
+    const calm_gram_job job = {gram, b->x, rows, width, begin, 1};
+    for (long long i = 0; i < o->repeats; i++) {
+        const double begun = calm_seconds();
+        CALM_TRY(calm_gram_add(ctx, &job, 1));
+        const double spent = calm_seconds() - begun;
+        if (i == 0 || spent < best)
+            best = spent;
+    }
+    *rate = (double)rows * (double)width * (double)(width + 1) / best;    /* the upper triangle */
+    return CALM_OK;
+}
+
+static calm_status report(calm_ctx *ctx, const options *o, const char *subject, double rate, double sgemm)
+{
+    if (!o->json) {
+        printf("%-8s %8.1f Gflop/s   sgemm %8.1f Gflop/s   ratio %.2f   (%d threads, %lld tokens)\n", subject, rate * 1e-9,
+               sgemm * 1e-9, rate / sgemm, ctx->n_threads, o->tokens);
+        return CALM_OK;
+    }
+    calm_json *root = calm_json_new_object();
+    calm_json_set_string(root, "subject", subject);
+    calm_json_set_number(root, "gflops", rate * 1e-9);
+    calm_json_set_number(root, "sgemm_gflops", sgemm * 1e-9);
+    calm_json_set_number(root, "ratio", rate / sgemm);
+    calm_json_set_int(root, "threads", ctx->n_threads);
+    calm_json_set_int(root, "tokens", o->tokens);
+    const calm_status status = calm_json_print(ctx, root);
+    calm_json_free(root);
+    return status;
+}
+
+static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+{
+    const options *o = opts;
+    const char *subject = n_args ? args[0] : "forward";
+    const bool forward = strcmp(subject, "forward") == 0;
+    bench b;
+    double seconds, sgemm, rate;
+    if (!forward && strcmp(subject, "gram") != 0)
+        return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward or gram", subject);
+    CALM_TRY(set_up(ctx, o, &b));
+    CALM_TRY(best_seconds(ctx, o, &b, run_sgemm, &seconds));
+    sgemm = sgemm_flops(&b) / seconds;
+    if (forward) {
+        CALM_TRY(best_seconds(ctx, o, &b, run_forward, &seconds));
+        rate = forward_flops(&b) / seconds;
+    } else {
+        CALM_TRY(bench_gram(ctx, o, &b, &rate));
+    }
+    return report(ctx, o, subject, rate, sgemm);
+}
+
+const calm_command calm_cmd_bench = {
+    .name = "bench",
+    .summary = "share of the machine's sgemm rate that the hot loops reach",
+    .arguments = "[forward|gram]",
+    .description = "Times one transformer block (forward) or the Gram matrix of its input (gram) and OpenBLAS's sgemm in the "
+                   "same run, one window per worker, and prints the ratio.",
+    .examples = "  calm bench forward\n  calm bench gram --hidden 1024 --json\n",
+    .options = table,
+    .opts_size = sizeof(options),
+    .max_args = 1,
+    .run = run,
+};

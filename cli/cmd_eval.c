@@ -1,0 +1,130 @@
+/* calm eval: perplexity, KL and top-1 agreement of any directory that calm reads. */
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "cli/resolve.h"
+#include "cli/table.h"
+#include "ptq/eval/evaluate.h"
+#include "ptq/io/tokenizer.h"
+
+typedef struct options {
+    calm_common common;
+    const char *model, *text, *reference;
+    long long seqlen, samples;
+    bool special, json;
+} options;
+
+static const calm_option table[] = {
+    {.name = "model", .help = "directory to evaluate, float or compressed-tensors, or a known name",
+     .offset = offsetof(options, model), .type = CALM_OPTION_STRING, .metavar = "DIR", .key = 'm'},
+    {.name = "text", .help = "text, or .jsonl (default: bundled WikiText-2 test)", .offset = offsetof(options, text),
+     .type = CALM_OPTION_STRING, .metavar = "FILE", .key = 't'},
+    {.name = "reference", .help = "float directory or name: also KL divergence and top-1 agreement with it",
+     .offset = offsetof(options, reference), .type = CALM_OPTION_STRING, .metavar = "DIR", .key = 'r'},
+    {.name = "seqlen", .help = "tokens per window", .offset = offsetof(options, seqlen), .type = CALM_OPTION_INT,
+     .fallback = "512", .min = 2, .max = 1 << 20, .metavar = "N"},
+    {.name = "samples", .help = "windows from the start of the text; 0 = all", .offset = offsetof(options, samples),
+     .type = CALM_OPTION_INT, .fallback = "0", .min = 0, .max = 1 << 24, .metavar = "N"},
+    {.name = "special", .help = "add the special tokens of the tokenizer's template", .offset = offsetof(options, special),
+     .type = CALM_OPTION_BOOL},
+    {.name = "json", .help = "print {tokens, nll, ppl, kl, top1, windows, ...}; kl and top1 are null without --reference",
+     .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
+    CALM_COMMON_OPTIONS(options),
+    {0},
+};
+
+static void tick(void *user, size_t done, size_t total)
+{
+    calm_progress_update(user, 0, done, total);
+}
+
+static calm_status print(calm_ctx *ctx, const options *o, const calm_windows *windows, const calm_eval_result *result,
+                         const calm_eval_result *reference)
+{
+    if (o->json) {
+        calm_json *root = calm_json_new_object();
+        calm_json_set_string(root, "model", o->model);
+        calm_json_set_string(root, "reference", o->reference);
+        calm_json_set_int(root, "windows", (int64_t)windows->n);
+        calm_json_set_int(root, "seqlen", o->seqlen);
+        calm_json_set_int(root, "tokens", (int64_t)result->tokens);
+        calm_json_set_number(root, "nll", result->nll);
+        calm_json_set_number(root, "ppl", result->ppl);
+        calm_json_set_number(root, "kl", result->kl);
+        calm_json_set_number(root, "top1", result->top1);
+        calm_json_set_number(root, "reference_ppl", o->reference ? reference->ppl : NAN);
+        const calm_status status = calm_json_print(ctx, root);
+        calm_json_free(root);
+        return status;
+    }
+    printf("tokens       %zu predicted, in %zu windows (the text has %zu tokens)\n", result->tokens, windows->n, windows->n_tokens);
+    printf("nll          %.6f\nperplexity   %.4f\n", result->nll, result->ppl);
+    if (o->reference)
+        printf("KL           %.6f to %s (perplexity %.4f)\ntop-1        %.2f %% the same first choice\n", result->kl,
+               o->reference, reference->ppl, 100 * result->top1);
+    return CALM_OK;
+}
+
+static calm_status evaluate(calm_ctx *ctx, const options *o, const calm_model *model, const calm_model *reference,
+                            const calm_tokenizer *tokenizer)
+{
+    const calm_windows_options how = {.seqlen = (size_t)o->seqlen, .samples = (size_t)o->samples, .seed = -1,
+                                          .vocab = calm_model_config(model)->vocab, .special = o->special};
+    const calm_subject subject = {.model = model}, against = {.model = reference};
+    calm_eval_result result, reference_result = {0};
+    calm_windows windows;
+    calm_progress progress;
+    char *bundled;
+    CALM_TRY(calm_recipes_path(ctx, "text/wikitext2-test.txt", &bundled));
+    CALM_TRY(calm_windows_read(ctx, tokenizer, o->text ? o->text : bundled, &how, &windows));
+    calm_progress_init(&progress, o->common.quiet);
+    calm_progress_add(&progress, "evaluate", "windows");
+    const calm_status status = calm_evaluate(ctx, reference ? &against : NULL, reference ? &reference_result : NULL, &subject, 1,
+                                             &result, &windows, tick, &progress);
+    calm_progress_end(&progress);
+    CALM_TRY(status);
+    return print(ctx, o, &windows, &result, &reference_result);
+}
+
+static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+{
+    const options *o = opts;
+    calm_named_model named, reference_named;
+    calm_model *model = NULL, *reference = NULL;
+    calm_tokenizer *tokenizer = NULL;
+    char *path;
+    (void)args;
+    (void)n_args;
+    if (!o->model)
+        return calm_fail(ctx, CALM_EARG, "calm eval: --model is missing; try: calm eval --model qwen");
+    CALM_TRY(calm_resolve_model(ctx, o->model, &named));
+    if (o->reference)
+        CALM_TRY(calm_resolve_model(ctx, o->reference, &reference_named));
+    CALM_TRY(calm_path_join(ctx, ctx->out, &path, named.dir, "tokenizer.json"));
+    calm_status status = calm_model_open(ctx, named.dir, &model);
+    if (status == CALM_OK && o->reference)
+        status = calm_model_open(ctx, reference_named.dir, &reference);
+    if (status == CALM_OK)
+        status = calm_tokenizer_open(ctx, path, &tokenizer);
+    if (status == CALM_OK)
+        status = evaluate(ctx, o, model, reference, tokenizer);
+    calm_tokenizer_close(tokenizer);
+    calm_model_close(reference);
+    calm_model_close(model);
+    return status;
+}
+
+const calm_command calm_cmd_eval = {
+    .name = "eval",
+    .summary = "perplexity, KL divergence and top-1 agreement of a checkpoint",
+    .description = "Evaluates a float or compressed-tensors directory on a text: windows of --seqlen tokens, the remainder "
+                   "dropped, the first token of a window not predicted; float32 compute, sums in double.",
+    .examples = "  calm eval --model qwen\n"
+                "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 200 --json\n",
+    .options = table,
+    .opts_size = sizeof(options),
+    .run = run,
+};

@@ -1,0 +1,278 @@
+/* The report of a finished run. */
+#include "cli/report.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/table.h"
+#include "ptq/model/arch.h"
+
+/* ---- units ---- */
+
+/* One row per unit, with the places of the activation maxima as the store knows them. */
+static const char units_sql[] =
+    "SELECT c.unit, coalesce(a.name, 'float'), s1.value, s2.value, s3.value, p.value, p.text, p.channel, p.window, p.token,"
+    " x.crest_median, coalesce(c.advice || CASE WHEN c.disagrees THEN ' (differs)' ELSE '' END, ''), c.reason"
+    " FROM choice c JOIN run r ON r.id = c.run_id JOIN job j ON j.id = c.job_id JOIN block b ON b.id = j.block_id"
+    " LEFT JOIN candidate k ON k.id = c.candidate_id LEFT JOIN algorithm a ON a.id = k.algorithm_id"
+    " LEFT JOIN score s1 ON s1.candidate_id = k.id AND s1.unit = 'job' AND s1.metric = 'cka'"
+    " LEFT JOIN score s2 ON s2.candidate_id = k.id AND s2.unit = 'job' AND s2.metric = 'cka_token'"
+    " LEFT JOIN score s3 ON s3.candidate_id = k.id AND s3.unit = 'job' AND s3.metric = 'rel_mse'"
+    " LEFT JOIN activation x ON x.model_id = r.model_id AND x.calibration_id = r.calibration_id AND x.hook = j.input_hook"
+    " LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1"
+    " WHERE c.run_id = ?1 ORDER BY b.number, j.position";
+
+enum { UNIT, ALGORITHM, CKA, CKA_TOKEN, REL_MSE, PEAK, PEAK_TEXT, CHANNEL, WINDOW, POSITION, CREST, ADVICE, REASON };
+
+static double number(const calm_value *value)
+{
+    return value->type == CALM_VALUE_REAL ? value->real : value->type == CALM_VALUE_INTEGER ? (double)value->integer : NAN;
+}
+
+/* "model.layers.0.qkv" without what all rows share. */
+static const char *short_unit(const char *unit)
+{
+    const char *layers = strstr(unit, "layers.");
+    return layers ? layers + strlen("layers.") : unit;
+}
+
+static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
+{
+    calm_table *table = user;
+    (void)ctx;
+    (void)n;
+    (void)names;
+    if (!values)
+        return CALM_OK;
+    calm_table_text(table, short_unit(values[UNIT].text));
+    calm_table_text(table, values[ALGORITHM].text);
+    calm_table_scientific(table, number(&values[CKA]), 2);
+    calm_table_scientific(table, number(&values[CKA_TOKEN]), 2);
+    calm_table_scientific(table, number(&values[REL_MSE]), 2);
+    calm_table_fixed(table, number(&values[PEAK]), 2);
+    if (values[PEAK].type == CALM_VALUE_NULL)
+        calm_table_empty(table);
+    else
+        calm_table_format(table, "\"%s\", channel %lld, window %lld:%lld", values[PEAK_TEXT].text ? values[PEAK_TEXT].text : "?",
+                          (long long)values[CHANNEL].integer, (long long)values[WINDOW].integer,
+                          (long long)values[POSITION].integer);
+    calm_table_fixed(table, number(&values[CREST]), 1);
+    calm_table_text(table, values[ADVICE].text);
+    calm_table_text(table, values[REASON].text);
+    return CALM_OK;
+}
+
+static calm_status units_table(calm_ctx *ctx, const calm_pipeline *p, calm_table *table)
+{
+    const calm_value run = calm_value_int(p->run_id);
+    calm_table_column(table, "unit", CALM_ALIGN_LEFT);
+    calm_table_column(table, "algorithm", CALM_ALIGN_LEFT);
+    calm_table_column(table, "1-CKA", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "1-CKA token", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "rel. error", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "max |x|", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "at", CALM_ALIGN_LEFT);
+    calm_table_column(table, "crest", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "advice", CALM_ALIGN_LEFT);
+    calm_table_column(table, "why", CALM_ALIGN_LEFT);
+    return calm_store_query(ctx, p->store, units_sql, &run, 1, add_unit, table);
+}
+
+/* ---- guard and evaluation ---- */
+
+static void guard_table(const calm_pipeline *p, calm_table *table)
+{
+    calm_table_column(table, "guard windows", CALM_ALIGN_LEFT);
+    calm_table_column(table, "KL", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "minus hybrid", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "+- std. error", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "perplexity", CALM_ALIGN_RIGHT);
+    for (size_t i = 0; i < p->n_guard_rows; i++) {
+        const calm_guard_row *row = &p->guard_rows[i];
+        calm_table_text(table, row->name);
+        calm_table_fixed(table, row->complete ? row->eval.kl : NAN, 5);
+        if (row->complete && !isnan(row->delta))
+            calm_table_format(table, "%+.5f", row->delta);
+        else
+            calm_table_text(table, row->complete ? NULL : "a job failed");
+        calm_table_fixed(table, row->complete ? row->se : NAN, 5);
+        calm_table_fixed(table, row->complete ? row->eval.ppl : NAN, 4);
+    }
+}
+
+static void evaluation_table(const calm_pipeline *p, calm_table *table)
+{
+    calm_table_column(table, "test text", CALM_ALIGN_LEFT);
+    calm_table_column(table, "perplexity", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "KL to float", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "top-1 %", CALM_ALIGN_RIGHT);
+    calm_table_text(table, "float");
+    calm_table_fixed(table, p->eval_float.ppl, 4);
+    calm_table_fixed(table, 0, 5);
+    calm_table_empty(table);
+    calm_table_text(table, p->result_name);
+    calm_table_fixed(table, p->eval_result.ppl, 4);
+    calm_table_fixed(table, p->eval_result.kl, 5);
+    calm_table_fixed(table, 100 * p->eval_result.top1, 2);
+}
+
+/* Units, guard and evaluation, each as far as the run has it. */
+static calm_status write_tables(calm_ctx *ctx, const calm_pipeline *p, calm_text *out)
+{
+    calm_table units, guard, evaluation;
+    calm_table_init(&units);
+    calm_table_init(&guard);
+    calm_table_init(&evaluation);
+    calm_status status = units_table(ctx, p, &units);
+    if (status == CALM_OK)
+        status = calm_table_write(ctx, &units, 2, out);
+    calm_text_printf(out, "\n");
+    if (status == CALM_OK && p->guard.n) {
+        guard_table(p, &guard);
+        status = calm_table_write(ctx, &guard, 2, out);
+    }
+    calm_text_printf(out, "  %s\n\n", p->verdict);
+    if (status == CALM_OK && p->recipe->eval_path) {
+        evaluation_table(p, &evaluation);
+        status = calm_table_write(ctx, &evaluation, 2, out);
+        calm_text_printf(out, "  %s, %zu windows of %zu tokens\n\n", p->recipe->eval_name, p->eval.n, p->eval.longest);
+    }
+    calm_table_clear(&units);
+    calm_table_clear(&guard);
+    calm_table_clear(&evaluation);
+    return status;
+}
+
+/* How often each algorithm was chosen: "mkq-full 20, gptq-hls 4". */
+static void print_counts(const calm_pipeline *p, calm_text *out)
+{
+    size_t listed = 0;
+    for (size_t a = 0; a < p->recipe->n_algorithms; a++) {
+        const char *name = calm_algorithm_name(p->recipe->algorithms[a]);
+        size_t n = 0;
+        for (size_t i = 0; i < p->result.n_blocks * CALM_N_JOBS; i++)
+            n += p->result.jobs[i].algorithm && strcmp(p->result.jobs[i].algorithm, name) == 0;
+        if (n)
+            calm_text_printf(out, "%s%s %zu", listed++ ? ", " : "", name, n);
+    }
+}
+
+static void print_size(const calm_pipeline *p, calm_text *out)
+{
+    char scheme[CALM_SCHEME_NAME_MAX];
+    calm_scheme_name(&p->recipe->scheme, scheme);
+    calm_text_printf(out, "  result       %s: ", p->result_name);
+    print_counts(p, out);
+    calm_text_printf(out, " (%zu units)\n", p->result.n_blocks * CALM_N_JOBS);
+    calm_text_printf(out, "  scheme       %s, %.3f bits per weight with scales (the quantized linears)\n", scheme,
+                     p->bits_per_weight);
+    calm_text_printf(out, "  size         %.2f MiB -> %.2f MiB (%.1f %%)\n", (double)p->bytes_before / 1048576.0,
+                     (double)p->bytes_after / 1048576.0, 100.0 * (double)p->bytes_after / (double)p->bytes_before);
+}
+
+calm_status calm_report_print(calm_ctx *ctx, const calm_pipeline *p)
+{
+    const calm_recipe *recipe = p->recipe;
+    calm_text text;
+    calm_text_init(&text);
+    calm_text_printf(&text, "\n");
+    calm_status status = write_tables(ctx, p, &text);
+    print_size(p, &text);
+    calm_text_printf(&text, "  checkpoint   %s\n  store        %s\n  recipe       %s/calm_recipe.json\n", recipe->output,
+                     recipe->store, recipe->output);
+    calm_text_printf(&text, "  time         %.1f s%s\n", p->seconds, p->n_cached ? " (candidates of the store were used)" : "");
+    if (recipe->model.note)
+        calm_text_printf(&text, "\n  %s\n", recipe->model.note);
+    calm_text_printf(&text, "\n  next: calm inspect %s\n        sqlite3 %s 'select * from v_choices'\n"
+                            "        calm eval --model %s --reference %s --text FILE\n",
+                     recipe->store, recipe->store, recipe->output, recipe->model.name);
+    if (status == CALM_OK)
+        status = calm_text_check(ctx, &text);
+    if (status == CALM_OK)
+        fputs(text.data, stdout);
+    calm_text_clear(&text);
+    return status;
+}
+
+/* ---- JSON ---- */
+
+static calm_json *evaluation_json(const calm_eval_result *result)
+{
+    calm_json *row = calm_json_new_object();
+    calm_json_set_int(row, "tokens", (int64_t)result->tokens);
+    calm_json_set_number(row, "nll", result->nll);
+    calm_json_set_number(row, "ppl", result->ppl);
+    calm_json_set_number(row, "kl", result->kl);
+    calm_json_set_number(row, "top1", result->top1);
+    return row;
+}
+
+static calm_json *guard_json(const calm_pipeline *p)
+{
+    calm_json *rows = calm_json_new_array();
+    for (size_t i = 0; i < p->n_guard_rows && p->guard.n; i++) {
+        const calm_guard_row *row = &p->guard_rows[i];
+        calm_json *object = row->complete ? evaluation_json(&row->eval) : calm_json_new_object();
+        calm_json_set_string(object, "name", row->name);
+        calm_json_set_bool(object, "complete", row->complete);
+        calm_json_set_number(object, "delta_kl", row->complete ? row->delta : NAN);
+        calm_json_set_number(object, "delta_se", row->complete ? row->se : NAN);
+        calm_json_add(rows, object);
+    }
+    return rows;
+}
+
+calm_status calm_report_json(calm_ctx *ctx, const calm_pipeline *p)
+{
+    calm_json *root = calm_json_new_object(), *units;
+    calm_table table;
+    calm_table_init(&table);
+    calm_status status = units_table(ctx, p, &table);
+    if (status == CALM_OK)
+        status = calm_table_json(ctx, &table, &units);
+    calm_json_set_int(root, "run", p->run_id);
+    calm_json_set_string(root, "result", p->result_name);
+    calm_json_set_string(root, "verdict", p->verdict);
+    calm_json_set_number(root, "bits_per_weight", p->bits_per_weight);
+    calm_json_set_int(root, "bytes_before", p->bytes_before);
+    calm_json_set_int(root, "bytes_after", p->bytes_after);
+    if (p->recipe->eval_path) {
+        calm_json_set(root, "float", evaluation_json(&p->eval_float));
+        calm_json_set(root, "quantized", evaluation_json(&p->eval_result));
+    }
+    calm_json_set(root, "guard", guard_json(p));
+    if (status == CALM_OK)
+        calm_json_set(root, "units", units);
+    calm_json_set_string(root, "checkpoint", p->recipe->output);
+    calm_json_set_string(root, "store", p->recipe->store);
+    calm_json_set_int(root, "candidates_from_store", (int64_t)p->n_cached);
+    calm_json_set_number(root, "seconds", p->seconds);
+    if (status == CALM_OK)
+        status = calm_json_print(ctx, root);
+    calm_table_clear(&table);
+    calm_json_free(root);
+    return status;
+}
+
+/* ---- model card ---- */
+
+calm_status calm_report_card(calm_ctx *ctx, const calm_pipeline *p, calm_text *out)
+{
+    const calm_config *config = calm_model_config(p->model);
+    char scheme[CALM_SCHEME_NAME_MAX];
+    calm_scheme_name(&p->recipe->scheme, scheme);
+    calm_text_printf(out, "---\nlibrary_name: transformers\ntags:\n- compressed-tensors\n- calm\n---\n\n# %s, %s\n\n",
+                     p->recipe->model.name, scheme);
+    calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s.  Format: compressed-tensors.\n\n", CALM_VERSION,
+                     config->arch->class_name, config->n_blocks, calm_dtype_name(config->dtype));
+    calm_text_printf(out, "    from transformers import AutoModelForCausalLM    # with compressed-tensors installed\n"
+                          "    model = AutoModelForCausalLM.from_pretrained(\"DIRECTORY\")\n\n## Size\n\n```\n");
+    print_size(p, out);
+    calm_text_printf(out, "```\n\n## Plan and evidence\n\nOne algorithm per unit, chosen by %s on %zu calibration tokens of %s "
+                          "(%zu windows).\n\n```\n", calm_metric_name(p->recipe->metric), p->calib.begin[p->calib.n],
+                     p->recipe->calib_name, p->calib.n);
+    CALM_TRY(write_tables(ctx, p, out));
+    calm_text_printf(out, "```\n\nThe same run again: `calm_recipe.json`.\n");
+    return calm_text_check(ctx, out);
+}
