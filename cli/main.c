@@ -1,1 +1,108 @@
-int main(void){return 0;}
+/* calm: find the command, run it, turn its status into an exit status.
+ *
+ *   0 done   1 failed   2 usage   3 verification mismatch */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "ptq/base/threads.h"
+#include "ptq/tensor/linalg.h"
+
+#define CALM_COMMAND(name) extern const calm_command calm_cmd_##name;
+#include "cli/commands.def"
+#undef CALM_COMMAND
+
+#define COMMANDS_MAX 64
+
+const calm_command *const *calm_commands(size_t *n)
+{
+    static const calm_command *const all[] = {
+#define CALM_COMMAND(name) &calm_cmd_##name,
+#include "cli/commands.def"
+#undef CALM_COMMAND
+    };
+    *n = sizeof all / sizeof *all;
+    return all;
+}
+
+static void print_help(void)
+{
+    size_t n;
+    const calm_command *const *all = calm_commands(&n);
+    printf("calm %s - post-training quantization with the best algorithm chosen per layer\n\n"
+           "Usage: calm COMMAND [OPTION...]\n\nCommands:\n", CALM_VERSION);
+    for (size_t i = 0; i < n; i++)
+        printf("  %-12s %s\n", all[i]->name, all[i]->summary);
+    printf("\nExamples:\n"
+           "  calm quantize --model qwen --bits 4      the bundled demo model, int4\n"
+           "  calm COMMAND --help                      options and examples of a command\n"
+           "  calm --version\n");
+}
+
+static int exit_status(calm_status status)
+{
+    if (status == CALM_OK)
+        return 0;
+    return status == CALM_EARG ? 2 : status == CALM_EMISMATCH ? 3 : 1;
+}
+
+static calm_status unknown_command(calm_ctx *ctx, const char *word)
+{
+    size_t n;
+    const calm_command *const *all = calm_commands(&n);
+    const char *names[COMMANDS_MAX] = {NULL};
+    for (size_t i = 0; i < n && i < COMMANDS_MAX; i++)
+        names[i] = all[i]->name;
+    const char *near = calm_nearest(word, names, n);
+    return calm_fail(ctx, CALM_EARG, "unknown command \"%s\"%s%s%s", word, near ? "; did you mean \"" : "; see calm --help",
+                     near ? near : "", near ? "\"?" : "");
+}
+
+static calm_status run(calm_ctx *ctx, const calm_command *command, int argc, char **argv)
+{
+    void *opts;
+    const char **args;
+    size_t n_args;
+    CALM_TRY(calm_alloc(ctx, ctx->out, &opts, 1, command->opts_size, "options"));
+    CALM_TRY(calm_args_parse(ctx, command, argc, argv, opts, &args, &n_args));
+    const calm_common *common = opts;
+    ctx->n_threads = common->threads > 0 ? (int)common->threads : calm_n_cores();
+    CALM_TRY(command->run(ctx, opts, args, n_args));
+    if (fflush(stdout) != 0)
+        return calm_fail(ctx, CALM_EIO, "standard output: cannot write");
+    return CALM_OK;
+}
+
+static calm_status dispatch(calm_ctx *ctx, int argc, char **argv)
+{
+    size_t n;
+    const calm_command *const *all = calm_commands(&n);
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help();
+        return argc < 2 ? calm_fail(ctx, CALM_EARG, "expected a command") : CALM_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("calm %s\n%s\n", CALM_VERSION, calm_linalg_version());
+        return CALM_OK;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(all[i]->name, argv[1]) == 0)
+            return run(ctx, all[i], argc - 1, argv + 1);
+    return unknown_command(ctx, argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+    calm_arena out, scratch;
+    calm_ctx ctx;
+    calm_arena_init(&out);
+    calm_arena_init(&scratch);
+    calm_ctx_init(&ctx, &out, &scratch);
+    calm_linalg_setup();
+    const calm_status status = dispatch(&ctx, argc, argv);
+    if (status != CALM_OK)
+        fprintf(stderr, "calm: %s\n", ctx.message[0] ? ctx.message : calm_status_words(status));
+    calm_arena_clear(&out);
+    calm_arena_clear(&scratch);
+    return exit_status(status);
+}
