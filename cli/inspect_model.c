@@ -1,0 +1,282 @@
+/* calm inspect MODEL: what a checkpoint directory holds, float or quantized. */
+#include "cli/inspect.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ptq/model/arch.h"
+#include "ptq/model/compressed.h"
+#include "ptq/model/model.h"
+#include "ptq/quant/scheme.h"
+
+/* One linear as it is stored. */
+typedef struct stored_linear {
+    const char *module;
+    size_t block;
+    calm_role role;
+    size_t out, in, bytes;
+    char scheme[CALM_SCHEME_NAME_MAX];
+    int act_bits;
+    bool quantized;
+} stored_linear;
+
+typedef struct contents {
+    const calm_model *model;
+    const char *note;
+    stored_linear *linears;    /* [n] block after block, in role order */
+    size_t n, n_quantized, weights, bytes;
+} contents;
+
+static double bits_per_weight(size_t bytes, size_t weights)
+{
+    return 8.0 * (double)bytes / (double)weights;
+}
+
+/* ---- reading ---- */
+
+/* Bytes of what stands for the weight: codes, scales and zeros, or the weight itself.  Biases and shapes are not counted. */
+static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, stored_linear *linear, calm_dtype *scale)
+{
+    static const char *const suffixes[] = {"weight", "weight_packed", "weight_scale", "weight_zero_point"};
+    char *name;
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", linear->module, suffixes[i]));
+        const calm_tensor *tensor = calm_safetensors_find(calm_model_tensors(model), name);
+        if (!tensor)
+            continue;
+        linear->bytes += tensor->bytes;
+        if (i == 2 || (i == 0 && !linear->quantized))
+            *scale = tensor->dtype;
+    }
+    return CALM_OK;
+}
+
+static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const calm_compressed *compressed, size_t block,
+                               calm_role role, stored_linear *out)
+{
+    char *module;
+    calm_stored_scheme stored;
+    calm_dtype dtype = CALM_BF16;
+    *out = (stored_linear){.block = block, .role = role};
+    CALM_TRY(calm_model_linear_name(ctx, model, block, role, &module));
+    out->module = module;
+    calm_config_role_shape(calm_model_config(model), role, &out->out, &out->in);
+    if (compressed)
+        CALM_TRY(calm_compressed_find(ctx, compressed, module, &out->quantized, &stored));
+    CALM_TRY(measure_linear(ctx, model, out, &dtype));
+    if (!out->quantized) {
+        snprintf(out->scheme, sizeof out->scheme, "%s", calm_dtype_name(dtype));
+        return CALM_OK;
+    }
+    const calm_scheme scheme = {.bits = stored.bits, .group = stored.group, .symmetric = stored.symmetric,
+                                .act_bits = stored.act_bits, .scale_dtype = dtype};
+    calm_scheme_name(&scheme, out->scheme);
+    out->act_bits = stored.act_bits;
+    return CALM_OK;
+}
+
+static calm_status read_linears(calm_ctx *ctx, const calm_compressed *compressed, contents *out)
+{
+    const size_t n_blocks = calm_model_config(out->model)->n_blocks;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->linears, n_blocks * CALM_N_ROLES));
+    for (size_t block = 0; block < n_blocks; block++)
+        for (calm_role role = 0; role < CALM_N_ROLES; role++) {
+            stored_linear *linear = &out->linears[out->n++];
+            CALM_TRY(read_linear(ctx, out->model, compressed, block, role, linear));
+            out->n_quantized += linear->quantized;
+            out->weights += linear->out * linear->in;
+            out->bytes += linear->bytes;
+        }
+    return CALM_OK;
+}
+
+static calm_status read_contents(calm_ctx *ctx, const calm_model *model, contents *out)
+{
+    calm_compressed *compressed = NULL;
+    out->model = model;
+    if (calm_model_is_quantized(model))
+        CALM_TRY(calm_compressed_read(ctx, calm_model_dir(model), calm_json_get(calm_model_json(model), "quantization_config"),
+                                      &compressed));
+    calm_status status = read_linears(ctx, compressed, out);
+    calm_compressed_free(compressed);
+    return status;
+}
+
+/* Weights, norms, biases and embeddings as the architecture has them, however they are stored. */
+static size_t count_parameters(const calm_config *config, size_t linear_weights)
+{
+    const size_t norms = 2 * config->hidden + (config->arch->qk_norm == CALM_QK_NORM_HEAD ? 2 * config->head_dim : 0);
+    const size_t biases = config->attention_bias
+                              ? (config->n_heads + 2 * config->n_kv) * config->head_dim + config->hidden : 0;
+    return linear_weights + config->n_blocks * (norms + biases) + config->hidden +
+           config->vocab * config->hidden * (config->tied ? 1 : 2);
+}
+
+/* ---- tables ---- */
+
+static void fill_summary(const contents *in, calm_table *table)
+{
+    static const char *const names[] = {
+        "path", "architecture", "parameters", "dtype", "bytes", "blocks", "hidden_size", "intermediate_size", "heads",
+        "kv_heads", "head_dim", "vocab_size", "max_positions", "rope_theta", "norm_eps", "tied", "attention_bias",
+        "sliding_blocks", "quantized_linears", "linears", "bits_per_weight", "note",
+    };
+    const calm_config *config = calm_model_config(in->model);
+    size_t sliding = 0;
+    for (size_t i = 0; i < config->n_blocks; i++)
+        sliding += config->window[i] != 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        calm_table_column(table, names[i], CALM_ALIGN_LEFT);
+    calm_table_text(table, calm_model_dir(in->model));
+    calm_table_text(table, config->arch->class_name);
+    calm_table_int(table, (int64_t)count_parameters(config, in->weights));
+    calm_table_text(table, calm_dtype_name(config->dtype));
+    calm_table_int(table, (int64_t)calm_model_bytes(in->model));
+    calm_table_int(table, (int64_t)config->n_blocks);
+    calm_table_int(table, (int64_t)config->hidden);
+    calm_table_int(table, (int64_t)config->inner);
+    calm_table_int(table, (int64_t)config->n_heads);
+    calm_table_int(table, (int64_t)config->n_kv);
+    calm_table_int(table, (int64_t)config->head_dim);
+    calm_table_int(table, (int64_t)config->vocab);
+    calm_table_int(table, (int64_t)config->max_positions);
+    calm_table_fixed(table, config->rope_theta, 0);
+    calm_table_scientific(table, calm_json_number(calm_json_get(calm_model_json(in->model), "rms_norm_eps"),
+                                                  (double)config->norm_eps), 0);
+    calm_table_bool(table, config->tied);
+    calm_table_bool(table, config->attention_bias);
+    calm_table_int(table, (int64_t)sliding);
+    calm_table_int(table, (int64_t)in->n_quantized);
+    calm_table_int(table, (int64_t)in->n);
+    calm_table_fixed(table, bits_per_weight(in->bytes, in->weights), 3);
+    calm_table_text(table, in->note);
+}
+
+static void add_size_columns(calm_table *table)
+{
+    calm_table_column(table, "out", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "in", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "weights", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "bytes", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "scheme", CALM_ALIGN_LEFT);
+    calm_table_column(table, "bits", CALM_ALIGN_RIGHT);
+}
+
+static void add_sizes(calm_table *table, size_t out, size_t in, size_t bytes, const char *scheme)
+{
+    calm_table_int(table, (int64_t)out);
+    calm_table_int(table, (int64_t)in);
+    calm_table_int(table, (int64_t)(out * in));
+    calm_table_int(table, (int64_t)bytes);
+    calm_table_text(table, scheme);
+    calm_table_fixed(table, bits_per_weight(bytes, out * in), 3);
+}
+
+/* One row per job: its linears stand next to each other. */
+static void fill_blocks(const contents *in, calm_table *table)
+{
+    calm_table_column(table, "block", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "job", CALM_ALIGN_LEFT);
+    calm_table_column(table, "sublayer", CALM_ALIGN_LEFT);
+    add_size_columns(table);
+    calm_table_column(table, "linears", CALM_ALIGN_LEFT);
+    for (size_t first = 0, end; first < in->n; first = end) {
+        const stored_linear *linear = &in->linears[first];
+        const calm_job_kind job = calm_role_job(linear->role);
+        const char *scheme = linear->scheme;
+        size_t out = 0, bytes = 0;
+        char modules[256] = "";
+        for (end = first; end < in->n && in->linears[end].block == linear->block &&
+                          calm_role_job(in->linears[end].role) == job; end++) {
+            const stored_linear *at = &in->linears[end];
+            const size_t used = strlen(modules);
+            snprintf(modules + used, sizeof modules - used, "%s%s", used ? " " : "", calm_role_module(at->role));
+            out += at->out;
+            bytes += at->bytes;
+            scheme = strcmp(at->scheme, scheme) == 0 ? scheme : "mixed";
+        }
+        calm_table_int(table, (int64_t)linear->block);
+        calm_table_text(table, calm_job_name(job));
+        calm_table_text(table, calm_job_sublayer(job) == CALM_SUBLAYER_ATTENTION ? "attention" : "mlp");
+        add_sizes(table, out, linear->in, bytes, scheme);
+        calm_table_text(table, modules);
+    }
+}
+
+static void fill_linears(const contents *in, calm_table *table)
+{
+    calm_table_column(table, "block", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "linear", CALM_ALIGN_LEFT);
+    add_size_columns(table);
+    for (size_t i = 0; i < in->n; i++) {
+        const stored_linear *linear = &in->linears[i];
+        calm_table_int(table, (int64_t)linear->block);
+        calm_table_text(table, linear->module);
+        add_sizes(table, linear->out, linear->in, linear->bytes, linear->scheme);
+    }
+}
+
+/* ---- the command's part ---- */
+
+static const struct {
+    const char *name;
+    void (*fill)(const contents *in, calm_table *table);
+} views[] = {{"summary", fill_summary}, {"blocks", fill_blocks}, {"linears", fill_linears}};
+
+#define N_VIEWS (sizeof views / sizeof *views)
+
+static calm_status print_json(calm_ctx *ctx, const char *what, const calm_table *table)
+{
+    calm_json *root = calm_json_new_object(), *rows;
+    calm_status status = calm_table_json(ctx, table, &rows);
+    if (status == CALM_OK) {
+        calm_json_set(root, what, rows);
+        status = calm_json_print(ctx, root);
+    }
+    calm_json_free(root);
+    return status;
+}
+
+static calm_status print_text(calm_ctx *ctx, const calm_table *table, bool fields)
+{
+    calm_text text;
+    calm_text_init(&text);
+    if (fields)
+        calm_table_write_fields(ctx, table, 0, &text);
+    else
+        calm_table_write(ctx, table, 0, &text);
+    return calm_inspect_print(ctx, &text);
+}
+
+static calm_status print_view(calm_ctx *ctx, size_t view, const contents *in, bool json)
+{
+    calm_table table;
+    calm_table_init(&table);
+    views[view].fill(in, &table);
+    calm_status status = json ? print_json(ctx, views[view].name, &table) : print_text(ctx, &table, view == 0);
+    calm_table_clear(&table);
+    return status;
+}
+
+calm_status calm_inspect_model(calm_ctx *ctx, const char *dir, const char *note, const calm_inspect_query *query)
+{
+    const char *names[N_VIEWS];
+    size_t view = N_VIEWS;
+    calm_model *model;
+    contents in = {.note = note};
+    for (size_t i = 0; i < N_VIEWS; i++) {
+        names[i] = views[i].name;
+        if (strcmp(names[i], query->what ? query->what : "summary") == 0)
+            view = i;
+    }
+    if (view == N_VIEWS)
+        return calm_inspect_unknown(ctx, dir, query->what, names, N_VIEWS);
+    if (query->run)
+        return calm_fail(ctx, CALM_EARG, "%s: a model directory has no runs; RUN belongs to a store", dir);
+    CALM_TRY(calm_model_open(ctx, dir, &model));
+    calm_status status = read_contents(ctx, model, &in);
+    if (status == CALM_OK)
+        status = print_view(ctx, view, &in, query->json);
+    calm_model_close(model);
+    return status;
+}
