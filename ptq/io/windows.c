@@ -47,26 +47,28 @@ static calm_status add_window(calm_ctx *ctx, cutter *cut, size_t begin, size_t l
     return CALM_OK;
 }
 
-/* Tokenize one document and cut it; `rest` keeps a shorter last window. */
-static calm_status cut_document(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *where, const char *text,
-                                size_t n_bytes, const calm_windows_options *options, bool rest, cutter *cut)
+/* Ids of one document, in ctx->out; failures name the file, which the tokenizer does not know. */
+static calm_status encode(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *where, const char *text, size_t n_bytes,
+                          const calm_windows_options *options, uint32_t **ids, size_t *n)
 {
-    uint32_t *ids;
-    size_t n;
-    calm_arena *caller = ctx->out;
-    ctx->out = ctx->scratch;
-    calm_status status = calm_tokenizer_encode(ctx, tokenizer, text, n_bytes, options->special, &ids, &n);
-    ctx->out = caller;
-    if (status != CALM_OK) {    /* the tokenizer knows the place, not the file */
+    const calm_status status = calm_tokenizer_encode(ctx, tokenizer, text, n_bytes, options->special, ids, n);
+    if (status != CALM_OK) {
         char reason[CALM_MESSAGE_MAX];
         memcpy(reason, ctx->message, sizeof reason);
         calm_ctx_forgive(ctx);
         return calm_fail(ctx, status, "%s: %s", where, reason);
     }
-    for (size_t i = 0; i < n; i++)
-        if (options->vocab && ids[i] >= options->vocab)
+    for (size_t i = 0; i < *n; i++)
+        if (options->vocab && (*ids)[i] >= options->vocab)
             return calm_fail(ctx, CALM_EFORMAT, "%s: token %zu has id %u, but the model's vocabulary has %zu: tokenizer and "
-                                                "model do not belong together", where, i, ids[i], options->vocab);
+                                                "model do not belong together", where, i, (*ids)[i], options->vocab);
+    return CALM_OK;
+}
+
+/* Keep a document's ids and cut them; `rest` keeps a shorter last window. */
+static calm_status cut_ids(calm_ctx *ctx, const calm_windows_options *options, bool rest, const uint32_t *ids, size_t n,
+                           cutter *cut)
+{
     CALM_TRY(grow(ctx, &cut->ids, cut->n_ids, &cut->ids_capacity, cut->n_ids + n, sizeof *ids));
     if (n)
         memcpy(cut->ids + cut->n_ids, ids, n * sizeof *ids);
@@ -77,6 +79,22 @@ static calm_status cut_document(calm_ctx *ctx, const calm_tokenizer *tokenizer, 
         CALM_TRY(add_window(ctx, cut, cut->n_ids + at, n - at));
     cut->n_ids += n;
     return CALM_OK;
+}
+
+static calm_status cut_document(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *where, const char *text,
+                                size_t n_bytes, const calm_windows_options *options, bool rest, cutter *cut)
+{
+    uint32_t *ids;
+    size_t n;
+    calm_arena arena, *caller = ctx->out;
+    calm_arena_init(&arena);
+    ctx->out = &arena;
+    calm_status status = encode(ctx, tokenizer, where, text, n_bytes, options, &ids, &n);
+    ctx->out = caller;
+    if (status == CALM_OK)
+        status = cut_ids(ctx, options, rest, ids, n, cut);
+    calm_arena_clear(&arena);
+    return status;
 }
 
 static calm_status cut_line(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path, size_t number,
