@@ -30,15 +30,16 @@ typedef struct moments {
 
 /* Eight lanes of a sum, as wide as the machine's vectors allow: the order of additions is the same on all. */
 typedef double lanes_double __attribute__((vector_size(LANES * sizeof(double))));
-typedef int64_t lanes_int __attribute__((vector_size(LANES * sizeof(int64_t))));
+typedef int64_t lanes_long __attribute__((vector_size(LANES * sizeof(int64_t))));
+typedef int32_t lanes_int __attribute__((vector_size(LANES * sizeof(int32_t))));
 typedef float lanes_float __attribute__((vector_size(LANES * sizeof(float))));
 #define LANE_SUM(v) (((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])))
 
 CALM_VECTORIZE
-static void row_sums(const float *restrict x, size_t n, moments *out)
+static void row_moments(const float *restrict x, size_t n, moments *out)
 {
     lanes_double sum = {0}, sumsq = {0}, sumabs = {0};
-    lanes_float part = {0};
+    lanes_float part, min = (lanes_float){0} + x[0], max = min;
     for (size_t j = 0; j < n; j += LANES) {
         if (n - j >= LANES) {
             memcpy(&part, x + j, sizeof part);
@@ -49,33 +50,19 @@ static void row_sums(const float *restrict x, size_t n, moments *out)
         lanes_double v = __builtin_convertvector(part, lanes_double);
         sum += v;
         sumsq += v * v;
-        sumabs += (lanes_double)((lanes_int)v & INT64_MAX);
+        sumabs += (lanes_double)((lanes_long)v & INT64_MAX);
+        if (n - j < LANES)    /* the zeros beyond the row's end are none of its values */
+            for (size_t l = n - j; l < LANES; l++)
+                part[l] = x[0];
+        lanes_int below = part < min, above = part > max;
+        min = (lanes_float)((below & (lanes_int)part) | (~below & (lanes_int)min));
+        max = (lanes_float)((above & (lanes_int)part) | (~above & (lanes_int)max));
     }
-    *out = (moments){.sum = LANE_SUM(sum), .sumsq = LANE_SUM(sumsq), .sumabs = LANE_SUM(sumabs)};
-}
-
-CALM_VECTORIZE
-static void row_range(const float *restrict x, size_t n, float *min_out, float *max_out)
-{
-    float min[BLOCK], max[BLOCK];
-    size_t j = 0;
-    for (int l = 0; l < BLOCK; l++)
-        min[l] = max[l] = x[0];
-    for (; j + BLOCK <= n; j += BLOCK)
-        for (int l = 0; l < BLOCK; l++) {
-            min[l] = x[j + l] < min[l] ? x[j + l] : min[l];
-            max[l] = x[j + l] > max[l] ? x[j + l] : max[l];
-        }
-    for (; j < n; j++) {
-        min[0] = x[j] < min[0] ? x[j] : min[0];
-        max[0] = x[j] > max[0] ? x[j] : max[0];
-    }
-    for (int l = 1; l < BLOCK; l++) {
+    for (int l = 1; l < LANES; l++) {
         min[0] = min[l] < min[0] ? min[l] : min[0];
         max[0] = max[l] > max[0] ? max[l] : max[0];
     }
-    *min_out = min[0];
-    *max_out = max[0];
+    *out = (moments){LANE_SUM(sum), LANE_SUM(sumsq), LANE_SUM(sumabs), min[0], max[0]};
 }
 
 /* ---- medians: |x| compares as its bits do ---- */
@@ -218,7 +205,7 @@ static void add_token(calm_act_acc *acc, const float *x, const moments *row)
 static calm_status add_row(calm_ctx *ctx, calm_act_acc *acc, const float *x, uint32_t window, uint32_t token)
 {
     moments row;
-    row_sums(x, acc->channels, &row);
+    row_moments(x, acc->channels, &row);
     if (!isfinite(row.sumsq)) {
         size_t j = 0;
         while (isfinite(x[j]))
@@ -226,7 +213,6 @@ static calm_status add_row(calm_ctx *ctx, calm_act_acc *acc, const float *x, uin
         return calm_fail(ctx, CALM_ENUMERIC, "activation statistics: %f at window %u, token %u, channel %zu",
                          (double)x[j], window, token, j);
     }
-    row_range(x, acc->channels, &row.min, &row.max);
     acc->sum += row.sum;
     acc->sumsq += row.sumsq;
     acc->sumabs += row.sumabs;

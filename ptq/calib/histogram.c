@@ -11,7 +11,7 @@
 #include "ptq/base/simd.h"
 
 /* Bits of the smallest float >= 10^(k/32 - 8), k = 0 .. 511; tests/unit/test_histogram.c recomputes them. */
-static const int32_t edges[CALM_ACT_BINS + 1] = {
+static const int32_t edges[CALM_ACT_BINS + 2] = {
     0x322bcc78, 0x32389dc1, 0x324663da, 0x32553106, 0x326518e5, 0x32763090, 0x32844758, 0x328e25d1,
     0x3298c0c8, 0x32a4264d, 0x32b0657f, 0x32bd8e99, 0x32cbb310, 0x32dae5a4, 0x32eb3a7d, 0x32fcc742,
     0x3307d19d, 0x3311f3b3, 0x331cd752, 0x33288aed, 0x33351e06, 0x3342a14a, 0x335126a6, 0x3360c159,
@@ -76,7 +76,7 @@ static const int32_t edges[CALM_ACT_BINS + 1] = {
     0x4b87ac06, 0x4b91cb4d, 0x4b9cabea, 0x4ba85c47, 0x4bb4ebe5, 0x4bc26b6c, 0x4bd0ecc3, 0x4be08324,
     0x4bf1433d, 0x4c01a1a1, 0x4c0b4d8a, 0x4c15b22b, 0x4c20dd4d, 0x4c2cddc0, 0x4c39c36d, 0x4c479f6e,
     0x4c568426, 0x4c668552, 0x4c77b82d, 0x4c8519c3, 0x4c8f07ee, 0x4c99b3c4, 0x4ca52b6b, 0x4cb17e17,
-    0x7f800000,    /* what lies above the last edge stays in the last bin */
+    INT32_MAX, INT32_MAX,    /* above the last edge nothing follows; neither does it for zeros */
 };
 
 enum { BLOCK = 512 };
@@ -86,34 +86,41 @@ enum { BLOCK = 512 };
 #define BINS_PER_BIT 1.1483383e-6f
 #define BIN_OF_ZERO_BITS (256.0f - 0.08f - 1223.3859f)
 
-/* The bins of n floats; zero is bin 512. */
+/* Bits of n floats and the bins guessed from them; a zero is bin 512 for certain. */
 CALM_VECTORIZE
-static void find_bins(const float *restrict x, size_t n, int32_t *restrict out)
+static void guess_bins(const float *restrict x, size_t n, int32_t *restrict bits_out, uint32_t *restrict guess_out)
 {
     for (size_t j = 0; j < n; j++) {
         int32_t bits;
         memcpy(&bits, &x[j], sizeof bits);
-        bits &= 0x7fffffff;
+        bits &= INT32_MAX;
         int32_t guess = (int32_t)((float)bits * BINS_PER_BIT + BIN_OF_ZERO_BITS);
         guess = guess < 0 ? 0 : guess;
         guess = guess > CALM_ACT_BINS - 1 ? CALM_ACT_BINS - 1 : guess;
-        guess += bits >= edges[guess + 1];
-        out[j] = bits == 0 ? CALM_ACT_BINS : guess;
+        bits_out[j] = bits;
+        guess_out[j] = (uint32_t)guess + (uint32_t)(bits == 0) * CALM_ACT_BINS;    /* a zero's guess is 0 */
     }
+}
+
+static inline size_t settle(int32_t bits, uint32_t guess)
+{
+    return (size_t)guess + (bits >= edges[(size_t)guess + 1]);
 }
 
 void calm_histogram_add(calm_histogram *histogram, const float *x, size_t n)
 {
-    int32_t bins[BLOCK];
+    int32_t bits[BLOCK];
+    uint32_t guess[BLOCK];
+    uint64_t *even = histogram->count[0], *odd = histogram->count[1];
     for (size_t first = 0; first < n; first += BLOCK) {
         size_t count = n - first < BLOCK ? n - first : BLOCK, j = 0;
-        find_bins(x + first, count, bins);
+        guess_bins(x + first, count, bits, guess);
         for (; j + 2 <= count; j += 2) {
-            histogram->count[0][bins[j]]++;
-            histogram->count[1][bins[j + 1]]++;
+            even[settle(bits[j], guess[j])]++;
+            odd[settle(bits[j + 1], guess[j + 1])]++;
         }
         if (j < count)
-            histogram->count[0][bins[j]]++;
+            even[settle(bits[j], guess[j])]++;
     }
 }
 
