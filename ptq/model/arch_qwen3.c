@@ -21,6 +21,8 @@ static calm_status read_windows(calm_ctx *ctx, const char *path, const calm_json
     CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window", &no_window, 1, 1 << 30, &width));
     CALM_TRY(calm_json_need_int(ctx, path, root, "max_window_layers", &all_blocks, 0, 1 << 30, &first));
     const calm_json *types = calm_json_get(root, "layer_types");
+    if (calm_json_typeof(types) == CALM_JSON_NULL)
+        types = NULL;    /* absent, or null */
     if (types && calm_json_size(types) != config->n_blocks)
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"layer_types\": %zu entries, expected %zu (num_hidden_layers)", path,
                          calm_json_size(types), config->n_blocks);
