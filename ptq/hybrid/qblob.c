@@ -1,6 +1,7 @@
 /* Quantized jobs as blobs. */
 #include "ptq/hybrid/qblob.h"
 
+#include <float.h>
 #include <string.h>
 
 #include "ptq/quant/pack.h"
@@ -91,8 +92,8 @@ static calm_status check_values(calm_ctx *ctx, const char *name, const calm_qjob
     if (calm_find_nonfinite(qjob->scales, cells) < cells)
         return damaged(ctx, name, "a scale is not finite");
     for (size_t i = 0; qjob->in_scale && i < qjob->in; i++)
-        if (!(qjob->in_scale[i] > 0))
-            return damaged(ctx, name, "an input scale is not positive");
+        if (!(qjob->in_scale[i] > 0 && qjob->in_scale[i] <= FLT_MAX))
+            return damaged(ctx, name, "an input scale is not positive and finite");
     for (size_t i = 0; qjob->zeros && i < cells; i++)
         if (qjob->zeros[i] >> qjob->scheme.bits)
             return damaged(ctx, name, "a zero point out of range");
