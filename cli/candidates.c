@@ -93,7 +93,7 @@ static calm_status replace_job(calm_ctx *ctx, const calm_block_work *work, const
     const int act_bits = qjob->scheme.act_bits;
     float *w;
     size_t row = 0;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w, qjob->out * qjob->in));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, w, qjob->out * qjob->in));
     if (act_bits)
         calm_qjob_dequantize(qjob, w);
     else
@@ -137,7 +137,7 @@ static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
     float *z;
     calm_status status = CALM_OK;
     if (!item->failed) {
-        status = CALM_NEW(ctx, ctx->scratch, z, work->capture->score_rows * work->block->config->hidden);
+        status = CALM_NEW_RAW(ctx, ctx->scratch, z, work->capture->score_rows * work->block->config->hidden);
         if (status == CALM_OK)
             status = candidate_output(ctx, work, item, z);
         if (status == CALM_OK)

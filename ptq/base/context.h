@@ -52,9 +52,15 @@ void calm_log(calm_ctx *ctx, calm_log_level level, const char *format, ...)
 calm_status calm_alloc(calm_ctx *ctx, calm_arena *arena, void *out, size_t count, size_t size,
                        const char *what);
 
+/* The same without filling: for large buffers that are written before they are read. */
+calm_status calm_alloc_raw(calm_ctx *ctx, calm_arena *arena, void *out, size_t count, size_t size,
+                           const char *what);
+
 /* Allocate an array for the pointer variable `ptr`: CALM_TRY(CALM_NEW(ctx, ctx->scratch, ptr, n)). */
 #define CALM_NEW(ctx, arena, ptr, count)                                                                     \
     calm_alloc((ctx), (arena), &(ptr), (count), sizeof *(ptr), #ptr)
+#define CALM_NEW_RAW(ctx, arena, ptr, count)                                                                 \
+    calm_alloc_raw((ctx), (arena), &(ptr), (count), sizeof *(ptr), #ptr)
 
 /* printf into the arena; *out is a NUL-terminated string.  Fails with CALM_ENOMEM. */
 calm_status calm_strf(calm_ctx *ctx, calm_arena *arena, char **out, const char *format, ...)

@@ -129,10 +129,10 @@ static calm_status new_results(calm_ctx *ctx, const calm_block *block, const cal
         if (state->options->grams)
             CALM_TRY(CALM_NEW(ctx, ctx->out, state->gram[job], width * width));
         if (out->score_rows)
-            CALM_TRY(CALM_NEW(ctx, ctx->out, out->score_input[job], out->score_rows * width));
+            CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->score_input[job], out->score_rows * width));
     }
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS && out->score_rows; s++)
-        CALM_TRY(CALM_NEW(ctx, ctx->out, out->score_output[s], out->score_rows * config->hidden));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->score_output[s], out->score_rows * config->hidden));
     for (calm_hook hook = 0; hook < CALM_N_HOOKS && state->options->activations; hook++)
         if (hook_in_block(hook))
             CALM_TRY(new_accumulator(ctx, ctx->out, hook_width(config, hook), batch->rows, &out->activations[hook]));
@@ -150,7 +150,7 @@ static calm_status new_group(calm_ctx *ctx, const calm_block *block, capture_sta
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->parts, group->n));
     for (calm_job_kind job = 0; job < CALM_N_JOBS; job++)
         if (state->options->grams)
-            CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->inputs[job], group->rows * state->out->width[job]));
+            CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->inputs[job], group->rows * state->out->width[job]));
     for (size_t w = 0; w < group->n; w++) {
         window_part *part = &state->parts[w];
         for (calm_job_kind job = 0; job < CALM_N_JOBS; job++)

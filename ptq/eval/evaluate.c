@@ -100,9 +100,9 @@ static calm_status score_window(calm_ctx *ctx, size_t in_batch, void *user)
     float **logits, *exponentials, *unused;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, logits, e->n));
     for (size_t m = 0; m < e->n; m++)
-        CALM_TRY(CALM_NEW(ctx, ctx->scratch, logits[m], chunk * vocab));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, exponentials, vocab));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, unused, vocab));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, logits[m], chunk * vocab));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, exponentials, vocab));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, unused, vocab));
     for (size_t row = 0; row < predicted; row += chunk)
         CALM_TRY(score_chunk(ctx, e, window, row, predicted - row < chunk ? predicted - row : chunk, in_batch, logits,
                              exponentials, unused));

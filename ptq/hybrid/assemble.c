@@ -155,7 +155,7 @@ calm_status calm_assemble_block(calm_ctx *ctx, const calm_model *model, const ca
 static calm_status dequantize(calm_ctx *ctx, const calm_qlinear *linear, const float **out)
 {
     float *w;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, w, linear->out * linear->in));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, linear->out * linear->in));
     const calm_qjob rows = {.out = linear->out, .in = linear->in, .group = linear->group, .n_groups = linear->n_groups,
                             .scheme = linear->scheme, .codes = (uint8_t *)(uintptr_t)linear->codes, .scales = linear->scales,
                             .zeros = (uint8_t *)(uintptr_t)linear->zeros};

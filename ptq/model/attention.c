@@ -103,8 +103,8 @@ static calm_status attend(calm_ctx *ctx, const calm_config *config, const float 
 {
     heads a = {.q = q, .k = k, .v = v, .context = context, .window = window};
     const size_t block_rows = n_tokens < QUERY_ROWS ? n_tokens : QUERY_ROWS;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, a.scores, block_rows * n_tokens));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, a.sums, block_rows));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a.scores, block_rows * n_tokens));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a.sums, block_rows));
     for (size_t head = 0; head < config->n_heads; head++)
         for (size_t t0 = 0; t0 < n_tokens; t0 += QUERY_ROWS)
             attend_block(config, &a, head, t0, n_tokens - t0 < QUERY_ROWS ? n_tokens - t0 : QUERY_ROWS);
@@ -119,10 +119,10 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
     float *q, *k, *v, *context;
     if (n_tokens > rope->n_positions)
         return calm_fail(ctx, CALM_EARG, "a window of %zu tokens, rotary tables for %zu", n_tokens, rope->n_positions);
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, q, n_tokens * q_width));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, k, n_tokens * kv_width));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, v, n_tokens * kv_width));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, context, n_tokens * q_width));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, q, n_tokens * q_width));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, k, n_tokens * kv_width));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, v, n_tokens * kv_width));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, context, n_tokens * q_width));
     if (observer && observer->fn)
         CALM_TRY(observer->fn(observer->user, ctx, CALM_HOOK_QKV_IN, observer->window, h, n_tokens, config->hidden));
     CALM_TRY(calm_weight_apply(ctx, &block->weight[CALM_ROLE_Q], h, n_tokens, q));

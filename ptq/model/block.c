@@ -83,7 +83,7 @@ static calm_status prepare_input(calm_ctx *ctx, const calm_weight *weight, const
     *out = x;
     if (!weight->in_scale && !weight->act_bits)
         return CALM_OK;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, copy, n));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, copy, n));
     memcpy(copy, x, n * sizeof *copy);
     for (size_t t = 0; weight->in_scale && t < n_tokens; t++)
         for (size_t i = 0; i < weight->in; i++)
@@ -122,8 +122,8 @@ calm_status calm_block_mlp(calm_ctx *ctx, const calm_block *block, const float *
     const calm_config *config = block->config;
     const size_t n = n_tokens * config->inner;
     float *gate, *up;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, gate, n));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, up, n));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, gate, n));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, up, n));
     CALM_TRY(observe(observer, ctx, CALM_HOOK_GATE_UP_IN, h, n_tokens, config->hidden));
     CALM_TRY(calm_weight_apply(ctx, &block->weight[CALM_ROLE_GATE], h, n_tokens, gate));
     CALM_TRY(calm_weight_apply(ctx, &block->weight[CALM_ROLE_UP], h, n_tokens, up));
@@ -165,8 +165,8 @@ calm_status calm_block_run(calm_ctx *ctx, const calm_block *block, const calm_ro
     const size_t width = block->config->hidden, n = n_tokens * width;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     float *h, *out;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, h, n));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, out, n));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, n));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out, n));
 
     norm_rows(block, CALM_SUBLAYER_ATTENTION, x, n_tokens, h);
     CALM_TRY(calm_block_attention(ctx, block, rope, h, n_tokens, out, observer));

@@ -21,7 +21,7 @@ calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_
     out->rows = windows->begin[first + n] - windows->begin[first];
     if (!calm_size_mul(&elements, out->rows, out->width))
         return calm_fail(ctx, CALM_ENOMEM, "hidden rows: %zu x %zu overflows", out->rows, out->width);
-    CALM_TRY(CALM_NEW(ctx, arena, out->hidden, elements));
+    CALM_TRY(CALM_NEW_RAW(ctx, arena, out->hidden, elements));
     return calm_model_embed(ctx, model, windows->ids + windows->begin[first], out->rows, out->hidden);
 }
 

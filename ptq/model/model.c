@@ -266,7 +266,7 @@ static calm_status load_weight(calm_ctx *ctx, const calm_model *model, size_t in
     calm_config_role_shape(config, role, &out->out, &out->in);
     CALM_TRY(calm_model_linear_name(ctx, model, index, role, &name));
     out->name = name;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, w, out->out * out->in));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, out->out * out->in));
     CALM_TRY(read_linear(ctx, model, name, out->out, out->in, w, &out->act_bits));
     out->w = w;
     if (role_has_bias(config, role))
@@ -327,7 +327,7 @@ calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_he
         CALM_TRY(embedding(ctx, model, &table));
     else
         CALM_TRY(calm_safetensors_need(ctx, model->tensors, "lm_head.weight", 2, shape, &table));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, w, table->n_elements));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, table->n_elements));
     CALM_TRY(calm_tensor_to_f32(ctx, table, w));
     out->w = w;
     return CALM_OK;

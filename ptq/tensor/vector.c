@@ -90,22 +90,31 @@ size_t calm_vec_argmax(size_t n, const float *x)
     return i;
 }
 
-CALM_VECTORIZE double calm_vec_exp_sum(size_t n, float shift, const float *x, float *out)
+CALM_VECTORIZE static double sum(size_t n, const float *x)
 {
-    double lane[LANES] = {0}, sum = 0;
+    double lane[LANES] = {0}, total = 0;
     size_t i = 0;
     for (; i + LANES <= n; i += LANES)
-        for (size_t j = 0; j < LANES; j++) {
-            out[i + j] = exp_one(x[i + j] - shift);
-            lane[j] += (double)out[i + j];
-        }
-    for (; i < n; i++) {
-        out[i] = exp_one(x[i] - shift);
-        lane[i % LANES] += (double)out[i];
-    }
+        for (size_t j = 0; j < LANES; j++)
+            lane[j] += (double)x[i + j];
+    for (; i < n; i++)
+        lane[i % LANES] += (double)x[i];
     for (size_t j = 0; j < LANES; j++)
-        sum += lane[j];
-    return sum;
+        total += lane[j];
+    return total;
+}
+
+CALM_VECTORIZE static void exp_shifted(size_t n, float shift, const float *x, float *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = exp_one(x[i] - shift);
+}
+
+/* Two loops: the compiler does not vectorise one that mixes the widths of float and double. */
+double calm_vec_exp_sum(size_t n, float shift, const float *x, float *out)
+{
+    exp_shifted(n, shift, x, out);
+    return sum(n, out);
 }
 
 CALM_VECTORIZE double calm_vec_weighted_difference(size_t n, const float *p, const float *a, const float *b)
