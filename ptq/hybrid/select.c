@@ -9,9 +9,11 @@ static bool can_win(const calm_contender *contender)
     return !contender->failure && isfinite(contender->metric);
 }
 
-/* Is a before b by this value, ties by key? */
+/* Is a before b by this value, ties by key?  A NaN comes after every number. */
 static bool before(double a, double b, const char *key_a, const char *key_b)
 {
+    if (isnan(a) || isnan(b))
+        return isnan(a) && isnan(b) ? strcmp(key_a, key_b) < 0 : isnan(b);
     return a != b ? a < b : strcmp(key_a, key_b) < 0;
 }
 
@@ -45,7 +47,6 @@ calm_status calm_choose(calm_ctx *ctx, calm_rule rule, const char *metric_name, 
         if (!can_win(c) || c->metric > CALM_NEAR_TIE * contenders[best].metric)
             continue;
         short_list++;
-        /* A NaN loses against any number: it compares as not less. */
         if (chosen == n || before(c->tie_metric, contenders[chosen].tie_metric, c->key, contenders[chosen].key))
             chosen = i;
     }
