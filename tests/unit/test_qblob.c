@@ -1,0 +1,92 @@
+/* Quantized jobs as blobs: there and back in every format.  The broken ones are in tests/data/mangled. */
+#include "ptq/hybrid/qblob.h"
+
+#include "ptq/base/rng.h"
+#include "ptq/tensor/dtype.h"
+#include "tests/support/harness.h"
+
+static calm_qjob random_job(int bits, size_t out, size_t in, size_t group, bool symmetric, bool in_scale, uint64_t seed)
+{
+    calm_qjob job = {.out = out, .in = in, .group = group ? group : in, .damp = 0.01};
+    job.n_groups = (in + job.group - 1) / job.group;
+    job.scheme = (calm_scheme){.bits = bits, .group = group == in ? 0 : group, .symmetric = symmetric,
+                               .act_bits = bits == 8 ? 8 : 0, .scale_dtype = in_scale ? CALM_F16 : CALM_BF16};
+    ck_ok(CALM_NEW(ctx, ctx->out, job.codes, out * in));
+    ck_ok(CALM_NEW(ctx, ctx->out, job.scales, out * job.n_groups));
+    for (size_t i = 0; i < out * in; i++)
+        job.codes[i] = (uint8_t)(calm_rng_u64(seed, 1, i) >> (64 - bits));
+    for (size_t i = 0; i < out * job.n_groups; i++)
+        job.scales[i] = calm_bf16_to_f32(calm_f32_to_bf16((float)calm_rng_normal(seed, 2, i)));
+    if (!symmetric) {
+        ck_ok(CALM_NEW(ctx, ctx->out, job.zeros, out * job.n_groups));
+        for (size_t i = 0; i < out * job.n_groups; i++)
+            job.zeros[i] = (uint8_t)(calm_rng_u64(seed, 3, i) >> (64 - bits));
+    }
+    if (in_scale) {
+        ck_ok(CALM_NEW(ctx, ctx->out, job.in_scale, in));
+        for (size_t i = 0; i < in; i++)
+            job.in_scale[i] = (float)(0.01 + calm_rng_uniform(seed, 4, i));
+    }
+    return job;
+}
+
+static void same_bytes(const void *a, const void *b, size_t n)
+{
+    ck_assert((a == NULL) == (b == NULL));
+    ck_assert(!a || memcmp(a, b, n) == 0);
+}
+
+static void round_trip_of(const calm_qjob *job)
+{
+    void *bytes, *again;
+    size_t n, n_again;
+    calm_qjob back;
+    ck_ok(calm_qblob_encode(ctx, job, &bytes, &n));
+    ck_ok(calm_qblob_decode(ctx, "blob", bytes, n, &back));
+    ck_assert(back.out == job->out && back.in == job->in && back.group == job->group && back.n_groups == job->n_groups);
+    ck_assert_int_eq(back.scheme.bits, job->scheme.bits);
+    ck_assert_uint_eq(back.scheme.group, job->scheme.group);
+    ck_assert_int_eq(back.scheme.symmetric, job->scheme.symmetric);
+    ck_assert_int_eq(back.scheme.act_bits, job->scheme.act_bits);
+    ck_assert_int_eq(back.scheme.scale_dtype, job->scheme.scale_dtype);
+    ck_assert(back.damp == job->damp);
+    same_bytes(back.codes, job->codes, job->out * job->in);
+    same_bytes(back.scales, job->scales, job->out * job->n_groups * sizeof *job->scales);
+    same_bytes(back.zeros, job->zeros, job->out * job->n_groups);
+    same_bytes(back.in_scale, job->in_scale, job->in * sizeof *job->in_scale);
+    ck_ok(calm_qblob_encode(ctx, &back, &again, &n_again));
+    ck_assert_uint_eq(n, n_again);
+    same_bytes(bytes, again, n);
+    /* Every length but the right one is refused. */
+    for (size_t cut = 0; cut < n; cut += cut < 80 ? 1 : 7)
+        ck_fails(calm_qblob_decode(ctx, "blob", bytes, cut, &back), CALM_EFORMAT, "blob: not a quantized job");
+}
+
+TEST(there_and_back)
+{
+    static const int bits[] = {2, 3, 4, 8};
+    static const size_t shapes[][3] = {{1, 1, 0}, {5, 37, 16}, {3, 64, 64}, {7, 33, 0}, {2, 20, 7}};    /* out, in, group */
+    uint64_t seed = 0;
+    for (size_t b = 0; b < 4; b++)
+        for (size_t s = 0; s < 5; s++)
+            for (int variant = 0; variant < 4; variant++) {
+                const calm_qjob job = random_job(bits[b], shapes[s][0], shapes[s][1], shapes[s][2], variant & 1, variant & 2, ++seed);
+                round_trip_of(&job);
+            }
+}
+END_OF_TEST
+
+TEST(codes_are_packed)
+{
+    const calm_qjob job = random_job(3, 4, 64, 32, true, false, 9);
+    void *bytes;
+    size_t n;
+    ck_ok(calm_qblob_encode(ctx, &job, &bytes, &n));
+    ck_assert_uint_eq(n, 72 + 4 * 4 * 2 + 4 * 64 * 3 / 8);    /* head, scales, codes */
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("qblob", (const TTest *[]){there_and_back, codes_are_packed, NULL});
+}

@@ -1,0 +1,218 @@
+/* safetensors: what is written is read back, shards make one set, full disks are reported.  The broken files are in
+ * tests/data/mangled (test_mangled.c). */
+#include "ptq/io/safetensors.h"
+
+#include "tests/support/harness.h"
+
+#define N_TENSORS 5
+
+/* Tensors of every sort: empty, scalar, one and three dimensions; names out of order. */
+static const calm_tensor samples[N_TENSORS] = {
+    {.name = "z.weight", .dtype = CALM_F32, .n_dims = 2, .shape = {2, 3}},
+    {.name = "a.scalar", .dtype = CALM_F16, .n_dims = 0},
+    {.name = "m.cube", .dtype = CALM_U8, .n_dims = 3, .shape = {2, 1, 5}},
+    {.name = "m.none", .dtype = CALM_BF16, .n_dims = 2, .shape = {0, 7}},
+    {.name = "\xc3\xbc.long", .dtype = CALM_I64, .n_dims = 1, .shape = {3}},
+};
+
+static const uint8_t bytes[48] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
+
+static size_t bytes_of(const calm_tensor *tensor)
+{
+    size_t n, size;
+    ck_assert(calm_tensor_size(tensor, &n, &size));
+    return size;
+}
+
+static void write_file(const char *path, const calm_tensor *tensors, size_t n, const void *data)
+{
+    calm_safetensors_writer writer;
+    ck_ok(calm_safetensors_begin(ctx, &writer, path, tensors, n));
+    for (size_t i = 0; i < n; i++)
+        ck_ok(calm_safetensors_put(ctx, &writer, data, bytes_of(&tensors[i])));
+    ck_ok(calm_safetensors_end(ctx, &writer));
+}
+
+TEST(round_trip)
+{
+    const char *path = test_format("%s/x.safetensors", test_directory());
+    calm_safetensors *set;
+    write_file(path, samples, N_TENSORS, bytes);
+    ck_ok(calm_safetensors_open(ctx, path, &set));
+    ck_assert_uint_eq(calm_safetensors_count(set), N_TENSORS);
+    for (size_t i = 0; i + 1 < N_TENSORS; i++)
+        ck_assert_int_lt(strcmp(calm_safetensors_at(set, i)->name, calm_safetensors_at(set, i + 1)->name), 0);
+    for (size_t i = 0; i < N_TENSORS; i++) {
+        const calm_tensor *found = calm_safetensors_find(set, samples[i].name);
+        ck_assert_ptr_nonnull(found);
+        ck_assert_int_eq(found->dtype, samples[i].dtype);
+        ck_assert_int_eq(found->n_dims, samples[i].n_dims);
+        ck_assert(memcmp(found->shape, samples[i].shape, (size_t)found->n_dims * sizeof *found->shape) == 0);
+        ck_assert_uint_eq(found->bytes, bytes_of(&samples[i]));
+        ck_assert(memcmp(found->data, bytes, found->bytes) == 0);
+        ck_assert_str_eq(found->file, path);
+        calm_safetensors_release(set, found);
+        ck_assert(memcmp(found->data, bytes, found->bytes) == 0);
+    }
+    ck_assert_ptr_null(calm_safetensors_find(set, "z.weigh"));
+    ck_assert_str_eq(calm_safetensors_metadata(set, "format"), "pt");
+    ck_assert_ptr_null(calm_safetensors_metadata(set, "other"));
+    calm_safetensors_close(set);
+}
+END_OF_TEST
+
+TEST(data_is_aligned_and_files_are_the_same_bytes)
+{
+    const char *first = test_format("%s/x", test_directory()), *second = test_format("%s/y", test_directory());
+    char *a, *b;
+    size_t n_a, n_b;
+    write_file(first, samples, N_TENSORS, bytes);
+    write_file(second, samples, N_TENSORS, bytes);
+    ck_ok(calm_read_file(ctx, first, 1 << 16, &a, &n_a));
+    ck_ok(calm_read_file(ctx, second, 1 << 16, &b, &n_b));
+    ck_assert(n_a == n_b && memcmp(a, b, n_a) == 0);
+    ck_assert_int_eq(a[8], '{');
+    ck_assert_uint_eq(((unsigned char)a[0] | (unsigned)(unsigned char)a[1] << 8) % 8, 0);
+}
+END_OF_TEST
+
+TEST(an_empty_file_of_tensors)
+{
+    const char *path = test_format("%s/x", test_directory());
+    calm_safetensors *set;
+    write_file(path, NULL, 0, NULL);
+    ck_ok(calm_safetensors_open(ctx, path, &set));
+    ck_assert_uint_eq(calm_safetensors_count(set), 0);
+    ck_assert_ptr_null(calm_safetensors_find(set, "a"));
+    calm_safetensors_close(set);
+}
+END_OF_TEST
+
+TEST(shards_make_one_set)
+{
+    static const char index[] = "{\"metadata\": {}, \"weight_map\": {\"z.weight\": \"b.safetensors\", \"a.scalar\": "
+                                "\"a.safetensors\", \"m.cube\": \"b.safetensors\"}}";
+    const char *dir = test_directory();
+    calm_safetensors *set;
+    write_file(test_format("%s/b.safetensors", dir), (const calm_tensor[]){samples[0], samples[2]}, 2, bytes);
+    write_file(test_format("%s/a.safetensors", dir), &samples[1], 1, bytes);
+    ck_ok(calm_write_file(ctx, test_format("%s/model.safetensors.index.json", dir), index, sizeof index - 1));
+    ck_ok(calm_safetensors_open(ctx, dir, &set));
+    ck_assert_uint_eq(calm_safetensors_count(set), 3);
+    ck_assert_str_eq(calm_safetensors_at(set, 0)->name, "a.scalar");
+    ck_assert_str_eq(calm_safetensors_at(set, 2)->name, "z.weight");
+    ck_assert_uint_eq(calm_safetensors_at(set, 0)->shard, 0);
+    ck_assert_uint_eq(calm_safetensors_at(set, 2)->shard, 1);
+    ck_assert_str_eq(calm_safetensors_at(set, 2)->file, test_format("%s/b.safetensors", dir));
+    calm_safetensors_close(set);
+}
+END_OF_TEST
+
+TEST(a_truncated_file_at_every_length)
+{
+    const char *dir = test_directory(), *path = test_format("%s/x", dir), *cut = test_format("%s/cut", dir);
+    calm_safetensors *set;
+    char *whole;
+    size_t n;
+    write_file(path, samples, N_TENSORS, bytes);
+    ck_ok(calm_read_file(ctx, path, 1 << 16, &whole, &n));
+    for (size_t length = 0; length < n; length++) {
+        ck_ok(calm_write_file(ctx, cut, whole, length));
+        ck_fails(calm_safetensors_open(ctx, cut, &set), CALM_EFORMAT, cut);
+        ck_assert_ptr_null(set);
+    }
+}
+END_OF_TEST
+
+TEST(files_that_are_not_there)
+{
+    const char *dir = test_directory();
+    calm_safetensors *set;
+    ck_fails(calm_safetensors_open(ctx, test_format("%s/none", dir), &set), CALM_ENOTFOUND, "none");
+    ck_fails(calm_safetensors_open(ctx, dir, &set), CALM_ENOTFOUND, "holds neither model.safetensors");
+    ck_fails(calm_safetensors_open(ctx, "/dev/null", &set), CALM_EARG, "/dev/null");
+}
+END_OF_TEST
+
+TEST(need_says_what_was_expected)
+{
+    const char *path = test_format("%s/x", test_directory());
+    const size_t right[] = {2, 3}, wrong[] = {3, 2};
+    const calm_tensor *found;
+    calm_safetensors *set;
+    write_file(path, samples, N_TENSORS, bytes);
+    ck_ok(calm_safetensors_open(ctx, path, &set));
+    ck_ok(calm_safetensors_need(ctx, set, "z.weight", 2, right, &found));
+    ck_assert_str_eq(found->name, "z.weight");
+    ck_fails(calm_safetensors_need(ctx, set, "z.weight", 2, wrong, &found), CALM_EFORMAT,
+             "tensor z.weight: shape [2, 3], expected [3, 2]");
+    ck_fails(calm_safetensors_need(ctx, set, "z.weight", 1, right, &found), CALM_EFORMAT, "shape [2, 3], expected [2]");
+    ck_fails(calm_safetensors_need(ctx, set, "y.weight", 2, right, &found), CALM_ENOTFOUND, "tensor y.weight is missing");
+    calm_safetensors_close(set);
+}
+END_OF_TEST
+
+TEST(nan_is_named_by_tensor_and_index)
+{
+    const float bad[][6] = {{0, 1, 2, 3, NAN, 5}, {0, 1, -INFINITY, 3, NAN, 5}};
+    const char *words[] = {"tensor z.weight: element 4 is nan", "tensor z.weight: element 2 is -inf"};
+    const char *path = test_format("%s/x", test_directory());
+    for (size_t i = 0; i < 2; i++) {
+        float out[6];
+        calm_safetensors *set;
+        write_file(path, samples, 1, bad[i]);
+        ck_ok(calm_safetensors_open(ctx, path, &set));
+        ck_fails(calm_tensor_to_f32(ctx, calm_safetensors_at(set, 0), out), CALM_ENUMERIC, words[i]);
+        calm_safetensors_close(set);
+    }
+}
+END_OF_TEST
+
+TEST(integers_are_no_floats)
+{
+    const char *path = test_format("%s/x", test_directory());
+    float out[10];
+    calm_safetensors *set;
+    write_file(path, &samples[2], 1, bytes);
+    ck_ok(calm_safetensors_open(ctx, path, &set));
+    ck_fails(calm_tensor_to_f32(ctx, calm_safetensors_at(set, 0), out), CALM_EFORMAT, "dtype U8, expected F64, F32, F16 or BF16");
+    calm_safetensors_close(set);
+}
+END_OF_TEST
+
+TEST(full_disk)
+{
+    calm_safetensors_writer writer;
+    const calm_tensor large = {.name = "w", .dtype = CALM_U8, .n_dims = 1, .shape = {1 << 20}};
+    uint8_t *data;
+    ck_ok(CALM_NEW(ctx, ctx->scratch, data, 1 << 20));
+    ck_ok(calm_safetensors_begin(ctx, &writer, "/dev/full", &large, 1));
+    ck_fails(calm_safetensors_put(ctx, &writer, data, 1 << 20), CALM_ENOSPC, "/dev/full");
+    calm_safetensors_end(ctx, &writer);
+    calm_ctx_forgive(ctx);
+    /* What fits the stream's buffer fails when it is flushed. */
+    ck_ok(calm_safetensors_begin(ctx, &writer, "/dev/full", samples, 1));
+    ck_ok(calm_safetensors_put(ctx, &writer, bytes, 24));
+    ck_fails(calm_safetensors_end(ctx, &writer), CALM_ENOSPC, "/dev/full");
+    ck_fails(calm_safetensors_begin(ctx, &writer, test_format("%s/no/x", test_directory()), samples, 1), CALM_ENOTFOUND, "no/x");
+}
+END_OF_TEST
+
+TEST(sizes_that_overflow)
+{
+    const calm_tensor huge = {.name = "w", .dtype = CALM_F32, .n_dims = 2, .shape = {SIZE_MAX / 2, 3}};
+    calm_safetensors_writer writer;
+    size_t n, size;
+    ck_assert(!calm_tensor_size(&huge, &n, &size));
+    ck_fails(calm_safetensors_begin(ctx, &writer, test_format("%s/x", test_directory()), &huge, 1), CALM_EARG, "overflows");
+    ck_fails((calm_fail(ctx, CALM_EARG, "kept"), calm_safetensors_end(ctx, &writer)), CALM_EARG, "kept");
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("safetensors", (const TTest *[]){
+        round_trip, data_is_aligned_and_files_are_the_same_bytes, an_empty_file_of_tensors, shards_make_one_set,
+        a_truncated_file_at_every_length, files_that_are_not_there, need_says_what_was_expected,
+        nan_is_named_by_tensor_and_index, integers_are_no_floats, full_disk, sizes_that_overflow, NULL});
+}

@@ -1,0 +1,193 @@
+/* Windows of tokens: cutting, choosing, and texts that cannot be read.  With the bundled tokenizer. */
+#include "ptq/io/windows.h"
+
+#include <stdio.h>
+
+#include "ptq/base/file.h"
+#include "ptq/io/tokenizer.h"
+#include "tests/support/harness.h"
+
+static calm_tokenizer *open_tokenizer(void)
+{
+    calm_tokenizer *tokenizer;
+    ck_ok(calm_tokenizer_open(ctx, CALM_SOURCE_DIR "/recipes/models/qwen-demo/tokenizer.json", &tokenizer));
+    return tokenizer;
+}
+
+static const char *text_file(const char *name, const char *text, size_t n)
+{
+    const char *path = test_format("%s/%s", test_directory(), name);
+    ck_ok(calm_write_file(ctx, path, text, n));
+    return path;
+}
+
+/* Plenty of words, no two lines alike. */
+static const char *long_text(void)
+{
+    char *text = test_format("%s", "");
+    for (int i = 0; i < 60; i++)
+        text = test_format("%sLine %d of the text says %d times nothing at all.\n", text, i, i * i);
+    return text;
+}
+
+static calm_windows read_windows(const calm_tokenizer *tokenizer, const char *path, size_t seqlen, size_t samples, long long seed)
+{
+    const calm_windows_options options = {.seqlen = seqlen, .samples = samples, .seed = seed};
+    calm_windows windows;
+    ck_ok(calm_windows_read(ctx, tokenizer, path, &options, &windows));
+    return windows;
+}
+
+static void refused(const calm_tokenizer *tokenizer, const char *path, size_t seqlen, size_t vocab, calm_status status,
+                    const char *words)
+{
+    const calm_windows_options options = {.seqlen = seqlen, .seed = -1, .vocab = vocab};
+    calm_windows windows;
+    ck_fails(calm_windows_read(ctx, tokenizer, path, &options, &windows), status, words);
+}
+
+TEST(a_text_is_one_stream)
+{
+    calm_tokenizer *tokenizer = open_tokenizer();
+    const char *text = long_text();
+    uint32_t *ids;
+    size_t n;
+    ck_ok(calm_tokenizer_encode(ctx, tokenizer, text, strlen(text), false, &ids, &n));
+    calm_windows w = read_windows(tokenizer, text_file("a.txt", text, strlen(text)), 16, 0, -1);
+    ck_assert_uint_eq(w.n_tokens, n);
+    ck_assert_uint_eq(w.n, n / 16);
+    ck_assert_uint_eq(w.n_available, n / 16);
+    ck_assert_uint_eq(w.longest, 16);
+    for (size_t i = 0; i <= w.n; i++)
+        ck_assert_uint_eq(w.begin[i], 16 * i);
+    ck_assert(memcmp(w.ids, ids, w.begin[w.n] * sizeof *ids) == 0);
+    calm_tokenizer_close(tokenizer);
+}
+END_OF_TEST
+
+TEST(lines_never_share_a_window)
+{
+    static const char lines[] = "{\"text\": \"one two three four five six seven eight nine ten\"}\n\n"
+                                "\"a b c\"\n   \n{\"text\": \"x\", \"other\": 1}\n\"eins zwei drei\"";
+    static const char *const documents[] = {"one two three four five six seven eight nine ten", "a b c", "x", "eins zwei drei"};
+    calm_tokenizer *tokenizer = open_tokenizer();
+    calm_windows w = read_windows(tokenizer, text_file("a.jsonl", lines, sizeof lines - 1), 4, 0, -1);
+    size_t window = 0, total = 0;
+    for (size_t d = 0; d < 4; d++) {
+        uint32_t *ids;
+        size_t n;
+        ck_ok(calm_tokenizer_encode(ctx, tokenizer, documents[d], strlen(documents[d]), false, &ids, &n));
+        total += n;
+        for (size_t at = 0; at < n; at += 4) {
+            const size_t length = n - at < 4 ? n - at : 4;
+            if (length < 2)
+                continue;    /* one token predicts nothing */
+            ck_assert_uint_lt(window, w.n);
+            ck_assert_uint_eq(w.begin[window + 1] - w.begin[window], length);
+            ck_assert(memcmp(w.ids + w.begin[window], ids + at, length * sizeof *ids) == 0);
+            window++;
+        }
+    }
+    ck_assert_uint_eq(window, w.n);
+    ck_assert_uint_eq(w.n_tokens, total);
+    calm_tokenizer_close(tokenizer);
+}
+END_OF_TEST
+
+TEST(seeds)
+{
+    calm_tokenizer *tokenizer = open_tokenizer();
+    const char *text = long_text(), *path = text_file("a.txt", text, strlen(text));
+    calm_windows all = read_windows(tokenizer, path, 8, 0, -1), first = read_windows(tokenizer, path, 8, 5, -1);
+    calm_windows five = read_windows(tokenizer, path, 8, 5, 7), again = read_windows(tokenizer, path, 8, 5, 7);
+    calm_windows nine = read_windows(tokenizer, path, 8, 9, 7), other = read_windows(tokenizer, path, 8, 5, 8);
+    ck_assert_uint_ge(all.n, 40);
+    ck_assert_uint_eq(five.n, 5);
+    ck_assert_uint_eq(five.n_available, all.n);
+    ck_assert(memcmp(first.ids, all.ids, 5 * 8 * sizeof *all.ids) == 0);
+    ck_assert_str_eq(five.sha256, again.sha256);
+    ck_assert(memcmp(five.ids, again.ids, 5 * 8 * sizeof *all.ids) == 0);
+    ck_assert(memcmp(five.ids, nine.ids, 5 * 8 * sizeof *all.ids) == 0);    /* more samples: the same ones first */
+    ck_assert_str_ne(five.sha256, other.sha256);
+    ck_assert_str_ne(five.sha256, first.sha256);
+    /* Drawn without replacement, out of the text's windows. */
+    calm_windows every = read_windows(tokenizer, path, 8, 0, 7);
+    ck_assert_uint_eq(every.n, all.n);
+    for (size_t i = 0; i < all.n; i++) {
+        size_t there = 0, found = 0;
+        for (size_t j = 0; j < all.n; j++) {
+            there += memcmp(all.ids + 8 * j, all.ids + 8 * i, 8 * sizeof *all.ids) == 0;
+            found += memcmp(every.ids + 8 * j, all.ids + 8 * i, 8 * sizeof *all.ids) == 0;
+        }
+        ck_assert_uint_eq(found, there);
+    }
+    calm_tokenizer_close(tokenizer);
+}
+END_OF_TEST
+
+TEST(texts_that_cannot_be_used)
+{
+    calm_tokenizer *tokenizer = open_tokenizer();
+    refused(tokenizer, text_file("empty.txt", "", 0), 8, 0, CALM_EARG, "empty.txt: the text is empty");
+    refused(tokenizer, text_file("blank.txt", " \n\t\r\n", 5), 8, 0, CALM_EARG, "the text is empty");
+    refused(tokenizer, text_file("empty.jsonl", "\n\n", 2), 8, 0, CALM_EARG, "the text is empty");
+    refused(tokenizer, text_file("short.txt", "a b c", 5), 8, 0, CALM_EARG, "short.txt: 3 tokens, expected at least one window of 8");
+    refused(tokenizer, text_file("one.txt", "a b c", 5), 1, 0, CALM_EARG, "windows of 1 tokens");
+    refused(tokenizer, "/none/such.txt", 8, 0, CALM_ENOTFOUND, "/none/such.txt");
+    refused(tokenizer, test_directory(), 8, 0, CALM_EARG, "");
+    refused(tokenizer, text_file("utf8.txt", "a b\xff c d e f g h i j", 21), 2, 0, CALM_EFORMAT, "utf8.txt: ");
+    refused(tokenizer, text_file("utf8.txt", "a b\xff c d e f g h i j", 21), 2, 0, CALM_EFORMAT, "3");
+    refused(tokenizer, text_file("a.jsonl", "\"fine here\"\n{\"text\": \"x\"\n", 25), 2, 0, CALM_EFORMAT, "a.jsonl: line 2");
+    refused(tokenizer, text_file("a.jsonl", "\"fine here\"\n\n{\"txt\": \"x\"}\n", 26), 2, 0, CALM_EFORMAT,
+            "line 3: expected a string or an object with \"text\"");
+    refused(tokenizer, text_file("a.jsonl", "17\n", 3), 2, 0, CALM_EFORMAT, "line 1: expected a string");
+    calm_tokenizer_close(tokenizer);
+}
+END_OF_TEST
+
+TEST(ids_outside_the_vocabulary)
+{
+    calm_tokenizer *tokenizer = open_tokenizer();
+    uint32_t *ids, least = 0;
+    size_t n, at = 0;
+    const char *text = "plain words here and there";
+    ck_ok(calm_tokenizer_encode(ctx, tokenizer, text, strlen(text), false, &ids, &n));
+    for (size_t i = 0; i < n; i++)
+        least = ids[i] > least ? ids[i] : least;
+    while (ids[at] < least)
+        at++;
+    const char *path = text_file("a.txt", text, strlen(text));
+    refused(tokenizer, path, 2, least, CALM_EFORMAT,
+            test_format("token %zu has id %u, but the model's vocabulary has %u", at, least, least));
+    const calm_windows_options options = {.seqlen = 2, .seed = -1, .vocab = least + 1};
+    calm_windows windows;
+    ck_ok(calm_windows_read(ctx, tokenizer, path, &options, &windows));
+    calm_tokenizer_close(tokenizer);
+}
+END_OF_TEST
+
+TEST(slices_have_their_own_digest)
+{
+    calm_tokenizer *tokenizer = open_tokenizer();
+    const char *text = long_text(), *path = text_file("a.txt", text, strlen(text));
+    calm_windows all = read_windows(tokenizer, path, 8, 0, -1), first = read_windows(tokenizer, path, 8, 6, -1), slice, tail;
+    ck_ok(calm_windows_slice(ctx, &all, 0, 6, &slice));
+    ck_assert_str_eq(slice.sha256, first.sha256);
+    ck_assert_str_ne(slice.sha256, all.sha256);
+    ck_ok(calm_windows_slice(ctx, &all, 6, 3, &tail));
+    ck_assert_uint_eq(tail.n, 3);
+    ck_assert_uint_eq(tail.longest, 8);
+    ck_assert_ptr_eq(tail.ids, all.ids + 48);
+    ck_assert_uint_eq(tail.begin[0], 0);
+    ck_assert_uint_eq(tail.begin[3], 24);
+    ck_assert_str_ne(tail.sha256, slice.sha256);
+    calm_tokenizer_close(tokenizer);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("windows", (const TTest *[]){a_text_is_one_stream, lines_never_share_a_window, seeds,
+                                                  texts_that_cannot_be_used, ids_outside_the_vocabulary,
+                                                  slices_have_their_own_digest, NULL});
+}
