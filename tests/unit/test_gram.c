@@ -1,0 +1,96 @@
+/* Gram matrices against naive sums in double, and the same bytes for every number of threads. */
+#include "ptq/calib/gram.h"
+
+#include "ptq/base/rng.h"
+#include "tests/support/harness.h"
+
+typedef struct sample {
+    size_t rows, width, n_parts;
+    size_t row_begin[5];
+    float *x;
+    double *gram;
+} sample;
+
+static sample new_sample(size_t rows, size_t width, size_t n_parts, uint64_t seed)
+{
+    sample s = {.rows = rows, .width = width, .n_parts = n_parts};
+    for (size_t p = 0; p <= n_parts; p++)
+        s.row_begin[p] = p == n_parts ? rows : p * (rows / n_parts) * 2 / 3;    /* parts of different length */
+    ck_ok(CALM_NEW(ctx, ctx->out, s.x, rows * width + 1));
+    ck_ok(CALM_NEW(ctx, ctx->out, s.gram, width * width));
+    for (size_t i = 0; i < rows * width; i++)
+        s.x[i] = (float)(calm_rng_normal(seed, 0, i) + (i % width == 0 ? 30 : 0));    /* one large channel */
+    return s;
+}
+
+static calm_gram_job job_of(const sample *s)
+{
+    return (calm_gram_job){s->gram, s->x, s->rows, s->width, s->row_begin, s->n_parts};
+}
+
+/* A float32 product of at most CALM_GRAM_CHUNK rows is off by at most that many eps of the sum of magnitudes; sums over
+ * chunks are in double. */
+static void check(const sample *s)
+{
+    for (size_t i = 0; i < s->width; i++)
+        for (size_t j = i; j < s->width; j++) {
+            double sum = 0, size = 0;
+            for (size_t r = 0; r < s->rows; r++) {
+                const double term = (double)s->x[r * s->width + i] * (double)s->x[r * s->width + j];
+                sum += term;
+                size += fabs(term);
+            }
+            ck_near(s->gram[i * s->width + j], sum, size * (double)CALM_GRAM_CHUNK * 0x1p-24);
+        }
+}
+
+TEST(equals_naive_sums)
+{
+    static const size_t shapes[][3] = {{1, 1, 1}, {7, 5, 1}, {700, 3, 2}, {1300, 37, 1}, {600, 130, 3}, {0, 4, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        sample s = new_sample(shapes[i][0], shapes[i][1], shapes[i][2], i + 1);
+        const calm_gram_job job = job_of(&s);
+        ck_ok(calm_gram_add(ctx, &job, 1));
+        check(&s);
+    }
+}
+END_OF_TEST
+
+TEST(adds_to_what_is_there)
+{
+    sample s = new_sample(40, 6, 2, 3);
+    const calm_gram_job job = job_of(&s);
+    ck_ok(calm_gram_add(ctx, &job, 1));
+    double first[36];
+    memcpy(first, s.gram, sizeof first);
+    ck_ok(calm_gram_add(ctx, &job, 1));
+    for (size_t i = 0; i < 6; i++)
+        for (size_t j = i; j < 6; j++)
+            ck_near(s.gram[i * 6 + j], 2 * first[i * 6 + j], 1e-12 * fabs(first[i * 6 + j]));
+}
+END_OF_TEST
+
+TEST(same_bytes_for_every_number_of_threads)
+{
+    static const int threads[] = {1, 2, 4};
+    double *grams[3][2];
+    for (size_t t = 0; t < 3; t++) {
+        sample a = new_sample(900, 150, 2, 5), b = new_sample(1100, 40, 3, 6);
+        const calm_gram_job jobs[] = {job_of(&a), job_of(&b)};
+        ctx->n_threads = threads[t];
+        ck_ok(calm_gram_add(ctx, jobs, 2));
+        grams[t][0] = a.gram;
+        grams[t][1] = b.gram;
+    }
+    for (size_t t = 1; t < 3; t++) {
+        ck_assert(memcmp(grams[0][0], grams[t][0], 150 * 150 * sizeof(double)) == 0);
+        ck_assert(memcmp(grams[0][1], grams[t][1], 40 * 40 * sizeof(double)) == 0);
+    }
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("gram", (const TTest *[]){equals_naive_sums, adds_to_what_is_there,
+                                               same_bytes_for_every_number_of_threads, NULL});
+}
