@@ -157,6 +157,7 @@ def blobs():
     broken("a_zero_point_out_of_range", zeros=bytes([7, 8, 16, 15]))
 
 
-safetensors()
-indexes()
-blobs()
+if __name__ == "__main__":
+    safetensors()
+    indexes()
+    blobs()
