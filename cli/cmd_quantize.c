@@ -15,7 +15,7 @@ typedef struct options {
     calm_common common;
     const char *model, *scheme, *algorithms, *calib, *eval_text, *output, *store;
     long long bits, samples, seqlen, seed, score_samples, guard_samples, eval_samples;
-    int rule;
+    int rule, scale_dtype;
     const char *metric;
     bool keep_hybrid, special, no_eval, force, json;
 } options;
@@ -27,6 +27,9 @@ static const calm_option table[] = {
      .type = CALM_OPTION_INT, .fallback = "4", .min = 2, .max = 8, .metavar = "N", .key = 'b'},
     {.name = "scheme", .help = "number format instead of --bits: w4a16_g64, w8a8, w4a4_g128, ...",
      .offset = offsetof(options, scheme), .type = CALM_OPTION_STRING, .metavar = "NAME"},
+    {.name = "scale-dtype", .help = "scales are rounded to it before codes are computed; bf16 is exact in every format",
+     .offset = offsetof(options, scale_dtype), .type = CALM_OPTION_ENUM, .values = "bf16|f16", .fallback = "bf16",
+     .metavar = "bf16|f16"},
     {.name = "algorithms", .help = "names or chains that compete; one alone is a uniform run",
      .offset = offsetof(options, algorithms), .type = CALM_OPTION_STRING, .metavar = "LIST", .key = 'a', .list = true},
     {.name = "calib", .help = "calibration text, or .jsonl with one document a line (default: bundled WikiText-2)",
@@ -78,6 +81,8 @@ static calm_status resolve_scheme(calm_ctx *ctx, const options *o, calm_scheme *
         CALM_TRY(calm_scheme_parse(ctx, by_bits[o->bits], out));
     if (out->bits == 0)
         return calm_fail(ctx, CALM_EARG, "--scheme float: there is nothing to quantize");
+    if (o->scale_dtype == 1)
+        out->scale_dtype = CALM_F16;
     return CALM_OK;
 }
 

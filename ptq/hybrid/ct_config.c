@@ -152,12 +152,10 @@ calm_status calm_ct_config(calm_ctx *ctx, const calm_export_input *input, calm_j
     calm_scheme *schemes;
     size_t n;
     CALM_TRY(list_schemes(ctx, input->plan, &schemes, &n));
-    calm_json *config = calm_json_copy(calm_model_json(input->model)), *entry = calm_json_new_object();
-    calm_status status = fill_entry(ctx, input, schemes, n, entry);
-    calm_json_set(config, "quantization_config", entry);
-    *out = config;
+    *out = calm_json_new_object();
+    const calm_status status = fill_entry(ctx, input, schemes, n, *out);
     if (status != CALM_OK) {
-        calm_json_free(config);
+        calm_json_free(*out);
         *out = NULL;
     }
     return status;

@@ -15,6 +15,8 @@
 #include "ptq/model/arch.h"
 #include "ptq/quant/pack.h"
 
+#define CONFIG_MAX ((size_t)16 * 1024 * 1024)
+
 typedef enum entry_kind { COPY, NORM, BIAS, WEIGHT, PACKED, CODES, SCALE, SHAPE, ZERO } entry_kind;
 
 /* One tensor of the output. */
@@ -227,32 +229,80 @@ static calm_status put_all(calm_ctx *ctx, const calm_export_input *input, const 
     return status;
 }
 
+/* ---- config.json ---- */
+
+/* Put the entry before the closing brace of the float model's config.json: every other byte stays as it was. */
+static calm_status splice(calm_ctx *ctx, const char *path, const char *quantization, calm_text *out)
+{
+    char *text;
+    size_t n;
+    CALM_TRY(calm_read_file(ctx, path, CONFIG_MAX, &text, &n));
+    while (n && text[n - 1] != '}')
+        n--;
+    for (n -= n > 0; n && strchr(" \t\r\n", text[n - 1]); n--)
+        continue;
+    calm_text_append(out, text, n);
+    calm_text_printf(out, "%s\n  \"quantization_config\": ", n && text[n - 1] == '{' ? "" : ",");
+    for (const char *at = quantization; *at; at++)
+        calm_text_printf(out, *at == '\n' ? "\n  " : "%c", *at);
+    calm_text_printf(out, "\n}\n");
+    return calm_text_check(ctx, out);
+}
+
 static calm_status write_config(calm_ctx *ctx, const calm_export_input *input, const char *dir)
 {
-    calm_json *config;
-    calm_text text;
-    char *path;
-    CALM_TRY(calm_ct_config(ctx, input, &config));
+    calm_json *quantization;
+    calm_text text, config;
+    char *from, *to;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &from, calm_model_dir(input->model), "config.json"));
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &to, dir, "config.json"));
+    CALM_TRY(calm_ct_config(ctx, input, &quantization));
     calm_text_init(&text);
-    calm_status status = calm_json_write(ctx, config, 2, &text);
-    calm_text_append(&text, "\n", 1);
+    calm_text_init(&config);
+    calm_status status = calm_json_write(ctx, quantization, 2, &text);
     if (status == CALM_OK)
-        status = calm_path_join(ctx, ctx->scratch, &path, dir, "config.json");
+        status = splice(ctx, from, text.data, &config);
     if (status == CALM_OK)
-        status = calm_text_check(ctx, &text);
-    if (status == CALM_OK)
-        status = calm_write_file(ctx, path, text.data, text.length);
+        status = calm_write_file(ctx, to, config.data, config.length);
     calm_text_clear(&text);
-    calm_json_free(config);
+    calm_text_clear(&config);
+    calm_json_free(quantization);
     return status;
 }
 
 /* ---- the exporter ---- */
 
+/* Readers want groups that divide the row; propose the nearest usual one that does. */
+static calm_status check_groups(calm_ctx *ctx, const calm_export_input *input, size_t block)
+{
+    static const size_t usual[] = {128, 64, 32, 16, 8};
+    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
+        const calm_plan_job *job = calm_plan_at(input->plan, block, calm_role_job(role));
+        size_t out, in, proposal = 0;
+        char *name;
+        calm_config_role_shape(calm_model_config(input->model), role, &out, &in);
+        if (!job->quantized || !job->scheme.group || in % job->scheme.group == 0)
+            continue;
+        for (size_t i = 0; i < sizeof usual / sizeof *usual && !proposal; i++)
+            proposal = usual[i] < job->scheme.group && in % usual[i] == 0 ? usual[i] : 0;
+        CALM_TRY(calm_model_linear_name(ctx, input->model, block, role, &name));
+        if (!proposal)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "compressed-tensors: %s has %zu input columns, which groups of %zu do not "
+                                                     "divide; use a scheme without groups", name, in, job->scheme.group);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "compressed-tensors: %s has %zu input columns, which groups of %zu do not "
+                                                 "divide; groups of %zu do (--scheme w%da%d_g%zu)", name, in,
+                         job->scheme.group, proposal, job->scheme.bits, job->scheme.act_bits ? job->scheme.act_bits : 16,
+                         proposal);
+    }
+    return CALM_OK;
+}
+
 static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 {
     const calm_plan *plan = input->plan;
     bool three = false, evaluation_only = false, asymmetric = false;
+    for (size_t block = 0; block < plan->n_blocks; block++)
+        CALM_TRY(check_groups(ctx, input, block));
     for (size_t i = 0; i < plan->n_blocks * CALM_N_JOBS; i++) {
         const calm_plan_job *job = &plan->jobs[i];
         if (!job->quantized)

@@ -82,7 +82,8 @@ void calm_json_add_int(calm_json *array, int64_t value);
 /* A deep copy that may be changed. */
 calm_json *calm_json_copy(const calm_json *value);
 
-/* Write with members in the order of insertion; `indent` 0 puts it on one line.  No newline at the end.
+/* Write with members in the order of insertion; `indent` 0 puts it on one line.  No newline at the end;
+ * numbers with at most 15 digits.
  * Fails with CALM_ENOMEM, also when an earlier set ran out of memory. */
 calm_status calm_json_write(calm_ctx *ctx, const calm_json *value, int indent, calm_text *out);
 
