@@ -14,7 +14,8 @@
 
 static inline float exp_one(float x)
 {
-    float clamped = x < -87.3f ? -87.3f : x > 88.0f ? 88.0f : x;
+    /* A NaN takes the lower end here, so that it never becomes an integer, and comes back at the end. */
+    float clamped = x > -87.3f ? (x < 88.0f ? x : 88.0f) : -87.3f;
     /* Adding and taking off 1.5 * 2^23 rounds to the nearest whole number, on every vector width alike. */
     float n = clamped * 1.44269504088896341f + 12582912.0f - 12582912.0f;
     float r = clamped - n * 0.693359375f - n * -2.12194440e-4f;
@@ -29,7 +30,7 @@ static inline float exp_one(float x)
     float power;
     memcpy(&power, &bits, sizeof power);
     float value = p * power;
-    return x < -87.3f ? 0.0f : value;
+    return x < -87.3f ? 0.0f : x == x ? value : x;
 }
 
 CALM_VECTORIZE void calm_vec_exp(size_t n, const float *x, float *out)

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 /* out[i] = exp(x[i]) within 2 units in the last place; 0 below -87.3, the largest finite value's neighbourhood is
- * clamped at exp(88).  Finite input.  In place allowed. */
+ * clamped at exp(88).  A NaN stays one.  In place allowed. */
 void calm_vec_exp(size_t n, const float *x, float *out);
 
 /* Sum of x[i]^2 in double. */
