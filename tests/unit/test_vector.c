@@ -64,6 +64,30 @@ TEST(exp_does_not_depend_on_the_place)
 }
 END_OF_TEST
 
+/* A NaN must be seen by whoever checks the result, and may stand anywhere. */
+TEST(nan_stays)
+{
+    for (size_t at = 0; at < 20; at++) {
+        float x[20], y[20], up[20];
+        fill(x, 20, 1, at);
+        fill(up, 20, 1, at);
+        x[at] = NAN;
+        calm_vec_exp(20, x, y);
+        for (size_t i = 0; i < 20; i++)
+            ck_assert((isnan(y[i]) != 0) == (i == at));
+        ck_assert(isnan(calm_vec_exp_sum(20, 1, x, y)));
+        memcpy(y, x, sizeof y);
+        ck_assert(isnan(calm_vec_softmax_numerators(20, 1, y)));
+        memcpy(y, x, sizeof y);
+        calm_vec_silu_mul(20, y, up);
+        ck_assert(isnan(y[at]));
+    }
+    float infinite[] = {INFINITY, -INFINITY};
+    calm_vec_exp(2, infinite, infinite);
+    ck_assert(isfinite(infinite[0]) && infinite[1] == 0);
+}
+END_OF_TEST
+
 TEST(softmax_numerators)
 {
     for (size_t n = 1; n <= LONGEST; n++) {
@@ -185,6 +209,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("vector", (const TTest *[]){
-        exp_is_within_2_ulp, exp_at_the_ends, exp_does_not_depend_on_the_place, softmax_numerators, exp_sum, silu_times_up,
+        exp_is_within_2_ulp, exp_at_the_ends, exp_does_not_depend_on_the_place, nan_stays, softmax_numerators, exp_sum, silu_times_up,
         rmsnorm, max_and_its_first_place, sums, NULL});
 }
