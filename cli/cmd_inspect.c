@@ -17,7 +17,7 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "json", .help = "print {\"WHAT\": [{column: value}]} with the columns of the table; numbers keep all digits, "
+    {.name = "json", .help = "print {\"WHAT\": [{column: value}]} with the columns of the table; numbers have up to 15 digits, "
                              "empty cells are null.  A store's summary has the members store, models, calibrations, runs",
      .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
     CALM_COMMON_OPTIONS(options),

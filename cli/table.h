@@ -46,7 +46,7 @@ void calm_table_clear(calm_table *table);
 void calm_table_column(calm_table *table, const char *heading, calm_align align);
 
 /* The next cell.  Text is copied; NULL and NaN give an empty cell (JSON null).  Numbers are shown with so many digits
- * behind the point, and keep all of them in JSON. */
+ * behind the point, and have up to 15 in JSON. */
 void calm_table_text(calm_table *table, const char *text);
 void calm_table_format(calm_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void calm_table_int(calm_table *table, int64_t value);

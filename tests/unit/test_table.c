@@ -1,0 +1,145 @@
+/* Tables: alignment in columns of a terminal, printable text, and the same rows as JSON. */
+#include "cli/table.h"
+
+#include "tests/support/harness.h"
+
+static const char *text_of(const calm_table *table, size_t indent, bool fields)
+{
+    calm_text text;
+    calm_text_init(&text);
+    ck_ok(fields ? calm_table_write_fields(ctx, table, indent, &text) : calm_table_write(ctx, table, indent, &text));
+    const char *copy = test_format("%s", text.data ? text.data : "");
+    calm_text_clear(&text);
+    return copy;
+}
+
+static calm_table new_table(void)
+{
+    calm_table table;
+    calm_table_init(&table);
+    calm_table_column(&table, "block", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, "name", CALM_ALIGN_LEFT);
+    calm_table_column(&table, "loss", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, "on", CALM_ALIGN_LEFT);
+    return table;
+}
+
+TEST(columns_are_as_wide_as_their_cells)
+{
+    calm_table table = new_table();
+    calm_table_int(&table, 7);
+    calm_table_text(&table, "gptq");
+    calm_table_scientific(&table, 1.25e-5, 2);
+    calm_table_bool(&table, true);
+    calm_table_int(&table, 123456);
+    calm_table_format(&table, "%s-%d", "a", 5);
+    calm_table_fixed(&table, 4.125, 1);
+    calm_table_bool(&table, false);
+    ck_assert_uint_eq(calm_table_rows(&table), 2);
+    ck_assert_str_eq(text_of(&table, 2, false), "   block  name      loss  on\n"
+                                                "  ------  ----  --------  ---\n"
+                                                "       7  gptq  1.25e-05  yes\n"
+                                                "  123456  a-5        4.1\n");
+    ck_assert_str_eq(text_of(&table, 0, true), "block  7\nname   gptq\nloss   1.25e-05\non     yes\n"
+                                               "block  123456\nname   a-5\nloss   4.1\n");
+    calm_table_clear(&table);
+}
+END_OF_TEST
+
+TEST(headings_without_rows)
+{
+    calm_table table = new_table();
+    ck_assert_str_eq(text_of(&table, 0, false), "block  name  loss  on\n-----  ----  ----  --\n");
+    ck_assert_str_eq(text_of(&table, 0, true), "");
+    calm_table_clear(&table);
+}
+END_OF_TEST
+
+/* Combining marks take no column, wide characters two; what does not print is spelled out; wrong UTF-8 is replaced. */
+TEST(widths_of_text)
+{
+    static const char *const texts[] = {"plain", "\xc3\xbc\x62", "u\xcc\x88z", "\xe4\xb8\xad\xe6\x96\x87", "a\nb\t", "\x1b[0m", "x\xffy"};
+    calm_table table;
+    calm_table_init(&table);
+    calm_table_column(&table, "t", CALM_ALIGN_LEFT);
+    calm_table_column(&table, "n", CALM_ALIGN_LEFT);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        calm_table_text(&table, texts[i]);
+        calm_table_text(&table, "|");
+    }
+    ck_assert_str_eq(text_of(&table, 0, false), "t          n\n---------  -\n"
+                                                "plain      |\n"
+                                                "\xc3\xbc\x62         |\n"
+                                                "u\xcc\x88z         |\n"
+                                                "\xe4\xb8\xad\xe6\x96\x87       |\n"
+                                                "a\\nb\\t     |\n"
+                                                "\\u{1b}[0m  |\n"
+                                                "x\xef\xbf\xbdy        |\n");
+    calm_table_clear(&table);
+}
+END_OF_TEST
+
+TEST(json_keeps_types_and_digits)
+{
+    calm_table table = new_table();
+    calm_json *rows, *row;
+    calm_table_int(&table, -3);
+    calm_table_text(&table, "a\n\"\xff");
+    calm_table_scientific(&table, 0.1234567890123, 1);
+    calm_table_bool(&table, false);
+    calm_table_empty(&table);
+    calm_table_text(&table, NULL);
+    calm_table_fixed(&table, NAN, 3);
+    calm_table_bool(&table, true);
+    calm_table_int(&table, 9);    /* a row that is not complete does not count */
+    ck_ok(calm_table_json(ctx, &table, &rows));
+    ck_assert_uint_eq(calm_json_size(rows), 2);
+    row = (calm_json *)(uintptr_t)calm_json_at(rows, 0);
+    ck_assert_int_eq(calm_json_int(calm_json_get(row, "block"), 0), -3);
+    ck_assert_str_eq(calm_json_string(calm_json_get(row, "name"), ""), "a\n\"\xef\xbf\xbd");
+    ck_assert(calm_json_number(calm_json_get(row, "loss"), 0) == 0.1234567890123);
+    ck_assert_int_eq(calm_json_typeof(calm_json_get(row, "on")), CALM_JSON_BOOL);
+    row = (calm_json *)(uintptr_t)calm_json_at(rows, 1);
+    ck_assert_int_eq(calm_json_typeof(calm_json_get(row, "block")), CALM_JSON_NULL);
+    ck_assert_int_eq(calm_json_typeof(calm_json_get(row, "name")), CALM_JSON_NULL);
+    ck_assert_int_eq(calm_json_typeof(calm_json_get(row, "loss")), CALM_JSON_NULL);
+    ck_assert(calm_json_bool(calm_json_get(row, "on"), false));
+    calm_json_free(rows);
+    calm_table_clear(&table);
+}
+END_OF_TEST
+
+TEST(many_rows)
+{
+    calm_table table;
+    calm_table_init(&table);
+    for (int c = 0; c < 40; c++)
+        calm_table_column(&table, test_format("c%d", c), CALM_ALIGN_RIGHT);
+    for (int i = 0; i < 40 * 1000; i++)
+        calm_table_int(&table, i);
+    ck_assert_uint_eq(calm_table_rows(&table), 1000);
+    ck_assert_ptr_nonnull(strstr(text_of(&table, 0, false), "39999\n"));
+    calm_table_clear(&table);
+}
+END_OF_TEST
+
+TEST(missing_memory_is_reported)
+{
+    calm_table table = new_table();
+    calm_text text;
+    calm_json *rows;
+    table.arena.fail_in = 1;
+    calm_table_text(&table, "x");
+    calm_text_init(&text);
+    ck_fails(calm_table_write(ctx, &table, 0, &text), CALM_ENOMEM, "table");
+    ck_fails(calm_table_json(ctx, &table, &rows), CALM_ENOMEM, "table");
+    calm_text_clear(&text);
+    calm_table_clear(&table);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("table", (const TTest *[]){columns_are_as_wide_as_their_cells, headings_without_rows, widths_of_text,
+                                                json_keeps_types_and_digits, many_rows, missing_memory_is_reported, NULL});
+}
