@@ -99,8 +99,10 @@ static calm_status run_items(calm_ctx *ctx, calm_block_work *work, size_t done, 
 {
     work->n_total = total;
     work->n_done = done;
+    calm_progress_update(work->p->progress, CALM_STAGE_QUANTIZE, done, total);
     calm_status status = calm_block_quantize(ctx, work);
     work->n_done = done;
+    calm_progress_update(work->p->progress, CALM_STAGE_SCORE, done, total);
     if (status == CALM_OK)
         status = calm_block_score(ctx, work);
     if (status == CALM_OK)
@@ -179,8 +181,8 @@ static calm_status run_missing(calm_ctx *ctx, calm_pipeline *p, const missing *l
     ctx->out = block_arena;
     calm_status status = lacks->outside ? keep_outside(ctx, p, CALM_HOOK_EMBED, &batch) : CALM_OK;
     for (size_t b = 0; b < lacks->end && status == CALM_OK; b++) {
+        calm_progress_update(p->progress, CALM_STAGE_CALIBRATE, b, lacks->end);
         status = run_block(ctx, p, b, lacks, &batch, &done);
-        calm_progress_update(p->progress, CALM_STAGE_CALIBRATE, b + 1, lacks->end);
         calm_arena_clear(block_arena);
     }
     if (status == CALM_OK && lacks->outside)
@@ -221,6 +223,6 @@ calm_status calm_pipeline_blocks(calm_ctx *ctx, calm_pipeline *p)
         calm_arena_clear(&hidden_arena);
         CALM_TRY(status);
     }
-    calm_progress_update(p->progress, CALM_STAGE_CALIBRATE, lacks.end ? lacks.end : 1, lacks.end ? lacks.end : 1);
+    calm_progress_finish(p->progress, CALM_STAGE_CALIBRATE);
     return note_candidates(ctx, p);
 }

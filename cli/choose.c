@@ -230,11 +230,18 @@ static calm_status judge(calm_ctx *ctx, calm_pipeline *p, guard *g)
     const size_t best = better_uniform(p);
     const calm_guard_row *row = &p->guard_rows[best];
     char *verdict;
+    size_t same = 0;    /* the uniform run with the hybrid's candidates */
+    for (size_t i = 1; i < g->n; i++)
+        same = strcmp(g->keys[i], g->keys[0]) == 0 ? i : same;
     const size_t result = p->recipe->keep_hybrid ? 0 : best;
     if (best)
         CALM_TRY(calm_strf(ctx, ctx->out, &verdict, "uniform %s is better than the hybrid by %.5f KL (%.1f paired standard "
                            "errors, %zu windows)%s", row->name, -row->delta, -row->delta / row->se, p->guard.n,
                            p->recipe->keep_hybrid ? "; the hybrid is kept as asked (--keep-hybrid)" : ", so it is the result"));
+    else if (same)
+        CALM_TRY(calm_strf(ctx, ctx->out, &verdict, "every unit chose %s, so the hybrid is that uniform run; no other is better by "
+                           "more than %g paired standard errors (%zu windows)", p->guard_rows[same].name, GUARD_ERRORS,
+                           p->guard.n));
     else
         CALM_TRY(calm_strf(ctx, ctx->out, &verdict, "no uniform run is better than the hybrid by more than %g paired standard "
                            "errors (%zu windows)", GUARD_ERRORS, p->guard.n));
@@ -261,6 +268,6 @@ calm_status calm_pipeline_choose(calm_ctx *ctx, calm_pipeline *p)
         p->result_name = calm_algorithm_name(p->recipe->algorithms[0]);
         p->verdict = "one algorithm: a uniform run";
     }
-    calm_progress_update(p->progress, CALM_STAGE_CHOOSE, 1, 1);
+    calm_progress_finish(p->progress, CALM_STAGE_CHOOSE);
     return CALM_OK;
 }

@@ -67,7 +67,7 @@ static calm_status evaluate(calm_ctx *ctx, calm_pipeline *p, const char *dir)
     CALM_TRY(calm_pipeline_find_evaluation(ctx, p, plan_key, &p->eval, &p->eval_result, &ids[1]));
     if (!ids[0] || !ids[1])
         CALM_TRY(measure(ctx, p, dir, plan_key, ids));
-    calm_progress_update(p->progress, CALM_STAGE_EVALUATE, 1, 1);
+    calm_progress_finish(p->progress, CALM_STAGE_EVALUATE);
     const calm_store_verdict verdicts[2] = {{p->run_id, ids[0], "test", "float", NAN, NAN},
                                             {p->run_id, ids[1], "test", p->result_name, NAN, NAN}};
     CALM_TRY(calm_store_verdict_put(ctx, p->store, &verdicts[0]));

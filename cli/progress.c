@@ -93,9 +93,12 @@ static void plain_line(calm_progress_stage *stage)
 {
     char figures[128];
     const bool complete = stage->total && stage->done >= stage->total;
+    if (stage->complete || (!complete && stage->total == 0))
+        return;
     if (!complete && stage->seconds - (stage->shown < 0 ? 0 : stage->shown) < PLAIN_SECONDS)
         return;
     stage->shown = stage->seconds;
+    stage->complete = complete;
     print_figures(stage, figures, sizeof figures);
     fprintf(stderr, "calm: %-9s  %s\n", stage->name, figures);
 }
@@ -119,6 +122,12 @@ void calm_progress_update(calm_progress *progress, size_t index, size_t done, si
     else if (!progress->quiet)
         plain_line(stage);
     pthread_mutex_unlock(&drawing);
+}
+
+void calm_progress_finish(calm_progress *progress, size_t index)
+{
+    const size_t total = progress->stage[index].total ? progress->stage[index].total : 1;
+    calm_progress_update(progress, index, total, total);
 }
 
 void calm_progress_end(calm_progress *progress)

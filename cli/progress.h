@@ -12,6 +12,7 @@ typedef struct calm_progress_stage {
     double seconds;             /* spent in this stage so far                                   */
     double entered;             /* when it became the active one                                */
     double shown;               /* seconds at the last plain line; < 0: none yet                */
+    bool complete;              /* its last plain line is out                                   */
 } calm_progress_stage;
 
 typedef struct calm_progress {
@@ -30,6 +31,9 @@ size_t calm_progress_add(calm_progress *progress, const char *name, const char *
 /* Stage `index` has done `done` of `total`; it becomes the active stage, whose clock runs.
  * May be called from any thread. */
 void calm_progress_update(calm_progress *progress, size_t index, size_t done, size_t total);
+
+/* Stage `index` is complete, whatever it counted; no second line for one that is complete already. */
+void calm_progress_finish(calm_progress *progress, size_t index);
 
 /* Draw the last state and leave the lines on the screen. */
 void calm_progress_end(calm_progress *progress);

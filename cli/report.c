@@ -37,6 +37,7 @@ static const char *short_unit(const char *unit)
     return layers ? layers + strlen("layers.") : unit;
 }
 
+/* A row for people: what was chosen, how near it is, what its input looks like. */
 static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
 {
     calm_table *table = user;
@@ -54,12 +55,11 @@ static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *con
     if (values[PEAK].type == CALM_VALUE_NULL)
         calm_table_empty(table);
     else
-        calm_table_format(table, "\"%s\", channel %lld, window %lld:%lld", values[PEAK_TEXT].text ? values[PEAK_TEXT].text : "?",
-                          (long long)values[CHANNEL].integer, (long long)values[WINDOW].integer,
-                          (long long)values[POSITION].integer);
+        calm_table_format(table, "\"%s\" %lld:%lld, channel %lld", values[PEAK_TEXT].text ? values[PEAK_TEXT].text : "?",
+                          (long long)values[WINDOW].integer, (long long)values[POSITION].integer,
+                          (long long)values[CHANNEL].integer);
     calm_table_fixed(table, number(&values[CREST]), 1);
     calm_table_text(table, values[ADVICE].text);
-    calm_table_text(table, values[REASON].text);
     return CALM_OK;
 }
 
@@ -72,11 +72,37 @@ static calm_status units_table(calm_ctx *ctx, const calm_pipeline *p, calm_table
     calm_table_column(table, "1-CKA token", CALM_ALIGN_RIGHT);
     calm_table_column(table, "rel. error", CALM_ALIGN_RIGHT);
     calm_table_column(table, "max |x|", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "at", CALM_ALIGN_LEFT);
+    calm_table_column(table, "at token, window:position", CALM_ALIGN_LEFT);
     calm_table_column(table, "crest", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "advice", CALM_ALIGN_LEFT);
-    calm_table_column(table, "why", CALM_ALIGN_LEFT);
+    calm_table_column(table, p->recipe->scheme.act_bits ? "advice" : "", CALM_ALIGN_LEFT);
     return calm_store_query(ctx, p->store, units_sql, &run, 1, add_unit, table);
+}
+
+static void set_value(calm_json *row, const char *key, const calm_value *value)
+{
+    if (value->type == CALM_VALUE_INTEGER)
+        calm_json_set_int(row, key, value->integer);
+    else if (value->type == CALM_VALUE_REAL)
+        calm_json_set_number(row, key, value->real);
+    else
+        calm_json_set_string(row, key, value->type == CALM_VALUE_TEXT ? value->text : NULL);
+}
+
+/* The same row for programs. */
+static calm_status add_unit_json(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
+{
+    static const char *const keys[] = {"unit", "algorithm", "cka", "cka_token", "rel_mse", "activation_max", "token",
+                                       "channel", "window", "position", "crest", "advice", "reason"};
+    calm_json *row;
+    (void)ctx;
+    (void)names;
+    if (!values)
+        return CALM_OK;
+    row = calm_json_new_object();
+    for (size_t i = 0; i < n; i++)
+        set_value(row, keys[i], &values[i]);
+    calm_json_add(user, row);
+    return CALM_OK;
 }
 
 /* ---- guard and evaluation ---- */
@@ -225,12 +251,9 @@ static calm_json *guard_json(const calm_pipeline *p)
 
 calm_status calm_report_json(calm_ctx *ctx, const calm_pipeline *p)
 {
-    calm_json *root = calm_json_new_object(), *units;
-    calm_table table;
-    calm_table_init(&table);
-    calm_status status = units_table(ctx, p, &table);
-    if (status == CALM_OK)
-        status = calm_table_json(ctx, &table, &units);
+    calm_json *root = calm_json_new_object(), *units = calm_json_new_array();
+    const calm_value run = calm_value_int(p->run_id);
+    calm_status status = calm_store_query(ctx, p->store, units_sql, &run, 1, add_unit_json, units);
     calm_json_set_int(root, "run", p->run_id);
     calm_json_set_string(root, "result", p->result_name);
     calm_json_set_string(root, "verdict", p->verdict);
@@ -242,15 +265,13 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_pipeline *p)
         calm_json_set(root, "quantized", evaluation_json(&p->eval_result));
     }
     calm_json_set(root, "guard", guard_json(p));
-    if (status == CALM_OK)
-        calm_json_set(root, "units", units);
+    calm_json_set(root, "units", units);
     calm_json_set_string(root, "checkpoint", p->recipe->output);
     calm_json_set_string(root, "store", p->recipe->store);
     calm_json_set_int(root, "candidates_from_store", (int64_t)p->n_cached);
     calm_json_set_number(root, "seconds", p->seconds);
     if (status == CALM_OK)
         status = calm_json_print(ctx, root);
-    calm_table_clear(&table);
     calm_json_free(root);
     return status;
 }
