@@ -81,6 +81,7 @@ calm_status calm_pipeline_run(calm_ctx *ctx, const calm_recipe *recipe, const ch
                               calm_pipeline *out);
 void calm_pipeline_close(calm_pipeline *pipeline);
 
+/* The candidate of an algorithm (index into the recipe's) on a job. */
 calm_candidate *calm_pipeline_candidate(const calm_pipeline *p, size_t block, calm_job_kind job, size_t algorithm);
 
 /* ---- stages, in their own files ---- */

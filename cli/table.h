@@ -39,6 +39,7 @@ typedef struct calm_table {
     bool failed;                    /* memory ran out                  */
 } calm_table;
 
+/* An empty table; clear frees it. */
 void calm_table_init(calm_table *table);
 void calm_table_clear(calm_table *table);
 

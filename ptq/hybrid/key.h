@@ -17,8 +17,10 @@
 /* Raised when evaluation gives other numbers. */
 #define CALM_EVALUATION_REVISION 1
 
+/* Digest of a checkpoint: config.json and every tensor.  Reads all bytes once. */
 calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM_SHA256_HEX]);
 
+/* Digest of what candidates are computed and scored from. */
 calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const calm_windows *windows, size_t score_windows,
                                  char key[CALM_SHA256_HEX]);
 

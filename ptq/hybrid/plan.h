@@ -25,6 +25,7 @@ typedef struct calm_plan {
     void *user;
 } calm_plan;
 
+/* The entry of a job of a block. */
 const calm_plan_job *calm_plan_at(const calm_plan *plan, size_t block, calm_job_kind job);
 
 #endif
