@@ -1,0 +1,221 @@
+/* Opening a store: what is refused, what an interrupted creation leaves, readers and writers in two processes. */
+#include "store/store.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ptq/base/file.h"
+#include "store/sql.h"
+#include "tests/support/harness.h"
+#include "tests/support/store_sample.h"
+
+/* ---- opening ---- */
+
+static void write_bytes(const char *path, const void *bytes, size_t n_bytes)
+{
+    FILE *file = fopen(path, "wb");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fwrite(bytes, 1, n_bytes, file), n_bytes);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+/* Refused in both modes with these words, and the folder is as before: no lock file, no blobs, same bytes. */
+static void refused(const char *path, calm_status expected, const char *words)
+{
+    calm_store *store;
+    char *before, *after;
+    size_t n_before, n_after;
+    ck_ok(calm_read_file(ctx, path, 1 << 24, &before, &n_before));
+    ck_fails(calm_store_open(ctx, path, NULL, &store), expected, words);
+    ck_assert_ptr_null(store);
+    ck_fails(calm_store_open(ctx, path, &sample_writing, &store), expected, words);
+    ck_assert_ptr_null(store);
+    ck_ok(calm_read_file(ctx, path, 1 << 24, &after, &n_after));
+    ck_assert(n_before == n_after && memcmp(before, after, n_before) == 0);
+    ck_assert(!calm_path_exists(test_format("%s.lock", path)));
+    ck_assert(!calm_path_exists(test_format("%s.blobs", path)));
+}
+
+/* A database at `path` made by this script. */
+static void make_database(const char *path, const char *script)
+{
+    calm_sql *sql;
+    ck_ok(calm_sql_open(ctx, path, CALM_SQL_CREATE, &sql));
+    ck_ok(calm_sql_script(ctx, sql, script));
+    calm_sql_close(sql);
+}
+
+TEST(foreign_and_newer_files_are_refused)
+{
+    const char *folder = test_directory(), *path = test_format("%s/text", folder);
+    char words[4000];
+    memset(words, 'x', sizeof words);
+    write_bytes(path, words, sizeof words);
+    refused(path, CALM_EFORMAT, path);
+    write_bytes(path, words, 30);
+    refused(path, CALM_EFORMAT, path);
+    path = test_format("%s/foreign.db", folder);
+    make_database(path, "CREATE TABLE bookmarks (url TEXT)");
+    refused(path, CALM_EFORMAT, "another program");
+    path = test_format("%s/newer.db", folder);
+    make_database(path, calm_store_schema());
+    make_database(path, "PRAGMA user_version = 7; CREATE TABLE novelty (a)");
+    refused(path, CALM_EUNSUPPORTED, "store version 7, this program knows versions up to 1");
+    path = test_format("%s/altered.db", folder);
+    make_database(path, calm_store_schema());
+    make_database(path, "DROP VIEW v_choices; CREATE VIEW v_choices AS SELECT 1 AS run");
+    refused(path, CALM_EFORMAT, "\"v_choices\" is missing or was changed");
+}
+END_OF_TEST
+
+TEST(truncated_store_is_refused)
+{
+    const char *path = sample_path();
+    calm_store *store = sample_open(path, CALM_STORE_WRITE);
+    sample_fill(store);
+    calm_store_close(store);
+    char *bytes;
+    size_t n_bytes;
+    ck_ok(calm_read_file(ctx, path, 1 << 24, &bytes, &n_bytes));
+    const char *folder = test_directory();
+    size_t lengths[] = {1, 50, 99, 100, 4096, n_bytes / 2, n_bytes - 1};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        const char *cut = test_format("%s/%zu.db", folder, lengths[i]);
+        write_bytes(cut, bytes, lengths[i]);
+        refused(cut, CALM_EFORMAT, cut);
+    }
+}
+END_OF_TEST
+
+TEST(empty_files_become_stores)
+{
+    const char *path = sample_path();
+    calm_store *store;
+    ck_fails(calm_store_open(ctx, path, NULL, &store), CALM_ENOTFOUND, path);
+    write_bytes(path, "", 0);
+    ck_fails(calm_store_open(ctx, path, NULL, &store), CALM_ENOTFOUND, path);
+    /* Left over from a store that was deleted and from one that was being made. */
+    write_bytes(test_format("%s-wal", path), "stale", 5);
+    write_bytes(test_format("%s.new", path), "stale", 5);
+    store = sample_open(path, CALM_STORE_WRITE);
+    sample_fill(store);
+    calm_store_close(store);
+    ck_assert(!calm_path_exists(test_format("%s.new", path)));
+    store = sample_open(path, CALM_STORE_READ);
+    ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM job"), 2);
+    calm_store_close(store);
+    ck_fails(calm_store_open(ctx, test_format("%s/none/calm.db", test_directory()), &sample_writing, &store),
+             CALM_ENOTFOUND, "none/calm.db");
+}
+END_OF_TEST
+
+TEST(reading_writes_nothing)
+{
+    const char *path = sample_path();
+    calm_store *store = sample_open(path, CALM_STORE_WRITE);
+    sample_fill(store);
+    calm_store_close(store);
+    ck_assert_int_eq(unlink(test_format("%s.lock", path)), 0);
+    store = sample_open(path, CALM_STORE_READ);
+    int64_t id;
+    ck_fails(calm_store_model_id(ctx, store, &sample_model, &id), CALM_EIO, "readonly");
+    ck_assert_str_eq(sample_text(store, "SELECT status FROM run"), "running");
+    calm_value row[2];
+    ck_fails(calm_store_query_one(ctx, store, "SELECT 1", NULL, 0, row, 2), CALM_EARG, "1 columns");
+    ck_fails(calm_store_query_one(ctx, store, "SELECT 1 WHERE 0", NULL, 0, row, 1), CALM_ENOTFOUND, path);
+    ck_fails(calm_store_query_one(ctx, store, "DELETE FROM run RETURNING id", NULL, 0, row, 1), CALM_EARG, "reading");
+    calm_store_close(store);
+    ck_assert(!calm_path_exists(test_format("%s.lock", path)));
+}
+END_OF_TEST
+
+/* ---- two processes ---- */
+
+static void keep_line(void *user, calm_log_level level, const char *line)
+{
+    (void)level;
+    snprintf(user, CALM_MESSAGE_MAX, "%s", line);
+}
+
+/* A child that holds the store, says so through a pipe, writes and leaves after `seconds`. */
+static pid_t start_holder(const char *path, double seconds, int *ready)
+{
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        calm_store *store;
+        calm_store_how how = {.mode = CALM_STORE_WRITE, .command = "calm quantize --model other"};
+        if (calm_store_open(ctx, path, &how, &store) != CALM_OK || write(ends[1], "x", 1) != 1)
+            _exit(1);
+        usleep((useconds_t)(seconds * 1e6));
+        int64_t id;
+        calm_status status = calm_store_model_id(ctx, store, &sample_model, &id);
+        calm_store_close(store);
+        _exit(status != CALM_OK);
+    }
+    close(ends[1]);
+    *ready = ends[0];
+    return pid;
+}
+
+TEST(a_second_writer_waits_or_is_told_who_writes)
+{
+    const char *path = sample_path();
+    char line[CALM_MESSAGE_MAX] = "", byte;
+    int ready, status;
+    calm_store *store, *reader;
+    calm_store_how how = sample_writing;
+    pid_t pid = start_holder(path, 0.5, &ready);
+    ck_assert_int_eq(read(ready, &byte, 1), 1);
+    ck_fails(calm_store_open(ctx, path, &how, &store), CALM_EBUSY,
+             test_format("process %ld (calm quantize --model other)", (long)pid));
+    ck_ok(calm_store_open(ctx, path, NULL, &reader));
+    ck_assert_int_eq(sample_number(reader, "SELECT count(*) FROM model"), 0);
+    ctx->log = keep_line, ctx->log_user = line;
+    how.wait_seconds = -1;
+    ck_ok(calm_store_open(ctx, path, &how, &store));
+    ck_assert_msg(strstr(line, "waiting for process"), "%s", line);
+    ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM model"), 1);
+    ck_assert_int_eq(sample_number(reader, "SELECT count(*) FROM model"), 1);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    /* Also two in one process. */
+    calm_store *second;
+    how.wait_seconds = 0;
+    ck_fails(calm_store_open(ctx, path, &how, &second), CALM_EBUSY, "calm test");
+    sample s = sample_fill(store);
+    ck_assert_int_gt(s.run, 0);
+    ck_assert_int_eq(sample_number(reader, "SELECT count(*) FROM run"), 1);
+    calm_store_close(reader);
+    calm_store_close(store);
+    close(ready);
+}
+END_OF_TEST
+
+TEST(a_killed_writer_holds_nothing)
+{
+    const char *path = sample_path();
+    char byte;
+    int ready;
+    pid_t pid = start_holder(path, 30, &ready);
+    ck_assert_int_eq(read(ready, &byte, 1), 1);
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    calm_store *store = sample_open(path, CALM_STORE_WRITE);
+    sample_fill(store);
+    calm_store_close(store);
+    close(ready);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("store_open", (const TTest *[]){
+        foreign_and_newer_files_are_refused, truncated_store_is_refused, empty_files_become_stores,
+        reading_writes_nothing, a_second_writer_waits_or_is_told_who_writes, a_killed_writer_holds_nothing,
+        NULL});
+}
