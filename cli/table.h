@@ -40,6 +40,7 @@ typedef struct calm_table {
 } calm_table;
 
 /* An empty table; clear frees it. */
+/* Start empty; clear frees everything, and the table may be started again. */
 void calm_table_init(calm_table *table);
 void calm_table_clear(calm_table *table);
 
