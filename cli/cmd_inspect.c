@@ -124,6 +124,7 @@ const calm_command calm_cmd_inspect = {
                 "  summary      architecture, sizes, parameters, bits per weight (the default)\n"
                 "  blocks       one row per job\n"
                 "  linears      one row per linear, with its scheme\n\n"
+                "Columns that hold nothing are left out of tables, never of JSON.\n"
                 "RUN is a number; without it summary and runs show all of them, the others\n"
                 "the newest.  A store is only read: nothing is locked, and a run may be\n"
                 "writing to it.\n",

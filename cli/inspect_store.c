@@ -67,9 +67,9 @@ static const char scores_sql[] =
     "WHERE rc.run_id = ?1 ORDER BY b.number, j.position, a.name, k.scheme, s.unit, s.metric";
 
 static const char choices_sql[] =
-    "SELECT b.number AS block, c.unit, j.role AS job, coalesce(a.name, 'float') AS algorithm, k.scheme, " SCORE_COLUMNS
+    "SELECT b.number AS block, j.role AS job, coalesce(a.name, 'float') AS algorithm, k.scheme, " SCORE_COLUMNS
     ", k.bits_per_weight AS bits, p.value AS activation_max, p.channel, p.window, p.token AS position, "
-    "p.text AS token, x.crest_median AS crest, c.advice, c.disagrees, c.reason "
+    "p.text AS token, x.crest_median AS crest, c.advice, c.disagrees, c.unit, c.reason "
     "FROM choice c JOIN run r ON r.id = c.run_id JOIN job j ON j.id = c.job_id JOIN block b ON b.id = j.block_id "
     "LEFT JOIN candidate k ON k.id = c.candidate_id LEFT JOIN algorithm a ON a.id = k.algorithm_id" SCORES
     " LEFT JOIN activation x ON x.model_id = r.model_id AND x.calibration_id = r.calibration_id AND x.hook = j.input_hook "
@@ -97,11 +97,11 @@ static const char store_sql[] =
     "FROM pragma_user_version WHERE ?1 IS NOT NULL";
 
 static const char models_sql[] =
-    "SELECT m.id AS model, m.name, m.architecture, m.dtype, m.n_params AS parameters, m.n_blocks AS blocks, m.hidden_size, "
+    "SELECT m.id, m.name, m.architecture, m.dtype, m.n_params AS parameters, m.n_blocks AS blocks, m.hidden_size, "
     "m.vocab_size, m.bytes, m.path FROM model m WHERE ?1 = 0 OR m.id = (SELECT model_id FROM run WHERE id = ?1) ORDER BY m.id";
 
 static const char calibrations_sql[] =
-    "SELECT c.id AS calibration, c.n_windows AS windows, c.window_tokens, c.n_tokens AS tokens, c.seed, c.score_windows, "
+    "SELECT c.id, c.n_windows AS windows, c.window_tokens, c.n_tokens AS tokens, c.seed, c.score_windows, "
     "c.text_name AS text FROM calibration c WHERE ?1 = 0 OR c.id = (SELECT calibration_id FROM run WHERE id = ?1) "
     "ORDER BY c.id";
 
@@ -146,7 +146,7 @@ typedef struct column {
 static const column numeric[] = {
     {"run", STYLE_INT, 0}, {"block", STYLE_INT, 0}, {"candidate", STYLE_INT, 0}, {"version", STYLE_INT, 0},
     {"models", STYLE_INT, 0}, {"runs", STYLE_INT, 0}, {"candidates", STYLE_INT, 0}, {"failed", STYLE_INT, 0},
-    {"scores", STYLE_INT, 0}, {"activations", STYLE_INT, 0}, {"choices", STYLE_INT, 0}, {"calibration", STYLE_INT, 0},
+    {"scores", STYLE_INT, 0}, {"activations", STYLE_INT, 0}, {"choices", STYLE_INT, 0}, {"id", STYLE_INT, 0},
     {"blob_bytes", STYLE_INT, 0}, {"bytes", STYLE_INT, 0}, {"bytes_before", STYLE_INT, 0}, {"bytes_after", STYLE_INT, 0},
     {"parameters", STYLE_INT, 0}, {"blocks", STYLE_INT, 0}, {"hidden_size", STYLE_INT, 0}, {"vocab_size", STYLE_INT, 0},
     {"windows", STYLE_INT, 0}, {"window_tokens", STYLE_INT, 0}, {"tokens", STYLE_INT, 0}, {"seed", STYLE_INT, 0},
@@ -250,10 +250,12 @@ static calm_status write_section(calm_ctx *ctx, calm_store *store, const section
     calm_status status = read_section(ctx, store, at, run, &table);
     if (titled)
         calm_text_printf(out, "%s\n", at->title);
-    if (status == CALM_OK && at->sql == store_sql)
+    if (status == CALM_OK && at->sql == store_sql) {
         status = calm_table_write_fields(ctx, &table, 2, out);
-    else if (status == CALM_OK)
+    } else if (status == CALM_OK) {
+        calm_table_drop_empty(&table);
         status = calm_table_write(ctx, &table, titled ? 2 : 0, out);
+    }
     calm_table_clear(&table);
     return status;
 }

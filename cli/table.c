@@ -190,6 +190,33 @@ size_t calm_table_rows(const calm_table *table)
     return table->n_columns ? table->n_cells / table->n_columns : 0;
 }
 
+static bool column_is_empty(const calm_table *table, size_t column)
+{
+    for (size_t row = 0; row < calm_table_rows(table); row++)
+        if (table->cells[row * table->n_columns + column].columns)
+            return false;
+    return true;
+}
+
+static void drop_column(calm_table *table, size_t column)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < table->n_cells; i++)
+        if (i % table->n_columns != column)
+            table->cells[kept++] = table->cells[i];
+    table->n_cells = kept;
+    table->n_columns--;
+    memmove(table->headings + column, table->headings + column + 1,
+            (table->n_columns - column) * sizeof *table->headings);
+}
+
+void calm_table_drop_empty(calm_table *table)
+{
+    for (size_t c = table->n_columns; calm_table_rows(table) && c-- > 0;)
+        if (table->n_columns > 1 && column_is_empty(table, c))
+            drop_column(table, c);
+}
+
 /* ---- text ---- */
 
 static void trim_end(calm_text *out)

@@ -60,6 +60,9 @@ void calm_table_empty(calm_table *table);
 /* Number of complete rows. */
 size_t calm_table_rows(const calm_table *table);
 
+/* Take away the columns whose cells all show nothing; without rows all columns stay. */
+void calm_table_drop_empty(calm_table *table);
+
 /* Append headings, a rule and the rows, each line indented by `indent` spaces, without blanks at the ends of lines.
  * Control characters are shown as \n, \t, \u{...}. */
 calm_status calm_table_write(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out);

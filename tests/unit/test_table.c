@@ -55,6 +55,23 @@ TEST(headings_without_rows)
 }
 END_OF_TEST
 
+TEST(empty_columns_can_go)
+{
+    calm_table table = new_table();
+    calm_table_drop_empty(&table);
+    ck_assert_uint_eq(table.n_columns, 4);    /* no rows */
+    for (int row = 0; row < 2; row++) {
+        calm_table_empty(&table);
+        calm_table_text(&table, row ? "x" : "");
+        calm_table_fixed(&table, NAN, 1);
+        calm_table_bool(&table, false);
+    }
+    calm_table_drop_empty(&table);
+    ck_assert_str_eq(text_of(&table, 0, false), "name\n----\n\nx\n");
+    calm_table_clear(&table);
+}
+END_OF_TEST
+
 /* Combining marks take no column, wide characters two; what does not print is spelled out; wrong UTF-8 is replaced. */
 TEST(widths_of_text)
 {
@@ -140,6 +157,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("table", (const TTest *[]){columns_are_as_wide_as_their_cells, headings_without_rows, widths_of_text,
+    return run_tests("table", (const TTest *[]){columns_are_as_wide_as_their_cells, headings_without_rows, empty_columns_can_go, widths_of_text,
                                                 json_keeps_types_and_digits, many_rows, missing_memory_is_reported, NULL});
 }
