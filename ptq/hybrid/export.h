@@ -32,7 +32,8 @@ const calm_exporter *const *calm_exporters(size_t *n);
  * checkpoint (no config.json) nor an empty directory: --force replaces nothing else. */
 calm_status calm_export_target(calm_ctx *ctx, const char *target, bool force);
 
-/* Open a fresh temporary directory beside `target` (in ctx->out), and move it there when it is complete. */
+/* Open a fresh temporary directory beside `target` (in ctx->out), after removing those of killed processes; and move it
+ * there when it is complete: a target that exists is exchanged in one step where the file system can. */
 calm_status calm_export_begin(calm_ctx *ctx, const char *target, char **temporary);
 calm_status calm_export_commit(calm_ctx *ctx, const char *temporary, const char *target);
 
