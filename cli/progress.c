@@ -44,10 +44,10 @@ static void print_figures(const calm_progress_stage *stage, char *text, size_t s
     char spent[32], left[32];
     print_seconds(stage->seconds, spent);
     const double rate = stage->seconds > 0 ? (double)stage->done / stage->seconds : 0;
-    if (stage->done == 0)
-        snprintf(text, size, "%zu %s", stage->total, stage->unit);
-    else if (stage->done >= stage->total)
+    if (stage->done >= stage->total)
         snprintf(text, size, "%zu %s, %s", stage->done, stage->unit, spent);
+    else if (rate <= 0)
+        snprintf(text, size, "%zu %s", stage->total, stage->unit);
     else {
         print_seconds((double)(stage->total - stage->done) / rate, left);
         snprintf(text, size, "%zu/%zu %s, %.1f/s, %s left", stage->done, stage->total, stage->unit, rate, left);
