@@ -1,0 +1,53 @@
+/* json_shape: read JSON from standard input and print one line per member, "path: type", so that a case can say what
+ * a report has without saying its numbers.  Arrays show their first element alone; exit status 1 when it is not JSON. */
+#include <stdio.h>
+
+#include "ptq/io/json.h"
+
+#define INPUT_MAX ((size_t)16 << 20)
+
+static const char *const words[] = {[CALM_JSON_NULL] = "null",     [CALM_JSON_BOOL] = "bool",
+                                    [CALM_JSON_INT] = "int",       [CALM_JSON_REAL] = "real",
+                                    [CALM_JSON_STRING] = "string", [CALM_JSON_ARRAY] = "array",
+                                    [CALM_JSON_OBJECT] = "object"};
+
+static void print_shape(const char *path, const calm_json *value)
+{
+    const calm_json_type type = calm_json_typeof(value);
+    const char *key;
+    const calm_json *member;
+    char name[1024];
+    if (path[0])
+        printf("%s: %s\n", path, words[type]);
+    for (void *iter = NULL; type == CALM_JSON_OBJECT && calm_json_next(value, &iter, &key, &member);) {
+        snprintf(name, sizeof name, "%s%s%s", path, path[0] ? "." : "", key);
+        print_shape(name, member);
+    }
+    if (type == CALM_JSON_ARRAY && calm_json_size(value)) {
+        snprintf(name, sizeof name, "%s[]", path);
+        print_shape(name, calm_json_at(value, 0));
+    }
+}
+
+int main(void)
+{
+    calm_arena out, scratch;
+    calm_ctx ctx;
+    calm_json *root;
+    char *text;
+    calm_arena_init(&out);
+    calm_arena_init(&scratch);
+    calm_ctx_init(&ctx, &out, &scratch);
+    calm_status status = CALM_NEW(&ctx, &out, text, INPUT_MAX);
+    if (status == CALM_OK)
+        status = calm_json_parse(&ctx, "standard input", text, fread(text, 1, INPUT_MAX, stdin), &root);
+    if (status == CALM_OK) {
+        print_shape("", root);
+        calm_json_free(root);
+    } else {
+        fprintf(stderr, "json_shape: %s\n", ctx.message);
+    }
+    calm_arena_clear(&out);
+    calm_arena_clear(&scratch);
+    return status != CALM_OK;
+}

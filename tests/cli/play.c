@@ -1,0 +1,176 @@
+/* Runs of the pipeline in child processes.
+ *
+ * The test itself never starts a parallel region: OpenMP's threads do not survive a fork. */
+#include "tests/cli/play.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#ifdef CALM_SANITIZED
+#include <sanitizer/lsan_interface.h>
+#endif
+
+#include "cli/pipeline.h"
+#include "ptq/base/file.h"
+#include "ptq/base/sha256.h"
+#include "store/sql.h"
+
+#define BUNDLED_VOCAB 4096
+#define TEXT_BYTES 6000
+
+static const char *bundled(const char *name)
+{
+    return test_format("%s/recipes/%s", CALM_SOURCE_DIR, name);
+}
+
+/* The first lines of the bundled text. */
+static void write_text(const char *path)
+{
+    char *text;
+    size_t n;
+    ck_ok(calm_read_file(ctx, bundled("text/wikitext2-valid.txt"), (size_t)1 << 24, &text, &n));
+    ck_assert_uint_gt(n, TEXT_BYTES);
+    for (n = TEXT_BYTES; text[n - 1] != '\n'; n--)
+        continue;
+    ck_ok(calm_write_file(ctx, path, text, n));
+}
+
+play play_new(const tiny_model *spec, const char *scheme, const char *algorithms)
+{
+    play run = {.threads = 2};
+    tiny_model model = spec ? *spec : tiny_default;
+    model.vocab = BUNDLED_VOCAB;
+    run.dir = test_directory();
+    run.recipe = (calm_recipe){.model = {.name = "tiny"}, .samples = 4, .seqlen = 32, .seed = 0, .score_windows = 2,
+                               .guard_windows = 3, .eval_windows = 2, .metric = CALM_METRIC_CKA_TOKEN,
+                               .calib_path = play_path(&run, "text.txt"), .calib_name = "text.txt",
+                               .eval_path = play_path(&run, "text.txt"), .eval_name = "text.txt",
+                               .output = play_path(&run, "out"), .store = play_path(&run, "calm.db")};
+    run.recipe.model.dir = test_format("%s", tiny_model_write(&model));
+    ck_ok(calm_copy_file(ctx, bundled("models/qwen-demo/tokenizer.json"),
+                         test_format("%s/tokenizer.json", run.recipe.model.dir)));
+    write_text(run.recipe.calib_path);
+    ck_ok(calm_scheme_parse(ctx, scheme, &run.recipe.scheme));
+    ck_ok(calm_recipe_algorithms(ctx, algorithms, &run.recipe));
+    return run;
+}
+
+const char *play_path(const play *run, const char *name)
+{
+    return test_format("%s/%s", run->dir, name);
+}
+
+/* ---- the child ---- */
+
+static void listen(void *user, calm_log_level level, const char *line)
+{
+    outcome *said = user;
+    const size_t used = strlen(said->log);
+    (void)level;
+    snprintf(said->log + used, sizeof said->log - used, "%s\n", line);
+}
+
+static void work(const play *run, fault wanted, outcome *said)
+{
+    calm_progress progress;
+    calm_pipeline pipeline;
+    ctx->log = listen;
+    ctx->log_user = said;
+    ctx->n_threads = run->threads;
+    calm_progress_init(&progress, true);
+    fault_plan(wanted);
+    said->status = calm_pipeline_run(ctx, &run->recipe, "calm test", &progress, &pipeline);
+    said->calls = fault_calls();
+    fault_plan((fault){0});
+    said->cached = pipeline.n_cached;
+    memcpy(said->message, ctx->message, sizeof said->message);
+    snprintf(said->result, sizeof said->result, "%s", pipeline.result_name ? pipeline.result_name : "");
+    snprintf(said->verdict, sizeof said->verdict, "%s", pipeline.verdict ? pipeline.verdict : "");
+    calm_pipeline_close(&pipeline);
+}
+
+pid_t play_start(const play *run, fault wanted, outcome **said)
+{
+    *said = mmap(NULL, sizeof **said, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert(*said != MAP_FAILED);
+    const pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        work(run, wanted, *said);
+#ifdef CALM_SANITIZED
+        _exit(__lsan_do_recoverable_leak_check() ? 1 : 0);
+#endif
+        _exit(0);
+    }
+    return child;
+}
+
+outcome play_wait(pid_t child, outcome *said)
+{
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    outcome copy = *said;
+    munmap(said, sizeof *said);
+    copy.killed = WIFSIGNALED(status);
+    ck_assert_msg(copy.killed ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0, "a child ended with %d", status);
+    return copy;
+}
+
+outcome play_run(const play *run, fault wanted)
+{
+    outcome *said;
+    const pid_t child = play_start(run, wanted, &said);
+    return play_wait(child, said);
+}
+
+/* ---- what it left ---- */
+
+const char *play_digest(const char *dir)
+{
+    struct dirent **found;
+    const char *text = "";
+    if (!calm_path_exists(dir))
+        return NULL;
+    const int n = scandir(dir, &found, NULL, alphasort);
+    ck_assert_int_gt(n, 2);
+    for (int i = 0; i < n; i++) {
+        char digest[CALM_SHA256_HEX];
+        if (found[i]->d_name[0] != '.') {
+            ck_ok(calm_sha256_file(ctx, test_format("%s/%s", dir, found[i]->d_name), digest));
+            text = test_format("%s%s %s\n", text, found[i]->d_name, digest);
+        }
+        free(found[i]);
+    }
+    free(found);
+    return text;
+}
+
+const char *play_list(const play *run, const char *part)
+{
+    struct dirent **found;
+    const char *text = "";
+    const int n = scandir(run->dir, &found, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        if (strstr(found[i]->d_name, part))
+            text = test_format("%s%s%s", text, text[0] ? " " : "", found[i]->d_name);
+        free(found[i]);
+    }
+    free(found);
+    return text;
+}
+
+int64_t play_sql(const play *run, const char *statement)
+{
+    calm_sql *sql;
+    int64_t value = 0;
+    ck_ok(calm_sql_open(ctx, run->recipe.store, CALM_SQL_WRITE, &sql));
+    if (strncmp(statement, "SELECT", 6) == 0)
+        ck_ok(calm_sql_number(ctx, sql, statement, CALM_NONE, &value));
+    else
+        ck_ok(calm_sql_run(ctx, sql, statement, CALM_NONE));
+    calm_sql_close(sql);
+    return value;
+}
