@@ -102,7 +102,8 @@ static const char models_sql[] =
 
 static const char calibrations_sql[] =
     "SELECT c.id, c.n_windows AS windows, c.window_tokens, c.n_tokens AS tokens, c.seed, c.score_windows, "
-    "c.text_name AS text FROM calibration c WHERE ?1 = 0 OR c.id = (SELECT calibration_id FROM run WHERE id = ?1) "
+    "e.emergence_block, c.text_name AS text FROM calibration c "
+    "LEFT JOIN v_emergence e ON e.calibration = c.id WHERE ?1 = 0 OR c.id = (SELECT calibration_id FROM run WHERE id = ?1) "
     "ORDER BY c.id";
 
 static const char brief_runs_sql[] =

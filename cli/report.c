@@ -184,6 +184,22 @@ static void print_counts(const calm_pipeline *p, calm_text *out)
     }
 }
 
+/* Where massive activations begin (METHOD.md section 2), or that they do not. */
+static calm_status print_emergence(calm_ctx *ctx, const calm_pipeline *p, calm_text *out)
+{
+    static const char sql[] = "SELECT emergence_block, largest_growth, max_block_out FROM v_emergence "
+                              "WHERE model = ?1 AND calibration = ?2";
+    const calm_value params[] = {calm_value_int(p->model_id), calm_value_int(p->calibration_id)};
+    calm_value row[3];
+    CALM_TRY(calm_store_query_one(ctx, p->store, sql, params, 2, row, 3));
+    calm_text_printf(out, "  activations  block outputs up to |x| = %.1f; ", number(&row[2]));
+    if (row[0].type == CALM_VALUE_INTEGER)
+        calm_text_printf(out, "massive ones emerge in block %lld\n", (long long)row[0].integer);
+    else
+        calm_text_printf(out, "no block multiplies them by 10, so none emerge\n");
+    return CALM_OK;
+}
+
 static void print_size(const calm_pipeline *p, calm_text *out)
 {
     char scheme[CALM_SCHEME_NAME_MAX];
@@ -205,6 +221,8 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_pipeline *p)
     calm_text_printf(&text, "\n");
     calm_status status = write_tables(ctx, p, &text);
     print_size(p, &text);
+    if (status == CALM_OK)
+        status = print_emergence(ctx, p, &text);
     calm_text_printf(&text, "  checkpoint   %s\n  store        %s\n  recipe       %s/calm_recipe.json\n", recipe->output,
                      recipe->store, recipe->output);
     calm_text_printf(&text, "  time         %.1f s%s\n", p->seconds, p->n_cached ? " (candidates of the store were used)" : "");

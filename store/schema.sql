@@ -383,6 +383,17 @@ SELECT x.model_id                        AS model,            -- model.id
   LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1
  ORDER BY x.model_id, x.calibration_id, x.block, x.id;
 
+CREATE VIEW v_emergence AS                        -- Where massive activations begin, per model and calibration
+SELECT g.model_id                        AS model,            -- model.id
+       g.calibration_id                  AS calibration,      -- calibration.id
+       min(iif(g.growth >= 10, g.block, NULL)) AS emergence_block,  -- first block whose output's max is 10 times the one before; NULL: none
+       round(max(g.growth), 2)           AS largest_growth,   -- greatest such quotient
+       max(g.max_abs)                    AS max_block_out     -- largest |x| of any block output
+  FROM (SELECT model_id, calibration_id, block, max_abs,
+               max_abs / nullif(lag(max_abs) OVER (PARTITION BY model_id, calibration_id ORDER BY block), 0) AS growth
+          FROM activation WHERE point = 'block_out') g
+ GROUP BY g.model_id, g.calibration_id;
+
 CREATE VIEW v_evaluations AS                      -- Perplexity and divergence that a run measured
 SELECT v.run_id                          AS run,              -- run.id
        v.role                            AS role,             -- guard, test, probe

@@ -318,6 +318,30 @@ TEST(evaluations_round_trip)
 }
 END_OF_TEST
 
+/* The maximum of a block's output, and nothing else of it. */
+static void put_block_output(calm_store *store, const sample *s, int64_t block, double max_abs)
+{
+    const calm_store_activation row = {.model_id = s->model, .calibration_id = s->calibration, .block = block,
+                                       .hook = test_format("model.layers.%ld.block_out", (long)block),
+                                       .point = "block_out", .max_abs = max_abs};
+    ck_ok(calm_store_activation_put(ctx, store, &row));
+}
+
+TEST(emergence_is_the_first_tenfold_growth)
+{
+    calm_store *store = sample_open(sample_path(), CALM_STORE_WRITE);
+    sample s = sample_fill(store);
+    const double maxima[] = {2, 19, 191, 2000};
+    for (int64_t block = 0; block < 2; block++)
+        put_block_output(store, &s, block, maxima[block]);
+    ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM v_emergence WHERE emergence_block IS NULL"), 1);
+    for (int64_t block = 2; block < 4; block++)
+        put_block_output(store, &s, block, maxima[block]);
+    ck_assert_int_eq(sample_number(store, "SELECT emergence_block FROM v_emergence"), 2);
+    calm_store_close(store);
+}
+END_OF_TEST
+
 TEST(views_read_like_a_report)
 {
     calm_store *store = sample_open(sample_path(), CALM_STORE_WRITE);
@@ -363,5 +387,6 @@ int main(void)
         every_table_and_column_has_a_comment, children_of_every_foreign_key_are_indexed, same_key_same_id,
         candidate_round_trip, candidate_replaced_keeps_its_id, rules_of_the_schema_hold,
         transactions_nest_and_roll_back, an_unfinished_run_goes_on, activations_round_trip,
-        evaluations_round_trip, views_read_like_a_report, NULL});
+        evaluations_round_trip, emergence_is_the_first_tenfold_growth,
+        views_read_like_a_report, NULL});
 }
