@@ -1,4 +1,4 @@
-/* The plain grid: it spans the group (METHOD.md section 1).
+/* The plain grid: it spans the group (docs/method.md section 1).
  *
  *   symmetric   s = 2 max|w| / (2^b - 1)
  *   asymmetric  s = (max(w, 0) - min(w, 0)) / (2^b - 1), zero = round(-min(w, 0) / s) */

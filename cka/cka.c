@@ -10,7 +10,7 @@
 #include "cka/products.h"
 #include "ptq/tensor/linalg.h"
 
-/* A Gram matrix this much smaller than the float one is that of a constant output (METHOD.md section 3). */
+/* A Gram matrix this much smaller than the float one is that of a constant output (docs/method.md section 3). */
 #define CONSTANT_RATIO 1e-12
 
 double calm_angle_loss(double aa, double ab, double bb, double ax, double xx)

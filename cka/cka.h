@@ -1,7 +1,7 @@
 /* Scores: how far a candidate's output Z lies from the float output Y.
  *
  *   Y, Z  [n, d]  rows are tokens, row-major, float32; all sums in double.
- * Every metric is a loss: 0 means equal.  METHOD.md section 3 has the formulas; Kornblith et al. 1905.00414 for
+ * Every metric is a loss: 0 means equal.  docs/method.md section 3 has the formulas; Kornblith et al. 1905.00414 for
  * linear CKA.  cka/ sees two matrices and does not know what quantization is.
  *
  * Where a formula has no value, so that none is ever NaN or infinite:

@@ -51,7 +51,7 @@ double calm_angle_loss(double aa, double ab, double bb, double ax, double xx);
 /* 1 - CKA from the three products, with the rules for constants of cka.h. */
 double calm_cka_loss(calm_products p, double s);
 
-/* The debiased products: <., .> becomes h(., .) of METHOD.md section 3, which is bilinear in K and D.
+/* The debiased products: <., .> becomes h(., .) of docs/method.md section 3, which is bilinear in K and D.
  *   k, d  [n] the diagonals of K and D.  n >= 4. */
 calm_products calm_debias(calm_products p, const double *k, const double *d, size_t n);
 

@@ -12,7 +12,7 @@
 
 enum { LANES = 8 };
 
-/* cka_drop leaves out rows whose norm is above this many medians (METHOD.md section 3). */
+/* cka_drop leaves out rows whose norm is above this many medians (docs/method.md section 3). */
 #define DROP_MEDIANS 6
 
 /* Ratios of squares end here (cka.h). */

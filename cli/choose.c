@@ -8,7 +8,7 @@
 #include "ptq/hybrid/qblob.h"
 #include "store/blob.h"
 
-/* "smooth iff crest > 6" chose as CKA did in 23 of 24 jobs at W4A4 (METHOD.md section 5). */
+/* "smooth iff crest > 6" chose as CKA did in 23 of 24 jobs at W4A4 (docs/method.md section 5). */
 #define SMOOTH_CREST 6.0
 /* A uniform run must be better by more than so many paired standard errors. */
 #define GUARD_ERRORS 2.0

@@ -7,7 +7,7 @@
 #include "cli/pipeline.h"
 #include "cli/report.h"
 
-/* Competes by default: METHOD.md section 4. */
+/* Competes by default: docs/method.md section 4. */
 #define POOL_WEIGHTS "rtn,gptq,smoothquant,mkq,gptq-hls,mkq-full"
 #define POOL_ACTIVATIONS "rtn,gptq,smoothquant,mkq,gptq-hls,mkq-full,smoothquant-gptq"
 

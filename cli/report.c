@@ -184,7 +184,7 @@ static void print_counts(const calm_pipeline *p, calm_text *out)
     }
 }
 
-/* Where massive activations begin (METHOD.md section 2), or that they do not. */
+/* Where massive activations begin (docs/method.md section 2), or that they do not. */
 static calm_status print_emergence(calm_ctx *ctx, const calm_pipeline *p, calm_text *out)
 {
     static const char sql[] = "SELECT emergence_block, largest_growth, max_block_out FROM v_emergence "

@@ -1,4 +1,4 @@
-/* Activation statistics of one hook point (METHOD.md section 2; Measuring Maximum Activations, 2605.15572).
+/* Activation statistics of one hook point (docs/method.md section 2; Measuring Maximum Activations, 2605.15572).
  *
  * A run sees some 1e9 elements, so each row is read by a few branch-free loops: moments in eight fixed lanes, the
  * histogram from bits, and the median over channels by bisection on bits, some ten counting passes over a row that lies

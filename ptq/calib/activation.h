@@ -1,4 +1,4 @@
-/* Activation statistics of one hook point (METHOD.md section 2; "Measuring Maximum Activations", 2605.15572).
+/* Activation statistics of one hook point (docs/method.md section 2; "Measuring Maximum Activations", 2605.15572).
  *
  * A window of tokens gives a partial statistic; partials are merged in window order, so that sums have one
  * fixed order whatever the number of threads. */

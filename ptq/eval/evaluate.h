@@ -3,7 +3,7 @@
  *   nll   mean over predicted tokens of -log p(token)           ppl = exp(nll)
  *   kl    mean over predicted positions of sum_v p_ref(v) log(p_ref(v) / p(v))
  *   top1  share of positions where both put the same token first
- * The first token of a window is not predicted.  Logits and exponentials in float32, sums in double (METHOD.md 6). */
+ * The first token of a window is not predicted.  Logits and exponentials in float32, sums in double (docs/method.md 6). */
 #ifndef CALM_EVAL_EVALUATE_H
 #define CALM_EVAL_EVALUATE_H
 

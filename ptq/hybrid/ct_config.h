@@ -1,4 +1,4 @@
-/* The quantization entry of a compressed-tensors config.json (FORMATS.md section 3.1). */
+/* The quantization entry of a compressed-tensors config.json (docs/formats.md section 3.1). */
 #ifndef CALM_HYBRID_CT_CONFIG_H
 #define CALM_HYBRID_CT_CONFIG_H
 

@@ -1,4 +1,4 @@
-/* compressed-tensors: the format that transformers, vLLM and SGLang load (FORMATS.md section 3).
+/* compressed-tensors: the format that transformers, vLLM and SGLang load (docs/formats.md section 3).
  *
  *   m.weight -> pack-quantized   m.weight_packed I32 [out, ceil(in b / 32)], m.weight_scale [out, G],
  *                                m.weight_shape I64 [2], m.weight_zero_point I32 [ceil(out b / 32), G] if asymmetric

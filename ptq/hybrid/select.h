@@ -1,4 +1,4 @@
-/* Choice: one candidate per unit from its stored scores (METHOD.md section 5).
+/* Choice: one candidate per unit from its stored scores (docs/method.md section 5).
  *
  *   token    c* = least value of the metric (cka_token); shortlist = candidates within 1.05 c*; the least log_rel_mse of the
  *            shortlist wins, ties by candidate key

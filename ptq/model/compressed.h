@@ -4,7 +4,7 @@
  *                    m.weight_zero_point I32 [ceil(out b / 32), G] when asymmetric
  *   int-quantized    m.weight I8 [out, in]                        m.weight_scale [out, G]
  *
- * FORMATS.md section 3 has the layouts; targets resolve as the library does: exact names, then regexes, then the
+ * docs/formats.md section 3 has the layouts; targets resolve as the library does: exact names, then regexes, then the
  * class name Linear. */
 #ifndef CALM_MODEL_COMPRESSED_H
 #define CALM_MODEL_COMPRESSED_H

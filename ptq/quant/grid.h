@@ -2,7 +2,7 @@
  *
  *   w^ = scale * (code - zero),  code in [code_min, 2^bits - 1]
  * A scale is rounded to the scheme's scale_dtype before any code is computed, so what a checkpoint reader
- * multiplies with is exactly what the codes were chosen for (METHOD.md section 1). */
+ * multiplies with is exactly what the codes were chosen for (docs/method.md section 1). */
 #ifndef CALM_QUANT_GRID_H
 #define CALM_QUANT_GRID_H
 

@@ -5,7 +5,7 @@
  *     b = 4:  word 0  [ u7 | u6 | u5 | u4 | u3 | u2 | u1 | u0 ]      bit 31 ... bit 0
  *     b = 3:  word 0  [ ..u10 | u9 | ... | u1 | u0 ], u10 continues in word 1
  *
- * The same stream serves compressed-tensors, GPTQ and MLX (FORMATS.md section 1).  Words are in memory as the
+ * The same stream serves compressed-tensors, GPTQ and MLX (docs/formats.md section 1).  Words are in memory as the
  * files hold them: little-endian bytes. */
 #ifndef CALM_QUANT_PACK_H
 #define CALM_QUANT_PACK_H

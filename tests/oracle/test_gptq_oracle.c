@@ -1,4 +1,4 @@
-/* Slow independent versions of the numerical parts, written from METHOD.md's formulas:
+/* Slow independent versions of the numerical parts, written from docs/method.md's formulas:
  *   gptq    by elimination in the explicit inverse, one column and one rank-one update at a time
  *   search  by trying each candidate with rint
  *   ls      by Gaussian elimination of normal equations summed from their definition
@@ -126,7 +126,7 @@ static float storable(double s)
     return fabs(s) < 0x1p-17 ? copysignf(0x1p-17f, (float)s) : calm_bf16_to_f32(calm_f32_to_bf16((float)s));
 }
 
-/* Scale and zero from weights, as METHOD.md section 1 writes them. */
+/* Scale and zero from weights, as docs/method.md section 1 writes them. */
 static void plain_grid(const calm_scheme *scheme, const double *w, size_t n, float *scale, size_t *zero)
 {
     double most = (1 << scheme->bits) - 1, lo = 0, hi = 0;

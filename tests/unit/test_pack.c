@@ -1,4 +1,4 @@
-/* Packing against one bit at a time, and the vectors of FORMATS.md section 8. */
+/* Packing against one bit at a time, and the vectors of docs/formats.md section 8. */
 #include "ptq/quant/pack.h"
 #include "ptq/base/rng.h"
 #include "tests/support/harness.h"
