@@ -61,7 +61,8 @@ static void fill_summary(calm_store_activation *row, const calm_act_summary *s)
     row->crest_max = s->crest_max;
 }
 
-calm_status calm_activation_keep(calm_ctx *ctx, const calm_pipeline *p, long block, calm_hook hook, const calm_act_acc *acc)
+calm_status calm_activation_keep(calm_ctx *ctx, const calm_pipeline *p, long block, calm_hook hook,
+                                 const calm_act_acc *acc)
 {
     calm_act_summary summary;
     calm_store_peak *peaks;

@@ -208,8 +208,8 @@ calm_status calm_pipeline_blocks(calm_ctx *ctx, calm_pipeline *p)
     calm_arena block_arena, hidden_arena, *caller = ctx->out;
     CALM_TRY(survey(ctx, p, &lacks));
     if (p->n_cached)
-        calm_log(ctx, CALM_LOG_INFO, "%zu of %zu candidates are in %s already", p->n_cached, p->n_cached + lacks.n_candidates,
-                 p->recipe->store);
+        calm_log(ctx, CALM_LOG_INFO, "%zu of %zu candidates are in %s already", p->n_cached,
+                 p->n_cached + lacks.n_candidates, p->recipe->store);
     calm_progress_update(p->progress, CALM_STAGE_SCORE, p->n_cached, p->n_cached + lacks.n_candidates);
     calm_progress_update(p->progress, CALM_STAGE_QUANTIZE, p->n_cached, p->n_cached + lacks.n_candidates);
     calm_progress_update(p->progress, CALM_STAGE_CALIBRATE, 0, lacks.end ? lacks.end : 1);

@@ -1,4 +1,5 @@
-/* The work on one block that has something to compute: candidates and activation statistics (blocks.c keeps the order). */
+/* The work on one block that has something to compute: candidates and activation statistics (blocks.c keeps the
+ * order). */
 #ifndef CALM_CLI_BLOCKS_H
 #define CALM_CLI_BLOCKS_H
 
@@ -36,7 +37,8 @@ calm_status calm_block_score(calm_ctx *ctx, calm_block_work *work);
 calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work);
 
 /* Put the statistics of one hook point; block < 0: outside the blocks. */
-calm_status calm_activation_keep(calm_ctx *ctx, const calm_pipeline *p, long block, calm_hook hook, const calm_act_acc *acc);
+calm_status calm_activation_keep(calm_ctx *ctx, const calm_pipeline *p, long block, calm_hook hook,
+                                 const calm_act_acc *acc);
 
 /* Is every hook point of a block (< 0: embedding and final norm) in the store? */
 calm_status calm_activations_kept(calm_ctx *ctx, const calm_pipeline *p, long block, bool *out);

@@ -7,7 +7,8 @@
 #include "ptq/hybrid/qblob.h"
 #include "store/blob.h"
 
-/* Inputs of o are the query heads' contexts: heads that share a kv head read the same rows of v, so they share a scale. */
+/* Inputs of o are the query heads' contexts: heads that share a kv head read the same rows of v, so they share a
+ * scale. */
 static calm_status absorb_groups(calm_ctx *ctx, const calm_config *config, uint32_t **groups, size_t *n)
 {
     const size_t d = config->head_dim, width = config->n_heads * d, heads_per_kv = config->n_heads / config->n_kv;
@@ -85,8 +86,8 @@ calm_status calm_block_quantize(calm_ctx *ctx, calm_block_work *work)
 
 /* ---- scoring ---- */
 
-/* A copy of the block in which this job alone is quantized, as it will run: weight-only schemes take the input scale into
- * the weights, quantized activations need it on the input. */
+/* A copy of the block in which this job alone is quantized, as it will run: weight-only schemes take the input scale
+ * into the weights, quantized activations need it on the input. */
 static calm_status replace_job(calm_ctx *ctx, const calm_block_work *work, const calm_work *item, calm_block *out)
 {
     const calm_qjob *qjob = &item->qjob;
@@ -162,15 +163,19 @@ static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const ca
 {
     calm_pipeline *p = work->p;
     const calm_algorithm *algorithm = p->recipe->algorithms[item->algorithm];
-    calm_candidate *candidate = calm_pipeline_candidate(p, work->block->index, (calm_job_kind)item->job, item->algorithm);
+    calm_candidate *candidate =
+        calm_pipeline_candidate(p, work->block->index, (calm_job_kind)item->job, item->algorithm);
     calm_store_score scores[CALM_N_METRICS];
     char scheme[CALM_SCHEME_NAME_MAX];
     void *bytes;
     calm_scheme_name(&p->recipe->scheme, scheme);
-    calm_store_candidate row = {.key = candidate->key, .calibration_id = p->calibration_id,
+    calm_store_candidate row = {.key = candidate->key,
+                                .calibration_id = p->calibration_id,
                                 .job_id = p->job_ids[work->block->index * CALM_N_JOBS + item->job],
-                                .algorithm = calm_algorithm_name(algorithm), .chain = calm_algorithm_canonical(algorithm),
-                                .scheme = scheme, .seconds = item->seconds};
+                                .algorithm = calm_algorithm_name(algorithm),
+                                .chain = calm_algorithm_canonical(algorithm),
+                                .scheme = scheme,
+                                .seconds = item->seconds};
     if (item->failed) {
         char *reason;
         CALM_TRY(calm_strf(ctx, p->arena, &reason, "%s", item->reason));

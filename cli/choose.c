@@ -34,21 +34,25 @@ calm_status calm_pipeline_plan(calm_ctx *ctx, const calm_pipeline *p, long unifo
     for (size_t b = 0; b < n_blocks; b++)
         for (calm_job_kind job = 0; job < CALM_N_JOBS; job++) {
             const size_t a = uniform >= 0 ? (size_t)uniform : p->choice[b * CALM_N_JOBS + job];
-            out->jobs[b * CALM_N_JOBS + job] = (calm_plan_job){.quantized = true, .scheme = p->recipe->scheme,
-                                                               .algorithm = calm_algorithm_name(p->recipe->algorithms[a]),
-                                                               .source = calm_pipeline_candidate(p, b, job, a)};
+            out->jobs[b * CALM_N_JOBS + job] =
+                (calm_plan_job){.quantized = true,
+                                .scheme = p->recipe->scheme,
+                                .algorithm = calm_algorithm_name(p->recipe->algorithms[a]),
+                                .source = calm_pipeline_candidate(p, b, job, a)};
         }
     return CALM_OK;
 }
 
-calm_status calm_pipeline_plan_key(calm_ctx *ctx, const calm_pipeline *p, const calm_plan *plan, char key[CALM_SHA256_HEX])
+calm_status calm_pipeline_plan_key(calm_ctx *ctx, const calm_pipeline *p, const calm_plan *plan,
+                                   char key[CALM_SHA256_HEX])
 {
     calm_sha256 sha;
     (void)p;
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-plan-1");
     for (size_t i = 0; i < plan->n_blocks * CALM_N_JOBS; i++)
-        calm_sha256_field(&sha, plan->jobs[i].quantized ? ((const calm_candidate *)plan->jobs[i].source)->key : "float");
+        calm_sha256_field(&sha,
+                          plan->jobs[i].quantized ? ((const calm_candidate *)plan->jobs[i].source)->key : "float");
     return calm_sha256_finish(ctx, &sha, key);
 }
 
@@ -59,7 +63,8 @@ static double job_crest(calm_ctx *ctx, const calm_pipeline *p, int64_t job_id)
 {
     static const char sql[] = "SELECT x.crest_median FROM activation x JOIN job j ON j.input_hook = x.hook "
                               "WHERE j.id = ?1 AND x.model_id = ?2 AND x.calibration_id = ?3";
-    const calm_value params[] = {calm_value_int(job_id), calm_value_int(p->model_id), calm_value_int(p->calibration_id)};
+    const calm_value params[] = {calm_value_int(job_id), calm_value_int(p->model_id),
+                                 calm_value_int(p->calibration_id)};
     calm_value value;
     if (calm_store_query_one(ctx, p->store, sql, params, 3, &value, 1) != CALM_OK) {
         calm_ctx_forgive(ctx);
@@ -98,9 +103,13 @@ static calm_status choose_job(calm_ctx *ctx, calm_pipeline *p, size_t block, cal
     CALM_TRY(calm_strf(ctx, ctx->out, &unit, "%s.%s", name, calm_job_name(job)));
     const char *advice = advise(ctx, p, p->job_ids[index]);
     const bool smooth = calm_algorithm_caps(recipe->algorithms[p->choice[index]]) & CALM_SETS_IN_SCALE;
-    const calm_store_choice choice = {.run_id = p->run_id, .job_id = p->job_ids[index], .unit = unit, .reason = reason,
+    const calm_store_choice choice = {.run_id = p->run_id,
+                                      .job_id = p->job_ids[index],
+                                      .unit = unit,
+                                      .reason = reason,
                                       .candidate_id = calm_pipeline_candidate(p, block, job, p->choice[index])->id,
-                                      .advice = advice, .disagrees = advice && smooth != (strcmp(advice, "smooth") == 0)};
+                                      .advice = advice,
+                                      .disagrees = advice && smooth != (strcmp(advice, "smooth") == 0)};
     return calm_store_choice_put(ctx, p->store, &choice);
 }
 
@@ -235,16 +244,22 @@ static calm_status judge(calm_ctx *ctx, calm_pipeline *p, guard *g)
         same = strcmp(g->keys[i], g->keys[0]) == 0 ? i : same;
     const size_t result = p->recipe->keep_hybrid ? 0 : best;
     if (best)
-        CALM_TRY(calm_strf(ctx, ctx->out, &verdict, "uniform %s is better than the hybrid by %.5f KL (%.1f paired standard "
-                           "errors, %zu windows)%s", row->name, -row->delta, -row->delta / row->se, p->guard.n,
-                           p->recipe->keep_hybrid ? "; the hybrid is kept as asked (--keep-hybrid)" : ", so it is the result"));
+        CALM_TRY(calm_strf(ctx, ctx->out, &verdict,
+                           "uniform %s is better than the hybrid by %.5f KL (%.1f paired standard "
+                           "errors, %zu windows)%s",
+                           row->name, -row->delta, -row->delta / row->se, p->guard.n,
+                           p->recipe->keep_hybrid ? "; the hybrid is kept as asked (--keep-hybrid)"
+                                                  : ", so it is the result"));
     else if (same)
-        CALM_TRY(calm_strf(ctx, ctx->out, &verdict, "every unit chose %s, so the hybrid is that uniform run; no other is better by "
-                           "more than %g paired standard errors (%zu windows)", p->guard_rows[same].name, GUARD_ERRORS,
-                           p->guard.n));
+        CALM_TRY(calm_strf(ctx, ctx->out, &verdict,
+                           "every unit chose %s, so the hybrid is that uniform run; no other is better by "
+                           "more than %g paired standard errors (%zu windows)",
+                           p->guard_rows[same].name, GUARD_ERRORS, p->guard.n));
     else
-        CALM_TRY(calm_strf(ctx, ctx->out, &verdict, "no uniform run is better than the hybrid by more than %g paired standard "
-                           "errors (%zu windows)", GUARD_ERRORS, p->guard.n));
+        CALM_TRY(calm_strf(ctx, ctx->out, &verdict,
+                           "no uniform run is better than the hybrid by more than %g paired standard "
+                           "errors (%zu windows)",
+                           GUARD_ERRORS, p->guard.n));
     p->verdict = verdict;
     p->result_name = p->guard_rows[result].name;
     p->result = g->plans[result];

@@ -18,20 +18,48 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "model", .help = "directory to evaluate, float or compressed-tensors, or a known name",
-     .offset = offsetof(options, model), .type = CALM_OPTION_STRING, .metavar = "DIR", .key = 'm'},
-    {.name = "text", .help = "text, or .jsonl (default: bundled WikiText-2 test)", .offset = offsetof(options, text),
-     .type = CALM_OPTION_STRING, .metavar = "FILE", .key = 't'},
-    {.name = "reference", .help = "float directory or name: also KL divergence and top-1 agreement with it",
-     .offset = offsetof(options, reference), .type = CALM_OPTION_STRING, .metavar = "DIR", .key = 'r'},
-    {.name = "seqlen", .help = "tokens per window", .offset = offsetof(options, seqlen), .type = CALM_OPTION_INT,
-     .fallback = "512", .min = 2, .max = 1 << 20, .metavar = "N"},
-    {.name = "samples", .help = "windows from the start of the text; 0 = all", .offset = offsetof(options, samples),
-     .type = CALM_OPTION_INT, .fallback = "0", .min = 0, .max = 1 << 24, .metavar = "N"},
-    {.name = "special", .help = "add the special tokens of the tokenizer's template", .offset = offsetof(options, special),
+    {.name = "model",
+     .help = "directory to evaluate, float or compressed-tensors, or a known name",
+     .offset = offsetof(options, model),
+     .type = CALM_OPTION_STRING,
+     .metavar = "DIR",
+     .key = 'm'},
+    {.name = "text",
+     .help = "text, or .jsonl (default: bundled WikiText-2 test)",
+     .offset = offsetof(options, text),
+     .type = CALM_OPTION_STRING,
+     .metavar = "FILE",
+     .key = 't'},
+    {.name = "reference",
+     .help = "float directory or name: also KL divergence and top-1 agreement with it",
+     .offset = offsetof(options, reference),
+     .type = CALM_OPTION_STRING,
+     .metavar = "DIR",
+     .key = 'r'},
+    {.name = "seqlen",
+     .help = "tokens per window",
+     .offset = offsetof(options, seqlen),
+     .type = CALM_OPTION_INT,
+     .fallback = "512",
+     .min = 2,
+     .max = 1 << 20,
+     .metavar = "N"},
+    {.name = "samples",
+     .help = "windows from the start of the text; 0 = all",
+     .offset = offsetof(options, samples),
+     .type = CALM_OPTION_INT,
+     .fallback = "0",
+     .min = 0,
+     .max = 1 << 24,
+     .metavar = "N"},
+    {.name = "special",
+     .help = "add the special tokens of the tokenizer's template",
+     .offset = offsetof(options, special),
      .type = CALM_OPTION_BOOL},
-    {.name = "json", .help = "print {tokens, nll, ppl, kl, top1, windows, ...}; kl and top1 are null without --reference",
-     .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
+    {.name = "json",
+     .help = "print {tokens, nll, ppl, kl, top1, windows, ...}; kl and top1 are null without --reference",
+     .offset = offsetof(options, json),
+     .type = CALM_OPTION_BOOL},
     CALM_COMMON_OPTIONS(options),
     {0},
 };
@@ -60,7 +88,8 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_windows *wi
         calm_json_free(root);
         return status;
     }
-    printf("tokens       %zu predicted, in %zu windows (the text has %zu tokens)\n", result->tokens, windows->n, windows->n_tokens);
+    printf("tokens       %zu predicted, in %zu windows (the text has %zu tokens)\n", result->tokens, windows->n,
+           windows->n_tokens);
     printf("nll          %.6f\nperplexity   %.4f\n", result->nll, result->ppl);
     if (o->reference)
         printf("KL           %.6f to %s (perplexity %.4f)\ntop-1        %.2f %% the same first choice\n", result->kl,
@@ -82,8 +111,8 @@ static calm_status evaluate(calm_ctx *ctx, const options *o, const calm_model *m
     CALM_TRY(calm_windows_read(ctx, tokenizer, o->text ? o->text : bundled, &how, &windows));
     calm_progress_init(&progress, o->common.quiet);
     calm_progress_add(&progress, "evaluate", "windows");
-    const calm_status status = calm_evaluate(ctx, reference ? &against : NULL, reference ? &reference_result : NULL, &subject, 1,
-                                             &result, &windows, tick, &progress);
+    const calm_status status = calm_evaluate(ctx, reference ? &against : NULL, reference ? &reference_result : NULL,
+                                             &subject, 1, &result, &windows, tick, &progress);
     calm_progress_end(&progress);
     CALM_TRY(status);
     return print(ctx, o, &windows, &result, &reference_result);
@@ -120,8 +149,9 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
 const calm_command calm_cmd_eval = {
     .name = "eval",
     .summary = "perplexity, KL divergence and top-1 agreement of a checkpoint",
-    .description = "Evaluates a float or compressed-tensors directory on a text: windows of --seqlen tokens, the remainder "
-                   "dropped, the first token of a window not predicted; float32 compute, sums in double.",
+    .description =
+        "Evaluates a float or compressed-tensors directory on a text: windows of --seqlen tokens, the remainder "
+        "dropped, the first token of a window not predicted; float32 compute, sums in double.",
     .examples = "  calm eval --model qwen\n"
                 "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 200 --json\n",
     .options = table,

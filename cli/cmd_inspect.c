@@ -17,9 +17,11 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "json", .help = "print {\"WHAT\": [{column: value}]} with the columns of the table; numbers have up to 15 digits, "
-                             "empty cells are null.  A store's summary has the members store, models, calibrations, runs",
-     .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
+    {.name = "json",
+     .help = "print {\"WHAT\": [{column: value}]} with the columns of the table; numbers have up to 15 digits, "
+             "empty cells are null.  A store's summary has the members store, models, calibrations, runs",
+     .offset = offsetof(options, json),
+     .type = CALM_OPTION_BOOL},
     CALM_COMMON_OPTIONS(options),
     {0},
 };
@@ -76,8 +78,8 @@ static calm_status inspect_directory(calm_ctx *ctx, const char *dir, const char 
     CALM_TRY(calm_path_join(ctx, ctx->out, &config, dir, "config.json"));
     CALM_TRY(calm_path_join(ctx, ctx->out, &store, dir, "calm.db"));
     if (!calm_path_exists(config))
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: neither a store nor a model directory: no config.json in it%s%s", dir,
-                         calm_path_exists(store) ? "; did you mean " : "", calm_path_exists(store) ? store : "");
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: neither a store nor a model directory: no config.json in it%s%s",
+                         dir, calm_path_exists(store) ? "; did you mean " : "", calm_path_exists(store) ? store : "");
     return calm_inspect_model(ctx, dir, note, query);
 }
 

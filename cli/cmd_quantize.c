@@ -21,49 +21,136 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "model", .help = "checkpoint directory, or a known name", .offset = offsetof(options, model),
-     .type = CALM_OPTION_STRING, .metavar = "MODEL", .key = 'm'},
-    {.name = "bits", .help = "4: w4a16_g128, 3: w3a16_g128, 2: w2a16_g64, 8: w8a16", .offset = offsetof(options, bits),
-     .type = CALM_OPTION_INT, .fallback = "4", .min = 2, .max = 8, .metavar = "N", .key = 'b'},
-    {.name = "scheme", .help = "number format instead of --bits: w4a16_g64, w8a8, w4a4_g128, ...",
-     .offset = offsetof(options, scheme), .type = CALM_OPTION_STRING, .metavar = "NAME"},
-    {.name = "scale-dtype", .help = "scales are rounded to it before codes are computed; bf16 is exact in every format",
-     .offset = offsetof(options, scale_dtype), .type = CALM_OPTION_ENUM, .values = "bf16|f16", .fallback = "bf16",
+    {.name = "model",
+     .help = "checkpoint directory, or a known name",
+     .offset = offsetof(options, model),
+     .type = CALM_OPTION_STRING,
+     .metavar = "MODEL",
+     .key = 'm'},
+    {.name = "bits",
+     .help = "4: w4a16_g128, 3: w3a16_g128, 2: w2a16_g64, 8: w8a16",
+     .offset = offsetof(options, bits),
+     .type = CALM_OPTION_INT,
+     .fallback = "4",
+     .min = 2,
+     .max = 8,
+     .metavar = "N",
+     .key = 'b'},
+    {.name = "scheme",
+     .help = "number format instead of --bits: w4a16_g64, w8a8, w4a4_g128, ...",
+     .offset = offsetof(options, scheme),
+     .type = CALM_OPTION_STRING,
+     .metavar = "NAME"},
+    {.name = "scale-dtype",
+     .help = "scales are rounded to it before codes are computed; bf16 is exact in every format",
+     .offset = offsetof(options, scale_dtype),
+     .type = CALM_OPTION_ENUM,
+     .values = "bf16|f16",
+     .fallback = "bf16",
      .metavar = "bf16|f16"},
-    {.name = "algorithms", .help = "names or chains that compete; one alone is a uniform run",
-     .offset = offsetof(options, algorithms), .type = CALM_OPTION_STRING, .metavar = "LIST", .key = 'a', .list = true},
-    {.name = "calib", .help = "calibration text, or .jsonl with one document a line (default: bundled WikiText-2)",
-     .offset = offsetof(options, calib), .type = CALM_OPTION_STRING, .metavar = "FILE"},
-    {.name = "samples", .help = "calibration windows", .offset = offsetof(options, samples), .type = CALM_OPTION_INT,
-     .fallback = "128", .min = 1, .max = 1 << 20, .metavar = "N"},
-    {.name = "seqlen", .help = "tokens per window", .offset = offsetof(options, seqlen), .type = CALM_OPTION_INT,
-     .fallback = "512", .min = 2, .max = 1 << 20, .metavar = "N"},
-    {.name = "seed", .help = "draw the windows at random with this seed; without it: the first ones",
-     .offset = offsetof(options, seed), .type = CALM_OPTION_INT, .fallback = "-1", .min = 0, .max = 9e18, .metavar = "N"},
-    {.name = "special", .help = "add the special tokens of the tokenizer's template", .offset = offsetof(options, special),
+    {.name = "algorithms",
+     .help = "names or chains that compete; one alone is a uniform run",
+     .offset = offsetof(options, algorithms),
+     .type = CALM_OPTION_STRING,
+     .metavar = "LIST",
+     .key = 'a',
+     .list = true},
+    {.name = "calib",
+     .help = "calibration text, or .jsonl with one document a line (default: bundled WikiText-2)",
+     .offset = offsetof(options, calib),
+     .type = CALM_OPTION_STRING,
+     .metavar = "FILE"},
+    {.name = "samples",
+     .help = "calibration windows",
+     .offset = offsetof(options, samples),
+     .type = CALM_OPTION_INT,
+     .fallback = "128",
+     .min = 1,
+     .max = 1 << 20,
+     .metavar = "N"},
+    {.name = "seqlen",
+     .help = "tokens per window",
+     .offset = offsetof(options, seqlen),
+     .type = CALM_OPTION_INT,
+     .fallback = "512",
+     .min = 2,
+     .max = 1 << 20,
+     .metavar = "N"},
+    {.name = "seed",
+     .help = "draw the windows at random with this seed; without it: the first ones",
+     .offset = offsetof(options, seed),
+     .type = CALM_OPTION_INT,
+     .fallback = "-1",
+     .min = 0,
+     .max = 9e18,
+     .metavar = "N"},
+    {.name = "special",
+     .help = "add the special tokens of the tokenizer's template",
+     .offset = offsetof(options, special),
      .type = CALM_OPTION_BOOL},
-    {.name = "score-samples", .help = "calibration windows that candidates are scored on",
-     .offset = offsetof(options, score_samples), .type = CALM_OPTION_INT, .fallback = "8", .min = 1, .max = 1 << 20,
+    {.name = "score-samples",
+     .help = "calibration windows that candidates are scored on",
+     .offset = offsetof(options, score_samples),
+     .type = CALM_OPTION_INT,
+     .fallback = "8",
+     .min = 1,
+     .max = 1 << 20,
      .metavar = "N"},
-    {.name = "guard-samples", .help = "windows outside calibration on which the hybrid must hold against uniform runs",
-     .offset = offsetof(options, guard_samples), .type = CALM_OPTION_INT, .fallback = "16", .min = 0, .max = 1 << 20,
+    {.name = "guard-samples",
+     .help = "windows outside calibration on which the hybrid must hold against uniform runs",
+     .offset = offsetof(options, guard_samples),
+     .type = CALM_OPTION_INT,
+     .fallback = "16",
+     .min = 0,
+     .max = 1 << 20,
      .metavar = "N"},
-    {.name = "rule", .help = "token: near ties by relative error; argmax: CALM as published", .offset = offsetof(options, rule),
-     .type = CALM_OPTION_ENUM, .values = CALM_RULE_NAMES, .fallback = "token", .metavar = "token|argmax"},
-    {.name = "metric", .help = "score that the rule reads (default cka_token; cka with --rule argmax)",
-     .offset = offsetof(options, metric), .type = CALM_OPTION_STRING, .metavar = "NAME"},
-    {.name = "keep-hybrid", .help = "the hybrid is the result even when a uniform run is better",
-     .offset = offsetof(options, keep_hybrid), .type = CALM_OPTION_BOOL},
-    {.name = "eval-text", .help = "text to evaluate on (default: bundled WikiText-2 test)",
-     .offset = offsetof(options, eval_text), .type = CALM_OPTION_STRING, .metavar = "FILE"},
-    {.name = "eval-samples", .help = "windows of it; 0 = all", .offset = offsetof(options, eval_samples),
-     .type = CALM_OPTION_INT, .fallback = "0", .min = 0, .max = 1 << 24, .metavar = "N"},
+    {.name = "rule",
+     .help = "token: near ties by relative error; argmax: CALM as published",
+     .offset = offsetof(options, rule),
+     .type = CALM_OPTION_ENUM,
+     .values = CALM_RULE_NAMES,
+     .fallback = "token",
+     .metavar = "token|argmax"},
+    {.name = "metric",
+     .help = "score that the rule reads (default cka_token; cka with --rule argmax)",
+     .offset = offsetof(options, metric),
+     .type = CALM_OPTION_STRING,
+     .metavar = "NAME"},
+    {.name = "keep-hybrid",
+     .help = "the hybrid is the result even when a uniform run is better",
+     .offset = offsetof(options, keep_hybrid),
+     .type = CALM_OPTION_BOOL},
+    {.name = "eval-text",
+     .help = "text to evaluate on (default: bundled WikiText-2 test)",
+     .offset = offsetof(options, eval_text),
+     .type = CALM_OPTION_STRING,
+     .metavar = "FILE"},
+    {.name = "eval-samples",
+     .help = "windows of it; 0 = all",
+     .offset = offsetof(options, eval_samples),
+     .type = CALM_OPTION_INT,
+     .fallback = "0",
+     .min = 0,
+     .max = 1 << 24,
+     .metavar = "N"},
     {.name = "no-eval", .help = "skip the evaluation", .offset = offsetof(options, no_eval), .type = CALM_OPTION_BOOL},
-    {.name = "output", .help = "checkpoint to write (default calm-out/MODEL-SCHEME)", .offset = offsetof(options, output),
-     .type = CALM_OPTION_STRING, .metavar = "DIR", .key = 'o'},
-    {.name = "store", .help = "SQLite file of candidates, scores and choices", .offset = offsetof(options, store),
-     .type = CALM_OPTION_STRING, .fallback = "calm-out/calm.db", .metavar = "FILE", .key = 's'},
-    {.name = "force", .help = "replace the output directory", .offset = offsetof(options, force), .type = CALM_OPTION_BOOL,
+    {.name = "output",
+     .help = "checkpoint to write (default calm-out/MODEL-SCHEME)",
+     .offset = offsetof(options, output),
+     .type = CALM_OPTION_STRING,
+     .metavar = "DIR",
+     .key = 'o'},
+    {.name = "store",
+     .help = "SQLite file of candidates, scores and choices",
+     .offset = offsetof(options, store),
+     .type = CALM_OPTION_STRING,
+     .fallback = "calm-out/calm.db",
+     .metavar = "FILE",
+     .key = 's'},
+    {.name = "force",
+     .help = "replace the output directory",
+     .offset = offsetof(options, force),
+     .type = CALM_OPTION_BOOL,
      .key = 'f'},
     {.name = "json", .help = "print the report as JSON", .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
     CALM_COMMON_OPTIONS(options),
@@ -76,7 +163,8 @@ static calm_status resolve_scheme(calm_ctx *ctx, const options *o, calm_scheme *
     if (o->scheme)
         CALM_TRY(calm_scheme_parse(ctx, o->scheme, out));
     else if (!by_bits[o->bits])
-        return calm_fail(ctx, CALM_EARG, "--bits %lld: expected 2, 3, 4 or 8 (see --scheme for other formats)", o->bits);
+        return calm_fail(ctx, CALM_EARG, "--bits %lld: expected 2, 3, 4 or 8 (see --scheme for other formats)",
+                         o->bits);
     else
         CALM_TRY(calm_scheme_parse(ctx, by_bits[o->bits], out));
     if (out->bits == 0)
@@ -87,7 +175,8 @@ static calm_status resolve_scheme(calm_ctx *ctx, const options *o, calm_scheme *
 }
 
 /* A text of the user, or a bundled one under a name that does not depend on where calm lies. */
-static calm_status resolve_text(calm_ctx *ctx, const char *given, const char *bundled, const char **path, const char **name)
+static calm_status resolve_text(calm_ctx *ctx, const char *given, const char *bundled, const char **path,
+                                const char **name)
 {
     char *text;
     if (given) {
@@ -112,8 +201,8 @@ static calm_status resolve_metric(calm_ctx *ctx, const options *o, calm_recipe *
     for (calm_metric m = 0; m < CALM_N_METRICS; m++)
         names[m] = calm_metric_name(m);
     const char *near = calm_nearest(name, names, CALM_N_METRICS);
-    return calm_fail(ctx, CALM_EARG, "--metric %s: unknown%s%s%s", name, near ? "; did you mean " : "", near ? near : "",
-                     near ? "?" : "");
+    return calm_fail(ctx, CALM_EARG, "--metric %s: unknown%s%s%s", name, near ? "; did you mean " : "",
+                     near ? near : "", near ? "?" : "");
 }
 
 /* The last part of the model's name, for the output's name. */
@@ -128,10 +217,18 @@ static calm_status resolve(calm_ctx *ctx, const options *o, calm_recipe *recipe)
     char scheme[CALM_SCHEME_NAME_MAX], *output;
     if (!o->model)
         return calm_fail(ctx, CALM_EARG, "calm quantize: --model is missing; try: calm quantize --model qwen --bits 4");
-    *recipe = (calm_recipe){.samples = o->samples, .seqlen = o->seqlen, .seed = o->seed, .score_windows = o->score_samples,
-                            .guard_windows = o->guard_samples, .special = o->special, .rule = (calm_rule)o->rule,
-                            .keep_hybrid = o->keep_hybrid, .eval_windows = o->eval_samples, .output = o->output,
-                            .store = o->store, .force = o->force};
+    *recipe = (calm_recipe){.samples = o->samples,
+                            .seqlen = o->seqlen,
+                            .seed = o->seed,
+                            .score_windows = o->score_samples,
+                            .guard_windows = o->guard_samples,
+                            .special = o->special,
+                            .rule = (calm_rule)o->rule,
+                            .keep_hybrid = o->keep_hybrid,
+                            .eval_windows = o->eval_samples,
+                            .output = o->output,
+                            .store = o->store,
+                            .force = o->force};
     CALM_TRY(resolve_scheme(ctx, o, &recipe->scheme));
     CALM_TRY(resolve_metric(ctx, o, recipe));
     const char *pool = o->algorithms ? o->algorithms : recipe->scheme.act_bits ? POOL_ACTIVATIONS : POOL_WEIGHTS;
@@ -175,9 +272,10 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
 const calm_command calm_cmd_quantize = {
     .name = "quantize",
     .summary = "quantize a checkpoint, choosing the best algorithm per layer",
-    .description = "Runs several algorithms on every job of every block, scores each by CKA and error against the float output, "
-                   "chooses per job, and writes a compressed-tensors checkpoint.  Everything it computed is kept in the "
-                   "store, so the next run goes on from there.",
+    .description =
+        "Runs several algorithms on every job of every block, scores each by CKA and error against the float output, "
+        "chooses per job, and writes a compressed-tensors checkpoint.  Everything it computed is kept in the "
+        "store, so the next run goes on from there.",
     .examples = "  calm quantize --model qwen --bits 4\n"
                 "  calm quantize --model /models/Qwen3-0.6B --scheme w4a16_g64 --output out --store out.db\n"
                 "  calm quantize --model qwen --bits 4 --algorithms gptq          (a uniform run)\n"

@@ -22,8 +22,8 @@ typedef struct calm_command {
 const calm_command *const *calm_commands(size_t *n);
 
 /* Parse argv [argc] (argv[0] is the command's name) into opts and args [command->max_args], both in ctx->out.
- * `--help` prints the help and leaves the process with status 0.  CALM_EARG: unknown option (the nearest is suggested), wrong
- * value, too few or too many words. */
+ * `--help` prints the help and leaves the process with status 0.  CALM_EARG: unknown option (the nearest is
+ * suggested), wrong value, too few or too many words. */
 calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc, char **argv, void *opts,
                             const char ***args, size_t *n_args);
 

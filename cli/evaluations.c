@@ -15,7 +15,8 @@ calm_status calm_pipeline_find_evaluation(calm_ctx *ctx, const calm_pipeline *p,
         *id = 0;
         return CALM_OK;
     }
-    *out = (calm_eval_result){.tokens = (size_t)row.tokens, .nll = row.nll, .ppl = row.ppl, .kl = row.kl, .top1 = row.top1};
+    *out = (calm_eval_result){
+        .tokens = (size_t)row.tokens, .nll = row.nll, .ppl = row.ppl, .kl = row.kl, .top1 = row.top1};
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->windows, windows->n));
     for (size_t w = 0; w < windows->n; w++) {
         const calm_store_window *from = &row.windows[w];
@@ -25,9 +26,9 @@ calm_status calm_pipeline_find_evaluation(calm_ctx *ctx, const calm_pipeline *p,
     return CALM_OK;
 }
 
-calm_status calm_pipeline_put_evaluation(calm_ctx *ctx, const calm_pipeline *p, const char *subject_key, const char *subject,
-                                         const char *text_name, const calm_windows *windows, const calm_eval_result *result,
-                                         int64_t *id)
+calm_status calm_pipeline_put_evaluation(calm_ctx *ctx, const calm_pipeline *p, const char *subject_key,
+                                         const char *subject, const char *text_name, const calm_windows *windows,
+                                         const calm_eval_result *result, int64_t *id)
 {
     char key[CALM_SHA256_HEX];
     calm_store_window *rows;

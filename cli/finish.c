@@ -44,19 +44,24 @@ static calm_status measure(calm_ctx *ctx, calm_pipeline *p, const char *dir, con
     calm_model *written;
     CALM_TRY(calm_model_open(ctx, dir, &written));
     const calm_subject reference = {.model = p->model}, subject = {.model = written};
-    calm_status status = calm_evaluate(ctx, &reference, &p->eval_float, &subject, 1, &p->eval_result, &p->eval, evaluated, p);
+    calm_status status =
+        calm_evaluate(ctx, &reference, &p->eval_float, &subject, 1, &p->eval_result, &p->eval, evaluated, p);
     calm_model_close(written);
     CALM_TRY(status);
-    CALM_TRY(calm_pipeline_put_evaluation(ctx, p, "float", "float", p->recipe->eval_name, &p->eval, &p->eval_float, &ids[0]));
-    return calm_pipeline_put_evaluation(ctx, p, plan_key, p->result_name, p->recipe->eval_name, &p->eval, &p->eval_result,
-                                        &ids[1]);
+    CALM_TRY(calm_pipeline_put_evaluation(ctx, p, "float", "float", p->recipe->eval_name, &p->eval, &p->eval_float,
+                                          &ids[0]));
+    return calm_pipeline_put_evaluation(ctx, p, plan_key, p->result_name, p->recipe->eval_name, &p->eval,
+                                        &p->eval_result, &ids[1]);
 }
 
 static calm_status evaluate(calm_ctx *ctx, calm_pipeline *p, const char *dir)
 {
     const calm_recipe *recipe = p->recipe;
-    const calm_windows_options options = {.seqlen = (size_t)recipe->seqlen, .samples = (size_t)recipe->eval_windows,
-                                          .seed = -1, .vocab = calm_model_config(p->model)->vocab, .special = recipe->special};
+    const calm_windows_options options = {.seqlen = (size_t)recipe->seqlen,
+                                          .samples = (size_t)recipe->eval_windows,
+                                          .seed = -1,
+                                          .vocab = calm_model_config(p->model)->vocab,
+                                          .special = recipe->special};
     char plan_key[CALM_SHA256_HEX];
     int64_t ids[2] = {0, 0};
     if (!recipe->eval_path)

@@ -34,7 +34,8 @@ static double bits_per_weight(size_t bytes, size_t weights)
 
 /* ---- reading ---- */
 
-/* Bytes of what stands for the weight: codes, scales and zeros, or the weight itself.  Biases and shapes are not counted. */
+/* Bytes of what stands for the weight: codes, scales and zeros, or the weight itself.  Biases and shapes are not
+ * counted. */
 static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, stored_linear *linear, calm_dtype *scale)
 {
     static const char *const suffixes[] = {"weight", "weight_packed", "weight_scale", "weight_zero_point"};
@@ -95,8 +96,8 @@ static calm_status read_contents(calm_ctx *ctx, const calm_model *model, content
     calm_compressed *compressed = NULL;
     out->model = model;
     if (calm_model_is_quantized(model))
-        CALM_TRY(calm_compressed_read(ctx, calm_model_dir(model), calm_json_get(calm_model_json(model), "quantization_config"),
-                                      &compressed));
+        CALM_TRY(calm_compressed_read(ctx, calm_model_dir(model),
+                                      calm_json_get(calm_model_json(model), "quantization_config"), &compressed));
     calm_status status = read_linears(ctx, compressed, out);
     calm_compressed_free(compressed);
     return status;

@@ -53,15 +53,16 @@ static const char blocks_sql[] =
     "LEFT JOIN algorithm a ON a.id = k.algorithm_id WHERE r.id = ?1 ORDER BY b.number, j.position";
 
 static const char candidates_sql[] =
-    "SELECT b.number AS block, j.role AS job, a.name AS algorithm, k.scheme, coalesce(c.candidate_id = k.id, 0) AS chosen, "
-    SCORE_COLUMNS ", k.bits_per_weight AS bits, k.damp, k.seconds, k.id AS candidate, k.failure, a.chain "
+    "SELECT b.number AS block, j.role AS job, a.name AS algorithm, k.scheme, coalesce(c.candidate_id = k.id, 0) AS "
+    "chosen, " SCORE_COLUMNS ", k.bits_per_weight AS bits, k.damp, k.seconds, k.id AS candidate, k.failure, a.chain "
     "FROM run_candidate rc JOIN run r ON r.id = rc.run_id JOIN candidate k ON k.id = rc.candidate_id "
     "JOIN algorithm a ON a.id = k.algorithm_id JOIN job j ON j.id = k.job_id JOIN block b ON b.id = j.block_id "
     "LEFT JOIN choice c ON c.run_id = rc.run_id AND c.job_id = k.job_id" SCORES
     " WHERE rc.run_id = ?1 ORDER BY b.number, j.position, s2.value IS NULL, s2.value, a.name";
 
 static const char scores_sql[] =
-    "SELECT b.number AS block, j.role AS job, a.name AS algorithm, k.scheme, s.unit, s.metric, s.value, k.id AS candidate "
+    "SELECT b.number AS block, j.role AS job, a.name AS algorithm, k.scheme, s.unit, s.metric, s.value, k.id AS "
+    "candidate "
     "FROM run_candidate rc JOIN candidate k ON k.id = rc.candidate_id JOIN score s ON s.candidate_id = k.id "
     "JOIN algorithm a ON a.id = k.algorithm_id JOIN job j ON j.id = k.job_id JOIN block b ON b.id = j.block_id "
     "WHERE rc.run_id = ?1 ORDER BY b.number, j.position, a.name, k.scheme, s.unit, s.metric";
@@ -72,7 +73,8 @@ static const char choices_sql[] =
     "p.text AS token, x.crest_median AS crest, c.advice, c.disagrees, c.unit, c.reason "
     "FROM choice c JOIN run r ON r.id = c.run_id JOIN job j ON j.id = c.job_id JOIN block b ON b.id = j.block_id "
     "LEFT JOIN candidate k ON k.id = c.candidate_id LEFT JOIN algorithm a ON a.id = k.algorithm_id" SCORES
-    " LEFT JOIN activation x ON x.model_id = r.model_id AND x.calibration_id = r.calibration_id AND x.hook = j.input_hook "
+    " LEFT JOIN activation x ON x.model_id = r.model_id AND x.calibration_id = r.calibration_id AND x.hook = "
+    "j.input_hook "
     "LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1 "
     "WHERE c.run_id = ?1 ORDER BY b.number, j.position";
 
@@ -87,23 +89,27 @@ static const char activations_sql[] =
 static const char evaluations_sql[] =
     "SELECT v.role, v.subject, e.ppl, e.nll, e.kl, e.top1, v.delta_kl, v.delta_se, e.tokens, e.n_windows AS windows, "
     "e.window_tokens, e.text_name AS text "
-    "FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id WHERE v.run_id = ?1 ORDER BY v.role, e.kl, v.subject";
+    "FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id WHERE v.run_id = ?1 ORDER BY v.role, e.kl, "
+    "v.subject";
 
 static const char store_sql[] =
     "SELECT user_version AS version, (SELECT count(*) FROM model) AS models, (SELECT count(*) FROM run) AS runs, "
-    "(SELECT count(*) FROM candidate) AS candidates, (SELECT count(*) FROM candidate WHERE failure IS NOT NULL) AS failed, "
+    "(SELECT count(*) FROM candidate) AS candidates, (SELECT count(*) FROM candidate WHERE failure IS NOT NULL) AS "
+    "failed, "
     "(SELECT count(*) FROM score) AS scores, (SELECT count(*) FROM activation) AS activations, "
     "(SELECT sum(blob_bytes) FROM (SELECT DISTINCT blob, blob_bytes FROM candidate)) AS blob_bytes "
     "FROM pragma_user_version WHERE ?1 IS NOT NULL";
 
 static const char models_sql[] =
     "SELECT m.id, m.name, m.architecture, m.dtype, m.n_params AS parameters, m.n_blocks AS blocks, m.hidden_size, "
-    "m.vocab_size, m.bytes, m.path FROM model m WHERE ?1 = 0 OR m.id = (SELECT model_id FROM run WHERE id = ?1) ORDER BY m.id";
+    "m.vocab_size, m.bytes, m.path FROM model m WHERE ?1 = 0 OR m.id = (SELECT model_id FROM run WHERE id = ?1) ORDER "
+    "BY m.id";
 
 static const char calibrations_sql[] =
     "SELECT c.id, c.n_windows AS windows, c.window_tokens, c.n_tokens AS tokens, c.seed, c.score_windows, "
     "e.emergence_block, c.text_name AS text FROM calibration c "
-    "LEFT JOIN v_emergence e ON e.calibration = c.id WHERE ?1 = 0 OR c.id = (SELECT calibration_id FROM run WHERE id = ?1) "
+    "LEFT JOIN v_emergence e ON e.calibration = c.id WHERE ?1 = 0 OR c.id = (SELECT calibration_id FROM run WHERE id = "
+    "?1) "
     "ORDER BY c.id";
 
 static const char brief_runs_sql[] =
@@ -145,23 +151,70 @@ typedef struct column {
 } column;
 
 static const column numeric[] = {
-    {"run", STYLE_INT, 0}, {"block", STYLE_INT, 0}, {"candidate", STYLE_INT, 0}, {"version", STYLE_INT, 0},
-    {"models", STYLE_INT, 0}, {"runs", STYLE_INT, 0}, {"candidates", STYLE_INT, 0}, {"failed", STYLE_INT, 0},
-    {"scores", STYLE_INT, 0}, {"activations", STYLE_INT, 0}, {"choices", STYLE_INT, 0}, {"id", STYLE_INT, 0},
-    {"blob_bytes", STYLE_INT, 0}, {"bytes", STYLE_INT, 0}, {"bytes_before", STYLE_INT, 0}, {"bytes_after", STYLE_INT, 0},
-    {"parameters", STYLE_INT, 0}, {"blocks", STYLE_INT, 0}, {"hidden_size", STYLE_INT, 0}, {"vocab_size", STYLE_INT, 0},
-    {"windows", STYLE_INT, 0}, {"window_tokens", STYLE_INT, 0}, {"tokens", STYLE_INT, 0}, {"seed", STYLE_INT, 0},
-    {"score_windows", STYLE_INT, 0}, {"out", STYLE_INT, 0}, {"in", STYLE_INT, 0}, {"weights", STYLE_INT, 0},
-    {"channel", STYLE_INT, 0}, {"channels", STYLE_INT, 0}, {"window", STYLE_INT, 0}, {"position", STYLE_INT, 0},
-    {"massive", STYLE_INT, 0}, {"chosen", STYLE_BOOL, 0}, {"disagrees", STYLE_BOOL, 0},
-    {"bits", STYLE_FIXED, 3}, {"bits_per_weight", STYLE_FIXED, 3}, {"log_rel_mse", STYLE_FIXED, 3},
-    {"ppl", STYLE_FIXED, 4}, {"ppl_float", STYLE_FIXED, 4}, {"ppl_result", STYLE_FIXED, 4}, {"nll", STYLE_FIXED, 5},
-    {"kl", STYLE_FIXED, 5}, {"kl_result", STYLE_FIXED, 5}, {"delta_kl", STYLE_FIXED, 5}, {"delta_se", STYLE_FIXED, 5},
-    {"top1", STYLE_FIXED, 4}, {"seconds", STYLE_FIXED, 2}, {"activation_max", STYLE_FIXED, 2}, {"max", STYLE_FIXED, 2},
-    {"median", STYLE_FIXED, 4}, {"q999", STYLE_FIXED, 3}, {"rms", STYLE_FIXED, 4}, {"mean", STYLE_FIXED, 4},
-    {"std", STYLE_FIXED, 4}, {"crest", STYLE_FIXED, 1}, {"crest_max", STYLE_FIXED, 1}, {"ratio_median", STYLE_FIXED, 1},
-    {"ratio_max", STYLE_FIXED, 1}, {"damp", STYLE_SCIENTIFIC, 1}, {"one_minus_cka", STYLE_SCIENTIFIC, 2},
-    {"one_minus_cka_token", STYLE_SCIENTIFIC, 2}, {"rel_mse", STYLE_SCIENTIFIC, 2}, {"value", STYLE_SCIENTIFIC, 3},
+    {"run", STYLE_INT, 0},
+    {"block", STYLE_INT, 0},
+    {"candidate", STYLE_INT, 0},
+    {"version", STYLE_INT, 0},
+    {"models", STYLE_INT, 0},
+    {"runs", STYLE_INT, 0},
+    {"candidates", STYLE_INT, 0},
+    {"failed", STYLE_INT, 0},
+    {"scores", STYLE_INT, 0},
+    {"activations", STYLE_INT, 0},
+    {"choices", STYLE_INT, 0},
+    {"id", STYLE_INT, 0},
+    {"blob_bytes", STYLE_INT, 0},
+    {"bytes", STYLE_INT, 0},
+    {"bytes_before", STYLE_INT, 0},
+    {"bytes_after", STYLE_INT, 0},
+    {"parameters", STYLE_INT, 0},
+    {"blocks", STYLE_INT, 0},
+    {"hidden_size", STYLE_INT, 0},
+    {"vocab_size", STYLE_INT, 0},
+    {"windows", STYLE_INT, 0},
+    {"window_tokens", STYLE_INT, 0},
+    {"tokens", STYLE_INT, 0},
+    {"seed", STYLE_INT, 0},
+    {"score_windows", STYLE_INT, 0},
+    {"out", STYLE_INT, 0},
+    {"in", STYLE_INT, 0},
+    {"weights", STYLE_INT, 0},
+    {"channel", STYLE_INT, 0},
+    {"channels", STYLE_INT, 0},
+    {"window", STYLE_INT, 0},
+    {"position", STYLE_INT, 0},
+    {"massive", STYLE_INT, 0},
+    {"chosen", STYLE_BOOL, 0},
+    {"disagrees", STYLE_BOOL, 0},
+    {"bits", STYLE_FIXED, 3},
+    {"bits_per_weight", STYLE_FIXED, 3},
+    {"log_rel_mse", STYLE_FIXED, 3},
+    {"ppl", STYLE_FIXED, 4},
+    {"ppl_float", STYLE_FIXED, 4},
+    {"ppl_result", STYLE_FIXED, 4},
+    {"nll", STYLE_FIXED, 5},
+    {"kl", STYLE_FIXED, 5},
+    {"kl_result", STYLE_FIXED, 5},
+    {"delta_kl", STYLE_FIXED, 5},
+    {"delta_se", STYLE_FIXED, 5},
+    {"top1", STYLE_FIXED, 4},
+    {"seconds", STYLE_FIXED, 2},
+    {"activation_max", STYLE_FIXED, 2},
+    {"max", STYLE_FIXED, 2},
+    {"median", STYLE_FIXED, 4},
+    {"q999", STYLE_FIXED, 3},
+    {"rms", STYLE_FIXED, 4},
+    {"mean", STYLE_FIXED, 4},
+    {"std", STYLE_FIXED, 4},
+    {"crest", STYLE_FIXED, 1},
+    {"crest_max", STYLE_FIXED, 1},
+    {"ratio_median", STYLE_FIXED, 1},
+    {"ratio_max", STYLE_FIXED, 1},
+    {"damp", STYLE_SCIENTIFIC, 1},
+    {"one_minus_cka", STYLE_SCIENTIFIC, 2},
+    {"one_minus_cka_token", STYLE_SCIENTIFIC, 2},
+    {"rel_mse", STYLE_SCIENTIFIC, 2},
+    {"value", STYLE_SCIENTIFIC, 3},
 };
 
 static const column *find_column(const char *name)
@@ -244,7 +297,8 @@ static calm_status write_run(calm_ctx *ctx, calm_store *store, int64_t run, calm
     return CALM_OK;
 }
 
-static calm_status write_section(calm_ctx *ctx, calm_store *store, const section *at, bool titled, int64_t run, calm_text *out)
+static calm_status write_section(calm_ctx *ctx, calm_store *store, const section *at, bool titled, int64_t run,
+                                 calm_text *out)
 {
     calm_table table;
     calm_table_init(&table);
@@ -295,11 +349,12 @@ static calm_status find_run(calm_ctx *ctx, calm_store *store, const view *shown,
 {
     calm_value row[3];
     const calm_value param = calm_value_int(asked);
-    CALM_TRY(calm_store_query_one(ctx, store, "SELECT coalesce(max(id), 0), count(*), coalesce(sum(id = ?1), 0) FROM run",
-                                  &param, 1, row, 3));
+    CALM_TRY(calm_store_query_one(
+        ctx, store, "SELECT coalesce(max(id), 0), count(*), coalesce(sum(id = ?1), 0) FROM run", &param, 1, row, 3));
     if (asked && row[2].integer == 0)
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no run %lld; it has %lld, the newest is %lld", calm_store_path(store),
-                         (long long)asked, (long long)row[1].integer, (long long)row[0].integer);
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no run %lld; it has %lld, the newest is %lld",
+                         calm_store_path(store), (long long)asked, (long long)row[1].integer,
+                         (long long)row[0].integer);
     *run = asked || shown->every ? asked : row[0].integer;
     return CALM_OK;
 }

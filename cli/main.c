@@ -55,8 +55,8 @@ static calm_status unknown_command(calm_ctx *ctx, const char *word)
     for (size_t i = 0; i < n && i < COMMANDS_MAX; i++)
         names[i] = all[i]->name;
     const char *near = calm_nearest(word, names, n);
-    return calm_fail(ctx, CALM_EARG, "unknown command \"%s\"%s%s%s", word, near ? "; did you mean \"" : "; see calm --help",
-                     near ? near : "", near ? "\"?" : "");
+    return calm_fail(ctx, CALM_EARG, "unknown command \"%s\"%s%s%s", word,
+                     near ? "; did you mean \"" : "; see calm --help", near ? near : "", near ? "\"?" : "");
 }
 
 static calm_status run(calm_ctx *ctx, const calm_command *command, int argc, char **argv)
@@ -100,7 +100,8 @@ int main(int argc, char **argv)
     calm_arena_init(&scratch);
     calm_ctx_init(&ctx, &out, &scratch);
     calm_linalg_setup();
-    /* Tasks take and give back the same few megabytes over and over: keep them instead of asking the system each time. */
+    /* Tasks take and give back the same few megabytes over and over: keep them instead of asking the system each
+     * time. */
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
     const calm_status status = dispatch(&ctx, argc, argv);

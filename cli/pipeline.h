@@ -75,8 +75,8 @@ typedef struct calm_pipeline {
     double seconds;
 } calm_pipeline;
 
-/* Run a recipe from start to end.  `out` must be closed also after a failure, which is recorded in the store as far as it
- * got.  Fails as its stages do; nothing half-written stays under the output's name. */
+/* Run a recipe from start to end.  `out` must be closed also after a failure, which is recorded in the store as far
+ * as it got.  Fails as its stages do; nothing half-written stays under the output's name. */
 calm_status calm_pipeline_run(calm_ctx *ctx, const calm_recipe *recipe, const char *command, calm_progress *progress,
                               calm_pipeline *out);
 void calm_pipeline_close(calm_pipeline *pipeline);
@@ -92,8 +92,8 @@ calm_status calm_pipeline_register(calm_ctx *ctx, calm_pipeline *p);
 /* Find every candidate in the store, compute what is missing block by block, and put it there (blocks.c). */
 calm_status calm_pipeline_blocks(calm_ctx *ctx, calm_pipeline *p);
 
-/* Choose per job and put the choices; then measure the hybrid and every uniform run on the guard windows and settle on the
- * result (choose.c). */
+/* Choose per job and put the choices; then measure the hybrid and every uniform run on the guard windows and settle
+ * on the result (choose.c). */
 calm_status calm_pipeline_choose(calm_ctx *ctx, calm_pipeline *p);
 
 /* Write the checkpoint under a temporary name, evaluate what was written, add card and recipe, and give it its name
@@ -101,14 +101,15 @@ calm_status calm_pipeline_choose(calm_ctx *ctx, calm_pipeline *p);
 calm_status calm_pipeline_export(calm_ctx *ctx, calm_pipeline *p);
 
 /* Digest over the candidates of a plan: the subject of its evaluations (choose.c). */
-calm_status calm_pipeline_plan_key(calm_ctx *ctx, const calm_pipeline *p, const calm_plan *plan, char key[CALM_SHA256_HEX]);
+calm_status calm_pipeline_plan_key(calm_ctx *ctx, const calm_pipeline *p, const calm_plan *plan,
+                                   char key[CALM_SHA256_HEX]);
 
 /* An evaluation of the store as a result, and the other way (evaluations.c).  find: *id is 0 when absent. */
 calm_status calm_pipeline_find_evaluation(calm_ctx *ctx, const calm_pipeline *p, const char *subject_key,
                                           const calm_windows *windows, calm_eval_result *out, int64_t *id);
-calm_status calm_pipeline_put_evaluation(calm_ctx *ctx, const calm_pipeline *p, const char *subject_key, const char *subject,
-                                         const char *text_name, const calm_windows *windows, const calm_eval_result *result,
-                                         int64_t *id);
+calm_status calm_pipeline_put_evaluation(calm_ctx *ctx, const calm_pipeline *p, const char *subject_key,
+                                         const char *subject, const char *text_name, const calm_windows *windows,
+                                         const calm_eval_result *result, int64_t *id);
 
 /* A plan that uses algorithm choice[block][job] for every job; `uniform` >= 0: that one everywhere. */
 calm_status calm_pipeline_plan(calm_ctx *ctx, const calm_pipeline *p, long uniform, calm_plan *out);

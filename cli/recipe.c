@@ -39,7 +39,8 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
 {
     static const char *const rules[] = {"token", "argmax"};
     char scheme[CALM_SCHEME_NAME_MAX];
-    calm_json *root = calm_json_new_object(), *algorithms = calm_json_new_array(), *calibration = calm_json_new_object();
+    calm_json *root = calm_json_new_object(), *algorithms = calm_json_new_array(),
+              *calibration = calm_json_new_object();
     calm_json *choice = calm_json_new_object(), *evaluation = calm_json_new_object();
     calm_scheme_name(&recipe->scheme, scheme);
     calm_json_set_string(root, "model", recipe->model.name);

@@ -12,14 +12,16 @@
 
 /* One row per unit, with the places of the activation maxima as the store knows them. */
 static const char units_sql[] =
-    "SELECT c.unit, coalesce(a.name, 'float'), s1.value, s2.value, s3.value, p.value, p.text, p.channel, p.window, p.token,"
+    "SELECT c.unit, coalesce(a.name, 'float'), s1.value, s2.value, s3.value, p.value, p.text, p.channel, p.window, "
+    "p.token,"
     " x.crest_median, coalesce(c.advice || CASE WHEN c.disagrees THEN ' (differs)' ELSE '' END, ''), c.reason"
     " FROM choice c JOIN run r ON r.id = c.run_id JOIN job j ON j.id = c.job_id JOIN block b ON b.id = j.block_id"
     " LEFT JOIN candidate k ON k.id = c.candidate_id LEFT JOIN algorithm a ON a.id = k.algorithm_id"
     " LEFT JOIN score s1 ON s1.candidate_id = k.id AND s1.unit = 'job' AND s1.metric = 'cka'"
     " LEFT JOIN score s2 ON s2.candidate_id = k.id AND s2.unit = 'job' AND s2.metric = 'cka_token'"
     " LEFT JOIN score s3 ON s3.candidate_id = k.id AND s3.unit = 'job' AND s3.metric = 'rel_mse'"
-    " LEFT JOIN activation x ON x.model_id = r.model_id AND x.calibration_id = r.calibration_id AND x.hook = j.input_hook"
+    " LEFT JOIN activation x ON x.model_id = r.model_id AND x.calibration_id = r.calibration_id AND x.hook = "
+    "j.input_hook"
     " LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1"
     " WHERE c.run_id = ?1 ORDER BY b.number, j.position";
 
@@ -27,7 +29,9 @@ enum { UNIT, ALGORITHM, CKA, CKA_TOKEN, REL_MSE, PEAK, PEAK_TEXT, CHANNEL, WINDO
 
 static double number(const calm_value *value)
 {
-    return value->type == CALM_VALUE_REAL ? value->real : value->type == CALM_VALUE_INTEGER ? (double)value->integer : NAN;
+    return value->type == CALM_VALUE_REAL      ? value->real
+           : value->type == CALM_VALUE_INTEGER ? (double)value->integer
+                                               : NAN;
 }
 
 /* "model.layers.0.qkv" without what all rows share. */
@@ -55,9 +59,9 @@ static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *con
     if (values[PEAK].type == CALM_VALUE_NULL)
         calm_table_empty(table);
     else
-        calm_table_format(table, "\"%s\" %lld:%lld, channel %lld", values[PEAK_TEXT].text ? values[PEAK_TEXT].text : "?",
-                          (long long)values[WINDOW].integer, (long long)values[POSITION].integer,
-                          (long long)values[CHANNEL].integer);
+        calm_table_format(table, "\"%s\" %lld:%lld, channel %lld",
+                          values[PEAK_TEXT].text ? values[PEAK_TEXT].text : "?", (long long)values[WINDOW].integer,
+                          (long long)values[POSITION].integer, (long long)values[CHANNEL].integer);
     calm_table_fixed(table, number(&values[CREST]), 1);
     calm_table_text(table, values[ADVICE].text);
     return CALM_OK;
@@ -89,7 +93,8 @@ static void set_value(calm_json *row, const char *key, const calm_value *value)
 }
 
 /* The same row for programs. */
-static calm_status add_unit_json(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
+static calm_status add_unit_json(calm_ctx *ctx, void *user, size_t n, const char *const *names,
+                                 const calm_value *values)
 {
     static const char *const keys[] = {"unit", "algorithm", "cka", "cka_token", "rel_mse", "activation_max", "token",
                                        "channel", "window", "position", "crest", "advice", "reason"};
@@ -223,9 +228,10 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_pipeline *p)
     print_size(p, &text);
     if (status == CALM_OK)
         status = print_emergence(ctx, p, &text);
-    calm_text_printf(&text, "  checkpoint   %s\n  store        %s\n  recipe       %s/calm_recipe.json\n", recipe->output,
-                     recipe->store, recipe->output);
-    calm_text_printf(&text, "  time         %.1f s%s\n", p->seconds, p->n_cached ? " (candidates of the store were used)" : "");
+    calm_text_printf(&text, "  checkpoint   %s\n  store        %s\n  recipe       %s/calm_recipe.json\n",
+                     recipe->output, recipe->store, recipe->output);
+    calm_text_printf(&text, "  time         %.1f s%s\n", p->seconds,
+                     p->n_cached ? " (candidates of the store were used)" : "");
     if (recipe->model.note)
         calm_text_printf(&text, "\n  %s\n", recipe->model.note);
     calm_text_printf(&text, "\n  next: calm inspect %s\n        sqlite3 %s 'select * from v_choices'\n"
@@ -303,14 +309,16 @@ calm_status calm_report_card(calm_ctx *ctx, const calm_pipeline *p, calm_text *o
     calm_scheme_name(&p->recipe->scheme, scheme);
     calm_text_printf(out, "---\nlibrary_name: transformers\ntags:\n- compressed-tensors\n- calm\n---\n\n# %s, %s\n\n",
                      p->recipe->model.name, scheme);
-    calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s.  Format: compressed-tensors.\n\n", CALM_VERSION,
-                     config->arch->class_name, config->n_blocks, calm_dtype_name(config->dtype));
+    calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s.  Format: compressed-tensors.\n\n",
+                     CALM_VERSION, config->arch->class_name, config->n_blocks, calm_dtype_name(config->dtype));
     calm_text_printf(out, "    from transformers import AutoModelForCausalLM    # with compressed-tensors installed\n"
                           "    model = AutoModelForCausalLM.from_pretrained(\"DIRECTORY\")\n\n## Size\n\n```\n");
     print_size(p, out);
-    calm_text_printf(out, "```\n\n## Plan and evidence\n\nOne algorithm per unit, chosen by %s on %zu calibration tokens of %s "
-                          "(%zu windows).\n\n```\n", calm_metric_name(p->recipe->metric), p->calib.begin[p->calib.n],
-                     p->recipe->calib_name, p->calib.n);
+    calm_text_printf(
+        out,
+        "```\n\n## Plan and evidence\n\nOne algorithm per unit, chosen by %s on %zu calibration tokens of %s "
+        "(%zu windows).\n\n```\n",
+        calm_metric_name(p->recipe->metric), p->calib.begin[p->calib.n], p->recipe->calib_name, p->calib.n);
     CALM_TRY(write_tables(ctx, p, out));
     calm_text_printf(out, "```\n\nThe same run again: `calm_recipe.json`.\n");
     return calm_text_check(ctx, out);

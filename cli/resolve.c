@@ -44,8 +44,9 @@ static calm_status unknown(calm_ctx *ctx, const calm_json *aliases, const char *
     calm_text_init(&known);
     for (void *iter = NULL; calm_json_next(aliases, &iter, &key, &value);)
         calm_text_printf(&known, "%s%s", known.length ? ", " : "", key);
-    calm_status status = calm_fail(ctx, CALM_ENOTFOUND, "model \"%s\": no such directory, and no such name; known names: %s",
-                                   name, known.data ? known.data : "none");
+    calm_status status =
+        calm_fail(ctx, CALM_ENOTFOUND, "model \"%s\": no such directory, and no such name; known names: %s", name,
+                  known.data ? known.data : "none");
     calm_text_clear(&known);
     return status;
 }
@@ -61,7 +62,8 @@ calm_status calm_resolve_model(calm_ctx *ctx, const char *name, calm_named_model
     CALM_TRY(calm_json_read(ctx, where, 1 << 20, &aliases));
     calm_status status = find_alias(ctx, aliases, where, name, out);
     if (status == CALM_OK && !out->dir)
-        status = calm_is_directory(name) ? calm_strf(ctx, ctx->out, &out->dir, "%s", name) : unknown(ctx, aliases, name);
+        status =
+            calm_is_directory(name) ? calm_strf(ctx, ctx->out, &out->dir, "%s", name) : unknown(ctx, aliases, name);
     calm_json_free(aliases);
     return status;
 }

@@ -17,8 +17,8 @@ typedef struct calm_named_model {
 } calm_named_model;
 
 /* A path (with a slash, or an existing directory), or an alias of recipes/models/aliases.json; in ctx->out.
- * An alias always wins over a directory of the same name in the working folder, so that a name means one model everywhere.
- * CALM_ENOTFOUND with the known aliases. */
+ * An alias always wins over a directory of the same name in the working folder, so that a name means one model
+ * everywhere. CALM_ENOTFOUND with the known aliases. */
 calm_status calm_resolve_model(calm_ctx *ctx, const char *name, calm_named_model *out);
 
 #endif

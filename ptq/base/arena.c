@@ -1,7 +1,7 @@
 /* Arena: a list of chunks, allocation by bumping a cursor in the newest one.
  *
- * A chunk has 64 KiB; a request larger than that gets a chunk of its own.  Rewinding frees the chunks begun since, so that a
- * task's peak is given back to the system. */
+ * A chunk has 64 KiB; a request larger than that gets a chunk of its own.  Rewinding frees the chunks begun since,
+ * so that a task's peak is given back to the system. */
 #include "ptq/base/arena.h"
 
 #include <stdint.h>

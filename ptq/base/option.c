@@ -67,7 +67,8 @@ static calm_status set_int(calm_ctx *ctx, const calm_option *option, void *field
     return CALM_OK;
 }
 
-static calm_status set_double(calm_ctx *ctx, const calm_option *option, void *field, const char *owner, const char *value)
+static calm_status set_double(calm_ctx *ctx, const calm_option *option, void *field, const char *owner,
+                              const char *value)
 {
     char *end;
     double number = strtod(value, &end);

@@ -68,7 +68,8 @@ static calm_status observe_window(void *user, calm_ctx *ctx, calm_hook hook, siz
         if (calm_job_input(job) != hook)
             continue;
         if (state->inputs[job])
-            memcpy(state->inputs[job] + state->row_begin[window - state->group.first] * width, x, n * width * sizeof *x);
+            memcpy(state->inputs[job] + state->row_begin[window - state->group.first] * width, x,
+                   n * width * sizeof *x);
         add_channels(x, n, width, &part->sums[job]);
         keep_rows(state->out->score_input[job], state->out, state, window, x, n, width);
     }
@@ -215,8 +216,11 @@ static void publish(capture_state *state, size_t rows)
     for (calm_job_kind job = 0; job < CALM_N_JOBS; job++) {
         if (state->gram[job])
             calm_dsymmetrize(state->out->width[job], state->gram[job], state->out->width[job]);
-        state->out->stats[job] = (calm_stats){.rows = rows, .gram = state->gram[job], .absmax = state->total[job].absmax,
-                                              .sum = state->total[job].sum, .sumsq = state->total[job].sumsq,
+        state->out->stats[job] = (calm_stats){.rows = rows,
+                                              .gram = state->gram[job],
+                                              .absmax = state->total[job].absmax,
+                                              .sum = state->total[job].sum,
+                                              .sumsq = state->total[job].sumsq,
                                               .sumabs = state->total[job].sumabs};
     }
 }

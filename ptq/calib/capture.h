@@ -1,10 +1,10 @@
-/* Capture: one block over the calibration windows - what its jobs' inputs look like, and the float outputs that candidates are
- * scored against.
+/* Capture: one block over the calibration windows - what its jobs' inputs look like, and the float outputs that
+ * candidates are scored against.
  *
  *   N calibration rows   I inputs of a job   D hidden size   n rows of the scoring windows (the first ones)
  *
- * Sums have one order: rows within chunks of fixed size, chunks within windows, windows by number.  Neither the number of threads
- * nor the number of windows handled together changes a bit. */
+ * Sums have one order: rows within chunks of fixed size, chunks within windows, windows by number.  Neither the
+ * number of threads nor the number of windows handled together changes a bit. */
 #ifndef CALM_CALIB_CAPTURE_H
 #define CALM_CALIB_CAPTURE_H
 

@@ -12,7 +12,8 @@ typedef struct tile {
 } tile;
 
 /* chunk [m, n] of X^T X added to the tile in double. */
-static void add_chunk(const calm_gram_job *job, const tile *at, size_t m, size_t n, size_t row, size_t rows, float *product)
+static void add_chunk(const calm_gram_job *job, const tile *at, size_t m, size_t n, size_t row, size_t rows,
+                      float *product)
 {
     const float *x = job->x + row * job->width;
     calm_sgemm_tn(m, n, rows, 1.0f, x + at->row, job->width, x + at->col, job->width, 0.0f, product, n);

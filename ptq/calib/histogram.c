@@ -1,8 +1,8 @@
 /* Histogram of log10 |x| from the bits of a float.
  *
  * The bits of a positive float, read as an integer, are a piecewise linear log2: at most 0.087 octaves = 0.83 bins
- * below the true one.  So 32 log10(2) / 2^23 * bits, less a margin for float rounding, names the bin or the one before it, and
- * one comparison with the edge between the two decides.  No logarithm, no branch. */
+ * below the true one.  So 32 log10(2) / 2^23 * bits, less a margin for float rounding, names the bin or the one
+ * before it, and one comparison with the edge between the two decides.  No logarithm, no branch. */
 #include "ptq/calib/histogram.h"
 
 #include <math.h>

@@ -58,8 +58,8 @@ static double divergence(const row_summary *ref, const float *exponentials, cons
 }
 
 /* Logits of a chunk of rows for every model, then the sums of each predicted row. */
-static calm_status score_chunk(calm_ctx *ctx, const evaluation *e, size_t window, size_t row, size_t rows, size_t in_batch,
-                               float **logits, float *exponentials, float *unused)
+static calm_status score_chunk(calm_ctx *ctx, const evaluation *e, size_t window, size_t row, size_t rows,
+                               size_t in_batch, float **logits, float *exponentials, float *unused)
 {
     const size_t vocab = e->runners[0].head.vocab;
     const uint32_t *ids = e->windows->ids + e->windows->begin[window] + row;
@@ -157,8 +157,8 @@ static calm_status run_batch(calm_ctx *ctx, evaluation *e, size_t first, size_t 
     calm_status status = CALM_OK;
     for (size_t m = 0; m < e->n && status == CALM_OK; m++) {
         runner *r = &e->runners[m];
-        status = calm_batch_forward(ctx, r->subject->model, &r->rope, &r->head, e->windows, first, n, r->subject->override,
-                                    r->subject->user, &arena, &r->batch);
+        status = calm_batch_forward(ctx, r->subject->model, &r->rope, &r->head, e->windows, first, n,
+                                    r->subject->override, r->subject->user, &arena, &r->batch);
         if (tick && status == CALM_OK)
             tick(tick_user, first * e->n + n * (m + 1), e->windows->n * e->n);
     }
@@ -192,8 +192,8 @@ static calm_status run_all(calm_ctx *ctx, const calm_subject *reference, calm_ev
 }
 
 calm_status calm_evaluate(calm_ctx *ctx, const calm_subject *reference, calm_eval_result *reference_result,
-                          const calm_subject *subjects, size_t n, calm_eval_result *results, const calm_windows *windows,
-                          calm_tick_fn *tick, void *tick_user)
+                          const calm_subject *subjects, size_t n, calm_eval_result *results,
+                          const calm_windows *windows, calm_tick_fn *tick, void *tick_user)
 {
     evaluation e = {.has_reference = reference != NULL, .windows = windows};
     if (reference && reference_result)
@@ -210,7 +210,8 @@ calm_status calm_evaluate(calm_ctx *ctx, const calm_subject *reference, calm_eva
     return status;
 }
 
-void calm_eval_compare(const calm_eval_result *a, const calm_eval_result *b, size_t n_windows, double *delta, double *se)
+void calm_eval_compare(const calm_eval_result *a, const calm_eval_result *b, size_t n_windows, double *delta,
+                       double *se)
 {
     double mean = 0, spread = 0;
     for (size_t w = 0; w < n_windows; w++)

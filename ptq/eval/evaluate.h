@@ -3,7 +3,8 @@
  *   nll   mean over predicted tokens of -log p(token)           ppl = exp(nll)
  *   kl    mean over predicted positions of sum_v p_ref(v) log(p_ref(v) / p(v))
  *   top1  share of positions where both put the same token first
- * The first token of a window is not predicted.  Logits and exponentials in float32, sums in double (docs/method.md 6). */
+ * The first token of a window is not predicted.  Logits and exponentials in float32, sums in double (docs/method.md
+ * 6). */
 #ifndef CALM_EVAL_EVALUATE_H
 #define CALM_EVAL_EVALUATE_H
 
@@ -33,11 +34,12 @@ typedef struct calm_eval_result {
  * Each model runs once per batch of windows; `tick` (may be NULL) hears of windows times models.
  * CALM_EARG: vocabularies of different size.  CALM_ENUMERIC: a logit that is not finite. */
 calm_status calm_evaluate(calm_ctx *ctx, const calm_subject *reference, calm_eval_result *reference_result,
-                          const calm_subject *subjects, size_t n, calm_eval_result *results, const calm_windows *windows,
-                          calm_tick_fn *tick, void *tick_user);
+                          const calm_subject *subjects, size_t n, calm_eval_result *results,
+                          const calm_windows *windows, calm_tick_fn *tick, void *tick_user);
 
 /* Paired comparison of two results over the same windows: *delta = mean per-token KL of b minus that of a, *se its
  * standard error with windows as the samples; *se is NaN for fewer than 2 windows. */
-void calm_eval_compare(const calm_eval_result *a, const calm_eval_result *b, size_t n_windows, double *delta, double *se);
+void calm_eval_compare(const calm_eval_result *a, const calm_eval_result *b, size_t n_windows, double *delta,
+                       double *se);
 
 #endif

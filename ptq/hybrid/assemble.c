@@ -69,14 +69,16 @@ static calm_status fold_norm(calm_ctx *ctx, const calm_model *model, const calm_
     for (size_t i = 0; i < width; i++) {
         folded[i] = round_to(dtype, block->norm[sublayer][i] / in_scale[i]);
         if (!isfinite(folded[i]))
-            return calm_fail(ctx, CALM_ENUMERIC, "block %zu: norm weight %zu divided by its input scale %g is out of range",
-                             block->index, i, (double)in_scale[i]);
+            return calm_fail(ctx, CALM_ENUMERIC,
+                             "block %zu: norm weight %zu divided by its input scale %g is out of range", block->index,
+                             i, (double)in_scale[i]);
     }
     out->norm[sublayer] = folded;
     return CALM_OK;
 }
 
-static calm_status fold_quantized_row(calm_ctx *ctx, const calm_weight *weight, calm_qlinear *linear, size_t row, float s)
+static calm_status fold_quantized_row(calm_ctx *ctx, const calm_weight *weight, calm_qlinear *linear, size_t row,
+                                      float s)
 {
     for (size_t g = 0; g < linear->n_groups; g++) {
         float *scale = &linear->scales[row * linear->n_groups + g];
@@ -108,7 +110,8 @@ static calm_status fold_row(calm_ctx *ctx, const calm_weight *weight, calm_qline
     return CALM_OK;
 }
 
-static calm_status fold_rows(calm_ctx *ctx, const calm_block *block, calm_job_kind job, const float *in_scale, calm_qblock *out)
+static calm_status fold_rows(calm_ctx *ctx, const calm_block *block, calm_job_kind job, const float *in_scale,
+                             calm_qblock *out)
 {
     const calm_config *config = block->config;
     const calm_role feeder = job == CALM_JOB_O ? CALM_ROLE_V : CALM_ROLE_UP;
@@ -156,8 +159,13 @@ static calm_status dequantize(calm_ctx *ctx, const calm_qlinear *linear, const f
 {
     float *w;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, linear->out * linear->in));
-    const calm_qjob rows = {.out = linear->out, .in = linear->in, .group = linear->group, .n_groups = linear->n_groups,
-                            .scheme = linear->scheme, .codes = (uint8_t *)(uintptr_t)linear->codes, .scales = linear->scales,
+    const calm_qjob rows = {.out = linear->out,
+                            .in = linear->in,
+                            .group = linear->group,
+                            .n_groups = linear->n_groups,
+                            .scheme = linear->scheme,
+                            .codes = (uint8_t *)(uintptr_t)linear->codes,
+                            .scales = linear->scales,
                             .zeros = (uint8_t *)(uintptr_t)linear->zeros};
     calm_qjob_dequantize(&rows, w);
     *out = w;

@@ -1,4 +1,5 @@
-/* Assembly: what a plan makes of a block - codes and scales per linear, and the tensors that input scales are folded into.
+/* Assembly: what a plan makes of a block - codes and scales per linear, and the tensors that input scales are folded
+ * into.
  *
  *   job      its input scale s folds into
  *   qkv      the attention norm:  weight / s

@@ -1,7 +1,7 @@
 /* Exporters: one plan, written as the directory that an engine loads.
  *
- * An exporter is one file export_<format>.c, which ends with its descriptor, and one line in export.def.  Directories are
- * written under a temporary name beside the target and renamed at the end. */
+ * An exporter is one file export_<format>.c, which ends with its descriptor, and one line in export.def. 
+ * Directories are written under a temporary name beside the target and renamed at the end. */
 #ifndef CALM_HYBRID_EXPORT_H
 #define CALM_HYBRID_EXPORT_H
 

@@ -49,8 +49,8 @@ static long block_of(const calm_model *model, const char *name, const char **res
     return (long)block;
 }
 
-static calm_status add(calm_ctx *ctx, layout *out, entry e, const char *suffix, calm_dtype dtype, int n_dims, size_t rows,
-                       size_t cols)
+static calm_status add(calm_ctx *ctx, layout *out, entry e, const char *suffix, calm_dtype dtype, int n_dims,
+                       size_t rows, size_t cols)
 {
     char *name;
     const size_t stem = strlen(e.source->name) - (suffix ? strlen("weight") : 0);
@@ -129,7 +129,8 @@ static calm_status lay_out(calm_ctx *ctx, const calm_export_input *input, layout
 
 /* ---- their bytes ---- */
 
-static calm_status put_floats(calm_ctx *ctx, calm_safetensors_writer *writer, calm_dtype dtype, const float *values, size_t n)
+static calm_status put_floats(calm_ctx *ctx, calm_safetensors_writer *writer, calm_dtype dtype, const float *values,
+                              size_t n)
 {
     void *bytes;
     CALM_TRY(calm_alloc(ctx, ctx->scratch, &bytes, n, calm_dtype_bytes(dtype), "a tensor"));
@@ -141,7 +142,8 @@ static calm_status put_words(calm_ctx *ctx, calm_safetensors_writer *writer, con
 {
     const int bits = linear->scheme.bits;
     uint32_t *words;
-    size_t n = zeros ? calm_pack_words(linear->out, bits) * linear->n_groups : linear->out * calm_pack_words(linear->in, bits);
+    size_t n =
+        zeros ? calm_pack_words(linear->out, bits) * linear->n_groups : linear->out * calm_pack_words(linear->in, bits);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, n));
     if (zeros)
         calm_pack_columns(linear->zeros, linear->out, linear->n_groups, bits, words);
@@ -214,7 +216,8 @@ static calm_status put_block(calm_ctx *ctx, const calm_export_input *input, cons
     return CALM_OK;
 }
 
-static calm_status put_all(calm_ctx *ctx, const calm_export_input *input, const layout *plan, calm_safetensors_writer *writer)
+static calm_status put_all(calm_ctx *ctx, const calm_export_input *input, const layout *plan,
+                           calm_safetensors_writer *writer)
 {
     size_t next = 0;
     calm_arena arena, *caller = ctx->out;
@@ -287,12 +290,15 @@ static calm_status check_groups(calm_ctx *ctx, const calm_export_input *input, s
             proposal = usual[i] < job->scheme.group && in % usual[i] == 0 ? usual[i] : 0;
         CALM_TRY(calm_model_linear_name(ctx, input->model, block, role, &name));
         if (!proposal)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "compressed-tensors: %s has %zu input columns, which groups of %zu do not "
-                                                     "divide; use a scheme without groups", name, in, job->scheme.group);
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "compressed-tensors: %s has %zu input columns, which groups of %zu do not "
-                                                 "divide; groups of %zu do (--scheme w%da%d_g%zu)", name, in,
-                         job->scheme.group, proposal, job->scheme.bits, job->scheme.act_bits ? job->scheme.act_bits : 16,
-                         proposal);
+            return calm_fail(ctx, CALM_EUNSUPPORTED,
+                             "compressed-tensors: %s has %zu input columns, which groups of %zu do not "
+                             "divide; use a scheme without groups",
+                             name, in, job->scheme.group);
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "compressed-tensors: %s has %zu input columns, which groups of %zu do not "
+                         "divide; groups of %zu do (--scheme w%da%d_g%zu)",
+                         name, in, job->scheme.group, proposal, job->scheme.bits,
+                         job->scheme.act_bits ? job->scheme.act_bits : 16, proposal);
     }
     return CALM_OK;
 }
@@ -308,21 +314,27 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
         if (!job->quantized)
             continue;
         if (job->scheme.bits > 4 && job->scheme.bits < 8)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "compressed-tensors: %d bits: readers disagree on the layout; use 2, 3, 4 or 8",
+            return calm_fail(ctx, CALM_EUNSUPPORTED,
+                             "compressed-tensors: %d bits: readers disagree on the layout; use 2, 3, 4 or 8",
                              job->scheme.bits);
         if (job->scheme.act_bits && !job->scheme.symmetric)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "compressed-tensors: quantized activations need symmetric weights");
+            return calm_fail(ctx, CALM_EUNSUPPORTED,
+                             "compressed-tensors: quantized activations need symmetric weights");
         three |= job->scheme.bits == 3;
         asymmetric |= !job->scheme.symmetric;
         evaluation_only |= job->scheme.act_bits && (job->scheme.act_bits < 8 || job->scheme.bits < 8);
     }
     if (three)
-        calm_log(ctx, CALM_LOG_WARNING, "3 bits: compressed-tensors before 0.18 packs them differently; this checkpoint needs 0.18 or later");
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "3 bits: compressed-tensors before 0.18 packs them differently; this checkpoint needs 0.18 or later");
     if (asymmetric)
-        calm_log(ctx, CALM_LOG_WARNING, "asymmetric weights: compressed-tensors 0.18 to 0.20 do not load them in transformers; 0.14 to 0.17 do");
+        calm_log(
+            ctx, CALM_LOG_WARNING,
+            "asymmetric weights: compressed-tensors 0.18 to 0.20 do not load them in transformers; 0.14 to 0.17 do");
     if (evaluation_only)
-        calm_log(ctx, CALM_LOG_WARNING, "4-bit weights or activations with quantized activations: transformers computes them, "
-                                        "no engine has a kernel; this checkpoint is for evaluation");
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "4-bit weights or activations with quantized activations: transformers computes them, "
+                 "no engine has a kernel; this checkpoint is for evaluation");
     return CALM_OK;
 }
 

@@ -45,11 +45,14 @@ calm_status calm_export_target(calm_ctx *ctx, const char *target, bool force)
     if (!calm_path_exists(clean))
         return CALM_OK;
     if (!force)
-        return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another --output, or --force to replace it", clean);
+        return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another --output, or --force to replace it",
+                         clean);
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &config, clean, "config.json"));
     if (!calm_path_exists(config) && rmdir(clean) != 0)
-        return calm_fail(ctx, CALM_EARG, "%s: exists and holds no config.json, so it is no checkpoint; --force does not "
-                                         "replace it", clean);
+        return calm_fail(ctx, CALM_EARG,
+                         "%s: exists and holds no config.json, so it is no checkpoint; --force does not "
+                         "replace it",
+                         clean);
     return CALM_OK;
 }
 
@@ -66,13 +69,14 @@ static calm_status parent_of(calm_ctx *ctx, const char *path, char **out)
 static bool is_stale(const char *name, const char *base)
 {
     const size_t length = strlen(base);
-    if (strncmp(name, base, length) != 0 || (strncmp(name + length, ".tmp.", 5) != 0 && strncmp(name + length, ".old.", 5) != 0))
+    if (strncmp(name, base, length) != 0 ||
+        (strncmp(name + length, ".tmp.", 5) != 0 && strncmp(name + length, ".old.", 5) != 0))
         return false;
     char *end;
     errno = 0;
     const long id = strtol(name + length + 5, &end, 10);
-    return isdigit((unsigned char)name[length + 5]) && *end == '\0' && errno == 0 && id > 0 && kill((pid_t)id, 0) != 0 &&
-           errno == ESRCH;
+    return isdigit((unsigned char)name[length + 5]) && *end == '\0' && errno == 0 && id > 0 &&
+           kill((pid_t)id, 0) != 0 && errno == ESRCH;
 }
 
 /* Remove what killed processes left beside the target: a checkpoint may be large. */
@@ -120,8 +124,8 @@ static calm_status replace_in_steps(calm_ctx *ctx, const char *temporary, const 
     return calm_fail_errno(ctx, reason, "%s: cannot rename to it", clean);
 }
 
-/* Exchange both names in one step, so that at every moment the target is the old checkpoint or the new one; *old is where
- * the old one lies afterwards. */
+/* Exchange both names in one step, so that at every moment the target is the old checkpoint or the new one; *old is
+ * where the old one lies afterwards. */
 static calm_status replace(calm_ctx *ctx, const char *temporary, const char *clean, char **old)
 {
     CALM_TRY(calm_strf(ctx, ctx->scratch, old, "%s", temporary));

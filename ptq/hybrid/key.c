@@ -39,8 +39,8 @@ calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM
     return status != CALM_OK ? status : finished;
 }
 
-calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const calm_windows *windows, size_t score_windows,
-                                 char key[CALM_SHA256_HEX])
+calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const calm_windows *windows,
+                                 size_t score_windows, char key[CALM_SHA256_HEX])
 {
     calm_sha256 sha;
     calm_sha256_init(&sha);
@@ -71,8 +71,8 @@ calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, size_t bloc
         if (tensor)
             field_tensor(&sha, tensor);
         else if (status == CALM_OK)
-            status = calm_fail(ctx, CALM_EUNSUPPORTED, "%s: the checkpoint is quantized already; give calm the float model",
-                               module);
+            status = calm_fail(ctx, CALM_EUNSUPPORTED,
+                               "%s: the checkpoint is quantized already; give calm the float model", module);
     }
     calm_status finished = calm_sha256_finish(ctx, &sha, key);
     return status != CALM_OK ? status : finished;

@@ -2,7 +2,8 @@
  *
  *   model        config.json's bytes and every tensor's name, dtype, shape and bytes
  *   calibration  model, token windows, number of scoring windows, revision of the capture
- *   candidate    calibration, job (block, role, its weights), chain with options and revisions, scheme, reference prefix
+ *   candidate    calibration, job (block, role, its weights), chain with options and revisions, scheme, reference
+ * prefix
  *   evaluation   what was evaluated, token windows, revision of the evaluation */
 #ifndef CALM_HYBRID_KEY_H
 #define CALM_HYBRID_KEY_H
@@ -21,8 +22,8 @@
 calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM_SHA256_HEX]);
 
 /* Digest of what candidates are computed and scored from. */
-calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const calm_windows *windows, size_t score_windows,
-                                 char key[CALM_SHA256_HEX]);
+calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const calm_windows *windows,
+                                 size_t score_windows, char key[CALM_SHA256_HEX]);
 
 /* Digest over the float weights of a job's linears. */
 calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, size_t block, calm_job_kind job,

@@ -33,7 +33,8 @@ static bool measure(const blob_head *head, sections *out)
         return false;
     out->zeros = head->symmetric ? 0 : (cells + 3) / 4 * 4;
     out->total = sizeof *head;
-    return calm_size_add(&out->total, out->total, out->scales) && calm_size_add(&out->total, out->total, out->in_scale) &&
+    return calm_size_add(&out->total, out->total, out->scales) &&
+           calm_size_add(&out->total, out->total, out->in_scale) &&
            calm_size_add(&out->total, out->total, out->zeros) && calm_size_add(&out->total, out->total, out->codes);
 }
 
@@ -111,7 +112,8 @@ calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes
     memcpy(&head, at, sizeof head);
     at += sizeof head;
     CALM_TRY(check_head(ctx, name, &head, n_bytes, &size));
-    *out = (calm_qjob){.out = head.out, .in = head.in, .group = head.group, .n_groups = head.n_groups, .damp = head.damp};
+    *out =
+        (calm_qjob){.out = head.out, .in = head.in, .group = head.group, .n_groups = head.n_groups, .damp = head.damp};
     out->scheme = (calm_scheme){.bits = head.bits, .group = head.group == head.in ? 0 : head.group,
                                 .symmetric = head.symmetric != 0, .act_bits = head.act_bits,
                                 .scale_dtype = (calm_dtype)head.scale_dtype};

@@ -24,18 +24,19 @@ static calm_status nobody(calm_ctx *ctx, const calm_contender *contenders, size_
     for (size_t i = 0; i < n; i++)
         calm_text_printf(&text, "%s%s: %s", i ? "; " : "", contenders[i].algorithm,
                          contenders[i].failure ? contenders[i].failure : "score is not finite");
-    calm_status status = calm_fail(ctx, CALM_ENUMERIC, "no candidate can be chosen (%s)", text.data ? text.data : "none was run");
+    calm_status status =
+        calm_fail(ctx, CALM_ENUMERIC, "no candidate can be chosen (%s)", text.data ? text.data : "none was run");
     calm_text_clear(&text);
     return status;
 }
 
-calm_status calm_choose(calm_ctx *ctx, calm_rule rule, const char *metric_name, const calm_contender *contenders, size_t n,
-                        size_t *winner, char **reason)
+calm_status calm_choose(calm_ctx *ctx, calm_rule rule, const char *metric_name, const calm_contender *contenders,
+                        size_t n, size_t *winner, char **reason)
 {
     size_t best = n, chosen = n, short_list = 0;
     for (size_t i = 0; i < n; i++)
-        if (can_win(&contenders[i]) && (best == n || before(contenders[i].metric, contenders[best].metric, contenders[i].key,
-                                                            contenders[best].key)))
+        if (can_win(&contenders[i]) && (best == n || before(contenders[i].metric, contenders[best].metric,
+                                                            contenders[i].key, contenders[best].key)))
             best = i;
     if (best == n)
         return nobody(ctx, contenders, n);
@@ -53,6 +54,6 @@ calm_status calm_choose(calm_ctx *ctx, calm_rule rule, const char *metric_name, 
     *winner = chosen;
     if (short_list == 1)
         return calm_strf(ctx, ctx->out, reason, "least %s of %zu, no other within %g", metric_name, n, CALM_NEAR_TIE);
-    return calm_strf(ctx, ctx->out, reason, "least log_rel_mse of %zu within %g of the least %s%s", short_list, CALM_NEAR_TIE,
-                     metric_name, chosen == best ? "" : " (not the least itself)");
+    return calm_strf(ctx, ctx->out, reason, "least log_rel_mse of %zu within %g of the least %s%s", short_list,
+                     CALM_NEAR_TIE, metric_name, chosen == best ? "" : " (not the least itself)");
 }

@@ -1,6 +1,7 @@
 /* Choice: one candidate per unit from its stored scores (docs/method.md section 5).
  *
- *   token    c* = least value of the metric (cka_token); shortlist = candidates within 1.05 c*; the least log_rel_mse of the
+ *   token    c* = least value of the metric (cka_token); shortlist = candidates within 1.05 c*; the least
+ * log_rel_mse of the
  *            shortlist wins, ties by candidate key
  *   argmax   CALM as published: the least value of the metric (cka) wins, ties by candidate key */
 #ifndef CALM_HYBRID_SELECT_H
@@ -24,7 +25,7 @@ typedef struct calm_contender {
 
 /* Index of the winner among contenders [n] and, in ctx->out, one sentence that says why.
  * A metric that is not finite never wins.  CALM_ENUMERIC when no candidate can win (says why each failed). */
-calm_status calm_choose(calm_ctx *ctx, calm_rule rule, const char *metric_name, const calm_contender *contenders, size_t n,
-                        size_t *winner, char **reason);
+calm_status calm_choose(calm_ctx *ctx, calm_rule rule, const char *metric_name, const calm_contender *contenders,
+                        size_t n, size_t *winner, char **reason);
 
 #endif

@@ -296,8 +296,10 @@ static int append(const char *bytes, size_t n, void *user)
 
 calm_status calm_json_write(calm_ctx *ctx, const calm_json *value, int indent, calm_text *out)
 {
-    /* 15 digits: every decimal number of so many digits or fewer comes out as it went in (0.05, not 0.050000000000000003). */
-    size_t flags = JSON_ENCODE_ANY | JSON_INDENT((size_t)indent) | (indent ? 0 : JSON_COMPACT) | JSON_REAL_PRECISION(15);
+    /* 15 digits: every decimal number of so many digits or fewer comes out as it went in (0.05, not
+     * 0.050000000000000003). */
+    size_t flags =
+        JSON_ENCODE_ANY | JSON_INDENT((size_t)indent) | (indent ? 0 : JSON_COMPACT) | JSON_REAL_PRECISION(15);
     if (!value || json_dump_callback(raw(value), append, out, flags) != 0)
         return calm_fail(ctx, CALM_ENOMEM, "cannot write JSON (out of memory)");
     return calm_text_check(ctx, out);

@@ -51,7 +51,8 @@ bool calm_json_next(const calm_json *object, void **iter, const char **key, cons
 
 /* ---- checked members of an object: errors name `where` (a file) and the key ---- */
 
-/* Integer in [min, max].  Absent: *out = *fallback, or CALM_EFORMAT when fallback is NULL.  JSON null counts as absent. */
+/* Integer in [min, max].  Absent: *out = *fallback, or CALM_EFORMAT when fallback is NULL.  JSON null counts as
+ * absent. */
 calm_status calm_json_need_int(calm_ctx *ctx, const char *where, const calm_json *object, const char *key,
                                const int64_t *fallback, int64_t min, int64_t max, int64_t *out);
 /* Finite number in [min, max]. */

@@ -86,9 +86,10 @@ static calm_status read_entry(calm_ctx *ctx, const shard *file, size_t data_begi
     if (calm_json_size(offsets) != 2 || begin < 0 || end < begin)
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"data_offsets\": expected [begin, end]", where);
     if ((uint64_t)end > data_bytes)
-        return calm_fail(ctx, CALM_EFORMAT,
-                         "%s: data_offsets [%lld, %lld] reach past the %zu data bytes of the file (truncated download?)",
-                         where, (long long)begin, (long long)end, data_bytes);
+        return calm_fail(
+            ctx, CALM_EFORMAT,
+            "%s: data_offsets [%lld, %lld] reach past the %zu data bytes of the file (truncated download?)", where,
+            (long long)begin, (long long)end, data_bytes);
     if ((size_t)(end - begin) != tensor->bytes)
         return calm_fail(ctx, CALM_EFORMAT, "%s: data_offsets span %lld bytes, expected %zu for %s %s", where,
                          (long long)(end - begin), tensor->bytes, dtype,
@@ -125,7 +126,8 @@ static calm_status check_tiling(calm_ctx *ctx, const shard *file, size_t data_be
         expected = tensors[i].data + tensors[i].bytes;
     }
     if (expected != end)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %zu bytes after the last tensor", file->path, (size_t)(end - expected));
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %zu bytes after the last tensor", file->path,
+                         (size_t)(end - expected));
     return CALM_OK;
 }
 
@@ -273,8 +275,8 @@ static calm_status open_directory(calm_ctx *ctx, calm_safetensors *set, const ch
     CALM_TRY(calm_path_join(ctx, &set->arena, &index_path, dir, "model.safetensors.index.json"));
     if (!calm_path_exists(index_path)) {
         if (!calm_path_exists(single))
-            return calm_fail(ctx, CALM_ENOTFOUND, "%s: holds neither model.safetensors nor model.safetensors.index.json",
-                             dir);
+            return calm_fail(ctx, CALM_ENOTFOUND,
+                             "%s: holds neither model.safetensors nor model.safetensors.index.json", dir);
         return open_one(ctx, set, single);
     }
     CALM_TRY(calm_json_read(ctx, index_path, INDEX_MAX, &index));

@@ -45,8 +45,8 @@ static calm_status collect(calm_ctx *ctx, const calm_tokenizer *tok, const uint3
     *n_pieces = 0;
     for (size_t i = 0; i < n; i++) {
         if (ids[i] >= tok->n_ids || !tok->tokens[ids[i]].piece.text)
-            return calm_fail(ctx, CALM_EARG, "%s: no token has id %u (number %zu of those to decode)", tok->path, ids[i],
-                             i);
+            return calm_fail(ctx, CALM_EARG, "%s: no token has id %u (number %zu of those to decode)", tok->path,
+                             ids[i], i);
         if (special || !tok->tokens[ids[i]].special)
             pieces[(*n_pieces)++] = tok->tokens[ids[i]].piece;
     }

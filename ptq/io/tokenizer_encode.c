@@ -1,5 +1,5 @@
-/* Encoding: added tokens are cut out, the rest goes through normalizers and pre-tokenizers, and each piece to the model,
- * unless the same piece has been there before. */
+/* Encoding: added tokens are cut out, the rest goes through normalizers and pre-tokenizers, and each piece to the
+ * model, unless the same piece has been there before. */
 #include <string.h>
 
 #include "ptq/io/bytelevel.h"

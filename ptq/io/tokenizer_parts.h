@@ -1,6 +1,7 @@
 /* Inside of the tokenizer: what its source files share.  Callers use ptq/io/tokenizer.h.
  *
- *   text -> [cut out added tokens] -> normalizers -> [cut out normalized added tokens] -> pre-tokenizers -> model -> ids
+ *   text -> [cut out added tokens] -> normalizers -> [cut out normalized added tokens] -> pre-tokenizers -> model ->
+ * ids
  *           tokenizer_added.c         tokenizer_normalize.c       tokenizer_split.c   tokenizer_bpe.c
  *
  * Each kind of part has one table of {type name, reader} in the file that holds its parts: a new part is one
@@ -110,7 +111,8 @@ typedef struct calm_tokenizer_type {
 } calm_tokenizer_type;
 
 /* Read the part `json` by its "type", or each part of a Sequence, whose array is under `list` (NULL: there are no
- * Sequences of this kind).  JSON null is no part.  CALM_EUNSUPPORTED with the known types for one that is not in the table. */
+ * Sequences of this kind).  JSON null is no part.  CALM_EUNSUPPORTED with the known types for one that is not in the
+ * table. */
 calm_status calm_tokenizer_read_parts(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                                       const char *list, const calm_tokenizer_type *types);
 

@@ -21,8 +21,8 @@ static calm_status expand(calm_ctx *ctx, const calm_tokenizer *tok, const char *
     for (size_t i = 0; i < count; i++) {
         int64_t id = calm_json_int(calm_json_at(list, i), -1);
         if (id < 0 || (uint64_t)id >= tok->n_ids || !tok->tokens[id].piece.text)
-            return calm_fail(ctx, CALM_EFORMAT, "%s.special_tokens: \"%.60s\": ids[%zu] is not the id of a token", where,
-                             name, i);
+            return calm_fail(ctx, CALM_EFORMAT, "%s.special_tokens: \"%.60s\": ids[%zu] is not the id of a token",
+                             where, name, i);
         longer[(*n)++] = (uint32_t)id;
     }
     *ids = longer;
@@ -30,8 +30,8 @@ static calm_status expand(calm_ctx *ctx, const calm_tokenizer *tok, const char *
 }
 
 /* a then b, in the tokenizer's arena. */
-static calm_status join(calm_ctx *ctx, calm_tokenizer *tok, const uint32_t *a, size_t n_a, const uint32_t *b, size_t n_b,
-                        uint32_t **out, size_t *n_out)
+static calm_status join(calm_ctx *ctx, calm_tokenizer *tok, const uint32_t *a, size_t n_a, const uint32_t *b,
+                        size_t n_b, uint32_t **out, size_t *n_out)
 {
     uint32_t *both;
     CALM_TRY(CALM_NEW(ctx, &tok->arena, both, n_a + n_b));
@@ -61,8 +61,8 @@ static calm_status read_template(calm_ctx *ctx, calm_tokenizer *tok, const char 
         else if (special)
             CALM_TRY(expand(ctx, tok, where, json, special, &after, &n_after));
         else if (strcmp(text, "A") != 0)
-            return calm_fail(ctx, CALM_EFORMAT, "%s.single[%zu]: expected the sequence \"A\", found \"%.60s\"", where, i,
-                             text);
+            return calm_fail(ctx, CALM_EFORMAT, "%s.single[%zu]: expected the sequence \"A\", found \"%.60s\"", where,
+                             i, text);
         else
             n_texts++;
     }

@@ -48,8 +48,8 @@ static calm_status add_window(calm_ctx *ctx, cutter *cut, size_t begin, size_t l
 }
 
 /* Ids of one document, in ctx->out; failures name the file, which the tokenizer does not know. */
-static calm_status encode(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *where, const char *text, size_t n_bytes,
-                          const calm_windows_options *options, uint32_t **ids, size_t *n)
+static calm_status encode(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *where, const char *text,
+                          size_t n_bytes, const calm_windows_options *options, uint32_t **ids, size_t *n)
 {
     const calm_status status = calm_tokenizer_encode(ctx, tokenizer, text, n_bytes, options->special, ids, n);
     if (status != CALM_OK) {
@@ -60,8 +60,10 @@ static calm_status encode(calm_ctx *ctx, const calm_tokenizer *tokenizer, const 
     }
     for (size_t i = 0; i < *n; i++)
         if (options->vocab && (*ids)[i] >= options->vocab)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: token %zu has id %u, but the model's vocabulary has %zu: tokenizer and "
-                                                "model do not belong together", where, i, (*ids)[i], options->vocab);
+            return calm_fail(ctx, CALM_EFORMAT,
+                             "%s: token %zu has id %u, but the model's vocabulary has %zu: tokenizer and "
+                             "model do not belong together",
+                             where, i, (*ids)[i], options->vocab);
     return CALM_OK;
 }
 
@@ -123,8 +125,8 @@ static bool blank(const char *text, size_t n)
     return true;
 }
 
-static calm_status cut_lines(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path, const char *text, size_t n,
-                             const calm_windows_options *options, cutter *cut)
+static calm_status cut_lines(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path, const char *text,
+                             size_t n, const calm_windows_options *options, cutter *cut)
 {
     size_t number = 1;
     for (size_t at = 0; at < n; number++) {
@@ -138,7 +140,8 @@ static calm_status cut_lines(calm_ctx *ctx, const calm_tokenizer *tokenizer, con
 }
 
 /* Which windows: the first ones, or drawn ones in drawing order. */
-static calm_status choose(calm_ctx *ctx, const calm_windows_options *options, size_t available, size_t *n, size_t **chosen)
+static calm_status choose(calm_ctx *ctx, const calm_windows_options *options, size_t available, size_t *n,
+                          size_t **chosen)
 {
     *n = options->samples && options->samples < available ? options->samples : available;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, *chosen, *n ? *n : 1));

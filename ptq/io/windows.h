@@ -1,8 +1,8 @@
 /* Windows of tokens: what calibration and evaluation read.
  *
  * A text is one token stream cut into windows of `seqlen` tokens, the remainder dropped.  JSON lines
- * ({"text": ...}, or a plain string, one document a line) never share a window: each document gives its full windows and,
- * where at least 2 tokens remain, one shorter window. */
+ * ({"text": ...}, or a plain string, one document a line) never share a window: each document gives its full windows
+ * and, where at least 2 tokens remain, one shorter window. */
 #ifndef CALM_IO_WINDOWS_H
 #define CALM_IO_WINDOWS_H
 

@@ -30,7 +30,8 @@ static calm_status read_windows(calm_ctx *ctx, const char *path, const calm_json
         const char *type = types ? calm_json_string(calm_json_at(types, i), "") : NULL;
         bool slides = type ? strcmp(type, "sliding_attention") == 0 : sliding && (int64_t)i >= first;
         if (type && !slides && strcmp(type, "full_attention") != 0)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"layer_types\"[%zu]: \"%s\" is not supported", path, i, type);
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"layer_types\"[%zu]: \"%s\" is not supported", path, i,
+                             type);
         if (slides && width == 0)
             return calm_fail(ctx, CALM_EFORMAT, "%s: block %zu slides, but \"sliding_window\" is missing", path, i);
         config->window[i] = slides ? (size_t)width : 0;

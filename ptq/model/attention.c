@@ -58,7 +58,8 @@ static void norm_heads(const calm_config *config, const float *weight, float *x,
     if (!weight)
         return;
     for (size_t i = 0; i < n_tokens * n_heads; i++)
-        calm_vec_rmsnorm(config->head_dim, x + i * config->head_dim, weight, config->norm_eps, x + i * config->head_dim);
+        calm_vec_rmsnorm(config->head_dim, x + i * config->head_dim, weight, config->norm_eps,
+                         x + i * config->head_dim);
 }
 
 /* Softmax numerators of the score rows t0 .. t0 + rows - 1 over keys k0 .. ; entries outside the mask become 0. */

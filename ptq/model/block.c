@@ -106,8 +106,8 @@ calm_status calm_weight_apply(calm_ctx *ctx, const calm_weight *weight, const fl
     return CALM_OK;
 }
 
-static calm_status observe(const calm_observer *observer, calm_ctx *ctx, calm_hook hook, const float *x, size_t n_tokens,
-                           size_t width)
+static calm_status observe(const calm_observer *observer, calm_ctx *ctx, calm_hook hook, const float *x,
+                           size_t n_tokens, size_t width)
 {
     if (!observer || !observer->fn)
         return CALM_OK;

@@ -99,8 +99,8 @@ calm_status calm_rope_init(calm_ctx *ctx, const calm_config *config, size_t n_po
 
 /* Called with the activations of one window at a hook point, x [T, width] borrowed; may run in several threads at
  * once for different windows. */
-typedef calm_status calm_hook_fn(void *user, calm_ctx *ctx, calm_hook hook, size_t window, const float *x, size_t n_tokens,
-                                 size_t width);
+typedef calm_status calm_hook_fn(void *user, calm_ctx *ctx, calm_hook hook, size_t window, const float *x,
+                                 size_t n_tokens, size_t width);
 
 typedef struct calm_observer {
     calm_hook_fn *fn;    /* NULL: nobody watches */

@@ -90,7 +90,8 @@ static calm_status read_group(calm_ctx *ctx, const char *path, const char *name,
     return CALM_OK;
 }
 
-static calm_status add_target(calm_ctx *ctx, calm_compressed *out, const char *path, const calm_json *value, size_t group)
+static calm_status add_target(calm_ctx *ctx, calm_compressed *out, const char *path, const calm_json *value,
+                              size_t group)
 {
     const char *text = calm_json_string(value, NULL);
     target *at = &out->targets[out->n_targets];
@@ -209,7 +210,8 @@ static calm_status need(calm_ctx *ctx, const calm_safetensors *set, const char *
     bool fits = dtype == CALM_F32 ? calm_dtype_is_float((*out)->dtype) : (*out)->dtype == dtype;
     if (!fits)
         return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: dtype %s, expected %s", (*out)->file, name,
-                         calm_dtype_name((*out)->dtype), dtype == CALM_F32 ? "BF16, F16 or F32" : calm_dtype_name(dtype));
+                         calm_dtype_name((*out)->dtype),
+                         dtype == CALM_F32 ? "BF16, F16 or F32" : calm_dtype_name(dtype));
     return CALM_OK;
 }
 

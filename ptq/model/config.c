@@ -32,13 +32,16 @@ static calm_status refuse_foreign_keys(calm_ctx *ctx, const char *path, const ca
     };
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (calm_json_typeof(calm_json_get(root, foreign[i])) != CALM_JSON_NULL)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\" is set, which this architecture's forward pass does not "
-                                                     "know", path, foreign[i]);
+            return calm_fail(ctx, CALM_EUNSUPPORTED,
+                             "%s: \"%s\" is set, which this architecture's forward pass does not "
+                             "know",
+                             path, foreign[i]);
     double partial;
     const double whole = 1.0;
     CALM_TRY(calm_json_need_number(ctx, path, root, "partial_rotary_factor", &whole, 0, 1, &partial));
     if (partial != 1.0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"partial_rotary_factor\": %g is not supported, only 1", path, partial);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"partial_rotary_factor\": %g is not supported, only 1", path,
+                         partial);
     return CALM_OK;
 }
 

@@ -13,8 +13,8 @@ size_t calm_batch_tokens(const calm_batch *batch, size_t i)
     return batch->windows->begin[batch->first + i + 1] - batch->windows->begin[batch->first + i];
 }
 
-calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first, size_t n,
-                             calm_arena *arena, calm_batch *out)
+calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
+                             size_t n, calm_arena *arena, calm_batch *out)
 {
     size_t elements;
     *out = (calm_batch){.windows = windows, .first = first, .n = n, .width = calm_model_config(model)->hidden};
@@ -37,7 +37,8 @@ static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
     const block_task *task = user;
     calm_observer observer = task->observer ? *task->observer : (calm_observer){0};
     observer.window = task->batch->first + i;
-    return calm_block_run(ctx, task->block, task->rope, task->batch->hidden + calm_batch_row(task->batch, i) * task->batch->width,
+    return calm_block_run(ctx, task->block, task->rope,
+                          task->batch->hidden + calm_batch_row(task->batch, i) * task->batch->width,
                           calm_batch_tokens(task->batch, i), &observer);
 }
 
@@ -56,8 +57,8 @@ size_t calm_batch_windows(const calm_windows *windows, size_t width, size_t budg
 }
 
 calm_status calm_batch_forward(calm_ctx *ctx, const calm_model *model, const calm_rope *rope, const calm_head *head,
-                               const calm_windows *windows, size_t first, size_t n, calm_override_fn *override, void *user,
-                               calm_arena *arena, calm_batch *out)
+                               const calm_windows *windows, size_t first, size_t n, calm_override_fn *override,
+                               void *user, calm_arena *arena, calm_batch *out)
 {
     CALM_TRY(calm_batch_embed(ctx, model, windows, first, n, arena, out));
     calm_arena *caller = ctx->out, block_arena;

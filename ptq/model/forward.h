@@ -1,7 +1,7 @@
 /* Forward pass over a batch of windows, block by block, in parallel over windows.
  *
- * The batch holds the hidden rows of its windows; the caller decides which weights each block has, so the same loop serves
- * calibration, candidates under test and evaluation. */
+ * The batch holds the hidden rows of its windows; the caller decides which weights each block has, so the same loop
+ * serves calibration, candidates under test and evaluation. */
 #ifndef CALM_MODEL_FORWARD_H
 #define CALM_MODEL_FORWARD_H
 
@@ -21,8 +21,8 @@ size_t calm_batch_row(const calm_batch *batch, size_t i);
 size_t calm_batch_tokens(const calm_batch *batch, size_t i);
 
 /* Allocate hidden rows in `arena` and fill them with embeddings. */
-calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first, size_t n,
-                             calm_arena *arena, calm_batch *out);
+calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
+                             size_t n, calm_arena *arena, calm_batch *out);
 
 /* Run a block over all windows in place; `observer` (its window number is filled in: number within the whole set) may
  * be NULL. */
@@ -37,7 +37,7 @@ typedef calm_status calm_override_fn(void *user, calm_ctx *ctx, size_t index, ca
 
 /* Embed, run all blocks (each loaded, overridden by `override` unless NULL, run, released) and apply the final norm. */
 calm_status calm_batch_forward(calm_ctx *ctx, const calm_model *model, const calm_rope *rope, const calm_head *head,
-                               const calm_windows *windows, size_t first, size_t n, calm_override_fn *override, void *user,
-                               calm_arena *arena, calm_batch *out);
+                               const calm_windows *windows, size_t first, size_t n, calm_override_fn *override,
+                               void *user, calm_arena *arena, calm_batch *out);
 
 #endif

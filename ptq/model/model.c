@@ -65,7 +65,8 @@ static bool role_has_bias(const calm_config *config, calm_role role)
 /* ---- opening ---- */
 
 /* A float vector [n] named block name + suffix (or just the suffix when index is out of the blocks). */
-static calm_status need_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n, const calm_tensor **out)
+static calm_status need_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n,
+                               const calm_tensor **out)
 {
     CALM_TRY(calm_safetensors_need(ctx, model->tensors, name, 1, &n, out));
     if (!calm_dtype_is_float((*out)->dtype))
@@ -134,8 +135,10 @@ static calm_status read_vectors(calm_ctx *ctx, const calm_model *model, const ch
     CALM_TRY(read_vector(ctx, model, name, "post_attention_layernorm.weight", config->hidden,
                          block ? &block->norm[CALM_SUBLAYER_MLP] : NULL));
     if (config->arch->qk_norm == CALM_QK_NORM_HEAD) {
-        CALM_TRY(read_vector(ctx, model, name, "self_attn.q_norm.weight", config->head_dim, block ? &block->q_norm : NULL));
-        CALM_TRY(read_vector(ctx, model, name, "self_attn.k_norm.weight", config->head_dim, block ? &block->k_norm : NULL));
+        CALM_TRY(
+            read_vector(ctx, model, name, "self_attn.q_norm.weight", config->head_dim, block ? &block->q_norm : NULL));
+        CALM_TRY(
+            read_vector(ctx, model, name, "self_attn.k_norm.weight", config->head_dim, block ? &block->k_norm : NULL));
     }
     return CALM_OK;
 }
@@ -151,7 +154,8 @@ static calm_status check_tensors(calm_ctx *ctx, const calm_model *model)
         for (calm_role role = 0; role < CALM_N_ROLES; role++) {
             size_t out, in;
             calm_config_role_shape(config, role, &out, &in);
-            CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%slayers.%zu.%s", config->arch->prefix, i, calm_role_module(role)));
+            CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%slayers.%zu.%s", config->arch->prefix, i,
+                               calm_role_module(role)));
             CALM_TRY(read_linear(ctx, model, name, out, in, NULL, NULL));
             if (role_has_bias(config, role))
                 CALM_TRY(read_vector(ctx, model, name, "bias", out, NULL));
@@ -341,5 +345,6 @@ void calm_head_norm(const calm_head *head, float *x, size_t n)
 
 void calm_head_logits(const calm_head *head, const float *x, size_t n, float *logits)
 {
-    calm_sgemm_nt(n, head->vocab, head->hidden, 1.0f, x, head->hidden, head->w, head->hidden, 0.0f, logits, head->vocab);
+    calm_sgemm_nt(n, head->vocab, head->hidden, 1.0f, x, head->hidden, head->w, head->hidden, 0.0f, logits,
+                  head->vocab);
 }

@@ -20,7 +20,8 @@ void calm_vec_add(size_t n, const float *x, float *y);
 /* y[i] *= a. */
 void calm_vec_scale(size_t n, float a, float *y);
 
-/* x[i] = exp(scale * (x[i] - max x)) over n >= 1 values; returns their sum.  Row of a softmax that is not yet divided. */
+/* x[i] = exp(scale * (x[i] - max x)) over n >= 1 values; returns their sum.  Row of a softmax that is not yet
+ * divided. */
 float calm_vec_softmax_numerators(size_t n, float scale, float *x);
 
 /* max over i of x[i], n >= 1; and the first index that has it. */
