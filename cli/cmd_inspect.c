@@ -18,7 +18,7 @@ typedef struct options {
 
 static const calm_option table[] = {
     {.name = "json",
-     .help = "print {\"WHAT\": [{column: value}]} with the columns of the table; numbers have up to 15 digits, "
+     .help = "print {\"WHAT\": [{column: value}]} with the columns of the table; numbers read back the same, "
              "empty cells are null.  A store's summary has the members store, models, calibrations, runs",
      .offset = offsetof(options, json),
      .type = CALM_OPTION_BOOL},

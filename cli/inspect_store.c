@@ -1,4 +1,4 @@
-/* calm inspect STORE: rows of the store, the same for people (a table) and for programs (JSON with 15 digits).
+/* calm inspect STORE: rows of the store, the same for people (a table) and for programs.
  *
  * The queries read the tables, not the views v_*: those round for people. */
 #include "cli/inspect.h"

@@ -1,4 +1,5 @@
 /* Opening a store: what kind of file is it, making a new one, checking its tables. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,7 +138,7 @@ static calm_status create(calm_ctx *ctx, const char *path)
     if (fill(ctx, temporary) == CALM_OK) {
         remove_with_companions(ctx, path, false);
         if (rename(temporary, path) != 0)
-            calm_fail(ctx, CALM_EIO, "%s: cannot rename to it", path);
+            calm_fail_errno(ctx, errno, "%s: cannot rename to it", path);
     }
     if (ctx->status != CALM_OK)
         remove_with_companions(ctx, temporary, true);

@@ -40,18 +40,6 @@ static calm_status split_job(calm_ctx *ctx, const calm_block *block, calm_job_ki
 
 /* ---- folding ---- */
 
-/* The dtype that the block's norm weights are stored in. */
-static calm_dtype norm_dtype(const calm_model *model, calm_ctx *ctx, size_t index, calm_sublayer sublayer)
-{
-    static const char *const names[] = {"input_layernorm", "post_attention_layernorm"};
-    char *prefix, *name;
-    if (calm_model_block_name(ctx, model, index, &prefix) != CALM_OK ||
-        calm_strf(ctx, ctx->out, &name, "%s.%s.weight", prefix, names[sublayer]) != CALM_OK)
-        return CALM_BF16;
-    const calm_tensor *tensor = calm_safetensors_find(calm_model_tensors(model), name);
-    return tensor ? tensor->dtype : CALM_BF16;
-}
-
 static float round_to(calm_dtype dtype, float value)
 {
     if (dtype == CALM_BF16)
@@ -59,22 +47,37 @@ static float round_to(calm_dtype dtype, float value)
     return dtype == CALM_F16 ? calm_f16_to_f32(calm_f32_to_f16(value)) : value;
 }
 
+/* Round what was folded to the dtype that the checkpoint stores MODULE.PART in; nothing to do for NULL. */
+static calm_status round_stored(calm_ctx *ctx, const calm_model *model, const char *module, const char *part, float *values,
+                                size_t n)
+{
+    char *name;
+    if (!values)
+        return CALM_OK;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, part));
+    const calm_tensor *tensor = calm_safetensors_find(calm_model_tensors(model), name);
+    for (size_t i = 0; i < n; i++) {
+        values[i] = round_to(tensor ? tensor->dtype : CALM_BF16, values[i]);
+        if (!isfinite(values[i]))
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: value %zu is out of range after its input scale was folded in", name, i);
+    }
+    return CALM_OK;
+}
+
 static calm_status fold_norm(calm_ctx *ctx, const calm_model *model, const calm_block *block, calm_sublayer sublayer,
                              const float *in_scale, calm_qblock *out)
 {
+    static const char *const names[] = {"input_layernorm", "post_attention_layernorm"};
     const size_t width = block->config->hidden;
-    const calm_dtype dtype = norm_dtype(model, ctx, block->index, sublayer);
+    char *prefix, *module;
     float *folded;
     CALM_TRY(CALM_NEW(ctx, ctx->out, folded, width));
-    for (size_t i = 0; i < width; i++) {
-        folded[i] = round_to(dtype, block->norm[sublayer][i] / in_scale[i]);
-        if (!isfinite(folded[i]))
-            return calm_fail(ctx, CALM_ENUMERIC,
-                             "block %zu: norm weight %zu divided by its input scale %g is out of range", block->index,
-                             i, (double)in_scale[i]);
-    }
+    for (size_t i = 0; i < width; i++)
+        folded[i] = block->norm[sublayer][i] / in_scale[i];
+    CALM_TRY(calm_model_block_name(ctx, model, block->index, &prefix));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%s.%s", prefix, names[sublayer]));
     out->norm[sublayer] = folded;
-    return CALM_OK;
+    return round_stored(ctx, model, module, "weight", folded, width);
 }
 
 static calm_status fold_quantized_row(calm_ctx *ctx, const calm_weight *weight, calm_qlinear *linear, size_t row,
@@ -110,8 +113,8 @@ static calm_status fold_row(calm_ctx *ctx, const calm_weight *weight, calm_qline
     return CALM_OK;
 }
 
-static calm_status fold_rows(calm_ctx *ctx, const calm_block *block, calm_job_kind job, const float *in_scale,
-                             calm_qblock *out)
+static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_block *block, calm_job_kind job,
+                             const float *in_scale, calm_qblock *out)
 {
     const calm_config *config = block->config;
     const calm_role feeder = job == CALM_JOB_O ? CALM_ROLE_V : CALM_ROLE_UP;
@@ -122,7 +125,8 @@ static calm_status fold_rows(calm_ctx *ctx, const calm_block *block, calm_job_ki
         const size_t channel = job == CALM_JOB_O ? row / d * heads_per_kv * d + row % d : row;
         CALM_TRY(fold_row(ctx, weight, &out->linear[feeder], row, in_scale[channel]));
     }
-    return CALM_OK;
+    CALM_TRY(round_stored(ctx, model, weight->name, "weight", out->linear[feeder].w, weight->out * weight->in));
+    return round_stored(ctx, model, weight->name, "bias", out->linear[feeder].bias, weight->out);
 }
 
 static calm_status fold(calm_ctx *ctx, const calm_model *model, const calm_block *block, calm_job_kind job,
@@ -130,7 +134,7 @@ static calm_status fold(calm_ctx *ctx, const calm_model *model, const calm_block
 {
     if (job == CALM_JOB_QKV || job == CALM_JOB_GATE_UP)
         return fold_norm(ctx, model, block, calm_job_sublayer(job), in_scale, out);
-    return fold_rows(ctx, block, job, in_scale, out);
+    return fold_rows(ctx, model, block, job, in_scale, out);
 }
 
 calm_status calm_assemble_block(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, const calm_block *block,

@@ -6,8 +6,8 @@
  *   gate_up  the MLP norm:        weight / s
  *   o        v:   row r / s (all query heads of a kv head share s)
  *   down     up:  row r / s
- * A folded norm is rounded to the checkpoint's dtype; a row of a quantized linear is folded into its scales, which are
- * rounded again.  Guard and exporters both start from here, so what is measured is what is written. */
+ * A folded norm, bias or float weight is rounded to the checkpoint's dtype; a row of a quantized linear is folded into its
+ * scales, which are rounded again.  Guard and exporters both start from here, so what is measured is what is written. */
 #ifndef CALM_HYBRID_ASSEMBLE_H
 #define CALM_HYBRID_ASSEMBLE_H
 

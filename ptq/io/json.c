@@ -4,6 +4,8 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/base/file.h"
@@ -294,13 +296,43 @@ static int append(const char *bytes, size_t n, void *user)
     return 0;
 }
 
+/* Does `value` come back the same from so many digits? */
+static bool survives(double value, int digits)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%.*g", digits, value);
+    return strtod(text, NULL) == value;
+}
+
+/* The fewest digits, 15 to 17, from which every number of the document reads back the same: a document of decimal
+ * numbers (0.05) does not come out as 0.050000000000000003. */
+static int digits_needed(const json_t *value)
+{
+    int most = 15;
+    const char *key;
+    json_t *child;
+    size_t index;
+    if (json_is_real(value))
+        while (most < 17 && !survives(json_real_value(value), most))
+            most++;
+    json_object_foreach((json_t *)(uintptr_t)value, key, child) {
+        const int digits = digits_needed(child);
+        most = digits > most ? digits : most;
+    }
+    json_array_foreach(value, index, child) {
+        const int digits = digits_needed(child);
+        most = digits > most ? digits : most;
+    }
+    return most;
+}
+
 calm_status calm_json_write(calm_ctx *ctx, const calm_json *value, int indent, calm_text *out)
 {
-    /* 15 digits: every decimal number of so many digits or fewer comes out as it went in (0.05, not
-     * 0.050000000000000003). */
-    size_t flags =
-        JSON_ENCODE_ANY | JSON_INDENT((size_t)indent) | (indent ? 0 : JSON_COMPACT) | JSON_REAL_PRECISION(15);
-    if (!value || json_dump_callback(raw(value), append, out, flags) != 0)
+    if (!value)
+        return calm_fail(ctx, CALM_ENOMEM, "cannot write JSON (out of memory)");
+    const size_t flags = JSON_ENCODE_ANY | JSON_INDENT((size_t)indent) | (indent ? 0 : JSON_COMPACT) |
+                         JSON_REAL_PRECISION(digits_needed(raw(value)));
+    if (json_dump_callback(raw(value), append, out, flags) != 0)
         return calm_fail(ctx, CALM_ENOMEM, "cannot write JSON (out of memory)");
     return calm_text_check(ctx, out);
 }

@@ -84,7 +84,7 @@ void calm_json_add_int(calm_json *array, int64_t value);
 calm_json *calm_json_copy(const calm_json *value);
 
 /* Write with members in the order of insertion; `indent` 0 puts it on one line.  No newline at the end;
- * numbers with at most 15 digits.
+ * numbers with as many digits (15 to 17) as it takes to read them back the same.
  * Fails with CALM_ENOMEM, also when an earlier set ran out of memory. */
 calm_status calm_json_write(calm_ctx *ctx, const calm_json *value, int indent, calm_text *out);
 
