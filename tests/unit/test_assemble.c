@@ -265,7 +265,7 @@ TEST(scales_out_of_range_are_refused)
 {
     bench b = new_bench(&tiny_default, "w4a16_g16", ALL_JOBS, GENERAL);
     b.qjobs[CALM_JOB_GATE_UP].in_scale[5] = 1e-44f;
-    refused(&b, CALM_ENUMERIC, "norm weight 5");
+    refused(&b, CALM_ENUMERIC, "layernorm.weight: value 5");
     calm_model_close(b.model);
     b = new_bench(&tiny_default, "w4a16_g16", ALL_JOBS, GENERAL);
     b.qjobs[CALM_JOB_DOWN].in_scale[7] = 1e-30f;
