@@ -1,0 +1,138 @@
+/* The bundled model against numbers that another program computed (docs/method.md, section 6): perplexity on the
+ * bundled test text in float, and perplexity and KL divergence of uniform int4 by rounding to nearest.
+ *
+ * Windows of 512 tokens, the first 200 of the text.  Perplexity is exp of a mean over 102,200 tokens: float32 logits
+ * of two programs differ by about 1e-5 per token, in both directions, so 0.002 of 32.3 is far above what summation order
+ * does and far below what a wrong epsilon, rotation or rounding would.
+ *
+ * CALM_WHOLE_TEXT=1 evaluates the whole text instead, against recipes/models/qwen-demo/reference.json. */
+#include <stdio.h>
+
+#include "algorithms/algorithm.h"
+#include "ptq/eval/evaluate.h"
+#include "ptq/hybrid/assemble.h"
+#include "ptq/io/json.h"
+#include "ptq/io/tokenizer.h"
+#include "tests/support/harness.h"
+
+#define WINDOW 512
+#define WINDOWS 200
+
+static const char *bundled(const char *name)
+{
+    return test_format("%s/recipes/%s", CALM_SOURCE_DIR, name);
+}
+
+/* The model and the first `n` windows of the test text; 0: all. */
+static calm_model *open_bundled(size_t n, calm_windows *windows)
+{
+    calm_model *model;
+    calm_tokenizer *tokenizer;
+    ck_ok(calm_model_open(ctx, bundled("models/qwen-demo"), &model));
+    ck_ok(calm_tokenizer_open(ctx, bundled("models/qwen-demo/tokenizer.json"), &tokenizer));
+    const calm_windows_options how = {.seqlen = WINDOW, .samples = n, .seed = -1,
+                                      .vocab = calm_model_config(model)->vocab};
+    ck_ok(calm_windows_read(ctx, tokenizer, bundled("text/wikitext2-test.txt"), &how, windows));
+    calm_tokenizer_close(tokenizer);
+    return model;
+}
+
+/* ---- uniform rtn ---- */
+
+/* Rounds a job when it is asked for. */
+static calm_status fetch(void *user, calm_ctx *task, const calm_plan_job *planned, calm_qjob *out)
+{
+    const calm_block *block = planned->source;
+    const calm_plan *plan = user;
+    const calm_job_kind kind = (calm_job_kind)((size_t)(planned - plan->jobs) % CALM_N_JOBS);
+    const calm_stats none = {0};
+    calm_linear linears[CALM_N_ROLES];
+    calm_job job = {.name = "job", .linears = linears, .stats = &none, .scheme = planned->scheme};
+    calm_algorithm *rtn;
+    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
+        const calm_weight *weight = &block->weight[role];
+        if (calm_role_job(role) == kind)
+            linears[job.n_linears++] = (calm_linear){weight->name, weight->out, weight->in, weight->w};
+    }
+    CALM_TRY(calm_algorithm_parse(task, "rtn", &rtn));
+    return calm_algorithm_run(task, rtn, &job, out);
+}
+
+/* Every job of every block, from the float weights. */
+static calm_plan rounded_plan(const calm_model *model, const char *scheme)
+{
+    const size_t n_blocks = calm_model_config(model)->n_blocks;
+    calm_plan plan = {.n_blocks = n_blocks, .fetch = fetch};
+    calm_block *blocks;
+    ck_ok(CALM_NEW(ctx, ctx->out, plan.jobs, n_blocks * CALM_N_JOBS));
+    ck_ok(CALM_NEW(ctx, ctx->out, blocks, n_blocks));
+    for (size_t i = 0; i < n_blocks * CALM_N_JOBS; i++) {
+        plan.jobs[i] = (calm_plan_job){.quantized = true, .algorithm = "rtn", .source = &blocks[i / CALM_N_JOBS]};
+        ck_ok(calm_scheme_parse(ctx, scheme, &plan.jobs[i].scheme));
+    }
+    for (size_t i = 0; i < n_blocks; i++)
+        ck_ok(calm_model_load_block(ctx, model, i, &blocks[i]));
+    return plan;
+}
+
+/* ---- tests ---- */
+
+/* Scales in float16, as in the table; bfloat16 gives .03209 / 33.262. */
+TEST(first_windows)
+{
+    calm_windows windows;
+    calm_eval_result reference, rounded;
+    calm_model *model = open_bundled(WINDOWS, &windows);
+    calm_plan plan = rounded_plan(model, "w4a16_g128_f16s");
+    plan.user = &plan;
+    calm_plan_override override = {model, &plan};
+    const calm_subject as_it_is = {.model = model}, subject = {model, calm_plan_apply, &override};
+    ck_ok(calm_evaluate(ctx, &as_it_is, &reference, &subject, 1, &rounded, &windows, NULL, NULL));
+    ck_assert_uint_eq(windows.n_tokens, 400738);
+    ck_assert_uint_eq(reference.tokens, WINDOWS * (WINDOW - 1));
+    ck_near(reference.ppl, 32.2946, 0.002);
+    ck_near(rounded.ppl, 33.174, 33.174 * 0.0005);
+    ck_near(rounded.kl, 0.03167, 0.03167 * 0.01);
+    calm_model_close(model);
+}
+END_OF_TEST
+
+TEST(whole_text)
+{
+    const char *wanted = getenv("CALM_WHOLE_TEXT");
+    calm_windows windows;
+    calm_eval_result result;
+    calm_json *expected;
+    if (!wanted || !*wanted)
+        return;
+    calm_model *model = open_bundled(0, &windows);
+    const calm_subject subject = {.model = model};
+    ck_ok(calm_evaluate(ctx, NULL, NULL, &subject, 1, &result, &windows, NULL, NULL));
+    ck_ok(calm_json_read(ctx, bundled("models/qwen-demo/reference.json"), 1 << 20, &expected));
+    const calm_json *row = calm_json_get(expected, "window_512");
+    ck_assert_int_eq((int64_t)windows.n_tokens, calm_json_int(calm_json_get(expected, "tokens"), 0));
+    ck_assert_int_eq((int64_t)result.tokens, calm_json_int(calm_json_get(row, "predicted"), 0));
+    ck_near(result.ppl, calm_json_number(calm_json_get(row, "ppl"), 0), 0.002);
+    calm_json_free(expected);
+    calm_model_close(model);
+}
+END_OF_TEST
+
+/* Minutes under sanitizers, which the tiny models of other tests serve as well. */
+static bool is_too_slow(void)
+{
+#ifdef CALM_SANITIZED
+    return true;
+#else
+    return false;
+#endif
+}
+
+int main(void)
+{
+    if (is_too_slow()) {
+        puts("SKIP: too slow under sanitizers");
+        return 77;
+    }
+    return run_tests("reference_model", (const TTest *[]){first_windows, whole_text, NULL});
+}
