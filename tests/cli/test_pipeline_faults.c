@@ -144,6 +144,21 @@ TEST(replaced_as_a_whole)
 }
 END_OF_TEST
 
+/* Two renames where names cannot be exchanged. */
+TEST(replaced_without_exchange)
+{
+    play run = new_run();
+    long calls;
+    const char *expected = undisturbed(&run, &calls);
+    ck_ok(calm_write_file(ctx, test_format("%s/stray.txt", run.recipe.output), "x", 1));
+    run.recipe.force = true;
+    const outcome said = play_run(&run, (fault){.no_exchange = true});
+    ck_assert_msg(said.status == CALM_OK, "%s", said.message);
+    ck_assert_str_eq(play_digest(run.recipe.output), expected);
+    ck_assert_str_eq(play_list(&run, "out"), "out");
+}
+END_OF_TEST
+
 static void fail_calls(int error, bool stays, calm_status status, const char *words)
 {
     const play first = new_run();
@@ -182,5 +197,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("pipeline_faults", (const TTest *[]){killed_and_started_again, killed_while_it_resumes,
-                                                          replaced_as_a_whole, disk_full, calls_that_fail_once, NULL});
+                                                          replaced_as_a_whole, replaced_without_exchange, disk_full,
+                                                          calls_that_fail_once, NULL});
 }

@@ -11,3 +11,8 @@ add_library(calm_test_play STATIC cli/play.c)
 target_link_libraries(calm_test_play PUBLIC calm_test_support calm_cli)
 calm_test(cli test_pipeline_faults calm_test_play)
 calm_test(cli test_pipeline calm_test_play)
+if(NOT CALM_SANITIZE)    # most of it is Python
+  add_test(NAME cli.field_reader
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/field_reader.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(cli.field_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+endif()

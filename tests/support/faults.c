@@ -98,6 +98,10 @@ int rename(const char *from, const char *to)
 
 int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
 {
+    if (planned.no_exchange) {
+        errno = EINVAL;
+        return -1;
+    }
     return is_due() ? strike() : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
 }
 

@@ -14,6 +14,7 @@ typedef struct fault {
     long at;        /* number of the call, from 1; 0: none                  */
     int error;      /* errno of the failing call; 0: the process is killed  */
     bool stays;     /* every later call fails too, as on a full disk        */
+    bool no_exchange;    /* renameat2 gives EINVAL, as on a file system without it */
 } fault;
 
 /* From here on: count from 0, and strike as `wanted` says. */

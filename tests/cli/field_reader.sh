@@ -1,0 +1,44 @@
+#!/bin/sh
+# Show that others read what calm writes: checkpoints of the bundled model, loaded by transformers with
+# compressed-tensors, have the perplexity that `calm eval` says, to 0.1 %.
+#
+#   field_reader.sh FOLDER-OF-PROGRAMS
+#
+# Skipped (exit status 77) where there is no Python with these packages ($CALM_PYTHON, or /tmp/venv as
+# ../shared/tools/setup.sh makes it) or no ../shared/tools.  Python is for checking only.
+set -eu
+
+PATH=$1:$PATH
+tools=$(cd "$(dirname "$0")/../.." && pwd)/../shared/tools
+python=${CALM_PYTHON:-/tmp/venv/bin/python}
+[ -f "$tools/load_ct.py" ] || { echo "SKIP: no $tools"; exit 77; }
+"$python" -c 'import torch, transformers, compressed_tensors' 2>/dev/null ||
+    { echo "SKIP: no Python with torch, transformers and compressed-tensors"; exit 77; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+text=$CALM_HOME/recipes/text/wikitext2-test.txt
+windows=4
+
+# The number after "NAME": in a report
+number() {    # number NAME FILE
+    tr ',{}' '\n\n\n' <"$2" | sed -n "s/^ *\"$1\": *\([-0-9.e+]*\).*/\1/p" | head -n 1
+}
+
+check() {    # check SCHEME ALGORITHMS
+    calm quantize --model qwen --scheme "$1" --algorithms "$2" --samples 8 --seqlen 128 --score-samples 4 \
+        --guard-samples 2 --no-eval --quiet --output "$work/$1" --store "$work/calm.db" >/dev/null
+    calm eval --model "$work/$1" --reference qwen --text "$text" --samples $windows --quiet --json >"$work/ours"
+    "$python" "$tools/load_ct.py" "$work/$1" --ref "$CALM_HOME/recipes/models/qwen-demo" --text "$text" \
+        --max-tokens $((windows * 512)) >"$work/theirs" 2>"$work/noise" ||
+        { cat "$work/theirs" "$work/noise"; echo "$1: not loaded"; exit 1; }
+    awk -v scheme="$1" -v ours="$(number ppl "$work/ours")" -v theirs="$(number ppl "$work/theirs")" \
+        -v float="$(number reference_ppl "$work/ours")" 'BEGIN {
+            printf "%s: perplexity %s by calm, %s by transformers (float %s)\n", scheme, ours, theirs, float
+            exit !(ours > 0 && theirs > 0 && ours != float && (ours / theirs - 1) ^ 2 < 1e-6)
+        }' || { echo "$1: more than 0.1 % apart"; exit 1; }
+}
+
+check w4a16_g128 rtn,smoothquant,gptq-hls
+check w8a8 rtn,smoothquant
