@@ -105,8 +105,10 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
     const calm_status status = dispatch(&ctx, argc, argv);
-    if (status != CALM_OK)
-        fprintf(stderr, "calm: %s\n", ctx.message[0] ? ctx.message : calm_status_words(status));
+    if (status != CALM_OK) {
+        const char *message = ctx.message[0] ? ctx.message : calm_status_words(status);
+        fprintf(stderr, "%s%s\n", strncmp(message, "calm ", 5) == 0 ? "" : "calm: ", message);
+    }
     calm_arena_clear(&out);
     calm_arena_clear(&scratch);
     return exit_status(status);
