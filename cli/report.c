@@ -234,9 +234,10 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_pipeline *p)
                      p->n_cached ? " (candidates of the store were used)" : "");
     if (recipe->model.note)
         calm_text_printf(&text, "\n  %s\n", recipe->model.note);
-    calm_text_printf(&text, "\n  next: calm inspect %s\n        sqlite3 %s 'select * from v_choices'\n"
-                            "        calm eval --model %s --reference %s --text FILE\n",
-                     recipe->store, recipe->store, recipe->output, recipe->model.name);
+    const char *calm = calm_program();
+    calm_text_printf(&text, "\n  next: %s inspect %s\n        sqlite3 %s 'select * from v_choices'\n"
+                            "        %s eval --model %s --reference %s --text FILE\n",
+                     calm, recipe->store, recipe->store, calm, recipe->output, recipe->model.name);
     if (status == CALM_OK)
         status = calm_text_check(ctx, &text);
     if (status == CALM_OK)

@@ -14,6 +14,12 @@ const char *calm_home(void)
     return home && home[0] ? home : CALM_SOURCE_DIR;
 }
 
+const char *calm_program(void)
+{
+    const char *command = getenv("CALM_COMMAND");
+    return command && command[0] ? command : "calm";
+}
+
 calm_status calm_recipes_path(calm_ctx *ctx, const char *name, char **out)
 {
     return calm_strf(ctx, ctx->out, out, "%s/recipes/%s", calm_home(), name);

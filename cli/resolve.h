@@ -7,6 +7,9 @@
 /* The folder that holds recipes/: $CALM_HOME, else where calm was built.  Borrowed. */
 const char *calm_home(void);
 
+/* How people call the program here: the start script as they typed it ($CALM_COMMAND), else "calm".  Borrowed. */
+const char *calm_program(void);
+
 /* recipes/NAME below it, in ctx->out. */
 calm_status calm_recipes_path(calm_ctx *ctx, const char *name, char **out);
 

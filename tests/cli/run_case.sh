@@ -6,7 +6,7 @@
 # A case is a text file, read line by line:
 #
 #   # why the case exists
-#   @ tool              the case is skipped (exit status 77) where this tool is not installed
+#   @ tool [words]      the case is skipped (exit status 77) where this tool is not installed, or the command fails
 #   $ command           run by sh in a folder of its own, with calm and json_shape in PATH; the steps of a case share it
 #   = 1                 exit status that the command must have; 0 when not said
 #   > line              standard output must have this line next
@@ -86,7 +86,10 @@ while IFS= read -r line || [ -n "$line" ]; do
     rest=${rest# }
     case $line in
         '#'* | '') ;;
-        '@ '*) command -v "$rest" >/dev/null || { echo "SKIP: no $rest"; exit 77; } ;;
+        '@ '*) command -v "${rest%% *}" >/dev/null || { echo "SKIP: no ${rest%% *}"; exit 77; }
+            case $rest in
+                *' '*) sh -c "$rest" </dev/null >/dev/null 2>&1 || { echo "SKIP: $rest fails here"; exit 77; } ;;
+            esac ;;
         '$ '*) run_step; [ $failed = 0 ] || exit 1; start_step "$rest" ;;
         '= '*) status=$rest ;;
         '> '* | '>') printf '%s\n' "$rest" >>"$work/want.out" ;;
