@@ -4,13 +4,13 @@
 #
 #   field_reader.sh FOLDER-OF-PROGRAMS
 #
-# Skipped (exit status 77) where there is no Python with these packages ($CALM_PYTHON, or /tmp/venv as
+# Skipped (exit status 77) where there is no Python with these packages ($CALM_PYTHON, else python3; a virtual environment as
 # ../shared/tools/setup.sh makes it) or no ../shared/tools.  Python is for checking only.
 set -eu
 
 PATH=$1:$PATH
 tools=$(cd "$(dirname "$0")/../.." && pwd)/../shared/tools
-python=${CALM_PYTHON:-/tmp/venv/bin/python}
+python=${CALM_PYTHON:-python3}
 [ -f "$tools/load_ct.py" ] || { echo "SKIP: no $tools"; exit 77; }
 "$python" -c 'import torch, transformers, compressed_tensors' 2>/dev/null ||
     { echo "SKIP: no Python with torch, transformers and compressed-tensors"; exit 77; }

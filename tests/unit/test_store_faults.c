@@ -1,15 +1,9 @@
-/* The store when the machine fails: killed at every system call that writes, and every such call refused in turn.
- *
- * This program defines write, pwrite64, fsync, fdatasync, ftruncate64, rename and mkdir itself, so SQLite and the store
- * both call these.  Calls are counted; at a chosen count the process kills itself (in the middle of a write, half of
- * the bytes are out) or the call fails.  The points are thus spread over the operations, not over time, and are the
- * same on every run.  Nothing is flushed to the disk: what a killed process gave to the kernel stays. */
+/* The store when the machine fails: killed at every system call that writes, and every such call refused in turn
+ * (tests/support/faults.h). */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +11,7 @@
 #include "store/blob.h"
 #include "store/sql.h"
 #include "store/store.h"
+#include "tests/support/faults.h"
 #include "tests/support/harness.h"
 
 #define N_CANDIDATES 6
@@ -28,77 +23,6 @@
 #define KILL_POINTS 200
 #define FAIL_POINTS 60
 #endif
-
-/* ---- the calls ---- */
-
-typedef struct fault {
-    long at;        /* number of the call, from 1; 0: none                  */
-    int error;      /* errno of the failing call; 0: the process is killed  */
-    bool stays;     /* every later call fails too, as on a full disk        */
-} fault;
-
-static fault planned;
-static long n_calls;
-
-static bool is_due(void)
-{
-    n_calls++;
-    return planned.at && (n_calls == planned.at || (planned.stays && n_calls > planned.at));
-}
-
-/* What happens instead of the call. */
-static int strike(void)
-{
-    if (!planned.error)
-        kill(getpid(), SIGKILL);
-    errno = planned.error;
-    return -1;
-}
-
-ssize_t write(int fd, const void *bytes, size_t n)
-{
-    if (!is_due())
-        return syscall(SYS_write, fd, bytes, n);
-    if (!planned.error)
-        syscall(SYS_write, fd, bytes, n / 2);
-    return strike();
-}
-
-ssize_t pwrite64(int fd, const void *bytes, size_t n, off64_t offset)
-{
-    if (!is_due())
-        return syscall(SYS_pwrite64, fd, bytes, n, offset);
-    if (!planned.error)
-        syscall(SYS_pwrite64, fd, bytes, n / 2, offset);
-    return strike();
-}
-
-int fsync(int fd)
-{
-    (void)fd;
-    return is_due() ? strike() : 0;
-}
-
-int fdatasync(int fd)
-{
-    (void)fd;
-    return is_due() ? strike() : 0;
-}
-
-int ftruncate64(int fd, off64_t n)
-{
-    return is_due() ? strike() : (int)syscall(SYS_ftruncate, fd, n);
-}
-
-int rename(const char *from, const char *to)
-{
-    return is_due() ? strike() : (int)syscall(SYS_rename, from, to);
-}
-
-int mkdir(const char *path, mode_t mode)
-{
-    return is_due() ? strike() : (int)syscall(SYS_mkdir, path, mode);
-}
 
 /* ---- the scenario: what a run does with the store ---- */
 
@@ -178,10 +102,9 @@ static bool play_with(const char *path, fault wanted, report *out)
     pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
-        planned = wanted;
-        n_calls = 0;
+        fault_plan(wanted);
         shared->status = play(path);
-        shared->n_calls = n_calls;
+        shared->n_calls = fault_calls();
         memcpy(shared->message, ctx->message, CALM_MESSAGE_MAX);
         _exit(0);
     }
