@@ -6,24 +6,22 @@ typedef struct nearest_job {
     calm_qjob *qjob;
 } nearest_job;
 
+/* Codes of the rows of a chunk, on the grids that stand in the job. */
 static calm_status encode_chunk(calm_ctx *ctx, size_t chunk, void *user)
 {
     const nearest_job *job = user;
     const calm_target *target = job->target;
+    const calm_qjob *qjob = job->qjob;
     double *w;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w, target->group));
     size_t end = (chunk + 1) * CALM_ROW_CHUNK < target->out ? (chunk + 1) * CALM_ROW_CHUNK : target->out;
-    for (size_t row = chunk * CALM_ROW_CHUNK; row < end; row++) {
-        for (size_t g = 0; g < target->n_groups; g++) {
-            size_t at = row * target->in + calm_target_group_start(target, g);
-            size_t n = calm_target_group_columns(target, g);
-            calm_grid grid;
-            for (size_t j = 0; j < n; j++)
-                w[j] = target->w[at + j];
-            CALM_TRY(calm_target_grid(ctx, target, row, g, w, &grid));
-            calm_qjob_set_grid(job->qjob, row, g, grid);
-            calm_grid_encode(&job->qjob->scheme, grid, w, n, job->qjob->codes + at);
-        }
+    for (size_t cell = chunk * CALM_ROW_CHUNK * target->n_groups; cell < end * target->n_groups; cell++) {
+        size_t g = cell % target->n_groups, n = calm_target_group_columns(target, g);
+        size_t at = cell / target->n_groups * target->in + calm_target_group_start(target, g);
+        calm_grid grid = {qjob->scales[cell], qjob->zeros ? qjob->zeros[cell] : calm_symmetric_zero(&qjob->scheme)};
+        for (size_t j = 0; j < n; j++)
+            w[j] = target->w[at + j];
+        calm_grid_encode(&qjob->scheme, grid, w, n, qjob->codes + at);
     }
     return CALM_OK;
 }
@@ -32,6 +30,7 @@ static calm_status nearest(calm_ctx *ctx, calm_target *target, const void *opts,
 {
     (void)opts;
     nearest_job job = {target, qjob};
+    CALM_TRY(calm_target_grids(ctx, target, qjob));
     return calm_target_each_chunk(ctx, target, encode_chunk, &job);
 }
 
