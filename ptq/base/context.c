@@ -72,22 +72,23 @@ void calm_log(calm_ctx *ctx, calm_log_level level, const char *format, ...)
     ctx->log(ctx->log_user, level, line);
 }
 
-calm_status calm_alloc_raw(calm_ctx *ctx, calm_arena *arena, void *out, size_t count, size_t size, const char *what)
+/* Hand a block over, or say what there was no memory for. */
+static calm_status deliver(calm_ctx *ctx, void *block, void *out, size_t count, size_t size, const char *what)
 {
-    void *block = calm_arena_alloc(arena, count, size);
     memcpy(out, &block, sizeof block);
     if (!block)
         return calm_fail(ctx, CALM_ENOMEM, "out of memory: %zu x %zu bytes for %s", count, size, what);
     return CALM_OK;
 }
 
+calm_status calm_alloc_raw(calm_ctx *ctx, calm_arena *arena, void *out, size_t count, size_t size, const char *what)
+{
+    return deliver(ctx, calm_arena_alloc(arena, count, size), out, count, size, what);
+}
+
 calm_status calm_alloc(calm_ctx *ctx, calm_arena *arena, void *out, size_t count, size_t size, const char *what)
 {
-    CALM_TRY(calm_alloc_raw(ctx, arena, out, count, size, what));
-    void *block;
-    memcpy(&block, out, sizeof block);
-    memset(block, 0, count * size);
-    return CALM_OK;
+    return deliver(ctx, calm_arena_zalloc(arena, count, size), out, count, size, what);
 }
 
 calm_status calm_strf(calm_ctx *ctx, calm_arena *arena, char **out, const char *format, ...)
