@@ -43,11 +43,9 @@ calm_status calm_pipeline_plan(calm_ctx *ctx, const calm_pipeline *p, long unifo
     return CALM_OK;
 }
 
-calm_status calm_pipeline_plan_key(calm_ctx *ctx, const calm_pipeline *p, const calm_plan *plan,
-                                   char key[CALM_SHA256_HEX])
+calm_status calm_pipeline_plan_key(calm_ctx *ctx, const calm_plan *plan, char key[CALM_SHA256_HEX])
 {
     calm_sha256 sha;
-    (void)p;
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-plan-1");
     for (size_t i = 0; i < plan->n_blocks * CALM_N_JOBS; i++)
@@ -153,7 +151,7 @@ static calm_status list_plans(calm_ctx *ctx, guard *g)
             row->complete &= ((const calm_candidate *)g->plans[a + 1].jobs[i].source)->failure == NULL;
     }
     for (size_t i = 0; i < most; i++) {
-        CALM_TRY(calm_pipeline_plan_key(ctx, p, &g->plans[i], g->keys[i]));
+        CALM_TRY(calm_pipeline_plan_key(ctx, &g->plans[i], g->keys[i]));
         g->overrides[i] = (calm_plan_override){p->model, &g->plans[i]};
     }
     g->n = p->n_guard_rows = most;

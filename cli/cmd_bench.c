@@ -10,6 +10,7 @@
 #include "ptq/calib/gram.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/block.h"
+#include "ptq/model/model.h"
 #include "ptq/tensor/linalg.h"
 
 typedef struct options {
@@ -113,16 +114,6 @@ static calm_status ones(calm_ctx *ctx, size_t n, const float **out)
     return CALM_OK;
 }
 
-static calm_status role_shape(const bench *b, calm_role role, size_t *out, size_t *in)
-{
-    const size_t q = b->config.n_heads * b->config.head_dim, kv = b->config.n_kv * b->config.head_dim;
-    static const int shapes[CALM_N_ROLES][2] = {{0, 2}, {1, 2}, {1, 2}, {2, 0}, {3, 2}, {3, 2}, {2, 3}};
-    const size_t sizes[] = {q, kv, b->config.hidden, b->config.inner};
-    *out = sizes[shapes[role][0]];
-    *in = sizes[shapes[role][1]];
-    return CALM_OK;
-}
-
 static calm_status set_up(calm_ctx *ctx, const options *o, bench *b)
 {
     size_t none;
@@ -138,7 +129,7 @@ static calm_status set_up(calm_ctx *ctx, const options *o, bench *b)
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
         calm_weight *weight = &b->block.weight[role];
         *weight = (calm_weight){.name = calm_role_module(role)};
-        role_shape(b, role, &weight->out, &weight->in);
+        calm_config_role_shape(&b->config, role, &weight->out, &weight->in);
         CALM_TRY(random_values(ctx, weight->out * weight->in, 0.1, role, &weight->w));
     }
     CALM_TRY(ones(ctx, b->config.hidden, &b->block.norm[CALM_SUBLAYER_ATTENTION]));

@@ -67,7 +67,7 @@ static calm_status evaluate(calm_ctx *ctx, calm_pipeline *p, const char *dir)
     if (!recipe->eval_path)
         return CALM_OK;
     CALM_TRY(calm_windows_read(ctx, p->tokenizer, recipe->eval_path, &options, &p->eval));
-    CALM_TRY(calm_pipeline_plan_key(ctx, p, &p->result, plan_key));
+    CALM_TRY(calm_pipeline_plan_key(ctx, &p->result, plan_key));
     CALM_TRY(calm_pipeline_find_evaluation(ctx, p, "float", &p->eval, &p->eval_float, &ids[0]));
     CALM_TRY(calm_pipeline_find_evaluation(ctx, p, plan_key, &p->eval, &p->eval_result, &ids[1]));
     if (!ids[0] || !ids[1])

@@ -66,7 +66,6 @@ static calm_status begin_run(calm_ctx *ctx, calm_pipeline *p)
     calm_text recipe;
     calm_json *json = calm_recipe_json(p->recipe);
     char key[CALM_SHA256_HEX];
-    static const char *const rules[] = {"token", "argmax"};
     calm_text_init(&recipe);
     calm_status status = calm_json_write(ctx, json, 0, &recipe);
     calm_json_free(json);
@@ -80,7 +79,7 @@ static calm_status begin_run(calm_ctx *ctx, calm_pipeline *p)
     if (status == CALM_OK && hashed == CALM_OK) {
         const calm_store_run run = {.key = key, .model_id = p->model_id, .calibration_id = p->calibration_id,
                                     .command = p->command, .recipe = recipe.data, .unit = "job",
-                                    .rule = rules[p->recipe->rule], .metric = calm_metric_name(p->recipe->metric),
+                                    .rule = calm_rule_name(p->recipe->rule), .metric = calm_metric_name(p->recipe->metric),
                                     .version = CALM_VERSION, .n_threads = ctx->n_threads};
         status = calm_store_run_begin(ctx, p->store, &run, &p->run_id, &p->resumed);
     }

@@ -101,8 +101,7 @@ calm_status calm_pipeline_choose(calm_ctx *ctx, calm_pipeline *p);
 calm_status calm_pipeline_export(calm_ctx *ctx, calm_pipeline *p);
 
 /* Digest over the candidates of a plan: the subject of its evaluations (choose.c). */
-calm_status calm_pipeline_plan_key(calm_ctx *ctx, const calm_pipeline *p, const calm_plan *plan,
-                                   char key[CALM_SHA256_HEX]);
+calm_status calm_pipeline_plan_key(calm_ctx *ctx, const calm_plan *plan, char key[CALM_SHA256_HEX]);
 
 /* An evaluation of the store as a result, and the other way (evaluations.c).  find: *id is 0 when absent. */
 calm_status calm_pipeline_find_evaluation(calm_ctx *ctx, const calm_pipeline *p, const char *subject_key,

@@ -37,7 +37,6 @@ calm_status calm_recipe_algorithms(calm_ctx *ctx, const char *list, calm_recipe 
 
 calm_json *calm_recipe_json(const calm_recipe *recipe)
 {
-    static const char *const rules[] = {"token", "argmax"};
     char scheme[CALM_SCHEME_NAME_MAX];
     calm_json *root = calm_json_new_object(), *algorithms = calm_json_new_array(),
               *calibration = calm_json_new_object();
@@ -59,7 +58,7 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
     calm_json_set_bool(calibration, "special", recipe->special);
     calm_json_set(root, "calibration", calibration);
     calm_json_set_string(choice, "unit", "job");
-    calm_json_set_string(choice, "rule", rules[recipe->rule]);
+    calm_json_set_string(choice, "rule", calm_rule_name(recipe->rule));
     calm_json_set_string(choice, "metric", calm_metric_name(recipe->metric));
     calm_json_set_int(choice, "score_windows", recipe->score_windows);
     calm_json_set_int(choice, "guard_windows", recipe->guard_windows);

@@ -9,6 +9,11 @@ static bool can_win(const calm_contender *contender)
     return !contender->failure && isfinite(contender->metric);
 }
 
+const char *calm_rule_name(calm_rule rule)
+{
+    return rule == CALM_RULE_ARGMAX ? "argmax" : "token";
+}
+
 /* Is a before b by this value, ties by key?  A NaN comes after every number. */
 static bool before(double a, double b, const char *key_a, const char *key_b)
 {

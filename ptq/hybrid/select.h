@@ -11,7 +11,11 @@
 
 typedef enum calm_rule { CALM_RULE_TOKEN, CALM_RULE_ARGMAX } calm_rule;
 
-#define CALM_RULE_NAMES "token|argmax"
+#define CALM_RULE_NAMES "token|argmax"    /* in the order of calm_rule, for option tables */
+
+/* "token" */
+const char *calm_rule_name(calm_rule rule);
+
 #define CALM_NEAR_TIE 1.05
 
 /* What the rule reads of a candidate. */

@@ -64,26 +64,27 @@ static bool role_has_bias(const calm_config *config, calm_role role)
 
 /* ---- opening ---- */
 
-/* A float vector [n] named block name + suffix (or just the suffix when index is out of the blocks). */
-static calm_status need_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n,
-                               const calm_tensor **out)
+/* A float tensor of this shape. */
+static calm_status need_floats(calm_ctx *ctx, const calm_model *model, const char *name, int n_dims,
+                               const size_t *shape, const calm_tensor **out)
 {
-    CALM_TRY(calm_safetensors_need(ctx, model->tensors, name, 1, &n, out));
+    CALM_TRY(calm_safetensors_need(ctx, model->tensors, name, n_dims, shape, out));
     if (!calm_dtype_is_float((*out)->dtype))
         return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: dtype %s, expected BF16, F16 or F32", (*out)->file, name,
                          calm_dtype_name((*out)->dtype));
     return CALM_OK;
 }
 
+static calm_status need_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n,
+                               const calm_tensor **out)
+{
+    return need_floats(ctx, model, name, 1, &n, out);
+}
+
 static calm_status need_matrix(calm_ctx *ctx, const calm_model *model, const char *name, size_t rows, size_t cols,
                                const calm_tensor **out)
 {
-    const size_t shape[2] = {rows, cols};
-    CALM_TRY(calm_safetensors_need(ctx, model->tensors, name, 2, shape, out));
-    if (!calm_dtype_is_float((*out)->dtype))
-        return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: dtype %s, expected BF16, F16 or F32", (*out)->file, name,
-                         calm_dtype_name((*out)->dtype));
-    return CALM_OK;
+    return need_floats(ctx, model, name, 2, (const size_t[2]){rows, cols}, out);
 }
 
 /* One linear: find its scheme and check its tensors; with `w` also read it. */
