@@ -127,3 +127,17 @@ const char *tiny_model_write(const tiny_model *model)
     calm_arena_rewind(ctx->scratch, mark);
     return dir;
 }
+
+calm_windows tiny_windows(const size_t *lengths, size_t n)
+{
+    calm_windows windows = {.n = n};
+    ck_ok(CALM_NEW(ctx, ctx->out, windows.begin, n + 1));
+    for (size_t w = 0; w < n; w++) {
+        windows.begin[w + 1] = windows.begin[w] + lengths[w];
+        windows.longest = lengths[w] > windows.longest ? lengths[w] : windows.longest;
+    }
+    ck_ok(CALM_NEW(ctx, ctx->out, windows.ids, windows.begin[n]));
+    for (size_t i = 0; i < windows.begin[n]; i++)
+        windows.ids[i] = (uint32_t)(calm_rng_u64(5, 0, i) % tiny_default.vocab);
+    return windows;
+}

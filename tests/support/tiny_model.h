@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ptq/io/windows.h"
 #include "ptq/tensor/dtype.h"
 
 typedef struct tiny_model {
@@ -31,5 +32,8 @@ const char *tiny_model_write(const tiny_model *model);
 
 /* Write only config.json into `dir`, replacing it. */
 void tiny_model_write_config(const tiny_model *model, const char *dir);
+
+/* Windows of these lengths with random ids below tiny_default's vocabulary, in ctx->out. */
+calm_windows tiny_windows(const size_t *lengths, size_t n);
 
 #endif

@@ -1,7 +1,6 @@
 /* Capture of a block: statistics equal naive ones, rows are the right ones, and no number of threads changes a byte. */
 #include "ptq/calib/capture.h"
 
-#include "ptq/base/rng.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 
@@ -9,18 +8,6 @@
 #define SCORE_WINDOWS 2
 
 static const size_t lengths[N_WINDOWS] = {9, 17, 2, 30, 12};
-
-static calm_windows new_windows(void)
-{
-    calm_windows windows = {.n = N_WINDOWS, .longest = 30};
-    ck_ok(CALM_NEW(ctx, ctx->out, windows.begin, N_WINDOWS + 1));
-    for (size_t w = 0; w < N_WINDOWS; w++)
-        windows.begin[w + 1] = windows.begin[w] + lengths[w];
-    ck_ok(CALM_NEW(ctx, ctx->out, windows.ids, windows.begin[N_WINDOWS]));
-    for (size_t i = 0; i < windows.begin[N_WINDOWS]; i++)
-        windows.ids[i] = (uint32_t)(calm_rng_u64(5, 0, i) % 61);
-    return windows;
-}
 
 /* A model with its first block and the windows' embeddings. */
 typedef struct bench {
@@ -33,7 +20,7 @@ typedef struct bench {
 
 static bench new_bench(const char *dir)
 {
-    bench b = {.windows = new_windows()};
+    bench b = {.windows = tiny_windows(lengths, N_WINDOWS)};
     ck_ok(calm_model_open(ctx, dir, &b.model));
     ck_ok(calm_rope_init(ctx, calm_model_config(b.model), 30, &b.rope));
     ck_ok(calm_model_load_block(ctx, b.model, 0, &b.block));

@@ -1,25 +1,12 @@
 /* Evaluation of tiny models against naive sums in double over the same logits. */
 #include "ptq/eval/evaluate.h"
 
-#include "ptq/base/rng.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 
 #define N_WINDOWS 4
 
 static const size_t lengths[N_WINDOWS] = {11, 2, 25, 8};
-
-static calm_windows new_windows(void)
-{
-    calm_windows windows = {.n = N_WINDOWS, .longest = 25};
-    ck_ok(CALM_NEW(ctx, ctx->out, windows.begin, N_WINDOWS + 1));
-    for (size_t w = 0; w < N_WINDOWS; w++)
-        windows.begin[w + 1] = windows.begin[w] + lengths[w];
-    ck_ok(CALM_NEW(ctx, ctx->out, windows.ids, windows.begin[N_WINDOWS]));
-    for (size_t i = 0; i < windows.begin[N_WINDOWS]; i++)
-        windows.ids[i] = (uint32_t)(calm_rng_u64(5, 0, i) % 61);
-    return windows;
-}
 
 static calm_model *open_tiny(uint64_t seed, bool tied)
 {
@@ -103,7 +90,7 @@ static calm_eval_result naive(const float *logits, const float *reference, const
 
 TEST(equals_a_naive_computation)
 {
-    const calm_windows windows = new_windows();
+    const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
     calm_model *a = open_tiny(1, true), *b = open_tiny(2, false);
     const calm_subject reference = {.model = a}, subjects[] = {{.model = b}, {.model = a}};
     calm_eval_result ref, results[2];
@@ -130,7 +117,7 @@ END_OF_TEST
 
 TEST(a_model_does_not_differ_from_itself)
 {
-    const calm_windows windows = new_windows();
+    const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
     calm_model *model = open_tiny(3, true), *twin = open_tiny(3, true);
     const calm_subject reference = {.model = model}, subjects[] = {{.model = model}, {.model = twin}};
     calm_eval_result ref, results[2];
@@ -147,7 +134,7 @@ END_OF_TEST
 
 TEST(without_a_reference)
 {
-    const calm_windows windows = new_windows();
+    const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
     calm_model *model = open_tiny(1, true);
     const calm_subject subject = {.model = model};
     calm_eval_result result;
@@ -160,7 +147,7 @@ END_OF_TEST
 
 TEST(same_bytes_for_every_number_of_threads)
 {
-    const calm_windows windows = new_windows();
+    const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
     calm_model *a = open_tiny(1, true), *b = open_tiny(2, true);
     const calm_subject reference = {.model = a}, subject = {.model = b};
     calm_eval_result first, other;
@@ -193,7 +180,7 @@ static calm_status refuse(void *user, calm_ctx *task, size_t index, calm_block *
 
 TEST(failures)
 {
-    const calm_windows windows = new_windows();
+    const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
     calm_model *model = open_tiny(1, true), *wider;
     tiny_model spec = tiny_default;
     calm_eval_result results[2];
@@ -226,7 +213,7 @@ static void hear(void *user, size_t done, size_t total)
 
 TEST(ticks_reach_the_end)
 {
-    const calm_windows windows = new_windows();
+    const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
     calm_model *model = open_tiny(1, true);
     const calm_subject reference = {.model = model}, subject = {.model = model};
     calm_eval_result result;
