@@ -59,6 +59,12 @@ CALM_VECTORIZE void calm_vec_add(size_t n, const float *x, float *y)
         y[i] += x[i];
 }
 
+CALM_VECTORIZE void calm_vec_axpy(size_t n, float a, const float *x, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] += a * x[i];
+}
+
 CALM_VECTORIZE void calm_vec_scale(size_t n, float a, float *y)
 {
     for (size_t i = 0; i < n; i++)
@@ -171,4 +177,72 @@ void calm_vec_rmsnorm(size_t d, const float *x, const float *weight, float eps, 
 {
     double mean = calm_vec_sumsq(d, x) / (double)d;
     scale_rows(d, x, weight, (float)(1.0 / sqrt(mean + (double)eps)), out);
+}
+
+CALM_VECTORIZE void calm_vec_silu(size_t n, float *x)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = x[i] / (1.0f + exp_one(-x[i]));
+}
+
+void calm_vec_gelu(size_t n, float *x)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = 0.5f * x[i] * (1.0f + erff(x[i] * 0.70710678118654752f));
+}
+
+/* 1 + tanh(z) = 2 / (1 + exp(-2 z)). */
+CALM_VECTORIZE void calm_vec_gelu_tanh(size_t n, float *x)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float z = 0.79788456080286536f * (x[i] + 0.044715f * x[i] * x[i] * x[i]);
+        x[i] = x[i] / (1.0f + exp_one(-2.0f * z));
+    }
+}
+
+CALM_VECTORIZE void calm_vec_relu(size_t n, float *x)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = x[i] < 0 ? 0 : x[i];
+}
+
+CALM_VECTORIZE void calm_vec_mul(size_t n, const float *y, float *x)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] *= y[i];
+}
+
+/* tanh(z) = 2 / (1 + exp(-2 z)) - 1. */
+CALM_VECTORIZE void calm_vec_soft_cap(size_t n, float scale, float cap, float *x)
+{
+    const float inner = -2.0f * scale / cap;
+    for (size_t i = 0; i < n; i++)
+        x[i] = cap * (2.0f / (1.0f + exp_one(inner * x[i])) - 1.0f);
+}
+
+CALM_VECTORIZE static void normalize_row(size_t d, const float *x, const float *weight, const float *bias, float mean,
+                                         float factor, float *out)
+{
+    for (size_t i = 0; i < d; i++)
+        out[i] = (x[i] - mean) * factor * weight[i] + bias[i];
+}
+
+CALM_VECTORIZE static double squared_deviations(size_t n, const float *x, double mean)
+{
+    double lane[LANES] = {0}, total = 0;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t j = 0; j < LANES; j++)
+            lane[j] += ((double)x[i + j] - mean) * ((double)x[i + j] - mean);
+    for (; i < n; i++)
+        lane[i % LANES] += ((double)x[i] - mean) * ((double)x[i] - mean);
+    for (size_t j = 0; j < LANES; j++)
+        total += lane[j];
+    return total;
+}
+
+void calm_vec_layernorm(size_t d, const float *x, const float *weight, const float *bias, float eps, float *out)
+{
+    const double mean = sum(d, x) / (double)d, variance = squared_deviations(d, x, mean) / (double)d;
+    normalize_row(d, x, weight, bias, (float)mean, (float)(1.0 / sqrt(variance + (double)eps)), out);
 }

@@ -17,6 +17,9 @@ double calm_vec_sumsq(size_t n, const float *x);
 /* y[i] += x[i]. */
 void calm_vec_add(size_t n, const float *x, float *y);
 
+/* y[i] += a x[i]. */
+void calm_vec_axpy(size_t n, float a, const float *x, float *y);
+
 /* y[i] *= a. */
 void calm_vec_scale(size_t n, float a, float *y);
 
@@ -36,6 +39,22 @@ double calm_vec_weighted_difference(size_t n, const float *p, const float *a, co
 
 /* gate[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + exp(-x)). */
 void calm_vec_silu_mul(size_t n, float *gate, const float *up);
+
+/* In place: x / (1 + exp(-x)); x/2 (1 + erf(x / sqrt 2)); x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); max(x, 0). */
+void calm_vec_silu(size_t n, float *x);
+void calm_vec_gelu(size_t n, float *x);
+void calm_vec_gelu_tanh(size_t n, float *x);
+void calm_vec_relu(size_t n, float *x);
+
+/* x[i] *= y[i]. */
+void calm_vec_mul(size_t n, const float *y, float *x);
+
+/* x[i] = cap tanh(scale x[i] / cap), cap > 0. */
+void calm_vec_soft_cap(size_t n, float scale, float cap, float *x);
+
+/* out [d] = (x - mean) / sqrt(var + eps) * weight + bias: LayerNorm of one row, the variance divided by d.  In place
+ * allowed. */
+void calm_vec_layernorm(size_t d, const float *x, const float *weight, const float *bias, float eps, float *out);
 
 /* out [d] = x / sqrt(mean(x^2) + eps) * weight: RMSNorm of one row.  In place allowed. */
 void calm_vec_rmsnorm(size_t d, const float *x, const float *weight, float eps, float *out);
