@@ -162,6 +162,10 @@ static calm_status digest(calm_ctx *ctx, calm_windows *windows)
         calm_sha256_update(&sha, &length, sizeof length);
     }
     calm_sha256_update(&sha, windows->ids, windows->begin[windows->n] * sizeof *windows->ids);
+    if (windows->positions)
+        calm_sha256_update(&sha, windows->positions, windows->begin[windows->n] * sizeof *windows->positions);
+    if (windows->types)
+        calm_sha256_update(&sha, windows->types, windows->begin[windows->n]);
     return calm_sha256_finish(ctx, &sha, windows->sha256);
 }
 
@@ -221,6 +225,8 @@ calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w
     out->n = n;
     out->longest = 0;
     out->ids = from->ids + from->begin[w0];
+    out->positions = from->positions ? from->positions + from->begin[w0] : NULL;
+    out->types = from->types ? from->types + from->begin[w0] : NULL;
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->begin, n + 1));
     for (size_t w = 0; w < n; w++) {
         const size_t length = from->begin[w0 + w + 1] - from->begin[w0 + w];
@@ -228,4 +234,13 @@ calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w
         out->longest = length > out->longest ? length : out->longest;
     }
     return digest(ctx, out);
+}
+
+size_t calm_windows_reach(const calm_windows *windows)
+{
+    size_t reach = windows->longest;
+    for (size_t w = 0; windows->positions && w < windows->n; w++)
+        if (windows->begin[w + 1] > windows->begin[w] && windows->positions[windows->begin[w + 1] - 1] >= reach)
+            reach = windows->positions[windows->begin[w + 1] - 1] + 1;
+    return reach;
 }

@@ -17,6 +17,8 @@ typedef struct calm_windows {
     uint32_t *ids;            /* all windows one after the other                                */
     size_t *begin;            /* [n + 1] window w is ids[begin[w]] .. ids[begin[w + 1]] - 1     */
     size_t n, longest;        /* windows; tokens of the longest                                 */
+    uint32_t *positions;      /* of every id within its window, rising; NULL: 0, 1, ...           */
+    uint8_t *types;           /* token type of every id, for encoders; NULL: all 0                 */
     size_t n_tokens;          /* of the whole text, before windows were chosen                  */
     size_t n_available;       /* windows the text has                                           */
     char sha256[CALM_SHA256_HEX];    /* of the lengths and ids of the chosen windows            */
@@ -38,5 +40,8 @@ calm_status calm_windows_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, co
 
 /* Windows w0 .. w0 + n - 1 of `from` as a set of their own, with a digest of their own, that borrows the ids. */
 calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w0, size_t n, calm_windows *out);
+
+/* One more than the largest position of any window: what position tables must cover. */
+size_t calm_windows_reach(const calm_windows *windows);
 
 #endif
