@@ -1,4 +1,4 @@
-/* The registry of architectures, from arch.def. */
+/* The registry of architectures, from arch.def, and the names that most of them share. */
 #include "ptq/model/arch.h"
 
 #include <string.h>
@@ -6,6 +6,20 @@
 #define CALM_ARCH(name) extern const calm_arch calm_arch_##name;
 #include "ptq/model/arch.def"
 #undef CALM_ARCH
+
+#define USUAL_NAMES                                                                                          \
+    .blocks = "layers", .embed = "embed_tokens", .final_norm = "norm", .head = "lm_head",                    \
+    .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",                         \
+             [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.o_proj",                         \
+             [CALM_ROLE_GATE] = "mlp.gate_proj", [CALM_ROLE_UP] = "mlp.up_proj",                             \
+             [CALM_ROLE_DOWN] = "mlp.down_proj"},                                                            \
+    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},                               \
+             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},                           \
+    .moe = {.router = "mlp.gate", .experts = "mlp.experts", .shared = "mlp.shared_expert",                   \
+            .shared_gate = "mlp.shared_expert_gate"}
+
+const calm_names calm_names_llama = {USUAL_NAMES};
+const calm_names calm_names_qk_norm = {USUAL_NAMES, .q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm"};
 
 const calm_arch *const *calm_architectures(size_t *n)
 {
@@ -18,14 +32,26 @@ const calm_arch *const *calm_architectures(size_t *n)
     return all;
 }
 
+bool calm_arch_listed(const char *list, char separator, const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *at = list; at && *at;) {
+        const char *end = strchr(at, separator);
+        const size_t n = end ? (size_t)(end - at) : strlen(at);
+        if (n == length && strncmp(at, word, n) == 0)
+            return true;
+        at += n + (end != NULL);
+    }
+    return false;
+}
+
 const calm_arch *calm_arch_find(const char *class_name, const char *model_type)
 {
     size_t n;
     const calm_arch *const *all = calm_architectures(&n);
-    for (size_t i = 0; i < n; i++) {
-        if (class_name ? strcmp(all[i]->class_name, class_name) == 0
-                       : model_type && strcmp(all[i]->model_type, model_type) == 0)
+    for (size_t i = 0; i < n; i++)
+        if (class_name ? calm_arch_listed(all[i]->classes, '|', class_name)
+                       : model_type && calm_arch_listed(all[i]->model_types, '|', model_type))
             return all[i];
-    }
     return NULL;
 }

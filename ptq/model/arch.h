@@ -8,30 +8,66 @@
 #include "ptq/io/json.h"
 #include "ptq/model/config.h"
 
+typedef enum calm_norm_kind {
+    CALM_NORM_RMS,             /* x / sqrt(mean(x^2) + eps) * w                                   */
+    CALM_NORM_RMS_PLUS_ONE,    /* the same times (1 + w)                                          */
+    CALM_NORM_LAYER,           /* (x - mean) / sqrt(var + eps) * w + b                            */
+} calm_norm_kind;
+
 typedef enum calm_qk_norm {
     CALM_QK_NORM_NONE,
-    CALM_QK_NORM_HEAD,    /* RMSNorm over head_dim of each head, before RoPE */
+    CALM_QK_NORM_HEAD,     /* over head_dim of each head of q and k, before RoPE                  */
+    CALM_QK_NORM_WHOLE,    /* over the whole projection, before it is split into heads            */
 } calm_qk_norm;
+
+/* Modules of a block whose MLP is a mixture of experts; NULL where the family has none. */
+typedef struct calm_expert_names {
+    const char *router, *experts, *shared, *shared_gate;    /* "mlp.gate", "mlp.experts", ... */
+} calm_expert_names;
+
+/* Names of modules: those of a block follow "<prefix><blocks>.<number>."; NULL where the family has none. */
+typedef struct calm_names {
+    const char *blocks;                                      /* "layers"                    */
+    const char *embed, *final_norm, *head;                   /* head without the prefix     */
+    const char *role[CALM_N_ROLES];                          /* "self_attn.q_proj"          */
+    const char *norm[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES];  /* "input_layernorm"           */
+    const char *q_norm, *k_norm;
+    calm_expert_names moe;    /* linears of an expert: the last word of role[GATE], role[UP], role[DOWN] */
+} calm_names;
 
 typedef struct calm_arch {
     const char *name;          /* [a-z0-9_]+ : the name in arch.def                       */
-    const char *class_name;    /* "architectures" of config.json                          */
-    const char *model_type;    /* "model_type" of config.json                             */
-    const char *prefix;        /* of tensor names: "model."                               */
+    const char *classes;       /* "architectures" of config.json, joined by '|'           */
+    const char *model_types;   /* "model_type" of config.json, joined by '|'              */
+    const char *prefixes;      /* of tensor names, joined by '|', the usual first: "model." */
+    const calm_names *names;
+    calm_norm_kind norm;
     calm_qk_norm qk_norm;
+    bool encoder;              /* every token sees every other; no head of its own        */
+    bool default_tied;         /* when tie_word_embeddings is absent                      */
     int64_t default_kv_heads;  /* when num_key_value_heads is absent; 0: as many as heads */
     int64_t default_head_dim;  /* when head_dim is absent; 0: hidden / heads              */
-    double default_rope_theta;
+    double default_rope_theta; /* 0: no rotary embedding                                  */
+    double default_eps;        /* of the norms, when the config is silent; 0: 1e-6        */
+    const char *keys;          /* keys that read_config reads, joined by ' '              */
 
-    /* What is particular in this family's config: window pattern, keys that must have one value.
-     * Called after the common keys are read. */
+    /* What is particular in this family's config.  Called after the common keys are read. */
     calm_status (*read_config)(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 } calm_arch;
+
+/* The usual names: model.layers.N.self_attn.q_proj, mlp.gate_proj, input_layernorm, post_attention_layernorm. */
+extern const calm_names calm_names_llama;
+
+/* The same with RMSNorm over heads of q and k. */
+extern const calm_names calm_names_qk_norm;
 
 /* The known architectures, *n of them, in the order of arch.def. */
 const calm_arch *const *calm_architectures(size_t *n);
 
-/* Find by class name, else (class_name NULL) by model type; NULL when unknown. */
+/* Find by class name; when that is NULL by model type; NULL when unknown. */
 const calm_arch *calm_arch_find(const char *class_name, const char *model_type);
+
+/* Is `word` [n_bytes] one of the words of `list`, which are joined by `separator`? */
+bool calm_arch_listed(const char *list, char separator, const char *word);
 
 #endif

@@ -1,76 +1,12 @@
-/* One block: names, linears, MLP, residuals.  Attention is in attention.c. */
+/* One block: linears, MLP, norms and residuals.  Attention is in attention.c, mixtures of experts in moe.c. */
 #include "ptq/model/block.h"
 
 #include <string.h>
 
+#include "ptq/model/arch.h"
 #include "ptq/quant/grid.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
-
-/* ---- names ---- */
-
-const char *calm_role_module(calm_role role)
-{
-    static const char *const names[] = {
-#define CALM_ROLE_NAME(role, name, job) name,
-        CALM_ROLE_LIST(CALM_ROLE_NAME)
-#undef CALM_ROLE_NAME
-    };
-    return names[role];
-}
-
-calm_job_kind calm_role_job(calm_role role)
-{
-    static const calm_job_kind jobs[] = {
-#define CALM_ROLE_JOB(role, name, job) CALM_JOB_##job,
-        CALM_ROLE_LIST(CALM_ROLE_JOB)
-#undef CALM_ROLE_JOB
-    };
-    return jobs[role];
-}
-
-static const struct {
-    const char *name;
-    calm_sublayer sublayer;
-    calm_hook input;
-} job_table[] = {
-#define CALM_JOB_ROW(job, name, sublayer, hook) {name, CALM_SUBLAYER_##sublayer, CALM_HOOK_##hook},
-    CALM_JOB_LIST(CALM_JOB_ROW)
-#undef CALM_JOB_ROW
-};
-
-const char *calm_job_name(calm_job_kind job)
-{
-    return job_table[job].name;
-}
-
-calm_sublayer calm_job_sublayer(calm_job_kind job)
-{
-    return job_table[job].sublayer;
-}
-
-calm_hook calm_job_input(calm_job_kind job)
-{
-    return job_table[job].input;
-}
-
-static const struct {
-    const char *name, *help;
-} hook_table[] = {
-#define CALM_HOOK_ROW(hook, name, help) {name, help},
-    CALM_HOOK_LIST(CALM_HOOK_ROW)
-#undef CALM_HOOK_ROW
-};
-
-const char *calm_hook_name(calm_hook hook)
-{
-    return hook_table[hook].name;
-}
-
-const char *calm_hook_help(calm_hook hook)
-{
-    return hook_table[hook].help;
-}
 
 /* ---- linears ---- */
 
@@ -106,77 +42,152 @@ calm_status calm_weight_apply(calm_ctx *ctx, const calm_weight *weight, const fl
     return CALM_OK;
 }
 
-static calm_status observe(const calm_observer *observer, calm_ctx *ctx, calm_hook hook, const float *x,
-                           size_t n_tokens, size_t width)
+calm_status calm_observe(const calm_observer *observer, calm_ctx *ctx, const calm_observation *seen)
 {
-    if (!observer || !observer->fn)
-        return CALM_OK;
-    return observer->fn(observer->user, ctx, hook, observer->window, x, n_tokens, width);
+    return observer && observer->fn ? observer->fn(observer->user, ctx, seen) : CALM_OK;
+}
+
+/* ---- MLP ---- */
+
+void calm_activate(calm_activation activation, size_t n, float *x)
+{
+    switch (activation) {
+    case CALM_ACTIVATION_SILU:
+        calm_vec_silu(n, x);
+        break;
+    case CALM_ACTIVATION_GELU:
+        calm_vec_gelu(n, x);
+        break;
+    case CALM_ACTIVATION_GELU_TANH:
+        calm_vec_gelu_tanh(n, x);
+        break;
+    case CALM_ACTIVATION_RELU:
+        calm_vec_relu(n, x);
+        break;
+    }
+}
+
+/* a [n, M] what the activation function reads and b [n, M] what its result is multiplied by, NULL without a gate. */
+static calm_status project_up(calm_ctx *ctx, const calm_weight *weight, const float *h, size_t n, float **a, float **b)
+{
+    const calm_weight *fused = &weight[CALM_ROLE_FUSED_GATE_UP], *gate = &weight[CALM_ROLE_GATE], *up = &weight[CALM_ROLE_UP];
+    const size_t inner = weight[CALM_ROLE_DOWN].in;
+    float *both;
+    *b = NULL;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *a, n * inner));
+    if (!fused->w && !gate->w)
+        return calm_weight_apply(ctx, up, h, n, *a);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *b, n * inner));
+    if (!fused->w) {
+        CALM_TRY(calm_weight_apply(ctx, gate, h, n, *a));
+        return calm_weight_apply(ctx, up, h, n, *b);
+    }
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, both, n * 2 * inner));
+    CALM_TRY(calm_weight_apply(ctx, fused, h, n, both));
+    for (size_t t = 0; t < n; t++) {
+        memcpy(*a + t * inner, both + t * 2 * inner, inner * sizeof **a);
+        memcpy(*b + t * inner, both + t * 2 * inner + inner, inner * sizeof **b);
+    }
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+static calm_status observe_as(const calm_observer *observer, calm_ctx *ctx, const calm_observation *seen, calm_hook hook,
+                              const float *x, size_t n_rows, size_t width)
+{
+    calm_observation here = *seen;
+    here.hook = hook;
+    here.x = x;
+    here.n_rows = n_rows;
+    here.width = width;
+    return calm_observe(observer, ctx, &here);
+}
+
+calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES], const float *h,
+                         size_t n, float *out, const calm_observer *observer, const calm_observation *seen)
+{
+    const size_t inner = weight[CALM_ROLE_DOWN].in;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    float *a, *b;
+    CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE_UP_IN, h, n, config->hidden));
+    CALM_TRY(project_up(ctx, weight, h, n, &a, &b));
+    CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE, a, n, inner));
+    if (b && config->activation == CALM_ACTIVATION_SILU) {
+        calm_vec_silu_mul(n * inner, a, b);
+    } else {
+        calm_activate(config->activation, n * inner, a);
+        if (b)
+            calm_vec_mul(n * inner, b, a);
+    }
+    CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_DOWN_IN, a, n, inner));
+    CALM_TRY(calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], a, n, out));
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
 }
 
 /* ---- sublayers ---- */
 
-calm_status calm_block_mlp(calm_ctx *ctx, const calm_block *block, const float *h, size_t n_tokens, float *out,
-                           const calm_observer *observer)
+static calm_status sublayer_function(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
+                                     const float *h, const calm_span *span, float *out, const calm_observer *observer)
 {
-    const calm_config *config = block->config;
-    const size_t n = n_tokens * config->inner;
-    float *gate, *up;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, gate, n));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, up, n));
-    CALM_TRY(observe(observer, ctx, CALM_HOOK_GATE_UP_IN, h, n_tokens, config->hidden));
-    CALM_TRY(calm_weight_apply(ctx, &block->weight[CALM_ROLE_GATE], h, n_tokens, gate));
-    CALM_TRY(calm_weight_apply(ctx, &block->weight[CALM_ROLE_UP], h, n_tokens, up));
-    CALM_TRY(observe(observer, ctx, CALM_HOOK_GATE, gate, n_tokens, config->inner));
-    calm_vec_silu_mul(n, gate, up);
-    CALM_TRY(observe(observer, ctx, CALM_HOOK_DOWN_IN, gate, n_tokens, config->inner));
-    CALM_TRY(calm_weight_apply(ctx, &block->weight[CALM_ROLE_DOWN], gate, n_tokens, out));
-    return observe(observer, ctx, CALM_HOOK_MLP_OUT, out, n_tokens, config->hidden);
+    const calm_observation seen = {.expert = CALM_NO_EXPERT, .window = span->window};
+    if (sublayer == CALM_SUBLAYER_ATTENTION)
+        return calm_block_attention(ctx, block, rope, h, span, out, observer);
+    return calm_mlp_run(ctx, block->config, block->weight, h, span->n_tokens, out, observer, &seen);
 }
 
 calm_status calm_block_from_job(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, calm_job_kind job,
-                                const float *x, size_t n_tokens, float *out)
+                                const float *input, const calm_span *span, float *out)
 {
-    switch (job) {
-    case CALM_JOB_QKV:
-        return calm_block_attention(ctx, block, rope, x, n_tokens, out, NULL);
-    case CALM_JOB_O:
-        return calm_weight_apply(ctx, &block->weight[CALM_ROLE_O], x, n_tokens, out);
-    case CALM_JOB_GATE_UP:
-        return calm_block_mlp(ctx, block, x, n_tokens, out, NULL);
-    case CALM_JOB_DOWN:
-        return calm_weight_apply(ctx, &block->weight[CALM_ROLE_DOWN], x, n_tokens, out);
-    case CALM_N_JOBS:
-        break;
+    const calm_sublayer sublayer = calm_job_sublayer(job);
+    if (job == CALM_JOB_O || job == CALM_JOB_DOWN) {
+        const calm_role last = job == CALM_JOB_O ? CALM_ROLE_O : CALM_ROLE_DOWN;
+        CALM_TRY(calm_weight_apply(ctx, &block->weight[last], input, span->n_tokens, out));
+    } else {
+        CALM_TRY(sublayer_function(ctx, block, sublayer, rope, input, span, out, NULL));
     }
-    return calm_fail(ctx, CALM_EARG, "no such job");
+    calm_norm_rows(&block->norm[sublayer][CALM_NORM_OUT], out, span->n_tokens, out);
+    return CALM_OK;
 }
 
-static void norm_rows(const calm_block *block, calm_sublayer sublayer, const float *x, size_t n_tokens, float *h)
+calm_status calm_block_add(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, float *y, float *x,
+                           const calm_span *span, const calm_observer *observer)
 {
     const size_t width = block->config->hidden;
-    for (size_t t = 0; t < n_tokens; t++)
-        calm_vec_rmsnorm(width, x + t * width, block->norm[sublayer], block->config->norm_eps, h + t * width);
+    const calm_observation seen = {.expert = CALM_NO_EXPERT, .window = span->window};
+    const calm_hook hook = sublayer == CALM_SUBLAYER_ATTENTION ? CALM_HOOK_ATTN_OUT : CALM_HOOK_MLP_OUT;
+    calm_norm_rows(&block->norm[sublayer][CALM_NORM_OUT], y, span->n_tokens, y);
+    CALM_TRY(observe_as(observer, ctx, &seen, hook, y, span->n_tokens, width));
+    calm_vec_add(span->n_tokens * width, y, x);
+    calm_norm_rows(&block->norm[sublayer][CALM_NORM_RESIDUAL], x, span->n_tokens, x);
+    if (sublayer == CALM_SUBLAYER_MLP)
+        return observe_as(observer, ctx, &seen, CALM_HOOK_BLOCK_OUT, x, span->n_tokens, width);
+    return CALM_OK;
 }
 
-calm_status calm_block_run(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, float *x, size_t n_tokens,
-                           const calm_observer *observer)
+calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
+                                float *x, const calm_span *span, const calm_observer *observer)
 {
-    const size_t width = block->config->hidden, n = n_tokens * width;
+    const size_t n = span->n_tokens * block->config->hidden;
+    const calm_norm *in = &block->norm[sublayer][CALM_NORM_IN];
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    float *h, *out;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, n));
+    float *h = x, *out;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out, n));
-
-    norm_rows(block, CALM_SUBLAYER_ATTENTION, x, n_tokens, h);
-    CALM_TRY(calm_block_attention(ctx, block, rope, h, n_tokens, out, observer));
-    CALM_TRY(observe(observer, ctx, CALM_HOOK_ATTN_OUT, out, n_tokens, width));
-    calm_vec_add(n, out, x);
-
-    norm_rows(block, CALM_SUBLAYER_MLP, x, n_tokens, h);
-    CALM_TRY(calm_block_mlp(ctx, block, h, n_tokens, out, observer));
-    calm_vec_add(n, out, x);
-    CALM_TRY(observe(observer, ctx, CALM_HOOK_BLOCK_OUT, x, n_tokens, width));
+    if (in->w) {
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, n));
+        calm_norm_rows(in, x, span->n_tokens, h);
+    }
+    CALM_TRY(sublayer_function(ctx, block, sublayer, rope, h, span, out, observer));
+    CALM_TRY(calm_block_add(ctx, block, sublayer, out, x, span, observer));
     calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+calm_status calm_block_run(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, float *x,
+                           const calm_span *span, const calm_observer *observer)
+{
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        CALM_TRY(calm_block_sublayer(ctx, block, s, rope, x, span, observer));
     return CALM_OK;
 }

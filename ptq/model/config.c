@@ -1,11 +1,10 @@
 /* config.json, the part that the families share. */
 #include "ptq/model/config.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ptq/model/arch.h"
-
-#define SIZE_LIMIT ((int64_t)1 << 24)    /* no dimension of a real model comes near; keeps products in range */
 
 static calm_status unknown_architecture(calm_ctx *ctx, const char *path, const char *class_name, const char *model_type)
 {
@@ -14,7 +13,9 @@ static calm_status unknown_architecture(calm_ctx *ctx, const char *path, const c
     calm_text known;
     calm_text_init(&known);
     for (size_t i = 0; i < n; i++)
-        calm_text_printf(&known, "%s%s", i ? ", " : "", all[i]->class_name);
+        calm_text_printf(&known, "%s%s", i ? "|" : "", all[i]->classes);
+    for (char *at = known.data; at && (at = strchr(at, '|'));)
+        *at = ' ';
     calm_status status = calm_fail(ctx, CALM_EUNSUPPORTED, "%s: architecture %s is not known; calm knows %s", path,
                                    class_name ? class_name : model_type ? model_type : "(none named)",
                                    known.data ? known.data : "none");
@@ -22,56 +23,11 @@ static calm_status unknown_architecture(calm_ctx *ctx, const char *path, const c
     return status;
 }
 
-/* Settings of other families that would change this one's computation. */
-static calm_status refuse_foreign_keys(calm_ctx *ctx, const char *path, const calm_json *root)
-{
-    static const char *const foreign[] = {
-        "attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar", "num_experts",
-        "num_local_experts", "embedding_multiplier", "logits_scaling", "residual_multiplier",
-        "attention_multiplier", "attention_sinks", "logit_scale", "kv_lora_rank",
-    };
-    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
-        if (calm_json_typeof(calm_json_get(root, foreign[i])) != CALM_JSON_NULL)
-            return calm_fail(ctx, CALM_EUNSUPPORTED,
-                             "%s: \"%s\" is set, which this architecture's forward pass does not "
-                             "know",
-                             path, foreign[i]);
-    double partial;
-    const double whole = 1.0;
-    CALM_TRY(calm_json_need_number(ctx, path, root, "partial_rotary_factor", &whole, 0, 1, &partial));
-    if (partial != 1.0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"partial_rotary_factor\": %g is not supported, only 1", path,
-                         partial);
-    return CALM_OK;
-}
-
-/* rope_parameters {rope_theta, rope_type} or rope_theta beside rope_scaling. */
-static calm_status read_rope(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    const calm_json *parameters = calm_json_get(root, "rope_parameters");
-    const calm_json *scaling = calm_json_get(root, "rope_scaling");
-    const calm_json *described = calm_json_size(parameters) ? parameters : scaling;
-    const char *kind = "default";
-    if (calm_json_typeof(described) == CALM_JSON_OBJECT) {
-        CALM_TRY(calm_json_need_string(ctx, path, described, "type", kind, &kind));
-        CALM_TRY(calm_json_need_string(ctx, path, described, "rope_type", kind, &kind));
-    } else if (calm_json_typeof(described) != CALM_JSON_NULL) {
-        return calm_fail(ctx, CALM_EFORMAT, "%s: rope settings: expected an object", path);
-    }
-    if (strcmp(kind, "default") != 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: rope_type \"%s\" is not supported, only \"default\"", path, kind);
-    double theta = config->arch->default_rope_theta;
-    CALM_TRY(calm_json_need_number(ctx, path, root, "rope_theta", &theta, 1, 1e12, &theta));
-    CALM_TRY(calm_json_need_number(ctx, path, parameters, "rope_theta", &theta, 1, 1e12, &theta));
-    config->rope_theta = theta;
-    return CALM_OK;
-}
-
-static calm_status read_size(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
+calm_status calm_config_size(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
                              const int64_t *fallback, size_t *out)
 {
     int64_t value = 0;
-    CALM_TRY(calm_json_need_int(ctx, path, root, key, fallback, 1, SIZE_LIMIT, &value));
+    CALM_TRY(calm_json_need_int(ctx, path, root, key, fallback, 1, CALM_SIZE_LIMIT, &value));
     *out = (size_t)value;
     return CALM_OK;
 }
@@ -79,20 +35,22 @@ static calm_status read_size(calm_ctx *ctx, const char *path, const calm_json *r
 static calm_status read_heads(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_arch *arch = config->arch;
-    CALM_TRY(read_size(ctx, path, root, "num_attention_heads", NULL, &config->n_heads));
+    CALM_TRY(calm_config_size(ctx, path, root, "num_attention_heads", NULL, &config->n_heads));
+    if (!arch->default_head_dim && calm_json_typeof(calm_json_get(root, "head_dim")) == CALM_JSON_NULL &&
+        config->hidden % config->n_heads != 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: hidden_size %zu is not a multiple of num_attention_heads %zu", path,
+                         config->hidden, config->n_heads);
     int64_t kv = arch->default_kv_heads ? arch->default_kv_heads : (int64_t)config->n_heads;
     int64_t width = arch->default_head_dim ? arch->default_head_dim : (int64_t)(config->hidden / config->n_heads);
-    CALM_TRY(read_size(ctx, path, root, "num_key_value_heads", &kv, &config->n_kv));
-    CALM_TRY(read_size(ctx, path, root, "head_dim", &width, &config->head_dim));
+    CALM_TRY(calm_config_size(ctx, path, root, "num_key_value_heads", &kv, &config->n_kv));
+    CALM_TRY(calm_config_size(ctx, path, root, "head_dim", &width, &config->head_dim));
     if (config->n_heads % config->n_kv != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: num_attention_heads %zu is not a multiple of num_key_value_heads %zu",
                          path, config->n_heads, config->n_kv);
-    if (config->head_dim % 2 != 0)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: head_dim %zu is odd; rotary embedding needs pairs", path,
-                         config->head_dim);
-    if (config->n_heads * config->head_dim > (size_t)SIZE_LIMIT)
+    if (config->n_heads * config->head_dim > (size_t)CALM_SIZE_LIMIT)
         return calm_fail(ctx, CALM_EFORMAT, "%s: %zu heads of %zu: expected at most %lld in all", path, config->n_heads,
-                         config->head_dim, (long long)SIZE_LIMIT);
+                         config->head_dim, (long long)CALM_SIZE_LIMIT);
+    config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim));
     return CALM_OK;
 }
 
@@ -113,31 +71,53 @@ static calm_status read_dtype(calm_ctx *ctx, const char *path, const calm_json *
     return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: dtype \"%s\": expected bfloat16, float16 or float32", path, name);
 }
 
+/* "hidden_activation" (gemma) wins over "hidden_act". */
+static calm_status read_activation(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    static const struct {
+        const char *name;
+        calm_activation activation;
+    } known[] = {{"silu", CALM_ACTIVATION_SILU},           {"swish", CALM_ACTIVATION_SILU},
+                 {"gelu", CALM_ACTIVATION_GELU},           {"gelu_pytorch_tanh", CALM_ACTIVATION_GELU_TANH},
+                 {"gelu_new", CALM_ACTIVATION_GELU_TANH},  {"relu", CALM_ACTIVATION_RELU}};
+    const bool gemma = config->arch->norm == CALM_NORM_RMS_PLUS_ONE;
+    const char *usual = gemma ? "gelu_pytorch_tanh" : config->arch->encoder ? "gelu" : "silu";
+    const char *key = gemma ? "hidden_activation" : "hidden_act", *name;
+    CALM_TRY(calm_json_need_string(ctx, path, root, key, usual, &name));
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(name, known[i].name) == 0) {
+            config->activation = known[i].activation;
+            return CALM_OK;
+        }
+    return calm_fail(ctx, CALM_EUNSUPPORTED,
+                     "%s: \"%s\": \"%s\" is not supported; expected silu, gelu, gelu_pytorch_tanh, gelu_new or relu", path,
+                     key, name);
+}
+
 static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    const bool no = false;
-    const double eps = 1e-6;
+    const bool tied = config->arch->default_tied;
+    const char *eps_key = config->arch->norm == CALM_NORM_LAYER ? "layer_norm_eps" : "rms_norm_eps";
+    const double eps = config->arch->default_eps > 0 ? config->arch->default_eps : 1e-6;
     const int64_t positions = 2048;
     double value;
-    const char *activation;
-    CALM_TRY(read_size(ctx, path, root, "hidden_size", NULL, &config->hidden));
-    CALM_TRY(read_size(ctx, path, root, "intermediate_size", NULL, &config->inner));
-    CALM_TRY(read_size(ctx, path, root, "num_hidden_layers", NULL, &config->n_blocks));
-    CALM_TRY(read_size(ctx, path, root, "vocab_size", NULL, &config->vocab));
-    CALM_TRY(read_size(ctx, path, root, "max_position_embeddings", &positions, &config->max_positions));
+    CALM_TRY(calm_config_size(ctx, path, root, "hidden_size", NULL, &config->hidden));
+    CALM_TRY(calm_config_size(ctx, path, root, "intermediate_size", NULL, &config->inner));
+    CALM_TRY(calm_config_size(ctx, path, root, "num_hidden_layers", NULL, &config->n_blocks));
+    CALM_TRY(calm_config_size(ctx, path, root, "vocab_size", NULL, &config->vocab));
+    CALM_TRY(calm_config_size(ctx, path, root, "max_position_embeddings", &positions, &config->max_positions));
     if (config->n_blocks > 4096)
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"num_hidden_layers\": expected 1 to 4096, found %zu", path,
                          config->n_blocks);
     CALM_TRY(read_heads(ctx, path, root, config));
-    CALM_TRY(calm_json_need_number(ctx, path, root, "rms_norm_eps", &eps, 0, 1, &value));
+    CALM_TRY(calm_json_need_number(ctx, path, root, eps_key, &eps, 0, 1, &value));
     config->norm_eps = (float)value;
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "tie_word_embeddings", &no, &config->tied));
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &no, &config->attention_bias));
-    CALM_TRY(calm_json_need_string(ctx, path, root, "hidden_act", "silu", &activation));
-    if (strcmp(activation, "silu") != 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"hidden_act\": \"%s\" is not supported, only \"silu\"", path,
-                         activation);
-    return CALM_OK;
+    config->embedding_scale = 1;
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "tie_word_embeddings", &tied, &config->tied));
+    CALM_TRY(read_activation(ctx, path, root, config));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, config->window, config->n_blocks));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, config->local_rope, config->n_blocks));
+    return CALM_NEW(ctx, ctx->out, config->moe.sparse, config->n_blocks);
 }
 
 calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *out)
@@ -150,10 +130,78 @@ calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *r
     out->arch = calm_arch_find(class_name, model_type);
     if (!out->arch)
         return unknown_architecture(ctx, path, class_name, model_type);
+    CALM_TRY(calm_config_check_keys(ctx, path, root, out->arch));
     CALM_TRY(read_common(ctx, path, root, out));
-    CALM_TRY(refuse_foreign_keys(ctx, path, root));
-    CALM_TRY(read_rope(ctx, path, root, out));
+    if (out->arch->default_rope_theta > 0)
+        CALM_TRY(calm_config_rope(ctx, path, root, out));
     CALM_TRY(read_dtype(ctx, path, root, out));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->window, out->n_blocks));
-    return out->arch->read_config(ctx, path, root, out);
+    return out->arch->read_config ? out->arch->read_config(ctx, path, root, out) : CALM_OK;
+}
+
+/* ---- sliding windows ---- */
+
+calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json *root, int64_t fallback,
+                                calm_slides_fn *slides, int64_t pattern, calm_config *config)
+{
+    const int64_t none = calm_json_get(root, "sliding_window") ? 0 : fallback;    /* null means that there is none */
+    int64_t width;
+    CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window", &none, 1, 1 << 30, &width));
+    const calm_json *types = calm_json_get(root, "layer_types");
+    if (calm_json_typeof(types) == CALM_JSON_NULL)
+        types = NULL;    /* absent, or null */
+    if (types && calm_json_size(types) != config->n_blocks)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"layer_types\": %zu entries, expected %zu (num_hidden_layers)", path,
+                         calm_json_size(types), config->n_blocks);
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        const char *type = types ? calm_json_string(calm_json_at(types, i), "") : NULL;
+        const bool slide = type ? strcmp(type, "sliding_attention") == 0 : slides && slides(i, pattern);
+        if (type && !slide && strcmp(type, "full_attention") != 0)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"layer_types\"[%zu]: \"%s\" is not supported", path, i,
+                             type);
+        if (type && slide && width == 0)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: block %zu slides, but \"sliding_window\" is missing", path, i);
+        config->window[i] = slide ? (size_t)width : 0;
+        config->local_rope[i] = slide && config->rope[CALM_ROPE_LOCAL].theta > 0;
+    }
+    return CALM_OK;
+}
+
+/* ---- experts ---- */
+
+/* Blocks i with (i + 1) % step == 0 are sparse, but for those that mlp_only_layers lists. */
+static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    const int64_t every = 1;
+    int64_t step;
+    CALM_TRY(calm_json_need_int(ctx, path, root, "decoder_sparse_step", &every, 1, 1 << 20, &step));
+    for (size_t i = 0; i < config->n_blocks; i++)
+        config->moe.sparse[i] = (i + 1) % (size_t)step == 0;
+    const calm_json *dense = calm_json_get(root, "mlp_only_layers");
+    if (calm_json_typeof(dense) != CALM_JSON_NULL && calm_json_typeof(dense) != CALM_JSON_ARRAY)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"mlp_only_layers\": expected an array, found %s", path,
+                         calm_json_type_name(calm_json_typeof(dense)));
+    for (size_t i = 0; i < calm_json_size(dense); i++) {
+        const int64_t block = calm_json_int(calm_json_at(dense, i), -1);
+        if (block < 0)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: \"mlp_only_layers\"[%zu]: expected the number of a block", path, i);
+        if ((size_t)block < config->n_blocks)
+            config->moe.sparse[block] = false;
+    }
+    return CALM_OK;
+}
+
+calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    const bool no = false;
+    const int64_t experts_limit = 1 << 14;
+    calm_moe_config *moe = &config->moe;
+    const char *key = calm_json_get(root, "num_local_experts") ? "num_local_experts" : "num_experts";
+    int64_t n, k;
+    CALM_TRY(calm_json_need_int(ctx, path, root, key, NULL, 1, experts_limit, &n));
+    CALM_TRY(calm_json_need_int(ctx, path, root, "num_experts_per_tok", NULL, 1, n, &k));
+    CALM_TRY(calm_config_size(ctx, path, root, "moe_intermediate_size", NULL, &moe->inner));
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "norm_topk_prob", &no, &moe->norm_top_k));
+    moe->n_experts = (size_t)n;
+    moe->top_k = (size_t)k;
+    return read_sparse(ctx, path, root, config);
 }

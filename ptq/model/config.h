@@ -1,32 +1,99 @@
 /* config.json: what the forward pass needs of it, checked.
  *
  * Both spellings are read: the classic one (torch_dtype, rope_theta, rope_scaling) and that of transformers 5
- * (dtype, rope_parameters).  A key that would change the computation and is not understood is an error. */
+ * (dtype, rope_parameters).  Every key is either read, known to change nothing, off (null or false), or an error: a
+ * setting that would change the computation is never ignored. */
 #ifndef CALM_MODEL_CONFIG_H
 #define CALM_MODEL_CONFIG_H
 
 #include "ptq/base/context.h"
 #include "ptq/io/json.h"
+#include "ptq/model/roles.h"
 #include "ptq/tensor/dtype.h"
+
+/* No dimension of a real model comes near; keeps products of two within 64 bits. */
+#define CALM_SIZE_LIMIT ((int64_t)1 << 24)
 
 typedef struct calm_arch calm_arch;
 
+typedef enum calm_activation {
+    CALM_ACTIVATION_SILU,         /* x / (1 + exp(-x))                                            */
+    CALM_ACTIVATION_GELU,         /* x/2 (1 + erf(x / sqrt 2))                                    */
+    CALM_ACTIVATION_GELU_TANH,    /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))                */
+    CALM_ACTIVATION_RELU,
+} calm_activation;
+
+typedef enum calm_rope_kind {
+    CALM_ROPE_DEFAULT, CALM_ROPE_LINEAR, CALM_ROPE_DYNAMIC, CALM_ROPE_LLAMA3, CALM_ROPE_YARN, CALM_ROPE_LONGROPE
+} calm_rope_kind;
+
+/* One rotary embedding (rope.h has the formulas). */
+typedef struct calm_rope_config {
+    calm_rope_kind kind;
+    double theta, factor;
+    size_t rotary;                      /* r: channels of a head that turn, even; 0: no rotary embedding */
+    double original;                    /* positions the model was first trained on                      */
+    double low_freq, high_freq;         /* llama3                                                        */
+    double beta_fast, beta_slow;        /* yarn                                                          */
+    bool truncate;
+    const double *long_factor, *short_factor;    /* [r / 2] longrope                                     */
+    double m;                           /* cos and sin are multiplied by it                              */
+} calm_rope_config;
+
+/* Rotary embeddings a model may have: one for all blocks, or a second one for blocks that slide. */
+typedef enum calm_rope_set { CALM_ROPE_GLOBAL, CALM_ROPE_LOCAL, CALM_N_ROPES } calm_rope_set;
+
+typedef struct calm_moe_config {
+    size_t n_experts, top_k;      /* 0 experts: a dense model                                */
+    size_t inner, shared_inner;   /* widths of an expert and of the shared one (0: none)     */
+    bool norm_top_k;              /* weights of the chosen experts are divided by their sum  */
+    bool *sparse;                 /* [n_blocks] the MLP of this block is a mixture           */
+} calm_moe_config;
+
 typedef struct calm_config {
     const calm_arch *arch;
-    size_t hidden, inner;             /* D; width of the MLP                            */
+    size_t hidden, inner;             /* D; width of the MLP                                    */
     size_t n_blocks, vocab;
-    size_t n_heads, n_kv, head_dim;   /* query heads, key/value heads, width of each    */
-    size_t max_positions;
+    size_t n_heads, n_kv, head_dim;   /* query heads, key/value heads, width of each            */
+    size_t max_positions, n_types;    /* rows of the position and type embeddings, encoders     */
     float norm_eps;
-    double rope_theta;
-    bool tied;                        /* the head is the embedding                      */
-    bool attention_bias;              /* q, k, v and o have biases                      */
-    size_t *window;                   /* [n_blocks] keys a query sees, 0 = all          */
-    calm_dtype dtype;                 /* as config.json states it; BF16 when absent     */
+    calm_rope_config rope[CALM_N_ROPES];
+    bool *local_rope;                 /* [n_blocks] turns by rope[CALM_ROPE_LOCAL]              */
+    bool tied;                        /* the head is the embedding                              */
+    bool bias[CALM_N_ROLES];          /* this role's linear has one                             */
+    calm_activation activation;
+    float attention_scale;            /* of q . k                                               */
+    float attention_cap, logit_cap;   /* s = cap tanh(s / cap); 0: none                         */
+    float embedding_scale;
+    size_t *window;                   /* [n_blocks] keys a query sees, 0 = all                  */
+    calm_moe_config moe;
+    calm_dtype dtype;                 /* as config.json states it; BF16 when absent             */
 } calm_config;
 
-/* Read and check; `window` lives in ctx->out.  `root` is the parsed config.json at `path`.
- * CALM_EUNSUPPORTED: unknown architecture (lists the known ones) or setting.  CALM_EFORMAT: out of range. */
+/* Read and check; arrays live in ctx->out.  `root` is the parsed config.json at `path`.
+ * CALM_EUNSUPPORTED: unknown architecture (lists the known ones), setting or key.  CALM_EFORMAT: out of range. */
 calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *out);
+
+/* ---- for arch_<family>.c ---- */
+
+/* A whole number 1 .. CALM_SIZE_LIMIT; `fallback` NULL: it must be there. */
+calm_status calm_config_size(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
+                             const int64_t *fallback, size_t *out);
+
+/* Fill config->window: "layer_types" says which blocks slide; without it `slides` does (may be NULL: none).  Their
+ * width is "sliding_window", or `fallback` when the key is absent.  `pattern` is passed to `slides`. */
+typedef bool calm_slides_fn(size_t block, int64_t pattern);
+calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json *root, int64_t fallback,
+                                calm_slides_fn *slides, int64_t pattern, calm_config *config);
+
+/* Fill config->moe from num_experts (or num_local_experts), num_experts_per_tok, moe_intermediate_size,
+ * norm_topk_prob, decoder_sparse_step and mlp_only_layers. */
+calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* Fill config->rope (config_rope.c).  `partial`: share of a head's channels that turn, when the config is silent. */
+calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* CALM_EUNSUPPORTED, naming it, for a key of config.json that nothing reads and that may matter (config_keys.c). */
+calm_status calm_config_check_keys(calm_ctx *ctx, const char *path, const calm_json *root, const calm_arch *arch);
 
 #endif

@@ -2,6 +2,7 @@
 #include "ptq/model/forward.h"
 
 #include "ptq/base/threads.h"
+#include "ptq/model/moe.h"
 
 size_t calm_batch_row(const calm_batch *batch, size_t i)
 {
@@ -13,40 +14,95 @@ size_t calm_batch_tokens(const calm_batch *batch, size_t i)
     return batch->windows->begin[batch->first + i + 1] - batch->windows->begin[batch->first + i];
 }
 
-calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
-                             size_t n, calm_arena *arena, calm_batch *out)
+calm_span calm_batch_span(const calm_batch *batch, size_t i)
 {
-    size_t elements;
-    *out = (calm_batch){.windows = windows, .first = first, .n = n, .width = calm_model_config(model)->hidden};
-    out->rows = windows->begin[first + n] - windows->begin[first];
-    if (!calm_size_mul(&elements, out->rows, out->width))
-        return calm_fail(ctx, CALM_ENOMEM, "hidden rows: %zu x %zu overflows", out->rows, out->width);
-    CALM_TRY(CALM_NEW_RAW(ctx, arena, out->hidden, elements));
-    return calm_model_embed(ctx, model, windows->ids + windows->begin[first], out->rows, out->hidden);
+    const calm_windows *windows = batch->windows;
+    return (calm_span){.window = batch->first + i,
+                       .n_tokens = calm_batch_tokens(batch, i),
+                       .positions = windows->positions ? windows->positions + windows->begin[batch->first + i] : NULL};
 }
 
-typedef struct block_task {
+/* ---- embedding ---- */
+
+typedef struct embed_task {
+    const calm_model *model;
+    const calm_batch *batch;
+} embed_task;
+
+static calm_status embed_window(calm_ctx *ctx, size_t i, void *user)
+{
+    const embed_task *task = user;
+    const calm_batch *batch = task->batch;
+    const calm_windows *windows = batch->windows;
+    const calm_span span = calm_batch_span(batch, i);
+    const size_t at = windows->begin[span.window], row = calm_batch_row(batch, i);
+    float *x;
+    CALM_TRY(calm_rows_get(ctx, &batch->hidden, row, span.n_tokens, &x));
+    CALM_TRY(calm_model_embed(ctx, task->model, windows->ids + at, windows->types ? windows->types + at : NULL, &span, x));
+    return calm_rows_put(ctx, &batch->hidden, row, span.n_tokens, x);
+}
+
+calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
+                             size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out)
+{
+    embed_task task = {model, out};
+    *out = (calm_batch){.windows = windows, .first = first, .n = n, .width = calm_model_config(model)->hidden,
+                        .spill_dir = spill_dir};
+    out->rows = windows->begin[first + n] - windows->begin[first];
+    CALM_TRY(calm_rows_open(ctx, arena, out->rows, out->width, spill_dir, &out->hidden));
+    const calm_status status = calm_parallel_for(ctx, n, embed_window, &task);
+    if (status != CALM_OK)
+        calm_batch_close(out);
+    return status;
+}
+
+void calm_batch_close(calm_batch *batch)
+{
+    calm_rows_close(&batch->hidden);
+}
+
+/* ---- blocks ---- */
+
+typedef struct sublayer_task {
     const calm_block *block;
+    calm_sublayer sublayer;    /* CALM_N_SUBLAYERS: both, one after the other */
     const calm_rope *rope;
     calm_batch *batch;
     const calm_observer *observer;
-} block_task;
+} sublayer_task;
 
 static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
 {
-    const block_task *task = user;
-    calm_observer observer = task->observer ? *task->observer : (calm_observer){0};
-    observer.window = task->batch->first + i;
-    return calm_block_run(ctx, task->block, task->rope,
-                          task->batch->hidden + calm_batch_row(task->batch, i) * task->batch->width,
-                          calm_batch_tokens(task->batch, i), &observer);
+    const sublayer_task *task = user;
+    const calm_span span = calm_batch_span(task->batch, i);
+    const size_t row = calm_batch_row(task->batch, i);
+    float *x;
+    CALM_TRY(calm_rows_get(ctx, &task->batch->hidden, row, span.n_tokens, &x));
+    if (task->sublayer == CALM_N_SUBLAYERS)
+        CALM_TRY(calm_block_run(ctx, task->block, task->rope, x, &span, task->observer));
+    else
+        CALM_TRY(calm_block_sublayer(ctx, task->block, task->sublayer, task->rope, x, &span, task->observer));
+    return calm_rows_put(ctx, &task->batch->hidden, row, span.n_tokens, x);
+}
+
+calm_status calm_batch_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
+                                calm_batch *batch, const calm_observer *observer)
+{
+    sublayer_task task = {block, sublayer, rope, batch, observer};
+    if (sublayer == CALM_SUBLAYER_MLP && block->moe.router)
+        return calm_moe_run(ctx, block, batch, observer);
+    return calm_parallel_for(ctx, batch->n, run_window, &task);
 }
 
 calm_status calm_batch_block(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, calm_batch *batch,
                              const calm_observer *observer)
 {
-    block_task task = {block, rope, batch, observer};
-    return calm_parallel_for(ctx, batch->n, run_window, &task);
+    sublayer_task task = {block, CALM_N_SUBLAYERS, rope, batch, observer};
+    if (!block->moe.router)
+        return calm_parallel_for(ctx, batch->n, run_window, &task);
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        CALM_TRY(calm_batch_sublayer(ctx, block, s, rope, batch, observer));
+    return CALM_OK;
 }
 
 size_t calm_batch_windows(const calm_windows *windows, size_t width, size_t budget_bytes)
@@ -56,11 +112,32 @@ size_t calm_batch_windows(const calm_windows *windows, size_t width, size_t budg
     return n < 1 ? 1 : n;
 }
 
+typedef struct norm_task {
+    const calm_norm *norm;
+    calm_batch *batch;
+} norm_task;
+
+static calm_status norm_window(calm_ctx *ctx, size_t i, void *user)
+{
+    const norm_task *task = user;
+    const size_t row = calm_batch_row(task->batch, i), n = calm_batch_tokens(task->batch, i);
+    float *x;
+    CALM_TRY(calm_rows_get(ctx, &task->batch->hidden, row, n, &x));
+    calm_norm_rows(task->norm, x, n, x);
+    return calm_rows_put(ctx, &task->batch->hidden, row, n, x);
+}
+
+calm_status calm_batch_norm(calm_ctx *ctx, const calm_norm *norm, calm_batch *batch)
+{
+    norm_task task = {norm, batch};
+    return norm->w ? calm_parallel_for(ctx, batch->n, norm_window, &task) : CALM_OK;
+}
+
 calm_status calm_batch_forward(calm_ctx *ctx, const calm_model *model, const calm_rope *rope, const calm_head *head,
                                const calm_windows *windows, size_t first, size_t n, calm_override_fn *override,
                                void *user, calm_arena *arena, calm_batch *out)
 {
-    CALM_TRY(calm_batch_embed(ctx, model, windows, first, n, arena, out));
+    CALM_TRY(calm_batch_embed(ctx, model, windows, first, n, arena, NULL, out));
     calm_arena *caller = ctx->out, block_arena;
     calm_arena_init(&block_arena);
     ctx->out = &block_arena;
@@ -75,7 +152,5 @@ calm_status calm_batch_forward(calm_ctx *ctx, const calm_model *model, const cal
         calm_arena_clear(&block_arena);
     }
     ctx->out = caller;
-    if (status == CALM_OK)
-        calm_head_norm(head, out->hidden, out->rows);
-    return status;
+    return status == CALM_OK ? calm_batch_norm(ctx, &head->norm, out) : status;
 }

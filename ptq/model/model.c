@@ -15,51 +15,18 @@ struct calm_model {
     calm_arena arena;
     char *dir;
     calm_json *json;
+    const char *prefix;
     calm_config config;
+    calm_layout layout;
     calm_safetensors *tensors;
     calm_compressed *compressed;    /* NULL: a float checkpoint */
 };
 
-/* ---- names and shapes ---- */
+/* ---- names ---- */
 
 calm_status calm_model_block_name(calm_ctx *ctx, const calm_model *model, size_t index, char **out)
 {
-    return calm_strf(ctx, ctx->out, out, "%slayers.%zu", model->config.arch->prefix, index);
-}
-
-calm_status calm_model_linear_name(calm_ctx *ctx, const calm_model *model, size_t index, calm_role role, char **out)
-{
-    return calm_strf(ctx, ctx->out, out, "%slayers.%zu.%s", model->config.arch->prefix, index, calm_role_module(role));
-}
-
-void calm_config_role_shape(const calm_config *config, calm_role role, size_t *out, size_t *in)
-{
-    const size_t q_width = config->n_heads * config->head_dim, kv_width = config->n_kv * config->head_dim;
-    switch (role) {
-    case CALM_ROLE_Q:
-        *out = q_width, *in = config->hidden;
-        break;
-    case CALM_ROLE_K:
-    case CALM_ROLE_V:
-        *out = kv_width, *in = config->hidden;
-        break;
-    case CALM_ROLE_O:
-        *out = config->hidden, *in = q_width;
-        break;
-    case CALM_ROLE_GATE:
-    case CALM_ROLE_UP:
-        *out = config->inner, *in = config->hidden;
-        break;
-    case CALM_ROLE_DOWN:
-    case CALM_N_ROLES:
-        *out = config->hidden, *in = config->inner;
-        break;
-    }
-}
-
-static bool role_has_bias(const calm_config *config, calm_role role)
-{
-    return config->attention_bias && (calm_role_job(role) == CALM_JOB_QKV || calm_role_job(role) == CALM_JOB_O);
+    return calm_strf(ctx, ctx->out, out, "%s%s.%zu", model->prefix, model->config.arch->names->blocks, index);
 }
 
 /* ---- opening ---- */
@@ -111,13 +78,10 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
     return CALM_OK;
 }
 
-static calm_status read_vector(calm_ctx *ctx, const calm_model *model, const char *prefix, const char *suffix, size_t n,
-                               const float **out)
+static calm_status read_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n, const float **out)
 {
-    char *name;
     const calm_tensor *tensor;
     float *values;
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", prefix, suffix));
     CALM_TRY(need_vector(ctx, model, name, n, &tensor));
     if (!out)
         return CALM_OK;
@@ -127,47 +91,143 @@ static calm_status read_vector(calm_ctx *ctx, const calm_model *model, const cha
     return CALM_OK;
 }
 
-/* The vectors of a block; `block` NULL: check them alone. */
-static calm_status read_vectors(calm_ctx *ctx, const calm_model *model, const char *name, calm_block *block)
+/* MODULE.PART; `out` NULL: check it alone. */
+static calm_status read_part(calm_ctx *ctx, const calm_model *model, const char *module, const char *part, size_t n,
+                             const float **out)
+{
+    char *name;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, part));
+    return read_vector(ctx, model, name, n, out);
+}
+
+/* A norm, `out` NULL: check it alone.  Weights that are stored less one get it here. */
+static calm_status read_norm(calm_ctx *ctx, const calm_model *model, const char *module, size_t width, calm_norm *out)
+{
+    const calm_norm_kind kind = model->config.arch->norm;
+    const float *w, *b = NULL;
+    CALM_TRY(read_part(ctx, model, module, "weight", width, out ? &w : NULL));
+    if (kind == CALM_NORM_LAYER)
+        CALM_TRY(read_part(ctx, model, module, "bias", width, out ? &b : NULL));
+    if (!out)
+        return CALM_OK;
+    for (size_t i = 0; kind == CALM_NORM_RMS_PLUS_ONE && i < width; i++)
+        ((float *)(uintptr_t)w)[i] += 1;
+    *out = (calm_norm){kind, model->config.norm_eps, width, w, b};
+    return CALM_OK;
+}
+
+/* The norms of a sublayer; `block` NULL: check them alone. */
+static calm_status read_norms(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer, calm_block *block)
 {
     const calm_config *config = &model->config;
-    CALM_TRY(read_vector(ctx, model, name, "input_layernorm.weight", config->hidden,
-                         block ? &block->norm[CALM_SUBLAYER_ATTENTION] : NULL));
-    CALM_TRY(read_vector(ctx, model, name, "post_attention_layernorm.weight", config->hidden,
-                         block ? &block->norm[CALM_SUBLAYER_MLP] : NULL));
-    if (config->arch->qk_norm == CALM_QK_NORM_HEAD) {
-        CALM_TRY(
-            read_vector(ctx, model, name, "self_attn.q_norm.weight", config->head_dim, block ? &block->q_norm : NULL));
-        CALM_TRY(
-            read_vector(ctx, model, name, "self_attn.k_norm.weight", config->head_dim, block ? &block->k_norm : NULL));
+    const calm_names *names = config->arch->names;
+    const size_t heads[2] = {config->n_heads, config->n_kv};
+    const char *const qk[2] = {names->q_norm, names->k_norm};
+    char *module;
+    for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++) {
+        if (!names->norm[sublayer][place])
+            continue;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%s%s.%zu.%s", model->prefix, names->blocks, index,
+                           names->norm[sublayer][place]));
+        CALM_TRY(read_norm(ctx, model, module, config->hidden, block ? &block->norm[sublayer][place] : NULL));
+    }
+    for (int i = 0; i < 2 && sublayer == CALM_SUBLAYER_ATTENTION && config->arch->qk_norm != CALM_QK_NORM_NONE; i++) {
+        const size_t width = config->arch->qk_norm == CALM_QK_NORM_HEAD ? config->head_dim : heads[i] * config->head_dim;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%s%s.%zu.%s", model->prefix, names->blocks, index, qk[i]));
+        CALM_TRY(read_norm(ctx, model, module, width, !block ? NULL : i ? &block->k_norm : &block->q_norm));
     }
     return CALM_OK;
+}
+
+/* Router and gate of the shared expert; `moe` NULL: check them alone. */
+static calm_status read_router(calm_ctx *ctx, const calm_model *model, size_t index, calm_mixture *moe)
+{
+    const calm_config *config = &model->config;
+    const calm_names *names = config->arch->names;
+    const size_t rows[2] = {config->moe.n_experts, 1};
+    const char *const modules[2] = {names->moe.router, config->moe.shared_inner ? names->moe.shared_gate : NULL};
+    for (int i = 0; i < 2; i++) {
+        const calm_tensor *tensor;
+        char *name;
+        float *w;
+        if (!modules[i])
+            continue;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.%zu.%s.weight", model->prefix, names->blocks, index, modules[i]));
+        CALM_TRY(need_matrix(ctx, model, name, rows[i], config->hidden, &tensor));
+        if (!moe)
+            continue;
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, tensor->n_elements));
+        CALM_TRY(calm_tensor_to_f32(ctx, tensor, w));
+        *(i ? &moe->shared_gate : &moe->router) = w;
+    }
+    return CALM_OK;
+}
+
+static calm_status check_linears(calm_ctx *ctx, const calm_model *model)
+{
+    for (size_t i = 0; i < model->layout.n_linears; i++) {
+        const calm_linear_ref *linear = &model->layout.linears[i];
+        calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_TRY(read_linear(ctx, model, linear->module, linear->out, linear->in, NULL, NULL));
+        if (linear->bias)
+            CALM_TRY(read_part(ctx, model, linear->module, "bias", linear->out, NULL));
+        calm_arena_rewind(ctx->scratch, mark);
+    }
+    return CALM_OK;
+}
+
+/* Embeddings of position and type and their norm. */
+static calm_status check_encoder(calm_ctx *ctx, const calm_model *model)
+{
+    const calm_config *config = &model->config;
+    const calm_tensor *tensor;
+    char *name;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembeddings.position_embeddings.weight", model->prefix));
+    CALM_TRY(need_matrix(ctx, model, name, config->max_positions, config->hidden, &tensor));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembeddings.token_type_embeddings.weight", model->prefix));
+    CALM_TRY(need_matrix(ctx, model, name, config->n_types, config->hidden, &tensor));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembeddings.LayerNorm", model->prefix));
+    return read_norm(ctx, model, name, config->hidden, NULL);
 }
 
 static calm_status check_tensors(calm_ctx *ctx, const calm_model *model)
 {
     const calm_config *config = &model->config;
     const calm_tensor *tensor;
-    char *name;
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembed_tokens.weight", config->arch->prefix));
-    CALM_TRY(need_matrix(ctx, model, name, config->vocab, config->hidden, &tensor));
+    CALM_TRY(calm_model_table(ctx, model, false, &tensor));
+    CALM_TRY(check_linears(ctx, model));
     for (size_t i = 0; i < config->n_blocks; i++) {
-        for (calm_role role = 0; role < CALM_N_ROLES; role++) {
-            size_t out, in;
-            calm_config_role_shape(config, role, &out, &in);
-            CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%slayers.%zu.%s", config->arch->prefix, i,
-                               calm_role_module(role)));
-            CALM_TRY(read_linear(ctx, model, name, out, in, NULL, NULL));
-            if (role_has_bias(config, role))
-                CALM_TRY(read_vector(ctx, model, name, "bias", out, NULL));
-        }
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%slayers.%zu", config->arch->prefix, i));
-        CALM_TRY(read_vectors(ctx, model, name, NULL));
+        for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+            CALM_TRY(read_norms(ctx, model, i, s, NULL));
+        if (config->moe.sparse[i])
+            CALM_TRY(read_router(ctx, model, i, NULL));
     }
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%snorm.weight", config->arch->prefix));
-    CALM_TRY(need_vector(ctx, model, name, config->hidden, &tensor));
-    if (!config->tied)
-        CALM_TRY(need_matrix(ctx, model, "lm_head.weight", config->vocab, config->hidden, &tensor));
+    if (config->arch->encoder)
+        return check_encoder(ctx, model);
+    if (config->arch->names->final_norm) {
+        char *name;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s", model->prefix, config->arch->names->final_norm));
+        CALM_TRY(read_norm(ctx, model, name, config->hidden, NULL));
+    }
+    return config->tied ? CALM_OK : calm_model_table(ctx, model, true, &tensor);
+}
+
+/* The first of the family's prefixes with which the embedding is there; the usual one when it is with none. */
+static calm_status find_prefix(calm_ctx *ctx, calm_model *model)
+{
+    const calm_arch *arch = model->config.arch;
+    for (const char *at = arch->prefixes; at;) {
+        const char *end = strchr(at, '|');
+        const int length = end ? (int)(end - at) : (int)strlen(at);
+        char *prefix, *name;
+        CALM_TRY(calm_strf(ctx, &model->arena, &prefix, "%.*s", length, at));
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", prefix, arch->names->embed));
+        if (!model->prefix || calm_safetensors_find(model->tensors, name))
+            model->prefix = prefix;
+        if (calm_safetensors_find(model->tensors, name))
+            return CALM_OK;
+        at = end ? end + 1 : NULL;
+    }
     return CALM_OK;
 }
 
@@ -184,6 +244,8 @@ static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
     if (calm_json_typeof(quantization) != CALM_JSON_NULL)
         CALM_TRY(calm_compressed_read(ctx, path, quantization, &model->compressed));
     CALM_TRY(calm_safetensors_open(ctx, dir, &model->tensors));
+    CALM_TRY(find_prefix(ctx, model));
+    CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, &model->layout));
     return check_tensors(ctx, model);
 }
 
@@ -220,6 +282,16 @@ void calm_model_close(calm_model *model)
 const calm_config *calm_model_config(const calm_model *model)
 {
     return &model->config;
+}
+
+const calm_layout *calm_model_layout(const calm_model *model)
+{
+    return &model->layout;
+}
+
+const char *calm_model_prefix(const calm_model *model)
+{
+    return model->prefix;
 }
 
 const char *calm_model_dir(const calm_model *model)
@@ -262,90 +334,92 @@ size_t calm_model_bytes(const calm_model *model)
 
 /* ---- parts in float32 ---- */
 
-static calm_status load_weight(calm_ctx *ctx, const calm_model *model, size_t index, calm_role role, calm_weight *out)
+calm_status calm_model_load_linear(calm_ctx *ctx, const calm_model *model, const char *module, size_t out, size_t in,
+                                   bool bias, calm_weight *weight)
 {
-    const calm_config *config = &model->config;
-    char *name;
     float *w;
-    *out = (calm_weight){0};
-    calm_config_role_shape(config, role, &out->out, &out->in);
-    CALM_TRY(calm_model_linear_name(ctx, model, index, role, &name));
-    out->name = name;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, out->out * out->in));
-    CALM_TRY(read_linear(ctx, model, name, out->out, out->in, w, &out->act_bits));
-    out->w = w;
-    if (role_has_bias(config, role))
-        CALM_TRY(read_vector(ctx, model, name, "bias", out->out, &out->bias));
+    *weight = (calm_weight){.name = module, .out = out, .in = in};
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, out * in));
+    CALM_TRY(read_linear(ctx, model, module, out, in, w, &weight->act_bits));
+    weight->w = w;
+    return bias ? read_part(ctx, model, module, "bias", out, &weight->bias) : CALM_OK;
+}
+
+calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const char *module, size_t width, calm_norm *norm)
+{
+    return read_norm(ctx, model, module, width, norm);
+}
+
+calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n, const float **out)
+{
+    return read_vector(ctx, model, name, n, out);
+}
+
+/* The linears of a block's job. */
+static calm_status load_job(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job, calm_weight weight[CALM_N_ROLES])
+{
+    for (size_t i = job->first; i < job->first + job->n; i++) {
+        const calm_linear_ref *linear = &model->layout.linears[i];
+        CALM_TRY(calm_model_load_linear(ctx, model, linear->module, linear->out, linear->in, linear->bias,
+                                        &weight[linear->role]));
+    }
+    return CALM_OK;
+}
+
+/* The expert loader of a block (block.h). */
+static calm_status load_expert(void *user, calm_ctx *ctx, size_t block, size_t expert, calm_weight weight[CALM_N_ROLES])
+{
+    const calm_model *model = user;
+    const calm_layout *layout = &model->layout;
+    size_t begin, end;
+    calm_layout_sublayer(layout, block, CALM_SUBLAYER_MLP, &begin, &end);
+    const size_t shared = model->config.moe.shared_inner ? 2 : 0;
+    for (size_t job = begin + shared + 2 * expert; job < begin + shared + 2 * expert + 2; job++)
+        CALM_TRY(load_job(ctx, model, &layout->jobs[job], weight));
+    return CALM_OK;
+}
+
+static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer, calm_block *out)
+{
+    size_t begin, end;
+    calm_layout_sublayer(&model->layout, index, sublayer, &begin, &end);
+    for (size_t job = begin; job < end; job++) {
+        const calm_job_ref *ref = &model->layout.jobs[job];
+        if (ref->expert < 0)
+            CALM_TRY(load_job(ctx, model, ref, ref->expert == CALM_SHARED_EXPERT ? out->moe.shared : out->weight));
+    }
+    if (sublayer == CALM_SUBLAYER_MLP && model->config.moe.sparse[index]) {
+        CALM_TRY(read_router(ctx, model, index, &out->moe));
+        out->moe.load = load_expert;
+        out->moe.user = (void *)(uintptr_t)model;
+    }
+    return read_norms(ctx, model, index, sublayer, out);
+}
+
+static void begin_block(const calm_model *model, size_t index, calm_block *out)
+{
+    *out = (calm_block){.index = index, .config = &model->config};
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
+            out->norm[s][place].width = model->config.hidden;
+}
+
+calm_status calm_model_load_sublayer(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
+                                     calm_block *out)
+{
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    begin_block(model, index, out);
+    CALM_TRY(load_sublayer(ctx, model, index, sublayer, out));
+    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
 
 calm_status calm_model_load_block(calm_ctx *ctx, const calm_model *model, size_t index, calm_block *out)
 {
-    char *name;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    *out = (calm_block){.index = index, .config = &model->config};
-    for (calm_role role = 0; role < CALM_N_ROLES; role++)
-        CALM_TRY(load_weight(ctx, model, index, role, &out->weight[role]));
-    CALM_TRY(calm_model_block_name(ctx, model, index, &name));
-    CALM_TRY(read_vectors(ctx, model, name, out));
+    begin_block(model, index, out);
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        CALM_TRY(load_sublayer(ctx, model, index, s, out));
     calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
-}
-
-static calm_status embedding(calm_ctx *ctx, const calm_model *model, const calm_tensor **out)
-{
-    char *name;
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembed_tokens.weight", model->config.arch->prefix));
-    return need_matrix(ctx, model, name, model->config.vocab, model->config.hidden, out);
-}
-
-calm_status calm_model_embed(calm_ctx *ctx, const calm_model *model, const uint32_t *ids, size_t n, float *out)
-{
-    const size_t width = model->config.hidden;
-    const calm_tensor *table;
-    CALM_TRY(embedding(ctx, model, &table));
-    const size_t row_bytes = width * calm_dtype_bytes(table->dtype);
-    for (size_t t = 0; t < n; t++) {
-        if (ids[t] >= model->config.vocab)
-            return calm_fail(ctx, CALM_EARG, "token id %u, but the vocabulary has %zu", ids[t], model->config.vocab);
-        float *row = out + t * width;
-        CALM_TRY(calm_to_f32(ctx, table->dtype, table->data + ids[t] * row_bytes, width, row));
-        size_t bad = calm_find_nonfinite(row, width);
-        if (bad < width)
-            return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: element %zu is %g; the checkpoint is damaged",
-                             table->file, table->name, ids[t] * width + bad, (double)row[bad]);
-    }
-    return CALM_OK;
-}
-
-calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_head *out)
-{
-    const calm_config *config = &model->config;
-    const calm_tensor *table;
-    const size_t shape[2] = {config->vocab, config->hidden};
-    char *prefix;
-    float *w;
-    *out = (calm_head){.hidden = config->hidden, .vocab = config->vocab, .norm_eps = config->norm_eps};
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &prefix, "%snorm", config->arch->prefix));
-    CALM_TRY(read_vector(ctx, model, prefix, "weight", config->hidden, &out->norm));
-    if (config->tied)
-        CALM_TRY(embedding(ctx, model, &table));
-    else
-        CALM_TRY(calm_safetensors_need(ctx, model->tensors, "lm_head.weight", 2, shape, &table));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, table->n_elements));
-    CALM_TRY(calm_tensor_to_f32(ctx, table, w));
-    out->w = w;
-    return CALM_OK;
-}
-
-void calm_head_norm(const calm_head *head, float *x, size_t n)
-{
-    for (size_t t = 0; t < n; t++)
-        calm_vec_rmsnorm(head->hidden, x + t * head->hidden, head->norm, head->norm_eps, x + t * head->hidden);
-}
-
-void calm_head_logits(const calm_head *head, const float *x, size_t n, float *logits)
-{
-    calm_sgemm_nt(n, head->vocab, head->hidden, 1.0f, x, head->hidden, head->w, head->hidden, 0.0f, logits,
-                  head->vocab);
 }

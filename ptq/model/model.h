@@ -1,7 +1,7 @@
 /* Model: a checkpoint directory opened for reading - mapped shards, config.json, names - and its parts as float32.
  *
  * Float checkpoints and those in compressed-tensors format are read alike: a quantized linear comes out as the float32
- * weight its codes and scales stand for.  Nothing is converted before it is asked for, one block at a time. */
+ * weight its codes and scales stand for.  Nothing is converted before it is asked for, one sublayer or expert at a time. */
 #ifndef CALM_MODEL_MODEL_H
 #define CALM_MODEL_MODEL_H
 
@@ -9,6 +9,7 @@
 #include "ptq/io/safetensors.h"
 #include "ptq/model/block.h"
 #include "ptq/model/config.h"
+#include "ptq/model/layout.h"
 
 typedef struct calm_model calm_model;
 
@@ -19,7 +20,9 @@ void calm_model_close(calm_model *model);
 
 /* Parts of the open model, borrowed until it is closed. */
 const calm_config *calm_model_config(const calm_model *model);
+const calm_layout *calm_model_layout(const calm_model *model);
 const char *calm_model_dir(const calm_model *model);
+const char *calm_model_prefix(const calm_model *model);                 /* "model." */
 const calm_json *calm_model_json(const calm_model *model);              /* config.json */
 const calm_safetensors *calm_model_tensors(const calm_model *model);
 bool calm_model_is_quantized(const calm_model *model);
@@ -28,35 +31,29 @@ bool calm_model_is_quantized(const calm_model *model);
 size_t calm_model_n_params(const calm_model *model);
 size_t calm_model_bytes(const calm_model *model);
 
-/* "model.layers.3" and "model.layers.3.mlp.up_proj" in ctx->out. */
+/* "model.layers.3" in ctx->out. */
 calm_status calm_model_block_name(calm_ctx *ctx, const calm_model *model, size_t index, char **out);
-calm_status calm_model_linear_name(calm_ctx *ctx, const calm_model *model, size_t index, calm_role role, char **out);
 
-/* [out, in] of a role's weight as the config has it. */
-void calm_config_role_shape(const calm_config *config, calm_role role, size_t *out, size_t *in);
-
-/* Block `index` in float32, in ctx->out; the pages of the shards are released afterwards.
- * CALM_ENUMERIC: a weight is NaN or infinite, with tensor and index. */
+/* Block `index` in float32, in ctx->out, without its experts, which block->moe.load reads; the pages of the shards are
+ * released afterwards.  CALM_ENUMERIC: a weight is NaN or infinite, with tensor and index. */
 calm_status calm_model_load_block(calm_ctx *ctx, const calm_model *model, size_t index, calm_block *out);
 
-/* out [n, D] = embedding rows of ids [n].  CALM_EARG: an id outside the vocabulary. */
-calm_status calm_model_embed(calm_ctx *ctx, const calm_model *model, const uint32_t *ids, size_t n, float *out);
+/* The same with the weights of one sublayer alone. */
+calm_status calm_model_load_sublayer(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
+                                     calm_block *out);
 
-/* The end of the model: final norm and head, in float32. */
-typedef struct calm_head {
-    size_t hidden, vocab;
-    float norm_eps;
-    const float *norm;    /* [D]                          */
-    const float *w;       /* [V, D] the embedding if tied */
-} calm_head;
+/* One linear, norm or vector by name, in ctx->out. */
+calm_status calm_model_load_linear(calm_ctx *ctx, const calm_model *model, const char *module, size_t out, size_t in,
+                                   bool bias, calm_weight *weight);
+calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const char *module, size_t width, calm_norm *norm);
+calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n, const float **out);
 
-/* In ctx->out. */
-calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_head *out);
+/* The embedding, or the head of its own, as stored [V, D]. */
+calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, const calm_tensor **out);
 
-/* x [n, D] normalised in place. */
-void calm_head_norm(const calm_head *head, float *x, size_t n);
-
-/* logits [n, V] of normalised rows x [n, D]. */
-void calm_head_logits(const calm_head *head, const float *x, size_t n, float *logits);
+/* out [T, D] = what enters block 0 for ids [T]: embeddings times their scale; encoders add position and type and
+ * normalise.  `types` [T] or NULL = 0.  CALM_EARG: an id, position or type that the model has no row for. */
+calm_status calm_model_embed(calm_ctx *ctx, const calm_model *model, const uint32_t *ids, const uint8_t *types,
+                             const calm_span *span, float *out);
 
 #endif

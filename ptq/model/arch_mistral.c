@@ -1,0 +1,28 @@
+/* Mistral: Llama's block; every block slides over "sliding_window" keys unless that is null (4096 when absent).
+ *
+ * Reference: arXiv 2310.06825; transformers' modeling_mistral.py. */
+#include "ptq/model/arch.h"
+
+static bool always(size_t block, int64_t pattern)
+{
+    (void)block;
+    (void)pattern;
+    return true;
+}
+
+static calm_status read_windows(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    return calm_config_windows(ctx, path, root, 4096, always, 0, config);
+}
+
+const calm_arch calm_arch_mistral = {
+    .name = "mistral",
+    .classes = "MistralForCausalLM",
+    .model_types = "mistral",
+    .prefixes = "model.",
+    .names = &calm_names_llama,
+    .default_kv_heads = 8,
+    .default_rope_theta = 10000.0,
+    .keys = "sliding_window layer_types",
+    .read_config = read_windows,
+};

@@ -1,0 +1,40 @@
+/* Phi-3, Phi-3.5 and Phi-4-mini: Llama's block with q, k, v in one matrix and gate, up in another, partial rotary
+ * embedding, longrope.
+ *
+ * Reference: arXiv 2404.14219; transformers' modeling_phi3.py. */
+#include "ptq/model/arch.h"
+
+static bool always(size_t block, int64_t pattern)
+{
+    (void)block;
+    (void)pattern;
+    return true;
+}
+
+static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    return calm_config_windows(ctx, path, root, 0, always, 0, config);
+}
+
+static const calm_names names = {
+    .blocks = "layers",
+    .embed = "embed_tokens",
+    .final_norm = "norm",
+    .head = "lm_head",
+    .role = {[CALM_ROLE_FUSED_QKV] = "self_attn.qkv_proj", [CALM_ROLE_O] = "self_attn.o_proj",
+             [CALM_ROLE_FUSED_GATE_UP] = "mlp.gate_up_proj", [CALM_ROLE_DOWN] = "mlp.down_proj"},
+    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
+             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
+};
+
+const calm_arch calm_arch_phi3 = {
+    .name = "phi3",
+    .classes = "Phi3ForCausalLM",
+    .model_types = "phi3",
+    .prefixes = "model.",
+    .names = &names,
+    .default_rope_theta = 10000.0,
+    .default_eps = 1e-5,
+    .keys = "sliding_window layer_types",
+    .read_config = read_config,
+};

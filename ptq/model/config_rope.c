@@ -1,0 +1,202 @@
+/* config.json: rotary embeddings, in all the ways in which they are written.
+ *
+ *   rope_theta beside rope_scaling {type | rope_type, ...}       classic
+ *   rope_parameters {rope_theta, rope_type, ...}                 transformers 5
+ *   rope_parameters {full_attention: {...}, sliding_attention: {...}}  the same where blocks differ (gemma3) */
+#include <math.h>
+#include <string.h>
+
+#include "ptq/model/arch.h"
+
+#define FACTOR_MAX 1e9
+
+static const char known[] =
+    "type rope_type rope_theta factor low_freq_factor high_freq_factor original_max_position_embeddings beta_fast "
+    "beta_slow attention_factor mscale mscale_all_dim truncate long_factor short_factor partial_rotary_factor";
+
+/* Where one embedding is described: its own object first, then the top level. */
+typedef struct source {
+    const char *path;
+    const calm_json *root, *described;
+} source;
+
+static calm_status check_names(calm_ctx *ctx, const source *from)
+{
+    const char *key;
+    const calm_json *value;
+    for (void *iter = NULL; calm_json_next(from->described, &iter, &key, &value);)
+        if (!calm_arch_listed(known, ' ', key) && calm_json_typeof(value) != CALM_JSON_NULL &&
+            !(calm_json_typeof(value) == CALM_JSON_BOOL && !calm_json_bool(value, true)))
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: rope settings: \"%s\" is not known", from->path, key);
+    return CALM_OK;
+}
+
+static calm_status find_kind(calm_ctx *ctx, const source *from, calm_rope_config *out)
+{
+    static const struct {
+        const char *name;
+        calm_rope_kind kind;
+    } kinds[] = {{"default", CALM_ROPE_DEFAULT}, {"linear", CALM_ROPE_LINEAR}, {"dynamic", CALM_ROPE_DYNAMIC},
+                 {"llama3", CALM_ROPE_LLAMA3},   {"yarn", CALM_ROPE_YARN},     {"longrope", CALM_ROPE_LONGROPE},
+                 {"su", CALM_ROPE_LONGROPE}};
+    const char *name = "default";
+    CALM_TRY(calm_json_need_string(ctx, from->path, from->described, "type", name, &name));
+    CALM_TRY(calm_json_need_string(ctx, from->path, from->described, "rope_type", name, &name));
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(name, kinds[i].name) == 0) {
+            out->kind = kinds[i].kind;
+            return CALM_OK;
+        }
+    return calm_fail(ctx, CALM_EUNSUPPORTED,
+                     "%s: rope_type \"%s\" is not supported; expected default, linear, dynamic, llama3, yarn or longrope",
+                     from->path, name);
+}
+
+static calm_status number(calm_ctx *ctx, const source *from, const char *key, const double *fallback, double min,
+                          double max, double *out)
+{
+    return calm_json_need_number(ctx, from->path, from->described, key, fallback, min, max, out);
+}
+
+/* The channels that turn. */
+static calm_status read_rotary(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
+{
+    double share = 1;
+    CALM_TRY(calm_json_need_number(ctx, from->path, from->root, "partial_rotary_factor", &share, 0, 1, &share));
+    CALM_TRY(number(ctx, from, "partial_rotary_factor", &share, 0, 1, &share));
+    out->rotary = (size_t)((double)config->head_dim * share);
+    if (out->rotary == 0 || out->rotary % 2 != 0)
+        return calm_fail(ctx, CALM_EFORMAT,
+                         "%s: rotary embedding of %zu of head_dim %zu channels: expected an even number, at least 2",
+                         from->path, out->rotary, config->head_dim);
+    return CALM_OK;
+}
+
+static calm_status read_original(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
+{
+    const int64_t all = (int64_t)config->max_positions;
+    int64_t value;
+    CALM_TRY(calm_json_need_int(ctx, from->path, from->described, "original_max_position_embeddings", &all, 1,
+                                CALM_SIZE_LIMIT, &value));
+    CALM_TRY(calm_json_need_int(ctx, from->path, from->root, "original_max_position_embeddings", &value, 1, CALM_SIZE_LIMIT,
+                                &value));
+    out->original = (double)value;
+    return CALM_OK;
+}
+
+static calm_status read_factors(calm_ctx *ctx, const source *from, const char *key, size_t n, const double **out)
+{
+    const calm_json *list = calm_json_get(from->described, key);
+    double *values;
+    if (calm_json_typeof(list) != CALM_JSON_ARRAY || calm_json_size(list) != n)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: rope settings: \"%s\": expected %zu numbers (half the rotary channels)",
+                         from->path, key, n);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, values, n));
+    for (size_t i = 0; i < n; i++) {
+        values[i] = calm_json_number(calm_json_at(list, i), NAN);
+        if (!(values[i] >= 1e-6 && values[i] <= FACTOR_MAX))
+            return calm_fail(ctx, CALM_EFORMAT, "%s: rope settings: \"%s\"[%zu]: expected a number from 1e-6 to %g",
+                             from->path, key, i, FACTOR_MAX);
+    }
+    *out = values;
+    return CALM_OK;
+}
+
+/* 0.1 scale ln(factor) + 1, arXiv 2309.00071. */
+static double yarn_scale(double factor, double scale)
+{
+    return factor <= 1 ? 1 : 0.1 * scale * log(factor) + 1;
+}
+
+static calm_status read_yarn(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
+{
+    const double fast = 32, slow = 1, zero = 0, ratio = (double)config->max_positions / out->original;
+    const bool yes = true;
+    double scale, scale_all, m;
+    CALM_TRY(number(ctx, from, "factor", &ratio, 1e-6, FACTOR_MAX, &out->factor));
+    CALM_TRY(number(ctx, from, "beta_fast", &fast, 1e-6, FACTOR_MAX, &out->beta_fast));
+    CALM_TRY(number(ctx, from, "beta_slow", &slow, 1e-6, FACTOR_MAX, &out->beta_slow));
+    CALM_TRY(number(ctx, from, "mscale", &zero, 0, FACTOR_MAX, &scale));
+    CALM_TRY(number(ctx, from, "mscale_all_dim", &zero, 0, FACTOR_MAX, &scale_all));
+    m = scale > 0 && scale_all > 0 ? yarn_scale(out->factor, scale) / yarn_scale(out->factor, scale_all)
+                                   : yarn_scale(out->factor, 1);
+    CALM_TRY(calm_json_need_bool(ctx, from->path, from->described, "truncate", &yes, &out->truncate));
+    return number(ctx, from, "attention_factor", &m, 1e-6, FACTOR_MAX, &out->m);
+}
+
+static calm_status read_longrope(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
+{
+    const double ratio = (double)config->max_positions / out->original;
+    CALM_TRY(number(ctx, from, "factor", &ratio, 1e-6, FACTOR_MAX, &out->factor));
+    const double m = out->factor > 1 && out->original > 1 ? sqrt(1 + log(out->factor) / log(out->original)) : 1;
+    CALM_TRY(read_factors(ctx, from, "long_factor", out->rotary / 2, &out->long_factor));
+    CALM_TRY(read_factors(ctx, from, "short_factor", out->rotary / 2, &out->short_factor));
+    return number(ctx, from, "attention_factor", &m, 1e-6, FACTOR_MAX, &out->m);
+}
+
+static calm_status read_llama3(calm_ctx *ctx, const source *from, calm_rope_config *out)
+{
+    CALM_TRY(number(ctx, from, "factor", NULL, 1e-6, FACTOR_MAX, &out->factor));
+    CALM_TRY(number(ctx, from, "low_freq_factor", NULL, 1e-6, FACTOR_MAX, &out->low_freq));
+    CALM_TRY(number(ctx, from, "high_freq_factor", NULL, 1e-6, FACTOR_MAX, &out->high_freq));
+    if (out->high_freq <= out->low_freq)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: rope settings: high_freq_factor %g, expected more than low_freq_factor %g",
+                         from->path, out->high_freq, out->low_freq);
+    return CALM_OK;
+}
+
+static calm_status read_one(calm_ctx *ctx, const source *from, double theta, const calm_config *config,
+                            calm_rope_config *out)
+{
+    *out = (calm_rope_config){.factor = 1, .m = 1};
+    if (calm_json_typeof(from->described) != CALM_JSON_NULL && calm_json_typeof(from->described) != CALM_JSON_OBJECT)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: rope settings: expected an object", from->path);
+    CALM_TRY(check_names(ctx, from));
+    CALM_TRY(find_kind(ctx, from, out));
+    CALM_TRY(number(ctx, from, "rope_theta", &theta, 1, 1e12, &out->theta));
+    CALM_TRY(read_rotary(ctx, from, config, out));
+    CALM_TRY(read_original(ctx, from, config, out));
+    switch (out->kind) {
+    case CALM_ROPE_LINEAR:
+    case CALM_ROPE_DYNAMIC:
+        CALM_TRY(number(ctx, from, "factor", NULL, 1e-6, FACTOR_MAX, &out->factor));
+        break;
+    case CALM_ROPE_LLAMA3:
+        CALM_TRY(read_llama3(ctx, from, out));
+        break;
+    case CALM_ROPE_YARN:
+        CALM_TRY(read_yarn(ctx, from, config, out));
+        break;
+    case CALM_ROPE_LONGROPE:
+        CALM_TRY(read_longrope(ctx, from, config, out));
+        break;
+    case CALM_ROPE_DEFAULT:
+        break;
+    }
+    if (out->kind == CALM_ROPE_DYNAMIC && out->rotary < 4)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: rope_type dynamic: expected at least 4 rotary channels, found %zu",
+                         from->path, out->rotary);
+    return CALM_OK;
+}
+
+calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    const calm_json *scaling = calm_json_get(root, "rope_scaling"), *parameters = calm_json_get(root, "rope_parameters");
+    source from = {path, root, calm_json_size(scaling) || calm_json_typeof(scaling) > CALM_JSON_NULL ? scaling : parameters};
+    double theta = config->arch->default_rope_theta, local = 0;
+    CALM_TRY(calm_json_need_number(ctx, path, root, "rope_theta", &theta, 1, 1e12, &theta));
+    if (config->arch->keys && calm_arch_listed(config->arch->keys, ' ', "rope_local_base_freq")) {
+        const double usual = 10000;
+        CALM_TRY(calm_json_need_number(ctx, path, root, "rope_local_base_freq", &usual, 1, 1e12, &local));
+    }
+    const calm_json *full = calm_json_get(parameters, "full_attention"), *sliding = calm_json_get(parameters, "sliding_attention");
+    const source inner = {path, root, sliding};
+    if (full || sliding) {
+        if (local == 0)
+            return calm_fail(ctx, CALM_EUNSUPPORTED,
+                             "%s: \"rope_parameters\" by kind of attention is not known for %s", path, config->arch->name);
+        from.described = full;
+    }
+    CALM_TRY(read_one(ctx, &from, theta, config, &config->rope[CALM_ROPE_GLOBAL]));
+    return local > 0 ? read_one(ctx, &inner, local, config, &config->rope[CALM_ROPE_LOCAL]) : CALM_OK;
+}

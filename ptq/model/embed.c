@@ -1,0 +1,89 @@
+/* What enters block 0. */
+#include "ptq/model/arch.h"
+#include "ptq/model/model.h"
+#include "ptq/tensor/vector.h"
+
+calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, const calm_tensor **out)
+{
+    const calm_config *config = calm_model_config(model);
+    const size_t shape[2] = {config->vocab, config->hidden};
+    char *name;
+    if (head)
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", config->arch->names->head));
+    else
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", calm_model_prefix(model), config->arch->names->embed));
+    CALM_TRY(calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, shape, out));
+    if (!calm_dtype_is_float((*out)->dtype))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: dtype %s, expected BF16, F16 or F32", (*out)->file, name,
+                         calm_dtype_name((*out)->dtype));
+    return CALM_OK;
+}
+
+/* out [D] = row `index` of a stored matrix. */
+static calm_status read_row(calm_ctx *ctx, const calm_tensor *table, size_t index, float *out)
+{
+    const size_t width = table->shape[1];
+    CALM_TRY(calm_to_f32(ctx, table->dtype, table->data + index * width * calm_dtype_bytes(table->dtype), width, out));
+    const size_t bad = calm_find_nonfinite(out, width);
+    if (bad < width)
+        return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: element %zu is %g; the checkpoint is damaged", table->file,
+                         table->name, index * width + bad, (double)out[bad]);
+    return CALM_OK;
+}
+
+/* Positions, types and the norm of an encoder. */
+static calm_status finish_encoder(calm_ctx *ctx, const calm_model *model, const uint8_t *types, const calm_span *span,
+                                  float *out)
+{
+    const calm_config *config = calm_model_config(model);
+    const size_t width = config->hidden, sizes[2] = {config->max_positions, config->n_types};
+    static const char *const tables[2] = {"position", "token_type"};
+    calm_arena *caller = ctx->out;
+    calm_norm norm;
+    float *row;
+    char *name;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, width));
+    for (int i = 0; i < 2; i++) {
+        const size_t shape[2] = {sizes[i], width};
+        const calm_tensor *table;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembeddings.%s_embeddings.weight", calm_model_prefix(model), tables[i]));
+        CALM_TRY(calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, shape, &table));
+        for (size_t t = 0; t < span->n_tokens; t++) {
+            const size_t position = span->positions ? span->positions[t] : t;
+            const size_t index = i == 0 ? position : types ? types[t] : 0;
+            if (index >= sizes[i])
+                return calm_fail(ctx, CALM_EARG, "%s %zu of a token, but the model has %zu", i ? "type" : "position", index,
+                                 sizes[i]);
+            CALM_TRY(read_row(ctx, table, index, row));
+            calm_vec_add(width, row, out + t * width);
+        }
+    }
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembeddings.LayerNorm", calm_model_prefix(model)));
+    ctx->out = ctx->scratch;
+    const calm_status status = calm_model_load_norm(ctx, model, name, width, &norm);
+    ctx->out = caller;
+    CALM_TRY(status);
+    calm_norm_rows(&norm, out, span->n_tokens, out);
+    return CALM_OK;
+}
+
+calm_status calm_model_embed(calm_ctx *ctx, const calm_model *model, const uint32_t *ids, const uint8_t *types,
+                             const calm_span *span, float *out)
+{
+    const calm_config *config = calm_model_config(model);
+    const size_t width = config->hidden;
+    const calm_tensor *table;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(calm_model_table(ctx, model, false, &table));
+    for (size_t t = 0; t < span->n_tokens; t++) {
+        if (ids[t] >= config->vocab)
+            return calm_fail(ctx, CALM_EARG, "token id %u, but the vocabulary has %zu", ids[t], config->vocab);
+        CALM_TRY(read_row(ctx, table, ids[t], out + t * width));
+    }
+    if (config->embedding_scale != 1)
+        calm_vec_scale(span->n_tokens * width, config->embedding_scale, out);
+    if (config->arch->encoder)
+        CALM_TRY(finish_encoder(ctx, model, types, span, out));
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}

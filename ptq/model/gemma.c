@@ -1,0 +1,30 @@
+/* What the Gemma families have in common. */
+#include "ptq/model/gemma.h"
+
+#include <math.h>
+
+#include "ptq/model/qwen.h"
+
+/* A soft cap: absent is the family's, null is none. */
+static calm_status read_cap(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, double usual,
+                            float *out)
+{
+    const double fallback = calm_json_get(root, key) ? 0 : usual;
+    double value;
+    CALM_TRY(calm_json_need_number(ctx, path, root, key, &fallback, 1e-3, 1e6, &value));
+    *out = (float)value;
+    return CALM_OK;
+}
+
+calm_status calm_gemma_read(calm_ctx *ctx, const char *path, const calm_json *root, double attention_cap,
+                            double logit_cap, calm_config *config)
+{
+    const double usual = 256;
+    double scalar;
+    CALM_TRY(calm_json_need_number(ctx, path, root, "query_pre_attn_scalar", &usual, 1e-3, 1e6, &scalar));
+    config->attention_scale = (float)(1.0 / sqrt(scalar));
+    config->embedding_scale = (float)sqrt((double)config->hidden);
+    CALM_TRY(read_cap(ctx, path, root, "attn_logit_softcapping", attention_cap, &config->attention_cap));
+    CALM_TRY(read_cap(ctx, path, root, "final_logit_softcapping", logit_cap, &config->logit_cap));
+    return calm_qwen_biases(ctx, path, root, config);
+}

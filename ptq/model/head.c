@@ -1,0 +1,121 @@
+/* The end of the model. */
+#include "ptq/model/head.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ptq/model/arch.h"
+#include "ptq/tensor/linalg.h"
+#include "ptq/tensor/vector.h"
+
+#define TILE_FLOATS ((size_t)1024 * 1024)
+
+/* ---- loading ---- */
+
+/* A matrix with bias that the model need not have. */
+static calm_status load_optional(calm_ctx *ctx, const calm_model *model, const char *module, size_t out, size_t in,
+                                 calm_weight *weight)
+{
+    char *name;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", module));
+    if (!calm_safetensors_find(calm_model_tensors(model), name))
+        return CALM_OK;
+    return calm_model_load_linear(ctx, model, module, out, in, true, weight);
+}
+
+/* Heads of encoders: masked language model and pooler, each there or not. */
+static calm_status load_encoder(calm_ctx *ctx, const calm_model *model, calm_head *out)
+{
+    const size_t width = out->hidden;
+    const calm_safetensors *set = calm_model_tensors(model);
+    char *pooler;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &pooler, "%spooler.dense", calm_model_prefix(model)));
+    CALM_TRY(load_optional(ctx, model, pooler, width, width, &out->pooler));
+    if (!calm_safetensors_find(set, "cls.predictions.transform.dense.weight"))
+        return CALM_OK;
+    CALM_TRY(load_optional(ctx, model, "cls.predictions.transform.dense", width, width, &out->transform));
+    CALM_TRY(calm_model_load_norm(ctx, model, "cls.predictions.transform.LayerNorm", width, &out->transform_norm));
+    CALM_TRY(calm_model_load_vector(ctx, model, "cls.predictions.bias", out->vocab, &out->bias));
+    return calm_model_table(ctx, model, !calm_model_config(model)->tied, &out->table);
+}
+
+calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_head *out)
+{
+    const calm_config *config = calm_model_config(model);
+    *out = (calm_head){.hidden = config->hidden, .vocab = config->vocab, .set = calm_model_tensors(model),
+                       .logit_cap = config->logit_cap, .activation = config->activation,
+                       .norm = {.width = config->hidden}};
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    if (config->arch->names->final_norm) {
+        char *module;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%s%s", calm_model_prefix(model), config->arch->names->final_norm));
+        CALM_TRY(calm_model_load_norm(ctx, model, module, config->hidden, &out->norm));
+    }
+    if (config->arch->encoder)
+        CALM_TRY(load_encoder(ctx, model, out));
+    else
+        CALM_TRY(calm_model_table(ctx, model, !config->tied, &out->table));
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+/* ---- logits ---- */
+
+size_t calm_head_tile(const calm_head *head)
+{
+    const size_t rows = TILE_FLOATS / head->hidden;
+    return rows < 256 ? (head->vocab < 256 ? head->vocab : 256) : rows < head->vocab ? rows : head->vocab;
+}
+
+calm_status calm_head_prepare(calm_ctx *ctx, const calm_head *head, float *x, size_t n)
+{
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    float *y;
+    if (!head->transform.w)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, y, n * head->hidden));
+    CALM_TRY(calm_weight_apply(ctx, &head->transform, x, n, y));
+    calm_activate(head->activation, n * head->hidden, y);
+    calm_norm_rows(&head->transform_norm, y, n, x);
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const float *x, size_t n, size_t first,
+                                  size_t count, float *logits, size_t stride)
+{
+    const size_t width = head->hidden, row_bytes = width * calm_dtype_bytes(head->table->dtype);
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    float *w;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, w, count * width));
+    CALM_TRY(calm_to_f32(ctx, head->table->dtype, head->table->data + first * row_bytes, count * width, w));
+    const size_t bad = calm_find_nonfinite(w, count * width);
+    if (bad < count * width)
+        return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: element %zu is %g; the checkpoint is damaged",
+                         head->table->file, head->table->name, first * width + bad, (double)w[bad]);
+    for (size_t t = 0; head->bias && t < n; t++)
+        memcpy(logits + t * stride, head->bias + first, count * sizeof *logits);
+    calm_sgemm_nt(n, count, width, 1.0f, x, width, w, width, head->bias ? 1.0f : 0.0f, logits, stride);
+    for (size_t t = 0; head->logit_cap > 0 && t < n; t++)
+        calm_vec_soft_cap(count, 1, head->logit_cap, logits + t * stride);
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+calm_status calm_head_logits(calm_ctx *ctx, const calm_head *head, const float *x, size_t n, float *logits)
+{
+    const size_t tile = calm_head_tile(head);
+    for (size_t first = 0; first < head->vocab; first += tile) {
+        const size_t count = head->vocab - first < tile ? head->vocab - first : tile;
+        CALM_TRY(calm_head_tile_logits(ctx, head, x, n, first, count, logits + first, head->vocab));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_head_pool(calm_ctx *ctx, const calm_head *head, const float *x, float *out)
+{
+    CALM_TRY(calm_weight_apply(ctx, &head->pooler, x, 1, out));
+    for (size_t i = 0; i < head->hidden; i++)
+        out[i] = tanhf(out[i]);
+    return CALM_OK;
+}

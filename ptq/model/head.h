@@ -1,0 +1,42 @@
+/* The end of the model: final norm, head, and what encoders have instead.
+ *
+ * The head's matrix is read tile by tile, so that its float32 form never stands in memory whole. */
+#ifndef CALM_MODEL_HEAD_H
+#define CALM_MODEL_HEAD_H
+
+#include "ptq/model/model.h"
+
+typedef struct calm_head {
+    size_t hidden, vocab;
+    calm_norm norm;              /* w NULL: the family has none                                      */
+    const calm_tensor *table;    /* [V, D] as stored, the embedding if tied; NULL: an encoder without */
+    const calm_safetensors *set; /* it belongs to                                                    */
+    const float *bias;           /* [V] or NULL                                                      */
+    float logit_cap;             /* 0: none                                                          */
+    calm_activation activation;  /* a masked language model turns its rows before the head:           */
+    calm_weight transform;       /* w NULL: there is no such step                                    */
+    calm_norm transform_norm;
+    calm_weight pooler;          /* tanh(W x_0 + b) of the first token; w NULL: none                  */
+} calm_head;
+
+/* In ctx->out: norms and small matrices; the table is borrowed from the model. */
+calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_head *out);
+
+/* Columns of logits that are computed together: a tile of the table in float32 takes a few MB. */
+size_t calm_head_tile(const calm_head *head);
+
+/* What the table multiplies: x [n, D] itself, or its transform, in place. */
+calm_status calm_head_prepare(calm_ctx *ctx, const calm_head *head, float *x, size_t n);
+
+/* logits [n, count] (row stride `stride`) of prepared rows x [n, D] for tokens first .. first + count - 1; the float32 tile
+ * is in ctx->scratch.  CALM_ENUMERIC: a weight that is not finite. */
+calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const float *x, size_t n, size_t first,
+                                  size_t count, float *logits, size_t stride);
+
+/* logits [n, V] of prepared rows. */
+calm_status calm_head_logits(calm_ctx *ctx, const calm_head *head, const float *x, size_t n, float *logits);
+
+/* out [D] = tanh(W x + b) of the first token's row x [D] of a window. */
+calm_status calm_head_pool(calm_ctx *ctx, const calm_head *head, const float *x, float *out);
+
+#endif

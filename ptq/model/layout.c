@@ -1,0 +1,151 @@
+/* The layer table. */
+#include "ptq/model/layout.h"
+
+#include <string.h>
+
+#include "ptq/model/arch.h"
+
+bool calm_has_role(const calm_config *config, calm_role role)
+{
+    return config->arch->names->role[role] != NULL;
+}
+
+void calm_role_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
+{
+    const size_t q_width = config->n_heads * config->head_dim, kv_width = config->n_kv * config->head_dim;
+    const size_t inner = expert == CALM_NO_EXPERT       ? config->inner
+                         : expert == CALM_SHARED_EXPERT ? config->moe.shared_inner
+                                                        : config->moe.inner;
+    *in = config->hidden;
+    switch (role) {
+    case CALM_ROLE_Q:
+        *out = q_width;
+        break;
+    case CALM_ROLE_K:
+    case CALM_ROLE_V:
+        *out = kv_width;
+        break;
+    case CALM_ROLE_FUSED_QKV:
+        *out = q_width + 2 * kv_width;
+        break;
+    case CALM_ROLE_O:
+        *out = config->hidden, *in = q_width;
+        break;
+    case CALM_ROLE_GATE:
+    case CALM_ROLE_UP:
+        *out = inner;
+        break;
+    case CALM_ROLE_FUSED_GATE_UP:
+        *out = 2 * inner;
+        break;
+    case CALM_ROLE_DOWN:
+    case CALM_N_ROLES:
+        *out = config->hidden, *in = inner;
+        break;
+    }
+}
+
+calm_status calm_role_module(calm_ctx *ctx, const calm_config *config, const char *prefix, size_t block, calm_role role,
+                             long expert, char **out)
+{
+    const calm_names *names = config->arch->names;
+    const char *module = names->role[role], *dot = strrchr(module, '.');
+    const char *word = dot ? dot + 1 : module;
+    if (expert == CALM_NO_EXPERT)
+        return calm_strf(ctx, ctx->out, out, "%s%s.%zu.%s", prefix, names->blocks, block, module);
+    if (expert == CALM_SHARED_EXPERT)
+        return calm_strf(ctx, ctx->out, out, "%s%s.%zu.%s.%s", prefix, names->blocks, block, names->moe.shared, word);
+    return calm_strf(ctx, ctx->out, out, "%s%s.%zu.%s.%ld.%s", prefix, names->blocks, block, names->moe.experts, expert,
+                     word);
+}
+
+/* Where the building is: `out` holds room for everything. */
+typedef struct builder {
+    const calm_config *config;
+    const char *prefix;
+    calm_layout *out;
+} builder;
+
+static calm_status name_job(calm_ctx *ctx, const builder *b, calm_job_ref *job)
+{
+    const char *kind = calm_job_name(job->kind);
+    char *role, *name;
+    if (job->expert == CALM_NO_EXPERT)
+        CALM_TRY(calm_strf(ctx, ctx->out, &role, "%s", kind));
+    else if (job->expert == CALM_SHARED_EXPERT)
+        CALM_TRY(calm_strf(ctx, ctx->out, &role, "shared_expert.%s", kind));
+    else
+        CALM_TRY(calm_strf(ctx, ctx->out, &role, "experts.%ld.%s", job->expert, kind));
+    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s%s.%zu.%s", b->prefix, b->config->arch->names->blocks, job->block, role));
+    job->role = role;
+    job->name = name;
+    return CALM_OK;
+}
+
+static calm_status add_job(calm_ctx *ctx, const builder *b, size_t block, calm_job_kind kind, long expert)
+{
+    calm_layout *out = b->out;
+    calm_job_ref *job = &out->jobs[out->n_jobs++];
+    *job = (calm_job_ref){.block = block, .kind = kind, .expert = expert, .first = out->n_linears};
+    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
+        calm_linear_ref *linear = &out->linears[out->n_linears];
+        char *module;
+        if (calm_role_job(role) != kind || !calm_has_role(b->config, role))
+            continue;
+        CALM_TRY(calm_role_module(ctx, b->config, b->prefix, block, role, expert, &module));
+        *linear = (calm_linear_ref){.role = role, .module = module,
+                                    .bias = b->config->bias[role] && expert == CALM_NO_EXPERT};
+        calm_role_shape(b->config, role, expert, &linear->out, &linear->in);
+        job->out += linear->out;
+        job->in = linear->in;
+        out->n_linears++;
+        job->n++;
+    }
+    return name_job(ctx, b, job);
+}
+
+static calm_status add_mlp(calm_ctx *ctx, const builder *b, size_t block, long expert)
+{
+    CALM_TRY(add_job(ctx, b, block, CALM_JOB_GATE_UP, expert));
+    return add_job(ctx, b, block, CALM_JOB_DOWN, expert);
+}
+
+static calm_status add_block(calm_ctx *ctx, const builder *b, size_t block)
+{
+    const calm_moe_config *moe = &b->config->moe;
+    b->out->block_begin[block] = b->out->n_jobs;
+    CALM_TRY(add_job(ctx, b, block, CALM_JOB_QKV, CALM_NO_EXPERT));
+    CALM_TRY(add_job(ctx, b, block, CALM_JOB_O, CALM_NO_EXPERT));
+    if (!moe->sparse[block])
+        return add_mlp(ctx, b, block, CALM_NO_EXPERT);
+    if (moe->shared_inner)
+        CALM_TRY(add_mlp(ctx, b, block, CALM_SHARED_EXPERT));
+    for (size_t e = 0; e < moe->n_experts; e++)
+        CALM_TRY(add_mlp(ctx, b, block, (long)e));
+    return CALM_OK;
+}
+
+calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const char *prefix, calm_layout *out)
+{
+    const builder b = {config, prefix, out};
+    size_t n_jobs = 0;
+    *out = (calm_layout){0};
+    for (size_t i = 0; i < config->n_blocks; i++)
+        n_jobs += 2 + 2 * (config->moe.sparse[i] ? config->moe.n_experts + (config->moe.shared_inner > 0) : 1);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->jobs, n_jobs));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->linears, 3 * n_jobs));    /* a job has at most three */
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->block_begin, config->n_blocks + 1));
+    for (size_t i = 0; i < config->n_blocks; i++)
+        CALM_TRY(add_block(ctx, &b, i));
+    out->block_begin[config->n_blocks] = out->n_jobs;
+    return CALM_OK;
+}
+
+void calm_layout_sublayer(const calm_layout *layout, size_t block, calm_sublayer sublayer, size_t *begin, size_t *end)
+{
+    size_t split = layout->block_begin[block];
+    while (split < layout->block_begin[block + 1] && calm_job_sublayer(layout->jobs[split].kind) == CALM_SUBLAYER_ATTENTION)
+        split++;
+    *begin = sublayer == CALM_SUBLAYER_ATTENTION ? layout->block_begin[block] : split;
+    *end = sublayer == CALM_SUBLAYER_ATTENTION ? split : layout->block_begin[block + 1];
+}

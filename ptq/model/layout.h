@@ -1,0 +1,53 @@
+/* Layout: every linear that calm quantizes and the jobs they make, block by block - the layer table.
+ *
+ * Jobs are numbered through the model: those of block b are block_begin[b] .. block_begin[b + 1] - 1, attention first,
+ * then the MLP or, in a mixture, the shared expert and the experts by number. */
+#ifndef CALM_MODEL_LAYOUT_H
+#define CALM_MODEL_LAYOUT_H
+
+#include "ptq/model/config.h"
+
+/* One weight matrix. */
+typedef struct calm_linear_ref {
+    calm_role role;
+    const char *module;      /* "model.layers.0.self_attn.q_proj"       */
+    size_t out, in;
+    bool bias;
+} calm_linear_ref;
+
+/* The linears of a block that read the same input. */
+typedef struct calm_job_ref {
+    size_t block;
+    calm_job_kind kind;
+    long expert;             /* CALM_NO_EXPERT, CALM_SHARED_EXPERT or its number                       */
+    const char *role;        /* within the block: "qkv", "experts.3.down", "shared_expert.gate_up"     */
+    const char *name;        /* "model.layers.0.qkv"                                                   */
+    size_t first, n;         /* linears first .. first + n - 1                                         */
+    size_t out, in;          /* rows of all of them together; columns                                  */
+} calm_job_ref;
+
+typedef struct calm_layout {
+    calm_linear_ref *linears;
+    size_t n_linears;
+    calm_job_ref *jobs;
+    size_t n_jobs;
+    size_t *block_begin;     /* [n_blocks + 1] */
+} calm_layout;
+
+/* In ctx->out.  `prefix` is what the checkpoint's tensor names begin with. */
+calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const char *prefix, calm_layout *out);
+
+/* [out, in] of a role in a dense block or in an expert. */
+void calm_role_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in);
+
+/* "model.layers.0.self_attn.q_proj", "model.layers.0.mlp.experts.3.up_proj" in ctx->out. */
+calm_status calm_role_module(calm_ctx *ctx, const calm_config *config, const char *prefix, size_t block, calm_role role,
+                             long expert, char **out);
+
+/* True when the family has this role (q_proj or the fused qkv_proj, not both). */
+bool calm_has_role(const calm_config *config, calm_role role);
+
+/* First and last + 1 job of a sublayer of a block. */
+void calm_layout_sublayer(const calm_layout *layout, size_t block, calm_sublayer sublayer, size_t *begin, size_t *end);
+
+#endif

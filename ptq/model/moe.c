@@ -1,0 +1,320 @@
+/* Mixture of experts over a batch. */
+#include "ptq/model/moe.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ptq/base/threads.h"
+#include "ptq/tensor/linalg.h"
+#include "ptq/tensor/vector.h"
+
+/* Outputs of the experts of a wave. */
+#define WAVE_BYTES ((size_t)64 * 1024 * 1024)
+
+/* ---- routing ---- */
+
+void calm_router_logits(const calm_block *block, const float *h, size_t n, float *logits)
+{
+    const size_t width = block->config->hidden, experts = block->config->moe.n_experts;
+    calm_sgemm_nt(n, experts, width, 1.0f, h, width, block->moe.router, width, 0.0f, logits, experts);
+}
+
+calm_status calm_router_choose(calm_ctx *ctx, const calm_block *block, const float *logits, size_t n, calm_route *out)
+{
+    const calm_moe_config *moe = &block->config->moe;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    float *p;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, p, moe->n_experts));
+    for (size_t t = 0; t < n; t++) {
+        float chosen = 0, total;
+        memcpy(p, logits + t * moe->n_experts, moe->n_experts * sizeof *p);
+        total = calm_vec_softmax_numerators(moe->n_experts, 1, p);
+        if (!isfinite(total))
+            return calm_fail(ctx, CALM_ENUMERIC, "block %zu: a router logit is not finite", block->index);
+        for (size_t k = 0; k < moe->top_k; k++) {
+            const size_t best = calm_vec_argmax(moe->n_experts, p);
+            out[t * moe->top_k + k] = (calm_route){(uint32_t)best, p[best] / total};
+            chosen += p[best] / total;
+            p[best] = -1;
+        }
+        for (size_t k = 0; moe->norm_top_k && k < moe->top_k; k++)
+            out[t * moe->top_k + k].weight /= chosen;
+    }
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+typedef struct route_task {
+    const calm_block *block;
+    const calm_batch *batch;
+    const calm_observer *observer;
+    calm_route *routes;
+} route_task;
+
+/* h [n, D] = what the router and the experts read, in ctx->scratch. */
+static calm_status normalised(calm_ctx *ctx, const calm_block *block, const float *x, size_t n, float **h)
+{
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *h, n * block->config->hidden));
+    calm_norm_rows(&block->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN], x, n, *h);
+    return CALM_OK;
+}
+
+static calm_status route_window(calm_ctx *ctx, size_t i, void *user)
+{
+    const route_task *task = user;
+    const calm_moe_config *moe = &task->block->config->moe;
+    const size_t row = calm_batch_row(task->batch, i), n = calm_batch_tokens(task->batch, i);
+    float *x, *h, *logits;
+    CALM_TRY(calm_rows_get(ctx, &task->batch->hidden, row, n, &x));
+    CALM_TRY(normalised(ctx, task->block, x, n, &h));
+    const calm_observation seen = {CALM_HOOK_GATE_UP_IN, CALM_NO_EXPERT, task->batch->first + i, h, n, task->batch->width, NULL};
+    CALM_TRY(calm_observe(task->observer, ctx, &seen));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, logits, n * moe->n_experts));
+    calm_router_logits(task->block, h, n, logits);
+    return calm_router_choose(ctx, task->block, logits, n, task->routes + row * moe->top_k);
+}
+
+/* Counting sort of all routes by expert; rows rise within an expert. */
+static void sort_routes(const calm_moe_config *moe, const calm_batch *batch, calm_routing *out)
+{
+    const size_t n = batch->rows * moe->top_k, stride = out->n_windows + 1;
+    for (size_t i = 0; i < n; i++)
+        out->begin[out->routes[i].expert + 1]++;
+    for (size_t e = 0; e < moe->n_experts; e++)
+        out->begin[e + 1] += out->begin[e];
+    /* window[e][w + 1] counts up while window w is filled in; window[e][w] is where it began. */
+    for (size_t e = 0; e < moe->n_experts; e++)
+        out->window[e * stride] = out->begin[e];
+    for (size_t w = 0; w < out->n_windows; w++) {
+        for (size_t e = 0; e < moe->n_experts; e++)
+            out->window[e * stride + w + 1] = out->window[e * stride + w];
+        const size_t first = calm_batch_row(batch, w);
+        for (size_t row = first; row < first + calm_batch_tokens(batch, w); row++)
+            for (size_t k = 0; k < moe->top_k; k++) {
+                const calm_route *route = &out->routes[row * moe->top_k + k];
+                const size_t at = out->window[route->expert * stride + w + 1]++;
+                out->token[at] = (uint32_t)row;
+                out->weight[at] = route->weight;
+            }
+    }
+}
+
+calm_status calm_moe_route(calm_ctx *ctx, const calm_block *block, const calm_batch *batch, const calm_observer *observer,
+                           calm_routing *out)
+{
+    const calm_moe_config *moe = &block->config->moe;
+    route_task task = {block, batch, observer, NULL};
+    *out = (calm_routing){.n_windows = batch->n};
+    if (batch->rows > UINT32_MAX)
+        return calm_fail(ctx, CALM_EARG, "%zu tokens are too many for a mixture of experts", batch->rows);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->routes, batch->rows * moe->top_k));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->begin, moe->n_experts + 1));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->token, batch->rows * moe->top_k));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->weight, batch->rows * moe->top_k));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->window, moe->n_experts * (batch->n + 1)));
+    task.routes = out->routes;
+    CALM_TRY(calm_parallel_for(ctx, batch->n, route_window, &task));
+    sort_routes(moe, batch, out);
+    return CALM_OK;
+}
+
+/* ---- experts ---- */
+
+typedef struct wave {
+    const calm_block *block;
+    const calm_batch *batch;
+    const calm_routing *routing;
+    const calm_observer *observer;
+    calm_moe_sum *sum;
+    size_t first, n;
+    float **outputs;    /* [n] of each expert: [its tokens, D] */
+} wave;
+
+/* Normalised rows of tokens [n] of an expert, gathered from the batch: h [n, D]. */
+static calm_status gather(calm_ctx *ctx, const wave *w, const uint32_t *tokens, size_t n, float *h)
+{
+    const size_t width = w->block->config->hidden;
+    for (size_t i = 0; i < n; i++) {
+        calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        float *x;
+        CALM_TRY(calm_rows_get(ctx, &w->batch->hidden, tokens[i], 1, &x));
+        calm_norm_rows(&w->block->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN], x, 1, h + i * width);
+        calm_arena_rewind(ctx->scratch, mark);
+    }
+    return CALM_OK;
+}
+
+static calm_status run_rows(calm_ctx *ctx, const wave *w, size_t expert, const calm_weight *weight, float *out)
+{
+    const size_t begin = w->routing->begin[expert], total = w->routing->begin[expert + 1] - begin;
+    const size_t width = w->block->config->hidden;
+    for (size_t at = 0; at < total; at += CALM_MOE_ROWS) {
+        const size_t n = total - at < CALM_MOE_ROWS ? total - at : CALM_MOE_ROWS;
+        const uint32_t *tokens = w->routing->token + begin + at;
+        calm_observation seen = {.hook = CALM_HOOK_MLP_OUT, .expert = (long)expert, .n_rows = n, .width = width, .rows = tokens};
+        calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        float *h;
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, n * width));
+        CALM_TRY(gather(ctx, w, tokens, n, h));
+        CALM_TRY(calm_mlp_run(ctx, w->block->config, weight, h, n, out + at * width, w->observer, &seen));
+        seen.x = out + at * width;
+        CALM_TRY(calm_observe(w->observer, ctx, &seen));
+        calm_arena_rewind(ctx->scratch, mark);
+    }
+    return CALM_OK;
+}
+
+static calm_status run_expert(calm_ctx *ctx, size_t index, void *user)
+{
+    const wave *w = user;
+    const size_t expert = w->first + index;
+    calm_weight weight[CALM_N_ROLES] = {{0}};
+    calm_arena arena, *caller = ctx->out;
+    if (w->routing->begin[expert + 1] == w->routing->begin[expert])
+        return CALM_OK;    /* nobody asked */
+    calm_arena_init(&arena);
+    ctx->out = &arena;
+    calm_status status = w->block->moe.load(w->block->moe.user, ctx, w->block->index, expert, weight);
+    ctx->out = caller;
+    if (status == CALM_OK)
+        status = run_rows(ctx, w, expert, weight, w->outputs[index]);
+    calm_arena_clear(&arena);
+    return status;
+}
+
+/* Add the outputs of the wave to the sum, for the tokens of one window. */
+static calm_status add_window(calm_ctx *ctx, size_t i, void *user)
+{
+    const wave *w = user;
+    const size_t width = w->block->config->hidden, stride = w->routing->n_windows + 1;
+    const size_t row = calm_batch_row(w->batch, i), n = calm_batch_tokens(w->batch, i);
+    float *sum;
+    CALM_TRY(calm_rows_get(ctx, &w->sum->rows, row, n, &sum));
+    for (size_t e = w->first; e < w->first + w->n; e++) {
+        const size_t *window = w->routing->window + e * stride + i;
+        for (size_t at = window[0]; at < window[1]; at++) {
+            const float *y = w->outputs[e - w->first] + (at - w->routing->begin[e]) * width;
+            calm_vec_axpy(width, w->routing->weight[at], y, sum + (w->routing->token[at] - row) * width);
+        }
+    }
+    return calm_rows_put(ctx, &w->sum->rows, row, n, sum);
+}
+
+calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_batch *batch, const calm_routing *routing,
+                             size_t first, size_t n, const calm_observer *observer, calm_moe_sum *sum)
+{
+    wave w = {block, batch, routing, observer, sum, first, n, NULL};
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.outputs, n));
+    for (size_t i = 0; i < n; i++) {
+        const size_t tokens = routing->begin[first + i + 1] - routing->begin[first + i];
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, w.outputs[i], tokens * block->config->hidden));
+    }
+    CALM_TRY(calm_parallel_for(ctx, n, run_expert, &w));
+    CALM_TRY(calm_parallel_for(ctx, batch->n, add_window, &w));
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_t first, size_t budget_bytes)
+{
+    const size_t row_bytes = block->config->hidden * sizeof(float);
+    size_t n = 1;
+    while (first + n < block->config->moe.n_experts &&
+           (routing->begin[first + n + 1] - routing->begin[first]) * row_bytes <= budget_bytes)
+        n++;
+    return n;
+}
+
+/* ---- the sublayer ---- */
+
+static calm_status clear_window(calm_ctx *ctx, size_t i, void *user)
+{
+    const wave *w = user;
+    const size_t row = calm_batch_row(w->batch, i), n = calm_batch_tokens(w->batch, i);
+    float *sum;
+    CALM_TRY(calm_rows_get(ctx, &w->sum->rows, row, n, &sum));
+    memset(sum, 0, n * w->sum->rows.width * sizeof *sum);
+    return calm_rows_put(ctx, &w->sum->rows, row, n, sum);
+}
+
+calm_status calm_moe_begin(calm_ctx *ctx, const calm_batch *batch, calm_arena *arena, calm_moe_sum *out)
+{
+    wave w = {.batch = batch, .sum = out};
+    CALM_TRY(calm_rows_open(ctx, arena, batch->rows, batch->width, batch->hidden.file < 0 ? NULL : batch->spill_dir, &out->rows));
+    const calm_status status = calm_parallel_for(ctx, batch->n, clear_window, &w);
+    if (status != CALM_OK)
+        calm_rows_close(&out->rows);
+    return status;
+}
+
+/* sum += sigmoid(h . g) shared(h). */
+static calm_status add_shared(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span, float *sum,
+                              const calm_observer *observer)
+{
+    const size_t width = block->config->hidden, n = span->n_tokens;
+    calm_observation seen = {.expert = CALM_SHARED_EXPERT, .window = span->window};
+    float *h, *y;
+    CALM_TRY(normalised(ctx, block, x, n, &h));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, y, n * width));
+    CALM_TRY(calm_mlp_run(ctx, block->config, block->moe.shared, h, n, y, observer, &seen));
+    seen.hook = CALM_HOOK_MLP_OUT;
+    seen.x = y;
+    seen.n_rows = n;
+    seen.width = width;
+    CALM_TRY(calm_observe(observer, ctx, &seen));
+    for (size_t t = 0; t < n; t++) {
+        float gate = 1;
+        if (block->moe.shared_gate)
+            calm_sgemm_nt(1, 1, width, 1.0f, h + t * width, width, block->moe.shared_gate, width, 0.0f, &gate, 1);
+        calm_vec_axpy(width, block->moe.shared_gate ? 1.0f / (1.0f + expf(-gate)) : 1.0f, y + t * width, sum + t * width);
+    }
+    return CALM_OK;
+}
+
+static calm_status end_window(calm_ctx *ctx, size_t i, void *user)
+{
+    const wave *w = user;
+    const calm_span span = calm_batch_span(w->batch, i);
+    const size_t row = calm_batch_row(w->batch, i);
+    float *x, *sum;
+    CALM_TRY(calm_rows_get(ctx, &w->batch->hidden, row, span.n_tokens, &x));
+    CALM_TRY(calm_rows_get(ctx, &w->sum->rows, row, span.n_tokens, &sum));
+    if (w->block->moe.shared[CALM_ROLE_DOWN].w)
+        CALM_TRY(add_shared(ctx, w->block, x, &span, sum, w->observer));
+    CALM_TRY(calm_block_add(ctx, w->block, CALM_SUBLAYER_MLP, sum, x, &span, w->observer));
+    return calm_rows_put(ctx, &w->batch->hidden, row, span.n_tokens, x);
+}
+
+calm_status calm_moe_end(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer,
+                         calm_moe_sum *sum)
+{
+    wave w = {.block = block, .batch = batch, .observer = observer, .sum = sum};
+    const calm_status status = calm_parallel_for(ctx, batch->n, end_window, &w);
+    calm_rows_close(&sum->rows);
+    return status;
+}
+
+calm_status calm_moe_run(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer)
+{
+    const size_t n_experts = block->config->moe.n_experts;
+    calm_arena arena, *caller = ctx->out;
+    calm_routing routing;
+    calm_moe_sum sum = {.rows.file = -1};
+    calm_arena_init(&arena);
+    ctx->out = &arena;
+    calm_status status = calm_moe_route(ctx, block, batch, observer, &routing);
+    if (status == CALM_OK)
+        status = calm_moe_begin(ctx, batch, &arena, &sum);
+    for (size_t first = 0; first < n_experts && status == CALM_OK;) {
+        const size_t n = calm_moe_wave(block, &routing, first, WAVE_BYTES);
+        status = calm_moe_experts(ctx, block, batch, &routing, first, n, observer, &sum);
+        first += n;
+    }
+    if (status == CALM_OK)
+        status = calm_moe_end(ctx, block, batch, observer, &sum);
+    calm_rows_close(&sum.rows);
+    ctx->out = caller;
+    calm_arena_clear(&arena);
+    return status;
+}

@@ -1,0 +1,63 @@
+/* Mixture of experts: routing, and the MLP of a sparse block over a whole batch, expert by expert.
+ *
+ *   p = softmax(h R^T) over all experts; the top k (ties to the lower number), divided by their sum if the config says so
+ *   y = sum_e p_e expert_e(h), by rising e, + sigmoid(h . g) shared(h)
+ *
+ * Experts are read when their turn comes, and released: memory holds one wave of them.  Neither the size of a wave nor
+ * the number of threads changes a bit. */
+#ifndef CALM_MODEL_MOE_H
+#define CALM_MODEL_MOE_H
+
+#include "ptq/model/block.h"
+#include "ptq/model/forward.h"
+
+/* One of the experts chosen for a token. */
+typedef struct calm_route {
+    uint32_t expert;
+    float weight;
+} calm_route;
+
+/* logits [n, E] of the router for normalised rows h [n, D]; then the choice [n, top_k] by falling probability. */
+void calm_router_logits(const calm_block *block, const float *h, size_t n, float *logits);
+calm_status calm_router_choose(calm_ctx *ctx, const calm_block *block, const float *logits, size_t n, calm_route *out);
+
+/* Tokens of a batch by expert. */
+typedef struct calm_routing {
+    calm_route *routes;    /* [rows, top_k]                                                  */
+    size_t *begin;         /* [n_experts + 1] tokens of expert e are token[begin[e]] ..      */
+    uint32_t *token;       /* [rows top_k] rows of the batch, rising within an expert        */
+    float *weight;         /* [rows top_k] what their outputs are multiplied by              */
+    size_t *window;        /* [n_experts][batch->n + 1] where each window's tokens begin     */
+    size_t n_windows;
+} calm_routing;
+
+/* Route every row of the batch (hidden rows as they enter the MLP sublayer), into ctx->out.  Observers see what the router
+ * reads as the block's gate_up_in. */
+calm_status calm_moe_route(calm_ctx *ctx, const calm_block *block, const calm_batch *batch, const calm_observer *observer,
+                           calm_routing *out);
+
+/* The sum over experts in progress. */
+typedef struct calm_moe_sum {
+    calm_rows rows;        /* [rows, D] */
+} calm_moe_sum;
+
+/* Zeroed; where the batch's hidden rows are (memory or file). */
+calm_status calm_moe_begin(calm_ctx *ctx, const calm_batch *batch, calm_arena *arena, calm_moe_sum *out);
+
+/* Run experts first .. first + n - 1 over their tokens, in parallel over experts, and add their weighted outputs, by rising
+ * expert, to the sum.  Observers see each expert's rows in pieces of at most CALM_MOE_ROWS, in order. */
+#define CALM_MOE_ROWS ((size_t)2048)
+calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_batch *batch, const calm_routing *routing,
+                             size_t first, size_t n, const calm_observer *observer, calm_moe_sum *sum);
+
+/* How many experts from `first` on make a wave whose outputs take at most `budget_bytes`; at least one. */
+size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_t first, size_t budget_bytes);
+
+/* Add the shared expert and the sum to the hidden rows, in parallel over windows: the end of the sublayer. */
+calm_status calm_moe_end(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer,
+                         calm_moe_sum *sum);
+
+/* All of that: the MLP sublayer of a sparse block over a batch. */
+calm_status calm_moe_run(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer);
+
+#endif

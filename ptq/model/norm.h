@@ -1,0 +1,18 @@
+/* Norms: RMSNorm, RMSNorm with weights stored less one, LayerNorm, over rows. */
+#ifndef CALM_MODEL_NORM_H
+#define CALM_MODEL_NORM_H
+
+#include "ptq/model/arch.h"
+
+typedef struct calm_norm {
+    calm_norm_kind kind;
+    float eps;
+    size_t width;
+    const float *w;    /* [width], as the formula multiplies by it (1 already added); NULL: there is no norm */
+    const float *b;    /* [width] LayerNorm alone                                                            */
+} calm_norm;
+
+/* out [n, width] = norm of the rows of x; in place allowed; copies (or does nothing in place) when there is no norm. */
+void calm_norm_rows(const calm_norm *norm, const float *x, size_t n, float *out);
+
+#endif

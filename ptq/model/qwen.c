@@ -1,0 +1,28 @@
+/* What the Qwen families' configs have in common. */
+#include "ptq/model/qwen.h"
+
+bool calm_qwen_slides(size_t block, int64_t max_window_layers)
+{
+    return (int64_t)block >= max_window_layers;
+}
+
+calm_status calm_qwen_windows(calm_ctx *ctx, const char *path, const calm_json *root, calm_slides_fn *slides,
+                              calm_config *config)
+{
+    const bool no = false;
+    const int64_t usual = 28;
+    bool sliding;
+    int64_t first;
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "use_sliding_window", &no, &sliding));
+    CALM_TRY(calm_json_need_int(ctx, path, root, "max_window_layers", &usual, 0, 1 << 30, &first));
+    return calm_config_windows(ctx, path, root, 4096, sliding ? slides : NULL, first, config);
+}
+
+calm_status calm_qwen_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    const bool no = false;
+    bool bias;
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &no, &bias));
+    config->bias[CALM_ROLE_Q] = config->bias[CALM_ROLE_K] = config->bias[CALM_ROLE_V] = config->bias[CALM_ROLE_O] = bias;
+    return CALM_OK;
+}

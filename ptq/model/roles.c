@@ -1,0 +1,65 @@
+/* Tables of roles, jobs and hook points. */
+#include "ptq/model/roles.h"
+
+calm_job_kind calm_role_job(calm_role role)
+{
+    static const calm_job_kind jobs[] = {
+#define CALM_ROLE_JOB(role, name, job) CALM_JOB_##job,
+        CALM_ROLE_LIST(CALM_ROLE_JOB)
+#undef CALM_ROLE_JOB
+    };
+    return jobs[role];
+}
+
+static const struct {
+    const char *name;
+    calm_sublayer sublayer;
+    calm_hook input;
+} job_table[] = {
+#define CALM_JOB_ROW(job, name, sublayer, hook) {name, CALM_SUBLAYER_##sublayer, CALM_HOOK_##hook},
+    CALM_JOB_LIST(CALM_JOB_ROW)
+#undef CALM_JOB_ROW
+};
+
+const char *calm_job_name(calm_job_kind job)
+{
+    return job_table[job].name;
+}
+
+calm_sublayer calm_job_sublayer(calm_job_kind job)
+{
+    return job_table[job].sublayer;
+}
+
+const char *calm_sublayer_name(calm_sublayer sublayer)
+{
+    return sublayer == CALM_SUBLAYER_ATTENTION ? "attention" : "mlp";
+}
+
+calm_hook calm_job_input(calm_job_kind job)
+{
+    return job_table[job].input;
+}
+
+static const struct {
+    const char *name, *help;
+} hook_table[] = {
+#define CALM_HOOK_ROW(hook, name, help) {name, help},
+    CALM_HOOK_LIST(CALM_HOOK_ROW)
+#undef CALM_HOOK_ROW
+};
+
+const char *calm_hook_name(calm_hook hook)
+{
+    return hook_table[hook].name;
+}
+
+const char *calm_hook_help(calm_hook hook)
+{
+    return hook_table[hook].help;
+}
+
+bool calm_hook_in_block(calm_hook hook)
+{
+    return hook != CALM_HOOK_EMBED && hook != CALM_HOOK_FINAL_NORM;
+}

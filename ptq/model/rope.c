@@ -1,0 +1,134 @@
+/* Rotary embedding. */
+#include "ptq/model/rope.h"
+
+#include <math.h>
+
+#define PI 3.14159265358979323846
+
+/* ---- frequencies ---- */
+
+static double llama3(const calm_rope_config *rope, double f)
+{
+    const double turns = rope->original * f / (2 * PI);    /* o / wavelength */
+    if (turns < rope->low_freq)
+        return f / rope->factor;
+    if (turns > rope->high_freq)
+        return f;
+    const double s = (turns - rope->low_freq) / (rope->high_freq - rope->low_freq);
+    return (1 - s) * f / rope->factor + s * f;
+}
+
+static double yarn_bound(const calm_rope_config *rope, double turns)
+{
+    return (double)rope->rotary * log(rope->original / (turns * 2 * PI)) / (2 * log(rope->theta));
+}
+
+static double yarn(const calm_rope_config *rope, double f, size_t c)
+{
+    double lo = yarn_bound(rope, rope->beta_fast), hi = yarn_bound(rope, rope->beta_slow);
+    if (rope->truncate) {
+        lo = floor(lo);
+        hi = ceil(hi);
+    }
+    lo = fmax(lo, 0);
+    hi = fmin(hi, (double)rope->rotary - 1);
+    if (lo == hi)
+        hi += 0.001;
+    const double g = fmin(fmax(((double)c - lo) / (hi - lo), 0), 1);
+    return f * (1 - g) + f * g / rope->factor;
+}
+
+/* Frequency of pair c in a window of the given length; `beyond` the length the model was first trained on. */
+static double frequency(const calm_rope_config *rope, size_t c, bool beyond, double length, double max_positions)
+{
+    const double r = (double)rope->rotary;
+    double theta = rope->theta;
+    if (rope->kind == CALM_ROPE_DYNAMIC && beyond)
+        theta *= pow(rope->factor * length / max_positions - (rope->factor - 1), r / (r - 2));
+    const double f = pow(theta, -2.0 * (double)c / r);
+    switch (rope->kind) {
+    case CALM_ROPE_LINEAR:
+        return f / rope->factor;
+    case CALM_ROPE_LLAMA3:
+        return llama3(rope, f);
+    case CALM_ROPE_YARN:
+        return yarn(rope, f, c);
+    case CALM_ROPE_LONGROPE:
+        return f / (beyond ? rope->long_factor[c] : rope->short_factor[c]);
+    case CALM_ROPE_DYNAMIC:
+    case CALM_ROPE_DEFAULT:
+        break;
+    }
+    return f;
+}
+
+/* ---- tables ---- */
+
+static calm_status fill_table(calm_ctx *ctx, calm_arena *arena, const calm_rope_config *rope, size_t n_positions,
+                              bool beyond, double length, double max_positions, calm_rope_table *out)
+{
+    const size_t half = rope->rotary / 2;
+    size_t n;
+    float *cosines, *sines;
+    if (!calm_size_mul(&n, n_positions, half))
+        return calm_fail(ctx, CALM_EARG, "%zu positions are too many", n_positions);
+    CALM_TRY(CALM_NEW_RAW(ctx, arena, cosines, n));
+    CALM_TRY(CALM_NEW_RAW(ctx, arena, sines, n));
+    for (size_t c = 0; c < half; c++) {
+        /* The frequency and the angle are float32 in the field's implementations, so models were trained so. */
+        const float f = (float)frequency(rope, c, beyond, length, max_positions);
+        for (size_t t = 0; t < n_positions; t++) {
+            const float angle = (float)t * f;
+            cosines[t * half + c] = (float)(cos((double)angle) * rope->m);
+            sines[t * half + c] = (float)(sin((double)angle) * rope->m);
+        }
+    }
+    *out = (calm_rope_table){n_positions, half, cosines, sines};
+    return CALM_OK;
+}
+
+calm_status calm_rope_init(calm_ctx *ctx, const calm_config *config, size_t n_positions, calm_rope *out)
+{
+    const double positions = (double)config->max_positions;
+    *out = (calm_rope){.n_positions = n_positions};
+    for (calm_rope_set set = 0; set < CALM_N_ROPES; set++) {
+        const calm_rope_config *rope = &config->rope[set];
+        if (rope->rotary == 0)
+            continue;
+        CALM_TRY(fill_table(ctx, ctx->out, rope, n_positions, false, 0, positions, &out->table[set][0]));
+        if (rope->kind == CALM_ROPE_LONGROPE && (double)n_positions > rope->original)
+            CALM_TRY(fill_table(ctx, ctx->out, rope, n_positions, true, 0, positions, &out->table[set][1]));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_rope_find(calm_ctx *ctx, const calm_rope *rope, const calm_config *config, size_t block, size_t length,
+                           calm_rope_table *out)
+{
+    const calm_rope_set set = config->local_rope[block] ? CALM_ROPE_LOCAL : CALM_ROPE_GLOBAL;
+    const calm_rope_config *kind = &config->rope[set];
+    if (length > rope->n_positions)
+        return calm_fail(ctx, CALM_EARG, "a window of %zu positions, rotary tables for %zu", length, rope->n_positions);
+    *out = rope->table[set][kind->kind == CALM_ROPE_LONGROPE && (double)length > kind->original];
+    if (kind->kind == CALM_ROPE_DYNAMIC && length > config->max_positions)
+        return fill_table(ctx, ctx->scratch, kind, length, true, (double)length, (double)config->max_positions, out);
+    return CALM_OK;
+}
+
+void calm_rope_rotate(const calm_rope_table *table, float *x, size_t stride, size_t n_tokens, size_t n_heads,
+                      size_t head_dim, const uint32_t *positions)
+{
+    const size_t half = table->half;
+    for (size_t t = 0; t < n_tokens; t++) {
+        const size_t position = positions ? positions[t] : t;
+        const float *cosines = table->cos + position * half, *sines = table->sin + position * half;
+        for (size_t head = 0; head < n_heads; head++) {
+            float *a = x + t * stride + head * head_dim, *b = a + half;
+            for (size_t c = 0; c < half; c++) {
+                const float u = a[c], v = b[c];
+                a[c] = u * cosines[c] - v * sines[c];
+                b[c] = v * cosines[c] + u * sines[c];
+            }
+        }
+    }
+}
