@@ -9,7 +9,7 @@
 #include "ptq/io/windows.h"
 #include "ptq/model/head.h"
 #include "ptq/model/model.h"
-#include "ptq/model/rows.h"
+#include "ptq/model/row_store.h"
 
 typedef struct calm_batch {
     const calm_windows *windows;    /* borrowed */

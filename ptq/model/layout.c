@@ -82,6 +82,25 @@ static calm_status name_job(calm_ctx *ctx, const builder *b, calm_job_ref *job)
     return CALM_OK;
 }
 
+/* qkv and gate_up need a norm that nothing else reads: not the residual, not a router, not another expert.  o is fed by v,
+ * down by what its gate multiplies; without a gate the activation function stands between. */
+static bool can_absorb(const calm_config *config, const calm_job_ref *job)
+{
+    const calm_names *names = config->arch->names;
+    switch (job->kind) {
+    case CALM_JOB_QKV:
+        return names->norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN] != NULL;
+    case CALM_JOB_GATE_UP:
+        return job->expert == CALM_NO_EXPERT && names->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN] != NULL;
+    case CALM_JOB_DOWN:
+        return names->role[CALM_ROLE_GATE] || names->role[CALM_ROLE_FUSED_GATE_UP];
+    case CALM_JOB_O:
+    case CALM_N_JOBS:
+        break;
+    }
+    return true;
+}
+
 static calm_status add_job(calm_ctx *ctx, const builder *b, size_t block, calm_job_kind kind, long expert)
 {
     calm_layout *out = b->out;
@@ -101,6 +120,7 @@ static calm_status add_job(calm_ctx *ctx, const builder *b, size_t block, calm_j
         out->n_linears++;
         job->n++;
     }
+    job->can_absorb = can_absorb(b->config, job);
     return name_job(ctx, b, job);
 }
 
@@ -148,4 +168,15 @@ void calm_layout_sublayer(const calm_layout *layout, size_t block, calm_sublayer
         split++;
     *begin = sublayer == CALM_SUBLAYER_ATTENTION ? layout->block_begin[block] : split;
     *end = sublayer == CALM_SUBLAYER_ATTENTION ? split : layout->block_begin[block + 1];
+}
+
+void calm_layout_group(const calm_layout *layout, size_t block, calm_sublayer sublayer, long expert, size_t *begin,
+                       size_t *end)
+{
+    size_t last;
+    calm_layout_sublayer(layout, block, sublayer, begin, &last);
+    while (*begin < last && layout->jobs[*begin].expert != expert)
+        ++*begin;
+    for (*end = *begin; *end < last && layout->jobs[*end].expert == expert;)
+        ++*end;
 }

@@ -24,6 +24,7 @@ typedef struct calm_job_ref {
     const char *name;        /* "model.layers.0.qkv"                                                   */
     size_t first, n;         /* linears first .. first + n - 1                                         */
     size_t out, in;          /* rows of all of them together; columns                                  */
+    bool can_absorb;         /* a per-channel input scale can be folded into what feeds it            */
 } calm_job_ref;
 
 typedef struct calm_layout {
@@ -46,6 +47,10 @@ calm_status calm_role_module(calm_ctx *ctx, const calm_config *config, const cha
 
 /* True when the family has this role (q_proj or the fused qkv_proj, not both). */
 bool calm_has_role(const calm_config *config, calm_role role);
+
+/* First and last + 1 job of what is folded into each other: the attention of a block, its dense MLP, or one expert. */
+void calm_layout_group(const calm_layout *layout, size_t block, calm_sublayer sublayer, long expert, size_t *begin,
+                       size_t *end);
 
 /* First and last + 1 job of a sublayer of a block. */
 void calm_layout_sublayer(const calm_layout *layout, size_t block, calm_sublayer sublayer, size_t *begin, size_t *end);

@@ -304,6 +304,12 @@ const calm_json *calm_model_json(const calm_model *model)
     return model->json;
 }
 
+const char *calm_model_class(const calm_model *model)
+{
+    const char *first = calm_json_string(calm_json_at(calm_json_get(model->json, "architectures"), 0), NULL);
+    return first ? first : model->config.arch->name;
+}
+
 const calm_safetensors *calm_model_tensors(const calm_model *model)
 {
     return model->tensors;
@@ -370,12 +376,10 @@ static calm_status load_job(calm_ctx *ctx, const calm_model *model, const calm_j
 static calm_status load_expert(void *user, calm_ctx *ctx, size_t block, size_t expert, calm_weight weight[CALM_N_ROLES])
 {
     const calm_model *model = user;
-    const calm_layout *layout = &model->layout;
     size_t begin, end;
-    calm_layout_sublayer(layout, block, CALM_SUBLAYER_MLP, &begin, &end);
-    const size_t shared = model->config.moe.shared_inner ? 2 : 0;
-    for (size_t job = begin + shared + 2 * expert; job < begin + shared + 2 * expert + 2; job++)
-        CALM_TRY(load_job(ctx, model, &layout->jobs[job], weight));
+    calm_layout_group(&model->layout, block, CALM_SUBLAYER_MLP, (long)expert, &begin, &end);
+    for (size_t job = begin; job < end; job++)
+        CALM_TRY(load_job(ctx, model, &model->layout.jobs[job], weight));
     return CALM_OK;
 }
 

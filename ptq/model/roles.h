@@ -69,12 +69,17 @@ typedef enum calm_norm_place { CALM_NORM_IN, CALM_NORM_OUT, CALM_NORM_RESIDUAL, 
 #define CALM_NO_EXPERT     (-1L)
 #define CALM_SHARED_EXPERT (-2L)
 
+/* The job a role belongs to; a job's name ("qkv"), its sublayer and the hook point of its input. */
 calm_job_kind calm_role_job(calm_role role);
-const char *calm_job_name(calm_job_kind job);      /* "qkv" */
+const char *calm_job_name(calm_job_kind job);
 calm_sublayer calm_job_sublayer(calm_job_kind job);
-const char *calm_sublayer_name(calm_sublayer sublayer);
 calm_hook calm_job_input(calm_job_kind job);
-const char *calm_hook_name(calm_hook hook);        /* "qkv_in" */
+
+/* "attention", "mlp". */
+const char *calm_sublayer_name(calm_sublayer sublayer);
+
+/* "qkv_in", and what it is in a few words. */
+const char *calm_hook_name(calm_hook hook);
 const char *calm_hook_help(calm_hook hook);
 
 /* True for the hook points of a block, false for the two outside. */

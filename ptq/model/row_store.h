@@ -1,8 +1,8 @@
 /* Rows: a tall float32 matrix kept in memory, or in a file when it is larger than the memory it may have.
  *
  * Readers ask for a range and get it as a plain pointer; several threads may work on different ranges at once. */
-#ifndef CALM_MODEL_ROWS_H
-#define CALM_MODEL_ROWS_H
+#ifndef CALM_MODEL_ROW_STORE_H
+#define CALM_MODEL_ROW_STORE_H
 
 #include "ptq/base/context.h"
 

@@ -1,5 +1,5 @@
 /* Rows in memory or in a file. */
-#include "ptq/model/rows.h"
+#include "ptq/model/row_store.h"
 
 #include <errno.h>
 #include <fcntl.h>
