@@ -233,14 +233,16 @@ static calm_status check_room(calm_ctx *ctx, const calm_act_acc *acc, size_t n)
     return CALM_OK;
 }
 
-calm_status calm_act_add(calm_ctx *ctx, calm_act_acc *acc, const float *x, size_t n, uint32_t window,
-                         uint32_t first_token)
+/* Rows from `places`, or one after the other from `first` when that is NULL. */
+static calm_status add_rows(calm_ctx *ctx, calm_act_acc *acc, const float *x, size_t n, calm_act_place first,
+                            const calm_act_place *places)
 {
     calm_status status = CALM_OK;
     calm_histogram histogram = {0};
     CALM_TRY(check_room(ctx, acc, n));
     for (size_t t = 0; t < n && status == CALM_OK; t++) {
-        status = add_row(ctx, acc, x + t * acc->channels, window, first_token + (uint32_t)t);
+        const calm_act_place at = places ? places[t] : (calm_act_place){first.window, first.token + (uint32_t)t};
+        status = add_row(ctx, acc, x + t * acc->channels, at.window, at.token);
         if (status == CALM_OK)
             calm_histogram_add(&histogram, x + t * acc->channels, acc->channels);
     }
@@ -248,6 +250,17 @@ calm_status calm_act_add(calm_ctx *ctx, calm_act_acc *acc, const float *x, size_
         acc->histogram[k] += histogram.count[0][k] + histogram.count[1][k];
     acc->zeros += histogram.count[0][CALM_ACT_BINS] + histogram.count[1][CALM_ACT_BINS];
     return status;
+}
+
+calm_status calm_act_add(calm_ctx *ctx, calm_act_acc *acc, const float *x, size_t n, uint32_t window,
+                         uint32_t first_token)
+{
+    return add_rows(ctx, acc, x, n, (calm_act_place){window, first_token}, NULL);
+}
+
+calm_status calm_act_add_places(calm_ctx *ctx, calm_act_acc *acc, const float *x, size_t n, const calm_act_place *places)
+{
+    return add_rows(ctx, acc, x, n, (calm_act_place){0, 0}, places);
 }
 
 calm_status calm_act_merge(calm_ctx *ctx, calm_act_acc *into, const calm_act_acc *from)

@@ -1,4 +1,4 @@
-/* Capture of one block. */
+/* Capture of one sublayer, window by window. */
 #include "ptq/calib/capture.h"
 
 #include <math.h>
@@ -8,37 +8,34 @@
 #include "ptq/base/threads.h"
 #include "ptq/calib/gram.h"
 #include "ptq/tensor/linalg.h"
+#include "ptq/tensor/vector.h"
 
 /* Job inputs of the windows handled together; bounds memory, changes no result. */
 #define GROUP_BYTES ((size_t)48 * 1024 * 1024)
 
-/* Per-channel sums of one job's input. */
-typedef struct channel_sums {
-    float *absmax;
-    double *sum, *sumsq, *sumabs;
-} channel_sums;
-
 /* What one window contributes, kept until it is merged in window order. */
 typedef struct window_part {
-    channel_sums sums[CALM_N_JOBS];
+    calm_channel_sums sums[CALM_N_JOBS];
     calm_act_acc *activations[CALM_N_HOOKS];
 } window_part;
 
 typedef struct capture_state {
+    const calm_block *block;
+    const calm_rope *rope;
     const calm_capture_options *options;
+    calm_batch *batch;
     calm_capture *out;
-    calm_batch group;                      /* the windows in progress, as a batch of its own      */
-    size_t *row_begin;                     /* [group.n + 1] rows of the group                     */
-    float *inputs[CALM_N_JOBS];            /* [rows of the group, I]                              */
+    size_t first, n, rows;                 /* windows of the batch in progress, their rows        */
+    size_t *row_begin;                     /* [n + 1] rows of the group                           */
+    float *inputs[CALM_N_JOBS];            /* [rows, I]                                           */
     double *gram[CALM_N_JOBS];
-    channel_sums total[CALM_N_JOBS];
-    window_part *parts;                    /* [group.n]                                           */
-    size_t group_windows;
+    calm_channel_sums total[CALM_N_JOBS];
+    window_part *parts;                    /* [n]                                                 */
 } capture_state;
 
-/* ---- one window ---- */
+/* ---- shared pieces ---- */
 
-CALM_VECTORIZE static void add_channels(const float *x, size_t n, size_t width, channel_sums *sums)
+CALM_VECTORIZE void calm_channel_sums_add(const float *x, size_t n, size_t width, calm_channel_sums *sums)
 {
     for (size_t t = 0; t < n; t++)
         for (size_t i = 0; i < width; i++) {
@@ -50,59 +47,7 @@ CALM_VECTORIZE static void add_channels(const float *x, size_t n, size_t width, 
         }
 }
 
-static void keep_rows(float *kept, const calm_capture *out, const capture_state *state, size_t window, const float *x,
-                      size_t n, size_t width)
-{
-    const size_t row = state->group.windows->begin[window] - state->group.windows->begin[0];
-    if (kept && row + n <= out->score_rows)
-        memcpy(kept + row * width, x, n * width * sizeof *x);
-}
-
-/* The observer: runs in the worker of this window and writes what belongs to this window alone. */
-static calm_status observe_window(void *user, calm_ctx *ctx, calm_hook hook, size_t window, const float *x, size_t n,
-                                  size_t width)
-{
-    capture_state *state = user;
-    window_part *part = &state->parts[window - state->group.first];
-    for (calm_job_kind job = 0; job < CALM_N_JOBS; job++) {
-        if (calm_job_input(job) != hook)
-            continue;
-        if (state->inputs[job])
-            memcpy(state->inputs[job] + state->row_begin[window - state->group.first] * width, x,
-                   n * width * sizeof *x);
-        add_channels(x, n, width, &part->sums[job]);
-        keep_rows(state->out->score_input[job], state->out, state, window, x, n, width);
-    }
-    if (hook == CALM_HOOK_ATTN_OUT)
-        keep_rows(state->out->score_output[CALM_SUBLAYER_ATTENTION], state->out, state, window, x, n, width);
-    if (hook == CALM_HOOK_MLP_OUT)
-        keep_rows(state->out->score_output[CALM_SUBLAYER_MLP], state->out, state, window, x, n, width);
-    if (part->activations[hook])
-        CALM_TRY(calm_act_add(ctx, part->activations[hook], x, n, (uint32_t)window, 0));
-    return CALM_OK;
-}
-
-/* ---- buffers ---- */
-
-static size_t hook_width(const calm_config *config, calm_hook hook)
-{
-    switch (hook) {
-    case CALM_HOOK_O_IN:
-        return config->n_heads * config->head_dim;
-    case CALM_HOOK_GATE:
-    case CALM_HOOK_DOWN_IN:
-        return config->inner;
-    default:
-        return config->hidden;
-    }
-}
-
-static bool hook_in_block(calm_hook hook)
-{
-    return hook != CALM_HOOK_EMBED && hook != CALM_HOOK_FINAL_NORM;
-}
-
-static calm_status new_sums(calm_ctx *ctx, calm_arena *arena, size_t width, channel_sums *sums)
+calm_status calm_channel_sums_new(calm_ctx *ctx, calm_arena *arena, size_t width, calm_channel_sums *sums)
 {
     CALM_TRY(CALM_NEW(ctx, arena, sums->absmax, width));
     CALM_TRY(CALM_NEW(ctx, arena, sums->sum, width));
@@ -110,63 +55,166 @@ static calm_status new_sums(calm_ctx *ctx, calm_arena *arena, size_t width, chan
     return CALM_NEW(ctx, arena, sums->sumabs, width);
 }
 
-static calm_status new_accumulator(calm_ctx *ctx, calm_arena *arena, size_t width, size_t tokens, calm_act_acc **out)
+calm_status calm_act_new(calm_ctx *ctx, calm_arena *arena, size_t width, size_t tokens, calm_act_acc **out)
 {
     CALM_TRY(CALM_NEW(ctx, arena, *out, 1));
     return calm_act_init(ctx, arena, width, tokens, *out);
 }
 
-/* Results, in ctx->out. */
-static calm_status new_results(calm_ctx *ctx, const calm_block *block, const calm_batch *batch, capture_state *state)
+size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
 {
-    const calm_config *config = block->config;
-    calm_capture *out = state->out;
-    const size_t score_windows = state->options->score_windows < batch->n ? state->options->score_windows : batch->n;
-    out->score_rows = calm_batch_row(batch, score_windows);
-    for (calm_job_kind job = 0; job < CALM_N_JOBS; job++) {
-        const size_t width = hook_width(config, calm_job_input(job));
-        out->width[job] = width;
-        CALM_TRY(new_sums(ctx, ctx->out, width, &state->total[job]));
-        if (state->options->grams)
-            CALM_TRY(CALM_NEW(ctx, ctx->out, state->gram[job], width * width));
-        if (out->score_rows)
-            CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->score_input[job], out->score_rows * width));
+    size_t out, in;
+    switch (hook) {
+    case CALM_HOOK_O_IN:
+        return config->n_heads * config->head_dim;
+    case CALM_HOOK_GATE:
+    case CALM_HOOK_DOWN_IN:
+        calm_role_shape(config, CALM_ROLE_DOWN, expert, &out, &in);
+        return in;
+    default:
+        return config->hidden;
     }
-    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS && out->score_rows; s++)
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->score_output[s], out->score_rows * config->hidden));
-    for (calm_hook hook = 0; hook < CALM_N_HOOKS && state->options->activations; hook++)
-        if (hook_in_block(hook))
-            CALM_TRY(new_accumulator(ctx, ctx->out, hook_width(config, hook), batch->rows, &out->activations[hook]));
+}
+
+/* ---- one window ---- */
+
+static void keep_rows(float *kept, const capture_state *state, size_t window, const float *x, size_t n, size_t width)
+{
+    const size_t row = calm_batch_row(state->batch, window - state->batch->first);
+    if (kept && row + n <= state->out->score_rows)
+        memcpy(kept + row * width, x, n * width * sizeof *x);
+}
+
+/* The observer: runs in the worker of this window and writes what belongs to this window alone. */
+static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observation *seen)
+{
+    capture_state *state = user;
+    const size_t index = seen->window - state->batch->first - state->first;
+    window_part *part = &state->parts[index];
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        calm_job_capture *job = &state->out->job[kind];
+        if (calm_job_input(kind) != seen->hook || !job->used)
+            continue;
+        if (state->inputs[kind])
+            memcpy(state->inputs[kind] + state->row_begin[index] * seen->width, seen->x,
+                   seen->n_rows * seen->width * sizeof *seen->x);
+        calm_channel_sums_add(seen->x, seen->n_rows, seen->width, &part->sums[kind]);
+        keep_rows(job->score_input, state, seen->window, seen->x, seen->n_rows, seen->width);
+    }
+    if (seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT)
+        keep_rows(state->out->score_output, state, seen->window, seen->x, seen->n_rows, seen->width);
+    if (part->activations[seen->hook])
+        return calm_act_add(ctx, part->activations[seen->hook], seen->x, seen->n_rows, (uint32_t)seen->window, 0);
+    return CALM_OK;
+}
+
+/* The shared expert alone: its rows are those the router reads. */
+static calm_status run_shared(calm_ctx *ctx, const capture_state *state, const float *x, const calm_span *span,
+                              const calm_observer *observer)
+{
+    const calm_block *block = state->block;
+    calm_observation seen = {.hook = CALM_HOOK_MLP_OUT, .expert = CALM_SHARED_EXPERT, .window = span->window,
+                             .n_rows = span->n_tokens, .width = block->config->hidden};
+    float *h, *y;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, span->n_tokens * seen.width));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, y, span->n_tokens * seen.width));
+    calm_norm_rows(&block->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN], x, span->n_tokens, h);
+    CALM_TRY(calm_mlp_run(ctx, block->config, block->moe.shared, h, span->n_tokens, y, observer, &seen));
+    seen.x = y;
+    return calm_observe(observer, ctx, &seen);
+}
+
+static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
+{
+    capture_state *state = user;
+    const size_t window = state->first + i, row = calm_batch_row(state->batch, window);
+    const calm_span span = calm_batch_span(state->batch, window);
+    const calm_observer observer = {observe_window, state};
+    float *x, *copy;
+    CALM_TRY(calm_rows_get(ctx, &state->batch->hidden, row, span.n_tokens, &x));
+    if (state->out->expert == CALM_SHARED_EXPERT)
+        return run_shared(ctx, state, x, &span, &observer);
+    if (!state->options->stay) {
+        CALM_TRY(calm_block_sublayer(ctx, state->block, state->out->sublayer, state->rope, x, &span, &observer));
+        return calm_rows_put(ctx, &state->batch->hidden, row, span.n_tokens, x);
+    }
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, copy, span.n_tokens * state->batch->width));
+    memcpy(copy, x, span.n_tokens * state->batch->width * sizeof *x);
+    return calm_block_sublayer(ctx, state->block, state->out->sublayer, state->rope, copy, &span, &observer);
+}
+
+/* ---- buffers ---- */
+
+/* Does a hook point belong to this sublayer?  Of an expert it is what its own linears read and give. */
+static bool watched(const capture_state *state, calm_hook hook)
+{
+    const bool attention = hook == CALM_HOOK_QKV_IN || hook == CALM_HOOK_O_IN || hook == CALM_HOOK_ATTN_OUT;
+    if (!state->options->activations || !calm_hook_in_block(hook))
+        return false;
+    if (state->out->sublayer == CALM_SUBLAYER_ATTENTION)
+        return attention;
+    return !attention && (state->out->expert == CALM_NO_EXPERT || hook != CALM_HOOK_BLOCK_OUT);
+}
+
+/* Results, in ctx->out. */
+static calm_status new_results(calm_ctx *ctx, capture_state *state)
+{
+    const calm_config *config = state->block->config;
+    const calm_capture_options *options = state->options;
+    calm_capture *out = state->out;
+    const size_t score_windows = options->score_windows < state->batch->n ? options->score_windows : state->batch->n;
+    out->rows = state->batch->rows;
+    out->score_rows = calm_batch_row(state->batch, score_windows);
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        calm_job_capture *job = &out->job[kind];
+        if (calm_job_sublayer(kind) != out->sublayer || !(options->jobs & 1u << kind))
+            continue;
+        job->used = true;
+        job->width = calm_hook_width(config, calm_job_input(kind), out->expert);
+        CALM_TRY(calm_channel_sums_new(ctx, ctx->out, job->width, &state->total[kind]));
+        if (options->grams)
+            CALM_TRY(CALM_NEW(ctx, ctx->out, state->gram[kind], job->width * job->width));
+        if (out->score_rows)
+            CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, job->score_input, out->score_rows * job->width));
+    }
+    if (out->score_rows)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->score_output, out->score_rows * config->hidden));
+    for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
+        if (watched(state, hook))
+            CALM_TRY(calm_act_new(ctx, ctx->out, calm_hook_width(config, hook, out->expert), state->batch->rows,
+                                  &out->activations[hook]));
     return CALM_OK;
 }
 
 /* Buffers of a group, in ctx->scratch. */
-static calm_status new_group(calm_ctx *ctx, const calm_block *block, capture_state *state)
+static calm_status new_group(calm_ctx *ctx, capture_state *state)
 {
-    const calm_config *config = block->config;
-    const calm_batch *group = &state->group;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->row_begin, group->n + 1));
-    for (size_t i = 0; i <= group->n; i++)
-        state->row_begin[i] = calm_batch_row(group, i);
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->parts, group->n));
-    for (calm_job_kind job = 0; job < CALM_N_JOBS; job++)
-        if (state->options->grams)
-            CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->inputs[job], group->rows * state->out->width[job]));
-    for (size_t w = 0; w < group->n; w++) {
+    const calm_config *config = state->block->config;
+    const calm_batch *batch = state->batch;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->row_begin, state->n + 1));
+    for (size_t i = 0; i <= state->n; i++)
+        state->row_begin[i] = calm_batch_row(batch, state->first + i) - calm_batch_row(batch, state->first);
+    state->rows = state->row_begin[state->n];
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->parts, state->n));
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+        if (state->gram[kind])
+            CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->inputs[kind], state->rows * state->out->job[kind].width));
+    for (size_t w = 0; w < state->n; w++) {
         window_part *part = &state->parts[w];
-        for (calm_job_kind job = 0; job < CALM_N_JOBS; job++)
-            CALM_TRY(new_sums(ctx, ctx->scratch, state->out->width[job], &part->sums[job]));
-        for (calm_hook hook = 0; hook < CALM_N_HOOKS && state->options->activations; hook++)
-            if (hook_in_block(hook))
-                CALM_TRY(new_accumulator(ctx, ctx->scratch, hook_width(config, hook), calm_batch_tokens(group, w),
-                                         &part->activations[hook]));
+        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+            if (state->out->job[kind].used)
+                CALM_TRY(calm_channel_sums_new(ctx, ctx->scratch, state->out->job[kind].width, &part->sums[kind]));
+        for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
+            if (watched(state, hook))
+                CALM_TRY(calm_act_new(ctx, ctx->scratch, calm_hook_width(config, hook, state->out->expert),
+                                      calm_batch_tokens(batch, state->first + w), &part->activations[hook]));
     }
     return CALM_OK;
 }
 
 /* ---- merging, in window order ---- */
 
-static void merge_sums(channel_sums *into, const channel_sums *from, size_t width)
+static void merge_sums(calm_channel_sums *into, const calm_channel_sums *from, size_t width)
 {
     for (size_t i = 0; i < width; i++) {
         into->absmax[i] = from->absmax[i] > into->absmax[i] ? from->absmax[i] : into->absmax[i];
@@ -178,10 +226,11 @@ static void merge_sums(channel_sums *into, const channel_sums *from, size_t widt
 
 static calm_status merge_group(calm_ctx *ctx, capture_state *state)
 {
-    for (size_t w = 0; w < state->group.n; w++) {
+    for (size_t w = 0; w < state->n; w++) {
         const window_part *part = &state->parts[w];
-        for (calm_job_kind job = 0; job < CALM_N_JOBS; job++)
-            merge_sums(&state->total[job], &part->sums[job], state->out->width[job]);
+        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+            if (state->out->job[kind].used)
+                merge_sums(&state->total[kind], &part->sums[kind], state->out->job[kind].width);
         for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
             if (part->activations[hook])
                 CALM_TRY(calm_act_merge(ctx, state->out->activations[hook], part->activations[hook]));
@@ -192,57 +241,55 @@ static calm_status merge_group(calm_ctx *ctx, capture_state *state)
 static calm_status add_grams(calm_ctx *ctx, capture_state *state)
 {
     calm_gram_job jobs[CALM_N_JOBS];
-    for (calm_job_kind job = 0; job < CALM_N_JOBS; job++)
-        jobs[job] = (calm_gram_job){state->gram[job], state->inputs[job], state->group.rows, state->out->width[job],
-                                    state->row_begin, state->group.n};
-    return calm_gram_add(ctx, jobs, CALM_N_JOBS);
+    size_t n = 0;
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+        if (state->gram[kind])
+            jobs[n++] = (calm_gram_job){state->gram[kind], state->inputs[kind], state->rows, state->out->job[kind].width,
+                                        state->row_begin, state->n};
+    return n ? calm_gram_add(ctx, jobs, n) : CALM_OK;
 }
 
-static calm_status run_group(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, capture_state *state)
+static calm_status run_group(calm_ctx *ctx, capture_state *state)
 {
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    CALM_TRY(new_group(ctx, block, state));
-    calm_observer observer = {observe_window, state, 0};
-    CALM_TRY(calm_batch_block(ctx, block, rope, &state->group, &observer));
-    if (state->options->grams)
-        CALM_TRY(add_grams(ctx, state));
+    CALM_TRY(new_group(ctx, state));
+    CALM_TRY(calm_parallel_for(ctx, state->n, run_window, state));
+    CALM_TRY(add_grams(ctx, state));
     CALM_TRY(merge_group(ctx, state));
     calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
 
-static void publish(capture_state *state, size_t rows)
+static void publish(capture_state *state)
 {
-    for (calm_job_kind job = 0; job < CALM_N_JOBS; job++) {
-        if (state->gram[job])
-            calm_dsymmetrize(state->out->width[job], state->gram[job], state->out->width[job]);
-        state->out->stats[job] = (calm_stats){.rows = rows,
-                                              .gram = state->gram[job],
-                                              .absmax = state->total[job].absmax,
-                                              .sum = state->total[job].sum,
-                                              .sumsq = state->total[job].sumsq,
-                                              .sumabs = state->total[job].sumabs};
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        const calm_channel_sums *total = &state->total[kind];
+        calm_job_capture *job = &state->out->job[kind];
+        if (state->gram[kind])
+            calm_dsymmetrize(job->width, state->gram[kind], job->width);
+        if (job->used)
+            job->stats = (calm_stats){.rows = state->out->rows, .gram = state->gram[kind], .absmax = total->absmax,
+                                      .sum = total->sum, .sumsq = total->sumsq, .sumabs = total->sumabs};
     }
 }
 
-calm_status calm_capture_block(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, calm_batch *batch,
-                               const calm_capture_options *options, calm_capture *out)
+calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, long expert,
+                                  const calm_rope *rope, calm_batch *batch, const calm_capture_options *options,
+                                  calm_capture *out)
 {
-    memset(out, 0, sizeof *out);
-    capture_state state = {.options = options, .out = out};
-    CALM_TRY(new_results(ctx, block, batch, &state));
-    size_t width = 0;
-    for (calm_job_kind job = 0; job < CALM_N_JOBS; job++)
-        width += out->width[job];
-    state.group_windows = calm_batch_windows(batch->windows, width, GROUP_BYTES);
-    for (size_t w = 0; w < batch->n; w += state.group_windows) {
-        const size_t n = batch->n - w < state.group_windows ? batch->n - w : state.group_windows;
-        state.group = (calm_batch){.windows = batch->windows, .first = batch->first + w, .n = n, .width = batch->width,
-                                   .rows = calm_batch_row(batch, w + n) - calm_batch_row(batch, w),
-                                   .hidden = batch->hidden + calm_batch_row(batch, w) * batch->width};
-        CALM_TRY(run_group(ctx, block, rope, &state));
+    capture_state state = {.block = block, .rope = rope, .options = options, .batch = batch, .out = out};
+    *out = (calm_capture){.sublayer = sublayer, .expert = expert,
+                          .weight = expert == CALM_SHARED_EXPERT ? block->moe.shared : block->weight};
+    CALM_TRY(new_results(ctx, &state));
+    size_t width = 1;
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+        width += out->job[kind].width;
+    const size_t most = calm_batch_windows(batch->windows, width, options->group_bytes ? options->group_bytes : GROUP_BYTES);
+    for (state.first = 0; state.first < batch->n; state.first += state.n) {
+        state.n = batch->n - state.first < most ? batch->n - state.first : most;
+        CALM_TRY(run_group(ctx, &state));
     }
-    publish(&state, batch->rows);
+    publish(&state);
     return CALM_OK;
 }
 
@@ -256,18 +303,20 @@ typedef struct rows_task {
 static calm_status add_rows(calm_ctx *ctx, size_t i, void *user)
 {
     const rows_task *task = user;
-    return calm_act_add(ctx, task->parts[i], task->batch->hidden + calm_batch_row(task->batch, i) * task->batch->width,
-                        calm_batch_tokens(task->batch, i), (uint32_t)(task->batch->first + i), 0);
+    const size_t n = calm_batch_tokens(task->batch, i);
+    float *x;
+    CALM_TRY(calm_rows_get(ctx, &task->batch->hidden, calm_batch_row(task->batch, i), n, &x));
+    return calm_act_add(ctx, task->parts[i], x, n, (uint32_t)(task->batch->first + i), 0);
 }
 
 calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_act_acc **out)
 {
     rows_task task = {.batch = batch};
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    CALM_TRY(new_accumulator(ctx, ctx->out, batch->width, batch->rows, out));
+    CALM_TRY(calm_act_new(ctx, ctx->out, batch->width, batch->rows, out));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, task.parts, batch->n));
     for (size_t i = 0; i < batch->n; i++)
-        CALM_TRY(new_accumulator(ctx, ctx->scratch, batch->width, calm_batch_tokens(batch, i), &task.parts[i]));
+        CALM_TRY(calm_act_new(ctx, ctx->scratch, batch->width, calm_batch_tokens(batch, i), &task.parts[i]));
     CALM_TRY(calm_parallel_for(ctx, batch->n, add_rows, &task));
     for (size_t i = 0; i < batch->n; i++)
         CALM_TRY(calm_act_merge(ctx, *out, task.parts[i]));

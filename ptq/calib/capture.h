@@ -1,38 +1,89 @@
-/* Capture: one block over the calibration windows - what its jobs' inputs look like, and the float outputs that
- * candidates are scored against.
+/* Capture: a sublayer or an expert over the calibration windows - what its jobs' inputs look like, and the float outputs
+ * that candidates are scored against.
  *
  *   N calibration rows   I inputs of a job   D hidden size   n rows of the scoring windows (the first ones)
  *
- * Sums have one order: rows within chunks of fixed size, chunks within windows, windows by number.  Neither the
- * number of threads nor the number of windows handled together changes a bit. */
+ * Sums have one order: rows within chunks of fixed size, chunks within windows, windows by number; an expert's rows are the
+ * tokens routed to it, in that order, in chunks of their own.  Neither the number of threads nor what is handled together
+ * changes a bit. */
 #ifndef CALM_CALIB_CAPTURE_H
 #define CALM_CALIB_CAPTURE_H
 
 #include "ptq/base/context.h"
 #include "ptq/calib/activation.h"
 #include "ptq/model/forward.h"
+#include "ptq/model/moe.h"
 #include "ptq/quant/stats.h"
 
 typedef struct calm_capture_options {
-    bool grams;               /* collect X^T X of every job                                  */
-    bool activations;         /* collect the statistics of every hook point of the block     */
-    size_t score_windows;     /* keep inputs and sublayer outputs of so many first windows   */
+    unsigned jobs;            /* bit k: collect what calm_job_kind k needs                           */
+    bool grams;               /* collect X^T X of those jobs                                         */
+    bool activations;         /* collect the statistics of every hook point                          */
+    size_t score_windows;     /* keep inputs and outputs of so many first windows                    */
+    bool stay;                /* leave the batch's hidden rows as they are: they will be run again   */
+    size_t group_bytes;       /* job inputs held at once; 0: the default.  Changes no result.        */
 } calm_capture_options;
 
+#define CALM_CAPTURE_ALL_JOBS ((1u << CALM_N_JOBS) - 1)
+
+/* What was seen at the input of one job. */
+typedef struct calm_job_capture {
+    bool used;                     /* the job belongs here and was asked for    */
+    size_t width;                  /* I                                         */
+    calm_stats stats;              /* of all N rows                             */
+    float *score_input;            /* [n, I] or NULL                            */
+} calm_job_capture;
+
 typedef struct calm_capture {
-    calm_stats stats[CALM_N_JOBS];
-    size_t width[CALM_N_JOBS];                   /* I                                        */
-    size_t score_rows;                           /* n                                        */
-    float *score_input[CALM_N_JOBS];             /* [n, I]                                   */
-    float *score_output[CALM_N_SUBLAYERS];       /* [n, D] before the residual add           */
-    calm_act_acc *activations[CALM_N_HOOKS];     /* NULL where the block has no such point   */
+    calm_sublayer sublayer;
+    long expert;                                 /* CALM_NO_EXPERT, CALM_SHARED_EXPERT or its number              */
+    const calm_weight *weight;                   /* [CALM_N_ROLES] float weights, borrowed                        */
+    size_t rows;                                 /* N                                                             */
+    calm_job_capture job[CALM_N_JOBS];
+    size_t score_rows;                           /* n                                                             */
+    float *score_output;                         /* [n, D] as it is added to x; of an expert: before its weight   */
+    calm_act_acc *activations[CALM_N_HOOKS];     /* NULL where there is no such point                             */
 } calm_capture;
 
-/* Run `block` over the whole batch in place (its hidden rows become the block's output) and collect into ctx->out. */
-calm_status calm_capture_block(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, calm_batch *batch,
-                               const calm_capture_options *options, calm_capture *out);
+/* Run one sublayer of a block over the whole batch in place and collect into ctx->out.  `expert`: CALM_NO_EXPERT for
+ * attention and a dense MLP, CALM_SHARED_EXPERT for the shared expert of a mixture alone (with options->stay). */
+calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, long expert,
+                                  const calm_rope *rope, calm_batch *batch, const calm_capture_options *options,
+                                  calm_capture *out);
+
+/* Run experts first .. first + n - 1 of a mixture over the tokens routed to them, add their outputs to `sum`, and collect
+ * into ctx->out; out [n].  Their weights are loaded into ctx->out too: candidates need them. */
+calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_routing *routing,
+                                 size_t first, size_t n, const calm_capture_options *options, calm_moe_sum *sum,
+                                 calm_capture *out);
+
+/* Activation statistics of hook points that belong to a sparse block as a whole: what the router reads while `route` runs,
+ * what the sublayer adds and the block's output while it ends.  The observer is for calm_moe_route and calm_moe_end. */
+typedef struct calm_moe_watch calm_moe_watch;
+calm_status calm_moe_watch_begin(calm_ctx *ctx, const calm_batch *batch, calm_moe_watch **out);
+calm_observer calm_moe_watch_observer(calm_moe_watch *watch);
+/* Merge the windows, in order, into out->activations (in ctx->out). */
+calm_status calm_moe_watch_end(calm_ctx *ctx, calm_moe_watch *watch, calm_capture *out);
 
 /* Statistics of rows outside the blocks (embedding output, final norm): the batch's hidden rows as they are. */
 calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_act_acc **out);
+
+/* ---- shared by the files of this folder ---- */
+
+/* Per-channel sums of one input, [width] each. */
+typedef struct calm_channel_sums {
+    float *absmax;
+    double *sum, *sumsq, *sumabs;
+} calm_channel_sums;
+calm_status calm_channel_sums_new(calm_ctx *ctx, calm_arena *arena, size_t width, calm_channel_sums *sums);
+
+/* Add the rows x [n, width]. */
+void calm_channel_sums_add(const float *x, size_t n, size_t width, calm_channel_sums *sums);
+
+/* Width of a hook point of a block or an expert. */
+size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert);
+
+/* An empty accumulator in `arena`. */
+calm_status calm_act_new(calm_ctx *ctx, calm_arena *arena, size_t width, size_t tokens, calm_act_acc **out);
 
 #endif

@@ -1,0 +1,213 @@
+/* Capture of the experts of a mixture, each over the tokens routed to it. */
+#include <string.h>
+
+#include "ptq/base/threads.h"
+#include "ptq/calib/capture.h"
+#include "ptq/calib/gram.h"
+#include "ptq/tensor/linalg.h"
+
+/* One expert being captured: its worker alone writes here. */
+typedef struct expert_state {
+    calm_capture *out;
+    const calm_capture_options *options;
+    const calm_batch *batch;
+    double *gram[CALM_N_JOBS];
+    calm_channel_sums total[CALM_N_JOBS];
+    size_t at[CALM_N_HOOKS];               /* rows seen so far at each hook point */
+} expert_state;
+
+typedef struct experts_state {
+    expert_state *experts;    /* [n] */
+    size_t first, n;
+    calm_weight (*weight)[CALM_N_ROLES];    /* [n] */
+} experts_state;
+
+/* ---- observing ---- */
+
+/* Window and token of rows of the batch. */
+static calm_status find_places(calm_ctx *ctx, const calm_batch *batch, const uint32_t *rows, size_t n, calm_act_place **out)
+{
+    size_t window = 0;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *out, n));
+    for (size_t i = 0; i < n; i++) {
+        while (rows[i] >= calm_batch_row(batch, window) + calm_batch_tokens(batch, window))
+            window++;
+        (*out)[i] = (calm_act_place){(uint32_t)(batch->first + window), (uint32_t)(rows[i] - calm_batch_row(batch, window))};
+    }
+    return CALM_OK;
+}
+
+static void keep(float *kept, const expert_state *state, size_t at, const calm_observation *seen)
+{
+    const size_t left = at < state->out->score_rows ? state->out->score_rows - at : 0;
+    const size_t n = seen->n_rows < left ? seen->n_rows : left;
+    if (kept && n)
+        memcpy(kept + at * seen->width, seen->x, n * seen->width * sizeof *kept);
+}
+
+static calm_status add_gram(calm_ctx *ctx, double *gram, const calm_observation *seen)
+{
+    const size_t rows[2] = {0, seen->n_rows};
+    const calm_gram_job job = {gram, seen->x, seen->n_rows, seen->width, rows, 1};
+    return calm_gram_add(ctx, &job, 1);
+}
+
+static calm_status observe_expert(void *user, calm_ctx *ctx, const calm_observation *seen)
+{
+    expert_state *state = &((experts_state *)user)->experts[(size_t)seen->expert - ((experts_state *)user)->first];
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    const size_t at = state->at[seen->hook];
+    state->at[seen->hook] += seen->n_rows;
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        calm_job_capture *job = &state->out->job[kind];
+        if (calm_job_input(kind) != seen->hook || !job->used)
+            continue;
+        calm_channel_sums_add(seen->x, seen->n_rows, seen->width, &state->total[kind]);
+        keep(job->score_input, state, at, seen);
+        if (state->gram[kind])
+            CALM_TRY(add_gram(ctx, state->gram[kind], seen));
+    }
+    if (seen->hook == CALM_HOOK_MLP_OUT)
+        keep(state->out->score_output, state, at, seen);
+    if (state->out->activations[seen->hook]) {
+        calm_act_place *places;
+        CALM_TRY(find_places(ctx, state->batch, seen->rows, seen->n_rows, &places));
+        CALM_TRY(calm_act_add_places(ctx, state->out->activations[seen->hook], seen->x, seen->n_rows, places));
+    }
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+/* ---- results ---- */
+
+/* The first of an expert's rows that lies beyond the scoring windows. */
+static size_t count_score_rows(const calm_batch *batch, const calm_routing *routing, size_t expert, size_t score_windows)
+{
+    const size_t windows = score_windows < batch->n ? score_windows : batch->n;
+    return routing->window[expert * (routing->n_windows + 1) + windows] - routing->begin[expert];
+}
+
+static calm_status new_results(calm_ctx *ctx, const calm_block *block, expert_state *state)
+{
+    const calm_config *config = block->config;
+    calm_capture *out = state->out;
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        calm_job_capture *job = &out->job[kind];
+        if (calm_job_sublayer(kind) != CALM_SUBLAYER_MLP || !(state->options->jobs & 1u << kind))
+            continue;
+        job->used = true;
+        job->width = calm_hook_width(config, calm_job_input(kind), out->expert);
+        CALM_TRY(calm_channel_sums_new(ctx, ctx->out, job->width, &state->total[kind]));
+        if (state->options->grams && out->rows)
+            CALM_TRY(CALM_NEW(ctx, ctx->out, state->gram[kind], job->width * job->width));
+        if (out->score_rows)
+            CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, job->score_input, out->score_rows * job->width));
+    }
+    if (out->score_rows)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->score_output, out->score_rows * config->hidden));
+    static const calm_hook watched[] = {CALM_HOOK_GATE_UP_IN, CALM_HOOK_DOWN_IN};    /* inputs of the expert's jobs */
+    for (size_t i = 0; i < sizeof watched / sizeof *watched && state->options->activations; i++)
+        CALM_TRY(calm_act_new(ctx, ctx->out, calm_hook_width(config, watched[i], out->expert), out->rows,
+                              &out->activations[watched[i]]));
+    return CALM_OK;
+}
+
+static void publish(expert_state *state)
+{
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        const calm_channel_sums *total = &state->total[kind];
+        calm_job_capture *job = &state->out->job[kind];
+        if (state->gram[kind])
+            calm_dsymmetrize(job->width, state->gram[kind], job->width);
+        if (job->used)
+            job->stats = (calm_stats){.rows = state->out->rows, .gram = state->gram[kind], .absmax = total->absmax,
+                                      .sum = total->sum, .sumsq = total->sumsq, .sumabs = total->sumabs};
+    }
+}
+
+/* A loader that hands out what was loaded already. */
+static calm_status hand_out(void *user, calm_ctx *ctx, size_t block, size_t expert, calm_weight weight[CALM_N_ROLES])
+{
+    const experts_state *state = user;
+    (void)ctx;
+    (void)block;
+    memcpy(weight, state->weight[expert - state->first], sizeof *state->weight);
+    return CALM_OK;
+}
+
+calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_routing *routing,
+                                 size_t first, size_t n, const calm_capture_options *options, calm_moe_sum *sum,
+                                 calm_capture *out)
+{
+    experts_state state = {.first = first, .n = n};
+    calm_block loaded = *block;
+    const calm_observer observer = {observe_expert, &state};
+    CALM_TRY(CALM_NEW(ctx, ctx->out, state.weight, n));
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state.experts, n));
+    for (size_t i = 0; i < n; i++) {
+        const size_t expert = first + i;
+        CALM_TRY(block->moe.load(block->moe.user, ctx, block->index, expert, state.weight[i]));
+        out[i] = (calm_capture){.sublayer = CALM_SUBLAYER_MLP, .expert = (long)expert, .weight = state.weight[i],
+                                .rows = routing->begin[expert + 1] - routing->begin[expert],
+                                .score_rows = count_score_rows(batch, routing, expert, options->score_windows)};
+        state.experts[i] = (expert_state){.out = &out[i], .options = options, .batch = batch};
+        CALM_TRY(new_results(ctx, block, &state.experts[i]));
+    }
+    loaded.moe.load = hand_out;
+    loaded.moe.user = &state;
+    CALM_TRY(calm_moe_experts(ctx, &loaded, batch, routing, first, n, &observer, sum));
+    for (size_t i = 0; i < n; i++)
+        publish(&state.experts[i]);
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+/* ---- the block as a whole ---- */
+
+static const calm_hook block_hooks[] = {CALM_HOOK_GATE_UP_IN, CALM_HOOK_MLP_OUT, CALM_HOOK_BLOCK_OUT};
+#define N_BLOCK_HOOKS (sizeof block_hooks / sizeof *block_hooks)
+
+struct calm_moe_watch {
+    const calm_batch *batch;
+    calm_act_acc **parts[CALM_N_HOOKS];    /* [n] by window */
+};
+
+calm_status calm_moe_watch_begin(calm_ctx *ctx, const calm_batch *batch, calm_moe_watch **out)
+{
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, 1));
+    (*out)->batch = batch;
+    for (size_t h = 0; h < N_BLOCK_HOOKS; h++) {
+        CALM_TRY(CALM_NEW(ctx, ctx->out, (*out)->parts[block_hooks[h]], batch->n));
+        for (size_t w = 0; w < batch->n; w++)
+            CALM_TRY(calm_act_new(ctx, ctx->out, batch->width, calm_batch_tokens(batch, w),
+                                  &(*out)->parts[block_hooks[h]][w]));
+    }
+    return CALM_OK;
+}
+
+static calm_status observe_block(void *user, calm_ctx *ctx, const calm_observation *seen)
+{
+    const calm_moe_watch *watch = user;
+    if (seen->expert != CALM_NO_EXPERT || !watch->parts[seen->hook])
+        return CALM_OK;
+    return calm_act_add(ctx, watch->parts[seen->hook][seen->window - watch->batch->first], seen->x, seen->n_rows,
+                        (uint32_t)seen->window, 0);
+}
+
+calm_observer calm_moe_watch_observer(calm_moe_watch *watch)
+{
+    return (calm_observer){watch ? observe_block : NULL, watch};
+}
+
+calm_status calm_moe_watch_end(calm_ctx *ctx, calm_moe_watch *watch, calm_capture *out)
+{
+    *out = (calm_capture){.sublayer = CALM_SUBLAYER_MLP, .expert = CALM_NO_EXPERT, .rows = watch->batch->rows};
+    for (size_t h = 0; h < N_BLOCK_HOOKS; h++) {
+        const calm_hook hook = block_hooks[h];
+        CALM_TRY(calm_act_new(ctx, ctx->out, watch->batch->width, watch->batch->rows, &out->activations[hook]));
+        for (size_t w = 0; w < watch->batch->n; w++)
+            CALM_TRY(calm_act_merge(ctx, out->activations[hook], watch->parts[hook][w]));
+    }
+    return CALM_OK;
+}
