@@ -65,8 +65,8 @@ static calm_status score_chunk(calm_ctx *ctx, const evaluation *e, size_t window
     const uint32_t *ids = e->windows->ids + e->windows->begin[window] + row;
     for (size_t m = 0; m < e->n; m++) {
         const runner *r = &e->runners[m];
-        const float *x = r->batch.hidden + (calm_batch_row(&r->batch, in_batch) + row) * r->head.hidden;
-        calm_head_logits(&r->head, x, rows, logits[m]);
+        const float *x = r->batch.hidden.data + (calm_batch_row(&r->batch, in_batch) + row) * r->head.hidden;
+        CALM_TRY(calm_head_logits(ctx, &r->head, x, rows, logits[m]));
     }
     for (size_t t = 0; t < rows; t++) {
         row_summary ref = {0};
@@ -120,8 +120,8 @@ static calm_status prepare(calm_ctx *ctx, evaluation *e, const calm_subject *sub
             r->rope = e->runners[m].rope;
             r->head = e->runners[m].head;
         }
-    if (!r->head.w) {
-        CALM_TRY(calm_rope_init(ctx, calm_model_config(subject->model), e->windows->longest, &r->rope));
+    if (!r->head.table) {
+        CALM_TRY(calm_rope_init(ctx, calm_model_config(subject->model), calm_windows_reach(e->windows), &r->rope));
         CALM_TRY(calm_model_load_head(ctx, subject->model, &r->head));
     }
     if (r->head.vocab != e->runners[0].head.vocab)

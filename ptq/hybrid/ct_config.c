@@ -2,17 +2,10 @@
 #include "ptq/hybrid/ct_config.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/model/arch.h"
-
-/* Module names of a job within its block, as the checkpoint and as fusing engines spell them. */
-static const char *const job_pattern[CALM_N_JOBS] = {
-    [CALM_JOB_QKV] = "self_attn\\.(q_proj|k_proj|v_proj|qkv_proj)",
-    [CALM_JOB_O] = "self_attn\\.o_proj",
-    [CALM_JOB_GATE_UP] = "mlp\\.(gate_proj|up_proj|gate_up_proj)",
-    [CALM_JOB_DOWN] = "mlp\\.down_proj",
-};
 
 bool calm_ct_is_int_quantized(const calm_scheme *scheme)
 {
@@ -32,7 +25,7 @@ static bool same_scheme(const calm_plan_job *job, const calm_scheme *scheme)
 /* The different schemes of a plan, in order of first use. */
 static calm_status list_schemes(calm_ctx *ctx, const calm_plan *plan, calm_scheme **schemes, size_t *n)
 {
-    const size_t n_jobs = plan->n_blocks * CALM_N_JOBS;
+    const size_t n_jobs = plan->n_jobs;
     *n = 0;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, *schemes, n_jobs));
     for (size_t i = 0; i < n_jobs; i++) {
@@ -45,31 +38,85 @@ static calm_status list_schemes(calm_ctx *ctx, const calm_plan *plan, calm_schem
     return CALM_OK;
 }
 
+/* Where the linears of a job kind stand: in the block, in its shared expert, in its experts. */
+typedef enum place { IN_BLOCK, IN_SHARED, IN_EXPERTS, N_PLACES } place;
+
+static place place_of(const calm_job_ref *job)
+{
+    return job->expert == CALM_NO_EXPERT ? IN_BLOCK : job->expert == CALM_SHARED_EXPERT ? IN_SHARED : IN_EXPERTS;
+}
+
+static void add_escaped(calm_text *text, const char *name, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        calm_text_printf(text, "%s%c", name[i] == '.' ? "\\" : "", name[i]);
+}
+
+/* "self_attn\.(q_proj|k_proj|v_proj|qkv_proj)": the modules of a job within its block, as the checkpoint and as fusing
+ * engines spell them. */
+static void add_modules(calm_text *text, const calm_names *names, calm_job_kind kind, place where)
+{
+    const char *stem = NULL, *parent = where == IN_SHARED ? names->moe.shared : where == IN_EXPERTS ? names->moe.experts : NULL;
+    size_t n = 0;
+    calm_text words;
+    calm_text_init(&words);
+    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
+        const char *module = names->role[role];
+        if (!module || calm_role_job(role) != kind)
+            continue;
+        const char *dot = strrchr(module, '.');
+        stem = module;
+        calm_text_printf(&words, "%s%s", n++ ? "|" : "", dot ? dot + 1 : module);
+    }
+    if (n > 1 && kind == CALM_JOB_QKV && strcmp(stem, "self_attn.v_proj") == 0)
+        calm_text_printf(&words, "|qkv_proj");
+    if (n > 1 && kind == CALM_JOB_GATE_UP)
+        calm_text_printf(&words, "|gate_up_proj");
+    const char *dot = stem ? strrchr(stem, '.') : NULL;
+    if (parent)
+        add_escaped(text, parent, strlen(parent));
+    else if (dot)
+        add_escaped(text, stem, (size_t)(dot - stem));
+    calm_text_printf(text, where == IN_EXPERTS ? "\\.\\d+\\." : parent || dot ? "\\." : "");
+    calm_text_printf(text, n > 1 ? "(%s)" : "%s", words.data ? words.data : "");
+    calm_text_clear(&words);
+}
+
+/* Has a block a job of this kind there, and is it of this scheme?  All experts of a block have one. */
+static bool block_has(const calm_layout *layout, const calm_plan *plan, size_t block, calm_job_kind kind, place where,
+                      const calm_scheme *scheme)
+{
+    for (size_t j = layout->block_begin[block]; j < layout->block_begin[block + 1]; j++)
+        if (layout->jobs[j].kind == kind && place_of(&layout->jobs[j]) == where)
+            return same_scheme(&plan->jobs[j], scheme);
+    return false;
+}
+
 /* "re:model\.layers\.(0|2)\.mlp\.down_proj$" for the blocks whose job has this scheme; nothing when there are none. */
-static void add_target(calm_json *targets, const calm_plan *plan, const char *prefix, calm_job_kind job,
+static void add_target(calm_json *targets, const calm_export_input *input, calm_job_kind kind, place where,
                        const calm_scheme *scheme)
 {
+    const calm_layout *layout = calm_model_layout(input->model);
+    const calm_config *config = calm_model_config(input->model);
+    const calm_names *names = config->arch->names;
     calm_text text;
-    size_t n = 0;
+    size_t n = 0, listed = 0;
+    for (size_t block = 0; block < config->n_blocks; block++)
+        n += block_has(layout, input->plan, block, kind, where, scheme);
+    if (!n)
+        return;
     calm_text_init(&text);
     calm_text_append(&text, "re:", 3);
-    for (const char *at = prefix; *at; at++)
-        calm_text_printf(&text, "%s%c", *at == '.' ? "\\" : "", *at);
-    calm_text_printf(&text, "layers\\.");
-    for (size_t block = 0; block < plan->n_blocks; block++)
-        n += same_scheme(calm_plan_at(plan, block, job), scheme);
-    if (n == plan->n_blocks) {
-        calm_text_printf(&text, "\\d+");
-    } else {
-        size_t listed = 0;
-        for (size_t block = 0; block < plan->n_blocks; block++)
-            if (same_scheme(calm_plan_at(plan, block, job), scheme))
-                calm_text_printf(&text, "%s%zu", listed++ ? "|" : "(", block);
-        calm_text_printf(&text, ")");
-    }
-    calm_text_printf(&text, "\\.%s$", job_pattern[job]);
-    if (n)
-        calm_json_add_string(targets, text.data);
+    add_escaped(&text, calm_model_prefix(input->model), strlen(calm_model_prefix(input->model)));
+    add_escaped(&text, names->blocks, strlen(names->blocks));
+    calm_text_printf(&text, "\\.%s", n == config->n_blocks ? "\\d+" : "");
+    for (size_t block = 0; n < config->n_blocks && block < config->n_blocks; block++)
+        if (block_has(layout, input->plan, block, kind, where, scheme))
+            calm_text_printf(&text, "%s%zu", listed++ ? "|" : "(", block);
+    calm_text_printf(&text, "%s\\.", n < config->n_blocks ? ")" : "");
+    add_modules(&text, names, kind, where);
+    calm_text_printf(&text, "$");
+    calm_json_add_string(targets, text.data);
     calm_text_clear(&text);
 }
 
@@ -88,11 +135,12 @@ static calm_json *int_args(int bits, bool symmetric, const char *strategy, size_
     return args;
 }
 
-static calm_json *group_entry(const calm_plan *plan, const char *prefix, const calm_scheme *scheme)
+static calm_json *group_entry(const calm_export_input *input, const calm_scheme *scheme)
 {
     calm_json *group = calm_json_new_object(), *targets = calm_json_new_array();
-    for (calm_job_kind job = 0; job < CALM_N_JOBS; job++)
-        add_target(targets, plan, prefix, job, scheme);
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+        for (place where = 0; where < N_PLACES; where++)
+            add_target(targets, input, kind, where, scheme);
     calm_json_set(group, "targets", targets);
     calm_json_set(group, "weights", int_args(scheme->bits, scheme->symmetric, scheme->group ? "group" : "channel",
                                              scheme->group, false));
@@ -103,31 +151,58 @@ static calm_json *group_entry(const calm_plan *plan, const char *prefix, const c
     return group;
 }
 
+static int compare_modules(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Modules of the linears that the plan quantizes, sorted. */
+static calm_status list_quantized(calm_ctx *ctx, const calm_export_input *input, const char ***out, size_t *n)
+{
+    const calm_layout *layout = calm_model_layout(input->model);
+    *n = 0;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, layout->n_linears));
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        for (size_t i = layout->jobs[j].first; input->plan->jobs[j].quantized && i < layout->jobs[j].first + layout->jobs[j].n; i++)
+            (*out)[(*n)++] = layout->linears[i].module;
+    qsort(*out, *n, sizeof **out, compare_modules);
+    return CALM_OK;
+}
+
+/* Every matrix of the checkpoint that is a linear and stays float, and the head (which the file lacks when it is tied). */
 static calm_status add_ignored(calm_ctx *ctx, const calm_export_input *input, calm_json *ignore)
 {
-    calm_json_add_string(ignore, "lm_head");
-    for (size_t block = 0; block < input->plan->n_blocks; block++)
-        for (calm_role role = 0; role < CALM_N_ROLES; role++) {
-            char *name;
-            if (calm_plan_at(input->plan, block, calm_role_job(role))->quantized)
-                continue;
-            CALM_TRY(calm_model_linear_name(ctx, input->model, block, role, &name));
-            calm_json_add_string(ignore, name);
-        }
+    const calm_safetensors *set = calm_model_tensors(input->model);
+    const char **quantized;
+    size_t n;
+    CALM_TRY(list_quantized(ctx, input, &quantized, &n));
+    if (!calm_model_config(input->model)->arch->encoder)
+        calm_json_add_string(ignore, "lm_head");
+    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
+        const calm_tensor *tensor = calm_safetensors_at(set, i);
+        const char *dot = strrchr(tensor->name, '.');
+        char *module;
+        if (tensor->n_dims != 2 || !dot || strcmp(dot, ".weight") != 0 || strstr(tensor->name, "embed") ||
+            strcmp(tensor->name, "lm_head.weight") == 0)
+            continue;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%.*s", (int)(dot - tensor->name), tensor->name));
+        const char *key = module;
+        if (!bsearch(&key, quantized, n, sizeof *quantized, compare_modules))
+            calm_json_add_string(ignore, module);
+    }
     return CALM_OK;
 }
 
 static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, const calm_scheme *schemes, size_t n,
                               calm_json *entry)
 {
-    const char *prefix = calm_model_config(input->model)->arch->prefix;
     const char *format = n && calm_ct_is_int_quantized(&schemes[0]) ? "int-quantized" : "pack-quantized";
     const char *version = "0.17.1";
     calm_json *groups = calm_json_new_object(), *ignore = calm_json_new_array();
     for (size_t s = 0; s < n; s++) {
         char name[32];
         snprintf(name, sizeof name, "group_%02zu", s);
-        calm_json_set(groups, name, group_entry(input->plan, prefix, &schemes[s]));
+        calm_json_set(groups, name, group_entry(input, &schemes[s]));
         if (calm_ct_is_int_quantized(&schemes[s]) != calm_ct_is_int_quantized(&schemes[0]))
             format = "mixed-precision";
         if (schemes[s].bits == 3)

@@ -17,13 +17,15 @@
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
-typedef enum entry_kind { COPY, NORM, BIAS, WEIGHT, PACKED, CODES, SCALE, SHAPE, ZERO } entry_kind;
+typedef enum entry_kind { COPY, NORM, NORM_BIAS, BIAS, WEIGHT, PACKED, CODES, SCALE, SHAPE, ZERO } entry_kind;
 
 /* One tensor of the output. */
 typedef struct entry {
     entry_kind kind;
     long block;                     /* -1: outside the blocks */
-    int part;                       /* calm_role or calm_sublayer */
+    const calm_job_ref *job;        /* of a linear's tensors; else NULL */
+    calm_role role;                 /* likewise */
+    calm_sublayer sublayer;         /* of a norm */
     const calm_tensor *source;      /* of the float checkpoint */
 } entry;
 
@@ -35,15 +37,40 @@ typedef struct layout {
 
 /* ---- which tensors ---- */
 
+/* A linear by its module's name. */
+typedef struct named {
+    const char *module;
+    const calm_job_ref *job;
+    calm_role role;
+} named;
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const named *)a)->module, ((const named *)b)->module);
+}
+
+/* All linears, sorted by name. */
+static calm_status index_linears(calm_ctx *ctx, const calm_model *model, named **out)
+{
+    const calm_layout *table = calm_model_layout(model);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, table->n_linears));
+    for (size_t j = 0; j < table->n_jobs; j++)
+        for (size_t i = table->jobs[j].first; i < table->jobs[j].first + table->jobs[j].n; i++)
+            (*out)[i] = (named){table->linears[i].module, &table->jobs[j], table->linears[i].role};
+    qsort(*out, table->n_linears, sizeof **out, compare_names);
+    return CALM_OK;
+}
+
 /* Number of the block a tensor belongs to and its name within; -1 for none. */
 static long block_of(const calm_model *model, const char *name, const char **rest)
 {
+    const calm_config *config = calm_model_config(model);
     char prefix[64], *end;
-    int length = snprintf(prefix, sizeof prefix, "%slayers.", calm_model_config(model)->arch->prefix);
+    int length = snprintf(prefix, sizeof prefix, "%s%s.", calm_model_prefix(model), config->arch->names->blocks);
     if (strncmp(name, prefix, (size_t)length) != 0)
         return -1;
     unsigned long block = strtoul(name + length, &end, 10);
-    if (end == name + length || *end != '.' || block >= calm_model_config(model)->n_blocks)
+    if (end == name + length || *end != '.' || block >= config->n_blocks)
         return -1;
     *rest = end + 1;
     return (long)block;
@@ -89,25 +116,44 @@ static calm_status add_quantized(calm_ctx *ctx, layout *out, entry e, const calm
     return add(ctx, out, e, "weight_zero_point", CALM_I32, 2, calm_pack_words(rows, scheme->bits), groups);
 }
 
-static calm_status add_source(calm_ctx *ctx, const calm_export_input *input, const calm_tensor *source, long block,
-                              const char *rest, layout *out)
+/* Is it the norm before a sublayer, which scales fold into? */
+static bool find_norm(const calm_names *names, const char *rest, entry *e)
 {
-    entry e = {.kind = COPY, .block = block, .source = source};
-    for (calm_role role = 0; block >= 0 && role < CALM_N_ROLES; role++) {
-        const size_t length = strlen(calm_role_module(role));
-        if (strncmp(rest, calm_role_module(role), length) != 0 || rest[length] != '.')
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        const char *norm = names->norm[s][CALM_NORM_IN];
+        const size_t length = norm ? strlen(norm) : 0;
+        if (!norm || strncmp(rest, norm, length) != 0)
             continue;
-        const calm_plan_job *job = calm_plan_at(input->plan, (size_t)block, calm_role_job(role));
-        e.part = (int)role;
-        e.kind = strcmp(rest + length, ".weight") == 0 ? WEIGHT : strcmp(rest + length, ".bias") == 0 ? BIAS : COPY;
-        if (e.kind == WEIGHT && job->quantized)
-            return add_quantized(ctx, out, e, &job->scheme);
-        return add_copy(ctx, out, e);
+        e->sublayer = s;
+        e->kind = strcmp(rest + length, ".weight") == 0 ? NORM : strcmp(rest + length, ".bias") == 0 ? NORM_BIAS : COPY;
+        if (e->kind != COPY)
+            return true;
     }
-    if (block >= 0 && strcmp(rest, "input_layernorm.weight") == 0)
-        e = (entry){NORM, block, CALM_SUBLAYER_ATTENTION, source};
-    if (block >= 0 && strcmp(rest, "post_attention_layernorm.weight") == 0)
-        e = (entry){NORM, block, CALM_SUBLAYER_MLP, source};
+    return false;
+}
+
+static calm_status add_source(calm_ctx *ctx, const calm_export_input *input, const named *linears,
+                              const calm_tensor *source, long block, const char *rest, layout *out)
+{
+    const calm_layout *table = calm_model_layout(input->model);
+    entry e = {.kind = COPY, .block = block, .source = source};
+    const char *dot = strrchr(source->name, '.');
+    char *module;
+    if (block < 0 || !dot || find_norm(calm_model_config(input->model)->arch->names, rest, &e))
+        return add_copy(ctx, out, e);
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%.*s", (int)(dot - source->name), source->name));
+    const named key = {module, NULL, 0};
+    const named *found = bsearch(&key, linears, table->n_linears, sizeof *linears, compare_names);
+    calm_arena_rewind(ctx->scratch, mark);
+    if (!found)
+        return add_copy(ctx, out, e);
+    e.job = found->job;
+    e.role = found->role;
+    e.kind = strcmp(dot, ".weight") == 0 ? WEIGHT : strcmp(dot, ".bias") == 0 ? BIAS : COPY;
+    const calm_plan_job *planned = &input->plan->jobs[e.job - table->jobs];
+    if (e.kind == WEIGHT && planned->quantized)
+        return add_quantized(ctx, out, e, &planned->scheme);
     return add_copy(ctx, out, e);
 }
 
@@ -116,13 +162,15 @@ static calm_status lay_out(calm_ctx *ctx, const calm_export_input *input, layout
     const calm_safetensors *set = calm_model_tensors(input->model);
     const size_t n = calm_safetensors_count(set);
     const char *rest = NULL;
+    named *linears;
+    CALM_TRY(index_linears(ctx, input->model, &linears));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->entries, 4 * n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, 4 * n));
-    for (long block = -1; block < (long)input->plan->n_blocks; block++)
+    for (long block = -1; block < (long)calm_model_config(input->model)->n_blocks; block++)
         for (size_t i = 0; i < n; i++) {
             const calm_tensor *source = calm_safetensors_at(set, i);
             if (block_of(input->model, source->name, &rest) == block)
-                CALM_TRY(add_source(ctx, input, source, block, rest, out));
+                CALM_TRY(add_source(ctx, input, linears, source, block, rest, out));
         }
     return CALM_OK;
 }
@@ -163,11 +211,11 @@ static calm_status put_codes(calm_ctx *ctx, calm_safetensors_writer *writer, con
     return calm_safetensors_put(ctx, writer, values, n);
 }
 
-static calm_status put_entry(calm_ctx *ctx, calm_safetensors_writer *writer, const entry *e, const calm_qblock *block)
+static calm_status put_entry(calm_ctx *ctx, calm_safetensors_writer *writer, const entry *e, const calm_qgroup *group)
 {
-    const calm_qlinear *linear = e->kind == COPY || e->kind == NORM ? NULL : &block->linear[e->part];
-    const int64_t shape[2] = {(int64_t)e->source->shape[0], (int64_t)e->source->shape[1]};
+    const calm_qlinear *linear = e->job ? &group->linear[e->role] : NULL;
     const float *changed = NULL;
+    const int64_t shape[2] = {(int64_t)(linear ? linear->out : 0), (int64_t)(linear ? linear->in : 0)};
     switch (e->kind) {
     case PACKED:
         return put_words(ctx, writer, linear, false);
@@ -180,7 +228,10 @@ static calm_status put_entry(calm_ctx *ctx, calm_safetensors_writer *writer, con
     case SHAPE:
         return calm_safetensors_put(ctx, writer, shape, sizeof shape);
     case NORM:
-        changed = block->norm[e->part];
+        changed = group->norm;
+        break;
+    case NORM_BIAS:
+        changed = group->norm_bias;
         break;
     case BIAS:
         changed = linear->bias;
@@ -196,24 +247,79 @@ static calm_status put_entry(calm_ctx *ctx, calm_safetensors_writer *writer, con
     return calm_safetensors_put(ctx, writer, e->source->data, e->source->bytes);
 }
 
+/* A block being written: its attention and MLP (or shared expert), and one expert at a time. */
+typedef struct assembled {
+    const calm_export_input *input;
+    calm_block block;
+    calm_qgroup sublayer[CALM_N_SUBLAYERS];
+    long expert;                 /* in `one`; < 0: none yet */
+    calm_qgroup one;
+    calm_arena arena;            /* of `one` */
+} assembled;
+
+static calm_status assemble_block(calm_ctx *ctx, size_t index, assembled *out)
+{
+    const calm_export_input *input = out->input;
+    CALM_TRY(calm_model_load_block(ctx, input->model, index, &out->block));
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        const bool mixture = s == CALM_SUBLAYER_MLP && out->block.moe.router;
+        const calm_group_ref group = {&out->block, s, mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT,
+                                      mixture ? out->block.moe.shared : out->block.weight};
+        CALM_TRY(calm_assemble_group(ctx, input->model, input->plan, &group, &out->sublayer[s]));
+    }
+    return CALM_OK;
+}
+
+static calm_status assemble_expert(calm_ctx *ctx, long expert, assembled *out)
+{
+    calm_weight weight[CALM_N_ROLES] = {{0}};
+    const calm_group_ref group = {&out->block, CALM_SUBLAYER_MLP, expert, weight};
+    calm_arena *caller = ctx->out;
+    calm_arena_clear(&out->arena);
+    out->expert = expert;
+    ctx->out = &out->arena;
+    calm_status status = out->block.moe.load(out->block.moe.user, ctx, out->block.index, (size_t)expert, weight);
+    if (status == CALM_OK)
+        status = calm_assemble_group(ctx, out->input->model, out->input->plan, &group, &out->one);
+    ctx->out = caller;
+    return status;
+}
+
+/* The group an entry belongs to. */
+static calm_status find_group(calm_ctx *ctx, const entry *e, assembled *from, const calm_qgroup **out)
+{
+    if (e->job && e->job->expert >= 0) {
+        if (e->job->expert != from->expert)
+            CALM_TRY(assemble_expert(ctx, e->job->expert, from));
+        *out = &from->one;
+        return CALM_OK;
+    }
+    *out = &from->sublayer[e->job ? calm_job_sublayer(e->job->kind) : e->sublayer];
+    return CALM_OK;
+}
+
 /* All tensors of one block (or outside the blocks), starting at entry *next. */
 static calm_status put_block(calm_ctx *ctx, const calm_export_input *input, const layout *plan, long index,
                              calm_safetensors_writer *writer, size_t *next)
 {
-    calm_qblock assembled = {0};
-    if (index >= 0) {
-        calm_block block;
-        CALM_TRY(calm_model_load_block(ctx, input->model, (size_t)index, &block));
-        CALM_TRY(calm_assemble_block(ctx, input->model, input->plan, &block, &assembled));
-    }
-    for (; *next < plan->n && plan->entries[*next].block == index; ++*next) {
+    assembled from = {.input = input, .expert = CALM_NO_EXPERT};
+    const size_t n_blocks = calm_model_config(input->model)->n_blocks;
+    calm_arena_init(&from.arena);
+    calm_status status = index >= 0 ? assemble_block(ctx, (size_t)index, &from) : CALM_OK;
+    for (; status == CALM_OK && *next < plan->n && plan->entries[*next].block == index; ++*next) {
+        const entry *e = &plan->entries[*next];
+        const calm_qgroup *group;
         calm_arena_mark mark = calm_arena_save(ctx->scratch);
-        CALM_TRY(put_entry(ctx, writer, &plan->entries[*next], &assembled));
+        status = find_group(ctx, e, &from, &group);
+        if (status == CALM_OK)
+            status = put_entry(ctx, writer, e, group);
+        calm_safetensors_release(calm_model_tensors(input->model), e->source);
         calm_arena_rewind(ctx->scratch, mark);
     }
+    calm_arena_clear(&from.arena);
     if (input->tick && index >= 0)
-        input->tick(input->tick_user, (size_t)index + 1, input->plan->n_blocks);
-    return CALM_OK;
+        input->tick(input->tick_user, (size_t)index + 1, n_blocks);
+    return status;
 }
 
 static calm_status put_all(calm_ctx *ctx, const calm_export_input *input, const layout *plan,
@@ -224,7 +330,7 @@ static calm_status put_all(calm_ctx *ctx, const calm_export_input *input, const 
     calm_arena_init(&arena);
     ctx->out = &arena;
     calm_status status = CALM_OK;
-    for (long block = -1; block < (long)input->plan->n_blocks && status == CALM_OK; block++) {
+    for (long block = -1; block < (long)calm_model_config(input->model)->n_blocks && status == CALM_OK; block++) {
         status = put_block(ctx, input, plan, block, writer, &next);
         calm_arena_clear(&arena);
     }
@@ -276,41 +382,36 @@ static calm_status write_config(calm_ctx *ctx, const calm_export_input *input, c
 /* ---- the exporter ---- */
 
 /* Readers want groups that divide the row; propose the nearest usual one that does. */
-static calm_status check_groups(calm_ctx *ctx, const calm_export_input *input, size_t block)
+static calm_status check_groups(calm_ctx *ctx, const calm_export_input *input, size_t index)
 {
     static const size_t usual[] = {128, 64, 32, 16, 8};
-    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
-        const calm_plan_job *job = calm_plan_at(input->plan, block, calm_role_job(role));
-        size_t out, in, proposal = 0;
-        char *name;
-        calm_config_role_shape(calm_model_config(input->model), role, &out, &in);
-        if (!job->quantized || !job->scheme.group || in % job->scheme.group == 0)
-            continue;
-        for (size_t i = 0; i < sizeof usual / sizeof *usual && !proposal; i++)
-            proposal = usual[i] < job->scheme.group && in % usual[i] == 0 ? usual[i] : 0;
-        CALM_TRY(calm_model_linear_name(ctx, input->model, block, role, &name));
-        if (!proposal)
-            return calm_fail(ctx, CALM_EUNSUPPORTED,
-                             "compressed-tensors: %s has %zu input columns, which groups of %zu do not "
-                             "divide; use a scheme without groups",
-                             name, in, job->scheme.group);
+    const calm_plan_job *job = &input->plan->jobs[index];
+    const calm_job_ref *ref = &calm_model_layout(input->model)->jobs[index];
+    const char *name = calm_model_layout(input->model)->linears[ref->first].module;
+    size_t proposal = 0;
+    if (!job->quantized || !job->scheme.group || ref->in % job->scheme.group == 0)
+        return CALM_OK;
+    for (size_t i = 0; i < sizeof usual / sizeof *usual && !proposal; i++)
+        proposal = usual[i] < job->scheme.group && ref->in % usual[i] == 0 ? usual[i] : 0;
+    if (!proposal)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "compressed-tensors: %s has %zu input columns, which groups of %zu do not "
-                         "divide; groups of %zu do (--scheme w%da%d_g%zu)",
-                         name, in, job->scheme.group, proposal, job->scheme.bits,
-                         job->scheme.act_bits ? job->scheme.act_bits : 16, proposal);
-    }
-    return CALM_OK;
+                         "divide; use a scheme without groups",
+                         name, ref->in, job->scheme.group);
+    return calm_fail(ctx, CALM_EUNSUPPORTED,
+                     "compressed-tensors: %s has %zu input columns, which groups of %zu do not "
+                     "divide; groups of %zu do (--scheme w%da%d_g%zu)",
+                     name, ref->in, job->scheme.group, proposal, job->scheme.bits,
+                     job->scheme.act_bits ? job->scheme.act_bits : 16, proposal);
 }
 
 static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 {
     const calm_plan *plan = input->plan;
     bool three = false, evaluation_only = false, asymmetric = false;
-    for (size_t block = 0; block < plan->n_blocks; block++)
-        CALM_TRY(check_groups(ctx, input, block));
-    for (size_t i = 0; i < plan->n_blocks * CALM_N_JOBS; i++) {
+    for (size_t i = 0; i < plan->n_jobs; i++) {
         const calm_plan_job *job = &plan->jobs[i];
+        CALM_TRY(check_groups(ctx, input, i));
         if (!job->quantized)
             continue;
         if (job->scheme.bits > 4 && job->scheme.bits < 8)

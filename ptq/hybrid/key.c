@@ -52,34 +52,34 @@ calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const cal
     return calm_sha256_finish(ctx, &sha, key);
 }
 
-calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, size_t block, calm_job_kind job,
-                             char key[CALM_SHA256_HEX])
+calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job, char key[CALM_SHA256_HEX])
 {
     const calm_safetensors *set = calm_model_tensors(model);
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
     calm_sha256 sha;
     calm_status status = CALM_OK;
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-weights-1");
-    for (calm_role role = 0; role < CALM_N_ROLES && status == CALM_OK; role++) {
-        char *module, *name;
-        if (calm_role_job(role) != job)
-            continue;
-        status = calm_model_linear_name(ctx, model, block, role, &module);
-        if (status == CALM_OK)
-            status = calm_strf(ctx, ctx->out, &name, "%s.weight", module);
+    for (size_t i = job->first; i < job->first + job->n && status == CALM_OK; i++) {
+        const char *module = calm_model_layout(model)->linears[i].module;
+        char *name;
+        status = calm_strf(ctx, ctx->scratch, &name, "%s.weight", module);
         const calm_tensor *tensor = status == CALM_OK ? calm_safetensors_find(set, name) : NULL;
-        if (tensor)
+        if (tensor) {
             field_tensor(&sha, tensor);
-        else if (status == CALM_OK)
+            calm_safetensors_release(set, tensor);
+        } else if (status == CALM_OK) {
             status = calm_fail(ctx, CALM_EUNSUPPORTED,
                                "%s: the checkpoint is quantized already; give calm the float model", module);
+        }
     }
     calm_status finished = calm_sha256_finish(ctx, &sha, key);
+    calm_arena_rewind(ctx->scratch, mark);
     return status != CALM_OK ? status : finished;
 }
 
-calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, size_t block, calm_job_kind job,
-                               const char *weights_key, const char *chain, const calm_scheme *scheme,
+calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, const calm_job_ref *job, const char *weights_key,
+                               const char *chain, const calm_scheme *scheme, size_t least_tokens,
                                char key[CALM_SHA256_HEX])
 {
     char scheme_name[CALM_SCHEME_NAME_MAX];
@@ -88,12 +88,14 @@ calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, size_
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-candidate-1");
     calm_sha256_field(&sha, calibration_key);
-    field_number(&sha, block);
-    calm_sha256_field(&sha, calm_job_name(job));
+    field_number(&sha, job->block);
+    calm_sha256_field(&sha, job->role);
     calm_sha256_field(&sha, weights_key);
     calm_sha256_field(&sha, chain);
     calm_sha256_field(&sha, scheme_name);
     calm_sha256_field(&sha, "prefix=float");
+    if (job->expert >= 0)
+        field_number(&sha, least_tokens);
     return calm_sha256_finish(ctx, &sha, key);
 }
 

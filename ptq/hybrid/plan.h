@@ -5,7 +5,7 @@
 #define CALM_HYBRID_PLAN_H
 
 #include "ptq/base/context.h"
-#include "ptq/model/block.h"
+#include "ptq/model/layout.h"
 #include "ptq/quant/qjob.h"
 
 typedef struct calm_plan_job {
@@ -19,13 +19,10 @@ typedef struct calm_plan_job {
 typedef calm_status calm_plan_fetch_fn(void *user, calm_ctx *ctx, const calm_plan_job *job, calm_qjob *out);
 
 typedef struct calm_plan {
-    size_t n_blocks;
-    calm_plan_job *jobs;        /* [n_blocks][CALM_N_JOBS] */
+    size_t n_jobs;
+    calm_plan_job *jobs;        /* [n_jobs] numbered as in the layout */
     calm_plan_fetch_fn *fetch;
     void *user;
 } calm_plan;
-
-/* The entry of a job of a block. */
-const calm_plan_job *calm_plan_at(const calm_plan *plan, size_t block, calm_job_kind job);
 
 #endif
