@@ -7,7 +7,7 @@
 -- To start:  select * from v_runs;   select * from v_choices where run = 1;
 
 PRAGMA application_id = 0x63616c6d;  -- "calm"
-PRAGMA user_version = 1;             -- version of this schema; a newer one is refused, an older one migrated
+PRAGMA user_version = 2;             -- version of this schema; a newer one is refused, an older one migrated
 
 CREATE TABLE model (                  -- A float checkpoint that was read
   id            INTEGER PRIMARY KEY,  -- joins tables
@@ -61,6 +61,14 @@ CREATE TABLE job (                                -- The linears of one block th
   input_hook      TEXT,                           -- activation.hook that describes its input
   UNIQUE (block_id, role)
 );
+
+CREATE TABLE expert (                             -- What the experts of a mixture saw
+  job_id          INTEGER NOT NULL REFERENCES job(id) ON DELETE CASCADE,          -- a job of the expert
+  calibration_id  INTEGER NOT NULL REFERENCES calibration(id) ON DELETE CASCADE,  -- over which windows
+  tokens          INTEGER NOT NULL,               -- calibration tokens that were routed to it
+  PRIMARY KEY (job_id, calibration_id)
+) WITHOUT ROWID;
+CREATE INDEX expert_by_calibration ON expert (calibration_id);
 
 CREATE TABLE algorithm (             -- A chain of parts with resolved options
   id     INTEGER PRIMARY KEY,        -- joins tables
@@ -356,6 +364,22 @@ SELECT rc.run_id                         AS run,              -- run.id
   LEFT JOIN score s3 ON s3.candidate_id = k.id AND s3.unit = r.unit AND s3.metric = 'rel_mse'
   LEFT JOIN score s4 ON s4.candidate_id = k.id AND s4.unit = r.unit AND s4.metric = 'log_rel_mse'
  ORDER BY rc.run_id, b.number, j.position, s2.value;
+
+CREATE VIEW v_experts AS                          -- Tokens per expert, and what was chosen for it
+SELECT c.run_id                          AS run,              -- run.id
+       b.number                          AS block,            -- number of the block
+       j.role                            AS job,              -- experts.3.gate_up
+       e.tokens                          AS tokens,           -- calibration tokens routed to the expert
+       a.name                            AS algorithm,        -- chosen; "rtn for gptq": too few tokens for gptq
+       k.score_rows                      AS score_rows        -- of these tokens, how many were scored
+  FROM choice c
+  JOIN run r ON r.id = c.run_id
+  JOIN job j ON j.id = c.job_id
+  JOIN block b ON b.id = j.block_id
+  JOIN expert e ON e.job_id = c.job_id AND e.calibration_id = r.calibration_id
+  LEFT JOIN candidate k ON k.id = c.candidate_id
+  LEFT JOIN algorithm a ON a.id = k.algorithm_id
+ ORDER BY c.run_id, b.number, j.position;
 
 CREATE VIEW v_activations AS                      -- Activation maxima: one row per hook point
 SELECT x.model_id                        AS model,            -- model.id

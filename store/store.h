@@ -197,6 +197,9 @@ calm_status calm_store_candidate_find(calm_ctx *ctx, calm_store *store, const ch
 calm_status calm_store_scores_add(calm_ctx *ctx, calm_store *store, int64_t candidate_id,
                                   const calm_store_score *scores, size_t n_scores);
 
+/* Note how many calibration tokens were routed to the expert that a job belongs to. */
+calm_status calm_store_expert_put(calm_ctx *ctx, calm_store *store, int64_t job_id, int64_t calibration_id, int64_t tokens);
+
 /* ---- activations ---- */
 
 typedef struct calm_store_peak {

@@ -8,11 +8,12 @@
 
 #include "calm_schema_sql.h"
 #include "ptq/base/file.h"
+#include "ptq/base/text.h"
 #include "store/blob.h"
 #include "store/store_impl.h"
 
 #define APPLICATION_ID 0x63616c6d    /* "calm"; a test compares both with schema.sql */
-#define SCHEMA_VERSION 1
+#define SCHEMA_VERSION 2
 #define PAGE_MIN 512    /* bytes of SQLite's smallest page: no database is smaller */
 
 int calm_store_version(void)
@@ -54,12 +55,12 @@ static calm_status find_difference(calm_ctx *ctx, calm_sql *sql, const char **ou
 }
 
 /* Is this our schema in our version?  *empty: a database without anything in it, as an interrupted creation by
- * another tool or `touch` leaves it. */
-static calm_status inspect(calm_ctx *ctx, calm_sql *sql, const char *path, bool *empty)
+ * another tool or `touch` leaves it; *older: one of an earlier version, to be migrated. */
+static calm_status inspect(calm_ctx *ctx, calm_sql *sql, const char *path, bool *empty, bool *older)
 {
     int64_t application, version, objects;
     const char *difference;
-    *empty = false;
+    *empty = *older = false;
     CALM_TRY(calm_sql_number(ctx, sql, "PRAGMA application_id", CALM_NONE, &application));
     CALM_TRY(calm_sql_number(ctx, sql, "PRAGMA user_version", CALM_NONE, &version));
     CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master", CALM_NONE, &objects));
@@ -75,9 +76,12 @@ static calm_status inspect(calm_ctx *ctx, calm_sql *sql, const char *path, bool 
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "%s: written by a newer calm: store version %lld, this program knows versions up to %d", path,
                          (long long)version, SCHEMA_VERSION);
-    if (version < SCHEMA_VERSION)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: store version %lld, expected %d", path, (long long)version,
-                         SCHEMA_VERSION);
+    if (version < SCHEMA_VERSION) {
+        *older = version >= 1;
+        return *older ? CALM_OK
+                      : calm_fail(ctx, CALM_EFORMAT, "%s: store version %lld, expected %d", path, (long long)version,
+                                  SCHEMA_VERSION);
+    }
     CALM_TRY(find_difference(ctx, sql, &difference));
     if (difference)
         return calm_fail(ctx, CALM_EFORMAT, "%s: damaged store: \"%s\" is missing or was changed", path, difference);
@@ -85,14 +89,15 @@ static calm_status inspect(calm_ctx *ctx, calm_sql *sql, const char *path, bool 
 }
 
 /* Inspect the file without changing it: *fresh when there is nothing, so that a store can be made there. */
-static calm_status look(calm_ctx *ctx, const char *path, bool *fresh)
+static calm_status look(calm_ctx *ctx, const char *path, bool *fresh, bool *older)
 {
     calm_sql *sql;
+    *older = false;
     *fresh = !calm_path_exists(path);
     if (*fresh)
         return CALM_OK;
     CALM_TRY(calm_sql_open(ctx, path, CALM_SQL_READ, &sql));
-    calm_status status = inspect(ctx, sql, path, fresh);
+    calm_status status = inspect(ctx, sql, path, fresh, older);
     calm_sql_close(sql);
     return status;
 }
@@ -145,13 +150,92 @@ static calm_status create(calm_ctx *ctx, const char *path)
     return ctx->status;
 }
 
+/* ---- an older store ---- */
+
+/* Make everything of kind `type` that today's schema has and the file lacks. */
+static calm_status add_missing(calm_ctx *ctx, calm_sql *sql, calm_sql *model, const char *type)
+{
+    calm_statement *rows;
+    CALM_TRY(calm_sql_first(ctx, model, "SELECT name, sql FROM sqlite_master WHERE type = ?1 AND sql IS NOT NULL ORDER BY rowid",
+                            CALM_BIND(CALM_T(type)), &rows));
+    while (ctx->status == CALM_OK && calm_sql_next(ctx, model, rows)) {
+        const char *text;
+        int64_t there = 0;
+        calm_value name = calm_sql_value(rows, 0);
+        calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master WHERE name = ?1", CALM_BIND(name), &there);
+        if (ctx->status == CALM_OK && !there && calm_sql_text(ctx, rows, 1, &text) == CALM_OK)
+            calm_sql_script(ctx, sql, text);
+    }
+    calm_sql_end(rows);
+    return ctx->status;
+}
+
+static calm_status drop_views(calm_ctx *ctx, calm_sql *sql)
+{
+    calm_statement *rows;
+    calm_text script;
+    calm_text_init(&script);
+    calm_status status = calm_sql_first(ctx, sql, "SELECT name FROM sqlite_master WHERE type = 'view'", CALM_NONE, &rows);
+    while (status == CALM_OK && calm_sql_next(ctx, sql, rows)) {
+        const char *name;
+        status = calm_sql_text(ctx, rows, 0, &name);
+        for (const char *at = name; status == CALM_OK && at && *at; at++)
+            if (*at == '"')
+                status = calm_fail(ctx, CALM_EFORMAT, "damaged store: a view is called %s", name);
+        if (status == CALM_OK)
+            calm_text_printf(&script, "DROP VIEW \"%s\";", name);
+    }
+    if (status == CALM_OK)
+        status = ctx->status;
+    calm_sql_end(rows);
+    if (status == CALM_OK && script.length)
+        status = calm_sql_script(ctx, sql, script.data);
+    calm_text_clear(&script);
+    return status;
+}
+
+/* Versions so far only added tables, indexes and views: views are made anew, what is missing is made, and the result must
+ * be today's schema, or nothing changes. */
+static calm_status migrate(calm_ctx *ctx, calm_sql *sql, const char *path)
+{
+    static const char *const types[] = {"table", "index", "view"};
+    const char *difference = NULL;
+    calm_sql *model;
+    calm_text version;
+    CALM_TRY(calm_sql_open(ctx, ":memory:", CALM_SQL_CREATE, &model));
+    calm_text_init(&version);
+    calm_text_printf(&version, "PRAGMA user_version = %d", SCHEMA_VERSION);
+    calm_status status = calm_sql_script(ctx, model, calm_schema_sql);
+    if (status == CALM_OK)
+        status = calm_sql_script(ctx, sql, "SAVEPOINT migrate");
+    if (status == CALM_OK)
+        status = drop_views(ctx, sql);
+    for (size_t i = 0; i < sizeof types / sizeof *types && status == CALM_OK; i++)
+        status = add_missing(ctx, sql, model, types[i]);
+    if (status == CALM_OK)
+        status = find_difference(ctx, sql, &difference);
+    if (status == CALM_OK && difference)
+        status = calm_fail(ctx, CALM_EFORMAT, "%s: damaged store: \"%s\" is missing or was changed", path, difference);
+    if (status == CALM_OK)
+        status = calm_sql_script(ctx, sql, version.data);
+    if (status == CALM_OK)
+        status = calm_sql_script(ctx, sql, "RELEASE migrate");
+    calm_text_clear(&version);
+    calm_sql_close(model);
+    return status;
+}
+
 /* ---- open and close ---- */
 
 static calm_status open_for_reading(calm_ctx *ctx, calm_store *store)
 {
-    bool empty;
+    bool empty, older;
     CALM_TRY(calm_sql_open(ctx, store->path, CALM_SQL_READ, &store->sql));
-    CALM_TRY(inspect(ctx, store->sql, store->path, &empty));
+    CALM_TRY(inspect(ctx, store->sql, store->path, &empty, &older));
+    if (older)
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "%s: written by an older calm; the next calm quantize with --store %s brings it up to date",
+                         store->path, store->path);
     if (empty)
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: an empty file, not a calm store", store->path);
     return CALM_OK;
@@ -159,14 +243,16 @@ static calm_status open_for_reading(calm_ctx *ctx, calm_store *store)
 
 static calm_status open_for_writing(calm_ctx *ctx, calm_store *store, const calm_store_how *how)
 {
-    bool fresh;
+    bool fresh, older;
     /* Once before the lock, so that nothing is written beside a file that is not ours; and once under it. */
-    CALM_TRY(look(ctx, store->path, &fresh));
+    CALM_TRY(look(ctx, store->path, &fresh, &older));
     CALM_TRY(calm_store_lock(ctx, store->path, how, &store->lock));
-    CALM_TRY(look(ctx, store->path, &fresh));
+    CALM_TRY(look(ctx, store->path, &fresh, &older));
     if (fresh)
         CALM_TRY(create(ctx, store->path));
     CALM_TRY(calm_sql_open(ctx, store->path, CALM_SQL_WRITE, &store->sql));
+    if (older)
+        CALM_TRY(migrate(ctx, store->sql, store->path));
     CALM_TRY(calm_sql_run(ctx, store->sql, "UPDATE run SET status = 'interrupted' WHERE status = 'running'",
                           CALM_NONE));
     return calm_blob_sweep(ctx, store->blobs);
