@@ -3,30 +3,25 @@
 
 #include "cli/blocks.h"
 
-/* "model.layers.3.down_in"; "model.embed" and "model.final_norm" outside the blocks. */
-static calm_status hook_name(calm_ctx *ctx, const calm_pipeline *p, long block, calm_hook hook, char **out)
-{
-    char *name;
-    if (block < 0)
-        return calm_strf(ctx, ctx->scratch, out, "model.%s", calm_hook_name(hook));
-    CALM_TRY(calm_model_block_name(ctx, p->model, (size_t)block, &name));
-    return calm_strf(ctx, ctx->scratch, out, "%s.%s", name, calm_hook_name(hook));
-}
+/* Peaks that are kept of an expert's hook points: there are many of them. */
+#define EXPERT_PEAKS 10
 
-static bool belongs(calm_hook hook, long block)
+/* "model.embed" and "model.final_norm" outside the blocks. */
+static calm_status hook_name(calm_ctx *ctx, const calm_pipeline *p, long block, long expert, calm_hook hook, char **out)
 {
-    const bool outside = hook == CALM_HOOK_EMBED || hook == CALM_HOOK_FINAL_NORM;
-    return outside == (block < 0);
+    if (block < 0)
+        return calm_strf(ctx, ctx->out, out, "model.%s", calm_hook_name(hook));
+    return calm_pipeline_hook_name(ctx, p, (size_t)block, expert, hook, out);
 }
 
 calm_status calm_activations_kept(calm_ctx *ctx, const calm_pipeline *p, long block, bool *out)
 {
+    static const calm_hook outside[] = {CALM_HOOK_EMBED, CALM_HOOK_FINAL_NORM}, inside[] = {CALM_HOOK_BLOCK_OUT};
+    const calm_hook *hooks = block < 0 ? outside : inside;
     *out = true;
-    for (calm_hook hook = 0; hook < CALM_N_HOOKS && *out; hook++) {
+    for (size_t i = 0; i < (block < 0 ? 2 : 1) && *out; i++) {
         char *name;
-        if (!belongs(hook, block))
-            continue;
-        CALM_TRY(hook_name(ctx, p, block, hook, &name));
+        CALM_TRY(hook_name(ctx, p, block, CALM_NO_EXPERT, hooks[i], &name));
         CALM_TRY(calm_store_activation_exists(ctx, p->store, p->model_id, p->calibration_id, name, out));
     }
     return CALM_OK;
@@ -61,14 +56,14 @@ static void fill_summary(calm_store_activation *row, const calm_act_summary *s)
     row->crest_max = s->crest_max;
 }
 
-calm_status calm_activation_keep(calm_ctx *ctx, const calm_pipeline *p, long block, calm_hook hook,
+calm_status calm_activation_keep(calm_ctx *ctx, const calm_pipeline *p, long block, long expert, calm_hook hook,
                                  const calm_act_acc *acc)
 {
     calm_act_summary summary;
     calm_store_peak *peaks;
     char *name;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    CALM_TRY(hook_name(ctx, p, block, hook, &name));
+    CALM_TRY(hook_name(ctx, p, block, expert, hook, &name));
     calm_act_summarize(acc, &summary);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, peaks, CALM_ACT_TOP));
     for (size_t i = 0; i < acc->n_top; i++) {
@@ -79,9 +74,18 @@ calm_status calm_activation_keep(calm_ctx *ctx, const calm_pipeline *p, long blo
     }
     calm_store_activation row = {.model_id = p->model_id, .calibration_id = p->calibration_id, .hook = name,
                                  .point = calm_hook_name(hook), .block = block, .histogram = acc->histogram,
-                                 .n_bins = CALM_ACT_BINS, .peaks = peaks, .n_peaks = acc->n_top};
+                                 .n_bins = CALM_ACT_BINS, .peaks = peaks, .n_peaks = expert >= 0 && acc->n_top > EXPERT_PEAKS ? EXPERT_PEAKS : acc->n_top};
     fill_summary(&row, &summary);
     CALM_TRY(calm_store_activation_put(ctx, p->store, &row));
     calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
+}
+
+calm_status calm_activations_keep(calm_ctx *ctx, const calm_pipeline *p, size_t block, const calm_capture *capture)
+{
+    CALM_TRY(calm_store_begin(ctx, p->store));
+    for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
+        if (capture->activations[hook])
+            CALM_TRY(calm_activation_keep(ctx, p, (long)block, capture->expert, hook, capture->activations[hook]));
+    return calm_store_commit(ctx, p->store);
 }

@@ -8,15 +8,6 @@
 
 #include "store/blob.h"
 
-/* What is missing, block by block. */
-typedef struct missing {
-    bool *activations;      /* [n_blocks]                        */
-    bool outside;           /* embedding or final norm           */
-    size_t *candidates;     /* [n_blocks]                        */
-    size_t n_candidates;    /* all blocks                        */
-    size_t end;             /* blocks that have to be run        */
-} missing;
-
 /* ---- what the store has ---- */
 
 /* A blob that is missing or whose content is not what its name says is computed again. */
@@ -50,108 +41,40 @@ static calm_status adopt(calm_ctx *ctx, const calm_pipeline *p, calm_candidate *
         n_found++;
     }
     candidate->bits_per_weight = row.bits_per_weight;
-    candidate->todo = !row.failure && (n_found < CALM_N_METRICS || !blob_is_sound(ctx, p, row.blob));
+    candidate->scored = n_found == CALM_N_METRICS;
+    const bool complete = candidate->scored || row.score_rows < CALM_LEAST_SCORE_ROWS;
+    candidate->todo = !row.failure && (!complete || !blob_is_sound(ctx, p, row.blob));
     if (!row.failure && !candidate->todo)
         memcpy(candidate->blob, row.blob, CALM_SHA256_HEX);
     return CALM_OK;
 }
 
-static calm_status survey(calm_ctx *ctx, calm_pipeline *p, missing *out)
+static calm_status survey(calm_ctx *ctx, calm_pipeline *p, calm_missing *out)
 {
+    const calm_layout *layout = calm_model_layout(p->model);
     const size_t n_blocks = calm_model_config(p->model)->n_blocks;
     bool kept;
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->activations, n_blocks));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->candidates, n_blocks));
-    for (size_t b = 0; b < n_blocks; b++) {
-        for (calm_job_kind job = 0; job < CALM_N_JOBS; job++)
+    for (size_t b = p->first_block; b < p->end_block; b++) {
+        size_t lacking = 0;
+        for (size_t job = layout->block_begin[b]; job < layout->block_begin[b + 1]; job++)
             for (size_t a = 0; a < p->recipe->n_algorithms; a++) {
-                calm_candidate *candidate = calm_pipeline_candidate(p, b, job, a);
+                calm_candidate *candidate = calm_pipeline_candidate(p, job, a);
                 CALM_TRY(adopt(ctx, p, candidate));
-                out->candidates[b] += candidate->todo;
+                lacking += candidate->todo;
                 p->n_cached += !candidate->todo;
             }
         CALM_TRY(calm_activations_kept(ctx, p, (long)b, &kept));
         out->activations[b] = !kept;
-        out->n_candidates += out->candidates[b];
-        if (!kept || out->candidates[b])
+        out->n_candidates += lacking;
+        if (!kept || lacking)
             out->end = b + 1;
     }
     CALM_TRY(calm_activations_kept(ctx, p, -1, &kept));
-    out->outside = !kept;
+    /* The final norm is seen by runs of the whole model alone. */
+    out->outside = !kept && p->end_block == n_blocks;
     if (out->outside)
         out->end = n_blocks;
-    return CALM_OK;
-}
-
-/* ---- one block ---- */
-
-static calm_status list_items(calm_ctx *ctx, calm_pipeline *p, size_t block, size_t n, calm_block_work *work)
-{
-    CALM_TRY(CALM_NEW(ctx, ctx->out, work->items, n ? n : 1));
-    for (calm_job_kind job = 0; job < CALM_N_JOBS; job++)
-        for (size_t a = 0; a < p->recipe->n_algorithms; a++)
-            if (calm_pipeline_candidate(p, block, job, a)->todo)
-                work->items[work->n++] = (calm_work){.job = job, .algorithm = a};
-    return CALM_OK;
-}
-
-static calm_status run_items(calm_ctx *ctx, calm_block_work *work, size_t done, size_t total)
-{
-    work->n_total = total;
-    work->n_done = done;
-    calm_progress_update(work->p->progress, CALM_STAGE_QUANTIZE, done, total);
-    calm_status status = calm_block_quantize(ctx, work);
-    work->n_done = done;
-    calm_progress_update(work->p->progress, CALM_STAGE_SCORE, done, total);
-    if (status == CALM_OK)
-        status = calm_block_score(ctx, work);
-    if (status == CALM_OK)
-        status = calm_block_keep(ctx, work);
-    for (size_t i = 0; i < work->n; i++)
-        calm_arena_clear(&work->items[i].arena);
-    return status;
-}
-
-static calm_status keep_activations(calm_ctx *ctx, const calm_pipeline *p, size_t block, const calm_capture *capture)
-{
-    CALM_TRY(calm_store_begin(ctx, p->store));
-    for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
-        if (capture->activations[hook])
-            CALM_TRY(calm_activation_keep(ctx, p, (long)block, hook, capture->activations[hook]));
-    return calm_store_commit(ctx, p->store);
-}
-
-static unsigned pool_needs(const calm_recipe *recipe)
-{
-    unsigned caps = 0;
-    for (size_t a = 0; a < recipe->n_algorithms; a++)
-        caps |= calm_algorithm_caps(recipe->algorithms[a]);
-    return caps;
-}
-
-/* Everything of a block is in ctx->out, which the caller clears. */
-static calm_status run_block(calm_ctx *ctx, calm_pipeline *p, size_t index, const missing *lacks, calm_batch *batch,
-                             size_t *done)
-{
-    const size_t n = lacks->candidates[index];
-    calm_block block;
-    calm_capture capture;
-    CALM_TRY(calm_model_load_block(ctx, p->model, index, &block));
-    if (!n && !lacks->activations[index])
-        return calm_batch_block(ctx, &block, &p->rope, batch, NULL);
-    const calm_capture_options options = {.grams = n && (pool_needs(p->recipe) & CALM_NEEDS_GRAM),
-                                          .activations = lacks->activations[index],
-                                          .score_windows = n ? (size_t)p->recipe->score_windows : 0};
-    CALM_TRY(calm_capture_block(ctx, &block, &p->rope, batch, &options, &capture));
-    calm_progress_update(p->progress, CALM_STAGE_CALIBRATE, index + 1, lacks->end);
-    if (lacks->activations[index])
-        CALM_TRY(keep_activations(ctx, p, index, &capture));
-    if (!n)
-        return CALM_OK;
-    calm_block_work work = {.p = p, .block = &block, .capture = &capture};
-    CALM_TRY(list_items(ctx, p, index, n, &work));
-    CALM_TRY(run_items(ctx, &work, p->n_cached + *done, p->n_cached + lacks->n_candidates));
-    *done += n;
     return CALM_OK;
 }
 
@@ -161,51 +84,64 @@ static calm_status keep_outside(calm_ctx *ctx, calm_pipeline *p, calm_hook hook,
 {
     calm_act_acc *acc;
     CALM_TRY(calm_capture_rows(ctx, batch, &acc));
-    return calm_activation_keep(ctx, p, -1, hook, acc);
+    return calm_activation_keep(ctx, p, -1, CALM_NO_EXPERT, hook, acc);
 }
 
 static calm_status run_final_norm(calm_ctx *ctx, calm_pipeline *p, calm_batch *batch)
 {
     calm_head head;
     CALM_TRY(calm_model_load_head(ctx, p->model, &head));
-    calm_head_norm(&head, batch->hidden, batch->rows);
+    CALM_TRY(calm_batch_norm(ctx, &head.norm, batch));
     return keep_outside(ctx, p, CALM_HOOK_FINAL_NORM, batch);
 }
 
-static calm_status run_missing(calm_ctx *ctx, calm_pipeline *p, const missing *lacks, calm_arena *block_arena)
+/* The batch is embedded; ctx->out is cleared after each block. */
+static calm_status run_missing(calm_ctx *ctx, calm_pipeline *p, const calm_missing *lacks, calm_batch *batch)
 {
-    calm_batch batch;
-    calm_arena *caller = ctx->out;
     size_t done = 0;
-    CALM_TRY(calm_batch_embed(ctx, p->model, &p->calib, 0, p->calib.n, ctx->out, &batch));
-    ctx->out = block_arena;
-    calm_status status = lacks->outside ? keep_outside(ctx, p, CALM_HOOK_EMBED, &batch) : CALM_OK;
+    calm_status status = lacks->outside ? keep_outside(ctx, p, CALM_HOOK_EMBED, batch) : CALM_OK;
     for (size_t b = 0; b < lacks->end && status == CALM_OK; b++) {
         calm_progress_update(p->progress, CALM_STAGE_CALIBRATE, b, lacks->end);
-        status = run_block(ctx, p, b, lacks, &batch, &done);
-        calm_arena_clear(block_arena);
+        status = calm_block_process(ctx, p, b, lacks, batch, &done);
+        calm_arena_clear(ctx->out);
     }
     if (status == CALM_OK && lacks->outside)
-        status = run_final_norm(ctx, p, &batch);
-    calm_arena_clear(block_arena);
+        status = run_final_norm(ctx, p, batch);
+    calm_arena_clear(ctx->out);
+    return status;
+}
+
+static calm_status embed_and_run(calm_ctx *ctx, calm_pipeline *p, const calm_missing *lacks)
+{
+    calm_batch batch;
+    calm_arena block_arena, hidden_arena, *caller = ctx->out;
+    calm_arena_init(&block_arena);
+    calm_arena_init(&hidden_arena);
+    calm_status status = calm_batch_embed(ctx, p->model, &p->calib, 0, p->calib.n, &hidden_arena, p->spill_dir, &batch);
+    ctx->out = &block_arena;
+    if (status == CALM_OK)
+        status = run_missing(ctx, p, lacks, &batch);
     ctx->out = caller;
+    calm_batch_close(&batch);
+    calm_arena_clear(&block_arena);
+    calm_arena_clear(&hidden_arena);
     return status;
 }
 
 static calm_status note_candidates(calm_ctx *ctx, calm_pipeline *p)
 {
+    size_t first, end;
+    calm_pipeline_jobs(p, &first, &end);
     CALM_TRY(calm_store_begin(ctx, p->store));
-    for (size_t b = 0; b < calm_model_config(p->model)->n_blocks; b++)
-        for (calm_job_kind job = 0; job < CALM_N_JOBS; job++)
-            for (size_t a = 0; a < p->recipe->n_algorithms; a++)
-                CALM_TRY(calm_store_run_candidate(ctx, p->store, p->run_id, calm_pipeline_candidate(p, b, job, a)->id));
+    for (size_t job = first; job < end; job++)
+        for (size_t a = 0; a < p->recipe->n_algorithms; a++)
+            CALM_TRY(calm_store_run_candidate(ctx, p->store, p->run_id, calm_pipeline_candidate(p, job, a)->id));
     return calm_store_commit(ctx, p->store);
 }
 
 calm_status calm_pipeline_blocks(calm_ctx *ctx, calm_pipeline *p)
 {
-    missing lacks = {0};
-    calm_arena block_arena, hidden_arena, *caller = ctx->out;
+    calm_missing lacks = {0};
     CALM_TRY(survey(ctx, p, &lacks));
     if (p->n_cached)
         calm_log(ctx, CALM_LOG_INFO, "%zu of %zu candidates are in %s already", p->n_cached,
@@ -213,16 +149,8 @@ calm_status calm_pipeline_blocks(calm_ctx *ctx, calm_pipeline *p)
     calm_progress_update(p->progress, CALM_STAGE_SCORE, p->n_cached, p->n_cached + lacks.n_candidates);
     calm_progress_update(p->progress, CALM_STAGE_QUANTIZE, p->n_cached, p->n_cached + lacks.n_candidates);
     calm_progress_update(p->progress, CALM_STAGE_CALIBRATE, 0, lacks.end ? lacks.end : 1);
-    if (lacks.end) {
-        calm_arena_init(&block_arena);
-        calm_arena_init(&hidden_arena);
-        ctx->out = &hidden_arena;
-        const calm_status status = run_missing(ctx, p, &lacks, &block_arena);
-        ctx->out = caller;
-        calm_arena_clear(&block_arena);
-        calm_arena_clear(&hidden_arena);
-        CALM_TRY(status);
-    }
+    if (lacks.end)
+        CALM_TRY(embed_and_run(ctx, p, &lacks));
     calm_progress_finish(p->progress, CALM_STAGE_CALIBRATE);
     return note_candidates(ctx, p);
 }

@@ -20,26 +20,35 @@ static calm_status absorb_groups(calm_ctx *ctx, const calm_config *config, uint3
 }
 
 /* The job as algorithms see it, in ctx->scratch. */
-static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, calm_job_kind kind, calm_job *out)
+static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, const calm_work *item, calm_job *out)
 {
-    const calm_block *block = work->block;
+    const calm_layout *layout = calm_model_layout(work->p->model);
+    const calm_job_ref *ref = &layout->jobs[item->job];
     calm_linear *linears;
-    char *name;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, linears, CALM_N_ROLES));
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "block %zu, %s", block->index, calm_job_name(kind)));
-    *out = (calm_job){.name = name, .linears = linears, .stats = &work->capture->stats[kind],
-                      .scheme = work->p->recipe->scheme, .can_absorb = true};
-    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
-        const calm_weight *weight = &block->weight[role];
-        if (calm_role_job(role) == kind)
-            linears[out->n_linears++] = (calm_linear){weight->name, weight->out, weight->in, weight->w};
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, linears, ref->n));
+    *out = (calm_job){.name = ref->name, .linears = linears, .n_linears = ref->n,
+                      .stats = &item->from->capture.job[ref->kind].stats, .scheme = work->p->recipe->scheme,
+                      .can_absorb = ref->can_absorb};
+    for (size_t i = 0; i < ref->n; i++) {
+        const calm_weight *weight = &item->from->capture.weight[layout->linears[ref->first + i].role];
+        linears[i] = (calm_linear){weight->name, weight->out, weight->in, weight->w};
     }
-    if (kind == CALM_JOB_O) {
+    if (ref->kind == CALM_JOB_O) {
         uint32_t *groups;
-        CALM_TRY(absorb_groups(ctx, block->config, &groups, &out->n_absorb_groups));
+        CALM_TRY(absorb_groups(ctx, work->block->config, &groups, &out->n_absorb_groups));
         out->absorb_group = groups;
     }
     return CALM_OK;
+}
+
+/* What runs: the algorithm, or for an expert that saw too few tokens one that needs none. */
+static const calm_algorithm *pick(const calm_pipeline *p, const calm_work *item)
+{
+    const unsigned data = CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES;
+    const calm_algorithm *algorithm = p->recipe->algorithms[item->algorithm];
+    const calm_capture *capture = &item->from->capture;
+    const bool starved = capture->expert >= 0 && capture->rows < calm_recipe_least_tokens(p->recipe);
+    return starved && (calm_algorithm_caps(algorithm) & data) ? p->fallback : algorithm;
 }
 
 /* A candidate's own numerical failure is remembered with it; anything else ends the run. */
@@ -67,29 +76,56 @@ static calm_status quantize_one(calm_ctx *ctx, size_t index, void *user)
     calm_work *item = &work->items[index];
     const double begun = calm_seconds();
     calm_job job;
+    item->used = pick(work->p, item);
     ctx->out = &item->arena;
-    calm_status status = describe_job(ctx, work, (calm_job_kind)item->job, &job);
+    calm_status status = describe_job(ctx, work, item, &job);
     if (status == CALM_OK)
-        status = calm_algorithm_run(ctx, work->p->recipe->algorithms[item->algorithm], &job, &item->qjob);
+        status = calm_algorithm_run(ctx, item->used, &job, &item->qjob);
     ctx->out = NULL;
     item->seconds = calm_seconds() - begun;
     tick(work, CALM_STAGE_QUANTIZE);
     return settle(ctx, item, status);
 }
 
+/* As many tasks at once as memory allows; a single one has all threads for itself. */
+static calm_status run_items(calm_ctx *ctx, calm_block_work *work, calm_task_fn *fn)
+{
+    calm_ctx fewer = *ctx;
+    calm_arena scratch;
+    if (work->p->candidates_at_once != 1) {
+        if (work->p->candidates_at_once && (size_t)fewer.n_threads > work->p->candidates_at_once)
+            fewer.n_threads = (int)work->p->candidates_at_once;
+        return calm_parallel_for(&fewer, work->n, fn, work) == CALM_OK
+                   ? CALM_OK
+                   : calm_fail(ctx, fewer.status, "%s", fewer.message);
+    }
+    calm_arena_init(&scratch);
+    fewer.scratch = &scratch;
+    fewer.out = NULL;
+    calm_status status = CALM_OK;
+    for (size_t i = 0; i < work->n && status == CALM_OK; i++) {
+        status = fn(&fewer, i, work);
+        calm_arena_clear(&scratch);
+    }
+    return status == CALM_OK ? CALM_OK : calm_fail(ctx, status, "%s", fewer.message);
+}
+
 calm_status calm_block_quantize(calm_ctx *ctx, calm_block_work *work)
 {
     for (size_t i = 0; i < work->n; i++)
         calm_arena_init(&work->items[i].arena);
-    return calm_parallel_for(ctx, work->n, quantize_one, work);
+    return run_items(ctx, work, quantize_one);
 }
 
 /* ---- scoring ---- */
 
-/* A copy of the block in which this job alone is quantized, as it will run: weight-only schemes take the input scale
+/* A copy of the weights in which this job alone is quantized, as it will run: weight-only schemes take the input scale
  * into the weights, quantized activations need it on the input. */
-static calm_status replace_job(calm_ctx *ctx, const calm_block_work *work, const calm_work *item, calm_block *out)
+static calm_status replace_job(calm_ctx *ctx, const calm_block_work *work, const calm_work *item,
+                               calm_weight weight[CALM_N_ROLES])
 {
+    const calm_layout *layout = calm_model_layout(work->p->model);
+    const calm_job_ref *ref = &layout->jobs[item->job];
     const calm_qjob *qjob = &item->qjob;
     const int act_bits = qjob->scheme.act_bits;
     float *w;
@@ -99,32 +135,47 @@ static calm_status replace_job(calm_ctx *ctx, const calm_block_work *work, const
         calm_qjob_dequantize(qjob, w);
     else
         calm_qjob_effective(qjob, w);
-    *out = *work->block;
-    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
-        calm_weight *weight = &out->weight[role];
-        if (calm_role_job(role) != (calm_job_kind)item->job)
-            continue;
-        weight->w = w + row * qjob->in;
-        weight->in_scale = act_bits ? qjob->in_scale : NULL;
-        weight->act_bits = act_bits;
-        row += weight->out;
+    memcpy(weight, item->from->capture.weight, CALM_N_ROLES * sizeof *weight);
+    for (size_t i = ref->first; i < ref->first + ref->n; i++) {
+        calm_weight *replaced = &weight[layout->linears[i].role];
+        replaced->w = w + row * qjob->in;
+        replaced->in_scale = act_bits ? qjob->in_scale : NULL;
+        replaced->act_bits = act_bits;
+        row += replaced->out;
     }
     return CALM_OK;
+}
+
+/* Output of an expert over its scoring rows. */
+static calm_status expert_output(calm_ctx *ctx, const calm_block_work *work, const calm_work *item,
+                                 const calm_weight weight[CALM_N_ROLES], float *z)
+{
+    const calm_capture *capture = &item->from->capture;
+    const calm_job_kind kind = calm_model_layout(work->p->model)->jobs[item->job].kind;
+    const calm_observation seen = {.expert = capture->expert};
+    if (kind == CALM_JOB_DOWN)
+        return calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], capture->job[kind].score_input, capture->score_rows, z);
+    return calm_mlp_run(ctx, work->block->config, weight, capture->job[kind].score_input, capture->score_rows, z, NULL, &seen);
 }
 
 /* Output of the sublayer for all scoring windows. */
 static calm_status candidate_output(calm_ctx *ctx, const calm_block_work *work, const calm_work *item, float *z)
 {
     const calm_pipeline *p = work->p;
-    const calm_capture *capture = work->capture;
-    const size_t width = capture->width[item->job], hidden = work->block->config->hidden;
-    calm_block block;
-    CALM_TRY(replace_job(ctx, work, item, &block));
+    const calm_capture *capture = &item->from->capture;
+    const calm_job_kind kind = calm_model_layout(p->model)->jobs[item->job].kind;
+    const size_t width = capture->job[kind].width, hidden = work->block->config->hidden;
+    const calm_batch windows = {.windows = &p->calib, .n = p->calib.n};
+    calm_block block = *work->block;
+    CALM_TRY(replace_job(ctx, work, item, block.weight));
+    if (capture->expert != CALM_NO_EXPERT)
+        return expert_output(ctx, work, item, block.weight, z);
     for (size_t w = 0; p->calib.begin[w] < capture->score_rows; w++) {
-        const size_t row = p->calib.begin[w], n = p->calib.begin[w + 1] - row;
+        const calm_span span = calm_batch_span(&windows, w);
+        const size_t row = p->calib.begin[w];
         calm_arena_mark mark = calm_arena_save(ctx->scratch);
-        CALM_TRY(calm_block_from_job(ctx, &block, &p->rope, (calm_job_kind)item->job,
-                                     capture->score_input[item->job] + row * width, n, z + row * hidden));
+        CALM_TRY(calm_block_from_job(ctx, &block, &p->rope, kind, capture->job[kind].score_input + row * width, &span,
+                                     z + row * hidden));
         calm_arena_rewind(ctx->scratch, mark);
     }
     return CALM_OK;
@@ -134,15 +185,14 @@ static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
 {
     calm_block_work *work = user;
     calm_work *item = &work->items[index];
-    const calm_sublayer sublayer = calm_job_sublayer((calm_job_kind)item->job);
     float *z;
     calm_status status = CALM_OK;
-    if (!item->failed) {
-        status = CALM_NEW_RAW(ctx, ctx->scratch, z, work->capture->score_rows * work->block->config->hidden);
+    if (!item->failed && item->from->reference) {
+        status = CALM_NEW_RAW(ctx, ctx->scratch, z, item->from->capture.score_rows * work->block->config->hidden);
         if (status == CALM_OK)
             status = candidate_output(ctx, work, item, z);
         if (status == CALM_OK)
-            status = calm_score(ctx, work->reference[sublayer], z, &item->scores);
+            status = calm_score(ctx, item->from->reference, z, &item->scores);
     }
     tick(work, CALM_STAGE_SCORE);
     return settle(ctx, item, status);
@@ -150,30 +200,40 @@ static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
 
 calm_status calm_block_score(calm_ctx *ctx, calm_block_work *work)
 {
-    const calm_capture *capture = work->capture;
-    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
-        CALM_TRY(calm_score_prepare(ctx, capture->score_output[s], capture->score_rows, work->block->config->hidden,
-                                    &work->reference[s]));
-    return calm_parallel_for(ctx, work->n, score_one, work);
+    return run_items(ctx, work, score_one);
 }
 
 /* ---- keeping ---- */
+
+/* Name and chain for the store: of what ran, and instead of what. */
+static calm_status name_algorithm(calm_ctx *ctx, const calm_work *item, const calm_algorithm *asked, char **name, char **chain)
+{
+    const char *instead = calm_algorithm_name(asked);
+    if (item->used == asked) {
+        CALM_TRY(calm_strf(ctx, ctx->scratch, name, "%s", instead));
+        return calm_strf(ctx, ctx->scratch, chain, "%s", calm_algorithm_canonical(asked));
+    }
+    CALM_TRY(calm_strf(ctx, ctx->scratch, name, "%s for %s", calm_algorithm_name(item->used), instead));
+    return calm_strf(ctx, ctx->scratch, chain, "%s", calm_algorithm_canonical(item->used));
+}
 
 static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const calm_work *item)
 {
     calm_pipeline *p = work->p;
     const calm_algorithm *algorithm = p->recipe->algorithms[item->algorithm];
-    calm_candidate *candidate =
-        calm_pipeline_candidate(p, work->block->index, (calm_job_kind)item->job, item->algorithm);
+    calm_candidate *candidate = calm_pipeline_candidate(p, item->job, item->algorithm);
+    const bool scored = item->from->reference != NULL;
     calm_store_score scores[CALM_N_METRICS];
     char scheme[CALM_SCHEME_NAME_MAX];
     void *bytes;
     calm_scheme_name(&p->recipe->scheme, scheme);
+    char *name, *chain;
+    CALM_TRY(name_algorithm(ctx, item, algorithm, &name, &chain));
     calm_store_candidate row = {.key = candidate->key,
                                 .calibration_id = p->calibration_id,
-                                .job_id = p->job_ids[work->block->index * CALM_N_JOBS + item->job],
-                                .algorithm = calm_algorithm_name(algorithm),
-                                .chain = calm_algorithm_canonical(algorithm),
+                                .job_id = p->job_ids[item->job],
+                                .algorithm = name,
+                                .chain = chain,
                                 .scheme = scheme,
                                 .seconds = item->seconds};
     if (item->failed) {
@@ -201,13 +261,17 @@ static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const ca
     row.score_rows = (int64_t)item->scores.n_rows;
     row.dropped_rows = (int64_t)item->scores.n_dropped;
     row.scores = scores;
-    row.n_scores = CALM_N_METRICS;
+    row.n_scores = scored ? CALM_N_METRICS : 0;
+    candidate->scored = scored;
     return calm_store_candidate_put(ctx, p->store, &row, &candidate->id);
 }
 
 calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work)
 {
-    for (size_t i = 0; i < work->n; i++)
+    for (size_t i = 0; i < work->n; i++) {
+        calm_arena_mark mark = calm_arena_save(ctx->scratch);
         CALM_TRY(keep_one(ctx, work, &work->items[i]));
+        calm_arena_rewind(ctx->scratch, mark);
+    }
     return CALM_OK;
 }

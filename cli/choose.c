@@ -28,18 +28,18 @@ static calm_status fetch(void *user, calm_ctx *ctx, const calm_plan_job *job, ca
 
 calm_status calm_pipeline_plan(calm_ctx *ctx, const calm_pipeline *p, long uniform, calm_plan *out)
 {
-    const size_t n_blocks = calm_model_config(p->model)->n_blocks;
-    *out = (calm_plan){.n_blocks = n_blocks, .fetch = fetch, .user = (void *)(uintptr_t)p};
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->jobs, n_blocks * CALM_N_JOBS));
-    for (size_t b = 0; b < n_blocks; b++)
-        for (calm_job_kind job = 0; job < CALM_N_JOBS; job++) {
-            const size_t a = uniform >= 0 ? (size_t)uniform : p->choice[b * CALM_N_JOBS + job];
-            out->jobs[b * CALM_N_JOBS + job] =
-                (calm_plan_job){.quantized = true,
-                                .scheme = p->recipe->scheme,
-                                .algorithm = calm_algorithm_name(p->recipe->algorithms[a]),
-                                .source = calm_pipeline_candidate(p, b, job, a)};
-        }
+    const size_t n_jobs = calm_model_layout(p->model)->n_jobs;
+    size_t first, end;
+    calm_pipeline_jobs(p, &first, &end);
+    *out = (calm_plan){.n_jobs = n_jobs, .fetch = fetch, .user = (void *)(uintptr_t)p};
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->jobs, n_jobs));
+    for (size_t j = first; j < end; j++) {
+        const size_t a = uniform >= 0 ? (size_t)uniform : p->choice[j];
+        out->jobs[j] = (calm_plan_job){.quantized = true,
+                                       .scheme = p->recipe->scheme,
+                                       .algorithm = calm_algorithm_name(p->recipe->algorithms[a]),
+                                       .source = calm_pipeline_candidate(p, j, a)};
+    }
     return CALM_OK;
 }
 
@@ -48,7 +48,7 @@ calm_status calm_pipeline_plan_key(calm_ctx *ctx, const calm_plan *plan, char ke
     calm_sha256 sha;
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-plan-1");
-    for (size_t i = 0; i < plan->n_blocks * CALM_N_JOBS; i++)
+    for (size_t i = 0; i < plan->n_jobs; i++)
         calm_sha256_field(&sha,
                           plan->jobs[i].quantized ? ((const calm_candidate *)plan->jobs[i].source)->key : "float");
     return calm_sha256_finish(ctx, &sha, key);
@@ -83,29 +83,43 @@ static const char *advise(calm_ctx *ctx, const calm_pipeline *p, int64_t job_id)
     return isnan(crest) ? NULL : crest > SMOOTH_CREST ? "smooth" : "plain";
 }
 
-static calm_status choose_job(calm_ctx *ctx, calm_pipeline *p, size_t block, calm_job_kind job)
+/* A job whose candidates could not be scored: an expert that no scoring token was routed to. */
+static calm_status choose_blindly(calm_ctx *ctx, const calm_pipeline *p, size_t job, size_t *out, char **reason)
+{
+    *out = 0;
+    while (*out + 1 < p->recipe->n_algorithms && calm_pipeline_candidate(p, job, *out)->failure)
+        ++*out;
+    if (calm_pipeline_candidate(p, job, *out)->failure)
+        return calm_fail(ctx, CALM_ENUMERIC, "%s: every candidate failed: %s", calm_model_layout(p->model)->jobs[job].name,
+                         calm_pipeline_candidate(p, job, *out)->failure);
+    return calm_strf(ctx, ctx->out, reason, "too few scoring tokens were routed to this expert to compare: the first of the list");
+}
+
+static calm_status choose_job(calm_ctx *ctx, calm_pipeline *p, size_t index)
 {
     const calm_recipe *recipe = p->recipe;
-    const size_t index = block * CALM_N_JOBS + job;
     calm_contender *contenders;
-    char *reason, *unit, *name;
+    char *reason;
+    bool scored = false;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, contenders, recipe->n_algorithms));
     for (size_t a = 0; a < recipe->n_algorithms; a++) {
-        const calm_candidate *candidate = calm_pipeline_candidate(p, block, job, a);
+        const calm_candidate *candidate = calm_pipeline_candidate(p, index, a);
         contenders[a] = (calm_contender){candidate->key, calm_algorithm_name(recipe->algorithms[a]), candidate->failure,
                                          candidate->score[recipe->metric], candidate->score[CALM_METRIC_LOG_REL_MSE]};
+        scored |= candidate->scored;
     }
-    CALM_TRY(calm_choose(ctx, recipe->rule, calm_metric_name(recipe->metric), contenders, recipe->n_algorithms,
-                         &p->choice[index], &reason));
-    CALM_TRY(calm_model_block_name(ctx, p->model, block, &name));
-    CALM_TRY(calm_strf(ctx, ctx->out, &unit, "%s.%s", name, calm_job_name(job)));
+    if (scored)
+        CALM_TRY(calm_choose(ctx, recipe->rule, calm_metric_name(recipe->metric), contenders, recipe->n_algorithms,
+                             &p->choice[index], &reason));
+    else
+        CALM_TRY(choose_blindly(ctx, p, index, &p->choice[index], &reason));
     const char *advice = advise(ctx, p, p->job_ids[index]);
     const bool smooth = calm_algorithm_caps(recipe->algorithms[p->choice[index]]) & CALM_SETS_IN_SCALE;
     const calm_store_choice choice = {.run_id = p->run_id,
                                       .job_id = p->job_ids[index],
-                                      .unit = unit,
+                                      .unit = calm_model_layout(p->model)->jobs[index].name,
                                       .reason = reason,
-                                      .candidate_id = calm_pipeline_candidate(p, block, job, p->choice[index])->id,
+                                      .candidate_id = calm_pipeline_candidate(p, index, p->choice[index])->id,
                                       .advice = advice,
                                       .disagrees = advice && smooth != (strcmp(advice, "smooth") == 0)};
     return calm_store_choice_put(ctx, p->store, &choice);
@@ -113,10 +127,11 @@ static calm_status choose_job(calm_ctx *ctx, calm_pipeline *p, size_t block, cal
 
 static calm_status choose_all(calm_ctx *ctx, calm_pipeline *p)
 {
+    size_t first, end;
+    calm_pipeline_jobs(p, &first, &end);
     CALM_TRY(calm_store_begin(ctx, p->store));
-    for (size_t b = 0; b < calm_model_config(p->model)->n_blocks; b++)
-        for (calm_job_kind job = 0; job < CALM_N_JOBS; job++)
-            CALM_TRY(choose_job(ctx, p, b, job));
+    for (size_t job = first; job < end; job++)
+        CALM_TRY(choose_job(ctx, p, job));
     return calm_store_commit(ctx, p->store);
 }
 
@@ -147,8 +162,9 @@ static calm_status list_plans(calm_ctx *ctx, guard *g)
         calm_guard_row *row = &p->guard_rows[a + 1];
         *row = (calm_guard_row){.name = calm_algorithm_name(p->recipe->algorithms[a]), .complete = true};
         CALM_TRY(calm_pipeline_plan(ctx, p, (long)a, &g->plans[a + 1]));
-        for (size_t i = 0; i < g->plans[a + 1].n_blocks * CALM_N_JOBS; i++)
-            row->complete &= ((const calm_candidate *)g->plans[a + 1].jobs[i].source)->failure == NULL;
+        for (size_t i = 0; i < g->plans[a + 1].n_jobs; i++)
+            if (g->plans[a + 1].jobs[i].quantized)
+                row->complete &= ((const calm_candidate *)g->plans[a + 1].jobs[i].source)->failure == NULL;
     }
     for (size_t i = 0; i < most; i++) {
         CALM_TRY(calm_pipeline_plan_key(ctx, &g->plans[i], g->keys[i]));

@@ -1,4 +1,5 @@
 /* calm bench: how near the hot loops run to what OpenBLAS gives on this machine, as a ratio within one run. */
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -116,26 +117,32 @@ static calm_status ones(calm_ctx *ctx, size_t n, const float **out)
 
 static calm_status set_up(calm_ctx *ctx, const options *o, bench *b)
 {
-    size_t none;
-    const calm_arch *const *all = calm_architectures(&none);
+    const size_t hidden = (size_t)o->hidden, d = (size_t)o->head_dim;
+    const float *norm;
     *b = (bench){.tokens = (size_t)o->tokens, .n = (size_t)ctx->n_threads};
-    b->config = (calm_config){.arch = all[0], .hidden = (size_t)o->hidden, .inner = (size_t)o->inner, .n_blocks = 1,
-                              .n_heads = (size_t)o->heads, .n_kv = (size_t)o->kv_heads, .head_dim = (size_t)o->head_dim,
-                              .norm_eps = 1e-6f, .rope_theta = 1e6};
+    b->config = (calm_config){.arch = calm_arch_find("Qwen3ForCausalLM", NULL), .hidden = hidden, .inner = (size_t)o->inner,
+                              .n_blocks = 1, .n_heads = (size_t)o->heads, .n_kv = (size_t)o->kv_heads, .head_dim = d,
+                              .norm_eps = 1e-6f, .attention_scale = (float)(1 / sqrt((double)d)),
+                              .rope = {{.theta = 1e6, .rotary = d, .factor = 1, .m = 1}}};
     if (o->heads % o->kv_heads || o->head_dim % 2)
         return calm_fail(ctx, CALM_EARG, "calm bench: --heads must be a multiple of --kv-heads, --head-dim even");
     CALM_TRY(CALM_NEW(ctx, ctx->out, b->config.window, 1));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, b->config.local_rope, 1));
     b->block = (calm_block){.config = &b->config};
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
         calm_weight *weight = &b->block.weight[role];
-        *weight = (calm_weight){.name = calm_role_module(role)};
-        calm_config_role_shape(&b->config, role, &weight->out, &weight->in);
+        if (!calm_has_role(&b->config, role))
+            continue;
+        *weight = (calm_weight){.name = b->config.arch->names->role[role]};
+        calm_role_shape(&b->config, role, CALM_NO_EXPERT, &weight->out, &weight->in);
         CALM_TRY(random_values(ctx, weight->out * weight->in, 0.1, role, &weight->w));
     }
-    CALM_TRY(ones(ctx, b->config.hidden, &b->block.norm[CALM_SUBLAYER_ATTENTION]));
-    CALM_TRY(ones(ctx, b->config.hidden, &b->block.norm[CALM_SUBLAYER_MLP]));
-    CALM_TRY(ones(ctx, b->config.head_dim, &b->block.q_norm));
-    b->block.k_norm = b->block.q_norm;
+    CALM_TRY(ones(ctx, hidden > d ? hidden : d, &norm));
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        b->block.norm[s][CALM_NORM_IN] = (calm_norm){CALM_NORM_RMS, 1e-6f, hidden, norm, NULL};
+        b->block.norm[s][CALM_NORM_OUT].width = b->block.norm[s][CALM_NORM_RESIDUAL].width = hidden;
+    }
+    b->block.q_norm = b->block.k_norm = (calm_norm){CALM_NORM_RMS, 1e-6f, d, norm, NULL};
     const float *x;
     CALM_TRY(random_values(ctx, b->n * b->tokens * b->config.hidden, 2.0, 99, &x));
     b->x = (float *)(uintptr_t)x;
@@ -149,7 +156,8 @@ static calm_status set_up(calm_ctx *ctx, const options *o, bench *b)
 static calm_status run_forward(calm_ctx *ctx, size_t index, void *user)
 {
     const bench *b = user;
-    return calm_block_run(ctx, &b->block, &b->rope, b->x + index * b->tokens * b->config.hidden, b->tokens, NULL);
+    const calm_span span = {.window = index, .n_tokens = b->tokens};
+    return calm_block_run(ctx, &b->block, &b->rope, b->x + index * b->tokens * b->config.hidden, &span, NULL);
 }
 
 static calm_status run_sgemm(calm_ctx *ctx, size_t index, void *user)

@@ -1,6 +1,7 @@
 /* calm quantize: a float checkpoint in, a smaller one out, with the evidence. */
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/command.h"
@@ -13,8 +14,8 @@
 
 typedef struct options {
     calm_common common;
-    const char *model, *scheme, *algorithms, *calib, *eval_text, *output, *store;
-    long long bits, samples, seqlen, seed, score_samples, guard_samples, eval_samples;
+    const char *model, *scheme, *algorithms, *calib, *eval_text, *output, *store, *blocks;
+    long long bits, samples, seqlen, seed, score_samples, guard_samples, eval_samples, expert_tokens;
     int rule, scale_dtype;
     const char *metric;
     bool keep_hybrid, special, no_eval, force, json;
@@ -147,6 +148,19 @@ static const calm_option table[] = {
      .fallback = "calm-out/calm.db",
      .metavar = "FILE",
      .key = 's'},
+    {.name = "blocks",
+     .help = "quantize blocks FIRST-LAST alone (or one block N); the others stay float",
+     .offset = offsetof(options, blocks),
+     .type = CALM_OPTION_STRING,
+     .metavar = "A-B"},
+    {.name = "expert-tokens",
+     .help = "an expert that fewer calibration tokens were routed to is rounded without data; 0: 4 groups",
+     .offset = offsetof(options, expert_tokens),
+     .type = CALM_OPTION_INT,
+     .fallback = "0",
+     .min = 0,
+     .max = 1 << 24,
+     .metavar = "N"},
     {.name = "force",
      .help = "replace the output directory",
      .offset = offsetof(options, force),
@@ -205,6 +219,21 @@ static calm_status resolve_metric(calm_ctx *ctx, const options *o, calm_recipe *
                      near ? near : "", near ? "?" : "");
 }
 
+/* "3" or "0-3". */
+static calm_status resolve_blocks(calm_ctx *ctx, const options *o, calm_recipe *recipe)
+{
+    char *end;
+    if (!o->blocks)
+        return CALM_OK;
+    recipe->first_block = recipe->last_block = strtoll(o->blocks, &end, 10);
+    if (end != o->blocks && *end == '-')
+        recipe->last_block = strtoll(end + 1, &end, 10);
+    if (*end || end == o->blocks || o->blocks[0] == '-' || recipe->last_block < recipe->first_block ||
+        recipe->last_block > 1 << 20)
+        return calm_fail(ctx, CALM_EARG, "--blocks %s: expected the number of a block, or FIRST-LAST: --blocks 0-3", o->blocks);
+    return CALM_OK;
+}
+
 /* The last part of the model's name, for the output's name. */
 static const char *base_name(const char *name)
 {
@@ -228,7 +257,10 @@ static calm_status resolve(calm_ctx *ctx, const options *o, calm_recipe *recipe)
                             .eval_windows = o->eval_samples,
                             .output = o->output,
                             .store = o->store,
-                            .force = o->force};
+                            .force = o->force,
+                            .least_tokens = o->expert_tokens,
+                            .last_block = -1};
+    CALM_TRY(resolve_blocks(ctx, o, recipe));
     CALM_TRY(resolve_scheme(ctx, o, &recipe->scheme));
     CALM_TRY(resolve_metric(ctx, o, recipe));
     const char *pool = o->algorithms ? o->algorithms : recipe->scheme.act_bits ? POOL_ACTIVATIONS : POOL_WEIGHTS;

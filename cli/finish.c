@@ -24,15 +24,16 @@ static void evaluated(void *user, size_t done, size_t total)
 static double plan_bits(const calm_pipeline *p)
 {
     double bits = 0, weights = 0;
-    for (size_t i = 0; i < p->result.n_blocks; i++)
-        for (calm_role role = 0; role < CALM_N_ROLES; role++) {
-            const calm_plan_job *job = calm_plan_at(&p->result, i, calm_role_job(role));
-            size_t out, in;
-            calm_config_role_shape(calm_model_config(p->model), role, &out, &in);
+    const calm_layout *layout = calm_model_layout(p->model);
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        for (size_t i = layout->jobs[j].first; i < layout->jobs[j].first + layout->jobs[j].n; i++) {
+            const calm_plan_job *job = &p->result.jobs[j];
+            const calm_linear_ref *linear = &layout->linears[i];
             if (!job->quantized)
                 continue;
-            bits += calm_scheme_bits_per_weight(&job->scheme, out, in) * (double)out * (double)in;
-            weights += (double)out * (double)in;
+            bits += calm_scheme_bits_per_weight(&job->scheme, linear->out, linear->in) * (double)linear->out *
+                    (double)linear->in;
+            weights += (double)linear->out * (double)linear->in;
         }
     return weights > 0 ? bits / weights : NAN;
 }

@@ -12,8 +12,7 @@
 /* One linear as it is stored. */
 typedef struct stored_linear {
     const char *module;
-    size_t block;
-    calm_role role;
+    const calm_job_ref *job;
     size_t out, in, bytes;
     char scheme[CALM_SCHEME_NAME_MAX];
     int act_bits;
@@ -52,18 +51,14 @@ static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, stored
     return CALM_OK;
 }
 
-static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const calm_compressed *compressed, size_t block,
-                               calm_role role, stored_linear *out)
+static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const calm_compressed *compressed,
+                               const calm_job_ref *job, const calm_linear_ref *linear, stored_linear *out)
 {
-    char *module;
     calm_stored_scheme stored;
     calm_dtype dtype = CALM_BF16;
-    *out = (stored_linear){.block = block, .role = role};
-    CALM_TRY(calm_model_linear_name(ctx, model, block, role, &module));
-    out->module = module;
-    calm_config_role_shape(calm_model_config(model), role, &out->out, &out->in);
+    *out = (stored_linear){.job = job, .module = linear->module, .out = linear->out, .in = linear->in};
     if (compressed)
-        CALM_TRY(calm_compressed_find(ctx, compressed, module, &out->quantized, &stored));
+        CALM_TRY(calm_compressed_find(ctx, compressed, linear->module, &out->quantized, &stored));
     CALM_TRY(measure_linear(ctx, model, out, &dtype));
     if (!out->quantized) {
         snprintf(out->scheme, sizeof out->scheme, "%s", calm_dtype_name(dtype));
@@ -78,12 +73,12 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cal
 
 static calm_status read_linears(calm_ctx *ctx, const calm_compressed *compressed, contents *out)
 {
-    const size_t n_blocks = calm_model_config(out->model)->n_blocks;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->linears, n_blocks * CALM_N_ROLES));
-    for (size_t block = 0; block < n_blocks; block++)
-        for (calm_role role = 0; role < CALM_N_ROLES; role++) {
+    const calm_layout *layout = calm_model_layout(out->model);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->linears, layout->n_linears));
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        for (size_t i = layout->jobs[j].first; i < layout->jobs[j].first + layout->jobs[j].n; i++) {
             stored_linear *linear = &out->linears[out->n++];
-            CALM_TRY(read_linear(ctx, out->model, compressed, block, role, linear));
+            CALM_TRY(read_linear(ctx, out->model, compressed, &layout->jobs[j], &layout->linears[i], linear));
             out->n_quantized += linear->quantized;
             out->weights += linear->out * linear->in;
             out->bytes += linear->bytes;
@@ -103,14 +98,20 @@ static calm_status read_contents(calm_ctx *ctx, const calm_model *model, content
     return status;
 }
 
-/* Weights, norms, biases and embeddings as the architecture has them, however they are stored. */
-static size_t count_parameters(const calm_config *config, size_t linear_weights)
+/* Parameters of the float model, however they are stored: what is float and no scale, and what codes stand for. */
+static size_t count_parameters(const contents *in)
 {
-    const size_t norms = 2 * config->hidden + (config->arch->qk_norm == CALM_QK_NORM_HEAD ? 2 * config->head_dim : 0);
-    const size_t biases = config->attention_bias
-                              ? (config->n_heads + 2 * config->n_kv) * config->head_dim + config->hidden : 0;
-    return linear_weights + config->n_blocks * (norms + biases) + config->hidden +
-           config->vocab * config->hidden * (config->tied ? 1 : 2);
+    const calm_safetensors *set = calm_model_tensors(in->model);
+    size_t total = 0;
+    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
+        const calm_tensor *tensor = calm_safetensors_at(set, i);
+        const char *dot = strrchr(tensor->name, '.');
+        if (calm_dtype_is_float(tensor->dtype) && !(dot && strcmp(dot, ".weight_scale") == 0))
+            total += tensor->n_elements;
+    }
+    for (size_t i = 0; i < in->n; i++)
+        total += in->linears[i].quantized ? in->linears[i].out * in->linears[i].in : 0;
+    return total;
 }
 
 /* ---- tables ---- */
@@ -129,8 +130,8 @@ static void fill_summary(const contents *in, calm_table *table)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         calm_table_column(table, names[i], CALM_ALIGN_LEFT);
     calm_table_text(table, calm_model_dir(in->model));
-    calm_table_text(table, config->arch->class_name);
-    calm_table_int(table, (int64_t)count_parameters(config, in->weights));
+    calm_table_text(table, calm_model_class(in->model));
+    calm_table_int(table, (int64_t)count_parameters(in));
     calm_table_text(table, calm_dtype_name(config->dtype));
     calm_table_int(table, (int64_t)calm_model_bytes(in->model));
     calm_table_int(table, (int64_t)config->n_blocks);
@@ -141,11 +142,11 @@ static void fill_summary(const contents *in, calm_table *table)
     calm_table_int(table, (int64_t)config->head_dim);
     calm_table_int(table, (int64_t)config->vocab);
     calm_table_int(table, (int64_t)config->max_positions);
-    calm_table_fixed(table, config->rope_theta, 0);
+    calm_table_fixed(table, config->rope[CALM_ROPE_GLOBAL].theta, 0);
     calm_table_scientific(table, calm_json_number(calm_json_get(calm_model_json(in->model), "rms_norm_eps"),
                                                   (double)config->norm_eps), 0);
     calm_table_bool(table, config->tied);
-    calm_table_bool(table, config->attention_bias);
+    calm_table_bool(table, config->bias[CALM_ROLE_Q] || config->bias[CALM_ROLE_FUSED_QKV]);
     calm_table_int(table, (int64_t)sliding);
     calm_table_int(table, (int64_t)in->n_quantized);
     calm_table_int(table, (int64_t)in->n);
@@ -173,6 +174,15 @@ static void add_sizes(calm_table *table, size_t out, size_t in, size_t bytes, co
     calm_table_fixed(table, bits_per_weight(bytes, out * in), 3);
 }
 
+/* A linear's name within its block: "self_attn.q_proj". */
+static const char *short_name(const contents *in, const stored_linear *linear)
+{
+    const char *at = linear->module + strlen(calm_model_prefix(in->model));
+    at += strlen(calm_model_config(in->model)->arch->names->blocks) + 1;
+    at = strchr(at, '.');
+    return at ? at + 1 : linear->module;
+}
+
 /* One row per job: its linears stand next to each other. */
 static void fill_blocks(const contents *in, calm_table *table)
 {
@@ -183,22 +193,20 @@ static void fill_blocks(const contents *in, calm_table *table)
     calm_table_column(table, "linears", CALM_ALIGN_LEFT);
     for (size_t first = 0, end; first < in->n; first = end) {
         const stored_linear *linear = &in->linears[first];
-        const calm_job_kind job = calm_role_job(linear->role);
         const char *scheme = linear->scheme;
         size_t out = 0, bytes = 0;
         char modules[256] = "";
-        for (end = first; end < in->n && in->linears[end].block == linear->block &&
-                          calm_role_job(in->linears[end].role) == job; end++) {
+        for (end = first; end < in->n && in->linears[end].job == linear->job; end++) {
             const stored_linear *at = &in->linears[end];
             const size_t used = strlen(modules);
-            snprintf(modules + used, sizeof modules - used, "%s%s", used ? " " : "", calm_role_module(at->role));
+            snprintf(modules + used, sizeof modules - used, "%s%s", used ? " " : "", short_name(in, at));
             out += at->out;
             bytes += at->bytes;
             scheme = strcmp(at->scheme, scheme) == 0 ? scheme : "mixed";
         }
-        calm_table_int(table, (int64_t)linear->block);
-        calm_table_text(table, calm_job_name(job));
-        calm_table_text(table, calm_job_sublayer(job) == CALM_SUBLAYER_ATTENTION ? "attention" : "mlp");
+        calm_table_int(table, (int64_t)linear->job->block);
+        calm_table_text(table, linear->job->role);
+        calm_table_text(table, calm_sublayer_name(calm_job_sublayer(linear->job->kind)));
         add_sizes(table, out, linear->in, bytes, scheme);
         calm_table_text(table, modules);
     }
@@ -211,7 +219,7 @@ static void fill_linears(const contents *in, calm_table *table)
     add_size_columns(table);
     for (size_t i = 0; i < in->n; i++) {
         const stored_linear *linear = &in->linears[i];
-        calm_table_int(table, (int64_t)linear->block);
+        calm_table_int(table, (int64_t)linear->job->block);
         calm_table_text(table, linear->module);
         add_sizes(table, linear->out, linear->in, linear->bytes, linear->scheme);
     }

@@ -8,9 +8,16 @@
 #include "ptq/hybrid/export.h"
 #include "ptq/hybrid/key.h"
 
-calm_candidate *calm_pipeline_candidate(const calm_pipeline *p, size_t block, calm_job_kind job, size_t algorithm)
+calm_candidate *calm_pipeline_candidate(const calm_pipeline *p, size_t job, size_t algorithm)
 {
-    return &p->candidates[(block * CALM_N_JOBS + job) * p->recipe->n_algorithms + algorithm];
+    return &p->candidates[job * p->recipe->n_algorithms + algorithm];
+}
+
+void calm_pipeline_jobs(const calm_pipeline *p, size_t *first, size_t *end)
+{
+    const calm_layout *layout = calm_model_layout(p->model);
+    *first = layout->block_begin[p->first_block];
+    *end = layout->block_begin[p->end_block];
 }
 
 /* ---- opening ---- */
@@ -36,6 +43,22 @@ static calm_status read_windows(calm_ctx *ctx, calm_pipeline *p)
     return calm_windows_slice(ctx, &all, all.n - n_guard, n_guard, &p->guard);
 }
 
+/* The blocks that --blocks names, and what replaces methods that need data where there is too little. */
+static calm_status choose_blocks(calm_ctx *ctx, calm_pipeline *p)
+{
+    const size_t n_blocks = calm_model_config(p->model)->n_blocks;
+    calm_algorithm *fallback;
+    p->first_block = (size_t)p->recipe->first_block;
+    p->end_block = p->recipe->last_block < 0 ? n_blocks : (size_t)p->recipe->last_block + 1;
+    if (p->end_block > n_blocks || p->first_block >= p->end_block)
+        return calm_fail(ctx, CALM_EARG, "--blocks %lld-%lld: the model has blocks 0 to %zu", p->recipe->first_block,
+                         p->recipe->last_block, n_blocks - 1);
+    CALM_TRY(calm_algorithm_parse(ctx, "rtn", &fallback));
+    p->fallback = fallback;
+    p->experts_at_once = 8;
+    return CALM_OK;
+}
+
 static calm_status open_inputs(calm_ctx *ctx, calm_pipeline *p)
 {
     char *path;
@@ -43,6 +66,7 @@ static calm_status open_inputs(calm_ctx *ctx, calm_pipeline *p)
     if (calm_model_is_quantized(p->model))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: is quantized already; give calm the float checkpoint",
                          p->recipe->model.dir);
+    CALM_TRY(choose_blocks(ctx, p));
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, p->recipe->model.dir, "tokenizer.json"));
     CALM_TRY(calm_tokenizer_open(ctx, path, &p->tokenizer));
     CALM_TRY(read_windows(ctx, p));
@@ -110,7 +134,7 @@ static calm_status prepare(calm_ctx *ctx, calm_pipeline *p)
     size_t n_jobs;
     CALM_TRY(calm_export_target(ctx, p->recipe->output, p->recipe->force));
     CALM_TRY(open_inputs(ctx, p));
-    n_jobs = calm_model_config(p->model)->n_blocks * CALM_N_JOBS;
+    n_jobs = calm_model_layout(p->model)->n_jobs;
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->candidates, n_jobs * p->recipe->n_algorithms));
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->job_ids, n_jobs));
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->choice, n_jobs));

@@ -30,6 +30,7 @@ typedef struct calm_candidate {
     int64_t id;                                /* 0: not in the store yet             */
     char blob[CALM_SHA256_HEX];                /* empty when it failed                */
     const char *failure;                       /* NULL: it succeeded                  */
+    bool scored;                               /* false: there were too few rows      */
     double score[CALM_N_METRICS];
     double bits_per_weight;
     bool todo;                                 /* to be computed in this run          */
@@ -55,14 +56,21 @@ typedef struct calm_pipeline {
     calm_rope rope;
     char model_key[CALM_SHA256_HEX], calib_key[CALM_SHA256_HEX];
     int64_t model_id, calibration_id, run_id;
-    int64_t *job_ids;                          /* [n_blocks][CALM_N_JOBS]             */
+    int64_t *job_ids;                          /* [n_jobs] numbered as in the layout  */
     bool resumed;
+    size_t first_block, end_block;             /* blocks to quantize: first .. end - 1 */
+    const calm_algorithm *fallback;            /* for experts that saw too few tokens */
+
+    const char *spill_dir;                     /* hidden rows lie in a file there; NULL: in memory        */
+    bool job_by_job;                           /* capture one job kind at a time                          */
+    size_t candidates_at_once;                 /* 0: as many as there are threads                         */
+    size_t experts_at_once, group_bytes;       /* of a wave; of captured inputs (0: default)              */
 
     calm_windows calib, guard;
-    calm_candidate *candidates;                /* [n_blocks][CALM_N_JOBS][n_algorithms] */
+    calm_candidate *candidates;                /* [n_jobs][n_algorithms]              */
     size_t n_cached;                           /* candidates found in the store       */
 
-    size_t *choice;                            /* [n_blocks][CALM_N_JOBS] algorithm   */
+    size_t *choice;                            /* [n_jobs] algorithm                  */
     calm_plan hybrid, result;                  /* by choice; what is exported         */
     calm_guard_row *guard_rows;                /* [n_algorithms + 1], the hybrid first */
     size_t n_guard_rows;
@@ -82,12 +90,19 @@ calm_status calm_pipeline_run(calm_ctx *ctx, const calm_recipe *recipe, const ch
 void calm_pipeline_close(calm_pipeline *pipeline);
 
 /* The candidate of an algorithm (index into the recipe's) on a job. */
-calm_candidate *calm_pipeline_candidate(const calm_pipeline *p, size_t block, calm_job_kind job, size_t algorithm);
+calm_candidate *calm_pipeline_candidate(const calm_pipeline *p, size_t job, size_t algorithm);
+
+/* Jobs first .. end - 1 of the layout are to be quantized (--blocks); the others stay float. */
+void calm_pipeline_jobs(const calm_pipeline *p, size_t *first, size_t *end);
 
 /* ---- stages, in their own files ---- */
 
 /* Put the rows of model, calibration, blocks and jobs, and compute every candidate's key (register.c). */
 calm_status calm_pipeline_register(calm_ctx *ctx, calm_pipeline *p);
+
+/* Name of a hook point of a block or one of its experts, in ctx->out (register.c). */
+calm_status calm_pipeline_hook_name(calm_ctx *ctx, const calm_pipeline *p, size_t block, long expert, calm_hook hook,
+                                    char **out);
 
 /* Find every candidate in the store, compute what is missing block by block, and put it there (blocks.c). */
 calm_status calm_pipeline_blocks(calm_ctx *ctx, calm_pipeline *p);
@@ -110,7 +125,7 @@ calm_status calm_pipeline_put_evaluation(calm_ctx *ctx, const calm_pipeline *p, 
                                          const char *subject, const char *text_name, const calm_windows *windows,
                                          const calm_eval_result *result, int64_t *id);
 
-/* A plan that uses algorithm choice[block][job] for every job; `uniform` >= 0: that one everywhere. */
+/* A plan that uses algorithm choice[job] for every job; `uniform` >= 0: that one everywhere. */
 calm_status calm_pipeline_plan(calm_ctx *ctx, const calm_pipeline *p, long uniform, calm_plan *out);
 
 #endif

@@ -35,6 +35,13 @@ calm_status calm_recipe_algorithms(calm_ctx *ctx, const char *list, calm_recipe 
     return CALM_OK;
 }
 
+size_t calm_recipe_least_tokens(const calm_recipe *recipe)
+{
+    if (recipe->least_tokens > 0)
+        return (size_t)recipe->least_tokens;
+    return 4 * (recipe->scheme.group ? recipe->scheme.group : 128);
+}
+
 calm_json *calm_recipe_json(const calm_recipe *recipe)
 {
     char scheme[CALM_SCHEME_NAME_MAX];
@@ -64,6 +71,13 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
     calm_json_set_int(choice, "guard_windows", recipe->guard_windows);
     calm_json_set_bool(choice, "keep_hybrid", recipe->keep_hybrid);
     calm_json_set(root, "choice", choice);
+    calm_json_set_int(choice, "expert_tokens", (int64_t)calm_recipe_least_tokens(recipe));
+    if (recipe->last_block >= 0) {
+        calm_json *blocks = calm_json_new_array();
+        calm_json_add_int(blocks, recipe->first_block);
+        calm_json_add_int(blocks, recipe->last_block);
+        calm_json_set(root, "blocks", blocks);
+    }
     calm_json_set_string(root, "format", "compressed_tensors");
     calm_json_set_string(evaluation, "text", recipe->eval_path ? recipe->eval_name : NULL);
     calm_json_set_int(evaluation, "samples", recipe->eval_windows);

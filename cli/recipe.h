@@ -26,7 +26,13 @@ typedef struct calm_recipe {
     const char *output;                     /* checkpoint directory                                   */
     const char *store;                      /* SQLite file                                            */
     bool force;
+    long long first_block, last_block;      /* blocks to quantize, both included; last < 0: to the end        */
+    long long least_tokens;                 /* an expert that saw fewer is rounded without data; 0: 4 groups  */
+    long long memory;                       /* bytes this process may have resident                           */
 } calm_recipe;
+
+/* least_tokens, or its default: 4 times the scheme's group (of 128, for a scheme without groups). */
+size_t calm_recipe_least_tokens(const calm_recipe *recipe);
 
 /* The recipe as JSON: everything that decides the result, in a fixed order.  Freed by the caller. */
 calm_json *calm_recipe_json(const calm_recipe *recipe);

@@ -10,7 +10,7 @@ static calm_status put_model(calm_ctx *ctx, calm_pipeline *p)
     const calm_store_model model = {.digest = p->model_key,
                                     .name = p->recipe->model.name,
                                     .path = p->recipe->model.dir,
-                                    .architecture = config->arch->class_name,
+                                    .architecture = calm_model_class(p->model),
                                     .dtype = calm_dtype_name(config->dtype),
                                     .n_params = (int64_t)calm_model_n_params(p->model),
                                     .n_blocks = (int64_t)config->n_blocks,
@@ -31,63 +31,67 @@ static calm_status put_model(calm_ctx *ctx, calm_pipeline *p)
     return calm_store_calibration_id(ctx, p->store, &calibration, &p->calibration_id);
 }
 
-/* Module names of a job's linears, and the rows they have together. */
-static void list_linears(const calm_config *config, const char *block, calm_job_kind job, calm_text *names,
-                         size_t *rows, size_t *cols)
+/* Module names of a job's linears, joined by a space. */
+static void list_linears(const calm_layout *layout, const calm_job_ref *job, calm_text *names)
 {
-    *rows = 0;
-    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
-        size_t out;
-        if (calm_role_job(role) != job)
-            continue;
-        calm_config_role_shape(config, role, &out, cols);
-        calm_text_printf(names, "%s%s.%s", *rows ? " " : "", block, calm_role_module(role));
-        *rows += out;
-    }
+    for (size_t i = job->first; i < job->first + job->n; i++)
+        calm_text_printf(names, "%s%s", i > job->first ? " " : "", layout->linears[i].module);
 }
 
-static calm_status put_job(calm_ctx *ctx, calm_pipeline *p, size_t block, const char *block_name, int64_t block_id,
-                           calm_job_kind job)
+/* "model.layers.3.down_in", "model.layers.3.experts.7.down_in": where the input of a job is described. */
+calm_status calm_pipeline_hook_name(calm_ctx *ctx, const calm_pipeline *p, size_t block, long expert, calm_hook hook,
+                                    char **out)
 {
-    static const char *const sublayers[CALM_N_SUBLAYERS] = {"attention", "mlp"};
-    char *name, *hook, digest[CALM_SHA256_HEX];
+    char *name;
+    CALM_TRY(calm_model_block_name(ctx, p->model, block, &name));
+    if (expert == CALM_NO_EXPERT)
+        return calm_strf(ctx, ctx->out, out, "%s.%s", name, calm_hook_name(hook));
+    if (expert == CALM_SHARED_EXPERT)
+        return calm_strf(ctx, ctx->out, out, "%s.shared_expert.%s", name, calm_hook_name(hook));
+    return calm_strf(ctx, ctx->out, out, "%s.experts.%ld.%s", name, expert, calm_hook_name(hook));
+}
+
+static calm_status put_job(calm_ctx *ctx, calm_pipeline *p, size_t index, int64_t block_id)
+{
+    const calm_layout *layout = calm_model_layout(p->model);
+    const calm_job_ref *job = &layout->jobs[index];
+    char *hook, digest[CALM_SHA256_HEX];
     calm_text linears;
-    size_t rows, cols = 0;
-    CALM_TRY(calm_key_weights(ctx, p->model, block, job, digest));
-    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s.%s", block_name, calm_job_name(job)));
-    CALM_TRY(calm_strf(ctx, ctx->out, &hook, "%s.%s", block_name, calm_hook_name(calm_job_input(job))));
+    CALM_TRY(calm_key_weights(ctx, p->model, job, digest));
+    CALM_TRY(calm_pipeline_hook_name(ctx, p, job->block, job->expert, calm_job_input(job->kind), &hook));
     calm_text_init(&linears);
-    list_linears(calm_model_config(p->model), block_name, job, &linears, &rows, &cols);
+    list_linears(layout, job, &linears);
     const calm_store_job row = {.block_id = block_id,
-                                .role = calm_job_name(job),
-                                .position = job,
-                                .name = name,
-                                .sublayer = sublayers[calm_job_sublayer(job)],
+                                .role = job->role,
+                                .position = (int64_t)(index - layout->block_begin[job->block]),
+                                .name = job->name,
+                                .sublayer = calm_sublayer_name(calm_job_sublayer(job->kind)),
                                 .linears = linears.data,
-                                .out = (int64_t)rows,
-                                .in = (int64_t)cols,
+                                .out = (int64_t)job->out,
+                                .in = (int64_t)job->in,
                                 .weights_digest = digest,
                                 .input_hook = hook};
-    const calm_status status = calm_store_job_id(ctx, p->store, &row, &p->job_ids[block * CALM_N_JOBS + job]);
+    const calm_status status = calm_store_job_id(ctx, p->store, &row, &p->job_ids[index]);
     calm_text_clear(&linears);
     for (size_t a = 0; a < p->recipe->n_algorithms && status == CALM_OK; a++)
-        CALM_TRY(calm_key_candidate(ctx, p->calib_key, block, job, digest,
-                                    calm_algorithm_canonical(p->recipe->algorithms[a]), &p->recipe->scheme,
-                                    calm_pipeline_candidate(p, block, job, a)->key));
+        CALM_TRY(calm_key_candidate(ctx, p->calib_key, job, digest, calm_algorithm_canonical(p->recipe->algorithms[a]),
+                                    &p->recipe->scheme, calm_recipe_least_tokens(p->recipe),
+                                    calm_pipeline_candidate(p, index, a)->key));
     return status;
 }
 
 calm_status calm_pipeline_register(calm_ctx *ctx, calm_pipeline *p)
 {
+    const calm_layout *layout = calm_model_layout(p->model);
+    const char *kind = calm_model_config(p->model)->arch->encoder ? "encoder" : "decoder";
     CALM_TRY(put_model(ctx, p));
-    for (size_t block = 0; block < calm_model_config(p->model)->n_blocks; block++) {
+    for (size_t block = p->first_block; block < p->end_block; block++) {
         char *name;
         int64_t id;
         CALM_TRY(calm_model_block_name(ctx, p->model, block, &name));
-        CALM_TRY(
-            calm_store_block_id(ctx, p->store, &(calm_store_block){p->model_id, (int64_t)block, name, "decoder"}, &id));
-        for (calm_job_kind job = 0; job < CALM_N_JOBS; job++)
-            CALM_TRY(put_job(ctx, p, block, name, id, job));
+        CALM_TRY(calm_store_block_id(ctx, p->store, &(calm_store_block){p->model_id, (int64_t)block, name, kind}, &id));
+        for (size_t job = layout->block_begin[block]; job < layout->block_begin[block + 1]; job++)
+            CALM_TRY(put_job(ctx, p, job, id));
     }
     return CALM_OK;
 }

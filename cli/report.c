@@ -182,7 +182,7 @@ static void print_counts(const calm_pipeline *p, calm_text *out)
     for (size_t a = 0; a < p->recipe->n_algorithms; a++) {
         const char *name = calm_algorithm_name(p->recipe->algorithms[a]);
         size_t n = 0;
-        for (size_t i = 0; i < p->result.n_blocks * CALM_N_JOBS; i++)
+        for (size_t i = 0; i < p->result.n_jobs; i++)
             n += p->result.jobs[i].algorithm && strcmp(p->result.jobs[i].algorithm, name) == 0;
         if (n)
             calm_text_printf(out, "%s%s %zu", listed++ ? ", " : "", name, n);
@@ -211,7 +211,7 @@ static void print_size(const calm_pipeline *p, calm_text *out)
     calm_scheme_name(&p->recipe->scheme, scheme);
     calm_text_printf(out, "  result       %s: ", p->result_name);
     print_counts(p, out);
-    calm_text_printf(out, " (%zu units)\n", p->result.n_blocks * CALM_N_JOBS);
+    calm_text_printf(out, " (%zu units)\n", p->result.n_jobs);
     calm_text_printf(out, "  scheme       %s, %.3f bits per weight with scales (the quantized linears)\n", scheme,
                      p->bits_per_weight);
     calm_text_printf(out, "  size         %.2f MiB -> %.2f MiB (%.1f %%)\n", (double)p->bytes_before / 1048576.0,
@@ -311,7 +311,7 @@ calm_status calm_report_card(calm_ctx *ctx, const calm_pipeline *p, calm_text *o
     calm_text_printf(out, "---\nlibrary_name: transformers\ntags:\n- compressed-tensors\n- calm\n---\n\n# %s, %s\n\n",
                      p->recipe->model.name, scheme);
     calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s.  Format: compressed-tensors.\n\n",
-                     CALM_VERSION, config->arch->class_name, config->n_blocks, calm_dtype_name(config->dtype));
+                     CALM_VERSION, calm_model_class(p->model), config->n_blocks, calm_dtype_name(config->dtype));
     calm_text_printf(out, "    from transformers import AutoModelForCausalLM    # with compressed-tensors installed\n"
                           "    model = AutoModelForCausalLM.from_pretrained(\"DIRECTORY\")\n\n## Size\n\n```\n");
     print_size(p, out);
