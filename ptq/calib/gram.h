@@ -16,7 +16,8 @@ typedef struct calm_gram_job {
     size_t n_parts;
 } calm_gram_job;
 
-/* Run several additions in parallel over tiles of the matrices: each tile adds its chunks in order. */
+/* Run several additions in parallel over tiles of the matrices: each tile adds its chunks in order.  The strict lower
+ * triangles are left alone. */
 calm_status calm_gram_add(calm_ctx *ctx, const calm_gram_job *jobs, size_t n);
 
 #endif

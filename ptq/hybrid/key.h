@@ -14,7 +14,7 @@
 #include "ptq/quant/scheme.h"
 
 /* Raised when capture or scoring give other numbers for the same input. */
-#define CALM_CAPTURE_REVISION 1
+#define CALM_CAPTURE_REVISION 2
 /* Raised when evaluation gives other numbers. */
 #define CALM_EVALUATION_REVISION 1
 

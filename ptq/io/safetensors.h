@@ -66,13 +66,15 @@ typedef struct calm_safetensors_writer {
     calm_writer file;
     const calm_tensor *tensors;    /* [n] name, dtype, n_dims, shape; borrowed */
     size_t n, next;
+    size_t filled;                 /* bytes of tensor `next` that were put */
 } calm_safetensors_writer;
 
 /* Write the header for `tensors` [n] (data and bytes are not read) with __metadata__ {"format": "pt"}. */
 calm_status calm_safetensors_begin(calm_ctx *ctx, calm_safetensors_writer *writer, const char *path,
                                    const calm_tensor *tensors, size_t n);
 
-/* Data of the next tensor in full: `bytes` must be what its dtype and shape say (asserted). */
+/* Data of the next tensor, whole or in pieces one after another: together `bytes` must be what its dtype and shape
+ * say (asserted). */
 calm_status calm_safetensors_put(calm_ctx *ctx, calm_safetensors_writer *writer, const void *data, size_t bytes);
 
 /* Flush and close; call it also after a failure.  All tensors must have been put (asserted when ctx is well). */

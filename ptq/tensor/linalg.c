@@ -59,6 +59,11 @@ void calm_dgemm_tn(size_t m, size_t n, size_t k, double alpha, const double *a, 
                 beta, c, (int)ldc);
 }
 
+void calm_ssyrk_t(size_t n, size_t k, float alpha, const float *a, size_t lda, float beta, float *c, size_t ldc)
+{
+    cblas_ssyrk(CblasRowMajor, CblasUpper, CblasTrans, (int)n, (int)k, alpha, a, (int)lda, beta, c, (int)ldc);
+}
+
 void calm_dsyrk_t(size_t n, size_t k, double alpha, const double *a, size_t lda, double beta, double *c, size_t ldc)
 {
     cblas_dsyrk(CblasRowMajor, CblasUpper, CblasTrans, (int)n, (int)k, alpha, a, (int)lda, beta, c, (int)ldc);

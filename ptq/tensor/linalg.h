@@ -37,6 +37,7 @@ void calm_dgemm_tn(size_t m, size_t n, size_t k, double alpha, const double *a, 
                    size_t ldb, double beta, double *c, size_t ldc);
 
 /* Upper triangle of C [n, n] = alpha A^T A + beta C, A [k, n]; the strict lower triangle is left alone. */
+void calm_ssyrk_t(size_t n, size_t k, float alpha, const float *a, size_t lda, float beta, float *c, size_t ldc);
 void calm_dsyrk_t(size_t n, size_t k, double alpha, const double *a, size_t lda, double beta, double *c,
                   size_t ldc);
 

@@ -46,13 +46,29 @@ static void check(const sample *s)
 
 TEST(equals_naive_sums)
 {
-    static const size_t shapes[][3] = {{1, 1, 1}, {7, 5, 1}, {700, 3, 2}, {1300, 37, 1}, {600, 130, 3}, {0, 4, 1}};
+    static const size_t shapes[][3] = {{1, 1, 1}, {7, 5, 1}, {700, 3, 2}, {1300, 37, 1}, {600, 130, 3}, {0, 4, 1},
+                                       {5, 512, 1}, {40, 1100, 2}, {530, 600, 1}, {3, 1600, 1}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         sample s = new_sample(shapes[i][0], shapes[i][1], shapes[i][2], i + 1);
         const calm_gram_job job = job_of(&s);
         ck_ok(calm_gram_add(ctx, &job, 1));
         check(&s);
     }
+}
+END_OF_TEST
+
+TEST(the_lower_triangle_is_left_alone)
+{
+    sample s = new_sample(20, 1100, 1, 4);
+    const calm_gram_job job = job_of(&s);
+    for (size_t i = 0; i < s.width; i++)
+        for (size_t j = 0; j < i; j++)
+            s.gram[i * s.width + j] = -7;
+    ck_ok(calm_gram_add(ctx, &job, 1));
+    check(&s);
+    for (size_t i = 0; i < s.width; i++)
+        for (size_t j = 0; j < i; j++)
+            ck_assert_double_eq(s.gram[i * s.width + j], -7);
 }
 END_OF_TEST
 
@@ -75,7 +91,7 @@ TEST(same_bytes_for_every_number_of_threads)
     static const int threads[] = {1, 2, 4};
     double *grams[3][2];
     for (size_t t = 0; t < 3; t++) {
-        sample a = new_sample(900, 150, 2, 5), b = new_sample(1100, 40, 3, 6);
+        sample a = new_sample(900, 150, 2, 5), b = new_sample(700, 1100, 3, 6);    /* one tile, and six */
         const calm_gram_job jobs[] = {job_of(&a), job_of(&b)};
         ctx->n_threads = threads[t];
         ck_ok(calm_gram_add(ctx, jobs, 2));
@@ -84,13 +100,13 @@ TEST(same_bytes_for_every_number_of_threads)
     }
     for (size_t t = 1; t < 3; t++) {
         ck_assert(memcmp(grams[0][0], grams[t][0], 150 * 150 * sizeof(double)) == 0);
-        ck_assert(memcmp(grams[0][1], grams[t][1], 40 * 40 * sizeof(double)) == 0);
+        ck_assert(memcmp(grams[0][1], grams[t][1], 1100 * 1100 * sizeof(double)) == 0);
     }
 }
 END_OF_TEST
 
 int main(void)
 {
-    return run_tests("gram", (const TTest *[]){equals_naive_sums, adds_to_what_is_there,
-                                               same_bytes_for_every_number_of_threads, NULL});
+    return run_tests("gram", (const TTest *[]){equals_naive_sums, the_lower_triangle_is_left_alone,
+                                               adds_to_what_is_there, same_bytes_for_every_number_of_threads, NULL});
 }

@@ -119,32 +119,45 @@ TEST(gemm_tn)
 }
 END_OF_TEST
 
-TEST(syrk_fills_the_upper_triangle_alone)
+enum { SYRK_N = 19, SYRK_K = 31, SYRK_LDA = 22, SYRK_LDC = 20 };
+
+/* c [SYRK_N, SYRK_LDC] = 0.5 A^T A + 2 start in the upper triangle, computed with this unit roundoff. */
+static void check_syrk(const double *a, const double *start, const double *c, double unit)
 {
-    enum { N = 19, K = 31, LDA = 22, LDC = 20 };
-    double *a = random_doubles(1, K * LDA), c[N * LDC], start[N * LDC];
-    for (int i = 0; i < N * LDC; i++)
-        c[i] = start[i] = i;
-    calm_dsyrk_t(N, K, 0.5, a, LDA, 2, c, LDC);
-    for (int i = 0; i < N; i++)
-        for (int j = 0; j < LDC; j++) {
-            if (j < i || j >= N) {
-                ck_assert_double_eq(c[i * LDC + j], start[i * LDC + j]);
+    for (int i = 0; i < SYRK_N; i++)
+        for (int j = 0; j < SYRK_LDC; j++) {
+            if (j < i || j >= SYRK_N) {
+                ck_assert_double_eq(c[i * SYRK_LDC + j], start[i * SYRK_LDC + j]);
                 continue;
             }
             double sum = 0, size = 0;
-            for (int t = 0; t < K; t++) {
-                sum += a[t * LDA + i] * a[t * LDA + j];
-                size += fabs(a[t * LDA + i] * a[t * LDA + j]);
+            for (int t = 0; t < SYRK_K; t++) {
+                sum += a[t * SYRK_LDA + i] * a[t * SYRK_LDA + j];
+                size += fabs(a[t * SYRK_LDA + i] * a[t * SYRK_LDA + j]);
             }
-            double expected = 0.5 * sum + 2 * start[i * LDC + j];
-            ck_near(c[i * LDC + j], expected, 2 * (K + 4) * 0x1p-53 * (size + fabs(expected)));
+            double expected = 0.5 * sum + 2 * start[i * SYRK_LDC + j];
+            ck_near(c[i * SYRK_LDC + j], expected, 2 * (SYRK_K + 4) * unit * (size + fabs(expected)));
         }
-    calm_dsymmetrize(N, c, LDC);
-    for (int i = 0; i < N; i++)
-        for (int j = 0; j < N; j++)
-            ck_assert_double_eq(c[i * LDC + j], c[j * LDC + i]);
-    ck_assert_double_eq(c[N], start[N]);
+}
+
+TEST(syrk_fills_the_upper_triangle_alone)
+{
+    const double *a = random_doubles(1, SYRK_K * SYRK_LDA);
+    double c[SYRK_N * SYRK_LDC], start[SYRK_N * SYRK_LDC];
+    for (int i = 0; i < SYRK_N * SYRK_LDC; i++)
+        c[i] = start[i] = i;
+    float *c32 = to_floats(c, SYRK_N * SYRK_LDC);
+    calm_dsyrk_t(SYRK_N, SYRK_K, 0.5, a, SYRK_LDA, 2, c, SYRK_LDC);
+    check_syrk(a, start, c, 0x1p-53);
+    calm_dsymmetrize(SYRK_N, c, SYRK_LDC);
+    for (int i = 0; i < SYRK_N; i++)
+        for (int j = 0; j < SYRK_N; j++)
+            ck_assert_double_eq(c[i * SYRK_LDC + j], c[j * SYRK_LDC + i]);
+    ck_assert_double_eq(c[SYRK_N], start[SYRK_N]);
+    calm_ssyrk_t(SYRK_N, SYRK_K, 0.5f, to_floats(a, SYRK_K * SYRK_LDA), SYRK_LDA, 2, c32, SYRK_LDC);
+    for (int i = 0; i < SYRK_N * SYRK_LDC; i++)
+        c[i] = c32[i];
+    check_syrk(a, start, c, 0x1p-24);
 }
 END_OF_TEST
 

@@ -76,6 +76,28 @@ TEST(data_is_aligned_and_files_are_the_same_bytes)
 }
 END_OF_TEST
 
+TEST(a_tensor_put_in_pieces)
+{
+    const char *whole = test_format("%s/x", test_directory()), *pieces = test_format("%s/y", test_directory());
+    calm_safetensors_writer writer;
+    char *a, *b;
+    size_t n_a, n_b;
+    write_file(whole, samples, N_TENSORS, bytes);
+    ck_ok(calm_safetensors_begin(ctx, &writer, pieces, samples, N_TENSORS));
+    for (size_t i = 0; i < N_TENSORS; i++)
+        for (size_t done = 0, step; done < bytes_of(&samples[i]) || done == 0; done += step) {
+            step = bytes_of(&samples[i]) - done < 5 ? bytes_of(&samples[i]) - done : 5;
+            ck_ok(calm_safetensors_put(ctx, &writer, bytes + done, step));
+            if (step == 0)
+                break;
+        }
+    ck_ok(calm_safetensors_end(ctx, &writer));
+    ck_ok(calm_read_file(ctx, whole, 1 << 16, &a, &n_a));
+    ck_ok(calm_read_file(ctx, pieces, 1 << 16, &b, &n_b));
+    ck_assert(n_a == n_b && memcmp(a, b, n_a) == 0);
+}
+END_OF_TEST
+
 TEST(an_empty_file_of_tensors)
 {
     const char *path = test_format("%s/x", test_directory());
@@ -212,7 +234,8 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("safetensors", (const TTest *[]){
-        round_trip, data_is_aligned_and_files_are_the_same_bytes, an_empty_file_of_tensors, shards_make_one_set,
+        round_trip, data_is_aligned_and_files_are_the_same_bytes, a_tensor_put_in_pieces,
+        an_empty_file_of_tensors, shards_make_one_set,
         a_truncated_file_at_every_length, files_that_are_not_there, need_says_what_was_expected,
         nan_is_named_by_tensor_and_index, integers_are_no_floats, full_disk, sizes_that_overflow, NULL});
 }

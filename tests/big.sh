@@ -1,0 +1,69 @@
+#!/bin/sh
+# The size figures: synthetic checkpoints in real shapes, quantized within a stated memory.  For each one line: what
+# `calm quantize --dry-run` predicts, what the run took at most, and the limit.  Fails when a run passes its limit, or
+# (the 8B shape) when the prediction is more than 15 % away.
+#
+#   tests/big.sh FOLDER [qwen3-0.6b] [qwen3-8b] [qwen3-30b-a3b-1]
+#
+#   FOLDER        scratch folder for checkpoints and results; needs 30 GB.  Checkpoints that are there are used and
+#                 kept, results are removed
+#   names         only these; all three by default
+#   CALM_BUILD    build with the tests: ./calm's and tests/'s folder; build/release by default
+set -eu
+
+CALM_HOME=$(cd "$(dirname "$0")/.." && pwd -P)
+export CALM_HOME
+case ${1:--h} in
+    -*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+esac
+folder=$1
+shift
+[ $# -gt 0 ] || set -- qwen3-0.6b qwen3-8b qwen3-30b-a3b-1
+build=${CALM_BUILD:-$CALM_HOME/build/release}
+for program in "$build/calm" "$build/tests/make_checkpoint" "$build/tests/peak_memory"; do
+    [ -x "$program" ] || { echo "big: no $program; ./tests/run builds it" >&2; exit 2; }
+done
+mkdir -p "$folder"
+work=$(mktemp -d "$folder/big.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+failed=0
+
+# The number after "NAME": in a report
+number() {    # number NAME FILE
+    tr ',{}' '\n\n\n' <"$2" | sed -n "s/^ *\"$1\": *\([0-9.e+]*\).*/\1/p" | head -n 1
+}
+
+measure() {    # measure NAME LIMIT-IN-GB MOST-PERCENT-OFF "OPTIONS OF make_checkpoint" OPTIONS OF quantize...
+    name=$1 limit=$2 off=$3 making=$4
+    shift 4
+    model=$folder/$name
+    if [ ! -d "$model" ]; then
+        # shellcheck disable=SC2086 # several options
+        "$build/tests/make_checkpoint" --output "$model" $making
+    fi
+    set -- quantize --model "$model" --memory "${limit}GB" --bits 4 --algorithms rtn,gptq --samples 16 --seqlen 512 \
+        --no-eval --quiet --json --output "$work/out" --store "$work/calm.db" "$@"
+    "$build/calm" "$@" --dry-run >"$work/plan" || { echo "$name: the dry run failed"; failed=1; return 0; }
+    "$build/tests/peak_memory" "$build/calm" "$@" >"$work/report" 2>"$work/usage" ||
+        { cat "$work/usage"; echo "$name: the run failed"; failed=1; return 0; }
+    peak=$(sed -n 's/^peak_memory: .* peak \([0-9.]*\) MB$/\1/p' "$work/usage")
+    awk -v name="$name" -v predicted="$(number peak_bytes "$work/plan")" -v peak="$peak" -v limit="$limit" \
+        -v off="$off" -v usage="$(sed -n 's/^peak_memory: \(.*\), peak.*/\1/p' "$work/usage")" 'BEGIN {
+            difference = 100 * (predicted / 1e6 / peak - 1)
+            printf "%-15s predicted %6.2f GB, measured %6.2f GB (%+.0f %%), limit %s GB; %s\n", name,
+                predicted / 1e9, peak / 1e3, difference, limit, usage
+            exit !(predicted > 0 && peak > 0 && peak <= limit * 1000 && (difference ^ 2 <= off ^ 2))
+        }' || { echo "$name: past the limit, or the prediction is off by more than $off %"; failed=1; }
+    rm -rf "$work/out" "$work"/calm.db*
+}
+
+for name in "$@"; do
+    case $name in
+        qwen3-0.6b) measure "$name" 2.0 100 "--shape qwen3-0.6b" ;;
+        qwen3-8b) measure "$name" 6 15 "--shape qwen3-8b" --blocks 0-3 ;;
+        qwen3-30b-a3b-1) measure "$name" 6 100 "--shape qwen3-30b-a3b --blocks 1" ;;
+        *) echo "big: no figure for $name" >&2; exit 2 ;;
+    esac
+done
+exit $failed

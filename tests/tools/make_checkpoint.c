@@ -1,0 +1,123 @@
+/* make_checkpoint: write a synthetic checkpoint with random weights in the shape of a known model. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/base/option.h"
+#include "ptq/base/threads.h"
+#include "tests/tools/synth.h"
+
+typedef struct arguments {
+    const char *shape, *output, *shard_size, *tokenizer;
+    long long blocks, seed, threads;
+    int dtype, spelling;
+} arguments;
+
+static const calm_option table[] = {
+    {"shape", "one of --list", offsetof(arguments, shape), CALM_OPTION_STRING, .metavar = "NAME"},
+    {"output", "directory that is to be made; it must not be there", offsetof(arguments, output), CALM_OPTION_STRING,
+     .metavar = "DIR"},
+    {"blocks", "so many blocks; 0: as the shape says", offsetof(arguments, blocks), CALM_OPTION_INT, "0", 0, 10000,
+     .metavar = "N"},
+    {"seed", "of the weights", offsetof(arguments, seed), CALM_OPTION_INT, "0", 0, 1e15, .metavar = "S"},
+    {"shard-size", "most bytes of tensors in a file: 5GB, 200MB, 64KiB", offsetof(arguments, shard_size),
+     CALM_OPTION_STRING, "5GB", .metavar = "SIZE"},
+    {"dtype", "of the weights; published is f32 for encoders, else bf16", offsetof(arguments, dtype),
+     CALM_OPTION_ENUM, "published", .values = "bf16|f16|f32|published"},
+    {"spelling", "of config.json; v5 is what transformers 5 writes", offsetof(arguments, spelling),
+     CALM_OPTION_ENUM, "classic", .values = "classic|v5"},
+    {"tokenizer", "where tokenizer.json and tokenizer_config.json are copied from; default: the demo model's, "
+     "byte-level BPE for encoders too (its ids fit every shape)", offsetof(arguments, tokenizer),
+     CALM_OPTION_STRING, .metavar = "DIR"},
+    {"threads", "workers, 0: all cores; the bytes do not depend on it", offsetof(arguments, threads), CALM_OPTION_INT,
+     "0", 0, 1024, .metavar = "N"},
+    {0}};
+
+static void print_help(void)
+{
+    printf("make_checkpoint --shape NAME --output DIR [--OPTION VALUE ...]\n"
+           "Writes random weights in the shape of a known model, for measuring sizes and speeds.\n\n");
+    for (const calm_option *option = table; option->name; option++)
+        printf("  --%s %s\n        %s%s%s%s\n", option->name, option->metavar ? option->metavar : option->values,
+               option->help, option->fallback ? " [" : "", option->fallback ? option->fallback : "",
+               option->fallback ? "]" : "");
+    printf("  --list\n        print the shapes\n");
+}
+
+static void print_shapes(void)
+{
+    for (const synth_shape *shape = synth_shapes; shape->name; shape++)
+        printf("%-16s %2zu blocks, hidden %zu, inner %zu, %zu/%zu heads of %zu, vocabulary %zu%s\n", shape->name,
+               shape->blocks, shape->hidden, shape->inner, shape->heads, shape->kv, shape->head_dim, shape->vocab,
+               shape->tied ? ", tied" : "");
+}
+
+/* "5GB" into bytes. */
+static calm_status parse_size(calm_ctx *ctx, const char *text, uint64_t *out)
+{
+    static const struct { const char *name; uint64_t scale; } units[] = {
+        {"", 1}, {"KB", 1000}, {"MB", 1000000}, {"GB", 1000000000},
+        {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
+    char *end;
+    errno = 0;
+    const uint64_t value = strtoull(text, &end, 10);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (end > text && *text != '-' && errno == 0 && value > 0 && strcmp(end, units[i].name) == 0
+            && !__builtin_mul_overflow(value, units[i].scale, out))
+            return CALM_OK;
+    return calm_fail(ctx, CALM_EARG, "--shard-size: %s is no size such as 5GB, 200MB or 64KiB", text);
+}
+
+static calm_status parse(calm_ctx *ctx, int argc, char **argv, arguments *args)
+{
+    CALM_TRY(calm_options_init(ctx, table, args));
+    for (int i = 1; i < argc; i += 2) {
+        if (strncmp(argv[i], "--", 2) != 0 || i + 1 == argc)
+            return calm_fail(ctx, CALM_EARG, "%s: expected --OPTION VALUE; --help explains", argv[i]);
+        CALM_TRY(calm_option_set(ctx, table, args, "arguments", argv[i] + 2, argv[i + 1]));
+    }
+    if (!args->shape || !args->output)
+        return calm_fail(ctx, CALM_EARG, "--shape and --output are needed; --help explains");
+    return CALM_OK;
+}
+
+static calm_status run(calm_ctx *ctx, int argc, char **argv)
+{
+    static const calm_dtype dtypes[] = {CALM_BF16, CALM_F16, CALM_F32, CALM_N_DTYPES};
+    arguments args;
+    synth_options options = {0};
+    const double start = calm_seconds();
+    CALM_TRY(parse(ctx, argc, argv, &args));
+    CALM_TRY(parse_size(ctx, args.shard_size, &options.shard_size));
+    options.shape = args.shape;
+    options.output = args.output;
+    options.tokenizer = args.tokenizer;
+    options.blocks = (size_t)args.blocks;
+    options.seed = (uint64_t)args.seed;
+    options.dtype = dtypes[args.dtype];
+    options.newer = args.spelling == 1;
+    ctx->n_threads = args.threads ? (int)args.threads : calm_n_cores();
+    CALM_TRY(synth_write(ctx, &options));
+    printf("%s: %s in %.1f s\n", args.output, args.shape, calm_seconds() - start);
+    return CALM_OK;
+}
+
+int main(int argc, char **argv)
+{
+    calm_arena out, scratch;
+    calm_ctx ctx;
+    if (argc == 2 && strcmp(argv[1], "--help") == 0)
+        return print_help(), EXIT_SUCCESS;
+    if (argc == 2 && strcmp(argv[1], "--list") == 0)
+        return print_shapes(), EXIT_SUCCESS;
+    calm_arena_init(&out);
+    calm_arena_init(&scratch);
+    calm_ctx_init(&ctx, &out, &scratch);
+    const calm_status status = run(&ctx, argc, argv);
+    if (status != CALM_OK)
+        fprintf(stderr, "make_checkpoint: %s\n", ctx.message);
+    calm_arena_clear(&out);
+    calm_arena_clear(&scratch);
+    return status == CALM_OK ? EXIT_SUCCESS : status == CALM_EARG ? 2 : EXIT_FAILURE;
+}

@@ -1,0 +1,244 @@
+/* Writing a synthetic checkpoint: shards as the hub cuts them, filled in pieces of fixed size by all threads. */
+#include "tests/tools/synth.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "ptq/base/file.h"
+#include "ptq/base/threads.h"
+#include "ptq/io/json.h"
+
+#define PIECE ((size_t)1 << 18)             /* values of one task */
+#define BUFFER_BYTES ((size_t)32 << 20)     /* what is filled before it is written */
+#define SPARE_BYTES ((uint64_t)64 << 20)    /* headers, config.json, tokenizer, the file system's own */
+#define DEFAULT_SHARD 5000000000u
+
+/* Tensors begin .. end - 1 in order of name are one file. */
+typedef struct shard { size_t begin, end; } shard;
+
+/* A checkpoint being written. */
+typedef struct job {
+    const synth_options *options;
+    const synth_shape *shape;
+    calm_dtype dtype;
+    size_t blocks;
+    synth_tensor *tensors;
+    size_t n;
+    shard *shards;
+    size_t n_shards;
+    uint64_t bytes;             /* of all tensors */
+    char *output, *directory;   /* final and temporary name */
+    uint8_t *buffer;
+    synth_values *values;
+} job;
+
+/* ---- plan ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const synth_tensor *)a)->tensor.name, ((const synth_tensor *)b)->tensor.name);
+}
+
+/* Cut in the order of the model, a new file when the next tensor would pass the limit; sorted within each file, as
+ * safetensors' own writer does. */
+static calm_status cut_shards(calm_ctx *ctx, job *w)
+{
+    const uint64_t limit = w->options->shard_size ? w->options->shard_size : DEFAULT_SHARD;
+    uint64_t filled = 0;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, w->shards, w->n));
+    for (size_t i = 0; i < w->n; i++) {
+        const uint64_t bytes = w->tensors[i].tensor.bytes;
+        if (w->n_shards == 0 || (filled > 0 && filled + bytes > limit)) {
+            w->shards[w->n_shards++].begin = i;
+            filled = 0;
+        }
+        w->shards[w->n_shards - 1].end = i + 1;
+        filled += bytes;
+        w->bytes += bytes;
+    }
+    for (size_t s = 0; s < w->n_shards; s++)
+        qsort(w->tensors + w->shards[s].begin, w->shards[s].end - w->shards[s].begin, sizeof *w->tensors, by_name);
+    return CALM_OK;
+}
+
+static calm_status check_room(calm_ctx *ctx, const job *w)
+{
+    struct statvfs disk;
+    if (statvfs(w->directory, &disk) != 0)
+        return calm_fail_errno(ctx, errno, "%s", w->directory);
+    const uint64_t room = (uint64_t)disk.f_bavail * disk.f_frsize, need = w->bytes + SPARE_BYTES;
+    if (room < need)
+        return calm_fail(ctx, CALM_ENOSPC, "%s: the checkpoint needs %.1f GB, the disk has %.1f GB free",
+                         w->output, (double)need * 1e-9, (double)room * 1e-9);
+    return CALM_OK;
+}
+
+static calm_status plan(calm_ctx *ctx, job *w)
+{
+    const synth_options *options = w->options;
+    CALM_TRY(synth_find(ctx, options->shape, &w->shape));
+    w->blocks = options->blocks ? options->blocks : w->shape->blocks;
+    w->dtype = options->dtype == CALM_N_DTYPES ? synth_dtype(w->shape) : options->dtype;
+    CALM_TRY(calm_strf(ctx, ctx->out, &w->output, "%s", options->output));
+    for (size_t n = strlen(w->output); n > 1 && w->output[n - 1] == '/'; n--)
+        w->output[n - 1] = 0;
+    if (calm_path_exists(w->output))
+        return calm_fail(ctx, CALM_EEXIST, "%s: already there", w->output);
+    CALM_TRY(synth_list(ctx, w->shape, w->blocks, w->dtype, &w->tensors, &w->n));
+    CALM_TRY(cut_shards(ctx, w));
+    CALM_TRY(calm_strf(ctx, ctx->out, &w->directory, "%s.tmp.%ld", w->output, (long)getpid()));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w->buffer, BUFFER_BYTES));
+    return CALM_NEW_RAW(ctx, ctx->out, w->values, 1);
+}
+
+/* ---- tensors ---- */
+
+/* A run of values that the tasks fill. */
+typedef struct filling {
+    const synth_values *values;
+    size_t first, n, value_bytes;
+    uint8_t *out;
+} filling;
+
+static calm_status fill_piece(calm_ctx *ctx, size_t index, void *user)
+{
+    const filling *run = user;
+    const size_t begin = index * PIECE, n = run->n - begin < PIECE ? run->n - begin : PIECE;
+    return synth_values_fill(ctx, run->values, run->first + begin, n, run->out + begin * run->value_bytes);
+}
+
+static calm_status write_tensor(calm_ctx *ctx, job *w, calm_safetensors_writer *writer, const synth_tensor *tensor)
+{
+    const size_t value_bytes = calm_dtype_bytes(tensor->tensor.dtype), whole = BUFFER_BYTES / value_bytes;
+    CALM_TRY(synth_values_init(ctx, w->values, tensor, w->options->seed));
+    for (size_t first = 0; first < tensor->tensor.n_elements; first += whole) {
+        const size_t left = tensor->tensor.n_elements - first, n = left < whole ? left : whole;
+        filling run = {.values = w->values, .first = first, .n = n, .value_bytes = value_bytes, .out = w->buffer};
+        CALM_TRY(calm_parallel_for(ctx, (n + PIECE - 1) / PIECE, fill_piece, &run));
+        CALM_TRY(calm_safetensors_put(ctx, writer, w->buffer, n * value_bytes));
+    }
+    return CALM_OK;
+}
+
+static calm_status write_shard(calm_ctx *ctx, job *w, const shard *part, const char *path)
+{
+    calm_safetensors_writer writer;
+    calm_tensor *tensors;
+    const size_t n = part->end - part->begin;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, tensors, n));
+    for (size_t i = 0; i < n; i++)
+        tensors[i] = w->tensors[part->begin + i].tensor;
+    CALM_TRY(calm_safetensors_begin(ctx, &writer, path, tensors, n));
+    for (size_t i = 0; i < n && ctx->status == CALM_OK; i++)
+        write_tensor(ctx, w, &writer, &w->tensors[part->begin + i]);
+    return calm_safetensors_end(ctx, &writer);
+}
+
+/* ---- files beside them ---- */
+
+static void shard_name(const job *w, size_t index, char name[64])
+{
+    if (w->n_shards == 1)
+        snprintf(name, 64, "model.safetensors");
+    else
+        snprintf(name, 64, "model-%05zu-of-%05zu.safetensors", index + 1, w->n_shards);
+}
+
+static calm_status write_text(calm_ctx *ctx, const job *w, const char *name, calm_text *text)
+{
+    char *path;
+    calm_status status = calm_text_check(ctx, text);
+    if (status == CALM_OK)
+        status = calm_path_join(ctx, ctx->scratch, &path, w->directory, name);
+    if (status == CALM_OK)
+        status = calm_write_file(ctx, path, text->data, text->length);
+    calm_text_clear(text);
+    return status;
+}
+
+static calm_status write_index(calm_ctx *ctx, const job *w)
+{
+    calm_json *root = calm_json_new_object(), *metadata = calm_json_new_object(), *map = calm_json_new_object();
+    calm_text text;
+    calm_text_init(&text);
+    calm_json_set_int(metadata, "total_size", (int64_t)w->bytes);
+    for (size_t s = 0; s < w->n_shards; s++)
+        for (size_t i = w->shards[s].begin; i < w->shards[s].end; i++) {
+            char name[64];
+            shard_name(w, s, name);
+            calm_json_set_string(map, w->tensors[i].tensor.name, name);
+        }
+    calm_json_set(root, "metadata", metadata);
+    calm_json_set(root, "weight_map", map);
+    calm_status status = calm_json_write(ctx, root, 2, &text);
+    calm_json_free(root);
+    calm_text_append(&text, "\n", 1);
+    if (status == CALM_OK)
+        return write_text(ctx, w, "model.safetensors.index.json", &text);
+    calm_text_clear(&text);
+    return status;
+}
+
+static calm_status copy_tokenizer(calm_ctx *ctx, const job *w)
+{
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json"};
+    const char *from = w->options->tokenizer ? w->options->tokenizer : CALM_SOURCE_DIR "/recipes/models/qwen-demo";
+    for (size_t i = 0; i < 2; i++) {
+        char *source, *target;
+        CALM_TRY(calm_path_join(ctx, ctx->scratch, &source, from, names[i]));
+        CALM_TRY(calm_path_join(ctx, ctx->scratch, &target, w->directory, names[i]));
+        CALM_TRY(calm_copy_file(ctx, source, target));
+    }
+    return CALM_OK;
+}
+
+static calm_status write_config(calm_ctx *ctx, const job *w)
+{
+    calm_text text;
+    calm_text_init(&text);
+    if (synth_config(ctx, w->shape, w->blocks, w->dtype, w->options->newer, &text) == CALM_OK)
+        return write_text(ctx, w, "config.json", &text);
+    calm_text_clear(&text);
+    return ctx->status;
+}
+
+/* ---- all of it ---- */
+
+static calm_status write_directory(calm_ctx *ctx, job *w)
+{
+    CALM_TRY(write_config(ctx, w));
+    CALM_TRY(copy_tokenizer(ctx, w));
+    for (size_t s = 0; s < w->n_shards; s++) {
+        char name[64], *path;
+        shard_name(w, s, name);
+        CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, w->directory, name));
+        CALM_TRY(write_shard(ctx, w, &w->shards[s], path));
+    }
+    if (w->n_shards > 1)
+        CALM_TRY(write_index(ctx, w));
+    CALM_TRY(calm_sync_directory(ctx, w->directory));
+    if (rename(w->directory, w->output) != 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot be renamed to %s", w->directory, w->output);
+    return CALM_OK;
+}
+
+calm_status synth_write(calm_ctx *ctx, const synth_options *options)
+{
+    job w = {.options = options};
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(plan(ctx, &w));
+    CALM_TRY(calm_make_directories(ctx, w.directory));
+    calm_status status = check_room(ctx, &w);
+    if (status == CALM_OK)
+        status = write_directory(ctx, &w);
+    if (status != CALM_OK) {
+        calm_ctx cleanup = *ctx;    /* the first failure is the one to report */
+        calm_ctx_forgive(&cleanup);
+        calm_remove_tree(&cleanup, w.directory);
+    }
+    calm_arena_rewind(ctx->scratch, mark);
+    return status;
+}
