@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/base/memory.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #define POISON(p, n) ASAN_POISON_MEMORY_REGION((p), (n))
@@ -52,6 +54,7 @@ static void pop_chunk(calm_arena *arena)
     calm_arena_chunk *chunk = arena->top;
     arena->top = chunk->older;
     UNPOISON(chunk_data(chunk), chunk->capacity);
+    calm_memory_give(chunk->capacity);
     free(chunk);
 }
 
@@ -84,9 +87,13 @@ static calm_arena_chunk *push_chunk(calm_arena *arena, size_t need)
     size_t bytes;
     if (!calm_size_add(&bytes, capacity, 2 * ALIGNMENT))
         return NULL;
-    calm_arena_chunk *chunk = aligned_alloc(ALIGNMENT, bytes / ALIGNMENT * ALIGNMENT);
-    if (!chunk)
+    if (!calm_memory_take(capacity))
         return NULL;
+    calm_arena_chunk *chunk = aligned_alloc(ALIGNMENT, bytes / ALIGNMENT * ALIGNMENT);
+    if (!chunk) {
+        calm_memory_give(capacity);
+        return NULL;
+    }
     *chunk = (calm_arena_chunk){arena->top, 0, capacity};
     POISON(chunk_data(chunk), capacity);
     arena->top = chunk;

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ptq/base/memory.h"
+
 void calm_ctx_init(calm_ctx *ctx, calm_arena *out, calm_arena *scratch)
 {
     memset(ctx, 0, sizeof *ctx);
@@ -76,9 +78,12 @@ void calm_log(calm_ctx *ctx, calm_log_level level, const char *format, ...)
 static calm_status deliver(calm_ctx *ctx, void *block, void *out, size_t count, size_t size, const char *what)
 {
     memcpy(out, &block, sizeof block);
-    if (!block)
-        return calm_fail(ctx, CALM_ENOMEM, "out of memory: %zu x %zu bytes for %s", count, size, what);
-    return CALM_OK;
+    if (block)
+        return CALM_OK;
+    if (calm_memory_limit() && calm_memory_used() + count * size > calm_memory_limit())
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory: %zu x %zu bytes for %s would pass the limit of %.2f GB (--memory)",
+                         count, size, what, (double)calm_memory_limit() / 1e9);
+    return calm_fail(ctx, CALM_ENOMEM, "out of memory: %zu x %zu bytes for %s", count, size, what);
 }
 
 calm_status calm_alloc_raw(calm_ctx *ctx, calm_arena *arena, void *out, size_t count, size_t size, const char *what)

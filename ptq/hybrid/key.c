@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#define CHUNK_BYTES ((size_t)16 * 1024 * 1024)
+
 static void field_number(calm_sha256 *sha, uint64_t value)
 {
     char text[24];
@@ -10,13 +12,17 @@ static void field_number(calm_sha256 *sha, uint64_t value)
     calm_sha256_field(sha, text);
 }
 
-static void field_tensor(calm_sha256 *sha, const calm_tensor *tensor)
+/* Name, dtype, shape and bytes; pages are released as it goes, so that a large tensor is never resident whole. */
+static void field_tensor(calm_sha256 *sha, const calm_safetensors *set, const calm_tensor *tensor)
 {
     calm_sha256_field(sha, tensor->name);
     calm_sha256_field(sha, calm_dtype_name(tensor->dtype));
     for (int i = 0; i < tensor->n_dims; i++)
         field_number(sha, tensor->shape[i]);
-    calm_sha256_update(sha, tensor->data, tensor->bytes);
+    for (size_t at = 0; at < tensor->bytes; at += CHUNK_BYTES) {
+        calm_sha256_update(sha, tensor->data + at, tensor->bytes - at < CHUNK_BYTES ? tensor->bytes - at : CHUNK_BYTES);
+        calm_safetensors_release(set, tensor);
+    }
 }
 
 calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM_SHA256_HEX])
@@ -32,8 +38,7 @@ calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM
     calm_text_clear(&config);
     for (size_t i = 0; i < calm_safetensors_count(set); i++) {
         const calm_tensor *tensor = calm_safetensors_at(set, i);
-        field_tensor(&sha, tensor);
-        calm_safetensors_release(set, tensor);
+        field_tensor(&sha, set, tensor);
     }
     calm_status finished = calm_sha256_finish(ctx, &sha, key);
     return status != CALM_OK ? status : finished;
@@ -66,8 +71,7 @@ calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, const calm_
         status = calm_strf(ctx, ctx->scratch, &name, "%s.weight", module);
         const calm_tensor *tensor = status == CALM_OK ? calm_safetensors_find(set, name) : NULL;
         if (tensor) {
-            field_tensor(&sha, tensor);
-            calm_safetensors_release(set, tensor);
+            field_tensor(&sha, set, tensor);
         } else if (status == CALM_OK) {
             status = calm_fail(ctx, CALM_EUNSUPPORTED,
                                "%s: the checkpoint is quantized already; give calm the float model", module);

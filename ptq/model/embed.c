@@ -84,6 +84,7 @@ calm_status calm_model_embed(calm_ctx *ctx, const calm_model *model, const uint3
         calm_vec_scale(span->n_tokens * width, config->embedding_scale, out);
     if (config->arch->encoder)
         CALM_TRY(finish_encoder(ctx, model, types, span, out));
+    calm_safetensors_release(calm_model_tensors(model), table);    /* each row touched brings its neighbours in */
     calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }

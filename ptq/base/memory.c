@@ -1,0 +1,105 @@
+/* Memory of this process. */
+#include "ptq/base/memory.h"
+
+#include <malloc.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Blocks from this size on are mapped one by one.  Tasks take and give back the same few megabytes over and over: those are
+ * kept instead of asking the system each time.  Fixed, or the C library would raise it. */
+#define MAPPED_BYTES (16 * 1024 * 1024)
+
+static atomic_size_t limit_bytes, used_bytes, peak_bytes;
+
+void calm_memory_set_limit(size_t bytes)
+{
+    atomic_store(&limit_bytes, bytes);
+}
+
+size_t calm_memory_limit(void)
+{
+    return atomic_load(&limit_bytes);
+}
+
+size_t calm_memory_used(void)
+{
+    return atomic_load(&used_bytes);
+}
+
+size_t calm_memory_peak(void)
+{
+    return atomic_load(&peak_bytes);
+}
+
+void calm_memory_restart(void)
+{
+    atomic_store(&peak_bytes, atomic_load(&used_bytes));
+}
+
+bool calm_memory_take(size_t bytes)
+{
+    const size_t now = atomic_fetch_add(&used_bytes, bytes) + bytes, limit = atomic_load(&limit_bytes);
+    if (limit && now > limit) {
+        atomic_fetch_sub(&used_bytes, bytes);
+        return false;
+    }
+    size_t peak = atomic_load(&peak_bytes);
+    while (now > peak && !atomic_compare_exchange_weak(&peak_bytes, &peak, now))
+        continue;
+    return true;
+}
+
+void calm_memory_give(size_t bytes)
+{
+    atomic_fetch_sub(&used_bytes, bytes);
+}
+
+void calm_memory_setup(void)
+{
+    mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
+    mallopt(M_TRIM_THRESHOLD, 2 * MAPPED_BYTES);
+}
+
+/* ---- what the system says ---- */
+
+/* The number after `key` in a file of lines, times `unit`; 0 when it is not there. */
+static size_t read_number(const char *path, const char *key, size_t unit)
+{
+    char line[256];
+    size_t value = 0;
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return 0;
+    while (fgets(line, sizeof line, file))
+        if (strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), "%zu", &value) == 1)
+            break;
+    fclose(file);
+    return value * unit;
+}
+
+size_t calm_memory_resident(void)
+{
+    return read_number("/proc/self/status", "VmRSS:", 1024);
+}
+
+size_t calm_memory_resident_peak(void)
+{
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) != 0)
+        return 0;
+    return (size_t)usage.ru_maxrss * 1024;
+}
+
+size_t calm_memory_available(void)
+{
+    const size_t system = read_number("/proc/meminfo", "MemAvailable:", 1024);
+    const size_t group_limit = read_number("/sys/fs/cgroup/memory.max", "", 1);    /* "max" is no number: 0 */
+    const size_t group_used = read_number("/sys/fs/cgroup/memory.current", "", 1);
+    if (group_limit == 0)
+        return system;
+    const size_t group = group_limit > group_used ? group_limit - group_used : 0;
+    return system && system < group ? system : group;
+}
