@@ -49,37 +49,49 @@ static calm_status prepare_scores(calm_ctx *ctx, const block_run *run, calm_capt
 {
     for (size_t i = 0; i < n; i++) {
         const calm_capture *capture = &captured[i].capture;
-        if (capture->score_rows >= CALM_LEAST_SCORE_ROWS)
+        if (capture->score_rows >= CALM_LEAST_SCORE_ROWS && !captured[i].reference)
             CALM_TRY(calm_score_prepare(ctx, capture->score_output, capture->score_rows, run->block.config->hidden,
                                         &captured[i].reference));
     }
     return CALM_OK;
 }
 
-/* All candidates of what was captured: quantize, score, keep.  Nothing of them stays in memory. */
-static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n)
+/* Quantize, score and keep the items of `work`; nothing of them stays in memory. */
+static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n, calm_block_work *work)
 {
     calm_pipeline *p = run->p;
-    calm_block_work work = {.p = p, .block = &run->block};
-    CALM_TRY(list_items(ctx, run, captured, n, &work));
-    if (!work.n)
-        return CALM_OK;
-    work.n_total = p->n_cached + run->lacks->n_candidates;
-    work.n_done = p->n_cached + *run->done;
-    calm_progress_update(p->progress, CALM_STAGE_QUANTIZE, work.n_done, work.n_total);
-    calm_status status = calm_block_quantize(ctx, &work);
-    work.n_done = p->n_cached + *run->done;
-    calm_progress_update(p->progress, CALM_STAGE_SCORE, work.n_done, work.n_total);
+    work->n_done = p->n_cached + *run->done;
+    calm_progress_update(p->progress, CALM_STAGE_QUANTIZE, work->n_done, work->n_total);
+    calm_status status = calm_block_quantize(ctx, work);
+    work->n_done = p->n_cached + *run->done;
+    calm_progress_update(p->progress, CALM_STAGE_SCORE, work->n_done, work->n_total);
     if (status == CALM_OK)
         status = prepare_scores(ctx, run, captured, n);
     if (status == CALM_OK)
-        status = calm_block_score(ctx, &work);
+        status = calm_block_score(ctx, work);
     if (status == CALM_OK)
-        status = calm_block_keep(ctx, &work);
-    for (size_t i = 0; i < work.n; i++)
-        calm_arena_clear(&work.items[i].arena);
-    *run->done += work.n;
+        status = calm_block_keep(ctx, work);
+    for (size_t i = 0; i < work->n; i++)
+        calm_arena_clear(&work->items[i].arena);
+    *run->done += work->n;
     return status;
+}
+
+/* All candidates of what was captured, at once or in slices. */
+static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n)
+{
+    calm_pipeline *p = run->p;
+    calm_block_work all = {.p = p, .block = &run->block};
+    CALM_TRY(list_items(ctx, run, captured, n, &all));
+    const size_t most = p->budget.knobs.slices && p->budget.knobs.candidates_at_once ? p->budget.knobs.candidates_at_once : all.n;
+    for (size_t first = 0; first < all.n; first += most) {
+        calm_block_work slice = all;
+        slice.items = all.items + first;
+        slice.n = all.n - first < most ? all.n - first : most;
+        slice.n_total = p->n_cached + run->lacks->n_candidates;
+        CALM_TRY(compute_slice(ctx, run, captured, n, &slice));
+    }
+    return CALM_OK;
 }
 
 /* ---- attention, dense MLP, shared expert ---- */
@@ -92,7 +104,7 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, calm_sublayer sublaye
     calm_captured captured = {.reference = NULL};
     const calm_capture_options options = {.jobs = jobs, .grams = jobs && needs_gram(p->recipe), .activations = activations,
                                           .score_windows = jobs ? (size_t)p->recipe->score_windows : 0, .stay = stay,
-                                          .group_bytes = p->group_bytes};
+                                          .group_bytes = p->budget.knobs.group_bytes};
     size_t begin, end;
     CALM_TRY(calm_capture_sublayer(ctx, &run->block, sublayer, expert, &p->rope, run->batch, &options, &captured.capture));
     if (activations)
@@ -122,7 +134,7 @@ static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublay
     bool activations = run->activations, more = true;
     while (more && status == CALM_OK) {
         /* All at once, or the lowest that is left. */
-        const unsigned jobs = run->p->job_by_job ? todo & (0u - todo) : todo;
+        const unsigned jobs = run->p->budget.knobs.job_by_job ? todo & (0u - todo) : todo;
         todo &= ~jobs;
         more = todo != 0;
         status = run_pass(ctx, run, sublayer, expert, jobs, activations, shared || more);
@@ -196,7 +208,7 @@ static calm_status run_experts(calm_ctx *ctx, block_run *run, const calm_routing
     ctx->out = &wave;
     for (size_t first = 0, n; first < run->block.config->moe.n_experts && status == CALM_OK; first += n) {
         const size_t left = run->block.config->moe.n_experts - first;
-        n = run->p->experts_at_once < left ? run->p->experts_at_once : left;
+        n = run->p->budget.knobs.experts_at_once < left ? run->p->budget.knobs.experts_at_once : left;
         if (wave_wanted(run, first, n))
             status = run_wave(ctx, run, routing, first, n, sum);
         else

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/dry_run.h"
 #include "cli/pipeline.h"
 #include "cli/report.h"
 
@@ -14,11 +15,11 @@
 
 typedef struct options {
     calm_common common;
-    const char *model, *scheme, *algorithms, *calib, *eval_text, *output, *store, *blocks;
+    const char *model, *scheme, *algorithms, *calib, *eval_text, *output, *store, *blocks, *memory;
     long long bits, samples, seqlen, seed, score_samples, guard_samples, eval_samples, expert_tokens;
     int rule, scale_dtype;
     const char *metric;
-    bool keep_hybrid, special, no_eval, force, json;
+    bool keep_hybrid, special, no_eval, force, json, dry_run;
 } options;
 
 static const calm_option table[] = {
@@ -161,6 +162,15 @@ static const calm_option table[] = {
      .min = 0,
      .max = 1 << 24,
      .metavar = "N"},
+    {.name = "memory",
+     .help = "most memory this process may have resident: 6GB, 1500MiB (default: 70 % of what is free)",
+     .offset = offsetof(options, memory),
+     .type = CALM_OPTION_STRING,
+     .metavar = "SIZE"},
+    {.name = "dry-run",
+     .help = "say what the run would need - memory, disk, time, size - and do nothing else",
+     .offset = offsetof(options, dry_run),
+     .type = CALM_OPTION_BOOL},
     {.name = "force",
      .help = "replace the output directory",
      .offset = offsetof(options, force),
@@ -259,6 +269,7 @@ static calm_status resolve(calm_ctx *ctx, const options *o, calm_recipe *recipe)
                             .store = o->store,
                             .force = o->force,
                             .least_tokens = o->expert_tokens,
+                            .memory = o->memory,
                             .last_block = -1};
     CALM_TRY(resolve_blocks(ctx, o, recipe));
     CALM_TRY(resolve_scheme(ctx, o, &recipe->scheme));
@@ -287,6 +298,8 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     (void)args;
     (void)n_args;
     CALM_TRY(resolve(ctx, o, &recipe));
+    if (o->dry_run)
+        return calm_dry_run(ctx, &recipe, o->json);
     CALM_TRY(calm_strf(ctx, ctx->out, &command, "calm quantize --model %s --output %s", o->model, recipe.output));
     calm_progress_init(&progress, o->common.quiet);
     ctx->log = calm_progress_log;

@@ -1,11 +1,11 @@
 /* calm: find the command, run it, turn its status into an exit status.
  *
  *   0 done   1 failed   2 usage   3 verification mismatch */
-#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/command.h"
+#include "ptq/base/memory.h"
 #include "ptq/base/threads.h"
 #include "ptq/tensor/linalg.h"
 
@@ -100,10 +100,7 @@ int main(int argc, char **argv)
     calm_arena_init(&scratch);
     calm_ctx_init(&ctx, &out, &scratch);
     calm_linalg_setup();
-    /* Tasks take and give back the same few megabytes over and over: keep them instead of asking the system each
-     * time. */
-    mallopt(M_MMAP_THRESHOLD, 32 << 20);
-    mallopt(M_TRIM_THRESHOLD, 64 << 20);
+    calm_memory_setup();
     const calm_status status = dispatch(&ctx, argc, argv);
     if (status != CALM_OK) {
         const char *message = ctx.message[0] ? ctx.message : calm_status_words(status);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/base/memory.h"
 #include "ptq/base/threads.h"
 #include "ptq/hybrid/export.h"
 #include "ptq/hybrid/key.h"
@@ -55,7 +56,6 @@ static calm_status choose_blocks(calm_ctx *ctx, calm_pipeline *p)
                          p->recipe->last_block, n_blocks - 1);
     CALM_TRY(calm_algorithm_parse(ctx, "rtn", &fallback));
     p->fallback = fallback;
-    p->experts_at_once = 8;
     return CALM_OK;
 }
 
@@ -129,7 +129,16 @@ static void record_failure(calm_ctx *ctx, const calm_pipeline *p)
     end_run(&quiet, p, "failed");
 }
 
-static calm_status prepare(calm_ctx *ctx, calm_pipeline *p)
+static void clear(calm_pipeline *p, const calm_recipe *recipe, calm_arena *arena)
+{
+    memset(p, 0, sizeof *p);
+    p->recipe = recipe;
+    p->arena = arena;
+    p->bits_per_weight = NAN;
+}
+
+/* Everything that can be refused before any work. */
+static calm_status open_all(calm_ctx *ctx, calm_pipeline *p)
 {
     size_t n_jobs;
     CALM_TRY(calm_export_target(ctx, p->recipe->output, p->recipe->force));
@@ -139,6 +148,18 @@ static calm_status prepare(calm_ctx *ctx, calm_pipeline *p)
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->job_ids, n_jobs));
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->choice, n_jobs));
     CALM_TRY(check_export(ctx, p));
+    return calm_budget_apply(ctx, p, &p->budget);
+}
+
+calm_status calm_pipeline_open(calm_ctx *ctx, const calm_recipe *recipe, calm_pipeline *out)
+{
+    clear(out, recipe, ctx->out);
+    return open_all(ctx, out);
+}
+
+static calm_status prepare(calm_ctx *ctx, calm_pipeline *p)
+{
+    CALM_TRY(open_all(ctx, p));
     CALM_TRY(calm_key_model(ctx, p->model, p->model_key));
     CALM_TRY(calm_key_calibration(ctx, p->model_key, &p->calib, (size_t)p->recipe->score_windows, p->calib_key));
     const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = p->command, .wait_seconds = -1};
@@ -168,12 +189,9 @@ calm_status calm_pipeline_run(calm_ctx *ctx, const calm_recipe *recipe, const ch
         [CALM_STAGE_ASSEMBLE] = {"assemble", "blocks"},   [CALM_STAGE_EVALUATE] = {"evaluate", "windows"},
     };
     const double begun = calm_seconds();
-    memset(out, 0, sizeof *out);
-    out->recipe = recipe;
+    clear(out, recipe, ctx->out);
     out->command = command;
     out->progress = progress;
-    out->arena = ctx->out;
-    out->bits_per_weight = NAN;
     for (int s = 0; s < CALM_N_STAGES; s++)
         calm_progress_add(progress, stages[s][0], stages[s][1]);
     const calm_status status = run_stages(ctx, out);
@@ -186,6 +204,7 @@ calm_status calm_pipeline_run(calm_ctx *ctx, const calm_recipe *recipe, const ch
 
 void calm_pipeline_close(calm_pipeline *pipeline)
 {
+    calm_memory_set_limit(0);
     calm_store_close(pipeline->store);
     calm_tokenizer_close(pipeline->tokenizer);
     calm_model_close(pipeline->model);

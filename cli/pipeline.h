@@ -6,6 +6,7 @@
 #ifndef CALM_CLI_PIPELINE_H
 #define CALM_CLI_PIPELINE_H
 
+#include "cli/budget.h"
 #include "cli/progress.h"
 #include "cli/recipe.h"
 #include "ptq/eval/evaluate.h"
@@ -61,10 +62,8 @@ typedef struct calm_pipeline {
     size_t first_block, end_block;             /* blocks to quantize: first .. end - 1 */
     const calm_algorithm *fallback;            /* for experts that saw too few tokens */
 
+    calm_budget budget;                        /* its knobs change no result                              */
     const char *spill_dir;                     /* hidden rows lie in a file there; NULL: in memory        */
-    bool job_by_job;                           /* capture one job kind at a time                          */
-    size_t candidates_at_once;                 /* 0: as many as there are threads                         */
-    size_t experts_at_once, group_bytes;       /* of a wave; of captured inputs (0: default)              */
 
     calm_windows calib, guard;
     calm_candidate *candidates;                /* [n_jobs][n_algorithms]              */
@@ -88,6 +87,10 @@ typedef struct calm_pipeline {
 calm_status calm_pipeline_run(calm_ctx *ctx, const calm_recipe *recipe, const char *command, calm_progress *progress,
                               calm_pipeline *out);
 void calm_pipeline_close(calm_pipeline *pipeline);
+
+/* The beginning of a run alone: open everything, check what the exporter would refuse, fit the memory.  Nothing is
+ * written.  Close also after a failure. */
+calm_status calm_pipeline_open(calm_ctx *ctx, const calm_recipe *recipe, calm_pipeline *out);
 
 /* The candidate of an algorithm (index into the recipe's) on a job. */
 calm_candidate *calm_pipeline_candidate(const calm_pipeline *p, size_t job, size_t algorithm);

@@ -28,7 +28,7 @@ typedef struct calm_recipe {
     bool force;
     long long first_block, last_block;      /* blocks to quantize, both included; last < 0: to the end        */
     long long least_tokens;                 /* an expert that saw fewer is rounded without data; 0: 4 groups  */
-    long long memory;                       /* bytes this process may have resident                           */
+    const char *memory;                     /* bytes this process may have resident: "2GB"; NULL: 70 % of free */
 } calm_recipe;
 
 /* least_tokens, or its default: 4 times the scheme's group (of 128, for a scheme without groups). */

@@ -1,0 +1,326 @@
+/* What a run needs, from its shapes. */
+#include "cli/budget.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cli/pipeline.h"
+#include "ptq/base/memory.h"
+#include "ptq/model/arch.h"
+
+#define MIB ((size_t)1024 * 1024)
+/* Buffers of a BLAS call per thread, stacks, the C library's free lists: measured, not allocated by us. */
+#define THREAD_BYTES (24 * MIB)
+#define SLACK_BYTES (24 * MIB)
+/* As in ptq/calib/capture.c, ptq/eval/evaluate.c and ptq/model/moe.c. */
+#define GROUP_BYTES (48 * MIB)
+#define SMALL_GROUP (8 * MIB)
+#define BATCH_BYTES (24 * MIB)
+#define WAVE_BYTES (64 * MIB)
+#define EVAL_TASK_BYTES (16 * MIB)
+/* As in algorithms/part.h. */
+#define ROW_CHUNK ((size_t)128)
+
+/* ---- one job ---- */
+
+static bool any_needs(const calm_recipe *recipe, unsigned cap)
+{
+    for (size_t a = 0; a < recipe->n_algorithms; a++)
+        if (calm_algorithm_caps(recipe->algorithms[a]) & cap)
+            return true;
+    return false;
+}
+
+/* Quantizing: the stacked weights; H and the factor of its inverse; rows in work, in double, several copies. */
+static size_t quantize_bytes(const calm_recipe *recipe, const calm_job_ref *job, size_t n_threads)
+{
+    const size_t square = job->in * job->in * sizeof(double);
+    const size_t weights = job->out * job->in * (sizeof(float) + 1), chunk = 4 * ROW_CHUNK * job->in * sizeof(double);
+    return weights + (any_needs(recipe, CALM_NEEDS_GRAM) ? 2 * square : 0) + n_threads * chunk;
+}
+
+/* Activations of a window: attention, or an MLP of the given width. */
+static size_t attention_bytes(const calm_config *config, size_t tokens)
+{
+    const size_t q = config->n_heads * config->head_dim, kv = config->n_kv * config->head_dim;
+    return (tokens * (3 * config->hidden + 2 * q + 2 * kv) + 128 * tokens) * sizeof(float);
+}
+
+static size_t mlp_bytes(const calm_config *config, size_t tokens, size_t inner)
+{
+    const bool fused = calm_has_role(config, CALM_ROLE_FUSED_GATE_UP);
+    return tokens * (3 * config->hidden + (fused ? 4 : 2) * inner) * sizeof(float);
+}
+
+/* ---- a group of jobs: attention, dense MLP, shared expert, one expert ---- */
+
+typedef struct group_needs {
+    size_t weights;      /* float32                                                        */
+    size_t statistics;   /* Gram matrices, sums, rows kept for scoring                     */
+    size_t inputs;       /* what one window adds while it is captured                      */
+    size_t forward;      /* activations of one window                                      */
+    size_t reference;    /* scoring: matrices of the float output                          */
+    size_t quantize;     /* the hungriest candidate                                        */
+    size_t score;        /* the hungriest candidate                                        */
+    size_t codes;        /* of all candidates of the group                                 */
+    size_t one_code;     /* of the largest                                                 */
+} group_needs;
+
+/* Where the estimate stands. */
+typedef struct estimate {
+    const calm_pipeline *p;
+    const calm_config *config;
+    const calm_knobs *knobs;
+    size_t n_threads, rows, score_rows, longest;
+} estimate;
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static void add_job(const estimate *e, const calm_job_ref *job, size_t score_rows, group_needs *out)
+{
+    const calm_recipe *recipe = e->p->recipe;
+    const size_t gram = any_needs(recipe, CALM_NEEDS_GRAM) ? job->in * job->in * sizeof(double) : 0;
+    const size_t kept = score_rows * job->in * sizeof(float), sums = 28 * job->in;
+    const bool alone = e->knobs->job_by_job;
+    const size_t threads = e->knobs->candidates_at_once == 1 ? e->n_threads : 1;
+    out->weights += job->out * job->in * sizeof(float);
+    out->statistics = alone ? larger(out->statistics, gram + kept + sums) : out->statistics + gram + kept + sums;
+    out->inputs = alone ? larger(out->inputs, e->longest * job->in * sizeof(float) + sums)
+                        : out->inputs + e->longest * job->in * sizeof(float) + sums;
+    out->quantize = larger(out->quantize, quantize_bytes(recipe, job, threads));
+    const size_t group = recipe->scheme.group ? recipe->scheme.group : job->in;
+    const size_t code = job->out * (job->in + 5 * (job->in / group + 1));
+    out->codes += recipe->n_algorithms * code;
+    out->one_code = larger(out->one_code, code);
+    out->score = larger(out->score, job->out * job->in * sizeof(float));
+}
+
+/* Jobs begin .. end - 1, which are captured together. */
+static group_needs measure_group(const estimate *e, size_t begin, size_t end, size_t score_rows)
+{
+    const calm_layout *layout = calm_model_layout(e->p->model);
+    const size_t width = e->config->hidden, side = smaller(width, score_rows);
+    const size_t square = side * side * sizeof(double);
+    group_needs out = {0};
+    for (size_t j = begin; j < end; j++)
+        add_job(e, &layout->jobs[j], score_rows, &out);
+    const bool attention = begin < end && calm_job_sublayer(layout->jobs[begin].kind) == CALM_SUBLAYER_ATTENTION;
+    out.forward = attention ? attention_bytes(e->config, e->longest)
+                            : mlp_bytes(e->config, e->longest, begin < end ? layout->jobs[end - 1].in : 0);
+    out.statistics += score_rows * width * sizeof(float) + 5 * 12 * e->rows;
+    out.reference = 3 * square;
+    out.score += score_rows * width * sizeof(float) + 2 * square + 2 * 256 * width * sizeof(double) +
+                 (attention ? attention_bytes(e->config, e->longest)
+                            : mlp_bytes(e->config, e->longest, begin < end ? layout->jobs[end - 1].in : 0));
+    return out;
+}
+
+/* ---- the steps on a block ---- */
+
+static size_t hidden_bytes(const estimate *e)
+{
+    const size_t window = e->longest * e->config->hidden * sizeof(float);
+    return e->knobs->spill ? 2 * e->n_threads * window : e->rows * e->config->hidden * sizeof(float);
+}
+
+static void add_steps(const estimate *e, const group_needs *g, size_t held, calm_budget *out)
+{
+    const size_t at_once = e->knobs->candidates_at_once ? e->knobs->candidates_at_once : e->n_threads;
+    const size_t group = larger(e->knobs->group_bytes ? e->knobs->group_bytes : GROUP_BYTES, g->inputs);
+    const size_t codes = e->knobs->slices ? smaller(g->codes, at_once * g->one_code) : g->codes;
+    const size_t always = held + g->weights + g->statistics;
+    /* A Gram tile's product per thread; a tensor's mapped pages while it is converted. */
+    out->capture = larger(out->capture, always + group + e->n_threads * (g->forward + 2 * MIB) + g->weights / 4);
+    out->quantize = larger(out->quantize, always + g->reference + codes + at_once * g->quantize);
+    out->score = larger(out->score, always + g->reference + codes + at_once * g->score);
+}
+
+static void add_mixture(const estimate *e, size_t block, calm_budget *out)
+{
+    const calm_layout *layout = calm_model_layout(e->p->model);
+    const calm_moe_config *moe = &e->config->moe;
+    const size_t route = e->rows * moe->top_k * 16 + 3 * e->rows * 12;
+    const size_t held = 2 * hidden_bytes(e) + route;
+    /* An even spread of tokens; one expert may get more, which costs only its rows. */
+    const size_t tokens = 2 * e->rows * moe->top_k / moe->n_experts + 1;
+    const size_t scored = 2 * e->score_rows * moe->top_k / moe->n_experts + 1;
+    size_t begin, end;
+    if (moe->shared_inner) {
+        calm_layout_group(layout, block, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT, &begin, &end);
+        const group_needs shared = measure_group(e, begin, end, e->score_rows);
+        add_steps(e, &shared, held, out);
+    }
+    calm_layout_group(layout, block, CALM_SUBLAYER_MLP, 0, &begin, &end);
+    group_needs expert = measure_group(e, begin, end, smaller(scored, e->score_rows));
+    const size_t n = e->knobs->experts_at_once;
+    expert.weights *= n;
+    expert.statistics *= n;
+    expert.codes *= n;
+    expert.reference *= n;
+    expert.inputs = 0;
+    expert.forward = mlp_bytes(e->config, smaller(tokens, 2048), moe->inner);
+    add_steps(e, &expert, held + n * tokens * e->config->hidden * sizeof(float), out);
+}
+
+static void add_block(const estimate *e, size_t block, calm_budget *out)
+{
+    const calm_layout *layout = calm_model_layout(e->p->model);
+    size_t begin, end;
+    calm_layout_group(layout, block, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT, &begin, &end);
+    const group_needs attention = measure_group(e, begin, end, e->score_rows);
+    add_steps(e, &attention, hidden_bytes(e), out);
+    if (e->config->moe.sparse[block]) {
+        add_mixture(e, block, out);
+        return;
+    }
+    calm_layout_group(layout, block, CALM_SUBLAYER_MLP, CALM_NO_EXPERT, &begin, &end);
+    const group_needs mlp = measure_group(e, begin, end, e->score_rows);
+    add_steps(e, &mlp, hidden_bytes(e), out);
+}
+
+/* ---- whole models ---- */
+
+/* Weights of a block outside its experts, and of one expert. */
+static void count_block(const estimate *e, size_t block, size_t *outside, size_t *expert)
+{
+    const calm_layout *layout = calm_model_layout(e->p->model);
+    *outside = *expert = 0;
+    for (size_t j = layout->block_begin[block]; j < layout->block_begin[block + 1]; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        *outside += job->expert < 0 ? job->out * job->in : 0;
+        *expert += job->expert == 0 ? job->out * job->in : 0;
+    }
+}
+
+/* Evaluation runs each model's blocks in turn: float and quantized weights of one block, hidden rows of a batch per
+ * model.  Assembly holds one block's float weights and codes. */
+static void add_models(const estimate *e, calm_budget *out)
+{
+    const calm_recipe *recipe = e->p->recipe;
+    const calm_config *config = e->config;
+    const size_t window = e->longest * config->hidden * sizeof(float), batch = larger(BATCH_BYTES, window);
+    const size_t guard = recipe->guard_windows ? recipe->n_algorithms + 2 : 0, models = larger(guard, recipe->eval_path ? 2 : 0);
+    const size_t forward = larger(attention_bytes(config, e->longest), mlp_bytes(config, e->longest, config->inner));
+    size_t most = 0;
+    for (size_t b = 0; b < config->n_blocks; b++) {
+        size_t outside, expert;
+        count_block(e, b, &outside, &expert);
+        const size_t here = 9 * outside + (expert ? e->n_threads * 9 * expert + WAVE_BYTES + 2 * batch : 0);
+        most = larger(most, here);
+        out->assemble = larger(out->assemble, 6 * outside + 6 * expert + 2 * larger(outside / 2, expert / 2));
+    }
+    if (models)
+        out->evaluate = most + models * batch + e->n_threads * (forward + EVAL_TASK_BYTES);
+}
+
+void calm_budget_estimate(const calm_pipeline *p, size_t n_threads, const calm_knobs *knobs, calm_budget *out)
+{
+    const calm_config *config = calm_model_config(p->model);
+    const size_t base = out->base;
+    estimate e = {.p = p, .config = config, .knobs = knobs, .n_threads = n_threads, .longest = p->calib.longest};
+    const size_t scored = smaller((size_t)p->recipe->score_windows, p->calib.n);
+    e.rows = p->calib.begin[p->calib.n];
+    e.score_rows = p->calib.begin[scored];
+    *out = (calm_budget){.base = base, .knobs = *knobs};
+    for (size_t b = p->first_block; b < p->end_block; b++)
+        add_block(&e, b, out);
+    add_models(&e, out);
+    const size_t always = base + n_threads * THREAD_BYTES + SLACK_BYTES;
+    size_t *const stages[] = {&out->capture, &out->quantize, &out->score, &out->evaluate, &out->assemble};
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        *stages[i] += always;
+        out->peak = larger(out->peak, *stages[i]);
+    }
+    out->spill_bytes = knobs->spill ? e.rows * config->hidden * sizeof(float) * (config->moe.n_experts ? 2 : 1) : 0;
+}
+
+/* ---- choosing ---- */
+
+calm_status calm_budget_choose(calm_ctx *ctx, const calm_pipeline *p, size_t limit, calm_budget *out)
+{
+    static const size_t experts[] = {16, 8, 4, 2, 1};
+    const size_t threads = (size_t)ctx->n_threads, base = calm_memory_resident();
+    const size_t n_experts = calm_model_config(p->model)->moe.n_experts ? sizeof experts / sizeof *experts : 1;
+    size_t smallest = SIZE_MAX;
+    /* From the inside out, what costs more time: a file, barriers, small groups; small waves, idle threads, another pass. */
+    for (int by_job = 0; by_job < 2; by_job++)
+        for (size_t at_once = threads; at_once > 0; at_once--)
+            for (size_t x = 0; x < n_experts; x++)
+                for (int choice = 0; choice < 8; choice++) {
+                    const calm_knobs knobs = {.spill = choice & 1, .slices = choice & 2, .job_by_job = by_job,
+                                              .candidates_at_once = at_once, .experts_at_once = experts[x],
+                                              .group_bytes = choice & 4 ? SMALL_GROUP : 0};
+                    *out = (calm_budget){.base = base};
+                    calm_budget_estimate(p, threads, &knobs, out);
+                    smallest = smaller(smallest, out->peak);
+                    if (out->peak <= limit)
+                        return CALM_OK;
+                }
+    return calm_fail(ctx, CALM_ENOMEM,
+                     "the run does not fit in %.2f GB of memory; the smallest limit it fits in is --memory %.2fGB (%s)",
+                     (double)limit / 1e9, (double)(smallest + 5000000) / 1e9,
+                     "fewer --samples, --score-samples or --threads need less");
+}
+
+calm_status calm_budget_parse(calm_ctx *ctx, const char *text, size_t *out)
+{
+    static const struct {
+        const char *suffix;
+        double factor;
+    } units[] = {{"", 1},      {"B", 1},     {"K", 1e3},     {"KB", 1e3},     {"M", 1e6},       {"MB", 1e6},
+                 {"G", 1e9},   {"GB", 1e9},  {"T", 1e12},    {"TB", 1e12},    {"Ki", 1024.0},   {"KiB", 1024.0},
+                 {"Mi", 1048576.0}, {"MiB", 1048576.0}, {"Gi", 1073741824.0}, {"GiB", 1073741824.0}};
+    char *end;
+    const double value = strtod(text, &end);
+    while (*end == ' ')
+        end++;
+    for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++)
+        if (strcasecmp(end, units[i].suffix) == 0 && value * units[i].factor >= 1e6 && value * units[i].factor <= 1e15) {
+            *out = (size_t)(value * units[i].factor);
+            return CALM_OK;
+        }
+    return calm_fail(ctx, CALM_EARG, "--memory %s: expected a size of at least 1 MB: 2GB, 1.5GiB, 800M", text);
+}
+
+calm_status calm_budget_limit(calm_ctx *ctx, const calm_recipe *recipe, size_t *out)
+{
+    const size_t free_bytes = calm_memory_available();
+    if (recipe->memory)
+        return calm_budget_parse(ctx, recipe->memory, out);
+    *out = free_bytes ? free_bytes / 10 * 7 : (size_t)4 * 1024 * MIB;
+    return CALM_OK;
+}
+
+calm_status calm_budget_apply(calm_ctx *ctx, calm_pipeline *p, calm_budget *out)
+{
+    size_t limit;
+    char *dir, *slash;
+    CALM_TRY(calm_budget_limit(ctx, p->recipe, &limit));
+    CALM_TRY(calm_budget_choose(ctx, p, limit, out));
+    const calm_knobs *knobs = &out->knobs;
+    if (knobs->spill) {
+        CALM_TRY(calm_strf(ctx, ctx->out, &dir, "%s", p->recipe->store));
+        slash = strrchr(dir, '/');
+        if (slash)
+            *slash = 0;
+        p->spill_dir = slash ? dir : ".";
+    }
+    const size_t elsewhere = out->base > calm_memory_used() ? out->base - calm_memory_used() : 0;
+    const size_t reserved = elsewhere + (size_t)ctx->n_threads * THREAD_BYTES + SLACK_BYTES;
+    calm_memory_set_limit(limit > reserved ? limit - reserved : 1);
+    calm_log(ctx, CALM_LOG_INFO, "memory: %.2f GB expected, %.2f GB allowed%s%s%s", (double)out->peak / 1e9,
+             (double)limit / 1e9, knobs->spill ? "; hidden rows in a file" : "",
+             knobs->candidates_at_once < (size_t)ctx->n_threads ? "; fewer candidates at once than threads" : "",
+             knobs->job_by_job ? "; one job of a sublayer at a time" : "");
+    return CALM_OK;
+}

@@ -1,0 +1,45 @@
+/* Budget: how much memory a run needs, and how to make it fit what it may have.
+ *
+ * The peak of each stage follows from the model's shapes, the recipe and four choices that change no result: whether hidden
+ * rows lie in a file, how many candidates and experts are in work at once, whether a sublayer's jobs are captured together.
+ * The cheapest combination that fits is taken; when none does, the smallest limit that would is named. */
+#ifndef CALM_CLI_BUDGET_H
+#define CALM_CLI_BUDGET_H
+
+#include "cli/recipe.h"
+
+typedef struct calm_pipeline calm_pipeline;    /* cli/pipeline.h */
+
+/* Choices that cost time and change no result. */
+typedef struct calm_knobs {
+    bool spill, job_by_job;
+    bool slices;                       /* results of candidates_at_once candidates are kept at once, not all */
+    size_t candidates_at_once, experts_at_once, group_bytes;
+} calm_knobs;
+
+/* Bytes of one stage's largest moment, all included. */
+typedef struct calm_budget {
+    calm_knobs knobs;
+    size_t base;                                 /* program, libraries, tokenizer, store: there already */
+    size_t capture, quantize, score;             /* peaks of the three steps on a block                 */
+    size_t evaluate, assemble;
+    size_t peak;                                 /* of all of them                                      */
+    size_t spill_bytes;                          /* in a file, when knobs.spill                         */
+} calm_budget;
+
+/* What the run needs with these knobs. */
+void calm_budget_estimate(const calm_pipeline *p, size_t n_threads, const calm_knobs *knobs, calm_budget *out);
+
+/* Choose the knobs for `limit` bytes.  CALM_ENOMEM, naming the smallest limit that would do. */
+calm_status calm_budget_choose(calm_ctx *ctx, const calm_pipeline *p, size_t limit, calm_budget *out);
+
+/* 2000000000, 2GB, 1.5GiB, 512M: bytes; K, M, G are powers of 1000, Ki, Mi, Gi of 1024.  CALM_EARG. */
+calm_status calm_budget_parse(calm_ctx *ctx, const char *text, size_t *out);
+
+/* Choose, tell the log, and set the pipeline's knobs and the limit of all arenas. */
+calm_status calm_budget_apply(calm_ctx *ctx, calm_pipeline *p, calm_budget *out);
+
+/* --memory, or 70 % of what is free now. */
+calm_status calm_budget_limit(calm_ctx *ctx, const calm_recipe *recipe, size_t *out);
+
+#endif

@@ -1,0 +1,300 @@
+/* Dry run. */
+#include "cli/dry_run.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/table.h"
+#include "ptq/base/memory.h"
+#include "ptq/base/rng.h"
+#include "ptq/base/threads.h"
+#include "ptq/tensor/linalg.h"
+
+/* The small job that each algorithm is measured on. */
+#define SAMPLE_OUT ((size_t)256)
+#define SAMPLE_IN ((size_t)512)
+#define PRODUCT_SIDE ((size_t)768)
+#define MEASURE_SECONDS 0.25
+
+/* Rates of this machine, all threads together, and what the run would take. */
+typedef struct forecast {
+    calm_pipeline p;
+    double sgemm, dgemm;           /* multiply-adds count two, per second                                 */
+    double *algorithm;             /* [n_algorithms] seconds of one thread per weight of the small job    */
+    double seconds;
+    double bytes_after, bits_per_weight, store_bytes;
+    size_t n_candidates;
+} forecast;
+
+/* ---- measuring ---- */
+
+typedef struct products {
+    const float *a;
+    float *c;
+    const double *da;
+    double *dc;
+    bool in_double;
+} products;
+
+static calm_status multiply(calm_ctx *ctx, size_t index, void *user)
+{
+    const products *p = user;
+    const size_t n = PRODUCT_SIDE;
+    (void)ctx;
+    if (p->in_double)
+        calm_dgemm_nt(n, n, n, 1, p->da, n, p->da, n, 0, p->dc + index * n * n, n);
+    else
+        calm_sgemm_nt(n, n, n, 1, p->a, n, p->a, n, 0, p->c + index * n * n, n);
+    return CALM_OK;
+}
+
+static calm_status product_rate(calm_ctx *ctx, products *p, bool in_double, double *out)
+{
+    const size_t workers = (size_t)ctx->n_threads;
+    const double begun = calm_seconds(), n = (double)PRODUCT_SIDE;
+    double spent;
+    size_t rounds = 0;
+    p->in_double = in_double;
+    do {
+        CALM_TRY(calm_parallel_for(ctx, workers, multiply, p));
+        rounds++;
+        spent = calm_seconds() - begun;
+    } while (spent < MEASURE_SECONDS);
+    *out = 2 * n * n * n * (double)(rounds * workers) / spent;
+    return CALM_OK;
+}
+
+static calm_status measure_products(calm_ctx *ctx, forecast *f)
+{
+    const size_t cells = PRODUCT_SIDE * PRODUCT_SIDE, workers = (size_t)ctx->n_threads;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    float *a;
+    double *da;
+    products p;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, a, cells));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, da, cells));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.c, workers * cells));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.dc, workers * cells));
+    for (size_t i = 0; i < cells; i++)
+        a[i] = (float)(da[i] = calm_rng_uniform(1, 0, i) - 0.5);
+    p.a = a;
+    p.da = da;
+    CALM_TRY(product_rate(ctx, &p, false, &f->sgemm));
+    CALM_TRY(product_rate(ctx, &p, true, &f->dgemm));
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+/* Random weights and inputs for the small job. */
+static calm_status sample_job(calm_ctx *ctx, const calm_recipe *recipe, calm_linear *linear, calm_stats *stats, calm_job *out)
+{
+    const size_t rows = SAMPLE_IN + 64;
+    float *w, *absmax;
+    double *x, *gram;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w, SAMPLE_OUT * SAMPLE_IN));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, x, rows * SAMPLE_IN));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, gram, SAMPLE_IN * SAMPLE_IN));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, absmax, SAMPLE_IN));
+    for (size_t i = 0; i < SAMPLE_OUT * SAMPLE_IN; i++)
+        w[i] = (float)calm_rng_normal(2, 0, i);
+    for (size_t i = 0; i < rows * SAMPLE_IN; i++)
+        x[i] = calm_rng_normal(2, 1, i);
+    for (size_t j = 0; j < SAMPLE_IN; j++)
+        absmax[j] = 3;
+    calm_dsyrk_t(SAMPLE_IN, rows, 1, x, SAMPLE_IN, 0, gram, SAMPLE_IN);
+    calm_dsymmetrize(SAMPLE_IN, gram, SAMPLE_IN);
+    *linear = (calm_linear){"sample", SAMPLE_OUT, SAMPLE_IN, w};
+    *stats = (calm_stats){.rows = rows, .gram = gram, .absmax = absmax};
+    *out = (calm_job){.name = "sample", .linears = linear, .n_linears = 1, .stats = stats, .scheme = recipe->scheme};
+    return CALM_OK;
+}
+
+static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
+{
+    const calm_recipe *recipe = f->p.recipe;
+    calm_linear linear;
+    calm_stats stats;
+    calm_job job;
+    calm_ctx one = *ctx;
+    calm_arena results;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, f->algorithm, recipe->n_algorithms));
+    CALM_TRY(sample_job(ctx, recipe, &linear, &stats, &job));
+    calm_arena_init(&results);
+    one.out = &results;
+    one.n_threads = 1;
+    for (size_t a = 0; a < recipe->n_algorithms; a++) {
+        calm_qjob qjob;
+        const double begun = calm_seconds();
+        if (calm_algorithm_run(&one, recipe->algorithms[a], &job, &qjob) != CALM_OK)
+            calm_ctx_forgive(&one);    /* the run would note that as a failed candidate */
+        f->algorithm[a] = (calm_seconds() - begun) / (double)(SAMPLE_OUT * SAMPLE_IN);
+        calm_arena_clear(&results);
+    }
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+/* ---- adding up ---- */
+
+static double weights_of(const calm_pipeline *p, size_t first, size_t end, bool active)
+{
+    const calm_layout *layout = calm_model_layout(p->model);
+    const calm_moe_config *moe = &calm_model_config(p->model)->moe;
+    double total = 0;
+    for (size_t j = first; j < end; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        const double share = active && job->expert >= 0 ? (double)moe->top_k / (double)moe->n_experts : 1;
+        total += share * (double)job->out * (double)job->in;
+    }
+    return total;
+}
+
+/* Quantizing, scoring and the Gram matrix of one job. */
+static double job_seconds(const forecast *f, const calm_job_ref *job, double rows, double score_rows, int n_threads)
+{
+    const calm_recipe *recipe = f->p.recipe;
+    const double out = (double)job->out, in = (double)job->in, hidden = (double)calm_model_config(f->p.model)->hidden;
+    double seconds = 0;
+    bool gram = false;
+    for (size_t a = 0; a < recipe->n_algorithms; a++) {
+        const bool uses = calm_algorithm_caps(recipe->algorithms[a]) & CALM_NEEDS_GRAM;
+        const double growth = uses && in > (double)SAMPLE_IN ? in / (double)SAMPLE_IN : 1;
+        seconds += f->algorithm[a] * out * in * growth / n_threads;
+        seconds += uses ? 4.0 / 3.0 * in * in * in / f->dgemm : 0;
+        seconds += (2 * score_rows * out * in) / f->sgemm + 3 * 2 * score_rows * hidden * hidden / f->dgemm;
+        gram |= uses;
+    }
+    return seconds + (gram ? rows * in * in / (0.7 * f->sgemm) : 0);
+}
+
+static void add_up(forecast *f, int n_threads)
+{
+    const calm_pipeline *p = &f->p;
+    const calm_recipe *recipe = p->recipe;
+    const calm_config *config = calm_model_config(p->model);
+    const calm_layout *layout = calm_model_layout(p->model);
+    const double rows = (double)p->calib.begin[p->calib.n], forward = 0.75 * f->sgemm;
+    const size_t scored = (size_t)recipe->score_windows < p->calib.n ? (size_t)recipe->score_windows : p->calib.n;
+    size_t first, end;
+    double bits = 0, weights = 0;
+    calm_pipeline_jobs(p, &first, &end);
+    f->bytes_after = (double)calm_model_bytes(p->model);
+    for (size_t j = first; j < end; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        const double share = job->expert >= 0 ? (double)config->moe.top_k / (double)config->moe.n_experts : 1;
+        const double n = (double)job->out * (double)job->in;
+        const double b = calm_scheme_bits_per_weight(&recipe->scheme, job->out, job->in);
+        f->seconds += job_seconds(f, job, share * rows, share * (double)p->calib.begin[scored], n_threads);
+        bits += b * n;
+        weights += n;
+        f->bytes_after += n * (b / 8 - (double)calm_dtype_bytes(config->dtype));
+        f->store_bytes += (double)recipe->n_algorithms * n * (b / 8 + 0.1);
+        f->n_candidates += recipe->n_algorithms;
+    }
+    f->bits_per_weight = weights > 0 ? bits / weights : 0;
+    f->seconds += 2 * rows * weights_of(p, 0, layout->block_begin[p->end_block], true) / forward;
+    const double model = 2 * weights_of(p, 0, layout->n_jobs, true) + 2 * (double)config->hidden * (double)config->vocab;
+    const double guard = (double)p->guard.begin[p->guard.n] * (double)(recipe->n_algorithms + 2);
+    f->seconds += guard * model / forward;
+    if (recipe->eval_path && recipe->eval_windows)
+        f->seconds += 2 * model * (double)(recipe->eval_windows * recipe->seqlen) / forward;
+    /* Digests and reading: about 400 MB/s, twice; writing the result. */
+    f->seconds += 2 * (double)calm_model_bytes(p->model) / 4e8 + f->bytes_after / 3e8;
+}
+
+/* The evaluation's text is as long as it is: its windows are counted by tokenizing it. */
+static calm_status count_evaluation(calm_ctx *ctx, forecast *f)
+{
+    const calm_pipeline *p = &f->p;
+    const calm_config *config = calm_model_config(p->model);
+    const calm_windows_options options = {.seqlen = (size_t)p->recipe->seqlen, .seed = -1, .vocab = config->vocab,
+                                          .special = p->recipe->special};
+    calm_windows windows;
+    if (!p->recipe->eval_path || p->recipe->eval_windows)
+        return CALM_OK;
+    CALM_TRY(calm_windows_read(ctx, p->tokenizer, p->recipe->eval_path, &options, &windows));
+    const double model = 2 * weights_of(p, 0, calm_model_layout(p->model)->n_jobs, true) +
+                         2 * (double)config->hidden * (double)config->vocab;
+    f->seconds += 2 * model * (double)windows.begin[windows.n] / (0.75 * f->sgemm);
+    return CALM_OK;
+}
+
+/* ---- printing ---- */
+
+static calm_status print_json(calm_ctx *ctx, const forecast *f, size_t limit)
+{
+    const calm_budget *b = &f->p.budget;
+    calm_json *root = calm_json_new_object(), *memory = calm_json_new_object(), *stages = calm_json_new_object();
+    calm_json *disk = calm_json_new_object(), *time = calm_json_new_object(), *result = calm_json_new_object();
+    calm_json_set_int(memory, "peak_bytes", (int64_t)b->peak);
+    calm_json_set_int(memory, "limit_bytes", (int64_t)limit);
+    calm_json_set_int(stages, "capture", (int64_t)b->capture);
+    calm_json_set_int(stages, "quantize", (int64_t)b->quantize);
+    calm_json_set_int(stages, "score", (int64_t)b->score);
+    calm_json_set_int(stages, "evaluate", (int64_t)b->evaluate);
+    calm_json_set_int(stages, "assemble", (int64_t)b->assemble);
+    calm_json_set(memory, "stages", stages);
+    calm_json_set_bool(memory, "spilled", b->knobs.spill);
+    calm_json_set_bool(memory, "job_by_job", b->knobs.job_by_job);
+    calm_json_set_int(memory, "candidates_at_once", (int64_t)b->knobs.candidates_at_once);
+    calm_json_set_int(memory, "experts_at_once", (int64_t)b->knobs.experts_at_once);
+    calm_json_set_int(disk, "output_bytes", (int64_t)f->bytes_after);
+    calm_json_set_int(disk, "store_bytes", (int64_t)f->store_bytes);
+    calm_json_set_int(disk, "spill_bytes", (int64_t)b->spill_bytes);
+    calm_json_set_number(time, "seconds", f->seconds);
+    calm_json_set_number(time, "sgemm_gflops", f->sgemm / 1e9);
+    calm_json_set_number(time, "dgemm_gflops", f->dgemm / 1e9);
+    calm_json_set_int(result, "bytes_before", (int64_t)calm_model_bytes(f->p.model));
+    calm_json_set_int(result, "bytes_after", (int64_t)f->bytes_after);
+    calm_json_set_number(result, "bits_per_weight", f->bits_per_weight);
+    calm_json_set(root, "memory", memory);
+    calm_json_set(root, "disk", disk);
+    calm_json_set(root, "time", time);
+    calm_json_set(root, "result", result);
+    calm_json_set_int(root, "candidates", (int64_t)f->n_candidates);
+    const calm_status status = calm_json_print(ctx, root);
+    calm_json_free(root);
+    return status;
+}
+
+static void print_text(const forecast *f, size_t limit)
+{
+    const calm_budget *b = &f->p.budget;
+    const double seconds = f->seconds, before = (double)calm_model_bytes(f->p.model);
+    printf("memory   %.2f GB at most, of %.2f GB allowed\n", (double)b->peak / 1e9, (double)limit / 1e9);
+    printf("         capture %.2f, quantize %.2f, score %.2f, evaluate %.2f, assemble %.2f GB\n", (double)b->capture / 1e9,
+           (double)b->quantize / 1e9, (double)b->score / 1e9, (double)b->evaluate / 1e9, (double)b->assemble / 1e9);
+    printf("disk     %.2f GB of output, %.2f GB in the store, %.2f GB of hidden rows while it runs\n", f->bytes_after / 1e9,
+           f->store_bytes / 1e9, (double)b->spill_bytes / 1e9);
+    printf("time     about %.0f %s on this machine (%.0f GFLOP/s in float, %.0f in double), %zu candidates\n",
+           seconds < 120 ? seconds : seconds < 7200 ? seconds / 60 : seconds / 3600,
+           seconds < 120 ? "seconds" : seconds < 7200 ? "minutes" : "hours", f->sgemm / 1e9, f->dgemm / 1e9, f->n_candidates);
+    printf("result   %.2f GB -> %.2f GB (%.1f %%), %.3f bits per weight in the quantized linears\n", before / 1e9,
+           f->bytes_after / 1e9, 100 * f->bytes_after / before, f->bits_per_weight);
+}
+
+calm_status calm_dry_run(calm_ctx *ctx, const calm_recipe *recipe, bool json)
+{
+    forecast f = {.seconds = 0};
+    size_t limit = 0;
+    calm_status status = calm_pipeline_open(ctx, recipe, &f.p);
+    calm_memory_set_limit(0);
+    if (status == CALM_OK)
+        status = calm_budget_limit(ctx, recipe, &limit);
+    if (status == CALM_OK)
+        status = measure_products(ctx, &f);
+    if (status == CALM_OK)
+        status = measure_algorithms(ctx, &f);
+    if (status == CALM_OK)
+        status = count_evaluation(ctx, &f);
+    if (status == CALM_OK) {
+        add_up(&f, ctx->n_threads);
+        if (json)
+            status = print_json(ctx, &f, limit);
+        else
+            print_text(&f, limit);
+    }
+    calm_pipeline_close(&f.p);
+    return status;
+}
