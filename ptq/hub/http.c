@@ -222,7 +222,7 @@ static void set_up(calm_http *http, hop *h, const char *url, struct curl_slist *
     const calm_http_request *request = h->request;
     curl_easy_reset(curl);    /* connections stay */
     curl_easy_setopt(curl, CURLOPT_URL, url);
-    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 0L);    /* curl keeps SIGPIPE away that TLS could raise */
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(curl, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
 #if LIBCURL_VERSION_NUM >= 0x075500
@@ -240,6 +240,8 @@ static void set_up(calm_http *http, hop *h, const char *url, struct curl_slist *
     curl_easy_setopt(curl, CURLOPT_HEADERDATA, h);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, h);
+    if (http->settings->ca_file)
+        curl_easy_setopt(curl, CURLOPT_CAINFO, http->settings->ca_file);
     if (request->head)
         curl_easy_setopt(curl, CURLOPT_NOBODY, 1L);
 }

@@ -174,11 +174,22 @@ static calm_status read_endpoint(calm_ctx *ctx, calm_hub_settings *s)
     return CALM_OK;
 }
 
+/* Networks that open TLS have certificates of their own. */
+static const char *find_certificates(void)
+{
+    static const char *const names[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (variable(names[i]))
+            return variable(names[i]);
+    return NULL;
+}
+
 calm_status calm_hub_settings_read(calm_ctx *ctx, calm_hub_settings *out)
 {
     const char *timeout = variable("HF_HUB_DOWNLOAD_TIMEOUT"), *offline = variable("HF_HUB_OFFLINE"), *token_path;
     char *end;
-    *out = (calm_hub_settings){.connect_seconds = CONNECT_SECONDS,
+    *out = (calm_hub_settings){.ca_file = find_certificates(),
+                               .connect_seconds = CONNECT_SECONDS,
                                .stall_seconds = STALL_SECONDS,
                                .attempts = ATTEMPTS,
                                .backoff_ms = BACKOFF_MS};

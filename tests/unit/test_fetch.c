@@ -320,16 +320,16 @@ END_OF_TEST
 TEST(a_stalled_transfer_can_be_gone_on_with)
 {
     play *p = begin(false);
-    p->served->cut_at = 300;
+    p->served->cut_at = 10;    /* few: curl looks at the mean rate of some seconds */
     p->served->stalls = true;
     open_it(p);
     p->settings.attempts = 1;
     ck_fails(fetch(p), CALM_EIO, "nothing came for 1 s");
-    ck_assert_int_eq(calm_hub_partial_bytes(ctx, &p->session, &p->file), 300);
+    ck_assert_int_eq(calm_hub_partial_bytes(ctx, &p->session, &p->file), 10);
     p->served->stalls = false;
     ck_ok(fetch(p));
     check_blob(p);
-    ck_assert_str_eq(range(p, 1), "bytes=300-");
+    ck_assert_str_eq(range(p, 1), "bytes=10-");
     end(p);
 }
 END_OF_TEST

@@ -10,7 +10,8 @@ static void clean_environment(void)
     static const char *const names[] = {"HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE",
                                         "XDG_CACHE_HOME", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH",
                                         "HF_HUB_DISABLE_IMPLICIT_TOKEN", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE",
-                                        "HF_HUB_DOWNLOAD_TIMEOUT"};
+                                        "HF_HUB_DOWNLOAD_TIMEOUT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE",
+                                        "CURL_CA_BUNDLE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv(names[i]);
     setenv("HOME", "/nonexistent/ann", 1);
@@ -101,6 +102,17 @@ TEST(the_endpoint_is_an_address)
 }
 END_OF_TEST
 
+TEST(certificates)
+{
+    clean_environment();
+    ck_assert_ptr_null(read_them().ca_file);
+    setenv("REQUESTS_CA_BUNDLE", "/b.pem", 1);
+    ck_assert_str_eq(read_them().ca_file, "/b.pem");
+    setenv("SSL_CERT_FILE", "/a.pem", 1);
+    ck_assert_str_eq(read_them().ca_file, "/a.pem");
+}
+END_OF_TEST
+
 TEST(offline_and_times)
 {
     calm_hub_settings settings;
@@ -128,5 +140,5 @@ int main(void)
                      (const TTest *[]){the_cache_is_where_the_library_has_it,
                                        the_token_comes_from_the_environment_or_its_file,
                                        a_token_that_would_be_two_headers_is_refused_unseen, the_endpoint_is_an_address,
-                                       offline_and_times, NULL});
+                                       certificates, offline_and_times, NULL});
 }
