@@ -141,7 +141,10 @@ static void put_body(int fd, hub_file *file, const hub_request *request)
     if (from)
         put_format(fd, "Content-Range: bytes %zu-%zu/%zu\r\n", from - file->wrong_range, file->n_bytes - 1,
                    file->n_bytes);
-    put_metadata(fd, file);
+    if (request->storage)    /* what a storage host says about the repository is none of its business */
+        put_format(fd, "X-Repo-Commit: strange\r\nX-Linked-Etag: \"strange\"\r\nX-Linked-Size: 1\r\nETag: \"strange\"\r\n");
+    else
+        put_metadata(fd, file);
     if (!file->unannounced)
         put_format(fd, "Content-Length: %zu\r\n", file->n_bytes - from);
     put_format(fd, "\r\n");

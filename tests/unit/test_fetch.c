@@ -290,6 +290,24 @@ TEST(wrong_sizes_keep_nothing)
 }
 END_OF_TEST
 
+TEST(a_body_without_end_is_stopped)
+{
+    static char large[4 << 20];
+    play *p = begin(true);
+    p->served->bytes = large;
+    p->served->n_bytes = sizeof large;
+    p->served->extra = 10 - (long)sizeof large;    /* ten bytes, says the listing */
+    p->served->unannounced = true;
+    open_it(p);
+    ck_assert_int_eq(fetch(p), CALM_EMISMATCH);
+    ck_assert_ptr_nonnull(strstr(ctx->message, "expected 10 bytes, as the hub lists, found "));
+    ck_assert_ptr_null(strstr(ctx->message, test_format("found %zu", sizeof large)));    /* not after all of it */
+    calm_ctx_forgive(ctx);
+    check_nothing_kept(p);
+    end(p);
+}
+END_OF_TEST
+
 TEST(answers_that_pass)
 {
     play *p = begin(false);
@@ -420,7 +438,8 @@ int main(void)
                                        the_next_call_goes_on, what_is_there_whole_is_only_verified,
                                        a_bad_beginning_is_fetched_anew, a_server_without_ranges_starts_over,
                                        a_wrong_range_is_refused, a_range_that_the_server_has_not,
-                                       wrong_checksums_keep_nothing, wrong_sizes_keep_nothing, answers_that_pass,
+                                       wrong_checksums_keep_nothing, wrong_sizes_keep_nothing,
+                                       a_body_without_end_is_stopped, answers_that_pass,
                                        a_stalled_transfer_can_be_gone_on_with, a_full_disk, an_empty_file,
                                        metadata_of_a_mirror_that_lists_names_alone, answers_into_memory_have_a_limit,
                                        NULL});

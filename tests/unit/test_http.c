@@ -94,6 +94,7 @@ TEST(the_token_stays_with_the_endpoint)
     ck_assert_str_eq(second->range, "bytes=4-");
     ck_assert_str_eq(p->reply.etag, p->hub.files[1].sha256);    /* the endpoint's word, not the storage host's */
     ck_assert_str_eq(p->reply.commit, HUB_COMMIT);
+    ck_assert_int_eq(p->reply.linked_bytes, 10);
     end(p);
 }
 END_OF_TEST
