@@ -18,8 +18,8 @@ static const calm_option table[] = {
      .offset = offsetof(options, list),
      .type = CALM_OPTION_BOOL},
     {.name = "json",
-     .help = "print {repo, revision, commit, path, files: [{name, bytes, fetched}]}; with --list {models: [{name, repo, "
-             "note}]}",
+     .help = "print {repo, revision, commit, path, files: [{name, bytes, fetched}]}; with --list {models: [{name, "
+             "repo, note}]}",
      .offset = offsetof(options, json),
      .type = CALM_OPTION_BOOL},
     CALM_COMMON_OPTIONS(options),
@@ -115,9 +115,9 @@ const calm_command calm_cmd_pull = {
     .arguments = "ORG/NAME[@REVISION]",
     .description =
         "Fetches what calm needs of a model (safetensors weights, configuration, tokenizer) into the cache that "
-        "huggingface_hub uses too, and prints the directory.  What is there is not fetched again; a broken transfer goes "
-        "on where it stopped; size and checksum of every file are verified.  `--model ORG/NAME` of the other commands "
-        "does the same for a model that is not there yet.",
+        "huggingface_hub uses too, and prints the directory.  What is there is not fetched again; a broken transfer "
+        "goes on where it stopped; size and checksum of every file are verified.  `--model ORG/NAME` of the other "
+        "commands does the same for a model that is not there yet.",
     .examples = "  calm pull Qwen/Qwen3-0.6B\n"
                 "  calm pull qwen3-0.6b                 the same by its short name\n"
                 "  calm pull Qwen/Qwen3-0.6B@main --json\n"

@@ -98,9 +98,10 @@ static calm_status unknown(calm_ctx *ctx, const calm_alias *aliases, size_t n, c
     near = calm_nearest(name, names, n);
     const calm_status status =
         calm_fail(ctx, CALM_ENOTFOUND,
-                  "model \"%s\": no such directory, and no such name%s%s%s; known names: %s (bundled), ORG/NAME on the hub, and "
-                  "what \"calm pull --list\" shows", name, near ? " (did you mean \"" : "", near ? near : "",
-                  near ? "\"?)" : "", bundled.data ? bundled.data : "none");
+                  "model \"%s\": no such directory, and no such name%s%s%s; known names: %s (bundled), ORG/NAME on "
+                  "the hub, and what \"calm pull --list\" shows",
+                  name, near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "",
+                  bundled.data ? bundled.data : "none");
     calm_text_clear(&bundled);
     return status;
 }

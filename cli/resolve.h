@@ -36,10 +36,10 @@ typedef struct calm_named_model {
 /* Is it certainly a path: existing, or beginning with / or ./ or ../ ? */
 bool calm_is_path(const char *word);
 
-/* In this order: a path; an alias of recipes/models/aliases.json; ORG/NAME[@REVISION] on the hub; a directory.  An alias
- * wins over a directory of the same name in the working folder, so that a name means one model everywhere; a directory
- * ORG/NAME wins over the hub.  A model of the hub is taken from the Hugging Face cache as it lies there, and fetched
- * into it when something is missing, with progress on stderr unless `quiet`.  Texts in ctx->out.
+/* In this order: a path; an alias of recipes/models/aliases.json; ORG/NAME[@REVISION] on the hub; a directory.  An
+ * alias wins over a directory of the same name in the working folder, so that a name means one model everywhere; a
+ * directory ORG/NAME wins over the hub.  A model of the hub is taken from the Hugging Face cache as it lies there, and
+ * fetched into it when something is missing, with progress on stderr unless `quiet`.  Texts in ctx->out.
  * CALM_ENOTFOUND with the nearest alias; the failures of calm_hub_pull. */
 calm_status calm_resolve_model(calm_ctx *ctx, const char *name, bool quiet, calm_named_model *out);
 

@@ -30,7 +30,8 @@ calm_status calm_hub_mark_absent(calm_ctx *ctx, const char *repo_dir, const char
 bool calm_hub_is_absent(calm_ctx *ctx, const char *repo_dir, const char *commit, const char *name);
 
 /* Append to `missing`, joined by ", ", what a snapshot lacks for calm: config.json, the weights (the shards that the
- * index names) and, if asked for, a tokenizer.json that is not known to be absent.  Fails where the index is malformed. */
+ * index names) and, if asked for, a tokenizer.json that is not known to be absent.  Fails where the index
+ * is malformed. */
 calm_status calm_hub_missing(calm_ctx *ctx, const char *repo_dir, const char *commit, bool tokenizer,
                              calm_text *missing);
 

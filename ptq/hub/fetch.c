@@ -174,8 +174,8 @@ static calm_status start_over(calm_ctx *ctx, transfer *t)
 static calm_status wrong_size(calm_ctx *ctx, const transfer *t, int64_t found)
 {
     return calm_fail(ctx, CALM_EMISMATCH,
-                     "%s: expected %lld bytes, as the hub lists, found %lld%s; a proxy or a mirror may have changed it: "
-                     "check HF_ENDPOINT and run the same command again", t->what, (long long)t->file->bytes,
+                     "%s: expected %lld bytes, as the hub lists, found %lld%s; a proxy or a mirror may have changed "
+                     "it: check HF_ENDPOINT and run the same command again", t->what, (long long)t->file->bytes,
                      (long long)found, found > t->file->bytes ? " or more" : "");
 }
 
@@ -185,9 +185,9 @@ static calm_status begin(calm_ctx *ctx, transfer *t, const calm_http_reply *repl
     const int64_t announced = reply->code == 206 ? reply->range_of : reply->length;
     t->began = true;
     if (reply->code == 206 && reply->range_begin != t->at)
-        return calm_fail(ctx, CALM_EIO, "%s: asked for the bytes from %lld on, got those from %lld; a proxy that breaks "
-                                        "ranges? Remove %s and run the same command again", t->what, (long long)t->at,
-                         (long long)reply->range_begin, t->path);
+        return calm_fail(ctx, CALM_EIO, "%s: asked for the bytes from %lld on, got those from %lld; a proxy that "
+                                        "breaks ranges? Remove %s and run the same command again", t->what,
+                         (long long)t->at, (long long)reply->range_begin, t->path);
     if (announced >= 0 && t->file->bytes >= 0 && announced != t->file->bytes)
         return wrong_size(ctx, t, announced);
     return reply->code == 200 && t->at ? start_over(ctx, t) : CALM_OK;    /* 200: the server knows no ranges */

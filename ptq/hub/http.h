@@ -44,9 +44,9 @@ typedef calm_status calm_http_sink(calm_ctx *ctx, void *user, const calm_http_re
 
 typedef struct calm_http_request {
     const char *url;
-    bool head;              /* headers alone, and not from another host than the endpoint's: the redirect is the answer */
-    uint64_t from;          /* first byte wanted; 0: all                                                                */
-    calm_http_sink *sink;   /* NULL: the body is thrown away                                                            */
+    bool head;              /* headers alone, and from the endpoint: a redirect to another host is the answer         */
+    uint64_t from;          /* first byte wanted; 0: all                                                              */
+    calm_http_sink *sink;   /* NULL: the body is thrown away                                                          */
     void *user;
 } calm_http_request;
 

@@ -164,8 +164,8 @@ static calm_status check_room(calm_ctx *ctx, const calm_hub_session *s)
     if (s->total_bytes == 0 || (double)(s->total_bytes + SPARE_BYTES) <= free_bytes)
         return CALM_OK;
     return calm_fail(ctx, CALM_ENOSPC,
-                     "%s: %.2f GB are to be fetched, but %s has %.2f GB free; make room, or set HF_HUB_CACHE to another "
-                     "disk", s->name->repo, (double)s->total_bytes / 1e9, s->settings->cache, free_bytes / 1e9);
+                     "%s: %.2f GB are to be fetched, but %s has %.2f GB free; make room, or set HF_HUB_CACHE to "
+                     "another disk", s->name->repo, (double)s->total_bytes / 1e9, s->settings->cache, free_bytes / 1e9);
 }
 
 /* Bytes that have to come, of files that are different. */

@@ -15,7 +15,8 @@ typedef struct calm_hub_snapshot {
     bool usable;                    /* nothing but tokenizer.json is missing                       */
 } calm_hub_snapshot;
 
-/* Look into the cache alone; texts in ctx->out.  An unknown revision is no failure: `usable` is false and `path` NULL. */
+/* Look into the cache alone; texts in ctx->out.  An unknown revision is no failure: `usable` is false and
+ * `path` NULL. */
 calm_status calm_hub_find(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name,
                           calm_hub_snapshot *out);
 

@@ -22,8 +22,9 @@ static calm_status no_answer(calm_ctx *ctx, const calm_hub_settings *s, const ch
                          "HF_HUB_OFFLINE=1 uses what is in the cache", what, s->endpoint, reply->detail);
     case CALM_HTTP_UNTRUSTED:
         return calm_fail(ctx, CALM_EIO,
-                         "%s: no safe connection to %s (%s); install ca-certificates, check the clock, and ask who runs "
-                         "the network about a proxy that opens TLS (SSL_CERT_FILE names its certificate)", what, s->endpoint, reply->detail);
+                         "%s: no safe connection to %s (%s); install ca-certificates, check the clock, and ask who "
+                         "runs the network about a proxy that opens TLS (SSL_CERT_FILE names its certificate)", what,
+                         s->endpoint, reply->detail);
     case CALM_HTTP_STALLED:
         return calm_fail(ctx, CALM_EIO,
                          "%s: nothing came for %ld s; run the same command again, it goes on where it stopped "

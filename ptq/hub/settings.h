@@ -19,8 +19,9 @@ typedef struct calm_hub_settings {
 
 /* From HF_ENDPOINT; HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME, HOME; HF_TOKEN,
  * HUGGING_FACE_HUB_TOKEN, HF_TOKEN_PATH, HF_HUB_DISABLE_IMPLICIT_TOKEN; HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE;
- * HF_HUB_DOWNLOAD_TIMEOUT; SSL_CERT_FILE, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE.  An empty variable counts as unset.  `~` and `$NAME` in paths are replaced.  Texts in
- * ctx->out.  CALM_EARG: a variable that cannot be meant so, named without its value where that is a secret. */
+ * HF_HUB_DOWNLOAD_TIMEOUT; SSL_CERT_FILE, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE.  An empty variable counts as unset.  `~`
+ * and `$NAME` in paths are replaced.  Texts in ctx->out.  CALM_EARG: a variable that cannot be meant so, named without
+ * its value where that is a secret. */
 calm_status calm_hub_settings_read(calm_ctx *ctx, calm_hub_settings *out);
 
 /* Is that text a yes, as huggingface_hub reads it: 1, on, yes, true in any case?  NULL: no. */

@@ -142,7 +142,8 @@ static void put_body(int fd, hub_file *file, const hub_request *request)
         put_format(fd, "Content-Range: bytes %zu-%zu/%zu\r\n", from - file->wrong_range, file->n_bytes - 1,
                    file->n_bytes);
     if (request->storage)    /* what a storage host says about the repository is none of its business */
-        put_format(fd, "X-Repo-Commit: strange\r\nX-Linked-Etag: \"strange\"\r\nX-Linked-Size: 1\r\nETag: \"strange\"\r\n");
+        put_format(fd, "X-Repo-Commit: strange\r\nX-Linked-Etag: \"strange\"\r\nX-Linked-Size: 1\r\n"
+                       "ETag: \"strange\"\r\n");
     else
         put_metadata(fd, file);
     if (!file->unannounced)

@@ -122,7 +122,8 @@ TEST(what_is_missing)
     ck_ok(calm_hub_mark_absent(ctx, repo, COMMIT, "tokenizer.json"));
     ck_assert(calm_path_exists(test_format("%s/.no_exist/" COMMIT "/tokenizer.json", repo)));
     ck_assert_str_eq(missing(repo, true), "");
-    put(test_format("%s/" CALM_HUB_INDEX, snapshot), "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"2.safetensors\"}}");
+    put(test_format("%s/" CALM_HUB_INDEX, snapshot),
+        "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"2.safetensors\"}}");
     put(test_format("%s/2.safetensors", snapshot), "");
     ck_assert_str_eq(missing(repo, true), "1.safetensors");
     put(test_format("%s/" CALM_HUB_INDEX, snapshot), "{");

@@ -283,7 +283,8 @@ TEST(wrong_sizes_keep_nothing)
             p->served->extra = extra;
             p->served->unannounced = unannounced;
             open_it(p);
-            ck_fails(fetch(p), CALM_EMISMATCH, test_format("expected %ld bytes, as the hub lists, found %d", N + extra, N));
+            ck_fails(fetch(p), CALM_EMISMATCH,
+                     test_format("expected %ld bytes, as the hub lists, found %d", N + extra, N));
             check_nothing_kept(p);
             end(p);
         }
@@ -416,9 +417,11 @@ TEST(answers_into_memory_have_a_limit)
     const char *url = test_format("%s/test/tiny/resolve/" HUB_COMMIT "/file", p->hub.endpoint);
     ck_ok(calm_hub_get_text(ctx, &p->session, url, "it", N, &text));
     ck_assert_uint_eq(text.length, N);
-    ck_fails(calm_hub_get_text(ctx, &p->session, url, "it", N - 1, &text), CALM_EFORMAT, "it: the hub's answer is larger");
+    ck_fails(calm_hub_get_text(ctx, &p->session, url, "it", N - 1, &text), CALM_EFORMAT,
+             "it: the hub's answer is larger");
     p->served->unannounced = true;
-    ck_fails(calm_hub_get_text(ctx, &p->session, url, "it", N - 1, &text), CALM_EFORMAT, "it: the hub's answer is larger");
+    ck_fails(calm_hub_get_text(ctx, &p->session, url, "it", N - 1, &text), CALM_EFORMAT,
+             "it: the hub's answer is larger");
     p->served->cut_at = 10;
     p->served->n_cuts = 1;
     p->served->unannounced = false;

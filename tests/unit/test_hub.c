@@ -211,7 +211,8 @@ TEST(hostile_answers)
 {
     calm_hub_snapshot got;
     begin();
-    hub.listing = "{\"sha\":\"" HUB_COMMIT "\",\"siblings\":[{\"rfilename\":\"config.json\"},{\"rfilename\":\"../../x\"}]}";
+    hub.listing = "{\"sha\":\"" HUB_COMMIT "\",\"siblings\":[{\"rfilename\":\"config.json\"},"
+                  "{\"rfilename\":\"../../x\"}]}";
     start();
     ck_fails(pull("test/tiny", &got), CALM_EFORMAT, "\"../../x\" goes up");
     hub.listing = "<html>please log in</html>";
@@ -234,7 +235,7 @@ TEST(hostile_indexes)
         const char *index, *says;
     } cases[] = {{"{\"weight_map\":{\"a\":\"../../../x.safetensors\"}}", "goes up"},
                  {"{\"weight_map\":{\"a\":\"/x.safetensors\"}}", "is absolute"},
-                 {"{\"weight_map\":{\"a\":\"model-9.safetensors\"}}", "names model-9.safetensors, which the repository"},
+                 {"{\"weight_map\":{\"a\":\"model-9.safetensors\"}}", "names model-9.safetensors, which the repo"},
                  {"{", "model.safetensors.index.json"}};
     calm_hub_snapshot got;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -105,7 +105,8 @@ TEST(weights_of_another_kind_are_named)
     ck_ok(parse(with_file("{\"rfilename\":\"model.safetensors.index.json\"}"), &listing));
     ck_ok(calm_hub_listing_check_weights(ctx, "a/b", &listing));
     ck_ok(parse(with_file("{\"rfilename\":\"x\"},{\"rfilename\":\"pytorch_model.bin\"}"), &listing));
-    ck_fails(calm_hub_listing_check_weights(ctx, "a/b", &listing), CALM_EUNSUPPORTED, "found pytorch_model.bin instead");
+    ck_fails(calm_hub_listing_check_weights(ctx, "a/b", &listing), CALM_EUNSUPPORTED,
+             "found pytorch_model.bin instead");
     ck_ok(parse(with_file("{\"rfilename\":\"x\"}"), &listing));
     ck_fails(calm_hub_listing_check_weights(ctx, "a/b", &listing), CALM_EUNSUPPORTED, "found no weights");
 }

@@ -52,7 +52,8 @@ TEST(file_names_stay_inside)
         const char *name, *fault;
     } bad[] = {{"", "empty"}, {"../x", "\"..\""}, {"a/../x", "\"..\""}, {"a/..", "\"..\""}, {"..", "\"..\""},
                {"/etc/passwd", "absolute"}, {"a//b", "empty part"}, {"a/", "empty part"}, {"a/./b", "\".\""},
-               {".", "\".\""}, {"a\\b", "backslash"}, {"..\\x", "backslash"}, {"a\nb", "control"}, {"a\x7f", "control"}};
+               {".", "\".\""}, {"a\\b", "backslash"}, {"..\\x", "backslash"},
+               {"a\nb", "control"}, {"a\x7f", "control"}};
     static const char *const good[] = {"config.json", "1_Pooling/config.json", "...", "a/.b", "..a", "a..b/c"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const char *fault = calm_hub_name_fault(bad[i].name, strlen(bad[i].name));
@@ -68,11 +69,13 @@ END_OF_TEST
 
 TEST(what_calm_takes)
 {
-    static const char *const yes[] = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+    static const char *const yes[] = {"config.json", "generation_config.json", "tokenizer.json",
+                                      "tokenizer_config.json",
                                       "special_tokens_map.json", "chat_template.jinja", "chat_template.json", "LICENSE",
                                       "LICENSE.txt", "README.md", "1_Pooling/config.json"};
     static const char *const no[] = {"pytorch_model.bin", "model.gguf", "onnx/model.onnx", "model.safetensors",
-                                     "onnx/config.json", "chat_template/x.jinja", "READMEx", "tf_model.h5", "vocab.json"};
+                                     "onnx/config.json", "chat_template/x.jinja", "READMEx", "tf_model.h5",
+                                     "vocab.json"};
     for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
         ck_assert_msg(calm_hub_is_wanted(yes[i]), "%s", yes[i]);
     for (size_t i = 0; i < sizeof no / sizeof *no; i++)
