@@ -26,10 +26,18 @@ have_any_command() {
     return 1
 }
 
+have_any_path() {
+    for have_name in $(printf '%s' "$1" | tr '|' ' '); do
+        [ -e "$have_name" ] && return 0
+    done
+    return 1
+}
+
 # present PACKAGE PROBE: is this row of packages.txt there?  Without pkg-config or gcc, dpkg is asked.
 present() {
     case $2 in
         cmd:*) have_any_command "${2#cmd:}" ;;
+        path:*) have_any_path "${2#path:}" ;;
         cmake:*) have_cmake "${2#cmake:}" ;;
         pkg:*) pkg-config --exists "${2#pkg:}" 2>/dev/null || { ! have_any_command pkg-config && in_dpkg "$1"; } ;;
         header:*) have_header "${2#header:}" || { ! have_any_command gcc && in_dpkg "$1"; } ;;

@@ -129,9 +129,9 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     (void)n_args;
     if (!o->model)
         return calm_fail(ctx, CALM_EARG, "calm eval: --model is missing; try: calm eval --model qwen");
-    CALM_TRY(calm_resolve_model(ctx, o->model, &named));
+    CALM_TRY(calm_resolve_model(ctx, o->model, o->common.quiet, &named));
     if (o->reference)
-        CALM_TRY(calm_resolve_model(ctx, o->reference, &reference_named));
+        CALM_TRY(calm_resolve_model(ctx, o->reference, o->common.quiet, &reference_named));
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, named.dir, "tokenizer.json"));
     calm_status status = calm_model_open(ctx, named.dir, &model);
     if (status == CALM_OK && o->reference)

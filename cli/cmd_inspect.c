@@ -96,9 +96,13 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
             return calm_fail(ctx, CALM_EFORMAT, "%s: neither a store nor a model directory", path);
         return calm_inspect_store(ctx, path, &query);
     }
-    if (!calm_path_exists(path) && (strchr(path, '/') || strchr(path, '.')))
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such store or model directory", path);
-    CALM_TRY(calm_resolve_model(ctx, path, &model));
+    if (!calm_path_exists(path)) {
+        const char *hub_name;
+        CALM_TRY(calm_resolve_hub_name(ctx, path, &hub_name));
+        if (calm_is_path(path) || (!hub_name && (strchr(path, '/') || strchr(path, '.'))))
+            return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such store or model directory", path);
+    }
+    CALM_TRY(calm_resolve_model(ctx, path, o->common.quiet, &model));
     return inspect_directory(ctx, model.dir, model.note, &query);
 }
 

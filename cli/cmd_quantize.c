@@ -276,7 +276,7 @@ static calm_status resolve(calm_ctx *ctx, const options *o, calm_recipe *recipe)
     CALM_TRY(resolve_metric(ctx, o, recipe));
     const char *pool = o->algorithms ? o->algorithms : recipe->scheme.act_bits ? POOL_ACTIVATIONS : POOL_WEIGHTS;
     CALM_TRY(calm_recipe_algorithms(ctx, pool, recipe));
-    CALM_TRY(calm_resolve_model(ctx, o->model, &recipe->model));
+    CALM_TRY(calm_resolve_model(ctx, o->model, o->common.quiet, &recipe->model));
     CALM_TRY(resolve_text(ctx, o->calib, "wikitext2-valid.txt", &recipe->calib_path, &recipe->calib_name));
     if (!o->no_eval)
         CALM_TRY(resolve_text(ctx, o->eval_text, "wikitext2-test.txt", &recipe->eval_path, &recipe->eval_name));

@@ -6,11 +6,17 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+
+static void init(calm_sha256 *sha, const EVP_MD *kind)
+{
+    sha->state = EVP_MD_CTX_new();
+    sha->failed = !sha->state || EVP_DigestInit_ex(sha->state, kind, NULL) != 1;
+}
 
 void calm_sha256_init(calm_sha256 *sha)
 {
-    sha->state = EVP_MD_CTX_new();
-    sha->failed = !sha->state || EVP_DigestInit_ex(sha->state, EVP_sha256(), NULL) != 1;
+    init(sha, EVP_sha256());
 }
 
 void calm_sha256_update(calm_sha256 *sha, const void *bytes, size_t n_bytes)
@@ -29,23 +35,29 @@ void calm_sha256_field(calm_sha256 *sha, const char *text)
     calm_sha256_update(sha, text, length);
 }
 
-calm_status calm_sha256_finish(calm_ctx *ctx, calm_sha256 *sha, char hex[CALM_SHA256_HEX])
+/* Frees the state; `hex` receives two digits per byte and a NUL. */
+static calm_status finish(calm_ctx *ctx, calm_sha256 *sha, const char *name, unsigned n_bytes, char *hex)
 {
     static const char digits[] = "0123456789abcdef";
-    unsigned char digest[32];
+    unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned length = 0;
-    if (!sha->failed && (EVP_DigestFinal_ex(sha->state, digest, &length) != 1 || length != sizeof digest))
+    if (!sha->failed && (EVP_DigestFinal_ex(sha->state, digest, &length) != 1 || length != n_bytes))
         sha->failed = true;
     EVP_MD_CTX_free(sha->state);
     sha->state = NULL;
     if (sha->failed)
-        return calm_fail(ctx, CALM_ENOMEM, "SHA-256: libcrypto failed (out of memory, or no SHA-256 provider)");
-    for (int i = 0; i < 32; i++) {
+        return calm_fail(ctx, CALM_ENOMEM, "%s: libcrypto failed (out of memory, or no %s provider)", name, name);
+    for (unsigned i = 0; i < n_bytes; i++) {
         hex[2 * i] = digits[digest[i] >> 4];
         hex[2 * i + 1] = digits[digest[i] & 15];
     }
-    hex[64] = '\0';
+    hex[2 * n_bytes] = '\0';
     return CALM_OK;
+}
+
+calm_status calm_sha256_finish(calm_ctx *ctx, calm_sha256 *sha, char hex[CALM_SHA256_HEX])
+{
+    return finish(ctx, sha, "SHA-256", CALM_SHA256_HEX / 2, hex);
 }
 
 calm_status calm_sha256_bytes(calm_ctx *ctx, const void *bytes, size_t n_bytes, char hex[CALM_SHA256_HEX])
@@ -56,6 +68,16 @@ calm_status calm_sha256_bytes(calm_ctx *ctx, const void *bytes, size_t n_bytes, 
     return calm_sha256_finish(ctx, &sha, hex);
 }
 
+/* Feed what is left of the stream; errno of a failed read, else 0. */
+static int feed(calm_sha256 *sha, FILE *stream)
+{
+    unsigned char piece[1 << 16];
+    size_t got;
+    while ((got = fread(piece, 1, sizeof piece, stream)) > 0)
+        calm_sha256_update(sha, piece, got);
+    return ferror(stream) ? errno : 0;
+}
+
 calm_status calm_sha256_file(calm_ctx *ctx, const char *path, char hex[CALM_SHA256_HEX])
 {
     FILE *stream = fopen(path, "rb");
@@ -63,12 +85,26 @@ calm_status calm_sha256_file(calm_ctx *ctx, const char *path, char hex[CALM_SHA2
         return calm_fail_errno(ctx, errno, "%s: cannot open", path);
     calm_sha256 sha;
     calm_sha256_init(&sha);
-    unsigned char piece[1 << 16];
-    size_t got;
-    while ((got = fread(piece, 1, sizeof piece, stream)) > 0)
-        calm_sha256_update(&sha, piece, got);
-    int broken = ferror(stream) ? errno : 0;
+    const int broken = feed(&sha, stream);
     fclose(stream);
-    calm_status status = calm_sha256_finish(ctx, &sha, hex);
+    const calm_status status = calm_sha256_finish(ctx, &sha, hex);
+    return broken ? calm_fail_errno(ctx, broken, "%s: cannot read", path) : status;
+}
+
+calm_status calm_git_blob_file(calm_ctx *ctx, const char *path, char hex[CALM_SHA1_HEX])
+{
+    struct stat info;
+    FILE *stream = fopen(path, "rb");
+    if (!stream)
+        return calm_fail_errno(ctx, errno, "%s: cannot open", path);
+    char head[32];
+    const int unknown = fstat(fileno(stream), &info) == 0 ? 0 : errno;
+    const int n = snprintf(head, sizeof head, "blob %lld", unknown ? 0LL : (long long)info.st_size);
+    calm_sha256 sha;
+    init(&sha, EVP_sha1());
+    calm_sha256_update(&sha, head, (size_t)n + 1);
+    const int broken = unknown ? unknown : feed(&sha, stream);
+    fclose(stream);
+    const calm_status status = finish(ctx, &sha, "SHA-1", CALM_SHA1_HEX / 2, hex);
     return broken ? calm_fail_errno(ctx, broken, "%s: cannot read", path) : status;
 }

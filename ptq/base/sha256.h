@@ -1,10 +1,11 @@
-/* SHA-256 (FIPS 180-4), through OpenSSL's libcrypto: the keys of candidates and blobs. */
+/* SHA-256 (FIPS 180-4), through OpenSSL's libcrypto: the keys of candidates and blobs.  Also git's name of a file. */
 #ifndef CALM_BASE_SHA256_H
 #define CALM_BASE_SHA256_H
 
 #include "ptq/base/context.h"
 
 #define CALM_SHA256_HEX 65    /* 64 hexadecimal digits and the NUL */
+#define CALM_SHA1_HEX 41
 
 typedef struct calm_sha256 {
     void *state;    /* EVP_MD_CTX; NULL after finish */
@@ -25,5 +26,9 @@ calm_status calm_sha256_bytes(calm_ctx *ctx, const void *bytes, size_t n_bytes, 
 
 /* Digest of a file's content, read in pieces.  CALM_EIO or CALM_ENOTFOUND with the path. */
 calm_status calm_sha256_file(calm_ctx *ctx, const char *path, char hex[CALM_SHA256_HEX]);
+
+/* The name git gives a file's content: SHA-1 of "blob <bytes>", a NUL and the bytes.  For comparing with what a hub
+ * says, not for security.  CALM_EIO or CALM_ENOTFOUND with the path. */
+calm_status calm_git_blob_file(calm_ctx *ctx, const char *path, char hex[CALM_SHA1_HEX]);
 
 #endif

@@ -1,11 +1,14 @@
 # Every cases/NAME.case through run_case.sh, and the pipeline as a library.
 add_executable(json_shape cli/json_shape.c)
 target_link_libraries(json_shape PRIVATE calm_io)
+add_executable(hub_serve cli/hub_serve.c)
+target_link_libraries(hub_serve PRIVATE calm_test_hub)
 file(GLOB cases CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cli/cases/*.case)
 foreach(case IN LISTS cases)
   cmake_path(GET case STEM name)
   add_test(NAME cli.${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/run_case.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR} ${case})
-  set_tests_properties(cli.${name} PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+  set_tests_properties(cli.${name} PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}"
+    ENVIRONMENT_MODIFICATION "${CALM_TEST_UNSET}" TIMEOUT 600 SKIP_RETURN_CODE 77)
 endforeach()
 add_library(calm_test_play STATIC cli/play.c)
 target_link_libraries(calm_test_play PUBLIC calm_test_support calm_cli)

@@ -56,7 +56,8 @@ layers() {
             split($0, part, /[<>]/)
             header = part[2]
             sub(/^openssl\/.*/, "openssl/*", header)
-            if (header !~ /^(cblas\.h|lapacke\.h|jansson\.h|pcre2\.h|utf8proc\.h|sqlite3\.h|openssl\/\*|omp\.h|argp\.h|check\.h)$/) next
+            sub(/^curl\/.*/, "curl/*", header)
+            if (header !~ /^(cblas\.h|lapacke\.h|jansson\.h|pcre2\.h|utf8proc\.h|sqlite3\.h|openssl\/\*|curl\/\*|omp\.h|argp\.h|check\.h)$/) next
             if (!(header in user)) user[header] = FILENAME
             else if (user[header] != FILENAME)
                 print FILENAME ":" FNR ": <" header "> belongs to " user[header] " alone"

@@ -65,6 +65,13 @@ fresh
 printf '#include <openssl/evp.h>\n' | file ptq/base/sha256.c
 printf '#include <openssl/sha.h>\n' | file ptq/base/text.c
 finds layers 'belongs to ptq/base/sha256.c alone'
+fresh
+printf '#include <curl/curl.h>\n' | file ptq/hub/http.c
+printf '#include <curl/urlapi.h>\n' | file ptq/hub/fetch.c
+finds layers '<curl/*> belongs to ptq/hub/fetch.c alone'
+fresh
+printf '#include "ptq/tensor/dtype.h"\n' | file ptq/hub/cache.c
+finds layers 'ptq/hub/cache.c:1: ptq/hub may not include ptq/tensor/dtype.h'
 
 # ---- registries ----
 fresh

@@ -79,9 +79,24 @@ TEST(a_file_has_the_digest_of_its_bytes)
 }
 END_OF_TEST
 
+TEST(git_names_a_file)
+{
+    const char *path = test_format("%s/data", test_directory());
+    char hex[CALM_SHA1_HEX];
+    ck_ok(calm_write_file(ctx, path, "", 0));    /* what `git hash-object` prints */
+    ck_ok(calm_git_blob_file(ctx, path, hex));
+    ck_assert_str_eq(hex, "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
+    ck_ok(calm_write_file(ctx, path, "hello\n", 6));
+    ck_ok(calm_git_blob_file(ctx, path, hex));
+    ck_assert_str_eq(hex, "ce013625030ba8dba906f756967f9e9ca394464a");
+    ck_fails(calm_git_blob_file(ctx, "/nonexistent/file", hex), CALM_ENOTFOUND, "/nonexistent/file");
+    ck_fails(calm_git_blob_file(ctx, "/", hex), CALM_EIO, "/: cannot read");
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("sha256",
                      (const TTest *[]){nist_vectors, a_million_letters_in_uneven_pieces, fields_do_not_run_together,
-                                       a_file_has_the_digest_of_its_bytes, NULL});
+                                       a_file_has_the_digest_of_its_bytes, git_names_a_file, NULL});
 }

@@ -1,0 +1,38 @@
+/* Requests that are repeated where that helps, and one file from the hub into the cache. */
+#ifndef CALM_HUB_FETCH_H
+#define CALM_HUB_FETCH_H
+
+#include "ptq/base/text.h"
+#include "ptq/hub/cache.h"
+#include "ptq/hub/http.h"
+
+typedef struct calm_hub_session {
+    const calm_hub_settings *settings;
+    const calm_hub_name *name;
+    calm_http *http;
+    const char *repo_dir;
+    const char *commit;             /* once it is known */
+    calm_tick_fn *tick;             /* bytes that came, of those that were missing; NULL: nobody asks */
+    void *tick_user;
+    int64_t done_bytes, total_bytes;
+} calm_hub_session;
+
+/* GET `url` into `out`, at most `limit` bytes; `what` stands in messages ("ORG/NAME", "ORG/NAME: config.json"). */
+calm_status calm_hub_get_text(calm_ctx *ctx, const calm_hub_session *s, const char *url, const char *what,
+                              size_t limit, calm_text *out);
+
+/* Ask for the size and the etag of a file that the listing does not give. */
+calm_status calm_hub_get_metadata(calm_ctx *ctx, const calm_hub_session *s, calm_hub_file *file);
+
+/* Is the file's blob there, in the listed size? */
+bool calm_hub_has_blob(calm_ctx *ctx, const calm_hub_session *s, const calm_hub_file *file);
+
+/* Bytes of it that lie there from a broken transfer. */
+int64_t calm_hub_partial_bytes(calm_ctx *ctx, const calm_hub_session *s, const calm_hub_file *file);
+
+/* Bring the blob into the cache, going on where an earlier transfer stopped; verified, then renamed to its name.
+ * CALM_EMISMATCH: other bytes or another size than the hub lists (nothing of it is kept).  CALM_ENOSPC.  CALM_EIO,
+ * CALM_ENOTFOUND: calm_hub_refused (refused.h). */
+calm_status calm_hub_fetch(calm_ctx *ctx, calm_hub_session *s, calm_hub_file *file);
+
+#endif

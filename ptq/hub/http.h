@@ -1,0 +1,60 @@
+/* HTTP for the hub: one request at a time over kept connections; the only user of curl.
+ *
+ * Redirects are followed here and not by curl, hop by hop: the token goes to the endpoint's own scheme, host and port
+ * and nowhere else, and from https nothing leads to http. */
+#ifndef CALM_HUB_HTTP_H
+#define CALM_HUB_HTTP_H
+
+#include <stdint.h>
+
+#include "ptq/hub/reponame.h"
+#include "ptq/hub/settings.h"
+
+typedef struct calm_http calm_http;
+
+/* How a request ended, and what that means for another attempt. */
+typedef enum calm_http_end {
+    CALM_HTTP_ANSWERED,       /* an answer came whole; `code` says which                          */
+    CALM_HTTP_UNREACHABLE,    /* no such host, or nobody answers there                            */
+    CALM_HTTP_UNTRUSTED,      /* TLS: a certificate that does not hold, or no common protocol     */
+    CALM_HTTP_STALLED,        /* nothing came for the time allowed                                */
+    CALM_HTTP_CUT,            /* the connection ended in the middle                               */
+    CALM_HTTP_MISLED,         /* too many redirects, or one to a place where none may lead        */
+    CALM_HTTP_STOPPED         /* the sink failed; the context has the reason                      */
+} calm_http_end;
+
+typedef struct calm_http_reply {
+    calm_http_end end;
+    long code;                      /* of the last hop; 0: none came                                          */
+    bool foreign;                   /* the last hop was another host than the endpoint's                      */
+    char detail[256];               /* curl's words, or where a redirect led; never has a token               */
+    char error_code[64];            /* X-Error-Code, from the endpoint                                        */
+    char error_message[128];        /* X-Error-Message, from the endpoint                                     */
+    char commit[64];                /* X-Repo-Commit, from the endpoint; "": none                             */
+    char etag[CALM_HUB_ETAG];       /* X-Linked-Etag, else ETag, from the endpoint, without W/ and quotes     */
+    int64_t linked_bytes;           /* X-Linked-Size; -1: none                                                */
+    int64_t length;                 /* of the body as announced; -1: not                                      */
+    int64_t range_begin, range_of;  /* Content-Range; -1: none                                                */
+    long retry_after;               /* seconds; 0: not said                                                   */
+} calm_http_reply;
+
+/* Takes the body of an answer 200 or 206, in pieces; a failure ends the request.  `reply` has all headers. */
+typedef calm_status calm_http_sink(calm_ctx *ctx, void *user, const calm_http_reply *reply, const void *bytes,
+                                   size_t n_bytes);
+
+typedef struct calm_http_request {
+    const char *url;
+    bool head;              /* headers alone, and from the endpoint: a redirect to another host is the answer         */
+    uint64_t from;          /* first byte wanted; 0: all                                                              */
+    calm_http_sink *sink;   /* NULL: the body is thrown away                                                          */
+    void *user;
+} calm_http_request;
+
+/* `settings` (endpoint, token, times) must outlive it; *out is closed with calm_http_close, which takes NULL. */
+calm_status calm_http_open(calm_ctx *ctx, const calm_hub_settings *settings, calm_http **out);
+void calm_http_close(calm_http *http);
+
+/* Ask once.  CALM_OK whenever `reply` says how it ended, also badly; a failure is the sink's or memory's. */
+calm_status calm_http_ask(calm_ctx *ctx, calm_http *http, const calm_http_request *request, calm_http_reply *reply);
+
+#endif

@@ -1,0 +1,42 @@
+/* What the hub says is in a repository, and what of it calm takes. */
+#ifndef CALM_HUB_LISTING_H
+#define CALM_HUB_LISTING_H
+
+#include <stdint.h>
+
+#include "ptq/hub/reponame.h"
+
+#define CALM_HUB_LISTING_MAX ((size_t)16 << 20)    /* bytes of an answer */
+#define CALM_HUB_INDEX_MAX ((size_t)64 << 20)      /* bytes of model.safetensors.index.json */
+#define CALM_HUB_INDEX "model.safetensors.index.json"
+#define CALM_HUB_SINGLE "model.safetensors"
+
+typedef struct calm_hub_file {
+    const char *name;               /* in the repository, with its folders                                  */
+    int64_t bytes;                  /* -1: not known                                                        */
+    char etag[CALM_HUB_ETAG];       /* name of its blob: SHA-256 (64 digits), git's SHA-1 (40), or another; "" */
+    bool fetched;                   /* by this call; else it was in the cache                               */
+} calm_hub_file;
+
+typedef struct calm_hub_listing {
+    char commit[CALM_HUB_COMMIT];
+    calm_hub_file *files;           /* [n_files] */
+    size_t n_files;
+} calm_hub_listing;
+
+/* Read the answer to /api/models/ORG/NAME/revision/REV; `where` stands in messages.  Everything in ctx->out.
+ * CALM_EFORMAT: no JSON, no commit, a name that is no plain relative path, a size that cannot be. */
+calm_status calm_hub_listing_parse(calm_ctx *ctx, const char *where, const char *bytes, size_t n_bytes,
+                                   calm_hub_listing *out);
+
+/* The file of that name, or NULL. */
+calm_hub_file *calm_hub_listing_find(const calm_hub_listing *listing, const char *name);
+
+/* The different files that the weight map of an index names, sorted, in ctx->out.  CALM_EFORMAT as above. */
+calm_status calm_hub_index_shards(calm_ctx *ctx, const char *where, const char *bytes, size_t n_bytes,
+                                  const char ***out, size_t *n);
+
+/* CALM_EUNSUPPORTED: there are no safetensors weights in it; says what there is instead. */
+calm_status calm_hub_listing_check_weights(calm_ctx *ctx, const char *repo, const calm_hub_listing *listing);
+
+#endif

@@ -1,0 +1,30 @@
+/* Where the hub is, where its cache lies and who asks: the environment variables that huggingface_hub reads. */
+#ifndef CALM_HUB_SETTINGS_H
+#define CALM_HUB_SETTINGS_H
+
+#include "ptq/base/context.h"
+
+typedef struct calm_hub_settings {
+    const char *endpoint;        /* "https://huggingface.co", without a slash at the end              */
+    const char *cache;           /* directory that holds models--ORG--NAME                            */
+    const char *token;           /* NULL: none.  Never printed, in no message and no log              */
+    const char *token_source;    /* what to tell people about it: "HF_TOKEN", or the path of the file */
+    const char *ca_file;         /* certificates to trust instead of the system's; NULL: those        */
+    bool offline;                /* the cache alone                                                   */
+    long connect_seconds;        /* until a connection stands                                         */
+    long stall_seconds;          /* without a byte, before a transfer is given up                     */
+    int attempts;                /* without a new byte, before a file is given up                     */
+    long backoff_ms;             /* pause before the second attempt; each later one is twice as long  */
+} calm_hub_settings;
+
+/* From HF_ENDPOINT; HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME, HOME; HF_TOKEN,
+ * HUGGING_FACE_HUB_TOKEN, HF_TOKEN_PATH, HF_HUB_DISABLE_IMPLICIT_TOKEN; HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE;
+ * HF_HUB_DOWNLOAD_TIMEOUT; SSL_CERT_FILE, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE.  An empty variable counts as unset.  `~`
+ * and `$NAME` in paths are replaced.  Texts in ctx->out.  CALM_EARG: a variable that cannot be meant so, named without
+ * its value where that is a secret. */
+calm_status calm_hub_settings_read(calm_ctx *ctx, calm_hub_settings *out);
+
+/* Is that text a yes, as huggingface_hub reads it: 1, on, yes, true in any case?  NULL: no. */
+bool calm_hub_is_true(const char *text);
+
+#endif
