@@ -67,6 +67,17 @@ static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *con
     return CALM_OK;
 }
 
+static bool is_expert(const char *unit)
+{
+    return strstr(unit, ".experts.") != NULL;
+}
+
+/* Experts are too many for a row each. */
+static calm_status add_dense_unit(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
+{
+    return values && is_expert(values[UNIT].text) ? CALM_OK : add_unit(ctx, user, n, names, values);
+}
+
 static calm_status units_table(calm_ctx *ctx, const calm_pipeline *p, calm_table *table)
 {
     const calm_value run = calm_value_int(p->run_id);
@@ -79,7 +90,52 @@ static calm_status units_table(calm_ctx *ctx, const calm_pipeline *p, calm_table
     calm_table_column(table, "at token, window:position", CALM_ALIGN_LEFT);
     calm_table_column(table, "crest", CALM_ALIGN_RIGHT);
     calm_table_column(table, p->recipe->scheme.act_bits ? "advice" : "", CALM_ALIGN_LEFT);
-    return calm_store_query(ctx, p->store, units_sql, &run, 1, add_unit, table);
+    return calm_store_query(ctx, p->store, units_sql, &run, 1, add_dense_unit, table);
+}
+
+/* ---- experts ---- */
+
+/* One row per block, kind of job and chosen algorithm. */
+static const char experts_sql[] =
+    "SELECT block, replace(substr(job, instr(substr(job, 9), '.') + 9), '.', ''), algorithm, count(*), min(tokens), max(tokens)"
+    " FROM v_experts WHERE run = ?1 GROUP BY 1, 2, 3 ORDER BY 1, 2 DESC, 4 DESC";
+
+static calm_status add_experts(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
+{
+    calm_table *table = user;
+    (void)ctx;
+    (void)n;
+    (void)names;
+    if (!values)
+        return CALM_OK;
+    calm_table_int(table, values[0].integer);
+    calm_table_text(table, values[1].text);
+    calm_table_text(table, values[2].text);
+    for (size_t i = 3; i < 6; i++)
+        calm_table_int(table, values[i].integer);
+    return CALM_OK;
+}
+
+static calm_status write_experts(calm_ctx *ctx, const calm_pipeline *p, calm_text *out)
+{
+    const calm_value run = calm_value_int(p->run_id);
+    calm_table table;
+    if (!calm_model_config(p->model)->moe.n_experts)
+        return CALM_OK;
+    calm_table_init(&table);
+    calm_table_column(&table, "block", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, "experts' job", CALM_ALIGN_LEFT);
+    calm_table_column(&table, "algorithm", CALM_ALIGN_LEFT);
+    calm_table_column(&table, "experts", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, "fewest tokens", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, "most", CALM_ALIGN_RIGHT);
+    calm_status status = calm_store_query(ctx, p->store, experts_sql, &run, 1, add_experts, &table);
+    if (status == CALM_OK)
+        status = calm_table_write(ctx, &table, 2, out);
+    calm_table_clear(&table);
+    calm_text_printf(out, "  \"rtn for X\": fewer than %zu tokens were routed to the expert, so X was not run on it\n\n",
+                     calm_recipe_least_tokens(p->recipe));
+    return status;
 }
 
 static void set_value(calm_json *row, const char *key, const calm_value *value)
@@ -159,6 +215,8 @@ static calm_status write_tables(calm_ctx *ctx, const calm_pipeline *p, calm_text
     if (status == CALM_OK)
         status = calm_table_write(ctx, &units, 2, out);
     calm_text_printf(out, "\n");
+    if (status == CALM_OK)
+        status = write_experts(ctx, p, out);
     if (status == CALM_OK && p->guard.n) {
         guard_table(p, &guard);
         status = calm_table_write(ctx, &guard, 2, out);
