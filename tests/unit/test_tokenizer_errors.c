@@ -23,7 +23,7 @@ static const refusal parts[] = {
     {"version", "\"2.0\"", CALM_EUNSUPPORTED, ": version \"2.0\": not supported; known is \"1.0\""},
     {"version", "1", CALM_EFORMAT, "version"},
 
-    {"normalizer", "{\"type\":\"Lowercase\"}", CALM_EUNSUPPORTED, ": normalizer.type \"Lowercase\": not supported; known: "},
+    {"normalizer", "{\"type\":\"Nonsense\"}", CALM_EUNSUPPORTED, ": normalizer.type \"Nonsense\": not supported; known: "},
     {"normalizer", "{}", CALM_EFORMAT, ": normalizer: \"type\" is missing"},
     {"normalizer", "[]", CALM_EFORMAT, ": normalizer"},
     {"normalizer", "{\"type\":5}", CALM_EFORMAT, ": normalizer"},
@@ -80,10 +80,10 @@ static const refusal parts[] = {
      ": model.unk_token: no token \"<unk>\" in"},
     {"model", MODEL(VOCAB "\"merges\":[],\"dropout\":0.1"), CALM_EUNSUPPORTED, ": model.dropout 0.1: not supported"},
     {"model", MODEL(VOCAB "\"merges\":[],\"dropout\":2"), CALM_EFORMAT, "dropout"},
-    {"model", MODEL(VOCAB "\"merges\":[],\"continuing_subword_prefix\":\"##\""), CALM_EUNSUPPORTED,
-     ": model.continuing_subword_prefix \"##\": not supported"},
-    {"model", MODEL(VOCAB "\"merges\":[],\"end_of_word_suffix\":\"</w>\""), CALM_EUNSUPPORTED,
-     ": model.end_of_word_suffix \"</w>\": not supported"},
+    {"model", MODEL(VOCAB "\"merges\":[],\"continuing_subword_prefix\":5"), CALM_EFORMAT,
+     ": model.continuing_subword_prefix: expected a string, found a whole number"},
+    {"model", MODEL(VOCAB "\"merges\":[],\"end_of_word_suffix\":[]"), CALM_EFORMAT,
+     ": model.end_of_word_suffix: expected a string, found an array"},
     {"model", MODEL(VOCAB "\"merges\":[],\"ignore_merges\":\"yes\""), CALM_EFORMAT, "ignore_merges"},
 
     {"added_tokens", "{}", CALM_EFORMAT, ": added_tokens: expected an array, found an object"},
