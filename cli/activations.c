@@ -70,7 +70,7 @@ calm_status calm_activation_keep(calm_ctx *ctx, const calm_pipeline *p, long blo
         const calm_act_peak *peak = &acc->top[i];
         const uint32_t id = p->calib.ids[p->calib.begin[peak->window] + peak->token];
         peaks[i] = (calm_store_peak){(double)peak->value, peak->window, peak->token, peak->channel,
-                                     calm_tokenizer_token(p->tokenizer, id)};
+                                     p->tokenizer ? calm_tokenizer_token(p->tokenizer, id) : NULL};
     }
     calm_store_activation row = {.model_id = p->model_id, .calibration_id = p->calibration_id, .hook = name,
                                  .point = calm_hook_name(hook), .block = block, .histogram = acc->histogram,

@@ -209,7 +209,7 @@ static void add_models(const estimate *e, calm_budget *out)
     const calm_recipe *recipe = e->p->recipe;
     const calm_config *config = e->config;
     const size_t window = e->longest * config->hidden * sizeof(float), batch = larger(BATCH_BYTES, window);
-    const size_t guard = recipe->guard_windows ? recipe->n_algorithms + 2 : 0, models = larger(guard, recipe->eval_path ? 2 : 0);
+    const size_t guard = recipe->guard_windows ? recipe->n_algorithms + 2 : 0, models = larger(guard, e->p->evaluates ? 2 : 0);
     const size_t forward = larger(attention_bytes(config, e->longest), mlp_bytes(config, e->longest, config->inner));
     size_t most = 0;
     for (size_t b = 0; b < config->n_blocks; b++) {

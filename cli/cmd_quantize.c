@@ -15,7 +15,7 @@
 
 typedef struct options {
     calm_common common;
-    const char *model, *scheme, *algorithms, *calib, *eval_text, *output, *store, *blocks, *memory;
+    const char *model, *scheme, *algorithms, *calib, *eval_text, *output, *store, *blocks, *memory, *tokens;
     long long bits, samples, seqlen, seed, score_samples, guard_samples, eval_samples, expert_tokens;
     int rule, scale_dtype;
     const char *metric;
@@ -60,6 +60,11 @@ static const calm_option table[] = {
     {.name = "calib",
      .help = "calibration text, or .jsonl with one document a line (default: bundled WikiText-2)",
      .offset = offsetof(options, calib),
+     .type = CALM_OPTION_STRING,
+     .metavar = "FILE"},
+    {.name = "tokens",
+     .help = "calibration ids instead of a text: JSON lines {\"ids\": [...]}; the tokenizer need not be readable",
+     .offset = offsetof(options, tokens),
      .type = CALM_OPTION_STRING,
      .metavar = "FILE"},
     {.name = "samples",
@@ -277,7 +282,11 @@ static calm_status resolve(calm_ctx *ctx, const options *o, calm_recipe *recipe)
     const char *pool = o->algorithms ? o->algorithms : recipe->scheme.act_bits ? POOL_ACTIVATIONS : POOL_WEIGHTS;
     CALM_TRY(calm_recipe_algorithms(ctx, pool, recipe));
     CALM_TRY(calm_resolve_model(ctx, o->model, o->common.quiet, &recipe->model));
-    CALM_TRY(resolve_text(ctx, o->calib, "wikitext2-valid.txt", &recipe->calib_path, &recipe->calib_name));
+    if (o->tokens && (o->calib || o->special))
+        return calm_fail(ctx, CALM_EARG, "calm quantize: --tokens takes the place of --calib and --special");
+    CALM_TRY(resolve_text(ctx, o->tokens ? o->tokens : o->calib, "wikitext2-valid.txt", &recipe->calib_path,
+                          &recipe->calib_name));
+    recipe->tokens = o->tokens != NULL;
     if (!o->no_eval)
         CALM_TRY(resolve_text(ctx, o->eval_text, "wikitext2-test.txt", &recipe->eval_path, &recipe->eval_name));
     if (!recipe->output) {

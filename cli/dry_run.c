@@ -197,7 +197,7 @@ static void add_up(forecast *f, int n_threads)
     const double model = 2 * weights_of(p, 0, layout->n_jobs, true) + 2 * (double)config->hidden * (double)config->vocab;
     const double guard = (double)p->guard.begin[p->guard.n] * (double)(recipe->n_algorithms + 2);
     f->seconds += guard * model / forward;
-    if (recipe->eval_path && recipe->eval_windows)
+    if (p->evaluates && recipe->eval_windows)
         f->seconds += 2 * model * (double)(recipe->eval_windows * recipe->seqlen) / forward;
     /* Digests and reading: about 400 MB/s, twice; writing the result. */
     f->seconds += 2 * (double)calm_model_bytes(p->model) / 4e8 + f->bytes_after / 3e8;
@@ -211,7 +211,7 @@ static calm_status count_evaluation(calm_ctx *ctx, forecast *f)
     const calm_windows_options options = {.seqlen = (size_t)p->recipe->seqlen, .seed = -1, .vocab = config->vocab,
                                           .special = p->recipe->special};
     calm_windows windows;
-    if (!p->recipe->eval_path || p->recipe->eval_windows)
+    if (!p->evaluates || p->recipe->eval_windows)
         return CALM_OK;
     CALM_TRY(calm_windows_read(ctx, p->tokenizer, p->recipe->eval_path, &options, &windows));
     const double model = 2 * weights_of(p, 0, calm_model_layout(p->model)->n_jobs, true) +

@@ -65,7 +65,7 @@ static calm_status evaluate(calm_ctx *ctx, calm_pipeline *p, const char *dir)
                                           .special = recipe->special};
     char plan_key[CALM_SHA256_HEX];
     int64_t ids[2] = {0, 0};
-    if (!recipe->eval_path)
+    if (!p->evaluates)
         return CALM_OK;
     CALM_TRY(calm_windows_read(ctx, p->tokenizer, recipe->eval_path, &options, &p->eval));
     CALM_TRY(calm_pipeline_plan_key(ctx, &p->result, plan_key));

@@ -31,7 +31,13 @@ static calm_status read_windows(calm_ctx *ctx, calm_pipeline *p)
                                           .samples = (size_t)(recipe->samples + recipe->guard_windows),
                                           .vocab = calm_model_config(p->model)->vocab, .special = recipe->special};
     calm_windows all;
-    CALM_TRY(calm_windows_read(ctx, p->tokenizer, recipe->calib_path, &options, &all));
+    if (recipe->tokens) {
+        calm_token_file file;
+        CALM_TRY(calm_token_file_read(ctx, recipe->calib_path, options.vocab, &file));
+        CALM_TRY(calm_windows_from_tokens(ctx, &file, &options, &all));
+    } else {
+        CALM_TRY(calm_windows_read(ctx, p->tokenizer, recipe->calib_path, &options, &all));
+    }
     size_t n_guard = all.n > (size_t)recipe->samples ? all.n - (size_t)recipe->samples : 0;
     if (n_guard < (size_t)recipe->guard_windows) {
         /* A short text: an eighth of it guards, so that there is a guard at all. */
@@ -59,16 +65,29 @@ static calm_status choose_blocks(calm_ctx *ctx, calm_pipeline *p)
     return CALM_OK;
 }
 
-static calm_status open_inputs(calm_ctx *ctx, calm_pipeline *p)
+/* With --tokens a tokenizer that calm cannot read costs the words in the reports and the evaluation, not the run. */
+static calm_status open_tokenizer(calm_ctx *ctx, calm_pipeline *p)
 {
     char *path;
+    CALM_TRY(calm_path_join(ctx, ctx->out, &path, p->recipe->model.dir, "tokenizer.json"));
+    const calm_status status = calm_tokenizer_open(ctx, path, &p->tokenizer);
+    p->evaluates = p->recipe->eval_path && status == CALM_OK;
+    if (status == CALM_OK || !p->recipe->tokens)
+        return status;
+    calm_log(ctx, CALM_LOG_WARNING, "%s; the run goes on with the ids of %s%s", ctx->message, p->recipe->calib_path,
+             p->recipe->eval_path ? ", without evaluation" : "");
+    calm_ctx_forgive(ctx);
+    return CALM_OK;
+}
+
+static calm_status open_inputs(calm_ctx *ctx, calm_pipeline *p)
+{
     CALM_TRY(calm_model_open(ctx, p->recipe->model.dir, &p->model));
     if (calm_model_is_quantized(p->model))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: is quantized already; give calm the float checkpoint",
                          p->recipe->model.dir);
     CALM_TRY(choose_blocks(ctx, p));
-    CALM_TRY(calm_path_join(ctx, ctx->out, &path, p->recipe->model.dir, "tokenizer.json"));
-    CALM_TRY(calm_tokenizer_open(ctx, path, &p->tokenizer));
+    CALM_TRY(open_tokenizer(ctx, p));
     CALM_TRY(read_windows(ctx, p));
     const size_t longest = p->calib.longest > p->guard.longest ? p->calib.longest : p->guard.longest;
     return calm_rope_init(ctx, calm_model_config(p->model), longest, &p->rope);

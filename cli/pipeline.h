@@ -58,7 +58,7 @@ typedef struct calm_pipeline {
     char model_key[CALM_SHA256_HEX], calib_key[CALM_SHA256_HEX];
     int64_t model_id, calibration_id, run_id;
     int64_t *job_ids;                          /* [n_jobs] numbered as in the layout  */
-    bool resumed;
+    bool resumed, evaluates;
     size_t first_block, end_block;             /* blocks to quantize: first .. end - 1 */
     const calm_algorithm *fallback;            /* for experts that saw too few tokens */
 

@@ -14,6 +14,7 @@ typedef struct calm_recipe {
     calm_algorithm **algorithms;    /* [n_algorithms] the pool                                        */
     size_t n_algorithms;
     const char *calib_path, *calib_name;    /* text or JSON lines; as shown ("bundled ...")           */
+    bool tokens;                            /* calib_path is a token file                                     */
     long long samples, seqlen, seed;        /* windows, tokens per window, < 0: the first windows     */
     long long score_windows;                /* of the calibration windows, the first ones             */
     long long guard_windows;                /* outside calibration; 0: no guard                       */

@@ -222,7 +222,7 @@ static calm_status write_tables(calm_ctx *ctx, const calm_pipeline *p, calm_text
         status = calm_table_write(ctx, &guard, 2, out);
     }
     calm_text_printf(out, "  %s\n\n", p->verdict);
-    if (status == CALM_OK && p->recipe->eval_path) {
+    if (status == CALM_OK && p->evaluates) {
         evaluation_table(p, &evaluation);
         status = calm_table_write(ctx, &evaluation, 2, out);
         calm_text_printf(out, "  %s, %zu windows of %zu tokens\n\n", p->recipe->eval_name, p->eval.n, p->eval.longest);
@@ -343,7 +343,7 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_pipeline *p)
     calm_json_set_number(root, "bits_per_weight", p->bits_per_weight);
     calm_json_set_int(root, "bytes_before", p->bytes_before);
     calm_json_set_int(root, "bytes_after", p->bytes_after);
-    if (p->recipe->eval_path) {
+    if (p->evaluates) {
         calm_json_set(root, "float", evaluation_json(&p->eval_float));
         calm_json_set(root, "quantized", evaluation_json(&p->eval_result));
     }

@@ -63,6 +63,8 @@ static calm_status read_dtype(calm_ctx *ctx, const char *path, const calm_json *
     const char *name = "bfloat16";
     CALM_TRY(calm_json_need_string(ctx, path, root, "torch_dtype", name, &name));
     CALM_TRY(calm_json_need_string(ctx, path, root, "dtype", name, &name));
+    config->dtype_known = calm_json_typeof(calm_json_get(root, "torch_dtype")) != CALM_JSON_NULL ||
+                          calm_json_typeof(calm_json_get(root, "dtype")) != CALM_JSON_NULL;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(name, known[i].name) == 0) {
             config->dtype = known[i].dtype;

@@ -67,7 +67,8 @@ typedef struct calm_config {
     float embedding_scale;
     size_t *window;                   /* [n_blocks] keys a query sees, 0 = all                  */
     calm_moe_config moe;
-    calm_dtype dtype;                 /* as config.json states it; BF16 when absent             */
+    calm_dtype dtype;                 /* as config.json states it                               */
+    bool dtype_known;                 /* false: it does not, and dtype is the embedding's       */
 } calm_config;
 
 /* Read and check; arrays live in ctx->out.  `root` is the parsed config.json at `path`.

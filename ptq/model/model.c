@@ -190,11 +190,13 @@ static calm_status check_encoder(calm_ctx *ctx, const calm_model *model)
     return read_norm(ctx, model, name, config->hidden, NULL);
 }
 
-static calm_status check_tensors(calm_ctx *ctx, const calm_model *model)
+static calm_status check_tensors(calm_ctx *ctx, calm_model *model)
 {
     const calm_config *config = &model->config;
     const calm_tensor *tensor;
     CALM_TRY(calm_model_table(ctx, model, false, &tensor));
+    if (!config->dtype_known)
+        model->config.dtype = tensor->dtype;
     CALM_TRY(check_linears(ctx, model));
     for (size_t i = 0; i < config->n_blocks; i++) {
         for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
