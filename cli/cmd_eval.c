@@ -173,7 +173,7 @@ const calm_command calm_cmd_eval = {
         "dropped, the first token of a window not predicted; float32 compute, sums in double.",
     .examples = "  calm eval --model qwen\n"
                 "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 200 --json\n"
-                "  calm tokenize --model qwen --json text.jsonl > ids.jsonl; calm eval --model qwen --tokens ids.jsonl\n",
+                "  calm eval --model qwen --tokens ids.jsonl\n",
     .options = table,
     .opts_size = sizeof(options),
     .run = run,
