@@ -12,7 +12,7 @@
 
 typedef struct options {
     calm_common common;
-    const char *model, *text, *reference;
+    const char *model, *text, *tokens, *reference;
     long long seqlen, samples;
     bool special, json;
 } options;
@@ -30,6 +30,11 @@ static const calm_option table[] = {
      .type = CALM_OPTION_STRING,
      .metavar = "FILE",
      .key = 't'},
+    {.name = "tokens",
+     .help = "JSON lines {\"ids\": [...]} instead of a text: no tokenizer is needed",
+     .offset = offsetof(options, tokens),
+     .type = CALM_OPTION_STRING,
+     .metavar = "FILE"},
     {.name = "reference",
      .help = "float directory or name: also KL divergence and top-1 agreement with it",
      .offset = offsetof(options, reference),
@@ -97,6 +102,20 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_windows *wi
     return CALM_OK;
 }
 
+/* Windows of the token file, or of the text. */
+static calm_status read_windows(calm_ctx *ctx, const options *o, const calm_tokenizer *tokenizer,
+                                const calm_windows_options *how, calm_windows *windows)
+{
+    calm_token_file file;
+    char *bundled;
+    if (o->tokens) {
+        CALM_TRY(calm_token_file_read(ctx, o->tokens, how->vocab, &file));
+        return calm_windows_from_tokens(ctx, &file, how, windows);
+    }
+    CALM_TRY(calm_recipes_path(ctx, "text/wikitext2-test.txt", &bundled));
+    return calm_windows_read(ctx, tokenizer, o->text ? o->text : bundled, how, windows);
+}
+
 static calm_status evaluate(calm_ctx *ctx, const options *o, const calm_model *model, const calm_model *reference,
                             const calm_tokenizer *tokenizer)
 {
@@ -106,9 +125,7 @@ static calm_status evaluate(calm_ctx *ctx, const options *o, const calm_model *m
     calm_eval_result result, reference_result = {0};
     calm_windows windows;
     calm_progress progress;
-    char *bundled;
-    CALM_TRY(calm_recipes_path(ctx, "text/wikitext2-test.txt", &bundled));
-    CALM_TRY(calm_windows_read(ctx, tokenizer, o->text ? o->text : bundled, &how, &windows));
+    CALM_TRY(read_windows(ctx, o, tokenizer, &how, &windows));
     calm_progress_init(&progress, o->common.quiet);
     calm_progress_add(&progress, "evaluate", "windows");
     const calm_status status = calm_evaluate(ctx, reference ? &against : NULL, reference ? &reference_result : NULL,
@@ -129,6 +146,8 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     (void)n_args;
     if (!o->model)
         return calm_fail(ctx, CALM_EARG, "calm eval: --model is missing; try: calm eval --model qwen");
+    if (o->tokens && (o->text || o->special))
+        return calm_fail(ctx, CALM_EARG, "calm eval: --tokens takes the place of --text and --special");
     CALM_TRY(calm_resolve_model(ctx, o->model, o->common.quiet, &named));
     if (o->reference)
         CALM_TRY(calm_resolve_model(ctx, o->reference, o->common.quiet, &reference_named));
@@ -136,7 +155,7 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     calm_status status = calm_model_open(ctx, named.dir, &model);
     if (status == CALM_OK && o->reference)
         status = calm_model_open(ctx, reference_named.dir, &reference);
-    if (status == CALM_OK)
+    if (status == CALM_OK && !o->tokens)
         status = calm_tokenizer_open(ctx, path, &tokenizer);
     if (status == CALM_OK)
         status = evaluate(ctx, o, model, reference, tokenizer);
@@ -153,7 +172,8 @@ const calm_command calm_cmd_eval = {
         "Evaluates a float or compressed-tensors directory on a text: windows of --seqlen tokens, the remainder "
         "dropped, the first token of a window not predicted; float32 compute, sums in double.",
     .examples = "  calm eval --model qwen\n"
-                "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 200 --json\n",
+                "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 200 --json\n"
+                "  calm eval --model qwen --tokens ids.jsonl\n",
     .options = table,
     .opts_size = sizeof(options),
     .run = run,

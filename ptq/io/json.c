@@ -255,6 +255,11 @@ void calm_json_set_string(calm_json *object, const char *key, const char *value)
     json_object_set_new(raw(object), key, text ? text : json_null());
 }
 
+void calm_json_set_bytes(calm_json *object, const char *key, const char *bytes, size_t n)
+{
+    json_object_set_new(raw(object), key, json_stringn(bytes, n));
+}
+
 void calm_json_set_int(calm_json *object, const char *key, int64_t value)
 {
     json_object_set_new(raw(object), key, json_integer(value));

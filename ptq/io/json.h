@@ -72,6 +72,8 @@ calm_json *calm_json_new_array(void);
 calm_json *calm_json_new_null(void);
 /* Set members; a NULL string or a number that is not finite becomes null. */
 void calm_json_set_string(calm_json *object, const char *key, const char *value);
+/* `n` bytes of well-formed UTF-8, which may hold U+0000. */
+void calm_json_set_bytes(calm_json *object, const char *key, const char *bytes, size_t n);
 void calm_json_set_int(calm_json *object, const char *key, int64_t value);
 void calm_json_set_number(calm_json *object, const char *key, double value);
 void calm_json_set_bool(calm_json *object, const char *key, bool value);

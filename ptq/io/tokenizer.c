@@ -94,6 +94,32 @@ calm_status calm_tokenizer_copy_string(calm_ctx *ctx, calm_arena *arena, const c
     return CALM_OK;
 }
 
+calm_status calm_tokenizer_read_vocab(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *vocab)
+{
+    const calm_json *value;
+    const char *key;
+    char *texts;
+    size_t total = 1;
+    if (calm_json_typeof(vocab) != CALM_JSON_OBJECT)
+        return calm_fail(ctx, CALM_EFORMAT, "%s.vocab: expected an object, found %s", where,
+                         calm_json_type_name(calm_json_typeof(vocab)));
+    for (void *iter = NULL; calm_json_next(vocab, &iter, &key, &value);)
+        total += strlen(key) + 1;
+    CALM_TRY(CALM_NEW(ctx, &tok->arena, texts, total));
+    CALM_TRY(calm_vocab_init(ctx, &tok->arena, &tok->vocab, calm_json_size(vocab)));
+    for (void *iter = NULL; calm_json_next(vocab, &iter, &key, &value);) {
+        int64_t id = calm_json_int(value, -1);
+        calm_piece piece = {texts, strlen(key)};
+        if (id < 0)
+            return calm_fail(ctx, CALM_EFORMAT, "%s.vocab: id of \"%.60s\": expected a whole number >= 0", where, key);
+        memcpy(texts, key, piece.n);
+        texts += piece.n + 1;
+        CALM_TRY(calm_tokenizer_set_token(ctx, tok, where, (uint64_t)id, piece));
+        calm_vocab_add(&tok->vocab, piece.text, (uint32_t)piece.n, (uint32_t)id);
+    }
+    return CALM_OK;
+}
+
 /* ---- tokens for people ---- */
 
 static void show_character(const char *text, size_t length, calm_text *out)
@@ -159,7 +185,10 @@ size_t calm_tokenizer_size(const calm_tokenizer *tok)
 
 static calm_status read_model(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
 {
-    static const calm_tokenizer_type types[] = {{"BPE", calm_tokenizer_read_bpe}, {NULL, NULL}};
+    static const calm_tokenizer_type types[] = {{"BPE", calm_tokenizer_read_bpe},
+                                                {"Unigram", calm_tokenizer_read_unigram},
+                                                {"WordPiece", calm_tokenizer_read_wordpiece},
+                                                {NULL, NULL}};
     if (calm_json_typeof(json) != CALM_JSON_OBJECT)
         return calm_fail(ctx, CALM_EFORMAT, "%s: expected an object, found %s", where,
                          calm_json_type_name(calm_json_typeof(json)));
@@ -224,7 +253,11 @@ void calm_tokenizer_close(calm_tokenizer *tok)
     if (!tok)
         return;
     for (size_t i = 0; i < tok->n_pretokenizers; i++)
-        calm_regex_free(tok->pretokenizers[i].regex);
+        calm_regex_free(tok->pretokenizers[i].pattern.regex);
+    for (size_t i = 0; i < tok->n_normalizers; i++)
+        calm_regex_free(tok->normalizers[i].pattern.regex);
+    for (size_t i = 0; i < tok->n_decoders; i++)
+        calm_regex_free(tok->decoders[i].pattern.regex);
     calm_text_clear(&tok->shown);
     free(tok->tokens);
     calm_arena_clear(&tok->arena);

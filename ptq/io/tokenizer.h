@@ -4,12 +4,14 @@
  * the file that is not understood is an error that names it; only "truncation" and "padding" are ignored, since
  * windows are the caller's.  Understood today:
  *
- *   normalizer       NFC, Sequence
- *   pre_tokenizer    Split (any pattern and behavior), Digits, ByteLevel as the last, Sequence
- *   model            BPE with or without ignore_merges
- *   post_processor   TemplateProcessing, ByteLevel, Sequence
- *   decoder          ByteLevel, none
- *   added_tokens     all flags
+ *   normalizer       NFC NFD NFKC NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, BertNormalizer, Precompiled,
+ *                    Sequence
+ *   pre_tokenizer    Split (any pattern and behavior), Digits, Punctuation, Whitespace, WhitespaceSplit,
+ *                    BertPreTokenizer, Metaspace, ByteLevel as the last, Sequence
+ *   model            BPE (without dropout), WordPiece, Unigram
+ *   post_processor   TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel, Sequence
+ *   decoder          ByteLevel, ByteFallback, Fuse, Replace, Strip, Metaspace, WordPiece, BPEDecoder, Sequence, none
+ *   added_tokens     all flags; their ids are those of the file
  *
  * An open tokenizer is never written to: any number of threads may use it, each with its own context. */
 #ifndef CALM_IO_TOKENIZER_H
@@ -35,8 +37,9 @@ void calm_tokenizer_close(calm_tokenizer *tok);
  *   ids      [*n_ids], in ctx->out; never NULL on success
  *
  * The text of an added token ("<|im_end|>") inside `text` always becomes its id.  Fails with CALM_EFORMAT when
- * the text is not UTF-8, with the byte's offset, or when a pattern's search passes its limits; CALM_EARG when it is
- * 2 GiB or longer; CALM_ENOMEM. */
+ * the text is not UTF-8, with the byte's offset, when a pattern's search passes its limits, or when a Unigram without
+ * an unknown token meets an unknown character; CALM_EARG when the text is, or becomes by the normalizers, 2 GiB or
+ * longer; CALM_ENOMEM. */
 calm_status calm_tokenizer_encode(calm_ctx *ctx, const calm_tokenizer *tok, const char *text, size_t n_bytes,
                                   bool special, uint32_t **ids, size_t *n_ids);
 

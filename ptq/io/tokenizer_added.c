@@ -65,12 +65,12 @@ static bool stands_alone(calm_piece text, size_t begin, size_t end)
     return true;
 }
 
-static size_t skip_spaces_back(const char *text, size_t at, size_t floor)
+size_t calm_skip_spaces_back(calm_piece text, size_t at, size_t floor)
 {
     uint32_t c;
     while (at > floor) {
-        size_t before = step_back(text, at);
-        calm_utf8_decode(text + before, &c);
+        size_t before = step_back(text.text, at);
+        calm_utf8_decode(text.text + before, &c);
         if (!calm_unicode_is_space(c))
             break;
         at = before;
@@ -78,7 +78,7 @@ static size_t skip_spaces_back(const char *text, size_t at, size_t floor)
     return at;
 }
 
-static size_t skip_spaces(calm_piece text, size_t at)
+size_t calm_skip_spaces(calm_piece text, size_t at)
 {
     uint32_t c;
     while (at < text.n) {
@@ -109,9 +109,9 @@ bool calm_added_next(calm_added_cursor *cursor, calm_piece *gap, uint32_t *id)
         if (token->single_word && !stands_alone(text, begin, end))
             continue;
         if (token->lstrip)
-            begin = skip_spaces_back(text.text, begin, cursor->done);
+            begin = calm_skip_spaces_back(text, begin, cursor->done);
         if (token->rstrip)
-            end = skip_spaces(text, end);
+            end = calm_skip_spaces(text, end);
         /* What a token took to its right may hold another token: then nothing lies between. */
         *gap = (calm_piece){text.text + cursor->done, begin > cursor->done ? begin - cursor->done : 0};
         *id = token->id;
@@ -189,11 +189,11 @@ static calm_status read_token(calm_ctx *ctx, calm_tokenizer *tok, const char *wh
     CALM_TRY(enter_token(ctx, tok, where, token.id, token.piece, special));
     if (normalized) {
         char *kept;
-        calm_piece found;
-        CALM_TRY(calm_tokenizer_normalize(ctx, tok, token.piece, &found));
-        CALM_TRY(CALM_NEW(ctx, &tok->arena, kept, found.n + 1));
-        memcpy(kept, found.text, found.n);
-        token.piece = (calm_piece){kept, found.n};
+        calm_normal found = {.piece = token.piece};
+        CALM_TRY(calm_tokenizer_normalize(ctx, tok, &found));
+        CALM_TRY(CALM_NEW(ctx, &tok->arena, kept, found.piece.n + 1));
+        memcpy(kept, found.piece.text, found.piece.n);
+        token.piece = (calm_piece){kept, found.piece.n};
     }
     /* Nothing can be found by an empty text. */
     calm_added_set *set = normalized ? &tok->normalized : &tok->raw;
@@ -217,5 +217,12 @@ calm_status calm_tokenizer_read_added(calm_ctx *ctx, calm_tokenizer *tok, const 
     }
     finish_set(&tok->raw);
     finish_set(&tok->normalized);
+    /* A list of pieces may have the text of a special token twice; what is special is the text. */
+    for (size_t id = 0; n > 0 && id < tok->n_ids; id++) {
+        const calm_piece piece = tok->tokens[id].piece;
+        const uint32_t known = piece.text ? calm_vocab_find(&tok->vocab, piece.text, piece.n) : CALM_NO_TOKEN;
+        if (known != CALM_NO_TOKEN)
+            tok->tokens[id].special |= tok->tokens[known].special;
+    }
     return CALM_OK;
 }

@@ -3,27 +3,10 @@
  *
  * Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with Subword Units", ACL 2016.  A heap of
  * candidate pairs over a linked list of symbols makes a piece of n characters cost n log n. */
+#include "ptq/io/tokenizer_bpe.h"
+
 #include <assert.h>
 #include <string.h>
-
-#include "ptq/io/bytelevel.h"
-#include "ptq/io/tokenizer_parts.h"
-#include "ptq/io/unicode.h"
-
-/* A merge of the list. */
-typedef struct merge {
-    uint64_t pair;      /* left id << 32 | right id   */
-    uint32_t order;     /* rank + 1; 0: a free slot   */
-    uint32_t merged;    /* id of both together        */
-} merge;
-
-typedef struct bpe {
-    merge *merges;      /* [mask + 1], hashed by pair */
-    size_t mask;
-    uint32_t direct[CALM_BYTELEVEL_END];    /* ids of the first characters, the byte-level alphabet among them */
-    uint32_t unknown;   /* or CALM_NO_TOKEN: unknown characters vanish */
-    bool fuse_unknown, ignore_merges;
-} bpe;
 
 /* A symbol of the piece in work, first a character, later what it merged to. */
 typedef struct symbol {
@@ -35,7 +18,7 @@ typedef struct symbol {
 
 typedef struct candidate {
     uint64_t priority;     /* order << 32 | position of the left symbol: the least is next */
-    const merge *merge;    /* stale when the symbols there are no longer this pair */
+    const calm_merge *merge;    /* stale when the symbols there are no longer this pair */
 } candidate;
 
 typedef struct workspace {
@@ -43,17 +26,23 @@ typedef struct workspace {
     size_t n_heap, heap_max;
     symbol *symbols;
     size_t n_symbols;
+    char *room;            /* for a character with its prefix and suffix */
 } workspace;
 
 /* ---- merges ---- */
 
-/* The slot of the pair, or the free one where it belongs. */
-static merge *locate(const bpe *self, uint64_t pair)
+calm_merge *calm_bpe_locate(const calm_bpe *bpe, uint64_t pair)
 {
     uint64_t hash = pair * UINT64_C(0x9E3779B97F4A7C15);
-    for (size_t i = (hash ^ hash >> 32) & self->mask;; i = (i + 1) & self->mask)
-        if (self->merges[i].order == 0 || self->merges[i].pair == pair)
-            return &self->merges[i];
+    for (size_t i = (hash ^ hash >> 32) & bpe->mask;; i = (i + 1) & bpe->mask)
+        if (bpe->merges[i].order == 0 || bpe->merges[i].pair == pair)
+            return &bpe->merges[i];
+}
+
+size_t calm_bpe_seam(uint32_t left, uint32_t right)
+{
+    const uint64_t hash = ((uint64_t)left << 32 | right) * UINT64_C(0x9E3779B97F4A7C15);
+    return (size_t)(hash >> 32) & (CALM_BPE_SEAM_BITS - 1);
 }
 
 static uint64_t pair_of(uint32_t left, uint32_t right)
@@ -91,12 +80,12 @@ static candidate pop(workspace *work)
 /* ---- encoding ---- */
 
 /* Enter the pair that begins at symbol `left`, if it is one that merges. */
-static void consider(const bpe *self, workspace *work, uint32_t left)
+static void consider(const calm_bpe *self, workspace *work, uint32_t left)
 {
     uint32_t right = left == NOWHERE ? NOWHERE : work->symbols[left].next;
     if (right == NOWHERE)
         return;
-    const merge *found = locate(self, pair_of(work->symbols[left].id, work->symbols[right].id));
+    const calm_merge *found = calm_bpe_locate(self, pair_of(work->symbols[left].id, work->symbols[right].id));
     if (found->order)
         push(work, (candidate){(uint64_t)found->order << 32 | left, found});
 }
@@ -109,24 +98,73 @@ static void add_symbol(workspace *work, uint32_t id)
         work->symbols[i - 1].next = i;
 }
 
-static void split_characters(const bpe *self, const calm_vocab *vocab, calm_piece piece, workspace *work)
+/* The id of a character by itself, or CALM_NO_TOKEN. */
+static uint32_t id_of(const calm_bpe *self, const calm_vocab *vocab, const char *text, size_t n, uint32_t character)
 {
-    uint32_t character;
-    bool after_unknown = false;
-    for (size_t at = 0, length; at < piece.n; at += length) {
-        length = calm_utf8_decode(piece.text + at, &character);
-        uint32_t id = character < CALM_BYTELEVEL_END ? self->direct[character]
-                                                     : calm_vocab_find(vocab, piece.text + at, length);
-        bool unknown = id == CALM_NO_TOKEN;
-        if (!unknown)
-            add_symbol(work, id);
-        else if (self->unknown != CALM_NO_TOKEN && !(after_unknown && self->fuse_unknown))
-            add_symbol(work, self->unknown);
-        after_unknown = unknown;
-    }
+    return character < CALM_BYTELEVEL_END ? self->direct[character] : calm_vocab_find(vocab, text, n);
 }
 
-static void merge_all(const bpe *self, workspace *work)
+/* A character with its prefix and suffix in `room`, if it has any. */
+static calm_piece dress(const calm_bpe *self, calm_piece piece, size_t at, size_t length, char *room)
+{
+    const bool first = at == 0, last = at + length == piece.n;
+    size_t n = 0;
+    if ((first || self->prefix.n == 0) && (!last || self->suffix.n == 0))
+        return (calm_piece){piece.text + at, length};
+    if (!first) {
+        memcpy(room, self->prefix.text, self->prefix.n);
+        n = self->prefix.n;
+    }
+    memcpy(room + n, piece.text + at, length);
+    n += length;
+    if (last) {
+        memcpy(room + n, self->suffix.text, self->suffix.n);
+        n += self->suffix.n;
+    }
+    return (calm_piece){room, n};
+}
+
+/* Add the bytes of an unknown character, if all of them have tokens. */
+static bool add_bytes(const calm_bpe *self, calm_piece character, workspace *work)
+{
+    for (size_t i = 0; i < character.n; i++)
+        if (self->bytes[(unsigned char)character.text[i]] == CALM_NO_TOKEN)
+            return false;
+    for (size_t i = 0; i < character.n; i++)
+        add_symbol(work, self->bytes[(unsigned char)character.text[i]]);
+    return true;
+}
+
+/* An unknown token waits until the next character is known or, not fusing, unknown too.  Bytes do not wake it up:
+ * that is how the library orders them. */
+static void split_characters(const calm_bpe *self, const calm_vocab *vocab, calm_piece piece, workspace *work)
+{
+    const bool plain = self->prefix.n == 0 && self->suffix.n == 0;
+    uint32_t c;
+    bool waiting = false;
+    for (size_t at = 0, length; at < piece.n; at += length) {
+        length = calm_utf8_decode(piece.text + at, &c);
+        calm_piece character = {piece.text + at, length};
+        if (!plain)
+            character = dress(self, piece, at, length, work->room);
+        uint32_t id = plain ? id_of(self, vocab, character.text, length, c)
+                            : calm_vocab_find(vocab, character.text, character.n);
+        if (id == CALM_NO_TOKEN && self->byte_fallback && add_bytes(self, character, work))
+            continue;
+        if (waiting && (id != CALM_NO_TOKEN || !self->fuse_unknown)) {
+            add_symbol(work, self->unknown);
+            waiting = false;
+        }
+        if (id != CALM_NO_TOKEN)
+            add_symbol(work, id);
+        else
+            waiting = self->unknown != CALM_NO_TOKEN;
+    }
+    if (waiting)
+        add_symbol(work, self->unknown);
+}
+
+static void merge_all(const calm_bpe *self, workspace *work)
 {
     symbol *symbols = work->symbols;
     for (size_t i = 0; i + 1 < work->n_symbols; i++)
@@ -155,21 +193,29 @@ static size_t count_characters(calm_piece piece)
     return n;
 }
 
-static calm_status encode(calm_encoder *enc, calm_piece piece)
+/* Symbols that a piece begins as, at most. */
+static size_t symbols_max(const calm_bpe *self, calm_piece piece)
 {
-    const bpe *self = enc->tok->model;
+    const size_t n = count_characters(piece);
+    return self->byte_fallback ? piece.n + n * self->prefix.n + self->suffix.n : n;
+}
+
+calm_status calm_bpe_encode(calm_encoder *enc, calm_piece piece)
+{
+    const calm_bpe *self = enc->tok->model;
     if (self->ignore_merges) {
         uint32_t whole = calm_vocab_find(&enc->tok->vocab, piece.text, piece.n);
         if (whole != CALM_NO_TOKEN)
             return calm_encoder_put(enc, whole);
     }
-    /* n characters make n - 1 pairs, and each of at most n - 1 merges takes one pair off and enters two. */
-    size_t n = count_characters(piece);
+    /* n symbols make n - 1 pairs, and each of at most n - 1 merges takes one pair off and enters two. */
+    const size_t n = symbols_max(self, piece), dressed = self->prefix.n + CALM_UTF8_MAX + self->suffix.n;
     workspace work = {.heap_max = 2 * n};
     char *room;
-    CALM_TRY(calm_encoder_reserve(enc, &enc->work, n, 2 * sizeof(candidate) + sizeof(symbol), &room));
+    CALM_TRY(calm_encoder_reserve(enc, &enc->work, n + dressed, 2 * sizeof(candidate) + sizeof(symbol), &room));
     work.heap = (candidate *)(void *)room;
     work.symbols = (symbol *)(void *)(room + 2 * n * sizeof(candidate));
+    work.room = room + n * (2 * sizeof(candidate) + sizeof(symbol));
     split_characters(self, &enc->tok->vocab, piece, &work);
     merge_all(self, &work);
     for (size_t i = 0; i < work.n_symbols; i++)
@@ -178,147 +224,19 @@ static calm_status encode(calm_encoder *enc, calm_piece piece)
     return CALM_OK;
 }
 
-/* ---- reading ---- */
-
-static calm_status read_vocab(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
+/* No merge joins two characters of which none of its left tokens ends in one and none of its right tokens begins with
+ * the other.  The right one must be known: an unknown one may fuse with what is before it. */
+size_t calm_bpe_cut(const calm_tokenizer *tok, calm_piece piece, size_t from)
 {
-    const calm_json *vocab = calm_json_get(json, "vocab"), *value;
-    const char *key;
-    char *texts;
-    size_t total = 1;
-    if (calm_json_typeof(vocab) != CALM_JSON_OBJECT)
-        return calm_fail(ctx, CALM_EFORMAT, "%s.vocab: expected an object, found %s", where,
-                         calm_json_type_name(calm_json_typeof(vocab)));
-    for (void *iter = NULL; calm_json_next(vocab, &iter, &key, &value);)
-        total += strlen(key) + 1;
-    CALM_TRY(CALM_NEW(ctx, &tok->arena, texts, total));
-    CALM_TRY(calm_vocab_init(ctx, &tok->arena, &tok->vocab, calm_json_size(vocab)));
-    for (void *iter = NULL; calm_json_next(vocab, &iter, &key, &value);) {
-        int64_t id = calm_json_int(value, -1);
-        calm_piece piece = {texts, strlen(key)};
-        if (id < 0)
-            return calm_fail(ctx, CALM_EFORMAT, "%s.vocab: id of \"%.60s\": expected a whole number >= 0", where, key);
-        memcpy(texts, key, piece.n);
-        texts += piece.n + 1;
-        CALM_TRY(calm_tokenizer_set_token(ctx, tok, where, (uint64_t)id, piece));
-        calm_vocab_add(&tok->vocab, piece.text, (uint32_t)piece.n, (uint32_t)id);
+    const calm_bpe *self = tok->model;
+    uint32_t left, right;
+    size_t at = from + calm_utf8_decode(piece.text + from, &left);
+    for (size_t length; at < piece.n; at += length, left = right) {
+        length = calm_utf8_decode(piece.text + at, &right);
+        const size_t seam = calm_bpe_seam(left, right);
+        if (!(self->seams[seam / 64] >> seam % 64 & 1) &&
+            id_of(self, &tok->vocab, piece.text + at, length, right) != CALM_NO_TOKEN)
+            return at;
     }
-    return CALM_OK;
-}
-
-/* The two tokens of merge number i, "left right" or ["left", "right"]. */
-static calm_status split_merge(calm_ctx *ctx, const char *where, const calm_json *json, size_t i, calm_piece *left,
-                               calm_piece *right)
-{
-    if (calm_json_typeof(json) == CALM_JSON_ARRAY) {
-        const calm_json *a = calm_json_at(json, 0), *b = calm_json_at(json, 1);
-        *left = (calm_piece){calm_json_string(a, NULL), calm_json_string_length(a)};
-        *right = (calm_piece){calm_json_string(b, NULL), calm_json_string_length(b)};
-        if (calm_json_size(json) == 2 && left->text && right->text)
-            return CALM_OK;
-        return calm_fail(ctx, CALM_EFORMAT, "%s.merges[%zu]: expected two strings", where, i);
-    }
-    const char *text = calm_json_string(json, "");
-    size_t n = calm_json_string_length(json);
-    const char *space = memchr(text, ' ', n);
-    if (!space || memchr(space + 1, ' ', n - (size_t)(space + 1 - text)))
-        return calm_fail(ctx, CALM_EFORMAT, "%s.merges[%zu]: expected two tokens with a space between, found \"%.60s\"",
-                         where, i, text);
-    *left = (calm_piece){text, (size_t)(space - text)};
-    *right = (calm_piece){space + 1, n - left->n - 1};
-    return CALM_OK;
-}
-
-/* Ids of the tokens of merge number i and of both together; room [the longest token twice]. */
-static calm_status resolve_merge(calm_ctx *ctx, const calm_tokenizer *tok, const char *where, size_t i, calm_piece left,
-                                 calm_piece right, size_t longest, char *room, uint32_t ids[3])
-{
-    calm_piece unknown = left;
-    ids[0] = calm_vocab_find(&tok->vocab, left.text, left.n);
-    ids[1] = calm_vocab_find(&tok->vocab, right.text, right.n);
-    if (ids[0] != CALM_NO_TOKEN && ids[1] == CALM_NO_TOKEN)
-        unknown = right;
-    if (ids[0] != CALM_NO_TOKEN && ids[1] != CALM_NO_TOKEN) {
-        unknown = (calm_piece){room, left.n + right.n};
-        memcpy(room, left.text, left.n);
-        memcpy(room + left.n, right.text, right.n);
-        ids[2] = unknown.n <= longest ? calm_vocab_find(&tok->vocab, room, unknown.n) : CALM_NO_TOKEN;
-        if (ids[2] != CALM_NO_TOKEN)
-            return CALM_OK;
-    }
-    return calm_fail(ctx, CALM_EFORMAT, "%s.merges[%zu]: no token \"%.*s\" in the vocabulary", where, i,
-                     (int)(unknown.n < 60 ? unknown.n : 60), unknown.text);
-}
-
-static calm_status read_merges(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json, bpe *self)
-{
-    const calm_json *merges = calm_json_get(json, "merges");
-    size_t n = calm_json_size(merges), longest = 0, n_slots = calm_hash_slots(n);
-    calm_piece left = {0}, right = {0};
-    uint32_t ids[3] = {0};
-    char *room;
-    assert(n_slots > 0);
-    if (calm_json_typeof(merges) != CALM_JSON_ARRAY)
-        return calm_fail(ctx, CALM_EFORMAT, "%s.merges: expected an array, found %s", where,
-                         calm_json_type_name(calm_json_typeof(merges)));
-    for (size_t id = 0; id < tok->n_ids; id++)
-        longest = tok->tokens[id].piece.n > longest ? tok->tokens[id].piece.n : longest;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, room, 2 * longest));
-    CALM_TRY(CALM_NEW(ctx, &tok->arena, self->merges, n_slots));
-    self->mask = n_slots - 1;
-    for (size_t i = 0; i < n; i++) {
-        CALM_TRY(split_merge(ctx, where, calm_json_at(merges, i), i, &left, &right));
-        CALM_TRY(resolve_merge(ctx, tok, where, i, left, right, longest, room, ids));
-        /* Of a merge that is listed twice the later rank counts, as in the library. */
-        uint64_t pair = pair_of(ids[0], ids[1]);
-        *locate(self, pair) = (merge){pair, (uint32_t)i + 1, ids[2]};
-    }
-    return CALM_OK;
-}
-
-/* Members that change the ids in ways not built here. */
-static calm_status refuse_variants(calm_ctx *ctx, const char *where, const calm_json *json)
-{
-    static const char *const texts[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-    const double none = 0;
-    const bool no = false;
-    double dropout;
-    bool fallback;
-    const char *text;
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        CALM_TRY(calm_json_need_string(ctx, where, json, texts[i], "", &text));
-        if (*text)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s.%s \"%.60s\": not supported", where, texts[i], text);
-    }
-    CALM_TRY(calm_json_need_number(ctx, where, json, "dropout", &none, 0, 1, &dropout));
-    if (dropout > 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s.dropout %g: not supported: ids would be random", where, dropout);
-    CALM_TRY(calm_json_need_bool(ctx, where, json, "byte_fallback", &no, &fallback));
-    if (fallback)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s.byte_fallback: not supported", where);
-    return CALM_OK;
-}
-
-calm_status calm_tokenizer_read_bpe(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    bpe *self;
-    const char *unknown;
-    const bool no = false;
-    CALM_TRY(refuse_variants(ctx, where, json));
-    CALM_TRY(CALM_NEW(ctx, &tok->arena, self, 1));
-    tok->model = self;
-    tok->encode = encode;
-    CALM_TRY(calm_json_need_bool(ctx, where, json, "fuse_unk", &no, &self->fuse_unknown));
-    CALM_TRY(calm_json_need_bool(ctx, where, json, "ignore_merges", &no, &self->ignore_merges));
-    CALM_TRY(calm_json_need_string(ctx, where, json, "unk_token", "", &unknown));
-    CALM_TRY(read_vocab(ctx, tok, where, json));
-    CALM_TRY(read_merges(ctx, tok, where, json, self));
-    self->unknown = *unknown ? calm_vocab_find(&tok->vocab, unknown, strlen(unknown)) : CALM_NO_TOKEN;
-    if (*unknown && self->unknown == CALM_NO_TOKEN)
-        return calm_fail(ctx, CALM_EFORMAT, "%s.unk_token: no token \"%.60s\" in the vocabulary", where, unknown);
-    for (uint32_t c = 0; c < CALM_BYTELEVEL_END; c++) {
-        char text[CALM_UTF8_MAX];
-        self->direct[c] = calm_vocab_find(&tok->vocab, text, calm_utf8_encode(c, text));
-    }
-    return CALM_OK;
+    return piece.n;
 }

@@ -1,43 +1,7 @@
-/* Decoding: ids to tokens, tokens through the decoders, and together. */
+/* Decoding: ids to tokens, tokens through the decoders (tokenizer_decoders.c), and together. */
 #include <string.h>
 
-#include "ptq/io/bytelevel.h"
 #include "ptq/io/tokenizer_parts.h"
-#include "ptq/io/unicode.h"
-
-/* ---- decoders ---- */
-
-static calm_status run_byte_level(calm_ctx *ctx, const calm_decoder *self, calm_piece *pieces, size_t *n)
-{
-    (void)self;
-    size_t total = 0, length = 0;
-    char *bytes;
-    for (size_t i = 0; i < *n; i++)
-        total += pieces[i].n;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, bytes, total));
-    for (size_t i = 0; i < *n; i++)
-        length += calm_bytelevel_read(pieces[i].text, pieces[i].n, bytes + length);
-    if (*n)
-        pieces[0] = (calm_piece){bytes, length};
-    *n = *n ? 1 : 0;
-    return CALM_OK;
-}
-
-static calm_status read_byte_level(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    (void)json;
-    CALM_TRY(calm_tokenizer_check_room(ctx, where, tok->n_decoders));
-    tok->decoders[tok->n_decoders++].run = run_byte_level;
-    return CALM_OK;
-}
-
-calm_status calm_tokenizer_read_decoder(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    static const calm_tokenizer_type types[] = {{"ByteLevel", read_byte_level}, {NULL, NULL}};
-    return calm_tokenizer_read_parts(ctx, tok, where, json, "decoders", types);
-}
-
-/* ---- decoding ---- */
 
 static calm_status collect(calm_ctx *ctx, const calm_tokenizer *tok, const uint32_t *ids, size_t n, bool special,
                            calm_piece *pieces, size_t *n_pieces)
@@ -82,7 +46,7 @@ calm_status calm_tokenizer_decode(calm_ctx *ctx, const calm_tokenizer *tok, cons
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     *text = NULL;
     *n_bytes = 0;
-    calm_status status = CALM_NEW(ctx, ctx->scratch, pieces, n);
+    calm_status status = CALM_NEW(ctx, ctx->scratch, pieces, n + 1);    /* Fuse makes one of none */
     if (status == CALM_OK)
         status = collect(ctx, tok, ids, n, special, pieces, &n_pieces);
     for (size_t i = 0; i < tok->n_decoders && status == CALM_OK; i++)

@@ -6,8 +6,14 @@
 #include "ptq/io/tokenizer_parts.h"
 #include "ptq/io/unicode.h"
 
-/* Positions in a text and in its ids fit 32 bits with a margin (pieces get longer by spelling). */
-#define TEXT_MAX ((size_t)INT32_MAX)
+/* Longer pieces hardly come twice: they are not kept, and cut first where that changes nothing. */
+#define KEPT_MAX 256
+
+/* Slots of the largest table of pieces seen; what comes after it is full is encoded each time. */
+#define CACHE_SLOTS_MAX ((size_t)1 << 22)
+
+/* Texts of pieces seen are kept in blocks of so many bytes. */
+#define KEPT_BLOCK 65536
 
 /* ---- the encoder ---- */
 
@@ -96,9 +102,24 @@ static calm_status encode_new(calm_encoder *enc, calm_piece piece)
     return enc->tok->encode(enc, piece);
 }
 
-static calm_status encode_piece(calm_encoder *enc, calm_piece piece)
+/* A copy of the piece that lasts as long as the encoder. */
+static calm_status keep_text(calm_encoder *enc, calm_piece piece, const char **out)
 {
-    if (!enc->cache || enc->n_cached > enc->cache_mask / 2)
+    if (enc->kept_left < piece.n) {
+        CALM_TRY(CALM_NEW_RAW(enc->ctx, enc->ctx->scratch, enc->kept, KEPT_BLOCK));
+        enc->kept_left = KEPT_BLOCK;
+    }
+    memcpy(enc->kept, piece.text, piece.n);
+    *out = enc->kept;
+    enc->kept += piece.n;
+    enc->kept_left -= piece.n;
+    return CALM_OK;
+}
+
+static calm_status encode_short(calm_encoder *enc, calm_piece piece)
+{
+    const char *text;
+    if (!enc->cache || (enc->n_cached > enc->cache_mask / 2 && enc->cache_mask < CACHE_SLOTS_MAX - 1))
         CALM_TRY(grow_cache(enc));
     uint32_t hash = (uint32_t)calm_hash_bytes(piece.text, piece.n);
     calm_cache_slot *slot = locate(enc->cache, enc->cache_mask, piece, hash);
@@ -110,8 +131,24 @@ static calm_status encode_piece(calm_encoder *enc, calm_piece piece)
     }
     size_t first = enc->n_ids;
     CALM_TRY(encode_new(enc, piece));
-    *slot = (calm_cache_slot){piece.text, (uint32_t)piece.n, hash, (uint32_t)first, (uint32_t)(enc->n_ids - first)};
+    if (enc->n_cached > enc->cache_mask / 2)
+        return CALM_OK;
+    CALM_TRY(keep_text(enc, piece, &text));
+    *slot = (calm_cache_slot){text, (uint32_t)piece.n, hash, (uint32_t)first, (uint32_t)(enc->n_ids - first)};
     enc->n_cached++;
+    return CALM_OK;
+}
+
+static calm_status encode_piece(calm_encoder *enc, calm_piece piece)
+{
+    const calm_tokenizer *tok = enc->tok;
+    if (piece.n <= KEPT_MAX)
+        return encode_short(enc, piece);
+    for (size_t begin = 0, end; begin < piece.n; begin = end) {
+        end = tok->cut ? tok->cut(tok, piece, begin) : piece.n;
+        const calm_piece part = {piece.text + begin, end - begin};
+        CALM_TRY(part.n <= KEPT_MAX ? encode_short(enc, part) : encode_new(enc, part));
+    }
     return CALM_OK;
 }
 
@@ -146,8 +183,10 @@ static calm_status encode_text(calm_encoder *enc, calm_piece text)
     uint32_t id;
     while (calm_added_next(&cursor, &gap, &id)) {
         if (gap.n > 0) {
-            CALM_TRY(calm_tokenizer_normalize(enc->ctx, enc->tok, gap, &gap));
-            CALM_TRY(encode_normalized(enc, gap));
+            calm_normal normal = {.piece = gap};
+            CALM_TRY(calm_tokenizer_normalize(enc->ctx, enc->tok, &normal));
+            enc->start = gap.text == text.text && !normal.beheaded ? normal.piece.text : NULL;
+            CALM_TRY(encode_normalized(enc, normal.piece));
         }
         if (id != CALM_NO_TOKEN)
             CALM_TRY(calm_encoder_put(enc, id));
@@ -161,8 +200,8 @@ static calm_status encode_all(calm_encoder *enc, calm_piece text, bool special)
     /* English has about four bytes to a token; more of them are made place for as they come. */
     CALM_TRY(make_place(enc, text.n / 4));
     for (size_t i = 0; i < tok->n_pretokenizers; i++)
-        if (tok->pretokenizers[i].regex)
-            CALM_TRY(calm_matcher_new(enc->ctx, tok->pretokenizers[i].regex, &enc->matchers[i]));
+        if (tok->pretokenizers[i].pattern.regex)
+            CALM_TRY(calm_matcher_new(enc->ctx, tok->pretokenizers[i].pattern.regex, &enc->matchers[i]));
     for (size_t i = 0; special && i < tok->n_before; i++)
         CALM_TRY(calm_encoder_put(enc, tok->before[i]));
     CALM_TRY(encode_text(enc, text));
@@ -176,8 +215,9 @@ calm_status calm_tokenizer_encode(calm_ctx *ctx, const calm_tokenizer *tok, cons
 {
     *ids = NULL;
     *n_ids = 0;
-    if (n_bytes >= TEXT_MAX)
-        return calm_fail(ctx, CALM_EARG, "text of %zu bytes, expected less than %zu at a time", n_bytes, TEXT_MAX);
+    if (n_bytes >= CALM_TOKENIZER_MAX_TEXT)
+        return calm_fail(ctx, CALM_EARG, "text of %zu bytes, expected less than %zu at a time", n_bytes,
+                         CALM_TOKENIZER_MAX_TEXT);
     size_t invalid = calm_utf8_invalid_at(text, n_bytes);
     if (invalid != n_bytes)
         return calm_fail(ctx, CALM_EFORMAT, "text: not UTF-8 at byte %zu (0x%02X)", invalid,

@@ -1,18 +1,23 @@
 /* Inside of the tokenizer: what its source files share.  Callers use ptq/io/tokenizer.h.
  *
- *   text -> [cut out added tokens] -> normalizers -> [cut out normalized added tokens] -> pre-tokenizers -> model ->
- * ids
- *           tokenizer_added.c         tokenizer_normalize.c       tokenizer_split.c   tokenizer_bpe.c
+ *   text -> [cut out added tokens] -> normalizers -> [cut out normalized added tokens] -> pre-tokenizers -> model
+ *        -> ids
  *
- * Each kind of part has one table of {type name, reader} in the file that holds its parts: a new part is one
- * reader, one function that does the work, and one row.  A reader checks the JSON, and appends the part to the
- * tokenizer. */
+ *   tokenizer_added.c                              added tokens
+ *   tokenizer_normalize.c  _bert.c  _precompiled.c normalizers
+ *   tokenizer_split.c  _metaspace.c                pre-tokenizers
+ *   tokenizer_bpe.c  _wordpiece.c  _unigram.c      models
+ *   tokenizer_decoders.c  tokenizer_template.c     decoders and post-processors
+ *
+ * Each kind of part has one table of {type name, reader}: a new part is one reader, one function that does the work,
+ * and one row.  A reader checks the JSON, and appends the part to the tokenizer. */
 #ifndef CALM_IO_TOKENIZER_PARTS_H
 #define CALM_IO_TOKENIZER_PARTS_H
 
 #include "ptq/io/json.h"
 #include "ptq/io/regex.h"
 #include "ptq/io/tokenizer.h"
+#include "ptq/io/unicode.h"
 #include "ptq/io/vocab.h"
 
 /* Ids lie below this; the largest vocabularies of today have 2^18. */
@@ -20,6 +25,9 @@
 
 /* Normalizers, pre-tokenizers or decoders of one tokenizer, Sequences flattened. */
 #define CALM_TOKENIZER_MAX_PARTS 16
+
+/* Bytes of a text, also of what the normalizers make of it, are fewer: positions fit 32 bits with a margin. */
+#define CALM_TOKENIZER_MAX_TEXT ((size_t)INT32_MAX)
 
 typedef struct calm_encoder calm_encoder;
 
@@ -50,9 +58,26 @@ typedef struct calm_added_set {
     bool begins[256];     /* some token begins with this byte */
 } calm_added_set;
 
+/* A text on its way through the normalizers. */
+typedef struct calm_normal {
+    calm_piece piece;
+    bool beheaded;        /* its first characters were taken away: it no longer begins where the text did */
+} calm_normal;
+
+/* What Replace and Split look for. */
+typedef struct calm_pattern {
+    calm_piece literal;   /* n > 0: these bytes                  */
+    calm_regex *regex;    /* owned; looked for otherwise         */
+    bool (*is_match)(uint32_t character);    /* with neither of them: each such character by itself */
+} calm_pattern;
+
 typedef struct calm_normalizer {
-    /* *out is `in` or a text in ctx->scratch. */
-    calm_status (*run)(calm_ctx *ctx, const struct calm_normalizer *self, calm_piece in, calm_piece *out);
+    /* Changes *text; new bytes go to ctx->scratch. */
+    calm_status (*run)(calm_ctx *ctx, const struct calm_normalizer *self, calm_normal *text);
+    calm_pattern pattern; /* Replace            */
+    calm_piece content;   /* Replace, Prepend   */
+    const void *data;     /* of the kind        */
+    unsigned flags;       /* of the kind        */
 } calm_normalizer;
 
 typedef enum calm_split_behavior {
@@ -60,17 +85,26 @@ typedef enum calm_split_behavior {
     CALM_SPLIT_CONTIGUOUS
 } calm_split_behavior;
 
+/* When Metaspace puts its character before a piece. */
+typedef enum calm_prepend { CALM_PREPEND_NEVER, CALM_PREPEND_FIRST, CALM_PREPEND_ALWAYS } calm_prepend;
+
 typedef struct calm_pretokenizer {
     /* Hands each piece of `in` to calm_encoder_pass(enc, index + 1, piece), in order. */
     calm_status (*run)(calm_encoder *enc, size_t index, calm_piece in);
-    calm_regex *regex;    /* owned; NULL: the piece stays whole */
+    calm_pattern pattern;
     calm_split_behavior behavior;
-    bool invert, prefix_space;
+    bool invert, whole;       /* whole: the piece is not split */
+    calm_prepend prepend;     /* ByteLevel: a space; Metaspace: its character */
+    calm_piece replacement;   /* Metaspace: the character that stands for a space */
 } calm_pretokenizer;
 
 typedef struct calm_decoder {
-    /* Changes pieces [*n] in place; new texts go to ctx->scratch. */
+    /* Changes pieces [*n], well-formed UTF-8 each, in place; new texts go to ctx->scratch. */
     calm_status (*run)(calm_ctx *ctx, const struct calm_decoder *self, calm_piece *pieces, size_t *n);
+    calm_pattern pattern;                /* Replace                                 */
+    calm_piece content;                  /* Replace, Strip, Metaspace, WordPiece, BPEDecoder */
+    size_t start, stop;                  /* Strip                                   */
+    bool flag;                           /* Metaspace: spaces in front are dropped; WordPiece: clean up */
 } calm_decoder;
 
 struct calm_tokenizer {
@@ -95,6 +129,8 @@ struct calm_tokenizer {
     const void *model;    /* data of the model's kind */
     /* Appends the ids of one piece, not empty, with calm_encoder_put. */
     calm_status (*encode)(calm_encoder *enc, calm_piece piece);
+    /* The first place after byte `from` where a piece may be cut without changing the ids, or piece.n; NULL: none. */
+    size_t (*cut)(const calm_tokenizer *tok, calm_piece piece, size_t from);
 
     uint32_t *before, *after;    /* special tokens of the template */
     size_t n_before, n_after;
@@ -127,10 +163,38 @@ calm_status calm_tokenizer_set_token(calm_ctx *ctx, calm_tokenizer *tok, const c
 calm_status calm_tokenizer_copy_string(calm_ctx *ctx, calm_arena *arena, const char *where, const char *what,
                                        const calm_json *json, calm_piece *out);
 
+/* A vocabulary {"token": id, ...} into the tokenizer. */
+calm_status calm_tokenizer_read_vocab(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *vocab);
+
+/* {"Regex": "..."} or {"String": "..."}, the latter taken literally.  CALM_EFORMAT, CALM_EUNSUPPORTED (regex.h). */
+calm_status calm_tokenizer_read_pattern(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                                        calm_pattern *out);
+
+/* One character as the string member `key`, into tok->arena. */
+calm_status calm_tokenizer_read_character(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                                          const char *key, calm_piece *out);
+
+/* Metaspace's members: its character, when it is put in front, whether the piece is split at it. */
+calm_status calm_tokenizer_read_metaspace(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                                          calm_piece *replacement, calm_prepend *prepend, bool *split);
+
+/* Append an empty normalizer, pre-tokenizer or decoder.  CALM_EUNSUPPORTED when there are too many. */
+calm_status calm_tokenizer_new_normalizer(calm_ctx *ctx, calm_tokenizer *tok, const char *where, calm_normalizer **out);
+calm_status calm_tokenizer_new_pretokenizer(calm_ctx *ctx, calm_tokenizer *tok, const char *where,
+                                            calm_pretokenizer **out);
+calm_status calm_tokenizer_new_decoder(calm_ctx *ctx, calm_tokenizer *tok, const char *where, calm_decoder **out);
+
 /* The readers of the file's members, each in its own source file. */
 calm_tokenizer_reader calm_tokenizer_read_normalizer;
 calm_tokenizer_reader calm_tokenizer_read_pretokenizer;
+
+/* The readers of parts that have a source file of their own. */
+calm_tokenizer_reader calm_tokenizer_read_bert_normalizer;
+calm_tokenizer_reader calm_tokenizer_read_precompiled;
+calm_tokenizer_reader calm_tokenizer_read_metaspace_splitter;
 calm_tokenizer_reader calm_tokenizer_read_bpe;
+calm_tokenizer_reader calm_tokenizer_read_wordpiece;
+calm_tokenizer_reader calm_tokenizer_read_unigram;
 calm_tokenizer_reader calm_tokenizer_read_added;        /* after the normalizers and the model */
 calm_tokenizer_reader calm_tokenizer_read_template;     /* after the model and the added tokens */
 calm_tokenizer_reader calm_tokenizer_read_decoder;
@@ -157,6 +221,10 @@ struct calm_encoder {
     size_t n_ids, ids_capacity;
     calm_cache_slot *cache;     /* [cache_mask + 1]: pieces seen, and where in `ids` theirs stand */
     size_t cache_mask, n_cached;
+    char *kept;                 /* [kept_left] free for the texts of the cache */
+    size_t kept_left;
+    const char *start;          /* the normalized text where the text itself begins; NULL: that was taken away */
+    calm_room changed[CALM_TOKENIZER_MAX_PARTS];    /* what the pre-tokenizers made of a piece */
     calm_room spelled;          /* a piece in the byte-level alphabet */
     calm_room work;             /* the model's */
 };
@@ -165,8 +233,11 @@ struct calm_encoder {
 calm_status calm_encoder_put(calm_encoder *enc, uint32_t id);
 
 /* Hand a piece to pre-tokenizer `index`, or to the model after the last one; an empty piece vanishes.  The bytes must
- * stay as they are to the end of the call of encode. */
+ * stay as they are until the call returns. */
 calm_status calm_encoder_pass(calm_encoder *enc, size_t index, calm_piece piece);
+
+/* Pass the piece on split by the pattern of pre-tokenizer `index`. */
+calm_status calm_encoder_split(calm_encoder *enc, size_t index, calm_piece in);
 
 /* *out: `count` objects of `size` bytes in `room`, not initialised, until the next call for it.  CALM_ENOMEM. */
 calm_status calm_encoder_reserve(calm_encoder *enc, calm_room *room, size_t count, size_t size, void *out);
@@ -183,7 +254,40 @@ typedef struct calm_added_cursor {
  * False after that. */
 bool calm_added_next(calm_added_cursor *cursor, calm_piece *gap, uint32_t *id);
 
-/* Run all normalizers.  *out is `in` or in ctx->scratch. */
-calm_status calm_tokenizer_normalize(calm_ctx *ctx, const calm_tokenizer *tok, calm_piece in, calm_piece *out);
+/* The first byte from `at` on, and the last before it down to `floor`, next to which there is no white space. */
+size_t calm_skip_spaces(calm_piece text, size_t at);
+size_t calm_skip_spaces_back(calm_piece text, size_t at, size_t floor);
+
+/* Run all normalizers.  text->piece stays or is in ctx->scratch.  CALM_EFORMAT when a pattern passes its limits,
+ * CALM_EARG when the text grows beyond CALM_TOKENIZER_MAX_TEXT. */
+calm_status calm_tokenizer_normalize(calm_ctx *ctx, const calm_tokenizer *tok, calm_normal *text);
+
+/* ---- bytes ---- */
+
+/* Bytes that grow in ctx->scratch. */
+typedef struct calm_bytes {
+    char *data;
+    size_t n, capacity;
+} calm_bytes;
+
+/* Make room for `more` bytes behind bytes->data + bytes->n.  CALM_ENOMEM; CALM_EARG at CALM_TOKENIZER_MAX_TEXT. */
+calm_status calm_bytes_reserve(calm_ctx *ctx, calm_bytes *bytes, size_t more);
+
+/* Append. */
+calm_status calm_bytes_add(calm_ctx *ctx, calm_bytes *bytes, const char *text, size_t n);
+
+/* What is there, as a piece. */
+calm_piece calm_bytes_piece(const calm_bytes *bytes);
+
+/* Append `in` with each match replaced by `content`; *at_front: a match was at its front and left nothing there. */
+calm_status calm_bytes_replace(calm_ctx *ctx, calm_bytes *bytes, const calm_pattern *pattern, calm_piece in,
+                               calm_piece content, bool *at_front);
+
+/* ---- patterns ---- */
+
+/* The next match in `text` at or after byte `offset`; the matcher is the regex's, NULL without one.
+ * CALM_EFORMAT when the search passes its limits. */
+calm_status calm_pattern_find(calm_ctx *ctx, const calm_pattern *pattern, calm_matcher *matcher, calm_piece text,
+                              size_t offset, bool *found, size_t *begin, size_t *end);
 
 #endif

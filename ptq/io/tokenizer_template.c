@@ -73,6 +73,30 @@ static calm_status read_template(calm_ctx *ctx, calm_tokenizer *tok, const char 
     return join(ctx, tok, tok->after, tok->n_after, after, n_after, &tok->after, &tok->n_after);
 }
 
+/* The id of ["token", id] under `key`. */
+static calm_status read_pair(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                             const char *key, uint32_t *out)
+{
+    const calm_json *pair = calm_json_get(json, key);
+    const int64_t id = calm_json_int(calm_json_at(pair, 1), -1);
+    if (calm_json_size(pair) != 2 || !calm_json_string(calm_json_at(pair, 0), NULL) || id < 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s.%s: expected [\"token\", id]", where, key);
+    if ((uint64_t)id >= tok->n_ids || !tok->tokens[id].piece.text)
+        return calm_fail(ctx, CALM_EFORMAT, "%s.%s: %lld is not the id of a token", where, key, (long long)id);
+    *out = (uint32_t)id;
+    return CALM_OK;
+}
+
+/* BertProcessing and RobertaProcessing: one token before the text and one after it. */
+static calm_status read_pairs(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
+{
+    uint32_t before = 0, after = 0;
+    CALM_TRY(read_pair(ctx, tok, where, json, "cls", &before));
+    CALM_TRY(read_pair(ctx, tok, where, json, "sep", &after));
+    CALM_TRY(join(ctx, tok, &before, 1, tok->before, tok->n_before, &tok->before, &tok->n_before));
+    return join(ctx, tok, tok->after, tok->n_after, &after, 1, &tok->after, &tok->n_after);
+}
+
 /* Trims offsets only, which nobody asks for here. */
 static calm_status read_byte_level(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
 {
@@ -83,6 +107,11 @@ static calm_status read_byte_level(calm_ctx *ctx, calm_tokenizer *tok, const cha
 calm_status calm_tokenizer_read_template(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
 {
     static const calm_tokenizer_type types[] = {
-        {"ByteLevel", read_byte_level}, {"TemplateProcessing", read_template}, {NULL, NULL}};
+        {"BertProcessing", read_pairs},
+        {"ByteLevel", read_byte_level},
+        {"RobertaProcessing", read_pairs},
+        {"TemplateProcessing", read_template},
+        {NULL, NULL},
+    };
     return calm_tokenizer_read_parts(ctx, tok, where, json, "processors", types);
 }

@@ -8,12 +8,22 @@
 #include <string.h>
 #include <utf8proc.h>
 
-/* Below this every character is its own composed form, whatever follows or precedes, but a mark may still
- * join the one before it: the first combining mark is U+0300. */
-#define FIRST_MARK 0x300
+#include "ptq/io/unicode_classes.h"
 
-/* No canonical decomposition of one character is longer (U+1F82 and the like have four). */
-#define MAX_DECOMPOSED 4
+/* What the forms do and how far they reach.  `first`: no character below it changes, though a mark (the first is
+ * U+0300) may still join the one before it.  `decomposed`: characters of the longest decomposition (U+1F82 has four,
+ * U+FDFA eighteen).  `growth`: bytes in UTF-8 for one byte at most (UAX #15, section 9). */
+static const struct form {
+    bool composes;
+    int options;
+    uint32_t first;
+    size_t decomposed, growth;
+} forms[] = {
+    [CALM_NFC] = {true, UTF8PROC_DECOMPOSE, CALM_UNICODE_FIRST_MARK, 4, 3},
+    [CALM_NFD] = {false, UTF8PROC_DECOMPOSE, 0xC0, 4, 3},
+    [CALM_NFKC] = {true, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, 0xA0, 18, 11},
+    [CALM_NFKD] = {false, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, 0xA0, 18, 11},
+};
 
 /* ---- UTF-8 ---- */
 
@@ -167,8 +177,61 @@ bool calm_unicode_is_word(uint32_t c)
     case UTF8PROC_CATEGORY_PC:
         return true;
     default:
-        return c == 0x200C || c == 0x200D || is_enclosed_letter(c);
+        return c == 0x200C || c == 0x200D || is_enclosed_letter(c) || calm_unicode_is_late_word(c);
     }
+}
+
+bool calm_unicode_is_number(uint32_t c)
+{
+    if (c < 0x80)
+        return c >= '0' && c <= '9';
+    switch (utf8proc_category((utf8proc_int32_t)c)) {
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO:
+        return true;
+    default:
+        return calm_unicode_is_late_number(c);
+    }
+}
+
+/* Capital letters since Unicode 15.1, as `first` + k to `lower` + k, and irregular ones. */
+static const struct late_capital {
+    uint32_t first, last, lower;
+} late_capitals[] = {
+    {0x1C89, 0x1C89, 0x1C8A},    {0xA7CB, 0xA7CB, 0x264},     {0xA7CC, 0xA7CC, 0xA7CD},
+    {0xA7CE, 0xA7CE, 0xA7CF},    {0xA7D2, 0xA7D2, 0xA7D3},    {0xA7D4, 0xA7D4, 0xA7D5},
+    {0xA7DA, 0xA7DA, 0xA7DB},    {0xA7DC, 0xA7DC, 0x19B},     {0x10D50, 0x10D65, 0x10D70},
+    {0x16EA0, 0x16EB8, 0x16EBB},
+};
+
+size_t calm_unicode_lower(uint32_t c, uint32_t out[2])
+{
+    if (c == 0x130) {
+        out[0] = 'i';
+        out[1] = 0x307;
+        return 2;
+    }
+    out[0] = (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
+    for (size_t i = 0; c >= 0x1C89 && i < sizeof late_capitals / sizeof *late_capitals; i++)
+        if (c >= late_capitals[i].first && c <= late_capitals[i].last)
+            out[0] = late_capitals[i].lower + (c - late_capitals[i].first);
+    return 1;
+}
+
+size_t calm_unicode_grapheme(const char *text, size_t n)
+{
+    utf8proc_int32_t state = 0;
+    uint32_t previous, next;
+    size_t at = calm_utf8_decode(text, &previous);
+    while (at < n) {
+        const size_t length = calm_utf8_decode(text + at, &next);
+        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)previous, (utf8proc_int32_t)next, &state))
+            break;
+        at += length;
+        previous = next;
+    }
+    return at;
 }
 
 bool calm_unicode_is_unprintable(uint32_t c)
@@ -192,11 +255,12 @@ int calm_unicode_columns(uint32_t character)
     return utf8proc_charwidth((utf8proc_int32_t)character);
 }
 
-/* ---- normalization form C ---- */
+/* ---- normalization forms ---- */
 
 static unsigned mark_class(utf8proc_int32_t c)
 {
-    return c < FIRST_MARK ? 0 : (unsigned)utf8proc_get_property(c)->combining_class;
+    const unsigned class = c < CALM_UNICODE_FIRST_MARK ? 0 : (unsigned)utf8proc_get_property(c)->combining_class;
+    return class && calm_unicode_is_mark((uint32_t)c) ? class : 0;
 }
 
 /* Sort a run of marks by combining class, stably: insertion for the few of ordinary text, counting beyond. */
@@ -235,33 +299,37 @@ static void order_canonically(utf8proc_int32_t *characters, size_t n, utf8proc_i
 }
 
 /* Characters that a segment of n bytes decomposes to at most: all but its first have two bytes or more. */
-static size_t decomposed_max(size_t n)
+static size_t decomposed_max(const struct form *form, size_t n)
 {
-    return (n / 2 + 1) * MAX_DECOMPOSED;
+    return (n / 2 + 1) * form->decomposed;
 }
 
-/* NFC of a segment of which nothing interacts with its neighbours.
+/* The form of a segment of which nothing interacts with its neighbours.
  *   wide [2][decomposed_max(n)]  room for the characters and for sorting them */
-static size_t compose(const char *text, size_t n, utf8proc_int32_t *wide, char *out)
+static size_t convert(const struct form *form, const char *text, size_t n, utf8proc_int32_t *wide, char *out)
 {
     size_t count = 0, written = 0;
     uint32_t c;
     for (size_t at = 0; at < n;) {
         at += calm_utf8_decode(text + at, &c);
-        count += (size_t)utf8proc_decompose_char((utf8proc_int32_t)c, wide + count, MAX_DECOMPOSED,
-                                                 UTF8PROC_DECOMPOSE, NULL);
+        if (calm_unicode_stays_whole(c))
+            wide[count++] = (utf8proc_int32_t)c;
+        else
+            count += (size_t)utf8proc_decompose_char((utf8proc_int32_t)c, wide + count,
+                                                     (utf8proc_ssize_t)form->decomposed, form->options, NULL);
     }
-    order_canonically(wide, count, wide + decomposed_max(n));
-    count = (size_t)utf8proc_normalize_utf32(wide, (utf8proc_ssize_t)count, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+    order_canonically(wide, count, wide + decomposed_max(form, n));
+    if (form->composes)
+        count = (size_t)utf8proc_normalize_utf32(wide, (utf8proc_ssize_t)count, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
     for (size_t i = 0; i < count; i++)
         written += calm_utf8_encode((uint32_t)wide[i], out + written);
     return written;
 }
 
 /* The next segment of `text` [n] that may change, from *begin: non-ASCII characters of which one is at or
- * above FIRST_MARK, with the ASCII character before them, which a mark may join.  ASCII itself never joins
+ * above form->first, with the ASCII character before them, which a mark may join.  ASCII itself never joins
  * what precedes it.  False when there is none. */
-static bool next_segment(const char *text, size_t n, size_t *begin, size_t *end)
+static bool next_segment(const struct form *form, const char *text, size_t n, size_t *begin, size_t *end)
 {
     size_t at = *begin;
     while (at < n) {
@@ -269,7 +337,7 @@ static bool next_segment(const char *text, size_t n, size_t *begin, size_t *end)
         size_t start = at > *begin ? at - 1 : at;
         bool may_change = false;
         uint32_t c;
-        for (; at < n && (unsigned char)text[at] >= 0x80; may_change |= c >= FIRST_MARK)
+        for (; at < n && (unsigned char)text[at] >= 0x80; may_change |= c >= form->first)
             at += calm_utf8_decode(text + at, &c);
         if (may_change) {
             *begin = start;
@@ -280,30 +348,33 @@ static bool next_segment(const char *text, size_t n, size_t *begin, size_t *end)
     return false;
 }
 
-calm_status calm_unicode_nfc(calm_ctx *ctx, const char *text, size_t n, const char **out, size_t *n_out)
+calm_status calm_unicode_normalize(calm_ctx *ctx, calm_unicode_form name, const char *text, size_t n, const char **out,
+                                   size_t *n_out)
 {
-    size_t begin = 0, end, longest = 0, composed_bytes = 0;
+    const struct form *form = &forms[name];
+    size_t begin = 0, end, longest = 0, changing = 0, room;
     *out = text;
     *n_out = n;
-    while (next_segment(text, n, &begin, &end)) {
+    while (next_segment(form, text, n, &begin, &end)) {
         longest = end - begin > longest ? end - begin : longest;
-        composed_bytes += end - begin;
+        changing += end - begin;
         begin = end;
     }
-    if (composed_bytes == 0)
+    if (changing == 0)
         return CALM_OK;
 
-    /* A composed text is at most 3 times as long as the text in UTF-8 (UAX #15, section 9). */
     char *result;
     utf8proc_int32_t *wide;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, result, n + 2 * composed_bytes));
+    if (!calm_size_mul(&room, changing, form->growth) || !calm_size_add(&room, room, n))
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory to normalize %zu bytes", n);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, result, room));
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, wide, 2 * decomposed_max(longest)));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, wide, 2 * decomposed_max(form, longest)));
     size_t copied = 0, written = 0;
-    for (begin = 0; next_segment(text, n, &begin, &end); begin = end) {
+    for (begin = 0; next_segment(form, text, n, &begin, &end); begin = end) {
         memcpy(result + written, text + copied, begin - copied);
         written += begin - copied;
-        written += compose(text + begin, end - begin, wide, result + written);
+        written += convert(form, text + begin, end - begin, wide, result + written);
         copied = end;
     }
     memcpy(result + written, text + copied, n - copied);

@@ -6,6 +6,7 @@
 #include "ptq/base/file.h"
 #include "ptq/base/rng.h"
 #include "ptq/io/json.h"
+#include "ptq/io/lines.h"
 #include "ptq/io/tokenizer.h"
 
 #define TEXT_MAX ((size_t)4 * 1024 * 1024 * 1024)
@@ -117,25 +118,14 @@ static calm_status cut_line(calm_ctx *ctx, const calm_tokenizer *tokenizer, cons
     return status;
 }
 
-static bool blank(const char *text, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!strchr(" \t\r\n", text[i]))
-            return false;
-    return true;
-}
-
 static calm_status cut_lines(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path, const char *text,
                              size_t n, const calm_windows_options *options, cutter *cut)
 {
-    size_t number = 1;
-    for (size_t at = 0; at < n; number++) {
-        const char *end = memchr(text + at, '\n', n - at);
-        size_t length = end ? (size_t)(end - text) - at : n - at;
-        if (!blank(text + at, length))
-            CALM_TRY(cut_line(ctx, tokenizer, path, number, text + at, length, options, cut));
-        at += length + 1;
-    }
+    calm_lines lines = {.text = text, .n = n};
+    const char *line;
+    size_t length;
+    while (calm_lines_next(&lines, &line, &length))
+        CALM_TRY(cut_line(ctx, tokenizer, path, lines.number, line, length, options, cut));
     return CALM_OK;
 }
 
@@ -206,7 +196,7 @@ calm_status calm_windows_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, co
     calm_status status;
     if (map.bytes > TEXT_MAX)
         status = calm_fail(ctx, CALM_EARG, "%s: %zu bytes, expected at most %zu", path, map.bytes, TEXT_MAX);
-    else if (blank(text, map.bytes))
+    else if (calm_lines_blank(text, map.bytes))
         status = calm_fail(ctx, CALM_EARG, "%s: the text is empty", path);
     else if (lines)
         status = cut_lines(ctx, tokenizer, path, text, map.bytes, options, &cut);
@@ -217,6 +207,61 @@ calm_status calm_windows_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, co
     calm_unmap_file(&map);
     calm_arena_rewind(ctx->scratch, mark);
     return status;
+}
+
+/* Ids of a sequence without padding into kept [n]; their number. */
+static size_t drop_padding(const calm_token_file *file, size_t s, uint32_t *kept)
+{
+    size_t n = 0;
+    for (size_t i = file->begin[s]; i < file->begin[s + 1]; i++)
+        if (!file->mask || file->mask[i])
+            kept[n++] = file->ids[i];
+    return n;
+}
+
+calm_status calm_windows_from_tokens(calm_ctx *ctx, const calm_token_file *file, const calm_windows_options *options,
+                                     calm_windows *out)
+{
+    cutter cut = {0};
+    uint32_t *kept;
+    if (options->seqlen < 2)
+        return calm_fail(ctx, CALM_EARG, "windows of %zu tokens: expected at least 2", options->seqlen);
+    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, kept, file->longest));
+    for (size_t s = 0; s < file->n; s++)
+        CALM_TRY(cut_ids(ctx, options, true, kept, drop_padding(file, s, kept), &cut));
+    const calm_status status = collect(ctx, file->path, options, &cut, out);
+    calm_arena_rewind(ctx->scratch, mark);
+    return status;
+}
+
+calm_status calm_windows_from_sequences(calm_ctx *ctx, const calm_token_file *file, calm_windows *out)
+{
+    const size_t total = file->begin[file->n];
+    size_t n = 0;
+    *out = (calm_windows){.n = file->n, .n_available = file->n};
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->begin, file->n + 1));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->ids, total));
+    if (file->mask)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, out->positions, total));
+    if (file->types)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, out->types, total));
+    for (size_t s = 0; s < file->n; s++) {
+        for (size_t i = file->begin[s]; i < file->begin[s + 1]; i++) {
+            if (file->mask && !file->mask[i])
+                continue;
+            out->ids[n] = file->ids[i];
+            if (out->positions)
+                out->positions[n] = (uint32_t)(i - file->begin[s]);
+            if (out->types)
+                out->types[n] = file->types[i];
+            n++;
+        }
+        out->begin[s + 1] = n;
+        out->longest = n - out->begin[s] > out->longest ? n - out->begin[s] : out->longest;
+    }
+    out->n_tokens = n;
+    return digest(ctx, out);
 }
 
 calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w0, size_t n, calm_windows *out)

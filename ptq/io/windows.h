@@ -10,6 +10,7 @@
 
 #include "ptq/base/context.h"
 #include "ptq/base/sha256.h"
+#include "ptq/io/token_file.h"
 
 typedef struct calm_tokenizer calm_tokenizer;    /* ptq/io/tokenizer.h */
 
@@ -37,6 +38,14 @@ typedef struct calm_windows_options {
  * line that is not JSON (with its number), an id outside the vocabulary. */
 calm_status calm_windows_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path,
                               const calm_windows_options *options, calm_windows *out);
+
+/* The same from the ids of a token file: each sequence, less its padding, is cut as a document of JSON lines is; token
+ * types are not kept.  CALM_EARG when not one window comes of it. */
+calm_status calm_windows_from_tokens(calm_ctx *ctx, const calm_token_file *file, const calm_windows_options *options,
+                                     calm_windows *out);
+
+/* Each sequence of a token file as one window: padding is dropped, and with it positions say where the others stood. */
+calm_status calm_windows_from_sequences(calm_ctx *ctx, const calm_token_file *file, calm_windows *out);
 
 /* Windows w0 .. w0 + n - 1 of `from` as a set of their own, with a digest of their own, that borrows the ids. */
 calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w0, size_t n, calm_windows *out);

@@ -57,7 +57,7 @@ static void check_bundled(const uint8_t *data, size_t size)
         abort();
     if (!valid || memmem(text, size, "<|", 2))
         return;
-    if (calm_unicode_nfc(ctx, text, size, &composed, &n_composed) != CALM_OK || n_back != n_composed ||
+    if (calm_unicode_normalize(ctx, CALM_NFC, text, size, &composed, &n_composed) != CALM_OK || n_back != n_composed ||
         memcmp(back, composed, n_back) != 0)
         abort();
 }

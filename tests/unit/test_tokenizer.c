@@ -8,6 +8,7 @@
 
 #include "ptq/base/file.h"
 #include "ptq/base/rng.h"
+#include "ptq/base/sha256.h"
 #include "ptq/base/threads.h"
 #include "tests/support/harness.h"
 
@@ -328,6 +329,25 @@ static calm_tokenizer *bundled(void)
     return tok;
 }
 
+/* 400,738 ids; the digest of their little-endian int32 form comes from the tokenizers library. */
+TEST(bundled_tokenizer_on_wikitext)
+{
+    calm_tokenizer *tok;
+    calm_mapping text;
+    uint32_t *ids;
+    size_t n;
+    char digest[CALM_SHA256_HEX];
+    ck_ok(calm_tokenizer_open(ctx, CALM_SOURCE_DIR "/recipes/models/qwen-demo/tokenizer.json", &tok));
+    ck_ok(calm_map_file(ctx, CALM_SOURCE_DIR "/recipes/text/wikitext2-test.txt", &text));
+    ck_ok(calm_tokenizer_encode(ctx, tok, (const char *)text.data, text.bytes, false, &ids, &n));
+    ck_assert_uint_eq(n, 400738);
+    ck_ok(calm_sha256_bytes(ctx, ids, n * sizeof *ids, digest));
+    ck_assert_str_eq(digest, "79085fdf5003c49f9cead4e8623750191304602723d2553ed5e8b41d139be566");
+    calm_unmap_file(&text);
+    calm_tokenizer_close(tok);
+}
+END_OF_TEST
+
 TEST(text_that_is_not_utf8_is_refused)
 {
     calm_tokenizer *tok = bundled();
@@ -409,6 +429,7 @@ int main(void)
                                                     byte_level_with_prefix, nfc_comes_before_the_pieces,
                                                     added_tokens_are_cut_out, templates_surround_the_text,
                                                     ids_become_text_again, tokens_for_people,
+                                                    bundled_tokenizer_on_wikitext,
                                                     text_that_is_not_utf8_is_refused, no_memory_is_an_error,
                                                     threads_share_a_tokenizer, NULL});
 }

@@ -83,7 +83,7 @@ static const char *nfc(const char *text)
 {
     const char *out;
     size_t n;
-    ck_ok(calm_unicode_nfc(ctx, text, strlen(text), &out, &n));
+    ck_ok(calm_unicode_normalize(ctx, CALM_NFC, text, strlen(text), &out, &n));
     return test_format("%.*s", (int)n, out);
 }
 
@@ -122,7 +122,7 @@ TEST(ascii_is_not_copied)
 {
     const char *text = "nothing to do, \xC3\xA9 neither", *out;
     size_t n;
-    ck_ok(calm_unicode_nfc(ctx, text, strlen(text), &out, &n));
+    ck_ok(calm_unicode_normalize(ctx, CALM_NFC, text, strlen(text), &out, &n));
     ck_assert_ptr_eq(out, text);
     ck_assert_uint_eq(n, strlen(text));
     ck_assert_uint_eq(ctx->scratch->used_bytes, 0);
@@ -139,7 +139,7 @@ TEST(many_marks_are_sorted_in_time)
     text[0] = 'q';
     for (size_t i = 0; i < N; i++)
         memcpy(text + 1 + 4 * i, "\xCC\x81\xCC\x96", 4);    /* U+0301 above, U+0316 below */
-    ck_ok(calm_unicode_nfc(ctx, text, 4 * N + 1, &out, &n));
+    ck_ok(calm_unicode_normalize(ctx, CALM_NFC, text, 4 * N + 1, &out, &n));
     ck_assert_uint_eq(n, 4 * N + 1);
     for (size_t i = 0; i < N; i++) {
         ck_assert_mem_eq(out + 1 + 2 * i, "\xCC\x96", 2);
@@ -163,10 +163,10 @@ TEST(normalizing_twice_changes_nothing)
             n += calm_utf8_encode(range[0] + (uint32_t)(calm_rng_u64(7, round, 2 * i + 1) % (range[1] - range[0])),
                                   text + n);
         }
-        ck_ok(calm_unicode_nfc(ctx, text, n, &once, &n_once));
+        ck_ok(calm_unicode_normalize(ctx, CALM_NFC, text, n, &once, &n_once));
         ck_assert_uint_le(n_once, 3 * n);
         ck_assert_uint_eq(calm_utf8_invalid_at(once, n_once), n_once);
-        ck_ok(calm_unicode_nfc(ctx, once, n_once, &twice, &n_twice));
+        ck_ok(calm_unicode_normalize(ctx, CALM_NFC, once, n_once, &twice, &n_twice));
         ck_assert_uint_eq(n_twice, n_once);
         ck_assert_mem_eq(twice, once, n_once);
     }
@@ -198,7 +198,7 @@ TEST(no_memory_is_an_error)
     size_t n;
     for (long k = 1; k <= 2; k++) {
         ctx->scratch->fail_in = k;
-        ck_fails(calm_unicode_nfc(ctx, "e\xCC\x81", 3, &out, &n), CALM_ENOMEM, "out of memory");
+        ck_fails(calm_unicode_normalize(ctx, CALM_NFC, "e\xCC\x81", 3, &out, &n), CALM_ENOMEM, "out of memory");
     }
 }
 END_OF_TEST

@@ -1,0 +1,227 @@
+/* calm tokenize: text to token ids and back, one JSON line each. */
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/resolve.h"
+#include "ptq/base/file.h"
+#include "ptq/io/json.h"
+#include "ptq/io/lines.h"
+#include "ptq/io/tokenizer.h"
+
+typedef struct options {
+    calm_common common;
+    const char *model, *tokenizer;
+    bool json, no_special, decode;
+} options;
+
+static const calm_option table[] = {
+    {.name = "model",
+     .help = "directory of a model with its tokenizer.json, or a known name",
+     .offset = offsetof(options, model),
+     .type = CALM_OPTION_STRING,
+     .metavar = "DIR",
+     .key = 'm'},
+    {.name = "tokenizer",
+     .help = "a tokenizer.json, instead of --model",
+     .offset = offsetof(options, tokenizer),
+     .type = CALM_OPTION_STRING,
+     .metavar = "FILE"},
+    {.name = "json",
+     .help = "the input is JSON lines {\"text\": ...}, one document each",
+     .offset = offsetof(options, json),
+     .type = CALM_OPTION_BOOL},
+    {.name = "no-special",
+     .help = "do not add the special tokens of the template; with --decode: leave special tokens out",
+     .offset = offsetof(options, no_special),
+     .type = CALM_OPTION_BOOL},
+    {.name = "decode",
+     .help = "the input is JSON lines {\"ids\": [...]}; print {\"text\": ...} lines",
+     .offset = offsetof(options, decode),
+     .type = CALM_OPTION_BOOL},
+    CALM_COMMON_OPTIONS(options),
+    {0},
+};
+
+/* ---- input ---- */
+
+/* Bytes of a file, mapped, or of standard input. */
+typedef struct input {
+    const char *name, *text;
+    size_t n;
+    calm_mapping map;
+    calm_text read;
+} input;
+
+static calm_status read_standard_input(calm_ctx *ctx, input *in)
+{
+    char block[65536];
+    size_t n;
+    in->name = "standard input";
+    while ((n = fread(block, 1, sizeof block, stdin)) > 0)
+        calm_text_append(&in->read, block, n);
+    if (ferror(stdin))
+        return calm_fail(ctx, CALM_EIO, "standard input: cannot read");
+    CALM_TRY(calm_text_check(ctx, &in->read));
+    in->text = in->read.data ? in->read.data : "";
+    in->n = in->read.length;
+    return CALM_OK;
+}
+
+static calm_status open_input(calm_ctx *ctx, const char *path, input *in)
+{
+    *in = (input){.name = path};
+    calm_text_init(&in->read);
+    if (!path || strcmp(path, "-") == 0)
+        return read_standard_input(ctx, in);
+    CALM_TRY(calm_map_file(ctx, path, &in->map));
+    in->text = in->map.data ? (const char *)in->map.data : "";
+    in->n = in->map.bytes;
+    return CALM_OK;
+}
+
+static void close_input(input *in)
+{
+    calm_unmap_file(&in->map);
+    calm_text_clear(&in->read);
+}
+
+/* ---- one document ---- */
+
+/* The tokenizer does not know where a text comes from: put that in front of its message. */
+static calm_status say_where(calm_ctx *ctx, calm_status status, const char *where)
+{
+    char reason[CALM_MESSAGE_MAX];
+    if (status == CALM_OK)
+        return CALM_OK;
+    memcpy(reason, ctx->message, sizeof reason);
+    calm_ctx_forgive(ctx);
+    return calm_fail(ctx, status, "%s: %s", where, reason);
+}
+
+static calm_status encode(calm_ctx *ctx, const options *o, const calm_tokenizer *tok, const char *where,
+                          const char *text, size_t n)
+{
+    uint32_t *ids;
+    size_t n_ids;
+    CALM_TRY(say_where(ctx, calm_tokenizer_encode(ctx, tok, text, n, !o->no_special, &ids, &n_ids), where));
+    fputs("{\"ids\": [", stdout);
+    for (size_t i = 0; i < n_ids; i++)
+        printf("%s%" PRIu32, i ? ", " : "", ids[i]);
+    fputs("]}\n", stdout);
+    return CALM_OK;
+}
+
+static calm_status print_text(calm_ctx *ctx, const char *text, size_t n)
+{
+    calm_json *object = calm_json_new_object();
+    calm_text line;
+    calm_text_init(&line);
+    calm_json_set_bytes(object, "text", text, n);
+    const calm_status status = calm_json_write(ctx, object, 0, &line);
+    if (status == CALM_OK)
+        printf("%s\n", line.data);
+    calm_text_clear(&line);
+    calm_json_free(object);
+    return status;
+}
+
+static calm_status decode(calm_ctx *ctx, const options *o, const calm_tokenizer *tok, const char *where,
+                          const calm_json *list)
+{
+    uint32_t *ids;
+    size_t n = calm_json_size(list), n_bytes;
+    char *text;
+    if (calm_json_typeof(list) != CALM_JSON_ARRAY)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: expected {\"ids\": [...]}", where);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, ids, n));
+    for (size_t i = 0; i < n; i++) {
+        const int64_t id = calm_json_int(calm_json_at(list, i), -1);
+        if (id < 0 || (uint64_t)id >= calm_tokenizer_size(tok))
+            return calm_fail(ctx, CALM_EFORMAT, "%s: ids[%zu]: expected a whole number below %zu", where, i,
+                             calm_tokenizer_size(tok));
+        ids[i] = (uint32_t)id;
+    }
+    CALM_TRY(say_where(ctx, calm_tokenizer_decode(ctx, tok, ids, n, !o->no_special, &text, &n_bytes), where));
+    return print_text(ctx, text, n_bytes);
+}
+
+static calm_status run_line(calm_ctx *ctx, const options *o, const calm_tokenizer *tok, const char *where,
+                            const char *line, size_t n)
+{
+    calm_json *json;
+    calm_status status;
+    CALM_TRY(calm_json_parse(ctx, where, line, n, &json));
+    const calm_json *text = calm_json_get(json, "text");
+    if (o->decode)
+        status = decode(ctx, o, tok, where, calm_json_get(json, "ids"));
+    else if (calm_json_typeof(text) != CALM_JSON_STRING)
+        status = calm_fail(ctx, CALM_EFORMAT, "%s: expected {\"text\": \"...\"}", where);
+    else
+        status = encode(ctx, o, tok, where, calm_json_string(text, ""), calm_json_string_length(text));
+    calm_json_free(json);
+    return status;
+}
+
+/* ---- the command ---- */
+
+static calm_status run_input(calm_ctx *ctx, const options *o, const calm_tokenizer *tok, const input *in)
+{
+    calm_lines lines = {.text = in->text, .n = in->n};
+    const char *line;
+    size_t n;
+    if (!o->json && !o->decode)
+        return encode(ctx, o, tok, in->name, in->text, in->n);
+    while (calm_lines_next(&lines, &line, &n)) {
+        const calm_arena_mark out = calm_arena_save(ctx->out), scratch = calm_arena_save(ctx->scratch);
+        char *where;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &where, "%s: line %zu", in->name, lines.number));
+        CALM_TRY(run_line(ctx, o, tok, where, line, n));
+        calm_arena_rewind(ctx->out, out);
+        calm_arena_rewind(ctx->scratch, scratch);
+    }
+    return CALM_OK;
+}
+
+static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+{
+    const options *o = opts;
+    calm_named_model named;
+    calm_tokenizer *tok;
+    input in;
+    char *path;
+    if (!o->model == !o->tokenizer)
+        return calm_fail(ctx, CALM_EARG, "calm tokenize: expected either --model or --tokenizer; try: "
+                         "calm tokenize --model qwen");
+    if (o->tokenizer) {
+        CALM_TRY(calm_strf(ctx, ctx->out, &path, "%s", o->tokenizer));
+    } else {
+        CALM_TRY(calm_resolve_model(ctx, o->model, o->common.quiet, &named));
+        CALM_TRY(calm_path_join(ctx, ctx->out, &path, named.dir, "tokenizer.json"));
+    }
+    CALM_TRY(calm_tokenizer_open(ctx, path, &tok));
+    calm_status status = open_input(ctx, n_args ? args[0] : NULL, &in);
+    if (status == CALM_OK)
+        status = run_input(ctx, o, tok, &in);
+    close_input(&in);
+    calm_tokenizer_close(tok);
+    return status;
+}
+
+const calm_command calm_cmd_tokenize = {
+    .name = "tokenize",
+    .summary = "token ids of a text, or of each line of JSON lines",
+    .arguments = "[FILE]",
+    .description =
+        "Reads FILE, or standard input, and prints {\"ids\": [...]}: one line for the whole text, or with --json one "
+        "for each line.  The ids are those of the Hugging Face tokenizers library.",
+    .examples = "  echo 'Hello world' | calm tokenize --model qwen\n"
+                "  calm tokenize --tokenizer tokenizer.json --json --no-special texts.jsonl > ids.jsonl\n"
+                "  calm tokenize --model qwen --decode ids.jsonl\n",
+    .options = table,
+    .opts_size = sizeof(options),
+    .max_args = 1,
+    .run = run,
+};
