@@ -54,10 +54,11 @@ void calm_unmap_file(calm_mapping *map)
 
 void calm_mapping_release(const calm_mapping *map, size_t offset, size_t bytes)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t begin = (offset + page - 1) / page * page, end = (offset + bytes) / page * page;
-    if (map->data && begin < end && end <= map->bytes)
-        madvise((void *)(uintptr_t)(map->data + begin), end - begin, MADV_DONTNEED);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), begin = offset / page * page;
+    if (!map->data || offset >= map->bytes || bytes == 0)
+        return;
+    const size_t end = bytes < map->bytes - offset ? offset + bytes : map->bytes;
+    madvise((void *)(uintptr_t)(map->data + begin), (end - begin + page - 1) / page * page, MADV_DONTNEED);
 }
 
 calm_status calm_read_file(calm_ctx *ctx, const char *path, size_t limit, char **out, size_t *n_bytes)

@@ -1,16 +1,34 @@
-/* Evaluation, streaming over batches of windows. */
+/* Evaluation: models run over batches of windows; then the head, tile after tile of the vocabulary, for all of them.
+ *
+ * A tile of a head is widened once for a whole batch and shared by the models that have that table.  Rows meet the tiles in
+ * one order, each with its running maximum m: s = sum exp(l - m) is multiplied by exp(m - m') when the maximum rises to m'. */
 #include "ptq/eval/evaluate.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "ptq/base/threads.h"
+#include "ptq/model/arch.h"
 #include "ptq/tensor/vector.h"
 
 /* Hidden rows of one model for one batch; all models together hold (n + 1) of these. */
-#define BATCH_BYTES ((size_t)24 * 1024 * 1024)
-/* Logits of one task for one model. */
-#define LOGITS_FLOATS ((size_t)1024 * 1024)
+#define BATCH_BYTES ((size_t)64 * 1024 * 1024)
+/* Narrow models count as so wide, since a row of sums is kept per row and model too. */
+#define BATCH_WIDTH ((size_t)256)
+/* Logits of one task for one model: rows times a tile. */
+#define CHUNK_FLOATS ((size_t)1024 * 1024)
+#define CHUNK_ROWS ((size_t)512)
+
+#define NOT_PREDICTED UINT32_MAX
+
+/* What is known of a row's logits so far. */
+typedef struct row_sums {
+    double sum;      /* of exp(l - max)                                               */
+    double cross;    /* of l exp(r - max r), r the reference's logits                 */
+    float max;
+    float target;    /* logit of the token that follows                               */
+    uint32_t best;   /* first token with the maximum                                  */
+} row_sums;
 
 /* A subject with what its model needs; tables are shared between subjects of the same model. */
 typedef struct runner {
@@ -18,6 +36,9 @@ typedef struct runner {
     calm_rope rope;
     calm_head head;
     calm_batch batch;
+    row_sums *rows;              /* [batch.rows]                                                */
+    float *tile;                 /* [e->tile, D]                                                */
+    bool shares;                 /* tile belongs to an earlier runner with the same table       */
     calm_eval_result *result;    /* NULL: not wanted */
 } runner;
 
@@ -26,87 +47,149 @@ typedef struct evaluation {
     size_t n;
     bool has_reference;
     const calm_windows *windows;
+    uint32_t *targets;              /* [rows of the batch] */
+    size_t vocab, tile, chunk;      /* tokens; of a tile; rows of a task */
+    size_t first, count;            /* the tile in work */
 } evaluation;
 
-/* ---- one window ---- */
+/* ---- one tile for a chunk of rows ---- */
 
-/* A row of logits as what is needed of it. */
-typedef struct row_summary {
-    const float *logits;
-    double log_sum;    /* log sum exp */
-    size_t best;
-} row_summary;
-
-static calm_status summarize(calm_ctx *ctx, const float *logits, size_t vocab, float *exponentials, row_summary *out)
+/* A tile of a row's logits joins its sums; leaves exp(l - max) in `exponentials`.  Returns what earlier sums of such
+ * exponentials are to be multiplied by. */
+static double join(row_sums *row, size_t first, size_t count, const float *logits, uint32_t target, float *exponentials)
 {
-    out->logits = logits;
-    out->best = calm_vec_argmax(vocab, logits);
-    const float max = logits[out->best];
-    const double sum = calm_vec_exp_sum(vocab, max, logits, exponentials);
-    out->log_sum = (double)max + log(sum);
-    if (!isfinite(out->log_sum))
-        return calm_fail(ctx, CALM_ENUMERIC, "a logit is not finite");
-    return CALM_OK;
+    const float max = calm_vec_max(count, logits);
+    double factor = 1;
+    if (first == 0 || max > row->max) {
+        factor = first == 0 ? 0 : exp((double)row->max - (double)max);
+        row->max = max;
+        row->best = (uint32_t)(first + calm_vec_argmax(count, logits));
+    }
+    row->sum = row->sum * factor + calm_vec_exp_sum(count, row->max, logits, exponentials);
+    if (target >= first && target - first < count)
+        row->target = logits[target - first];
+    return factor;
 }
 
-/* KL = sum p (l_ref - l) - log_sum_ref + log_sum, with p from the reference's exponentials. */
-static double divergence(const row_summary *ref, const float *exponentials, const row_summary *row, size_t vocab)
+/* Task: one model after the other, since all need the reference's exponentials alone. */
+static calm_status score_chunk(calm_ctx *ctx, size_t index, void *user)
 {
-    const double weighted = calm_vec_weighted_difference(vocab, exponentials, ref->logits, row->logits);
-    const double mass = exp(ref->log_sum - (double)ref->logits[ref->best]);    /* sum of the exponentials */
-    return weighted / mass - ref->log_sum + row->log_sum;
-}
-
-/* Logits of a chunk of rows for every model, then the sums of each predicted row. */
-static calm_status score_chunk(calm_ctx *ctx, const evaluation *e, size_t window, size_t row, size_t rows,
-                               size_t in_batch, float **logits, float *exponentials, float *unused)
-{
-    const size_t vocab = e->runners[0].head.vocab;
-    const uint32_t *ids = e->windows->ids + e->windows->begin[window] + row;
+    const evaluation *e = user;
+    const size_t row = index * e->chunk, left = e->runners[0].batch.rows - row, rows = left < e->chunk ? left : e->chunk;
+    float *logits, *weights = NULL, *exponentials;
+    double *factors = NULL;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, logits, rows * e->count));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, exponentials, e->count));
+    if (e->has_reference) {
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, weights, rows * e->count));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, factors, rows));
+    }
     for (size_t m = 0; m < e->n; m++) {
         const runner *r = &e->runners[m];
-        const float *x = r->batch.hidden.data + (calm_batch_row(&r->batch, in_batch) + row) * r->head.hidden;
-        CALM_TRY(calm_head_logits(ctx, &r->head, x, rows, logits[m]));
-    }
-    for (size_t t = 0; t < rows; t++) {
-        row_summary ref = {0};
-        for (size_t m = 0; m < e->n; m++) {
-            const bool is_reference = e->has_reference && m == 0;
-            row_summary here;
-            CALM_TRY(summarize(ctx, logits[m] + t * vocab, vocab, m == 0 ? exponentials : unused, &here));
-            if (is_reference)
-                ref = here;
-            if (!e->runners[m].result)
+        const bool is_reference = e->has_reference && m == 0;
+        float *x;
+        CALM_TRY(calm_rows_get(ctx, &r->batch.hidden, row, rows, &x));
+        calm_head_multiply(&r->head, r->tile, x, rows, e->first, e->count, logits, e->count);
+        for (size_t t = 0; t < rows; t++) {
+            if (e->targets[row + t] == NOT_PREDICTED)
                 continue;
-            calm_eval_window *sums = &e->runners[m].result->windows[window];
-            sums->tokens++;
-            sums->nll += here.log_sum - (double)here.logits[ids[t + 1]];
-            if (e->has_reference) {
-                sums->kl += is_reference ? 0 : divergence(&ref, exponentials, &here, vocab);
-                sums->top1 += here.best == ref.best;
-            }
+            row_sums *sums = &r->rows[row + t];
+            float *w = is_reference ? weights + t * e->count : exponentials;
+            const double factor = join(sums, e->first, e->count, logits + t * e->count, e->targets[row + t], w);
+            if (is_reference)
+                factors[t] = factor;
+            if (e->has_reference)
+                sums->cross = sums->cross * factors[t] + calm_vec_dot(e->count, weights + t * e->count, logits + t * e->count);
         }
     }
     return CALM_OK;
 }
 
-static calm_status score_window(calm_ctx *ctx, size_t in_batch, void *user)
+static calm_status score_tiles(calm_ctx *ctx, evaluation *e)
 {
-    const evaluation *e = user;
-    const size_t window = e->runners[0].batch.first + in_batch, vocab = e->runners[0].head.vocab;
-    const size_t predicted = calm_batch_tokens(&e->runners[0].batch, in_batch) - 1;
-    size_t chunk = LOGITS_FLOATS / vocab;
-    chunk = chunk < 1 ? 1 : chunk > predicted ? predicted : chunk;
-    float **logits, *exponentials, *unused;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, logits, e->n));
-    for (size_t m = 0; m < e->n; m++)
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, logits[m], chunk * vocab));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, exponentials, vocab));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, unused, vocab));
-    for (size_t row = 0; row < predicted; row += chunk)
-        CALM_TRY(score_chunk(ctx, e, window, row, predicted - row < chunk ? predicted - row : chunk, in_batch, logits,
-                             exponentials, unused));
+    const size_t rows = e->runners[0].batch.rows;
+    for (e->first = 0; e->first < e->vocab; e->first += e->count) {
+        e->count = e->vocab - e->first < e->tile ? e->vocab - e->first : e->tile;
+        for (size_t m = 0; m < e->n; m++)
+            if (!e->runners[m].shares)
+                CALM_TRY(calm_head_read_tile(ctx, &e->runners[m].head, e->first, e->count, e->runners[m].tile));
+        CALM_TRY(calm_parallel_for(ctx, (rows + e->chunk - 1) / e->chunk, score_chunk, e));
+    }
     return CALM_OK;
+}
+
+/* ---- one batch ---- */
+
+/* KL = sum p (r - l) - log sum exp r + log sum exp l. */
+static double divergence(const row_sums *ref, const row_sums *row, double log_ref, double log_row)
+{
+    return (ref->cross - row->cross) / ref->sum - log_ref + log_row;
+}
+
+/* Rows of window i of the batch, in order, into the window's sums. */
+static calm_status add_window(calm_ctx *ctx, const evaluation *e, size_t i, const runner *r)
+{
+    const calm_batch *batch = &r->batch;
+    const size_t begin = calm_batch_row(batch, i), end = begin + calm_batch_tokens(batch, i);
+    calm_eval_window *sums = &r->result->windows[batch->first + i];
+    for (size_t t = begin; t + 1 < end; t++) {
+        const row_sums *row = &r->rows[t], *ref = &e->runners[0].rows[t];
+        const double log_sum = (double)row->max + log(row->sum), log_ref = (double)ref->max + log(ref->sum);
+        const double kl = e->has_reference ? divergence(ref, row, log_ref, log_sum) : 0;
+        if (!isfinite(log_sum) || !isfinite(kl))
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: a logit is not finite", calm_model_dir(r->subject->model));
+        sums->tokens++;
+        sums->nll += log_sum - (double)row->target;
+        sums->kl += kl;
+        sums->top1 += e->has_reference && row->best == ref->best;
+    }
+    return CALM_OK;
+}
+
+static calm_status add_batch(calm_ctx *ctx, const evaluation *e)
+{
+    for (size_t m = 0; m < e->n; m++)
+        for (size_t i = 0; i < e->runners[m].batch.n && e->runners[m].result; i++)
+            CALM_TRY(add_window(ctx, e, i, &e->runners[m]));
+    return CALM_OK;
+}
+
+/* The token after each row of a batch. */
+static calm_status find_targets(calm_ctx *ctx, evaluation *e, const calm_batch *batch, calm_arena *arena)
+{
+    const uint32_t *ids = e->windows->ids + e->windows->begin[batch->first];
+    CALM_TRY(CALM_NEW_RAW(ctx, arena, e->targets, batch->rows));
+    for (size_t t = 0; t + 1 < batch->rows; t++)
+        e->targets[t] = ids[t + 1];
+    for (size_t i = 0; i < batch->n; i++)
+        if (calm_batch_tokens(batch, i))
+            e->targets[calm_batch_row(batch, i) + calm_batch_tokens(batch, i) - 1] = NOT_PREDICTED;
+    return CALM_OK;
+}
+
+/* All models over windows first .. first + n - 1. */
+static calm_status run_batch(calm_ctx *ctx, evaluation *e, size_t first, size_t n, calm_tick_fn *tick, void *tick_user)
+{
+    calm_arena arena;
+    calm_arena_init(&arena);
+    calm_status status = CALM_OK;
+    for (size_t m = 0; m < e->n && status == CALM_OK; m++) {
+        runner *r = &e->runners[m];
+        status = calm_batch_forward(ctx, r->subject->model, &r->rope, &r->head, e->windows, first, n,
+                                    r->subject->override, r->subject->user, &arena, &r->batch);
+        if (status == CALM_OK)
+            status = CALM_NEW(ctx, &arena, r->rows, r->batch.rows);
+        if (tick && status == CALM_OK)
+            tick(tick_user, first * e->n + n * (m + 1), e->windows->n * e->n);
+    }
+    if (status == CALM_OK)
+        status = find_targets(ctx, e, &e->runners[0].batch, &arena);
+    if (status == CALM_OK)
+        status = score_tiles(ctx, e);
+    if (status == CALM_OK)
+        status = add_batch(ctx, e);
+    calm_arena_clear(&arena);
+    return status;
 }
 
 /* ---- all windows ---- */
@@ -114,7 +197,10 @@ static calm_status score_window(calm_ctx *ctx, size_t in_batch, void *user)
 static calm_status prepare(calm_ctx *ctx, evaluation *e, const calm_subject *subject, calm_eval_result *result)
 {
     runner *r = &e->runners[e->n];
+    const char *dir = calm_model_dir(subject->model);
     *r = (runner){.subject = subject, .result = result};
+    if (calm_model_config(subject->model)->arch->encoder)
+        return calm_fail(ctx, CALM_EARG, "%s is an encoder: it predicts no next token", dir);
     for (size_t m = 0; m < e->n; m++)
         if (e->runners[m].subject->model == subject->model) {
             r->rope = e->runners[m].rope;
@@ -125,10 +211,31 @@ static calm_status prepare(calm_ctx *ctx, evaluation *e, const calm_subject *sub
         CALM_TRY(calm_model_load_head(ctx, subject->model, &r->head));
     }
     if (r->head.vocab != e->runners[0].head.vocab)
-        return calm_fail(ctx, CALM_EARG, "%s has a vocabulary of %zu, %s one of %zu: they cannot be compared",
-                         calm_model_dir(subject->model), r->head.vocab, calm_model_dir(e->runners[0].subject->model),
-                         e->runners[0].head.vocab);
+        return calm_fail(ctx, CALM_EARG, "%s has a vocabulary of %zu, %s one of %zu: they cannot be compared", dir,
+                         r->head.vocab, calm_model_dir(e->runners[0].subject->model), e->runners[0].head.vocab);
     e->n++;
+    return CALM_OK;
+}
+
+/* One size of tile for all models, and a place for each table's. */
+static calm_status prepare_tiles(calm_ctx *ctx, evaluation *e)
+{
+    e->vocab = e->tile = e->runners[0].head.vocab;
+    for (size_t m = 0; m < e->n; m++) {
+        const size_t tile = calm_head_tile(&e->runners[m].head);
+        e->tile = tile < e->tile ? tile : e->tile;
+    }
+    e->chunk = CHUNK_FLOATS / e->tile;
+    e->chunk = e->chunk < 1 ? 1 : e->chunk < CHUNK_ROWS ? e->chunk : CHUNK_ROWS;
+    for (size_t m = 0; m < e->n; m++) {
+        runner *r = &e->runners[m];
+        for (size_t k = 0; k < m && !r->shares; k++) {
+            r->shares = e->runners[k].head.table->data == r->head.table->data;
+            r->tile = r->shares ? e->runners[k].tile : NULL;
+        }
+        if (!r->shares)
+            CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, r->tile, e->tile * r->head.hidden));
+    }
     return CALM_OK;
 }
 
@@ -149,25 +256,6 @@ static void finish(calm_eval_result *result, size_t n_windows, bool compared)
     result->top1 = compared ? top1 / n : NAN;
 }
 
-/* All models over windows first .. first + n - 1. */
-static calm_status run_batch(calm_ctx *ctx, evaluation *e, size_t first, size_t n, calm_tick_fn *tick, void *tick_user)
-{
-    calm_arena arena;
-    calm_arena_init(&arena);
-    calm_status status = CALM_OK;
-    for (size_t m = 0; m < e->n && status == CALM_OK; m++) {
-        runner *r = &e->runners[m];
-        status = calm_batch_forward(ctx, r->subject->model, &r->rope, &r->head, e->windows, first, n,
-                                    r->subject->override, r->subject->user, &arena, &r->batch);
-        if (tick && status == CALM_OK)
-            tick(tick_user, first * e->n + n * (m + 1), e->windows->n * e->n);
-    }
-    if (status == CALM_OK)
-        status = calm_parallel_for(ctx, n, score_window, e);
-    calm_arena_clear(&arena);
-    return status;
-}
-
 static calm_status run_all(calm_ctx *ctx, const calm_subject *reference, calm_eval_result *reference_result,
                            const calm_subject *subjects, size_t n, calm_eval_result *results, evaluation *e,
                            calm_tick_fn *tick, void *tick_user)
@@ -178,9 +266,10 @@ static calm_status run_all(calm_ctx *ctx, const calm_subject *reference, calm_ev
         CALM_TRY(prepare(ctx, e, reference, reference_result));
     for (size_t i = 0; i < n; i++)
         CALM_TRY(prepare(ctx, e, &subjects[i], &results[i]));
+    CALM_TRY(prepare_tiles(ctx, e));
     for (size_t w = 0; w < n_windows;) {
-        const size_t width = calm_model_config(e->runners[0].subject->model)->hidden;
-        const size_t most = calm_batch_windows(e->windows, width, BATCH_BYTES);
+        const size_t width = e->runners[0].head.hidden;
+        const size_t most = calm_batch_windows(e->windows, width < BATCH_WIDTH ? BATCH_WIDTH : width, BATCH_BYTES);
         const size_t now = n_windows - w < most ? n_windows - w : most;
         CALM_TRY(run_batch(ctx, e, w, now, tick, tick_user));
         w += now;

@@ -361,10 +361,15 @@ calm_status calm_safetensors_need(calm_ctx *ctx, const calm_safetensors *set, co
     return CALM_OK;
 }
 
-void calm_safetensors_release(const calm_safetensors *set, const calm_tensor *tensor)
+void calm_safetensors_release_part(const calm_safetensors *set, const calm_tensor *tensor, size_t offset, size_t bytes)
 {
     const calm_mapping *map = &set->shards[tensor->shard].map;
-    calm_mapping_release(map, (size_t)(tensor->data - map->data), tensor->bytes);
+    calm_mapping_release(map, (size_t)(tensor->data - map->data) + offset, bytes);
+}
+
+void calm_safetensors_release(const calm_safetensors *set, const calm_tensor *tensor)
+{
+    calm_safetensors_release_part(set, tensor, 0, tensor->bytes);
 }
 
 calm_status calm_tensor_to_f32(calm_ctx *ctx, const calm_tensor *tensor, float *out)

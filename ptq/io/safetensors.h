@@ -53,6 +53,9 @@ calm_status calm_safetensors_need(calm_ctx *ctx, const calm_safetensors *set, co
 /* Drop a tensor's pages from resident memory; they are read again when touched. */
 void calm_safetensors_release(const calm_safetensors *set, const calm_tensor *tensor);
 
+/* The same for `bytes` of it from `offset` on. */
+void calm_safetensors_release_part(const calm_safetensors *set, const calm_tensor *tensor, size_t offset, size_t bytes);
+
 /* Widen a float tensor into out [n_elements].  CALM_ENUMERIC when a value is NaN or infinite, with tensor and index. */
 calm_status calm_tensor_to_f32(calm_ctx *ctx, const calm_tensor *tensor, float *out);
 

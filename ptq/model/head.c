@@ -81,23 +81,38 @@ calm_status calm_head_prepare(calm_ctx *ctx, const calm_head *head, float *x, si
     return CALM_OK;
 }
 
-calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const float *x, size_t n, size_t first,
-                                  size_t count, float *logits, size_t stride)
+calm_status calm_head_read_tile(calm_ctx *ctx, const calm_head *head, size_t first, size_t count, float *w)
 {
-    const size_t width = head->hidden, row_bytes = width * calm_dtype_bytes(head->table->dtype);
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    float *w;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, w, count * width));
-    CALM_TRY(calm_to_f32(ctx, head->table->dtype, head->table->data + first * row_bytes, count * width, w));
-    const size_t bad = calm_find_nonfinite(w, count * width);
-    if (bad < count * width)
-        return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: element %zu is %g; the checkpoint is damaged",
-                         head->table->file, head->table->name, first * width + bad, (double)w[bad]);
+    const calm_tensor *table = head->table;
+    const size_t n = count * head->hidden, row_bytes = head->hidden * calm_dtype_bytes(table->dtype);
+    CALM_TRY(calm_to_f32(ctx, table->dtype, table->data + first * row_bytes, n, w));
+    calm_safetensors_release_part(head->set, table, first * row_bytes, count * row_bytes);
+    const size_t bad = calm_find_nonfinite(w, n);
+    if (bad < n)
+        return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: element %zu is %g; the checkpoint is damaged", table->file,
+                         table->name, first * head->hidden + bad, (double)w[bad]);
+    return CALM_OK;
+}
+
+void calm_head_multiply(const calm_head *head, const float *w, const float *x, size_t n, size_t first, size_t count,
+                        float *logits, size_t stride)
+{
+    const size_t width = head->hidden;
     for (size_t t = 0; head->bias && t < n; t++)
         memcpy(logits + t * stride, head->bias + first, count * sizeof *logits);
     calm_sgemm_nt(n, count, width, 1.0f, x, width, w, width, head->bias ? 1.0f : 0.0f, logits, stride);
     for (size_t t = 0; head->logit_cap > 0 && t < n; t++)
         calm_vec_soft_cap(count, 1, head->logit_cap, logits + t * stride);
+}
+
+calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const float *x, size_t n, size_t first,
+                                  size_t count, float *logits, size_t stride)
+{
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    float *w;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, w, count * head->hidden));
+    CALM_TRY(calm_head_read_tile(ctx, head, first, count, w));
+    calm_head_multiply(head, w, x, n, first, count, logits, stride);
     calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }

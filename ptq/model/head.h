@@ -28,8 +28,15 @@ size_t calm_head_tile(const calm_head *head);
 /* What the table multiplies: x [n, D] itself, or its transform, in place. */
 calm_status calm_head_prepare(calm_ctx *ctx, const calm_head *head, float *x, size_t n);
 
-/* logits [n, count] (row stride `stride`) of prepared rows x [n, D] for tokens first .. first + count - 1; the float32 tile
- * is in ctx->scratch.  CALM_ENUMERIC: a weight that is not finite. */
+/* w [count, D] = the table's rows for tokens first .. first + count - 1 in float32; their pages are released.
+ * CALM_ENUMERIC: a weight that is not finite. */
+calm_status calm_head_read_tile(calm_ctx *ctx, const calm_head *head, size_t first, size_t count, float *w);
+
+/* logits [n, count] (row stride `stride`) of prepared rows x [n, D] for the tokens of such a tile. */
+void calm_head_multiply(const calm_head *head, const float *w, const float *x, size_t n, size_t first, size_t count,
+                        float *logits, size_t stride);
+
+/* Both, with the tile in ctx->scratch. */
 calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const float *x, size_t n, size_t first,
                                   size_t count, float *logits, size_t stride);
 

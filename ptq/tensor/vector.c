@@ -124,15 +124,15 @@ double calm_vec_exp_sum(size_t n, float shift, const float *x, float *out)
     return sum(n, out);
 }
 
-CALM_VECTORIZE double calm_vec_weighted_difference(size_t n, const float *p, const float *a, const float *b)
+CALM_VECTORIZE double calm_vec_dot(size_t n, const float *a, const float *b)
 {
     double lane[LANES] = {0}, sum = 0;
     size_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (size_t j = 0; j < LANES; j++)
-            lane[j] += (double)p[i + j] * ((double)a[i + j] - (double)b[i + j]);
+            lane[j] += (double)a[i + j] * (double)b[i + j];
     for (; i < n; i++)
-        lane[i % LANES] += (double)p[i] * ((double)a[i] - (double)b[i]);
+        lane[i % LANES] += (double)a[i] * (double)b[i];
     for (size_t j = 0; j < LANES; j++)
         sum += lane[j];
     return sum;

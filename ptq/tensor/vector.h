@@ -34,8 +34,8 @@ size_t calm_vec_argmax(size_t n, const float *x);
 /* out[i] = exp(x[i] - shift); returns their sum in double. */
 double calm_vec_exp_sum(size_t n, float shift, const float *x, float *out);
 
-/* sum of p[i] (a[i] - b[i]) in double. */
-double calm_vec_weighted_difference(size_t n, const float *p, const float *a, const float *b);
+/* sum of a[i] b[i] in double; every product is exact. */
+double calm_vec_dot(size_t n, const float *a, const float *b);
 
 /* gate[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + exp(-x)). */
 void calm_vec_silu_mul(size_t n, float *gate, const float *up);

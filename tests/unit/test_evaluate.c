@@ -5,32 +5,42 @@
 #include "tests/support/tiny_model.h"
 
 #define N_WINDOWS 4
+/* A head of width 32 has tiles of 2^20 / 32 = 32768 tokens, and tasks of 32 rows: three tiles, two tasks. */
+#define WIDE_VOCAB ((size_t)70001)
 
 static const size_t lengths[N_WINDOWS] = {11, 2, 25, 8};
 
-static calm_model *open_tiny(uint64_t seed, bool tied)
+static calm_model *open_vocab(uint64_t seed, bool tied, size_t vocab)
 {
     tiny_model spec = tiny_default;
     calm_model *model;
     spec.seed = seed;
     spec.tied = tied;
+    spec.vocab = vocab;
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
     return model;
 }
 
+static calm_model *open_tiny(uint64_t seed, bool tied)
+{
+    return open_vocab(seed, tied, tiny_default.vocab);
+}
+
 /* ---- the naive one ---- */
 
-static float *logits_of(const calm_model *model, const calm_windows *windows)
+static float *logits_of(const calm_subject *subject, const calm_windows *windows)
 {
+    const calm_model *model = subject->model;
     calm_rope rope;
     calm_head head;
     calm_batch batch;
     float *logits;
     ck_ok(calm_rope_init(ctx, calm_model_config(model), windows->longest, &rope));
     ck_ok(calm_model_load_head(ctx, model, &head));
-    ck_ok(calm_batch_forward(ctx, model, &rope, &head, windows, 0, windows->n, NULL, NULL, ctx->out, &batch));
+    ck_ok(calm_batch_forward(ctx, model, &rope, &head, windows, 0, windows->n, subject->override, subject->user, ctx->out,
+                             &batch));
     ck_ok(CALM_NEW(ctx, ctx->out, logits, batch.rows * head.vocab));
-    calm_head_logits(&head, batch.hidden, batch.rows, logits);
+    ck_ok(calm_head_logits(ctx, &head, batch.hidden.data, batch.rows, logits));
     return logits;
 }
 
@@ -53,18 +63,21 @@ static size_t first_best(const float *x, size_t n)
     return best;
 }
 
-static calm_eval_result naive(const float *logits, const float *reference, const calm_windows *windows)
+static calm_eval_result naive(const float *logits, const float *reference, const calm_windows *windows, size_t vocab)
 {
     calm_eval_result result = {0};
+    double *p, *q;
+    ck_ok(CALM_NEW(ctx, ctx->out, p, vocab));
+    ck_ok(CALM_NEW(ctx, ctx->out, q, vocab));
     ck_ok(CALM_NEW(ctx, ctx->out, result.windows, windows->n));
     for (size_t w = 0; w < windows->n; w++)
         for (size_t row = windows->begin[w]; row + 1 < windows->begin[w + 1]; row++) {
-            double p[61], q[61], kl = 0;
-            log_softmax(reference + row * 61, 61, p);
-            log_softmax(logits + row * 61, 61, q);
-            for (size_t v = 0; v < 61; v++)
+            double kl = 0;
+            log_softmax(reference + row * vocab, vocab, p);
+            log_softmax(logits + row * vocab, vocab, q);
+            for (size_t v = 0; v < vocab; v++)
                 kl += exp(p[v]) * (p[v] - q[v]);
-            const bool agree = first_best(logits + row * 61, 61) == first_best(reference + row * 61, 61);
+            const bool agree = first_best(logits + row * vocab, vocab) == first_best(reference + row * vocab, vocab);
             calm_eval_window *at = &result.windows[w];
             at->tokens++;
             at->nll -= q[windows->ids[row + 1]];
@@ -84,9 +97,24 @@ static calm_eval_result naive(const float *logits, const float *reference, const
 
 /* ---- tests ---- */
 
-/* The logits are the same float32 values; exponentials are within 2 ulp, 2.4e-7 of 1, and enter nll as log of their sum and
- * kl as weights of differences of logits, which are of order 1 to 10 here. */
+/* The logits are the same float32 values.  An exponential is within 2 ulp, 2.4e-7 relative, and its argument is rounded
+ * by 6e-8 |x|, so log sum exp is off by at most 2.4e-7 + 6e-8 E|l - max|, under 9e-7 here, where E|l - max| < 10; kl has two
+ * of those, and weights off as much that multiply differences of logits whose mean is below 10: under 1e-5 again. */
 #define TOLERANCE 1e-5
+
+static void check_naive(const calm_eval_result *found, const calm_eval_result *expected)
+{
+    ck_near(found->nll, expected->nll, TOLERANCE);
+    ck_near(found->kl, expected->kl, TOLERANCE);
+    ck_near(found->top1, expected->top1, 0);
+    ck_near(found->ppl, expected->ppl, TOLERANCE * expected->ppl);
+    for (size_t w = 0; w < N_WINDOWS; w++) {
+        ck_assert_uint_eq(found->windows[w].tokens, lengths[w] - 1);
+        ck_near(found->windows[w].nll, expected->windows[w].nll, TOLERANCE * (double)lengths[w]);
+        ck_near(found->windows[w].kl, expected->windows[w].kl, TOLERANCE * (double)lengths[w]);
+        ck_near(found->windows[w].top1, expected->windows[w].top1, 0);
+    }
+}
 
 TEST(equals_a_naive_computation)
 {
@@ -95,23 +123,77 @@ TEST(equals_a_naive_computation)
     const calm_subject reference = {.model = a}, subjects[] = {{.model = b}, {.model = a}};
     calm_eval_result ref, results[2];
     ck_ok(calm_evaluate(ctx, &reference, &ref, subjects, 2, results, &windows, NULL, NULL));
-    const float *logits_a = logits_of(a, &windows), *logits_b = logits_of(b, &windows);
-    const calm_eval_result expected = naive(logits_b, logits_a, &windows), own = naive(logits_a, logits_a, &windows);
+    const float *logits_a = logits_of(&reference, &windows), *logits_b = logits_of(&subjects[0], &windows);
+    const calm_eval_result expected = naive(logits_b, logits_a, &windows, 61), own = naive(logits_a, logits_a, &windows, 61);
     ck_assert_uint_eq(results[0].tokens, 10 + 1 + 24 + 7);
-    ck_near(results[0].nll, expected.nll, TOLERANCE);
-    ck_near(results[0].kl, expected.kl, TOLERANCE);
-    ck_near(results[0].top1, expected.top1, 0);
-    ck_near(results[0].ppl, expected.ppl, TOLERANCE * expected.ppl);
+    check_naive(&results[0], &expected);
     ck_near(ref.nll, own.nll, TOLERANCE);
-    for (size_t w = 0; w < N_WINDOWS; w++) {
-        ck_assert_uint_eq(results[0].windows[w].tokens, lengths[w] - 1);
-        ck_near(results[0].windows[w].nll, expected.windows[w].nll, TOLERANCE * (double)lengths[w]);
-        ck_near(results[0].windows[w].kl, expected.windows[w].kl, TOLERANCE * (double)lengths[w]);
-        ck_near(results[0].windows[w].top1, expected.windows[w].top1, 0);
-    }
     ck_assert(expected.kl > 0.1);    /* the models differ, so the comparison says something */
     calm_model_close(a);
     calm_model_close(b);
+}
+END_OF_TEST
+
+/* Maxima, targets and sums across tiles; models of different width take the smaller one's tiles, 2^20 / 48 tokens. */
+TEST(a_vocabulary_of_several_tiles)
+{
+    calm_windows windows = tiny_windows(lengths, N_WINDOWS);
+    tiny_model spec = tiny_default;
+    calm_model *a = open_vocab(1, true, WIDE_VOCAB), *b;
+    spec.hidden = 48;
+    spec.vocab = WIDE_VOCAB;
+    spec.tied = false;
+    ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &b));
+    for (size_t i = 0; i < windows.begin[N_WINDOWS]; i++)
+        windows.ids[i] *= 1166;    /* 60 * 1166 = 69960: targets in every tile */
+    const calm_subject reference = {.model = a}, subjects[] = {{.model = b}, {.model = a}};
+    calm_eval_result ref, results[2];
+    ck_ok(calm_evaluate(ctx, &reference, &ref, subjects, 2, results, &windows, NULL, NULL));
+    const float *logits_a = logits_of(&reference, &windows), *logits_b = logits_of(&subjects[0], &windows);
+    const calm_eval_result expected = naive(logits_b, logits_a, &windows, WIDE_VOCAB);
+    const calm_eval_result own = naive(logits_a, logits_a, &windows, WIDE_VOCAB);
+    check_naive(&results[0], &expected);
+    check_naive(&ref, &own);
+    ck_assert(results[1].kl == 0 && results[1].top1 == 1 && results[1].nll == ref.nll);
+    ck_assert(expected.kl > 0.1);
+    size_t best[4] = {0};    /* rows whose first choice is in each tile */
+    for (size_t row = 0; row < windows.begin[N_WINDOWS]; row++)
+        best[first_best(logits_a + row * WIDE_VOCAB, WIDE_VOCAB) / 21845]++;
+    ck_assert(best[0] && best[1] && best[2]);
+    calm_model_close(a);
+    calm_model_close(b);
+}
+END_OF_TEST
+
+/* The norm before the MLP of block 1, times 1 + 2^-10. */
+static calm_status nudge(void *user, calm_ctx *task, size_t index, calm_block *block)
+{
+    calm_norm *norm = &block->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN];
+    float *w;
+    (void)user;
+    if (index != 1)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW(task, task->out, w, norm->width));
+    for (size_t i = 0; i < norm->width; i++)
+        w[i] = norm->w[i] * (1 + 0x1p-10f);
+    norm->w = w;
+    return CALM_OK;
+}
+
+/* The errors of the exponentials (2^-24 = 6e-8 in the mean, of either sign) enter both log sum exp of a token: at most
+ * 8.5e-8 by root mean square when one token has all the mass; those of the weights are multiplied by differences of logits of
+ * 1e-3.  The mean over 42 tokens is then off by 1.3e-8, and seven times that is asked for: 8 % of this divergence. */
+TEST(nearly_equal_models)
+{
+    const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
+    calm_model *model = open_tiny(4, true);
+    const calm_subject reference = {.model = model}, subject = {model, nudge, NULL};
+    calm_eval_result ref, result;
+    ck_ok(calm_evaluate(ctx, &reference, &ref, &subject, 1, &result, &windows, NULL, NULL));
+    const calm_eval_result expected = naive(logits_of(&subject, &windows), logits_of(&reference, &windows), &windows, 61);
+    ck_assert(expected.kl > 1e-6 && expected.kl < 2e-6);
+    ck_near(result.kl, expected.kl, 9e-8);
+    calm_model_close(model);
 }
 END_OF_TEST
 
@@ -140,15 +222,16 @@ TEST(without_a_reference)
     calm_eval_result result;
     ck_ok(calm_evaluate(ctx, NULL, NULL, &subject, 1, &result, &windows, NULL, NULL));
     ck_assert(isnan(result.kl) && isnan(result.top1));
-    ck_near(result.nll, naive(logits_of(model, &windows), logits_of(model, &windows), &windows).nll, TOLERANCE);
+    const float *logits = logits_of(&subject, &windows);
+    ck_near(result.nll, naive(logits, logits, &windows, 61).nll, TOLERANCE);
     calm_model_close(model);
 }
 END_OF_TEST
 
-TEST(same_bytes_for_every_number_of_threads)
+static void check_threads(size_t vocab)
 {
     const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
-    calm_model *a = open_tiny(1, true), *b = open_tiny(2, true);
+    calm_model *a = open_vocab(1, true, vocab), *b = open_vocab(2, true, vocab);
     const calm_subject reference = {.model = a}, subject = {.model = b};
     calm_eval_result first, other;
     ctx->n_threads = 1;
@@ -160,6 +243,12 @@ TEST(same_bytes_for_every_number_of_threads)
     calm_model_close(a);
     calm_model_close(b);
 }
+
+TEST(same_bytes_for_every_number_of_threads)
+{
+    check_threads(61);
+    check_threads(WIDE_VOCAB);
+}
 END_OF_TEST
 
 static calm_status break_norm(void *user, calm_ctx *task, size_t index, calm_block *block)
@@ -168,7 +257,7 @@ static calm_status break_norm(void *user, calm_ctx *task, size_t index, calm_blo
     (void)user, (void)task, (void)index;
     for (size_t i = 0; i < 32; i++)
         broken[i] = INFINITY;
-    block->norm[0] = broken;
+    block->norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN].w = broken;
     return CALM_OK;
 }
 
@@ -244,6 +333,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("evaluate", (const TTest *[]){
-        equals_a_naive_computation, a_model_does_not_differ_from_itself, without_a_reference,
+        equals_a_naive_computation, a_vocabulary_of_several_tiles, nearly_equal_models, a_model_does_not_differ_from_itself, without_a_reference,
         same_bytes_for_every_number_of_threads, failures, ticks_reach_the_end, paired_comparison, NULL});
 }

@@ -191,12 +191,11 @@ TEST(sums)
         fill(a, n, 10, n + 1);
         fill(b, n, 10, n + 2);
         for (size_t i = 0; i < n; i++) {
-            const double term = (double)p[i] * ((double)a[i] - (double)b[i]);
+            const double term = (double)a[i] * (double)b[i];
             expected += term;
             size += fabs(term);
         }
-        ck_near(calm_vec_weighted_difference(n, p, a, b), expected, size * 1e-14);
-        ck_assert(calm_vec_weighted_difference(n, p, a, a) == 0);
+        ck_near(calm_vec_dot(n, a, b), expected, size * 1e-14);
         memcpy(y, a, sizeof y);
         calm_vec_add(n, b, y);
         calm_vec_scale(n, 0.5f, y);
