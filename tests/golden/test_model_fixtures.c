@@ -243,6 +243,18 @@ static void check_pooling(const fixture *f, const calm_head *head, const calm_ba
     }
 }
 
+/* What the head reads: the final norm's output, which no hook sees here. */
+static void check_head_input(const fixture *f, const char *module, const calm_batch *batch)
+{
+    static block_stats stats;
+    const calm_observation seen = {.hook = CALM_HOOK_FINAL_NORM, .expert = CALM_NO_EXPERT, .x = batch->hidden.data,
+                                   .n_rows = batch->rows, .width = batch->width};
+    memset(&stats, 0, sizeof stats);
+    stats.arena = ctx->out;
+    ck_ok(collect(&stats, ctx, &seen));
+    compare_stats(f, module, &stats.at[CALM_HOOK_FINAL_NORM][0]);
+}
+
 static void check_head(const fixture *f, const calm_model *model, calm_batch *batch)
 {
     const calm_config *config = calm_model_config(model);
@@ -253,6 +265,8 @@ static void check_head(const fixture *f, const calm_model *model, calm_batch *ba
     compare(f, config->arch->encoder ? "last_hidden_state" : "hidden.final_norm", batch->hidden.data, batch->width);
     if (config->arch->encoder)
         check_pooling(f, &head, batch);
+    else
+        check_head_input(f, config->arch->names->head, batch);
     ck_assert(!head.table == !calm_safetensors_find(f->set, "logits"));
     if (!head.table)
         return;
