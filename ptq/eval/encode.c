@@ -1,0 +1,221 @@
+/* Sentence embeddings and their comparison. */
+#include "ptq/eval/encode.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "ptq/base/simd.h"
+#include "ptq/base/threads.h"
+
+/* Hidden rows of a batch. */
+#define BATCH_BYTES ((size_t)64 * 1024 * 1024)
+#define LANES 8
+
+/* ---- embeddings ---- */
+
+typedef struct pooling {
+    const calm_batch *batch;
+    const calm_embeddings *out;
+} pooling;
+
+/* Task: the mean of one window's rows. */
+static calm_status pool_window(calm_ctx *ctx, size_t i, void *user)
+{
+    const pooling *task = user;
+    const size_t n = calm_batch_tokens(task->batch, i), width = task->out->width, sentence = task->batch->first + i;
+    double *mean = task->out->x + sentence * width;
+    float *x;
+    CALM_TRY(calm_rows_get(ctx, &task->batch->hidden, calm_batch_row(task->batch, i), n, &x));
+    for (size_t t = 0; t < n; t++)
+        for (size_t j = 0; j < width; j++)
+            mean[j] += (double)x[t * width + j];
+    for (size_t j = 0; j < width; j++) {
+        mean[j] /= (double)n;
+        if (!isfinite(mean[j]))
+            return calm_fail(ctx, CALM_ENUMERIC, "the embedding of sentence %zu is not finite", sentence);
+    }
+    return CALM_OK;
+}
+
+static calm_status encode_batches(calm_ctx *ctx, const calm_subject *subject, const calm_windows *windows,
+                                  calm_tick_fn *tick, void *tick_user, calm_embeddings *out)
+{
+    calm_rope rope;
+    calm_head head;
+    CALM_TRY(calm_rope_init(ctx, calm_model_config(subject->model), calm_windows_reach(windows), &rope));
+    CALM_TRY(calm_model_load_head(ctx, subject->model, &head));
+    for (size_t first = 0, n; first < windows->n; first += n) {
+        const size_t most = calm_batch_windows(windows, out->width, BATCH_BYTES);
+        calm_arena arena;
+        calm_batch batch;
+        const pooling task = {&batch, out};
+        n = windows->n - first < most ? windows->n - first : most;
+        calm_arena_init(&arena);
+        calm_status status = calm_batch_forward(ctx, subject->model, &rope, &head, windows, first, n, subject->override,
+                                                subject->user, &arena, &batch);
+        if (status == CALM_OK)
+            status = calm_parallel_for(ctx, n, pool_window, (void *)(uintptr_t)&task);
+        calm_arena_clear(&arena);
+        CALM_TRY(status);
+        if (tick)
+            tick(tick_user, first + n, windows->n);
+    }
+    return CALM_OK;
+}
+
+calm_status calm_encode(calm_ctx *ctx, const calm_subject *subject, const calm_windows *windows, calm_tick_fn *tick,
+                        void *tick_user, calm_embeddings *out)
+{
+    *out = (calm_embeddings){.n = windows->n, .width = calm_model_config(subject->model)->hidden};
+    size_t values;
+    if (!calm_size_mul(&values, out->n, out->width))
+        return calm_fail(ctx, CALM_ENOMEM, "embeddings: %zu x %zu overflows", out->n, out->width);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->x, values));
+    calm_arena tables, *caller = ctx->out;    /* which live no longer than this call */
+    calm_arena_init(&tables);
+    ctx->out = &tables;
+    const calm_status status = encode_batches(ctx, subject, windows, tick, tick_user, out);
+    ctx->out = caller;
+    calm_arena_clear(&tables);
+    return status;
+}
+
+/* ---- distance ---- */
+
+/* In lanes of fixed number, so that equal rows give equal bits. */
+CALM_VECTORIZE static double dot(size_t n, const double *a, const double *b)
+{
+    double lane[LANES] = {0}, sum = 0;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t j = 0; j < LANES; j++)
+            lane[j] += a[i + j] * b[i + j];
+    for (; i < n; i++)
+        lane[i % LANES] += a[i] * b[i];
+    for (size_t j = 0; j < LANES; j++)
+        sum += lane[j];
+    return sum;
+}
+
+static double cosine(size_t width, const double *a, const double *b)
+{
+    const double lengths = sqrt(dot(width, a, a) * dot(width, b, b));    /* the root of a square is exact: 1 for equals */
+    return lengths > 0 ? fmin(fmax(dot(width, a, b) / lengths, -1), 1) : 0;
+}
+
+static calm_status measure(calm_ctx *ctx, const calm_embeddings *reference, const calm_embeddings *found,
+                           calm_embedding_result *out)
+{
+    const size_t width = reference->width;
+    out->cosine_min = 1;
+    for (size_t i = 0; i < out->n; i++) {
+        const double *f = reference->x + i * width, *q = found->x + i * width, length = dot(width, f, f);
+        double square = 0;
+        if (!(length > 0))
+            return calm_fail(ctx, CALM_ENUMERIC, "the reference's embedding of sentence %zu is 0", i);
+        for (size_t j = 0; j < width; j++)
+            square += (q[j] - f[j]) * (q[j] - f[j]);
+        out->each[i] = (calm_embedding_distance){sqrt(square / length), cosine(width, q, f)};
+        out->error += out->each[i].error / (double)out->n;
+        out->cosine += out->each[i].cosine / (double)out->n;
+        out->cosine_min = fmin(out->cosine_min, out->each[i].cosine);
+    }
+    return CALM_OK;
+}
+
+/* ---- pairs ---- */
+
+typedef struct pairing {
+    const calm_embeddings *from;
+    double *cosines;    /* pair (i, j), j < i, is number i (i - 1) / 2 + j */
+} pairing;
+
+static calm_status pair_sentence(calm_ctx *ctx, size_t i, void *user)
+{
+    const pairing *task = user;
+    const size_t width = task->from->width;
+    (void)ctx;
+    for (size_t j = 0; j < i; j++)
+        task->cosines[i * (i - 1) / 2 + j] = cosine(width, task->from->x + i * width, task->from->x + j * width);
+    return CALM_OK;
+}
+
+typedef struct ranked {
+    double value;
+    size_t index;
+} ranked;
+
+static int by_value(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    return (x->value > y->value) - (x->value < y->value);
+}
+
+calm_status calm_ranks(calm_ctx *ctx, const double *values, size_t n, double *ranks)
+{
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    ranked *sorted;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, sorted, n));
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = (ranked){values[i], i};
+    qsort(sorted, n, sizeof *sorted, by_value);
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && !(sorted[end].value > sorted[i].value);)
+            end++;
+        for (size_t k = i; k < end; k++)
+            ranks[sorted[k].index] = ((double)i + 1 + (double)end) / 2;    /* mean of i + 1 .. end */
+    }
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+double calm_rank_correlation(const double *a, const double *b, size_t n)
+{
+    const double mean = ((double)n + 1) / 2;    /* of any ranks, ties or not */
+    double ab = 0, aa = 0, bb = 0;
+    for (size_t i = 0; i < n; i++) {
+        ab += (a[i] - mean) * (b[i] - mean);
+        aa += (a[i] - mean) * (a[i] - mean);
+        bb += (b[i] - mean) * (b[i] - mean);
+    }
+    return aa > 0 && bb > 0 ? ab / (sqrt(aa) * sqrt(bb)) : NAN;
+}
+
+static calm_status rank_pairs(calm_ctx *ctx, const calm_embeddings *from, size_t sentences, size_t pairs, double *ranks)
+{
+    pairing task = {.from = from};
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.cosines, pairs));
+    CALM_TRY(calm_parallel_for(ctx, sentences, pair_sentence, &task));
+    CALM_TRY(calm_ranks(ctx, task.cosines, pairs, ranks));
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+static calm_status correlate(calm_ctx *ctx, const calm_embeddings *reference, const calm_embeddings *found,
+                             calm_embedding_result *out)
+{
+    const size_t n = out->n < CALM_PAIRED_SENTENCES ? out->n : CALM_PAIRED_SENTENCES;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    double *a, *b;
+    out->pairs = n * (n - 1) / 2;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a, out->pairs));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, b, out->pairs));
+    CALM_TRY(rank_pairs(ctx, reference, n, out->pairs, a));
+    CALM_TRY(rank_pairs(ctx, found, n, out->pairs, b));
+    out->spearman = calm_rank_correlation(a, b, out->pairs);
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+calm_status calm_embedding_compare(calm_ctx *ctx, const calm_embeddings *reference, const calm_embeddings *found,
+                                   calm_embedding_result *out)
+{
+    *out = (calm_embedding_result){.n = reference->n};
+    if (reference->n != found->n || reference->width != found->width)
+        return calm_fail(ctx, CALM_EARG, "%zu embeddings of width %zu cannot be compared with %zu of width %zu", found->n,
+                         found->width, reference->n, reference->width);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->each, out->n));
+    CALM_TRY(measure(ctx, reference, found, out));
+    return correlate(ctx, reference, found, out);
+}

@@ -1,0 +1,51 @@
+/* Evaluation of encoders: sentence embeddings, and how far one model's are from another's.
+ *
+ *   embedding   mean of the last hidden state over the tokens of a sentence, which is a window
+ *   error       |q - f| / |f|, f the reference's embedding
+ *   cosine      q . f / (|q| |f|); 0 for q = 0
+ *   spearman    correlation of ranks (equal values share the mean of theirs) between the cosines of all pairs of sentences
+ *               of one model and those of the other: does the model still find the same sentences near each other?
+ *
+ * Hidden states in float32, everything after in double, in a fixed order. */
+#ifndef CALM_EVAL_ENCODE_H
+#define CALM_EVAL_ENCODE_H
+
+#include "ptq/eval/evaluate.h"
+
+/* Pairs are made of so many sentences at most, the first ones: 2 million pairs. */
+#define CALM_PAIRED_SENTENCES ((size_t)2048)
+
+typedef struct calm_embeddings {
+    size_t n, width;    /* sentences; hidden size */
+    double *x;          /* [n, width]             */
+} calm_embeddings;
+
+/* Of one sentence. */
+typedef struct calm_embedding_distance {
+    double error, cosine;
+} calm_embedding_distance;
+
+typedef struct calm_embedding_result {
+    size_t n, pairs;                    /* sentences; pairs that were ranked                         */
+    double error, cosine, cosine_min;   /* means over sentences; the least cosine                    */
+    double spearman;                    /* NaN for fewer than 2 pairs, or if all cosines are equal   */
+    calm_embedding_distance *each;      /* [n] in ctx->out                                           */
+} calm_embedding_result;
+
+/* Embeddings of all windows in ctx->out; every window has a token.  `tick` (may be NULL) hears of windows.
+ * CALM_ENUMERIC: an embedding that is not finite. */
+calm_status calm_encode(calm_ctx *ctx, const calm_subject *subject, const calm_windows *windows, calm_tick_fn *tick,
+                        void *tick_user, calm_embeddings *out);
+
+/* Embeddings of the same sentences, n >= 1, by a reference and by another model.
+ * CALM_EARG: other numbers of sentences or widths.  CALM_ENUMERIC: an embedding of the reference is 0. */
+calm_status calm_embedding_compare(calm_ctx *ctx, const calm_embeddings *reference, const calm_embeddings *found,
+                                   calm_embedding_result *out);
+
+/* ranks [n] of values: 1 for the least; equal values share the mean of their ranks. */
+calm_status calm_ranks(calm_ctx *ctx, const double *values, size_t n, double *ranks);
+
+/* Correlation of two rows of ranks of n values each; NaN where one of them is constant or n < 2. */
+double calm_rank_correlation(const double *a, const double *b, size_t n);
+
+#endif

@@ -1,0 +1,191 @@
+/* Sentence embeddings of a tiny encoder against a plain mean, and distances between embeddings computed by hand. */
+#include "ptq/eval/encode.h"
+
+#include "tests/support/harness.h"
+#include "tests/support/tiny_encoder.h"
+#include "tests/support/tiny_model.h"
+
+#define N_WINDOWS 5
+
+static const size_t lengths[N_WINDOWS] = {11, 1, 25, 8, 3};
+
+static calm_model *open_encoder(uint64_t seed)
+{
+    tiny_encoder spec = tiny_encoder_default;
+    calm_model *model;
+    spec.seed = seed;
+    ck_ok(calm_model_open(ctx, tiny_encoder_write(&spec), &model));
+    return model;
+}
+
+/* ---- embeddings ---- */
+
+TEST(embeddings_are_means_of_rows)
+{
+    const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
+    calm_model *model = open_encoder(1);
+    const calm_subject subject = {.model = model};
+    calm_embeddings found;
+    calm_rope rope;
+    calm_head head;
+    calm_batch batch;
+    ck_ok(calm_encode(ctx, &subject, &windows, NULL, NULL, &found));
+    ck_ok(calm_rope_init(ctx, calm_model_config(model), windows.longest, &rope));
+    ck_ok(calm_model_load_head(ctx, model, &head));
+    ck_ok(calm_batch_forward(ctx, model, &rope, &head, &windows, 0, N_WINDOWS, NULL, NULL, ctx->out, &batch));
+    ck_assert_uint_eq(found.n, N_WINDOWS);
+    ck_assert_uint_eq(found.width, 32);
+    for (size_t w = 0; w < N_WINDOWS; w++)
+        for (size_t j = 0; j < 32; j++) {
+            long double sum = 0;
+            for (size_t t = windows.begin[w]; t < windows.begin[w + 1]; t++)
+                sum += (long double)batch.hidden.data[t * 32 + j];
+            /* 25 additions of values below 8 in double. */
+            ck_near(found.x[w * 32 + j], (double)(sum / (long double)lengths[w]), 25 * 8 * 2.3e-16);
+        }
+    calm_model_close(model);
+}
+END_OF_TEST
+
+/* A sentence's embedding does not depend on the others, nor on threads. */
+TEST(same_bytes_alone_and_together)
+{
+    const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
+    calm_model *model = open_encoder(1), *other = open_encoder(2);
+    const calm_subject subject = {.model = model}, second = {.model = other};
+    calm_embeddings all, again, one;
+    calm_embedding_result a, b;
+    ctx->n_threads = 1;
+    ck_ok(calm_encode(ctx, &subject, &windows, NULL, NULL, &all));
+    ck_ok(calm_encode(ctx, &second, &windows, NULL, NULL, &one));
+    ck_ok(calm_embedding_compare(ctx, &all, &one, &a));
+    ctx->n_threads = 4;
+    ck_ok(calm_encode(ctx, &subject, &windows, NULL, NULL, &again));
+    ck_assert(memcmp(all.x, again.x, all.n * all.width * sizeof *all.x) == 0);
+    ck_ok(calm_embedding_compare(ctx, &again, &one, &b));
+    ck_assert(a.error == b.error && a.cosine == b.cosine && a.cosine_min == b.cosine_min && a.spearman == b.spearman);
+    ck_assert(memcmp(a.each, b.each, a.n * sizeof *a.each) == 0);
+    for (size_t w = 0; w < N_WINDOWS; w++) {
+        calm_windows alone;
+        ck_ok(calm_windows_slice(ctx, &windows, w, 1, &alone));
+        ck_ok(calm_encode(ctx, &subject, &alone, NULL, NULL, &one));
+        ck_assert(memcmp(one.x, all.x + w * all.width, all.width * sizeof *all.x) == 0);
+    }
+    calm_model_close(model);
+    calm_model_close(other);
+}
+END_OF_TEST
+
+TEST(a_model_does_not_differ_from_itself)
+{
+    const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
+    calm_model *model = open_encoder(1), *other = open_encoder(2);
+    const calm_subject subject = {.model = model}, second = {.model = other};
+    calm_embeddings x, y;
+    calm_embedding_result result;
+    ck_ok(calm_encode(ctx, &subject, &windows, NULL, NULL, &x));
+    ck_ok(calm_embedding_compare(ctx, &x, &x, &result));
+    ck_assert(result.error == 0 && result.cosine == 1 && result.cosine_min == 1);
+    ck_assert(result.n == N_WINDOWS && result.pairs == 10);
+    ck_near(result.spearman, 1, 1e-15);
+    ck_ok(calm_encode(ctx, &second, &windows, NULL, NULL, &y));
+    ck_ok(calm_embedding_compare(ctx, &x, &y, &result));
+    ck_assert(result.error > 0.5 && result.cosine < 0.9 && result.spearman < 0.9);    /* models that have nothing in common */
+    calm_model_close(model);
+    calm_model_close(other);
+}
+END_OF_TEST
+
+static calm_status break_norm(void *user, calm_ctx *task, size_t index, calm_block *block)
+{
+    static float broken[32];
+    (void)user, (void)task, (void)index;
+    for (size_t i = 0; i < 32; i++)
+        broken[i] = INFINITY;
+    block->norm[CALM_SUBLAYER_MLP][CALM_NORM_RESIDUAL].w = broken;
+    return CALM_OK;
+}
+
+TEST(failures)
+{
+    const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
+    calm_model *model = open_encoder(1);
+    const calm_subject broken = {model, break_norm, NULL}, subject = {.model = model};
+    calm_embeddings x;
+    calm_eval_result result;
+    ck_fails(calm_encode(ctx, &broken, &windows, NULL, NULL, &x), CALM_ENUMERIC, "embedding of sentence 0 is not finite");
+    ck_fails(calm_evaluate(ctx, NULL, NULL, &subject, 1, &result, &windows, NULL, NULL), CALM_EARG, "is an encoder");
+    double zero[4] = {1, 2, 0, 0}, fine[4] = {1, 2, 3, 4};
+    const calm_embeddings a = {2, 2, fine}, b = {2, 2, zero}, c = {1, 4, fine};
+    calm_embedding_result compared;
+    ck_fails(calm_embedding_compare(ctx, &b, &a, &compared), CALM_ENUMERIC, "sentence 1 is 0");
+    ck_fails(calm_embedding_compare(ctx, &a, &c, &compared), CALM_EARG, "1 embeddings of width 4");
+    ck_ok(calm_embedding_compare(ctx, &a, &b, &compared));
+    ck_assert(compared.cosine_min == 0 && compared.each[1].error == 1);
+    calm_model_close(model);
+}
+END_OF_TEST
+
+/* ---- distances ---- */
+
+/* f: (3, 4), (1, 0), (0, 2); q: (4, 3), (1, 0), (2, 2).
+ *   error   sqrt 2 / 5, 0, 2 / 2              cosine   24 / 25, 1, 4 / (2 sqrt 8) = 1 / sqrt 2
+ *   pairs (1,0) (2,0) (2,1) of f: .6, .8, 0 with ranks 2 3 1; of q: .8, 14 / (5 sqrt 8) = .99, .71 with ranks 2 3 1 */
+TEST(distances_by_hand)
+{
+    double f[] = {3, 4, 1, 0, 0, 2}, q[] = {4, 3, 1, 0, 2, 2};
+    const calm_embeddings a = {3, 2, f}, b = {3, 2, q};
+    calm_embedding_result result;
+    ck_ok(calm_embedding_compare(ctx, &a, &b, &result));
+    ck_near(result.each[0].error, sqrt(2) / 5, 1e-15);
+    ck_near(result.each[1].error, 0, 0);
+    ck_near(result.each[2].error, 1, 1e-15);
+    ck_near(result.error, (sqrt(2) / 5 + 1) / 3, 1e-15);
+    ck_near(result.each[0].cosine, 0.96, 1e-15);
+    ck_near(result.cosine, (0.96 + 1 + sqrt(0.5)) / 3, 1e-15);
+    ck_near(result.cosine_min, sqrt(0.5), 1e-15);
+    ck_assert_uint_eq(result.pairs, 3);
+    ck_near(result.spearman, 1, 1e-15);
+}
+END_OF_TEST
+
+/* f: (1, 0), (0, 1), (1, 1), (1, 0): pairs (1,0) (2,0) (2,1) (3,0) (3,1) (3,2) have cosines 0 s s 1 0 s, s = 1 / sqrt 2,
+ * so ranks 1.5 4 4 6 1.5 4.  q: (1, 0), (0, 1), (1, -1), (0, 1): 0 s -s 0 1 -s, ranks 3.5 5 1.5 3.5 6 1.5.
+ * Less 3.5:  -2 .5 .5 2.5 -2 .5  and  0 1.5 -2 0 2.5 -2:  products .75 - 1 - 5 - 1 = -6.25, squares 15 and 16.5. */
+TEST(ranks_with_ties)
+{
+    double f[] = {1, 0, 0, 1, 1, 1, 1, 0}, q[] = {1, 0, 0, 1, 1, -1, 0, 1};
+    const calm_embeddings a = {4, 2, f}, b = {4, 2, q};
+    calm_embedding_result result;
+    ck_ok(calm_embedding_compare(ctx, &a, &b, &result));
+    ck_near(result.spearman, -6.25 / sqrt(15 * 16.5), 1e-15);
+    const double values[] = {2, 7, 2, 1, 7, 2, 9};
+    double ranks[7];
+    static const double expected[7] = {3, 5.5, 3, 1, 5.5, 3, 7};
+    ck_ok(calm_ranks(ctx, values, 7, ranks));
+    for (size_t i = 0; i < 7; i++)
+        ck_near(ranks[i], expected[i], 0);
+}
+END_OF_TEST
+
+/* One pair, or equal cosines, have no order to compare. */
+TEST(no_correlation)
+{
+    double f[] = {1, 0, 0, 1, 1, 0, 0, 1}, same[] = {1, 0, 1, 0, 1, 0, 1, 0};
+    const calm_embeddings one = {1, 2, f}, two = {2, 2, f}, four = {4, 2, f}, equal = {4, 2, same};
+    calm_embedding_result result;
+    ck_ok(calm_embedding_compare(ctx, &one, &one, &result));
+    ck_assert(result.pairs == 0 && isnan(result.spearman) && result.cosine == 1);
+    ck_ok(calm_embedding_compare(ctx, &two, &two, &result));
+    ck_assert(result.pairs == 1 && isnan(result.spearman));
+    ck_ok(calm_embedding_compare(ctx, &four, &equal, &result));
+    ck_assert(result.pairs == 6 && isnan(result.spearman));
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("encode", (const TTest *[]){
+        embeddings_are_means_of_rows, same_bytes_alone_and_together, a_model_does_not_differ_from_itself, failures,
+        distances_by_hand, ranks_with_ties, no_correlation, NULL});
+}
