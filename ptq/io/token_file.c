@@ -86,6 +86,7 @@ static calm_status read_lines(calm_ctx *ctx, reader *r, calm_lines lines)
         calm_json *json;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &where, "%s: line %zu", r->out->path, lines.number));
         r->where = where;
+        r->out->line[r->out->n] = lines.number;
         CALM_TRY(calm_json_parse(ctx, where, line, n, &json));
         const calm_status status = read_sequence(ctx, r, json);
         calm_json_free(json);
@@ -111,6 +112,7 @@ static calm_status read_text(calm_ctx *ctx, reader *r, const char *text, size_t 
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, r->out->mask, n_numbers));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, r->out->types, n_numbers));
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->out->begin, n_lines + 1));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, r->out->line, n_lines));
     CALM_TRY(read_lines(ctx, r, (calm_lines){.text = text, .n = n}));
     r->out->mask = r->masked ? r->out->mask : NULL;
     r->out->types = r->typed ? r->out->types : NULL;

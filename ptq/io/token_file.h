@@ -15,6 +15,7 @@ typedef struct calm_token_file {
     uint8_t *mask;      /* of every id 1, or 0 for padding; NULL: no line has a mask             */
     uint8_t *types;     /* of every id; NULL: no line has types                                  */
     size_t *begin;      /* [n + 1] sequence s is ids[begin[s]] .. ids[begin[s + 1]] - 1          */
+    size_t *line;       /* [n] number of its line, for messages                                  */
     size_t n, longest;  /* sequences; ids of the longest                                         */
     const char *path;
 } calm_token_file;

@@ -1,0 +1,97 @@
+/* calm forward: logits and hidden states of given tokens. */
+#include <stddef.h>
+#include <stdio.h>
+
+#include "cli/command.h"
+#include "cli/forward_file.h"
+#include "cli/progress.h"
+#include "cli/resolve.h"
+
+typedef struct options {
+    calm_common common;
+    const char *model, *tokens, *output;
+    bool hidden;
+} options;
+
+static const calm_option table[] = {
+    {.name = "model",
+     .help = "directory, float or compressed-tensors, or a known name",
+     .offset = offsetof(options, model),
+     .type = CALM_OPTION_STRING,
+     .metavar = "DIR",
+     .key = 'm'},
+    {.name = "tokens",
+     .help = "JSON lines {\"ids\": [...], \"mask\": [...]}; the mask, and \"types\" for encoders, may be left out",
+     .offset = offsetof(options, tokens),
+     .type = CALM_OPTION_STRING,
+     .metavar = "FILE"},
+    {.name = "output",
+     .help = "safetensors file to write",
+     .offset = offsetof(options, output),
+     .type = CALM_OPTION_STRING,
+     .metavar = "FILE",
+     .key = 'o'},
+    {.name = "hidden",
+     .help = "also hidden.embed, hidden.00 and so on per block, hidden.final_norm",
+     .offset = offsetof(options, hidden),
+     .type = CALM_OPTION_BOOL},
+    CALM_COMMON_OPTIONS(options),
+    {0},
+};
+
+static void tick(void *user, size_t done, size_t total)
+{
+    calm_progress_update(user, 0, done, total);
+}
+
+static calm_status forward(calm_ctx *ctx, const options *o, const calm_model *model)
+{
+    calm_token_file tokens;
+    calm_progress progress;
+    calm_forward_result result;
+    char shape[128];
+    CALM_TRY(calm_token_file_read(ctx, o->tokens, calm_model_config(model)->vocab, &tokens));
+    calm_progress_init(&progress, o->common.quiet);
+    calm_progress_add(&progress, "forward", "parts");
+    const calm_forward_request request = {.model = model, .tokens = &tokens, .hidden = o->hidden, .tick = tick,
+                                          .tick_user = &progress};
+    const calm_status status = calm_forward_write(ctx, &request, o->output, &result);
+    calm_progress_end(&progress);
+    CALM_TRY(status);
+    for (size_t i = 0; i < result.n && !o->common.quiet; i++)
+        printf("%-18s %s\n", result.tensors[i].name,
+               calm_shape_text(result.tensors[i].n_dims, result.tensors[i].shape, shape));
+    return CALM_OK;
+}
+
+static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+{
+    const options *o = opts;
+    calm_named_model named;
+    calm_model *model;
+    (void)args;
+    (void)n_args;
+    if (!o->model || !o->tokens || !o->output)
+        return calm_fail(ctx, CALM_EARG, "calm forward: %s is missing; see calm forward --help",
+                         !o->model ? "--model" : !o->tokens ? "--tokens" : "--output");
+    CALM_TRY(calm_resolve_model(ctx, o->model, &named));
+    CALM_TRY(calm_model_open(ctx, named.dir, &model));
+    const calm_status status = forward(ctx, o, model);
+    calm_model_close(model);
+    return status;
+}
+
+const calm_command calm_cmd_forward = {
+    .name = "forward",
+    .summary = "logits and hidden states of given tokens, for comparison with other libraries",
+    .description =
+        "Runs the model on token ids and writes float32 tensors: logits [S, T, V]; for encoders last_hidden_state "
+        "[S, T, D] and pooler_output [S, D].  S sequences, T the length of the longest; rows beyond the end of a shorter "
+        "one, and those that its mask calls padding, are 0.  Padding does not exist for the model; other tokens keep "
+        "their positions.",
+    .examples = "  calm tokenize --model qwen --json texts.jsonl > ids.jsonl\n"
+                "  calm forward --model qwen --tokens ids.jsonl --output out.safetensors --hidden\n",
+    .options = table,
+    .opts_size = sizeof(options),
+    .run = run,
+};
