@@ -1,14 +1,19 @@
-/* calm eval: perplexity, KL and top-1 agreement of any directory that calm reads. */
+/* calm eval: perplexity, KL and top-1 agreement of any directory that calm reads; of an encoder, the distance of its sentence
+ * embeddings to another's. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 
 #include "cli/command.h"
+#include "cli/forward_file.h"
 #include "cli/progress.h"
 #include "cli/resolve.h"
 #include "cli/table.h"
+#include "ptq/eval/encode.h"
 #include "ptq/eval/evaluate.h"
+#include "ptq/io/sentences.h"
 #include "ptq/io/tokenizer.h"
+#include "ptq/model/arch.h"
 
 typedef struct options {
     calm_common common;
@@ -25,7 +30,7 @@ static const calm_option table[] = {
      .metavar = "DIR",
      .key = 'm'},
     {.name = "text",
-     .help = "text, or .jsonl (default: bundled WikiText-2 test)",
+     .help = "text, or .jsonl; encoders take each line as a sentence (default: bundled WikiText-2 test)",
      .offset = offsetof(options, text),
      .type = CALM_OPTION_STRING,
      .metavar = "FILE",
@@ -36,13 +41,13 @@ static const calm_option table[] = {
      .type = CALM_OPTION_STRING,
      .metavar = "FILE"},
     {.name = "reference",
-     .help = "float directory or name: also KL divergence and top-1 agreement with it",
+     .help = "float directory or name: also KL divergence and top-1 agreement with it; encoders need it",
      .offset = offsetof(options, reference),
      .type = CALM_OPTION_STRING,
      .metavar = "DIR",
      .key = 'r'},
     {.name = "seqlen",
-     .help = "tokens per window",
+     .help = "tokens per window, of a sentence at most",
      .offset = offsetof(options, seqlen),
      .type = CALM_OPTION_INT,
      .fallback = "512",
@@ -50,7 +55,7 @@ static const calm_option table[] = {
      .max = 1 << 20,
      .metavar = "N"},
     {.name = "samples",
-     .help = "windows from the start of the text; 0 = all",
+     .help = "windows or sentences from the start of the text; 0 = all",
      .offset = offsetof(options, samples),
      .type = CALM_OPTION_INT,
      .fallback = "0",
@@ -58,11 +63,12 @@ static const calm_option table[] = {
      .max = 1 << 24,
      .metavar = "N"},
     {.name = "special",
-     .help = "add the special tokens of the tokenizer's template",
+     .help = "add the special tokens of the tokenizer's template; sentences always have them",
      .offset = offsetof(options, special),
      .type = CALM_OPTION_BOOL},
     {.name = "json",
-     .help = "print {tokens, nll, ppl, kl, top1, windows, ...}; kl and top1 are null without --reference",
+     .help = "print {tokens, nll, ppl, kl, top1, windows, ...}; kl and top1 are null without --reference; encoders: {sentences, "
+             "tokens, error, cosine, cosine_min, spearman, pairs, ...}",
      .offset = offsetof(options, json),
      .type = CALM_OPTION_BOOL},
     CALM_COMMON_OPTIONS(options),
@@ -135,6 +141,98 @@ static calm_status evaluate(calm_ctx *ctx, const options *o, const calm_model *m
     return print(ctx, o, &windows, &result, &reference_result);
 }
 
+/* ---- encoders ---- */
+
+static calm_status read_sentences(calm_ctx *ctx, const options *o, const calm_config *config,
+                                  const calm_tokenizer *tokenizer, calm_windows *windows)
+{
+    const size_t asked = (size_t)o->seqlen, seqlen = asked < config->max_positions ? asked : config->max_positions;
+    calm_token_file file;
+    calm_windows all;
+    char *bundled;
+    if (o->tokens) {
+        CALM_TRY(calm_token_file_read(ctx, o->tokens, config->vocab, &file));
+        CALM_TRY(calm_forward_check(ctx, config, &file));
+        CALM_TRY(calm_windows_from_sequences(ctx, &file, &all));
+        return calm_windows_slice(ctx, &all, 0, o->samples && (size_t)o->samples < all.n ? (size_t)o->samples : all.n, windows);
+    }
+    CALM_TRY(calm_recipes_path(ctx, "text/wikitext2-test.txt", &bundled));
+    return calm_sentences_read(ctx, tokenizer, o->text ? o->text : bundled, seqlen, (size_t)o->samples, config->vocab, windows);
+}
+
+static calm_status print_embeddings(calm_ctx *ctx, const options *o, const calm_windows *windows,
+                                    const calm_embedding_result *result)
+{
+    const size_t tokens = windows->begin[windows->n];
+    if (o->json) {
+        calm_json *root = calm_json_new_object();
+        calm_json_set_string(root, "model", o->model);
+        calm_json_set_string(root, "reference", o->reference);
+        calm_json_set_int(root, "sentences", (int64_t)result->n);
+        calm_json_set_int(root, "tokens", (int64_t)tokens);
+        calm_json_set_number(root, "error", result->error);
+        calm_json_set_number(root, "cosine", result->cosine);
+        calm_json_set_number(root, "cosine_min", result->cosine_min);
+        calm_json_set_number(root, "spearman", result->spearman);
+        calm_json_set_int(root, "pairs", (int64_t)result->pairs);
+        const calm_status status = calm_json_print(ctx, root);
+        calm_json_free(root);
+        return status;
+    }
+    printf("sentences    %zu, of %zu tokens together\n", result->n, tokens);
+    printf("error        %.6f of the length of the embedding by %s\n", result->error, o->reference);
+    printf("cosine       %.6f to it, at least %.6f\n", result->cosine, result->cosine_min);
+    if (isnan(result->spearman))
+        printf("spearman     none: %zu pairs cannot be ranked\n", result->pairs);
+    else
+        printf("spearman     %.6f, correlation of ranks of the cosines of %zu pairs\n", result->spearman, result->pairs);
+    return CALM_OK;
+}
+
+/* Ticks of the second model go on where the first one's ended. */
+typedef struct halves {
+    calm_progress *progress;
+    size_t done;
+} halves;
+
+static void tick_half(void *user, size_t done, size_t total)
+{
+    const halves *h = user;
+    calm_progress_update(h->progress, 0, h->done + done, 2 * total);
+}
+
+static calm_status compare_embeddings(calm_ctx *ctx, const calm_model *model, const calm_model *reference,
+                                      const calm_windows *windows, calm_progress *progress, calm_embedding_result *out)
+{
+    const calm_subject subject = {.model = model}, against = {.model = reference};
+    calm_embeddings expected, found;
+    halves h = {.progress = progress};
+    CALM_TRY(calm_encode(ctx, &against, windows, tick_half, &h, &expected));
+    h.done = windows->n;
+    CALM_TRY(calm_encode(ctx, &subject, windows, tick_half, &h, &found));
+    return calm_embedding_compare(ctx, &expected, &found, out);
+}
+
+static calm_status evaluate_encoder(calm_ctx *ctx, const options *o, const calm_model *model, const calm_model *reference,
+                                    const calm_tokenizer *tokenizer)
+{
+    calm_windows windows;
+    calm_progress progress;
+    calm_embedding_result result;
+    if (!reference)
+        return calm_fail(ctx, CALM_EARG, "calm eval: %s is an encoder, which is judged by its distance to the float one: "
+                         "--reference is missing", o->model);
+    if (!calm_model_config(reference)->arch->encoder)
+        return calm_fail(ctx, CALM_EARG, "calm eval: %s is an encoder, %s is not", o->model, o->reference);
+    CALM_TRY(read_sentences(ctx, o, calm_model_config(model), tokenizer, &windows));
+    calm_progress_init(&progress, o->common.quiet);
+    calm_progress_add(&progress, "evaluate", "sentences");
+    const calm_status status = compare_embeddings(ctx, model, reference, &windows, &progress, &result);
+    calm_progress_end(&progress);
+    CALM_TRY(status);
+    return print_embeddings(ctx, o, &windows, &result);
+}
+
 static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
 {
     const options *o = opts;
@@ -158,7 +256,8 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     if (status == CALM_OK && !o->tokens)
         status = calm_tokenizer_open(ctx, path, &tokenizer);
     if (status == CALM_OK)
-        status = evaluate(ctx, o, model, reference, tokenizer);
+        status = calm_model_config(model)->arch->encoder ? evaluate_encoder(ctx, o, model, reference, tokenizer)
+                                                         : evaluate(ctx, o, model, reference, tokenizer);
     calm_tokenizer_close(tokenizer);
     calm_model_close(reference);
     calm_model_close(model);
@@ -170,10 +269,11 @@ const calm_command calm_cmd_eval = {
     .summary = "perplexity, KL divergence and top-1 agreement of a checkpoint",
     .description =
         "Evaluates a float or compressed-tensors directory on a text: windows of --seqlen tokens, the remainder "
-        "dropped, the first token of a window not predicted; float32 compute, sums in double.",
+        "dropped, the first token of a window not predicted; float32 compute, sums in double.  An encoder is compared with "
+        "--reference by the mean of its last hidden state over the tokens of each sentence.",
     .examples = "  calm eval --model qwen\n"
                 "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 200 --json\n"
-                "  calm tokenize --model qwen --json text.jsonl > ids.jsonl; calm eval --model qwen --tokens ids.jsonl\n",
+                "  calm eval --model qwen --tokens ids.jsonl\n",
     .options = table,
     .opts_size = sizeof(options),
     .run = run,

@@ -215,8 +215,8 @@ const calm_command calm_cmd_tokenize = {
     .summary = "token ids of a text, or of each line of JSON lines",
     .arguments = "[FILE]",
     .description =
-        "Reads FILE, or standard input, and prints {\"ids\": [...]}: one line for the whole text, or with --json one for "
-        "each line.  The ids are those of the Hugging Face tokenizers library.",
+        "Reads FILE, or standard input, and prints {\"ids\": [...]}: one line for the whole text, or with --json one "
+        "for each line.  The ids are those of the Hugging Face tokenizers library.",
     .examples = "  echo 'Hello world' | calm tokenize --model qwen\n"
                 "  calm tokenize --tokenizer tokenizer.json --json --no-special texts.jsonl > ids.jsonl\n"
                 "  calm tokenize --model qwen --decode ids.jsonl\n",

@@ -73,8 +73,7 @@ static calm_status list_tensors(calm_ctx *ctx, run *r)
 
 /* ---- tokens ---- */
 
-/* Types and positions that the model must have; ids were checked when they were read. */
-static calm_status check_tokens(calm_ctx *ctx, const calm_config *config, const calm_token_file *file)
+calm_status calm_forward_check(calm_ctx *ctx, const calm_config *config, const calm_token_file *file)
 {
     const size_t n_types = config->arch->encoder ? config->n_types : 1;
     for (size_t s = 0; s < file->n; s++)
@@ -262,7 +261,7 @@ static calm_status prepare(calm_ctx *ctx, run *r)
     float *zeros;
     r->config = calm_model_config(model);
     r->length = r->request->tokens->longest;
-    CALM_TRY(check_tokens(ctx, r->config, r->request->tokens));
+    CALM_TRY(calm_forward_check(ctx, r->config, r->request->tokens));
     CALM_TRY(calm_windows_from_sequences(ctx, r->request->tokens, &r->windows));
     CALM_TRY(calm_rope_init(ctx, r->config, calm_windows_reach(&r->windows), &r->rope));
     CALM_TRY(calm_model_load_head(ctx, model, &r->head));

@@ -29,10 +29,12 @@ typedef struct calm_forward_result {
     size_t n;
 } calm_forward_result;
 
+/* CALM_EFORMAT, with file and line, for a token type or a position that the model does not have. */
+calm_status calm_forward_check(calm_ctx *ctx, const calm_config *config, const calm_token_file *tokens);
+
 /* Run the model and write `path`, under a temporary name until it is complete.  More hidden rows than request->memory lie
  * in a nameless file beside it; logits are written as they come.
- * CALM_EFORMAT, with file and line: a token type or a position that the model does not have.  Else as reading the model and
- * writing files fail; nothing is left behind then. */
+ * Fails as calm_forward_check, reading the model and writing files do; nothing is left behind then. */
 calm_status calm_forward_write(calm_ctx *ctx, const calm_forward_request *request, const char *path,
                                calm_forward_result *out);
 

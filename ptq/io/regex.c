@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ptq/base/text.h"
+#include "ptq/io/regex_syntax.h"
 #include "ptq/io/unicode.h"
 
 /* Longest pattern in bytes: 60 times that of any tokenizer seen, and compiled within milliseconds. */
@@ -30,99 +31,6 @@ struct calm_matcher {
     pcre2_match_context *limits;
     pcre2_jit_stack *stack;    /* NULL until a search needs more than the machine stack's 32 KiB */
 };
-
-/* ---- what other engines mean ---- */
-
-#define SPACES                                                                                                         \
-    "\\x{9}-\\x{D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
-#define NOT_SPACES                                                                                             \
-    "\\x{0}-\\x{8}\\x{E}-\\x{1F}\\x{21}-\\x{84}\\x{86}-\\x{9F}\\x{A1}-\\x{167F}\\x{1681}-\\x{1FFF}"                \
-    "\\x{200B}-\\x{2027}\\x{202A}-\\x{202E}\\x{2030}-\\x{205E}\\x{2060}-\\x{2FFF}\\x{3001}-\\x{10FFFF}"
-#define WORDS "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}"
-
-/* Escapes to rewrite: outside and inside of a set; NULL: refused there. */
-static const struct rewrite {
-    char letter;
-    const char *outside, *inside;
-} rewrites[] = {
-    {'s', "[" SPACES "]", SPACES}, {'S', "[^" SPACES "]", NOT_SPACES}, {'w', "[" WORDS "]", WORDS},
-    {'W', "[^" WORDS "]", NULL},   {'h', NULL, NULL},                  {'H', NULL, NULL},
-};
-
-/* Copy the escape at pattern[at] and return where it ends, or 0 when it is refused. */
-static size_t copy_escape(const char *pattern, size_t n, size_t at, bool in_set, calm_text *out)
-{
-    if (at + 1 == n) {
-        calm_text_append(out, "\\", 1);
-        return n;
-    }
-    for (size_t i = 0; i < sizeof rewrites / sizeof *rewrites; i++) {
-        if (pattern[at + 1] != rewrites[i].letter)
-            continue;
-        const char *text = in_set ? rewrites[i].inside : rewrites[i].outside;
-        if (!text)
-            return 0;
-        calm_text_append(out, text, strlen(text));
-        return at + 2;
-    }
-    size_t end = at + 2;
-    if (pattern[at + 1] == 'Q') {
-        const char *close = memmem(pattern + end, n - end, "\\E", 2);
-        end = close ? (size_t)(close - pattern) + 2 : n;
-    }
-    calm_text_append(out, pattern + at, end - at);
-    return end;
-}
-
-/* Copy the set that begins at pattern[at] and return where it ends, or 0 when something in it is refused. */
-static size_t copy_set(const char *pattern, size_t n, size_t at, calm_text *out)
-{
-    size_t first = at + 1 < n && pattern[at + 1] == '^' ? at + 2 : at + 1;
-    calm_text_append(out, pattern + at, first - at);
-    for (at = first; at < n;) {
-        if (pattern[at] == '\\') {
-            at = copy_escape(pattern, n, at, true, out);
-            if (at == 0)
-                return 0;
-            continue;
-        }
-        if (pattern[at] == ']' && at > first) {
-            calm_text_append(out, "]", 1);
-            return at + 1;
-        }
-        size_t length = 1;
-        if (pattern[at] == '[') {
-            const char *close = at + 1 < n && pattern[at + 1] == ':' ? memmem(pattern + at, n - at, ":]", 2) : NULL;
-            if (!close)
-                return 0;
-            length = (size_t)(close - pattern) + 2 - at;
-        } else if (pattern[at] == '&' && at + 1 < n && pattern[at + 1] == '&') {
-            return 0;
-        }
-        calm_text_append(out, pattern + at, length);
-        at += length;
-    }
-    return n;
-}
-
-/* Write the pattern as PCRE2 must read it; false when it holds something that has no equal there. */
-static bool translate(const char *pattern, size_t n, calm_text *out)
-{
-    for (size_t at = 0; at < n;) {
-        if (pattern[at] == '\\') {
-            at = copy_escape(pattern, n, at, false, out);
-        } else if (pattern[at] == '[') {
-            at = copy_set(pattern, n, at, out);
-        } else {
-            calm_text_append(out, pattern + at, 1);
-            at++;
-            continue;
-        }
-        if (at == 0)
-            return false;
-    }
-    return true;
-}
 
 /* ---- compiling ---- */
 
@@ -158,9 +66,10 @@ calm_status calm_regex_new(calm_ctx *ctx, const char *where, const char *pattern
     }
     if (!regex || !regex->where || !regex->pattern)
         calm_fail(ctx, CALM_ENOMEM, "%s: out of memory for a pattern", where);
-    else if (!translate(pattern, n, &translated))
+    else if (!calm_regex_translate(pattern, n, &translated))
         calm_fail(ctx, CALM_EUNSUPPORTED,
-                  "%s: pattern \"%.300s\": not supported: \\h, \\H, \\W in a set, a set inside a set, &&", where,
+                  "%s: pattern \"%.300s\": not supported: \\h, \\H, \\W in a set, [^ ] inside a set, &&, [:alpha:] and "
+                  "other classes of letters", where,
                   regex->pattern);
     else if (calm_text_check(ctx, &translated) == CALM_OK)
         compile(ctx, regex, &translated);

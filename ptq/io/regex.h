@@ -4,9 +4,13 @@
  * What those engines read otherwise than PCRE2 is rewritten or refused:
  *
  *   \s \S   White_Space property (PCRE2 alone would add U+180E)
- *   \w \W   letters, marks, decimal and letter numbers, connectors (PCRE2 alone would take no marks)
+ *   \w \W   letters, marks, decimal and letter numbers, connectors (PCRE2 alone would take no marks); \b \B by them
+ *   \p{L}   and the other categories: with the characters since Unicode 15 that the system's PCRE2 may not know
  *   ^ $     at every line
- *   \h \H, a set inside a set, && in a set: CALM_EUNSUPPORTED
+ *   {1,3}+  repeats the whole again (PCRE2 alone would take it as possessive)
+ *   \uHHHH  a character
+ *   [a[bc]] a set inside a set
+ *   \h \H, a complement inside a set, && in a set, [:alpha:] and the like: CALM_EUNSUPPORTED
  *
  * A calm_regex is compiled once and read by any number of threads; each thread brings its own matcher.  Every
  * search has a limit on backtracking, so an exponential pattern is an error and not a hang. */

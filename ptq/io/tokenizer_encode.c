@@ -216,7 +216,8 @@ calm_status calm_tokenizer_encode(calm_ctx *ctx, const calm_tokenizer *tok, cons
     *ids = NULL;
     *n_ids = 0;
     if (n_bytes >= CALM_TOKENIZER_MAX_TEXT)
-        return calm_fail(ctx, CALM_EARG, "text of %zu bytes, expected less than %zu at a time", n_bytes, CALM_TOKENIZER_MAX_TEXT);
+        return calm_fail(ctx, CALM_EARG, "text of %zu bytes, expected less than %zu at a time", n_bytes,
+                         CALM_TOKENIZER_MAX_TEXT);
     size_t invalid = calm_utf8_invalid_at(text, n_bytes);
     if (invalid != n_bytes)
         return calm_fail(ctx, CALM_EFORMAT, "text: not UTF-8 at byte %zu (0x%02X)", invalid,

@@ -1,6 +1,7 @@
 /* Inside of the tokenizer: what its source files share.  Callers use ptq/io/tokenizer.h.
  *
- *   text -> [cut out added tokens] -> normalizers -> [cut out normalized added tokens] -> pre-tokenizers -> model -> ids
+ *   text -> [cut out added tokens] -> normalizers -> [cut out normalized added tokens] -> pre-tokenizers -> model
+ *        -> ids
  *
  *   tokenizer_added.c                              added tokens
  *   tokenizer_normalize.c  _bert.c  _precompiled.c normalizers

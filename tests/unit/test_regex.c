@@ -57,7 +57,7 @@ END_OF_TEST
 
 TEST(words_have_marks)
 {
-    ck_assert_str_eq(matches("\\w+", "e\xCC\x81_7-\xC2\xB2"), "e\xCC\x81_7");    /* U+00B2 is no letter number */
+    ck_assert_str_eq(matches("\\w+", "e\xCC\x81_7-\xC2\xB2-\xE2\x81\xB4"), "e\xCC\x81_7|\xC2\xB2");    /* U+2074 is no word, U+00B2 is */
     ck_assert_str_eq(matches("[\\w-]+", "e\xCC\x81-x y"), "e\xCC\x81-x|y");
     ck_assert_str_eq(matches("\\W", "a\xCC\x81-"), "-");
 }
@@ -77,6 +77,37 @@ TEST(rewriting_leaves_the_rest_alone)
 }
 END_OF_TEST
 
+/* Characters of Unicode 15 and 16 belong to their categories, whatever the system's PCRE2 knows. */
+TEST(categories_are_complete)
+{
+    static const char text[] = "a\xF0\xB1\x8D\x90" "1\xF0\x90\xB5\x80-\xF0\x9B\xB0\x80" "b";    /* 31350, 10D40, 1BC00 */
+    ck_assert_str_eq(matches("\\p{L}+", text), "a\xF0\xB1\x8D\x90|\xF0\x9B\xB0\x80" "b");
+    ck_assert_str_eq(matches("\\p{N}+", text), "1\xF0\x90\xB5\x80");
+    ck_assert_str_eq(matches("\\d+", text), "1\xF0\x90\xB5\x80");
+    ck_assert_str_eq(matches("[^\\p{L}\\p{N}]", text), "-");
+    ck_assert_str_eq(matches("\\P{L}+", text), "1\xF0\x90\xB5\x80-");
+    ck_assert_str_eq(matches("\\p{^Letter}+", text), "1\xF0\x90\xB5\x80-");
+    ck_assert_str_eq(matches("\\p{Han}", text), "\xF0\xB1\x8D\x90");
+    ck_assert_str_eq(matches("\\p{Lu}\\p{Ll}", "aBc"), "Bc");
+    ck_assert_str_eq(matches("\\p{Greek}", "a\xCE\xB1"), "\xCE\xB1");
+}
+END_OF_TEST
+
+TEST(what_oniguruma_reads_otherwise)
+{
+    ck_assert_str_eq(matches("\\d{1,3}+x", "12345x"), "12345x");    /* not possessive but repeated */
+    ck_assert_str_eq(matches("(?:a[0-9]){2}+b", "a1a2a3a4b"), "a1a2a3a4b");
+    ck_assert_str_eq(matches("\\p{N}{1,2}+|x", "123x"), "123|x");
+    ck_assert_str_eq(matches("ab{2}+", "abbbb"), "abbbb");
+    ck_assert_str_eq(matches("a{,b", "a{,b"), "a{,b");
+    ck_assert_str_eq(matches("a++a|b", "aab"), "b");              /* this one is possessive */
+    ck_assert_str_eq(matches("[\\u0061-\\u0063]\\u00e9", "b\xC3\xA9"), "b\xC3\xA9");
+    ck_assert_str_eq(matches("[^(\\s|[.,])]+", "a.b |c"), "a|b|c");
+    ck_assert_str_eq(matches("\\ba", "a ba \xC2\xB2" "a a"), "a|a");
+    ck_assert_str_eq(matches("[[:punct:]]+", "a+.\xE2\x82\xAC" "b"), "+.\xE2\x82\xAC");
+}
+END_OF_TEST
+
 TEST(bad_patterns_are_refused)
 {
     static const struct {
@@ -93,7 +124,9 @@ TEST(bad_patterns_are_refused)
         {"\\h", CALM_EUNSUPPORTED, "pattern \"\\h\": not supported"},
         {"[\\H]", CALM_EUNSUPPORTED, "not supported"},
         {"[\\W]", CALM_EUNSUPPORTED, "not supported"},
-        {"[a[b]]", CALM_EUNSUPPORTED, "not supported"},
+        {"[a[^b]]", CALM_EUNSUPPORTED, "not supported"},
+        {"[[:alpha:]]", CALM_EUNSUPPORTED, "[:alpha:]"},
+        {"[\\B]", CALM_EUNSUPPORTED, "not supported"},
         {"[a[", CALM_EUNSUPPORTED, "not supported"},
         {"[[:alpha]", CALM_EUNSUPPORTED, "not supported"},
         {"[a&&b]", CALM_EUNSUPPORTED, "not supported"},
@@ -214,7 +247,8 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("regex", (const TTest *[]){leftmost_matches_in_turn, white_space_is_the_unicode_property,
-                                                words_have_marks, rewriting_leaves_the_rest_alone, bad_patterns_are_refused,
+                                                words_have_marks, rewriting_leaves_the_rest_alone, categories_are_complete,
+                                                what_oniguruma_reads_otherwise, bad_patterns_are_refused,
                                                 an_exponential_pattern_is_an_error, a_long_run_is_no_error,
                                                 the_stack_grows_up_to_its_limit, names_match_from_their_start,
                                                 threads_share_a_regex, NULL});

@@ -10,6 +10,10 @@
 #define MODEL(members) "{\"type\":\"BPE\"," members "}"
 #define VOCAB "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},"
 #define SPLIT(members) "{\"type\":\"Split\"," members "}"
+#define CHARSMAP(base64) "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"" base64 "\"}"
+#define META(members) "{\"type\":\"Metaspace\"," members "}"
+#define WORDPIECE(members) "{\"type\":\"WordPiece\",\"unk_token\":\"?\"," members "}"
+#define UNIGRAM(vocab) "{\"type\":\"Unigram\",\"vocab\":" vocab "}"
 #define TEMPLATE(single, special) "{\"type\":\"TemplateProcessing\",\"single\":" single ",\"special_tokens\":" special "}"
 #define PART_5 "{\"type\":\"NFC\"},{\"type\":\"NFC\"},{\"type\":\"NFC\"},{\"type\":\"NFC\"},{\"type\":\"NFC\"}"
 
@@ -33,6 +37,31 @@ static const refusal parts[] = {
     {"normalizer", "{\"type\":\"Sequence\",\"normalizers\":[" PART_5 "," PART_5 "," PART_5 "," PART_5 "]}",
      CALM_EUNSUPPORTED, ": normalizer.normalizers[16]: not supported: more than 16 parts"},
 
+    {"normalizer", "{\"type\":\"Strip\"}", CALM_EFORMAT, ": normalizer: \"strip_left\" is missing"},
+    {"normalizer", "{\"type\":\"Prepend\"}", CALM_EFORMAT, ": normalizer.prepend: expected a string, found null"},
+    {"normalizer", "{\"type\":\"Replace\",\"content\":\"\"}", CALM_EFORMAT, ": normalizer.pattern: expected {\"Regex\""},
+    {"normalizer", "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"}}", CALM_EFORMAT, ": normalizer.content: expected"},
+    {"normalizer", "{\"type\":\"Replace\",\"content\":\"\",\"pattern\":{\"Regex\":\"(\"}}", CALM_EFORMAT, ": normalizer: pattern"},
+    {"normalizer", "{\"type\":\"BertNormalizer\"}", CALM_EFORMAT, ": normalizer: \"clean_text\" is missing"},
+    {"normalizer", "{\"type\":\"Precompiled\"}", CALM_EFORMAT, ": normalizer.precompiled_charsmap: expected a string, found null"},
+    {"normalizer", CHARSMAP("!!!!"), CALM_EFORMAT, ": normalizer.precompiled_charsmap: not base64"},
+    {"normalizer", CHARSMAP("AAAAA"), CALM_EFORMAT, ": normalizer.precompiled_charsmap: not base64"},
+    {"normalizer", CHARSMAP("=AAA"), CALM_EFORMAT, ": normalizer.precompiled_charsmap: not base64"},
+    {"normalizer", CHARSMAP(""), CALM_EFORMAT, ": normalizer.precompiled_charsmap: a trie of 0 bytes in a map of 0"},
+    {"normalizer", CHARSMAP("AAA="), CALM_EFORMAT, ": normalizer.precompiled_charsmap: a trie of 0 bytes in a map of 2"},
+    {"normalizer", CHARSMAP("BAAAAA=="), CALM_EFORMAT, ": normalizer.precompiled_charsmap: a trie of 4 bytes in a map of 4"},
+    {"normalizer", CHARSMAP("AgAAAAAA"), CALM_EFORMAT, ": normalizer.precompiled_charsmap: a trie of 2 bytes in a map of 6"},
+    {"normalizer", CHARSMAP("////////"), CALM_EFORMAT, ": normalizer.precompiled_charsmap: a trie of 4294967295 bytes"},
+    {"normalizer", CHARSMAP("AAAAAP8="), CALM_EFORMAT, ": normalizer.precompiled_charsmap: texts are not UTF-8 at byte 0"},
+
+    {"pre_tokenizer", META("\"replacement\":\"\""), CALM_EFORMAT, ": pre_tokenizer.replacement: expected one character, found \"\""},
+    {"pre_tokenizer", META("\"replacement\":\"__\""), CALM_EFORMAT, ": pre_tokenizer.replacement: expected one character"},
+    {"pre_tokenizer", META("\"split\":true"), CALM_EFORMAT, ": pre_tokenizer.replacement: expected a string, found null"},
+    {"pre_tokenizer", META("\"replacement\":\"_\",\"prepend_scheme\":\"last\""), CALM_EUNSUPPORTED,
+     ": pre_tokenizer.prepend_scheme \"last\": not supported"},
+    {"pre_tokenizer", META("\"replacement\":\"_\",\"prepend_scheme\":\"first\",\"add_prefix_space\":false"), CALM_EFORMAT,
+     ": pre_tokenizer: add_prefix_space is false, but prepend_scheme is \"first\""},
+    {"pre_tokenizer", "{\"type\":\"Punctuation\",\"behavior\":\"Sideways\"}", CALM_EUNSUPPORTED, ": pre_tokenizer.behavior"},
     {"pre_tokenizer", "{\"type\":\"Nonsense\"}", CALM_EUNSUPPORTED, ": pre_tokenizer.type \"Nonsense\": not supported"},
     {"pre_tokenizer", "{\"type\":\"ByteLevel\"}", CALM_EFORMAT, ": pre_tokenizer: \"add_prefix_space\" is missing"},
     {"pre_tokenizer", "{\"type\":\"ByteLevel\",\"add_prefix_space\":1}", CALM_EFORMAT, "add_prefix_space"},
@@ -86,6 +115,24 @@ static const refusal parts[] = {
      ": model.end_of_word_suffix: expected a string, found an array"},
     {"model", MODEL(VOCAB "\"merges\":[],\"ignore_merges\":\"yes\""), CALM_EFORMAT, "ignore_merges"},
 
+    {"model", "{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}", CALM_EFORMAT, ": model: \"unk_token\" is missing"},
+    {"model", WORDPIECE("\"vocab\":{\"a\":0}"), CALM_EFORMAT, ": model.unk_token: no token \"?\" in the vocabulary"},
+    {"model", WORDPIECE("\"vocab\":[]"), CALM_EFORMAT, ": model.vocab: expected an object, found an array"},
+    {"model", WORDPIECE("\"vocab\":{\"?\":0},\"max_input_chars_per_word\":-1"), CALM_EFORMAT, "max_input_chars_per_word"},
+    {"model", WORDPIECE("\"vocab\":{\"?\":0},\"max_input_chars_per_word\":1e30"), CALM_EFORMAT, "max_input_chars_per_word"},
+    {"model", "{\"type\":\"Unigram\"}", CALM_EFORMAT, ": model.vocab: expected an array that is not empty, found null"},
+    {"model", UNIGRAM("[]"), CALM_EFORMAT, ": model.vocab: expected an array that is not empty"},
+    {"model", UNIGRAM("[[\"a\",0],[\"\",-1]]"), CALM_EFORMAT, ": model.vocab[1]: expected [\"text\", score], the text not empty"},
+    {"model", UNIGRAM("[[\"a\",null]]"), CALM_EFORMAT, ": model.vocab[0]: expected [\"text\", score]"},
+    {"model", UNIGRAM("[[\"a\",\"NaN\"]]"), CALM_EFORMAT, ": model.vocab[0]: expected [\"text\", score]"},
+    {"model", UNIGRAM("[[\"a\",NaN]]"), CALM_EFORMAT, ": not valid JSON"},
+    {"model", UNIGRAM("[[\"a\",1e999]]"), CALM_EFORMAT, ": not valid JSON"},
+    {"model", UNIGRAM("[[\"a\"]]"), CALM_EFORMAT, ": model.vocab[0]: expected"},
+    {"model", UNIGRAM("[5]"), CALM_EFORMAT, ": model.vocab[0]: expected"},
+    {"model", UNIGRAM("[{\"a\":1,\"b\":2}]"), CALM_EFORMAT, ": model.vocab[0]: expected"},
+    {"model", UNIGRAM("[[\"a\",0]],\"unk_id\":1"), CALM_EFORMAT, ": model: \"unk_id\": expected 0 to 0, found 1"},
+    {"model", UNIGRAM("[[\"a\",0]],\"unk_id\":-1"), CALM_EFORMAT, "unk_id"},
+
     {"added_tokens", "{}", CALM_EFORMAT, ": added_tokens: expected an array, found an object"},
     {"added_tokens", "[5]", CALM_EFORMAT, ": added_tokens[0]"},
     {"added_tokens", "[{\"id\":7,\"content\":\"<x>\"},{\"id\":8}]", CALM_EFORMAT,
@@ -103,6 +150,12 @@ static const refusal parts[] = {
     {"added_tokens", "[{\"id\":0,\"content\":\"a\"},{\"id\":0,\"content\":\"a\"}]", CALM_EFORMAT,
      ": added_tokens[1]: \"a\" with id 0 is listed twice"},
 
+    {"post_processor", "{\"type\":\"BertProcessing\",\"cls\":[\"a\",0]}", CALM_EFORMAT,
+     ": post_processor.sep: expected [\"token\", id]"},
+    {"post_processor", "{\"type\":\"BertProcessing\",\"cls\":[\"a\",99],\"sep\":[\"a\",0]}", CALM_EFORMAT,
+     ": post_processor.cls: 99 is not the id of a token"},
+    {"post_processor", "{\"type\":\"RobertaProcessing\",\"cls\":[0,\"a\"],\"sep\":[\"a\",0]}", CALM_EFORMAT,
+     ": post_processor.cls: expected"},
     {"post_processor", "{\"type\":\"Nonsense\"}", CALM_EUNSUPPORTED, ": post_processor.type \"Nonsense\": not supported"},
     {"post_processor", TEMPLATE("[]", "{}"), CALM_EUNSUPPORTED, ": post_processor.single: not supported: 0 times the text"},
     {"post_processor", TEMPLATE("[{\"Sequence\":{\"id\":\"A\"}},{\"Sequence\":{\"id\":\"A\"}}]", "{}"), CALM_EUNSUPPORTED,
@@ -118,6 +171,12 @@ static const refusal parts[] = {
     {"post_processor", TEMPLATE("[{\"SpecialToken\":{\"id\":\"a\"}}]", "{\"a\":{\"ids\":[-1]}}"), CALM_EFORMAT, "ids[0]"},
     {"post_processor", TEMPLATE("[{\"SpecialToken\":{\"id\":\"a\"}}]", "{\"a\":{\"ids\":[\"x\"]}}"), CALM_EFORMAT, "ids[0]"},
 
+    {"decoder", "{\"type\":\"Strip\",\"content\":\"ab\",\"start\":1,\"stop\":0}", CALM_EFORMAT,
+     ": decoder.content: expected one character, found \"ab\""},
+    {"decoder", "{\"type\":\"Strip\",\"content\":\"a\",\"start\":-1,\"stop\":0}", CALM_EFORMAT, ": decoder: \"start\""},
+    {"decoder", "{\"type\":\"WordPiece\",\"prefix\":\"##\"}", CALM_EFORMAT, ": decoder: \"cleanup\" is missing"},
+    {"decoder", "{\"type\":\"BPEDecoder\",\"suffix\":\"\"}", CALM_EUNSUPPORTED, ": decoder.suffix: not supported: an empty one"},
+    {"decoder", "{\"type\":\"Replace\",\"content\":\"\",\"pattern\":{}}", CALM_EFORMAT, ": decoder.pattern: expected"},
     {"decoder", "{\"type\":\"Nonsense\"}", CALM_EUNSUPPORTED, ": decoder.type \"Nonsense\": not supported; known: "},
     {"decoder", "{\"type\":\"Sequence\",\"decoders\":{}}", CALM_EFORMAT,
      ": decoder.decoders: expected an array, found an object"},
@@ -182,6 +241,38 @@ TEST(files_that_are_none)
 }
 END_OF_TEST
 
+/* A double array whose offsets lead out of it, and one whose text does not exist: found when a text meets them. */
+TEST(a_map_that_leads_nowhere_is_an_error)
+{
+    static const char *const maps[] = {
+        "CAAAAAAEAAAAAAAAYQA=",    /* the root leads to unit 1 ^ byte, of 2 */
+        "BAAAAAD8//9hAA==",        /* and far away */
+    };
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
+        calm_tokenizer *tok;
+        uint32_t *ids;
+        size_t n;
+        const char *path = file_with("normalizer", test_format("{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"%s\"}", maps[i]));
+        ck_ok(calm_tokenizer_open(ctx, path, &tok));
+        ck_fails(calm_tokenizer_encode(ctx, tok, "a", 1, false, &ids, &n), CALM_EFORMAT,
+                 "normalizer.precompiled_charsmap: corrupt: unit");
+        calm_tokenizer_close(tok);
+    }
+}
+END_OF_TEST
+
+TEST(a_file_nested_too_deep_is_refused)
+{
+    calm_tokenizer *tok;
+    enum { DEPTH = 100000 };
+    static char json[2 * DEPTH + 1];
+    memset(json, '[', DEPTH);
+    memset(json + DEPTH, ']', DEPTH);
+    const char *path = file_with("normalizer", json);
+    ck_fails(calm_tokenizer_open(ctx, path, &tok), CALM_EFORMAT, "not valid JSON");
+}
+END_OF_TEST
+
 TEST(a_file_of_300_megabytes_is_refused)
 {
     calm_tokenizer *tok;
@@ -213,6 +304,7 @@ int main(void)
 {
     return run_tests("tokenizer_errors",
                      (const TTest *[]){the_good_file_opens, bad_members_are_refused, files_that_are_none,
+                                       a_map_that_leads_nowhere_is_an_error, a_file_nested_too_deep_is_refused,
                                        a_file_of_300_megabytes_is_refused,
                                        an_exponential_pattern_is_an_error_when_it_meets_its_text, NULL});
 }
