@@ -74,7 +74,7 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     if (!o->model || !o->tokens || !o->output)
         return calm_fail(ctx, CALM_EARG, "calm forward: %s is missing; see calm forward --help",
                          !o->model ? "--model" : !o->tokens ? "--tokens" : "--output");
-    CALM_TRY(calm_resolve_model(ctx, o->model, &named));
+    CALM_TRY(calm_resolve_model(ctx, o->model, o->common.quiet, &named));
     CALM_TRY(calm_model_open(ctx, named.dir, &model));
     const calm_status status = forward(ctx, o, model);
     calm_model_close(model);
