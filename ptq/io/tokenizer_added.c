@@ -109,9 +109,14 @@ bool calm_added_next(calm_added_cursor *cursor, calm_piece *gap, uint32_t *id)
         if (token->single_word && !stands_alone(text, begin, end))
             continue;
         if (token->lstrip)
-            begin = calm_skip_spaces_back(text, begin, cursor->done);
+            begin = begin < cursor->done ? cursor->done : calm_skip_spaces_back(text, begin, cursor->done);
         if (token->rstrip)
             end = calm_skip_spaces(text, end);
+        /* What the token before took leaves nothing of this one, which looks at its left side. */
+        if (begin >= end) {
+            cursor->done = end;
+            continue;
+        }
         /* What a token took to its right may hold another token: then nothing lies between. */
         *gap = (calm_piece){text.text + cursor->done, begin > cursor->done ? begin - cursor->done : 0};
         *id = token->id;
@@ -193,7 +198,11 @@ static calm_status read_token(calm_ctx *ctx, calm_tokenizer *tok, const char *wh
         CALM_TRY(calm_tokenizer_normalize(ctx, tok, &found));
         CALM_TRY(CALM_NEW(ctx, &tok->arena, kept, found.piece.n + 1));
         memcpy(kept, found.piece.text, found.piece.n);
+        /* The library decodes such a token as what it looks for, and what is special is the text as written. */
+        if (found.piece.n != token.piece.n || memcmp(kept, token.piece.text, token.piece.n) != 0)
+            tok->tokens[id].special = false;
         token.piece = (calm_piece){kept, found.piece.n};
+        tok->tokens[id].piece = token.piece;
     }
     /* Nothing can be found by an empty text. */
     calm_added_set *set = normalized ? &tok->normalized : &tok->raw;

@@ -247,6 +247,8 @@ TEST(added_tokens_are_cut_out)
     check((parts){.vocab = vocab, .added = ADDED(7, "<x>", ",\"single_word\":true")}, "\xC3\xA9<x>-<x>\xCC\x81", "2 2");
     /* White space that a token took may be another token. */
     check((parts){.vocab = vocab, .added = ADDED(7, "<x>", ",\"rstrip\":true") "," ADDED(8, "  ", "")}, "<x>  a", "7 8 0");
+    check((parts){.vocab = vocab, .added = ADDED(7, "<x>", ",\"rstrip\":true") "," ADDED(8, "  ", ",\"lstrip\":true")}, "<x>  a", "7 0");
+    check((parts){.vocab = vocab, .added = ADDED(7, "\\n", ",\"rstrip\":true,\"lstrip\":true")}, "\n\n\na \n \n", "7 0 7");
     /* One that the vocabulary knows keeps its id; an empty one is never found. */
     check((parts){.vocab = vocab, .added = ADDED(2, "<", "") "," ADDED(7, "", "")}, "a<a", "0 2 0");
 }
@@ -305,6 +307,19 @@ TEST(ids_become_text_again)
     /* Without a decoder the library puts spaces between. */
     tok = opened((parts){.vocab = LETTERS});
     check_decoded(tok, (uint32_t[]){3, 2}, 2, true, "ab c");
+    calm_tokenizer_close(tok);
+}
+END_OF_TEST
+
+/* A normalized token is decoded as what it looks for; skipped as special is only the text that is written. */
+TEST(a_normalized_token_becomes_its_normalized_text)
+{
+    const char *vocab = "\"a\":0";
+    const char *added = ADDED(7, "e\xCC\x81", ",\"normalized\":true,\"special\":true") "," ADDED(8, "x", ",\"normalized\":true,\"special\":true");
+    calm_tokenizer *tok = opened((parts){.vocab = vocab, .normalizer = "{\"type\":\"NFC\"}", .added = added,
+                                         .decoder = "{\"type\":\"Fuse\"}"});
+    check_decoded(tok, (uint32_t[]){0, 7, 8}, 3, true, "a\xC3\xA9x");
+    check_decoded(tok, (uint32_t[]){0, 7, 8}, 3, false, "a\xC3\xA9");
     calm_tokenizer_close(tok);
 }
 END_OF_TEST
@@ -428,7 +443,8 @@ int main(void)
                                                     merging_agrees_with_its_definition, split_behaviors, digits,
                                                     byte_level_with_prefix, nfc_comes_before_the_pieces,
                                                     added_tokens_are_cut_out, templates_surround_the_text,
-                                                    ids_become_text_again, tokens_for_people,
+                                                    ids_become_text_again,
+                                                    a_normalized_token_becomes_its_normalized_text, tokens_for_people,
                                                     bundled_tokenizer_on_wikitext,
                                                     text_that_is_not_utf8_is_refused, no_memory_is_an_error,
                                                     threads_share_a_tokenizer, NULL});
