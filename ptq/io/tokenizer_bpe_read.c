@@ -141,6 +141,7 @@ static calm_status read_switches(calm_ctx *ctx, calm_tokenizer *tok, const char 
     CALM_TRY(calm_json_need_bool(ctx, where, json, "byte_fallback", &no, &self->byte_fallback));
     CALM_TRY(calm_json_need_bool(ctx, where, json, "fuse_unk", &no, &self->fuse_unknown));
     CALM_TRY(calm_json_need_bool(ctx, where, json, "ignore_merges", &no, &self->ignore_merges));
+    self->prefix.text = self->suffix.text = "";
     if (calm_json_typeof(prefix) != CALM_JSON_NULL)
         CALM_TRY(calm_tokenizer_copy_string(ctx, &tok->arena, where, "continuing_subword_prefix", prefix,
                                             &self->prefix));
