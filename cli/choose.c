@@ -183,7 +183,6 @@ static void tick(void *user, size_t done, size_t total)
 static calm_status measure(calm_ctx *ctx, guard *g)
 {
     calm_pipeline *p = g->p;
-    const calm_subject reference = {.model = p->model};
     calm_subject *subjects;
     calm_eval_result *results;
     size_t *row_of, n = 0;
@@ -202,7 +201,7 @@ static calm_status measure(calm_ctx *ctx, guard *g)
         row_of[n++] = i;
     }
     if (n)
-        CALM_TRY(calm_evaluate(ctx, &reference, NULL, subjects, n, results, &p->guard, tick, p));
+        CALM_TRY(calm_pipeline_measure(ctx, p, NULL, subjects, n, results, NULL, &p->guard, tick, p));
     for (size_t i = 0; i < n; i++) {
         calm_guard_row *row = &p->guard_rows[row_of[i]];
         row->eval = results[i];

@@ -213,7 +213,7 @@ static calm_status count_evaluation(calm_ctx *ctx, forecast *f)
     calm_windows windows;
     if (!p->evaluates || p->recipe->eval_windows)
         return CALM_OK;
-    CALM_TRY(calm_windows_read(ctx, p->tokenizer, p->recipe->eval_path, &options, &windows));
+    CALM_TRY(calm_pipeline_read_text(ctx, p, p->recipe->eval_path, &options, &windows));
     const double model = 2 * weights_of(p, 0, calm_model_layout(p->model)->n_jobs, true) +
                          2 * (double)config->hidden * (double)config->vocab;
     f->seconds += 2 * model * (double)windows.begin[windows.n] / (0.75 * f->sgemm);

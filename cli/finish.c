@@ -44,15 +44,32 @@ static calm_status measure(calm_ctx *ctx, calm_pipeline *p, const char *dir, con
 {
     calm_model *written;
     CALM_TRY(calm_model_open(ctx, dir, &written));
-    const calm_subject reference = {.model = p->model}, subject = {.model = written};
-    calm_status status =
-        calm_evaluate(ctx, &reference, &p->eval_float, &subject, 1, &p->eval_result, &p->eval, evaluated, p);
+    const calm_subject subject = {.model = written};
+    calm_status status = calm_pipeline_measure(ctx, p, &p->eval_float, &subject, 1, &p->eval_result, &p->eval_encoding,
+                                               &p->eval, evaluated, p);
     calm_model_close(written);
     CALM_TRY(status);
     CALM_TRY(calm_pipeline_put_evaluation(ctx, p, "float", "float", p->recipe->eval_name, &p->eval, &p->eval_float,
                                           &ids[0]));
-    return calm_pipeline_put_evaluation(ctx, p, plan_key, p->result_name, p->recipe->eval_name, &p->eval,
-                                        &p->eval_result, &ids[1]);
+    CALM_TRY(calm_pipeline_put_evaluation(ctx, p, plan_key, p->result_name, p->recipe->eval_name, &p->eval,
+                                          &p->eval_result, &ids[1]));
+    if (!calm_pipeline_encodes(p))
+        return CALM_OK;
+    const calm_embedding_result *e = &p->eval_encoding;
+    const calm_store_encoding row = {(int64_t)e->n, (int64_t)e->pairs, e->error, e->cosine, e->cosine_min, e->spearman};
+    return calm_store_encoding_put(ctx, p->store, ids[1], &row);
+}
+
+/* The encoder's figures of an evaluation that the store had. */
+static calm_status find_encoding(calm_ctx *ctx, calm_pipeline *p, int64_t id)
+{
+    calm_store_encoding row;
+    bool found;
+    CALM_TRY(calm_store_encoding_find(ctx, p->store, id, &row, &found));
+    p->eval_encoding = (calm_embedding_result){.n = (size_t)row.sentences, .pairs = (size_t)row.pairs, .error = row.error,
+                                               .cosine = row.cosine, .cosine_min = row.cosine_min, .spearman = row.spearman};
+    return found ? CALM_OK : calm_fail(ctx, CALM_EFORMAT, "%s: evaluation %lld lacks the figures of an encoder",
+                                       p->recipe->store, (long long)id);
 }
 
 static calm_status evaluate(calm_ctx *ctx, calm_pipeline *p, const char *dir)
@@ -67,12 +84,14 @@ static calm_status evaluate(calm_ctx *ctx, calm_pipeline *p, const char *dir)
     int64_t ids[2] = {0, 0};
     if (!p->evaluates)
         return CALM_OK;
-    CALM_TRY(calm_windows_read(ctx, p->tokenizer, recipe->eval_path, &options, &p->eval));
+    CALM_TRY(calm_pipeline_read_text(ctx, p, recipe->eval_path, &options, &p->eval));
     CALM_TRY(calm_pipeline_plan_key(ctx, &p->result, plan_key));
     CALM_TRY(calm_pipeline_find_evaluation(ctx, p, "float", &p->eval, &p->eval_float, &ids[0]));
     CALM_TRY(calm_pipeline_find_evaluation(ctx, p, plan_key, &p->eval, &p->eval_result, &ids[1]));
     if (!ids[0] || !ids[1])
         CALM_TRY(measure(ctx, p, dir, plan_key, ids));
+    else if (calm_pipeline_encodes(p))
+        CALM_TRY(find_encoding(ctx, p, ids[1]));
     calm_progress_finish(p->progress, CALM_STAGE_EVALUATE);
     const calm_store_verdict verdicts[2] = {{p->run_id, ids[0], "test", "float", NAN, NAN},
                                             {p->run_id, ids[1], "test", p->result_name, NAN, NAN}};

@@ -36,7 +36,7 @@ static calm_status read_windows(calm_ctx *ctx, calm_pipeline *p)
         CALM_TRY(calm_token_file_read(ctx, recipe->calib_path, options.vocab, &file));
         CALM_TRY(calm_windows_from_tokens(ctx, &file, &options, &all));
     } else {
-        CALM_TRY(calm_windows_read(ctx, p->tokenizer, recipe->calib_path, &options, &all));
+        CALM_TRY(calm_pipeline_read_text(ctx, p, recipe->calib_path, &options, &all));
     }
     size_t n_guard = all.n > (size_t)recipe->samples ? all.n - (size_t)recipe->samples : 0;
     if (n_guard < (size_t)recipe->guard_windows) {

@@ -9,6 +9,7 @@
 #include "cli/budget.h"
 #include "cli/progress.h"
 #include "cli/recipe.h"
+#include "ptq/eval/encode.h"
 #include "ptq/eval/evaluate.h"
 #include "ptq/hybrid/plan.h"
 #include "ptq/io/tokenizer.h"
@@ -79,6 +80,7 @@ typedef struct calm_pipeline {
     int64_t bytes_before, bytes_after;
     calm_windows eval;
     calm_eval_result eval_float, eval_result;
+    calm_embedding_result eval_encoding;       /* of an encoder's result              */
     double seconds;
 } calm_pipeline;
 
@@ -127,6 +129,18 @@ calm_status calm_pipeline_find_evaluation(calm_ctx *ctx, const calm_pipeline *p,
 calm_status calm_pipeline_put_evaluation(calm_ctx *ctx, const calm_pipeline *p, const char *subject_key,
                                          const char *subject, const char *text_name, const calm_windows *windows,
                                          const calm_eval_result *result, int64_t *id);
+
+/* Is the model an encoder?  Windows of a text: of an encoder's, its sentences (encoders.c). */
+bool calm_pipeline_encodes(const calm_pipeline *p);
+calm_status calm_pipeline_read_text(calm_ctx *ctx, const calm_pipeline *p, const char *path,
+                                    const calm_windows_options *options, calm_windows *out);
+
+/* Evaluate subjects [n] against the float model: by predictions, or by sentence embeddings; then `kl` is 1 - cosine, `nll`
+ * the relative error, `top1` the rank correlation, and `distances` [n] (NULL: not wanted) has all of it (encoders.c). */
+calm_status calm_pipeline_measure(calm_ctx *ctx, const calm_pipeline *p, calm_eval_result *reference_result,
+                                  const calm_subject *subjects, size_t n, calm_eval_result *results,
+                                  calm_embedding_result *distances, const calm_windows *windows, calm_tick_fn *fn,
+                                  void *user);
 
 /* A plan that uses algorithm choice[job] for every job; `uniform` >= 0: that one everywhere. */
 calm_status calm_pipeline_plan(calm_ctx *ctx, const calm_pipeline *p, long uniform, calm_plan *out);

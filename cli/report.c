@@ -171,10 +171,10 @@ static calm_status add_unit_json(calm_ctx *ctx, void *user, size_t n, const char
 static void guard_table(const calm_pipeline *p, calm_table *table)
 {
     calm_table_column(table, "guard windows", CALM_ALIGN_LEFT);
-    calm_table_column(table, "KL", CALM_ALIGN_RIGHT);
+    calm_table_column(table, calm_pipeline_encodes(p) ? "1 - cosine" : "KL", CALM_ALIGN_RIGHT);
     calm_table_column(table, "minus hybrid", CALM_ALIGN_RIGHT);
     calm_table_column(table, "+- std. error", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "perplexity", CALM_ALIGN_RIGHT);
+    calm_table_column(table, calm_pipeline_encodes(p) ? "rank correlation" : "perplexity", CALM_ALIGN_RIGHT);
     for (size_t i = 0; i < p->n_guard_rows; i++) {
         const calm_guard_row *row = &p->guard_rows[i];
         calm_table_text(table, row->name);
@@ -184,12 +184,32 @@ static void guard_table(const calm_pipeline *p, calm_table *table)
         else
             calm_table_text(table, row->complete ? NULL : "a job failed");
         calm_table_fixed(table, row->complete ? row->se : NAN, 5);
-        calm_table_fixed(table, row->complete ? row->eval.ppl : NAN, 4);
+        calm_table_fixed(table, !row->complete ? NAN : calm_pipeline_encodes(p) ? row->eval.top1 : row->eval.ppl, 4);
     }
+}
+
+/* An encoder's sentence embeddings. */
+static void encoding_table(const calm_pipeline *p, calm_table *table)
+{
+    const calm_embedding_result *e = &p->eval_encoding;
+    calm_table_column(table, "test text", CALM_ALIGN_LEFT);
+    calm_table_column(table, "cosine to float", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "least", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "rel. error", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "rank correlation", CALM_ALIGN_RIGHT);
+    calm_table_text(table, p->result_name);
+    calm_table_fixed(table, e->cosine, 6);
+    calm_table_fixed(table, e->cosine_min, 6);
+    calm_table_fixed(table, e->error, 6);
+    calm_table_fixed(table, e->spearman, 6);
 }
 
 static void evaluation_table(const calm_pipeline *p, calm_table *table)
 {
+    if (calm_pipeline_encodes(p)) {
+        encoding_table(p, table);
+        return;
+    }
     calm_table_column(table, "test text", CALM_ALIGN_LEFT);
     calm_table_column(table, "perplexity", CALM_ALIGN_RIGHT);
     calm_table_column(table, "KL to float", CALM_ALIGN_RIGHT);
@@ -317,6 +337,17 @@ static calm_json *evaluation_json(const calm_eval_result *result)
     return row;
 }
 
+static calm_json *encoding_json(const calm_embedding_result *result)
+{
+    calm_json *row = calm_json_new_object();
+    calm_json_set_int(row, "sentences", (int64_t)result->n);
+    calm_json_set_number(row, "error", result->error);
+    calm_json_set_number(row, "cosine", result->cosine);
+    calm_json_set_number(row, "cosine_min", result->cosine_min);
+    calm_json_set_number(row, "spearman", result->spearman);
+    return row;
+}
+
 static calm_json *guard_json(const calm_pipeline *p)
 {
     calm_json *rows = calm_json_new_array();
@@ -344,8 +375,10 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_pipeline *p)
     calm_json_set_int(root, "bytes_before", p->bytes_before);
     calm_json_set_int(root, "bytes_after", p->bytes_after);
     if (p->evaluates) {
-        calm_json_set(root, "float", evaluation_json(&p->eval_float));
-        calm_json_set(root, "quantized", evaluation_json(&p->eval_result));
+        if (!calm_pipeline_encodes(p))
+            calm_json_set(root, "float", evaluation_json(&p->eval_float));
+        calm_json_set(root, "quantized", calm_pipeline_encodes(p) ? encoding_json(&p->eval_encoding)
+                                                                  : evaluation_json(&p->eval_result));
     }
     calm_json_set(root, "guard", guard_json(p));
     calm_json_set(root, "units", units);

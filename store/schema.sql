@@ -234,6 +234,16 @@ CREATE TABLE evaluation_window (                  -- The same per window: the sa
   PRIMARY KEY (evaluation_id, number)
 ) WITHOUT ROWID;
 
+CREATE TABLE encoding (                           -- An evaluation of an encoder: its kl is 1 - cosine, its nll the error
+  evaluation_id  INTEGER PRIMARY KEY REFERENCES evaluation(id) ON DELETE CASCADE,  -- of which evaluation
+  sentences      INTEGER NOT NULL,                -- number
+  pairs          INTEGER NOT NULL,                -- of sentences whose cosines were ranked
+  error          REAL NOT NULL,                   -- mean |q - f| / |f| of the mean-pooled embedding
+  cosine         REAL NOT NULL,                   -- mean cosine to the float model's
+  cosine_min     REAL NOT NULL,                   -- least cosine
+  spearman       REAL                             -- rank correlation of all pairs' cosines; NULL: undefined
+);
+
 CREATE TABLE run_evaluation (                     -- Which evaluations a run used, and for what
   run_id         INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE,  -- the run
   role           TEXT NOT NULL,                   -- guard, test, probe
@@ -417,6 +427,21 @@ SELECT g.model_id                        AS model,            -- model.id
                max_abs / nullif(lag(max_abs) OVER (PARTITION BY model_id, calibration_id ORDER BY block), 0) AS growth
           FROM activation WHERE point = 'block_out') g
  GROUP BY g.model_id, g.calibration_id;
+
+CREATE VIEW v_encodings AS                        -- Sentence embeddings that a run measured
+SELECT v.run_id                          AS run,              -- run.id
+       v.role                            AS role,             -- test
+       v.subject                         AS subject,          -- hybrid, a uniform algorithm
+       printf('%.6f', c.cosine)          AS cosine,           -- to the float model's embedding, mean
+       printf('%.6f', c.cosine_min)      AS cosine_min,       -- the least
+       printf('%.6f', c.error)           AS error,            -- relative error, mean
+       iif(c.spearman IS NULL, NULL, printf('%.6f', c.spearman)) AS spearman,  -- of the cosines of all pairs
+       c.sentences                       AS sentences,        -- number
+       e.text_name                       AS text              -- which text
+  FROM run_evaluation v
+  JOIN evaluation e ON e.id = v.evaluation_id
+  JOIN encoding c ON c.evaluation_id = e.id
+ ORDER BY v.run_id, v.role;
 
 CREATE VIEW v_evaluations AS                      -- Perplexity and divergence that a run measured
 SELECT v.run_id                          AS run,              -- run.id

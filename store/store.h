@@ -273,6 +273,18 @@ calm_status calm_store_evaluation_put(calm_ctx *ctx, calm_store *store, const ca
 calm_status calm_store_evaluation_find(calm_ctx *ctx, calm_store *store, const char *key,
                                        calm_store_evaluation *out, int64_t *id);
 
+/* What an evaluation of an encoder found beside its windows' kl, which is 1 - cosine there. */
+typedef struct calm_store_encoding {
+    int64_t sentences, pairs;
+    double error, cosine, cosine_min;   /* relative error and cosine of the sentence embedding, means, and the least */
+    double spearman;                    /* rank correlation of the cosines of all pairs; NaN: undefined              */
+} calm_store_encoding;
+
+/* Put it beside an evaluation; find it: *found is false, and *out all zero, when there is none. */
+calm_status calm_store_encoding_put(calm_ctx *ctx, calm_store *store, int64_t evaluation_id, const calm_store_encoding *e);
+calm_status calm_store_encoding_find(calm_ctx *ctx, calm_store *store, int64_t evaluation_id, calm_store_encoding *out,
+                                     bool *found);
+
 /* Use of an evaluation in a run. */
 typedef struct calm_store_verdict {
     int64_t run_id, evaluation_id;

@@ -226,3 +226,35 @@ calm_status calm_store_evaluation_find(calm_ctx *ctx, calm_store *store, const c
         return ctx->status;
     return read_windows(ctx, store, *id, out);
 }
+
+/* ---- encoders ---- */
+
+calm_status calm_store_encoding_put(calm_ctx *ctx, calm_store *store, int64_t evaluation_id, const calm_store_encoding *e)
+{
+    return calm_sql_run(ctx, store->sql,
+                        "INSERT INTO encoding (evaluation_id, sentences, pairs, error, cosine, cosine_min, spearman)"
+                        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (evaluation_id) DO UPDATE SET"
+                        " sentences = excluded.sentences, pairs = excluded.pairs, error = excluded.error,"
+                        " cosine = excluded.cosine, cosine_min = excluded.cosine_min, spearman = excluded.spearman",
+                        CALM_BIND(CALM_ID(evaluation_id), CALM_I(e->sentences), CALM_I(e->pairs), CALM_R(e->error),
+                                  CALM_R(e->cosine), CALM_R(e->cosine_min), CALM_R(e->spearman)));
+}
+
+calm_status calm_store_encoding_find(calm_ctx *ctx, calm_store *store, int64_t evaluation_id, calm_store_encoding *out,
+                                     bool *found)
+{
+    calm_statement *row;
+    *out = (calm_store_encoding){0};
+    *found = false;
+    CALM_TRY(calm_sql_first(ctx, store->sql,
+                            "SELECT sentences, pairs, error, cosine, cosine_min, spearman FROM encoding"
+                            " WHERE evaluation_id = ?1",
+                            CALM_BIND(CALM_ID(evaluation_id)), &row));
+    if (calm_sql_next(ctx, store->sql, row)) {
+        *found = true;
+        *out = (calm_store_encoding){calm_sql_int(row, 0),  calm_sql_int(row, 1),  calm_sql_real(row, 2),
+                                     calm_sql_real(row, 3), calm_sql_real(row, 4), calm_sql_real(row, 5)};
+    }
+    calm_sql_end(row);
+    return ctx->status;
+}
