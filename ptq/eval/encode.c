@@ -8,7 +8,7 @@
 #include "ptq/base/threads.h"
 
 /* Hidden rows of a batch. */
-#define BATCH_BYTES ((size_t)64 * 1024 * 1024)
+#define BATCH_BYTES ((size_t)24 * 1024 * 1024)
 #define LANES 8
 
 /* ---- embeddings ---- */
