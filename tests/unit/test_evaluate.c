@@ -1,6 +1,7 @@
 /* Evaluation of tiny models against naive sums in double over the same logits. */
 #include "ptq/eval/evaluate.h"
 
+#include "ptq/base/file.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 
@@ -162,6 +163,47 @@ TEST(a_vocabulary_of_several_tiles)
     ck_assert(best[0] && best[1] && best[2]);
     calm_model_close(a);
     calm_model_close(b);
+}
+END_OF_TEST
+
+/* The same model with the second tile a copy of the first: most maxima are there twice, with equal bits. */
+#define TILE ((size_t)32768)
+static calm_model *open_doubled(uint64_t seed)
+{
+    tiny_model spec = tiny_default;
+    calm_safetensors *set;
+    calm_model *model;
+    char *bytes;
+    size_t n;
+    spec.seed = seed;
+    spec.vocab = WIDE_VOCAB;
+    const char *dir = tiny_model_write(&spec), *path = test_format("%s/model.safetensors", dir);
+    ck_ok(calm_read_file(ctx, path, (size_t)1 << 26, &bytes, &n));
+    ck_ok(calm_safetensors_open(ctx, path, &set));
+    const calm_tensor *table = calm_safetensors_find(set, "model.embed_tokens.weight");
+    const size_t row = table->bytes / WIDE_VOCAB;
+    uint8_t *at = memmem(bytes, n, table->data, table->bytes);
+    ck_assert_ptr_nonnull(at);
+    memcpy(at + TILE * row, at, TILE * row);
+    calm_safetensors_close(set);
+    ck_ok(calm_write_file(ctx, path, bytes, n));
+    ck_ok(calm_model_open(ctx, dir, &model));
+    return model;
+}
+
+/* Of equal maxima the first token counts, also when they lie in different tiles. */
+TEST(the_first_of_equal_maxima)
+{
+    const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
+    calm_model *doubled = open_doubled(1), *plain = open_vocab(1, true, WIDE_VOCAB);
+    const calm_subject reference = {.model = doubled}, subject = {.model = plain};
+    calm_eval_result result;
+    ck_ok(calm_evaluate(ctx, &reference, NULL, &subject, 1, &result, &windows, NULL, NULL));
+    const calm_eval_result expected = naive(logits_of(&subject, &windows), logits_of(&reference, &windows), &windows, WIDE_VOCAB);
+    check_naive(&result, &expected);
+    ck_assert(expected.top1 > 0.2 && expected.top1 < 0.8);
+    calm_model_close(doubled);
+    calm_model_close(plain);
 }
 END_OF_TEST
 
@@ -333,6 +375,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("evaluate", (const TTest *[]){
-        equals_a_naive_computation, a_vocabulary_of_several_tiles, nearly_equal_models, a_model_does_not_differ_from_itself, without_a_reference,
+        equals_a_naive_computation, a_vocabulary_of_several_tiles, the_first_of_equal_maxima,
+        nearly_equal_models, a_model_does_not_differ_from_itself, without_a_reference,
         same_bytes_for_every_number_of_threads, failures, ticks_reach_the_end, paired_comparison, NULL});
 }
