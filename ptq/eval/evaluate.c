@@ -1,7 +1,8 @@
 /* Evaluation: models run over batches of windows; then the head, tile after tile of the vocabulary, for all of them.
  *
- * A tile of a head is widened once for a whole batch and shared by the models that have that table.  Rows meet the tiles in
- * one order, each with its running maximum m: s = sum exp(l - m) is multiplied by exp(m - m') when the maximum rises to m'. */
+ * A tile of a head is widened once for a whole batch and shared by the models that have that table.  Rows meet the
+ * tiles in one order, each with its running maximum m: s = sum exp(l - m) is multiplied by exp(m - m') when the maximum
+ * rises to m'. */
 #include "ptq/eval/evaluate.h"
 
 #include <math.h>
@@ -78,7 +79,8 @@ static double join(row_sums *row, size_t first, size_t count, const float *logit
 static calm_status score_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const evaluation *e = user;
-    const size_t row = index * e->chunk, left = e->runners[0].batch.rows - row, rows = left < e->chunk ? left : e->chunk;
+    const size_t row = index * e->chunk, left = e->runners[0].batch.rows - row;
+    const size_t rows = left < e->chunk ? left : e->chunk;
     float *logits, *weights = NULL, *exponentials;
     double *factors = NULL;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, logits, rows * e->count));
@@ -97,12 +99,13 @@ static calm_status score_chunk(calm_ctx *ctx, size_t index, void *user)
             if (e->targets[row + t] == NOT_PREDICTED)
                 continue;
             row_sums *sums = &r->rows[row + t];
+            const float *y = logits + t * e->count;
             float *w = is_reference ? weights + t * e->count : exponentials;
-            const double factor = join(sums, e->first, e->count, logits + t * e->count, e->targets[row + t], w);
+            const double factor = join(sums, e->first, e->count, y, e->targets[row + t], w);
             if (is_reference)
                 factors[t] = factor;
             if (e->has_reference)
-                sums->cross = sums->cross * factors[t] + calm_vec_dot(e->count, weights + t * e->count, logits + t * e->count);
+                sums->cross = sums->cross * factors[t] + calm_vec_dot(e->count, weights + t * e->count, y);
         }
     }
     return CALM_OK;
