@@ -1,5 +1,5 @@
-/* calm eval: perplexity, KL and top-1 agreement of any directory that calm reads; of an encoder, the distance of its sentence
- * embeddings to another's. */
+/* calm eval: perplexity, KL and top-1 agreement of any directory that calm reads; of an encoder, the distance of its
+ * sentence embeddings to another's. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -67,8 +67,8 @@ static const calm_option table[] = {
      .offset = offsetof(options, special),
      .type = CALM_OPTION_BOOL},
     {.name = "json",
-     .help = "print {tokens, nll, ppl, kl, top1, windows, ...}; kl and top1 are null without --reference; encoders: {sentences, "
-             "tokens, error, cosine, cosine_min, spearman, pairs, ...}",
+     .help = "print {tokens, nll, ppl, kl, top1, windows, ...}; kl and top1 are null without --reference; encoders: "
+             "{sentences, tokens, error, cosine, cosine_min, spearman, pairs, ...}",
      .offset = offsetof(options, json),
      .type = CALM_OPTION_BOOL},
     CALM_COMMON_OPTIONS(options),
@@ -154,10 +154,12 @@ static calm_status read_sentences(calm_ctx *ctx, const options *o, const calm_co
         CALM_TRY(calm_token_file_read(ctx, o->tokens, config->vocab, &file));
         CALM_TRY(calm_forward_check(ctx, config, &file));
         CALM_TRY(calm_windows_from_sequences(ctx, &file, &all));
-        return calm_windows_slice(ctx, &all, 0, o->samples && (size_t)o->samples < all.n ? (size_t)o->samples : all.n, windows);
+        const size_t n = o->samples && (size_t)o->samples < all.n ? (size_t)o->samples : all.n;
+        return calm_windows_slice(ctx, &all, 0, n, windows);
     }
     CALM_TRY(calm_recipes_path(ctx, "text/wikitext2-test.txt", &bundled));
-    return calm_sentences_read(ctx, tokenizer, o->text ? o->text : bundled, seqlen, (size_t)o->samples, config->vocab, windows);
+    return calm_sentences_read(ctx, tokenizer, o->text ? o->text : bundled, seqlen, (size_t)o->samples, config->vocab,
+                               windows);
 }
 
 static calm_status print_embeddings(calm_ctx *ctx, const options *o, const calm_windows *windows,
@@ -185,7 +187,8 @@ static calm_status print_embeddings(calm_ctx *ctx, const options *o, const calm_
     if (isnan(result->spearman))
         printf("spearman     none: %zu pairs cannot be ranked\n", result->pairs);
     else
-        printf("spearman     %.6f, correlation of ranks of the cosines of %zu pairs\n", result->spearman, result->pairs);
+        printf("spearman     %.6f, correlation of ranks of the cosines of %zu pairs\n", result->spearman,
+               result->pairs);
     return CALM_OK;
 }
 
@@ -213,15 +216,15 @@ static calm_status compare_embeddings(calm_ctx *ctx, const calm_model *model, co
     return calm_embedding_compare(ctx, &expected, &found, out);
 }
 
-static calm_status evaluate_encoder(calm_ctx *ctx, const options *o, const calm_model *model, const calm_model *reference,
-                                    const calm_tokenizer *tokenizer)
+static calm_status evaluate_encoder(calm_ctx *ctx, const options *o, const calm_model *model,
+                                    const calm_model *reference, const calm_tokenizer *tokenizer)
 {
     calm_windows windows;
     calm_progress progress;
     calm_embedding_result result;
     if (!reference)
-        return calm_fail(ctx, CALM_EARG, "calm eval: %s is an encoder, which is judged by its distance to the float one: "
-                         "--reference is missing", o->model);
+        return calm_fail(ctx, CALM_EARG, "calm eval: %s is an encoder, which is judged by its distance to the float "
+                         "one: --reference is missing", o->model);
     if (!calm_model_config(reference)->arch->encoder)
         return calm_fail(ctx, CALM_EARG, "calm eval: %s is an encoder, %s is not", o->model, o->reference);
     CALM_TRY(read_sentences(ctx, o, calm_model_config(model), tokenizer, &windows));
@@ -269,8 +272,8 @@ const calm_command calm_cmd_eval = {
     .summary = "perplexity, KL divergence and top-1 agreement of a checkpoint",
     .description =
         "Evaluates a float or compressed-tensors directory on a text: windows of --seqlen tokens, the remainder "
-        "dropped, the first token of a window not predicted; float32 compute, sums in double.  An encoder is compared with "
-        "--reference by the mean of its last hidden state over the tokens of each sentence.",
+        "dropped, the first token of a window not predicted; float32 compute, sums in double.  An encoder is compared "
+        "with --reference by the mean of its last hidden state over the tokens of each sentence.",
     .examples = "  calm eval --model qwen\n"
                 "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 200 --json\n"
                 "  calm eval --model qwen --tokens ids.jsonl\n",

@@ -86,9 +86,9 @@ const calm_command calm_cmd_forward = {
     .summary = "logits and hidden states of given tokens, for comparison with other libraries",
     .description =
         "Runs the model on token ids and writes float32 tensors: logits [S, T, V]; for encoders last_hidden_state "
-        "[S, T, D] and pooler_output [S, D].  S sequences, T the length of the longest; rows beyond the end of a shorter "
-        "one, and those that its mask calls padding, are 0.  Padding does not exist for the model; other tokens keep "
-        "their positions.",
+        "[S, T, D] and pooler_output [S, D].  S sequences, T the length of the longest; rows beyond the end of a "
+        "shorter one, and those that its mask calls padding, are 0.  Padding does not exist for the model; other "
+        "tokens keep their positions.",
     .examples = "  calm tokenize --model qwen --json texts.jsonl > ids.jsonl\n"
                 "  calm forward --model qwen --tokens ids.jsonl --output out.safetensors --hidden\n",
     .options = table,

@@ -82,11 +82,11 @@ calm_status calm_forward_check(calm_ctx *ctx, const calm_config *config, const c
             if (file->mask && !file->mask[i])
                 continue;
             if (file->types && file->types[i] >= n_types)
-                return calm_fail(ctx, CALM_EFORMAT, "%s: line %zu: types[%zu]: type %u of a token, but the model has %zu",
-                                 file->path, file->line[s], position, file->types[i], n_types);
+                return calm_fail(ctx, CALM_EFORMAT, "%s: line %zu: types[%zu]: type %u of a token, but the model has "
+                                 "%zu", file->path, file->line[s], position, file->types[i], n_types);
             if (config->arch->encoder && position >= config->max_positions)
-                return calm_fail(ctx, CALM_EFORMAT, "%s: line %zu: a token at position %zu, but the model has %zu positions",
-                                 file->path, file->line[s], position, config->max_positions);
+                return calm_fail(ctx, CALM_EFORMAT, "%s: line %zu: a token at position %zu, but the model has %zu "
+                                 "positions", file->path, file->line[s], position, config->max_positions);
         }
     return CALM_OK;
 }

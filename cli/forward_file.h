@@ -7,8 +7,8 @@
  *   hidden.00, ...      [S, T, D]            what each block puts out,
  *   hidden.final_norm   [S, T, D]            the final norm's output, where there is one
  *
- * All float32.  S sequences; T is the length of the longest: rows beyond the end of a shorter one, and those of padding, are
- * 0.  Padding does not exist for the model; the other tokens keep their positions. */
+ * All float32.  S sequences; T is the length of the longest: rows beyond the end of a shorter one, and those of
+ * padding, are 0.  Padding does not exist for the model; the other tokens keep their positions. */
 #ifndef CALM_CLI_FORWARD_FILE_H
 #define CALM_CLI_FORWARD_FILE_H
 
@@ -32,8 +32,8 @@ typedef struct calm_forward_result {
 /* CALM_EFORMAT, with file and line, for a token type or a position that the model does not have. */
 calm_status calm_forward_check(calm_ctx *ctx, const calm_config *config, const calm_token_file *tokens);
 
-/* Run the model and write `path`, under a temporary name until it is complete.  More hidden rows than request->memory lie
- * in a nameless file beside it; logits are written as they come.
+/* Run the model and write `path`, under a temporary name until it is complete.  More hidden rows than request->memory
+ * lie in a nameless file beside it; logits are written as they come.
  * Fails as calm_forward_check, reading the model and writing files do; nothing is left behind then. */
 calm_status calm_forward_write(calm_ctx *ctx, const calm_forward_request *request, const char *path,
                                calm_forward_result *out);

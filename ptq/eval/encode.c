@@ -8,7 +8,7 @@
 #include "ptq/base/threads.h"
 
 /* Hidden rows of a batch. */
-#define BATCH_BYTES ((size_t)64 * 1024 * 1024)
+#define BATCH_BYTES ((size_t)24 * 1024 * 1024)
 #define LANES 8
 
 /* ---- embeddings ---- */
@@ -99,7 +99,8 @@ CALM_VECTORIZE static double dot(size_t n, const double *a, const double *b)
 
 static double cosine(size_t width, const double *a, const double *b)
 {
-    const double lengths = sqrt(dot(width, a, a) * dot(width, b, b));    /* the root of a square is exact: 1 for equals */
+    /* The root of a square is exact: 1 for equals. */
+    const double lengths = sqrt(dot(width, a, a) * dot(width, b, b));
     return lengths > 0 ? fmin(fmax(dot(width, a, b) / lengths, -1), 1) : 0;
 }
 
@@ -213,8 +214,8 @@ calm_status calm_embedding_compare(calm_ctx *ctx, const calm_embeddings *referen
 {
     *out = (calm_embedding_result){.n = reference->n};
     if (reference->n != found->n || reference->width != found->width)
-        return calm_fail(ctx, CALM_EARG, "%zu embeddings of width %zu cannot be compared with %zu of width %zu", found->n,
-                         found->width, reference->n, reference->width);
+        return calm_fail(ctx, CALM_EARG, "%zu embeddings of width %zu cannot be compared with %zu of width %zu",
+                         found->n, found->width, reference->n, reference->width);
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->each, out->n));
     CALM_TRY(measure(ctx, reference, found, out));
     return correlate(ctx, reference, found, out);

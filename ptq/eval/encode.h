@@ -3,8 +3,8 @@
  *   embedding   mean of the last hidden state over the tokens of a sentence, which is a window
  *   error       |q - f| / |f|, f the reference's embedding
  *   cosine      q . f / (|q| |f|); 0 for q = 0
- *   spearman    correlation of ranks (equal values share the mean of theirs) between the cosines of all pairs of sentences
- *               of one model and those of the other: does the model still find the same sentences near each other?
+ *   spearman    correlation of ranks (equal values share the mean of theirs) between the cosines of all pairs of
+ *               sentences of one model and those of the other: are the same sentences still near each other?
  *
  * Hidden states in float32, everything after in double, in a fixed order. */
 #ifndef CALM_EVAL_ENCODE_H

@@ -1,7 +1,8 @@
 /* Evaluation: models run over batches of windows; then the head, tile after tile of the vocabulary, for all of them.
  *
- * A tile of a head is widened once for a whole batch and shared by the models that have that table.  Rows meet the tiles in
- * one order, each with its running maximum m: s = sum exp(l - m) is multiplied by exp(m - m') when the maximum rises to m'. */
+ * A tile of a head is widened once for a whole batch and shared by the models that have that table.  Rows meet the
+ * tiles in one order, each with its running maximum m: s = sum exp(l - m) is multiplied by exp(m - m') when the maximum
+ * rises to m'. */
 #include "ptq/eval/evaluate.h"
 
 #include <math.h>
@@ -12,12 +13,14 @@
 #include "ptq/tensor/vector.h"
 
 /* Hidden rows of one model for one batch; all models together hold (n + 1) of these. */
-#define BATCH_BYTES ((size_t)64 * 1024 * 1024)
+#define BATCH_BYTES ((size_t)24 * 1024 * 1024)
 /* Narrow models count as so wide, since a row of sums is kept per row and model too. */
 #define BATCH_WIDTH ((size_t)256)
 /* Logits of one task for one model: rows times a tile. */
 #define CHUNK_FLOATS ((size_t)1024 * 1024)
-#define CHUNK_ROWS ((size_t)512)
+#define CHUNK_ROWS ((size_t)256)
+/* Of a tile, widened by one task. */
+#define SLICE_FLOATS ((size_t)64 * 1024)
 
 #define NOT_PREDICTED UINT32_MAX
 
@@ -49,6 +52,7 @@ typedef struct evaluation {
     const calm_windows *windows;
     uint32_t *targets;              /* [rows of the batch] */
     size_t vocab, tile, chunk;      /* tokens; of a tile; rows of a task */
+    size_t slices;                  /* tasks that widen a tile           */
     size_t first, count;            /* the tile in work */
 } evaluation;
 
@@ -75,7 +79,8 @@ static double join(row_sums *row, size_t first, size_t count, const float *logit
 static calm_status score_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const evaluation *e = user;
-    const size_t row = index * e->chunk, left = e->runners[0].batch.rows - row, rows = left < e->chunk ? left : e->chunk;
+    const size_t row = index * e->chunk, left = e->runners[0].batch.rows - row;
+    const size_t rows = left < e->chunk ? left : e->chunk;
     float *logits, *weights = NULL, *exponentials;
     double *factors = NULL;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, logits, rows * e->count));
@@ -94,15 +99,27 @@ static calm_status score_chunk(calm_ctx *ctx, size_t index, void *user)
             if (e->targets[row + t] == NOT_PREDICTED)
                 continue;
             row_sums *sums = &r->rows[row + t];
+            const float *y = logits + t * e->count;
             float *w = is_reference ? weights + t * e->count : exponentials;
-            const double factor = join(sums, e->first, e->count, logits + t * e->count, e->targets[row + t], w);
+            const double factor = join(sums, e->first, e->count, y, e->targets[row + t], w);
             if (is_reference)
                 factors[t] = factor;
             if (e->has_reference)
-                sums->cross = sums->cross * factors[t] + calm_vec_dot(e->count, weights + t * e->count, logits + t * e->count);
+                sums->cross = sums->cross * factors[t] + calm_vec_dot(e->count, weights + t * e->count, y);
         }
     }
     return CALM_OK;
+}
+
+/* Task: a slice of the tile, of one model's table. */
+static calm_status read_slice(calm_ctx *ctx, size_t index, void *user)
+{
+    const evaluation *e = user;
+    const runner *r = &e->runners[index / e->slices];
+    const size_t begin = index % e->slices * e->count / e->slices, end = (index % e->slices + 1) * e->count / e->slices;
+    if (r->shares)
+        return CALM_OK;
+    return calm_head_read_tile(ctx, &r->head, e->first + begin, end - begin, r->tile + begin * r->head.hidden);
 }
 
 static calm_status score_tiles(calm_ctx *ctx, evaluation *e)
@@ -110,9 +127,7 @@ static calm_status score_tiles(calm_ctx *ctx, evaluation *e)
     const size_t rows = e->runners[0].batch.rows;
     for (e->first = 0; e->first < e->vocab; e->first += e->count) {
         e->count = e->vocab - e->first < e->tile ? e->vocab - e->first : e->tile;
-        for (size_t m = 0; m < e->n; m++)
-            if (!e->runners[m].shares)
-                CALM_TRY(calm_head_read_tile(ctx, &e->runners[m].head, e->first, e->count, e->runners[m].tile));
+        CALM_TRY(calm_parallel_for(ctx, e->n * e->slices, read_slice, e));
         CALM_TRY(calm_parallel_for(ctx, (rows + e->chunk - 1) / e->chunk, score_chunk, e));
     }
     return CALM_OK;
@@ -225,6 +240,7 @@ static calm_status prepare_tiles(calm_ctx *ctx, evaluation *e)
         const size_t tile = calm_head_tile(&e->runners[m].head);
         e->tile = tile < e->tile ? tile : e->tile;
     }
+    e->slices = (e->tile * e->runners[0].head.hidden + SLICE_FLOATS - 1) / SLICE_FLOATS;
     e->chunk = CHUNK_FLOATS / e->tile;
     e->chunk = e->chunk < 1 ? 1 : e->chunk < CHUNK_ROWS ? e->chunk : CHUNK_ROWS;
     for (size_t m = 0; m < e->n; m++) {

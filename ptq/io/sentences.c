@@ -19,8 +19,8 @@ typedef struct reader {
 } reader;
 
 /* The tokenizer does not know where a text comes from. */
-static calm_status encode(calm_ctx *ctx, const reader *r, const char *text, size_t n_bytes, bool special, uint32_t **ids,
-                          size_t *n)
+static calm_status encode(calm_ctx *ctx, const reader *r, const char *text, size_t n_bytes, bool special,
+                          uint32_t **ids, size_t *n)
 {
     char reason[CALM_MESSAGE_MAX];
     const calm_status status = calm_tokenizer_encode(ctx, r->tokenizer, text, n_bytes, special, ids, n);
@@ -44,8 +44,8 @@ static calm_status shorten(calm_ctx *ctx, const reader *r, const char *text, siz
     while (before <= special && memcmp(ids + before, plain, n_plain * sizeof *ids) != 0)
         before++;
     if (before > special)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: the tokenizer's template puts special tokens within a text, which cannot "
-                         "be shortened", r->where);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: the tokenizer's template puts special tokens within a text, "
+                         "which cannot be shortened", r->where);
     const size_t kept = r->seqlen - special;
     memmove(ids + before + kept, ids + before + n_plain, (special - before) * sizeof *ids);
     *n = r->seqlen;
@@ -69,8 +69,8 @@ static calm_status keep(calm_ctx *ctx, reader *r, const uint32_t *ids, size_t n)
     const size_t used = out->n ? out->begin[out->n] : 0;
     for (size_t i = 0; i < n; i++)
         if (r->vocab && ids[i] >= r->vocab)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: token %zu has id %u, but the model's vocabulary has %zu: tokenizer and "
-                             "model do not belong together", r->where, i, ids[i], r->vocab);
+            return calm_fail(ctx, CALM_EFORMAT, "%s: token %zu has id %u, but the model's vocabulary has %zu: "
+                             "tokenizer and model do not belong together", r->where, i, ids[i], r->vocab);
     if (n == 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: a sentence without a token", r->where);
     if (used + n > r->ids_capacity) {

@@ -50,13 +50,8 @@ calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_
                         .spill_dir = spill_dir};
     out->rows = windows->begin[first + n] - windows->begin[first];
     CALM_TRY(calm_rows_open(ctx, arena, out->rows, out->width, spill_dir, &out->hidden));
-    calm_status status = calm_parallel_for(ctx, n, embed_window, &task);
-    const calm_tensor *table;
-    if (status == CALM_OK)
-        status = calm_model_table(ctx, model, false, &table);
-    if (status == CALM_OK)    /* a few rows were read, but the system maps their neighbours as well */
-        calm_safetensors_release(calm_model_tensors(model), table);
-    else
+    const calm_status status = calm_parallel_for(ctx, n, embed_window, &task);
+    if (status != CALM_OK)
         calm_batch_close(out);
     return status;
 }

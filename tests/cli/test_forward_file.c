@@ -10,8 +10,8 @@
 #include "tests/support/tiny_encoder.h"
 #include "tests/support/tiny_model.h"
 
-/* Logits and hidden states of tiny models are below 32 and pass through two blocks of sums of at most 48 terms, whose order
- * depends on how many rows OpenBLAS has at once: 2 * 4 linears * 48 * 32 * 2^-24 each at the worst. */
+/* Logits and hidden states of tiny models are below 32 and pass through two blocks of sums of at most 48 terms, whose
+ * order depends on how many rows OpenBLAS has at once: 2 * 4 linears * 48 * 32 * 2^-24 each at the worst. */
 #define TOLERANCE 1e-3
 
 static calm_model *open_tiny(size_t vocab)
@@ -104,7 +104,8 @@ TEST(shorter_sequences_end_in_zeros)
 }
 END_OF_TEST
 
-/* Padding before the tokens shifts their positions; rotary positions are relative, so the logits stay, embedded ones do not. */
+/* Padding before the tokens shifts their positions; rotary positions are relative, so the logits stay, embedded ones do
+ * not. */
 TEST(tokens_keep_their_positions)
 {
     calm_model *model = open_tiny(61), *encoder = open_encoder();
@@ -228,10 +229,12 @@ TEST(types_and_positions_that_are_not_there)
     const char *lines = "{\"ids\": [0";
     for (int i = 1; i < 41; i++)
         lines = test_format("%s, 0", lines);
-    check_refused(model, "\n{\"ids\": [1, 2], \"types\": [0, 1]}\n", CALM_EFORMAT, "ids.jsonl: line 2: types[1]: type 1 of a token, "
-                  "but the model has 1");
-    check_refused(encoder, "{\"ids\": [1]}\n{\"ids\": [1, 2], \"types\": [2, 1]}\n", CALM_EFORMAT, "line 2: types[0]: type 2");
-    check_refused(encoder, test_format("%s]}\n", lines), CALM_EFORMAT, "line 1: a token at position 40, but the model has 40");
+    check_refused(model, "\n{\"ids\": [1, 2], \"types\": [0, 1]}\n", CALM_EFORMAT,
+                  "ids.jsonl: line 2: types[1]: type 1 of a token, but the model has 1");
+    check_refused(encoder, "{\"ids\": [1]}\n{\"ids\": [1, 2], \"types\": [2, 1]}\n", CALM_EFORMAT,
+                  "line 2: types[0]: type 2");
+    check_refused(encoder, test_format("%s]}\n", lines), CALM_EFORMAT,
+                  "line 1: a token at position 40, but the model has 40");
     check_refused(model, "{\"ids\": [1, 61]}\n", CALM_EARG, "token id 61");
     calm_model_close(model);
     calm_model_close(encoder);

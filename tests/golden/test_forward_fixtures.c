@@ -1,5 +1,5 @@
-/* `calm forward` on every model fixture discovered: its file against the reference's tensors of the same names, within the
- * tolerance of fixtures/README.md (2e-4, derived in test_model_fixtures.c); rows of padding are 0. */
+/* `calm forward` on every model fixture discovered: its file against the reference's tensors of the same names, within
+ * the tolerance of fixtures/README.md (2e-4, derived in test_model_fixtures.c); rows of padding are 0. */
 #include <stdio.h>
 
 #include "cli/command.h"
@@ -83,7 +83,8 @@ static void compare(const char *model, const calm_tensor *expected, const calm_t
         if (!padding)
             worst = difference <= worst ? worst : difference;    /* a NaN is the worst */
     }
-    ck_assert_msg(worst <= TOLERANCE, "%s: %s: largest difference %g, tolerance %g", model, expected->name, worst, TOLERANCE);
+    ck_assert_msg(worst <= TOLERANCE, "%s: %s: largest difference %g, tolerance %g", model, expected->name, worst,
+                  TOLERANCE);
 }
 
 static bool is_output(const char *name)

@@ -20,7 +20,8 @@ typedef struct listing {
 static void add(listing *list, const char *name, size_t rows, size_t cols, double mean, double spread)
 {
     ck_assert_uint_lt(list->n, MAX_TENSORS);
-    list->tensors[list->n] = (calm_tensor){.name = name, .dtype = CALM_F32, .n_dims = cols ? 2 : 1, .shape = {rows, cols}};
+    list->tensors[list->n] = (calm_tensor){.name = name, .dtype = CALM_F32, .n_dims = cols ? 2 : 1,
+                                           .shape = {rows, cols}};
     list->mean[list->n] = mean;
     list->spread[list->n++] = spread;
 }
@@ -63,9 +64,10 @@ const char *tiny_encoder_write(const tiny_encoder *m)
     static listing list;
     const char *dir = test_directory();
     const char *config = test_format(
-        "{\"architectures\": [\"BertModel\"], \"model_type\": \"bert\", \"hidden_size\": %zu, \"intermediate_size\": %zu, "
-        "\"num_hidden_layers\": %zu, \"vocab_size\": %zu, \"num_attention_heads\": %zu, \"max_position_embeddings\": %zu, "
-        "\"hidden_act\": \"gelu\", \"type_vocab_size\": 2, \"torch_dtype\": \"float32\"}\n",
+        "{\"architectures\": [\"BertModel\"], \"model_type\": \"bert\", \"hidden_size\": %zu, "
+        "\"intermediate_size\": %zu, \"num_hidden_layers\": %zu, \"vocab_size\": %zu, \"num_attention_heads\": %zu, "
+        "\"max_position_embeddings\": %zu, \"hidden_act\": \"gelu\", \"type_vocab_size\": 2, "
+        "\"torch_dtype\": \"float32\"}\n",
         m->hidden, m->inner, m->n_blocks, m->vocab, m->n_heads, m->positions);
     calm_safetensors_writer writer;
     ck_ok(calm_write_file(ctx, test_format("%s/config.json", dir), config, strlen(config)));

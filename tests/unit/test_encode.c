@@ -90,7 +90,8 @@ TEST(a_model_does_not_differ_from_itself)
     ck_near(result.spearman, 1, 1e-15);
     ck_ok(calm_encode(ctx, &second, &windows, NULL, NULL, &y));
     ck_ok(calm_embedding_compare(ctx, &x, &y, &result));
-    ck_assert(result.error > 0.5 && result.cosine < 0.9 && result.spearman < 0.9);    /* models that have nothing in common */
+    /* Models that have nothing in common. */
+    ck_assert(result.error > 0.5 && result.cosine < 0.9 && result.spearman < 0.9);
     calm_model_close(model);
     calm_model_close(other);
 }
@@ -113,7 +114,8 @@ TEST(failures)
     const calm_subject broken = {model, break_norm, NULL}, subject = {.model = model};
     calm_embeddings x;
     calm_eval_result result;
-    ck_fails(calm_encode(ctx, &broken, &windows, NULL, NULL, &x), CALM_ENUMERIC, "embedding of sentence 0 is not finite");
+    ck_fails(calm_encode(ctx, &broken, &windows, NULL, NULL, &x), CALM_ENUMERIC,
+             "embedding of sentence 0 is not finite");
     ck_fails(calm_evaluate(ctx, NULL, NULL, &subject, 1, &result, &windows, NULL, NULL), CALM_EARG, "is an encoder");
     double zero[4] = {1, 2, 0, 0}, fine[4] = {1, 2, 3, 4};
     const calm_embeddings a = {2, 2, fine}, b = {2, 2, zero}, c = {1, 4, fine};
@@ -149,8 +151,8 @@ TEST(distances_by_hand)
 }
 END_OF_TEST
 
-/* f: (1, 0), (0, 1), (1, 1), (1, 0): pairs (1,0) (2,0) (2,1) (3,0) (3,1) (3,2) have cosines 0 s s 1 0 s, s = 1 / sqrt 2,
- * so ranks 1.5 4 4 6 1.5 4.  q: (1, 0), (0, 1), (1, -1), (0, 1): 0 s -s 0 1 -s, ranks 3.5 5 1.5 3.5 6 1.5.
+/* f: (1, 0), (0, 1), (1, 1), (1, 0): pairs (1,0) (2,0) (2,1) (3,0) (3,1) (3,2) have cosines 0 s s 1 0 s, s = 1 / sqrt
+ * 2, so ranks 1.5 4 4 6 1.5 4.  q: (1, 0), (0, 1), (1, -1), (0, 1): 0 s -s 0 1 -s, ranks 3.5 5 1.5 3.5 6 1.5.
  * Less 3.5:  -2 .5 .5 2.5 -2 .5  and  0 1.5 -2 0 2.5 -2:  products .75 - 1 - 5 - 1 = -6.25, squares 15 and 16.5. */
 TEST(ranks_with_ties)
 {

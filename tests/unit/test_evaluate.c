@@ -1,6 +1,7 @@
 /* Evaluation of tiny models against naive sums in double over the same logits. */
 #include "ptq/eval/evaluate.h"
 
+#include "ptq/base/file.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 
@@ -37,8 +38,8 @@ static float *logits_of(const calm_subject *subject, const calm_windows *windows
     float *logits;
     ck_ok(calm_rope_init(ctx, calm_model_config(model), windows->longest, &rope));
     ck_ok(calm_model_load_head(ctx, model, &head));
-    ck_ok(calm_batch_forward(ctx, model, &rope, &head, windows, 0, windows->n, subject->override, subject->user, ctx->out,
-                             &batch));
+    ck_ok(calm_batch_forward(ctx, model, &rope, &head, windows, 0, windows->n, subject->override, subject->user,
+                             ctx->out, &batch));
     ck_ok(CALM_NEW(ctx, ctx->out, logits, batch.rows * head.vocab));
     ck_ok(calm_head_logits(ctx, &head, batch.hidden.data, batch.rows, logits));
     return logits;
@@ -98,8 +99,9 @@ static calm_eval_result naive(const float *logits, const float *reference, const
 /* ---- tests ---- */
 
 /* The logits are the same float32 values.  An exponential is within 2 ulp, 2.4e-7 relative, and its argument is rounded
- * by 6e-8 |x|, so log sum exp is off by at most 2.4e-7 + 6e-8 E|l - max|, under 9e-7 here, where E|l - max| < 10; kl has two
- * of those, and weights off as much that multiply differences of logits whose mean is below 10: under 1e-5 again. */
+ * by 6e-8 |x|, so log sum exp is off by at most 2.4e-7 + 6e-8 E|l - max|, under 9e-7 here, where E|l - max| < 10; kl
+ * has two of those, and weights off as much that multiply differences of logits whose mean is below 10: under 1e-5
+ * again. */
 #define TOLERANCE 1e-5
 
 static void check_naive(const calm_eval_result *found, const calm_eval_result *expected)
@@ -124,7 +126,8 @@ TEST(equals_a_naive_computation)
     calm_eval_result ref, results[2];
     ck_ok(calm_evaluate(ctx, &reference, &ref, subjects, 2, results, &windows, NULL, NULL));
     const float *logits_a = logits_of(&reference, &windows), *logits_b = logits_of(&subjects[0], &windows);
-    const calm_eval_result expected = naive(logits_b, logits_a, &windows, 61), own = naive(logits_a, logits_a, &windows, 61);
+    const calm_eval_result expected = naive(logits_b, logits_a, &windows, 61);
+    const calm_eval_result own = naive(logits_a, logits_a, &windows, 61);
     ck_assert_uint_eq(results[0].tokens, 10 + 1 + 24 + 7);
     check_naive(&results[0], &expected);
     ck_near(ref.nll, own.nll, TOLERANCE);
@@ -165,6 +168,48 @@ TEST(a_vocabulary_of_several_tiles)
 }
 END_OF_TEST
 
+/* The same model with the second tile a copy of the first: most maxima are there twice, with equal bits. */
+#define TILE ((size_t)32768)
+static calm_model *open_doubled(uint64_t seed)
+{
+    tiny_model spec = tiny_default;
+    calm_safetensors *set;
+    calm_model *model;
+    char *bytes;
+    size_t n;
+    spec.seed = seed;
+    spec.vocab = WIDE_VOCAB;
+    const char *dir = tiny_model_write(&spec), *path = test_format("%s/model.safetensors", dir);
+    ck_ok(calm_read_file(ctx, path, (size_t)1 << 26, &bytes, &n));
+    ck_ok(calm_safetensors_open(ctx, path, &set));
+    const calm_tensor *table = calm_safetensors_find(set, "model.embed_tokens.weight");
+    const size_t row = table->bytes / WIDE_VOCAB;
+    uint8_t *at = memmem(bytes, n, table->data, table->bytes);
+    ck_assert_ptr_nonnull(at);
+    memcpy(at + TILE * row, at, TILE * row);
+    calm_safetensors_close(set);
+    ck_ok(calm_write_file(ctx, path, bytes, n));
+    ck_ok(calm_model_open(ctx, dir, &model));
+    return model;
+}
+
+/* Of equal maxima the first token counts, also when they lie in different tiles. */
+TEST(the_first_of_equal_maxima)
+{
+    const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
+    calm_model *doubled = open_doubled(1), *plain = open_vocab(1, true, WIDE_VOCAB);
+    const calm_subject reference = {.model = doubled}, subject = {.model = plain};
+    calm_eval_result result;
+    ck_ok(calm_evaluate(ctx, &reference, NULL, &subject, 1, &result, &windows, NULL, NULL));
+    const calm_eval_result expected = naive(logits_of(&subject, &windows), logits_of(&reference, &windows), &windows,
+                                            WIDE_VOCAB);
+    check_naive(&result, &expected);
+    ck_assert(expected.top1 > 0.2 && expected.top1 < 0.8);
+    calm_model_close(doubled);
+    calm_model_close(plain);
+}
+END_OF_TEST
+
 /* The norm before the MLP of block 1, times 1 + 2^-10. */
 static calm_status nudge(void *user, calm_ctx *task, size_t index, calm_block *block)
 {
@@ -181,8 +226,9 @@ static calm_status nudge(void *user, calm_ctx *task, size_t index, calm_block *b
 }
 
 /* The errors of the exponentials (2^-24 = 6e-8 in the mean, of either sign) enter both log sum exp of a token: at most
- * 8.5e-8 by root mean square when one token has all the mass; those of the weights are multiplied by differences of logits of
- * 1e-3.  The mean over 42 tokens is then off by 1.3e-8, and seven times that is asked for: 8 % of this divergence. */
+ * 8.5e-8 by root mean square when one token has all the mass; those of the weights are multiplied by differences of
+ * logits of 1e-3.  The mean over 42 tokens is then off by 1.3e-8, and seven times that is asked for: 8 % of this
+ * divergence. */
 TEST(nearly_equal_models)
 {
     const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
@@ -190,7 +236,8 @@ TEST(nearly_equal_models)
     const calm_subject reference = {.model = model}, subject = {model, nudge, NULL};
     calm_eval_result ref, result;
     ck_ok(calm_evaluate(ctx, &reference, &ref, &subject, 1, &result, &windows, NULL, NULL));
-    const calm_eval_result expected = naive(logits_of(&subject, &windows), logits_of(&reference, &windows), &windows, 61);
+    const calm_eval_result expected = naive(logits_of(&subject, &windows), logits_of(&reference, &windows), &windows,
+                                            61);
     ck_assert(expected.kl > 1e-6 && expected.kl < 2e-6);
     ck_near(result.kl, expected.kl, 9e-8);
     calm_model_close(model);
@@ -275,7 +322,8 @@ TEST(failures)
     calm_eval_result results[2];
     const calm_subject broken = {model, break_norm, NULL}, failing = {model, refuse, NULL};
     ck_fails(calm_evaluate(ctx, NULL, NULL, &broken, 1, results, &windows, NULL, NULL), CALM_ENUMERIC, "not finite");
-    ck_fails(calm_evaluate(ctx, NULL, NULL, &failing, 1, results, &windows, NULL, NULL), CALM_EFORMAT, "no block 1 today");
+    ck_fails(calm_evaluate(ctx, NULL, NULL, &failing, 1, results, &windows, NULL, NULL), CALM_EFORMAT,
+             "no block 1 today");
     spec.vocab = 70;
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &wider));
     const calm_subject reference = {.model = wider}, subject = {.model = model};
@@ -316,7 +364,8 @@ END_OF_TEST
 TEST(paired_comparison)
 {
     /* Per-token KL of b minus a per window: 0.1, 0.3, 0.2; mean 0.2, standard deviation 0.1, error 0.1 / sqrt 3. */
-    calm_eval_window wa[] = {{10, 0, 1, 0}, {20, 0, 1, 0}, {5, 0, 2, 0}}, wb[] = {{10, 0, 2, 0}, {20, 0, 7, 0}, {5, 0, 3, 0}};
+    calm_eval_window wa[] = {{10, 0, 1, 0}, {20, 0, 1, 0}, {5, 0, 2, 0}};
+    calm_eval_window wb[] = {{10, 0, 2, 0}, {20, 0, 7, 0}, {5, 0, 3, 0}};
     const calm_eval_result a = {.windows = wa}, b = {.windows = wb};
     double delta, se;
     calm_eval_compare(&a, &b, 3, &delta, &se);
@@ -333,6 +382,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("evaluate", (const TTest *[]){
-        equals_a_naive_computation, a_vocabulary_of_several_tiles, nearly_equal_models, a_model_does_not_differ_from_itself, without_a_reference,
+        equals_a_naive_computation, a_vocabulary_of_several_tiles, the_first_of_equal_maxima,
+        nearly_equal_models, a_model_does_not_differ_from_itself, without_a_reference,
         same_bytes_for_every_number_of_threads, failures, ticks_reach_the_end, paired_comparison, NULL});
 }

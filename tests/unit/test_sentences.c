@@ -1,5 +1,5 @@
-/* Sentences: one window a line or document, special tokens kept when a long one is cut, and what is refused.  With a tokenizer
- * of the letters a to e (ids 0 to 4), [CLS] (5) before and [SEP] (6) twice after a text. */
+/* Sentences: one window a line or document, special tokens kept when a long one is cut, and what is refused.  With a
+ * tokenizer of the letters a to e (ids 0 to 4), [CLS] (5) before and [SEP] (6) twice after a text. */
 #include "ptq/io/sentences.h"
 
 #include "ptq/base/file.h"
@@ -10,10 +10,11 @@ static calm_tokenizer *open_tokenizer(const char *post)
 {
     const char *path = test_format("%s/tokenizer.json", test_directory());
     const char *json = test_format(
-        "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":5,\"content\":\"[CLS]\",\"special\":true},{\"id\":6,\"content\":"
-        "\"[SEP]\",\"special\":true}],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
-        "\"use_regex\":false},\"post_processor\":%s,\"decoder\":null,\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,"
-        "\"c\":2,\"d\":3,\"e\":4},\"merges\":[]}}", post);
+        "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":5,\"content\":\"[CLS]\",\"special\":true},"
+        "{\"id\":6,\"content\":\"[SEP]\",\"special\":true}],\"normalizer\":null,"
+        "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false},"
+        "\"post_processor\":%s,\"decoder\":null,"
+        "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"d\":3,\"e\":4},\"merges\":[]}}", post);
     calm_tokenizer *tokenizer;
     ck_ok(calm_write_file(ctx, path, json, strlen(json)));
     ck_ok(calm_tokenizer_open(ctx, path, &tokenizer));
@@ -23,10 +24,11 @@ static calm_tokenizer *open_tokenizer(const char *post)
 static calm_tokenizer *open_template(void)
 {
     return open_tokenizer(
-        "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"[CLS]\",\"type_id\":0}},{\"Sequence\":{\"id\":"
-        "\"A\",\"type_id\":0}},{\"SpecialToken\":{\"id\":\"[SEP]\",\"type_id\":0}},{\"SpecialToken\":{\"id\":\"[SEP]\","
-        "\"type_id\":0}}],\"pair\":[],\"special_tokens\":{\"[CLS]\":{\"id\":\"[CLS]\",\"ids\":[5],\"tokens\":[\"[CLS]\"]},"
-        "\"[SEP]\":{\"id\":\"[SEP]\",\"ids\":[6],\"tokens\":[\"[SEP]\"]}}}");
+        "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"[CLS]\",\"type_id\":0}},"
+        "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},{\"SpecialToken\":{\"id\":\"[SEP]\",\"type_id\":0}},"
+        "{\"SpecialToken\":{\"id\":\"[SEP]\",\"type_id\":0}}],\"pair\":[],"
+        "\"special_tokens\":{\"[CLS]\":{\"id\":\"[CLS]\",\"ids\":[5],"
+        "\"tokens\":[\"[CLS]\"]},\"[SEP]\":{\"id\":\"[SEP]\",\"ids\":[6],\"tokens\":[\"[SEP]\"]}}}");
 }
 
 static const char *text_file(const char *name, const char *text)
@@ -46,7 +48,8 @@ static const char *listed(const calm_windows *windows)
     return list;
 }
 
-static void check(const calm_tokenizer *tokenizer, const char *path, size_t seqlen, size_t samples, const char *expected)
+static void check(const calm_tokenizer *tokenizer, const char *path, size_t seqlen, size_t samples,
+                  const char *expected)
 {
     calm_windows windows;
     ck_ok(calm_sentences_read(ctx, tokenizer, path, seqlen, samples, 7, &windows));
