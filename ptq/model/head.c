@@ -35,7 +35,10 @@ static calm_status load_encoder(calm_ctx *ctx, const calm_model *model, calm_hea
         return CALM_OK;
     CALM_TRY(load_optional(ctx, model, "cls.predictions.transform.dense", width, width, &out->transform));
     CALM_TRY(calm_model_load_norm(ctx, model, "cls.predictions.transform.LayerNorm", width, &out->transform_norm));
-    CALM_TRY(calm_model_load_vector(ctx, model, "cls.predictions.bias", out->vocab, &out->bias));
+    /* A decoder that is not tied has a bias of its own; tied, both names mean the same one. */
+    const bool own = calm_safetensors_find(set, "cls.predictions.decoder.bias") != NULL;
+    CALM_TRY(calm_model_load_vector(ctx, model, own ? "cls.predictions.decoder.bias" : "cls.predictions.bias", out->vocab,
+                                    &out->bias));
     return calm_model_table(ctx, model, !calm_model_config(model)->tied, &out->table);
 }
 

@@ -105,9 +105,14 @@ static calm_status read_norm(calm_ctx *ctx, const calm_model *model, const char 
 {
     const calm_norm_kind kind = model->config.arch->norm;
     const float *w, *b = NULL;
-    CALM_TRY(read_part(ctx, model, module, "weight", width, out ? &w : NULL));
-    if (kind == CALM_NORM_LAYER)
-        CALM_TRY(read_part(ctx, model, module, "bias", width, out ? &b : NULL));
+    bool old = false;    /* the first BERT checkpoints say gamma and beta */
+    if (kind == CALM_NORM_LAYER) {
+        char *name;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.gamma", module));
+        old = calm_safetensors_find(model->tensors, name) != NULL;
+        CALM_TRY(read_part(ctx, model, module, old ? "beta" : "bias", width, out ? &b : NULL));
+    }
+    CALM_TRY(read_part(ctx, model, module, old ? "gamma" : "weight", width, out ? &w : NULL));
     if (!out)
         return CALM_OK;
     for (size_t i = 0; kind == CALM_NORM_RMS_PLUS_ONE && i < width; i++)
@@ -233,6 +238,28 @@ static calm_status find_prefix(calm_ctx *ctx, calm_model *model)
     return CALM_OK;
 }
 
+/* config.json may tie the head to the embedding although the file holds both.  Where they differ both are meant. */
+static calm_status check_tie(calm_ctx *ctx, calm_model *model)
+{
+    const size_t piece = (size_t)8 * 1024 * 1024;
+    const calm_names *names = model->config.arch->names;
+    char *name;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", names->head));
+    const calm_tensor *head = calm_safetensors_find(model->tensors, name);
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", model->prefix, names->embed));
+    const calm_tensor *embed = calm_safetensors_find(model->tensors, name);
+    if (!model->config.tied || !head || !embed)
+        return CALM_OK;
+    model->config.tied = head->dtype == embed->dtype && head->bytes == embed->bytes;
+    for (size_t at = 0; at < head->bytes && model->config.tied; at += piece) {
+        const size_t n = head->bytes - at < piece ? head->bytes - at : piece;
+        model->config.tied = memcmp(head->data + at, embed->data + at, n) == 0;
+        calm_safetensors_release(model->tensors, head);
+        calm_safetensors_release(model->tensors, embed);
+    }
+    return CALM_OK;
+}
+
 static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
 {
     char *path;
@@ -247,6 +274,7 @@ static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
         CALM_TRY(calm_compressed_read(ctx, path, quantization, &model->compressed));
     CALM_TRY(calm_safetensors_open(ctx, dir, &model->tensors));
     CALM_TRY(find_prefix(ctx, model));
+    CALM_TRY(check_tie(ctx, model));
     CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, &model->layout));
     return check_tensors(ctx, model);
 }
