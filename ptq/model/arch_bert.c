@@ -43,6 +43,7 @@ const calm_arch calm_arch_bert = {
     .norm = CALM_NORM_LAYER,
     .encoder = true,
     .default_tied = true,
+    .default_positions = 512,
     .default_eps = 1e-12,
     .keys = "type_vocab_size position_embedding_type",
     .read_config = read_config,
