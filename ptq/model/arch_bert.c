@@ -45,6 +45,7 @@ const calm_arch calm_arch_bert = {
     .default_tied = true,
     .default_positions = 512,
     .default_eps = 1e-12,
-    .keys = "type_vocab_size position_embedding_type",
+    .keys = "type_vocab_size position_embedding_type directionality pooler_fc_size pooler_num_attention_heads "
+            "pooler_num_fc_layers pooler_size_per_head pooler_type",    /* those from directionality on do nothing */
     .read_config = read_config,
 };

@@ -26,7 +26,14 @@ static const char harmless[] =
     "repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids "
     "num_return_sequences return_dict_in_generate output_scores forced_bos_token_id forced_eos_token_id "
     "remove_invalid_values exponential_decay_length_penalty suppress_tokens begin_suppress_tokens prefix model_name "
-    "unsloth_version unsloth_fixed is_llama_config transformers.js_config max_window_layers hidden_act layer_norm_eps rms_norm_eps";
+    "unsloth_version unsloth_fixed is_llama_config transformers.js_config max_window_layers hidden_act layer_norm_eps "
+    "rms_norm_eps output_past max_sequence_length model_max_length";
+
+/* Settings of code that came with a checkpoint, at the value at which they do nothing. */
+static bool is_neutral(const char *key, const calm_json *value)
+{
+    return calm_arch_listed("full_attn_mod interpolate_factor", ' ', key) && calm_json_number(value, 0) == 1;
+}
 
 static bool is_off(const calm_json *value)
 {
@@ -35,6 +42,8 @@ static bool is_off(const calm_json *value)
         return true;
     case CALM_JSON_BOOL:
         return !calm_json_bool(value, true);
+    case CALM_JSON_STRING:
+        return calm_json_string_length(value) == 0;
     case CALM_JSON_ARRAY:
     case CALM_JSON_OBJECT:
         return calm_json_size(value) == 0;
@@ -43,14 +52,26 @@ static bool is_off(const calm_json *value)
     }
 }
 
+/* Written by models whose code can run both ways: what it must say for this family. */
+static bool is_usual(const calm_arch *arch, const char *key, const calm_json *value)
+{
+    return strcmp(key, "is_causal") != 0 || calm_json_bool(value, !arch->encoder) == !arch->encoder;
+}
+
+static bool is_known(const calm_arch *arch, const char *key, const calm_json *value)
+{
+    return key[0] == '_' || is_off(value) || is_neutral(key, value) || strcmp(key, "is_causal") == 0 ||
+           calm_arch_listed(common, ' ', key) || calm_arch_listed(harmless, ' ', key) ||
+           (arch->keys && calm_arch_listed(arch->keys, ' ', key)) ||
+           (arch->default_rope_theta > 0 && calm_arch_listed(rotary, ' ', key));
+}
+
 calm_status calm_config_check_keys(calm_ctx *ctx, const char *path, const calm_json *root, const calm_arch *arch)
 {
     const char *key;
     const calm_json *value;
     for (void *iter = NULL; calm_json_next(root, &iter, &key, &value);) {
-        if (key[0] == '_' || is_off(value) || calm_arch_listed(common, ' ', key) ||
-            calm_arch_listed(harmless, ' ', key) || (arch->keys && calm_arch_listed(arch->keys, ' ', key)) ||
-            (arch->default_rope_theta > 0 && calm_arch_listed(rotary, ' ', key)))
+        if (is_known(arch, key, value) && is_usual(arch, key, value))
             continue;
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "%s: \"%s\" is not a setting that calm knows for %s; it may change what the model computes. If "
