@@ -6,6 +6,8 @@
 
 #include "ptq/model/arch.h"
 
+#define EXPERTS_MAX ((size_t)1 << 18)
+
 static calm_status unknown_architecture(calm_ctx *ctx, const char *path, const char *class_name, const char *model_type)
 {
     size_t n;
@@ -207,5 +209,8 @@ calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json
     CALM_TRY(calm_json_need_bool(ctx, path, root, "norm_topk_prob", &no, &moe->norm_top_k));
     moe->n_experts = (size_t)n;
     moe->top_k = (size_t)k;
+    if (config->n_blocks * moe->n_experts > EXPERTS_MAX)    /* the layer table has rows for each */
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %zu experts in each of %zu blocks: expected at most %zu in all", path,
+                         moe->n_experts, config->n_blocks, EXPERTS_MAX);
     return read_sparse(ctx, path, root, config);
 }

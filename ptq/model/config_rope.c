@@ -118,6 +118,8 @@ static calm_status read_yarn(calm_ctx *ctx, const source *from, const calm_confi
     const double fast = 32, slow = 1, zero = 0, ratio = (double)config->max_positions / out->original;
     const bool yes = true;
     double scale, scale_all, m;
+    if (out->theta <= 1)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: rope_type yarn: expected a rope_theta above 1, found %g", from->path, out->theta);
     CALM_TRY(number(ctx, from, "factor", &ratio, 1e-6, FACTOR_MAX, &out->factor));
     CALM_TRY(number(ctx, from, "beta_fast", &fast, 1e-6, FACTOR_MAX, &out->beta_fast));
     CALM_TRY(number(ctx, from, "beta_slow", &slow, 1e-6, FACTOR_MAX, &out->beta_slow));
