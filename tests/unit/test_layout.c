@@ -117,6 +117,44 @@ TEST(dense_and_sparse_blocks)
 }
 END_OF_TEST
 
+/* Groups of jobs that are folded into each other. */
+TEST(groups)
+{
+    const calm_layout layout = build("qwen2_moe", "mlp_only_layers", "[0]");
+    size_t begin, end;
+    calm_layout_group(&layout, 0, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT, &begin, &end);
+    ck_assert(begin == 0 && end == 2);
+    calm_layout_group(&layout, 0, CALM_SUBLAYER_MLP, CALM_NO_EXPERT, &begin, &end);
+    ck_assert(begin == 2 && end == 4);
+    calm_layout_group(&layout, 1, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT, &begin, &end);
+    ck_assert(begin == 4 && end == 6);
+    calm_layout_group(&layout, 1, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT, &begin, &end);
+    ck_assert(begin == 6 && end == 8);
+    calm_layout_group(&layout, 1, CALM_SUBLAYER_MLP, 0, &begin, &end);
+    ck_assert(begin == 8 && end == 10);
+    calm_layout_group(&layout, 1, CALM_SUBLAYER_MLP, 4, &begin, &end);
+    ck_assert(begin == 16 && end == 18);
+    calm_layout_group(&layout, 1, CALM_SUBLAYER_MLP, CALM_NO_EXPERT, &begin, &end);    /* nothing */
+    ck_assert(begin == end);
+}
+END_OF_TEST
+
+/* Which inputs come from something that a scale can be folded into, by job: q, k, v; o; gate, up; down; an expert's
+ * gate, up; its down. */
+TEST(what_can_be_folded)
+{
+    static const struct {
+        const char *family, *jobs;    /* y or n, for as many jobs as there are */
+    } all[] = {{"llama", "yyyy"},  {"phi3", "yyyy"}, {"gemma2", "yyyy"},      {"olmo2", "nyny"},
+               {"bert", "nynn"}, {"qwen3_moe", "yyny"}, {"qwen2_moe", "yynyny"}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const calm_layout layout = build(all[i].family, "pad_token_id", "0");
+        for (size_t j = 0; all[i].jobs[j]; j++)
+            ck_assert_msg(layout.jobs[j].can_absorb == (all[i].jobs[j] == 'y'), "%s: %s", all[i].family, layout.jobs[j].name);
+    }
+}
+END_OF_TEST
+
 /* Jobs follow one another without a hole, linears too, and a job's rows are those of its linears. */
 TEST(numbering)
 {
@@ -155,6 +193,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("layout", (const TTest *[]){dense, fused, encoder, shared_expert, dense_and_sparse_blocks, numbering, no_memory,
-                                                 NULL});
+    return run_tests("layout", (const TTest *[]){dense, fused, encoder, shared_expert, dense_and_sparse_blocks, groups, what_can_be_folded,
+                                                 numbering, no_memory, NULL});
 }

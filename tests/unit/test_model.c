@@ -62,6 +62,7 @@ TEST(counts_and_names)
     const size_t block = 32 * 32 + 2 * 16 * 32 + 32 * 32 + 3 * 48 * 32 + 2 * 32 + 2 * 8;
     ck_assert_uint_eq(calm_model_n_params(model), 2 * block + 32 + 2 * 61 * 32);
     ck_assert_uint_eq(calm_model_bytes(model), 2 * calm_model_n_params(model));
+    ck_assert_str_eq(calm_model_class(model), "Qwen3ForCausalLM");
     ck_ok(calm_model_block_name(ctx, model, 1, &name));
     ck_assert_str_eq(name, "model.layers.1");
     calm_model_close(model);

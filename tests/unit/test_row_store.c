@@ -1,5 +1,5 @@
 /* Rows in memory and in a file: the same to whoever reads them; what the system refuses is an error with the folder. */
-#include "ptq/model/rows.h"
+#include "ptq/model/row_store.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -156,6 +156,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("rows", (const TTest *[]){what_is_put_is_got, several_threads, nameless, no_rows, refused, no_space,
+    return run_tests("row_store", (const TTest *[]){what_is_put_is_got, several_threads, nameless, no_rows, refused, no_space,
                                                closed_behind_our_back, NULL});
 }
