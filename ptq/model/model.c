@@ -254,8 +254,8 @@ static calm_status check_tie(calm_ctx *ctx, calm_model *model)
     for (size_t at = 0; at < head->bytes && model->config.tied; at += piece) {
         const size_t n = head->bytes - at < piece ? head->bytes - at : piece;
         model->config.tied = memcmp(head->data + at, embed->data + at, n) == 0;
-        calm_safetensors_release(model->tensors, head);
-        calm_safetensors_release(model->tensors, embed);
+        calm_safetensors_release_part(model->tensors, head, at, n);
+        calm_safetensors_release_part(model->tensors, embed, at, n);
     }
     return CALM_OK;
 }
