@@ -18,18 +18,33 @@ static float *draw(size_t n, double spread, uint64_t stream)
     return x;
 }
 
-/* A head over a table [vocab, hidden] of random values; `widened` is the table in float32. */
-static calm_head new_head(size_t hidden, size_t vocab, calm_dtype dtype, calm_tensor *table, float **widened)
+/* A head over a stored table [vocab, hidden] of random values, with an infinity at element `bad` (SIZE_MAX: none); `widened`
+ * is the table in float32.  To be closed with close_head. */
+static calm_head new_head(size_t hidden, size_t vocab, calm_dtype dtype, size_t bad, float **widened)
 {
+    const calm_tensor table = {.name = "lm_head.weight", .dtype = dtype, .n_dims = 2, .shape = {vocab, hidden}};
+    const char *path = test_format("%s/model.safetensors", test_directory());
+    calm_safetensors_writer writer;
+    calm_safetensors *set;
     uint8_t *stored;
     float *w = draw(vocab * hidden, 1 / sqrt((double)hidden), 1);
-    ck_ok(CALM_NEW(ctx, ctx->out, stored, vocab * hidden * calm_dtype_bytes(dtype)));
+    const size_t bytes = vocab * hidden * calm_dtype_bytes(dtype);
+    if (bad < vocab * hidden)
+        w[bad] = INFINITY;
+    ck_ok(CALM_NEW(ctx, ctx->out, stored, bytes));
     ck_ok(calm_from_f32(ctx, dtype, w, vocab * hidden, stored));
     ck_ok(calm_to_f32(ctx, dtype, stored, vocab * hidden, w));
-    *table = (calm_tensor){.name = "lm_head.weight", .file = "model.safetensors", .dtype = dtype, .n_dims = 2,
-                           .shape = {vocab, hidden}, .data = stored, .n_elements = vocab * hidden};
+    ck_ok(calm_safetensors_begin(ctx, &writer, path, &table, 1));
+    ck_ok(calm_safetensors_put(ctx, &writer, stored, bytes));
+    ck_ok(calm_safetensors_end(ctx, &writer));
+    ck_ok(calm_safetensors_open(ctx, path, &set));
     *widened = w;
-    return (calm_head){.hidden = hidden, .vocab = vocab, .table = table};
+    return (calm_head){.hidden = hidden, .vocab = vocab, .set = set, .table = calm_safetensors_find(set, "lm_head.weight")};
+}
+
+static void close_head(const calm_head *head)
+{
+    calm_safetensors_close((calm_safetensors *)(uintptr_t)head->set);
 }
 
 /* One logit in double, and the bound of its error in float32: n products of one rounding each, added up in any order with
@@ -61,9 +76,8 @@ TEST(logits_in_tiles)
     static const calm_dtype dtypes[] = {CALM_F32, CALM_F16, CALM_BF16};
     enum { HIDDEN = 4500, VOCAB = 600, ROWS = 2 };
     for (size_t d = 0; d < 3; d++) {
-        calm_tensor table;
         float *w, *logits, *x = draw(ROWS * HIDDEN, 1, 2);
-        calm_head head = new_head(HIDDEN, VOCAB, dtypes[d], &table, &w);
+        calm_head head = new_head(HIDDEN, VOCAB, dtypes[d], SIZE_MAX, &w);
         ck_ok(CALM_NEW(ctx, ctx->out, logits, ROWS * VOCAB));
         ck_assert_uint_eq(calm_head_tile(&head), 256);    /* 600 = 256 + 256 + 88 */
         ck_ok(calm_head_logits(ctx, &head, x, ROWS, logits));
@@ -72,6 +86,7 @@ TEST(logits_in_tiles)
         head.logit_cap = 1.5f;
         ck_ok(calm_head_logits(ctx, &head, x, ROWS, logits));
         check_logits(&head, w, x, ROWS, logits);
+        close_head(&head);
         calm_arena_clear(ctx->out);
     }
 }
@@ -92,9 +107,8 @@ END_OF_TEST
 TEST(any_boundary)
 {
     enum { HIDDEN = 24, VOCAB = 37, ROWS = 3, STRIDE = VOCAB + 5 };
-    calm_tensor table;
     float *w, *x = draw(ROWS * HIDDEN, 1, 2), found[ROWS * STRIDE];
-    calm_head head = new_head(HIDDEN, VOCAB, CALM_BF16, &table, &w);
+    calm_head head = new_head(HIDDEN, VOCAB, CALM_BF16, SIZE_MAX, &w);
     head.bias = draw(VOCAB, 1, 3);
     for (size_t first = 0; first < VOCAB; first += 3)
         for (size_t count = 1; count <= VOCAB - first; count += 4) {
@@ -110,23 +124,22 @@ TEST(any_boundary)
                     ck_near(found[i], slow_logit(&head, w, x + i / STRIDE * HIDDEN, v, &bound), bound);
             }
         }
+    close_head(&head);
 }
 END_OF_TEST
 
 TEST(damaged_tables_are_named)
 {
     enum { HIDDEN = 8, VOCAB = 10 };
-    calm_tensor table;
     float *w, *x = draw(HIDDEN, 1, 2), logits[VOCAB];
-    const calm_head head = new_head(HIDDEN, VOCAB, CALM_F32, &table, &w);
-    const float bad = INFINITY;
-    memcpy((uint8_t *)(uintptr_t)table.data + 43 * sizeof bad, &bad, sizeof bad);
+    const calm_head head = new_head(HIDDEN, VOCAB, CALM_F32, 43, &w);
     ck_ok(calm_head_tile_logits(ctx, &head, x, 1, 0, 5, logits, VOCAB));
     ck_fails(calm_head_tile_logits(ctx, &head, x, 1, 5, 5, logits, VOCAB), CALM_ENUMERIC,
              "model.safetensors: tensor lm_head.weight: element 43 is inf; the checkpoint is damaged");
     ck_fails(calm_head_logits(ctx, &head, x, 1, logits), CALM_ENUMERIC, "element 43");
     ctx->scratch->fail_in = 1;
     ck_fails(calm_head_logits(ctx, &head, x, 1, logits), CALM_ENOMEM, "");
+    close_head(&head);
 }
 END_OF_TEST
 
