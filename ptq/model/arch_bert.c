@@ -16,8 +16,9 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_size(ctx, path, root, "type_vocab_size", &types, &config->n_types));
     CALM_TRY(calm_json_need_string(ctx, path, root, "position_embedding_type", "absolute", &positions));
     if (strcmp(positions, "absolute") != 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"position_embedding_type\": \"%s\" is not supported, only \"absolute\"",
-                         path, positions);
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "%s: \"position_embedding_type\": \"%s\" is not supported, only \"absolute\"", path,
+                         positions);
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
         config->bias[role] = true;
     return CALM_OK;

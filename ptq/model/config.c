@@ -42,7 +42,8 @@ static calm_status read_heads(calm_ctx *ctx, const char *path, const calm_json *
         config->hidden % config->n_heads != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: hidden_size %zu is not a multiple of num_attention_heads %zu", path,
                          config->hidden, config->n_heads);
-    const bool many = arch->default_kv_heads && !calm_json_get(root, "num_key_value_heads");    /* null: as many as heads */
+    const bool many =
+        arch->default_kv_heads && !calm_json_get(root, "num_key_value_heads"); /* null: as many as heads */
     int64_t kv = many ? arch->default_kv_heads : (int64_t)config->n_heads;
     int64_t width = arch->default_head_dim ? arch->default_head_dim : (int64_t)(config->hidden / config->n_heads);
     CALM_TRY(calm_config_size(ctx, path, root, "num_key_value_heads", &kv, &config->n_kv));
@@ -95,8 +96,8 @@ static calm_status read_activation(calm_ctx *ctx, const char *path, const calm_j
             return CALM_OK;
         }
     return calm_fail(ctx, CALM_EUNSUPPORTED,
-                     "%s: \"%s\": \"%s\" is not supported; expected silu, gelu, gelu_pytorch_tanh, gelu_new or relu", path,
-                     key, name);
+                     "%s: \"%s\": \"%s\" is not supported; expected silu, gelu, gelu_pytorch_tanh, gelu_new or relu",
+                     path, key, name);
 }
 
 static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
@@ -164,7 +165,8 @@ calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json
             return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"layer_types\"[%zu]: \"%s\" is not supported", path, i,
                              type);
         if (slide && width == 0 && (type || calm_json_typeof(calm_json_get(root, "sliding_window")) != CALM_JSON_NULL))
-            return calm_fail(ctx, CALM_EFORMAT, "%s: block %zu slides, but \"sliding_window\" is 0 or missing", path, i);
+            return calm_fail(ctx, CALM_EFORMAT, "%s: block %zu slides, but \"sliding_window\" is 0 or missing", path,
+                             i);
         config->window[i] = slide ? (size_t)width : 0;
         config->local_rope[i] = slide && config->rope[CALM_ROPE_LOCAL].theta > 0;
     }
@@ -188,7 +190,8 @@ static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json 
     for (size_t i = 0; i < calm_json_size(dense); i++) {
         const int64_t block = calm_json_int(calm_json_at(dense, i), -1);
         if (block < 0)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: \"mlp_only_layers\"[%zu]: expected the number of a block", path, i);
+            return calm_fail(ctx, CALM_EFORMAT, "%s: \"mlp_only_layers\"[%zu]: expected the number of a block", path,
+                             i);
         if ((size_t)block < config->n_blocks)
             config->moe.sparse[block] = false;
     }

@@ -122,7 +122,8 @@ static calm_status read_norm(calm_ctx *ctx, const calm_model *model, const char 
 }
 
 /* The norms of a sublayer; `block` NULL: check them alone. */
-static calm_status read_norms(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer, calm_block *block)
+static calm_status read_norms(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
+                              calm_block *block)
 {
     const calm_config *config = &model->config;
     const calm_names *names = config->arch->names;
@@ -137,7 +138,8 @@ static calm_status read_norms(calm_ctx *ctx, const calm_model *model, size_t ind
         CALM_TRY(read_norm(ctx, model, module, config->hidden, block ? &block->norm[sublayer][place] : NULL));
     }
     for (int i = 0; i < 2 && sublayer == CALM_SUBLAYER_ATTENTION && config->arch->qk_norm != CALM_QK_NORM_NONE; i++) {
-        const size_t width = config->arch->qk_norm == CALM_QK_NORM_HEAD ? config->head_dim : heads[i] * config->head_dim;
+        const size_t width =
+            config->arch->qk_norm == CALM_QK_NORM_HEAD ? config->head_dim : heads[i] * config->head_dim;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%s%s.%zu.%s", model->prefix, names->blocks, index, qk[i]));
         CALM_TRY(read_norm(ctx, model, module, width, !block ? NULL : i ? &block->k_norm : &block->q_norm));
     }
@@ -157,7 +159,8 @@ static calm_status read_router(calm_ctx *ctx, const calm_model *model, size_t in
         float *w;
         if (!modules[i])
             continue;
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.%zu.%s.weight", model->prefix, names->blocks, index, modules[i]));
+        CALM_TRY(
+            calm_strf(ctx, ctx->scratch, &name, "%s%s.%zu.%s.weight", model->prefix, names->blocks, index, modules[i]));
         CALM_TRY(need_matrix(ctx, model, name, rows[i], config->hidden, &tensor));
         if (!moe)
             continue;
@@ -381,18 +384,21 @@ calm_status calm_model_load_linear(calm_ctx *ctx, const calm_model *model, const
     return bias ? read_part(ctx, model, module, "bias", out, &weight->bias) : CALM_OK;
 }
 
-calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const char *module, size_t width, calm_norm *norm)
+calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const char *module, size_t width,
+                                 calm_norm *norm)
 {
     return read_norm(ctx, model, module, width, norm);
 }
 
-calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n, const float **out)
+calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n,
+                                   const float **out)
 {
     return read_vector(ctx, model, name, n, out);
 }
 
 /* The linears of a block's job. */
-static calm_status load_job(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job, calm_weight weight[CALM_N_ROLES])
+static calm_status load_job(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job,
+                            calm_weight weight[CALM_N_ROLES])
 {
     for (size_t i = job->first; i < job->first + job->n; i++) {
         const calm_linear_ref *linear = &model->layout.linears[i];
@@ -413,7 +419,8 @@ static calm_status load_expert(void *user, calm_ctx *ctx, size_t block, size_t e
     return CALM_OK;
 }
 
-static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer, calm_block *out)
+static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
+                                 calm_block *out)
 {
     size_t begin, end;
     calm_layout_sublayer(&model->layout, index, sublayer, &begin, &end);

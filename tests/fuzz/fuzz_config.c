@@ -15,8 +15,9 @@ static void check_rope(const calm_config *config, const calm_rope_config *rope)
 {
     if (rope->theta == 0)
         return;    /* there is none */
-    if (rope->rotary == 0 || rope->rotary % 2 != 0 || rope->rotary > config->head_dim || !in_range(rope->theta, 1, 1e12) ||
-        !in_range(rope->factor, 1e-6, 1e9) || !in_range(rope->m, 1e-6, 1e9) || !in_range(rope->original, 1, 1 << 24))
+    if (rope->rotary == 0 || rope->rotary % 2 != 0 || rope->rotary > config->head_dim ||
+        !in_range(rope->theta, 1, 1e12) || !in_range(rope->factor, 1e-6, 1e9) || !in_range(rope->m, 1e-6, 1e9) ||
+        !in_range(rope->original, 1, 1 << 24))
         abort();
     for (size_t i = 0; rope->kind == CALM_ROPE_LONGROPE && i < rope->rotary / 2; i++)
         if (!in_range(rope->long_factor[i], 1e-6, 1e9) || !in_range(rope->short_factor[i], 1e-6, 1e9))
@@ -26,7 +27,8 @@ static void check_rope(const calm_config *config, const calm_rope_config *rope)
 static void check_experts(const calm_config *config)
 {
     const calm_moe_config *moe = &config->moe;
-    if (moe->n_experts * config->n_blocks > 1 << 18 || moe->top_k > moe->n_experts || (moe->n_experts && (!moe->top_k || !moe->inner)))
+    if (moe->n_experts * config->n_blocks > 1 << 18 || moe->top_k > moe->n_experts ||
+        (moe->n_experts && (!moe->top_k || !moe->inner)))
         abort();
     for (size_t i = 0; i < config->n_blocks; i++)
         if (moe->sparse[i] && !moe->n_experts)
@@ -37,8 +39,8 @@ static void check_config(calm_ctx *ctx, const calm_config *config)
 {
     const size_t limit = (size_t)1 << 24;
     if (!config->arch || config->hidden - 1 >= limit || config->inner - 1 >= limit || config->vocab - 1 >= limit ||
-        config->n_blocks - 1 >= 4096 || config->n_kv == 0 || config->n_heads % config->n_kv != 0 || config->head_dim == 0 ||
-        config->n_heads * config->head_dim > limit || config->max_positions - 1 >= limit)
+        config->n_blocks - 1 >= 4096 || config->n_kv == 0 || config->n_heads % config->n_kv != 0 ||
+        config->head_dim == 0 || config->n_heads * config->head_dim > limit || config->max_positions - 1 >= limit)
         abort();
     if (!in_range((double)config->norm_eps, 0, 1) || !in_range((double)config->attention_scale, 1e-4, 100) ||
         !in_range((double)config->attention_cap, 0, 1e6) || !in_range((double)config->logit_cap, 0, 1e6))
@@ -53,7 +55,8 @@ static void check_config(calm_ctx *ctx, const calm_config *config)
     if (calm_layout_build(ctx, config, "model.", &layout) != CALM_OK)
         abort();
     for (size_t i = 0, n; i < layout.n_linears; i++)
-        if (!layout.linears[i].out || !layout.linears[i].in || !calm_size_mul(&n, layout.linears[i].out, layout.linears[i].in))
+        if (!layout.linears[i].out || !layout.linears[i].in ||
+            !calm_size_mul(&n, layout.linears[i].out, layout.linears[i].in))
             abort();
 }
 

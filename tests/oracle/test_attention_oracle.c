@@ -3,10 +3,10 @@
  *   T tokens   h heads of width d over h_kv for keys and values   D hidden size
  *
  * Tolerance: each float32 sum has at most n = max(D, T, d) terms, so its relative error is below n 2^-24 of the sum of
- * magnitudes; four such sums follow one another (q and k, scores, context, output) and |terms| add up to a few times the
- * result: 16 n 2^-24 of the largest output.  Frequencies are float32: one unit in the last place turns position 300 by
- * 300 x 2^-24 = 2e-5 and the last one with gaps, 600, by 4e-5, and a score has up to four such angles: 1e-4 and 2e-4 of
- * the largest output at least. */
+ * magnitudes; four such sums follow one another (q and k, scores, context, output) and |terms| add up to a few times
+ * the result: 16 n 2^-24 of the largest output.  Frequencies are float32: one unit in the last place turns position 300
+ * by 300 x 2^-24 = 2e-5 and the last one with gaps, 600, by 4e-5, and a score has up to four such angles: 1e-4 and 2e-4
+ * of the largest output at least. */
 #include "ptq/base/rng.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/block.h"
@@ -56,7 +56,10 @@ typedef struct fixture {
 static calm_norm draw_norm(const setting *s, size_t heads, uint64_t stream)
 {
     const size_t width = s->whole ? heads * s->head_dim : s->head_dim;
-    return (calm_norm){.kind = CALM_NORM_RMS, .eps = 1e-6f, .width = width, .w = s->norm ? draw(width, 1, 0.2, stream) : NULL};
+    return (calm_norm){.kind = CALM_NORM_RMS,
+                       .eps = 1e-6f,
+                       .width = width,
+                       .w = s->norm ? draw(width, 1, 0.2, stream) : NULL};
 }
 
 /* Rows of q, k and v in one matrix, for the block; the three as they are, for the slow version. */
@@ -82,11 +85,20 @@ static void new_block(const setting *s, fixture *f)
     const size_t rotary = s->rotary == NO_ROTARY ? 0 : s->rotary ? s->rotary : s->head_dim;
     *f = (fixture){.window = s->window};
     f->arch = (calm_arch){.encoder = s->encoder, .qk_norm = s->whole ? CALM_QK_NORM_WHOLE : CALM_QK_NORM_HEAD};
-    f->config = (calm_config){.arch = &f->arch, .hidden = s->hidden, .n_heads = s->n_heads, .n_kv = s->n_kv,
-                              .head_dim = s->head_dim, .n_blocks = 1, .norm_eps = 1e-6f, .window = &f->window,
-                              .local_rope = &f->local, .max_positions = MAX_POSITIONS,
-                              .attention_scale = (float)(1 / sqrt((double)s->head_dim)), .attention_cap = (float)s->cap,
-                              .rope = {{.kind = CALM_ROPE_DEFAULT, .theta = 10000.0, .factor = 1, .m = 1, .rotary = rotary}}};
+    f->config =
+        (calm_config){.arch = &f->arch,
+                      .hidden = s->hidden,
+                      .n_heads = s->n_heads,
+                      .n_kv = s->n_kv,
+                      .head_dim = s->head_dim,
+                      .n_blocks = 1,
+                      .norm_eps = 1e-6f,
+                      .window = &f->window,
+                      .local_rope = &f->local,
+                      .max_positions = MAX_POSITIONS,
+                      .attention_scale = (float)(1 / sqrt((double)s->head_dim)),
+                      .attention_cap = (float)s->cap,
+                      .rope = {{.kind = CALM_ROPE_DEFAULT, .theta = 10000.0, .factor = 1, .m = 1, .rotary = rotary}}};
     f->block = (calm_block){.config = &f->config};
     f->block.weight[CALM_ROLE_Q] = draw_weight(q, s->hidden, s->bias, 1);
     f->block.weight[CALM_ROLE_K] = draw_weight(kv, s->hidden, s->bias, 2);
@@ -161,8 +173,8 @@ static bool sees(const calm_config *config, const calm_span *span, size_t t, siz
     return !window || (span->positions ? span->positions[j] : j) + window > from;
 }
 
-static void attend(const calm_config *config, const double *q, const double *k, const double *v, const calm_span *span, size_t t,
-                   size_t head, double *scores, double *context)
+static void attend(const calm_config *config, const double *q, const double *k, const double *v, const calm_span *span,
+                   size_t t, size_t head, double *scores, double *context)
 {
     const size_t d = config->head_dim, kv = head / (config->n_heads / config->n_kv), kv_width = config->n_kv * d;
     const double cap = (double)config->attention_cap;
@@ -190,7 +202,8 @@ static double *slow_attention(const calm_block *block, const float *h, const cal
     double *x = new_doubles(n_tokens * config->hidden), *scores = new_doubles(n_tokens);
     for (size_t i = 0; i < n_tokens * config->hidden; i++)
         x[i] = (double)h[i];
-    double *q = project(&block->weight[CALM_ROLE_Q], x, n_tokens), *k = project(&block->weight[CALM_ROLE_K], x, n_tokens);
+    double *q = project(&block->weight[CALM_ROLE_Q], x, n_tokens),
+           *k = project(&block->weight[CALM_ROLE_K], x, n_tokens);
     double *v = project(&block->weight[CALM_ROLE_V], x, n_tokens);
     double *context = new_doubles(n_tokens * config->n_heads * config->head_dim);
     place(config, &block->q_norm, q, span, config->n_heads);
@@ -237,8 +250,8 @@ static void compare(const setting *s, size_t n_tokens)
         worst = fmax(worst, fabs((double)out[i] - expected[i]));
     }
     const double tolerance = largest * fmax(16 * (double)terms * 0x1p-24, s->gaps ? 2e-4 : 1e-4);
-    ck_assert_msg(worst <= tolerance, "T %zu, heads %zu/%zu of %zu, window %zu: off by %g, tolerance %g", n_tokens, s->n_heads,
-                  s->n_kv, s->head_dim, s->window, worst, tolerance);
+    ck_assert_msg(worst <= tolerance, "T %zu, heads %zu/%zu of %zu, window %zu: off by %g, tolerance %g", n_tokens,
+                  s->n_heads, s->n_kv, s->head_dim, s->window, worst, tolerance);
     calm_arena_clear(ctx->out);
     calm_arena_clear(ctx->scratch);
 }
@@ -269,7 +282,8 @@ TEST(sliding_windows)
 {
     static const size_t windows[] = {1, 2, 64, 127, 128, 129, 299, 300, 1000};
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
-        compare_all((setting){.hidden = 12, .n_heads = 2, .n_kv = 1, .head_dim = 6, .window = windows[i], .norm = true});
+        compare_all(
+            (setting){.hidden = 12, .n_heads = 2, .n_kv = 1, .head_dim = 6, .window = windows[i], .norm = true});
 }
 END_OF_TEST
 
@@ -282,13 +296,15 @@ END_OF_TEST
 TEST(one_matrix_for_q_k_and_v)
 {
     compare_all((setting){.hidden = 20, .n_heads = 4, .n_kv = 2, .head_dim = 6, .fused = true, .bias = true});
-    compare_all((setting){.hidden = 20, .n_heads = 3, .n_kv = 3, .head_dim = 8, .fused = true, .rotary = 6, .window = 100});
+    compare_all(
+        (setting){.hidden = 20, .n_heads = 3, .n_kv = 3, .head_dim = 8, .fused = true, .rotary = 6, .window = 100});
 }
 END_OF_TEST
 
 TEST(encoders)
 {
-    compare_all((setting){.hidden = 18, .n_heads = 3, .n_kv = 3, .head_dim = 6, .bias = true, .encoder = true, .rotary = NO_ROTARY});
+    compare_all((setting){
+        .hidden = 18, .n_heads = 3, .n_kv = 3, .head_dim = 6, .bias = true, .encoder = true, .rotary = NO_ROTARY});
     compare_all((setting){.hidden = 18, .n_heads = 3, .n_kv = 3, .head_dim = 5, .bias = true, .encoder = true,
                           .rotary = NO_ROTARY, .gaps = true});
 }
@@ -306,7 +322,8 @@ TEST(positions_with_gaps)
 {
     static const size_t windows[] = {0, 1, 2, 3, 128, 255, 256, 257};
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
-        compare_all((setting){.hidden = 12, .n_heads = 2, .n_kv = 1, .head_dim = 6, .window = windows[i], .gaps = true});
+        compare_all(
+            (setting){.hidden = 12, .n_heads = 2, .n_kv = 1, .head_dim = 6, .window = windows[i], .gaps = true});
 }
 END_OF_TEST
 
@@ -335,7 +352,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("attention_oracle", (const TTest *[]){
-        full_attention, grouped_queries, sliding_windows, norms_over_the_whole_projection, one_matrix_for_q_k_and_v, encoders,
-        capped_scores, positions_with_gaps, partial_rotation, windows_longer_than_the_tables, NULL});
+    return run_tests("attention_oracle", (const TTest *[]){full_attention, grouped_queries, sliding_windows,
+                                                           norms_over_the_whole_projection, one_matrix_for_q_k_and_v,
+                                                           encoders, capped_scores, positions_with_gaps,
+                                                           partial_rotation, windows_longer_than_the_tables, NULL});
 }

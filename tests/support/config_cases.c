@@ -40,8 +40,8 @@ void config_refuses(const char *family, const char *key, const char *value, calm
     calm_config config;
     calm_json *root = edited(family, key, value);
     const calm_status status = calm_config_read(ctx, "dir/config.json", root, &config);
-    ck_assert_msg(status == expected, "%s, %s = %s: %s (%s)", family, key, value ? value : "absent", calm_status_name(status),
-                  ctx->message);
+    ck_assert_msg(status == expected, "%s, %s = %s: %s (%s)", family, key, value ? value : "absent",
+                  calm_status_name(status), ctx->message);
     ck_assert_msg(strstr(ctx->message, "dir/config.json"), "%s: no file in \"%s\"", key, ctx->message);
     ck_assert_msg(strstr(ctx->message, words), "%s: \"%s\" lacks \"%s\"", key, ctx->message, words);
     calm_ctx_forgive(ctx);

@@ -1,7 +1,7 @@
 /* Tiny random checkpoints.
  *
- * The names and shapes stand here as the families' published checkpoints have them, apart from ptq/model, so that a wrong
- * name there is a missing tensor here. */
+ * The names and shapes stand here as the families' published checkpoints have them, apart from ptq/model, so that a
+ * wrong name there is a missing tensor here. */
 #include "tests/support/tiny_model.h"
 
 #include <stdio.h>
@@ -24,77 +24,71 @@ const tiny_model tiny_default = {.hidden = 32, .inner = 48, .n_blocks = 2, .voca
 /* When a tensor is there: always, or only with a head of its own, by the bias switch, in dense or in sparse blocks. */
 typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE } condition;
 
-/* NAME has '#' for the number of a block and '@' for that of an expert.  Sizes: D hidden, M inner, V vocabulary, Q and K
- * rows of q and k, W both and v, G gate and up, d head, P positions, T types, E experts, e and s their widths. */
+/* NAME has '#' for the number of a block and '@' for that of an expert.  Sizes: D hidden, M inner, V vocabulary, Q and
+ * K rows of q and k, W both and v, G gate and up, d head, P positions, T types, E experts, e and s their widths. */
 typedef struct tensor_row {
     const char *name;
     char rows, cols;    /* cols 0: a vector */
     condition when;
 } tensor_row;
 
+#define L "model.layers.#."
+
 #define EMBED {"model.embed_tokens.weight", 'V', 'D', ALWAYS}
 #define HEAD  {"model.norm.weight", 'D', 0, ALWAYS}, {"lm_head.weight", 'V', 'D', UNTIED}
-#define NORMS                                                                                                \
-    {"model.layers.#.input_layernorm.weight", 'D', 0, ALWAYS}, {"model.layers.#.post_attention_layernorm.weight", 'D', 0, ALWAYS}
-#define FOUR_NORMS                                                                                           \
-    NORMS, {"model.layers.#.pre_feedforward_layernorm.weight", 'D', 0, ALWAYS},                              \
-    {"model.layers.#.post_feedforward_layernorm.weight", 'D', 0, ALWAYS}
-#define QK_NORMS(q, k)                                                                                       \
-    {"model.layers.#.self_attn.q_norm.weight", q, 0, ALWAYS}, {"model.layers.#.self_attn.k_norm.weight", k, 0, ALWAYS}
+#define NORM(name)    {L name "_layernorm.weight", 'D', 0, ALWAYS}
+#define NORMS         NORM("input"), NORM("post_attention")
+#define FOUR_NORMS    NORMS, NORM("pre_feedforward"), NORM("post_feedforward")
+#define QK_NORMS(q, k) {L "self_attn.q_norm.weight", q, 0, ALWAYS}, {L "self_attn.k_norm.weight", k, 0, ALWAYS}
+#define LINEAR(name, out, in, when, bias) {L name ".weight", out, in, when}, {L name ".bias", out, 0, bias}
 #define QKV(bias)                                                                                            \
-    {"model.layers.#.self_attn.q_proj.weight", 'Q', 'D', ALWAYS}, {"model.layers.#.self_attn.q_proj.bias", 'Q', 0, bias}, \
-    {"model.layers.#.self_attn.k_proj.weight", 'K', 'D', ALWAYS}, {"model.layers.#.self_attn.k_proj.bias", 'K', 0, bias}, \
-    {"model.layers.#.self_attn.v_proj.weight", 'K', 'D', ALWAYS}, {"model.layers.#.self_attn.v_proj.bias", 'K', 0, bias}
-#define O          {"model.layers.#.self_attn.o_proj.weight", 'D', 'Q', ALWAYS}
-#define ATTENTION  QKV(BIASED), O, {"model.layers.#.self_attn.o_proj.bias", 'D', 0, BIASED}
-#define MLP(when)                                                                                            \
-    {"model.layers.#.mlp.gate_proj.weight", 'M', 'D', when}, {"model.layers.#.mlp.up_proj.weight", 'M', 'D', when}, \
-    {"model.layers.#.mlp.down_proj.weight", 'D', 'M', when}
-#define EXPERTS                                                                                              \
-    {"model.layers.#.mlp.gate.weight", 'E', 'D', SPARSE}, {"model.layers.#.mlp.experts.@.gate_proj.weight", 'e', 'D', SPARSE}, \
-    {"model.layers.#.mlp.experts.@.up_proj.weight", 'e', 'D', SPARSE},                                       \
-    {"model.layers.#.mlp.experts.@.down_proj.weight", 'D', 'e', SPARSE}
+    LINEAR("self_attn.q_proj", 'Q', 'D', ALWAYS, bias), LINEAR("self_attn.k_proj", 'K', 'D', ALWAYS, bias),  \
+    LINEAR("self_attn.v_proj", 'K', 'D', ALWAYS, bias)
+#define O         {L "self_attn.o_proj.weight", 'D', 'Q', ALWAYS}
+#define ATTENTION QKV(BIASED), LINEAR("self_attn.o_proj", 'D', 'Q', ALWAYS, BIASED)
+#define GATED(name, inner, when)                                                                             \
+    {L name ".gate_proj.weight", inner, 'D', when}, {L name ".up_proj.weight", inner, 'D', when},            \
+    {L name ".down_proj.weight", 'D', inner, when}
+#define MLP(when) GATED("mlp", 'M', when)
+#define EXPERTS   {L "mlp.gate.weight", 'E', 'D', SPARSE}, GATED("mlp.experts.@", 'e', SPARSE)
+
+static const tensor_row llama[] = {EMBED, NORMS, ATTENTION, MLP(ALWAYS), {L "mlp.gate_proj.bias", 'M', 0, BIASED},
+                                   {L "mlp.up_proj.bias", 'M', 0, BIASED}, {L "mlp.down_proj.bias", 'D', 0, BIASED},
+                                   HEAD, {0}};
+static const tensor_row mistral[] = {EMBED, NORMS, QKV(BIASED), O, MLP(ALWAYS), HEAD, {0}};
+static const tensor_row qwen2[] = {EMBED, NORMS, QKV(ALWAYS), O, MLP(ALWAYS), HEAD, {0}};
+static const tensor_row qwen3[] = {EMBED, NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(ALWAYS), HEAD, {0}};
+static const tensor_row qwen2_moe[] = {EMBED, NORMS, QKV(ALWAYS), O, MLP(DENSE), EXPERTS,
+                                       GATED("mlp.shared_expert", 's', SPARSE),
+                                       {L "mlp.shared_expert_gate.weight", '1', 'D', SPARSE}, HEAD, {0}};
+static const tensor_row qwen3_moe[] = {EMBED, NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(DENSE), EXPERTS, HEAD, {0}};
+static const tensor_row gemma2[] = {EMBED, FOUR_NORMS, ATTENTION, MLP(ALWAYS), HEAD, {0}};
+static const tensor_row gemma3[] = {EMBED, FOUR_NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(ALWAYS), HEAD, {0}};
+static const tensor_row phi3[] = {EMBED, NORMS, {L "self_attn.qkv_proj.weight", 'W', 'D', ALWAYS}, O,
+                                  {L "mlp.gate_up_proj.weight", 'G', 'D', ALWAYS},
+                                  {L "mlp.down_proj.weight", 'D', 'M', ALWAYS}, HEAD, {0}};
+static const tensor_row olmo2[] = {EMBED, NORM("post_attention"), NORM("post_feedforward"), QK_NORMS('Q', 'K'),
+                                   ATTENTION, MLP(ALWAYS), HEAD, {0}};
+
 #define BERT_LINEAR(name, out, in) {name ".weight", out, in, ALWAYS}, {name ".bias", out, 0, ALWAYS}
 #define BERT_NORM(name)            {name ".weight", 'D', 0, ALWAYS}, {name ".bias", 'D', 0, ALWAYS}
+#define BERT_TABLE(name, rows)     {name "_embeddings.weight", rows, 'D', ALWAYS}
+#define BERT_BLOCK(layer)                                                                                    \
+    BERT_LINEAR(layer "attention.self.query", 'D', 'D'), BERT_LINEAR(layer "attention.self.key", 'D', 'D'),  \
+    BERT_LINEAR(layer "attention.self.value", 'D', 'D'), BERT_LINEAR(layer "attention.output.dense", 'D', 'D'), \
+    BERT_NORM(layer "attention.output.LayerNorm"), BERT_LINEAR(layer "intermediate.dense", 'M', 'D'),        \
+    BERT_LINEAR(layer "output.dense", 'D', 'M'), BERT_NORM(layer "output.LayerNorm")
 #define BERT(prefix)                                                                                         \
-    {prefix "embeddings.word_embeddings.weight", 'V', 'D', ALWAYS},                                          \
-    {prefix "embeddings.position_embeddings.weight", 'P', 'D', ALWAYS},                                      \
-    {prefix "embeddings.token_type_embeddings.weight", 'T', 'D', ALWAYS}, BERT_NORM(prefix "embeddings.LayerNorm"), \
-    BERT_LINEAR(prefix "encoder.layer.#.attention.self.query", 'D', 'D'),                                    \
-    BERT_LINEAR(prefix "encoder.layer.#.attention.self.key", 'D', 'D'),                                      \
-    BERT_LINEAR(prefix "encoder.layer.#.attention.self.value", 'D', 'D'),                                    \
-    BERT_LINEAR(prefix "encoder.layer.#.attention.output.dense", 'D', 'D'),                                  \
-    BERT_NORM(prefix "encoder.layer.#.attention.output.LayerNorm"),                                          \
-    BERT_LINEAR(prefix "encoder.layer.#.intermediate.dense", 'M', 'D'),                                      \
-    BERT_LINEAR(prefix "encoder.layer.#.output.dense", 'D', 'M'), BERT_NORM(prefix "encoder.layer.#.output.LayerNorm")
+    BERT_TABLE(prefix "embeddings.word", 'V'), BERT_TABLE(prefix "embeddings.position", 'P'),                \
+    BERT_TABLE(prefix "embeddings.token_type", 'T'), BERT_NORM(prefix "embeddings.LayerNorm"),               \
+    BERT_BLOCK(prefix "encoder.layer.#.")
 
-#define END {NULL, 0, 0, ALWAYS}
-
-static const tensor_row llama[] = {EMBED, NORMS, ATTENTION, MLP(ALWAYS), {"model.layers.#.mlp.gate_proj.bias", 'M', 0, BIASED},
-                            {"model.layers.#.mlp.up_proj.bias", 'M', 0, BIASED},
-                            {"model.layers.#.mlp.down_proj.bias", 'D', 0, BIASED}, HEAD, END};
-static const tensor_row mistral[] = {EMBED, NORMS, QKV(BIASED), O, MLP(ALWAYS), HEAD, END};
-static const tensor_row qwen2[] = {EMBED, NORMS, QKV(ALWAYS), O, MLP(ALWAYS), HEAD, END};
-static const tensor_row qwen3[] = {EMBED, NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(ALWAYS), HEAD, END};
-static const tensor_row qwen2_moe[] = {EMBED, NORMS, QKV(ALWAYS), O, MLP(DENSE), EXPERTS,
-                                {"model.layers.#.mlp.shared_expert.gate_proj.weight", 's', 'D', SPARSE},
-                                {"model.layers.#.mlp.shared_expert.up_proj.weight", 's', 'D', SPARSE},
-                                {"model.layers.#.mlp.shared_expert.down_proj.weight", 'D', 's', SPARSE},
-                                {"model.layers.#.mlp.shared_expert_gate.weight", '1', 'D', SPARSE}, HEAD, END};
-static const tensor_row qwen3_moe[] = {EMBED, NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(DENSE), EXPERTS, HEAD, END};
-static const tensor_row gemma2[] = {EMBED, FOUR_NORMS, ATTENTION, MLP(ALWAYS), HEAD, END};
-static const tensor_row gemma3[] = {EMBED, FOUR_NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(ALWAYS), HEAD, END};
-static const tensor_row phi3[] = {EMBED, NORMS, {"model.layers.#.self_attn.qkv_proj.weight", 'W', 'D', ALWAYS}, O,
-                           {"model.layers.#.mlp.gate_up_proj.weight", 'G', 'D', ALWAYS},
-                           {"model.layers.#.mlp.down_proj.weight", 'D', 'M', ALWAYS}, HEAD, END};
-static const tensor_row olmo2[] = {EMBED, {"model.layers.#.post_attention_layernorm.weight", 'D', 0, ALWAYS},
-                            {"model.layers.#.post_feedforward_layernorm.weight", 'D', 0, ALWAYS}, QK_NORMS('Q', 'K'), ATTENTION,
-                            MLP(ALWAYS), HEAD, END};
-static const tensor_row bert[] = {BERT(""), BERT_LINEAR("pooler.dense", 'D', 'D'), END};
+static const tensor_row bert[] = {BERT(""), BERT_LINEAR("pooler.dense", 'D', 'D'), {0}};
 static const tensor_row bert_mlm[] = {BERT("bert."), BERT_LINEAR("cls.predictions.transform.dense", 'D', 'D'),
-                               BERT_NORM("cls.predictions.transform.LayerNorm"), {"cls.predictions.bias", 'V', 0, ALWAYS},
-                               {"cls.predictions.decoder.weight", 'V', 'D', UNTIED},
-                               {"cls.predictions.decoder.bias", 'V', 0, UNTIED}, END};
+                                      BERT_NORM("cls.predictions.transform.LayerNorm"),
+                                      {"cls.predictions.bias", 'V', 0, ALWAYS},
+                                      {"cls.predictions.decoder.weight", 'V', 'D', UNTIED},
+                                      {"cls.predictions.decoder.bias", 'V', 0, UNTIED}, {0}};
 
 #define ROTARY "\"rope_theta\": 10000.0, \"rms_norm_eps\": 1e-6, \"hidden_act\": \"silu\""
 #define GEMMA  "\"rope_theta\": 10000.0, \"rms_norm_eps\": 1e-6, \"query_pre_attn_scalar\": 12"
@@ -111,9 +105,11 @@ static const struct family {
     {"qwen2", "Qwen2ForCausalLM", "qwen2", ROTARY, qwen2, NULL, true},
     {"qwen3", "Qwen3ForCausalLM", "qwen3", ROTARY, qwen3, "\"attention_bias\": true", true},
     {"qwen2_moe", "Qwen2MoeForCausalLM", "qwen2_moe", ROTARY, qwen2_moe, NULL, true},
-    {"qwen3_moe", "Qwen3MoeForCausalLM", "qwen3_moe", ROTARY ", \"norm_topk_prob\": true", qwen3_moe, "\"attention_bias\": true", true},
+    {"qwen3_moe", "Qwen3MoeForCausalLM", "qwen3_moe", ROTARY ", \"norm_topk_prob\": true", qwen3_moe,
+     "\"attention_bias\": true", true},
     {"gemma2", "Gemma2ForCausalLM", "gemma2", GEMMA, gemma2, "\"attention_bias\": true", true},
-    {"gemma3", "Gemma3ForCausalLM", "gemma3_text", GEMMA ", \"sliding_window_pattern\": 2", gemma3, "\"attention_bias\": true", true},
+    {"gemma3", "Gemma3ForCausalLM", "gemma3_text", GEMMA ", \"sliding_window_pattern\": 2", gemma3,
+     "\"attention_bias\": true", true},
     {"phi3", "Phi3ForCausalLM", "phi3", ROTARY, phi3, NULL, true},
     {"olmo2", "Olmo2ForCausalLM", "olmo2", ROTARY, olmo2, "\"attention_bias\": true", false},
     {"bert", "BertModel", "bert", BERTS, bert, NULL, false},
@@ -215,8 +211,11 @@ static void add(listing *list, const tensor_row *row, size_t block, size_t exper
 static void add_row(listing *list, const tensor_row *row, size_t block)
 {
     const tiny_model *model = list->model;
-    const bool is_there[] = {[ALWAYS] = true, [UNTIED] = !model->tied, [BIASED] = model->bias && find_family(model)->bias,
-                             [DENSE] = block < model->n_dense, [SPARSE] = block >= model->n_dense};
+    const bool is_there[] = {[ALWAYS] = true,
+                             [UNTIED] = !model->tied,
+                             [BIASED] = model->bias && find_family(model)->bias,
+                             [DENSE] = block < model->n_dense,
+                             [SPARSE] = block >= model->n_dense};
     const size_t experts = strchr(row->name, '@') ? model->n_experts : 1;
     for (size_t e = 0; e < experts && is_there[row->when]; e++)
         add(list, row, block, e);
@@ -291,12 +290,14 @@ void tiny_model_write_config(const tiny_model *model, const char *dir)
     const char *text = test_format(
         "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"hidden_size\": %zu, "
         "\"intermediate_size\": %zu, \"num_hidden_layers\": %zu, \"vocab_size\": %zu, \"num_attention_heads\": %zu, "
-        "\"num_key_value_heads\": %zu, \"head_dim\": %zu, \"max_position_embeddings\": %d, \"tie_word_embeddings\": %s, "
+        "\"num_key_value_heads\": %zu, \"head_dim\": %zu, \"max_position_embeddings\": %d, \"tie_word_embeddings\": "
+        "%s, "
         "\"torch_dtype\": \"%s\", %s%s%s%s%s%s%s}\n",
-        family->class_name, family->model_type, model->hidden, model->inner, model->n_blocks, model->vocab, model->n_heads,
-        model->n_kv, model->head_dim, N_POSITIONS, model->tied ? "true" : "false", dtype, family->config,
-        model->bias && family->bias ? ", " : "", model->bias && family->bias ? family->bias : "", window_text(model, family),
-        experts_text(model, family), model->extra ? ", " : "", model->extra ? model->extra : "");
+        family->class_name, family->model_type, model->hidden, model->inner, model->n_blocks, model->vocab,
+        model->n_heads, model->n_kv, model->head_dim, N_POSITIONS, model->tied ? "true" : "false", dtype,
+        family->config, model->bias && family->bias ? ", " : "", model->bias && family->bias ? family->bias : "",
+        window_text(model, family), experts_text(model, family), model->extra ? ", " : "",
+        model->extra ? model->extra : "");
     ck_ok(calm_write_file(ctx, test_format("%s/config.json", dir), text, strlen(text)));
 }
 

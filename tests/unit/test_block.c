@@ -101,12 +101,14 @@ TEST(hook_points)
         ck_ok(calm_block_run(ctx, &at.block, &at.rope, x, &span, &(calm_observer){keep, &all}));
         for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
             ck_assert_msg(all.n[hook] == calm_hook_in_block(hook), "%s: %s", families[f], calm_hook_name(hook));
-        ck_assert(all.width[CALM_HOOK_GATE] == 48 && all.width[CALM_HOOK_DOWN_IN] == 48 && all.width[CALM_HOOK_O_IN] == 32);
+        ck_assert(all.width[CALM_HOOK_GATE] == 48 && all.width[CALM_HOOK_DOWN_IN] == 48 &&
+                  all.width[CALM_HOOK_O_IN] == 32);
         ck_assert(memcmp(all.x[CALM_HOOK_BLOCK_OUT], x, sizeof x) == 0);
         for (size_t i = 0; i < TOKENS * HIDDEN && !config->arch->encoder; i++)
             ck_assert(x[i] == (before[i] + all.x[CALM_HOOK_ATTN_OUT][i]) + all.x[CALM_HOOK_MLP_OUT][i]);
         for (calm_job_kind job = 0; job < CALM_N_JOBS; job++) {
-            const calm_hook out = calm_job_sublayer(job) == CALM_SUBLAYER_ATTENTION ? CALM_HOOK_ATTN_OUT : CALM_HOOK_MLP_OUT;
+            const calm_hook out =
+                calm_job_sublayer(job) == CALM_SUBLAYER_ATTENTION ? CALM_HOOK_ATTN_OUT : CALM_HOOK_MLP_OUT;
             ck_ok(calm_block_from_job(ctx, &at.block, &at.rope, job, all.x[calm_job_input(job)], &span, y));
             ck_assert_msg(memcmp(y, all.x[out], sizeof y) == 0, "%s: %s", families[f], calm_job_name(job));
         }
@@ -121,7 +123,10 @@ TEST(where_norms_stand)
     static const struct {
         const char *family;
         bool in, out, residual;
-    } all[] = {{"llama", true, false, false}, {"gemma2", true, true, false}, {"olmo2", false, true, false}, {"bert", false, false, true}};
+    } all[] = {{"llama", true, false, false},
+               {"gemma2", true, true, false},
+               {"olmo2", false, true, false},
+               {"bert", false, false, true}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         fixture f;
         open_fixture(all[i].family, &f);
@@ -180,5 +185,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("block", (const TTest *[]){linears, hook_points, where_norms_stand, observers_that_fail, no_memory, NULL});
+    return run_tests("block",
+                     (const TTest *[]){linears, hook_points, where_norms_stand, observers_that_fail, no_memory, NULL});
 }

@@ -64,7 +64,8 @@ TEST(sizes_and_kinds)
                                    {c.vocab, want->vocab}, {c.n_heads, want->n_heads}, {c.n_kv, want->n_kv},
                                    {c.head_dim, want->head_dim}};
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
-            ck_assert_msg(sizes[k][0] == sizes[k][1], "%s: size %zu: %zu, expected %zu", want->file, k, sizes[k][0], sizes[k][1]);
+            ck_assert_msg(sizes[k][0] == sizes[k][1], "%s: size %zu: %zu, expected %zu", want->file, k, sizes[k][0],
+                          sizes[k][1]);
         for (size_t b = 0; b < c.n_blocks; b++) {
             ck_assert(c.window[b] == 0 || c.window[b] == want->window);
             n_sliding += c.window[b] > 0;
@@ -81,11 +82,12 @@ END_OF_TEST
 static void check_biases(const char *name, const char *roles)
 {
     const calm_config c = read_published(name);
-    static const char letters[CALM_N_ROLES] = {[CALM_ROLE_Q] = 'q', [CALM_ROLE_K] = 'k', [CALM_ROLE_V] = 'v', [CALM_ROLE_O] = 'o',
-                                               [CALM_ROLE_UP] = 'u', [CALM_ROLE_DOWN] = 'd'};
+    static const char letters[CALM_N_ROLES] = {[CALM_ROLE_Q] = 'q', [CALM_ROLE_K] = 'k',  [CALM_ROLE_V] = 'v',
+                                               [CALM_ROLE_O] = 'o', [CALM_ROLE_UP] = 'u', [CALM_ROLE_DOWN] = 'd'};
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
         if (letters[role])
-            ck_assert_msg(c.bias[role] == (strchr(roles, letters[role]) != NULL), "%s: bias of %c", name, letters[role]);
+            ck_assert_msg(c.bias[role] == (strchr(roles, letters[role]) != NULL), "%s: bias of %c", name,
+                          letters[role]);
 }
 
 TEST(biases)
@@ -136,14 +138,17 @@ END_OF_TEST
 TEST(experts)
 {
     const calm_config small = read_published("qwen1.5-moe-a2.7b"), large = read_published("qwen3-30b-a3b");
-    ck_assert(small.moe.n_experts == 60 && small.moe.top_k == 4 && small.moe.inner == 1408 && small.moe.shared_inner == 5632);
+    ck_assert(small.moe.n_experts == 60 && small.moe.top_k == 4 && small.moe.inner == 1408 &&
+              small.moe.shared_inner == 5632);
     ck_assert(!small.moe.norm_top_k);
-    ck_assert(large.moe.n_experts == 128 && large.moe.top_k == 8 && large.moe.inner == 768 && large.moe.shared_inner == 0);
+    ck_assert(large.moe.n_experts == 128 && large.moe.top_k == 8 && large.moe.inner == 768 &&
+              large.moe.shared_inner == 0);
     ck_assert(large.moe.norm_top_k);
 }
 END_OF_TEST
 
 int main(void)
 {
-    return run_tests("config_hub", (const TTest *[]){sizes_and_kinds, biases, rotary_embeddings, scales_and_caps, experts, NULL});
+    return run_tests("config_hub",
+                     (const TTest *[]){sizes_and_kinds, biases, rotary_embeddings, scales_and_caps, experts, NULL});
 }

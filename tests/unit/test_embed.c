@@ -72,7 +72,8 @@ TEST(outside_the_tables)
 {
     const uint32_t ids[] = {3, 60, 61}, positions[] = {0, 512};
     const uint8_t types[] = {0, 2};
-    const calm_span one = {.n_tokens = 1}, two = {.n_tokens = 2}, three = {.n_tokens = 3}, far = {.n_tokens = 2, .positions = positions};
+    const calm_span one = {.n_tokens = 1}, two = {.n_tokens = 2}, three = {.n_tokens = 3},
+                    far = {.n_tokens = 2, .positions = positions};
     const tiny_model spec = tiny_of("bert_mlm");
     calm_model *model = open_tiny(&spec);
     float x[3 * 32];
@@ -80,7 +81,8 @@ TEST(outside_the_tables)
     ck_ok(calm_model_embed(ctx, model, ids, NULL, &two, x));
     ck_fails(calm_model_embed(ctx, model, ids, NULL, &three, x), CALM_EARG, "token id 61, but the vocabulary has 61");
     ck_fails(calm_model_embed(ctx, model, ids, types, &two, x), CALM_EARG, "type 2 of a token, but the model has 2");
-    ck_fails(calm_model_embed(ctx, model, ids, NULL, &far, x), CALM_EARG, "position 512 of a token, but the model has 512");
+    ck_fails(calm_model_embed(ctx, model, ids, NULL, &far, x), CALM_EARG,
+             "position 512 of a token, but the model has 512");
     calm_model_close(model);
 }
 END_OF_TEST
@@ -129,5 +131,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("embed", (const TTest *[]){decoders, encoders, outside_the_tables, damage_is_named, no_memory, NULL});
+    return run_tests("embed",
+                     (const TTest *[]){decoders, encoders, outside_the_tables, damage_is_named, no_memory, NULL});
 }

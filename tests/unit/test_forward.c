@@ -63,8 +63,9 @@ TEST(threads_and_files)
 }
 END_OF_TEST
 
-/* Windows do not see each other: alone, each gives the rows that it has among the others.  In a mixture an expert's tokens
- * are then multiplied in another company, which moves sums of 48 products by their rounding: 48 x 2^-24 x 100. */
+/* Windows do not see each other: alone, each gives the rows that it has among the others.  In a mixture an expert's
+ * tokens are then multiplied in another company, which moves sums of 48 products by their rounding: 48 x 2^-24 x 100.
+ */
 TEST(windows_alone)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
@@ -187,10 +188,12 @@ TEST(failures)
     calm_rope rope;
     calm_block block;
     windows.ids[3] = 1000;
-    ck_fails(calm_batch_embed(ctx, model, &windows, 0, N_WINDOWS, ctx->out, test_directory(), &batch), CALM_EARG, "token id 1000");
+    ck_fails(calm_batch_embed(ctx, model, &windows, 0, N_WINDOWS, ctx->out, test_directory(), &batch), CALM_EARG,
+             "token id 1000");
     ck_assert_int_eq(batch.hidden.file, -1);
     windows.ids[3] = 0;
-    ck_fails(calm_batch_embed(ctx, model, &windows, 0, N_WINDOWS, ctx->out, "/nowhere", &batch), CALM_ENOTFOUND, "/nowhere");
+    ck_fails(calm_batch_embed(ctx, model, &windows, 0, N_WINDOWS, ctx->out, "/nowhere", &batch), CALM_ENOTFOUND,
+             "/nowhere");
     ck_ok(calm_batch_embed(ctx, model, &windows, 0, N_WINDOWS, ctx->out, NULL, &batch));
     ck_ok(calm_rope_init(ctx, calm_model_config(model), 100, &rope));
     ck_ok(calm_model_load_block(ctx, model, 0, &block));

@@ -18,8 +18,8 @@ static float *draw(size_t n, double spread, uint64_t stream)
     return x;
 }
 
-/* A head over a stored table [vocab, hidden] of random values, with an infinity at element `bad` (SIZE_MAX: none); `widened`
- * is the table in float32.  To be closed with close_head. */
+/* A head over a stored table [vocab, hidden] of random values, with an infinity at element `bad` (SIZE_MAX: none);
+ * `widened` is the table in float32.  To be closed with close_head. */
 static calm_head new_head(size_t hidden, size_t vocab, calm_dtype dtype, size_t bad, float **widened)
 {
     const calm_tensor table = {.name = "lm_head.weight", .dtype = dtype, .n_dims = 2, .shape = {vocab, hidden}};
@@ -39,7 +39,8 @@ static calm_head new_head(size_t hidden, size_t vocab, calm_dtype dtype, size_t 
     ck_ok(calm_safetensors_end(ctx, &writer));
     ck_ok(calm_safetensors_open(ctx, path, &set));
     *widened = w;
-    return (calm_head){.hidden = hidden, .vocab = vocab, .set = set, .table = calm_safetensors_find(set, "lm_head.weight")};
+    return (
+        calm_head){.hidden = hidden, .vocab = vocab, .set = set, .table = calm_safetensors_find(set, "lm_head.weight")};
 }
 
 static void close_head(const calm_head *head)
@@ -47,8 +48,8 @@ static void close_head(const calm_head *head)
     calm_safetensors_close((calm_safetensors *)(uintptr_t)head->set);
 }
 
-/* One logit in double, and the bound of its error in float32: n products of one rounding each, added up in any order with
- * n roundings. */
+/* One logit in double, and the bound of its error in float32: n products of one rounding each, added up in any order
+ * with n roundings. */
 static double slow_logit(const calm_head *head, const float *w, const float *x, size_t v, double *bound)
 {
     double sum = head->bias ? (double)head->bias[v] : 0, size = fabs(sum);
@@ -66,7 +67,8 @@ static void check_logits(const calm_head *head, const float *w, const float *x, 
         for (size_t v = 0; v < head->vocab; v++) {
             double bound, expected = slow_logit(head, w, x + t * head->hidden, v, &bound);
             if (head->logit_cap > 0)    /* shrinks errors; the cap itself has 9 roundings (test_vector.c) */
-                expected = (double)head->logit_cap * tanh(expected / (double)head->logit_cap), bound += 9 * EPS * fabs(expected);
+                expected = (double)head->logit_cap * tanh(expected / (double)head->logit_cap),
+                bound += 9 * EPS * fabs(expected);
             ck_near(logits[t * head->vocab + v], expected, bound);
         }
 }
@@ -161,8 +163,8 @@ static double linear(const calm_weight *weight, const float *x, size_t row)
     return sum;
 }
 
-/* LayerNorm(gelu(W x + b)): sums of 32 products of values below 4, divided by a deviation above 0.1: 33 x 2^-24 x 20 / 0.1
- * = 4e-4; what the transform changes is of the order of 1. */
+/* LayerNorm(gelu(W x + b)): sums of 32 products of values below 4, divided by a deviation above 0.1: 33 x 2^-24 x 20 /
+ * 0.1 = 4e-4; what the transform changes is of the order of 1. */
 TEST(transform_of_a_masked_language_model)
 {
     tiny_model spec = tiny_of("bert_mlm");
@@ -175,9 +177,11 @@ TEST(transform_of_a_masked_language_model)
         ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
         ck_ok(calm_model_load_head(ctx, model, &head));
         ck_assert(head.table && head.bias && head.transform.w && !head.pooler.w && !head.norm.w);
-        ck_assert_str_eq(head.table->name, tied ? "bert.embeddings.word_embeddings.weight" : "cls.predictions.decoder.weight");
+        ck_assert_str_eq(head.table->name,
+                         tied ? "bert.embeddings.word_embeddings.weight" : "cls.predictions.decoder.weight");
         const float *own;
-        ck_ok(calm_model_load_vector(ctx, model, tied ? "cls.predictions.bias" : "cls.predictions.decoder.bias", 61, &own));
+        ck_ok(calm_model_load_vector(ctx, model, tied ? "cls.predictions.bias" : "cls.predictions.decoder.bias", 61,
+                                     &own));
         ck_assert(memcmp(own, head.bias, 61 * sizeof *own) == 0);
         memcpy(y, x, sizeof y);
         ck_ok(calm_head_prepare(ctx, &head, y, 2));

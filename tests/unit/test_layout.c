@@ -16,7 +16,8 @@ static calm_layout build(const char *family, const char *key, const char *value)
     return layout;
 }
 
-static void check_linear(const calm_layout *layout, size_t i, calm_role role, const char *module, size_t out, size_t in, bool bias)
+static void check_linear(const calm_layout *layout, size_t i, calm_role role, const char *module, size_t out, size_t in,
+                         bool bias)
 {
     const calm_linear_ref *linear = &layout->linears[i];
     ck_assert_uint_lt(i, layout->n_linears);
@@ -27,7 +28,8 @@ static void check_linear(const calm_layout *layout, size_t i, calm_role role, co
     ck_assert_int_eq(linear->bias, bias);
 }
 
-static void check_job(const calm_layout *layout, size_t i, const char *name, long expert, size_t n, size_t out, size_t in)
+static void check_job(const calm_layout *layout, size_t i, const char *name, long expert, size_t n, size_t out,
+                      size_t in)
 {
     const calm_job_ref *job = &layout->jobs[i];
     ck_assert_uint_lt(i, layout->n_jobs);
@@ -150,7 +152,8 @@ TEST(what_can_be_folded)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const calm_layout layout = build(all[i].family, "pad_token_id", "0");
         for (size_t j = 0; all[i].jobs[j]; j++)
-            ck_assert_msg(layout.jobs[j].can_absorb == (all[i].jobs[j] == 'y'), "%s: %s", all[i].family, layout.jobs[j].name);
+            ck_assert_msg(layout.jobs[j].can_absorb == (all[i].jobs[j] == 'y'), "%s: %s", all[i].family,
+                          layout.jobs[j].name);
     }
 }
 END_OF_TEST
@@ -193,6 +196,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("layout", (const TTest *[]){dense, fused, encoder, shared_expert, dense_and_sparse_blocks, groups, what_can_be_folded,
-                                                 numbering, no_memory, NULL});
+    return run_tests("layout", (const TTest *[]){dense, fused, encoder, shared_expert, dense_and_sparse_blocks, groups,
+                                                 what_can_be_folded, numbering, no_memory, NULL});
 }

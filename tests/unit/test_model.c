@@ -21,7 +21,8 @@ static void refused(const char *dir, calm_status expected, const char *a, const 
     calm_status status = calm_model_open(ctx, dir, &model);
     ck_assert_msg(status == expected, "%s: %s", calm_status_name(status), ctx->message);
     ck_assert_ptr_null(model);
-    ck_assert_msg(strstr(ctx->message, a) && strstr(ctx->message, b), "\"%s\" lacks \"%s\" or \"%s\"", ctx->message, a, b);
+    ck_assert_msg(strstr(ctx->message, a) && strstr(ctx->message, b), "\"%s\" lacks \"%s\" or \"%s\"", ctx->message, a,
+                  b);
     calm_ctx_forgive(ctx);
 }
 
@@ -73,7 +74,8 @@ TEST(shape_against_config)
 {
     tiny_model spec = tiny_default;
     spec.transposed = "model.layers.1.mlp.down_proj.weight";
-    refused(tiny_model_write(&spec), CALM_EFORMAT, "model.layers.1.mlp.down_proj.weight", "shape [48, 32], expected [32, 48]");
+    refused(tiny_model_write(&spec), CALM_EFORMAT, "model.layers.1.mlp.down_proj.weight",
+            "shape [48, 32], expected [32, 48]");
     spec = tiny_default;
     const char *dir = tiny_model_write(&spec);
     spec.vocab = 62;
@@ -194,8 +196,8 @@ TEST(ids_outside_the_vocabulary)
 }
 END_OF_TEST
 
-/* Every family in each type, tied or not, with and without biases: the checkpoint that the tables of tiny_model list is the
- * one that calm_model_open looks for. */
+/* Every family in each type, tied or not, with and without biases: the checkpoint that the tables of tiny_model list is
+ * the one that calm_model_open looks for. */
 TEST(every_family_opens)
 {
     for (size_t f = 0; tiny_families[f]; f++)
@@ -220,8 +222,8 @@ TEST(every_family_opens)
 }
 END_OF_TEST
 
-/* Without any one of its tensors a checkpoint is refused by that tensor's name: nothing goes unchecked, and nothing that is
- * stored goes unread. */
+/* Without any one of its tensors a checkpoint is refused by that tensor's name: nothing goes unchecked, and nothing
+ * that is stored goes unread. */
 TEST(every_tensor_is_needed)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
@@ -240,8 +242,8 @@ TEST(every_tensor_is_needed)
             spec.missing = name;
             const char *dir = tiny_model_write(&spec);
             const calm_status status = calm_model_open(ctx, dir, &other);
-            ck_assert_msg(status == CALM_ENOTFOUND && strstr(ctx->message, name), "%s without %s: %s (%s)", tiny_families[f],
-                          name, calm_status_name(status), ctx->message);
+            ck_assert_msg(status == CALM_ENOTFOUND && strstr(ctx->message, name), "%s without %s: %s (%s)",
+                          tiny_families[f], name, calm_status_name(status), ctx->message);
             calm_ctx_forgive(ctx);
         }
         calm_model_close(model);
@@ -249,7 +251,8 @@ TEST(every_tensor_is_needed)
 }
 END_OF_TEST
 
-/* The checkpoint at `dir` once more in a directory of its own, its tensors called by other names, and with `extra` behind. */
+/* The checkpoint at `dir` once more in a directory of its own, its tensors called by other names, and with `extra`
+ * behind. */
 static const char *rewritten(const char *dir, const char *(*rename)(const char *), const calm_tensor *extra)
 {
     const char *copy = test_directory();
@@ -266,7 +269,8 @@ static const char *rewritten(const char *dir, const char *(*rename)(const char *
     if (extra)
         tensors[n] = *extra;
     ck_ok(calm_copy_file(ctx, test_format("%s/config.json", dir), test_format("%s/config.json", copy)));
-    ck_ok(calm_safetensors_begin(ctx, &writer, test_format("%s/model.safetensors", copy), tensors, n + (extra != NULL)));
+    ck_ok(
+        calm_safetensors_begin(ctx, &writer, test_format("%s/model.safetensors", copy), tensors, n + (extra != NULL)));
     for (size_t i = 0; i < n + (extra != NULL); i++)
         ck_ok(calm_safetensors_put(ctx, &writer, tensors[i].data, tensors[i].bytes));
     ck_ok(calm_safetensors_end(ctx, &writer));
@@ -314,7 +318,9 @@ static const char *without_prefix(const char *name)
 static const char *with_gamma(const char *name)
 {
     const char *norm = strstr(name, "LayerNorm.");
-    return !norm ? name : test_format("%.*s.%s", (int)(norm + 9 - name), name, strcmp(norm + 10, "bias") == 0 ? "beta" : "gamma");
+    return !norm ? name
+                 : test_format("%.*s.%s", (int)(norm + 9 - name), name,
+                               strcmp(norm + 10, "bias") == 0 ? "beta" : "gamma");
 }
 
 /* Decoders saved without their head; gamma and beta, as the first BERT checkpoints say. */
@@ -328,7 +334,8 @@ TEST(older_names)
     ck_ok(calm_model_open(ctx, rewritten(dir, with_gamma, NULL), &other));
     ck_ok(calm_model_load_block(ctx, model, 1, &block));
     ck_ok(calm_model_load_block(ctx, other, 1, &old));
-    const calm_norm *a = &block.norm[CALM_SUBLAYER_MLP][CALM_NORM_RESIDUAL], *b = &old.norm[CALM_SUBLAYER_MLP][CALM_NORM_RESIDUAL];
+    const calm_norm *a = &block.norm[CALM_SUBLAYER_MLP][CALM_NORM_RESIDUAL],
+                    *b = &old.norm[CALM_SUBLAYER_MLP][CALM_NORM_RESIDUAL];
     ck_assert(memcmp(a->w, b->w, 32 * sizeof(float)) == 0 && memcmp(a->b, b->b, 32 * sizeof(float)) == 0);
     ck_assert(memcmp(a->w, a->b, 32 * sizeof(float)) != 0);
     calm_model_close(model);
@@ -356,8 +363,10 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("model", (const TTest *[]){
-        opens_what_is_right, counts_and_names, shape_against_config, dtype_against_what_is_needed, missing_tensors,
-        nan_is_named_by_tensor_and_index, nan_in_an_expert_is_found_when_it_is_read, every_family_opens,
-        every_tensor_is_needed, heads_beside_a_tied_embedding, older_names, ids_outside_the_vocabulary, directories_that_are_no_models, NULL});
+    return run_tests("model",
+                     (const TTest *[]){opens_what_is_right, counts_and_names, shape_against_config,
+                                       dtype_against_what_is_needed, missing_tensors, nan_is_named_by_tensor_and_index,
+                                       nan_in_an_expert_is_found_when_it_is_read, every_family_opens,
+                                       every_tensor_is_needed, heads_beside_a_tied_embedding, older_names,
+                                       ids_outside_the_vocabulary, directories_that_are_no_models, NULL});
 }

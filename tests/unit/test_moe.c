@@ -41,7 +41,11 @@ static void open_fixture(const char *family, const char *extra, fixture *f)
 /* The fixture's rows as a batch. */
 static calm_batch new_batch(const fixture *f, const char *spill_dir)
 {
-    calm_batch batch = {.windows = &f->windows, .n = f->windows.n, .rows = f->rows, .width = 32, .spill_dir = spill_dir};
+    calm_batch batch = {.windows = &f->windows,
+                        .n = f->windows.n,
+                        .rows = f->rows,
+                        .width = 32,
+                        .spill_dir = spill_dir};
     float *x;
     ck_ok(calm_rows_open(ctx, ctx->out, f->rows, 32, spill_dir, &batch.hidden));
     ck_ok(calm_rows_get(ctx, &batch.hidden, 0, f->rows, &x));
@@ -88,7 +92,8 @@ static void add_expert(const calm_weight *weight, const double *h, double p, dou
     const size_t inner = weight[CALM_ROLE_DOWN].in;
     double a[64];
     for (size_t m = 0; m < inner; m++) {
-        const double gate = dot(weight[CALM_ROLE_GATE].w + m * 32, h, 32), up = dot(weight[CALM_ROLE_UP].w + m * 32, h, 32);
+        const double gate = dot(weight[CALM_ROLE_GATE].w + m * 32, h, 32),
+                     up = dot(weight[CALM_ROLE_UP].w + m * 32, h, 32);
         a[m] = gate / (1 + exp(-gate)) * up;
     }
     for (size_t i = 0; i < 32; i++)
@@ -213,7 +218,8 @@ TEST(logits_that_are_not_numbers)
     open_fixture("qwen3_moe", NULL, &f);
     const float bad[][5] = {{1, 2, NAN, 0, 0}, {NAN, NAN, NAN, NAN, NAN}, {0, 0, 0, 0, INFINITY}, {NAN, 1, 2, 3, 4}};
     for (size_t i = 0; i < N(bad); i++)
-        ck_fails(calm_router_choose(ctx, &f.block, bad[i], 1, routes), CALM_ENUMERIC, "block 1: a router logit is not finite");
+        ck_fails(calm_router_choose(ctx, &f.block, bad[i], 1, routes), CALM_ENUMERIC,
+                 "block 1: a router logit is not finite");
     calm_model_close(f.model);
 }
 END_OF_TEST
@@ -311,7 +317,8 @@ typedef struct counting_loader {
     size_t fails;    /* this expert cannot be read; 5: none */
 } counting_loader;
 
-static calm_status count_and_load(void *user, calm_ctx *task, size_t block, size_t expert, calm_weight weight[CALM_N_ROLES])
+static calm_status count_and_load(void *user, calm_ctx *task, size_t block, size_t expert,
+                                  calm_weight weight[CALM_N_ROLES])
 {
     counting_loader *loader = user;
     loader->n_reads[expert]++;
@@ -434,8 +441,9 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("moe", (const TTest *[]){
-        experts_of_qwen3, shared_expert_of_qwen2, choice, logits_that_are_not_numbers, tokens_by_expert, waves_of_any_size,
-        size_of_a_wave, threads_and_files, experts_nobody_chose, an_expert_that_cannot_be_read, observers_see_each_expert_its_rows,
-        no_memory, NULL});
+    return run_tests("moe",
+                     (const TTest *[]){experts_of_qwen3, shared_expert_of_qwen2, choice, logits_that_are_not_numbers,
+                                       tokens_by_expert, waves_of_any_size, size_of_a_wave, threads_and_files,
+                                       experts_nobody_chose, an_expert_that_cannot_be_read,
+                                       observers_see_each_expert_its_rows, no_memory, NULL});
 }

@@ -25,8 +25,8 @@ static double slow(const calm_norm *norm, const float *row, size_t i)
     return (double)row[i] / sqrt(square + (double)norm->eps) * (double)norm->w[i];
 }
 
-/* Values up to 10 with at most 8 roundings each: 1e-5 is twice 8 x 2^-24 x 10, and 1000 times below what another formula
- * or an eps of 0.3 that is left out changes. */
+/* Values up to 10 with at most 8 roundings each: 1e-5 is twice 8 x 2^-24 x 10, and 1000 times below what another
+ * formula or an eps of 0.3 that is left out changes. */
 TEST(formulas)
 {
     static const calm_norm_kind kinds[] = {CALM_NORM_RMS, CALM_NORM_RMS_PLUS_ONE, CALM_NORM_LAYER};

@@ -46,7 +46,8 @@ TEST(what_is_put_is_got)
             x[i] = -1;
         ck_ok(calm_rows_put(ctx, &rows, 13, 2, x));
         ck_ok(calm_rows_get(ctx, &rows, 12, 4, &x));
-        ck_assert(x[WIDTH - 1] == value(13 * WIDTH - 1) && x[WIDTH] == -1 && x[3 * WIDTH - 1] == -1 && x[3 * WIDTH] == value(15 * WIDTH));
+        ck_assert(x[WIDTH - 1] == value(13 * WIDTH - 1) && x[WIDTH] == -1 && x[3 * WIDTH - 1] == -1 &&
+                  x[3 * WIDTH] == value(15 * WIDTH));
         calm_rows_close(&rows);
         ck_assert_int_eq(rows.file, -1);
         calm_rows_close(&rows);
@@ -109,14 +110,16 @@ TEST(refused)
     ck_fails(calm_rows_open(ctx, ctx->out, N, WIDTH, none, &rows), CALM_ENOTFOUND, none);
     ck_assert_int_eq(rows.file, -1);
     ck_fails(calm_rows_open(ctx, ctx->out, SIZE_MAX / 2, WIDTH, dir, &rows), CALM_ENOMEM, "overflows");
-    ck_fails(calm_rows_open(ctx, ctx->out, SIZE_MAX / 8, 1, dir, &rows), CALM_EIO, "cannot reserve 9223372036854775804 bytes");
+    ck_fails(calm_rows_open(ctx, ctx->out, SIZE_MAX / 8, 1, dir, &rows), CALM_EIO,
+             "cannot reserve 9223372036854775804 bytes");
     ck_assert_int_eq(rows.file, -1);
     ctx->out->fail_in = 1;
     ck_fails(calm_rows_open(ctx, ctx->out, N, WIDTH, NULL, &rows), CALM_ENOMEM, "");
 }
 END_OF_TEST
 
-/* Space is reserved when the rows are opened, so that a disk (here: a limit on files) that is too small is met before the work. */
+/* Space is reserved when the rows are opened, so that a disk (here: a limit on files) that is too small is met before
+ * the work. */
 TEST(no_space)
 {
     calm_rows rows;
@@ -156,6 +159,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("row_store", (const TTest *[]){what_is_put_is_got, several_threads, nameless, no_rows, refused, no_space,
-                                               closed_behind_our_back, NULL});
+    return run_tests("row_store", (const TTest *[]){what_is_put_is_got, several_threads, nameless, no_rows, refused,
+                                                    no_space, closed_behind_our_back, NULL});
 }

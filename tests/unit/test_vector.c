@@ -178,8 +178,8 @@ TEST(gelu)
 }
 END_OF_TEST
 
-/* x / (1 + exp(-2z)): z has 6 roundings, whose error exp multiplies by |2z|; exp 4 eps, sum and quotient 2.  Below x = -5
- * what remains of x is less than 1e-6, and of that the same share is in doubt. */
+/* x / (1 + exp(-2z)): z has 6 roundings, whose error exp multiplies by |2z|; exp 4 eps, sum and quotient 2.  Below x =
+ * -5 what remains of x is less than 1e-6, and of that the same share is in doubt. */
 TEST(gelu_by_tanh)
 {
     float x[LONGEST], y[LONGEST];
@@ -239,8 +239,8 @@ TEST(soft_cap)
 }
 END_OF_TEST
 
-/* mean and factor are rounded to float, the difference and two products and the sum once each: 2^-24 of |x| and |mean| for
- * the difference, then 4 of the product, 1 of the result. */
+/* mean and factor are rounded to float, the difference and two products and the sum once each: 2^-24 of |x| and |mean|
+ * for the difference, then 4 of the product, 1 of the result. */
 TEST(layernorm)
 {
     for (size_t d = 1; d <= LONGEST; d++) {
@@ -255,7 +255,8 @@ TEST(layernorm)
             variance += ((double)x[i] - mean) * ((double)x[i] - mean) / (double)d;
         calm_vec_layernorm(d, x, weight, bias, 1e-5f, out);
         for (size_t i = 0; i < d; i++) {
-            const double factor = (double)weight[i] / sqrt(variance + (double)1e-5f), term = ((double)x[i] - mean) * factor;
+            const double factor = (double)weight[i] / sqrt(variance + (double)1e-5f),
+                         term = ((double)x[i] - mean) * factor;
             const double expected = term + (double)bias[i];
             ck_near(out[i], expected,
                     (fabs(factor) * (fabs((double)x[i]) + fabs(mean)) + 4 * fabs(term) + fabs(expected)) * EPS + 1e-30);
@@ -352,7 +353,9 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("vector", (const TTest *[]){
-        exp_is_within_2_ulp, exp_at_the_ends, exp_does_not_depend_on_the_place, nan_stays, softmax_numerators, exp_sum, silu_times_up,
-        silu, gelu, gelu_by_tanh, relu_and_products, soft_cap, layernorm, nan_stays_in_activations, rmsnorm, max_and_its_first_place, sums, NULL});
+    return run_tests("vector",
+                     (const TTest *[]){exp_is_within_2_ulp, exp_at_the_ends, exp_does_not_depend_on_the_place,
+                                       nan_stays, softmax_numerators, exp_sum, silu_times_up, silu, gelu, gelu_by_tanh,
+                                       relu_and_products, soft_cap, layernorm, nan_stays_in_activations, rmsnorm,
+                                       max_and_its_first_place, sums, NULL});
 }
