@@ -185,6 +185,12 @@ TEST(yarn)
         rope.beta_fast = variant & 4 ? 3 : 32;
         check_table(&rope, 4 * (size_t)rope.original, 200);
     }
+    rope.theta = 10;    /* the upper bound lies beyond r - 1, the lower one below 0 */
+    rope.original = 4096;
+    rope.beta_fast = 3000;
+    check_table(&rope, 16384, 200);
+    rope.theta = 10000;
+    rope.original = 128;
     rope.beta_fast = rope.beta_slow = 2;    /* both bounds the same: the ramp is a step */
     rope.truncate = false;
     check_table(&rope, 512, 200);
