@@ -47,7 +47,10 @@ typedef struct calm_arch {
     bool default_tied;         /* when tie_word_embeddings is absent                      */
     int64_t default_kv_heads;  /* when num_key_value_heads is absent; 0: as many as heads */
     int64_t default_head_dim;  /* when head_dim is absent; 0: hidden / heads              */
+    int64_t default_positions; /* when max_position_embeddings is absent; 0: 2048         */
     double default_rope_theta; /* 0: no rotary embedding                                  */
+    bool phi_rope;             /* partial_rotary_factor counts; yarn is an old name of longrope, and the original
+                                  positions are 4096 when original_max_position_embeddings is absent */
     double default_eps;        /* of the norms, when the config is silent; 0: 1e-6        */
     const char *keys;          /* keys that read_config reads, joined by ' '              */
 

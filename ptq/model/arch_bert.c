@@ -16,8 +16,9 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_size(ctx, path, root, "type_vocab_size", &types, &config->n_types));
     CALM_TRY(calm_json_need_string(ctx, path, root, "position_embedding_type", "absolute", &positions));
     if (strcmp(positions, "absolute") != 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"position_embedding_type\": \"%s\" is not supported, only \"absolute\"",
-                         path, positions);
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "%s: \"position_embedding_type\": \"%s\" is not supported, only \"absolute\"", path,
+                         positions);
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
         config->bias[role] = true;
     return CALM_OK;
@@ -43,7 +44,9 @@ const calm_arch calm_arch_bert = {
     .norm = CALM_NORM_LAYER,
     .encoder = true,
     .default_tied = true,
+    .default_positions = 512,
     .default_eps = 1e-12,
-    .keys = "type_vocab_size position_embedding_type",
+    .keys = "type_vocab_size position_embedding_type directionality pooler_fc_size pooler_num_attention_heads "
+            "pooler_num_fc_layers pooler_size_per_head pooler_type",    /* those from directionality on do nothing */
     .read_config = read_config,
 };

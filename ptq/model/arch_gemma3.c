@@ -24,15 +24,16 @@ const calm_arch calm_arch_gemma3 = {
     .name = "gemma3",
     .classes = "Gemma3ForCausalLM",
     .model_types = "gemma3_text",
-    .prefixes = "model.",
+    .prefixes = "model.|",
     .names = &names,
     .norm = CALM_NORM_RMS_PLUS_ONE,
     .qk_norm = CALM_QK_NORM_HEAD,
     .default_tied = true,
     .default_kv_heads = 4,
     .default_head_dim = 256,
+    .default_positions = 131072,
     .default_rope_theta = 1000000.0,
-    .keys = "attention_bias hidden_activation query_pre_attn_scalar attn_logit_softcapping final_logit_softcapping "
+    .keys = "attention_bias hidden_activation query_pre_attn_scalar final_logit_softcapping "
             "sliding_window sliding_window_pattern layer_types rope_local_base_freq",
     .read_config = read_config,
 };

@@ -26,9 +26,10 @@ const calm_arch calm_arch_qwen2_moe = {
     .name = "qwen2_moe",
     .classes = "Qwen2MoeForCausalLM",
     .model_types = "qwen2_moe",
-    .prefixes = "model.",
+    .prefixes = "model.|",
     .names = &calm_names_llama,
     .default_kv_heads = 16,
+    .default_positions = 32768,
     .default_rope_theta = 10000.0,
     .keys = "qkv_bias use_sliding_window sliding_window layer_types num_experts num_local_experts num_experts_per_tok "
             "moe_intermediate_size shared_expert_intermediate_size norm_topk_prob decoder_sparse_step mlp_only_layers",

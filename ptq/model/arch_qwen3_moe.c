@@ -24,10 +24,11 @@ const calm_arch calm_arch_qwen3_moe = {
     .name = "qwen3_moe",
     .classes = "Qwen3MoeForCausalLM",
     .model_types = "qwen3_moe",
-    .prefixes = "model.",
+    .prefixes = "model.|",
     .names = &calm_names_qk_norm,
     .qk_norm = CALM_QK_NORM_HEAD,
     .default_kv_heads = 4,
+    .default_positions = 32768,
     .default_rope_theta = 10000.0,
     .keys = "attention_bias use_sliding_window sliding_window layer_types num_experts num_local_experts "
             "num_experts_per_tok moe_intermediate_size norm_topk_prob decoder_sparse_step mlp_only_layers",

@@ -6,6 +6,8 @@
 
 #include "ptq/model/arch.h"
 
+#define EXPERTS_MAX ((size_t)1 << 18)
+
 static calm_status unknown_architecture(calm_ctx *ctx, const char *path, const char *class_name, const char *model_type)
 {
     size_t n;
@@ -40,7 +42,9 @@ static calm_status read_heads(calm_ctx *ctx, const char *path, const calm_json *
         config->hidden % config->n_heads != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: hidden_size %zu is not a multiple of num_attention_heads %zu", path,
                          config->hidden, config->n_heads);
-    int64_t kv = arch->default_kv_heads ? arch->default_kv_heads : (int64_t)config->n_heads;
+    const bool many =
+        arch->default_kv_heads && !calm_json_get(root, "num_key_value_heads"); /* null: as many as heads */
+    int64_t kv = many ? arch->default_kv_heads : (int64_t)config->n_heads;
     int64_t width = arch->default_head_dim ? arch->default_head_dim : (int64_t)(config->hidden / config->n_heads);
     CALM_TRY(calm_config_size(ctx, path, root, "num_key_value_heads", &kv, &config->n_kv));
     CALM_TRY(calm_config_size(ctx, path, root, "head_dim", &width, &config->head_dim));
@@ -92,8 +96,8 @@ static calm_status read_activation(calm_ctx *ctx, const char *path, const calm_j
             return CALM_OK;
         }
     return calm_fail(ctx, CALM_EUNSUPPORTED,
-                     "%s: \"%s\": \"%s\" is not supported; expected silu, gelu, gelu_pytorch_tanh, gelu_new or relu", path,
-                     key, name);
+                     "%s: \"%s\": \"%s\" is not supported; expected silu, gelu, gelu_pytorch_tanh, gelu_new or relu",
+                     path, key, name);
 }
 
 static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
@@ -101,7 +105,7 @@ static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json 
     const bool tied = config->arch->default_tied;
     const char *eps_key = config->arch->norm == CALM_NORM_LAYER ? "layer_norm_eps" : "rms_norm_eps";
     const double eps = config->arch->default_eps > 0 ? config->arch->default_eps : 1e-6;
-    const int64_t positions = 2048;
+    const int64_t positions = config->arch->default_positions ? config->arch->default_positions : 2048;
     double value;
     CALM_TRY(calm_config_size(ctx, path, root, "hidden_size", NULL, &config->hidden));
     CALM_TRY(calm_config_size(ctx, path, root, "intermediate_size", NULL, &config->inner));
@@ -147,7 +151,7 @@ calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json
 {
     const int64_t none = calm_json_get(root, "sliding_window") ? 0 : fallback;    /* null means that there is none */
     int64_t width;
-    CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window", &none, 1, 1 << 30, &width));
+    CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window", &none, 0, 1 << 30, &width));
     const calm_json *types = calm_json_get(root, "layer_types");
     if (calm_json_typeof(types) == CALM_JSON_NULL)
         types = NULL;    /* absent, or null */
@@ -160,8 +164,9 @@ calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json
         if (type && !slide && strcmp(type, "full_attention") != 0)
             return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"layer_types\"[%zu]: \"%s\" is not supported", path, i,
                              type);
-        if (type && slide && width == 0)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: block %zu slides, but \"sliding_window\" is missing", path, i);
+        if (slide && width == 0 && (type || calm_json_typeof(calm_json_get(root, "sliding_window")) != CALM_JSON_NULL))
+            return calm_fail(ctx, CALM_EFORMAT, "%s: block %zu slides, but \"sliding_window\" is 0 or missing", path,
+                             i);
         config->window[i] = slide ? (size_t)width : 0;
         config->local_rope[i] = slide && config->rope[CALM_ROPE_LOCAL].theta > 0;
     }
@@ -185,7 +190,8 @@ static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json 
     for (size_t i = 0; i < calm_json_size(dense); i++) {
         const int64_t block = calm_json_int(calm_json_at(dense, i), -1);
         if (block < 0)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: \"mlp_only_layers\"[%zu]: expected the number of a block", path, i);
+            return calm_fail(ctx, CALM_EFORMAT, "%s: \"mlp_only_layers\"[%zu]: expected the number of a block", path,
+                             i);
         if ((size_t)block < config->n_blocks)
             config->moe.sparse[block] = false;
     }
@@ -197,7 +203,8 @@ calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json
     const bool no = false;
     const int64_t experts_limit = 1 << 14;
     calm_moe_config *moe = &config->moe;
-    const char *key = calm_json_get(root, "num_local_experts") ? "num_local_experts" : "num_experts";
+    const bool local = calm_json_typeof(calm_json_get(root, "num_local_experts")) != CALM_JSON_NULL;
+    const char *key = local ? "num_local_experts" : "num_experts";
     int64_t n, k;
     CALM_TRY(calm_json_need_int(ctx, path, root, key, NULL, 1, experts_limit, &n));
     CALM_TRY(calm_json_need_int(ctx, path, root, "num_experts_per_tok", NULL, 1, n, &k));
@@ -205,5 +212,8 @@ calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json
     CALM_TRY(calm_json_need_bool(ctx, path, root, "norm_topk_prob", &no, &moe->norm_top_k));
     moe->n_experts = (size_t)n;
     moe->top_k = (size_t)k;
+    if (config->n_blocks * moe->n_experts > EXPERTS_MAX)    /* the layer table has rows for each */
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %zu experts in each of %zu blocks: expected at most %zu in all", path,
+                         moe->n_experts, config->n_blocks, EXPERTS_MAX);
     return read_sparse(ctx, path, root, config);
 }

@@ -82,7 +82,8 @@ calm_status calm_config_size(calm_ctx *ctx, const char *path, const calm_json *r
                              const int64_t *fallback, size_t *out);
 
 /* Fill config->window: "layer_types" says which blocks slide; without it `slides` does (may be NULL: none).  Their
- * width is "sliding_window", or `fallback` when the key is absent.  `pattern` is passed to `slides`. */
+ * width is "sliding_window", or `fallback` when the key is absent; null is none, and 0 where no block slides.
+ * `pattern` is passed to `slides`. */
 typedef bool calm_slides_fn(size_t block, int64_t pattern);
 calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json *root, int64_t fallback,
                                 calm_slides_fn *slides, int64_t pattern, calm_config *config);

@@ -31,7 +31,7 @@ static calm_status check_names(calm_ctx *ctx, const source *from)
     return CALM_OK;
 }
 
-static calm_status find_kind(calm_ctx *ctx, const source *from, calm_rope_config *out)
+static calm_status find_kind(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
 {
     static const struct {
         const char *name;
@@ -44,12 +44,14 @@ static calm_status find_kind(calm_ctx *ctx, const source *from, calm_rope_config
     CALM_TRY(calm_json_need_string(ctx, from->path, from->described, "rope_type", name, &name));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(name, kinds[i].name) == 0) {
-            out->kind = kinds[i].kind;
+            const bool old = config->arch->phi_rope && kinds[i].kind == CALM_ROPE_YARN;
+            out->kind = old ? CALM_ROPE_LONGROPE : kinds[i].kind;
             return CALM_OK;
         }
-    return calm_fail(ctx, CALM_EUNSUPPORTED,
-                     "%s: rope_type \"%s\" is not supported; expected default, linear, dynamic, llama3, yarn or longrope",
-                     from->path, name);
+    return calm_fail(
+        ctx, CALM_EUNSUPPORTED,
+        "%s: rope_type \"%s\" is not supported; expected default, linear, dynamic, llama3, yarn or longrope",
+        from->path, name);
 }
 
 static calm_status number(calm_ctx *ctx, const source *from, const char *key, const double *fallback, double min,
@@ -58,12 +60,16 @@ static calm_status number(calm_ctx *ctx, const source *from, const char *key, co
     return calm_json_need_number(ctx, from->path, from->described, key, fallback, min, max, out);
 }
 
-/* The channels that turn. */
+/* The channels that turn.  Only Phi's code in the field knows a partial embedding for every kind of rope; elsewhere
+ * readers disagree on whether the factor counts, so it is refused. */
 static calm_status read_rotary(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
 {
     double share = 1;
     CALM_TRY(calm_json_need_number(ctx, from->path, from->root, "partial_rotary_factor", &share, 0, 1, &share));
     CALM_TRY(number(ctx, from, "partial_rotary_factor", &share, 0, 1, &share));
+    if (share != 1 && !config->arch->phi_rope)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"partial_rotary_factor\" %g is not supported for %s", from->path,
+                         share, config->arch->name);
     out->rotary = (size_t)((double)config->head_dim * share);
     if (out->rotary == 0 || out->rotary % 2 != 0)
         return calm_fail(ctx, CALM_EFORMAT,
@@ -74,12 +80,12 @@ static calm_status read_rotary(calm_ctx *ctx, const source *from, const calm_con
 
 static calm_status read_original(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
 {
-    const int64_t all = (int64_t)config->max_positions;
+    const int64_t all = config->arch->phi_rope ? 4096 : (int64_t)config->max_positions;
     int64_t value;
     CALM_TRY(calm_json_need_int(ctx, from->path, from->described, "original_max_position_embeddings", &all, 1,
                                 CALM_SIZE_LIMIT, &value));
-    CALM_TRY(calm_json_need_int(ctx, from->path, from->root, "original_max_position_embeddings", &value, 1, CALM_SIZE_LIMIT,
-                                &value));
+    CALM_TRY(calm_json_need_int(ctx, from->path, from->root, "original_max_position_embeddings", &value, 1,
+                                CALM_SIZE_LIMIT, &value));
     out->original = (double)value;
     return CALM_OK;
 }
@@ -89,8 +95,9 @@ static calm_status read_factors(calm_ctx *ctx, const source *from, const char *k
     const calm_json *list = calm_json_get(from->described, key);
     double *values;
     if (calm_json_typeof(list) != CALM_JSON_ARRAY || calm_json_size(list) != n)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: rope settings: \"%s\": expected %zu numbers (half the rotary channels)",
-                         from->path, key, n);
+        return calm_fail(ctx, CALM_EFORMAT,
+                         "%s: rope settings: \"%s\": expected %zu numbers (half the rotary channels)", from->path, key,
+                         n);
     CALM_TRY(CALM_NEW(ctx, ctx->out, values, n));
     for (size_t i = 0; i < n; i++) {
         values[i] = calm_json_number(calm_json_at(list, i), NAN);
@@ -113,6 +120,9 @@ static calm_status read_yarn(calm_ctx *ctx, const source *from, const calm_confi
     const double fast = 32, slow = 1, zero = 0, ratio = (double)config->max_positions / out->original;
     const bool yes = true;
     double scale, scale_all, m;
+    if (out->theta <= 1)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: rope_type yarn: expected a rope_theta above 1, found %g", from->path,
+                         out->theta);
     CALM_TRY(number(ctx, from, "factor", &ratio, 1e-6, FACTOR_MAX, &out->factor));
     CALM_TRY(number(ctx, from, "beta_fast", &fast, 1e-6, FACTOR_MAX, &out->beta_fast));
     CALM_TRY(number(ctx, from, "beta_slow", &slow, 1e-6, FACTOR_MAX, &out->beta_slow));
@@ -140,8 +150,9 @@ static calm_status read_llama3(calm_ctx *ctx, const source *from, calm_rope_conf
     CALM_TRY(number(ctx, from, "low_freq_factor", NULL, 1e-6, FACTOR_MAX, &out->low_freq));
     CALM_TRY(number(ctx, from, "high_freq_factor", NULL, 1e-6, FACTOR_MAX, &out->high_freq));
     if (out->high_freq <= out->low_freq)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: rope settings: high_freq_factor %g, expected more than low_freq_factor %g",
-                         from->path, out->high_freq, out->low_freq);
+        return calm_fail(ctx, CALM_EFORMAT,
+                         "%s: rope settings: high_freq_factor %g, expected more than low_freq_factor %g", from->path,
+                         out->high_freq, out->low_freq);
     return CALM_OK;
 }
 
@@ -152,7 +163,7 @@ static calm_status read_one(calm_ctx *ctx, const source *from, double theta, con
     if (calm_json_typeof(from->described) != CALM_JSON_NULL && calm_json_typeof(from->described) != CALM_JSON_OBJECT)
         return calm_fail(ctx, CALM_EFORMAT, "%s: rope settings: expected an object", from->path);
     CALM_TRY(check_names(ctx, from));
-    CALM_TRY(find_kind(ctx, from, out));
+    CALM_TRY(find_kind(ctx, from, config, out));
     CALM_TRY(number(ctx, from, "rope_theta", &theta, 1, 1e12, &out->theta));
     CALM_TRY(read_rotary(ctx, from, config, out));
     CALM_TRY(read_original(ctx, from, config, out));
@@ -179,24 +190,43 @@ static calm_status read_one(calm_ctx *ctx, const source *from, double theta, con
     return CALM_OK;
 }
 
+/* Where blocks differ, rope_parameters holds one object for each kind of attention and nothing else. */
+static calm_status check_kinds(calm_ctx *ctx, const char *path, const calm_json *parameters, const calm_arch *arch,
+                               bool differ)
+{
+    const char *key;
+    const calm_json *value;
+    if (!differ)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rope_parameters\" by kind of attention is not known for %s",
+                         path, arch->name);
+    for (void *iter = NULL; calm_json_next(parameters, &iter, &key, &value);)
+        if (strcmp(key, "full_attention") != 0 && strcmp(key, "sliding_attention") != 0 &&
+            calm_json_typeof(value) != CALM_JSON_NULL)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: rope settings: \"%s\" is not known", path, key);
+    return CALM_OK;
+}
+
 calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    const calm_json *scaling = calm_json_get(root, "rope_scaling"), *parameters = calm_json_get(root, "rope_parameters");
-    source from = {path, root, calm_json_size(scaling) || calm_json_typeof(scaling) > CALM_JSON_NULL ? scaling : parameters};
+    const calm_json *scaling = calm_json_get(root, "rope_scaling"),
+                    *parameters = calm_json_get(root, "rope_parameters");
+    const bool classic = calm_json_typeof(scaling) == CALM_JSON_OBJECT ? calm_json_size(scaling) > 0
+                                                                       : calm_json_typeof(scaling) != CALM_JSON_NULL;
+    const calm_json *full = calm_json_get(parameters, "full_attention"),
+                    *sliding = calm_json_get(parameters, "sliding_attention");
+    const source global = {path, root,
+                           classic           ? scaling
+                           : full || sliding ? full
+                                             : parameters},
+                 inner = {path, root, sliding};
     double theta = config->arch->default_rope_theta, local = 0;
     CALM_TRY(calm_json_need_number(ctx, path, root, "rope_theta", &theta, 1, 1e12, &theta));
     if (config->arch->keys && calm_arch_listed(config->arch->keys, ' ', "rope_local_base_freq")) {
         const double usual = 10000;
         CALM_TRY(calm_json_need_number(ctx, path, root, "rope_local_base_freq", &usual, 1, 1e12, &local));
     }
-    const calm_json *full = calm_json_get(parameters, "full_attention"), *sliding = calm_json_get(parameters, "sliding_attention");
-    const source inner = {path, root, sliding};
-    if (full || sliding) {
-        if (local == 0)
-            return calm_fail(ctx, CALM_EUNSUPPORTED,
-                             "%s: \"rope_parameters\" by kind of attention is not known for %s", path, config->arch->name);
-        from.described = full;
-    }
-    CALM_TRY(read_one(ctx, &from, theta, config, &config->rope[CALM_ROPE_GLOBAL]));
+    if (full || sliding)
+        CALM_TRY(check_kinds(ctx, path, parameters, config->arch, local > 0));
+    CALM_TRY(read_one(ctx, &global, theta, config, &config->rope[CALM_ROPE_GLOBAL]));
     return local > 0 ? read_one(ctx, &inner, local, config, &config->rope[CALM_ROPE_LOCAL]) : CALM_OK;
 }

@@ -35,7 +35,10 @@ static calm_status load_encoder(calm_ctx *ctx, const calm_model *model, calm_hea
         return CALM_OK;
     CALM_TRY(load_optional(ctx, model, "cls.predictions.transform.dense", width, width, &out->transform));
     CALM_TRY(calm_model_load_norm(ctx, model, "cls.predictions.transform.LayerNorm", width, &out->transform_norm));
-    CALM_TRY(calm_model_load_vector(ctx, model, "cls.predictions.bias", out->vocab, &out->bias));
+    /* A decoder that is not tied has a bias of its own; tied, both names mean the same one. */
+    const bool own = calm_safetensors_find(set, "cls.predictions.decoder.bias") != NULL;
+    CALM_TRY(calm_model_load_vector(ctx, model, own ? "cls.predictions.decoder.bias" : "cls.predictions.bias",
+                                    out->vocab, &out->bias));
     return calm_model_table(ctx, model, !calm_model_config(model)->tied, &out->table);
 }
 
@@ -48,7 +51,8 @@ calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_he
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     if (config->arch->names->final_norm) {
         char *module;
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%s%s", calm_model_prefix(model), config->arch->names->final_norm));
+        CALM_TRY(
+            calm_strf(ctx, ctx->scratch, &module, "%s%s", calm_model_prefix(model), config->arch->names->final_norm));
         CALM_TRY(calm_model_load_norm(ctx, model, module, config->hidden, &out->norm));
     }
     if (config->arch->encoder)

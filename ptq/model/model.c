@@ -105,9 +105,14 @@ static calm_status read_norm(calm_ctx *ctx, const calm_model *model, const char 
 {
     const calm_norm_kind kind = model->config.arch->norm;
     const float *w, *b = NULL;
-    CALM_TRY(read_part(ctx, model, module, "weight", width, out ? &w : NULL));
-    if (kind == CALM_NORM_LAYER)
-        CALM_TRY(read_part(ctx, model, module, "bias", width, out ? &b : NULL));
+    bool old = false;    /* the first BERT checkpoints say gamma and beta */
+    if (kind == CALM_NORM_LAYER) {
+        char *name;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.gamma", module));
+        old = calm_safetensors_find(model->tensors, name) != NULL;
+        CALM_TRY(read_part(ctx, model, module, old ? "beta" : "bias", width, out ? &b : NULL));
+    }
+    CALM_TRY(read_part(ctx, model, module, old ? "gamma" : "weight", width, out ? &w : NULL));
     if (!out)
         return CALM_OK;
     for (size_t i = 0; kind == CALM_NORM_RMS_PLUS_ONE && i < width; i++)
@@ -117,7 +122,8 @@ static calm_status read_norm(calm_ctx *ctx, const calm_model *model, const char 
 }
 
 /* The norms of a sublayer; `block` NULL: check them alone. */
-static calm_status read_norms(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer, calm_block *block)
+static calm_status read_norms(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
+                              calm_block *block)
 {
     const calm_config *config = &model->config;
     const calm_names *names = config->arch->names;
@@ -132,7 +138,8 @@ static calm_status read_norms(calm_ctx *ctx, const calm_model *model, size_t ind
         CALM_TRY(read_norm(ctx, model, module, config->hidden, block ? &block->norm[sublayer][place] : NULL));
     }
     for (int i = 0; i < 2 && sublayer == CALM_SUBLAYER_ATTENTION && config->arch->qk_norm != CALM_QK_NORM_NONE; i++) {
-        const size_t width = config->arch->qk_norm == CALM_QK_NORM_HEAD ? config->head_dim : heads[i] * config->head_dim;
+        const size_t width =
+            config->arch->qk_norm == CALM_QK_NORM_HEAD ? config->head_dim : heads[i] * config->head_dim;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%s%s.%zu.%s", model->prefix, names->blocks, index, qk[i]));
         CALM_TRY(read_norm(ctx, model, module, width, !block ? NULL : i ? &block->k_norm : &block->q_norm));
     }
@@ -152,7 +159,8 @@ static calm_status read_router(calm_ctx *ctx, const calm_model *model, size_t in
         float *w;
         if (!modules[i])
             continue;
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.%zu.%s.weight", model->prefix, names->blocks, index, modules[i]));
+        CALM_TRY(
+            calm_strf(ctx, ctx->scratch, &name, "%s%s.%zu.%s.weight", model->prefix, names->blocks, index, modules[i]));
         CALM_TRY(need_matrix(ctx, model, name, rows[i], config->hidden, &tensor));
         if (!moe)
             continue;
@@ -233,6 +241,28 @@ static calm_status find_prefix(calm_ctx *ctx, calm_model *model)
     return CALM_OK;
 }
 
+/* config.json may tie the head to the embedding although the file holds both.  Where they differ both are meant. */
+static calm_status check_tie(calm_ctx *ctx, calm_model *model)
+{
+    const size_t piece = (size_t)8 * 1024 * 1024;
+    const calm_names *names = model->config.arch->names;
+    char *name;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", names->head));
+    const calm_tensor *head = calm_safetensors_find(model->tensors, name);
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", model->prefix, names->embed));
+    const calm_tensor *embed = calm_safetensors_find(model->tensors, name);
+    if (!model->config.tied || !head || !embed)
+        return CALM_OK;
+    model->config.tied = head->dtype == embed->dtype && head->bytes == embed->bytes;
+    for (size_t at = 0; at < head->bytes && model->config.tied; at += piece) {
+        const size_t n = head->bytes - at < piece ? head->bytes - at : piece;
+        model->config.tied = memcmp(head->data + at, embed->data + at, n) == 0;
+        calm_safetensors_release_part(model->tensors, head, at, n);
+        calm_safetensors_release_part(model->tensors, embed, at, n);
+    }
+    return CALM_OK;
+}
+
 static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
 {
     char *path;
@@ -247,6 +277,7 @@ static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
         CALM_TRY(calm_compressed_read(ctx, path, quantization, &model->compressed));
     CALM_TRY(calm_safetensors_open(ctx, dir, &model->tensors));
     CALM_TRY(find_prefix(ctx, model));
+    CALM_TRY(check_tie(ctx, model));
     CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, &model->layout));
     return check_tensors(ctx, model);
 }
@@ -353,18 +384,21 @@ calm_status calm_model_load_linear(calm_ctx *ctx, const calm_model *model, const
     return bias ? read_part(ctx, model, module, "bias", out, &weight->bias) : CALM_OK;
 }
 
-calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const char *module, size_t width, calm_norm *norm)
+calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const char *module, size_t width,
+                                 calm_norm *norm)
 {
     return read_norm(ctx, model, module, width, norm);
 }
 
-calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n, const float **out)
+calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n,
+                                   const float **out)
 {
     return read_vector(ctx, model, name, n, out);
 }
 
 /* The linears of a block's job. */
-static calm_status load_job(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job, calm_weight weight[CALM_N_ROLES])
+static calm_status load_job(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job,
+                            calm_weight weight[CALM_N_ROLES])
 {
     for (size_t i = job->first; i < job->first + job->n; i++) {
         const calm_linear_ref *linear = &model->layout.linears[i];
@@ -385,7 +419,8 @@ static calm_status load_expert(void *user, calm_ctx *ctx, size_t block, size_t e
     return CALM_OK;
 }
 
-static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer, calm_block *out)
+static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
+                                 calm_block *out)
 {
     size_t begin, end;
     calm_layout_sublayer(&model->layout, index, sublayer, &begin, &end);

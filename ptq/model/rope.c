@@ -5,17 +5,28 @@
 
 #define PI 3.14159265358979323846
 
-/* ---- frequencies ---- */
+/* ---- frequencies ----
+ *
+ * In float32, in the order of operations of the code that the models were trained with: over some thousand positions a
+ * frequency off by one unit in the last place turns a head visibly. */
 
-static double llama3(const calm_rope_config *rope, double f)
+/* theta^(2c/r). */
+static float inverse(const calm_rope_config *rope, float theta, size_t c)
 {
-    const double turns = rope->original * f / (2 * PI);    /* o / wavelength */
-    if (turns < rope->low_freq)
-        return f / rope->factor;
-    if (turns > rope->high_freq)
+    const float exponent = (float)(2 * c) / (float)rope->rotary;
+    return (float)pow((double)theta, (double)exponent);
+}
+
+static float llama3(const calm_rope_config *rope, float f)
+{
+    const float wavelength = 1.0f / f * (float)(2 * PI), original = (float)rope->original, factor = (float)rope->factor;
+    const float low = (float)rope->low_freq, width = (float)(rope->high_freq - rope->low_freq);
+    if (wavelength > (float)(rope->original / rope->low_freq))
+        return f / factor;
+    if (wavelength < (float)(rope->original / rope->high_freq))
         return f;
-    const double s = (turns - rope->low_freq) / (rope->high_freq - rope->low_freq);
-    return (1 - s) * f / rope->factor + s * f;
+    const float s = (1.0f / wavelength * original - low) / width;
+    return (1 - s) * f / factor + s * f;
 }
 
 static double yarn_bound(const calm_rope_config *rope, double turns)
@@ -23,7 +34,7 @@ static double yarn_bound(const calm_rope_config *rope, double turns)
     return (double)rope->rotary * log(rope->original / (turns * 2 * PI)) / (2 * log(rope->theta));
 }
 
-static double yarn(const calm_rope_config *rope, double f, size_t c)
+static float yarn(const calm_rope_config *rope, float power, size_t c)
 {
     double lo = yarn_bound(rope, rope->beta_fast), hi = yarn_bound(rope, rope->beta_slow);
     if (rope->truncate) {
@@ -34,38 +45,40 @@ static double yarn(const calm_rope_config *rope, double f, size_t c)
     hi = fmin(hi, (double)rope->rotary - 1);
     if (lo == hi)
         hi += 0.001;
-    const double g = fmin(fmax(((double)c - lo) / (hi - lo), 0), 1);
-    return f * (1 - g) + f * g / rope->factor;
+    const float ramp = fminf(fmaxf(((float)c - (float)lo) / (float)(hi - lo), 0), 1), kept = 1 - ramp;
+    return 1.0f / ((float)rope->factor * power) * (1 - kept) + 1.0f / power * kept;
 }
 
 /* Frequency of pair c in a window of the given length; `beyond` the length the model was first trained on. */
-static double frequency(const calm_rope_config *rope, size_t c, bool beyond, double length, double max_positions)
+static float frequency(const calm_rope_config *rope, size_t c, bool beyond, size_t length, size_t max_positions)
 {
     const double r = (double)rope->rotary;
-    double theta = rope->theta;
-    if (rope->kind == CALM_ROPE_DYNAMIC && beyond)
-        theta *= pow(rope->factor * length / max_positions - (rope->factor - 1), r / (r - 2));
-    const double f = pow(theta, -2.0 * (double)c / r);
+    float theta = (float)rope->theta;
+    if (rope->kind == CALM_ROPE_DYNAMIC && beyond) {
+        const float stretch = (float)rope->factor * (float)length / (float)max_positions - (float)(rope->factor - 1);
+        theta *= (float)pow((double)stretch, r / (r - 2));
+    }
+    const float power = inverse(rope, theta, c);
     switch (rope->kind) {
     case CALM_ROPE_LINEAR:
-        return f / rope->factor;
+        return 1.0f / power / (float)rope->factor;
     case CALM_ROPE_LLAMA3:
-        return llama3(rope, f);
+        return llama3(rope, 1.0f / power);
     case CALM_ROPE_YARN:
-        return yarn(rope, f, c);
+        return yarn(rope, power, c);
     case CALM_ROPE_LONGROPE:
-        return f / (beyond ? rope->long_factor[c] : rope->short_factor[c]);
+        return 1.0f / ((float)(beyond ? rope->long_factor[c] : rope->short_factor[c]) * power);
     case CALM_ROPE_DYNAMIC:
     case CALM_ROPE_DEFAULT:
         break;
     }
-    return f;
+    return 1.0f / power;
 }
 
 /* ---- tables ---- */
 
 static calm_status fill_table(calm_ctx *ctx, calm_arena *arena, const calm_rope_config *rope, size_t n_positions,
-                              bool beyond, double length, double max_positions, calm_rope_table *out)
+                              bool beyond, size_t length, size_t max_positions, calm_rope_table *out)
 {
     const size_t half = rope->rotary / 2;
     size_t n;
@@ -75,8 +88,7 @@ static calm_status fill_table(calm_ctx *ctx, calm_arena *arena, const calm_rope_
     CALM_TRY(CALM_NEW_RAW(ctx, arena, cosines, n));
     CALM_TRY(CALM_NEW_RAW(ctx, arena, sines, n));
     for (size_t c = 0; c < half; c++) {
-        /* The frequency and the angle are float32 in the field's implementations, so models were trained so. */
-        const float f = (float)frequency(rope, c, beyond, length, max_positions);
+        const float f = frequency(rope, c, beyond, length, max_positions);
         for (size_t t = 0; t < n_positions; t++) {
             const float angle = (float)t * f;
             cosines[t * half + c] = (float)(cos((double)angle) * rope->m);
@@ -89,15 +101,14 @@ static calm_status fill_table(calm_ctx *ctx, calm_arena *arena, const calm_rope_
 
 calm_status calm_rope_init(calm_ctx *ctx, const calm_config *config, size_t n_positions, calm_rope *out)
 {
-    const double positions = (double)config->max_positions;
     *out = (calm_rope){.n_positions = n_positions};
     for (calm_rope_set set = 0; set < CALM_N_ROPES; set++) {
         const calm_rope_config *rope = &config->rope[set];
         if (rope->rotary == 0)
             continue;
-        CALM_TRY(fill_table(ctx, ctx->out, rope, n_positions, false, 0, positions, &out->table[set][0]));
+        CALM_TRY(fill_table(ctx, ctx->out, rope, n_positions, false, 0, config->max_positions, &out->table[set][0]));
         if (rope->kind == CALM_ROPE_LONGROPE && (double)n_positions > rope->original)
-            CALM_TRY(fill_table(ctx, ctx->out, rope, n_positions, true, 0, positions, &out->table[set][1]));
+            CALM_TRY(fill_table(ctx, ctx->out, rope, n_positions, true, 0, config->max_positions, &out->table[set][1]));
     }
     return CALM_OK;
 }
@@ -111,7 +122,7 @@ calm_status calm_rope_find(calm_ctx *ctx, const calm_rope *rope, const calm_conf
         return calm_fail(ctx, CALM_EARG, "a window of %zu positions, rotary tables for %zu", length, rope->n_positions);
     *out = rope->table[set][kind->kind == CALM_ROPE_LONGROPE && (double)length > kind->original];
     if (kind->kind == CALM_ROPE_DYNAMIC && length > config->max_positions)
-        return fill_table(ctx, ctx->scratch, kind, length, true, (double)length, (double)config->max_positions, out);
+        return fill_table(ctx, ctx->scratch, kind, length, true, length, config->max_positions, out);
     return CALM_OK;
 }
 

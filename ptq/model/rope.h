@@ -7,11 +7,13 @@
  *   dynamic   theta (factor T / P - (factor - 1))^(r / (r - 2)) for theta, once T exceeds P = max_position_embeddings
  *   llama3    wavelength l = 2 pi / f, o = original positions: l > o / low: f / factor; l < o / high: f; between
  *             (1 - s) f / factor + s f, s = (o / l - low) / (high - low)
- *   yarn      d(n) = r ln(o / (2 pi n)) / (2 ln theta), lo = max(floor d(beta_fast), 0), hi = min(ceil d(beta_slow), r - 1),
- *             g_c = clip((c - lo) / (hi - lo), 0, 1), f_c (1 - g_c) + f_c g_c / factor         (arXiv 2309.00071)
+ *   yarn      d(n) = r ln(o / (2 pi n)) / (2 ln theta), lo = max(floor d(beta_fast), 0),
+ *             hi = min(ceil d(beta_slow), r - 1), g_c = clip((c - lo) / (hi - lo), 0, 1),
+ *             f_c (1 - g_c) + f_c g_c / factor                                                (arXiv 2309.00071)
  *   longrope  f_c / long_factor[c] when T > o, for every position, else f_c / short_factor[c]    (arXiv 2402.13753)
  *
- * T is one more than the window's last position. */
+ * T is one more than the window's last position.  Frequencies and angles are float32, as in the code that the models
+ * come from. */
 #ifndef CALM_MODEL_ROPE_H
 #define CALM_MODEL_ROPE_H
 

@@ -212,12 +212,24 @@ CALM_VECTORIZE void calm_vec_mul(size_t n, const float *y, float *x)
         x[i] *= y[i];
 }
 
-/* tanh(z) = 2 / (1 + exp(-2 z)) - 1. */
+/* 1 - 2 / (1 + exp(2 z)), and near 0, where that cancels, the polynomial of Cephes' tanhf. */
+static inline float tanh_one(float z)
+{
+    const float z2 = z * z, e = exp_one(z < 0 ? -2.0f * z : 2.0f * z), far = 1.0f - 2.0f / (1.0f + e);
+    float p = -5.70498872745e-3f;
+    p = p * z2 + 2.06390887954e-2f;
+    p = p * z2 - 5.37397155531e-2f;
+    p = p * z2 + 1.33314422036e-1f;
+    p = p * z2 - 3.33332819422e-1f;
+    const float near = p * z2 * z + z;
+    return z2 < 0.390625f ? near : z < 0 ? -far : far;    /* 0.625^2 */
+}
+
 CALM_VECTORIZE void calm_vec_soft_cap(size_t n, float scale, float cap, float *x)
 {
-    const float inner = -2.0f * scale / cap;
+    const float inner = scale / cap;
     for (size_t i = 0; i < n; i++)
-        x[i] = cap * (2.0f / (1.0f + exp_one(inner * x[i])) - 1.0f);
+        x[i] = cap * tanh_one(inner * x[i]);
 }
 
 CALM_VECTORIZE static void normalize_row(size_t d, const float *x, const float *weight, const float *bias, float mean,

@@ -3,17 +3,31 @@
  *   T tokens   h heads of width d over h_kv for keys and values   D hidden size
  *
  * Tolerance: each float32 sum has at most n = max(D, T, d) terms, so its relative error is below n 2^-24 of the sum of
- * magnitudes; four such sums follow one another (q and k, scores, context, output) and |terms| add up to a few times the
- * result: 16 n 2^-24 of the largest output, at least 1e-5. */
+ * magnitudes; four such sums follow one another (q and k, scores, context, output) and |terms| add up to a few times
+ * the result: 16 n 2^-24 of the largest output.  Frequencies are float32: one unit in the last place turns position 300
+ * by 300 x 2^-24 = 2e-5 and the last one with gaps, 600, by 4e-5, and a score has up to four such angles: 1e-4 and 2e-4
+ * of the largest output at least. */
 #include "ptq/base/rng.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/block.h"
+#include "ptq/model/rope.h"
 #include "tests/support/harness.h"
 
 typedef struct setting {
     size_t hidden, n_heads, n_kv, head_dim, window;
     bool norm, bias;
+    bool whole;        /* the norm is over the whole projection      */
+    bool fused;        /* q, k and v in one matrix                   */
+    bool encoder;      /* every token sees every other               */
+    double cap;        /* of the scores; 0: none                     */
+    size_t rotary;     /* channels that turn; 0: all, NO_ROTARY: none */
+    bool gaps;         /* positions rise by 1, 2, 3, 1, 2, 3, ...    */
 } setting;
+
+#define NO_ROTARY ((size_t)-1)
+
+/* The longest test in positions with gaps. */
+#define MAX_POSITIONS ((size_t)601)
 
 static float *draw(size_t n, double mean, double spread, uint64_t stream)
 {
@@ -30,19 +44,68 @@ static calm_weight draw_weight(size_t out, size_t in, bool bias, uint64_t stream
                          .bias = bias ? draw(out, 0, 0.5, stream + 100) : NULL};
 }
 
-static void new_block(const setting *s, calm_config *config, size_t *window, calm_block *block)
+/* What a block points to. */
+typedef struct fixture {
+    calm_arch arch;
+    calm_config config;
+    calm_block block;
+    size_t window;
+    bool local;
+} fixture;
+
+static calm_norm draw_norm(const setting *s, size_t heads, uint64_t stream)
+{
+    const size_t width = s->whole ? heads * s->head_dim : s->head_dim;
+    return (calm_norm){.kind = CALM_NORM_RMS,
+                       .eps = 1e-6f,
+                       .width = width,
+                       .w = s->norm ? draw(width, 1, 0.2, stream) : NULL};
+}
+
+/* Rows of q, k and v in one matrix, for the block; the three as they are, for the slow version. */
+static calm_weight stack(const calm_weight *parts, size_t in, bool bias)
+{
+    calm_weight all = {.name = "w", .out = parts[0].out + parts[1].out + parts[2].out, .in = in};
+    float *w, *b;
+    ck_ok(CALM_NEW(ctx, ctx->out, w, all.out * in));
+    ck_ok(CALM_NEW(ctx, ctx->out, b, all.out));
+    for (size_t i = 0, row = 0; i < 3; row += parts[i++].out) {
+        memcpy(w + row * in, parts[i].w, parts[i].out * in * sizeof *w);
+        if (bias)
+            memcpy(b + row, parts[i].bias, parts[i].out * sizeof *b);
+    }
+    all.w = w;
+    all.bias = bias ? b : NULL;
+    return all;
+}
+
+static void new_block(const setting *s, fixture *f)
 {
     const size_t q = s->n_heads * s->head_dim, kv = s->n_kv * s->head_dim;
-    *window = s->window;
-    *config = (calm_config){.hidden = s->hidden, .n_heads = s->n_heads, .n_kv = s->n_kv, .head_dim = s->head_dim, .n_blocks = 1,
-                            .norm_eps = 1e-6f, .rope_theta = 10000.0, .window = window};
-    *block = (calm_block){.config = config};
-    block->weight[CALM_ROLE_Q] = draw_weight(q, s->hidden, s->bias, 1);
-    block->weight[CALM_ROLE_K] = draw_weight(kv, s->hidden, s->bias, 2);
-    block->weight[CALM_ROLE_V] = draw_weight(kv, s->hidden, s->bias, 3);
-    block->weight[CALM_ROLE_O] = draw_weight(s->hidden, q, s->bias, 4);
-    block->q_norm = s->norm ? draw(s->head_dim, 1, 0.2, 5) : NULL;
-    block->k_norm = s->norm ? draw(s->head_dim, 1, 0.2, 6) : NULL;
+    const size_t rotary = s->rotary == NO_ROTARY ? 0 : s->rotary ? s->rotary : s->head_dim;
+    *f = (fixture){.window = s->window};
+    f->arch = (calm_arch){.encoder = s->encoder, .qk_norm = s->whole ? CALM_QK_NORM_WHOLE : CALM_QK_NORM_HEAD};
+    f->config =
+        (calm_config){.arch = &f->arch,
+                      .hidden = s->hidden,
+                      .n_heads = s->n_heads,
+                      .n_kv = s->n_kv,
+                      .head_dim = s->head_dim,
+                      .n_blocks = 1,
+                      .norm_eps = 1e-6f,
+                      .window = &f->window,
+                      .local_rope = &f->local,
+                      .max_positions = MAX_POSITIONS,
+                      .attention_scale = (float)(1 / sqrt((double)s->head_dim)),
+                      .attention_cap = (float)s->cap,
+                      .rope = {{.kind = CALM_ROPE_DEFAULT, .theta = 10000.0, .factor = 1, .m = 1, .rotary = rotary}}};
+    f->block = (calm_block){.config = &f->config};
+    f->block.weight[CALM_ROLE_Q] = draw_weight(q, s->hidden, s->bias, 1);
+    f->block.weight[CALM_ROLE_K] = draw_weight(kv, s->hidden, s->bias, 2);
+    f->block.weight[CALM_ROLE_V] = draw_weight(kv, s->hidden, s->bias, 3);
+    f->block.weight[CALM_ROLE_O] = draw_weight(s->hidden, q, s->bias, 4);
+    f->block.q_norm = draw_norm(s, s->n_heads, 5);
+    f->block.k_norm = draw_norm(s, s->n_kv, 6);
 }
 
 /* ---- the slow one ---- */
@@ -67,90 +130,128 @@ static double *project(const calm_weight *weight, const double *x, size_t n_toke
     return y;
 }
 
-/* Norm over the head and rotation by position, of one head of one token. */
-static void position_head(const calm_config *config, const float *norm, double *x, size_t t)
+/* RMSNorm of `width` numbers. */
+static void norm(const calm_norm *norm, double *x)
 {
-    const size_t d = config->head_dim;
     double sumsq = 0;
-    for (size_t c = 0; c < d; c++)
+    for (size_t c = 0; c < norm->width; c++)
         sumsq += x[c] * x[c];
-    for (size_t c = 0; norm && c < d; c++)
-        x[c] *= (double)norm[c] / sqrt(sumsq / (double)d + (double)config->norm_eps);
-    for (size_t c = 0; c < d / 2; c++) {
+    for (size_t c = 0; norm->w && c < norm->width; c++)
+        x[c] *= (double)norm->w[c] / sqrt(sumsq / (double)norm->width + (double)norm->eps);
+}
+
+/* Rotation of the first r channels of a head. */
+static void turn(const calm_config *config, double *x, size_t position)
+{
+    const size_t r = config->rope[0].rotary;
+    for (size_t c = 0; c < r / 2; c++) {
         /* Frequency and angle are float32 by the field's convention. */
-        const float frequency = (float)pow(config->rope_theta, -2.0 * (double)c / (double)d);
-        const double angle = (double)((float)t * frequency), a = x[c], b = x[c + d / 2];
+        const float frequency = (float)pow(config->rope[0].theta, -2.0 * (double)c / (double)r);
+        const double angle = (double)((float)position * frequency), a = x[c], b = x[c + r / 2];
         x[c] = a * cos(angle) - b * sin(angle);
-        x[c + d / 2] = b * cos(angle) + a * sin(angle);
+        x[c + r / 2] = b * cos(angle) + a * sin(angle);
     }
 }
 
-static void attend(const calm_config *config, const double *q, const double *k, const double *v, size_t t, size_t head,
-                   double *scores, double *context)
+/* Norms and rotation of all heads of a projection [T, n d]. */
+static void place(const calm_config *config, const calm_norm *weights, double *x, const calm_span *span, size_t n)
+{
+    const size_t d = config->head_dim;
+    for (size_t t = 0; t < span->n_tokens; t++) {
+        for (size_t at = 0; at < n * d; at += weights->width)
+            norm(weights, x + t * n * d + at);
+        for (size_t head = 0; head < n; head++)
+            turn(config, x + (t * n + head) * d, span->positions ? span->positions[t] : t);
+    }
+}
+
+static bool sees(const calm_config *config, const calm_span *span, size_t t, size_t j)
+{
+    const size_t window = config->window[0], from = span->positions ? span->positions[t] : t;
+    if (!config->arch->encoder && j > t)
+        return false;
+    return !window || (span->positions ? span->positions[j] : j) + window > from;
+}
+
+static void attend(const calm_config *config, const double *q, const double *k, const double *v, const calm_span *span,
+                   size_t t, size_t head, double *scores, double *context)
 {
     const size_t d = config->head_dim, kv = head / (config->n_heads / config->n_kv), kv_width = config->n_kv * d;
-    const size_t window = config->window[0];
+    const double cap = (double)config->attention_cap;
     double sum = 0;
-    for (size_t j = 0; j <= t; j++) {
+    for (size_t j = 0; j < span->n_tokens; j++) {
         double dot = 0;
         for (size_t c = 0; c < d; c++)
             dot += q[(t * config->n_heads + head) * d + c] * k[j * kv_width + kv * d + c];
-        scores[j] = window && j + window <= t ? 0 : exp(dot / sqrt((double)d));
+        dot *= (double)config->attention_scale;
+        scores[j] = sees(config, span, t, j) ? exp(cap > 0 ? cap * tanh(dot / cap) : dot) : 0;
         sum += scores[j];
     }
     for (size_t c = 0; c < d; c++) {
         double value = 0;
-        for (size_t j = 0; j <= t; j++)
+        for (size_t j = 0; j < span->n_tokens; j++)
             value += scores[j] / sum * v[j * kv_width + kv * d + c];
         context[(t * config->n_heads + head) * d + c] = value;
     }
 }
 
-static double *slow_attention(const calm_block *block, const float *h, size_t n_tokens)
+static double *slow_attention(const calm_block *block, const float *h, const calm_span *span)
 {
     const calm_config *config = block->config;
+    const size_t n_tokens = span->n_tokens;
     double *x = new_doubles(n_tokens * config->hidden), *scores = new_doubles(n_tokens);
     for (size_t i = 0; i < n_tokens * config->hidden; i++)
         x[i] = (double)h[i];
-    double *q = project(&block->weight[CALM_ROLE_Q], x, n_tokens), *k = project(&block->weight[CALM_ROLE_K], x, n_tokens);
+    double *q = project(&block->weight[CALM_ROLE_Q], x, n_tokens),
+           *k = project(&block->weight[CALM_ROLE_K], x, n_tokens);
     double *v = project(&block->weight[CALM_ROLE_V], x, n_tokens);
     double *context = new_doubles(n_tokens * config->n_heads * config->head_dim);
-    for (size_t t = 0; t < n_tokens; t++) {
-        for (size_t head = 0; head < config->n_heads; head++)
-            position_head(config, block->q_norm, q + (t * config->n_heads + head) * config->head_dim, t);
-        for (size_t head = 0; head < config->n_kv; head++)
-            position_head(config, block->k_norm, k + (t * config->n_kv + head) * config->head_dim, t);
-    }
+    place(config, &block->q_norm, q, span, config->n_heads);
+    place(config, &block->k_norm, k, span, config->n_kv);
     for (size_t t = 0; t < n_tokens; t++)
         for (size_t head = 0; head < config->n_heads; head++)
-            attend(config, q, k, v, t, head, scores, context);
+            attend(config, q, k, v, span, t, head, scores, context);
     return project(&block->weight[CALM_ROLE_O], context, n_tokens);
 }
 
 /* ---- comparison ---- */
 
+static calm_span new_span(const setting *s, size_t n_tokens)
+{
+    uint32_t *positions = NULL;
+    if (s->gaps)
+        ck_ok(CALM_NEW(ctx, ctx->out, positions, n_tokens));
+    for (size_t t = 1; s->gaps && t < n_tokens; t++)
+        positions[t] = positions[t - 1] + (uint32_t)(t % 3 == 0 ? 3 : t % 3);
+    return (calm_span){.n_tokens = n_tokens, .positions = positions};
+}
+
 static void compare(const setting *s, size_t n_tokens)
 {
-    calm_config config;
-    calm_block block;
+    fixture f;
     calm_rope rope;
-    size_t window;
     float *out;
-    new_block(s, &config, &window, &block);
+    new_block(s, &f);
+    const calm_span span = new_span(s, n_tokens);
     const float *h = draw(n_tokens * s->hidden, 0, 1, 9);
-    ck_ok(calm_rope_init(ctx, &config, n_tokens, &rope));
+    ck_ok(calm_rope_init(ctx, &f.config, MAX_POSITIONS, &rope));
     ck_ok(CALM_NEW(ctx, ctx->out, out, n_tokens * s->hidden));
-    ck_ok(calm_block_attention(ctx, &block, &rope, h, n_tokens, out, NULL));
-    const double *expected = slow_attention(&block, h, n_tokens);
+    const double *expected = slow_attention(&f.block, h, &span);
+    calm_block block = f.block;
+    if (s->fused) {
+        block.weight[CALM_ROLE_FUSED_QKV] = stack(&f.block.weight[CALM_ROLE_Q], s->hidden, s->bias);
+        block.weight[CALM_ROLE_Q].w = block.weight[CALM_ROLE_K].w = block.weight[CALM_ROLE_V].w = NULL;
+    }
+    ck_ok(calm_block_attention(ctx, &block, &rope, h, &span, out, NULL));
     const size_t terms = n_tokens > s->hidden ? n_tokens : s->hidden;
     double largest = 0, worst = 0;
     for (size_t i = 0; i < n_tokens * s->hidden; i++) {
         largest = fmax(largest, fabs(expected[i]));
         worst = fmax(worst, fabs((double)out[i] - expected[i]));
     }
-    const double tolerance = largest * fmax(16 * (double)terms * 0x1p-24, 1e-5);
-    ck_assert_msg(worst <= tolerance, "T %zu, heads %zu/%zu of %zu, window %zu: off by %g, tolerance %g", n_tokens, s->n_heads,
-                  s->n_kv, s->head_dim, s->window, worst, tolerance);
+    const double tolerance = largest * fmax(16 * (double)terms * 0x1p-24, s->gaps ? 2e-4 : 1e-4);
+    ck_assert_msg(worst <= tolerance, "T %zu, heads %zu/%zu of %zu, window %zu: off by %g, tolerance %g", n_tokens,
+                  s->n_heads, s->n_kv, s->head_dim, s->window, worst, tolerance);
     calm_arena_clear(ctx->out);
     calm_arena_clear(ctx->scratch);
 }
@@ -181,25 +282,78 @@ TEST(sliding_windows)
 {
     static const size_t windows[] = {1, 2, 64, 127, 128, 129, 299, 300, 1000};
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
-        compare_all((setting){.hidden = 12, .n_heads = 2, .n_kv = 1, .head_dim = 6, .window = windows[i], .norm = true});
+        compare_all(
+            (setting){.hidden = 12, .n_heads = 2, .n_kv = 1, .head_dim = 6, .window = windows[i], .norm = true});
+}
+END_OF_TEST
+
+TEST(norms_over_the_whole_projection)
+{
+    compare_all((setting){.hidden = 20, .n_heads = 4, .n_kv = 2, .head_dim = 6, .norm = true, .whole = true});
+}
+END_OF_TEST
+
+TEST(one_matrix_for_q_k_and_v)
+{
+    compare_all((setting){.hidden = 20, .n_heads = 4, .n_kv = 2, .head_dim = 6, .fused = true, .bias = true});
+    compare_all(
+        (setting){.hidden = 20, .n_heads = 3, .n_kv = 3, .head_dim = 8, .fused = true, .rotary = 6, .window = 100});
+}
+END_OF_TEST
+
+TEST(encoders)
+{
+    compare_all((setting){
+        .hidden = 18, .n_heads = 3, .n_kv = 3, .head_dim = 6, .bias = true, .encoder = true, .rotary = NO_ROTARY});
+    compare_all((setting){.hidden = 18, .n_heads = 3, .n_kv = 3, .head_dim = 5, .bias = true, .encoder = true,
+                          .rotary = NO_ROTARY, .gaps = true});
+}
+END_OF_TEST
+
+TEST(capped_scores)
+{
+    compare_all((setting){.hidden = 24, .n_heads = 4, .n_kv = 2, .head_dim = 8, .cap = 0.5});
+    compare_all((setting){.hidden = 24, .n_heads = 4, .n_kv = 2, .head_dim = 8, .cap = 50, .window = 130});
+}
+END_OF_TEST
+
+/* Windows count positions, not tokens. */
+TEST(positions_with_gaps)
+{
+    static const size_t windows[] = {0, 1, 2, 3, 128, 255, 256, 257};
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
+        compare_all(
+            (setting){.hidden = 12, .n_heads = 2, .n_kv = 1, .head_dim = 6, .window = windows[i], .gaps = true});
+}
+END_OF_TEST
+
+TEST(partial_rotation)
+{
+    compare_all((setting){.hidden = 24, .n_heads = 2, .n_kv = 1, .head_dim = 12, .rotary = 8, .norm = true});
+    compare_all((setting){.hidden = 24, .n_heads = 2, .n_kv = 1, .head_dim = 12, .rotary = 2});
 }
 END_OF_TEST
 
 TEST(windows_longer_than_the_tables)
 {
-    calm_config config;
-    calm_block block;
+    fixture f;
     calm_rope rope;
-    size_t window;
+    const calm_span span = {.n_tokens = 3};
+    const uint32_t positions[] = {0, 2};
+    const calm_span far = {.n_tokens = 2, .positions = positions};
     float out[3 * 12];
-    new_block(&(setting){.hidden = 12, .n_heads = 2, .n_kv = 1, .head_dim = 6}, &config, &window, &block);
-    ck_ok(calm_rope_init(ctx, &config, 2, &rope));
-    ck_fails(calm_block_attention(ctx, &block, &rope, draw(3 * 12, 0, 1, 9), 3, out, NULL), CALM_EARG, "a window of 3 tokens");
+    new_block(&(setting){.hidden = 12, .n_heads = 2, .n_kv = 1, .head_dim = 6}, &f);
+    const float *h = draw(3 * 12, 0, 1, 9);
+    ck_ok(calm_rope_init(ctx, &f.config, 2, &rope));
+    ck_fails(calm_block_attention(ctx, &f.block, &rope, h, &span, out, NULL), CALM_EARG, "a window of 3 positions");
+    ck_fails(calm_block_attention(ctx, &f.block, &rope, h, &far, out, NULL), CALM_EARG, "a window of 3 positions");
 }
 END_OF_TEST
 
 int main(void)
 {
     return run_tests("attention_oracle", (const TTest *[]){full_attention, grouped_queries, sliding_windows,
-                                                           windows_longer_than_the_tables, NULL});
+                                                           norms_over_the_whole_projection, one_matrix_for_q_k_and_v,
+                                                           encoders, capped_scores, positions_with_gaps,
+                                                           partial_rotation, windows_longer_than_the_tables, NULL});
 }

@@ -1,4 +1,7 @@
-/* Tiny random checkpoints. */
+/* Tiny random checkpoints.
+ *
+ * The names and shapes stand here as the families' published checkpoints have them, apart from ptq/model, so that a
+ * wrong name there is a missing tensor here. */
 #include "tests/support/tiny_model.h"
 
 #include <stdio.h>
@@ -8,10 +11,155 @@
 #include "ptq/io/safetensors.h"
 #include "tests/support/harness.h"
 
-#define MAX_TENSORS 256
+#define MAX_TENSORS 1024
+#define N_POSITIONS 512
+#define N_TYPES     2
 
 const tiny_model tiny_default = {.hidden = 32, .inner = 48, .n_blocks = 2, .vocab = 61, .n_heads = 4, .n_kv = 2,
-                                 .head_dim = 8, .tied = true, .dtype = CALM_BF16, .seed = 1};
+                                 .head_dim = 8, .n_experts = 5, .top_k = 2, .expert_inner = 24, .shared_inner = 40,
+                                 .tied = true, .dtype = CALM_BF16, .seed = 1};
+
+/* ---- names and shapes ---- */
+
+/* When a tensor is there: always, or only with a head of its own, by the bias switch, in dense or in sparse blocks. */
+typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE } condition;
+
+/* NAME has '#' for the number of a block and '@' for that of an expert.  Sizes: D hidden, M inner, V vocabulary, Q and
+ * K rows of q and k, W both and v, G gate and up, d head, P positions, T types, E experts, e and s their widths. */
+typedef struct tensor_row {
+    const char *name;
+    char rows, cols;    /* cols 0: a vector */
+    condition when;
+} tensor_row;
+
+#define L "model.layers.#."
+
+#define EMBED {"model.embed_tokens.weight", 'V', 'D', ALWAYS}
+#define HEAD  {"model.norm.weight", 'D', 0, ALWAYS}, {"lm_head.weight", 'V', 'D', UNTIED}
+#define NORM(name)    {L name "_layernorm.weight", 'D', 0, ALWAYS}
+#define NORMS         NORM("input"), NORM("post_attention")
+#define FOUR_NORMS    NORMS, NORM("pre_feedforward"), NORM("post_feedforward")
+#define QK_NORMS(q, k) {L "self_attn.q_norm.weight", q, 0, ALWAYS}, {L "self_attn.k_norm.weight", k, 0, ALWAYS}
+#define LINEAR(name, out, in, when, bias) {L name ".weight", out, in, when}, {L name ".bias", out, 0, bias}
+#define QKV(bias)                                                                                            \
+    LINEAR("self_attn.q_proj", 'Q', 'D', ALWAYS, bias), LINEAR("self_attn.k_proj", 'K', 'D', ALWAYS, bias),  \
+    LINEAR("self_attn.v_proj", 'K', 'D', ALWAYS, bias)
+#define O         {L "self_attn.o_proj.weight", 'D', 'Q', ALWAYS}
+#define ATTENTION QKV(BIASED), LINEAR("self_attn.o_proj", 'D', 'Q', ALWAYS, BIASED)
+#define GATED(name, inner, when)                                                                             \
+    {L name ".gate_proj.weight", inner, 'D', when}, {L name ".up_proj.weight", inner, 'D', when},            \
+    {L name ".down_proj.weight", 'D', inner, when}
+#define MLP(when) GATED("mlp", 'M', when)
+#define EXPERTS   {L "mlp.gate.weight", 'E', 'D', SPARSE}, GATED("mlp.experts.@", 'e', SPARSE)
+
+static const tensor_row llama[] = {EMBED, NORMS, ATTENTION, MLP(ALWAYS), {L "mlp.gate_proj.bias", 'M', 0, BIASED},
+                                   {L "mlp.up_proj.bias", 'M', 0, BIASED}, {L "mlp.down_proj.bias", 'D', 0, BIASED},
+                                   HEAD, {0}};
+static const tensor_row mistral[] = {EMBED, NORMS, QKV(BIASED), O, MLP(ALWAYS), HEAD, {0}};
+static const tensor_row qwen2[] = {EMBED, NORMS, QKV(ALWAYS), O, MLP(ALWAYS), HEAD, {0}};
+static const tensor_row qwen3[] = {EMBED, NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(ALWAYS), HEAD, {0}};
+static const tensor_row qwen2_moe[] = {EMBED, NORMS, QKV(ALWAYS), O, MLP(DENSE), EXPERTS,
+                                       GATED("mlp.shared_expert", 's', SPARSE),
+                                       {L "mlp.shared_expert_gate.weight", '1', 'D', SPARSE}, HEAD, {0}};
+static const tensor_row qwen3_moe[] = {EMBED, NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(DENSE), EXPERTS, HEAD, {0}};
+static const tensor_row gemma2[] = {EMBED, FOUR_NORMS, ATTENTION, MLP(ALWAYS), HEAD, {0}};
+static const tensor_row gemma3[] = {EMBED, FOUR_NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(ALWAYS), HEAD, {0}};
+static const tensor_row phi3[] = {EMBED, NORMS, {L "self_attn.qkv_proj.weight", 'W', 'D', ALWAYS}, O,
+                                  {L "mlp.gate_up_proj.weight", 'G', 'D', ALWAYS},
+                                  {L "mlp.down_proj.weight", 'D', 'M', ALWAYS}, HEAD, {0}};
+static const tensor_row olmo2[] = {EMBED, NORM("post_attention"), NORM("post_feedforward"), QK_NORMS('Q', 'K'),
+                                   ATTENTION, MLP(ALWAYS), HEAD, {0}};
+
+#define BERT_LINEAR(name, out, in) {name ".weight", out, in, ALWAYS}, {name ".bias", out, 0, ALWAYS}
+#define BERT_NORM(name)            {name ".weight", 'D', 0, ALWAYS}, {name ".bias", 'D', 0, ALWAYS}
+#define BERT_TABLE(name, rows)     {name "_embeddings.weight", rows, 'D', ALWAYS}
+#define BERT_BLOCK(layer)                                                                                    \
+    BERT_LINEAR(layer "attention.self.query", 'D', 'D'), BERT_LINEAR(layer "attention.self.key", 'D', 'D'),  \
+    BERT_LINEAR(layer "attention.self.value", 'D', 'D'), BERT_LINEAR(layer "attention.output.dense", 'D', 'D'), \
+    BERT_NORM(layer "attention.output.LayerNorm"), BERT_LINEAR(layer "intermediate.dense", 'M', 'D'),        \
+    BERT_LINEAR(layer "output.dense", 'D', 'M'), BERT_NORM(layer "output.LayerNorm")
+#define BERT(prefix)                                                                                         \
+    BERT_TABLE(prefix "embeddings.word", 'V'), BERT_TABLE(prefix "embeddings.position", 'P'),                \
+    BERT_TABLE(prefix "embeddings.token_type", 'T'), BERT_NORM(prefix "embeddings.LayerNorm"),               \
+    BERT_BLOCK(prefix "encoder.layer.#.")
+
+static const tensor_row bert[] = {BERT(""), BERT_LINEAR("pooler.dense", 'D', 'D'), {0}};
+static const tensor_row bert_mlm[] = {BERT("bert."), BERT_LINEAR("cls.predictions.transform.dense", 'D', 'D'),
+                                      BERT_NORM("cls.predictions.transform.LayerNorm"),
+                                      {"cls.predictions.bias", 'V', 0, ALWAYS},
+                                      {"cls.predictions.decoder.weight", 'V', 'D', UNTIED},
+                                      {"cls.predictions.decoder.bias", 'V', 0, UNTIED}, {0}};
+
+#define ROTARY "\"rope_theta\": 10000.0, \"rms_norm_eps\": 1e-6, \"hidden_act\": \"silu\""
+#define GEMMA  "\"rope_theta\": 10000.0, \"rms_norm_eps\": 1e-6, \"query_pre_attn_scalar\": 12"
+#define BERTS  "\"hidden_act\": \"gelu\", \"layer_norm_eps\": 1e-12, \"type_vocab_size\": 2"
+
+static const struct family {
+    const char *name, *class_name, *model_type, *config;
+    const tensor_row *rows;
+    const char *bias;    /* key or keys of the switch; NULL: none */
+    bool slides;         /* the family has sliding windows        */
+} families[] = {
+    {"llama", "LlamaForCausalLM", "llama", ROTARY, llama, "\"attention_bias\": true, \"mlp_bias\": true", false},
+    {"mistral", "MistralForCausalLM", "mistral", ROTARY, mistral, NULL, true},
+    {"qwen2", "Qwen2ForCausalLM", "qwen2", ROTARY, qwen2, NULL, true},
+    {"qwen3", "Qwen3ForCausalLM", "qwen3", ROTARY, qwen3, "\"attention_bias\": true", true},
+    {"qwen2_moe", "Qwen2MoeForCausalLM", "qwen2_moe", ROTARY, qwen2_moe, NULL, true},
+    {"qwen3_moe", "Qwen3MoeForCausalLM", "qwen3_moe", ROTARY ", \"norm_topk_prob\": true", qwen3_moe,
+     "\"attention_bias\": true", true},
+    {"gemma2", "Gemma2ForCausalLM", "gemma2", GEMMA, gemma2, "\"attention_bias\": true", true},
+    {"gemma3", "Gemma3ForCausalLM", "gemma3_text", GEMMA ", \"sliding_window_pattern\": 2", gemma3,
+     "\"attention_bias\": true", true},
+    {"phi3", "Phi3ForCausalLM", "phi3", ROTARY, phi3, NULL, true},
+    {"olmo2", "Olmo2ForCausalLM", "olmo2", ROTARY, olmo2, "\"attention_bias\": true", false},
+    {"bert", "BertModel", "bert", BERTS, bert, NULL, false},
+    {"bert_mlm", "BertForMaskedLM", "bert", BERTS, bert_mlm, NULL, false},
+};
+
+const char *const tiny_families[] = {"llama",  "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma2",
+                                     "gemma3", "phi3",    "olmo2", "bert",  "bert_mlm",  NULL};
+
+static const struct family *find_family(const tiny_model *model)
+{
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (strcmp(families[i].name, model->family ? model->family : "qwen3") == 0)
+            return &families[i];
+    ck_abort_msg("no family %s", model->family);
+    return NULL;
+}
+
+tiny_model tiny_of(const char *family)
+{
+    tiny_model model = tiny_default;
+    model.family = family;
+    if (strncmp(family, "bert", 4) == 0)
+        model.n_kv = model.n_heads;
+    return model;
+}
+
+static size_t size_of(const tiny_model *m, char size)
+{
+    const size_t q = m->n_heads * m->head_dim, kv = m->n_kv * m->head_dim;
+    switch (size) {
+    case 'D': return m->hidden;
+    case 'M': return m->inner;
+    case 'V': return m->vocab;
+    case 'Q': return q;
+    case 'K': return kv;
+    case 'W': return q + 2 * kv;
+    case 'G': return 2 * m->inner;
+    case 'd': return m->head_dim;
+    case 'P': return N_POSITIONS;
+    case 'T': return N_TYPES;
+    case 'E': return m->n_experts;
+    case 'e': return m->expert_inner;
+    case 's': return m->shared_inner;
+    case '1': return 1;
+    default: return 0;
+    }
+}
+
+/* ---- tensors ---- */
 
 /* The tensors of the checkpoint, and how their values are drawn. */
 typedef struct listing {
@@ -21,9 +169,32 @@ typedef struct listing {
     size_t n;
 } listing;
 
-static void add(listing *list, const char *name, size_t rows, size_t cols, double mean, double spread)
+/* NAME with the numbers of block and expert. */
+static const char *full_name(const char *pattern, size_t block, size_t expert)
+{
+    const char *name = pattern, *at;
+    for (const char *marks = "#@"; *marks; marks++)
+        if ((at = strchr(name, *marks)))
+            name = test_format("%.*s%zu%s", (int)(at - name), name, *marks == '#' ? block : expert, at + 1);
+    return name;
+}
+
+/* Norms multiply by about 1, also where the weight is stored less one; matrices keep the size of what they multiply. */
+static void choose_values(const tiny_model *model, const tensor_row *row, double *mean, double *spread)
+{
+    const bool gemma = model->family && strncmp(model->family, "gemma", 5) == 0;
+    const size_t n = strlen(row->name);
+    const bool bias = n > 5 && strcmp(row->name + n - 5, ".bias") == 0;
+    const bool embed = strstr(row->name, "embed") && row->cols;
+    *mean = !row->cols && !bias && !gemma ? 1 : 0;
+    *spread = bias ? 0.1 : !row->cols ? 0.2 : !embed ? 1 / sqrt((double)size_of(model, row->cols)) : gemma ? 0.2 : 1;
+}
+
+static void add(listing *list, const tensor_row *row, size_t block, size_t expert)
 {
     const tiny_model *model = list->model;
+    const char *name = full_name(row->name, block, expert);
+    const size_t rows = size_of(model, row->rows), cols = size_of(model, row->cols);
     calm_tensor *tensor = &list->tensors[list->n];
     ck_assert_uint_lt(list->n, MAX_TENSORS);
     if (model->missing && strcmp(model->missing, name) == 0)
@@ -33,44 +204,37 @@ static void add(listing *list, const char *name, size_t rows, size_t cols, doubl
         tensor->dtype = CALM_I32;
     if (model->transposed && strcmp(model->transposed, name) == 0)
         tensor->shape[0] = cols, tensor->shape[1] = rows;
-    list->mean[list->n] = mean;
-    list->spread[list->n++] = spread;
+    choose_values(model, row, &list->mean[list->n], &list->spread[list->n]);
+    list->n++;
 }
 
-static void add_linear(listing *list, const char *module, size_t out, size_t in, bool bias)
+static void add_row(listing *list, const tensor_row *row, size_t block)
 {
-    add(list, test_format("%s.weight", module), out, in, 0, 1 / sqrt((double)in));
-    if (bias)
-        add(list, test_format("%s.bias", module), out, 0, 0, 0.1);
+    const tiny_model *model = list->model;
+    const bool is_there[] = {[ALWAYS] = true,
+                             [UNTIED] = !model->tied,
+                             [BIASED] = model->bias && find_family(model)->bias,
+                             [DENSE] = block < model->n_dense,
+                             [SPARSE] = block >= model->n_dense};
+    const size_t experts = strchr(row->name, '@') ? model->n_experts : 1;
+    for (size_t e = 0; e < experts && is_there[row->when]; e++)
+        add(list, row, block, e);
 }
 
-static void add_block(listing *list, size_t index)
-{
-    const tiny_model *m = list->model;
-    const char *name = test_format("model.layers.%zu", index);
-    const size_t q = m->n_heads * m->head_dim, kv = m->n_kv * m->head_dim;
-    add(list, test_format("%s.input_layernorm.weight", name), m->hidden, 0, 1, 0.2);
-    add(list, test_format("%s.post_attention_layernorm.weight", name), m->hidden, 0, 1, 0.2);
-    add(list, test_format("%s.self_attn.q_norm.weight", name), m->head_dim, 0, 1, 0.2);
-    add(list, test_format("%s.self_attn.k_norm.weight", name), m->head_dim, 0, 1, 0.2);
-    add_linear(list, test_format("%s.self_attn.q_proj", name), q, m->hidden, m->bias);
-    add_linear(list, test_format("%s.self_attn.k_proj", name), kv, m->hidden, m->bias);
-    add_linear(list, test_format("%s.self_attn.v_proj", name), kv, m->hidden, m->bias);
-    add_linear(list, test_format("%s.self_attn.o_proj", name), m->hidden, q, m->bias);
-    add_linear(list, test_format("%s.mlp.gate_proj", name), m->inner, m->hidden, false);
-    add_linear(list, test_format("%s.mlp.up_proj", name), m->inner, m->hidden, false);
-    add_linear(list, test_format("%s.mlp.down_proj", name), m->hidden, m->inner, false);
-}
-
+/* Rows of a block stand together in the table. */
 static void list_tensors(const tiny_model *model, listing *list)
 {
+    const tensor_row *at = find_family(model)->rows, *first, *end;
     *list = (listing){.model = model};
-    add(list, "model.embed_tokens.weight", model->vocab, model->hidden, 0, 1);
+    for (; at->name && !strchr(at->name, '#'); at++)
+        add_row(list, at, 0);
+    for (first = end = at; end->name && strchr(end->name, '#');)
+        end++;
     for (size_t i = 0; i < model->n_blocks; i++)
-        add_block(list, i);
-    add(list, "model.norm.weight", model->hidden, 0, 1, 0.2);
-    if (!model->tied)
-        add_linear(list, "lm_head", model->vocab, model->hidden, false);
+        for (at = first; at < end; at++)
+            add_row(list, at, i);
+    for (; at->name; at++)
+        add_row(list, at, 0);
 }
 
 static void write_tensor(calm_safetensors_writer *writer, const listing *list, size_t index)
@@ -92,23 +256,48 @@ static void write_tensor(calm_safetensors_writer *writer, const listing *list, s
     ck_ok(calm_safetensors_put(ctx, writer, stored, bytes));
 }
 
+/* ---- config.json ---- */
+
+/* Keys of sliding blocks; "" without any. */
+static const char *window_text(const tiny_model *model, const struct family *family)
+{
+    const bool types = strcmp(family->name, "qwen2") == 0 || strcmp(family->name, "qwen3") == 0;
+    if (!model->window || !family->slides)
+        return strcmp(family->name, "mistral") == 0 ? ", \"sliding_window\": null" : "";
+    if (!types)
+        return test_format(", \"sliding_window\": %zu%s", model->window,
+                           strstr(family->name, "moe") ? ", \"use_sliding_window\": true" : "");
+    const char *text = test_format(", \"sliding_window\": %zu, \"layer_types\": [", model->window);
+    for (size_t i = 0; i < model->n_blocks; i++)
+        text = test_format("%s%s\"%s\"", text, i ? ", " : "", i % 2 ? "sliding_attention" : "full_attention");
+    return test_format("%s]", text);
+}
+
+static const char *experts_text(const tiny_model *model, const struct family *family)
+{
+    if (!strstr(family->name, "moe"))
+        return "";
+    const char *shared = strcmp(family->name, "qwen2_moe") == 0
+                             ? test_format(", \"shared_expert_intermediate_size\": %zu", model->shared_inner) : "";
+    return test_format(", \"num_experts\": %zu, \"num_experts_per_tok\": %zu, \"moe_intermediate_size\": %zu%s",
+                       model->n_experts, model->top_k, model->expert_inner, shared);
+}
+
 void tiny_model_write_config(const tiny_model *model, const char *dir)
 {
+    const struct family *family = find_family(model);
     const char *dtype = model->dtype == CALM_BF16 ? "bfloat16" : model->dtype == CALM_F16 ? "float16" : "float32";
     const char *text = test_format(
-        "{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", \"hidden_size\": %zu, "
+        "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"hidden_size\": %zu, "
         "\"intermediate_size\": %zu, \"num_hidden_layers\": %zu, \"vocab_size\": %zu, \"num_attention_heads\": %zu, "
-        "\"num_key_value_heads\": %zu, \"head_dim\": %zu, \"rms_norm_eps\": 1e-6, \"rope_theta\": 10000.0, "
-        "\"max_position_embeddings\": 512, \"hidden_act\": \"silu\", \"tie_word_embeddings\": %s, \"attention_bias\": %s, "
-        "\"torch_dtype\": \"%s\"", model->hidden, model->inner, model->n_blocks, model->vocab, model->n_heads, model->n_kv,
-        model->head_dim, model->tied ? "true" : "false", model->bias ? "true" : "false", dtype);
-    if (model->window) {
-        text = test_format("%s, \"sliding_window\": %zu, \"layer_types\": [", text, model->window);
-        for (size_t i = 0; i < model->n_blocks; i++)
-            text = test_format("%s%s\"%s\"", text, i ? ", " : "", i % 2 ? "sliding_attention" : "full_attention");
-        text = test_format("%s]", text);
-    }
-    text = test_format("%s}\n", text);
+        "\"num_key_value_heads\": %zu, \"head_dim\": %zu, \"max_position_embeddings\": %d, \"tie_word_embeddings\": "
+        "%s, "
+        "\"torch_dtype\": \"%s\", %s%s%s%s%s%s%s}\n",
+        family->class_name, family->model_type, model->hidden, model->inner, model->n_blocks, model->vocab,
+        model->n_heads, model->n_kv, model->head_dim, N_POSITIONS, model->tied ? "true" : "false", dtype,
+        family->config, model->bias && family->bias ? ", " : "", model->bias && family->bias ? family->bias : "",
+        window_text(model, family), experts_text(model, family), model->extra ? ", " : "",
+        model->extra ? model->extra : "");
     ck_ok(calm_write_file(ctx, test_format("%s/config.json", dir), text, strlen(text)));
 }
 

@@ -1,4 +1,4 @@
-/* Tiny random Qwen3 checkpoints, written to a temporary directory of the running test. */
+/* Tiny random checkpoints of every family, written to a temporary directory of the running test. */
 #ifndef CALM_TESTS_TINY_MODEL_H
 #define CALM_TESTS_TINY_MODEL_H
 
@@ -10,11 +10,16 @@
 #include "ptq/tensor/dtype.h"
 
 typedef struct tiny_model {
+    const char *family;          /* one of tiny_families; NULL: "qwen3"                           */
     size_t hidden, inner, n_blocks, vocab, n_heads, n_kv, head_dim;
-    size_t window;               /* blocks with an odd number slide over so many keys; 0: none do */
-    bool tied, bias;
+    size_t window;               /* keys that a sliding block sees; 0: no block slides.  Which ones do is the family's
+                                    custom; in qwen3 those with an odd number                     */
+    size_t n_experts, top_k, expert_inner, shared_inner;    /* mixtures                           */
+    bool tied, bias;             /* bias: where the family has a switch for it                    */
     calm_dtype dtype;            /* of all tensors: F32, F16 or BF16                              */
     uint64_t seed;
+    const char *extra;           /* more members of config.json: "\"mlp_only_layers\": [0]"; NULL: none */
+    size_t n_dense;              /* mixtures: blocks 0 .. n_dense - 1 have no experts (say so in `extra`) */
 
     /* What is wrong with it, each NULL for nothing. */
     const char *missing;         /* this tensor is left out                                       */
@@ -24,8 +29,15 @@ typedef struct tiny_model {
     size_t nan_at;
 } tiny_model;
 
-/* 2 blocks, hidden 32, inner 48, 4 heads of 8 over 2 for keys and values, vocabulary 61, tied, BF16. */
+/* Qwen3: 2 blocks, hidden 32, inner 48, 4 heads of 8 over 2 for keys and values, vocabulary 61, tied, BF16; in mixtures
+ * 5 experts of 24, 2 of them for a token, beside a shared one of 40. */
 extern const tiny_model tiny_default;
+
+/* The families, NULL at the end; "bert" is a plain BertModel with a pooler, "bert_mlm" a masked language model. */
+extern const char *const tiny_families[];
+
+/* The default with this family; encoders have as many heads for keys as for queries. */
+tiny_model tiny_of(const char *family);
 
 /* Write config.json and model.safetensors; the directory lives until the end of the test. */
 const char *tiny_model_write(const tiny_model *model);

@@ -3,6 +3,7 @@
 
 #include "ptq/base/file.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/head.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 
@@ -20,7 +21,8 @@ static void refused(const char *dir, calm_status expected, const char *a, const 
     calm_status status = calm_model_open(ctx, dir, &model);
     ck_assert_msg(status == expected, "%s: %s", calm_status_name(status), ctx->message);
     ck_assert_ptr_null(model);
-    ck_assert_msg(strstr(ctx->message, a) && strstr(ctx->message, b), "\"%s\" lacks \"%s\" or \"%s\"", ctx->message, a, b);
+    ck_assert_msg(strstr(ctx->message, a) && strstr(ctx->message, b), "\"%s\" lacks \"%s\" or \"%s\"", ctx->message, a,
+                  b);
     calm_ctx_forgive(ctx);
 }
 
@@ -61,6 +63,7 @@ TEST(counts_and_names)
     const size_t block = 32 * 32 + 2 * 16 * 32 + 32 * 32 + 3 * 48 * 32 + 2 * 32 + 2 * 8;
     ck_assert_uint_eq(calm_model_n_params(model), 2 * block + 32 + 2 * 61 * 32);
     ck_assert_uint_eq(calm_model_bytes(model), 2 * calm_model_n_params(model));
+    ck_assert_str_eq(calm_model_class(model), "Qwen3ForCausalLM");
     ck_ok(calm_model_block_name(ctx, model, 1, &name));
     ck_assert_str_eq(name, "model.layers.1");
     calm_model_close(model);
@@ -71,7 +74,8 @@ TEST(shape_against_config)
 {
     tiny_model spec = tiny_default;
     spec.transposed = "model.layers.1.mlp.down_proj.weight";
-    refused(tiny_model_write(&spec), CALM_EFORMAT, "model.layers.1.mlp.down_proj.weight", "shape [48, 32], expected [32, 48]");
+    refused(tiny_model_write(&spec), CALM_EFORMAT, "model.layers.1.mlp.down_proj.weight",
+            "shape [48, 32], expected [32, 48]");
     spec = tiny_default;
     const char *dir = tiny_model_write(&spec);
     spec.vocab = 62;
@@ -124,15 +128,23 @@ TEST(missing_tensors)
 }
 END_OF_TEST
 
+/* Embedding of `n` ids of one window, without positions and types. */
+static calm_status embed(const calm_model *model, const uint32_t *ids, size_t n, float *x)
+{
+    const calm_span span = {.n_tokens = n};
+    return calm_model_embed(ctx, model, ids, NULL, &span, x);
+}
+
 TEST(nan_is_named_by_tensor_and_index)
 {
     tiny_model spec = tiny_default;
     calm_block block;
-    calm_head head;
     spec.nan_in = "model.layers.1.self_attn.o_proj.weight";
     spec.nan_at = 777;
     calm_model *model = open_tiny(&spec);
     ck_ok(calm_model_load_block(ctx, model, 0, &block));
+    ck_ok(calm_model_load_sublayer(ctx, model, 1, CALM_SUBLAYER_MLP, &block));
+    ck_assert_ptr_null(block.weight[CALM_ROLE_O].w);
     ck_fails(calm_model_load_block(ctx, model, 1, &block), CALM_ENUMERIC,
              "tensor model.layers.1.self_attn.o_proj.weight: element 777 is nan");
     calm_model_close(model);
@@ -149,9 +161,26 @@ TEST(nan_is_named_by_tensor_and_index)
     model = open_tiny(&spec);
     const uint32_t ids[] = {4, 6, 5};
     float x[3 * 32];
-    ck_ok(calm_model_embed(ctx, model, ids, 2, x));
-    ck_fails(calm_model_embed(ctx, model, ids, 3, x), CALM_ENUMERIC, "tensor model.embed_tokens.weight: element 163 is nan");
-    ck_fails(calm_model_load_head(ctx, model, &head), CALM_ENUMERIC, "element 163 is nan");
+    ck_ok(embed(model, ids, 2, x));
+    ck_fails(embed(model, ids, 3, x), CALM_ENUMERIC, "tensor model.embed_tokens.weight: element 163 is nan");
+    calm_model_close(model);
+}
+END_OF_TEST
+
+TEST(nan_in_an_expert_is_found_when_it_is_read)
+{
+    tiny_model spec = tiny_of("qwen3_moe");
+    calm_block block;
+    calm_weight weight[CALM_N_ROLES] = {{0}};
+    spec.nan_in = "model.layers.1.mlp.experts.3.up_proj.weight";
+    spec.nan_at = 6;
+    calm_model *model = open_tiny(&spec);
+    ck_ok(calm_model_load_block(ctx, model, 1, &block));
+    ck_ok(block.moe.load(block.moe.user, ctx, 1, 2, weight));
+    ck_assert_str_eq(weight[CALM_ROLE_UP].name, "model.layers.1.mlp.experts.2.up_proj");
+    ck_assert_uint_eq(weight[CALM_ROLE_DOWN].in, 24);
+    ck_fails(block.moe.load(block.moe.user, ctx, 1, 3, weight), CALM_ENUMERIC,
+             "tensor model.layers.1.mlp.experts.3.up_proj.weight: element 6 is nan");
     calm_model_close(model);
 }
 END_OF_TEST
@@ -161,8 +190,161 @@ TEST(ids_outside_the_vocabulary)
     calm_model *model = open_tiny(&tiny_default);
     const uint32_t ids[] = {60, 61};
     float x[2 * 32];
-    ck_ok(calm_model_embed(ctx, model, ids, 1, x));
-    ck_fails(calm_model_embed(ctx, model, ids, 2, x), CALM_EARG, "token id 61, but the vocabulary has 61");
+    ck_ok(embed(model, ids, 1, x));
+    ck_fails(embed(model, ids, 2, x), CALM_EARG, "token id 61, but the vocabulary has 61");
+    calm_model_close(model);
+}
+END_OF_TEST
+
+/* Every family in each type, tied or not, with and without biases: the checkpoint that the tables of tiny_model list is
+ * the one that calm_model_open looks for. */
+TEST(every_family_opens)
+{
+    for (size_t f = 0; tiny_families[f]; f++)
+        for (int variant = 0; variant < 4; variant++) {
+            tiny_model spec = tiny_of(tiny_families[f]);
+            spec.tied = variant & 1;
+            spec.bias = variant & 2;
+            spec.window = variant & 1 ? 0 : 5;
+            spec.dtype = variant == 0 ? CALM_F32 : variant == 1 ? CALM_F16 : CALM_BF16;
+            calm_model *model = open_tiny(&spec);
+            calm_block block;
+            calm_head head;
+            ck_assert_int_eq(calm_model_config(model)->tied, spec.tied);
+            for (size_t i = 0; i < spec.n_blocks; i++)
+                ck_ok(calm_model_load_block(ctx, model, i, &block));
+            ck_ok(calm_model_load_head(ctx, model, &head));
+            ck_assert(!head.table == (strcmp(tiny_families[f], "bert") == 0));
+            ck_assert_uint_eq(calm_model_bytes(model),
+                              calm_model_n_params(model) * calm_dtype_bytes(spec.dtype));
+            calm_model_close(model);
+        }
+}
+END_OF_TEST
+
+/* Without any one of its tensors a checkpoint is refused by that tensor's name: nothing goes unchecked, and nothing
+ * that is stored goes unread. */
+TEST(every_tensor_is_needed)
+{
+    for (size_t f = 0; tiny_families[f]; f++) {
+        tiny_model spec = tiny_of(tiny_families[f]);
+        spec.tied = false;
+        spec.bias = true;
+        spec.n_blocks = 1;
+        spec.n_experts = 2;
+        spec.dtype = CALM_F16;
+        calm_model *model = open_tiny(&spec), *other;
+        const calm_safetensors *set = calm_model_tensors(model);
+        for (size_t i = 0; i < calm_safetensors_count(set); i++) {
+            const char *name = calm_safetensors_at(set, i)->name;
+            if (strncmp(name, "pooler.", 7) == 0 || strncmp(name, "cls.", 4) == 0)
+                continue;    /* an encoder may be without */
+            spec.missing = name;
+            const char *dir = tiny_model_write(&spec);
+            const calm_status status = calm_model_open(ctx, dir, &other);
+            ck_assert_msg(status == CALM_ENOTFOUND && strstr(ctx->message, name), "%s without %s: %s (%s)",
+                          tiny_families[f], name, calm_status_name(status), ctx->message);
+            calm_ctx_forgive(ctx);
+        }
+        calm_model_close(model);
+    }
+}
+END_OF_TEST
+
+/* The checkpoint at `dir` once more in a directory of its own, its tensors called by other names, and with `extra`
+ * behind. */
+static const char *rewritten(const char *dir, const char *(*rename)(const char *), const calm_tensor *extra)
+{
+    const char *copy = test_directory();
+    calm_safetensors *set;
+    calm_safetensors_writer writer;
+    calm_tensor *tensors;
+    ck_ok(calm_safetensors_open(ctx, dir, &set));
+    const size_t n = calm_safetensors_count(set);
+    ck_ok(CALM_NEW(ctx, ctx->out, tensors, n + 1));
+    for (size_t i = 0; i < n; i++) {
+        tensors[i] = *calm_safetensors_at(set, i);
+        tensors[i].name = rename(tensors[i].name);
+    }
+    if (extra)
+        tensors[n] = *extra;
+    ck_ok(calm_copy_file(ctx, test_format("%s/config.json", dir), test_format("%s/config.json", copy)));
+    ck_ok(
+        calm_safetensors_begin(ctx, &writer, test_format("%s/model.safetensors", copy), tensors, n + (extra != NULL)));
+    for (size_t i = 0; i < n + (extra != NULL); i++)
+        ck_ok(calm_safetensors_put(ctx, &writer, tensors[i].data, tensors[i].bytes));
+    ck_ok(calm_safetensors_end(ctx, &writer));
+    calm_safetensors_close(set);
+    return copy;
+}
+
+static const char *same(const char *name)
+{
+    return name;
+}
+
+/* A head in the file although config.json ties it: it counts where it differs from the embedding, be it by a bit. */
+TEST(heads_beside_a_tied_embedding)
+{
+    const char *dir = tiny_model_write(&tiny_default);
+    calm_safetensors *set;
+    calm_model *model;
+    uint8_t *bytes;
+    ck_ok(calm_safetensors_open(ctx, dir, &set));
+    calm_tensor head = *calm_safetensors_find(set, "model.embed_tokens.weight");
+    head.name = "lm_head.weight";
+    for (int differs = 0; differs < 2; differs++) {
+        ck_ok(CALM_NEW(ctx, ctx->out, bytes, head.bytes));
+        memcpy(bytes, head.data, head.bytes);
+        bytes[head.bytes - 1] ^= (uint8_t)differs;
+        head.data = bytes;
+        ck_ok(calm_model_open(ctx, rewritten(dir, same, &head), &model));
+        ck_assert_int_eq(calm_model_config(model)->tied, !differs);
+        calm_model_close(model);
+    }
+    head.shape[0]--;
+    head.bytes -= 2 * head.shape[1];
+    head.n_elements -= head.shape[1];
+    refused(rewritten(dir, same, &head), CALM_EFORMAT, "lm_head.weight", "shape [60, 32], expected [61, 32]");
+    calm_safetensors_close(set);
+}
+END_OF_TEST
+
+static const char *without_prefix(const char *name)
+{
+    return strncmp(name, "model.", 6) == 0 ? name + 6 : name;
+}
+
+static const char *with_gamma(const char *name)
+{
+    const char *norm = strstr(name, "LayerNorm.");
+    return !norm ? name
+                 : test_format("%.*s.%s", (int)(norm + 9 - name), name,
+                               strcmp(norm + 10, "bias") == 0 ? "beta" : "gamma");
+}
+
+/* Decoders saved without their head; gamma and beta, as the first BERT checkpoints say. */
+TEST(older_names)
+{
+    tiny_model spec = tiny_of("bert");
+    calm_block block, old;
+    calm_model *model, *other;
+    const char *dir = tiny_model_write(&spec);
+    ck_ok(calm_model_open(ctx, dir, &model));
+    ck_ok(calm_model_open(ctx, rewritten(dir, with_gamma, NULL), &other));
+    ck_ok(calm_model_load_block(ctx, model, 1, &block));
+    ck_ok(calm_model_load_block(ctx, other, 1, &old));
+    const calm_norm *a = &block.norm[CALM_SUBLAYER_MLP][CALM_NORM_RESIDUAL],
+                    *b = &old.norm[CALM_SUBLAYER_MLP][CALM_NORM_RESIDUAL];
+    ck_assert(memcmp(a->w, b->w, 32 * sizeof(float)) == 0 && memcmp(a->b, b->b, 32 * sizeof(float)) == 0);
+    ck_assert(memcmp(a->w, a->b, 32 * sizeof(float)) != 0);
+    calm_model_close(model);
+    calm_model_close(other);
+
+    ck_ok(calm_model_open(ctx, rewritten(tiny_model_write(&tiny_default), without_prefix, NULL), &model));
+    ck_assert_str_eq(calm_model_prefix(model), "");
+    ck_ok(calm_model_load_block(ctx, model, 0, &old));
+    ck_assert_str_eq(old.weight[CALM_ROLE_Q].name, "layers.0.self_attn.q_proj");
     calm_model_close(model);
 }
 END_OF_TEST
@@ -181,7 +363,10 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("model", (const TTest *[]){
-        opens_what_is_right, counts_and_names, shape_against_config, dtype_against_what_is_needed, missing_tensors,
-        nan_is_named_by_tensor_and_index, ids_outside_the_vocabulary, directories_that_are_no_models, NULL});
+    return run_tests("model",
+                     (const TTest *[]){opens_what_is_right, counts_and_names, shape_against_config,
+                                       dtype_against_what_is_needed, missing_tensors, nan_is_named_by_tensor_and_index,
+                                       nan_in_an_expert_is_found_when_it_is_read, every_family_opens,
+                                       every_tensor_is_needed, heads_beside_a_tied_embedding, older_names,
+                                       ids_outside_the_vocabulary, directories_that_are_no_models, NULL});
 }

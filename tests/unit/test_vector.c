@@ -145,6 +145,152 @@ TEST(silu_times_up)
 }
 END_OF_TEST
 
+/* exp has 4 eps, its argument's rounding |g| eps; sum and quotient 2. */
+TEST(silu)
+{
+    float x[LONGEST], y[LONGEST];
+    fill(x, LONGEST, 10, 4);
+    x[0] = 0, x[1] = -200, x[2] = 200;
+    memcpy(y, x, sizeof y);
+    calm_vec_silu(LONGEST, y);
+    for (size_t i = 0; i < LONGEST; i++) {
+        const double g = (double)x[i], expected = g / (1 + exp(-g));
+        ck_near(y[i], expected, fabs(expected) * 8 * EPS + fabs(g) * exp(-87.9));
+    }
+    ck_assert(y[0] == 0 && y[2] == 200);
+}
+END_OF_TEST
+
+/* 1 + erf rounds to an eps of at most 2, and x/sqrt 2 to an eps of itself, whose derivative exp(-x^2/2) keeps it below
+ * one more: an absolute error of |x|/2 times 4 eps. */
+TEST(gelu)
+{
+    float x[LONGEST], y[LONGEST];
+    fill(x, LONGEST, 3, 5);
+    x[0] = 0, x[1] = -20, x[2] = 20, x[3] = -FLT_MAX, x[4] = FLT_MAX;
+    memcpy(y, x, sizeof y);
+    calm_vec_gelu(LONGEST, y);
+    for (size_t i = 0; i < LONGEST; i++) {
+        const double g = (double)x[i];
+        ck_near(y[i], 0.5 * g * (1 + erf(g / sqrt(2))), 0.5 * fabs(g) * 4 * EPS);
+    }
+    ck_assert(y[0] == 0 && y[1] == 0 && y[2] == 20 && y[4] == FLT_MAX);
+}
+END_OF_TEST
+
+/* x / (1 + exp(-2z)): z has 6 roundings, whose error exp multiplies by |2z|; exp 4 eps, sum and quotient 2.  Below x =
+ * -5 what remains of x is less than 1e-6, and of that the same share is in doubt. */
+TEST(gelu_by_tanh)
+{
+    float x[LONGEST], y[LONGEST];
+    fill(x, LONGEST, 3, 6);
+    x[0] = 0, x[1] = -30, x[2] = 30, x[3] = -1e15f, x[4] = 1e15f;
+    memcpy(y, x, sizeof y);
+    calm_vec_gelu_tanh(LONGEST, y);
+    for (size_t i = 5; i < LONGEST; i++) {
+        const double g = (double)x[i], z = sqrt(2 / acos(-1)) * (g + 0.044715 * g * g * g);
+        const double expected = g / (1 + exp(-2 * z));    /* = g/2 (1 + tanh z), which cancels */
+        ck_near(y[i], expected, fabs(expected) * (12 * fabs(z) + 8) * EPS);
+        ck_near(expected, 0.5 * g * (1 + tanh(z)), 1e-15 * fabs(g));
+    }
+    ck_assert(y[0] == 0 && fabsf(y[1]) < 1e-30f && y[2] == 30 && fabsf(y[3]) < 1e-20f && y[4] == 1e15f);
+}
+END_OF_TEST
+
+TEST(relu_and_products)
+{
+    float x[LONGEST], y[LONGEST], z[LONGEST];
+    fill(x, LONGEST, 3, 7);
+    fill(z, LONGEST, 3, 8);
+    memcpy(y, x, sizeof y);
+    calm_vec_relu(LONGEST, y);
+    for (size_t i = 0; i < LONGEST; i++)
+        ck_assert(y[i] == (x[i] > 0 ? x[i] : 0));
+    memcpy(y, x, sizeof y);
+    calm_vec_mul(LONGEST, z, y);
+    for (size_t i = 0; i < LONGEST; i++)
+        ck_assert(y[i] == x[i] * z[i]);
+    memcpy(y, x, sizeof y);
+    calm_vec_axpy(LONGEST, 0.5f, z, y);
+    for (size_t i = 0; i < LONGEST; i++)
+        ck_assert(y[i] == x[i] + 0.5f * z[i]);
+}
+END_OF_TEST
+
+/* Relative, near 0 too: argument, scale and product are rounded (3 eps, and 2 for the constant scale / cap); the
+ * polynomial and the exponential are within 4 eps, and tanh shrinks an argument's relative error. */
+TEST(soft_cap)
+{
+    static const float caps[] = {0.25f, 3, 30, 50}, scales[] = {1, 0.0625f, 0.2236068f};
+    for (size_t c = 0; c < 4; c++)
+        for (size_t s = 0; s < 3; s++)
+            for (double size = 1e-6; size < 1e7; size *= 7) {
+                float x[LONGEST], y[LONGEST];
+                fill(x, LONGEST, size, 9);
+                x[0] = 0, x[1] = -0.0f;
+                memcpy(y, x, sizeof y);
+                calm_vec_soft_cap(LONGEST, scales[s], caps[c], y);
+                for (size_t i = 0; i < LONGEST; i++) {
+                    const double expected = (double)caps[c] * tanh((double)scales[s] * (double)x[i] / (double)caps[c]);
+                    ck_near(y[i], expected, fabs(expected) * 9 * EPS);
+                    ck_assert(fabsf(y[i]) <= caps[c]);
+                }
+            }
+}
+END_OF_TEST
+
+/* mean and factor are rounded to float, the difference and two products and the sum once each: 2^-24 of |x| and |mean|
+ * for the difference, then 4 of the product, 1 of the result. */
+TEST(layernorm)
+{
+    for (size_t d = 1; d <= LONGEST; d++) {
+        float x[LONGEST], weight[LONGEST], bias[LONGEST], out[LONGEST];
+        double mean = 0, variance = 0;
+        fill(x, d, 100, d);
+        fill(weight, d, 1, d + 1000);
+        fill(bias, d, 1, d + 2000);
+        for (size_t i = 0; i < d; i++)
+            mean += (double)(x[i] += 40) / (double)d;
+        for (size_t i = 0; i < d; i++)
+            variance += ((double)x[i] - mean) * ((double)x[i] - mean) / (double)d;
+        calm_vec_layernorm(d, x, weight, bias, 1e-5f, out);
+        for (size_t i = 0; i < d; i++) {
+            const double factor = (double)weight[i] / sqrt(variance + (double)1e-5f),
+                         term = ((double)x[i] - mean) * factor;
+            const double expected = term + (double)bias[i];
+            ck_near(out[i], expected,
+                    (fabs(factor) * (fabs((double)x[i]) + fabs(mean)) + 4 * fabs(term) + fabs(expected)) * EPS + 1e-30);
+        }
+        calm_vec_layernorm(d, x, weight, bias, 1e-5f, x);    /* in place */
+        ck_assert(memcmp(x, out, d * sizeof *x) == 0);
+    }
+}
+END_OF_TEST
+
+/* What is not a number stays so, whatever stands beside it. */
+TEST(nan_stays_in_activations)
+{
+    for (size_t at = 0; at < 20; at++) {
+        float x[20], y[20];
+        const float ones[20] = {1};
+        fill(x, 20, 1, at);
+        x[at] = NAN;
+        void (*const functions[])(size_t, float *) = {calm_vec_silu, calm_vec_gelu, calm_vec_gelu_tanh, calm_vec_relu};
+        for (size_t f = 0; f < 4; f++) {
+            memcpy(y, x, sizeof y);
+            functions[f](20, y);
+            for (size_t i = 0; i < 20; i++)
+                ck_assert((isnan(y[i]) != 0) == (i == at));
+        }
+        memcpy(y, x, sizeof y);
+        calm_vec_soft_cap(20, 1, 5, y);
+        ck_assert(isnan(y[at]) && !isnan(y[(at + 1) % 20]));
+        calm_vec_layernorm(20, x, ones, ones, 1e-5f, y);
+        ck_assert(isnan(y[0]) && isnan(y[19]));
+    }
+}
+END_OF_TEST
+
 TEST(rmsnorm)
 {
     for (size_t d = 1; d <= LONGEST; d++) {
@@ -207,7 +353,9 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("vector", (const TTest *[]){
-        exp_is_within_2_ulp, exp_at_the_ends, exp_does_not_depend_on_the_place, nan_stays, softmax_numerators, exp_sum, silu_times_up,
-        rmsnorm, max_and_its_first_place, sums, NULL});
+    return run_tests("vector",
+                     (const TTest *[]){exp_is_within_2_ulp, exp_at_the_ends, exp_does_not_depend_on_the_place,
+                                       nan_stays, softmax_numerators, exp_sum, silu_times_up, silu, gelu, gelu_by_tanh,
+                                       relu_and_products, soft_cap, layernorm, nan_stays_in_activations, rmsnorm,
+                                       max_and_its_first_place, sums, NULL});
 }

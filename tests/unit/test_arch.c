@@ -1,0 +1,76 @@
+/* The registry of architectures, and the tables of roles, jobs and hook points. */
+#include "ptq/model/arch.h"
+
+#include "tests/support/harness.h"
+
+TEST(words_of_a_list)
+{
+    ck_assert(calm_arch_listed("a bc d", ' ', "a") && calm_arch_listed("a bc d", ' ', "bc") &&
+              calm_arch_listed("a bc d", ' ', "d"));
+    ck_assert(!calm_arch_listed("a bc d", ' ', "b") && !calm_arch_listed("a bc d", ' ', "c") &&
+              !calm_arch_listed("a bc d", ' ', "bcd"));
+    ck_assert(!calm_arch_listed("a bc d", ' ', "a bc") && !calm_arch_listed("", ' ', "a") &&
+              !calm_arch_listed(NULL, ' ', "a"));
+    ck_assert(!calm_arch_listed("a|b", ' ', "b") && calm_arch_listed("a|b", '|', "b"));
+}
+END_OF_TEST
+
+/* The class decides; the type is asked only where no class is named. */
+TEST(finding)
+{
+    ck_assert_str_eq(calm_arch_find("BertForMaskedLM", NULL)->name, "bert");
+    ck_assert_str_eq(calm_arch_find("LlamaForCausalLM", "qwen3")->name, "llama");
+    ck_assert_str_eq(calm_arch_find(NULL, "gemma3_text")->name, "gemma3");
+    ck_assert_ptr_null(calm_arch_find("OtherForCausalLM", "llama"));
+    ck_assert_ptr_null(calm_arch_find(NULL, "gemma3"));    /* the one with pictures */
+    ck_assert_ptr_null(calm_arch_find(NULL, NULL));
+    ck_assert_ptr_null(calm_arch_find("Llama", NULL));
+}
+END_OF_TEST
+
+/* What every family must say of itself: one way from input to output, and norms that belong to its modules. */
+TEST(descriptors)
+{
+    size_t n;
+    const calm_arch *const *all = calm_architectures(&n);
+    ck_assert_uint_ge(n, 11);
+    for (size_t i = 0; i < n; i++) {
+        const calm_names *names = all[i]->names;
+        const bool fused_qkv = names->role[CALM_ROLE_FUSED_QKV], fused_mlp = names->role[CALM_ROLE_FUSED_GATE_UP];
+        for (size_t k = 0; k < i; k++)
+            ck_assert_str_ne(all[i]->name, all[k]->name);
+        ck_assert(names->blocks && names->embed && names->head && names->role[CALM_ROLE_O] &&
+                  names->role[CALM_ROLE_DOWN]);
+        for (calm_role role = CALM_ROLE_Q; role <= CALM_ROLE_V; role++)
+            ck_assert(!names->role[role] == fused_qkv);
+        ck_assert(!names->role[CALM_ROLE_UP] == fused_mlp && !(names->role[CALM_ROLE_GATE] && fused_mlp));
+        ck_assert(!names->q_norm == (all[i]->qk_norm == CALM_QK_NORM_NONE) && !names->q_norm == !names->k_norm);
+        for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+            ck_assert(names->norm[s][CALM_NORM_IN] || names->norm[s][CALM_NORM_OUT] ||
+                      names->norm[s][CALM_NORM_RESIDUAL]);
+        ck_assert(all[i]->encoder == (all[i]->default_rope_theta == 0) && !names->final_norm == all[i]->encoder);
+    }
+}
+END_OF_TEST
+
+TEST(roles_jobs_and_hooks)
+{
+    ck_assert(calm_role_job(CALM_ROLE_K) == CALM_JOB_QKV && calm_role_job(CALM_ROLE_FUSED_GATE_UP) == CALM_JOB_GATE_UP);
+    ck_assert_str_eq(calm_job_name(CALM_JOB_GATE_UP), "gate_up");
+    ck_assert(calm_job_sublayer(CALM_JOB_O) == CALM_SUBLAYER_ATTENTION &&
+              calm_job_sublayer(CALM_JOB_DOWN) == CALM_SUBLAYER_MLP);
+    ck_assert(calm_job_input(CALM_JOB_QKV) == CALM_HOOK_QKV_IN && calm_job_input(CALM_JOB_DOWN) == CALM_HOOK_DOWN_IN);
+    ck_assert_str_eq(calm_hook_name(CALM_HOOK_O_IN), "o_in");
+    ck_assert_str_eq(calm_sublayer_name(CALM_SUBLAYER_MLP), "mlp");
+    size_t n_outside = 0;
+    for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
+        n_outside += !calm_hook_in_block(hook);
+    ck_assert_uint_eq(n_outside, 2);
+    ck_assert(!calm_hook_in_block(CALM_HOOK_EMBED) && !calm_hook_in_block(CALM_HOOK_FINAL_NORM));
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("arch", (const TTest *[]){words_of_a_list, finding, descriptors, roles_jobs_and_hooks, NULL});
+}

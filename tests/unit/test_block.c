@@ -1,0 +1,190 @@
+/* One block: what its hook points see fits together, and linears apply scales, quantized inputs and biases. */
+#include "ptq/model/block.h"
+
+#include "ptq/base/rng.h"
+#include "ptq/model/arch.h"
+#include "ptq/model/model.h"
+#include "ptq/quant/grid.h"
+#include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
+
+enum { TOKENS = 9, HIDDEN = 32, WIDEST = 48 };
+
+static void fill(float *x, size_t n, uint64_t stream)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)calm_rng_normal(3, stream, i);
+}
+
+/* ---- linears ---- */
+
+/* y = A(x / s) W^T + b: sums of 5 products of values below 10, each rounded: 6 x 2^-24 x 250 = 9e-5. */
+TEST(linears)
+{
+    enum { IN = 5, OUT = 3, N = 4 };
+    float w[OUT * IN], bias[OUT], scale[IN], x[N * IN], prepared[N * IN], y[N * OUT];
+    fill(w, OUT * IN, 1);
+    fill(bias, OUT, 2);
+    fill(x, N * IN, 3);
+    for (size_t i = 0; i < IN; i++)
+        scale[i] = 0.5f + (float)i;
+    for (int variant = 0; variant < 8; variant++) {
+        const calm_weight weight = {.name = "w", .out = OUT, .in = IN, .w = w, .bias = variant & 1 ? bias : NULL,
+                                    .in_scale = variant & 2 ? scale : NULL, .act_bits = variant & 4 ? 8 : 0};
+        for (size_t i = 0; i < N * IN; i++)
+            prepared[i] = variant & 2 ? x[i] / scale[i % IN] : x[i];
+        if (variant & 4)
+            calm_act_quantize_rows(prepared, N, IN, 8, prepared);
+        const size_t used = ctx->scratch->used_bytes;
+        ck_ok(calm_weight_apply(ctx, &weight, x, N, y));
+        ck_assert_uint_eq(ctx->scratch->used_bytes, used);
+        for (size_t t = 0; t < N; t++)
+            for (size_t o = 0; o < OUT; o++) {
+                double sum = variant & 1 ? (double)bias[o] : 0;
+                for (size_t i = 0; i < IN; i++)
+                    sum += (double)prepared[t * IN + i] * (double)w[o * IN + i];
+                ck_near(y[t * OUT + o], sum, 9e-5);
+            }
+    }
+}
+END_OF_TEST
+
+/* ---- hook points ---- */
+
+typedef struct seen {
+    float x[CALM_N_HOOKS][TOKENS * WIDEST];
+    size_t width[CALM_N_HOOKS], n[CALM_N_HOOKS];
+} seen;
+
+static calm_status keep(void *user, calm_ctx *task, const calm_observation *what)
+{
+    seen *all = user;
+    (void)task;
+    ck_assert(what->n_rows == TOKENS && what->window == 4 && what->expert == CALM_NO_EXPERT && !what->rows);
+    ck_assert(what->width <= WIDEST);
+    memcpy(all->x[what->hook], what->x, TOKENS * what->width * sizeof(float));
+    all->width[what->hook] = what->width;
+    all->n[what->hook]++;
+    return CALM_OK;
+}
+
+typedef struct fixture {
+    calm_model *model;
+    calm_block block;
+    calm_rope rope;
+} fixture;
+
+static void open_fixture(const char *family, fixture *f)
+{
+    tiny_model spec = tiny_of(family);
+    spec.window = 4;
+    ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &f->model));
+    ck_ok(calm_model_load_block(ctx, f->model, 1, &f->block));
+    ck_ok(calm_rope_init(ctx, calm_model_config(f->model), TOKENS, &f->rope));
+}
+
+/* Each point once; the block's output is its input plus what both sublayers added; and from the input of each job its
+ * sublayer's output comes out again to the bit, which is what candidates are scored on. */
+TEST(hook_points)
+{
+    static const char *const families[] = {"llama", "qwen2", "gemma2", "gemma3", "phi3", "olmo2", "bert"};
+    const calm_span span = {.window = 4, .n_tokens = TOKENS};
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
+        static seen all;
+        fixture at;
+        float x[TOKENS * HIDDEN], y[TOKENS * HIDDEN], before[TOKENS * HIDDEN];
+        memset(&all, 0, sizeof all);
+        open_fixture(families[f], &at);
+        const calm_config *config = calm_model_config(at.model);
+        fill(x, TOKENS * HIDDEN, 5);
+        memcpy(before, x, sizeof x);
+        ck_ok(calm_block_run(ctx, &at.block, &at.rope, x, &span, &(calm_observer){keep, &all}));
+        for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
+            ck_assert_msg(all.n[hook] == calm_hook_in_block(hook), "%s: %s", families[f], calm_hook_name(hook));
+        ck_assert(all.width[CALM_HOOK_GATE] == 48 && all.width[CALM_HOOK_DOWN_IN] == 48 &&
+                  all.width[CALM_HOOK_O_IN] == 32);
+        ck_assert(memcmp(all.x[CALM_HOOK_BLOCK_OUT], x, sizeof x) == 0);
+        for (size_t i = 0; i < TOKENS * HIDDEN && !config->arch->encoder; i++)
+            ck_assert(x[i] == (before[i] + all.x[CALM_HOOK_ATTN_OUT][i]) + all.x[CALM_HOOK_MLP_OUT][i]);
+        for (calm_job_kind job = 0; job < CALM_N_JOBS; job++) {
+            const calm_hook out =
+                calm_job_sublayer(job) == CALM_SUBLAYER_ATTENTION ? CALM_HOOK_ATTN_OUT : CALM_HOOK_MLP_OUT;
+            ck_ok(calm_block_from_job(ctx, &at.block, &at.rope, job, all.x[calm_job_input(job)], &span, y));
+            ck_assert_msg(memcmp(y, all.x[out], sizeof y) == 0, "%s: %s", families[f], calm_job_name(job));
+        }
+        calm_model_close(at.model);
+    }
+}
+END_OF_TEST
+
+/* What the norms around a sublayer are applied to, by family. */
+TEST(where_norms_stand)
+{
+    static const struct {
+        const char *family;
+        bool in, out, residual;
+    } all[] = {{"llama", true, false, false},
+               {"gemma2", true, true, false},
+               {"olmo2", false, true, false},
+               {"bert", false, false, true}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        fixture f;
+        open_fixture(all[i].family, &f);
+        for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+            ck_assert_int_eq(f.block.norm[s][CALM_NORM_IN].w != NULL, all[i].in);
+            ck_assert_int_eq(f.block.norm[s][CALM_NORM_OUT].w != NULL, all[i].out);
+            ck_assert_int_eq(f.block.norm[s][CALM_NORM_RESIDUAL].w != NULL, all[i].residual);
+        }
+        calm_model_close(f.model);
+    }
+}
+END_OF_TEST
+
+static calm_status stop(void *user, calm_ctx *task, const calm_observation *what)
+{
+    return what->hook == *(const calm_hook *)user ? calm_fail(task, CALM_EINTERRUPTED, "stopped") : CALM_OK;
+}
+
+/* An observer that fails ends the block there, wherever it is. */
+TEST(observers_that_fail)
+{
+    const calm_span span = {.n_tokens = TOKENS};
+    fixture f;
+    float x[TOKENS * HIDDEN];
+    open_fixture("gemma3", &f);
+    for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++) {
+        const calm_observer observer = {stop, &hook};
+        fill(x, TOKENS * HIDDEN, 5);
+        if (calm_hook_in_block(hook))
+            ck_fails(calm_block_run(ctx, &f.block, &f.rope, x, &span, &observer), CALM_EINTERRUPTED, "stopped");
+    }
+    calm_model_close(f.model);
+}
+END_OF_TEST
+
+TEST(no_memory)
+{
+    const calm_span span = {.n_tokens = TOKENS};
+    fixture f;
+    float x[TOKENS * HIDDEN];
+    long n = 0;
+    calm_status status;
+    open_fixture("phi3", &f);
+    do {
+        fill(x, TOKENS * HIDDEN, 5);
+        ctx->scratch->fail_in = ++n;
+        status = calm_block_run(ctx, &f.block, &f.rope, x, &span, NULL);
+        ck_assert(status == CALM_OK || status == CALM_ENOMEM);
+        calm_ctx_forgive(ctx);
+    } while (status != CALM_OK);
+    ck_assert_int_gt(n, 8);
+    ctx->scratch->fail_in = 0;
+    calm_model_close(f.model);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("block",
+                     (const TTest *[]){linears, hook_points, where_norms_stand, observers_that_fail, no_memory, NULL});
+}
