@@ -1,32 +1,17 @@
 /* What every exporter must do, whichever it is: loops over export.def.
  *
  * The directory that is written, opened again, has float32 weights equal bit for bit to those that the guard measured
- * (calm_qblock_apply of the same plan), for every scheme and for plans that mix schemes, float jobs and input scales. */
+ * (calm_plan_apply of the same plan), for every family, every scheme, and plans that mix schemes, float jobs and input
+ * scales. */
 #include "ptq/hybrid/export.h"
 
-#include <stdio.h>
-
-#include "algorithms/algorithm.h"
 #include "ptq/base/file.h"
-#include "ptq/base/rng.h"
 #include "ptq/base/text.h"
-#include "ptq/calib/capture.h"
 #include "ptq/hybrid/assemble.h"
+#include "ptq/model/head.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
-
-#define N_BLOCKS 2
-#define N_JOBS (N_BLOCKS * CALM_N_JOBS)
-#define N_WINDOWS 3
-#define WINDOW 20
-
-/* A model, a plan and the quantized jobs that it fetches. */
-typedef struct bench {
-    calm_model *model;
-    calm_plan plan;
-    calm_plan_job jobs[N_JOBS];
-    calm_qjob qjobs[N_JOBS];
-} bench;
+#include "tests/support/tiny_plan.h"
 
 /* 64 and 96 columns: groups of 32 divide both. */
 static tiny_model wide_model(void)
@@ -38,91 +23,20 @@ static tiny_model wide_model(void)
     return spec;
 }
 
-/* ---- a plan ---- */
-
-static calm_status fetch(void *user, calm_ctx *task, const calm_plan_job *job, calm_qjob *out)
+static void new_plan(tiny_plan *p, const tiny_model *spec, const char *const *schemes, size_t n)
 {
-    const bench *b = user;
-    *out = b->qjobs[job - b->jobs];
-    /* What is fetched belongs to the assembly, which changes its scales. */
-    const float *scales = out->scales;
-    CALM_TRY(CALM_NEW(task, task->out, out->scales, out->out * out->n_groups));
-    memcpy(out->scales, scales, out->out * out->n_groups * sizeof *scales);
-    return CALM_OK;
+    tiny_plan_open(p, tiny_model_write(spec));
+    tiny_plan_quantize_all(p, schemes, n, TINY_GENERAL);
 }
 
-static calm_windows new_windows(size_t vocab)
+static calm_export_input input_of(const tiny_plan *p)
 {
-    calm_windows windows = {.n = N_WINDOWS, .longest = WINDOW};
-    ck_ok(CALM_NEW(ctx, ctx->out, windows.begin, N_WINDOWS + 1));
-    ck_ok(CALM_NEW(ctx, ctx->out, windows.ids, N_WINDOWS * WINDOW));
-    for (size_t w = 0; w <= N_WINDOWS; w++)
-        windows.begin[w] = w * WINDOW;
-    for (size_t i = 0; i < N_WINDOWS * WINDOW; i++)
-        windows.ids[i] = (uint32_t)(calm_rng_u64(17, 0, i) % vocab);
-    return windows;
+    return (calm_export_input){.model = p->model, .plan = &p->plan};
 }
 
-/* Quantize job `kind` of the block as the pipeline does; smoothing and rounding take turns over the jobs. */
-static void quantize(bench *b, const calm_block *block, calm_job_kind kind, const calm_stats *stats)
+static const char *export(const calm_exporter *exporter, const tiny_plan *p)
 {
-    const calm_config *config = block->config;
-    const size_t index = block->index * CALM_N_JOBS + kind, d = config->head_dim;
-    calm_linear linears[CALM_N_ROLES];
-    calm_job job = {.name = "job", .linears = linears, .stats = stats, .scheme = b->jobs[index].scheme, .can_absorb = true};
-    calm_algorithm *algorithm;
-    uint32_t *groups;
-    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
-        const calm_weight *weight = &block->weight[role];
-        if (calm_role_job(role) == kind)
-            linears[job.n_linears++] = (calm_linear){weight->name, weight->out, weight->in, weight->w};
-    }
-    if (kind == CALM_JOB_O) {    /* query heads of one kv head share a row of v */
-        ck_ok(CALM_NEW(ctx, ctx->out, groups, config->n_heads * d));
-        for (size_t i = 0; i < config->n_heads * d; i++)
-            groups[i] = (uint32_t)(i / d / (config->n_heads / config->n_kv) * d + i % d);
-        job.absorb_group = groups;
-        job.n_absorb_groups = config->n_kv * d;
-    }
-    b->jobs[index].algorithm = (index + block->index) % 2 ? "rtn" : "smoothquant";
-    ck_ok(calm_algorithm_parse(ctx, b->jobs[index].algorithm, &algorithm));
-    ck_ok(calm_algorithm_run(ctx, algorithm, &job, &b->qjobs[index]));
-}
-
-/* schemes [n] take turns over the jobs; "float" leaves a job as it is. */
-static void new_bench(bench *b, const tiny_model *spec, const char *const *schemes, size_t n)
-{
-    const calm_capture_options options = {.grams = true};
-    calm_rope rope;
-    calm_batch batch;
-    *b = (bench){.plan = {.n_blocks = N_BLOCKS, .jobs = b->jobs, .fetch = fetch, .user = b}};
-    ck_ok(calm_model_open(ctx, tiny_model_write(spec), &b->model));
-    const calm_windows windows = new_windows(spec->vocab);
-    ck_ok(calm_rope_init(ctx, calm_model_config(b->model), WINDOW, &rope));
-    ck_ok(calm_batch_embed(ctx, b->model, &windows, 0, windows.n, ctx->out, &batch));
-    for (size_t i = 0; i < N_BLOCKS; i++) {
-        calm_block block;
-        calm_capture capture;
-        ck_ok(calm_model_load_block(ctx, b->model, i, &block));
-        ck_ok(calm_capture_block(ctx, &block, &rope, &batch, &options, &capture));
-        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
-            calm_plan_job *job = &b->jobs[i * CALM_N_JOBS + kind];
-            ck_ok(calm_scheme_parse(ctx, schemes[(i * CALM_N_JOBS + kind) % n], &job->scheme));
-            job->quantized = job->scheme.bits != 0;
-            if (job->quantized)
-                quantize(b, &block, kind, &capture.stats[kind]);
-        }
-    }
-}
-
-static calm_export_input input_of(const bench *b)
-{
-    return (calm_export_input){.model = b->model, .plan = &b->plan};
-}
-
-static const char *export(const calm_exporter *exporter, const bench *b)
-{
-    const calm_export_input input = input_of(b);
+    const calm_export_input input = input_of(p);
     const char *dir = test_directory();
     ck_ok(exporter->check(ctx, &input));
     ck_ok(exporter->write(ctx, &input, dir));
@@ -139,49 +53,86 @@ static void check_floats(const char *what, const float *found, const float *expe
                       (double)found[i], (double)expected[i]);
 }
 
-static void check_block(const bench *b, const calm_model *written, size_t index)
+static void check_weights(const calm_weight found[CALM_N_ROLES], const calm_weight expected[CALM_N_ROLES])
 {
-    calm_block expected, found;
-    calm_qblock assembled;
-    ck_ok(calm_model_load_block(ctx, b->model, index, &expected));
-    ck_ok(calm_assemble_block(ctx, b->model, &b->plan, &expected, &assembled));
-    ck_ok(calm_qblock_apply(ctx, &assembled, &expected));
-    ck_ok(calm_model_load_block(ctx, written, index, &found));
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
-        const calm_weight *f = &found.weight[role], *e = &expected.weight[role];
+        const calm_weight *f = &found[role], *e = &expected[role];
         check_floats(e->name, f->w, e->w, e->out * e->in);
         check_floats(test_format("%s.bias", e->name), f->bias, e->bias, e->out);
         ck_assert_ptr_null(f->in_scale);
         ck_assert_msg(f->act_bits == e->act_bits, "%s: activations of %d bits, expected %d", e->name, f->act_bits, e->act_bits);
     }
-    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
-        check_floats("norm", found.norm[s], expected.norm[s], expected.config->hidden);
-    check_floats("q_norm", found.q_norm, expected.q_norm, expected.config->head_dim);
 }
 
-static void check_written(const bench *b, const char *dir)
+static void check_norm(const char *what, const calm_norm *found, const calm_norm *expected)
+{
+    check_floats(what, found->w, expected->w, expected->width);
+    check_floats(what, found->b, expected->b, expected->width);
+}
+
+static void check_block(const tiny_plan *p, const calm_model *written, size_t index)
+{
+    calm_plan_override override = {p->model, &p->plan};
+    const calm_config *config = calm_model_config(p->model);
+    calm_block expected, found;
+    ck_ok(calm_model_load_block(ctx, p->model, index, &expected));
+    ck_ok(calm_plan_apply(&override, ctx, index, &expected));
+    ck_ok(calm_model_load_block(ctx, written, index, &found));
+    check_weights(found.weight, expected.weight);
+    check_weights(found.moe.shared, expected.moe.shared);
+    check_floats("router", found.moe.router, expected.moe.router, config->moe.n_experts * config->hidden);
+    check_floats("shared gate", found.moe.shared_gate, expected.moe.shared_gate, config->hidden);
+    for (size_t e = 0; expected.moe.router && e < config->moe.n_experts; e++)
+        check_weights(tiny_plan_weights(&found, (long)e), tiny_plan_weights(&expected, (long)e));
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
+            check_norm("norm", &found.norm[s][place], &expected.norm[s][place]);
+    check_norm("q_norm", &found.q_norm, &expected.q_norm);
+    check_norm("k_norm", &found.k_norm, &expected.k_norm);
+}
+
+static void check_table(const calm_tensor *found, const calm_tensor *expected)
+{
+    ck_assert(!found == !expected);
+    ck_assert(!found || (found->bytes == expected->bytes && memcmp(found->data, expected->data, found->bytes) == 0));
+}
+
+static void check_head(const calm_model *model, const calm_model *written)
+{
+    const calm_tensor *found_table, *expected_table;
+    calm_head found, expected;
+    ck_ok(calm_model_load_head(ctx, model, &expected));
+    ck_ok(calm_model_load_head(ctx, written, &found));
+    check_norm("final norm", &found.norm, &expected.norm);
+    check_table(found.table, expected.table);
+    check_floats("head's bias", found.bias, expected.bias, expected.vocab);
+    check_floats("transform", found.transform.w, expected.transform.w, expected.hidden * expected.hidden);
+    check_norm("transform's norm", &found.transform_norm, &expected.transform_norm);
+    check_floats("pooler", found.pooler.w, expected.pooler.w, expected.hidden * expected.hidden);
+    ck_ok(calm_model_table(ctx, model, false, &expected_table));
+    ck_ok(calm_model_table(ctx, written, false, &found_table));
+    check_table(found_table, expected_table);
+}
+
+static void check_written(const tiny_plan *p, const char *dir)
 {
     calm_model *written;
-    calm_head found, expected;
     ck_ok(calm_model_open(ctx, dir, &written));
     ck_assert(calm_model_is_quantized(written));
-    for (size_t i = 0; i < N_BLOCKS; i++)
-        check_block(b, written, i);
-    ck_ok(calm_model_load_head(ctx, b->model, &expected));
-    ck_ok(calm_model_load_head(ctx, written, &found));
-    check_floats("final norm", found.norm, expected.norm, expected.hidden);
-    check_floats("head", found.w, expected.w, expected.vocab * expected.hidden);
+    for (size_t i = 0; i < calm_model_config(p->model)->n_blocks; i++)
+        check_block(p, written, i);
+    check_head(p->model, written);
     calm_model_close(written);
 }
 
 static void check_plan(const tiny_model *spec, const char *const *schemes, size_t n)
 {
     size_t n_exporters;
-    bench b;
-    new_bench(&b, spec, schemes, n);
+    tiny_plan p;
+    new_plan(&p, spec, schemes, n);
     for (size_t e = 0; e < (calm_exporters(&n_exporters), n_exporters); e++)
-        check_written(&b, export(calm_exporters(&n_exporters)[e], &b));
-    calm_model_close(b.model);
+        check_written(&p, export(calm_exporters(&n_exporters)[e], &p));
+    calm_model_close(p.model);
 }
 
 /* ---- tests ---- */
@@ -228,15 +179,15 @@ TEST(config_keeps_every_key)
     static const char *const scheme = "w4a16_g32";
     const tiny_model spec = wide_model();
     size_t n;
-    bench b;
-    new_bench(&b, &spec, &scheme, 1);
+    tiny_plan p;
+    new_plan(&p, &spec, &scheme, 1);
     for (size_t e = 0; e < (calm_exporters(&n), n); e++) {
-        const char *dir = export(calm_exporters(&n)[e], &b), *key, *found;
+        const char *dir = export(calm_exporters(&n)[e], &p), *key, *found;
         const calm_json *value;
         void *iter = NULL, *found_iter = NULL;
         calm_json *config;
         ck_ok(calm_json_read(ctx, test_format("%s/config.json", dir), 1 << 20, &config));
-        while (calm_json_next(calm_model_json(b.model), &iter, &key, &value)) {
+        while (calm_json_next(calm_model_json(p.model), &iter, &key, &value)) {
             const calm_json *other;
             calm_text x, y;
             ck_assert(calm_json_next(config, &found_iter, &found, &other));
@@ -249,10 +200,10 @@ TEST(config_keeps_every_key)
             calm_text_clear(&x);
             calm_text_clear(&y);
         }
-        ck_assert_uint_gt(calm_json_size(config), calm_json_size(calm_model_json(b.model)));
+        ck_assert_uint_gt(calm_json_size(config), calm_json_size(calm_model_json(p.model)));
         calm_json_free(config);
     }
-    calm_model_close(b.model);
+    calm_model_close(p.model);
 }
 END_OF_TEST
 
@@ -281,13 +232,13 @@ TEST(same_bytes_in_a_fixed_order)
     static const char *const schemes[] = {"w4a16_g32", "w8a8"};
     const tiny_model spec = wide_model();
     size_t n;
-    bench b;
-    new_bench(&b, &spec, schemes, 2);
+    tiny_plan p;
+    new_plan(&p, &spec, schemes, 2);
     for (size_t e = 0; e < (calm_exporters(&n), n); e++) {
         ctx->n_threads = 1;
-        const char *first = export(calm_exporters(&n)[e], &b);
+        const char *first = export(calm_exporters(&n)[e], &p);
         ctx->n_threads = 4;
-        const char *second = export(calm_exporters(&n)[e], &b);
+        const char *second = export(calm_exporters(&n)[e], &p);
         static const char *const files[] = {"model.safetensors", "config.json"};
         for (size_t i = 0; i < 2; i++) {
             char x[CALM_SHA256_HEX], y[CALM_SHA256_HEX];
@@ -297,7 +248,7 @@ TEST(same_bytes_in_a_fixed_order)
         }
         check_order(first);
     }
-    calm_model_close(b.model);
+    calm_model_close(p.model);
 }
 END_OF_TEST
 
@@ -305,15 +256,15 @@ END_OF_TEST
 static void check_refused(const tiny_model *spec, const char *scheme, const char *words)
 {
     size_t n;
-    bench b = {.plan = {.n_blocks = N_BLOCKS, .jobs = b.jobs}};
-    ck_ok(calm_model_open(ctx, tiny_model_write(spec), &b.model));
-    for (size_t i = 0; i < N_JOBS; i++) {
-        b.jobs[i].quantized = true;
-        ck_ok(calm_scheme_parse(ctx, scheme, &b.jobs[i].scheme));
+    tiny_plan p;
+    tiny_plan_open(&p, tiny_model_write(spec));
+    for (size_t i = 0; i < p.plan.n_jobs; i++) {
+        p.plan.jobs[i].quantized = true;
+        ck_ok(calm_scheme_parse(ctx, scheme, &p.plan.jobs[i].scheme));
     }
-    const calm_export_input input = input_of(&b);
+    const calm_export_input input = input_of(&p);
     ck_fails(calm_exporters(&n)[0]->check(ctx, &input), CALM_EUNSUPPORTED, words);
-    calm_model_close(b.model);
+    calm_model_close(p.model);
 }
 
 TEST(refused_by_name)
@@ -333,9 +284,9 @@ TEST(every_allocation_fails)
     static const char *const schemes[] = {"w4a16_g32_asym", "w8a8"};
     const tiny_model spec = wide_model();
     size_t n, failures = 0;
-    bench b;
-    new_bench(&b, &spec, schemes, 2);
-    const calm_export_input input = input_of(&b);
+    tiny_plan p;
+    new_plan(&p, &spec, schemes, 2);
+    const calm_export_input input = input_of(&p);
     for (size_t e = 0; e < (calm_exporters(&n), n); e++)
         for (int which = 0; which < 2; which++) {
             calm_arena *arena = which ? ctx->out : ctx->scratch;
@@ -351,7 +302,7 @@ TEST(every_allocation_fails)
             }
         }
     ck_assert_uint_gt(failures, 50);
-    calm_model_close(b.model);
+    calm_model_close(p.model);
 }
 END_OF_TEST
 
