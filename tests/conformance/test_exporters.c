@@ -460,6 +460,26 @@ TEST(refused_by_name)
 }
 END_OF_TEST
 
+/* All experts of a block are read as one. */
+TEST(experts_of_different_schemes)
+{
+    static const char *const changes[] = {"w8a16", "float"}, *const scheme = "w4a16_g32";
+    for (size_t i = 0; i < 2; i++) {
+        tiny_model spec = wide_family("qwen2_moe");
+        size_t n;
+        tiny_plan p;
+        new_plan(&p, &spec, &scheme, 1);
+        const calm_export_input input = input_of(&p);
+        const size_t last = p.plan.n_jobs - 1;    /* experts.4.down of the last block */
+        ck_ok(calm_exporters(&n)[0]->check(ctx, &input));
+        tiny_plan_quantize(&p, last, changes[i], TINY_UNSCALED);
+        ck_fails(calm_exporters(&n)[0]->check(ctx, &input), CALM_EUNSUPPORTED,
+                 test_format("model.layers.1.experts.4.down is %s, but model.layers.1.experts.0.gate_up is w4a16_g32", changes[i]));
+        calm_model_close(p.model);
+    }
+}
+END_OF_TEST
+
 TEST(every_allocation_fails)
 {
     static const char *const schemes[] = {"w4a16_g32_asym", "w8a8"};
@@ -491,6 +511,7 @@ int main(void)
 {
     return run_tests("exporters", (const TTest *[]){one_scheme, mixed_schemes, other_models, every_family,
                                                     every_linear_is_matched_once_or_ignored, config_keeps_every_key,
-                                                    same_bytes_in_a_fixed_order, refused_by_name, every_allocation_fails,
+                                                    same_bytes_in_a_fixed_order, refused_by_name, experts_of_different_schemes,
+                                                    every_allocation_fails,
                                                     NULL});
 }
