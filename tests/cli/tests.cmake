@@ -14,6 +14,7 @@ add_library(calm_test_play STATIC cli/play.c)
 target_link_libraries(calm_test_play PUBLIC calm_test_support calm_cli)
 calm_test(cli test_pipeline_faults calm_test_play)
 calm_test(cli test_pipeline calm_test_play)
+calm_test(cli test_pipeline_families calm_test_play)
 calm_test(cli test_forward_file calm_cli)
 if(NOT CALM_SANITIZE)    # most of it is Python
   add_test(NAME cli.field_reader
