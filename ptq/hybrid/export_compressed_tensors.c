@@ -430,7 +430,7 @@ static calm_status check_experts(calm_ctx *ctx, const calm_export_input *input)
 static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 {
     const calm_plan *plan = input->plan;
-    bool three = false, evaluation_only = false, asymmetric = false;
+    bool three = false, evaluation_only = false, asymmetric = false, unread_experts = false;
     CALM_TRY(check_experts(ctx, input));
     for (size_t i = 0; i < plan->n_jobs; i++) {
         const calm_plan_job *job = &plan->jobs[i];
@@ -444,6 +444,8 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
         if (job->scheme.act_bits && !job->scheme.symmetric)
             return calm_fail(ctx, CALM_EUNSUPPORTED,
                              "compressed-tensors: quantized activations need symmetric weights");
+        unread_experts |= calm_model_layout(input->model)->jobs[i].expert >= 0 &&
+                          (job->scheme.act_bits || !job->scheme.symmetric);
         three |= job->scheme.bits == 3;
         asymmetric |= !job->scheme.symmetric;
         evaluation_only |= job->scheme.act_bits && (job->scheme.act_bits < 8 || job->scheme.bits < 8);
@@ -455,6 +457,10 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
         calm_log(
             ctx, CALM_LOG_WARNING,
             "asymmetric weights: compressed-tensors 0.18 to 0.20 do not load them in transformers; 0.14 to 0.17 do");
+    if (unread_experts)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "experts with quantized activations or asymmetric weights: transformers 5 reads symmetric packed experts "
+                 "alone; engines such as vLLM take 8-bit ones with 8-bit activations");
     if (evaluation_only)
         calm_log(ctx, CALM_LOG_WARNING,
                  "4-bit weights or activations with quantized activations: transformers computes them, "

@@ -5,6 +5,8 @@
  * scales. */
 #include "ptq/hybrid/export.h"
 
+#include <stdio.h>
+
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
 #include "ptq/hybrid/assemble.h"
@@ -480,6 +482,38 @@ TEST(experts_of_different_schemes)
 }
 END_OF_TEST
 
+static void keep_lines(void *user, calm_log_level level, const char *line)
+{
+    char *said = user;
+    (void)level;
+    snprintf(said + strlen(said), 2000 - strlen(said), "%s\n", line);
+}
+
+/* Experts in a form that not every reader takes are written with a warning; other linears in it without. */
+TEST(warned_of_experts)
+{
+    static const struct {
+        const char *family, *scheme;
+        bool warned;
+    } rows[] = {{"qwen3_moe", "w4a16_g32", false}, {"qwen3_moe", "w8a8", true}, {"qwen3_moe", "w4a16_g32_asym", true},
+                {"qwen3", "w8a8", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const tiny_model spec = wide_family(rows[i].family);
+        char said[2000] = "";
+        size_t n;
+        tiny_plan p;
+        new_plan(&p, &spec, &rows[i].scheme, 1);
+        const calm_export_input input = input_of(&p);
+        ctx->log = keep_lines, ctx->log_user = said;
+        ck_ok(calm_exporters(&n)[0]->check(ctx, &input));
+        ctx->log = NULL;
+        ck_assert_msg((strstr(said, "packed experts alone") != NULL) == rows[i].warned, "%s, %s: %s", rows[i].family,
+                      rows[i].scheme, said);
+        calm_model_close(p.model);
+    }
+}
+END_OF_TEST
+
 TEST(every_allocation_fails)
 {
     static const char *const schemes[] = {"w4a16_g32_asym", "w8a8"};
@@ -511,7 +545,7 @@ int main(void)
 {
     return run_tests("exporters", (const TTest *[]){one_scheme, mixed_schemes, other_models, every_family,
                                                     every_linear_is_matched_once_or_ignored, config_keeps_every_key,
-                                                    same_bytes_in_a_fixed_order, refused_by_name, experts_of_different_schemes,
+                                                    same_bytes_in_a_fixed_order, refused_by_name, experts_of_different_schemes, warned_of_experts,
                                                     every_allocation_fails,
                                                     NULL});
 }
