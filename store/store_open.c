@@ -32,7 +32,7 @@ const char *calm_store_schema(void)
 static const struct addition {
     const char *name;
     int64_t version;    /* the first that has it */
-} additions[] = {{"expert", 2}, {"expert_by_calibration", 2}};
+} additions[] = {{"expert", 2}, {"expert_by_calibration", 2}, {"encoding", 2}};
 
 static bool added_since(const char *name, int64_t version)
 {

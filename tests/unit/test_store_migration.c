@@ -35,10 +35,24 @@ static const char *lines(calm_sql *sql, const char *query)
     return all;
 }
 
-static const char *tables_of(calm_sql *sql)
+static const char *old_schema(void)
 {
-    return lines(sql, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT IN ('expert', 'sqlite_sequence')"
-                      " ORDER BY name");
+    char *schema;
+    size_t n;
+    ck_ok(calm_read_file(ctx, test_data("store_v1.sql"), 1 << 20, &schema, &n));
+    ck_assert_ptr_nonnull(strstr(schema, "PRAGMA user_version = 1;"));
+    return schema;
+}
+
+/* Tables of version 1, a line each, to be cut up. */
+static char *old_tables(void)
+{
+    calm_sql *sql;
+    ck_ok(calm_sql_open(ctx, ":memory:", CALM_SQL_CREATE, &sql));
+    ck_ok(calm_sql_script(ctx, sql, old_schema()));
+    char *names = test_format("%s", lines(sql, "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"));
+    calm_sql_close(sql);
+    return names;
 }
 
 /* ---- a store of version 1 ---- */
@@ -81,16 +95,8 @@ static const char *fill(void)
 static const char *old_store(void)
 {
     const char *from = fill(), *path = sample_path(), *script = test_format("ATTACH '%s' AS new;", from);
-    char *schema, *names;
-    size_t n;
-    calm_sql *sql;
-    ck_ok(calm_read_file(ctx, test_data("store_v1.sql"), 1 << 20, &schema, &n));
-    ck_assert_ptr_nonnull(strstr(schema, "PRAGMA user_version = 1;"));
-    run_script(path, schema);
-    ck_ok(calm_sql_open(ctx, path, CALM_SQL_WRITE, &sql));
-    names = test_format("%s", tables_of(sql));
-    calm_sql_close(sql);
-    for (char *rest, *name = strtok_r(names, "\n", &rest); name; name = strtok_r(NULL, "\n", &rest))
+    run_script(path, old_schema());
+    for (char *rest, *name = strtok_r(old_tables(), "\n", &rest); name; name = strtok_r(NULL, "\n", &rest))
         script = test_format("%sINSERT INTO main.%s SELECT * FROM new.%s;", script, name, name);
     /* In any order of tables. */
     run_script(path, test_format("PRAGMA foreign_keys = OFF; %s PRAGMA wal_checkpoint(TRUNCATE)", script));
@@ -103,8 +109,7 @@ static const char *contents(const char *path)
     calm_sql *sql;
     const char *all = "";
     ck_ok(calm_sql_open(ctx, path, CALM_SQL_READ, &sql));
-    char *rest, *names = test_format("%s", tables_of(sql));
-    for (char *name = strtok_r(names, "\n", &rest); name; name = strtok_r(NULL, "\n", &rest)) {
+    for (char *rest, *name = strtok_r(old_tables(), "\n", &rest); name; name = strtok_r(NULL, "\n", &rest)) {
         const char *columns = lines(sql, test_format("SELECT group_concat('quote(\"' || name || '\")', ' || char(9) || ')"
                                                      " FROM pragma_table_info('%s')", name));
         const char *rows = lines(sql, test_format("SELECT %s FROM %s ORDER BY 1", columns, name));
