@@ -37,8 +37,10 @@ static double number(const calm_value *value)
 /* "model.layers.0.qkv" without what all rows share. */
 static const char *short_unit(const char *unit)
 {
-    const char *layers = strstr(unit, "layers.");
-    return layers ? layers + strlen("layers.") : unit;
+    for (const char *at = unit; at; at = strchr(at, '.'), at = at ? at + 1 : NULL)
+        if (*at >= '0' && *at <= '9')
+            return at;
+    return unit;
 }
 
 /* A row for people: what was chosen, how near it is, what its input looks like. */

@@ -28,25 +28,52 @@ const char *calm_store_schema(void)
 
 /* ---- what is in the file ---- */
 
-/* The first thing of our schema that `sql` lacks or has otherwise, NULL when all is as it must be. */
-static calm_status find_difference(calm_ctx *ctx, calm_sql *sql, const char **out)
+/* Tables and indexes that came after version 1; views are made anew by every migration. */
+static const struct addition {
+    const char *name;
+    int64_t version;    /* the first that has it */
+} additions[] = {{"expert", 2}, {"expert_by_calibration", 2}, {"encoding", 2}};
+
+static bool added_since(const char *name, int64_t version)
+{
+    for (size_t i = 0; i < sizeof additions / sizeof *additions; i++)
+        if (name && strcmp(additions[i].name, name) == 0)
+            return additions[i].version > version;
+    return false;
+}
+
+/* Has `sql` this object of our schema as it must be in `version`? */
+static calm_status check_object(calm_ctx *ctx, calm_sql *sql, calm_statement *object, int64_t version, const char **name,
+                                bool *sound)
+{
+    const char *type;
+    int64_t there = 0, same = 0;
+    CALM_TRY(calm_sql_text(ctx, object, 0, name));
+    CALM_TRY(calm_sql_text(ctx, object, 2, &type));
+    CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master WHERE name = ?1", CALM_BIND(CALM_T(*name)), &there));
+    CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master WHERE name = ?1 AND sql = ?2",
+                             CALM_BIND(CALM_T(*name), calm_sql_value(object, 1)), &same));
+    const bool later = version < SCHEMA_VERSION && (strcmp(type, "view") == 0 || (!there && added_since(*name, version)));
+    *sound = same == 1 || later;
+    return CALM_OK;
+}
+
+/* The first thing of our schema that a store of `version` lacks or has otherwise, NULL when all is as it must be. */
+static calm_status find_difference(calm_ctx *ctx, calm_sql *sql, int64_t version, const char **out)
 {
     calm_sql *model;
     calm_statement *rows;
     *out = NULL;
     CALM_TRY(calm_sql_open(ctx, ":memory:", CALM_SQL_CREATE, &model));
     if (calm_sql_script(ctx, model, calm_schema_sql) == CALM_OK &&
-        calm_sql_first(ctx, model, "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL", CALM_NONE,
+        calm_sql_first(ctx, model, "SELECT name, sql, type FROM sqlite_master WHERE sql IS NOT NULL", CALM_NONE,
                        &rows) == CALM_OK) {
-        while (!*out && calm_sql_next(ctx, model, rows)) {
-            int64_t same = 0;
-            calm_value name = calm_sql_value(rows, 0), text = calm_sql_value(rows, 1);
-            calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master WHERE name = ?1 AND sql = ?2",
-                            CALM_BIND(name, text), &same);
-            if (ctx->status == CALM_OK && same != 1)
-                calm_sql_text(ctx, rows, 0, out);
-            if (ctx->status != CALM_OK)
+        bool sound = true;
+        while (sound && calm_sql_next(ctx, model, rows)) {
+            const char *name;
+            if (check_object(ctx, sql, rows, version, &name, &sound) != CALM_OK)
                 break;
+            *out = sound ? NULL : name;
         }
         calm_sql_end(rows);
     }
@@ -76,13 +103,10 @@ static calm_status inspect(calm_ctx *ctx, calm_sql *sql, const char *path, bool 
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "%s: written by a newer calm: store version %lld, this program knows versions up to %d", path,
                          (long long)version, SCHEMA_VERSION);
-    if (version < SCHEMA_VERSION) {
-        *older = version >= 1;
-        return *older ? CALM_OK
-                      : calm_fail(ctx, CALM_EFORMAT, "%s: store version %lld, expected %d", path, (long long)version,
-                                  SCHEMA_VERSION);
-    }
-    CALM_TRY(find_difference(ctx, sql, &difference));
+    if (version < 1)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: store version %lld, expected %d", path, (long long)version, SCHEMA_VERSION);
+    *older = version < SCHEMA_VERSION;
+    CALM_TRY(find_difference(ctx, sql, version, &difference));
     if (difference)
         return calm_fail(ctx, CALM_EFORMAT, "%s: damaged store: \"%s\" is missing or was changed", path, difference);
     return CALM_OK;
@@ -170,28 +194,19 @@ static calm_status add_missing(calm_ctx *ctx, calm_sql *sql, calm_sql *model, co
     return ctx->status;
 }
 
-static calm_status drop_views(calm_ctx *ctx, calm_sql *sql)
+/* Views that a user added stay. */
+static calm_status drop_views(calm_ctx *ctx, calm_sql *sql, calm_sql *model)
 {
     calm_statement *rows;
-    calm_text script;
-    calm_text_init(&script);
-    calm_status status = calm_sql_first(ctx, sql, "SELECT name FROM sqlite_master WHERE type = 'view'", CALM_NONE, &rows);
-    while (status == CALM_OK && calm_sql_next(ctx, sql, rows)) {
-        const char *name;
-        status = calm_sql_text(ctx, rows, 0, &name);
-        for (const char *at = name; status == CALM_OK && at && *at; at++)
-            if (*at == '"')
-                status = calm_fail(ctx, CALM_EFORMAT, "damaged store: a view is called %s", name);
-        if (status == CALM_OK)
-            calm_text_printf(&script, "DROP VIEW \"%s\";", name);
+    CALM_TRY(calm_sql_first(ctx, model, "SELECT printf('DROP VIEW IF EXISTS \"%w\"', name) FROM sqlite_master WHERE type = 'view'",
+                            CALM_NONE, &rows));
+    while (ctx->status == CALM_OK && calm_sql_next(ctx, model, rows)) {
+        const char *text;
+        if (calm_sql_text(ctx, rows, 0, &text) == CALM_OK)
+            calm_sql_script(ctx, sql, text);
     }
-    if (status == CALM_OK)
-        status = ctx->status;
     calm_sql_end(rows);
-    if (status == CALM_OK && script.length)
-        status = calm_sql_script(ctx, sql, script.data);
-    calm_text_clear(&script);
-    return status;
+    return ctx->status;
 }
 
 /* Versions so far only added tables, indexes and views: views are made anew, what is missing is made, and the result must
@@ -209,11 +224,11 @@ static calm_status migrate(calm_ctx *ctx, calm_sql *sql, const char *path)
     if (status == CALM_OK)
         status = calm_sql_script(ctx, sql, "SAVEPOINT migrate");
     if (status == CALM_OK)
-        status = drop_views(ctx, sql);
+        status = drop_views(ctx, sql, model);
     for (size_t i = 0; i < sizeof types / sizeof *types && status == CALM_OK; i++)
         status = add_missing(ctx, sql, model, types[i]);
     if (status == CALM_OK)
-        status = find_difference(ctx, sql, &difference);
+        status = find_difference(ctx, sql, SCHEMA_VERSION, &difference);
     if (status == CALM_OK && difference)
         status = calm_fail(ctx, CALM_EFORMAT, "%s: damaged store: \"%s\" is missing or was changed", path, difference);
     if (status == CALM_OK)

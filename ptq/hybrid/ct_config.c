@@ -169,6 +169,18 @@ static calm_status list_quantized(calm_ctx *ctx, const calm_export_input *input,
     return CALM_OK;
 }
 
+/* Has the model a head?  All decoders have; an encoder if the checkpoint has anything beside it (a bias, a transform). */
+static bool has_head(const calm_model *model)
+{
+    const calm_arch *arch = calm_model_config(model)->arch;
+    const calm_safetensors *set = calm_model_tensors(model);
+    const char *head = arch->names->head, *dot = head ? strrchr(head, '.') : NULL;
+    bool found = head && !arch->encoder;
+    for (size_t i = 0; dot && i < calm_safetensors_count(set) && !found; i++)
+        found = strncmp(calm_safetensors_at(set, i)->name, head, (size_t)(dot - head) + 1) == 0;
+    return found;
+}
+
 /* Every matrix of the checkpoint that is a linear and stays float, and the head (which the file lacks when it is tied). */
 static calm_status add_ignored(calm_ctx *ctx, const calm_export_input *input, calm_json *ignore)
 {
@@ -176,18 +188,18 @@ static calm_status add_ignored(calm_ctx *ctx, const calm_export_input *input, ca
     const char **quantized;
     size_t n;
     CALM_TRY(list_quantized(ctx, input, &quantized, &n));
-    if (!calm_model_config(input->model)->arch->encoder)
-        calm_json_add_string(ignore, "lm_head");
+    const char *head = calm_model_config(input->model)->arch->names->head;
+    if (has_head(input->model))
+        calm_json_add_string(ignore, head);
     for (size_t i = 0; i < calm_safetensors_count(set); i++) {
         const calm_tensor *tensor = calm_safetensors_at(set, i);
         const char *dot = strrchr(tensor->name, '.');
         char *module;
-        if (tensor->n_dims != 2 || !dot || strcmp(dot, ".weight") != 0 || strstr(tensor->name, "embed") ||
-            strcmp(tensor->name, "lm_head.weight") == 0)
+        if (tensor->n_dims != 2 || !dot || strcmp(dot, ".weight") != 0 || strstr(tensor->name, "embed"))
             continue;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%.*s", (int)(dot - tensor->name), tensor->name));
         const char *key = module;
-        if (!bsearch(&key, quantized, n, sizeof *quantized, compare_modules))
+        if ((!head || strcmp(module, head) != 0) && !bsearch(&key, quantized, n, sizeof *quantized, compare_modules))
             calm_json_add_string(ignore, module);
     }
     return CALM_OK;

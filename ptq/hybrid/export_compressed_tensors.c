@@ -405,10 +405,33 @@ static calm_status check_groups(calm_ctx *ctx, const calm_export_input *input, s
                      job->scheme.act_bits ? job->scheme.act_bits : 16, proposal);
 }
 
+/* Readers fuse the experts of a block: all of their linears have one scheme, or are float. */
+static calm_status check_experts(calm_ctx *ctx, const calm_export_input *input)
+{
+    const calm_layout *table = calm_model_layout(input->model);
+    const calm_plan_job *jobs = input->plan->jobs;
+    const calm_scheme floating = {0};
+    size_t first = 0;    /* the block's first job of an expert */
+    for (size_t j = 0; j < table->n_jobs; j++) {
+        char name[CALM_SCHEME_NAME_MAX], other[CALM_SCHEME_NAME_MAX];
+        if (table->jobs[j].expert < 0)
+            continue;
+        if (table->jobs[first].expert < 0 || table->jobs[first].block != table->jobs[j].block)
+            first = j;
+        calm_scheme_name(jobs[j].quantized ? &jobs[j].scheme : &floating, name);
+        calm_scheme_name(jobs[first].quantized ? &jobs[first].scheme : &floating, other);
+        if (strcmp(name, other) != 0)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "compressed-tensors: %s is %s, but %s is %s: readers take one scheme "
+                             "for all experts of a block", table->jobs[j].name, name, table->jobs[first].name, other);
+    }
+    return CALM_OK;
+}
+
 static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 {
     const calm_plan *plan = input->plan;
-    bool three = false, evaluation_only = false, asymmetric = false;
+    bool three = false, evaluation_only = false, asymmetric = false, unread_experts = false;
+    CALM_TRY(check_experts(ctx, input));
     for (size_t i = 0; i < plan->n_jobs; i++) {
         const calm_plan_job *job = &plan->jobs[i];
         CALM_TRY(check_groups(ctx, input, i));
@@ -421,6 +444,8 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
         if (job->scheme.act_bits && !job->scheme.symmetric)
             return calm_fail(ctx, CALM_EUNSUPPORTED,
                              "compressed-tensors: quantized activations need symmetric weights");
+        unread_experts |= calm_model_layout(input->model)->jobs[i].expert >= 0 &&
+                          (job->scheme.act_bits || !job->scheme.symmetric);
         three |= job->scheme.bits == 3;
         asymmetric |= !job->scheme.symmetric;
         evaluation_only |= job->scheme.act_bits && (job->scheme.act_bits < 8 || job->scheme.bits < 8);
@@ -432,6 +457,10 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
         calm_log(
             ctx, CALM_LOG_WARNING,
             "asymmetric weights: compressed-tensors 0.18 to 0.20 do not load them in transformers; 0.14 to 0.17 do");
+    if (unread_experts)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "experts with quantized activations or asymmetric weights: transformers 5 reads symmetric packed experts "
+                 "alone; engines such as vLLM take 8-bit ones with 8-bit activations");
     if (evaluation_only)
         calm_log(ctx, CALM_LOG_WARNING,
                  "4-bit weights or activations with quantized activations: transformers computes them, "

@@ -120,7 +120,7 @@ TEST(store_of_a_newer_version)
     ck_assert_msg(strstr(said.message, "newer calm") && strstr(said.message, "99") && strstr(said.message, "calm.db"), "%s",
                   said.message);
     ck_assert_str_eq(play_list(&run, "again"), "");
-    play_sql(&run, "PRAGMA user_version = 1");
+    play_sql(&run, test_format("PRAGMA user_version = %d", calm_store_version()));
     ck_assert_uint_eq(must_run(&again).cached, 8);
 }
 END_OF_TEST

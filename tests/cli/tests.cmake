@@ -14,7 +14,10 @@ add_library(calm_test_play STATIC cli/play.c)
 target_link_libraries(calm_test_play PUBLIC calm_test_support calm_cli)
 calm_test(cli test_pipeline_faults calm_test_play)
 calm_test(cli test_pipeline calm_test_play)
+calm_test(cli test_pipeline_families calm_test_play)
 calm_test(cli test_forward_file calm_cli)
+add_executable(write_families cli/write_families.c)
+target_link_libraries(write_families PRIVATE calm_test_support)
 if(NOT CALM_SANITIZE)    # most of it is Python
   add_test(NAME cli.field_reader
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/field_reader.sh ${PROJECT_BINARY_DIR})

@@ -1,32 +1,22 @@
 /* What every exporter must do, whichever it is: loops over export.def.
  *
  * The directory that is written, opened again, has float32 weights equal bit for bit to those that the guard measured
- * (calm_qblock_apply of the same plan), for every scheme and for plans that mix schemes, float jobs and input scales. */
+ * (calm_plan_apply of the same plan), for every family, every scheme, and plans that mix schemes, float jobs and input
+ * scales. */
 #include "ptq/hybrid/export.h"
 
 #include <stdio.h>
 
-#include "algorithms/algorithm.h"
 #include "ptq/base/file.h"
-#include "ptq/base/rng.h"
 #include "ptq/base/text.h"
-#include "ptq/calib/capture.h"
 #include "ptq/hybrid/assemble.h"
+#include "ptq/hybrid/ct_config.h"
+#include "ptq/io/regex.h"
+#include "ptq/model/arch.h"
+#include "ptq/model/head.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
-
-#define N_BLOCKS 2
-#define N_JOBS (N_BLOCKS * CALM_N_JOBS)
-#define N_WINDOWS 3
-#define WINDOW 20
-
-/* A model, a plan and the quantized jobs that it fetches. */
-typedef struct bench {
-    calm_model *model;
-    calm_plan plan;
-    calm_plan_job jobs[N_JOBS];
-    calm_qjob qjobs[N_JOBS];
-} bench;
+#include "tests/support/tiny_plan.h"
 
 /* 64 and 96 columns: groups of 32 divide both. */
 static tiny_model wide_model(void)
@@ -38,91 +28,20 @@ static tiny_model wide_model(void)
     return spec;
 }
 
-/* ---- a plan ---- */
-
-static calm_status fetch(void *user, calm_ctx *task, const calm_plan_job *job, calm_qjob *out)
+static void new_plan(tiny_plan *p, const tiny_model *spec, const char *const *schemes, size_t n)
 {
-    const bench *b = user;
-    *out = b->qjobs[job - b->jobs];
-    /* What is fetched belongs to the assembly, which changes its scales. */
-    const float *scales = out->scales;
-    CALM_TRY(CALM_NEW(task, task->out, out->scales, out->out * out->n_groups));
-    memcpy(out->scales, scales, out->out * out->n_groups * sizeof *scales);
-    return CALM_OK;
+    tiny_plan_open(p, tiny_model_write(spec));
+    tiny_plan_quantize_all(p, schemes, n, TINY_GENERAL);
 }
 
-static calm_windows new_windows(size_t vocab)
+static calm_export_input input_of(const tiny_plan *p)
 {
-    calm_windows windows = {.n = N_WINDOWS, .longest = WINDOW};
-    ck_ok(CALM_NEW(ctx, ctx->out, windows.begin, N_WINDOWS + 1));
-    ck_ok(CALM_NEW(ctx, ctx->out, windows.ids, N_WINDOWS * WINDOW));
-    for (size_t w = 0; w <= N_WINDOWS; w++)
-        windows.begin[w] = w * WINDOW;
-    for (size_t i = 0; i < N_WINDOWS * WINDOW; i++)
-        windows.ids[i] = (uint32_t)(calm_rng_u64(17, 0, i) % vocab);
-    return windows;
+    return (calm_export_input){.model = p->model, .plan = &p->plan};
 }
 
-/* Quantize job `kind` of the block as the pipeline does; smoothing and rounding take turns over the jobs. */
-static void quantize(bench *b, const calm_block *block, calm_job_kind kind, const calm_stats *stats)
+static const char *export(const calm_exporter *exporter, const tiny_plan *p)
 {
-    const calm_config *config = block->config;
-    const size_t index = block->index * CALM_N_JOBS + kind, d = config->head_dim;
-    calm_linear linears[CALM_N_ROLES];
-    calm_job job = {.name = "job", .linears = linears, .stats = stats, .scheme = b->jobs[index].scheme, .can_absorb = true};
-    calm_algorithm *algorithm;
-    uint32_t *groups;
-    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
-        const calm_weight *weight = &block->weight[role];
-        if (calm_role_job(role) == kind)
-            linears[job.n_linears++] = (calm_linear){weight->name, weight->out, weight->in, weight->w};
-    }
-    if (kind == CALM_JOB_O) {    /* query heads of one kv head share a row of v */
-        ck_ok(CALM_NEW(ctx, ctx->out, groups, config->n_heads * d));
-        for (size_t i = 0; i < config->n_heads * d; i++)
-            groups[i] = (uint32_t)(i / d / (config->n_heads / config->n_kv) * d + i % d);
-        job.absorb_group = groups;
-        job.n_absorb_groups = config->n_kv * d;
-    }
-    b->jobs[index].algorithm = (index + block->index) % 2 ? "rtn" : "smoothquant";
-    ck_ok(calm_algorithm_parse(ctx, b->jobs[index].algorithm, &algorithm));
-    ck_ok(calm_algorithm_run(ctx, algorithm, &job, &b->qjobs[index]));
-}
-
-/* schemes [n] take turns over the jobs; "float" leaves a job as it is. */
-static void new_bench(bench *b, const tiny_model *spec, const char *const *schemes, size_t n)
-{
-    const calm_capture_options options = {.grams = true};
-    calm_rope rope;
-    calm_batch batch;
-    *b = (bench){.plan = {.n_blocks = N_BLOCKS, .jobs = b->jobs, .fetch = fetch, .user = b}};
-    ck_ok(calm_model_open(ctx, tiny_model_write(spec), &b->model));
-    const calm_windows windows = new_windows(spec->vocab);
-    ck_ok(calm_rope_init(ctx, calm_model_config(b->model), WINDOW, &rope));
-    ck_ok(calm_batch_embed(ctx, b->model, &windows, 0, windows.n, ctx->out, &batch));
-    for (size_t i = 0; i < N_BLOCKS; i++) {
-        calm_block block;
-        calm_capture capture;
-        ck_ok(calm_model_load_block(ctx, b->model, i, &block));
-        ck_ok(calm_capture_block(ctx, &block, &rope, &batch, &options, &capture));
-        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
-            calm_plan_job *job = &b->jobs[i * CALM_N_JOBS + kind];
-            ck_ok(calm_scheme_parse(ctx, schemes[(i * CALM_N_JOBS + kind) % n], &job->scheme));
-            job->quantized = job->scheme.bits != 0;
-            if (job->quantized)
-                quantize(b, &block, kind, &capture.stats[kind]);
-        }
-    }
-}
-
-static calm_export_input input_of(const bench *b)
-{
-    return (calm_export_input){.model = b->model, .plan = &b->plan};
-}
-
-static const char *export(const calm_exporter *exporter, const bench *b)
-{
-    const calm_export_input input = input_of(b);
+    const calm_export_input input = input_of(p);
     const char *dir = test_directory();
     ck_ok(exporter->check(ctx, &input));
     ck_ok(exporter->write(ctx, &input, dir));
@@ -139,49 +58,86 @@ static void check_floats(const char *what, const float *found, const float *expe
                       (double)found[i], (double)expected[i]);
 }
 
-static void check_block(const bench *b, const calm_model *written, size_t index)
+static void check_weights(const calm_weight found[CALM_N_ROLES], const calm_weight expected[CALM_N_ROLES])
 {
-    calm_block expected, found;
-    calm_qblock assembled;
-    ck_ok(calm_model_load_block(ctx, b->model, index, &expected));
-    ck_ok(calm_assemble_block(ctx, b->model, &b->plan, &expected, &assembled));
-    ck_ok(calm_qblock_apply(ctx, &assembled, &expected));
-    ck_ok(calm_model_load_block(ctx, written, index, &found));
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
-        const calm_weight *f = &found.weight[role], *e = &expected.weight[role];
+        const calm_weight *f = &found[role], *e = &expected[role];
         check_floats(e->name, f->w, e->w, e->out * e->in);
         check_floats(test_format("%s.bias", e->name), f->bias, e->bias, e->out);
         ck_assert_ptr_null(f->in_scale);
         ck_assert_msg(f->act_bits == e->act_bits, "%s: activations of %d bits, expected %d", e->name, f->act_bits, e->act_bits);
     }
-    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
-        check_floats("norm", found.norm[s], expected.norm[s], expected.config->hidden);
-    check_floats("q_norm", found.q_norm, expected.q_norm, expected.config->head_dim);
 }
 
-static void check_written(const bench *b, const char *dir)
+static void check_norm(const char *what, const calm_norm *found, const calm_norm *expected)
+{
+    check_floats(what, found->w, expected->w, expected->width);
+    check_floats(what, found->b, expected->b, expected->width);
+}
+
+static void check_block(const tiny_plan *p, const calm_model *written, size_t index)
+{
+    calm_plan_override override = {p->model, &p->plan};
+    const calm_config *config = calm_model_config(p->model);
+    calm_block expected, found;
+    ck_ok(calm_model_load_block(ctx, p->model, index, &expected));
+    ck_ok(calm_plan_apply(&override, ctx, index, &expected));
+    ck_ok(calm_model_load_block(ctx, written, index, &found));
+    check_weights(found.weight, expected.weight);
+    check_weights(found.moe.shared, expected.moe.shared);
+    check_floats("router", found.moe.router, expected.moe.router, config->moe.n_experts * config->hidden);
+    check_floats("shared gate", found.moe.shared_gate, expected.moe.shared_gate, config->hidden);
+    for (size_t e = 0; expected.moe.router && e < config->moe.n_experts; e++)
+        check_weights(tiny_plan_weights(&found, (long)e), tiny_plan_weights(&expected, (long)e));
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
+            check_norm("norm", &found.norm[s][place], &expected.norm[s][place]);
+    check_norm("q_norm", &found.q_norm, &expected.q_norm);
+    check_norm("k_norm", &found.k_norm, &expected.k_norm);
+}
+
+static void check_table(const calm_tensor *found, const calm_tensor *expected)
+{
+    ck_assert(!found == !expected);
+    ck_assert(!found || (found->bytes == expected->bytes && memcmp(found->data, expected->data, found->bytes) == 0));
+}
+
+static void check_head(const calm_model *model, const calm_model *written)
+{
+    const calm_tensor *found_table, *expected_table;
+    calm_head found, expected;
+    ck_ok(calm_model_load_head(ctx, model, &expected));
+    ck_ok(calm_model_load_head(ctx, written, &found));
+    check_norm("final norm", &found.norm, &expected.norm);
+    check_table(found.table, expected.table);
+    check_floats("head's bias", found.bias, expected.bias, expected.vocab);
+    check_floats("transform", found.transform.w, expected.transform.w, expected.hidden * expected.hidden);
+    check_norm("transform's norm", &found.transform_norm, &expected.transform_norm);
+    check_floats("pooler", found.pooler.w, expected.pooler.w, expected.hidden * expected.hidden);
+    ck_ok(calm_model_table(ctx, model, false, &expected_table));
+    ck_ok(calm_model_table(ctx, written, false, &found_table));
+    check_table(found_table, expected_table);
+}
+
+static void check_written(const tiny_plan *p, const char *dir)
 {
     calm_model *written;
-    calm_head found, expected;
     ck_ok(calm_model_open(ctx, dir, &written));
     ck_assert(calm_model_is_quantized(written));
-    for (size_t i = 0; i < N_BLOCKS; i++)
-        check_block(b, written, i);
-    ck_ok(calm_model_load_head(ctx, b->model, &expected));
-    ck_ok(calm_model_load_head(ctx, written, &found));
-    check_floats("final norm", found.norm, expected.norm, expected.hidden);
-    check_floats("head", found.w, expected.w, expected.vocab * expected.hidden);
+    for (size_t i = 0; i < calm_model_config(p->model)->n_blocks; i++)
+        check_block(p, written, i);
+    check_head(p->model, written);
     calm_model_close(written);
 }
 
 static void check_plan(const tiny_model *spec, const char *const *schemes, size_t n)
 {
     size_t n_exporters;
-    bench b;
-    new_bench(&b, spec, schemes, n);
+    tiny_plan p;
+    new_plan(&p, spec, schemes, n);
     for (size_t e = 0; e < (calm_exporters(&n_exporters), n_exporters); e++)
-        check_written(&b, export(calm_exporters(&n_exporters)[e], &b));
-    calm_model_close(b.model);
+        check_written(&p, export(calm_exporters(&n_exporters)[e], &p));
+    calm_model_close(p.model);
 }
 
 /* ---- tests ---- */
@@ -222,21 +178,199 @@ TEST(other_models)
 }
 END_OF_TEST
 
+/* ---- every family ---- */
+
+/* One scheme for all experts, as readers want it; the others take turns over blocks and kinds of jobs. */
+static void quantize_family(tiny_plan *p, const char *const *schemes, size_t n)
+{
+    const calm_layout *layout = calm_model_layout(p->model);
+    for (size_t j = 0; j < layout->n_jobs; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        const size_t turn = job->expert >= 0 ? 0 : job->block * CALM_N_JOBS + job->kind;
+        tiny_plan_quantize(p, j, schemes[turn % n], TINY_GENERAL);
+    }
+}
+
+static tiny_model wide_family(const char *family)
+{
+    tiny_model spec = tiny_of(family);
+    spec.hidden = 64;
+    spec.inner = 96;
+    spec.head_dim = 16;
+    spec.expert_inner = 32;
+    spec.shared_inner = 64;
+    spec.bias = true;
+    return spec;
+}
+
+TEST(every_family)
+{
+    static const char *const schemes[] = {"w4a16_g32", "w8a8", "float"};
+    for (size_t f = 0; tiny_families[f]; f++)
+        for (size_t n = 1; n <= 3; n += 2) {
+            tiny_model spec = wide_family(tiny_families[f]);
+            size_t n_exporters;
+            tiny_plan p;
+            spec.tied = n == 1;
+            tiny_plan_open(&p, tiny_model_write(&spec));
+            quantize_family(&p, schemes, n);
+            for (size_t e = 0; e < (calm_exporters(&n_exporters), n_exporters); e++)
+                check_written(&p, export(calm_exporters(&n_exporters)[e], &p));
+            calm_model_close(p.model);
+        }
+}
+END_OF_TEST
+
+/* ---- who reads what how: "quantization_config" as compressed-tensors resolves it ---- */
+
+static bool hits(const calm_json *targets, const char *module)
+{
+    bool hit = false;
+    for (size_t i = 0; i < calm_json_size(targets); i++) {
+        const char *target = calm_json_string(calm_json_at(targets, i), "");
+        calm_regex *regex;
+        bool found;
+        if (strncmp(target, "re:", 3) != 0) {
+            ck_assert_str_ne(target, "Linear");
+            hit |= strcmp(target, module) == 0;
+            continue;
+        }
+        ck_ok(calm_regex_new(ctx, "target", target + 3, strlen(target + 3), &regex));
+        ck_ok(calm_regex_matches_prefix(ctx, regex, module, &found));
+        calm_regex_free(regex);
+        hit |= found;
+    }
+    return hit;
+}
+
+/* Groups that a module belongs to, the last one's in *group. */
+static size_t count_groups(const calm_json *entry, const char *module, const calm_json **group)
+{
+    const calm_json *groups = calm_json_get(entry, "config_groups"), *value;
+    const char *key;
+    void *iter = NULL;
+    size_t n = 0;
+    while (calm_json_next(groups, &iter, &key, &value))
+        if (hits(calm_json_get(value, "targets"), module)) {
+            *group = value;
+            n++;
+        }
+    return n;
+}
+
+/* A module stays float: it is ignored, and no group has it. */
+static void check_float(const calm_json *entry, const char *module)
+{
+    const calm_json *group;
+    ck_assert_msg(count_groups(entry, module, &group) == 0, "%s is float, but a target has it", module);
+    ck_assert_msg(hits(calm_json_get(entry, "ignore"), module), "%s is float, but not ignored", module);
+}
+
+static void check_quantized(const calm_json *entry, const char *module, const calm_scheme *scheme)
+{
+    const calm_json *group = NULL;
+    ck_assert_msg(count_groups(entry, module, &group) == 1, "%s is in %zu groups", module, count_groups(entry, module, &group));
+    ck_assert_msg(!hits(calm_json_get(entry, "ignore"), module), "%s is quantized and ignored", module);
+    const calm_json *weights = calm_json_get(group, "weights"), *inputs = calm_json_get(group, "input_activations");
+    ck_assert_int_eq(calm_json_int(calm_json_get(weights, "num_bits"), 0), scheme->bits);
+    ck_assert_int_eq(calm_json_int(calm_json_get(weights, "group_size"), 0), (int64_t)scheme->group);
+    ck_assert_int_eq(calm_json_int(calm_json_get(inputs, "num_bits"), 0), scheme->act_bits);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Every linear of the checkpoint is in exactly one group or ignored; every other matrix is in none. */
+static void check_modules(const tiny_plan *p, const calm_json *entry)
+{
+    const calm_safetensors *set = calm_model_tensors(p->model);
+    const calm_layout *layout = calm_model_layout(p->model);
+    size_t n_linears = 0;
+    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
+        const calm_tensor *tensor = calm_safetensors_at(set, i);
+        if (tensor->n_dims != 2 || !ends_with(tensor->name, ".weight"))
+            continue;
+        const char *module = test_format("%.*s", (int)(strlen(tensor->name) - strlen(".weight")), tensor->name);
+        const calm_plan_job *job = NULL;
+        for (size_t j = 0; j < layout->n_jobs; j++)
+            for (size_t l = layout->jobs[j].first; l < layout->jobs[j].first + layout->jobs[j].n; l++)
+                if (strcmp(layout->linears[l].module, module) == 0)
+                    job = &p->plan.jobs[j];
+        n_linears += job != NULL;
+        const calm_json *group;
+        if (job && job->quantized)
+            check_quantized(entry, module, &job->scheme);
+        else if (ends_with(module, "embed_tokens") || ends_with(module, "_embeddings"))
+            ck_assert_uint_eq(count_groups(entry, module, &group), 0);
+        else
+            check_float(entry, module);
+    }
+    ck_assert_uint_eq(n_linears, layout->n_linears);
+}
+
+/* The head is a linear of the reader's model also where the file lacks it, and engines fuse q, k, v and gate, up. */
+static void check_other_names(const tiny_plan *p, const calm_json *entry)
+{
+    const calm_layout *layout = calm_model_layout(p->model);
+    const calm_config *config = calm_model_config(p->model);
+    if (!config->arch->encoder)
+        check_float(entry, "lm_head");
+    else if (ends_with(calm_model_class(p->model), "ForMaskedLM"))
+        check_float(entry, "cls.predictions.decoder");
+    for (size_t j = 0; j < layout->n_jobs && !config->arch->encoder; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        const char *first = layout->linears[job->first].module;
+        const bool fused = job->kind == CALM_JOB_QKV || job->kind == CALM_JOB_GATE_UP;
+        if (!fused || !p->plan.jobs[j].quantized)
+            continue;
+        const char *name = test_format("%.*s.%s", (int)(strrchr(first, '.') - first), first,
+                                       job->kind == CALM_JOB_QKV ? "qkv_proj" : "gate_up_proj");
+        check_quantized(entry, name, &p->plan.jobs[j].scheme);
+    }
+}
+
+TEST(every_linear_is_matched_once_or_ignored)
+{
+    static const char *const schemes[] = {"w4a16_g32", "float", "w8a8", "w8a16", "float"};
+    for (size_t f = 0; tiny_families[f]; f++)
+        for (size_t n = 1; n <= 5; n += 2) {
+            tiny_model spec = wide_family(tiny_families[f]);
+            tiny_plan p;
+            calm_json *entry;
+            spec.tied = n != 3;
+            spec.n_blocks = 12;    /* numbers of one and two digits */
+            tiny_plan_open(&p, tiny_model_write(&spec));
+            quantize_family(&p, schemes, n);
+            const calm_export_input input = input_of(&p);
+            ck_ok(calm_ct_config(ctx, &input, &entry));
+            check_modules(&p, entry);
+            check_other_names(&p, entry);
+            calm_json_free(entry);
+            calm_model_close(p.model);
+        }
+}
+END_OF_TEST
+
+/* ---- the files ---- */
+
 /* Every member of the float config.json is in the written one, unchanged, before what the format adds. */
 TEST(config_keeps_every_key)
 {
     static const char *const scheme = "w4a16_g32";
     const tiny_model spec = wide_model();
     size_t n;
-    bench b;
-    new_bench(&b, &spec, &scheme, 1);
+    tiny_plan p;
+    new_plan(&p, &spec, &scheme, 1);
     for (size_t e = 0; e < (calm_exporters(&n), n); e++) {
-        const char *dir = export(calm_exporters(&n)[e], &b), *key, *found;
+        const char *dir = export(calm_exporters(&n)[e], &p), *key, *found;
         const calm_json *value;
         void *iter = NULL, *found_iter = NULL;
         calm_json *config;
         ck_ok(calm_json_read(ctx, test_format("%s/config.json", dir), 1 << 20, &config));
-        while (calm_json_next(calm_model_json(b.model), &iter, &key, &value)) {
+        while (calm_json_next(calm_model_json(p.model), &iter, &key, &value)) {
             const calm_json *other;
             calm_text x, y;
             ck_assert(calm_json_next(config, &found_iter, &found, &other));
@@ -249,10 +383,10 @@ TEST(config_keeps_every_key)
             calm_text_clear(&x);
             calm_text_clear(&y);
         }
-        ck_assert_uint_gt(calm_json_size(config), calm_json_size(calm_model_json(b.model)));
+        ck_assert_uint_gt(calm_json_size(config), calm_json_size(calm_model_json(p.model)));
         calm_json_free(config);
     }
-    calm_model_close(b.model);
+    calm_model_close(p.model);
 }
 END_OF_TEST
 
@@ -281,13 +415,13 @@ TEST(same_bytes_in_a_fixed_order)
     static const char *const schemes[] = {"w4a16_g32", "w8a8"};
     const tiny_model spec = wide_model();
     size_t n;
-    bench b;
-    new_bench(&b, &spec, schemes, 2);
+    tiny_plan p;
+    new_plan(&p, &spec, schemes, 2);
     for (size_t e = 0; e < (calm_exporters(&n), n); e++) {
         ctx->n_threads = 1;
-        const char *first = export(calm_exporters(&n)[e], &b);
+        const char *first = export(calm_exporters(&n)[e], &p);
         ctx->n_threads = 4;
-        const char *second = export(calm_exporters(&n)[e], &b);
+        const char *second = export(calm_exporters(&n)[e], &p);
         static const char *const files[] = {"model.safetensors", "config.json"};
         for (size_t i = 0; i < 2; i++) {
             char x[CALM_SHA256_HEX], y[CALM_SHA256_HEX];
@@ -297,7 +431,7 @@ TEST(same_bytes_in_a_fixed_order)
         }
         check_order(first);
     }
-    calm_model_close(b.model);
+    calm_model_close(p.model);
 }
 END_OF_TEST
 
@@ -305,15 +439,15 @@ END_OF_TEST
 static void check_refused(const tiny_model *spec, const char *scheme, const char *words)
 {
     size_t n;
-    bench b = {.plan = {.n_blocks = N_BLOCKS, .jobs = b.jobs}};
-    ck_ok(calm_model_open(ctx, tiny_model_write(spec), &b.model));
-    for (size_t i = 0; i < N_JOBS; i++) {
-        b.jobs[i].quantized = true;
-        ck_ok(calm_scheme_parse(ctx, scheme, &b.jobs[i].scheme));
+    tiny_plan p;
+    tiny_plan_open(&p, tiny_model_write(spec));
+    for (size_t i = 0; i < p.plan.n_jobs; i++) {
+        p.plan.jobs[i].quantized = true;
+        ck_ok(calm_scheme_parse(ctx, scheme, &p.plan.jobs[i].scheme));
     }
-    const calm_export_input input = input_of(&b);
+    const calm_export_input input = input_of(&p);
     ck_fails(calm_exporters(&n)[0]->check(ctx, &input), CALM_EUNSUPPORTED, words);
-    calm_model_close(b.model);
+    calm_model_close(p.model);
 }
 
 TEST(refused_by_name)
@@ -328,14 +462,66 @@ TEST(refused_by_name)
 }
 END_OF_TEST
 
+/* All experts of a block are read as one. */
+TEST(experts_of_different_schemes)
+{
+    static const char *const changes[] = {"w8a16", "float"}, *const scheme = "w4a16_g32";
+    for (size_t i = 0; i < 2; i++) {
+        tiny_model spec = wide_family("qwen2_moe");
+        size_t n;
+        tiny_plan p;
+        new_plan(&p, &spec, &scheme, 1);
+        const calm_export_input input = input_of(&p);
+        const size_t last = p.plan.n_jobs - 1;    /* experts.4.down of the last block */
+        ck_ok(calm_exporters(&n)[0]->check(ctx, &input));
+        tiny_plan_quantize(&p, last, changes[i], TINY_UNSCALED);
+        ck_fails(calm_exporters(&n)[0]->check(ctx, &input), CALM_EUNSUPPORTED,
+                 test_format("model.layers.1.experts.4.down is %s, but model.layers.1.experts.0.gate_up is w4a16_g32", changes[i]));
+        calm_model_close(p.model);
+    }
+}
+END_OF_TEST
+
+static void keep_lines(void *user, calm_log_level level, const char *line)
+{
+    char *said = user;
+    (void)level;
+    snprintf(said + strlen(said), 2000 - strlen(said), "%s\n", line);
+}
+
+/* Experts in a form that not every reader takes are written with a warning; other linears in it without. */
+TEST(warned_of_experts)
+{
+    static const struct {
+        const char *family, *scheme;
+        bool warned;
+    } rows[] = {{"qwen3_moe", "w4a16_g32", false}, {"qwen3_moe", "w8a8", true}, {"qwen3_moe", "w4a16_g32_asym", true},
+                {"qwen3", "w8a8", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const tiny_model spec = wide_family(rows[i].family);
+        char said[2000] = "";
+        size_t n;
+        tiny_plan p;
+        new_plan(&p, &spec, &rows[i].scheme, 1);
+        const calm_export_input input = input_of(&p);
+        ctx->log = keep_lines, ctx->log_user = said;
+        ck_ok(calm_exporters(&n)[0]->check(ctx, &input));
+        ctx->log = NULL;
+        ck_assert_msg((strstr(said, "packed experts alone") != NULL) == rows[i].warned, "%s, %s: %s", rows[i].family,
+                      rows[i].scheme, said);
+        calm_model_close(p.model);
+    }
+}
+END_OF_TEST
+
 TEST(every_allocation_fails)
 {
     static const char *const schemes[] = {"w4a16_g32_asym", "w8a8"};
     const tiny_model spec = wide_model();
     size_t n, failures = 0;
-    bench b;
-    new_bench(&b, &spec, schemes, 2);
-    const calm_export_input input = input_of(&b);
+    tiny_plan p;
+    new_plan(&p, &spec, schemes, 2);
+    const calm_export_input input = input_of(&p);
     for (size_t e = 0; e < (calm_exporters(&n), n); e++)
         for (int which = 0; which < 2; which++) {
             calm_arena *arena = which ? ctx->out : ctx->scratch;
@@ -351,13 +537,15 @@ TEST(every_allocation_fails)
             }
         }
     ck_assert_uint_gt(failures, 50);
-    calm_model_close(b.model);
+    calm_model_close(p.model);
 }
 END_OF_TEST
 
 int main(void)
 {
-    return run_tests("exporters", (const TTest *[]){one_scheme, mixed_schemes, other_models, config_keeps_every_key,
-                                                    same_bytes_in_a_fixed_order, refused_by_name, every_allocation_fails,
+    return run_tests("exporters", (const TTest *[]){one_scheme, mixed_schemes, other_models, every_family,
+                                                    every_linear_is_matched_once_or_ignored, config_keeps_every_key,
+                                                    same_bytes_in_a_fixed_order, refused_by_name, experts_of_different_schemes, warned_of_experts,
+                                                    every_allocation_fails,
                                                     NULL});
 }

@@ -1,3 +1,3 @@
 # calm_test(FOLDER NAME LIBS...) - one line per test
 calm_test(conformance test_algorithms calm_algorithms)
-calm_test(conformance test_exporters calm_hybrid calm_calib calm_algorithms)
+calm_test(conformance test_exporters calm_test_plan)

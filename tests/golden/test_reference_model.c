@@ -43,31 +43,35 @@ static calm_model *open_bundled(size_t n, calm_windows *windows)
 static calm_status fetch(void *user, calm_ctx *task, const calm_plan_job *planned, calm_qjob *out)
 {
     const calm_block *block = planned->source;
-    const calm_plan *plan = user;
-    const calm_job_kind kind = (calm_job_kind)((size_t)(planned - plan->jobs) % CALM_N_JOBS);
+    const calm_model *model = user;
+    const calm_layout *layout = calm_model_layout(model);
+    const calm_job_ref *ref = &layout->jobs[layout->block_begin[block->index]];
     const calm_stats none = {0};
     calm_linear linears[CALM_N_ROLES];
     calm_job job = {.name = "job", .linears = linears, .stats = &none, .scheme = planned->scheme};
     calm_algorithm *rtn;
-    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
-        const calm_weight *weight = &block->weight[role];
-        if (calm_role_job(role) == kind)
-            linears[job.n_linears++] = (calm_linear){weight->name, weight->out, weight->in, weight->w};
+    while (strcmp(ref->role, planned->algorithm) != 0)    /* the plan says which job it is */
+        ref++;
+    for (size_t i = ref->first; i < ref->first + ref->n; i++) {
+        const calm_weight *weight = &block->weight[layout->linears[i].role];
+        linears[job.n_linears++] = (calm_linear){weight->name, weight->out, weight->in, weight->w};
     }
     CALM_TRY(calm_algorithm_parse(task, "rtn", &rtn));
     return calm_algorithm_run(task, rtn, &job, out);
 }
 
 /* Every job of every block, from the float weights. */
-static calm_plan rounded_plan(const calm_model *model, const char *scheme)
+static calm_plan rounded_plan(calm_model *model, const char *scheme)
 {
     const size_t n_blocks = calm_model_config(model)->n_blocks;
-    calm_plan plan = {.n_blocks = n_blocks, .fetch = fetch};
+    const calm_layout *layout = calm_model_layout(model);
+    calm_plan plan = {.n_jobs = layout->n_jobs, .fetch = fetch, .user = model};
     calm_block *blocks;
-    ck_ok(CALM_NEW(ctx, ctx->out, plan.jobs, n_blocks * CALM_N_JOBS));
+    ck_ok(CALM_NEW(ctx, ctx->out, plan.jobs, plan.n_jobs));
     ck_ok(CALM_NEW(ctx, ctx->out, blocks, n_blocks));
-    for (size_t i = 0; i < n_blocks * CALM_N_JOBS; i++) {
-        plan.jobs[i] = (calm_plan_job){.quantized = true, .algorithm = "rtn", .source = &blocks[i / CALM_N_JOBS]};
+    for (size_t i = 0; i < plan.n_jobs; i++) {
+        const calm_job_ref *job = &layout->jobs[i];
+        plan.jobs[i] = (calm_plan_job){.quantized = true, .algorithm = job->role, .source = &blocks[job->block]};
         ck_ok(calm_scheme_parse(ctx, scheme, &plan.jobs[i].scheme));
     }
     for (size_t i = 0; i < n_blocks; i++)
@@ -84,7 +88,6 @@ TEST(first_windows)
     calm_eval_result reference, rounded;
     calm_model *model = open_bundled(WINDOWS, &windows);
     calm_plan plan = rounded_plan(model, "w4a16_g128_f16s");
-    plan.user = &plan;
     calm_plan_override override = {model, &plan};
     const calm_subject as_it_is = {.model = model}, subject = {model, calm_plan_apply, &override};
     ck_ok(calm_evaluate(ctx, &as_it_is, &reference, &subject, 1, &rounded, &windows, NULL, NULL));

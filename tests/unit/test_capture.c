@@ -1,4 +1,5 @@
-/* Capture of a block: statistics equal naive ones, rows are the right ones, and no number of threads changes a byte. */
+/* Capture of a sublayer: statistics equal naive ones, rows are the right ones, and neither the number of threads nor what
+ * is captured together, nor where the rows are kept, changes a byte. */
 #include "ptq/calib/capture.h"
 
 #include "tests/support/harness.h"
@@ -27,14 +28,40 @@ static bench new_bench(const char *dir)
     return b;
 }
 
-static calm_capture capture(bench *b, int threads)
+static const calm_capture_options everything = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = true, .activations = true,
+                                                .score_windows = SCORE_WINDOWS};
+
+/* Both sublayers of the block. */
+typedef struct captured {
+    calm_capture sublayer[CALM_N_SUBLAYERS];
+} captured;
+
+static const calm_job_capture *job_of(const captured *c, calm_job_kind kind)
 {
-    const calm_capture_options options = {.grams = true, .activations = true, .score_windows = SCORE_WINDOWS};
-    calm_capture out;
+    return &c->sublayer[calm_job_sublayer(kind)].job[kind];
+}
+
+/* Statistics of a hook point, NULL where there is none. */
+static const calm_act_acc *activations_of(const captured *c, calm_hook hook)
+{
+    const calm_act_acc *first = c->sublayer[0].activations[hook], *second = c->sublayer[1].activations[hook];
+    ck_assert(!first || !second);
+    return first ? first : second;
+}
+
+static captured capture_with(bench *b, int threads, const calm_capture_options *options)
+{
+    captured out;
     ctx->n_threads = threads;
-    ck_ok(calm_batch_embed(ctx, b->model, &b->windows, 0, N_WINDOWS, ctx->out, &b->batch));
-    ck_ok(calm_capture_block(ctx, &b->block, &b->rope, &b->batch, &options, &out));
+    ck_ok(calm_batch_embed(ctx, b->model, &b->windows, 0, N_WINDOWS, ctx->out, NULL, &b->batch));
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        ck_ok(calm_capture_sublayer(ctx, &b->block, s, CALM_NO_EXPERT, &b->rope, &b->batch, options, &out.sublayer[s]));
     return out;
+}
+
+static captured capture(bench *b, int threads)
+{
+    return capture_with(b, threads, &everything);
 }
 
 /* All rows that pass each hook point, one after the other. */
@@ -43,25 +70,26 @@ typedef struct recording {
     size_t n[CALM_N_HOOKS], width[CALM_N_HOOKS];
 } recording;
 
-static calm_status record(void *user, calm_ctx *task, calm_hook hook, size_t window, const float *x, size_t n, size_t width)
+static calm_status record(void *user, calm_ctx *task, const calm_observation *seen)
 {
     recording *r = user;
-    (void)task, (void)window;
-    if (!r->rows[hook])
-        ck_ok(CALM_NEW(ctx, ctx->out, r->rows[hook], 70 * width));
-    memcpy(r->rows[hook] + r->n[hook] * width, x, n * width * sizeof *x);
-    r->n[hook] += n;
-    r->width[hook] = width;
+    (void)task;
+    ck_assert_int_eq(seen->expert, CALM_NO_EXPERT);
+    if (!r->rows[seen->hook])
+        ck_ok(CALM_NEW(ctx, ctx->out, r->rows[seen->hook], 70 * seen->width));
+    memcpy(r->rows[seen->hook] + r->n[seen->hook] * seen->width, seen->x, seen->n_rows * seen->width * sizeof *seen->x);
+    r->n[seen->hook] += seen->n_rows;
+    r->width[seen->hook] = seen->width;
     return CALM_OK;
 }
 
 static recording record_block(const bench *b, calm_batch *batch)
 {
     static recording r;
-    const calm_observer observer = {record, &r, 0};
+    const calm_observer observer = {record, &r};
     r = (recording){0};
     ctx->n_threads = 1;
-    ck_ok(calm_batch_embed(ctx, b->model, &b->windows, 0, N_WINDOWS, ctx->out, batch));
+    ck_ok(calm_batch_embed(ctx, b->model, &b->windows, 0, N_WINDOWS, ctx->out, NULL, batch));
     ck_ok(calm_batch_block(ctx, &b->block, &b->rope, batch, &observer));
     return r;
 }
@@ -106,27 +134,31 @@ TEST(statistics_equal_naive_ones)
     tiny_model spec = tiny_default;
     spec.bias = true;
     bench b = new_bench(tiny_model_write(&spec));
-    const calm_capture found = capture(&b, 2);
+    const captured found = capture(&b, 2);
     calm_batch batch;
     const recording r = record_block(&b, &batch);
-    for (calm_job_kind job = 0; job < CALM_N_JOBS; job++) {
-        const calm_hook hook = calm_job_input(job);
-        ck_assert_uint_eq(found.width[job], r.width[hook]);
-        ck_assert_uint_eq(found.stats[job].rows, 70);
-        check_channels(&found.stats[job], r.rows[hook], 70, r.width[hook]);
-        check_gram(found.stats[job].gram, r.rows[hook], 70, r.width[hook]);
-        ck_assert(memcmp(found.score_input[job], r.rows[hook], found.score_rows * r.width[hook] * sizeof(float)) == 0);
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        const calm_hook hook = calm_job_input(kind);
+        const calm_job_capture *job = job_of(&found, kind);
+        ck_assert(job->used);
+        ck_assert_uint_eq(job->width, r.width[hook]);
+        ck_assert_uint_eq(job->stats.rows, 70);
+        check_channels(&job->stats, r.rows[hook], 70, r.width[hook]);
+        check_gram(job->stats.gram, r.rows[hook], 70, r.width[hook]);
+        ck_assert(memcmp(job->score_input, r.rows[hook], (9 + 17) * r.width[hook] * sizeof(float)) == 0);
     }
-    ck_assert_uint_eq(found.score_rows, 9 + 17);
-    const size_t bytes = found.score_rows * 32 * sizeof(float);
-    ck_assert(memcmp(found.score_output[CALM_SUBLAYER_ATTENTION], r.rows[CALM_HOOK_ATTN_OUT], bytes) == 0);
-    ck_assert(memcmp(found.score_output[CALM_SUBLAYER_MLP], r.rows[CALM_HOOK_MLP_OUT], bytes) == 0);
+    const size_t bytes = (9 + 17) * 32 * sizeof(float);
+    const calm_capture *attention = &found.sublayer[CALM_SUBLAYER_ATTENTION], *mlp = &found.sublayer[CALM_SUBLAYER_MLP];
+    ck_assert_uint_eq(attention->score_rows, 9 + 17);
+    ck_assert_uint_eq(mlp->score_rows, 9 + 17);
+    ck_assert(memcmp(attention->score_output, r.rows[CALM_HOOK_ATTN_OUT], bytes) == 0);
+    ck_assert(memcmp(mlp->score_output, r.rows[CALM_HOOK_MLP_OUT], bytes) == 0);
     /* The batch has moved on to the block's output. */
-    ck_assert(memcmp(b.batch.hidden, batch.hidden, 70 * 32 * sizeof(float)) == 0);
+    ck_assert(memcmp(b.batch.hidden.data, batch.hidden.data, 70 * 32 * sizeof(float)) == 0);
     for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++) {
-        ck_assert((found.activations[hook] != NULL) == (r.rows[hook] != NULL));
+        ck_assert((activations_of(&found, hook) != NULL) == (r.rows[hook] != NULL));
         if (r.rows[hook])
-            ck_assert_uint_eq(found.activations[hook]->count, 70 * r.width[hook]);
+            ck_assert_uint_eq(activations_of(&found, hook)->count, 70 * r.width[hook]);
     }
     calm_model_close(b.model);
 }
@@ -136,12 +168,14 @@ END_OF_TEST
 TEST(score_outputs_follow_from_score_inputs)
 {
     bench b = new_bench(tiny_model_write(&tiny_default));
-    const calm_capture found = capture(&b, 2);
+    const captured found = capture(&b, 2);
+    const calm_span span = {.n_tokens = 17};
     float out[17 * 32];
-    for (calm_job_kind job = 0; job < CALM_N_JOBS; job++) {
-        const float *input = found.score_input[job] + 9 * found.width[job];    /* the second window */
-        const float *expected = found.score_output[calm_job_sublayer(job)] + 9 * 32;
-        ck_ok(calm_block_from_job(ctx, &b.block, &b.rope, job, input, 17, out));
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        const calm_job_capture *job = job_of(&found, kind);
+        const float *input = job->score_input + 9 * job->width;    /* the second window */
+        const float *expected = found.sublayer[calm_job_sublayer(kind)].score_output + 9 * 32;
+        ck_ok(calm_block_from_job(ctx, &b.block, &b.rope, kind, input, &span, out));
         for (size_t i = 0; i < 17 * 32; i++)
             ck_near(out[i], expected[i], 1e-5);
     }
@@ -152,6 +186,9 @@ END_OF_TEST
 static void same_accumulators(const calm_act_acc *a, const calm_act_acc *b)
 {
     calm_act_summary first, second;
+    ck_assert(!a == !b);
+    if (!a)
+        return;
     ck_assert_uint_eq(a->n_tokens, b->n_tokens);
     ck_assert(a->sum == b->sum && a->sumsq == b->sumsq && a->sumabs == b->sumabs && a->min == b->min && a->max == b->max);
     ck_assert(memcmp(a->histogram, b->histogram, sizeof a->histogram) == 0);
@@ -164,50 +201,143 @@ static void same_accumulators(const calm_act_acc *a, const calm_act_acc *b)
     ck_assert(memcmp(&first, &second, sizeof first) == 0);
 }
 
+static void same_job(const calm_job_capture *a, const calm_job_capture *b, size_t score_rows)
+{
+    const calm_stats *x = &a->stats, *y = &b->stats;
+    const size_t width = a->width;
+    ck_assert(a->used && b->used);
+    ck_assert_uint_eq(b->width, width);
+    ck_assert_uint_eq(x->rows, y->rows);
+    ck_assert(memcmp(x->gram, y->gram, width * width * sizeof *x->gram) == 0);
+    ck_assert(memcmp(x->absmax, y->absmax, width * sizeof *x->absmax) == 0);
+    ck_assert(memcmp(x->sum, y->sum, width * sizeof *x->sum) == 0);
+    ck_assert(memcmp(x->sumsq, y->sumsq, width * sizeof *x->sumsq) == 0);
+    ck_assert(memcmp(x->sumabs, y->sumabs, width * sizeof *x->sumabs) == 0);
+    ck_assert(memcmp(a->score_input, b->score_input, score_rows * width * sizeof *a->score_input) == 0);
+}
+
+static void same_capture(const captured *a, const captured *b)
+{
+    const size_t rows = a->sublayer[0].score_rows;
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+        same_job(job_of(a, kind), job_of(b, kind), rows);
+    for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
+        same_accumulators(activations_of(a, hook), activations_of(b, hook));
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        ck_assert_uint_eq(a->sublayer[s].score_rows, b->sublayer[s].score_rows);
+        ck_assert(memcmp(a->sublayer[s].score_output, b->sublayer[s].score_output, rows * 32 * sizeof(float)) == 0);
+    }
+}
+
 TEST(same_bytes_for_every_number_of_threads)
 {
     static const int threads[] = {1, 2, 4};
     bench b = new_bench(tiny_model_write(&tiny_default));
-    const calm_capture first = capture(&b, 1);
-    const float *hidden = b.batch.hidden;
+    const captured first = capture(&b, 1);
+    const float *hidden = b.batch.hidden.data;
     for (size_t t = 1; t < 3; t++) {
-        const calm_capture other = capture(&b, threads[t]);
-        ck_assert(memcmp(hidden, b.batch.hidden, 70 * 32 * sizeof *hidden) == 0);
-        for (calm_job_kind job = 0; job < CALM_N_JOBS; job++) {
-            const calm_stats *x = &first.stats[job], *y = &other.stats[job];
-            const size_t width = first.width[job];
-            ck_assert(memcmp(x->gram, y->gram, width * width * sizeof *x->gram) == 0);
-            ck_assert(memcmp(x->absmax, y->absmax, width * sizeof *x->absmax) == 0);
-            ck_assert(memcmp(x->sum, y->sum, width * sizeof *x->sum) == 0);
-            ck_assert(memcmp(x->sumsq, y->sumsq, width * sizeof *x->sumsq) == 0);
-            ck_assert(memcmp(x->sumabs, y->sumabs, width * sizeof *x->sumabs) == 0);
-        }
-        for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
-            if (first.activations[hook])
-                same_accumulators(first.activations[hook], other.activations[hook]);
+        const captured other = capture(&b, threads[t]);
+        ck_assert(memcmp(hidden, b.batch.hidden.data, 70 * 32 * sizeof *hidden) == 0);
+        same_capture(&first, &other);
     }
+    calm_model_close(b.model);
+}
+END_OF_TEST
+
+TEST(same_bytes_for_every_group)
+{
+    static const size_t bytes[] = {1, 20000, 1 << 20};    /* one window, a few, all */
+    bench b = new_bench(tiny_model_write(&tiny_default));
+    const captured first = capture(&b, 2);
+    for (size_t i = 0; i < 3; i++) {
+        calm_capture_options options = everything;
+        options.group_bytes = bytes[i];
+        const captured other = capture_with(&b, 2, &options);
+        same_capture(&first, &other);
+    }
+    calm_model_close(b.model);
+}
+END_OF_TEST
+
+/* Passes that leave the rows for the next one give what one pass gives. */
+TEST(one_kind_of_jobs_after_the_other)
+{
+    bench b = new_bench(tiny_model_write(&tiny_default));
+    const captured whole = capture(&b, 2);
+    const float *moved = b.batch.hidden.data;
+    calm_batch batch;
+    ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, N_WINDOWS, ctx->out, NULL, &batch));
+    float before[70 * 32];
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        calm_capture_options options = everything;
+        const calm_sublayer s = calm_job_sublayer(kind);
+        const bool last = kind + 1 == CALM_N_JOBS || calm_job_sublayer(kind + 1) != s;
+        calm_capture found;
+        options.jobs = 1u << kind;
+        options.stay = !last;
+        memcpy(before, batch.hidden.data, sizeof before);
+        ck_ok(calm_capture_sublayer(ctx, &b.block, s, CALM_NO_EXPERT, &b.rope, &batch, &options, &found));
+        ck_assert((memcmp(before, batch.hidden.data, sizeof before) == 0) == !last);
+        for (calm_job_kind other = 0; other < CALM_N_JOBS; other++)
+            ck_assert(found.job[other].used == (other == kind));
+        same_job(job_of(&whole, kind), &found.job[kind], found.score_rows);
+        ck_assert(memcmp(whole.sublayer[s].score_output, found.score_output, found.score_rows * 32 * sizeof(float)) == 0);
+        for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
+            same_accumulators(whole.sublayer[s].activations[hook], found.activations[hook]);
+    }
+    ck_assert(memcmp(moved, batch.hidden.data, 70 * 32 * sizeof *moved) == 0);
+    calm_model_close(b.model);
+}
+END_OF_TEST
+
+/* Hidden rows in a file give what hidden rows in memory give. */
+TEST(rows_in_a_file)
+{
+    bench b = new_bench(tiny_model_write(&tiny_default));
+    const captured first = capture(&b, 2);
+    const float *expected = b.batch.hidden.data;
+    captured found;
+    calm_batch batch;
+    calm_act_acc *rows, *spilled;
+    float *moved;
+    ck_ok(calm_capture_rows(ctx, &b.batch, &rows));
+    ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, N_WINDOWS, ctx->out, test_directory(), &batch));
+    ck_assert_ptr_null(batch.hidden.data);
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        ck_ok(calm_capture_sublayer(ctx, &b.block, s, CALM_NO_EXPERT, &b.rope, &batch, &everything, &found.sublayer[s]));
+    same_capture(&first, &found);
+    ck_ok(calm_rows_get(ctx, &batch.hidden, 0, 70, &moved));
+    ck_assert(memcmp(moved, expected, 70 * 32 * sizeof *moved) == 0);
+    ck_ok(calm_capture_rows(ctx, &batch, &spilled));
+    same_accumulators(rows, spilled);
+    calm_batch_close(&batch);
     calm_model_close(b.model);
 }
 END_OF_TEST
 
 TEST(only_what_is_asked_for)
 {
-    const calm_capture_options nothing = {0};
+    const calm_capture_options nothing = {0}, sums = {.jobs = 1u << CALM_JOB_DOWN};
     bench b = new_bench(tiny_model_write(&tiny_default));
-    calm_capture out;
     calm_act_acc *rows;
-    ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, N_WINDOWS, ctx->out, &b.batch));
+    ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, N_WINDOWS, ctx->out, NULL, &b.batch));
     ck_ok(calm_capture_rows(ctx, &b.batch, &rows));
     ck_assert_uint_eq(rows->n_tokens, 70);
     ck_assert_uint_eq(rows->count, 70 * 32);
-    ck_ok(calm_capture_block(ctx, &b.block, &b.rope, &b.batch, &nothing, &out));
-    ck_assert_uint_eq(out.score_rows, 0);
-    for (calm_job_kind job = 0; job < CALM_N_JOBS; job++) {
-        ck_assert_ptr_null(out.stats[job].gram);
-        ck_assert_ptr_nonnull(out.stats[job].absmax);
+    const captured none = capture_with(&b, 2, &nothing), found = capture_with(&b, 2, &sums);
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        ck_assert(!job_of(&none, kind)->used);
+        ck_assert(job_of(&found, kind)->used == (kind == CALM_JOB_DOWN));
+        ck_assert_ptr_null(job_of(&none, kind)->stats.absmax);
+        ck_assert_ptr_null(job_of(&found, kind)->stats.gram);
+        ck_assert_ptr_null(job_of(&found, kind)->score_input);
     }
-    for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
-        ck_assert_ptr_null(out.activations[hook]);
+    ck_assert_ptr_nonnull(job_of(&found, CALM_JOB_DOWN)->stats.absmax);
+    ck_assert_uint_eq(none.sublayer[0].score_rows, 0);
+    for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++) {
+        ck_assert_ptr_null(activations_of(&none, hook));
+        ck_assert_ptr_null(activations_of(&found, hook));
+    }
     calm_model_close(b.model);
 }
 END_OF_TEST
@@ -216,5 +346,5 @@ int main(void)
 {
     return run_tests("capture", (const TTest *[]){
         statistics_equal_naive_ones, score_outputs_follow_from_score_inputs, same_bytes_for_every_number_of_threads,
-        only_what_is_asked_for, NULL});
+        same_bytes_for_every_group, one_kind_of_jobs_after_the_other, rows_in_a_file, only_what_is_asked_for, NULL});
 }

@@ -1,0 +1,86 @@
+"""Compare what transformers reads of quantized checkpoints with what calm computes of them.
+
+    field_families.py TOKENS FOLDER...
+
+TOKENS: JSON lines {"ids": [...]}.  Each FOLDER has a compressed-tensors checkpoint, and its logits (or last_hidden_state) as
+`calm forward` writes them in FOLDER/calm.safetensors.  One line per folder: same, DIFFERENT, or NOT READ with the reason;
+exit status 1 unless all are the same.
+
+Both compute in float32 from the same numbers in another order, which gives some 1e-6 of the largest value; two readers do more:
+  - quantized activations: where a quotient lies on the edge of two codes the last bit decides, and one code of 127 is 1 % of
+    a token's largest value; such tokens (and in decoders those after them) differ, the others do not
+  - experts: transformers keeps them in bfloat16 once it has multiplied codes by scales, 2^-9 of each weight, and where two
+    experts are almost as good the router then takes the other
+so the median over tokens has a bound of its own.  A matrix in the wrong place moves every token by its whole size.
+"""
+
+import json
+import os
+import sys
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+
+import torch
+import transformers
+from safetensors.torch import load_file
+
+# Of the largest value: the median over tokens, and the worst of them.
+BOUNDS = {"weights": (1e-5, 1e-4), "activations": (1e-5, 3e-2), "experts": (2**-9, 0.3)}
+
+
+def load(folder):
+    """The model as its config names it; anything missing or left over is an error."""
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:
+        name = json.load(stream)["architectures"][0]
+    model, info = getattr(transformers, name).from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    for key in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
+        if info.get(key):
+            raise ValueError(f"{key}: {sorted(map(str, info[key]))[:3]}")
+    return model.eval()
+
+
+def count_quantized(model):
+    return sum(getattr(module, "quantization_scheme", None) is not None for module in model.modules())
+
+
+def kind_of(folder):
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:
+        config = json.load(stream)
+    groups = config["quantization_config"]["config_groups"].values()
+    if config.get("num_experts"):
+        return "experts"
+    return "activations" if any(group["input_activations"] for group in groups) else "weights"
+
+
+def compare(folder, lines):
+    model = load(folder)
+    ours = load_file(os.path.join(folder, "calm.safetensors"))
+    name = "logits" if "logits" in ours else "last_hidden_state"
+    with torch.no_grad():
+        theirs = torch.cat([getattr(model(torch.tensor([ids])), name).float() for ids in lines])
+    errors = (theirs - ours[name]).abs().amax(-1).flatten() / ours[name].abs().max()
+    return errors.median().item(), errors.max().item(), count_quantized(model)
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as stream:
+        lines = [json.loads(line)["ids"] for line in stream]
+    failed = 0
+    for folder in sys.argv[2:]:
+        try:
+            kind = kind_of(folder)
+            median, worst, quantized = compare(folder, lines)
+            same = quantized > 0 and median < BOUNDS[kind][0] and worst < BOUNDS[kind][1]
+            print(f"{os.path.basename(folder)}: {'same' if same else 'DIFFERENT'}, {median:.1e} of the largest value, "
+                  f"at worst {worst:.1e} ({kind}; {quantized} quantized modules)", flush=True)
+        except Exception as problem:
+            same = False
+            print(f"{os.path.basename(folder)}: NOT READ: {type(problem).__name__}: {problem}"[:400], flush=True)
+        failed += not same
+    sys.stdout.flush()
+    os._exit(1 if failed else 0)
+
+
+main()

@@ -1,0 +1,58 @@
+/* Write a tiny checkpoint of every family, and token ids for them:  write_families FOLDER
+ *
+ *   FOLDER/FAMILY/config.json, model.safetensors    FOLDER/tokens.jsonl */
+#include <stdio.h>
+
+#include "ptq/base/file.h"
+#include "ptq/base/rng.h"
+#include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
+
+#define N_LINES 24
+#define TOKENS  32
+
+static const char *folder;
+
+static void write_family(const char *family)
+{
+    static const char *const files[] = {"config.json", "model.safetensors"};
+    tiny_model spec = tiny_of(family);
+    /* Groups of 32 divide every row. */
+    spec.hidden = 64;
+    spec.inner = 96;
+    spec.head_dim = 16;
+    spec.expert_inner = 32;
+    spec.shared_inner = 64;
+    spec.bias = true;
+    if (strcmp(family, "phi3") == 0)
+        spec.extra = "\"pad_token_id\": 0";    /* transformers' default is beyond the vocabulary */
+    const char *from = tiny_model_write(&spec), *to = test_format("%s/%s", folder, family);
+    ck_ok(calm_make_parent(ctx, test_format("%s/config.json", to)));
+    for (size_t i = 0; i < 2; i++)
+        ck_ok(calm_copy_file(ctx, test_format("%s/%s", from, files[i]), test_format("%s/%s", to, files[i])));
+}
+
+TEST(write_all)
+{
+    const char *text = "";
+    for (size_t f = 0; tiny_families[f]; f++)
+        write_family(tiny_families[f]);
+    for (size_t line = 0; line < N_LINES; line++) {
+        text = test_format("%s{\"ids\": [", text);
+        for (size_t i = 0; i < TOKENS; i++)
+            text = test_format("%s%s%u", text, i ? ", " : "", (unsigned)(calm_rng_u64(9, line, i) % tiny_default.vocab));
+        text = test_format("%s]}\n", text);
+    }
+    ck_ok(calm_write_file(ctx, test_format("%s/tokens.jsonl", folder), text, strlen(text)));
+}
+END_OF_TEST
+
+int main(int argc, char **argv)
+{
+    if (argc != 2) {
+        fputs("usage: write_families FOLDER\n", stderr);
+        return 2;
+    }
+    folder = argv[1];
+    return run_tests("write_families", (const TTest *[]){write_all, NULL});
+}

@@ -1,0 +1,104 @@
+/* Plans for tiny models. */
+#include "tests/support/tiny_plan.h"
+
+#include "ptq/base/rng.h"
+#include "ptq/quant/grid.h"
+#include "tests/support/harness.h"
+
+#define MOST_COLUMNS 256    /* of a group */
+
+/* What is fetched belongs to the assembly, which changes its scales. */
+static calm_status fetch(void *user, calm_ctx *task, const calm_plan_job *job, calm_qjob *out)
+{
+    const tiny_plan *p = user;
+    *out = p->qjobs[job - p->plan.jobs];
+    const float *scales = out->scales;
+    CALM_TRY(CALM_NEW(task, task->out, out->scales, out->out * out->n_groups));
+    memcpy(out->scales, scales, out->out * out->n_groups * sizeof *scales);
+    return CALM_OK;
+}
+
+void tiny_plan_open(tiny_plan *out, const char *dir)
+{
+    ck_ok(calm_model_open(ctx, dir, &out->model));
+    out->plan = (calm_plan){.n_jobs = calm_model_layout(out->model)->n_jobs, .fetch = fetch, .user = out};
+    ck_ok(CALM_NEW(ctx, ctx->out, out->plan.jobs, out->plan.n_jobs));
+    ck_ok(CALM_NEW(ctx, ctx->out, out->qjobs, out->plan.n_jobs));
+}
+
+const calm_weight *tiny_plan_weights(const calm_block *block, long expert)
+{
+    calm_weight (*weight)[CALM_N_ROLES];
+    if (expert == CALM_NO_EXPERT)
+        return block->weight;
+    if (expert == CALM_SHARED_EXPERT)
+        return block->moe.shared;
+    ck_ok(CALM_NEW(ctx, ctx->out, weight, 1));
+    ck_ok(block->moe.load(block->moe.user, ctx, block->index, (size_t)expert, *weight));
+    return *weight;
+}
+
+/* One scale per channel; o's is shared by the query heads of a kv head, which is what folding into v needs. */
+static float draw_scale(const calm_config *config, const calm_job_ref *job, size_t index, size_t i, tiny_scales kind)
+{
+    const size_t d = config->head_dim, per_kv = config->n_heads / config->n_kv;
+    const size_t channel = job->kind == CALM_JOB_O ? i / (d * per_kv) * d + i % d : i;
+    const double exponent = 2 * calm_rng_normal(3, index, channel);
+    return (float)exp2(kind == TINY_POWERS_OF_TWO ? rint(exponent) : exponent);
+}
+
+/* Row `row` of a job, w [in], to the nearest points of the grids of its groups. */
+static void round_row(calm_qjob *q, size_t row, const float *w)
+{
+    for (size_t g = 0; g < q->n_groups; g++) {
+        const size_t first = g * q->group, n = q->in - first < q->group ? q->in - first : q->group;
+        double scaled[MOST_COLUMNS], lo, hi;
+        ck_assert_uint_le(n, MOST_COLUMNS);
+        for (size_t i = 0; i < n; i++)
+            scaled[i] = (double)w[first + i] * (q->in_scale ? (double)q->in_scale[first + i] : 1);
+        calm_grid_span(scaled, n, &lo, &hi);
+        const calm_grid grid = calm_grid_between(&q->scheme, lo, hi);
+        calm_grid_encode(&q->scheme, grid, scaled, n, q->codes + row * q->in + first);
+        q->scales[row * q->n_groups + g] = grid.scale;
+        q->zeros[row * q->n_groups + g] = q->scheme.symmetric ? calm_symmetric_zero(&q->scheme) : grid.zero;
+    }
+}
+
+void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_scales scales)
+{
+    const calm_layout *layout = calm_model_layout(p->model);
+    const calm_config *config = calm_model_config(p->model);
+    const calm_job_ref *job = &layout->jobs[index];
+    calm_qjob *q = &p->qjobs[index];
+    calm_block block;
+    size_t row = 0;
+    *q = (calm_qjob){.out = job->out, .in = job->in};
+    ck_ok(calm_scheme_parse(ctx, scheme, &q->scheme));
+    p->plan.jobs[index] = (calm_plan_job){.quantized = q->scheme.bits != 0, .scheme = q->scheme, .algorithm = "test"};
+    if (!q->scheme.bits)
+        return;
+    q->group = calm_scheme_group_size(&q->scheme, q->in);
+    q->n_groups = calm_scheme_groups(&q->scheme, q->in);
+    ck_ok(CALM_NEW(ctx, ctx->out, q->codes, q->out * q->in));
+    ck_ok(CALM_NEW(ctx, ctx->out, q->scales, (q->out + 1) * q->n_groups));    /* a test says one row too many */
+    ck_ok(CALM_NEW(ctx, ctx->out, q->zeros, q->out * q->n_groups));
+    if (job->can_absorb && scales != TINY_UNSCALED)
+        ck_ok(CALM_NEW(ctx, ctx->out, q->in_scale, q->in));
+    for (size_t i = 0; q->in_scale && i < q->in; i++)
+        q->in_scale[i] = draw_scale(config, job, index, i, scales);
+    ck_ok(calm_model_load_block(ctx, p->model, job->block, &block));
+    const calm_weight *weights = tiny_plan_weights(&block, job->expert);
+    for (size_t l = job->first; l < job->first + job->n; l++) {
+        const calm_weight *weight = &weights[layout->linears[l].role];
+        for (size_t o = 0; o < weight->out; o++)
+            round_row(q, row++, weight->w + o * weight->in);
+    }
+    if (q->scheme.symmetric)
+        q->zeros = NULL;
+}
+
+void tiny_plan_quantize_all(tiny_plan *p, const char *const *schemes, size_t n, tiny_scales scales)
+{
+    for (size_t i = 0; i < p->plan.n_jobs; i++)
+        tiny_plan_quantize(p, i, schemes[i % n], scales);
+}

@@ -1,0 +1,442 @@
+/* Capture of experts: what each saw equals a slow computation over the tokens routed to it, and neither threads nor waves,
+ * nor where hidden rows are kept, change a byte. */
+#include "ptq/calib/capture.h"
+
+#include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
+#include "tests/support/tiny_plan.h"
+
+#define HIDDEN  32
+#define EXPERTS 5
+#define TOP     2
+#define SCORE_WINDOWS 2
+
+static const size_t many[] = {9, 17, 2, 30, 12}, few[] = {2};
+
+/* A sparse block, the hidden rows that enter its MLP, and what leaves it. */
+typedef struct bench {
+    calm_model *model;
+    calm_windows windows;
+    calm_block block;
+    calm_rope rope;
+    calm_batch batch;
+    calm_routing routing;
+    float *rows;           /* [n, HIDDEN] as they enter the sublayer */
+    size_t n_rows;
+} bench;
+
+static void embed(bench *b, const char *spill_dir)
+{
+    ck_ok(calm_batch_embed(ctx, b->model, &b->windows, 0, b->windows.n, ctx->out, spill_dir, &b->batch));
+    ck_ok(calm_batch_sublayer(ctx, &b->block, CALM_SUBLAYER_ATTENTION, &b->rope, &b->batch, NULL));
+}
+
+static void new_bench(bench *b, const char *family, const size_t *lengths, size_t n)
+{
+    const tiny_model spec = tiny_of(family);
+    *b = (bench){.windows = tiny_windows(lengths, n)};
+    ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &b->model));
+    ck_ok(calm_rope_init(ctx, calm_model_config(b->model), 30, &b->rope));
+    ck_ok(calm_model_load_block(ctx, b->model, 0, &b->block));
+    embed(b, NULL);
+    b->n_rows = b->batch.rows;
+    ck_ok(CALM_NEW(ctx, ctx->out, b->rows, b->n_rows * HIDDEN));
+    memcpy(b->rows, b->batch.hidden.data, b->n_rows * HIDDEN * sizeof *b->rows);
+}
+
+static const calm_capture_options everything = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = true, .activations = true,
+                                                .score_windows = SCORE_WINDOWS};
+
+/* Capture all experts in waves of `wave`, to the end of the sublayer, and what belongs to the block as a whole. */
+typedef struct captured {
+    calm_capture expert[EXPERTS], whole;
+    float *moved;          /* [n, HIDDEN] */
+} captured;
+
+static captured *capture(bench *b, int threads, size_t wave)
+{
+    captured *out;
+    calm_moe_sum sum;
+    calm_moe_watch *watch;
+    ctx->n_threads = threads;
+    ck_ok(CALM_NEW(ctx, ctx->out, out, 1));
+    ck_ok(calm_moe_watch_begin(ctx, &b->batch, &watch));
+    const calm_observer observer = calm_moe_watch_observer(watch);
+    ck_ok(calm_moe_route(ctx, &b->block, &b->batch, &observer, &b->routing));
+    ck_ok(calm_moe_begin(ctx, &b->batch, ctx->out, &sum));
+    for (size_t first = 0; first < EXPERTS; first += wave) {
+        const size_t n = EXPERTS - first < wave ? EXPERTS - first : wave;
+        ck_ok(calm_capture_experts(ctx, &b->block, &b->batch, &b->routing, first, n, &everything, &sum, out->expert + first));
+    }
+    ck_ok(calm_moe_end(ctx, &b->block, &b->batch, &observer, &sum));
+    ck_ok(calm_moe_watch_end(ctx, watch, &out->whole));
+    ck_ok(calm_rows_get(ctx, &b->batch.hidden, 0, b->n_rows, &out->moved));
+    return out;
+}
+
+/* ---- a slow computation, in double, with bounds of what float32 may have done ---- */
+
+typedef struct bounded {
+    double value, error;
+} bounded;
+
+#define UNIT 0x1p-24
+
+/* Normalised rows [n, HIDDEN]: rows do not depend on each other. */
+static float *normalised(const bench *b)
+{
+    float *h;
+    ck_ok(CALM_NEW(ctx, ctx->out, h, b->n_rows * HIDDEN));
+    calm_norm_rows(&b->block.norm[CALM_SUBLAYER_MLP][CALM_NORM_IN], b->rows, b->n_rows, h);
+    return h;
+}
+
+/* w . x, off by at most n roundings of the sum of what is added, and by what x was off. */
+static bounded dot(const float *w, const bounded *x, size_t n)
+{
+    bounded sum = {0, 0};
+    double size = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum.value += (double)w[i] * x[i].value;
+        sum.error += fabs((double)w[i]) * x[i].error;
+        size += fabs((double)w[i] * x[i].value);
+    }
+    sum.error += (double)(n + 1) * UNIT * size;
+    return sum;
+}
+
+/* silu(g) u: silu's slope is below 1.1, and its exponential is good to a few units. */
+static bounded gated(bounded g, bounded u)
+{
+    const double silu = g.value / (1 + exp(-g.value));
+    return (bounded){silu * u.value, 1.1 * g.error * fabs(u.value) + (fabs(silu) + 1.1 * g.error) * u.error +
+                                         8 * UNIT * fabs(silu * u.value)};
+}
+
+static void exactly(const float *x, size_t n, bounded *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (bounded){(double)x[i], 0};
+}
+
+/* What an expert makes of rows: in [n, HIDDEN], middle [n, inner], out [n, HIDDEN]. */
+typedef struct slow_rows {
+    size_t n, inner;
+    bounded *in, *middle, *out;
+} slow_rows;
+
+static slow_rows run_slowly(const calm_weight weight[CALM_N_ROLES], const float *h, const size_t *rows, size_t n)
+{
+    slow_rows slow = {.n = n, .inner = weight[CALM_ROLE_DOWN].in};
+    ck_ok(CALM_NEW(ctx, ctx->out, slow.in, n * HIDDEN));
+    ck_ok(CALM_NEW(ctx, ctx->out, slow.middle, n * slow.inner));
+    ck_ok(CALM_NEW(ctx, ctx->out, slow.out, n * HIDDEN));
+    for (size_t t = 0; t < n; t++) {
+        bounded *x = slow.in + t * HIDDEN, *y = slow.middle + t * slow.inner;
+        exactly(h + rows[t] * HIDDEN, HIDDEN, x);
+        for (size_t i = 0; i < slow.inner; i++)
+            y[i] = gated(dot(weight[CALM_ROLE_GATE].w + i * HIDDEN, x, HIDDEN), dot(weight[CALM_ROLE_UP].w + i * HIDDEN, x, HIDDEN));
+        for (size_t i = 0; i < HIDDEN; i++)
+            slow.out[t * HIDDEN + i] = dot(weight[CALM_ROLE_DOWN].w + i * slow.inner, y, slow.inner);
+    }
+    return slow;
+}
+
+/* Rows that the router sends to an expert: those whose two largest logits have it. */
+static size_t route_slowly(const bench *b, const float *h, size_t expert, size_t *rows)
+{
+    size_t n = 0;
+    for (size_t t = 0; t < b->n_rows; t++) {
+        bounded x[HIDDEN], logit[EXPERTS];
+        size_t above = 0;
+        exactly(h + t * HIDDEN, HIDDEN, x);
+        for (size_t e = 0; e < EXPERTS; e++)
+            logit[e] = dot(b->block.moe.router + e * HIDDEN, x, HIDDEN);
+        for (size_t e = 0; e < EXPERTS; e++)
+            above += logit[e].value > logit[expert].value;
+        /* A tie would have to be broken as float32 does: none here. */
+        for (size_t e = 0; e < EXPERTS; e++)
+            ck_assert(e == expert || fabs(logit[e].value - logit[expert].value) > logit[e].error + logit[expert].error);
+        if (above < TOP)
+            rows[n++] = t;
+    }
+    return n;
+}
+
+/* ---- comparing ---- */
+
+static void check_rows(const float *found, const bounded *expected, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ck_near(found[i], expected[i].value, expected[i].error);
+}
+
+/* Sums over rows x [n, width]: each value may be off, and double sums are off far less than float32 units. */
+static void check_sums(const calm_stats *stats, const bounded *x, size_t n, size_t width)
+{
+    for (size_t i = 0; i < width; i++) {
+        double sum = 0, sumsq = 0, sumabs = 0, most = 0, error = 0, error_sq = 0;
+        for (size_t t = 0; t < n; t++) {
+            const bounded *v = &x[t * width + i];
+            sum += v->value;
+            sumsq += v->value * v->value;
+            sumabs += fabs(v->value);
+            most = fmax(most, fabs(v->value));
+            error += v->error;
+            error_sq += 2 * fabs(v->value) * v->error + v->error * v->error;
+        }
+        ck_near(stats->sum[i], sum, error + 1e-12 * sumabs);
+        ck_near(stats->sumabs[i], sumabs, error + 1e-12 * sumabs);
+        ck_near(stats->sumsq[i], sumsq, error_sq + 1e-12 * sumsq);
+        ck_near(stats->absmax[i], most, error);
+    }
+}
+
+/* Float32 products of at most n rows at once. */
+static void check_gram(const double *gram, const bounded *x, size_t n, size_t width)
+{
+    for (size_t i = 0; i < width; i++)
+        for (size_t j = 0; j < width; j++) {
+            double sum = 0, error = 0;
+            for (size_t t = 0; t < n; t++) {
+                const bounded a = x[t * width + i], c = x[t * width + j];
+                sum += a.value * c.value;
+                error += (fabs(a.value) + a.error) * c.error + a.error * fabs(c.value) +
+                         (double)(n + 1) * UNIT * fabs(a.value * c.value);
+            }
+            ck_near(gram[i * width + j], sum, error);
+        }
+}
+
+/* One job's input [n, width], of which the first `scored` rows are kept. */
+static void check_job(const calm_job_capture *job, const bounded *x, size_t n, size_t width, size_t scored)
+{
+    ck_assert(job->used);
+    ck_assert_uint_eq(job->width, width);
+    ck_assert_uint_eq(job->stats.rows, n);
+    check_sums(&job->stats, x, n, width);
+    check_gram(job->stats.gram, x, n, width);
+    check_rows(job->score_input, x, scored * width);
+}
+
+static void check_accumulator(const calm_act_acc *acc, const bounded *x, size_t n, size_t width)
+{
+    double sumabs = 0, error = 0, most = 0;
+    ck_assert_uint_eq(acc->n_tokens, n);
+    ck_assert_uint_eq(acc->count, n * width);
+    for (size_t i = 0; i < n * width; i++) {
+        sumabs += fabs(x[i].value);
+        error += x[i].error;
+        most = fmax(most, fabs(x[i].value));
+    }
+    ck_near(acc->sumabs, sumabs, error + 1e-12 * sumabs);
+    ck_near(fabs((double)acc->top[0].value), most, error);
+}
+
+/* ---- experts ---- */
+
+/* The largest value is told with the window and token it came from. */
+static void check_place(const bench *b, const calm_act_acc *acc, const float *h)
+{
+    const calm_act_peak *peak = &acc->top[0];
+    const size_t row = b->windows.begin[peak->window] + peak->token;
+    ck_assert_uint_lt(peak->token, b->windows.begin[peak->window + 1] - b->windows.begin[peak->window]);
+    ck_assert(h[row * HIDDEN + peak->channel] == peak->value);
+}
+
+TEST(each_expert_over_its_tokens)
+{
+    bench b;
+    new_bench(&b, "qwen3_moe", many, 5);
+    const captured *found = capture(&b, 2, EXPERTS);
+    const float *h = normalised(&b);
+    size_t total = 0, *rows, least = b.n_rows, most = 0;
+    ck_ok(CALM_NEW(ctx, ctx->out, rows, b.n_rows));
+    for (size_t e = 0; e < EXPERTS; e++) {
+        const calm_capture *capture = &found->expert[e];
+        const size_t n = route_slowly(&b, h, e, rows);
+        const slow_rows slow = run_slowly(tiny_plan_weights(&b.block, (long)e), h, rows, n);
+        size_t scored = 0;
+        while (scored < n && rows[scored] < b.windows.begin[SCORE_WINDOWS])
+            scored++;
+        ck_assert_int_eq(capture->expert, (long)e);
+        ck_assert_int_eq(capture->sublayer, CALM_SUBLAYER_MLP);
+        ck_assert_uint_eq(capture->rows, n);
+        ck_assert_uint_eq(capture->score_rows, scored);
+        check_job(&capture->job[CALM_JOB_GATE_UP], slow.in, n, HIDDEN, scored);
+        check_job(&capture->job[CALM_JOB_DOWN], slow.middle, n, slow.inner, scored);
+        ck_assert(!capture->job[CALM_JOB_QKV].used && !capture->job[CALM_JOB_O].used);
+        check_rows(capture->score_output, slow.out, scored * HIDDEN);
+        check_accumulator(capture->activations[CALM_HOOK_GATE_UP_IN], slow.in, n, HIDDEN);
+        check_accumulator(capture->activations[CALM_HOOK_DOWN_IN], slow.middle, n, slow.inner);
+        check_place(&b, capture->activations[CALM_HOOK_GATE_UP_IN], h);
+        ck_assert(memcmp(capture->weight[CALM_ROLE_UP].w, tiny_plan_weights(&b.block, (long)e)[CALM_ROLE_UP].w,
+                         slow.inner * HIDDEN * sizeof(float)) == 0);
+        total += n;
+        least = n < least ? n : least;
+        most = n > most ? n : most;
+    }
+    ck_assert_uint_eq(total, TOP * b.n_rows);
+    ck_assert_uint_lt(least, most);    /* they differ in what they saw */
+    calm_model_close(b.model);
+}
+END_OF_TEST
+
+/* The router's input, what is added and what leaves: over all tokens, in order. */
+TEST(the_block_as_a_whole)
+{
+    bench b;
+    new_bench(&b, "qwen3_moe", many, 5);
+    const captured *found = capture(&b, 2, 2);
+    const float *h = normalised(&b);
+    bounded *x;
+    ck_ok(CALM_NEW(ctx, ctx->out, x, b.n_rows * HIDDEN));
+    exactly(h, b.n_rows * HIDDEN, x);
+    check_accumulator(found->whole.activations[CALM_HOOK_GATE_UP_IN], x, b.n_rows, HIDDEN);
+    check_place(&b, found->whole.activations[CALM_HOOK_GATE_UP_IN], h);
+    exactly(found->moved, b.n_rows * HIDDEN, x);
+    check_accumulator(found->whole.activations[CALM_HOOK_BLOCK_OUT], x, b.n_rows, HIDDEN);
+    for (size_t i = 0; i < b.n_rows * HIDDEN; i++)    /* off by the addition's rounding */
+        x[i] = (bounded){(double)found->moved[i] - (double)b.rows[i], UNIT * fabs((double)found->moved[i])};
+    check_accumulator(found->whole.activations[CALM_HOOK_MLP_OUT], x, b.n_rows, HIDDEN);
+    ck_assert_ptr_null(found->whole.activations[CALM_HOOK_DOWN_IN]);
+    ck_assert_uint_eq(found->whole.rows, b.n_rows);
+    /* Capturing is running. */
+    embed(&b, NULL);
+    ck_ok(calm_batch_sublayer(ctx, &b.block, CALM_SUBLAYER_MLP, &b.rope, &b.batch, NULL));
+    ck_assert(memcmp(b.batch.hidden.data, found->moved, b.n_rows * HIDDEN * sizeof(float)) == 0);
+    calm_model_close(b.model);
+}
+END_OF_TEST
+
+/* ---- bytes ---- */
+
+static void same_accumulators(const calm_act_acc *a, const calm_act_acc *b)
+{
+    calm_act_summary first, second;
+    ck_assert(!a == !b);
+    if (!a)
+        return;
+    memset(&first, 0, sizeof first), memset(&second, 0, sizeof second);
+    calm_act_summarize(a, &first);
+    calm_act_summarize(b, &second);
+    ck_assert(memcmp(&first, &second, sizeof first) == 0);
+    ck_assert(memcmp(a->histogram, b->histogram, sizeof a->histogram) == 0);
+    ck_assert(a->n_top == b->n_top && memcmp(a->top, b->top, a->n_top * sizeof *a->top) == 0);
+}
+
+static void same_job(const calm_job_capture *a, const calm_job_capture *b, size_t score_rows)
+{
+    const size_t bytes = a->width * sizeof(double);
+    ck_assert(a->used == b->used && a->width == b->width && a->stats.rows == b->stats.rows);
+    if (!a->used)
+        return;
+    ck_assert(memcmp(a->stats.sum, b->stats.sum, bytes) == 0 && memcmp(a->stats.sumsq, b->stats.sumsq, bytes) == 0);
+    ck_assert(memcmp(a->stats.sumabs, b->stats.sumabs, bytes) == 0);
+    ck_assert(memcmp(a->stats.absmax, b->stats.absmax, bytes / 2) == 0);
+    ck_assert(memcmp(a->stats.gram, b->stats.gram, a->width * bytes) == 0);
+    ck_assert(memcmp(a->score_input, b->score_input, score_rows * a->width * sizeof(float)) == 0);
+}
+
+static void same_capture(const calm_capture *a, const calm_capture *b)
+{
+    ck_assert_uint_eq(a->score_rows, b->score_rows);
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+        same_job(&a->job[kind], &b->job[kind], a->score_rows);
+    for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
+        same_accumulators(a->activations[hook], b->activations[hook]);
+    ck_assert(!a->score_output == !b->score_output);
+    ck_assert(!a->score_output || memcmp(a->score_output, b->score_output, a->score_rows * HIDDEN * sizeof(float)) == 0);
+}
+
+TEST(same_bytes_for_threads_waves_and_files)
+{
+    static const struct {
+        int threads;
+        size_t wave;
+        bool spilled;
+    } rows[] = {{1, 1, false}, {2, 2, false}, {4, 3, false}, {2, 5, true}, {3, 2, true}};
+    bench b;
+    new_bench(&b, "qwen3_moe", many, 5);
+    const captured *first = capture(&b, 1, EXPERTS);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        embed(&b, rows[i].spilled ? test_directory() : NULL);
+        const captured *other = capture(&b, rows[i].threads, rows[i].wave);
+        for (size_t e = 0; e < EXPERTS; e++)
+            same_capture(&first->expert[e], &other->expert[e]);
+        for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
+            same_accumulators(first->whole.activations[hook], other->whole.activations[hook]);
+        ck_assert(memcmp(first->moved, other->moved, b.n_rows * HIDDEN * sizeof(float)) == 0);
+        calm_batch_close(&b.batch);
+    }
+    calm_model_close(b.model);
+}
+END_OF_TEST
+
+/* Two tokens reach four experts at most. */
+TEST(an_expert_without_tokens)
+{
+    bench b;
+    new_bench(&b, "qwen3_moe", few, 1);
+    const captured *found = capture(&b, 2, EXPERTS);
+    size_t idle = 0, busy = 0;
+    for (size_t e = 0; e < EXPERTS; e++) {
+        const calm_capture *capture = &found->expert[e];
+        busy += capture->rows;
+        if (capture->rows)
+            continue;
+        idle++;
+        ck_assert_uint_eq(capture->score_rows, 0);
+        ck_assert_ptr_null(capture->score_output);
+        ck_assert_ptr_nonnull(capture->weight[CALM_ROLE_DOWN].w);    /* it is quantized all the same */
+        for (calm_job_kind kind = CALM_JOB_GATE_UP; kind <= CALM_JOB_DOWN; kind++) {
+            ck_assert(capture->job[kind].used);
+            ck_assert_uint_eq(capture->job[kind].stats.rows, 0);
+            ck_assert_ptr_null(capture->job[kind].stats.gram);
+            ck_assert(capture->job[kind].stats.absmax[0] == 0 && capture->job[kind].stats.sumsq[0] == 0);
+        }
+        ck_assert_uint_eq(capture->activations[CALM_HOOK_DOWN_IN]->count, 0);
+    }
+    ck_assert_uint_ge(idle, 1);
+    ck_assert_uint_eq(busy, 2 * TOP);
+    calm_model_close(b.model);
+}
+END_OF_TEST
+
+/* ---- the shared expert ---- */
+
+TEST(the_shared_expert_sees_every_token)
+{
+    bench b;
+    new_bench(&b, "qwen2_moe", many, 5);
+    calm_capture_options options = everything;
+    calm_capture found;
+    size_t *rows;
+    options.stay = true;
+    ctx->n_threads = 2;
+    ck_ok(calm_capture_sublayer(ctx, &b.block, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT, &b.rope, &b.batch, &options, &found));
+    ck_assert(memcmp(b.batch.hidden.data, b.rows, b.n_rows * HIDDEN * sizeof(float)) == 0);
+    ck_ok(CALM_NEW(ctx, ctx->out, rows, b.n_rows));
+    for (size_t t = 0; t < b.n_rows; t++)
+        rows[t] = t;
+    const size_t scored = b.windows.begin[SCORE_WINDOWS];
+    const slow_rows slow = run_slowly(b.block.moe.shared, normalised(&b), rows, b.n_rows);
+    ck_assert_uint_eq(slow.inner, tiny_default.shared_inner);
+    ck_assert_int_eq(found.expert, CALM_SHARED_EXPERT);
+    ck_assert_uint_eq(found.score_rows, scored);
+    check_job(&found.job[CALM_JOB_GATE_UP], slow.in, b.n_rows, HIDDEN, scored);
+    check_job(&found.job[CALM_JOB_DOWN], slow.middle, b.n_rows, slow.inner, scored);
+    check_rows(found.score_output, slow.out, scored * HIDDEN);
+    check_accumulator(found.activations[CALM_HOOK_DOWN_IN], slow.middle, b.n_rows, slow.inner);
+    check_accumulator(found.activations[CALM_HOOK_MLP_OUT], slow.out, b.n_rows, HIDDEN);
+    ck_assert_ptr_null(found.activations[CALM_HOOK_BLOCK_OUT]);
+    calm_model_close(b.model);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("capture_experts", (const TTest *[]){
+        each_expert_over_its_tokens, the_block_as_a_whole, same_bytes_for_threads_waves_and_files, an_expert_without_tokens,
+        the_shared_expert_sees_every_token, NULL});
+}

@@ -1,0 +1,312 @@
+/* Stores of version 1 (tests/data/store_v1.sql): brought up to date with every row, refused with a hint on reading, refused
+ * unchanged when damaged, and whole when the machine fails on the way. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ptq/base/file.h"
+#include "store/sql.h"
+#include "store/store.h"
+#include "tests/support/faults.h"
+#include "tests/support/harness.h"
+#include "tests/support/store_sample.h"
+
+static void run_script(const char *path, const char *script)
+{
+    calm_sql *sql;
+    ck_ok(calm_sql_open(ctx, path, CALM_SQL_CREATE, &sql));
+    ck_ok(calm_sql_script(ctx, sql, script));
+    calm_sql_close(sql);
+}
+
+/* The first column of every row of a query. */
+static const char *lines(calm_sql *sql, const char *query)
+{
+    calm_statement *row;
+    const char *all = "", *text;
+    ck_ok(calm_sql_first(ctx, sql, query, CALM_NONE, &row));
+    while (calm_sql_next(ctx, sql, row)) {
+        ck_ok(calm_sql_text(ctx, row, 0, &text));
+        all = test_format("%s%s\n", all, text ? text : "NULL");
+    }
+    calm_sql_end(row);
+    return all;
+}
+
+static const char *old_schema(void)
+{
+    char *schema;
+    size_t n;
+    ck_ok(calm_read_file(ctx, test_data("store_v1.sql"), 1 << 20, &schema, &n));
+    ck_assert_ptr_nonnull(strstr(schema, "PRAGMA user_version = 1;"));
+    return schema;
+}
+
+/* Tables of version 1, a line each, to be cut up. */
+static char *old_tables(void)
+{
+    calm_sql *sql;
+    ck_ok(calm_sql_open(ctx, ":memory:", CALM_SQL_CREATE, &sql));
+    ck_ok(calm_sql_script(ctx, sql, old_schema()));
+    char *names = test_format("%s", lines(sql, "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"));
+    calm_sql_close(sql);
+    return names;
+}
+
+/* ---- a store of version 1 ---- */
+
+/* A store of this version with rows in every table, whose run has ended. */
+static const char *fill(void)
+{
+    const char *path = sample_path();
+    calm_store *store = sample_open(path, CALM_STORE_WRITE);
+    const sample s = sample_fill(store);
+    const calm_store_score scores[] = {{NULL, "cka", 1e-5}, {"block", "rel_mse", 0.25}};
+    const calm_store_candidate candidate = {.key = "k1", .job_id = s.qkv, .calibration_id = s.calibration, .algorithm = "gptq",
+                                            .chain = "absmax@1+gptq@1", .scheme = "w4a16_g128", .blob = "b1", .blob_bytes = 9,
+                                            .bits_per_weight = 4.125, .damp = 0.01, .scores = scores, .n_scores = 2};
+    const calm_store_peak peak = {-123.5, 3, 17, 42, "the\n"};
+    const calm_store_activation activation = {.model_id = s.model, .calibration_id = s.calibration, .point = "qkv_in",
+                                              .hook = "model.layers.0.qkv_in", .channels = 64, .count = 640, .n_tokens = 10,
+                                              .max_abs = 123.5, .q50 = 0.5, .peaks = &peak, .n_peaks = 1};
+    const calm_store_window window = {.tokens = 511, .nll = 2.5, .kl = 0.1, .top1 = 0.75};
+    const calm_store_evaluation evaluation = {.key = "e1", .model_id = s.model, .subject = "float", .text_name = "t",
+                                              .window_tokens = 512, .tokens = 511, .nll = 2.5, .ppl = 12.18, .kl = NAN,
+                                              .top1 = NAN, .windows = &window, .n_windows = 1};
+    const calm_store_artifact artifact = {.run_id = s.run, .path = "out/config.json", .role = "config", .bytes = 5, .sha256 = "x"};
+    int64_t id, eval;
+    ck_ok(calm_store_candidate_put(ctx, store, &candidate, &id));
+    ck_ok(calm_store_run_candidate(ctx, store, s.run, id));
+    ck_ok(calm_store_choice_put(ctx, store, &(calm_store_choice){.run_id = s.run, .job_id = s.qkv, .candidate_id = id,
+                                                                .unit = "model.layers.0.qkv", .reason = "least"}));
+    ck_ok(calm_store_activation_put(ctx, store, &activation));
+    ck_ok(calm_store_evaluation_put(ctx, store, &evaluation, &eval));
+    ck_ok(calm_store_verdict_put(ctx, store, &(calm_store_verdict){.run_id = s.run, .evaluation_id = eval, .role = "test",
+                                                                  .subject = "float", .delta_kl = NAN, .delta_se = NAN}));
+    ck_ok(calm_store_artifact_put(ctx, store, &artifact));
+    ck_ok(calm_store_run_end(ctx, store, s.run, &(calm_store_outcome){.status = "finished", .result = "gptq"}));
+    calm_store_close(store);
+    return path;
+}
+
+/* The same rows in a database of version 1, alone in its folder. */
+static const char *old_store(void)
+{
+    const char *from = fill(), *path = sample_path(), *script = test_format("ATTACH '%s' AS new;", from);
+    run_script(path, old_schema());
+    for (char *rest, *name = strtok_r(old_tables(), "\n", &rest); name; name = strtok_r(NULL, "\n", &rest))
+        script = test_format("%sINSERT INTO main.%s SELECT * FROM new.%s;", script, name, name);
+    /* In any order of tables. */
+    run_script(path, test_format("PRAGMA foreign_keys = OFF; %s PRAGMA wal_checkpoint(TRUNCATE)", script));
+    return path;
+}
+
+/* Every row of every table but those of later versions. */
+static const char *contents(const char *path)
+{
+    calm_sql *sql;
+    const char *all = "";
+    ck_ok(calm_sql_open(ctx, path, CALM_SQL_READ, &sql));
+    for (char *rest, *name = strtok_r(old_tables(), "\n", &rest); name; name = strtok_r(NULL, "\n", &rest)) {
+        const char *columns = lines(sql, test_format("SELECT group_concat('quote(\"' || name || '\")', ' || char(9) || ')"
+                                                     " FROM pragma_table_info('%s')", name));
+        const char *rows = lines(sql, test_format("SELECT %s FROM %s ORDER BY 1", columns, name));
+        ck_assert_msg(rows[0], "%s is empty: the test fills every table", name);
+        all = test_format("%s%s\n%s", all, name, rows);
+    }
+    calm_sql_close(sql);
+    return all;
+}
+
+/* The schema as text, in one order. */
+static const char *schema_of(const char *path)
+{
+    calm_sql *sql;
+    ck_ok(calm_sql_open(ctx, path, CALM_SQL_READ, &sql));
+    const char *text = lines(sql, "SELECT type || name || coalesce(sql, '') FROM sqlite_master ORDER BY 1");
+    calm_sql_close(sql);
+    return text;
+}
+
+static int64_t version_of(const char *path)
+{
+    calm_sql *sql;
+    int64_t version;
+    ck_ok(calm_sql_open(ctx, path, CALM_SQL_READ, &sql));
+    ck_ok(calm_sql_number(ctx, sql, "PRAGMA user_version", CALM_NONE, &version));
+    calm_sql_close(sql);
+    return version;
+}
+
+/* ---- brought up to date ---- */
+
+TEST(every_row_is_kept)
+{
+    const char *path = old_store(), *before = contents(path), *fresh = sample_path();
+    ck_assert_int_eq(version_of(path), 1);
+    calm_store_close(sample_open(path, CALM_STORE_WRITE));
+    ck_assert_str_eq(contents(path), before);
+    ck_assert_int_eq(version_of(path), calm_store_version());
+    calm_store_close(sample_open(fresh, CALM_STORE_WRITE));
+    ck_assert_str_eq(schema_of(path), schema_of(fresh));
+    /* And it is a store like any other. */
+    calm_store *store = sample_open(path, CALM_STORE_WRITE);
+    ck_ok(calm_store_expert_put(ctx, store, 1, 1, 77));
+    ck_assert_int_eq(sample_number(store, "SELECT tokens FROM expert"), 77);
+    ck_assert_str_eq(sample_text(store, "SELECT algorithm FROM v_choices"), "gptq");
+    ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM v_experts"),
+                     sample_number(store, "SELECT count(*) FROM choice WHERE job_id = 1"));
+    calm_store_close(store);
+    store = sample_open(path, CALM_STORE_READ);
+    ck_assert_int_eq(sample_number(store, "SELECT tokens FROM expert"), 77);
+    calm_store_close(store);
+}
+END_OF_TEST
+
+/* A view of ours that was changed is made anew; a user's own stays. */
+TEST(views)
+{
+    const char *path = old_store();
+    run_script(path, "DROP VIEW v_choices; CREATE VIEW v_choices AS SELECT 1 AS run; DROP VIEW v_runs;"
+                     "CREATE VIEW \"my \"\"best\"\" runs\" AS SELECT max(id) AS run FROM run");
+    calm_store *store = sample_open(path, CALM_STORE_WRITE);
+    ck_assert_str_eq(sample_text(store, "SELECT algorithm FROM v_choices"), "gptq");
+    ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM v_runs"), 1);
+    ck_assert_int_eq(sample_number(store, "SELECT run FROM \"my \"\"best\"\" runs\""), 1);
+    calm_store_close(store);
+}
+END_OF_TEST
+
+/* ---- refused ---- */
+
+/* Refused with these words, and the folder is as it was: same bytes, no lock, no blobs. */
+static void refused(const char *path, const calm_store_how *how, calm_status expected, const char *words)
+{
+    calm_store *store;
+    char *before, *after;
+    size_t n_before, n_after;
+    ck_ok(calm_read_file(ctx, path, 1 << 24, &before, &n_before));
+    ck_fails(calm_store_open(ctx, path, how, &store), expected, words);
+    ck_assert_ptr_null(store);
+    ck_ok(calm_read_file(ctx, path, 1 << 24, &after, &n_after));
+    ck_assert(n_before == n_after && memcmp(before, after, n_before) == 0);
+    ck_assert(!calm_path_exists(test_format("%s.lock", path)));
+    ck_assert(!calm_path_exists(test_format("%s.blobs", path)));
+}
+
+TEST(reading_says_what_to_do)
+{
+    const char *path = old_store();
+    refused(path, NULL, CALM_EUNSUPPORTED,
+            test_format("%s: written by an older calm; the next calm quantize with --store %s brings it up to date", path, path));
+    ck_assert_int_eq(version_of(path), 1);
+    calm_store_close(sample_open(path, CALM_STORE_WRITE));
+    calm_store_close(sample_open(path, CALM_STORE_READ));
+}
+END_OF_TEST
+
+/* Only what later versions added may be missing: a lost table is not silently made anew without its rows. */
+TEST(damaged_stores_are_refused_unchanged)
+{
+    static const struct {
+        const char *script, *words;
+    } rows[] = {
+        {"DROP VIEW v_scores; DROP TABLE score", "damaged store: \"score\" is missing or was changed"},
+        {"DROP INDEX run_evaluation_by_evaluation", "\"run_evaluation_by_evaluation\" is missing"},
+        {"ALTER TABLE model ADD COLUMN colour TEXT", "\"model\" is missing or was changed"},
+        {"CREATE TABLE expert (id INTEGER)", "\"expert\" is missing or was changed"},
+        {"PRAGMA user_version = 0", "store version 0, expected 2"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *path = old_store();
+        run_script(path, test_format("%s; PRAGMA wal_checkpoint(TRUNCATE)", rows[i].script));
+        refused(path, NULL, CALM_EFORMAT, rows[i].words);
+        refused(path, &sample_writing, CALM_EFORMAT, rows[i].words);
+    }
+    const char *path = old_store(), *cut = test_format("%s/cut.db", test_directory());
+    char *bytes;
+    size_t n;
+    ck_ok(calm_read_file(ctx, path, 1 << 24, &bytes, &n));
+    ck_ok(calm_write_file(ctx, cut, bytes, n / 2));
+    refused(cut, &sample_writing, CALM_EFORMAT, cut);
+}
+END_OF_TEST
+
+/* ---- when the machine fails on the way ---- */
+
+/* Open for writing in a child that is killed at call `at`, or whose calls fail from there on; false when it was killed. */
+static bool open_with(const char *path, fault wanted, calm_status *said, long *calls)
+{
+    int ends[2], status;
+    struct {
+        calm_status status;
+        long calls;
+    } word = {CALM_OK, 0};
+    ck_assert_int_eq(pipe(ends), 0);
+    const pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        calm_store *store;
+        fault_plan(wanted);
+        word.status = calm_store_open(ctx, path, &sample_writing, &store);
+        calm_store_close(store);
+        word.calls = fault_calls();
+        fault_plan((fault){0});
+        _exit(write(ends[1], &word, sizeof word) != sizeof word);
+    }
+    close(ends[1]);
+    const bool told = read(ends[0], &word, sizeof word) == sizeof word;
+    close(ends[0]);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFEXITED(status) ? told : WTERMSIG(status) == SIGKILL);
+    *said = word.status;
+    *calls = word.calls;
+    return WIFEXITED(status);
+}
+
+/* Old or new, and opened once more it is new, with every row. */
+static void check_whole(const char *path, const char *expected, long at)
+{
+    const int64_t version = version_of(path);
+    ck_assert_msg(version == 1 || version == calm_store_version(), "call %ld: version %lld", at, (long long)version);
+    ck_assert_msg(strcmp(contents(path), expected) == 0, "call %ld: rows differ", at);
+    calm_store_close(sample_open(path, CALM_STORE_WRITE));
+    ck_assert_msg(strcmp(contents(path), expected) == 0, "call %ld: rows differ after the migration", at);
+    ck_assert_int_eq(version_of(path), calm_store_version());
+}
+
+static const char *copy_of(const char *path)
+{
+    const char *copy = sample_path();
+    ck_ok(calm_copy_file(ctx, path, copy));
+    return copy;
+}
+
+TEST(killed_or_refused_at_every_call)
+{
+    long calls, ignored;
+    calm_status said;
+    const char *original = old_store(), *expected = contents(original), *path = copy_of(original);
+    ck_assert(open_with(path, (fault){0}, &said, &calls));
+    ck_assert_int_eq(said, CALM_OK);
+    ck_assert_int_gt(calls, 5);
+    for (long at = 1; at <= calls; at++) {
+        path = copy_of(original);
+        ck_assert_msg(!open_with(path, (fault){.at = at}, &said, &ignored), "call %ld was not reached", at);
+        check_whole(path, expected, at);
+        path = copy_of(original);
+        ck_assert(open_with(path, (fault){.at = at, .error = ENOSPC, .stays = true}, &said, &ignored));
+        ck_assert_msg(said == CALM_OK || said == CALM_ENOSPC, "call %ld: %s", at, calm_status_name(said));
+        check_whole(path, expected, at);
+    }
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("store_migration", (const TTest *[]){every_row_is_kept, views, reading_says_what_to_do,
+                                                          damaged_stores_are_refused_unchanged, killed_or_refused_at_every_call,
+                                                          NULL});
+}
