@@ -235,14 +235,15 @@ CREATE TABLE evaluation_window (                  -- The same per window: the sa
 ) WITHOUT ROWID;
 
 CREATE TABLE encoding (                           -- An evaluation of an encoder: its kl is 1 - cosine, its nll the error
-  evaluation_id  INTEGER PRIMARY KEY REFERENCES evaluation(id) ON DELETE CASCADE,  -- of which evaluation
+  evaluation_id  INTEGER NOT NULL REFERENCES evaluation(id) ON DELETE CASCADE,  -- of which evaluation
   sentences      INTEGER NOT NULL,                -- number
   pairs          INTEGER NOT NULL,                -- of sentences whose cosines were ranked
   error          REAL NOT NULL,                   -- mean |q - f| / |f| of the mean-pooled embedding
   cosine         REAL NOT NULL,                   -- mean cosine to the float model's
   cosine_min     REAL NOT NULL,                   -- least cosine
-  spearman       REAL                             -- rank correlation of all pairs' cosines; NULL: undefined
-);
+  spearman       REAL,                            -- rank correlation of all pairs' cosines; NULL: undefined
+  PRIMARY KEY (evaluation_id)
+) WITHOUT ROWID;
 
 CREATE TABLE run_evaluation (                     -- Which evaluations a run used, and for what
   run_id         INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE,  -- the run
