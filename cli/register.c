@@ -71,11 +71,12 @@ static calm_status put_job(calm_ctx *ctx, calm_pipeline *p, size_t index, int64_
                                 .in = (int64_t)job->in,
                                 .weights_digest = digest,
                                 .input_hook = hook};
+    const calm_key_expert expert = {calm_recipe_least_tokens(p->recipe), calm_algorithm_canonical(p->fallback)};
     const calm_status status = calm_store_job_id(ctx, p->store, &row, &p->job_ids[index]);
     calm_text_clear(&linears);
     for (size_t a = 0; a < p->recipe->n_algorithms && status == CALM_OK; a++)
         CALM_TRY(calm_key_candidate(ctx, p->calib_key, job, digest, calm_algorithm_canonical(p->recipe->algorithms[a]),
-                                    &p->recipe->scheme, calm_recipe_least_tokens(p->recipe),
+                                    &p->recipe->scheme, &expert,
                                     calm_pipeline_candidate(p, index, a)->key));
     return status;
 }

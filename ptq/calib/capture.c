@@ -260,17 +260,13 @@ static calm_status run_group(calm_ctx *ctx, capture_state *state)
     return CALM_OK;
 }
 
-static void publish(capture_state *state)
+void calm_job_capture_finish(calm_job_capture *job, size_t rows, double *gram, const calm_channel_sums *total)
 {
-    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
-        const calm_channel_sums *total = &state->total[kind];
-        calm_job_capture *job = &state->out->job[kind];
-        if (state->gram[kind])
-            calm_dsymmetrize(job->width, state->gram[kind], job->width);
-        if (job->used)
-            job->stats = (calm_stats){.rows = state->out->rows, .gram = state->gram[kind], .absmax = total->absmax,
-                                      .sum = total->sum, .sumsq = total->sumsq, .sumabs = total->sumabs};
-    }
+    if (gram)
+        calm_dsymmetrize(job->width, gram, job->width);
+    if (job->used)
+        job->stats = (calm_stats){.rows = rows, .gram = gram, .absmax = total->absmax, .sum = total->sum,
+                                  .sumsq = total->sumsq, .sumabs = total->sumabs};
 }
 
 calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, long expert,
@@ -289,7 +285,8 @@ calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_s
         state.n = batch->n - state.first < most ? batch->n - state.first : most;
         CALM_TRY(run_group(ctx, &state));
     }
-    publish(&state);
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+        calm_job_capture_finish(&out->job[kind], out->rows, state.gram[kind], &state.total[kind]);
     return CALM_OK;
 }
 

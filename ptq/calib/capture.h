@@ -80,6 +80,9 @@ calm_status calm_channel_sums_new(calm_ctx *ctx, calm_arena *arena, size_t width
 /* Add the rows x [n, width]. */
 void calm_channel_sums_add(const float *x, size_t n, size_t width, calm_channel_sums *sums);
 
+/* The statistics of a job from its finished sums; the Gram matrix (NULL: none) is made symmetric. */
+void calm_job_capture_finish(calm_job_capture *job, size_t rows, double *gram, const calm_channel_sums *total);
+
 /* Width of a hook point of a block or an expert. */
 size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert);
 

@@ -4,7 +4,6 @@
 #include "ptq/base/threads.h"
 #include "ptq/calib/capture.h"
 #include "ptq/calib/gram.h"
-#include "ptq/tensor/linalg.h"
 
 /* One expert being captured: its worker alone writes here. */
 typedef struct expert_state {
@@ -112,19 +111,6 @@ static calm_status new_results(calm_ctx *ctx, const calm_block *block, expert_st
     return CALM_OK;
 }
 
-static void publish(expert_state *state)
-{
-    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
-        const calm_channel_sums *total = &state->total[kind];
-        calm_job_capture *job = &state->out->job[kind];
-        if (state->gram[kind])
-            calm_dsymmetrize(job->width, state->gram[kind], job->width);
-        if (job->used)
-            job->stats = (calm_stats){.rows = state->out->rows, .gram = state->gram[kind], .absmax = total->absmax,
-                                      .sum = total->sum, .sumsq = total->sumsq, .sumabs = total->sumabs};
-    }
-}
-
 /* A loader that hands out what was loaded already. */
 static calm_status hand_out(void *user, calm_ctx *ctx, size_t block, size_t expert, calm_weight weight[CALM_N_ROLES])
 {
@@ -158,7 +144,8 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
     loaded.moe.user = &state;
     CALM_TRY(calm_moe_experts(ctx, &loaded, batch, routing, first, n, &observer, sum));
     for (size_t i = 0; i < n; i++)
-        publish(&state.experts[i]);
+        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+            calm_job_capture_finish(&out[i].job[kind], out[i].rows, state.experts[i].gram[kind], &state.experts[i].total[kind]);
     calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }

@@ -83,7 +83,7 @@ calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, const calm_
 }
 
 calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, const calm_job_ref *job, const char *weights_key,
-                               const char *chain, const calm_scheme *scheme, size_t least_tokens,
+                               const char *chain, const calm_scheme *scheme, const calm_key_expert *expert,
                                char key[CALM_SHA256_HEX])
 {
     char scheme_name[CALM_SCHEME_NAME_MAX];
@@ -98,8 +98,10 @@ calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, const
     calm_sha256_field(&sha, chain);
     calm_sha256_field(&sha, scheme_name);
     calm_sha256_field(&sha, "prefix=float");
-    if (job->expert >= 0)
-        field_number(&sha, least_tokens);
+    if (job->expert >= 0) {
+        field_number(&sha, expert->least_tokens);
+        calm_sha256_field(&sha, expert->fallback);
+    }
     return calm_sha256_finish(ctx, &sha, key);
 }
 

@@ -191,24 +191,12 @@ static void quantize_family(tiny_plan *p, const char *const *schemes, size_t n)
     }
 }
 
-static tiny_model wide_family(const char *family)
-{
-    tiny_model spec = tiny_of(family);
-    spec.hidden = 64;
-    spec.inner = 96;
-    spec.head_dim = 16;
-    spec.expert_inner = 32;
-    spec.shared_inner = 64;
-    spec.bias = true;
-    return spec;
-}
-
 TEST(every_family)
 {
     static const char *const schemes[] = {"w4a16_g32", "w8a8", "float"};
     for (size_t f = 0; tiny_families[f]; f++)
         for (size_t n = 1; n <= 3; n += 2) {
-            tiny_model spec = wide_family(tiny_families[f]);
+            tiny_model spec = tiny_wide(tiny_families[f]);
             size_t n_exporters;
             tiny_plan p;
             spec.tied = n == 1;
@@ -337,7 +325,7 @@ TEST(every_linear_is_matched_once_or_ignored)
     static const char *const schemes[] = {"w4a16_g32", "float", "w8a8", "w8a16", "float"};
     for (size_t f = 0; tiny_families[f]; f++)
         for (size_t n = 1; n <= 5; n += 2) {
-            tiny_model spec = wide_family(tiny_families[f]);
+            tiny_model spec = tiny_wide(tiny_families[f]);
             tiny_plan p;
             calm_json *entry;
             spec.tied = n != 3;
@@ -467,7 +455,7 @@ TEST(experts_of_different_schemes)
 {
     static const char *const changes[] = {"w8a16", "float"}, *const scheme = "w4a16_g32";
     for (size_t i = 0; i < 2; i++) {
-        tiny_model spec = wide_family("qwen2_moe");
+        tiny_model spec = tiny_wide("qwen2_moe");
         size_t n;
         tiny_plan p;
         new_plan(&p, &spec, &scheme, 1);
@@ -498,7 +486,7 @@ TEST(warned_of_experts)
     } rows[] = {{"qwen3_moe", "w4a16_g32", false}, {"qwen3_moe", "w8a8", true}, {"qwen3_moe", "w4a16_g32_asym", true},
                 {"qwen3", "w8a8", false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const tiny_model spec = wide_family(rows[i].family);
+        const tiny_model spec = tiny_wide(rows[i].family);
         char said[2000] = "";
         size_t n;
         tiny_plan p;

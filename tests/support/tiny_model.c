@@ -137,6 +137,18 @@ tiny_model tiny_of(const char *family)
     return model;
 }
 
+tiny_model tiny_wide(const char *family)
+{
+    tiny_model model = tiny_of(family);
+    model.hidden = 64;
+    model.inner = 96;
+    model.head_dim = 16;
+    model.expert_inner = 32;
+    model.shared_inner = 64;
+    model.bias = true;
+    return model;
+}
+
 static size_t size_of(const tiny_model *m, char size)
 {
     const size_t q = m->n_heads * m->head_dim, kv = m->n_kv * m->head_dim;

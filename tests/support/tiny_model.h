@@ -39,6 +39,9 @@ extern const char *const tiny_families[];
 /* The default with this family; encoders have as many heads for keys as for queries. */
 tiny_model tiny_of(const char *family);
 
+/* The same with 64 and 96 columns (experts 32, the shared one 64), which groups of 32 divide, and biases. */
+tiny_model tiny_wide(const char *family);
+
 /* Write config.json and model.safetensors; the directory lives until the end of the test. */
 const char *tiny_model_write(const tiny_model *model);
 

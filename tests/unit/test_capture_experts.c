@@ -3,6 +3,7 @@
 #include "ptq/calib/capture.h"
 
 #include "tests/support/harness.h"
+#include "tests/support/same_capture.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_plan.h"
 
@@ -310,33 +311,6 @@ TEST(the_block_as_a_whole)
 END_OF_TEST
 
 /* ---- bytes ---- */
-
-static void same_accumulators(const calm_act_acc *a, const calm_act_acc *b)
-{
-    calm_act_summary first, second;
-    ck_assert(!a == !b);
-    if (!a)
-        return;
-    memset(&first, 0, sizeof first), memset(&second, 0, sizeof second);
-    calm_act_summarize(a, &first);
-    calm_act_summarize(b, &second);
-    ck_assert(memcmp(&first, &second, sizeof first) == 0);
-    ck_assert(memcmp(a->histogram, b->histogram, sizeof a->histogram) == 0);
-    ck_assert(a->n_top == b->n_top && memcmp(a->top, b->top, a->n_top * sizeof *a->top) == 0);
-}
-
-static void same_job(const calm_job_capture *a, const calm_job_capture *b, size_t score_rows)
-{
-    const size_t bytes = a->width * sizeof(double);
-    ck_assert(a->used == b->used && a->width == b->width && a->stats.rows == b->stats.rows);
-    if (!a->used)
-        return;
-    ck_assert(memcmp(a->stats.sum, b->stats.sum, bytes) == 0 && memcmp(a->stats.sumsq, b->stats.sumsq, bytes) == 0);
-    ck_assert(memcmp(a->stats.sumabs, b->stats.sumabs, bytes) == 0);
-    ck_assert(memcmp(a->stats.absmax, b->stats.absmax, bytes / 2) == 0);
-    ck_assert(memcmp(a->stats.gram, b->stats.gram, a->width * bytes) == 0);
-    ck_assert(memcmp(a->score_input, b->score_input, score_rows * a->width * sizeof(float)) == 0);
-}
 
 static void same_capture(const calm_capture *a, const calm_capture *b)
 {

@@ -1,0 +1,44 @@
+/* Captures that must be the same to the bit. */
+#include "tests/support/same_capture.h"
+
+#include "tests/support/harness.h"
+
+static void same_bytes(const void *a, const void *b, size_t n)
+{
+    ck_assert(!a == !b);
+    ck_assert(!a || memcmp(a, b, n) == 0);
+}
+
+void same_accumulators(const calm_act_acc *a, const calm_act_acc *b)
+{
+    calm_act_summary first, second;
+    ck_assert(!a == !b);
+    if (!a)
+        return;
+    ck_assert_uint_eq(a->n_tokens, b->n_tokens);
+    ck_assert(a->sum == b->sum && a->sumsq == b->sumsq && a->sumabs == b->sumabs && a->min == b->min && a->max == b->max);
+    same_bytes(a->histogram, b->histogram, sizeof a->histogram);
+    ck_assert_uint_eq(a->n_top, b->n_top);
+    same_bytes(a->top, b->top, a->n_top * sizeof *a->top);
+    same_bytes(a->peak, b->peak, a->n_tokens * sizeof *a->peak);
+    same_bytes(a->ratio, b->ratio, a->n_tokens * sizeof *a->ratio);
+    memset(&first, 0, sizeof first), memset(&second, 0, sizeof second);
+    calm_act_summarize(a, &first);
+    calm_act_summarize(b, &second);
+    same_bytes(&first, &second, sizeof first);
+}
+
+void same_job(const calm_job_capture *a, const calm_job_capture *b, size_t score_rows)
+{
+    const calm_stats *x = &a->stats, *y = &b->stats;
+    const size_t width = a->width;
+    ck_assert(a->used == b->used);
+    ck_assert_uint_eq(width, b->width);
+    ck_assert_uint_eq(x->rows, y->rows);
+    same_bytes(x->gram, y->gram, width * width * sizeof *x->gram);
+    same_bytes(x->absmax, y->absmax, width * sizeof *x->absmax);
+    same_bytes(x->sum, y->sum, width * sizeof *x->sum);
+    same_bytes(x->sumsq, y->sumsq, width * sizeof *x->sumsq);
+    same_bytes(x->sumabs, y->sumabs, width * sizeof *x->sumabs);
+    same_bytes(a->score_input, b->score_input, score_rows * width * sizeof *a->score_input);
+}

@@ -1,0 +1,13 @@
+/* Captures that must be the same to the bit. */
+#ifndef CALM_TESTS_SAME_CAPTURE_H
+#define CALM_TESTS_SAME_CAPTURE_H
+
+#include "ptq/calib/capture.h"
+
+/* Fail the test unless both are NULL, or the same in every figure, histogram and place. */
+void same_accumulators(const calm_act_acc *a, const calm_act_acc *b);
+
+/* The same for a job's statistics (NULL Gram matrices allowed in both) and its first `score_rows` inputs. */
+void same_job(const calm_job_capture *a, const calm_job_capture *b, size_t score_rows);
+
+#endif
