@@ -72,9 +72,15 @@ calm_status calm_activation_keep(calm_ctx *ctx, const calm_pipeline *p, long blo
         peaks[i] = (calm_store_peak){(double)peak->value, peak->window, peak->token, peak->channel,
                                      p->tokenizer ? calm_tokenizer_token(p->tokenizer, id) : NULL};
     }
-    calm_store_activation row = {.model_id = p->model_id, .calibration_id = p->calibration_id, .hook = name,
-                                 .point = calm_hook_name(hook), .block = block, .histogram = acc->histogram,
-                                 .n_bins = CALM_ACT_BINS, .peaks = peaks, .n_peaks = expert >= 0 && acc->n_top > EXPERT_PEAKS ? EXPERT_PEAKS : acc->n_top};
+    calm_store_activation row = {.model_id = p->model_id,
+                                 .calibration_id = p->calibration_id,
+                                 .hook = name,
+                                 .point = calm_hook_name(hook),
+                                 .block = block,
+                                 .histogram = acc->histogram,
+                                 .n_bins = CALM_ACT_BINS,
+                                 .peaks = peaks,
+                                 .n_peaks = expert >= 0 && acc->n_top > EXPERT_PEAKS ? EXPERT_PEAKS : acc->n_top};
     fill_summary(&row, &summary);
     CALM_TRY(calm_store_activation_put(ctx, p->store, &row));
     calm_arena_rewind(ctx->scratch, mark);

@@ -41,7 +41,8 @@ static calm_status list_items(calm_ctx *ctx, const block_run *run, const calm_ca
         for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
             for (size_t a = 0; a < p->recipe->n_algorithms && captured[i].capture.job[kind].used; a++)
                 if (calm_pipeline_candidate(p, captured[i].job[kind], a)->todo)
-                    work->items[work->n++] = (calm_work){.from = &captured[i], .job = captured[i].job[kind], .algorithm = a};
+                    work->items[work->n++] =
+                        (calm_work){.from = &captured[i], .job = captured[i].job[kind], .algorithm = a};
     return CALM_OK;
 }
 
@@ -57,7 +58,8 @@ static calm_status prepare_scores(calm_ctx *ctx, const block_run *run, calm_capt
 }
 
 /* Quantize, score and keep the items of `work`; nothing of them stays in memory. */
-static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n, calm_block_work *work)
+static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n,
+                                 calm_block_work *work)
 {
     calm_pipeline *p = run->p;
     work->n_done = p->n_cached + *run->done;
@@ -83,7 +85,8 @@ static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *capture
     calm_pipeline *p = run->p;
     calm_block_work all = {.p = p, .block = &run->block};
     CALM_TRY(list_items(ctx, run, captured, n, &all));
-    const size_t most = p->budget.knobs.slices && p->budget.knobs.candidates_at_once ? p->budget.knobs.candidates_at_once : all.n;
+    const size_t most =
+        p->budget.knobs.slices && p->budget.knobs.candidates_at_once ? p->budget.knobs.candidates_at_once : all.n;
     for (size_t first = 0; first < all.n; first += most) {
         calm_block_work slice = all;
         slice.items = all.items + first;
@@ -102,11 +105,15 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, calm_sublayer sublaye
 {
     calm_pipeline *p = run->p;
     calm_captured captured = {.reference = NULL};
-    const calm_capture_options options = {.jobs = jobs, .grams = jobs && needs_gram(p->recipe), .activations = activations,
-                                          .score_windows = jobs ? (size_t)p->recipe->score_windows : 0, .stay = stay,
+    const calm_capture_options options = {.jobs = jobs,
+                                          .grams = jobs && needs_gram(p->recipe),
+                                          .activations = activations,
+                                          .score_windows = jobs ? (size_t)p->recipe->score_windows : 0,
+                                          .stay = stay,
                                           .group_bytes = p->budget.knobs.group_bytes};
     size_t begin, end;
-    CALM_TRY(calm_capture_sublayer(ctx, &run->block, sublayer, expert, &p->rope, run->batch, &options, &captured.capture));
+    CALM_TRY(
+        calm_capture_sublayer(ctx, &run->block, sublayer, expert, &p->rope, run->batch, &options, &captured.capture));
     if (activations)
         CALM_TRY(calm_activations_keep(ctx, p, run->index, &captured.capture));
     calm_layout_group(calm_model_layout(p->model), run->index, sublayer, expert, &begin, &end);
@@ -157,7 +164,8 @@ static calm_status keep_counts(calm_ctx *ctx, const block_run *run, const calm_r
         if (expert < 0)
             continue;
         const size_t tokens = routing->begin[expert + 1] - routing->begin[expert];
-        CALM_TRY(calm_store_expert_put(ctx, run->p->store, run->p->job_ids[job], run->p->calibration_id, (int64_t)tokens));
+        CALM_TRY(
+            calm_store_expert_put(ctx, run->p->store, run->p->job_ids[job], run->p->calibration_id, (int64_t)tokens));
     }
     return calm_store_commit(ctx, run->p->store);
 }
@@ -236,7 +244,7 @@ static calm_status run_mixture(calm_ctx *ctx, block_run *run)
     calm_status status = run_experts(ctx, run, &routing, &sum);
     if (status == CALM_OK)
         status = calm_moe_end(ctx, &run->block, run->batch, &observer, &sum);
-    calm_rows_close(&sum.rows);
+    calm_row_store_close(&sum.rows);
     CALM_TRY(status);
     if (!watch)
         return CALM_OK;
@@ -246,8 +254,8 @@ static calm_status run_mixture(calm_ctx *ctx, block_run *run)
 
 /* ---- the block ---- */
 
-calm_status calm_block_process(calm_ctx *ctx, calm_pipeline *p, size_t index, const calm_missing *lacks, calm_batch *batch,
-                               size_t *done)
+calm_status calm_block_process(calm_ctx *ctx, calm_pipeline *p, size_t index, const calm_missing *lacks,
+                               calm_batch *batch, size_t *done)
 {
     block_run run = {.p = p, .index = index, .batch = batch, .lacks = lacks, .done = done};
     const bool inside = index >= p->first_block && index < p->end_block;

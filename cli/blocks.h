@@ -1,5 +1,5 @@
-/* The work on one block that has something to compute: candidates and activation statistics (blocks.c keeps the order of
- * blocks, block_run.c that within a block). */
+/* The work on one block that has something to compute: candidates and activation statistics (blocks.c keeps the order
+ * of blocks, block_run.c that within a block). */
 #ifndef CALM_CLI_BLOCKS_H
 #define CALM_CLI_BLOCKS_H
 
@@ -44,10 +44,10 @@ typedef struct calm_block_work {
     size_t n_total;
 } calm_block_work;
 
-/* Compute what a block lacks and advance the batch over it.  `done` counts finished candidates.  Everything of the block
- * is gone afterwards. */
-calm_status calm_block_process(calm_ctx *ctx, calm_pipeline *p, size_t index, const calm_missing *lacks, calm_batch *batch,
-                               size_t *done);
+/* Compute what a block lacks and advance the batch over it.  `done` counts finished candidates.  Everything of the
+ * block is gone afterwards. */
+calm_status calm_block_process(calm_ctx *ctx, calm_pipeline *p, size_t index, const calm_missing *lacks,
+                               calm_batch *batch, size_t *done);
 
 /* Fewest rows that the metrics are defined for. */
 #define CALM_LEAST_SCORE_ROWS 4

@@ -209,7 +209,8 @@ static void add_models(const estimate *e, calm_budget *out)
     const calm_recipe *recipe = e->p->recipe;
     const calm_config *config = e->config;
     const size_t window = e->longest * config->hidden * sizeof(float), batch = larger(BATCH_BYTES, window);
-    const size_t guard = recipe->guard_windows ? recipe->n_algorithms + 2 : 0, models = larger(guard, e->p->evaluates ? 2 : 0);
+    const size_t guard = recipe->guard_windows ? recipe->n_algorithms + 2 : 0,
+                 models = larger(guard, e->p->evaluates ? 2 : 0);
     const size_t forward = larger(attention_bytes(config, e->longest), mlp_bytes(config, e->longest, config->inner));
     size_t most = 0;
     for (size_t b = 0; b < config->n_blocks; b++) {
@@ -252,7 +253,8 @@ calm_status calm_budget_choose(calm_ctx *ctx, const calm_pipeline *p, size_t lim
     const size_t threads = (size_t)ctx->n_threads, base = calm_memory_resident();
     const size_t n_experts = calm_model_config(p->model)->moe.n_experts ? sizeof experts / sizeof *experts : 1;
     size_t smallest = SIZE_MAX;
-    /* From the inside out, what costs more time: a file, barriers, small groups; small waves, idle threads, another pass. */
+    /* From the inside out, what costs more time: a file, barriers, small groups; small waves, idle threads, another
+     * pass. */
     for (int by_job = 0; by_job < 2; by_job++)
         for (size_t at_once = threads; at_once > 0; at_once--)
             for (size_t x = 0; x < n_experts; x++)
@@ -285,7 +287,8 @@ calm_status calm_budget_parse(calm_ctx *ctx, const char *text, size_t *out)
     while (*end == ' ')
         end++;
     for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++)
-        if (strcasecmp(end, units[i].suffix) == 0 && value * units[i].factor >= 1e6 && value * units[i].factor <= 1e15) {
+        if (strcasecmp(end, units[i].suffix) == 0 && value * units[i].factor >= 1e6 &&
+            value * units[i].factor <= 1e15) {
             *out = (size_t)(value * units[i].factor);
             return CALM_OK;
         }

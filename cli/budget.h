@@ -1,8 +1,9 @@
 /* Budget: how much memory a run needs, and how to make it fit what it may have.
  *
- * The peak of each stage follows from the model's shapes, the recipe and four choices that change no result: whether hidden
- * rows lie in a file, how many candidates and experts are in work at once, whether a sublayer's jobs are captured together.
- * The cheapest combination that fits is taken; when none does, the smallest limit that would is named. */
+ * The peak of each stage follows from the model's shapes, the recipe and four choices that change no result: whether
+ * hidden rows lie in a file, how many candidates and experts are in work at once, whether a sublayer's jobs are
+ * captured together. The cheapest combination that fits is taken; when none does, the smallest limit that would is
+ * named. */
 #ifndef CALM_CLI_BUDGET_H
 #define CALM_CLI_BUDGET_H
 

@@ -90,9 +90,10 @@ static calm_status choose_blindly(calm_ctx *ctx, const calm_pipeline *p, size_t 
     while (*out + 1 < p->recipe->n_algorithms && calm_pipeline_candidate(p, job, *out)->failure)
         ++*out;
     if (calm_pipeline_candidate(p, job, *out)->failure)
-        return calm_fail(ctx, CALM_ENUMERIC, "%s: every candidate failed: %s", calm_model_layout(p->model)->jobs[job].name,
-                         calm_pipeline_candidate(p, job, *out)->failure);
-    return calm_strf(ctx, ctx->out, reason, "too few scoring tokens were routed to this expert to compare: the first of the list");
+        return calm_fail(ctx, CALM_ENUMERIC, "%s: every candidate failed: %s",
+                         calm_model_layout(p->model)->jobs[job].name, calm_pipeline_candidate(p, job, *out)->failure);
+    return calm_strf(ctx, ctx->out, reason,
+                     "too few scoring tokens were routed to this expert to compare: the first of the list");
 }
 
 static calm_status choose_job(calm_ctx *ctx, calm_pipeline *p, size_t index)

@@ -120,9 +120,15 @@ static calm_status set_up(calm_ctx *ctx, const options *o, bench *b)
     const size_t hidden = (size_t)o->hidden, d = (size_t)o->head_dim;
     const float *norm;
     *b = (bench){.tokens = (size_t)o->tokens, .n = (size_t)ctx->n_threads};
-    b->config = (calm_config){.arch = calm_arch_find("Qwen3ForCausalLM", NULL), .hidden = hidden, .inner = (size_t)o->inner,
-                              .n_blocks = 1, .n_heads = (size_t)o->heads, .n_kv = (size_t)o->kv_heads, .head_dim = d,
-                              .norm_eps = 1e-6f, .attention_scale = (float)(1 / sqrt((double)d)),
+    b->config = (calm_config){.arch = calm_arch_find("Qwen3ForCausalLM", NULL),
+                              .hidden = hidden,
+                              .inner = (size_t)o->inner,
+                              .n_blocks = 1,
+                              .n_heads = (size_t)o->heads,
+                              .n_kv = (size_t)o->kv_heads,
+                              .head_dim = d,
+                              .norm_eps = 1e-6f,
+                              .attention_scale = (float)(1 / sqrt((double)d)),
                               .rope = {{.theta = 1e6, .rotary = d, .factor = 1, .m = 1}}};
     if (o->heads % o->kv_heads || o->head_dim % 2)
         return calm_fail(ctx, CALM_EARG, "calm bench: --heads must be a multiple of --kv-heads, --head-dim even");

@@ -86,7 +86,8 @@ static calm_status measure_products(calm_ctx *ctx, forecast *f)
 }
 
 /* Random weights and inputs for the small job. */
-static calm_status sample_job(calm_ctx *ctx, const calm_recipe *recipe, calm_linear *linear, calm_stats *stats, calm_job *out)
+static calm_status sample_job(calm_ctx *ctx, const calm_recipe *recipe, calm_linear *linear, calm_stats *stats,
+                              calm_job *out)
 {
     const size_t rows = SAMPLE_IN + 64;
     float *w, *absmax;
@@ -194,7 +195,8 @@ static void add_up(forecast *f, int n_threads)
     }
     f->bits_per_weight = weights > 0 ? bits / weights : 0;
     f->seconds += 2 * rows * weights_of(p, 0, layout->block_begin[p->end_block], true) / forward;
-    const double model = 2 * weights_of(p, 0, layout->n_jobs, true) + 2 * (double)config->hidden * (double)config->vocab;
+    const double model =
+        2 * weights_of(p, 0, layout->n_jobs, true) + 2 * (double)config->hidden * (double)config->vocab;
     const double guard = (double)p->guard.begin[p->guard.n] * (double)(recipe->n_algorithms + 2);
     f->seconds += guard * model / forward;
     if (p->evaluates && recipe->eval_windows)
@@ -263,13 +265,19 @@ static void print_text(const forecast *f, size_t limit)
     const calm_budget *b = &f->p.budget;
     const double seconds = f->seconds, before = (double)calm_model_bytes(f->p.model);
     printf("memory   %.2f GB at most, of %.2f GB allowed\n", (double)b->peak / 1e9, (double)limit / 1e9);
-    printf("         capture %.2f, quantize %.2f, score %.2f, evaluate %.2f, assemble %.2f GB\n", (double)b->capture / 1e9,
-           (double)b->quantize / 1e9, (double)b->score / 1e9, (double)b->evaluate / 1e9, (double)b->assemble / 1e9);
-    printf("disk     %.2f GB of output, %.2f GB in the store, %.2f GB of hidden rows while it runs\n", f->bytes_after / 1e9,
-           f->store_bytes / 1e9, (double)b->spill_bytes / 1e9);
+    printf("         capture %.2f, quantize %.2f, score %.2f, evaluate %.2f, assemble %.2f GB\n",
+           (double)b->capture / 1e9, (double)b->quantize / 1e9, (double)b->score / 1e9, (double)b->evaluate / 1e9,
+           (double)b->assemble / 1e9);
+    printf("disk     %.2f GB of output, %.2f GB in the store, %.2f GB of hidden rows while it runs\n",
+           f->bytes_after / 1e9, f->store_bytes / 1e9, (double)b->spill_bytes / 1e9);
     printf("time     about %.0f %s on this machine (%.0f GFLOP/s in float, %.0f in double), %zu candidates\n",
-           seconds < 120 ? seconds : seconds < 7200 ? seconds / 60 : seconds / 3600,
-           seconds < 120 ? "seconds" : seconds < 7200 ? "minutes" : "hours", f->sgemm / 1e9, f->dgemm / 1e9, f->n_candidates);
+           seconds < 120    ? seconds
+           : seconds < 7200 ? seconds / 60
+                            : seconds / 3600,
+           seconds < 120    ? "seconds"
+           : seconds < 7200 ? "minutes"
+                            : "hours",
+           f->sgemm / 1e9, f->dgemm / 1e9, f->n_candidates);
     printf("result   %.2f GB -> %.2f GB (%.1f %%), %.3f bits per weight in the quantized linears\n", before / 1e9,
            f->bytes_after / 1e9, 100 * f->bytes_after / before, f->bits_per_weight);
 }

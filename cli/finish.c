@@ -66,8 +66,12 @@ static calm_status find_encoding(calm_ctx *ctx, calm_pipeline *p, int64_t id)
     calm_store_encoding row;
     bool found;
     CALM_TRY(calm_store_encoding_find(ctx, p->store, id, &row, &found));
-    p->eval_encoding = (calm_embedding_result){.n = (size_t)row.sentences, .pairs = (size_t)row.pairs, .error = row.error,
-                                               .cosine = row.cosine, .cosine_min = row.cosine_min, .spearman = row.spearman};
+    p->eval_encoding = (calm_embedding_result){.n = (size_t)row.sentences,
+                                               .pairs = (size_t)row.pairs,
+                                               .error = row.error,
+                                               .cosine = row.cosine,
+                                               .cosine_min = row.cosine_min,
+                                               .spearman = row.spearman};
     return found ? CALM_OK : calm_fail(ctx, CALM_EFORMAT, "%s: evaluation %lld lacks the figures of an encoder",
                                        p->recipe->store, (long long)id);
 }

@@ -141,7 +141,7 @@ static calm_status put_hidden(calm_ctx *ctx, run *r)
         const calm_arena_mark mark = calm_arena_save(ctx->scratch);
         float *x;
         n = piece_rows(r, first, r->batch.width);
-        CALM_TRY(calm_rows_get(ctx, &r->batch.hidden, first, n, &x));
+        CALM_TRY(calm_row_store_get(ctx, &r->batch.hidden, first, n, &x));
         CALM_TRY(put_rows(ctx, r, first, n, x, r->batch.width));
         calm_arena_rewind(ctx->scratch, mark);
     }
@@ -154,7 +154,7 @@ static calm_status put_pooled(calm_ctx *ctx, run *r)
     for (size_t s = 0; s < r->windows.n; s++) {
         const calm_arena_mark mark = calm_arena_save(ctx->scratch);
         float *x, *pooled;
-        CALM_TRY(calm_rows_get(ctx, &r->batch.hidden, calm_batch_row(&r->batch, s), 1, &x));
+        CALM_TRY(calm_row_store_get(ctx, &r->batch.hidden, calm_batch_row(&r->batch, s), 1, &x));
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, pooled, width));
         CALM_TRY(calm_head_pool(ctx, &r->head, x, pooled));
         CALM_TRY(calm_safetensors_put(ctx, &r->writer, pooled, width * sizeof *pooled));
@@ -192,7 +192,7 @@ static calm_status put_logits(calm_ctx *ctx, run *r)
         float *x, *prepared;
         p.rows = n = piece_rows(r, first, vocab);
         p.n_tiles = (vocab + p.tile - 1) / p.tile;
-        CALM_TRY(calm_rows_get(ctx, &r->batch.hidden, first, n, &x));
+        CALM_TRY(calm_row_store_get(ctx, &r->batch.hidden, first, n, &x));
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, prepared, n * width));
         memcpy(prepared, x, n * width * sizeof *x);
         CALM_TRY(calm_head_prepare(ctx, &r->head, prepared, n));

@@ -75,7 +75,8 @@ static bool is_expert(const char *unit)
 }
 
 /* Experts are too many for a row each. */
-static calm_status add_dense_unit(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
+static calm_status add_dense_unit(calm_ctx *ctx, void *user, size_t n, const char *const *names,
+                                  const calm_value *values)
 {
     return values && is_expert(values[UNIT].text) ? CALM_OK : add_unit(ctx, user, n, names, values);
 }
@@ -98,9 +99,9 @@ static calm_status units_table(calm_ctx *ctx, const calm_pipeline *p, calm_table
 /* ---- experts ---- */
 
 /* One row per block, kind of job and chosen algorithm. */
-static const char experts_sql[] =
-    "SELECT block, replace(substr(job, instr(substr(job, 9), '.') + 9), '.', ''), algorithm, count(*), min(tokens), max(tokens)"
-    " FROM v_experts WHERE run = ?1 GROUP BY 1, 2, 3 ORDER BY 1, 2 DESC, 4 DESC";
+static const char experts_sql[] = "SELECT block, replace(substr(job, instr(substr(job, 9), '.') + 9), '.', ''), "
+                                  "algorithm, count(*), min(tokens), max(tokens)"
+                                  " FROM v_experts WHERE run = ?1 GROUP BY 1, 2, 3 ORDER BY 1, 2 DESC, 4 DESC";
 
 static calm_status add_experts(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
 {
@@ -135,7 +136,8 @@ static calm_status write_experts(calm_ctx *ctx, const calm_pipeline *p, calm_tex
     if (status == CALM_OK)
         status = calm_table_write(ctx, &table, 2, out);
     calm_table_clear(&table);
-    calm_text_printf(out, "  \"rtn for X\": fewer than %zu tokens were routed to the expert, so X was not run on it\n\n",
+    calm_text_printf(out,
+                     "  \"rtn for X\": fewer than %zu tokens were routed to the expert, so X was not run on it\n\n",
                      calm_recipe_least_tokens(p->recipe));
     return status;
 }

@@ -198,7 +198,8 @@ calm_status calm_store_scores_add(calm_ctx *ctx, calm_store *store, int64_t cand
                                   const calm_store_score *scores, size_t n_scores);
 
 /* Note how many calibration tokens were routed to the expert that a job belongs to. */
-calm_status calm_store_expert_put(calm_ctx *ctx, calm_store *store, int64_t job_id, int64_t calibration_id, int64_t tokens);
+calm_status calm_store_expert_put(calm_ctx *ctx, calm_store *store, int64_t job_id, int64_t calibration_id,
+                                  int64_t tokens);
 
 /* ---- activations ---- */
 
@@ -281,7 +282,8 @@ typedef struct calm_store_encoding {
 } calm_store_encoding;
 
 /* Put it beside an evaluation; find it: *found is false, and *out all zero, when there is none. */
-calm_status calm_store_encoding_put(calm_ctx *ctx, calm_store *store, int64_t evaluation_id, const calm_store_encoding *e);
+calm_status calm_store_encoding_put(calm_ctx *ctx, calm_store *store, int64_t evaluation_id,
+                                    const calm_store_encoding *e);
 calm_status calm_store_encoding_find(calm_ctx *ctx, calm_store *store, int64_t evaluation_id, calm_store_encoding *out,
                                      bool *found);
 

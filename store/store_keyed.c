@@ -229,7 +229,8 @@ calm_status calm_store_evaluation_find(calm_ctx *ctx, calm_store *store, const c
 
 /* ---- encoders ---- */
 
-calm_status calm_store_encoding_put(calm_ctx *ctx, calm_store *store, int64_t evaluation_id, const calm_store_encoding *e)
+calm_status calm_store_encoding_put(calm_ctx *ctx, calm_store *store, int64_t evaluation_id,
+                                    const calm_store_encoding *e)
 {
     return calm_sql_run(ctx, store->sql,
                         "INSERT INTO encoding (evaluation_id, sentences, pairs, error, cosine, cosine_min, spearman)"

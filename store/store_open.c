@@ -43,17 +43,19 @@ static bool added_since(const char *name, int64_t version)
 }
 
 /* Has `sql` this object of our schema as it must be in `version`? */
-static calm_status check_object(calm_ctx *ctx, calm_sql *sql, calm_statement *object, int64_t version, const char **name,
-                                bool *sound)
+static calm_status check_object(calm_ctx *ctx, calm_sql *sql, calm_statement *object, int64_t version,
+                                const char **name, bool *sound)
 {
     const char *type;
     int64_t there = 0, same = 0;
     CALM_TRY(calm_sql_text(ctx, object, 0, name));
     CALM_TRY(calm_sql_text(ctx, object, 2, &type));
-    CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master WHERE name = ?1", CALM_BIND(CALM_T(*name)), &there));
+    CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master WHERE name = ?1", CALM_BIND(CALM_T(*name)),
+                             &there));
     CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master WHERE name = ?1 AND sql = ?2",
                              CALM_BIND(CALM_T(*name), calm_sql_value(object, 1)), &same));
-    const bool later = version < SCHEMA_VERSION && (strcmp(type, "view") == 0 || (!there && added_since(*name, version)));
+    const bool later =
+        version < SCHEMA_VERSION && (strcmp(type, "view") == 0 || (!there && added_since(*name, version)));
     *sound = same == 1 || later;
     return CALM_OK;
 }
@@ -104,7 +106,8 @@ static calm_status inspect(calm_ctx *ctx, calm_sql *sql, const char *path, bool 
                          "%s: written by a newer calm: store version %lld, this program knows versions up to %d", path,
                          (long long)version, SCHEMA_VERSION);
     if (version < 1)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: store version %lld, expected %d", path, (long long)version, SCHEMA_VERSION);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: store version %lld, expected %d", path, (long long)version,
+                         SCHEMA_VERSION);
     *older = version < SCHEMA_VERSION;
     CALM_TRY(find_difference(ctx, sql, version, &difference));
     if (difference)
@@ -180,7 +183,8 @@ static calm_status create(calm_ctx *ctx, const char *path)
 static calm_status add_missing(calm_ctx *ctx, calm_sql *sql, calm_sql *model, const char *type)
 {
     calm_statement *rows;
-    CALM_TRY(calm_sql_first(ctx, model, "SELECT name, sql FROM sqlite_master WHERE type = ?1 AND sql IS NOT NULL ORDER BY rowid",
+    CALM_TRY(calm_sql_first(ctx, model,
+                            "SELECT name, sql FROM sqlite_master WHERE type = ?1 AND sql IS NOT NULL ORDER BY rowid",
                             CALM_BIND(CALM_T(type)), &rows));
     while (ctx->status == CALM_OK && calm_sql_next(ctx, model, rows)) {
         const char *text;
@@ -198,7 +202,8 @@ static calm_status add_missing(calm_ctx *ctx, calm_sql *sql, calm_sql *model, co
 static calm_status drop_views(calm_ctx *ctx, calm_sql *sql, calm_sql *model)
 {
     calm_statement *rows;
-    CALM_TRY(calm_sql_first(ctx, model, "SELECT printf('DROP VIEW IF EXISTS \"%w\"', name) FROM sqlite_master WHERE type = 'view'",
+    CALM_TRY(calm_sql_first(ctx, model,
+                            "SELECT printf('DROP VIEW IF EXISTS \"%w\"', name) FROM sqlite_master WHERE type = 'view'",
                             CALM_NONE, &rows));
     while (ctx->status == CALM_OK && calm_sql_next(ctx, model, rows)) {
         const char *text;
@@ -209,8 +214,8 @@ static calm_status drop_views(calm_ctx *ctx, calm_sql *sql, calm_sql *model)
     return ctx->status;
 }
 
-/* Versions so far only added tables, indexes and views: views are made anew, what is missing is made, and the result must
- * be today's schema, or nothing changes. */
+/* Versions so far only added tables, indexes and views: views are made anew, what is missing is made, and the result
+ * must be today's schema, or nothing changes. */
 static calm_status migrate(calm_ctx *ctx, calm_sql *sql, const char *path)
 {
     static const char *const types[] = {"table", "index", "view"};

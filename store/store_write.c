@@ -141,7 +141,8 @@ calm_status calm_store_run_end(calm_ctx *ctx, calm_store *store, int64_t run_id,
     return CALM_OK;
 }
 
-calm_status calm_store_expert_put(calm_ctx *ctx, calm_store *store, int64_t job_id, int64_t calibration_id, int64_t tokens)
+calm_status calm_store_expert_put(calm_ctx *ctx, calm_store *store, int64_t job_id, int64_t calibration_id,
+                                  int64_t tokens)
 {
     return calm_sql_run(ctx, store->sql,
                         "INSERT INTO expert (job_id, calibration_id, tokens) VALUES (?1, ?2, ?3)"

@@ -81,8 +81,9 @@ static calm_status deliver(calm_ctx *ctx, void *block, void *out, size_t count, 
     if (block)
         return CALM_OK;
     if (calm_memory_limit() && calm_memory_used() + count * size > calm_memory_limit())
-        return calm_fail(ctx, CALM_ENOMEM, "out of memory: %zu x %zu bytes for %s would pass the limit of %.2f GB (--memory)",
-                         count, size, what, (double)calm_memory_limit() / 1e9);
+        return calm_fail(ctx, CALM_ENOMEM,
+                         "out of memory: %zu x %zu bytes for %s would pass the limit of %.2f GB (--memory)", count,
+                         size, what, (double)calm_memory_limit() / 1e9);
     return calm_fail(ctx, CALM_ENOMEM, "out of memory: %zu x %zu bytes for %s", count, size, what);
 }
 

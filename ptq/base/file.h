@@ -17,8 +17,8 @@ typedef struct calm_mapping {
 calm_status calm_map_file(calm_ctx *ctx, const char *path, calm_mapping *out);
 void calm_unmap_file(calm_mapping *map);
 
-/* Tell the system that a range of a mapping will not be needed soon; drops it from resident memory with the whole of its
- * first and last page.  Who reads there at the same time loses nothing: the page is read from the file again. */
+/* Tell the system that a range of a mapping will not be needed soon; drops it from resident memory with the whole of
+ * its first and last page.  Who reads there at the same time loses nothing: the page is read from the file again. */
 void calm_mapping_release(const calm_mapping *map, size_t offset, size_t bytes);
 
 /* Read a whole file into ctx->out, with a NUL after the last byte.

@@ -8,8 +8,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Blocks from this size on are mapped one by one.  Tasks take and give back the same few megabytes over and over: those are
- * kept instead of asking the system each time.  Fixed, or the C library would raise it. */
+/* Blocks from this size on are mapped one by one.  Tasks take and give back the same few megabytes over and over: those
+ * are kept instead of asking the system each time.  Fixed, or the C library would raise it. */
 #define MAPPED_BYTES (16 * 1024 * 1024)
 
 static atomic_size_t limit_bytes, used_bytes, peak_bytes;

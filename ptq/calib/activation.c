@@ -258,7 +258,8 @@ calm_status calm_act_add(calm_ctx *ctx, calm_act_acc *acc, const float *x, size_
     return add_rows(ctx, acc, x, n, (calm_act_place){window, first_token}, NULL);
 }
 
-calm_status calm_act_add_places(calm_ctx *ctx, calm_act_acc *acc, const float *x, size_t n, const calm_act_place *places)
+calm_status calm_act_add_places(calm_ctx *ctx, calm_act_acc *acc, const float *x, size_t n,
+                                const calm_act_place *places)
 {
     return add_rows(ctx, acc, x, n, (calm_act_place){0, 0}, places);
 }

@@ -62,7 +62,8 @@ typedef struct calm_act_place {
 } calm_act_place;
 
 /* The same for rows from here and there: row t is token places[t].token of window places[t].window. */
-calm_status calm_act_add_places(calm_ctx *ctx, calm_act_acc *acc, const float *x, size_t n, const calm_act_place *places);
+calm_status calm_act_add_places(calm_ctx *ctx, calm_act_acc *acc, const float *x, size_t n,
+                                const calm_act_place *places);
 
 /* into += from; equal to having added from's rows after into's, up to the order of the double sums, which is fixed
  * by the order of the merges.  CALM_EARG when the channels differ or into's capacity is exceeded. */

@@ -131,12 +131,12 @@ static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
     const calm_span span = calm_batch_span(state->batch, window);
     const calm_observer observer = {observe_window, state};
     float *x, *copy;
-    CALM_TRY(calm_rows_get(ctx, &state->batch->hidden, row, span.n_tokens, &x));
+    CALM_TRY(calm_row_store_get(ctx, &state->batch->hidden, row, span.n_tokens, &x));
     if (state->out->expert == CALM_SHARED_EXPERT)
         return run_shared(ctx, state, x, &span, &observer);
     if (!state->options->stay) {
         CALM_TRY(calm_block_sublayer(ctx, state->block, state->out->sublayer, state->rope, x, &span, &observer));
-        return calm_rows_put(ctx, &state->batch->hidden, row, span.n_tokens, x);
+        return calm_row_store_put(ctx, &state->batch->hidden, row, span.n_tokens, x);
     }
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, copy, span.n_tokens * state->batch->width));
     memcpy(copy, x, span.n_tokens * state->batch->width * sizeof *x);
@@ -244,8 +244,8 @@ static calm_status add_grams(calm_ctx *ctx, capture_state *state)
     size_t n = 0;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
         if (state->gram[kind])
-            jobs[n++] = (calm_gram_job){state->gram[kind], state->inputs[kind], state->rows, state->out->job[kind].width,
-                                        state->row_begin, state->n};
+            jobs[n++] = (calm_gram_job){state->gram[kind],           state->inputs[kind], state->rows,
+                                        state->out->job[kind].width, state->row_begin,    state->n};
     return n ? calm_gram_add(ctx, jobs, n) : CALM_OK;
 }
 
@@ -280,7 +280,8 @@ calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_s
     size_t width = 1;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
         width += out->job[kind].width;
-    const size_t most = calm_batch_windows(batch->windows, width, options->group_bytes ? options->group_bytes : GROUP_BYTES);
+    const size_t most =
+        calm_batch_windows(batch->windows, width, options->group_bytes ? options->group_bytes : GROUP_BYTES);
     for (state.first = 0; state.first < batch->n; state.first += state.n) {
         state.n = batch->n - state.first < most ? batch->n - state.first : most;
         CALM_TRY(run_group(ctx, &state));
@@ -302,7 +303,7 @@ static calm_status add_rows(calm_ctx *ctx, size_t i, void *user)
     const rows_task *task = user;
     const size_t n = calm_batch_tokens(task->batch, i);
     float *x;
-    CALM_TRY(calm_rows_get(ctx, &task->batch->hidden, calm_batch_row(task->batch, i), n, &x));
+    CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, calm_batch_row(task->batch, i), n, &x));
     return calm_act_add(ctx, task->parts[i], x, n, (uint32_t)(task->batch->first + i), 0);
 }
 

@@ -1,11 +1,11 @@
-/* Capture: a sublayer or an expert over the calibration windows - what its jobs' inputs look like, and the float outputs
- * that candidates are scored against.
+/* Capture: a sublayer or an expert over the calibration windows - what its jobs' inputs look like, and the float
+ * outputs that candidates are scored against.
  *
  *   N calibration rows   I inputs of a job   D hidden size   n rows of the scoring windows (the first ones)
  *
- * Sums have one order: rows within chunks of fixed size, chunks within windows, windows by number; an expert's rows are the
- * tokens routed to it, in that order, in chunks of their own.  Neither the number of threads nor what is handled together
- * changes a bit. */
+ * Sums have one order: rows within chunks of fixed size, chunks within windows, windows by number; an expert's rows are
+ * the tokens routed to it, in that order, in chunks of their own.  Neither the number of threads nor what is handled
+ * together changes a bit. */
 #ifndef CALM_CALIB_CAPTURE_H
 #define CALM_CALIB_CAPTURE_H
 
@@ -51,14 +51,15 @@ calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_s
                                   const calm_rope *rope, calm_batch *batch, const calm_capture_options *options,
                                   calm_capture *out);
 
-/* Run experts first .. first + n - 1 of a mixture over the tokens routed to them, add their outputs to `sum`, and collect
- * into ctx->out; out [n].  Their weights are loaded into ctx->out too: candidates need them. */
+/* Run experts first .. first + n - 1 of a mixture over the tokens routed to them, add their outputs to `sum`, and
+ * collect into ctx->out; out [n].  Their weights are loaded into ctx->out too: candidates need them. */
 calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_routing *routing,
                                  size_t first, size_t n, const calm_capture_options *options, calm_moe_sum *sum,
                                  calm_capture *out);
 
-/* Activation statistics of hook points that belong to a sparse block as a whole: what the router reads while `route` runs,
- * what the sublayer adds and the block's output while it ends.  The observer is for calm_moe_route and calm_moe_end. */
+/* Activation statistics of hook points that belong to a sparse block as a whole: what the router reads while `route`
+ * runs, what the sublayer adds and the block's output while it ends.  The observer is for calm_moe_route and
+ * calm_moe_end. */
 typedef struct calm_moe_watch calm_moe_watch;
 calm_status calm_moe_watch_begin(calm_ctx *ctx, const calm_batch *batch, calm_moe_watch **out);
 calm_observer calm_moe_watch_observer(calm_moe_watch *watch);

@@ -24,14 +24,16 @@ typedef struct experts_state {
 /* ---- observing ---- */
 
 /* Window and token of rows of the batch. */
-static calm_status find_places(calm_ctx *ctx, const calm_batch *batch, const uint32_t *rows, size_t n, calm_act_place **out)
+static calm_status find_places(calm_ctx *ctx, const calm_batch *batch, const uint32_t *rows, size_t n,
+                               calm_act_place **out)
 {
     size_t window = 0;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *out, n));
     for (size_t i = 0; i < n; i++) {
         while (rows[i] >= calm_batch_row(batch, window) + calm_batch_tokens(batch, window))
             window++;
-        (*out)[i] = (calm_act_place){(uint32_t)(batch->first + window), (uint32_t)(rows[i] - calm_batch_row(batch, window))};
+        (*out)[i] =
+            (calm_act_place){(uint32_t)(batch->first + window), (uint32_t)(rows[i] - calm_batch_row(batch, window))};
     }
     return CALM_OK;
 }
@@ -80,7 +82,8 @@ static calm_status observe_expert(void *user, calm_ctx *ctx, const calm_observat
 /* ---- results ---- */
 
 /* The first of an expert's rows that lies beyond the scoring windows. */
-static size_t count_score_rows(const calm_batch *batch, const calm_routing *routing, size_t expert, size_t score_windows)
+static size_t count_score_rows(const calm_batch *batch, const calm_routing *routing, size_t expert,
+                               size_t score_windows)
 {
     const size_t windows = score_windows < batch->n ? score_windows : batch->n;
     return routing->window[expert * (routing->n_windows + 1) + windows] - routing->begin[expert];
@@ -145,7 +148,8 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
     CALM_TRY(calm_moe_experts(ctx, &loaded, batch, routing, first, n, &observer, sum));
     for (size_t i = 0; i < n; i++)
         for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
-            calm_job_capture_finish(&out[i].job[kind], out[i].rows, state.experts[i].gram[kind], &state.experts[i].total[kind]);
+            calm_job_capture_finish(&out[i].job[kind], out[i].rows, state.experts[i].gram[kind],
+                                    &state.experts[i].total[kind]);
     calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }

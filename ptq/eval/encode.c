@@ -25,7 +25,7 @@ static calm_status pool_window(calm_ctx *ctx, size_t i, void *user)
     const size_t n = calm_batch_tokens(task->batch, i), width = task->out->width, sentence = task->batch->first + i;
     double *mean = task->out->x + sentence * width;
     float *x;
-    CALM_TRY(calm_rows_get(ctx, &task->batch->hidden, calm_batch_row(task->batch, i), n, &x));
+    CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, calm_batch_row(task->batch, i), n, &x));
     for (size_t t = 0; t < n; t++)
         for (size_t j = 0; j < width; j++)
             mean[j] += (double)x[t * width + j];

@@ -93,7 +93,7 @@ static calm_status score_chunk(calm_ctx *ctx, size_t index, void *user)
         const runner *r = &e->runners[m];
         const bool is_reference = e->has_reference && m == 0;
         float *x;
-        CALM_TRY(calm_rows_get(ctx, &r->batch.hidden, row, rows, &x));
+        CALM_TRY(calm_row_store_get(ctx, &r->batch.hidden, row, rows, &x));
         calm_head_multiply(&r->head, r->tile, x, rows, e->first, e->count, logits, e->count);
         for (size_t t = 0; t < rows; t++) {
             if (e->targets[row + t] == NOT_PREDICTED)

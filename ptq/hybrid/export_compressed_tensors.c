@@ -421,8 +421,10 @@ static calm_status check_experts(calm_ctx *ctx, const calm_export_input *input)
         calm_scheme_name(jobs[j].quantized ? &jobs[j].scheme : &floating, name);
         calm_scheme_name(jobs[first].quantized ? &jobs[first].scheme : &floating, other);
         if (strcmp(name, other) != 0)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "compressed-tensors: %s is %s, but %s is %s: readers take one scheme "
-                             "for all experts of a block", table->jobs[j].name, name, table->jobs[first].name, other);
+            return calm_fail(ctx, CALM_EUNSUPPORTED,
+                             "compressed-tensors: %s is %s, but %s is %s: readers take one scheme "
+                             "for all experts of a block",
+                             table->jobs[j].name, name, table->jobs[first].name, other);
     }
     return CALM_OK;
 }
@@ -458,9 +460,10 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
             ctx, CALM_LOG_WARNING,
             "asymmetric weights: compressed-tensors 0.18 to 0.20 do not load them in transformers; 0.14 to 0.17 do");
     if (unread_experts)
-        calm_log(ctx, CALM_LOG_WARNING,
-                 "experts with quantized activations or asymmetric weights: transformers 5 reads symmetric packed experts "
-                 "alone; engines such as vLLM take 8-bit ones with 8-bit activations");
+        calm_log(
+            ctx, CALM_LOG_WARNING,
+            "experts with quantized activations or asymmetric weights: transformers 5 reads symmetric packed experts "
+            "alone; engines such as vLLM take 8-bit ones with 8-bit activations");
     if (evaluation_only)
         calm_log(ctx, CALM_LOG_WARNING,
                  "4-bit weights or activations with quantized activations: transformers computes them, "

@@ -82,9 +82,9 @@ calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, const calm_
     return status != CALM_OK ? status : finished;
 }
 
-calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, const calm_job_ref *job, const char *weights_key,
-                               const char *chain, const calm_scheme *scheme, const calm_key_expert *expert,
-                               char key[CALM_SHA256_HEX])
+calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, const calm_job_ref *job,
+                               const char *weights_key, const char *chain, const calm_scheme *scheme,
+                               const calm_key_expert *expert, char key[CALM_SHA256_HEX])
 {
     char scheme_name[CALM_SCHEME_NAME_MAX];
     calm_sha256 sha;

@@ -26,7 +26,8 @@ calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const cal
                                  size_t score_windows, char key[CALM_SHA256_HEX]);
 
 /* Digest over the float weights of a job's linears. */
-calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job, char key[CALM_SHA256_HEX]);
+calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job,
+                             char key[CALM_SHA256_HEX]);
 
 /* What becomes of an expert with too few tokens: below `least_tokens` the chain `fallback` runs instead. */
 typedef struct calm_key_expert {
@@ -35,9 +36,9 @@ typedef struct calm_key_expert {
 } calm_key_expert;
 
 /* `chain` is calm_algorithm_canonical's text. */
-calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, const calm_job_ref *job, const char *weights_key,
-                               const char *chain, const calm_scheme *scheme, const calm_key_expert *expert,
-                               char key[CALM_SHA256_HEX]);
+calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, const calm_job_ref *job,
+                               const char *weights_key, const char *chain, const calm_scheme *scheme,
+                               const calm_key_expert *expert, char key[CALM_SHA256_HEX]);
 
 /* `subject` identifies what is evaluated: a model key, or the keys of a plan's candidates. */
 calm_status calm_key_evaluation(calm_ctx *ctx, const char *model_key, const char *subject, const calm_windows *windows,

@@ -1,5 +1,5 @@
-/* Gemma 2: norms (times 1 + w) before and after each sublayer, soft caps on attention scores and logits, embeddings times
- * sqrt(D), every other block slides, gated tanh-GELU MLP, tied head.
+/* Gemma 2: norms (times 1 + w) before and after each sublayer, soft caps on attention scores and logits, embeddings
+ * times sqrt(D), every other block slides, gated tanh-GELU MLP, tied head.
  *
  *   x += post_attention_layernorm(attn(input_layernorm(x)))
  *   x += post_feedforward_layernorm(mlp(pre_feedforward_layernorm(x)))

@@ -3,7 +3,7 @@
  *   s[t, j] = scale q_t . k_j, capped if the family caps,  p = softmax(s),  context_t = sum_j p[t, j] v_j
  *   causal: keys j <= t, and of those position_t - position_j < window;  encoders: all keys
  *
- * A block of query rows needs the keys up to its last row alone: about half of the causal square is never computed.  The
+ * A block of query rows needs the keys up to its last row alone: about half of the causal square is never computed. The
  * division by the softmax's sum comes after the product with v, on d values instead of T. */
 #include <math.h>
 #include <string.h>
@@ -65,7 +65,8 @@ static void mask_and_exponentiate(const heads *a, size_t t0, size_t rows, size_t
         memset(row, 0, first * sizeof *row);
         if (config->attention_cap > 0)
             calm_vec_soft_cap(n, config->attention_scale, config->attention_cap, row + first);
-        a->sums[r] = calm_vec_softmax_numerators(n, config->attention_cap > 0 ? 1 : config->attention_scale, row + first);
+        a->sums[r] =
+            calm_vec_softmax_numerators(n, config->attention_cap > 0 ? 1 : config->attention_scale, row + first);
         memset(row + last + 1, 0, (n_keys - last - 1) * sizeof *row);
     }
 }
@@ -139,7 +140,11 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
     const size_t n = span->n_tokens, width = config->n_heads * config->head_dim;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     heads a = {.config = config, .span = span, .window = config->window[block->index]};
-    calm_observation seen = {.hook = CALM_HOOK_QKV_IN, .expert = CALM_NO_EXPERT, .window = span->window, .x = h, .n_rows = n,
+    calm_observation seen = {.hook = CALM_HOOK_QKV_IN,
+                             .expert = CALM_NO_EXPERT,
+                             .window = span->window,
+                             .x = h,
+                             .n_rows = n,
                              .width = config->hidden};
     CALM_TRY(calm_observe(observer, ctx, &seen));
     CALM_TRY(project(ctx, block, h, n, &a));

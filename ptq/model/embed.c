@@ -11,7 +11,8 @@ calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, 
     if (head)
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", config->arch->names->head));
     else
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", calm_model_prefix(model), config->arch->names->embed));
+        CALM_TRY(
+            calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", calm_model_prefix(model), config->arch->names->embed));
     CALM_TRY(calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, shape, out));
     if (!calm_dtype_is_float((*out)->dtype))
         return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: dtype %s, expected BF16, F16 or F32", (*out)->file, name,
@@ -46,14 +47,15 @@ static calm_status finish_encoder(calm_ctx *ctx, const calm_model *model, const 
     for (int i = 0; i < 2; i++) {
         const size_t shape[2] = {sizes[i], width};
         const calm_tensor *table;
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembeddings.%s_embeddings.weight", calm_model_prefix(model), tables[i]));
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembeddings.%s_embeddings.weight", calm_model_prefix(model),
+                           tables[i]));
         CALM_TRY(calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, shape, &table));
         for (size_t t = 0; t < span->n_tokens; t++) {
             const size_t position = span->positions ? span->positions[t] : t;
             const size_t index = i == 0 ? position : types ? types[t] : 0;
             if (index >= sizes[i])
-                return calm_fail(ctx, CALM_EARG, "%s %zu of a token, but the model has %zu", i ? "type" : "position", index,
-                                 sizes[i]);
+                return calm_fail(ctx, CALM_EARG, "%s %zu of a token, but the model has %zu", i ? "type" : "position",
+                                 index, sizes[i]);
             CALM_TRY(read_row(ctx, table, index, row));
             calm_vec_add(width, row, out + t * width);
         }

@@ -37,9 +37,10 @@ static calm_status embed_window(calm_ctx *ctx, size_t i, void *user)
     const calm_span span = calm_batch_span(batch, i);
     const size_t at = windows->begin[span.window], row = calm_batch_row(batch, i);
     float *x;
-    CALM_TRY(calm_rows_get(ctx, &batch->hidden, row, span.n_tokens, &x));
-    CALM_TRY(calm_model_embed(ctx, task->model, windows->ids + at, windows->types ? windows->types + at : NULL, &span, x));
-    return calm_rows_put(ctx, &batch->hidden, row, span.n_tokens, x);
+    CALM_TRY(calm_row_store_get(ctx, &batch->hidden, row, span.n_tokens, &x));
+    CALM_TRY(
+        calm_model_embed(ctx, task->model, windows->ids + at, windows->types ? windows->types + at : NULL, &span, x));
+    return calm_row_store_put(ctx, &batch->hidden, row, span.n_tokens, x);
 }
 
 calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
@@ -49,7 +50,7 @@ calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_
     *out = (calm_batch){.windows = windows, .first = first, .n = n, .width = calm_model_config(model)->hidden,
                         .spill_dir = spill_dir};
     out->rows = windows->begin[first + n] - windows->begin[first];
-    CALM_TRY(calm_rows_open(ctx, arena, out->rows, out->width, spill_dir, &out->hidden));
+    CALM_TRY(calm_row_store_open(ctx, arena, out->rows, out->width, spill_dir, &out->hidden));
     const calm_status status = calm_parallel_for(ctx, n, embed_window, &task);
     if (status != CALM_OK)
         calm_batch_close(out);
@@ -58,7 +59,7 @@ calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_
 
 void calm_batch_close(calm_batch *batch)
 {
-    calm_rows_close(&batch->hidden);
+    calm_row_store_close(&batch->hidden);
 }
 
 /* ---- blocks ---- */
@@ -77,12 +78,12 @@ static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
     const calm_span span = calm_batch_span(task->batch, i);
     const size_t row = calm_batch_row(task->batch, i);
     float *x;
-    CALM_TRY(calm_rows_get(ctx, &task->batch->hidden, row, span.n_tokens, &x));
+    CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, row, span.n_tokens, &x));
     if (task->sublayer == CALM_N_SUBLAYERS)
         CALM_TRY(calm_block_run(ctx, task->block, task->rope, x, &span, task->observer));
     else
         CALM_TRY(calm_block_sublayer(ctx, task->block, task->sublayer, task->rope, x, &span, task->observer));
-    return calm_rows_put(ctx, &task->batch->hidden, row, span.n_tokens, x);
+    return calm_row_store_put(ctx, &task->batch->hidden, row, span.n_tokens, x);
 }
 
 calm_status calm_batch_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
@@ -122,9 +123,9 @@ static calm_status norm_window(calm_ctx *ctx, size_t i, void *user)
     const norm_task *task = user;
     const size_t row = calm_batch_row(task->batch, i), n = calm_batch_tokens(task->batch, i);
     float *x;
-    CALM_TRY(calm_rows_get(ctx, &task->batch->hidden, row, n, &x));
+    CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, row, n, &x));
     calm_norm_rows(task->norm, x, n, x);
-    return calm_rows_put(ctx, &task->batch->hidden, row, n, x);
+    return calm_row_store_put(ctx, &task->batch->hidden, row, n, x);
 }
 
 calm_status calm_batch_norm(calm_ctx *ctx, const calm_norm *norm, calm_batch *batch)

@@ -15,7 +15,7 @@ typedef struct calm_batch {
     const calm_windows *windows;    /* borrowed */
     size_t first, n;                /* windows first .. first + n - 1                      */
     size_t rows, width;             /* all tokens of those windows; D                      */
-    calm_rows hidden;               /* [rows, D], window after window                      */
+    calm_row_store hidden;               /* [rows, D], window after window                      */
     const char *spill_dir;          /* where more rows may go when hidden is in a file     */
 } calm_batch;
 
@@ -24,8 +24,8 @@ size_t calm_batch_row(const calm_batch *batch, size_t i);
 size_t calm_batch_tokens(const calm_batch *batch, size_t i);
 calm_span calm_batch_span(const calm_batch *batch, size_t i);
 
-/* Allocate hidden rows in `arena` (or, unless spill_dir is NULL, in a file there) and fill them with embeddings; close with
- * calm_batch_close. */
+/* Allocate hidden rows in `arena` (or, unless spill_dir is NULL, in a file there) and fill them with embeddings; close
+ * with calm_batch_close. */
 calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
                              size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out);
 void calm_batch_close(calm_batch *batch);

@@ -76,14 +76,15 @@ static calm_status name_job(calm_ctx *ctx, const builder *b, calm_job_ref *job)
         CALM_TRY(calm_strf(ctx, ctx->out, &role, "shared_expert.%s", kind));
     else
         CALM_TRY(calm_strf(ctx, ctx->out, &role, "experts.%ld.%s", job->expert, kind));
-    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s%s.%zu.%s", b->prefix, b->config->arch->names->blocks, job->block, role));
+    CALM_TRY(
+        calm_strf(ctx, ctx->out, &name, "%s%s.%zu.%s", b->prefix, b->config->arch->names->blocks, job->block, role));
     job->role = role;
     job->name = name;
     return CALM_OK;
 }
 
-/* qkv and gate_up need a norm that nothing else reads: not the residual, not a router, not another expert.  o is fed by v,
- * down by what its gate multiplies; without a gate the activation function stands between. */
+/* qkv and gate_up need a norm that nothing else reads: not the residual, not a router, not another expert.  o is fed by
+ * v, down by what its gate multiplies; without a gate the activation function stands between. */
 static bool can_absorb(const calm_config *config, const calm_job_ref *job)
 {
     const calm_names *names = config->arch->names;
@@ -164,7 +165,8 @@ calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const ch
 void calm_layout_sublayer(const calm_layout *layout, size_t block, calm_sublayer sublayer, size_t *begin, size_t *end)
 {
     size_t split = layout->block_begin[block];
-    while (split < layout->block_begin[block + 1] && calm_job_sublayer(layout->jobs[split].kind) == CALM_SUBLAYER_ATTENTION)
+    while (split < layout->block_begin[block + 1] &&
+           calm_job_sublayer(layout->jobs[split].kind) == CALM_SUBLAYER_ATTENTION)
         split++;
     *begin = sublayer == CALM_SUBLAYER_ATTENTION ? layout->block_begin[block] : split;
     *end = sublayer == CALM_SUBLAYER_ATTENTION ? split : layout->block_begin[block + 1];

@@ -1,7 +1,8 @@
 /* Model: a checkpoint directory opened for reading - mapped shards, config.json, names - and its parts as float32.
  *
  * Float checkpoints and those in compressed-tensors format are read alike: a quantized linear comes out as the float32
- * weight its codes and scales stand for.  Nothing is converted before it is asked for, one sublayer or expert at a time. */
+ * weight its codes and scales stand for.  Nothing is converted before it is asked for, one sublayer or expert at a
+ * time. */
 #ifndef CALM_MODEL_MODEL_H
 #define CALM_MODEL_MODEL_H
 
@@ -46,8 +47,10 @@ calm_status calm_model_load_sublayer(calm_ctx *ctx, const calm_model *model, siz
 /* One linear, norm or vector by name, in ctx->out. */
 calm_status calm_model_load_linear(calm_ctx *ctx, const calm_model *model, const char *module, size_t out, size_t in,
                                    bool bias, calm_weight *weight);
-calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const char *module, size_t width, calm_norm *norm);
-calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n, const float **out);
+calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const char *module, size_t width,
+                                 calm_norm *norm);
+calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n,
+                                   const float **out);
 
 /* The embedding, or the head of its own, as stored [V, D]. */
 calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, const calm_tensor **out);

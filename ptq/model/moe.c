@@ -65,9 +65,10 @@ static calm_status route_window(calm_ctx *ctx, size_t i, void *user)
     const calm_moe_config *moe = &task->block->config->moe;
     const size_t row = calm_batch_row(task->batch, i), n = calm_batch_tokens(task->batch, i);
     float *x, *h, *logits;
-    CALM_TRY(calm_rows_get(ctx, &task->batch->hidden, row, n, &x));
+    CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, row, n, &x));
     CALM_TRY(normalised(ctx, task->block, x, n, &h));
-    const calm_observation seen = {CALM_HOOK_GATE_UP_IN, CALM_NO_EXPERT, task->batch->first + i, h, n, task->batch->width, NULL};
+    const calm_observation seen = {
+        CALM_HOOK_GATE_UP_IN, CALM_NO_EXPERT, task->batch->first + i, h, n, task->batch->width, NULL};
     CALM_TRY(calm_observe(task->observer, ctx, &seen));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, logits, n * moe->n_experts));
     calm_router_logits(task->block, h, n, logits);
@@ -99,8 +100,8 @@ static void sort_routes(const calm_moe_config *moe, const calm_batch *batch, cal
     }
 }
 
-calm_status calm_moe_route(calm_ctx *ctx, const calm_block *block, const calm_batch *batch, const calm_observer *observer,
-                           calm_routing *out)
+calm_status calm_moe_route(calm_ctx *ctx, const calm_block *block, const calm_batch *batch,
+                           const calm_observer *observer, calm_routing *out)
 {
     const calm_moe_config *moe = &block->config->moe;
     route_task task = {block, batch, observer, NULL};
@@ -137,7 +138,7 @@ static calm_status gather(calm_ctx *ctx, const wave *w, const uint32_t *tokens, 
     for (size_t i = 0; i < n; i++) {
         calm_arena_mark mark = calm_arena_save(ctx->scratch);
         float *x;
-        CALM_TRY(calm_rows_get(ctx, &w->batch->hidden, tokens[i], 1, &x));
+        CALM_TRY(calm_row_store_get(ctx, &w->batch->hidden, tokens[i], 1, &x));
         calm_norm_rows(&w->block->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN], x, 1, h + i * width);
         calm_arena_rewind(ctx->scratch, mark);
     }
@@ -151,7 +152,8 @@ static calm_status run_rows(calm_ctx *ctx, const wave *w, size_t expert, const c
     for (size_t at = 0; at < total; at += CALM_MOE_ROWS) {
         const size_t n = total - at < CALM_MOE_ROWS ? total - at : CALM_MOE_ROWS;
         const uint32_t *tokens = w->routing->token + begin + at;
-        calm_observation seen = {.hook = CALM_HOOK_MLP_OUT, .expert = (long)expert, .n_rows = n, .width = width, .rows = tokens};
+        calm_observation seen = {
+            .hook = CALM_HOOK_MLP_OUT, .expert = (long)expert, .n_rows = n, .width = width, .rows = tokens};
         calm_arena_mark mark = calm_arena_save(ctx->scratch);
         float *h;
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, n * width));
@@ -189,7 +191,7 @@ static calm_status add_window(calm_ctx *ctx, size_t i, void *user)
     const size_t width = w->block->config->hidden, stride = w->routing->n_windows + 1;
     const size_t row = calm_batch_row(w->batch, i), n = calm_batch_tokens(w->batch, i);
     float *sum;
-    CALM_TRY(calm_rows_get(ctx, &w->sum->rows, row, n, &sum));
+    CALM_TRY(calm_row_store_get(ctx, &w->sum->rows, row, n, &sum));
     for (size_t e = w->first; e < w->first + w->n; e++) {
         const size_t *window = w->routing->window + e * stride + i;
         for (size_t at = window[0]; at < window[1]; at++) {
@@ -197,11 +199,12 @@ static calm_status add_window(calm_ctx *ctx, size_t i, void *user)
             calm_vec_axpy(width, w->routing->weight[at], y, sum + (w->routing->token[at] - row) * width);
         }
     }
-    return calm_rows_put(ctx, &w->sum->rows, row, n, sum);
+    return calm_row_store_put(ctx, &w->sum->rows, row, n, sum);
 }
 
-calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_batch *batch, const calm_routing *routing,
-                             size_t first, size_t n, const calm_observer *observer, calm_moe_sum *sum)
+calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_batch *batch,
+                             const calm_routing *routing, size_t first, size_t n, const calm_observer *observer,
+                             calm_moe_sum *sum)
 {
     wave w = {block, batch, routing, observer, sum, first, n, NULL};
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
@@ -233,18 +236,19 @@ static calm_status clear_window(calm_ctx *ctx, size_t i, void *user)
     const wave *w = user;
     const size_t row = calm_batch_row(w->batch, i), n = calm_batch_tokens(w->batch, i);
     float *sum;
-    CALM_TRY(calm_rows_get(ctx, &w->sum->rows, row, n, &sum));
+    CALM_TRY(calm_row_store_get(ctx, &w->sum->rows, row, n, &sum));
     memset(sum, 0, n * w->sum->rows.width * sizeof *sum);
-    return calm_rows_put(ctx, &w->sum->rows, row, n, sum);
+    return calm_row_store_put(ctx, &w->sum->rows, row, n, sum);
 }
 
 calm_status calm_moe_begin(calm_ctx *ctx, const calm_batch *batch, calm_arena *arena, calm_moe_sum *out)
 {
     wave w = {.batch = batch, .sum = out};
-    CALM_TRY(calm_rows_open(ctx, arena, batch->rows, batch->width, batch->hidden.file < 0 ? NULL : batch->spill_dir, &out->rows));
+    CALM_TRY(calm_row_store_open(ctx, arena, batch->rows, batch->width,
+                                 batch->hidden.file < 0 ? NULL : batch->spill_dir, &out->rows));
     const calm_status status = calm_parallel_for(ctx, batch->n, clear_window, &w);
     if (status != CALM_OK)
-        calm_rows_close(&out->rows);
+        calm_row_store_close(&out->rows);
     return status;
 }
 
@@ -267,7 +271,8 @@ static calm_status add_shared(calm_ctx *ctx, const calm_block *block, const floa
         float gate = 1;
         if (block->moe.shared_gate)
             calm_sgemm_nt(1, 1, width, 1.0f, h + t * width, width, block->moe.shared_gate, width, 0.0f, &gate, 1);
-        calm_vec_axpy(width, block->moe.shared_gate ? 1.0f / (1.0f + expf(-gate)) : 1.0f, y + t * width, sum + t * width);
+        calm_vec_axpy(width, block->moe.shared_gate ? 1.0f / (1.0f + expf(-gate)) : 1.0f, y + t * width,
+                      sum + t * width);
     }
     return CALM_OK;
 }
@@ -278,12 +283,12 @@ static calm_status end_window(calm_ctx *ctx, size_t i, void *user)
     const calm_span span = calm_batch_span(w->batch, i);
     const size_t row = calm_batch_row(w->batch, i);
     float *x, *sum;
-    CALM_TRY(calm_rows_get(ctx, &w->batch->hidden, row, span.n_tokens, &x));
-    CALM_TRY(calm_rows_get(ctx, &w->sum->rows, row, span.n_tokens, &sum));
+    CALM_TRY(calm_row_store_get(ctx, &w->batch->hidden, row, span.n_tokens, &x));
+    CALM_TRY(calm_row_store_get(ctx, &w->sum->rows, row, span.n_tokens, &sum));
     if (w->block->moe.shared[CALM_ROLE_DOWN].w)
         CALM_TRY(add_shared(ctx, w->block, x, &span, sum, w->observer));
     CALM_TRY(calm_block_add(ctx, w->block, CALM_SUBLAYER_MLP, sum, x, &span, w->observer));
-    return calm_rows_put(ctx, &w->batch->hidden, row, span.n_tokens, x);
+    return calm_row_store_put(ctx, &w->batch->hidden, row, span.n_tokens, x);
 }
 
 calm_status calm_moe_end(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer,
@@ -291,7 +296,7 @@ calm_status calm_moe_end(calm_ctx *ctx, const calm_block *block, calm_batch *bat
 {
     wave w = {.block = block, .batch = batch, .observer = observer, .sum = sum};
     const calm_status status = calm_parallel_for(ctx, batch->n, end_window, &w);
-    calm_rows_close(&sum->rows);
+    calm_row_store_close(&sum->rows);
     return status;
 }
 
@@ -313,7 +318,7 @@ calm_status calm_moe_run(calm_ctx *ctx, const calm_block *block, calm_batch *bat
     }
     if (status == CALM_OK)
         status = calm_moe_end(ctx, block, batch, observer, &sum);
-    calm_rows_close(&sum.rows);
+    calm_row_store_close(&sum.rows);
     ctx->out = caller;
     calm_arena_clear(&arena);
     return status;

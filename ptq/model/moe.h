@@ -1,7 +1,7 @@
 /* Mixture of experts: routing, and the MLP of a sparse block over a whole batch, expert by expert.
  *
- *   p = softmax(h R^T) over all experts; the top k (ties to the lower number), divided by their sum if the config says so
- *   y = sum_e p_e expert_e(h), by rising e, + sigmoid(h . g) shared(h)
+ *   p = softmax(h R^T) over all experts; the top k (ties to the lower number), divided by their sum if the config says
+ * so y = sum_e p_e expert_e(h), by rising e, + sigmoid(h . g) shared(h)
  *
  * Experts are read when their turn comes, and released: memory holds one wave of them.  Neither the size of a wave nor
  * the number of threads changes a bit. */
@@ -31,24 +31,25 @@ typedef struct calm_routing {
     size_t n_windows;
 } calm_routing;
 
-/* Route every row of the batch (hidden rows as they enter the MLP sublayer), into ctx->out.  Observers see what the router
- * reads as the block's gate_up_in. */
-calm_status calm_moe_route(calm_ctx *ctx, const calm_block *block, const calm_batch *batch, const calm_observer *observer,
-                           calm_routing *out);
+/* Route every row of the batch (hidden rows as they enter the MLP sublayer), into ctx->out.  Observers see what the
+ * router reads as the block's gate_up_in. */
+calm_status calm_moe_route(calm_ctx *ctx, const calm_block *block, const calm_batch *batch,
+                           const calm_observer *observer, calm_routing *out);
 
 /* The sum over experts in progress. */
 typedef struct calm_moe_sum {
-    calm_rows rows;        /* [rows, D] */
+    calm_row_store rows;        /* [rows, D] */
 } calm_moe_sum;
 
 /* Zeroed; where the batch's hidden rows are (memory or file). */
 calm_status calm_moe_begin(calm_ctx *ctx, const calm_batch *batch, calm_arena *arena, calm_moe_sum *out);
 
-/* Run experts first .. first + n - 1 over their tokens, in parallel over experts, and add their weighted outputs, by rising
- * expert, to the sum.  Observers see each expert's rows in pieces of at most CALM_MOE_ROWS, in order. */
+/* Run experts first .. first + n - 1 over their tokens, in parallel over experts, and add their weighted outputs, by
+ * rising expert, to the sum.  Observers see each expert's rows in pieces of at most CALM_MOE_ROWS, in order. */
 #define CALM_MOE_ROWS ((size_t)2048)
-calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_batch *batch, const calm_routing *routing,
-                             size_t first, size_t n, const calm_observer *observer, calm_moe_sum *sum);
+calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_batch *batch,
+                             const calm_routing *routing, size_t first, size_t n, const calm_observer *observer,
+                             calm_moe_sum *sum);
 
 /* How many experts from `first` on make a wave whose outputs take at most `budget_bytes`; at least one. */
 size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_t first, size_t budget_bytes);

@@ -23,6 +23,7 @@ calm_status calm_qwen_biases(calm_ctx *ctx, const char *path, const calm_json *r
     const bool no = false;
     bool bias;
     CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &no, &bias));
-    config->bias[CALM_ROLE_Q] = config->bias[CALM_ROLE_K] = config->bias[CALM_ROLE_V] = config->bias[CALM_ROLE_O] = bias;
+    config->bias[CALM_ROLE_Q] = config->bias[CALM_ROLE_K] = config->bias[CALM_ROLE_V] = config->bias[CALM_ROLE_O] =
+        bias;
     return CALM_OK;
 }

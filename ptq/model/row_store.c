@@ -28,10 +28,11 @@ static calm_status open_file(calm_ctx *ctx, const char *dir, size_t bytes, int *
     return CALM_OK;
 }
 
-calm_status calm_rows_open(calm_ctx *ctx, calm_arena *arena, size_t n, size_t width, const char *spill_dir, calm_rows *out)
+calm_status calm_row_store_open(calm_ctx *ctx, calm_arena *arena, size_t n, size_t width, const char *spill_dir,
+                                calm_row_store *out)
 {
     size_t elements, bytes;
-    *out = (calm_rows){.n = n, .width = width, .file = -1};
+    *out = (calm_row_store){.n = n, .width = width, .file = -1};
     if (!calm_size_mul(&elements, n, width) || !calm_size_mul(&bytes, elements, sizeof(float)))
         return calm_fail(ctx, CALM_ENOMEM, "hidden rows: %zu x %zu overflows", n, width);
     if (spill_dir && bytes)
@@ -39,14 +40,14 @@ calm_status calm_rows_open(calm_ctx *ctx, calm_arena *arena, size_t n, size_t wi
     return CALM_NEW_RAW(ctx, arena, out->data, elements);
 }
 
-void calm_rows_close(calm_rows *rows)
+void calm_row_store_close(calm_row_store *rows)
 {
     if (rows->file >= 0)
         close(rows->file);
     rows->file = -1;
 }
 
-calm_status calm_rows_get(calm_ctx *ctx, const calm_rows *rows, size_t first, size_t count, float **x)
+calm_status calm_row_store_get(calm_ctx *ctx, const calm_row_store *rows, size_t first, size_t count, float **x)
 {
     const size_t bytes = count * rows->width * sizeof(float);
     size_t done = 0;
@@ -56,7 +57,8 @@ calm_status calm_rows_get(calm_ctx *ctx, const calm_rows *rows, size_t first, si
     }
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *x, count * rows->width));
     while (done < bytes) {
-        const ssize_t n = pread(rows->file, (char *)*x + done, bytes - done, (off_t)(first * rows->width * sizeof(float) + done));
+        const ssize_t n =
+            pread(rows->file, (char *)*x + done, bytes - done, (off_t)(first * rows->width * sizeof(float) + done));
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
@@ -66,12 +68,13 @@ calm_status calm_rows_get(calm_ctx *ctx, const calm_rows *rows, size_t first, si
     return CALM_OK;
 }
 
-calm_status calm_rows_put(calm_ctx *ctx, const calm_rows *rows, size_t first, size_t count, const float *x)
+calm_status calm_row_store_put(calm_ctx *ctx, const calm_row_store *rows, size_t first, size_t count, const float *x)
 {
     const size_t bytes = count * rows->width * sizeof(float);
     size_t done = 0;
     while (rows->file >= 0 && done < bytes) {
-        const ssize_t n = pwrite(rows->file, (const char *)x + done, bytes - done, (off_t)(first * rows->width * sizeof(float) + done));
+        const ssize_t n = pwrite(rows->file, (const char *)x + done, bytes - done,
+                                 (off_t)(first * rows->width * sizeof(float) + done));
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)

@@ -6,22 +6,23 @@
 
 #include "ptq/base/context.h"
 
-typedef struct calm_rows {
+typedef struct calm_row_store {
     size_t n, width;
     float *data;    /* [n, width]; NULL: they are in the file */
     int file;       /* -1: they are in memory */
-} calm_rows;
+} calm_row_store;
 
-/* n x width floats of unspecified value.  `spill_dir` NULL: in `arena`; else in a nameless file in that directory, which
- * is gone when the process ends, however it ends.  CALM_ENOMEM, CALM_ENOSPC (space is reserved at once), CALM_EIO. */
-calm_status calm_rows_open(calm_ctx *ctx, calm_arena *arena, size_t n, size_t width, const char *spill_dir,
-                           calm_rows *out);
-void calm_rows_close(calm_rows *rows);
+/* n x width floats of unspecified value.  `spill_dir` NULL: in `arena`; else in a nameless file in that directory,
+ * which is gone when the process ends, however it ends.  CALM_ENOMEM, CALM_ENOSPC (space is reserved at once),
+ * CALM_EIO. */
+calm_status calm_row_store_open(calm_ctx *ctx, calm_arena *arena, size_t n, size_t width, const char *spill_dir,
+                           calm_row_store *out);
+void calm_row_store_close(calm_row_store *rows);
 
 /* *x [count, width] = rows first .. first + count - 1: the matrix itself, or a copy in ctx->scratch. */
-calm_status calm_rows_get(calm_ctx *ctx, const calm_rows *rows, size_t first, size_t count, float **x);
+calm_status calm_row_store_get(calm_ctx *ctx, const calm_row_store *rows, size_t first, size_t count, float **x);
 
-/* Keep what was changed in x from calm_rows_get; nothing to do in memory. */
-calm_status calm_rows_put(calm_ctx *ctx, const calm_rows *rows, size_t first, size_t count, const float *x);
+/* Keep what was changed in x from calm_row_store_get; nothing to do in memory. */
+calm_status calm_row_store_put(calm_ctx *ctx, const calm_row_store *rows, size_t first, size_t count, const float *x);
 
 #endif

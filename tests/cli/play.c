@@ -115,7 +115,8 @@ outcome play_wait(pid_t child, outcome *said)
     outcome copy = *said;
     munmap(said, sizeof *said);
     copy.killed = WIFSIGNALED(status);
-    ck_assert_msg(copy.killed ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0, "a child ended with %d", status);
+    ck_assert_msg(copy.killed ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0, "a child ended with %d",
+                  status);
     return copy;
 }
 

@@ -40,8 +40,8 @@ static void check_same_bytes(const char *scheme, const char *algorithms)
         again.recipe.store = play_path(&first, test_format("store%d.db", threads));
         again.threads = threads;
         ck_assert_uint_eq(must_run(&again).cached, 0);
-        ck_assert_msg(strcmp(play_digest(again.recipe.output), expected) == 0, "%s: other bytes with %d threads", scheme,
-                      threads);
+        ck_assert_msg(strcmp(play_digest(again.recipe.output), expected) == 0, "%s: other bytes with %d threads",
+                      scheme, threads);
     }
 }
 
@@ -117,8 +117,8 @@ TEST(store_of_a_newer_version)
     play_sql(&run, "PRAGMA user_version = 99");
     const outcome said = play_run(&again, none);
     ck_assert_int_eq(said.status, CALM_EUNSUPPORTED);
-    ck_assert_msg(strstr(said.message, "newer calm") && strstr(said.message, "99") && strstr(said.message, "calm.db"), "%s",
-                  said.message);
+    ck_assert_msg(strstr(said.message, "newer calm") && strstr(said.message, "99") && strstr(said.message, "calm.db"),
+                  "%s", said.message);
     ck_assert_str_eq(play_list(&run, "again"), "");
     play_sql(&run, test_format("PRAGMA user_version = %d", calm_store_version()));
     ck_assert_uint_eq(must_run(&again).cached, 8);
@@ -196,8 +196,9 @@ static play misled(void)
     const play first = play_new(NULL, "w2a16_g16", "rtn,gptq-hls");
     const outcome said = must_run(&first);
     ck_assert_msg(strstr(said.verdict, "hybrid"), "%s", said.verdict);
-    play_sql(&first, "UPDATE score SET value = 1e-9 WHERE candidate_id IN (SELECT c.id FROM candidate c JOIN algorithm a ON"
-                     " a.id = c.algorithm_id JOIN job j ON j.id = c.job_id WHERE a.name = 'rtn' AND j.role <> 'o')");
+    play_sql(&first,
+             "UPDATE score SET value = 1e-9 WHERE candidate_id IN (SELECT c.id FROM candidate c JOIN algorithm a ON"
+             " a.id = c.algorithm_id JOIN job j ON j.id = c.job_id WHERE a.name = 'rtn' AND j.role <> 'o')");
     return with_output(&first, "misled");
 }
 
@@ -207,7 +208,8 @@ TEST(guard_prefers_a_better_uniform_run)
     const outcome said = must_run(&run);
     ck_assert_uint_eq(said.cached, 16);
     ck_assert_msg(strcmp(said.result, "gptq-hls") == 0, "%s", said.verdict);
-    ck_assert_msg(strstr(said.verdict, "uniform gptq-hls is better than the hybrid by") && strstr(said.verdict, "the result"),
+    ck_assert_msg(strstr(said.verdict, "uniform gptq-hls is better than the hybrid by") &&
+                      strstr(said.verdict, "the result"),
                   "%s", said.verdict);
     play uniform = with_output(&run, "uniform");
     ck_ok(calm_recipe_algorithms(ctx, "gptq-hls", &uniform.recipe));

@@ -1,5 +1,5 @@
-/* The whole run on other families: mixtures of experts with too few tokens, fused matrices, norms stored less one, encoders;
- * some blocks alone; killed and resumed. */
+/* The whole run on other families: mixtures of experts with too few tokens, fused matrices, norms stored less one,
+ * encoders; some blocks alone; killed and resumed. */
 #include <stdio.h>
 
 #include "cli/pipeline.h"
@@ -76,7 +76,8 @@ TEST(every_family_from_end_to_end)
         must_run(&first);
         check_quantized(&first);
         ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM choice"), count_jobs(&first));
-        ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM candidate WHERE failure IS NULL"), 3 * count_jobs(&first));
+        ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM candidate WHERE failure IS NULL"),
+                         3 * count_jobs(&first));
         play again = elsewhere(&first, "again");
         again.threads = 3;
         ck_assert_uint_eq(must_run(&again).cached, 0);
@@ -89,9 +90,9 @@ TEST(every_family_from_end_to_end)
 }
 END_OF_TEST
 
-/* Eight bits leave the model what it was: weights move by 1/255 of the row's largest at most, some 2 % of their size, and
- * logits of size 6 by some 0.2 after two blocks, a divergence of some 0.2^2 / 2.  A matrix in the wrong place costs more
- * than 1. */
+/* Eight bits leave the model what it was: weights move by 1/255 of the row's largest at most, some 2 % of their size,
+ * and logits of size 6 by some 0.2 after two blocks, a divergence of some 0.2^2 / 2.  A matrix in the wrong place costs
+ * more than 1. */
 TEST(eight_bits_are_the_model)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
@@ -99,9 +100,11 @@ TEST(eight_bits_are_the_model)
             continue;
         const play run = new_play(tiny_families[f], "w8a16", "rtn");
         must_run(&run);
-        const int64_t millionths = play_sql(&run, "SELECT cast(1e6 * e.kl AS INTEGER) FROM run_evaluation v JOIN evaluation e"
-                                                  " ON e.id = v.evaluation_id WHERE v.role = 'test' AND v.subject = 'rtn'");
-        ck_assert_msg(millionths > 0 && millionths < 20000, "%s: KL %lld millionths", tiny_families[f], (long long)millionths);
+        const int64_t millionths =
+            play_sql(&run, "SELECT cast(1e6 * e.kl AS INTEGER) FROM run_evaluation v JOIN evaluation e"
+                           " ON e.id = v.evaluation_id WHERE v.role = 'test' AND v.subject = 'rtn'");
+        ck_assert_msg(millionths > 0 && millionths < 20000, "%s: KL %lld millionths", tiny_families[f],
+                      (long long)millionths);
     }
 }
 END_OF_TEST
@@ -112,16 +115,20 @@ static void check_counts(const play *run)
 {
     for (int block = 0; block < 2; block++)
         for (int down = 0; down < 2; down++)
-            ck_assert_int_eq(play_sql(run, test_format("SELECT sum(tokens) FROM v_experts WHERE run = 1 AND block = %d AND job LIKE"
-                                                       " 'experts.%%.%s'", block, down ? "down" : "gate_up")), 2 * TOKENS);
+            ck_assert_int_eq(
+                play_sql(run, test_format("SELECT sum(tokens) FROM v_experts WHERE run = 1 AND block = %d AND job LIKE"
+                                          " 'experts.%%.%s'",
+                                          block, down ? "down" : "gate_up")),
+                2 * TOKENS);
     ck_assert_int_eq(play_sql(run, "SELECT count(*) FROM v_experts WHERE run = 1"), 2 * 5 * 2);
 }
 
 /* Where there is too little to learn from, weights are rounded without data, and the store says so. */
 TEST(experts_with_too_few_tokens)
 {
-    static const char few[] = "SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id JOIN expert e ON"
-                              " e.job_id = k.job_id WHERE a.name = '%s' AND e.tokens %s %d";
+    static const char few[] =
+        "SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id JOIN expert e ON"
+        " e.job_id = k.job_id WHERE a.name = '%s' AND e.tokens %s %d";
     play run = new_play("qwen3_moe", "w4a16_g16", "gptq,rtn,smoothquant");
     must_run(&run);
     check_counts(&run);
@@ -132,15 +139,18 @@ TEST(experts_with_too_few_tokens)
     ck_assert_int_eq(play_sql(&run, test_format(few, "smoothquant", "<", LEAST_TOKENS)), 0);
     ck_assert_int_gt(play_sql(&run, test_format(few, "rtn", "<", LEAST_TOKENS)), 0);    /* itself needs none */
     /* What is called so is so: the codes of rtn, under rtn's chain. */
-    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id JOIN candidate r"
-                                    " ON r.job_id = k.job_id JOIN algorithm b ON b.id = r.algorithm_id WHERE b.name = 'rtn' AND"
-                                    " a.name LIKE 'rtn for %' AND (k.blob <> r.blob OR a.chain <> b.chain)"), 0);
+    ck_assert_int_eq(
+        play_sql(&run, "SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id JOIN candidate r"
+                       " ON r.job_id = k.job_id JOIN algorithm b ON b.id = r.algorithm_id WHERE b.name = 'rtn' AND"
+                       " a.name LIKE 'rtn for %' AND (k.blob <> r.blob OR a.chain <> b.chain)"),
+        0);
     /* Another threshold is another candidate for experts, and the same for everything else. */
     play more = run;
     more.recipe.output = play_path(&run, "more");
     more.recipe.least_tokens = 1;
     ck_assert_int_eq((int64_t)must_run(&more).cached, 3 * (count_jobs(&run) - 2 * 5 * 2));
-    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM v_experts WHERE run = 2 AND tokens > 0 AND algorithm LIKE '% for %'"), 0);
+    ck_assert_int_eq(
+        play_sql(&run, "SELECT count(*) FROM v_experts WHERE run = 2 AND tokens > 0 AND algorithm LIKE '% for %'"), 0);
 }
 END_OF_TEST
 

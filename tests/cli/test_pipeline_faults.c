@@ -136,8 +136,10 @@ TEST(replaced_as_a_whole)
         ck_ok(calm_write_file(ctx, stray, "x", 1));
         const outcome said = play_run(&run, (fault){.at = at});
         const char *found = play_digest(run.recipe.output);
-        ck_assert_msg(found && (strcmp(found, old) == 0 || strcmp(found, expected) == 0), "call %ld of %ld: neither the old "
-                      "nor the new checkpoint:\n%s", at, again.calls, found ? found : "nothing");
+        ck_assert_msg(found && (strcmp(found, old) == 0 || strcmp(found, expected) == 0),
+                      "call %ld of %ld: neither the old "
+                      "nor the new checkpoint:\n%s",
+                      at, again.calls, found ? found : "nothing");
         ck_assert_msg(said.killed || strcmp(found, expected) == 0, "call %ld", at);
     }
     check_resume(&run, 0, expected);

@@ -33,7 +33,8 @@ TEST(write_all)
     for (size_t line = 0; line < N_LINES; line++) {
         text = test_format("%s{\"ids\": [", text);
         for (size_t i = 0; i < TOKENS; i++)
-            text = test_format("%s%s%u", text, i ? ", " : "", (unsigned)(calm_rng_u64(9, line, i) % tiny_default.vocab));
+            text =
+                test_format("%s%s%u", text, i ? ", " : "", (unsigned)(calm_rng_u64(9, line, i) % tiny_default.vocab));
         text = test_format("%s]}\n", text);
     }
     ck_ok(calm_write_file(ctx, test_format("%s/tokens.jsonl", folder), text, strlen(text)));

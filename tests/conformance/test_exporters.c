@@ -65,7 +65,8 @@ static void check_weights(const calm_weight found[CALM_N_ROLES], const calm_weig
         check_floats(e->name, f->w, e->w, e->out * e->in);
         check_floats(test_format("%s.bias", e->name), f->bias, e->bias, e->out);
         ck_assert_ptr_null(f->in_scale);
-        ck_assert_msg(f->act_bits == e->act_bits, "%s: activations of %d bits, expected %d", e->name, f->act_bits, e->act_bits);
+        ck_assert_msg(f->act_bits == e->act_bits, "%s: activations of %d bits, expected %d", e->name, f->act_bits,
+                      e->act_bits);
     }
 }
 
@@ -257,7 +258,8 @@ static void check_float(const calm_json *entry, const char *module)
 static void check_quantized(const calm_json *entry, const char *module, const calm_scheme *scheme)
 {
     const calm_json *group = NULL;
-    ck_assert_msg(count_groups(entry, module, &group) == 1, "%s is in %zu groups", module, count_groups(entry, module, &group));
+    ck_assert_msg(count_groups(entry, module, &group) == 1, "%s is in %zu groups", module,
+                  count_groups(entry, module, &group));
     ck_assert_msg(!hits(calm_json_get(entry, "ignore"), module), "%s is quantized and ignored", module);
     const calm_json *weights = calm_json_get(group, "weights"), *inputs = calm_json_get(group, "input_activations");
     ck_assert_int_eq(calm_json_int(calm_json_get(weights, "num_bits"), 0), scheme->bits);
@@ -393,7 +395,8 @@ static void check_order(const char *dir)
     for (size_t i = 0; i < calm_safetensors_count(set); i++)
         for (size_t j = 0; j < calm_safetensors_count(set); j++) {
             const calm_tensor *a = calm_safetensors_at(set, i), *b = calm_safetensors_at(set, j);
-            ck_assert_msg(a->data >= b->data || block_of(a->name) <= block_of(b->name), "%s before %s", a->name, b->name);
+            ck_assert_msg(a->data >= b->data || block_of(a->name) <= block_of(b->name), "%s before %s", a->name,
+                          b->name);
         }
     calm_safetensors_close(set);
 }
@@ -442,8 +445,9 @@ TEST(refused_by_name)
 {
     tiny_model spec = wide_model(), odd = wide_model();
     odd.inner = 50;
-    check_refused(&spec, "w4a16_g64", "model.layers.0.mlp.down_proj has 96 input columns, which groups of 64 do not divide; "
-                                      "groups of 32 do (--scheme w4a16_g32)");
+    check_refused(&spec, "w4a16_g64",
+                  "model.layers.0.mlp.down_proj has 96 input columns, which groups of 64 do not divide; "
+                  "groups of 32 do (--scheme w4a16_g32)");
     check_refused(&odd, "w4a16_g32", "model.layers.0.mlp.down_proj has 50 input columns");
     check_refused(&odd, "w4a16_g32", "use a scheme without groups");
     check_refused(&spec, "w8a8_asym", "symmetric");
@@ -464,7 +468,8 @@ TEST(experts_of_different_schemes)
         ck_ok(calm_exporters(&n)[0]->check(ctx, &input));
         tiny_plan_quantize(&p, last, changes[i], TINY_UNSCALED);
         ck_fails(calm_exporters(&n)[0]->check(ctx, &input), CALM_EUNSUPPORTED,
-                 test_format("model.layers.1.experts.4.down is %s, but model.layers.1.experts.0.gate_up is w4a16_g32", changes[i]));
+                 test_format("model.layers.1.experts.4.down is %s, but model.layers.1.experts.0.gate_up is w4a16_g32",
+                             changes[i]));
         calm_model_close(p.model);
     }
 }
@@ -531,9 +536,9 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("exporters", (const TTest *[]){one_scheme, mixed_schemes, other_models, every_family,
-                                                    every_linear_is_matched_once_or_ignored, config_keeps_every_key,
-                                                    same_bytes_in_a_fixed_order, refused_by_name, experts_of_different_schemes, warned_of_experts,
-                                                    every_allocation_fails,
-                                                    NULL});
+    return run_tests("exporters",
+                     (const TTest *[]){one_scheme, mixed_schemes, other_models, every_family,
+                                       every_linear_is_matched_once_or_ignored, config_keeps_every_key,
+                                       same_bytes_in_a_fixed_order, refused_by_name, experts_of_different_schemes,
+                                       warned_of_experts, every_allocation_fails, NULL});
 }

@@ -7,7 +7,8 @@
 #include "tests/fuzz/fuzz.h"
 
 /* An error has a message; success has ids below the size, and they decode to well-formed text. */
-static void check_text(calm_ctx *ctx, const calm_tokenizer *tok, const char *text, size_t n, char **back, size_t *n_back)
+static void check_text(calm_ctx *ctx, const calm_tokenizer *tok, const char *text, size_t n, char **back,
+                       size_t *n_back)
 {
     uint32_t *ids;
     size_t n_ids;
@@ -27,7 +28,8 @@ static void check_text(calm_ctx *ctx, const calm_tokenizer *tok, const char *tex
 
 static void check_file(const uint8_t *data, size_t size)
 {
-    static const char text[] = "Hello world's 12345  <|x|> \n\n e\xCC\x81 \xE4\xB8\xAD\xF0\x9F\x98\x80 aaaaaaaaaaaaaaaaaaaaaaaaaaaaab";
+    static const char text[] =
+        "Hello world's 12345  <|x|> \n\n e\xCC\x81 \xE4\xB8\xAD\xF0\x9F\x98\x80 aaaaaaaaaaaaaaaaaaaaaaaaaaaaab";
     calm_ctx *ctx = fuzz_context();
     calm_tokenizer *tok;
     char *back;

@@ -1,6 +1,6 @@
 /* Every tensor of numerics/activations.json: the statistics of one hook point, in one piece and in merged windows.
  *
- * Tolerances (fixtures/README.md): counts, extremes, medians and the 100 largest exactly; quantiles relative 1e-9.  Sums
+ * Tolerances (fixtures/README.md): counts, extremes, medians and the 100 largest exactly; quantiles relative 1e-9. Sums
  * in double over n values: n u relative, below 1e-12 for these.  A token's ratio is stored as a float: 2^-24 relative,
  * and the mean of ratios likewise. */
 #include "tests/support/harness.h"
@@ -47,8 +47,8 @@ static void check_histogram(const char *name, const calm_safetensors *set, const
 {
     const calm_tensor *expected = find(set, name, "histogram");
     for (size_t k = 0; k < CALM_ACT_BINS; k++)
-        ck_assert_msg(acc->histogram[k] == (uint64_t)integer_at(expected, k), "%s: bin %zu holds %lu, expected %ld", name,
-                      k, acc->histogram[k], integer_at(expected, k));
+        ck_assert_msg(acc->histogram[k] == (uint64_t)integer_at(expected, k), "%s: bin %zu holds %lu, expected %ld",
+                      name, k, acc->histogram[k], integer_at(expected, k));
 }
 
 /* Elements of one magnitude may come in any order in the fixture; ours is by position. */

@@ -1,8 +1,8 @@
 /* Every case of numerics/cka.json: similarities in the general form and, for matrices of one width, the losses of
  * calm_score.
  *
- * The stored values are exact for the stored inputs (fixtures/README.md).  Tolerances from there: 1e-10 absolute for the
- * similarity; relative 1e-5 for 1 - CKA >= 1e-8.  Below 1e-8 (a scaled copy) 1e-13: no more than double can mean.
+ * The stored values are exact for the stored inputs (fixtures/README.md).  Tolerances from there: 1e-10 absolute for
+ * the similarity; relative 1e-5 for 1 - CKA >= 1e-8.  Below 1e-8 (a scaled copy) 1e-13: no more than double can mean.
  * The debiased form subtracts terms of the size of the biased one, so it may lose the ratio of the two in digits;
  * with a massive row that is some 1e4, hence 1e-9 absolute, and relative 1e-5 of 1 - CKA as for the biased one. */
 #include "tests/support/harness.h"

@@ -1,9 +1,10 @@
 /* Every model fixture discovered: logits, every hidden state, the mean NLL, routing, pooling and the statistics of each
  * linear's input, in both spellings of config.json.
  *
- * Tolerances (fixtures/README.md): a float64 forward pass differs from the stored float32 values by at most 3e-5; another
- * float32 summation order adds about as much.  2e-4 is seven times that noise and a sixth of the smallest change that
- * a misread setting makes (1.2e-3).  Mean NLL 1e-5, sums of squares and maxima 1e-4 relative per channel. */
+ * Tolerances (fixtures/README.md): a float64 forward pass differs from the stored float32 values by at most 3e-5;
+ * another float32 summation order adds about as much.  2e-4 is seven times that noise and a sixth of the smallest
+ * change that a misread setting makes (1.2e-3).  Mean NLL 1e-5, sums of squares and maxima 1e-4 relative per channel.
+ */
 #include "tests/support/harness.h"
 
 #include <stdio.h>
@@ -97,7 +98,8 @@ static void compare_stats(const fixture *f, const char *module, const input_stat
     const float *squares = reference(f, test_format("stats.%s.sumsq", module), found->width);
     for (size_t i = 0; i < found->width; i++) {
         ck_assert_msg(fabs((double)found->absmax[i] - (double)expected[i]) <= RELATIVE * (double)expected[i],
-                      "%s: %s: absmax[%zu] %g, expected %g", f->name, module, i, (double)found->absmax[i], (double)expected[i]);
+                      "%s: %s: absmax[%zu] %g, expected %g", f->name, module, i, (double)found->absmax[i],
+                      (double)expected[i]);
         ck_assert_msg(fabs(found->sumsq[i] - (double)squares[i]) <= RELATIVE * (double)squares[i],
                       "%s: %s: sumsq[%zu] %g, expected %g", f->name, module, i, found->sumsq[i], (double)squares[i]);
     }
@@ -167,7 +169,8 @@ static void check_nll(const fixture *f, const float *logits, size_t vocab)
     }
     expected /= (double)stored->n_elements;
     const double found = mean_nll(logits, &f->windows, vocab);
-    ck_assert_msg(fabs(found - expected) <= NLL_TOLERANCE, "%s: mean NLL %.9g, expected %.9g", f->name, found, expected);
+    ck_assert_msg(fabs(found - expected) <= NLL_TOLERANCE, "%s: mean NLL %.9g, expected %.9g", f->name, found,
+                  expected);
 }
 
 /* Logits, choice and weights of a router from the rows that enter the MLP sublayer. */
@@ -189,12 +192,14 @@ static void check_router(const fixture *f, const calm_block *block, const float 
     ck_assert(index && index->dtype == CALM_I64 && index->n_elements == n * moe->top_k);
     for (size_t i = 0; i < n * moe->top_k; i++) {
         ck_assert_int_eq(routes[i].expert, integer(index, i));
-        ck_assert_msg(fabs((double)routes[i].weight - (double)weights[i]) <= TOLERANCE, "%s: weight of expert %u: %g, expected %g",
-                      f->name, routes[i].expert, (double)routes[i].weight, (double)weights[i]);
+        ck_assert_msg(fabs((double)routes[i].weight - (double)weights[i]) <= TOLERANCE,
+                      "%s: weight of expert %u: %g, expected %g", f->name, routes[i].expert, (double)routes[i].weight,
+                      (double)weights[i]);
     }
 }
 
-static void check_block(const fixture *f, const calm_model *model, size_t index, const calm_rope *rope, calm_batch *batch)
+static void check_block(const fixture *f, const calm_model *model, size_t index, const calm_rope *rope,
+                        calm_batch *batch)
 {
     const calm_config *config = calm_model_config(model);
     const calm_layout *layout = calm_model_layout(model);

@@ -2,8 +2,8 @@
  * bundled test text in float, and perplexity and KL divergence of uniform int4 by rounding to nearest.
  *
  * Windows of 512 tokens, the first 200 of the text.  Perplexity is exp of a mean over 102,200 tokens: float32 logits
- * of two programs differ by about 1e-5 per token, in both directions, so 0.002 of 32.3 is far above what summation order
- * does and far below what a wrong epsilon, rotation or rounding would.
+ * of two programs differ by about 1e-5 per token, in both directions, so 0.002 of 32.3 is far above what summation
+ * order does and far below what a wrong epsilon, rotation or rounding would.
  *
  * CALM_WHOLE_TEXT=1 evaluates the whole text instead, against recipes/models/qwen-demo/reference.json. */
 #include <stdio.h>

@@ -15,16 +15,18 @@ static void check_ids(const calm_tokenizer *tok, const char *where, const calm_j
 {
     uint32_t *ids;
     size_t n;
-    ck_ok(calm_tokenizer_encode(ctx, tok, calm_json_string(text, NULL), calm_json_string_length(text), special, &ids, &n));
+    ck_ok(calm_tokenizer_encode(ctx, tok, calm_json_string(text, NULL), calm_json_string_length(text), special, &ids,
+                                &n));
     for (size_t i = 0; i < n && i < calm_json_size(expected); i++)
         ck_assert_msg(calm_json_int(calm_json_at(expected, i), -1) == ids[i],
-                      "%s%s: id %zu is %" PRIu32 " (%s), expected %" PRId64, where, special ? " (special)" : "", i, ids[i],
-                      calm_tokenizer_token(tok, ids[i]), calm_json_int(calm_json_at(expected, i), -1));
+                      "%s%s: id %zu is %" PRIu32 " (%s), expected %" PRId64, where, special ? " (special)" : "", i,
+                      ids[i], calm_tokenizer_token(tok, ids[i]), calm_json_int(calm_json_at(expected, i), -1));
     ck_assert_msg(n == calm_json_size(expected), "%s%s: %zu ids, expected %zu", where, special ? " (special)" : "", n,
                   calm_json_size(expected));
 }
 
-static void check_decoded(const calm_tokenizer *tok, const char *where, const calm_json *list, const calm_json *expected)
+static void check_decoded(const calm_tokenizer *tok, const char *where, const calm_json *list,
+                          const calm_json *expected)
 {
     uint32_t *ids;
     char *text;

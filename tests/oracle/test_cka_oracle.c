@@ -1,10 +1,10 @@
 /* All metrics against their definitions: n x n Gram matrices of centred rows and plain loops, in long double.
  *
- * The oracle takes 1 - CKA as it stands, which leaves it an absolute error: sums over n^2 are compensated, so that it is
- * a few units of 2^-64, not n of them.  calm's own error is that of double sums over the error, some sqrt(n d) units of
- * 1.1e-16 times how much of D is rescaling; relative 1e-8 leaves room for that and is a thousandth of what docs/method.md
- * section 3 asks for.  A rotation is the exception: CKA does not see it, E does, and its terms of <D, D> cancel to
- * 2^-53 of |E|^2, which an absolute 2^-53 covers. */
+ * The oracle takes 1 - CKA as it stands, which leaves it an absolute error: sums over n^2 are compensated, so that it
+ * is a few units of 2^-64, not n of them.  calm's own error is that of double sums over the error, some sqrt(n d) units
+ * of 1.1e-16 times how much of D is rescaling; relative 1e-8 leaves room for that and is a thousandth of what
+ * docs/method.md section 3 asks for.  A rotation is the exception: CKA does not see it, E does, and its terms of <D, D>
+ * cancel to 2^-53 of |E|^2, which an absolute 2^-53 covers. */
 #include "tests/support/harness.h"
 
 #include "cka/cka.h"

@@ -463,7 +463,8 @@ static void slow_sweep(const calm_qjob *qjob, size_t r, const double *h, const f
     }
 }
 
-/* Refit what `chain` makes slowly with `rounds` of scales and, if asked, sweeps; compare with what `refit` makes of it. */
+/* Refit what `chain` makes slowly with `rounds` of scales and, if asked, sweeps; compare with what `refit` makes of it.
+ */
 static void check_refit(const char *scheme, const char *chain, const char *refit, int rounds, bool sweeps)
 {
     problem p;

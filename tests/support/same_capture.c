@@ -16,7 +16,8 @@ void same_accumulators(const calm_act_acc *a, const calm_act_acc *b)
     if (!a)
         return;
     ck_assert_uint_eq(a->n_tokens, b->n_tokens);
-    ck_assert(a->sum == b->sum && a->sumsq == b->sumsq && a->sumabs == b->sumabs && a->min == b->min && a->max == b->max);
+    ck_assert(a->sum == b->sum && a->sumsq == b->sumsq && a->sumabs == b->sumabs && a->min == b->min &&
+              a->max == b->max);
     same_bytes(a->histogram, b->histogram, sizeof a->histogram);
     ck_assert_uint_eq(a->n_top, b->n_top);
     same_bytes(a->top, b->top, a->n_top * sizeof *a->top);

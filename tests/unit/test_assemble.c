@@ -109,7 +109,8 @@ static calm_status put_candidates(const bench *b, calm_ctx *task, long expert, c
     return CALM_OK;
 }
 
-static calm_status load_candidate(void *user, calm_ctx *task, size_t block, size_t expert, calm_weight weight[CALM_N_ROLES])
+static calm_status load_candidate(void *user, calm_ctx *task, size_t block, size_t expert,
+                                  calm_weight weight[CALM_N_ROLES])
 {
     const bench *b = user;
     CALM_TRY(b->block.moe.load(b->block.moe.user, task, block, expert, weight));
@@ -126,8 +127,9 @@ static float *reference_output(bench *b)
     return run_block(b, &block);
 }
 
-/* A norm stored less one is rounded as (1 + w) / s - 1, so that what is left of a channel may be far less exact than one
- * of the numbers: the reference takes the scales that were stored, which must be s within what rounding to `dtype` does. */
+/* A norm stored less one is rounded as (1 + w) / s - 1, so that what is left of a channel may be far less exact than
+ * one of the numbers: the reference takes the scales that were stored, which must be s within what rounding to `dtype`
+ * does. */
 static void take_applied_scales(bench *b, calm_dtype dtype)
 {
     const double unit = dtype == CALM_BF16 ? 0x1p-8 : dtype == CALM_F16 ? 0x1p-11 : 0x1p-24;
@@ -190,12 +192,13 @@ TEST(powers_of_two_fold_exactly)
 END_OF_TEST
 
 /* The same for every family: fused q, k, v and gate, up, experts, shared experts, biases.  Gemma's applied scales are
- * quotients of float32 numbers, so its inputs differ by some 2^-23, which attention may amplify by its score's size; and
- * its activations are left alone, since their rounding turns the last bit into a step. */
+ * quotients of float32 numbers, so its inputs differ by some 2^-23, which attention may amplify by its score's size;
+ * and its activations are left alone, since their rounding turns the last bit into a step. */
 TEST(every_family_folds)
 {
     static const char *const schemes[] = {"w4a16_g16", "w4a16_g16_asym", "w8a8"};
-    static const unsigned sets[] = {ALL_JOBS, 1u << CALM_JOB_QKV, 1u << CALM_JOB_O, 1u << CALM_JOB_GATE_UP, 1u << CALM_JOB_DOWN};
+    static const unsigned sets[] = {ALL_JOBS, 1u << CALM_JOB_QKV, 1u << CALM_JOB_O, 1u << CALM_JOB_GATE_UP,
+                                    1u << CALM_JOB_DOWN};
     for (size_t f = 0; tiny_families[f]; f++) {
         tiny_model spec = tiny_of(tiny_families[f]);
         const bool gemma = starts_with(spec.family, "gemma");
@@ -203,8 +206,8 @@ TEST(every_family_folds)
         for (size_t s = 0; s < (gemma ? 2 : 3); s++)
             for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
                 const double found = difference(&spec, schemes[s], sets[i], TINY_POWERS_OF_TWO);
-                ck_assert_msg(found <= (gemma ? 64 * 0x1p-23 : 1e-6), "%s, %s, jobs %u: %g", spec.family, schemes[s], sets[i],
-                              found);
+                ck_assert_msg(found <= (gemma ? 64 * 0x1p-23 : 1e-6), "%s, %s, jobs %u: %g", spec.family, schemes[s],
+                              sets[i], found);
             }
     }
 }
@@ -227,9 +230,9 @@ TEST(folding_into_float_tensors)
 }
 END_OF_TEST
 
-/* bfloat16 norms and scales are rounded again: each by at most 2^-9, in five places one after the other (two norms, v, up,
- * and the softmax's argument, which moves by some |score| times two of them).  In a mixture attention stays as it is:
- * a rounding may send a token to another expert. */
+/* bfloat16 norms and scales are rounded again: each by at most 2^-9, in five places one after the other (two norms, v,
+ * up, and the softmax's argument, which moves by some |score| times two of them).  In a mixture attention stays as it
+ * is: a rounding may send a token to another expert. */
 TEST(folding_into_bfloat16)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
@@ -237,8 +240,8 @@ TEST(folding_into_bfloat16)
         const bool mixture = strstr(spec.family, "moe") != NULL;
         for (int variant = 0; variant < 2; variant++) {
             spec.dtype = variant ? CALM_BF16 : CALM_F32;
-            const double found = difference(&spec, "w4a16_g16", mixture ? 1u << CALM_JOB_GATE_UP | 1u << CALM_JOB_DOWN : ALL_JOBS,
-                                            TINY_GENERAL);
+            const double found = difference(
+                &spec, "w4a16_g16", mixture ? 1u << CALM_JOB_GATE_UP | 1u << CALM_JOB_DOWN : ALL_JOBS, TINY_GENERAL);
             ck_assert_msg(found <= 16 * 0x1p-9 && found > 1e-6, "%s: %g", spec.family, found);
         }
     }
@@ -348,12 +351,15 @@ TEST(what_does_not_fit_is_refused)
     new_bench(&b, &tiny_default, "w4a16_g16", ALL_JOBS, TINY_GENERAL);
     const calm_qjob whole = *qjob_of(&b, CALM_JOB_QKV);
     qjob_of(&b, CALM_JOB_QKV)->out--;
-    refused(&b, CALM_SUBLAYER_ATTENTION, CALM_EFORMAT, "model.layers.1.qkv: [64, 32], but the stored candidate has [63, 32]");
+    refused(&b, CALM_SUBLAYER_ATTENTION, CALM_EFORMAT,
+            "model.layers.1.qkv: [64, 32], but the stored candidate has [63, 32]");
     qjob_of(&b, CALM_JOB_QKV)->out = whole.out + 1;
-    refused(&b, CALM_SUBLAYER_ATTENTION, CALM_EFORMAT, "model.layers.1.qkv: [64, 32], but the stored candidate has [65, 32]");
+    refused(&b, CALM_SUBLAYER_ATTENTION, CALM_EFORMAT,
+            "model.layers.1.qkv: [64, 32], but the stored candidate has [65, 32]");
     *qjob_of(&b, CALM_JOB_QKV) = whole;
     qjob_of(&b, CALM_JOB_DOWN)->in--;
-    refused(&b, CALM_SUBLAYER_MLP, CALM_EFORMAT, "model.layers.1.down: [32, 48], but the stored candidate has [32, 47]");
+    refused(&b, CALM_SUBLAYER_MLP, CALM_EFORMAT,
+            "model.layers.1.down: [32, 48], but the stored candidate has [32, 47]");
     calm_model_close(b.p.model);
 }
 END_OF_TEST

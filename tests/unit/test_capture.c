@@ -1,5 +1,5 @@
-/* Capture of a sublayer: statistics equal naive ones, rows are the right ones, and neither the number of threads nor what
- * is captured together, nor where the rows are kept, changes a byte. */
+/* Capture of a sublayer: statistics equal naive ones, rows are the right ones, and neither the number of threads nor
+ * what is captured together, nor where the rows are kept, changes a byte. */
 #include "ptq/calib/capture.h"
 
 #include "tests/support/harness.h"
@@ -251,7 +251,8 @@ TEST(one_kind_of_jobs_after_the_other)
         for (calm_job_kind other = 0; other < CALM_N_JOBS; other++)
             ck_assert(found.job[other].used == (other == kind));
         same_job(job_of(&whole, kind), &found.job[kind], found.score_rows);
-        ck_assert(memcmp(whole.sublayer[s].score_output, found.score_output, found.score_rows * 32 * sizeof(float)) == 0);
+        ck_assert(memcmp(whole.sublayer[s].score_output, found.score_output, found.score_rows * 32 * sizeof(float)) ==
+                  0);
         for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
             same_accumulators(whole.sublayer[s].activations[hook], found.activations[hook]);
     }
@@ -274,9 +275,10 @@ TEST(rows_in_a_file)
     ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, N_WINDOWS, ctx->out, test_directory(), &batch));
     ck_assert_ptr_null(batch.hidden.data);
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
-        ck_ok(calm_capture_sublayer(ctx, &b.block, s, CALM_NO_EXPERT, &b.rope, &batch, &everything, &found.sublayer[s]));
+        ck_ok(
+            calm_capture_sublayer(ctx, &b.block, s, CALM_NO_EXPERT, &b.rope, &batch, &everything, &found.sublayer[s]));
     same_capture(&first, &found);
-    ck_ok(calm_rows_get(ctx, &batch.hidden, 0, 70, &moved));
+    ck_ok(calm_row_store_get(ctx, &batch.hidden, 0, 70, &moved));
     ck_assert(memcmp(moved, expected, 70 * 32 * sizeof *moved) == 0);
     ck_ok(calm_capture_rows(ctx, &batch, &spilled));
     same_accumulators(rows, spilled);

@@ -1,5 +1,5 @@
-/* Capture of experts: what each saw equals a slow computation over the tokens routed to it, and neither threads nor waves,
- * nor where hidden rows are kept, change a byte. */
+/* Capture of experts: what each saw equals a slow computation over the tokens routed to it, and neither threads nor
+ * waves, nor where hidden rows are kept, change a byte. */
 #include "ptq/calib/capture.h"
 
 #include "tests/support/harness.h"
@@ -67,11 +67,12 @@ static captured *capture(bench *b, int threads, size_t wave)
     ck_ok(calm_moe_begin(ctx, &b->batch, ctx->out, &sum));
     for (size_t first = 0; first < EXPERTS; first += wave) {
         const size_t n = EXPERTS - first < wave ? EXPERTS - first : wave;
-        ck_ok(calm_capture_experts(ctx, &b->block, &b->batch, &b->routing, first, n, &everything, &sum, out->expert + first));
+        ck_ok(calm_capture_experts(ctx, &b->block, &b->batch, &b->routing, first, n, &everything, &sum,
+                                   out->expert + first));
     }
     ck_ok(calm_moe_end(ctx, &b->block, &b->batch, &observer, &sum));
     ck_ok(calm_moe_watch_end(ctx, watch, &out->whole));
-    ck_ok(calm_rows_get(ctx, &b->batch.hidden, 0, b->n_rows, &out->moved));
+    ck_ok(calm_row_store_get(ctx, &b->batch.hidden, 0, b->n_rows, &out->moved));
     return out;
 }
 
@@ -136,7 +137,8 @@ static slow_rows run_slowly(const calm_weight weight[CALM_N_ROLES], const float 
         bounded *x = slow.in + t * HIDDEN, *y = slow.middle + t * slow.inner;
         exactly(h + rows[t] * HIDDEN, HIDDEN, x);
         for (size_t i = 0; i < slow.inner; i++)
-            y[i] = gated(dot(weight[CALM_ROLE_GATE].w + i * HIDDEN, x, HIDDEN), dot(weight[CALM_ROLE_UP].w + i * HIDDEN, x, HIDDEN));
+            y[i] = gated(dot(weight[CALM_ROLE_GATE].w + i * HIDDEN, x, HIDDEN),
+                         dot(weight[CALM_ROLE_UP].w + i * HIDDEN, x, HIDDEN));
         for (size_t i = 0; i < HIDDEN; i++)
             slow.out[t * HIDDEN + i] = dot(weight[CALM_ROLE_DOWN].w + i * slow.inner, y, slow.inner);
     }
@@ -320,7 +322,8 @@ static void same_capture(const calm_capture *a, const calm_capture *b)
     for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
         same_accumulators(a->activations[hook], b->activations[hook]);
     ck_assert(!a->score_output == !b->score_output);
-    ck_assert(!a->score_output || memcmp(a->score_output, b->score_output, a->score_rows * HIDDEN * sizeof(float)) == 0);
+    ck_assert(!a->score_output ||
+              memcmp(a->score_output, b->score_output, a->score_rows * HIDDEN * sizeof(float)) == 0);
 }
 
 TEST(same_bytes_for_threads_waves_and_files)
@@ -388,7 +391,8 @@ TEST(the_shared_expert_sees_every_token)
     size_t *rows;
     options.stay = true;
     ctx->n_threads = 2;
-    ck_ok(calm_capture_sublayer(ctx, &b.block, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT, &b.rope, &b.batch, &options, &found));
+    ck_ok(calm_capture_sublayer(ctx, &b.block, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT, &b.rope, &b.batch, &options,
+                                &found));
     ck_assert(memcmp(b.batch.hidden.data, b.rows, b.n_rows * HIDDEN * sizeof(float)) == 0);
     ck_ok(CALM_NEW(ctx, ctx->out, rows, b.n_rows));
     for (size_t t = 0; t < b.n_rows; t++)
@@ -410,7 +414,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("capture_experts", (const TTest *[]){
-        each_expert_over_its_tokens, the_block_as_a_whole, same_bytes_for_threads_waves_and_files, an_expert_without_tokens,
-        the_shared_expert_sees_every_token, NULL});
+    return run_tests("capture_experts",
+                     (const TTest *[]){each_expert_over_its_tokens, the_block_as_a_whole,
+                                       same_bytes_for_threads_waves_and_files, an_expert_without_tokens,
+                                       the_shared_expert_sees_every_token, NULL});
 }

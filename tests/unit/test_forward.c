@@ -26,7 +26,7 @@ static float *run(const calm_model *model, const calm_windows *windows, size_t f
         ck_ok(calm_batch_block(ctx, &block, &rope, &batch, NULL));
     }
     ck_ok(calm_batch_norm(ctx, &head.norm, &batch));
-    ck_ok(calm_rows_get(ctx, &batch.hidden, 0, batch.rows, &x));
+    ck_ok(calm_row_store_get(ctx, &batch.hidden, 0, batch.rows, &x));
     ck_ok(CALM_NEW(ctx, ctx->out, copy, batch.rows * batch.width));
     memcpy(copy, x, batch.rows * batch.width * sizeof *x);
     calm_batch_close(&batch);

@@ -17,14 +17,27 @@ static const calm_store_score gptq_scores[] = {
 
 static void put_candidates(calm_store *store, int64_t job, int64_t calibration, int64_t run)
 {
-    calm_store_candidate candidate = {.key = "k1", .job_id = job, .calibration_id = calibration, .algorithm = "gptq",
-                                      .chain = "absmax@1+gptq@1", .scheme = "w4a16_g128", .blob = "b1", .blob_bytes = 4096,
-                                      .bits_per_weight = 4.125, .damp = 0.01, .scores = gptq_scores, .n_scores = 4};
+    calm_store_candidate candidate = {.key = "k1",
+                                      .job_id = job,
+                                      .calibration_id = calibration,
+                                      .algorithm = "gptq",
+                                      .chain = "absmax@1+gptq@1",
+                                      .scheme = "w4a16_g128",
+                                      .blob = "b1",
+                                      .blob_bytes = 4096,
+                                      .bits_per_weight = 4.125,
+                                      .damp = 0.01,
+                                      .scores = gptq_scores,
+                                      .n_scores = 4};
     int64_t id;
     ck_ok(calm_store_candidate_put(ctx, store, &candidate, &id));
     ck_ok(calm_store_run_candidate(ctx, store, run, id));
-    ck_ok(calm_store_choice_put(ctx, store, &(calm_store_choice){.run_id = run, .job_id = job, .candidate_id = id,
-                                                                .unit = "model.layers.0.self_attn.qkv", .reason = "least of 2"}));
+    ck_ok(calm_store_choice_put(ctx, store,
+                                &(calm_store_choice){.run_id = run,
+                                                     .job_id = job,
+                                                     .candidate_id = id,
+                                                     .unit = "model.layers.0.self_attn.qkv",
+                                                     .reason = "least of 2"}));
     candidate = (calm_store_candidate){.key = "k2", .job_id = job, .calibration_id = calibration, .algorithm = "rtn",
                                        .chain = "absmax@1+nearest@1", .scheme = "w4a16_g128", .bits_per_weight = NAN,
                                        .damp = NAN, .failure = "not positive definite"};
@@ -35,9 +48,18 @@ static void put_candidates(calm_store *store, int64_t job, int64_t calibration, 
 static void put_figures(calm_store *store, int64_t model, int64_t calibration, int64_t run)
 {
     static const calm_store_peak peak = {-123.456789, 3, 17, 42, "the\n"};
-    calm_store_activation activation = {.model_id = model, .calibration_id = calibration, .point = "qkv_in", .block = 0,
-                                        .hook = "model.layers.0.self_attn.qkv.input", .channels = 64, .count = 640,
-                                        .n_tokens = 10, .max_abs = 123.456789, .q50 = 0.5, .peaks = &peak, .n_peaks = 1};
+    calm_store_activation activation = {.model_id = model,
+                                        .calibration_id = calibration,
+                                        .point = "qkv_in",
+                                        .block = 0,
+                                        .hook = "model.layers.0.self_attn.qkv.input",
+                                        .channels = 64,
+                                        .count = 640,
+                                        .n_tokens = 10,
+                                        .max_abs = 123.456789,
+                                        .q50 = 0.5,
+                                        .peaks = &peak,
+                                        .n_peaks = 1};
     calm_store_evaluation evaluation = {.key = "e1", .model_id = model, .subject = "float", .text_name = "test.txt",
                                         .window_tokens = 512, .tokens = 1000, .nll = 2.5, .ppl = 12.18249396070347,
                                         .kl = NAN, .top1 = NAN};
@@ -56,22 +78,41 @@ static const char *new_store(calm_store **out)
     calm_store *store;
     int64_t model, calibration, block, job, run;
     ck_ok(calm_store_open(ctx, path, &how, &store));
-    ck_ok(calm_store_model_id(ctx, store, &(calm_store_model){.digest = "m", .name = "qwen", .architecture = "Qwen3ForCausalLM",
-                                                             .n_params = 5, .n_blocks = 1}, &model));
-    ck_ok(calm_store_calibration_id(ctx, store, &(calm_store_calibration){.key = "c", .text_name = "bundled", .n_windows = 4,
-                                                                         .window_tokens = 8, .n_tokens = 32, .seed = -1},
-                                    &calibration));
+    ck_ok(calm_store_model_id(
+        ctx, store,
+        &(calm_store_model){
+            .digest = "m", .name = "qwen", .architecture = "Qwen3ForCausalLM", .n_params = 5, .n_blocks = 1},
+        &model));
+    ck_ok(calm_store_calibration_id(
+        ctx, store,
+        &(calm_store_calibration){
+            .key = "c", .text_name = "bundled", .n_windows = 4, .window_tokens = 8, .n_tokens = 32, .seed = -1},
+        &calibration));
     ck_ok(calm_store_block_id(ctx, store, &(calm_store_block){model, 0, "model.layers.0", "decoder"}, &block));
-    ck_ok(calm_store_job_id(ctx, store, &(calm_store_job){.block_id = block, .role = "qkv", .name = "model.layers.0.self_attn.qkv",
-                                                         .sublayer = "attention", .linears = "q k v", .out = 128, .in = 64,
-                                                         .input_hook = "model.layers.0.self_attn.qkv.input"}, &job));
+    ck_ok(calm_store_job_id(ctx, store,
+                            &(calm_store_job){.block_id = block,
+                                              .role = "qkv",
+                                              .name = "model.layers.0.self_attn.qkv",
+                                              .sublayer = "attention",
+                                              .linears = "q k v",
+                                              .out = 128,
+                                              .in = 64,
+                                              .input_hook = "model.layers.0.self_attn.qkv.input"},
+                            &job));
     for (int i = 0; i < 2; i++)
-        ck_ok(calm_store_run_begin(ctx, store, &(calm_store_run){.key = i ? "r2" : "r1", .model_id = model, .rule = "token",
-                                                                .calibration_id = calibration, .metric = "cka_token",
-                                                                .command = "calm quantize", .version = "0"}, &run, NULL));
+        ck_ok(calm_store_run_begin(ctx, store,
+                                   &(calm_store_run){.key = i ? "r2" : "r1",
+                                                     .model_id = model,
+                                                     .rule = "token",
+                                                     .calibration_id = calibration,
+                                                     .metric = "cka_token",
+                                                     .command = "calm quantize",
+                                                     .version = "0"},
+                                   &run, NULL));
     put_candidates(store, job, calibration, run);
     put_figures(store, model, calibration, run);
-    const calm_store_outcome done = {.status = "finished", .result = "hybrid", .bits_per_weight = 4.125, .bytes_before = 100};
+    const calm_store_outcome done = {
+        .status = "finished", .result = "hybrid", .bits_per_weight = 4.125, .bytes_before = 100};
     ck_ok(calm_store_run_end(ctx, store, run, &done));
     *out = store;
     return path;
@@ -170,7 +211,8 @@ TEST(json_has_all_digits)
     calm_json_free(root);
     row = json_row(path, "candidates", NULL, 0, &root);
     ck_assert(calm_json_bool(calm_json_get(row, "chosen"), false));
-    ck_assert_int_eq(calm_json_typeof(calm_json_get(calm_json_at(calm_json_get(root, "candidates"), 1), "chosen")), CALM_JSON_BOOL);
+    ck_assert_int_eq(calm_json_typeof(calm_json_get(calm_json_at(calm_json_get(root, "candidates"), 1), "chosen")),
+                     CALM_JSON_BOOL);
     calm_json_free(root);
     char *out;
     ck_ok(inspect(path, "summary", NULL, true, &out));
@@ -217,7 +259,8 @@ TEST(while_another_writes)
     const char *path = new_store(&store);
     ck_ok(calm_store_begin(ctx, store));
     int64_t id;
-    ck_ok(calm_store_model_id(ctx, store, &(calm_store_model){.digest = "n", .name = "other", .architecture = "X"}, &id));
+    ck_ok(
+        calm_store_model_id(ctx, store, &(calm_store_model){.digest = "n", .name = "other", .architecture = "X"}, &id));
     ck_assert_ptr_null(strstr(shown(path, "summary", NULL), "other"));
     ck_ok(calm_store_commit(ctx, store));
     ck_assert_ptr_nonnull(strstr(shown(path, "summary", NULL), "other"));
@@ -246,7 +289,8 @@ TEST(every_view_of_a_model_prints)
     calm_json_free(root);
     row = json_row(dir, "blocks", NULL, 0, &root);
     ck_assert_uint_eq(calm_json_size(calm_json_get(root, "blocks")), 8);
-    ck_assert_str_eq(calm_json_string(calm_json_get(row, "linears"), ""), "self_attn.q_proj self_attn.k_proj self_attn.v_proj");
+    ck_assert_str_eq(calm_json_string(calm_json_get(row, "linears"), ""),
+                     "self_attn.q_proj self_attn.k_proj self_attn.v_proj");
     ck_assert_int_eq(calm_json_int(calm_json_get(row, "out"), 0), 64);
     calm_json_free(root);
     row = json_row(dir, "linears", NULL, 13, &root);
@@ -269,7 +313,8 @@ TEST(what_is_neither_is_refused)
     ck_fails(inspect(path, NULL, NULL, false, &out), CALM_EFORMAT, "text: neither a store nor a model directory");
     ck_fails(inspect("/dev/null", NULL, NULL, false, &out), CALM_EFORMAT, "neither");
     ck_fails(inspect(dir, NULL, NULL, false, &out), CALM_ENOTFOUND, "no config.json in it");
-    ck_fails(inspect(test_format("%s/none", dir), NULL, NULL, false, &out), CALM_ENOTFOUND, "no such store or model directory");
+    ck_fails(inspect(test_format("%s/none", dir), NULL, NULL, false, &out), CALM_ENOTFOUND,
+             "no such store or model directory");
     ck_fails(inspect("nothing.db", NULL, NULL, false, &out), CALM_ENOTFOUND, "nothing.db: no such store");
     ck_fails(inspect("nobody-knows-this", NULL, NULL, false, &out), CALM_ENOTFOUND, "known names: ");
     ck_fails(inspect(store, "chioces", NULL, false, &out), CALM_EARG, "did you mean \"choices\"?");

@@ -11,9 +11,13 @@ typedef struct facts {
     calm_key_expert expert;
 } facts;
 
-static const facts base = {.calibration = "c", .weights = "w", .chain = "absmax@1+nearest@1", .scheme = "w4a16_g32",
-                           .job = {.block = 3, .expert = 7, .role = "experts.7.down", .name = "model.layers.3.experts.7.down"},
-                           .expert = {128, "absmax@1+nearest@1"}};
+static const facts base = {
+    .calibration = "c",
+    .weights = "w",
+    .chain = "absmax@1+nearest@1",
+    .scheme = "w4a16_g32",
+    .job = {.block = 3, .expert = 7, .role = "experts.7.down", .name = "model.layers.3.experts.7.down"},
+    .expert = {128, "absmax@1+nearest@1"}};
 
 static const char *key_of(const facts *f)
 {
@@ -82,5 +86,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("key", (const TTest *[]){candidates_differ_by_what_they_depend_on, what_is_not_in_the_key, models, NULL});
+    return run_tests("key",
+                     (const TTest *[]){candidates_differ_by_what_they_depend_on, what_is_not_in_the_key, models, NULL});
 }

@@ -47,17 +47,17 @@ static calm_batch new_batch(const fixture *f, const char *spill_dir)
                         .width = 32,
                         .spill_dir = spill_dir};
     float *x;
-    ck_ok(calm_rows_open(ctx, ctx->out, f->rows, 32, spill_dir, &batch.hidden));
-    ck_ok(calm_rows_get(ctx, &batch.hidden, 0, f->rows, &x));
+    ck_ok(calm_row_store_open(ctx, ctx->out, f->rows, 32, spill_dir, &batch.hidden));
+    ck_ok(calm_row_store_get(ctx, &batch.hidden, 0, f->rows, &x));
     memcpy(x, f->x, f->rows * 32 * sizeof *x);
-    ck_ok(calm_rows_put(ctx, &batch.hidden, 0, f->rows, x));
+    ck_ok(calm_row_store_put(ctx, &batch.hidden, 0, f->rows, x));
     return batch;
 }
 
 static float *rows_of(calm_batch *batch)
 {
     float *x, *copy;
-    ck_ok(calm_rows_get(ctx, &batch->hidden, 0, batch->rows, &x));
+    ck_ok(calm_row_store_get(ctx, &batch->hidden, 0, batch->rows, &x));
     ck_ok(CALM_NEW(ctx, ctx->out, copy, batch->rows * 32));
     memcpy(copy, x, batch->rows * 32 * sizeof *x);
     calm_batch_close(batch);

@@ -65,12 +65,14 @@ static void round_trip_of(const calm_qjob *job)
 TEST(there_and_back)
 {
     static const int bits[] = {2, 3, 4, 8};
-    static const size_t shapes[][3] = {{1, 1, 0}, {5, 37, 16}, {3, 64, 64}, {7, 33, 0}, {2, 20, 7}};    /* out, in, group */
+    static const size_t shapes[][3] = {
+        {1, 1, 0}, {5, 37, 16}, {3, 64, 64}, {7, 33, 0}, {2, 20, 7}}; /* out, in, group */
     uint64_t seed = 0;
     for (size_t b = 0; b < 4; b++)
         for (size_t s = 0; s < 5; s++)
             for (int variant = 0; variant < 4; variant++) {
-                const calm_qjob job = random_job(bits[b], shapes[s][0], shapes[s][1], shapes[s][2], variant & 1, variant & 2, ++seed);
+                const calm_qjob job =
+                    random_job(bits[b], shapes[s][0], shapes[s][1], shapes[s][2], variant & 1, variant & 2, ++seed);
                 round_trip_of(&job);
             }
 }

@@ -45,7 +45,8 @@ END_OF_TEST
 
 TEST(white_space_is_the_unicode_property)
 {
-    ck_assert_str_eq(matches("\\s", "a\xC2\x85\xC2\xA0\xE2\x80\xA8\xE3\x80\x80"), "\xC2\x85|\xC2\xA0|\xE2\x80\xA8|\xE3\x80\x80");
+    ck_assert_str_eq(matches("\\s", "a\xC2\x85\xC2\xA0\xE2\x80\xA8\xE3\x80\x80"),
+                     "\xC2\x85|\xC2\xA0|\xE2\x80\xA8|\xE3\x80\x80");
     ck_assert_str_eq(matches("\\s", "\xE1\xA0\x8E\xE2\x80\x8B\xEF\xBB\xBF\x1C"), "");    /* U+180E, 200B, FEFF, 1C */
     ck_assert_str_eq(matches("[\\s]", "\xE1\xA0\x8E"), "");
     ck_assert_str_eq(matches("[^\\s]", "\xE1\xA0\x8E "), "\xE1\xA0\x8E");
@@ -57,7 +58,8 @@ END_OF_TEST
 
 TEST(words_have_marks)
 {
-    ck_assert_str_eq(matches("\\w+", "e\xCC\x81_7-\xC2\xB2-\xE2\x81\xB4"), "e\xCC\x81_7|\xC2\xB2");    /* U+2074 is no word, U+00B2 is */
+    ck_assert_str_eq(matches("\\w+", "e\xCC\x81_7-\xC2\xB2-\xE2\x81\xB4"),
+                     "e\xCC\x81_7|\xC2\xB2"); /* U+2074 is no word, U+00B2 is */
     ck_assert_str_eq(matches("[\\w-]+", "e\xCC\x81-x y"), "e\xCC\x81-x|y");
     ck_assert_str_eq(matches("\\W", "a\xCC\x81-"), "-");
 }
@@ -80,7 +82,9 @@ END_OF_TEST
 /* Characters of Unicode 15 and 16 belong to their categories, whatever the system's PCRE2 knows. */
 TEST(categories_are_complete)
 {
-    static const char text[] = "a\xF0\xB1\x8D\x90" "1\xF0\x90\xB5\x80-\xF0\x9B\xB0\x80" "b";    /* 31350, 10D40, 1BC00 */
+    static const char text[] = "a\xF0\xB1\x8D\x90"
+                               "1\xF0\x90\xB5\x80-\xF0\x9B\xB0\x80"
+                               "b"; /* 31350, 10D40, 1BC00 */
     ck_assert_str_eq(matches("\\p{L}+", text), "a\xF0\xB1\x8D\x90|\xF0\x9B\xB0\x80" "b");
     ck_assert_str_eq(matches("\\p{N}+", text), "1\xF0\x90\xB5\x80");
     ck_assert_str_eq(matches("\\d+", text), "1\xF0\x90\xB5\x80");
@@ -247,9 +251,9 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("regex", (const TTest *[]){leftmost_matches_in_turn, white_space_is_the_unicode_property,
-                                                words_have_marks, rewriting_leaves_the_rest_alone, categories_are_complete,
-                                                what_oniguruma_reads_otherwise, bad_patterns_are_refused,
-                                                an_exponential_pattern_is_an_error, a_long_run_is_no_error,
-                                                the_stack_grows_up_to_its_limit, names_match_from_their_start,
-                                                threads_share_a_regex, NULL});
+                                                words_have_marks, rewriting_leaves_the_rest_alone,
+                                                categories_are_complete, what_oniguruma_reads_otherwise,
+                                                bad_patterns_are_refused, an_exponential_pattern_is_an_error,
+                                                a_long_run_is_no_error, the_stack_grows_up_to_its_limit,
+                                                names_match_from_their_start, threads_share_a_regex, NULL});
 }

@@ -217,8 +217,8 @@ TEST(longrope)
 }
 END_OF_TEST
 
-/* To the bit in float32, exponent by exponent: a frequency that is rounded once from double differs in its last place for
- * some channels, and 4000 positions later the angle by 2e-4. */
+/* To the bit in float32, exponent by exponent: a frequency that is rounded once from double differs in its last place
+ * for some channels, and 4000 positions later the angle by 2e-4. */
 TEST(float32_frequencies)
 {
     calm_rope_config rope = {.kind = CALM_ROPE_LINEAR, .theta = 1e6, .factor = 3, .m = 1, .rotary = 128};

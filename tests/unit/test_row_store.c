@@ -16,105 +16,105 @@ static float value(size_t i)
     return (float)calm_rng_normal(1, 0, i);
 }
 
-static void write_all(const calm_rows *rows)
+static void write_all(const calm_row_store *rows)
 {
     float *x;
-    ck_ok(calm_rows_get(ctx, rows, 0, N, &x));
+    ck_ok(calm_row_store_get(ctx, rows, 0, N, &x));
     for (size_t i = 0; i < N * WIDTH; i++)
         x[i] = value(i);
-    ck_ok(calm_rows_put(ctx, rows, 0, N, x));
+    ck_ok(calm_row_store_put(ctx, rows, 0, N, x));
 }
 
 TEST(what_is_put_is_got)
 {
     for (int in_file = 0; in_file < 2; in_file++) {
-        calm_rows rows;
+        calm_row_store rows;
         float *x;
-        ck_ok(calm_rows_open(ctx, ctx->out, N, WIDTH, in_file ? test_directory() : NULL, &rows));
+        ck_ok(calm_row_store_open(ctx, ctx->out, N, WIDTH, in_file ? test_directory() : NULL, &rows));
         ck_assert_int_eq(rows.file >= 0, in_file);
         ck_assert_int_eq(rows.data == NULL, in_file);
         write_all(&rows);
         for (size_t first = 0; first < N; first++)
             for (size_t count = 0; count <= N - first; count += 3) {
-                ck_ok(calm_rows_get(ctx, &rows, first, count, &x));
+                ck_ok(calm_row_store_get(ctx, &rows, first, count, &x));
                 for (size_t i = 0; i < count * WIDTH; i++)
                     ck_assert(x[i] == value(first * WIDTH + i));
                 calm_arena_clear(ctx->scratch);
             }
-        ck_ok(calm_rows_get(ctx, &rows, 13, 2, &x));
+        ck_ok(calm_row_store_get(ctx, &rows, 13, 2, &x));
         for (size_t i = 0; i < 2 * WIDTH; i++)
             x[i] = -1;
-        ck_ok(calm_rows_put(ctx, &rows, 13, 2, x));
-        ck_ok(calm_rows_get(ctx, &rows, 12, 4, &x));
+        ck_ok(calm_row_store_put(ctx, &rows, 13, 2, x));
+        ck_ok(calm_row_store_get(ctx, &rows, 12, 4, &x));
         ck_assert(x[WIDTH - 1] == value(13 * WIDTH - 1) && x[WIDTH] == -1 && x[3 * WIDTH - 1] == -1 &&
                   x[3 * WIDTH] == value(15 * WIDTH));
-        calm_rows_close(&rows);
+        calm_row_store_close(&rows);
         ck_assert_int_eq(rows.file, -1);
-        calm_rows_close(&rows);
+        calm_row_store_close(&rows);
     }
 }
 END_OF_TEST
 
 static calm_status add_one(calm_ctx *task, size_t i, void *user)
 {
-    const calm_rows *rows = user;
+    const calm_row_store *rows = user;
     float *x;
-    CALM_TRY(calm_rows_get(task, rows, i, 1, &x));
+    CALM_TRY(calm_row_store_get(task, rows, i, 1, &x));
     for (size_t k = 0; k < WIDTH; k++)
         x[k] += 1;
-    return calm_rows_put(task, rows, i, 1, x);
+    return calm_row_store_put(task, rows, i, 1, x);
 }
 
 TEST(several_threads)
 {
-    calm_rows rows;
+    calm_row_store rows;
     float *x;
-    ck_ok(calm_rows_open(ctx, ctx->out, N, WIDTH, test_directory(), &rows));
+    ck_ok(calm_row_store_open(ctx, ctx->out, N, WIDTH, test_directory(), &rows));
     write_all(&rows);
     ctx->n_threads = 3;
     ck_ok(calm_parallel_for(ctx, N, add_one, &rows));
-    ck_ok(calm_rows_get(ctx, &rows, 0, N, &x));
+    ck_ok(calm_row_store_get(ctx, &rows, 0, N, &x));
     for (size_t i = 0; i < N * WIDTH; i++)
         ck_assert(x[i] == value(i) + 1);
-    calm_rows_close(&rows);
+    calm_row_store_close(&rows);
 }
 END_OF_TEST
 
 /* The file has no name: the folder stays empty, so nothing is left behind by a process that is killed. */
 TEST(nameless)
 {
-    calm_rows rows;
+    calm_row_store rows;
     const char *dir = test_directory();
-    ck_ok(calm_rows_open(ctx, ctx->out, N, WIDTH, dir, &rows));
+    ck_ok(calm_row_store_open(ctx, ctx->out, N, WIDTH, dir, &rows));
     ck_assert_int_eq(rmdir(dir), 0);
     write_all(&rows);
-    calm_rows_close(&rows);
+    calm_row_store_close(&rows);
 }
 END_OF_TEST
 
 TEST(no_rows)
 {
-    calm_rows rows;
+    calm_row_store rows;
     float *x;
-    ck_ok(calm_rows_open(ctx, ctx->out, 0, WIDTH, test_directory(), &rows));
-    ck_ok(calm_rows_get(ctx, &rows, 0, 0, &x));
-    ck_ok(calm_rows_put(ctx, &rows, 0, 0, x));
-    calm_rows_close(&rows);
+    ck_ok(calm_row_store_open(ctx, ctx->out, 0, WIDTH, test_directory(), &rows));
+    ck_ok(calm_row_store_get(ctx, &rows, 0, 0, &x));
+    ck_ok(calm_row_store_put(ctx, &rows, 0, 0, x));
+    calm_row_store_close(&rows);
 }
 END_OF_TEST
 
 TEST(refused)
 {
-    calm_rows rows;
+    calm_row_store rows;
     const char *dir = test_directory(), *none = test_format("%s/none", dir);
-    ck_fails(calm_rows_open(ctx, ctx->out, N, WIDTH, none, &rows), CALM_ENOTFOUND, none);
+    ck_fails(calm_row_store_open(ctx, ctx->out, N, WIDTH, none, &rows), CALM_ENOTFOUND, none);
     ck_assert_int_eq(rows.file, -1);
-    ck_fails(calm_rows_open(ctx, ctx->out, SIZE_MAX / 2, WIDTH, dir, &rows), CALM_ENOMEM, "overflows");
-    ck_fails(calm_rows_open(ctx, ctx->out, SIZE_MAX / 8, 1, dir, &rows), CALM_EIO,
+    ck_fails(calm_row_store_open(ctx, ctx->out, SIZE_MAX / 2, WIDTH, dir, &rows), CALM_ENOMEM, "overflows");
+    ck_fails(calm_row_store_open(ctx, ctx->out, SIZE_MAX / 8, 1, dir, &rows), CALM_EIO,
              "cannot reserve 9223372036854775804 bytes");
     ck_assert_int_eq(rows.file, -1);
     ctx->out->fail_in = 1;
-    ck_fails(calm_rows_open(ctx, ctx->out, N, WIDTH, NULL, &rows), CALM_ENOMEM, "");
+    ck_fails(calm_row_store_open(ctx, ctx->out, N, WIDTH, NULL, &rows), CALM_ENOMEM, "");
 }
 END_OF_TEST
 
@@ -122,7 +122,7 @@ END_OF_TEST
  * the work. */
 TEST(no_space)
 {
-    calm_rows rows;
+    calm_row_store rows;
     float *x;
     struct rlimit limit, small;
     const char *dir = test_directory();
@@ -131,29 +131,29 @@ TEST(no_space)
     small = limit;
     small.rlim_cur = N * WIDTH * sizeof(float);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
-    const calm_status fits = calm_rows_open(ctx, ctx->out, N, WIDTH, dir, &rows);
+    const calm_status fits = calm_row_store_open(ctx, ctx->out, N, WIDTH, dir, &rows);
     ck_ok(fits);
     write_all(&rows);
-    calm_rows bigger;
-    ck_fails(calm_rows_open(ctx, ctx->out, N + 1, WIDTH, dir, &bigger), CALM_EIO, "cannot reserve 1148 bytes");
+    calm_row_store bigger;
+    ck_fails(calm_row_store_open(ctx, ctx->out, N + 1, WIDTH, dir, &bigger), CALM_EIO, "cannot reserve 1148 bytes");
     ck_assert_int_eq(bigger.file, -1);
-    ck_ok(calm_rows_get(ctx, &rows, 0, 1, &x));
-    ck_fails(calm_rows_put(ctx, &rows, N, 1, x), CALM_EIO, "cannot write hidden rows");
-    ck_fails(calm_rows_get(ctx, &rows, N, 1, &x), CALM_EIO, "cannot read hidden rows back");
+    ck_ok(calm_row_store_get(ctx, &rows, 0, 1, &x));
+    ck_fails(calm_row_store_put(ctx, &rows, N, 1, x), CALM_EIO, "cannot write hidden rows");
+    ck_fails(calm_row_store_get(ctx, &rows, N, 1, &x), CALM_EIO, "cannot read hidden rows back");
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    calm_rows_close(&rows);
+    calm_row_store_close(&rows);
 }
 END_OF_TEST
 
 TEST(closed_behind_our_back)
 {
-    calm_rows rows;
+    calm_row_store rows;
     float *x;
-    ck_ok(calm_rows_open(ctx, ctx->out, N, WIDTH, test_directory(), &rows));
-    ck_ok(calm_rows_get(ctx, &rows, 0, 1, &x));
+    ck_ok(calm_row_store_open(ctx, ctx->out, N, WIDTH, test_directory(), &rows));
+    ck_ok(calm_row_store_get(ctx, &rows, 0, 1, &x));
     close(rows.file);
-    ck_fails(calm_rows_get(ctx, &rows, 0, 1, &x), CALM_EIO, "cannot read hidden rows back");
-    ck_fails(calm_rows_put(ctx, &rows, 0, 1, x), CALM_EIO, "cannot write hidden rows");
+    ck_fails(calm_row_store_get(ctx, &rows, 0, 1, &x), CALM_EIO, "cannot read hidden rows back");
+    ck_fails(calm_row_store_put(ctx, &rows, 0, 1, x), CALM_EIO, "cannot write hidden rows");
 }
 END_OF_TEST
 

@@ -75,8 +75,8 @@ static size_t resident(void)
     return shared * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* 32 MB of tensor read in 34 odd pieces, each given back before the next: what stays is what the system maps around a page
- * that is touched, at most 64 KB before each piece, 2 MB in all; and the counter lags by some hundred pages. */
+/* 32 MB of tensor read in 34 odd pieces, each given back before the next: what stays is what the system maps around a
+ * page that is touched, at most 64 KB before each piece, 2 MB in all; and the counter lags by some hundred pages. */
 TEST(parts_are_released)
 {
     const calm_tensor tensor = {.name = "x", .dtype = CALM_U8, .n_dims = 1, .shape = {(size_t)32 << 20}};
@@ -213,7 +213,8 @@ TEST(need_says_what_was_expected)
     ck_fails(calm_safetensors_need(ctx, set, "z.weight", 2, wrong, &found), CALM_EFORMAT,
              "tensor z.weight: shape [2, 3], expected [3, 2]");
     ck_fails(calm_safetensors_need(ctx, set, "z.weight", 1, right, &found), CALM_EFORMAT, "shape [2, 3], expected [2]");
-    ck_fails(calm_safetensors_need(ctx, set, "y.weight", 2, right, &found), CALM_ENOTFOUND, "tensor y.weight is missing");
+    ck_fails(calm_safetensors_need(ctx, set, "y.weight", 2, right, &found), CALM_ENOTFOUND,
+             "tensor y.weight is missing");
     calm_safetensors_close(set);
 }
 END_OF_TEST
@@ -241,7 +242,8 @@ TEST(integers_are_no_floats)
     calm_safetensors *set;
     write_file(path, &samples[2], 1, bytes);
     ck_ok(calm_safetensors_open(ctx, path, &set));
-    ck_fails(calm_tensor_to_f32(ctx, calm_safetensors_at(set, 0), out), CALM_EFORMAT, "dtype U8, expected F64, F32, F16 or BF16");
+    ck_fails(calm_tensor_to_f32(ctx, calm_safetensors_at(set, 0), out), CALM_EFORMAT,
+             "dtype U8, expected F64, F32, F16 or BF16");
     calm_safetensors_close(set);
 }
 END_OF_TEST
@@ -260,7 +262,8 @@ TEST(full_disk)
     ck_ok(calm_safetensors_begin(ctx, &writer, "/dev/full", samples, 1));
     ck_ok(calm_safetensors_put(ctx, &writer, bytes, 24));
     ck_fails(calm_safetensors_end(ctx, &writer), CALM_ENOSPC, "/dev/full");
-    ck_fails(calm_safetensors_begin(ctx, &writer, test_format("%s/no/x", test_directory()), samples, 1), CALM_ENOTFOUND, "no/x");
+    ck_fails(calm_safetensors_begin(ctx, &writer, test_format("%s/no/x", test_directory()), samples, 1), CALM_ENOTFOUND,
+             "no/x");
 }
 END_OF_TEST
 
@@ -270,15 +273,18 @@ TEST(sizes_that_overflow)
     calm_safetensors_writer writer;
     size_t n, size;
     ck_assert(!calm_tensor_size(&huge, &n, &size));
-    ck_fails(calm_safetensors_begin(ctx, &writer, test_format("%s/x", test_directory()), &huge, 1), CALM_EARG, "overflows");
+    ck_fails(calm_safetensors_begin(ctx, &writer, test_format("%s/x", test_directory()), &huge, 1), CALM_EARG,
+             "overflows");
     ck_fails((calm_fail(ctx, CALM_EARG, "kept"), calm_safetensors_end(ctx, &writer)), CALM_EARG, "kept");
 }
 END_OF_TEST
 
 int main(void)
 {
-    return run_tests("safetensors", (const TTest *[]){
-        round_trip, parts_are_released, data_is_aligned_and_files_are_the_same_bytes, a_tensor_put_in_pieces,
-        an_empty_file_of_tensors, shards_make_one_set, a_truncated_file_at_every_length, files_that_are_not_there, need_says_what_was_expected,
-        nan_is_named_by_tensor_and_index, integers_are_no_floats, full_disk, sizes_that_overflow, NULL});
+    return run_tests("safetensors",
+                     (const TTest *[]){round_trip, parts_are_released, data_is_aligned_and_files_are_the_same_bytes,
+                                       a_tensor_put_in_pieces, an_empty_file_of_tensors, shards_make_one_set,
+                                       a_truncated_file_at_every_length, files_that_are_not_there,
+                                       need_says_what_was_expected, nan_is_named_by_tensor_and_index,
+                                       integers_are_no_floats, full_disk, sizes_that_overflow, NULL});
 }

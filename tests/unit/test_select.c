@@ -15,7 +15,8 @@ static size_t winner(calm_rule rule, const calm_contender *contenders, size_t n)
 
 TEST(the_least_wins_when_no_other_is_near)
 {
-    const calm_contender c[] = {{"k1", "a", NULL, 2e-5, -9}, {"k2", "b", NULL, 1e-5, -1}, {"k3", "c", NULL, 1.06e-5, -9}};
+    const calm_contender c[] = {
+        {"k1", "a", NULL, 2e-5, -9}, {"k2", "b", NULL, 1e-5, -1}, {"k3", "c", NULL, 1.06e-5, -9}};
     ck_assert_uint_eq(winner(CALM_RULE_TOKEN, c, 3), 1);
     ck_assert_uint_eq(winner(CALM_RULE_ARGMAX, c, 3), 1);
 }
@@ -23,7 +24,8 @@ END_OF_TEST
 
 TEST(near_ties_go_to_the_tie_metric)
 {
-    const calm_contender c[] = {{"k1", "a", NULL, 1.04e-5, -3}, {"k2", "b", NULL, 1e-5, -2}, {"k3", "c", NULL, 2e-5, -9}};
+    const calm_contender c[] = {
+        {"k1", "a", NULL, 1.04e-5, -3}, {"k2", "b", NULL, 1e-5, -2}, {"k3", "c", NULL, 2e-5, -9}};
     size_t index;
     char *reason;
     ck_ok(calm_choose(ctx, CALM_RULE_TOKEN, "cka_token", c, 3, &index, &reason));
@@ -110,8 +112,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("select", (const TTest *[]){
-        the_least_wins_when_no_other_is_near, near_ties_go_to_the_tie_metric, the_bound_of_a_near_tie,
-        equal_values_go_to_the_smaller_key, what_is_not_finite_never_wins, a_nan_tie_metric_loses, failed_candidates_never_win,
-        reasons, NULL});
+    return run_tests("select", (const TTest *[]){the_least_wins_when_no_other_is_near, near_ties_go_to_the_tie_metric,
+                                                 the_bound_of_a_near_tie, equal_values_go_to_the_smaller_key,
+                                                 what_is_not_finite_never_wins, a_nan_tie_metric_loses,
+                                                 failed_candidates_never_win, reasons, NULL});
 }

@@ -29,6 +29,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("status",
-                     (const TTest *[]){every_status_has_a_name_and_words, values_outside_the_list_have_a_text_too, NULL});
+    return run_tests(
+        "status", (const TTest *[]){every_status_has_a_name_and_words, values_outside_the_list_have_a_text_too, NULL});
 }

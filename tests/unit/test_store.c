@@ -279,8 +279,10 @@ TEST(activations_round_trip)
     ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM activation_peak"), 6);
     ck_assert_str_eq(sample_text(store, "SELECT histogram FROM activation WHERE hook = 'h1'"), "[5,0,7]");
     ck_assert_int_eq(sample_number(store, "SELECT histogram_first FROM activation WHERE hook = 'h1'"), 2);
-    ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM activation WHERE block IS NULL AND ratio_std IS NULL"), 1);
-    ck_assert_str_eq(sample_text(store, "SELECT max || ' ' || channel || ' ' || token || ' ' || growth || ' ' || crest ||"
+    ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM activation WHERE block IS NULL AND ratio_std IS NULL"),
+                     1);
+    ck_assert_str_eq(sample_text(store,
+                                 "SELECT max || ' ' || channel || ' ' || token || ' ' || growth || ' ' || crest ||"
                                  " ' ' || max_over_median FROM v_activations WHERE hook = 'h1'"),
                      "-60.00 17 \\nthe 15.0 3.0 120.0");
     calm_store_close(store);
@@ -357,15 +359,18 @@ TEST(views_read_like_a_report)
     ck_ok(calm_store_choice_put(ctx, store, &down));
     ck_ok(calm_store_choice_put(ctx, store, &qkv));
     ck_ok(calm_store_choice_put(ctx, store, &qkv));
-    ck_assert_str_eq(sample_text(store, "SELECT unit || '|' || algorithm || '|' || scheme || '|' || one_minus_cka || '|' ||"
+    ck_assert_str_eq(sample_text(store,
+                                 "SELECT unit || '|' || algorithm || '|' || scheme || '|' || one_minus_cka || '|' ||"
                                  " one_minus_cka_token || '|' || rel_mse || '|' || log_rel_mse || '|' || bits || '|' ||"
                                  " activation_max || '|' || activation_at || '|' || crest || '|' || advice || '|' ||"
                                  " reason FROM v_choices"),
                      "L0.qkv|gptq|w4a16_g128|1.25e-05|2.50e-05|3.10e-03|-5.750|4.125|-4.00|channel 17, token \"\\nthe\""
                      " (window 3, position 0)|3.0|plain (differs)|least log_rel_mse of 3");
     /* A job that stays float has a row without numbers. */
-    ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM v_choices WHERE algorithm = 'float' AND one_minus_cka IS NULL"
-                                   " AND activation_max IS NULL AND activation_at IS NULL AND crest IS NULL"), 1);
+    ck_assert_int_eq(sample_number(store,
+                                   "SELECT count(*) FROM v_choices WHERE algorithm = 'float' AND one_minus_cka IS NULL"
+                                   " AND activation_max IS NULL AND activation_at IS NULL AND crest IS NULL"),
+                     1);
     ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM v_scores"), 5);
     ck_assert_str_eq(sample_text(store, "SELECT job || ' ' || chosen FROM v_candidates WHERE run = 1"), "qkv yes");
     calm_store_artifact file = {.run_id = s.run, .path = "out/model.safetensors", .role = "weights", .bytes = 5,
@@ -374,7 +379,8 @@ TEST(views_read_like_a_report)
     ck_ok(calm_store_artifact_put(ctx, store, &file));
     calm_store_outcome outcome = {.status = "finished", .result = "hybrid", .bits_per_weight = NAN};
     ck_ok(calm_store_run_end(ctx, store, s.run, &outcome));
-    ck_assert_str_eq(sample_text(store, "SELECT model || ' ' || status || ' ' || result || ' ' || candidates || ' ' || choices"
+    ck_assert_str_eq(sample_text(store,
+                                 "SELECT model || ' ' || status || ' ' || result || ' ' || candidates || ' ' || choices"
                                  " FROM v_runs WHERE bits_per_weight IS NULL AND ppl_result IS NULL"),
                      "qwen finished hybrid 1 2");
     calm_store_close(store);

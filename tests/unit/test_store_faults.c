@@ -123,13 +123,14 @@ static const char *contents(const char *path)
     calm_store *store;
     calm_value value;
     ck_ok(calm_store_open(ctx, path, NULL, &store));
-    ck_ok(calm_store_query_one(ctx, store,
-                               "SELECT group_concat(line, char(10)) FROM (SELECT DISTINCT c.key || c.blob || a.chain || s.metric ||"
-                               " s.value || r.status || h.reason AS line FROM candidate c JOIN algorithm a ON"
-                               " a.id = c.algorithm_id JOIN score s ON s.candidate_id = c.id JOIN run_candidate rc ON"
-                               " rc.candidate_id = c.id JOIN run r ON r.id = rc.run_id JOIN choice h ON h.run_id = r.id"
-                               " ORDER BY 1)",
-                               NULL, 0, &value, 1));
+    ck_ok(calm_store_query_one(
+        ctx, store,
+        "SELECT group_concat(line, char(10)) FROM (SELECT DISTINCT c.key || c.blob || a.chain || s.metric ||"
+        " s.value || r.status || h.reason AS line FROM candidate c JOIN algorithm a ON"
+        " a.id = c.algorithm_id JOIN score s ON s.candidate_id = c.id JOIN run_candidate rc ON"
+        " rc.candidate_id = c.id JOIN run r ON r.id = rc.run_id JOIN choice h ON h.run_id = r.id"
+        " ORDER BY 1)",
+        NULL, 0, &value, 1));
     calm_store_close(store);
     return value.text ? value.text : "";
 }

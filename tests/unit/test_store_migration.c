@@ -1,5 +1,5 @@
-/* Stores of version 1 (tests/data/store_v1.sql): brought up to date with every row, refused with a hint on reading, refused
- * unchanged when damaged, and whole when the machine fails on the way. */
+/* Stores of version 1 (tests/data/store_v1.sql): brought up to date with every row, refused with a hint on reading,
+ * refused unchanged when damaged, and whole when the machine fails on the way. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -64,18 +64,36 @@ static const char *fill(void)
     calm_store *store = sample_open(path, CALM_STORE_WRITE);
     const sample s = sample_fill(store);
     const calm_store_score scores[] = {{NULL, "cka", 1e-5}, {"block", "rel_mse", 0.25}};
-    const calm_store_candidate candidate = {.key = "k1", .job_id = s.qkv, .calibration_id = s.calibration, .algorithm = "gptq",
-                                            .chain = "absmax@1+gptq@1", .scheme = "w4a16_g128", .blob = "b1", .blob_bytes = 9,
-                                            .bits_per_weight = 4.125, .damp = 0.01, .scores = scores, .n_scores = 2};
+    const calm_store_candidate candidate = {.key = "k1",
+                                            .job_id = s.qkv,
+                                            .calibration_id = s.calibration,
+                                            .algorithm = "gptq",
+                                            .chain = "absmax@1+gptq@1",
+                                            .scheme = "w4a16_g128",
+                                            .blob = "b1",
+                                            .blob_bytes = 9,
+                                            .bits_per_weight = 4.125,
+                                            .damp = 0.01,
+                                            .scores = scores,
+                                            .n_scores = 2};
     const calm_store_peak peak = {-123.5, 3, 17, 42, "the\n"};
-    const calm_store_activation activation = {.model_id = s.model, .calibration_id = s.calibration, .point = "qkv_in",
-                                              .hook = "model.layers.0.qkv_in", .channels = 64, .count = 640, .n_tokens = 10,
-                                              .max_abs = 123.5, .q50 = 0.5, .peaks = &peak, .n_peaks = 1};
+    const calm_store_activation activation = {.model_id = s.model,
+                                              .calibration_id = s.calibration,
+                                              .point = "qkv_in",
+                                              .hook = "model.layers.0.qkv_in",
+                                              .channels = 64,
+                                              .count = 640,
+                                              .n_tokens = 10,
+                                              .max_abs = 123.5,
+                                              .q50 = 0.5,
+                                              .peaks = &peak,
+                                              .n_peaks = 1};
     const calm_store_window window = {.tokens = 511, .nll = 2.5, .kl = 0.1, .top1 = 0.75};
     const calm_store_evaluation evaluation = {.key = "e1", .model_id = s.model, .subject = "float", .text_name = "t",
                                               .window_tokens = 512, .tokens = 511, .nll = 2.5, .ppl = 12.18, .kl = NAN,
                                               .top1 = NAN, .windows = &window, .n_windows = 1};
-    const calm_store_artifact artifact = {.run_id = s.run, .path = "out/config.json", .role = "config", .bytes = 5, .sha256 = "x"};
+    const calm_store_artifact artifact = {
+        .run_id = s.run, .path = "out/config.json", .role = "config", .bytes = 5, .sha256 = "x"};
     int64_t id, eval;
     ck_ok(calm_store_candidate_put(ctx, store, &candidate, &id));
     ck_ok(calm_store_run_candidate(ctx, store, s.run, id));
@@ -83,8 +101,13 @@ static const char *fill(void)
                                                                 .unit = "model.layers.0.qkv", .reason = "least"}));
     ck_ok(calm_store_activation_put(ctx, store, &activation));
     ck_ok(calm_store_evaluation_put(ctx, store, &evaluation, &eval));
-    ck_ok(calm_store_verdict_put(ctx, store, &(calm_store_verdict){.run_id = s.run, .evaluation_id = eval, .role = "test",
-                                                                  .subject = "float", .delta_kl = NAN, .delta_se = NAN}));
+    ck_ok(calm_store_verdict_put(ctx, store,
+                                 &(calm_store_verdict){.run_id = s.run,
+                                                       .evaluation_id = eval,
+                                                       .role = "test",
+                                                       .subject = "float",
+                                                       .delta_kl = NAN,
+                                                       .delta_se = NAN}));
     ck_ok(calm_store_artifact_put(ctx, store, &artifact));
     ck_ok(calm_store_run_end(ctx, store, s.run, &(calm_store_outcome){.status = "finished", .result = "gptq"}));
     calm_store_close(store);
@@ -110,8 +133,10 @@ static const char *contents(const char *path)
     const char *all = "";
     ck_ok(calm_sql_open(ctx, path, CALM_SQL_READ, &sql));
     for (char *rest, *name = strtok_r(old_tables(), "\n", &rest); name; name = strtok_r(NULL, "\n", &rest)) {
-        const char *columns = lines(sql, test_format("SELECT group_concat('quote(\"' || name || '\")', ' || char(9) || ')"
-                                                     " FROM pragma_table_info('%s')", name));
+        const char *columns =
+            lines(sql, test_format("SELECT group_concat('quote(\"' || name || '\")', ' || char(9) || ')"
+                                   " FROM pragma_table_info('%s')",
+                                   name));
         const char *rows = lines(sql, test_format("SELECT %s FROM %s ORDER BY 1", columns, name));
         ck_assert_msg(rows[0], "%s is empty: the test fills every table", name);
         all = test_format("%s%s\n%s", all, name, rows);
@@ -200,7 +225,8 @@ TEST(reading_says_what_to_do)
 {
     const char *path = old_store();
     refused(path, NULL, CALM_EUNSUPPORTED,
-            test_format("%s: written by an older calm; the next calm quantize with --store %s brings it up to date", path, path));
+            test_format("%s: written by an older calm; the next calm quantize with --store %s brings it up to date",
+                        path, path));
     ck_assert_int_eq(version_of(path), 1);
     calm_store_close(sample_open(path, CALM_STORE_WRITE));
     calm_store_close(sample_open(path, CALM_STORE_READ));
@@ -236,7 +262,8 @@ END_OF_TEST
 
 /* ---- when the machine fails on the way ---- */
 
-/* Open for writing in a child that is killed at call `at`, or whose calls fail from there on; false when it was killed. */
+/* Open for writing in a child that is killed at call `at`, or whose calls fail from there on; false when it was killed.
+ */
 static bool open_with(const char *path, fault wanted, calm_status *said, long *calls)
 {
     int ends[2], status;
@@ -306,7 +333,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("store_migration", (const TTest *[]){every_row_is_kept, views, reading_says_what_to_do,
-                                                          damaged_stores_are_refused_unchanged, killed_or_refused_at_every_call,
-                                                          NULL});
+    return run_tests("store_migration",
+                     (const TTest *[]){every_row_is_kept, views, reading_says_what_to_do,
+                                       damaged_stores_are_refused_unchanged, killed_or_refused_at_every_call, NULL});
 }

@@ -75,7 +75,8 @@ END_OF_TEST
 /* Combining marks take no column, wide characters two; what does not print is spelled out; wrong UTF-8 is replaced. */
 TEST(widths_of_text)
 {
-    static const char *const texts[] = {"plain", "\xc3\xbc\x62", "u\xcc\x88z", "\xe4\xb8\xad\xe6\x96\x87", "a\nb\t", "\x1b[0m", "x\xffy"};
+    static const char *const texts[] = {"plain",  "\xc3\xbc\x62", "u\xcc\x88z", "\xe4\xb8\xad\xe6\x96\x87",
+                                        "a\nb\t", "\x1b[0m",      "x\xffy"};
     calm_table table;
     calm_table_init(&table);
     calm_table_column(&table, "t", CALM_ALIGN_LEFT);
@@ -157,6 +158,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("table", (const TTest *[]){columns_are_as_wide_as_their_cells, headings_without_rows, empty_columns_can_go, widths_of_text,
-                                                json_keeps_types_and_digits, many_rows, missing_memory_is_reported, NULL});
+    return run_tests("table", (const TTest *[]){columns_are_as_wide_as_their_cells, headings_without_rows,
+                                                empty_columns_can_go, widths_of_text, json_keeps_types_and_digits,
+                                                many_rows, missing_memory_is_reported, NULL});
 }

@@ -52,7 +52,8 @@ END_OF_TEST
 
 TEST(windows_are_cut_without_padding)
 {
-    calm_token_file file = read("{\"ids\": [1, 2, 3, 4, 5]}\n{\"ids\": [6, 7, 8, 9], \"mask\": [1, 0, 1, 0]}\n{\"ids\": [10]}\n");
+    calm_token_file file =
+        read("{\"ids\": [1, 2, 3, 4, 5]}\n{\"ids\": [6, 7, 8, 9], \"mask\": [1, 0, 1, 0]}\n{\"ids\": [10]}\n");
     calm_windows_options how = {.seqlen = 2, .seed = -1};
     calm_windows w;
     ck_ok(calm_windows_from_tokens(ctx, &file, &how, &w));
@@ -74,7 +75,8 @@ END_OF_TEST
 
 TEST(whole_sequences_keep_their_positions)
 {
-    calm_token_file file = read("{\"ids\": [5, 17, 3], \"mask\": [0, 1, 1], \"types\": [1, 2, 3]}\n{\"ids\": [9, 8]}\n");
+    calm_token_file file =
+        read("{\"ids\": [5, 17, 3], \"mask\": [0, 1, 1], \"types\": [1, 2, 3]}\n{\"ids\": [9, 8]}\n");
     calm_windows w, plain;
     ck_ok(calm_windows_from_sequences(ctx, &file, &w));
     ck_assert_uint_eq(w.n, 2);
@@ -120,7 +122,8 @@ TEST(bad_lines_are_refused)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         calm_token_file file;
         const char *path = file_of(cases[i].text);
-        ck_fails(calm_token_file_read(ctx, path, 100, &file), cases[i].status, test_format("%s: %s", path, cases[i].words));
+        ck_fails(calm_token_file_read(ctx, path, 100, &file), cases[i].status,
+                 test_format("%s: %s", path, cases[i].words));
     }
     calm_token_file file;
     ck_fails(calm_token_file_read(ctx, test_format("%s/none", test_directory()), 0, &file), CALM_ENOTFOUND, "none");
@@ -131,7 +134,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("token_file", (const TTest *[]){sequences_as_they_stand, masks_and_types,
-                                                     windows_are_cut_without_padding,
-                                                     whole_sequences_keep_their_positions, bad_lines_are_refused, NULL});
+    return run_tests("token_file",
+                     (const TTest *[]){sequences_as_they_stand, masks_and_types, windows_are_cut_without_padding,
+                                       whole_sequences_keep_their_positions, bad_lines_are_refused, NULL});
 }

@@ -100,7 +100,10 @@ TEST(unknown_characters)
     const char *vocab = "\"a\":0,\"b\":1,\"?\":2,\"ab\":3";
     check((parts){.vocab = vocab, .merges = "\"a b\""}, "axb\xE4\xB8\xAD", "3");
     check((parts){.vocab = vocab, .model = ",\"unk_token\":\"?\""}, "axx\xE4\xB8\xAD" "b", "0 2 2 2 1");
-    check((parts){.vocab = vocab, .model = ",\"unk_token\":\"?\",\"fuse_unk\":true"}, "axx\xE4\xB8\xAD" "bx", "0 2 1 2");
+    check((parts){.vocab = vocab, .model = ",\"unk_token\":\"?\",\"fuse_unk\":true"},
+          "axx\xE4\xB8\xAD"
+          "bx",
+          "0 2 1 2");
 }
 END_OF_TEST
 
@@ -171,7 +174,9 @@ END_OF_TEST
 
 static void check_split(const char *split, const char *text, const char *expected)
 {
-    check((parts){.pre = test_format("{\"type\":\"Split\",%s}", split), .vocab = PIECES, .model = ",\"ignore_merges\":true"},
+    check((parts){.pre = test_format("{\"type\":\"Split\",%s}", split),
+                  .vocab = PIECES,
+                  .model = ",\"ignore_merges\":true"},
           text, expected);
 }
 
@@ -205,7 +210,8 @@ END_OF_TEST
 
 TEST(byte_level_with_prefix)
 {
-    const char *vocab = "\"a\":0,\"\xC4\xA0\":1,\"\xC4\xA0" "a\":2,\"\xC4\x8A\":3,\"\xC3\xA2\":4,\"\xC4\xA4\":5,\"\xC2\xAC\":6";
+    const char *vocab = "\"a\":0,\"\xC4\xA0\":1,\"\xC4\xA0"
+                        "a\":2,\"\xC4\x8A\":3,\"\xC3\xA2\":4,\"\xC4\xA4\":5,\"\xC2\xAC\":6";
     const char *merges = "\"\xC4\xA0 a\"";
     const char *pre = "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true}";
     check((parts){.pre = pre, .vocab = vocab, .merges = merges}, "a", "2");
@@ -215,7 +221,8 @@ TEST(byte_level_with_prefix)
     check((parts){.pre = pre, .vocab = vocab, .merges = merges}, "\xE2\x82\xAC", "1 4 5 6");
     check((parts){.pre = pre, .vocab = vocab, .merges = merges}, "", "");
     /* Each piece between added tokens has its own prefix, an empty one none. */
-    check((parts){.pre = pre, .vocab = vocab, .merges = merges, .added = ADDED(9, "<x>", "")}, "a<x>a<x><x>", "2 9 2 9 9");
+    check((parts){.pre = pre, .vocab = vocab, .merges = merges, .added = ADDED(9, "<x>", "")}, "a<x>a<x><x>",
+          "2 9 2 9 9");
 }
 END_OF_TEST
 
@@ -223,11 +230,12 @@ TEST(nfc_comes_before_the_pieces)
 {
     const char *vocab = "\"\xC3\xA9\":0,\"e\":1,\"<\":2";
     check((parts){.normalizer = "{\"type\":\"NFC\"}", .vocab = vocab}, "e\xCC\x81", "0");
-    check((parts){.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}]}", .vocab = vocab}, "e\xCC\x81",
-          "0");
+    check((parts){.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}]}", .vocab = vocab},
+          "e\xCC\x81", "0");
     check((parts){.vocab = vocab}, "e\xCC\x81", "1");
     /* A token that is not normalized is found in the text as it came, a normalized one in what became of it. */
-    const char *raw = ADDED(5, "e\xCC\x81", ",\"normalized\":false"), *normal = ADDED(5, "e\xCC\x81", ",\"normalized\":true");
+    const char *raw = ADDED(5, "e\xCC\x81", ",\"normalized\":false"),
+               *normal = ADDED(5, "e\xCC\x81", ",\"normalized\":true");
     check((parts){.normalizer = "{\"type\":\"NFC\"}", .vocab = vocab, .added = raw}, "e\xCC\x81\xC3\xA9", "5 0");
     check((parts){.normalizer = "{\"type\":\"NFC\"}", .vocab = vocab, .added = normal}, "e\xCC\x81\xC3\xA9", "5 5");
 }
@@ -238,17 +246,22 @@ TEST(added_tokens_are_cut_out)
     const char *vocab = "\"a\":0,\" \":1,\"<\":2";
     check((parts){.vocab = vocab, .added = ADDED(7, "<|x|>", ",\"special\":true")}, "a<|x|>a<|x|<|x|>", "0 7 0 2 7");
     /* The leftmost one, then the longest. */
-    check((parts){.vocab = vocab, .added = ADDED(7, "aa", "") "," ADDED(8, "aaa", "") "," ADDED(9, "<a", "")}, "aaaa<aaa",
-          "8 0 9 7");
+    check((parts){.vocab = vocab, .added = ADDED(7, "aa", "") "," ADDED(8, "aaa", "") "," ADDED(9, "<a", "")},
+          "aaaa<aaa", "8 0 9 7");
     check((parts){.vocab = vocab, .added = ADDED(7, "<x>", ",\"lstrip\":true")}, "a  <x>  a", "0 7 1 1 0");
     check((parts){.vocab = vocab, .added = ADDED(7, "<x>", ",\"rstrip\":true")}, "a  <x>\t\xE3\x80\x80 a", "0 1 1 7 0");
-    check((parts){.vocab = vocab, .added = ADDED(7, "<x>", ",\"rstrip\":true,\"lstrip\":true")}, " <x> \n <x> a", "7 7 0");
-    check((parts){.vocab = vocab, .added = ADDED(7, "<x>", ",\"single_word\":true")}, "a<x>a <x> a<x> <x>", "0 2 0 1 7 1 0 2 1 7");
+    check((parts){.vocab = vocab, .added = ADDED(7, "<x>", ",\"rstrip\":true,\"lstrip\":true")}, " <x> \n <x> a",
+          "7 7 0");
+    check((parts){.vocab = vocab, .added = ADDED(7, "<x>", ",\"single_word\":true")}, "a<x>a <x> a<x> <x>",
+          "0 2 0 1 7 1 0 2 1 7");
     check((parts){.vocab = vocab, .added = ADDED(7, "<x>", ",\"single_word\":true")}, "\xC3\xA9<x>-<x>\xCC\x81", "2 2");
     /* White space that a token took may be another token. */
-    check((parts){.vocab = vocab, .added = ADDED(7, "<x>", ",\"rstrip\":true") "," ADDED(8, "  ", "")}, "<x>  a", "7 8 0");
-    check((parts){.vocab = vocab, .added = ADDED(7, "<x>", ",\"rstrip\":true") "," ADDED(8, "  ", ",\"lstrip\":true")}, "<x>  a", "7 0");
-    check((parts){.vocab = vocab, .added = ADDED(7, "\\n", ",\"rstrip\":true,\"lstrip\":true")}, "\n\n\na \n \n", "7 0 7");
+    check((parts){.vocab = vocab, .added = ADDED(7, "<x>", ",\"rstrip\":true") "," ADDED(8, "  ", "")}, "<x>  a",
+          "7 8 0");
+    check((parts){.vocab = vocab, .added = ADDED(7, "<x>", ",\"rstrip\":true") "," ADDED(8, "  ", ",\"lstrip\":true")},
+          "<x>  a", "7 0");
+    check((parts){.vocab = vocab, .added = ADDED(7, "\\n", ",\"rstrip\":true,\"lstrip\":true")}, "\n\n\na \n \n",
+          "7 0 7");
     /* One that the vocabulary knows keeps its id; an empty one is never found. */
     check((parts){.vocab = vocab, .added = ADDED(2, "<", "") "," ADDED(7, "", "")}, "a<a", "0 2 0");
 }
@@ -261,7 +274,8 @@ END_OF_TEST
 
 TEST(templates_surround_the_text)
 {
-    const char *added = ADDED(7, "<s>", ",\"special\":true") "," ADDED(8, "</s>", ",\"special\":true") "," ADDED(9, "<e>", "");
+    const char *added =
+        ADDED(7, "<s>", ",\"special\":true") "," ADDED(8, "</s>", ",\"special\":true") "," ADDED(9, "<e>", "");
     calm_tokenizer *tok = opened((parts){.vocab = LETTERS, .added = added, .post = TEMPLATE("<s>", "</s>")});
     ck_assert_str_eq(encoded(tok, "ab", true), "7 0 1 8 9");
     ck_assert_str_eq(encoded(tok, "ab", false), "0 1");
@@ -269,9 +283,10 @@ TEST(templates_surround_the_text)
     ck_assert_uint_eq(calm_tokenizer_size(tok), 10);
     calm_tokenizer_close(tok);
     /* In a sequence the next template goes around the one before. */
-    tok = opened((parts){.vocab = LETTERS, .added = added,
-                         .post = "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"}," TEMPLATE("<s>", "</s>")
-                                 "," TEMPLATE("</s>", "<s>") "]}"});
+    tok = opened((parts){.vocab = LETTERS,
+                         .added = added,
+                         .post = "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"}," TEMPLATE(
+                             "<s>", "</s>") "," TEMPLATE("</s>", "<s>") "]}"});
     ck_assert_str_eq(encoded(tok, "a", true), "8 9 7 0 8 9 7");
     calm_tokenizer_close(tok);
 }
@@ -315,7 +330,8 @@ END_OF_TEST
 TEST(a_normalized_token_becomes_its_normalized_text)
 {
     const char *vocab = "\"a\":0";
-    const char *added = ADDED(7, "e\xCC\x81", ",\"normalized\":true,\"special\":true") "," ADDED(8, "x", ",\"normalized\":true,\"special\":true");
+    const char *added = ADDED(7, "e\xCC\x81", ",\"normalized\":true,\"special\":true") "," ADDED(
+        8, "x", ",\"normalized\":true,\"special\":true");
     calm_tokenizer *tok = opened((parts){.vocab = vocab, .normalizer = "{\"type\":\"NFC\"}", .added = added,
                                          .decoder = "{\"type\":\"Fuse\"}"});
     check_decoded(tok, (uint32_t[]){0, 7, 8}, 3, true, "a\xC3\xA9x");
@@ -326,7 +342,9 @@ END_OF_TEST
 
 TEST(tokens_for_people)
 {
-    const char *vocab = "\"a\":0,\"\xC4\xA0" "a\":1,\"\xC4\x8A\xC4\x89\":2,\"\xC3\xA2\xC4\xA4\":3,\"\xC3\xA2\xC4\xA4\xC2\xAC\":4,\"\xC4\x80\":5,\"\xC3\xA2\xC4\xA2\xC4\xAD\":6";
+    const char *vocab = "\"a\":0,\"\xC4\xA0"
+                        "a\":1,\"\xC4\x8A\xC4\x89\":2,\"\xC3\xA2\xC4\xA4\":3,\"\xC3\xA2\xC4\xA4\xC2\xAC\":4,"
+                        "\"\xC4\x80\":5,\"\xC3\xA2\xC4\xA2\xC4\xAD\":6";
     calm_tokenizer *tok = opened((parts){.vocab = vocab, .added = ADDED(9, "<\xC4\xA0>", ""), .pre = BYTE_LEVEL});
     static const char *const expected[] = {"a", " a", "\\n\\t", "\\xE2\\x82", "\xE2\x82\xAC", "\\x00", "\\u{200B}",
                                            "", "", "<\xC4\xA0>", ""};
@@ -368,7 +386,8 @@ TEST(text_that_is_not_utf8_is_refused)
     calm_tokenizer *tok = bundled();
     uint32_t *ids;
     size_t n;
-    ck_fails(calm_tokenizer_encode(ctx, tok, "good \xC3(", 7, true, &ids, &n), CALM_EFORMAT, "not UTF-8 at byte 5 (0xC3)");
+    ck_fails(calm_tokenizer_encode(ctx, tok, "good \xC3(", 7, true, &ids, &n), CALM_EFORMAT,
+             "not UTF-8 at byte 5 (0xC3)");
     ck_assert_ptr_null(ids);
     ck_fails(calm_tokenizer_encode(ctx, tok, "", SIZE_MAX, true, &ids, &n), CALM_EARG, "expected less than");
     ck_ok(calm_tokenizer_encode(ctx, tok, "a\0b", 3, true, &ids, &n));

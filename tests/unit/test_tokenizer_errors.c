@@ -1,4 +1,5 @@
-/* tokenizer.json files that are refused: each row changes one member of a good file, and the message names the place. */
+/* tokenizer.json files that are refused: each row changes one member of a good file, and the message names the place.
+ */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -14,7 +15,8 @@
 #define META(members) "{\"type\":\"Metaspace\"," members "}"
 #define WORDPIECE(members) "{\"type\":\"WordPiece\",\"unk_token\":\"?\"," members "}"
 #define UNIGRAM(vocab) "{\"type\":\"Unigram\",\"vocab\":" vocab "}"
-#define TEMPLATE(single, special) "{\"type\":\"TemplateProcessing\",\"single\":" single ",\"special_tokens\":" special "}"
+#define TEMPLATE(single, special)                                                                                      \
+    "{\"type\":\"TemplateProcessing\",\"single\":" single ",\"special_tokens\":" special "}"
 #define PART_5 "{\"type\":\"NFC\"},{\"type\":\"NFC\"},{\"type\":\"NFC\"},{\"type\":\"NFC\"},{\"type\":\"NFC\"}"
 
 typedef struct refusal {
@@ -27,7 +29,8 @@ static const refusal parts[] = {
     {"version", "\"2.0\"", CALM_EUNSUPPORTED, ": version \"2.0\": not supported; known is \"1.0\""},
     {"version", "1", CALM_EFORMAT, "version"},
 
-    {"normalizer", "{\"type\":\"Nonsense\"}", CALM_EUNSUPPORTED, ": normalizer.type \"Nonsense\": not supported; known: "},
+    {"normalizer", "{\"type\":\"Nonsense\"}", CALM_EUNSUPPORTED,
+     ": normalizer.type \"Nonsense\": not supported; known: "},
     {"normalizer", "{}", CALM_EFORMAT, ": normalizer: \"type\" is missing"},
     {"normalizer", "[]", CALM_EFORMAT, ": normalizer"},
     {"normalizer", "{\"type\":5}", CALM_EFORMAT, ": normalizer"},
@@ -39,37 +42,51 @@ static const refusal parts[] = {
 
     {"normalizer", "{\"type\":\"Strip\"}", CALM_EFORMAT, ": normalizer: \"strip_left\" is missing"},
     {"normalizer", "{\"type\":\"Prepend\"}", CALM_EFORMAT, ": normalizer.prepend: expected a string, found null"},
-    {"normalizer", "{\"type\":\"Replace\",\"content\":\"\"}", CALM_EFORMAT, ": normalizer.pattern: expected {\"Regex\""},
-    {"normalizer", "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"}}", CALM_EFORMAT, ": normalizer.content: expected"},
-    {"normalizer", "{\"type\":\"Replace\",\"content\":\"\",\"pattern\":{\"Regex\":\"(\"}}", CALM_EFORMAT, ": normalizer: pattern"},
+    {"normalizer", "{\"type\":\"Replace\",\"content\":\"\"}", CALM_EFORMAT,
+     ": normalizer.pattern: expected {\"Regex\""},
+    {"normalizer", "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"}}", CALM_EFORMAT,
+     ": normalizer.content: expected"},
+    {"normalizer", "{\"type\":\"Replace\",\"content\":\"\",\"pattern\":{\"Regex\":\"(\"}}", CALM_EFORMAT,
+     ": normalizer: pattern"},
     {"normalizer", "{\"type\":\"BertNormalizer\"}", CALM_EFORMAT, ": normalizer: \"clean_text\" is missing"},
-    {"normalizer", "{\"type\":\"Precompiled\"}", CALM_EFORMAT, ": normalizer.precompiled_charsmap: expected a string, found null"},
+    {"normalizer", "{\"type\":\"Precompiled\"}", CALM_EFORMAT,
+     ": normalizer.precompiled_charsmap: expected a string, found null"},
     {"normalizer", CHARSMAP("!!!!"), CALM_EFORMAT, ": normalizer.precompiled_charsmap: not base64"},
     {"normalizer", CHARSMAP("AAAAA"), CALM_EFORMAT, ": normalizer.precompiled_charsmap: not base64"},
     {"normalizer", CHARSMAP("=AAA"), CALM_EFORMAT, ": normalizer.precompiled_charsmap: not base64"},
     {"normalizer", CHARSMAP(""), CALM_EFORMAT, ": normalizer.precompiled_charsmap: a trie of 0 bytes in a map of 0"},
-    {"normalizer", CHARSMAP("AAA="), CALM_EFORMAT, ": normalizer.precompiled_charsmap: a trie of 0 bytes in a map of 2"},
-    {"normalizer", CHARSMAP("BAAAAA=="), CALM_EFORMAT, ": normalizer.precompiled_charsmap: a trie of 4 bytes in a map of 4"},
-    {"normalizer", CHARSMAP("AgAAAAAA"), CALM_EFORMAT, ": normalizer.precompiled_charsmap: a trie of 2 bytes in a map of 6"},
+    {"normalizer", CHARSMAP("AAA="), CALM_EFORMAT,
+     ": normalizer.precompiled_charsmap: a trie of 0 bytes in a map of 2"},
+    {"normalizer", CHARSMAP("BAAAAA=="), CALM_EFORMAT,
+     ": normalizer.precompiled_charsmap: a trie of 4 bytes in a map of 4"},
+    {"normalizer", CHARSMAP("AgAAAAAA"), CALM_EFORMAT,
+     ": normalizer.precompiled_charsmap: a trie of 2 bytes in a map of 6"},
     {"normalizer", CHARSMAP("////////"), CALM_EFORMAT, ": normalizer.precompiled_charsmap: a trie of 4294967295 bytes"},
-    {"normalizer", CHARSMAP("AAAAAP8="), CALM_EFORMAT, ": normalizer.precompiled_charsmap: texts are not UTF-8 at byte 0"},
+    {"normalizer", CHARSMAP("AAAAAP8="), CALM_EFORMAT,
+     ": normalizer.precompiled_charsmap: texts are not UTF-8 at byte 0"},
 
-    {"pre_tokenizer", META("\"replacement\":\"\""), CALM_EFORMAT, ": pre_tokenizer.replacement: expected one character, found \"\""},
-    {"pre_tokenizer", META("\"replacement\":\"__\""), CALM_EFORMAT, ": pre_tokenizer.replacement: expected one character"},
-    {"pre_tokenizer", META("\"split\":true"), CALM_EFORMAT, ": pre_tokenizer.replacement: expected a string, found null"},
+    {"pre_tokenizer", META("\"replacement\":\"\""), CALM_EFORMAT,
+     ": pre_tokenizer.replacement: expected one character, found \"\""},
+    {"pre_tokenizer", META("\"replacement\":\"__\""), CALM_EFORMAT,
+     ": pre_tokenizer.replacement: expected one character"},
+    {"pre_tokenizer", META("\"split\":true"), CALM_EFORMAT,
+     ": pre_tokenizer.replacement: expected a string, found null"},
     {"pre_tokenizer", META("\"replacement\":\"_\",\"prepend_scheme\":\"last\""), CALM_EUNSUPPORTED,
      ": pre_tokenizer.prepend_scheme \"last\": not supported"},
-    {"pre_tokenizer", META("\"replacement\":\"_\",\"prepend_scheme\":\"first\",\"add_prefix_space\":false"), CALM_EFORMAT,
-     ": pre_tokenizer: add_prefix_space is false, but prepend_scheme is \"first\""},
-    {"pre_tokenizer", "{\"type\":\"Punctuation\",\"behavior\":\"Sideways\"}", CALM_EUNSUPPORTED, ": pre_tokenizer.behavior"},
+    {"pre_tokenizer", META("\"replacement\":\"_\",\"prepend_scheme\":\"first\",\"add_prefix_space\":false"),
+     CALM_EFORMAT, ": pre_tokenizer: add_prefix_space is false, but prepend_scheme is \"first\""},
+    {"pre_tokenizer", "{\"type\":\"Punctuation\",\"behavior\":\"Sideways\"}", CALM_EUNSUPPORTED,
+     ": pre_tokenizer.behavior"},
     {"pre_tokenizer", "{\"type\":\"Nonsense\"}", CALM_EUNSUPPORTED, ": pre_tokenizer.type \"Nonsense\": not supported"},
     {"pre_tokenizer", "{\"type\":\"ByteLevel\"}", CALM_EFORMAT, ": pre_tokenizer: \"add_prefix_space\" is missing"},
     {"pre_tokenizer", "{\"type\":\"ByteLevel\",\"add_prefix_space\":1}", CALM_EFORMAT, "add_prefix_space"},
-    {"pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\",\"add_prefix_space\":true},"
-                      "{\"type\":\"Digits\"}]}", CALM_EUNSUPPORTED,
-     ": pre_tokenizer.pretokenizers[1]: not supported: a pre-tokenizer after ByteLevel"},
+    {"pre_tokenizer",
+     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\",\"add_prefix_space\":true},"
+     "{\"type\":\"Digits\"}]}",
+     CALM_EUNSUPPORTED, ": pre_tokenizer.pretokenizers[1]: not supported: a pre-tokenizer after ByteLevel"},
     {"pre_tokenizer", SPLIT("\"behavior\":\"Isolated\""), CALM_EFORMAT, ": pre_tokenizer.pattern: expected {\"Regex\""},
-    {"pre_tokenizer", SPLIT("\"behavior\":\"Isolated\",\"pattern\":\"x\""), CALM_EFORMAT, ": pre_tokenizer.pattern: expected"},
+    {"pre_tokenizer", SPLIT("\"behavior\":\"Isolated\",\"pattern\":\"x\""), CALM_EFORMAT,
+     ": pre_tokenizer.pattern: expected"},
     {"pre_tokenizer", SPLIT("\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":5}"), CALM_EFORMAT,
      ": pre_tokenizer.pattern: expected a string, found a whole number"},
     {"pre_tokenizer", SPLIT("\"behavior\":\"Sideways\",\"pattern\":{\"Regex\":\"x\"}"), CALM_EUNSUPPORTED,
@@ -89,7 +106,8 @@ static const refusal parts[] = {
     {"model", MODEL("\"vocab\":{\"a\":\"0\"},\"merges\":[]"), CALM_EFORMAT, ": model.vocab: id of \"a\": expected"},
     {"model", MODEL("\"vocab\":{\"a\":-1},\"merges\":[]"), CALM_EFORMAT, ": model.vocab: id of \"a\": expected"},
     {"model", MODEL("\"vocab\":{\"a\":1.0},\"merges\":[]"), CALM_EFORMAT, ": model.vocab: id of \"a\": expected"},
-    {"model", MODEL("\"vocab\":{\"a\":4194304},\"merges\":[]"), CALM_EFORMAT, ": model: id 4194304 of \"a\": expected below"},
+    {"model", MODEL("\"vocab\":{\"a\":4194304},\"merges\":[]"), CALM_EFORMAT,
+     ": model: id 4194304 of \"a\": expected below"},
     {"model", MODEL("\"vocab\":{\"a\":9223372036854775807},\"merges\":[]"), CALM_EFORMAT, "expected below"},
     {"model", MODEL("\"vocab\":{\"a\":3,\"b\":3},\"merges\":[]"), CALM_EFORMAT,
      ": model: id 3 is given to \"a\" and to \"b\""},
@@ -118,11 +136,14 @@ static const refusal parts[] = {
     {"model", "{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}", CALM_EFORMAT, ": model: \"unk_token\" is missing"},
     {"model", WORDPIECE("\"vocab\":{\"a\":0}"), CALM_EFORMAT, ": model.unk_token: no token \"?\" in the vocabulary"},
     {"model", WORDPIECE("\"vocab\":[]"), CALM_EFORMAT, ": model.vocab: expected an object, found an array"},
-    {"model", WORDPIECE("\"vocab\":{\"?\":0},\"max_input_chars_per_word\":-1"), CALM_EFORMAT, "max_input_chars_per_word"},
-    {"model", WORDPIECE("\"vocab\":{\"?\":0},\"max_input_chars_per_word\":1e30"), CALM_EFORMAT, "max_input_chars_per_word"},
+    {"model", WORDPIECE("\"vocab\":{\"?\":0},\"max_input_chars_per_word\":-1"), CALM_EFORMAT,
+     "max_input_chars_per_word"},
+    {"model", WORDPIECE("\"vocab\":{\"?\":0},\"max_input_chars_per_word\":1e30"), CALM_EFORMAT,
+     "max_input_chars_per_word"},
     {"model", "{\"type\":\"Unigram\"}", CALM_EFORMAT, ": model.vocab: expected an array that is not empty, found null"},
     {"model", UNIGRAM("[]"), CALM_EFORMAT, ": model.vocab: expected an array that is not empty"},
-    {"model", UNIGRAM("[[\"a\",0],[\"\",-1]]"), CALM_EFORMAT, ": model.vocab[1]: expected [\"text\", score], the text not empty"},
+    {"model", UNIGRAM("[[\"a\",0],[\"\",-1]]"), CALM_EFORMAT,
+     ": model.vocab[1]: expected [\"text\", score], the text not empty"},
     {"model", UNIGRAM("[[\"a\",null]]"), CALM_EFORMAT, ": model.vocab[0]: expected [\"text\", score]"},
     {"model", UNIGRAM("[[\"a\",\"NaN\"]]"), CALM_EFORMAT, ": model.vocab[0]: expected [\"text\", score]"},
     {"model", UNIGRAM("[[\"a\",NaN]]"), CALM_EFORMAT, ": not valid JSON"},
@@ -156,10 +177,12 @@ static const refusal parts[] = {
      ": post_processor.cls: 99 is not the id of a token"},
     {"post_processor", "{\"type\":\"RobertaProcessing\",\"cls\":[0,\"a\"],\"sep\":[\"a\",0]}", CALM_EFORMAT,
      ": post_processor.cls: expected"},
-    {"post_processor", "{\"type\":\"Nonsense\"}", CALM_EUNSUPPORTED, ": post_processor.type \"Nonsense\": not supported"},
-    {"post_processor", TEMPLATE("[]", "{}"), CALM_EUNSUPPORTED, ": post_processor.single: not supported: 0 times the text"},
-    {"post_processor", TEMPLATE("[{\"Sequence\":{\"id\":\"A\"}},{\"Sequence\":{\"id\":\"A\"}}]", "{}"), CALM_EUNSUPPORTED,
-     "2 times the text"},
+    {"post_processor", "{\"type\":\"Nonsense\"}", CALM_EUNSUPPORTED,
+     ": post_processor.type \"Nonsense\": not supported"},
+    {"post_processor", TEMPLATE("[]", "{}"), CALM_EUNSUPPORTED,
+     ": post_processor.single: not supported: 0 times the text"},
+    {"post_processor", TEMPLATE("[{\"Sequence\":{\"id\":\"A\"}},{\"Sequence\":{\"id\":\"A\"}}]", "{}"),
+     CALM_EUNSUPPORTED, "2 times the text"},
     {"post_processor", TEMPLATE("[{\"Sequence\":{\"id\":\"B\"}}]", "{}"), CALM_EFORMAT,
      ": post_processor.single[0]: expected the sequence \"A\", found \"B\""},
     {"post_processor", TEMPLATE("[{\"Other\":{\"id\":\"B\"}}]", "{}"), CALM_EFORMAT,
@@ -168,14 +191,17 @@ static const refusal parts[] = {
      ": post_processor.special_tokens: no ids for \"<s>\""},
     {"post_processor", TEMPLATE("[{\"SpecialToken\":{\"id\":\"a\"}}]", "{\"a\":{\"ids\":[0,99]}}"), CALM_EFORMAT,
      ": post_processor.special_tokens: \"a\": ids[1] is not the id of a token"},
-    {"post_processor", TEMPLATE("[{\"SpecialToken\":{\"id\":\"a\"}}]", "{\"a\":{\"ids\":[-1]}}"), CALM_EFORMAT, "ids[0]"},
-    {"post_processor", TEMPLATE("[{\"SpecialToken\":{\"id\":\"a\"}}]", "{\"a\":{\"ids\":[\"x\"]}}"), CALM_EFORMAT, "ids[0]"},
+    {"post_processor", TEMPLATE("[{\"SpecialToken\":{\"id\":\"a\"}}]", "{\"a\":{\"ids\":[-1]}}"), CALM_EFORMAT,
+     "ids[0]"},
+    {"post_processor", TEMPLATE("[{\"SpecialToken\":{\"id\":\"a\"}}]", "{\"a\":{\"ids\":[\"x\"]}}"), CALM_EFORMAT,
+     "ids[0]"},
 
     {"decoder", "{\"type\":\"Strip\",\"content\":\"ab\",\"start\":1,\"stop\":0}", CALM_EFORMAT,
      ": decoder.content: expected one character, found \"ab\""},
     {"decoder", "{\"type\":\"Strip\",\"content\":\"a\",\"start\":-1,\"stop\":0}", CALM_EFORMAT, ": decoder: \"start\""},
     {"decoder", "{\"type\":\"WordPiece\",\"prefix\":\"##\"}", CALM_EFORMAT, ": decoder: \"cleanup\" is missing"},
-    {"decoder", "{\"type\":\"BPEDecoder\",\"suffix\":\"\"}", CALM_EUNSUPPORTED, ": decoder.suffix: not supported: an empty one"},
+    {"decoder", "{\"type\":\"BPEDecoder\",\"suffix\":\"\"}", CALM_EUNSUPPORTED,
+     ": decoder.suffix: not supported: an empty one"},
     {"decoder", "{\"type\":\"Replace\",\"content\":\"\",\"pattern\":{}}", CALM_EFORMAT, ": decoder.pattern: expected"},
     {"decoder", "{\"type\":\"Nonsense\"}", CALM_EUNSUPPORTED, ": decoder.type \"Nonsense\": not supported; known: "},
     {"decoder", "{\"type\":\"Sequence\",\"decoders\":{}}", CALM_EFORMAT,
@@ -217,8 +243,8 @@ TEST(bad_members_are_refused)
         calm_status status = calm_tokenizer_open(ctx, path, &tok);
         ck_assert_msg(status == parts[i].status && strstr(ctx->message, parts[i].text) &&
                           strncmp(ctx->message, path, strlen(path)) == 0 && !tok,
-                      "%s = %s: %s \"%s\", expected %s \"%s\"", parts[i].member, parts[i].json, calm_status_name(status),
-                      ctx->message, calm_status_name(parts[i].status), parts[i].text);
+                      "%s = %s: %s \"%s\", expected %s \"%s\"", parts[i].member, parts[i].json,
+                      calm_status_name(status), ctx->message, calm_status_name(parts[i].status), parts[i].text);
         calm_ctx_forgive(ctx);
     }
 }
@@ -252,7 +278,8 @@ TEST(a_map_that_leads_nowhere_is_an_error)
         calm_tokenizer *tok;
         uint32_t *ids;
         size_t n;
-        const char *path = file_with("normalizer", test_format("{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"%s\"}", maps[i]));
+        const char *path =
+            file_with("normalizer", test_format("{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"%s\"}", maps[i]));
         ck_ok(calm_tokenizer_open(ctx, path, &tok));
         ck_fails(calm_tokenizer_encode(ctx, tok, "a", 1, false, &ids, &n), CALM_EFORMAT,
                  "normalizer.precompiled_charsmap: corrupt: unit");
@@ -290,10 +317,12 @@ TEST(an_exponential_pattern_is_an_error_when_it_meets_its_text)
     calm_tokenizer *tok;
     uint32_t *ids;
     size_t n;
-    const char *path = file_with("pre_tokenizer", SPLIT("\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"(a|aa)+$\"}"));
+    const char *path =
+        file_with("pre_tokenizer", SPLIT("\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"(a|aa)+$\"}"));
     ck_ok(calm_tokenizer_open(ctx, path, &tok));
     ck_ok(calm_tokenizer_encode(ctx, tok, "aaab", 4, false, &ids, &n));
-    ck_fails(calm_tokenizer_encode(ctx, tok, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", 56, false, &ids, &n),
+    ck_fails(calm_tokenizer_encode(ctx, tok, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", 56, false,
+                                   &ids, &n),
              CALM_EFORMAT, ": pre_tokenizer: pattern \"(a|aa)+$\": search given up");
     ck_assert_ptr_null(ids);
     calm_tokenizer_close(tok);

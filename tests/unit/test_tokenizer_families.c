@@ -52,9 +52,10 @@ static const char *decoded(parts p, const uint32_t *ids, size_t n)
 
 /* ---- WordPiece ---- */
 
-#define WORDS                                                                                                  \
-    "{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":6,"     \
-    "\"vocab\":{\"?\":0,\"a\":1,\"ab\":2,\"##b\":3,\"##c\":4,\"##bc\":5,\"e\":6,\"\xE4\xB8\xAD\":7,\",\":8,\"##cd\":9}}"
+#define WORDS                                                                                                          \
+    "{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":6," \
+    "\"vocab\":{\"?\":0,\"a\":1,\"ab\":2,\"##b\":3,\"##c\":4,\"##bc\":5,\"e\":6,\"\xE4\xB8\xAD\":7,\",\":8,\"##cd\":"  \
+    "9}}"
 #define BERT(clean, chinese, accents, lower)                                                                   \
     "{\"type\":\"BertNormalizer\",\"clean_text\":" #clean ",\"handle_chinese_chars\":" #chinese                        \
     ",\"strip_accents\":" #accents ",\"lowercase\":" #lower "}"
@@ -75,33 +76,45 @@ TEST(bert_normalizer)
     const char *pre = PRE("BertPreTokenizer");
     ck_assert_str_eq(split_up((parts){.model = WORDS, .normalizer = BERT(true, true, null, true), .pre = pre},
                               "\xC3\x89" "A\xE4\xB8\xAD" "A\xE2\x80\x8B" "B\xC2\xA0" ",a"), "?|\xE4\xB8\xAD|ab|,|a");
-    ck_assert_str_eq(split_up((parts){.model = WORDS, .normalizer = BERT(true, true, null, true), .pre = pre}, "\xC3\x89"), "e");
-    ck_assert_str_eq(split_up((parts){.model = WORDS, .normalizer = BERT(true, true, false, true), .pre = pre}, "\xC3\x89"), "?");
-    ck_assert_str_eq(split_up((parts){.model = WORDS, .normalizer = BERT(true, true, true, false), .pre = pre}, "\xC3\xA9"), "e");
-    ck_assert_str_eq(split_up((parts){.model = WORDS, .normalizer = BERT(true, false, null, false), .pre = pre}, "a\xE4\xB8\xAD"), "?");
-    ck_assert_str_eq(split_up((parts){.model = WORDS, .normalizer = BERT(false, true, null, false), .pre = pre}, "a\xE2\x80\x8B"), "?");
+    ck_assert_str_eq(
+        split_up((parts){.model = WORDS, .normalizer = BERT(true, true, null, true), .pre = pre}, "\xC3\x89"), "e");
+    ck_assert_str_eq(
+        split_up((parts){.model = WORDS, .normalizer = BERT(true, true, false, true), .pre = pre}, "\xC3\x89"), "?");
+    ck_assert_str_eq(
+        split_up((parts){.model = WORDS, .normalizer = BERT(true, true, true, false), .pre = pre}, "\xC3\xA9"), "e");
+    ck_assert_str_eq(
+        split_up((parts){.model = WORDS, .normalizer = BERT(true, false, null, false), .pre = pre}, "a\xE4\xB8\xAD"),
+        "?");
+    ck_assert_str_eq(
+        split_up((parts){.model = WORDS, .normalizer = BERT(false, true, null, false), .pre = pre}, "a\xE2\x80\x8B"),
+        "?");
 }
 END_OF_TEST
 
 TEST(punctuation_and_words)
 {
-    const char *model = "{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"a\":1,\"##a\":2,\"-\":3,\"##-\":4,"
-                        "\"1\":5,\"##1\":6,\"##,\":7}}";
+    const char *model =
+        "{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"a\":1,\"##a\":2,\"-\":3,\"##-\":4,"
+        "\"1\":5,\"##1\":6,\"##,\":7}}";
     ck_assert_str_eq(split_up((parts){.model = model, .pre = PRE("Whitespace")}, "a1- -,\ta"), "a|##1|-|-|##,|a");
     ck_assert_str_eq(split_up((parts){.model = model, .pre = PRE("Punctuation")}, "aa--a"), "a|##a|-|-|a");
-    ck_assert_str_eq(split_up((parts){.model = model,
-                                      .pre = "{\"type\":\"Punctuation\",\"behavior\":\"MergedWithPrevious\"}"}, "aa--a"),
-                     "a|##a|##-|-|a");
-    ck_assert_str_eq(split_up((parts){.model = model, .pre = "{\"type\":\"Digits\",\"individual_digits\":true}"}, "a11a"),
-                     "a|1|1|a");
+    ck_assert_str_eq(
+        split_up((parts){.model = model, .pre = "{\"type\":\"Punctuation\",\"behavior\":\"MergedWithPrevious\"}"},
+                 "aa--a"),
+        "a|##a|##-|-|a");
+    ck_assert_str_eq(
+        split_up((parts){.model = model, .pre = "{\"type\":\"Digits\",\"individual_digits\":true}"}, "a11a"),
+        "a|1|1|a");
 }
 END_OF_TEST
 
 /* ---- BPE over characters ---- */
 
-#define SP                                                                                                     \
-    "{\"type\":\"BPE\",\"unk_token\":\"?\",\"fuse_unk\":true,\"byte_fallback\":true,\"vocab\":{\"?\":0,\"_\":1,\"a\":2,\"b\":3,"     \
-    "\"_a\":4,\"ab\":5,\"_ab\":6,\"<0xC3>\":7,\"<0xA9>\":8,\"b_\":9,\"b_a\":10},\"merges\":[\"_ a\",\"a b\",\"_a b\",\"b _\","          \
+#define SP                                                                                                             \
+    "{\"type\":\"BPE\",\"unk_token\":\"?\",\"fuse_unk\":true,\"byte_fallback\":true,\"vocab\":{\"?\":0,\"_\":1,\"a\":" \
+    "2,\"b\":3,"                                                                                                       \
+    "\"_a\":4,\"ab\":5,\"_ab\":6,\"<0xC3>\":7,\"<0xA9>\":8,\"b_\":9,\"b_a\":10},\"merges\":[\"_ a\",\"a b\",\"_a "     \
+    "b\",\"b _\","                                                                                                     \
     "\"b_ a\"]}"
 #define META(scheme, split)                                                                                    \
     "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"" scheme "\",\"split\":" split "}"
@@ -123,19 +136,30 @@ TEST(metaspace_and_prepend)
     ck_assert_str_eq(split_up((parts){.model = SP, .pre = META("never", "false")}, "b a"), "b|_a");
     ck_assert_str_eq(split_up((parts){.model = SP, .pre = META("always", "true")}, " a"), "_a");
     const char *added = "{\"id\":20,\"content\":\"<x>\"}";
-    ck_assert_str_eq(split_up((parts){.model = SP, .pre = META("first", "false"), .added = added}, "a<x>a"), "_a|<x>|a");
-    ck_assert_str_eq(split_up((parts){.model = SP, .pre = META("always", "false"), .added = added}, "a<x>a"), "_a|<x>|_a");
+    ck_assert_str_eq(split_up((parts){.model = SP, .pre = META("first", "false"), .added = added}, "a<x>a"),
+                     "_a|<x>|a");
+    ck_assert_str_eq(split_up((parts){.model = SP, .pre = META("always", "false"), .added = added}, "a<x>a"),
+                     "_a|<x>|_a");
     /* "first" is where the text begins, not what is left of it. */
-    ck_assert_str_eq(split_up((parts){.model = SP, .pre = META("first", "false"),
-                                      .normalizer = "{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true}"}, " a"), "a");
+    ck_assert_str_eq(split_up((parts){.model = SP,
+                                      .pre = META("first", "false"),
+                                      .normalizer = "{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true}"},
+                              " a"),
+                     "a");
     const char *both = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"_\"},"
                        "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"_\"}]}";
     ck_assert_str_eq(split_up((parts){.model = SP, .normalizer = both}, "a b"), "_a|_|b");
     ck_assert_str_eq(split_up((parts){.model = SP, .normalizer = both}, " a"), "_|_a");
-    ck_assert_str_eq(split_up((parts){.model = SP, .pre = "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"add_prefix_space\":true}"},
-                              "a"), "_a");
-    ck_assert_str_eq(split_up((parts){.model = SP, .pre = "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"add_prefix_space\":false}"},
-                              "a"), "a");
+    ck_assert_str_eq(
+        split_up(
+            (parts){.model = SP, .pre = "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"add_prefix_space\":true}"},
+            "a"),
+        "_a");
+    ck_assert_str_eq(
+        split_up(
+            (parts){.model = SP, .pre = "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"add_prefix_space\":false}"},
+            "a"),
+        "a");
 }
 END_OF_TEST
 
@@ -164,10 +188,12 @@ END_OF_TEST
 
 TEST(prefixes_and_suffixes)
 {
-    const char *model = "{\"type\":\"BPE\",\"continuing_subword_prefix\":\"##\",\"end_of_word_suffix\":\"$\",\"unk_token\":\"?\","
-                        "\"vocab\":{\"?\":0,\"a\":1,\"##b\":2,\"##b$\":3,\"a$\":4,\"ab\":5,\"ab$\":6},"
-                        "\"merges\":[\"a ##b\",\"a ##b$\"]}";
-    ck_assert_str_eq(split_up((parts){.model = model, .pre = PRE("WhitespaceSplit")}, "ab a abb ba"), "ab$|a$|ab|##b$|?|?");
+    const char *model =
+        "{\"type\":\"BPE\",\"continuing_subword_prefix\":\"##\",\"end_of_word_suffix\":\"$\",\"unk_token\":\"?\","
+        "\"vocab\":{\"?\":0,\"a\":1,\"##b\":2,\"##b$\":3,\"a$\":4,\"ab\":5,\"ab$\":6},"
+        "\"merges\":[\"a ##b\",\"a ##b$\"]}";
+    ck_assert_str_eq(split_up((parts){.model = model, .pre = PRE("WhitespaceSplit")}, "ab a abb ba"),
+                     "ab$|a$|ab|##b$|?|?");
     ck_assert_str_eq(decoded((parts){.model = model, .decoder = "{\"type\":\"BPEDecoder\",\"suffix\":\"$\"}"},
                              (const uint32_t[]){6, 5, 4}, 3), "ab aba");
 }
@@ -187,12 +213,15 @@ TEST(the_best_sum_wins)
     ck_assert_str_eq(split_up((parts){.model = model}, "aaab"), "a|aab");    /* -4.25; a aa b and others -4.5 */
     ck_assert_str_eq(split_up((parts){.model = model}, "axyb"), "a|?|b");    /* unknown ones fuse */
     ck_assert_str_eq(split_up((parts){.model = model}, "xa"), "?|a");
-    ck_assert_str_eq(split_up((parts){.model = UNIGRAM("[\"?\",0],[\"a\",-1],[\"<0x78>\",-2]", ",\"unk_id\":0,\"byte_fallback\":true")},
-                              "xaxxay"), "<0x78>|a|<0x78>|<0x78>|a|?");
+    ck_assert_str_eq(split_up((parts){.model = UNIGRAM("[\"?\",0],[\"a\",-1],[\"<0x78>\",-2]",
+                                                       ",\"unk_id\":0,\"byte_fallback\":true")},
+                              "xaxxay"),
+                     "<0x78>|a|<0x78>|<0x78>|a|?");
     calm_tokenizer *tok = opened((parts){.model = UNIGRAM("[\"a\",-1]", "")});
     uint32_t *ids;
     size_t n;
-    ck_fails(calm_tokenizer_encode(ctx, tok, "ab", 2, false, &ids, &n), CALM_EFORMAT, "model: the text has a character without");
+    ck_fails(calm_tokenizer_encode(ctx, tok, "ab", 2, false, &ids, &n), CALM_EFORMAT,
+             "model: the text has a character without");
     calm_tokenizer_close(tok);
 }
 END_OF_TEST
@@ -219,16 +248,22 @@ END_OF_TEST
 TEST(pairs_around_the_text)
 {
     const char *pair = "\"sep\":[\"b\",3],\"cls\":[\"?\",0]";
-    ck_assert_str_eq(split_up((parts){.model = SP, .post = test_format("{\"type\":\"BertProcessing\",%s}", pair)}, "a"), "?|a|b");
-    ck_assert_str_eq(split_up((parts){.model = SP, .post = test_format("{\"type\":\"RobertaProcessing\",%s,\"trim_offsets\":true,"
-                                                                       "\"add_prefix_space\":true}", pair)}, "a"), "?|a|b");
+    ck_assert_str_eq(split_up((parts){.model = SP, .post = test_format("{\"type\":\"BertProcessing\",%s}", pair)}, "a"),
+                     "?|a|b");
+    ck_assert_str_eq(split_up((parts){.model = SP,
+                                      .post = test_format("{\"type\":\"RobertaProcessing\",%s,\"trim_offsets\":true,"
+                                                          "\"add_prefix_space\":true}",
+                                                          pair)},
+                              "a"),
+                     "?|a|b");
 }
 END_OF_TEST
 
 TEST(decoders)
 {
-    const char *texts = "{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"_a\":1,\"##b\":2,\"<0xC3>\":3,\"<0xA9>\":4,"
-                        "\"__\":5,\"n't\":6,\"do\":7,\".\":8,\"_\":9}}";
+    const char *texts =
+        "{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"_a\":1,\"##b\":2,\"<0xC3>\":3,\"<0xA9>\":4,"
+        "\"__\":5,\"n't\":6,\"do\":7,\".\":8,\"_\":9}}";
     static const struct {
         const char *decoder;
         uint32_t ids[4];
@@ -243,15 +278,19 @@ TEST(decoders)
         {"{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"_+\"},\"content\":\"-\"}", {1, 5}, 2, "-a-"},
         {"{\"type\":\"Strip\",\"content\":\"_\",\"start\":1,\"stop\":0}", {1, 5}, 2, "a_"},
         {"{\"type\":\"Strip\",\"content\":\"_\",\"start\":9,\"stop\":9}", {1, 5}, 2, "a"},
-        {"{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\"_\",\"start\":1,\"stop\":0}]}",
-         {1, 1}, 2, "a_a"},
+        {"{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\"_\",\"start\":1,"
+         "\"stop\":0}]}",
+         {1, 1},
+         2,
+         "a_a"},
         {"{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"}]}", {0}, 0, ""},
         {"{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true}", {7, 6, 2, 8}, 4, "don'tb."},
         {"{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":false}", {7, 6, 2, 8}, 4, "do n'tb ."},
         {"{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":false}", {2, 2}, 2, "##bb"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        ck_assert_str_eq(decoded((parts){.model = texts, .decoder = cases[i].decoder}, cases[i].ids, cases[i].n), cases[i].text);
+        ck_assert_str_eq(decoded((parts){.model = texts, .decoder = cases[i].decoder}, cases[i].ids, cases[i].n),
+                         cases[i].text);
 }
 END_OF_TEST
 
@@ -284,10 +323,15 @@ TEST(letters_and_patterns)
     ck_assert_str_eq(split_up((parts){.model = SP, .normalizer = marks}, "\xC3\xA1" "b"), "ab");
     ck_assert_str_eq(split_up((parts){.model = SP, .normalizer = PRE("NFKC")}, "\xEF\xBD\x81"), "a");
     ck_assert_str_eq(split_up((parts){.model = SP, .normalizer = PRE("NFKD")}, "\xEF\xBD\x81"), "a");
-    ck_assert_str_eq(split_up((parts){.model = SP, .normalizer = "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[x-z]+\"},"
-                                                                 "\"content\":\"_\"}"}, "xya"), "_a");
-    ck_assert_str_eq(split_up((parts){.model = SP, .normalizer = "{\"type\":\"Strip\",\"strip_left\":false,\"strip_right\":true}"},
-                              "a \t"), "a");
+    ck_assert_str_eq(split_up((parts){.model = SP,
+                                      .normalizer = "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[x-z]+\"},"
+                                                    "\"content\":\"_\"}"},
+                              "xya"),
+                     "_a");
+    ck_assert_str_eq(
+        split_up((parts){.model = SP, .normalizer = "{\"type\":\"Strip\",\"strip_left\":false,\"strip_right\":true}"},
+                 "a \t"),
+        "a");
 }
 END_OF_TEST
 

@@ -14,7 +14,8 @@ static uint32_t walk(const calm_trie *trie, const char *text, size_t n)
 
 TEST(strings_lead_to_their_ids)
 {
-    calm_trie_entry entries[] = {{"ab", 2, 0}, {"a", 1, 1}, {"abc", 3, 2}, {"\xFF\x80", 2, 3}, {"b", 1, 4}, {"a", 1, 7}};
+    calm_trie_entry entries[] = {{"ab", 2, 0},       {"a", 1, 1}, {"abc", 3, 2},
+                                 {"\xFF\x80", 2, 3}, {"b", 1, 4}, {"a", 1, 7}};
     calm_trie trie;
     ck_ok(calm_trie_init(ctx, ctx->out, &trie, entries, 6));
     ck_assert_uint_eq(walk(&trie, "ab", 2), 0);

@@ -205,9 +205,9 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("unicode", (const TTest *[]){ill_formed_text_is_found_at_its_first_byte,
-                                                  every_character_is_encoded_and_decoded,
-                                                  ill_formed_sequences_are_replaced, composed_forms, ascii_is_not_copied,
-                                                  many_marks_are_sorted_in_time, normalizing_twice_changes_nothing, classes,
-                                                  no_memory_is_an_error, NULL});
+    return run_tests("unicode",
+                     (const TTest *[]){ill_formed_text_is_found_at_its_first_byte,
+                                       every_character_is_encoded_and_decoded, ill_formed_sequences_are_replaced,
+                                       composed_forms, ascii_is_not_copied, many_marks_are_sorted_in_time,
+                                       normalizing_twice_changes_nothing, classes, no_memory_is_an_error, NULL});
 }

@@ -30,7 +30,8 @@ static const char *long_text(void)
     return text;
 }
 
-static calm_windows read_windows(const calm_tokenizer *tokenizer, const char *path, size_t seqlen, size_t samples, long long seed)
+static calm_windows read_windows(const calm_tokenizer *tokenizer, const char *path, size_t seqlen, size_t samples,
+                                 long long seed)
 {
     const calm_windows_options options = {.seqlen = seqlen, .samples = samples, .seed = seed};
     calm_windows windows;
@@ -69,7 +70,8 @@ TEST(lines_never_share_a_window)
 {
     static const char lines[] = "{\"text\": \"one two three four five six seven eight nine ten\"}\n\n"
                                 "\"a b c\"\n   \n{\"text\": \"x\", \"other\": 1}\n\"eins zwei drei\"";
-    static const char *const documents[] = {"one two three four five six seven eight nine ten", "a b c", "x", "eins zwei drei"};
+    static const char *const documents[] = {"one two three four five six seven eight nine ten", "a b c", "x",
+                                            "eins zwei drei"};
     calm_tokenizer *tokenizer = open_tokenizer();
     calm_windows w = read_windows(tokenizer, text_file("a.jsonl", lines, sizeof lines - 1), 4, 0, -1);
     size_t window = 0, total = 0;
@@ -131,13 +133,15 @@ TEST(texts_that_cannot_be_used)
     refused(tokenizer, text_file("empty.txt", "", 0), 8, 0, CALM_EARG, "empty.txt: the text is empty");
     refused(tokenizer, text_file("blank.txt", " \n\t\r\n", 5), 8, 0, CALM_EARG, "the text is empty");
     refused(tokenizer, text_file("empty.jsonl", "\n\n", 2), 8, 0, CALM_EARG, "the text is empty");
-    refused(tokenizer, text_file("short.txt", "a b c", 5), 8, 0, CALM_EARG, "short.txt: 3 tokens, expected at least one window of 8");
+    refused(tokenizer, text_file("short.txt", "a b c", 5), 8, 0, CALM_EARG,
+            "short.txt: 3 tokens, expected at least one window of 8");
     refused(tokenizer, text_file("one.txt", "a b c", 5), 1, 0, CALM_EARG, "windows of 1 tokens");
     refused(tokenizer, "/none/such.txt", 8, 0, CALM_ENOTFOUND, "/none/such.txt");
     refused(tokenizer, test_directory(), 8, 0, CALM_EARG, "");
     refused(tokenizer, text_file("utf8.txt", "a b\xff c d e f g h i j", 21), 2, 0, CALM_EFORMAT, "utf8.txt: ");
     refused(tokenizer, text_file("utf8.txt", "a b\xff c d e f g h i j", 21), 2, 0, CALM_EFORMAT, "3");
-    refused(tokenizer, text_file("a.jsonl", "\"fine here\"\n{\"text\": \"x\"\n", 25), 2, 0, CALM_EFORMAT, "a.jsonl: line 2");
+    refused(tokenizer, text_file("a.jsonl", "\"fine here\"\n{\"text\": \"x\"\n", 25), 2, 0, CALM_EFORMAT,
+            "a.jsonl: line 2");
     refused(tokenizer, text_file("a.jsonl", "\"fine here\"\n\n{\"txt\": \"x\"}\n", 26), 2, 0, CALM_EFORMAT,
             "line 3: expected a string or an object with \"text\"");
     refused(tokenizer, text_file("a.jsonl", "17\n", 3), 2, 0, CALM_EFORMAT, "line 1: expected a string");
@@ -170,7 +174,8 @@ TEST(slices_have_their_own_digest)
 {
     calm_tokenizer *tokenizer = open_tokenizer();
     const char *text = long_text(), *path = text_file("a.txt", text, strlen(text));
-    calm_windows all = read_windows(tokenizer, path, 8, 0, -1), first = read_windows(tokenizer, path, 8, 6, -1), slice, tail;
+    calm_windows all = read_windows(tokenizer, path, 8, 0, -1), first = read_windows(tokenizer, path, 8, 6, -1), slice,
+                 tail;
     ck_ok(calm_windows_slice(ctx, &all, 0, 6, &slice));
     ck_assert_str_eq(slice.sha256, first.sha256);
     ck_assert_str_ne(slice.sha256, all.sha256);
