@@ -141,6 +141,7 @@ static calm_status replace_job(calm_ctx *ctx, const calm_block_work *work, const
         replaced->w = w + row * qjob->in;
         replaced->in_scale = act_bits ? qjob->in_scale : NULL;
         replaced->act_bits = act_bits;
+        replaced->act_asymmetric = qjob->scheme.act_asymmetric;
         row += replaced->out;
     }
     return CALM_OK;

@@ -8,10 +8,14 @@
 #include "cli/dry_run.h"
 #include "cli/pipeline.h"
 #include "cli/report.h"
+#include "ptq/base/file.h"
+#include "ptq/model/arch.h"
 
 /* Competes by default: docs/method.md section 4. */
 #define POOL_WEIGHTS "rtn,gptq,smoothquant,mkq,gptq-hls,mkq-full"
 #define POOL_ACTIVATIONS "rtn,gptq,smoothquant,mkq,gptq-hls,mkq-full,smoothquant-gptq"
+
+#define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
 typedef struct options {
     calm_common common;
@@ -39,7 +43,7 @@ static const calm_option table[] = {
      .metavar = "N",
      .key = 'b'},
     {.name = "scheme",
-     .help = "number format instead of --bits: w4a16_g64, w8a8, w4a4_g128, ...",
+     .help = "number format instead of --bits: w4a16_g64, w8a8, w8a8_asymact, w4a4_g128, ...",
      .offset = offsetof(options, scheme),
      .type = CALM_OPTION_STRING,
      .metavar = "NAME"},
@@ -203,6 +207,29 @@ static calm_status resolve_scheme(calm_ctx *ctx, const options *o, calm_scheme *
     return CALM_OK;
 }
 
+/* Inputs of an encoder's linears lie between LayerNorms and GELUs, far from symmetric: there the range of activations that
+ * the name leaves open is the asymmetric one (docs/method.md section 1). */
+static calm_status resolve_range(calm_ctx *ctx, const options *o, calm_recipe *recipe)
+{
+    char *path, *note, name[CALM_SCHEME_NAME_MAX];
+    calm_json *json;
+    calm_config config;
+    if (!recipe->scheme.act_bits || calm_scheme_says_range(o->scheme))
+        return CALM_OK;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, recipe->model.dir, "config.json"));
+    CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &json));
+    const calm_status status = calm_config_read(ctx, path, json, &config);
+    calm_json_free(json);
+    if (status != CALM_OK || !config.arch->encoder)
+        return status;
+    recipe->scheme.act_asymmetric = true;
+    calm_scheme_name(&recipe->scheme, name);
+    CALM_TRY(calm_strf(ctx, ctx->out, &note, "an encoder: --scheme %s stands for %s, activations with a zero point; "
+                                             "%s_symact is the one without", o->scheme, name, o->scheme));
+    recipe->scheme_note = note;
+    return CALM_OK;
+}
+
 /* A text of the user, or a bundled one under a name that does not depend on where calm lies. */
 static calm_status resolve_text(calm_ctx *ctx, const char *given, const char *bundled, const char **path,
                                 const char **name)
@@ -282,6 +309,7 @@ static calm_status resolve(calm_ctx *ctx, const options *o, calm_recipe *recipe)
     const char *pool = o->algorithms ? o->algorithms : recipe->scheme.act_bits ? POOL_ACTIVATIONS : POOL_WEIGHTS;
     CALM_TRY(calm_recipe_algorithms(ctx, pool, recipe));
     CALM_TRY(calm_resolve_model(ctx, o->model, o->common.quiet, &recipe->model));
+    CALM_TRY(resolve_range(ctx, o, recipe));
     if (o->tokens && (o->calib || o->special))
         return calm_fail(ctx, CALM_EARG, "calm quantize: --tokens takes the place of --calib and --special");
     CALM_TRY(resolve_text(ctx, o->tokens ? o->tokens : o->calib, "wikitext2-valid.txt", &recipe->calib_path,
@@ -315,6 +343,8 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     ctx->log_user = &progress;
     if (recipe.model.note)
         calm_log(ctx, CALM_LOG_INFO, "%s", recipe.model.note);
+    if (recipe.scheme_note)
+        calm_log(ctx, CALM_LOG_INFO, "%s", recipe.scheme_note);
     calm_status status = calm_pipeline_run(ctx, &recipe, command, &progress, &pipeline);
     if (status == CALM_OK)
         status = o->json ? calm_report_json(ctx, &pipeline) : calm_report_print(ctx, &pipeline);

@@ -65,7 +65,8 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cal
         return CALM_OK;
     }
     const calm_scheme scheme = {.bits = stored.bits, .group = stored.group, .symmetric = stored.symmetric,
-                                .act_bits = stored.act_bits, .scale_dtype = dtype};
+                                .act_bits = stored.act_bits, .act_asymmetric = stored.act_asymmetric,
+                                .scale_dtype = dtype};
     calm_scheme_name(&scheme, out->scheme);
     out->act_bits = stored.act_bits;
     return CALM_OK;

@@ -11,6 +11,7 @@
 typedef struct calm_recipe {
     calm_named_model model;
     calm_scheme scheme;
+    const char *scheme_note;                /* how it was completed; NULL: it is as typed             */
     calm_algorithm **algorithms;    /* [n_algorithms] the pool                                        */
     size_t n_algorithms;
     const char *calib_path, *calib_name;    /* text or JSON lines; as shown ("bundled ...")           */

@@ -198,6 +198,7 @@ calm_status calm_qgroup_apply(calm_ctx *ctx, const calm_qgroup *assembled, calm_
         if (linear->quantized) {
             CALM_TRY(dequantize(ctx, linear, &weight->w));
             weight->act_bits = linear->scheme.act_bits;
+            weight->act_asymmetric = linear->scheme.act_asymmetric;
         } else if (linear->w) {
             weight->w = linear->w;
         }

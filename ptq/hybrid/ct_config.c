@@ -145,7 +145,8 @@ static calm_json *group_entry(const calm_export_input *input, const calm_scheme 
     calm_json_set(group, "weights", int_args(scheme->bits, scheme->symmetric, scheme->group ? "group" : "channel",
                                              scheme->group, false));
     calm_json_set(group, "input_activations",
-                  scheme->act_bits ? int_args(scheme->act_bits, true, "token", 0, true) : calm_json_new_null());
+                  scheme->act_bits ? int_args(scheme->act_bits, !scheme->act_asymmetric, "token", 0, true)
+                                   : calm_json_new_null());
     calm_json_set(group, "output_activations", calm_json_new_null());
     calm_json_set_string(group, "format", calm_ct_is_int_quantized(scheme) ? "int-quantized" : "pack-quantized");
     return group;

@@ -12,7 +12,7 @@ static const char magic[8] = "CALMQJ01";
 typedef struct blob_head {
     char magic[8];
     uint64_t out, in, group, n_groups;
-    int32_t bits, symmetric, act_bits, scale_dtype, has_in_scale, reserved;
+    int32_t bits, symmetric, act_bits, scale_dtype, has_in_scale, act_asymmetric;
     double damp;
 } blob_head;
 
@@ -43,7 +43,7 @@ calm_status calm_qblob_encode(calm_ctx *ctx, const calm_qjob *qjob, void **bytes
     blob_head head = {.out = qjob->out, .in = qjob->in, .group = qjob->group, .n_groups = qjob->n_groups,
                       .bits = qjob->scheme.bits, .symmetric = qjob->scheme.symmetric, .act_bits = qjob->scheme.act_bits,
                       .scale_dtype = (int32_t)qjob->scheme.scale_dtype, .has_in_scale = qjob->in_scale != NULL,
-                      .damp = qjob->damp};
+                      .act_asymmetric = qjob->scheme.act_asymmetric, .damp = qjob->damp};
     sections size;
     uint8_t *at;
     memcpy(head.magic, magic, sizeof magic);
@@ -77,6 +77,8 @@ static calm_status check_head(calm_ctx *ctx, const char *name, const blob_head *
         return damaged(ctx, name, "it does not begin with CALMQJ01");
     if (head->bits < 2 || head->bits > 8 || head->act_bits < 0 || head->act_bits > 8)
         return damaged(ctx, name, "bits out of range");
+    if (head->act_asymmetric != 0 && (head->act_asymmetric != 1 || head->act_bits == 0))
+        return damaged(ctx, name, "impossible activations");
     if (head->scale_dtype != CALM_BF16 && head->scale_dtype != CALM_F16)
         return damaged(ctx, name, "unknown dtype of scales");
     if (head->out == 0 || head->in == 0 || head->out > UINT32_MAX || head->in > UINT32_MAX || head->group == 0 ||
@@ -116,6 +118,7 @@ calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes
         (calm_qjob){.out = head.out, .in = head.in, .group = head.group, .n_groups = head.n_groups, .damp = head.damp};
     out->scheme = (calm_scheme){.bits = head.bits, .group = head.group == head.in ? 0 : head.group,
                                 .symmetric = head.symmetric != 0, .act_bits = head.act_bits,
+                                .act_asymmetric = head.act_asymmetric != 0,
                                 .scale_dtype = (calm_dtype)head.scale_dtype};
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->scales, out->out * out->n_groups));
     memcpy(out->scales, at, size.scales);

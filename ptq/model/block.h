@@ -21,6 +21,7 @@ typedef struct calm_weight {
     const float *bias;        /* [out] or NULL                                             */
     const float *in_scale;    /* [in] or NULL = ones                                       */
     int act_bits;             /* A quantizes each token to so many bits; 0 = not at all    */
+    bool act_asymmetric;      /* from its smallest to its largest value, with a zero point */
 } calm_weight;
 
 /* Read expert `expert` of a block: weight[GATE], weight[UP], weight[DOWN], into ctx->out. */

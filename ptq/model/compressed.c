@@ -57,16 +57,18 @@ static calm_status read_activations(calm_ctx *ctx, const char *path, const char 
     const bool yes = true, no = false;
     int64_t bits = 0;
     bool symmetric, dynamic;
-    const char *strategy;
+    const char *strategy, *type;
     if (calm_json_typeof(args) == CALM_JSON_NULL)
         return CALM_OK;
     CALM_TRY(calm_json_need_int(ctx, path, args, "num_bits", NULL, 2, 8, &bits));
     CALM_TRY(calm_json_need_bool(ctx, path, args, "symmetric", &yes, &symmetric));
     CALM_TRY(calm_json_need_bool(ctx, path, args, "dynamic", &no, &dynamic));
     CALM_TRY(calm_json_need_string(ctx, path, args, "strategy", "token", &strategy));
-    if (!symmetric || !dynamic || strcmp(strategy, "token") != 0)
-        return unsupported(ctx, path, group, "input_activations other than symmetric, dynamic, per token");
+    CALM_TRY(calm_json_need_string(ctx, path, args, "type", "int", &type));
+    if (!dynamic || strcmp(strategy, "token") != 0 || strcmp(type, "int") != 0)
+        return unsupported(ctx, path, group, "input_activations other than int, dynamic, per token");
     out->act_bits = (int)bits;
+    out->act_asymmetric = !symmetric;
     return CALM_OK;
 }
 

@@ -21,6 +21,7 @@ typedef struct calm_stored_scheme {
     size_t group;         /* columns per scale; 0 = one per row */
     bool symmetric, packed;
     int act_bits;         /* 0 = activations stay float         */
+    bool act_asymmetric;
 } calm_stored_scheme;
 
 /* Read the "quantization_config" entry `root` of the config.json at `path`; free with calm_compressed_free.

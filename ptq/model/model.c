@@ -54,9 +54,10 @@ static calm_status need_matrix(calm_ctx *ctx, const calm_model *model, const cha
     return need_floats(ctx, model, name, 2, (const size_t[2]){rows, cols}, out);
 }
 
-/* One linear: find its scheme and check its tensors; with `w` also read it. */
+/* One linear: find its scheme and check its tensors; with `w` also read it; with `weight` say how it quantizes
+ * its input. */
 static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const char *module, size_t out, size_t in,
-                               float *w, int *act_bits)
+                               float *w, calm_weight *weight)
 {
     bool quantized = false;
     calm_stored_scheme scheme;
@@ -64,8 +65,10 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
     const calm_tensor *tensor;
     if (model->compressed)
         CALM_TRY(calm_compressed_find(ctx, model->compressed, module, &quantized, &scheme));
-    if (act_bits)
-        *act_bits = quantized ? scheme.act_bits : 0;
+    if (weight) {
+        weight->act_bits = quantized ? scheme.act_bits : 0;
+        weight->act_asymmetric = quantized && scheme.act_asymmetric;
+    }
     if (quantized)
         return w ? calm_compressed_load(ctx, model->tensors, module, &scheme, out, in, w)
                  : calm_compressed_check(ctx, model->tensors, module, &scheme, out, in);
@@ -379,7 +382,7 @@ calm_status calm_model_load_linear(calm_ctx *ctx, const calm_model *model, const
     float *w;
     *weight = (calm_weight){.name = module, .out = out, .in = in};
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, out * in));
-    CALM_TRY(read_linear(ctx, model, module, out, in, w, &weight->act_bits));
+    CALM_TRY(read_linear(ctx, model, module, out, in, w, weight));
     weight->w = w;
     return bias ? read_part(ctx, model, module, "bias", out, &weight->bias) : CALM_OK;
 }

@@ -105,25 +105,59 @@ static float max_magnitude(const float *x, size_t n)
     return most;
 }
 
+/* *lo = min(min x, 0), *hi = max(max x, 0) of n values, 16 lanes likewise. */
 CALM_VECTORIZE
-static void act_quantize(const float *x, size_t d, float scale, float lo, float hi, float *y)
+static void span(const float *x, size_t n, float *lo, float *hi)
 {
-    for (size_t j = 0; j < d; j++) {
-        float q = x[j] / scale;
-        q = q < lo ? lo : q;
-        q = q > hi ? hi : q;
-        y[j] = ((q + ROUND_F32) - ROUND_F32) * scale;
+    float least[16] = {0}, most[16] = {0};
+    size_t j = 0;
+    for (; j + 16 <= n; j += 16)
+        for (size_t l = 0; l < 16; l++) {
+            float a = x[j + l];
+            least[l] = a < least[l] ? a : least[l];
+            most[l] = a > most[l] ? a : most[l];
+        }
+    for (; j < n; j++) {
+        least[0] = x[j] < least[0] ? x[j] : least[0];
+        most[0] = x[j] > most[0] ? x[j] : most[0];
+    }
+    *lo = *hi = 0;
+    for (size_t l = 0; l < 16; l++) {
+        *lo = least[l] < *lo ? least[l] : *lo;
+        *hi = most[l] > *hi ? most[l] : *hi;
     }
 }
 
-void calm_act_quantize_rows(const float *x, size_t n, size_t d, int bits, float *y)
+/* The quotient is rounded to float32 before the zero point is added, as the library does. */
+CALM_VECTORIZE
+static void act_quantize(const float *x, size_t d, float scale, float zero, float lo, float hi, float *y)
+{
+    for (size_t j = 0; j < d; j++) {
+        float q = x[j] / scale + zero;
+        q = q < lo ? lo : q;
+        q = q > hi ? hi : q;
+        y[j] = (((q + ROUND_F32) - ROUND_F32) - zero) * scale;
+    }
+}
+
+void calm_act_quantize_rows(const float *x, size_t n, size_t d, int bits, bool asymmetric, float *y)
 {
     assert(bits >= 2 && bits <= 8);
-    float half = (float)(1 << (bits - 1));
+    const float half = (float)(1 << (bits - 1)), lo = -half, hi = half - 1;
     for (size_t t = 0; t < n; t++) {
-        float scale = max_magnitude(x + t * d, d) / (half - 0.5f);
+        float scale, zero = 0, least = 0, most;
+        if (asymmetric) {
+            span(x + t * d, d, &least, &most);
+            scale = (most - least) / (hi - lo);
+        } else {
+            scale = max_magnitude(x + t * d, d) / (half - 0.5f);
+        }
         if (scale == 0)
             scale = 1;
-        act_quantize(x + t * d, d, scale, -half, half - 1, y + t * d);
+        if (asymmetric) {
+            zero = lo - least / scale;
+            zero = rintf(zero > hi ? hi : zero);    /* at least lo, for least <= 0 */
+        }
+        act_quantize(x + t * d, d, scale, zero, lo, hi, y + t * d);
     }
 }

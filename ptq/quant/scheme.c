@@ -1,4 +1,4 @@
-/* Names of number formats: w<bits>a<bits>[_g<columns>][_asym][_f16s], or "float". */
+/* Names of number formats: w<bits>a<bits>[_g<columns>][_asym][_asymact][_f16s], or "float". */
 #include "ptq/quant/scheme.h"
 
 #include <assert.h>
@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXAMPLES "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w4a4_g128, float"
+#define EXAMPLES "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w8a8_asymact, w4a4_g128, float"
+#define SUFFIXES "after the bits come _g<columns>, _asym, _asymact, _symact and _f16s"
 #define GROUP_MAX (1ul << 24)
 #define SCALE_BITS 16.0
 #define FLOAT_BITS 16.0
@@ -36,18 +37,27 @@ static calm_status read_group(calm_ctx *ctx, const char *name, const char **at, 
     return CALM_OK;
 }
 
+static bool is_suffix(const char *at, size_t length, const char *suffix)
+{
+    return length == strlen(suffix) && strncmp(at, suffix, length) == 0;
+}
+
 /* One "_suffix" at *at. */
 static calm_status read_suffix(calm_ctx *ctx, const char *name, const char **at, calm_scheme *out)
 {
     size_t length = 1 + strcspn(*at + 1, "_");
     if (strncmp(*at, "_g", 2) == 0)
         return read_group(ctx, name, at, out);
-    if (length == strlen("_asym") && strncmp(*at, "_asym", length) == 0)
+    if (is_suffix(*at, length, "_asym"))
         out->symmetric = false;
-    else if (length == strlen("_f16s") && strncmp(*at, "_f16s", length) == 0)
+    else if (is_suffix(*at, length, "_f16s"))
         out->scale_dtype = CALM_F16;
+    else if (!is_suffix(*at, length, "_asymact") && !is_suffix(*at, length, "_symact"))
+        return refuse(ctx, name, SUFFIXES);
+    else if (!out->act_bits)
+        return refuse(ctx, name, "_asymact and _symact are about quantized activations; this scheme leaves them float");
     else
-        return refuse(ctx, name, "after the bits come _g<columns>, _asym and _f16s");
+        out->act_asymmetric = is_suffix(*at, length, "_asymact");
     *at += length;
     return CALM_OK;
 }
@@ -70,8 +80,13 @@ calm_status calm_scheme_parse(calm_ctx *ctx, const char *name, calm_scheme *out)
     while (*at == '_')
         CALM_TRY(read_suffix(ctx, name, &at, out));
     if (*at)
-        return refuse(ctx, name, "after the bits come _g<columns>, _asym and _f16s");
+        return refuse(ctx, name, SUFFIXES);
     return CALM_OK;
+}
+
+bool calm_scheme_says_range(const char *name)
+{
+    return strstr(name, "_asymact") || strstr(name, "_symact");
 }
 
 void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX])
@@ -83,9 +98,9 @@ void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]
     }
     if (scheme->group)
         snprintf(group, sizeof group, "_g%zu", scheme->group);
-    int length = snprintf(name, CALM_SCHEME_NAME_MAX, "w%da%d%s%s%s", scheme->bits,
+    int length = snprintf(name, CALM_SCHEME_NAME_MAX, "w%da%d%s%s%s%s", scheme->bits,
                           scheme->act_bits ? scheme->act_bits : 16, group, scheme->symmetric ? "" : "_asym",
-                          scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
+                          scheme->act_asymmetric ? "_asymact" : "", scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
     assert(length < CALM_SCHEME_NAME_MAX);
     (void)length;
 }

@@ -4,8 +4,9 @@
  *   w4a16_g128_asym    the same with a zero point per group
  *   w8a16, w8a8        one scale per row; a8: activations to int8 per token, dynamically
  *   w4a4_g128          both
+ *   w8a8_asymact       activations from their smallest to their largest value, with a zero point per token
  *   float              left as it is
- * A suffix _f16s rounds scales to float16 instead of bfloat16. */
+ * _symact says what is so without it.  A suffix _f16s rounds scales to float16 instead of bfloat16. */
 #ifndef CALM_QUANT_SCHEME_H
 #define CALM_QUANT_SCHEME_H
 
@@ -18,12 +19,16 @@ typedef struct calm_scheme {
     int bits;                 /* of a weight: 2 to 8; 0 = float                        */
     size_t group;             /* input columns per scale; 0 = one group per row        */
     bool symmetric;           /* zero point 2^(bits-1) everywhere                      */
-    int act_bits;             /* 0 = activations stay float; else per-token symmetric  */
+    int act_bits;             /* 0 = activations stay float; else per token            */
+    bool act_asymmetric;      /* false without act_bits                                */
     calm_dtype scale_dtype;   /* CALM_BF16 (default) or CALM_F16                       */
 } calm_scheme;
 
 /* Parse a name.  CALM_EARG with what is wrong and examples. */
 calm_status calm_scheme_parse(calm_ctx *ctx, const char *name, calm_scheme *out);
+
+/* Does a name say itself what the range of activations is (_symact, _asymact)? */
+bool calm_scheme_says_range(const char *name);
 
 /* Print the canonical name; always fits. */
 void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]);

@@ -50,8 +50,8 @@ write_families "$work/families" >/dev/null
 folders=
 for model in "$work"/families/*/; do
     family=$(basename "$model")
-    for scheme in w4a16_g32 w8a8; do
-        case $family-$scheme in *_moe-w8a8) continue ;; esac
+    for scheme in w4a16_g32 w8a8_symact w8a8_asymact; do
+        case $family-$scheme in *_moe-w8a8_*) continue ;; esac
         out=$work/read/$family-$scheme
         calm quantize --model "$model" --scheme $scheme --algorithms rtn,smoothquant --tokens "$work/families/tokens.jsonl" \
             --samples 8 --seqlen 32 --guard-samples 0 --expert-tokens 1 --no-eval --quiet --output "$out" \

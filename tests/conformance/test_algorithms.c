@@ -7,7 +7,7 @@
 #define MAX_CHAINS 128
 
 static const char *const schemes[] = {"w4a16_g16", "w3a16_g16_asym", "w2a16_g64",
-                                      "w8a8", "w8a16_asym", "w4a4_g16_f16s"};
+                                      "w8a8", "w8a8_asymact", "w8a16_asym", "w4a4_g16_f16s"};
 #define N_SCHEMES (sizeof schemes / sizeof *schemes)
 
 /* A job and what it needs, all in the test's context. */
@@ -234,7 +234,7 @@ static double error_of(const sample *s, const calm_qjob *q, bool x)
         for (size_t j = 0; j < in; j++)
             input[j] = s->x[t * in + j] / (q->in_scale ? q->in_scale[j] : 1);
         if (q->scheme.act_bits)
-            calm_act_quantize_rows(input, 1, in, q->scheme.act_bits, input);
+            calm_act_quantize_rows(input, 1, in, q->scheme.act_bits, q->scheme.act_asymmetric, input);
         for (size_t i = 0; i < q->out; i++) {
             const float *row = i < s->linears[0].out ? s->w[0] + i * in : s->w[1] + (i - s->linears[0].out) * in;
             double y = 0;

@@ -67,6 +67,8 @@ static void check_weights(const calm_weight found[CALM_N_ROLES], const calm_weig
         ck_assert_ptr_null(f->in_scale);
         ck_assert_msg(f->act_bits == e->act_bits, "%s: activations of %d bits, expected %d", e->name, f->act_bits,
                       e->act_bits);
+        ck_assert_msg(f->act_asymmetric == e->act_asymmetric, "%s: activations are %s", e->name,
+                      f->act_asymmetric ? "asymmetric" : "symmetric");
     }
 }
 
@@ -145,7 +147,7 @@ static void check_plan(const tiny_model *spec, const char *const *schemes, size_
 
 TEST(one_scheme)
 {
-    static const char *const schemes[] = {"w4a16_g32", "w8a16", "w2a16_g32", "w3a16_g32", "w8a8", "w4a4_g32",
+    static const char *const schemes[] = {"w4a16_g32", "w8a16", "w2a16_g32", "w3a16_g32", "w8a8", "w4a4_g32", "w8a8_asymact",
                                           "w4a16_g32_asym", "w4a16_g32_f16s", "w2a16_g32_asym", "w8a16_asym"};
     const tiny_model spec = wide_model();
     for (size_t s = 0; s < sizeof schemes / sizeof *schemes; s++)
@@ -155,8 +157,8 @@ END_OF_TEST
 
 TEST(mixed_schemes)
 {
-    static const char *const pair[] = {"w4a16_g32", "w8a8"}, *const same_format[] = {"w4a16_g32", "w2a16_g32", "w8a16"};
-    static const char *const with_float[] = {"w4a16_g32", "float", "w8a8", "w3a16_g32", "float"};
+    static const char *const pair[] = {"w4a16_g32", "w8a8_asymact"}, *const same_format[] = {"w4a16_g32", "w2a16_g32", "w8a16"};
+    static const char *const with_float[] = {"w4a16_g32", "float", "w8a8", "w3a16_g32", "w8a8_asymact", "float"};
     const tiny_model spec = wide_model();
     check_plan(&spec, pair, 2);
     check_plan(&spec, same_format, 3);
@@ -265,6 +267,7 @@ static void check_quantized(const calm_json *entry, const char *module, const ca
     ck_assert_int_eq(calm_json_int(calm_json_get(weights, "num_bits"), 0), scheme->bits);
     ck_assert_int_eq(calm_json_int(calm_json_get(weights, "group_size"), 0), (int64_t)scheme->group);
     ck_assert_int_eq(calm_json_int(calm_json_get(inputs, "num_bits"), 0), scheme->act_bits);
+    ck_assert(calm_json_bool(calm_json_get(inputs, "symmetric"), true) == !scheme->act_asymmetric);
 }
 
 static bool ends_with(const char *text, const char *end)

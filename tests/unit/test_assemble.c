@@ -103,6 +103,7 @@ static calm_status put_candidates(const bench *b, calm_ctx *task, long expert, c
             replaced->w = w;
             replaced->in_scale = q->in_scale;
             replaced->act_bits = q->scheme.act_bits;
+            replaced->act_asymmetric = q->scheme.act_asymmetric;
             w += replaced->out * replaced->in;
         }
     }
@@ -177,7 +178,7 @@ static bool starts_with(const char *name, const char *start)
 /* Dividing by a power of two is exact, also in bfloat16: nothing but the order of float32 sums may differ. */
 TEST(powers_of_two_fold_exactly)
 {
-    static const char *const schemes[] = {"w4a16_g16", "w4a16_g16_asym", "w8a16", "w8a8", "w4a4_g16"};
+    static const char *const schemes[] = {"w4a16_g16", "w4a16_g16_asym", "w8a16", "w8a8", "w8a8_asymact", "w4a4_g16"};
     tiny_model spec = tiny_default;
     for (int variant = 0; variant < 4; variant++) {
         spec.bias = variant & 1;

@@ -104,10 +104,27 @@ TEST(span_includes_zero)
 }
 END_OF_TEST
 
-/* The rule written down slowly, in the float32 arithmetic of compressed-tensors. */
-static void act_reference(const float *x, size_t d, int bits, float *y)
+/* The rules written down slowly, in the float32 arithmetic of compressed-tensors. */
+static void asymmetric_reference(const float *x, size_t d, int bits, float *y)
+{
+    float least = 0, most = 0, lo = -(float)(1 << (bits - 1)), hi = -lo - 1;
+    for (size_t j = 0; j < d; j++) {
+        least = fminf(least, x[j]);
+        most = fmaxf(most, x[j]);
+    }
+    const float scale = (most - least) / (hi - lo);
+    const float zero = rintf(fminf(fmaxf(lo - least / scale, lo), hi));
+    for (size_t j = 0; j < d; j++)
+        y[j] = least == most ? 0 : (rintf(fminf(fmaxf(x[j] / scale + zero, lo), hi)) - zero) * scale;
+}
+
+static void act_reference(const float *x, size_t d, int bits, bool asymmetric, float *y)
 {
     float most = 0, half = (float)(1 << (bits - 1));
+    if (asymmetric) {
+        asymmetric_reference(x, d, bits, y);
+        return;
+    }
     for (size_t j = 0; j < d; j++)
         most = fmaxf(most, fabsf(x[j]));
     float scale = most / (half - 0.5f);
@@ -127,26 +144,60 @@ TEST(activations_per_token)
     enum { N = 7, D = 37 };
     float x[N * D], y[N * D], expected[N * D];
     for (size_t i = 0; i < N * D; i++)
-        x[i] = (float)calm_rng_normal(3, 0, i) * (i / D == 2 ? 1e4f : 1);
+        x[i] = (float)calm_rng_normal(3, 0, i) * (i / D == 2 ? 1e4f : 1) + (i / D == 5 ? 9 : i / D == 6 ? -9 : 0);
     memset(x + 4 * D, 0, D * sizeof *x);
-    for (int bits = 2; bits <= 8; bits += 2) {
-        calm_act_quantize_rows(x, N, D, bits, y);
-        for (size_t t = 0; t < N; t++)
-            act_reference(x + t * D, D, bits, expected + t * D);
+    for (int asymmetric = 0; asymmetric < 2; asymmetric++) {
+        for (int bits = 2; bits <= 8; bits += 2) {
+            calm_act_quantize_rows(x, N, D, bits, asymmetric, y);
+            for (size_t t = 0; t < N; t++)
+                act_reference(x + t * D, D, bits, asymmetric, expected + t * D);
+            check_same(y, expected, N * D);
+        }
+        memcpy(y, x, sizeof y);
+        calm_act_quantize_rows(y, N, D, 8, asymmetric, y);
         check_same(y, expected, N * D);
     }
-    memcpy(y, x, sizeof y);
-    calm_act_quantize_rows(y, N, D, 8, y);
-    check_same(y, expected, N * D);
+}
+END_OF_TEST
+
+/* By hand, with scales that are powers of two.  First row: lo -1, hi 14, 15 steps of 4 bits: s = 1, z = -8 + 1 = -7; 2.5
+ * lies at -4.5, which goes to the even -4, thus to 3, and 3.5 at -3.5, thus to 3 too: ties are of the code, not of the value.
+ * Second: all above zero, so the range begins at zero: s = 0.5, z = -8; 0.7 at -8 + 1.4 = -6.6 -> -7 -> 0.5.  Third: all
+ * below: lo -30, s = 2, z = -8 + 15 = 7; -1 at 6.5 -> 6 -> -2, -3 at 5.5 -> 6 -> -2, -29 at -7.5 -> -8 -> -30. */
+TEST(asymmetric_activations_by_hand)
+{
+    enum { D = 5 };
+    const float x[3 * D] = {-1, 14, 2.5f, 3.5f, 0, 7.5f, 0.7f, 1, 7.5f, 0.2f, -30, -1, -3, -0.9f, -29};
+    const float expected[3 * D] = {-1, 14, 3, 3, 0, 7.5f, 0.5f, 1, 7.5f, 0, -30, -2, -2, 0, -30};
+    float y[3 * D];
+    calm_act_quantize_rows(x, 3, D, 4, true, y);
+    check_same(y, expected, 3 * D);
+}
+END_OF_TEST
+
+/* 40 values, so that both the lanes and the rest have the extremes once. */
+TEST(asymmetric_range_is_found_everywhere)
+{
+    enum { D = 40 };
+    for (size_t i = 0; i < D; i++) {
+        float x[D] = {0}, y[D];
+        x[i] = -3;
+        x[(i + 17) % D] = 12;
+        calm_act_quantize_rows(x, 1, D, 4, true, y);    /* s = 1 */
+        check_same(y, x, D);
+    }
 }
 END_OF_TEST
 
 TEST(activations_not_finite)
 {
-    float x[] = {1, NAN, 2, 1, INFINITY, 2}, y[6];
-    calm_act_quantize_rows(x, 2, 3, 8, y);
-    ck_assert(isnan(y[1]));
-    ck_assert(isnan(y[4]));
+    for (int asymmetric = 0; asymmetric < 2; asymmetric++) {
+        float x[] = {1, NAN, 2, 1, INFINITY, 2, 1, -INFINITY, 2}, y[9];
+        calm_act_quantize_rows(x, 3, 3, 8, asymmetric, y);
+        ck_assert(isnan(y[1]));
+        ck_assert(isnan(y[4]));
+        ck_assert(isnan(y[7]));
+    }
 }
 END_OF_TEST
 
@@ -154,5 +205,7 @@ int main(void)
 {
     return run_tests("grid", (const TTest *[]){scales_are_exact_in_both_halves, scale_range, symmetric_codes,
                                                eight_bits_leave_out_code_zero, grid_between, span_includes_zero,
-                                               activations_per_token, activations_not_finite, NULL});
+                                               activations_per_token,
+                                               asymmetric_activations_by_hand,
+                                               asymmetric_range_is_found_everywhere, activations_not_finite, NULL});
 }

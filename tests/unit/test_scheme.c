@@ -14,10 +14,14 @@ static void check_name(const char *given, const char *canonical)
 TEST(names_round_trip)
 {
     static const char *const names[] = {"w4a16_g128", "w4a16_g128_asym", "w8a16", "w8a8", "w4a8_g64", "w4a4_g32_f16s",
-                                        "w3a16_g128", "w2a16_g64_asym_f16s", "float"};
+                                        "w3a16_g128", "w2a16_g64_asym_f16s", "w8a8_asymact", "w4a4_g128_asymact",
+                                        "w4a8_g64_asym_asymact_f16s", "float"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         check_name(names[i], names[i]);
     check_name("w4a16_asym_g128", "w4a16_g128_asym");
+    check_name("w4a8_f16s_asymact_g128", "w4a8_g128_asymact_f16s");
+    check_name("w8a8_symact", "w8a8");
+    check_name("w8a8_asymact_symact", "w8a8");
     check_name("w4a16_f16s_g16777216_asym", "w4a16_g16777216_asym_f16s");
 }
 END_OF_TEST
@@ -33,6 +37,10 @@ TEST(fields)
     ck_assert_int_eq(scheme.scale_dtype, CALM_F16);
     ck_ok(calm_scheme_parse(ctx, "w4a16", &scheme));
     ck_assert_int_eq(scheme.act_bits, 0);
+    ck_assert(!scheme.act_asymmetric);
+    ck_ok(calm_scheme_parse(ctx, "w8a8_asymact", &scheme));
+    ck_assert(scheme.symmetric && scheme.act_asymmetric);
+    ck_ok(calm_scheme_parse(ctx, "w4a16", &scheme));
     ck_assert_uint_eq(scheme.group, 0);
     ck_assert(scheme.symmetric);
     ck_assert_int_eq(scheme.scale_dtype, CALM_BF16);
@@ -53,6 +61,18 @@ TEST(bad_names)
     ck_fails(calm_scheme_parse(ctx, "w4a16_g128x", &scheme), CALM_EARG, "after the bits");
     ck_fails(calm_scheme_parse(ctx, "w4a16_as", &scheme), CALM_EARG, "after the bits");
     ck_fails(calm_scheme_parse(ctx, "w4a16_", &scheme), CALM_EARG, "after the bits");
+    ck_fails(calm_scheme_parse(ctx, "w8a8_asymac", &scheme), CALM_EARG, "after the bits");
+    ck_fails(calm_scheme_parse(ctx, "w4a16_g128_asymact", &scheme), CALM_EARG, "leaves them float");
+    ck_fails(calm_scheme_parse(ctx, "w4a16_symact", &scheme), CALM_EARG, "leaves them float");
+}
+END_OF_TEST
+
+TEST(names_that_say_the_range)
+{
+    ck_assert(calm_scheme_says_range("w8a8_asymact"));
+    ck_assert(calm_scheme_says_range("w4a8_g64_symact_f16s"));
+    ck_assert(!calm_scheme_says_range("w8a8"));
+    ck_assert(!calm_scheme_says_range("w4a8_g64_asym"));
 }
 END_OF_TEST
 
@@ -78,5 +98,5 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("scheme", (const TTest *[]){names_round_trip, fields, bad_names, groups_and_bits, NULL});
+    return run_tests("scheme", (const TTest *[]){names_round_trip, fields, bad_names, names_that_say_the_range, groups_and_bits, NULL});
 }
