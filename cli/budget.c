@@ -253,6 +253,11 @@ calm_status calm_budget_choose(calm_ctx *ctx, const calm_pipeline *p, size_t lim
     const size_t threads = (size_t)ctx->n_threads, base = calm_memory_resident();
     const size_t n_experts = calm_model_config(p->model)->moe.n_experts ? sizeof experts / sizeof *experts : 1;
     size_t smallest = SIZE_MAX;
+    *out = (calm_budget){.base = base};
+    if (p->recipe->knobs) {
+        calm_budget_estimate(p, threads, p->recipe->knobs, out);
+        return CALM_OK;
+    }
     /* From the inside out, what costs more time: a file, barriers, small groups; small waves, idle threads, another
      * pass. */
     for (int by_job = 0; by_job < 2; by_job++)
@@ -319,8 +324,8 @@ calm_status calm_budget_apply(calm_ctx *ctx, calm_pipeline *p, calm_budget *out)
         p->spill_dir = slash ? dir : ".";
     }
     const size_t elsewhere = out->base > calm_memory_used() ? out->base - calm_memory_used() : 0;
-    const size_t reserved = elsewhere + (size_t)ctx->n_threads * THREAD_BYTES + SLACK_BYTES;
-    calm_memory_set_limit(limit > reserved ? limit - reserved : 1);
+    out->reserved = elsewhere + (size_t)ctx->n_threads * THREAD_BYTES + SLACK_BYTES;
+    calm_memory_set_limit(limit > out->reserved ? limit - out->reserved : 1);
     calm_log(ctx, CALM_LOG_INFO, "memory: %.2f GB expected, %.2f GB allowed%s%s%s", (double)out->peak / 1e9,
              (double)limit / 1e9, knobs->spill ? "; hidden rows in a file" : "",
              knobs->candidates_at_once < (size_t)ctx->n_threads ? "; fewer candidates at once than threads" : "",
