@@ -29,6 +29,14 @@ typedef struct calm_budget {
     size_t spill_bytes;                          /* in a file, when knobs.spill                         */
 } calm_budget;
 
+/* The most that arenas held in each stage of a run, and before the first. */
+typedef struct calm_budget_held {
+    size_t open, capture, quantize, score, evaluate, assemble;
+} calm_budget_held;
+
+/* A stage ends: raise `*held` to what arenas held at most since the last call. */
+void calm_budget_note(size_t *held);
+
 /* What the run needs with these knobs. */
 void calm_budget_estimate(const calm_pipeline *p, size_t n_threads, const calm_knobs *knobs, calm_budget *out);
 

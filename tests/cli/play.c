@@ -88,7 +88,7 @@ static void work(const play *run, fault wanted, outcome *said)
     said->status = calm_pipeline_run(ctx, &run->recipe, "calm test", &progress, &pipeline);
     said->calls = fault_calls();
     fault_plan((fault){0});
-    said->arenas = calm_memory_peak();
+    said->held = pipeline.held;
     said->resident = calm_memory_resident_peak();
     said->budget = pipeline.budget;
     said->cached = pipeline.n_cached;

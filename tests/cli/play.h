@@ -25,7 +25,8 @@ typedef struct outcome {
     long calls;                  /* that write, as faults.h counts them           */
     size_t cached;               /* candidates that were in the store             */
     calm_budget budget;
-    size_t arenas, resident;     /* the most bytes that arenas held, and that the system saw; the child's base included */
+    calm_budget_held held;
+    size_t resident;             /* the most that the system saw, all included    */
     char result[64], verdict[512], log[4096];
 } outcome;
 
