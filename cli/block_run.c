@@ -62,9 +62,11 @@ static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *c
                                  calm_block_work *work)
 {
     calm_pipeline *p = run->p;
+    calm_budget_note(&p->held.capture);
     work->n_done = p->n_cached + *run->done;
     calm_progress_update(p->progress, CALM_STAGE_QUANTIZE, work->n_done, work->n_total);
     calm_status status = calm_block_quantize(ctx, work);
+    calm_budget_note(&p->held.quantize);
     work->n_done = p->n_cached + *run->done;
     calm_progress_update(p->progress, CALM_STAGE_SCORE, work->n_done, work->n_total);
     if (status == CALM_OK)
@@ -75,6 +77,7 @@ static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *c
         status = calm_block_keep(ctx, work);
     for (size_t i = 0; i < work->n; i++)
         calm_arena_clear(&work->items[i].arena);
+    calm_budget_note(&p->held.score);
     *run->done += work->n;
     return status;
 }

@@ -8,6 +8,7 @@
 
 #include "cli/pipeline.h"
 #include "ptq/base/memory.h"
+#include "ptq/calib/activation.h"
 #include "ptq/model/arch.h"
 
 #define MIB ((size_t)1024 * 1024)
@@ -19,9 +20,23 @@
 #define SMALL_GROUP (8 * MIB)
 #define BATCH_BYTES (24 * MIB)
 #define WAVE_BYTES (64 * MIB)
-#define EVAL_TASK_BYTES (16 * MIB)
+#define PAIRED_SENTENCES ((size_t)2048)
+/* A text that is evaluated to its end has at least so many windows, or its batches are full. */
+#define UNKNOWN_WINDOWS ((size_t)8192)
+#define GRAM_TILE (2 * MIB)
+#define BATCH_WIDTH ((size_t)256)
+#define SUMS_BYTES ((size_t)40)
+#define TILE_FLOATS ((size_t)1024 * 1024)
+#define CHUNK_FLOATS ((size_t)1024 * 1024)
 /* As in algorithms/part.h. */
 #define ROW_CHUNK ((size_t)128)
+/* Sums of a channel: absmax, and three in double. */
+#define CHANNEL_BYTES (sizeof(float) + 3 * sizeof(double))
+/* Of each token at a hook point, and hook points of a sublayer at most. */
+#define TOKEN_BYTES (3 * sizeof(float))
+#define N_WATCHED ((size_t)5)
+/* Blocks of an arena are rounded up: some thirty of a window. */
+#define ROUNDING ((size_t)2048)
 
 /* ---- one job ---- */
 
@@ -57,9 +72,10 @@ static size_t mlp_bytes(const calm_config *config, size_t tokens, size_t inner)
 /* ---- a group of jobs: attention, dense MLP, shared expert, one expert ---- */
 
 typedef struct group_needs {
+    size_t widest;       /* columns of one job                                             */
     size_t weights;      /* float32                                                        */
     size_t statistics;   /* Gram matrices, sums, rows kept for scoring                     */
-    size_t inputs;       /* what one window adds while it is captured                      */
+    size_t width;        /* columns of the jobs that are captured together                 */
     size_t forward;      /* activations of one window                                      */
     size_t reference;    /* scoring: matrices of the float output                          */
     size_t quantize;     /* the hungriest candidate                                        */
@@ -73,7 +89,7 @@ typedef struct estimate {
     const calm_pipeline *p;
     const calm_config *config;
     const calm_knobs *knobs;
-    size_t n_threads, rows, score_rows, longest;
+    size_t n_threads, windows, rows, score_rows, longest;    /* of the calibration */
 } estimate;
 
 static size_t smaller(size_t a, size_t b)
@@ -90,16 +106,18 @@ static void add_job(const estimate *e, const calm_job_ref *job, size_t score_row
 {
     const calm_recipe *recipe = e->p->recipe;
     const size_t gram = any_needs(recipe, CALM_NEEDS_GRAM) ? job->in * job->in * sizeof(double) : 0;
-    const size_t kept = score_rows * job->in * sizeof(float), sums = 28 * job->in;
+    const size_t kept = score_rows * job->in * sizeof(float),
+                 sums = CHANNEL_BYTES * job->in;
     const bool alone = e->knobs->job_by_job;
     const size_t threads = e->knobs->candidates_at_once == 1 ? e->n_threads : 1;
     out->weights += job->out * job->in * sizeof(float);
     out->statistics = alone ? larger(out->statistics, gram + kept + sums) : out->statistics + gram + kept + sums;
-    out->inputs = alone ? larger(out->inputs, e->longest * job->in * sizeof(float) + sums)
-                        : out->inputs + e->longest * job->in * sizeof(float) + sums;
+    out->widest = larger(out->widest, job->in);
+    out->width = alone ? larger(out->width, job->in) : out->width + job->in;
     out->quantize = larger(out->quantize, quantize_bytes(recipe, job, threads));
     const size_t group = recipe->scheme.group ? recipe->scheme.group : job->in;
-    const size_t code = job->out * (job->in + 5 * (job->in / group + 1));
+    /* Each candidate has an arena of its own. */
+    const size_t code = job->out * (job->in + 5 * (job->in / group + 1)) + CALM_ARENA_CHUNK;
     out->codes += recipe->n_algorithms * code;
     out->one_code = larger(out->one_code, code);
     out->score = larger(out->score, job->out * job->in * sizeof(float));
@@ -117,7 +135,7 @@ static group_needs measure_group(const estimate *e, size_t begin, size_t end, si
     const bool attention = begin < end && calm_job_sublayer(layout->jobs[begin].kind) == CALM_SUBLAYER_ATTENTION;
     out.forward = attention ? attention_bytes(e->config, e->longest)
                             : mlp_bytes(e->config, e->longest, begin < end ? layout->jobs[end - 1].in : 0);
-    out.statistics += score_rows * width * sizeof(float) + 5 * 12 * e->rows;
+    out.statistics += score_rows * width * sizeof(float) + N_WATCHED * (TOKEN_BYTES * e->rows + sizeof(calm_act_acc));
     out.reference = 3 * square;
     out.score += score_rows * width * sizeof(float) + 2 * square + 2 * 256 * width * sizeof(double) +
                  (attention ? attention_bytes(e->config, e->longest)
@@ -133,14 +151,33 @@ static size_t hidden_bytes(const estimate *e)
     return e->knobs->spill ? 2 * e->n_threads * window : e->rows * e->config->hidden * sizeof(float);
 }
 
+/* Rows of as many windows as fit `budget` bytes with `width` columns, one at least. */
+static size_t batch_rows(size_t windows, size_t rows, size_t longest, size_t width, size_t budget, size_t *n)
+{
+    const size_t per_window = longest * width * sizeof(float);
+    *n = smaller(windows, larger(1, per_window ? budget / per_window : windows));
+    return smaller(rows, *n * longest);
+}
+
+/* What the windows that are captured together add: inputs of the jobs, and sums and statistics of each window. */
+static size_t capture_bytes(const estimate *e, size_t width)
+{
+    size_t n;
+    const size_t budget = e->knobs->group_bytes ? e->knobs->group_bytes : GROUP_BYTES;
+    const size_t rows = batch_rows(e->windows, e->rows, e->longest, width + 1, budget, &n);
+    return rows * (width * sizeof(float) + N_WATCHED * TOKEN_BYTES) +
+           n * (CHANNEL_BYTES * width + N_WATCHED * sizeof(calm_act_acc) + ROUNDING);
+}
+
 static void add_steps(const estimate *e, const group_needs *g, size_t held, calm_budget *out)
 {
     const size_t at_once = e->knobs->candidates_at_once ? e->knobs->candidates_at_once : e->n_threads;
-    const size_t group = larger(e->knobs->group_bytes ? e->knobs->group_bytes : GROUP_BYTES, g->inputs);
+    const size_t group = g->width ? capture_bytes(e, g->width) : 0;
     const size_t codes = e->knobs->slices ? smaller(g->codes, at_once * g->one_code) : g->codes;
     const size_t always = held + g->weights + g->statistics;
+    const size_t tile = smaller(GRAM_TILE, g->widest * g->widest * sizeof(float));
     /* A Gram tile's product per thread; a tensor's mapped pages while it is converted. */
-    out->capture = larger(out->capture, always + group + e->n_threads * (g->forward + 2 * MIB) + g->weights / 4);
+    out->capture = larger(out->capture, always + group + e->n_threads * (g->forward + tile) + g->weights / 4);
     out->quantize = larger(out->quantize, always + g->reference + codes + at_once * g->quantize);
     out->score = larger(out->score, always + g->reference + codes + at_once * g->score);
 }
@@ -149,8 +186,10 @@ static void add_mixture(const estimate *e, size_t block, calm_budget *out)
 {
     const calm_layout *layout = calm_model_layout(e->p->model);
     const calm_moe_config *moe = &e->config->moe;
-    const size_t route = e->rows * moe->top_k * 16 + 3 * e->rows * 12;
-    const size_t held = 2 * hidden_bytes(e) + route;
+    const size_t route = e->rows * moe->top_k * 16 + (e->windows + 1) * moe->n_experts * sizeof(size_t);
+    /* The block's own hook points, each once for every window and once for all. */
+    const size_t watch = 3 * (2 * e->rows * TOKEN_BYTES + (e->windows + 1) * (sizeof(calm_act_acc) + ROUNDING / 4));
+    const size_t held = 2 * hidden_bytes(e) + route + watch;
     /* An even spread of tokens; one expert may get more, which costs only its rows. */
     const size_t tokens = 2 * e->rows * moe->top_k / moe->n_experts + 1;
     const size_t scored = 2 * e->score_rows * moe->top_k / moe->n_experts + 1;
@@ -167,7 +206,7 @@ static void add_mixture(const estimate *e, size_t block, calm_budget *out)
     expert.statistics *= n;
     expert.codes *= n;
     expert.reference *= n;
-    expert.inputs = 0;
+    expert.width = 0;    /* each expert's Gram matrices grow as its rows pass */
     expert.forward = mlp_bytes(e->config, smaller(tokens, 2048), moe->inner);
     add_steps(e, &expert, held + n * tokens * e->config->hidden * sizeof(float), out);
 }
@@ -202,14 +241,38 @@ static void count_block(const estimate *e, size_t block, size_t *outside, size_t
     }
 }
 
+/* Hidden rows and sums of one model for the windows that are evaluated together; of an encoder its embeddings. */
+static size_t evaluated_bytes(const estimate *e)
+{
+    const calm_recipe *recipe = e->p->recipe;
+    const size_t hidden = e->config->hidden, seqlen = (size_t)recipe->seqlen;
+    const size_t eval = !e->p->evaluates ? 0 : recipe->eval_windows ? (size_t)recipe->eval_windows : UNKNOWN_WINDOWS;
+    const size_t windows = larger(e->p->guard.n, eval), longest = larger(e->longest, seqlen);
+    size_t n;
+    const size_t rows = batch_rows(windows, windows * longest, longest, larger(hidden, BATCH_WIDTH), BATCH_BYTES, &n);
+    return rows * (hidden * sizeof(float) + SUMS_BYTES) +
+           (calm_pipeline_encodes(e->p) ? windows * (hidden + 8) * sizeof(double) : windows * 6 * sizeof(double));
+}
+
+/* Tiles of the tables of two models, logits of a tile in each thread; of an encoder the similarities of all pairs. */
+static size_t head_bytes(const estimate *e)
+{
+    const calm_config *config = e->config;
+    const size_t tile = smaller(config->vocab, larger(TILE_FLOATS / config->hidden, 256));
+    const size_t chunk = smaller(256, larger(1, CHUNK_FLOATS / tile));
+    const size_t sentences = PAIRED_SENTENCES;
+    if (calm_pipeline_encodes(e->p))
+        return sentences * sentences / 2 * 5 * sizeof(double);
+    return 2 * tile * config->hidden * sizeof(float) + e->n_threads * (2 * chunk + 1) * tile * sizeof(float);
+}
+
 /* Evaluation runs each model's blocks in turn: float and quantized weights of one block, hidden rows of a batch per
  * model.  Assembly holds one block's float weights and codes. */
 static void add_models(const estimate *e, calm_budget *out)
 {
     const calm_recipe *recipe = e->p->recipe;
     const calm_config *config = e->config;
-    const size_t window = e->longest * config->hidden * sizeof(float), batch = larger(BATCH_BYTES, window);
-    const size_t guard = recipe->guard_windows ? recipe->n_algorithms + 2 : 0,
+    const size_t batch = evaluated_bytes(e), guard = recipe->guard_windows ? recipe->n_algorithms + 2 : 0,
                  models = larger(guard, e->p->evaluates ? 2 : 0);
     const size_t forward = larger(attention_bytes(config, e->longest), mlp_bytes(config, e->longest, config->inner));
     size_t most = 0;
@@ -221,7 +284,7 @@ static void add_models(const estimate *e, calm_budget *out)
         out->assemble = larger(out->assemble, 6 * outside + 6 * expert + 2 * larger(outside / 2, expert / 2));
     }
     if (models)
-        out->evaluate = most + models * batch + e->n_threads * (forward + EVAL_TASK_BYTES);
+        out->evaluate = most + models * batch + head_bytes(e) + e->n_threads * forward;
 }
 
 void calm_budget_estimate(const calm_pipeline *p, size_t n_threads, const calm_knobs *knobs, calm_budget *out)
@@ -230,13 +293,15 @@ void calm_budget_estimate(const calm_pipeline *p, size_t n_threads, const calm_k
     const size_t base = out->base;
     estimate e = {.p = p, .config = config, .knobs = knobs, .n_threads = n_threads, .longest = p->calib.longest};
     const size_t scored = smaller((size_t)p->recipe->score_windows, p->calib.n);
+    e.windows = p->calib.n;
     e.rows = p->calib.begin[p->calib.n];
     e.score_rows = p->calib.begin[scored];
     *out = (calm_budget){.base = base, .knobs = *knobs};
     for (size_t b = p->first_block; b < p->end_block; b++)
         add_block(&e, b, out);
     add_models(&e, out);
-    const size_t always = base + n_threads * THREAD_BYTES + SLACK_BYTES;
+    const size_t chunks = (8 + 2 * n_threads) * CALM_ARENA_CHUNK;    /* begun, in arenas and their scratch */
+    const size_t always = base + n_threads * THREAD_BYTES + SLACK_BYTES + chunks;
     size_t *const stages[] = {&out->capture, &out->quantize, &out->score, &out->evaluate, &out->assemble};
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
         *stages[i] += always;
@@ -253,6 +318,11 @@ calm_status calm_budget_choose(calm_ctx *ctx, const calm_pipeline *p, size_t lim
     const size_t threads = (size_t)ctx->n_threads, base = calm_memory_resident();
     const size_t n_experts = calm_model_config(p->model)->moe.n_experts ? sizeof experts / sizeof *experts : 1;
     size_t smallest = SIZE_MAX;
+    *out = (calm_budget){.base = base};
+    if (p->recipe->knobs) {
+        calm_budget_estimate(p, threads, p->recipe->knobs, out);
+        return CALM_OK;
+    }
     /* From the inside out, what costs more time: a file, barriers, small groups; small waves, idle threads, another
      * pass. */
     for (int by_job = 0; by_job < 2; by_job++)
@@ -304,6 +374,12 @@ calm_status calm_budget_limit(calm_ctx *ctx, const calm_recipe *recipe, size_t *
     return CALM_OK;
 }
 
+void calm_budget_note(size_t *held)
+{
+    *held = larger(*held, calm_memory_peak());
+    calm_memory_restart();
+}
+
 calm_status calm_budget_apply(calm_ctx *ctx, calm_pipeline *p, calm_budget *out)
 {
     size_t limit;
@@ -319,8 +395,8 @@ calm_status calm_budget_apply(calm_ctx *ctx, calm_pipeline *p, calm_budget *out)
         p->spill_dir = slash ? dir : ".";
     }
     const size_t elsewhere = out->base > calm_memory_used() ? out->base - calm_memory_used() : 0;
-    const size_t reserved = elsewhere + (size_t)ctx->n_threads * THREAD_BYTES + SLACK_BYTES;
-    calm_memory_set_limit(limit > reserved ? limit - reserved : 1);
+    out->reserved = elsewhere + (size_t)ctx->n_threads * THREAD_BYTES + SLACK_BYTES;
+    calm_memory_set_limit(limit > out->reserved ? limit - out->reserved : 1);
     calm_log(ctx, CALM_LOG_INFO, "memory: %.2f GB expected, %.2f GB allowed%s%s%s", (double)out->peak / 1e9,
              (double)limit / 1e9, knobs->spill ? "; hidden rows in a file" : "",
              knobs->candidates_at_once < (size_t)ctx->n_threads ? "; fewer candidates at once than threads" : "",

@@ -21,6 +21,7 @@ typedef struct calm_knobs {
 /* Bytes of one stage's largest moment, all included. */
 typedef struct calm_budget {
     calm_knobs knobs;
+    size_t reserved;                             /* of the limit: not for arenas, but for program and BLAS */
     size_t base;                                 /* program, libraries, tokenizer, store: there already */
     size_t capture, quantize, score;             /* peaks of the three steps on a block                 */
     size_t evaluate, assemble;
@@ -28,10 +29,18 @@ typedef struct calm_budget {
     size_t spill_bytes;                          /* in a file, when knobs.spill                         */
 } calm_budget;
 
+/* The most that arenas held in each stage of a run, and before the first. */
+typedef struct calm_budget_held {
+    size_t open, capture, quantize, score, evaluate, assemble;
+} calm_budget_held;
+
+/* A stage ends: raise `*held` to what arenas held at most since the last call. */
+void calm_budget_note(size_t *held);
+
 /* What the run needs with these knobs. */
 void calm_budget_estimate(const calm_pipeline *p, size_t n_threads, const calm_knobs *knobs, calm_budget *out);
 
-/* Choose the knobs for `limit` bytes.  CALM_ENOMEM, naming the smallest limit that would do. */
+/* Choose the knobs for `limit` bytes; those of the recipe, if it has any, are taken as they are.  CALM_ENOMEM, naming the smallest limit that would do. */
 calm_status calm_budget_choose(calm_ctx *ctx, const calm_pipeline *p, size_t limit, calm_budget *out);
 
 /* 2000000000, 2GB, 1.5GiB, 512M: bytes; K, M, G are powers of 1000, Ki, Mi, Gi of 1024.  CALM_EARG. */

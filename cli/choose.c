@@ -283,6 +283,7 @@ static calm_status judge(calm_ctx *ctx, calm_pipeline *p, guard *g)
 calm_status calm_pipeline_choose(calm_ctx *ctx, calm_pipeline *p)
 {
     guard g = {.p = p};
+    calm_budget_note(&p->held.capture);
     CALM_TRY(choose_all(ctx, p));
     CALM_TRY(list_plans(ctx, &g));
     p->hybrid = p->result = g.plans[0];
@@ -298,5 +299,6 @@ calm_status calm_pipeline_choose(calm_ctx *ctx, calm_pipeline *p)
         p->verdict = "one algorithm: a uniform run";
     }
     calm_progress_finish(p->progress, CALM_STAGE_CHOOSE);
+    calm_budget_note(&p->held.evaluate);
     return CALM_OK;
 }

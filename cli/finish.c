@@ -194,6 +194,7 @@ static calm_status fill(calm_ctx *ctx, calm_pipeline *p, const char *dir)
     const calm_export_input input = {p->model, &p->result, assembled, p};
     size_t n;
     CALM_TRY(calm_exporters(&n)[0]->write(ctx, &input, dir));
+    calm_budget_note(&p->held.assemble);
     p->bytes_before = (int64_t)calm_model_bytes(p->model);
     CALM_TRY(file_bytes(ctx, dir, &p->bytes_after));
     p->bits_per_weight = plan_bits(p);
@@ -212,5 +213,6 @@ calm_status calm_pipeline_export(calm_ctx *ctx, calm_pipeline *p)
         calm_remove_tree(&cleanup, temporary);
         return ctx->status;
     }
+    calm_budget_note(&p->held.evaluate);
     return put_artifacts(ctx, p);
 }

@@ -167,7 +167,9 @@ static calm_status open_all(calm_ctx *ctx, calm_pipeline *p)
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->job_ids, n_jobs));
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->choice, n_jobs));
     CALM_TRY(check_export(ctx, p));
-    return calm_budget_apply(ctx, p, &p->budget);
+    CALM_TRY(calm_budget_apply(ctx, p, &p->budget));
+    calm_budget_note(&p->held.open);
+    return CALM_OK;
 }
 
 calm_status calm_pipeline_open(calm_ctx *ctx, const calm_recipe *recipe, calm_pipeline *out)

@@ -64,6 +64,7 @@ typedef struct calm_pipeline {
     const calm_algorithm *fallback;            /* for experts that saw too few tokens */
 
     calm_budget budget;                        /* its knobs change no result                              */
+    calm_budget_held held;
     const char *spill_dir;                     /* hidden rows lie in a file there; NULL: in memory        */
 
     calm_windows calib, guard;

@@ -30,6 +30,7 @@ typedef struct calm_recipe {
     bool force;
     long long first_block, last_block;      /* blocks to quantize, both included; last < 0: to the end        */
     long long least_tokens;                 /* an expert that saw fewer is rounded without data; 0: 4 groups  */
+    const struct calm_knobs *knobs;         /* instead of those that fit (cli/budget.h); NULL: chosen by memory  */
     const char *memory;                     /* bytes this process may have resident: "2GB"; NULL: 70 % of free */
 } calm_recipe;
 

@@ -290,10 +290,13 @@ static calm_status print_emergence(calm_ctx *ctx, const calm_pipeline *p, calm_t
 static void print_size(const calm_pipeline *p, calm_text *out)
 {
     char scheme[CALM_SCHEME_NAME_MAX];
+    size_t n_units = 0;
+    for (size_t i = 0; i < p->result.n_jobs; i++)
+        n_units += p->result.jobs[i].quantized;
     calm_scheme_name(&p->recipe->scheme, scheme);
     calm_text_printf(out, "  result       %s: ", p->result_name);
     print_counts(p, out);
-    calm_text_printf(out, " (%zu units)\n", p->result.n_jobs);
+    calm_text_printf(out, " (%zu units)\n", n_units);
     calm_text_printf(out, "  scheme       %s, %.3f bits per weight with scales (the quantized linears)\n", scheme,
                      p->bits_per_weight);
     calm_text_printf(out, "  size         %.2f MiB -> %.2f MiB (%.1f %%)\n", (double)p->bytes_before / 1048576.0,

@@ -22,7 +22,6 @@
 #endif
 
 #define ALIGNMENT ((size_t)64)
-#define CHUNK_BYTES ((size_t)64 * 1024)
 
 struct calm_arena_chunk {
     calm_arena_chunk *older;
@@ -83,7 +82,7 @@ void calm_arena_rewind(calm_arena *arena, calm_arena_mark mark)
 
 static calm_arena_chunk *push_chunk(calm_arena *arena, size_t need)
 {
-    size_t capacity = need > CHUNK_BYTES ? need : CHUNK_BYTES;
+    size_t capacity = need > CALM_ARENA_CHUNK ? need : CALM_ARENA_CHUNK;
     size_t bytes;
     if (!calm_size_add(&bytes, capacity, 2 * ALIGNMENT))
         return NULL;

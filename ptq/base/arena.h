@@ -9,6 +9,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* An arena takes memory from the system in pieces of this many bytes, or of one larger request. */
+#define CALM_ARENA_CHUNK ((size_t)64 * 1024)
+
 typedef struct calm_arena_chunk calm_arena_chunk;
 
 typedef struct calm_arena {

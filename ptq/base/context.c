@@ -74,13 +74,22 @@ void calm_log(calm_ctx *ctx, calm_log_level level, const char *format, ...)
     ctx->log(ctx->log_user, level, line);
 }
 
+/* Is it the limit that refuses a block?  Arenas ask for whole chunks, and a little more than the block. */
+static bool passes_limit(size_t count, size_t size)
+{
+    const size_t limit = calm_memory_limit(), used = calm_memory_used();
+    size_t bytes;
+    return limit && calm_size_mul(&bytes, count, size) && calm_size_add(&bytes, bytes, CALM_ARENA_CHUNK) &&
+           (used > limit || bytes > limit - used);
+}
+
 /* Hand a block over, or say what there was no memory for. */
 static calm_status deliver(calm_ctx *ctx, void *block, void *out, size_t count, size_t size, const char *what)
 {
     memcpy(out, &block, sizeof block);
     if (block)
         return CALM_OK;
-    if (calm_memory_limit() && calm_memory_used() + count * size > calm_memory_limit())
+    if (passes_limit(count, size))
         return calm_fail(ctx, CALM_ENOMEM,
                          "out of memory: %zu x %zu bytes for %s would pass the limit of %.2f GB (--memory)", count,
                          size, what, (double)calm_memory_limit() / 1e9);

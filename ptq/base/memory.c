@@ -5,8 +5,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 /* Blocks from this size on are mapped one by one.  Tasks take and give back the same few megabytes over and over: those
  * are kept instead of asking the system each time.  Fixed, or the C library would raise it. */
@@ -41,11 +39,13 @@ void calm_memory_restart(void)
 
 bool calm_memory_take(size_t bytes)
 {
-    const size_t now = atomic_fetch_add(&used_bytes, bytes) + bytes, limit = atomic_load(&limit_bytes);
-    if (limit && now > limit) {
-        atomic_fetch_sub(&used_bytes, bytes);
-        return false;
-    }
+    const size_t limit = atomic_load(&limit_bytes);
+    size_t used = atomic_load(&used_bytes), now;
+    do {    /* in one step: a request that is refused must not be seen by another that would fit */
+        now = used + bytes;
+        if (now < used || (limit && now > limit))
+            return false;
+    } while (!atomic_compare_exchange_weak(&used_bytes, &used, now));
     size_t peak = atomic_load(&peak_bytes);
     while (now > peak && !atomic_compare_exchange_weak(&peak_bytes, &peak, now))
         continue;
@@ -87,10 +87,7 @@ size_t calm_memory_resident(void)
 
 size_t calm_memory_resident_peak(void)
 {
-    struct rusage usage;
-    if (getrusage(RUSAGE_SELF, &usage) != 0)
-        return 0;
-    return (size_t)usage.ru_maxrss * 1024;
+    return read_number("/proc/self/status", "VmHWM:", 1024);    /* getrusage also counts what ran before exec */
 }
 
 size_t calm_memory_available(void)

@@ -133,9 +133,11 @@ calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes
         memcpy(out->zeros, at, out->out * out->n_groups);
         at += size.zeros;
     }
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->codes, out->out * out->in));
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, size.codes / 4));
     memcpy(words, at, size.codes);
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->codes, out->out * out->in));
     calm_unpack_rows(words, out->out, out->in, head.bits, out->codes);
+    calm_arena_rewind(ctx->scratch, mark);
     return check_values(ctx, name, out);
 }

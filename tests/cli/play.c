@@ -15,6 +15,7 @@
 
 #include "cli/pipeline.h"
 #include "ptq/base/file.h"
+#include "ptq/base/memory.h"
 #include "ptq/base/sha256.h"
 #include "store/sql.h"
 
@@ -81,10 +82,15 @@ static void work(const play *run, fault wanted, outcome *said)
     ctx->log_user = said;
     ctx->n_threads = run->threads;
     calm_progress_init(&progress, true);
+    calm_memory_setup();
+    calm_memory_restart();
     fault_plan(wanted);
     said->status = calm_pipeline_run(ctx, &run->recipe, "calm test", &progress, &pipeline);
     said->calls = fault_calls();
     fault_plan((fault){0});
+    said->held = pipeline.held;
+    said->resident = calm_memory_resident_peak();
+    said->budget = pipeline.budget;
     said->cached = pipeline.n_cached;
     memcpy(said->message, ctx->message, sizeof said->message);
     snprintf(said->result, sizeof said->result, "%s", pipeline.result_name ? pipeline.result_name : "");
@@ -174,4 +180,25 @@ int64_t play_sql(const play *run, const char *statement)
         ck_ok(calm_sql_run(ctx, sql, statement, CALM_NONE));
     calm_sql_close(sql);
     return value;
+}
+
+const char *play_text(const play *run, const char *statement)
+{
+    calm_sql *sql;
+    calm_statement *rows;
+    calm_text text;
+    calm_text_init(&text);
+    ck_ok(calm_sql_open(ctx, run->recipe.store, CALM_SQL_READ, &sql));
+    ck_ok(calm_sql_first(ctx, sql, statement, CALM_NONE, &rows));
+    while (calm_sql_next(ctx, sql, rows)) {
+        const char *cell;
+        ck_ok(calm_sql_text(ctx, rows, 0, &cell));
+        calm_text_printf(&text, "%s\n", cell ? cell : "NULL");
+    }
+    calm_sql_end(rows);
+    ck_ok(ctx->status);
+    calm_sql_close(sql);
+    const char *copy = test_format("%s", text.data ? text.data : "");
+    calm_text_clear(&text);
+    return copy;
 }

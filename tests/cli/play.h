@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include "cli/budget.h"
 #include "cli/recipe.h"
 #include "tests/support/faults.h"
 #include "tests/support/harness.h"
@@ -23,6 +24,9 @@ typedef struct outcome {
     char message[CALM_MESSAGE_MAX];
     long calls;                  /* that write, as faults.h counts them           */
     size_t cached;               /* candidates that were in the store             */
+    calm_budget budget;
+    calm_budget_held held;
+    size_t resident;             /* the most that the system saw, all included    */
     char result[64], verdict[512], log[4096];
 } outcome;
 
@@ -48,5 +52,8 @@ const char *play_list(const play *run, const char *part);
 
 /* Run one SQL statement on the store; the first column of the first row as a number when it is a SELECT, else 0. */
 int64_t play_sql(const play *run, const char *statement);
+
+/* The first column of the rows of a SELECT, one a line. */
+const char *play_text(const play *run, const char *statement);
 
 #endif

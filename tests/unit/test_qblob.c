@@ -42,7 +42,9 @@ static void round_trip_of(const calm_qjob *job)
     size_t n, n_again;
     calm_qjob back;
     ck_ok(calm_qblob_encode(ctx, job, &bytes, &n));
+    const size_t held = ctx->scratch->used_bytes;
     ck_ok(calm_qblob_decode(ctx, "blob", bytes, n, &back));
+    ck_assert_uint_eq(ctx->scratch->used_bytes, held);    /* a whole model is decoded job after job */
     ck_assert(back.out == job->out && back.in == job->in && back.group == job->group && back.n_groups == job->n_groups);
     ck_assert_int_eq(back.scheme.bits, job->scheme.bits);
     ck_assert_uint_eq(back.scheme.group, job->scheme.group);

@@ -1,0 +1,235 @@
+/* Counting what arenas hold, the limit on it, and what the system says. */
+#include "ptq/base/memory.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "ptq/base/threads.h"
+#include "tests/support/harness.h"
+
+#define MIB ((size_t)1024 * 1024)
+
+/* ---- counting ---- */
+
+TEST(what_is_taken_is_given_back)
+{
+    const size_t before = calm_memory_used();
+    calm_arena arena;
+    calm_arena_init(&arena);
+    ck_assert_uint_eq(calm_memory_used(), before);    /* an arena without blocks holds nothing */
+    ck_assert_ptr_nonnull(calm_arena_alloc(&arena, 1, 1));
+    ck_assert_uint_eq(calm_memory_used(), before + CALM_ARENA_CHUNK);
+    ck_assert_ptr_nonnull(calm_arena_alloc(&arena, 1000, 1));    /* of the same chunk */
+    ck_assert_uint_eq(calm_memory_used(), before + CALM_ARENA_CHUNK);
+    const calm_arena_mark mark = calm_arena_save(&arena);
+    ck_assert_ptr_nonnull(calm_arena_alloc(&arena, 5, MIB));
+    const size_t most = calm_memory_used();
+    ck_assert_uint_ge(most, before + CALM_ARENA_CHUNK + 5 * MIB);
+    ck_assert_uint_le(most, before + CALM_ARENA_CHUNK + 5 * MIB + 1024);
+    calm_arena_rewind(&arena, mark);
+    ck_assert_uint_eq(calm_memory_used(), before + CALM_ARENA_CHUNK);
+    calm_arena_clear(&arena);
+    ck_assert_uint_eq(calm_memory_used(), before);
+}
+END_OF_TEST
+
+TEST(peak_stays_until_it_is_restarted)
+{
+    calm_memory_restart();
+    const size_t before = calm_memory_used();
+    ck_assert_uint_eq(calm_memory_peak(), before);
+    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    ck_assert_ptr_nonnull(calm_arena_alloc(ctx->scratch, 3, MIB));
+    const size_t most = calm_memory_used();
+    calm_arena_rewind(ctx->scratch, mark);
+    ck_assert_ptr_nonnull(calm_arena_alloc(ctx->scratch, 1, MIB));
+    ck_assert_uint_lt(calm_memory_used(), most);
+    ck_assert_uint_eq(calm_memory_peak(), most);
+    calm_memory_restart();
+    ck_assert_uint_eq(calm_memory_peak(), calm_memory_used());
+}
+END_OF_TEST
+
+/* ---- the limit ---- */
+
+TEST(limit_refuses_and_says_so)
+{
+    char *block;
+    calm_memory_set_limit(calm_memory_used() + 4 * MIB);
+    ck_ok(CALM_NEW(ctx, ctx->scratch, block, 3 * MIB));
+    memset(block, 1, 3 * MIB);
+    const size_t held = calm_memory_used();
+    ck_fails(CALM_NEW(ctx, ctx->out, block, 2 * MIB), CALM_ENOMEM, "the limit of 0.00 GB (--memory)");
+    ck_assert_ptr_null(block);
+    ck_assert_uint_eq(calm_memory_used(), held);    /* what is refused is not counted */
+    calm_arena_clear(ctx->scratch);
+    ck_ok(CALM_NEW(ctx, ctx->out, block, 2 * MIB));
+    ck_fails(CALM_NEW(ctx, ctx->scratch, block, 3 * MIB), CALM_ENOMEM, "--memory");
+    calm_memory_set_limit(0);
+    ck_ok(CALM_NEW(ctx, ctx->scratch, block, 2 * MIB));
+    ck_assert_uint_eq(calm_memory_limit(), 0);
+}
+END_OF_TEST
+
+/* A chunk is more than the block that asks for it: the reason is the limit all the same. */
+TEST(limit_refuses_a_small_block)
+{
+    char *block;
+    calm_memory_set_limit(calm_memory_used() + CALM_ARENA_CHUNK - 1);
+    ck_fails(CALM_NEW(ctx, ctx->scratch, block, 8), CALM_ENOMEM, "--memory");
+    calm_memory_set_limit(calm_memory_used() + CALM_ARENA_CHUNK);
+    ck_ok(CALM_NEW(ctx, ctx->scratch, block, 8));
+    calm_memory_set_limit(0);
+}
+END_OF_TEST
+
+/* A size that overflows is no matter of --memory, with a limit or without. */
+TEST(limit_is_not_blamed_for_overflow)
+{
+    double *block;
+    calm_memory_set_limit((size_t)1 << 40);
+    ck_assert_int_eq(CALM_NEW(ctx, ctx->scratch, block, SIZE_MAX / 4), CALM_ENOMEM);
+    ck_assert_ptr_null(strstr(ctx->message, "--memory"));
+    ck_assert(!calm_memory_take(SIZE_MAX - 5));
+    calm_memory_set_limit(0);
+    calm_memory_give(0);
+    const size_t held = calm_memory_used();
+    ck_assert(calm_memory_take(1));
+    ck_assert(!calm_memory_take(SIZE_MAX));    /* the sum would wrap */
+    ck_assert_uint_eq(calm_memory_used(), held + 1);
+    calm_memory_give(1);
+}
+END_OF_TEST
+
+typedef struct contest {
+    size_t limit, refused, taken, passed;
+} contest;
+
+/* Small requests that would always fit beside large ones that never do. */
+static calm_status compete(calm_ctx *worker, size_t index, void *user)
+{
+    contest *c = user;
+    (void)worker;
+    for (int i = 0; i < 20000; i++) {
+        const size_t bytes = index % 2 ? 100 : c->limit + 1;
+        const bool got = calm_memory_take(bytes);
+        const bool over = calm_memory_used() > c->limit;
+#pragma omp atomic
+        c->passed += over;
+#pragma omp atomic
+        c->taken += got;
+#pragma omp atomic
+        c->refused += !got;
+        if (got)
+            calm_memory_give(bytes);
+    }
+    return CALM_OK;
+}
+
+TEST(threads_never_pass_the_limit_together)
+{
+    const size_t before = calm_memory_used();
+    contest c = {.limit = before + 64 * MIB};
+    calm_memory_restart();
+    calm_memory_set_limit(c.limit);
+    ctx->n_threads = 4;
+    ck_ok(calm_parallel_for(ctx, 8, compete, &c));
+    calm_memory_set_limit(0);
+    ck_assert_uint_eq(c.passed, 0);
+    ck_assert_uint_le(calm_memory_peak(), c.limit);
+    ck_assert_uint_eq(c.taken, 4 * 20000);      /* what fits is not refused because of what does not */
+    ck_assert_uint_eq(c.refused, 4 * 20000);
+    ck_assert_uint_eq(calm_memory_used(), before);
+}
+END_OF_TEST
+
+typedef struct crowd {
+    size_t limit, passed, refused;
+} crowd;
+
+/* Arenas that fill up at the same time. */
+static calm_status fill(calm_ctx *worker, size_t index, void *user)
+{
+    crowd *c = user;
+    (void)worker;
+    for (size_t round = 0; round < 40; round++) {
+        calm_arena arena;
+        bool full = false;
+        calm_arena_init(&arena);
+        for (size_t i = 0; i < 60 && !full; i++)
+            full = !calm_arena_alloc(&arena, (index + i) % 7 * 30000 + 1, 1);
+        const bool over = calm_memory_used() > c->limit;
+#pragma omp atomic
+        c->passed += over;
+#pragma omp atomic
+        c->refused += full;
+        calm_arena_clear(&arena);
+    }
+    return CALM_OK;
+}
+
+TEST(arenas_of_threads_share_the_limit)
+{
+    const size_t before = calm_memory_used();
+    crowd c = {.limit = before + 3 * MIB};    /* one of them alone would take 6 MB */
+    calm_memory_restart();
+    calm_memory_set_limit(c.limit);
+    ctx->n_threads = 4;
+    ck_ok(calm_parallel_for(ctx, 8, fill, &c));
+    calm_memory_set_limit(0);
+    ck_assert_uint_eq(c.passed, 0);
+    ck_assert_uint_gt(c.refused, 0);
+    ck_assert_uint_gt(calm_memory_peak(), before + 2 * MIB);
+    ck_assert_uint_le(calm_memory_peak(), c.limit);
+}
+END_OF_TEST
+
+/* ---- the system ---- */
+
+TEST(resident_follows_what_is_touched)
+{
+    const size_t before = calm_memory_resident(), bytes = 96 * MIB;
+    unsigned char *block;
+    ck_assert_uint_gt(before, MIB / 2);
+    ck_assert_uint_ge(calm_memory_resident_peak(), before);
+    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, block, bytes));
+    memset(block, 7, bytes);
+    ck_assert_int_eq(block[bytes / 2], 7);
+    const size_t full = calm_memory_resident();
+    ck_assert_uint_ge(full, before + bytes / 10 * 9);
+    calm_arena_clear(ctx->scratch);
+    /* What was largest stays largest.  The kernel's counters may be some pages per processor behind. */
+    ck_assert_uint_ge(calm_memory_resident_peak() + 4 * MIB, full);
+#ifndef CALM_SANITIZED    /* its allocator keeps what is freed */
+    ck_assert_uint_lt(calm_memory_resident(), full - bytes / 2);
+#endif
+}
+END_OF_TEST
+
+TEST(available_is_some_of_what_there_is)
+{
+    const size_t available = calm_memory_available();
+    FILE *file = fopen("/proc/meminfo", "re");
+    char line[256];
+    size_t total = 0;
+    ck_assert_ptr_nonnull(file);
+    while (!total && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemTotal: %zu", &total) != 1)
+            total = 0;
+    fclose(file);
+    ck_assert_uint_gt(total, 0);
+    ck_assert_uint_gt(available, MIB);
+    ck_assert_uint_le(available, total * 1024);
+}
+END_OF_TEST
+
+int main(void)
+{
+    calm_memory_setup();
+    return run_tests("memory",
+                     (const TTest *[]){what_is_taken_is_given_back, peak_stays_until_it_is_restarted,
+                                       limit_refuses_and_says_so, limit_refuses_a_small_block,
+                                       limit_is_not_blamed_for_overflow, threads_never_pass_the_limit_together,
+                                       arenas_of_threads_share_the_limit, resident_follows_what_is_touched,
+                                       available_is_some_of_what_there_is, NULL});
+}
