@@ -285,9 +285,12 @@ static const char *base_name(const char *name)
 
 static calm_status resolve(calm_ctx *ctx, const options *o, calm_recipe *recipe)
 {
+    size_t limit;
     char scheme[CALM_SCHEME_NAME_MAX], *output;
     if (!o->model)
         return calm_fail(ctx, CALM_EARG, "calm quantize: --model is missing; try: calm quantize --model qwen --bits 4");
+    if (o->memory)
+        CALM_TRY(calm_budget_parse(ctx, o->memory, &limit));    /* before the model is looked for */
     *recipe = (calm_recipe){.samples = o->samples,
                             .seqlen = o->seqlen,
                             .seed = o->seed,
