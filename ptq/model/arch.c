@@ -8,11 +8,7 @@
 #undef CALM_ARCH
 
 #define USUAL_NAMES                                                                                          \
-    .blocks = "layers", .embed = "embed_tokens", .final_norm = "norm", .head = "lm_head",                    \
-    .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",                         \
-             [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.o_proj",                         \
-             [CALM_ROLE_GATE] = "mlp.gate_proj", [CALM_ROLE_UP] = "mlp.up_proj",                             \
-             [CALM_ROLE_DOWN] = "mlp.down_proj"},                                                            \
+    CALM_USUAL_MODULES,                                                                                      \
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},                               \
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},                           \
     .moe = {.router = "mlp.gate", .experts = "mlp.experts", .shared = "mlp.shared_expert",                   \

@@ -58,6 +58,14 @@ typedef struct calm_arch {
     calm_status (*read_config)(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 } calm_arch;
 
+/* Modules as nearly all families call them, for the initialiser of a calm_names; norms differ. */
+#define CALM_USUAL_MODULES                                                                                   \
+    .blocks = "layers", .embed = "embed_tokens", .final_norm = "norm", .head = "lm_head",                    \
+    .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",                         \
+             [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.o_proj",                         \
+             [CALM_ROLE_GATE] = "mlp.gate_proj", [CALM_ROLE_UP] = "mlp.up_proj",                             \
+             [CALM_ROLE_DOWN] = "mlp.down_proj"}
+
 /* The usual names: model.layers.N.self_attn.q_proj, mlp.gate_proj, input_layernorm, post_attention_layernorm. */
 extern const calm_names calm_names_llama;
 

@@ -10,12 +10,10 @@
 static calm_status read_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const bool no = false;
-    bool attention, mlp;
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &no, &attention));
+    bool mlp;
     CALM_TRY(calm_json_need_bool(ctx, path, root, "mlp_bias", &no, &mlp));
-    for (calm_role role = 0; role < CALM_N_ROLES; role++)
-        config->bias[role] = calm_job_sublayer(calm_role_job(role)) == CALM_SUBLAYER_ATTENTION ? attention : mlp;
-    return CALM_OK;
+    config->bias[CALM_ROLE_GATE] = config->bias[CALM_ROLE_UP] = config->bias[CALM_ROLE_DOWN] = mlp;
+    return calm_config_attention_biases(ctx, path, root, config);
 }
 
 const calm_arch calm_arch_llama = {

@@ -3,16 +3,9 @@
  * Reference: arXiv 2310.06825; transformers' modeling_mistral.py. */
 #include "ptq/model/arch.h"
 
-static bool always(size_t block, int64_t pattern)
-{
-    (void)block;
-    (void)pattern;
-    return true;
-}
-
 static calm_status read_windows(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    return calm_config_windows(ctx, path, root, 4096, always, 0, config);
+    return calm_config_windows(ctx, path, root, 4096, calm_slides_always, 0, config);
 }
 
 const calm_arch calm_arch_mistral = {

@@ -4,16 +4,9 @@
  * Reference: arXiv 2404.14219; transformers' modeling_phi3.py. */
 #include "ptq/model/arch.h"
 
-static bool always(size_t block, int64_t pattern)
-{
-    (void)block;
-    (void)pattern;
-    return true;
-}
-
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    return calm_config_windows(ctx, path, root, 0, always, 0, config);
+    return calm_config_windows(ctx, path, root, 0, calm_slides_always, 0, config);
 }
 
 static const calm_names names = {

@@ -9,7 +9,7 @@
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    CALM_TRY(calm_qwen_biases(ctx, path, root, config));
+    CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     return calm_qwen_windows(ctx, path, root, calm_qwen_slides, config);
 }
 

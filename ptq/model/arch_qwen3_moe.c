@@ -6,18 +6,11 @@
  * Reference: arXiv 2505.09388; transformers' modeling_qwen3_moe.py. */
 #include "ptq/model/qwen.h"
 
-static bool always(size_t block, int64_t pattern)
-{
-    (void)block;
-    (void)pattern;
-    return true;
-}
-
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    CALM_TRY(calm_qwen_biases(ctx, path, root, config));
+    CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     CALM_TRY(calm_config_experts(ctx, path, root, config));
-    return calm_qwen_windows(ctx, path, root, always, config);
+    return calm_qwen_windows(ctx, path, root, calm_slides_always, config);
 }
 
 const calm_arch calm_arch_qwen3_moe = {

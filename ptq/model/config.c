@@ -173,6 +173,26 @@ calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json
     return CALM_OK;
 }
 
+bool calm_slides_always(size_t block, int64_t pattern)
+{
+    (void)block;
+    (void)pattern;
+    return true;
+}
+
+/* ---- biases ---- */
+
+calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    const bool no = false;
+    bool bias;
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &no, &bias));
+    for (calm_role role = 0; role < CALM_N_ROLES; role++)
+        if (calm_job_sublayer(calm_role_job(role)) == CALM_SUBLAYER_ATTENTION)
+            config->bias[role] = bias;
+    return CALM_OK;
+}
+
 /* ---- experts ---- */
 
 /* Blocks i with (i + 1) % step == 0 are sparse, but for those that mlp_only_layers lists. */

@@ -88,6 +88,12 @@ typedef bool calm_slides_fn(size_t block, int64_t pattern);
 calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json *root, int64_t fallback,
                                 calm_slides_fn *slides, int64_t pattern, calm_config *config);
 
+/* For `slides`: every block does. */
+bool calm_slides_always(size_t block, int64_t pattern);
+
+/* Biases of q, k, v and o by "attention_bias", absent: none. */
+calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
 /* Fill config->moe from num_experts (or num_local_experts), num_experts_per_tok, moe_intermediate_size,
  * norm_topk_prob, decoder_sparse_step and mlp_only_layers. */
 calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);

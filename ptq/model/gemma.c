@@ -3,8 +3,6 @@
 
 #include <math.h>
 
-#include "ptq/model/qwen.h"
-
 /* A soft cap: absent is the family's, null is none. */
 static calm_status read_cap(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, double usual,
                             float *out)
@@ -26,5 +24,5 @@ calm_status calm_gemma_read(calm_ctx *ctx, const char *path, const calm_json *ro
     config->embedding_scale = (float)sqrt((double)config->hidden);
     CALM_TRY(read_cap(ctx, path, root, "attn_logit_softcapping", attention_cap, &config->attention_cap));
     CALM_TRY(read_cap(ctx, path, root, "final_logit_softcapping", logit_cap, &config->logit_cap));
-    return calm_qwen_biases(ctx, path, root, config);
+    return calm_config_attention_biases(ctx, path, root, config);
 }

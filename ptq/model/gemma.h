@@ -6,11 +6,7 @@
 
 /* Norms before and after each sublayer. */
 #define CALM_GEMMA_NAMES                                                                                     \
-    .blocks = "layers", .embed = "embed_tokens", .final_norm = "norm", .head = "lm_head",                    \
-    .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",                         \
-             [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.o_proj",                         \
-             [CALM_ROLE_GATE] = "mlp.gate_proj", [CALM_ROLE_UP] = "mlp.up_proj",                             \
-             [CALM_ROLE_DOWN] = "mlp.down_proj"},                                                            \
+    CALM_USUAL_MODULES,                                                                                      \
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm",                                \
                                           [CALM_NORM_OUT] = "post_attention_layernorm"},                     \
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "pre_feedforward_layernorm",                            \

@@ -17,13 +17,3 @@ calm_status calm_qwen_windows(calm_ctx *ctx, const char *path, const calm_json *
     CALM_TRY(calm_json_need_int(ctx, path, root, "max_window_layers", &usual, 0, 1 << 30, &first));
     return calm_config_windows(ctx, path, root, 4096, sliding ? slides : NULL, first, config);
 }
-
-calm_status calm_qwen_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    const bool no = false;
-    bool bias;
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &no, &bias));
-    config->bias[CALM_ROLE_Q] = config->bias[CALM_ROLE_K] = config->bias[CALM_ROLE_V] = config->bias[CALM_ROLE_O] =
-        bias;
-    return CALM_OK;
-}

@@ -11,7 +11,4 @@ calm_status calm_qwen_windows(calm_ctx *ctx, const char *path, const calm_json *
 /* Block >= max_window_layers: Qwen2 and Qwen3. */
 bool calm_qwen_slides(size_t block, int64_t max_window_layers);
 
-/* Biases of q, k, v and o by "attention_bias", absent: none. */
-calm_status calm_qwen_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
-
 #endif
