@@ -361,6 +361,16 @@ calm_status calm_safetensors_need(calm_ctx *ctx, const calm_safetensors *set, co
     return CALM_OK;
 }
 
+calm_status calm_safetensors_need_floats(calm_ctx *ctx, const calm_safetensors *set, const char *name, int n_dims,
+                                         const size_t *shape, const calm_tensor **out)
+{
+    CALM_TRY(calm_safetensors_need(ctx, set, name, n_dims, shape, out));
+    if (!calm_dtype_is_float((*out)->dtype))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: dtype %s, expected BF16, F16 or F32", (*out)->file, name,
+                         calm_dtype_name((*out)->dtype));
+    return CALM_OK;
+}
+
 void calm_safetensors_release_part(const calm_safetensors *set, const calm_tensor *tensor, size_t offset, size_t bytes)
 {
     const calm_mapping *map = &set->shards[tensor->shard].map;
@@ -372,15 +382,20 @@ void calm_safetensors_release(const calm_safetensors *set, const calm_tensor *te
     calm_safetensors_release_part(set, tensor, 0, tensor->bytes);
 }
 
-calm_status calm_tensor_to_f32(calm_ctx *ctx, const calm_tensor *tensor, float *out)
+calm_status calm_tensor_part_to_f32(calm_ctx *ctx, const calm_tensor *tensor, size_t first, size_t n, float *out)
 {
     if (!calm_dtype_is_float(tensor->dtype))
         return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: dtype %s, expected F64, F32, F16 or BF16", tensor->file,
                          tensor->name, calm_dtype_name(tensor->dtype));
-    CALM_TRY(calm_to_f32(ctx, tensor->dtype, tensor->data, tensor->n_elements, out));
-    size_t bad = calm_find_nonfinite(out, tensor->n_elements);
-    if (bad < tensor->n_elements)
+    CALM_TRY(calm_to_f32(ctx, tensor->dtype, tensor->data + first * calm_dtype_bytes(tensor->dtype), n, out));
+    size_t bad = calm_find_nonfinite(out, n);
+    if (bad < n)
         return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: element %zu is %g; the checkpoint is damaged",
-                         tensor->file, tensor->name, bad, (double)out[bad]);
+                         tensor->file, tensor->name, first + bad, (double)out[bad]);
     return CALM_OK;
+}
+
+calm_status calm_tensor_to_f32(calm_ctx *ctx, const calm_tensor *tensor, float *out)
+{
+    return calm_tensor_part_to_f32(ctx, tensor, 0, tensor->n_elements, out);
 }

@@ -50,6 +50,10 @@ const char *calm_safetensors_metadata(const calm_safetensors *set, const char *k
 calm_status calm_safetensors_need(calm_ctx *ctx, const calm_safetensors *set, const char *name, int n_dims,
                                   const size_t *shape, const calm_tensor **out);
 
+/* The same for one that is to be widened: CALM_EFORMAT also for another dtype than a float one. */
+calm_status calm_safetensors_need_floats(calm_ctx *ctx, const calm_safetensors *set, const char *name, int n_dims,
+                                         const size_t *shape, const calm_tensor **out);
+
 /* Drop a tensor's pages from resident memory; they are read again when touched. */
 void calm_safetensors_release(const calm_safetensors *set, const calm_tensor *tensor);
 
@@ -58,6 +62,9 @@ void calm_safetensors_release_part(const calm_safetensors *set, const calm_tenso
 
 /* Widen a float tensor into out [n_elements].  CALM_ENUMERIC when a value is NaN or infinite, with tensor and index. */
 calm_status calm_tensor_to_f32(calm_ctx *ctx, const calm_tensor *tensor, float *out);
+
+/* The same for elements first .. first + n - 1 of it. */
+calm_status calm_tensor_part_to_f32(calm_ctx *ctx, const calm_tensor *tensor, size_t first, size_t n, float *out);
 
 /* "[2, 3]" into `text`; returns it. */
 const char *calm_shape_text(int n_dims, const size_t *shape, char text[128]);

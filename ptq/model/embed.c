@@ -13,23 +13,7 @@ calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, 
     else
         CALM_TRY(
             calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", calm_model_prefix(model), config->arch->names->embed));
-    CALM_TRY(calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, shape, out));
-    if (!calm_dtype_is_float((*out)->dtype))
-        return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: dtype %s, expected BF16, F16 or F32", (*out)->file, name,
-                         calm_dtype_name((*out)->dtype));
-    return CALM_OK;
-}
-
-/* out [D] = row `index` of a stored matrix. */
-static calm_status read_row(calm_ctx *ctx, const calm_tensor *table, size_t index, float *out)
-{
-    const size_t width = table->shape[1];
-    CALM_TRY(calm_to_f32(ctx, table->dtype, table->data + index * width * calm_dtype_bytes(table->dtype), width, out));
-    const size_t bad = calm_find_nonfinite(out, width);
-    if (bad < width)
-        return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: element %zu is %g; the checkpoint is damaged", table->file,
-                         table->name, index * width + bad, (double)out[bad]);
-    return CALM_OK;
+    return calm_safetensors_need_floats(ctx, calm_model_tensors(model), name, 2, shape, out);
 }
 
 /* Positions, types and the norm of an encoder. */
@@ -56,7 +40,7 @@ static calm_status finish_encoder(calm_ctx *ctx, const calm_model *model, const 
             if (index >= sizes[i])
                 return calm_fail(ctx, CALM_EARG, "%s %zu of a token, but the model has %zu", i ? "type" : "position",
                                  index, sizes[i]);
-            CALM_TRY(read_row(ctx, table, index, row));
+            CALM_TRY(calm_tensor_part_to_f32(ctx, table, index * width, width, row));
             calm_vec_add(width, row, out + t * width);
         }
     }
@@ -80,7 +64,7 @@ calm_status calm_model_embed(calm_ctx *ctx, const calm_model *model, const uint3
     for (size_t t = 0; t < span->n_tokens; t++) {
         if (ids[t] >= config->vocab)
             return calm_fail(ctx, CALM_EARG, "token id %u, but the vocabulary has %zu", ids[t], config->vocab);
-        CALM_TRY(read_row(ctx, table, ids[t], out + t * width));
+        CALM_TRY(calm_tensor_part_to_f32(ctx, table, ids[t] * width, width, out + t * width));
     }
     if (config->embedding_scale != 1)
         calm_vec_scale(span->n_tokens * width, config->embedding_scale, out);

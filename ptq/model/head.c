@@ -87,15 +87,11 @@ calm_status calm_head_prepare(calm_ctx *ctx, const calm_head *head, float *x, si
 
 calm_status calm_head_read_tile(calm_ctx *ctx, const calm_head *head, size_t first, size_t count, float *w)
 {
-    const calm_tensor *table = head->table;
-    const size_t n = count * head->hidden, row_bytes = head->hidden * calm_dtype_bytes(table->dtype);
-    CALM_TRY(calm_to_f32(ctx, table->dtype, table->data + first * row_bytes, n, w));
-    calm_safetensors_release_part(head->set, table, first * row_bytes, count * row_bytes);
-    const size_t bad = calm_find_nonfinite(w, n);
-    if (bad < n)
-        return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: element %zu is %g; the checkpoint is damaged", table->file,
-                         table->name, first * head->hidden + bad, (double)w[bad]);
-    return CALM_OK;
+    const size_t row_bytes = head->hidden * calm_dtype_bytes(head->table->dtype);
+    const calm_status status =
+        calm_tensor_part_to_f32(ctx, head->table, first * head->hidden, count * head->hidden, w);
+    calm_safetensors_release_part(head->set, head->table, first * row_bytes, count * row_bytes);
+    return status;
 }
 
 void calm_head_multiply(const calm_head *head, const float *w, const float *x, size_t n, size_t first, size_t count,

@@ -31,27 +31,16 @@ calm_status calm_model_block_name(calm_ctx *ctx, const calm_model *model, size_t
 
 /* ---- opening ---- */
 
-/* A float tensor of this shape. */
-static calm_status need_floats(calm_ctx *ctx, const calm_model *model, const char *name, int n_dims,
-                               const size_t *shape, const calm_tensor **out)
-{
-    CALM_TRY(calm_safetensors_need(ctx, model->tensors, name, n_dims, shape, out));
-    if (!calm_dtype_is_float((*out)->dtype))
-        return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: dtype %s, expected BF16, F16 or F32", (*out)->file, name,
-                         calm_dtype_name((*out)->dtype));
-    return CALM_OK;
-}
-
 static calm_status need_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n,
                                const calm_tensor **out)
 {
-    return need_floats(ctx, model, name, 1, &n, out);
+    return calm_safetensors_need_floats(ctx, model->tensors, name, 1, &n, out);
 }
 
 static calm_status need_matrix(calm_ctx *ctx, const calm_model *model, const char *name, size_t rows, size_t cols,
                                const calm_tensor **out)
 {
-    return need_floats(ctx, model, name, 2, (const size_t[2]){rows, cols}, out);
+    return calm_safetensors_need_floats(ctx, model->tensors, name, 2, (const size_t[2]){rows, cols}, out);
 }
 
 /* One linear: find its scheme and check its tensors; with `w` also read it; with `weight` say how it quantizes
@@ -81,7 +70,8 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
     return CALM_OK;
 }
 
-static calm_status read_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n, const float **out)
+calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n,
+                                   const float **out)
 {
     const calm_tensor *tensor;
     float *values;
@@ -100,11 +90,12 @@ static calm_status read_part(calm_ctx *ctx, const calm_model *model, const char 
 {
     char *name;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, part));
-    return read_vector(ctx, model, name, n, out);
+    return calm_model_load_vector(ctx, model, name, n, out);
 }
 
 /* A norm, `out` NULL: check it alone.  Weights that are stored less one get it here. */
-static calm_status read_norm(calm_ctx *ctx, const calm_model *model, const char *module, size_t width, calm_norm *out)
+calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const char *module, size_t width,
+                                 calm_norm *out)
 {
     const calm_norm_kind kind = model->config.arch->norm;
     const float *w, *b = NULL;
@@ -138,13 +129,13 @@ static calm_status read_norms(calm_ctx *ctx, const calm_model *model, size_t ind
             continue;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%s%s.%zu.%s", model->prefix, names->blocks, index,
                            names->norm[sublayer][place]));
-        CALM_TRY(read_norm(ctx, model, module, config->hidden, block ? &block->norm[sublayer][place] : NULL));
+        CALM_TRY(calm_model_load_norm(ctx, model, module, config->hidden, block ? &block->norm[sublayer][place] : NULL));
     }
     for (int i = 0; i < 2 && sublayer == CALM_SUBLAYER_ATTENTION && config->arch->qk_norm != CALM_QK_NORM_NONE; i++) {
         const size_t width =
             config->arch->qk_norm == CALM_QK_NORM_HEAD ? config->head_dim : heads[i] * config->head_dim;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%s%s.%zu.%s", model->prefix, names->blocks, index, qk[i]));
-        CALM_TRY(read_norm(ctx, model, module, width, !block ? NULL : i ? &block->k_norm : &block->q_norm));
+        CALM_TRY(calm_model_load_norm(ctx, model, module, width, !block ? NULL : i ? &block->k_norm : &block->q_norm));
     }
     return CALM_OK;
 }
@@ -198,7 +189,7 @@ static calm_status check_encoder(calm_ctx *ctx, const calm_model *model)
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembeddings.token_type_embeddings.weight", model->prefix));
     CALM_TRY(need_matrix(ctx, model, name, config->n_types, config->hidden, &tensor));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembeddings.LayerNorm", model->prefix));
-    return read_norm(ctx, model, name, config->hidden, NULL);
+    return calm_model_load_norm(ctx, model, name, config->hidden, NULL);
 }
 
 static calm_status check_tensors(calm_ctx *ctx, calm_model *model)
@@ -220,7 +211,7 @@ static calm_status check_tensors(calm_ctx *ctx, calm_model *model)
     if (config->arch->names->final_norm) {
         char *name;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s", model->prefix, config->arch->names->final_norm));
-        CALM_TRY(read_norm(ctx, model, name, config->hidden, NULL));
+        CALM_TRY(calm_model_load_norm(ctx, model, name, config->hidden, NULL));
     }
     return config->tied ? CALM_OK : calm_model_table(ctx, model, true, &tensor);
 }
@@ -385,18 +376,6 @@ calm_status calm_model_load_linear(calm_ctx *ctx, const calm_model *model, const
     CALM_TRY(read_linear(ctx, model, module, out, in, w, weight));
     weight->w = w;
     return bias ? read_part(ctx, model, module, "bias", out, &weight->bias) : CALM_OK;
-}
-
-calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const char *module, size_t width,
-                                 calm_norm *norm)
-{
-    return read_norm(ctx, model, module, width, norm);
-}
-
-calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n,
-                                   const float **out)
-{
-    return read_vector(ctx, model, name, n, out);
 }
 
 /* The linears of a block's job. */

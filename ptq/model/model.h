@@ -44,11 +44,11 @@ calm_status calm_model_load_block(calm_ctx *ctx, const calm_model *model, size_t
 calm_status calm_model_load_sublayer(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
                                      calm_block *out);
 
-/* One linear, norm or vector by name, in ctx->out. */
+/* One linear, norm or vector by name, in ctx->out.  A norm or vector whose `out` is NULL is checked alone. */
 calm_status calm_model_load_linear(calm_ctx *ctx, const calm_model *model, const char *module, size_t out, size_t in,
                                    bool bias, calm_weight *weight);
 calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const char *module, size_t width,
-                                 calm_norm *norm);
+                                 calm_norm *out);
 calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n,
                                    const float **out);
 
