@@ -10,9 +10,6 @@
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
 
-/* Job inputs of the windows handled together; bounds memory, changes no result. */
-#define GROUP_BYTES ((size_t)48 * 1024 * 1024)
-
 /* What one window contributes, kept until it is merged in window order. */
 typedef struct window_part {
     calm_channel_sums sums[CALM_N_JOBS];
@@ -28,8 +25,7 @@ typedef struct capture_state {
     size_t first, n, rows;                 /* windows of the batch in progress, their rows        */
     size_t *row_begin;                     /* [n + 1] rows of the group                           */
     float *inputs[CALM_N_JOBS];            /* [rows, I]                                           */
-    double *gram[CALM_N_JOBS];
-    calm_channel_sums total[CALM_N_JOBS];
+    calm_job_sums sums[CALM_N_JOBS];
     window_part *parts;                    /* [n]                                                 */
 } capture_state;
 
@@ -73,6 +69,39 @@ size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
         return in;
     default:
         return config->hidden;
+    }
+}
+
+calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, const calm_capture_options *options,
+                                  calm_capture *out, calm_job_sums *sums)
+{
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        calm_job_capture *job = &out->job[kind];
+        if (calm_job_sublayer(kind) != out->sublayer || !(options->jobs & 1u << kind))
+            continue;
+        job->used = true;
+        job->width = calm_hook_width(config, calm_job_input(kind), out->expert);
+        CALM_TRY(calm_channel_sums_new(ctx, ctx->out, job->width, &sums[kind].total));
+        if (options->grams && out->rows)
+            CALM_TRY(CALM_NEW(ctx, ctx->out, sums[kind].gram, job->width * job->width));
+        if (out->score_rows)
+            CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, job->score_input, out->score_rows * job->width));
+    }
+    if (out->score_rows)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->score_output, out->score_rows * config->hidden));
+    return CALM_OK;
+}
+
+void calm_job_captures_finish(calm_capture *out, const calm_job_sums *sums)
+{
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        const calm_channel_sums *total = &sums[kind].total;
+        calm_job_capture *job = &out->job[kind];
+        if (sums[kind].gram)
+            calm_dsymmetrize(job->width, sums[kind].gram, job->width);
+        if (job->used)
+            job->stats = (calm_stats){.rows = out->rows, .gram = sums[kind].gram, .absmax = total->absmax,
+                                      .sum = total->sum, .sumsq = total->sumsq, .sumabs = total->sumabs};
     }
 }
 
@@ -165,20 +194,7 @@ static calm_status new_results(calm_ctx *ctx, capture_state *state)
     const size_t score_windows = options->score_windows < state->batch->n ? options->score_windows : state->batch->n;
     out->rows = state->batch->rows;
     out->score_rows = calm_batch_row(state->batch, score_windows);
-    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
-        calm_job_capture *job = &out->job[kind];
-        if (calm_job_sublayer(kind) != out->sublayer || !(options->jobs & 1u << kind))
-            continue;
-        job->used = true;
-        job->width = calm_hook_width(config, calm_job_input(kind), out->expert);
-        CALM_TRY(calm_channel_sums_new(ctx, ctx->out, job->width, &state->total[kind]));
-        if (options->grams)
-            CALM_TRY(CALM_NEW(ctx, ctx->out, state->gram[kind], job->width * job->width));
-        if (out->score_rows)
-            CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, job->score_input, out->score_rows * job->width));
-    }
-    if (out->score_rows)
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->score_output, out->score_rows * config->hidden));
+    CALM_TRY(calm_job_captures_new(ctx, config, options, out, state->sums));
     for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
         if (watched(state, hook))
             CALM_TRY(calm_act_new(ctx, ctx->out, calm_hook_width(config, hook, out->expert), state->batch->rows,
@@ -197,7 +213,7 @@ static calm_status new_group(calm_ctx *ctx, capture_state *state)
     state->rows = state->row_begin[state->n];
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->parts, state->n));
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
-        if (state->gram[kind])
+        if (state->sums[kind].gram)
             CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->inputs[kind], state->rows * state->out->job[kind].width));
     for (size_t w = 0; w < state->n; w++) {
         window_part *part = &state->parts[w];
@@ -230,7 +246,7 @@ static calm_status merge_group(calm_ctx *ctx, capture_state *state)
         const window_part *part = &state->parts[w];
         for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
             if (state->out->job[kind].used)
-                merge_sums(&state->total[kind], &part->sums[kind], state->out->job[kind].width);
+                merge_sums(&state->sums[kind].total, &part->sums[kind], state->out->job[kind].width);
         for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
             if (part->activations[hook])
                 CALM_TRY(calm_act_merge(ctx, state->out->activations[hook], part->activations[hook]));
@@ -243,8 +259,8 @@ static calm_status add_grams(calm_ctx *ctx, capture_state *state)
     calm_gram_job jobs[CALM_N_JOBS];
     size_t n = 0;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
-        if (state->gram[kind])
-            jobs[n++] = (calm_gram_job){state->gram[kind],           state->inputs[kind], state->rows,
+        if (state->sums[kind].gram)
+            jobs[n++] = (calm_gram_job){state->sums[kind].gram,           state->inputs[kind], state->rows,
                                         state->out->job[kind].width, state->row_begin,    state->n};
     return n ? calm_gram_add(ctx, jobs, n) : CALM_OK;
 }
@@ -260,15 +276,6 @@ static calm_status run_group(calm_ctx *ctx, capture_state *state)
     return CALM_OK;
 }
 
-void calm_job_capture_finish(calm_job_capture *job, size_t rows, double *gram, const calm_channel_sums *total)
-{
-    if (gram)
-        calm_dsymmetrize(job->width, gram, job->width);
-    if (job->used)
-        job->stats = (calm_stats){.rows = rows, .gram = gram, .absmax = total->absmax, .sum = total->sum,
-                                  .sumsq = total->sumsq, .sumabs = total->sumabs};
-}
-
 calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, long expert,
                                   const calm_rope *rope, calm_batch *batch, const calm_capture_options *options,
                                   calm_capture *out)
@@ -281,13 +288,30 @@ calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_s
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
         width += out->job[kind].width;
     const size_t most =
-        calm_batch_windows(batch->windows, width, options->group_bytes ? options->group_bytes : GROUP_BYTES);
+        calm_batch_windows(batch->windows, width, options->group_bytes ? options->group_bytes : CALM_CAPTURE_GROUP_BYTES);
     for (state.first = 0; state.first < batch->n; state.first += state.n) {
         state.n = batch->n - state.first < most ? batch->n - state.first : most;
         CALM_TRY(run_group(ctx, &state));
     }
-    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
-        calm_job_capture_finish(&out->job[kind], out->rows, state.gram[kind], &state.total[kind]);
+    calm_job_captures_finish(out, state.sums);
+    return CALM_OK;
+}
+
+/* ---- rows of whole windows ---- */
+
+calm_status calm_act_parts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, calm_act_acc ***out)
+{
+    CALM_TRY(CALM_NEW(ctx, arena, *out, batch->n));
+    for (size_t i = 0; i < batch->n; i++)
+        CALM_TRY(calm_act_new(ctx, arena, batch->width, calm_batch_tokens(batch, i), &(*out)[i]));
+    return CALM_OK;
+}
+
+calm_status calm_act_parts_merge(calm_ctx *ctx, const calm_batch *batch, calm_act_acc *const *parts, calm_act_acc **out)
+{
+    CALM_TRY(calm_act_new(ctx, ctx->out, batch->width, batch->rows, out));
+    for (size_t i = 0; i < batch->n; i++)
+        CALM_TRY(calm_act_merge(ctx, *out, parts[i]));
     return CALM_OK;
 }
 
@@ -311,13 +335,9 @@ calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_act_a
 {
     rows_task task = {.batch = batch};
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    CALM_TRY(calm_act_new(ctx, ctx->out, batch->width, batch->rows, out));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, task.parts, batch->n));
-    for (size_t i = 0; i < batch->n; i++)
-        CALM_TRY(calm_act_new(ctx, ctx->scratch, batch->width, calm_batch_tokens(batch, i), &task.parts[i]));
+    CALM_TRY(calm_act_parts_new(ctx, ctx->scratch, batch, &task.parts));
     CALM_TRY(calm_parallel_for(ctx, batch->n, add_rows, &task));
-    for (size_t i = 0; i < batch->n; i++)
-        CALM_TRY(calm_act_merge(ctx, *out, task.parts[i]));
+    CALM_TRY(calm_act_parts_merge(ctx, batch, task.parts, out));
     calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }

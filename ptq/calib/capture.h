@@ -15,6 +15,9 @@
 #include "ptq/model/moe.h"
 #include "ptq/quant/stats.h"
 
+/* Job inputs of the windows handled together, unless the options say otherwise. */
+#define CALM_CAPTURE_GROUP_BYTES ((size_t)48 * 1024 * 1024)
+
 typedef struct calm_capture_options {
     unsigned jobs;            /* bit k: collect what calm_job_kind k needs                           */
     bool grams;               /* collect X^T X of those jobs                                         */
@@ -81,11 +84,26 @@ calm_status calm_channel_sums_new(calm_ctx *ctx, calm_arena *arena, size_t width
 /* Add the rows x [n, width]. */
 void calm_channel_sums_add(const float *x, size_t n, size_t width, calm_channel_sums *sums);
 
-/* The statistics of a job from its finished sums; the Gram matrix (NULL: none) is made symmetric. */
-void calm_job_capture_finish(calm_job_capture *job, size_t rows, double *gram, const calm_channel_sums *total);
+/* What the jobs of a capture need while it runs. */
+typedef struct calm_job_sums {
+    double *gram;                  /* [I, I] or NULL */
+    calm_channel_sums total;
+} calm_job_sums;
+
+/* Buffers of the jobs that options ask for, and of the score rows, in ctx->out; out->sublayer, expert, rows and score_rows
+ * are set.  `sums` [CALM_N_JOBS]. */
+calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, const calm_capture_options *options,
+                                  calm_capture *out, calm_job_sums *sums);
+
+/* The statistics of the jobs from their finished sums; Gram matrices are made symmetric. */
+void calm_job_captures_finish(calm_capture *out, const calm_job_sums *sums);
 
 /* Width of a hook point of a block or an expert. */
 size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert);
+
+/* Accumulators of hidden rows, one per window of the batch; and all of them merged in order into *out, in ctx->out. */
+calm_status calm_act_parts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, calm_act_acc ***out);
+calm_status calm_act_parts_merge(calm_ctx *ctx, const calm_batch *batch, calm_act_acc *const *parts, calm_act_acc **out);
 
 /* An empty accumulator in `arena`. */
 calm_status calm_act_new(calm_ctx *ctx, calm_arena *arena, size_t width, size_t tokens, calm_act_acc **out);

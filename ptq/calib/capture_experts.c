@@ -10,8 +10,7 @@ typedef struct expert_state {
     calm_capture *out;
     const calm_capture_options *options;
     const calm_batch *batch;
-    double *gram[CALM_N_JOBS];
-    calm_channel_sums total[CALM_N_JOBS];
+    calm_job_sums sums[CALM_N_JOBS];
     size_t at[CALM_N_HOOKS];               /* rows seen so far at each hook point */
 } expert_state;
 
@@ -63,10 +62,10 @@ static calm_status observe_expert(void *user, calm_ctx *ctx, const calm_observat
         calm_job_capture *job = &state->out->job[kind];
         if (calm_job_input(kind) != seen->hook || !job->used)
             continue;
-        calm_channel_sums_add(seen->x, seen->n_rows, seen->width, &state->total[kind]);
+        calm_channel_sums_add(seen->x, seen->n_rows, seen->width, &state->sums[kind].total);
         keep(job->score_input, state, at, seen);
-        if (state->gram[kind])
-            CALM_TRY(add_gram(ctx, state->gram[kind], seen));
+        if (state->sums[kind].gram)
+            CALM_TRY(add_gram(ctx, state->sums[kind].gram, seen));
     }
     if (seen->hook == CALM_HOOK_MLP_OUT)
         keep(state->out->score_output, state, at, seen);
@@ -93,20 +92,7 @@ static calm_status new_results(calm_ctx *ctx, const calm_block *block, expert_st
 {
     const calm_config *config = block->config;
     calm_capture *out = state->out;
-    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
-        calm_job_capture *job = &out->job[kind];
-        if (calm_job_sublayer(kind) != CALM_SUBLAYER_MLP || !(state->options->jobs & 1u << kind))
-            continue;
-        job->used = true;
-        job->width = calm_hook_width(config, calm_job_input(kind), out->expert);
-        CALM_TRY(calm_channel_sums_new(ctx, ctx->out, job->width, &state->total[kind]));
-        if (state->options->grams && out->rows)
-            CALM_TRY(CALM_NEW(ctx, ctx->out, state->gram[kind], job->width * job->width));
-        if (out->score_rows)
-            CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, job->score_input, out->score_rows * job->width));
-    }
-    if (out->score_rows)
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->score_output, out->score_rows * config->hidden));
+    CALM_TRY(calm_job_captures_new(ctx, config, state->options, out, state->sums));
     static const calm_hook watched[] = {CALM_HOOK_GATE_UP_IN, CALM_HOOK_DOWN_IN};    /* inputs of the expert's jobs */
     for (size_t i = 0; i < sizeof watched / sizeof *watched && state->options->activations; i++)
         CALM_TRY(calm_act_new(ctx, ctx->out, calm_hook_width(config, watched[i], out->expert), out->rows,
@@ -147,9 +133,7 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
     loaded.moe.user = &state;
     CALM_TRY(calm_moe_experts(ctx, &loaded, batch, routing, first, n, &observer, sum));
     for (size_t i = 0; i < n; i++)
-        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
-            calm_job_capture_finish(&out[i].job[kind], out[i].rows, state.experts[i].gram[kind],
-                                    &state.experts[i].total[kind]);
+        calm_job_captures_finish(&out[i], state.experts[i].sums);
     calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
@@ -168,12 +152,8 @@ calm_status calm_moe_watch_begin(calm_ctx *ctx, const calm_batch *batch, calm_mo
 {
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, 1));
     (*out)->batch = batch;
-    for (size_t h = 0; h < N_BLOCK_HOOKS; h++) {
-        CALM_TRY(CALM_NEW(ctx, ctx->out, (*out)->parts[block_hooks[h]], batch->n));
-        for (size_t w = 0; w < batch->n; w++)
-            CALM_TRY(calm_act_new(ctx, ctx->out, batch->width, calm_batch_tokens(batch, w),
-                                  &(*out)->parts[block_hooks[h]][w]));
-    }
+    for (size_t h = 0; h < N_BLOCK_HOOKS; h++)
+        CALM_TRY(calm_act_parts_new(ctx, ctx->out, batch, &(*out)->parts[block_hooks[h]]));
     return CALM_OK;
 }
 
@@ -194,11 +174,8 @@ calm_observer calm_moe_watch_observer(calm_moe_watch *watch)
 calm_status calm_moe_watch_end(calm_ctx *ctx, calm_moe_watch *watch, calm_capture *out)
 {
     *out = (calm_capture){.sublayer = CALM_SUBLAYER_MLP, .expert = CALM_NO_EXPERT, .rows = watch->batch->rows};
-    for (size_t h = 0; h < N_BLOCK_HOOKS; h++) {
-        const calm_hook hook = block_hooks[h];
-        CALM_TRY(calm_act_new(ctx, ctx->out, watch->batch->width, watch->batch->rows, &out->activations[hook]));
-        for (size_t w = 0; w < watch->batch->n; w++)
-            CALM_TRY(calm_act_merge(ctx, out->activations[hook], watch->parts[hook][w]));
-    }
+    for (size_t h = 0; h < N_BLOCK_HOOKS; h++)
+        CALM_TRY(calm_act_parts_merge(ctx, watch->batch, watch->parts[block_hooks[h]],
+                                      &out->activations[block_hooks[h]]));
     return CALM_OK;
 }

@@ -11,8 +11,6 @@
 #include "ptq/base/threads.h"
 #include "ptq/tensor/linalg.h"
 
-#define TILE_ROWS ((size_t)512)
-#define TILE_COLS ((size_t)1024)    /* multiple of TILE_ROWS */
 
 typedef struct tile {
     const calm_gram_job *job;
@@ -64,8 +62,8 @@ static calm_status run_tile(calm_ctx *ctx, size_t index, void *user)
 static size_t put_tile(tile *tiles, size_t *n_tiles, const calm_gram_job *job, size_t row, size_t col)
 {
     const bool diagonal = row == col;
-    const size_t most = diagonal ? TILE_ROWS : TILE_COLS - col % TILE_COLS;
-    const size_t m = job->width - row < TILE_ROWS ? job->width - row : TILE_ROWS;
+    const size_t most = diagonal ? CALM_GRAM_TILE_ROWS : CALM_GRAM_TILE_COLS - col % CALM_GRAM_TILE_COLS;
+    const size_t m = job->width - row < CALM_GRAM_TILE_ROWS ? job->width - row : CALM_GRAM_TILE_ROWS;
     const size_t n = job->width - col < most ? job->width - col : most;
     if (tiles)
         tiles[*n_tiles] = (tile){job, row, col, m, n, (double)job->rows * (double)m * (double)n * (diagonal ? 0.5 : 1)};
@@ -77,7 +75,7 @@ static void list_tiles(const calm_gram_job *jobs, size_t n, tile *tiles, size_t 
 {
     *n_tiles = 0;
     for (size_t j = 0; j < n; j++)
-        for (size_t row = 0; row < jobs[j].width; row += TILE_ROWS)
+        for (size_t row = 0; row < jobs[j].width; row += CALM_GRAM_TILE_ROWS)
             for (size_t col = row; col < jobs[j].width;)
                 col += put_tile(tiles, n_tiles, &jobs[j], row, col);
 }

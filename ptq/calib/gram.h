@@ -7,6 +7,11 @@
 /* Rows of one float32 product; the sum over chunks is in double. */
 #define CALM_GRAM_CHUNK ((size_t)512)
 
+/* A tile's product in float32, which each worker holds. */
+#define CALM_GRAM_TILE_ROWS  ((size_t)512)
+#define CALM_GRAM_TILE_COLS  ((size_t)1024)    /* multiple of the rows */
+#define CALM_GRAM_TILE_BYTES (CALM_GRAM_TILE_ROWS * CALM_GRAM_TILE_COLS * sizeof(float))
+
 /* One addition: gram [I, I] (upper triangle, zero before the first call) += X^T X over X [N, I]. */
 typedef struct calm_gram_job {
     double *gram;
