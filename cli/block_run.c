@@ -22,14 +22,6 @@ static bool wanted(const calm_pipeline *p, size_t job)
     return todo;
 }
 
-static bool needs_gram(const calm_recipe *recipe)
-{
-    unsigned caps = 0;
-    for (size_t a = 0; a < recipe->n_algorithms; a++)
-        caps |= calm_algorithm_caps(recipe->algorithms[a]);
-    return caps & CALM_NEEDS_GRAM;
-}
-
 /* ---- candidates ---- */
 
 static calm_status list_items(calm_ctx *ctx, const block_run *run, const calm_captured *captured, size_t n,
@@ -39,7 +31,7 @@ static calm_status list_items(calm_ctx *ctx, const block_run *run, const calm_ca
     CALM_TRY(CALM_NEW(ctx, ctx->out, work->items, n * CALM_N_JOBS * p->recipe->n_algorithms));
     for (size_t i = 0; i < n; i++)
         for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
-            for (size_t a = 0; a < p->recipe->n_algorithms && captured[i].capture.job[kind].used; a++)
+            for (size_t a = 0; a < p->recipe->n_algorithms && captured[i].capture->job[kind].used; a++)
                 if (calm_pipeline_candidate(p, captured[i].job[kind], a)->todo)
                     work->items[work->n++] =
                         (calm_work){.from = &captured[i], .job = captured[i].job[kind], .algorithm = a};
@@ -49,7 +41,7 @@ static calm_status list_items(calm_ctx *ctx, const block_run *run, const calm_ca
 static calm_status prepare_scores(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        const calm_capture *capture = &captured[i].capture;
+        const calm_capture *capture = captured[i].capture;
         if (capture->score_rows >= CALM_LEAST_SCORE_ROWS && !captured[i].reference)
             CALM_TRY(calm_score_prepare(ctx, capture->score_output, capture->score_rows, run->block.config->hidden,
                                         &captured[i].reference));
@@ -82,6 +74,18 @@ static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *c
     return status;
 }
 
+/* What `capture` saw, with its jobs. */
+static calm_captured describe(const block_run *run, const calm_capture *capture)
+{
+    const calm_layout *layout = calm_model_layout(run->p->model);
+    calm_captured out = {.capture = capture};
+    size_t begin, end;
+    calm_layout_group(layout, run->index, capture->sublayer, capture->expert, &begin, &end);
+    for (size_t job = begin; job < end; job++)
+        out.job[layout->jobs[job].kind] = job;
+    return out;
+}
+
 /* All candidates of what was captured, at once or in slices. */
 static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n)
 {
@@ -107,21 +111,17 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, calm_sublayer sublaye
                             bool activations, bool stay)
 {
     calm_pipeline *p = run->p;
-    calm_captured captured = {.reference = NULL};
+    calm_capture capture;
     const calm_capture_options options = {.jobs = jobs,
-                                          .grams = jobs && needs_gram(p->recipe),
+                                          .grams = jobs && (calm_recipe_caps(p->recipe) & CALM_NEEDS_GRAM),
                                           .activations = activations,
                                           .score_windows = jobs ? (size_t)p->recipe->score_windows : 0,
                                           .stay = stay,
                                           .group_bytes = p->budget.knobs.group_bytes};
-    size_t begin, end;
-    CALM_TRY(
-        calm_capture_sublayer(ctx, &run->block, sublayer, expert, &p->rope, run->batch, &options, &captured.capture));
+    CALM_TRY(calm_capture_sublayer(ctx, &run->block, sublayer, expert, &p->rope, run->batch, &options, &capture));
     if (activations)
-        CALM_TRY(calm_activations_keep(ctx, p, run->index, &captured.capture));
-    calm_layout_group(calm_model_layout(p->model), run->index, sublayer, expert, &begin, &end);
-    for (size_t job = begin; job < end; job++)
-        captured.job[calm_model_layout(p->model)->jobs[job].kind] = job;
+        CALM_TRY(calm_activations_keep(ctx, p, run->index, &capture));
+    calm_captured captured = describe(run, &capture);
     return compute(ctx, run, &captured, 1);
 }
 
@@ -190,8 +190,7 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
                             calm_moe_sum *sum)
 {
     calm_pipeline *p = run->p;
-    const calm_layout *layout = calm_model_layout(p->model);
-    const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = needs_gram(p->recipe),
+    const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = calm_recipe_caps(p->recipe) & CALM_NEEDS_GRAM,
                                           .activations = run->activations,
                                           .score_windows = (size_t)p->recipe->score_windows};
     calm_capture *captures;
@@ -200,11 +199,7 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
     CALM_TRY(CALM_NEW(ctx, ctx->out, captured, n));
     CALM_TRY(calm_capture_experts(ctx, &run->block, run->batch, routing, first, n, &options, sum, captures));
     for (size_t i = 0; i < n; i++) {
-        size_t begin, end;
-        captured[i].capture = captures[i];
-        calm_layout_group(layout, run->index, CALM_SUBLAYER_MLP, (long)(first + i), &begin, &end);
-        for (size_t job = begin; job < end; job++)
-            captured[i].job[layout->jobs[job].kind] = job;
+        captured[i] = describe(run, &captures[i]);
         if (run->activations)
             CALM_TRY(calm_activations_keep(ctx, p, run->index, &captures[i]));
     }

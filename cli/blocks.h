@@ -16,8 +16,8 @@ typedef struct calm_missing {
 
 /* A sublayer or an expert that was captured, and what its candidates are scored against. */
 typedef struct calm_captured {
-    calm_capture capture;
-    size_t job[CALM_N_JOBS];       /* its jobs in the layout, where capture.job[kind].used       */
+    const calm_capture *capture;
+    size_t job[CALM_N_JOBS];       /* its jobs in the layout, where capture->job[kind].used      */
     calm_score_ref *reference;     /* NULL: too few rows to score                                */
 } calm_captured;
 

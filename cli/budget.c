@@ -6,30 +6,24 @@
 #include <string.h>
 #include <strings.h>
 
+#include "algorithms/part.h"
 #include "cli/pipeline.h"
 #include "ptq/base/memory.h"
 #include "ptq/calib/activation.h"
+#include "ptq/calib/capture.h"
+#include "ptq/calib/gram.h"
 #include "ptq/model/arch.h"
 
 #define MIB ((size_t)1024 * 1024)
 /* Buffers of a BLAS call per thread, stacks, the C library's free lists: measured, not allocated by us. */
 #define THREAD_BYTES (24 * MIB)
 #define SLACK_BYTES (24 * MIB)
-/* As in ptq/calib/capture.c, ptq/eval/evaluate.c and ptq/model/moe.c. */
-#define GROUP_BYTES (48 * MIB)
+/* Captured inputs when memory is short. */
 #define SMALL_GROUP (8 * MIB)
-#define BATCH_BYTES (24 * MIB)
-#define WAVE_BYTES (64 * MIB)
-#define PAIRED_SENTENCES ((size_t)2048)
 /* A text that is evaluated to its end has at least so many windows, or its batches are full. */
 #define UNKNOWN_WINDOWS ((size_t)8192)
-#define GRAM_TILE (2 * MIB)
-#define BATCH_WIDTH ((size_t)256)
+/* Of an evaluated row of one model: sums and target. */
 #define SUMS_BYTES ((size_t)40)
-#define TILE_FLOATS ((size_t)1024 * 1024)
-#define CHUNK_FLOATS ((size_t)1024 * 1024)
-/* As in algorithms/part.h. */
-#define ROW_CHUNK ((size_t)128)
 /* Sums of a channel: absmax, and three in double. */
 #define CHANNEL_BYTES (sizeof(float) + 3 * sizeof(double))
 /* Of each token at a hook point, and hook points of a sublayer at most. */
@@ -40,20 +34,12 @@
 
 /* ---- one job ---- */
 
-static bool any_needs(const calm_recipe *recipe, unsigned cap)
-{
-    for (size_t a = 0; a < recipe->n_algorithms; a++)
-        if (calm_algorithm_caps(recipe->algorithms[a]) & cap)
-            return true;
-    return false;
-}
-
 /* Quantizing: the stacked weights; H and the factor of its inverse; rows in work, in double, several copies. */
 static size_t quantize_bytes(const calm_recipe *recipe, const calm_job_ref *job, size_t n_threads)
 {
     const size_t square = job->in * job->in * sizeof(double);
-    const size_t weights = job->out * job->in * (sizeof(float) + 1), chunk = 4 * ROW_CHUNK * job->in * sizeof(double);
-    return weights + (any_needs(recipe, CALM_NEEDS_GRAM) ? 2 * square : 0) + n_threads * chunk;
+    const size_t weights = job->out * job->in * (sizeof(float) + 1), chunk = 4 * CALM_ROW_CHUNK * job->in * sizeof(double);
+    return weights + ((calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) ? 2 * square : 0) + n_threads * chunk;
 }
 
 /* Activations of a window: attention, or an MLP of the given width. */
@@ -105,7 +91,7 @@ static size_t larger(size_t a, size_t b)
 static void add_job(const estimate *e, const calm_job_ref *job, size_t score_rows, group_needs *out)
 {
     const calm_recipe *recipe = e->p->recipe;
-    const size_t gram = any_needs(recipe, CALM_NEEDS_GRAM) ? job->in * job->in * sizeof(double) : 0;
+    const size_t gram = (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) ? job->in * job->in * sizeof(double) : 0;
     const size_t kept = score_rows * job->in * sizeof(float),
                  sums = CHANNEL_BYTES * job->in;
     const bool alone = e->knobs->job_by_job;
@@ -163,7 +149,7 @@ static size_t batch_rows(size_t windows, size_t rows, size_t longest, size_t wid
 static size_t capture_bytes(const estimate *e, size_t width)
 {
     size_t n;
-    const size_t budget = e->knobs->group_bytes ? e->knobs->group_bytes : GROUP_BYTES;
+    const size_t budget = e->knobs->group_bytes ? e->knobs->group_bytes : CALM_CAPTURE_GROUP_BYTES;
     const size_t rows = batch_rows(e->windows, e->rows, e->longest, width + 1, budget, &n);
     return rows * (width * sizeof(float) + N_WATCHED * TOKEN_BYTES) +
            n * (CHANNEL_BYTES * width + N_WATCHED * sizeof(calm_act_acc) + ROUNDING);
@@ -175,7 +161,7 @@ static void add_steps(const estimate *e, const group_needs *g, size_t held, calm
     const size_t group = g->width ? capture_bytes(e, g->width) : 0;
     const size_t codes = e->knobs->slices ? smaller(g->codes, at_once * g->one_code) : g->codes;
     const size_t always = held + g->weights + g->statistics;
-    const size_t tile = smaller(GRAM_TILE, g->widest * g->widest * sizeof(float));
+    const size_t tile = smaller(CALM_GRAM_TILE_BYTES, g->widest * g->widest * sizeof(float));
     /* A Gram tile's product per thread; a tensor's mapped pages while it is converted. */
     out->capture = larger(out->capture, always + group + e->n_threads * (g->forward + tile) + g->weights / 4);
     out->quantize = larger(out->quantize, always + g->reference + codes + at_once * g->quantize);
@@ -207,7 +193,7 @@ static void add_mixture(const estimate *e, size_t block, calm_budget *out)
     expert.codes *= n;
     expert.reference *= n;
     expert.width = 0;    /* each expert's Gram matrices grow as its rows pass */
-    expert.forward = mlp_bytes(e->config, smaller(tokens, 2048), moe->inner);
+    expert.forward = mlp_bytes(e->config, smaller(tokens, CALM_MOE_ROWS), moe->inner);
     add_steps(e, &expert, held + n * tokens * e->config->hidden * sizeof(float), out);
 }
 
@@ -249,7 +235,7 @@ static size_t evaluated_bytes(const estimate *e)
     const size_t eval = !e->p->evaluates ? 0 : recipe->eval_windows ? (size_t)recipe->eval_windows : UNKNOWN_WINDOWS;
     const size_t windows = larger(e->p->guard.n, eval), longest = larger(e->longest, seqlen);
     size_t n;
-    const size_t rows = batch_rows(windows, windows * longest, longest, larger(hidden, BATCH_WIDTH), BATCH_BYTES, &n);
+    const size_t rows = batch_rows(windows, windows * longest, longest, calm_eval_width(hidden), CALM_EVAL_BATCH_BYTES, &n);
     return rows * (hidden * sizeof(float) + SUMS_BYTES) +
            (calm_pipeline_encodes(e->p) ? windows * (hidden + 8) * sizeof(double) : windows * 6 * sizeof(double));
 }
@@ -258,9 +244,8 @@ static size_t evaluated_bytes(const estimate *e)
 static size_t head_bytes(const estimate *e)
 {
     const calm_config *config = e->config;
-    const size_t tile = smaller(config->vocab, larger(TILE_FLOATS / config->hidden, 256));
-    const size_t chunk = smaller(256, larger(1, CHUNK_FLOATS / tile));
-    const size_t sentences = PAIRED_SENTENCES;
+    const calm_head head = {.hidden = config->hidden, .vocab = config->vocab};
+    const size_t tile = calm_head_tile(&head), chunk = calm_eval_chunk(tile), sentences = CALM_PAIRED_SENTENCES;
     if (calm_pipeline_encodes(e->p))
         return sentences * sentences / 2 * 5 * sizeof(double);
     return 2 * tile * config->hidden * sizeof(float) + e->n_threads * (2 * chunk + 1) * tile * sizeof(float);
@@ -279,7 +264,7 @@ static void add_models(const estimate *e, calm_budget *out)
     for (size_t b = 0; b < config->n_blocks; b++) {
         size_t outside, expert;
         count_block(e, b, &outside, &expert);
-        const size_t here = 9 * outside + (expert ? e->n_threads * 9 * expert + WAVE_BYTES + 2 * batch : 0);
+        const size_t here = 9 * outside + (expert ? e->n_threads * 9 * expert + CALM_MOE_WAVE_BYTES + 2 * batch : 0);
         most = larger(most, here);
         out->assemble = larger(out->assemble, 6 * outside + 6 * expert + 2 * larger(outside / 2, expert / 2));
     }
@@ -386,6 +371,7 @@ calm_status calm_budget_apply(calm_ctx *ctx, calm_pipeline *p, calm_budget *out)
     char *dir, *slash;
     CALM_TRY(calm_budget_limit(ctx, p->recipe, &limit));
     CALM_TRY(calm_budget_choose(ctx, p, limit, out));
+    out->limit = limit;
     const calm_knobs *knobs = &out->knobs;
     if (knobs->spill) {
         CALM_TRY(calm_strf(ctx, ctx->out, &dir, "%s", p->recipe->store));

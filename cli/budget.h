@@ -21,6 +21,7 @@ typedef struct calm_knobs {
 /* Bytes of one stage's largest moment, all included. */
 typedef struct calm_budget {
     calm_knobs knobs;
+    size_t limit;                                /* that was allowed                                    */
     size_t reserved;                             /* of the limit: not for arenas, but for program and BLAS */
     size_t base;                                 /* program, libraries, tokenizer, store: there already */
     size_t capture, quantize, score;             /* peaks of the three steps on a block                 */
@@ -40,7 +41,8 @@ void calm_budget_note(size_t *held);
 /* What the run needs with these knobs. */
 void calm_budget_estimate(const calm_pipeline *p, size_t n_threads, const calm_knobs *knobs, calm_budget *out);
 
-/* Choose the knobs for `limit` bytes; those of the recipe, if it has any, are taken as they are.  CALM_ENOMEM, naming the smallest limit that would do. */
+/* Choose the knobs for `limit` bytes; those of the recipe, if it has any, are taken as they are.  CALM_ENOMEM, naming
+ * the smallest limit that would do. */
 calm_status calm_budget_choose(calm_ctx *ctx, const calm_pipeline *p, size_t limit, calm_budget *out);
 
 /* 2000000000, 2GB, 1.5GiB, 512M: bytes; K, M, G are powers of 1000, Ki, Mi, Gi of 1024.  CALM_EARG. */

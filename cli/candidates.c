@@ -27,10 +27,10 @@ static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, cons
     calm_linear *linears;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, linears, ref->n));
     *out = (calm_job){.name = ref->name, .linears = linears, .n_linears = ref->n,
-                      .stats = &item->from->capture.job[ref->kind].stats, .scheme = work->p->recipe->scheme,
+                      .stats = &item->from->capture->job[ref->kind].stats, .scheme = work->p->recipe->scheme,
                       .can_absorb = ref->can_absorb};
     for (size_t i = 0; i < ref->n; i++) {
-        const calm_weight *weight = &item->from->capture.weight[layout->linears[ref->first + i].role];
+        const calm_weight *weight = &item->from->capture->weight[layout->linears[ref->first + i].role];
         linears[i] = (calm_linear){weight->name, weight->out, weight->in, weight->w};
     }
     if (ref->kind == CALM_JOB_O) {
@@ -46,7 +46,7 @@ static const calm_algorithm *pick(const calm_pipeline *p, const calm_work *item)
 {
     const unsigned data = CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES;
     const calm_algorithm *algorithm = p->recipe->algorithms[item->algorithm];
-    const calm_capture *capture = &item->from->capture;
+    const calm_capture *capture = item->from->capture;
     const bool starved = capture->expert >= 0 && capture->rows < calm_recipe_least_tokens(p->recipe);
     return starved && (calm_algorithm_caps(algorithm) & data) ? p->fallback : algorithm;
 }
@@ -135,7 +135,7 @@ static calm_status replace_job(calm_ctx *ctx, const calm_block_work *work, const
         calm_qjob_dequantize(qjob, w);
     else
         calm_qjob_effective(qjob, w);
-    memcpy(weight, item->from->capture.weight, CALM_N_ROLES * sizeof *weight);
+    memcpy(weight, item->from->capture->weight, CALM_N_ROLES * sizeof *weight);
     for (size_t i = ref->first; i < ref->first + ref->n; i++) {
         calm_weight *replaced = &weight[layout->linears[i].role];
         replaced->w = w + row * qjob->in;
@@ -151,7 +151,7 @@ static calm_status replace_job(calm_ctx *ctx, const calm_block_work *work, const
 static calm_status expert_output(calm_ctx *ctx, const calm_block_work *work, const calm_work *item,
                                  const calm_weight weight[CALM_N_ROLES], float *z)
 {
-    const calm_capture *capture = &item->from->capture;
+    const calm_capture *capture = item->from->capture;
     const calm_job_kind kind = calm_model_layout(work->p->model)->jobs[item->job].kind;
     const calm_observation seen = {.expert = capture->expert};
     if (kind == CALM_JOB_DOWN)
@@ -163,7 +163,7 @@ static calm_status expert_output(calm_ctx *ctx, const calm_block_work *work, con
 static calm_status candidate_output(calm_ctx *ctx, const calm_block_work *work, const calm_work *item, float *z)
 {
     const calm_pipeline *p = work->p;
-    const calm_capture *capture = &item->from->capture;
+    const calm_capture *capture = item->from->capture;
     const calm_job_kind kind = calm_model_layout(p->model)->jobs[item->job].kind;
     const size_t width = capture->job[kind].width, hidden = work->block->config->hidden;
     const calm_batch windows = {.windows = &p->calib, .n = p->calib.n};
@@ -189,7 +189,7 @@ static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
     float *z;
     calm_status status = CALM_OK;
     if (!item->failed && item->from->reference) {
-        status = CALM_NEW_RAW(ctx, ctx->scratch, z, item->from->capture.score_rows * work->block->config->hidden);
+        status = CALM_NEW_RAW(ctx, ctx->scratch, z, item->from->capture->score_rows * work->block->config->hidden);
         if (status == CALM_OK)
             status = candidate_output(ctx, work, item, z);
         if (status == CALM_OK)

@@ -74,10 +74,7 @@ static double job_crest(calm_ctx *ctx, const calm_pipeline *p, int64_t job_id)
 /* The activation rule speaks where activations are quantized and a smoothing candidate competes. */
 static const char *advise(calm_ctx *ctx, const calm_pipeline *p, int64_t job_id)
 {
-    bool smooths = false;
-    for (size_t a = 0; a < p->recipe->n_algorithms; a++)
-        smooths |= (calm_algorithm_caps(p->recipe->algorithms[a]) & CALM_SETS_IN_SCALE) != 0;
-    if (!smooths || !p->recipe->scheme.act_bits)
+    if (!(calm_recipe_caps(p->recipe) & CALM_SETS_IN_SCALE) || !p->recipe->scheme.act_bits)
         return NULL;
     const double crest = job_crest(ctx, p, job_id);
     return isnan(crest) ? NULL : crest > SMOOTH_CREST ? "smooth" : "plain";

@@ -15,6 +15,8 @@
 #define SAMPLE_IN ((size_t)512)
 #define PRODUCT_SIDE ((size_t)768)
 #define MEASURE_SECONDS 0.25
+/* Of sgemm's rate, that the forward pass reaches (`calm bench forward`). */
+#define FORWARD_SHARE 0.75
 
 /* Rates of this machine, all threads together, and what the run would take. */
 typedef struct forecast {
@@ -151,6 +153,20 @@ static double weights_of(const calm_pipeline *p, size_t first, size_t end, bool 
     return total;
 }
 
+/* Floating-point operations of the whole model for one token. */
+static double model_flops(const calm_pipeline *p)
+{
+    const calm_config *config = calm_model_config(p->model);
+    return 2 * weights_of(p, 0, calm_model_layout(p->model)->n_jobs, true) +
+           2 * (double)config->hidden * (double)config->vocab;
+}
+
+/* Seconds of evaluating the float model and the result on so many tokens. */
+static double evaluation_seconds(const forecast *f, double tokens)
+{
+    return 2 * model_flops(&f->p) * tokens / (FORWARD_SHARE * f->sgemm);
+}
+
 /* Quantizing, scoring and the Gram matrix of one job. */
 static double job_seconds(const forecast *f, const calm_job_ref *job, double rows, double score_rows, int n_threads)
 {
@@ -175,7 +191,7 @@ static void add_up(forecast *f, int n_threads)
     const calm_recipe *recipe = p->recipe;
     const calm_config *config = calm_model_config(p->model);
     const calm_layout *layout = calm_model_layout(p->model);
-    const double rows = (double)p->calib.begin[p->calib.n], forward = 0.75 * f->sgemm;
+    const double rows = (double)p->calib.begin[p->calib.n], forward = FORWARD_SHARE * f->sgemm;
     const size_t scored = (size_t)recipe->score_windows < p->calib.n ? (size_t)recipe->score_windows : p->calib.n;
     size_t first, end;
     double bits = 0, weights = 0;
@@ -195,12 +211,10 @@ static void add_up(forecast *f, int n_threads)
     }
     f->bits_per_weight = weights > 0 ? bits / weights : 0;
     f->seconds += 2 * rows * weights_of(p, 0, layout->block_begin[p->end_block], true) / forward;
-    const double model =
-        2 * weights_of(p, 0, layout->n_jobs, true) + 2 * (double)config->hidden * (double)config->vocab;
     const double guard = (double)p->guard.begin[p->guard.n] * (double)(recipe->n_algorithms + 2);
-    f->seconds += guard * model / forward;
+    f->seconds += guard * model_flops(p) / forward;
     if (p->evaluates && recipe->eval_windows)
-        f->seconds += 2 * model * (double)(recipe->eval_windows * recipe->seqlen) / forward;
+        f->seconds += evaluation_seconds(f, (double)(recipe->eval_windows * recipe->seqlen));
     /* Digests and reading: about 400 MB/s, twice; writing the result. */
     f->seconds += 2 * (double)calm_model_bytes(p->model) / 4e8 + f->bytes_after / 3e8;
 }
@@ -216,21 +230,19 @@ static calm_status count_evaluation(calm_ctx *ctx, forecast *f)
     if (!p->evaluates || p->recipe->eval_windows)
         return CALM_OK;
     CALM_TRY(calm_pipeline_read_text(ctx, p, p->recipe->eval_path, &options, &windows));
-    const double model = 2 * weights_of(p, 0, calm_model_layout(p->model)->n_jobs, true) +
-                         2 * (double)config->hidden * (double)config->vocab;
-    f->seconds += 2 * model * (double)windows.begin[windows.n] / (0.75 * f->sgemm);
+    f->seconds += evaluation_seconds(f, (double)windows.begin[windows.n]);
     return CALM_OK;
 }
 
 /* ---- printing ---- */
 
-static calm_status print_json(calm_ctx *ctx, const forecast *f, size_t limit)
+static calm_status print_json(calm_ctx *ctx, const forecast *f)
 {
     const calm_budget *b = &f->p.budget;
     calm_json *root = calm_json_new_object(), *memory = calm_json_new_object(), *stages = calm_json_new_object();
     calm_json *disk = calm_json_new_object(), *time = calm_json_new_object(), *result = calm_json_new_object();
     calm_json_set_int(memory, "peak_bytes", (int64_t)b->peak);
-    calm_json_set_int(memory, "limit_bytes", (int64_t)limit);
+    calm_json_set_int(memory, "limit_bytes", (int64_t)b->limit);
     calm_json_set_int(stages, "capture", (int64_t)b->capture);
     calm_json_set_int(stages, "quantize", (int64_t)b->quantize);
     calm_json_set_int(stages, "score", (int64_t)b->score);
@@ -260,11 +272,11 @@ static calm_status print_json(calm_ctx *ctx, const forecast *f, size_t limit)
     return status;
 }
 
-static void print_text(const forecast *f, size_t limit)
+static void print_text(const forecast *f)
 {
     const calm_budget *b = &f->p.budget;
     const double seconds = f->seconds, before = (double)calm_model_bytes(f->p.model);
-    printf("memory   %.2f GB at most, of %.2f GB allowed\n", (double)b->peak / 1e9, (double)limit / 1e9);
+    printf("memory   %.2f GB at most, of %.2f GB allowed\n", (double)b->peak / 1e9, (double)b->limit / 1e9);
     printf("         capture %.2f, quantize %.2f, score %.2f, evaluate %.2f, assemble %.2f GB\n",
            (double)b->capture / 1e9, (double)b->quantize / 1e9, (double)b->score / 1e9, (double)b->evaluate / 1e9,
            (double)b->assemble / 1e9);
@@ -285,11 +297,8 @@ static void print_text(const forecast *f, size_t limit)
 calm_status calm_dry_run(calm_ctx *ctx, const calm_recipe *recipe, bool json)
 {
     forecast f = {.seconds = 0};
-    size_t limit = 0;
     calm_status status = calm_pipeline_open(ctx, recipe, &f.p);
     calm_memory_set_limit(0);
-    if (status == CALM_OK)
-        status = calm_budget_limit(ctx, recipe, &limit);
     if (status == CALM_OK)
         status = measure_products(ctx, &f);
     if (status == CALM_OK)
@@ -299,9 +308,9 @@ calm_status calm_dry_run(calm_ctx *ctx, const calm_recipe *recipe, bool json)
     if (status == CALM_OK) {
         add_up(&f, ctx->n_threads);
         if (json)
-            status = print_json(ctx, &f, limit);
+            status = print_json(ctx, &f);
         else
-            print_text(&f, limit);
+            print_text(&f);
     }
     calm_pipeline_close(&f.p);
     return status;

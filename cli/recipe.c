@@ -35,6 +35,14 @@ calm_status calm_recipe_algorithms(calm_ctx *ctx, const char *list, calm_recipe 
     return CALM_OK;
 }
 
+unsigned calm_recipe_caps(const calm_recipe *recipe)
+{
+    unsigned caps = 0;
+    for (size_t a = 0; a < recipe->n_algorithms; a++)
+        caps |= calm_algorithm_caps(recipe->algorithms[a]);
+    return caps;
+}
+
 size_t calm_recipe_least_tokens(const calm_recipe *recipe)
 {
     if (recipe->least_tokens > 0)

@@ -12,8 +12,6 @@
 #include "ptq/model/arch.h"
 #include "ptq/tensor/vector.h"
 
-/* Hidden rows of one model for one batch; all models together hold (n + 1) of these. */
-#define BATCH_BYTES ((size_t)24 * 1024 * 1024)
 /* Narrow models count as so wide, since a row of sums is kept per row and model too. */
 #define BATCH_WIDTH ((size_t)256)
 /* Logits of one task for one model: rows times a tile. */
@@ -233,6 +231,17 @@ static calm_status prepare(calm_ctx *ctx, evaluation *e, const calm_subject *sub
 }
 
 /* One size of tile for all models, and a place for each table's. */
+size_t calm_eval_width(size_t hidden)
+{
+    return hidden < BATCH_WIDTH ? BATCH_WIDTH : hidden;
+}
+
+size_t calm_eval_chunk(size_t tile)
+{
+    const size_t rows = CHUNK_FLOATS / tile;
+    return rows < 1 ? 1 : rows < CHUNK_ROWS ? rows : CHUNK_ROWS;
+}
+
 static calm_status prepare_tiles(calm_ctx *ctx, evaluation *e)
 {
     e->vocab = e->tile = e->runners[0].head.vocab;
@@ -241,8 +250,7 @@ static calm_status prepare_tiles(calm_ctx *ctx, evaluation *e)
         e->tile = tile < e->tile ? tile : e->tile;
     }
     e->slices = (e->tile * e->runners[0].head.hidden + SLICE_FLOATS - 1) / SLICE_FLOATS;
-    e->chunk = CHUNK_FLOATS / e->tile;
-    e->chunk = e->chunk < 1 ? 1 : e->chunk < CHUNK_ROWS ? e->chunk : CHUNK_ROWS;
+    e->chunk = calm_eval_chunk(e->tile);
     for (size_t m = 0; m < e->n; m++) {
         runner *r = &e->runners[m];
         for (size_t k = 0; k < m && !r->shares; k++) {
@@ -284,8 +292,8 @@ static calm_status run_all(calm_ctx *ctx, const calm_subject *reference, calm_ev
         CALM_TRY(prepare(ctx, e, &subjects[i], &results[i]));
     CALM_TRY(prepare_tiles(ctx, e));
     for (size_t w = 0; w < n_windows;) {
-        const size_t width = e->runners[0].head.hidden;
-        const size_t most = calm_batch_windows(e->windows, width < BATCH_WIDTH ? BATCH_WIDTH : width, BATCH_BYTES);
+        const size_t most =
+            calm_batch_windows(e->windows, calm_eval_width(e->runners[0].head.hidden), CALM_EVAL_BATCH_BYTES);
         const size_t now = n_windows - w < most ? n_windows - w : most;
         CALM_TRY(run_batch(ctx, e, w, now, tick, tick_user));
         w += now;

@@ -42,4 +42,15 @@ calm_status calm_evaluate(calm_ctx *ctx, const calm_subject *reference, calm_eva
 void calm_eval_compare(const calm_eval_result *a, const calm_eval_result *b, size_t n_windows, double *delta,
                        double *se);
 
+/* ---- what an evaluation holds, for those who must know beforehand ---- */
+
+/* Hidden rows of one model for one batch of windows; all models together hold (n + 1) of these. */
+#define CALM_EVAL_BATCH_BYTES ((size_t)24 * 1024 * 1024)
+
+/* The width that a model of D = `hidden` counts as when windows are put into batches. */
+size_t calm_eval_width(size_t hidden);
+
+/* Rows whose logits over a tile of the vocabulary one task holds. */
+size_t calm_eval_chunk(size_t tile);
+
 #endif

@@ -8,9 +8,6 @@
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
 
-/* Outputs of the experts of a wave. */
-#define WAVE_BYTES ((size_t)64 * 1024 * 1024)
-
 /* ---- routing ---- */
 
 void calm_router_logits(const calm_block *block, const float *h, size_t n, float *logits)
@@ -312,7 +309,7 @@ calm_status calm_moe_run(calm_ctx *ctx, const calm_block *block, calm_batch *bat
     if (status == CALM_OK)
         status = calm_moe_begin(ctx, batch, &arena, &sum);
     for (size_t first = 0; first < n_experts && status == CALM_OK;) {
-        const size_t n = calm_moe_wave(block, &routing, first, WAVE_BYTES);
+        const size_t n = calm_moe_wave(block, &routing, first, CALM_MOE_WAVE_BYTES);
         status = calm_moe_experts(ctx, block, batch, &routing, first, n, observer, &sum);
         first += n;
     }
