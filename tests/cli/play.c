@@ -202,3 +202,18 @@ const char *play_text(const play *run, const char *statement)
     calm_text_clear(&text);
     return copy;
 }
+
+outcome play_must_run(const play *run)
+{
+    const outcome said = play_run(run, (fault){0});
+    ck_assert_msg(said.status == CALM_OK, "%s: %s", run->recipe.model.dir, said.message);
+    return said;
+}
+
+play play_elsewhere(const play *run, const char *name)
+{
+    play other = *run;
+    other.recipe.output = play_path(run, name);
+    other.recipe.store = play_path(run, test_format("%s.db", name));
+    return other;
+}

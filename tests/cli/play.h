@@ -40,6 +40,12 @@ const char *play_path(const play *run, const char *name);
 /* Run in a child, and wait. */
 outcome play_run(const play *run, fault wanted);
 
+/* The same, which must succeed. */
+outcome play_must_run(const play *run);
+
+/* The same run with output and store of its own, named after `name`. */
+play play_elsewhere(const play *run, const char *name);
+
 /* The same without waiting: `said` is shared with the child, whose process id is returned. */
 pid_t play_start(const play *run, fault wanted, outcome **said);
 outcome play_wait(pid_t child, outcome *said);

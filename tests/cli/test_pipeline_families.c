@@ -32,22 +32,6 @@ static play new_play(const char *family, const char *scheme, const char *algorit
     return run;
 }
 
-static outcome must_run(const play *run)
-{
-    const outcome said = play_run(run, none);
-    ck_assert_msg(said.status == CALM_OK, "%s: %s", run->recipe.model.dir, said.message);
-    return said;
-}
-
-/* The same run with output and store of its own. */
-static play elsewhere(const play *run, const char *name)
-{
-    play other = *run;
-    other.recipe.output = play_path(run, name);
-    other.recipe.store = play_path(run, test_format("%s.db", name));
-    return other;
-}
-
 /* ---- every family ---- */
 
 static int64_t count_jobs(const play *run)
@@ -73,18 +57,18 @@ TEST(every_family_from_end_to_end)
     for (size_t f = 0; tiny_families[f]; f++) {
         play first = new_play(tiny_families[f], "w4a16_g16", "rtn,gptq,smoothquant");
         first.threads = 1;
-        must_run(&first);
+        play_must_run(&first);
         check_quantized(&first);
         ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM choice"), count_jobs(&first));
         ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM candidate WHERE failure IS NULL"),
                          3 * count_jobs(&first));
-        play again = elsewhere(&first, "again");
+        play again = play_elsewhere(&first, "again");
         again.threads = 3;
-        ck_assert_uint_eq(must_run(&again).cached, 0);
+        ck_assert_uint_eq(play_must_run(&again).cached, 0);
         ck_assert_msg(strcmp(play_digest(first.recipe.output), play_digest(again.recipe.output)) == 0,
                       "%s: other bytes with 3 threads", tiny_families[f]);
         again.recipe.output = play_path(&first, "third");
-        ck_assert_int_eq((int64_t)must_run(&again).cached, 3 * count_jobs(&first));
+        ck_assert_int_eq((int64_t)play_must_run(&again).cached, 3 * count_jobs(&first));
         ck_assert_str_eq(play_digest(first.recipe.output), play_digest(again.recipe.output));
     }
 }
@@ -99,7 +83,7 @@ TEST(eight_bits_are_the_model)
         if (strncmp(tiny_families[f], "bert", 4) == 0)
             continue;
         const play run = new_play(tiny_families[f], "w8a16", "rtn");
-        must_run(&run);
+        play_must_run(&run);
         const int64_t millionths =
             play_sql(&run, "SELECT cast(1e6 * e.kl AS INTEGER) FROM run_evaluation v JOIN evaluation e"
                            " ON e.id = v.evaluation_id WHERE v.role = 'test' AND v.subject = 'rtn'");
@@ -130,7 +114,7 @@ TEST(experts_with_too_few_tokens)
         "SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id JOIN expert e ON"
         " e.job_id = k.job_id WHERE a.name = '%s' AND e.tokens %s %d";
     play run = new_play("qwen3_moe", "w4a16_g16", "gptq,rtn,smoothquant");
-    must_run(&run);
+    play_must_run(&run);
     check_counts(&run);
     ck_assert_int_gt(play_sql(&run, test_format(few, "rtn for gptq", "<", LEAST_TOKENS)), 0);
     ck_assert_int_eq(play_sql(&run, test_format(few, "rtn for gptq", ">=", LEAST_TOKENS)), 0);
@@ -148,7 +132,7 @@ TEST(experts_with_too_few_tokens)
     play more = run;
     more.recipe.output = play_path(&run, "more");
     more.recipe.least_tokens = 1;
-    ck_assert_int_eq((int64_t)must_run(&more).cached, 3 * (count_jobs(&run) - 2 * 5 * 2));
+    ck_assert_int_eq((int64_t)play_must_run(&more).cached, 3 * (count_jobs(&run) - 2 * 5 * 2));
     ck_assert_int_eq(
         play_sql(&run, "SELECT count(*) FROM v_experts WHERE run = 2 AND tokens > 0 AND algorithm LIKE '% for %'"), 0);
 }
@@ -161,7 +145,7 @@ TEST(experts_that_saw_nothing)
     run.recipe.samples = 1;
     run.recipe.seqlen = 2;
     run.recipe.least_tokens = 1;
-    must_run(&run);
+    play_must_run(&run);
     check_quantized(&run);
     const int64_t idle = play_sql(&run, "SELECT count(*) FROM v_experts WHERE tokens = 0");
     ck_assert_int_ge(idle, 2 * 2);
@@ -174,16 +158,16 @@ END_OF_TEST
 TEST(mixture_killed_and_started_again)
 {
     play first = new_play("qwen2_moe", "w4a16_g16", "rtn,gptq");
-    const outcome said = must_run(&first);
+    const outcome said = play_must_run(&first);
     const char *expected = play_digest(first.recipe.output);
     check_counts(&first);
     size_t used = 0;
     for (int i = 1; i < 8; i++) {
-        play run = elsewhere(&first, test_format("killed%d", i));
+        play run = play_elsewhere(&first, test_format("killed%d", i));
         ck_assert(play_run(&run, (fault){.at = said.calls * i / 8}).killed);
         const int64_t stored = play_sql(&run, "SELECT count(*) FROM candidate");
         run.recipe.force = true;
-        const outcome resumed = must_run(&run);
+        const outcome resumed = play_must_run(&run);
         ck_assert_int_eq((int64_t)resumed.cached, stored);
         ck_assert_str_eq(play_digest(run.recipe.output), expected);
         check_counts(&run);
@@ -230,7 +214,7 @@ TEST(one_block_alone)
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
         play run = new_play(families[f], "w4a16_g16", "rtn,smoothquant");
         run.recipe.first_block = run.recipe.last_block = 1;
-        must_run(&run);
+        play_must_run(&run);
         check_quantized(&run);
         check_only(&run, strcmp(families[f], "bert") == 0 ? "encoder.layer.1." : "layers.1.");
         ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice"), count_jobs(&run) / 2);
@@ -240,7 +224,7 @@ TEST(one_block_alone)
         whole.recipe.output = play_path(&run, "whole");
         whole.recipe.first_block = 0;
         whole.recipe.last_block = -1;
-        ck_assert_int_eq((int64_t)must_run(&whole).cached, count_jobs(&run));
+        ck_assert_int_eq((int64_t)play_must_run(&whole).cached, count_jobs(&run));
         ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM block"), 2);
     }
 }

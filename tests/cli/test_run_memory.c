@@ -33,22 +33,6 @@ static play new_play(const tiny_model *from, const char *algorithms)
     return run;
 }
 
-static outcome must_run(const play *run)
-{
-    const outcome said = play_run(run, none);
-    ck_assert_msg(said.status == CALM_OK, "%s: %s", run->recipe.model.dir, said.message);
-    return said;
-}
-
-/* The same run with output and store of its own. */
-static play elsewhere(const play *run, const char *name)
-{
-    play other = *run;
-    other.recipe.output = play_path(run, name);
-    other.recipe.store = play_path(run, test_format("%s.db", name));
-    return other;
-}
-
 /* ---- knobs ---- */
 
 /* All that a store has of results, in an order of its own. */
@@ -73,9 +57,9 @@ static const char *results(const play *run)
 
 static void check_same(const play *first, const calm_knobs *knobs, const char *expected, const char *stored)
 {
-    play run = elsewhere(first, "other");
+    play run = play_elsewhere(first, "other");
     run.recipe.knobs = knobs;
-    const outcome said = must_run(&run);
+    const outcome said = play_must_run(&run);
     const char *name = test_format("%s: spill %d, slices %d, job by job %d, %zu candidates, %zu experts, groups %zu",
                                    run.recipe.model.dir, knobs->spill, knobs->slices, knobs->job_by_job,
                                    knobs->candidates_at_once, knobs->experts_at_once, knobs->group_bytes);
@@ -94,7 +78,7 @@ static void check_knobs(const char *family)
     const tiny_model spec = tiny_of(family);
     play first = new_play(&spec, "rtn,gptq");
     first.recipe.knobs = &everything_at_once;
-    must_run(&first);
+    play_must_run(&first);
     const char *expected = play_digest(first.recipe.output), *stored = results(&first);
     for (int choice = 0; choice < (mixture ? 64 : 32); choice += KNOB_STEP) {
         calm_knobs knobs;
@@ -160,13 +144,13 @@ static void check_limits(const char *family)
     ck_assert_uint_le(named_limit(&less), smallest + 1);
     ck_assert_str_eq(play_list(&run, "out"), "");
     run.recipe.memory = test_format("%.2fGB", (double)smallest / 100);
-    const outcome said = must_run(&run);
+    const outcome said = play_must_run(&run);
     ck_assert_uint_le(said.budget.peak, smallest * 10000000);
     const char *expected = play_digest(run.recipe.output);
     /* With all the memory there is, the same result. */
-    play wide = elsewhere(&run, "wide");
+    play wide = play_elsewhere(&run, "wide");
     wide.recipe.memory = "1000GB";
-    const outcome easy = must_run(&wide);
+    const outcome easy = play_must_run(&wide);
     ck_assert_str_eq(play_digest(wide.recipe.output), expected);
     ck_assert_uint_ge(easy.budget.peak - easy.budget.base, said.budget.peak - said.budget.base);
     ck_assert(!easy.budget.knobs.spill && !easy.budget.knobs.slices && !easy.budget.knobs.job_by_job);
@@ -297,12 +281,12 @@ END_OF_TEST
 /* What is held back from arenas is the base and an allowance for libraries, so arenas may hold the rest. */
 static void check_estimate(const play *first, const char *name, const calm_knobs *knobs)
 {
-    play run = elsewhere(first, "other");
+    play run = play_elsewhere(first, "other");
     run.recipe.knobs = knobs;
     run.recipe.memory = "1000GB";
     run.recipe.force = true;
     const bool evaluates = run.recipe.guard_windows || run.recipe.eval_path;
-    const outcome said = must_run(&run);
+    const outcome said = play_must_run(&run);
     const size_t base = said.budget.base - (said.budget.reserved - OUTSIDE);
     const calm_budget *budget = &said.budget;
     const struct {
