@@ -23,15 +23,25 @@ double calm_angle_loss(double aa, double ab, double bb, double ax, double xx)
     return orthogonal / bb / (1 + fmin(cosine, 1));
 }
 
-double calm_cka_loss(calm_products p, double s)
+/* <L, L>, L = s^2 K + D. */
+static double norm2_of_l(calm_products p, double s)
 {
     double s2 = s * s;
-    double kl = s2 * p.kk + p.kd, ll = s2 * (s2 * p.kk) + 2 * s2 * p.kd + p.dd;
+    return s2 * (s2 * p.kk) + 2 * s2 * p.kd + p.dd;
+}
+
+bool calm_products_constant(calm_products p, double s)
+{
+    return p.kk > 0 && !(norm2_of_l(p, s) > CONSTANT_RATIO * CONSTANT_RATIO * p.kk);
+}
+
+double calm_cka_loss(calm_products p, double s)
+{
     if (!(p.kk > 0))
         return p.dd > 0;
-    if (!(ll > CONSTANT_RATIO * CONSTANT_RATIO * p.kk))
+    if (calm_products_constant(p, s))
         return 1;
-    return calm_angle_loss(p.kk, kl, ll, p.kd, p.dd);
+    return calm_angle_loss(p.kk, s * s * p.kk + p.kd, norm2_of_l(p, s), p.kd, p.dd);
 }
 
 static double debias(double product, const double *a, const double *b, size_t n)

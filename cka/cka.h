@@ -44,6 +44,7 @@ calm_metric calm_metric_find(const char *name);
 typedef struct calm_scores {
     double value[CALM_N_METRICS];
     size_t n_rows, n_dropped;    /* rows scored; rows cka_drop left out */
+    bool constant;               /* Z is the same in all rows, by cka.h's rule, and Y is not: a dead candidate */
 } calm_scores;
 
 /* What depends on Y alone, computed once per sublayer and shared by all its candidates; read-only afterwards,

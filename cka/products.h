@@ -48,6 +48,9 @@ typedef struct calm_error {
  * near 1 is subtracted from 1.  aa and bb must be positive. */
 double calm_angle_loss(double aa, double ab, double bb, double ax, double xx);
 
+/* Is Z constant by the rule of cka.h, and Y not? */
+bool calm_products_constant(calm_products p, double s);
+
 /* 1 - CKA from the three products, with the rules for constants of cka.h. */
 double calm_cka_loss(calm_products p, double s);
 

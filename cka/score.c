@@ -316,6 +316,7 @@ static calm_status score(calm_ctx *ctx, const calm_score_ref *ref, const float *
     CALM_TRY((ref->by_rows ? calm_rows_products : calm_columns_products)(ctx, ref, &error, p));
 
     double *value = out->value, n = (double)ref->n;
+    out->constant = calm_products_constant(p[CALM_ROWS_ALL], error.s);
     value[CALM_METRIC_CKA] = calm_cka_loss(p[CALM_ROWS_ALL], error.s);
     value[CALM_METRIC_CKA_TOKEN] = calm_cka_loss(p[CALM_ROWS_TOKEN], error.s);
     value[CALM_METRIC_CKA_DROP] = calm_cka_loss(p[CALM_ROWS_KEPT], error.s);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/blocks.h"
+#include "ptq/hybrid/assemble.h"
 
 /* Where a block's work stands. */
 typedef struct block_run {
@@ -17,8 +18,8 @@ typedef struct block_run {
 static bool wanted(const calm_pipeline *p, size_t job)
 {
     bool todo = false;
-    for (size_t a = 0; a < p->recipe->n_algorithms; a++)
-        todo |= calm_pipeline_candidate(p, job, a)->todo;
+    for (size_t entry = 0; entry < p->recipe->n_pool; entry++)
+        todo |= calm_pipeline_candidate(p, job, entry)->todo;
     return todo;
 }
 
@@ -28,13 +29,17 @@ static calm_status list_items(calm_ctx *ctx, const block_run *run, const calm_ca
                               calm_block_work *work)
 {
     const calm_pipeline *p = run->p;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, work->items, n * CALM_N_JOBS * p->recipe->n_algorithms));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, work->items, n * CALM_N_JOBS * p->recipe->n_pool));
     for (size_t i = 0; i < n; i++)
-        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
-            for (size_t a = 0; a < p->recipe->n_algorithms && captured[i].capture->job[kind].used; a++)
-                if (calm_pipeline_candidate(p, captured[i].job[kind], a)->todo)
-                    work->items[work->n++] =
-                        (calm_work){.from = &captured[i], .job = captured[i].job[kind], .algorithm = a};
+        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+            if (!captured[i].capture->job[kind].used)
+                continue;
+            const size_t job = captured[i].job[kind];
+            *run->done += calm_pipeline_skip(ctx, p, job);
+            for (size_t entry = 0; entry < p->recipe->n_pool; entry++)
+                if (calm_pipeline_candidate(p, job, entry)->todo)
+                    work->items[work->n++] = (calm_work){.from = &captured[i], .job = job, .entry = entry};
+        }
     return CALM_OK;
 }
 
@@ -79,9 +84,8 @@ static calm_captured describe(const block_run *run, const calm_capture *capture)
 {
     const calm_layout *layout = calm_model_layout(run->p->model);
     calm_captured out = {.capture = capture};
-    size_t begin, end;
-    calm_layout_group(layout, run->index, capture->sublayer, capture->expert, &begin, &end);
-    for (size_t job = begin; job < end; job++)
+    calm_layout_group(layout, run->index, capture->sublayer, capture->expert, &out.begin, &out.end);
+    for (size_t job = out.begin; job < out.end; job++)
         out.job[layout->jobs[job].kind] = job;
     return out;
 }
@@ -104,25 +108,50 @@ static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *capture
     return CALM_OK;
 }
 
+/* Scores of the sublayer or expert as a whole, of those that were captured with their first job's input. */
+static calm_status compute_units(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!calm_unit_lacks(run->p, captured[i].begin, captured[i].end, CALM_POINT_SUBLAYER))
+            continue;
+        CALM_TRY(prepare_scores(ctx, run, &captured[i], 1));
+        CALM_TRY(calm_sublayer_score(ctx, run->p, &run->block, &captured[i]));
+    }
+    return CALM_OK;
+}
+
 /* ---- attention, dense MLP, shared expert ---- */
 
-/* One pass over the calibration windows for the job kinds of `jobs`. */
-static calm_status run_pass(calm_ctx *ctx, block_run *run, calm_sublayer sublayer, long expert, unsigned jobs,
-                            bool activations, bool stay)
+/* A pass over the calibration windows. */
+typedef struct pass {
+    calm_sublayer sublayer;
+    long expert;
+    unsigned jobs;        /* kinds whose candidates are computed                       */
+    bool activations;     /* statistics are wanted                                     */
+    bool units;           /* scores of the sublayer as a whole are                     */
+    bool stay;            /* the rows are run again                                    */
+} pass;
+
+static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
 {
+    static const calm_job_kind first_kind[CALM_N_SUBLAYERS] = {CALM_JOB_QKV, CALM_JOB_GATE_UP};
     calm_pipeline *p = run->p;
     calm_capture capture;
-    const calm_capture_options options = {.jobs = jobs,
-                                          .grams = jobs && (calm_recipe_caps(p->recipe) & CALM_NEEDS_GRAM),
-                                          .activations = activations,
-                                          .score_windows = jobs ? (size_t)p->recipe->score_windows : 0,
-                                          .stay = stay,
+    const calm_capture_options options = {.jobs = how->jobs,
+                                          .inputs = how->units ? 1u << first_kind[how->sublayer] : 0,
+                                          .grams = how->jobs && (calm_recipe_caps(p->recipe) & CALM_NEEDS_GRAM),
+                                          .activations = how->activations,
+                                          .score_windows =
+                                              how->jobs || how->units ? (size_t)p->recipe->score_windows : 0,
+                                          .stay = how->stay,
                                           .group_bytes = p->budget.knobs.group_bytes};
-    CALM_TRY(calm_capture_sublayer(ctx, &run->block, sublayer, expert, &p->rope, run->batch, &options, &capture));
-    if (activations)
+    CALM_TRY(calm_capture_sublayer(ctx, &run->block, how->sublayer, how->expert, &p->rope, run->batch, &options,
+                                   &capture));
+    if (how->activations)
         CALM_TRY(calm_activations_keep(ctx, p, run->index, &capture));
     calm_captured captured = describe(run, &capture);
-    return compute(ctx, run, &captured, 1);
+    CALM_TRY(compute(ctx, run, &captured, 1));
+    return how->units ? compute_units(ctx, run, &captured, 1) : CALM_OK;
 }
 
 static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublayer, long expert)
@@ -131,25 +160,26 @@ static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublay
     const bool shared = expert == CALM_SHARED_EXPERT;
     unsigned todo = 0;
     size_t begin, end;
-    calm_arena pass, *caller = ctx->out;
+    calm_arena arena, *caller = ctx->out;
     calm_status status = CALM_OK;
     calm_layout_group(layout, run->index, sublayer, expert, &begin, &end);
     for (size_t job = begin; job < end; job++)
         todo |= wanted(run->p, job) ? 1u << layout->jobs[job].kind : 0;
-    if (!todo && !run->activations)
+    const bool units = calm_unit_lacks(run->p, begin, end, CALM_POINT_SUBLAYER);
+    if (!todo && !run->activations && !units)
         return shared ? CALM_OK
                       : calm_batch_sublayer(ctx, &run->block, sublayer, &run->p->rope, run->batch, NULL);
-    calm_arena_init(&pass);
-    ctx->out = &pass;
+    calm_arena_init(&arena);
+    ctx->out = &arena;
     bool activations = run->activations, more = true;
     while (more && status == CALM_OK) {
         /* All at once, or the lowest that is left. */
         const unsigned jobs = run->p->budget.knobs.job_by_job ? todo & (0u - todo) : todo;
         todo &= ~jobs;
         more = todo != 0;
-        status = run_pass(ctx, run, sublayer, expert, jobs, activations, shared || more);
+        status = run_pass(ctx, run, &(pass){sublayer, expert, jobs, activations, units && !more, shared || more});
         activations = false;
-        calm_arena_clear(&pass);
+        calm_arena_clear(&arena);
     }
     ctx->out = caller;
     return status;
@@ -182,6 +212,7 @@ static bool wave_wanted(const block_run *run, size_t first, size_t n)
         calm_layout_group(layout, run->index, CALM_SUBLAYER_MLP, (long)e, &begin, &end);
         for (size_t job = begin; job < end; job++)
             todo |= wanted(run->p, job);
+        todo |= calm_unit_lacks(run->p, begin, end, CALM_POINT_SUBLAYER);
     }
     return todo;
 }
@@ -203,7 +234,8 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
         if (run->activations)
             CALM_TRY(calm_activations_keep(ctx, p, run->index, &captures[i]));
     }
-    return compute(ctx, run, captured, n);
+    CALM_TRY(compute(ctx, run, captured, n));
+    return compute_units(ctx, run, captured, n);
 }
 
 /* Experts from `first` on that are in work at once: as many as the budget says, or fewer where they saw more tokens than it
@@ -264,21 +296,68 @@ static calm_status run_mixture(calm_ctx *ctx, block_run *run)
 
 /* ---- the block ---- */
 
+static calm_status run_sublayers(calm_ctx *ctx, block_run *run, bool inside)
+{
+    calm_pipeline *p = run->p;
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        CALM_TRY(calm_model_load_sublayer(ctx, p->model, run->index, s, &run->block));
+        if (!inside)
+            CALM_TRY(calm_batch_sublayer(ctx, &run->block, s, &p->rope, run->batch, NULL));
+        else if (s == CALM_SUBLAYER_MLP && run->block.moe.router)
+            CALM_TRY(run_mixture(ctx, run));
+        else
+            CALM_TRY(run_dense(ctx, run, s, CALM_NO_EXPERT));
+        calm_arena_clear(ctx->out);
+    }
+    return CALM_OK;
+}
+
+/* A quantized prefix: choose for this block, and let the rows that entered it pass through what was chosen. */
+static calm_status pass_quantized(calm_ctx *ctx, block_run *run, const calm_batch *entered)
+{
+    calm_pipeline *p = run->p;
+    const calm_layout *layout = calm_model_layout(p->model);
+    calm_plan plan;
+    calm_block block;
+    CALM_TRY(calm_pipeline_select_all(ctx, p, &p->recipe->selection, layout->block_begin[run->index],
+                                      layout->block_begin[run->index + 1], p->choice));
+    CALM_TRY(calm_pipeline_plan(ctx, p, p->choice, &plan));
+    calm_plan_override override = {p->model, &plan};
+    CALM_TRY(calm_model_load_block(ctx, p->model, run->index, &block));
+    CALM_TRY(calm_plan_apply(&override, ctx, run->index, &block));
+    CALM_TRY(calm_batch_assign(ctx, entered, run->batch));
+    return calm_batch_block(ctx, &block, &p->rope, run->batch, NULL);
+}
+
+static calm_status run_block(calm_ctx *ctx, block_run *run, bool inside, const calm_batch *entered, const calm_batch *scored)
+{
+    CALM_TRY(run_sublayers(ctx, run, inside));
+    if (scored)
+        CALM_TRY(calm_block_score_whole(ctx, run->p, run->index, scored));
+    calm_arena_clear(ctx->out);
+    return entered ? pass_quantized(ctx, run, entered) : CALM_OK;
+}
+
 calm_status calm_block_process(calm_ctx *ctx, calm_pipeline *p, size_t index, const calm_missing *lacks,
                                calm_batch *batch, size_t *done)
 {
     block_run run = {.p = p, .index = index, .batch = batch, .lacks = lacks, .done = done};
     const bool inside = index >= p->first_block && index < p->end_block;
+    const bool again = inside && p->recipe->prefix == CALM_PREFIX_QUANTIZED, scores = inside && lacks->blocks[index];
+    const size_t windows = (size_t)p->recipe->score_windows < batch->n ? (size_t)p->recipe->score_windows : batch->n;
+    calm_batch entered = {.hidden.file = -1}, scored = {.hidden.file = -1};
+    calm_arena kept;
+    calm_status status = CALM_OK;
     run.activations = inside && lacks->activations[index];
-    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
-        CALM_TRY(calm_model_load_sublayer(ctx, p->model, index, s, &run.block));
-        if (!inside)
-            CALM_TRY(calm_batch_sublayer(ctx, &run.block, s, &p->rope, batch, NULL));
-        else if (s == CALM_SUBLAYER_MLP && run.block.moe.router)
-            CALM_TRY(run_mixture(ctx, &run));
-        else
-            CALM_TRY(run_dense(ctx, &run, s, CALM_NO_EXPERT));
-        calm_arena_clear(ctx->out);
-    }
-    return CALM_OK;
+    calm_arena_init(&kept);
+    if (again)
+        status = calm_batch_copy(ctx, batch, batch->n, &kept, p->spill_dir, &entered);
+    if (scores && status == CALM_OK)
+        status = calm_batch_copy(ctx, batch, windows, &kept, NULL, &scored);
+    if (status == CALM_OK)
+        status = run_block(ctx, &run, inside, again ? &entered : NULL, scores ? &scored : NULL);
+    calm_batch_close(&entered);
+    calm_batch_close(&scored);
+    calm_arena_clear(&kept);
+    return status;
 }

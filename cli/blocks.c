@@ -23,51 +23,101 @@ static bool blob_is_sound(calm_ctx *ctx, const calm_pipeline *p, const char *dig
     return false;
 }
 
-/* Take over a row that is complete: all metrics of this version, and a sound blob. */
+/* Scores of this version's names; others are of no use here. */
+static void adopt_scores(const calm_store_candidate *row, calm_score_set *out)
+{
+    for (size_t i = 0; i < row->n_scores; i++) {
+        calm_point point;
+        int score;
+        for (calm_unit unit = 0; unit < CALM_N_UNITS; unit++)
+            if (strcmp(row->scores[i].unit, calm_unit_name(unit)) == 0 &&
+                calm_score_find(unit, row->scores[i].metric, &point, &score))
+                out->value[point][score] = row->scores[i].value;
+    }
+}
+
+/* Take over a row that is complete: all metrics of a job's output, and a sound blob. */
 static calm_status adopt(calm_ctx *ctx, const calm_pipeline *p, calm_candidate *candidate)
 {
     calm_store_candidate row;
-    size_t n_found = 0;
     CALM_TRY(calm_store_candidate_find(ctx, p->store, candidate->key, &row, &candidate->id));
     candidate->todo = true;
+    calm_score_set_clear(&candidate->scores);
     if (candidate->id == 0)
         return CALM_OK;
     candidate->failure = row.failure;
-    for (size_t i = 0; i < row.n_scores; i++) {
-        const calm_metric metric = calm_metric_find(row.scores[i].metric);
-        if (metric == CALM_N_METRICS || strcmp(row.scores[i].unit, "job") != 0)
-            continue;
-        candidate->score[metric] = row.scores[i].value;
-        n_found++;
-    }
+    adopt_scores(&row, &candidate->scores);
     candidate->bits_per_weight = row.bits_per_weight;
-    candidate->scored = n_found == CALM_N_METRICS;
-    const bool complete = candidate->scored || row.score_rows < CALM_LEAST_SCORE_ROWS;
+    const bool complete =
+        calm_score_set_has(&candidate->scores, CALM_POINT_JOB) || row.score_rows < CALM_LEAST_SCORE_ROWS;
     candidate->todo = !row.failure && (!complete || !blob_is_sound(ctx, p, row.blob));
     if (!row.failure && !candidate->todo)
         memcpy(candidate->blob, row.blob, CALM_SHA256_HEX);
     return CALM_OK;
 }
 
-static calm_status survey(calm_ctx *ctx, calm_pipeline *p, calm_missing *out)
+size_t calm_pipeline_skip(calm_ctx *ctx, const calm_pipeline *p, size_t job)
+{
+    size_t n = 0;
+    const double crest = p->recipe->light ? calm_pipeline_crest(ctx, p, job) : NAN;
+    for (size_t entry = 0; entry < p->recipe->n_pool && crest < CALM_LIGHT_CREST; entry++) {
+        calm_candidate *candidate = calm_pipeline_candidate(p, job, entry);
+        if (!(calm_algorithm_caps(p->recipe->pool[entry].algorithm) & CALM_SETS_IN_SCALE) || candidate->skipped)
+            continue;
+        n += candidate->todo;
+        candidate->todo = false;
+        candidate->skipped = true;
+        candidate->failure = "not tried: the input's crest is below 5 (--effort light)";
+    }
+    return n;
+}
+
+/* What the jobs of a block lack; returns the number of candidates. */
+static calm_status survey_block(calm_ctx *ctx, calm_pipeline *p, size_t block, size_t *lacking, bool *units)
 {
     const calm_layout *layout = calm_model_layout(p->model);
+    const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
+    *lacking = 0;
+    for (size_t job = begin; job < end; job++) {
+        for (size_t entry = 0; entry < p->recipe->n_pool; entry++)
+            CALM_TRY(adopt(ctx, p, calm_pipeline_candidate(p, job, entry)));
+        calm_pipeline_skip(ctx, p, job);
+        for (size_t entry = 0; entry < p->recipe->n_pool; entry++) {
+            const calm_candidate *candidate = calm_pipeline_candidate(p, job, entry);
+            *lacking += candidate->todo;
+            p->n_cached += !candidate->todo && !candidate->skipped;
+        }
+    }
+    *units = calm_unit_lacks(p, begin, end, CALM_POINT_BLOCK) || calm_unit_lacks(p, begin, end, CALM_POINT_DELTA);
+    return CALM_OK;
+}
+
+/* Does a sublayer or expert of the block lack scores? */
+static bool sublayers_lack(const calm_pipeline *p, size_t block)
+{
+    const calm_layout *layout = calm_model_layout(p->model);
+    bool lacks = false;
+    for (size_t job = layout->block_begin[block], end; job < layout->block_begin[block + 1]; job = end) {
+        size_t begin;
+        calm_layout_unit(layout, CALM_UNIT_SUBLAYER, job, &begin, &end);
+        lacks |= calm_unit_lacks(p, begin, end, CALM_POINT_SUBLAYER);
+    }
+    return lacks;
+}
+
+static calm_status survey(calm_ctx *ctx, calm_pipeline *p, calm_missing *out)
+{
     const size_t n_blocks = calm_model_config(p->model)->n_blocks;
     bool kept;
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->activations, n_blocks));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->blocks, n_blocks));
     for (size_t b = p->first_block; b < p->end_block; b++) {
-        size_t lacking = 0;
-        for (size_t job = layout->block_begin[b]; job < layout->block_begin[b + 1]; job++)
-            for (size_t a = 0; a < p->recipe->n_algorithms; a++) {
-                calm_candidate *candidate = calm_pipeline_candidate(p, job, a);
-                CALM_TRY(adopt(ctx, p, candidate));
-                lacking += candidate->todo;
-                p->n_cached += !candidate->todo;
-            }
+        size_t lacking;
+        CALM_TRY(survey_block(ctx, p, b, &lacking, &out->blocks[b]));
         CALM_TRY(calm_activations_kept(ctx, p, (long)b, &kept));
         out->activations[b] = !kept;
         out->n_candidates += lacking;
-        if (!kept || lacking)
+        if (!kept || lacking || out->blocks[b] || sublayers_lack(p, b))
             out->end = b + 1;
     }
     CALM_TRY(calm_activations_kept(ctx, p, -1, &kept));
@@ -134,8 +184,11 @@ static calm_status note_candidates(calm_ctx *ctx, calm_pipeline *p)
     calm_pipeline_jobs(p, &first, &end);
     CALM_TRY(calm_store_begin(ctx, p->store));
     for (size_t job = first; job < end; job++)
-        for (size_t a = 0; a < p->recipe->n_algorithms; a++)
-            CALM_TRY(calm_store_run_candidate(ctx, p->store, p->run_id, calm_pipeline_candidate(p, job, a)->id));
+        for (size_t entry = 0; entry < p->recipe->n_pool; entry++) {
+            const calm_candidate *candidate = calm_pipeline_candidate(p, job, entry);
+            if (!candidate->skipped)
+                CALM_TRY(calm_store_run_candidate(ctx, p->store, p->run_id, candidate->id));
+        }
     return calm_store_commit(ctx, p->store);
 }
 

@@ -101,11 +101,13 @@ static void add_job(const estimate *e, const calm_job_ref *job, size_t score_row
     out->widest = larger(out->widest, job->in);
     out->width = alone ? larger(out->width, job->in) : out->width + job->in;
     out->quantize = larger(out->quantize, quantize_bytes(recipe, job, threads));
-    const size_t group = recipe->scheme.group ? recipe->scheme.group : job->in;
-    /* Each candidate has an arena of its own. */
-    const size_t code = job->out * (job->in + 5 * (job->in / group + 1)) + CALM_ARENA_CHUNK;
-    out->codes += recipe->n_algorithms * code;
-    out->one_code = larger(out->one_code, code);
+    for (size_t i = 0; i < recipe->n_pool; i++) {
+        const size_t groups = calm_scheme_groups(&recipe->pool[i].scheme, job->in);
+        /* Each candidate has an arena of its own. */
+        const size_t code = job->out * (job->in + 5 * groups) + CALM_ARENA_CHUNK;
+        out->codes += code;
+        out->one_code = larger(out->one_code, code);
+    }
     out->score = larger(out->score, job->out * job->in * sizeof(float));
 }
 
@@ -131,10 +133,14 @@ static group_needs measure_group(const estimate *e, size_t begin, size_t end, si
 
 /* ---- the steps on a block ---- */
 
+/* Hidden rows of all windows, twice with a quantized prefix; those that enter a block that is scored as a whole, and what
+ * is kept of its float and its quantized output. */
 static size_t hidden_bytes(const estimate *e)
 {
-    const size_t window = e->longest * e->config->hidden * sizeof(float);
-    return e->knobs->spill ? 2 * e->n_threads * window : e->rows * e->config->hidden * sizeof(float);
+    const calm_recipe *recipe = e->p->recipe;
+    const size_t row = e->config->hidden * sizeof(float), copies = recipe->prefix == CALM_PREFIX_QUANTIZED ? 2 : 1;
+    const size_t scored = recipe->points & (1u << CALM_POINT_BLOCK | 1u << CALM_POINT_DELTA) ? 5 * e->score_rows * row : 0;
+    return scored + (e->knobs->spill ? 2 * e->n_threads * e->longest * row : copies * e->rows * row);
 }
 
 /* Rows of as many windows as fit `budget` bytes with `width` columns, one at least. */
@@ -257,7 +263,7 @@ static void add_models(const estimate *e, calm_budget *out)
 {
     const calm_recipe *recipe = e->p->recipe;
     const calm_config *config = e->config;
-    const size_t batch = evaluated_bytes(e), guard = recipe->guard_windows ? recipe->n_algorithms + 2 : 0,
+    const size_t batch = evaluated_bytes(e), guard = recipe->guard_windows ? smaller(recipe->n_pool, CALM_TRIALS_AT_ONCE) + 2 : 0,
                  models = larger(guard, e->p->evaluates ? 2 : 0);
     const size_t forward = larger(attention_bytes(config, e->longest), mlp_bytes(config, e->longest, config->inner));
     size_t most = 0;
@@ -292,7 +298,9 @@ void calm_budget_estimate(const calm_pipeline *p, size_t n_threads, const calm_k
         *stages[i] += always;
         out->peak = larger(out->peak, *stages[i]);
     }
-    out->spill_bytes = knobs->spill ? e.rows * config->hidden * sizeof(float) * (config->moe.n_experts ? 2 : 1) : 0;
+    out->spill_bytes = knobs->spill ? e.rows * config->hidden * sizeof(float) * (config->moe.n_experts ? 2 : 1) *
+                                           (p->recipe->prefix == CALM_PREFIX_QUANTIZED ? 2 : 1)
+                                     : 0;
 }
 
 /* ---- choosing ---- */

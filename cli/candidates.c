@@ -1,5 +1,5 @@
 /* Candidates of one block: quantize, score, keep. */
-#include <stdio.h>
+#include <math.h>
 #include <string.h>
 
 #include "cli/blocks.h"
@@ -27,7 +27,7 @@ static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, cons
     calm_linear *linears;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, linears, ref->n));
     *out = (calm_job){.name = ref->name, .linears = linears, .n_linears = ref->n,
-                      .stats = &item->from->capture->job[ref->kind].stats, .scheme = work->p->recipe->scheme,
+                      .stats = &item->from->capture->job[ref->kind].stats, .scheme = work->p->recipe->pool[item->entry].scheme,
                       .can_absorb = ref->can_absorb};
     for (size_t i = 0; i < ref->n; i++) {
         const calm_weight *weight = &item->from->capture->weight[layout->linears[ref->first + i].role];
@@ -45,7 +45,7 @@ static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, cons
 static const calm_algorithm *pick(const calm_pipeline *p, const calm_work *item)
 {
     const unsigned data = CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES;
-    const calm_algorithm *algorithm = p->recipe->algorithms[item->algorithm];
+    const calm_algorithm *algorithm = p->recipe->pool[item->entry].algorithm;
     const calm_capture *capture = item->from->capture;
     const bool starved = capture->expert >= 0 && capture->rows < calm_recipe_least_tokens(p->recipe);
     return starved && (calm_algorithm_caps(algorithm) & data) ? p->fallback : algorithm;
@@ -119,14 +119,10 @@ calm_status calm_block_quantize(calm_ctx *ctx, calm_block_work *work)
 
 /* ---- scoring ---- */
 
-/* A copy of the weights in which this job alone is quantized, as it will run: weight-only schemes take the input scale
- * into the weights, quantized activations need it on the input. */
-static calm_status replace_job(calm_ctx *ctx, const calm_block_work *work, const calm_work *item,
-                               calm_weight weight[CALM_N_ROLES])
+calm_status calm_job_replace(calm_ctx *ctx, const calm_layout *layout, size_t job, const calm_qjob *qjob,
+                             calm_weight *weight)
 {
-    const calm_layout *layout = calm_model_layout(work->p->model);
-    const calm_job_ref *ref = &layout->jobs[item->job];
-    const calm_qjob *qjob = &item->qjob;
+    const calm_job_ref *ref = &layout->jobs[job];
     const int act_bits = qjob->scheme.act_bits;
     float *w;
     size_t row = 0;
@@ -135,7 +131,6 @@ static calm_status replace_job(calm_ctx *ctx, const calm_block_work *work, const
         calm_qjob_dequantize(qjob, w);
     else
         calm_qjob_effective(qjob, w);
-    memcpy(weight, item->from->capture->weight, CALM_N_ROLES * sizeof *weight);
     for (size_t i = ref->first; i < ref->first + ref->n; i++) {
         calm_weight *replaced = &weight[layout->linears[i].role];
         replaced->w = w + row * qjob->in;
@@ -148,37 +143,53 @@ static calm_status replace_job(calm_ctx *ctx, const calm_block_work *work, const
 }
 
 /* Output of an expert over its scoring rows. */
-static calm_status expert_output(calm_ctx *ctx, const calm_block_work *work, const calm_work *item,
+static calm_status expert_output(calm_ctx *ctx, const calm_block *block, const calm_capture *capture, calm_job_kind kind,
                                  const calm_weight weight[CALM_N_ROLES], float *z)
 {
-    const calm_capture *capture = item->from->capture;
-    const calm_job_kind kind = calm_model_layout(work->p->model)->jobs[item->job].kind;
     const calm_observation seen = {.expert = capture->expert};
+    const float *input = capture->job[kind].score_input;
     if (kind == CALM_JOB_DOWN)
-        return calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], capture->job[kind].score_input, capture->score_rows, z);
-    return calm_mlp_run(ctx, work->block->config, weight, capture->job[kind].score_input, capture->score_rows, z, NULL, &seen);
+        return calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], input, capture->score_rows, z);
+    return calm_mlp_run(ctx, block->config, weight, input, capture->score_rows, z, NULL, &seen);
 }
 
-/* Output of the sublayer for all scoring windows. */
-static calm_status candidate_output(calm_ctx *ctx, const calm_block_work *work, const calm_work *item, float *z)
+calm_status calm_captured_output(calm_ctx *ctx, const calm_pipeline *p, const calm_block *block,
+                                 const calm_captured *captured, calm_job_kind kind,
+                                 const calm_weight weight[CALM_N_ROLES], float *z)
 {
-    const calm_pipeline *p = work->p;
-    const calm_capture *capture = item->from->capture;
-    const calm_job_kind kind = calm_model_layout(p->model)->jobs[item->job].kind;
-    const size_t width = capture->job[kind].width, hidden = work->block->config->hidden;
+    const calm_capture *capture = captured->capture;
+    const size_t width = capture->job[kind].width, hidden = block->config->hidden;
     const calm_batch windows = {.windows = &p->calib, .n = p->calib.n};
-    calm_block block = *work->block;
-    CALM_TRY(replace_job(ctx, work, item, block.weight));
+    calm_block replaced = *block;
     if (capture->expert != CALM_NO_EXPERT)
-        return expert_output(ctx, work, item, block.weight, z);
+        return expert_output(ctx, block, capture, kind, weight, z);
+    memcpy(replaced.weight, weight, sizeof replaced.weight);
     for (size_t w = 0; p->calib.begin[w] < capture->score_rows; w++) {
         const calm_span span = calm_batch_span(&windows, w);
         const size_t row = p->calib.begin[w];
         calm_arena_mark mark = calm_arena_save(ctx->scratch);
-        CALM_TRY(calm_block_from_job(ctx, &block, &p->rope, kind, capture->job[kind].score_input + row * width, &span,
+        CALM_TRY(calm_block_from_job(ctx, &replaced, &p->rope, kind, capture->job[kind].score_input + row * width, &span,
                                      z + row * hidden));
         calm_arena_rewind(ctx->scratch, mark);
     }
+    return CALM_OK;
+}
+
+/* Output of the sublayer for all scoring windows with this candidate alone. */
+static calm_status candidate_output(calm_ctx *ctx, const calm_block_work *work, const calm_work *item, float *z)
+{
+    const calm_layout *layout = calm_model_layout(work->p->model);
+    calm_weight weight[CALM_N_ROLES];
+    memcpy(weight, item->from->capture->weight, sizeof weight);
+    CALM_TRY(calm_job_replace(ctx, layout, item->job, &item->qjob, weight));
+    return calm_captured_output(ctx, work->p, work->block, item->from, layout->jobs[item->job].kind, weight, z);
+}
+
+/* In closed form, where there is a Gram matrix and the input stays float. */
+static calm_status score_linear(calm_ctx *ctx, const calm_block_work *work, calm_work *item)
+{
+    (void)ctx, (void)work;
+    item->cka_linear = NAN;
     return CALM_OK;
 }
 
@@ -194,7 +205,11 @@ static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
             status = candidate_output(ctx, work, item, z);
         if (status == CALM_OK)
             status = calm_score(ctx, item->from->reference, z, &item->scores);
+        if (status == CALM_OK && item->scores.constant)
+            status = calm_fail(ctx, CALM_ENUMERIC, "score: the candidate's output is the same for all rows (dead)");
     }
+    if (!item->failed && status == CALM_OK)
+        status = score_linear(ctx, work, item);
     tick(work, CALM_STAGE_SCORE);
     return settle(ctx, item, status);
 }
@@ -218,18 +233,51 @@ static calm_status name_algorithm(calm_ctx *ctx, const calm_work *item, const ca
     return calm_strf(ctx, ctx->scratch, chain, "%s", calm_algorithm_canonical(item->used));
 }
 
+size_t calm_scores_as_rows(const calm_score_set *set, calm_point point, calm_store_score *rows)
+{
+    size_t n = 0;
+    for (int score = 0; score < CALM_N_SCORES; score++)
+        if (!isnan(set->value[point][score]))
+            rows[n++] = (calm_store_score){calm_unit_name(calm_point_unit(point)), calm_score_name(point, score),
+                                           set->value[point][score]};
+    return n;
+}
+
+/* A candidate that has no result: the row says why. */
+static calm_status keep_failure(calm_ctx *ctx, calm_pipeline *p, const calm_work *item, calm_candidate *candidate,
+                                calm_store_candidate *row)
+{
+    char *reason;
+    CALM_TRY(calm_strf(ctx, p->arena, &reason, "%s", item->reason));
+    candidate->failure = reason;
+    row->failure = reason;
+    return calm_store_candidate_put(ctx, p->store, row, &candidate->id);
+}
+
+static calm_status keep_blob(calm_ctx *ctx, const calm_pipeline *p, const calm_work *item, calm_candidate *candidate,
+                             calm_store_candidate *row)
+{
+    calm_arena_mark mark = calm_arena_save(ctx->out);
+    void *bytes;
+    size_t n_bytes;
+    CALM_TRY(calm_qblob_encode(ctx, &item->qjob, &bytes, &n_bytes));
+    const calm_blob_piece piece = {bytes, n_bytes};
+    CALM_TRY(calm_blob_put(ctx, calm_store_blobs(p->store), &piece, 1, candidate->blob));
+    calm_arena_rewind(ctx->out, mark);
+    row->blob = candidate->blob;
+    row->blob_bytes = (int64_t)n_bytes;
+    return CALM_OK;
+}
+
 static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const calm_work *item)
 {
     calm_pipeline *p = work->p;
-    const calm_algorithm *algorithm = p->recipe->algorithms[item->algorithm];
-    calm_candidate *candidate = calm_pipeline_candidate(p, item->job, item->algorithm);
-    const bool scored = item->from->reference != NULL;
-    calm_store_score scores[CALM_N_METRICS];
-    char scheme[CALM_SCHEME_NAME_MAX];
-    void *bytes;
-    calm_scheme_name(&p->recipe->scheme, scheme);
-    char *name, *chain;
-    CALM_TRY(name_algorithm(ctx, item, algorithm, &name, &chain));
+    const calm_entry *entry = &p->recipe->pool[item->entry];
+    calm_candidate *candidate = calm_pipeline_candidate(p, item->job, item->entry);
+    calm_store_score scores[CALM_N_POINTS * CALM_N_SCORES];
+    char scheme[CALM_SCHEME_NAME_MAX], *name, *chain;
+    calm_scheme_name(&entry->scheme, scheme);
+    CALM_TRY(name_algorithm(ctx, item, entry->algorithm, &name, &chain));
     calm_store_candidate row = {.key = candidate->key,
                                 .calibration_id = p->calibration_id,
                                 .job_id = p->job_ids[item->job],
@@ -237,33 +285,20 @@ static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const ca
                                 .chain = chain,
                                 .scheme = scheme,
                                 .seconds = item->seconds};
-    if (item->failed) {
-        char *reason;
-        CALM_TRY(calm_strf(ctx, p->arena, &reason, "%s", item->reason));
-        candidate->failure = reason;
-        row.failure = reason;
-        return calm_store_candidate_put(ctx, p->store, &row, &candidate->id);
-    }
-    calm_arena_mark mark = calm_arena_save(ctx->out);
-    size_t n_bytes;
-    CALM_TRY(calm_qblob_encode(ctx, &item->qjob, &bytes, &n_bytes));
-    const calm_blob_piece piece = {bytes, n_bytes};
-    CALM_TRY(calm_blob_put(ctx, calm_store_blobs(p->store), &piece, 1, candidate->blob));
-    calm_arena_rewind(ctx->out, mark);
-    for (calm_metric m = 0; m < CALM_N_METRICS; m++) {
-        candidate->score[m] = item->scores.value[m];
-        scores[m] = (calm_store_score){NULL, calm_metric_name(m), item->scores.value[m]};
-    }
-    candidate->bits_per_weight = calm_scheme_bits_per_weight(&p->recipe->scheme, item->qjob.out, item->qjob.in);
-    row.blob = candidate->blob;
-    row.blob_bytes = (int64_t)n_bytes;
+    if (item->failed)
+        return keep_failure(ctx, p, item, candidate, &row);
+    CALM_TRY(keep_blob(ctx, p, item, candidate, &row));
+    if (item->from->reference)
+        calm_score_set_put(&candidate->scores, CALM_POINT_JOB, &item->scores);
+    candidate->scores.value[CALM_POINT_JOB][CALM_SCORE_CKA_LINEAR] = item->cka_linear;
+    candidate->bits_per_weight = calm_scheme_bits_per_weight(&entry->scheme, item->qjob.out, item->qjob.in);
     row.bits_per_weight = candidate->bits_per_weight;
     row.damp = item->qjob.damp;
     row.score_rows = (int64_t)item->scores.n_rows;
     row.dropped_rows = (int64_t)item->scores.n_dropped;
     row.scores = scores;
-    row.n_scores = scored ? CALM_N_METRICS : 0;
-    candidate->scored = scored;
+    for (calm_point point = 0; point < CALM_N_POINTS; point++)
+        row.n_scores += calm_scores_as_rows(&candidate->scores, point, scores + row.n_scores);
     return calm_store_candidate_put(ctx, p->store, &row, &candidate->id);
 }
 

@@ -22,7 +22,7 @@
 typedef struct forecast {
     calm_pipeline p;
     double sgemm, dgemm;           /* multiply-adds count two, per second                                 */
-    double *algorithm;             /* [n_algorithms] seconds of one thread per weight of the small job    */
+    double *entry;                 /* [n_pool] seconds of one thread per weight of the small job          */
     double seconds;
     double bytes_after, bits_per_weight, store_bytes;
     size_t n_candidates;
@@ -88,8 +88,7 @@ static calm_status measure_products(calm_ctx *ctx, forecast *f)
 }
 
 /* Random weights and inputs for the small job. */
-static calm_status sample_job(calm_ctx *ctx, const calm_recipe *recipe, calm_linear *linear, calm_stats *stats,
-                              calm_job *out)
+static calm_status sample_job(calm_ctx *ctx, calm_linear *linear, calm_stats *stats, calm_job *out)
 {
     const size_t rows = SAMPLE_IN + 64;
     float *w, *absmax;
@@ -108,7 +107,7 @@ static calm_status sample_job(calm_ctx *ctx, const calm_recipe *recipe, calm_lin
     calm_dsymmetrize(SAMPLE_IN, gram, SAMPLE_IN);
     *linear = (calm_linear){"sample", SAMPLE_OUT, SAMPLE_IN, w};
     *stats = (calm_stats){.rows = rows, .gram = gram, .absmax = absmax};
-    *out = (calm_job){.name = "sample", .linears = linear, .n_linears = 1, .stats = stats, .scheme = recipe->scheme};
+    *out = (calm_job){.name = "sample", .linears = linear, .n_linears = 1, .stats = stats};
     return CALM_OK;
 }
 
@@ -121,17 +120,18 @@ static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
     calm_ctx one = *ctx;
     calm_arena results;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    CALM_TRY(CALM_NEW(ctx, ctx->out, f->algorithm, recipe->n_algorithms));
-    CALM_TRY(sample_job(ctx, recipe, &linear, &stats, &job));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, f->entry, recipe->n_pool));
+    CALM_TRY(sample_job(ctx, &linear, &stats, &job));
     calm_arena_init(&results);
     one.out = &results;
     one.n_threads = 1;
-    for (size_t a = 0; a < recipe->n_algorithms; a++) {
+    for (size_t a = 0; a < recipe->n_pool; a++) {
         calm_qjob qjob;
         const double begun = calm_seconds();
-        if (calm_algorithm_run(&one, recipe->algorithms[a], &job, &qjob) != CALM_OK)
+        job.scheme = recipe->pool[a].scheme;
+        if (calm_algorithm_run(&one, recipe->pool[a].algorithm, &job, &qjob) != CALM_OK)
             calm_ctx_forgive(&one);    /* the run would note that as a failed candidate */
-        f->algorithm[a] = (calm_seconds() - begun) / (double)(SAMPLE_OUT * SAMPLE_IN);
+        f->entry[a] = (calm_seconds() - begun) / (double)(SAMPLE_OUT * SAMPLE_IN);
         calm_arena_clear(&results);
     }
     calm_arena_rewind(ctx->scratch, mark);
@@ -174,10 +174,10 @@ static double job_seconds(const forecast *f, const calm_job_ref *job, double row
     const double out = (double)job->out, in = (double)job->in, hidden = (double)calm_model_config(f->p.model)->hidden;
     double seconds = 0;
     bool gram = false;
-    for (size_t a = 0; a < recipe->n_algorithms; a++) {
-        const bool uses = calm_algorithm_caps(recipe->algorithms[a]) & CALM_NEEDS_GRAM;
+    for (size_t a = 0; a < recipe->n_pool; a++) {
+        const bool uses = calm_algorithm_caps(recipe->pool[a].algorithm) & CALM_NEEDS_GRAM;
         const double growth = uses && in > (double)SAMPLE_IN ? in / (double)SAMPLE_IN : 1;
-        seconds += f->algorithm[a] * out * in * growth / n_threads;
+        seconds += f->entry[a] * out * in * growth / n_threads;
         seconds += uses ? 4.0 / 3.0 * in * in * in / f->dgemm : 0;
         seconds += (2 * score_rows * out * in) / f->sgemm + 3 * 2 * score_rows * hidden * hidden / f->dgemm;
         gram |= uses;
@@ -201,17 +201,22 @@ static void add_up(forecast *f, int n_threads)
         const calm_job_ref *job = &layout->jobs[j];
         const double share = job->expert >= 0 ? (double)config->moe.top_k / (double)config->moe.n_experts : 1;
         const double n = (double)job->out * (double)job->in;
-        const double b = calm_scheme_bits_per_weight(&recipe->scheme, job->out, job->in);
+        double b = 0;
+        for (size_t i = 0; i < recipe->n_pool; i++) {
+            const double entry = calm_scheme_bits_per_weight(&recipe->pool[i].scheme, job->out, job->in);
+            f->store_bytes += n * (entry / 8 + 0.1);
+            b += entry / (double)recipe->n_pool;
+        }
+        b = recipe->n_budgets ? recipe->budgets[recipe->n_budgets - 1] : b;
         f->seconds += job_seconds(f, job, share * rows, share * (double)p->calib.begin[scored], n_threads);
         bits += b * n;
         weights += n;
         f->bytes_after += n * (b / 8 - (double)calm_dtype_bytes(config->dtype));
-        f->store_bytes += (double)recipe->n_algorithms * n * (b / 8 + 0.1);
-        f->n_candidates += recipe->n_algorithms;
+        f->n_candidates += recipe->n_pool;
     }
     f->bits_per_weight = weights > 0 ? bits / weights : 0;
     f->seconds += 2 * rows * weights_of(p, 0, layout->block_begin[p->end_block], true) / forward;
-    const double guard = (double)p->guard.begin[p->guard.n] * (double)(recipe->n_algorithms + 2);
+    const double guard = (double)p->guard.begin[p->guard.n] * (double)(recipe->n_pool + 2);
     f->seconds += guard * model_flops(p) / forward;
     if (p->evaluates && recipe->eval_windows)
         f->seconds += evaluation_seconds(f, (double)(recipe->eval_windows * recipe->seqlen));

@@ -20,24 +20,6 @@ static void evaluated(void *user, size_t done, size_t total)
     calm_progress_update(((calm_pipeline *)user)->progress, CALM_STAGE_EVALUATE, done, total);
 }
 
-/* Mean over the quantized weights of the bits their jobs take. */
-static double plan_bits(const calm_pipeline *p)
-{
-    double bits = 0, weights = 0;
-    const calm_layout *layout = calm_model_layout(p->model);
-    for (size_t j = 0; j < layout->n_jobs; j++)
-        for (size_t i = layout->jobs[j].first; i < layout->jobs[j].first + layout->jobs[j].n; i++) {
-            const calm_plan_job *job = &p->result.jobs[j];
-            const calm_linear_ref *linear = &layout->linears[i];
-            if (!job->quantized)
-                continue;
-            bits += calm_scheme_bits_per_weight(&job->scheme, linear->out, linear->in) * (double)linear->out *
-                    (double)linear->in;
-            weights += (double)linear->out * (double)linear->in;
-        }
-    return weights > 0 ? bits / weights : NAN;
-}
-
 /* ---- evaluation of what was written ---- */
 
 static calm_status measure(calm_ctx *ctx, calm_pipeline *p, const char *dir, const char *plan_key, int64_t ids[2])
@@ -197,7 +179,7 @@ static calm_status fill(calm_ctx *ctx, calm_pipeline *p, const char *dir)
     calm_budget_note(&p->held.assemble);
     p->bytes_before = (int64_t)calm_model_bytes(p->model);
     CALM_TRY(file_bytes(ctx, dir, &p->bytes_after));
-    p->bits_per_weight = plan_bits(p);
+    p->bits_per_weight = calm_pipeline_plan_bits(p, &p->result);
     CALM_TRY(evaluate(ctx, p, dir));
     CALM_TRY(write_recipe(ctx, p, dir));
     return write_card(ctx, p, dir);

@@ -9,9 +9,12 @@
 #include "ptq/hybrid/export.h"
 #include "ptq/hybrid/key.h"
 
-calm_candidate *calm_pipeline_candidate(const calm_pipeline *p, size_t job, size_t algorithm)
+/* Calibration rows per input channel that come within 5 % of the limit (docs/method.md section 6). */
+#define ROWS_PER_INPUT 16
+
+calm_candidate *calm_pipeline_candidate(const calm_pipeline *p, size_t job, size_t entry)
 {
-    return &p->candidates[job * p->recipe->n_algorithms + algorithm];
+    return &p->candidates[job * p->recipe->n_pool + entry];
 }
 
 void calm_pipeline_jobs(const calm_pipeline *p, size_t *first, size_t *end)
@@ -96,16 +99,37 @@ static calm_status open_inputs(calm_ctx *ctx, calm_pipeline *p)
 /* Refuse before any work what the exporter would refuse at the end. */
 static calm_status check_export(calm_ctx *ctx, calm_pipeline *p)
 {
-    size_t n;
-    const calm_export_input input = {.model = p->model, .plan = &p->hybrid};
-    CALM_TRY(calm_pipeline_plan(ctx, p, 0, &p->hybrid));
-    return calm_exporters(&n)[0]->check(ctx, &input);
+    size_t n, *choice;
+    const calm_export_input input = {.model = p->model, .plan = &p->result};
+    for (size_t entry = 0; entry < p->recipe->n_pool; entry++) {
+        if (entry && p->recipe->pool[entry].of_scheme == p->recipe->pool[entry - 1].of_scheme)
+            continue;
+        CALM_TRY(calm_pipeline_uniform(ctx, p, entry, &choice));
+        CALM_TRY(calm_pipeline_plan(ctx, p, choice, &p->result));
+        CALM_TRY(calm_exporters(&n)[0]->check(ctx, &input));
+    }
+    return CALM_OK;
+}
+
+/* Many weights from few rows: least squares would fit what the rows happen to be (docs/method.md section 6). */
+static void warn_of_few_rows(calm_ctx *ctx, const calm_pipeline *p)
+{
+    const calm_layout *layout = calm_model_layout(p->model);
+    const size_t rows = p->calib.begin[p->calib.n];
+    size_t first, end, widest = 0;
+    calm_pipeline_jobs(p, &first, &end);
+    for (size_t job = first; job < end; job++)
+        widest = layout->jobs[job].in > widest && layout->jobs[job].expert < 0 ? layout->jobs[job].in : widest;
+    if (rows / ROWS_PER_INPUT < widest && (calm_recipe_caps(p->recipe) & CALM_NEEDS_GRAM))
+        calm_log(ctx, CALM_LOG_WARNING, "%zu calibration rows for %zu inputs: below %d rows per input results get worse "
+                                        "(more --samples)", rows, widest, ROWS_PER_INPUT);
 }
 
 /* ---- the whole line ---- */
 
 static calm_status begin_run(calm_ctx *ctx, calm_pipeline *p)
 {
+    const calm_selection *selection = &p->recipe->selection;
     calm_text recipe;
     calm_json *json = calm_recipe_json(p->recipe);
     char key[CALM_SHA256_HEX];
@@ -121,8 +145,9 @@ static calm_status begin_run(calm_ctx *ctx, calm_pipeline *p)
     const calm_status hashed = calm_sha256_finish(ctx, &sha, key);
     if (status == CALM_OK && hashed == CALM_OK) {
         const calm_store_run run = {.key = key, .model_id = p->model_id, .calibration_id = p->calibration_id,
-                                    .command = p->command, .recipe = recipe.data, .unit = "job",
-                                    .rule = calm_rule_name(p->recipe->rule), .metric = calm_metric_name(p->recipe->metric),
+                                    .command = p->command, .recipe = recipe.data,
+                                    .unit = calm_unit_name(selection->unit), .rule = calm_rule_name(selection->rule),
+                                    .metric = calm_score_name(selection->point, selection->score),
                                     .version = CALM_VERSION, .n_threads = ctx->n_threads};
         status = calm_store_run_begin(ctx, p->store, &run, &p->run_id, &p->resumed);
     }
@@ -163,10 +188,13 @@ static calm_status open_all(calm_ctx *ctx, calm_pipeline *p)
     CALM_TRY(calm_export_target(ctx, p->recipe->output, p->recipe->force));
     CALM_TRY(open_inputs(ctx, p));
     n_jobs = calm_model_layout(p->model)->n_jobs;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, p->candidates, n_jobs * p->recipe->n_algorithms));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, p->candidates, n_jobs * p->recipe->n_pool));
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->job_ids, n_jobs));
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->choice, n_jobs));
+    for (size_t job = 0; job < n_jobs; job++)
+        p->choice[job] = CALM_STAYS_FLOAT;
     CALM_TRY(check_export(ctx, p));
+    warn_of_few_rows(ctx, p);
     CALM_TRY(calm_budget_apply(ctx, p, &p->budget));
     calm_budget_note(&p->held.open);
     return CALM_OK;
@@ -182,7 +210,7 @@ static calm_status prepare(calm_ctx *ctx, calm_pipeline *p)
 {
     CALM_TRY(open_all(ctx, p));
     CALM_TRY(calm_key_model(ctx, p->model, p->model_key));
-    CALM_TRY(calm_key_calibration(ctx, p->model_key, &p->calib, (size_t)p->recipe->score_windows, p->calib_key));
+    CALM_TRY(calm_pipeline_calibration_key(ctx, p));
     const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = p->command, .wait_seconds = -1};
     CALM_TRY(calm_make_parent(ctx, p->recipe->store));
     CALM_TRY(calm_store_open(ctx, p->recipe->store, &how, &p->store));
@@ -197,6 +225,7 @@ static calm_status run_stages(calm_ctx *ctx, calm_pipeline *p)
     CALM_TRY(prepare(ctx, p));
     CALM_TRY(calm_pipeline_blocks(ctx, p));
     CALM_TRY(calm_pipeline_choose(ctx, p));
+    CALM_TRY(calm_pipeline_guard(ctx, p));
     CALM_TRY(calm_pipeline_export(ctx, p));
     return end_run(ctx, p, "finished");
 }

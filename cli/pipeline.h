@@ -26,24 +26,32 @@ typedef enum calm_stage {
     CALM_N_STAGES
 } calm_stage;
 
-/* One algorithm on one job, as the store has it. */
+/* One entry of the pool on one job, as the store has it. */
 typedef struct calm_candidate {
     char key[CALM_SHA256_HEX];
-    int64_t id;                                /* 0: not in the store yet             */
+    int64_t id;                                /* 0: not in the store                 */
     char blob[CALM_SHA256_HEX];                /* empty when it failed                */
     const char *failure;                       /* NULL: it succeeded                  */
-    bool scored;                               /* false: there were too few rows      */
-    double score[CALM_N_METRICS];
+    bool skipped;                              /* not tried; failure says why         */
+    calm_score_set scores;
     double bits_per_weight;
     bool todo;                                 /* to be computed in this run          */
 } calm_candidate;
 
-typedef struct calm_guard_row {
-    const char *name;         /* "hybrid" or an algorithm                             */
-    bool complete;            /* false: a job of it failed, so there is no such run   */
+/* A choice for every job that is measured end to end. */
+typedef struct calm_trial {
+    const char *name;            /* "hybrid", an entry of the pool                       */
+    calm_plan plan;
+    char key[CALM_SHA256_HEX];   /* digest over its candidates                          */
+    const char *lacks;           /* why there is no such plan: a candidate that failed; NULL: there is */
+    double bits_per_weight;
+    int64_t id;                  /* evaluation; 0: not measured                          */
     calm_eval_result eval;
-    double delta, se;         /* mean KL minus the hybrid's, paired standard error    */
-} calm_guard_row;
+    double delta, se;            /* mean KL minus the first trial's, paired standard error; NaN for the first */
+} calm_trial;
+
+/* A job that a choice leaves as it is. */
+#define CALM_STAYS_FLOAT SIZE_MAX
 
 /* The state of a run; everything lives in the context's arenas or belongs to `calm_pipeline_close`. */
 typedef struct calm_pipeline {
@@ -68,13 +76,13 @@ typedef struct calm_pipeline {
     const char *spill_dir;                     /* hidden rows lie in a file there; NULL: in memory        */
 
     calm_windows calib, guard;
-    calm_candidate *candidates;                /* [n_jobs][n_algorithms]              */
+    calm_candidate *candidates;                /* [n_jobs][n_pool]                    */
     size_t n_cached;                           /* candidates found in the store       */
 
-    size_t *choice;                            /* [n_jobs] algorithm                  */
-    calm_plan hybrid, result;                  /* by choice; what is exported         */
-    calm_guard_row *guard_rows;                /* [n_algorithms + 1], the hybrid first */
-    size_t n_guard_rows;
+    size_t *choice;                            /* [n_jobs] entry of the pool          */
+    calm_plan result;                          /* what is exported                    */
+    calm_trial *trials;                        /* [n_trials] of the guard, the hybrid first */
+    size_t n_trials;
     const char *result_name, *verdict;         /* "hybrid" or an algorithm; the guard's sentence */
 
     double bits_per_weight;                    /* of the quantized linears            */
@@ -95,8 +103,8 @@ void calm_pipeline_close(calm_pipeline *pipeline);
  * written.  Close also after a failure. */
 calm_status calm_pipeline_open(calm_ctx *ctx, const calm_recipe *recipe, calm_pipeline *out);
 
-/* The candidate of an algorithm (index into the recipe's) on a job. */
-calm_candidate *calm_pipeline_candidate(const calm_pipeline *p, size_t job, size_t algorithm);
+/* The candidate of an entry of the pool on a job. */
+calm_candidate *calm_pipeline_candidate(const calm_pipeline *p, size_t job, size_t entry);
 
 /* Jobs first .. end - 1 of the layout are to be quantized (--blocks); the others stay float. */
 void calm_pipeline_jobs(const calm_pipeline *p, size_t *first, size_t *end);
@@ -110,18 +118,65 @@ calm_status calm_pipeline_register(calm_ctx *ctx, calm_pipeline *p);
 calm_status calm_pipeline_hook_name(calm_ctx *ctx, const calm_pipeline *p, size_t block, long expert, calm_hook hook,
                                     char **out);
 
+/* p->calib_key: of the calibration windows; with a quantized prefix also of all that decides what the blocks before choose,
+ * so that candidates and statistics of different prefixes keep apart (register.c). */
+calm_status calm_pipeline_calibration_key(calm_ctx *ctx, calm_pipeline *p);
+
 /* Find every candidate in the store, compute what is missing block by block, and put it there (blocks.c). */
 calm_status calm_pipeline_blocks(calm_ctx *ctx, calm_pipeline *p);
 
-/* Choose per job and put the choices; then measure the hybrid and every uniform run on the guard windows and settle
- * on the result (choose.c). */
+/* Choose per unit and put the choices (choose.c); then measure the hybrid and every uniform run on the guard windows and
+ * settle on the result (guard.c). */
 calm_status calm_pipeline_choose(calm_ctx *ctx, calm_pipeline *p);
+calm_status calm_pipeline_guard(calm_ctx *ctx, calm_pipeline *p);
+
+/* The entry among pool entries first .. first + n - 1 that a selection takes for the unit of `job`, and why, in ctx->out.
+ * CALM_ENUMERIC: every candidate failed. CALM_EARG: there are too few rows for the score (choose.c). */
+calm_status calm_pipeline_select(calm_ctx *ctx, const calm_pipeline *p, const calm_selection *selection, size_t job,
+                                 size_t first, size_t n, size_t *entry, char **reason);
+
+/* The same for every unit of jobs first .. end - 1, into choice [n_jobs]. */
+calm_status calm_pipeline_select_all(calm_ctx *ctx, const calm_pipeline *p, const calm_selection *selection,
+                                     size_t first, size_t end, size_t *choice);
+
+/* Crest of a job's input: median over tokens of max|x| / rms(x); NaN when the store does not know. */
+double calm_pipeline_crest(calm_ctx *ctx, const calm_pipeline *p, size_t job);
+
+/* Put p->choice[job] with its reason, and what the activation rule says of it. */
+calm_status calm_pipeline_put_choice(calm_ctx *ctx, const calm_pipeline *p, size_t job, const char *reason);
+
+/* ---- plans and trials (trials.c) ---- */
+
+/* The plan of choice [n_jobs]: entries of the pool, or CALM_STAYS_FLOAT. */
+calm_status calm_pipeline_plan(calm_ctx *ctx, const calm_pipeline *p, const size_t *choice, calm_plan *out);
+
+/* choice [n_jobs] = `entry` for the jobs of the run, float for the others; in ctx->out. */
+calm_status calm_pipeline_uniform(calm_ctx *ctx, const calm_pipeline *p, size_t entry, size_t **choice);
+
+/* Bits that a plan takes for a job with scales and zeros; and per weight of all quantized linears, NaN for none. */
+double calm_pipeline_job_bits(const calm_pipeline *p, size_t job, const calm_scheme *scheme);
+double calm_pipeline_plan_bits(const calm_pipeline *p, const calm_plan *plan);
+
+/* A trial of choice [n_jobs], not measured yet. */
+calm_status calm_trial_new(calm_ctx *ctx, const calm_pipeline *p, const char *name, const size_t *choice,
+                           calm_trial *out);
+
+/* Measure trials [n] on windows: what the store has is taken from there, equal plans are measured once, those that lack a
+ * candidate are left out.  Sets id, eval, delta and se. */
+calm_status calm_trials_measure(calm_ctx *ctx, const calm_pipeline *p, calm_trial *trials, size_t n,
+                                const calm_windows *windows, const char *text_name, calm_tick_fn *tick, void *user);
+
+/* At most so many trials are in memory at once. */
+#define CALM_TRIALS_AT_ONCE ((size_t)12)
+
+/* Put each measured trial as an evaluation that the run used for `role`, in one transaction. */
+calm_status calm_trials_put(calm_ctx *ctx, const calm_pipeline *p, const calm_trial *trials, size_t n, const char *role);
 
 /* Write the checkpoint under a temporary name, evaluate what was written, add card and recipe, and give it its name
  * (finish.c). */
 calm_status calm_pipeline_export(calm_ctx *ctx, calm_pipeline *p);
 
-/* Digest over the candidates of a plan: the subject of its evaluations (choose.c). */
+/* Digest over the candidates of a plan: the subject of its evaluations (trials.c). */
 calm_status calm_pipeline_plan_key(calm_ctx *ctx, const calm_plan *plan, char key[CALM_SHA256_HEX]);
 
 /* An evaluation of the store as a result, and the other way (evaluations.c).  find: *id is 0 when absent. */
@@ -142,8 +197,5 @@ calm_status calm_pipeline_measure(calm_ctx *ctx, const calm_pipeline *p, calm_ev
                                   const calm_subject *subjects, size_t n, calm_eval_result *results,
                                   calm_embedding_result *distances, const calm_windows *windows, calm_tick_fn *fn,
                                   void *user);
-
-/* A plan that uses algorithm choice[job] for every job; `uniform` >= 0: that one everywhere. */
-calm_status calm_pipeline_plan(calm_ctx *ctx, const calm_pipeline *p, long uniform, calm_plan *out);
 
 #endif

@@ -3,6 +3,13 @@
 
 #include <string.h>
 
+/* TEMP */
+static calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *a, const calm_scheme *s)
+{
+    (void)ctx, (void)a, (void)s;
+    return CALM_OK;
+}
+
 /* Length of the first item of a list whose separators within parentheses do not count. */
 static size_t item_length(const char *list)
 {
@@ -13,33 +20,111 @@ static size_t item_length(const char *list)
     return i;
 }
 
+/* Items of a list, one after the other: the next in ctx->out, NULL at the end. */
+static calm_status next_item(calm_ctx *ctx, const char **list, char **out)
+{
+    const size_t length = item_length(*list);
+    *out = NULL;
+    if (!**list)
+        return CALM_OK;
+    CALM_TRY(calm_strf(ctx, ctx->out, out, "%.*s", (int)length, *list));
+    *list += length + ((*list)[length] == ',');
+    return CALM_OK;
+}
+
+calm_status calm_recipe_schemes(calm_ctx *ctx, const char *list, calm_recipe *recipe)
+{
+    char *item;
+    recipe->n_schemes = 0;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->schemes, strlen(list) + 1));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->range_said, strlen(list) + 1));
+    for (const char *at = list;;) {
+        calm_scheme *scheme = &recipe->schemes[recipe->n_schemes];
+        char name[CALM_SCHEME_NAME_MAX], other[CALM_SCHEME_NAME_MAX];
+        CALM_TRY(next_item(ctx, &at, &item));
+        if (!item)
+            break;
+        CALM_TRY(calm_scheme_parse(ctx, item, scheme));
+        if (scheme->bits == 0)
+            return calm_fail(ctx, CALM_EARG, "--scheme float: there is nothing to quantize");
+        calm_scheme_name(scheme, name);
+        for (size_t i = 0; i < recipe->n_schemes; i++) {
+            calm_scheme_name(&recipe->schemes[i], other);
+            if (strcmp(name, other) == 0)
+                return calm_fail(ctx, CALM_EARG, "--scheme %s is named twice", name);
+        }
+        recipe->range_said[recipe->n_schemes++] = calm_scheme_says_range(item);
+    }
+    return recipe->n_schemes ? CALM_OK : calm_fail(ctx, CALM_EARG, "--scheme: expected a name, as w4a16_g128");
+}
+
+/* ---- the pool ---- */
+
+static calm_status parse_algorithms(calm_ctx *ctx, const char *list, calm_algorithm **algorithms, size_t *n)
+{
+    char *text;
+    for (*n = 0;; ++*n) {
+        calm_algorithm **slot = &algorithms[*n];
+        CALM_TRY(next_item(ctx, &list, &text));
+        if (!text)
+            break;
+        CALM_TRY(calm_algorithm_parse(ctx, text, slot));
+        for (size_t i = 0; i < *n; i++)
+            if (strcmp(calm_algorithm_canonical(algorithms[i]), calm_algorithm_canonical(*slot)) == 0)
+                return calm_fail(ctx, CALM_EARG, "--algorithms: \"%s\" and \"%s\" are the same chain",
+                                 calm_algorithm_name(algorithms[i]), text);
+    }
+    return *n ? CALM_OK : calm_fail(ctx, CALM_EARG, "--algorithms: expected at least one name; see calm algorithms");
+}
+
+/* Add an algorithm at a scheme to the pool, unless it cannot reach it and others are left to it. */
+static calm_status add_entry(calm_ctx *ctx, calm_recipe *recipe, const calm_algorithm *algorithm, size_t of_scheme)
+{
+    const calm_scheme *scheme = &recipe->schemes[of_scheme];
+    calm_entry *entry = &recipe->pool[recipe->n_pool];
+    char name[CALM_SCHEME_NAME_MAX], *text;
+    const calm_status status = calm_algorithm_reaches(ctx, algorithm, scheme);
+    if (status == CALM_EUNSUPPORTED && recipe->n_schemes > 1) {
+        calm_ctx_forgive(ctx);
+        return CALM_OK;
+    }
+    CALM_TRY(status);
+    calm_scheme_name(scheme, name);
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s%s%s", calm_algorithm_name(algorithm),
+                       recipe->n_schemes > 1 ? " " : "", recipe->n_schemes > 1 ? name : ""));
+    *entry = (calm_entry){algorithm, *scheme, of_scheme, text};
+    recipe->n_pool++;
+    return CALM_OK;
+}
+
 calm_status calm_recipe_algorithms(calm_ctx *ctx, const char *list, calm_recipe *recipe)
 {
-    recipe->n_algorithms = 0;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->algorithms, strlen(list) + 1));
-    for (const char *at = list; *at;) {
-        const size_t length = item_length(at);
-        char *text;
-        calm_algorithm **slot = &recipe->algorithms[recipe->n_algorithms];
-        CALM_TRY(calm_strf(ctx, ctx->out, &text, "%.*s", (int)length, at));
-        CALM_TRY(calm_algorithm_parse(ctx, text, slot));
-        for (size_t i = 0; i < recipe->n_algorithms; i++)
-            if (strcmp(calm_algorithm_canonical(recipe->algorithms[i]), calm_algorithm_canonical(*slot)) == 0)
-                return calm_fail(ctx, CALM_EARG, "--algorithms: \"%s\" and \"%s\" are the same chain",
-                                 calm_algorithm_name(recipe->algorithms[i]), text);
-        recipe->n_algorithms++;
-        at += length + (at[length] == ',');
+    calm_algorithm **algorithms;
+    size_t n, room;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, algorithms, strlen(list) + 1));
+    CALM_TRY(parse_algorithms(ctx, list, algorithms, &n));
+    recipe->n_pool = 0;
+    if (!calm_size_mul(&room, n, recipe->n_schemes))
+        return calm_fail(ctx, CALM_ENOMEM, "%zu algorithms at %zu schemes", n, recipe->n_schemes);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->pool, room));
+    for (size_t s = 0; s < recipe->n_schemes; s++)
+        for (size_t a = 0; a < n; a++)
+            CALM_TRY(add_entry(ctx, recipe, algorithms[a], s));
+    for (size_t a = 0; a < n; a++) {
+        bool reaches = false;
+        for (size_t i = 0; i < recipe->n_pool; i++)
+            reaches |= recipe->pool[i].algorithm == algorithms[a];
+        if (!reaches)
+            return calm_algorithm_reaches(ctx, algorithms[a], &recipe->schemes[0]);
     }
-    if (recipe->n_algorithms == 0)
-        return calm_fail(ctx, CALM_EARG, "--algorithms: expected at least one name; see calm algorithms");
     return CALM_OK;
 }
 
 unsigned calm_recipe_caps(const calm_recipe *recipe)
 {
     unsigned caps = 0;
-    for (size_t a = 0; a < recipe->n_algorithms; a++)
-        caps |= calm_algorithm_caps(recipe->algorithms[a]);
+    for (size_t i = 0; i < recipe->n_pool; i++)
+        caps |= calm_algorithm_caps(recipe->pool[i].algorithm);
     return caps;
 }
 
@@ -47,39 +132,95 @@ size_t calm_recipe_least_tokens(const calm_recipe *recipe)
 {
     if (recipe->least_tokens > 0)
         return (size_t)recipe->least_tokens;
-    return 4 * (recipe->scheme.group ? recipe->scheme.group : 128);
+    size_t widest = 0;
+    for (size_t i = 0; i < recipe->n_schemes; i++) {
+        const size_t group = recipe->schemes[i].group ? recipe->schemes[i].group : 128;
+        widest = group > widest ? group : widest;
+    }
+    return 4 * widest;
 }
 
-calm_json *calm_recipe_json(const calm_recipe *recipe)
+/* Each algorithm of the pool once. */
+static calm_json *algorithms_json(const calm_recipe *recipe)
 {
-    char scheme[CALM_SCHEME_NAME_MAX];
-    calm_json *root = calm_json_new_object(), *algorithms = calm_json_new_array(),
-              *calibration = calm_json_new_object();
-    calm_json *choice = calm_json_new_object(), *evaluation = calm_json_new_object();
-    calm_scheme_name(&recipe->scheme, scheme);
-    calm_json_set_string(root, "model", recipe->model.name);
-    calm_json_set_string(root, "scheme", scheme);
-    for (size_t i = 0; i < recipe->n_algorithms; i++) {
+    calm_json *algorithms = calm_json_new_array();
+    for (size_t i = 0; i < recipe->n_pool; i++) {
+        const calm_algorithm *algorithm = recipe->pool[i].algorithm;
+        bool listed = false;
+        for (size_t j = 0; j < i; j++)
+            listed |= recipe->pool[j].algorithm == algorithm;
+        if (listed)
+            continue;
         calm_json *entry = calm_json_new_object();
-        calm_json_set_string(entry, "name", calm_algorithm_name(recipe->algorithms[i]));
-        calm_json_set_string(entry, "chain", calm_algorithm_canonical(recipe->algorithms[i]));
+        calm_json_set_string(entry, "name", calm_algorithm_name(algorithm));
+        calm_json_set_string(entry, "chain", calm_algorithm_canonical(algorithm));
         calm_json_add(algorithms, entry);
     }
-    calm_json_set(root, "algorithms", algorithms);
+    return algorithms;
+}
+
+/* "scheme", or "schemes" where several compete; "budget" where bits are limited. */
+static void add_schemes(const calm_recipe *recipe, calm_json *root)
+{
+    char name[CALM_SCHEME_NAME_MAX];
+    calm_json *schemes = calm_json_new_array(), *budgets = calm_json_new_array();
+    for (size_t i = 0; i < recipe->n_schemes; i++) {
+        calm_scheme_name(&recipe->schemes[i], name);
+        calm_json_add_string(schemes, name);
+    }
+    for (size_t i = 0; i < recipe->n_budgets; i++)
+        calm_json_add_number(budgets, recipe->budgets[i]);
+    if (recipe->n_schemes == 1)
+        calm_json_set_string(root, "scheme", name);
+    else
+        calm_json_set(root, "schemes", schemes);
+    if (recipe->n_schemes == 1)
+        calm_json_free(schemes);
+    if (recipe->n_budgets)
+        calm_json_set(root, "budget", budgets);
+    else
+        calm_json_free(budgets);
+}
+
+static calm_json *calibration_json(const calm_recipe *recipe)
+{
+    calm_json *calibration = calm_json_new_object();
     calm_json_set_string(calibration, "text", recipe->calib_name);
     calm_json_set_int(calibration, "samples", recipe->samples);
     calm_json_set_int(calibration, "seqlen", recipe->seqlen);
     calm_json_set_int(calibration, "seed", recipe->seed);
     calm_json_set_bool(calibration, "special", recipe->special);
-    calm_json_set(root, "calibration", calibration);
-    calm_json_set_string(choice, "unit", "job");
-    calm_json_set_string(choice, "rule", calm_rule_name(recipe->rule));
-    calm_json_set_string(choice, "metric", calm_metric_name(recipe->metric));
+    if (recipe->prefix != CALM_PREFIX_FLOAT)
+        calm_json_set_string(calibration, "prefix", "quantized");
+    return calibration;
+}
+
+static calm_json *choice_json(const calm_recipe *recipe)
+{
+    const calm_selection *selection = &recipe->selection;
+    calm_json *choice = calm_json_new_object();
+    calm_json_set_string(choice, "unit", calm_unit_name(selection->unit));
+    calm_json_set_string(choice, "rule", calm_rule_name(selection->rule));
+    calm_json_set_string(choice, "metric", calm_score_name(selection->point, selection->score));
     calm_json_set_int(choice, "score_windows", recipe->score_windows);
     calm_json_set_int(choice, "guard_windows", recipe->guard_windows);
     calm_json_set_bool(choice, "keep_hybrid", recipe->keep_hybrid);
-    calm_json_set(root, "choice", choice);
     calm_json_set_int(choice, "expert_tokens", (int64_t)calm_recipe_least_tokens(recipe));
+    if (recipe->n_budgets || selection->score == CALM_SCORE_PROBE_KL)
+        calm_json_set_int(choice, "probe_windows", recipe->probe_windows);
+    if (recipe->light)
+        calm_json_set_string(choice, "effort", "light");
+    return choice;
+}
+
+calm_json *calm_recipe_json(const calm_recipe *recipe)
+{
+    calm_json *root = calm_json_new_object(), *evaluation = calm_json_new_object();
+    calm_json_set_string(root, "model", recipe->model.name);
+    add_schemes(recipe, root);
+    calm_json_set(root, "algorithms", algorithms_json(recipe));
+    calm_json_set(root, "calibration", calibration_json(recipe));
+    calm_json_set(root, "choice", choice_json(recipe));
     if (recipe->last_block >= 0) {
         calm_json *blocks = calm_json_new_array();
         calm_json_add_int(blocks, recipe->first_block);

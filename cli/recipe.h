@@ -3,25 +3,53 @@
 #define CALM_CLI_RECIPE_H
 
 #include "algorithms/algorithm.h"
-#include "cka/cka.h"
 #include "cli/resolve.h"
+#include "cli/scores.h"
 #include "ptq/hybrid/select.h"
 #include "ptq/io/json.h"
 
+/* What every unit is offered: an algorithm and the scheme it is to reach. */
+typedef struct calm_entry {
+    const calm_algorithm *algorithm;
+    calm_scheme scheme;
+    size_t of_scheme;                       /* index into the recipe's schemes                            */
+    const char *name;                       /* "gptq-hls"; with several schemes "gptq-hls w3a16_g128"     */
+} calm_entry;
+
+/* How one entry of the pool is chosen for a unit. */
+typedef struct calm_selection {
+    calm_unit unit;
+    calm_rule rule;
+    calm_point point;                       /* where the score was measured; of this unit                 */
+    int score;                              /* CALM_METRIC_* or CALM_SCORE_*                              */
+} calm_selection;
+
+/* Whose output calibration rows of a block come from. */
+typedef enum calm_prefix { CALM_PREFIX_FLOAT, CALM_PREFIX_QUANTIZED } calm_prefix;
+
+#define CALM_PREFIX_NAMES "float|quantized"    /* in the order of calm_prefix, for option tables */
+
 typedef struct calm_recipe {
     calm_named_model model;
-    calm_scheme scheme;
-    const char *scheme_note;                /* how it was completed; NULL: it is as typed             */
-    calm_algorithm **algorithms;    /* [n_algorithms] the pool                                        */
-    size_t n_algorithms;
+    calm_scheme *schemes;                   /* [n_schemes]                                                */
+    bool *range_said;                       /* [n_schemes] the name says the range of activations         */
+    size_t n_schemes;
+    const char *scheme_note;                /* how they were completed; NULL: they are as typed           */
+    calm_entry *pool;                       /* [n_pool] scheme after scheme, each with its algorithms     */
+    size_t n_pool;
     const char *calib_path, *calib_name;    /* text or JSON lines; as shown ("bundled ...")           */
     bool tokens;                            /* calib_path is a token file                                     */
     long long samples, seqlen, seed;        /* windows, tokens per window, < 0: the first windows     */
     long long score_windows;                /* of the calibration windows, the first ones             */
     long long guard_windows;                /* outside calibration; 0: no guard                       */
     bool special;                           /* special tokens around the text                         */
-    calm_rule rule;
-    calm_metric metric;
+    calm_selection selection;
+    unsigned points;                        /* bit k: score at calm_point k; of a job always              */
+    calm_prefix prefix;
+    bool light;                             /* smoothing is not tried where inputs have no outliers       */
+    double *budgets;                        /* [n_budgets] bits per weight, rising; none: no budget       */
+    size_t n_budgets;
+    long long probe_windows;                /* of the calibration windows, the first ones                 */
     bool keep_hybrid;                       /* even when a uniform run is better                      */
     const char *eval_path, *eval_name;      /* NULL: no evaluation                                    */
     long long eval_windows;                 /* 0: all                                                 */
@@ -43,8 +71,12 @@ unsigned calm_recipe_caps(const calm_recipe *recipe);
 /* The recipe as JSON: everything that decides the result, in a fixed order.  Freed by the caller. */
 calm_json *calm_recipe_json(const calm_recipe *recipe);
 
-/* Parse "rtn,gptq,smooth(alpha=0.75)+hls+gptq" (commas within parentheses belong to a chain) into ctx->out.
- * CALM_EARG: nothing named, an unknown algorithm, one named twice. */
+/* Parse "w2a16_g64,w4a16_g128" into recipe->schemes, in ctx->out.  CALM_EARG: a bad name, "float", one named twice. */
+calm_status calm_recipe_schemes(calm_ctx *ctx, const char *list, calm_recipe *recipe);
+
+/* Parse "rtn,gptq,smooth(alpha=0.75)+hls+gptq" (commas within parentheses belong to a chain), in ctx->out, and make the
+ * pool of them and the recipe's schemes.  With several schemes an algorithm is left out where it cannot reach one.
+ * CALM_EARG: nothing named, an unknown algorithm, one named twice.  CALM_EUNSUPPORTED: an algorithm that reaches none. */
 calm_status calm_recipe_algorithms(calm_ctx *ctx, const char *list, calm_recipe *recipe);
 
 #endif

@@ -1,4 +1,6 @@
 /* Rows of the store that a run stands on, and the keys of its candidates. */
+#include <string.h>
+
 #include "cli/pipeline.h"
 #include "ptq/hybrid/key.h"
 #include "ptq/model/arch.h"
@@ -74,11 +76,38 @@ static calm_status put_job(calm_ctx *ctx, calm_pipeline *p, size_t index, int64_
     const calm_key_expert expert = {calm_recipe_least_tokens(p->recipe), calm_algorithm_canonical(p->fallback)};
     const calm_status status = calm_store_job_id(ctx, p->store, &row, &p->job_ids[index]);
     calm_text_clear(&linears);
-    for (size_t a = 0; a < p->recipe->n_algorithms && status == CALM_OK; a++)
-        CALM_TRY(calm_key_candidate(ctx, p->calib_key, job, digest, calm_algorithm_canonical(p->recipe->algorithms[a]),
-                                    &p->recipe->scheme, &expert,
-                                    calm_pipeline_candidate(p, index, a)->key));
+    for (size_t i = 0; i < p->recipe->n_pool && status == CALM_OK; i++) {
+        const calm_entry *entry = &p->recipe->pool[i];
+        CALM_TRY(calm_key_candidate(ctx, p->calib_key, job, digest, calm_algorithm_canonical(entry->algorithm),
+                                    &entry->scheme, &expert, calm_pipeline_candidate(p, index, i)->key));
+    }
     return status;
+}
+
+calm_status calm_pipeline_calibration_key(calm_ctx *ctx, calm_pipeline *p)
+{
+    const calm_recipe *recipe = p->recipe;
+    const calm_selection *selection = &recipe->selection;
+    char scheme[CALM_SCHEME_NAME_MAX], of_windows[CALM_SHA256_HEX];
+    calm_sha256 sha;
+    CALM_TRY(calm_key_calibration(ctx, p->model_key, &p->calib, (size_t)recipe->score_windows, p->calib_key));
+    if (recipe->prefix == CALM_PREFIX_FLOAT)
+        return CALM_OK;
+    memcpy(of_windows, p->calib_key, sizeof of_windows);
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-quantized-prefix-1");
+    calm_sha256_field(&sha, of_windows);
+    for (size_t i = 0; i < recipe->n_pool; i++) {
+        calm_scheme_name(&recipe->pool[i].scheme, scheme);
+        calm_sha256_field(&sha, calm_algorithm_canonical(recipe->pool[i].algorithm));
+        calm_sha256_field(&sha, scheme);
+    }
+    calm_sha256_field(&sha, calm_unit_name(selection->unit));
+    calm_sha256_field(&sha, calm_rule_name(selection->rule));
+    calm_sha256_field(&sha, calm_score_name(selection->point, selection->score));
+    calm_sha256_field(&sha, recipe->light ? "light" : "full");
+    calm_sha256_field(&sha, recipe->first_block ? "later blocks" : "all blocks");
+    return calm_sha256_finish(ctx, &sha, p->calib_key);
 }
 
 calm_status calm_pipeline_register(calm_ctx *ctx, calm_pipeline *p)

@@ -12,20 +12,20 @@
 
 /* One row per unit, with the places of the activation maxima as the store knows them. */
 static const char units_sql[] =
-    "SELECT c.unit, coalesce(a.name, 'float'), s1.value, s2.value, s3.value, p.value, p.text, p.channel, p.window, "
+    "SELECT c.unit, j.name, coalesce(a.name, 'float'), s1.value, s2.value, s3.value, p.value, p.text, p.channel, p.window, "
     "p.token,"
     " x.crest_median, coalesce(c.advice || CASE WHEN c.disagrees THEN ' (differs)' ELSE '' END, ''), c.reason"
     " FROM choice c JOIN run r ON r.id = c.run_id JOIN job j ON j.id = c.job_id JOIN block b ON b.id = j.block_id"
     " LEFT JOIN candidate k ON k.id = c.candidate_id LEFT JOIN algorithm a ON a.id = k.algorithm_id"
-    " LEFT JOIN score s1 ON s1.candidate_id = k.id AND s1.unit = 'job' AND s1.metric = 'cka'"
-    " LEFT JOIN score s2 ON s2.candidate_id = k.id AND s2.unit = 'job' AND s2.metric = 'cka_token'"
-    " LEFT JOIN score s3 ON s3.candidate_id = k.id AND s3.unit = 'job' AND s3.metric = 'rel_mse'"
+    " LEFT JOIN score s1 ON s1.candidate_id = k.id AND s1.unit = r.unit AND s1.metric = 'cka'"
+    " LEFT JOIN score s2 ON s2.candidate_id = k.id AND s2.unit = r.unit AND s2.metric = 'cka_token'"
+    " LEFT JOIN score s3 ON s3.candidate_id = k.id AND s3.unit = r.unit AND s3.metric = 'rel_mse'"
     " LEFT JOIN activation x ON x.model_id = r.model_id AND x.calibration_id = r.calibration_id AND x.hook = "
     "j.input_hook"
     " LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1"
     " WHERE c.run_id = ?1 ORDER BY b.number, j.position";
 
-enum { UNIT, ALGORITHM, CKA, CKA_TOKEN, REL_MSE, PEAK, PEAK_TEXT, CHANNEL, WINDOW, POSITION, CREST, ADVICE, REASON };
+enum { UNIT, JOB, ALGORITHM, CKA, CKA_TOKEN, REL_MSE, PEAK, PEAK_TEXT, CHANNEL, WINDOW, POSITION, CREST, ADVICE, REASON };
 
 static double number(const calm_value *value)
 {
@@ -52,7 +52,7 @@ static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *con
     (void)names;
     if (!values)
         return CALM_OK;
-    calm_table_text(table, short_unit(values[UNIT].text));
+    calm_table_text(table, short_unit(values[JOB].text));
     calm_table_text(table, values[ALGORITHM].text);
     calm_table_scientific(table, number(&values[CKA]), 2);
     calm_table_scientific(table, number(&values[CKA_TOKEN]), 2);
@@ -78,13 +78,13 @@ static bool is_expert(const char *unit)
 static calm_status add_dense_unit(calm_ctx *ctx, void *user, size_t n, const char *const *names,
                                   const calm_value *values)
 {
-    return values && is_expert(values[UNIT].text) ? CALM_OK : add_unit(ctx, user, n, names, values);
+    return values && is_expert(values[JOB].text) ? CALM_OK : add_unit(ctx, user, n, names, values);
 }
 
 static calm_status units_table(calm_ctx *ctx, const calm_pipeline *p, calm_table *table)
 {
     const calm_value run = calm_value_int(p->run_id);
-    calm_table_column(table, "unit", CALM_ALIGN_LEFT);
+    calm_table_column(table, p->recipe->selection.unit == CALM_UNIT_JOB ? "unit" : "job", CALM_ALIGN_LEFT);
     calm_table_column(table, "algorithm", CALM_ALIGN_LEFT);
     calm_table_column(table, "1-CKA", CALM_ALIGN_RIGHT);
     calm_table_column(table, "1-CKA token", CALM_ALIGN_RIGHT);
@@ -92,7 +92,7 @@ static calm_status units_table(calm_ctx *ctx, const calm_pipeline *p, calm_table
     calm_table_column(table, "max |x|", CALM_ALIGN_RIGHT);
     calm_table_column(table, "at token, window:position", CALM_ALIGN_LEFT);
     calm_table_column(table, "crest", CALM_ALIGN_RIGHT);
-    calm_table_column(table, p->recipe->scheme.act_bits ? "advice" : "", CALM_ALIGN_LEFT);
+    calm_table_column(table, p->recipe->schemes[0].act_bits ? "advice" : "", CALM_ALIGN_LEFT);
     return calm_store_query(ctx, p->store, units_sql, &run, 1, add_dense_unit, table);
 }
 
@@ -156,7 +156,7 @@ static void set_value(calm_json *row, const char *key, const calm_value *value)
 static calm_status add_unit_json(calm_ctx *ctx, void *user, size_t n, const char *const *names,
                                  const calm_value *values)
 {
-    static const char *const keys[] = {"unit", "algorithm", "cka", "cka_token", "rel_mse", "activation_max", "token",
+    static const char *const keys[] = {"unit", "job", "algorithm", "cka", "cka_token", "rel_mse", "activation_max", "token",
                                        "channel", "window", "position", "crest", "advice", "reason"};
     calm_json *row;
     (void)ctx;
@@ -172,6 +172,16 @@ static calm_status add_unit_json(calm_ctx *ctx, void *user, size_t n, const char
 
 /* ---- guard and evaluation ---- */
 
+/* Names of the recipe's schemes. */
+static void print_schemes(const calm_pipeline *p, calm_text *out)
+{
+    char name[CALM_SCHEME_NAME_MAX];
+    for (size_t i = 0; i < p->recipe->n_schemes; i++) {
+        calm_scheme_name(&p->recipe->schemes[i], name);
+        calm_text_printf(out, "%s%s", i ? ", " : "", name);
+    }
+}
+
 static void guard_table(const calm_pipeline *p, calm_table *table)
 {
     calm_table_column(table, "guard windows", CALM_ALIGN_LEFT);
@@ -179,16 +189,16 @@ static void guard_table(const calm_pipeline *p, calm_table *table)
     calm_table_column(table, "minus hybrid", CALM_ALIGN_RIGHT);
     calm_table_column(table, "+- std. error", CALM_ALIGN_RIGHT);
     calm_table_column(table, calm_pipeline_encodes(p) ? "rank correlation" : "perplexity", CALM_ALIGN_RIGHT);
-    for (size_t i = 0; i < p->n_guard_rows; i++) {
-        const calm_guard_row *row = &p->guard_rows[i];
-        calm_table_text(table, row->name);
-        calm_table_fixed(table, row->complete ? row->eval.kl : NAN, 5);
-        if (row->complete && !isnan(row->delta))
-            calm_table_format(table, "%+.5f", row->delta);
+    for (size_t i = 0; i < p->n_trials; i++) {
+        const calm_trial *trial = &p->trials[i];
+        calm_table_text(table, trial->name);
+        calm_table_fixed(table, trial->id ? trial->eval.kl : NAN, 5);
+        if (trial->id && !isnan(trial->delta))
+            calm_table_format(table, "%+.5f", trial->delta);
         else
-            calm_table_text(table, row->complete ? NULL : "a job failed");
-        calm_table_fixed(table, row->complete ? row->se : NAN, 5);
-        calm_table_fixed(table, !row->complete ? NAN : calm_pipeline_encodes(p) ? row->eval.top1 : row->eval.ppl, 4);
+            calm_table_text(table, trial->lacks ? "a job failed" : NULL);
+        calm_table_fixed(table, trial->id ? trial->se : NAN, 5);
+        calm_table_fixed(table, !trial->id ? NAN : calm_pipeline_encodes(p) ? trial->eval.top1 : trial->eval.ppl, 4);
     }
 }
 
@@ -261,8 +271,8 @@ static calm_status write_tables(calm_ctx *ctx, const calm_pipeline *p, calm_text
 static void print_counts(const calm_pipeline *p, calm_text *out)
 {
     size_t listed = 0;
-    for (size_t a = 0; a < p->recipe->n_algorithms; a++) {
-        const char *name = calm_algorithm_name(p->recipe->algorithms[a]);
+    for (size_t a = 0; a < p->recipe->n_pool; a++) {
+        const char *name = p->recipe->pool[a].name;
         size_t n = 0;
         for (size_t i = 0; i < p->result.n_jobs; i++)
             n += p->result.jobs[i].algorithm && strcmp(p->result.jobs[i].algorithm, name) == 0;
@@ -289,16 +299,17 @@ static calm_status print_emergence(calm_ctx *ctx, const calm_pipeline *p, calm_t
 
 static void print_size(const calm_pipeline *p, calm_text *out)
 {
-    char scheme[CALM_SCHEME_NAME_MAX];
     size_t n_units = 0;
-    for (size_t i = 0; i < p->result.n_jobs; i++)
-        n_units += p->result.jobs[i].quantized;
-    calm_scheme_name(&p->recipe->scheme, scheme);
+    for (size_t job = 0, end; job < p->result.n_jobs; job = end) {
+        size_t begin;
+        calm_layout_unit(calm_model_layout(p->model), p->recipe->selection.unit, job, &begin, &end);
+        n_units += p->result.jobs[job].quantized;
+    }
     calm_text_printf(out, "  result       %s: ", p->result_name);
     print_counts(p, out);
-    calm_text_printf(out, " (%zu units)\n", n_units);
-    calm_text_printf(out, "  scheme       %s, %.3f bits per weight with scales (the quantized linears)\n", scheme,
-                     p->bits_per_weight);
+    calm_text_printf(out, " (%zu units)\n  scheme       ", n_units);
+    print_schemes(p, out);
+    calm_text_printf(out, ", %.3f bits per weight with scales (the quantized linears)\n", p->bits_per_weight);
     calm_text_printf(out, "  size         %.2f MiB -> %.2f MiB (%.1f %%)\n", (double)p->bytes_before / 1048576.0,
                      (double)p->bytes_after / 1048576.0, 100.0 * (double)p->bytes_after / (double)p->bytes_before);
 }
@@ -358,13 +369,15 @@ static calm_json *encoding_json(const calm_embedding_result *result)
 static calm_json *guard_json(const calm_pipeline *p)
 {
     calm_json *rows = calm_json_new_array();
-    for (size_t i = 0; i < p->n_guard_rows && p->guard.n; i++) {
-        const calm_guard_row *row = &p->guard_rows[i];
-        calm_json *object = row->complete ? evaluation_json(&row->eval) : calm_json_new_object();
-        calm_json_set_string(object, "name", row->name);
-        calm_json_set_bool(object, "complete", row->complete);
-        calm_json_set_number(object, "delta_kl", row->complete ? row->delta : NAN);
-        calm_json_set_number(object, "delta_se", row->complete ? row->se : NAN);
+    for (size_t i = 0; i < p->n_trials && p->guard.n; i++) {
+        const calm_trial *trial = &p->trials[i];
+        calm_json *object = trial->id ? evaluation_json(&trial->eval) : calm_json_new_object();
+        calm_json_set_string(object, "name", trial->name);
+        calm_json_set_bool(object, "complete", trial->id != 0);
+        calm_json_set_string(object, "lacks", trial->lacks);
+        calm_json_set_number(object, "bits_per_weight", trial->bits_per_weight);
+        calm_json_set_number(object, "delta_kl", trial->delta);
+        calm_json_set_number(object, "delta_se", trial->se);
         calm_json_add(rows, object);
     }
     return rows;
@@ -404,10 +417,11 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_pipeline *p)
 calm_status calm_report_card(calm_ctx *ctx, const calm_pipeline *p, calm_text *out)
 {
     const calm_config *config = calm_model_config(p->model);
-    char scheme[CALM_SCHEME_NAME_MAX];
-    calm_scheme_name(&p->recipe->scheme, scheme);
-    calm_text_printf(out, "---\nlibrary_name: transformers\ntags:\n- compressed-tensors\n- calm\n---\n\n# %s, %s\n\n",
-                     p->recipe->model.name, scheme);
+    const calm_selection *selection = &p->recipe->selection;
+    calm_text_printf(out, "---\nlibrary_name: transformers\ntags:\n- compressed-tensors\n- calm\n---\n\n# %s, ",
+                     p->recipe->model.name);
+    print_schemes(p, out);
+    calm_text_printf(out, "\n\n");
     calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s.  Format: compressed-tensors.\n\n",
                      CALM_VERSION, calm_model_class(p->model), config->n_blocks, calm_dtype_name(config->dtype));
     calm_text_printf(out, "    from transformers import AutoModelForCausalLM    # with compressed-tensors installed\n"
@@ -417,7 +431,7 @@ calm_status calm_report_card(calm_ctx *ctx, const calm_pipeline *p, calm_text *o
         out,
         "```\n\n## Plan and evidence\n\nOne algorithm per unit, chosen by %s on %zu calibration tokens of %s "
         "(%zu windows).\n\n```\n",
-        calm_metric_name(p->recipe->metric), p->calib.begin[p->calib.n], p->recipe->calib_name, p->calib.n);
+        calm_score_name(selection->point, selection->score), p->calib.begin[p->calib.n], p->recipe->calib_name, p->calib.n);
     CALM_TRY(write_tables(ctx, p, out));
     calm_text_printf(out, "```\n\nThe same run again: `calm_recipe.json`.\n");
     return calm_text_check(ctx, out);

@@ -77,15 +77,17 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
 {
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         calm_job_capture *job = &out->job[kind];
-        if (calm_job_sublayer(kind) != out->sublayer || !(options->jobs & 1u << kind))
+        if (calm_job_sublayer(kind) != out->sublayer || !((options->jobs | options->inputs) & 1u << kind))
             continue;
-        job->used = true;
+        job->used = options->jobs & 1u << kind;
         job->width = calm_hook_width(config, calm_job_input(kind), out->expert);
+        if (out->score_rows)
+            CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, job->score_input, out->score_rows * job->width));
+        if (!job->used)
+            continue;
         CALM_TRY(calm_channel_sums_new(ctx, ctx->out, job->width, &sums[kind].total));
         if (options->grams && out->rows)
             CALM_TRY(CALM_NEW(ctx, ctx->out, sums[kind].gram, job->width * job->width));
-        if (out->score_rows)
-            CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, job->score_input, out->score_rows * job->width));
     }
     if (out->score_rows)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->score_output, out->score_rows * config->hidden));
@@ -122,13 +124,15 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
     window_part *part = &state->parts[index];
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         calm_job_capture *job = &state->out->job[kind];
-        if (calm_job_input(kind) != seen->hook || !job->used)
+        if (calm_job_input(kind) != seen->hook)
+            continue;
+        keep_rows(job->score_input, state, seen->window, seen->x, seen->n_rows, seen->width);
+        if (!job->used)
             continue;
         if (state->inputs[kind])
             memcpy(state->inputs[kind] + state->row_begin[index] * seen->width, seen->x,
                    seen->n_rows * seen->width * sizeof *seen->x);
         calm_channel_sums_add(seen->x, seen->n_rows, seen->width, &part->sums[kind]);
-        keep_rows(job->score_input, state, seen->window, seen->x, seen->n_rows, seen->width);
     }
     if (seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT)
         keep_rows(state->out->score_output, state, seen->window, seen->x, seen->n_rows, seen->width);

@@ -20,6 +20,7 @@
 
 typedef struct calm_capture_options {
     unsigned jobs;            /* bit k: collect what calm_job_kind k needs                           */
+    unsigned inputs;          /* bit k: keep the scoring rows of that job's input, though nothing else     */
     bool grams;               /* collect X^T X of those jobs                                         */
     bool activations;         /* collect the statistics of every hook point                          */
     size_t score_windows;     /* keep inputs and outputs of so many first windows                    */

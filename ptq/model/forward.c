@@ -1,6 +1,8 @@
 /* Forward pass over a batch of windows. */
 #include "ptq/model/forward.h"
 
+#include <string.h>
+
 #include "ptq/base/threads.h"
 #include "ptq/model/moe.h"
 
@@ -60,6 +62,33 @@ calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_
 void calm_batch_close(calm_batch *batch)
 {
     calm_row_store_close(&batch->hidden);
+}
+
+calm_status calm_batch_copy(calm_ctx *ctx, const calm_batch *from, size_t n, calm_arena *arena, const char *spill_dir,
+                            calm_batch *out)
+{
+    *out = *from;
+    out->n = n;
+    out->rows = n ? calm_batch_row(from, n - 1) + calm_batch_tokens(from, n - 1) : 0;
+    out->spill_dir = spill_dir;
+    out->hidden = (calm_row_store){.file = -1};
+    CALM_TRY(calm_row_store_open(ctx, arena, out->rows, out->width, spill_dir, &out->hidden));
+    return calm_batch_assign(ctx, from, out);
+}
+
+calm_status calm_batch_assign(calm_ctx *ctx, const calm_batch *from, const calm_batch *to)
+{
+    for (size_t i = 0; i < to->n; i++) {
+        const size_t row = calm_batch_row(to, i), n = calm_batch_tokens(to, i);
+        calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        float *x, *y;
+        CALM_TRY(calm_row_store_get(ctx, &from->hidden, row, n, &x));
+        CALM_TRY(calm_row_store_get(ctx, &to->hidden, row, n, &y));
+        memcpy(y, x, n * to->width * sizeof *x);
+        CALM_TRY(calm_row_store_put(ctx, &to->hidden, row, n, y));
+        calm_arena_rewind(ctx->scratch, mark);
+    }
+    return CALM_OK;
 }
 
 /* ---- blocks ---- */

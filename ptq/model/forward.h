@@ -30,6 +30,13 @@ calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_
                              size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out);
 void calm_batch_close(calm_batch *batch);
 
+/* The first n windows of a batch with hidden rows of their own, in `arena` or a file as above; close too. */
+calm_status calm_batch_copy(calm_ctx *ctx, const calm_batch *from, size_t n, calm_arena *arena, const char *spill_dir,
+                            calm_batch *out);
+
+/* Hidden rows of `to` = those of the first to->n windows of `from`. */
+calm_status calm_batch_assign(calm_ctx *ctx, const calm_batch *from, const calm_batch *to);
+
 /* Run one sublayer of a block over all windows in place; `observer` may be NULL. */
 calm_status calm_batch_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
                                 calm_batch *batch, const calm_observer *observer);

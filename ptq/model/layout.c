@@ -182,3 +182,37 @@ void calm_layout_group(const calm_layout *layout, size_t block, calm_sublayer su
     for (*end = *begin; *end < last && layout->jobs[*end].expert == expert;)
         ++*end;
 }
+
+/* ---- units ---- */
+
+const char *calm_unit_name(calm_unit unit)
+{
+    static const char *const names[CALM_N_UNITS] = {"job", "sublayer", "block"};
+    return names[unit];
+}
+
+void calm_layout_unit(const calm_layout *layout, calm_unit unit, size_t job, size_t *begin, size_t *end)
+{
+    const calm_job_ref *ref = &layout->jobs[job];
+    *begin = job;
+    *end = job + 1;
+    if (unit == CALM_UNIT_SUBLAYER)
+        calm_layout_group(layout, ref->block, calm_job_sublayer(ref->kind), ref->expert, begin, end);
+    if (unit == CALM_UNIT_BLOCK) {
+        *begin = layout->block_begin[ref->block];
+        *end = layout->block_begin[ref->block + 1];
+    }
+}
+
+calm_status calm_layout_unit_name(calm_ctx *ctx, const calm_layout *layout, calm_unit unit, size_t job, char **out)
+{
+    const calm_job_ref *ref = &layout->jobs[job];
+    const int block = (int)(strlen(ref->name) - strlen(ref->role) - 1);    /* "model.layers.0" */
+    if (unit == CALM_UNIT_BLOCK)
+        return calm_strf(ctx, ctx->out, out, "%.*s", block, ref->name);
+    if (unit == CALM_UNIT_JOB)
+        return calm_strf(ctx, ctx->out, out, "%s", ref->name);
+    if (ref->expert == CALM_NO_EXPERT)
+        return calm_strf(ctx, ctx->out, out, "%.*s.%s", block, ref->name, calm_sublayer_name(calm_job_sublayer(ref->kind)));
+    return calm_strf(ctx, ctx->out, out, "%.*s", (int)(strrchr(ref->name, '.') - ref->name), ref->name);
+}

@@ -35,6 +35,20 @@ typedef struct calm_layout {
     size_t *block_begin;     /* [n_blocks + 1] */
 } calm_layout;
 
+/* What gets one choice: a job; the jobs that fold into each other (calm_layout_group); a block. */
+typedef enum calm_unit { CALM_UNIT_JOB, CALM_UNIT_SUBLAYER, CALM_UNIT_BLOCK, CALM_N_UNITS } calm_unit;
+
+#define CALM_UNIT_NAMES "job|sublayer|block"    /* in the order of calm_unit, for option tables */
+
+/* "job" */
+const char *calm_unit_name(calm_unit unit);
+
+/* First and last + 1 job of the unit that a job belongs to. */
+void calm_layout_unit(const calm_layout *layout, calm_unit unit, size_t job, size_t *begin, size_t *end);
+
+/* "model.layers.0.qkv", "model.layers.0.attention", "model.layers.0.experts.3", "model.layers.0" in ctx->out. */
+calm_status calm_layout_unit_name(calm_ctx *ctx, const calm_layout *layout, calm_unit unit, size_t job, char **out);
+
 /* In ctx->out.  `prefix` is what the checkpoint's tensor names begin with. */
 calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const char *prefix, calm_layout *out);
 

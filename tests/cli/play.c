@@ -46,7 +46,9 @@ play play_new(const tiny_model *spec, const char *scheme, const char *algorithms
     model.vocab = BUNDLED_VOCAB;
     run.dir = test_directory();
     run.recipe = (calm_recipe){.model = {.name = "tiny"}, .samples = 4, .seqlen = 32, .seed = 0, .score_windows = 2,
-                               .guard_windows = 3, .eval_windows = 2, .last_block = -1, .metric = CALM_METRIC_CKA_TOKEN,
+                               .guard_windows = 3, .eval_windows = 2, .last_block = -1, .probe_windows = 2,
+                               .points = 1u << CALM_POINT_JOB,
+                               .selection = {.score = CALM_METRIC_CKA_TOKEN},
                                .calib_path = play_path(&run, "text.txt"), .calib_name = "text.txt",
                                .eval_path = play_path(&run, "text.txt"), .eval_name = "text.txt",
                                .output = play_path(&run, "out"), .store = play_path(&run, "calm.db")};
@@ -54,7 +56,7 @@ play play_new(const tiny_model *spec, const char *scheme, const char *algorithms
     ck_ok(calm_copy_file(ctx, bundled("models/qwen-demo/tokenizer.json"),
                          test_format("%s/tokenizer.json", run.recipe.model.dir)));
     write_text(run.recipe.calib_path);
-    ck_ok(calm_scheme_parse(ctx, scheme, &run.recipe.scheme));
+    ck_ok(calm_recipe_schemes(ctx, scheme, &run.recipe));
     ck_ok(calm_recipe_algorithms(ctx, algorithms, &run.recipe));
     return run;
 }

@@ -1,0 +1,98 @@
+/* Guard: the hybrid against every uniform run, on windows that calibration did not see. */
+#include <math.h>
+#include <string.h>
+
+#include "cli/pipeline.h"
+
+/* A uniform run must be better by more than so many paired standard errors. */
+#define GUARD_ERRORS 2.0
+
+static void tick(void *user, size_t done, size_t total)
+{
+    calm_progress_update(((calm_pipeline *)user)->progress, CALM_STAGE_CHOOSE, done, total);
+}
+
+/* The hybrid, and each uniform run. */
+static calm_status list_trials(calm_ctx *ctx, calm_pipeline *p)
+{
+    const calm_recipe *recipe = p->recipe;
+    p->n_trials = recipe->n_pool + 1;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, p->trials, p->n_trials));
+    CALM_TRY(calm_trial_new(ctx, p, "hybrid", p->choice, &p->trials[0]));
+    for (size_t a = 0; a < recipe->n_pool; a++) {
+        size_t *choice;
+        CALM_TRY(calm_pipeline_uniform(ctx, p, a, &choice));
+        CALM_TRY(calm_trial_new(ctx, p, recipe->pool[a].name, choice, &p->trials[a + 1]));
+    }
+    return CALM_OK;
+}
+
+/* The uniform run that replaces the hybrid, or 0. */
+static size_t better_uniform(const calm_pipeline *p)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < p->n_trials; i++) {
+        const calm_trial *trial = &p->trials[i];
+        if (trial->id && trial->delta < -GUARD_ERRORS * trial->se &&
+            (best == 0 || trial->eval.kl < p->trials[best].eval.kl))
+            best = i;
+    }
+    return best;
+}
+
+/* A uniform run with the hybrid's candidates, or 0. */
+static size_t same_uniform(const calm_pipeline *p)
+{
+    size_t same = 0;
+    for (size_t i = 1; i < p->n_trials; i++)
+        same = strcmp(p->trials[i].key, p->trials[0].key) == 0 ? i : same;
+    return same;
+}
+
+static calm_status judge(calm_ctx *ctx, calm_pipeline *p)
+{
+    const size_t best = better_uniform(p), same = same_uniform(p), n = p->guard.n;
+    const calm_trial *trial = &p->trials[best];
+    const char *loss = calm_pipeline_encodes(p) ? "1 - cosine" : "KL";
+    char *verdict;
+    if (best)
+        CALM_TRY(calm_strf(ctx, ctx->out, &verdict,
+                           "uniform %s is better than the hybrid by %.5f %s (%.1f paired standard errors, %zu windows)%s",
+                           trial->name, -trial->delta, loss, -trial->delta / trial->se, n,
+                           p->recipe->keep_hybrid ? "; the hybrid is kept as asked (--keep-hybrid)"
+                                                  : ", so it is the result"));
+    else if (same)
+        CALM_TRY(calm_strf(ctx, ctx->out, &verdict,
+                           "every unit chose %s, so the hybrid is that uniform run; no other is better by "
+                           "more than %g paired standard errors (%zu windows)",
+                           p->trials[same].name, GUARD_ERRORS, n));
+    else
+        CALM_TRY(calm_strf(ctx, ctx->out, &verdict,
+                           "no uniform run is better than the hybrid by more than %g paired standard "
+                           "errors (%zu windows)", GUARD_ERRORS, n));
+    p->verdict = verdict;
+    const size_t result = p->recipe->keep_hybrid ? 0 : best;
+    p->result_name = p->trials[result].name;
+    p->result = p->trials[result].plan;
+    return CALM_OK;
+}
+
+calm_status calm_pipeline_guard(calm_ctx *ctx, calm_pipeline *p)
+{
+    CALM_TRY(list_trials(ctx, p));
+    p->result = p->trials[0].plan;
+    p->result_name = "hybrid";
+    p->verdict = "no windows were left for the guard: nothing says that the hybrid is better than a uniform run";
+    if (p->guard.n) {
+        CALM_TRY(calm_trials_measure(ctx, p, p->trials, p->n_trials, &p->guard, p->recipe->calib_name, tick, p));
+        CALM_TRY(calm_trials_put(ctx, p, p->trials, p->n_trials, "guard"));
+        CALM_TRY(judge(ctx, p));
+    }
+    if (p->recipe->n_pool == 1) {
+        p->result_name = p->recipe->pool[0].name;
+        p->verdict = "one algorithm: a uniform run";
+    }
+    calm_progress_finish(p->progress, CALM_STAGE_CHOOSE);
+    calm_budget_note(&p->held.evaluate);
+    return CALM_OK;
+}

@@ -1,0 +1,168 @@
+/* Options become a recipe. */
+#include "cli/recipe_options.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/budget.h"
+#include "ptq/base/file.h"
+#include "ptq/model/arch.h"
+
+/* Competes by default: docs/method.md section 4. */
+#define POOL_WEIGHTS "rtn,gptq,smoothquant,mkq,gptq-hls,mkq-full"
+#define POOL_ACTIVATIONS "rtn,gptq,smoothquant,mkq,gptq-hls,mkq-full,smoothquant-gptq"
+
+#define CONFIG_MAX ((size_t)16 * 1024 * 1024)
+
+static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_options *o, const char *schemes, calm_recipe *recipe)
+{
+    static const char *const by_bits[9] = {[2] = "w2a16_g64", [3] = "w3a16_g128", [4] = "w4a16_g128", [8] = "w8a16"};
+    if (!schemes)
+        schemes = o->scheme ? o->scheme : by_bits[o->bits];
+    if (!schemes)
+        return calm_fail(ctx, CALM_EARG, "--bits %lld: expected 2, 3, 4 or 8 (see --scheme for other formats)",
+                         o->bits);
+    CALM_TRY(calm_recipe_schemes(ctx, schemes, recipe));
+    for (size_t i = 0; i < recipe->n_schemes && o->scale_dtype == 1; i++)
+        recipe->schemes[i].scale_dtype = CALM_F16;
+    return CALM_OK;
+}
+
+static bool quantizes_activations(const calm_recipe *recipe)
+{
+    bool any = false;
+    for (size_t i = 0; i < recipe->n_schemes; i++)
+        any |= recipe->schemes[i].act_bits > 0;
+    return any;
+}
+
+/* Inputs of an encoder's linears lie between LayerNorms and GELUs, far from symmetric: there the range of activations that
+ * the name leaves open is the asymmetric one (docs/method.md section 1). */
+static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
+{
+    char *path, *note, name[CALM_SCHEME_NAME_MAX], asked[CALM_SCHEME_NAME_MAX];
+    calm_json *json;
+    calm_config config;
+    if (!quantizes_activations(recipe))
+        return CALM_OK;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, recipe->model.dir, "config.json"));
+    CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &json));
+    const calm_status status = calm_config_read(ctx, path, json, &config);
+    calm_json_free(json);
+    if (status != CALM_OK || !config.arch->encoder)
+        return status;
+    for (size_t i = 0; i < recipe->n_schemes; i++) {
+        if (!recipe->schemes[i].act_bits || recipe->range_said[i])
+            continue;
+        calm_scheme_name(&recipe->schemes[i], asked);
+        recipe->schemes[i].act_asymmetric = true;
+        calm_scheme_name(&recipe->schemes[i], name);
+        CALM_TRY(calm_strf(ctx, ctx->out, &note, "an encoder: --scheme %s stands for %s, activations with a zero point; "
+                                                 "%s_symact is the one without", asked, name, asked));
+        recipe->scheme_note = note;
+    }
+    return CALM_OK;
+}
+
+/* A text of the user, or a bundled one under a name that does not depend on where calm lies. */
+static calm_status resolve_text(calm_ctx *ctx, const char *given, const char *bundled, const char **path,
+                                const char **name)
+{
+    char *text;
+    if (given) {
+        *path = *name = given;
+        return CALM_OK;
+    }
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "text/%s", bundled));
+    CALM_TRY(calm_recipes_path(ctx, text, &text));
+    *path = text;
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "bundled %s", bundled));
+    *name = text;
+    return CALM_OK;
+}
+
+/* "3" or "0-3". */
+static calm_status resolve_blocks(calm_ctx *ctx, const calm_recipe_options *o, calm_recipe *recipe)
+{
+    char *end;
+    if (!o->blocks)
+        return CALM_OK;
+    recipe->first_block = recipe->last_block = strtoll(o->blocks, &end, 10);
+    if (end != o->blocks && *end == '-')
+        recipe->last_block = strtoll(end + 1, &end, 10);
+    if (*end || end == o->blocks || o->blocks[0] == '-' || recipe->last_block < recipe->first_block ||
+        recipe->last_block > 1 << 20)
+        return calm_fail(ctx, CALM_EARG, "--blocks %s: expected the number of a block, or FIRST-LAST: --blocks 0-3", o->blocks);
+    return CALM_OK;
+}
+
+calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_options *o, const char *schemes,
+                                const char *algorithms, bool quiet, calm_recipe *out)
+{
+    size_t limit;
+    if (o->memory)
+        CALM_TRY(calm_budget_parse(ctx, o->memory, &limit));    /* before the model is looked for */
+    *out = (calm_recipe){.samples = o->samples,
+                         .seqlen = o->seqlen,
+                         .seed = o->seed,
+                         .score_windows = o->score_samples,
+                         .guard_windows = o->guard_samples,
+                         .probe_windows = o->probe_samples,
+                         .special = o->special,
+                         .prefix = (calm_prefix)o->prefix,
+                         .points = 1u << CALM_POINT_JOB,
+                         .eval_windows = o->eval_samples,
+                         .store = o->store,
+                         .least_tokens = o->expert_tokens,
+                         .memory = o->memory,
+                         .last_block = -1};
+    CALM_TRY(resolve_blocks(ctx, o, out));
+    CALM_TRY(resolve_schemes(ctx, o, schemes, out));
+    if (o->tokens && (o->calib || o->special))
+        return calm_fail(ctx, CALM_EARG, "--tokens takes the place of --calib and --special");
+    CALM_TRY(calm_resolve_model(ctx, o->model, quiet, &out->model));
+    CALM_TRY(resolve_range(ctx, out));
+    if (!algorithms)
+        algorithms = o->algorithms ? o->algorithms : quantizes_activations(out) ? POOL_ACTIVATIONS : POOL_WEIGHTS;
+    CALM_TRY(calm_recipe_algorithms(ctx, algorithms, out));
+    CALM_TRY(resolve_text(ctx, o->tokens ? o->tokens : o->calib, "wikitext2-valid.txt", &out->calib_path,
+                          &out->calib_name));
+    out->tokens = o->tokens != NULL;
+    return CALM_OK;
+}
+
+calm_status calm_recipe_evaluate(calm_ctx *ctx, const calm_recipe_options *o, calm_recipe *recipe)
+{
+    return resolve_text(ctx, o->eval_text, "wikitext2-test.txt", &recipe->eval_path, &recipe->eval_name);
+}
+
+static calm_status unknown_metric(calm_ctx *ctx, calm_unit unit, const char *metric)
+{
+    const char *names[CALM_N_POINTS * CALM_N_SCORES];
+    size_t n = 0;
+    for (calm_point point = 0; point < CALM_N_POINTS; point++)
+        for (int score = 0; score < CALM_N_SCORES; score++)
+            if (calm_point_unit(point) == unit && calm_score_name(point, score))
+                names[n++] = calm_score_name(point, score);
+    const char *near = calm_nearest(metric, names, n);
+    return calm_fail(ctx, CALM_EARG, "--metric %s: a %s has no such score%s%s%s", metric, calm_unit_name(unit),
+                     near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
+calm_status calm_recipe_select(calm_ctx *ctx, calm_unit unit, calm_rule rule, const char *metric, calm_recipe *recipe)
+{
+    calm_selection *selection = &recipe->selection;
+    *selection = (calm_selection){.unit = unit, .rule = rule};
+    if (!metric)
+        metric = rule == CALM_RULE_ARGMAX ? "cka" : "cka_token";
+    if (!calm_score_find(unit, metric, &selection->point, &selection->score))
+        return unknown_metric(ctx, unit, metric);
+    recipe->points |= 1u << selection->point | 1u << calm_unit_point(unit);
+    if (selection->score == CALM_SCORE_CKA_LINEAR && quantizes_activations(recipe))
+        return calm_fail(ctx, CALM_EARG, "--metric cka_linear is of float inputs; this scheme quantizes them");
+    if (selection->score == CALM_SCORE_PROBE_KL && recipe->prefix == CALM_PREFIX_QUANTIZED)
+        return calm_fail(ctx, CALM_EARG, "--metric probe_kl measures units one by one in the float model; it has no "
+                                         "--prefix quantized");
+    return CALM_OK;
+}

@@ -1,0 +1,69 @@
+/* Names of stored scores. */
+#include "cli/scores.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct {
+    const char *name, *delta_name, *help;
+} table[CALM_N_SCORES] = {
+#define CALM_SCORE_ROW(field, name, help) {name, "delta_" name, help},
+    CALM_METRIC_LIST(CALM_SCORE_ROW)
+#undef CALM_SCORE_ROW
+    {"cka_linear", NULL, "1 - CKA of one job's own outputs, in closed form from all calibration tokens (weight-only schemes)"},
+    {"probe_kl", NULL, "KL to the float model with that unit alone quantized, measured end to end"},
+};
+
+void calm_score_set_clear(calm_score_set *set)
+{
+    for (calm_point point = 0; point < CALM_N_POINTS; point++)
+        for (int score = 0; score < CALM_N_SCORES; score++)
+            set->value[point][score] = NAN;
+}
+
+bool calm_score_set_has(const calm_score_set *set, calm_point point)
+{
+    for (int metric = 0; metric < CALM_N_METRICS; metric++)
+        if (isnan(set->value[point][metric]))
+            return false;
+    return true;
+}
+
+void calm_score_set_put(calm_score_set *set, calm_point point, const calm_scores *scores)
+{
+    memcpy(set->value[point], scores->value, sizeof scores->value);
+}
+
+calm_unit calm_point_unit(calm_point point)
+{
+    return point == CALM_POINT_DELTA ? CALM_UNIT_BLOCK : (calm_unit)point;
+}
+
+calm_point calm_unit_point(calm_unit unit)
+{
+    return (calm_point)unit;
+}
+
+const char *calm_score_name(calm_point point, int score)
+{
+    return point == CALM_POINT_DELTA ? table[score].delta_name : table[score].name;
+}
+
+const char *calm_score_help(int score)
+{
+    return table[score].help;
+}
+
+bool calm_score_find(calm_unit unit, const char *name, calm_point *point, int *score)
+{
+    for (calm_point p = 0; p < CALM_N_POINTS; p++)
+        for (int s = 0; s < CALM_N_SCORES && calm_point_unit(p) == unit; s++) {
+            const char *found = calm_score_name(p, s);
+            if (!found || strcmp(found, name) != 0 || (s == CALM_SCORE_CKA_LINEAR && unit != CALM_UNIT_JOB))
+                continue;
+            *point = p;
+            *score = s;
+            return true;
+        }
+    return false;
+}

@@ -1,0 +1,54 @@
+/* Scores that are stored of a candidate: which metric, measured where.
+ *
+ *   job        the sublayer's output with this job alone quantized
+ *   sublayer   the same with all jobs of the sublayer (or expert) quantized by the same entry of the pool
+ *   block      the block's output with all its jobs quantized so
+ *   delta      the block's output minus its input; stored under unit "block" as "delta_cka", ...
+ *
+ * The metrics of two outputs are those of cka/cka.h.  Two more are not of outputs: cka_linear (cka/linear.h; of a job) and
+ * probe_kl, the mean KL(float || .) per token of the model with that unit alone quantized (of an encoder: 1 - cosine). */
+#ifndef CALM_CLI_SCORES_H
+#define CALM_CLI_SCORES_H
+
+#include "cka/cka.h"
+#include "ptq/model/layout.h"
+
+typedef enum calm_point {
+    CALM_POINT_JOB,
+    CALM_POINT_SUBLAYER,
+    CALM_POINT_BLOCK,
+    CALM_POINT_DELTA,
+    CALM_N_POINTS
+} calm_point;
+
+enum { CALM_SCORE_CKA_LINEAR = CALM_N_METRICS, CALM_SCORE_PROBE_KL, CALM_N_SCORES };
+
+/* The scores of one candidate; NaN where one was not measured. */
+typedef struct calm_score_set {
+    double value[CALM_N_POINTS][CALM_N_SCORES];
+} calm_score_set;
+
+/* A set without a value. */
+void calm_score_set_clear(calm_score_set *set);
+
+/* Are the metrics of outputs known at this point? */
+bool calm_score_set_has(const calm_score_set *set, calm_point point);
+
+/* Put the metrics of outputs at a point. */
+void calm_score_set_put(calm_score_set *set, calm_point point, const calm_scores *scores);
+
+/* The unit whose choice reads a point, and the point of a unit's output. */
+calm_unit calm_point_unit(calm_point point);
+calm_point calm_unit_point(calm_unit unit);
+
+/* "cka_token", "delta_cka_token", "probe_kl"; static storage. */
+const char *calm_score_name(calm_point point, int score);
+
+/* One line for people; static storage. */
+const char *calm_score_help(int score);
+
+/* The point and score of a name for a unit; false when that unit has no such score (cka_linear is of jobs, delta_... of
+ * blocks). */
+bool calm_score_find(calm_unit unit, const char *name, calm_point *point, int *score);
+
+#endif
