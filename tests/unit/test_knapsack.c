@@ -93,7 +93,8 @@ TEST(small_instances_against_brute_force)
         brute_force(&in, best, &expected);
         ck_ok(calm_knapsack(ctx, in.units, in.n, in.capacity, choice, &total));
         ck_assert_msg(total.loss == expected.loss && total.cost == expected.cost,
-                      "seed %d: %g in %d, expected %g in %d", (int)seed, total.loss, (int)total.cost, expected.loss, (int)expected.cost);
+                      "seed %d: %g in %d, expected %g in %d", (int)seed, total.loss, (int)total.cost, expected.loss,
+                      (int)expected.cost);
         for (size_t u = 0; u < in.n; u++)
             ck_assert_msg(choice[u] == best[u], "seed %d: unit %d has %d, expected %d", (int)seed, (int)u,
                           (int)choice[u], (int)best[u]);
