@@ -23,6 +23,13 @@ double calm_angle_loss(double aa, double ab, double bb, double ax, double xx)
     return orthogonal / bb / (1 + fmin(cosine, 1));
 }
 
+double calm_short_scale(double fit)
+{
+    int exponent;
+    double mantissa = frexp(fit, &exponent);
+    return ldexp(nearbyint(ldexp(mantissa, 11)), exponent - 11);
+}
+
 /* <L, L>, L = s^2 K + D. */
 static double norm2_of_l(calm_products p, double s)
 {

@@ -48,6 +48,9 @@ typedef struct calm_error {
  * near 1 is subtracted from 1.  aa and bb must be positive. */
 double calm_angle_loss(double aa, double ab, double bb, double ax, double xx);
 
+/* A fitted scale to 11 bits: times a float it is exact in double, and any value near the fit would do. */
+double calm_short_scale(double fit);
+
 /* Is Z constant by the rule of cka.h, and Y not? */
 bool calm_products_constant(calm_products p, double s);
 
@@ -61,6 +64,10 @@ calm_products calm_debias(calm_products p, const double *k, const double *d, siz
 /* Fill ref->k and ref->kk (and ref->shift) in the d x d or the n x n form; their memory is in ctx->out. */
 calm_status calm_columns_prepare(calm_ctx *ctx, calm_score_ref *ref);
 calm_status calm_rows_prepare(calm_ctx *ctx, calm_score_ref *ref);
+
+/* <K, D> and <D, D> from A = Yc^T Yc, C = Yc^T Ec, B = Ec^T Ec [d, d], with <K, K> = kk.  Of B the upper triangle is
+ * read; the lower one is filled in. */
+calm_products calm_columns_combine(const double *a, const double *c, double *b, size_t d, double s, double kk);
 
 /* The products of each rowset; temporaries in ctx->scratch. */
 calm_status calm_columns_products(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error,

@@ -108,8 +108,7 @@ calm_status calm_columns_prepare(calm_ctx *ctx, calm_score_ref *ref)
     return CALM_OK;
 }
 
-/* The sums of the header comment from A, C and B; completes B. */
-static calm_products combine(const double *a, const double *c, double *b, size_t d, double s, double kk)
+calm_products calm_columns_combine(const double *a, const double *c, double *b, size_t d, double s, double kk)
 {
     enum { TILE = 32 };    /* c is read by rows and by columns */
     double ab = 0, ac = 0, cc = 0, cct = 0, cb = 0, bb = 0;
@@ -136,7 +135,8 @@ calm_status calm_columns_products(calm_ctx *ctx, const calm_score_ref *ref, cons
     work w;
     CALM_TRY(work_new(ctx, d, &w));
     add_rows(ref, error, CALM_ROWS_KEPT, 0, ref->n_kept, &w, NULL);
-    out[CALM_ROWS_KEPT] = combine(ref->k[CALM_ROWS_KEPT], w.c, w.b, d, error->s, ref->kk[CALM_ROWS_KEPT]);
+    out[CALM_ROWS_KEPT] =
+        calm_columns_combine(ref->k[CALM_ROWS_KEPT], w.c, w.b, d, error->s, ref->kk[CALM_ROWS_KEPT]);
     out[CALM_ROWS_ALL] = out[CALM_ROWS_KEPT];
     if (ref->n_kept < ref->n) {
         add_rows(ref, error, CALM_ROWS_ALL, ref->n_kept, ref->n, &w, NULL);
@@ -144,11 +144,13 @@ calm_status calm_columns_products(calm_ctx *ctx, const calm_score_ref *ref, cons
         mean_row(ref, error->mean, w.ec);
         calm_dgemm_tn(d, d, 1, 1, w.yc, d, w.ec, d, 1, w.c, d);
         calm_dsyrk_t(d, 1, 1, w.ec, d, 1, w.b, d);
-        out[CALM_ROWS_ALL] = combine(ref->k[CALM_ROWS_ALL], w.c, w.b, d, error->s, ref->kk[CALM_ROWS_ALL]);
+        out[CALM_ROWS_ALL] =
+            calm_columns_combine(ref->k[CALM_ROWS_ALL], w.c, w.b, d, error->s, ref->kk[CALM_ROWS_ALL]);
     }
     memset(w.c, 0, d * d * sizeof(double));
     memset(w.b, 0, d * d * sizeof(double));
     add_rows(ref, error, CALM_ROWS_TOKEN, 0, ref->n, &w, NULL);
-    out[CALM_ROWS_TOKEN] = combine(ref->k[CALM_ROWS_TOKEN], w.c, w.b, d, error->s, ref->kk[CALM_ROWS_TOKEN]);
+    out[CALM_ROWS_TOKEN] =
+        calm_columns_combine(ref->k[CALM_ROWS_TOKEN], w.c, w.b, d, error->s, ref->kk[CALM_ROWS_TOKEN]);
     return CALM_OK;
 }

@@ -264,8 +264,8 @@ static calm_status sum_rows(calm_ctx *ctx, const calm_score_ref *ref, const calm
     return CALM_OK;
 }
 
-/* The scale that fits Y to Z over the kept rows, to 11 bits: then s * y is exact in double, z - s * y is too but for
- * its last bits, and a candidate that does not shrink its output has s = 1.  Any value near the fit would do. */
+/* The scale that fits Y to Z over the kept rows, to 11 bits: then z - s * y is exact but for its last bits, and a
+ * candidate that does not shrink its output has s = 1. */
 static double best_scale(const calm_score_ref *ref, const totals *sum, const double *kept_sums)
 {
     if (!(ref->spread_kept > 0))
@@ -273,9 +273,7 @@ static double best_scale(const calm_score_ref *ref, const totals *sum, const dou
     double covariance = sum->kept_ye;
     for (size_t j = 0; j < ref->d; j++)
         covariance -= ref->mean[CALM_ROWS_KEPT][j] * kept_sums[j];
-    int exponent;
-    double mantissa = frexp(1 + covariance / ref->spread_kept, &exponent);
-    return ldexp(nearbyint(ldexp(mantissa, 11)), exponent - 11);
+    return calm_short_scale(1 + covariance / ref->spread_kept);
 }
 
 /* Column sums of z - y to column means of E = z - s y. */

@@ -1,0 +1,232 @@
+/* cka/linear.c: the same as metric cka of the outputs, its constants, what it refuses. */
+#include "cka/linear.h"
+
+#include <stdio.h>
+
+#include "cka/cka.h"
+#include "ptq/base/rng.h"
+#include "ptq/base/threads.h"
+#include "ptq/tensor/linalg.h"
+#include "tests/support/harness.h"
+
+typedef struct problem {
+    size_t n, in, out;
+    float *x, *w, *q;
+    double *gram, *sum;
+} problem;
+
+static float *floats(size_t count)
+{
+    float *x;
+    ck_ok(CALM_NEW(ctx, ctx->out, x, count));
+    return x;
+}
+
+/* X^T X and the sums of the rows as they are now. */
+static void sums(problem *it)
+{
+    memset(it->gram, 0, it->in * it->in * sizeof *it->gram);
+    memset(it->sum, 0, it->in * sizeof *it->sum);
+    for (size_t t = 0; t < it->n; t++)
+        for (size_t i = 0; i < it->in; i++) {
+            it->sum[i] += it->x[t * it->in + i];
+            for (size_t j = 0; j < it->in; j++)
+                it->gram[i * it->in + j] += (double)it->x[t * it->in + i] * (double)it->x[t * it->in + j];
+        }
+}
+
+static problem make(size_t n, size_t in, size_t out, double noise)
+{
+    problem it = {n, in, out, floats(n * in), floats(out * in), floats(out * in), NULL, NULL};
+    ck_ok(CALM_NEW(ctx, ctx->out, it.gram, in * in));
+    ck_ok(CALM_NEW(ctx, ctx->out, it.sum, in));
+    for (size_t i = 0; i < n * in; i++)
+        it.x[i] = (float)(calm_rng_normal(1, 1, i) + 0.1 * (double)(i % in % 7));
+    for (size_t i = 0; i < in * out; i++) {
+        it.w[i] = (float)calm_rng_normal(1, 2, i);
+        it.q[i] = (float)(0.9 * it.w[i] + noise * calm_rng_normal(1, 3, i));
+    }
+    sums(&it);
+    return it;
+}
+
+static calm_status prepare(const problem *it, calm_cka_linear_ref **ref)
+{
+    return calm_cka_linear_prepare(ctx, it->w, it->out, &(calm_cka_input){it->n, it->in, it->gram, it->sum}, ref);
+}
+
+static double loss_of(const problem *it)
+{
+    calm_cka_linear_ref *ref;
+    double loss = -1;
+    ck_ok(prepare(it, &ref));
+    ck_ok(calm_cka_linear(ctx, ref, it->q, &loss));
+    return loss;
+}
+
+/* X W^T rounded to float32. */
+static float *output(const problem *it, const float *w)
+{
+    float *y = floats(it->n * it->out);
+    for (size_t t = 0; t < it->n; t++)
+        for (size_t o = 0; o < it->out; o++) {
+            double sum = 0;
+            for (size_t j = 0; j < it->in; j++)
+                sum += (double)it->x[t * it->in + j] * (double)w[o * it->in + j];
+            y[t * it->out + o] = (float)sum;
+        }
+    return y;
+}
+
+/* calm_score's outputs are rounded to float32: each of Y and Z moves by at most 2^-24 of its size, which is within 4
+ * times its spread here, and the angle whose square the loss is (half of) by no more than twice the sum of both. */
+TEST(equals_the_score_of_the_outputs)
+{
+    static const size_t shapes[][3] = {{50, 8, 30}, {50, 30, 8}, {30, 40, 40}, {600, 12, 12}, {12, 33, 65}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (double noise = 1e-5; noise < 2; noise *= 10) {
+            problem it = make(shapes[s][0], shapes[s][1], shapes[s][2], noise);
+            calm_score_ref *ref;
+            calm_scores scores;
+            ck_ok(calm_score_prepare(ctx, output(&it, it.w), it.n, it.out, &ref));
+            ck_ok(calm_score(ctx, ref, output(&it, it.q), &scores));
+            ck_near(sqrt(loss_of(&it)), sqrt(scores.value[CALM_METRIC_CKA]), 16 * 0x1p-24);
+            calm_arena_clear(ctx->out);
+        }
+}
+END_OF_TEST
+
+TEST(a_rescaled_copy_has_no_loss)
+{
+    for (size_t in = 8; in <= 32; in += 24) {
+        problem it = make(50, in, 16, 0);
+        for (size_t i = 0; i < it.in * it.out; i++)
+            it.q[i] = -0.5f * it.w[i];    /* exact */
+        ck_assert(loss_of(&it) == 0);
+        for (size_t i = 0; i < it.in * it.out; i++)
+            it.q[i] = 0.7f * it.w[i];    /* rounded: an angle of 2^-24 */
+        ck_assert(loss_of(&it) <= 0x1p-48);
+    }
+}
+END_OF_TEST
+
+TEST(constants)
+{
+    for (size_t in = 6; in <= 24; in += 18) {
+        problem it = make(40, in, 12, 0.1);
+        float *w = it.w;
+        it.q = floats(in * 12);    /* dead */
+        ck_assert(loss_of(&it) == 1);
+        it.w = floats(in * 12);
+        ck_assert(loss_of(&it) == 0);
+        it.q = w;
+        ck_assert(loss_of(&it) == 1);
+
+        /* Q reads nothing but an input that never changes; 0.1 is rounded, so the sums do not cancel exactly. */
+        it.w = w;
+        it.q = floats(in * 12);
+        for (size_t t = 0; t < it.n; t++)
+            it.x[t * in + 2] = 0.1f;
+        sums(&it);
+        for (size_t o = 0; o < it.out; o++)
+            it.q[o * in + 2] = (float)(o + 1);
+        ck_assert(loss_of(&it) == 1);
+    }
+}
+END_OF_TEST
+
+TEST(what_is_refused)
+{
+    for (size_t in = 6; in <= 24; in += 18) {
+        problem it = make(40, in, 12, 0.1);
+        calm_cka_linear_ref *ref;
+        double loss;
+        it.n = 1;
+        ck_fails(prepare(&it, &ref), CALM_EARG, "1 rows");
+        ck_assert_ptr_null(ref);
+        it.n = 40;
+        it.gram[in + 3] = NAN;
+        ck_fails(prepare(&it, &ref), CALM_ENUMERIC, "at row 1, column 3");
+        it.gram[in + 3] = 1e308;
+        it.gram[0] = 1e308;
+        ck_fails(prepare(&it, &ref), CALM_ENUMERIC, "overflow");
+        sums(&it);
+        it.sum[4] = INFINITY;
+        ck_fails(prepare(&it, &ref), CALM_ENUMERIC, "the sum of input 4 is inf");
+        sums(&it);
+        it.w[in + 1] = INFINITY;
+        ck_fails(prepare(&it, &ref), CALM_ENUMERIC, "the float weights hold inf at row 1, column 1");
+        it.w[in + 1] = 1;
+        ck_ok(prepare(&it, &ref));
+        it.q[2 * in + 5] = NAN;
+        ck_fails(calm_cka_linear(ctx, ref, it.q, &loss), CALM_ENUMERIC, "at row 2, column 5");
+        ck_assert_uint_eq(ctx->scratch->used_bytes, 0);
+    }
+}
+END_OF_TEST
+
+/* Each allocation fails once, and every failure is said. */
+TEST(failing_allocations)
+{
+    for (size_t in = 6; in <= 24; in += 18) {
+        problem it = make(40, in, 12, 0.1);
+        calm_cka_linear_ref *ref;
+        double loss;
+        for (long i = 1; i <= 5; i++) {    /* ref, c, diagonal, t; the first temporary */
+            calm_arena *arena = i < 5 ? ctx->out : ctx->scratch;
+            arena->fail_in = i < 5 ? i : 1;
+            ck_fails(prepare(&it, &ref), CALM_ENOMEM, "");
+            ck_assert_ptr_null(ref);
+            arena->fail_in = 0;
+        }
+        ck_ok(prepare(&it, &ref));
+        for (long i = 1; i <= 5; i++) {
+            ctx->scratch->fail_in = i;
+            ck_fails(calm_cka_linear(ctx, ref, it.q, &loss), CALM_ENOMEM, "");
+            ctx->scratch->fail_in = 0;
+        }
+        ck_assert_uint_eq(ctx->scratch->used_bytes, 0);
+    }
+}
+END_OF_TEST
+
+/* Seconds per candidate for CALM_TEST_TIMES="OUTxIN", beside the rate of one product of that kind. */
+TEST(times)
+{
+    size_t out, in;
+    const char *wanted = getenv("CALM_TEST_TIMES");
+    if (!wanted || sscanf(wanted, "%zux%zu", &out, &in) != 2)
+        return;
+    problem it = {.n = 64, .in = in, .out = out, .x = floats(64 * in), .w = floats(out * in), .q = floats(out * in)};
+    calm_cka_linear_ref *ref;
+    double *c, loss, at[4] = {calm_seconds()};
+    ck_ok(CALM_NEW(ctx, ctx->out, it.gram, in * in));
+    ck_ok(CALM_NEW(ctx, ctx->out, it.sum, in));
+    ck_ok(CALM_NEW(ctx, ctx->out, c, in * in));
+    for (size_t i = 0; i < out * in; i++) {
+        it.w[i] = (float)calm_rng_normal(1, 2, i);
+        it.q[i] = it.w[i] + (float)(1e-3 * calm_rng_normal(1, 3, i));
+    }
+    for (size_t i = 0; i < in; i++)
+        it.gram[i * in + i] = 64;
+    at[0] = calm_seconds();
+    ck_ok(prepare(&it, &ref));
+    at[1] = calm_seconds();
+    ck_ok(calm_cka_linear(ctx, ref, it.q, &loss));
+    at[2] = calm_seconds();
+    calm_dgemm_nn(in, in, in, 1, it.gram, in, it.gram, in, 0, c, in);
+    at[3] = calm_seconds();
+    double i2 = (double)in * (double)in, o = (double)out;
+    double flops = 2 * o * i2 + (double)in * fmin(2 * i2, 3 * o * o);
+    printf("%zu x %zu: prepare %.4f s, candidate %.4f s (%.1f Gflop/s), dgemm %.1f Gflop/s, loss %g\n", out, in,
+           at[1] - at[0], at[2] - at[1], flops / (at[2] - at[1]) * 1e-9,
+           2 * i2 * (double)in / (at[3] - at[2]) * 1e-9, loss);
+}
+END_OF_TEST
+
+int main(void)
+{
+    calm_linalg_setup();
+    return run_tests("cka_linear", (const TTest *[]){equals_the_score_of_the_outputs, a_rescaled_copy_has_no_loss,
+                                                     constants, what_is_refused, failing_allocations, times, NULL});
+}
