@@ -114,6 +114,7 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, calm_sublayer sublaye
     calm_capture capture;
     const calm_capture_options options = {.jobs = jobs,
                                           .grams = jobs && (calm_recipe_caps(p->recipe) & CALM_NEEDS_GRAM),
+                                          .samples = calm_recipe_caps(p->recipe) & CALM_NEEDS_SAMPLES,
                                           .activations = activations,
                                           .score_windows = jobs ? (size_t)p->recipe->score_windows : 0,
                                           .stay = stay,
@@ -191,6 +192,7 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
 {
     calm_pipeline *p = run->p;
     const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = calm_recipe_caps(p->recipe) & CALM_NEEDS_GRAM,
+                                          .samples = calm_recipe_caps(p->recipe) & CALM_NEEDS_SAMPLES,
                                           .activations = run->activations,
                                           .score_windows = (size_t)p->recipe->score_windows};
     calm_capture *captures;

@@ -14,6 +14,7 @@
 /* Competes by default: docs/method.md section 4. */
 #define POOL_WEIGHTS "rtn,gptq,smoothquant,mkq,gptq-hls,mkq-full"
 #define POOL_ACTIVATIONS "rtn,gptq,smoothquant,mkq,gptq-hls,mkq-full,smoothquant-gptq"
+#define POOL_ACTIVATIONS_4 POOL_ACTIVATIONS ",actfit,smoothquant-actfit"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
@@ -309,7 +310,11 @@ static calm_status resolve(calm_ctx *ctx, const options *o, calm_recipe *recipe)
     CALM_TRY(resolve_blocks(ctx, o, recipe));
     CALM_TRY(resolve_scheme(ctx, o, &recipe->scheme));
     CALM_TRY(resolve_metric(ctx, o, recipe));
-    const char *pool = o->algorithms ? o->algorithms : recipe->scheme.act_bits ? POOL_ACTIVATIONS : POOL_WEIGHTS;
+    const int act_bits = recipe->scheme.act_bits;
+    const char *pool = o->algorithms   ? o->algorithms
+                       : act_bits == 4 ? POOL_ACTIVATIONS_4
+                       : act_bits      ? POOL_ACTIVATIONS
+                                       : POOL_WEIGHTS;
     CALM_TRY(calm_recipe_algorithms(ctx, pool, recipe));
     CALM_TRY(calm_resolve_model(ctx, o->model, o->common.quiet, &recipe->model));
     CALM_TRY(resolve_range(ctx, o, recipe));
