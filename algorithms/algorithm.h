@@ -41,6 +41,7 @@ typedef struct calm_algorithm calm_algorithm;
 #define CALM_NEEDS_SUMS    (1u << 2)
 #define CALM_NEEDS_SAMPLES (1u << 3)
 #define CALM_SETS_IN_SCALE (1u << 8)
+#define CALM_FITS_INPUT    (1u << 9)    /* to the input as it is then: no transform may follow */
 
 /* Parse a name of presets.def ("gptq-hls") or a chain ("smooth(alpha=0.75)+hls(signed=true)+gptq") into ctx->out.
  * CALM_EARG: unknown name (the nearest is suggested), parts of the wrong kinds or order, a bad option. */
@@ -56,9 +57,13 @@ const char *calm_algorithm_canonical(const calm_algorithm *algorithm);
 /* CALM_NEEDS_* and CALM_SETS_* bits of all parts together. */
 unsigned calm_algorithm_caps(const calm_algorithm *algorithm);
 
+/* Can the algorithm quantize to this scheme?  CALM_EUNSUPPORTED, naming algorithm, part, scheme and why, when it cannot. */
+calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_scheme *scheme);
+
 /* Quantize a job into ctx->out; temporaries in ctx->scratch.
  * CALM_ENUMERIC: NaN or infinity in weights or statistics, no positive definite Gram matrix within the damping
- * limit, a scale out of range - with tensor, row and group.  CALM_EUNSUPPORTED: a scheme a part cannot reach.
+ * limit, a scale out of range - with tensor, row and group; too few kept rows for a fit.  CALM_EUNSUPPORTED: as
+ * calm_algorithm_reaches.
  * Runs in parallel over rows where that changes no sum (ctx->n_threads). */
 calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
                                calm_qjob *out);

@@ -85,6 +85,16 @@ static calm_status wrong_place(calm_ctx *ctx, const chain_parse *parse, const ca
                      parse->text, expected[parse->reached], calm_part_kind_name(part->kind), part->name);
 }
 
+/* A fit is to the input that is quantized: a later transform would change it. */
+static calm_status after_fit(calm_ctx *ctx, const chain_parse *parse, const calm_part *part)
+{
+    if (part->kind != CALM_KIND_TRANSFORM || !(parse->algorithm->caps & CALM_FITS_INPUT))
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": %s comes after %s, which fits the weights to the input as it is and "
+                                     "must be the last transform", parse->text, part->name,
+                     parse->algorithm->steps[parse->algorithm->n_steps - 1].part->name);
+}
+
 /* The part that `name` means at this place. */
 static calm_status find_part(calm_ctx *ctx, const chain_parse *parse, const char *name, const calm_part **out)
 {
@@ -95,7 +105,7 @@ static calm_status find_part(calm_ctx *ctx, const chain_parse *parse, const char
             continue;
         if (may_follow(parse->reached, parts[i]->kind)) {
             *out = parts[i];
-            return CALM_OK;
+            return after_fit(ctx, parse, parts[i]);
         }
         misplaced = parts[i];
     }

@@ -29,7 +29,7 @@ typedef struct calm_target {
                                          * the identity when no input was seen; NULL unless a part needs it */
     double *h_diag;                     /* [I] its diagonal, >= 0; NULL with h                              */
     float *in_scale;                    /* [I] > 0; NULL = ones                                             */
-    const struct calm_part *grid;       /* of the chain, for calm_target_grid                              */
+    const struct calm_part *grid;       /* of the chain, for calm_target_grid, from the transforms on      */
     const void *grid_opts;
 } calm_target;
 
@@ -54,8 +54,10 @@ typedef struct calm_part {
     size_t opts_size;
     const calm_option *opts;               /* NULL: takes none                                                   */
     calm_status (*check)(calm_ctx *ctx, const void *opts);    /* options that exclude each other; may be NULL    */
+    const char *(*refuses)(const calm_scheme *scheme);        /* why a scheme other than float is out of reach, or
+                                                               * NULL for one that is not; NULL: reaches them all */
     union {
-        /* Change w, h, h_diag and in_scale of the target. */
+        /* Change w, h, h_diag and in_scale of the target.  One that sets in_scale runs only where the job can absorb. */
         calm_status (*transform)(calm_ctx *ctx, calm_target *target, const void *opts);
         /* Scale, rounded as the scheme says, and zero of one group.  Called from several threads. */
         calm_status (*grid)(calm_ctx *ctx, const calm_group *group, const void *opts, calm_grid *out);
@@ -90,6 +92,9 @@ calm_status calm_target_grid(calm_ctx *ctx, const calm_target *target, size_t ro
 
 /* Fill scales and zeros of the whole job from the target's weights. */
 calm_status calm_target_grids(calm_ctx *ctx, const calm_target *target, calm_qjob *qjob);
+
+/* The same with the nearest codes on those grids. */
+calm_status calm_target_nearest(calm_ctx *ctx, const calm_target *target, calm_qjob *qjob);
 
 /* *out [I, I], in scratch = H + damp mean(diag H) I, both triangles. */
 calm_status calm_target_damped(calm_ctx *ctx, const calm_target *target, double damp, double **out);

@@ -27,6 +27,7 @@ static calm_status ls_chunk(calm_ctx *ctx, size_t index, void *user)
     size_t first = index * job->chunk, left = job->target->out - first;
     calm_rows rows;
     CALM_TRY(calm_rows_load(ctx, &rows, job->target, job->qjob, job->h, first, left < job->chunk ? left : job->chunk));
+    CALM_TRY(calm_rows_begin_scales(ctx, &rows));
     calm_rows_scales(ctx, &rows);
     for (size_t r = 0; r < rows.n; r++)
         calm_rows_store(&rows, r);

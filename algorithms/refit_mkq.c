@@ -38,6 +38,7 @@ static calm_status mkq_chunk(calm_ctx *ctx, size_t index, void *user)
     size_t first = index * job->chunk, left = job->target->out - first;
     calm_rows rows;
     CALM_TRY(calm_rows_load(ctx, &rows, job->target, job->qjob, job->h, first, left < job->chunk ? left : job->chunk));
+    CALM_TRY(calm_rows_begin_scales(ctx, &rows));
     for (long long round = 0; round < job->rounds && rows.n; round++) {
         calm_rows_scales(ctx, &rows);
         calm_rows_sweep(&rows);

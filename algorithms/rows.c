@@ -32,18 +32,13 @@ static calm_status allocate(calm_ctx *ctx, calm_rows *rows, size_t n)
     size_t in = rows->target->in, n_groups = rows->target->n_groups;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->row, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->w, n * in));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->wh, n * in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->q, n * in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->scale, n * n_groups));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->zero, n * n_groups));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->loss, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->before, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->product, n * in));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->gradient, n * CALM_SWEEP_BLOCK));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->normal, n * n_groups * n_groups));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->right, n * n_groups));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->system, n_groups * n_groups));
-    return CALM_NEW(ctx, ctx->scratch, rows->solution, n_groups);
+    return CALM_NEW(ctx, ctx->scratch, rows->gradient, n * CALM_SWEEP_BLOCK);
 }
 
 calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_target *target, calm_qjob *qjob, const double *h,
@@ -64,7 +59,18 @@ calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_target *ta
             rows->q[r * in + j] = qjob->codes[(first + r) * in + j] - rows->zero[r * n_groups + j / target->group];
         }
     }
-    calm_dgemm_nn(n, in, in, 1, rows->w, in, h, in, 0, rows->wh, in);
+    return CALM_OK;
+}
+
+calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows)
+{
+    size_t n = rows->n, in = rows->target->in, n_groups = rows->target->n_groups;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->wh, n * in));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->normal, n * n_groups * n_groups));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->right, n * n_groups));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->system, n_groups * n_groups));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->solution, n_groups));
+    calm_dgemm_nn(n, in, in, 1, rows->w, in, rows->h, in, 0, rows->wh, in);
     return CALM_OK;
 }
 

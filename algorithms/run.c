@@ -22,9 +22,7 @@ static calm_status check_statistic(calm_ctx *ctx, const calm_algorithm *algorith
 static calm_status check_job(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job)
 {
     const calm_stats *stats = job->stats;
-    if (job->scheme.bits == 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: the scheme is float, which %s cannot quantize to", job->name,
-                         algorithm->name);
+    CALM_TRY(calm_algorithm_reaches(ctx, algorithm, &job->scheme));
     for (size_t i = 0; i < job->n_linears; i++)
         if (job->linears[i].in != job->linears[0].in)
             return calm_fail(ctx, CALM_EARG, "%s: %zu inputs, but %s of the same job has %zu", job->linears[i].name,
@@ -41,12 +39,46 @@ static calm_status check_job(calm_ctx *ctx, const calm_algorithm *algorithm, con
     return check_statistic(ctx, algorithm, job, CALM_NEEDS_SAMPLES, stats->samples, "kept rows");
 }
 
+calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_scheme *scheme)
+{
+    char name[CALM_SCHEME_NAME_MAX];
+    calm_scheme_name(scheme, name);
+    if (scheme->bits == 0)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s cannot reach %s: the scheme is float, there is nothing to round to",
+                         algorithm->name, name);
+    for (size_t i = 0; i < algorithm->n_steps; i++) {
+        const calm_part *part = algorithm->steps[i].part;
+        const char *why = part->refuses ? part->refuses(scheme) : NULL;
+        if (why)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s cannot reach %s: its %s %s: %s", algorithm->name, name,
+                             calm_part_kind_name(part->kind), part->name, why);
+    }
+    return CALM_OK;
+}
+
 static calm_status check_absmax(calm_ctx *ctx, const calm_job *job, size_t in)
 {
     for (size_t j = 0; j < in; j++)
         if (!isfinite(job->stats->absmax[j]) || job->stats->absmax[j] < 0)
             return calm_fail(ctx, CALM_ENUMERIC, "%s: max|x| of input %zu is %g", job->name, j, job->stats->absmax[j]);
     return CALM_OK;
+}
+
+static calm_status check_sums(calm_ctx *ctx, const calm_job *job, size_t in)
+{
+    for (size_t j = 0; j < in; j++)
+        if (!isfinite(job->stats->sumabs[j]) || job->stats->sumabs[j] < 0)
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: the sum of |x| of input %zu is %g", job->name, j,
+                             job->stats->sumabs[j]);
+    return CALM_OK;
+}
+
+static calm_status check_samples(calm_ctx *ctx, const calm_job *job, size_t in)
+{
+    size_t n = job->stats->n_samples * in, bad = calm_find_nonfinite(job->stats->samples, n);
+    return bad == n ? CALM_OK
+                    : calm_fail(ctx, CALM_ENUMERIC, "%s: kept row %zu, input %zu is %g", job->name, bad / in, bad % in,
+                                job->stats->samples[bad]);
 }
 
 /* ---- the target ---- */
@@ -113,6 +145,10 @@ static calm_status build_target(calm_ctx *ctx, const calm_algorithm *algorithm, 
     CALM_TRY(stack_weights(ctx, job, target));
     if (algorithm->caps & CALM_NEEDS_ABSMAX)
         CALM_TRY(check_absmax(ctx, job, target->in));
+    if (algorithm->caps & CALM_NEEDS_SUMS)
+        CALM_TRY(check_sums(ctx, job, target->in));
+    if (algorithm->caps & CALM_NEEDS_SAMPLES)
+        CALM_TRY(check_samples(ctx, job, target->in));
     if (algorithm->caps & CALM_NEEDS_GRAM)
         CALM_TRY(copy_gram(ctx, job, target));
     return CALM_OK;
@@ -141,15 +177,27 @@ static calm_status allocate_result(calm_ctx *ctx, const calm_target *target, cal
 
 /* ---- run ---- */
 
+/* Transforms; one that sets channel scales is left out where nothing before the job can take them. */
+static calm_status run_transforms(calm_ctx *ctx, const calm_algorithm *algorithm, calm_target *target, size_t *at)
+{
+    for (*at = 0; algorithm->steps[*at].part->kind == CALM_KIND_TRANSFORM; (*at)++) {
+        const calm_step *step = &algorithm->steps[*at];
+        if (target->job->can_absorb || !(step->part->caps & CALM_SETS_IN_SCALE))
+            CALM_TRY(step->part->run.transform(ctx, target, step->opts));
+    }
+    return CALM_OK;
+}
+
 static calm_status run_steps(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job, calm_qjob *out)
 {
     calm_target target;
     size_t at = 0;
     CALM_TRY(build_target(ctx, algorithm, job, &target));
-    for (; algorithm->steps[at].part->kind == CALM_KIND_TRANSFORM; at++)
-        CALM_TRY(algorithm->steps[at].part->run.transform(ctx, &target, algorithm->steps[at].opts));
+    while (algorithm->steps[at].part->kind != CALM_KIND_GRID)
+        at++;
     target.grid = algorithm->steps[at].part;
     target.grid_opts = algorithm->steps[at].opts;
+    CALM_TRY(run_transforms(ctx, algorithm, &target, &at));
     at++;
     CALM_TRY(allocate_result(ctx, &target, out));
     CALM_TRY(algorithm->steps[at].part->run.round(ctx, &target, algorithm->steps[at].opts, out));

@@ -83,6 +83,33 @@ calm_status calm_target_grids(calm_ctx *ctx, const calm_target *target, calm_qjo
     return calm_target_each_chunk(ctx, target, grids_of_chunk, &job);
 }
 
+/* Codes of the rows of a chunk, on the grids that stand in the job. */
+static calm_status encode_chunk(calm_ctx *ctx, size_t chunk, void *user)
+{
+    const grids_job *job = user;
+    const calm_target *target = job->target;
+    const calm_qjob *qjob = job->qjob;
+    double *w;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w, target->group));
+    size_t end = (chunk + 1) * CALM_ROW_CHUNK < target->out ? (chunk + 1) * CALM_ROW_CHUNK : target->out;
+    for (size_t cell = chunk * CALM_ROW_CHUNK * target->n_groups; cell < end * target->n_groups; cell++) {
+        size_t g = cell % target->n_groups, n = calm_target_group_columns(target, g);
+        size_t at = cell / target->n_groups * target->in + calm_target_group_start(target, g);
+        calm_grid grid = {qjob->scales[cell], qjob->zeros ? qjob->zeros[cell] : calm_symmetric_zero(&qjob->scheme)};
+        for (size_t j = 0; j < n; j++)
+            w[j] = target->w[at + j];
+        calm_grid_encode(&qjob->scheme, grid, w, n, qjob->codes + at);
+    }
+    return CALM_OK;
+}
+
+calm_status calm_target_nearest(calm_ctx *ctx, const calm_target *target, calm_qjob *qjob)
+{
+    grids_job job = {target, qjob};
+    CALM_TRY(calm_target_grids(ctx, target, qjob));
+    return calm_target_each_chunk(ctx, target, encode_chunk, &job);
+}
+
 calm_status calm_target_damped(calm_ctx *ctx, const calm_target *target, double damp, double **out)
 {
     size_t n = target->in, cells;

@@ -3,16 +3,12 @@
  *   s_j = max(a_j^alpha / m_j^(1 - alpha), 1e-5),  a_j = max|x_j|,  m_j = max(max_i |W_ij|, 1e-5)
  *   W' = W diag(s), the input is divided by s
  *
- * m is taken over all linears of the job.  Then, beyond the paper: channels that have to share a scale (the query
- * heads of one kv head) take the geometric mean, and s is divided by sqrt(max s * min s), which changes no
- * code but keeps what the scale is folded into in the middle of the float16 range.  Where nothing before the job can
- * take the scale, the job is left as it is. */
+ * m is taken over all linears of the job.  Beyond the paper channel_scale.c shares and normalises s. */
 #include <math.h>
 #include <stddef.h>
 
+#include "algorithms/channel_scale.h"
 #include "algorithms/smooth.h"
-
-#define FLOOR 1e-5
 
 typedef struct smooth_options {
     double alpha;
@@ -27,8 +23,8 @@ static const calm_option smooth_table[] = {
 void calm_smooth_scale(double alpha, size_t n, const float *absmax, const float *w_max, double *s)
 {
     for (size_t j = 0; j < n; j++) {
-        double weight = fmax(w_max[j], FLOOR);
-        s[j] = fmax(pow(absmax[j], alpha) / pow(weight, 1 - alpha), FLOOR);
+        double weight = fmax(w_max[j], CALM_CHANNEL_FLOOR);
+        s[j] = fmax(pow(absmax[j], alpha) / pow(weight, 1 - alpha), CALM_CHANNEL_FLOOR);
     }
 }
 
@@ -42,45 +38,18 @@ static void column_maxima(const calm_target *target, float *w_max)
         }
 }
 
-/* Replace s by its geometric mean over each absorb group. */
-static calm_status share(calm_ctx *ctx, const calm_job *job, size_t n, double *s)
-{
-    double *sum;
-    size_t *count;
-    if (!job->absorb_group)
-        return CALM_OK;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, sum, job->n_absorb_groups));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, count, job->n_absorb_groups));
-    for (size_t j = 0; j < n; j++) {
-        sum[job->absorb_group[j]] += log(s[j]);
-        count[job->absorb_group[j]]++;
-    }
-    for (size_t j = 0; j < n; j++)
-        s[j] = exp(sum[job->absorb_group[j]] / (double)count[job->absorb_group[j]]);
-    return CALM_OK;
-}
-
 static calm_status smooth(calm_ctx *ctx, calm_target *target, const void *opts)
 {
     const smooth_options *options = opts;
     float *w_max, *scale;
-    double *s, least = INFINITY, most = 0;
+    double *s;
     size_t n = target->in;
-    if (!target->job->can_absorb)
-        return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w_max, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, scale, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, s, n));
     column_maxima(target, w_max);
     calm_smooth_scale(options->alpha, n, target->job->stats->absmax, w_max, s);
-    CALM_TRY(share(ctx, target->job, n, s));
-    for (size_t j = 0; j < n; j++) {
-        least = fmin(least, s[j]);
-        most = fmax(most, s[j]);
-    }
-    double middle = sqrt(least * most);
-    for (size_t j = 0; j < n; j++)
-        scale[j] = (float)(s[j] / middle);
+    CALM_TRY(calm_channel_scale(ctx, target, s, scale));
     return calm_target_scale(ctx, target, scale);
 }
 

@@ -43,6 +43,28 @@ static calm_status list_items(calm_ctx *ctx, const block_run *run, const calm_ca
     return CALM_OK;
 }
 
+/* Stack a job's float weights for cka_linear, which needs a Gram matrix of at least two rows. */
+static calm_status prepare_linear(calm_ctx *ctx, const block_run *run, calm_captured *captured, calm_job_kind kind)
+{
+    const calm_layout *layout = calm_model_layout(run->p->model);
+    const calm_job_capture *job = &captured->capture->job[kind];
+    const calm_job_ref *ref = &layout->jobs[captured->job[kind]];
+    const calm_cka_input input = {job->stats.rows, job->width, job->stats.gram, job->stats.sum};
+    float *w;
+    if (!job->used || !input.gram || input.rows < 2 || captured->linear[kind] || !calm_recipe_has_float_inputs(run->p->recipe))
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, ref->out * ref->in));
+    for (size_t i = 0, row = 0; i < ref->n; i++) {
+        const calm_weight *weight = &captured->capture->weight[layout->linears[ref->first + i].role];
+        memcpy(w + row * ref->in, weight->w, weight->out * weight->in * sizeof *w);
+        row += weight->out;
+    }
+    const calm_status status = calm_cka_linear_prepare(ctx, w, ref->out, &input, &captured->linear[kind]);
+    if (status == CALM_ENUMERIC)    /* the candidates that need the Gram matrix say so themselves */
+        calm_ctx_forgive(ctx);
+    return status == CALM_ENUMERIC ? CALM_OK : status;
+}
+
 static calm_status prepare_scores(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -50,6 +72,8 @@ static calm_status prepare_scores(calm_ctx *ctx, const block_run *run, calm_capt
         if (capture->score_rows >= CALM_LEAST_SCORE_ROWS && !captured[i].reference)
             CALM_TRY(calm_score_prepare(ctx, capture->score_output, capture->score_rows, run->block.config->hidden,
                                         &captured[i].reference));
+        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+            CALM_TRY(prepare_linear(ctx, run, &captured[i], kind));
     }
     return CALM_OK;
 }
@@ -140,6 +164,7 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
     const calm_capture_options options = {.jobs = how->jobs,
                                           .inputs = how->units ? 1u << first_kind[how->sublayer] : 0,
                                           .grams = how->jobs && (calm_recipe_caps(p->recipe) & CALM_NEEDS_GRAM),
+                                          .samples = how->jobs && (calm_recipe_caps(p->recipe) & CALM_NEEDS_SAMPLES),
                                           .activations = how->activations,
                                           .score_windows =
                                               how->jobs || how->units ? (size_t)p->recipe->score_windows : 0,
@@ -222,6 +247,7 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
 {
     calm_pipeline *p = run->p;
     const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = calm_recipe_caps(p->recipe) & CALM_NEEDS_GRAM,
+                                          .samples = calm_recipe_caps(p->recipe) & CALM_NEEDS_SAMPLES,
                                           .activations = run->activations,
                                           .score_windows = (size_t)p->recipe->score_windows};
     calm_capture *captures;

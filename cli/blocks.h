@@ -3,6 +3,7 @@
 #ifndef CALM_CLI_BLOCKS_H
 #define CALM_CLI_BLOCKS_H
 
+#include "cka/linear.h"
 #include "cli/pipeline.h"
 #include "ptq/calib/capture.h"
 
@@ -21,6 +22,7 @@ typedef struct calm_captured {
     size_t job[CALM_N_JOBS];       /* its jobs in the layout, where capture->job[kind].used      */
     size_t begin, end;             /* all jobs of the sublayer or expert                         */
     calm_score_ref *reference;     /* NULL: too few rows to score                                */
+    calm_cka_linear_ref *linear[CALM_N_JOBS];    /* for cka_linear; NULL: no Gram matrix         */
 } calm_captured;
 
 /* One candidate in work. */

@@ -34,12 +34,14 @@
 
 /* ---- one job ---- */
 
-/* Quantizing: the stacked weights; H and the factor of its inverse; rows in work, in double, several copies. */
-static size_t quantize_bytes(const calm_recipe *recipe, const calm_job_ref *job, size_t n_threads)
+/* Quantizing: the stacked weights; H and the factor of its inverse; a fit to the input holds Hq, its factor and Cq besides,
+ * and the kept rows quantized; rows in work, in double, several copies. */
+static size_t quantize_bytes(const calm_recipe *recipe, const calm_job_ref *job, size_t samples, size_t n_threads)
 {
+    const size_t fit = (calm_recipe_caps(recipe) & CALM_NEEDS_SAMPLES) ? 2 * job->in * job->in * sizeof(double) + samples : 0;
     const size_t square = job->in * job->in * sizeof(double);
     const size_t weights = job->out * job->in * (sizeof(float) + 1), chunk = 4 * CALM_ROW_CHUNK * job->in * sizeof(double);
-    return weights + ((calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) ? 2 * square : 0) + n_threads * chunk;
+    return weights + ((calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) ? 2 * square : 0) + fit + n_threads * chunk;
 }
 
 /* Activations of a window: attention, or an MLP of the given width. */
@@ -88,11 +90,30 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* Tokens that an expert sees: twice an even share of `rows`. */
+static size_t expert_rows(const estimate *e, size_t rows)
+{
+    const calm_moe_config *moe = &e->config->moe;
+    return 2 * rows * moe->top_k / moe->n_experts + 1;
+}
+
+/* Rows kept of a job's input.  Of an expert the number of rows is not known, and of fewer rows up to twice as many may be
+ * kept: the step falls with them. */
+static size_t sample_bytes(const estimate *e, const calm_job_ref *job)
+{
+    const size_t rows = job->expert >= 0 ? smaller(expert_rows(e, e->rows), e->rows) : e->rows;
+    const size_t kept = calm_sample_count(rows, job->in);
+    if (!(calm_recipe_caps(e->p->recipe) & CALM_NEEDS_SAMPLES))
+        return 0;
+    return (job->expert >= 0 ? smaller(rows, 2 * kept) : kept) * job->in * sizeof(float);
+}
+
 static void add_job(const estimate *e, const calm_job_ref *job, size_t score_rows, group_needs *out)
 {
     const calm_recipe *recipe = e->p->recipe;
+    const size_t samples = sample_bytes(e, job);
     const size_t gram = (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) ? job->in * job->in * sizeof(double) : 0;
-    const size_t kept = score_rows * job->in * sizeof(float),
+    const size_t kept = score_rows * job->in * sizeof(float) + samples,
                  sums = CHANNEL_BYTES * job->in;
     const bool alone = e->knobs->job_by_job;
     const size_t threads = e->knobs->candidates_at_once == 1 ? e->n_threads : 1;
@@ -100,7 +121,7 @@ static void add_job(const estimate *e, const calm_job_ref *job, size_t score_row
     out->statistics = alone ? larger(out->statistics, gram + kept + sums) : out->statistics + gram + kept + sums;
     out->widest = larger(out->widest, job->in);
     out->width = alone ? larger(out->width, job->in) : out->width + job->in;
-    out->quantize = larger(out->quantize, quantize_bytes(recipe, job, threads));
+    out->quantize = larger(out->quantize, quantize_bytes(recipe, job, samples, threads));
     for (size_t i = 0; i < recipe->n_pool; i++) {
         const size_t groups = calm_scheme_groups(&recipe->pool[i].scheme, job->in);
         /* Each candidate has an arena of its own. */
@@ -183,8 +204,7 @@ static void add_mixture(const estimate *e, size_t block, calm_budget *out)
     const size_t watch = 3 * (2 * e->rows * TOKEN_BYTES + (e->windows + 1) * (sizeof(calm_act_acc) + ROUNDING / 4));
     const size_t held = 2 * hidden_bytes(e) + route + watch;
     /* An even spread of tokens; one expert may get more, which costs only its rows. */
-    const size_t tokens = 2 * e->rows * moe->top_k / moe->n_experts + 1;
-    const size_t scored = 2 * e->score_rows * moe->top_k / moe->n_experts + 1;
+    const size_t tokens = expert_rows(e, e->rows), scored = expert_rows(e, e->score_rows);
     size_t begin, end;
     if (moe->shared_inner) {
         calm_layout_group(layout, block, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT, &begin, &end);

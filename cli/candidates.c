@@ -188,9 +188,14 @@ static calm_status candidate_output(calm_ctx *ctx, const calm_block_work *work, 
 /* In closed form, where there is a Gram matrix and the input stays float. */
 static calm_status score_linear(calm_ctx *ctx, const calm_block_work *work, calm_work *item)
 {
-    (void)ctx, (void)work;
+    const calm_cka_linear_ref *reference = item->from->linear[calm_model_layout(work->p->model)->jobs[item->job].kind];
+    float *w;
     item->cka_linear = NAN;
-    return CALM_OK;
+    if (!reference || item->qjob.scheme.act_bits)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, w, item->qjob.out * item->qjob.in));
+    calm_qjob_effective(&item->qjob, w);
+    return calm_cka_linear(ctx, reference, w, &item->cka_linear);
 }
 
 static calm_status score_one(calm_ctx *ctx, size_t index, void *user)

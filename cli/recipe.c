@@ -3,13 +3,6 @@
 
 #include <string.h>
 
-/* TEMP */
-static calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *a, const calm_scheme *s)
-{
-    (void)ctx, (void)a, (void)s;
-    return CALM_OK;
-}
-
 /* Length of the first item of a list whose separators within parentheses do not count. */
 static size_t item_length(const char *list)
 {
@@ -126,6 +119,14 @@ unsigned calm_recipe_caps(const calm_recipe *recipe)
     for (size_t i = 0; i < recipe->n_pool; i++)
         caps |= calm_algorithm_caps(recipe->pool[i].algorithm);
     return caps;
+}
+
+bool calm_recipe_has_float_inputs(const calm_recipe *recipe)
+{
+    bool any = false;
+    for (size_t i = 0; i < recipe->n_schemes; i++)
+        any |= recipe->schemes[i].act_bits == 0;
+    return any;
 }
 
 size_t calm_recipe_least_tokens(const calm_recipe *recipe)

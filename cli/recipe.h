@@ -68,6 +68,9 @@ size_t calm_recipe_least_tokens(const calm_recipe *recipe);
 /* CALM_NEEDS_* and CALM_SETS_* bits of the pool: what at least one algorithm needs or sets. */
 unsigned calm_recipe_caps(const calm_recipe *recipe);
 
+/* Does a scheme leave activations as they are? */
+bool calm_recipe_has_float_inputs(const calm_recipe *recipe);
+
 /* The recipe as JSON: everything that decides the result, in a fixed order.  Freed by the caller. */
 calm_json *calm_recipe_json(const calm_recipe *recipe);
 

@@ -12,6 +12,7 @@
 /* Competes by default: docs/method.md section 4. */
 #define POOL_WEIGHTS "rtn,gptq,smoothquant,mkq,gptq-hls,mkq-full"
 #define POOL_ACTIVATIONS "rtn,gptq,smoothquant,mkq,gptq-hls,mkq-full,smoothquant-gptq"
+#define POOL_ACTIVATIONS_4 POOL_ACTIVATIONS ",actfit,smoothquant-actfit"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
@@ -35,6 +36,14 @@ static bool quantizes_activations(const calm_recipe *recipe)
     for (size_t i = 0; i < recipe->n_schemes; i++)
         any |= recipe->schemes[i].act_bits > 0;
     return any;
+}
+
+static const char *default_pool(const calm_recipe *recipe)
+{
+    bool any4 = false;
+    for (size_t i = 0; i < recipe->n_schemes; i++)
+        any4 |= recipe->schemes[i].act_bits == 4;
+    return any4 ? POOL_ACTIVATIONS_4 : quantizes_activations(recipe) ? POOL_ACTIVATIONS : POOL_WEIGHTS;
 }
 
 /* Inputs of an encoder's linears lie between LayerNorms and GELUs, far from symmetric: there the range of activations that
@@ -124,7 +133,7 @@ calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_options *o, con
     CALM_TRY(calm_resolve_model(ctx, o->model, quiet, &out->model));
     CALM_TRY(resolve_range(ctx, out));
     if (!algorithms)
-        algorithms = o->algorithms ? o->algorithms : quantizes_activations(out) ? POOL_ACTIVATIONS : POOL_WEIGHTS;
+        algorithms = o->algorithms ? o->algorithms : default_pool(out);
     CALM_TRY(calm_recipe_algorithms(ctx, algorithms, out));
     CALM_TRY(resolve_text(ctx, o->tokens ? o->tokens : o->calib, "wikitext2-valid.txt", &out->calib_path,
                           &out->calib_name));

@@ -72,6 +72,30 @@ size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
     }
 }
 
+/* Rows that are kept at least, where there are as many. */
+#define SAMPLES_LEAST ((size_t)8192)
+#define SAMPLES_PER_INPUT ((size_t)8)
+
+size_t calm_sample_step(size_t rows, size_t width)
+{
+    const size_t wide = SAMPLES_PER_INPUT * width, wanted = wide > SAMPLES_LEAST ? wide : SAMPLES_LEAST;
+    return rows > wanted ? rows / wanted : 1;
+}
+
+size_t calm_sample_count(size_t rows, size_t width)
+{
+    const size_t step = calm_sample_step(rows, width);
+    return rows / step + (rows % step != 0);
+}
+
+void calm_job_samples_keep(const calm_job_sums *sums, size_t first, const float *x, size_t n, size_t width)
+{
+    if (!sums->samples)
+        return;
+    for (size_t row = (first + sums->step - 1) / sums->step * sums->step; row < first + n; row += sums->step)
+        memcpy(sums->samples + row / sums->step * width, x + (row - first) * width, width * sizeof *x);
+}
+
 calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, const calm_capture_options *options,
                                   calm_capture *out, calm_job_sums *sums)
 {
@@ -88,6 +112,10 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
         CALM_TRY(calm_channel_sums_new(ctx, ctx->out, job->width, &sums[kind].total));
         if (options->grams && out->rows)
             CALM_TRY(CALM_NEW(ctx, ctx->out, sums[kind].gram, job->width * job->width));
+        if (options->samples && out->rows) {
+            sums[kind].step = calm_sample_step(out->rows, job->width);
+            CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, sums[kind].samples, calm_sample_count(out->rows, job->width) * job->width));
+        }
     }
     if (out->score_rows)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->score_output, out->score_rows * config->hidden));
@@ -103,7 +131,9 @@ void calm_job_captures_finish(calm_capture *out, const calm_job_sums *sums)
             calm_dsymmetrize(job->width, sums[kind].gram, job->width);
         if (job->used)
             job->stats = (calm_stats){.rows = out->rows, .gram = sums[kind].gram, .absmax = total->absmax,
-                                      .sum = total->sum, .sumsq = total->sumsq, .sumabs = total->sumabs};
+                                      .sum = total->sum, .sumsq = total->sumsq, .sumabs = total->sumabs,
+                                      .samples = sums[kind].samples,
+                                      .n_samples = sums[kind].samples ? calm_sample_count(out->rows, job->width) : 0};
     }
 }
 
@@ -133,6 +163,9 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
             memcpy(state->inputs[kind] + state->row_begin[index] * seen->width, seen->x,
                    seen->n_rows * seen->width * sizeof *seen->x);
         calm_channel_sums_add(seen->x, seen->n_rows, seen->width, &part->sums[kind]);
+        calm_job_samples_keep(&state->sums[kind], calm_batch_row(state->batch, seen->window - state->batch->first), seen->x,
+                              seen->n_rows, seen->width);
+        keep_rows(job->score_input, state, seen->window, seen->x, seen->n_rows, seen->width);
     }
     if (seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT)
         keep_rows(state->out->score_output, state, seen->window, seen->x, seen->n_rows, seen->width);

@@ -22,6 +22,7 @@ typedef struct calm_capture_options {
     unsigned jobs;            /* bit k: collect what calm_job_kind k needs                           */
     unsigned inputs;          /* bit k: keep the scoring rows of that job's input, though nothing else     */
     bool grams;               /* collect X^T X of those jobs                                         */
+    bool samples;             /* keep rows of those jobs' inputs (calm_sample_step)                  */
     bool activations;         /* collect the statistics of every hook point                          */
     size_t score_windows;     /* keep inputs and outputs of so many first windows                    */
     bool stay;                /* leave the batch's hidden rows as they are: they will be run again   */
@@ -29,6 +30,11 @@ typedef struct calm_capture_options {
 } calm_capture_options;
 
 #define CALM_CAPTURE_ALL_JOBS ((1u << CALM_N_JOBS) - 1)
+
+/* Of N rows of width I every k-th is kept, the first one first: k = max(1, floor(N / max(8192, 8 I))), so that a fit has at
+ * least 8 rows per input wherever N has; and how many that are. */
+size_t calm_sample_step(size_t rows, size_t width);
+size_t calm_sample_count(size_t rows, size_t width);
 
 /* What was seen at the input of one job. */
 typedef struct calm_job_capture {
@@ -87,9 +93,14 @@ void calm_channel_sums_add(const float *x, size_t n, size_t width, calm_channel_
 
 /* What the jobs of a capture need while it runs. */
 typedef struct calm_job_sums {
-    double *gram;                  /* [I, I] or NULL */
+    double *gram;                  /* [I, I] or NULL                                */
+    float *samples;                /* [calm_sample_count(N, I), I] or NULL          */
+    size_t step;                   /* calm_sample_step(N, I), with samples          */
     calm_channel_sums total;
 } calm_job_sums;
+
+/* Keep what is to be kept of x [n, width], rows `first` .. of the N; does nothing without samples. */
+void calm_job_samples_keep(const calm_job_sums *sums, size_t first, const float *x, size_t n, size_t width);
 
 /* Buffers of the jobs that options ask for, and of the score rows, in ctx->out; out->sublayer, expert, rows and score_rows
  * are set.  `sums` [CALM_N_JOBS]. */

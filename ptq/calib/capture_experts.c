@@ -63,6 +63,7 @@ static calm_status observe_expert(void *user, calm_ctx *ctx, const calm_observat
         if (calm_job_input(kind) != seen->hook || !job->used)
             continue;
         calm_channel_sums_add(seen->x, seen->n_rows, seen->width, &state->sums[kind].total);
+        calm_job_samples_keep(&state->sums[kind], at, seen->x, seen->n_rows, seen->width);
         keep(job->score_input, state, at, seen);
         if (state->sums[kind].gram)
             CALM_TRY(add_gram(ctx, state->sums[kind].gram, seen));

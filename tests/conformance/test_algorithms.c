@@ -104,6 +104,29 @@ static unsigned caps_of(const char *chain)
     return calm_algorithm_caps(algorithm);
 }
 
+static bool reaches(const char *chain, const char *scheme)
+{
+    calm_algorithm *algorithm;
+    calm_scheme parsed;
+    ck_ok(calm_scheme_parse(ctx, scheme, &parsed));
+    ck_ok(calm_algorithm_parse(ctx, chain, &algorithm));
+    calm_status status = calm_algorithm_reaches(ctx, algorithm, &parsed);
+    calm_ctx_forgive(ctx);
+    return status == CALM_OK;
+}
+
+/* `scheme`, or one with quantized activations where the chain needs those. */
+static const char *within_reach(const char *chain, const char *scheme)
+{
+    return reaches(chain, scheme) ? scheme : "w4a4_g16";
+}
+
+/* `rows`, or as many as a fit to kept rows asks for. */
+static size_t enough_rows(const char *chain, size_t rows, size_t in)
+{
+    return caps_of(chain) & CALM_NEEDS_SAMPLES && rows < 8 * in ? 8 * in : rows;
+}
+
 /* Codes, scales, zeros and channel scales are what a checkpoint can hold. */
 static void check_result(const char *chain, const calm_qjob *q)
 {
@@ -128,7 +151,9 @@ static void check_all(size_t out, size_t in, size_t rows, void (*spoil)(sample *
         for (size_t k = 0; k < N_SCHEMES; k++) {
             sample s;
             calm_qjob q;
-            make_sample(&s, out, in, rows, schemes[k]);
+            if (!reaches(*chain, schemes[k]))
+                continue;
+            make_sample(&s, out, in, enough_rows(*chain, rows, in), schemes[k]);
             if (spoil)
                 spoil(&s);
             ck_ok(try(*chain, &s.job, &q));
@@ -176,7 +201,9 @@ TEST(zero_weights_stay_zero)
             sample s;
             calm_qjob q;
             float *w;
-            make_sample(&s, 6, 20, 30, schemes[k]);
+            if (!reaches(*chain, schemes[k]))
+                continue;
+            make_sample(&s, 6, 20, enough_rows(*chain, 30, 20), schemes[k]);
             all_zero(&s);
             ck_ok(try(*chain, &s.job, &q));
             ck_ok(CALM_NEW(ctx, ctx->out, w, q.out * q.in));
@@ -206,12 +233,23 @@ static void tiny(sample *s)
 TEST(tiny_weights) { check_all(9, 37, 60, tiny); }
 END_OF_TEST
 
-/* No rows at all: nothing says which inputs matter, so nothing may be thrown away. */
+/* No rows at all: nothing says which inputs matter, so nothing may be thrown away; a fit to rows is refused. */
 TEST(no_calibration_rows)
 {
-    check_all(9, 37, 0, NULL);
     sample s;
-    calm_qjob rtn, gptq;
+    calm_qjob rtn, gptq, q;
+    for (const char **chain = all_chains(); *chain; chain++)
+        for (size_t k = 0; k < N_SCHEMES; k++) {
+            if (!reaches(*chain, schemes[k]))
+                continue;
+            make_sample(&s, 9, 37, 0, schemes[k]);
+            if (caps_of(*chain) & CALM_NEEDS_SAMPLES) {
+                ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "job: actfit has 0 kept rows for 37 inputs, needs 296");
+                continue;
+            }
+            ck_ok(try(*chain, &s.job, &q));
+            check_result(*chain, &q);
+        }
     make_sample(&s, 9, 37, 0, "w4a16_g16");
     ck_ok(try("rtn", &s.job, &rtn));
     ck_ok(try("gptq", &s.job, &gptq));
@@ -251,7 +289,7 @@ static double error_of(const sample *s, const calm_qjob *q, bool x)
 }
 
 /* On what it optimises: outputs for those that know the Gram matrix; outputs from quantized activations for those that
- * rescale channels; weights for the rest. */
+ * rescale channels or fit to such; weights for the rest. */
 TEST(not_worse_than_rtn)
 {
     for (const char **chain = all_chains(); *chain; chain++) {
@@ -259,14 +297,16 @@ TEST(not_worse_than_rtn)
         for (size_t k = 0; k < N_SCHEMES; k++) {
             sample s;
             calm_qjob q, rtn;
-            make_sample(&s, 30, 70, 400, caps & CALM_SETS_IN_SCALE ? "w4a4_g16" : schemes[k]);
+            const unsigned input = CALM_SETS_IN_SCALE | CALM_FITS_INPUT;
+            const char *scheme = caps & input ? "w4a4_g16" : schemes[k];
+            make_sample(&s, 30, 70, enough_rows(*chain, 400, 70), scheme);
             ck_ok(try(*chain, &s.job, &q));
             ck_ok(try("rtn", &s.job, &rtn));
-            bool x = caps & (CALM_NEEDS_GRAM | CALM_SETS_IN_SCALE);
-            if (!(caps & CALM_SETS_IN_SCALE))
+            bool x = caps & (CALM_NEEDS_GRAM | input);
+            if (!(caps & input))
                 q.scheme.act_bits = rtn.scheme.act_bits = 0;
             double found = error_of(&s, &q, x), bound = error_of(&s, &rtn, x);
-            ck_assert_msg(found <= bound, "%s %s: error %g, rtn %g", *chain, schemes[k], found, bound);
+            ck_assert_msg(found <= bound, "%s %s: error %g, rtn %g", *chain, scheme, found, bound);
         }
     }
 }
@@ -305,7 +345,7 @@ TEST(bad_numbers_are_named)
         unsigned caps = caps_of(*chain);
         sample s;
         calm_qjob q;
-        make_sample(&s, 9, 37, 60, "w4a16_g16");
+        make_sample(&s, 9, 37, enough_rows(*chain, 60, 37), within_reach(*chain, "w4a16_g16"));
         s.w[1][2 * s.in + 5] = NAN;
         ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "second.weight[2, 5] is nan");
         s.w[1][2 * s.in + 5] = -INFINITY;
@@ -325,6 +365,14 @@ TEST(bad_numbers_are_named)
         s.absmax[6] = INFINITY;
         if (caps & CALM_NEEDS_ABSMAX)
             ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "job: max|x| of input 6 is inf");
+        measure(&s);
+        s.sumabs[6] = -1;
+        if (caps & CALM_NEEDS_SUMS)
+            ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "job: the sum of |x| of input 6 is -1");
+        measure(&s);
+        s.x[5 * s.in + 6] = NAN;
+        if (caps & CALM_NEEDS_SAMPLES)
+            ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "job: kept row 5, input 6 is nan");
     }
 }
 END_OF_TEST
@@ -335,7 +383,8 @@ TEST(missing_statistics_and_float_are_refused)
         unsigned caps = caps_of(*chain);
         sample s;
         calm_qjob q;
-        make_sample(&s, 9, 37, 60, "w4a16_g16");
+        const char *scheme = within_reach(*chain, "w4a16_g16");
+        make_sample(&s, 9, 37, 60, scheme);
         s.stats = (calm_stats){.rows = 60};
         if (caps & (CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES))
             ck_fails(try(*chain, &s.job, &q), CALM_EARG, "which calibration did not collect");
@@ -343,9 +392,51 @@ TEST(missing_statistics_and_float_are_refused)
             ck_ok(try(*chain, &s.job, &q));
         ck_ok(calm_scheme_parse(ctx, "float", &s.job.scheme));
         ck_fails(try(*chain, &s.job, &q), CALM_EUNSUPPORTED, "the scheme is float");
-        make_sample(&s, 9, 37, 60, "w4a16_g16");
+        make_sample(&s, 9, 37, 60, scheme);
         s.linears[1].in = 36;
         ck_fails(try(*chain, &s.job, &q), CALM_EARG, "36 inputs, but first of the same job has 37");
+    }
+}
+END_OF_TEST
+
+/* A scheme that no calibration could make reachable is refused before any work, by name. */
+TEST(schemes_out_of_reach)
+{
+    static const char *const fits[] = {"actfit", "smoothquant-actfit", "actfit(lambda=0.1)+absmax+nearest"};
+    calm_algorithm *algorithm;
+    calm_scheme scheme;
+    sample s;
+    calm_qjob q;
+    for (size_t i = 0; i < sizeof fits / sizeof *fits; i++) {
+        const char *message = test_format("%s cannot reach w4a16_g16: its transform actfit: activations stay float", fits[i]);
+        make_sample(&s, 9, 37, 300, "w4a16_g16");
+        ck_ok(calm_algorithm_parse(ctx, fits[i], &algorithm));
+        ck_fails(calm_algorithm_reaches(ctx, algorithm, &s.job.scheme), CALM_EUNSUPPORTED, message);
+        ck_fails(calm_algorithm_run(ctx, algorithm, &s.job, &q), CALM_EUNSUPPORTED, message);
+        ck_assert(reaches(fits[i], "w4a4_g16") && reaches(fits[i], "w8a8_asymact") && !reaches(fits[i], "float"));
+    }
+    ck_ok(calm_scheme_parse(ctx, "float", &scheme));
+    for (const char **chain = all_chains(); *chain; chain++) {
+        ck_ok(calm_algorithm_parse(ctx, *chain, &algorithm));
+        ck_fails(calm_algorithm_reaches(ctx, algorithm, &scheme), CALM_EUNSUPPORTED, "cannot reach float");
+    }
+    /* A grid that tries both signs has nothing to gain from an asymmetric scheme, and is not refused. */
+    ck_assert(reaches("gptq-hls", "w4a16_g16_asym"));
+}
+END_OF_TEST
+
+TEST(fits_need_eight_rows_per_input)
+{
+    static const size_t kept[] = {295, 296};
+    sample s;
+    calm_qjob q;
+    for (size_t i = 0; i < 2; i++) {
+        make_sample(&s, 9, 37, kept[i], "w4a4_g16");
+        if (i == 0)
+            ck_fails(try("actfit", &s.job, &q), CALM_ENUMERIC,
+                     "job: actfit has 295 kept rows for 37 inputs, needs 296: more --samples");
+        else
+            ck_ok(try("actfit", &s.job, &q));
     }
 }
 END_OF_TEST
@@ -372,7 +463,7 @@ TEST(each_allocation_may_fail)
 {
     for (const char **chain = all_chains(); *chain; chain++) {
         sample s;
-        make_sample(&s, 9, 37, 60, "w3a16_g16_asym");
+        make_sample(&s, 9, 37, enough_rows(*chain, 60, 37), within_reach(*chain, "w3a16_g16_asym"));
         fail_each_allocation(*chain, &s.job, ctx->out);
         fail_each_allocation(*chain, &s.job, ctx->scratch);
     }
@@ -397,7 +488,7 @@ TEST(threads_do_not_matter)
         for (size_t k = 0; k < 2; k++) {
             sample s;
             calm_qjob one, four;
-            make_sample(&s, 400, 70, 100, schemes[k]);
+            make_sample(&s, 400, 70, enough_rows(*chain, 100, 70), within_reach(*chain, schemes[k]));
             ctx->n_threads = 1;
             ck_ok(try(*chain, &s.job, &one));
             ctx->n_threads = 4;
@@ -415,7 +506,7 @@ TEST(channel_scales_are_shared_or_left_out)
         sample s;
         calm_qjob q;
         uint32_t share[37];
-        make_sample(&s, 9, 37, 60, "w4a16_g16");
+        make_sample(&s, 9, 37, enough_rows(*chain, 60, 37), within_reach(*chain, "w4a16_g16"));
         for (size_t j = 0; j < 37; j++)
             share[j] = (uint32_t)(j % 5);
         s.job.absorb_group = share;
@@ -436,6 +527,7 @@ int main(void)
     return run_tests("algorithms", (const TTest *[]){
         results_are_storable, one_input, one_row_of_weights, zero_row_zero_column_dead_input, zero_weights_stay_zero,
         huge_outliers_in_weights_and_inputs, tiny_weights, no_calibration_rows, not_worse_than_rtn, refits_never_lose,
-        bad_numbers_are_named, missing_statistics_and_float_are_refused, each_allocation_may_fail,
+        bad_numbers_are_named, missing_statistics_and_float_are_refused, schemes_out_of_reach,
+        fits_need_eight_rows_per_input, each_allocation_may_fail,
         threads_do_not_matter, channel_scales_are_shared_or_left_out, NULL});
 }

@@ -37,6 +37,8 @@ void same_job(const calm_job_capture *a, const calm_job_capture *b, size_t score
     ck_assert_uint_eq(width, b->width);
     ck_assert_uint_eq(x->rows, y->rows);
     same_bytes(x->gram, y->gram, width * width * sizeof *x->gram);
+    ck_assert_uint_eq(x->n_samples, y->n_samples);
+    same_bytes(x->samples, y->samples, x->n_samples * width * sizeof *x->samples);
     same_bytes(x->absmax, y->absmax, width * sizeof *x->absmax);
     same_bytes(x->sum, y->sum, width * sizeof *x->sum);
     same_bytes(x->sumsq, y->sumsq, width * sizeof *x->sumsq);

@@ -29,8 +29,8 @@ static bench new_bench(const char *dir)
     return b;
 }
 
-static const calm_capture_options everything = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = true, .activations = true,
-                                                .score_windows = SCORE_WINDOWS};
+static const calm_capture_options everything = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = true, .samples = true,
+                                                .activations = true, .score_windows = SCORE_WINDOWS};
 
 /* Both sublayers of the block. */
 typedef struct captured {
@@ -146,6 +146,8 @@ TEST(statistics_equal_naive_ones)
         ck_assert_uint_eq(job->stats.rows, 70);
         check_channels(&job->stats, r.rows[hook], 70, r.width[hook]);
         check_gram(job->stats.gram, r.rows[hook], 70, r.width[hook]);
+        ck_assert_uint_eq(job->stats.n_samples, 70);    /* few enough to keep all */
+        ck_assert(memcmp(job->stats.samples, r.rows[hook], 70 * r.width[hook] * sizeof(float)) == 0);
         ck_assert(memcmp(job->score_input, r.rows[hook], (9 + 17) * r.width[hook] * sizeof(float)) == 0);
     }
     const size_t bytes = (9 + 17) * 32 * sizeof(float);
@@ -162,6 +164,77 @@ TEST(statistics_equal_naive_ones)
             ck_assert_uint_eq(activations_of(&found, hook)->count, 70 * r.width[hook]);
     }
     calm_model_close(b.model);
+}
+END_OF_TEST
+
+/* ---- kept rows ---- */
+
+TEST(which_rows_are_kept)
+{
+    static const struct {
+        size_t rows, width, step, count;
+    } cases[] = {{0, 640, 1, 0},          {1, 640, 1, 1},          {8192, 640, 1, 8192},
+                 {16383, 640, 1, 16383},  {16384, 640, 2, 8192},   {16385, 640, 2, 8193},
+                 {65536, 640, 8, 8192},   {65536, 1024, 8, 8192},  {65536, 1025, 7, 9363},
+                 {65536, 3072, 2, 32768}, {65536, 8192, 1, 65536}, {100, 8192, 1, 100}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ck_assert_uint_eq(calm_sample_step(cases[i].rows, cases[i].width), cases[i].step);
+        ck_assert_uint_eq(calm_sample_count(cases[i].rows, cases[i].width), cases[i].count);
+    }
+}
+END_OF_TEST
+
+/* Rows that come in pieces of any size. */
+TEST(kept_rows_come_in_pieces)
+{
+    enum { N = 40, WIDTH = 3 };
+    static const size_t pieces[][4] = {{40, 0, 0, 0}, {1, 1, 37, 1}, {2, 3, 4, 31}, {3, 3, 30, 4}, {5, 0, 9, 26}};
+    float x[N * WIDTH];
+    for (size_t i = 0; i < N * WIDTH; i++)
+        x[i] = (float)i;
+    for (size_t step = 1; step < 7; step++)
+        for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++) {
+            float kept[N * WIDTH] = {0};
+            const calm_job_sums sums = {.samples = kept, .step = step};
+            for (size_t first = 0, i = 0; i < 4; first += pieces[p][i++])
+                calm_job_samples_keep(&sums, first, x + first * WIDTH, pieces[p][i], WIDTH);
+            for (size_t row = 0; row < N; row++)
+                for (size_t j = 0; j < WIDTH; j++)
+                    ck_assert(kept[row * WIDTH + j] == (row * step < N ? x[row * step * WIDTH + j] : 0));
+        }
+}
+END_OF_TEST
+
+/* More rows than are kept: of windows of odd length every second row, counted over all of them. */
+TEST(every_second_row_of_many)
+{
+    enum { WINDOWS = 547, LENGTH = 31, ROWS = WINDOWS * LENGTH };    /* 16957: twice 8192 and some */
+    static size_t many[WINDOWS];
+    const calm_capture_options options = {.jobs = 1u << CALM_JOB_QKV, .samples = true};
+    calm_windows windows;
+    calm_model *model;
+    calm_rope rope;
+    calm_block block;
+    calm_batch batch;
+    calm_capture found;
+    float *input;
+    for (size_t i = 0; i < WINDOWS; i++)
+        many[i] = LENGTH;
+    windows = tiny_windows(many, WINDOWS);
+    ck_ok(calm_model_open(ctx, tiny_model_write(&tiny_default), &model));
+    ck_ok(calm_rope_init(ctx, calm_model_config(model), LENGTH, &rope));
+    ck_ok(calm_model_load_block(ctx, model, 0, &block));
+    ck_ok(calm_batch_embed(ctx, model, &windows, 0, WINDOWS, ctx->out, NULL, &batch));
+    ck_ok(CALM_NEW(ctx, ctx->out, input, ROWS * 32));
+    calm_norm_rows(&block.norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN], batch.hidden.data, ROWS, input);
+    ctx->n_threads = 2;
+    ck_ok(calm_capture_sublayer(ctx, &block, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT, &rope, &batch, &options, &found));
+    const calm_stats *stats = &found.job[CALM_JOB_QKV].stats;
+    ck_assert_uint_eq(stats->rows, ROWS);
+    ck_assert_uint_eq(stats->n_samples, (ROWS + 1) / 2);
+    for (size_t i = 0; i < stats->n_samples; i++)
+        ck_assert_mem_eq(stats->samples + i * 32, input + 2 * i * 32, 32 * sizeof *input);
+    calm_model_close(model);
 }
 END_OF_TEST
 
@@ -302,6 +375,8 @@ TEST(only_what_is_asked_for)
         ck_assert(job_of(&found, kind)->used == (kind == CALM_JOB_DOWN));
         ck_assert_ptr_null(job_of(&none, kind)->stats.absmax);
         ck_assert_ptr_null(job_of(&found, kind)->stats.gram);
+        ck_assert_ptr_null(job_of(&found, kind)->stats.samples);
+        ck_assert_uint_eq(job_of(&found, kind)->stats.n_samples, 0);
         ck_assert_ptr_null(job_of(&found, kind)->score_input);
     }
     ck_assert_ptr_nonnull(job_of(&found, CALM_JOB_DOWN)->stats.absmax);
@@ -317,6 +392,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("capture", (const TTest *[]){
-        statistics_equal_naive_ones, score_outputs_follow_from_score_inputs, same_bytes_for_every_number_of_threads,
+        statistics_equal_naive_ones, which_rows_are_kept, kept_rows_come_in_pieces, every_second_row_of_many, score_outputs_follow_from_score_inputs, same_bytes_for_every_number_of_threads,
         same_bytes_for_every_group, one_kind_of_jobs_after_the_other, rows_in_a_file, only_what_is_asked_for, NULL});
 }

@@ -45,8 +45,8 @@ static void new_bench(bench *b, const char *family, const size_t *lengths, size_
     memcpy(b->rows, b->batch.hidden.data, b->n_rows * HIDDEN * sizeof *b->rows);
 }
 
-static const calm_capture_options everything = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = true, .activations = true,
-                                                .score_windows = SCORE_WINDOWS};
+static const calm_capture_options everything = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = true, .samples = true,
+                                                .activations = true, .score_windows = SCORE_WINDOWS};
 
 /* Capture all experts in waves of `wave`, to the end of the sublayer, and what belongs to the block as a whole. */
 typedef struct captured {
@@ -219,6 +219,8 @@ static void check_job(const calm_job_capture *job, const bounded *x, size_t n, s
     ck_assert_uint_eq(job->stats.rows, n);
     check_sums(&job->stats, x, n, width);
     check_gram(job->stats.gram, x, n, width);
+    ck_assert_uint_eq(job->stats.n_samples, n);    /* few enough to keep all */
+    check_rows(job->stats.samples, x, n * width);
     check_rows(job->score_input, x, scored * width);
 }
 
@@ -370,6 +372,7 @@ TEST(an_expert_without_tokens)
             ck_assert(capture->job[kind].used);
             ck_assert_uint_eq(capture->job[kind].stats.rows, 0);
             ck_assert_ptr_null(capture->job[kind].stats.gram);
+            ck_assert_ptr_null(capture->job[kind].stats.samples);
             ck_assert(capture->job[kind].stats.absmax[0] == 0 && capture->job[kind].stats.sumsq[0] == 0);
         }
         ck_assert_uint_eq(capture->activations[CALM_HOOK_DOWN_IN]->count, 0);

@@ -44,6 +44,9 @@ TEST(capabilities)
     ck_assert_uint_eq(calm_algorithm_caps(parsed("smoothquant")), CALM_NEEDS_ABSMAX | CALM_SETS_IN_SCALE);
     ck_assert_uint_eq(calm_algorithm_caps(parsed("smoothquant-gptq")),
                       CALM_NEEDS_ABSMAX | CALM_SETS_IN_SCALE | CALM_NEEDS_GRAM);
+    ck_assert_uint_eq(calm_algorithm_caps(parsed("awq")), CALM_NEEDS_SUMS | CALM_SETS_IN_SCALE | CALM_NEEDS_GRAM);
+    ck_assert_uint_eq(calm_algorithm_caps(parsed("smoothquant-actfit")),
+                      CALM_NEEDS_ABSMAX | CALM_SETS_IN_SCALE | CALM_NEEDS_GRAM | CALM_NEEDS_SAMPLES | CALM_FITS_INPUT);
 }
 END_OF_TEST
 
@@ -74,6 +77,16 @@ TEST(wrong_order)
     refused("absmax+nearest+gptq", "expected a refit, found the rounding \"gptq\"");
     refused("absmax+nearest+ls+nearest", "expected a refit");
     refused("gptq(damp=0.02)", "expected a grid");
+    refused("absmax+awq+nearest", "expected a rounding, found the transform \"awq\"");
+    refused("awq+cd", "expected a grid (or a transform), found the rounding \"cd\"");
+    refused("absmax+nearest+cd", "expected a refit, found the rounding \"cd\"");
+    refused("absmax+hls+nearest", "expected a rounding, found the grid \"hls\"");
+    refused("absmax+mkq", "expected a rounding, found the refit \"mkq\"");
+    refused("absmax+nearest+actfit", "expected a refit, found the transform \"actfit\"");
+    refused("actfit+smooth+absmax+nearest", "smooth comes after actfit");
+    refused("smooth+actfit+awq+absmax+nearest", "awq comes after actfit");
+    refused("actfit+actfit+absmax+nearest", "must be the last transform");
+    refused("smooth+actfit", "ends without a grid and a rounding");
     refused("absmax", "ends without a rounding");
     refused("smooth", "ends without a grid and a rounding");
 }
@@ -92,6 +105,12 @@ TEST(wrong_words)
     refused("absmax+gptq(order=up)", "activation|none");
     refused("absmax+gptq(damp)", "expected option=value");
     refused("absmax(p=1)+nearest", "it takes none");
+    refused("awq(ratio=0.5)+mse+nearest", "it takes none");
+    refused("actfit(lambda=0)+absmax+nearest", "outside");
+    refused("actfit(lamda=0.1)+absmax+nearest", "did you mean \"lambda\"");
+    refused("absmax+cd(sweeps=0)", "outside");
+    refused("absmax+cd(sweeps=1.5)", "expected");
+    refused("actft", "did you mean \"actfit\"");
     refused("absmax+gptq(damp=0.1", "parentheses");
     refused("absmax+gptq)", "parentheses");
     refused("absmax+gptq(damp=0.1)x", "parentheses");

@@ -1,0 +1,65 @@
+/* Coordinate descent from the nearest codes: cyclic sweeps over the columns (rows.c has the sweep).
+ *
+ *   q_j = round((w_j + sum over k != j of H_jk e_k / H_jj) / s_j) clipped,  e = w - s q,  H damped
+ *
+ * Each change lowers (w - s q) H (w - s q)^T, so the result is never worse than rounding to nearest under that loss. */
+#include <stddef.h>
+
+#include "algorithms/rows.h"
+
+typedef struct cd_options {
+    long long sweeps;
+    double damp;
+} cd_options;
+
+static const calm_option cd_table[] = {
+    {.name = "sweeps", .help = "over all columns", .offset = offsetof(cd_options, sweeps), .type = CALM_OPTION_INT,
+     .fallback = "1", .min = 1, .max = 1000},
+    {.name = "damp", .help = "share of the mean of diag H added to it", .offset = offsetof(cd_options, damp),
+     .type = CALM_OPTION_DOUBLE, .fallback = "0.01", .min = 1e-6, .max = 1},
+    {.name = NULL},
+};
+
+typedef struct cd_job {
+    const calm_target *target;
+    calm_qjob *qjob;
+    const double *h;
+    long long sweeps;
+} cd_job;
+
+static calm_status cd_chunk(calm_ctx *ctx, size_t index, void *user)
+{
+    const cd_job *job = user;
+    size_t first = index * CALM_ROW_CHUNK, left = job->target->out - first;
+    calm_rows rows;
+    CALM_TRY(calm_rows_load(ctx, &rows, job->target, job->qjob, job->h, first,
+                            left < CALM_ROW_CHUNK ? left : CALM_ROW_CHUNK));
+    for (long long sweep = 0; sweep < job->sweeps; sweep++)
+        calm_rows_sweep(&rows);
+    for (size_t r = 0; r < rows.n; r++)
+        calm_rows_store(&rows, r);
+    return CALM_OK;
+}
+
+static calm_status cd(calm_ctx *ctx, calm_target *target, const void *opts, calm_qjob *qjob)
+{
+    const cd_options *options = opts;
+    double *h;
+    cd_job job = {.target = target, .qjob = qjob, .sweeps = options->sweeps};
+    CALM_TRY(calm_target_nearest(ctx, target, qjob));
+    CALM_TRY(calm_target_damped(ctx, target, options->damp, &h));
+    job.h = h;
+    return calm_target_each_chunk(ctx, target, cd_chunk, &job);
+}
+
+const calm_part calm_round_cd = {
+    .name = "cd",
+    .revision = 1,
+    .summary = "nearest, then coordinate descent under the full Hessian",
+    .reference = "-",
+    .kind = CALM_KIND_ROUND,
+    .caps = CALM_NEEDS_GRAM,
+    .opts_size = sizeof(cd_options),
+    .opts = cd_table,
+    .run.round = cd,
+};

@@ -1,0 +1,198 @@
+/* Activation fit: weights that make up for the error of quantized activations, as MKQ-BERT's layer distillation does by
+ * training (Tang et al. 2022, arXiv 2203.13483); here the zero of that loss in closed form.
+ *
+ *   xq = Qa(x / in_scale) on the kept rows,  Hq = E[xq xq^T],  Cq = E[xq (x / in_scale)^T],  l = lambda mean diag Hq
+ *   W* = W ((Hq + l I)^-1 (Cq + l I))^T
+ *
+ * which minimises E|W x - W* xq|^2 + l |W - W*|^2.  What follows rounds W* for the input xq, so H becomes Hq.
+ *
+ * All in double; a sum takes the kept rows in chunks of CHUNK, in order, and belongs to one task. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "algorithms/part.h"
+#include "ptq/tensor/linalg.h"
+
+#define CHUNK ((size_t)256)    /* kept rows that are multiplied at once  */
+#define TILE ((size_t)128)     /* rows of Hq and Cq that a task computes */
+#define ROWS_PER_INPUT 8
+
+typedef struct actfit_options {
+    double lambda;
+} actfit_options;
+
+static const calm_option actfit_table[] = {
+    {.name = "lambda", .help = "pull towards the weights as they are, as a share of the mean of diag Hq",
+     .offset = offsetof(actfit_options, lambda), .type = CALM_OPTION_DOUBLE, .fallback = "0.01", .min = 1e-6, .max = 1},
+    {.name = NULL},
+};
+
+static const char *refuses(const calm_scheme *scheme)
+{
+    return scheme->act_bits ? NULL : "activations stay float, so there is nothing to fit";
+}
+
+typedef struct actfit_job {
+    const calm_target *target;
+    size_t n;         /* kept rows                                        */
+    float *xq;        /* [n, I]                                           */
+    double *h, *c;    /* [I, I] Hq, of which the upper triangle, and Cq  */
+} actfit_job;
+
+/* Rows first .. first + n - 1 of x / in_scale, in float32 as the model divides. */
+static void scaled_rows(const calm_target *target, size_t first, size_t n, float *x)
+{
+    size_t in = target->in;
+    memcpy(x, target->job->stats->samples + first * in, n * in * sizeof *x);
+    for (size_t i = 0; target->in_scale && i < n * in; i++)
+        x[i] /= target->in_scale[i % in];
+}
+
+static size_t chunk_rows(const actfit_job *job, size_t first)
+{
+    return job->n - first < CHUNK ? job->n - first : CHUNK;
+}
+
+static calm_status quantize_chunk(calm_ctx *ctx, size_t index, void *user)
+{
+    const actfit_job *job = user;
+    const calm_scheme *scheme = &job->target->job->scheme;
+    size_t first = index * CHUNK, n = chunk_rows(job, first), in = job->target->in;
+    float *xq = job->xq + first * in;
+    (void)ctx;
+    scaled_rows(job->target, first, n, xq);
+    calm_act_quantize_rows(xq, n, in, scheme->act_bits, scheme->act_asymmetric, xq);
+    return CALM_OK;
+}
+
+/* Rows index * TILE .. of Hq and Cq. */
+static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
+{
+    const actfit_job *job = user;
+    size_t in = job->target->in, start = index * TILE, tile = in - start < TILE ? in - start : TILE;
+    float *x;
+    double *a, *b;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, x, CHUNK * in));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a, CHUNK * in));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, b, CHUNK * in));
+    for (size_t first = 0; first < job->n; first += CHUNK) {
+        size_t n = chunk_rows(job, first);
+        scaled_rows(job->target, first, n, x);
+        for (size_t i = 0; i < n * in; i++) {
+            a[i] = job->xq[first * in + i];
+            b[i] = x[i];
+        }
+        calm_dgemm_tn(tile, in - start, n, 1, a + start, in, a + start, in, 1, job->h + start * in + start, in);
+        calm_dgemm_tn(tile, in, n, 1, a + start, in, b, in, 1, job->c + start * in, in);
+    }
+    for (size_t i = start; i < start + tile; i++)
+        for (size_t j = 0; j < in; j++) {
+            job->h[i * in + j] /= (double)job->n;
+            job->c[i * in + j] /= (double)job->n;
+        }
+    return CALM_OK;
+}
+
+/* c = (Hq + l I)^-1 (Cq + l I). */
+static calm_status solve(calm_ctx *ctx, const actfit_job *job, double shift)
+{
+    size_t in = job->target->in;
+    double *u;
+    calm_ctx trial = *ctx;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, u, in * in));
+    memcpy(u, job->h, in * in * sizeof *u);
+    for (size_t j = 0; j < in; j++) {
+        u[j * in + j] += shift;
+        job->c[j * in + j] += shift;
+    }
+    calm_status status = calm_dcholesky_upper(&trial, in, u, in);
+    if (status == CALM_OK)
+        status = calm_dcholesky_solve(&trial, in, u, in, in, job->c, in);
+    return status == CALM_OK ? CALM_OK
+                             : calm_fail(ctx, status, "%s: actfit: E[xq xq^T] + %g I: %s", job->target->job->name, shift,
+                                         trial.message);
+}
+
+/* Rows of W* = W c^T in place of those of W. */
+static calm_status fit_chunk(calm_ctx *ctx, size_t index, void *user)
+{
+    const actfit_job *job = user;
+    const calm_target *target = job->target;
+    size_t in = target->in, first = index * CALM_ROW_CHUNK, left = target->out - first;
+    size_t n = left < CALM_ROW_CHUNK ? left : CALM_ROW_CHUNK, cells = n * in;
+    float *w = target->w + first * in;
+    double *from, *to;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, from, cells));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, to, cells));
+    for (size_t i = 0; i < cells; i++)
+        from[i] = w[i];
+    calm_dgemm_nt(n, in, in, 1, from, in, job->c, in, 0, to, in);
+    for (size_t i = 0; i < cells; i++) {
+        w[i] = (float)to[i];
+        if (!isfinite(w[i]))
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: actfit: the fitted weight [%zu, %zu] is %g", target->job->name,
+                             first + i / in, i % in, to[i]);
+    }
+    return CALM_OK;
+}
+
+/* The sums over the kept rows. */
+static calm_status multiply(calm_ctx *ctx, actfit_job *job)
+{
+    size_t in = job->target->in, cells;
+    if (!calm_size_mul(&cells, in, in))
+        return calm_fail(ctx, CALM_ENOMEM, "%s: a %zu x %zu matrix does not fit", job->target->job->name, in, in);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, job->xq, job->n * in));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, job->c, cells));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, job->h, cells));
+    CALM_TRY(calm_parallel_for(ctx, (job->n + CHUNK - 1) / CHUNK, quantize_chunk, job));
+    CALM_TRY(calm_parallel_for(ctx, (in + TILE - 1) / TILE, multiply_tile, job));
+    calm_dsymmetrize(in, job->h, in);
+    return CALM_OK;
+}
+
+static calm_status fit(calm_ctx *ctx, calm_target *target, const actfit_options *options)
+{
+    size_t in = target->in;
+    double mean = 0;
+    actfit_job job = {.target = target, .n = target->job->stats->n_samples};
+    CALM_TRY(multiply(ctx, &job));
+    for (size_t j = 0; j < in; j++)
+        mean += job.h[j * in + j] / (double)in;
+    if (mean == 0)
+        return CALM_OK;    /* every kept row is zero: as without input, nothing says what to change */
+    CALM_TRY(solve(ctx, &job, options->lambda * mean));
+    CALM_TRY(calm_target_each_chunk(ctx, target, fit_chunk, &job));
+    if (!target->h)
+        return CALM_OK;
+    memcpy(target->h, job.h, in * in * sizeof *target->h);
+    for (size_t j = 0; j < in; j++)
+        target->h_diag[j] = target->h[j * in + j];
+    return CALM_OK;
+}
+
+static calm_status actfit(calm_ctx *ctx, calm_target *target, const void *opts)
+{
+    size_t kept = target->job->stats->n_samples, needed;
+    if (!calm_size_mul(&needed, ROWS_PER_INPUT, target->in) || kept < needed)
+        return calm_fail(ctx, CALM_ENUMERIC, "%s: actfit has %zu kept rows for %zu inputs, needs %zu: more --samples",
+                         target->job->name, kept, target->in, needed);
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    calm_status status = fit(ctx, target, opts);
+    calm_arena_rewind(ctx->scratch, mark);
+    return status;
+}
+
+const calm_part calm_transform_actfit = {
+    .name = "actfit",
+    .revision = 1,
+    .summary = "weights fitted to the quantized input",
+    .reference = "Tang et al. 2022, arXiv 2203.13483",
+    .kind = CALM_KIND_TRANSFORM,
+    .caps = CALM_NEEDS_SAMPLES | CALM_FITS_INPUT,
+    .opts_size = sizeof(actfit_options),
+    .opts = actfit_table,
+    .refuses = refuses,
+    .run.transform = actfit,
+};

@@ -1,0 +1,163 @@
+/* AWQ: channel scales from the size of the input, the exponent found by search (Lin et al. 2023, arXiv 2306.00978).
+ *
+ *   s_j = m_j^r,  m_j = mean|x_j|,  r in {0, 0.05, ..., 0.95};  W' = W diag(s), the input is divided by s
+ *   chosen: the r of least tr((W - Q/s) H (W - Q/s)^T), the smaller one of equals; Q = the nearest codes of W' on the
+ *   chain's own grid, H undamped
+ *
+ * The paper measures outputs on a sample and clips weights by a search of their own; here H says the same of all rows, and
+ * the grid is the chain's.  m counts as CALM_CHANNEL_FLOOR at least; channel_scale.c shares and normalises s.  An exponent
+ * whose grid cannot be stored is left out. */
+#include <math.h>
+#include <stddef.h>
+
+#include "algorithms/channel_scale.h"
+#include "ptq/tensor/linalg.h"
+
+#define N_RATIOS ((size_t)20)
+#define RATIO_STEP 0.05
+#define BLOCK ((size_t)128)
+
+/* The search: tasks are pairs of an exponent and a chunk of rows. */
+typedef struct awq_search {
+    const calm_target *target;
+    size_t n_chunks;
+    float *scale;      /* [N_RATIOS, I] s                     */
+    double *h_diag;    /* [N_RATIOS, I] diag H / s^2           */
+    double *loss;      /* [N_RATIOS, n_chunks] of each task   */
+} awq_search;
+
+/* What a task holds. */
+typedef struct awq_chunk {
+    calm_target target;    /* as it would be with s; only its h_diag differs */
+    const float *scale;    /* [I] s                                           */
+    size_t first, n;       /* rows                                            */
+    double *w;             /* [group]                                         */
+    uint8_t *codes;        /* [group]                                         */
+    double *e;             /* [n, I] W - Q/s                                  */
+    double *product;       /* [n, I]                                          */
+} awq_chunk;
+
+/* Errors of group g of the chunk's row r. */
+static calm_status round_group(calm_ctx *ctx, awq_chunk *chunk, size_t r, size_t g)
+{
+    const calm_target *target = &chunk->target;
+    size_t start = calm_target_group_start(target, g), n = calm_target_group_columns(target, g);
+    const float *w = target->w + (chunk->first + r) * target->in + start, *s = chunk->scale + start;
+    double *e = chunk->e + r * target->in + start;
+    calm_grid grid;
+    for (size_t j = 0; j < n; j++)
+        chunk->w[j] = w[j] * s[j];    /* in float32, as it would be stored */
+    CALM_TRY(calm_target_grid(ctx, target, chunk->first + r, g, chunk->w, &grid));
+    calm_grid_encode(&target->job->scheme, grid, chunk->w, n, chunk->codes);
+    for (size_t j = 0; j < n; j++)
+        e[j] = w[j] - (double)grid.scale * (chunk->codes[j] - grid.zero) / s[j];
+    return CALM_OK;
+}
+
+/* Sum over rows of e H e^T, by the blocks on and above the diagonal. */
+static double quadratic(const awq_chunk *chunk)
+{
+    size_t in = chunk->target.in;
+    double sum = 0;
+    for (size_t start = 0; start < in; start += BLOCK) {
+        size_t width = in - start < BLOCK ? in - start : BLOCK;
+        const double *h = chunk->target.h + start * in + start, *e = chunk->e + start;
+        calm_dgemm_nn(chunk->n, in - start, width, 1, e, in, h, in, 0, chunk->product, in);
+        for (size_t r = 0; r < chunk->n; r++)
+            for (size_t j = 0; j < in - start; j++)
+                sum += (j < width ? 1 : 2) * chunk->product[r * in + j] * e[r * in + j];
+    }
+    return sum;
+}
+
+static calm_status measure(calm_ctx *ctx, const awq_search *search, size_t ratio, size_t index, double *loss)
+{
+    const calm_target *target = search->target;
+    size_t in = target->in, first = index * CALM_ROW_CHUNK, left = target->out - first;
+    awq_chunk chunk = {.target = *target, .scale = search->scale + ratio * in, .first = first,
+                       .n = left < CALM_ROW_CHUNK ? left : CALM_ROW_CHUNK};
+    chunk.target.h_diag = search->h_diag + ratio * in;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, chunk.w, target->group));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, chunk.codes, target->group));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, chunk.e, chunk.n * in));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, chunk.product, chunk.n * in));
+    for (size_t r = 0; r < chunk.n; r++)
+        for (size_t g = 0; g < target->n_groups; g++)
+            CALM_TRY(round_group(ctx, &chunk, r, g));
+    *loss = quadratic(&chunk);
+    return CALM_OK;
+}
+
+static calm_status measure_task(calm_ctx *ctx, size_t index, void *user)
+{
+    awq_search *search = user;
+    calm_ctx trial = *ctx;
+    calm_status status = measure(&trial, search, index / search->n_chunks, index % search->n_chunks, &search->loss[index]);
+    if (status == CALM_ENUMERIC)
+        search->loss[index] = INFINITY;
+    else if (status != CALM_OK)
+        return calm_fail(ctx, status, "%s", trial.message);
+    return CALM_OK;
+}
+
+/* The channel scales of all exponents. */
+static calm_status prepare(calm_ctx *ctx, const calm_target *target, awq_search *search)
+{
+    size_t n = target->in;
+    const calm_stats *stats = target->job->stats;
+    double *s;
+    *search = (awq_search){.target = target, .n_chunks = (target->out + CALM_ROW_CHUNK - 1) / CALM_ROW_CHUNK};
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, s, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, search->scale, N_RATIOS * n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, search->h_diag, N_RATIOS * n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, search->loss, N_RATIOS * search->n_chunks));
+    for (size_t i = 0; i < N_RATIOS; i++) {
+        float *scale = search->scale + i * n;
+        for (size_t j = 0; j < n; j++) {
+            double mean = stats->rows ? stats->sumabs[j] / (double)stats->rows : 0;
+            if (target->in_scale)
+                mean /= target->in_scale[j];
+            s[j] = pow(fmax(mean, CALM_CHANNEL_FLOOR), RATIO_STEP * (double)i);
+        }
+        CALM_TRY(calm_channel_scale(ctx, target, s, scale));
+        for (size_t j = 0; j < n; j++)
+            search->h_diag[i * n + j] = target->h_diag[j] / ((double)scale[j] * scale[j]);
+    }
+    return CALM_OK;
+}
+
+/* The first exponent of least loss; 0, ones, when no grid can be stored: the rounding will say which. */
+static size_t choose(const awq_search *search)
+{
+    size_t best = 0;
+    double least = INFINITY;
+    for (size_t i = 0; i < N_RATIOS; i++) {
+        double loss = 0;
+        for (size_t c = 0; c < search->n_chunks; c++)
+            loss += search->loss[i * search->n_chunks + c];
+        if (loss < least) {
+            least = loss;
+            best = i;
+        }
+    }
+    return best;
+}
+
+static calm_status awq(calm_ctx *ctx, calm_target *target, const void *opts)
+{
+    awq_search search;
+    (void)opts;
+    CALM_TRY(prepare(ctx, target, &search));
+    CALM_TRY(calm_parallel_for(ctx, N_RATIOS * search.n_chunks, measure_task, &search));
+    return calm_target_scale(ctx, target, search.scale + choose(&search) * target->in);
+}
+
+const calm_part calm_transform_awq = {
+    .name = "awq",
+    .revision = 1,
+    .summary = "channel scales by input size, the exponent searched",
+    .reference = "Lin et al. 2023, arXiv 2306.00978",
+    .kind = CALM_KIND_TRANSFORM,
+    .caps = CALM_NEEDS_GRAM | CALM_NEEDS_SUMS | CALM_SETS_IN_SCALE,
+    .run.transform = awq,
+};
