@@ -51,7 +51,8 @@ static calm_status prepare_linear(calm_ctx *ctx, const block_run *run, calm_capt
     const calm_job_ref *ref = &layout->jobs[captured->job[kind]];
     const calm_cka_input input = {job->stats.rows, job->width, job->stats.gram, job->stats.sum};
     float *w;
-    if (!job->used || !input.gram || input.rows < 2 || captured->linear[kind] || !calm_recipe_has_float_inputs(run->p->recipe))
+    if (!job->used || !input.gram || input.rows < 2 || captured->linear[kind] ||
+        !calm_recipe_scores_linear(run->p->recipe, job->width))
         return CALM_OK;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, ref->out * ref->in));
     for (size_t i = 0, row = 0; i < ref->n; i++) {

@@ -29,6 +29,8 @@
 /* Of each token at a hook point, and hook points of a sublayer at most. */
 #define TOKEN_BYTES (3 * sizeof(float))
 #define N_WATCHED ((size_t)5)
+/* Rows that cka_linear widens at a time. */
+#define LINEAR_ROWS ((size_t)256)
 /* Blocks of an arena are rounded up: some thirty of a window. */
 #define ROUNDING ((size_t)2048)
 
@@ -65,7 +67,8 @@ typedef struct group_needs {
     size_t statistics;   /* Gram matrices, sums, rows kept for scoring                     */
     size_t width;        /* columns of the jobs that are captured together                 */
     size_t forward;      /* activations of one window                                      */
-    size_t reference;    /* scoring: matrices of the float output                          */
+    size_t reference;    /* scoring: matrices of the float output, and:                    */
+    size_t linear;       /* what cka_linear keeps of the float weights                     */
     size_t quantize;     /* the hungriest candidate                                        */
     size_t score;        /* the hungriest candidate                                        */
     size_t codes;        /* of all candidates of the group                                 */
@@ -129,7 +132,15 @@ static void add_job(const estimate *e, const calm_job_ref *job, size_t score_row
         out->codes += code;
         out->one_code = larger(out->one_code, code);
     }
-    out->score = larger(out->score, job->out * job->in * sizeof(float));
+    const size_t weights = job->out * job->in, linear = calm_recipe_scores_linear(recipe, job->in);
+    const size_t inputs = job->in * job->in * sizeof(double), outputs = job->out * job->out * sizeof(double);
+    const bool by_inputs = 2 * job->in * job->in <= 3 * job->out * job->out;
+    out->linear = (alone ? 0 : out->linear) +
+                  linear * (weights * sizeof(float) + inputs +
+                            (by_inputs ? inputs : weights * sizeof(double) + outputs));
+    out->score = larger(out->score, weights * sizeof(float) +
+                                        linear * ((by_inputs ? 2 * inputs : 2 * outputs) +
+                                                  3 * LINEAR_ROWS * job->in * sizeof(double)));
 }
 
 /* Jobs begin .. end - 1, which are captured together. */
@@ -145,7 +156,7 @@ static group_needs measure_group(const estimate *e, size_t begin, size_t end, si
     out.forward = attention ? attention_bytes(e->config, e->longest)
                             : mlp_bytes(e->config, e->longest, begin < end ? layout->jobs[end - 1].in : 0);
     out.statistics += score_rows * width * sizeof(float) + N_WATCHED * (TOKEN_BYTES * e->rows + sizeof(calm_act_acc));
-    out.reference = 3 * square;
+    out.reference = 3 * square + out.linear;
     out.score += score_rows * width * sizeof(float) + 2 * square + 2 * 256 * width * sizeof(double) +
                  (attention ? attention_bytes(e->config, e->longest)
                             : mlp_bytes(e->config, e->longest, begin < end ? layout->jobs[end - 1].in : 0));

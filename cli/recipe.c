@@ -121,12 +121,13 @@ unsigned calm_recipe_caps(const calm_recipe *recipe)
     return caps;
 }
 
-bool calm_recipe_has_float_inputs(const calm_recipe *recipe)
+bool calm_recipe_scores_linear(const calm_recipe *recipe, size_t in)
 {
-    bool any = false;
+    bool floats = false;
     for (size_t i = 0; i < recipe->n_schemes; i++)
-        any |= recipe->schemes[i].act_bits == 0;
-    return any;
+        floats |= recipe->schemes[i].act_bits == 0;
+    return floats && (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) &&
+           (in <= CALM_LINEAR_INPUTS || recipe->selection.score == CALM_SCORE_CKA_LINEAR);
 }
 
 size_t calm_recipe_least_tokens(const calm_recipe *recipe)

@@ -68,8 +68,11 @@ size_t calm_recipe_least_tokens(const calm_recipe *recipe);
 /* CALM_NEEDS_* and CALM_SETS_* bits of the pool: what at least one algorithm needs or sets. */
 unsigned calm_recipe_caps(const calm_recipe *recipe);
 
-/* Does a scheme leave activations as they are? */
-bool calm_recipe_has_float_inputs(const calm_recipe *recipe);
+/* Up to so many inputs cka_linear costs little beside quantizing; a wider job has it when it is the metric of choice. */
+#define CALM_LINEAR_INPUTS ((size_t)3072)
+
+/* Is cka_linear measured of jobs with so many inputs?  It is of weight-only schemes, and needs the Gram matrix. */
+bool calm_recipe_scores_linear(const calm_recipe *recipe, size_t in);
 
 /* The recipe as JSON: everything that decides the result, in a fixed order.  Freed by the caller. */
 calm_json *calm_recipe_json(const calm_recipe *recipe);

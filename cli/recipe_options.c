@@ -170,6 +170,9 @@ calm_status calm_recipe_select(calm_ctx *ctx, calm_unit unit, calm_rule rule, co
     recipe->points |= 1u << selection->point | 1u << calm_unit_point(unit);
     if (selection->score == CALM_SCORE_CKA_LINEAR && quantizes_activations(recipe))
         return calm_fail(ctx, CALM_EARG, "--metric cka_linear is of float inputs; this scheme quantizes them");
+    if (selection->score == CALM_SCORE_CKA_LINEAR && !(calm_recipe_caps(recipe) & CALM_NEEDS_GRAM))
+        return calm_fail(ctx, CALM_EARG, "--metric cka_linear needs the inputs' Gram matrix, which none of these "
+                                         "algorithms collects; add gptq");
     if (selection->score == CALM_SCORE_PROBE_KL && recipe->prefix == CALM_PREFIX_QUANTIZED)
         return calm_fail(ctx, CALM_EARG, "--metric probe_kl measures units one by one in the float model; it has no "
                                          "--prefix quantized");
