@@ -58,7 +58,7 @@ static calm_status find_encoding(calm_ctx *ctx, calm_pipeline *p, int64_t id)
                                        p->recipe->store, (long long)id);
 }
 
-static calm_status evaluate(calm_ctx *ctx, calm_pipeline *p, const char *dir)
+calm_status calm_pipeline_read_eval(calm_ctx *ctx, calm_pipeline *p)
 {
     const calm_recipe *recipe = p->recipe;
     const calm_windows_options options = {.seqlen = (size_t)recipe->seqlen,
@@ -66,11 +66,38 @@ static calm_status evaluate(calm_ctx *ctx, calm_pipeline *p, const char *dir)
                                           .seed = -1,
                                           .vocab = calm_model_config(p->model)->vocab,
                                           .special = recipe->special};
+    return calm_pipeline_read_text(ctx, p, recipe->eval_path, &options, &p->eval);
+}
+
+calm_status calm_pipeline_test_budgets(calm_ctx *ctx, calm_pipeline *p)
+{
+    const size_t n = p->recipe->n_budgets;
+    calm_trial *trials;
+    char *name;
+    if (!p->evaluates)
+        return CALM_OK;
+    CALM_TRY(calm_pipeline_read_eval(ctx, p));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, trials, n));
+    for (size_t i = 0; i < n; i++) {
+        trials[i] = p->pareto[i].trials[p->pareto[i].result];
+        CALM_TRY(calm_strf(ctx, ctx->out, &name, "%g bits: %s", p->pareto[i].budget, trials[i].name));
+        trials[i].name = name;
+    }
+    CALM_TRY(calm_trials_measure(ctx, p, trials, n, &p->eval, p->recipe->eval_name, evaluated, p));
+    CALM_TRY(calm_trials_put(ctx, p, trials, n, "budget"));
+    for (size_t i = 0; i < n; i++)
+        p->pareto[i].test = trials[i];
+    calm_progress_finish(p->progress, CALM_STAGE_EVALUATE);
+    return CALM_OK;
+}
+
+static calm_status evaluate(calm_ctx *ctx, calm_pipeline *p, const char *dir)
+{
     char plan_key[CALM_SHA256_HEX];
     int64_t ids[2] = {0, 0};
     if (!p->evaluates)
         return CALM_OK;
-    CALM_TRY(calm_pipeline_read_text(ctx, p, recipe->eval_path, &options, &p->eval));
+    CALM_TRY(calm_pipeline_read_eval(ctx, p));
     CALM_TRY(calm_pipeline_plan_key(ctx, &p->result, plan_key));
     CALM_TRY(calm_pipeline_find_evaluation(ctx, p, "float", &p->eval, &p->eval_float, &ids[0]));
     CALM_TRY(calm_pipeline_find_evaluation(ctx, p, plan_key, &p->eval, &p->eval_result, &ids[1]));

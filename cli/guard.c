@@ -28,66 +28,65 @@ static calm_status list_trials(calm_ctx *ctx, calm_pipeline *p)
 }
 
 /* The uniform run that replaces the hybrid, or 0. */
-static size_t better_uniform(const calm_pipeline *p)
+static size_t better_uniform(const calm_trial *trials, size_t n)
 {
     size_t best = 0;
-    for (size_t i = 1; i < p->n_trials; i++) {
-        const calm_trial *trial = &p->trials[i];
-        if (trial->id && trial->delta < -GUARD_ERRORS * trial->se &&
-            (best == 0 || trial->eval.kl < p->trials[best].eval.kl))
+    for (size_t i = 1; i < n; i++)
+        if (trials[i].id && trials[i].delta < -GUARD_ERRORS * trials[i].se &&
+            (best == 0 || trials[i].eval.kl < trials[best].eval.kl))
             best = i;
-    }
     return best;
 }
 
 /* A uniform run with the hybrid's candidates, or 0. */
-static size_t same_uniform(const calm_pipeline *p)
+static size_t same_uniform(const calm_trial *trials, size_t n)
 {
     size_t same = 0;
-    for (size_t i = 1; i < p->n_trials; i++)
-        same = strcmp(p->trials[i].key, p->trials[0].key) == 0 ? i : same;
+    for (size_t i = 1; i < n; i++)
+        same = strcmp(trials[i].key, trials[0].key) == 0 ? i : same;
     return same;
 }
 
-static calm_status judge(calm_ctx *ctx, calm_pipeline *p)
+calm_status calm_guard_judge(calm_ctx *ctx, calm_pipeline *p, calm_trial *trials, size_t n, size_t *result,
+                             const char **verdict)
 {
-    const size_t best = better_uniform(p), same = same_uniform(p), n = p->guard.n;
-    const calm_trial *trial = &p->trials[best];
+    char *text;
+    *result = 0;
+    *verdict = "no windows were left for the guard: nothing says that the hybrid is better than a uniform run";
+    if (!p->guard.n)
+        return CALM_OK;
+    CALM_TRY(calm_trials_measure(ctx, p, trials, n, &p->guard, p->recipe->calib_name, tick, p));
+    CALM_TRY(calm_trials_put(ctx, p, trials, n, "guard"));
+    const size_t best = better_uniform(trials, n), same = same_uniform(trials, n), windows = p->guard.n;
+    const calm_trial *trial = &trials[best];
     const char *loss = calm_pipeline_encodes(p) ? "1 - cosine" : "KL";
-    char *verdict;
     if (best)
-        CALM_TRY(calm_strf(ctx, ctx->out, &verdict,
+        CALM_TRY(calm_strf(ctx, ctx->out, &text,
                            "uniform %s is better than the hybrid by %.5f %s (%.1f paired standard errors, %zu windows)%s",
-                           trial->name, -trial->delta, loss, -trial->delta / trial->se, n,
+                           trial->name, -trial->delta, loss, -trial->delta / trial->se, windows,
                            p->recipe->keep_hybrid ? "; the hybrid is kept as asked (--keep-hybrid)"
                                                   : ", so it is the result"));
     else if (same)
-        CALM_TRY(calm_strf(ctx, ctx->out, &verdict,
+        CALM_TRY(calm_strf(ctx, ctx->out, &text,
                            "every unit chose %s, so the hybrid is that uniform run; no other is better by "
                            "more than %g paired standard errors (%zu windows)",
-                           p->trials[same].name, GUARD_ERRORS, n));
+                           trials[same].name, GUARD_ERRORS, windows));
     else
-        CALM_TRY(calm_strf(ctx, ctx->out, &verdict,
+        CALM_TRY(calm_strf(ctx, ctx->out, &text,
                            "no uniform run is better than the hybrid by more than %g paired standard "
-                           "errors (%zu windows)", GUARD_ERRORS, n));
-    p->verdict = verdict;
-    const size_t result = p->recipe->keep_hybrid ? 0 : best;
-    p->result_name = p->trials[result].name;
-    p->result = p->trials[result].plan;
+                           "errors (%zu windows)", GUARD_ERRORS, windows));
+    *verdict = text;
+    *result = p->recipe->keep_hybrid ? 0 : best;
     return CALM_OK;
 }
 
 calm_status calm_pipeline_guard(calm_ctx *ctx, calm_pipeline *p)
 {
+    size_t result;
     CALM_TRY(list_trials(ctx, p));
-    p->result = p->trials[0].plan;
-    p->result_name = "hybrid";
-    p->verdict = "no windows were left for the guard: nothing says that the hybrid is better than a uniform run";
-    if (p->guard.n) {
-        CALM_TRY(calm_trials_measure(ctx, p, p->trials, p->n_trials, &p->guard, p->recipe->calib_name, tick, p));
-        CALM_TRY(calm_trials_put(ctx, p, p->trials, p->n_trials, "guard"));
-        CALM_TRY(judge(ctx, p));
-    }
+    CALM_TRY(calm_guard_judge(ctx, p, p->trials, p->n_trials, &result, &p->verdict));
+    p->result = p->trials[result].plan;
+    p->result_name = p->trials[result].name;
     if (p->recipe->n_pool == 1) {
         p->result_name = p->recipe->pool[0].name;
         p->verdict = "one algorithm: a uniform run";

@@ -185,7 +185,8 @@ static void clear(calm_pipeline *p, const calm_recipe *recipe, calm_arena *arena
 static calm_status open_all(calm_ctx *ctx, calm_pipeline *p)
 {
     size_t n_jobs;
-    CALM_TRY(calm_export_target(ctx, p->recipe->output, p->recipe->force));
+    if (p->recipe->output && p->recipe->n_budgets < 2)
+        CALM_TRY(calm_export_target(ctx, p->recipe->output, p->recipe->force));
     CALM_TRY(open_inputs(ctx, p));
     n_jobs = calm_model_layout(p->model)->n_jobs;
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->candidates, n_jobs * p->recipe->n_pool));
@@ -194,6 +195,7 @@ static calm_status open_all(calm_ctx *ctx, calm_pipeline *p)
     for (size_t job = 0; job < n_jobs; job++)
         p->choice[job] = CALM_STAYS_FLOAT;
     CALM_TRY(check_export(ctx, p));
+    CALM_TRY(calm_pipeline_check_budgets(ctx, p));
     warn_of_few_rows(ctx, p);
     CALM_TRY(calm_budget_apply(ctx, p, &p->budget));
     calm_budget_note(&p->held.open);
@@ -220,23 +222,52 @@ static calm_status prepare(calm_ctx *ctx, calm_pipeline *p)
     return begin_run(ctx, p);
 }
 
-static calm_status run_stages(calm_ctx *ctx, calm_pipeline *p)
+/* Several budgets: their results side by side, none written. */
+static calm_status compare_budgets(calm_ctx *ctx, calm_pipeline *p)
+{
+    CALM_TRY(calm_pipeline_share_bits(ctx, p));
+    p->verdict = "several budgets were compared";
+    return calm_pipeline_test_budgets(ctx, p);
+}
+
+/* What follows the candidates. */
+static calm_status run_stages(calm_ctx *ctx, calm_pipeline *p, void *user)
+{
+    (void)user;
+    if (p->recipe->n_budgets > 1)
+        return compare_budgets(ctx, p);
+    if (p->recipe->n_budgets) {
+        CALM_TRY(calm_pipeline_share_bits(ctx, p));
+    } else {
+        if (p->recipe->selection.score == CALM_SCORE_PROBE_KL)
+            CALM_TRY(calm_pipeline_probe_all(ctx, p));
+        CALM_TRY(calm_pipeline_choose(ctx, p));
+        CALM_TRY(calm_pipeline_guard(ctx, p));
+    }
+    return calm_pipeline_export(ctx, p);
+}
+
+static calm_status run_all(calm_ctx *ctx, calm_pipeline *p, calm_stages_fn *stages, void *user)
 {
     CALM_TRY(prepare(ctx, p));
     CALM_TRY(calm_pipeline_blocks(ctx, p));
-    CALM_TRY(calm_pipeline_choose(ctx, p));
-    CALM_TRY(calm_pipeline_guard(ctx, p));
-    CALM_TRY(calm_pipeline_export(ctx, p));
+    CALM_TRY(stages(ctx, p, user));
     return end_run(ctx, p, "finished");
 }
 
 calm_status calm_pipeline_run(calm_ctx *ctx, const calm_recipe *recipe, const char *command, calm_progress *progress,
                               calm_pipeline *out)
 {
+    return calm_pipeline_stages(ctx, recipe, command, progress, run_stages, NULL, out);
+}
+
+calm_status calm_pipeline_stages(calm_ctx *ctx, const calm_recipe *recipe, const char *command, calm_progress *progress,
+                                 calm_stages_fn *stages_fn, void *user, calm_pipeline *out)
+{
     static const char *const stages[CALM_N_STAGES][2] = {
         [CALM_STAGE_CALIBRATE] = {"calibrate", "blocks"}, [CALM_STAGE_QUANTIZE] = {"quantize", "candidates"},
-        [CALM_STAGE_SCORE] = {"score", "candidates"},     [CALM_STAGE_CHOOSE] = {"choose", "guard windows"},
-        [CALM_STAGE_ASSEMBLE] = {"assemble", "blocks"},   [CALM_STAGE_EVALUATE] = {"evaluate", "windows"},
+        [CALM_STAGE_SCORE] = {"score", "candidates"},     [CALM_STAGE_PROBE] = {"probe", "windows"},
+        [CALM_STAGE_CHOOSE] = {"choose", "guard windows"}, [CALM_STAGE_ASSEMBLE] = {"assemble", "blocks"},   [CALM_STAGE_EVALUATE] = {"evaluate", "windows"},
     };
     const double begun = calm_seconds();
     clear(out, recipe, ctx->out);
@@ -244,7 +275,7 @@ calm_status calm_pipeline_run(calm_ctx *ctx, const calm_recipe *recipe, const ch
     out->progress = progress;
     for (int s = 0; s < CALM_N_STAGES; s++)
         calm_progress_add(progress, stages[s][0], stages[s][1]);
-    const calm_status status = run_stages(ctx, out);
+    const calm_status status = run_all(ctx, out, stages_fn, user);
     if (status != CALM_OK)
         record_failure(ctx, out);
     calm_progress_end(progress);

@@ -20,6 +20,7 @@ typedef enum calm_stage {
     CALM_STAGE_CALIBRATE,
     CALM_STAGE_QUANTIZE,
     CALM_STAGE_SCORE,
+    CALM_STAGE_PROBE,
     CALM_STAGE_CHOOSE,
     CALM_STAGE_ASSEMBLE,
     CALM_STAGE_EVALUATE,
@@ -49,6 +50,15 @@ typedef struct calm_trial {
     calm_eval_result eval;
     double delta, se;            /* mean KL minus the first trial's, paired standard error; NaN for the first */
 } calm_trial;
+
+/* What a budget came to. */
+typedef struct calm_pareto {
+    double budget;
+    calm_trial *trials;         /* [n_trials] the hybrid first, then uniform runs that fit */
+    size_t n_trials, result;    /* the one that holds                                      */
+    const char *verdict;
+    calm_trial test;            /* the result on the evaluation's text                     */
+} calm_pareto;
 
 /* A job that a choice leaves as it is. */
 #define CALM_STAYS_FLOAT SIZE_MAX
@@ -83,6 +93,7 @@ typedef struct calm_pipeline {
     calm_plan result;                          /* what is exported                    */
     calm_trial *trials;                        /* [n_trials] of the guard, the hybrid first */
     size_t n_trials;
+    calm_pareto *pareto;                       /* [n_budgets] with several budgets    */
     const char *result_name, *verdict;         /* "hybrid" or an algorithm; the guard's sentence */
 
     double bits_per_weight;                    /* of the quantized linears            */
@@ -98,6 +109,11 @@ typedef struct calm_pipeline {
 calm_status calm_pipeline_run(calm_ctx *ctx, const calm_recipe *recipe, const char *command, calm_progress *progress,
                               calm_pipeline *out);
 void calm_pipeline_close(calm_pipeline *pipeline);
+
+/* The same with other stages after the candidates are there: what they do with them is theirs. */
+typedef calm_status calm_stages_fn(calm_ctx *ctx, calm_pipeline *p, void *user);
+calm_status calm_pipeline_stages(calm_ctx *ctx, const calm_recipe *recipe, const char *command, calm_progress *progress,
+                                 calm_stages_fn *stages, void *user, calm_pipeline *out);
 
 /* The beginning of a run alone: open everything, check what the exporter would refuse, fit the memory.  Nothing is
  * written.  Close also after a failure. */
@@ -130,6 +146,11 @@ calm_status calm_pipeline_blocks(calm_ctx *ctx, calm_pipeline *p);
 calm_status calm_pipeline_choose(calm_ctx *ctx, calm_pipeline *p);
 calm_status calm_pipeline_guard(calm_ctx *ctx, calm_pipeline *p);
 
+/* Measure trials [n] on the guard windows; *result = the first, or the uniform run that is better by more than two paired
+ * standard errors; *verdict says so, in ctx->out (guard.c). */
+calm_status calm_guard_judge(calm_ctx *ctx, calm_pipeline *p, calm_trial *trials, size_t n, size_t *result,
+                             const char **verdict);
+
 /* The entry among pool entries first .. first + n - 1 that a selection takes for the unit of `job`, and why, in ctx->out.
  * CALM_ENUMERIC: every candidate failed. CALM_EARG: there are too few rows for the score (choose.c). */
 calm_status calm_pipeline_select(calm_ctx *ctx, const calm_pipeline *p, const calm_selection *selection, size_t job,
@@ -144,6 +165,29 @@ double calm_pipeline_crest(calm_ctx *ctx, const calm_pipeline *p, size_t job);
 
 /* Put p->choice[job] with its reason, and what the activation rule says of it. */
 calm_status calm_pipeline_put_choice(calm_ctx *ctx, const calm_pipeline *p, size_t job, const char *reason);
+
+/* ---- probes (probe.c) ---- */
+
+/* One unit, by one of its jobs, quantized by one entry. */
+typedef struct calm_probe {
+    size_t job, entry;
+} calm_probe;
+
+/* Measure KL(float || .) with one unit of the recipe's selection quantized, on the first calibration windows, into the scores
+ * of its candidates; what is in the store is taken from there.  A unit with a failed candidate has none. */
+calm_status calm_pipeline_probe(calm_ctx *ctx, calm_pipeline *p, const calm_probe *probes, size_t n);
+
+/* The same for every unit and entry. */
+calm_status calm_pipeline_probe_all(calm_ctx *ctx, calm_pipeline *p);
+
+/* ---- budgets of bits (bits.c) ---- */
+
+/* CALM_EARG: a budget below the smallest or above the largest plan. */
+calm_status calm_pipeline_check_budgets(calm_ctx *ctx, const calm_pipeline *p);
+
+/* One probe per unit, then for each budget the plan of least predicted loss, its guard, and the result.  With one budget
+ * p->choice, p->trials and p->result are set as by choice and guard, and the choices put. */
+calm_status calm_pipeline_share_bits(calm_ctx *ctx, calm_pipeline *p);
 
 /* ---- plans and trials (trials.c) ---- */
 
@@ -175,6 +219,12 @@ calm_status calm_trials_put(calm_ctx *ctx, const calm_pipeline *p, const calm_tr
 /* Write the checkpoint under a temporary name, evaluate what was written, add card and recipe, and give it its name
  * (finish.c). */
 calm_status calm_pipeline_export(calm_ctx *ctx, calm_pipeline *p);
+
+/* Read the evaluation's text into p->eval (finish.c). */
+calm_status calm_pipeline_read_eval(calm_ctx *ctx, calm_pipeline *p);
+
+/* Measure the results of several budgets, and the float model, on the evaluation's text (finish.c). */
+calm_status calm_pipeline_test_budgets(calm_ctx *ctx, calm_pipeline *p);
 
 /* Digest over the candidates of a plan: the subject of its evaluations (trials.c). */
 calm_status calm_pipeline_plan_key(calm_ctx *ctx, const calm_plan *plan, char key[CALM_SHA256_HEX]);

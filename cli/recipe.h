@@ -53,7 +53,7 @@ typedef struct calm_recipe {
     bool keep_hybrid;                       /* even when a uniform run is better                      */
     const char *eval_path, *eval_name;      /* NULL: no evaluation                                    */
     long long eval_windows;                 /* 0: all                                                 */
-    const char *output;                     /* checkpoint directory                                   */
+    const char *output;                     /* checkpoint directory; NULL: none is written            */
     const char *store;                      /* SQLite file                                            */
     bool force;
     long long first_block, last_block;      /* blocks to quantize, both included; last < 0: to the end        */

@@ -14,7 +14,7 @@
 static const char units_sql[] =
     "SELECT c.unit, j.name, coalesce(a.name, 'float'), s1.value, s2.value, s3.value, p.value, p.text, p.channel, p.window, "
     "p.token,"
-    " x.crest_median, coalesce(c.advice || CASE WHEN c.disagrees THEN ' (differs)' ELSE '' END, ''), c.reason"
+    " x.crest_median, k.bits_per_weight, coalesce(c.advice || CASE WHEN c.disagrees THEN ' (differs)' ELSE '' END, ''), c.reason"
     " FROM choice c JOIN run r ON r.id = c.run_id JOIN job j ON j.id = c.job_id JOIN block b ON b.id = j.block_id"
     " LEFT JOIN candidate k ON k.id = c.candidate_id LEFT JOIN algorithm a ON a.id = k.algorithm_id"
     " LEFT JOIN score s1 ON s1.candidate_id = k.id AND s1.unit = r.unit AND s1.metric = 'cka'"
@@ -25,7 +25,7 @@ static const char units_sql[] =
     " LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1"
     " WHERE c.run_id = ?1 ORDER BY b.number, j.position";
 
-enum { UNIT, JOB, ALGORITHM, CKA, CKA_TOKEN, REL_MSE, PEAK, PEAK_TEXT, CHANNEL, WINDOW, POSITION, CREST, ADVICE, REASON };
+enum { UNIT, JOB, ALGORITHM, CKA, CKA_TOKEN, REL_MSE, PEAK, PEAK_TEXT, CHANNEL, WINDOW, POSITION, CREST, BITS, ADVICE, REASON };
 
 static double number(const calm_value *value)
 {
@@ -65,6 +65,7 @@ static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *con
                           values[PEAK_TEXT].text ? values[PEAK_TEXT].text : "?", (long long)values[WINDOW].integer,
                           (long long)values[POSITION].integer, (long long)values[CHANNEL].integer);
     calm_table_fixed(table, number(&values[CREST]), 1);
+    calm_table_fixed(table, number(&values[BITS]), 3);
     calm_table_text(table, values[ADVICE].text);
     return CALM_OK;
 }
@@ -92,6 +93,7 @@ static calm_status units_table(calm_ctx *ctx, const calm_pipeline *p, calm_table
     calm_table_column(table, "max |x|", CALM_ALIGN_RIGHT);
     calm_table_column(table, "at token, window:position", CALM_ALIGN_LEFT);
     calm_table_column(table, "crest", CALM_ALIGN_RIGHT);
+    calm_table_column(table, p->recipe->n_schemes > 1 ? "bits" : "", CALM_ALIGN_RIGHT);
     calm_table_column(table, p->recipe->schemes[0].act_bits ? "advice" : "", CALM_ALIGN_LEFT);
     return calm_store_query(ctx, p->store, units_sql, &run, 1, add_dense_unit, table);
 }
@@ -157,7 +159,7 @@ static calm_status add_unit_json(calm_ctx *ctx, void *user, size_t n, const char
                                  const calm_value *values)
 {
     static const char *const keys[] = {"unit", "job", "algorithm", "cka", "cka_token", "rel_mse", "activation_max", "token",
-                                       "channel", "window", "position", "crest", "advice", "reason"};
+                                       "channel", "window", "position", "crest", "bits", "advice", "reason"};
     calm_json *row;
     (void)ctx;
     (void)names;
@@ -314,12 +316,60 @@ static void print_size(const calm_pipeline *p, calm_text *out)
                      (double)p->bytes_after / 1048576.0, 100.0 * (double)p->bytes_after / (double)p->bytes_before);
 }
 
+/* One row per budget: what holds within it, on the guard windows and on the test text. */
+static calm_status print_pareto(calm_ctx *ctx, const calm_pipeline *p, calm_text *out)
+{
+    calm_table table;
+    calm_table_init(&table);
+    calm_table_column(&table, "budget", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, "bits", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, "result", CALM_ALIGN_LEFT);
+    calm_table_column(&table, "guard KL", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, "perplexity", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, "KL to float", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, "top-1 %", CALM_ALIGN_RIGHT);
+    for (size_t i = 0; i < p->recipe->n_budgets; i++) {
+        const calm_pareto *pareto = &p->pareto[i];
+        const calm_trial *result = &pareto->trials[pareto->result], *test = &pareto->test;
+        calm_table_format(&table, "%g", pareto->budget);
+        calm_table_fixed(&table, result->bits_per_weight, 4);
+        calm_table_text(&table, result->name);
+        calm_table_fixed(&table, result->id ? result->eval.kl : NAN, 5);
+        calm_table_fixed(&table, test->id ? test->eval.ppl : NAN, 4);
+        calm_table_fixed(&table, test->id ? test->eval.kl : NAN, 5);
+        calm_table_fixed(&table, test->id ? 100 * test->eval.top1 : NAN, 2);
+    }
+    const calm_status status = calm_table_write(ctx, &table, 2, out);
+    calm_table_clear(&table);
+    for (size_t i = 0; i < p->recipe->n_budgets; i++)
+        calm_text_printf(out, "  %g: %s\n", p->pareto[i].budget, p->pareto[i].verdict);
+    if (p->evaluates)
+        calm_text_printf(out, "  test text: %s, %zu windows of %zu tokens\n", p->recipe->eval_name, p->eval.n,
+                         p->eval.longest);
+    calm_text_printf(out, "\n  store        %s\n  time         %.1f s\n\n  next: the same command with one of the budgets "
+                          "writes its checkpoint; nothing is computed again\n", p->recipe->store, p->seconds);
+    return status;
+}
+
+/* Print what was gathered, and release it. */
+static calm_status finish_print(calm_ctx *ctx, calm_status status, calm_text *text)
+{
+    if (status == CALM_OK)
+        status = calm_text_check(ctx, text);
+    if (status == CALM_OK)
+        fputs(text->data, stdout);
+    calm_text_clear(text);
+    return status;
+}
+
 calm_status calm_report_print(calm_ctx *ctx, const calm_pipeline *p)
 {
     const calm_recipe *recipe = p->recipe;
     calm_text text;
     calm_text_init(&text);
     calm_text_printf(&text, "\n");
+    if (recipe->n_budgets > 1)
+        return finish_print(ctx, print_pareto(ctx, p, &text), &text);
     calm_status status = write_tables(ctx, p, &text);
     print_size(p, &text);
     if (status == CALM_OK)
@@ -334,12 +384,7 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_pipeline *p)
     calm_text_printf(&text, "\n  next: %s inspect %s\n        sqlite3 %s 'select * from v_choices'\n"
                             "        %s eval --model %s --reference %s --text FILE\n",
                      calm, recipe->store, recipe->store, calm, recipe->output, recipe->model.name);
-    if (status == CALM_OK)
-        status = calm_text_check(ctx, &text);
-    if (status == CALM_OK)
-        fputs(text.data, stdout);
-    calm_text_clear(&text);
-    return status;
+    return finish_print(ctx, status, &text);
 }
 
 /* ---- JSON ---- */
@@ -366,11 +411,11 @@ static calm_json *encoding_json(const calm_embedding_result *result)
     return row;
 }
 
-static calm_json *guard_json(const calm_pipeline *p)
+static calm_json *trials_json(const calm_trial *trials, size_t n)
 {
     calm_json *rows = calm_json_new_array();
-    for (size_t i = 0; i < p->n_trials && p->guard.n; i++) {
-        const calm_trial *trial = &p->trials[i];
+    for (size_t i = 0; i < n; i++) {
+        const calm_trial *trial = &trials[i];
         calm_json *object = trial->id ? evaluation_json(&trial->eval) : calm_json_new_object();
         calm_json_set_string(object, "name", trial->name);
         calm_json_set_bool(object, "complete", trial->id != 0);
@@ -383,8 +428,42 @@ static calm_json *guard_json(const calm_pipeline *p)
     return rows;
 }
 
+static calm_json *budgets_json(const calm_pipeline *p)
+{
+    calm_json *rows = calm_json_new_array();
+    for (size_t i = 0; i < p->recipe->n_budgets; i++) {
+        const calm_pareto *pareto = &p->pareto[i];
+        const calm_trial *result = &pareto->trials[pareto->result];
+        calm_json *row = calm_json_new_object();
+        calm_json_set_number(row, "budget", pareto->budget);
+        calm_json_set_number(row, "bits_per_weight", result->bits_per_weight);
+        calm_json_set_string(row, "result", result->name);
+        calm_json_set_string(row, "verdict", pareto->verdict);
+        calm_json_set(row, "guard", trials_json(pareto->trials, pareto->n_trials));
+        if (pareto->test.id)
+            calm_json_set(row, "quantized", evaluation_json(&pareto->test.eval));
+        calm_json_add(rows, row);
+    }
+    return rows;
+}
+
+/* Several budgets: no checkpoint, one row each. */
+static calm_status print_budgets_json(calm_ctx *ctx, const calm_pipeline *p)
+{
+    calm_json *root = calm_json_new_object();
+    calm_json_set_int(root, "run", p->run_id);
+    calm_json_set(root, "budgets", budgets_json(p));
+    calm_json_set_string(root, "store", p->recipe->store);
+    calm_json_set_number(root, "seconds", p->seconds);
+    const calm_status status = calm_json_print(ctx, root);
+    calm_json_free(root);
+    return status;
+}
+
 calm_status calm_report_json(calm_ctx *ctx, const calm_pipeline *p)
 {
+    if (p->recipe->n_budgets > 1)
+        return print_budgets_json(ctx, p);
     calm_json *root = calm_json_new_object(), *units = calm_json_new_array();
     const calm_value run = calm_value_int(p->run_id);
     calm_status status = calm_store_query(ctx, p->store, units_sql, &run, 1, add_unit_json, units);
@@ -400,7 +479,7 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_pipeline *p)
         calm_json_set(root, "quantized", calm_pipeline_encodes(p) ? encoding_json(&p->eval_encoding)
                                                                   : evaluation_json(&p->eval_result));
     }
-    calm_json_set(root, "guard", guard_json(p));
+    calm_json_set(root, "guard", trials_json(p->trials, p->guard.n ? p->n_trials : 0));
     calm_json_set(root, "units", units);
     calm_json_set_string(root, "checkpoint", p->recipe->output);
     calm_json_set_string(root, "store", p->recipe->store);
