@@ -36,9 +36,20 @@ static void adopt_scores(const calm_store_candidate *row, calm_score_set *out)
     }
 }
 
-/* Take over a row that is complete: all metrics of a job's output, and a sound blob. */
-static calm_status adopt(calm_ctx *ctx, const calm_pipeline *p, calm_candidate *candidate)
+/* Does a row have all scores of a job that this run needs?  Of too few rows there are none. */
+static bool is_scored(const calm_pipeline *p, size_t job, size_t entry, int64_t score_rows, const calm_score_set *scores)
 {
+    const bool linear = p->recipe->linear && p->recipe->pool[entry].scheme.act_bits == 0 &&
+                        calm_recipe_scores_linear(p->recipe, calm_model_layout(p->model)->jobs[job].in);
+    return score_rows < CALM_LEAST_SCORE_ROWS ||
+           (calm_score_set_has(scores, CALM_POINT_JOB) &&
+            (!linear || !isnan(scores->value[CALM_POINT_JOB][CALM_SCORE_CKA_LINEAR])));
+}
+
+/* Take over a row that is complete: all scores of a job, and a sound blob. */
+static calm_status adopt(calm_ctx *ctx, const calm_pipeline *p, size_t job, size_t entry)
+{
+    calm_candidate *candidate = calm_pipeline_candidate(p, job, entry);
     calm_store_candidate row;
     CALM_TRY(calm_store_candidate_find(ctx, p->store, candidate->key, &row, &candidate->id));
     candidate->todo = true;
@@ -48,8 +59,7 @@ static calm_status adopt(calm_ctx *ctx, const calm_pipeline *p, calm_candidate *
     candidate->failure = row.failure;
     adopt_scores(&row, &candidate->scores);
     candidate->bits_per_weight = row.bits_per_weight;
-    const bool complete =
-        calm_score_set_has(&candidate->scores, CALM_POINT_JOB) || row.score_rows < CALM_LEAST_SCORE_ROWS;
+    const bool complete = is_scored(p, job, entry, row.score_rows, &candidate->scores);
     candidate->todo = !row.failure && (!complete || !blob_is_sound(ctx, p, row.blob));
     if (!row.failure && !candidate->todo)
         memcpy(candidate->blob, row.blob, CALM_SHA256_HEX);
@@ -80,7 +90,7 @@ static calm_status survey_block(calm_ctx *ctx, calm_pipeline *p, size_t block, s
     *lacking = 0;
     for (size_t job = begin; job < end; job++) {
         for (size_t entry = 0; entry < p->recipe->n_pool; entry++)
-            CALM_TRY(adopt(ctx, p, calm_pipeline_candidate(p, job, entry)));
+            CALM_TRY(adopt(ctx, p, job, entry));
         calm_pipeline_skip(ctx, p, job);
         for (size_t entry = 0; entry < p->recipe->n_pool; entry++) {
             const calm_candidate *candidate = calm_pipeline_candidate(p, job, entry);

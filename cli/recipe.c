@@ -127,7 +127,7 @@ bool calm_recipe_scores_linear(const calm_recipe *recipe, size_t in)
     for (size_t i = 0; i < recipe->n_schemes; i++)
         floats |= recipe->schemes[i].act_bits == 0;
     return floats && (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) &&
-           (in <= CALM_LINEAR_INPUTS || recipe->selection.score == CALM_SCORE_CKA_LINEAR);
+           (recipe->linear || in <= CALM_LINEAR_INPUTS);
 }
 
 size_t calm_recipe_least_tokens(const calm_recipe *recipe)

@@ -45,6 +45,7 @@ typedef struct calm_recipe {
     bool special;                           /* special tokens around the text                         */
     calm_selection selection;
     unsigned points;                        /* bit k: score at calm_point k; of a job always              */
+    bool linear;                            /* cka_linear is wanted of every job                          */
     calm_prefix prefix;
     bool light;                             /* smoothing is not tried where inputs have no outliers       */
     double *budgets;                        /* [n_budgets] bits per weight, rising; none: no budget       */
@@ -68,7 +69,7 @@ size_t calm_recipe_least_tokens(const calm_recipe *recipe);
 /* CALM_NEEDS_* and CALM_SETS_* bits of the pool: what at least one algorithm needs or sets. */
 unsigned calm_recipe_caps(const calm_recipe *recipe);
 
-/* Up to so many inputs cka_linear costs little beside quantizing; a wider job has it when it is the metric of choice. */
+/* Up to so many inputs cka_linear costs little beside quantizing; a wider job has it when it is wanted. */
 #define CALM_LINEAR_INPUTS ((size_t)3072)
 
 /* Is cka_linear measured of jobs with so many inputs?  It is of weight-only schemes, and needs the Gram matrix. */

@@ -167,6 +167,7 @@ calm_status calm_recipe_select(calm_ctx *ctx, calm_unit unit, calm_rule rule, co
         metric = rule == CALM_RULE_ARGMAX ? "cka" : "cka_token";
     if (!calm_score_find(unit, metric, &selection->point, &selection->score))
         return unknown_metric(ctx, unit, metric);
+    recipe->linear |= selection->score == CALM_SCORE_CKA_LINEAR;
     recipe->points |= 1u << selection->point | 1u << calm_unit_point(unit);
     if (selection->score == CALM_SCORE_CKA_LINEAR && quantizes_activations(recipe))
         return calm_fail(ctx, CALM_EARG, "--metric cka_linear is of float inputs; this scheme quantizes them");

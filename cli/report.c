@@ -43,10 +43,17 @@ static const char *short_unit(const char *unit)
     return unit;
 }
 
+/* The table of units as it grows. */
+typedef struct units_rows {
+    calm_table *table;
+    bool bits;    /* jobs differ in their bits */
+} units_rows;
+
 /* A row for people: what was chosen, how near it is, what its input looks like. */
 static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
 {
-    calm_table *table = user;
+    const units_rows *rows = user;
+    calm_table *table = rows->table;
     (void)ctx;
     (void)n;
     (void)names;
@@ -65,7 +72,8 @@ static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *con
                           values[PEAK_TEXT].text ? values[PEAK_TEXT].text : "?", (long long)values[WINDOW].integer,
                           (long long)values[POSITION].integer, (long long)values[CHANNEL].integer);
     calm_table_fixed(table, number(&values[CREST]), 1);
-    calm_table_fixed(table, number(&values[BITS]), 3);
+    if (rows->bits)
+        calm_table_fixed(table, number(&values[BITS]), 3);
     calm_table_text(table, values[ADVICE].text);
     return CALM_OK;
 }
@@ -85,6 +93,7 @@ static calm_status add_dense_unit(calm_ctx *ctx, void *user, size_t n, const cha
 static calm_status units_table(calm_ctx *ctx, const calm_pipeline *p, calm_table *table)
 {
     const calm_value run = calm_value_int(p->run_id);
+    units_rows rows = {table, p->recipe->n_schemes > 1};
     calm_table_column(table, p->recipe->selection.unit == CALM_UNIT_JOB ? "unit" : "job", CALM_ALIGN_LEFT);
     calm_table_column(table, "algorithm", CALM_ALIGN_LEFT);
     calm_table_column(table, "1-CKA", CALM_ALIGN_RIGHT);
@@ -93,9 +102,10 @@ static calm_status units_table(calm_ctx *ctx, const calm_pipeline *p, calm_table
     calm_table_column(table, "max |x|", CALM_ALIGN_RIGHT);
     calm_table_column(table, "at token, window:position", CALM_ALIGN_LEFT);
     calm_table_column(table, "crest", CALM_ALIGN_RIGHT);
-    calm_table_column(table, p->recipe->n_schemes > 1 ? "bits" : "", CALM_ALIGN_RIGHT);
+    if (rows.bits)
+        calm_table_column(table, "bits", CALM_ALIGN_RIGHT);
     calm_table_column(table, p->recipe->schemes[0].act_bits ? "advice" : "", CALM_ALIGN_LEFT);
-    return calm_store_query(ctx, p->store, units_sql, &run, 1, add_dense_unit, table);
+    return calm_store_query(ctx, p->store, units_sql, &run, 1, add_dense_unit, &rows);
 }
 
 /* ---- experts ---- */
