@@ -14,6 +14,7 @@ add_library(calm_test_play STATIC cli/play.c)
 target_link_libraries(calm_test_play PUBLIC calm_test_support calm_cli)
 calm_test(cli test_pipeline_faults calm_test_play)
 calm_test(cli test_pipeline calm_test_play)
+calm_test(cli test_pipeline_choice calm_test_play)
 calm_test(cli test_run_memory calm_test_play)
 set_tests_properties(cli.test_run_memory PROPERTIES TIMEOUT 900)    # two hundred runs
 calm_test(cli test_pipeline_families calm_test_play)
