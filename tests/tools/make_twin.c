@@ -40,8 +40,7 @@ static const calm_option table[] = {
     {"output", "directory that is to be made; it must not be there", offsetof(arguments, output), CALM_OPTION_STRING,
      .metavar = "DIR"},
     {"seed", "of the channels and factors", offsetof(arguments, seed), CALM_OPTION_INT, "0", 0, 1e15, .metavar = "S"},
-    {"even", "change blocks 0, 2, 4 ... alone", offsetof(arguments, even), CALM_OPTION_BOOL,
-     .metavar = NULL},
+    {"even", "change blocks 0, 2, 4 ... alone", offsetof(arguments, even), CALM_OPTION_BOOL, .metavar = NULL},
     {0}};
 
 /* What happens to a tensor: row i times rows[i], column j divided by columns[j]; NULL: all 1. */
