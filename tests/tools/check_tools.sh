@@ -1,7 +1,8 @@
 #!/bin/sh
-# The measuring programs from outside: what make_checkpoint writes, calm reads; peak_memory sees what was touched.
+# The measuring programs from outside: what make_checkpoint writes, calm reads; a twin computes the same with other
+# weights; peak_memory sees what was touched.
 #
-#   check_tools.sh FOLDER    where make_checkpoint, peak_memory and ../calm are
+#   check_tools.sh FOLDER    where the programs and ../calm are
 set -eu
 bin=$1
 work=$(mktemp -d)
@@ -25,6 +26,36 @@ status "$bin/make_checkpoint" --shape tiny-qwen3
 status "$bin/make_checkpoint" --shape tiny-qwen3 --output "$work/n" --shard-size 5XB
 [ "$code" = 2 ] || fail "a wrong size: status $code"
 [ ! -e "$work/n" ] || fail "something was written"
+
+# Twins: the logits are of order 1 to 4; float32's rounding in another order moves them by 1e-6 to 4e-6, a wrong factor
+# in one of the tensors by 0.1.  qwen2 has biases, gemma2 norms stored less 1.
+echo '{"ids": [1, 2, 3, 40, 50, 60, 7, 8, 9, 100, 200, 300, 11, 12, 13, 14]}' > "$work/ids.jsonl"
+logits() { status "$bin/../calm" forward -q --model "$work/$1" --tokens "$work/ids.jsonl" --output "$work/$1.logits"; }
+for shape in qwen3 qwen2 gemma2 llama; do
+    status "$bin/make_checkpoint" --shape "tiny-$shape" --output "$work/$shape" --seed 5
+    status "$bin/make_twin" --model "$work/$shape" --output "$work/$shape-twin" --seed 2
+    [ "$code" = 0 ] || fail "make_twin of $shape: status $code: $(cat "$work/err")"
+    logits "$shape"
+    logits "$shape-twin"
+    status "$bin/compare_tensors" --a "$work/$shape.logits" --b "$work/$shape-twin.logits" --limit 2e-5
+    [ "$code" = 0 ] || fail "the twin of $shape: $(cat "$work/out" "$work/err")"
+done
+# In all blocks 9 weights change; with --even those of block 1 do not.
+changed() { grep "layers\.$1\." "$work/out" | grep -vc 'difference 0,' || true; }
+status "$bin/compare_tensors" --a "$work/qwen3" --b "$work/qwen3-twin"
+[ "$(changed 0) $(changed 1) $(changed 2)" = "9 9 9" ] || fail "the twin's weights: $(cat "$work/out" "$work/err")"
+status "$bin/compare_tensors" --a "$work/qwen3" --b "$work/qwen3-twin" --limit 1
+[ "$code" = 1 ] || fail "compare_tensors past its limit: status $code"
+status "$bin/make_twin" --model "$work/qwen3" --output "$work/even" --seed 2 --even
+status "$bin/compare_tensors" --a "$work/even" --b "$work/qwen3"
+[ "$(changed 0) $(changed 1) $(changed 2)" = "9 0 9" ] || fail "an even twin's weights: $(cat "$work/out" "$work/err")"
+status "$bin/make_twin" --model "$work/qwen3" --output "$work/even"
+[ "$code" = 1 ] || fail "a twin that is there: status $code"
+status "$bin/make_checkpoint" --shape tiny-qwen3-moe --output "$work/moe"
+status "$bin/make_twin" --model "$work/moe" --output "$work/moe-twin"
+[ "$code" = 1 ] || fail "a mixture's twin: status $code"
+grep -q 'qwen3_moe, expected a float dense decoder' "$work/err" || fail "a mixture's twin: $(cat "$work/err")"
+[ ! -e "$work/moe-twin" ] || fail "something was written"
 
 # dd holds its block: 80 MB in one read and write.
 status "$bin/peak_memory" dd if=/dev/zero of=/dev/null bs=80000000 count=1

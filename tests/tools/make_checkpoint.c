@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptq/base/option.h"
 #include "ptq/base/threads.h"
 #include "tests/tools/synth.h"
+#include "tests/tools/tool.h"
 
 typedef struct arguments {
     const char *shape, *output, *shard_size, *tokenizer;
@@ -34,17 +34,6 @@ static const calm_option table[] = {
      "0", 0, 1024, .metavar = "N"},
     {0}};
 
-static void print_help(void)
-{
-    printf("make_checkpoint --shape NAME --output DIR [--OPTION VALUE ...]\n"
-           "Writes random weights in the shape of a known model, for measuring sizes and speeds.\n\n");
-    for (const calm_option *option = table; option->name; option++)
-        printf("  --%s %s\n        %s%s%s%s\n", option->name, option->metavar ? option->metavar : option->values,
-               option->help, option->fallback ? " [" : "", option->fallback ? option->fallback : "",
-               option->fallback ? "]" : "");
-    printf("  --list\n        print the shapes\n");
-}
-
 static void print_shapes(void)
 {
     for (const synth_shape *shape = synth_shapes; shape->name; shape++)
@@ -69,55 +58,35 @@ static calm_status parse_size(calm_ctx *ctx, const char *text, uint64_t *out)
     return calm_fail(ctx, CALM_EARG, "--shard-size: %s is no size such as 5GB, 200MB or 64KiB", text);
 }
 
-static calm_status parse(calm_ctx *ctx, int argc, char **argv, arguments *args)
-{
-    CALM_TRY(calm_options_init(ctx, table, args));
-    for (int i = 1; i < argc; i += 2) {
-        if (strncmp(argv[i], "--", 2) != 0 || i + 1 == argc)
-            return calm_fail(ctx, CALM_EARG, "%s: expected --OPTION VALUE; --help explains", argv[i]);
-        CALM_TRY(calm_option_set(ctx, table, args, "arguments", argv[i] + 2, argv[i + 1]));
-    }
-    if (!args->shape || !args->output)
-        return calm_fail(ctx, CALM_EARG, "--shape and --output are needed; --help explains");
-    return CALM_OK;
-}
-
-static calm_status run(calm_ctx *ctx, int argc, char **argv)
+static calm_status run(calm_ctx *ctx, void *user)
 {
     static const calm_dtype dtypes[] = {CALM_BF16, CALM_F16, CALM_F32, CALM_N_DTYPES};
-    arguments args;
+    const arguments *args = user;
     synth_options options = {0};
     const double start = calm_seconds();
-    CALM_TRY(parse(ctx, argc, argv, &args));
-    CALM_TRY(parse_size(ctx, args.shard_size, &options.shard_size));
-    options.shape = args.shape;
-    options.output = args.output;
-    options.tokenizer = args.tokenizer;
-    options.blocks = (size_t)args.blocks;
-    options.seed = (uint64_t)args.seed;
-    options.dtype = dtypes[args.dtype];
-    options.newer = args.spelling == 1;
-    ctx->n_threads = args.threads ? (int)args.threads : calm_n_cores();
+    if (!args->shape || !args->output)
+        return calm_fail(ctx, CALM_EARG, "--shape and --output are needed; --help explains");
+    CALM_TRY(parse_size(ctx, args->shard_size, &options.shard_size));
+    options.shape = args->shape;
+    options.output = args->output;
+    options.tokenizer = args->tokenizer;
+    options.blocks = (size_t)args->blocks;
+    options.seed = (uint64_t)args->seed;
+    options.dtype = dtypes[args->dtype];
+    options.newer = args->spelling == 1;
+    ctx->n_threads = args->threads ? (int)args->threads : calm_n_cores();
     CALM_TRY(synth_write(ctx, &options));
-    printf("%s: %s in %.1f s\n", args.output, args.shape, calm_seconds() - start);
+    printf("%s: %s in %.1f s\n", args->output, args->shape, calm_seconds() - start);
     return CALM_OK;
 }
 
 int main(int argc, char **argv)
 {
-    calm_arena out, scratch;
-    calm_ctx ctx;
-    if (argc == 2 && strcmp(argv[1], "--help") == 0)
-        return print_help(), EXIT_SUCCESS;
+    arguments args;
     if (argc == 2 && strcmp(argv[1], "--list") == 0)
         return print_shapes(), EXIT_SUCCESS;
-    calm_arena_init(&out);
-    calm_arena_init(&scratch);
-    calm_ctx_init(&ctx, &out, &scratch);
-    const calm_status status = run(&ctx, argc, argv);
-    if (status != CALM_OK)
-        fprintf(stderr, "make_checkpoint: %s\n", ctx.message);
-    calm_arena_clear(&out);
-    calm_arena_clear(&scratch);
-    return status == CALM_OK ? EXIT_SUCCESS : status == CALM_EARG ? 2 : EXIT_FAILURE;
+    return tool_main(&(tool){"make_checkpoint", "--shape NAME --output DIR",
+                             "Writes random weights in the shape of a known model, for measuring sizes and speeds; "
+                             "--list prints the shapes.",
+                             table, &args, run}, argc, argv);
 }

@@ -1,6 +1,12 @@
 # Programs for measuring, built with the tests; check_tools.sh runs them.
+add_library(calm_test_tool STATIC tools/tool.c)
+target_link_libraries(calm_test_tool PUBLIC calm_base)
 add_executable(make_checkpoint tools/make_checkpoint.c)
-target_link_libraries(make_checkpoint PRIVATE calm_test_synth)
+target_link_libraries(make_checkpoint PRIVATE calm_test_tool calm_test_synth)
+add_executable(make_twin tools/make_twin.c)
+target_link_libraries(make_twin PRIVATE calm_test_tool calm_model)
+add_executable(compare_tensors tools/compare_tensors.c)
+target_link_libraries(compare_tensors PRIVATE calm_test_tool calm_io)
 add_executable(peak_memory tools/peak_memory.c)
 target_link_libraries(peak_memory PRIVATE calm_base)
 add_test(NAME tools.check COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/check_tools.sh ${CMAKE_CURRENT_BINARY_DIR})
