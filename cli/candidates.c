@@ -142,6 +142,7 @@ static calm_status replace_job(calm_ctx *ctx, const calm_block_work *work, const
         replaced->in_scale = act_bits ? qjob->in_scale : NULL;
         replaced->act_bits = act_bits;
         replaced->act_asymmetric = qjob->scheme.act_asymmetric;
+        replaced->act_rule = qjob->scheme.act_rule;
         row += replaced->out;
     }
     return CALM_OK;

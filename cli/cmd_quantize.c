@@ -21,7 +21,7 @@ typedef struct options {
     calm_common common;
     const char *model, *scheme, *algorithms, *calib, *eval_text, *output, *store, *blocks, *memory, *tokens;
     long long bits, samples, seqlen, seed, score_samples, guard_samples, eval_samples, expert_tokens;
-    int rule, scale_dtype;
+    int rule, scale_dtype, act_rule;
     const char *metric;
     bool keep_hybrid, special, no_eval, force, json, dry_run;
 } options;
@@ -54,6 +54,13 @@ static const calm_option table[] = {
      .values = "bf16|f16",
      .fallback = "bf16",
      .metavar = "bf16|f16"},
+    {.name = "act-rule",
+     .help = "scales of quantized activations as in transformers (compressed-tensors) or in vLLM's kernel",
+     .offset = offsetof(options, act_rule),
+     .type = CALM_OPTION_ENUM,
+     .values = CALM_ACT_RULE_NAMES,
+     .fallback = "compressed-tensors",
+     .metavar = CALM_ACT_RULE_NAMES},
     {.name = "algorithms",
      .help = "names or chains that compete; one alone is a uniform run",
      .offset = offsetof(options, algorithms),
@@ -204,6 +211,11 @@ static calm_status resolve_scheme(calm_ctx *ctx, const options *o, calm_scheme *
         return calm_fail(ctx, CALM_EARG, "--scheme float: there is nothing to quantize");
     if (o->scale_dtype == 1)
         out->scale_dtype = CALM_F16;
+    if (o->act_rule == CALM_ACT_RULE_VLLM && !out->act_bits)
+        return calm_fail(ctx, CALM_EARG, "--act-rule vllm is about quantized activations, which the scheme leaves float; "
+                         "try: --scheme w8a8");
+    if (o->act_rule == CALM_ACT_RULE_VLLM)    /* else as the scheme's name says */
+        out->act_rule = CALM_ACT_RULE_VLLM;
     return CALM_OK;
 }
 
