@@ -2,7 +2,6 @@
 #include "ptq/eval/evaluate.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Narrow models count as so wide, since a row of sums is kept per row and model too. */
 #define BATCH_WIDTH ((size_t)256)

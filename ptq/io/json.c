@@ -290,6 +290,11 @@ void calm_json_add_int(calm_json *array, int64_t value)
     json_array_append_new(raw(array), json_integer(value));
 }
 
+void calm_json_add_number(calm_json *array, double value)
+{
+    json_array_append_new(raw(array), isfinite(value) ? json_real(value) : json_null());
+}
+
 calm_json *calm_json_copy(const calm_json *value)
 {
     return wrap(json_deep_copy(raw(value)));
