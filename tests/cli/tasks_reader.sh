@@ -1,6 +1,7 @@
 #!/bin/sh
 # Show that `calm eval --tasks` gives every choice the log-probability that transformers gives it (tasks_reader.py), for the
-# float model and, where compressed-tensors is there too, for a quantized one.
+# float model and, where compressed-tensors is there too, for a quantized one.  Not for one with quantized activations: a code
+# that lies between two values falls to the other side for a difference in the last bit, and all after it with it.
 #
 #   tasks_reader.sh FOLDER-OF-PROGRAMS
 #
@@ -25,9 +26,7 @@ check() {    # check MODEL FOLDER
 
 check qwen "$CALM_HOME/recipes/models/qwen-demo"
 if "$python" -c 'import compressed_tensors' 2>/dev/null; then
-    for scheme in w4a16_g128 w8a8; do
-        calm quantize --model qwen --scheme $scheme --algorithms rtn --samples 8 --seqlen 128 --guard-samples 0 --no-eval \
-            --quiet --output "$work/$scheme" --store "$work/calm.db" >/dev/null
-        check "$work/$scheme" "$work/$scheme"
-    done
+    calm quantize --model qwen --scheme w4a16_g128 --algorithms rtn --samples 8 --seqlen 128 --guard-samples 0 --no-eval \
+        --quiet --output "$work/w4" --store "$work/calm.db" >/dev/null
+    check "$work/w4" "$work/w4"
 fi
