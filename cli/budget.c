@@ -22,8 +22,8 @@
 #define SMALL_GROUP (8 * MIB)
 /* A text that is evaluated to its end has at least so many windows, or its batches are full. */
 #define UNKNOWN_WINDOWS ((size_t)8192)
-/* Of an evaluated row of one model: sums and target. */
-#define SUMS_BYTES ((size_t)40)
+/* Of an evaluated row of one model: sums, the five best and target. */
+#define SUMS_BYTES (sizeof(calm_prediction) + sizeof(calm_top) + sizeof(uint32_t))
 /* Sums of a channel: absmax, and three in double. */
 #define CHANNEL_BYTES (sizeof(float) + 3 * sizeof(double))
 /* Of each token at a hook point, and hook points of a sublayer at most. */
@@ -274,7 +274,7 @@ static size_t evaluated_bytes(const estimate *e)
     size_t n;
     const size_t rows = batch_rows(windows, windows * longest, longest, calm_eval_width(hidden), CALM_EVAL_BATCH_BYTES, &n);
     return rows * (hidden * sizeof(float) + SUMS_BYTES) +
-           (calm_pipeline_encodes(e->p) ? windows * (hidden + 8) * sizeof(double) : windows * 6 * sizeof(double));
+           (calm_pipeline_encodes(e->p) ? windows * (hidden + 8) * sizeof(double) : windows * (sizeof(calm_eval_window) + sizeof(double)));
 }
 
 /* Tiles of the tables of two models, logits of a tile in each thread; of an encoder the similarities of all pairs. */

@@ -137,6 +137,7 @@ calm_status calm_job_replace(calm_ctx *ctx, const calm_layout *layout, size_t jo
         replaced->in_scale = act_bits ? qjob->in_scale : NULL;
         replaced->act_bits = act_bits;
         replaced->act_asymmetric = qjob->scheme.act_asymmetric;
+        replaced->act_rule = qjob->scheme.act_rule;
         row += replaced->out;
     }
     return CALM_OK;

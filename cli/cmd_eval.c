@@ -1,10 +1,11 @@
-/* calm eval: perplexity, KL and top-1 agreement of any directory that calm reads; of an encoder, the distance of its
- * sentence embeddings to another's. */
+/* calm eval: perplexity, KL and agreement of any directory that calm reads, or its answers to tasks; of an encoder, the
+ * distance of its sentence embeddings to another's. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 
 #include "cli/command.h"
+#include "cli/eval.h"
 #include "cli/forward_file.h"
 #include "cli/progress.h"
 #include "cli/resolve.h"
@@ -17,8 +18,9 @@
 
 typedef struct options {
     calm_common common;
-    const char *model, *text, *tokens, *reference;
-    long long seqlen, samples;
+    const char *model, *text, *tokens, *tasks, *reference;
+    long long seqlen, samples, worst;
+    int act_rule;
     bool special, json;
 } options;
 
@@ -40,8 +42,14 @@ static const calm_option table[] = {
      .offset = offsetof(options, tokens),
      .type = CALM_OPTION_STRING,
      .metavar = "FILE"},
+    {.name = "tasks",
+     .help = "JSON lines {\"context\": \"...\", \"choices\": [...], \"answer\": 0} instead of a text: accuracy, as in "
+             "lm-evaluation-harness",
+     .offset = offsetof(options, tasks),
+     .type = CALM_OPTION_STRING,
+     .metavar = "FILE"},
     {.name = "reference",
-     .help = "float directory or name: also KL divergence and top-1 agreement with it; encoders need it",
+     .help = "float directory or name: also KL divergence and agreement with it; encoders need it",
      .offset = offsetof(options, reference),
      .type = CALM_OPTION_STRING,
      .metavar = "DIR",
@@ -55,20 +63,35 @@ static const calm_option table[] = {
      .max = 1 << 20,
      .metavar = "N"},
     {.name = "samples",
-     .help = "windows or sentences from the start of the text; 0 = all",
+     .help = "windows, sentences or tasks from the start of the file; 0 = all",
      .offset = offsetof(options, samples),
      .type = CALM_OPTION_INT,
      .fallback = "0",
      .min = 0,
      .max = 1 << 24,
      .metavar = "N"},
+    {.name = "worst",
+     .help = "also the N tokens where the model differs most from --reference, with the text around them",
+     .offset = offsetof(options, worst),
+     .type = CALM_OPTION_INT,
+     .fallback = "0",
+     .min = 0,
+     .max = 10000,
+     .metavar = "N"},
+    {.name = "act-rule",
+     .help = "scales of quantized activations as in transformers (compressed-tensors) or in vLLM's kernel",
+     .offset = offsetof(options, act_rule),
+     .type = CALM_OPTION_ENUM,
+     .values = CALM_ACT_RULE_NAMES,
+     .fallback = "compressed-tensors",
+     .metavar = CALM_ACT_RULE_NAMES},
     {.name = "special",
      .help = "add the special tokens of the tokenizer's template; sentences always have them",
      .offset = offsetof(options, special),
      .type = CALM_OPTION_BOOL},
     {.name = "json",
-     .help = "print {tokens, nll, ppl, kl, top1, windows, ...}; kl and top1 are null without --reference; encoders: "
-             "{sentences, tokens, error, cosine, cosine_min, spearman, pairs, ...}",
+     .help = "print {tokens, nll, ppl, kl, top1, top5, windows, ...}; tasks: {tasks, acc, acc_norm, same, each, ...}; "
+             "encoders: {sentences, error, cosine, spearman, ...} (docs/eval.md)",
      .offset = offsetof(options, json),
      .type = CALM_OPTION_BOOL},
     CALM_COMMON_OPTIONS(options),
@@ -80,32 +103,46 @@ static void tick(void *user, size_t done, size_t total)
     calm_progress_update(user, 0, done, total);
 }
 
-static calm_status print(calm_ctx *ctx, const options *o, const calm_windows *windows, const calm_eval_result *result,
-                         const calm_eval_result *reference)
+static calm_status print_json(calm_ctx *ctx, const options *o, const calm_tokenizer *tokenizer,
+                              const calm_windows *windows, const calm_eval_result *result,
+                              const calm_eval_result *reference, const calm_eval_worst *worst)
 {
-    if (o->json) {
-        calm_json *root = calm_json_new_object();
-        calm_json_set_string(root, "model", o->model);
-        calm_json_set_string(root, "reference", o->reference);
-        calm_json_set_int(root, "windows", (int64_t)windows->n);
-        calm_json_set_int(root, "seqlen", o->seqlen);
-        calm_json_set_int(root, "tokens", (int64_t)result->tokens);
-        calm_json_set_number(root, "nll", result->nll);
-        calm_json_set_number(root, "ppl", result->ppl);
-        calm_json_set_number(root, "kl", result->kl);
-        calm_json_set_number(root, "top1", result->top1);
-        calm_json_set_number(root, "reference_ppl", o->reference ? reference->ppl : NAN);
-        const calm_status status = calm_json_print(ctx, root);
-        calm_json_free(root);
-        return status;
+    calm_json *root = calm_json_new_object(), *positions = NULL;
+    calm_json_set_string(root, "model", o->model);
+    calm_json_set_string(root, "reference", o->reference);
+    calm_json_set_int(root, "windows", (int64_t)windows->n);
+    calm_json_set_int(root, "seqlen", o->seqlen);
+    calm_json_set_int(root, "tokens", (int64_t)result->tokens);
+    calm_json_set_number(root, "nll", result->nll);
+    calm_json_set_number(root, "ppl", result->ppl);
+    calm_json_set_number(root, "kl", result->kl);
+    calm_json_set_number(root, "top1", result->top1);
+    calm_json_set_number(root, "top5", result->top5);
+    calm_json_set_number(root, "reference_ppl", o->reference ? reference->ppl : NAN);
+    calm_status status =
+        o->worst ? calm_eval_worst_json(ctx, tokenizer, windows, worst, &positions) : CALM_OK;
+    if (status == CALM_OK) {
+        calm_json_set(root, "worst", o->worst ? positions : calm_json_new_null());
+        status = calm_json_print(ctx, root);
     }
+    calm_json_free(root);
+    return status;
+}
+
+static calm_status print(calm_ctx *ctx, const options *o, const calm_tokenizer *tokenizer, const calm_windows *windows,
+                         const calm_eval_result *result, const calm_eval_result *reference,
+                         const calm_eval_worst *worst)
+{
+    if (o->json)
+        return print_json(ctx, o, tokenizer, windows, result, reference, worst);
     printf("tokens       %zu predicted, in %zu windows (the text has %zu tokens)\n", result->tokens, windows->n,
            windows->n_tokens);
     printf("nll          %.6f\nperplexity   %.4f\n", result->nll, result->ppl);
     if (o->reference)
-        printf("KL           %.6f to %s (perplexity %.4f)\ntop-1        %.2f %% the same first choice\n", result->kl,
-               o->reference, reference->ppl, 100 * result->top1);
-    return CALM_OK;
+        printf("KL           %.6f to %s (perplexity %.4f)\ntop-1        %.2f %% the same first choice\n"
+               "top-5        %.2f %% its first choice among the first five\n", result->kl, o->reference, reference->ppl,
+               100 * result->top1, 100 * result->top5);
+    return o->worst ? calm_eval_print_worst(ctx, tokenizer, windows, worst) : CALM_OK;
 }
 
 /* Windows of the token file, or of the text. */
@@ -129,16 +166,20 @@ static calm_status evaluate(calm_ctx *ctx, const options *o, const calm_model *m
                                           .vocab = calm_model_config(model)->vocab, .special = o->special};
     const calm_subject subject = {.model = model}, against = {.model = reference};
     calm_eval_result result, reference_result = {0};
+    calm_eval_worst worst = {0};
     calm_windows windows;
     calm_progress progress;
     CALM_TRY(read_windows(ctx, o, tokenizer, &how, &windows));
     calm_progress_init(&progress, o->common.quiet);
     calm_progress_add(&progress, "evaluate", "windows");
-    const calm_status status = calm_evaluate(ctx, reference ? &against : NULL, reference ? &reference_result : NULL,
-                                             &subject, 1, &result, &windows, tick, &progress);
+    const calm_status status =
+        o->worst ? calm_evaluate_worst(ctx, &against, &reference_result, &subject, &result, &windows, (size_t)o->worst,
+                                       tick, &progress, &worst)
+                 : calm_evaluate(ctx, reference ? &against : NULL, reference ? &reference_result : NULL, &subject, 1,
+                                 &result, &windows, tick, &progress);
     calm_progress_end(&progress);
     CALM_TRY(status);
-    return print(ctx, o, &windows, &result, &reference_result);
+    return print(ctx, o, tokenizer, &windows, &result, &reference_result, &worst);
 }
 
 /* ---- encoders ---- */
@@ -222,6 +263,9 @@ static calm_status evaluate_encoder(calm_ctx *ctx, const options *o, const calm_
     calm_windows windows;
     calm_progress progress;
     calm_embedding_result result;
+    if (o->tasks || o->worst)
+        return calm_fail(ctx, CALM_EARG, "calm eval: %s is an encoder, which predicts no next token: %s is not for it",
+                         o->model, o->tasks ? "--tasks" : "--worst");
     if (!reference)
         return calm_fail(ctx, CALM_EARG, "calm eval: %s is an encoder, which is judged by its distance to the float "
                          "one: --reference is missing", o->model);
@@ -236,6 +280,37 @@ static calm_status evaluate_encoder(calm_ctx *ctx, const options *o, const calm_
     return print_embeddings(ctx, o, &windows, &result);
 }
 
+/* Options that exclude each other. */
+static calm_status check(calm_ctx *ctx, const options *o)
+{
+    if (!o->model)
+        return calm_fail(ctx, CALM_EARG, "calm eval: --model is missing; try: calm eval --model qwen");
+    if (o->tokens && (o->text || o->special))
+        return calm_fail(ctx, CALM_EARG, "calm eval: --tokens takes the place of --text and --special");
+    if (o->tasks && (o->text || o->tokens || o->worst))
+        return calm_fail(ctx, CALM_EARG, "calm eval: --tasks takes the place of --text, --tokens and --worst");
+    if (o->worst && !o->reference)
+        return calm_fail(ctx, CALM_EARG, "calm eval: --worst shows where the model differs from another one: "
+                         "--reference is missing");
+    return CALM_OK;
+}
+
+/* Both models are open; the tokenizer too, unless ids are given. */
+static calm_status evaluate_any(calm_ctx *ctx, const options *o, calm_model *model, const calm_model *reference,
+                                const calm_tokenizer *tokenizer)
+{
+    if (o->act_rule != CALM_ACT_RULE_COMPRESSED_TENSORS)
+        CALM_TRY(calm_model_set_act_rule(ctx, model, (calm_act_rule)o->act_rule));
+    if (calm_model_config(model)->arch->encoder)
+        return evaluate_encoder(ctx, o, model, reference, tokenizer);
+    if (!o->tasks)
+        return evaluate(ctx, o, model, reference, tokenizer);
+    const calm_eval_request request = {.model = o->model, .reference = o->reference, .tasks = o->tasks,
+                                       .samples = (size_t)o->samples, .special = o->special, .json = o->json,
+                                       .quiet = o->common.quiet};
+    return calm_eval_tasks(ctx, &request, model, reference, tokenizer);
+}
+
 static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
 {
     const options *o = opts;
@@ -245,10 +320,7 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     char *path;
     (void)args;
     (void)n_args;
-    if (!o->model)
-        return calm_fail(ctx, CALM_EARG, "calm eval: --model is missing; try: calm eval --model qwen");
-    if (o->tokens && (o->text || o->special))
-        return calm_fail(ctx, CALM_EARG, "calm eval: --tokens takes the place of --text and --special");
+    CALM_TRY(check(ctx, o));
     CALM_TRY(calm_resolve_model(ctx, o->model, o->common.quiet, &named));
     if (o->reference)
         CALM_TRY(calm_resolve_model(ctx, o->reference, o->common.quiet, &reference_named));
@@ -259,8 +331,7 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     if (status == CALM_OK && !o->tokens)
         status = calm_tokenizer_open(ctx, path, &tokenizer);
     if (status == CALM_OK)
-        status = calm_model_config(model)->arch->encoder ? evaluate_encoder(ctx, o, model, reference, tokenizer)
-                                                         : evaluate(ctx, o, model, reference, tokenizer);
+        status = evaluate_any(ctx, o, model, reference, tokenizer);
     calm_tokenizer_close(tokenizer);
     calm_model_close(reference);
     calm_model_close(model);
@@ -269,13 +340,17 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
 
 const calm_command calm_cmd_eval = {
     .name = "eval",
-    .summary = "perplexity, KL divergence and top-1 agreement of a checkpoint",
+    .summary = "perplexity, KL divergence and agreement of a checkpoint, or its accuracy on tasks",
     .description =
         "Evaluates a float or compressed-tensors directory on a text: windows of --seqlen tokens, the remainder "
-        "dropped, the first token of a window not predicted; float32 compute, sums in double.  An encoder is compared "
-        "with --reference by the mean of its last hidden state over the tokens of each sentence.",
+        "dropped, the first token of a window not predicted; float32 compute, sums in double.  With --tasks: which "
+        "choice of each task has the greatest log-probability, also divided by its length in characters.  An encoder is "
+        "compared with --reference by the mean of its last hidden state over the tokens of each sentence.",
     .examples = "  calm eval --model qwen\n"
                 "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 200 --json\n"
+                "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 50 --worst 20\n"
+                "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --tasks tasks.jsonl\n"
+                "  calm eval --model calm-out/qwen-w8a8 --reference qwen --act-rule vllm\n"
                 "  calm eval --model qwen --tokens ids.jsonl\n",
     .options = table,
     .opts_size = sizeof(options),

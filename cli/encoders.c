@@ -27,10 +27,10 @@ calm_status calm_pipeline_read_text(calm_ctx *ctx, const calm_pipeline *p, const
 static calm_status as_result(calm_ctx *ctx, const calm_embedding_result *from, calm_eval_result *out)
 {
     *out = (calm_eval_result){.tokens = from->n, .nll = from->error, .ppl = exp(from->error), .kl = 1 - from->cosine,
-                              .top1 = from->spearman};
+                              .top1 = from->spearman, .top5 = NAN};
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->windows, from->n));
     for (size_t w = 0; w < from->n; w++)
-        out->windows[w] = (calm_eval_window){1, from->each[w].error, 1 - from->each[w].cosine, 0};
+        out->windows[w] = (calm_eval_window){1, from->each[w].error, 1 - from->each[w].cosine, 0, 0};
     return CALM_OK;
 }
 

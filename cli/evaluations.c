@@ -16,12 +16,13 @@ calm_status calm_pipeline_find_evaluation(calm_ctx *ctx, const calm_pipeline *p,
         return CALM_OK;
     }
     *out = (calm_eval_result){
-        .tokens = (size_t)row.tokens, .nll = row.nll, .ppl = row.ppl, .kl = row.kl, .top1 = row.top1};
+        .tokens = (size_t)row.tokens, .nll = row.nll, .ppl = row.ppl, .kl = row.kl, .top1 = row.top1,
+        .top5 = NAN};    /* which the store does not have */
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->windows, windows->n));
     for (size_t w = 0; w < windows->n; w++) {
         const calm_store_window *from = &row.windows[w];
         out->windows[w] = (calm_eval_window){(size_t)from->tokens, from->nll, isnan(from->kl) ? 0 : from->kl,
-                                             isnan(from->top1) ? 0 : from->top1};
+                                             isnan(from->top1) ? 0 : from->top1, 0};
     }
     return CALM_OK;
 }

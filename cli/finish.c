@@ -27,8 +27,12 @@ static calm_status measure(calm_ctx *ctx, calm_pipeline *p, const char *dir, con
     calm_model *written;
     CALM_TRY(calm_model_open(ctx, dir, &written));
     const calm_subject subject = {.model = written};
-    calm_status status = calm_pipeline_measure(ctx, p, &p->eval_float, &subject, 1, &p->eval_result, &p->eval_encoding,
-                                               &p->eval, evaluated, p);
+    calm_status status = p->recipe->scheme.act_rule    /* which the directory does not say */
+                             ? calm_model_set_act_rule(ctx, written, p->recipe->scheme.act_rule)
+                             : CALM_OK;
+    if (status == CALM_OK)
+        status = calm_pipeline_measure(ctx, p, &p->eval_float, &subject, 1, &p->eval_result, &p->eval_encoding, &p->eval,
+                                       evaluated, p);
     calm_model_close(written);
     CALM_TRY(status);
     CALM_TRY(calm_pipeline_put_evaluation(ctx, p, "float", "float", p->recipe->eval_name, &p->eval, &p->eval_float,

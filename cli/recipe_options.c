@@ -25,8 +25,17 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_options *o, 
         return calm_fail(ctx, CALM_EARG, "--bits %lld: expected 2, 3, 4 or 8 (see --scheme for other formats)",
                          o->bits);
     CALM_TRY(calm_recipe_schemes(ctx, schemes, recipe));
-    for (size_t i = 0; i < recipe->n_schemes && o->scale_dtype == 1; i++)
-        recipe->schemes[i].scale_dtype = CALM_F16;
+    bool acts = false;
+    for (size_t i = 0; i < recipe->n_schemes; i++) {
+        calm_scheme *scheme = &recipe->schemes[i];
+        scheme->scale_dtype = o->scale_dtype == 1 ? CALM_F16 : scheme->scale_dtype;
+        if (scheme->act_bits && o->act_rule == CALM_ACT_RULE_VLLM)    /* else as the scheme's name says */
+            scheme->act_rule = CALM_ACT_RULE_VLLM;
+        acts |= scheme->act_bits > 0;
+    }
+    if (o->act_rule == CALM_ACT_RULE_VLLM && !acts)
+        return calm_fail(ctx, CALM_EARG, "--act-rule vllm is about quantized activations, which the scheme leaves float; "
+                                         "try: --scheme w8a8");
     return CALM_OK;
 }
 

@@ -8,7 +8,7 @@
 typedef struct calm_recipe_options {
     const char *model, *scheme, *algorithms, *calib, *tokens, *eval_text, *store, *blocks, *memory;
     long long bits, samples, seqlen, seed, score_samples, guard_samples, eval_samples, expert_tokens, probe_samples;
-    int scale_dtype, prefix;
+    int scale_dtype, prefix, act_rule;
     bool special;
 } calm_recipe_options;
 
@@ -65,6 +65,9 @@ typedef struct calm_recipe_options {
     {.name = "memory",                                                                                               \
      .help = "most memory this process may have resident: 6GB, 1500MiB (default: 70 % of what is free)",             \
      .offset = offsetof(opts_t, recipe.memory), .type = CALM_OPTION_STRING, .metavar = "SIZE"},                      \
+    {.name = "act-rule", .help = "scales of quantized activations as transformers takes them, or vLLM's kernel",     \
+     .offset = offsetof(opts_t, recipe.act_rule), .type = CALM_OPTION_ENUM, .values = CALM_ACT_RULE_NAMES,           \
+     .fallback = "compressed-tensors", .metavar = CALM_ACT_RULE_NAMES},                                              \
     {.name = "probe-samples", .help = "calibration windows that probes of single units are measured on",             \
      .offset = offsetof(opts_t, recipe.probe_samples), .type = CALM_OPTION_INT, .fallback = "16", .min = 1,          \
      .max = 1 << 20, .metavar = "N"},                                                                                \

@@ -1,33 +1,28 @@
-/* Evaluation: perplexity, KL divergence to a reference and top-1 agreement, streaming over windows.
+/* Evaluation: perplexity, KL divergence to a reference, top-1 and top-5 agreement, streaming over windows.
  *
  *   nll   mean over predicted tokens of -log p(token)           ppl = exp(nll)
  *   kl    mean over predicted positions of sum_v p_ref(v) log(p_ref(v) / p(v))
  *   top1  share of positions where both put the same token first
- * The first token of a window is not predicted.  Logits and exponentials in float32, sums in double (docs/method.md
- * 6). */
+ *   top5  share of positions where the reference's first token is among the model's five first
+ * The first token of a window is not predicted.  Of tokens with equal logits the lower id comes first.  Logits and
+ * exponentials in float32, sums in double (docs/method.md 6). */
 #ifndef CALM_EVAL_EVALUATE_H
 #define CALM_EVAL_EVALUATE_H
 
 #include "ptq/base/context.h"
+#include "ptq/eval/predict.h"
 #include "ptq/io/windows.h"
 #include "ptq/model/forward.h"
 
-/* A model as it is to be evaluated: a checkpoint, with some weights replaced or not. */
-typedef struct calm_subject {
-    const calm_model *model;
-    calm_override_fn *override;    /* NULL: as it is */
-    void *user;                    /* of `override`  */
-} calm_subject;
-
 typedef struct calm_eval_window {
-    size_t tokens;          /* predicted                       */
-    double nll, kl, top1;   /* sums over them; kl and top1 0 without a reference */
+    size_t tokens;                /* predicted                       */
+    double nll, kl, top1, top5;   /* sums over them; all but nll 0 without a reference */
 } calm_eval_window;
 
 typedef struct calm_eval_result {
-    size_t tokens;               /* predicted, all windows     */
-    double nll, ppl, kl, top1;   /* means; kl and top1 NaN without a reference */
-    calm_eval_window *windows;   /* [windows->n] in ctx->out   */
+    size_t tokens;                     /* predicted, all windows     */
+    double nll, ppl, kl, top1, top5;   /* means; kl, top1 and top5 NaN without a reference */
+    calm_eval_window *windows;         /* [windows->n] in ctx->out   */
 } calm_eval_result;
 
 /* Evaluate `subjects` [n] on the windows; with `reference` also against it.  `reference_result` may be NULL.
@@ -36,6 +31,23 @@ typedef struct calm_eval_result {
 calm_status calm_evaluate(calm_ctx *ctx, const calm_subject *reference, calm_eval_result *reference_result,
                           const calm_subject *subjects, size_t n, calm_eval_result *results,
                           const calm_windows *windows, calm_tick_fn *tick, void *tick_user);
+
+/* A predicted token, and what both models made of it. */
+typedef struct calm_eval_position {
+    size_t window, token;                   /* number of the window; place of the token in it, from 1 */
+    double kl, nll, reference_nll;          /* at this position                                       */
+    uint32_t id, best, reference_best;      /* of the token; of the models' first choices             */
+} calm_eval_position;
+
+typedef struct calm_eval_worst {
+    size_t n, most;              /* found; asked for                                            */
+    calm_eval_position *each;    /* [n] by falling kl, ties by window and token; in ctx->out    */
+} calm_eval_worst;
+
+/* calm_evaluate of one subject with a reference, and the `most` >= 1 positions where it differs most from that. */
+calm_status calm_evaluate_worst(calm_ctx *ctx, const calm_subject *reference, calm_eval_result *reference_result,
+                                const calm_subject *subject, calm_eval_result *result, const calm_windows *windows,
+                                size_t most, calm_tick_fn *tick, void *tick_user, calm_eval_worst *worst);
 
 /* Paired comparison of two results over the same windows: *delta = mean per-token KL of b minus that of a, *se its
  * standard error with windows as the samples; *se is NaN for fewer than 2 windows. */
@@ -49,8 +61,5 @@ void calm_eval_compare(const calm_eval_result *a, const calm_eval_result *b, siz
 
 /* The width that a model of D = `hidden` counts as when windows are put into batches. */
 size_t calm_eval_width(size_t hidden);
-
-/* Rows whose logits over a tile of the vocabulary one task holds. */
-size_t calm_eval_chunk(size_t tile);
 
 #endif

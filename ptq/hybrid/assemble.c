@@ -199,6 +199,7 @@ calm_status calm_qgroup_apply(calm_ctx *ctx, const calm_qgroup *assembled, calm_
             CALM_TRY(dequantize(ctx, linear, &weight->w));
             weight->act_bits = linear->scheme.act_bits;
             weight->act_asymmetric = linear->scheme.act_asymmetric;
+            weight->act_rule = linear->scheme.act_rule;
         } else if (linear->w) {
             weight->w = linear->w;
         }

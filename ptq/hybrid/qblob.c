@@ -9,10 +9,13 @@
 
 static const char magic[8] = "CALMQJ01";
 
+/* Bits of act_form. */
+enum { ASYMMETRIC = 1, VLLM = 2 };
+
 typedef struct blob_head {
     char magic[8];
     uint64_t out, in, group, n_groups;
-    int32_t bits, symmetric, act_bits, scale_dtype, has_in_scale, act_asymmetric;
+    int32_t bits, symmetric, act_bits, scale_dtype, has_in_scale, act_form;
     double damp;
 } blob_head;
 
@@ -43,7 +46,9 @@ calm_status calm_qblob_encode(calm_ctx *ctx, const calm_qjob *qjob, void **bytes
     blob_head head = {.out = qjob->out, .in = qjob->in, .group = qjob->group, .n_groups = qjob->n_groups,
                       .bits = qjob->scheme.bits, .symmetric = qjob->scheme.symmetric, .act_bits = qjob->scheme.act_bits,
                       .scale_dtype = (int32_t)qjob->scheme.scale_dtype, .has_in_scale = qjob->in_scale != NULL,
-                      .act_asymmetric = qjob->scheme.act_asymmetric, .damp = qjob->damp};
+                      .act_form = (qjob->scheme.act_asymmetric ? ASYMMETRIC : 0) |
+                                  (qjob->scheme.act_rule == CALM_ACT_RULE_VLLM ? VLLM : 0),
+                      .damp = qjob->damp};
     sections size;
     uint8_t *at;
     memcpy(head.magic, magic, sizeof magic);
@@ -77,7 +82,7 @@ static calm_status check_head(calm_ctx *ctx, const char *name, const blob_head *
         return damaged(ctx, name, "it does not begin with CALMQJ01");
     if (head->bits < 2 || head->bits > 8 || head->act_bits < 0 || head->act_bits > 8)
         return damaged(ctx, name, "bits out of range");
-    if (head->act_asymmetric != 0 && (head->act_asymmetric != 1 || head->act_bits == 0))
+    if (head->act_form & ~(ASYMMETRIC | VLLM) || (head->act_form && head->act_bits == 0))
         return damaged(ctx, name, "impossible activations");
     if (head->scale_dtype != CALM_BF16 && head->scale_dtype != CALM_F16)
         return damaged(ctx, name, "unknown dtype of scales");
@@ -118,7 +123,9 @@ calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes
         (calm_qjob){.out = head.out, .in = head.in, .group = head.group, .n_groups = head.n_groups, .damp = head.damp};
     out->scheme = (calm_scheme){.bits = head.bits, .group = head.group == head.in ? 0 : head.group,
                                 .symmetric = head.symmetric != 0, .act_bits = head.act_bits,
-                                .act_asymmetric = head.act_asymmetric != 0,
+                                .act_asymmetric = (head.act_form & ASYMMETRIC) != 0,
+                                .act_rule = head.act_form & VLLM ? CALM_ACT_RULE_VLLM
+                                                                 : CALM_ACT_RULE_COMPRESSED_TENSORS,
                                 .scale_dtype = (calm_dtype)head.scale_dtype};
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->scales, out->out * out->n_groups));
     memcpy(out->scales, at, size.scales);

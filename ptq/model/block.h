@@ -12,6 +12,7 @@
 #include "ptq/model/config.h"
 #include "ptq/model/norm.h"
 #include "ptq/model/rope.h"
+#include "ptq/quant/scheme.h"
 
 /* One linear as the forward pass applies it: y = A(x / in_scale) W^T + bias. */
 typedef struct calm_weight {
@@ -22,6 +23,7 @@ typedef struct calm_weight {
     const float *in_scale;    /* [in] or NULL = ones                                       */
     int act_bits;             /* A quantizes each token to so many bits; 0 = not at all    */
     bool act_asymmetric;      /* from its smallest to its largest value, with a zero point */
+    calm_act_rule act_rule;   /* by this rule                                              */
 } calm_weight;
 
 /* Read expert `expert` of a block: weight[GATE], weight[UP], weight[DOWN], into ctx->out. */

@@ -20,6 +20,7 @@ struct calm_model {
     calm_layout layout;
     calm_safetensors *tensors;
     calm_compressed *compressed;    /* NULL: a float checkpoint */
+    calm_act_rule act_rule;         /* of linears whose input is quantized */
 };
 
 /* ---- names ---- */
@@ -57,6 +58,7 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
     if (weight) {
         weight->act_bits = quantized ? scheme.act_bits : 0;
         weight->act_asymmetric = quantized && scheme.act_asymmetric;
+        weight->act_rule = model->act_rule;
     }
     if (quantized)
         return w ? calm_compressed_load(ctx, model->tensors, module, &scheme, out, in, w)
@@ -345,6 +347,22 @@ const calm_safetensors *calm_model_tensors(const calm_model *model)
 bool calm_model_is_quantized(const calm_model *model)
 {
     return model->compressed != NULL;
+}
+
+calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_rule rule)
+{
+    const calm_layout *layout = &model->layout;
+    bool quantized;
+    calm_stored_scheme scheme;
+    for (size_t i = 0; model->compressed && i < layout->n_linears; i++) {
+        CALM_TRY(calm_compressed_find(ctx, model->compressed, layout->linears[i].module, &quantized, &scheme));
+        if (quantized && scheme.act_bits) {
+            model->act_rule = rule;
+            return CALM_OK;
+        }
+    }
+    return calm_fail(ctx, CALM_EARG, "%s quantizes no activations: there is nothing that a rule for their scales could "
+                     "change", model->dir);
 }
 
 size_t calm_model_n_params(const calm_model *model)

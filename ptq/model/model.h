@@ -29,6 +29,10 @@ const char *calm_model_class(const calm_model *model);                  /* "Qwen
 const calm_safetensors *calm_model_tensors(const calm_model *model);
 bool calm_model_is_quantized(const calm_model *model);
 
+/* By which rule inputs are quantized from now on, in a checkpoint that quantizes them (grid.h): after opening it is that of
+ * compressed-tensors.  CALM_EARG: no linear of the checkpoint has quantized activations. */
+calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_rule rule);
+
 /* Numbers of all stored float parameters, and of bytes of all tensors. */
 size_t calm_model_n_params(const calm_model *model);
 size_t calm_model_bytes(const calm_model *model);

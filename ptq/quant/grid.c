@@ -105,12 +105,14 @@ static float max_magnitude(const float *x, size_t n)
     return most;
 }
 
-/* *lo = min(min x, 0), *hi = max(max x, 0) of n values, 16 lanes likewise. */
+/* *lo = min(min x, start), *hi = max(max x, start) of n values, 16 lanes likewise. */
 CALM_VECTORIZE
-static void span(const float *x, size_t n, float *lo, float *hi)
+static void span(const float *x, size_t n, float start, float *lo, float *hi)
 {
-    float least[16] = {0}, most[16] = {0};
+    float least[16], most[16];
     size_t j = 0;
+    for (size_t l = 0; l < 16; l++)
+        least[l] = most[l] = start;
     for (; j + 16 <= n; j += 16)
         for (size_t l = 0; l < 16; l++) {
             float a = x[j + l];
@@ -121,7 +123,7 @@ static void span(const float *x, size_t n, float *lo, float *hi)
         least[0] = x[j] < least[0] ? x[j] : least[0];
         most[0] = x[j] > most[0] ? x[j] : most[0];
     }
-    *lo = *hi = 0;
+    *lo = *hi = start;
     for (size_t l = 0; l < 16; l++) {
         *lo = least[l] < *lo ? least[l] : *lo;
         *hi = most[l] > *hi ? most[l] : *hi;
@@ -140,14 +142,13 @@ static void act_quantize(const float *x, size_t d, float scale, float zero, floa
     }
 }
 
-void calm_act_quantize_rows(const float *x, size_t n, size_t d, int bits, bool asymmetric, float *y)
+static void rows_compressed_tensors(const float *x, size_t n, size_t d, int bits, bool asymmetric, float *y)
 {
-    assert(bits >= 2 && bits <= 8);
     const float half = (float)(1 << (bits - 1)), lo = -half, hi = half - 1;
     for (size_t t = 0; t < n; t++) {
         float scale, zero = 0, least = 0, most;
         if (asymmetric) {
-            span(x + t * d, d, &least, &most);
+            span(x + t * d, d, 0, &least, &most);
             scale = (most - least) / (hi - lo);
         } else {
             scale = max_magnitude(x + t * d, d) / (half - 0.5f);
@@ -160,4 +161,52 @@ void calm_act_quantize_rows(const float *x, size_t n, size_t d, int bits, bool a
         }
         act_quantize(x + t * d, d, scale, zero, lo, hi, y + t * d);
     }
+}
+
+/* ---- vLLM ---- */
+
+/* Where the range is far from zero, codes and zero point are large, so they meet in double; those of a row whose numbers
+ * pass 2^31, which the kernel would let overflow, are of no use to anybody. */
+CALM_VECTORIZE
+static void act_quantize_inverse(const float *x, size_t d, float inverse, float scale, double zero, double lo, double hi,
+                                 float *y)
+{
+    for (size_t j = 0; j < d; j++) {
+        double q = (double)rintf(x[j] * inverse) + zero;
+        q = q < lo ? lo : q;
+        q = q > hi ? hi : q;
+        y[j] = (float)(q - zero) * scale;
+    }
+}
+
+static void rows_vllm(const float *x, size_t n, size_t d, int bits, bool asymmetric, float *y)
+{
+    const float half = (float)(1 << (bits - 1)), lo = -half, hi = half - 1;
+    for (size_t t = 0; t < n; t++) {
+        float scale, inverse, zero = 0, least, most;
+        if (asymmetric) {
+            span(x + t * d, d, x[t * d], &least, &most);
+            scale = (most - least) / (hi - lo);
+            inverse = 1 / scale;
+            zero = rintf(lo - least / scale);
+        } else {
+            most = max_magnitude(x + t * d, d);
+            scale = most / hi;
+            inverse = hi / most;
+        }
+        if (scale == 0)    /* all that comes of it is multiplied by 0 */
+            zero = inverse = 0;
+        act_quantize_inverse(x + t * d, d, inverse, scale, zero, lo, hi, y + t * d);
+    }
+}
+
+void calm_act_quantize_rows(const float *x, size_t n, size_t d, int bits, bool asymmetric, calm_act_rule rule, float *y)
+{
+    assert(bits >= 2 && bits <= 8);
+    if (d == 0)
+        return;
+    if (rule == CALM_ACT_RULE_VLLM)
+        rows_vllm(x, n, d, bits, asymmetric, y);
+    else
+        rows_compressed_tensors(x, n, d, bits, asymmetric, y);
 }

@@ -1,4 +1,4 @@
-/* Names of number formats: w<bits>a<bits>[_g<columns>][_asym][_asymact][_f16s], or "float". */
+/* Names of number formats: w<bits>a<bits>[_g<columns>][_asym][_asymact][_vllmact][_f16s], or "float". */
 #include "ptq/quant/scheme.h"
 
 #include <assert.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define EXAMPLES "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w8a8_asymact, w4a4_g128, float"
-#define SUFFIXES "after the bits come _g<columns>, _asym, _asymact, _symact and _f16s"
+#define SUFFIXES "after the bits come _g<columns>, _asym, _asymact, _symact, _vllmact and _f16s"
 #define GROUP_MAX (1ul << 24)
 #define SCALE_BITS 16.0
 #define FLOAT_BITS 16.0
@@ -42,6 +42,18 @@ static bool is_suffix(const char *at, size_t length, const char *suffix)
     return length == strlen(suffix) && strncmp(at, suffix, length) == 0;
 }
 
+/* A suffix about activations; false for any other. */
+static bool read_activations(const char *at, size_t length, calm_scheme *out)
+{
+    if (is_suffix(at, length, "_vllmact"))
+        out->act_rule = CALM_ACT_RULE_VLLM;
+    else if (is_suffix(at, length, "_asymact") || is_suffix(at, length, "_symact"))
+        out->act_asymmetric = is_suffix(at, length, "_asymact");
+    else
+        return false;
+    return true;
+}
+
 /* One "_suffix" at *at. */
 static calm_status read_suffix(calm_ctx *ctx, const char *name, const char **at, calm_scheme *out)
 {
@@ -52,12 +64,11 @@ static calm_status read_suffix(calm_ctx *ctx, const char *name, const char **at,
         out->symmetric = false;
     else if (is_suffix(*at, length, "_f16s"))
         out->scale_dtype = CALM_F16;
-    else if (!is_suffix(*at, length, "_asymact") && !is_suffix(*at, length, "_symact"))
+    else if (!read_activations(*at, length, out))
         return refuse(ctx, name, SUFFIXES);
     else if (!out->act_bits)
-        return refuse(ctx, name, "_asymact and _symact are about quantized activations; this scheme leaves them float");
-    else
-        out->act_asymmetric = is_suffix(*at, length, "_asymact");
+        return refuse(ctx, name, "_asymact, _symact and _vllmact are about quantized activations; this scheme leaves "
+                                 "them float");
     *at += length;
     return CALM_OK;
 }
@@ -98,9 +109,10 @@ void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]
     }
     if (scheme->group)
         snprintf(group, sizeof group, "_g%zu", scheme->group);
-    int length = snprintf(name, CALM_SCHEME_NAME_MAX, "w%da%d%s%s%s%s", scheme->bits,
+    int length = snprintf(name, CALM_SCHEME_NAME_MAX, "w%da%d%s%s%s%s%s", scheme->bits,
                           scheme->act_bits ? scheme->act_bits : 16, group, scheme->symmetric ? "" : "_asym",
-                          scheme->act_asymmetric ? "_asymact" : "", scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
+                          scheme->act_asymmetric ? "_asymact" : "",
+                          scheme->act_rule == CALM_ACT_RULE_VLLM ? "_vllmact" : "", scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
     assert(length < CALM_SCHEME_NAME_MAX);
     (void)length;
 }

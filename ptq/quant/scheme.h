@@ -5,6 +5,7 @@
  *   w8a16, w8a8        one scale per row; a8: activations to int8 per token, dynamically
  *   w4a4_g128          both
  *   w8a8_asymact       activations from their smallest to their largest value, with a zero point per token
+ *   w8a8_vllmact       activations by the rule of vLLM's kernel instead of compressed-tensors' (grid.h)
  *   float              left as it is
  * _symact says what is so without it.  A suffix _f16s rounds scales to float16 instead of bfloat16. */
 #ifndef CALM_QUANT_SCHEME_H
@@ -15,12 +16,19 @@
 
 #define CALM_SCHEME_NAME_MAX 48
 
+/* How the scale of a token's activations comes of its range: whose rule is followed.  A checkpoint does not say. */
+typedef enum calm_act_rule { CALM_ACT_RULE_COMPRESSED_TENSORS, CALM_ACT_RULE_VLLM } calm_act_rule;
+
+/* Their names in that order, as the values of an option. */
+#define CALM_ACT_RULE_NAMES "compressed-tensors|vllm"
+
 typedef struct calm_scheme {
     int bits;                 /* of a weight: 2 to 8; 0 = float                        */
     size_t group;             /* input columns per scale; 0 = one group per row        */
     bool symmetric;           /* zero point 2^(bits-1) everywhere                      */
     int act_bits;             /* 0 = activations stay float; else per token            */
     bool act_asymmetric;      /* false without act_bits                                */
+    calm_act_rule act_rule;   /* CALM_ACT_RULE_COMPRESSED_TENSORS without act_bits     */
     calm_dtype scale_dtype;   /* CALM_BF16 (default) or CALM_F16                       */
 } calm_scheme;
 

@@ -67,6 +67,7 @@ static void check_weights(const calm_weight found[CALM_N_ROLES], const calm_weig
         ck_assert_ptr_null(f->in_scale);
         ck_assert_msg(f->act_bits == e->act_bits, "%s: activations of %d bits, expected %d", e->name, f->act_bits,
                       e->act_bits);
+        ck_assert(f->act_rule == CALM_ACT_RULE_COMPRESSED_TENSORS);
         ck_assert_msg(f->act_asymmetric == e->act_asymmetric, "%s: activations are %s", e->name,
                       f->act_asymmetric ? "asymmetric" : "symmetric");
     }
@@ -122,6 +123,23 @@ static void check_head(const calm_model *model, const calm_model *written)
     check_table(found_table, expected_table);
 }
 
+/* The directory is the same for both rules, so the reader is told: all its linears or, where none quantizes its input, nobody. */
+static void check_rule(const tiny_plan *p, calm_model *written)
+{
+    bool quantizes = false;
+    calm_block block;
+    for (size_t j = 0; j < calm_model_layout(p->model)->n_jobs; j++)
+        quantizes |= p->plan.jobs[j].quantized && p->plan.jobs[j].scheme.act_bits;
+    if (!quantizes) {
+        ck_fails(calm_model_set_act_rule(ctx, written, CALM_ACT_RULE_VLLM), CALM_EARG, "quantizes no activations");
+        return;
+    }
+    ck_ok(calm_model_set_act_rule(ctx, written, CALM_ACT_RULE_VLLM));
+    ck_ok(calm_model_load_block(ctx, written, 0, &block));
+    for (calm_role role = 0; role < CALM_N_ROLES; role++)
+        ck_assert(!block.weight[role].w || block.weight[role].act_rule == CALM_ACT_RULE_VLLM);
+}
+
 static void check_written(const tiny_plan *p, const char *dir)
 {
     calm_model *written;
@@ -130,6 +148,7 @@ static void check_written(const tiny_plan *p, const char *dir)
     for (size_t i = 0; i < calm_model_config(p->model)->n_blocks; i++)
         check_block(p, written, i);
     check_head(p->model, written);
+    check_rule(p, written);
     calm_model_close(written);
 }
 

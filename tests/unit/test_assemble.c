@@ -104,6 +104,7 @@ static calm_status put_candidates(const bench *b, calm_ctx *task, long expert, c
             replaced->in_scale = q->in_scale;
             replaced->act_bits = q->scheme.act_bits;
             replaced->act_asymmetric = q->scheme.act_asymmetric;
+            replaced->act_rule = q->scheme.act_rule;
             w += replaced->out * replaced->in;
         }
     }

@@ -28,14 +28,15 @@ TEST(linears)
     fill(x, N * IN, 3);
     for (size_t i = 0; i < IN; i++)
         scale[i] = 0.5f + (float)i;
-    for (int variant = 0; variant < 12; variant++) {
+    for (int variant = 0; variant < 16; variant++) {
         const calm_weight weight = {.name = "w", .out = OUT, .in = IN, .w = w, .bias = variant & 1 ? bias : NULL,
                                     .in_scale = variant & 2 ? scale : NULL, .act_bits = variant >= 4 ? 8 : 0,
-                                    .act_asymmetric = variant >= 8};
+                                    .act_asymmetric = variant >= 8 && variant < 12,
+                                    .act_rule = variant >= 12 ? CALM_ACT_RULE_VLLM : CALM_ACT_RULE_COMPRESSED_TENSORS};
         for (size_t i = 0; i < N * IN; i++)
             prepared[i] = variant & 2 ? x[i] / scale[i % IN] : x[i];
         if (variant >= 4)
-            calm_act_quantize_rows(prepared, N, IN, 8, variant >= 8, prepared);
+            calm_act_quantize_rows(prepared, N, IN, 8, weight.act_asymmetric, weight.act_rule, prepared);
         const size_t used = ctx->scratch->used_bytes;
         ck_ok(calm_weight_apply(ctx, &weight, x, N, y));
         ck_assert_uint_eq(ctx->scratch->used_bytes, used);

@@ -64,6 +64,15 @@ static size_t first_best(const float *x, size_t n)
     return best;
 }
 
+/* Is `token` among the five largest, of equal ones the lower first?  So many are before it. */
+static bool among_five(const float *x, size_t n, size_t token)
+{
+    size_t before = 0;
+    for (size_t i = 0; i < n; i++)
+        before += x[i] > x[token] || (x[i] == x[token] && i < token);
+    return before < 5;
+}
+
 static calm_eval_result naive(const float *logits, const float *reference, const calm_windows *windows, size_t vocab)
 {
     calm_eval_result result = {0};
@@ -78,20 +87,25 @@ static calm_eval_result naive(const float *logits, const float *reference, const
             log_softmax(logits + row * vocab, vocab, q);
             for (size_t v = 0; v < vocab; v++)
                 kl += exp(p[v]) * (p[v] - q[v]);
-            const bool agree = first_best(logits + row * vocab, vocab) == first_best(reference + row * vocab, vocab);
+            const size_t best = first_best(reference + row * vocab, vocab);
+            const bool agree = first_best(logits + row * vocab, vocab) == best;
+            const bool near = among_five(logits + row * vocab, vocab, best);
             calm_eval_window *at = &result.windows[w];
             at->tokens++;
             at->nll -= q[windows->ids[row + 1]];
             at->kl += kl;
             at->top1 += agree;
+            at->top5 += near;
             result.tokens++;
             result.nll -= q[windows->ids[row + 1]];
             result.kl += kl;
             result.top1 += agree;
+            result.top5 += near;
         }
     result.nll /= (double)result.tokens;
     result.kl /= (double)result.tokens;
     result.top1 /= (double)result.tokens;
+    result.top5 /= (double)result.tokens;
     result.ppl = exp(result.nll);
     return result;
 }
@@ -109,12 +123,14 @@ static void check_naive(const calm_eval_result *found, const calm_eval_result *e
     ck_near(found->nll, expected->nll, TOLERANCE);
     ck_near(found->kl, expected->kl, TOLERANCE);
     ck_near(found->top1, expected->top1, 0);
+    ck_near(found->top5, expected->top5, 0);
     ck_near(found->ppl, expected->ppl, TOLERANCE * expected->ppl);
     for (size_t w = 0; w < N_WINDOWS; w++) {
         ck_assert_uint_eq(found->windows[w].tokens, lengths[w] - 1);
         ck_near(found->windows[w].nll, expected->windows[w].nll, TOLERANCE * (double)lengths[w]);
         ck_near(found->windows[w].kl, expected->windows[w].kl, TOLERANCE * (double)lengths[w]);
         ck_near(found->windows[w].top1, expected->windows[w].top1, 0);
+        ck_near(found->windows[w].top5, expected->windows[w].top5, 0);
     }
 }
 
@@ -157,7 +173,7 @@ TEST(a_vocabulary_of_several_tiles)
     const calm_eval_result own = naive(logits_a, logits_a, &windows, WIDE_VOCAB);
     check_naive(&results[0], &expected);
     check_naive(&ref, &own);
-    ck_assert(results[1].kl == 0 && results[1].top1 == 1 && results[1].nll == ref.nll);
+    ck_assert(results[1].kl == 0 && results[1].top1 == 1 && results[1].top5 == 1 && results[1].nll == ref.nll);
     ck_assert(expected.kl > 0.1);
     size_t best[4] = {0};    /* rows whose first choice is in each tile */
     for (size_t row = 0; row < windows.begin[N_WINDOWS]; row++)
@@ -204,7 +220,7 @@ TEST(the_first_of_equal_maxima)
     const calm_eval_result expected = naive(logits_of(&subject, &windows), logits_of(&reference, &windows), &windows,
                                             WIDE_VOCAB);
     check_naive(&result, &expected);
-    ck_assert(expected.top1 > 0.2 && expected.top1 < 0.8);
+    ck_assert(expected.top1 > 0.2 && expected.top1 < 0.8 && expected.top5 > expected.top1);
     calm_model_close(doubled);
     calm_model_close(plain);
 }
@@ -252,7 +268,7 @@ TEST(a_model_does_not_differ_from_itself)
     calm_eval_result ref, results[2];
     ck_ok(calm_evaluate(ctx, &reference, &ref, subjects, 2, results, &windows, NULL, NULL));
     for (size_t i = 0; i < 2; i++) {
-        ck_assert(results[i].kl == 0 && results[i].top1 == 1);
+        ck_assert(results[i].kl == 0 && results[i].top1 == 1 && results[i].top5 == 1);
         ck_assert(results[i].nll == ref.nll && results[i].ppl == ref.ppl);
     }
     ck_assert(ref.kl == 0 && ref.top1 == 1);
@@ -268,7 +284,7 @@ TEST(without_a_reference)
     const calm_subject subject = {.model = model};
     calm_eval_result result;
     ck_ok(calm_evaluate(ctx, NULL, NULL, &subject, 1, &result, &windows, NULL, NULL));
-    ck_assert(isnan(result.kl) && isnan(result.top1));
+    ck_assert(isnan(result.kl) && isnan(result.top1) && isnan(result.top5));
     const float *logits = logits_of(&subject, &windows);
     ck_near(result.nll, naive(logits, logits, &windows, 61).nll, TOLERANCE);
     calm_model_close(model);
@@ -285,7 +301,7 @@ static void check_threads(size_t vocab)
     ck_ok(calm_evaluate(ctx, &reference, NULL, &subject, 1, &first, &windows, NULL, NULL));
     ctx->n_threads = 4;
     ck_ok(calm_evaluate(ctx, &reference, NULL, &subject, 1, &other, &windows, NULL, NULL));
-    ck_assert(first.nll == other.nll && first.kl == other.kl && first.top1 == other.top1);
+    ck_assert(first.nll == other.nll && first.kl == other.kl && first.top1 == other.top1 && first.top5 == other.top5);
     ck_assert(memcmp(first.windows, other.windows, N_WINDOWS * sizeof *first.windows) == 0);
     calm_model_close(a);
     calm_model_close(b);
@@ -295,6 +311,93 @@ TEST(same_bytes_for_every_number_of_threads)
 {
     check_threads(61);
     check_threads(WIDE_VOCAB);
+}
+END_OF_TEST
+
+/* ---- the positions that differ most ---- */
+
+static int by_kl(const void *a, const void *b)
+{
+    const calm_eval_position *x = a, *y = b;
+    if (x->kl != y->kl)
+        return x->kl > y->kl ? -1 : 1;
+    if (x->window != y->window)
+        return x->window < y->window ? -1 : 1;
+    return x->token < y->token ? -1 : x->token > y->token;
+}
+
+/* Every position, by falling kl: the list must be its beginning. */
+static size_t naive_positions(const calm_subject *reference, const calm_subject *subject, const calm_windows *windows,
+                              calm_eval_position *out)
+{
+    const float *a = logits_of(reference, windows), *b = logits_of(subject, windows);
+    double p[61], q[61];
+    size_t n = 0;
+    for (size_t w = 0; w < windows->n; w++)
+        for (size_t row = windows->begin[w]; row + 1 < windows->begin[w + 1]; row++) {
+            const uint32_t id = windows->ids[row + 1];
+            calm_eval_position *at = &out[n++];
+            log_softmax(a + row * 61, 61, p);
+            log_softmax(b + row * 61, 61, q);
+            *at = (calm_eval_position){.window = w, .token = row - windows->begin[w] + 1, .nll = -q[id],
+                                       .reference_nll = -p[id], .id = id,
+                                       .best = (uint32_t)first_best(b + row * 61, 61),
+                                       .reference_best = (uint32_t)first_best(a + row * 61, 61)};
+            for (size_t v = 0; v < 61; v++)
+                at->kl += exp(p[v]) * (p[v] - q[v]);
+        }
+    qsort(out, n, sizeof *out, by_kl);
+    return n;
+}
+
+TEST(the_worst_positions)
+{
+    calm_windows windows = tiny_windows(lengths, N_WINDOWS);
+    calm_model *a = open_tiny(1, true), *b = open_tiny(11, false);
+    const calm_subject reference = {.model = a}, subject = {.model = b};
+    calm_eval_position expected[64];
+    windows.ids[windows.begin[1]]++;    /* no two windows begin alike, which would make equal rows */
+    const size_t n = naive_positions(&reference, &subject, &windows, expected);
+    ck_assert_uint_eq(n, 10 + 1 + 24 + 7);
+    for (size_t most = 1; most < 60; most += 19) {    /* 1, 20, 39, 58: all there are */
+        calm_eval_result ref, result, plain;
+        calm_eval_worst worst;
+        ck_ok(calm_evaluate_worst(ctx, &reference, &ref, &subject, &result, &windows, most, NULL, NULL, &worst));
+        ck_assert_uint_eq(worst.n, most < n ? most : n);
+        for (size_t i = 0; i < worst.n; i++) {
+            const calm_eval_position *f = &worst.each[i], *e = &expected[i];
+            if (i + 1 < n)    /* no two are so near that rounding could swap them */
+                ck_assert(e->kl - expected[i + 1].kl > 2 * TOLERANCE);
+            ck_assert(f->window == e->window && f->token == e->token && f->id == e->id);
+            ck_assert(f->best == e->best && f->reference_best == e->reference_best);
+            ck_near(f->kl, e->kl, TOLERANCE);
+            ck_near(f->nll, e->nll, TOLERANCE);
+            ck_near(f->reference_nll, e->reference_nll, TOLERANCE);
+        }
+        ck_ok(calm_evaluate(ctx, &reference, NULL, &subject, 1, &plain, &windows, NULL, NULL));
+        ck_assert(plain.kl == result.kl && plain.nll == result.nll && plain.top5 == result.top5);
+    }
+    calm_model_close(a);
+    calm_model_close(b);
+}
+END_OF_TEST
+
+/* A model does not differ from itself: all are equal, and the first positions stay. */
+TEST(equal_positions_keep_their_order)
+{
+    const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
+    calm_model *model = open_tiny(3, true);
+    const calm_subject reference = {.model = model};
+    calm_eval_result result;
+    calm_eval_worst worst;
+    ck_ok(calm_evaluate_worst(ctx, &reference, NULL, &reference, &result, &windows, 12, NULL, NULL, &worst));
+    ck_assert_uint_eq(worst.n, 12);
+    for (size_t i = 0; i < 12; i++) {
+        ck_assert(worst.each[i].kl == 0);
+        ck_assert_uint_eq(worst.each[i].window, i < 10 ? 0 : i - 9);
+        ck_assert_uint_eq(worst.each[i].token, i < 10 ? i + 1 : 1);
+    }
+    calm_model_close(model);
 }
 END_OF_TEST
 
@@ -364,8 +467,8 @@ END_OF_TEST
 TEST(paired_comparison)
 {
     /* Per-token KL of b minus a per window: 0.1, 0.3, 0.2; mean 0.2, standard deviation 0.1, error 0.1 / sqrt 3. */
-    calm_eval_window wa[] = {{10, 0, 1, 0}, {20, 0, 1, 0}, {5, 0, 2, 0}};
-    calm_eval_window wb[] = {{10, 0, 2, 0}, {20, 0, 7, 0}, {5, 0, 3, 0}};
+    calm_eval_window wa[] = {{10, 0, 1, 0, 0}, {20, 0, 1, 0, 0}, {5, 0, 2, 0, 0}};
+    calm_eval_window wb[] = {{10, 0, 2, 0, 0}, {20, 0, 7, 0, 0}, {5, 0, 3, 0, 0}};
     const calm_eval_result a = {.windows = wa}, b = {.windows = wb};
     double delta, se;
     calm_eval_compare(&a, &b, 3, &delta, &se);
@@ -384,5 +487,5 @@ int main(void)
     return run_tests("evaluate", (const TTest *[]){
         equals_a_naive_computation, a_vocabulary_of_several_tiles, the_first_of_equal_maxima,
         nearly_equal_models, a_model_does_not_differ_from_itself, without_a_reference,
-        same_bytes_for_every_number_of_threads, failures, ticks_reach_the_end, paired_comparison, NULL});
+        same_bytes_for_every_number_of_threads, the_worst_positions, equal_positions_keep_their_order, failures, ticks_reach_the_end, paired_comparison, NULL});
 }

@@ -148,13 +148,13 @@ TEST(activations_per_token)
     memset(x + 4 * D, 0, D * sizeof *x);
     for (int asymmetric = 0; asymmetric < 2; asymmetric++) {
         for (int bits = 2; bits <= 8; bits += 2) {
-            calm_act_quantize_rows(x, N, D, bits, asymmetric, y);
+            calm_act_quantize_rows(x, N, D, bits, asymmetric, CALM_ACT_RULE_COMPRESSED_TENSORS, y);
             for (size_t t = 0; t < N; t++)
                 act_reference(x + t * D, D, bits, asymmetric, expected + t * D);
             check_same(y, expected, N * D);
         }
         memcpy(y, x, sizeof y);
-        calm_act_quantize_rows(y, N, D, 8, asymmetric, y);
+        calm_act_quantize_rows(y, N, D, 8, asymmetric, CALM_ACT_RULE_COMPRESSED_TENSORS, y);
         check_same(y, expected, N * D);
     }
 }
@@ -170,7 +170,7 @@ TEST(asymmetric_activations_by_hand)
     const float x[3 * D] = {-1, 14, 2.5f, 3.5f, 0, 7.5f, 0.7f, 1, 7.5f, 0.2f, -30, -1, -3, -0.9f, -29};
     const float expected[3 * D] = {-1, 14, 3, 3, 0, 7.5f, 0.5f, 1, 7.5f, 0, -30, -2, -2, 0, -30};
     float y[3 * D];
-    calm_act_quantize_rows(x, 3, D, 4, true, y);
+    calm_act_quantize_rows(x, 3, D, 4, true, CALM_ACT_RULE_COMPRESSED_TENSORS, y);
     check_same(y, expected, 3 * D);
 }
 END_OF_TEST
@@ -183,21 +183,90 @@ TEST(asymmetric_range_is_found_everywhere)
         float x[D] = {0}, y[D];
         x[i] = -3;
         x[(i + 17) % D] = 12;
-        calm_act_quantize_rows(x, 1, D, 4, true, y);    /* s = 1 */
+        calm_act_quantize_rows(x, 1, D, 4, true, CALM_ACT_RULE_COMPRESSED_TENSORS, y);    /* s = 1 */
         check_same(y, x, D);
     }
 }
 END_OF_TEST
 
-TEST(activations_not_finite)
+/* vLLM's rule written down slowly: codes and zero points as whole numbers. */
+static void vllm_reference(const float *x, size_t d, int bits, bool asymmetric, float *y)
+{
+    const long lo = -(1l << (bits - 1)), hi = -lo - 1;
+    float least = x[0], most = x[0], magnitude = 0;
+    for (size_t j = 0; j < d; j++) {
+        least = fminf(least, x[j]);
+        most = fmaxf(most, x[j]);
+        magnitude = fmaxf(magnitude, fabsf(x[j]));
+    }
+    const float scale = asymmetric ? (most - least) / (float)(hi - lo) : magnitude / (float)hi;
+    const float inverse = asymmetric ? 1 / scale : (float)hi / magnitude;
+    const long zero = asymmetric && scale > 0 ? lrintf((float)lo - least / scale) : 0;
+    for (size_t j = 0; j < d; j++) {
+        const long code = scale > 0 ? lrintf(x[j] * inverse) + zero : 0;
+        y[j] = (float)((code < lo ? lo : code > hi ? hi : code) - zero) * scale;
+    }
+}
+
+/* Rows far from zero too: their zero points are far outside the codes. */
+TEST(activations_per_token_by_the_rule_of_vllm)
+{
+    enum { N = 8, D = 37 };
+    float x[N * D], y[N * D], expected[N * D], other[N * D];
+    for (size_t i = 0; i < N * D; i++)
+        x[i] = (float)calm_rng_normal(3, 0, i) * (i / D == 2 ? 1e4f : 1) +
+               (i / D == 5 ? 9 : i / D == 6 ? -9 : i / D == 7 ? 3e4f : 0);
+    memset(x + 4 * D, 0, D * sizeof *x);
+    for (int asymmetric = 0; asymmetric < 2; asymmetric++) {
+        for (int bits = 2; bits <= 8; bits += 2) {
+            calm_act_quantize_rows(x, N, D, bits, asymmetric, CALM_ACT_RULE_VLLM, y);
+            for (size_t t = 0; t < N; t++)
+                vllm_reference(x + t * D, D, bits, asymmetric, expected + t * D);
+            check_same(y, expected, N * D);
+            calm_act_quantize_rows(x, N, D, bits, asymmetric, CALM_ACT_RULE_COMPRESSED_TENSORS, other);
+            ck_assert(memcmp(y, other, sizeof y) != 0);
+        }
+        memcpy(y, x, sizeof y);
+        calm_act_quantize_rows(y, N, D, 8, asymmetric, CALM_ACT_RULE_VLLM, y);
+        check_same(y, expected, N * D);
+    }
+}
+END_OF_TEST
+
+/* Symmetric, by hand: 7 / 7 = 1, ties to even; then 3.5 / 7 = 0.5.  Asymmetric: s = 15 / 15, z = -8 + 1 = -7, and 2.5 is
+ * rounded before z is added: 2, where compressed-tensors says 3; a range of 100 to 115 has s = 1, z = -108 and loses no
+ * code to the zero that it does not hold; equal values have s = 0. */
+TEST(the_rule_of_vllm_by_hand)
+{
+    enum { D = 5 };
+    const float x[2 * D] = {7, -7, 2.5f, 3.5f, -2.5f, 3.5f, 0.25f, 0.75f, -3.5f, 0};
+    const float expected[2 * D] = {7, -7, 2, 4, -2, 3.5f, 0, 1, -3.5f, 0};
+    const float shifted[3 * D] = {-1, 14, 2.5f, 3.5f, 0, 100, 115, 107.5f, 108.5f, 101, 5, 5, 5, 5, 5};
+    const float codes[3 * D] = {-1, 14, 2, 4, 0, 100, 115, 108, 108, 101, 0, 0, 0, 0, 0};
+    float y[3 * D];
+    calm_act_quantize_rows(x, 2, D, 4, false, CALM_ACT_RULE_VLLM, y);
+    check_same(y, expected, 2 * D);
+    calm_act_quantize_rows(shifted, 3, D, 4, true, CALM_ACT_RULE_VLLM, y);
+    check_same(y, codes, 3 * D);
+}
+END_OF_TEST
+
+static void check_not_finite(calm_act_rule rule)
 {
     for (int asymmetric = 0; asymmetric < 2; asymmetric++) {
-        float x[] = {1, NAN, 2, 1, INFINITY, 2, 1, -INFINITY, 2}, y[9];
-        calm_act_quantize_rows(x, 3, 3, 8, asymmetric, y);
+        float x[] = {1, NAN, 2, 1, INFINITY, 2, 1, -INFINITY, 2, 1, NAN, 1}, y[12];
+        calm_act_quantize_rows(x, 4, 3, 8, asymmetric, rule, y);
         ck_assert(isnan(y[1]));
         ck_assert(isnan(y[4]));
         ck_assert(isnan(y[7]));
+        ck_assert(isnan(y[10]));
     }
+}
+
+TEST(activations_not_finite)
+{
+    check_not_finite(CALM_ACT_RULE_COMPRESSED_TENSORS);
+    check_not_finite(CALM_ACT_RULE_VLLM);
 }
 END_OF_TEST
 
@@ -207,5 +276,7 @@ int main(void)
                                                eight_bits_leave_out_code_zero, grid_between, span_includes_zero,
                                                activations_per_token,
                                                asymmetric_activations_by_hand,
-                                               asymmetric_range_is_found_everywhere, activations_not_finite, NULL});
+                                               asymmetric_range_is_found_everywhere,
+                                               activations_per_token_by_the_rule_of_vllm, the_rule_of_vllm_by_hand,
+                                               activations_not_finite, NULL});
 }

@@ -10,7 +10,9 @@ static calm_qjob random_job(int bits, size_t out, size_t in, size_t group, bool 
     calm_qjob job = {.out = out, .in = in, .group = group ? group : in, .damp = 0.01};
     job.n_groups = (in + job.group - 1) / job.group;
     job.scheme = (calm_scheme){.bits = bits, .group = group == in ? 0 : group, .symmetric = symmetric,
-                               .act_bits = bits == 8 ? 8 : 0, .act_asymmetric = bits == 8 && in_scale, .scale_dtype = in_scale ? CALM_F16 : CALM_BF16};
+                               .act_bits = bits == 8 ? 8 : 0, .act_asymmetric = bits == 8 && in_scale,
+                               .act_rule = bits == 8 && !symmetric ? CALM_ACT_RULE_VLLM : CALM_ACT_RULE_COMPRESSED_TENSORS,
+                               .scale_dtype = in_scale ? CALM_F16 : CALM_BF16};
     ck_ok(CALM_NEW(ctx, ctx->out, job.codes, out * in));
     ck_ok(CALM_NEW(ctx, ctx->out, job.scales, out * job.n_groups));
     for (size_t i = 0; i < out * in; i++)
@@ -51,6 +53,7 @@ static void round_trip_of(const calm_qjob *job)
     ck_assert_int_eq(back.scheme.symmetric, job->scheme.symmetric);
     ck_assert_int_eq(back.scheme.act_bits, job->scheme.act_bits);
     ck_assert(back.scheme.act_asymmetric == job->scheme.act_asymmetric);
+    ck_assert_int_eq(back.scheme.act_rule, job->scheme.act_rule);
     ck_assert_int_eq(back.scheme.scale_dtype, job->scheme.scale_dtype);
     ck_assert(back.damp == job->damp);
     same_bytes(back.codes, job->codes, job->out * job->in);

@@ -15,12 +15,15 @@ TEST(names_round_trip)
 {
     static const char *const names[] = {"w4a16_g128", "w4a16_g128_asym", "w8a16", "w8a8", "w4a8_g64", "w4a4_g32_f16s",
                                         "w3a16_g128", "w2a16_g64_asym_f16s", "w8a8_asymact", "w4a4_g128_asymact",
-                                        "w4a8_g64_asym_asymact_f16s", "float"};
+                                        "w4a8_g64_asym_asymact_f16s", "w8a8_vllmact", "w4a8_g64_asym_asymact_vllmact_f16s",
+                                        "float"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         check_name(names[i], names[i]);
     check_name("w4a16_asym_g128", "w4a16_g128_asym");
     check_name("w4a8_f16s_asymact_g128", "w4a8_g128_asymact_f16s");
     check_name("w8a8_symact", "w8a8");
+    check_name("w8a8_vllmact_asymact", "w8a8_asymact_vllmact");
+    check_name("w8a8_g16777216_asym_asymact_vllmact_f16s", "w8a8_g16777216_asym_asymact_vllmact_f16s");
     check_name("w8a8_asymact_symact", "w8a8");
     check_name("w4a16_f16s_g16777216_asym", "w4a16_g16777216_asym_f16s");
 }
@@ -39,7 +42,9 @@ TEST(fields)
     ck_assert_int_eq(scheme.act_bits, 0);
     ck_assert(!scheme.act_asymmetric);
     ck_ok(calm_scheme_parse(ctx, "w8a8_asymact", &scheme));
-    ck_assert(scheme.symmetric && scheme.act_asymmetric);
+    ck_assert(scheme.symmetric && scheme.act_asymmetric && scheme.act_rule == CALM_ACT_RULE_COMPRESSED_TENSORS);
+    ck_ok(calm_scheme_parse(ctx, "w8a8_vllmact", &scheme));
+    ck_assert(scheme.act_rule == CALM_ACT_RULE_VLLM && !scheme.act_asymmetric);
     ck_ok(calm_scheme_parse(ctx, "w4a16", &scheme));
     ck_assert_uint_eq(scheme.group, 0);
     ck_assert(scheme.symmetric);
@@ -64,6 +69,8 @@ TEST(bad_names)
     ck_fails(calm_scheme_parse(ctx, "w8a8_asymac", &scheme), CALM_EARG, "after the bits");
     ck_fails(calm_scheme_parse(ctx, "w4a16_g128_asymact", &scheme), CALM_EARG, "leaves them float");
     ck_fails(calm_scheme_parse(ctx, "w4a16_symact", &scheme), CALM_EARG, "leaves them float");
+    ck_fails(calm_scheme_parse(ctx, "w4a16_vllmact", &scheme), CALM_EARG, "leaves them float");
+    ck_fails(calm_scheme_parse(ctx, "w8a8_vllm", &scheme), CALM_EARG, "after the bits");
 }
 END_OF_TEST
 
@@ -72,6 +79,7 @@ TEST(names_that_say_the_range)
     ck_assert(calm_scheme_says_range("w8a8_asymact"));
     ck_assert(calm_scheme_says_range("w4a8_g64_symact_f16s"));
     ck_assert(!calm_scheme_says_range("w8a8"));
+    ck_assert(!calm_scheme_says_range("w8a8_vllmact"));
     ck_assert(!calm_scheme_says_range("w4a8_g64_asym"));
 }
 END_OF_TEST

@@ -116,11 +116,11 @@ def indexes():
 def blob(**change):
     """A valid blob of 2 x 8 codes of 4 bits in groups of 4, with the named fields or sections replaced."""
     f = {"magic": b"CALMQJ01", "out": 2, "in_": 8, "group": 4, "n_groups": 2, "bits": 4, "symmetric": 0, "act_bits": 0,
-         "scale_dtype": 3, "has_in_scale": 1, "act_asymmetric": 0, "damp": 0.0, "scales": struct.pack("<4f", 1, 2, 3, 4),
+         "scale_dtype": 3, "has_in_scale": 1, "act_form": 0, "damp": 0.0, "scales": struct.pack("<4f", 1, 2, 3, 4),
          "in_scale": struct.pack("<8f", *[1] * 8), "zeros": bytes([7, 8, 8, 15]), "codes": bytes(8), "tail": b""}
     f.update(change)
     return (f["magic"] + struct.pack("<4Q", f["out"], f["in_"], f["group"], f["n_groups"]) +
-            struct.pack("<6i", f["bits"], f["symmetric"], f["act_bits"], f["scale_dtype"], f["has_in_scale"], f["act_asymmetric"]) +
+            struct.pack("<6i", f["bits"], f["symmetric"], f["act_bits"], f["scale_dtype"], f["has_in_scale"], f["act_form"]) +
             struct.pack("<d", f["damp"]) + f["scales"] + f["in_scale"] + f["zeros"] + f["codes"] + f["tail"])
 
 
@@ -139,8 +139,8 @@ def blobs():
     broken("bits_out_of_range__negative", bits=-4)
     broken("bits_out_of_range__activations", act_bits=9)
     broken("bits_out_of_range__negative_activations", act_bits=-1)
-    broken("impossible_activations__neither_symmetric_nor_not", act_bits=8, act_asymmetric=2)
-    broken("impossible_activations__asymmetric_but_float", act_asymmetric=1)
+    broken("impossible_activations__an_unknown_form", act_bits=8, act_form=4)
+    broken("impossible_activations__asymmetric_but_float", act_form=1)
     broken("unknown_dtype_of_scales__F32", scale_dtype=1)
     broken("unknown_dtype_of_scales__negative", scale_dtype=-1)
     broken("impossible_shape__no_rows", out=0)

@@ -1,0 +1,180 @@
+/* Multiple-choice tasks: what calm eval --tasks runs and prints. */
+#include <math.h>
+#include <string.h>
+
+#include "cli/eval.h"
+#include "cli/progress.h"
+#include "cli/table.h"
+#include "ptq/base/file.h"
+#include "ptq/eval/tasks.h"
+
+/* Where config.json does not say how much a model reads: what the harness takes. */
+#define DEFAULT_LENGTH 2048
+#define CONFIG_MAX ((size_t)16 * 1024 * 1024)
+
+/* ---- how choices become tokens ---- */
+
+static size_t max_length(const calm_model *model)
+{
+    static const char *const keys[] = {"n_positions", "max_position_embeddings", "n_ctx"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const int64_t length = calm_json_int(calm_json_get(calm_model_json(model), keys[i]), 0);
+        if (length > 0)
+            return (size_t)length;
+    }
+    return DEFAULT_LENGTH;
+}
+
+/* A token of tokenizer_config.json, "text" or {"content": "text"}; NULL when there is none. */
+static const char *token_text(const calm_json *config, const char *key)
+{
+    const calm_json *token = calm_json_get(config, key);
+    return calm_json_string(calm_json_typeof(token) == CALM_JSON_OBJECT ? calm_json_get(token, "content") : token, NULL);
+}
+
+/* *prefix stays as it is when the text is not one token. */
+static calm_status token_id(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *text, long long *prefix)
+{
+    uint32_t *ids;
+    size_t n;
+    CALM_TRY(calm_tokenizer_encode(ctx, tokenizer, text, strlen(text), false, &ids, &n));
+    if (n == 1)
+        *prefix = ids[0];
+    return CALM_OK;
+}
+
+/* What the harness has as prefix_token_id: < 0 when the model names no such token. */
+static calm_status find_prefix(calm_ctx *ctx, const calm_model *model, const calm_tokenizer *tokenizer, long long *prefix)
+{
+    const calm_json *config = calm_model_json(model), *eos = calm_json_get(config, "eos_token_id");
+    char *path;
+    calm_json *json;
+    *prefix = -1;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, calm_model_dir(model), "tokenizer_config.json"));
+    calm_status status = calm_json_read(ctx, path, CONFIG_MAX, &json);
+    if (status == CALM_ENOTFOUND) {
+        calm_ctx_forgive(ctx);
+        const int64_t first = calm_json_int(calm_json_typeof(eos) == CALM_JSON_ARRAY ? calm_json_at(eos, 0) : eos, -1);
+        *prefix = calm_json_int(calm_json_get(config, "bos_token_id"), first);
+        return CALM_OK;
+    }
+    CALM_TRY(status);
+    const char *bos = token_text(json, "bos_token"), *text = bos ? bos : token_text(json, "eos_token");
+    if (text)
+        status = token_id(ctx, tokenizer, text, prefix);
+    calm_json_free(json);
+    return status;
+}
+
+/* ---- printing ---- */
+
+static void add_row(calm_table *table, const char *name, const calm_task_answers *answers)
+{
+    calm_table_text(table, name);
+    calm_table_fixed(table, answers->acc, 4);
+    calm_table_fixed(table, answers->acc_se, 4);
+    calm_table_fixed(table, answers->acc_norm, 4);
+    calm_table_fixed(table, answers->acc_norm_se, 4);
+}
+
+static calm_status print_text(calm_ctx *ctx, const calm_eval_request *request, const calm_tasks_result *result)
+{
+    calm_table table;
+    calm_table_init(&table);
+    calm_table_column(&table, "model", CALM_ALIGN_LEFT);
+    calm_table_column(&table, "acc", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, "+- std. error", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, "acc_norm", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, "+- std. error", CALM_ALIGN_RIGHT);
+    if (request->reference)
+        add_row(&table, request->reference, &result->reference);
+    add_row(&table, request->model, &result->model);
+    printf("tasks        %zu of %zu choices together, %zu tokens predicted\n\n", result->n, result->n_choices,
+           result->tokens);
+    const calm_status status = calm_table_print(ctx, &table, stdout);
+    calm_table_clear(&table);
+    if (status == CALM_OK && request->reference)
+        printf("\nagreement    %.2f %% the same answer, %.2f %% by length\n", 100 * result->same, 100 * result->same_norm);
+    return status;
+}
+
+static calm_json *values(const double *from, size_t n)
+{
+    calm_json *array = calm_json_new_array();
+    for (size_t i = 0; i < n; i++)
+        calm_json_add_number(array, from[i]);
+    return array;
+}
+
+static void set_answers(calm_json *root, const char *prefix, const calm_task_answers *answers)
+{
+    const struct { const char *name; double value; } members[] = {
+        {"acc", answers->acc}, {"acc_se", answers->acc_se}, {"acc_norm", answers->acc_norm},
+        {"acc_norm_se", answers->acc_norm_se}};
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "%s%s", prefix, members[i].name);
+        calm_json_set_number(root, key, answers->log_prob ? members[i].value : NAN);
+    }
+}
+
+static calm_json *task_json(const calm_tasks_result *result, size_t t)
+{
+    const size_t begin = result->begin[t], n = result->begin[t + 1] - begin;
+    const calm_task_answers *model = &result->model, *reference = &result->reference;
+    calm_json *task = calm_json_new_object();
+    calm_json_set_int(task, "line", (int64_t)result->line[t]);
+    calm_json_set_int(task, "answer", (int64_t)result->answer[t]);
+    calm_json_set_int(task, "choice", (int64_t)model->choice[t]);
+    calm_json_set_int(task, "choice_norm", (int64_t)model->choice_norm[t]);
+    calm_json_set(task, "log_probs", values(model->log_prob + begin, n));
+    calm_json_set(task, "reference_log_probs",
+                  reference->log_prob ? values(reference->log_prob + begin, n) : calm_json_new_null());
+    return task;
+}
+
+static calm_status print_json(calm_ctx *ctx, const calm_eval_request *request, const calm_tasks_result *result)
+{
+    calm_json *root = calm_json_new_object(), *each = calm_json_new_array();
+    calm_json_set_string(root, "model", request->model);
+    calm_json_set_string(root, "reference", request->reference);
+    calm_json_set_int(root, "tasks", (int64_t)result->n);
+    calm_json_set_int(root, "choices", (int64_t)result->n_choices);
+    calm_json_set_int(root, "tokens", (int64_t)result->tokens);
+    set_answers(root, "", &result->model);
+    set_answers(root, "reference_", &result->reference);
+    calm_json_set_number(root, "same", result->same);
+    calm_json_set_number(root, "same_norm", result->same_norm);
+    for (size_t t = 0; t < result->n; t++)
+        calm_json_add(each, task_json(result, t));
+    calm_json_set(root, "each", each);
+    const calm_status status = calm_json_print(ctx, root);
+    calm_json_free(root);
+    return status;
+}
+
+/* ---- running ---- */
+
+static void tick(void *user, size_t done, size_t total)
+{
+    calm_progress_update(user, 0, done, total);
+}
+
+calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_request *request, const calm_model *model,
+                            const calm_model *reference, const calm_tokenizer *tokenizer)
+{
+    const calm_subject subject = {.model = model}, against = {.model = reference};
+    const size_t length = max_length(model), other = reference ? max_length(reference) : length;
+    calm_task_options options = {.max_length = other < length ? other : length, .samples = request->samples,
+                                 .vocab = calm_model_config(model)->vocab, .special = request->special};
+    calm_tasks_result result;
+    calm_progress progress;
+    CALM_TRY(find_prefix(ctx, model, tokenizer, &options.prefix));
+    calm_progress_init(&progress, request->quiet);
+    calm_progress_add(&progress, "tasks", "choices");
+    const calm_status status = calm_tasks_evaluate(ctx, request->tasks, tokenizer, &options, reference ? &against : NULL,
+                                                   &subject, tick, &progress, &result);
+    calm_progress_end(&progress);
+    CALM_TRY(status);
+    return request->json ? print_json(ctx, request, &result) : print_text(ctx, request, &result);
+}

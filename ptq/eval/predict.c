@@ -1,0 +1,226 @@
+/* Predictions: the head for a batch of rows of all models.
+ *
+ * A tile of a head is widened once for a whole batch and shared by the models that have that table.  Rows meet the
+ * tiles in one order, each with its running maximum m: s = sum exp(l - m) is multiplied by exp(m - m') when the maximum
+ * rises to m'. */
+#include "ptq/eval/predict.h"
+
+#include <math.h>
+
+#include "ptq/base/threads.h"
+#include "ptq/model/arch.h"
+#include "ptq/tensor/vector.h"
+
+/* Logits of one task for one model: rows times a tile. */
+#define CHUNK_FLOATS ((size_t)1024 * 1024)
+#define CHUNK_ROWS ((size_t)256)
+/* Of a tile, widened by one task. */
+#define SLICE_FLOATS ((size_t)64 * 1024)
+/* Logits whose maximum is looked at before each of them is. */
+#define TOP_BLOCK ((size_t)256)
+
+/* ---- one tile for a chunk of rows ---- */
+
+typedef struct prediction {
+    const calm_predictors *set;
+    const uint32_t *targets;
+    size_t n;
+    size_t first, count;    /* the tile in work */
+} prediction;
+
+/* A tile of a row's logits joins its sums; leaves exp(l - max) in `exponentials`.  Returns what earlier sums of such
+ * exponentials are to be multiplied by. */
+static double join(calm_prediction *row, size_t first, size_t count, const float *logits, uint32_t target,
+                   float *exponentials)
+{
+    const float max = calm_vec_max(count, logits);
+    double factor = 1;
+    if (first == 0 || max > row->max) {
+        factor = first == 0 ? 0 : exp((double)row->max - (double)max);
+        row->max = max;
+        row->best = (uint32_t)(first + calm_vec_argmax(count, logits));
+    }
+    row->sum = row->sum * factor + calm_vec_exp_sum(count, row->max, logits, exponentials);
+    if (target >= first && target - first < count)
+        row->target = logits[target - first];
+    return factor;
+}
+
+/* Put a logit larger than the last one in its place, behind its equals: tokens come in rising order. */
+static void insert_top(calm_top *top, float logit, uint32_t token)
+{
+    size_t at = CALM_TOP - 1;
+    for (; at > 0 && logit > top->logit[at - 1]; at--) {
+        top->logit[at] = top->logit[at - 1];
+        top->token[at] = top->token[at - 1];
+    }
+    top->logit[at] = logit;
+    top->token[at] = token;
+}
+
+static void join_top(calm_top *top, size_t first, size_t count, const float *logits)
+{
+    for (size_t i = 0; first == 0 && i < CALM_TOP; i++) {
+        top->logit[i] = -INFINITY;
+        top->token[i] = CALM_NO_TARGET;
+    }
+    for (size_t begin = 0; begin < count; begin += TOP_BLOCK) {
+        const size_t end = count - begin < TOP_BLOCK ? count : begin + TOP_BLOCK;
+        if (!(calm_vec_max(end - begin, logits + begin) > top->logit[CALM_TOP - 1]))
+            continue;
+        for (size_t i = begin; i < end; i++)
+            if (logits[i] > top->logit[CALM_TOP - 1])
+                insert_top(top, logits[i], (uint32_t)(first + i));
+    }
+}
+
+/* Task: one model after the other, since all need the reference's exponentials alone. */
+static calm_status score_chunk(calm_ctx *ctx, size_t index, void *user)
+{
+    const prediction *p = user;
+    const calm_predictors *set = p->set;
+    const size_t row = index * set->chunk, left = p->n - row, rows = left < set->chunk ? left : set->chunk;
+    float *logits, *weights = NULL, *exponentials;
+    double *factors = NULL;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, logits, rows * p->count));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, exponentials, p->count));
+    if (set->has_reference) {
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, weights, rows * p->count));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, factors, rows));
+    }
+    for (size_t m = 0; m < set->n; m++) {
+        const calm_predictor *model = &set->models[m];
+        const bool is_reference = set->has_reference && m == 0;
+        float *x;
+        CALM_TRY(calm_row_store_get(ctx, model->hidden, row, rows, &x));
+        calm_head_multiply(&model->head, model->tile, x, rows, p->first, p->count, logits, p->count);
+        for (size_t t = 0; t < rows; t++) {
+            if (p->targets[row + t] == CALM_NO_TARGET)
+                continue;
+            calm_prediction *sums = &model->rows[row + t];
+            const float *y = logits + t * p->count;
+            float *w = is_reference ? weights + t * p->count : exponentials;
+            const double factor = join(sums, p->first, p->count, y, p->targets[row + t], w);
+            if (is_reference)
+                factors[t] = factor;
+            if (set->has_reference)
+                sums->cross = sums->cross * factors[t] + calm_vec_dot(p->count, weights + t * p->count, y);
+            if (model->top)
+                join_top(&model->top[row + t], p->first, p->count, y);
+        }
+    }
+    return CALM_OK;
+}
+
+/* Task: a slice of the tile, of one model's table. */
+static calm_status read_slice(calm_ctx *ctx, size_t index, void *user)
+{
+    const prediction *p = user;
+    const size_t slices = p->set->slices, slice = index % slices;
+    const calm_predictor *model = &p->set->models[index / slices];
+    const size_t begin = slice * p->count / slices, end = (slice + 1) * p->count / slices;
+    if (model->shares)
+        return CALM_OK;
+    return calm_head_read_tile(ctx, &model->head, p->first + begin, end - begin, model->tile + begin * model->head.hidden);
+}
+
+calm_status calm_predict(calm_ctx *ctx, const calm_predictors *set, const uint32_t *targets, size_t n)
+{
+    prediction p = {.set = set, .targets = targets, .n = n};
+    for (; p.first < set->vocab; p.first += p.count) {
+        p.count = set->vocab - p.first < set->tile ? set->vocab - p.first : set->tile;
+        CALM_TRY(calm_parallel_for(ctx, set->n * set->slices, read_slice, &p));
+        CALM_TRY(calm_parallel_for(ctx, (n + set->chunk - 1) / set->chunk, score_chunk, &p));
+    }
+    return CALM_OK;
+}
+
+/* ---- what it says ---- */
+
+static double log_sum(const calm_prediction *row)
+{
+    return (double)row->max + log(row->sum);
+}
+
+double calm_prediction_nll(const calm_prediction *row)
+{
+    return log_sum(row) - (double)row->target;
+}
+
+double calm_prediction_kl(const calm_prediction *reference, const calm_prediction *row)
+{
+    return (reference->cross - row->cross) / reference->sum - log_sum(reference) + log_sum(row);
+}
+
+bool calm_top_has(const calm_top *top, uint32_t token)
+{
+    for (size_t i = 0; i < CALM_TOP; i++)
+        if (top->token[i] == token)
+            return true;
+    return false;
+}
+
+/* ---- models ---- */
+
+size_t calm_eval_chunk(size_t tile)
+{
+    const size_t rows = CHUNK_FLOATS / tile;
+    return rows < 1 ? 1 : rows < CHUNK_ROWS ? rows : CHUNK_ROWS;
+}
+
+static calm_status add_model(calm_ctx *ctx, calm_predictors *set, const calm_subject *subject, size_t reach)
+{
+    calm_predictor *added = &set->models[set->n];
+    const char *dir = calm_model_dir(subject->model);
+    *added = (calm_predictor){.subject = subject};
+    if (calm_model_config(subject->model)->arch->encoder)
+        return calm_fail(ctx, CALM_EARG, "%s is an encoder: it predicts no next token", dir);
+    for (size_t m = 0; m < set->n; m++)
+        if (set->models[m].subject->model == subject->model) {
+            added->rope = set->models[m].rope;
+            added->head = set->models[m].head;
+        }
+    if (!added->head.table) {
+        CALM_TRY(calm_rope_init(ctx, calm_model_config(subject->model), reach, &added->rope));
+        CALM_TRY(calm_model_load_head(ctx, subject->model, &added->head));
+    }
+    if (added->head.vocab != set->models[0].head.vocab)
+        return calm_fail(ctx, CALM_EARG, "%s has a vocabulary of %zu, %s one of %zu: they cannot be compared", dir,
+                         added->head.vocab, calm_model_dir(set->models[0].subject->model), set->models[0].head.vocab);
+    set->n++;
+    return CALM_OK;
+}
+
+/* One size of tile for all models, and a place for each table's. */
+static calm_status prepare_tiles(calm_ctx *ctx, calm_predictors *set)
+{
+    set->vocab = set->tile = set->models[0].head.vocab;
+    for (size_t m = 0; m < set->n; m++) {
+        const size_t tile = calm_head_tile(&set->models[m].head);
+        set->tile = tile < set->tile ? tile : set->tile;
+    }
+    set->slices = (set->tile * set->models[0].head.hidden + SLICE_FLOATS - 1) / SLICE_FLOATS;
+    set->chunk = calm_eval_chunk(set->tile);
+    for (size_t m = 0; m < set->n; m++) {
+        calm_predictor *model = &set->models[m];
+        for (size_t k = 0; k < m && !model->shares; k++) {
+            model->shares = set->models[k].head.table->data == model->head.table->data;
+            model->tile = model->shares ? set->models[k].tile : NULL;
+        }
+        if (!model->shares)
+            CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, model->tile, set->tile * model->head.hidden));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_predictors_open(calm_ctx *ctx, const calm_subject *reference, const calm_subject *subjects, size_t n,
+                                 size_t reach, calm_predictors *out)
+{
+    *out = (calm_predictors){.has_reference = reference != NULL};
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->models, n + 1));
+    if (reference)
+        CALM_TRY(add_model(ctx, out, reference, reach));
+    for (size_t i = 0; i < n; i++)
+        CALM_TRY(add_model(ctx, out, &subjects[i], reach));
+    return prepare_tiles(ctx, out);
+}

@@ -1,0 +1,323 @@
+/* Tasks: choices are windows of a batch; of their hidden rows those that predict a choice's token meet the head. */
+#include "ptq/eval/tasks.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ptq/eval/evaluate.h"
+
+/* ---- reading ---- */
+
+/* A task at a time, choice after choice. */
+typedef struct source {
+    calm_task_reader reader;
+    calm_arena arena;       /* of `task`                           */
+    calm_task task;
+    size_t index, choice;   /* of the task; next one of its choices */
+    bool has_task;
+} source;
+
+static calm_status source_open(calm_ctx *ctx, const char *path, const calm_tokenizer *tokenizer,
+                               const calm_task_options *options, source *out)
+{
+    *out = (source){.index = 0};
+    calm_arena_init(&out->arena);
+    return calm_task_reader_open(ctx, tokenizer, path, options, &out->reader);
+}
+
+static void source_close(source *s)
+{
+    calm_arena_clear(&s->arena);
+    calm_task_reader_close(&s->reader);
+}
+
+/* s->task has a choice that is not yet taken, unless s->has_task is false: the end. */
+static calm_status source_fill(calm_ctx *ctx, source *s)
+{
+    calm_arena *caller = ctx->out;
+    if (s->has_task && s->choice < s->task.n)
+        return CALM_OK;
+    s->index += s->has_task;
+    s->choice = 0;
+    calm_arena_clear(&s->arena);
+    ctx->out = &s->arena;
+    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    const calm_status status = calm_task_reader_next(ctx, &s->reader, &s->task, &s->has_task);
+    calm_arena_rewind(ctx->scratch, mark);
+    ctx->out = caller;
+    return status;
+}
+
+/* Count what the file has. */
+static calm_status survey(calm_ctx *ctx, source *s, calm_tasks_result *out)
+{
+    for (;;) {
+        CALM_TRY(source_fill(ctx, s));
+        if (!s->has_task)
+            return CALM_OK;
+        out->n++;
+        out->n_choices += s->task.n;
+        for (; s->choice < s->task.n; s->choice++) {
+            const calm_task_choice *choice = &s->task.choices[s->choice];
+            out->tokens += choice->own;
+            out->longest = choice->n - 1 > out->longest ? choice->n - 1 : out->longest;
+        }
+    }
+}
+
+static calm_status changed(calm_ctx *ctx, const source *s)
+{
+    return calm_fail(ctx, CALM_EIO, "%s changed while it was read", s->reader.path);
+}
+
+/* ---- a batch of choices ---- */
+
+typedef struct work {
+    calm_predictors set;
+    source source;
+    calm_tasks_result *out;
+    size_t capacity;         /* rows of a batch               */
+    size_t done;             /* choices before the batch      */
+    calm_windows windows;    /* what is read: a choice each   */
+    uint32_t *targets;       /* [predicted rows] of the batch */
+    size_t *row;             /* [predicted rows] their rows in the batch */
+    size_t *own;             /* [windows.n] predicted rows of each choice, which follow one another */
+    size_t n_predicted;
+} work;
+
+static calm_status new_batch(calm_ctx *ctx, work *w, calm_arena *arena)
+{
+    w->windows = (calm_windows){.n = 0};
+    w->n_predicted = 0;
+    CALM_TRY(CALM_NEW_RAW(ctx, arena, w->windows.ids, w->capacity));
+    CALM_TRY(CALM_NEW(ctx, arena, w->windows.begin, w->capacity + 1));
+    CALM_TRY(CALM_NEW_RAW(ctx, arena, w->targets, w->capacity));
+    CALM_TRY(CALM_NEW_RAW(ctx, arena, w->row, w->capacity));
+    return CALM_NEW_RAW(ctx, arena, w->own, w->capacity);
+}
+
+/* The source's next choice: its last token is not read, and its own tokens are the targets of the rows before them. */
+static void add_choice(work *w)
+{
+    const calm_task_choice *choice = &w->source.task.choices[w->source.choice++];
+    calm_windows *windows = &w->windows;
+    const size_t begin = windows->begin[windows->n], n_read = choice->n - 1;
+    memcpy(windows->ids + begin, choice->ids, n_read * sizeof *windows->ids);
+    for (size_t t = n_read - choice->own; t < n_read; t++) {
+        w->row[w->n_predicted] = begin + t;
+        w->targets[w->n_predicted++] = choice->ids[t + 1];
+    }
+    w->out->length[w->done + windows->n] = choice->length;
+    w->own[windows->n++] = choice->own;
+    windows->begin[windows->n] = begin + n_read;
+    windows->longest = n_read > windows->longest ? n_read : windows->longest;
+}
+
+/* Choices until the batch is full or the file at its end. */
+static calm_status fill_batch(calm_ctx *ctx, work *w)
+{
+    source *s = &w->source;
+    for (;;) {
+        CALM_TRY(source_fill(ctx, s));
+        if (!s->has_task)
+            return CALM_OK;
+        const size_t n_read = s->task.choices[s->choice].n - 1;
+        if (s->index >= w->out->n || n_read > w->capacity || w->done + w->windows.n >= w->out->n_choices)
+            return changed(ctx, s);
+        if (n_read > w->capacity - w->windows.begin[w->windows.n])
+            return CALM_OK;
+        if (s->choice == 0) {
+            w->out->line[s->index] = s->task.line;
+            w->out->answer[s->index] = s->task.answer;
+            w->out->begin[s->index + 1] = w->done + w->windows.n + s->task.n;
+        }
+        add_choice(w);
+    }
+}
+
+/* Of the hidden rows of model m those that predict, in an order of their own. */
+static calm_status gather(calm_ctx *ctx, const work *w, const calm_batch *batch, calm_arena *arena, calm_row_store **out)
+{
+    CALM_TRY(CALM_NEW(ctx, arena, *out, 1));
+    CALM_TRY(calm_row_store_open(ctx, arena, w->n_predicted, batch->width, NULL, *out));
+    for (size_t i = 0; i < w->n_predicted; i++) {
+        float *from, *to;
+        CALM_TRY(calm_row_store_get(ctx, &batch->hidden, w->row[i], 1, &from));
+        CALM_TRY(calm_row_store_get(ctx, *out, i, 1, &to));
+        memcpy(to, from, batch->width * sizeof *to);
+    }
+    return CALM_OK;
+}
+
+/* The batch's rows before the head live no longer than this call. */
+static calm_status run_model(calm_ctx *ctx, work *w, size_t m, calm_arena *arena)
+{
+    calm_predictor *model = &w->set.models[m];
+    calm_row_store *hidden;
+    calm_batch batch;
+    calm_arena rows;
+    calm_arena_init(&rows);
+    calm_status status = calm_batch_forward(ctx, model->subject->model, &model->rope, &model->head, &w->windows, 0,
+                                            w->windows.n, model->subject->override, model->subject->user, &rows, &batch);
+    if (status == CALM_OK)
+        status = gather(ctx, w, &batch, arena, &hidden);
+    calm_arena_clear(&rows);
+    CALM_TRY(status);
+    model->hidden = hidden;
+    return CALM_NEW(ctx, arena, model->rows, w->n_predicted);
+}
+
+/* Log-probabilities of the batch's choices by model m. */
+static calm_status add_batch(calm_ctx *ctx, const work *w, size_t m, calm_task_answers *answers)
+{
+    const calm_predictor *model = &w->set.models[m];
+    for (size_t c = 0, i = 0; c < w->windows.n; c++) {
+        double *sum = &answers->log_prob[w->done + c];
+        for (const size_t end = i + w->own[c]; i < end; i++)
+            *sum -= calm_prediction_nll(&model->rows[i]);
+        if (!isfinite(*sum))
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: a logit is not finite", calm_model_dir(model->subject->model));
+    }
+    return CALM_OK;
+}
+
+static calm_status run_batch(calm_ctx *ctx, work *w, calm_arena *arena, calm_tick_fn *tick, void *tick_user)
+{
+    const size_t n = w->set.n;
+    for (size_t m = 0; m < n; m++) {
+        CALM_TRY(run_model(ctx, w, m, arena));
+        if (tick)
+            tick(tick_user, w->done * n + w->windows.n * (m + 1), w->out->n_choices * n);
+    }
+    CALM_TRY(calm_predict(ctx, &w->set, w->targets, w->n_predicted));
+    for (size_t m = 0; m < n; m++)
+        CALM_TRY(add_batch(ctx, w, m, m + 1 < n ? &w->out->reference : &w->out->model));
+    w->done += w->windows.n;
+    return CALM_OK;
+}
+
+static calm_status run_all(calm_ctx *ctx, work *w, calm_tick_fn *tick, void *tick_user)
+{
+    while (w->done < w->out->n_choices) {
+        calm_arena arena;
+        calm_arena_init(&arena);
+        calm_status status = new_batch(ctx, w, &arena);
+        if (status == CALM_OK)
+            status = fill_batch(ctx, w);
+        if (status == CALM_OK && w->windows.n == 0)
+            status = changed(ctx, &w->source);
+        if (status == CALM_OK)
+            status = run_batch(ctx, w, &arena, tick, tick_user);
+        calm_arena_clear(&arena);
+        CALM_TRY(status);
+    }
+    return CALM_OK;
+}
+
+/* ---- answers ---- */
+
+/* The first of the greatest values, each divided by its length unless that is NULL. */
+static size_t greatest(const double *values, const size_t *length, size_t n)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if ((length ? values[i] / (double)length[i] : values[i]) >
+            (length ? values[best] / (double)length[best] : values[best]))
+            best = i;
+    return best;
+}
+
+static double mean_se(double mean, size_t n)
+{
+    return n < 2 ? NAN : sqrt(mean * (1 - mean) / (double)(n - 1));
+}
+
+static void judge(const calm_tasks_result *tasks, calm_task_answers *answers)
+{
+    size_t right = 0, right_norm = 0;
+    for (size_t t = 0; t < tasks->n; t++) {
+        const size_t begin = tasks->begin[t], n = tasks->begin[t + 1] - begin;
+        answers->choice[t] = greatest(answers->log_prob + begin, NULL, n);
+        answers->choice_norm[t] = greatest(answers->log_prob + begin, tasks->length + begin, n);
+        right += answers->choice[t] == tasks->answer[t];
+        right_norm += answers->choice_norm[t] == tasks->answer[t];
+    }
+    answers->acc = (double)right / (double)tasks->n;
+    answers->acc_norm = (double)right_norm / (double)tasks->n;
+    answers->acc_se = mean_se(answers->acc, tasks->n);
+    answers->acc_norm_se = mean_se(answers->acc_norm, tasks->n);
+}
+
+static void compare(calm_tasks_result *tasks)
+{
+    size_t same = 0, same_norm = 0;
+    for (size_t t = 0; t < tasks->n; t++) {
+        same += tasks->model.choice[t] == tasks->reference.choice[t];
+        same_norm += tasks->model.choice_norm[t] == tasks->reference.choice_norm[t];
+    }
+    tasks->same = (double)same / (double)tasks->n;
+    tasks->same_norm = (double)same_norm / (double)tasks->n;
+}
+
+static calm_status new_answers(calm_ctx *ctx, const calm_tasks_result *tasks, calm_task_answers *out)
+{
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->log_prob, tasks->n_choices));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->choice, tasks->n));
+    return CALM_NEW(ctx, ctx->out, out->choice_norm, tasks->n);
+}
+
+static calm_status new_result(calm_ctx *ctx, bool compared, calm_tasks_result *out)
+{
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->line, out->n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->answer, out->n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->begin, out->n + 1));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->length, out->n_choices));
+    CALM_TRY(new_answers(ctx, out, &out->model));
+    return compared ? new_answers(ctx, out, &out->reference) : CALM_OK;
+}
+
+/* All choices, with heads and tables in an arena of their own.  The reference is a model like the other here: their
+ * distributions are not compared. */
+static calm_status answer(calm_ctx *ctx, const calm_subject *reference, const calm_subject *subject, work *w,
+                          calm_tick_fn *tick, void *tick_user)
+{
+    const calm_subject models[2] = {reference ? *reference : *subject, *subject};
+    calm_arena tables, *caller = ctx->out;
+    calm_arena_init(&tables);
+    ctx->out = &tables;
+    calm_status status = calm_predictors_open(ctx, NULL, models, reference ? 2 : 1, w->out->longest, &w->set);
+    if (status == CALM_OK) {
+        const size_t width = calm_eval_width(w->set.models[0].head.hidden) * sizeof(float);
+        const size_t rows = CALM_EVAL_BATCH_BYTES / width;
+        w->capacity = rows > w->out->longest ? rows : w->out->longest;
+        status = run_all(ctx, w, tick, tick_user);
+    }
+    ctx->out = caller;
+    calm_arena_clear(&tables);
+    return status;
+}
+
+calm_status calm_tasks_evaluate(calm_ctx *ctx, const char *path, const calm_tokenizer *tokenizer,
+                                const calm_task_options *options, const calm_subject *reference,
+                                const calm_subject *subject, calm_tick_fn *tick, void *tick_user, calm_tasks_result *out)
+{
+    work w = {.out = out};
+    *out = (calm_tasks_result){.same = NAN, .same_norm = NAN};
+    calm_status status = source_open(ctx, path, tokenizer, options, &w.source);
+    if (status == CALM_OK)
+        status = survey(ctx, &w.source, out);
+    source_close(&w.source);
+    CALM_TRY(status);
+    CALM_TRY(new_result(ctx, reference != NULL, out));
+    status = source_open(ctx, path, tokenizer, options, &w.source);
+    if (status == CALM_OK)
+        status = answer(ctx, reference, subject, &w, tick, tick_user);
+    source_close(&w.source);
+    CALM_TRY(status);
+    judge(out, &out->model);
+    if (reference) {
+        judge(out, &out->reference);
+        compare(out);
+    }
+    return CALM_OK;
+}
