@@ -25,11 +25,12 @@ static void evaluated(void *user, size_t done, size_t total)
 static calm_status measure(calm_ctx *ctx, calm_pipeline *p, const char *dir, const char *plan_key, int64_t ids[2])
 {
     calm_model *written;
+    calm_act_rule rule = CALM_ACT_RULE_COMPRESSED_TENSORS;    /* which the directory does not say */
+    for (size_t i = 0; i < p->recipe->n_schemes; i++)
+        rule = p->recipe->schemes[i].act_bits ? p->recipe->schemes[i].act_rule : rule;
     CALM_TRY(calm_model_open(ctx, dir, &written));
     const calm_subject subject = {.model = written};
-    calm_status status = p->recipe->scheme.act_rule    /* which the directory does not say */
-                             ? calm_model_set_act_rule(ctx, written, p->recipe->scheme.act_rule)
-                             : CALM_OK;
+    calm_status status = rule ? calm_model_set_act_rule(ctx, written, rule) : CALM_OK;
     if (status == CALM_OK)
         status = calm_pipeline_measure(ctx, p, &p->eval_float, &subject, 1, &p->eval_result, &p->eval_encoding, &p->eval,
                                        evaluated, p);
