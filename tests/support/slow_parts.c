@@ -119,7 +119,7 @@ static double slow_group_loss(const calm_scheme *scheme, const float *w, const d
 
 /* The best of the spans, then least squares while it helps; *zero also out. */
 float slow_search(const calm_scheme *scheme, const float *w, const double *h, size_t stride, size_t n, bool both,
-                         bool refine, size_t *zero)
+                  bool refine, size_t *zero)
 {
     double lo = 0, hi = 0, most = (1 << scheme->bits) - 1, best_loss = INFINITY;
     double least = scheme->bits == 2 ? 0.20 : scheme->bits == 3 ? 0.30 : 0.35;
