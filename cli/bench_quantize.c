@@ -125,7 +125,7 @@ static void keep_least(double *least, double seconds, bool first)
     *least = first || seconds < *least ? seconds : *least;
 }
 
-/* The rates and gptq in turn, so that they meet the same noise; then the others. */
+/* The rates and gptq in turn, so that they meet the same noise; then the others, once each. */
 static calm_status time_all(calm_ctx *ctx, bench *b)
 {
     double seconds;
@@ -138,10 +138,7 @@ static calm_status time_all(calm_ctx *ctx, bench *b)
         keep_least(&b->gptq, seconds, i == 0);
     }
     for (size_t a = 0; a < N_OTHERS; a++)
-        for (long long i = 0; i < b->asked->repeats; i++) {
-            CALM_TRY(time_algorithm(ctx, b, others[a].algorithm, others[a].scheme, &seconds));
-            keep_least(&b->other[a], seconds, i == 0);
-        }
+        CALM_TRY(time_algorithm(ctx, b, others[a].algorithm, others[a].scheme, &b->other[a]));
     return CALM_OK;
 }
 

@@ -4,7 +4,8 @@
 
 #include "ptq/base/context.h"
 
-/* What to time: a linear of `out` outputs and `in` inputs, `repeats` times each, the fastest counts; as JSON or as a table. */
+/* What to time: a linear of `out` outputs and `in` inputs by GPTQ, `repeats` times, the fastest counts, and once by the other
+ * algorithms; as JSON or as a table. */
 typedef struct calm_bench_quantize {
     size_t out, in;
     long long repeats;
