@@ -1,9 +1,11 @@
-/* calm bench: how near the hot loops run to what OpenBLAS gives on this machine, as a ratio within one run. */
+/* calm bench: how near the hot loops run to what OpenBLAS gives on this machine, as a ratio within one run; quantize is in
+ * bench_quantize.c. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/bench_quantize.h"
 #include "cli/command.h"
 #include "cli/table.h"
 #include "ptq/base/rng.h"
@@ -30,7 +32,7 @@ static const calm_option table[] = {
      .max = 1 << 16,
      .metavar = "N"},
     {.name = "hidden",
-     .help = "hidden size (defaults: Qwen3-0.6B)",
+     .help = "hidden size (defaults: Qwen3-0.6B); inputs of quantize",
      .offset = offsetof(options, hidden),
      .type = CALM_OPTION_INT,
      .fallback = "1024",
@@ -38,7 +40,7 @@ static const calm_option table[] = {
      .max = 1 << 15,
      .metavar = "N"},
     {.name = "inner",
-     .help = "width of the MLP",
+     .help = "width of the MLP; outputs of quantize",
      .offset = offsetof(options, inner),
      .type = CALM_OPTION_INT,
      .fallback = "3072",
@@ -78,7 +80,7 @@ static const calm_option table[] = {
      .max = 1000,
      .metavar = "N"},
     {.name = "json",
-     .help = "print {subject, gflops, sgemm_gflops, ratio, threads}",
+     .help = "print the figures as JSON",
      .offset = offsetof(options, json),
      .type = CALM_OPTION_BOOL},
     CALM_COMMON_OPTIONS(options),
@@ -250,8 +252,12 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     const bool forward = strcmp(subject, "forward") == 0;
     bench b;
     double seconds, sgemm, rate;
+    if (strcmp(subject, "quantize") == 0) {
+        const calm_bench_quantize quantize = {(size_t)o->inner, (size_t)o->hidden, o->repeats, o->json};
+        return calm_bench_quantize_run(ctx, &quantize);
+    }
     if (!forward && strcmp(subject, "gram") != 0)
-        return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward or gram", subject);
+        return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, gram or quantize", subject);
     CALM_TRY(set_up(ctx, o, &b));
     CALM_TRY(best_seconds(ctx, o, &b, run_sgemm, &seconds));
     sgemm = sgemm_flops(&b) / seconds;
@@ -266,12 +272,13 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
 
 const calm_command calm_cmd_bench = {
     .name = "bench",
-    .summary = "share of the machine's sgemm rate that the hot loops reach",
-    .arguments = "[forward|gram]",
+    .summary = "share of OpenBLAS's rates that the hot loops reach",
+    .arguments = "[forward|gram|quantize]",
     .description =
         "Times one transformer block (forward) or the Gram matrix of its input (gram) and OpenBLAS's sgemm in the "
-        "same run, one window per worker, and prints the ratio.",
-    .examples = "  calm bench forward\n  calm bench gram --hidden 1024 --json\n",
+        "same run, one window per worker, and prints the ratio.  quantize: one linear by GPTQ on one thread, beside the "
+        "time that the Cholesky and dgemm rates of the same run allow, and the other algorithms once each.",
+    .examples = "  calm bench forward\n  calm bench gram --hidden 1024 --json\n  calm bench quantize\n",
     .options = table,
     .opts_size = sizeof(options),
     .max_args = 1,

@@ -4,103 +4,15 @@
  *   ls      by Gaussian elimination of normal equations summed from their definition
  *   cd      by the sum over all other columns at every step
  * The weights are random, so no value lies within 1e-9 of a rounding tie and codes must be equal. */
-#include "algorithms/part.h"
 #include "ptq/base/rng.h"
-#include "tests/support/harness.h"
-
-/* A job of random weights and correlated inputs; O crosses a tile of 32 rows, I a block of 128 columns. */
-typedef struct problem {
-    size_t out, in;
-    float *w;
-    double *h;    /* [I, I] X^T X / N */
-    calm_linear linear;
-    calm_stats stats;
-    calm_job job;
-} problem;
-
-static double *doubles(size_t n)
-{
-    double *values;
-    ck_ok(CALM_NEW(ctx, ctx->out, values, n));
-    return values;
-}
-
-static void make_problem(problem *p, size_t out, size_t in, const char *scheme)
-{
-    enum { ROWS = 500, FACTORS = 6 };
-    *p = (problem){.out = out, .in = in};
-    double *x = doubles(ROWS * in), *gram = doubles(in * in);
-    p->h = doubles(in * in);
-    ck_ok(CALM_NEW(ctx, ctx->out, p->w, out * in));
-    for (size_t i = 0; i < out * in; i++)
-        p->w[i] = (float)(0.05 * calm_rng_normal(7, 0, i));
-    for (size_t t = 0; t < ROWS; t++)
-        for (size_t j = 0; j < in; j++) {
-            x[t * in + j] = calm_rng_normal(7, 1, t * in + j);
-            for (size_t f = 0; f < FACTORS; f++)
-                x[t * in + j] += 0.5 * calm_rng_normal(7, 2, t * FACTORS + f) * calm_rng_normal(7, 3, f * in + j);
-            x[t * in + j] *= exp(0.5 * calm_rng_normal(7, 4, j));
-        }
-    for (size_t i = 0; i < in; i++)
-        for (size_t j = 0; j < in; j++) {
-            for (size_t t = 0; t < ROWS; t++)
-                gram[i * in + j] += x[t * in + i] * x[t * in + j];
-            p->h[i * in + j] = gram[i * in + j] / ROWS;
-        }
-    p->linear = (calm_linear){"linear", out, in, p->w};
-    p->stats = (calm_stats){.rows = ROWS, .gram = gram};
-    p->job = (calm_job){.name = "job", .linears = &p->linear, .n_linears = 1, .stats = &p->stats};
-    ck_ok(calm_scheme_parse(ctx, scheme, &p->job.scheme));
-}
-
-static calm_qjob run(const problem *p, const char *chain)
-{
-    calm_algorithm *algorithm;
-    calm_qjob qjob;
-    ck_ok(calm_algorithm_parse(ctx, chain, &algorithm));
-    ck_ok(calm_algorithm_run(ctx, algorithm, &p->job, &qjob));
-    return qjob;
-}
-
-static double *damped(const problem *p)
-{
-    double *h = doubles(p->in * p->in), mean = 0;
-    memcpy(h, p->h, p->in * p->in * sizeof *h);
-    for (size_t j = 0; j < p->in; j++)
-        mean += h[j * p->in + j] / (double)p->in;
-    for (size_t j = 0; j < p->in; j++)
-        h[j * p->in + j] += 0.01 * mean;
-    return h;
-}
-
-static size_t zero_of(const calm_qjob *qjob, size_t r, size_t g)
-{
-    return qjob->zeros ? qjob->zeros[r * qjob->n_groups + g] : (size_t)1 << (qjob->scheme.bits - 1);
-}
-
-/* Clipped code less zero. */
-static double rounded(const calm_scheme *scheme, double value, size_t zero)
-{
-    double lo = (scheme->bits == 8 && scheme->symmetric ? 1 : 0) - (double)zero;
-    double hi = (double)((1 << scheme->bits) - 1) - (double)zero;
-    return fmin(fmax(rint(value), lo), hi);
-}
-
-static void check_codes(const calm_qjob *qjob, const double *q)
-{
-    size_t wrong = 0;
-    for (size_t r = 0; r < qjob->out; r++)
-        for (size_t j = 0; j < qjob->in; j++)
-            wrong += qjob->codes[r * qjob->in + j] - (double)zero_of(qjob, r, j / qjob->group) != q[r * qjob->in + j];
-    ck_assert_msg(wrong == 0, "%zu of %zu codes differ", wrong, qjob->out * qjob->in);
-}
+#include "tests/support/slow_parts.h"
 
 /* ---- gptq ---- */
 
 /* Inverse by Gauss-Jordan without pivoting: the matrix is positive definite. */
 static double *inverted(const double *a, size_t n)
 {
-    double *m = doubles(n * n), *inverse = doubles(n * n);
+    double *m = slow_doubles(n * n), *inverse = slow_doubles(n * n);
     memcpy(m, a, n * n * sizeof *m);
     for (size_t i = 0; i < n; i++)
         inverse[i * n + i] = 1;
@@ -121,30 +33,8 @@ static double *inverted(const double *a, size_t n)
     return inverse;
 }
 
-static float storable(double s)
-{
-    return fabs(s) < 0x1p-17 ? copysignf(0x1p-17f, (float)s) : calm_bf16_to_f32(calm_f32_to_bf16((float)s));
-}
-
-/* Scale and zero from weights, as docs/method.md section 1 writes them. */
-static void plain_grid(const calm_scheme *scheme, const double *w, size_t n, float *scale, size_t *zero)
-{
-    double most = (1 << scheme->bits) - 1, lo = 0, hi = 0;
-    for (size_t j = 0; j < n; j++) {
-        lo = fmin(lo, w[j]);
-        hi = fmax(hi, w[j]);
-    }
-    if (scheme->symmetric) {
-        *scale = storable(2 * fmax(-lo, hi) / most);
-        *zero = (size_t)1 << (scheme->bits - 1);
-        return;
-    }
-    *scale = storable((hi - lo) / most);
-    *zero = (size_t)fmin(fmax(rint(-lo / *scale), 0), most);
-}
-
 /* Column with the largest power among those left; the first of equals. */
-static size_t next_column(const problem *p, const bool *done, bool by_power)
+static size_t next_column(const slow_problem *p, const bool *done, bool by_power)
 {
     size_t best = p->in;
     for (size_t j = 0; j < p->in; j++)
@@ -156,7 +46,7 @@ static size_t next_column(const problem *p, const bool *done, bool by_power)
 static void eliminate(double *inverse, size_t n, size_t j)
 {
     double pivot = inverse[j * n + j];
-    double *column = doubles(n), *row = doubles(n);
+    double *column = slow_doubles(n), *row = slow_doubles(n);
     for (size_t i = 0; i < n; i++) {
         column[i] = inverse[i * n + j];
         row[i] = inverse[j * n + i];
@@ -166,10 +56,10 @@ static void eliminate(double *inverse, size_t n, size_t j)
             inverse[i * n + k] -= column[i] * row[k] / pivot;
 }
 
-static void slow_gptq(const problem *p, const calm_qjob *qjob, bool by_power, bool sequential, double *q)
+static void slow_gptq(const slow_problem *p, const calm_qjob *qjob, bool by_power, bool sequential, double *q)
 {
     size_t in = p->in, group = qjob->group;
-    double *w = doubles(p->out * in), *inverse = inverted(damped(p), in);
+    double *w = slow_doubles(p->out * in), *inverse = inverted(slow_damped(p), in);
     float *scale;
     size_t *zero;
     bool *done;
@@ -183,12 +73,12 @@ static void slow_gptq(const problem *p, const calm_qjob *qjob, bool by_power, bo
         for (size_t r = 0; r < p->out; r++)
             for (size_t k = 0; k < qjob->n_groups; k++)
                 if (sequential ? j % group == 0 && k == g : step == 0)
-                    plain_grid(&qjob->scheme, w + r * in + k * group, group < in - k * group ? group : in - k * group,
+                    slow_absmax(&qjob->scheme, w + r * in + k * group, group < in - k * group ? group : in - k * group,
                                &scale[r * qjob->n_groups + k], &zero[r * qjob->n_groups + k]);
         done[j] = true;
         for (size_t r = 0; r < p->out; r++) {
             size_t cell = r * qjob->n_groups + g;
-            q[r * in + j] = rounded(&qjob->scheme, w[r * in + j] / scale[cell], zero[cell]);
+            q[r * in + j] = slow_rounded(&qjob->scheme, w[r * in + j] / scale[cell], zero[cell]);
             double e = (w[r * in + j] - scale[cell] * q[r * in + j]) / inverse[j * in + j];
             for (size_t k = 0; k < in; k++)
                 if (!done[k])
@@ -201,12 +91,12 @@ static void slow_gptq(const problem *p, const calm_qjob *qjob, bool by_power, bo
 
 static void check_gptq(const char *scheme, size_t in, const char *chain, bool by_power, bool sequential)
 {
-    problem p;
-    make_problem(&p, 37, in, scheme);
-    calm_qjob qjob = run(&p, chain);
-    double *q = doubles(p.out * p.in);
+    slow_problem p;
+    slow_problem_new(&p, 37, in, 500, scheme);
+    calm_qjob qjob = slow_run(&p, chain);
+    double *q = slow_doubles(p.out * p.in);
     slow_gptq(&p, &qjob, by_power, sequential, q);
-    check_codes(&qjob, q);
+    slow_check_codes(&qjob, q);
     ck_assert(qjob.damp == 0.01);
 }
 
@@ -237,9 +127,9 @@ TEST(gptq_doubles_its_damping)
     float w[] = {0.3f, -0.7f};
     calm_linear linear = {"linear", 1, 2, w};
     calm_stats stats = {.rows = 1, .gram = gram};
-    problem p = {.job = {.name = "job", .linears = &linear, .n_linears = 1, .stats = &stats}};
+    slow_problem p = {.job = {.name = "job", .linears = &linear, .n_linears = 1, .stats = &stats}};
     ck_ok(calm_scheme_parse(ctx, "w4a16", &p.job.scheme));
-    calm_qjob qjob = run(&p, "gptq");
+    calm_qjob qjob = slow_run(&p, "gptq");
     ck_assert(qjob.damp == 0.16);
     calm_algorithm *algorithm;
     gram[1] = gram[2] = 10;
@@ -251,22 +141,22 @@ END_OF_TEST
 /* Smoothing first is the same as rounding smoothed weights for the smoothed inputs' Gram matrix. */
 TEST(gptq_after_smoothing)
 {
-    problem p;
+    slow_problem p;
     float absmax[150];
-    make_problem(&p, 37, 150, "w4a16_g32");
-    double *gram = doubles(p.in * p.in);
+    slow_problem_new(&p, 37, 150, 500, "w4a16_g32");
+    double *gram = slow_doubles(p.in * p.in);
     for (size_t j = 0; j < p.in; j++)
         absmax[j] = (float)exp(2 * calm_rng_normal(8, 0, j));
     p.stats.absmax = absmax;
     p.job.can_absorb = true;
-    calm_qjob smoothed = run(&p, "smooth(alpha=0.7)+hls+gptq");
+    calm_qjob smoothed = slow_run(&p, "smooth(alpha=0.7)+hls+gptq");
     const float *s = smoothed.in_scale;
     for (size_t i = 0; i < p.out * p.in; i++)
         p.w[i] *= s[i % p.in];
     for (size_t i = 0; i < p.in * p.in; i++)
         gram[i] = p.stats.gram[i] / ((double)s[i / p.in] * s[i % p.in]);
     p.stats.gram = gram;
-    calm_qjob plain = run(&p, "hls+gptq");
+    calm_qjob plain = slow_run(&p, "hls+gptq");
     ck_assert(plain.in_scale == NULL);
     ck_assert_mem_eq(plain.scales, smoothed.scales, plain.out * plain.n_groups * sizeof *plain.scales);
     ck_assert_mem_eq(plain.codes, smoothed.codes, plain.out * plain.in);
@@ -274,9 +164,9 @@ TEST(gptq_after_smoothing)
 END_OF_TEST
 
 /* Make input j always zero. */
-static void kill_input(problem *p, size_t j)
+static void kill_input(slow_problem *p, size_t j)
 {
-    double *gram = doubles(p->in * p->in);
+    double *gram = slow_doubles(p->in * p->in);
     for (size_t i = 0; i < p->in * p->in; i++)
         gram[i] = i / p->in == j || i % p->in == j ? 0 : p->stats.gram[i];
     p->stats.gram = gram;
@@ -286,11 +176,11 @@ static void kill_input(problem *p, size_t j)
 
 TEST(gptq_clears_dead_columns)
 {
-    problem p;
-    make_problem(&p, 5, 20, "w4a16");
+    slow_problem p;
+    slow_problem_new(&p, 5, 20, 500, "w4a16");
     kill_input(&p, 7);
     p.w[7] = 100;    /* would also stretch the grid of its row */
-    calm_qjob qjob = run(&p, "gptq");
+    calm_qjob qjob = slow_run(&p, "gptq");
     for (size_t r = 0; r < p.out; r++)
         ck_assert_uint_eq(qjob.codes[r * p.in + 7], 8);
     ck_assert(qjob.scales[0] < 1);
@@ -299,61 +189,11 @@ END_OF_TEST
 
 /* ---- scale search ---- */
 
-static double loss_of(const calm_scheme *scheme, const float *w, const double *h, size_t stride, size_t n, float s,
-                      size_t zero)
-{
-    double loss = 0;
-    for (size_t j = 0; j < n; j++) {
-        double e = w[j] - s * rounded(scheme, w[j] / (double)s, zero);
-        loss += (h ? h[j * stride] : 1) * e * e;
-    }
-    return loss;
-}
-
-/* The best of the spans, then least squares while it helps; *zero also out. */
-static float slow_search(const calm_scheme *scheme, const float *w, const double *h, size_t stride, size_t n, bool both,
-                         bool refine, size_t *zero)
-{
-    double lo = 0, hi = 0, most = (1 << scheme->bits) - 1, best_loss = INFINITY;
-    double least = scheme->bits == 2 ? 0.20 : scheme->bits == 3 ? 0.30 : 0.35;
-    float best = 0;
-    for (size_t j = 0; j < n; j++) {
-        lo = fmin(lo, w[j]);
-        hi = fmax(hi, w[j]);
-    }
-    for (int i = -1; i < 36; i++)
-        for (int sign = 1; sign >= (both ? -1 : 1); sign -= 2) {
-            double p = i < 0 ? 1 : 1.1 - i * (1.1 - least) / 35;
-            float s = storable(p * (scheme->symmetric ? 2 * fmax(-lo, hi) : hi - lo) / most);
-            size_t z = scheme->symmetric ? (size_t)1 << (scheme->bits - 1) : (size_t)fmin(rint(-p * lo / s), most);
-            double loss = loss_of(scheme, w, h, stride, n, (float)sign * s, z);
-            if (loss < best_loss) {
-                best_loss = loss;
-                best = (float)sign * s;
-                *zero = z;
-            }
-        }
-    for (int round = 0; refine && round < 8; round++) {
-        double wq = 0, qq = 0;
-        for (size_t j = 0; j < n; j++) {
-            double q = rounded(scheme, w[j] / (double)best, *zero), hj = h ? h[j * stride] : 1;
-            wq += hj * w[j] * q;
-            qq += hj * q * q;
-        }
-        double loss = loss_of(scheme, w, h, stride, n, storable(wq / qq), *zero);
-        if (!(loss < best_loss))
-            break;
-        best_loss = loss;
-        best = storable(wq / qq);
-    }
-    return best;
-}
-
 static void check_search(const char *scheme, const char *grid, bool weighted, bool both, bool refine)
 {
-    problem p;
-    make_problem(&p, 20, 70, scheme);
-    calm_qjob qjob = run(&p, test_format("%s+nearest", grid));
+    slow_problem p;
+    slow_problem_new(&p, 20, 70, 500, scheme);
+    calm_qjob qjob = slow_run(&p, test_format("%s+nearest", grid));
     for (size_t r = 0; r < p.out; r++)
         for (size_t g = 0; g < qjob.n_groups; g++) {
             size_t start = g * qjob.group, n = qjob.group < p.in - start ? qjob.group : p.in - start, zero;
@@ -361,18 +201,20 @@ static void check_search(const char *scheme, const char *grid, bool weighted, bo
                                   p.in + 1, n, both && qjob.scheme.symmetric, refine, &zero);
             float found = qjob.scales[r * qjob.n_groups + g];
             ck_assert_msg(s == found, "%s %s row %zu group %zu: %g, expected %g", scheme, grid, r, g, found, s);
-            ck_assert_uint_eq(zero_of(&qjob, r, g), zero);
+            ck_assert_uint_eq(slow_zero(&qjob, r, g), zero);
         }
 }
 
 TEST(searches_by_brute_force)
 {
-    static const char *const schemes[] = {"w4a16_g32", "w3a16_g16", "w2a16", "w4a16_g32_asym"};
+    static const char *const schemes[] = {"w4a16_g32", "w3a16_g16", "w2a16", "w8a16_g16", "w4a16_g32_asym", "w2a16_asym"};
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         check_search(schemes[i], "mse", false, false, false);
         check_search(schemes[i], "mse(signed=true)", false, true, false);
         check_search(schemes[i], "hmse", true, false, false);
+        check_search(schemes[i], "hmse(signed=true)", true, true, false);
         check_search(schemes[i], "ls", false, false, true);
+        check_search(schemes[i], "ls(signed=true)", false, true, true);
         check_search(schemes[i], "hls", true, false, true);
         check_search(schemes[i], "hls(signed=true)", true, true, true);
     }
@@ -382,11 +224,11 @@ END_OF_TEST
 /* A group without any input has no weights to search by: its columns count alike. */
 TEST(dead_groups_are_searched_unweighted)
 {
-    problem p;
-    make_problem(&p, 20, 40, "w3a16_g8");
+    slow_problem p;
+    slow_problem_new(&p, 20, 40, 500, "w3a16_g8");
     for (size_t j = 8; j < 16; j++)
         kill_input(&p, j);
-    calm_qjob weighted = run(&p, "hls+nearest"), plain = run(&p, "ls+nearest");
+    calm_qjob weighted = slow_run(&p, "hls+nearest"), plain = slow_run(&p, "ls+nearest");
     for (size_t r = 0; r < p.out; r++)
         ck_assert(weighted.scales[r * 5 + 1] == plain.scales[r * 5 + 1]);
 }
@@ -395,44 +237,20 @@ END_OF_TEST
 /* The span may be out of range where a smaller scale is not. */
 TEST(search_leaves_out_what_cannot_be_stored)
 {
-    problem p;
-    make_problem(&p, 2, 8, "w4a16");
+    slow_problem p;
+    slow_problem_new(&p, 2, 8, 500, "w4a16");
     p.w[3] = 65280 * 8;
-    calm_qjob qjob = run(&p, "mse+nearest");
+    calm_qjob qjob = slow_run(&p, "mse+nearest");
     ck_assert(qjob.scales[0] > 20000 && qjob.scales[0] <= 65280);
 }
 END_OF_TEST
 
 /* ---- refits ---- */
 
-static double slow_loss(const double *h, const float *w, const double *q, const float *scale, size_t in, size_t group)
-{
-    double loss = 0;
-    for (size_t i = 0; i < in; i++)
-        for (size_t j = 0; j < in; j++)
-            loss += (w[i] - scale[i / group] * q[i]) * h[i * in + j] * (w[j] - scale[j / group] * q[j]);
-    return loss;
-}
-
-/* x of a x = b by elimination; a and b are spoiled. */
-static void solve(double *a, double *b, size_t n)
-{
-    for (size_t p = 0; p < n; p++)
-        for (size_t i = 0; i < n; i++) {
-            double f = a[i * n + p] / a[p * n + p];
-            for (size_t j = p; i != p && j < n; j++)
-                a[i * n + j] -= f * a[p * n + j];
-            if (i != p)
-                b[i] -= f * b[p];
-        }
-    for (size_t p = 0; p < n; p++)
-        b[p] /= a[p * n + p];
-}
-
 static void slow_scales(const double *h, const float *w, const double *q, float *scale, size_t in, size_t group)
 {
     size_t n = (in + group - 1) / group;
-    double *a = doubles(n * n), *b = doubles(n), ridge = 0;
+    double *a = slow_doubles(n * n), *b = slow_doubles(n), ridge = 0;
     for (size_t i = 0; i < in; i++)
         for (size_t j = 0; j < in; j++) {
             a[i / group * n + j / group] += q[i] * h[i * in + j] * q[j];
@@ -442,43 +260,31 @@ static void slow_scales(const double *h, const float *w, const double *q, float 
         ridge += 1e-6 * a[g * n + g] / (double)n;
     for (size_t g = 0; g < n; g++)
         a[g * n + g] += ridge;
-    solve(a, b, n);
+    slow_solve(a, b, n, 1);
     float *next;
     ck_ok(CALM_NEW(ctx, ctx->out, next, n));
     for (size_t g = 0; g < n; g++)
-        next[g] = storable(b[g]);
+        next[g] = slow_storable(b[g]);
     if (slow_loss(h, w, q, next, in, group) < slow_loss(h, w, q, scale, in, group))
         memcpy(scale, next, n * sizeof *scale);
-}
-
-static void slow_sweep(const calm_qjob *qjob, size_t r, const double *h, const float *w, double *q, const float *scale)
-{
-    size_t in = qjob->in, group = qjob->group;
-    for (size_t j = 0; j < in; j++) {
-        double sum = 0;
-        for (size_t k = 0; k < in; k++)
-            if (k != j)
-                sum += h[j * in + k] * (w[k] - scale[k / group] * q[k]);
-        q[j] = rounded(&qjob->scheme, (w[j] + sum / h[j * in + j]) / scale[j / group], zero_of(qjob, r, j / group));
-    }
 }
 
 /* Refit what `chain` makes slowly with `rounds` of scales and, if asked, sweeps; compare with what `refit` makes of it.
  */
 static void check_refit(const char *scheme, const char *chain, const char *refit, int rounds, bool sweeps)
 {
-    problem p;
-    make_problem(&p, 37, 150, scheme);
+    slow_problem p;
+    slow_problem_new(&p, 37, 150, 500, scheme);
     for (size_t j = 0; j < 32; j++)
         p.w[4 * p.in + j] = 0;    /* a group, or half of one, without codes */
-    calm_qjob before = run(&p, chain), after = run(&p, test_format("%s+%s", chain, refit));
-    double *h = damped(&p), *q = doubles(p.out * p.in);
+    calm_qjob before = slow_run(&p, chain), after = slow_run(&p, test_format("%s+%s", chain, refit));
+    double *h = slow_damped(&p), *q = slow_doubles(p.out * p.in);
     for (size_t r = 0; r < p.out; r++) {
         const float *w = p.w + r * p.in;
         float *scale = before.scales + r * before.n_groups;
         double *row = q + r * p.in, loss, start;
         for (size_t j = 0; j < p.in; j++)
-            row[j] = (double)before.codes[r * p.in + j] - (double)zero_of(&before, r, j / before.group);
+            row[j] = (double)before.codes[r * p.in + j] - (double)slow_zero(&before, r, j / before.group);
         for (int round = 0; round < rounds; round++) {
             start = slow_loss(h, w, row, scale, p.in, before.group);
             slow_scales(h, w, row, scale, p.in, before.group);
@@ -492,7 +298,7 @@ static void check_refit(const char *scheme, const char *chain, const char *refit
         for (size_t g = 0; g < before.n_groups; g++)
             ck_assert(scale[g] == after.scales[r * before.n_groups + g]);
     }
-    check_codes(&after, q);
+    slow_check_codes(&after, q);
 }
 
 TEST(ls_by_elimination)
@@ -500,7 +306,7 @@ TEST(ls_by_elimination)
     check_refit("w4a16_g32", "hls+nearest", "ls", 1, false);
     check_refit("w2a16_g64_asym", "hls+nearest", "ls", 1, false);
     check_refit("w3a16", "hls+nearest", "ls", 1, false);
-    /* Scales so good that the rounded solution is often worse. */
+    /* Scales so good that the slow_rounded solution is often worse. */
     check_refit("w3a16_g16", "hls+gptq+mkq(rounds=1)", "ls", 1, false);
     check_refit("w4a16_g8", "hls+gptq+mkq(rounds=2)", "ls", 1, false);
 }

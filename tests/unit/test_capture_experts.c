@@ -287,6 +287,37 @@ TEST(each_expert_over_its_tokens)
 }
 END_OF_TEST
 
+/* So many tokens that an expert takes its rows in pieces: they are kept in their order all the same. */
+TEST(kept_rows_of_many_tokens)
+{
+    enum { WINDOWS = 300, LENGTH = 30 };
+    static size_t lengths[WINDOWS];
+    const calm_capture_options options = {.jobs = 1u << CALM_JOB_GATE_UP, .samples = true};
+    calm_capture found[EXPERTS];
+    calm_moe_sum sum;
+    size_t in_pieces = 0;
+    bench b;
+    for (size_t i = 0; i < WINDOWS; i++)
+        lengths[i] = LENGTH;
+    new_bench(&b, "qwen3_moe", lengths, WINDOWS);
+    const float *h = normalised(&b);
+    ctx->n_threads = 2;
+    ck_ok(calm_moe_route(ctx, &b.block, &b.batch, NULL, &b.routing));
+    ck_ok(calm_moe_begin(ctx, &b.batch, ctx->out, &sum));
+    ck_ok(calm_capture_experts(ctx, &b.block, &b.batch, &b.routing, 0, EXPERTS, &options, &sum, found));
+    for (size_t e = 0; e < EXPERTS; e++) {
+        const calm_stats *stats = &found[e].job[CALM_JOB_GATE_UP].stats;
+        ck_assert_uint_eq(stats->n_samples, b.routing.begin[e + 1] - b.routing.begin[e]);
+        in_pieces += stats->n_samples > CALM_MOE_ROWS;
+        for (size_t i = 0; i < stats->n_samples; i++)
+            ck_assert_mem_eq(stats->samples + i * HIDDEN, h + b.routing.token[b.routing.begin[e] + i] * HIDDEN,
+                             HIDDEN * sizeof *h);
+    }
+    ck_assert_uint_gt(in_pieces, 0);
+    calm_model_close(b.model);
+}
+END_OF_TEST
+
 /* The router's input, what is added and what leaves: over all tokens, in order. */
 TEST(the_block_as_a_whole)
 {
@@ -418,7 +449,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("capture_experts",
-                     (const TTest *[]){each_expert_over_its_tokens, the_block_as_a_whole,
+                     (const TTest *[]){each_expert_over_its_tokens, kept_rows_of_many_tokens, the_block_as_a_whole,
                                        same_bytes_for_threads_waves_and_files, an_expert_without_tokens,
                                        the_shared_expert_sees_every_token, NULL});
 }

@@ -1,0 +1,138 @@
+/* actfit from its definition: tokens quantized one value at a time, sums over rows, Gaussian elimination; then what
+ * follows must do what it does for W* and Hq given by hand.  The weights are random, so after rounding W* to float32 both ways
+ * no value lies near enough to a rounding tie for codes to differ. */
+#include "tests/support/slow_parts.h"
+
+/* A token to the values that the scheme can hold, in float32 as docs/method.md section 1 says. */
+static void slow_token(const calm_scheme *scheme, const float *x, size_t n, float *y)
+{
+    const float half = (float)(1 << (scheme->act_bits - 1)), lowest = -half, highest = half - 1;
+    float lo = 0, hi = 0, zero = 0;
+    for (size_t j = 0; j < n; j++) {
+        lo = fminf(lo, x[j]);
+        hi = fmaxf(hi, x[j]);
+    }
+    float s = scheme->act_asymmetric ? (hi - lo) / (2 * half - 1) : fmaxf(-lo, hi) / (half - 0.5f);
+    if (scheme->act_asymmetric)
+        zero = rintf(fminf(fmaxf(lowest - lo / s, lowest), highest));
+    for (size_t j = 0; j < n; j++)
+        y[j] = (rintf(fminf(fmaxf(x[j] / s + zero, lowest), highest)) - zero) * s;
+}
+
+/* W* [O, I] in place of the weights, and Hq in place of the Gram matrix; the input scale is taken out of p. */
+static void slow_fit(slow_problem *p, const float *in_scale, double lambda)
+{
+    size_t in = p->in;
+    double *hq = slow_doubles(in * in), *cq = slow_doubles(in * in), *left = slow_doubles(in * in), mean = 0;
+    float *x, *xq;
+    ck_ok(CALM_NEW(ctx, ctx->out, x, in));
+    ck_ok(CALM_NEW(ctx, ctx->out, xq, in));
+    for (size_t t = 0; t < p->rows; t++) {
+        for (size_t j = 0; j < in; j++)
+            x[j] = in_scale ? p->x[t * in + j] / in_scale[j] : p->x[t * in + j];
+        slow_token(&p->job.scheme, x, in, xq);
+        for (size_t i = 0; i < in; i++)
+            for (size_t j = 0; j < in; j++) {
+                hq[i * in + j] += (double)xq[i] * xq[j] / (double)p->rows;
+                cq[i * in + j] += (double)xq[i] * x[j] / (double)p->rows;
+            }
+    }
+    for (size_t j = 0; j < in; j++)
+        mean += hq[j * in + j] / (double)in;
+    memcpy(left, hq, in * in * sizeof *left);
+    for (size_t j = 0; j < in; j++) {
+        left[j * in + j] += lambda * mean;
+        cq[j * in + j] += lambda * mean;
+    }
+    slow_solve(left, cq, in, in);
+    for (size_t r = 0; r < p->out; r++) {
+        double *row = slow_doubles(in);
+        for (size_t i = 0; i < in; i++)
+            for (size_t j = 0; j < in; j++)
+                row[i] += (in_scale ? p->w[r * in + j] * in_scale[j] : p->w[r * in + j]) * cq[i * in + j];
+        for (size_t i = 0; i < in; i++)
+            p->w[r * in + i] = (float)row[i];
+    }
+    for (size_t i = 0; i < in * in; i++)
+        hq[i] *= (double)p->rows;
+    p->stats.gram = hq;
+}
+
+/* `smooth` or "", and what comes after actfit. */
+static void check_fit(size_t in, size_t rows, const char *scheme, const char *smooth, double lambda, const char *rest)
+{
+    slow_problem p;
+    slow_problem_new(&p, 37, in, rows, scheme);
+    p.job.can_absorb = true;
+    calm_qjob found = slow_run(&p, test_format("%sactfit(lambda=%.17g)+%s", smooth, lambda, rest));
+    ck_assert(!found.in_scale == !*smooth);
+    slow_fit(&p, found.in_scale, lambda);
+    calm_qjob expected = slow_run(&p, rest);
+    ck_assert_mem_eq(expected.scales, found.scales, found.out * found.n_groups * sizeof *found.scales);
+    ck_assert_mem_eq(expected.codes, found.codes, found.out * found.in);
+}
+
+/* Kept rows cross a chunk of 256, inputs a tile of 128. */
+TEST(weights_and_gram_of_the_quantized_input)
+{
+    check_fit(40, 400, "w4a4_g16", "", 0.01, "absmax+nearest");
+    check_fit(40, 400, "w4a4_g16", "", 0.3, "absmax+nearest");
+    check_fit(40, 400, "w4a4_g16_asymact", "", 0.01, "hmse+nearest");
+    check_fit(40, 330, "w8a8", "", 0.01, "absmax+gptq");
+    check_fit(150, 1201, "w4a4_g32", "", 0.01, "hls(signed=true)+gptq");
+}
+END_OF_TEST
+
+TEST(of_the_smoothed_input)
+{
+    check_fit(40, 400, "w4a4_g16", "smooth+", 0.01, "absmax+gptq");
+    check_fit(40, 400, "w4a4_g16", "awq+", 0.01, "hls+gptq");
+}
+END_OF_TEST
+
+/* What it is for: the output from quantized activations is nearer to the float one than without the fit.  Weights of 8 bits
+ * hardly add to the error. */
+static double output_error(const slow_problem *p, const char *chain)
+{
+    calm_qjob qjob = slow_run(p, chain);
+    double sum = 0;
+    float *w, *xq;
+    ck_ok(CALM_NEW(ctx, ctx->out, w, p->out * p->in));
+    ck_ok(CALM_NEW(ctx, ctx->out, xq, p->in));
+    calm_qjob_dequantize(&qjob, w);
+    for (size_t t = 0; t < p->rows; t++) {
+        slow_token(&p->job.scheme, p->x + t * p->in, p->in, xq);
+        for (size_t r = 0; r < p->out; r++) {
+            double e = 0;
+            for (size_t j = 0; j < p->in; j++)
+                e += (double)p->w[r * p->in + j] * p->x[t * p->in + j] - (double)w[r * p->in + j] * xq[j];
+            sum += e * e;
+        }
+    }
+    return sum;
+}
+
+TEST(the_fit_lowers_the_error)
+{
+    slow_problem p;
+    slow_problem_new(&p, 5, 40, 800, "w8a4");
+    ck_assert_double_lt(output_error(&p, "actfit+absmax+nearest"), 0.95 * output_error(&p, "absmax+nearest"));
+}
+END_OF_TEST
+
+/* Rows of zeros say nothing: the weights stay as they are. */
+TEST(nothing_to_fit_to)
+{
+    slow_problem p;
+    slow_problem_new(&p, 5, 20, 200, "w4a4_g16");
+    memset(p.x, 0, p.rows * p.in * sizeof *p.x);
+    calm_qjob found = slow_run(&p, "actfit+absmax+nearest"), expected = slow_run(&p, "absmax+nearest");
+    ck_assert_mem_eq(expected.codes, found.codes, found.out * found.in);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("transform_actfit", (const TTest *[]){weights_and_gram_of_the_quantized_input, of_the_smoothed_input,
+                                                           the_fit_lowers_the_error, nothing_to_fit_to, NULL});
+}

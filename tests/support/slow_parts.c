@@ -1,0 +1,201 @@
+/* Slow versions of what parts do. */
+#include "tests/support/slow_parts.h"
+
+#include "ptq/base/rng.h"
+
+double *slow_doubles(size_t n)
+{
+    double *values;
+    ck_ok(CALM_NEW(ctx, ctx->out, values, n));
+    return values;
+}
+
+void slow_problem_measure(slow_problem *p)
+{
+    size_t in = p->in;
+    double *gram = slow_doubles(in * in), *sumabs = slow_doubles(in);
+    float *absmax;
+    ck_ok(CALM_NEW(ctx, ctx->out, absmax, in));
+    for (size_t t = 0; t < p->rows; t++)
+        for (size_t i = 0; i < in; i++) {
+            const float *x = p->x + t * in;
+            absmax[i] = fmaxf(absmax[i], fabsf(x[i]));
+            sumabs[i] += fabsf(x[i]);
+            for (size_t j = 0; j < in; j++)
+                gram[i * in + j] += (double)x[i] * x[j];
+        }
+    for (size_t i = 0; i < in * in; i++)
+        p->h[i] = gram[i] / (double)p->rows;
+    p->stats = (calm_stats){.rows = p->rows, .gram = gram, .absmax = absmax, .sumabs = sumabs, .samples = p->x,
+                            .n_samples = p->rows};
+}
+
+void slow_problem_new(slow_problem *p, size_t out, size_t in, size_t rows, const char *scheme)
+{
+    enum { FACTORS = 6 };
+    *p = (slow_problem){.out = out, .in = in, .rows = rows, .h = slow_doubles(in * in)};
+    ck_ok(CALM_NEW(ctx, ctx->out, p->w, out * in));
+    ck_ok(CALM_NEW(ctx, ctx->out, p->x, rows * in));
+    for (size_t i = 0; i < out * in; i++)
+        p->w[i] = (float)(0.05 * calm_rng_normal(7, 0, i));
+    for (size_t t = 0; t < rows; t++)
+        for (size_t j = 0; j < in; j++) {
+            double x = calm_rng_normal(7, 1, t * in + j);
+            for (size_t f = 0; f < FACTORS; f++)
+                x += 0.5 * calm_rng_normal(7, 2, t * FACTORS + f) * calm_rng_normal(7, 3, f * in + j);
+            p->x[t * in + j] = (float)(x * exp(0.5 * calm_rng_normal(7, 4, j)));
+        }
+    slow_problem_measure(p);
+    p->linear = (calm_linear){"linear", out, in, p->w};
+    p->job = (calm_job){.name = "job", .linears = &p->linear, .n_linears = 1, .stats = &p->stats};
+    ck_ok(calm_scheme_parse(ctx, scheme, &p->job.scheme));
+}
+
+calm_qjob slow_run(const slow_problem *p, const char *chain)
+{
+    calm_algorithm *algorithm;
+    calm_qjob qjob;
+    ck_ok(calm_algorithm_parse(ctx, chain, &algorithm));
+    ck_ok(calm_algorithm_run(ctx, algorithm, &p->job, &qjob));
+    return qjob;
+}
+
+double *slow_damped(const slow_problem *p)
+{
+    double *h = slow_doubles(p->in * p->in), mean = 0;
+    memcpy(h, p->h, p->in * p->in * sizeof *h);
+    for (size_t j = 0; j < p->in; j++)
+        mean += h[j * p->in + j] / (double)p->in;
+    for (size_t j = 0; j < p->in; j++)
+        h[j * p->in + j] += 0.01 * mean;
+    return h;
+}
+
+size_t slow_zero(const calm_qjob *qjob, size_t r, size_t g)
+{
+    return qjob->zeros ? qjob->zeros[r * qjob->n_groups + g] : (size_t)1 << (qjob->scheme.bits - 1);
+}
+
+/* Clipped code less zero. */
+double slow_rounded(const calm_scheme *scheme, double value, size_t zero)
+{
+    double lo = (scheme->bits == 8 && scheme->symmetric ? 1 : 0) - (double)zero;
+    double hi = (double)((1 << scheme->bits) - 1) - (double)zero;
+    return fmin(fmax(rint(value), lo), hi);
+}
+
+float slow_storable(double s)
+{
+    return fabs(s) < 0x1p-17 ? copysignf(0x1p-17f, (float)s) : calm_bf16_to_f32(calm_f32_to_bf16((float)s));
+}
+
+/* Scale and zero from weights, as docs/method.md section 1 writes them. */
+void slow_absmax(const calm_scheme *scheme, const double *w, size_t n, float *scale, size_t *zero)
+{
+    double most = (1 << scheme->bits) - 1, lo = 0, hi = 0;
+    for (size_t j = 0; j < n; j++) {
+        lo = fmin(lo, w[j]);
+        hi = fmax(hi, w[j]);
+    }
+    if (scheme->symmetric) {
+        *scale = slow_storable(2 * fmax(-lo, hi) / most);
+        *zero = (size_t)1 << (scheme->bits - 1);
+        return;
+    }
+    *scale = slow_storable((hi - lo) / most);
+    *zero = (size_t)fmin(fmax(rint(-lo / *scale), 0), most);
+}
+
+static double slow_group_loss(const calm_scheme *scheme, const float *w, const double *h, size_t stride, size_t n,
+                              float s, size_t zero)
+{
+    double loss = 0;
+    for (size_t j = 0; j < n; j++) {
+        double e = w[j] - s * slow_rounded(scheme, w[j] / (double)s, zero);
+        loss += (h ? h[j * stride] : 1) * e * e;
+    }
+    return loss;
+}
+
+/* The best of the spans, then least squares while it helps; *zero also out. */
+float slow_search(const calm_scheme *scheme, const float *w, const double *h, size_t stride, size_t n, bool both,
+                  bool refine, size_t *zero)
+{
+    double lo = 0, hi = 0, most = (1 << scheme->bits) - 1, best_loss = INFINITY;
+    double least = scheme->bits == 2 ? 0.20 : scheme->bits == 3 ? 0.30 : 0.35;
+    float best = 0;
+    for (size_t j = 0; j < n; j++) {
+        lo = fmin(lo, w[j]);
+        hi = fmax(hi, w[j]);
+    }
+    for (int i = -1; i < 36; i++)
+        for (int sign = 1; sign >= (both ? -1 : 1); sign -= 2) {
+            double p = i < 0 ? 1 : 1.1 - i * (1.1 - least) / 35;
+            float s = slow_storable(p * (scheme->symmetric ? 2 * fmax(-lo, hi) : hi - lo) / most);
+            size_t z = scheme->symmetric ? (size_t)1 << (scheme->bits - 1) : (size_t)fmin(rint(-p * lo / s), most);
+            double loss = slow_group_loss(scheme, w, h, stride, n, (float)sign * s, z);
+            if (loss < best_loss) {
+                best_loss = loss;
+                best = (float)sign * s;
+                *zero = z;
+            }
+        }
+    for (int round = 0; refine && round < 8; round++) {
+        double wq = 0, qq = 0;
+        for (size_t j = 0; j < n; j++) {
+            double q = slow_rounded(scheme, w[j] / (double)best, *zero), hj = h ? h[j * stride] : 1;
+            wq += hj * w[j] * q;
+            qq += hj * q * q;
+        }
+        double loss = slow_group_loss(scheme, w, h, stride, n, slow_storable(wq / qq), *zero);
+        if (!(loss < best_loss))
+            break;
+        best_loss = loss;
+        best = slow_storable(wq / qq);
+    }
+    return best;
+}
+
+double slow_loss(const double *h, const float *w, const double *q, const float *scale, size_t in, size_t group)
+{
+    double loss = 0;
+    for (size_t i = 0; i < in; i++)
+        for (size_t j = 0; j < in; j++)
+            loss += (w[i] - scale[i / group] * q[i]) * h[i * in + j] * (w[j] - scale[j / group] * q[j]);
+    return loss;
+}
+
+void slow_solve(double *a, double *b, size_t n, size_t m)
+{
+    for (size_t p = 0; p < n; p++)
+        for (size_t i = 0; i < n; i++) {
+            double f = a[i * n + p] / a[p * n + p];
+            for (size_t j = p; i != p && j < n; j++)
+                a[i * n + j] -= f * a[p * n + j];
+            for (size_t j = 0; i != p && j < m; j++)
+                b[i * m + j] -= f * b[p * m + j];
+        }
+    for (size_t i = 0; i < n * m; i++)
+        b[i] /= a[i / m * n + i / m];
+}
+
+void slow_sweep(const calm_qjob *qjob, size_t r, const double *h, const float *w, double *q, const float *scale)
+{
+    size_t in = qjob->in, group = qjob->group;
+    for (size_t j = 0; j < in; j++) {
+        double sum = 0;
+        for (size_t k = 0; k < in; k++)
+            if (k != j)
+                sum += h[j * in + k] * (w[k] - scale[k / group] * q[k]);
+        q[j] = slow_rounded(&qjob->scheme, (w[j] + sum / h[j * in + j]) / scale[j / group], slow_zero(qjob, r, j / group));
+    }
+}
+
+void slow_check_codes(const calm_qjob *qjob, const double *q)
+{
+    size_t wrong = 0;
+    for (size_t r = 0; r < qjob->out; r++)
+        for (size_t j = 0; j < qjob->in; j++)
+            wrong += qjob->codes[r * qjob->in + j] - (double)slow_zero(qjob, r, j / qjob->group) != q[r * qjob->in + j];
+    ck_assert_msg(wrong == 0, "%zu of %zu codes differ", wrong, qjob->out * qjob->in);
+}
