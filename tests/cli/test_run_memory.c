@@ -21,16 +21,21 @@ static const fault none = {0};
 static const calm_knobs everything_at_once = {.candidates_at_once = 2, .experts_at_once = 16};
 
 /* Widths that groups of 16 divide; experts with too few tokens use what needs none. */
-static play new_play(const tiny_model *from, const char *algorithms)
+static play new_play_of(const tiny_model *from, const char *scheme, const char *algorithms)
 {
     tiny_model spec = *from;
     spec.expert_inner = (spec.expert_inner + 15) / 16 * 16;
     spec.shared_inner = (spec.shared_inner + 15) / 16 * 16;
-    play run = play_new(&spec, "w4a16_g16", algorithms);
+    play run = play_new(&spec, scheme, algorithms);
     run.recipe.least_tokens = 50;
     run.recipe.guard_windows = 0;
     run.recipe.eval_path = NULL;
     return run;
+}
+
+static play new_play(const tiny_model *from, const char *algorithms)
+{
+    return new_play_of(from, "w4a16_g16", algorithms);
 }
 
 /* ---- knobs ---- */
@@ -391,8 +396,7 @@ TEST(estimates_hold_for_kept_rows)
         spec.head_dim = 16;
         spec.inner = 96;
         spec.expert_inner = 32;
-        play run = new_play(&spec, "actfit,smoothquant-actfit,awq");
-        ck_ok(calm_scheme_parse(ctx, "w4a4_g16", &run.recipe.scheme));
+        play run = new_play_of(&spec, "w4a4_g16", "actfit,smoothquant-actfit,awq");
         run.recipe.samples = 24;
         run.recipe.seqlen = 60;
         const outcome said = run_afresh(&run, &everything_at_once);
