@@ -1,5 +1,5 @@
 /* The positions where a model differs most from its reference, with the text around them. */
-#include <stdlib.h>
+#include <stdio.h>
 
 #include "cli/eval.h"
 #include "cli/table.h"
@@ -7,11 +7,12 @@
 /* Tokens of the window that are shown before the one that follows. */
 #define BEFORE ((size_t)8)
 
-/* Text of ids [n], in ctx->out, or the ids themselves. */
+/* Text of ids [n], in ctx->out, or the ids themselves.  A model may put an id first for which the tokenizer has no token:
+ * vocabularies are padded. */
 static calm_status show(calm_ctx *ctx, const calm_tokenizer *tokenizer, const uint32_t *ids, size_t n, char **out)
 {
     size_t n_bytes;
-    if (tokenizer)
+    if (tokenizer && (n > 1 || calm_tokenizer_token(tokenizer, ids[0])[0]))
         return calm_tokenizer_decode(ctx, tokenizer, ids, n, true, out, &n_bytes);
     CALM_TRY(calm_strf(ctx, ctx->out, out, "%s", ""));
     for (size_t i = 0; i < n; i++)
