@@ -224,9 +224,10 @@ static void add_transpose(double *m, size_t n)
 /* tr(M C M C) = sum of (M C)_ij (M C)_ji over pairs of blocks. */
 static calm_status trace_square(calm_ctx *ctx, const double *m, const double *c, size_t n, double *out)
 {
+    const size_t side = n < BLOCK ? n : BLOCK;
     double *upper, *lower;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, upper, BLOCK * BLOCK));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, lower, BLOCK * BLOCK));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, upper, side * side));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, lower, side * side));
     *out = 0;
     for (size_t i0 = 0; i0 < n; i0 += BLOCK)
         for (size_t j0 = i0; j0 < n; j0 += BLOCK) {

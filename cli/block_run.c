@@ -84,7 +84,6 @@ static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *c
                                  calm_block_work *work)
 {
     calm_pipeline *p = run->p;
-    calm_budget_note(&p->held.capture);
     work->n_done = p->n_cached + *run->done;
     calm_progress_update(p->progress, CALM_STAGE_QUANTIZE, work->n_done, work->n_total);
     calm_status status = calm_block_quantize(ctx, work);
@@ -121,6 +120,7 @@ static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *capture
     calm_pipeline *p = run->p;
     calm_block_work all = {.p = p, .block = &run->block};
     CALM_TRY(list_items(ctx, run, captured, n, &all));
+    calm_budget_note(&p->held.capture);
     const size_t most =
         p->budget.knobs.slices && p->budget.knobs.candidates_at_once ? p->budget.knobs.candidates_at_once : all.n;
     for (size_t first = 0; first < all.n; first += most) {
@@ -206,6 +206,7 @@ static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublay
         status = run_pass(ctx, run, &(pass){sublayer, expert, jobs, activations, units && !more, shared || more});
         activations = false;
         calm_arena_clear(&arena);
+        calm_budget_note(&run->p->held.score);    /* what scoring left behind until now */
     }
     ctx->out = caller;
     return status;
@@ -291,6 +292,7 @@ static calm_status run_experts(calm_ctx *ctx, block_run *run, const calm_routing
         else
             status = calm_moe_experts(ctx, &run->block, run->batch, routing, first, n, NULL, sum);
         calm_arena_clear(&wave);
+        calm_budget_note(&run->p->held.score);
     }
     ctx->out = caller;
     return status;

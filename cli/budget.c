@@ -31,6 +31,7 @@
 #define N_WATCHED ((size_t)5)
 /* Rows that cka_linear widens at a time. */
 #define LINEAR_ROWS ((size_t)256)
+#define LINEAR_BLOCK ((size_t)512)
 /* Blocks of an arena are rounded up: some thirty of a window. */
 #define ROUNDING ((size_t)2048)
 
@@ -138,8 +139,9 @@ static void add_job(const estimate *e, const calm_job_ref *job, size_t score_row
     out->linear = (alone ? 0 : out->linear) +
                   linear * (weights * sizeof(float) + inputs +
                             (by_inputs ? inputs : weights * sizeof(double) + outputs));
+    const size_t blocks = 2 * smaller(inputs, LINEAR_BLOCK * LINEAR_BLOCK * sizeof(double));
     out->score = larger(out->score, weights * sizeof(float) +
-                                        linear * ((by_inputs ? 2 * inputs : 2 * outputs) +
+                                        linear * (weights * sizeof(float) + (by_inputs ? inputs + blocks : 2 * outputs) +
                                                   3 * LINEAR_ROWS * job->in * sizeof(double)));
 }
 
