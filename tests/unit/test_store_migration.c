@@ -180,6 +180,9 @@ TEST(every_row_is_kept)
     calm_store *store = sample_open(path, CALM_STORE_WRITE);
     ck_ok(calm_store_expert_put(ctx, store, 1, 1, 77));
     ck_assert_int_eq(sample_number(store, "SELECT tokens FROM expert"), 77);
+    const calm_store_ablation row = {.run_id = 1, .subject = "gptq", .kind = "uniform", .evaluation_id = 1};
+    ck_ok(calm_store_ablation_put(ctx, store, &row));
+    ck_assert_str_eq(sample_text(store, "SELECT subject FROM v_ablation"), "gptq");
     ck_assert_str_eq(sample_text(store, "SELECT algorithm FROM v_choices"), "gptq");
     ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM v_experts"),
                      sample_number(store, "SELECT count(*) FROM choice WHERE job_id = 1"));
@@ -243,7 +246,8 @@ TEST(damaged_stores_are_refused_unchanged)
         {"DROP INDEX run_evaluation_by_evaluation", "\"run_evaluation_by_evaluation\" is missing"},
         {"ALTER TABLE model ADD COLUMN colour TEXT", "\"model\" is missing or was changed"},
         {"CREATE TABLE expert (id INTEGER)", "\"expert\" is missing or was changed"},
-        {"PRAGMA user_version = 0", "store version 0, expected 2"},
+        {"CREATE TABLE ablation (id INTEGER)", "\"ablation\" is missing or was changed"},
+        {"PRAGMA user_version = 0", "store version 0, expected 3"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *path = old_store();
