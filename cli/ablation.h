@@ -86,8 +86,8 @@ calm_status calm_ablation_draw(calm_ctx *ctx, const calm_pipeline *p, long long 
  * evaluate on, or (CALM_EUNSUPPORTED) is of an encoder, whose sentences are not drawn, with seeds. */
 calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan);
 
-/* Run the experiment of a recipe, and its repetitions; results in `keep`, rows also in the store.  The recipe has one
- * scheme, all points, the default selection and a text to evaluate on.  Fails as the pipeline does. */
+/* Run the experiment of a recipe, and its repetitions; results in `keep`, which is not ctx->out, rows also in the store.  The
+ * recipe has one scheme, all points, the default selection and a text to evaluate on.  Fails as the pipeline does. */
 calm_status calm_ablate(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan, calm_arena *keep,
                         calm_ablation *out);
 

@@ -346,9 +346,12 @@ static calm_status make_markdown(calm_ctx *ctx, const calm_ablation_set *set, ca
 {
     const calm_recipe *recipe = set->recipe;
     calm_status status = CALM_OK;
-    calm_text_printf(out, "# %s: ways of choosing\n\nCalibration: %s, %lld windows of %lld tokens, scored on %lld, probed on "
-                          "%lld. Measured on %s.\n\n", recipe->model.name, recipe->calib_name, recipe->samples,
-                     recipe->seqlen, recipe->score_windows, recipe->probe_windows, recipe->eval_name);
+    calm_text_printf(out, "# %s: ways of choosing\n\nCalibration: %s, %lld windows of %lld tokens", recipe->model.name,
+                     recipe->calib_name, recipe->samples, recipe->seqlen);
+    if (recipe->seed >= 0)
+        calm_text_printf(out, " drawn with seed %lld", recipe->seed);
+    calm_text_printf(out, ", scored on %lld, probed on %lld. Measured on %s.\n\n", recipe->score_windows,
+                     recipe->probe_windows, recipe->eval_name);
     for (size_t i = 0; i < set->n && status == CALM_OK; i++)
         status = put_scheme(ctx, &set->of[i], true, out);
     return status;
