@@ -403,7 +403,8 @@ static calm_status run(calm_ctx *ctx, const calm_recipe *recipe, experiment *e)
     if (e->repeats)
         calm_log(ctx, CALM_LOG_INFO, "%s with calibration windows of seed %lld", e->out->scheme, recipe->seed);
     else
-        calm_log(ctx, CALM_LOG_INFO, "%s", e->out->scheme);
+        calm_log(ctx, CALM_LOG_INFO, "%s%s%s", e->out->scheme, recipe->scheme_note ? ": " : "",
+                 recipe->scheme_note ? recipe->scheme_note : "");
     const calm_status status =
         calm_pipeline_stages(ctx, recipe, e->plan->command, &progress, stages, e, &pipeline);
     calm_pipeline_close(&pipeline);

@@ -122,6 +122,19 @@ static calm_status resolve(calm_ctx *ctx, const options *o, calm_recipe **recipe
     return CALM_OK;
 }
 
+/* What the name of the model has to say, once. */
+static void say_note(calm_ctx *ctx, const options *o, const calm_recipe *recipe)
+{
+    calm_progress progress;
+    if (!recipe->model.note)
+        return;
+    calm_progress_init(&progress, o->common.quiet);
+    ctx->log = calm_progress_log;
+    ctx->log_user = &progress;
+    calm_log(ctx, CALM_LOG_INFO, "%s", recipe->model.note);
+    ctx->log = NULL;
+}
+
 /* All experiments, one after the other; results in `keep`. */
 static calm_status ablate(calm_ctx *ctx, const options *o, const calm_ablation_plan *plan, const calm_recipe *recipes,
                           size_t n, calm_arena *keep)
@@ -129,6 +142,7 @@ static calm_status ablate(calm_ctx *ctx, const options *o, const calm_ablation_p
     const double begun = calm_seconds();
     calm_ablation *of;
     CALM_TRY(CALM_NEW(ctx, keep, of, n));
+    say_note(ctx, o, recipes);
     for (size_t i = 0; i < n; i++)
         CALM_TRY(calm_ablation_check(ctx, &recipes[i], plan));
     for (size_t i = 0; i < n; i++)
