@@ -168,8 +168,9 @@ static calm_status put_scheme(calm_ctx *ctx, const calm_ablation *of, bool markd
     CALM_TRY(put_table(ctx, of, rows_table, markdown, out));
     if (!isnan(of->float_ppl))
         calm_text_printf(out, "%sfloat: perplexity %.4f\n", indent, of->float_ppl);
-    calm_text_printf(out, "%s%zu windows of %zu tokens; all candidates took %.1f s to quantize, which every hybrid needs\n",
-                     indent, of->windows, of->window_tokens, of->pool_seconds);
+    calm_text_printf(out, "%s%zu %s %zu tokens; all candidates took %.1f s to quantize, which every hybrid needs\n",
+                     indent, of->windows, of->encoder ? "sentences of up to" : "windows of", of->window_tokens,
+                     of->pool_seconds);
     put_massive(of, indent, out);
     calm_text_printf(out, "\n");
     if (of->n_correlations)

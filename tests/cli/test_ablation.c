@@ -2,6 +2,7 @@
  * the store's scores say; entries that fail; outputs that are refused. */
 #include "cli/ablation.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -275,11 +276,41 @@ TEST(output_directories)
 }
 END_OF_TEST
 
+/* Whichever call fails from there on: the directory is the old one or the new one. */
+TEST(a_full_disk_leaves_the_old_output)
+{
+    const play run = new_play("w4a16_g16", "rtn");
+    const calm_ablation of = {.scheme = "w4a16_g16"};
+    const calm_ablation_set old = {&run.recipe, &of, 1, 1}, new = {&run.recipe, &of, 1, 2};
+    const char *dir = play_path(&run, "out");
+    long failed = 0, calls;
+    ck_ok(calm_ablation_write(ctx, &new, play_path(&run, "new")));
+    const char *digest = play_digest(play_path(&run, "new"));
+    ck_ok(calm_ablation_write(ctx, &old, dir));
+    const char *before = play_digest(dir);
+    ck_assert_str_ne(before, digest);
+    for (calm_status status = CALM_EIO; status != CALM_OK;) {
+        fault_plan((fault){.at = failed + 1, .error = ENOSPC, .stays = true});
+        status = calm_ablation_write(ctx, &new, dir);
+        calls = fault_calls();
+        fault_plan((fault){0});
+        calm_ctx_forgive(ctx);
+        const char *found = play_digest(dir);
+        ck_assert_msg(strcmp(found, status == CALM_OK ? digest : before) == 0 || strcmp(found, digest) == 0,
+                      "call %ld: half an output", failed + 1);
+        failed += status != CALM_OK;
+        ck_assert_int_le(failed, calls);
+    }
+    ck_assert_int_gt(failed, 5);    /* three files are at least opened, written and flushed */
+    ck_assert_str_eq(play_digest(dir), digest);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("ablation",
                      (const TTest *[]){same_figures_with_any_threads, same_figures_from_the_store,
                                        rows_are_what_the_scores_say, differences_are_to_the_best_uniform_run,
                                        correlations_of_two_entries, noise_over_seeds, entries_that_fail, draws,
-                                       output_directories, NULL});
+                                       output_directories, a_full_disk_leaves_the_old_output, NULL});
 }
