@@ -148,7 +148,7 @@ static calm_status measure_losses(calm_ctx *ctx, calm_pipeline *p, sharing *s)
     CALM_TRY(CALM_NEW(ctx, ctx->out, probes, s->n));
     for (size_t u = 0; u < s->n; u++)
         probes[u] = (calm_probe){s->units[u].begin, s->units[u].entries[0]};
-    CALM_TRY(calm_pipeline_probe(ctx, p, probes, s->n));
+    CALM_TRY(calm_pipeline_probe(ctx, p, p->recipe->selection.unit, probes, s->n));
     for (size_t u = 0; u < s->n; u++)
         set_losses(p, &s->units[u]);
     return CALM_OK;

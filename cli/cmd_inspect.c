@@ -126,12 +126,13 @@ const calm_command calm_cmd_inspect = {
                 "  choices      one row per job: algorithm, scores, activation maximum, reason\n"
                 "  activations  one row per hook point\n"
                 "  evaluations  perplexity, KL and top-1 agreement\n"
+                "  ablation     what calm ablate measured, least KL first\n"
                 "WHAT, for a model:\n"
                 "  summary      architecture, sizes, parameters, bits per weight (the default)\n"
                 "  blocks       one row per job\n"
                 "  linears      one row per linear, with its scheme\n\n"
                 "Columns that hold nothing are left out of tables, never of JSON.\n"
-                "RUN is a number; without it summary and runs show all of them, the others\n"
+                "RUN is a number; without it summary, runs and ablation show all, the others\n"
                 "the newest.  A store is only read: nothing is locked, and a run may be\n"
                 "writing to it.\n",
     .options = table,

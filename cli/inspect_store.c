@@ -92,6 +92,12 @@ static const char evaluations_sql[] =
     "FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id WHERE v.run_id = ?1 ORDER BY v.role, e.kl, "
     "v.subject";
 
+static const char ablation_sql[] =
+    "SELECT a.run_id AS run, a.kind, a.subject, a.unit, a.metric, a.rule, a.bits, e.ppl, e.nll, e.kl, a.delta_kl, "
+    "a.delta_se, e.top1, a.differs, a.seconds, a.failure "
+    "FROM ablation a LEFT JOIN evaluation e ON e.id = a.evaluation_id WHERE ?1 IN (0, a.run_id) "
+    "ORDER BY a.run_id, e.kl IS NULL, e.kl, a.subject";
+
 static const char store_sql[] =
     "SELECT user_version AS version, (SELECT count(*) FROM model) AS models, (SELECT count(*) FROM run) AS runs, "
     "(SELECT count(*) FROM candidate) AS candidates, (SELECT count(*) FROM candidate WHERE failure IS NOT NULL) AS "
@@ -132,11 +138,12 @@ SECTION(scores);
 SECTION(choices);
 SECTION(activations);
 SECTION(evaluations);
+SECTION(ablation);
 
 #define VIEW(what, every) {#what, every, what##_sections, sizeof what##_sections / sizeof *what##_sections}
 static const view views[] = {
     VIEW(summary, true), VIEW(runs, true), VIEW(blocks, false), VIEW(candidates, false), VIEW(scores, false),
-    VIEW(choices, false), VIEW(activations, false), VIEW(evaluations, false),
+    VIEW(choices, false), VIEW(activations, false), VIEW(evaluations, false), VIEW(ablation, true),
 };
 #define N_VIEWS (sizeof views / sizeof *views)
 
@@ -185,6 +192,7 @@ static const column numeric[] = {
     {"position", STYLE_INT, 0},
     {"massive", STYLE_INT, 0},
     {"chosen", STYLE_BOOL, 0},
+    {"differs", STYLE_INT, 0},
     {"disagrees", STYLE_BOOL, 0},
     {"bits", STYLE_FIXED, 3},
     {"bits_per_weight", STYLE_FIXED, 3},

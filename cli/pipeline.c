@@ -240,7 +240,7 @@ static calm_status run_stages(calm_ctx *ctx, calm_pipeline *p, void *user)
         CALM_TRY(calm_pipeline_share_bits(ctx, p));
     } else {
         if (p->recipe->selection.score == CALM_SCORE_PROBE_KL)
-            CALM_TRY(calm_pipeline_probe_all(ctx, p));
+            CALM_TRY(calm_pipeline_probe_all(ctx, p, p->recipe->selection.unit));
         CALM_TRY(calm_pipeline_choose(ctx, p));
         CALM_TRY(calm_pipeline_guard(ctx, p));
     }

@@ -173,12 +173,12 @@ typedef struct calm_probe {
     size_t job, entry;
 } calm_probe;
 
-/* Measure KL(float || .) with one unit of the recipe's selection quantized, on the first calibration windows, into the scores
+/* Measure KL(float || .) with one unit of this kind quantized, on the first calibration windows, into the scores
  * of its candidates; what is in the store is taken from there.  A unit with a failed candidate has none. */
-calm_status calm_pipeline_probe(calm_ctx *ctx, calm_pipeline *p, const calm_probe *probes, size_t n);
+calm_status calm_pipeline_probe(calm_ctx *ctx, calm_pipeline *p, calm_unit unit, const calm_probe *probes, size_t n);
 
 /* The same for every unit and entry. */
-calm_status calm_pipeline_probe_all(calm_ctx *ctx, calm_pipeline *p);
+calm_status calm_pipeline_probe_all(calm_ctx *ctx, calm_pipeline *p, calm_unit unit);
 
 /* ---- budgets of bits (bits.c) ---- */
 

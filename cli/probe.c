@@ -9,74 +9,71 @@ static void tick(void *user, size_t done, size_t total)
     calm_progress_update(((calm_pipeline *)user)->progress, CALM_STAGE_PROBE, done, total);
 }
 
-static calm_point point_of(const calm_pipeline *p)
+static double *probe_of(const calm_pipeline *p, calm_unit unit, size_t job, size_t entry)
 {
-    return calm_unit_point(p->recipe->selection.unit);
-}
-
-static double *probe_of(const calm_pipeline *p, size_t job, size_t entry)
-{
-    return &calm_pipeline_candidate(p, job, entry)->scores.value[point_of(p)][CALM_SCORE_PROBE_KL];
+    return &calm_pipeline_candidate(p, job, entry)->scores.value[calm_unit_point(unit)][CALM_SCORE_PROBE_KL];
 }
 
 /* The trial in which the unit of `job` alone is quantized by `entry`. */
-static calm_status new_trial(calm_ctx *ctx, const calm_pipeline *p, const calm_probe *probe, calm_trial *out)
+static calm_status new_trial(calm_ctx *ctx, const calm_pipeline *p, calm_unit kind, const calm_probe *probe,
+                             calm_trial *out)
 {
     const calm_layout *layout = calm_model_layout(p->model);
     size_t *choice, begin, end;
     char *unit, *name;
-    calm_layout_unit(layout, p->recipe->selection.unit, probe->job, &begin, &end);
+    calm_layout_unit(layout, kind, probe->job, &begin, &end);
     CALM_TRY(CALM_NEW(ctx, ctx->out, choice, layout->n_jobs));
     for (size_t job = 0; job < layout->n_jobs; job++)
         choice[job] = job >= begin && job < end ? probe->entry : CALM_STAYS_FLOAT;
-    CALM_TRY(calm_layout_unit_name(ctx, layout, p->recipe->selection.unit, probe->job, &unit));
+    CALM_TRY(calm_layout_unit_name(ctx, layout, kind, probe->job, &unit));
     CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s %s", unit, p->recipe->pool[probe->entry].name));
     return calm_trial_new(ctx, p, name, choice, out);
 }
 
 /* Keep a trial's KL with every candidate of the unit. */
-static calm_status keep(calm_ctx *ctx, const calm_pipeline *p, const calm_probe *probe, const calm_trial *trial)
+static calm_status keep(calm_ctx *ctx, const calm_pipeline *p, calm_unit unit, const calm_probe *probe,
+                        const calm_trial *trial)
 {
-    const calm_point point = point_of(p);
-    const calm_store_score row = {calm_unit_name(p->recipe->selection.unit), calm_score_name(point, CALM_SCORE_PROBE_KL),
+    const calm_point point = calm_unit_point(unit);
+    const calm_store_score row = {calm_unit_name(unit), calm_score_name(point, CALM_SCORE_PROBE_KL),
                                   trial->eval.kl};
     size_t begin, end;
-    calm_layout_unit(calm_model_layout(p->model), p->recipe->selection.unit, probe->job, &begin, &end);
+    calm_layout_unit(calm_model_layout(p->model), unit, probe->job, &begin, &end);
     for (size_t job = begin; job < end; job++) {
-        *probe_of(p, job, probe->entry) = trial->eval.kl;
+        *probe_of(p, unit, job, probe->entry) = trial->eval.kl;
         CALM_TRY(calm_store_scores_add(ctx, p->store, calm_pipeline_candidate(p, job, probe->entry)->id, &row, 1));
     }
     return CALM_OK;
 }
 
-static calm_status measure(calm_ctx *ctx, calm_pipeline *p, const calm_probe *probes, size_t n,
+static calm_status measure(calm_ctx *ctx, calm_pipeline *p, calm_unit unit, const calm_probe *probes, size_t n,
                            const calm_windows *windows)
 {
     calm_trial *trials;
     CALM_TRY(CALM_NEW(ctx, ctx->out, trials, n));
     for (size_t i = 0; i < n; i++)
-        CALM_TRY(new_trial(ctx, p, &probes[i], &trials[i]));
+        CALM_TRY(new_trial(ctx, p, unit, &probes[i], &trials[i]));
     CALM_TRY(calm_trials_measure(ctx, p, trials, n, windows, p->recipe->calib_name, tick, p));
     CALM_TRY(calm_store_begin(ctx, p->store));
     for (size_t i = 0; i < n; i++)
         if (trials[i].id)
-            CALM_TRY(keep(ctx, p, &probes[i], &trials[i]));
+            CALM_TRY(keep(ctx, p, unit, &probes[i], &trials[i]));
     CALM_TRY(calm_store_commit(ctx, p->store));
     return calm_trials_put(ctx, p, trials, n, "probe");
 }
 
-calm_status calm_pipeline_probe(calm_ctx *ctx, calm_pipeline *p, const calm_probe *probes, size_t n)
+calm_status calm_pipeline_probe(calm_ctx *ctx, calm_pipeline *p, calm_unit unit, const calm_probe *probes, size_t n)
 {
     const size_t wanted = (size_t)p->recipe->probe_windows, most = wanted < p->calib.n ? wanted : p->calib.n;
     calm_windows windows;
     CALM_TRY(calm_windows_slice(ctx, &p->calib, 0, most, &windows));
     if (n)
-        CALM_TRY(measure(ctx, p, probes, n, &windows));
+        CALM_TRY(measure(ctx, p, unit, probes, n, &windows));
     calm_progress_finish(p->progress, CALM_STAGE_PROBE);
     return CALM_OK;
 }
 
-calm_status calm_pipeline_probe_all(calm_ctx *ctx, calm_pipeline *p)
+calm_status calm_pipeline_probe_all(calm_ctx *ctx, calm_pipeline *p, calm_unit unit)
 {
     const calm_layout *layout = calm_model_layout(p->model);
     calm_probe *probes;
@@ -85,9 +82,9 @@ calm_status calm_pipeline_probe_all(calm_ctx *ctx, calm_pipeline *p)
     CALM_TRY(CALM_NEW(ctx, ctx->out, probes, (end - first) * p->recipe->n_pool));
     for (size_t job = first, unit_end; job < end; job = unit_end) {
         size_t begin;
-        calm_layout_unit(layout, p->recipe->selection.unit, job, &begin, &unit_end);
+        calm_layout_unit(layout, unit, job, &begin, &unit_end);
         for (size_t entry = 0; entry < p->recipe->n_pool; entry++)
             probes[n++] = (calm_probe){job, entry};
     }
-    return calm_pipeline_probe(ctx, p, probes, n);
+    return calm_pipeline_probe(ctx, p, unit, probes, n);
 }

@@ -12,7 +12,8 @@ typedef struct calm_recipe_options {
     bool special;
 } calm_recipe_options;
 
-#define CALM_RECIPE_OPTIONS(opts_t)                                                                                  \
+/* `windows`, as text: the default of --eval-samples. */
+#define CALM_RECIPE_OPTIONS_WITH(opts_t, windows)                                                                    \
     {.name = "model", .help = "checkpoint directory, or a known name", .offset = offsetof(opts_t, recipe.model),     \
      .type = CALM_OPTION_STRING, .metavar = "MODEL", .key = 'm'},                                                    \
     {.name = "bits", .help = "4: w4a16_g128, 3: w3a16_g128, 2: w2a16_g64, 8: w8a16",                                 \
@@ -52,7 +53,7 @@ typedef struct calm_recipe_options {
     {.name = "eval-text", .help = "text to evaluate on (default: bundled WikiText-2 test)",                          \
      .offset = offsetof(opts_t, recipe.eval_text), .type = CALM_OPTION_STRING, .metavar = "FILE"},                   \
     {.name = "eval-samples", .help = "windows of it; 0 = all", .offset = offsetof(opts_t, recipe.eval_samples),      \
-     .type = CALM_OPTION_INT, .fallback = "0", .min = 0, .max = 1 << 24, .metavar = "N"},                            \
+     .type = CALM_OPTION_INT, .fallback = windows, .min = 0, .max = 1 << 24, .metavar = "N"},                            \
     {.name = "store", .help = "SQLite file of candidates, scores and choices",                                       \
      .offset = offsetof(opts_t, recipe.store), .type = CALM_OPTION_STRING, .fallback = "calm-out/calm.db",           \
      .metavar = "FILE", .key = 's'},                                                                                 \
@@ -74,6 +75,8 @@ typedef struct calm_recipe_options {
     {.name = "prefix", .help = "blocks before: as they are, or as chosen (units then depend on each other)",         \
      .offset = offsetof(opts_t, recipe.prefix), .type = CALM_OPTION_ENUM, .values = CALM_PREFIX_NAMES,               \
      .fallback = "float", .metavar = "float|quantized"}
+
+#define CALM_RECIPE_OPTIONS(opts_t) CALM_RECIPE_OPTIONS_WITH(opts_t, "0")
 
 /* The recipe of these options, without what a command decides itself: the evaluation's text, the choice, the output.
  *   schemes     names in place of --scheme and --bits; NULL: those

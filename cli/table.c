@@ -329,6 +329,90 @@ calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size
     return calm_text_check(ctx, out);
 }
 
+/* ---- CSV and Markdown ---- */
+
+static void put_csv_text(calm_text *out, const char *text)
+{
+    if (!strpbrk(text, ",\"\r\n")) {
+        calm_text_append(out, text, strlen(text));
+        return;
+    }
+    calm_text_append(out, "\"", 1);
+    for (const char *at = text; *at; at++)
+        calm_text_append(out, *at == '"' ? "\"\"" : at, *at == '"' ? 2 : 1);
+    calm_text_append(out, "\"", 1);
+}
+
+/* The fewest digits that read back the same. */
+static void put_csv_number(calm_text *out, double value)
+{
+    char shown[40];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(shown, sizeof shown, "%.*g", digits, value);
+        if (strtod(shown, NULL) == value)
+            break;
+    }
+    calm_text_append(out, shown, strlen(shown));
+}
+
+static void put_csv_cell(calm_text *out, const calm_table_cell *cell)
+{
+    if (cell->type == CELL_TEXT)
+        put_csv_text(out, cell->text);
+    else if (cell->type == CELL_BOOL)
+        calm_text_printf(out, cell->integer ? "true" : "false");
+    else if (cell->type == CELL_NUMBER)
+        put_csv_number(out, cell->number);
+    else
+        calm_text_append(out, cell->shown, strlen(cell->shown));
+}
+
+calm_status calm_table_write_csv(calm_ctx *ctx, const calm_table *table, calm_text *out)
+{
+    if (table->failed)
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
+    for (size_t c = 0; c < table->n_columns; c++) {
+        put_csv_text(out, table->headings[c].name);
+        calm_text_printf(out, c + 1 < table->n_columns ? "," : "\r\n");
+    }
+    for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
+        put_csv_cell(out, &table->cells[i]);
+        calm_text_printf(out, (i + 1) % table->n_columns ? "," : "\r\n");
+    }
+    return calm_text_check(ctx, out);
+}
+
+/* A cell of a Markdown table: what would end it is escaped. */
+static void put_markdown(calm_text *out, const char *shown)
+{
+    for (const char *at = shown; *at; at++) {
+        if (*at == '|' || *at == '\\' || *at == '<')
+            calm_text_append(out, "\\", 1);
+        calm_text_append(out, at, 1);
+    }
+    calm_text_append(out, " |", 2);
+}
+
+calm_status calm_table_write_markdown(calm_ctx *ctx, const calm_table *table, calm_text *out)
+{
+    if (table->failed)
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
+    calm_text_printf(out, "|");
+    for (size_t c = 0; c < table->n_columns; c++) {
+        calm_text_printf(out, " ");
+        put_markdown(out, table->headings[c].name);
+    }
+    calm_text_printf(out, "\n|");
+    for (size_t c = 0; c < table->n_columns; c++)
+        calm_text_printf(out, table->headings[c].align == CALM_ALIGN_RIGHT ? "---:|" : "---|");
+    for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
+        calm_text_printf(out, i % table->n_columns ? " " : "\n| ");
+        put_markdown(out, table->cells[i].shown);
+    }
+    calm_text_printf(out, "\n");
+    return calm_text_check(ctx, out);
+}
+
 static calm_status print_text(calm_ctx *ctx, const calm_text *text, FILE *stream)
 {
     if (text->length && fwrite(text->data, 1, text->length, stream) != text->length)

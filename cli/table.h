@@ -73,6 +73,13 @@ calm_status calm_table_print(calm_ctx *ctx, const calm_table *table, FILE *strea
 /* The rows as an array of objects {heading: value}; freed by the caller. */
 calm_status calm_table_json(calm_ctx *ctx, const calm_table *table, calm_json **out);
 
+/* Append headings and rows as CSV (RFC 4180: lines end with CR LF, a field with a comma, a quote or a line end is quoted);
+ * numbers have all digits, empty cells no character, yes and no are true and false. */
+calm_status calm_table_write_csv(calm_ctx *ctx, const calm_table *table, calm_text *out);
+
+/* Append headings and rows as a Markdown table with the texts that people see. */
+calm_status calm_table_write_markdown(calm_ctx *ctx, const calm_table *table, calm_text *out);
+
 /* Append each row as a list, one line per cell that is not empty: "heading  value". */
 calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out);
 

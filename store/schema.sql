@@ -7,7 +7,7 @@
 -- To start:  select * from v_runs;   select * from v_choices where run = 1;
 
 PRAGMA application_id = 0x63616c6d;  -- "calm"
-PRAGMA user_version = 2;             -- version of this schema; a newer one is refused, an older one migrated
+PRAGMA user_version = 3;             -- version of this schema; a newer one is refused, an older one migrated
 
 CREATE TABLE model (                  -- A float checkpoint that was read
   id            INTEGER PRIMARY KEY,  -- joins tables
@@ -256,6 +256,27 @@ CREATE TABLE run_evaluation (                     -- Which evaluations a run use
 ) WITHOUT ROWID;
 CREATE INDEX run_evaluation_by_evaluation ON run_evaluation (evaluation_id);
 
+CREATE TABLE ablation (                           -- Ways of choosing side by side: what calm ablate measured
+  run_id         INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE,  -- the run: one scheme, one calibration
+  subject        TEXT NOT NULL,                   -- gptq; job cka_token token; random 3
+  kind           TEXT NOT NULL,                   -- uniform, hybrid, oracle, random, seed
+  unit           TEXT,                            -- what got one choice: job, sublayer, block; NULL: uniform
+  metric         TEXT,                            -- score that the rule read; NULL: none
+  rule           TEXT,                            -- token, argmax; NULL: none
+  bits           REAL,                            -- per weight, of the quantized linears
+  seconds        REAL,                            -- that its candidates took to quantize, for people
+  differs        INTEGER,                         -- units with another candidate than the best uniform run
+  failure        TEXT,                            -- why there is no such plan; NULL: it was measured
+  evaluation_id  INTEGER REFERENCES evaluation(id),  -- the figures; NULL: there is no such plan
+  delta_kl       REAL,                            -- mean KL minus the best uniform run's on the same windows
+  delta_se       REAL,                            -- paired standard error of delta_kl, windows as samples
+  PRIMARY KEY (run_id, subject),
+  CHECK (kind IN ('uniform', 'hybrid', 'oracle', 'random', 'seed')),
+  CHECK (unit IN ('job', 'sublayer', 'block')),
+  CHECK ((failure IS NULL) = (evaluation_id IS NOT NULL))
+) WITHOUT ROWID;
+CREATE INDEX ablation_by_evaluation ON ablation (evaluation_id);
+
 CREATE TABLE artifact (                           -- A file that a run wrote
   run_id  INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE,  -- the run
   path    TEXT NOT NULL,                          -- where it was written
@@ -460,3 +481,25 @@ SELECT v.run_id                          AS run,              -- run.id
   FROM run_evaluation v
   JOIN evaluation e ON e.id = v.evaluation_id
  ORDER BY v.run_id, v.role, e.kl;
+
+CREATE VIEW v_ablation AS                         -- Ways of choosing side by side: least KL first
+SELECT a.run_id                          AS run,              -- run.id
+       json_extract(r.recipe, '$.scheme') AS scheme,          -- number format
+       iif(a.kind = 'seed', c.seed, NULL) AS seed,            -- of the calibration windows; NULL: the others' windows
+       a.kind                            AS kind,             -- uniform, hybrid, oracle, random, seed
+       a.subject                         AS subject,          -- an algorithm, or unit, metric and rule
+       iif(a.bits IS NULL, NULL, printf('%.3f', a.bits)) AS bits,          -- per weight
+       iif(e.ppl IS NULL, NULL, printf('%.4f', e.ppl)) AS ppl,             -- perplexity
+       iif(e.kl IS NULL, NULL, printf('%.5f', e.kl)) AS kl,                -- KL(float || subject); encoders: 1 - cosine
+       iif(a.delta_kl IS NULL, NULL, printf('%+.5f', a.delta_kl))
+                                         AS delta_kl,         -- minus the best uniform run's
+       iif(a.delta_se IS NULL, NULL, printf('%.5f', a.delta_se)) AS delta_se,  -- paired standard error of that
+       round(100 * e.top1, 2)            AS top1_percent,     -- tokens with the float model's first choice
+       a.differs                         AS differs,          -- units that are not as in the best uniform run
+       iif(a.seconds IS NULL, NULL, printf('%.1f', a.seconds)) AS seconds,  -- to quantize
+       a.failure                         AS failure           -- why there is no such plan
+  FROM ablation a
+  JOIN run r ON r.id = a.run_id
+  LEFT JOIN calibration c ON c.id = r.calibration_id
+  LEFT JOIN evaluation e ON e.id = a.evaluation_id
+ ORDER BY a.run_id, e.kl IS NULL, e.kl, a.subject;

@@ -299,6 +299,23 @@ typedef struct calm_store_verdict {
 /* Write what the guard found. */
 calm_status calm_store_verdict_put(calm_ctx *ctx, calm_store *store, const calm_store_verdict *verdict);
 
+/* One way of choosing, of a run of calm ablate. */
+typedef struct calm_store_ablation {
+    int64_t run_id;
+    const char *subject;        /* key with run_id: "gptq", "job cka_token token", "random 3"               */
+    const char *kind;           /* "uniform", "hybrid", "oracle", "random", "seed"                          */
+    const char *unit;           /* what got one choice: "job", "sublayer", "block"; NULL: nothing was chosen */
+    const char *metric, *rule;  /* score that the rule read: "cka_token", "argmax"; NULL: none              */
+    double bits, seconds;       /* per weight; that its candidates took to quantize, for people; NaN: none  */
+    int64_t differs;            /* units with another candidate than the best uniform run; < 0: unknown     */
+    const char *failure;        /* why there is no such plan; NULL: it was measured                         */
+    int64_t evaluation_id;      /* its figures; 0: there is no such plan                                    */
+    double delta_kl, delta_se;  /* mean KL minus the best uniform run's, paired standard error; NaN: none   */
+} calm_store_ablation;
+
+/* Put a row of the table, replacing that of the same run and subject. */
+calm_status calm_store_ablation_put(calm_ctx *ctx, calm_store *store, const calm_store_ablation *ablation);
+
 /* ---- artifacts ---- */
 
 typedef struct calm_store_artifact {

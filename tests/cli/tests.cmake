@@ -17,6 +17,7 @@ calm_test(cli test_pipeline calm_test_play)
 calm_test(cli test_pipeline_choice calm_test_play)
 calm_test(cli test_run_memory calm_test_play)
 set_tests_properties(cli.test_run_memory PROPERTIES TIMEOUT 900)    # two hundred runs
+calm_test(cli test_ablation calm_test_play)
 calm_test(cli test_pipeline_families calm_test_play)
 calm_test(cli test_forward_file calm_cli)
 add_executable(write_families cli/write_families.c)

@@ -68,6 +68,10 @@ static void put_figures(calm_store *store, int64_t model, int64_t calibration, i
     ck_ok(calm_store_evaluation_put(ctx, store, &evaluation, &id));
     ck_ok(calm_store_verdict_put(ctx, store, &(calm_store_verdict){.run_id = run, .evaluation_id = id, .role = "test",
                                                                   .delta_kl = NAN, .delta_se = NAN}));
+    ck_ok(calm_store_ablation_put(ctx, store, &(calm_store_ablation){.run_id = run, .subject = "job cka_token token",
+                                                                    .kind = "hybrid", .unit = "job", .bits = 4.125,
+                                                                    .seconds = NAN, .differs = 3, .evaluation_id = id,
+                                                                    .delta_kl = -0.25, .delta_se = NAN}));
 }
 
 /* Two runs of one block with one job; the second has everything. */
@@ -177,9 +181,9 @@ static const calm_json *json_row(const char *path, const char *what, const char 
 TEST(every_view_of_a_store_prints)
 {
     static const char *const views[] = {"summary", "runs", "blocks", "candidates", "scores", "choices", "activations",
-                                        "evaluations"};
+                                        "evaluations", "ablation"};
     static const char *const words[] = {"Qwen3ForCausalLM", "finished", "q k v", "not positive definite", "1.250e-05",
-                                        "least of 2", "the\\n", "12.1825"};
+                                        "least of 2", "the\\n", "12.1825", "job cka_token token"};
     const char *path = store_only();
     for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
         const char *text = shown(path, views[i], NULL);

@@ -47,6 +47,17 @@ TEST(the_bound_of_a_near_tie)
 }
 END_OF_TEST
 
+/* log_rel_mse is below 0, and cka_debiased may be: the least itself is always on the shortlist. */
+TEST(metrics_below_zero)
+{
+    calm_contender c[] = {{"k1", "a", NULL, -2, -4}, {"k2", "b", NULL, -4.2, -2}, {"k3", "c", NULL, -4.1, -3}};
+    ck_assert_uint_eq(winner(CALM_RULE_TOKEN, c, 3), 2);    /* on the shortlist: below -4.2 / 1.05 = -4 */
+    c[2].metric = -3.9;
+    ck_assert_uint_eq(winner(CALM_RULE_TOKEN, c, 3), 1);
+    ck_assert_uint_eq(winner(CALM_RULE_ARGMAX, c, 3), 1);
+}
+END_OF_TEST
+
 TEST(equal_values_go_to_the_smaller_key)
 {
     calm_contender c[] = {{"k9", "a", NULL, 1e-5, -2}, {"k1", "b", NULL, 1e-5, -2}, {"k5", "c", NULL, 1e-5, -2}};
@@ -113,7 +124,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("select", (const TTest *[]){the_least_wins_when_no_other_is_near, near_ties_go_to_the_tie_metric,
-                                                 the_bound_of_a_near_tie, equal_values_go_to_the_smaller_key,
+                                                 the_bound_of_a_near_tie, metrics_below_zero, equal_values_go_to_the_smaller_key,
                                                  what_is_not_finite_never_wins, a_nan_tie_metric_loses,
                                                  failed_candidates_never_win, reasons, NULL});
 }

@@ -329,6 +329,56 @@ static void put_block_output(calm_store *store, const sample *s, int64_t block, 
     ck_ok(calm_store_activation_put(ctx, store, &row));
 }
 
+/* Rows of an ablation: put twice they are one, and the view has the least KL first and what failed last. */
+TEST(ablation_round_trip)
+{
+    calm_store *store = sample_open(sample_path(), CALM_STORE_WRITE);
+    const sample s = sample_fill(store);
+    const calm_store_window window = {.tokens = 511, .nll = 2.5, .kl = 51.1, .top1 = 400};
+    calm_store_evaluation evaluation = {.key = "e1", .model_id = s.model, .subject = "gptq", .text_name = "t",
+                                        .window_tokens = 512, .tokens = 511, .nll = 2.5, .ppl = 12.1825, .kl = 0.1,
+                                        .top1 = 0.75, .windows = &window, .n_windows = 1};
+    int64_t better, worse;
+    ck_ok(calm_store_evaluation_put(ctx, store, &evaluation, &better));
+    evaluation.key = "e2";
+    evaluation.kl = 0.2;
+    ck_ok(calm_store_evaluation_put(ctx, store, &evaluation, &worse));
+    const calm_store_ablation failed = {.run_id = s.run, .subject = "actfit", .kind = "uniform", .bits = 4.125,
+                                        .seconds = NAN, .differs = -1, .failure = "too few rows", .delta_kl = NAN,
+                                        .delta_se = NAN};
+    const calm_store_ablation uniform = {.run_id = s.run, .subject = "gptq", .kind = "uniform", .bits = 4.125,
+                                         .seconds = 1.25, .evaluation_id = worse, .delta_kl = 0, .delta_se = 0};
+    calm_store_ablation hybrid = {.run_id = s.run, .subject = "job cka_token token", .kind = "hybrid", .unit = "job",
+                                  .metric = "cka_token", .rule = "token", .bits = 4.125, .seconds = 2, .differs = 9,
+                                  .evaluation_id = better, .delta_kl = -0.1, .delta_se = 0.005};
+    ck_ok(calm_store_ablation_put(ctx, store, &failed));
+    ck_ok(calm_store_ablation_put(ctx, store, &uniform));
+    ck_ok(calm_store_ablation_put(ctx, store, &hybrid));
+    hybrid.differs = 7;
+    ck_ok(calm_store_ablation_put(ctx, store, &hybrid));
+    ck_assert_str_eq(sample_text(store,
+                                 "SELECT group_concat(kind || '|' || subject || '|' || bits || '|' || coalesce(kl, '') ||"
+                                 " '|' || coalesce(delta_kl, '') || '|' || coalesce(delta_se, '') || '|' ||"
+                                 " coalesce(differs, '') || '|' || coalesce(failure, ''), char(10)) FROM v_ablation"),
+                     "hybrid|job cka_token token|4.125|0.10000|-0.10000|0.00500|7|\n"
+                     "uniform|gptq|4.125|0.20000|+0.00000|0.00000|0|\n"
+                     "uniform|actfit|4.125|||||too few rows");
+    ck_assert_str_eq(sample_text(store, "SELECT unit || metric || rule FROM ablation WHERE kind = 'hybrid'"),
+                     "jobcka_tokentoken");
+    /* Either figures or a failure; kinds and units of the schema alone. */
+    calm_store_ablation bad = failed;
+    bad.failure = NULL;
+    ck_fails(calm_store_ablation_put(ctx, store, &bad), CALM_EARG, "");
+    bad = failed;
+    bad.kind = "guess";
+    ck_fails(calm_store_ablation_put(ctx, store, &bad), CALM_EARG, "");
+    bad = failed;
+    bad.unit = "linear";
+    ck_fails(calm_store_ablation_put(ctx, store, &bad), CALM_EARG, "");
+    calm_store_close(store);
+}
+END_OF_TEST
+
 TEST(emergence_is_the_first_tenfold_growth)
 {
     calm_store *store = sample_open(sample_path(), CALM_STORE_WRITE);
@@ -393,6 +443,6 @@ int main(void)
         every_table_and_column_has_a_comment, children_of_every_foreign_key_are_indexed, same_key_same_id,
         candidate_round_trip, candidate_replaced_keeps_its_id, rules_of_the_schema_hold,
         transactions_nest_and_roll_back, an_unfinished_run_goes_on, activations_round_trip,
-        evaluations_round_trip, emergence_is_the_first_tenfold_growth,
+        evaluations_round_trip, ablation_round_trip, emergence_is_the_first_tenfold_growth,
         views_read_like_a_report, NULL});
 }

@@ -1,4 +1,4 @@
-/* Stores of version 1 (tests/data/store_v1.sql): brought up to date with every row, refused with a hint on reading,
+/* Stores of versions 1 (tests/data/store_v1.sql) and 2: brought up to date with every row, refused with a hint on reading,
  * refused unchanged when damaged, and whole when the machine fails on the way. */
 #include <errno.h>
 #include <signal.h>
@@ -180,6 +180,9 @@ TEST(every_row_is_kept)
     calm_store *store = sample_open(path, CALM_STORE_WRITE);
     ck_ok(calm_store_expert_put(ctx, store, 1, 1, 77));
     ck_assert_int_eq(sample_number(store, "SELECT tokens FROM expert"), 77);
+    const calm_store_ablation row = {.run_id = 1, .subject = "gptq", .kind = "uniform", .evaluation_id = 1};
+    ck_ok(calm_store_ablation_put(ctx, store, &row));
+    ck_assert_str_eq(sample_text(store, "SELECT subject FROM v_ablation"), "gptq");
     ck_assert_str_eq(sample_text(store, "SELECT algorithm FROM v_choices"), "gptq");
     ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM v_experts"),
                      sample_number(store, "SELECT count(*) FROM choice WHERE job_id = 1"));
@@ -187,6 +190,28 @@ TEST(every_row_is_kept)
     store = sample_open(path, CALM_STORE_READ);
     ck_assert_int_eq(sample_number(store, "SELECT tokens FROM expert"), 77);
     calm_store_close(store);
+}
+END_OF_TEST
+
+/* Version 2 lacks the ablation alone: its experts are not made anew. */
+TEST(version_2)
+{
+    const char *path = old_store(), *before = contents(path), *fresh = sample_path();
+    calm_store *store = sample_open(path, CALM_STORE_WRITE);
+    ck_ok(calm_store_expert_put(ctx, store, 1, 1, 77));
+    calm_store_close(store);
+    run_script(path, "DROP VIEW v_ablation; DROP TABLE ablation; PRAGMA user_version = 2; PRAGMA wal_checkpoint(TRUNCATE)");
+    ck_fails(calm_store_open(ctx, path, NULL, &store), CALM_EUNSUPPORTED, "written by an older calm");
+    store = sample_open(path, CALM_STORE_WRITE);
+    ck_assert_int_eq(sample_number(store, "SELECT tokens FROM expert"), 77);
+    ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM ablation"), 0);
+    calm_store_close(store);
+    ck_assert_int_eq(version_of(path), calm_store_version());
+    ck_assert_str_eq(contents(path), before);
+    calm_store_close(sample_open(fresh, CALM_STORE_WRITE));
+    ck_assert_str_eq(schema_of(path), schema_of(fresh));
+    run_script(path, "DROP VIEW v_experts; DROP TABLE expert; PRAGMA user_version = 2; PRAGMA wal_checkpoint(TRUNCATE)");
+    ck_fails(calm_store_open(ctx, path, &sample_writing, &store), CALM_EFORMAT, "\"expert\" is missing");
 }
 END_OF_TEST
 
@@ -243,7 +268,8 @@ TEST(damaged_stores_are_refused_unchanged)
         {"DROP INDEX run_evaluation_by_evaluation", "\"run_evaluation_by_evaluation\" is missing"},
         {"ALTER TABLE model ADD COLUMN colour TEXT", "\"model\" is missing or was changed"},
         {"CREATE TABLE expert (id INTEGER)", "\"expert\" is missing or was changed"},
-        {"PRAGMA user_version = 0", "store version 0, expected 2"},
+        {"CREATE TABLE ablation (id INTEGER)", "\"ablation\" is missing or was changed"},
+        {"PRAGMA user_version = 0", "store version 0, expected 3"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *path = old_store();
@@ -342,6 +368,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("store_migration",
-                     (const TTest *[]){every_row_is_kept, views, reading_says_what_to_do,
+                     (const TTest *[]){every_row_is_kept, version_2, views, reading_says_what_to_do,
                                        damaged_stores_are_refused_unchanged, killed_or_refused_at_many_calls, NULL});
 }

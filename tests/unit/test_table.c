@@ -127,6 +127,49 @@ TEST(json_keeps_types_and_digits)
 }
 END_OF_TEST
 
+static const char *written(const calm_table *table, calm_status (*write)(calm_ctx *, const calm_table *, calm_text *))
+{
+    calm_text text;
+    calm_text_init(&text);
+    ck_ok(write(ctx, table, &text));
+    const char *copy = test_format("%s", text.data ? text.data : "");
+    calm_text_clear(&text);
+    return copy;
+}
+
+/* RFC 4180, section 2; numbers read back the same. */
+TEST(csv)
+{
+    calm_table table = new_table();
+    ck_assert_str_eq(written(&table, calm_table_write_csv), "block,name,loss,on\r\n");
+    calm_table_int(&table, -3);
+    calm_table_text(&table, "smooth(alpha=0.5,x=1)+\"q\"");
+    calm_table_scientific(&table, 0.1, 1);
+    calm_table_bool(&table, true);
+    calm_table_empty(&table);
+    calm_table_text(&table, "two\nlines");
+    calm_table_fixed(&table, 0.1 + 0.2, 2);
+    calm_table_bool(&table, false);
+    ck_assert_str_eq(written(&table, calm_table_write_csv),
+                     "block,name,loss,on\r\n-3,\"smooth(alpha=0.5,x=1)+\"\"q\"\"\",0.1,true\r\n"
+                     ",\"two\nlines\",0.30000000000000004,false\r\n");
+    calm_table_clear(&table);
+}
+END_OF_TEST
+
+TEST(markdown)
+{
+    calm_table table = new_table();
+    calm_table_int(&table, 7);
+    calm_table_text(&table, "a|b<c");
+    calm_table_fixed(&table, 0.125, 1);
+    calm_table_bool(&table, false);
+    ck_assert_str_eq(written(&table, calm_table_write_markdown),
+                     "| block | name | loss | on |\n|---:|---|---:|---|\n| 7 | a\\|b\\<c | 0.1 |  |\n");
+    calm_table_clear(&table);
+}
+END_OF_TEST
+
 TEST(many_rows)
 {
     calm_table table;
@@ -160,5 +203,5 @@ int main(void)
 {
     return run_tests("table", (const TTest *[]){columns_are_as_wide_as_their_cells, headings_without_rows,
                                                 empty_columns_can_go, widths_of_text, json_keeps_types_and_digits,
-                                                many_rows, missing_memory_is_reported, NULL});
+                                                csv, markdown, many_rows, missing_memory_is_reported, NULL});
 }
