@@ -16,6 +16,7 @@ typedef struct options {
     calm_common common;
     calm_recipe_options recipe;
     const char *schemes, *seeds, *output;
+    int input_scales;
     bool no_probes, force, json;
 } options;
 
@@ -37,6 +38,13 @@ static const calm_option table[] = {
      .offset = offsetof(options, seeds),
      .type = CALM_OPTION_STRING,
      .metavar = "LIST"},
+    {.name = "input-scales",
+     .help = "free: also where nothing before a job can take them (encoders), which no checkpoint can hold",
+     .offset = offsetof(options, input_scales),
+     .type = CALM_OPTION_ENUM,
+     .values = "folded|free",
+     .fallback = "folded",
+     .metavar = "folded|free"},
     {.name = "no-probes",
      .help = "leave out the probes of single units, which take longest: no oracle, no rank correlations",
      .offset = offsetof(options, no_probes),
@@ -87,6 +95,8 @@ static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *sche
     CALM_TRY(calm_recipe_resolve(ctx, &o->recipe, scheme, NULL, o->common.quiet, recipe));
     CALM_TRY(calm_recipe_select(ctx, CALM_UNIT_JOB, CALM_RULE_TOKEN, NULL, recipe));
     recipe->points = (1u << CALM_N_POINTS) - 1;
+    recipe->linear = true;
+    recipe->free_scales = o->input_scales == 1;
     return calm_recipe_evaluate(ctx, &o->recipe, recipe);
 }
 

@@ -47,6 +47,7 @@ typedef struct calm_recipe {
     unsigned points;                        /* bit k: score at calm_point k; of a job always              */
     bool linear;                            /* cka_linear is wanted of every job                          */
     calm_prefix prefix;
+    bool free_scales;                       /* input scales also where nothing can take them: no checkpoint holds that */
     bool light;                             /* smoothing is not tried where inputs have no outliers       */
     double *budgets;                        /* [n_budgets] bits per weight, rising; none: no budget       */
     size_t n_budgets;

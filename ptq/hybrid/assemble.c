@@ -30,6 +30,13 @@ static calm_status split_job(calm_ctx *ctx, const calm_model *model, const calm_
     return CALM_OK;
 }
 
+/* Nothing can take the scale: it stays at the input of the job's linears. */
+static void leave_scale(const calm_layout *layout, const calm_job_ref *job, const float *in_scale, calm_qgroup *out)
+{
+    for (size_t i = job->first; i < job->first + job->n; i++)
+        out->linear[layout->linears[i].role].in_scale = in_scale;
+}
+
 /* ---- folding ---- */
 
 static float round_to(calm_dtype dtype, float value)
@@ -155,8 +162,11 @@ calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const ca
             continue;
         CALM_TRY(plan->fetch(plan->user, ctx, planned, &qjob));
         CALM_TRY(split_job(ctx, model, &layout->jobs[job], &planned->scheme, &qjob, out));
-        in_scale[layout->jobs[job].kind] = qjob.in_scale;
-        if (qjob.in_scale && !layout->jobs[job].can_absorb)
+        if (!qjob.in_scale || layout->jobs[job].can_absorb)
+            in_scale[layout->jobs[job].kind] = qjob.in_scale;
+        else if (plan->free_scales)
+            leave_scale(layout, &layout->jobs[job], qjob.in_scale, out);
+        else
             return calm_fail(ctx, CALM_EFORMAT, "%s: the stored candidate has an input scale that nothing can take",
                              layout->jobs[job].name);
     }
@@ -200,6 +210,7 @@ calm_status calm_qgroup_apply(calm_ctx *ctx, const calm_qgroup *assembled, calm_
             weight->act_bits = linear->scheme.act_bits;
             weight->act_asymmetric = linear->scheme.act_asymmetric;
             weight->act_rule = linear->scheme.act_rule;
+            weight->in_scale = linear->in_scale;
         } else if (linear->w) {
             weight->w = linear->w;
         }
