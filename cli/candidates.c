@@ -28,7 +28,7 @@ static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, cons
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, linears, ref->n));
     *out = (calm_job){.name = ref->name, .linears = linears, .n_linears = ref->n,
                       .stats = &item->from->capture->job[ref->kind].stats, .scheme = work->p->recipe->pool[item->entry].scheme,
-                      .can_absorb = ref->can_absorb || work->p->recipe->free_scales};
+                      .can_absorb = ref->can_absorb || calm_recipe_frees_scale(work->p->recipe, ref)};
     for (size_t i = 0; i < ref->n; i++) {
         const calm_weight *weight = &item->from->capture->weight[layout->linears[ref->first + i].role];
         linears[i] = (calm_linear){weight->name, weight->out, weight->in, weight->w};

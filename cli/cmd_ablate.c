@@ -39,12 +39,12 @@ static const calm_option table[] = {
      .type = CALM_OPTION_STRING,
      .metavar = "LIST"},
     {.name = "input-scales",
-     .help = "free: also where nothing before a job can take them (encoders), which no checkpoint can hold",
+     .help = "norms: also behind norms that a residual reads too (encoders); free: everywhere; no checkpoint holds those",
      .offset = offsetof(options, input_scales),
      .type = CALM_OPTION_ENUM,
-     .values = "folded|free",
+     .values = CALM_INPUT_SCALES_NAMES,
      .fallback = "folded",
-     .metavar = "folded|free"},
+     .metavar = CALM_INPUT_SCALES_NAMES},
     {.name = "no-probes",
      .help = "leave out the probes of single units, which take longest: no oracle, no rank correlations",
      .offset = offsetof(options, no_probes),
@@ -96,7 +96,7 @@ static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *sche
     CALM_TRY(calm_recipe_select(ctx, CALM_UNIT_JOB, CALM_RULE_TOKEN, NULL, recipe));
     recipe->points = (1u << CALM_N_POINTS) - 1;
     recipe->linear = true;
-    recipe->free_scales = o->input_scales == 1;
+    recipe->input_scales = (calm_input_scales)o->input_scales;
     return calm_recipe_evaluate(ctx, &o->recipe, recipe);
 }
 

@@ -121,6 +121,13 @@ unsigned calm_recipe_caps(const calm_recipe *recipe)
     return caps;
 }
 
+bool calm_recipe_frees_scale(const calm_recipe *recipe, const calm_job_ref *job)
+{
+    const bool behind_norm = job->kind == CALM_JOB_QKV || job->kind == CALM_JOB_GATE_UP;
+    return !job->can_absorb && (recipe->input_scales == CALM_SCALES_FREE ||
+                                (recipe->input_scales == CALM_SCALES_NORMS && behind_norm));
+}
+
 bool calm_recipe_scores_linear(const calm_recipe *recipe, size_t in)
 {
     bool floats = false;

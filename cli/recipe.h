@@ -27,6 +27,15 @@ typedef struct calm_selection {
 /* Whose output calibration rows of a block come from. */
 typedef enum calm_prefix { CALM_PREFIX_FLOAT, CALM_PREFIX_QUANTIZED } calm_prefix;
 
+/* Where a job's input may have a channel scale.  A checkpoint holds the first alone; the others are to measure. */
+typedef enum calm_input_scales {
+    CALM_SCALES_FOLDED,    /* where a norm or a weight takes it                              */
+    CALM_SCALES_NORMS,     /* also behind a norm that a residual or a router reads as well   */
+    CALM_SCALES_FREE       /* everywhere                                                     */
+} calm_input_scales;
+
+#define CALM_INPUT_SCALES_NAMES "folded|norms|free"    /* in the order of calm_input_scales, for option tables */
+
 #define CALM_PREFIX_NAMES "float|quantized"    /* in the order of calm_prefix, for option tables */
 
 typedef struct calm_recipe {
@@ -47,7 +56,7 @@ typedef struct calm_recipe {
     unsigned points;                        /* bit k: score at calm_point k; of a job always              */
     bool linear;                            /* cka_linear is wanted of every job                          */
     calm_prefix prefix;
-    bool free_scales;                       /* input scales also where nothing can take them: no checkpoint holds that */
+    calm_input_scales input_scales;
     bool light;                             /* smoothing is not tried where inputs have no outliers       */
     double *budgets;                        /* [n_budgets] bits per weight, rising; none: no budget       */
     size_t n_budgets;
@@ -75,6 +84,9 @@ unsigned calm_recipe_caps(const calm_recipe *recipe);
 
 /* Is cka_linear measured of jobs with so many inputs?  It is of weight-only schemes, and needs the Gram matrix. */
 bool calm_recipe_scores_linear(const calm_recipe *recipe, size_t in);
+
+/* May an input scale of the job stay at its input? */
+bool calm_recipe_frees_scale(const calm_recipe *recipe, const calm_job_ref *job);
 
 /* The recipe as JSON: everything that decides the result, in a fixed order.  Freed by the caller. */
 calm_json *calm_recipe_json(const calm_recipe *recipe);

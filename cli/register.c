@@ -79,7 +79,7 @@ static calm_status put_job(calm_ctx *ctx, calm_pipeline *p, size_t index, int64_
     for (size_t i = 0; i < p->recipe->n_pool && status == CALM_OK; i++) {
         const calm_entry *entry = &p->recipe->pool[i];
         const bool free_scale =
-            p->recipe->free_scales && !job->can_absorb && (calm_algorithm_caps(entry->algorithm) & CALM_SETS_IN_SCALE);
+            calm_recipe_frees_scale(p->recipe, job) && (calm_algorithm_caps(entry->algorithm) & CALM_SETS_IN_SCALE);
         char *chain;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &chain, "%s%s", calm_algorithm_canonical(entry->algorithm),
                            free_scale ? " with a free input scale" : ""));

@@ -23,7 +23,7 @@ static calm_status fetch(void *user, calm_ctx *ctx, const calm_plan_job *job, ca
 calm_status calm_pipeline_plan(calm_ctx *ctx, const calm_pipeline *p, const size_t *choice, calm_plan *out)
 {
     const size_t n_jobs = calm_model_layout(p->model)->n_jobs;
-    *out = (calm_plan){.n_jobs = n_jobs, .free_scales = p->recipe->free_scales, .fetch = fetch,
+    *out = (calm_plan){.n_jobs = n_jobs, .free_scales = p->recipe->input_scales != CALM_SCALES_FOLDED, .fetch = fetch,
                        .user = (void *)(uintptr_t)p};
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->jobs, n_jobs));
     for (size_t j = 0; j < n_jobs; j++)
