@@ -46,6 +46,8 @@ calm_point calm_unit_point(calm_unit unit)
 
 const char *calm_score_name(calm_point point, int score)
 {
+    if (score == CALM_SCORE_CKA_LINEAR && point != CALM_POINT_JOB)
+        return NULL;
     return point == CALM_POINT_DELTA ? table[score].delta_name : table[score].name;
 }
 
@@ -59,7 +61,7 @@ bool calm_score_find(calm_unit unit, const char *name, calm_point *point, int *s
     for (calm_point p = 0; p < CALM_N_POINTS; p++)
         for (int s = 0; s < CALM_N_SCORES && calm_point_unit(p) == unit; s++) {
             const char *found = calm_score_name(p, s);
-            if (!found || strcmp(found, name) != 0 || (s == CALM_SCORE_CKA_LINEAR && unit != CALM_UNIT_JOB))
+            if (!found || strcmp(found, name) != 0)
                 continue;
             *point = p;
             *score = s;

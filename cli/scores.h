@@ -41,7 +41,7 @@ void calm_score_set_put(calm_score_set *set, calm_point point, const calm_scores
 calm_unit calm_point_unit(calm_point point);
 calm_point calm_unit_point(calm_unit unit);
 
-/* "cka_token", "delta_cka_token", "probe_kl"; static storage. */
+/* "cka_token", "delta_cka_token", "probe_kl"; static storage; NULL: there is no such score at this point. */
 const char *calm_score_name(calm_point point, int score);
 
 /* One line for people; static storage. */
