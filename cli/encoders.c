@@ -17,8 +17,10 @@ calm_status calm_pipeline_read_text(calm_ctx *ctx, const calm_pipeline *p, const
                                     const calm_windows_options *options, calm_windows *out)
 {
     const size_t most = calm_model_config(p->model)->max_positions;
-    if (!calm_pipeline_encodes(p))
-        return calm_windows_read(ctx, p->tokenizer, path, options, out);
+    calm_windows_options shorter = *options;
+    shorter.seqlen = calm_pipeline_encodes(p) && most < shorter.seqlen ? most : shorter.seqlen;
+    if (!calm_pipeline_encodes(p) || p->recipe->stream)
+        return calm_windows_read(ctx, p->tokenizer, path, &shorter, out);
     return calm_sentences_read(ctx, p->tokenizer, path, options->seqlen < most ? options->seqlen : most, options->samples,
                                options->vocab, out);
 }

@@ -199,6 +199,8 @@ static calm_json *calibration_json(const calm_recipe *recipe)
     calm_json_set_int(calibration, "seqlen", recipe->seqlen);
     calm_json_set_int(calibration, "seed", recipe->seed);
     calm_json_set_bool(calibration, "special", recipe->special);
+    if (recipe->stream)
+        calm_json_set_bool(calibration, "stream", true);
     if (recipe->prefix != CALM_PREFIX_FLOAT)
         calm_json_set_string(calibration, "prefix", "quantized");
     return calibration;

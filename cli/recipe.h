@@ -52,6 +52,7 @@ typedef struct calm_recipe {
     long long score_windows;                /* of the calibration windows, the first ones             */
     long long guard_windows;                /* outside calibration; 0: no guard                       */
     bool special;                           /* special tokens around the text                         */
+    bool stream;                            /* encoders read windows as decoders do, not sentences        */
     calm_selection selection;
     unsigned points;                        /* bit k: score at calm_point k; of a job always              */
     bool linear;                            /* cka_linear is wanted of every job                          */

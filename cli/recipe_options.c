@@ -128,6 +128,7 @@ calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_options *o, con
                          .guard_windows = o->guard_samples,
                          .probe_windows = o->probe_samples,
                          .special = o->special,
+                         .stream = o->stream,
                          .prefix = (calm_prefix)o->prefix,
                          .points = 1u << CALM_POINT_JOB,
                          .eval_windows = o->eval_samples,

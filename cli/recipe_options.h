@@ -9,7 +9,7 @@ typedef struct calm_recipe_options {
     const char *model, *scheme, *algorithms, *calib, *tokens, *eval_text, *store, *blocks, *memory;
     long long bits, samples, seqlen, seed, score_samples, guard_samples, eval_samples, expert_tokens, probe_samples;
     int scale_dtype, prefix, act_rule;
-    bool special;
+    bool special, stream;
 } calm_recipe_options;
 
 /* `windows`, as text: the default of --eval-samples. */
@@ -43,6 +43,8 @@ typedef struct calm_recipe_options {
      .metavar = "N"},                                                                                                \
     {.name = "special", .help = "add the special tokens of the tokenizer's template",                                \
      .offset = offsetof(opts_t, recipe.special), .type = CALM_OPTION_BOOL},                                          \
+    {.name = "stream", .help = "encoders: windows of the running text without special tokens, not sentences",        \
+     .offset = offsetof(opts_t, recipe.stream), .type = CALM_OPTION_BOOL},                                           \
     {.name = "score-samples", .help = "calibration windows that candidates are scored on",                           \
      .offset = offsetof(opts_t, recipe.score_samples), .type = CALM_OPTION_INT, .fallback = "8", .min = 1,           \
      .max = 1 << 20, .metavar = "N"},                                                                                \
