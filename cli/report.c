@@ -267,6 +267,9 @@ static calm_status write_tables(calm_ctx *ctx, const calm_pipeline *p, calm_text
         guard_table(p, &guard);
         status = calm_table_write(ctx, &guard, 2, out);
     }
+    for (size_t i = 0; i < p->n_trials && p->guard.n; i++)
+        if (p->trials[i].lacks)
+            calm_text_printf(out, "  no %s: %s\n", p->trials[i].name, p->trials[i].lacks);
     calm_text_printf(out, "  %s\n\n", p->verdict);
     if (status == CALM_OK && p->evaluates) {
         evaluation_table(p, &evaluation);

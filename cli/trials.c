@@ -88,9 +88,14 @@ calm_status calm_trial_new(calm_ctx *ctx, const calm_pipeline *p, const char *na
 {
     *out = (calm_trial){.name = name, .delta = NAN, .se = NAN};
     CALM_TRY(calm_pipeline_plan(ctx, p, choice, &out->plan));
-    for (size_t j = 0; j < out->plan.n_jobs && !out->lacks; j++)
-        if (out->plan.jobs[j].quantized)
-            out->lacks = ((const calm_candidate *)out->plan.jobs[j].source)->failure;
+    for (size_t j = 0; j < out->plan.n_jobs && !out->lacks; j++) {
+        const calm_candidate *candidate = out->plan.jobs[j].source;
+        char *lacks;
+        if (!out->plan.jobs[j].quantized || !candidate->failure)
+            continue;
+        CALM_TRY(calm_strf(ctx, ctx->out, &lacks, "%s: %s", calm_model_layout(p->model)->jobs[j].name, candidate->failure));
+        out->lacks = lacks;
+    }
     out->bits_per_weight = calm_pipeline_plan_bits(p, &out->plan);
     return calm_pipeline_plan_key(ctx, &out->plan, out->key);
 }
