@@ -119,7 +119,7 @@ static void add_job(const estimate *e, const calm_job_ref *job, size_t score_row
     const size_t gram = (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) ? job->in * job->in * sizeof(double) : 0;
     const size_t kept = score_rows * job->in * sizeof(float) + samples,
                  sums = CHANNEL_BYTES * job->in;
-    const bool alone = e->knobs->job_by_job;
+    const bool alone = e->knobs->job_by_job && job->expert < 0;    /* experts' jobs are captured together */
     const size_t threads = e->knobs->candidates_at_once == 1 ? e->n_threads : 1;
     out->weights += job->out * job->in * sizeof(float);
     out->statistics = alone ? larger(out->statistics, gram + kept + sums) : out->statistics + gram + kept + sums;
