@@ -203,6 +203,7 @@ static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
 {
     calm_block_work *work = user;
     calm_work *item = &work->items[index];
+    const double begun = calm_seconds();
     float *z;
     calm_status status = CALM_OK;
     if (!item->failed && item->from->reference) {
@@ -216,6 +217,9 @@ static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
     }
     if (!item->failed && status == CALM_OK)
         status = score_linear(ctx, work, item);
+    const double spent = calm_seconds() - begun;
+#pragma omp atomic
+    work->p->score_seconds += spent;
     tick(work, CALM_STAGE_SCORE);
     return settle(ctx, item, status);
 }

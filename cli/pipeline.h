@@ -102,6 +102,7 @@ typedef struct calm_pipeline {
     calm_eval_result eval_float, eval_result;
     calm_embedding_result eval_encoding;       /* of an encoder's result              */
     double seconds;
+    double score_seconds;                      /* of all threads together             */
 } calm_pipeline;
 
 /* Run a recipe from start to end.  `out` must be closed also after a failure, which is recorded in the store as far
