@@ -384,7 +384,8 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("pipeline_choice", (const TTest *[]){
-        scores_of_units_are_what_they_say, a_unit_has_one_choice, units_of_stored_candidates, units_of_a_mixture,
+        a_unit_has_one_choice, units_of_stored_candidates, units_of_a_mixture,
         a_quantized_prefix, bits_are_shared, a_budget_is_repeatable, budgets_out_of_reach, light_effort,
-        dead_and_nan_candidates, starved_actfit, too_few_rows_to_choose, NULL});
+        dead_and_nan_candidates, starved_actfit, too_few_rows_to_choose,
+        scores_of_units_are_what_they_say, NULL});    /* last: it computes here, and OpenMP does not survive a fork */
 }
