@@ -7,7 +7,7 @@
 -- To start:  select * from v_runs;   select * from v_choices where run = 1;
 
 PRAGMA application_id = 0x63616c6d;  -- "calm"
-PRAGMA user_version = 3;             -- version of this schema; a newer one is refused, an older one migrated
+PRAGMA user_version = 4;             -- version of this schema; a newer one is refused, an older one migrated
 
 CREATE TABLE model (                  -- A float checkpoint that was read
   id            INTEGER PRIMARY KEY,  -- joins tables
@@ -284,6 +284,22 @@ CREATE TABLE artifact (                           -- A file that a run wrote
   bytes   INTEGER NOT NULL,                       -- size
   sha256  TEXT NOT NULL,                          -- digest of its content
   PRIMARY KEY (run_id, path)
+) WITHOUT ROWID;
+
+CREATE TABLE environment (                        -- What a run was computed with, beside calm itself
+  run_id  INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE,  -- the run
+  name    TEXT NOT NULL,                          -- kernels, openblas, sqlite, compiler, cpu
+  value   TEXT NOT NULL,                          -- in words
+  PRIMARY KEY (run_id, name)
+) WITHOUT ROWID;
+
+CREATE TABLE gate (                               -- What a recipe demands of its result
+  run_id    INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE,  -- the run
+  position  INTEGER NOT NULL,                     -- order in the recipe, from 0
+  gate      TEXT NOT NULL,                        -- as the recipe says: ppl_ratio <= 1.05
+  value     REAL,                                 -- what was measured; NULL: nothing
+  holds     INTEGER NOT NULL,                     -- 1: the result is as demanded
+  PRIMARY KEY (run_id, position)
 ) WITHOUT ROWID;
 
 CREATE VIEW v_runs AS                             -- One row per run, newest last

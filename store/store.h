@@ -329,6 +329,22 @@ typedef struct calm_store_artifact {
 /* Write a file or folder that the run has made. */
 calm_status calm_store_artifact_put(calm_ctx *ctx, calm_store *store, const calm_store_artifact *artifact);
 
+/* ---- with what, and whether it holds ---- */
+
+/* Put one fact about what a run was computed with, replacing that of the same name. */
+calm_status calm_store_environment_put(calm_ctx *ctx, calm_store *store, int64_t run_id, const char *name,
+                                       const char *value);
+
+typedef struct calm_store_gate {
+    int64_t run_id, position;   /* key: order in the recipe, from 0                                         */
+    const char *gate;           /* as the recipe says: "ppl_ratio <= 1.05"                                  */
+    double value;               /* what was measured; NaN: nothing                                          */
+    bool holds;
+} calm_store_gate;
+
+/* Put what a gate found, replacing that of the same run and position. */
+calm_status calm_store_gate_put(calm_ctx *ctx, calm_store *store, const calm_store_gate *gate);
+
 /* ---- reading anything ---- */
 
 typedef enum calm_value_type {

@@ -13,7 +13,7 @@
 #include "store/store_impl.h"
 
 #define APPLICATION_ID 0x63616c6d    /* "calm"; a test compares both with schema.sql */
-#define SCHEMA_VERSION 3
+#define SCHEMA_VERSION 4
 #define PAGE_MIN 512    /* bytes of SQLite's smallest page: no database is smaller */
 
 int calm_store_version(void)
@@ -33,7 +33,8 @@ static const struct addition {
     const char *name;
     int64_t version;    /* the first that has it */
 } additions[] = {{"expert", 2}, {"expert_by_calibration", 2}, {"encoding", 2},
-                 {"ablation", 3}, {"ablation_by_evaluation", 3}};
+                 {"ablation", 3}, {"ablation_by_evaluation", 3},
+                 {"environment", 4}, {"gate", 4}};
 
 static bool added_since(const char *name, int64_t version)
 {

@@ -207,3 +207,22 @@ calm_status calm_store_artifact_put(calm_ctx *ctx, calm_store *store, const calm
                         CALM_BIND(CALM_ID(a->run_id), CALM_T(a->path), CALM_T(a->role), CALM_I(a->bytes),
                                   CALM_T(a->sha256)));
 }
+
+calm_status calm_store_environment_put(calm_ctx *ctx, calm_store *store, int64_t run_id, const char *name,
+                                       const char *value)
+{
+    return calm_sql_run(ctx, store->sql,
+                        "INSERT INTO environment (run_id, name, value) VALUES (?1, ?2, ?3)"
+                        " ON CONFLICT (run_id, name) DO UPDATE SET value = excluded.value",
+                        CALM_BIND(CALM_ID(run_id), CALM_T(name), CALM_T(value)));
+}
+
+calm_status calm_store_gate_put(calm_ctx *ctx, calm_store *store, const calm_store_gate *g)
+{
+    return calm_sql_run(ctx, store->sql,
+                        "INSERT INTO gate (run_id, position, gate, value, holds) VALUES (?1, ?2, ?3, ?4, ?5)"
+                        " ON CONFLICT (run_id, position) DO UPDATE SET gate = excluded.gate, value = excluded.value,"
+                        " holds = excluded.holds",
+                        CALM_BIND(CALM_ID(g->run_id), CALM_I(g->position), CALM_T(g->gate), CALM_R(g->value),
+                                  CALM_I(g->holds)));
+}

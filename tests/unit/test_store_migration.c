@@ -183,6 +183,10 @@ TEST(every_row_is_kept)
     const calm_store_ablation row = {.run_id = 1, .subject = "gptq", .kind = "uniform", .evaluation_id = 1};
     ck_ok(calm_store_ablation_put(ctx, store, &row));
     ck_assert_str_eq(sample_text(store, "SELECT subject FROM v_ablation"), "gptq");
+    ck_ok(calm_store_environment_put(ctx, store, 1, "kernels", "Haswell"));
+    ck_assert_str_eq(sample_text(store, "SELECT value FROM environment WHERE name = 'kernels'"), "Haswell");
+    ck_ok(calm_store_gate_put(ctx, store, &(calm_store_gate){1, 0, "kl <= 0.1", 0.05, true}));
+    ck_assert_int_eq(sample_number(store, "SELECT holds FROM gate"), 1);
     ck_assert_str_eq(sample_text(store, "SELECT algorithm FROM v_choices"), "gptq");
     ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM v_experts"),
                      sample_number(store, "SELECT count(*) FROM choice WHERE job_id = 1"));
@@ -200,7 +204,8 @@ TEST(version_2)
     calm_store *store = sample_open(path, CALM_STORE_WRITE);
     ck_ok(calm_store_expert_put(ctx, store, 1, 1, 77));
     calm_store_close(store);
-    run_script(path, "DROP VIEW v_ablation; DROP TABLE ablation; PRAGMA user_version = 2; PRAGMA wal_checkpoint(TRUNCATE)");
+    run_script(path, "DROP VIEW v_ablation; DROP TABLE ablation; DROP TABLE environment; DROP TABLE gate;"
+                     "PRAGMA user_version = 2; PRAGMA wal_checkpoint(TRUNCATE)");
     ck_fails(calm_store_open(ctx, path, NULL, &store), CALM_EUNSUPPORTED, "written by an older calm");
     store = sample_open(path, CALM_STORE_WRITE);
     ck_assert_int_eq(sample_number(store, "SELECT tokens FROM expert"), 77);
@@ -269,7 +274,7 @@ TEST(damaged_stores_are_refused_unchanged)
         {"ALTER TABLE model ADD COLUMN colour TEXT", "\"model\" is missing or was changed"},
         {"CREATE TABLE expert (id INTEGER)", "\"expert\" is missing or was changed"},
         {"CREATE TABLE ablation (id INTEGER)", "\"ablation\" is missing or was changed"},
-        {"PRAGMA user_version = 0", "store version 0, expected 3"},
+        {"PRAGMA user_version = 0", "store version 0, expected 4"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *path = old_store();

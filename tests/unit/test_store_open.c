@@ -62,7 +62,7 @@ TEST(foreign_and_newer_files_are_refused)
     path = test_format("%s/newer.db", folder);
     make_database(path, calm_store_schema());
     make_database(path, "PRAGMA user_version = 7; CREATE TABLE novelty (a)");
-    refused(path, CALM_EUNSUPPORTED, "store version 7, this program knows versions up to 3");
+    refused(path, CALM_EUNSUPPORTED, "store version 7, this program knows versions up to 4");
     path = test_format("%s/altered.db", folder);
     make_database(path, calm_store_schema());
     make_database(path, "DROP VIEW v_choices; CREATE VIEW v_choices AS SELECT 1 AS run");
