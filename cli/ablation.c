@@ -212,30 +212,12 @@ static void number_plans(table *t)
     }
 }
 
-/* Seconds that every candidate took to quantize, [n_jobs][n_pool]; 0 where the store does not know. */
-static calm_status read_seconds(calm_ctx *ctx, const calm_pipeline *p, double **out)
-{
-    const size_t n = calm_model_layout(p->model)->n_jobs * p->recipe->n_pool;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, n));
-    for (size_t i = 0; i < n; i++) {
-        const calm_value id = calm_value_int(p->candidates[i].id);
-        calm_value value;
-        (*out)[i] = 0;
-        if (!p->candidates[i].id)
-            continue;
-        CALM_TRY(calm_store_query_one(ctx, p->store, "SELECT seconds FROM candidate WHERE id = ?1", &id, 1, &value, 1));
-        if (value.type == CALM_VALUE_REAL)
-            (*out)[i] = value.real;
-    }
-    return CALM_OK;
-}
-
-static double seconds_of(const calm_pipeline *p, const calm_plan *plan, const double *seconds)
+static double seconds_of(const calm_plan *plan)
 {
     double sum = 0;
     for (size_t job = 0; job < plan->n_jobs; job++)
         if (plan->jobs[job].quantized)
-            sum += seconds[(const calm_candidate *)plan->jobs[job].source - p->candidates];
+            sum += ((const calm_candidate *)plan->jobs[job].source)->seconds;
     return sum;
 }
 
@@ -243,11 +225,9 @@ static double seconds_of(const calm_pipeline *p, const calm_plan *plan, const do
 static calm_status take_figures(calm_ctx *ctx, const calm_pipeline *p, table *t, size_t best, calm_ablation *out)
 {
     const bool encoder = calm_pipeline_encodes(p);
-    double *seconds;
-    CALM_TRY(read_seconds(ctx, p, &seconds));
     out->pool_seconds = 0;
     for (size_t i = 0; i < calm_model_layout(p->model)->n_jobs * p->recipe->n_pool; i++)
-        out->pool_seconds += seconds[i];
+        out->pool_seconds += p->candidates[i].seconds;
     for (size_t i = 0; i < t->n; i++) {
         const calm_trial *trial = &t->trials[i];
         calm_ablation_row *row = &t->rows[i];
@@ -260,7 +240,7 @@ static calm_status take_figures(calm_ctx *ctx, const calm_pipeline *p, table *t,
             row->failure = text;
             continue;
         }
-        row->seconds = seconds_of(p, &trial->plan, seconds);
+        row->seconds = seconds_of(&trial->plan);
         row->kl = trial->eval.kl;
         row->top1 = trial->eval.top1;
         row->ppl = encoder ? NAN : trial->eval.ppl;

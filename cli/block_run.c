@@ -66,13 +66,20 @@ static calm_status prepare_linear(calm_ctx *ctx, const block_run *run, calm_capt
     return status == CALM_ENUMERIC ? CALM_OK : status;
 }
 
+/* What outputs of a sublayer or expert are compared with. */
+static calm_status prepare_reference(calm_ctx *ctx, const block_run *run, calm_captured *captured)
+{
+    const calm_capture *capture = captured->capture;
+    if (capture->score_rows < CALM_LEAST_SCORE_ROWS || captured->reference)
+        return CALM_OK;
+    return calm_score_prepare(ctx, capture->score_output, capture->score_rows, run->block.config->hidden,
+                              &captured->reference);
+}
+
 static calm_status prepare_scores(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        const calm_capture *capture = captured[i].capture;
-        if (capture->score_rows >= CALM_LEAST_SCORE_ROWS && !captured[i].reference)
-            CALM_TRY(calm_score_prepare(ctx, capture->score_output, capture->score_rows, run->block.config->hidden,
-                                        &captured[i].reference));
+        CALM_TRY(prepare_reference(ctx, run, &captured[i]));
         for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
             CALM_TRY(prepare_linear(ctx, run, &captured[i], kind));
     }
@@ -139,7 +146,7 @@ static calm_status compute_units(calm_ctx *ctx, block_run *run, calm_captured *c
     for (size_t i = 0; i < n; i++) {
         if (!calm_unit_lacks(run->p, captured[i].begin, captured[i].end, CALM_POINT_SUBLAYER))
             continue;
-        CALM_TRY(prepare_scores(ctx, run, &captured[i], 1));
+        CALM_TRY(prepare_reference(ctx, run, &captured[i]));
         CALM_TRY(calm_sublayer_score(ctx, run->p, &run->block, &captured[i]));
     }
     return CALM_OK;

@@ -59,6 +59,7 @@ static calm_status adopt(calm_ctx *ctx, const calm_pipeline *p, size_t job, size
     candidate->failure = row.failure;
     adopt_scores(&row, &candidate->scores);
     candidate->bits_per_weight = row.bits_per_weight;
+    candidate->seconds = isnan(row.seconds) ? 0 : row.seconds;
     const bool complete = is_scored(p, job, entry, row.score_rows, &candidate->scores);
     candidate->todo = !row.failure && (!complete || !blob_is_sound(ctx, p, row.blob));
     if (!row.failure && !candidate->todo)

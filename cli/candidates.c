@@ -295,6 +295,7 @@ static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const ca
                                 .chain = chain,
                                 .scheme = scheme,
                                 .seconds = item->seconds};
+    candidate->seconds = item->seconds;
     if (item->failed)
         return keep_failure(ctx, p, item, candidate, &row);
     CALM_TRY(keep_blob(ctx, p, item, candidate, &row));

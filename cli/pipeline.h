@@ -36,6 +36,7 @@ typedef struct calm_candidate {
     bool skipped;                              /* not tried; failure says why         */
     calm_score_set scores;
     double bits_per_weight;
+    double seconds;                            /* it took; 0: unknown                 */
     bool todo;                                 /* to be computed in this run          */
 } calm_candidate;
 

@@ -4,14 +4,10 @@
 #include <math.h>
 #include <string.h>
 
-static const struct {
-    const char *name, *delta_name, *help;
-} table[CALM_N_SCORES] = {
-#define CALM_SCORE_ROW(field, name, help) {name, "delta_" name, help},
+static const char *const delta_names[CALM_N_METRICS] = {
+#define CALM_SCORE_ROW(field, name, help) "delta_" name,
     CALM_METRIC_LIST(CALM_SCORE_ROW)
 #undef CALM_SCORE_ROW
-    {"cka_linear", NULL, "1 - CKA of one job's own outputs, in closed form from all calibration tokens (weight-only schemes)"},
-    {"probe_kl", NULL, "KL to the float model with that unit alone quantized, measured end to end"},
 };
 
 void calm_score_set_clear(calm_score_set *set)
@@ -46,14 +42,12 @@ calm_point calm_unit_point(calm_unit unit)
 
 const char *calm_score_name(calm_point point, int score)
 {
-    if (score == CALM_SCORE_CKA_LINEAR && point != CALM_POINT_JOB)
-        return NULL;
-    return point == CALM_POINT_DELTA ? table[score].delta_name : table[score].name;
-}
-
-const char *calm_score_help(int score)
-{
-    return table[score].help;
+    const bool delta = point == CALM_POINT_DELTA;
+    if (score < CALM_N_METRICS)
+        return delta ? delta_names[score] : calm_metric_name((calm_metric)score);
+    if (score == CALM_SCORE_CKA_LINEAR)
+        return point == CALM_POINT_JOB ? "cka_linear" : NULL;
+    return delta ? NULL : "probe_kl";
 }
 
 bool calm_score_find(calm_unit unit, const char *name, calm_point *point, int *score)

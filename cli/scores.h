@@ -44,9 +44,6 @@ calm_point calm_unit_point(calm_unit unit);
 /* "cka_token", "delta_cka_token", "probe_kl"; static storage; NULL: there is no such score at this point. */
 const char *calm_score_name(calm_point point, int score);
 
-/* One line for people; static storage. */
-const char *calm_score_help(int score);
-
 /* The point and score of a name for a unit; false when that unit has no such score (cka_linear is of jobs, delta_... of
  * blocks). */
 bool calm_score_find(calm_unit unit, const char *name, calm_point *point, int *score);
