@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli/environment.h"
 #include "ptq/base/memory.h"
 #include "ptq/base/threads.h"
 #include "ptq/hybrid/export.h"
@@ -219,7 +220,8 @@ static calm_status prepare(calm_ctx *ctx, calm_pipeline *p)
     CALM_TRY(calm_store_begin(ctx, p->store));
     CALM_TRY(calm_pipeline_register(ctx, p));
     CALM_TRY(calm_store_commit(ctx, p->store));
-    return begin_run(ctx, p);
+    CALM_TRY(begin_run(ctx, p));
+    return calm_environment_put(ctx, p->store, p->run_id);
 }
 
 /* Several budgets: their results side by side, none written. */

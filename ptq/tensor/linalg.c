@@ -17,6 +17,11 @@ const char *calm_linalg_version(void)
     return text;
 }
 
+const char *calm_linalg_kernels(void)
+{
+    return openblas_get_corename();
+}
+
 void calm_sgemm_nt(size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda, const float *b, size_t ldb,
                    float beta, float *c, size_t ldc)
 {

@@ -16,6 +16,10 @@ void calm_linalg_setup(void);
 /* OpenBLAS's kernel family and version in words ("OpenBLAS 0.3.21 SkylakeX"); static storage. */
 const char *calm_linalg_version(void);
 
+/* The kernel family alone ("SkylakeX"): OpenBLAS picks it by the type of CPU, or by $OPENBLAS_CORETYPE when the program
+ * starts; sums are added in another order by each.  Static storage. */
+const char *calm_linalg_kernels(void);
+
 /* C [m, n] = alpha A [m, k] B^T + beta C, B [n, k]: the shape of a linear layer (A = x, B = weight). */
 void calm_sgemm_nt(size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda, const float *b,
                    size_t ldb, float beta, float *c, size_t ldc);
