@@ -13,6 +13,7 @@ typedef struct parse {
     calm_ctx *ctx;
     const calm_command *command;
     void *opts;
+    bool *given;
     const char **args;
     size_t n_args;
 } parse;
@@ -34,6 +35,7 @@ static error_t parse_one(int key, char *value, struct argp_state *state)
     char owner[64];
     snprintf(owner, sizeof owner, "calm %s", p->command->name);
     if (option) {
+        p->given[option - p->command->options] = true;
         calm_option_set(p->ctx, p->command->options, p->opts, owner, option->name, value ? value : "true");
         return 0;
     }
@@ -94,6 +96,29 @@ static calm_status check_names(calm_ctx *ctx, const calm_command *command, int a
     return CALM_OK;
 }
 
+/* The command line as a shell would read it again. */
+static calm_status quote_words(calm_ctx *ctx, int argc, char *const *argv, const char **out)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%";
+    calm_text text;
+    char *copy = NULL;
+    calm_text_init(&text);
+    calm_text_printf(&text, "calm");
+    for (int i = 0; i < argc; i++) {
+        const bool quoted = !argv[i][0] || argv[i][strspn(argv[i], plain)];
+        calm_text_printf(&text, quoted ? " '" : " ");
+        for (const char *at = argv[i]; *at; at++)
+            calm_text_append(&text, *at == '\'' ? "'\\''" : at, *at == '\'' ? 4 : 1);
+        calm_text_printf(&text, "%s", quoted ? "'" : "");
+    }
+    calm_status status = calm_text_check(ctx, &text);
+    if (status == CALM_OK)
+        status = calm_strf(ctx, ctx->out, &copy, "%s", text.data);
+    calm_text_clear(&text);
+    *out = copy;
+    return status;
+}
+
 calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc, char **argv, void *opts,
                             const char ***args, size_t *n_args)
 {
@@ -102,6 +127,10 @@ calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc
     parse p = {.ctx = ctx, .command = command, .opts = opts};
     CALM_TRY(calm_options_init(ctx, command->options, opts));
     CALM_TRY(CALM_NEW(ctx, ctx->out, p.args, command->max_args + 1));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, p.given, calm_options_count(command->options) + 1));
+    calm_common *common = opts;
+    common->given = p.given;
+    CALM_TRY(quote_words(ctx, argc, argv, &common->command));
     CALM_TRY(make_options(ctx, command, &options));
     CALM_TRY(check_names(ctx, command, argc, argv));
     CALM_TRY(calm_strf(ctx, ctx->out, &doc, "%s\vExamples:\n%s", command->description, command->examples));

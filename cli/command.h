@@ -21,7 +21,8 @@ typedef struct calm_command {
 /* The commands in the order of commands.def; *n their number. */
 const calm_command *const *calm_commands(size_t *n);
 
-/* Parse argv [argc] (argv[0] is the command's name) into opts and args [command->max_args], both in ctx->out.
+/* Parse argv [argc] (argv[0] is the command's name) into opts, which begins with a calm_common, and args
+ * [command->max_args], all in ctx->out.
  * `--help` prints the help and leaves the process with status 0.  CALM_EARG: unknown option (the nearest is
  * suggested), wrong value, too few or too many words. */
 calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc, char **argv, void *opts,
@@ -31,6 +32,8 @@ calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc
 typedef struct calm_common {
     long long threads;    /* 0: all cores */
     bool quiet;
+    const bool *given;      /* [options of the command's table] it stood on the command line; not an option itself */
+    const char *command;    /* the command line, quoted for a shell; not an option itself                       */
 } calm_common;
 
 #define CALM_COMMON_OPTIONS(opts_t)                                                                          \

@@ -16,11 +16,16 @@
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
-static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_options *o, const char *schemes, calm_recipe *recipe)
+const char *calm_recipe_scheme_of_bits(long long bits)
 {
     static const char *const by_bits[9] = {[2] = "w2a16_g64", [3] = "w3a16_g128", [4] = "w4a16_g128", [8] = "w8a16"};
+    return bits >= 0 && bits <= 8 ? by_bits[bits] : NULL;
+}
+
+static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_options *o, const char *schemes, calm_recipe *recipe)
+{
     if (!schemes)
-        schemes = o->scheme ? o->scheme : by_bits[o->bits];
+        schemes = o->scheme ? o->scheme : calm_recipe_scheme_of_bits(o->bits);
     if (!schemes)
         return calm_fail(ctx, CALM_EARG, "--bits %lld: expected 2, 3, 4 or 8 (see --scheme for other formats)",
                          o->bits);

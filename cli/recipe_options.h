@@ -80,6 +80,9 @@ typedef struct calm_recipe_options {
 
 #define CALM_RECIPE_OPTIONS(opts_t) CALM_RECIPE_OPTIONS_WITH(opts_t, "0")
 
+/* The scheme that --bits N stands for; NULL: none. */
+const char *calm_recipe_scheme_of_bits(long long bits);
+
 /* The recipe of these options, without what a command decides itself: the evaluation's text, the choice, the output.
  *   schemes     names in place of --scheme and --bits; NULL: those
  *   algorithms  in place of --algorithms; NULL: those, or the default pool of the schemes
