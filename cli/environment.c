@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "calm_commit.h"
+#include "ptq/base/simd.h"
 #include "ptq/tensor/linalg.h"
 
 #define LINE_MAX_BYTES 256
@@ -25,33 +26,16 @@ static calm_status cpu_name(calm_ctx *ctx, char **out)
     return calm_strf(ctx, ctx->out, out, "%s", value ? value : "unknown");
 }
 
-/* glibc's exp, log and tanh come in variants with and without fused multiply-add, and give other last bits. */
-static const char *instructions(void)
-{
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("fma") && __builtin_cpu_supports("avx2"))
-        return "x86-64 avx2 fma";
-    return __builtin_cpu_supports("avx") ? "x86-64 avx" : "x86-64";
-#elif defined(__aarch64__)
-    return "aarch64";
-#else
-    return "other";
-#endif
-}
-
 calm_status calm_environment(calm_ctx *ctx, calm_fact facts[CALM_N_FACTS])
 {
-    char *cpu, *openblas, *compiler, *libc;
-    const char *version = calm_linalg_version();
-    const char *space = strchr(version, ' '), *end = space ? strchr(space + 1, ' ') : NULL;
+    char *cpu, *compiler, *libc;
     CALM_TRY(cpu_name(ctx, &cpu));
-    CALM_TRY(calm_strf(ctx, ctx->out, &openblas, "%.*s", end ? (int)(end - version) : (int)strlen(version), version));
     CALM_TRY(calm_strf(ctx, ctx->out, &compiler, "%s", __VERSION__));
     CALM_TRY(calm_strf(ctx, ctx->out, &libc, "glibc %s", gnu_get_libc_version()));
     const calm_fact all[CALM_N_FACTS] = {
         {"calm", CALM_VERSION}, {"commit", CALM_COMMIT[0] ? CALM_COMMIT : "unknown"},
-        {"kernels", calm_linalg_kernels()}, {"openblas", openblas}, {"libc", libc}, {"compiler", compiler},
-        {"cpu", cpu}, {"instructions", instructions()},
+        {"kernels", calm_linalg_kernels()}, {"openblas", calm_linalg_release()}, {"libc", libc}, {"compiler", compiler},
+        {"cpu", cpu}, {"instructions", calm_instructions()},
     };
     memcpy(facts, all, sizeof all);
     return CALM_OK;

@@ -3,6 +3,9 @@
 
 #include <stdio.h>
 
+#include "ptq/base/simd.h"
+#include "ptq/tensor/linalg.h"
+
 #define CHUNK_BYTES ((size_t)16 * 1024 * 1024)
 
 static void field_number(calm_sha256 *sha, uint64_t value)
@@ -44,6 +47,14 @@ calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM
     return status != CALM_OK ? status : finished;
 }
 
+/* Sums in another order, and another exp, give other last bits. */
+static void field_arithmetic(calm_sha256 *sha)
+{
+    calm_sha256_field(sha, calm_linalg_release());
+    calm_sha256_field(sha, calm_linalg_kernels());
+    calm_sha256_field(sha, calm_instructions());
+}
+
 calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const calm_windows *windows,
                                  size_t score_windows, char key[CALM_SHA256_HEX])
 {
@@ -54,6 +65,7 @@ calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const cal
     calm_sha256_field(&sha, model_key);
     calm_sha256_field(&sha, windows->sha256);
     field_number(&sha, score_windows);
+    field_arithmetic(&sha);
     return calm_sha256_finish(ctx, &sha, key);
 }
 
@@ -115,5 +127,6 @@ calm_status calm_key_evaluation(calm_ctx *ctx, const char *model_key, const char
     calm_sha256_field(&sha, model_key);
     calm_sha256_field(&sha, subject);
     calm_sha256_field(&sha, windows->sha256);
+    field_arithmetic(&sha);
     return calm_sha256_finish(ctx, &sha, key);
 }

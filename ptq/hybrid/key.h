@@ -1,10 +1,14 @@
 /* Content keys: what a result depends on, and nothing else - no name of a file, no time, no number of threads.
  *
  *   model        config.json's bytes and every tensor's name, dtype, shape and bytes
- *   calibration  model, token windows, number of scoring windows, revision of the capture
+ *   calibration  model, token windows, number of scoring windows, revision of the capture, arithmetic
  *   candidate    calibration, job (block, role, its weights), chain with options and revisions, scheme, reference
  * prefix
- *   evaluation   what was evaluated, token windows, revision of the evaluation */
+ *   evaluation   what was evaluated, token windows, revision of the evaluation, arithmetic
+ *
+ * Arithmetic is OpenBLAS's version and kernel family, and the variant of the mathematical library: a store that travels to a
+ * CPU of another type would else mix the bits of both, and a resumed run would not end with the bytes of an undisturbed
+ * one.  A run whose kernels are pinned (cli/kernels.h) has the same keys on every CPU that runs them. */
 #ifndef CALM_HYBRID_KEY_H
 #define CALM_HYBRID_KEY_H
 

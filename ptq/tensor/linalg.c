@@ -4,6 +4,7 @@
 #include <cblas.h>
 #include <lapacke.h>
 #include <stdio.h>
+#include <string.h>
 
 void calm_linalg_setup(void)
 {
@@ -20,6 +21,15 @@ const char *calm_linalg_version(void)
 const char *calm_linalg_kernels(void)
 {
     return openblas_get_corename();
+}
+
+const char *calm_linalg_release(void)
+{
+    static char text[64];
+    const char *config = openblas_get_config(), *space = strchr(config, ' ');
+    const size_t words = space ? (size_t)(space + 1 - config) + strcspn(space + 1, " ") : strlen(config);
+    snprintf(text, sizeof text, "%.*s", (int)words, config);
+    return text;
 }
 
 void calm_sgemm_nt(size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda, const float *b, size_t ldb,

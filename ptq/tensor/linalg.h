@@ -20,6 +20,9 @@ const char *calm_linalg_version(void);
  * starts; sums are added in another order by each.  Static storage. */
 const char *calm_linalg_kernels(void);
 
+/* The library alone ("OpenBLAS 0.3.21"); static storage. */
+const char *calm_linalg_release(void);
+
 /* C [m, n] = alpha A [m, k] B^T + beta C, B [n, k]: the shape of a linear layer (A = x, B = weight). */
 void calm_sgemm_nt(size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda, const float *b,
                    size_t ldb, float beta, float *c, size_t ldc);

@@ -28,7 +28,7 @@ all_sources() {
 # ---- layers ----
 
 layers() {
-    all_sources | xargs awk -v table="$here/layers.txt" -v embedded="$(sed -n 's/^embed(.* \([^ ]*\))$/\1/p' CMakeLists.txt 2>/dev/null | tr '\n' ' ')" '
+    all_sources | xargs awk -v table="$here/layers.txt" -v embedded="$(sed -n -e 's/^embed(.* \([^ ]*\))$/\1/p' -e 's/.*HEADER=.*generated\/\([a-z_]*\.h\).*/\1/p' CMakeLists.txt 2>/dev/null | tr '\n' ' ')" '
         BEGIN {
             while ((getline line < table) > 0) {
                 n = split(line, word, " ")
