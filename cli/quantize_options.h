@@ -19,7 +19,8 @@ typedef struct calm_quantize_options {
     const char *metric, *budget, *output, *kernels, *formats;
     const char *pins, *forbid, *gates;
     int unit, rule, effort;
-    bool keep_hybrid, no_eval, force, json, dry_run;
+    const char *lock;
+    bool keep_hybrid, no_eval, force, json, dry_run, locked;
     calm_demanded demanded;     /* not options: a recipe file alone says them                                */
 } calm_quantize_options;
 

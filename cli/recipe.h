@@ -67,6 +67,7 @@ typedef struct calm_recipe {
     long long eval_windows;                 /* 0: all                                                 */
     const char *output;                     /* checkpoint directory; NULL: none is written            */
     const char *store;                      /* SQLite file                                            */
+    const char *lock;                       /* written after the run, for the report; NULL: none is   */
     bool force;
     long long first_block, last_block;      /* blocks to quantize, both included; last < 0: to the end        */
     long long least_tokens;                 /* an expert that saw fewer is rounded without data; 0: 4 groups  */

@@ -389,6 +389,8 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_pipeline *p)
         status = print_emergence(ctx, p, &text);
     calm_text_printf(&text, "  checkpoint   %s\n  store        %s\n  recipe       %s/calm_recipe.json\n",
                      recipe->output, recipe->store, recipe->output);
+    if (recipe->lock)
+        calm_text_printf(&text, "  lock         %s\n", recipe->lock);
     calm_text_printf(&text, "  time         %.1f s (%.1f %% of it scoring)%s\n", p->seconds,
                      100 * p->score_seconds / ctx->n_threads / p->seconds,
                      p->n_cached ? "; candidates of the store were used" : "");
@@ -497,6 +499,7 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_pipeline *p)
     calm_json_set(root, "units", units);
     calm_json_set_string(root, "checkpoint", p->recipe->output);
     calm_json_set_string(root, "store", p->recipe->store);
+    calm_json_set_string(root, "lock", p->recipe->lock);
     calm_json_set_int(root, "candidates_from_store", (int64_t)p->n_cached);
     calm_json_set_number(root, "seconds", p->seconds);
     calm_json_set_number(root, "score_seconds", p->score_seconds);

@@ -37,7 +37,10 @@ calm_status calm_export_target(calm_ctx *ctx, const char *target, bool force);
 calm_status calm_export_begin(calm_ctx *ctx, const char *target, char **temporary);
 calm_status calm_export_commit(calm_ctx *ctx, const char *temporary, const char *target);
 
-/* Copy what goes with a checkpoint unchanged: tokenizer files, generation_config.json, licence. */
+/* Names of the files that go with a checkpoint unchanged: tokenizer, generation_config.json, licence; *n their number. */
+const char *const *calm_export_companions(size_t *n);
+
+/* Copy those that the model has. */
 calm_status calm_export_copy_companions(calm_ctx *ctx, const calm_model *model, const char *dir);
 
 #endif

@@ -150,14 +150,22 @@ calm_status calm_export_commit(calm_ctx *ctx, const char *temporary, const char 
     return old ? calm_remove_tree(ctx, old) : CALM_OK;
 }
 
-calm_status calm_export_copy_companions(calm_ctx *ctx, const calm_model *model, const char *dir)
+const char *const *calm_export_companions(size_t *n)
 {
     static const char *const files[] = {
         "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
         "merges.txt", "tokenizer.model", "chat_template.jinja", "chat_template.json", "generation_config.json",
         "LICENSE",
     };
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    *n = sizeof files / sizeof *files;
+    return files;
+}
+
+calm_status calm_export_copy_companions(calm_ctx *ctx, const calm_model *model, const char *dir)
+{
+    size_t n;
+    const char *const *files = calm_export_companions(&n);
+    for (size_t i = 0; i < n; i++) {
         char *from, *to;
         CALM_TRY(calm_path_join(ctx, ctx->scratch, &from, calm_model_dir(model), files[i]));
         CALM_TRY(calm_path_join(ctx, ctx->scratch, &to, dir, files[i]));

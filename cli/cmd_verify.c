@@ -1,0 +1,208 @@
+/* calm verify: compute again what a lock says, and compare. */
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/environment.h"
+#include "cli/kernels.h"
+#include "cli/lock_report.h"
+#include "cli/lock_run.h"
+#include "cli/recipe_file.h"
+#include "cli/table.h"
+#include "ptq/base/file.h"
+
+typedef struct options {
+    calm_common common;
+    const char *output_only, *store, *model, *memory, *work;
+    bool json;
+} options;
+
+static const calm_option table[] = {
+    {.name = "output-only",
+     .help = "compute nothing: compare this directory with the lock's outputs",
+     .offset = offsetof(options, output_only),
+     .type = CALM_OPTION_STRING,
+     .metavar = "DIR"},
+    {.name = "store",
+     .help = "take candidates that are in this store from there (default: an empty one, so that all is computed)",
+     .offset = offsetof(options, store),
+     .type = CALM_OPTION_STRING,
+     .metavar = "FILE",
+     .key = 's'},
+    {.name = "model",
+     .help = "where the model is, when not where the recipe says; its digests must be the lock's all the same",
+     .offset = offsetof(options, model),
+     .type = CALM_OPTION_STRING,
+     .metavar = "MODEL",
+     .key = 'm'},
+    {.name = "memory",
+     .help = "most memory this process may have resident: 6GB, 1500MiB (default: 70 % of what is free)",
+     .offset = offsetof(options, memory),
+     .type = CALM_OPTION_STRING,
+     .metavar = "SIZE"},
+    {.name = "work",
+     .help = "where a folder for the repeated run is made and removed again",
+     .offset = offsetof(options, work),
+     .type = CALM_OPTION_STRING,
+     .fallback = "calm-out",
+     .metavar = "DIR"},
+    {.name = "json",
+     .help = "print {\"lock\", \"how\", \"equal\", \"checked\", \"differences\", \"environment\"}",
+     .offset = offsetof(options, json),
+     .type = CALM_OPTION_BOOL},
+    CALM_COMMON_OPTIONS(options),
+    {0},
+};
+
+/* ---- what was found ---- */
+
+/* What this program and machine are otherwise than the lock's: no fault in itself. */
+static calm_status compare_environment(calm_ctx *ctx, const calm_json *lock, calm_differences *out)
+{
+    calm_fact facts[CALM_N_FACTS];
+    calm_json *root = calm_json_new_object(), *environment = calm_json_new_object();
+    calm_status status = calm_environment(ctx, facts);
+    for (size_t i = 0; i < CALM_N_FACTS && status == CALM_OK; i++)
+        calm_json_set_string(environment, facts[i].name, facts[i].value);
+    calm_json_set(root, "environment", environment);
+    if (status == CALM_OK)
+        status = calm_lock_compare(ctx, lock, root, "environment", out);
+    calm_json_free(root);
+    return status;
+}
+
+static calm_status print_json(calm_ctx *ctx, const char *path, const options *o, const calm_differences *found,
+                              const calm_differences *environment)
+{
+    calm_json *root = calm_json_new_object();
+    calm_json_set_string(root, "lock", path);
+    calm_json_set_string(root, "how", o->output_only ? "output" : "run");
+    calm_json_set_bool(root, "equal", found->n == 0);
+    calm_json_set_int(root, "checked", (int64_t)found->checked);
+    calm_json_set(root, "differences", calm_lock_report_json(found));
+    calm_json_set(root, "environment", calm_lock_report_json(environment));
+    const calm_status status = calm_json_print(ctx, root);
+    calm_json_free(root);
+    return status;
+}
+
+/* The verdict: a table and exit status 3 when something differs. */
+static calm_status report(calm_ctx *ctx, const char *path, const options *o, const calm_json *lock, bool ran,
+                          const calm_differences *found)
+{
+    calm_differences environment = {0};
+    CALM_TRY(compare_environment(ctx, lock, &environment));
+    if (o->json)
+        CALM_TRY(print_json(ctx, path, o, found, &environment));
+    else if (found->n)
+        CALM_TRY(calm_lock_print(ctx, found, stdout));
+    for (size_t i = 0; i < environment.n && found->n && !o->common.quiet && !o->json; i++)
+        printf("here %s is %s, the lock was written with %s\n", environment.items[i].name,
+               environment.items[i].found ? environment.items[i].found : "unknown",
+               environment.items[i].expected ? environment.items[i].expected : "unknown");
+    if (found->n)
+        return calm_fail(ctx, CALM_EMISMATCH, "%s: %zu of %zu things are not as the lock says%s", path, found->n,
+                         found->checked, ran || o->output_only ? "" : "; inputs differ, so nothing was computed");
+    if (!o->json)
+        printf("%s: %zu files, tensors, choices and figures are as the lock says\n", path, found->checked);
+    return CALM_OK;
+}
+
+/* ---- the two ways ---- */
+
+static calm_status verify_output(calm_ctx *ctx, const char *path, const options *o, const calm_json *lock)
+{
+    calm_differences differences = {0};
+    calm_json *outputs, *found = calm_json_new_object();
+    calm_status status = calm_lock_outputs(ctx, o->output_only, &outputs);
+    if (status == CALM_OK) {
+        calm_json_set(found, "outputs", outputs);
+        status = calm_lock_compare(ctx, lock, found, "outputs", &differences);
+    }
+    calm_json_free(found);
+    return status == CALM_OK ? report(ctx, path, o, lock, false, &differences) : status;
+}
+
+/* Options of quantize: those of the lock's recipe, and where this run is to work. */
+static calm_status make_options(calm_ctx *ctx, const char *path, const options *o, const calm_json *lock,
+                                const char *folder, calm_quantize_options *out)
+{
+    char *output, *store;
+    memset(out, 0, sizeof *out);
+    CALM_TRY(calm_options_init(ctx, calm_quantize_table, out));
+    CALM_TRY(calm_recipe_file_apply(ctx, calm_json_get(lock, "recipe"), path, NULL, out, NULL));
+    CALM_TRY(calm_path_join(ctx, ctx->out, &output, folder, "out"));
+    CALM_TRY(calm_path_join(ctx, ctx->out, &store, folder, "calm.db"));
+    out->common = o->common;
+    out->output = output;
+    out->recipe.store = o->store ? o->store : store;
+    out->recipe.model = o->model ? o->model : out->recipe.model;
+    out->recipe.memory = o->memory;
+    return CALM_OK;
+}
+
+static calm_status verify_run_in(calm_ctx *ctx, const char *path, const options *o, const calm_json *lock,
+                                 const char *folder)
+{
+    calm_quantize_options quantize;
+    calm_recipe recipe;
+    calm_locked_run run;
+    CALM_TRY(make_options(ctx, path, o, lock, folder, &quantize));
+    CALM_TRY(calm_quantize_resolve(ctx, &quantize, &recipe));
+    calm_status status = calm_locked_run_do(ctx, &quantize, &recipe, lock, &run);
+    if (status == CALM_OK && run.ran && !run.lock)
+        status = calm_fail(ctx, CALM_EFORMAT, "%s: its recipe writes no checkpoint", path);
+    if (status == CALM_OK && run.pipeline.n_cached && !o->common.quiet)
+        fprintf(stderr, "calm: %zu candidates were taken from %s, not computed again\n", run.pipeline.n_cached, o->store);
+    if (status == CALM_OK)
+        status = report(ctx, path, o, lock, run.ran, &run.differences);
+    calm_locked_run_close(ctx, &run);
+    return status;
+}
+
+static calm_status verify_run(calm_ctx *ctx, const char *path, const options *o, const calm_json *lock)
+{
+    char *folder;
+    CALM_TRY(calm_kernels_pin(ctx, calm_lock_kernels(lock)));
+    CALM_TRY(calm_make_directories(ctx, o->work));
+    CALM_TRY(calm_path_join(ctx, ctx->out, &folder, o->work, "verify-XXXXXX"));
+    if (!mkdtemp(folder))
+        return calm_fail_errno(ctx, errno, "%s: cannot create", folder);
+    const calm_status status = verify_run_in(ctx, path, o, lock, folder);
+    calm_ctx quiet = *ctx;    /* the first failure is the one to report */
+    calm_ctx_forgive(&quiet);
+    calm_remove_tree(&quiet, folder);
+    return status;
+}
+
+static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+{
+    const options *o = opts;
+    calm_json *lock;
+    (void)n_args;
+    CALM_TRY(calm_lock_read(ctx, args[0], &lock));
+    const calm_status status =
+        o->output_only ? verify_output(ctx, args[0], o, lock) : verify_run(ctx, args[0], o, lock);
+    calm_json_free(lock);
+    return status;
+}
+
+const calm_command calm_cmd_verify = {
+    .name = "verify",
+    .summary = "repeat a run from its lock and compare every byte",
+    .arguments = "LOCK",
+    .description =
+        "Repeats the run that a lock (FILE.lock.json, which calm quantize writes) stands for, with the kernels it was made "
+        "with, and compares choices, figures and the digests of every tensor and file.  Exit status 3 and a table when "
+        "something differs; inputs are compared first.",
+    .examples = "  calm verify qwen-w4.lock.json\n"
+                "  calm verify --output-only calm-out/qwen-w4a16_g128 qwen-w4.lock.json    (seconds: nothing is computed)\n"
+                "  calm verify --store calm-out/calm.db qwen-w4.lock.json    (candidates of the store are trusted)\n",
+    .options = table,
+    .opts_size = sizeof(options),
+    .min_args = 1,
+    .max_args = 1,
+    .run = run,
+};

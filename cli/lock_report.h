@@ -1,0 +1,15 @@
+/* What people and programs read of a comparison with a lock. */
+#ifndef CALM_CLI_LOCK_REPORT_H
+#define CALM_CLI_LOCK_REPORT_H
+
+#include <stdio.h>
+
+#include "cli/lock.h"
+
+/* A table of what differs, with the first digits of digests, to a stream. */
+calm_status calm_lock_print(calm_ctx *ctx, const calm_differences *differences, FILE *stream);
+
+/* [{"what", "name", "expected", "found"}]: whole digests, null for what is not there.  Freed by the caller. */
+calm_json *calm_lock_report_json(const calm_differences *differences);
+
+#endif
