@@ -22,7 +22,9 @@ calm_test(cli test_pipeline_families calm_test_play)
 calm_test(cli test_forward_file calm_cli)
 add_executable(write_families cli/write_families.c)
 target_link_libraries(write_families PRIVATE calm_test_support)
-if(NOT CALM_SANITIZE)    # most of it is Python
+if(NOT CALM_SANITIZE)    # an emulator, or most of it is Python
+  add_test(NAME cli.other_cpu COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/other_cpu.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(cli.other_cpu PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
   add_test(NAME cli.field_reader
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/field_reader.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(cli.field_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
