@@ -27,6 +27,8 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     calm_status status = calm_pipeline_run(ctx, &recipe, o->common.command, &progress, &pipeline);
     if (status == CALM_OK)
         status = o->json ? calm_report_json(ctx, &pipeline) : calm_report_print(ctx, &pipeline);
+    if (status == CALM_OK)
+        status = calm_gates_verdict(ctx, &pipeline);
     calm_pipeline_close(&pipeline);
     ctx->log = NULL;
     return status;

@@ -21,7 +21,7 @@ static calm_status list_trials(calm_ctx *ctx, calm_pipeline *p)
     CALM_TRY(calm_trial_new(ctx, p, "hybrid", p->choice, &p->trials[0]));
     for (size_t a = 0; a < recipe->n_pool; a++) {
         size_t *choice;
-        CALM_TRY(calm_pipeline_uniform(ctx, p, a, &choice));
+        CALM_TRY(calm_pipeline_uniform_pinned(ctx, p, a, &choice));
         CALM_TRY(calm_trial_new(ctx, p, recipe->pool[a].name, choice, &p->trials[a + 1]));
     }
     return CALM_OK;

@@ -20,6 +20,8 @@ typedef struct calm_quantize_options {
     const char *pins, *forbid, *gates;
     int unit, rule, effort;
     bool keep_hybrid, no_eval, force, json, dry_run;
+    const char *overrides;      /* not an option: JSON object of what was given although the recipe file has it;
+                                 * NULL: nothing                                                              */
     calm_demanded demanded;     /* not options: a recipe file alone says them                                */
 } calm_quantize_options;
 
