@@ -45,8 +45,7 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* "3.5" or "2.5,3.0,3.5", rising. */
-static calm_status resolve_budgets(calm_ctx *ctx, const calm_quantize_options *o, calm_recipe *recipe)
+calm_status calm_quantize_budgets(calm_ctx *ctx, const calm_quantize_options *o, calm_recipe *recipe)
 {
     if (!o->budget)
         return CALM_OK;
@@ -66,8 +65,7 @@ static calm_status resolve_budgets(calm_ctx *ctx, const calm_quantize_options *o
     return CALM_OK;
 }
 
-/* What does not go together. */
-static calm_status check_choice(calm_ctx *ctx, const calm_quantize_options *o, const calm_recipe *recipe)
+calm_status calm_quantize_check_choice(calm_ctx *ctx, const calm_quantize_options *o, const calm_recipe *recipe)
 {
     if (recipe->light && recipe->selection.unit != CALM_UNIT_JOB)
         return calm_fail(ctx, CALM_EARG, "--effort light decides job by job; it has no --unit %s",
@@ -183,9 +181,9 @@ calm_status calm_quantize_resolve(calm_ctx *ctx, const calm_quantize_options *o,
     recipe->n_gates = n_gates;
     recipe->kernels = o->kernels;
     recipe->overrides = o->overrides;
-    CALM_TRY(resolve_budgets(ctx, o, recipe));
+    CALM_TRY(calm_quantize_budgets(ctx, o, recipe));
     CALM_TRY(calm_recipe_select(ctx, (calm_unit)o->unit, (calm_rule)o->rule, o->metric, recipe));
-    CALM_TRY(check_choice(ctx, o, recipe));
+    CALM_TRY(calm_quantize_check_choice(ctx, o, recipe));
     if (o->forbid)
         CALM_TRY(calm_recipe_forbid(ctx, o->forbid, recipe));
     if (o->pins)

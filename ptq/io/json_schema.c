@@ -38,6 +38,14 @@ static void print_pointer(const comparison *c, const char *extra, calm_text *out
     }
 }
 
+/* Keys and texts of strangers are shown on terminals: no control characters. */
+static void make_plain(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = '?';
+}
+
 /* Add a fault of the value, or of its member `extra`. */
 static calm_status add_fault(comparison *c, const char *extra, const char *message)
 {
@@ -53,6 +61,8 @@ static calm_status add_fault(comparison *c, const char *extra, const char *messa
     calm_text_clear(&pointer);
     CALM_TRY(status);
     CALM_TRY(calm_strf(c->ctx, c->ctx->out, &what, "%s", message));
+    make_plain(where);
+    make_plain(what);
     c->at[c->n] = c->depth + (extra != NULL);
     c->faults[c->n++] = (calm_json_fault){where, what};
     return CALM_OK;
