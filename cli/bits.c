@@ -17,6 +17,7 @@ typedef struct share_unit {
     char **reasons;                    /* [n] why that entry at its width          */
     calm_knapsack_option *options;     /* [n]                                      */
     size_t n;
+    bool pinned;                       /* to the one option                        */
 } share_unit;
 
 typedef struct sharing {
@@ -56,6 +57,8 @@ calm_status calm_pipeline_check_budgets(calm_ctx *ctx, const calm_pipeline *p)
         double low = INFINITY, high = 0;
         for (size_t s = 0; s < recipe->n_schemes; s++) {
             const double bits = calm_pipeline_job_bits(p, job, &recipe->schemes[s]);
+            if (p->pinned[job] != CALM_NO_PIN && recipe->pool[p->pinned[job]].of_scheme != s)
+                continue;
             low = fmin(low, bits);
             high = fmax(high, bits);
         }
@@ -83,6 +86,9 @@ static calm_status list_options(calm_ctx *ctx, const calm_pipeline *p, share_uni
         size_t entry, at;
         char *reason;
         for (n = 1; first + n < recipe->n_pool && recipe->pool[first + n].of_scheme == scheme; n++)
+            continue;
+        const size_t pin = p->pinned[unit->begin];
+        if (pin != CALM_NO_PIN && recipe->pool[pin].of_scheme != scheme)
             continue;
         const calm_status status =
             calm_pipeline_select(ctx, p, &recipe->selection, unit->begin, first, n, &entry, &reason);
@@ -115,6 +121,7 @@ static calm_status list_units(calm_ctx *ctx, const calm_pipeline *p, sharing *ou
     for (size_t job = first; job < end; job = out->units[out->n++].end) {
         share_unit *unit = &out->units[out->n];
         calm_layout_unit(calm_model_layout(p->model), p->recipe->selection.unit, job, &unit->begin, &unit->end);
+        unit->pinned = p->pinned[unit->begin] != CALM_NO_PIN;
         CALM_TRY(list_options(ctx, p, unit));
     }
     return CALM_OK;
@@ -177,7 +184,7 @@ static bool choose_width(const sharing *s, const calm_recipe *recipe, size_t sch
     for (size_t u = 0; u < s->n; u++) {
         const share_unit *unit = &s->units[u];
         size_t i = 0;
-        while (i < unit->n && recipe->pool[unit->entries[i]].of_scheme != scheme)
+        while (i < unit->n && !unit->pinned && recipe->pool[unit->entries[i]].of_scheme != scheme)
             i++;
         if (i == unit->n)
             return false;
@@ -207,7 +214,7 @@ static calm_status list_trials(calm_ctx *ctx, calm_pipeline *p, const sharing *s
         out->n_trials += out->trials[out->n_trials].bits_per_weight <= limit;
     }
     for (size_t i = 0; i < recipe->n_pool; i++) {
-        CALM_TRY(calm_pipeline_uniform(ctx, p, i, &choice));
+        CALM_TRY(calm_pipeline_uniform_pinned(ctx, p, i, &choice));
         CALM_TRY(calm_trial_new(ctx, p, recipe->pool[i].name, choice, &out->trials[out->n_trials]));
         out->n_trials += out->trials[out->n_trials].bits_per_weight <= limit;
     }

@@ -73,7 +73,8 @@ size_t calm_pipeline_skip(calm_ctx *ctx, const calm_pipeline *p, size_t job)
     const double crest = p->recipe->light ? calm_pipeline_crest(ctx, p, job) : NAN;
     for (size_t entry = 0; entry < p->recipe->n_pool && crest < CALM_LIGHT_CREST; entry++) {
         calm_candidate *candidate = calm_pipeline_candidate(p, job, entry);
-        if (!(calm_algorithm_caps(p->recipe->pool[entry].algorithm) & CALM_SETS_IN_SCALE) || candidate->skipped)
+        if (!(calm_algorithm_caps(p->recipe->pool[entry].algorithm) & CALM_SETS_IN_SCALE) || candidate->skipped ||
+            p->pinned[job] == entry)
             continue;
         n += candidate->todo;
         candidate->todo = false;

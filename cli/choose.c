@@ -43,6 +43,18 @@ static const char *failure_of(const calm_pipeline *p, size_t begin, size_t end, 
     return failure;
 }
 
+/* What a pin says is taken without comparing. */
+static calm_status select_pinned(calm_ctx *ctx, const calm_pipeline *p, size_t begin, size_t end, size_t *entry,
+                                 char **reason)
+{
+    *entry = p->pinned[begin];
+    const char *failure = failure_of(p, begin, end, *entry);
+    if (failure)
+        return calm_fail(ctx, CALM_ENUMERIC, "%s: the pinned candidate %s failed: %s",
+                         calm_model_layout(p->model)->jobs[begin].name, p->recipe->pool[*entry].name, failure);
+    return calm_strf(ctx, ctx->out, reason, "pinned by the recipe");
+}
+
 /* A unit whose candidates could not be scored: an expert that no scoring token was routed to. */
 static calm_status select_blindly(calm_ctx *ctx, const calm_pipeline *p, size_t begin, size_t end, size_t first,
                                   size_t n, size_t *entry, char **reason)
@@ -75,6 +87,8 @@ calm_status calm_pipeline_select(calm_ctx *ctx, const calm_pipeline *p, const ca
     calm_contender *contenders;
     size_t begin, end, winner, scored = 0, alive = 0;
     calm_layout_unit(layout, selection->unit, job, &begin, &end);
+    if (p->pinned[begin] >= first && p->pinned[begin] - first < n)
+        return select_pinned(ctx, p, begin, end, entry, reason);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, contenders, n));
     for (size_t i = 0; i < n; i++) {
         const calm_candidate *candidate = calm_pipeline_candidate(p, begin, first + i);

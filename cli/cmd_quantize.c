@@ -50,6 +50,8 @@ static calm_status run_and_report(calm_ctx *ctx, const calm_quantize_options *o,
         status = o->json ? calm_report_json(ctx, &run.pipeline) : calm_report_print(ctx, &run.pipeline);
     if (status == CALM_OK)
         status = settle(ctx, o, path, &run);
+    if (status == CALM_OK && run.ran)
+        status = calm_gates_verdict(ctx, &run.pipeline);
     calm_locked_run_close(ctx, &run);
     return status;
 }
@@ -88,6 +90,7 @@ const calm_command calm_cmd_quantize = {
         "chooses per job, and writes a compressed-tensors checkpoint.  Everything it computed is kept in the "
         "store, so the next run goes on from there.",
     .examples = "  calm quantize --model qwen --bits 4\n"
+                "  calm quantize --recipe qwen-w4 --output out                    (a shipped recipe; see calm recipe list)\n"
                 "  calm quantize --model /models/Qwen3-0.6B --scheme w4a16_g64 --output out --store out.db\n"
                 "  calm quantize --model qwen --bits 4 --algorithms gptq          (a uniform run)\n"
                 "  calm quantize --model qwen --scheme w4a4_g128 --algorithms rtn,gptq,smoothquant,mkq\n",

@@ -213,6 +213,7 @@ static calm_status fill(calm_ctx *ctx, calm_pipeline *p, const char *dir)
     CALM_TRY(file_bytes(ctx, dir, &p->bytes_after));
     p->bits_per_weight = calm_pipeline_plan_bits(p, &p->result);
     CALM_TRY(evaluate(ctx, p, dir));
+    CALM_TRY(calm_pipeline_gates(ctx, p));
     CALM_TRY(write_recipe(ctx, p, dir));
     return write_card(ctx, p, dir);
 }

@@ -21,7 +21,7 @@ static calm_status list_trials(calm_ctx *ctx, calm_pipeline *p)
     CALM_TRY(calm_trial_new(ctx, p, "hybrid", p->choice, &p->trials[0]));
     for (size_t a = 0; a < recipe->n_pool; a++) {
         size_t *choice;
-        CALM_TRY(calm_pipeline_uniform(ctx, p, a, &choice));
+        CALM_TRY(calm_pipeline_uniform_pinned(ctx, p, a, &choice));
         CALM_TRY(calm_trial_new(ctx, p, recipe->pool[a].name, choice, &p->trials[a + 1]));
     }
     return CALM_OK;
@@ -68,9 +68,9 @@ calm_status calm_guard_judge(calm_ctx *ctx, calm_pipeline *p, calm_trial *trials
                                                   : ", so it is the result"));
     else if (same)
         CALM_TRY(calm_strf(ctx, ctx->out, &text,
-                           "every unit chose %s, so the hybrid is that uniform run; no other is better by "
+                           "every unit%s chose %s, so the hybrid is that uniform run; no other is better by "
                            "more than %g paired standard errors (%zu windows)",
-                           trials[same].name, GUARD_ERRORS, windows));
+                           p->recipe->n_pins ? " without a pin" : "", trials[same].name, GUARD_ERRORS, windows));
     else
         CALM_TRY(calm_strf(ctx, ctx->out, &text,
                            "no uniform run is better than the hybrid by more than %g paired standard "

@@ -128,32 +128,54 @@ static void warn_of_few_rows(calm_ctx *ctx, const calm_pipeline *p)
 
 /* ---- the whole line ---- */
 
-static calm_status begin_run(calm_ctx *ctx, calm_pipeline *p)
+/* The recipe as the store keeps it: with what the command line said instead of a recipe file, which is not in the key. */
+static calm_status recipe_text(calm_ctx *ctx, const calm_recipe *recipe, bool overrides, calm_text *out)
 {
-    const calm_selection *selection = &p->recipe->selection;
-    calm_text recipe;
-    calm_json *json = calm_recipe_json(p->recipe);
-    char key[CALM_SHA256_HEX];
-    calm_text_init(&recipe);
-    calm_status status = calm_json_write(ctx, json, 0, &recipe);
+    calm_json *json = calm_recipe_json(recipe), *said = NULL;
+    calm_status status = CALM_OK;
+    if (overrides && recipe->overrides)
+        status = calm_json_parse(ctx, "overrides", recipe->overrides, strlen(recipe->overrides), &said);
+    if (said)
+        calm_json_set(json, "overrides", said);
+    if (status == CALM_OK)
+        status = calm_json_write(ctx, json, 0, out);
     calm_json_free(json);
+    return status;
+}
+
+static calm_status run_key(calm_ctx *ctx, const calm_pipeline *p, char key[CALM_SHA256_HEX])
+{
+    calm_text recipe;
     calm_sha256 sha;
+    calm_text_init(&recipe);
+    const calm_status status = recipe_text(ctx, p->recipe, false, &recipe);
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-run-1");
     calm_sha256_field(&sha, CALM_VERSION);
     calm_sha256_field(&sha, p->calib_key);
     calm_sha256_field(&sha, recipe.data ? recipe.data : "");
     const calm_status hashed = calm_sha256_finish(ctx, &sha, key);
-    if (status == CALM_OK && hashed == CALM_OK) {
-        const calm_store_run run = {.key = key, .model_id = p->model_id, .calibration_id = p->calibration_id,
-                                    .command = p->command, .recipe = recipe.data,
-                                    .unit = calm_unit_name(selection->unit), .rule = calm_rule_name(selection->rule),
-                                    .metric = calm_score_name(selection->point, selection->score),
-                                    .version = CALM_VERSION, .n_threads = ctx->n_threads};
-        status = calm_store_run_begin(ctx, p->store, &run, &p->run_id, &p->resumed);
-    }
     calm_text_clear(&recipe);
     return status != CALM_OK ? status : hashed;
+}
+
+static calm_status begin_run(calm_ctx *ctx, calm_pipeline *p)
+{
+    const calm_selection *selection = &p->recipe->selection;
+    calm_text recipe;
+    char key[CALM_SHA256_HEX];
+    CALM_TRY(run_key(ctx, p, key));
+    calm_text_init(&recipe);
+    calm_status status = recipe_text(ctx, p->recipe, true, &recipe);
+    const calm_store_run run = {.key = key, .model_id = p->model_id, .calibration_id = p->calibration_id,
+                                .command = p->command, .recipe = recipe.data,
+                                .unit = calm_unit_name(selection->unit), .rule = calm_rule_name(selection->rule),
+                                .metric = calm_score_name(selection->point, selection->score),
+                                .version = CALM_VERSION, .n_threads = ctx->n_threads};
+    if (status == CALM_OK)
+        status = calm_store_run_begin(ctx, p->store, &run, &p->run_id, &p->resumed);
+    calm_text_clear(&recipe);
+    return status;
 }
 
 static calm_status end_run(calm_ctx *ctx, const calm_pipeline *p, const char *status)
@@ -195,6 +217,9 @@ static calm_status open_all(calm_ctx *ctx, calm_pipeline *p)
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->choice, n_jobs));
     for (size_t job = 0; job < n_jobs; job++)
         p->choice[job] = CALM_STAYS_FLOAT;
+    CALM_TRY(calm_pipeline_pin(ctx, p));
+    CALM_TRY(calm_gates_check(ctx, p->recipe->gates, p->recipe->n_gates, p->evaluates, calm_pipeline_encodes(p),
+                              p->recipe->n_budgets > 1));
     CALM_TRY(check_export(ctx, p));
     CALM_TRY(calm_pipeline_check_budgets(ctx, p));
     warn_of_few_rows(ctx, p);

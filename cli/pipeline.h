@@ -61,6 +61,9 @@ typedef struct calm_pareto {
     calm_trial test;            /* the result on the evaluation's text                     */
 } calm_pareto;
 
+/* A job that no pin is about. */
+#define CALM_NO_PIN SIZE_MAX
+
 /* A job that a choice leaves as it is. */
 #define CALM_STAYS_FLOAT SIZE_MAX
 
@@ -90,6 +93,7 @@ typedef struct calm_pipeline {
     calm_candidate *candidates;                /* [n_jobs][n_pool]                    */
     size_t n_cached;                           /* candidates found in the store       */
 
+    size_t *pinned;                            /* [n_jobs] entry that a pin says, or CALM_NO_PIN */
     size_t *choice;                            /* [n_jobs] entry of the pool          */
     calm_plan result;                          /* what is exported                    */
     calm_trial *trials;                        /* [n_trials] of the guard, the hybrid first */
@@ -101,6 +105,7 @@ typedef struct calm_pipeline {
     int64_t bytes_before, bytes_after;
     calm_windows eval;
     calm_eval_result eval_float, eval_result;
+    double *gate_values;                       /* [n_gates] measured; NULL: not yet   */
     calm_embedding_result eval_encoding;       /* of an encoder's result              */
     double seconds;
     double score_seconds;                      /* of all threads together             */
@@ -198,6 +203,13 @@ calm_status calm_pipeline_plan(calm_ctx *ctx, const calm_pipeline *p, const size
 
 /* choice [n_jobs] = `entry` for the jobs of the run, float for the others; in ctx->out. */
 calm_status calm_pipeline_uniform(calm_ctx *ctx, const calm_pipeline *p, size_t entry, size_t **choice);
+
+/* p->pinned from the recipe's pins: a unit's name counts more than a pattern.  CALM_EARG: a pin that is about no unit of the
+ * run, with the nearest name; patterns that say different things of one (pins.c). */
+calm_status calm_pipeline_pin(calm_ctx *ctx, calm_pipeline *p);
+
+/* As calm_pipeline_uniform, but pinned jobs keep what their pins say (pins.c). */
+calm_status calm_pipeline_uniform_pinned(calm_ctx *ctx, const calm_pipeline *p, size_t entry, size_t **choice);
 
 /* Bits that a plan takes for a job with scales and zeros; and per weight of all quantized linears, NaN for none. */
 double calm_pipeline_job_bits(const calm_pipeline *p, size_t job, const calm_scheme *scheme);

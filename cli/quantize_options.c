@@ -9,6 +9,7 @@
 #include "cli/recipe_file.h"
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
+#include "ptq/hybrid/export.h"
 
 #define MAX_BUDGETS 64
 
@@ -53,8 +54,7 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* "3.5" or "2.5,3.0,3.5", rising. */
-static calm_status resolve_budgets(calm_ctx *ctx, const calm_quantize_options *o, calm_recipe *recipe)
+calm_status calm_quantize_budgets(calm_ctx *ctx, const calm_quantize_options *o, calm_recipe *recipe)
 {
     if (!o->budget)
         return CALM_OK;
@@ -74,8 +74,7 @@ static calm_status resolve_budgets(calm_ctx *ctx, const calm_quantize_options *o
     return CALM_OK;
 }
 
-/* What does not go together. */
-static calm_status check_choice(calm_ctx *ctx, const calm_quantize_options *o, const calm_recipe *recipe)
+calm_status calm_quantize_check_choice(calm_ctx *ctx, const calm_quantize_options *o, const calm_recipe *recipe)
 {
     if (recipe->light && recipe->selection.unit != CALM_UNIT_JOB)
         return calm_fail(ctx, CALM_EARG, "--effort light decides job by job; it has no --unit %s",
@@ -104,6 +103,22 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_quantize_options *o,
     CALM_TRY(calm_strf(ctx, ctx->out, &output, "calm-out/%s-%s", base_name(o->recipe.model), scheme));
     recipe->output = output;
     return CALM_OK;
+}
+
+/* An exporter's name, with - for _. */
+static calm_status check_format(calm_ctx *ctx, const calm_quantize_options *o)
+{
+    size_t n;
+    const calm_exporter *const *exporters = calm_exporters(&n);
+    char name[64];
+    for (size_t i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "%s", exporters[i]->name);
+        for (char *at = name; *at; at++)
+            *at = *at == '_' ? '-' : *at;
+        if (strcmp(name, o->formats) == 0)
+            return CALM_OK;
+    }
+    return calm_fail(ctx, CALM_EARG, "--format %s: no such format; there is compressed-tensors", o->formats);
 }
 
 /* A file is the one that the recipe was made with. */
@@ -138,7 +153,19 @@ calm_status calm_quantize_read_recipe(calm_ctx *ctx, calm_quantize_options *opts
         return CALM_OK;
     CALM_TRY(calm_recipe_file_find(ctx, opts->recipe_file, &path));
     CALM_TRY(calm_recipe_file_read(ctx, path, &document));
-    const calm_status status = calm_recipe_file_apply(ctx, document, path, opts->common.given, opts, NULL);
+    calm_json *overrides = calm_json_new_object();
+    calm_text text;
+    char *copy;
+    calm_text_init(&text);
+    calm_status status = calm_recipe_file_apply(ctx, document, path, opts->common.given, opts, overrides);
+    if (status == CALM_OK)
+        status = calm_json_write(ctx, overrides, 0, &text);
+    if (status == CALM_OK && calm_json_size(overrides)) {
+        status = calm_strf(ctx, ctx->out, &copy, "%s", text.data);
+        opts->overrides = copy;
+    }
+    calm_text_clear(&text);
+    calm_json_free(overrides);
     calm_json_free(document);
     return status;
 }
@@ -146,16 +173,30 @@ calm_status calm_quantize_read_recipe(calm_ctx *ctx, calm_quantize_options *opts
 calm_status calm_quantize_resolve(calm_ctx *ctx, const calm_quantize_options *o, calm_recipe *recipe)
 {
     const bool budget = o->budget != NULL;
+    calm_gate *gates = NULL;
+    size_t n_gates = 0;
     if (!o->recipe.model)
         return calm_fail(ctx, CALM_EARG, "calm quantize: --model is missing; try: calm quantize --model qwen --bits 4");
+    if (o->gates)
+        CALM_TRY(calm_gates_parse(ctx, o->gates, &gates, &n_gates));
+    CALM_TRY(calm_gates_check(ctx, gates, n_gates, !o->no_eval, -1, o->budget && strchr(o->budget, ',')));
+    CALM_TRY(check_format(ctx, o));
     CALM_TRY(calm_recipe_resolve(ctx, &o->recipe, budget && !o->recipe.scheme ? CALM_BUDGET_SCHEMES : NULL,
                                  budget && !o->recipe.algorithms ? CALM_BUDGET_POOL : NULL, o->common.quiet, recipe));
     recipe->keep_hybrid = o->keep_hybrid;
     recipe->force = o->force;
     recipe->light = o->effort == 1;
-    CALM_TRY(resolve_budgets(ctx, o, recipe));
+    recipe->gates = gates;
+    recipe->n_gates = n_gates;
+    recipe->kernels = o->kernels;
+    recipe->overrides = o->overrides;
+    CALM_TRY(calm_quantize_budgets(ctx, o, recipe));
     CALM_TRY(calm_recipe_select(ctx, (calm_unit)o->unit, (calm_rule)o->rule, o->metric, recipe));
-    CALM_TRY(check_choice(ctx, o, recipe));
+    CALM_TRY(calm_quantize_check_choice(ctx, o, recipe));
+    if (o->forbid)
+        CALM_TRY(calm_recipe_forbid(ctx, o->forbid, recipe));
+    if (o->pins)
+        CALM_TRY(calm_recipe_pins(ctx, o->pins, recipe));
     if (!o->no_eval)
         CALM_TRY(calm_recipe_evaluate(ctx, &o->recipe, recipe));
     CALM_TRY(check_demanded(ctx, &o->demanded, recipe));

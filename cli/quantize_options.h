@@ -21,6 +21,8 @@ typedef struct calm_quantize_options {
     int unit, rule, effort;
     const char *lock;
     bool keep_hybrid, no_eval, force, json, dry_run, locked;
+    const char *overrides;      /* not an option: JSON object of what was given although the recipe file has it;
+                                 * NULL: nothing                                                              */
     calm_demanded demanded;     /* not options: a recipe file alone says them                                */
 } calm_quantize_options;
 
@@ -75,6 +77,11 @@ calm_status calm_quantize_read_recipe(calm_ctx *ctx, calm_quantize_options *opts
  * CALM_EARG: what is missing, unknown or does not go together.  CALM_EMISMATCH: a file is not the one demanded, with its
  * name and both digests. */
 calm_status calm_quantize_resolve(calm_ctx *ctx, const calm_quantize_options *opts, calm_recipe *out);
+
+/* Parts of it that need no model, for `calm recipe check`: "2.5,3.0,3.5" into recipe->budgets, rising; and what does not go
+ * together.  CALM_EARG. */
+calm_status calm_quantize_budgets(calm_ctx *ctx, const calm_quantize_options *opts, calm_recipe *recipe);
+calm_status calm_quantize_check_choice(calm_ctx *ctx, const calm_quantize_options *opts, const calm_recipe *recipe);
 
 /* Widths and algorithms of a budget, where none are named. */
 #define CALM_BUDGET_SCHEMES "w2a16_g64,w3a16_g128,w4a16_g128,w8a16"

@@ -205,6 +205,24 @@ static calm_json *calibration_json(const calm_recipe *recipe)
     return calibration;
 }
 
+/* "pins" and "forbid", where there are any. */
+static void add_names(const calm_recipe *recipe, calm_json *choice)
+{
+    calm_json *pins = calm_json_new_object(), *forbidden = calm_json_new_array();
+    for (size_t i = 0; i < recipe->n_pins; i++)
+        calm_json_set_string(pins, recipe->pins[i].unit, recipe->pool[recipe->pins[i].entry].name);
+    for (size_t i = 0; i < recipe->n_forbidden; i++)
+        calm_json_add_string(forbidden, recipe->forbidden[i]);
+    if (recipe->n_pins)
+        calm_json_set(choice, "pins", pins);
+    else
+        calm_json_free(pins);
+    if (recipe->n_forbidden)
+        calm_json_set(choice, "forbid", forbidden);
+    else
+        calm_json_free(forbidden);
+}
+
 static calm_json *choice_json(const calm_recipe *recipe)
 {
     const calm_selection *selection = &recipe->selection;
@@ -220,6 +238,7 @@ static calm_json *choice_json(const calm_recipe *recipe)
         calm_json_set_int(choice, "probe_windows", recipe->probe_windows);
     if (recipe->light)
         calm_json_set_string(choice, "effort", "light");
+    add_names(recipe, choice);
     return choice;
 }
 
@@ -241,5 +260,13 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
     calm_json_set_string(evaluation, "text", recipe->eval_path ? recipe->eval_name : NULL);
     calm_json_set_int(evaluation, "samples", recipe->eval_windows);
     calm_json_set(root, "evaluation", evaluation);
+    if (recipe->n_gates) {
+        calm_json *gates = calm_json_new_array();
+        for (size_t i = 0; i < recipe->n_gates; i++)
+            calm_json_add_string(gates, recipe->gates[i].text);
+        calm_json_set(root, "gates", gates);
+    }
+    if (recipe->kernels)
+        calm_json_set_string(root, "kernels", recipe->kernels);
     return root;
 }

@@ -3,6 +3,7 @@
 #define CALM_CLI_RECIPE_H
 
 #include "algorithms/algorithm.h"
+#include "cli/gates.h"
 #include "cli/resolve.h"
 #include "cli/scores.h"
 #include "ptq/hybrid/select.h"
@@ -23,6 +24,12 @@ typedef struct calm_selection {
     calm_point point;                       /* where the score was measured; of this unit                 */
     int score;                              /* CALM_METRIC_* or CALM_SCORE_*                              */
 } calm_selection;
+
+/* A unit, or a pattern over the names of units, and the entry of the pool that it takes. */
+typedef struct calm_pin {
+    const char *unit;
+    size_t entry;
+} calm_pin;
 
 /* Whose output calibration rows of a block come from. */
 typedef enum calm_prefix { CALM_PREFIX_FLOAT, CALM_PREFIX_QUANTIZED } calm_prefix;
@@ -72,6 +79,15 @@ typedef struct calm_recipe {
     long long first_block, last_block;      /* blocks to quantize, both included; last < 0: to the end        */
     long long least_tokens;                 /* an expert that saw fewer is rounded without data; 0: 4 groups  */
     const struct calm_knobs *knobs;         /* instead of those that fit (cli/budget.h); NULL: chosen by memory  */
+    calm_pin *pins;                         /* [n_pins] units whose candidate is said                             */
+    size_t n_pins;
+    const char **forbidden;                 /* [n_forbidden] candidates that the pool lacks, as typed            */
+    size_t n_forbidden;
+    calm_gate *gates;                       /* [n_gates] what the result must hold                                */
+    size_t n_gates;
+    const char *kernels;                    /* OpenBLAS core type; NULL: what it takes itself                     */
+    const char *overrides;                  /* JSON object of what the command line says instead of the recipe
+                                             * file; NULL: nothing.  For people: not in calm_recipe_json           */
     const char *memory;                     /* bytes this process may have resident: "2GB"; NULL: 70 % of free */
 } calm_recipe;
 
@@ -104,5 +120,12 @@ calm_status calm_recipe_schemes(calm_ctx *ctx, const char *list, calm_recipe *re
  * pool of them and the recipe's schemes.  With several schemes an algorithm is left out where it cannot reach one.
  * CALM_EARG: nothing named, an unknown algorithm, one named twice.  CALM_EUNSUPPORTED: an algorithm that reaches none. */
 calm_status calm_recipe_algorithms(calm_ctx *ctx, const char *list, calm_recipe *recipe);
+
+/* Take candidates out of the pool: a comma list of names, chains, or names with their scheme ("gptq w3a16_g128").
+ * CALM_EARG: a name of none, with the nearest; nothing is left, or nothing of a scheme (pins.c). */
+calm_status calm_recipe_forbid(calm_ctx *ctx, const char *list, calm_recipe *recipe);
+
+/* Parse "UNIT=NAME,UNIT=NAME" into recipe->pins; the pool is there.  CALM_EARG (pins.c). */
+calm_status calm_recipe_pins(calm_ctx *ctx, const char *list, calm_recipe *recipe);
 
 #endif

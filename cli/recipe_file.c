@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calm_recipe_schema.h"
 #include "cli/recipe_chain.h"
 #include "ptq/base/file.h"
+#include "ptq/io/json_schema.h"
 
 typedef enum place_kind {
     PLACE_VALUE,         /* one value, of the option's type                    */
@@ -140,11 +142,24 @@ calm_status calm_recipe_file_find(calm_ctx *ctx, const char *word, char **path)
 
 /* ---- reading ---- */
 
+calm_status calm_recipe_schema_read(calm_ctx *ctx, calm_json **out)
+{
+    CALM_TRY(calm_json_parse(ctx, "recipe.schema.json", calm_recipe_schema, sizeof calm_recipe_schema - 1, out));
+    const calm_status status = calm_json_schema_check(ctx, "recipe.schema.json", *out);
+    if (status != CALM_OK) {
+        calm_json_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
 calm_status calm_recipe_file_check(calm_ctx *ctx, const char *where, const calm_json *recipe)
 {
-    if (calm_json_typeof(recipe) != CALM_JSON_OBJECT || calm_json_int(calm_json_get(recipe, "calm_recipe"), 0) != 1)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: /calm_recipe: expected 1", where);
-    return CALM_OK;
+    calm_json *schema;
+    CALM_TRY(calm_recipe_schema_read(ctx, &schema));
+    const calm_status status = calm_json_schema_expect(ctx, where, schema, recipe);
+    calm_json_free(schema);
+    return status;
 }
 
 calm_status calm_recipe_file_read(calm_ctx *ctx, const char *path, calm_json **out)

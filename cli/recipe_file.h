@@ -22,6 +22,9 @@ calm_status calm_recipe_file_find(calm_ctx *ctx, const char *word, char **path);
 /* Names of the shipped recipes, sorted, in ctx->out.  CALM_EIO: the folder cannot be read. */
 calm_status calm_recipe_file_shipped(calm_ctx *ctx, const char ***names, size_t *n);
 
+/* The schema, recipes/recipe.schema.json as it was when the program was built.  Freed by the caller. */
+calm_status calm_recipe_schema_read(calm_ctx *ctx, calm_json **out);
+
 /* Read a document and compare it with the schema.  Freed by the caller.
  * CALM_EFORMAT: not JSON, or not a recipe; the message has the file and the JSON pointer of the fault, and for an unknown
  * key the nearest known one. */

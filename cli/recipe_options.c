@@ -52,7 +52,7 @@ static bool quantizes_activations(const calm_recipe *recipe)
     return any;
 }
 
-static const char *default_pool(const calm_recipe *recipe)
+const char *calm_recipe_default_pool(const calm_recipe *recipe)
 {
     bool any4 = false;
     for (size_t i = 0; i < recipe->n_schemes; i++)
@@ -105,8 +105,7 @@ static calm_status resolve_text(calm_ctx *ctx, const char *given, const char *bu
     return CALM_OK;
 }
 
-/* "3" or "0-3". */
-static calm_status resolve_blocks(calm_ctx *ctx, const calm_recipe_options *o, calm_recipe *recipe)
+calm_status calm_recipe_blocks(calm_ctx *ctx, const calm_recipe_options *o, calm_recipe *recipe)
 {
     char *end;
     if (!o->blocks)
@@ -141,14 +140,14 @@ calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_options *o, con
                          .least_tokens = o->expert_tokens,
                          .memory = o->memory,
                          .last_block = -1};
-    CALM_TRY(resolve_blocks(ctx, o, out));
+    CALM_TRY(calm_recipe_blocks(ctx, o, out));
     CALM_TRY(resolve_schemes(ctx, o, schemes, out));
     if (o->tokens && (o->calib || o->special))
         return calm_fail(ctx, CALM_EARG, "--tokens takes the place of --calib and --special");
     CALM_TRY(calm_resolve_model(ctx, o->model, quiet, &out->model));
     CALM_TRY(resolve_range(ctx, out));
     if (!algorithms)
-        algorithms = o->algorithms ? o->algorithms : default_pool(out);
+        algorithms = o->algorithms ? o->algorithms : calm_recipe_default_pool(out);
     CALM_TRY(calm_recipe_algorithms(ctx, algorithms, out));
     CALM_TRY(resolve_text(ctx, o->tokens ? o->tokens : o->calib, "wikitext2-valid.txt", &out->calib_path,
                           &out->calib_name));

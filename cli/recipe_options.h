@@ -83,6 +83,12 @@ typedef struct calm_recipe_options {
 /* The scheme that --bits N stands for; NULL: none. */
 const char *calm_recipe_scheme_of_bits(long long bits);
 
+/* Algorithms that compete at the recipe's schemes when none are named. */
+const char *calm_recipe_default_pool(const calm_recipe *recipe);
+
+/* --blocks, "3" or "0-3", into the recipe.  CALM_EARG. */
+calm_status calm_recipe_blocks(calm_ctx *ctx, const calm_recipe_options *options, calm_recipe *recipe);
+
 /* The recipe of these options, without what a command decides itself: the evaluation's text, the choice, the output.
  *   schemes     names in place of --scheme and --bits; NULL: those
  *   algorithms  in place of --algorithms; NULL: those, or the default pool of the schemes

@@ -111,6 +111,10 @@ calm_status calm_pipeline_calibration_key(calm_ctx *ctx, calm_pipeline *p)
     calm_sha256_field(&sha, calm_rule_name(selection->rule));
     calm_sha256_field(&sha, calm_score_name(selection->point, selection->score));
     calm_sha256_field(&sha, recipe->light ? "light" : "full");
+    for (size_t i = 0; i < recipe->n_pins; i++) {
+        calm_sha256_field(&sha, recipe->pins[i].unit);
+        calm_sha256_field(&sha, recipe->pool[recipe->pins[i].entry].name);
+    }
     calm_sha256_field(&sha, recipe->first_block ? "later blocks" : "all blocks");
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }

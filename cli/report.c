@@ -329,6 +329,27 @@ static void print_size(const calm_pipeline *p, calm_text *out)
                      (double)p->bytes_after / 1048576.0, 100.0 * (double)p->bytes_after / (double)p->bytes_before);
 }
 
+/* One line per gate of the recipe. */
+static calm_status write_gates(calm_ctx *ctx, const calm_pipeline *p, calm_text *out)
+{
+    calm_table table;
+    if (!p->recipe->n_gates || !p->gate_values)
+        return CALM_OK;
+    calm_table_init(&table);
+    calm_table_column(&table, "gate", CALM_ALIGN_LEFT);
+    calm_table_column(&table, "measured", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, "holds", CALM_ALIGN_LEFT);
+    for (size_t i = 0; i < p->recipe->n_gates; i++) {
+        calm_table_text(&table, p->recipe->gates[i].text);
+        calm_table_format(&table, "%.6g", p->gate_values[i]);
+        calm_table_text(&table, calm_gate_holds(&p->recipe->gates[i], p->gate_values[i]) ? "yes" : "no");
+    }
+    const calm_status status = calm_table_write(ctx, &table, 2, out);
+    calm_table_clear(&table);
+    calm_text_printf(out, "\n");
+    return status;
+}
+
 /* One row per budget: what holds within it, on the guard windows and on the test text. */
 static calm_status print_pareto(calm_ctx *ctx, const calm_pipeline *p, calm_text *out)
 {
@@ -384,6 +405,8 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_pipeline *p)
     if (recipe->n_budgets > 1)
         return finish_print(ctx, print_pareto(ctx, p, &text), &text);
     calm_status status = write_tables(ctx, p, &text);
+    if (status == CALM_OK)
+        status = write_gates(ctx, p, &text);
     print_size(p, &text);
     if (status == CALM_OK)
         status = print_emergence(ctx, p, &text);
@@ -476,6 +499,19 @@ static calm_status print_budgets_json(calm_ctx *ctx, const calm_pipeline *p)
     return status;
 }
 
+static calm_json *gates_json(const calm_pipeline *p)
+{
+    calm_json *gates = calm_json_new_array();
+    for (size_t i = 0; i < p->recipe->n_gates; i++) {
+        calm_json *row = calm_json_new_object();
+        calm_json_set_string(row, "gate", p->recipe->gates[i].text);
+        calm_json_set_number(row, "measured", p->gate_values[i]);
+        calm_json_set_bool(row, "holds", calm_gate_holds(&p->recipe->gates[i], p->gate_values[i]));
+        calm_json_add(gates, row);
+    }
+    return gates;
+}
+
 calm_status calm_report_json(calm_ctx *ctx, const calm_pipeline *p)
 {
     if (p->recipe->n_budgets > 1)
@@ -497,6 +533,8 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_pipeline *p)
     }
     calm_json_set(root, "guard", trials_json(p->trials, p->guard.n ? p->n_trials : 0));
     calm_json_set(root, "units", units);
+    if (p->recipe->n_gates)
+        calm_json_set(root, "gates", gates_json(p));
     calm_json_set_string(root, "checkpoint", p->recipe->output);
     calm_json_set_string(root, "store", p->recipe->store);
     calm_json_set_string(root, "lock", p->recipe->lock);
@@ -530,6 +568,7 @@ calm_status calm_report_card(calm_ctx *ctx, const calm_pipeline *p, calm_text *o
         "(%zu windows).\n\n```\n",
         calm_score_name(selection->point, selection->score), p->calib.begin[p->calib.n], p->recipe->calib_name, p->calib.n);
     CALM_TRY(write_tables(ctx, p, out));
+    CALM_TRY(write_gates(ctx, p, out));
     calm_text_printf(out, "```\n\nThe same run again: `calm_recipe.json`.\n");
     return calm_text_check(ctx, out);
 }

@@ -5,7 +5,7 @@ foreach(target IN LISTS targets)
   cmake_path(GET target STEM name)
   string(REGEX REPLACE "^fuzz_" "" parser ${name})
   add_executable(${name} fuzz/driver.c ${target})
-  target_link_libraries(${name} PRIVATE calm_hybrid calm_hub)
+  target_link_libraries(${name} PRIVATE calm_hybrid calm_hub calm_cli)
   add_test(NAME fuzz.${parser}
     COMMAND ${name} ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${parser} ${CALM_FUZZ_MUTATIONS})
   set_tests_properties(fuzz.${parser} PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600)
