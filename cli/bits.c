@@ -25,7 +25,7 @@ typedef struct sharing {
     double weights;                    /* of all jobs                              */
 } sharing;
 
-/* Bits of all jobs of the run at one scheme; and their weights. */
+/* Bits of jobs begin .. end - 1 at one scheme. */
 static double bits_at(const calm_pipeline *p, size_t begin, size_t end, const calm_scheme *scheme)
 {
     double bits = 0;
@@ -34,24 +34,13 @@ static double bits_at(const calm_pipeline *p, size_t begin, size_t end, const ca
     return bits;
 }
 
-static double weights_of(const calm_pipeline *p)
-{
-    const calm_layout *layout = calm_model_layout(p->model);
-    size_t first, end;
-    double weights = 0;
-    calm_pipeline_jobs(p, &first, &end);
-    for (size_t job = first; job < end; job++)
-        weights += (double)layout->jobs[job].out * (double)layout->jobs[job].in;
-    return weights;
-}
-
 calm_status calm_pipeline_check_budgets(calm_ctx *ctx, const calm_pipeline *p)
 {
     const calm_recipe *recipe = p->recipe;
-    const double weights = weights_of(p);
     size_t first, end;
     double least = 0, most = 0;
     calm_pipeline_jobs(p, &first, &end);
+    const double weights = calm_pipeline_weights(p, first, end, false);
     for (size_t job = first; job < end; job++) {
         double low = INFINITY, high = 0;
         for (size_t s = 0; s < recipe->n_schemes; s++) {
@@ -110,7 +99,7 @@ static calm_status list_units(calm_ctx *ctx, const calm_pipeline *p, sharing *ou
 {
     size_t first, end;
     calm_pipeline_jobs(p, &first, &end);
-    *out = (sharing){.weights = weights_of(p)};
+    *out = (sharing){.weights = calm_pipeline_weights(p, first, end, false)};
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->units, end - first));
     for (size_t job = first; job < end; job = out->units[out->n++].end) {
         share_unit *unit = &out->units[out->n];

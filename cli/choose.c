@@ -100,15 +100,18 @@ calm_status calm_pipeline_select(calm_ctx *ctx, const calm_pipeline *p, const ca
 }
 
 calm_status calm_pipeline_select_all(calm_ctx *ctx, const calm_pipeline *p, const calm_selection *selection,
-                                     size_t first, size_t end, size_t *choice)
+                                     size_t first, size_t end, size_t *choice, const char **reasons)
 {
     for (size_t job = first, unit_end; job < end; job = unit_end) {
         size_t begin, entry;
         char *reason;
         calm_layout_unit(calm_model_layout(p->model), selection->unit, job, &begin, &unit_end);
         CALM_TRY(calm_pipeline_select(ctx, p, selection, job, 0, p->recipe->n_pool, &entry, &reason));
-        for (size_t j = begin; j < unit_end; j++)
+        for (size_t j = begin; j < unit_end; j++) {
             choice[j] = entry;
+            if (reasons)
+                reasons[j] = reason;
+        }
     }
     return CALM_OK;
 }
@@ -134,20 +137,14 @@ calm_status calm_pipeline_put_choice(calm_ctx *ctx, const calm_pipeline *p, size
 
 calm_status calm_pipeline_choose(calm_ctx *ctx, calm_pipeline *p)
 {
-    const calm_selection *selection = &p->recipe->selection;
+    const char **reasons;
     size_t first, end;
     calm_budget_note(&p->held.capture);
     calm_pipeline_jobs(p, &first, &end);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, reasons, calm_model_layout(p->model)->n_jobs));
+    CALM_TRY(calm_pipeline_select_all(ctx, p, &p->recipe->selection, first, end, p->choice, reasons));
     CALM_TRY(calm_store_begin(ctx, p->store));
-    for (size_t job = first, unit_end; job < end; job = unit_end) {
-        size_t begin, entry;
-        char *reason;
-        calm_layout_unit(calm_model_layout(p->model), selection->unit, job, &begin, &unit_end);
-        CALM_TRY(calm_pipeline_select(ctx, p, selection, job, 0, p->recipe->n_pool, &entry, &reason));
-        for (size_t j = begin; j < unit_end; j++) {
-            p->choice[j] = entry;
-            CALM_TRY(calm_pipeline_put_choice(ctx, p, j, reason));
-        }
-    }
+    for (size_t job = first; job < end; job++)
+        CALM_TRY(calm_pipeline_put_choice(ctx, p, job, reasons[job]));
     return calm_store_commit(ctx, p->store);
 }

@@ -157,9 +157,9 @@ calm_status calm_guard_judge(calm_ctx *ctx, calm_pipeline *p, calm_trial *trials
 calm_status calm_pipeline_select(calm_ctx *ctx, const calm_pipeline *p, const calm_selection *selection, size_t job,
                                  size_t first, size_t n, size_t *entry, char **reason);
 
-/* The same for every unit of jobs first .. end - 1, into choice [n_jobs]. */
+/* The same for every unit of jobs first .. end - 1, into choice [n_jobs] and reasons [n_jobs] (NULL: not wanted). */
 calm_status calm_pipeline_select_all(calm_ctx *ctx, const calm_pipeline *p, const calm_selection *selection,
-                                     size_t first, size_t end, size_t *choice);
+                                     size_t first, size_t end, size_t *choice, const char **reasons);
 
 /* Crest of a job's input: median over tokens of max|x| / rms(x); NaN when the store does not know. */
 double calm_pipeline_crest(calm_ctx *ctx, const calm_pipeline *p, size_t job);
@@ -197,6 +197,9 @@ calm_status calm_pipeline_plan(calm_ctx *ctx, const calm_pipeline *p, const size
 
 /* choice [n_jobs] = `entry` for the jobs of the run, float for the others; in ctx->out. */
 calm_status calm_pipeline_uniform(calm_ctx *ctx, const calm_pipeline *p, size_t entry, size_t **choice);
+
+/* Weights of jobs first .. end - 1; `active`: those that one token meets, of a mixture its share of the experts. */
+double calm_pipeline_weights(const calm_pipeline *p, size_t first, size_t end, bool active);
 
 /* Bits that a plan takes for a job with scales and zeros; and per weight of all quantized linears, NaN for none. */
 double calm_pipeline_job_bits(const calm_pipeline *p, size_t job, const calm_scheme *scheme);
