@@ -101,6 +101,7 @@ typedef struct calm_pipeline {
     calm_windows eval;
     calm_eval_result eval_float, eval_result;
     calm_embedding_result eval_encoding;       /* of an encoder's result              */
+    const calm_json *stored_recipe;            /* to write beside the weights; NULL: `recipe` */
     double seconds;
     double score_seconds;                      /* of all threads together             */
 } calm_pipeline;
@@ -220,12 +221,21 @@ calm_status calm_trials_measure(calm_ctx *ctx, const calm_pipeline *p, calm_tria
 /* Put each measured trial as an evaluation that the run used for `role`, in one transaction. */
 calm_status calm_trials_put(calm_ctx *ctx, const calm_pipeline *p, const calm_trial *trials, size_t n, const char *role);
 
-/* Write the checkpoint under a temporary name, evaluate what was written, add card and recipe, and give it its name
- * (finish.c). */
+/* Write the checkpoint under a temporary name, evaluate what was written, add card and recipe, and give it its name; put
+ * its files as artifacts (finish.c). */
 calm_status calm_pipeline_export(calm_ctx *ctx, calm_pipeline *p);
+
+/* The two halves of it: the directory, with `evaluate` (NULL: not wanted) before the card is written, and the rows.  `tick`
+ * hears of blocks, with `p`.  Sets bytes_before, bytes_after, bits_per_weight. */
+typedef calm_status calm_evaluate_fn(calm_ctx *ctx, calm_pipeline *p, const char *dir);
+calm_status calm_checkpoint_write(calm_ctx *ctx, calm_pipeline *p, calm_tick_fn *tick, calm_evaluate_fn *evaluate);
+calm_status calm_checkpoint_put(calm_ctx *ctx, const calm_pipeline *p);
 
 /* Read the evaluation's text into p->eval (finish.c). */
 calm_status calm_pipeline_read_eval(calm_ctx *ctx, calm_pipeline *p);
+
+/* The figures of an encoder's evaluation of the store into p->eval_encoding.  CALM_EFORMAT: it has none (finish.c). */
+calm_status calm_pipeline_find_encoding(calm_ctx *ctx, calm_pipeline *p, int64_t id);
 
 /* Measure the results of several budgets, and the float model, on the evaluation's text (finish.c). */
 calm_status calm_pipeline_test_budgets(calm_ctx *ctx, calm_pipeline *p);

@@ -127,7 +127,7 @@ static const char *failure_of(const calm_solve_pool *pool, size_t begin, size_t 
     const char *failure = NULL;
     for (size_t job = begin; job < end && !failure; job++) {
         const calm_solve_row *row = calm_solve_at(pool, job, entry);
-        failure = row->id ? row->failure : "not tried in this run";
+        failure = row->id ? row->failure : CALM_NOT_TRIED;
     }
     return failure;
 }

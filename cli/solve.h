@@ -14,6 +14,9 @@
 #include "ptq/hybrid/select.h"
 #include "ptq/quant/scheme.h"
 
+/* The failure of a candidate that a run left out. */
+#define CALM_NOT_TRIED "not tried: the input's crest is below 5 (--effort light)"
+
 /* ---- one unit ---- */
 
 /* What is asked of the candidates of one unit. */
