@@ -172,6 +172,53 @@ TEST(another_budget_and_wishes)
 }
 END_OF_TEST
 
+static void listen(void *user, calm_log_level level, const char *line)
+{
+    if (level == CALM_LOG_WARNING)
+        snprintf(user, CALM_MESSAGE_MAX, "%s", line);
+}
+
+/* Without a probe of every unit losses are guessed, which is said. */
+TEST(a_budget_without_probes)
+{
+    double bits = 4.2;
+    char said[CALM_MESSAGE_MAX] = "";
+    play run = play_new(NULL, "w2a16_g16,w3a16_g16,w4a16_g16", "gptq-hls");
+    run.recipe.budgets = &bits;
+    run.recipe.n_budgets = 1;
+    play_must_run(&run);
+    calm_select_options o = asking(&run, 1);
+    ctx->log = listen;
+    ctx->log_user = said;
+    select_run(&o);
+    ck_assert_str_eq(said, "");
+    play_sql(&run, "DELETE FROM score WHERE metric = 'probe_kl' AND candidate_id IN (SELECT id FROM candidate WHERE job_id < 4)");
+    ck_assert_int_eq(select_run(&o), 3);    /* the same wishes, and another plan */
+    ck_assert_msg(strstr(said, "3 of 8 units have no probe in the store") && strstr(said, "cka_token times its share"), "%s", said);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice WHERE run_id = 3 AND reason LIKE 'score by share of weights %'"), 8);
+    ck_assert_int_eq(play_sql(&run, "SELECT bits_per_weight <= 4.2 FROM run WHERE id = 3"), 1);
+}
+END_OF_TEST
+
+/* Scores behind quantized blocks belong to the choices before them. */
+TEST(a_quantized_prefix_is_warned_of)
+{
+    char said[CALM_MESSAGE_MAX] = "";
+    play run = play_new(NULL, "w2a16_g16", "rtn,gptq-hls");
+    run.recipe.prefix = CALM_PREFIX_QUANTIZED;
+    play_must_run(&run);
+    calm_select_options o = asking(&run, 1);
+    ctx->log = listen;
+    ctx->log_user = said;
+    select_run(&o);
+    ck_assert_str_eq(decided(&run, 2), decided(&run, 1));
+    ck_assert_str_eq(said, "");
+    o.pin = "*=rtn";
+    select_run(&o);
+    ck_assert_msg(strstr(said, "run 1 scored each block behind the choices of those before it"), "%s", said);
+}
+END_OF_TEST
+
 TEST(another_unit_and_metric)
 {
     const play first = play_new(NULL, "w3a16_g16", "rtn,gptq"), run = with_unit(&first, CALM_UNIT_BLOCK, "block");
@@ -477,7 +524,8 @@ int main(void)
 {
     return run_tests("select_run", (const TTest *[]){
         every_unit_comes_out_again, activations_and_advice_come_out_again, a_mixture_comes_out_again,
-        a_shared_expert_comes_out_again, a_budget_comes_out_again, another_budget_and_wishes, another_unit_and_metric,
+        a_shared_expert_comes_out_again, a_budget_comes_out_again, another_budget_and_wishes, a_budget_without_probes,
+        a_quantized_prefix_is_warned_of, another_unit_and_metric,
         selections_that_are_refused, rows_that_contradict, the_same_directory,
         the_same_directory_of_a_mixture_and_an_encoder, the_same_directory_of_a_budget, a_uniform_result,
         a_width_as_the_result, a_selection_is_assembled, assemblies_that_are_refused, blobs_that_are_damaged, NULL});
