@@ -83,7 +83,7 @@ static calm_status add_selected(calm_ctx *ctx, const calm_pipeline *p, table *t,
     row.name = name;
     CALM_TRY(calm_pipeline_uniform(ctx, p, 0, &choice));
     calm_pipeline_jobs(p, &first, &end);
-    const calm_status status = calm_pipeline_select_all(ctx, p, selection, first, end, choice);
+    const calm_status status = calm_pipeline_select_all(ctx, p, selection, first, end, choice, NULL);
     if (status != CALM_ENUMERIC)
         return status != CALM_OK ? status : add(ctx, p, t, row, selection->unit, choice, NULL);
     char said[CALM_MESSAGE_MAX];

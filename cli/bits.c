@@ -8,25 +8,15 @@
 #include <string.h>
 
 #include "cli/pipeline.h"
-#include "ptq/hybrid/knapsack.h"
-
-/* One unit and what it may become; options rise in cost. */
-typedef struct share_unit {
-    size_t begin, end;                 /* jobs                                     */
-    size_t *entries;                   /* [n] of the pool                          */
-    char **reasons;                    /* [n] why that entry at its width          */
-    calm_knapsack_option *options;     /* [n]                                      */
-    size_t n;
-    bool pinned;                       /* to the one option                        */
-} share_unit;
+#include "cli/solve.h"
 
 typedef struct sharing {
-    share_unit *units;
+    calm_share *units;
     size_t n;
     double weights;                    /* of all jobs                              */
 } sharing;
 
-/* Bits of all jobs of the run at one scheme; and their weights. */
+/* Bits of jobs begin .. end - 1 at one scheme. */
 static double bits_at(const calm_pipeline *p, size_t begin, size_t end, const calm_scheme *scheme)
 {
     double bits = 0;
@@ -35,24 +25,13 @@ static double bits_at(const calm_pipeline *p, size_t begin, size_t end, const ca
     return bits;
 }
 
-static double weights_of(const calm_pipeline *p)
-{
-    const calm_layout *layout = calm_model_layout(p->model);
-    size_t first, end;
-    double weights = 0;
-    calm_pipeline_jobs(p, &first, &end);
-    for (size_t job = first; job < end; job++)
-        weights += (double)layout->jobs[job].out * (double)layout->jobs[job].in;
-    return weights;
-}
-
 calm_status calm_pipeline_check_budgets(calm_ctx *ctx, const calm_pipeline *p)
 {
     const calm_recipe *recipe = p->recipe;
-    const double weights = weights_of(p);
     size_t first, end;
     double least = 0, most = 0;
     calm_pipeline_jobs(p, &first, &end);
+    const double weights = calm_pipeline_weights(p, first, end, false);
     for (size_t job = first; job < end; job++) {
         double low = INFINITY, high = 0;
         for (size_t s = 0; s < recipe->n_schemes; s++) {
@@ -75,15 +54,12 @@ calm_status calm_pipeline_check_budgets(calm_ctx *ctx, const calm_pipeline *p)
 /* ---- options ---- */
 
 /* The entry of each scheme that has one for the unit, in the order of their bits. */
-static calm_status list_options(calm_ctx *ctx, const calm_pipeline *p, share_unit *unit)
+static calm_status list_options(calm_ctx *ctx, const calm_pipeline *p, calm_share *unit)
 {
     const calm_recipe *recipe = p->recipe;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, unit->entries, recipe->n_schemes));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, unit->reasons, recipe->n_schemes));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, unit->options, recipe->n_schemes));
     for (size_t first = 0, n; first < recipe->n_pool; first += n) {
         const size_t scheme = recipe->pool[first].of_scheme;
-        size_t entry, at;
+        size_t entry;
         char *reason;
         for (n = 1; first + n < recipe->n_pool && recipe->pool[first + n].of_scheme == scheme; n++)
             continue;
@@ -98,15 +74,7 @@ static calm_status list_options(calm_ctx *ctx, const calm_pipeline *p, share_uni
             return status;
         if (status != CALM_OK)
             continue;
-        const uint64_t cost = (uint64_t)llround(bits_at(p, unit->begin, unit->end, &recipe->schemes[scheme]));
-        for (at = unit->n++; at && unit->options[at - 1].cost > cost; at--) {
-            unit->options[at] = unit->options[at - 1];
-            unit->entries[at] = unit->entries[at - 1];
-            unit->reasons[at] = unit->reasons[at - 1];
-        }
-        unit->options[at].cost = cost;
-        unit->entries[at] = entry;
-        unit->reasons[at] = reason;
+        calm_share_add(unit, entry, reason, bits_at(p, unit->begin, unit->end, &recipe->schemes[scheme]));
     }
     return unit->n ? CALM_OK : calm_fail(ctx, CALM_ENUMERIC, "%s: every candidate of every width failed",
                                          calm_model_layout(p->model)->jobs[unit->begin].name);
@@ -116,10 +84,11 @@ static calm_status list_units(calm_ctx *ctx, const calm_pipeline *p, sharing *ou
 {
     size_t first, end;
     calm_pipeline_jobs(p, &first, &end);
-    *out = (sharing){.weights = weights_of(p)};
+    *out = (sharing){.weights = calm_pipeline_weights(p, first, end, false)};
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->units, end - first));
     for (size_t job = first; job < end; job = out->units[out->n++].end) {
-        share_unit *unit = &out->units[out->n];
+        calm_share *unit = &out->units[out->n];
+        CALM_TRY(calm_share_new(ctx, p->recipe->n_schemes, unit));
         calm_layout_unit(calm_model_layout(p->model), p->recipe->selection.unit, job, &unit->begin, &unit->end);
         unit->pinned = p->pinned[unit->begin] != CALM_NO_PIN;
         CALM_TRY(list_options(ctx, p, unit));
@@ -129,24 +98,24 @@ static calm_status list_units(calm_ctx *ctx, const calm_pipeline *p, sharing *ou
 
 /* ---- losses ---- */
 
-static double score_of(const calm_pipeline *p, const share_unit *unit, size_t option)
+static double score_of(const calm_pipeline *p, const calm_share *unit, size_t option)
 {
     const calm_selection *selection = &p->recipe->selection;
     return calm_pipeline_candidate(p, unit->begin, unit->entries[option])->scores.value[selection->point][selection->score];
 }
 
 /* A unit that could not be scored (an expert without scoring tokens) is worth nothing: its narrowest option. */
-static void set_losses(const calm_pipeline *p, share_unit *unit)
+static calm_status set_losses(calm_ctx *ctx, const calm_pipeline *p, calm_share *unit)
 {
     const calm_point point = calm_unit_point(p->recipe->selection.unit);
-    const double score = score_of(p, unit, 0);
     const double probe =
         calm_pipeline_candidate(p, unit->begin, unit->entries[0])->scores.value[point][CALM_SCORE_PROBE_KL];
-    const double kappa = score > 0 && isfinite(probe) ? fmax(probe, 0) / score : 0;
-    for (size_t i = 0; i < unit->n; i++) {
-        const double loss = kappa * score_of(p, unit, i);
-        unit->options[i].loss = isfinite(loss) ? loss : 0;
-    }
+    double *scores;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, scores, unit->n));
+    for (size_t i = 0; i < unit->n; i++)
+        scores[i] = score_of(p, unit, i);
+    calm_share_lose(unit, calm_share_kappa(probe, scores[0]), scores);
+    return CALM_OK;
 }
 
 static calm_status measure_losses(calm_ctx *ctx, calm_pipeline *p, sharing *s)
@@ -157,7 +126,7 @@ static calm_status measure_losses(calm_ctx *ctx, calm_pipeline *p, sharing *s)
         probes[u] = (calm_probe){s->units[u].begin, s->units[u].entries[0]};
     CALM_TRY(calm_pipeline_probe(ctx, p, p->recipe->selection.unit, probes, s->n));
     for (size_t u = 0; u < s->n; u++)
-        set_losses(p, &s->units[u]);
+        CALM_TRY(set_losses(ctx, p, &s->units[u]));
     return CALM_OK;
 }
 
@@ -166,12 +135,7 @@ static calm_status measure_losses(calm_ctx *ctx, calm_pipeline *p, sharing *s)
 /* The best plan within the bits, into picked [n] (options) and p->choice. */
 static calm_status fill(calm_ctx *ctx, calm_pipeline *p, const sharing *s, double budget, size_t *picked)
 {
-    calm_knapsack_unit *units;
-    calm_knapsack_total total;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, units, s->n));
-    for (size_t u = 0; u < s->n; u++)
-        units[u] = (calm_knapsack_unit){s->units[u].n, s->units[u].options};
-    CALM_TRY(calm_knapsack(ctx, units, s->n, (uint64_t)floor(budget * s->weights + 0.5), picked, &total));
+    CALM_TRY(calm_share_fill(ctx, s->units, s->n, budget * s->weights, picked));
     for (size_t u = 0; u < s->n; u++)
         for (size_t job = s->units[u].begin; job < s->units[u].end; job++)
             p->choice[job] = s->units[u].entries[picked[u]];
@@ -182,7 +146,7 @@ static calm_status fill(calm_ctx *ctx, calm_pipeline *p, const sharing *s, doubl
 static bool choose_width(const sharing *s, const calm_recipe *recipe, size_t scheme, size_t *choice)
 {
     for (size_t u = 0; u < s->n; u++) {
-        const share_unit *unit = &s->units[u];
+        const calm_share *unit = &s->units[u];
         size_t i = 0;
         while (i < unit->n && !unit->pinned && recipe->pool[unit->entries[i]].of_scheme != scheme)
             i++;
@@ -226,11 +190,9 @@ static calm_status put_choices(calm_ctx *ctx, const calm_pipeline *p, const shar
 {
     CALM_TRY(calm_store_begin(ctx, p->store));
     for (size_t u = 0; u < s->n; u++) {
-        const share_unit *unit = &s->units[u];
-        const calm_knapsack_option *option = &unit->options[picked[u]];
+        const calm_share *unit = &s->units[u];
         char *reason;
-        CALM_TRY(calm_strf(ctx, ctx->out, &reason, "predicted KL %.2e of %.2e at the narrowest width; there: %s",
-                           option->loss, unit->options[0].loss, unit->reasons[picked[u]]));
+        CALM_TRY(calm_share_reason(ctx, unit, picked[u], "predicted KL", &reason));
         for (size_t job = unit->begin; job < unit->end; job++)
             CALM_TRY(calm_pipeline_put_choice(ctx, p, job, reason));
     }

@@ -356,7 +356,7 @@ static calm_status pass_quantized(calm_ctx *ctx, block_run *run, const calm_batc
     calm_plan plan;
     calm_block block;
     CALM_TRY(calm_pipeline_select_all(ctx, p, &p->recipe->selection, layout->block_begin[run->index],
-                                      layout->block_begin[run->index + 1], p->choice));
+                                      layout->block_begin[run->index + 1], p->choice, NULL));
     CALM_TRY(calm_pipeline_plan(ctx, p, p->choice, &plan));
     calm_plan_override override = {p->model, &plan};
     CALM_TRY(calm_model_load_block(ctx, p->model, run->index, &block));

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli/solve.h"
 #include "store/blob.h"
 
 /* ---- what the store has ---- */
@@ -79,7 +80,7 @@ size_t calm_pipeline_skip(calm_ctx *ctx, const calm_pipeline *p, size_t job)
         n += candidate->todo;
         candidate->todo = false;
         candidate->skipped = true;
-        candidate->failure = "not tried: the input's crest is below 5 (--effort light)";
+        candidate->failure = CALM_NOT_TRIED;
     }
     return n;
 }

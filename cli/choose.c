@@ -3,9 +3,7 @@
 #include <string.h>
 
 #include "cli/pipeline.h"
-
-/* "smooth iff crest > 6" chose as CKA did in 23 of 24 jobs at W4A4 (docs/method.md section 5). */
-#define SMOOTH_CREST 6.0
+#include "cli/solve.h"
 
 /* ---- the activation rule ---- */
 
@@ -28,8 +26,7 @@ static const char *advise(calm_ctx *ctx, const calm_pipeline *p, size_t job, con
 {
     if (!(calm_recipe_caps(p->recipe) & CALM_SETS_IN_SCALE) || !scheme->act_bits)
         return NULL;
-    const double crest = calm_pipeline_crest(ctx, p, job);
-    return isnan(crest) ? NULL : crest > SMOOTH_CREST ? "smooth" : "plain";
+    return calm_pick_advice(calm_pipeline_crest(ctx, p, job));
 }
 
 /* ---- one unit ---- */
@@ -55,29 +52,13 @@ static calm_status select_pinned(calm_ctx *ctx, const calm_pipeline *p, size_t b
     return calm_strf(ctx, ctx->out, reason, "pinned by the recipe");
 }
 
-/* A unit whose candidates could not be scored: an expert that no scoring token was routed to. */
-static calm_status select_blindly(calm_ctx *ctx, const calm_pipeline *p, size_t begin, size_t end, size_t first,
-                                  size_t n, size_t *entry, char **reason)
-{
-    *entry = first;
-    while (*entry + 1 < first + n && failure_of(p, begin, end, *entry))
-        ++*entry;
-    const char *failure = failure_of(p, begin, end, *entry);
-    if (failure)
-        return calm_fail(ctx, CALM_ENUMERIC, "%s: every candidate failed: %s",
-                         calm_model_layout(p->model)->jobs[begin].name, failure);
-    return calm_strf(ctx, ctx->out, reason,
-                     "too few scoring tokens were routed to this expert to compare: the first of the list");
-}
-
-/* No candidate has the score: an expert may have seen too few tokens, anything else is a mistake. */
-static calm_status refuse_unscored(calm_ctx *ctx, const calm_pipeline *p, const calm_selection *selection, size_t job)
+/* What helps where no candidate has the score. */
+static calm_status say_remedy(calm_ctx *ctx, const calm_pipeline *p, char **out)
 {
     const calm_windows *calib = &p->calib;
     const size_t windows = (size_t)p->recipe->score_windows < calib->n ? (size_t)p->recipe->score_windows : calib->n;
-    return calm_fail(ctx, CALM_EARG, "%s: no candidate has a %s; %zu rows were scored (--score-samples, --seqlen), it "
-                                     "needs at least 4", calm_model_layout(p->model)->jobs[job].name,
-                     calm_score_name(selection->point, selection->score), calib->begin[windows]);
+    return calm_strf(ctx, ctx->scratch, out, "%zu rows were scored (--score-samples, --seqlen), it needs at least 4",
+                     calib->begin[windows]);
 }
 
 calm_status calm_pipeline_select(calm_ctx *ctx, const calm_pipeline *p, const calm_selection *selection, size_t job,
@@ -85,44 +66,42 @@ calm_status calm_pipeline_select(calm_ctx *ctx, const calm_pipeline *p, const ca
 {
     const calm_layout *layout = calm_model_layout(p->model);
     calm_contender *contenders;
-    size_t begin, end, winner, scored = 0, alive = 0;
+    calm_pick pick = {.rule = selection->rule, .metric = calm_score_name(selection->point, selection->score)};
+    char *remedy;
+    size_t begin, end, winner;
     calm_layout_unit(layout, selection->unit, job, &begin, &end);
     if (p->pinned[begin] >= first && p->pinned[begin] - first < n)
         return select_pinned(ctx, p, begin, end, entry, reason);
+    CALM_TRY(say_remedy(ctx, p, &remedy));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, contenders, n));
     for (size_t i = 0; i < n; i++) {
         const calm_candidate *candidate = calm_pipeline_candidate(p, begin, first + i);
         const double *score = candidate->scores.value[selection->point];
-        const double tie = score[CALM_METRIC_LOG_REL_MSE];
         contenders[i] = (calm_contender){candidate->key, p->recipe->pool[first + i].name,
-                                         failure_of(p, begin, end, first + i), score[selection->score], tie};
-        alive += !contenders[i].failure;
-        scored += !contenders[i].failure && !isnan(score[selection->score]);
+                                         failure_of(p, begin, end, first + i), score[selection->score],
+                                         score[CALM_METRIC_LOG_REL_MSE]};
     }
-    if (alive && !scored && layout->jobs[begin].expert >= 0 && selection->unit != CALM_UNIT_BLOCK)
-        return select_blindly(ctx, p, begin, end, first, n, entry, reason);
-    if (alive && !scored && n > 1)
-        return refuse_unscored(ctx, p, selection, begin);
-    if (n == 1 && alive) {
-        *entry = first;
-        return calm_strf(ctx, ctx->out, reason, "the only candidate");
-    }
-    CALM_TRY(calm_choose(ctx, selection->rule, calm_score_name(selection->point, selection->score), contenders, n,
-                         &winner, reason));
+    pick.unit = layout->jobs[begin].name;
+    pick.expert = layout->jobs[begin].expert >= 0 && selection->unit != CALM_UNIT_BLOCK;
+    pick.remedy = remedy;
+    CALM_TRY(calm_pick_one(ctx, &pick, contenders, n, &winner, reason));
     *entry = first + winner;
     return CALM_OK;
 }
 
 calm_status calm_pipeline_select_all(calm_ctx *ctx, const calm_pipeline *p, const calm_selection *selection,
-                                     size_t first, size_t end, size_t *choice)
+                                     size_t first, size_t end, size_t *choice, const char **reasons)
 {
     for (size_t job = first, unit_end; job < end; job = unit_end) {
         size_t begin, entry;
         char *reason;
         calm_layout_unit(calm_model_layout(p->model), selection->unit, job, &begin, &unit_end);
         CALM_TRY(calm_pipeline_select(ctx, p, selection, job, 0, p->recipe->n_pool, &entry, &reason));
-        for (size_t j = begin; j < unit_end; j++)
+        for (size_t j = begin; j < unit_end; j++) {
             choice[j] = entry;
+            if (reasons)
+                reasons[j] = reason;
+        }
     }
     return CALM_OK;
 }
@@ -148,20 +127,14 @@ calm_status calm_pipeline_put_choice(calm_ctx *ctx, const calm_pipeline *p, size
 
 calm_status calm_pipeline_choose(calm_ctx *ctx, calm_pipeline *p)
 {
-    const calm_selection *selection = &p->recipe->selection;
+    const char **reasons;
     size_t first, end;
     calm_budget_note(&p->held.capture);
     calm_pipeline_jobs(p, &first, &end);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, reasons, calm_model_layout(p->model)->n_jobs));
+    CALM_TRY(calm_pipeline_select_all(ctx, p, &p->recipe->selection, first, end, p->choice, reasons));
     CALM_TRY(calm_store_begin(ctx, p->store));
-    for (size_t job = first, unit_end; job < end; job = unit_end) {
-        size_t begin, entry;
-        char *reason;
-        calm_layout_unit(calm_model_layout(p->model), selection->unit, job, &begin, &unit_end);
-        CALM_TRY(calm_pipeline_select(ctx, p, selection, job, 0, p->recipe->n_pool, &entry, &reason));
-        for (size_t j = begin; j < unit_end; j++) {
-            p->choice[j] = entry;
-            CALM_TRY(calm_pipeline_put_choice(ctx, p, j, reason));
-        }
-    }
+    for (size_t job = first; job < end; job++)
+        CALM_TRY(calm_pipeline_put_choice(ctx, p, job, reasons[job]));
     return calm_store_commit(ctx, p->store);
 }

@@ -140,24 +140,11 @@ static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
 
 /* ---- adding up ---- */
 
-static double weights_of(const calm_pipeline *p, size_t first, size_t end, bool active)
-{
-    const calm_layout *layout = calm_model_layout(p->model);
-    const calm_moe_config *moe = &calm_model_config(p->model)->moe;
-    double total = 0;
-    for (size_t j = first; j < end; j++) {
-        const calm_job_ref *job = &layout->jobs[j];
-        const double share = active && job->expert >= 0 ? (double)moe->top_k / (double)moe->n_experts : 1;
-        total += share * (double)job->out * (double)job->in;
-    }
-    return total;
-}
-
 /* Floating-point operations of the whole model for one token. */
 static double model_flops(const calm_pipeline *p)
 {
     const calm_config *config = calm_model_config(p->model);
-    return 2 * weights_of(p, 0, calm_model_layout(p->model)->n_jobs, true) +
+    return 2 * calm_pipeline_weights(p, 0, calm_model_layout(p->model)->n_jobs, true) +
            2 * (double)config->hidden * (double)config->vocab;
 }
 
@@ -215,7 +202,7 @@ static void add_up(forecast *f, int n_threads)
         f->n_candidates += recipe->n_pool;
     }
     f->bits_per_weight = weights > 0 ? bits / weights : 0;
-    f->seconds += 2 * rows * weights_of(p, 0, layout->block_begin[p->end_block], true) / forward;
+    f->seconds += 2 * rows * calm_pipeline_weights(p, 0, layout->block_begin[p->end_block], true) / forward;
     const double guard = (double)p->guard.begin[p->guard.n] * (double)(recipe->n_pool + 2);
     f->seconds += guard * model_flops(p) / forward;
     if (p->evaluates && recipe->eval_windows)

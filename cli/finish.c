@@ -47,8 +47,7 @@ static calm_status measure(calm_ctx *ctx, calm_pipeline *p, const char *dir, con
     return calm_store_encoding_put(ctx, p->store, ids[1], &row);
 }
 
-/* The encoder's figures of an evaluation that the store had. */
-static calm_status find_encoding(calm_ctx *ctx, calm_pipeline *p, int64_t id)
+calm_status calm_pipeline_find_encoding(calm_ctx *ctx, calm_pipeline *p, int64_t id)
 {
     calm_store_encoding row;
     bool found;
@@ -109,7 +108,7 @@ static calm_status evaluate(calm_ctx *ctx, calm_pipeline *p, const char *dir)
     if (!ids[0] || !ids[1])
         CALM_TRY(measure(ctx, p, dir, plan_key, ids));
     else if (calm_pipeline_encodes(p))
-        CALM_TRY(find_encoding(ctx, p, ids[1]));
+        CALM_TRY(calm_pipeline_find_encoding(ctx, p, ids[1]));
     calm_progress_finish(p->progress, CALM_STAGE_EVALUATE);
     const calm_store_verdict verdicts[2] = {{p->run_id, ids[0], "test", "float", NAN, NAN},
                                             {p->run_id, ids[1], "test", p->result_name, NAN, NAN}};
@@ -130,7 +129,7 @@ static calm_status write_text(calm_ctx *ctx, const char *dir, const char *name, 
 static calm_status write_recipe(calm_ctx *ctx, const calm_pipeline *p, const char *dir)
 {
     calm_text text;
-    calm_json *json = calm_recipe_json(p->recipe);
+    calm_json *json = p->stored_recipe ? calm_json_copy(p->stored_recipe) : calm_recipe_json(p->recipe);
     calm_text_init(&text);
     calm_status status = calm_json_write(ctx, json, 2, &text);
     calm_text_append(&text, "\n", 1);
@@ -177,7 +176,7 @@ static calm_status put_artifact(calm_ctx *ctx, const calm_pipeline *p, const cha
     return calm_store_artifact_put(ctx, p->store, &row);
 }
 
-static calm_status put_artifacts(calm_ctx *ctx, const calm_pipeline *p)
+calm_status calm_checkpoint_put(calm_ctx *ctx, const calm_pipeline *p)
 {
     DIR *dir = opendir(p->recipe->output);
     if (!dir)
@@ -203,31 +202,38 @@ static calm_status file_bytes(calm_ctx *ctx, const char *dir, int64_t *out)
 
 /* ---- the stage ---- */
 
-static calm_status fill(calm_ctx *ctx, calm_pipeline *p, const char *dir)
+static calm_status fill(calm_ctx *ctx, calm_pipeline *p, const char *dir, calm_tick_fn *tick, calm_evaluate_fn *measure_it)
 {
-    const calm_export_input input = {p->model, &p->result, assembled, p};
+    const calm_export_input input = {p->model, &p->result, tick, p};
     size_t n;
     CALM_TRY(calm_exporters(&n)[0]->write(ctx, &input, dir));
     calm_budget_note(&p->held.assemble);
     p->bytes_before = (int64_t)calm_model_bytes(p->model);
     CALM_TRY(file_bytes(ctx, dir, &p->bytes_after));
     p->bits_per_weight = calm_pipeline_plan_bits(p, &p->result);
-    CALM_TRY(evaluate(ctx, p, dir));
+    if (measure_it)
+        CALM_TRY(measure_it(ctx, p, dir));
     CALM_TRY(calm_pipeline_gates(ctx, p));
     CALM_TRY(write_recipe(ctx, p, dir));
     return write_card(ctx, p, dir);
 }
 
-calm_status calm_pipeline_export(calm_ctx *ctx, calm_pipeline *p)
+calm_status calm_checkpoint_write(calm_ctx *ctx, calm_pipeline *p, calm_tick_fn *tick, calm_evaluate_fn *measure_it)
 {
     char *temporary;
     CALM_TRY(calm_export_begin(ctx, p->recipe->output, &temporary));
-    if (fill(ctx, p, temporary) != CALM_OK || calm_export_commit(ctx, temporary, p->recipe->output) != CALM_OK) {
+    if (fill(ctx, p, temporary, tick, measure_it) != CALM_OK || calm_export_commit(ctx, temporary, p->recipe->output) != CALM_OK) {
         calm_ctx cleanup = *ctx;    /* the first failure is the one to report */
         calm_ctx_forgive(&cleanup);
         calm_remove_tree(&cleanup, temporary);
         return ctx->status;
     }
+    return CALM_OK;
+}
+
+calm_status calm_pipeline_export(calm_ctx *ctx, calm_pipeline *p)
+{
+    CALM_TRY(calm_checkpoint_write(ctx, p, assembled, evaluate));
     calm_budget_note(&p->held.evaluate);
-    return put_artifacts(ctx, p);
+    return calm_checkpoint_put(ctx, p);
 }

@@ -107,6 +107,7 @@ typedef struct calm_pipeline {
     calm_eval_result eval_float, eval_result;
     double *gate_values;                       /* [n_gates] measured; NULL: not yet   */
     calm_embedding_result eval_encoding;       /* of an encoder's result              */
+    const calm_json *stored_recipe;            /* to write beside the weights; NULL: `recipe` */
     double seconds;
     double score_seconds;                      /* of all threads together             */
 } calm_pipeline;
@@ -163,9 +164,9 @@ calm_status calm_guard_judge(calm_ctx *ctx, calm_pipeline *p, calm_trial *trials
 calm_status calm_pipeline_select(calm_ctx *ctx, const calm_pipeline *p, const calm_selection *selection, size_t job,
                                  size_t first, size_t n, size_t *entry, char **reason);
 
-/* The same for every unit of jobs first .. end - 1, into choice [n_jobs]. */
+/* The same for every unit of jobs first .. end - 1, into choice [n_jobs] and reasons [n_jobs] (NULL: not wanted). */
 calm_status calm_pipeline_select_all(calm_ctx *ctx, const calm_pipeline *p, const calm_selection *selection,
-                                     size_t first, size_t end, size_t *choice);
+                                     size_t first, size_t end, size_t *choice, const char **reasons);
 
 /* Crest of a job's input: median over tokens of max|x| / rms(x); NaN when the store does not know. */
 double calm_pipeline_crest(calm_ctx *ctx, const calm_pipeline *p, size_t job);
@@ -211,6 +212,9 @@ calm_status calm_pipeline_pin(calm_ctx *ctx, calm_pipeline *p);
 /* As calm_pipeline_uniform, but pinned jobs keep what their pins say (pins.c). */
 calm_status calm_pipeline_uniform_pinned(calm_ctx *ctx, const calm_pipeline *p, size_t entry, size_t **choice);
 
+/* Weights of jobs first .. end - 1; `active`: those that one token meets, of a mixture its share of the experts. */
+double calm_pipeline_weights(const calm_pipeline *p, size_t first, size_t end, bool active);
+
 /* Bits that a plan takes for a job with scales and zeros; and per weight of all quantized linears, NaN for none. */
 double calm_pipeline_job_bits(const calm_pipeline *p, size_t job, const calm_scheme *scheme);
 double calm_pipeline_plan_bits(const calm_pipeline *p, const calm_plan *plan);
@@ -230,12 +234,21 @@ calm_status calm_trials_measure(calm_ctx *ctx, const calm_pipeline *p, calm_tria
 /* Put each measured trial as an evaluation that the run used for `role`, in one transaction. */
 calm_status calm_trials_put(calm_ctx *ctx, const calm_pipeline *p, const calm_trial *trials, size_t n, const char *role);
 
-/* Write the checkpoint under a temporary name, evaluate what was written, add card and recipe, and give it its name
- * (finish.c). */
+/* Write the checkpoint under a temporary name, evaluate what was written, add card and recipe, and give it its name; put
+ * its files as artifacts (finish.c). */
 calm_status calm_pipeline_export(calm_ctx *ctx, calm_pipeline *p);
+
+/* The two halves of it: the directory, with `evaluate` (NULL: not wanted) before the card is written, and the rows.  `tick`
+ * hears of blocks, with `p`.  Sets bytes_before, bytes_after, bits_per_weight. */
+typedef calm_status calm_evaluate_fn(calm_ctx *ctx, calm_pipeline *p, const char *dir);
+calm_status calm_checkpoint_write(calm_ctx *ctx, calm_pipeline *p, calm_tick_fn *tick, calm_evaluate_fn *evaluate);
+calm_status calm_checkpoint_put(calm_ctx *ctx, const calm_pipeline *p);
 
 /* Read the evaluation's text into p->eval (finish.c). */
 calm_status calm_pipeline_read_eval(calm_ctx *ctx, calm_pipeline *p);
+
+/* The figures of an encoder's evaluation of the store into p->eval_encoding.  CALM_EFORMAT: it has none (finish.c). */
+calm_status calm_pipeline_find_encoding(calm_ctx *ctx, calm_pipeline *p, int64_t id);
 
 /* Measure the results of several budgets, and the float model, on the evaluation's text (finish.c). */
 calm_status calm_pipeline_test_budgets(calm_ctx *ctx, calm_pipeline *p);

@@ -160,27 +160,13 @@ calm_status calm_recipe_evaluate(calm_ctx *ctx, const calm_recipe_options *o, ca
     return resolve_text(ctx, o->eval_text, "wikitext2-test.txt", &recipe->eval_path, &recipe->eval_name);
 }
 
-static calm_status unknown_metric(calm_ctx *ctx, calm_unit unit, const char *metric)
-{
-    const char *names[CALM_N_POINTS * CALM_N_SCORES];
-    size_t n = 0;
-    for (calm_point point = 0; point < CALM_N_POINTS; point++)
-        for (int score = 0; score < CALM_N_SCORES; score++)
-            if (calm_point_unit(point) == unit && calm_score_name(point, score))
-                names[n++] = calm_score_name(point, score);
-    const char *near = calm_nearest(metric, names, n);
-    return calm_fail(ctx, CALM_EARG, "--metric %s: a %s has no such score%s%s%s", metric, calm_unit_name(unit),
-                     near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
-}
-
 calm_status calm_recipe_select(calm_ctx *ctx, calm_unit unit, calm_rule rule, const char *metric, calm_recipe *recipe)
 {
     calm_selection *selection = &recipe->selection;
     *selection = (calm_selection){.unit = unit, .rule = rule};
     if (!metric)
         metric = rule == CALM_RULE_ARGMAX ? "cka" : "cka_token";
-    if (!calm_score_find(unit, metric, &selection->point, &selection->score))
-        return unknown_metric(ctx, unit, metric);
+    CALM_TRY(calm_score_need(ctx, unit, metric, &selection->point, &selection->score));
     recipe->linear |= selection->score == CALM_SCORE_CKA_LINEAR;
     recipe->points |= 1u << selection->point | 1u << calm_unit_point(unit);
     if (selection->score == CALM_SCORE_CKA_LINEAR && quantizes_activations(recipe))

@@ -63,3 +63,18 @@ bool calm_score_find(calm_unit unit, const char *name, calm_point *point, int *s
         }
     return false;
 }
+
+calm_status calm_score_need(calm_ctx *ctx, calm_unit unit, const char *name, calm_point *point, int *score)
+{
+    const char *names[CALM_N_POINTS * CALM_N_SCORES];
+    size_t n = 0;
+    if (calm_score_find(unit, name, point, score))
+        return CALM_OK;
+    for (calm_point p = 0; p < CALM_N_POINTS; p++)
+        for (int s = 0; s < CALM_N_SCORES; s++)
+            if (calm_point_unit(p) == unit && calm_score_name(p, s))
+                names[n++] = calm_score_name(p, s);
+    const char *near = calm_nearest(name, names, n);
+    return calm_fail(ctx, CALM_EARG, "--metric %s: a %s has no such score%s%s%s", name, calm_unit_name(unit),
+                     near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+}

@@ -48,4 +48,7 @@ const char *calm_score_name(calm_point point, int score);
  * blocks). */
 bool calm_score_find(calm_unit unit, const char *name, calm_point *point, int *score);
 
+/* The same for a name that was typed as --metric.  CALM_EARG, naming the nearest. */
+calm_status calm_score_need(calm_ctx *ctx, calm_unit unit, const char *name, calm_point *point, int *score);
+
 #endif

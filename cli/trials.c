@@ -46,6 +46,19 @@ calm_status calm_pipeline_uniform(calm_ctx *ctx, const calm_pipeline *p, size_t 
     return CALM_OK;
 }
 
+double calm_pipeline_weights(const calm_pipeline *p, size_t first, size_t end, bool active)
+{
+    const calm_layout *layout = calm_model_layout(p->model);
+    const calm_moe_config *moe = &calm_model_config(p->model)->moe;
+    double total = 0;
+    for (size_t j = first; j < end; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        const double share = active && job->expert >= 0 ? (double)moe->top_k / (double)moe->n_experts : 1;
+        total += share * (double)job->out * (double)job->in;
+    }
+    return total;
+}
+
 double calm_pipeline_job_bits(const calm_pipeline *p, size_t job, const calm_scheme *scheme)
 {
     const calm_layout *layout = calm_model_layout(p->model);

@@ -161,6 +161,9 @@ calm_status calm_store_run_end(calm_ctx *ctx, calm_store *store, int64_t run_id,
 /* Note that a run considered a candidate; no error when noted before.  Candidates are shared between runs. */
 calm_status calm_store_run_candidate(calm_ctx *ctx, calm_store *store, int64_t run_id, int64_t candidate_id);
 
+/* Note for a run all candidates that another considered: it chooses anew from the same pool. */
+calm_status calm_store_run_pool(calm_ctx *ctx, calm_store *store, int64_t run_id, int64_t from_run_id);
+
 /* ---- candidates and their scores ---- */
 
 typedef struct calm_store_score {

@@ -157,6 +157,14 @@ calm_status calm_store_run_candidate(calm_ctx *ctx, calm_store *store, int64_t r
                         CALM_BIND(CALM_ID(run_id), CALM_ID(candidate_id)));
 }
 
+calm_status calm_store_run_pool(calm_ctx *ctx, calm_store *store, int64_t run_id, int64_t from_run_id)
+{
+    return calm_sql_run(ctx, store->sql,
+                        "INSERT INTO run_candidate (run_id, candidate_id) SELECT ?1, candidate_id FROM run_candidate"
+                        " WHERE run_id = ?2 ON CONFLICT DO NOTHING",
+                        CALM_BIND(CALM_ID(run_id), CALM_ID(from_run_id)));
+}
+
 /* ---- what a run decided, measured and wrote ---- */
 
 calm_status calm_store_choice_put(calm_ctx *ctx, calm_store *store, const calm_store_choice *c)

@@ -15,6 +15,7 @@ target_link_libraries(calm_test_play PUBLIC calm_test_support calm_cli)
 calm_test(cli test_pipeline_faults calm_test_play)
 calm_test(cli test_pipeline calm_test_play)
 calm_test(cli test_pipeline_choice calm_test_play)
+calm_test(cli test_select_run calm_test_play)
 calm_test(cli test_run_memory calm_test_play)
 set_tests_properties(cli.test_run_memory PROPERTIES TIMEOUT 900)    # two hundred runs
 calm_test(cli test_ablation calm_test_play)

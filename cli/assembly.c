@@ -1,0 +1,459 @@
+/* A run taken up again where it exports. */
+#include "cli/assembly.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ptq/hybrid/export.h"
+#include "ptq/hybrid/key.h"
+#include "ptq/hybrid/qblob.h"
+#include "store/blob.h"
+
+/* ---- the run's recipe, as far as plan and report need it ---- */
+
+static calm_status restore_pool(calm_ctx *ctx, calm_assembly *a)
+{
+    const calm_solve_pool *pool = &a->pool;
+    calm_recipe *recipe = &a->recipe;
+    recipe->n_pool = pool->n_entries;
+    recipe->n_schemes = pool->n_schemes;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->pool, pool->n_entries));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->schemes, pool->n_schemes));
+    for (size_t i = 0; i < pool->n_entries; i++) {
+        const calm_solve_entry *entry = &pool->entries[i];
+        recipe->pool[i] = (calm_entry){.scheme = entry->scheme, .of_scheme = entry->of_scheme, .name = entry->name};
+        recipe->schemes[entry->of_scheme] = entry->scheme;
+    }
+    return CALM_OK;
+}
+
+static void restore_recipe(const calm_assemble_options *o, calm_assembly *a)
+{
+    const calm_json *json = a->run.recipe, *calibration = calm_json_get(json, "calibration");
+    const calm_json *choice = calm_json_get(json, "choice");
+    a->recipe.model.name = calm_json_string(calm_json_get(json, "model"), a->run.model_name);
+    a->recipe.calib_name = calm_json_string(calm_json_get(calibration, "text"), "?");
+    a->recipe.eval_name = calm_json_string(calm_json_get(calm_json_get(json, "evaluation"), "text"), "?");
+    a->recipe.least_tokens = calm_json_int(calm_json_get(choice, "expert_tokens"), 0);
+    a->recipe.output = o->output;
+    a->recipe.store = o->store;
+    a->recipe.force = o->force;
+    a->recipe.last_block = -1;
+}
+
+/* How the run chose, which names its units and its options of a width. */
+static calm_status restore_selection(calm_ctx *ctx, calm_assembly *a, calm_pool_how *how)
+{
+    const calm_stored_run *run = &a->run;
+    *how = (calm_pool_how){0};
+    while (how->unit < CALM_N_UNITS && strcmp(calm_unit_name(how->unit), run->unit) != 0)
+        how->unit++;
+    how->rule = run->rule && strcmp(run->rule, calm_rule_name(CALM_RULE_ARGMAX)) == 0 ? CALM_RULE_ARGMAX : CALM_RULE_TOKEN;
+    if (how->unit == CALM_N_UNITS || !run->metric || !calm_score_find(how->unit, run->metric, &how->point, &how->score))
+        return calm_fail(ctx, CALM_EFORMAT, "run %lld chose by \"%s\" of a %s, which this calm does not know",
+                         (long long)run->id, run->metric ? run->metric : "", run->unit);
+    a->recipe.selection = (calm_selection){how->unit, how->rule, how->point, how->score};
+    return CALM_OK;
+}
+
+/* ---- the model ---- */
+
+static calm_status open_model(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
+{
+    const long long run = (long long)a->run.id;
+    const char *dir = o->model ? o->model : a->run.model_path;
+    if (!dir || !calm_is_directory(dir))
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: the float model of run %lld is not there%s", dir ? dir : "(unknown)", run,
+                         o->model ? "" : "; say where it is: --model DIR");
+    a->recipe.model.dir = (char *)(uintptr_t)dir;
+    CALM_TRY(calm_model_open(ctx, dir, &a->p.model));
+    if (calm_model_is_quantized(a->p.model))
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: is quantized already; run %lld is assembled from the float model", dir, run);
+    CALM_TRY(calm_key_model(ctx, a->p.model, a->p.model_key));
+    if (strcmp(a->p.model_key, a->run.model_digest) != 0)
+        return calm_fail(ctx, CALM_EMISMATCH, "%s: not the model of run %lld: its digest is %s, the run's is %s", dir, run,
+                         a->p.model_key, a->run.model_digest);
+    return CALM_OK;
+}
+
+/* ---- jobs and candidates ---- */
+
+/* A digest or a key of the store, which is a stranger's word. */
+static calm_status copy_digest(calm_ctx *ctx, const char *job, const char *from, char to[CALM_SHA256_HEX])
+{
+    if (!from || strlen(from) != CALM_SHA256_HEX - 1)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: the store has \"%s\" where a digest is expected", job, from ? from : "");
+    memcpy(to, from, CALM_SHA256_HEX);
+    return CALM_OK;
+}
+
+static calm_status restore_candidate(calm_ctx *ctx, calm_assembly *a, size_t of_pool, size_t job, size_t entry)
+{
+    const calm_solve_row *row = calm_solve_at(&a->pool, of_pool, entry);
+    calm_candidate *candidate = calm_pipeline_candidate(&a->p, job, entry);
+    const char *name = a->pool.jobs[of_pool].name;
+    candidate->id = row->id;
+    candidate->failure = row->id ? row->failure : CALM_NOT_TRIED;
+    if (row->id)
+        CALM_TRY(copy_digest(ctx, name, row->key, candidate->key));
+    return candidate->failure ? CALM_OK : copy_digest(ctx, name, row->blob, candidate->blob);
+}
+
+/* places [pool's n_jobs]: the job of the layout that each job of the store is. */
+static calm_status match_jobs(calm_ctx *ctx, calm_assembly *a, size_t **places)
+{
+    const calm_layout *layout = calm_model_layout(a->p.model);
+    size_t at = 0;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *places, a->pool.n_jobs));
+    for (size_t j = 0; j < a->pool.n_jobs; j++, at++) {
+        const calm_solve_job *job = &a->pool.jobs[j];
+        while (at < layout->n_jobs && strcmp(layout->jobs[at].name, job->name) != 0)
+            at++;
+        if (at == layout->n_jobs || strcmp(layout->jobs[at].role, job->role) != 0 || layout->jobs[at].out != job->out ||
+            layout->jobs[at].in != job->in)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: job %s [%zu, %zu] of the store is none of the model's", a->recipe.store,
+                             job->name, job->out, job->in);
+        (*places)[j] = at;
+    }
+    return CALM_OK;
+}
+
+static calm_status restore_candidates(calm_ctx *ctx, calm_assembly *a, const size_t *places)
+{
+    const size_t n_jobs = calm_model_layout(a->p.model)->n_jobs;
+    size_t n;
+    if (!calm_size_mul(&n, n_jobs, a->pool.n_entries))
+        return calm_fail(ctx, CALM_ENOMEM, "%zu jobs of %zu candidates", n_jobs, a->pool.n_entries);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, a->p.candidates, n));
+    for (size_t j = 0; j < a->pool.n_jobs; j++)
+        for (size_t entry = 0; entry < a->pool.n_entries; entry++)
+            CALM_TRY(restore_candidate(ctx, a, j, places[j], entry));
+    return CALM_OK;
+}
+
+/* ---- what is written ---- */
+
+/* choice [n_jobs of the layout] = of_job [n_jobs of the pool], or `uniform` where that is NULL. */
+static calm_status spread(calm_ctx *ctx, const calm_assembly *a, const size_t *places, const size_t *of_job, size_t uniform,
+                          size_t **choice)
+{
+    const size_t n_jobs = calm_model_layout(a->p.model)->n_jobs;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *choice, n_jobs));
+    for (size_t job = 0; job < n_jobs; job++)
+        (*choice)[job] = CALM_STAYS_FLOAT;
+    for (size_t j = 0; j < a->pool.n_jobs; j++)
+        (*choice)[places[j]] = !of_job ? uniform : of_job[j] == SIZE_MAX ? CALM_STAYS_FLOAT : of_job[j];
+    return CALM_OK;
+}
+
+/* "all w3a16_g128": each unit's own entry of that width. */
+static calm_status spread_width(calm_ctx *ctx, const calm_assembly *a, const size_t *places, size_t scheme, size_t **choice)
+{
+    calm_solution solution;
+    size_t *of_job;
+    CALM_TRY(calm_solve_width(ctx, &a->pool, scheme, &solution));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, of_job, a->pool.n_jobs));
+    for (size_t u = 0; u < solution.n_units; u++)
+        for (size_t j = solution.begin[u]; j < solution.begin[u + 1]; j++)
+            of_job[j] = solution.choice[u];
+    return spread(ctx, a, places, of_job, 0, choice);
+}
+
+/* The choices of the run; every job that competed must have one. */
+static calm_status spread_hybrid(calm_ctx *ctx, const calm_assembly *a, const size_t *places, size_t **choice)
+{
+    size_t *of_job;
+    CALM_TRY(calm_stored_choice(ctx, &a->run, &a->pool, &of_job));
+    for (size_t j = 0; j < a->pool.n_jobs; j++)
+        if (of_job[j] == SIZE_MAX)
+            return calm_fail(ctx, CALM_EARG, "run %lld chose nothing for %s; calm select %lld --store %s makes a plan of it",
+                             (long long)a->run.id, a->pool.jobs[j].name, (long long)a->run.id, a->recipe.store);
+    return spread(ctx, a, places, of_job, 0, choice);
+}
+
+/* The plan that a name stands for: "hybrid", "all SCHEME", an entry. */
+static calm_status spread_named(calm_ctx *ctx, const calm_assembly *a, const size_t *places, const char *name, size_t **choice)
+{
+    if (strcmp(name, "hybrid") == 0)
+        return spread_hybrid(ctx, a, places, choice);
+    for (size_t i = 0; i < a->pool.n_entries; i++) {
+        const calm_solve_entry *entry = &a->pool.entries[i];
+        if (strcmp(name, entry->name) == 0)
+            return spread(ctx, a, places, NULL, i, choice);
+        if (strncmp(name, "all ", 4) == 0 && strcmp(name + 4, entry->scheme_name) == 0)
+            return spread_width(ctx, a, places, entry->of_scheme, choice);
+    }
+    return calm_fail(ctx, CALM_EFORMAT, "%s: the result of run %lld, \"%s\", is none of its candidates", a->recipe.store,
+                     (long long)a->run.id, name);
+}
+
+static calm_status name_result(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
+{
+    const calm_stored_run *run = &a->run;
+    a->p.result_name = o->hybrid ? "hybrid" : run->result;
+    a->p.verdict = run->reason ? run->reason : "";
+    if (o->hybrid && run->result && strcmp(run->result, "hybrid") != 0) {
+        char *text;
+        CALM_TRY(calm_strf(ctx, ctx->out, &text, "the hybrid as asked (--hybrid); the result of the run was %s", run->result));
+        a->p.verdict = text;
+    }
+    if (a->p.result_name)
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EARG, "run %lld (%s) came to no result; --hybrid writes its choices, calm select %lld --store %s "
+                                     "chooses anew", (long long)run->id, run->status, (long long)run->id, a->recipe.store);
+}
+
+/* ---- blobs ---- */
+
+static const char *job_of(const calm_assembly *a, const calm_plan_job *job)
+{
+    return calm_model_layout(a->p.model)->jobs[job - a->p.result.jobs].name;
+}
+
+/* A blob that cannot be had: which, of what, and how it comes back. */
+static calm_status blame(calm_ctx *ctx, const calm_assembly *a, const calm_plan_job *job, calm_status status)
+{
+    const calm_candidate *candidate = job->source;
+    char message[CALM_MESSAGE_MAX];
+    if (status != CALM_EFORMAT && status != CALM_ENOTFOUND)
+        return status;
+    memcpy(message, ctx->message, sizeof message);
+    calm_ctx_forgive(ctx);
+    return calm_fail(ctx, status, "%s: %s, blob %s: %.500s; calm quantize with the recipe of run %lld computes it again",
+                     job_of(a, job), job->algorithm, candidate->blob, message, (long long)a->run.id);
+}
+
+static calm_status get_blob(calm_ctx *ctx, const calm_assembly *a, const char *digest, calm_qjob *out)
+{
+    calm_mapping map;
+    CALM_TRY(calm_blob_get(ctx, calm_store_blobs(a->p.store), digest, &map));
+    const calm_status status = calm_qblob_decode(ctx, digest, map.data, map.bytes, out);
+    calm_unmap_file(&map);
+    return status;
+}
+
+static calm_status fetch(void *user, calm_ctx *ctx, const calm_plan_job *job, calm_qjob *out)
+{
+    const calm_assembly *a = user;
+    return blame(ctx, a, job, get_blob(ctx, a, ((const calm_candidate *)job->source)->blob, out));
+}
+
+/* Before anything is written: does every candidate have its blob? */
+static calm_status check_blobs(calm_ctx *ctx, const calm_assembly *a, const size_t *places)
+{
+    for (size_t j = 0; j < a->pool.n_jobs; j++) {
+        const calm_plan_job *job = &a->p.result.jobs[places[j]];
+        const calm_candidate *candidate = job->source;
+        if (!job->quantized)
+            continue;
+        if (candidate->failure)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: %s was chosen and has no result: %s", a->pool.jobs[j].name,
+                             job->algorithm, candidate->failure);
+        const size_t entry = (size_t)(candidate - calm_pipeline_candidate(&a->p, places[j], 0));
+        if (!calm_blob_present(calm_store_blobs(a->p.store), candidate->blob,
+                               (size_t)calm_solve_at(&a->pool, j, entry)->blob_bytes))
+            return blame(ctx, a, job, calm_fail(ctx, CALM_ENOTFOUND, "it is not in %s, or has another size",
+                                                calm_store_blobs(a->p.store)));
+    }
+    return CALM_OK;
+}
+
+/* ---- what was measured, for the card ---- */
+
+/* Receives the evaluations of one role. */
+typedef struct measured_rows {
+    calm_assembly *a;
+} measured_rows;
+
+static double real_of(const calm_value *value)
+{
+    return value->type == CALM_VALUE_REAL ? value->real : NAN;
+}
+
+static calm_status take_guard(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+{
+    calm_pipeline *p = &((measured_rows *)user)->a->p;
+    (void)ctx;
+    (void)n;
+    (void)names;
+    for (size_t i = 0; v && i < p->n_trials; i++) {
+        calm_trial *trial = &p->trials[i];
+        if (v[0].type != CALM_VALUE_TEXT || strcmp(trial->name, v[0].text) != 0)
+            continue;
+        p->guard.n = (size_t)v[6].integer;
+        trial->id = v[7].integer;
+        trial->delta = real_of(&v[1]);
+        trial->se = real_of(&v[2]);
+        trial->eval.kl = real_of(&v[3]);
+        trial->eval.ppl = real_of(&v[4]);
+        trial->eval.top1 = real_of(&v[5]);
+    }
+    return CALM_OK;
+}
+
+/* The float model and the result on the test text. */
+static calm_status take_test(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+{
+    calm_pipeline *p = &((measured_rows *)user)->a->p;
+    (void)ctx;
+    (void)n;
+    (void)names;
+    if (!v || v[0].type != CALM_VALUE_TEXT)
+        return CALM_OK;
+    const calm_eval_result eval = {.kl = real_of(&v[3]), .ppl = real_of(&v[4]), .top1 = real_of(&v[5])};
+    if (strcmp(v[0].text, "float") == 0)
+        p->eval_float = eval;
+    if (strcmp(v[0].text, p->result_name) != 0)
+        return CALM_OK;
+    p->eval_result = eval;
+    p->eval.n = (size_t)v[6].integer;
+    p->eval.longest = (size_t)v[8].integer;
+    p->evaluates = v[7].integer > 0;
+    return CALM_OK;
+}
+
+static calm_status read_measured(calm_ctx *ctx, calm_assembly *a, const char *role, calm_store_row_fn *fn)
+{
+    const calm_value params[] = {calm_value_int(a->run.id), calm_value_text(role)};
+    measured_rows rows = {a};
+    return calm_store_query(ctx, a->p.store,
+                            "SELECT v.subject, v.delta_kl, v.delta_se, e.kl, e.ppl, e.top1, e.n_windows, e.id,"
+                            " e.window_tokens FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id"
+                            " WHERE v.run_id = ?1 AND v.role = ?2", params, 2, fn, &rows);
+}
+
+/* One more trial of the guard, unless it takes more bits than the budget. */
+static calm_status add_trial(calm_ctx *ctx, calm_assembly *a, const size_t *places, const char *name, double limit)
+{
+    calm_trial *trial = &a->p.trials[a->p.n_trials];
+    size_t *choice;
+    CALM_TRY(spread_named(ctx, a, places, name, &choice));
+    CALM_TRY(calm_trial_new(ctx, &a->p, name, choice, trial));
+    a->p.n_trials += isnan(limit) || trial->bits_per_weight <= limit;
+    return CALM_OK;
+}
+
+/* The trials that the guard of the run had, in its order. */
+static calm_status list_trials(calm_ctx *ctx, calm_assembly *a, const size_t *places)
+{
+    const calm_json *budgets = calm_json_get(a->run.recipe, "budget");
+    const double limit = calm_json_number(calm_json_at(budgets, 0), NAN) * (1 + 1e-12);
+    char name[CALM_SCHEME_NAME_MAX], *text;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, a->p.trials, 1 + a->pool.n_schemes + a->pool.n_entries));
+    CALM_TRY(add_trial(ctx, a, places, "hybrid", NAN));
+    for (size_t i = 0; i < a->pool.n_schemes && !isnan(limit); i++) {
+        calm_scheme_name(&a->recipe.schemes[i], name);
+        CALM_TRY(calm_strf(ctx, ctx->out, &text, "all %s", name));
+        const calm_status status = add_trial(ctx, a, places, text, limit);
+        if (status == CALM_ENUMERIC)    /* a unit has none of that width */
+            calm_ctx_forgive(ctx);
+        else
+            CALM_TRY(status);
+    }
+    for (size_t i = 0; i < a->pool.n_entries; i++)
+        CALM_TRY(add_trial(ctx, a, places, a->pool.entries[i].name, limit));
+    return CALM_OK;
+}
+
+/* What the run measured; a selection has measured nothing. */
+static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a, const size_t *places)
+{
+    const calm_value params[] = {calm_value_int(a->run.id), calm_value_int(a->run.calibration_id)};
+    calm_value row[3];
+    CALM_TRY(calm_store_query_one(ctx, a->p.store, "SELECT (SELECT count(*) FROM run_evaluation WHERE run_id = ?1 AND"
+                                  " role = 'guard'), n_windows, n_tokens FROM calibration WHERE id = ?2", params, 2, row, 3));
+    if (row[1].integer < 0 || row[1].integer > INT32_MAX || row[2].integer < 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld has %lld calibration windows", a->recipe.store,
+                         (long long)a->run.id, (long long)row[1].integer);
+    a->p.calib.n = (size_t)row[1].integer;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, a->p.calib.begin, a->p.calib.n + 1));
+    a->p.calib.begin[a->p.calib.n] = (size_t)row[2].integer;
+    if (row[0].integer)
+        CALM_TRY(list_trials(ctx, a, places));
+    CALM_TRY(read_measured(ctx, a, "guard", take_guard));
+    CALM_TRY(read_measured(ctx, a, "test", take_test));
+    if (!a->p.evaluates || !calm_pipeline_encodes(&a->p))
+        return CALM_OK;
+    calm_value id;
+    const calm_value of[] = {calm_value_int(a->run.id), calm_value_text(a->p.result_name)};
+    CALM_TRY(calm_store_query_one(ctx, a->p.store, "SELECT evaluation_id FROM run_evaluation WHERE run_id = ?1 AND"
+                                  " role = 'test' AND subject = ?2", of, 2, &id, 1));
+    return calm_pipeline_find_encoding(ctx, &a->p, id.integer);
+}
+
+/* ---- the whole line ---- */
+
+static void tick(void *user, size_t done, size_t total)
+{
+    const calm_pipeline *p = user;
+    calm_progress_update(p->progress, 0, done, total);
+}
+
+static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
+{
+    calm_pool_how how;
+    CALM_TRY(calm_export_target(ctx, o->output, o->force));
+    CALM_TRY(calm_store_open(ctx, o->store, NULL, &a->p.store));
+    CALM_TRY(calm_stored_run_read(ctx, a->p.store, o->run, &a->run));
+    restore_recipe(o, a);
+    CALM_TRY(restore_selection(ctx, a, &how));
+    CALM_TRY(name_result(ctx, o, a));
+    CALM_TRY(calm_stored_pool(ctx, a->p.store, &a->run, &how, &a->pool));
+    a->pool.remedy = "calm quantize measures it";
+    CALM_TRY(restore_pool(ctx, a));
+    a->p.run_id = a->run.id;
+    a->p.stored_recipe = a->run.recipe;
+    return open_model(ctx, o, a);
+}
+
+static calm_status plan(calm_ctx *ctx, calm_assembly *a)
+{
+    size_t *places, *choice, n;
+    const calm_export_input input = {.model = a->p.model, .plan = &a->p.result};
+    CALM_TRY(match_jobs(ctx, a, &places));
+    CALM_TRY(restore_candidates(ctx, a, places));
+    CALM_TRY(spread_named(ctx, a, places, a->p.result_name, &choice));
+    CALM_TRY(calm_pipeline_plan(ctx, &a->p, choice, &a->p.result));
+    a->p.result.fetch = fetch;
+    a->p.result.user = a;
+    CALM_TRY(check_blobs(ctx, a, places));
+    CALM_TRY(calm_exporters(&n)[0]->check(ctx, &input));
+    return restore_measured(ctx, a, places);
+}
+
+/* The rows of what was written; a run that wrote nothing yet learns its size. */
+static calm_status record(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
+{
+    const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = o->command, .wait_seconds = -1};
+    calm_store_close(a->p.store);
+    CALM_TRY(calm_store_open(ctx, o->store, &how, &a->p.store));
+    CALM_TRY(calm_checkpoint_put(ctx, &a->p));
+    if (a->run.bytes_after || strcmp(a->run.status, "finished") != 0 || strcmp(a->run.result, a->p.result_name) != 0)
+        return CALM_OK;
+    const calm_store_outcome outcome = {.status = a->run.status, .result = a->run.result, .reason = a->run.reason,
+                                        .bits_per_weight = a->run.bits_per_weight, .bytes_before = a->p.bytes_before,
+                                        .bytes_after = a->p.bytes_after};
+    return calm_store_run_end(ctx, a->p.store, a->run.id, &outcome);
+}
+
+calm_status calm_assemble(calm_ctx *ctx, const calm_assemble_options *o, calm_progress *progress, calm_assembly *out)
+{
+    *out = (calm_assembly){0};
+    out->p.recipe = &out->recipe;
+    out->p.progress = progress;
+    out->p.arena = ctx->out;
+    calm_progress_add(progress, "assemble", "blocks");
+    calm_status status = restore(ctx, o, out);
+    if (status == CALM_OK)
+        status = plan(ctx, out);
+    if (status == CALM_OK)
+        status = calm_checkpoint_write(ctx, &out->p, tick, NULL);
+    calm_progress_end(progress);
+    return status == CALM_OK ? record(ctx, o, out) : status;
+}
+
+void calm_assembly_close(calm_assembly *assembly)
+{
+    calm_pipeline_close(&assembly->p);
+    calm_stored_run_clear(&assembly->run);
+}

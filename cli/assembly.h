@@ -1,0 +1,33 @@
+/* The checkpoint of a run from what the store has: nothing is computed again. */
+#ifndef CALM_CLI_ASSEMBLY_H
+#define CALM_CLI_ASSEMBLY_H
+
+#include "cli/pipeline.h"
+#include "cli/stored_run.h"
+
+typedef struct calm_assemble_options {
+    const char *store;
+    int64_t run;
+    const char *output;
+    const char *model;       /* directory of the float model; NULL: where the run read it                */
+    bool hybrid;             /* the run's choices, also where a uniform run was its result               */
+    bool force;              /* replace the output                                                       */
+    const char *command;     /* as typed                                                                 */
+} calm_assemble_options;
+
+typedef struct calm_assembly {
+    calm_stored_run run;
+    calm_solve_pool pool;
+    calm_recipe recipe;      /* as much of the run's as its report needs                                 */
+    calm_pipeline p;         /* the same run, standing where it exports                                  */
+    size_t stage;            /* of the progress                                                          */
+} calm_assembly;
+
+/* Write the checkpoint of a run: what its result was, or its choices.  One block is in memory at a time; the directory is
+ * complete under its name or not there.  Its files become artifacts of the run.  Close also after a failure.
+ * CALM_EARG, CALM_EEXIST: the output may not be written; the run came to no result.  CALM_ENOTFOUND: no such run, model or
+ * blob.  CALM_EMISMATCH: the model is another one.  CALM_EFORMAT: a damaged blob, rows that contradict the model. */
+calm_status calm_assemble(calm_ctx *ctx, const calm_assemble_options *options, calm_progress *progress, calm_assembly *out);
+void calm_assembly_close(calm_assembly *assembly);
+
+#endif

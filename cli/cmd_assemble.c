@@ -1,0 +1,97 @@
+/* calm assemble: the checkpoint of a run from stored blobs. */
+#include <stddef.h>
+#include <stdio.h>
+
+#include "cli/assembly.h"
+#include "cli/command.h"
+#include "cli/table.h"
+
+typedef struct options {
+    calm_common common;
+    const char *store, *output, *model;
+    bool hybrid, force, json;
+} options;
+
+static const calm_option table[] = {
+    {.name = "output", .help = "checkpoint to write", .offset = offsetof(options, output), .type = CALM_OPTION_STRING,
+     .metavar = "DIR", .key = 'o'},
+    {.name = "store", .help = "SQLite file of candidates, scores and choices", .offset = offsetof(options, store),
+     .type = CALM_OPTION_STRING, .fallback = "calm-out/calm.db", .metavar = "FILE", .key = 's'},
+    {.name = "model", .help = "the float model (default: where the run read it); its content must be the same",
+     .offset = offsetof(options, model), .type = CALM_OPTION_STRING, .metavar = "MODEL", .key = 'm'},
+    {.name = "hybrid", .help = "the run's choices, also where a uniform run was its result",
+     .offset = offsetof(options, hybrid), .type = CALM_OPTION_BOOL},
+    {.name = "force", .help = "replace the output directory", .offset = offsetof(options, force), .type = CALM_OPTION_BOOL,
+     .key = 'f'},
+    {.name = "json", .help = "print what was written as JSON", .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
+    CALM_COMMON_OPTIONS(options),
+    {0},
+};
+
+static calm_status print(calm_ctx *ctx, const options *o, const calm_assembly *a)
+{
+    const calm_pipeline *p = &a->p;
+    if (!o->json) {
+        printf("  result       %s of run %lld: %.4f bits per weight\n  size         %.2f MiB -> %.2f MiB (%.1f %%)\n",
+               p->result_name, (long long)a->run.id, p->bits_per_weight, (double)p->bytes_before / 1048576.0,
+               (double)p->bytes_after / 1048576.0, 100.0 * (double)p->bytes_after / (double)p->bytes_before);
+        printf("  checkpoint   %s\n\n  next: %s eval --model %s --reference %s --text FILE\n", o->output, calm_program(),
+               o->output, a->recipe.model.dir);
+        return CALM_OK;
+    }
+    calm_json *root = calm_json_new_object();
+    calm_json_set_int(root, "run", a->run.id);
+    calm_json_set_string(root, "result", p->result_name);
+    calm_json_set_number(root, "bits_per_weight", p->bits_per_weight);
+    calm_json_set_int(root, "bytes_before", p->bytes_before);
+    calm_json_set_int(root, "bytes_after", p->bytes_after);
+    calm_json_set_string(root, "checkpoint", o->output);
+    const calm_status status = calm_json_print(ctx, root);
+    calm_json_free(root);
+    return status;
+}
+
+static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+{
+    const options *o = opts;
+    calm_assemble_options how = {.store = o->store, .output = o->output, .hybrid = o->hybrid, .force = o->force};
+    calm_named_model model;
+    calm_assembly assembly;
+    calm_progress progress;
+    char *command;
+    (void)n_args;
+    CALM_TRY(calm_stored_run_number(ctx, "assemble", args[0], &how.run));
+    if (!o->output)
+        return calm_fail(ctx, CALM_EARG, "calm assemble: --output is missing; try: calm assemble %s --output out", args[0]);
+    if (o->model) {
+        CALM_TRY(calm_resolve_model(ctx, o->model, o->common.quiet, &model));
+        how.model = model.dir;
+    }
+    CALM_TRY(calm_strf(ctx, ctx->out, &command, "calm assemble %lld --output %s", (long long)how.run, o->output));
+    how.command = command;
+    calm_progress_init(&progress, o->common.quiet);
+    ctx->log = calm_progress_log;
+    ctx->log_user = &progress;
+    calm_status status = calm_assemble(ctx, &how, &progress, &assembly);
+    if (status == CALM_OK)
+        status = print(ctx, o, &assembly);
+    calm_assembly_close(&assembly);
+    ctx->log = NULL;
+    return status;
+}
+
+const calm_command calm_cmd_assemble = {
+    .name = "assemble",
+    .summary = "write the checkpoint of a run from the store",
+    .arguments = "RUN",
+    .description = "Writes the checkpoint that RUN chose from its stored candidates and the float model; nothing is computed "
+                   "again.  Of a finished run it is the same bytes that the run wrote.",
+    .examples = "  calm assemble 4 --output out\n"
+                "  calm assemble 4 --output out --hybrid     where a uniform run was the result\n"
+                "  calm assemble 4 --output out --model /models/Qwen3-0.6B\n",
+    .options = table,
+    .opts_size = sizeof(options),
+    .min_args = 1,
+    .max_args = 1,
+    .run = run,
+};

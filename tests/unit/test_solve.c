@@ -1,0 +1,360 @@
+/* Choices from rows: against brute force, and every wish that a stranger may have. */
+#include "cli/solve.h"
+
+#include <stdio.h>
+
+#include "ptq/base/rng.h"
+#include "tests/support/harness.h"
+
+enum { N_JOBS = 6, N_SCHEMES = 3, N_ALGORITHMS = 2, N_ENTRIES = N_SCHEMES * N_ALGORITHMS };
+
+/* A pool of six jobs in two blocks, which a test may change before it asks. */
+typedef struct bench {
+    calm_solve_entry entries[N_ENTRIES];
+    calm_solve_job jobs[N_JOBS];
+    calm_solve_row rows[N_JOBS * N_ENTRIES];
+    calm_solve_pool pool;
+} bench;
+
+static const char *const schemes[N_SCHEMES] = {"w2a16_g16", "w3a16_g16", "w4a16_g16"};
+static const char *const algorithms[N_ALGORITHMS] = {"rtn", "gptq"};
+static const char *const roles[3] = {"qkv", "o", "down"};
+
+static const calm_solve_wishes nothing = {.budget = NAN};
+
+static void make(uint64_t seed, bench *b)
+{
+    uint64_t index = 0;
+    for (size_t i = 0; i < N_ENTRIES; i++) {
+        calm_solve_entry *entry = &b->entries[i];
+        *entry = (calm_solve_entry){.algorithm = algorithms[i % N_ALGORITHMS], .of_scheme = i / N_ALGORITHMS};
+        ck_ok(calm_scheme_parse(ctx, schemes[entry->of_scheme], &entry->scheme));
+        calm_scheme_name(&entry->scheme, entry->scheme_name);
+        entry->chain = test_format("%s@1", entry->algorithm);
+        entry->name = test_format("%s %s", entry->algorithm, entry->scheme_name);
+    }
+    for (size_t j = 0; j < N_JOBS; j++) {
+        const char *name = test_format("model.layers.%zu.%s", j / 3, roles[j % 3]);
+        b->jobs[j] = (calm_solve_job){.id = (int64_t)j + 1, .name = name, .unit = name, .role = roles[j % 3],
+                                      .out = 16 * (1 + j % 3), .in = 32, .crest = NAN};
+        for (size_t i = 0; i < N_ENTRIES; i++)
+            b->rows[j * N_ENTRIES + i] = (calm_solve_row){
+                .id = (int64_t)(j * N_ENTRIES + i) + 1, .key = test_format("%03zu", (j * 7 + i * 5) % 100), .blob = "b",
+                .metric = calm_rng_uniform(seed, 0, index) / (double)(1 << 2 * (i / N_ALGORITHMS)),
+                .tie = calm_rng_uniform(seed, 1, index), .probe = i < N_ALGORITHMS ? calm_rng_uniform(seed, 2, index) : NAN};
+        index++;
+        for (size_t i = 0; i < N_ENTRIES; i++, index++)
+            b->rows[j * N_ENTRIES + i].metric *= 0.5 + calm_rng_uniform(seed, 3, index);
+    }
+    b->pool = (calm_solve_pool){.entries = b->entries, .n_entries = N_ENTRIES, .n_schemes = N_SCHEMES, .jobs = b->jobs,
+                                .n_jobs = N_JOBS, .rows = b->rows, .unit = CALM_UNIT_JOB, .metric = "cka_token",
+                                .remedy = "measure it"};
+}
+
+static calm_solve_row *row(bench *b, size_t job, size_t entry)
+{
+    return &b->rows[job * N_ENTRIES + entry];
+}
+
+/* ---- against brute force ---- */
+
+/* The winner among entries first .. first + n - 1 by the rule "token", written down once more. */
+static size_t plain_winner(bench *b, size_t job, size_t first, size_t n)
+{
+    size_t best = first, winner = SIZE_MAX;
+    for (size_t i = first; i < first + n; i++)
+        if (row(b, job, i)->metric < row(b, job, best)->metric)
+            best = i;
+    for (size_t i = first; i < first + n; i++)
+        if (row(b, job, i)->metric <= 1.05 * row(b, job, best)->metric &&
+            (winner == SIZE_MAX || row(b, job, i)->tie < row(b, job, winner)->tie))
+            winner = i;
+    return winner;
+}
+
+TEST(the_rule_alone)
+{
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        bench b;
+        calm_solution found;
+        make(seed, &b);
+        ck_ok(calm_solve(ctx, &b.pool, &nothing, &found));
+        ck_assert_uint_eq(found.n_units, N_JOBS);
+        for (size_t j = 0; j < N_JOBS; j++)
+            ck_assert_uint_eq(found.choice[j], plain_winner(&b, j, 0, N_ENTRIES));
+    }
+}
+END_OF_TEST
+
+static double job_bits(const bench *b, size_t job, size_t scheme)
+{
+    static const double per_weight[N_SCHEMES] = {3, 4, 5};    /* codes and a scale of 16 bits per 16 weights */
+    return per_weight[scheme] * (double)b->jobs[job].out * (double)b->jobs[job].in;
+}
+
+/* Loss of a plan: option[j] is the number of a scheme. */
+static double plain_loss(bench *b, const size_t *option, bool probed, double *bits)
+{
+    double loss = 0, weights = 0;
+    *bits = 0;
+    for (size_t j = 0; j < N_JOBS; j++)
+        weights += (double)(b->jobs[j].out * b->jobs[j].in);
+    for (size_t j = 0; j < N_JOBS; j++) {
+        const size_t narrow = plain_winner(b, j, 0, N_ALGORITHMS);
+        const calm_solve_row *least = row(b, j, narrow);
+        const size_t entry = plain_winner(b, j, option[j] * N_ALGORITHMS, N_ALGORITHMS);
+        loss += row(b, j, entry)->metric *
+                (probed ? least->probe / least->metric : (double)(b->jobs[j].out * b->jobs[j].in) / weights);
+        *bits += job_bits(b, j, option[j]);
+    }
+    *bits /= weights;
+    return loss;
+}
+
+static void check_budget(bench *b, double budget, bool probed)
+{
+    const calm_solve_wishes wishes = {.budget = budget};
+    calm_solution found;
+    double least = INFINITY, bits;
+    size_t option[N_JOBS];
+    for (size_t code = 0; code < 729; code++) {    /* 3^6 plans */
+        size_t rest = code;
+        for (size_t j = 0; j < N_JOBS; j++, rest /= 3)
+            option[j] = rest % 3;
+        const double loss = plain_loss(b, option, probed, &bits);
+        least = bits <= budget + 1e-9 ? fmin(least, loss) : least;
+    }
+    ck_ok(calm_solve(ctx, &b->pool, &wishes, &found));
+    for (size_t j = 0; j < N_JOBS; j++) {
+        option[j] = found.choice[j] / N_ALGORITHMS;
+        ck_assert_uint_eq(found.choice[j], plain_winner(b, j, option[j] * N_ALGORITHMS, N_ALGORITHMS));
+    }
+    /* Six losses are added in another order: a few units in the last place. */
+    ck_near(plain_loss(b, option, probed, &bits), least, 1e-14 * (1 + least));
+    ck_assert_msg(bits <= budget + 1e-9, "%g bits of %g", bits, budget);
+    ck_near(found.bits_per_weight, bits, 1e-12);
+    ck_assert_int_eq(found.unprobed > 0, !probed);
+}
+
+TEST(budgets_against_every_plan)
+{
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        bench b;
+        make(seed, &b);
+        for (double budget = 3; budget <= 5; budget += 0.25)
+            check_budget(&b, budget, true);
+        row(&b, 2, 0)->probe = row(&b, 2, 1)->probe = NAN;    /* one unit without a probe: none is read */
+        for (double budget = 3; budget <= 5; budget += 0.5)
+            check_budget(&b, budget, false);
+    }
+}
+END_OF_TEST
+
+/* The probe of an entry that is no option any more still says what the unit's score costs. */
+TEST(a_probe_of_another_entry)
+{
+    bench b;
+    calm_solution found;
+    const char *const forbid[] = {"rtn w2a16_g16"};
+    const calm_solve_wishes wishes = {.forbid = forbid, .n_forbid = 1, .budget = 4};
+    make(1, &b);
+    for (size_t j = 0; j < N_JOBS; j++)
+        row(&b, j, 1)->probe = NAN;
+    ck_ok(calm_solve(ctx, &b.pool, &wishes, &found));
+    ck_assert_uint_eq(found.unprobed, 0);
+    ck_assert(strstr(found.reasons[0], "predicted KL") == found.reasons[0]);
+    for (size_t j = 0; j < N_JOBS; j++)
+        ck_assert_uint_ne(found.choice[j], 0);
+}
+END_OF_TEST
+
+TEST(budgets_out_of_reach)
+{
+    bench b;
+    calm_solution found;
+    calm_solve_wishes wishes = {.budget = 2.9};
+    make(1, &b);
+    ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_EARG, "take from 3.0000 to 5.0000 bits per weight");
+    wishes.budget = 5.1;
+    ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_EARG, "take from 3.0000 to 5.0000");
+    /* What is pinned moves the range: 2/6 of the weights at 4 bits, 4/6 at 3. */
+    const calm_solve_pin pin = {"*.o", "gptq w3a16_g16"};
+    wishes = (calm_solve_wishes){.pins = &pin, .n_pins = 1, .budget = 3.2};
+    ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_EARG, "take from 3.3333 to 4.6667");
+    wishes.budget = 3.34;
+    ck_ok(calm_solve(ctx, &b.pool, &wishes, &found));
+    ck_assert_uint_eq(found.choice[1], 3);
+    ck_assert_str_eq(found.reasons[1], "pinned");
+}
+END_OF_TEST
+
+/* ---- wishes ---- */
+
+static calm_solution solve_with(bench *b, const char *const *forbid, size_t n_forbid, const calm_solve_pin *pins, size_t n_pins)
+{
+    const calm_solve_wishes wishes = {forbid, n_forbid, pins, n_pins, NAN};
+    calm_solution found;
+    ck_ok(calm_solve(ctx, &b->pool, &wishes, &found));
+    return found;
+}
+
+TEST(forbidding)
+{
+    bench b;
+    static const char *const algorithm[] = {"gptq"}, *const one[] = {"gptq w4a16_g16", "rtn w4a16_g16"};
+    make(3, &b);
+    const calm_solution free_choice = solve_with(&b, NULL, 0, NULL, 0);
+    const calm_solution without = solve_with(&b, algorithm, 1, NULL, 0), narrow = solve_with(&b, one, 2, NULL, 0);
+    for (size_t j = 0; j < N_JOBS; j++) {
+        ck_assert_str_eq(b.entries[without.choice[j]].algorithm, "rtn");
+        ck_assert_uint_lt(b.entries[narrow.choice[j]].of_scheme, 2);
+        ck_assert_uint_eq(narrow.choice[j], plain_winner(&b, j, 0, 4));
+    }
+    /* A candidate is left out where it competes, and nowhere else. */
+    const char *const number[] = {test_format("#%lld", (long long)row(&b, 2, free_choice.choice[2])->id)};
+    const calm_solution other = solve_with(&b, number, 1, NULL, 0);
+    for (size_t j = 0; j < N_JOBS; j++)
+        ck_assert_int_eq(other.choice[j] == free_choice.choice[j], j != 2);
+}
+END_OF_TEST
+
+TEST(pinning)
+{
+    bench b;
+    make(4, &b);
+    const calm_solution free_choice = solve_with(&b, NULL, 0, NULL, 0);
+    const calm_solve_pin pins[] = {{"model.layers.0.*", "rtn w2a16_g16"}, {"model.layers.0.o", "#12"},
+                                   {"model.layers.1.qkv", "rtn"}};
+    const calm_solution found = solve_with(&b, NULL, 0, pins, 3);
+    ck_assert_uint_eq(found.choice[0], 0);
+    ck_assert_uint_eq(found.choice[1], 5);    /* candidate 12: the last entry of the second job */
+    ck_assert_uint_eq(found.choice[2], 0);
+    ck_assert_str_eq(found.reasons[0], "pinned");
+    ck_assert_str_eq(b.entries[found.choice[3]].algorithm, "rtn");    /* the rule has the width */
+    ck_assert(strncmp(found.reasons[3], "pinned; least", 13) == 0);
+    ck_assert_uint_eq(found.choice[4], free_choice.choice[4]);
+    ck_assert_uint_eq(found.choice[5], free_choice.choice[5]);
+}
+END_OF_TEST
+
+static void refuse(bench *b, const char *forbid, const char *unit, const char *candidate, const char *message)
+{
+    const calm_solve_pin pin = {unit, candidate};
+    const calm_solve_wishes wishes = {&forbid, forbid != NULL, &pin, unit != NULL, NAN};
+    calm_solution found;
+    ck_fails(calm_solve(ctx, &b->pool, &wishes, &found), CALM_EARG, message);
+}
+
+TEST(wishes_that_name_nothing)
+{
+    bench b;
+    make(5, &b);
+    refuse(&b, "gptk", NULL, NULL, "--forbid gptk: nothing of that name competed; did you mean \"gptq\"?");
+    refuse(&b, "gptq w3a16_g17", NULL, NULL, "did you mean \"gptq w3a16_g16\"?");
+    refuse(&b, "zzzzzzzzzzzz", NULL, NULL, "competed; see calm inspect");
+    refuse(&b, "#0", NULL, NULL, "--forbid #0: the run has no such candidate");
+    refuse(&b, "#37", NULL, NULL, "no such candidate");
+    refuse(&b, "#1x", NULL, NULL, "no such candidate");
+    refuse(&b, "#", NULL, NULL, "no such candidate");
+    refuse(&b, "#99999999999999999999999", NULL, NULL, "no such candidate");
+    refuse(&b, NULL, "model.layers.0.qvk", "gptq", "no job of that name; did you mean \"model.layers.0.qkv\"?");
+    refuse(&b, NULL, "nowhere*", "gptq", "no job of that name, as model.layers.0.qkv");
+    refuse(&b, NULL, "[", "gptq", "no job of that name");
+    refuse(&b, NULL, "*", "rtm", "did you mean \"rtn\"?");
+    refuse(&b, NULL, "*.o", "#1", "that candidate is of model.layers.0.qkv, not of model.layers.0.o");
+    refuse(&b, "gptq", "*.o", "gptq w2a16_g16", "--forbid leaves that out for model.layers.0.o");
+    const char *const all[] = {"gptq", "rtn"};
+    const calm_solve_wishes wishes = {.forbid = all, .n_forbid = 2, .budget = NAN};
+    calm_solution found;
+    ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_EARG, "--forbid leaves nothing for model.layers.0.qkv");
+}
+END_OF_TEST
+
+/* ---- candidates that cannot win ---- */
+
+TEST(failures)
+{
+    bench b;
+    calm_solution found;
+    make(6, &b);
+    const size_t winner = plain_winner(&b, 1, 0, N_ENTRIES);
+    row(&b, 1, winner)->failure = "not positive definite";
+    row(&b, 1, winner)->blob = NULL;
+    ck_ok(calm_solve(ctx, &b.pool, &nothing, &found));
+    ck_assert_uint_ne(found.choice[1], winner);
+    refuse(&b, NULL, "model.layers.0.o", b.entries[winner].name, "has no such result: not positive definite");
+    for (size_t i = 0; i < N_ENTRIES; i++)
+        row(&b, 1, i)->id = 0;    /* not tried */
+    ck_fails(calm_solve(ctx, &b.pool, &nothing, &found), CALM_ENUMERIC, "model.layers.0.o: no candidate can be chosen");
+    const calm_solve_wishes wishes = {.budget = 4};
+    ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_ENUMERIC, "model.layers.0.o: every candidate of every width");
+}
+END_OF_TEST
+
+/* A job of the unit that failed takes its entry from the whole unit. */
+TEST(units_of_several_jobs)
+{
+    bench b;
+    calm_solution found;
+    make(7, &b);
+    for (size_t j = 0; j < N_JOBS; j++)
+        b.jobs[j].unit = test_format("model.layers.%zu", j / 3);
+    b.pool.unit = CALM_UNIT_BLOCK;
+    ck_ok(calm_solve(ctx, &b.pool, &nothing, &found));
+    ck_assert_uint_eq(found.n_units, 2);
+    const size_t winner = plain_winner(&b, 3, 0, N_ENTRIES);
+    ck_assert_uint_eq(found.choice[1], winner);
+    row(&b, 5, winner)->failure = "late";
+    ck_ok(calm_solve(ctx, &b.pool, &nothing, &found));
+    ck_assert_uint_ne(found.choice[1], winner);
+    refuse(&b, NULL, "model.layers.1", b.entries[winner].name, "has no such result: late");
+}
+END_OF_TEST
+
+TEST(missing_scores)
+{
+    bench b;
+    calm_solution found;
+    make(8, &b);
+    row(&b, 4, plain_winner(&b, 4, 0, N_ENTRIES))->metric = NAN;
+    ck_ok(calm_solve(ctx, &b.pool, &nothing, &found));    /* it only loses, as in the run */
+    b.pool.every = true;
+    ck_fails(calm_solve(ctx, &b.pool, &nothing, &found), CALM_EARG, "model.layers.1.o: ");
+    for (size_t i = 0; i < N_ENTRIES; i++)
+        row(&b, 4, i)->metric = NAN;
+    b.pool.every = false;
+    ck_fails(calm_solve(ctx, &b.pool, &nothing, &found), CALM_EARG,
+             "model.layers.1.o: no candidate has a cka_token; measure it");
+    /* An expert may have seen too few tokens. */
+    b.jobs[4].role = "experts.3.down";
+    row(&b, 4, 0)->failure = "dead";
+    ck_ok(calm_solve(ctx, &b.pool, &nothing, &found));
+    ck_assert_uint_eq(found.choice[4], 1);
+    ck_assert(strstr(found.reasons[4], "too few scoring tokens"));
+    const calm_solve_wishes wishes = {.budget = 5};
+    ck_ok(calm_solve(ctx, &b.pool, &wishes, &found));
+    ck_assert_uint_eq(found.unprobed, 0);    /* nothing is known of it: its narrowest option */
+    ck_assert_uint_eq(b.entries[found.choice[4]].of_scheme, 0);
+}
+END_OF_TEST
+
+TEST(one_width_throughout)
+{
+    bench b;
+    calm_solution found;
+    make(9, &b);
+    ck_ok(calm_solve_width(ctx, &b.pool, 1, &found));
+    for (size_t j = 0; j < N_JOBS; j++)
+        ck_assert_uint_eq(found.choice[j], plain_winner(&b, j, 2, 2));
+    ck_near(found.bits_per_weight, 4, 1e-12);
+    row(&b, 0, 2)->failure = row(&b, 0, 3)->failure = "dead";
+    ck_fails(calm_solve_width(ctx, &b.pool, 1, &found), CALM_ENUMERIC, "model.layers.0.qkv");
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("solve", (const TTest *[]){
+        the_rule_alone, budgets_against_every_plan, a_probe_of_another_entry, budgets_out_of_reach, forbidding, pinning,
+        wishes_that_name_nothing, failures, units_of_several_jobs, missing_scores, one_width_throughout, NULL});
+}
