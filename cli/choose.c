@@ -47,7 +47,7 @@ static const char *failure_of(const calm_pipeline *p, size_t begin, size_t end, 
 static calm_status select_pinned(calm_ctx *ctx, const calm_pipeline *p, size_t begin, size_t end, size_t *entry,
                                  char **reason)
 {
-    *entry = p->pinned[begin];
+    *entry = calm_pipeline_pinned(p, begin);
     const char *failure = failure_of(p, begin, end, *entry);
     if (failure)
         return calm_fail(ctx, CALM_ENUMERIC, "%s: the pinned candidate %s failed: %s",
@@ -87,7 +87,8 @@ calm_status calm_pipeline_select(calm_ctx *ctx, const calm_pipeline *p, const ca
     calm_contender *contenders;
     size_t begin, end, winner, scored = 0, alive = 0;
     calm_layout_unit(layout, selection->unit, job, &begin, &end);
-    if (p->pinned[begin] >= first && p->pinned[begin] - first < n)
+    const size_t pin = calm_pipeline_pinned(p, begin);
+    if (pin >= first && pin - first < n)
         return select_pinned(ctx, p, begin, end, entry, reason);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, contenders, n));
     for (size_t i = 0; i < n; i++) {
