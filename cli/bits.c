@@ -33,10 +33,11 @@ calm_status calm_pipeline_check_budgets(calm_ctx *ctx, const calm_pipeline *p)
     calm_pipeline_jobs(p, &first, &end);
     const double weights = calm_pipeline_weights(p, first, end, false);
     for (size_t job = first; job < end; job++) {
+        const size_t pin = calm_pipeline_pinned(p, job);
         double low = INFINITY, high = 0;
         for (size_t s = 0; s < recipe->n_schemes; s++) {
             const double bits = calm_pipeline_job_bits(p, job, &recipe->schemes[s]);
-            if (p->pinned[job] != CALM_NO_PIN && recipe->pool[p->pinned[job]].of_scheme != s)
+            if (pin != CALM_NO_PIN && recipe->pool[pin].of_scheme != s)
                 continue;
             low = fmin(low, bits);
             high = fmax(high, bits);
@@ -63,7 +64,7 @@ static calm_status list_options(calm_ctx *ctx, const calm_pipeline *p, calm_shar
         char *reason;
         for (n = 1; first + n < recipe->n_pool && recipe->pool[first + n].of_scheme == scheme; n++)
             continue;
-        const size_t pin = p->pinned[unit->begin];
+        const size_t pin = calm_pipeline_pinned(p, unit->begin);
         if (pin != CALM_NO_PIN && recipe->pool[pin].of_scheme != scheme)
             continue;
         const calm_status status =
@@ -90,7 +91,7 @@ static calm_status list_units(calm_ctx *ctx, const calm_pipeline *p, sharing *ou
         calm_share *unit = &out->units[out->n];
         CALM_TRY(calm_share_new(ctx, p->recipe->n_schemes, unit));
         calm_layout_unit(calm_model_layout(p->model), p->recipe->selection.unit, job, &unit->begin, &unit->end);
-        unit->pinned = p->pinned[unit->begin] != CALM_NO_PIN;
+        unit->pinned = calm_pipeline_pinned(p, unit->begin) != CALM_NO_PIN;
         CALM_TRY(list_options(ctx, p, unit));
     }
     return CALM_OK;

@@ -75,7 +75,7 @@ size_t calm_pipeline_skip(calm_ctx *ctx, const calm_pipeline *p, size_t job)
     for (size_t entry = 0; entry < p->recipe->n_pool && crest < CALM_LIGHT_CREST; entry++) {
         calm_candidate *candidate = calm_pipeline_candidate(p, job, entry);
         if (!(calm_algorithm_caps(p->recipe->pool[entry].algorithm) & CALM_SETS_IN_SCALE) || candidate->skipped ||
-            p->pinned[job] == entry)
+            calm_pipeline_pinned(p, job) == entry)
             continue;
         n += candidate->todo;
         candidate->todo = false;

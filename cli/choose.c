@@ -44,7 +44,7 @@ static const char *failure_of(const calm_pipeline *p, size_t begin, size_t end, 
 static calm_status select_pinned(calm_ctx *ctx, const calm_pipeline *p, size_t begin, size_t end, size_t *entry,
                                  char **reason)
 {
-    *entry = p->pinned[begin];
+    *entry = calm_pipeline_pinned(p, begin);
     const char *failure = failure_of(p, begin, end, *entry);
     if (failure)
         return calm_fail(ctx, CALM_ENUMERIC, "%s: the pinned candidate %s failed: %s",
@@ -70,7 +70,8 @@ calm_status calm_pipeline_select(calm_ctx *ctx, const calm_pipeline *p, const ca
     char *remedy;
     size_t begin, end, winner;
     calm_layout_unit(layout, selection->unit, job, &begin, &end);
-    if (p->pinned[begin] >= first && p->pinned[begin] - first < n)
+    const size_t pin = calm_pipeline_pinned(p, begin);
+    if (pin >= first && pin - first < n)
         return select_pinned(ctx, p, begin, end, entry, reason);
     CALM_TRY(say_remedy(ctx, p, &remedy));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, contenders, n));

@@ -169,7 +169,6 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     calm_ablation_plan plan = {.probes = !o->no_probes, .quiet = o->common.quiet};
     calm_recipe *recipes;
     calm_arena keep;
-    char *command;
     size_t n;
     (void)args;
     (void)n_args;
@@ -177,8 +176,7 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     if (o->output)
         CALM_TRY(calm_ablation_target(ctx, o->output, o->force));
     CALM_TRY(resolve(ctx, o, &recipes, &n));
-    CALM_TRY(calm_strf(ctx, ctx->out, &command, "calm ablate --model %s", o->recipe.model));
-    plan.command = command;
+    plan.command = o->common.command;
     calm_arena_init(&keep);
     const calm_status status = ablate(ctx, o, &plan, recipes, n, &keep);
     calm_arena_clear(&keep);

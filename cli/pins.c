@@ -213,13 +213,18 @@ calm_status calm_pipeline_pin(calm_ctx *ctx, calm_pipeline *p)
     return CALM_OK;
 }
 
+size_t calm_pipeline_pinned(const calm_pipeline *p, size_t job)
+{
+    return p->pinned ? p->pinned[job] : CALM_NO_PIN;
+}
+
 calm_status calm_pipeline_uniform_pinned(calm_ctx *ctx, const calm_pipeline *p, size_t entry, size_t **choice)
 {
     size_t first, end;
     calm_pipeline_jobs(p, &first, &end);
     CALM_TRY(calm_pipeline_uniform(ctx, p, entry, choice));
     for (size_t job = first; job < end; job++)
-        if (p->pinned[job] != CALM_NO_PIN)
+        if (calm_pipeline_pinned(p, job) != CALM_NO_PIN)
             (*choice)[job] = p->pinned[job];
     return CALM_OK;
 }

@@ -209,6 +209,9 @@ calm_status calm_pipeline_uniform(calm_ctx *ctx, const calm_pipeline *p, size_t 
  * run, with the nearest name; patterns that say different things of one (pins.c). */
 calm_status calm_pipeline_pin(calm_ctx *ctx, calm_pipeline *p);
 
+/* The entry that a pin says for a job, or CALM_NO_PIN; also before calm_pipeline_pin (pins.c). */
+size_t calm_pipeline_pinned(const calm_pipeline *p, size_t job);
+
 /* As calm_pipeline_uniform, but pinned jobs keep what their pins say (pins.c). */
 calm_status calm_pipeline_uniform_pinned(calm_ctx *ctx, const calm_pipeline *p, size_t entry, size_t **choice);
 

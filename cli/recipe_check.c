@@ -3,8 +3,10 @@
 
 #include <string.h>
 
+#include "cli/pipeline.h"
 #include "cli/recipe_file.h"
 #include "ptq/base/file.h"
+#include "ptq/model/arch.h"
 
 /* A fault is a failure that is not the end: note it and go on.  Running out of memory is the end. */
 static calm_status note(calm_ctx *ctx, calm_status status, const char *pointer, calm_json_fault *faults, size_t *n)
@@ -49,7 +51,10 @@ static calm_status check_pool(calm_ctx *ctx, const calm_quantize_options *o, cal
     const char *schemes = o->recipe.scheme, *algorithms = o->recipe.algorithms;
     if (!schemes)
         schemes = o->budget ? CALM_BUDGET_SCHEMES : calm_recipe_scheme_of_bits(o->recipe.bits);
-    CALM_TRY(note(ctx, calm_recipe_schemes(ctx, schemes ? schemes : "", recipe), "/schemes", faults, n));
+    if (!schemes)
+        return note(ctx, calm_fail(ctx, CALM_EARG, "--bits %lld: expected 2, 3, 4 or 8", o->recipe.bits), "/schemes",
+                    faults, n);
+    CALM_TRY(note(ctx, calm_recipe_schemes(ctx, schemes, recipe), "/schemes", faults, n));
     if (*n > before)
         return CALM_OK;
     if (!algorithms)
@@ -58,7 +63,8 @@ static calm_status check_pool(calm_ctx *ctx, const calm_quantize_options *o, cal
 }
 
 /* One gate after the other, so that each has its place. */
-static calm_status check_gates(calm_ctx *ctx, const calm_quantize_options *o, calm_json_fault *faults, size_t *n)
+static calm_status check_gates(calm_ctx *ctx, const calm_quantize_options *o, int encoder, calm_json_fault *faults,
+                               size_t *n)
 {
     const char *at = o->gates;
     const bool several = o->budget && strchr(o->budget, ',');
@@ -71,10 +77,38 @@ static calm_status check_gates(calm_ctx *ctx, const calm_quantize_options *o, ca
         CALM_TRY(calm_strf(ctx, ctx->out, &pointer, "/gates/%zu", i));
         calm_status status = calm_gate_parse(ctx, text, &gate);
         if (status == CALM_OK)
-            status = calm_gates_check(ctx, &gate, 1, !o->no_eval, -1, several);
+            status = calm_gates_check(ctx, &gate, 1, !o->no_eval, encoder, several);
         CALM_TRY(note(ctx, status, pointer, faults, n));
     }
     return CALM_OK;
+}
+
+/* Pins and gates against the layout and the kind of a model that lies here; no weight is read. */
+static calm_status check_model_here(calm_ctx *ctx, const calm_quantize_options *o, calm_recipe *recipe,
+                                    calm_json_fault *faults, size_t *n)
+{
+    const char *hub;
+    calm_pipeline p = {.recipe = recipe};
+    CALM_TRY(calm_resolve_hub_name(ctx, o->recipe.model, &hub));
+    if (hub && !calm_is_path(o->recipe.model))
+        return CALM_OK;
+    CALM_TRY(calm_resolve_model(ctx, o->recipe.model, true, &recipe->model));
+    if (note(ctx, calm_model_open(ctx, recipe->model.dir, &p.model), "/model", faults, n) != CALM_OK || !p.model)
+        return ctx->status;
+    const calm_config *config = calm_model_config(p.model);
+    const size_t end = recipe->last_block < 0 ? config->n_blocks : (size_t)recipe->last_block + 1;
+    p.first_block = (size_t)recipe->first_block;
+    p.end_block = end;
+    calm_status status = CALM_OK;
+    if (p.end_block > config->n_blocks)
+        status = note(ctx, calm_fail(ctx, CALM_EARG, "the model has blocks 0 to %zu", config->n_blocks - 1), "/blocks",
+                      faults, n);
+    else
+        status = note(ctx, calm_pipeline_pin(ctx, &p), "/choice/pins", faults, n);
+    if (status == CALM_OK)
+        status = check_gates(ctx, o, config->arch->encoder, faults, n);
+    calm_model_close(p.model);
+    return status;
 }
 
 calm_status calm_recipe_check_names(calm_ctx *ctx, const calm_quantize_options *o, calm_json_fault *faults, size_t *n)
@@ -96,14 +130,16 @@ calm_status calm_recipe_check_names(calm_ctx *ctx, const calm_quantize_options *
             CALM_TRY(note(ctx, calm_recipe_pins(ctx, o->pins, &recipe), "/choice/pins", faults, n));
     }
     CALM_TRY(note(ctx, calm_recipe_blocks(ctx, r, &recipe), "/blocks", faults, n));
-    CALM_TRY(check_gates(ctx, o, faults, n));
+    CALM_TRY(check_gates(ctx, o, -1, faults, n));
     CALM_TRY(note(ctx, check_text(ctx, r->calib), "/calibration/text", faults, n));
     CALM_TRY(note(ctx, check_text(ctx, r->tokens), "/calibration/tokens", faults, n));
     CALM_TRY(note(ctx, check_text(ctx, o->no_eval ? NULL : r->eval_text), "/evaluation/text", faults, n));
     if (r->tokens && (r->calib || r->special))
         CALM_TRY(note(ctx, calm_fail(ctx, CALM_EARG, "takes the place of text and special"), "/calibration/tokens", faults,
                       n));
-    return *n > before ? CALM_OK : note(ctx, calm_quantize_check_choice(ctx, o, &recipe), "/choice", faults, n);
+    if (*n == before)
+        CALM_TRY(note(ctx, calm_quantize_check_choice(ctx, o, &recipe), "/choice", faults, n));
+    return *n > before ? CALM_OK : check_model_here(ctx, o, &recipe, faults, n);
 }
 
 static calm_status check_document(calm_ctx *ctx, const calm_json *document, const char *path, calm_json_fault **faults,

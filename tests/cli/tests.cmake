@@ -1,6 +1,8 @@
 # Every cases/NAME.case through run_case.sh, and the pipeline as a library.
 add_executable(json_shape cli/json_shape.c)
 target_link_libraries(json_shape PRIVATE calm_io)
+add_executable(schema_valid cli/schema_valid.c)
+target_link_libraries(schema_valid PRIVATE calm_cli)
 add_executable(hub_serve cli/hub_serve.c)
 target_link_libraries(hub_serve PRIVATE calm_test_hub)
 file(GLOB cases CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cli/cases/*.case)
@@ -26,6 +28,9 @@ target_link_libraries(write_families PRIVATE calm_test_support)
 if(NOT CALM_SANITIZE)    # an emulator, or most of it is Python
   add_test(NAME cli.other_cpu COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/other_cpu.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(cli.other_cpu PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+if(NOT CALM_SANITIZE)    # most of it is Python
+  add_test(NAME cli.schema_reader COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/schema_reader.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR})
+  set_tests_properties(cli.schema_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300 SKIP_RETURN_CODE 77)
   add_test(NAME cli.field_reader
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/field_reader.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(cli.field_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
