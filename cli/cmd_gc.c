@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/command.h"
 #include "cli/table.h"
-#include "ptq/base/file.h"
 #include "store/gc.h"
 
 #define MOST_RUNS 100000
@@ -190,9 +190,12 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     (void)args, (void)n_args;
     if (o->drop)
         CALM_TRY(parse_runs(ctx, o->drop, &plan));
+    struct stat info;
     /* Opened for writing, a store would be made. */
-    if (!calm_path_exists(o->store))
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such store", o->store);
+    if (stat(o->store, &info) != 0)
+        return calm_fail_errno(ctx, errno, "%s: no store", o->store);
+    if (info.st_size == 0)
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: an empty file, not a calm store", o->store);
     CALM_TRY(calm_store_open(ctx, o->store, &how, &store));
     calm_status status = calm_store_gc(ctx, store, &plan, &freed);
     calm_store_close(store);

@@ -131,9 +131,15 @@ static calm_status walk_folder(calm_ctx *ctx, const char *root, const char *firs
     char *path, digest[CALM_SHA256_HEX];
     struct stat info;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &path, "%s/%s", root, first));
-    DIR *folder = opendir(path);
-    if (!folder)
-        return errno == ENOTDIR ? CALM_OK : calm_fail_errno(ctx, errno, "%s: cannot read", path);
+    /* A link could lead into another store's blobs. */
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+    if (!folder) {
+        const int error = errno;
+        if (fd >= 0)
+            close(fd);
+        return error == ENOTDIR || error == ELOOP ? CALM_OK : calm_fail_errno(ctx, error, "%s: cannot read", path);
+    }
     for (struct dirent *entry; ctx->status == CALM_OK && (entry = readdir(folder));) {
         if (strlen(entry->d_name) != CALM_SHA256_HEX - 3)
             continue;

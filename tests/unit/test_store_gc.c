@@ -131,6 +131,7 @@ static const char *fill(void)
 {
     const char *path = sample_path();
     store = sample_open(path, CALM_STORE_WRITE);
+    ck_ok(calm_store_begin(ctx, store));
     const model m = put_model("m"), n = put_model("n"), p = put_model("p");
     const int64_t a = put_candidate("a", m.job, m.calibration, 1), b = put_candidate("b", m.job, m.calibration, 2);
     const int64_t c = put_candidate("c", m.job, m.calibration, 3), e = put_candidate("e", p.job, p.calibration, 5);
@@ -143,6 +144,7 @@ static const char *fill(void)
     put_run("3", &n, NULL, 0, NULL);
     put_run("4", &p, &e, 1, "failed");
     put_blob(6);    /* its writer was killed before the row */
+    ck_ok(calm_store_commit(ctx, store));
     ck_ok(calm_write_file(ctx, test_format("%s.blobs/notes", path), "mine", 4));
     ck_ok(calm_make_directories(ctx, test_format("%s.blobs/zz", path)));
     calm_store_close(store);
@@ -299,6 +301,24 @@ TEST(the_newest_stay)
     ck_assert_str_eq(lines(path, all_rows), "");
     ck_assert_uint_eq(n_blobs(path), 0);
     ck_assert_str_eq(lines(path, "SELECT count(*) FROM expert"), "0 ");
+}
+END_OF_TEST
+
+/* A link in the folder of blobs is not followed: it may lead into another store's. */
+TEST(links_are_not_followed)
+{
+    const char *path = fill(), *other = sample_path();
+    calm_gc_result freed;
+    store = sample_open(other, CALM_STORE_WRITE);
+    const char *digest = put_blob(7);
+    calm_store_close(store);
+    const char *link = test_format("%s.blobs/%.2s", path, digest);
+    ck_assert_msg(!calm_path_exists(link), "another content is needed");
+    ck_assert_int_eq(symlink(test_format("%s.blobs/%.2s", other, digest), link), 0);
+    collect(path, (calm_gc_plan){.keep = 0}, &freed);
+    ck_assert_int_eq(kind(&freed, "blob")->rows, 6);
+    ck_assert_str_eq(lines(path, all_rows), "");
+    ck_assert(calm_blob_present(test_format("%s.blobs", other), digest, BLOB_BYTES));
 }
 END_OF_TEST
 
@@ -468,7 +488,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("store_gc", (const TTest *[]){without_dropping_a_run, dropped_runs, the_newest_stay, no_such_run,
+    return run_tests("store_gc", (const TTest *[]){without_dropping_a_run, dropped_runs, the_newest_stay,
+                                                   links_are_not_followed, no_such_run,
                                                    every_table, the_file_shrinks_where_there_is_room,
                                                    killed_or_refused_at_many_calls, NULL});
 }

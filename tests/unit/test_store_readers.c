@@ -1,5 +1,6 @@
 /* Readers while a run writes: in another process through the store, with the sqlite3 program, and in the middle of a query.
  * None sees an error or half of a transaction, and the writer never waits: its busy timeout is 0. */
+#include <poll.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,7 +9,7 @@
 #include "tests/support/harness.h"
 #include "tests/support/store_sample.h"
 
-#define TRANSACTIONS 300
+#define CHANGES 20       /* states that a reader sees before the writer ends */
 #define CANDIDATES 4    /* of a transaction */
 #define SCORES 5
 
@@ -42,12 +43,11 @@ static calm_status put_transaction(calm_store *store, const sample *s, int numbe
     return calm_store_commit(ctx, store);
 }
 
-/* A child that writes all transactions and says by its status whether all went well.  It opens the store, tells `ready`,
- * and closes it when `done` is closed. */
+/* A child that writes transactions until `done` is closed, and says by its status whether all went well; `ready` is told when
+ * it has opened the store. */
 static pid_t start_writer(const char *path, int *ready, int *done)
 {
     int to_parent[2], to_child[2];
-    char byte;
     ck_assert(pipe(to_parent) == 0 && pipe(to_child) == 0);
     const pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
@@ -57,13 +57,13 @@ static pid_t start_writer(const char *path, int *ready, int *done)
         const sample s = sample_fill(store);
         if (write(to_parent[1], "r", 1) != 1)
             _exit(1);
-        for (int i = 0; i < TRANSACTIONS && ctx->status == CALM_OK; i++)
+        struct pollfd end = {to_child[0], POLLIN, 0};
+        for (int i = 0; ctx->status == CALM_OK && poll(&end, 1, 0) == 0; i++)
             put_transaction(store, &s, i);
         if (ctx->status != CALM_OK)
             fprintf(stderr, "writer: %s\n", ctx->message);
-        const bool told = read(to_child[0], &byte, 1) == 0;
         calm_store_close(store);
-        _exit(ctx->status != CALM_OK || !told);
+        _exit(ctx->status != CALM_OK);
     }
     close(to_parent[1]);
     close(to_child[0]);
@@ -86,7 +86,7 @@ static const char *made_store(void)
     return path;
 }
 
-/* Read by `look` until all is there, `along`: also while the writer opens and closes. */
+/* Read by `look` while the writer writes; `along`: also while it opens and closes. */
 static void read_along(const char *path, int64_t (*look)(const char *path), bool along)
 {
     int status, ready, done;
@@ -95,18 +95,16 @@ static void read_along(const char *path, int64_t (*look)(const char *path), bool
     const pid_t pid = start_writer(path, &ready, &done);
     if (!along)
         ck_assert_int_eq(read(ready, &byte, 1), 1);
-    while (seen < TRANSACTIONS * CANDIDATES && waitpid(pid, &status, WNOHANG) == 0) {
+    while (different < CHANGES) {
+        ck_assert_msg(waitpid(pid, &status, WNOHANG) == 0, "the writer has ended");
         const int64_t now = look(path);
         ck_assert_msg(now >= seen, "%lld candidates after %lld", (long long)now, (long long)seen);
         different += now != seen;
         seen = now;
     }
-    ck_assert_int_eq(seen, TRANSACTIONS * CANDIDATES);
-    ck_assert_int_gt(different, 3);    /* it did read while the other wrote */
     close(done);
-    if (along)
-        for (int i = 0; i < 50; i++)
-            ck_assert_int_eq(look(path), seen);
+    for (int i = 0; along && i < 50; i++)
+        ck_assert_int_ge(look(path), seen);
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 0);
     close(ready);
