@@ -1,6 +1,7 @@
 /* Blobs: content-addressed files, complete under their name or absent. */
 #include "store/blob.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -122,6 +123,61 @@ bool calm_blob_present(const char *root, const char *digest, size_t n_bytes)
     bool present = stat(path, &info) == 0 && S_ISREG(info.st_mode) && (size_t)info.st_size == n_bytes;
     free(path);
     return present;
+}
+
+/* One folder of blobs, "ab". */
+static calm_status walk_folder(calm_ctx *ctx, const char *root, const char *first, calm_blob_fn *fn, void *user)
+{
+    char *path, digest[CALM_SHA256_HEX];
+    struct stat info;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &path, "%s/%s", root, first));
+    /* A link could lead into another store's blobs. */
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+    if (!folder) {
+        const int error = errno;
+        if (fd >= 0)
+            close(fd);
+        return error == ENOTDIR || error == ELOOP ? CALM_OK : calm_fail_errno(ctx, error, "%s: cannot read", path);
+    }
+    for (struct dirent *entry; ctx->status == CALM_OK && (entry = readdir(folder));) {
+        if (strlen(entry->d_name) != CALM_SHA256_HEX - 3)
+            continue;
+        memcpy(digest, first, 2);
+        memcpy(digest + 2, entry->d_name, CALM_SHA256_HEX - 2);
+        if (well_formed(digest) && fstatat(dirfd(folder), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(info.st_mode))
+            fn(ctx, user, digest, (size_t)info.st_size);
+    }
+    closedir(folder);
+    return ctx->status;
+}
+
+calm_status calm_blob_walk(calm_ctx *ctx, const char *root, calm_blob_fn *fn, void *user)
+{
+    DIR *folder = opendir(root);
+    if (!folder)
+        return errno == ENOENT ? CALM_OK : calm_fail_errno(ctx, errno, "%s: cannot read", root);
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    for (struct dirent *entry; ctx->status == CALM_OK && (entry = readdir(folder));)
+        if (strlen(entry->d_name) == 2 && strspn(entry->d_name, "0123456789abcdef") == 2)
+            walk_folder(ctx, root, entry->d_name, fn, user);
+    closedir(folder);
+    calm_arena_rewind(ctx->scratch, mark);
+    return ctx->status;
+}
+
+calm_status calm_blob_remove(calm_ctx *ctx, const char *root, const char *digest)
+{
+    char *path;
+    if (!well_formed(digest))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%.80s\" is not a digest", root, digest);
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    if (calm_strf(ctx, ctx->scratch, &path, "%s/%.2s/%s", root, digest, digest + 2) == CALM_OK && unlink(path) != 0 &&
+        errno != ENOENT)
+        calm_fail_errno(ctx, errno, "%s: cannot remove", path);
+    calm_arena_rewind(ctx->scratch, mark);
+    return ctx->status;
 }
 
 calm_status calm_blob_sweep(calm_ctx *ctx, const char *root)

@@ -1,4 +1,4 @@
-/* Blobs: files named by the SHA-256 of their content, in a folder that only grows.
+/* Blobs: files named by the SHA-256 of their content, in a folder that only grows until `calm gc` (store/gc.h).
  *
  *   <root>/ab/cdef...          62 hexadecimal digits after the first two
  *   <root>/tmp/...             being written; what a dead process left there is removed by the next writer
@@ -31,6 +31,16 @@ calm_status calm_blob_get(calm_ctx *ctx, const char *root, const char *digest, c
 
 /* Is there a file of this name and size?  The content is not read. */
 bool calm_blob_present(const char *root, const char *digest, size_t n_bytes);
+
+/* Told of each blob; anything but CALM_OK ends the walk and is its result. */
+typedef calm_status calm_blob_fn(calm_ctx *ctx, void *user, const char *digest, size_t n_bytes);
+
+/* Call `fn` for every file that is named like a blob; it may remove that one.  Files with other names, and what links
+ * in the folder lead to, are nobody's business.  No error when there is no folder. */
+calm_status calm_blob_walk(calm_ctx *ctx, const char *root, calm_blob_fn *fn, void *user);
+
+/* Remove a blob; no error when it is not there.  Only for who holds the writer's lock and has no row that names it. */
+calm_status calm_blob_remove(calm_ctx *ctx, const char *root, const char *digest);
 
 /* Remove what dead writers left in tmp/; only for who holds the writer's lock.  No error when there is no folder. */
 calm_status calm_blob_sweep(calm_ctx *ctx, const char *root);

@@ -3,6 +3,7 @@
  *   calm.db           rows (store/schema.sql documents every table and column)
  *   calm.db.blobs/    quantized jobs, named by their SHA-256 (store/blob.h)
  *   calm.db.lock      the one writer: process id and command line of who holds it
+ *   calm.db.v3.bak    the store as it was before a newer calm brought it up to date
  *
  * The store knows strings, numbers and blobs; it does not know what quantization is.
  *
@@ -43,7 +44,9 @@ typedef struct calm_store_how {
  *
  * WRITE: a file that is absent, empty, or left without tables by an interrupted creation becomes a new store; its
  * folder must exist.  While another writer holds the lock a warning is logged once ("waiting for process 4711
- * (calm quantize ...)").  Runs that a dead writer left as `running` become `interrupted`, stale temporary blobs go.
+ * (calm quantize ...)").  A store of an older version is copied to PATH.v<version>.bak (.bak.2 ... where that is taken),
+ * a warning names the copy, and it is brought up to date; when it cannot be copied, nothing is changed.  Runs that a dead
+ * writer left as `running` become `interrupted`, stale temporary blobs go.
  *
  * Fails with
  *   CALM_ENOTFOUND     READ and no such file, or an empty one

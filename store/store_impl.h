@@ -18,6 +18,20 @@ calm_status calm_store_lock(calm_ctx *ctx, const char *path, const calm_store_ho
 /* Give the lock back; -1 is allowed. */
 void calm_store_unlock(int fd);
 
+/* The first thing of our schema that a store of `version` lacks or has otherwise; NULL: all is as it must be. */
+calm_status calm_store_difference(calm_ctx *ctx, calm_sql *sql, int64_t version, const char **out);
+
+/* Remove a database's -wal, -shm and -journal, and `itself`; no error when there are none. */
+void calm_store_remove(calm_ctx *ctx, const char *path, bool itself);
+
+/* Copy the store of an older `version` at `path` to PATH.v<version>.bak, or .bak.2 ... where that is taken, complete or not
+ * at all, and say so in the log (store_migrate.c).  The caller holds the lock.  A failure says that nothing was changed. */
+calm_status calm_store_back_up(calm_ctx *ctx, const char *path, int64_t version);
+
+/* Bring an older store up to date in one transaction.  Versions so far only added tables, indexes and views: views are
+ * made anew, what is missing is made, and the result must be today's schema, or nothing changes. */
+calm_status calm_store_migrate(calm_ctx *ctx, calm_sql *sql, const char *path);
+
 /* End what calm_store_begin began: commit when ctx is fine, else roll back; returns the first failure. */
 calm_status calm_store_end(calm_ctx *ctx, calm_store *store);
 

@@ -1,4 +1,4 @@
-/* Opening a store: what kind of file is it, making a new one, checking its tables. */
+/* Opening a store: what kind of file is it, making a new one, checking its tables.  Older ones: store_migrate.c. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,8 +62,7 @@ static calm_status check_object(calm_ctx *ctx, calm_sql *sql, calm_statement *ob
     return CALM_OK;
 }
 
-/* The first thing of our schema that a store of `version` lacks or has otherwise, NULL when all is as it must be. */
-static calm_status find_difference(calm_ctx *ctx, calm_sql *sql, int64_t version, const char **out)
+calm_status calm_store_difference(calm_ctx *ctx, calm_sql *sql, int64_t version, const char **out)
 {
     calm_sql *model;
     calm_statement *rows;
@@ -86,12 +85,13 @@ static calm_status find_difference(calm_ctx *ctx, calm_sql *sql, int64_t version
 }
 
 /* Is this our schema in our version?  *empty: a database without anything in it, as an interrupted creation by
- * another tool or `touch` leaves it; *older: one of an earlier version, to be migrated. */
-static calm_status inspect(calm_ctx *ctx, calm_sql *sql, const char *path, bool *empty, bool *older)
+ * another tool or `touch` leaves it; *older: its version when that is an earlier one, to be migrated; else 0. */
+static calm_status inspect(calm_ctx *ctx, calm_sql *sql, const char *path, bool *empty, int64_t *older)
 {
     int64_t application, version, objects;
     const char *difference;
-    *empty = *older = false;
+    *empty = false;
+    *older = 0;
     CALM_TRY(calm_sql_number(ctx, sql, "PRAGMA application_id", CALM_NONE, &application));
     CALM_TRY(calm_sql_number(ctx, sql, "PRAGMA user_version", CALM_NONE, &version));
     CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master", CALM_NONE, &objects));
@@ -110,18 +110,18 @@ static calm_status inspect(calm_ctx *ctx, calm_sql *sql, const char *path, bool 
     if (version < 1)
         return calm_fail(ctx, CALM_EFORMAT, "%s: store version %lld, expected %d", path, (long long)version,
                          SCHEMA_VERSION);
-    *older = version < SCHEMA_VERSION;
-    CALM_TRY(find_difference(ctx, sql, version, &difference));
+    *older = version < SCHEMA_VERSION ? version : 0;
+    CALM_TRY(calm_store_difference(ctx, sql, version, &difference));
     if (difference)
         return calm_fail(ctx, CALM_EFORMAT, "%s: damaged store: \"%s\" is missing or was changed", path, difference);
     return CALM_OK;
 }
 
 /* Inspect the file without changing it: *fresh when there is nothing, so that a store can be made there. */
-static calm_status look(calm_ctx *ctx, const char *path, bool *fresh, bool *older)
+static calm_status look(calm_ctx *ctx, const char *path, bool *fresh, int64_t *older)
 {
     calm_sql *sql;
-    *older = false;
+    *older = 0;
     *fresh = !calm_path_exists(path);
     if (*fresh)
         return CALM_OK;
@@ -133,7 +133,7 @@ static calm_status look(calm_ctx *ctx, const char *path, bool *fresh, bool *olde
 
 /* ---- a new store ---- */
 
-static void remove_with_companions(calm_ctx *ctx, const char *path, bool itself)
+void calm_store_remove(calm_ctx *ctx, const char *path, bool itself)
 {
     static const char *const suffixes[] = {"-wal", "-shm", "-journal"};
     char *name;
@@ -168,90 +168,23 @@ static calm_status create(calm_ctx *ctx, const char *path)
 {
     char *temporary;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &temporary, "%s.new", path));
-    remove_with_companions(ctx, temporary, true);
+    calm_store_remove(ctx, temporary, true);
     if (fill(ctx, temporary) == CALM_OK) {
-        remove_with_companions(ctx, path, false);
+        calm_store_remove(ctx, path, false);
         if (rename(temporary, path) != 0)
             calm_fail_errno(ctx, errno, "%s: cannot rename to it", path);
     }
     if (ctx->status != CALM_OK)
-        remove_with_companions(ctx, temporary, true);
+        calm_store_remove(ctx, temporary, true);
     return ctx->status;
-}
-
-/* ---- an older store ---- */
-
-/* Make everything of kind `type` that today's schema has and the file lacks. */
-static calm_status add_missing(calm_ctx *ctx, calm_sql *sql, calm_sql *model, const char *type)
-{
-    calm_statement *rows;
-    CALM_TRY(calm_sql_first(ctx, model,
-                            "SELECT name, sql FROM sqlite_master WHERE type = ?1 AND sql IS NOT NULL ORDER BY rowid",
-                            CALM_BIND(CALM_T(type)), &rows));
-    while (ctx->status == CALM_OK && calm_sql_next(ctx, model, rows)) {
-        const char *text;
-        int64_t there = 0;
-        calm_value name = calm_sql_value(rows, 0);
-        calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master WHERE name = ?1", CALM_BIND(name), &there);
-        if (ctx->status == CALM_OK && !there && calm_sql_text(ctx, rows, 1, &text) == CALM_OK)
-            calm_sql_script(ctx, sql, text);
-    }
-    calm_sql_end(rows);
-    return ctx->status;
-}
-
-/* Views that a user added stay. */
-static calm_status drop_views(calm_ctx *ctx, calm_sql *sql, calm_sql *model)
-{
-    calm_statement *rows;
-    CALM_TRY(calm_sql_first(ctx, model,
-                            "SELECT printf('DROP VIEW IF EXISTS \"%w\"', name) FROM sqlite_master WHERE type = 'view'",
-                            CALM_NONE, &rows));
-    while (ctx->status == CALM_OK && calm_sql_next(ctx, model, rows)) {
-        const char *text;
-        if (calm_sql_text(ctx, rows, 0, &text) == CALM_OK)
-            calm_sql_script(ctx, sql, text);
-    }
-    calm_sql_end(rows);
-    return ctx->status;
-}
-
-/* Versions so far only added tables, indexes and views: views are made anew, what is missing is made, and the result
- * must be today's schema, or nothing changes. */
-static calm_status migrate(calm_ctx *ctx, calm_sql *sql, const char *path)
-{
-    static const char *const types[] = {"table", "index", "view"};
-    const char *difference = NULL;
-    calm_sql *model;
-    calm_text version;
-    CALM_TRY(calm_sql_open(ctx, ":memory:", CALM_SQL_CREATE, &model));
-    calm_text_init(&version);
-    calm_text_printf(&version, "PRAGMA user_version = %d", SCHEMA_VERSION);
-    calm_status status = calm_sql_script(ctx, model, calm_schema_sql);
-    if (status == CALM_OK)
-        status = calm_sql_script(ctx, sql, "SAVEPOINT migrate");
-    if (status == CALM_OK)
-        status = drop_views(ctx, sql, model);
-    for (size_t i = 0; i < sizeof types / sizeof *types && status == CALM_OK; i++)
-        status = add_missing(ctx, sql, model, types[i]);
-    if (status == CALM_OK)
-        status = find_difference(ctx, sql, SCHEMA_VERSION, &difference);
-    if (status == CALM_OK && difference)
-        status = calm_fail(ctx, CALM_EFORMAT, "%s: damaged store: \"%s\" is missing or was changed", path, difference);
-    if (status == CALM_OK)
-        status = calm_sql_script(ctx, sql, version.data);
-    if (status == CALM_OK)
-        status = calm_sql_script(ctx, sql, "RELEASE migrate");
-    calm_text_clear(&version);
-    calm_sql_close(model);
-    return status;
 }
 
 /* ---- open and close ---- */
 
 static calm_status open_for_reading(calm_ctx *ctx, calm_store *store)
 {
-    bool empty, older;
+    bool empty;
+    int64_t older;
     CALM_TRY(calm_sql_open(ctx, store->path, CALM_SQL_READ, &store->sql));
     CALM_TRY(inspect(ctx, store->sql, store->path, &empty, &older));
     if (older)
@@ -265,16 +198,19 @@ static calm_status open_for_reading(calm_ctx *ctx, calm_store *store)
 
 static calm_status open_for_writing(calm_ctx *ctx, calm_store *store, const calm_store_how *how)
 {
-    bool fresh, older;
+    bool fresh;
+    int64_t older;
     /* Once before the lock, so that nothing is written beside a file that is not ours; and once under it. */
     CALM_TRY(look(ctx, store->path, &fresh, &older));
     CALM_TRY(calm_store_lock(ctx, store->path, how, &store->lock));
     CALM_TRY(look(ctx, store->path, &fresh, &older));
     if (fresh)
         CALM_TRY(create(ctx, store->path));
+    if (older)
+        CALM_TRY(calm_store_back_up(ctx, store->path, older));
     CALM_TRY(calm_sql_open(ctx, store->path, CALM_SQL_WRITE, &store->sql));
     if (older)
-        CALM_TRY(migrate(ctx, store->sql, store->path));
+        CALM_TRY(calm_store_migrate(ctx, store->sql, store->path));
     CALM_TRY(calm_sql_run(ctx, store->sql, "UPDATE run SET status = 'interrupted' WHERE status = 'running'",
                           CALM_NONE));
     return calm_blob_sweep(ctx, store->blobs);

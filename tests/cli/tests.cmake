@@ -23,6 +23,8 @@ set_tests_properties(cli.test_run_memory PROPERTIES TIMEOUT 900)    # two hundre
 calm_test(cli test_ablation calm_test_play)
 calm_test(cli test_pipeline_families calm_test_play)
 calm_test(cli test_forward_file calm_cli)
+calm_test(cli test_inspect_plans calm_test_store calm_test_synth_store calm_cli)
+target_link_options(test_inspect_plans PRIVATE -Wl,--wrap=calm_store_query)
 add_executable(write_families cli/write_families.c)
 target_link_libraries(write_families PRIVATE calm_test_support)
 if(NOT CALM_SANITIZE)    # an emulator, or most of it is Python

@@ -57,6 +57,27 @@ status "$bin/make_twin" --model "$work/moe" --output "$work/moe-twin"
 grep -q 'qwen3_moe, expected a float dense decoder' "$work/err" || fail "a mixture's twin: $(cat "$work/err")"
 [ ! -e "$work/moe-twin" ] || fail "something was written"
 
+# A store, and the documentation that is held against one: a word in a comment, a digit in the rows of a query.
+status "$bin/make_store" --output "$work/s.db" --runs 2 --jobs 4 --candidates 2 --scores 2
+[ "$code" = 0 ] || fail "make_store: status $code: $(cat "$work/err")"
+status "$bin/../calm" inspect "$work/s.db" runs
+{ [ "$code" = 0 ] && [ "$(grep -c finished "$work/out")" = 2 ]; } || fail "a made store: $(cat "$work/out" "$work/err")"
+status "$bin/make_store" --output "$work/s.db"
+[ "$code" = 2 ] || fail "a store that is there: status $code"
+status "$bin/make_store" --output "$work/n.db" --candidates 41
+[ "$code" = 2 ] || fail "too many candidates: status $code"
+[ ! -e "$work/n.db" ] || fail "something was written"
+docs=$CALM_HOME/docs/store.md
+for change in 's/joins tables/joins rows/' 's/^\(gptq-hls  *12 .*[0-9]\)$/\10/' 's/^```sql$/```/' 's/^<!-- schema -->$//'; do
+    sed "$change" "$docs" > "$work/store.md"
+    ! cmp -s "$docs" "$work/store.md" || fail "store_doc: $change changes nothing"
+    status "$bin/store_doc" --docs "$work/store.md"
+    { [ "$code" = 1 ] && [ ! -s "$work/out" ]; } || fail "store_doc after $change: status $code"
+done
+sed 's/joins tables/joins rows/; s/^\(gptq-hls  *12 .*[0-9]\)$/\10/' "$docs" > "$work/store.md"
+status "$bin/store_doc" --docs "$work/store.md" --update
+{ [ "$code" = 0 ] && cmp -s "$docs" "$work/store.md"; } || fail "store_doc --update: status $code: $(cat "$work/err")"
+
 # dd holds its block: 80 MB in one read and write.
 status "$bin/peak_memory" dd if=/dev/zero of=/dev/null bs=80000000 count=1
 [ "$code" = 0 ] || fail "peak_memory: status $code: $(cat "$work/err")"

@@ -1,5 +1,5 @@
 /* Stores of versions 1 (tests/data/store_v1.sql) and 2: brought up to date with every row, refused with a hint on reading,
- * refused unchanged when damaged, and whole when the machine fails on the way. */
+ * refused unchanged when damaged, kept as a copy, and whole when the machine fails on the way. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -291,47 +291,123 @@ TEST(damaged_stores_are_refused_unchanged)
 }
 END_OF_TEST
 
+/* ---- the copy ---- */
+
+static void keep_line(void *user, calm_log_level level, const char *line)
+{
+    if (level == CALM_LOG_WARNING)
+        snprintf(user, CALM_MESSAGE_MAX, "%s", line);
+}
+
+/* The store as it was, what waited in its -wal too, under a name that was free. */
+TEST(a_copy_is_kept)
+{
+    const char *path = old_store(), *before;
+    char line[CALM_MESSAGE_MAX] = "";
+    const pid_t pid = fork();
+    if (pid == 0) {
+        calm_sql *sql;
+        if (calm_sql_open(ctx, path, CALM_SQL_WRITE, &sql) == CALM_OK)
+            calm_sql_script(ctx, sql, "UPDATE model SET name = 'from the log'");
+        kill(getpid(), SIGKILL);
+    }
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    ck_assert(calm_path_exists(test_format("%s-wal", path)));
+    before = contents(path);
+    ck_assert_ptr_nonnull(strstr(before, "from the log"));
+    ck_ok(calm_write_file(ctx, test_format("%s.v1.bak", path), "mine", 4));
+    ck_ok(calm_make_directories(ctx, test_format("%s.v1.bak.2", path)));
+    ck_ok(calm_write_file(ctx, test_format("%s.bak.new", path), "stale", 5));
+    ctx->log = keep_line, ctx->log_user = line;
+    calm_store_close(sample_open(path, CALM_STORE_WRITE));
+    const char *copy = test_format("%s.v1.bak.3", path);
+    ck_assert_str_eq(line, test_format("%s: a store of version 1, brought up to version %d; a copy of it is kept: %s", path,
+                                       calm_store_version(), copy));
+    ck_assert_int_eq(version_of(copy), 1);
+    ck_assert_str_eq(contents(copy), before);
+    ck_assert_str_eq(contents(path), before);
+    char *mine;
+    size_t n;
+    ck_ok(calm_read_file(ctx, test_format("%s.v1.bak", path), 100, &mine, &n));
+    ck_assert_str_eq(mine, "mine");
+    ck_assert(!calm_path_exists(test_format("%s.bak.new", path)));
+    /* It is a store: once more, and not again. */
+    calm_store_close(sample_open(copy, CALM_STORE_WRITE));
+    ck_assert_int_eq(version_of(test_format("%s.v1.bak", copy)), 1);
+    line[0] = '\0';
+    calm_store_close(sample_open(path, CALM_STORE_WRITE));
+    ck_assert_str_eq(line, "");
+    ck_assert(!calm_path_exists(test_format("%s.v1.bak.4", path)));
+    ck_assert(!calm_path_exists(test_format("%s.v%d.bak", path, calm_store_version())));
+}
+END_OF_TEST
+
+TEST(no_copy_no_change)
+{
+    const char *path = old_store(), *before = contents(path);
+    calm_store *store;
+    ck_ok(calm_make_directories(ctx, test_format("%s.bak.new", path)));
+    ck_fails(calm_store_open(ctx, path, &sample_writing, &store), CALM_EIO,
+             test_format("%s: a store of version 1 cannot be copied to %s.v1.bak, which is done before it is brought up to "
+                         "date: nothing was changed (%s: ", path, path, path));
+    ck_assert_int_eq(version_of(path), 1);
+    ck_assert_str_eq(contents(path), before);
+    ck_assert(!calm_path_exists(test_format("%s.v1.bak", path)));
+    ck_assert_int_eq(rmdir(test_format("%s.bak.new", path)), 0);
+    calm_store_close(sample_open(path, CALM_STORE_WRITE));
+    ck_assert_str_eq(contents(test_format("%s.v1.bak", path)), before);
+}
+END_OF_TEST
+
 /* ---- when the machine fails on the way ---- */
+
+typedef struct word {
+    calm_status status;
+    long calls;
+    char message[CALM_MESSAGE_MAX];
+} word;
 
 /* Open for writing in a child that is killed at call `at`, or whose calls fail from there on; false when it was killed.
  */
-static bool open_with(const char *path, fault wanted, calm_status *said, long *calls)
+static bool open_with(const char *path, fault wanted, word *said)
 {
     int ends[2], status;
-    struct {
-        calm_status status;
-        long calls;
-    } word = {CALM_OK, 0};
+    word heard = {CALM_OK, 0, ""};
     ck_assert_int_eq(pipe(ends), 0);
     const pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
         calm_store *store;
         fault_plan(wanted);
-        word.status = calm_store_open(ctx, path, &sample_writing, &store);
+        heard.status = calm_store_open(ctx, path, &sample_writing, &store);
         calm_store_close(store);
-        word.calls = fault_calls();
+        heard.calls = fault_calls();
+        memcpy(heard.message, ctx->message, CALM_MESSAGE_MAX);
         fault_plan((fault){0});
-        _exit(write(ends[1], &word, sizeof word) != sizeof word);
+        _exit(write(ends[1], &heard, sizeof heard) != sizeof heard);
     }
     close(ends[1]);
-    const bool told = read(ends[0], &word, sizeof word) == sizeof word;
+    const bool told = read(ends[0], &heard, sizeof heard) == sizeof heard;
     close(ends[0]);
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert(WIFEXITED(status) ? told : WTERMSIG(status) == SIGKILL);
-    *said = word.status;
-    *calls = word.calls;
+    *said = heard;
     return WIFEXITED(status);
 }
 
-/* Old or new, and opened once more it is new, with every row. */
+/* Old or new, and opened once more it is new, with every row; each copy is complete, and there is one when it is new. */
 static void check_whole(const char *path, const char *expected, long at)
 {
     const int64_t version = version_of(path);
+    const char *first = test_format("%s.v1.bak", path), *second = test_format("%s.v1.bak.2", path);
+    ck_assert_msg(version == 1 || calm_path_exists(first), "call %ld: migrated without a copy", at);
+    ck_assert_msg(!calm_path_exists(first) || strcmp(contents(first), expected) == 0, "call %ld: half a copy", at);
     ck_assert_msg(version == 1 || version == calm_store_version(), "call %ld: version %lld", at, (long long)version);
     ck_assert_msg(strcmp(contents(path), expected) == 0, "call %ld: rows differ", at);
     calm_store_close(sample_open(path, CALM_STORE_WRITE));
     ck_assert_msg(strcmp(contents(path), expected) == 0, "call %ld: rows differ after the migration", at);
+    ck_assert_int_eq(version_of(first), 1);
+    ck_assert_msg(!calm_path_exists(second) || strcmp(contents(second), expected) == 0, "call %ld: half a copy", at);
     ck_assert_int_eq(version_of(path), calm_store_version());
 }
 
@@ -350,23 +426,28 @@ static const char *copy_of(const char *path)
 
 TEST(killed_or_refused_at_many_calls)
 {
-    long calls, ignored;
-    calm_status said;
+    long copies_refused = 0;
+    word said;
     const char *original = old_store(), *expected = contents(original), *path = copy_of(original);
-    ck_assert(open_with(path, (fault){0}, &said, &calls));
-    ck_assert_int_eq(said, CALM_OK);
+    ck_assert(open_with(path, (fault){0}, &said));
+    ck_assert_int_eq(said.status, CALM_OK);
+    const long calls = said.calls;
     ck_assert_int_gt(calls, 5);
     /* All of them take minutes under the sanitizers: so many, spread over all, the first and the last included. */
     for (long i = 0; i < POINTS; i++) {
         const long at = 1 + i * (calls - 1) / (POINTS - 1);
         path = copy_of(original);
-        ck_assert_msg(!open_with(path, (fault){.at = at}, &said, &ignored), "call %ld was not reached", at);
+        ck_assert_msg(!open_with(path, (fault){.at = at}, &said), "call %ld was not reached", at);
         check_whole(path, expected, at);
         path = copy_of(original);
-        ck_assert(open_with(path, (fault){.at = at, .error = ENOSPC, .stays = true}, &said, &ignored));
-        ck_assert_msg(said == CALM_OK || said == CALM_ENOSPC, "call %ld: %s", at, calm_status_name(said));
+        ck_assert(open_with(path, (fault){.at = at, .error = ENOSPC, .stays = true}, &said));
+        ck_assert_msg(said.status == CALM_OK || said.status == CALM_ENOSPC, "call %ld: %s", at, said.message);
+        const bool refused_copy = strstr(said.message, "nothing was changed") != NULL;
+        ck_assert_msg(!refused_copy || version_of(path) == 1, "call %ld: changed without a copy", at);
+        copies_refused += refused_copy;
         check_whole(path, expected, at);
     }
+    ck_assert_int_gt(copies_refused, 1);
 }
 END_OF_TEST
 
@@ -374,5 +455,6 @@ int main(void)
 {
     return run_tests("store_migration",
                      (const TTest *[]){every_row_is_kept, version_2, views, reading_says_what_to_do,
-                                       damaged_stores_are_refused_unchanged, killed_or_refused_at_many_calls, NULL});
+                                       damaged_stores_are_refused_unchanged, a_copy_is_kept, no_copy_no_change,
+                                      killed_or_refused_at_many_calls, NULL});
 }

@@ -63,6 +63,14 @@ TEST(foreign_and_newer_files_are_refused)
     make_database(path, calm_store_schema());
     make_database(path, "PRAGMA user_version = 7; CREATE TABLE novelty (a)");
     refused(path, CALM_EUNSUPPORTED, "store version 7, this program knows versions up to 4");
+    /* Our number, another's tables. */
+    for (int version = 3; version <= 4; version++) {
+        path = test_format("%s/number%d.db", folder, version);
+        make_database(path, test_format("PRAGMA application_id = 0x63616c6d; PRAGMA user_version = %d;"
+                                        "CREATE TABLE bookmarks (url TEXT)", version));
+        refused(path, CALM_EFORMAT, "damaged store: \"model\" is missing or was changed");
+        ck_assert(!calm_path_exists(test_format("%s.v3.bak", path)));
+    }
     path = test_format("%s/altered.db", folder);
     make_database(path, calm_store_schema());
     make_database(path, "DROP VIEW v_choices; CREATE VIEW v_choices AS SELECT 1 AS run");

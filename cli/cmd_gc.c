@@ -1,0 +1,220 @@
+/* calm gc: drop what no kept run needs. */
+#include <ctype.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/command.h"
+#include "cli/table.h"
+#include "store/gc.h"
+
+#define MOST_RUNS 100000
+
+typedef struct options {
+    calm_common common;
+    const char *store, *drop;
+    long long keep;
+    bool dry_run, json;
+} options;
+
+static const calm_option table[] = {
+    {.name = "store",
+     .help = "SQLite file of candidates, scores and choices",
+     .offset = offsetof(options, store),
+     .type = CALM_OPTION_STRING,
+     .fallback = "calm-out/calm.db",
+     .metavar = "FILE",
+     .key = 's'},
+    {.name = "keep",
+     .help = "only the newest N runs stay, interrupted ones counted (default: all)",
+     .offset = offsetof(options, keep),
+     .type = CALM_OPTION_INT,
+     .fallback = "-1",
+     .min = -1,
+     .max = 1e9,
+     .metavar = "N"},
+    {.name = "drop",
+     .help = "runs that go: 1,4,7",
+     .offset = offsetof(options, drop),
+     .type = CALM_OPTION_STRING,
+     .metavar = "RUN,RUN",
+     .list = true},
+    {.name = "dry-run",
+     .help = "say what would go, and change nothing",
+     .offset = offsetof(options, dry_run),
+     .type = CALM_OPTION_BOOL},
+    {.name = "json",
+     .help = "print {store, dry_run, dropped: [run], kept: [run], freed: [{kind, rows, bytes}], file: {bytes_before, "
+             "bytes_after}, note}",
+     .offset = offsetof(options, json),
+     .type = CALM_OPTION_BOOL},
+    CALM_COMMON_OPTIONS(options),
+    {0},
+};
+
+/* "1,4,7": numbers from 1. */
+static calm_status parse_runs(calm_ctx *ctx, const char *list, calm_gc_plan *plan)
+{
+    int64_t *runs;
+    size_t n = 1;
+    for (const char *at = list; *at; at++)
+        n += *at == ',';
+    if (n > MOST_RUNS)
+        return calm_fail(ctx, CALM_EARG, "calm gc: --drop: more than %d runs", MOST_RUNS);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, runs, n));
+    plan->drop = runs;
+    for (const char *at = list;; at++) {
+        char *end;
+        errno = 0;
+        const long long run = strtoll(at, &end, 10);
+        if (!isdigit((unsigned char)*at) || errno || run < 1 || (*end && *end != ','))
+            return calm_fail(ctx, CALM_EARG, "calm gc: --drop %s: expected numbers of runs: 1,4,7", list);
+        runs[plan->n_drop++] = run;
+        at = end;
+        if (!*at)
+            return CALM_OK;
+    }
+}
+
+/* ---- what is printed ---- */
+
+static void add_rows(const calm_gc_result *freed, bool all, calm_table *rows)
+{
+    calm_table_column(rows, "kind", CALM_ALIGN_LEFT);
+    calm_table_column(rows, "rows", CALM_ALIGN_RIGHT);
+    calm_table_column(rows, "bytes", CALM_ALIGN_RIGHT);
+    for (size_t i = 0; i < freed->n_kinds; i++) {
+        if (!all && !freed->kinds[i].rows)
+            continue;
+        calm_table_text(rows, freed->kinds[i].kind);
+        calm_table_int(rows, freed->kinds[i].rows);
+        calm_table_int(rows, freed->kinds[i].bytes);
+    }
+}
+
+static calm_json *numbers(const int64_t *ids, size_t n)
+{
+    calm_json *list = calm_json_new_array();
+    for (size_t i = 0; i < n; i++)
+        calm_json_add_int(list, ids[i]);
+    return list;
+}
+
+static calm_status print_json(calm_ctx *ctx, const options *o, const calm_gc_result *freed, calm_table *rows)
+{
+    calm_json *list, *root = calm_json_new_object(), *file = calm_json_new_object();
+    calm_json_set_string(root, "store", o->store);
+    calm_json_set_bool(root, "dry_run", o->dry_run);
+    calm_json_set(root, "dropped", numbers(freed->dropped, freed->n_dropped));
+    calm_json_set(root, "kept", numbers(freed->kept, freed->n_kept));
+    calm_status status = calm_table_json(ctx, rows, &list);
+    if (status == CALM_OK)
+        calm_json_set(root, "freed", list);
+    calm_json_set_int(file, "bytes_before", freed->bytes_before);
+    calm_json_set_int(file, "bytes_after", freed->bytes_after);
+    calm_json_set(root, "file", file);
+    calm_json_set_string(root, "note", freed->note);
+    if (status == CALM_OK)
+        status = calm_json_print(ctx, root);
+    calm_json_free(root);
+    return status;
+}
+
+/* "1, 3-7" */
+static void write_runs(calm_text *text, const char *words, const int64_t *ids, size_t n)
+{
+    calm_text_printf(text, "%s", words);
+    for (size_t i = 0, last; i < n; i = last + 1) {
+        for (last = i; last + 1 < n && ids[last + 1] == ids[last] + 1;)
+            last++;
+        calm_text_printf(text, "%s%lld", i ? ", " : " ", (long long)ids[i]);
+        if (last > i)
+            calm_text_printf(text, "-%lld", (long long)ids[last]);
+    }
+    calm_text_printf(text, "%s\n", n ? "" : " none");
+}
+
+static int64_t freed_blobs(const calm_gc_result *freed)
+{
+    return freed->kinds[freed->n_kinds - 1].bytes;
+}
+
+static calm_status print_text(calm_ctx *ctx, const options *o, const calm_gc_result *freed, const calm_table *rows)
+{
+    const double blobs = (double)freed_blobs(freed) / 1e6, shrunk = (double)(freed->bytes_before - freed->bytes_after) / 1e6;
+    calm_text text;
+    calm_text_init(&text);
+    write_runs(&text, o->dry_run ? "Runs that would go:" : "Runs dropped:", freed->dropped, freed->n_dropped);
+    write_runs(&text, o->dry_run ? "Runs that would stay:" : "Runs kept:", freed->kept, freed->n_kept);
+    calm_text_append(&text, "\n", 1);
+    calm_status status = CALM_OK;
+    if (calm_table_rows(rows))
+        status = calm_table_write(ctx, rows, 2, &text);
+    else
+        calm_text_printf(&text, "Every row and blob is needed by a run.\n");
+    if (o->dry_run)
+        calm_text_printf(&text, "\nWould free %.1f MB of blobs, and what the rows take of the %.1f MB of %s.\n", blobs,
+                         (double)freed->bytes_before / 1e6, o->store);
+    else
+        calm_text_printf(&text, "\nFreed %.1f MB: %.1f MB of blobs, %.1f MB of %s, which has %.1f MB now.\n", blobs + shrunk,
+                         blobs, shrunk, o->store, (double)freed->bytes_after / 1e6);
+    if (freed->note)
+        calm_text_printf(&text, "%s: %s.\n", o->store, freed->note);
+    if (status == CALM_OK && calm_text_check(ctx, &text) == CALM_OK && fwrite(text.data, 1, text.length, stdout) !=
+        text.length)
+        calm_fail_errno(ctx, errno, "standard output: cannot write");
+    calm_text_clear(&text);
+    return ctx->status;
+}
+
+static calm_status print(calm_ctx *ctx, const options *o, const calm_gc_result *freed)
+{
+    calm_table rows;
+    calm_table_init(&rows);
+    add_rows(freed, o->json, &rows);
+    const calm_status status = o->json ? print_json(ctx, o, freed, &rows) : print_text(ctx, o, freed, &rows);
+    calm_table_clear(&rows);
+    return status;
+}
+
+static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+{
+    const options *o = opts;
+    const calm_store_how how = {.mode = o->dry_run ? CALM_STORE_READ : CALM_STORE_WRITE, .command = "calm gc"};
+    calm_gc_plan plan = {.keep = o->keep, .dry_run = o->dry_run};
+    calm_gc_result freed;
+    calm_store *store;
+    (void)args, (void)n_args;
+    if (o->drop)
+        CALM_TRY(parse_runs(ctx, o->drop, &plan));
+    struct stat info;
+    /* Opened for writing, a store would be made. */
+    if (stat(o->store, &info) != 0)
+        return calm_fail_errno(ctx, errno, "%s: no store", o->store);
+    if (info.st_size == 0)
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: an empty file, not a calm store", o->store);
+    CALM_TRY(calm_store_open(ctx, o->store, &how, &store));
+    calm_status status = calm_store_gc(ctx, store, &plan, &freed);
+    calm_store_close(store);
+    return status == CALM_OK ? print(ctx, o, &freed) : status;
+}
+
+const calm_command calm_cmd_gc = {
+    .name = "gc",
+    .summary = "drop what no kept run needs from a store",
+    .description = "Drops runs from a store, then every row and blob that no run which is left needs, and compacts the "
+                   "file.  Without --keep and --drop every run stays, and only what no run needs goes: leftovers of killed "
+                   "runs.  A run that did not finish keeps all that it would go on with.",
+    .examples = "  calm gc --dry-run                    what would go\n"
+                "  calm gc --keep 5                     the newest five runs stay\n"
+                "  calm gc --drop 3,4 --store calm.db\n\n"
+                "Bytes of rows are those of their values, of blobs those of the files.  While\n"
+                "a run writes to the store, calm gc says which one and does nothing;\n"
+                "--dry-run works then too.  Checkpoints that runs wrote are not touched.\n",
+    .options = table,
+    .opts_size = sizeof(options),
+    .run = run,
+};

@@ -1,0 +1,333 @@
+/* Collecting: the doomed rows are found into temporary tables, which works in a store that is open for reading too; a
+ * collection deletes what a dry run counts. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "ptq/base/text.h"
+#include "store/blob.h"
+#include "store/gc.h"
+#include "store/store_impl.h"
+
+/* ---- what goes ---- */
+
+#define SET(name) "DROP TABLE IF EXISTS temp." name "; CREATE TEMP TABLE " name " (id INTEGER PRIMARY KEY);"
+
+static const char make_sets[] = SET("gc_kept") SET("gc_run") SET("gc_needed") SET("gc_candidate") SET("gc_algorithm")
+    SET("gc_activation") SET("gc_evaluation") SET("gc_calibration") SET("gc_model") SET("gc_block") SET("gc_job")
+    "DROP TABLE IF EXISTS temp.gc_pair; CREATE TEMP TABLE gc_pair (model_id INTEGER, calibration_id INTEGER);";
+
+#define DOOMED(name, from, unless) "INSERT INTO gc_" name " SELECT id FROM " from " WHERE NOT (" unless ");"
+#define UNFINISHED "SELECT * FROM run WHERE id IN temp.gc_kept AND status <> 'finished'"
+
+/* gc_kept is filled; what is needed of candidates, and then everything that is not.  Older stores know the candidates of an
+ * unfinished run by its model and calibration alone. */
+static const char fill_sets[] =
+    DOOMED("run", "run", "id IN temp.gc_kept")
+    "INSERT INTO gc_needed SELECT candidate_id FROM run_candidate WHERE run_id IN temp.gc_kept"
+    " UNION SELECT candidate_id FROM choice WHERE run_id IN temp.gc_kept AND candidate_id IS NOT NULL"
+    " UNION SELECT k.id FROM (" UNFINISHED ") r JOIN block b ON b.model_id = r.model_id JOIN job j ON j.block_id = b.id"
+    " JOIN candidate k ON k.job_id = j.id WHERE r.calibration_id IS NULL OR k.calibration_id = r.calibration_id;"
+    DOOMED("candidate", "candidate", "id IN temp.gc_needed")
+    DOOMED("algorithm", "algorithm",
+           "id IN (SELECT k.algorithm_id FROM gc_needed n JOIN candidate k ON k.id = n.id)")
+    "INSERT INTO gc_pair SELECT model_id, calibration_id FROM run WHERE id IN temp.gc_kept"
+    " UNION SELECT b.model_id, k.calibration_id FROM gc_needed n JOIN candidate k ON k.id = n.id"
+    " JOIN job j ON j.id = k.job_id JOIN block b ON b.id = j.block_id;"
+    "INSERT INTO gc_activation SELECT a.id FROM activation a WHERE NOT EXISTS (SELECT 1 FROM gc_pair p WHERE"
+    " p.model_id = a.model_id AND (p.calibration_id IS NULL OR p.calibration_id = a.calibration_id));"
+    DOOMED("evaluation", "evaluation",
+           "id IN (SELECT evaluation_id FROM run_evaluation WHERE run_id IN temp.gc_kept UNION SELECT evaluation_id"
+           " FROM ablation WHERE run_id IN temp.gc_kept AND evaluation_id IS NOT NULL)"
+           " OR model_id IN (SELECT model_id FROM (" UNFINISHED "))")
+    DOOMED("calibration", "calibration",
+           "id IN (SELECT calibration_id FROM gc_pair WHERE calibration_id IS NOT NULL) OR id IN (SELECT calibration_id"
+           " FROM activation WHERE id NOT IN temp.gc_activation)")
+    DOOMED("model", "model",
+           "id IN (SELECT model_id FROM gc_pair) OR id IN (SELECT model_id FROM evaluation WHERE id NOT IN"
+           " temp.gc_evaluation)")
+    "INSERT INTO gc_block SELECT id FROM block WHERE model_id IN temp.gc_model;"
+    "INSERT INTO gc_job SELECT id FROM job WHERE block_id IN temp.gc_block;";
+
+/* Every table, who refers before who is referred to, and which of its rows go. */
+static const struct kind {
+    const char *table, *doomed;
+} kinds[] = {
+    {"gate", "run_id IN temp.gc_run"},
+    {"environment", "run_id IN temp.gc_run"},
+    {"artifact", "run_id IN temp.gc_run"},
+    {"ablation", "run_id IN temp.gc_run"},
+    {"run_evaluation", "run_id IN temp.gc_run"},
+    {"choice", "run_id IN temp.gc_run"},
+    {"run_candidate", "run_id IN temp.gc_run"},
+    {"run", "id IN temp.gc_run"},
+    {"score", "candidate_id IN temp.gc_candidate"},
+    {"candidate", "id IN temp.gc_candidate"},
+    {"algorithm", "id IN temp.gc_algorithm"},
+    {"encoding", "evaluation_id IN temp.gc_evaluation"},
+    {"evaluation_window", "evaluation_id IN temp.gc_evaluation"},
+    {"evaluation", "id IN temp.gc_evaluation"},
+    {"activation_peak", "activation_id IN temp.gc_activation"},
+    {"activation", "id IN temp.gc_activation"},
+    {"expert", "job_id IN temp.gc_job OR calibration_id IN temp.gc_calibration"},
+    {"calibration", "id IN temp.gc_calibration"},
+    {"job", "id IN temp.gc_job"},
+    {"block", "id IN temp.gc_block"},
+    {"model", "id IN temp.gc_model"},
+};
+#define N_TABLES (sizeof kinds / sizeof *kinds)
+
+/* The numbers that a query gives, in ctx->out. */
+static calm_status read_ids(calm_ctx *ctx, calm_sql *sql, const char *of, const int64_t **out, size_t *n_out)
+{
+    char *query;
+    int64_t n, *ids;
+    size_t at = 0;
+    calm_statement *row;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &query, "SELECT count(*) FROM %s", of));
+    CALM_TRY(calm_sql_number(ctx, sql, query, CALM_NONE, &n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, ids, (size_t)n));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &query, "SELECT id FROM %s ORDER BY id", of));
+    CALM_TRY(calm_sql_first(ctx, sql, query, CALM_NONE, &row));
+    while (calm_sql_next(ctx, sql, row) && at < (size_t)n)
+        ids[at++] = calm_sql_int(row, 0);
+    calm_sql_end(row);
+    *out = ids, *n_out = at;
+    return ctx->status;
+}
+
+static calm_status no_such_run(calm_ctx *ctx, calm_store *store, int64_t run)
+{
+    const int64_t *ids;
+    size_t n;
+    calm_text there;
+    CALM_TRY(read_ids(ctx, store->sql, "run", &ids, &n));
+    calm_text_init(&there);
+    for (size_t i = 0; i < n; i++)
+        calm_text_printf(&there, "%s%lld", i ? ", " : "", (long long)ids[i]);
+    calm_fail(ctx, CALM_ENOTFOUND, "%s: no run %lld to drop; it has %s", store->path, (long long)run,
+              there.data ? there.data : "no runs");
+    calm_text_clear(&there);
+    return ctx->status;
+}
+
+static calm_status find_doomed(calm_ctx *ctx, calm_store *store, const calm_gc_plan *plan)
+{
+    CALM_TRY(calm_sql_script(ctx, store->sql, make_sets));
+    for (size_t i = 0; i < plan->n_drop; i++) {
+        int64_t there;
+        CALM_TRY(calm_sql_number(ctx, store->sql, "SELECT count(*) FROM run WHERE id = ?1",
+                                 CALM_BIND(CALM_I(plan->drop[i])), &there));
+        if (!there)
+            return no_such_run(ctx, store, plan->drop[i]);
+    }
+    CALM_TRY(calm_sql_run(ctx, store->sql, "INSERT INTO gc_kept SELECT id FROM run ORDER BY id DESC LIMIT ?1",
+                          CALM_BIND(CALM_I(plan->keep))));
+    for (size_t i = 0; i < plan->n_drop; i++)
+        CALM_TRY(calm_sql_run(ctx, store->sql, "DELETE FROM temp.gc_kept WHERE id = ?1",
+                              CALM_BIND(CALM_I(plan->drop[i]))));
+    return calm_sql_script(ctx, store->sql, fill_sets);
+}
+
+/* ---- how much ---- */
+
+/* "coalesce(length(CAST(name AS BLOB)), 0) + ..." over the columns of a table. */
+static calm_status size_expression(calm_ctx *ctx, calm_sql *sql, const char *table, const char **out)
+{
+    calm_statement *row;
+    *out = NULL;
+    CALM_TRY(calm_sql_first(ctx, sql,
+                            "SELECT group_concat(CASE type WHEN 'TEXT' THEN printf('coalesce(length(CAST(\"%w\" AS BLOB)), 0)'"
+                            ", name) ELSE printf('8 * (\"%w\" IS NOT NULL)', name) END, ' + ') FROM pragma_table_info(?1)",
+                            CALM_BIND(CALM_T(table)), &row));
+    if (calm_sql_next(ctx, sql, row))
+        calm_sql_text(ctx, row, 0, out);
+    calm_sql_end(row);
+    return ctx->status;
+}
+
+static calm_status count_kind(calm_ctx *ctx, calm_sql *sql, const struct kind *kind, calm_gc_kind *out)
+{
+    const char *size;
+    char *query;
+    calm_statement *row;
+    out->kind = kind->table;
+    CALM_TRY(size_expression(ctx, sql, kind->table, &size));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &query, "SELECT count(*), coalesce(sum(%s), 0) FROM %s WHERE %s", size,
+                       kind->table, kind->doomed));
+    CALM_TRY(calm_sql_first(ctx, sql, query, CALM_NONE, &row));
+    if (calm_sql_next(ctx, sql, row)) {
+        out->rows = calm_sql_int(row, 0);
+        out->bytes = calm_sql_int(row, 1);
+    }
+    calm_sql_end(row);
+    return ctx->status;
+}
+
+static calm_status count_rows(calm_ctx *ctx, calm_store *store, calm_gc_kind *counted, calm_gc_result *out)
+{
+    for (size_t i = 0; i < N_TABLES; i++)
+        CALM_TRY(count_kind(ctx, store->sql, &kinds[i], &counted[i]));
+    CALM_TRY(read_ids(ctx, store->sql, "temp.gc_run", &out->dropped, &out->n_dropped));
+    return read_ids(ctx, store->sql, "temp.gc_kept", &out->kept, &out->n_kept);
+}
+
+static calm_status delete_rows(calm_ctx *ctx, calm_store *store)
+{
+    for (size_t i = 0; i < N_TABLES; i++) {
+        char *text;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "DELETE FROM main.%s WHERE %s", kinds[i].table, kinds[i].doomed));
+        CALM_TRY(calm_sql_run(ctx, store->sql, text, CALM_NONE));
+    }
+    return CALM_OK;
+}
+
+/* ---- blobs ---- */
+
+#define DIGITS (CALM_SHA256_HEX - 1)
+
+typedef struct blobs {
+    char (*kept)[DIGITS];    /* [n_kept] digests that rows name, sorted */
+    size_t n_kept;
+    const char *root;
+    bool dry_run;
+    calm_gc_kind *counted;
+} blobs;
+
+static int by_digest(const void *a, const void *b)
+{
+    return memcmp(a, b, DIGITS);
+}
+
+/* Names of other kinds stand for no file. */
+static calm_status read_kept(calm_ctx *ctx, calm_sql *sql, blobs *it)
+{
+    int64_t n;
+    calm_statement *row;
+    CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM candidate WHERE blob IS NOT NULL", CALM_NONE, &n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, it->kept, (size_t)n));
+    CALM_TRY(calm_sql_first(ctx, sql,
+                            "SELECT blob FROM candidate WHERE blob IS NOT NULL AND id NOT IN temp.gc_candidate", CALM_NONE,
+                            &row));
+    while (calm_sql_next(ctx, sql, row) && it->n_kept < (size_t)n) {
+        const calm_value digest = calm_sql_value(row, 0);
+        if (digest.type == CALM_VALUE_TEXT && digest.n_bytes == DIGITS)
+            memcpy(it->kept[it->n_kept++], digest.text, DIGITS);
+    }
+    calm_sql_end(row);
+    if (it->n_kept)
+        qsort(it->kept, it->n_kept, DIGITS, by_digest);
+    return ctx->status;
+}
+
+static calm_status judge_blob(calm_ctx *ctx, void *user, const char *digest, size_t n_bytes)
+{
+    blobs *it = user;
+    if (it->n_kept && bsearch(digest, it->kept, it->n_kept, DIGITS, by_digest))
+        return CALM_OK;
+    if (!it->dry_run)
+        CALM_TRY(calm_blob_remove(ctx, it->root, digest));
+    it->counted->rows++;
+    it->counted->bytes += (int64_t)n_bytes;
+    return CALM_OK;
+}
+
+/* ---- the file ---- */
+
+static int64_t file_bytes(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 ? (int64_t)info.st_size : 0;
+}
+
+/* Is there room for a compaction: what is left of the database once in a temporary file, once in the -wal? */
+static calm_status has_room(calm_ctx *ctx, calm_store *store, const char **note)
+{
+    int64_t pages, unused, page;
+    struct statvfs room;
+    CALM_TRY(calm_sql_number(ctx, store->sql, "PRAGMA page_count", CALM_NONE, &pages));
+    CALM_TRY(calm_sql_number(ctx, store->sql, "PRAGMA freelist_count", CALM_NONE, &unused));
+    CALM_TRY(calm_sql_number(ctx, store->sql, "PRAGMA page_size", CALM_NONE, &page));
+    const double needed = 2.0 * (double)(pages - unused) * (double)page;
+    char *words = NULL;
+    if (statvfs(store->path, &room) == 0 && (double)room.f_bavail * (double)room.f_frsize < needed)
+        CALM_TRY(calm_strf(ctx, ctx->out, &words,
+                           "not compacted: that takes %.1f MB beside the store, %.1f MB are free; %.1f MB in it are free for "
+                           "new rows",
+                           needed / 1e6, (double)room.f_bavail * (double)room.f_frsize / 1e6,
+                           (double)unused * (double)page / 1e6));
+    *note = words;
+    return CALM_OK;
+}
+
+static calm_status shrink(calm_ctx *ctx, calm_store *store, bool unused, int64_t *held)
+{
+    if (unused)
+        CALM_TRY(calm_sql_script(ctx, store->sql, "VACUUM"));
+    return calm_sql_number(ctx, store->sql, "PRAGMA wal_checkpoint(TRUNCATE)", CALM_NONE, held);
+}
+
+/* The rows are gone already, so that what fails here is a note: the space stays in the file, for new rows. */
+static calm_status compact(calm_ctx *ctx, calm_store *store, const char **note)
+{
+    int64_t unused, held = 0;
+    char *words;
+    CALM_TRY(calm_sql_number(ctx, store->sql, "PRAGMA freelist_count", CALM_NONE, &unused));
+    CALM_TRY(unused ? has_room(ctx, store, note) : CALM_OK);
+    if (*note)
+        return CALM_OK;
+    if (shrink(ctx, store, unused, &held) == CALM_OK) {
+        *note = held ? "somebody reads the store: the file shrinks when it is opened for writing the next time" : NULL;
+        return CALM_OK;
+    }
+    char message[CALM_MESSAGE_MAX];
+    memcpy(message, ctx->message, sizeof message);
+    calm_ctx_forgive(ctx);
+    CALM_TRY(calm_strf(ctx, ctx->out, &words, "not compacted: %s", message));
+    *note = words;
+    return CALM_OK;
+}
+
+/* ---- all of it ---- */
+
+static calm_status collect_rows(calm_ctx *ctx, calm_store *store, const calm_gc_plan *plan, calm_gc_kind *counted,
+                                calm_gc_result *out)
+{
+    CALM_TRY(find_doomed(ctx, store, plan));
+    CALM_TRY(count_rows(ctx, store, counted, out));
+    return plan->dry_run ? CALM_OK : delete_rows(ctx, store);
+}
+
+static calm_status collect(calm_ctx *ctx, calm_store *store, const calm_gc_plan *plan, calm_gc_result *out)
+{
+    calm_gc_kind *counted;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, counted, N_TABLES + 1));
+    counted[N_TABLES].kind = "blob";
+    out->kinds = counted, out->n_kinds = N_TABLES + 1;
+    out->bytes_before = out->bytes_after = file_bytes(store->path);
+    /* On files, not in memory: a compaction is as large as the store.  And on the disk before a blob goes. */
+    CALM_TRY(calm_sql_script(ctx, store->sql, "PRAGMA temp_store = FILE; PRAGMA synchronous = FULL"));
+    CALM_TRY(calm_store_begin(ctx, store));
+    collect_rows(ctx, store, plan, counted, out);
+    CALM_TRY(calm_store_end(ctx, store));
+    blobs it = {.root = store->blobs, .dry_run = plan->dry_run, .counted = &counted[N_TABLES]};
+    CALM_TRY(read_kept(ctx, store->sql, &it));
+    CALM_TRY(calm_blob_walk(ctx, store->blobs, judge_blob, &it));
+    if (plan->dry_run)
+        return CALM_OK;
+    CALM_TRY(compact(ctx, store, &out->note));
+    out->bytes_after = file_bytes(store->path);
+    return CALM_OK;
+}
+
+calm_status calm_store_gc(calm_ctx *ctx, calm_store *store, const calm_gc_plan *plan, calm_gc_result *out)
+{
+    memset(out, 0, sizeof *out);
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    collect(ctx, store, plan, out);
+    calm_arena_rewind(ctx->scratch, mark);
+    return ctx->status;
+}
