@@ -27,8 +27,8 @@ static const calm_option table[] = {
      .type = CALM_OPTION_STRING,
      .metavar = "FILE"},
     {.name = "unit",
-     .help = "of why, candidates, scores, choices and blocks: this unit alone, by its name, a job's, or without what all "
-             "names share: 0.qkv",
+     .help = "of why, candidates, scores, choices and blocks: this unit alone, by its name, a job's, or without what "
+             "all names share: 0.qkv",
      .offset = offsetof(options, unit),
      .type = CALM_OPTION_STRING,
      .metavar = "UNIT"},
@@ -184,7 +184,8 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     const bool store = o->store || (n_args && !calm_path_exists(args[0]) && is_view(args[0]));
     const size_t first = store ? 0 : 1;    /* WHAT */
     if (!n_args && !o->store)
-        return calm_fail(ctx, CALM_EARG, "calm inspect: expected a store, a model or a WHAT of stores; see calm inspect --help");
+        return calm_fail(ctx, CALM_EARG, "calm inspect: expected a store, a model or a WHAT of stores; see "
+                                         "calm inspect --help");
     if (o->json && o->csv)
         return calm_fail(ctx, CALM_EARG, "calm inspect: --json and --csv are two forms of the same; give one");
     const calm_inspect_query query = {.what = n_args > first ? args[first] : NULL,

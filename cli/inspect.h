@@ -22,8 +22,8 @@ typedef struct calm_inspect_query {
 } calm_inspect_query;
 
 /* Print from the store at `path`, which is opened for reading alone.
- * CALM_EARG: no such WHAT (suggests the nearest), words or options that it does not take, a SELECT that is wrong or would
- * write.  CALM_ENOTFOUND: no such run or unit.  Else as calm_store_open. */
+ * CALM_EARG: no such WHAT (suggests the nearest), words or options that it does not take, a SELECT that is wrong or
+ * would write.  CALM_ENOTFOUND: no such run or unit.  Else as calm_store_open. */
 calm_status calm_inspect_store(calm_ctx *ctx, const char *path, const calm_inspect_query *query);
 
 /* The names of a store's views, [*n], static storage. */

@@ -1,4 +1,4 @@
-/* calm inspect STORE activations: the largest values, where they emerge, which tokens carry them; then all hook points. */
+/* calm inspect STORE activations: the largest values, where they emerge, which tokens carry them; all hook points. */
 #include "cli/inspect_view.h"
 
 #define OF_RUN "FROM run r JOIN activation x ON x.model_id = r.model_id AND x.calibration_id = r.calibration_id "
@@ -37,10 +37,11 @@ calm_status calm_inspect_activations(calm_ctx *ctx, calm_inspection *in)
     const calm_value run = calm_value_int(in->run);
     calm_inspect_section *emergence;
     CALM_TRY(calm_inspect_select(ctx, in, "maxima", "Largest values", maxima_sql, &run, 1, NULL));
-    CALM_TRY(calm_inspect_select(ctx, in, "emergence", "Emergence: the first block whose output's maximum is 10 times the "
-                                                       "one before", emergence_sql, &run, 1, &emergence));
+    CALM_TRY(calm_inspect_select(ctx, in, "emergence",
+                                 "Emergence: the first block whose output's maximum is 10 times the one before",
+                                 emergence_sql, &run, 1, &emergence));
     emergence->fields = true;
-    CALM_TRY(calm_inspect_select(ctx, in, "tokens", "Tokens that carry the largest values of each hook point", tokens_sql,
-                                 &run, 1, NULL));
+    CALM_TRY(calm_inspect_select(ctx, in, "tokens", "Tokens that carry the largest values of each hook point",
+                                 tokens_sql, &run, 1, NULL));
     return calm_inspect_select(ctx, in, "activations", "Hook points", activations_sql, &run, 1, NULL);
 }

@@ -7,13 +7,14 @@
 /* ---- single facts of each run ---- */
 
 static const char run_sql[] =
-    "SELECT m.name AS model, m.digest AS model_digest, r.status, r.result, r.reason AS verdict, r.unit, r.rule, r.metric, "
-    "r.bits_per_weight, r.bytes_before, r.bytes_after, r.command, r.version "
+    "SELECT m.name AS model, m.digest AS model_digest, r.status, r.result, r.reason AS verdict, r.unit, r.rule, "
+    "r.metric, r.bits_per_weight, r.bytes_before, r.bytes_after, r.command, r.version "
     "FROM run r JOIN model m ON m.id = r.model_id WHERE r.id = ?1";
 
 static const char calibration_sql[] =
-    "SELECT c.text_name AS text, c.n_windows AS windows, c.window_tokens, c.n_tokens AS tokens, c.seed, c.score_windows, "
-    "c.text_digest, c.tokens_digest, c.key FROM run r LEFT JOIN calibration c ON c.id = r.calibration_id WHERE r.id = ?1";
+    "SELECT c.text_name AS text, c.n_windows AS windows, c.window_tokens, c.n_tokens AS tokens, c.seed, "
+    "c.score_windows, c.text_digest, c.tokens_digest, c.key FROM run r LEFT JOIN calibration c ON c.id = "
+    "r.calibration_id WHERE r.id = ?1";
 
 #define FACTS_MAX ((size_t)16)
 
@@ -112,8 +113,8 @@ static const char environment_sql[] =
 
 /* The chosen algorithm and scheme; the chain where two algorithms of one name differ. */
 #define LABEL(a, k, c, other)                                                                                \
-    "iif(" c ".run_id IS NULL, NULL, coalesce(" a ".name || ' ' || " k ".scheme || iif(" a ".name = " other ".name AND "  \
-    a ".id <> " other ".id, ' ' || " a ".chain, ''), 'float'))"
+    "iif(" c ".run_id IS NULL, NULL, coalesce(" a ".name || ' ' || " k ".scheme || "                         \
+    "iif(" a ".name = " other ".name AND " a ".id <> " other ".id, ' ' || " a ".chain, ''), 'float'))"
 
 /* The same job in the model of another run. */
 #define SAME_JOB(run)                                                                                        \
@@ -139,7 +140,8 @@ static const char choices_sql[] =
 
 /* What either run decided by, measured where both have it: at the units of both, else at jobs. */
 static const char scores_sql[] =
-    "SELECT b.number AS block, j.role AS job, s.metric, s.value AS first, t.value AS second, t.value - s.value AS difference "
+    "SELECT b.number AS block, j.role AS job, s.metric, s.value AS first, t.value AS second, "
+    "t.value - s.value AS difference "
     "FROM run x JOIN run y ON y.id = ?2 JOIN choice c ON c.run_id = x.id JOIN job j ON j.id = c.job_id "
     "JOIN block b ON b.id = j.block_id JOIN block ob ON ob.model_id = y.model_id AND ob.number = b.number "
     "JOIN job oj ON oj.block_id = ob.id AND oj.role = j.role JOIN choice o ON o.run_id = y.id AND o.job_id = oj.id "
@@ -161,7 +163,8 @@ static const char evaluations_sql[] =
 
 calm_status calm_inspect_diff(calm_ctx *ctx, calm_inspection *in)
 {
-    const calm_value params[] = {calm_value_int(in->run), calm_value_int(in->other), calm_value_text(in->query->metric)};
+    const calm_value params[] = {calm_value_int(in->run), calm_value_int(in->other),
+                                 calm_value_text(in->query->metric)};
     calm_inspect_section *section;
     CALM_TRY(add_facts(ctx, in, "run", "Run", run_sql));
     CALM_TRY(add_recipes(ctx, in));

@@ -1,7 +1,7 @@
 /* calm inspect STORE layers: a heat strip, one row per unit, one cell per candidate of the pool.
  *
- * A cell's shade is how many times the unit's least score a candidate's is: scores compare the candidates of one unit, not
- * units with each other. */
+ * A cell's shade is how many times the unit's least score a candidate's is: scores compare the candidates of one unit,
+ * not units with each other. */
 #include <math.h>
 #include <string.h>
 
@@ -20,7 +20,8 @@ static const shade shades[] = {
 };
 static const shade failed = {0, "\u00d7", "x", "90"}, unscored = {0, "?", "?", "90"}, absent = {0, " ", " ", ""};
 
-static const shade *shade_of(const calm_inspect_units *units, const calm_inspect_unit *unit, size_t column, double least)
+static const shade *shade_of(const calm_inspect_units *units, const calm_inspect_unit *unit, size_t column,
+                             double least)
 {
     const calm_inspect_candidate *cell = units->jobs[unit->first].cells[column];
     size_t i = 0;
@@ -75,7 +76,9 @@ static void put_legend(const calm_inspection *in, const calm_inspect_units *unit
 {
     const calm_inspect_query *query = in->query;
     calm_table_printable(units->metric ? units->metric : "(no metric)", out, NULL);
-    calm_text_printf(out, " of each candidate, as times the least of its %s:\n ", units->unit);
+    calm_text_printf(out, " of each candidate, as times the least of its ");
+    calm_table_printable(units->unit, out, NULL);
+    calm_text_printf(out, ":\n ");
     for (size_t i = 0; i < sizeof shades / sizeof *shades; i++) {
         put_shade(query, &shades[i], false, out);
         if (isfinite(shades[i].up_to))
@@ -112,7 +115,7 @@ static void put_strip(const calm_inspection *in, const calm_inspect_units *units
     calm_text_printf(out, "%-*s  ", (int)width, "unit");
     for (size_t c = 0; c < units->n_columns; c++)
         calm_text_printf(out, "%2zu ", c + 1);
-    calm_text_printf(out, "     least  chosen\n");
+    calm_text_printf(out, "      least  chosen\n");
     for (size_t u = 0; u < units->n; u++) {
         const calm_inspect_unit *unit = &units->units[u];
         const double least = calm_inspect_least(units, unit);
@@ -122,9 +125,9 @@ static void put_strip(const calm_inspection *in, const calm_inspect_units *units
         for (size_t c = 0; c < units->n_columns; c++)
             put_shade(in->query, shade_of(units, unit, c, least), unit->chosen == c, out);
         if (isnan(least))
-            calm_text_printf(out, "  %8s  ", "");
+            calm_text_printf(out, "  %9s  ", "");
         else
-            calm_text_printf(out, "  %8.2e  ", least);
+            calm_text_printf(out, "  %9.2e  ", least);
         calm_table_printable(chosen_name(units, unit), out, NULL);
         trim(out);
         calm_text_printf(out, "\n");
@@ -159,7 +162,8 @@ calm_status calm_inspect_layers(calm_ctx *ctx, calm_inspection *in)
     calm_inspect_section *section = calm_inspect_section_new(in, "layers", "Layers");
     calm_inspect_units units;
     bool seen = false;
-    calm_inspect_columns(&section->table, "unit #block entry algorithm scheme metric #score #times chosen failure #candidate");
+    calm_inspect_columns(&section->table,
+                         "unit #block entry algorithm scheme metric #score #times chosen failure #candidate");
     section->none = "there is no run";
     if (!in->run)
         return CALM_OK;

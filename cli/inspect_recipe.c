@@ -43,7 +43,8 @@ static calm_status tell(calm_ctx *ctx, walk *w, const calm_json *first, const ca
 
 static calm_status visit(calm_ctx *ctx, walk *w, const calm_json *first, const calm_json *second);
 
-static calm_status visit_member(calm_ctx *ctx, walk *w, const char *key, const calm_json *first, const calm_json *second)
+static calm_status visit_member(calm_ctx *ctx, walk *w, const char *key, const calm_json *first,
+                                const calm_json *second)
 {
     const size_t length = w->pointer.length;
     put_key(&w->pointer, key);

@@ -170,15 +170,23 @@ static void add_heading(calm_table *table, const char *const *names, size_t i, c
     calm_table_column(table, before ? name : names[i], align);
 }
 
+/* The first row says how a column is aligned that no style is known of, or that has text instead. */
+static void align_by(const calm_value *value, calm_table_heading *heading)
+{
+    if (value->type == CALM_VALUE_TEXT)
+        heading->align = CALM_ALIGN_LEFT;
+    else if (value->type == CALM_VALUE_INTEGER || value->type == CALM_VALUE_REAL)
+        heading->align = CALM_ALIGN_RIGHT;
+}
+
 static calm_status add_row(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
 {
     calm_inspection *in = user;
     calm_table *table = &in->sections[in->n_sections - 1].table;
     for (size_t i = 0; i < n; i++) {
         const column *how = in->raw ? NULL : find_column(names[i]);
-        if (values && !how && table->n_cells == i &&
-            (values[i].type == CALM_VALUE_INTEGER || values[i].type == CALM_VALUE_REAL))
-            table->headings[i].align = CALM_ALIGN_RIGHT;    /* a number in the first row */
+        if (values && table->n_cells == i && !(how && how->style == STYLE_BOOL))
+            align_by(&values[i], &table->headings[i]);
         if (values)
             CALM_TRY(add_value(ctx, table, how, &values[i]));
         else
@@ -271,12 +279,13 @@ static calm_status print_csv(calm_ctx *ctx, calm_inspection *in, bool several)
 static calm_status write_run(calm_ctx *ctx, calm_store *store, int64_t run, calm_text *out)
 {
     calm_value row[2];
-    const char *name;
+    const char *shown[2];
     const calm_value param = calm_value_int(run);
     CALM_TRY(calm_store_query_one(ctx, store, "SELECT m.name, r.status FROM run r JOIN model m ON m.id = r.model_id "
                                               "WHERE r.id = ?1", &param, 1, row, 2));
-    CALM_TRY(calm_inspect_printable(ctx, row[0].type == CALM_VALUE_TEXT ? row[0].text : "", &name));
-    calm_text_printf(out, "Run %lld: %s, %s\n", (long long)run, name, row[1].text);
+    for (size_t i = 0; i < 2; i++)
+        CALM_TRY(calm_inspect_printable(ctx, row[i].type == CALM_VALUE_TEXT ? row[i].text : "", &shown[i]));
+    calm_text_printf(out, "Run %lld: %s, %s\n", (long long)run, shown[0], shown[1]);
     return CALM_OK;
 }
 

@@ -19,8 +19,9 @@ static const char model_sql[] =
     "m.vocab_size, m.bytes, m.digest FROM run r JOIN model m ON m.id = r.model_id WHERE r.id = ?1";
 
 static const char calibration_sql[] =
-    "SELECT c.text_name AS text, c.n_windows AS windows, c.window_tokens, c.n_tokens AS tokens, c.seed, c.score_windows, "
-    "c.text_digest, c.tokens_digest, c.key FROM run r JOIN calibration c ON c.id = r.calibration_id WHERE r.id = ?1";
+    "SELECT c.text_name AS text, c.n_windows AS windows, c.window_tokens, c.n_tokens AS tokens, c.seed, "
+    "c.score_windows, c.text_digest, c.tokens_digest, c.key "
+    "FROM run r JOIN calibration c ON c.id = r.calibration_id WHERE r.id = ?1";
 
 static const char environment_sql[] = "SELECT name, value FROM environment WHERE run_id = ?1 ORDER BY name";
 
@@ -33,7 +34,8 @@ static const char chosen_sql[] =
 static const char evaluations_sql[] =
     "SELECT v.role, v.subject, e.ppl, e.nll, e.kl, e.top1, v.delta_kl, v.delta_se, c.cosine, c.cosine_min, c.spearman, "
     "e.tokens, e.n_windows AS windows, e.text_name AS text FROM run_evaluation v JOIN evaluation e ON e.id = "
-    "v.evaluation_id LEFT JOIN encoding c ON c.evaluation_id = e.id WHERE v.run_id = ?1 ORDER BY v.role, e.kl, v.subject";
+    "v.evaluation_id LEFT JOIN encoding c ON c.evaluation_id = e.id WHERE v.run_id = ?1 "
+    "ORDER BY v.role, e.kl, v.subject";
 
 static const char gates_sql[] = "SELECT gate, value AS measured, holds FROM gate WHERE run_id = ?1 ORDER BY position";
 
@@ -55,6 +57,8 @@ static calm_status add_recipe(calm_ctx *ctx, calm_inspection *in)
     calm_inspect_section *section = calm_inspect_section_new(in, "recipe", "Recipe, resolved");
     calm_value text;
     calm_inspect_columns(&section->table, "pointer value");
+    if (!in->run)
+        return CALM_OK;
     CALM_TRY(calm_store_query_one(ctx, in->store, "SELECT recipe FROM run WHERE id = ?1", &run, 1, &text, 1));
     if (text.type != CALM_VALUE_TEXT)
         return CALM_OK;

@@ -67,7 +67,8 @@ static calm_status find_view(calm_ctx *ctx, const char *path, const calm_inspect
     if (query->metric && !(*out)->metric)
         return calm_fail(ctx, CALM_EARG, "calm inspect %s: it takes no --metric", what);
     if (!query->unit && (*out)->needs_unit)
-        return calm_fail(ctx, CALM_EARG, "calm inspect %s: name a unit with --unit; calm inspect layers lists them", what);
+        return calm_fail(ctx, CALM_EARG, "calm inspect %s: name a unit with --unit; calm inspect layers lists them",
+                         what);
     return CALM_OK;
 }
 
@@ -88,8 +89,8 @@ static calm_status parse_run(calm_ctx *ctx, const char *word, int64_t *run)
 static calm_status no_run(calm_ctx *ctx, calm_store *store, int64_t asked)
 {
     static const char sql[] =
-        "SELECT group_concat(id, ', '), (SELECT count(*) FROM run) FROM (SELECT id FROM (SELECT id FROM run ORDER BY id "
-        "DESC LIMIT 12) ORDER BY id)";
+        "SELECT group_concat(id, ', '), (SELECT count(*) FROM run) FROM "
+        "(SELECT id FROM (SELECT id FROM run ORDER BY id DESC LIMIT 12) ORDER BY id)";
     calm_value row[2];
     CALM_TRY(calm_store_query_one(ctx, store, sql, NULL, 0, row, 2));
     if (row[0].type != CALM_VALUE_TEXT)

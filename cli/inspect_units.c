@@ -11,7 +11,9 @@
 
 static double real_of(const calm_value *value)
 {
-    return value->type == CALM_VALUE_REAL ? value->real : value->type == CALM_VALUE_INTEGER ? (double)value->integer : NAN;
+    return value->type == CALM_VALUE_REAL      ? value->real
+           : value->type == CALM_VALUE_INTEGER ? (double)value->integer
+                                               : NAN;
 }
 
 /* A copy in ctx->out; NULL for anything but text. */
@@ -179,7 +181,8 @@ static calm_status sort_ids(calm_ctx *ctx, growing *rows)
     return CALM_OK;
 }
 
-static calm_status add_candidate(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
+static calm_status add_candidate(calm_ctx *ctx, void *user, size_t n, const char *const *names,
+                                 const calm_value *values)
 {
     growing *rows = user;
     (void)n, (void)names;
@@ -191,8 +194,9 @@ static calm_status add_candidate(calm_ctx *ctx, void *user, size_t n, const char
         return CALM_OK;    /* of a job of another model */
     CALM_TRY(grow(ctx, rows));
     calm_inspect_candidate *candidate = &rows->candidates[rows->n];
-    *candidate = (calm_inspect_candidate){.id = values[1].integer, .metric = real_of(&values[6]), .tie = real_of(&values[7]),
-                                          .bits = real_of(&values[8]), .algorithm_id = values[9].integer};
+    *candidate = (calm_inspect_candidate){.id = values[1].integer, .metric = real_of(&values[6]),
+                                          .tie = real_of(&values[7]), .bits = real_of(&values[8]),
+                                          .algorithm_id = values[9].integer};
     CALM_TRY(text_of(ctx, &values[2], &candidate->key));
     CALM_TRY(text_of(ctx, &values[3], &candidate->algorithm));
     CALM_TRY(text_of(ctx, &values[4], &candidate->scheme));
@@ -208,8 +212,8 @@ static calm_status add_candidate(calm_ctx *ctx, void *user, size_t n, const char
 
 static const char *name_of(const calm_json *algorithm)
 {
-    return calm_json_string(calm_json_typeof(algorithm) == CALM_JSON_OBJECT ? calm_json_get(algorithm, "name") : algorithm,
-                            "");
+    const bool object = calm_json_typeof(algorithm) == CALM_JSON_OBJECT;
+    return calm_json_string(object ? calm_json_get(algorithm, "name") : algorithm, "");
 }
 
 /* Place of a column in the recipe: scheme after scheme, each with its algorithms; those not in it come last. */
@@ -404,10 +408,11 @@ static bool find_rule(const char *name, calm_rule *out)
     return false;
 }
 
-calm_status calm_inspect_choose(calm_ctx *ctx, const calm_inspect_units *units, const calm_inspect_unit *unit, size_t *out,
-                                char **reason)
+calm_status calm_inspect_choose(calm_ctx *ctx, const calm_inspect_units *units, const calm_inspect_unit *unit,
+                                size_t *out, char **reason)
 {
-    const char *within = units->budget && unit->chosen != CALM_INSPECT_NONE ? units->columns[unit->chosen].scheme : NULL;
+    const bool limited = units->budget && unit->chosen != CALM_INSPECT_NONE;
+    const char *within = limited ? units->columns[unit->chosen].scheme : NULL;
     calm_contender *contenders;
     calm_rule rule;
     size_t *columns, n = 0, alive = 0, scored = 0, winner;

@@ -1,7 +1,7 @@
 /* Views of a store: what one WHAT of `calm inspect STORE` shows.
  *
- * A view fills sections, each a table under a name; inspect_section.c prints them as text, JSON or CSV.  The table of views
- * is in inspect_store.c. */
+ * A view fills sections, each a table under a name; inspect_section.c prints them as text, JSON or CSV.  The table of
+ * views is in inspect_store.c. */
 #ifndef CALM_CLI_INSPECT_VIEW_H
 #define CALM_CLI_INSPECT_VIEW_H
 

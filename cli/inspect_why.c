@@ -90,8 +90,8 @@ static calm_status beaten(calm_ctx *ctx, const judged *j, const calm_inspect_can
     if (!token && cell->metric > j->least)
         return calm_strf(ctx, ctx->out, out, "larger %s: %.3g times the least", j->units->metric, times);
     if (token && cell->metric > calm_near_tie(j->least))
-        return calm_strf(ctx, ctx->out, out, "outside the shortlist: %s is %.3g times the least, over %g", j->units->metric,
-                         times, CALM_NEAR_TIE);
+        return calm_strf(ctx, ctx->out, out, "outside the shortlist: %s is %.3g times the least, over %g",
+                         j->units->metric, times, CALM_NEAR_TIE);
     if (token && isnan(cell->tie) && !isnan(winner->tie))
         return calm_strf(ctx, ctx->out, out, "on the shortlist without a %s", j->units->tie);
     if (token && cell->tie != winner->tie && !isnan(cell->tie))
@@ -105,6 +105,8 @@ static calm_status say_why(calm_ctx *ctx, const judged *j, size_t column, char *
     const calm_inspect_candidate *cell = j->units->jobs[j->unit->first].cells[column];
     const char *failure = calm_inspect_failure(j->units, j->unit, column);
     const size_t chosen = j->unit->chosen;
+    if (column == chosen && failure)
+        return calm_strf(ctx, ctx->out, out, "chosen, though it failed: %s", failure);
     if (column == chosen)
         return calm_strf(ctx, ctx->out, out, column == j->rule || j->rule == CALM_INSPECT_NONE
                                                  ? "chosen" : "chosen, but the rule takes another");
@@ -155,7 +157,7 @@ static calm_status add_candidate(calm_ctx *ctx, calm_store *store, const judged 
 /* Is candidate a before b: what can win by its metric, then the rest, in the order of the pool? */
 static bool before(const judged *j, size_t a, size_t b)
 {
-    const calm_inspect_candidate *x = j->units->jobs[j->unit->first].cells[a], *y = j->units->jobs[j->unit->first].cells[b];
+    const calm_inspect_candidate *const *cells = j->units->jobs[j->unit->first].cells, *x = cells[a], *y = cells[b];
     const bool x_can = !calm_inspect_failure(j->units, j->unit, a) && isfinite(x->metric);
     const bool y_can = !calm_inspect_failure(j->units, j->unit, b) && isfinite(y->metric);
     if (x_can != y_can)

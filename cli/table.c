@@ -259,6 +259,18 @@ static size_t text_columns(const char *text)
     return columns;
 }
 
+/* A heading may be a stranger's too: the column of a view that is in the store. */
+static void put_heading(calm_text *out, const char *name, size_t width, calm_align align)
+{
+    calm_text printable;
+    size_t columns;
+    calm_text_init(&printable);
+    calm_table_printable(name, &printable, &columns);
+    out->failed = out->failed || printable.failed;
+    put(out, printable.data ? printable.data : "", columns, width, align);
+    calm_text_clear(&printable);
+}
+
 /* Width of each column into width [n_columns]. */
 static void measure(const calm_table *table, size_t *width)
 {
@@ -274,8 +286,7 @@ static void write_headings(const calm_table *table, size_t indent, const size_t 
 {
     pad(out, indent);
     for (size_t c = 0; c < table->n_columns; c++) {
-        const char *name = table->headings[c].name;
-        put(out, name, text_columns(name), width[c], table->headings[c].align);
+        put_heading(out, table->headings[c].name, width[c], table->headings[c].align);
         calm_text_append(out, GAP, sizeof GAP - 1);
     }
     trim_end(out);
@@ -332,7 +343,7 @@ calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size
         if (table->cells[i].columns == 0)
             continue;
         pad(out, indent);
-        put(out, name, text_columns(name), width, CALM_ALIGN_LEFT);
+        put_heading(out, name, width, CALM_ALIGN_LEFT);
         calm_text_printf(out, GAP "%s\n", table->cells[i].shown);
     }
     return calm_text_check(ctx, out);

@@ -89,8 +89,8 @@ calm_status calm_table_write_markdown(calm_ctx *ctx, const calm_table *table, ca
 /* Append each row as a list, one line per cell that is not empty: "heading  value". */
 calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out);
 
-/* Append a text as tables show it: well-formed, control characters as \n, \t, \u{...}; *columns (NULL: not wanted) is its
- * width on a terminal. */
+/* Append a text as tables show it: well-formed, control characters as \n, \t, \u{...}; *columns (NULL: not wanted) is
+ * its width on a terminal. */
 void calm_table_printable(const char *text, calm_text *out, size_t *columns);
 
 /* Print `root` with two spaces of indentation and a newline to stdout. */
