@@ -1,4 +1,5 @@
 /* The table of views: words and options that each takes, and which runs are meant. */
+#include "ptq/base/file.h"
 #include "tests/support/harness.h"
 #include "tests/support/inspect_sample.h"
 
@@ -86,8 +87,49 @@ TEST(every_form_of_every_view)
 }
 END_OF_TEST
 
+static bool is_word_in(const char *text, const char *word)
+{
+    for (const char *at = text; (at = strstr(at, word)); at++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyz_0123456789", at[strlen(word)]) &&
+            !strchr("abcdefghijklmnopqrstuvwxyz_0123456789", at[-1]))
+            return true;
+    return false;
+}
+
+/* Names of all columns of all sections are in docs/inspect.md, below the heading of their WHAT. */
+TEST(every_column_is_documented)
+{
+    const char *path = inspect_sample(), *file = CALM_SOURCE_DIR "/docs/inspect.md";
+    size_t n, n_bytes, n_columns = 0;
+    char *text;
+    ck_ok(calm_read_file(ctx, file, 1 << 20, &text, &n_bytes));
+    const char *const *names = calm_inspect_views(&n);
+    for (size_t i = 0; i < n - 1; i++) {    /* sql has columns of its user */
+        const char *from = strstr(text, test_format("\n## %s\n", names[i]));
+        ck_assert_msg(from, "%s is not in %s", names[i], file);
+        const char *to = strstr(from + 1, "\n## "), *args[] = {"1", "2"}, *out;
+        const char *part = test_format("%.*s", (int)(to - from), from);
+        const calm_inspect_query query = {.what = names[i], .args = args, .n_args = strcmp(names[i], "diff") ? 1 : 2,
+                                          .form = CALM_INSPECT_JSON, .unit = strcmp(names[i], "why") ? NULL : "0.qkv"};
+        calm_json *root;
+        ck_ok(inspect_printed(path, &query, &out));
+        ck_ok(calm_json_parse(ctx, names[i], out, strlen(out), &root));
+        const char *key, *column;
+        const calm_json *rows, *cell;
+        for (void *at = NULL; calm_json_next(root, &at, &key, &rows);) {
+            ck_assert_msg(is_word_in(text, key), "%s: section %s is not in %s", names[i], key, file);
+            for (void *member = NULL; calm_json_next(calm_json_at(rows, 0), &member, &column, &cell); n_columns++)
+                ck_assert_msg(is_word_in(strcmp(names[i], "show") && strcmp(names[i], "summary") ? part : text, column),
+                              "%s: column %s of %s is not in %s", names[i], column, key, file);
+        }
+        calm_json_free(root);
+    }
+    ck_assert_uint_gt(n_columns, 150);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("inspect_store", (const TTest *[]){words_and_options, runs_that_are_not_there, a_store_without_runs,
-                                                        every_form_of_every_view, NULL});
+                                                        every_form_of_every_view, every_column_is_documented, NULL});
 }
