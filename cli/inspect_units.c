@@ -229,20 +229,41 @@ static void set_order(const calm_json *recipe, calm_inspect_column *column, size
     column->order = a < n_algorithms ? s * n_algorithms + a : (n_schemes + 1) * (n_algorithms + 1) + found;
 }
 
+static bool has_budget(const calm_json *owner)
+{
+    const calm_json *budget = calm_json_get(owner, "budget");
+    return calm_json_size(budget) > 0 || isfinite(calm_json_number(budget, NAN));
+}
+
+/* What else decided than scores: a budget, and what calm select was asked. */
+static calm_status read_selection(calm_ctx *ctx, const calm_json *recipe, calm_inspect_units *units)
+{
+    const calm_json *select = calm_json_get(recipe, "select"), *forbid = calm_json_get(select, "forbid");
+    units->budget = has_budget(recipe) || has_budget(select);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, units->forbid, calm_json_size(forbid)));
+    for (size_t i = 0; i < calm_json_size(forbid); i++) {
+        char *word;
+        CALM_TRY(calm_strf(ctx, ctx->out, &word, "%s", calm_json_string(calm_json_at(forbid, i), "")));
+        units->forbid[units->n_forbid++] = word;
+    }
+    return CALM_OK;
+}
+
 /* Sort the columns, name them; place [n_columns] is where each has come to. */
 static calm_status name_columns(calm_ctx *ctx, calm_inspect_units *units, size_t *place)
 {
     calm_json *recipe = NULL;
     bool several = false;
+    calm_status status;
     if (calm_json_parse(ctx, "recipe", units->recipe, strlen(units->recipe), &recipe) != CALM_OK)
         calm_ctx_forgive(ctx);    /* it only says the order */
-    units->budget = calm_json_size(calm_json_get(recipe, "budget")) > 0 ||
-                    isfinite(calm_json_number(calm_json_get(recipe, "budget"), NAN));
+    status = read_selection(ctx, recipe, units);
     for (size_t c = 0; c < units->n_columns; c++) {
         set_order(recipe, &units->columns[c], c);
         several |= strcmp(units->columns[c].scheme, units->columns[0].scheme) != 0;
     }
     calm_json_free(recipe);
+    CALM_TRY(status);
     for (size_t c = 0; c < units->n_columns; c++) {
         place[c] = 0;
         for (size_t other = 0; other < units->n_columns; other++)
@@ -376,6 +397,27 @@ const char *calm_inspect_failure(const calm_inspect_units *units, const calm_ins
     return failure;
 }
 
+/* Does "gptq w3a16_g128" name this algorithm at this scheme? */
+static bool names_both(const char *word, const char *algorithm, const char *scheme)
+{
+    const size_t n = strlen(algorithm);
+    return strncmp(word, algorithm, n) == 0 && word[n] == ' ' && strcmp(word + n + 1, scheme) == 0;
+}
+
+bool calm_inspect_forbidden(const calm_inspect_units *units, const calm_inspect_unit *unit, size_t column)
+{
+    const calm_inspect_column *at = &units->columns[column];
+    for (size_t i = 0; i < units->n_forbid; i++) {
+        const char *word = units->forbid[i];
+        if (strcmp(word, at->algorithm) == 0 || names_both(word, at->algorithm, at->scheme))
+            return true;
+        for (size_t j = unit->first; word[0] == '#' && j < unit->first + unit->n; j++)
+            if (units->jobs[j].cells[column] && units->jobs[j].cells[column]->id == strtoll(word + 1, NULL, 10))
+                return true;
+    }
+    return false;
+}
+
 double calm_inspect_times(const char *metric, double value, double least)
 {
     if (isnan(value) || isnan(least))
@@ -424,7 +466,8 @@ calm_status calm_inspect_choose(calm_ctx *ctx, const calm_inspect_units *units, 
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, columns, units->n_columns));
     for (size_t c = 0; c < units->n_columns; c++) {
         const calm_inspect_candidate *cell = units->jobs[unit->first].cells[c];
-        if (!cell || (within && strcmp(within, units->columns[c].scheme) != 0))
+        if (!cell || calm_inspect_forbidden(units, unit, c) ||
+            (within && strcmp(within, units->columns[c].scheme) != 0))
             continue;
         const char *failure = calm_inspect_failure(units, unit, c);
         columns[n] = c;

@@ -49,6 +49,8 @@ typedef struct calm_inspect_units {
     const char *unit, *rule, *metric;          /* of the run; rule and metric may be NULL           */
     const char *tie;             /* what decides near ties: "log_rel_mse" at the metric's point     */
     bool budget;                 /* a budget of bits decided between schemes                        */
+    const char **forbid;         /* [n_forbid] what calm select was to leave out, as it was said    */
+    size_t n_forbid;
     calm_inspect_job *jobs;      /* [n_jobs] by block and position                                  */
     calm_inspect_unit *units;    /* [n] in the same order                                           */
     calm_inspect_column *columns;
@@ -72,6 +74,9 @@ const char *calm_inspect_short(const char *name);
 
 /* Why the entry of a column cannot be had for a unit: the failure of one of its jobs; NULL: it can. */
 const char *calm_inspect_failure(const calm_inspect_units *units, const calm_inspect_unit *unit, size_t column);
+
+/* Was the entry of a column to be left out: by its algorithm, "gptq w3a16_g128", or "#123", its candidate? */
+bool calm_inspect_forbidden(const calm_inspect_units *units, const calm_inspect_unit *unit, size_t column);
 
 /* How many times the least of a metric a value is, 1 and up: e^(difference) of a logarithm, else 1 + (value - least) /
  * |least|, which is value / least where that is positive.  NaN where a value is. */

@@ -112,6 +112,8 @@ static calm_status say_why(calm_ctx *ctx, const judged *j, size_t column, char *
                                                  ? "chosen" : "chosen, but the rule takes another");
     if (failure)
         return calm_strf(ctx, ctx->out, out, "failed: %s", failure);
+    if (calm_inspect_forbidden(j->units, j->unit, column))
+        return calm_strf(ctx, ctx->out, out, "left out as asked (--forbid)");
     if (j->units->budget && chosen != CALM_INSPECT_NONE &&
         strcmp(j->units->columns[chosen].scheme, j->units->columns[column].scheme) != 0)
         return calm_strf(ctx, ctx->out, out, "another scheme: the budget of bits decided");
@@ -173,7 +175,8 @@ static double least_of(const calm_inspect_units *units, const calm_inspect_unit 
         const calm_inspect_candidate *cell = units->jobs[unit->first].cells[c];
         const bool competes = !units->budget || unit->chosen == CALM_INSPECT_NONE ||
                               strcmp(units->columns[c].scheme, units->columns[unit->chosen].scheme) == 0;
-        if (cell && competes && isfinite(cell->metric) && !calm_inspect_failure(units, unit, c))
+        if (cell && competes && isfinite(cell->metric) && !calm_inspect_forbidden(units, unit, c) &&
+            !calm_inspect_failure(units, unit, c))
             least = fmin(least, cell->metric);
     }
     return least;

@@ -44,6 +44,33 @@ TEST(choices_that_the_rule_does_not_make)
 }
 END_OF_TEST
 
+/* What calm select keeps of its wishes. */
+TEST(what_was_forbidden)
+{
+    static const char *const words[] = {"gptq-hls", "gptq-hls w4a16_g128", "#1"};
+    const char *path;
+    calm_store *store = inspect_sample_open(&path);
+    for (size_t i = 0; i < 3; i++) {
+        const char *recipe = test_format("{\"select\":{\"run\":1,\"forbid\":[\"none\",\"%s\"]}}", words[i]);
+        const calm_store_run run = {.key = words[i], .model_id = 1, .calibration_id = 1, .unit = "job", .rule = "argmax",
+                                    .metric = "cka_token", .recipe = recipe};
+        int64_t id;
+        ck_ok(calm_store_run_begin(ctx, store, &run, &id, NULL));
+        for (int64_t candidate = 1; candidate <= 3; candidate++)
+            ck_ok(calm_store_run_candidate(ctx, store, id, candidate));
+        ck_ok(calm_store_choice_put(ctx, store, &(calm_store_choice){.run_id = id, .job_id = 1, .candidate_id = 2,
+                                                                    .unit = "model.layers.0.qkv", .reason = "x"}));
+    }
+    calm_store_close(store);
+    for (int run = 5; run < 8; run++) {
+        const char *text = why(path, test_format("%d", run), "0.qkv");
+        ck_has(text, "follows     yes\n");    /* gptq-hls has less */
+        ck_has(text, "left out as asked (--forbid)");
+        ck_has(text, "larger cka_token: 9.62 times the least");
+    }
+}
+END_OF_TEST
+
 TEST(equal_scores_go_by_the_key)
 {
     const char *path;
@@ -94,5 +121,5 @@ int main(void)
 {
     return run_tests("inspect_why",
                      (const TTest *[]){the_rule_and_the_losers, choices_that_the_rule_does_not_make,
-                                       equal_scores_go_by_the_key, figures_for_programs, what_there_is_no_why_of, NULL});
+                                       what_was_forbidden, equal_scores_go_by_the_key, figures_for_programs, what_there_is_no_why_of, NULL});
 }
