@@ -1,26 +1,55 @@
 /* calm inspect: what is in a store or in a model directory. */
-#include <ctype.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
 #include "cli/command.h"
 #include "cli/inspect.h"
 #include "cli/resolve.h"
 #include "ptq/base/file.h"
 
+#define DEFAULT_STORE "calm-out/calm.db"
+
 typedef struct options {
     calm_common common;
-    bool json;
+    const char *store, *unit, *metric;
+    bool json, csv, ascii;
 } options;
 
 static const calm_option table[] = {
+    {.name = "store",
+     .help = "the store whose WHAT follows (" DEFAULT_STORE " where the first word is a WHAT)",
+     .offset = offsetof(options, store),
+     .type = CALM_OPTION_STRING,
+     .metavar = "FILE"},
+    {.name = "unit",
+     .help = "of why, candidates, scores, choices and blocks: this unit alone, by its name, a job's, or without what "
+             "all names share: 0.qkv",
+     .offset = offsetof(options, unit),
+     .type = CALM_OPTION_STRING,
+     .metavar = "UNIT"},
+    {.name = "metric",
+     .help = "of layers and diff: the score to show instead of what the run decided by",
+     .offset = offsetof(options, metric),
+     .type = CALM_OPTION_STRING,
+     .metavar = "NAME"},
     {.name = "json",
-     .help = "print {\"WHAT\": [{column: value}]} with the columns of the table; numbers read back the same, "
-             "empty cells are null.  A store's summary has the members store, models, calibrations, runs",
+     .help = "print {\"SECTION\": [{column: value}]} with the columns of the tables; numbers read back the same, "
+             "empty cells are null.  Most WHATs have one section, called as they are (docs/inspect.md)",
      .offset = offsetof(options, json),
+     .type = CALM_OPTION_BOOL},
+    {.name = "csv",
+     .help = "print RFC 4180; of a WHAT with several sections one block each: its name on a line of its own, the rows, "
+             "an empty line",
+     .offset = offsetof(options, csv),
+     .type = CALM_OPTION_BOOL},
+    {.name = "ascii",
+     .help = "strips of layers in ASCII, as where the locale is not UTF-8",
+     .offset = offsetof(options, ascii),
      .type = CALM_OPTION_BOOL},
     CALM_COMMON_OPTIONS(options),
     {0},
@@ -49,17 +78,6 @@ calm_status calm_inspect_print(calm_ctx *ctx, calm_text *text)
     return ctx->status;
 }
 
-static calm_status parse_run(calm_ctx *ctx, const char *word, int64_t *run)
-{
-    char *end;
-    errno = 0;
-    const long long value = strtoll(word, &end, 10);
-    if (!isdigit((unsigned char)word[0]) || *end || errno || value < 1)
-        return calm_fail(ctx, CALM_EARG, "calm inspect: RUN \"%s\": expected a number from 1", word);
-    *run = value;
-    return CALM_OK;
-}
-
 /* Does the file begin like a database?  Files of another kind get a better error than SQLite's. */
 static bool looks_like_database(const char *path)
 {
@@ -83,61 +101,150 @@ static calm_status inspect_directory(calm_ctx *ctx, const char *dir, const char 
     return calm_inspect_model(ctx, dir, note, query);
 }
 
+/* ---- what the terminal can show ---- */
+
+/* Does the locale's name end in UTF-8?  Asked of the environment: its data may not be installed. */
+static bool locale_is_utf8(void)
+{
+    static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    const char *name = NULL;
+    for (size_t i = 0; i < sizeof variables / sizeof *variables && !(name && *name); i++)
+        name = getenv(variables[i]);
+    const char *dot = name ? strchr(name, '.') : NULL;
+    return dot && (strncasecmp(dot, ".utf-8", 6) == 0 || strncasecmp(dot, ".utf8", 5) == 0);
+}
+
+static bool terminal_wants_colour(void)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(STDOUT_FILENO) == 1 && !(no && *no) && term && strcmp(term, "dumb") != 0;
+}
+
+/* ---- what the words are ---- */
+
+static bool is_view(const char *word)
+{
+    size_t n;
+    const char *const *names = calm_inspect_views(&n);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(names[i], word) == 0)
+            return true;
+    return false;
+}
+
+/* A word that is neither a path nor a model, but near a WHAT: that was meant. */
+static calm_status check_misspelt(calm_ctx *ctx, const char *word)
+{
+    size_t n, n_aliases;
+    calm_alias *aliases;
+    const char *const *names = calm_inspect_views(&n);
+    const char *near = calm_nearest(word, names, n);
+    CALM_TRY(calm_aliases(ctx, &aliases, &n_aliases));
+    for (size_t i = 0; i < n_aliases; i++)
+        if (strcmp(aliases[i].name, word) == 0)
+            return CALM_OK;
+    return near ? calm_inspect_unknown(ctx, DEFAULT_STORE, word, names, n) : CALM_OK;
+}
+
+static calm_status inspect_file(calm_ctx *ctx, const char *path, const calm_inspect_query *query)
+{
+    if (!looks_like_database(path))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: neither a store nor a model directory", path);
+    return calm_inspect_store(ctx, path, query);
+}
+
+static calm_status inspect_named_store(calm_ctx *ctx, const char *path, bool given, const calm_inspect_query *query)
+{
+    if (!calm_path_exists(path))
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such store%s", path,
+                         given ? "" : "; name one: calm inspect STORE WHAT, or --store FILE");
+    if (calm_is_directory(path))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: a directory, not a store", path);
+    return inspect_file(ctx, path, query);
+}
+
+static calm_status inspect_model(calm_ctx *ctx, const char *word, bool quiet, const calm_inspect_query *query)
+{
+    calm_named_model model;
+    if (!calm_path_exists(word)) {
+        const char *hub_name;
+        CALM_TRY(calm_resolve_hub_name(ctx, word, &hub_name));
+        if (calm_is_path(word) || (!hub_name && (strchr(word, '/') || strchr(word, '.'))))
+            return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such store or model directory", word);
+        if (!hub_name)
+            CALM_TRY(check_misspelt(ctx, word));
+    }
+    CALM_TRY(calm_resolve_model(ctx, word, quiet, &model));
+    return inspect_directory(ctx, model.dir, model.note, query);
+}
+
 static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
 {
     const options *o = opts;
-    const char *path = args[0];
-    calm_named_model model;
-    calm_inspect_query query = {.what = n_args > 1 ? args[1] : NULL, .json = o->json};
-    if (n_args > 2)
-        CALM_TRY(parse_run(ctx, args[2], &query.run));
-    if (calm_path_exists(path) && !calm_is_directory(path)) {
-        if (!looks_like_database(path))
-            return calm_fail(ctx, CALM_EFORMAT, "%s: neither a store nor a model directory", path);
-        return calm_inspect_store(ctx, path, &query);
-    }
-    if (!calm_path_exists(path)) {
-        const char *hub_name;
-        CALM_TRY(calm_resolve_hub_name(ctx, path, &hub_name));
-        if (calm_is_path(path) || (!hub_name && (strchr(path, '/') || strchr(path, '.'))))
-            return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such store or model directory", path);
-    }
-    CALM_TRY(calm_resolve_model(ctx, path, o->common.quiet, &model));
-    return inspect_directory(ctx, model.dir, model.note, &query);
+    const bool store = o->store || (n_args && !calm_path_exists(args[0]) && is_view(args[0]));
+    const size_t first = store ? 0 : 1;    /* WHAT */
+    if (!n_args && !o->store)
+        return calm_fail(ctx, CALM_EARG, "calm inspect: expected a store, a model or a WHAT of stores; see "
+                                         "calm inspect --help");
+    if (o->json && o->csv)
+        return calm_fail(ctx, CALM_EARG, "calm inspect: --json and --csv are two forms of the same; give one");
+    const calm_inspect_query query = {.what = n_args > first ? args[first] : NULL,
+                                      .args = args + (n_args > first ? first + 1 : n_args),
+                                      .n_args = n_args > first ? n_args - first - 1 : 0,
+                                      .form = o->json  ? CALM_INSPECT_JSON
+                                              : o->csv ? CALM_INSPECT_CSV
+                                                       : CALM_INSPECT_TEXT,
+                                      .unit = o->unit,
+                                      .metric = o->metric,
+                                      .colour = terminal_wants_colour(),
+                                      .ascii = o->ascii || !locale_is_utf8()};
+    if (store)
+        return inspect_named_store(ctx, o->store ? o->store : DEFAULT_STORE, o->store != NULL, &query);
+    if (calm_path_exists(args[0]) && !calm_is_directory(args[0]))
+        return inspect_file(ctx, args[0], &query);
+    return inspect_model(ctx, args[0], o->common.quiet, &query);
 }
 
 const calm_command calm_cmd_inspect = {
     .name = "inspect",
     .summary = "show what is in a store or in a model directory",
-    .arguments = "PATH [WHAT] [RUN]",
+    .arguments = "[STORE|MODEL] [WHAT [RUN...]]",
     .description = "Shows what is in a store (calm.db) or in a model directory (or a model's name).",
-    .examples = "  calm inspect calm.db                 models, calibrations and runs\n"
-                "  calm inspect calm.db choices         the plan of the newest run\n"
-                "  calm inspect calm.db candidates 3    what run 3 compared\n"
-                "  calm inspect calm.db evaluations --json\n"
+    .examples = "  calm inspect runs                    runs of " DEFAULT_STORE "\n"
+                "  calm inspect calm.db                 models, calibrations and runs\n"
+                "  calm inspect calm.db layers          each unit's candidates as a strip\n"
+                "  calm inspect why --unit 0.qkv        why that unit has what it has\n"
+                "  calm inspect diff 2 3                what differs between two runs\n"
+                "  calm inspect sql 'SELECT * FROM v_runs' --csv\n"
                 "  calm inspect qwen                    the bundled demo model\n"
                 "  calm inspect ./qwen-w4 linears       the scheme of each linear\n\n"
                 "WHAT, for a store:\n"
                 "  summary      what is in it (the default)\n"
                 "  runs         one row per run\n"
+                "  show         everything about one run\n"
+                "  layers       one row per unit, one cell per candidate of the pool\n"
                 "  blocks       one row per job of the run's model, with what was chosen\n"
                 "  candidates   one row per job and candidate, best first\n"
                 "  scores       one row per candidate and metric; every metric is a loss\n"
                 "  choices      one row per job: algorithm, scores, activation maximum, reason\n"
-                "  activations  one row per hook point\n"
+                "  why          the rule that decided on --unit UNIT, and why the others lost\n"
+                "  activations  largest values, emergence, their tokens; one row per hook point\n"
                 "  evaluations  perplexity, KL and top-1 agreement\n"
                 "  ablation     what calm ablate measured, least KL first\n"
+                "  diff         what differs between two runs: diff RUN RUN\n"
+                "  sql          the rows of one SELECT: sql 'SELECT ...'\n"
                 "WHAT, for a model:\n"
                 "  summary      architecture, sizes, parameters, bits per weight (the default)\n"
                 "  blocks       one row per job\n"
                 "  linears      one row per linear, with its scheme\n\n"
-                "Columns that hold nothing are left out of tables, never of JSON.\n"
+                "Columns that hold nothing are left out of tables, never of JSON and CSV.\n"
                 "RUN is a number; without it summary, runs and ablation show all, the others\n"
-                "the newest.  A store is only read: nothing is locked, and a run may be\n"
-                "writing to it.\n",
+                "the newest.  The first word is a file or directory where there is one of that\n"
+                "name, else a WHAT; with --store all words are WHAT and RUN.  A store is only\n"
+                "read: nothing is locked, and a run may be writing to it.\n",
     .options = table,
     .opts_size = sizeof(options),
-    .min_args = 1,
-    .max_args = 3,
+    .min_args = 0,
+    .max_args = 4,
     .run = run,
 };

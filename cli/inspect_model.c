@@ -247,23 +247,26 @@ static calm_status print_json(calm_ctx *ctx, const char *what, const calm_table 
     return status;
 }
 
-static calm_status print_text(calm_ctx *ctx, const calm_table *table, bool fields)
+static calm_status print_text(calm_ctx *ctx, const calm_table *table, bool fields, bool csv)
 {
     calm_text text;
     calm_text_init(&text);
-    if (fields)
+    if (csv)
+        calm_table_write_csv(ctx, table, &text);
+    else if (fields)
         calm_table_write_fields(ctx, table, 0, &text);
     else
         calm_table_write(ctx, table, 0, &text);
     return calm_inspect_print(ctx, &text);
 }
 
-static calm_status print_view(calm_ctx *ctx, size_t view, const contents *in, bool json)
+static calm_status print_view(calm_ctx *ctx, size_t view, const contents *in, calm_inspect_form form)
 {
     calm_table table;
     calm_table_init(&table);
     views[view].fill(in, &table);
-    calm_status status = json ? print_json(ctx, views[view].name, &table) : print_text(ctx, &table, view == 0);
+    calm_status status = form == CALM_INSPECT_JSON ? print_json(ctx, views[view].name, &table)
+                                                   : print_text(ctx, &table, view == 0, form == CALM_INSPECT_CSV);
     calm_table_clear(&table);
     return status;
 }
@@ -281,12 +284,15 @@ calm_status calm_inspect_model(calm_ctx *ctx, const char *dir, const char *note,
     }
     if (view == N_VIEWS)
         return calm_inspect_unknown(ctx, dir, query->what, names, N_VIEWS);
-    if (query->run)
+    if (query->n_args)
         return calm_fail(ctx, CALM_EARG, "%s: a model directory has no runs; RUN belongs to a store", dir);
+    if (query->unit || query->metric)
+        return calm_fail(ctx, CALM_EARG, "%s: a model directory has no scores; --%s belongs to a store", dir,
+                         query->unit ? "unit" : "metric");
     CALM_TRY(calm_model_open(ctx, dir, &model));
     calm_status status = read_contents(ctx, model, &in);
     if (status == CALM_OK)
-        status = print_view(ctx, view, &in, query->json);
+        status = print_view(ctx, view, &in, query->form);
     calm_model_close(model);
     return status;
 }

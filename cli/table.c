@@ -68,10 +68,11 @@ static const char *keep(calm_table *table, const char *text, size_t n)
 
 /* ---- cells ---- */
 
-/* Well-formed and printable form of `text`; its width in *columns. */
-static void make_printable(const char *text, calm_text *out, size_t *columns)
+void calm_table_printable(const char *text, calm_text *out, size_t *columns)
 {
     calm_text sound;
+    size_t ignored;
+    columns = columns ? columns : &ignored;
     calm_text_init(&sound);
     calm_utf8_repair(text, strlen(text), &sound);
     *columns = 0;
@@ -107,7 +108,7 @@ static void add_cell(calm_table *table, calm_table_cell cell, const char *shown)
         return;
     table->cells = cells;
     calm_text_init(&printable);
-    make_printable(shown, &printable, &cell.columns);
+    calm_table_printable(shown, &printable, &cell.columns);
     cell.shown = keep(table, printable.data ? printable.data : "", printable.length);
     table->failed = table->failed || printable.failed;
     calm_text_clear(&printable);
@@ -121,6 +122,7 @@ void calm_table_column(calm_table *table, const char *heading, calm_align align)
         return;
     table->headings = headings;
     table->headings[table->n_columns++] = (calm_table_heading){keep(table, heading, strlen(heading)), align};
+    table->rows = calm_arena_save(&table->arena);
 }
 
 void calm_table_text(calm_table *table, const char *text)
@@ -177,6 +179,13 @@ void calm_table_scientific(calm_table *table, double value, int digits)
 {
     char shown[400];
     snprintf(shown, sizeof shown, "%.*e", digits, value);
+    add_number(table, value, shown);
+}
+
+void calm_table_number(calm_table *table, double value)
+{
+    char shown[32];
+    snprintf(shown, sizeof shown, "%.6g", value);
     add_number(table, value, shown);
 }
 
@@ -245,9 +254,21 @@ static size_t text_columns(const char *text)
     calm_text printable;
     size_t columns;
     calm_text_init(&printable);
-    make_printable(text, &printable, &columns);
+    calm_table_printable(text, &printable, &columns);
     calm_text_clear(&printable);
     return columns;
+}
+
+/* A heading may be a stranger's too: the column of a view that is in the store. */
+static void put_heading(calm_text *out, const char *name, size_t width, calm_align align)
+{
+    calm_text printable;
+    size_t columns;
+    calm_text_init(&printable);
+    calm_table_printable(name, &printable, &columns);
+    out->failed = out->failed || printable.failed;
+    put(out, printable.data ? printable.data : "", columns, width, align);
+    calm_text_clear(&printable);
 }
 
 /* Width of each column into width [n_columns]. */
@@ -265,8 +286,7 @@ static void write_headings(const calm_table *table, size_t indent, const size_t 
 {
     pad(out, indent);
     for (size_t c = 0; c < table->n_columns; c++) {
-        const char *name = table->headings[c].name;
-        put(out, name, text_columns(name), width[c], table->headings[c].align);
+        put_heading(out, table->headings[c].name, width[c], table->headings[c].align);
         calm_text_append(out, GAP, sizeof GAP - 1);
     }
     trim_end(out);
@@ -323,7 +343,7 @@ calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size
         if (table->cells[i].columns == 0)
             continue;
         pad(out, indent);
-        put(out, name, text_columns(name), width, CALM_ALIGN_LEFT);
+        put_heading(out, name, width, CALM_ALIGN_LEFT);
         calm_text_printf(out, GAP "%s\n", table->cells[i].shown);
     }
     return calm_text_check(ctx, out);
@@ -367,18 +387,28 @@ static void put_csv_cell(calm_text *out, const calm_table_cell *cell)
         calm_text_append(out, cell->shown, strlen(cell->shown));
 }
 
-calm_status calm_table_write_csv(calm_ctx *ctx, const calm_table *table, calm_text *out)
+static void put_csv_headings(calm_text *out, const calm_table *table)
 {
-    if (table->failed)
-        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
     for (size_t c = 0; c < table->n_columns; c++) {
         put_csv_text(out, table->headings[c].name);
         calm_text_printf(out, c + 1 < table->n_columns ? "," : "\r\n");
     }
+}
+
+static void put_csv_rows(calm_text *out, const calm_table *table)
+{
     for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
         put_csv_cell(out, &table->cells[i]);
         calm_text_printf(out, (i + 1) % table->n_columns ? "," : "\r\n");
     }
+}
+
+calm_status calm_table_write_csv(calm_ctx *ctx, const calm_table *table, calm_text *out)
+{
+    if (table->failed)
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
+    put_csv_headings(out, table);
+    put_csv_rows(out, table);
     return calm_text_check(ctx, out);
 }
 
@@ -418,6 +448,25 @@ static calm_status print_text(calm_ctx *ctx, const calm_text *text, FILE *stream
     if (text->length && fwrite(text->data, 1, text->length, stream) != text->length)
         return calm_fail_errno(ctx, errno, "cannot write a table");
     return CALM_OK;
+}
+
+calm_status calm_table_stream_csv(calm_ctx *ctx, calm_table *table, FILE *stream)
+{
+    calm_text text;
+    if (table->failed)
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
+    calm_text_init(&text);
+    if (!table->headed)
+        put_csv_headings(&text, table);
+    put_csv_rows(&text, table);
+    calm_status status = calm_text_check(ctx, &text);
+    if (status == CALM_OK)
+        status = print_text(ctx, &text, stream);
+    calm_text_clear(&text);
+    calm_arena_rewind(&table->arena, table->rows);
+    table->n_cells = 0;
+    table->headed = true;
+    return status;
 }
 
 calm_status calm_table_print(calm_ctx *ctx, const calm_table *table, FILE *stream)

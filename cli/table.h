@@ -37,9 +37,10 @@ typedef struct calm_table {
     size_t n_columns, n_cells;
     size_t column_capacity, cell_capacity;
     bool failed;                    /* memory ran out                  */
+    bool headed;                    /* a stream has its headings       */
+    calm_arena_mark rows;           /* where the first cell begins     */
 } calm_table;
 
-/* An empty table; clear frees it. */
 /* Start empty; clear frees everything, and the table may be started again. */
 void calm_table_init(calm_table *table);
 void calm_table_clear(calm_table *table);
@@ -55,6 +56,7 @@ void calm_table_int(calm_table *table, int64_t value);
 void calm_table_bool(calm_table *table, bool value);                          /* yes, or empty */
 void calm_table_fixed(calm_table *table, double value, int digits);         /* 4.125         */
 void calm_table_scientific(calm_table *table, double value, int digits);    /* 1.25e-05      */
+void calm_table_number(calm_table *table, double value);                      /* six digits: 4.125, 1.25e-05 */
 void calm_table_empty(calm_table *table);
 
 /* Number of complete rows. */
@@ -77,11 +79,19 @@ calm_status calm_table_json(calm_ctx *ctx, const calm_table *table, calm_json **
  * numbers have all digits, empty cells no character, yes and no are true and false. */
 calm_status calm_table_write_csv(calm_ctx *ctx, const calm_table *table, calm_text *out);
 
+/* Write the rows so far to a stream as such CSV and forget them; the headings come with the first call.  For more rows
+ * than memory should hold.  CALM_EIO when it cannot be written. */
+calm_status calm_table_stream_csv(calm_ctx *ctx, calm_table *table, FILE *stream);
+
 /* Append headings and rows as a Markdown table with the texts that people see. */
 calm_status calm_table_write_markdown(calm_ctx *ctx, const calm_table *table, calm_text *out);
 
 /* Append each row as a list, one line per cell that is not empty: "heading  value". */
 calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out);
+
+/* Append a text as tables show it: well-formed, control characters as \n, \t, \u{...}; *columns (NULL: not wanted) is
+ * its width on a terminal. */
+void calm_table_printable(const char *text, calm_text *out, size_t *columns);
 
 /* Print `root` with two spaces of indentation and a newline to stdout. */
 calm_status calm_json_print(calm_ctx *ctx, const calm_json *root);

@@ -35,8 +35,8 @@ static calm_status nobody(calm_ctx *ctx, const calm_contender *contenders, size_
     return status;
 }
 
-/* Up to here a metric is as good as the least; of a metric below 0 (log_rel_mse, cka_debiased) that is above it too. */
-static double near_tie(double least)
+/* Of a metric below 0 (log_rel_mse, cka_debiased) that is above the least too. */
+double calm_near_tie(double least)
 {
     return least < 0 ? least / CALM_NEAR_TIE : least * CALM_NEAR_TIE;
 }
@@ -56,7 +56,7 @@ calm_status calm_choose(calm_ctx *ctx, calm_rule rule, const char *metric_name, 
         return calm_strf(ctx, ctx->out, reason, "least %s of %zu", metric_name, n);
     for (size_t i = 0; i < n; i++) {
         const calm_contender *c = &contenders[i];
-        if (!can_win(c) || c->metric > near_tie(contenders[best].metric))
+        if (!can_win(c) || c->metric > calm_near_tie(contenders[best].metric))
             continue;
         short_list++;
         if (chosen == n || before(c->tie_metric, contenders[chosen].tie_metric, c->key, contenders[chosen].key))

@@ -17,6 +17,9 @@ const char *calm_rule_name(calm_rule rule);
 
 #define CALM_NEAR_TIE 1.05
 
+/* Up to here a metric is as good as the least: 1.05 times it, or the 1.05th of it where it is below 0. */
+double calm_near_tie(double least);
+
 /* What the rule reads of a candidate. */
 typedef struct calm_contender {
     const char *key;          /* candidate key: breaks ties                                  */

@@ -138,7 +138,8 @@ static calm_status inspect(const char *a, const char *b, const char *c, bool jso
     extern const calm_command calm_cmd_inspect;
     struct {
         calm_common common;
-        bool json;
+        const char *store, *unit, *metric;
+        bool json, csv, ascii;
     } opts = {.json = json};
     const char *args[] = {a, b, c}, *path = test_format("%s/stdout", test_directory());
     size_t n = c ? 3 : b ? 2 : 1, n_bytes;
@@ -238,7 +239,7 @@ TEST(a_run_is_the_newest_or_the_one_named)
     ck_assert_ptr_null(strstr(shown(path, "runs", "1"), "hybrid"));
     ck_assert_ptr_nonnull(strstr(shown(path, "runs", NULL), "hybrid"));
     char *out;
-    ck_fails(inspect(path, "choices", "7", false, &out), CALM_ENOTFOUND, "no run 7; it has 2, the newest is 2");
+    ck_fails(inspect(path, "choices", "7", false, &out), CALM_ENOTFOUND, "no run 7; it has 1, 2");
     ck_fails(inspect(path, "choices", "0", false, &out), CALM_EARG, "RUN \"0\": expected a number from 1");
     ck_fails(inspect(path, "choices", "x", false, &out), CALM_EARG, "RUN \"x\"");
     ck_fails(inspect(path, "choices", "99999999999999999999", false, &out), CALM_EARG, "expected a number");

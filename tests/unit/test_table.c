@@ -55,6 +55,20 @@ TEST(headings_without_rows)
 }
 END_OF_TEST
 
+TEST(numbers_of_six_digits)
+{
+    calm_table table;
+    calm_table_init(&table);
+    calm_table_column(&table, "a\033[1m\n", CALM_ALIGN_RIGHT);    /* a heading is as harmless as a cell */
+    calm_table_number(&table, 1.0 / 3);
+    calm_table_number(&table, 1.25e-9);
+    calm_table_number(&table, NAN);
+    ck_assert_str_eq(text_of(&table, 0, false), "a\\u{1b}[1m\\n\n------------\n    0.333333\n    1.25e-09\n\n");
+    ck_assert_str_eq(text_of(&table, 0, true), "a\\u{1b}[1m\\n  0.333333\na\\u{1b}[1m\\n  1.25e-09\n");
+    calm_table_clear(&table);
+}
+END_OF_TEST
+
 TEST(empty_columns_can_go)
 {
     calm_table table = new_table();
@@ -201,7 +215,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("table", (const TTest *[]){columns_are_as_wide_as_their_cells, headings_without_rows,
+    return run_tests("table", (const TTest *[]){columns_are_as_wide_as_their_cells, headings_without_rows, numbers_of_six_digits,
                                                 empty_columns_can_go, widths_of_text, json_keeps_types_and_digits,
                                                 csv, markdown, many_rows, missing_memory_is_reported, NULL});
 }

@@ -1,0 +1,51 @@
+/* Plain lists of a store: all rows, or those of one unit. */
+#include "tests/support/harness.h"
+#include "tests/support/inspect_sample.h"
+
+static size_t n_rows(const char *path, const char *what, const char *run, const char *unit)
+{
+    const char *csv = inspect_shown(path, what, run, unit, CALM_INSPECT_CSV);
+    size_t n = 0;
+    for (const char *at = csv; (at = strstr(at, "\r\n")); at++)
+        n++;
+    return n - 1;    /* the headings */
+}
+
+TEST(one_unit_of_a_list)
+{
+    const char *path = inspect_sample();
+    ck_assert_uint_eq(n_rows(path, "candidates", "1", NULL), 9);
+    ck_assert_uint_eq(n_rows(path, "candidates", "1", "0.down"), 3);
+    ck_assert_uint_eq(n_rows(path, "candidates", "1", "model.layers.1.down"), 1);
+    ck_assert_uint_eq(n_rows(path, "scores", "1", NULL), 24);
+    ck_assert_uint_eq(n_rows(path, "scores", "1", "1.qkv"), 6);
+    ck_assert_uint_eq(n_rows(path, "choices", "1", "1.qkv"), 1);
+    ck_assert_uint_eq(n_rows(path, "blocks", "1", "1.qkv"), 1);
+    ck_assert_uint_eq(n_rows(path, "blocks", "1", NULL), 4);
+    ck_assert_uint_eq(n_rows(path, "candidates", "4", "0.qkv"), 2);    /* a job of the sublayer */
+    const char *csv = inspect_shown(path, "candidates", "1", "0.qkv", CALM_INSPECT_CSV);
+    ck_has(csv, "0,qkv,gptq-hls,w4a16_g128,false,,0.0001,0.002,-6.5,4.125,");
+    ck_assert(strstr(csv, ",gptq-hls,") < strstr(csv, ",gptq,") && strstr(csv, ",gptq,") < strstr(csv, ",rtn,"));
+}
+END_OF_TEST
+
+TEST(runs_and_summary)
+{
+    const char *path = inspect_sample();
+    ck_assert_uint_eq(n_rows(path, "runs", NULL, NULL), 4);
+    ck_assert_uint_eq(n_rows(path, "runs", "2", NULL), 1);
+    ck_has(inspect_shown(path, "runs", "2", NULL, CALM_INSPECT_CSV), "2,qwen,finished,gptq,4.125,1000,390,12.25,12.75,0.025,6,3,");
+    const char *csv = inspect_shown(path, "summary", NULL, NULL, CALM_INSPECT_CSV);
+    ck_has(csv, "store\r\nversion,models,runs,candidates,failed,scores,activations,blob_bytes\r\n");
+    ck_has(csv, ",1,4,19,1,54,2,4096\r\n\r\nmodels\r\n");
+    ck_has(csv, "\r\n\r\ncalibrations\r\n");
+    ck_has(csv, "\r\n\r\nruns\r\n");
+    ck_assert_uint_eq(n_rows(path, "evaluations", "1", NULL), 2);
+    ck_assert_uint_eq(n_rows(path, "ablation", NULL, NULL), 0);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("inspect_lists", (const TTest *[]){one_unit_of_a_list, runs_and_summary, NULL});
+}

@@ -1,0 +1,140 @@
+/* Units of a stored run: names, columns of the pool, the rule again. */
+#include "cli/inspect_units.h"
+
+#include "tests/support/harness.h"
+#include "tests/support/inspect_sample.h"
+
+/* Run `run` of the sample. */
+static calm_inspect_units read_run(int64_t run)
+{
+    calm_inspect_units units;
+    const char *path = inspect_sample();
+    calm_store *store;
+    ck_ok(calm_store_open(ctx, path, NULL, &store));
+    ck_ok(calm_inspect_units_read(ctx, store, run, NULL, &units));
+    calm_store_close(store);
+    return units;
+}
+
+TEST(columns_are_in_the_order_of_the_recipe)
+{
+    calm_inspect_units units = read_run(1);
+    ck_assert_uint_eq(units.n_columns, 3);
+    ck_assert_str_eq(units.columns[0].name, "rtn");    /* the last that was put */
+    ck_assert_str_eq(units.columns[1].name, "gptq");
+    ck_assert_str_eq(units.columns[2].name, "gptq-hls");
+    ck_assert(!units.budget);
+    ck_assert_uint_eq(units.n, 4);
+    ck_assert_uint_eq(units.units[0].chosen, 1);
+    ck_assert_uint_eq(units.units[3].chosen, CALM_INSPECT_NONE);
+    ck_assert(units.jobs[3].decided && units.jobs[3].chosen == 0);
+    units = read_run(3);
+    ck_assert(units.budget);
+    ck_assert_str_eq(units.columns[0].name, "gptq w4a16_g128");
+    ck_assert_str_eq(units.columns[1].name, "gptq w3a16_g128");
+}
+END_OF_TEST
+
+TEST(units_without_choices_are_named_as_the_layout_names_them)
+{
+    const calm_inspect_units units = read_run(4);
+    ck_assert_uint_eq(units.n, 4);
+    ck_assert_str_eq(units.units[0].name, "model.layers.0.attention");
+    ck_assert_str_eq(units.units[3].name, "model.layers.1.mlp");
+    ck_assert(units.units[0].seen && !units.units[1].seen);
+    /* "rtn for gptq" stands where gptq would. */
+    ck_assert_uint_eq(units.n_columns, 2);
+    ck_assert_str_eq(units.columns[1].name, "gptq");
+    ck_assert_str_eq(units.jobs[0].cells[1]->algorithm, "rtn for gptq");
+    ck_assert(units.jobs[0].cells[1]->metric == 2e-4);
+}
+END_OF_TEST
+
+TEST(a_unit_has_several_names)
+{
+    const calm_inspect_units units = read_run(4);
+    size_t u;
+    ck_ok(calm_inspect_unit_find(ctx, &units, "model.layers.1.attention", &u));
+    ck_assert_uint_eq(u, 2);
+    ck_ok(calm_inspect_unit_find(ctx, &units, "1.mlp", &u));
+    ck_assert_uint_eq(u, 3);
+    ck_ok(calm_inspect_unit_find(ctx, &units, "model.layers.0.down", &u));
+    ck_assert_uint_eq(u, 1);
+    ck_ok(calm_inspect_unit_find(ctx, &units, "0.down", &u));
+    ck_assert_uint_eq(u, 1);
+    ck_fails(calm_inspect_unit_find(ctx, &units, "0.dwon", &u), CALM_ENOTFOUND, "did you mean \"0.down\"?");
+    ck_fails(calm_inspect_unit_find(ctx, &units, "qqqqqqqqqqq", &u), CALM_ENOTFOUND, "it has model.layers.0.attention");
+    const calm_inspect_units none = {.run = 9};
+    ck_fails(calm_inspect_unit_find(ctx, &none, "x", &u), CALM_ENOTFOUND, "run 9 has no unit \"x\"");
+    ck_assert_str_eq(calm_inspect_short("model.layers.12.qkv"), "12.qkv");
+    ck_assert_str_eq(calm_inspect_short("encoder"), "encoder");
+}
+END_OF_TEST
+
+TEST(the_rule_takes_what_it_took)
+{
+    const calm_inspect_units units = read_run(1);
+    size_t column;
+    char *reason;
+    ck_ok(calm_inspect_choose(ctx, &units, &units.units[0], &column, &reason));
+    ck_assert_uint_eq(column, 1);
+    ck_assert_str_eq(reason, units.jobs[0].reason);
+    ck_ok(calm_inspect_choose(ctx, &units, &units.units[1], &column, &reason));
+    ck_assert_uint_eq(column, 2);
+    ck_ok(calm_inspect_choose(ctx, &units, &units.units[3], &column, &reason));
+    ck_assert_str_eq(reason, "the only candidate");
+    const calm_inspect_units second = read_run(2);
+    ck_ok(calm_inspect_choose(ctx, &second, &second.units[0], &column, &reason));
+    ck_assert_str_eq(reason, "least rel_mse of 2");
+    ck_ok(calm_inspect_choose(ctx, &second, &second.units[3], &column, &reason));
+    ck_assert_uint_eq(column, CALM_INSPECT_NONE);
+    ck_assert_str_eq(reason, "it has no candidate");
+    /* A budget decides between schemes; the rule within one. */
+    const calm_inspect_units third = read_run(3);
+    ck_ok(calm_inspect_choose(ctx, &third, &third.units[0], &column, &reason));
+    ck_assert_uint_eq(column, 1);
+    calm_inspect_units other = units;
+    other.rule = "default";
+    ck_ok(calm_inspect_choose(ctx, &other, &other.units[0], &column, &reason));
+    ck_assert_uint_eq(column, CALM_INSPECT_NONE);
+    ck_assert_str_eq(reason, "this program has no rule \"default\" of \"cka_token\"");
+}
+END_OF_TEST
+
+TEST(times_the_least)
+{
+    ck_assert(calm_inspect_times("cka_token", 3e-4, 1e-4) - 3 < 1e-12);
+    ck_assert(calm_inspect_times("cka_token", 0, 0) == 1);
+    ck_assert(isinf(calm_inspect_times("cka_token", 1e-9, 0)));
+    ck_assert(calm_inspect_times("cka_debiased", -1, -2) == 1.5);
+    ck_near(calm_inspect_times("log_rel_mse", -6, -7), exp(1), 1e-15);
+    ck_assert(isnan(calm_inspect_times("cka", NAN, 1)) && isnan(calm_inspect_times("cka", 1, NAN)));
+}
+END_OF_TEST
+
+TEST(too_many_columns_are_refused)
+{
+    const char *path;
+    calm_store *store = inspect_sample_open(&path);
+    calm_inspect_units units;
+    for (int i = 0; i < 1000; i++) {
+        const calm_store_candidate candidate = {.key = test_format("x%d", i), .job_id = 1, .calibration_id = 1,
+                                                .algorithm = test_format("a%d", i), .chain = "x", .scheme = "w4a16_g128",
+                                                .failure = "none", .bits_per_weight = NAN, .damp = NAN};
+        int64_t id;
+        ck_ok(calm_store_candidate_put(ctx, store, &candidate, &id));
+        ck_ok(calm_store_run_candidate(ctx, store, 1, id));
+    }
+    ck_fails(calm_inspect_units_read(ctx, store, 1, NULL, &units), CALM_EUNSUPPORTED, "over 1000 algorithms and schemes");
+    calm_store_close(store);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("inspect_units",
+                     (const TTest *[]){columns_are_in_the_order_of_the_recipe,
+                                       units_without_choices_are_named_as_the_layout_names_them,
+                                       a_unit_has_several_names, the_rule_takes_what_it_took, times_the_least,
+                                       too_many_columns_are_refused, NULL});
+}
