@@ -18,7 +18,4 @@ calm_status calm_store_lock(calm_ctx *ctx, const char *path, const calm_store_ho
 /* Give the lock back; -1 is allowed. */
 void calm_store_unlock(int fd);
 
-/* End what calm_store_begin began: commit when ctx is fine, else roll back; returns the first failure. */
-calm_status calm_store_end(calm_ctx *ctx, calm_store *store);
-
 #endif
