@@ -11,3 +11,7 @@ add_executable(peak_memory tools/peak_memory.c)
 target_link_libraries(peak_memory PRIVATE calm_base)
 add_test(NAME tools.check COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/check_tools.sh ${CMAKE_CURRENT_BINARY_DIR})
 set_tests_properties(tools.check PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300)
+# A machine that fails, for LD_PRELOAD; never with a sanitizer of its own, which would have to be loaded before it.
+add_library(fault_shim SHARED tools/fault_shim.c support/faults.c)
+target_include_directories(fault_shim PRIVATE ${PROJECT_SOURCE_DIR})
+target_compile_definitions(fault_shim PRIVATE _GNU_SOURCE)
