@@ -219,12 +219,10 @@ static calm_status fill(calm_ctx *ctx, calm_pipeline *p, const char *dir)
 
 calm_status calm_pipeline_export(calm_ctx *ctx, calm_pipeline *p)
 {
-    char *temporary;
-    CALM_TRY(calm_export_begin(ctx, p->recipe->output, &temporary));
-    if (fill(ctx, p, temporary) != CALM_OK || calm_export_commit(ctx, temporary, p->recipe->output) != CALM_OK) {
-        calm_ctx cleanup = *ctx;    /* the first failure is the one to report */
-        calm_ctx_forgive(&cleanup);
-        calm_remove_tree(&cleanup, temporary);
+    calm_export_place place;
+    CALM_TRY(calm_export_begin(ctx, p->recipe->output, &place));
+    if (fill(ctx, p, place.temporary) != CALM_OK || calm_export_commit(ctx, &place, p->recipe->output) != CALM_OK) {
+        calm_export_abandon(ctx, &place);
         return ctx->status;
     }
     calm_budget_note(&p->held.evaluate);
