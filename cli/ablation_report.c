@@ -390,15 +390,12 @@ calm_status calm_ablation_target(calm_ctx *ctx, const char *dir, bool force)
 
 calm_status calm_ablation_write(calm_ctx *ctx, const calm_ablation_set *set, const char *dir)
 {
-    char *temporary;
-    CALM_TRY(calm_export_begin(ctx, dir, &temporary));
-    if (write_file(ctx, set, temporary, "ablation.md", make_markdown) != CALM_OK ||
-        write_file(ctx, set, temporary, "ablation.csv", make_csv) != CALM_OK ||
-        write_file(ctx, set, temporary, "ablation.json", make_json) != CALM_OK ||
-        calm_export_commit(ctx, temporary, dir) != CALM_OK) {
-        calm_ctx cleanup = *ctx;    /* the first failure is the one to report */
-        calm_ctx_forgive(&cleanup);
-        calm_remove_tree(&cleanup, temporary);
-    }
+    calm_export_place place;
+    CALM_TRY(calm_export_begin(ctx, dir, &place));
+    if (write_file(ctx, set, place.temporary, "ablation.md", make_markdown) != CALM_OK ||
+        write_file(ctx, set, place.temporary, "ablation.csv", make_csv) != CALM_OK ||
+        write_file(ctx, set, place.temporary, "ablation.json", make_json) != CALM_OK ||
+        calm_export_commit(ctx, &place, dir) != CALM_OK)
+        calm_export_abandon(ctx, &place);
     return ctx->status;
 }

@@ -85,22 +85,33 @@ size_t calm_pipeline_skip(calm_ctx *ctx, const calm_pipeline *p, size_t job)
     return n;
 }
 
-/* What the jobs of a block lack; returns the number of candidates. */
+static calm_status survey_job(calm_ctx *ctx, calm_pipeline *p, size_t job, size_t *lacking)
+{
+    for (size_t entry = 0; entry < p->recipe->n_pool; entry++)
+        CALM_TRY(adopt(ctx, p, job, entry));
+    calm_pipeline_skip(ctx, p, job);
+    for (size_t entry = 0; entry < p->recipe->n_pool; entry++) {
+        const calm_candidate *candidate = calm_pipeline_candidate(p, job, entry);
+        const bool adopted = !candidate->todo && !candidate->skipped;
+        *lacking += candidate->todo;
+        p->n_cached += adopted;
+        /* Under --effort light it may be left out yet, when the crest is known: note_candidates. */
+        if (adopted && !p->recipe->light)
+            CALM_TRY(calm_store_run_candidate(ctx, p->store, p->run_id, candidate->id));
+    }
+    return CALM_OK;
+}
+
+/* What the jobs of a block lack, as the number of candidates; those that are there become the run's. */
 static calm_status survey_block(calm_ctx *ctx, calm_pipeline *p, size_t block, size_t *lacking, bool *units)
 {
     const calm_layout *layout = calm_model_layout(p->model);
     const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
     *lacking = 0;
-    for (size_t job = begin; job < end; job++) {
-        for (size_t entry = 0; entry < p->recipe->n_pool; entry++)
-            CALM_TRY(adopt(ctx, p, job, entry));
-        calm_pipeline_skip(ctx, p, job);
-        for (size_t entry = 0; entry < p->recipe->n_pool; entry++) {
-            const calm_candidate *candidate = calm_pipeline_candidate(p, job, entry);
-            *lacking += candidate->todo;
-            p->n_cached += !candidate->todo && !candidate->skipped;
-        }
-    }
+    CALM_TRY(calm_store_begin(ctx, p->store));
+    for (size_t job = begin; job < end && ctx->status == CALM_OK; job++)
+        survey_job(ctx, p, job, lacking);
+    CALM_TRY(calm_store_end(ctx, p->store));
     *units = calm_unit_lacks(p, begin, end, CALM_POINT_BLOCK) || calm_unit_lacks(p, begin, end, CALM_POINT_DELTA);
     return CALM_OK;
 }
@@ -191,18 +202,19 @@ static calm_status embed_and_run(calm_ctx *ctx, calm_pipeline *p, const calm_mis
     return status;
 }
 
+/* --effort light: the candidates that were not left out; which ones those are is known only now. */
 static calm_status note_candidates(calm_ctx *ctx, calm_pipeline *p)
 {
     size_t first, end;
     calm_pipeline_jobs(p, &first, &end);
     CALM_TRY(calm_store_begin(ctx, p->store));
     for (size_t job = first; job < end; job++)
-        for (size_t entry = 0; entry < p->recipe->n_pool; entry++) {
+        for (size_t entry = 0; entry < p->recipe->n_pool && ctx->status == CALM_OK; entry++) {
             const calm_candidate *candidate = calm_pipeline_candidate(p, job, entry);
             if (!candidate->skipped)
-                CALM_TRY(calm_store_run_candidate(ctx, p->store, p->run_id, candidate->id));
+                calm_store_run_candidate(ctx, p->store, p->run_id, candidate->id);
         }
-    return calm_store_commit(ctx, p->store);
+    return calm_store_end(ctx, p->store);
 }
 
 calm_status calm_pipeline_blocks(calm_ctx *ctx, calm_pipeline *p)
@@ -218,5 +230,5 @@ calm_status calm_pipeline_blocks(calm_ctx *ctx, calm_pipeline *p)
     if (lacks.end)
         CALM_TRY(embed_and_run(ctx, p, &lacks));
     calm_progress_finish(p->progress, CALM_STAGE_CALIBRATE);
-    return note_candidates(ctx, p);
+    return p->recipe->light ? note_candidates(ctx, p) : CALM_OK;
 }

@@ -253,6 +253,15 @@ size_t calm_scores_as_rows(const calm_score_set *set, calm_point point, calm_sto
     return n;
 }
 
+/* The row, and that the run considered it, in one step: a run that is killed names what it has. */
+static calm_status put_row(calm_ctx *ctx, const calm_pipeline *p, const calm_store_candidate *row, calm_candidate *candidate)
+{
+    CALM_TRY(calm_store_begin(ctx, p->store));
+    if (calm_store_candidate_put(ctx, p->store, row, &candidate->id) == CALM_OK)
+        calm_store_run_candidate(ctx, p->store, p->run_id, candidate->id);
+    return calm_store_end(ctx, p->store);
+}
+
 /* A candidate that has no result: the row says why. */
 static calm_status keep_failure(calm_ctx *ctx, calm_pipeline *p, const calm_work *item, calm_candidate *candidate,
                                 calm_store_candidate *row)
@@ -261,7 +270,7 @@ static calm_status keep_failure(calm_ctx *ctx, calm_pipeline *p, const calm_work
     CALM_TRY(calm_strf(ctx, p->arena, &reason, "%s", item->reason));
     candidate->failure = reason;
     row->failure = reason;
-    return calm_store_candidate_put(ctx, p->store, row, &candidate->id);
+    return put_row(ctx, p, row, candidate);
 }
 
 static calm_status keep_blob(calm_ctx *ctx, const calm_pipeline *p, const calm_work *item, calm_candidate *candidate,
@@ -310,7 +319,7 @@ static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const ca
     row.scores = scores;
     for (calm_point point = 0; point < CALM_N_POINTS; point++)
         row.n_scores += calm_scores_as_rows(&candidate->scores, point, scores + row.n_scores);
-    return calm_store_candidate_put(ctx, p->store, &row, &candidate->id);
+    return put_row(ctx, p, &row, candidate);
 }
 
 calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work)

@@ -220,12 +220,11 @@ static calm_status fill(calm_ctx *ctx, calm_pipeline *p, const char *dir, calm_t
 
 calm_status calm_checkpoint_write(calm_ctx *ctx, calm_pipeline *p, calm_tick_fn *tick, calm_evaluate_fn *measure_it)
 {
-    char *temporary;
-    CALM_TRY(calm_export_begin(ctx, p->recipe->output, &temporary));
-    if (fill(ctx, p, temporary, tick, measure_it) != CALM_OK || calm_export_commit(ctx, temporary, p->recipe->output) != CALM_OK) {
-        calm_ctx cleanup = *ctx;    /* the first failure is the one to report */
-        calm_ctx_forgive(&cleanup);
-        calm_remove_tree(&cleanup, temporary);
+    calm_export_place place;
+    CALM_TRY(calm_export_begin(ctx, p->recipe->output, &place));
+    if (fill(ctx, p, place.temporary, tick, measure_it) != CALM_OK ||
+        calm_export_commit(ctx, &place, p->recipe->output) != CALM_OK) {
+        calm_export_abandon(ctx, &place);
         return ctx->status;
     }
     return CALM_OK;

@@ -193,6 +193,7 @@ static void record_failure(calm_ctx *ctx, const calm_pipeline *p)
     calm_ctx quiet = *ctx;
     if (!p->store || !p->run_id)
         return;
+    calm_store_rollback(p->store);    /* of what was under way: within it this row would go with it */
     end_run(&quiet, p, "failed");
 }
 

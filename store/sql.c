@@ -3,8 +3,11 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
 #include <sqlite3.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +26,51 @@ struct calm_sql {
 
 /* ---- errors ---- */
 
-static calm_status status_of(sqlite3 *db, int code)
+/* Why a file could not be made in this thread's last operation; 0: nothing failed.  SQLite tries to open it for reading
+ * next, and says why that failed. */
+static _Thread_local int refused;
+
+/* The same of what failed otherwise, as SQLite writes into its log: "os_unix.c:38112: (28) full_fsync(...) - ...". */
+static _Thread_local int logged;
+
+static void read_log(void *user, int code, const char *line)
+{
+    int reason;
+    (void)user;
+    const char *at = (code & 0xff) == SQLITE_IOERR ? strstr(line, ": (") : NULL;
+    if (at && sscanf(at, ": (%d)", &reason) == 1)
+        logged = reason;
+}
+
+static int open_noting(const char *path, int flags, int mode)
+{
+    const int fd = open(path, flags, mode);
+    if (fd < 0 && (flags & O_CREAT) && errno != EINTR)
+        refused = errno;
+    return fd;
+}
+
+static void listen_to_system(void)
+{
+    sqlite3_config(SQLITE_CONFIG_LOG, read_log, NULL);
+    sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
+    if (vfs && vfs->iVersion >= 3 && vfs->xSetSystemCall)
+        vfs->xSetSystemCall(vfs, "open", (sqlite3_syscall_ptr)open_noting);
+}
+
+/* The system's reason of a failure, as errno; 0: not known. */
+static int system_reason(sqlite3 *db, int code)
+{
+    const int kind = code & 0xff;
+    if (kind == SQLITE_CANTOPEN && refused)
+        return refused;
+    if (!db || (kind != SQLITE_IOERR && kind != SQLITE_CANTOPEN))
+        return 0;
+    const int last = sqlite3_system_errno(db);
+    return last || kind == SQLITE_CANTOPEN ? last : logged;
+}
+
+static calm_status status_of(int code, int reason)
 {
     switch (code & 0xff) {
     case SQLITE_FULL:
@@ -47,15 +94,18 @@ static calm_status status_of(sqlite3 *db, int code)
         return CALM_EINTERRUPTED;
     default:
         /* A full disk shows as SQLITE_IOERR where SQLite extends its shared memory or syncs. */
-        return db && (sqlite3_system_errno(db) == ENOSPC || sqlite3_system_errno(db) == EDQUOT) ? CALM_ENOSPC
-                                                                                                : CALM_EIO;
+        return reason == ENOSPC || reason == EDQUOT ? CALM_ENOSPC : CALM_EIO;
     }
 }
 
 static calm_status fail(calm_ctx *ctx, calm_sql *sql, int code)
 {
     const char *words = sql->db ? sqlite3_errmsg(sql->db) : sqlite3_errstr(code);
-    return calm_fail(ctx, status_of(sql->db, code), "%s: %s", sql->path, words);
+    const int reason = system_reason(sql->db, code);
+    char why[128];
+    if (!reason)
+        return calm_fail(ctx, status_of(code, 0), "%s: %s", sql->path, words);
+    return calm_fail(ctx, status_of(code, reason), "%s: %s (%s)", sql->path, words, strerror_r(reason, why, sizeof why));
 }
 
 /* ---- values ---- */
@@ -147,7 +197,10 @@ static calm_status connect(calm_ctx *ctx, calm_sql *sql, calm_sql_mode mode)
 
 calm_status calm_sql_open(calm_ctx *ctx, const char *path, calm_sql_mode mode, calm_sql **out)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     *out = NULL;
+    pthread_once(&once, listen_to_system);
+    refused = logged = 0;
     calm_sql *sql = calloc(1, sizeof *sql);
     if (sql)
         sql->path = strdup(path);
@@ -231,6 +284,7 @@ static calm_status bind_all(calm_ctx *ctx, calm_sql *sql, sqlite3_stmt *statemen
 
 calm_status calm_sql_script(calm_ctx *ctx, calm_sql *sql, const char *script)
 {
+    refused = logged = 0;
     int code = sqlite3_exec(sql->db, script, NULL, NULL, NULL);
     return code == SQLITE_OK ? CALM_OK : fail(ctx, sql, code);
 }
@@ -239,6 +293,7 @@ calm_status calm_sql_first(calm_ctx *ctx, calm_sql *sql, const char *text, const
                            size_t n_params, calm_statement **out)
 {
     *out = NULL;
+    refused = logged = 0;
     CALM_TRY(prepare(ctx, sql, text, out));
     return bind_all(ctx, sql, *out, params, n_params);
 }

@@ -78,6 +78,9 @@ calm_status calm_store_begin(calm_ctx *ctx, calm_store *store);
 calm_status calm_store_commit(calm_ctx *ctx, calm_store *store);
 void calm_store_rollback(calm_store *store);
 
+/* Commit when the context has no failure, else roll back; returns the context's status. */
+calm_status calm_store_end(calm_ctx *ctx, calm_store *store);
+
 /* ---- model, calibration, block, job: found or made by their keys, so calling twice gives the same id ---- */
 
 typedef struct calm_store_model {

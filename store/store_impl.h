@@ -32,7 +32,4 @@ calm_status calm_store_back_up(calm_ctx *ctx, const char *path, int64_t version)
  * made anew, what is missing is made, and the result must be today's schema, or nothing changes. */
 calm_status calm_store_migrate(calm_ctx *ctx, calm_sql *sql, const char *path);
 
-/* End what calm_store_begin began: commit when ctx is fine, else roll back; returns the first failure. */
-calm_status calm_store_end(calm_ctx *ctx, calm_store *store);
-
 #endif

@@ -32,10 +32,22 @@ const calm_exporter *const *calm_exporters(size_t *n);
  * checkpoint (no config.json) nor an empty directory: --force replaces nothing else. */
 calm_status calm_export_target(calm_ctx *ctx, const char *target, bool force);
 
-/* Open a fresh temporary directory beside `target` (in ctx->out), after removing those of killed processes; and move it
- * there when it is complete: a target that exists is exchanged in one step where the file system can. */
-calm_status calm_export_begin(calm_ctx *ctx, const char *target, char **temporary);
-calm_status calm_export_commit(calm_ctx *ctx, const char *temporary, const char *target);
+/* A directory that is being written beside its target. */
+typedef struct calm_export_place {
+    char *temporary;    /* its name, in ctx->out                                             */
+    int lock;           /* its descriptor, locked as long as it is written; -1: nothing open */
+} calm_export_place;
+
+/* Open a fresh temporary directory beside `target`, after removing those that nobody writes any more; CALM_EBUSY when
+ * too many processes of one number (of several containers) write there. */
+calm_status calm_export_begin(calm_ctx *ctx, const char *target, calm_export_place *out);
+
+/* Move it to `target` when it is complete: a target that exists is exchanged in one step where the file system can.
+ * After a failure the place is still to be abandoned. */
+calm_status calm_export_commit(calm_ctx *ctx, calm_export_place *place, const char *target);
+
+/* Remove it after a failure, which stays the one that ctx reports. */
+void calm_export_abandon(calm_ctx *ctx, calm_export_place *place);
 
 /* Names of the files that go with a checkpoint unchanged: tokenizer, generation_config.json, licence; *n their number. */
 const char *const *calm_export_companions(size_t *n);

@@ -9,8 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define MOST_NAMES 100    /* of temporary directories of one process id */
 
 #define CALM_EXPORT(name) extern const calm_exporter calm_export_##name;
 #include "ptq/hybrid/export.def"
@@ -65,8 +68,38 @@ static calm_status parent_of(calm_ctx *ctx, const char *path, char **out)
     return calm_strf(ctx, ctx->scratch, out, "%.*s", slash == path ? 1 : (int)(slash - path), path);
 }
 
-/* Is `name` a temporary directory of `base` whose process is no more? */
-static bool is_stale(const char *name, const char *base)
+/* ---- locks: a directory that is being written is locked, so that nobody takes it for a leftover ---- */
+
+typedef enum lock_state { TAKEN, HELD, GONE, NO_LOCKS } lock_state;
+
+/* Lock a directory; the kernel gives the lock back when its holder dies, whatever namespace its process id is of.
+ * *fd >= 0 when TAKEN, or NO_LOCKS (the file system has none). */
+static lock_state take(const char *path, int *fd)
+{
+    *fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (*fd < 0)
+        return GONE;
+    if (flock(*fd, LOCK_EX | LOCK_NB) == 0)
+        return TAKEN;
+    if (errno != EWOULDBLOCK)
+        return NO_LOCKS;
+    close(*fd);
+    *fd = -1;
+    return HELD;
+}
+
+static void release(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* ---- what killed processes left ---- */
+
+/* Is `name` that of a temporary directory of `base`: BASE.tmp.4711, BASE.old.4711, BASE.tmp.4711.2?  *process is the
+ * number in it. */
+static bool is_temporary(const char *name, const char *base, long *process)
 {
     const size_t length = strlen(base);
     if (strncmp(name, base, length) != 0 ||
@@ -74,9 +107,20 @@ static bool is_stale(const char *name, const char *base)
         return false;
     char *end;
     errno = 0;
-    const long id = strtol(name + length + 5, &end, 10);
-    return isdigit((unsigned char)name[length + 5]) && *end == '\0' && errno == 0 && id > 0 &&
-           kill((pid_t)id, 0) != 0 && errno == ESRCH;
+    *process = strtol(name + length + 5, &end, 10);
+    return isdigit((unsigned char)name[length + 5]) && errno == 0 && *process > 0 &&
+           (*end == '\0' || (*end == '.' && end[1] && end[1 + strspn(end + 1, "0123456789")] == '\0'));
+}
+
+/* Remove the temporary directory unless somebody is writing it. */
+static calm_status remove_stale(calm_ctx *ctx, const char *path, long process)
+{
+    int fd;
+    const lock_state state = take(path, &fd);
+    const bool stale = state == TAKEN || (state == NO_LOCKS && kill((pid_t)process, 0) != 0 && errno == ESRCH);
+    const calm_status status = stale ? calm_remove_tree(ctx, path) : CALM_OK;
+    release(&fd);
+    return status;
 }
 
 /* Remove what killed processes left beside the target: a checkpoint may be large. */
@@ -84,30 +128,62 @@ static calm_status sweep(calm_ctx *ctx, const char *clean)
 {
     const char *slash = strrchr(clean, '/'), *base = slash ? slash + 1 : clean;
     char *parent, *path;
+    long process;
     CALM_TRY(parent_of(ctx, clean, &parent));
     DIR *dir = opendir(parent);
     calm_status status = CALM_OK;
     if (!dir)
         return CALM_OK;    /* not made yet */
     for (struct dirent *entry; status == CALM_OK && (entry = readdir(dir));) {
-        if (!is_stale(entry->d_name, base))
+        if (!is_temporary(entry->d_name, base, &process))
             continue;
         status = calm_path_join(ctx, ctx->scratch, &path, parent, entry->d_name);
         if (status == CALM_OK)
-            status = calm_remove_tree(ctx, path);
+            status = remove_stale(ctx, path, process);
     }
     closedir(dir);
     return status;
 }
 
-calm_status calm_export_begin(calm_ctx *ctx, const char *target, char **temporary)
+/* ---- writing ---- */
+
+/* Do the descriptor and the name stand for one directory still?  A sweep may have been faster than the lock. */
+static bool is_there(int fd, const char *path)
+{
+    struct stat opened, named;
+    return fstat(fd, &opened) == 0 && stat(path, &named) == 0 && opened.st_ino == named.st_ino &&
+           opened.st_dev == named.st_dev;
+}
+
+calm_status calm_export_begin(calm_ctx *ctx, const char *target, calm_export_place *out)
 {
     char *clean;
+    *out = (calm_export_place){.lock = -1};
     CALM_TRY(clean_target(ctx, target, &clean));
     CALM_TRY(sweep(ctx, clean));
-    CALM_TRY(calm_strf(ctx, ctx->out, temporary, "%s.tmp.%ld", clean, (long)getpid()));
-    CALM_TRY(calm_remove_tree(ctx, *temporary));
-    return calm_make_directories(ctx, *temporary);
+    for (int i = 1; i <= MOST_NAMES; i++) {
+        if (i == 1)
+            CALM_TRY(calm_strf(ctx, ctx->out, &out->temporary, "%s.tmp.%ld", clean, (long)getpid()));
+        else    /* a process of that number is writing there, in another container */
+            CALM_TRY(calm_strf(ctx, ctx->out, &out->temporary, "%s.tmp.%ld.%d", clean, (long)getpid(), i));
+        if (calm_path_exists(out->temporary))
+            continue;
+        CALM_TRY(calm_make_directories(ctx, out->temporary));
+        const lock_state state = take(out->temporary, &out->lock);
+        if ((state == TAKEN || state == NO_LOCKS) && is_there(out->lock, out->temporary))
+            return CALM_OK;
+        release(&out->lock);
+    }
+    return calm_fail(ctx, CALM_EBUSY, "%s.tmp.%ld: %d processes are writing there", clean, (long)getpid(), MOST_NAMES);
+}
+
+void calm_export_abandon(calm_ctx *ctx, calm_export_place *place)
+{
+    calm_ctx cleanup = *ctx;    /* the first failure is the one to report */
+    calm_ctx_forgive(&cleanup);
+    if (place->temporary)
+        calm_remove_tree(&cleanup, place->temporary);
+    release(&place->lock);
 }
 
 /* Where names cannot be exchanged: for a moment the target has no name but its old one. */
@@ -136,18 +212,33 @@ static calm_status replace(calm_ctx *ctx, const char *temporary, const char *cle
     return calm_fail_errno(ctx, errno, "%s: cannot rename to it", clean);
 }
 
-calm_status calm_export_commit(calm_ctx *ctx, const char *temporary, const char *target)
+/* Give the temporary directory the target's name; *old is what has to be removed then, or NULL. */
+static calm_status move(calm_ctx *ctx, const char *temporary, const char *clean, char **old)
 {
-    char *clean, *parent, *old = NULL;
-    CALM_TRY(clean_target(ctx, target, &clean));
+    char *parent;
+    *old = NULL;
     CALM_TRY(parent_of(ctx, clean, &parent));
     CALM_TRY(calm_sync_directory(ctx, temporary));
     if (calm_path_exists(clean))
-        CALM_TRY(replace(ctx, temporary, clean, &old));
+        CALM_TRY(replace(ctx, temporary, clean, old));
     else if (rename(temporary, clean) != 0)
         return calm_fail_errno(ctx, errno, "%s: cannot rename to it", clean);
-    CALM_TRY(calm_sync_directory(ctx, parent));
-    return old ? calm_remove_tree(ctx, old) : CALM_OK;
+    return calm_sync_directory(ctx, parent);
+}
+
+calm_status calm_export_commit(calm_ctx *ctx, calm_export_place *place, const char *target)
+{
+    char *clean, *old;
+    int old_lock;
+    CALM_TRY(clean_target(ctx, target, &clean));
+    take(clean, &old_lock);    /* it gets a temporary name */
+    calm_status status = move(ctx, place->temporary, clean, &old);
+    if (status == CALM_OK)
+        release(&place->lock);
+    if (status == CALM_OK && old)
+        status = calm_remove_tree(ctx, old);
+    release(&old_lock);
+    return status;
 }
 
 const char *const *calm_export_companions(size_t *n)

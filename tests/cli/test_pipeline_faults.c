@@ -118,6 +118,22 @@ TEST(killed_while_it_resumes)
 }
 END_OF_TEST
 
+/* The row of a killed run names the candidates that it found and those that it computed. */
+TEST(a_killed_run_names_what_it_has)
+{
+    play run = new_run();
+    long calls;
+    undisturbed(&run, &calls);
+    ck_ok(calm_recipe_algorithms(ctx, "gptq-hls,gptq,rtn", &run.recipe));
+    run.recipe.output = play_path(&run, "more");
+    ck_assert(play_run(&run, (fault){.at = calls / 5}).killed);
+    const char *computed = play_text(&run, "SELECT count(*) - 16 FROM candidate");
+    ck_assert_int_gt(atoi(computed), 0);
+    ck_assert_int_lt(atoi(computed), 8);
+    ck_assert_str_eq(play_text(&run, "SELECT count(*) - 16 FROM run_candidate WHERE run_id = 2"), computed);
+}
+END_OF_TEST
+
 /* --force: under the output's name there is the old checkpoint or the new one, at every moment. */
 TEST(replaced_as_a_whole)
 {
@@ -198,7 +214,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("pipeline_faults", (const TTest *[]){killed_and_started_again, killed_while_it_resumes,
+    return run_tests("pipeline_faults", (const TTest *[]){killed_and_started_again, killed_while_it_resumes, a_killed_run_names_what_it_has,
                                                           replaced_as_a_whole, replaced_without_exchange, disk_full,
                                                           calls_that_fail_once, NULL});
 }

@@ -18,3 +18,7 @@ set_tests_properties(tools.check PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT
 # What docs/store.md says of the schema, and the rows of its queries.
 add_test(NAME docs.store COMMAND store_doc --docs ${PROJECT_SOURCE_DIR}/docs/store.md)
 set_tests_properties(docs.store PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300)
+# A machine that fails, for LD_PRELOAD; never with a sanitizer of its own, which would have to be loaded before it.
+add_library(fault_shim SHARED tools/fault_shim.c support/faults.c)
+target_include_directories(fault_shim PRIVATE ${PROJECT_SOURCE_DIR})
+target_compile_definitions(fault_shim PRIVATE _GNU_SOURCE)
