@@ -13,7 +13,7 @@ static size_t item_length(const char *list)
     return i;
 }
 
-calm_status calm_recipe_item(calm_ctx *ctx, const char **list, char **out)
+calm_status calm_list_next(calm_ctx *ctx, const char **list, char **out)
 {
     const size_t length = item_length(*list);
     *out = NULL;
@@ -33,7 +33,7 @@ calm_status calm_recipe_schemes(calm_ctx *ctx, const char *list, calm_recipe *re
     for (const char *at = list;;) {
         calm_scheme *scheme = &recipe->schemes[recipe->n_schemes];
         char name[CALM_SCHEME_NAME_MAX], other[CALM_SCHEME_NAME_MAX];
-        CALM_TRY(calm_recipe_item(ctx, &at, &item));
+        CALM_TRY(calm_list_next(ctx, &at, &item));
         if (!item)
             break;
         CALM_TRY(calm_scheme_parse(ctx, item, scheme));
@@ -57,7 +57,7 @@ static calm_status parse_algorithms(calm_ctx *ctx, const char *list, calm_algori
     char *text;
     for (*n = 0;; ++*n) {
         calm_algorithm **slot = &algorithms[*n];
-        CALM_TRY(calm_recipe_item(ctx, &list, &text));
+        CALM_TRY(calm_list_next(ctx, &list, &text));
         if (!text)
             break;
         CALM_TRY(calm_algorithm_parse(ctx, text, slot));
