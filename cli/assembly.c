@@ -133,30 +133,35 @@ static calm_status restore_candidates(calm_ctx *ctx, calm_assembly *a, const siz
 
 /* ---- what is written ---- */
 
-/* choice [n_jobs of the layout] = of_job [n_jobs of the pool], or `uniform` where that is NULL. */
-static calm_status spread(calm_ctx *ctx, const calm_assembly *a, const size_t *places, const size_t *of_job, size_t uniform,
-                          size_t **choice)
+/* choice [n_jobs of the layout] = of_job [n_jobs of the pool]. */
+static calm_status spread(calm_ctx *ctx, const calm_assembly *a, const size_t *places, const size_t *of_job, size_t **choice)
 {
     const size_t n_jobs = calm_model_layout(a->p.model)->n_jobs;
     CALM_TRY(CALM_NEW(ctx, ctx->out, *choice, n_jobs));
     for (size_t job = 0; job < n_jobs; job++)
         (*choice)[job] = CALM_STAYS_FLOAT;
     for (size_t j = 0; j < a->pool.n_jobs; j++)
-        (*choice)[places[j]] = !of_job ? uniform : of_job[j] == SIZE_MAX ? CALM_STAYS_FLOAT : of_job[j];
+        (*choice)[places[j]] = of_job[j] == SIZE_MAX ? CALM_STAYS_FLOAT : of_job[j];
     return CALM_OK;
 }
 
-/* "all w3a16_g128": each unit's own entry of that width. */
-static calm_status spread_width(calm_ctx *ctx, const calm_assembly *a, const size_t *places, size_t scheme, size_t **choice)
+/* One entry throughout, or "all w3a16_g128", each unit's own entry of that width; pinned units as they are pinned. */
+static calm_status spread_uniform(calm_ctx *ctx, const calm_assembly *a, const size_t *places, size_t entry, bool width,
+                                  size_t **choice)
 {
+    calm_solve_pin *pins;
+    calm_solve_wishes wishes = {.budget = NAN};
     calm_solution solution;
     size_t *of_job;
-    CALM_TRY(calm_solve_width(ctx, &a->pool, scheme, &solution));
+    CALM_TRY(calm_stored_pins(ctx, &a->run, &pins, &wishes.n_pins));
+    wishes.pins = pins;
+    CALM_TRY(width ? calm_solve_width(ctx, &a->pool, &wishes, a->pool.entries[entry].of_scheme, &solution)
+                   : calm_solve_uniform(ctx, &a->pool, &wishes, entry, &solution));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, of_job, a->pool.n_jobs));
     for (size_t u = 0; u < solution.n_units; u++)
         for (size_t j = solution.begin[u]; j < solution.begin[u + 1]; j++)
             of_job[j] = solution.choice[u];
-    return spread(ctx, a, places, of_job, 0, choice);
+    return spread(ctx, a, places, of_job, choice);
 }
 
 /* The choices of the run; every job that competed must have one. */
@@ -168,7 +173,7 @@ static calm_status spread_hybrid(calm_ctx *ctx, const calm_assembly *a, const si
         if (of_job[j] == SIZE_MAX)
             return calm_fail(ctx, CALM_EARG, "run %lld chose nothing for %s; calm select %lld --store %s makes a plan of it",
                              (long long)a->run.id, a->pool.jobs[j].name, (long long)a->run.id, a->recipe.store);
-    return spread(ctx, a, places, of_job, 0, choice);
+    return spread(ctx, a, places, of_job, choice);
 }
 
 /* The plan that a name stands for: "hybrid", "all SCHEME", an entry. */
@@ -179,9 +184,9 @@ static calm_status spread_named(calm_ctx *ctx, const calm_assembly *a, const siz
     for (size_t i = 0; i < a->pool.n_entries; i++) {
         const calm_solve_entry *entry = &a->pool.entries[i];
         if (strcmp(name, entry->name) == 0)
-            return spread(ctx, a, places, NULL, i, choice);
+            return spread_uniform(ctx, a, places, i, false, choice);
         if (strncmp(name, "all ", 4) == 0 && strcmp(name + 4, entry->scheme_name) == 0)
-            return spread_width(ctx, a, places, entry->of_scheme, choice);
+            return spread_uniform(ctx, a, places, i, true, choice);
     }
     return calm_fail(ctx, CALM_EFORMAT, "%s: the result of run %lld, \"%s\", is none of its candidates", a->recipe.store,
                      (long long)a->run.id, name);

@@ -56,13 +56,20 @@ typedef struct wish_list {
     size_t n_forbid, n_pins;
 } wish_list;
 
-static calm_status new_list(calm_ctx *ctx, const calm_select_options *o, const calm_json *before, wish_list *out)
+static calm_status new_list(calm_ctx *ctx, const calm_select_options *o, const calm_stored_run *run, wish_list *out)
 {
+    const calm_json *before = calm_json_get(run->recipe, "select");
+    calm_solve_pin *own;
+    size_t n_own;
+    CALM_TRY(calm_stored_pins(ctx, run, &own, &n_own));
     const size_t n_forbid = calm_json_size(calm_json_get(before, "forbid")) + (o->forbid ? strlen(o->forbid) + 1 : 0);
-    const size_t n_pins = calm_json_size(calm_json_get(before, "pin")) + (o->pin ? strlen(o->pin) + 1 : 0);
+    const size_t n_pins = calm_json_size(calm_json_get(before, "pin")) + (o->pin ? strlen(o->pin) + 1 : 0) + n_own;
     *out = (wish_list){0};
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->forbid, n_forbid + 1));
-    return CALM_NEW(ctx, ctx->out, out->pins, n_pins + 1);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->pins, n_pins + 1));
+    memcpy(out->pins, own, n_own * sizeof *own);
+    out->n_pins = n_own;
+    return CALM_OK;
 }
 
 /* What the run itself was asked, when it is a selection too. */
@@ -76,7 +83,7 @@ static void adopt_wishes(const calm_json *before, wish_list *list)
     }
     for (size_t i = 0; i < calm_json_size(pins); i++) {
         const calm_solve_pin pin = {calm_json_string(calm_json_get(calm_json_at(pins, i), "unit"), NULL),
-                                    calm_json_string(calm_json_get(calm_json_at(pins, i), "candidate"), NULL)};
+                                    calm_json_string(calm_json_get(calm_json_at(pins, i), "candidate"), NULL), false};
         if (pin.unit && pin.candidate)
             list->pins[list->n_pins++] = pin;
     }
@@ -95,7 +102,7 @@ static calm_status add_wishes(calm_ctx *ctx, const calm_select_options *o, wish_
         if (!sign || sign == item || !sign[1])
             return calm_fail(ctx, CALM_EARG, "--pin %s: expected UNIT=CANDIDATE, as model.layers.0.qkv=gptq", item);
         *sign = 0;
-        list->pins[list->n_pins++] = (calm_solve_pin){item, sign + 1};
+        list->pins[list->n_pins++] = (calm_solve_pin){item, sign + 1, false};
     }
     return CALM_OK;
 }
@@ -120,7 +127,7 @@ static calm_status resolve_wishes(calm_ctx *ctx, const calm_select_options *o, c
 {
     const calm_json *before = calm_json_get(run->recipe, "select");
     wish_list list;
-    CALM_TRY(new_list(ctx, o, before, &list));
+    CALM_TRY(new_list(ctx, o, run, &list));
     adopt_wishes(before, &list);
     CALM_TRY(add_wishes(ctx, o, &list));
     *out = (calm_solve_wishes){.forbid = list.forbid, .n_forbid = list.n_forbid, .pins = list.pins, .n_pins = list.n_pins};
@@ -201,6 +208,8 @@ static calm_json *select_json(const calm_selected *s, const calm_solve_wishes *w
     for (size_t i = 0; i < wishes->n_forbid; i++)
         calm_json_add_string(forbid, wishes->forbid[i]);
     for (size_t i = 0; i < wishes->n_pins; i++) {
+        if (wishes->pins[i].of_recipe)    /* it is in the recipe already */
+            continue;
         calm_json *pin = calm_json_new_object();
         calm_json_set_string(pin, "unit", wishes->pins[i].unit);
         calm_json_set_string(pin, "candidate", wishes->pins[i].candidate);

@@ -148,8 +148,34 @@ static calm_status list_units(calm_ctx *ctx, const calm_solve_pool *pool, calm_s
 typedef struct field {
     const calm_solve_pool *pool;
     size_t begin, end;           /* jobs                                                          */
-    const bool *allowed;         /* [n_entries]; NULL: all                                        */
+    const bool *allowed;         /* [n_entries]                                                   */
+    const calm_solve_pin *pin;   /* NULL: none                                                    */
 } field;
+
+static field field_of(const calm_solve_pool *pool, const calm_solve_wishes *wishes, const bool *allowed,
+                      const size_t *pinned, const calm_solution *units, size_t u)
+{
+    return (field){pool, units->begin[u], units->begin[u + 1], allowed + u * pool->n_entries,
+                   pinned[u] ? &wishes->pins[pinned[u] - 1] : NULL};
+}
+
+/* The number of allowed entries; *last is one of them. */
+static size_t count_allowed(const field *f, size_t *last)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < f->pool->n_entries; i++)
+        if (f->allowed[i]) {
+            *last = i;
+            n++;
+        }
+    return n;
+}
+
+/* The one entry that a pin leaves. */
+static bool is_settled(const field *f, size_t *entry)
+{
+    return f->pin && count_allowed(f, entry) == 1;
+}
 
 static bool is_expert(const calm_solve_pool *pool, size_t job)
 {
@@ -172,11 +198,13 @@ static calm_status choose(calm_ctx *ctx, const field *f, size_t first, size_t n,
     const calm_pick pick = {pool->jobs[f->begin].unit, pool->rule, pool->metric, is_expert(pool, f->begin), pool->remedy};
     calm_contender *contenders;
     size_t *of, n_allowed = 0, winner;
+    if (is_settled(f, entry) && !failure_of(pool, f->begin, f->end, *entry))
+        return calm_strf(ctx, ctx->out, reason, f->pin->of_recipe ? "pinned by the recipe" : "pinned");
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, contenders, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, of, n));
     for (size_t i = first; i < first + n; i++) {
         const calm_solve_row *row = calm_solve_at(pool, f->begin, i);
-        if (f->allowed && !f->allowed[i])
+        if (!f->allowed[i])
             continue;
         contenders[n_allowed] = (calm_contender){row->key ? row->key : "", pool->entries[i].name,
                                                  failure_of(pool, f->begin, f->end, i), row->metric, row->tie};
@@ -200,33 +228,24 @@ static calm_status name_unit(calm_ctx *ctx, const field *f, calm_status status)
     return calm_fail(ctx, CALM_ENUMERIC, "%s: %.800s", f->pool->jobs[f->begin].unit, message);
 }
 
-/* The number of allowed entries; *last is one of them. */
-static size_t count_allowed(const field *f, size_t *last)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < f->pool->n_entries; i++)
-        if (!f->allowed || f->allowed[i]) {
-            *last = i;
-            n++;
-        }
-    return n;
-}
-
-static calm_status refuse_pin(calm_ctx *ctx, const field *f, const calm_solve_pin *pin)
+static calm_status refuse_pin(calm_ctx *ctx, const field *f)
 {
     size_t last = 0;
     count_allowed(f, &last);
-    return calm_fail(ctx, CALM_EARG, "--pin %s=%s: %s has no such result: %s", pin->unit, pin->candidate,
+    return calm_fail(ctx, CALM_EARG, "--pin %s=%s: %s has no such result: %s", f->pin->unit, f->pin->candidate,
                      f->pool->jobs[f->begin].unit, failure_of(f->pool, f->begin, f->end, last));
 }
 
 /* A pin to one entry decides; one to an algorithm at several widths leaves those to the rule. */
 static calm_status pinned_reason(calm_ctx *ctx, const field *f, const char *rule, const char **out)
 {
-    size_t last;
+    size_t entry;
     char *text;
+    *out = rule;
+    if (!f->pin || f->pin->of_recipe)
+        return CALM_OK;
     *out = "pinned";
-    if (count_allowed(f, &last) == 1)
+    if (is_settled(f, &entry))
         return CALM_OK;
     CALM_TRY(calm_strf(ctx, ctx->out, &text, "pinned; %s", rule));
     *out = text;
@@ -236,25 +255,23 @@ static calm_status pinned_reason(calm_ctx *ctx, const field *f, const char *rule
 static bool can_be_had(const field *f)
 {
     for (size_t i = 0; i < f->pool->n_entries; i++)
-        if ((!f->allowed || f->allowed[i]) && !failure_of(f->pool, f->begin, f->end, i))
+        if (f->allowed[i] && !failure_of(f->pool, f->begin, f->end, i))
             return true;
     return false;
 }
 
 /* ---- without a budget ---- */
 
-static calm_status choose_all(calm_ctx *ctx, const calm_solve_pool *pool, const bool *allowed, const size_t *pinned,
-                              calm_solution *out)
+static calm_status choose_all(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes,
+                              const bool *allowed, const size_t *pinned, calm_solution *out)
 {
     for (size_t u = 0; u < out->n_units; u++) {
-        const field f = {pool, out->begin[u], out->begin[u + 1], allowed + u * pool->n_entries};
+        const field f = field_of(pool, wishes, allowed, pinned, out, u);
         calm_arena_mark mark = calm_arena_save(ctx->scratch);
         char *reason;
         CALM_TRY(name_unit(ctx, &f, choose(ctx, &f, 0, pool->n_entries, &out->choice[u], &reason)));
         calm_arena_rewind(ctx->scratch, mark);
-        out->reasons[u] = reason;
-        if (pinned[u])
-            CALM_TRY(pinned_reason(ctx, &f, reason, &out->reasons[u]));
+        CALM_TRY(pinned_reason(ctx, &f, reason, &out->reasons[u]));
     }
     return CALM_OK;
 }
@@ -273,7 +290,7 @@ static calm_status list_options(calm_ctx *ctx, const field *f, calm_share *out)
         size_t entry = 0, n_allowed = 0;
         char *reason = NULL;
         for (n = 0; first + n < pool->n_entries && pool->entries[first + n].of_scheme == scheme; n++)
-            n_allowed += !f->allowed || f->allowed[first + n];
+            n_allowed += f->allowed[first + n];
         if (!n_allowed)
             continue;
         const calm_status status = choose(ctx, f, first, n, &entry, &reason);
@@ -353,21 +370,19 @@ static calm_status share_bits(calm_ctx *ctx, const calm_solve_pool *pool, const 
     CALM_TRY(CALM_NEW(ctx, ctx->out, shares, out->n_units));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, picked, out->n_units));
     for (size_t u = 0; u < out->n_units; u++) {
-        const field f = {pool, out->begin[u], out->begin[u + 1], allowed + u * pool->n_entries};
+        const field f = field_of(pool, wishes, allowed, pinned, out, u);
         CALM_TRY(list_options(ctx, &f, &shares[u]));
     }
     CALM_TRY(check_budget(ctx, pool, allowed, shares, out->n_units, wishes->budget));
     CALM_TRY(set_losses(ctx, pool, shares, out));
     CALM_TRY(calm_share_fill(ctx, shares, out->n_units, wishes->budget * weights_of(pool, 0, pool->n_jobs), picked));
     for (size_t u = 0; u < out->n_units; u++) {
-        const field f = {pool, out->begin[u], out->begin[u + 1], allowed + u * pool->n_entries};
+        const field f = field_of(pool, wishes, allowed, pinned, out, u);
         char *reason;
         out->choice[u] = shares[u].entries[picked[u]];
         CALM_TRY(calm_share_reason(ctx, &shares[u], picked[u], out->unprobed ? "score by share of weights" : "predicted KL",
                                    &reason));
-        out->reasons[u] = reason;
-        if (pinned[u])
-            CALM_TRY(pinned_reason(ctx, &f, reason, &out->reasons[u]));
+        CALM_TRY(pinned_reason(ctx, &f, reason, &out->reasons[u]));
     }
     return CALM_OK;
 }
@@ -389,26 +404,45 @@ calm_status calm_solve(calm_ctx *ctx, const calm_solve_pool *pool, const calm_so
     CALM_TRY(list_units(ctx, pool, out));
     CALM_TRY(calm_solve_allow(ctx, pool, wishes, out, &allowed, &pinned));
     for (size_t u = 0; u < out->n_units; u++) {
-        const field f = {pool, out->begin[u], out->begin[u + 1], allowed + u * pool->n_entries};
-        if (pinned[u] && !can_be_had(&f))
-            return refuse_pin(ctx, &f, &wishes->pins[pinned[u] - 1]);
+        const field f = field_of(pool, wishes, allowed, pinned, out, u);
+        if (f.pin && !can_be_had(&f))
+            return refuse_pin(ctx, &f);
     }
-    CALM_TRY(isnan(wishes->budget) ? choose_all(ctx, pool, allowed, pinned, out)
+    CALM_TRY(isnan(wishes->budget) ? choose_all(ctx, pool, wishes, allowed, pinned, out)
                                    : share_bits(ctx, pool, wishes, allowed, pinned, out));
     add_bits(pool, out);
     return CALM_OK;
 }
 
-calm_status calm_solve_width(calm_ctx *ctx, const calm_solve_pool *pool, size_t scheme, calm_solution *out)
+calm_status calm_solve_uniform(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes, size_t entry,
+                               calm_solution *out)
 {
     bool *allowed;
+    size_t *pinned;
     CALM_TRY(list_units(ctx, pool, out));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, allowed, pool->n_entries));
-    for (size_t i = 0; i < pool->n_entries; i++)
-        allowed[i] = pool->entries[i].of_scheme == scheme;
+    CALM_TRY(calm_solve_allow(ctx, pool, wishes, out, &allowed, &pinned));
     for (size_t u = 0; u < out->n_units; u++) {
-        const field f = {pool, out->begin[u], out->begin[u + 1], allowed};
+        const field f = field_of(pool, wishes, allowed, pinned, out, u);
+        size_t settled;
+        out->choice[u] = is_settled(&f, &settled) ? settled : entry;
+        out->reasons[u] = "the same everywhere";
+    }
+    add_bits(pool, out);
+    return CALM_OK;
+}
+
+calm_status calm_solve_width(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes, size_t scheme,
+                             calm_solution *out)
+{
+    bool *allowed;
+    size_t *pinned;
+    CALM_TRY(list_units(ctx, pool, out));
+    CALM_TRY(calm_solve_allow(ctx, pool, wishes, out, &allowed, &pinned));
+    for (size_t u = 0; u < out->n_units; u++) {
+        const field f = field_of(pool, wishes, allowed, pinned, out, u);
         char *reason;
+        for (size_t i = 0; i < pool->n_entries && !f.pin; i++)
+            allowed[u * pool->n_entries + i] &= pool->entries[i].of_scheme == scheme;
         CALM_TRY(name_unit(ctx, &f, choose(ctx, &f, 0, pool->n_entries, &out->choice[u], &reason)));
         out->reasons[u] = reason;
     }

@@ -106,7 +106,8 @@ typedef struct calm_solve_pool {
 } calm_solve_pool;
 
 typedef struct calm_solve_pin {
-    const char *unit, *candidate;      /* name or pattern of units; an entry as in `forbid`             */
+    const char *unit, *candidate;      /* name or pattern of units, as "model.layers.0.qkv", "0.qkv", "*.down"; an entry */
+    bool of_recipe;                    /* the run itself was pinned so                                  */
 } calm_solve_pin;
 
 typedef struct calm_solve_wishes {
@@ -136,9 +137,12 @@ calm_status calm_solve_allow(calm_ctx *ctx, const calm_solve_pool *pool, const c
  * unit whose candidates lack the score.  CALM_ENUMERIC: a unit whose candidates all failed. */
 calm_status calm_solve(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes, calm_solution *out);
 
-/* The plan that takes for each unit its own entry of one scheme, as a run with a budget measures it beside the hybrid.
- * CALM_ENUMERIC: a unit has none. */
-calm_status calm_solve_width(calm_ctx *ctx, const calm_solve_pool *pool, size_t scheme, calm_solution *out);
+/* The plans that a run measures beside the hybrid: one entry throughout; for each unit its own entry of one scheme.  Units
+ * that `wishes` pins stay as they are pinned.  CALM_ENUMERIC: a unit has no entry of the scheme. */
+calm_status calm_solve_uniform(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes, size_t entry,
+                               calm_solution *out);
+calm_status calm_solve_width(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes, size_t scheme,
+                             calm_solution *out);
 
 /* The row of an entry on a job. */
 const calm_solve_row *calm_solve_at(const calm_solve_pool *pool, size_t job, size_t entry);

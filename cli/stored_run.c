@@ -115,6 +115,8 @@ typedef struct reading {
     calm_solve_row *rows;      /* [n_jobs][n_entries]                                */
     calm_solve_row **of_raw;   /* [n_raw] where that candidate lies                  */
     size_t at;                 /* of raw: the scores come in the same order          */
+    bool light;                /* the run left out what it need not try              */
+    size_t n_expected;         /* jobs of the blocks that the run is about           */
 } reading;
 
 static calm_status contradiction(calm_ctx *ctx, const reading *r, const char *what, int64_t candidate)
@@ -316,6 +318,24 @@ static calm_status sort_entries(calm_ctx *ctx, reading *r, size_t *n_schemes)
     return CALM_OK;
 }
 
+/* Take away what is named and was not tried on any job: a pair that the recipe forbids, where others have its algorithm or
+ * scheme.  Of a light run it may have been left out everywhere. */
+static void drop_untried(reading *r)
+{
+    bool tried[MAX_ENTRIES] = {false};
+    size_t place[MAX_ENTRIES], n = 0;
+    for (size_t i = 0; i < r->n_raw; i++)
+        tried[r->raw[i].entry] = true;
+    for (size_t i = 0; i < r->n_entries; i++) {
+        place[i] = n;
+        if (tried[i] || r->light)
+            r->entries[n++] = r->entries[i];
+    }
+    for (size_t i = 0; i < r->n_raw; i++)
+        r->raw[i].entry = place[r->raw[i].entry];
+    r->n_entries = n;
+}
+
 /* ---- jobs ---- */
 
 /* Name of the unit of a job, as calm_layout_unit_name makes it. */
@@ -347,6 +367,9 @@ static calm_status add_job(calm_ctx *ctx, void *user, size_t n, const char *cons
         int_of(&v[7]) > INT32_MAX || !text_of(&v[1]) || !text_of(&v[2]) || !text_of(&v[3]) || !text_of(&v[4]))
         return calm_fail(ctx, CALM_EFORMAT, "%s: job %lld is not one of calm's", calm_store_path(r->store),
                          (long long)int_of(&v[0]));
+    const calm_json *blocks = calm_json_get(r->run->recipe, "blocks");
+    r->n_expected += int_of(&v[5]) >= calm_json_int(calm_json_at(blocks, 0), 0) &&
+                     int_of(&v[5]) <= calm_json_int(calm_json_at(blocks, 1), INT64_MAX);
     calm_solve_job *job = &r->jobs[r->n_jobs++];
     *job = (calm_solve_job){.id = int_of(&v[0]), .out = (size_t)int_of(&v[6]), .in = (size_t)int_of(&v[7]),
                             .crest = real_of(&v[8]), .chosen = int_of(&v[9])};
@@ -428,6 +451,19 @@ static calm_status place_rows(calm_ctx *ctx, reading *r)
     return CALM_OK;
 }
 
+/* A run that did not come to its end may lack candidates: choosing among the others would be a plan of half a model. */
+static calm_status check_complete(calm_ctx *ctx, const reading *r)
+{
+    size_t n_missing = r->n_expected > r->n_jobs ? (r->n_expected - r->n_jobs) * r->n_entries : 0;
+    if (strcmp(r->run->status, "finished") == 0)
+        return CALM_OK;
+    for (size_t i = 0; i < r->n_jobs * r->n_entries && !r->light; i++)
+        n_missing += !r->rows[i].id;
+    return !n_missing ? CALM_OK : calm_fail(ctx, CALM_ENOTFOUND, "%s: run %lld (%s) stopped %zu candidates before it had all: "
+                                            "the same calm quantize goes on there", calm_store_path(r->store),
+                                            (long long)r->run->id, r->run->status, n_missing);
+}
+
 /* ---- scores ---- */
 
 static calm_status add_score(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
@@ -473,11 +509,14 @@ calm_status calm_stored_pool(calm_ctx *ctx, calm_store *store, const calm_stored
 {
     reading r = {.store = store, .run = run, .how = how};
     size_t n_schemes;
+    r.light = strcmp(calm_json_string(calm_json_get(calm_json_get(run->recipe, "choice"), "effort"), ""), "light") == 0;
     CALM_TRY(list_recipe(ctx, &r));
     CALM_TRY(read_candidates(ctx, &r));
+    drop_untried(&r);
     CALM_TRY(sort_entries(ctx, &r, &n_schemes));
     CALM_TRY(read_jobs(ctx, &r));
     CALM_TRY(place_rows(ctx, &r));
+    CALM_TRY(check_complete(ctx, &r));
     CALM_TRY(read_scores(ctx, &r));
     *out = (calm_solve_pool){.entries = r.entries, .n_entries = r.n_entries, .n_schemes = n_schemes, .jobs = r.jobs,
                              .n_jobs = r.n_jobs, .rows = r.rows, .unit = how->unit, .rule = how->rule,
@@ -486,6 +525,24 @@ calm_status calm_stored_pool(calm_ctx *ctx, calm_store *store, const calm_stored
 }
 
 /* ---- what was chosen ---- */
+
+calm_status calm_stored_pins(calm_ctx *ctx, const calm_stored_run *run, calm_solve_pin **pins, size_t *n)
+{
+    const calm_json *object = calm_json_get(calm_json_get(run->recipe, "choice"), "pins"), *value;
+    const char *unit;
+    *n = 0;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *pins, calm_json_size(object) + 1));
+    /* A name counts more than a pattern, and of several the last counts. */
+    for (int names = 0; names < 2; names++) {
+        void *iter = NULL;
+        while (calm_json_typeof(object) == CALM_JSON_OBJECT && calm_json_next(object, &iter, &unit, &value)) {
+            const char *candidate = calm_json_string(value, NULL);
+            if (candidate && names == !unit[strcspn(unit, "*?[")])
+                (*pins)[(*n)++] = (calm_solve_pin){unit, candidate, true};
+        }
+    }
+    return CALM_OK;
+}
 
 calm_status calm_stored_choice(calm_ctx *ctx, const calm_stored_run *run, const calm_solve_pool *pool, size_t **choice)
 {

@@ -35,9 +35,12 @@ typedef struct calm_pool_how {
 
 /* The pool of a run in ctx->out, by its candidates: the entries in the order of its recipe, units named as the run would.
  * `every` and `remedy` are left to the caller.
- * CALM_ENOTFOUND: the run considered no candidate.  CALM_EFORMAT: rows that contradict each other. */
+ * CALM_ENOTFOUND: the run considered no candidate, or stopped before it had all.  CALM_EFORMAT: rows that contradict each other. */
 calm_status calm_stored_pool(calm_ctx *ctx, calm_store *store, const calm_stored_run *run, const calm_pool_how *how,
                              calm_solve_pool *out);
+
+/* Units that the run's own recipe pinned, pins [n] in ctx->out; the texts are the run's. */
+calm_status calm_stored_pins(calm_ctx *ctx, const calm_stored_run *run, calm_solve_pin **pins, size_t *n);
 
 /* The entry of the pool that the run chose for each job, [n_jobs] in ctx->out; SIZE_MAX: none.
  * CALM_EFORMAT: a candidate that is not of its pool. */

@@ -98,9 +98,18 @@ static calm_status unknown_unit(calm_ctx *ctx, const calm_solve_pool *pool, cons
                      near ? "\"?" : "");
 }
 
+/* "model.layers.0.qkv" without what all units share: "0.qkv". */
+static const char *short_name(const char *unit)
+{
+    for (const char *at = unit; at; at = strchr(at, '.'), at = at ? at + 1 : NULL)
+        if (*at >= '0' && *at <= '9')
+            return at;
+    return unit;
+}
+
 static bool names_unit(const calm_solve_pin *pin, const char *unit)
 {
-    return strcmp(pin->unit, unit) == 0 || fnmatch(pin->unit, unit, 0) == 0;
+    return strcmp(pin->unit, unit) == 0 || fnmatch(pin->unit, unit, 0) == 0 || fnmatch(pin->unit, short_name(unit), 0) == 0;
 }
 
 /* Leave a unit what its pin names. */

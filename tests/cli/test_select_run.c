@@ -293,6 +293,43 @@ TEST(selections_that_are_refused)
 }
 END_OF_TEST
 
+/* A run that was killed among its candidates is no pool; one that failed behind them is. */
+TEST(runs_without_an_end)
+{
+    const play run = play_new(NULL, "w3a16_g16", "rtn,gptq");
+    play_must_run(&run);
+    const calm_select_options o = asking(&run, 1);
+    play_sql(&run, "UPDATE run SET status = 'failed'");
+    ck_assert_int_eq(select_run(&o), 2);
+    play_sql(&run, "UPDATE run SET status = 'interrupted' WHERE id = 1");
+    play_sql(&run, "DELETE FROM run_candidate WHERE run_id = 1 AND candidate_id IN (SELECT id FROM candidate WHERE job_id > 6)");
+    refuse(&o, CALM_ENOTFOUND, "run 1 (interrupted) stopped 4 candidates before it had all");
+    play_sql(&run, "UPDATE run SET recipe = json_set(recipe, '$.blocks', json('[0,0]')) WHERE id = 1");
+    play_sql(&run, "DELETE FROM run_candidate WHERE run_id = 1 AND candidate_id IN (SELECT id FROM candidate WHERE job_id > 4)");
+    ck_assert_int_eq(select_run(&o), 3);    /* it was about the first block alone */
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice WHERE run_id = 3"), 4);
+}
+END_OF_TEST
+
+/* Pins of the run's own recipe hold, a name before a pattern; those that are typed come after them. */
+TEST(pins_of_the_recipe)
+{
+    const play run = play_new(NULL, "w3a16_g16", "rtn,gptq");
+    play_must_run(&run);
+    play_sql(&run, "UPDATE run SET recipe = json_set(recipe, '$.choice.pins', json('{\"1.down\":\"gptq\",\"*.down\":\"rtn\"}'))");
+    calm_select_options o = asking(&run, 1);
+    static const char pinned[] = "SELECT job || block || ' ' || algorithm || ' ' || reason FROM v_choices WHERE run = %d AND reason"
+                                 " LIKE 'pinned%%' ORDER BY 1";
+    select_run(&o);
+    ck_assert_str_eq(play_text(&run, test_format(pinned, 2)),
+                     "down0 rtn pinned by the recipe\ndown1 gptq pinned by the recipe\n");
+    o.pin = "0.down=gptq";
+    select_run(&o);
+    ck_assert_str_eq(play_text(&run, test_format(pinned, 3)), "down0 gptq pinned\ndown1 gptq pinned by the recipe\n");
+    ck_assert_str_eq(play_text(&run, "SELECT json_array_length(recipe, '$.select.pin') FROM run WHERE id = 3"), "1\n");
+}
+END_OF_TEST
+
 /* Rows that no run of calm writes. */
 TEST(rows_that_contradict)
 {
@@ -351,6 +388,7 @@ TEST(the_same_directory)
     for (size_t i = 0; i < 3; i++) {
         play run = play_new(NULL, kinds[i][0], kinds[i][1]);
         run.recipe.light = i == 1;
+        run.recipe.last_block = i == 2 ? 0 : -1;    /* the other block stays float */
         check_assembled(&run, "again");
     }
 }
@@ -526,7 +564,8 @@ int main(void)
         every_unit_comes_out_again, activations_and_advice_come_out_again, a_mixture_comes_out_again,
         a_shared_expert_comes_out_again, a_budget_comes_out_again, another_budget_and_wishes, a_budget_without_probes,
         a_quantized_prefix_is_warned_of, another_unit_and_metric,
-        selections_that_are_refused, rows_that_contradict, the_same_directory,
+        selections_that_are_refused, runs_without_an_end, pins_of_the_recipe, rows_that_contradict,
+        the_same_directory,
         the_same_directory_of_a_mixture_and_an_encoder, the_same_directory_of_a_budget, a_uniform_result,
         a_width_as_the_result, a_selection_is_assembled, assemblies_that_are_refused, blobs_that_are_damaged, NULL});
 }

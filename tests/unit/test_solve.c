@@ -178,7 +178,7 @@ TEST(budgets_out_of_reach)
     wishes.budget = 5.1;
     ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_EARG, "take from 3.0000 to 5.0000");
     /* What is pinned moves the range: 2/6 of the weights at 4 bits, 4/6 at 3. */
-    const calm_solve_pin pin = {"*.o", "gptq w3a16_g16"};
+    const calm_solve_pin pin = {"*.o", "gptq w3a16_g16", false};
     wishes = (calm_solve_wishes){.pins = &pin, .n_pins = 1, .budget = 3.2};
     ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_EARG, "take from 3.3333 to 4.6667");
     wishes.budget = 3.34;
@@ -223,8 +223,8 @@ TEST(pinning)
     bench b;
     make(4, &b);
     const calm_solution free_choice = solve_with(&b, NULL, 0, NULL, 0);
-    const calm_solve_pin pins[] = {{"model.layers.0.*", "rtn w2a16_g16"}, {"model.layers.0.o", "#12"},
-                                   {"model.layers.1.qkv", "rtn"}};
+    const calm_solve_pin pins[] = {{"model.layers.0.*", "rtn w2a16_g16", false}, {"0.o", "#12", false},
+                                   {"model.layers.1.qkv", "rtn", false}};
     const calm_solution found = solve_with(&b, NULL, 0, pins, 3);
     ck_assert_uint_eq(found.choice[0], 0);
     ck_assert_uint_eq(found.choice[1], 5);    /* candidate 12: the last entry of the second job */
@@ -239,7 +239,7 @@ END_OF_TEST
 
 static void refuse(bench *b, const char *forbid, const char *unit, const char *candidate, const char *message)
 {
-    const calm_solve_pin pin = {unit, candidate};
+    const calm_solve_pin pin = {unit, candidate, false};
     const calm_solve_wishes wishes = {&forbid, forbid != NULL, &pin, unit != NULL, NAN};
     calm_solution found;
     ck_fails(calm_solve(ctx, &b->pool, &wishes, &found), CALM_EARG, message);
@@ -343,12 +343,23 @@ TEST(one_width_throughout)
     bench b;
     calm_solution found;
     make(9, &b);
-    ck_ok(calm_solve_width(ctx, &b.pool, 1, &found));
+    ck_ok(calm_solve_width(ctx, &b.pool, &nothing, 1, &found));
     for (size_t j = 0; j < N_JOBS; j++)
         ck_assert_uint_eq(found.choice[j], plain_winner(&b, j, 2, 2));
     ck_near(found.bits_per_weight, 4, 1e-12);
+    /* Pinned units keep what they are pinned to, beside a uniform width as beside one entry. */
+    const calm_solve_pin pin = {"*.o", "gptq w4a16_g16", true};
+    const calm_solve_wishes wishes = {.pins = &pin, .n_pins = 1, .budget = NAN};
+    ck_ok(calm_solve_width(ctx, &b.pool, &wishes, 1, &found));
+    for (size_t j = 0; j < N_JOBS; j++)
+        ck_assert_uint_eq(found.choice[j], j % 3 == 1 ? 5 : plain_winner(&b, j, 2, 2));
+    ck_ok(calm_solve_uniform(ctx, &b.pool, &wishes, 0, &found));
+    for (size_t j = 0; j < N_JOBS; j++)
+        ck_assert_uint_eq(found.choice[j], j % 3 == 1 ? 5 : 0);
+    ck_ok(calm_solve(ctx, &b.pool, &wishes, &found));
+    ck_assert_str_eq(found.reasons[1], "pinned by the recipe");
     row(&b, 0, 2)->failure = row(&b, 0, 3)->failure = "dead";
-    ck_fails(calm_solve_width(ctx, &b.pool, 1, &found), CALM_ENUMERIC, "model.layers.0.qkv");
+    ck_fails(calm_solve_width(ctx, &b.pool, &nothing, 1, &found), CALM_ENUMERIC, "model.layers.0.qkv");
 }
 END_OF_TEST
 

@@ -146,6 +146,13 @@ TEST(candidate_replaced_keeps_its_id)
     ck_ok(calm_store_candidate_put(ctx, store, &put, &id));
     ck_ok(calm_store_run_candidate(ctx, store, s.run, id));
     ck_ok(calm_store_run_candidate(ctx, store, s.run, id));
+    const calm_store_run other = {.key = "r2", .model_id = s.model};
+    int64_t run;
+    ck_ok(calm_store_run_begin(ctx, store, &other, &run, NULL));
+    for (int twice = 0; twice < 2; twice++)
+        ck_ok(calm_store_run_pool(ctx, store, run, s.run));
+    ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM run_candidate WHERE run_id = 2"), 1);
+    ck_fails(calm_store_run_pool(ctx, store, 99, s.run), CALM_EARG, "FOREIGN KEY");
     ck_ok(calm_store_scores_add(ctx, store, id, &probe, 1));
     put.failure = "no positive definite Gram matrix", put.blob = NULL, put.n_scores = 0;
     put.bits_per_weight = NAN;
