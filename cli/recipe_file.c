@@ -92,7 +92,9 @@ static size_t shipped_length(const char *file)
     const size_t n = strlen(file);
     if (n <= 5 || file[0] == '.' || strcmp(file + n - 5, ".json") != 0)
         return 0;
-    return n > 12 && strcmp(file + n - 12, ".schema.json") == 0 ? 0 : n - 5;
+    const bool other = (n > 12 && strcmp(file + n - 12, ".schema.json") == 0) ||
+                       (n > 10 && strcmp(file + n - 10, ".lock.json") == 0);
+    return other ? 0 : n - 5;
 }
 
 calm_status calm_recipe_file_shipped(calm_ctx *ctx, const char ***names, size_t *n)
