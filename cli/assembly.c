@@ -48,7 +48,8 @@ static calm_status restore_selection(calm_ctx *ctx, calm_assembly *a, calm_pool_
     *how = (calm_pool_how){0};
     while (how->unit < CALM_N_UNITS && strcmp(calm_unit_name(how->unit), run->unit) != 0)
         how->unit++;
-    how->rule = run->rule && strcmp(run->rule, calm_rule_name(CALM_RULE_ARGMAX)) == 0 ? CALM_RULE_ARGMAX : CALM_RULE_TOKEN;
+    const bool argmax = run->rule && strcmp(run->rule, calm_rule_name(CALM_RULE_ARGMAX)) == 0;
+    how->rule = argmax ? CALM_RULE_ARGMAX : CALM_RULE_TOKEN;
     if (how->unit == CALM_N_UNITS || !run->metric || !calm_score_find(how->unit, run->metric, &how->point, &how->score))
         return calm_fail(ctx, CALM_EFORMAT, "run %lld chose by \"%s\" of a %s, which this calm does not know",
                          (long long)run->id, run->metric ? run->metric : "", run->unit);
@@ -63,16 +64,17 @@ static calm_status open_model(calm_ctx *ctx, const calm_assemble_options *o, cal
     const long long run = (long long)a->run.id;
     const char *dir = o->model ? o->model : a->run.model_path;
     if (!dir || !calm_is_directory(dir))
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: the float model of run %lld is not there%s", dir ? dir : "(unknown)", run,
-                         o->model ? "" : "; say where it is: --model DIR");
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: the float model of run %lld is not there%s",
+                         dir ? dir : "(unknown)", run, o->model ? "" : "; say where it is: --model DIR");
     a->recipe.model.dir = (char *)(uintptr_t)dir;
     CALM_TRY(calm_model_open(ctx, dir, &a->p.model));
     if (calm_model_is_quantized(a->p.model))
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: is quantized already; run %lld is assembled from the float model", dir, run);
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "%s: is quantized already; run %lld is assembled from the float model", dir, run);
     CALM_TRY(calm_key_model(ctx, a->p.model, a->p.model_key));
     if (strcmp(a->p.model_key, a->run.model_digest) != 0)
-        return calm_fail(ctx, CALM_EMISMATCH, "%s: not the model of run %lld: its digest is %s, the run's is %s", dir, run,
-                         a->p.model_key, a->run.model_digest);
+        return calm_fail(ctx, CALM_EMISMATCH, "%s: not the model of run %lld: its digest is %s, the run's is %s", dir,
+                         run, a->p.model_key, a->run.model_digest);
     return CALM_OK;
 }
 
@@ -82,7 +84,8 @@ static calm_status open_model(calm_ctx *ctx, const calm_assemble_options *o, cal
 static calm_status copy_digest(calm_ctx *ctx, const char *job, const char *from, char to[CALM_SHA256_HEX])
 {
     if (!from || strlen(from) != CALM_SHA256_HEX - 1)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: the store has \"%s\" where a digest is expected", job, from ? from : "");
+        return calm_fail(ctx, CALM_EFORMAT, "%s: the store has \"%s\" where a digest is expected", job,
+                         from ? from : "");
     memcpy(to, from, CALM_SHA256_HEX);
     return CALM_OK;
 }
@@ -111,8 +114,8 @@ static calm_status match_jobs(calm_ctx *ctx, calm_assembly *a, size_t **places)
             at++;
         if (at == layout->n_jobs || strcmp(layout->jobs[at].role, job->role) != 0 || layout->jobs[at].out != job->out ||
             layout->jobs[at].in != job->in)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: job %s [%zu, %zu] of the store is none of the model's", a->recipe.store,
-                             job->name, job->out, job->in);
+            return calm_fail(ctx, CALM_EFORMAT, "%s: job %s [%zu, %zu] of the store is none of the model's",
+                             a->recipe.store, job->name, job->out, job->in);
         (*places)[j] = at;
     }
     return CALM_OK;
@@ -134,7 +137,8 @@ static calm_status restore_candidates(calm_ctx *ctx, calm_assembly *a, const siz
 /* ---- what is written ---- */
 
 /* choice [n_jobs of the layout] = of_job [n_jobs of the pool]. */
-static calm_status spread(calm_ctx *ctx, const calm_assembly *a, const size_t *places, const size_t *of_job, size_t **choice)
+static calm_status spread(calm_ctx *ctx, const calm_assembly *a, const size_t *places, const size_t *of_job,
+                          size_t **choice)
 {
     const size_t n_jobs = calm_model_layout(a->p.model)->n_jobs;
     CALM_TRY(CALM_NEW(ctx, ctx->out, *choice, n_jobs));
@@ -171,13 +175,15 @@ static calm_status spread_hybrid(calm_ctx *ctx, const calm_assembly *a, const si
     CALM_TRY(calm_stored_choice(ctx, &a->run, &a->pool, &of_job));
     for (size_t j = 0; j < a->pool.n_jobs; j++)
         if (of_job[j] == SIZE_MAX)
-            return calm_fail(ctx, CALM_EARG, "run %lld chose nothing for %s; calm select %lld --store %s makes a plan of it",
+            return calm_fail(ctx, CALM_EARG,
+                             "run %lld chose nothing for %s; calm select %lld --store %s makes a plan of it",
                              (long long)a->run.id, a->pool.jobs[j].name, (long long)a->run.id, a->recipe.store);
     return spread(ctx, a, places, of_job, choice);
 }
 
 /* The plan that a name stands for: "hybrid", "all SCHEME", an entry. */
-static calm_status spread_named(calm_ctx *ctx, const calm_assembly *a, const size_t *places, const char *name, size_t **choice)
+static calm_status spread_named(calm_ctx *ctx, const calm_assembly *a, const size_t *places, const char *name,
+                                size_t **choice)
 {
     if (strcmp(name, "hybrid") == 0)
         return spread_hybrid(ctx, a, places, choice);
@@ -188,8 +194,8 @@ static calm_status spread_named(calm_ctx *ctx, const calm_assembly *a, const siz
         if (strncmp(name, "all ", 4) == 0 && strcmp(name + 4, entry->scheme_name) == 0)
             return spread_uniform(ctx, a, places, i, true, choice);
     }
-    return calm_fail(ctx, CALM_EFORMAT, "%s: the result of run %lld, \"%s\", is none of its candidates", a->recipe.store,
-                     (long long)a->run.id, name);
+    return calm_fail(ctx, CALM_EFORMAT, "%s: the result of run %lld, \"%s\", is none of its candidates",
+                     a->recipe.store, (long long)a->run.id, name);
 }
 
 static calm_status name_result(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
@@ -199,13 +205,15 @@ static calm_status name_result(calm_ctx *ctx, const calm_assemble_options *o, ca
     a->p.verdict = run->reason ? run->reason : "";
     if (o->hybrid && run->result && strcmp(run->result, "hybrid") != 0) {
         char *text;
-        CALM_TRY(calm_strf(ctx, ctx->out, &text, "the hybrid as asked (--hybrid); the result of the run was %s", run->result));
+        CALM_TRY(calm_strf(ctx, ctx->out, &text, "the hybrid as asked (--hybrid); the result of the run was %s",
+                           run->result));
         a->p.verdict = text;
     }
     if (a->p.result_name)
         return CALM_OK;
-    return calm_fail(ctx, CALM_EARG, "run %lld (%s) came to no result; --hybrid writes its choices, calm select %lld --store %s "
-                                     "chooses anew", (long long)run->id, run->status, (long long)run->id, a->recipe.store);
+    return calm_fail(ctx, CALM_EARG,
+                     "run %lld (%s) came to no result; --hybrid writes its choices, calm select %lld --store %s "
+                     "chooses anew", (long long)run->id, run->status, (long long)run->id, a->recipe.store);
 }
 
 /* ---- blobs ---- */
@@ -224,7 +232,8 @@ static calm_status blame(calm_ctx *ctx, const calm_assembly *a, const calm_plan_
         return status;
     memcpy(message, ctx->message, sizeof message);
     calm_ctx_forgive(ctx);
-    return calm_fail(ctx, status, "%s: %s, blob %s: %.500s; calm quantize with the recipe of run %lld computes it again",
+    return calm_fail(ctx, status,
+                     "%s: %s, blob %s: %.500s; calm quantize with the recipe of run %lld computes it again",
                      job_of(a, job), job->algorithm, candidate->blob, message, (long long)a->run.id);
 }
 
@@ -366,7 +375,8 @@ static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a, const size_
     const calm_value params[] = {calm_value_int(a->run.id), calm_value_int(a->run.calibration_id)};
     calm_value row[3];
     CALM_TRY(calm_store_query_one(ctx, a->p.store, "SELECT (SELECT count(*) FROM run_evaluation WHERE run_id = ?1 AND"
-                                  " role = 'guard'), n_windows, n_tokens FROM calibration WHERE id = ?2", params, 2, row, 3));
+                                  " role = 'guard'), n_windows, n_tokens FROM calibration WHERE id = ?2", params, 2,
+                                  row, 3));
     if (row[1].integer < 0 || row[1].integer > INT32_MAX || row[2].integer < 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld has %lld calibration windows", a->recipe.store,
                          (long long)a->run.id, (long long)row[1].integer);

@@ -21,9 +21,11 @@ static const calm_option table[] = {
      .offset = offsetof(options, model), .type = CALM_OPTION_STRING, .metavar = "MODEL", .key = 'm'},
     {.name = "hybrid", .help = "the run's choices, also where a uniform run was its result",
      .offset = offsetof(options, hybrid), .type = CALM_OPTION_BOOL},
-    {.name = "force", .help = "replace the output directory", .offset = offsetof(options, force), .type = CALM_OPTION_BOOL,
+    {.name = "force", .help = "replace the output directory", .offset = offsetof(options, force),
+     .type = CALM_OPTION_BOOL,
      .key = 'f'},
-    {.name = "json", .help = "print what was written as JSON", .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
+    {.name = "json", .help = "print what was written as JSON", .offset = offsetof(options, json),
+     .type = CALM_OPTION_BOOL},
     CALM_COMMON_OPTIONS(options),
     {0},
 };
@@ -35,8 +37,8 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_assembly *a
         printf("  result       %s of run %lld: %.4f bits per weight\n  size         %.2f MiB -> %.2f MiB (%.1f %%)\n",
                p->result_name, (long long)a->run.id, p->bits_per_weight, (double)p->bytes_before / 1048576.0,
                (double)p->bytes_after / 1048576.0, 100.0 * (double)p->bytes_after / (double)p->bytes_before);
-        printf("  checkpoint   %s\n\n  next: %s eval --model %s --reference %s --text FILE\n", o->output, calm_program(),
-               o->output, a->recipe.model.dir);
+        printf("  checkpoint   %s\n\n  next: %s eval --model %s --reference %s --text FILE\n", o->output,
+               calm_program(), o->output, a->recipe.model.dir);
         return CALM_OK;
     }
     calm_json *root = calm_json_new_object();
@@ -62,7 +64,8 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     (void)n_args;
     CALM_TRY(calm_stored_run_number(ctx, "assemble", args[0], &how.run));
     if (!o->output)
-        return calm_fail(ctx, CALM_EARG, "calm assemble: --output is missing; try: calm assemble %s --output out", args[0]);
+        return calm_fail(ctx, CALM_EARG, "calm assemble: --output is missing; try: calm assemble %s --output out",
+                         args[0]);
     if (o->model) {
         CALM_TRY(calm_resolve_model(ctx, o->model, o->common.quiet, &model));
         how.model = model.dir;
@@ -84,8 +87,8 @@ const calm_command calm_cmd_assemble = {
     .name = "assemble",
     .summary = "write the checkpoint of a run from the store",
     .arguments = "RUN",
-    .description = "Writes the checkpoint that RUN chose from its stored candidates and the float model; nothing is computed "
-                   "again.  Of a finished run it is the same bytes that the run wrote.",
+    .description = "Writes the checkpoint that RUN chose from its stored candidates and the float model; nothing is "
+                   "computed again.  Of a finished run it is the same bytes that the run wrote.",
     .examples = "  calm assemble 4 --output out\n"
                 "  calm assemble 4 --output out --hybrid     where a uniform run was the result\n"
                 "  calm assemble 4 --output out --model /models/Qwen3-0.6B\n",

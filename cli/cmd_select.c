@@ -23,14 +23,15 @@ static const calm_option table[] = {
      .type = CALM_OPTION_STRING, .fallback = "calm-out/calm.db", .metavar = "FILE", .key = 's'},
     {.name = "budget", .help = "bits per weight that the widths of the run share (default: as in the run)",
      .offset = offsetof(options, budget), .type = CALM_OPTION_DOUBLE, .min = 0.1, .max = 32, .metavar = "BITS"},
-    {.name = "metric", .help = "score that the rule reads (default: as in the run)", .offset = offsetof(options, metric),
-     .type = CALM_OPTION_STRING, .metavar = "NAME"},
+    {.name = "metric", .help = "score that the rule reads (default: as in the run)",
+     .offset = offsetof(options, metric), .type = CALM_OPTION_STRING, .metavar = "NAME"},
     {.name = "rule", .help = "token: near ties by relative error; argmax: CALM as published",
      .offset = offsetof(options, rule), .type = CALM_OPTION_ENUM, .values = "run|" CALM_RULE_NAMES, .fallback = "run",
      .metavar = CALM_RULE_NAMES},
     {.name = "unit", .help = "what gets one choice", .offset = offsetof(options, unit), .type = CALM_OPTION_ENUM,
      .values = "run|" CALM_UNIT_NAMES, .fallback = "run", .metavar = CALM_UNIT_NAMES},
-    {.name = "forbid", .help = "leave out an algorithm (gptq), one at a scheme (\"gptq w3a16_g128\") or a candidate (#123)",
+    {.name = "forbid",
+     .help = "leave out an algorithm (gptq), one at a scheme (\"gptq w3a16_g128\") or a candidate (#123)",
      .offset = offsetof(options, forbid), .type = CALM_OPTION_STRING, .metavar = "CAND", .list = true},
     {.name = "pin", .help = "decide a unit, by name or pattern (model.layers.0.*=gptq); of several the last counts",
      .offset = offsetof(options, pin), .type = CALM_OPTION_STRING, .metavar = "UNIT=CAND", .list = true},
@@ -188,9 +189,10 @@ const calm_command calm_cmd_select = {
     .name = "select",
     .summary = "choose anew from the scores of a run, without the model",
     .arguments = "RUN",
-    .description = "Chooses again among the candidates that RUN considered - by another rule, metric, unit or budget, without "
-                   "some of them, with units decided beforehand - and keeps the plan as a run of its own.  Scores are read "
-                   "from the store; neither the model nor a candidate is touched.  Without options the choices are RUN's.",
+    .description = "Chooses again among the candidates that RUN considered - by another rule, metric, unit or budget, "
+                   "without some of them, with units decided beforehand - and keeps the plan as a run of its own.  "
+                   "Scores are read from the store; neither the model nor a candidate is touched.  Without options the "
+                   "choices are RUN's.",
     .examples = "  calm select 3 --metric rel_mse\n"
                 "  calm select 3 --forbid smoothquant --forbid mkq\n"
                 "  calm select 3 --pin model.layers.0.qkv=gptq --pin '*.down=#123'\n"

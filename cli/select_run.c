@@ -26,8 +26,10 @@ static calm_status unknown_word(calm_ctx *ctx, const calm_stored_run *run, const
                      (long long)run->id, what, word ? word : "", what);
 }
 
-/* Unit, rule and metric: of the options, else of the run; the metric of another unit's choice may not be one of this. */
-static calm_status resolve_how(calm_ctx *ctx, const calm_select_options *o, const calm_stored_run *run, calm_pool_how *out)
+/* Unit, rule and metric: of the options, else of the run; the metric of another unit's choice may not be one of
+ * this. */
+static calm_status resolve_how(calm_ctx *ctx, const calm_select_options *o, const calm_stored_run *run,
+                               calm_pool_how *out)
 {
     static const char *const rules[] = {"token", "argmax"};
     const char *units[CALM_N_UNITS];
@@ -130,7 +132,8 @@ static calm_status resolve_wishes(calm_ctx *ctx, const calm_select_options *o, c
     CALM_TRY(new_list(ctx, o, run, &list));
     adopt_wishes(before, &list);
     CALM_TRY(add_wishes(ctx, o, &list));
-    *out = (calm_solve_wishes){.forbid = list.forbid, .n_forbid = list.n_forbid, .pins = list.pins, .n_pins = list.n_pins};
+    *out = (calm_solve_wishes){.forbid = list.forbid, .n_forbid = list.n_forbid, .pins = list.pins,
+                               .n_pins = list.n_pins};
     return resolve_budget(ctx, o, run, &out->budget);
 }
 
@@ -161,17 +164,19 @@ static void warn(calm_ctx *ctx, const calm_selected *s)
 {
     const char *prefix = calm_json_string(calm_json_get(calm_json_get(s->parent.recipe, "calibration"), "prefix"), "");
     if (strcmp(prefix, "quantized") == 0 && s->n_changed)
-        calm_log(ctx, CALM_LOG_WARNING, "run %lld scored each block behind the choices of those before it: after another "
-                                        "choice the scores of later blocks are of another model", (long long)s->parent.id);
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "run %lld scored each block behind the choices of those before it: after another choice the scores of "
+                 "later blocks are of another model", (long long)s->parent.id);
     if (s->solution.unprobed)
-        calm_log(ctx, CALM_LOG_WARNING, "%zu of %zu units have no probe in the store: what a unit costs the model is taken to "
-                                        "be its %s times its share of the weights, a guess; calm quantize with --budget "
-                                        "probes them", s->solution.unprobed, s->solution.n_units, s->pool.metric);
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "%zu of %zu units have no probe in the store: what a unit costs the model is taken to be its %s times "
+                 "its share of the weights, a guess; calm quantize with --budget probes them",
+                 s->solution.unprobed, s->solution.n_units, s->pool.metric);
 }
 
 /* All that is read, of one moment of the store. */
-static calm_status read_and_solve(calm_ctx *ctx, const calm_select_options *o, calm_store *store, calm_solve_wishes *wishes,
-                                  calm_selected *out)
+static calm_status read_and_solve(calm_ctx *ctx, const calm_select_options *o, calm_store *store,
+                                  calm_solve_wishes *wishes, calm_selected *out)
 {
     calm_pool_how how;
     char *remedy;
@@ -229,7 +234,8 @@ static calm_status write_json(calm_ctx *ctx, calm_json *value, calm_text *out)
 }
 
 /* Of the parent, the options and what came of them: the same again is the same run. */
-static calm_status make_key(calm_ctx *ctx, const calm_selected *s, const calm_solve_wishes *wishes, char key[CALM_SHA256_HEX])
+static calm_status make_key(calm_ctx *ctx, const calm_selected *s, const calm_solve_wishes *wishes,
+                            char key[CALM_SHA256_HEX])
 {
     calm_text options;
     calm_sha256 sha;
@@ -290,8 +296,8 @@ static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_sele
     calm_text recipe;
     CALM_TRY(make_key(ctx, s, wishes, key));
     const calm_value param = calm_value_text(key);
-    CALM_TRY(calm_store_query_one(ctx, store, "SELECT max(id) FROM run WHERE key = ?1 AND status = 'finished'", &param, 1,
-                                  &known, 1));
+    CALM_TRY(calm_store_query_one(ctx, store, "SELECT max(id) FROM run WHERE key = ?1 AND status = 'finished'", &param,
+                                  1, &known, 1));
     s->found = known.type == CALM_VALUE_INTEGER;
     s->run = s->found ? known.integer : 0;
     if (s->found)

@@ -1,5 +1,5 @@
-/* Choosing anew from what a run left in the store: another rule, metric, unit or budget, entries that are forbidden, units
- * that are pinned.  The model is not read. */
+/* Choosing anew from what a run left in the store: another rule, metric, unit or budget, entries that are forbidden,
+ * units that are pinned.  The model is not read. */
 #ifndef CALM_CLI_SELECT_RUN_H
 #define CALM_CLI_SELECT_RUN_H
 
@@ -35,8 +35,8 @@ bool calm_selected_differs(const calm_selected *selected, size_t unit);
 
 /* Choose, and unless it is a dry run put the result as a finished run of its own: the same selection of the same run is
  * found again.  In ctx->out; clear also after a failure, after which the store is as it was.
- * Fails as the store, calm_stored_pool and calm_solve do; CALM_EARG: a metric that the unit has not (with the nearest), a
- * list of wishes that cannot be read. */
+ * Fails as the store, calm_stored_pool and calm_solve do; CALM_EARG: a metric that the unit has not (with the
+ * nearest), a list of wishes that cannot be read. */
 calm_status calm_select(calm_ctx *ctx, const calm_select_options *options, calm_selected *out);
 void calm_selected_clear(calm_selected *selected);
 

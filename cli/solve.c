@@ -195,7 +195,8 @@ static calm_status check_scored(calm_ctx *ctx, const field *f, const calm_conten
 static calm_status choose(calm_ctx *ctx, const field *f, size_t first, size_t n, size_t *entry, char **reason)
 {
     const calm_solve_pool *pool = f->pool;
-    const calm_pick pick = {pool->jobs[f->begin].unit, pool->rule, pool->metric, is_expert(pool, f->begin), pool->remedy};
+    const calm_pick pick = {pool->jobs[f->begin].unit, pool->rule, pool->metric, is_expert(pool, f->begin),
+                            pool->remedy};
     calm_contender *contenders;
     size_t *of, n_allowed = 0, winner;
     if (is_settled(f, entry) && !failure_of(pool, f->begin, f->end, *entry))
@@ -334,16 +335,15 @@ static calm_status set_losses(calm_ctx *ctx, const calm_solve_pool *pool, calm_s
         const double kappa = kappa_of(pool, &shares[u]);
         for (size_t i = 0; i < shares[u].n; i++)
             scores[i] = calm_solve_at(pool, shares[u].begin, shares[u].entries[i])->metric;
-        calm_share_lose(&shares[u],
-                        out->unprobed ? weights_of(pool, shares[u].begin, shares[u].end) / weights : isnan(kappa) ? 0 : kappa,
-                        scores);
+        const double share = weights_of(pool, shares[u].begin, shares[u].end) / weights;
+        calm_share_lose(&shares[u], out->unprobed ? share : isnan(kappa) ? 0 : kappa, scores);
     }
     return CALM_OK;
 }
 
 /* CALM_EARG when no plan takes so many bits: below the narrowest there is, or above the widest that is allowed. */
-static calm_status check_budget(calm_ctx *ctx, const calm_solve_pool *pool, const bool *allowed, const calm_share *shares,
-                                size_t n, double budget)
+static calm_status check_budget(calm_ctx *ctx, const calm_solve_pool *pool, const bool *allowed,
+                                const calm_share *shares, size_t n, double budget)
 {
     const double weights = weights_of(pool, 0, pool->n_jobs);
     double least = 0, most = 0;
@@ -380,7 +380,8 @@ static calm_status share_bits(calm_ctx *ctx, const calm_solve_pool *pool, const 
         const field f = field_of(pool, wishes, allowed, pinned, out, u);
         char *reason;
         out->choice[u] = shares[u].entries[picked[u]];
-        CALM_TRY(calm_share_reason(ctx, &shares[u], picked[u], out->unprobed ? "score by share of weights" : "predicted KL",
+        CALM_TRY(calm_share_reason(ctx, &shares[u], picked[u],
+                                   out->unprobed ? "score by share of weights" : "predicted KL",
                                    &reason));
         CALM_TRY(pinned_reason(ctx, &f, reason, &out->reasons[u]));
     }
@@ -414,8 +415,8 @@ calm_status calm_solve(calm_ctx *ctx, const calm_solve_pool *pool, const calm_so
     return CALM_OK;
 }
 
-calm_status calm_solve_uniform(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes, size_t entry,
-                               calm_solution *out)
+calm_status calm_solve_uniform(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes,
+                               size_t entry, calm_solution *out)
 {
     bool *allowed;
     size_t *pinned;

@@ -4,8 +4,8 @@
  *   wishes     entries that are forbidden, units that are pinned to one, a budget of bits
  *   solution   one entry per unit, with the reason
  *
- * The rule is ptq/hybrid/select.h, the budget ptq/hybrid/knapsack.h; what stands between them and a unit is here, for the
- * runs of the pipeline (cli/choose.c, cli/bits.c) and for `calm select` alike. */
+ * The rule is ptq/hybrid/select.h, the budget ptq/hybrid/knapsack.h; what stands between them and a unit is here, for
+ * the runs of the pipeline (cli/choose.c, cli/bits.c) and for `calm select` alike. */
 #ifndef CALM_CLI_SOLVE_H
 #define CALM_CLI_SOLVE_H
 
@@ -52,7 +52,8 @@ typedef struct calm_share {
 calm_status calm_share_new(calm_ctx *ctx, size_t room, calm_share *out);
 void calm_share_add(calm_share *share, size_t entry, char *reason, double bits);
 
-/* What one unit of a score costs the model: the probe of an option over its score.  0 where one of them says nothing. */
+/* What one unit of a score costs the model: the probe of an option over its score.  0 where one of them says
+ * nothing. */
 double calm_share_kappa(double probe, double score);
 
 /* Losses = factor * scores [n]; a score that is not finite loses nothing. */
@@ -106,7 +107,8 @@ typedef struct calm_solve_pool {
 } calm_solve_pool;
 
 typedef struct calm_solve_pin {
-    const char *unit, *candidate;      /* name or pattern of units, as "model.layers.0.qkv", "0.qkv", "*.down"; an entry */
+    const char *unit;                  /* name or pattern: "model.layers.0.qkv", "0.qkv", "*.down"      */
+    const char *candidate;             /* an entry, as in `forbid` below                                */
     bool of_recipe;                    /* the run itself was pinned so                                  */
 } calm_solve_pin;
 
@@ -127,20 +129,21 @@ typedef struct calm_solution {
     size_t unprobed;                   /* with a budget: units without a probe; 0: losses are predicted KL */
 } calm_solution;
 
-/* Which entries each unit may have: allowed [n_units][n_entries], pinned [n_units] (the number of its pin + 1, or 0), both in
- * ctx->out.  CALM_EARG: a wish that names nothing (with the nearest name), contradicts another or leaves nothing. */
+/* Which entries each unit may have: allowed [n_units][n_entries], pinned [n_units] (the number of its pin + 1, or 0),
+ * both in ctx->out.  CALM_EARG: a wish that names nothing (with the nearest name), contradicts another or leaves
+ * nothing. */
 calm_status calm_solve_allow(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes,
                              const calm_solution *units, bool **allowed, size_t **pinned);
 
 /* Choose anew; *out in ctx->out.
- * CALM_EARG: as calm_solve_allow; a pin to a candidate that failed; a budget out of reach (the range is in the message); a
- * unit whose candidates lack the score.  CALM_ENUMERIC: a unit whose candidates all failed. */
+ * CALM_EARG: as calm_solve_allow; a pin to a candidate that failed; a budget out of reach (the range is in the
+ * message); a unit whose candidates lack the score.  CALM_ENUMERIC: a unit whose candidates all failed. */
 calm_status calm_solve(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes, calm_solution *out);
 
-/* The plans that a run measures beside the hybrid: one entry throughout; for each unit its own entry of one scheme.  Units
- * that `wishes` pins stay as they are pinned.  CALM_ENUMERIC: a unit has no entry of the scheme. */
-calm_status calm_solve_uniform(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes, size_t entry,
-                               calm_solution *out);
+/* The plans that a run measures beside the hybrid: one entry throughout; for each unit its own entry of one scheme. 
+ * Units that `wishes` pins stay as they are pinned.  CALM_ENUMERIC: a unit has no entry of the scheme. */
+calm_status calm_solve_uniform(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes,
+                               size_t entry, calm_solution *out);
 calm_status calm_solve_width(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes, size_t scheme,
                              calm_solution *out);
 

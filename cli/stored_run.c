@@ -20,7 +20,8 @@ calm_status calm_stored_run_number(calm_ctx *ctx, const char *owner, const char 
     errno = 0;
     const long long value = strtoll(word, &end, 10);
     if (!isdigit((unsigned char)word[0]) || *end || errno || value < 1)
-        return calm_fail(ctx, CALM_EARG, "calm %s: RUN \"%s\": expected a number from 1; see calm inspect", owner, word);
+        return calm_fail(ctx, CALM_EARG, "calm %s: RUN \"%s\": expected a number from 1; see calm inspect", owner,
+                         word);
     *run = value;
     return CALM_OK;
 }
@@ -31,14 +32,17 @@ static calm_status no_such_run(calm_ctx *ctx, calm_store *store, int64_t run)
     calm_ctx_forgive(ctx);
     CALM_TRY(calm_store_query_one(ctx, store, "SELECT max(id) FROM run", NULL, 0, &newest, 1));
     if (newest.type != CALM_VALUE_INTEGER)
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no run %lld; it has no runs", calm_store_path(store), (long long)run);
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no run %lld; it has no runs", calm_store_path(store),
+                         (long long)run);
     return calm_fail(ctx, CALM_ENOTFOUND, "%s: no run %lld; the newest is %lld", calm_store_path(store), (long long)run,
                      (long long)newest.integer);
 }
 
 static double real_of(const calm_value *value)
 {
-    return value->type == CALM_VALUE_REAL ? value->real : value->type == CALM_VALUE_INTEGER ? (double)value->integer : NAN;
+    return value->type == CALM_VALUE_REAL      ? value->real
+           : value->type == CALM_VALUE_INTEGER ? (double)value->integer
+                                               : NAN;
 }
 
 /* Text, or NULL for anything else: SQLite lets a cell have any type. */
@@ -69,7 +73,8 @@ calm_status calm_stored_run_read(calm_ctx *ctx, calm_store *store, int64_t run, 
     out->calibration_id = int_of(&v[1]);
     out->bits_per_weight = real_of(&v[9]);
     out->bytes_after = int_of(&v[10]);
-    const char **const texts[] = {&out->key, &out->status, &out->unit, &out->rule, &out->metric, &out->result, &out->reason};
+    const char **const texts[] = {&out->key, &out->status, &out->unit, &out->rule, &out->metric, &out->result,
+                                  &out->reason};
     for (size_t i = 0; i < 7; i++)
         *texts[i] = text_of(&v[2 + i]);
     out->recipe_text = text_of(&v[11]);
@@ -186,8 +191,8 @@ static bool may_reach(calm_ctx *ctx, const char *algorithm, const char *scheme_n
     return reaches;
 }
 
-/* The recipe's own order: scheme after scheme, each with its algorithms.  What it does not list (an older recipe) follows
- * in the order of its candidates. */
+/* The recipe's own order: scheme after scheme, each with its algorithms.  What it does not list (an older recipe)
+ * follows in the order of its candidates. */
 static calm_status list_recipe(calm_ctx *ctx, reading *r)
 {
     const calm_json *recipe = r->run->recipe, *schemes = calm_json_get(recipe, "schemes");
@@ -209,7 +214,8 @@ static calm_status list_recipe(calm_ctx *ctx, reading *r)
 }
 
 /* The entry of a candidate: of its chain; of "rtn for gptq", which an expert with too few tokens has, that of gptq. */
-static calm_status find_entry(calm_ctx *ctx, reading *r, const char *name, const char *chain, const char *scheme, size_t *out)
+static calm_status find_entry(calm_ctx *ctx, reading *r, const char *name, const char *chain, const char *scheme,
+                              size_t *out)
 {
     const char *asked = strstr(name, " for ");
     for (size_t i = 0; i < r->n_entries; i++) {
@@ -249,7 +255,8 @@ static calm_status add_raw(calm_ctx *ctx, void *user, size_t n, const char *cons
         return contradiction(ctx, r, "came while the store was read", int_of(&v[0]));
     raw_row *raw = &r->raw[r->n_raw++];
     *raw = (raw_row){.job_id = int_of(&v[1]),
-                     .row = {.id = int_of(&v[0]), .blob_bytes = int_of(&v[8]), .metric = NAN, .tie = NAN, .probe = NAN}};
+                     .row = {.id = int_of(&v[0]), .blob_bytes = int_of(&v[8]), .metric = NAN, .tie = NAN,
+                             .probe = NAN}};
     if (!text_of(&v[2]) || !text_of(&v[3]) || !text_of(&v[4]) || !text_of(&v[5]))
         return contradiction(ctx, r, "lacks a name", raw->row.id);
     CALM_TRY(copy_text(ctx, &v[5], &raw->row.key));
@@ -263,7 +270,8 @@ static calm_status add_raw(calm_ctx *ctx, void *user, size_t n, const char *cons
 static calm_status nothing_competed(calm_ctx *ctx, const reading *r)
 {
     const calm_stored_run *run = r->run;
-    return calm_fail(ctx, CALM_ENOTFOUND, "%s: run %lld (%s%s%s) has no candidates: the same calm quantize goes on where it "
+    return calm_fail(ctx, CALM_ENOTFOUND,
+                     "%s: run %lld (%s%s%s) has no candidates: the same calm quantize goes on where it "
                                           "stopped", calm_store_path(r->store), (long long)run->id, run->status,
                      run->reason ? ": " : "", run->reason ? run->reason : "");
 }
@@ -272,7 +280,8 @@ static calm_status read_candidates(calm_ctx *ctx, reading *r)
 {
     const calm_value run = calm_value_int(r->run->id);
     calm_value count;
-    CALM_TRY(calm_store_query_one(ctx, r->store, "SELECT count(*) FROM run_candidate WHERE run_id = ?1", &run, 1, &count, 1));
+    CALM_TRY(calm_store_query_one(ctx, r->store, "SELECT count(*) FROM run_candidate WHERE run_id = ?1", &run, 1,
+                                  &count, 1));
     r->raw_room = (size_t)int_of(&count);
     if (!r->raw_room)
         return nothing_competed(ctx, r);
@@ -281,7 +290,8 @@ static calm_status read_candidates(calm_ctx *ctx, reading *r)
     return calm_store_query(ctx, r->store,
                             "SELECT k.id, k.job_id, a.name, a.chain, k.scheme, k.key, k.failure, k.blob, k.blob_bytes"
                             " FROM run_candidate rc CROSS JOIN candidate k ON k.id = rc.candidate_id"
-                            " CROSS JOIN algorithm a ON a.id = k.algorithm_id WHERE rc.run_id = ?1 ORDER BY rc.candidate_id",
+                            " CROSS JOIN algorithm a ON a.id = k.algorithm_id WHERE rc.run_id = ?1"
+                            " ORDER BY rc.candidate_id",
                             &run, 1, add_raw, r);
 }
 
@@ -318,8 +328,8 @@ static calm_status sort_entries(calm_ctx *ctx, reading *r, size_t *n_schemes)
     return CALM_OK;
 }
 
-/* Take away what is named and was not tried on any job: a pair that the recipe forbids, where others have its algorithm or
- * scheme.  Of a light run it may have been left out everywhere. */
+/* Take away what is named and was not tried on any job: a pair that the recipe forbids, where others have its
+ * algorithm or scheme.  Of a light run it may have been left out everywhere. */
 static void drop_untried(reading *r)
 {
     bool tried[MAX_ENTRIES] = {false};
@@ -391,7 +401,8 @@ static calm_status read_jobs(calm_ctx *ctx, reading *r)
                             "SELECT j.id, j.name, j.role, j.sublayer, b.name, b.number, j.out_features, j.in_features,"
                             " x.crest_median, c.candidate_id"
                             " FROM block b CROSS JOIN job j ON j.block_id = b.id"
-                            " LEFT JOIN activation x ON x.model_id = ?1 AND x.calibration_id = ?3 AND x.hook = j.input_hook"
+                            " LEFT JOIN activation x ON x.model_id = ?1 AND x.calibration_id = ?3"
+                            " AND x.hook = j.input_hook"
                             " LEFT JOIN choice c ON c.run_id = ?2 AND c.job_id = j.id"
                             " WHERE b.model_id = ?1 ORDER BY b.number, j.position, j.id",
                             params, 3, add_job, r);
@@ -459,7 +470,8 @@ static calm_status check_complete(calm_ctx *ctx, const reading *r)
         return CALM_OK;
     for (size_t i = 0; i < r->n_jobs * r->n_entries && !r->light; i++)
         n_missing += !r->rows[i].id;
-    return !n_missing ? CALM_OK : calm_fail(ctx, CALM_ENOTFOUND, "%s: run %lld (%s) stopped %zu candidates before it had all: "
+    return !n_missing ? CALM_OK : calm_fail(ctx, CALM_ENOTFOUND,
+                                            "%s: run %lld (%s) stopped %zu candidates before it had all: "
                                             "the same calm quantize goes on there", calm_store_path(r->store),
                                             (long long)r->run->id, r->run->status, n_missing);
 }

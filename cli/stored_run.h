@@ -1,4 +1,5 @@
-/* A run as the store has it: what it was, the pool that competed in it, what it chose.  Nothing here needs the model. */
+/* A run as the store has it: what it was, the pool that competed in it, what it chose.  Nothing here needs the
+ * model. */
 #ifndef CALM_CLI_STORED_RUN_H
 #define CALM_CLI_STORED_RUN_H
 
@@ -33,9 +34,10 @@ typedef struct calm_pool_how {
     int score;
 } calm_pool_how;
 
-/* The pool of a run in ctx->out, by its candidates: the entries in the order of its recipe, units named as the run would.
- * `every` and `remedy` are left to the caller.
- * CALM_ENOTFOUND: the run considered no candidate, or stopped before it had all.  CALM_EFORMAT: rows that contradict each other. */
+/* The pool of a run in ctx->out, by its candidates: the entries in the order of its recipe, units named as the run
+ * would. `every` and `remedy` are left to the caller.
+ * CALM_ENOTFOUND: the run considered no candidate, or stopped before it had all.  CALM_EFORMAT: rows that contradict
+ * each other. */
 calm_status calm_stored_pool(calm_ctx *ctx, calm_store *store, const calm_stored_run *run, const calm_pool_how *how,
                              calm_solve_pool *out);
 

@@ -21,8 +21,8 @@ static bool names_entry(const calm_solve_entry *entry, const char *word)
 }
 
 /* "#123" */
-static calm_status find_number(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solution *units, const char *option,
-                               const char *word, named *out)
+static calm_status find_number(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solution *units,
+                               const char *option, const char *word, named *out)
 {
     char *end;
     out->id = strtoll(word + 1, &end, 10);
@@ -33,11 +33,12 @@ static calm_status find_number(calm_ctx *ctx, const calm_solve_pool *pool, const
                 out->unit = u;
                 return CALM_OK;
             }
-    return calm_fail(ctx, CALM_EARG, "%s %s: the run has no such candidate; calm inspect shows their numbers", option, word);
+    return calm_fail(ctx, CALM_EARG, "%s %s: the run has no such candidate; calm inspect shows their numbers", option,
+                     word);
 }
 
-static calm_status find_entries(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solution *units, const char *option,
-                                const char *word, named *out)
+static calm_status find_entries(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solution *units,
+                                const char *option, const char *word, named *out)
 {
     const char **names;
     bool any = false;
@@ -71,7 +72,8 @@ static calm_status forbid(calm_ctx *ctx, const calm_solve_pool *pool, const char
     return CALM_OK;
 }
 
-static calm_status check_left(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solution *units, const bool *allowed)
+static calm_status check_left(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solution *units,
+                              const bool *allowed)
 {
     for (size_t u = 0; u < units->n_units; u++) {
         bool any = false;
@@ -109,7 +111,8 @@ static const char *short_name(const char *unit)
 
 static bool names_unit(const calm_solve_pin *pin, const char *unit)
 {
-    return strcmp(pin->unit, unit) == 0 || fnmatch(pin->unit, unit, 0) == 0 || fnmatch(pin->unit, short_name(unit), 0) == 0;
+    return strcmp(pin->unit, unit) == 0 || fnmatch(pin->unit, unit, 0) == 0 || fnmatch(pin->unit, short_name(unit),
+                                                                                       0) == 0;
 }
 
 /* Leave a unit what its pin names. */
@@ -135,8 +138,8 @@ static calm_status check_pin(calm_ctx *ctx, const calm_solve_pool *pool, const c
             continue;
         any = true;
         if (what->id && what->unit != u)
-            return calm_fail(ctx, CALM_EARG, "--pin %s=%s: that candidate is of %s, not of %s", pin->unit, pin->candidate,
-                             pool->jobs[units->begin[what->unit]].unit, unit);
+            return calm_fail(ctx, CALM_EARG, "--pin %s=%s: that candidate is of %s, not of %s", pin->unit,
+                             pin->candidate, pool->jobs[units->begin[what->unit]].unit, unit);
     }
     return any ? CALM_OK : unknown_unit(ctx, pool, units, pin);
 }

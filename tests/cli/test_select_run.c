@@ -1,5 +1,5 @@
-/* Choosing anew and assembling, from the stores of real runs: without options everything comes out again - choices, reasons,
- * the checkpoint's bytes - and neither needs what the run had. */
+/* Choosing anew and assembling, from the stores of real runs: without options everything comes out again - choices,
+ * reasons, the checkpoint's bytes - and neither needs what the run had. */
 #include "cli/select_run.h"
 
 #include <stdio.h>
@@ -74,7 +74,8 @@ static void check_reproduced(const play *run)
 TEST(every_unit_comes_out_again)
 {
     const play first = play_new(NULL, "w3a16_g16", "rtn,gptq,gptq-hls");
-    const play sublayer = with_unit(&first, CALM_UNIT_SUBLAYER, "sublayer"), block = with_unit(&first, CALM_UNIT_BLOCK, "block");
+    const play sublayer = with_unit(&first, CALM_UNIT_SUBLAYER, "sublayer"), block = with_unit(&first, CALM_UNIT_BLOCK,
+                                                                                               "block");
     play argmax = with_unit(&first, CALM_UNIT_BLOCK, "argmax");
     argmax.recipe.selection = (calm_selection){CALM_UNIT_BLOCK, CALM_RULE_ARGMAX, CALM_POINT_DELTA, CALM_METRIC_CKA};
     check_reproduced(&first);
@@ -100,14 +101,16 @@ TEST(a_mixture_comes_out_again)
 {
     const tiny_model mixture = tiny_of("qwen3_moe");
     const play first = play_new(&mixture, "w4a16_g8", "rtn,gptq");
-    play sublayer = with_unit(&first, CALM_UNIT_SUBLAYER, "sublayer"), block = with_unit(&first, CALM_UNIT_BLOCK, "block");
+    play sublayer = with_unit(&first, CALM_UNIT_SUBLAYER, "sublayer"), block = with_unit(&first, CALM_UNIT_BLOCK,
+                                                                                         "block");
     play starved = play_elsewhere(&first, "starved");
     starved.recipe.least_tokens = 1000;    /* "rtn for gptq" everywhere */
     check_reproduced(&first);
     check_reproduced(&sublayer);
     check_reproduced(&block);
     check_reproduced(&starved);
-    ck_assert_int_gt(play_sql(&sublayer, "SELECT count(*) FROM choice WHERE run_id = 2 AND unit LIKE '%.experts.3'"), 0);
+    ck_assert_int_gt(play_sql(&sublayer, "SELECT count(*) FROM choice WHERE run_id = 2 AND unit LIKE '%.experts.3'"),
+                     0);
     ck_assert_int_gt(play_sql(&starved, "SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id"
                                         " WHERE a.name = 'rtn for gptq'"), 0);
 }
@@ -117,9 +120,11 @@ END_OF_TEST
 TEST(a_shared_expert_comes_out_again)
 {
     tiny_model mixture = tiny_of("qwen2_moe");
-    const play first = play_new(&mixture, "w4a16_g8", "rtn,gptq"), sublayer = with_unit(&first, CALM_UNIT_SUBLAYER, "sublayer");
+    const play first = play_new(&mixture, "w4a16_g8", "rtn,gptq"), sublayer = with_unit(&first, CALM_UNIT_SUBLAYER,
+                                                                                        "sublayer");
     check_reproduced(&sublayer);
-    ck_assert_int_gt(play_sql(&sublayer, "SELECT count(*) FROM choice WHERE run_id = 2 AND unit LIKE '%.shared_expert'"), 0);
+    ck_assert_int_gt(play_sql(&sublayer,
+                              "SELECT count(*) FROM choice WHERE run_id = 2 AND unit LIKE '%.shared_expert'"), 0);
 }
 END_OF_TEST
 
@@ -132,7 +137,8 @@ TEST(a_budget_comes_out_again)
     check_reproduced(&run);
     play sublayer = with_unit(&run, CALM_UNIT_SUBLAYER, "sublayer");
     check_reproduced(&sublayer);
-    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice WHERE run_id = 2 AND reason LIKE 'predicted KL %'"), 8);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice WHERE run_id = 2 AND reason LIKE 'predicted KL %'"),
+                     8);
     ck_assert_int_eq(play_sql(&run, "SELECT abs(a.bits_per_weight - b.bits_per_weight) < 1e-9 OR a.result <> 'hybrid'"
                                     " FROM run a, run b WHERE a.id = 1 AND b.id = 2"), 1);
 }
@@ -153,7 +159,8 @@ TEST(another_budget_and_wishes)
     o.pin = "model.layers.0.*=gptq-hls w3a16_g16,model.layers.0.o=gptq-hls w4a16_g16";
     const int64_t anew = select_run(&o);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM v_choices WHERE run = 2 AND algorithm = 'rtn'"), 0);
-    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM v_choices WHERE run = 2 AND block = 0 AND reason = 'pinned'"), 4);
+    ck_assert_int_eq(play_sql(&run,
+                              "SELECT count(*) FROM v_choices WHERE run = 2 AND block = 0 AND reason = 'pinned'"), 4);
     ck_assert_str_eq(play_text(&run, "SELECT scheme FROM v_choices WHERE run = 2 AND block = 0"),
                      "w3a16_g16\nw4a16_g16\nw3a16_g16\nw3a16_g16\n");
     ck_assert_int_eq(play_sql(&run, "SELECT bits_per_weight <= 3.75 FROM run WHERE id = 2"), 1);
@@ -192,10 +199,13 @@ TEST(a_budget_without_probes)
     ctx->log_user = said;
     select_run(&o);
     ck_assert_str_eq(said, "");
-    play_sql(&run, "DELETE FROM score WHERE metric = 'probe_kl' AND candidate_id IN (SELECT id FROM candidate WHERE job_id < 4)");
+    play_sql(&run,
+             "DELETE FROM score WHERE metric = 'probe_kl' AND candidate_id IN (SELECT id FROM candidate WHERE job_id < 4)");
     ck_assert_int_eq(select_run(&o), 3);    /* the same wishes, and another plan */
-    ck_assert_msg(strstr(said, "3 of 8 units have no probe in the store") && strstr(said, "cka_token times its share"), "%s", said);
-    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice WHERE run_id = 3 AND reason LIKE 'score by share of weights %'"), 8);
+    ck_assert_msg(strstr(said, "3 of 8 units have no probe in the store") && strstr(said, "cka_token times its share"),
+                  "%s", said);
+    ck_assert_int_eq(play_sql(&run,
+                              "SELECT count(*) FROM choice WHERE run_id = 3 AND reason LIKE 'score by share of weights %'"), 8);
     ck_assert_int_eq(play_sql(&run, "SELECT bits_per_weight <= 4.2 FROM run WHERE id = 3"), 1);
 }
 END_OF_TEST
@@ -229,7 +239,8 @@ TEST(another_unit_and_metric)
     o.rule = CALM_RULE_ARGMAX;
     select_run(&o);
     /* Whatever has the least rel_mse of its sublayer. */
-    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice c JOIN candidate k ON k.id = c.candidate_id JOIN score s"
+    ck_assert_int_eq(play_sql(&run,
+                              "SELECT count(*) FROM choice c JOIN candidate k ON k.id = c.candidate_id JOIN score s"
                               " ON s.candidate_id = k.id AND s.unit = 'sublayer' AND s.metric = 'rel_mse' WHERE c.run_id = 2"
                               " AND s.value = (SELECT min(t.value) FROM candidate l JOIN score t ON t.candidate_id = l.id AND"
                               " t.unit = 'sublayer' AND t.metric = 'rel_mse' WHERE l.job_id = c.job_id)"), 8);
@@ -246,7 +257,8 @@ static const char *all_rows(const play *run)
     const char *text = "";
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         text = test_format("%s%s %s", text, tables[i],
-                           play_text(run, test_format("SELECT count(*) || ' ' || sum(length(printf('%%s', %s))) FROM %s",
+                           play_text(run,
+                                     test_format("SELECT count(*) || ' ' || sum(length(printf('%%s', %s))) FROM %s",
                                                       i == 0 ? "recipe || status || coalesce(ended_at, '')" : "1", tables[i])));
     return text;
 }
@@ -270,7 +282,8 @@ TEST(selections_that_are_refused)
     o.metric = "cka_tokem";
     refuse(&o, CALM_EARG, "--metric cka_tokem: a job has no such score; did you mean cka_token?");
     o.metric = "probe_kl";
-    refuse(&o, CALM_EARG, "has no probe_kl of a job in the store; calm quantize with --unit job --metric probe_kl measures it");
+    refuse(&o, CALM_EARG,
+           "has no probe_kl of a job in the store; calm quantize with --unit job --metric probe_kl measures it");
     o.metric = NULL;
     o.unit = CALM_UNIT_BLOCK;
     refuse(&o, CALM_EARG, "model.layers.0: rtn has no cka_token of a block in the store");
@@ -302,10 +315,12 @@ TEST(runs_without_an_end)
     play_sql(&run, "UPDATE run SET status = 'failed'");
     ck_assert_int_eq(select_run(&o), 2);
     play_sql(&run, "UPDATE run SET status = 'interrupted' WHERE id = 1");
-    play_sql(&run, "DELETE FROM run_candidate WHERE run_id = 1 AND candidate_id IN (SELECT id FROM candidate WHERE job_id > 6)");
+    play_sql(&run,
+             "DELETE FROM run_candidate WHERE run_id = 1 AND candidate_id IN (SELECT id FROM candidate WHERE job_id > 6)");
     refuse(&o, CALM_ENOTFOUND, "run 1 (interrupted) stopped 4 candidates before it had all");
     play_sql(&run, "UPDATE run SET recipe = json_set(recipe, '$.blocks', json('[0,0]')) WHERE id = 1");
-    play_sql(&run, "DELETE FROM run_candidate WHERE run_id = 1 AND candidate_id IN (SELECT id FROM candidate WHERE job_id > 4)");
+    play_sql(&run,
+             "DELETE FROM run_candidate WHERE run_id = 1 AND candidate_id IN (SELECT id FROM candidate WHERE job_id > 4)");
     ck_assert_int_eq(select_run(&o), 3);    /* it was about the first block alone */
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice WHERE run_id = 3"), 4);
 }
@@ -316,7 +331,8 @@ TEST(pins_of_the_recipe)
 {
     const play run = play_new(NULL, "w3a16_g16", "rtn,gptq");
     play_must_run(&run);
-    play_sql(&run, "UPDATE run SET recipe = json_set(recipe, '$.choice.pins', json('{\"1.down\":\"gptq\",\"*.down\":\"rtn\"}'))");
+    play_sql(&run,
+             "UPDATE run SET recipe = json_set(recipe, '$.choice.pins', json('{\"1.down\":\"gptq\",\"*.down\":\"rtn\"}'))");
     calm_select_options o = asking(&run, 1);
     static const char pinned[] = "SELECT job || block || ' ' || algorithm || ' ' || reason FROM v_choices WHERE run = %d AND reason"
                                  " LIKE 'pinned%%' ORDER BY 1";
@@ -342,7 +358,8 @@ TEST(rows_that_contradict)
     play_sql(&run, "UPDATE job SET out_features = -1 WHERE id = 1");
     refuse(&o, CALM_EFORMAT, "job 1 is not one of calm's");
     play_sql(&run, "UPDATE job SET out_features = 64 WHERE id = 1");
-    play_sql(&run, "UPDATE choice SET candidate_id = (SELECT k.id FROM candidate k WHERE k.job_id <> choice.job_id LIMIT 1)");
+    play_sql(&run,
+             "UPDATE choice SET candidate_id = (SELECT k.id FROM candidate k WHERE k.job_id <> choice.job_id LIMIT 1)");
     refuse(&o, CALM_EFORMAT, "did not compete there");
     play_sql(&run, "DELETE FROM choice");
     play_sql(&run, "INSERT INTO model (digest, name, architecture) VALUES ('other', 'other', 'x')");
@@ -367,7 +384,8 @@ static calm_status assemble(const calm_assemble_options *o)
 
 static calm_assemble_options writing(const play *run, int64_t of, const char *name)
 {
-    return (calm_assemble_options){.store = run->recipe.store, .run = of, .output = play_path(run, name), .command = "calm test"};
+    return (calm_assemble_options){.store = run->recipe.store, .run = of, .output = play_path(run, name),
+                                   .command = "calm test"};
 }
 
 /* Assembling a run gives its directory: weights, config, recipe and card. */
@@ -383,7 +401,8 @@ static void check_assembled(const play *run, const char *name)
 
 TEST(the_same_directory)
 {
-    static const char *const kinds[][2] = {{"w4a16_g16", "rtn,gptq,gptq-hls,mkq-full"}, {"w4a4_g16", "rtn,smoothquant,gptq"},
+    static const char *const kinds[][2] = {{"w4a16_g16", "rtn,gptq,gptq-hls,mkq-full"}, {"w4a4_g16",
+                                                                                         "rtn,smoothquant,gptq"},
                                            {"w3a16_g16", "rtn"}};
     for (size_t i = 0; i < 3; i++) {
         play run = play_new(NULL, kinds[i][0], kinds[i][1]);
@@ -550,8 +569,10 @@ TEST(blobs_that_are_damaged)
     refuse_assembly(&run, &o, CALM_EFORMAT, "computes it again");
     ck_fails(assemble(&o), CALM_EFORMAT, test_format("model.layers.0.qkv: "));
     /* Sound, and of another job. */
-    const char *other = play_text(&run, "SELECT blob || blob_bytes FROM candidate WHERE job_id = 4 AND blob IS NOT NULL LIMIT 1");
-    play_sql(&run, test_format("UPDATE candidate SET blob = '%.64s', blob_bytes = %s WHERE job_id = 1", other, other + 64));
+    const char *other = play_text(&run,
+                                  "SELECT blob || blob_bytes FROM candidate WHERE job_id = 4 AND blob IS NOT NULL LIMIT 1");
+    play_sql(&run, test_format("UPDATE candidate SET blob = '%.64s', blob_bytes = %s WHERE job_id = 1", other,
+                               other + 64));
     refuse_assembly(&run, &o, CALM_EFORMAT, "model.layers.0.qkv");
     play_sql(&run, "UPDATE candidate SET blob = '../../etc/passwd' WHERE job_id = 1");
     refuse_assembly(&run, &o, CALM_EFORMAT, "where a digest is expected");

@@ -41,7 +41,8 @@ static void make(uint64_t seed, bench *b)
             b->rows[j * N_ENTRIES + i] = (calm_solve_row){
                 .id = (int64_t)(j * N_ENTRIES + i) + 1, .key = test_format("%03zu", (j * 7 + i * 5) % 100), .blob = "b",
                 .metric = calm_rng_uniform(seed, 0, index) / (double)(1 << 2 * (i / N_ALGORITHMS)),
-                .tie = calm_rng_uniform(seed, 1, index), .probe = i < N_ALGORITHMS ? calm_rng_uniform(seed, 2, index) : NAN};
+                .tie = calm_rng_uniform(seed, 1, index), .probe = i < N_ALGORITHMS ? calm_rng_uniform(seed, 2,
+                                                                                                      index) : NAN};
         index++;
         for (size_t i = 0; i < N_ENTRIES; i++, index++)
             b->rows[j * N_ENTRIES + i].metric *= 0.5 + calm_rng_uniform(seed, 3, index);
@@ -190,7 +191,8 @@ END_OF_TEST
 
 /* ---- wishes ---- */
 
-static calm_solution solve_with(bench *b, const char *const *forbid, size_t n_forbid, const calm_solve_pin *pins, size_t n_pins)
+static calm_solution solve_with(bench *b, const char *const *forbid, size_t n_forbid, const calm_solve_pin *pins,
+                                size_t n_pins)
 {
     const calm_solve_wishes wishes = {forbid, n_forbid, pins, n_pins, NAN};
     calm_solution found;
@@ -287,7 +289,8 @@ TEST(failures)
         row(&b, 1, i)->id = 0;    /* not tried */
     ck_fails(calm_solve(ctx, &b.pool, &nothing, &found), CALM_ENUMERIC, "model.layers.0.o: no candidate can be chosen");
     const calm_solve_wishes wishes = {.budget = 4};
-    ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_ENUMERIC, "model.layers.0.o: every candidate of every width");
+    ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_ENUMERIC,
+             "model.layers.0.o: every candidate of every width");
 }
 END_OF_TEST
 
