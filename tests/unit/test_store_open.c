@@ -141,32 +141,40 @@ END_OF_TEST
 
 /* ---- two processes ---- */
 
+static int let_go = -1;    /* closed: the holder writes and leaves */
+
+/* Who waits says so; then the holder need not hold on. */
 static void keep_line(void *user, calm_log_level level, const char *line)
 {
     (void)level;
     snprintf(user, CALM_MESSAGE_MAX, "%s", line);
+    close(let_go);
 }
 
-/* A child that holds the store, says so through a pipe, writes and leaves after `seconds`. */
-static pid_t start_holder(const char *path, double seconds, int *ready)
+/* A child that holds the store, says so through a pipe, and writes and leaves when it may. */
+static pid_t start_holder(const char *path, int *ready)
 {
-    int ends[2];
-    ck_assert_int_eq(pipe(ends), 0);
+    int ends[2], go[2];
+    ck_assert(pipe(ends) == 0 && pipe(go) == 0);
     pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
         calm_store *store;
         calm_store_how how = {.mode = CALM_STORE_WRITE, .command = "calm quantize --model other"};
-        if (calm_store_open(ctx, path, &how, &store) != CALM_OK || write(ends[1], "x", 1) != 1)
+        char byte;
+        close(go[1]);
+        if (calm_store_open(ctx, path, &how, &store) != CALM_OK || write(ends[1], "x", 1) != 1 ||
+            read(go[0], &byte, 1) != 0)
             _exit(1);
-        usleep((useconds_t)(seconds * 1e6));
         int64_t id;
         calm_status status = calm_store_model_id(ctx, store, &sample_model, &id);
         calm_store_close(store);
         _exit(status != CALM_OK);
     }
     close(ends[1]);
+    close(go[0]);
     *ready = ends[0];
+    let_go = go[1];
     return pid;
 }
 
@@ -177,7 +185,7 @@ TEST(a_second_writer_waits_or_is_told_who_writes)
     int ready, status;
     calm_store *store, *reader;
     calm_store_how how = sample_writing;
-    pid_t pid = start_holder(path, 0.5, &ready);
+    pid_t pid = start_holder(path, &ready);
     ck_assert_int_eq(read(ready, &byte, 1), 1);
     ck_fails(calm_store_open(ctx, path, &how, &store), CALM_EBUSY,
              test_format("process %ld (calm quantize --model other)", (long)pid));
@@ -209,13 +217,14 @@ TEST(a_killed_writer_holds_nothing)
     const char *path = sample_path();
     char byte;
     int ready;
-    pid_t pid = start_holder(path, 30, &ready);
+    pid_t pid = start_holder(path, &ready);
     ck_assert_int_eq(read(ready, &byte, 1), 1);
     ck_assert_int_eq(kill(pid, SIGKILL), 0);
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
     calm_store *store = sample_open(path, CALM_STORE_WRITE);
     sample_fill(store);
     calm_store_close(store);
+    close(let_go);
     close(ready);
 }
 END_OF_TEST
