@@ -88,7 +88,8 @@ const calm_command calm_cmd_quantize = {
     .description =
         "Runs several algorithms on every job of every block, scores each by CKA and error against the float output, "
         "chooses per job, and writes a compressed-tensors checkpoint.  Everything it computed is kept in the "
-        "store, so the next run goes on from there.",
+        "store, so the next run goes on from there: interrupted, killed or out of disk, start the same command again.  "
+        "The output's name never stands for half a checkpoint.",
     .examples = "  calm quantize --model qwen --bits 4\n"
                 "  calm quantize --recipe qwen-w4 --output out                    (a shipped recipe; see calm recipe list)\n"
                 "  calm quantize --model /models/Qwen3-0.6B --scheme w4a16_g64 --output out --store out.db\n"

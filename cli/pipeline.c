@@ -195,6 +195,8 @@ static void record_failure(calm_ctx *ctx, const calm_pipeline *p)
         return;
     calm_store_rollback(p->store);    /* of what was under way: within it this row would go with it */
     end_run(&quiet, p, "failed");
+    if (ctx->status == CALM_ENOSPC || ctx->status == CALM_EIO)
+        calm_log(ctx, CALM_LOG_INFO, "what is done is in %s: the same command goes on from there", p->recipe->store);
 }
 
 static void clear(calm_pipeline *p, const calm_recipe *recipe, calm_arena *arena)

@@ -9,12 +9,23 @@
 
 /* ---- plans ---- */
 
+/* A blob that was sound when the run began: what happened, and what to do. */
+static calm_status explain_damage(calm_ctx *ctx)
+{
+    char why[CALM_MESSAGE_MAX];
+    const calm_status status = ctx->status == CALM_EARG ? CALM_EFORMAT : ctx->status;    /* not a usage error */
+    memcpy(why, ctx->message, sizeof why);
+    calm_ctx_forgive(ctx);
+    return calm_fail(ctx, status, "%s; it was sound before: run the same command again, which computes it anew", why);
+}
+
 static calm_status fetch(void *user, calm_ctx *ctx, const calm_plan_job *job, calm_qjob *out)
 {
     const calm_pipeline *p = user;
     const calm_candidate *candidate = job->source;
     calm_mapping map;
-    CALM_TRY(calm_blob_get(ctx, calm_store_blobs(p->store), candidate->blob, &map));
+    if (calm_blob_get(ctx, calm_store_blobs(p->store), candidate->blob, &map) != CALM_OK)
+        return explain_damage(ctx);
     const calm_status status = calm_qblob_decode(ctx, candidate->blob, map.data, map.bytes, out);
     calm_unmap_file(&map);
     return status;

@@ -42,9 +42,13 @@ static calm_status fill_and_rename(calm_ctx *ctx, int fd, const char *root, cons
         CALM_TRY(write_all(ctx, fd, root, &pieces[i]));
     if (fsync(fd) != 0)
         return calm_fail_errno(ctx, errno, "%s: cannot write a blob", root);
-    if (rename(name, path) != 0)
+    if (rename(name, path) == 0)
+        return CALM_OK;
+    if (errno != EISDIR)
         return calm_fail_errno(ctx, errno, "%s: cannot rename to it", path);
-    return CALM_OK;
+    /* A directory of a blob's name is damage like any other. */
+    CALM_TRY(calm_remove_tree(ctx, path));
+    return rename(name, path) == 0 ? CALM_OK : calm_fail_errno(ctx, errno, "%s: cannot rename to it", path);
 }
 
 static calm_status put_in_scratch(calm_ctx *ctx, const char *root, const calm_blob_piece *pieces, size_t n_pieces,

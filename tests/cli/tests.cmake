@@ -20,6 +20,7 @@ target_link_libraries(calm_test_program PUBLIC calm_test_play)
 target_compile_definitions(calm_test_program PRIVATE CALM_PROGRAM="$<TARGET_FILE:calm>"
   CALM_FAULT_SHIM="$<TARGET_FILE:fault_shim>")
 add_dependencies(calm_test_program calm fault_shim)
+calm_test(cli test_resume calm_test_program)
 calm_test(cli test_program_kills calm_test_program)
 calm_test(cli test_program_refusals calm_test_program)
 set_tests_properties(cli.test_program_kills cli.test_program_refusals PROPERTIES TIMEOUT 900)    # thousands of runs
