@@ -436,6 +436,26 @@ static calm_status plan(calm_ctx *ctx, calm_assembly *a)
     return restore_measured(ctx, a, places);
 }
 
+/* The gates of the run's recipe, for the card: of a result that was measured. */
+static calm_status restore_gates(calm_ctx *ctx, calm_assembly *a)
+{
+    const calm_json *gates = calm_json_get(a->run.recipe, "gates");
+    const size_t n = calm_json_size(gates);
+    if (!a->run.result || strcmp(a->run.result, a->p.result_name) != 0 || calm_json_get(a->run.recipe, "select"))
+        return CALM_OK;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, a->recipe.gates, n + 1));
+    for (size_t i = 0; i < n; i++)
+        CALM_TRY(calm_gate_parse(ctx, calm_json_string(calm_json_at(gates, i), ""), &a->recipe.gates[i]));
+    a->recipe.n_gates = n;
+    return CALM_OK;
+}
+
+static calm_status judge(calm_ctx *ctx, calm_pipeline *p, const char *dir)
+{
+    (void)dir;
+    return calm_gates_measure(ctx, p);
+}
+
 /* The rows of what was written; a run that wrote nothing yet learns its size. */
 static calm_status record(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
 {
@@ -462,7 +482,9 @@ calm_status calm_assemble(calm_ctx *ctx, const calm_assemble_options *o, calm_pr
     if (status == CALM_OK)
         status = plan(ctx, out);
     if (status == CALM_OK)
-        status = calm_checkpoint_write(ctx, &out->p, tick, NULL);
+        status = restore_gates(ctx, out);
+    if (status == CALM_OK)
+        status = calm_checkpoint_write(ctx, &out->p, tick, judge);
     calm_progress_end(progress);
     return status == CALM_OK ? record(ctx, o, out) : status;
 }

@@ -116,6 +116,12 @@ static calm_status evaluate(calm_ctx *ctx, calm_pipeline *p, const char *dir)
     return calm_store_verdict_put(ctx, p->store, &verdicts[1]);
 }
 
+static calm_status evaluate_and_judge(calm_ctx *ctx, calm_pipeline *p, const char *dir)
+{
+    CALM_TRY(evaluate(ctx, p, dir));
+    return calm_pipeline_gates(ctx, p);
+}
+
 /* ---- files beside the weights ---- */
 
 static calm_status write_text(calm_ctx *ctx, const char *dir, const char *name, calm_text *text)
@@ -213,7 +219,6 @@ static calm_status fill(calm_ctx *ctx, calm_pipeline *p, const char *dir, calm_t
     p->bits_per_weight = calm_pipeline_plan_bits(p, &p->result);
     if (measure_it)
         CALM_TRY(measure_it(ctx, p, dir));
-    CALM_TRY(calm_pipeline_gates(ctx, p));
     CALM_TRY(write_recipe(ctx, p, dir));
     return write_card(ctx, p, dir);
 }
@@ -232,7 +237,7 @@ calm_status calm_checkpoint_write(calm_ctx *ctx, calm_pipeline *p, calm_tick_fn 
 
 calm_status calm_pipeline_export(calm_ctx *ctx, calm_pipeline *p)
 {
-    CALM_TRY(calm_checkpoint_write(ctx, p, assembled, evaluate));
+    CALM_TRY(calm_checkpoint_write(ctx, p, assembled, evaluate_and_judge));
     calm_budget_note(&p->held.evaluate);
     return calm_checkpoint_put(ctx, p);
 }

@@ -143,13 +143,20 @@ static double measured(const calm_pipeline *p, int figure)
     return NAN;
 }
 
+calm_status calm_gates_measure(calm_ctx *ctx, calm_pipeline *p)
+{
+    CALM_TRY(CALM_NEW(ctx, ctx->out, p->gate_values, p->recipe->n_gates + 1));
+    for (size_t i = 0; i < p->recipe->n_gates; i++)
+        p->gate_values[i] = measured(p, p->recipe->gates[i].figure);
+    return CALM_OK;
+}
+
 calm_status calm_pipeline_gates(calm_ctx *ctx, calm_pipeline *p)
 {
     const calm_recipe *recipe = p->recipe;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, p->gate_values, recipe->n_gates + 1));
+    CALM_TRY(calm_gates_measure(ctx, p));
     CALM_TRY(calm_store_begin(ctx, p->store));
     for (size_t i = 0; i < recipe->n_gates; i++) {
-        p->gate_values[i] = measured(p, recipe->gates[i].figure);
         const calm_store_gate row = {p->run_id, (int64_t)i, recipe->gates[i].text, p->gate_values[i],
                                      calm_gate_holds(&recipe->gates[i], p->gate_values[i])};
         CALM_TRY(calm_store_gate_put(ctx, p->store, &row));

@@ -34,6 +34,9 @@ bool calm_gate_holds(const calm_gate *gate, double value);
 
 struct calm_pipeline;
 
+/* p->gate_values from the figures of a result, for gates of p->recipe. */
+calm_status calm_gates_measure(calm_ctx *ctx, struct calm_pipeline *p);
+
 /* Measure the gates of a run's recipe after its result is there, into p->gate_values, and put them into the store. */
 calm_status calm_pipeline_gates(calm_ctx *ctx, struct calm_pipeline *p);
 
