@@ -417,7 +417,8 @@ static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_a
     a->pool.remedy = "calm quantize measures it";
     CALM_TRY(restore_pool(ctx, a));
     a->p.run_id = a->run.id;
-    a->p.stored_recipe = a->run.recipe;
+    const calm_json *document = calm_json_get(a->run.recipe, "document");
+    a->p.stored_recipe = document && !calm_json_get(a->run.recipe, "select") ? document : a->run.recipe;
     return open_model(ctx, o, a);
 }
 

@@ -135,7 +135,12 @@ static calm_status write_text(calm_ctx *ctx, const char *dir, const char *name, 
 static calm_status write_recipe(calm_ctx *ctx, const calm_pipeline *p, const char *dir)
 {
     calm_text text;
-    calm_json *json = p->stored_recipe ? calm_json_copy(p->stored_recipe) : calm_recipe_json(p->recipe);
+    calm_json *json;
+    const char *document = p->recipe->document;
+    if (document && !p->stored_recipe)
+        CALM_TRY(calm_json_parse(ctx, "calm_recipe.json", document, strlen(document), &json));
+    else
+        json = p->stored_recipe ? calm_json_copy(p->stored_recipe) : calm_recipe_json(p->recipe);
     calm_text_init(&text);
     calm_status status = calm_json_write(ctx, json, 2, &text);
     calm_text_append(&text, "\n", 1);

@@ -16,7 +16,9 @@
 calm_status calm_lock_path(calm_ctx *ctx, const char *recipe_file, const char *output, const char **path)
 {
     char *text;
-    const bool by_path = recipe_file && (strchr(recipe_file, '/') || calm_path_exists(recipe_file));
+    const char *slash = recipe_file ? strrchr(recipe_file, '/') : NULL;
+    const bool in_checkpoint = recipe_file && strcmp(slash ? slash + 1 : recipe_file, "calm_recipe.json") == 0;
+    const bool by_path = recipe_file && !in_checkpoint && (slash || calm_path_exists(recipe_file));
     const char *stem = by_path ? recipe_file : output;
     size_t length = strlen(stem);
     if (by_path && length > 5 && strcmp(stem + length - 5, ".json") == 0)

@@ -128,15 +128,25 @@ static void warn_of_few_rows(calm_ctx *ctx, const calm_pipeline *p)
 
 /* ---- the whole line ---- */
 
-/* The recipe as the store keeps it: with what the command line said instead of a recipe file, which is not in the key. */
-static calm_status recipe_text(calm_ctx *ctx, const calm_recipe *recipe, bool overrides, calm_text *out)
+/* A member of `json` from its text; NULL: none. */
+static calm_status add_member(calm_ctx *ctx, calm_json *json, const char *key, const char *text)
 {
-    calm_json *json = calm_recipe_json(recipe), *said = NULL;
-    calm_status status = CALM_OK;
-    if (overrides && recipe->overrides)
-        status = calm_json_parse(ctx, "overrides", recipe->overrides, strlen(recipe->overrides), &said);
-    if (said)
-        calm_json_set(json, "overrides", said);
+    calm_json *value;
+    if (!text)
+        return CALM_OK;
+    CALM_TRY(calm_json_parse(ctx, key, text, strlen(text), &value));
+    calm_json_set(json, key, value);
+    return CALM_OK;
+}
+
+/* The recipe as the store keeps it: `all` with what the command line said instead of a recipe file and with the file that says
+ * the same, which are not in the key. */
+static calm_status recipe_text(calm_ctx *ctx, const calm_recipe *recipe, bool all, calm_text *out)
+{
+    calm_json *json = calm_recipe_json(recipe);
+    calm_status status = all ? add_member(ctx, json, "overrides", recipe->overrides) : CALM_OK;
+    if (status == CALM_OK && all)
+        status = add_member(ctx, json, "document", recipe->document);
     if (status == CALM_OK)
         status = calm_json_write(ctx, json, 0, out);
     calm_json_free(json);

@@ -170,6 +170,23 @@ calm_status calm_quantize_read_recipe(calm_ctx *ctx, calm_quantize_options *opts
     return status;
 }
 
+/* The recipe file that says what these options do, as text in ctx->out. */
+static calm_status write_document(calm_ctx *ctx, const calm_quantize_options *o, const char **out)
+{
+    calm_json *json;
+    calm_text text;
+    char *copy = NULL;
+    CALM_TRY(calm_recipe_file_json(ctx, o, &json));
+    calm_text_init(&text);
+    calm_status status = calm_json_write(ctx, json, 0, &text);
+    if (status == CALM_OK)
+        status = calm_strf(ctx, ctx->out, &copy, "%s", text.data);
+    calm_text_clear(&text);
+    calm_json_free(json);
+    *out = copy;
+    return status;
+}
+
 calm_status calm_quantize_resolve(calm_ctx *ctx, const calm_quantize_options *o, calm_recipe *recipe)
 {
     const bool budget = o->budget != NULL;
@@ -200,5 +217,6 @@ calm_status calm_quantize_resolve(calm_ctx *ctx, const calm_quantize_options *o,
     if (!o->no_eval)
         CALM_TRY(calm_recipe_evaluate(ctx, &o->recipe, recipe));
     CALM_TRY(check_demanded(ctx, &o->demanded, recipe));
+    CALM_TRY(write_document(ctx, o, &recipe->document));
     return resolve_output(ctx, o, recipe);
 }
