@@ -197,8 +197,7 @@ static calm_status end_run(calm_ctx *ctx, const calm_pipeline *p, const char *st
     return calm_store_run_end(ctx, p->store, p->run_id, &outcome);
 }
 
-/* Record a failure in the store without losing its message; the store may be what failed. */
-static void record_failure(calm_ctx *ctx, const calm_pipeline *p)
+void calm_pipeline_failed(calm_ctx *ctx, const calm_pipeline *p)
 {
     calm_ctx quiet = *ctx;
     if (!p->store || !p->run_id)
@@ -317,7 +316,7 @@ calm_status calm_pipeline_stages(calm_ctx *ctx, const calm_recipe *recipe, const
         calm_progress_add(progress, stages[s][0], stages[s][1]);
     const calm_status status = run_all(ctx, out, stages_fn, user);
     if (status != CALM_OK)
-        record_failure(ctx, out);
+        calm_pipeline_failed(ctx, out);
     calm_progress_end(progress);
     out->seconds = calm_seconds() - begun;
     return status;

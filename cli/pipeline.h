@@ -118,6 +118,9 @@ calm_status calm_pipeline_run(calm_ctx *ctx, const calm_recipe *recipe, const ch
                               calm_pipeline *out);
 void calm_pipeline_close(calm_pipeline *pipeline);
 
+/* Put the failure of ctx as the run's end, keeping its message; the store may be what failed.  For what follows a run. */
+void calm_pipeline_failed(calm_ctx *ctx, const calm_pipeline *p);
+
 /* The same with other stages after the candidates are there: what they do with them is theirs. */
 typedef calm_status calm_stages_fn(calm_ctx *ctx, calm_pipeline *p, void *user);
 calm_status calm_pipeline_stages(calm_ctx *ctx, const calm_recipe *recipe, const char *command, calm_progress *progress,

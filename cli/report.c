@@ -569,6 +569,6 @@ calm_status calm_report_card(calm_ctx *ctx, const calm_pipeline *p, calm_text *o
         calm_score_name(selection->point, selection->score), p->calib.begin[p->calib.n], p->recipe->calib_name, p->calib.n);
     CALM_TRY(write_tables(ctx, p, out));
     CALM_TRY(write_gates(ctx, p, out));
-    calm_text_printf(out, "```\n\nThe same run again: `calm_recipe.json`.\n");
+    calm_text_printf(out, "```\n\nThe same run again: `calm quantize --recipe calm_recipe.json`.\n");
     return calm_text_check(ctx, out);
 }
