@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ptq/base/text.h"
+
 #define CALM_EXPORT(name) extern const calm_exporter calm_export_##name;
 #include "ptq/hybrid/export.def"
 #undef CALM_EXPORT
@@ -25,6 +27,38 @@ const calm_exporter *const *calm_exporters(size_t *n)
     };
     *n = sizeof all / sizeof *all;
     return all;
+}
+
+#define NAME_MAX_LENGTH 64
+
+/* As people write it: "compressed-tensors". */
+static const char *spoken(const char *name, char text[NAME_MAX_LENGTH])
+{
+    snprintf(text, NAME_MAX_LENGTH, "%s", name);
+    for (char *at = text; *at; at++)
+        *at = *at == '_' ? '-' : *at;
+    return text;
+}
+
+calm_status calm_exporter_find(calm_ctx *ctx, const char *name, const calm_exporter **out)
+{
+    enum { MOST = 32 };
+    char wanted[NAME_MAX_LENGTH], names[MOST][NAME_MAX_LENGTH], list[MOST * NAME_MAX_LENGTH] = "";
+    const char *all[MOST];
+    size_t n;
+    const calm_exporter *const *exporters = calm_exporters(&n);
+    spoken(name, wanted);
+    for (size_t i = 0; i < n && i < MOST; i++) {
+        all[i] = spoken(exporters[i]->name, names[i]);
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", all[i]);
+        if (strlen(name) < NAME_MAX_LENGTH && strcmp(all[i], wanted) == 0) {
+            *out = exporters[i];
+            return CALM_OK;
+        }
+    }
+    const char *near = calm_nearest(wanted, all, n < MOST ? n : MOST);
+    return calm_fail(ctx, CALM_EARG, "--format %s: no such format%s%s%s; there is %s", name, near ? " (did you mean " : "",
+                     near ? near : "", near ? "?)" : "", list);
 }
 
 /* Remove the slashes at the end: the temporary name goes beside the target. */
