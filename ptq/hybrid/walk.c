@@ -181,6 +181,17 @@ calm_status calm_export_put_f16(calm_ctx *ctx, calm_shards_writer *writer, const
     return calm_export_put_floats(ctx, writer, CALM_F16, values, n);
 }
 
+calm_status calm_export_put_scales(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
+{
+    const size_t groups = linear->n_groups, out = linear->out;
+    float *scales;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, scales, out * groups));
+    for (size_t g = 0; g < groups; g++)
+        for (size_t o = 0; o < out; o++)
+            scales[g * out + o] = linear->scales[o * groups + g];
+    return calm_export_put_f16(ctx, writer, scales, out * groups);
+}
+
 void calm_export_transpose(const uint8_t *in, uint8_t constant, size_t rows, size_t cols, uint8_t *out)
 {
     const size_t tile = 64;    /* columns whose lines of `out` stay in the cache */

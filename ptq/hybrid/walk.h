@@ -45,6 +45,9 @@ calm_status calm_export_put_floats(calm_ctx *ctx, calm_shards_writer *writer, ca
 /* The same in float16, which must hold every value as it is.  CALM_ENUMERIC with the tensor's name. */
 calm_status calm_export_put_f16(calm_ctx *ctx, calm_shards_writer *writer, const float *values, size_t n);
 
+/* The scales of a linear in float16, transposed: [G, out]. */
+calm_status calm_export_put_scales(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear);
+
 /* out [cols, rows] = in [rows, cols]; NULL: every element is `constant` (zeros of symmetric schemes). */
 void calm_export_transpose(const uint8_t *in, uint8_t constant, size_t rows, size_t cols, uint8_t *out);
 
