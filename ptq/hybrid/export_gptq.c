@@ -120,14 +120,12 @@ static void add_rule(void *user, const char *regex)
 /* Routers and what else is a matrix beside the linears that calm knows; the head has a member of its own. */
 static calm_status add_others(calm_ctx *ctx, const calm_export_input *input, rules *to)
 {
-    const calm_model *model = input->model;
     const char **modules;
     size_t n;
     CALM_TRY(calm_float_modules(ctx, input, false, &modules, &n));
     for (size_t i = 0; i < n; i++) {
         calm_text regex;
-        if (strncmp(modules[i], calm_model_prefix(model), strlen(calm_model_prefix(model))) != 0 ||
-            calm_is_layout_linear(calm_model_layout(model), modules[i]))
+        if (strcmp(modules[i], "lm_head") == 0 || calm_is_layout_linear(calm_model_layout(input->model), modules[i]))
             continue;
         calm_text_init(&regex);
         calm_append_escaped(&regex, modules[i]);

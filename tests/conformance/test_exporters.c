@@ -2,7 +2,7 @@
  *
  * The directory that is written, opened again, has float32 weights equal bit for bit to those that the guard measured
  * (calm_plan_apply of the same plan), for every family, every scheme, and plans that mix schemes, float jobs and input
- * scales. */
+ * scales.  So it has the same weights whatever its format. */
 #include "ptq/hybrid/export.h"
 
 #include <stdio.h>
@@ -34,9 +34,45 @@ static void new_plan(tiny_plan *p, const tiny_model *spec, const char *const *sc
     tiny_plan_quantize_all(p, schemes, n, TINY_GENERAL);
 }
 
+static calm_export_options options = {.asymmetric = true};
+
 static calm_export_input input_of(const tiny_plan *p)
 {
-    return (calm_export_input){.model = p->model, .plan = &p->plan};
+    return (calm_export_input){.model = p->model, .plan = &p->plan, .options = &options};
+}
+
+static const calm_exporter *exporter_at(size_t e)
+{
+    size_t n;
+    const calm_exporter *const *all = calm_exporters(&n);
+    return e < n ? all[e] : NULL;
+}
+
+static bool is(const calm_exporter *exporter, const char *name)
+{
+    return strcmp(exporter->name, name) == 0;
+}
+
+/* Schemes that an exporter takes all of, n of them. */
+static const char *const *schemes_of(const calm_exporter *exporter, size_t *n)
+{
+    static const char *const all[] = {"w4a16_g32", "w8a8"}, *const weights[] = {"w4a16_g32", "w8a16"},
+                      *const four[] = {"w4a16_g32", "w4a16_g32_asym"};
+    *n = 2;
+    return is(exporter, "compressed_tensors") ? all : is(exporter, "awq") ? four : weights;
+}
+
+/* Does the exporter take the plan?  If not it says why, by its name. */
+static bool takes(const calm_exporter *exporter, const tiny_plan *p)
+{
+    const calm_export_input input = input_of(p);
+    const calm_status status = exporter->check(ctx, &input);
+    if (status == CALM_OK)
+        return true;
+    ck_assert_msg(status == CALM_EUNSUPPORTED && !is(exporter, "compressed_tensors"), "%s: %s", exporter->name, ctx->message);
+    ck_assert_msg(strncmp(ctx->message, exporter->name, strlen(exporter->name)) == 0, "%s", ctx->message);
+    calm_ctx_forgive(ctx);
+    return false;
 }
 
 static const char *export(const calm_exporter *exporter, const tiny_plan *p)
@@ -152,25 +188,48 @@ static void check_written(const tiny_plan *p, const char *dir)
     calm_model_close(written);
 }
 
-static void check_plan(const tiny_model *spec, const char *const *schemes, size_t n)
+/* Write and read every format that takes the plan; their names, joined by spaces. */
+static const char *check_formats(const tiny_plan *p)
 {
-    size_t n_exporters;
+    const char *names = "";
+    const calm_exporter *exporter;
+    for (size_t e = 0; (exporter = exporter_at(e)); e++)
+        if (takes(exporter, p)) {
+            check_written(p, export(exporter, p));
+            names = test_format("%s%s%s", names, *names ? " " : "", exporter->name);
+        }
+    return names;
+}
+
+static void check_plan(const tiny_model *spec, const char *const *schemes, size_t n, const char *formats)
+{
     tiny_plan p;
     new_plan(&p, spec, schemes, n);
-    for (size_t e = 0; e < (calm_exporters(&n_exporters), n_exporters); e++)
-        check_written(&p, export(calm_exporters(&n_exporters)[e], &p));
+    const char *names = check_formats(&p);
+    ck_assert_msg(strcmp(names, formats) == 0, "%s and %zu more: written as %s, expected %s", schemes[0], n - 1, names,
+                  formats);
     calm_model_close(p.model);
 }
+
+#define ALL "compressed_tensors gptq awq mlx"
 
 /* ---- tests ---- */
 
 TEST(one_scheme)
 {
-    static const char *const schemes[] = {"w4a16_g32", "w8a16", "w2a16_g32", "w3a16_g32", "w8a8", "w4a4_g32", "w8a8_asymact",
-                                          "w4a16_g32_asym", "w4a16_g32_f16s", "w2a16_g32_asym", "w8a16_asym"};
+    static const struct {
+        const char *scheme, *formats;
+    } rows[] = {
+        {"w4a16_g32", ALL}, {"w8a16", "compressed_tensors gptq mlx"}, {"w2a16_g32", "compressed_tensors gptq mlx"},
+        {"w3a16_g32", "compressed_tensors gptq mlx"}, {"w8a8", "compressed_tensors"}, {"w4a4_g32", "compressed_tensors"},
+        {"w8a8_asymact", "compressed_tensors"}, {"w4a16_g32_asym", ALL}, {"w4a16_g32_f16s", ALL}, {"w4a16", ALL},
+        {"w4a16_asym", ALL}, {"w4a16_g16", "compressed_tensors gptq awq"}, {"w2a16_g32_asym", "compressed_tensors gptq mlx"},
+        {"w3a16_g32_asym", "compressed_tensors gptq mlx"}, {"w8a16_asym", "compressed_tensors gptq mlx"},
+        {"w8a16_g32_asym_f16s", "compressed_tensors gptq mlx"},
+    };
     const tiny_model spec = wide_model();
-    for (size_t s = 0; s < sizeof schemes / sizeof *schemes; s++)
-        check_plan(&spec, &schemes[s], 1);
+    for (size_t s = 0; s < sizeof rows / sizeof *rows; s++)
+        check_plan(&spec, &rows[s].scheme, 1, rows[s].formats);
 }
 END_OF_TEST
 
@@ -178,24 +237,30 @@ TEST(mixed_schemes)
 {
     static const char *const pair[] = {"w4a16_g32", "w8a8_asymact"}, *const same_format[] = {"w4a16_g32", "w2a16_g32", "w8a16"};
     static const char *const with_float[] = {"w4a16_g32", "float", "w8a8", "w3a16_g32", "w8a8_asymact", "float"};
+    static const char *const weights[] = {"w4a16_g32", "float", "w8a16_asym", "w3a16_g32"},
+                      *const four[] = {"w4a16_g32", "float", "w4a16_g32_asym"}, *const groups[] = {"w4a16_g32", "w4a16"};
     const tiny_model spec = wide_model();
-    check_plan(&spec, pair, 2);
-    check_plan(&spec, same_format, 3);
-    check_plan(&spec, with_float, 5);
+    check_plan(&spec, pair, 2, "compressed_tensors");
+    check_plan(&spec, same_format, 3, "compressed_tensors gptq mlx");
+    check_plan(&spec, with_float, 5, "compressed_tensors");
+    check_plan(&spec, weights, 4, "compressed_tensors gptq mlx");
+    check_plan(&spec, four, 3, ALL);
+    check_plan(&spec, groups, 2, "compressed_tensors gptq mlx");
 }
 END_OF_TEST
 
 /* Biases, an untied head, other dtypes of the checkpoint. */
 TEST(other_models)
 {
-    static const char *const schemes[] = {"w4a16_g32", "w8a8", "float"};
+    static const char *const schemes[] = {"w4a16_g32", "w8a8", "float"}, *const weights[] = {"w4a16_g32", "float"};
     static const calm_dtype dtypes[] = {CALM_F32, CALM_F16, CALM_BF16};
     for (size_t i = 0; i < 3; i++) {
         tiny_model spec = wide_model();
         spec.bias = true;
         spec.tied = false;
         spec.dtype = dtypes[i];
-        check_plan(&spec, schemes, 3);
+        check_plan(&spec, schemes, 3, "compressed_tensors");
+        check_plan(&spec, weights, 2, ALL);
     }
 }
 END_OF_TEST
@@ -215,17 +280,21 @@ static void quantize_family(tiny_plan *p, const char *const *schemes, size_t n)
 
 TEST(every_family)
 {
-    static const char *const schemes[] = {"w4a16_g32", "w8a8", "float"};
+    static const char *const schemes[] = {"w4a16_g32", "w8a8", "float"}, *const weights[] = {"w4a16_g32", "w8a16", "float"};
     for (size_t f = 0; tiny_families[f]; f++)
-        for (size_t n = 1; n <= 3; n += 2) {
+        for (size_t n = 1; n <= 5; n += 2) {
             tiny_model spec = tiny_wide(tiny_families[f]);
-            size_t n_exporters;
             tiny_plan p;
             spec.tied = n == 1;
             tiny_plan_open(&p, tiny_model_write(&spec));
-            quantize_family(&p, schemes, n);
-            for (size_t e = 0; e < (calm_exporters(&n_exporters), n_exporters); e++)
-                check_written(&p, export(calm_exporters(&n_exporters)[e], &p));
+            quantize_family(&p, n == 5 ? weights : schemes, n < 3 ? n : 3);
+            const char *names = check_formats(&p);
+            const bool mixture = calm_model_config(p.model)->moe.n_experts != 0;
+            const char *expected = n == 3 ? "compressed_tensors" : n == 5 ? "compressed_tensors gptq mlx" : ALL;
+            if (mixture && n != 3)    /* mlx-lm's stacked experts are not written */
+                expected = n == 5 ? "compressed_tensors gptq" : "compressed_tensors gptq awq";
+            ck_assert_msg(strcmp(names, expected) == 0, "%s, %zu schemes: %s, expected %s", tiny_families[f], n, names,
+                          expected);
             calm_model_close(p.model);
         }
 }
@@ -373,11 +442,10 @@ TEST(config_keeps_every_key)
 {
     static const char *const scheme = "w4a16_g32";
     const tiny_model spec = wide_model();
-    size_t n;
     tiny_plan p;
     new_plan(&p, &spec, &scheme, 1);
-    for (size_t e = 0; e < (calm_exporters(&n), n); e++) {
-        const char *dir = export(calm_exporters(&n)[e], &p), *key, *found;
+    for (size_t e = 0; exporter_at(e); e++) {
+        const char *dir = export(exporter_at(e), &p), *key, *found;
         const calm_json *value;
         void *iter = NULL, *found_iter = NULL;
         calm_json *config;
@@ -425,16 +493,15 @@ static void check_order(const char *dir)
 
 TEST(same_bytes_in_a_fixed_order)
 {
-    static const char *const schemes[] = {"w4a16_g32", "w8a8"};
     const tiny_model spec = wide_model();
-    size_t n;
-    tiny_plan p;
-    new_plan(&p, &spec, schemes, 2);
-    for (size_t e = 0; e < (calm_exporters(&n), n); e++) {
+    for (size_t e = 0, n; exporter_at(e); e++) {
+        tiny_plan p;
+        const char *const *schemes = schemes_of(exporter_at(e), &n);
+        new_plan(&p, &spec, schemes, n);
         ctx->n_threads = 1;
-        const char *first = export(calm_exporters(&n)[e], &p);
+        const char *first = export(exporter_at(e), &p);
         ctx->n_threads = 4;
-        const char *second = export(calm_exporters(&n)[e], &p);
+        const char *second = export(exporter_at(e), &p);
         static const char *const files[] = {"model.safetensors", "config.json"};
         for (size_t i = 0; i < 2; i++) {
             char x[CALM_SHA256_HEX], y[CALM_SHA256_HEX];
@@ -443,36 +510,110 @@ TEST(same_bytes_in_a_fixed_order)
             ck_assert_str_eq(x, y);
         }
         check_order(first);
+        calm_model_close(p.model);
     }
-    calm_model_close(p.model);
+}
+END_OF_TEST
+
+/* Tensor bytes in files of the directory, each no more than the limit unless it has one tensor alone; number of files. */
+static size_t check_shards(const char *dir, size_t limit)
+{
+    calm_safetensors *set;
+    size_t bytes[64] = {0}, tensors[64] = {0}, n = 0, total = 0;
+    calm_json *index;
+    ck_ok(calm_safetensors_open(ctx, dir, &set));
+    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
+        const calm_tensor *tensor = calm_safetensors_at(set, i);
+        ck_assert_uint_lt(tensor->shard, 64);
+        bytes[tensor->shard] += tensor->bytes;
+        tensors[tensor->shard]++;
+        total += tensor->bytes;
+        n = tensor->shard >= n ? tensor->shard + 1 : n;
+    }
+    for (size_t i = 0; i < n; i++)
+        ck_assert_msg(bytes[i] <= limit || tensors[i] == 1, "file %zu has %zu bytes", i, bytes[i]);
+    ck_ok(calm_json_read(ctx, test_format("%s/model.safetensors.index.json", dir), 1 << 20, &index));
+    ck_assert_int_eq(calm_json_int(calm_json_get(calm_json_get(index, "metadata"), "total_size"), 0), (int64_t)total);
+    ck_assert_uint_eq(calm_json_size(calm_json_get(index, "weight_map")), calm_safetensors_count(set));
+    calm_json_free(index);
+    calm_safetensors_close(set);
+    return n;
+}
+
+/* Files of at most 20 kB: the same weights, and the same tensors as in one file. */
+TEST(shards)
+{
+    const size_t limit = 20000;
+    const tiny_model spec = wide_model();
+    for (size_t e = 0, n; exporter_at(e); e++) {
+        tiny_plan p;
+        const char *const *schemes = schemes_of(exporter_at(e), &n);
+        calm_safetensors *one, *many;
+        new_plan(&p, &spec, schemes, n);
+        const char *whole = export(exporter_at(e), &p);
+        options.max_shard_bytes = limit;
+        const char *dir = export(exporter_at(e), &p);
+        options.max_shard_bytes = 0;
+        ck_assert(!calm_path_exists(test_format("%s/model.safetensors.index.json", whole)));
+        ck_assert(!calm_path_exists(test_format("%s/model.safetensors", dir)));
+        const size_t files = check_shards(dir, limit);
+        ck_assert_uint_gt(files, 2);
+        ck_assert(calm_path_exists(test_format("%s/model-00001-of-%05zu.safetensors", dir, files)));
+        ck_ok(calm_safetensors_open(ctx, whole, &one));
+        ck_ok(calm_safetensors_open(ctx, dir, &many));
+        ck_assert_uint_eq(calm_safetensors_count(one), calm_safetensors_count(many));
+        for (size_t i = 0; i < calm_safetensors_count(one); i++) {
+            const calm_tensor *a = calm_safetensors_at(one, i), *b = calm_safetensors_find(many, a->name);
+            ck_assert(b && a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes) == 0);
+        }
+        calm_safetensors_close(one);
+        calm_safetensors_close(many);
+        check_written(&p, dir);
+        calm_model_close(p.model);
+    }
 }
 END_OF_TEST
 
 /* The plan is refused before anything is written. */
-static void check_refused(const tiny_model *spec, const char *scheme, const char *words)
+static void check_refused(const char *format, const tiny_model *spec, const char *scheme, const char *words)
 {
-    size_t n;
+    const calm_exporter *exporter;
     tiny_plan p;
+    ck_ok(calm_exporter_find(ctx, format, &exporter));
     tiny_plan_open(&p, tiny_model_write(spec));
     for (size_t i = 0; i < p.plan.n_jobs; i++) {
         p.plan.jobs[i].quantized = true;
         ck_ok(calm_scheme_parse(ctx, scheme, &p.plan.jobs[i].scheme));
     }
     const calm_export_input input = input_of(&p);
-    ck_fails(calm_exporters(&n)[0]->check(ctx, &input), CALM_EUNSUPPORTED, words);
+    ck_fails(exporter->check(ctx, &input), CALM_EUNSUPPORTED, words);
     calm_model_close(p.model);
 }
 
 TEST(refused_by_name)
 {
-    tiny_model spec = wide_model(), odd = wide_model();
+    static const char *const formats[] = {"compressed-tensors", "gptq", "awq", "mlx"};
+    tiny_model spec = wide_model(), odd = wide_model(), thin = wide_model(), experts = tiny_wide("qwen3_moe");
     odd.inner = 50;
-    check_refused(&spec, "w4a16_g64",
-                  "model.layers.0.mlp.down_proj has 96 input columns, which groups of 64 do not divide; "
-                  "groups of 32 do (--scheme w4a16_g32)");
-    check_refused(&odd, "w4a16_g32", "model.layers.0.mlp.down_proj has 50 input columns");
-    check_refused(&odd, "w4a16_g32", "use a scheme without groups");
-    check_refused(&spec, "w8a8_asym", "symmetric");
+    thin.inner = 44;
+    for (size_t i = 0; i < 4; i++) {
+        check_refused(formats[i], &spec, "w4a16_g64",
+                      "model.layers.0.mlp.down_proj has 96 input columns, which groups of 64 do not divide; "
+                      "groups of 32 do (--scheme w4a16_g32)");
+        check_refused(formats[i], &odd, "w4a16_g32", "model.layers.0.mlp.down_proj has 50 input columns");
+        check_refused(formats[i], &odd, "w4a16_g32", "use a scheme without groups");
+        if (i)
+            check_refused(formats[i], &spec, "w8a8", "model.layers.0.qkv is w8a8: the format has no quantized activations");
+    }
+    check_refused("compressed-tensors", &spec, "w8a8_asym", "symmetric");
+    check_refused("gptq", &thin, "w4a16", "model.layers.0.mlp.gate_proj has 44 rows of 4 bits, which do not fill 32-bit words");
+    check_refused("awq", &spec, "w8a16_g32", "the format has weights of 4 bits alone");
+    check_refused("mlx", &spec, "w4a16_g16", "the format has groups of 32, 64 and 128");
+    check_refused("mlx", &odd, "w8a16", "with 50 columns");
+    check_refused("mlx", &experts, "w4a16_g32", "experts stacked");
+    options.asymmetric = false;
+    check_refused("compressed-tensors", &spec, "w4a16_g32_asym", "--asymmetric");
+    options.asymmetric = true;
 }
 END_OF_TEST
 
@@ -531,19 +672,18 @@ END_OF_TEST
 
 TEST(every_allocation_fails)
 {
-    static const char *const schemes[] = {"w4a16_g32_asym", "w8a8"};
     const tiny_model spec = wide_model();
-    size_t n, failures = 0;
-    tiny_plan p;
-    new_plan(&p, &spec, schemes, 2);
-    const calm_export_input input = input_of(&p);
-    for (size_t e = 0; e < (calm_exporters(&n), n); e++)
+    for (size_t e = 0, n, failures = 0; exporter_at(e); e++, failures = 0) {
+        tiny_plan p;
+        const char *const *schemes = schemes_of(exporter_at(e), &n);
+        new_plan(&p, &spec, schemes, n);
+        const calm_export_input input = input_of(&p);
         for (int which = 0; which < 2; which++) {
             calm_arena *arena = which ? ctx->out : ctx->scratch;
             bool used = true;
             for (size_t k = 1; used; k++) {
                 arena->fail_in = k;
-                const calm_status status = calm_exporters(&n)[e]->write(ctx, &input, test_directory());
+                const calm_status status = exporter_at(e)->write(ctx, &input, test_directory());
                 used = arena->fail_in == 0;
                 arena->fail_in = 0;
                 ck_assert_int_eq(status, used ? CALM_ENOMEM : CALM_OK);
@@ -551,8 +691,24 @@ TEST(every_allocation_fails)
                 calm_ctx_forgive(ctx);
             }
         }
-    ck_assert_uint_gt(failures, 50);
-    calm_model_close(p.model);
+        ck_assert_uint_gt(failures, 50);
+        calm_model_close(p.model);
+    }
+}
+END_OF_TEST
+
+TEST(found_by_name)
+{
+    static const char *const names[] = {"compressed-tensors", "compressed_tensors", "gptq", "awq", "mlx"};
+    const calm_exporter *exporter;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        ck_ok(calm_exporter_find(ctx, names[i], &exporter));
+        ck_assert_int_eq(exporter->name[0], names[i][0]);
+    }
+    ck_fails(calm_exporter_find(ctx, "gtpq", &exporter), CALM_EARG, "did you mean gptq?");
+    ck_fails(calm_exporter_find(ctx, "compressed_tensor", &exporter), CALM_EARG, "did you mean compressed-tensors?");
+    ck_fails(calm_exporter_find(ctx, "onnx", &exporter), CALM_EARG, "no such format; there is compressed-tensors, gptq");
+    ck_fails(calm_exporter_find(ctx, "", &exporter), CALM_EARG, "no such format");
 }
 END_OF_TEST
 
@@ -561,6 +717,6 @@ int main(void)
     return run_tests("exporters",
                      (const TTest *[]){one_scheme, mixed_schemes, other_models, every_family,
                                        every_linear_is_matched_once_or_ignored, config_keeps_every_key,
-                                       same_bytes_in_a_fixed_order, refused_by_name, experts_of_different_schemes,
+                                       same_bytes_in_a_fixed_order, shards, found_by_name, refused_by_name, experts_of_different_schemes,
                                        warned_of_experts, every_allocation_fails, NULL});
 }

@@ -5,7 +5,7 @@
 #include "ptq/quant/grid.h"
 #include "tests/support/harness.h"
 
-#define MOST_COLUMNS 256    /* of a group */
+#define MOST_COLUMNS 4096    /* of a group */
 
 /* What is fetched belongs to the assembly, which changes its scales. */
 static calm_status fetch(void *user, calm_ctx *task, const calm_plan_job *job, calm_qjob *out)
