@@ -6,6 +6,7 @@
 #define CALM_HYBRID_EXPORT_H
 
 #include "ptq/base/context.h"
+#include "ptq/hybrid/export_options.h"
 #include "ptq/hybrid/plan.h"
 #include "ptq/model/model.h"
 
@@ -14,11 +15,13 @@ typedef struct calm_export_input {
     const calm_plan *plan;
     calm_tick_fn *tick;         /* hears of blocks written; may be NULL */
     void *tick_user;
+    const calm_export_options *options;    /* NULL: defaults */
 } calm_export_input;
 
 typedef struct calm_exporter {
     const char *name;           /* [a-z0-9_]+ : "compressed_tensors"      */
     const char *summary;
+    const char *file;           /* the one file it writes; NULL: a checkpoint, config.json and safetensors */
     /* Refuse, by name, what the format cannot express; warn in the log where readers differ. */
     calm_status (*check)(calm_ctx *ctx, const calm_export_input *input);
     /* Write the checkpoint's own files into the existing empty directory `dir`. */
