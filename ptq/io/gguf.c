@@ -1,6 +1,7 @@
 /* GGUF, reading. */
 #include "ptq/io/gguf.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -53,6 +53,7 @@ typedef struct calm_gguf calm_gguf;
 calm_status calm_gguf_open(calm_ctx *ctx, const char *path, calm_gguf **out);
 void calm_gguf_close(calm_gguf *file);
 
+/* The path it was opened under. */
 const char *calm_gguf_path(const calm_gguf *file);
 
 /* Keys and tensors in the order of the file. */
