@@ -542,3 +542,8 @@ void calm_gguf_release(const calm_gguf *file, const calm_gguf_tensor *tensor)
 {
     calm_mapping_release(&file->map, (size_t)(tensor->data - file->map.data), tensor->bytes);
 }
+
+void calm_gguf_release_part(const calm_gguf *file, const calm_gguf_tensor *tensor, size_t offset, size_t bytes)
+{
+    calm_mapping_release(&file->map, (size_t)(tensor->data - file->map.data) + offset, bytes);
+}

@@ -97,4 +97,7 @@ calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gg
 /* Drop a tensor's pages from resident memory; they are read again when touched. */
 void calm_gguf_release(const calm_gguf *file, const calm_gguf_tensor *tensor);
 
+/* The same for `bytes` of it from `offset` on. */
+void calm_gguf_release_part(const calm_gguf *file, const calm_gguf_tensor *tensor, size_t offset, size_t bytes);
+
 #endif

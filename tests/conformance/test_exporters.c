@@ -624,14 +624,13 @@ TEST(experts_of_different_schemes)
     static const char *const changes[] = {"w8a16", "float"}, *const scheme = "w4a16_g32";
     for (size_t i = 0; i < 2; i++) {
         tiny_model spec = tiny_wide("qwen2_moe");
-        size_t n;
         tiny_plan p;
         new_plan(&p, &spec, &scheme, 1);
         const calm_export_input input = input_of(&p);
         const size_t last = p.plan.n_jobs - 1;    /* experts.4.down of the last block */
-        ck_ok(checkpoints(&n)[0]->check(ctx, &input));
+        ck_ok(exporter_at(0)->check(ctx, &input));
         tiny_plan_quantize(&p, last, changes[i], TINY_UNSCALED);
-        ck_fails(checkpoints(&n)[0]->check(ctx, &input), CALM_EUNSUPPORTED,
+        ck_fails(exporter_at(0)->check(ctx, &input), CALM_EUNSUPPORTED,
                  test_format("model.layers.1.experts.4.down is %s, but model.layers.1.experts.0.gate_up is w4a16_g32",
                              changes[i]));
         calm_model_close(p.model);
@@ -657,12 +656,11 @@ TEST(warned_of_experts)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const tiny_model spec = tiny_wide(rows[i].family);
         char said[2000] = "";
-        size_t n;
         tiny_plan p;
         new_plan(&p, &spec, &rows[i].scheme, 1);
         const calm_export_input input = input_of(&p);
         ctx->log = keep_lines, ctx->log_user = said;
-        ck_ok(checkpoints(&n)[0]->check(ctx, &input));
+        ck_ok(exporter_at(0)->check(ctx, &input));
         ctx->log = NULL;
         ck_assert_msg((strstr(said, "packed experts alone") != NULL) == rows[i].warned, "%s, %s: %s", rows[i].family,
                       rows[i].scheme, said);
