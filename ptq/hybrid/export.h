@@ -42,7 +42,8 @@ calm_status calm_export_target(calm_ctx *ctx, const char *target, bool force);
 calm_status calm_export_begin(calm_ctx *ctx, const char *target, char **temporary);
 calm_status calm_export_commit(calm_ctx *ctx, const char *temporary, const char *target);
 
-/* Names of the files that go with a checkpoint unchanged: tokenizer, generation_config.json, licence; *n their number. */
+/* Names of the files that go with a checkpoint unchanged: tokenizer, generation_config.json, licence; *n their number.
+ */
 const char *const *calm_export_companions(size_t *n);
 
 /* Copy those that the model has. */

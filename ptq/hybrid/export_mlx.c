@@ -3,9 +3,9 @@
  *   m.weight -> m.weight U32 [out, in b / 32], packed as compressed-tensors' weight_packed
  *               m.scales, m.biases [out, G]      value = code * scale + bias, bias = -zero * scale
  *
- * Scales and biases are float16 where that holds every bias as it is - symmetric weights, whose zero is a power of two, and 2
- * bits - and float32 else.  MLX has groups of 32, 64 and 128: a scale per row is repeated in groups of the largest of these that
- * divides the row, which changes no weight. */
+ * Scales and biases are float16 where that holds every bias as it is - symmetric weights, whose zero is a power of two,
+ * and 2 bits - and float32 else.  MLX has groups of 32, 64 and 128: a scale per row is repeated in groups of the
+ * largest of these that divides the row, which changes no weight. */
 #include <string.h>
 
 #include "ptq/hybrid/legal.h"
@@ -146,11 +146,12 @@ static calm_status check_job(calm_ctx *ctx, const calm_export_input *input, size
     calm_scheme_name(scheme, name);
     if (job->expert >= 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         NAME ": %s is %s: mlx-lm reads experts stacked in one tensor, which calm does not write", job->name,
-                         name);
+                         NAME ": %s is %s: mlx-lm reads experts stacked in one tensor, which calm does not write",
+                         job->name, name);
     if (!group_for(scheme, job->in))
-        return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s with %zu columns: the format has groups of 32, 64 and 128",
-                         job->name, name, job->in);
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         NAME ": %s is %s with %zu columns: the format has groups of 32, 64 and 128", job->name, name,
+                         job->in);
     *repeated |= !scheme->group;
     return CALM_OK;
 }
@@ -163,8 +164,9 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     for (size_t i = 0; i < input->plan->n_jobs; i++)
         CALM_TRY(check_job(ctx, input, i, &repeated));
     if (repeated)
-        calm_log(ctx, CALM_LOG_INFO, NAME ": the format has no scale per row; it is repeated in groups of up to 128 columns, "
-                                     "which changes no weight");
+        calm_log(ctx, CALM_LOG_INFO,
+                 NAME ": the format has no scale per row; it is repeated in groups of up to 128 columns, "
+                      "which changes no weight");
     return CALM_OK;
 }
 

@@ -31,8 +31,9 @@ static calm_status cut(calm_ctx *ctx, calm_shards_writer *writer, size_t limit)
     }
     writer->begin[writer->n_shards] = writer->n;
     if (writer->n_shards > MOST_SHARDS)
-        return calm_fail(ctx, CALM_EARG, "%s: %zu files of at most %zu bytes; five digits number them: allow larger ones",
-                         writer->dir, writer->n_shards, limit);
+        return calm_fail(ctx, CALM_EARG,
+                         "%s: %zu files of at most %zu bytes; five digits number them: allow larger ones", writer->dir,
+                         writer->n_shards, limit);
     return CALM_OK;
 }
 

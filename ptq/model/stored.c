@@ -32,9 +32,11 @@ static calm_status unknown(calm_ctx *ctx, const char *path, const calm_json *con
     const char *method = calm_json_string(calm_json_get(entry, "quant_method"), "(none)");
     if (calm_json_typeof(entry) == CALM_JSON_NULL)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"quantization\" without group_size and bits, as MLX has", path);
-    return calm_fail(ctx, CALM_EUNSUPPORTED,
-                     "%s: quantization_config.quant_method \"%.64s\": calm reads compressed-tensors, gptq, awq and MLX's own "
-                     "entry", path, method);
+    return calm_fail(
+        ctx, CALM_EUNSUPPORTED,
+        "%s: quantization_config.quant_method \"%.64s\": calm reads compressed-tensors, gptq, awq and MLX's own "
+        "entry",
+        path, method);
 }
 
 calm_status calm_stored_open(calm_ctx *ctx, const char *path, const calm_json *config, calm_stored **out)
@@ -82,15 +84,16 @@ calm_status calm_stored_find(calm_ctx *ctx, const calm_stored *stored, const cal
 }
 
 calm_status calm_stored_tensors(calm_ctx *ctx, const calm_stored *stored, const char *module,
-                                const calm_stored_scheme *scheme, size_t out, size_t in, calm_stored_tensor *list, size_t *n)
+                                const calm_stored_scheme *scheme, size_t out, size_t in, calm_stored_tensor *list,
+                                size_t *n)
 {
     return stored->format->tensors(ctx, module, scheme, out, in, list, n);
 }
 
 /* ---- a module's tensors ---- */
 
-static calm_status need(calm_ctx *ctx, const calm_safetensors *set, const char *module, const calm_stored_tensor *expected,
-                        const calm_tensor **out)
+static calm_status need(calm_ctx *ctx, const calm_safetensors *set, const char *module,
+                        const calm_stored_tensor *expected, const calm_tensor **out)
 {
     char *name;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, expected->suffix));
@@ -126,8 +129,9 @@ calm_status calm_stored_check(calm_ctx *ctx, const calm_stored *stored, const ca
     return need_all(ctx, stored, set, module, scheme, out, in, found);
 }
 
-calm_status calm_stored_unpack(calm_ctx *ctx, const calm_stored *stored, const calm_safetensors *set, const char *module,
-                               const calm_stored_scheme *scheme, size_t out, size_t in, calm_stored_values *values)
+calm_status calm_stored_unpack(calm_ctx *ctx, const calm_stored *stored, const calm_safetensors *set,
+                               const char *module, const calm_stored_scheme *scheme, size_t out, size_t in,
+                               calm_stored_values *values)
 {
     const calm_tensor *found[CALM_N_STORED_PARTS];
     CALM_TRY(need_all(ctx, stored, set, module, scheme, out, in, found));
@@ -190,7 +194,8 @@ calm_status calm_stored_words(calm_ctx *ctx, const calm_tensor *tensor, uint32_t
     return CALM_OK;
 }
 
-calm_status calm_stored_floats(calm_ctx *ctx, const calm_tensor *tensor, bool turned, size_t rows, size_t cols, float *out)
+calm_status calm_stored_floats(calm_ctx *ctx, const calm_tensor *tensor, bool turned, size_t rows, size_t cols,
+                               float *out)
 {
     float *stored;
     if (!turned)
@@ -219,8 +224,8 @@ calm_status calm_stored_bits(calm_ctx *ctx, const char *path, const calm_json *e
     int64_t bits = 0;
     CALM_TRY(calm_json_need_int(ctx, path, entry, key, fallback ? &usual : NULL, 1, 64, &bits));
     if (bits != 2 && bits != 3 && bits != 4 && bits != 8)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\" is %lld: weights of 2, 3, 4 and 8 bits are read", path, key,
-                         (long long)bits);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\" is %lld: weights of 2, 3, 4 and 8 bits are read", path,
+                         key, (long long)bits);
     *out = (int)bits;
     return CALM_OK;
 }

@@ -2,8 +2,8 @@
  *
  *   m.weight U32 [out, in b / 32]   m.scales, m.biases [out, G]      value = code * scale + bias
  *
- * "quantization" has group_size and bits of all, and members that are modules: an object with its own, or false for one that
- * stays float.  A module that it does not name is quantized when it has scales. */
+ * "quantization" has group_size and bits of all, and members that are modules: an object with its own, or false for one
+ * that stays float.  A module that it does not name is quantized when it has scales. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,8 +47,8 @@ static calm_status read_scheme(calm_ctx *ctx, const char *path, const char *modu
     CALM_TRY(calm_stored_bits(ctx, path, entry, "bits", scheme->bits, &scheme->bits));
     CALM_TRY(calm_stored_group(ctx, path, entry, "group_size", scheme->group, &scheme->group));
     if (scheme->group != 32 && scheme->group != 64 && scheme->group != 128)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization%s%.128s: groups of %zu: MLX has 32, 64 and 128", path,
-                         module ? "." : "", module ? module : "", scheme->group);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization%s%.128s: groups of %zu: MLX has 32, 64 and 128",
+                         path, module ? "." : "", module ? module : "", scheme->group);
     return CALM_OK;
 }
 
@@ -69,7 +69,8 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
         char *name;
         if (type != CALM_JSON_BOOL && type != CALM_JSON_OBJECT)
             continue;    /* the settings of all, and what others add */
-        *at = (module_entry){.stays_float = type == CALM_JSON_BOOL && !calm_json_bool(value, true), .scheme = out->base};
+        *at =
+            (module_entry){.stays_float = type == CALM_JSON_BOOL && !calm_json_bool(value, true), .scheme = out->base};
         if (type == CALM_JSON_OBJECT)
             CALM_TRY(read_scheme(ctx, path, key, value, &at->scheme));
         CALM_TRY(calm_strf(ctx, &out->arena, &name, "%s", key));
@@ -96,7 +97,8 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
 {
     const mlx *from = self;
     const module_entry key = {.name = module};
-    const module_entry *found = from->n_modules ? bsearch(&key, from->modules, from->n_modules, sizeof key, compare) : NULL;
+    const module_entry *found =
+        from->n_modules ? bsearch(&key, from->modules, from->n_modules, sizeof key, compare) : NULL;
     *out = found ? found->scheme : from->base;
     *quantized = found && !found->stays_float;
     if (found || !set)
@@ -113,8 +115,10 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_stored_
                            calm_stored_tensor *list, size_t *n)
 {
     if (in % scheme->group != 0)
-        return calm_fail(ctx, CALM_EFORMAT, "%s has %zu columns, which groups of %zu do not divide", module, in, scheme->group);
-    list[0] = (calm_stored_tensor){CALM_STORED_CODES, "weight", CALM_U32, 2, {out, calm_pack_words(in, scheme->bits)}, false};
+        return calm_fail(ctx, CALM_EFORMAT, "%s has %zu columns, which groups of %zu do not divide", module, in,
+                         scheme->group);
+    list[0] =
+        (calm_stored_tensor){CALM_STORED_CODES, "weight", CALM_U32, 2, {out, calm_pack_words(in, scheme->bits)}, false};
     list[1] = (calm_stored_tensor){CALM_STORED_SCALES, "scales", CALM_N_DTYPES, 2, {out, in / scheme->group}, false};
     list[2] = (calm_stored_tensor){CALM_STORED_BIASES, "biases", CALM_N_DTYPES, 2, {out, in / scheme->group}, false};
     *n = 3;

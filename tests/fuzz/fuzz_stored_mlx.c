@@ -1,5 +1,5 @@
 /* mlx checkpoints: the entry of config.json and a module's tensors. */
-#include "tests/fuzz/stored.h"
+#include "tests/fuzz/fuzz_stored.h"
 
 int calm_fuzz_one(const uint8_t *data, size_t size)
 {

@@ -1,5 +1,5 @@
-/* The words that the real libraries make (fixtures/packing), as whole checkpoints: each case's matrix is the down_proj of a
- * tiny model, written by the format's exporter, compared tensor by tensor, and read back. */
+/* The words that the real libraries make (fixtures/packing), as whole checkpoints: each case's matrix is the down_proj
+ * of a tiny model, written by the format's exporter, compared tensor by tensor, and read back. */
 #include <stdio.h>
 
 #include "ptq/hybrid/export.h"
@@ -99,8 +99,8 @@ static void check_tensors(const calm_json *given, const calm_safetensors *set)
         check_words(set, "qzeros", calm_json_get(given, symmetric ? "qzeros_v1" : "qzeros_v2"));
     if (calm_json_get(given, "biases"))
         check_numbers(set, "biases", calm_json_get(given, "biases"), false);
-    check_numbers(set, calm_json_get(given, "weight_packed") ? "weight_scale" : "scales", calm_json_get(given, "scales"),
-                  index != NULL);
+    check_numbers(set, calm_json_get(given, "weight_packed") ? "weight_scale" : "scales",
+                  calm_json_get(given, "scales"), index != NULL);
     for (size_t i = 0; index && i < calm_json_size(index); i++) {
         int32_t group;
         memcpy(&group, tensor_of(set, "g_idx")->data + 4 * i, 4);

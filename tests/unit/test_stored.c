@@ -1,4 +1,5 @@
-/* Formats of quantized checkpoints, reading: what a configuration says of modules, and a module's tensors to weights. */
+/* Formats of quantized checkpoints, reading: what a configuration says of modules, and a module's tensors to weights.
+ */
 #include "ptq/model/stored.h"
 
 #include <dirent.h>
@@ -48,7 +49,8 @@ TEST(refused_configurations)
         const char *text, *words;
         calm_status status;
     } rows[] = {
-        {"{\"quantization_config\": {\"quant_method\": \"hqq\"}}", "quant_method \"hqq\": calm reads", CALM_EUNSUPPORTED},
+        {"{\"quantization_config\": {\"quant_method\": \"hqq\"}}", "quant_method \"hqq\": calm reads",
+         CALM_EUNSUPPORTED},
         {"{\"quantization_config\": {\"bits\": 4}}", "quant_method \"(none)\"", CALM_EUNSUPPORTED},
         {"{\"quantization_config\": 7}", "calm reads", CALM_EUNSUPPORTED},
         {"{\"quantization\": {\"bits\": 4}}", "without group_size and bits", CALM_EUNSUPPORTED},
@@ -74,9 +76,10 @@ TEST(refused_configurations)
         {AWQ("\"bits\": 4, \"modules_to_not_convert\": [\"\"]"), "or empty", CALM_EFORMAT},
         {MLX("\"group_size\": 48, \"bits\": 4"), "groups of 48: MLX has 32, 64 and 128", CALM_EUNSUPPORTED},
         {MLX("\"group_size\": 64, \"bits\": 6"), "\"bits\" is 6", CALM_EUNSUPPORTED},
-        {MLX("\"group_size\": 32, \"bits\": 4, \"mode\": \"mxfp4\""), "mode \"mxfp4\": affine is read", CALM_EUNSUPPORTED},
-        {MLX("\"group_size\": 32, \"bits\": 4, \"m\": {\"bits\": 4, \"group_size\": 16}"), "quantization.m: groups of 16",
+        {MLX("\"group_size\": 32, \"bits\": 4, \"mode\": \"mxfp4\""), "mode \"mxfp4\": affine is read",
          CALM_EUNSUPPORTED},
+        {MLX("\"group_size\": 32, \"bits\": 4, \"m\": {\"bits\": 4, \"group_size\": 16}"),
+         "quantization.m: groups of 16", CALM_EUNSUPPORTED},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         calm_stored *stored;
@@ -112,9 +115,10 @@ TEST(schemes_of_modules)
         {"gptq", GPTQ("\"bits\": 4, \"dynamic\": {\"-:x\\\\.q\": {}, \"x.*\": {\"bits\": 2}}"), "x.q_proj", ""},
         {"gptq", GPTQ("\"bits\": 4, \"dynamic\": {\"-:x\\\\.q\": {}, \"x.*\": {\"bits\": 2}}"), "x.k_proj", "2 g0 s"},
         {"gptq", GPTQ("\"bits\": 4, \"dynamic\": {\"+:q\": {\"bits\": 2}}"), "x.q_proj", "4 g0 s"},
-        {"gptq", GPTQ("\"bits\": 4, \"group_size\": 64, \"dynamic\": {\"+:x\": {\"group_size\": -1, \"sym\": false}}"), "x.q_proj",
-         "4 g0 a"},
-        {"gptq", GPTQ("\"bits\": 4, \"modules_in_block_to_quantize\": [[\"q_proj\"], [\"k_proj\"]]"), "x.k_proj", "4 g0 s"},
+        {"gptq", GPTQ("\"bits\": 4, \"group_size\": 64, \"dynamic\": {\"+:x\": {\"group_size\": -1, \"sym\": false}}"),
+         "x.q_proj", "4 g0 a"},
+        {"gptq", GPTQ("\"bits\": 4, \"modules_in_block_to_quantize\": [[\"q_proj\"], [\"k_proj\"]]"), "x.k_proj",
+         "4 g0 s"},
         {"gptq", GPTQ("\"bits\": 4, \"modules_in_block_to_quantize\": [\"q_proj\"]"), "x.k_proj", ""},
         {"awq", AWQ("\"bits\": 4, \"group_size\": 64"), "x.q_proj", "4 g64 a"},
         {"awq", AWQ("\"w_bit\": 4, \"q_group_size\": 32, \"version\": \"GEMM\""), "x.q_proj", "4 g32 a"},
@@ -122,18 +126,23 @@ TEST(schemes_of_modules)
         {"awq", AWQ("\"bits\": 4, \"group_size\": -1, \"modules_to_not_convert\": null"), "x.q_proj", "4 g0 a"},
         {"mlx", MLX("\"group_size\": 64, \"bits\": 4, \"x\": true"), "x", "4 g64 a"},
         {"mlx", MLX("\"group_size\": 64, \"bits\": 4, \"x\": false"), "x", ""},
-        {"mlx", MLX("\"group_size\": 64, \"bits\": 4, \"y\": false, \"x\": {\"bits\": 8, \"group_size\": 32}"), "x", "8 g32 a"},
-        {"mlx", MLX("\"group_size\": 64, \"bits\": 4"), "x", ""},    /* without tensors there are no scales */
-        {"compressed_tensors", CT("\"quantization_status\": \"compressed\", \"ignore\": [\"lm_head\"], \"config_groups\": {\"g\": "
-                                  "{\"targets\": [\"Linear\"], \"weights\": {\"num_bits\": 4, \"group_size\": 32}}}"), "x", "4 g32 s"},
-        {"compressed_tensors", CT("\"quantization_status\": \"compressed\", \"ignore\": [\"re:.*head\"], \"config_groups\": {\"g\": "
-                                  "{\"targets\": [\"Linear\"], \"weights\": {\"num_bits\": 4}}}"), "lm_head", ""},
+        {"mlx", MLX("\"group_size\": 64, \"bits\": 4, \"y\": false, \"x\": {\"bits\": 8, \"group_size\": 32}"), "x",
+         "8 g32 a"},
+        {"mlx", MLX("\"group_size\": 64, \"bits\": 4"), "x", ""}, /* without tensors there are no scales */
+        {"compressed_tensors",
+         CT("\"quantization_status\": \"compressed\", \"ignore\": [\"lm_head\"], \"config_groups\": {\"g\": "
+            "{\"targets\": [\"Linear\"], \"weights\": {\"num_bits\": 4, \"group_size\": 32}}}"),
+         "x", "4 g32 s"},
+        {"compressed_tensors",
+         CT("\"quantization_status\": \"compressed\", \"ignore\": [\"re:.*head\"], \"config_groups\": {\"g\": "
+            "{\"targets\": [\"Linear\"], \"weights\": {\"num_bits\": 4}}}"),
+         "lm_head", ""},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         calm_stored *stored = must_open(rows[i].text, rows[i].format);
         const char *found = scheme_of(stored, rows[i].module);
-        ck_assert_msg(strcmp(found, rows[i].scheme) == 0, "%s: %s: \"%s\", expected \"%s\"", rows[i].text, rows[i].module, found,
-                      rows[i].scheme);
+        ck_assert_msg(strcmp(found, rows[i].scheme) == 0, "%s: %s: \"%s\", expected \"%s\"", rows[i].text,
+                      rows[i].module, found, rows[i].scheme);
         calm_stored_close(stored);
     }
 }
@@ -142,8 +151,8 @@ END_OF_TEST
 /* ---- weights ---- */
 
 /* docs/formats.md section 8: out = in = 8, one group, 4 bits, u = (3o + 5i) % 16, z = o + 4; the scale is 1. */
-static const uint32_t section_8[8] = {0x3e94fa50, 0x61c72d83, 0x94fa50b6, 0xc72d83e9, 0xfa50b61c, 0x2d83e94f, 0x50b61c72,
-                                      0x83e94fa5};
+static const uint32_t section_8[8] = {0x3e94fa50, 0x61c72d83, 0x94fa50b6, 0xc72d83e9,
+                                      0xfa50b61c, 0x2d83e94f, 0x50b61c72, 0x83e94fa5};
 static const uint32_t section_8_zeros = 0xba987654;
 
 typedef struct given {
@@ -175,7 +184,8 @@ static calm_safetensors *set_of(const given *from)
 }
 
 /* Weights of module "m" [8, 8]; a failure must be this one. */
-static void check_load(const char *text, const char *format, const given *from, const float *expected, const char *words)
+static void check_load(const char *text, const char *format, const given *from, const float *expected,
+                       const char *words)
 {
     calm_stored *stored = must_open(text, format);
     calm_safetensors *set = set_of(from);
@@ -193,7 +203,8 @@ static void check_load(const char *text, const char *format, const given *from, 
         ck_ok(calm_stored_check(ctx, stored, set, "m", &scheme, 8, 8));
         ck_ok(calm_stored_load(ctx, stored, set, "m", &scheme, 8, 8, w));
         for (size_t i = 0; i < 64; i++)
-            ck_assert_msg(w[i] == expected[i], "%s: [%zu] is %g, expected %g", text, i, (double)w[i], (double)expected[i]);
+            ck_assert_msg(w[i] == expected[i], "%s: [%zu] is %g, expected %g", text, i, (double)w[i],
+                          (double)expected[i]);
     }
     calm_safetensors_close(set);
     calm_stored_close(stored);
@@ -223,8 +234,10 @@ TEST(section_8_of_the_formats)
     give(&ct, "m.weight_packed", CALM_I32, 8, 1, section_8);
     give(&ct, "m.weight_scale", CALM_F16, 8, 1, ones);
     give(&ct, "m.weight_zero_point", CALM_I32, 1, 1, &section_8_zeros);
-    check_load(CT("\"quantization_status\": \"compressed\", \"config_groups\": {\"g\": {\"targets\": [\"m\"], \"weights\": "
-                  "{\"num_bits\": 4, \"symmetric\": false}}}"), "compressed_tensors", &ct, w, NULL);
+    check_load(
+        CT("\"quantization_status\": \"compressed\", \"config_groups\": {\"g\": {\"targets\": [\"m\"], \"weights\": "
+           "{\"num_bits\": 4, \"symmetric\": false}}}"),
+        "compressed_tensors", &ct, w, NULL);
     give(&v1, "m.qweight", CALM_I32, 1, 8, section_8);
     give(&v1, "m.qzeros", CALM_I32, 1, 1, &v1_zeros);
     give(&v1, "m.scales", CALM_F16, 1, 8, ones);
@@ -239,7 +252,8 @@ TEST(section_8_of_the_formats)
     give(&mlx, "m.weight", CALM_U32, 8, 1, section_8);
     give(&mlx, "m.scales", CALM_F32, 8, 1, scales);
     give(&mlx, "m.biases", CALM_F32, 8, 1, biases);
-    check_load(MLX("\"group_size\": 32, \"bits\": 4"), "mlx", &mlx, NULL, "8 columns, which groups of 32 do not divide");
+    check_load(MLX("\"group_size\": 32, \"bits\": 4"), "mlx", &mlx, NULL,
+               "8 columns, which groups of 32 do not divide");
     stored = must_open(MLX("\"group_size\": 32, \"bits\": 4"), "mlx");
     calm_safetensors *set = set_of(&mlx);
     const calm_stored_scheme scheme = {.bits = 4, .group = 8};
@@ -297,9 +311,11 @@ TEST(columns_out_of_order)
     check_load(GPTQ("\"bits\": 4, \"group_size\": 4, \"desc_act\": true"), "gptq", &gptq, w, NULL);
     check_load(GPTQ("\"bits\": 4, \"group_size\": 4"), "gptq", &gptq, NULL, "columns are not in order");
     index[5] = 2;
-    check_load(GPTQ("\"bits\": 4, \"group_size\": 4, \"desc_act\": true"), "gptq", &gptq, NULL, "column 5 is of group 2; there are 2");
+    check_load(GPTQ("\"bits\": 4, \"group_size\": 4, \"desc_act\": true"), "gptq", &gptq, NULL,
+               "column 5 is of group 2; there are 2");
     index[5] = -1;
-    check_load(GPTQ("\"bits\": 4, \"group_size\": 4, \"desc_act\": true"), "gptq", &gptq, NULL, "column 5 is of group -1");
+    check_load(GPTQ("\"bits\": 4, \"group_size\": 4, \"desc_act\": true"), "gptq", &gptq, NULL,
+               "column 5 is of group -1");
 }
 END_OF_TEST
 
@@ -307,9 +323,10 @@ TEST(tensors_that_do_not_fit)
 {
     static const uint16_t infinite[8] = {0x3c00, 0x7c00};
     static const int8_t bytes[64] = {7, -8, 8};
-    static const char *const gptq_text = GPTQ("\"bits\": 4"), *const bytes_text =
-        CT("\"quantization_status\": \"compressed\", \"config_groups\": {\"g\": {\"targets\": [\"m\"], \"format\": \"int-quantized\", "
-           "\"weights\": {\"num_bits\": 4}}}");
+    static const char *const gptq_text = GPTQ("\"bits\": 4"),
+                             *const bytes_text = CT("\"quantization_status\": \"compressed\", \"config_groups\": "
+                                                    "{\"g\": {\"targets\": [\"m\"], \"format\": \"int-quantized\", "
+                                                    "\"weights\": {\"num_bits\": 4}}}");
     given gptq = {.n = 0}, ct = {.n = 0};
     give(&gptq, "m.qweight", CALM_I32, 1, 8, section_8);
     give(&gptq, "m.qzeros", CALM_I32, 1, 1, &section_8_zeros);

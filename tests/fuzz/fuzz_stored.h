@@ -14,8 +14,8 @@
 /* A volatile sink, so that every weight is really read. */
 static volatile float fuzz_sink;
 
-static inline void fuzz_module(calm_ctx *ctx, const calm_stored *stored, const calm_safetensors *set, const char *module,
-                               size_t out, size_t in)
+static inline void fuzz_module(calm_ctx *ctx, const calm_stored *stored, const calm_safetensors *set,
+                               const char *module, size_t out, size_t in)
 {
     calm_stored_scheme scheme;
     calm_stored_tensor list[CALM_N_STORED_PARTS];
@@ -48,7 +48,8 @@ static inline int fuzz_stored(const char *format, const uint8_t *data, size_t si
     static const struct {
         const char *module;
         size_t out, in;
-    } modules[] = {{"model.layers.0.mlp.down_proj", 32, 64}, {"model.layers.0.mlp.up_proj", 64, 32}, {"lm_head", 8, 32}};
+    } modules[] = {
+        {"model.layers.0.mlp.down_proj", 32, 64}, {"model.layers.0.mlp.up_proj", 64, 32}, {"lm_head", 8, 32}};
     calm_ctx *ctx = fuzz_context();
     const uint8_t *mark = size ? memmem(data, size, "\n%%\n", 4) : NULL;
     const size_t n = mark ? (size_t)(mark - data) : size;
