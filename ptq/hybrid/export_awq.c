@@ -161,7 +161,7 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 
 static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
 {
-    static const calm_export_form form = {list_tensors, put, NULL};
+    static const calm_export_form form = {list_tensors, put, NULL, NULL};
     CALM_TRY(calm_export_weights(ctx, input, &form, dir));
     CALM_TRY(write_config(ctx, input, dir));
     return calm_export_copy_companions(ctx, input->model, dir);

@@ -134,7 +134,7 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 
 static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
 {
-    static const calm_export_form form = {list_tensors, put, NULL};
+    static const calm_export_form form = {list_tensors, put, NULL, NULL};
     static const char *const key = "quantization_config";
     calm_json *entry;
     CALM_TRY(calm_export_weights(ctx, input, &form, dir));

@@ -218,7 +218,7 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
 {
     const bool v2 = is_v2(input->plan);
-    const calm_export_form form = {list_tensors, put, &v2};
+    const calm_export_form form = {list_tensors, put, &v2, NULL};
     CALM_TRY(calm_export_weights(ctx, input, &form, dir));
     CALM_TRY(write_configs(ctx, input, dir));
     return calm_export_copy_companions(ctx, input->model, dir);

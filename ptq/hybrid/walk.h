@@ -32,7 +32,15 @@ typedef struct calm_export_form {
     calm_status (*put)(const void *user, calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear,
                        size_t which);
     const void *user;
+    /* The module that holds all experts of a block, in place of "experts": each tensor is then that of all experts, [E, ...].
+     * NULL: every expert has its own. */
+    const char *stack;
 } calm_export_form;
+
+/* "model.layers.0.mlp.experts.3.gate_proj" and "switch_mlp" -> "model.layers.0.mlp.switch_mlp.gate_proj", in ctx->out;
+ * what follows stays. */
+calm_status calm_export_stack_name(calm_ctx *ctx, const calm_export_input *input, const char *name, const char *stack,
+                                   char **out);
 
 /* Write model.safetensors, or shards with their index, into `dir`. */
 calm_status calm_export_weights(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,

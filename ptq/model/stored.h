@@ -60,6 +60,9 @@ typedef struct calm_stored_format {
     /* Which tensors a linear of that scheme has; *n at most CALM_N_STORED_PARTS. */
     calm_status (*tensors)(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme, size_t out, size_t in,
                            calm_stored_tensor *list, size_t *n);
+    /* Where the experts of a block share a module: its name in ctx->scratch and the expert's number, for a module that
+     * is an expert's; its tensors are then [E, ...].  NULL: they never do; *name NULL: `module` is no expert's. */
+    calm_status (*stack)(calm_ctx *ctx, const char *module, char **name, size_t *expert);
     /* Fill codes, zeros (or biases) and scales from tensors of the right dtype and shape; `found` by part, NULL:
      * absent. What it adds is in ctx->scratch. */
     calm_status (*unpack)(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme,

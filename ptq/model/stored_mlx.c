@@ -3,7 +3,8 @@
  *   m.weight U32 [out, in b / 32]   m.scales, m.biases [out, G]      value = code * scale + bias
  *
  * "quantization" has group_size and bits of all, and members that are modules: an object with its own, or false for one
- * that stays float.  A module that it does not name is quantized when it has scales. */
+ * that stays float.  A module that it does not name is quantized when it has scales.  The experts of a block may be one
+ * module, switch_mlp, with tensors [E, ...]. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,21 +93,42 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config
 
 /* ---- modules ---- */
 
+/* "a.mlp.experts.3.up_proj" -> "a.mlp.switch_mlp.up_proj" and 3 */
+static calm_status stack(calm_ctx *ctx, const char *module, char **name, size_t *expert)
+{
+    static const char word[] = ".experts.";
+    const char *at = strstr(module, word), *digits = at ? at + strlen(word) : NULL;
+    const size_t n = digits ? strspn(digits, "0123456789") : 0;
+    *name = NULL;
+    if (n == 0 || n > 9 || digits[n] != '.')
+        return CALM_OK;
+    *expert = strtoul(digits, NULL, 10);
+    return calm_strf(ctx, ctx->scratch, name, "%.*s.switch_mlp%s", (int)(at - module), module, digits + n);
+}
+
+static const module_entry *find_entry(const mlx *from, const char *module)
+{
+    const module_entry key = {.name = module};
+    return from->n_modules ? bsearch(&key, from->modules, from->n_modules, sizeof key, compare) : NULL;
+}
+
 static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module,
                         bool *quantized, calm_stored_scheme *out)
 {
     const mlx *from = self;
-    const module_entry key = {.name = module};
-    const module_entry *found =
-        from->n_modules ? bsearch(&key, from->modules, from->n_modules, sizeof key, compare) : NULL;
+    const module_entry *found = find_entry(from, module);
+    char *shared, *name;
+    size_t expert;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(stack(ctx, module, &shared, &expert));
+    if (!found && shared)
+        found = find_entry(from, shared);
     *out = found ? found->scheme : from->base;
     *quantized = found && !found->stays_float;
-    if (found || !set)
-        return CALM_OK;
-    char *name;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.scales", module));
-    *quantized = calm_safetensors_find(set, name) != NULL;
+    for (int i = 0; !found && set && i < (shared ? 2 : 1) && !*quantized; i++) {
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.scales", i ? shared : module));
+        *quantized = calm_safetensors_find(set, name) != NULL;
+    }
     calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
@@ -144,5 +166,6 @@ const calm_stored_format calm_stored_mlx = {
     .release = release,
     .find = find,
     .tensors = tensors,
+    .stack = stack,
     .unpack = unpack,
 };

@@ -12,6 +12,7 @@ set -eu
 PATH=$1:$1/tests:$PATH
 shift
 only=$*
+here=$(cd "$(dirname "$0")" && pwd)
 tools=$(cd "$(dirname "$0")/../.." && pwd)/../shared/tools
 tools=${CALM_TOOLS:-$tools}
 python=${CALM_PYTHON:-python3}
@@ -27,7 +28,7 @@ windows=2
 ran=0
 
 has() {
-    "$python" -c "import torch, transformers, $1" 2>/dev/null || { echo "SKIP: no Python with torch, transformers and $1"; return 1; }
+    "$python" -c "import torch, transformers, $1" >/dev/null 2>&1 || { echo "SKIP: no Python with torch, transformers and $1"; return 1; }
 }
 
 # The number after "NAME": in a report
@@ -49,6 +50,25 @@ check() {    # check READER PER-MILLE FORMAT SCHEMES [SHARD-BYTES]
             exit !(ours > 0 && theirs > 0 && linears > 0 && ours != float && (ours / theirs - 1) ^ 2 < (limit / 1000) ^ 2)
         }' || { cat "$work/theirs"; echo "$name: more than $2 per mille apart"; exit 1; }
     rm -rf "$out"
+    ran=$((ran + 1))
+}
+
+# A mixture, whose experts mlx-lm has in one module: the logits of calm forward.
+experts() {
+    case " $only " in "  " | *" experts "*) ;; *) return 0 ;; esac
+    write_families "$work/families" >/dev/null
+    # mlx-lm has no defaults for these
+    sed -i '1,/{/s/{/{"decoder_sparse_step": 1, "mlp_only_layers": [], /' "$work/families/qwen3_moe/config.json"
+    folders=
+    for schemes in w4a16_g32 w8a16_asym; do
+        out=$work/qwen3_moe-$schemes
+        write_format "$work/families/qwen3_moe" "$out" mlx $schemes >"$work/said" || { cat "$work/said"; exit 1; }
+        calm forward --model "$out" --tokens "$work/families/tokens.jsonl" --output "$out/calm.safetensors" --quiet \
+            >/dev/null
+        folders="$folders $out"
+    done
+    # shellcheck disable=SC2086
+    "$python" "$here/mlx_experts.py" "$work/families/tokens.jsonl" $folders
     ran=$((ran + 1))
 }
 
@@ -78,5 +98,6 @@ if has mlx_lm; then
     check load_mlx.py 1 mlx w8a16_asym
     check load_mlx.py 1 mlx w4a16_g128,float,w8a16,w2a16_g32_asym 2000000
     check load_mlx.py 1 awq w4a16_g128
+    experts
 fi
 [ $ran -gt 0 ] || exit 77

@@ -134,13 +134,17 @@ def awq(config, tensors, module, shape):
 def mlx(config, tensors, module, shape):
     entry = config["quantization"]
     assert entry == config["quantization_config"]
-    own = entry.get(module, entry)
-    if own is False:
-        assert module + ".scales" not in tensors
+    # mlx_lm.models.qwen3_moe: SwitchGLU, tensors of all experts
+    expert = re.fullmatch(r"(.*)\.experts\.(\d+)(\..*)", module)
+    stack = expert[1] + ".switch_mlp" + expert[3] if expert else module
+    part = (lambda array: array[int(expert[2])]) if expert else lambda array: array
+    own = entry.get(stack, entry)
+    if own is False or stack + ".scales" not in tensors:
+        assert module + ".scales" not in tensors and module + ".weight" in tensors
         return None
     width = own["group_size"]
-    codes = f32(stream(tensors[module + ".weight"], shape[1], own["bits"]))
-    scales, biases = (spread(f32(tensors[module + part]), width, shape[1]) for part in (".scales", ".biases"))
+    codes = f32(stream(part(tensors[stack + ".weight"]), shape[1], own["bits"]))
+    scales, biases = (spread(f32(part(tensors[stack + end])), width, shape[1]) for end in (".scales", ".biases"))
     return codes * scales + biases
 
 

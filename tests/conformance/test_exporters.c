@@ -291,10 +291,7 @@ TEST(every_family)
             tiny_plan_open(&p, tiny_model_write(&spec));
             tiny_plan_quantize_family(&p, n == 5 ? weights : schemes, n < 3 ? n : 3);
             const char *names = check_formats(&p);
-            const bool mixture = calm_model_config(p.model)->moe.n_experts != 0;
             const char *expected = n == 3 ? "compressed_tensors" : n == 5 ? "compressed_tensors gptq mlx" : ALL;
-            if (mixture && n != 3)    /* mlx-lm's stacked experts are not written */
-                expected = n == 5 ? "compressed_tensors gptq" : "compressed_tensors gptq awq";
             ck_assert_msg(strcmp(names, expected) == 0, "%s, %zu schemes: %s, expected %s", tiny_families[f], n, names,
                           expected);
             calm_model_close(p.model);
@@ -461,7 +458,7 @@ static void check_refused(const char *format, const tiny_model *spec, const char
 TEST(refused_by_name)
 {
     static const char *const formats[] = {"compressed-tensors", "gptq", "awq", "mlx"};
-    tiny_model spec = wide_model(), odd = wide_model(), thin = wide_model(), experts = tiny_wide("qwen3_moe");
+    tiny_model spec = wide_model(), odd = wide_model(), thin = wide_model();
     odd.inner = 50;
     thin.inner = 44;
     for (size_t i = 0; i < 4; i++) {
@@ -480,7 +477,6 @@ TEST(refused_by_name)
     check_refused("awq", &spec, "w8a16_g32", "the format has weights of 4 bits alone");
     check_refused("mlx", &spec, "w4a16_g16", "the format has groups of 32, 64 and 128");
     check_refused("mlx", &odd, "w8a16", "with 50 columns");
-    check_refused("mlx", &experts, "w4a16_g32", "experts stacked");
     options.asymmetric = false;
     check_refused("compressed-tensors", &spec, "w4a16_g32_asym", "--asymmetric");
     options.asymmetric = true;

@@ -56,9 +56,14 @@ static verdict resolve_awq(const calm_json *config, const char *module)
                      calm_json_int(calm_json_get(entry, "group_size"), 0), true};
 }
 
-/* mlx-lm's class_predicate for modules that its entry names; others have what all have. */
+/* mlx-lm's class_predicate for modules that its entry names; others have what all have.  The experts of a block are the
+ * module switch_mlp. */
 static verdict resolve_mlx(const calm_json *config, const char *module)
 {
+    const char *experts = strstr(module, ".experts.");
+    if (experts)
+        module = test_format("%.*s.switch_mlp%s", (int)(experts - module), module,
+                             strchr(experts + strlen(".experts."), '.'));
     const calm_json *entry = calm_json_get(config, "quantization"), *own = calm_json_get(entry, module);
     if (own && calm_json_typeof(own) != CALM_JSON_OBJECT)
         return (verdict){0};
@@ -121,7 +126,7 @@ static void check_all(resolve_fn *resolve, const calm_json *config, const tiny_p
         check_module(resolve, config, "lm_head", NULL, channels);
 }
 
-static void check_format(const char *format, resolve_fn *resolve, const char *const *schemes, size_t n, bool mixtures)
+static void check_format(const char *format, resolve_fn *resolve, const char *const *schemes, size_t n)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
         tiny_model spec = tiny_wide(tiny_families[f]);
@@ -132,16 +137,14 @@ static void check_format(const char *format, resolve_fn *resolve, const char *co
         spec.n_blocks = 12;    /* numbers of one and two digits */
         spec.tied = f % 2;
         tiny_plan_open(&p, tiny_model_write(&spec));
-        if (mixtures || !calm_model_config(p.model)->moe.n_experts) {
-            tiny_plan_quantize_family(&p, schemes, n);
-            const calm_export_input input = {.model = p.model, .plan = &p.plan};
-            ck_ok(calm_exporter_find(ctx, format, &exporter));
-            ck_ok(exporter->check(ctx, &input));
-            ck_ok(exporter->write(ctx, &input, dir));
-            ck_ok(calm_json_read(ctx, test_format("%s/config.json", dir), 1 << 24, &config));
-            check_all(resolve, config, &p);
-            calm_json_free(config);
-        }
+        tiny_plan_quantize_family(&p, schemes, n);
+        const calm_export_input input = {.model = p.model, .plan = &p.plan};
+        ck_ok(calm_exporter_find(ctx, format, &exporter));
+        ck_ok(exporter->check(ctx, &input));
+        ck_ok(exporter->write(ctx, &input, dir));
+        ck_ok(calm_json_read(ctx, test_format("%s/config.json", dir), 1 << 24, &config));
+        check_all(resolve, config, &p);
+        calm_json_free(config);
         calm_model_close(p.model);
     }
 }
@@ -150,16 +153,16 @@ TEST(gptq)
 {
     static const char *const one[] = {"w4a16_g32"}, *const many[] = {"w4a16_g32", "float", "w8a16", "w3a16_g32_asym",
                                                                      "float"};
-    check_format("gptq", resolve_gptq, one, 1, true);
-    check_format("gptq", resolve_gptq, many, 5, true);
+    check_format("gptq", resolve_gptq, one, 1);
+    check_format("gptq", resolve_gptq, many, 5);
 }
 END_OF_TEST
 
 TEST(awq)
 {
     static const char *const one[] = {"w4a16"}, *const many[] = {"w4a16_g32", "float", "w4a16_g32_asym"};
-    check_format("awq", resolve_awq, one, 1, true);
-    check_format("awq", resolve_awq, many, 3, true);
+    check_format("awq", resolve_awq, one, 1);
+    check_format("awq", resolve_awq, many, 3);
 }
 END_OF_TEST
 
@@ -167,8 +170,8 @@ TEST(mlx)
 {
     static const char *const one[] = {"w4a16_g32"}, *const many[] = {"w4a16_g32", "float", "w8a16", "w3a16_g32_asym",
                                                                      "float"};
-    check_format("mlx", resolve_mlx, one, 1, false);
-    check_format("mlx", resolve_mlx, many, 5, false);
+    check_format("mlx", resolve_mlx, one, 1);
+    check_format("mlx", resolve_mlx, many, 5);
 }
 END_OF_TEST
 
