@@ -39,7 +39,8 @@ static bool counts(calm_stored_part part)
     return part != CALM_STORED_SHAPE && part != CALM_STORED_INDEX;
 }
 
-/* Bytes of what stands for the weight - codes, scales and zeros, or the weight itself - and the dtype of scales or weight. */
+/* Bytes of what stands for the weight - codes, scales and zeros, or the weight itself - and the dtype of scales or
+ * weight. */
 static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, const calm_stored_scheme *scheme,
                                   stored_linear *linear, size_t *floats, calm_dtype *dtype)
 {
@@ -47,7 +48,8 @@ static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, const 
     size_t n = 1;
     char *name;
     if (linear->quantized)
-        CALM_TRY(calm_stored_tensors(ctx, calm_model_stored(model), linear->module, scheme, linear->out, linear->in, list, &n));
+        CALM_TRY(calm_stored_tensors(ctx, calm_model_stored(model), linear->module, scheme, linear->out, linear->in,
+                                     list, &n));
     for (size_t i = 0; i < n; i++) {
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", linear->module, list[i].suffix));
         const calm_tensor *tensor = calm_safetensors_find(calm_model_tensors(model), name);
@@ -71,8 +73,8 @@ static calm_status read_linear(calm_ctx *ctx, contents *to, const calm_job_ref *
     size_t floats = 0;
     *out = (stored_linear){.job = job, .module = linear->module, .out = linear->out, .in = linear->in};
     if (calm_model_stored(model))
-        CALM_TRY(calm_stored_find(ctx, calm_model_stored(model), calm_model_tensors(model), linear->module, &out->quantized,
-                                  &stored));
+        CALM_TRY(calm_stored_find(ctx, calm_model_stored(model), calm_model_tensors(model), linear->module,
+                                  &out->quantized, &stored));
     CALM_TRY(measure_linear(ctx, model, &stored, out, &floats, &dtype));
     if (!out->quantized) {
         snprintf(out->scheme, sizeof out->scheme, "%s", calm_dtype_name(dtype));

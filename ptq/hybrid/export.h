@@ -55,7 +55,8 @@ calm_status calm_export_commit(calm_ctx *ctx, calm_export_place *place, const ch
 /* Remove it after a failure, which stays the one that ctx reports. */
 void calm_export_abandon(calm_ctx *ctx, calm_export_place *place);
 
-/* Names of the files that go with a checkpoint unchanged: tokenizer, generation_config.json, licence; *n their number. */
+/* Names of the files that go with a checkpoint unchanged: tokenizer, generation_config.json, licence; *n their number.
+ */
 const char *const *calm_export_companions(size_t *n);
 
 /* Copy those that the model has. */

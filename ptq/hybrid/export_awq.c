@@ -2,9 +2,9 @@
  *
  *   m.weight -> m.qweight I32 [in, out / 8]    m.qzeros I32 [G, out / 8]    m.scales F16 [G, out]
  *
- * Both are packed along out: nibble i of a word, low bits first, is row 8k + order[i], order = 0 2 4 6 1 3 5 7 (AutoAWQ,
- * awq/modules/linear/gemm.py, WQLinear_GEMM.from_linear; undone in awq/utils/packing_utils.py).  One width and one group size
- * for all; symmetric weights have zeros of 8.  "modules_to_not_convert" says what stays float. */
+ * Both are packed along out: nibble i of a word, low bits first, is row 8k + order[i], order = 0 2 4 6 1 3 5 7
+ * (AutoAWQ, awq/modules/linear/gemm.py, WQLinear_GEMM.from_linear; undone in awq/utils/packing_utils.py).  One width
+ * and one group size for all; symmetric weights have zeros of 8.  "modules_to_not_convert" says what stays float. */
 #include <string.h>
 
 #include "ptq/hybrid/legal.h"
@@ -54,15 +54,17 @@ static calm_status put(const void *user, calm_ctx *ctx, calm_shards_writer *writ
 
 /* ---- the configuration ---- */
 
-/* "model.layers.0.self_attn.q_proj" -> the name under which engines fuse it: those that look for names within names would
- * not find it otherwise. */
+/* "model.layers.0.self_attn.q_proj" -> the name under which engines fuse it: those that look for names within names
+ * would not find it otherwise. */
 static calm_status add_fused(calm_ctx *ctx, const calm_export_input *input, calm_json *modules)
 {
     const calm_layout *layout = calm_model_layout(input->model);
     for (size_t j = 0; j < layout->n_jobs; j++) {
         const calm_job_ref *job = &layout->jobs[j];
         const char *first = layout->linears[job->first].module, *dot = strrchr(first, '.');
-        const char *fused = job->kind == CALM_JOB_QKV ? "qkv_proj" : job->kind == CALM_JOB_GATE_UP ? "gate_up_proj" : NULL;
+        const char *fused = job->kind == CALM_JOB_QKV       ? "qkv_proj"
+                            : job->kind == CALM_JOB_GATE_UP ? "gate_up_proj"
+                                                            : NULL;
         char *name;
         if (input->plan->jobs[j].quantized || job->n < 2 || !fused || !dot || job->expert >= 0)
             continue;
@@ -117,8 +119,9 @@ static calm_status check_uniform(calm_ctx *ctx, const calm_export_input *input)
             continue;
         calm_scheme_name(first, names[0]);
         calm_scheme_name(scheme, names[1]);
-        return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s, others are %s: the format has one group size for all",
-                         layout->jobs[i].name, names[1], names[0]);
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         NAME ": %s is %s, others are %s: the format has one group size for all", layout->jobs[i].name,
+                         names[1], names[0]);
     }
     return CALM_OK;
 }
@@ -135,7 +138,8 @@ static calm_status check_names(calm_ctx *ctx, const calm_export_input *input)
             for (size_t f = 0; f < n && input->plan->jobs[j].quantized; f++)
                 if (strstr(layout->linears[i].module, floats[f]))
                     return calm_fail(ctx, CALM_EUNSUPPORTED,
-                                     NAME ": %s stays float, and readers would leave %s so too, whose name begins alike",
+                                     NAME
+                                     ": %s stays float, and readers would leave %s so too, whose name begins alike",
                                      floats[f], layout->linears[i].module);
     return CALM_OK;
 }
@@ -149,14 +153,15 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     CALM_TRY(calm_check_words(ctx, NAME, input, false, true));
     CALM_TRY(check_names(ctx, input));
     if (!first_scheme(input->plan)->group)
-        calm_log(ctx, CALM_LOG_WARNING, NAME ": one scale per row is group_size -1, which AutoAWQ, GPTQModel and vLLM read and "
-                                        "mlx-lm does not");
+        calm_log(ctx, CALM_LOG_WARNING,
+                 NAME ": one scale per row is group_size -1, which AutoAWQ, GPTQModel and vLLM read and "
+                      "mlx-lm does not");
     return CALM_OK;
 }
 
 static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
 {
-    static const calm_export_form form = {list_tensors, put, NULL};
+    static const calm_export_form form = {list_tensors, put, NULL, NULL};
     CALM_TRY(calm_export_weights(ctx, input, &form, dir));
     CALM_TRY(write_config(ctx, input, dir));
     return calm_export_copy_companions(ctx, input->model, dir);

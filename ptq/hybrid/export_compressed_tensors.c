@@ -95,8 +95,10 @@ static calm_status look_at(calm_ctx *ctx, const calm_export_input *input, size_t
         return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": quantized activations need symmetric weights");
     if (!scheme->symmetric && !(input->options && input->options->asymmetric))
         return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         NAME ": %s has asymmetric weights, which transformers with compressed-tensors 0.18 to 0.20 does "
-                         "not load; --asymmetric writes them all the same, --format gptq another way", job->name);
+                         NAME
+                         ": %s has asymmetric weights, which transformers with compressed-tensors 0.18 to 0.20 does "
+                         "not load; --asymmetric writes them all the same, --format gptq another way",
+                         job->name);
     has->unread_experts |= job->expert >= 0 && (scheme->act_bits || !scheme->symmetric);
     has->three |= scheme->bits == 3;
     has->asymmetric |= !scheme->symmetric;
@@ -132,7 +134,7 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 
 static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
 {
-    static const calm_export_form form = {list_tensors, put, NULL};
+    static const calm_export_form form = {list_tensors, put, NULL, NULL};
     static const char *const key = "quantization_config";
     calm_json *entry;
     CALM_TRY(calm_export_weights(ctx, input, &form, dir));

@@ -3,8 +3,8 @@
  *   m.weight -> m.qweight I32 [in b / 32, out], packed along in     m.scales F16 [G, out]
  *               m.qzeros I32 [G, out b / 32], packed along out      m.g_idx I32 [in] = i / g
  *
- * "gptq" stores (zero - 1) mod 2^b; "gptq_v2", which asymmetric weights need, the zero itself.  The scheme of most weights is
- * the file's; "dynamic" says what differs: other widths, and modules that stay float. */
+ * "gptq" stores (zero - 1) mod 2^b; "gptq_v2", which asymmetric weights need, the zero itself.  The scheme of most
+ * weights is the file's; "dynamic" says what differs: other widths, and modules that stay float. */
 #include <string.h>
 
 #include "ptq/hybrid/legal.h"
@@ -209,15 +209,16 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     if (unread)
         calm_log(ctx, CALM_LOG_WARNING, NAME ": vLLM reads symmetric weights of 4 and 8 bits alone");
     if (mixed)
-        calm_log(ctx, CALM_LOG_WARNING, NAME ": several schemes need \"dynamic\", which GPTQModel, vLLM and SGLang read and "
-                                        "transformers does not");
+        calm_log(ctx, CALM_LOG_WARNING,
+                 NAME ": several schemes need \"dynamic\", which GPTQModel, vLLM and SGLang read and "
+                      "transformers does not");
     return CALM_OK;
 }
 
 static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
 {
     const bool v2 = is_v2(input->plan);
-    const calm_export_form form = {list_tensors, put, &v2};
+    const calm_export_form form = {list_tensors, put, &v2, NULL};
     CALM_TRY(calm_export_weights(ctx, input, &form, dir));
     CALM_TRY(write_configs(ctx, input, dir));
     return calm_export_copy_companions(ctx, input->model, dir);

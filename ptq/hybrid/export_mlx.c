@@ -3,9 +3,10 @@
  *   m.weight -> m.weight U32 [out, in b / 32], packed as compressed-tensors' weight_packed
  *               m.scales, m.biases [out, G]      value = code * scale + bias, bias = -zero * scale
  *
- * Scales and biases are float16 where that holds every bias as it is - symmetric weights, whose zero is a power of two, and 2
- * bits - and float32 else.  MLX has groups of 32, 64 and 128: a scale per row is repeated in groups of the largest of these that
- * divides the row, which changes no weight. */
+ * Scales and biases are float16 where that holds every bias as it is - symmetric weights, whose zero is a power of two,
+ * and 2 bits - and float32 else.  MLX has groups of 32, 64 and 128: a scale per row is repeated in groups of the
+ * largest of these that divides the row, which changes no weight.  The experts of a block are one module, switch_mlp,
+ * whose tensors are [E, ...]. */
 #include <string.h>
 
 #include "ptq/hybrid/legal.h"
@@ -14,6 +15,7 @@
 #include "ptq/quant/pack.h"
 
 #define NAME "mlx"
+#define STACK "switch_mlp"    /* in place of "experts" */
 
 /* Columns per scale as MLX is told; 0: none of its sizes fits. */
 static size_t group_for(const calm_scheme *scheme, size_t in)
@@ -86,6 +88,20 @@ static calm_json *settings(size_t group, int bits)
     return out;
 }
 
+/* A linear's member of the entry: the experts of a block have one. */
+static calm_status add_member(calm_ctx *ctx, const calm_export_input *input, const calm_job_ref *job,
+                              const calm_linear_ref *linear, calm_json *value, calm_json *entry)
+{
+    char *name = NULL;
+    const calm_status status =
+        job->expert < 0 ? CALM_OK : calm_export_stack_name(ctx, input, linear->module, STACK, &name);
+    if (status == CALM_OK)
+        calm_json_set(entry, name ? name : linear->module, value);
+    else
+        calm_json_free(value);
+    return status;
+}
+
 /* The settings of most weights, and of each linear that has others. */
 static calm_status add_linears(calm_ctx *ctx, const calm_export_input *input, calm_json *entry)
 {
@@ -110,10 +126,12 @@ static calm_status add_linears(calm_ctx *ctx, const calm_export_input *input, ca
     for (size_t j = 0; j < layout->n_jobs; j++) {
         const calm_scheme *scheme = &input->plan->jobs[j].scheme;
         const size_t group = group_for(scheme, layout->jobs[j].in);
-        if (!input->plan->jobs[j].quantized || (group == base_group && scheme->bits == base_bits))
+        if (!input->plan->jobs[j].quantized || (group == base_group && scheme->bits == base_bits) ||
+            layout->jobs[j].expert > 0)
             continue;
         for (size_t i = layout->jobs[j].first; i < layout->jobs[j].first + layout->jobs[j].n; i++)
-            calm_json_set(entry, layout->linears[i].module, settings(group, scheme->bits));
+            CALM_TRY(add_member(ctx, input, &layout->jobs[j], &layout->linears[i], settings(group, scheme->bits),
+                                entry));
     }
     return CALM_OK;
 }
@@ -144,13 +162,10 @@ static calm_status check_job(calm_ctx *ctx, const calm_export_input *input, size
     if (!input->plan->jobs[index].quantized)
         return CALM_OK;
     calm_scheme_name(scheme, name);
-    if (job->expert >= 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         NAME ": %s is %s: mlx-lm reads experts stacked in one tensor, which calm does not write", job->name,
-                         name);
     if (!group_for(scheme, job->in))
-        return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s with %zu columns: the format has groups of 32, 64 and 128",
-                         job->name, name, job->in);
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         NAME ": %s is %s with %zu columns: the format has groups of 32, 64 and 128", job->name, name,
+                         job->in);
     *repeated |= !scheme->group;
     return CALM_OK;
 }
@@ -160,17 +175,19 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     bool repeated = false;
     CALM_TRY(calm_check_weight_only(ctx, NAME, input, "2, 3, 4 or 8"));
     CALM_TRY(calm_check_groups(ctx, NAME, input));
+    CALM_TRY(calm_check_experts(ctx, NAME, input));
     for (size_t i = 0; i < input->plan->n_jobs; i++)
         CALM_TRY(check_job(ctx, input, i, &repeated));
     if (repeated)
-        calm_log(ctx, CALM_LOG_INFO, NAME ": the format has no scale per row; it is repeated in groups of up to 128 columns, "
-                                     "which changes no weight");
+        calm_log(ctx, CALM_LOG_INFO,
+                 NAME ": the format has no scale per row; it is repeated in groups of up to 128 columns, "
+                      "which changes no weight");
     return CALM_OK;
 }
 
 static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
 {
-    static const calm_export_form form = {list_tensors, put, NULL};
+    static const calm_export_form form = {list_tensors, put, NULL, STACK};
     CALM_TRY(calm_export_weights(ctx, input, &form, dir));
     CALM_TRY(write_config(ctx, input, dir));
     return calm_export_copy_companions(ctx, input->model, dir);

@@ -94,10 +94,11 @@ calm_status calm_check_words(calm_ctx *ctx, const char *format, const calm_expor
                 continue;
             const bool bad_in = columns && linear->in * bits % 32 != 0;
             if (bad_in || (rows && linear->out * bits % 32 != 0))
-                return calm_fail(ctx, CALM_EUNSUPPORTED,
-                                 "%s: %s has %zu %s of %zu bits, which do not fill 32-bit words; compressed-tensors takes "
-                                 "any number", format, linear->module, bad_in ? linear->in : linear->out,
-                                 bad_in ? "columns" : "rows", bits);
+                return calm_fail(
+                    ctx, CALM_EUNSUPPORTED,
+                    "%s: %s has %zu %s of %zu bits, which do not fill 32-bit words; compressed-tensors takes "
+                    "any number",
+                    format, linear->module, bad_in ? linear->in : linear->out, bad_in ? "columns" : "rows", bits);
         }
     }
     return CALM_OK;

@@ -70,7 +70,9 @@ void calm_append_escaped(calm_text *text, const char *name)
  * engines spell them. */
 static void add_modules(calm_text *text, const calm_names *names, calm_job_kind kind, place where)
 {
-    const char *stem = NULL, *parent = where == IN_SHARED ? names->moe.shared : where == IN_EXPERTS ? names->moe.experts : NULL;
+    const char *stem = NULL, *parent = where == IN_SHARED    ? names->moe.shared
+                                       : where == IN_EXPERTS ? names->moe.experts
+                                                             : NULL;
     size_t n = 0;
     calm_text words;
     calm_text_init(&words);
@@ -140,8 +142,8 @@ static void add_target(const wanted *w, calm_job_kind kind, place where)
     calm_text_clear(&text);
 }
 
-void calm_targets(const calm_export_input *input, calm_plan_match_fn *match, const void *match_user, calm_target_fn *each,
-                  void *user)
+void calm_targets(const calm_export_input *input, calm_plan_match_fn *match, const void *match_user,
+                  calm_target_fn *each, void *user)
 {
     const wanted w = {input, match, match_user, each, user};
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
@@ -163,13 +165,15 @@ static calm_status list_quantized(calm_ctx *ctx, const calm_export_input *input,
     *n = 0;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, layout->n_linears));
     for (size_t j = 0; j < layout->n_jobs; j++)
-        for (size_t i = layout->jobs[j].first; input->plan->jobs[j].quantized && i < layout->jobs[j].first + layout->jobs[j].n; i++)
+        for (size_t i = layout->jobs[j].first;
+             input->plan->jobs[j].quantized && i < layout->jobs[j].first + layout->jobs[j].n; i++)
             (*out)[(*n)++] = layout->linears[i].module;
     qsort(*out, *n, sizeof **out, compare_modules);
     return CALM_OK;
 }
 
-/* Has the model a head?  All decoders have; an encoder if the checkpoint has anything beside it (a bias, a transform). */
+/* Has the model a head?  All decoders have; an encoder if the checkpoint has anything beside it (a bias, a transform).
+ */
 static bool has_head(const calm_model *model)
 {
     const calm_arch *arch = calm_model_config(model)->arch;
@@ -196,7 +200,8 @@ calm_status calm_float_modules(calm_ctx *ctx, const calm_export_input *input, bo
         const calm_tensor *tensor = calm_safetensors_at(set, i);
         const char *dot = strrchr(tensor->name, '.');
         char *module;
-        if (tensor->n_dims != 2 || !dot || strcmp(dot, ".weight") != 0 || (!embeddings && strstr(tensor->name, "embed")))
+        if (tensor->n_dims != 2 || !dot || strcmp(dot, ".weight") != 0 ||
+            (!embeddings && strstr(tensor->name, "embed")))
             continue;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%.*s", (int)(dot - tensor->name), tensor->name));
         const char *key = module;

@@ -20,6 +20,8 @@ typedef struct entry {
     calm_sublayer sublayer;         /* of a norm */
     const calm_tensor *source;      /* of the float checkpoint */
     size_t which;                   /* of the tensors that a quantized weight becomes */
+    bool stacked;                   /* of all experts of the block */
+    uint8_t *stack;                 /* its bytes, once the block is being written */
 } entry;
 
 typedef struct layout {
@@ -85,6 +87,41 @@ static calm_status add_copy(calm_ctx *ctx, layout *out, entry e)
     return CALM_OK;
 }
 
+calm_status calm_export_stack_name(calm_ctx *ctx, const calm_export_input *input, const char *name, const char *stack,
+                                   char **out)
+{
+    const char *experts = calm_model_config(input->model)->arch->names->moe.experts, *dot = strrchr(experts, '.');
+    const char *at = strstr(name, dot ? dot : experts);
+    const size_t length = strlen(dot ? dot : experts);
+    const char *rest = at ? strchr(at + length + 1, '.') : NULL;    /* after the number */
+    if (!rest)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: is no expert's", name);
+    return calm_strf(ctx, ctx->out, out, "%.*s%s%s%s", (int)(at - name), name, dot ? "." : "", stack, rest);
+}
+
+/* Tensors of all experts of a block stand where those of the first would. */
+static calm_status add_stacked(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form, layout *out,
+                               entry e, const calm_scheme *scheme)
+{
+    calm_export_tensor list[CALM_EXPORT_TENSORS];
+    const size_t n = form->tensors(form->user, scheme, e.source->shape[0], e.source->shape[1], list);
+    const size_t experts = calm_model_config(input->model)->moe.n_experts;
+    if (e.job->expert > 0)
+        return CALM_OK;
+    e.kind = QUANTIZED;
+    e.stacked = true;
+    for (e.which = 0; e.which < n; e.which++) {
+        const calm_export_tensor *tensor = &list[e.which];
+        char *stem, *name;
+        CALM_TRY(calm_export_stack_name(ctx, input, e.source->name, form->stack, &stem));
+        CALM_TRY(
+            calm_strf(ctx, ctx->out, &name, "%.*s%s", (int)(strlen(stem) - strlen("weight")), stem, tensor->suffix));
+        add(out, e, (calm_tensor){.name = name, .dtype = tensor->dtype, .n_dims = tensor->n_dims + 1,
+                                  .shape = {experts, tensor->shape[0], tensor->shape[1]}});
+    }
+    return CALM_OK;
+}
+
 static calm_status add_quantized(calm_ctx *ctx, const calm_export_form *form, layout *out, entry e,
                                  const calm_scheme *scheme)
 {
@@ -138,6 +175,8 @@ static calm_status add_source(calm_ctx *ctx, const calm_export_input *input, con
     e.role = found->role;
     e.kind = strcmp(dot, ".weight") == 0 ? WEIGHT : strcmp(dot, ".bias") == 0 ? BIAS : COPY;
     const calm_plan_job *planned = &input->plan->jobs[e.job - table->jobs];
+    if (e.kind == WEIGHT && planned->quantized && form->stack && e.job->expert >= 0)
+        return add_stacked(ctx, input, form, out, e, &planned->scheme);
     if (e.kind == WEIGHT && planned->quantized)
         return add_quantized(ctx, form, out, e, &planned->scheme);
     return add_copy(ctx, out, e);
@@ -292,6 +331,46 @@ typedef struct walk {
     calm_shards_writer writer;
 } walk;
 
+/* The stacked tensors of a block from entry `first` on, in ctx->out: each expert is assembled once. */
+static calm_status fill_stacks(calm_ctx *ctx, walk *w, assembled *from, size_t first)
+{
+    const size_t experts = calm_model_config(w->input->model)->moe.n_experts;
+    entry *entries = w->plan.entries;
+    size_t end = first, n_elements, bytes = 0;
+    for (; end < w->plan.n && entries[end].block == entries[first].block; end++)
+        if (entries[end].stacked) {
+            if (!calm_tensor_size(&w->plan.tensors[end], &n_elements, &bytes))
+                return calm_fail(ctx, CALM_EARG, "tensor %s: its size overflows", w->plan.tensors[end].name);
+            CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, entries[end].stack, bytes));
+        }
+    for (size_t e = 0; e < experts; e++) {
+        CALM_TRY(assemble_expert(ctx, (long)e, from));
+        for (size_t i = first; i < end; i++) {
+            calm_arena_mark mark = calm_arena_save(ctx->scratch);
+            if (!entries[i].stacked)
+                continue;
+            calm_tensor_size(&w->plan.tensors[i], &n_elements, &bytes);
+            calm_shards_divert(&w->writer, entries[i].stack + bytes / experts * e);
+            const calm_status status =
+                w->form->put(w->form->user, ctx, &w->writer, &from->one.linear[entries[i].role], entries[i].which);
+            calm_shards_divert(&w->writer, NULL);
+            calm_arena_rewind(ctx->scratch, mark);
+            CALM_TRY(status);
+        }
+    }
+    return CALM_OK;
+}
+
+/* A tensor of all experts; the first of a block makes them all. */
+static calm_status put_stacked(calm_ctx *ctx, walk *w, assembled *from, size_t index)
+{
+    size_t n_elements, bytes = 0;
+    if (!w->plan.entries[index].stack)
+        CALM_TRY(fill_stacks(ctx, w, from, index));
+    calm_tensor_size(&w->plan.tensors[index], &n_elements, &bytes);
+    return calm_shards_put(ctx, &w->writer, w->plan.entries[index].stack, bytes);
+}
+
 /* All tensors of one block (or outside the blocks), starting at entry *next. */
 static calm_status put_block(calm_ctx *ctx, walk *w, long index, size_t *next)
 {
@@ -303,10 +382,13 @@ static calm_status put_block(calm_ctx *ctx, walk *w, long index, size_t *next)
     calm_status status = index >= 0 ? assemble_block(ctx, (size_t)index, &from) : CALM_OK;
     for (; status == CALM_OK && *next < plan->n && plan->entries[*next].block == index; ++*next) {
         const entry *e = &plan->entries[*next];
-        const calm_qgroup *group;
+        const calm_qgroup *group = NULL;
         calm_arena_mark mark = calm_arena_save(ctx->scratch);
-        status = find_group(ctx, e, &from, &group);
-        if (status == CALM_OK)
+        if (e->stacked)
+            status = put_stacked(ctx, w, &from, *next);
+        else
+            status = find_group(ctx, e, &from, &group);
+        if (status == CALM_OK && !e->stacked)
             status = put_entry(ctx, w->form, &w->writer, e, group);
         calm_safetensors_release(calm_model_tensors(input->model), e->source);
         calm_arena_rewind(ctx->scratch, mark);

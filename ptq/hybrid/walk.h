@@ -1,5 +1,5 @@
-/* The walk of the safetensors exporters over the float checkpoint: tensors outside the blocks first, then block by block,
- * by name; one group assembled at a time.
+/* The walk of the safetensors exporters over the float checkpoint: tensors outside the blocks first, then block by
+ * block, by name; one group assembled at a time.
  *
  *   a quantized linear's weight    the tensors that the format makes of it (calm_export_form)
  *   norms, biases, float weights   as assembly left them (assemble.h): input scales are folded into some
@@ -32,7 +32,15 @@ typedef struct calm_export_form {
     calm_status (*put)(const void *user, calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear,
                        size_t which);
     const void *user;
+    /* The module that holds all experts of a block, in place of "experts": each tensor is then that of all experts, [E, ...].
+     * NULL: every expert has its own. */
+    const char *stack;
 } calm_export_form;
+
+/* "model.layers.0.mlp.experts.3.gate_proj" and "switch_mlp" -> "model.layers.0.mlp.switch_mlp.gate_proj", in ctx->out;
+ * what follows stays. */
+calm_status calm_export_stack_name(calm_ctx *ctx, const calm_export_input *input, const char *name, const char *stack,
+                                   char **out);
 
 /* Write model.safetensors, or shards with their index, into `dir`. */
 calm_status calm_export_weights(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
@@ -51,7 +59,8 @@ calm_status calm_export_put_scales(calm_ctx *ctx, calm_shards_writer *writer, co
 /* out [cols, rows] = in [rows, cols]; NULL: every element is `constant` (zeros of symmetric schemes). */
 void calm_export_transpose(const uint8_t *in, uint8_t constant, size_t rows, size_t cols, uint8_t *out);
 
-/* Write config.json into `dir`: the float model's, every byte as it was, with the member `key` added for each of keys [n]. */
+/* Write config.json into `dir`: the float model's, every byte as it was, with the member `key` added for each of keys
+ * [n]. */
 calm_status calm_export_config(calm_ctx *ctx, const calm_export_input *input, const char *dir, const char *const *keys,
                                size_t n, const calm_json *value);
 

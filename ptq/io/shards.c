@@ -31,8 +31,9 @@ static calm_status cut(calm_ctx *ctx, calm_shards_writer *writer, size_t limit)
     }
     writer->begin[writer->n_shards] = writer->n;
     if (writer->n_shards > MOST_SHARDS)
-        return calm_fail(ctx, CALM_EARG, "%s: %zu files of at most %zu bytes; five digits number them: allow larger ones",
-                         writer->dir, writer->n_shards, limit);
+        return calm_fail(ctx, CALM_EARG,
+                         "%s: %zu files of at most %zu bytes; five digits number them: allow larger ones", writer->dir,
+                         writer->n_shards, limit);
     return CALM_OK;
 }
 
@@ -65,12 +66,22 @@ calm_status calm_shards_begin(calm_ctx *ctx, calm_shards_writer *writer, const c
 
 calm_status calm_shards_put(calm_ctx *ctx, calm_shards_writer *writer, const void *data, size_t bytes)
 {
+    if (writer->diverted) {
+        memcpy(writer->diverted, data, bytes);
+        writer->diverted += bytes;
+        return CALM_OK;
+    }
     if (writer->file.next == writer->file.n && writer->shard + 1 < writer->n_shards) {
         CALM_TRY(calm_safetensors_end(ctx, &writer->file));
         writer->shard++;
         CALM_TRY(open_shard(ctx, writer));
     }
     return calm_safetensors_put(ctx, &writer->file, data, bytes);
+}
+
+void calm_shards_divert(calm_shards_writer *writer, uint8_t *to)
+{
+    writer->diverted = to;
 }
 
 const calm_tensor *calm_shards_next(const calm_shards_writer *writer)

@@ -19,6 +19,7 @@ typedef struct calm_shards_writer {
     char **paths;                     /* [n_shards] */
     const char *dir;
     calm_safetensors_writer file;
+    uint8_t *diverted;                /* where bytes go instead of the file; NULL: nowhere else */
 } calm_shards_writer;
 
 /* Open the first file in `dir` for tensors [n], with at most `limit` bytes of tensors in each (0: CALM_SHARD_BYTES).
@@ -28,6 +29,10 @@ calm_status calm_shards_begin(calm_ctx *ctx, calm_shards_writer *writer, const c
 
 /* Data of the next tensor, whole or in pieces, as calm_safetensors_put takes it. */
 calm_status calm_shards_put(calm_ctx *ctx, calm_shards_writer *writer, const void *data, size_t bytes);
+
+/* From here on bytes that are put go to `to`, one after another, and not into the file; NULL ends that.  For tensors whose
+ * pieces are not made in the file's order. */
+void calm_shards_divert(calm_shards_writer *writer, uint8_t *to);
 
 /* The tensor that the next bytes belong to. */
 const calm_tensor *calm_shards_next(const calm_shards_writer *writer);

@@ -1,8 +1,8 @@
 /* Model: a checkpoint directory opened for reading - mapped shards, config.json, names - and its parts as float32.
  *
- * Float checkpoints and those in a quantized format (stored.h) are read alike: a quantized linear comes out as the float32
- * weight its codes and scales stand for.  Nothing is converted before it is asked for, one sublayer or expert at a
- * time. */
+ * Float checkpoints and those in a quantized format (stored.h) are read alike: a quantized linear comes out as the
+ * float32 weight its codes and scales stand for.  Nothing is converted before it is asked for, one sublayer or expert
+ * at a time. */
 #ifndef CALM_MODEL_MODEL_H
 #define CALM_MODEL_MODEL_H
 
@@ -31,8 +31,8 @@ const calm_safetensors *calm_model_tensors(const calm_model *model);
 bool calm_model_is_quantized(const calm_model *model);
 const calm_stored *calm_model_stored(const calm_model *model);          /* NULL: float */
 
-/* By which rule inputs are quantized from now on, in a checkpoint that quantizes them (grid.h): after opening it is that of
- * compressed-tensors.  CALM_EARG: no linear of the checkpoint has quantized activations. */
+/* By which rule inputs are quantized from now on, in a checkpoint that quantizes them (grid.h): after opening it is
+ * that of compressed-tensors.  CALM_EARG: no linear of the checkpoint has quantized activations. */
 calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_rule rule);
 
 /* Numbers of all stored float parameters, and of bytes of all tensors. */

@@ -32,9 +32,11 @@ static calm_status unknown(calm_ctx *ctx, const char *path, const calm_json *con
     const char *method = calm_json_string(calm_json_get(entry, "quant_method"), "(none)");
     if (calm_json_typeof(entry) == CALM_JSON_NULL)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"quantization\" without group_size and bits, as MLX has", path);
-    return calm_fail(ctx, CALM_EUNSUPPORTED,
-                     "%s: quantization_config.quant_method \"%.64s\": calm reads compressed-tensors, gptq, awq and MLX's own "
-                     "entry", path, method);
+    return calm_fail(
+        ctx, CALM_EUNSUPPORTED,
+        "%s: quantization_config.quant_method \"%.64s\": calm reads compressed-tensors, gptq, awq and MLX's own "
+        "entry",
+        path, method);
 }
 
 calm_status calm_stored_open(calm_ctx *ctx, const char *path, const calm_json *config, calm_stored **out)
@@ -82,22 +84,59 @@ calm_status calm_stored_find(calm_ctx *ctx, const calm_stored *stored, const cal
 }
 
 calm_status calm_stored_tensors(calm_ctx *ctx, const calm_stored *stored, const char *module,
-                                const calm_stored_scheme *scheme, size_t out, size_t in, calm_stored_tensor *list, size_t *n)
+                                const calm_stored_scheme *scheme, size_t out, size_t in, calm_stored_tensor *list,
+                                size_t *n)
 {
     return stored->format->tensors(ctx, module, scheme, out, in, list, n);
 }
 
 /* ---- a module's tensors ---- */
 
-static calm_status need(calm_ctx *ctx, const calm_safetensors *set, const char *module, const calm_stored_tensor *expected,
-                        const calm_tensor **out)
+/* The expert's part of a tensor of all experts, as a tensor in ctx->scratch; *out NULL: there is none. */
+static calm_status find_stacked(calm_ctx *ctx, const calm_stored_format *format, const calm_safetensors *set,
+                                const char *module, const calm_stored_tensor *expected, const calm_tensor **out)
+{
+    char *stack = NULL, *name, text[128];
+    size_t expert = 0;
+    const size_t *shape = expected->shape;
+    calm_tensor *part;
+    if (format->stack)
+        CALM_TRY(format->stack(ctx, module, &stack, &expert));
+    if (!stack)
+        return CALM_OK;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", stack, expected->suffix));
+    const calm_tensor *all = calm_safetensors_find(set, name);
+    if (!all)
+        return CALM_OK;
+    if (all->n_dims != 3 || expected->n_dims != 2 || all->shape[1] != shape[0] || all->shape[2] != shape[1] ||
+        expert >= all->shape[0])
+        return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: shape %s, expected [more than %zu, %zu, %zu]", all->file,
+                         name, calm_shape_text(all->n_dims, all->shape, text), expert, shape[0], shape[1]);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, part, 1));
+    *part = *all;
+    part->n_dims = 2;
+    part->shape[0] = shape[0];
+    part->shape[1] = shape[1];
+    part->bytes = all->bytes / all->shape[0];
+    part->n_elements = all->n_elements / all->shape[0];
+    part->data = all->data + expert * part->bytes;
+    *out = part;
+    return CALM_OK;
+}
+
+static calm_status need(calm_ctx *ctx, const calm_stored_format *format, const calm_safetensors *set,
+                        const char *module, const calm_stored_tensor *expected, const calm_tensor **out)
 {
     char *name;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, expected->suffix));
-    *out = calm_safetensors_find(set, name);
-    if (!*out && expected->optional)
+    const bool own = calm_safetensors_find(set, name) != NULL;
+    *out = NULL;
+    if (!own)
+        CALM_TRY(find_stacked(ctx, format, set, module, expected, out));
+    if (!own && !*out && expected->optional)
         return CALM_OK;
-    CALM_TRY(calm_safetensors_need(ctx, set, name, expected->n_dims, expected->shape, out));
+    if (!*out)
+        CALM_TRY(calm_safetensors_need(ctx, set, name, expected->n_dims, expected->shape, out));
     const bool any = expected->dtype == CALM_N_DTYPES;
     const calm_dtype dtype = (*out)->dtype;
     if (any ? dtype != CALM_BF16 && dtype != CALM_F16 && dtype != CALM_F32 : dtype != expected->dtype)
@@ -115,7 +154,7 @@ static calm_status need_all(calm_ctx *ctx, const calm_stored *stored, const calm
     memset(found, 0, CALM_N_STORED_PARTS * sizeof *found);
     CALM_TRY(stored->format->tensors(ctx, module, scheme, out, in, list, &n));
     for (size_t i = 0; i < n; i++)
-        CALM_TRY(need(ctx, set, module, &list[i], &found[list[i].part]));
+        CALM_TRY(need(ctx, stored->format, set, module, &list[i], &found[list[i].part]));
     return CALM_OK;
 }
 
@@ -126,8 +165,9 @@ calm_status calm_stored_check(calm_ctx *ctx, const calm_stored *stored, const ca
     return need_all(ctx, stored, set, module, scheme, out, in, found);
 }
 
-calm_status calm_stored_unpack(calm_ctx *ctx, const calm_stored *stored, const calm_safetensors *set, const char *module,
-                               const calm_stored_scheme *scheme, size_t out, size_t in, calm_stored_values *values)
+calm_status calm_stored_unpack(calm_ctx *ctx, const calm_stored *stored, const calm_safetensors *set,
+                               const char *module, const calm_stored_scheme *scheme, size_t out, size_t in,
+                               calm_stored_values *values)
 {
     const calm_tensor *found[CALM_N_STORED_PARTS];
     CALM_TRY(need_all(ctx, stored, set, module, scheme, out, in, found));
@@ -190,7 +230,8 @@ calm_status calm_stored_words(calm_ctx *ctx, const calm_tensor *tensor, uint32_t
     return CALM_OK;
 }
 
-calm_status calm_stored_floats(calm_ctx *ctx, const calm_tensor *tensor, bool turned, size_t rows, size_t cols, float *out)
+calm_status calm_stored_floats(calm_ctx *ctx, const calm_tensor *tensor, bool turned, size_t rows, size_t cols,
+                               float *out)
 {
     float *stored;
     if (!turned)
@@ -219,8 +260,8 @@ calm_status calm_stored_bits(calm_ctx *ctx, const char *path, const calm_json *e
     int64_t bits = 0;
     CALM_TRY(calm_json_need_int(ctx, path, entry, key, fallback ? &usual : NULL, 1, 64, &bits));
     if (bits != 2 && bits != 3 && bits != 4 && bits != 8)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\" is %lld: weights of 2, 3, 4 and 8 bits are read", path, key,
-                         (long long)bits);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\" is %lld: weights of 2, 3, 4 and 8 bits are read", path,
+                         key, (long long)bits);
     *out = (int)bits;
     return CALM_OK;
 }

@@ -1,9 +1,9 @@
-/* Quantized safetensors checkpoints, reading: which linear has which scheme, which tensors stand for its weight, and that
- * weight in float32.
+/* Quantized safetensors checkpoints, reading: which linear has which scheme, which tensors stand for its weight, and
+ * that weight in float32.
  *
- * A format is one file stored_<format>.c, which ends with its descriptor, and one line in stored.def.  Every format is read
- * into the same form - codes, zeros and scales per row and group (docs/formats.md section 1) - so a weight has the same bits
- * whichever it came from.  Configurations and tensors come from strangers: all of it is checked. */
+ * A format is one file stored_<format>.c, which ends with its descriptor, and one line in stored.def.  Every format is
+ * read into the same form - codes, zeros and scales per row and group (docs/formats.md section 1) - so a weight has the
+ * same bits whichever it came from.  Configurations and tensors come from strangers: all of it is checked. */
 #ifndef CALM_MODEL_STORED_H
 #define CALM_MODEL_STORED_H
 
@@ -55,13 +55,16 @@ typedef struct calm_stored_format {
     calm_status (*read)(calm_ctx *ctx, const char *path, const calm_json *config, void **out);
     void (*release)(void *self);
     /* The scheme of a module; *quantized false: float.  `set`: the checkpoint's tensors, NULL for none. */
-    calm_status (*find)(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module, bool *quantized,
-                        calm_stored_scheme *out);
+    calm_status (*find)(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module,
+                        bool *quantized, calm_stored_scheme *out);
     /* Which tensors a linear of that scheme has; *n at most CALM_N_STORED_PARTS. */
     calm_status (*tensors)(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme, size_t out, size_t in,
                            calm_stored_tensor *list, size_t *n);
-    /* Fill codes, zeros (or biases) and scales from tensors of the right dtype and shape; `found` by part, NULL: absent.
-     * What it adds is in ctx->scratch. */
+    /* Where the experts of a block share a module: its name in ctx->scratch and the expert's number, for a module that
+     * is an expert's; its tensors are then [E, ...].  NULL: they never do; *name NULL: `module` is no expert's. */
+    calm_status (*stack)(calm_ctx *ctx, const char *module, char **name, size_t *expert);
+    /* Fill codes, zeros (or biases) and scales from tensors of the right dtype and shape; `found` by part, NULL:
+     * absent. What it adds is in ctx->scratch. */
     calm_status (*unpack)(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme,
                           const calm_tensor *const found[CALM_N_STORED_PARTS], calm_stored_values *values);
 } calm_stored_format;
@@ -71,8 +74,9 @@ typedef struct calm_stored calm_stored;
 /* The formats in the order of stored.def; *n their number. */
 const calm_stored_format *const *calm_stored_formats(size_t *n);
 
-/* Read what the config.json `config` at `path` says of quantization; *out NULL: nothing, the checkpoint is float.  Free with
- * calm_stored_close.  CALM_EUNSUPPORTED: a method that calm does not know, or what it cannot compute; CALM_EFORMAT. */
+/* Read what the config.json `config` at `path` says of quantization; *out NULL: nothing, the checkpoint is float.  Free
+ * with calm_stored_close.  CALM_EUNSUPPORTED: a method that calm does not know, or what it cannot compute;
+ * CALM_EFORMAT. */
 calm_status calm_stored_open(calm_ctx *ctx, const char *path, const calm_json *config, calm_stored **out);
 void calm_stored_close(calm_stored *stored);
 
@@ -85,7 +89,8 @@ calm_status calm_stored_find(calm_ctx *ctx, const calm_stored *stored, const cal
 
 /* Which tensors a quantized module [out, in] has: list [CALM_N_STORED_PARTS], *n of them. */
 calm_status calm_stored_tensors(calm_ctx *ctx, const calm_stored *stored, const char *module,
-                                const calm_stored_scheme *scheme, size_t out, size_t in, calm_stored_tensor *list, size_t *n);
+                                const calm_stored_scheme *scheme, size_t out, size_t in, calm_stored_tensor *list,
+                                size_t *n);
 
 /* Check presence, dtype and shape of a quantized module's tensors. */
 calm_status calm_stored_check(calm_ctx *ctx, const calm_stored *stored, const calm_safetensors *set, const char *module,
@@ -93,8 +98,9 @@ calm_status calm_stored_check(calm_ctx *ctx, const calm_stored *stored, const ca
 
 /* The same, and its values in ctx->scratch: what stands in the file, whatever it amounts to.  CALM_ENUMERIC: a scale or
  * bias is not finite. */
-calm_status calm_stored_unpack(calm_ctx *ctx, const calm_stored *stored, const calm_safetensors *set, const char *module,
-                               const calm_stored_scheme *scheme, size_t out, size_t in, calm_stored_values *values);
+calm_status calm_stored_unpack(calm_ctx *ctx, const calm_stored *stored, const calm_safetensors *set,
+                               const char *module, const calm_stored_scheme *scheme, size_t out, size_t in,
+                               calm_stored_values *values);
 
 /* w [out, in] of a quantized module in float32. */
 calm_status calm_stored_load(calm_ctx *ctx, const calm_stored *stored, const calm_safetensors *set, const char *module,
@@ -106,7 +112,8 @@ calm_status calm_stored_load(calm_ctx *ctx, const calm_stored *stored, const cal
 calm_status calm_stored_words(calm_ctx *ctx, const calm_tensor *tensor, uint32_t **out);
 
 /* The scales or biases of a tensor [rows, cols] into out, of a transposed one [cols, rows] with `turned`. */
-calm_status calm_stored_floats(calm_ctx *ctx, const calm_tensor *tensor, bool turned, size_t rows, size_t cols, float *out);
+calm_status calm_stored_floats(calm_ctx *ctx, const calm_tensor *tensor, bool turned, size_t rows, size_t cols,
+                               float *out);
 
 /* out [rows, cols] = in [cols, rows] */
 void calm_stored_turn(const uint8_t *in, size_t rows, size_t cols, uint8_t *out);

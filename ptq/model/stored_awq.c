@@ -2,7 +2,8 @@
  *
  *   m.qweight I32 [in, out / 8]   m.qzeros I32 [G, out / 8]   m.scales [G, out]      nibbles in AWQ's order (pack.h)
  *
- * "modules_to_not_convert" has parts of module names, as all readers take it.  Older files say w_bit and q_group_size. */
+ * "modules_to_not_convert" has parts of module names, as all readers take it.  Older files say w_bit and q_group_size.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -36,8 +37,10 @@ static calm_status read_floats(calm_ctx *ctx, const char *path, const calm_json 
     for (size_t i = 0; i < calm_json_size(list); i++) {
         const char *name = calm_json_string(calm_json_at(list, i), NULL);
         if (!name || !*name)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config.modules_to_not_convert: a name that is no string, "
-                                                "or empty", path);
+            return calm_fail(ctx, CALM_EFORMAT,
+                             "%s: quantization_config.modules_to_not_convert: a name that is no string, "
+                             "or empty",
+                             path);
         CALM_TRY(calm_strf(ctx, &out->arena, &out->floats[out->n_floats++], "%s", name));
     }
     return CALM_OK;
@@ -57,11 +60,13 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     if (out->scheme.bits != 4)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: AWQ weights of %d bits: 4 are read", path, out->scheme.bits);
     if (strcasecmp(version, "gemm") != 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.version \"%.64s\": AWQ's gemm layout is read", path,
-                         version);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.version \"%.64s\": AWQ's gemm layout is read",
+                         path, version);
     if (!zero_point)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.zero_point is false: AWQ weights with zeros are "
-                                                 "read", path);
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "%s: quantization_config.zero_point is false: AWQ weights with zeros are "
+                         "read",
+                         path);
     return read_floats(ctx, path, calm_json_get(entry, "modules_to_not_convert"), out);
 }
 

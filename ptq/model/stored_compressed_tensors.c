@@ -235,8 +235,8 @@ static calm_status unpack_bytes(calm_ctx *ctx, const char *module, int bits, con
     for (size_t i = 0; i < tensor->bytes; i++) {
         const int value = (int8_t)tensor->data[i];
         if (value < -zero || value >= zero)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: %s.weight: %d at %zu is no code of %d bits", tensor->file, module, value,
-                             i, bits);
+            return calm_fail(ctx, CALM_EFORMAT, "%s: %s.weight: %d at %zu is no code of %d bits", tensor->file, module,
+                             value, i, bits);
         codes[i] = (uint8_t)(value + zero);
     }
     return CALM_OK;

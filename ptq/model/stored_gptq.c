@@ -2,8 +2,8 @@
  *
  *   m.qweight I32 [in b / 32, out]   m.qzeros I32 [G, out b / 32]   m.scales [G, out]   m.g_idx I32 [in]
  *
- * "dynamic" overrides bits, group_size, sym and desc_act by regex, or leaves modules float ("-:"); the first that hits decides.
- * "modules_in_block_to_quantize" names parts of module names. */
+ * "dynamic" overrides bits, group_size, sym and desc_act by regex, or leaves modules float ("-:"); the first that hits
+ * decides. "modules_in_block_to_quantize" names parts of module names. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,8 +72,8 @@ static calm_status read_rules(calm_ctx *ctx, const char *path, const calm_json *
         rule *at = &out->rules[out->n_rules];
         *at = (rule){.stays_float = prefixed && key[0] == '-', .scheme = out->base};
         if (!at->stays_float && calm_json_typeof(values) != CALM_JSON_OBJECT)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config.dynamic: \"%.64s\" is %s, expected an object", path,
-                             key, calm_json_type_name(calm_json_typeof(values)));
+            return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config.dynamic: \"%.64s\" is %s, expected an object",
+                             path, key, calm_json_type_name(calm_json_typeof(values)));
         if (!at->stays_float)
             CALM_TRY(read_scheme(ctx, path, values, &at->scheme));
         CALM_TRY(calm_regex_new(ctx, path, pattern, strlen(pattern), &at->regex));
@@ -95,8 +95,10 @@ static calm_status read_only(calm_ctx *ctx, const char *path, const calm_json *l
         for (size_t k = 0; k < (nested ? calm_json_size(item) : 1); k++) {
             const char *name = calm_json_string(nested ? calm_json_at(item, k) : item, NULL);
             if (!name)
-                return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config.modules_in_block_to_quantize: a name that is "
-                                                    "not a string", path);
+                return calm_fail(ctx, CALM_EFORMAT,
+                                 "%s: quantization_config.modules_in_block_to_quantize: a name that is "
+                                 "not a string",
+                                 path);
             CALM_TRY(calm_strf(ctx, &out->arena, &out->only[out->n_only++], "%s", name));
         }
     }
@@ -109,10 +111,13 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_json_need_string(ctx, path, entry, "checkpoint_format", "gptq", &format));
     CALM_TRY(calm_json_need_string(ctx, path, entry, "pack_dtype", "int32", &dtype));
     if (strcmp(format, "gptq") != 0 && strcmp(format, "gptq_v2") != 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.checkpoint_format \"%.64s\": gptq and gptq_v2 are "
-                                                 "read", path, format);
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "%s: quantization_config.checkpoint_format \"%.64s\": gptq and gptq_v2 are "
+                         "read",
+                         path, format);
     if (strcmp(dtype, "int32") != 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.pack_dtype \"%.64s\": int32 is read", path, dtype);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.pack_dtype \"%.64s\": int32 is read", path,
+                         dtype);
     out->base = (calm_stored_scheme){.symmetric = true, .layout = strcmp(format, "gptq_v2") == 0 ? V2 : 0};
     CALM_TRY(read_scheme(ctx, path, entry, &out->base));
     CALM_TRY(read_rules(ctx, path, calm_json_get(entry, "dynamic"), out));
@@ -159,27 +164,28 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_stored_
     const size_t group = scheme->group ? scheme->group : in, groups = (in + group - 1) / group;
     (void)ctx;
     (void)module;
-    list[0] = (calm_stored_tensor){CALM_STORED_CODES, "qweight", CALM_I32, 2, {calm_pack_words(in, scheme->bits), out}, false};
-    list[1] = (calm_stored_tensor){CALM_STORED_ZEROS, "qzeros", CALM_I32, 2, {groups, calm_pack_words(out, scheme->bits)},
-                                   false};
+    list[0] = (calm_stored_tensor){
+        CALM_STORED_CODES, "qweight", CALM_I32, 2, {calm_pack_words(in, scheme->bits), out}, false};
+    list[1] = (calm_stored_tensor){
+        CALM_STORED_ZEROS, "qzeros", CALM_I32, 2, {groups, calm_pack_words(out, scheme->bits)}, false};
     list[2] = (calm_stored_tensor){CALM_STORED_SCALES, "scales", CALM_N_DTYPES, 2, {groups, out}, false};
     list[3] = (calm_stored_tensor){CALM_STORED_INDEX, "g_idx", CALM_I32, 1, {in, 0}, !(scheme->layout & DESC_ACT)};
     *n = 4;
     return CALM_OK;
 }
 
-/* Columns in order need no index; others only where the configuration says that they are reordered: engines that believe it
- * do not look. */
-static calm_status read_index(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme, const calm_tensor *tensor,
-                              calm_stored_values *values)
+/* Columns in order need no index; others only where the configuration says that they are reordered: engines that
+ * believe it do not look. */
+static calm_status read_index(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme,
+                              const calm_tensor *tensor, calm_stored_values *values)
 {
     bool in_order = true;
     CALM_TRY(calm_stored_words(ctx, tensor, &values->group_of));
     for (size_t i = 0; i < values->in; i++) {
         const uint32_t group = values->group_of[i];
         if (group >= values->n_groups)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: %s.g_idx: column %zu is of group %d; there are %zu", tensor->file, module,
-                             i, (int)(int32_t)group, values->n_groups);
+            return calm_fail(ctx, CALM_EFORMAT, "%s: %s.g_idx: column %zu is of group %d; there are %zu", tensor->file,
+                             module, i, (int)(int32_t)group, values->n_groups);
         in_order &= group == i / values->group;
     }
     if (!in_order && !(scheme->layout & DESC_ACT))

@@ -2,8 +2,9 @@
  *
  *   m.weight U32 [out, in b / 32]   m.scales, m.biases [out, G]      value = code * scale + bias
  *
- * "quantization" has group_size and bits of all, and members that are modules: an object with its own, or false for one that
- * stays float.  A module that it does not name is quantized when it has scales. */
+ * "quantization" has group_size and bits of all, and members that are modules: an object with its own, or false for one
+ * that stays float.  A module that it does not name is quantized when it has scales.  The experts of a block may be one
+ * module, switch_mlp, with tensors [E, ...]. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,8 +48,8 @@ static calm_status read_scheme(calm_ctx *ctx, const char *path, const char *modu
     CALM_TRY(calm_stored_bits(ctx, path, entry, "bits", scheme->bits, &scheme->bits));
     CALM_TRY(calm_stored_group(ctx, path, entry, "group_size", scheme->group, &scheme->group));
     if (scheme->group != 32 && scheme->group != 64 && scheme->group != 128)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization%s%.128s: groups of %zu: MLX has 32, 64 and 128", path,
-                         module ? "." : "", module ? module : "", scheme->group);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization%s%.128s: groups of %zu: MLX has 32, 64 and 128",
+                         path, module ? "." : "", module ? module : "", scheme->group);
     return CALM_OK;
 }
 
@@ -69,7 +70,8 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
         char *name;
         if (type != CALM_JSON_BOOL && type != CALM_JSON_OBJECT)
             continue;    /* the settings of all, and what others add */
-        *at = (module_entry){.stays_float = type == CALM_JSON_BOOL && !calm_json_bool(value, true), .scheme = out->base};
+        *at =
+            (module_entry){.stays_float = type == CALM_JSON_BOOL && !calm_json_bool(value, true), .scheme = out->base};
         if (type == CALM_JSON_OBJECT)
             CALM_TRY(read_scheme(ctx, path, key, value, &at->scheme));
         CALM_TRY(calm_strf(ctx, &out->arena, &name, "%s", key));
@@ -91,20 +93,42 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config
 
 /* ---- modules ---- */
 
+/* "a.mlp.experts.3.up_proj" -> "a.mlp.switch_mlp.up_proj" and 3 */
+static calm_status stack(calm_ctx *ctx, const char *module, char **name, size_t *expert)
+{
+    static const char word[] = ".experts.";
+    const char *at = strstr(module, word), *digits = at ? at + strlen(word) : NULL;
+    const size_t n = digits ? strspn(digits, "0123456789") : 0;
+    *name = NULL;
+    if (n == 0 || n > 9 || digits[n] != '.')
+        return CALM_OK;
+    *expert = strtoul(digits, NULL, 10);
+    return calm_strf(ctx, ctx->scratch, name, "%.*s.switch_mlp%s", (int)(at - module), module, digits + n);
+}
+
+static const module_entry *find_entry(const mlx *from, const char *module)
+{
+    const module_entry key = {.name = module};
+    return from->n_modules ? bsearch(&key, from->modules, from->n_modules, sizeof key, compare) : NULL;
+}
+
 static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module,
                         bool *quantized, calm_stored_scheme *out)
 {
     const mlx *from = self;
-    const module_entry key = {.name = module};
-    const module_entry *found = from->n_modules ? bsearch(&key, from->modules, from->n_modules, sizeof key, compare) : NULL;
+    const module_entry *found = find_entry(from, module);
+    char *shared, *name;
+    size_t expert;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(stack(ctx, module, &shared, &expert));
+    if (!found && shared)
+        found = find_entry(from, shared);
     *out = found ? found->scheme : from->base;
     *quantized = found && !found->stays_float;
-    if (found || !set)
-        return CALM_OK;
-    char *name;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.scales", module));
-    *quantized = calm_safetensors_find(set, name) != NULL;
+    for (int i = 0; !found && set && i < (shared ? 2 : 1) && !*quantized; i++) {
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.scales", i ? shared : module));
+        *quantized = calm_safetensors_find(set, name) != NULL;
+    }
     calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
@@ -113,8 +137,10 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_stored_
                            calm_stored_tensor *list, size_t *n)
 {
     if (in % scheme->group != 0)
-        return calm_fail(ctx, CALM_EFORMAT, "%s has %zu columns, which groups of %zu do not divide", module, in, scheme->group);
-    list[0] = (calm_stored_tensor){CALM_STORED_CODES, "weight", CALM_U32, 2, {out, calm_pack_words(in, scheme->bits)}, false};
+        return calm_fail(ctx, CALM_EFORMAT, "%s has %zu columns, which groups of %zu do not divide", module, in,
+                         scheme->group);
+    list[0] =
+        (calm_stored_tensor){CALM_STORED_CODES, "weight", CALM_U32, 2, {out, calm_pack_words(in, scheme->bits)}, false};
     list[1] = (calm_stored_tensor){CALM_STORED_SCALES, "scales", CALM_N_DTYPES, 2, {out, in / scheme->group}, false};
     list[2] = (calm_stored_tensor){CALM_STORED_BIASES, "biases", CALM_N_DTYPES, 2, {out, in / scheme->group}, false};
     *n = 3;
@@ -140,5 +166,6 @@ const calm_stored_format calm_stored_mlx = {
     .release = release,
     .find = find,
     .tensors = tensors,
+    .stack = stack,
     .unpack = unpack,
 };

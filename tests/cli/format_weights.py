@@ -134,13 +134,17 @@ def awq(config, tensors, module, shape):
 def mlx(config, tensors, module, shape):
     entry = config["quantization"]
     assert entry == config["quantization_config"]
-    own = entry.get(module, entry)
-    if own is False:
-        assert module + ".scales" not in tensors
+    # mlx_lm.models.qwen3_moe: SwitchGLU, tensors of all experts
+    expert = re.fullmatch(r"(.*)\.experts\.(\d+)(\..*)", module)
+    stack = expert[1] + ".switch_mlp" + expert[3] if expert else module
+    part = (lambda array: array[int(expert[2])]) if expert else lambda array: array
+    own = entry.get(stack, entry)
+    if own is False or stack + ".scales" not in tensors:
+        assert module + ".scales" not in tensors and module + ".weight" in tensors
         return None
     width = own["group_size"]
-    codes = f32(stream(tensors[module + ".weight"], shape[1], own["bits"]))
-    scales, biases = (spread(f32(tensors[module + part]), width, shape[1]) for part in (".scales", ".biases"))
+    codes = f32(stream(part(tensors[stack + ".weight"]), shape[1], own["bits"]))
+    scales, biases = (spread(f32(part(tensors[stack + end])), width, shape[1]) for end in (".scales", ".biases"))
     return codes * scales + biases
 
 
@@ -155,11 +159,10 @@ def check(folder):
         module = name.removesuffix(".weight")
         found = read(config, tensors, module, expected.shape)
         quantized += found is not None
-        found = f32(tensors[name]) if found is None else numpy.ascontiguousarray(found)
-        if found.shape != expected.shape or not (found.view(numpy.uint32) == expected.view(numpy.uint32)).all():
-            # -0 and 0 are the same weight: a code at its zero under a negative scale
-            if found.shape != expected.shape or not (found == expected).all():
-                return f"DIFFERENT at {module}"
+        found = f32(tensors[name]) if found is None else found
+        # Equal bits but for the sign of zero, which MLX's sum loses: a code at its zero under a negative scale.
+        if found.dtype != numpy.float32 or found.shape != expected.shape or not (found == expected).all():
+            return f"DIFFERENT at {module}"
     assert quantized, "nothing is quantized"
     return f"same ({method}; {quantized} of {len(plan)} linears quantized)"
 

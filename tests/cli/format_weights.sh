@@ -38,7 +38,7 @@ write compressed-tensors-w8a8 "$model" compressed-tensors w8a8,w4a16_g128,float
 
 write_families "$work/families" >/dev/null
 for family in qwen2_moe qwen3_moe phi3; do
-    for format in compressed-tensors gptq awq; do
+    for format in compressed-tensors gptq awq mlx; do
         write "$format-$family" "$work/families/$family" $format w4a16_g32
     done
 done

@@ -49,6 +49,9 @@ if(NOT CALM_SANITIZE)    # an emulator, or most of it is Python
   add_test(NAME cli.field_reader
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/field_reader.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(cli.field_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+  add_test(NAME cli.format_readers
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/format_readers.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(cli.format_readers PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 1800 SKIP_RETURN_CODE 77)
   add_test(NAME cli.tasks_reader
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/tasks_reader.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(cli.tasks_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)

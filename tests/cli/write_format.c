@@ -2,7 +2,8 @@
  *
  *   write_format MODEL OUT FORMAT SCHEMES [SHARD-BYTES]
  *
- * SCHEMES, joined by ',', take turns over the model's jobs, rounded to nearest.  OUT.plan.safetensors has the plan's weights,
+ * SCHEMES, joined by ',', take turns over the model's jobs, rounded to nearest.  OUT.plan.safetensors has the plan's
+ * weights,
  * "<module>.weight" F32 [out, in], of all linears: what a reader of OUT must compute bit for bit. */
 #include <stdio.h>
 
@@ -23,7 +24,9 @@ static void write_weights(const tiny_plan *p, const char *path)
     calm_tensor *tensors;
     ck_ok(CALM_NEW(ctx, ctx->out, tensors, layout->n_linears));
     for (size_t i = 0; i < layout->n_linears; i++)
-        tensors[i] = (calm_tensor){.name = test_format("%s.weight", layout->linears[i].module), .dtype = CALM_F32, .n_dims = 2,
+        tensors[i] = (calm_tensor){.name = test_format("%s.weight", layout->linears[i].module),
+                                   .dtype = CALM_F32,
+                                   .n_dims = 2,
                                    .shape = {layout->linears[i].out, layout->linears[i].in}};
     ck_ok(calm_safetensors_begin(ctx, &writer, path, tensors, layout->n_linears));
     for (size_t j = 0; j < layout->n_jobs; j++) {

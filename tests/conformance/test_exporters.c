@@ -10,8 +10,6 @@
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
 #include "ptq/hybrid/assemble.h"
-#include "ptq/hybrid/ct_config.h"
-#include "ptq/io/regex.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/head.h"
 #include "tests/support/harness.h"
@@ -70,7 +68,8 @@ static bool takes(const calm_exporter *exporter, const tiny_plan *p)
     const calm_status status = exporter->check(ctx, &input);
     if (status == CALM_OK)
         return true;
-    ck_assert_msg(status == CALM_EUNSUPPORTED && !is(exporter, "compressed_tensors"), "%s: %s", exporter->name, ctx->message);
+    ck_assert_msg(status == CALM_EUNSUPPORTED && !is(exporter, "compressed_tensors"), "%s: %s", exporter->name,
+                  ctx->message);
     ck_assert_msg(strncmp(ctx->message, exporter->name, strlen(exporter->name)) == 0, "%s", ctx->message);
     calm_ctx_forgive(ctx);
     return false;
@@ -160,7 +159,8 @@ static void check_head(const calm_model *model, const calm_model *written)
     check_table(found_table, expected_table);
 }
 
-/* The directory is the same for both rules, so the reader is told: all its linears or, where none quantizes its input, nobody. */
+/* The directory is the same for both rules, so the reader is told: all its linears or, where none quantizes its input,
+ * nobody. */
 static void check_rule(const tiny_plan *p, calm_model *written)
 {
     bool quantizes = false;
@@ -221,11 +221,21 @@ TEST(one_scheme)
     static const struct {
         const char *scheme, *formats;
     } rows[] = {
-        {"w4a16_g32", ALL}, {"w8a16", "compressed_tensors gptq mlx"}, {"w2a16_g32", "compressed_tensors gptq mlx"},
-        {"w3a16_g32", "compressed_tensors gptq mlx"}, {"w8a8", "compressed_tensors"}, {"w4a4_g32", "compressed_tensors"},
-        {"w8a8_asymact", "compressed_tensors"}, {"w4a16_g32_asym", ALL}, {"w4a16_g32_f16s", ALL}, {"w4a16", ALL},
-        {"w4a16_asym", ALL}, {"w4a16_g16", "compressed_tensors gptq awq"}, {"w2a16_g32_asym", "compressed_tensors gptq mlx"},
-        {"w3a16_g32_asym", "compressed_tensors gptq mlx"}, {"w8a16_asym", "compressed_tensors gptq mlx"},
+        {"w4a16_g32", ALL},
+        {"w8a16", "compressed_tensors gptq mlx"},
+        {"w2a16_g32", "compressed_tensors gptq mlx"},
+        {"w3a16_g32", "compressed_tensors gptq mlx"},
+        {"w8a8", "compressed_tensors"},
+        {"w4a4_g32", "compressed_tensors"},
+        {"w8a8_asymact", "compressed_tensors"},
+        {"w4a16_g32_asym", ALL},
+        {"w4a16_g32_f16s", ALL},
+        {"w4a16", ALL},
+        {"w4a16_asym", ALL},
+        {"w4a16_g16", "compressed_tensors gptq awq"},
+        {"w2a16_g32_asym", "compressed_tensors gptq mlx"},
+        {"w3a16_g32_asym", "compressed_tensors gptq mlx"},
+        {"w8a16_asym", "compressed_tensors gptq mlx"},
         {"w8a16_g32_asym_f16s", "compressed_tensors gptq mlx"},
     };
     const tiny_model spec = wide_model();
@@ -236,10 +246,12 @@ END_OF_TEST
 
 TEST(mixed_schemes)
 {
-    static const char *const pair[] = {"w4a16_g32", "w8a8_asymact"}, *const same_format[] = {"w4a16_g32", "w2a16_g32", "w8a16"};
+    static const char *const pair[] = {"w4a16_g32", "w8a8_asymact"}, *const same_format[] = {"w4a16_g32", "w2a16_g32",
+                                                                                             "w8a16"};
     static const char *const with_float[] = {"w4a16_g32", "float", "w8a8", "w3a16_g32", "w8a8_asymact", "float"};
     static const char *const weights[] = {"w4a16_g32", "float", "w8a16_asym", "w3a16_g32"},
-                      *const four[] = {"w4a16_g32", "float", "w4a16_g32_asym"}, *const groups[] = {"w4a16_g32", "w4a16"};
+                             *const four[] = {"w4a16_g32", "float", "w4a16_g32_asym"},
+                             *const groups[] = {"w4a16_g32", "w4a16"};
     const tiny_model spec = wide_model();
     check_plan(&spec, pair, 2, "compressed_tensors");
     check_plan(&spec, same_format, 3, "compressed_tensors gptq mlx");
@@ -268,169 +280,21 @@ END_OF_TEST
 
 /* ---- every family ---- */
 
-/* One scheme for all experts, as readers want it; the others take turns over blocks and kinds of jobs. */
-static void quantize_family(tiny_plan *p, const char *const *schemes, size_t n)
-{
-    const calm_layout *layout = calm_model_layout(p->model);
-    for (size_t j = 0; j < layout->n_jobs; j++) {
-        const calm_job_ref *job = &layout->jobs[j];
-        const size_t turn = job->expert >= 0 ? 0 : job->block * CALM_N_JOBS + job->kind;
-        tiny_plan_quantize(p, j, schemes[turn % n], TINY_GENERAL);
-    }
-}
-
 TEST(every_family)
 {
-    static const char *const schemes[] = {"w4a16_g32", "w8a8", "float"}, *const weights[] = {"w4a16_g32", "w8a16", "float"};
+    static const char *const schemes[] = {"w4a16_g32", "w8a8", "float"}, *const weights[] = {"w4a16_g32", "w8a16",
+                                                                                             "float"};
     for (size_t f = 0; tiny_families[f]; f++)
         for (size_t n = 1; n <= 5; n += 2) {
             tiny_model spec = tiny_wide(tiny_families[f]);
             tiny_plan p;
             spec.tied = n == 1;
             tiny_plan_open(&p, tiny_model_write(&spec));
-            quantize_family(&p, n == 5 ? weights : schemes, n < 3 ? n : 3);
+            tiny_plan_quantize_family(&p, n == 5 ? weights : schemes, n < 3 ? n : 3);
             const char *names = check_formats(&p);
-            const bool mixture = calm_model_config(p.model)->moe.n_experts != 0;
             const char *expected = n == 3 ? "compressed_tensors" : n == 5 ? "compressed_tensors gptq mlx" : ALL;
-            if (mixture && n != 3)    /* mlx-lm's stacked experts are not written */
-                expected = n == 5 ? "compressed_tensors gptq" : "compressed_tensors gptq awq";
             ck_assert_msg(strcmp(names, expected) == 0, "%s, %zu schemes: %s, expected %s", tiny_families[f], n, names,
                           expected);
-            calm_model_close(p.model);
-        }
-}
-END_OF_TEST
-
-/* ---- who reads what how: "quantization_config" as compressed-tensors resolves it ---- */
-
-static bool hits(const calm_json *targets, const char *module)
-{
-    bool hit = false;
-    for (size_t i = 0; i < calm_json_size(targets); i++) {
-        const char *target = calm_json_string(calm_json_at(targets, i), "");
-        calm_regex *regex;
-        bool found;
-        if (strncmp(target, "re:", 3) != 0) {
-            ck_assert_str_ne(target, "Linear");
-            hit |= strcmp(target, module) == 0;
-            continue;
-        }
-        ck_ok(calm_regex_new(ctx, "target", target + 3, strlen(target + 3), &regex));
-        ck_ok(calm_regex_matches_prefix(ctx, regex, module, &found));
-        calm_regex_free(regex);
-        hit |= found;
-    }
-    return hit;
-}
-
-/* Groups that a module belongs to, the last one's in *group. */
-static size_t count_groups(const calm_json *entry, const char *module, const calm_json **group)
-{
-    const calm_json *groups = calm_json_get(entry, "config_groups"), *value;
-    const char *key;
-    void *iter = NULL;
-    size_t n = 0;
-    while (calm_json_next(groups, &iter, &key, &value))
-        if (hits(calm_json_get(value, "targets"), module)) {
-            *group = value;
-            n++;
-        }
-    return n;
-}
-
-/* A module stays float: it is ignored, and no group has it. */
-static void check_float(const calm_json *entry, const char *module)
-{
-    const calm_json *group;
-    ck_assert_msg(count_groups(entry, module, &group) == 0, "%s is float, but a target has it", module);
-    ck_assert_msg(hits(calm_json_get(entry, "ignore"), module), "%s is float, but not ignored", module);
-}
-
-static void check_quantized(const calm_json *entry, const char *module, const calm_scheme *scheme)
-{
-    const calm_json *group = NULL;
-    ck_assert_msg(count_groups(entry, module, &group) == 1, "%s is in %zu groups", module,
-                  count_groups(entry, module, &group));
-    ck_assert_msg(!hits(calm_json_get(entry, "ignore"), module), "%s is quantized and ignored", module);
-    const calm_json *weights = calm_json_get(group, "weights"), *inputs = calm_json_get(group, "input_activations");
-    ck_assert_int_eq(calm_json_int(calm_json_get(weights, "num_bits"), 0), scheme->bits);
-    ck_assert_int_eq(calm_json_int(calm_json_get(weights, "group_size"), 0), (int64_t)scheme->group);
-    ck_assert_int_eq(calm_json_int(calm_json_get(inputs, "num_bits"), 0), scheme->act_bits);
-    ck_assert(calm_json_bool(calm_json_get(inputs, "symmetric"), true) == !scheme->act_asymmetric);
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
-/* Every linear of the checkpoint is in exactly one group or ignored; every other matrix is in none. */
-static void check_modules(const tiny_plan *p, const calm_json *entry)
-{
-    const calm_safetensors *set = calm_model_tensors(p->model);
-    const calm_layout *layout = calm_model_layout(p->model);
-    size_t n_linears = 0;
-    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
-        const calm_tensor *tensor = calm_safetensors_at(set, i);
-        if (tensor->n_dims != 2 || !ends_with(tensor->name, ".weight"))
-            continue;
-        const char *module = test_format("%.*s", (int)(strlen(tensor->name) - strlen(".weight")), tensor->name);
-        const calm_plan_job *job = NULL;
-        for (size_t j = 0; j < layout->n_jobs; j++)
-            for (size_t l = layout->jobs[j].first; l < layout->jobs[j].first + layout->jobs[j].n; l++)
-                if (strcmp(layout->linears[l].module, module) == 0)
-                    job = &p->plan.jobs[j];
-        n_linears += job != NULL;
-        const calm_json *group;
-        if (job && job->quantized)
-            check_quantized(entry, module, &job->scheme);
-        else if (ends_with(module, "embed_tokens") || ends_with(module, "_embeddings"))
-            ck_assert_uint_eq(count_groups(entry, module, &group), 0);
-        else
-            check_float(entry, module);
-    }
-    ck_assert_uint_eq(n_linears, layout->n_linears);
-}
-
-/* The head is a linear of the reader's model also where the file lacks it, and engines fuse q, k, v and gate, up. */
-static void check_other_names(const tiny_plan *p, const calm_json *entry)
-{
-    const calm_layout *layout = calm_model_layout(p->model);
-    const calm_config *config = calm_model_config(p->model);
-    if (!config->arch->encoder)
-        check_float(entry, "lm_head");
-    else if (ends_with(calm_model_class(p->model), "ForMaskedLM"))
-        check_float(entry, "cls.predictions.decoder");
-    for (size_t j = 0; j < layout->n_jobs && !config->arch->encoder; j++) {
-        const calm_job_ref *job = &layout->jobs[j];
-        const char *first = layout->linears[job->first].module;
-        const bool fused = job->kind == CALM_JOB_QKV || job->kind == CALM_JOB_GATE_UP;
-        if (!fused || !p->plan.jobs[j].quantized)
-            continue;
-        const char *name = test_format("%.*s.%s", (int)(strrchr(first, '.') - first), first,
-                                       job->kind == CALM_JOB_QKV ? "qkv_proj" : "gate_up_proj");
-        check_quantized(entry, name, &p->plan.jobs[j].scheme);
-    }
-}
-
-TEST(every_linear_is_matched_once_or_ignored)
-{
-    static const char *const schemes[] = {"w4a16_g32", "float", "w8a8", "w8a16", "float"};
-    for (size_t f = 0; tiny_families[f]; f++)
-        for (size_t n = 1; n <= 5; n += 2) {
-            tiny_model spec = tiny_wide(tiny_families[f]);
-            tiny_plan p;
-            calm_json *entry;
-            spec.tied = n != 3;
-            spec.n_blocks = 12;    /* numbers of one and two digits */
-            tiny_plan_open(&p, tiny_model_write(&spec));
-            quantize_family(&p, schemes, n);
-            const calm_export_input input = input_of(&p);
-            ck_ok(calm_ct_config(ctx, &input, &entry));
-            check_modules(&p, entry);
-            check_other_names(&p, entry);
-            calm_json_free(entry);
             calm_model_close(p.model);
         }
 }
@@ -516,7 +380,8 @@ TEST(same_bytes_in_a_fixed_order)
 }
 END_OF_TEST
 
-/* Tensor bytes in files of the directory, each no more than the limit unless it has one tensor alone; number of files. */
+/* Tensor bytes in files of the directory, each no more than the limit unless it has one tensor alone; number of files.
+ */
 static size_t check_shards(const char *dir, size_t limit)
 {
     calm_safetensors *set;
@@ -594,7 +459,7 @@ static void check_refused(const char *format, const tiny_model *spec, const char
 TEST(refused_by_name)
 {
     static const char *const formats[] = {"compressed-tensors", "gptq", "awq", "mlx"};
-    tiny_model spec = wide_model(), odd = wide_model(), thin = wide_model(), experts = tiny_wide("qwen3_moe");
+    tiny_model spec = wide_model(), odd = wide_model(), thin = wide_model();
     odd.inner = 50;
     thin.inner = 44;
     for (size_t i = 0; i < 4; i++) {
@@ -604,14 +469,15 @@ TEST(refused_by_name)
         check_refused(formats[i], &odd, "w4a16_g32", "model.layers.0.mlp.down_proj has 50 input columns");
         check_refused(formats[i], &odd, "w4a16_g32", "use a scheme without groups");
         if (i)
-            check_refused(formats[i], &spec, "w8a8", "model.layers.0.qkv is w8a8: the format has no quantized activations");
+            check_refused(formats[i], &spec, "w8a8",
+                          "model.layers.0.qkv is w8a8: the format has no quantized activations");
     }
     check_refused("compressed-tensors", &spec, "w8a8_asym", "symmetric");
-    check_refused("gptq", &thin, "w4a16", "model.layers.0.mlp.gate_proj has 44 rows of 4 bits, which do not fill 32-bit words");
+    check_refused("gptq", &thin, "w4a16",
+                  "model.layers.0.mlp.gate_proj has 44 rows of 4 bits, which do not fill 32-bit words");
     check_refused("awq", &spec, "w8a16_g32", "the format has weights of 4 bits alone");
     check_refused("mlx", &spec, "w4a16_g16", "the format has groups of 32, 64 and 128");
     check_refused("mlx", &odd, "w8a16", "with 50 columns");
-    check_refused("mlx", &experts, "w4a16_g32", "experts stacked");
     options.asymmetric = false;
     check_refused("compressed-tensors", &spec, "w4a16_g32_asym", "--asymmetric");
     options.asymmetric = true;
@@ -706,7 +572,8 @@ TEST(found_by_name)
     }
     ck_fails(calm_exporter_find(ctx, "gtpq", &exporter), CALM_EARG, "did you mean gptq?");
     ck_fails(calm_exporter_find(ctx, "compressed_tensor", &exporter), CALM_EARG, "did you mean compressed-tensors?");
-    ck_fails(calm_exporter_find(ctx, "onnx", &exporter), CALM_EARG, "no such format; there is compressed-tensors, gptq");
+    ck_fails(calm_exporter_find(ctx, "onnx", &exporter), CALM_EARG,
+             "no such format; there is compressed-tensors, gptq");
     ck_fails(calm_exporter_find(ctx, "", &exporter), CALM_EARG, "no such format");
 }
 END_OF_TEST
@@ -715,7 +582,7 @@ int main(void)
 {
     return run_tests("exporters",
                      (const TTest *[]){one_scheme, mixed_schemes, other_models, every_family,
-                                       every_linear_is_matched_once_or_ignored, config_keeps_every_key,
-                                       same_bytes_in_a_fixed_order, shards, found_by_name, refused_by_name, experts_of_different_schemes,
-                                       warned_of_experts, every_allocation_fails, NULL});
+                                       config_keeps_every_key,
+                                       same_bytes_in_a_fixed_order, shards, found_by_name, refused_by_name,
+                                       every_allocation_fails, NULL});
 }

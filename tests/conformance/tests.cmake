@@ -2,3 +2,5 @@
 calm_test(conformance test_algorithms calm_algorithms)
 calm_test(conformance test_exporters calm_test_plan)
 calm_test(conformance test_export_gguf calm_test_plan)
+calm_test(conformance test_ct_config calm_test_plan)
+calm_test(conformance test_format_config calm_test_plan)
