@@ -13,6 +13,8 @@
 #include "ptq/quant/pack.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
+#define MOST_EXPERTS ((size_t)1 << 16)    /* of a block */
+#define STACK ".switch_mlp."              /* of mlx-lm: all experts of a block in one tensor */
 #define ROWS_AT_ONCE ((size_t)1 << 22)    /* elements of a tensor that are widened together */
 
 /* Where a tensor comes from. */
@@ -83,16 +85,16 @@ static calm_status need_part(work *w, const char *module, const char *suffix, co
 }
 
 /* Rows and columns of a quantized weight from the tensors that hold it; calm_stored_load checks all of them against it. */
-static calm_status find_shape(work *w, const char *module, const char *suffix, const calm_stored_scheme *scheme, calm_tensor *out)
+static calm_status find_shape(work *w, const calm_tensor *codes, const char *module, const calm_stored_scheme *scheme, calm_tensor *out)
 {
     const char *format = calm_stored_format_of(w->stored)->name;
-    const calm_tensor *codes, *shape, *index;
-    CALM_TRY(need_part(w, module, suffix, &codes));
+    const calm_tensor *shape, *index;
+    const bool stacked = codes->n_dims == 3;
     CALM_TRY(need_part(w, module, "weight_shape", &shape));
     CALM_TRY(need_part(w, module, "g_idx", &index));
-    if (codes->n_dims != 2)
+    if (codes->n_dims != 2 && !stacked)
         return calm_fail(w->ctx, CALM_EFORMAT, "%s: tensor %s: expected a matrix of codes", codes->file, codes->name);
-    const size_t rows = codes->shape[0], cols = codes->shape[1], bits = (size_t)scheme->bits;
+    const size_t rows = codes->shape[stacked], cols = codes->shape[1 + stacked], bits = (size_t)scheme->bits;
     if (rows > (size_t)CALM_SIZE_LIMIT || cols > (size_t)CALM_SIZE_LIMIT)
         return calm_fail(w->ctx, CALM_EFORMAT, "%s: tensor %s: %zu by %zu", codes->file, codes->name, rows, cols);
     const bool awq = strcmp(format, "awq") == 0, gptq = strcmp(format, "gptq") == 0;
@@ -115,6 +117,12 @@ static bool is_codes(const char *suffix, const calm_tensor *tensor)
     return weight || strcmp(suffix, "weight_packed") == 0 || strcmp(suffix, "qweight") == 0;
 }
 
+/* Experts that share a tensor of codes; 0: it is one matrix. */
+static size_t n_stacked(const calm_tensor *tensor)
+{
+    return tensor->n_dims == 3 && tensor->dtype == CALM_U32 && strstr(tensor->name, STACK) ? tensor->shape[0] : 0;
+}
+
 /* Tensors beside the codes that make a weight. */
 static bool is_part(const char *suffix)
 {
@@ -126,20 +134,26 @@ static bool is_part(const char *suffix)
     return false;
 }
 
-static calm_status add_weight(work *w, const calm_tensor *tensor, const char *dot, calm_dtype dtype)
+/* The weight of a module whose tensors are `tensor`, codes, and others; of expert `expert` of those that share it. */
+static calm_status add_weight(work *w, const calm_tensor *tensor, const char *dot, calm_dtype dtype, size_t expert)
 {
+    const char *stack = tensor->n_dims == 3 ? strstr(tensor->name, STACK) : NULL;
     char *module, *name;
     bool quantized = false;
     source *from = &w->sources[w->n];
     calm_tensor *to = &w->tensors[w->n];
-    CALM_TRY(calm_strf(w->ctx, w->ctx->out, &module, "%.*s", (int)(dot - tensor->name), tensor->name));
+    if (stack)
+        CALM_TRY(calm_strf(w->ctx, w->ctx->out, &module, "%.*s.experts.%zu.%.*s", (int)(stack - tensor->name), tensor->name, expert,
+                           (int)(dot - stack - (long)strlen(STACK)), stack + strlen(STACK)));
+    else
+        CALM_TRY(calm_strf(w->ctx, w->ctx->out, &module, "%.*s", (int)(dot - tensor->name), tensor->name));
     CALM_TRY(calm_strf(w->ctx, w->ctx->out, &name, "%s.weight", module));
     CALM_TRY(calm_stored_find(w->ctx, w->stored, w->set, module, &quantized, &from->scheme));
     if (!quantized)
         return calm_fail(w->ctx, CALM_EFORMAT, "%s: %s has quantized tensors, but config.json says that it stays float; calm check "
                                                "says more", w->path, module);
     *to = (calm_tensor){.name = name, .dtype = dtype};
-    CALM_TRY(find_shape(w, module, dot + 1, &from->scheme, to));
+    CALM_TRY(find_shape(w, tensor, module, &from->scheme, to));
     from->module = module;
     w->n++;
     w->result->n_dequantized++;
@@ -149,14 +163,23 @@ static calm_status add_weight(work *w, const calm_tensor *tensor, const char *do
 static calm_status list_directory(work *w, calm_dtype dtype)
 {
     const size_t n = calm_safetensors_count(w->set);
-    CALM_TRY(CALM_NEW(w->ctx, w->ctx->out, w->tensors, n));
-    CALM_TRY(CALM_NEW(w->ctx, w->ctx->out, w->sources, n));
+    size_t most = n;
+    for (size_t i = 0; i < n; i++)
+        if (n_stacked(calm_safetensors_at(w->set, i)) > MOST_EXPERTS)
+            return calm_fail(w->ctx, CALM_EFORMAT, "%s: tensor %s: more than %zu experts", w->path, calm_safetensors_at(w->set, i)->name,
+                             MOST_EXPERTS);
+        else
+            most += n_stacked(calm_safetensors_at(w->set, i));
+    CALM_TRY(CALM_NEW(w->ctx, w->ctx->out, w->tensors, most));
+    CALM_TRY(CALM_NEW(w->ctx, w->ctx->out, w->sources, most));
     for (size_t i = 0; i < n; i++) {
         const calm_tensor *tensor = calm_safetensors_at(w->set, i);
         const char *dot = strrchr(tensor->name, '.');
         calm_arena_mark mark = calm_arena_save(w->ctx->scratch);
         if (dot && is_codes(dot + 1, tensor)) {
-            CALM_TRY(add_weight(w, tensor, dot, dtype));
+            CALM_TRY(add_weight(w, tensor, dot, dtype, 0));
+            for (size_t e = 1; e < n_stacked(tensor); e++)
+                CALM_TRY(add_weight(w, tensor, dot, dtype, e));
         } else if (!dot || !is_part(dot + 1)) {
             calm_tensor *to = &w->tensors[w->n];
             *to = *tensor;

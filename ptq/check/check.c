@@ -56,9 +56,23 @@ const char *calm_check_engines(unsigned engines, char text[64])
 
 /* ---- findings ---- */
 
+/* Rules that say that something is not there. */
+static bool is_absence(calm_rule rule)
+{
+    static const calm_rule list[] = {CALM_RULE_MODEL_MISSING,   CALM_RULE_PART_MISSING,    CALM_RULE_TARGET_NOTHING,
+                                     CALM_RULE_IGNORE_NOTHING,  CALM_RULE_TARGETED_FLOAT,  CALM_RULE_DYNAMIC_NOTHING,
+                                     CALM_RULE_MLX_NO_SCALES,   CALM_RULE_ENTRY_MISSING,   CALM_RULE_FLOAT_MODEL};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i] == rule)
+            return true;
+    return false;
+}
+
 bool calm_check_wants(const calm_checking *c, calm_rule rule)
 {
     size_t n;
+    if (c->partial && is_absence(rule))
+        return false;
     const calm_check_rule *at = &calm_check_rules(&n)[rule];
     return c->target == CALM_CHECK_ANY ? !at->asked : (at->engines & 1u << c->target) != 0;
 }
@@ -227,8 +241,8 @@ static calm_status check_directory(calm_checking *c)
     const char *name;
     CALM_TRY(read_config(c));
     CALM_TRY(calm_check_files(c));
-    CALM_TRY(calm_check_model(c));
     CALM_TRY(find_format(c, &name));
+    CALM_TRY(calm_check_model(c));
     CALM_TRY(check_format(c, name));
     CALM_TRY(check_target(c, name));
     if (c->resolved)

@@ -156,13 +156,14 @@ static calm_status judge(calm_ct_entry *entry, calm_check_module *module, const 
 static calm_status check_hits(const calm_ct_entry *entry)
 {
     calm_checking *c = entry->c;
+    const char *head = c->model_known && c->model.arch->names->head ? c->model.arch->names->head : "lm_head";
     for (size_t i = 0; i < entry->n_targets; i++) {
         const calm_ct_target *at = &entry->targets[i];
         if (!at->usable || at->hits)
             continue;
         if (at->group < entry->n_groups)
             CALM_TRY(calm_check_say(c, CALM_RULE_TARGET_NOTHING, entry->groups[at->group].name, "\"%.256s\"", at->text));
-        else if (strcmp(at->text, "lm_head") != 0)    /* the file lacks it where it is tied */
+        else if (strcmp(at->text, "lm_head") != 0 && strcmp(at->text, head) != 0)    /* lacking where it is tied */
             CALM_TRY(calm_check_say(c, CALM_RULE_IGNORE_NOTHING, "ignore", "\"%.256s\"", at->text));
     }
     return CALM_OK;
@@ -174,13 +175,18 @@ static calm_status fused(calm_checking *c, const void *user, const char *name, b
     calm_ct_entry *entry = (calm_ct_entry *)(uintptr_t)user;
     (void)c;
     *hit = false;
-    for (size_t i = 0; i < entry->n_targets && !*hit; i++) {
+    for (size_t i = 0; i < entry->n_targets; i++) {
         calm_ct_target *at = &entry->targets[i];
+        bool here;
         if (at->group == entry->n_groups || !entry->groups[at->group].usable)
             continue;
-        CALM_TRY(hits_name(entry, at, name, hit));
-        if (*hit)
+        CALM_TRY(hits_name(entry, at, name, &here));
+        *hit |= here;
+        at->hits += here;
+        if (here && !calm_check_same_scheme(scheme, &entry->groups[at->group].scheme)) {
             *scheme = entry->groups[at->group].scheme;
+            return CALM_OK;
+        }
     }
     return CALM_OK;
 }
@@ -214,6 +220,6 @@ calm_status calm_ct_resolve(calm_ct_entry *entry)
     }
     c->resolved = true;
     CALM_TRY(check_tied_head(entry));
-    CALM_TRY(check_hits(entry));
-    return calm_check_fusion(c, CALM_RULE_FUSED_NAME, fused, entry);
+    CALM_TRY(calm_check_fusion(c, CALM_RULE_FUSED_NAME, fused, entry));
+    return check_hits(entry);    /* a target may be there for the fused name alone */
 }

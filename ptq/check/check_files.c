@@ -1,4 +1,5 @@
 /* Check: shards, their index, and the modules that tensors make. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +14,17 @@ typedef struct hearing {
 static void hear(void *user, calm_shard_fault fault, const char *tensor, const char *text)
 {
     hearing *to = user;
-    char copy[CALM_MESSAGE_MAX];
+    char copy[CALM_MESSAGE_MAX], file[256];
+    const size_t length = strlen(to->c->path);
     memcpy(copy, text, strlen(text) + 1);
     calm_ctx_forgive(to->c->ctx);
+    /* The sentence begins with DIR/FILE: */
+    const char *name = strncmp(copy, to->c->path, length) == 0 && copy[length] == '/' ? copy + length + 1 : "";
+    snprintf(file, sizeof file, "%.*s", (int)strcspn(name, ":"), name);
+    to->c->partial |= fault != CALM_SHARD_UNLISTED && fault != CALM_SHARD_TOTAL && fault != CALM_SHARD_HOLE;
     if (to->status == CALM_OK)
-        to->status = calm_check_say(to->c, (calm_rule)(CALM_RULE_SHARD_HEADER + (int)fault), tensor ? tensor : to->c->path, "%s", copy);
+        to->status = calm_check_say(to->c, (calm_rule)(CALM_RULE_SHARD_HEADER + (int)fault), tensor ? tensor : *file ? file : to->c->path,
+                                    "%s", copy);
 }
 
 static int compare_members(const void *a, const void *b)

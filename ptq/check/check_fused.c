@@ -24,16 +24,11 @@ static size_t experts_stem(const char *name)
     return at && at[9] >= '0' && at[9] <= '9' ? (size_t)(at - name) : 0;
 }
 
-static bool is_quantized(const calm_check_module *module)
-{
-    return module->quantized || module->stored;
-}
-
 static const char *state_text(const calm_check_module *module, char text[96])
 {
     if (module->quantized)
         return calm_check_scheme_text(&module->scheme, text);
-    return module->stored ? "quantized otherwise" : "float";
+    return module->stored ? "not quantized by the configuration" : "float";
 }
 
 /* Two parts of what engines fuse; *said when they differ. */
@@ -41,7 +36,7 @@ static calm_status compare(calm_checking *c, const char *where, const calm_check
                            bool *said)
 {
     char x[96], y[96];
-    const bool partly = is_quantized(a) != is_quantized(b);
+    const bool partly = a->quantized != b->quantized;
     *said = partly || (a->quantized && b->quantized && !calm_check_same_scheme(&a->scheme, &b->scheme));
     if (!*said)
         return CALM_OK;
@@ -54,7 +49,7 @@ static calm_status compare(calm_checking *c, const char *where, const calm_check
 static calm_status check_name(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user, const char *name,
                               const calm_check_module *part)
 {
-    calm_stored_scheme scheme = {0};
+    calm_stored_scheme scheme = part->scheme;
     char x[96], y[96];
     bool hit = false;
     if (!fused || !part->quantized)

@@ -5,6 +5,7 @@
 
 #include "ptq/check/check_state.h"
 #include "ptq/io/regex.h"
+#include "ptq/model/arch.h"
 
 #define MOST_MATCHES ((size_t)4000000)    /* modules times rules: seconds of matching */
 
@@ -85,6 +86,8 @@ static calm_status check_rule(calm_checking *c, const char *key)
     calm_status status = CALM_OK;
     for (size_t i = 0; i < c->n_modules && !hit && status == CALM_OK; i++)
         status = calm_regex_matches_prefix(c->ctx, regex, c->modules[i].name, &hit);
+    if (!hit && status == CALM_OK && c->model_known && c->model.arch->names->head)    /* lacking where it is tied */
+        status = calm_regex_matches_prefix(c->ctx, regex, c->model.arch->names->head, &hit);
     calm_regex_free(regex);
     if (status != CALM_OK)
         return calm_check_say_failure(c, CALM_RULE_GPTQ_CONFIG, "dynamic");

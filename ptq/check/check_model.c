@@ -24,6 +24,18 @@ static calm_status find_prefix(calm_checking *c)
     return CALM_OK;
 }
 
+calm_status calm_check_holder(calm_checking *c, const char *name, calm_check_module **out)
+{
+    char *stack = NULL;
+    size_t expert;
+    *out = calm_check_find_module(c, name);
+    if (*out || !c->format || !c->format->stack)
+        return CALM_OK;
+    CALM_TRY(c->format->stack(c->ctx, name, &stack, &expert));
+    *out = stack ? calm_check_find_module(c, stack) : NULL;
+    return CALM_OK;
+}
+
 calm_status calm_check_model(calm_checking *c)
 {
     if (!c->config)
@@ -37,10 +49,14 @@ calm_status calm_check_model(calm_checking *c)
     c->model_known = true;
     for (size_t i = 0; i < c->layout.n_linears; i++) {
         const calm_linear_ref *linear = &c->layout.linears[i];
-        calm_check_module *module = calm_check_find_module(c, linear->module);
+        calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
+        calm_check_module *module;
+        CALM_TRY(calm_check_holder(c, linear->module, &module));
+        calm_arena_rewind(c->ctx->scratch, mark);
         if (!module)
             continue;
         module->in_layout = module->linear = true;
+        module->experts = strcmp(module->name, linear->module) == 0 ? 0 : c->model.moe.n_experts;
         module->out = linear->out;
         module->in = linear->in;
     }
@@ -144,7 +160,10 @@ static calm_status check_linears(calm_checking *c)
 {
     for (size_t i = 0; i < c->layout.n_linears; i++) {
         const calm_linear_ref *linear = &c->layout.linears[i];
-        const calm_check_module *module = calm_check_find_module(c, linear->module);
+        calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
+        calm_check_module *module;
+        CALM_TRY(calm_check_holder(c, linear->module, &module));
+        calm_arena_rewind(c->ctx->scratch, mark);
         const bool part = module && (module->stored || (c->resolved && module->quantized));
         if (!part)
             CALM_TRY(need_part(c, linear->module, "weight", 2, linear->out, linear->in));

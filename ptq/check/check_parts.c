@@ -21,9 +21,11 @@ static void derive_shape(const calm_checking *c, calm_check_module *module)
         codes = calm_check_part(c, module, "qweight");
     if (!codes)
         codes = calm_check_part(c, module, "weight");
-    if (!codes || codes->n_dims != 2)
+    if (!codes || (codes->n_dims != 2 && codes->n_dims != 3))
         return;
-    const size_t rows = codes->shape[0], cols = codes->shape[1];
+    const bool stacked = codes->n_dims == 3;
+    const size_t rows = codes->shape[stacked], cols = codes->shape[1 + stacked];
+    module->experts = stacked ? codes->shape[0] : 0;
     if (rows > (size_t)CALM_SIZE_LIMIT || cols > (size_t)CALM_SIZE_LIMIT)
         return;
     const bool awq = strcmp(c->format->name, "awq") == 0, gptq = strcmp(c->format->name, "gptq") == 0;
@@ -50,6 +52,9 @@ static calm_status check_shape_value(calm_checking *c, const calm_check_module *
 static calm_status check_one(calm_checking *c, const calm_check_module *module, const calm_stored_tensor *expected)
 {
     char found_text[128], expected_text[128];
+    const size_t stack[3] = {module->experts, expected->shape[0], expected->shape[1]};
+    const size_t *shape = module->experts ? stack : expected->shape;
+    const int n_dims = expected->n_dims + (module->experts != 0);
     const calm_tensor *tensor = calm_check_part(c, module, expected->suffix);
     const bool floats = expected->dtype == CALM_N_DTYPES;
     if (!tensor)
@@ -57,11 +62,11 @@ static calm_status check_one(calm_checking *c, const calm_check_module *module, 
                    ? CALM_OK
                    : calm_check_say(c, CALM_RULE_PART_MISSING, module->name, "expected %s %s %s", expected->suffix,
                                     floats ? "BF16 or F16" : calm_dtype_name(expected->dtype),
-                                    calm_shape_text(expected->n_dims, expected->shape, expected_text));
-    if (tensor->n_dims != expected->n_dims || memcmp(tensor->shape, expected->shape, (size_t)tensor->n_dims * sizeof *tensor->shape) != 0)
+                                    calm_shape_text(n_dims, shape, expected_text));
+    if (tensor->n_dims != n_dims || memcmp(tensor->shape, shape, (size_t)n_dims * sizeof *shape) != 0)
         CALM_TRY(calm_check_say(c, CALM_RULE_PART_SHAPE, module->name, "%s is %s, expected %s", expected->suffix,
                                 calm_shape_text(tensor->n_dims, tensor->shape, found_text),
-                                calm_shape_text(expected->n_dims, expected->shape, expected_text)));
+                                calm_shape_text(n_dims, shape, expected_text)));
     const bool fits = floats ? calm_dtype_is_float(tensor->dtype) && tensor->dtype != CALM_F64 : tensor->dtype == expected->dtype;
     if (!fits)
         return calm_check_say(c, CALM_RULE_PART_DTYPE, module->name, "%s is %s, expected %s", expected->suffix,

@@ -26,6 +26,7 @@ typedef struct calm_check_module {
     const char *name;
     size_t first, n;             /* its members                                                            */
     size_t out, in;              /* of its weight; 0: not known                                             */
+    size_t experts;              /* matrices that its tensors [E, ...] hold; 0: one, without that dimension */
     bool linear;                 /* engines make a linear of it: a matrix, or quantized tensors; no embedding */
     bool stored;                 /* has tensors of a quantized weight                                       */
     bool in_layout;              /* the architecture has it                                                 */
@@ -51,6 +52,7 @@ typedef struct calm_checking {
     calm_layout layout;
     const calm_stored_format *format;   /* NULL: float, or not known */
     calm_stored *stored;                /* NULL: its entry could not be read */
+    bool partial;                       /* files or tensors could not be read: that others are missing says nothing */
     bool resolved;                      /* quantized and scheme of the modules are filled in */
 } calm_checking;
 
@@ -64,11 +66,14 @@ bool calm_check_wants(const calm_checking *c, calm_rule rule);
 /* Say the failure that the context holds as a finding, and forgive it; CALM_ENOMEM and CALM_EIO stay failures. */
 calm_status calm_check_say_failure(calm_checking *c, calm_rule rule, const char *where);
 
+/* The module that holds a linear of the layout: itself, or that of all experts of the block; *out NULL: none. */
+calm_status calm_check_holder(calm_checking *c, const char *name, calm_check_module **out);
+
 /* By name; NULL when absent. */
 calm_check_module *calm_check_find_module(const calm_checking *c, const char *name);
 const calm_tensor *calm_check_part(const calm_checking *c, const calm_check_module *module, const char *suffix);
 
-/* Is it a module that engines quantize unless told otherwise by its name: lm_head, a router? */
+/* Is it an embedding, by its name: no linear? */
 bool calm_check_is_embedding(const char *module);
 
 /* Do two schemes mean the same? */
@@ -96,7 +101,8 @@ calm_status calm_check_awq(calm_checking *c);
 calm_status calm_check_mlx(calm_checking *c);
 /* Tensors of quantized modules against their schemes. */
 calm_status calm_check_parts(calm_checking *c);
-/* What engines fuse.  `fused`: the scheme that the configuration gives to a name, *hit false for none. */
+/* What engines fuse.  `fused`: does the configuration speak of a name, and of what scheme?  Called with that of the parts in
+ * *scheme; one that differs comes before one that does not. */
 typedef calm_status calm_check_fused_fn(calm_checking *c, const void *user, const char *name, bool *hit,
                                         calm_stored_scheme *scheme);
 calm_status calm_check_fusion(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user);
