@@ -215,7 +215,8 @@ static calm_status file_bytes(calm_ctx *ctx, const char *dir, int64_t *out)
 
 static calm_status fill(calm_ctx *ctx, calm_pipeline *p, const char *dir, calm_tick_fn *tick, calm_evaluate_fn *measure_it)
 {
-    const calm_export_input input = {p->model, &p->result, tick, p};
+    const calm_export_options options = {.asymmetric = true};    /* the scheme's name asks for it */
+    const calm_export_input input = {p->model, &p->result, tick, p, &options};
     size_t n;
     CALM_TRY(calm_exporters(&n)[0]->write(ctx, &input, dir));
     calm_budget_note(&p->held.assemble);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "ptq/model/arch.h"
-#include "ptq/model/compressed.h"
 #include "ptq/model/model.h"
 #include "ptq/quant/scheme.h"
 
@@ -24,6 +23,7 @@ typedef struct contents {
     const char *note;
     stored_linear *linears;    /* [n] block after block, in role order */
     size_t n, n_quantized, weights, bytes;
+    size_t stand_ins;          /* float numbers that stand for weights: scales, MLX's biases */
 } contents;
 
 static double bits_per_weight(size_t bytes, size_t weights)
@@ -33,33 +33,49 @@ static double bits_per_weight(size_t bytes, size_t weights)
 
 /* ---- reading ---- */
 
-/* Bytes of what stands for the weight: codes, scales and zeros, or the weight itself.  Biases and shapes are not
- * counted. */
-static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, stored_linear *linear, calm_dtype *scale)
+/* Is the tensor part of what stands for a weight?  Biases of layers, shapes and the order of columns are not. */
+static bool counts(calm_stored_part part)
 {
-    static const char *const suffixes[] = {"weight", "weight_packed", "weight_scale", "weight_zero_point"};
+    return part != CALM_STORED_SHAPE && part != CALM_STORED_INDEX;
+}
+
+/* Bytes of what stands for the weight - codes, scales and zeros, or the weight itself - and the dtype of scales or
+ * weight. */
+static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, const calm_stored_scheme *scheme,
+                                  stored_linear *linear, size_t *floats, calm_dtype *dtype)
+{
+    calm_stored_tensor list[CALM_N_STORED_PARTS] = {{.part = CALM_STORED_CODES, .suffix = "weight"}};
+    size_t n = 1;
     char *name;
-    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", linear->module, suffixes[i]));
+    if (linear->quantized)
+        CALM_TRY(calm_stored_tensors(ctx, calm_model_stored(model), linear->module, scheme, linear->out, linear->in,
+                                     list, &n));
+    for (size_t i = 0; i < n; i++) {
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", linear->module, list[i].suffix));
         const calm_tensor *tensor = calm_safetensors_find(calm_model_tensors(model), name);
-        if (!tensor)
+        if (!tensor || !counts(list[i].part))
             continue;
         linear->bytes += tensor->bytes;
-        if (i == 2 || (i == 0 && !linear->quantized))
-            *scale = tensor->dtype;
+        if (calm_dtype_is_float(tensor->dtype))
+            *floats += tensor->n_elements;
+        if (list[i].part == CALM_STORED_SCALES || !linear->quantized)
+            *dtype = tensor->dtype;
     }
     return CALM_OK;
 }
 
-static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const calm_compressed *compressed,
-                               const calm_job_ref *job, const calm_linear_ref *linear, stored_linear *out)
+static calm_status read_linear(calm_ctx *ctx, contents *to, const calm_job_ref *job, const calm_linear_ref *linear,
+                               stored_linear *out)
 {
+    const calm_model *model = to->model;
     calm_stored_scheme stored;
     calm_dtype dtype = CALM_BF16;
+    size_t floats = 0;
     *out = (stored_linear){.job = job, .module = linear->module, .out = linear->out, .in = linear->in};
-    if (compressed)
-        CALM_TRY(calm_compressed_find(ctx, compressed, linear->module, &out->quantized, &stored));
-    CALM_TRY(measure_linear(ctx, model, out, &dtype));
+    if (calm_model_stored(model))
+        CALM_TRY(calm_stored_find(ctx, calm_model_stored(model), calm_model_tensors(model), linear->module,
+                                  &out->quantized, &stored));
+    CALM_TRY(measure_linear(ctx, model, &stored, out, &floats, &dtype));
     if (!out->quantized) {
         snprintf(out->scheme, sizeof out->scheme, "%s", calm_dtype_name(dtype));
         return CALM_OK;
@@ -69,17 +85,19 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cal
                                 .scale_dtype = dtype};
     calm_scheme_name(&scheme, out->scheme);
     out->act_bits = stored.act_bits;
+    to->stand_ins += floats;
     return CALM_OK;
 }
 
-static calm_status read_linears(calm_ctx *ctx, const calm_compressed *compressed, contents *out)
+static calm_status read_contents(calm_ctx *ctx, const calm_model *model, contents *out)
 {
-    const calm_layout *layout = calm_model_layout(out->model);
+    const calm_layout *layout = calm_model_layout(model);
+    out->model = model;
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->linears, layout->n_linears));
     for (size_t j = 0; j < layout->n_jobs; j++)
         for (size_t i = layout->jobs[j].first; i < layout->jobs[j].first + layout->jobs[j].n; i++) {
             stored_linear *linear = &out->linears[out->n++];
-            CALM_TRY(read_linear(ctx, out->model, compressed, &layout->jobs[j], &layout->linears[i], linear));
+            CALM_TRY(read_linear(ctx, out, &layout->jobs[j], &layout->linears[i], linear));
             out->n_quantized += linear->quantized;
             out->weights += linear->out * linear->in;
             out->bytes += linear->bytes;
@@ -87,29 +105,10 @@ static calm_status read_linears(calm_ctx *ctx, const calm_compressed *compressed
     return CALM_OK;
 }
 
-static calm_status read_contents(calm_ctx *ctx, const calm_model *model, contents *out)
-{
-    calm_compressed *compressed = NULL;
-    out->model = model;
-    if (calm_model_is_quantized(model))
-        CALM_TRY(calm_compressed_read(ctx, calm_model_dir(model),
-                                      calm_json_get(calm_model_json(model), "quantization_config"), &compressed));
-    calm_status status = read_linears(ctx, compressed, out);
-    calm_compressed_free(compressed);
-    return status;
-}
-
 /* Parameters of the float model, however they are stored: what is float and no scale, and what codes stand for. */
 static size_t count_parameters(const contents *in)
 {
-    const calm_safetensors *set = calm_model_tensors(in->model);
-    size_t total = 0;
-    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
-        const calm_tensor *tensor = calm_safetensors_at(set, i);
-        const char *dot = strrchr(tensor->name, '.');
-        if (calm_dtype_is_float(tensor->dtype) && !(dot && strcmp(dot, ".weight_scale") == 0))
-            total += tensor->n_elements;
-    }
+    size_t total = calm_model_n_params(in->model) - in->stand_ins;
     for (size_t i = 0; i < in->n; i++)
         total += in->linears[i].quantized ? in->linears[i].out * in->linears[i].in : 0;
     return total;

@@ -101,7 +101,8 @@ static calm_status open_inputs(calm_ctx *ctx, calm_pipeline *p)
 static calm_status check_export(calm_ctx *ctx, calm_pipeline *p)
 {
     size_t n, *choice;
-    const calm_export_input input = {.model = p->model, .plan = &p->result};
+    const calm_export_options options = {.asymmetric = true};    /* the scheme's name asks for it */
+    const calm_export_input input = {.model = p->model, .plan = &p->result, .options = &options};
     for (size_t entry = 0; entry < p->recipe->n_pool; entry++) {
         if (entry && p->recipe->pool[entry].of_scheme == p->recipe->pool[entry - 1].of_scheme)
             continue;

@@ -105,20 +105,15 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_quantize_options *o,
     return CALM_OK;
 }
 
-/* An exporter's name, with - for _. */
+/* An exporter's name, with - or _; the pipeline writes with the first of them alone. */
 static calm_status check_format(calm_ctx *ctx, const calm_quantize_options *o)
 {
     size_t n;
-    const calm_exporter *const *exporters = calm_exporters(&n);
-    char name[64];
-    for (size_t i = 0; i < n; i++) {
-        snprintf(name, sizeof name, "%s", exporters[i]->name);
-        for (char *at = name; *at; at++)
-            *at = *at == '_' ? '-' : *at;
-        if (strcmp(name, o->formats) == 0)
-            return CALM_OK;
-    }
-    return calm_fail(ctx, CALM_EARG, "--format %s: no such format; there is compressed-tensors", o->formats);
+    const calm_exporter *exporter;
+    CALM_TRY(calm_exporter_find(ctx, o->formats, &exporter));
+    if (exporter != calm_exporters(&n)[0])
+        return calm_fail(ctx, CALM_EARG, "--format %s: quantize writes compressed-tensors", o->formats);
+    return CALM_OK;
 }
 
 /* A file is the one that the recipe was made with. */

@@ -6,6 +6,7 @@
 #define CALM_HYBRID_EXPORT_H
 
 #include "ptq/base/context.h"
+#include "ptq/hybrid/export_options.h"
 #include "ptq/hybrid/plan.h"
 #include "ptq/model/model.h"
 
@@ -14,11 +15,13 @@ typedef struct calm_export_input {
     const calm_plan *plan;
     calm_tick_fn *tick;         /* hears of blocks written; may be NULL */
     void *tick_user;
+    const calm_export_options *options;    /* NULL: the defaults, all zero */
 } calm_export_input;
 
 typedef struct calm_exporter {
-    const char *name;           /* [a-z0-9_]+ : "compressed_tensors"      */
+    const char *name;           /* [a-z0-9_]+ : "compressed_tensors"; said with - on the command line */
     const char *summary;
+    const char *file;           /* the one file it writes; NULL: a checkpoint, config.json and safetensors */
     /* Refuse, by name, what the format cannot express; warn in the log where readers differ. */
     calm_status (*check)(calm_ctx *ctx, const calm_export_input *input);
     /* Write the checkpoint's own files into the existing empty directory `dir`. */
@@ -27,6 +30,9 @@ typedef struct calm_exporter {
 
 /* The exporters in the order of export.def; *n their number. */
 const calm_exporter *const *calm_exporters(size_t *n);
+
+/* Find by name, written with - or _.  CALM_EARG with the nearest name, and all of them. */
+calm_status calm_exporter_find(calm_ctx *ctx, const char *name, const calm_exporter **out);
 
 /* May `target` be written?  CALM_EEXIST when it exists and `force` is not given; CALM_EARG when it exists and is not a
  * checkpoint (no config.json) nor an empty directory: --force replaces nothing else. */
@@ -49,7 +55,8 @@ calm_status calm_export_commit(calm_ctx *ctx, calm_export_place *place, const ch
 /* Remove it after a failure, which stays the one that ctx reports. */
 void calm_export_abandon(calm_ctx *ctx, calm_export_place *place);
 
-/* Names of the files that go with a checkpoint unchanged: tokenizer, generation_config.json, licence; *n their number. */
+/* Names of the files that go with a checkpoint unchanged: tokenizer, generation_config.json, licence; *n their number.
+ */
 const char *const *calm_export_companions(size_t *n);
 
 /* Copy those that the model has. */

@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ptq/base/text.h"
+
 #define MOST_NAMES 100    /* of temporary directories of one process id */
 
 #define CALM_EXPORT(name) extern const calm_exporter calm_export_##name;
@@ -28,6 +30,43 @@ const calm_exporter *const *calm_exporters(size_t *n)
     };
     *n = sizeof all / sizeof *all;
     return all;
+}
+
+#define NAME_MAX_LENGTH 64
+
+/* As people write it: "compressed-tensors". */
+static const char *spoken(const char *name, char text[NAME_MAX_LENGTH])
+{
+    snprintf(text, NAME_MAX_LENGTH, "%s", name);
+    for (char *at = text; *at; at++)
+        *at = *at == '_' ? '-' : *at;
+    return text;
+}
+
+calm_status calm_exporter_find(calm_ctx *ctx, const char *name, const calm_exporter **out)
+{
+    enum { MOST = 32 };
+    char wanted[NAME_MAX_LENGTH], names[MOST][NAME_MAX_LENGTH];
+    const char *all[MOST];
+    size_t n;
+    const calm_exporter *const *exporters = calm_exporters(&n);
+    calm_text list;
+    spoken(name, wanted);
+    for (size_t i = 0; i < n && i < MOST; i++) {
+        all[i] = spoken(exporters[i]->name, names[i]);
+        if (strlen(name) < NAME_MAX_LENGTH && strcmp(all[i], wanted) == 0) {
+            *out = exporters[i];
+            return CALM_OK;
+        }
+    }
+    calm_text_init(&list);
+    for (size_t i = 0; i < n && i < MOST; i++)
+        calm_text_printf(&list, "%s%s", i ? ", " : "", all[i]);
+    const char *near = calm_nearest(wanted, all, n < MOST ? n : MOST);
+    calm_fail(ctx, CALM_EARG, "--format %s: no such format%s%s%s; there is %s", name, near ? " (did you mean " : "",
+              near ? near : "", near ? "?)" : "", list.data ? list.data : "none");
+    calm_text_clear(&list);
+    return ctx->status;
 }
 
 /* Remove the slashes at the end: the temporary name goes beside the target. */

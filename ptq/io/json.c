@@ -346,3 +346,17 @@ calm_status calm_json_write(calm_ctx *ctx, const calm_json *value, int indent, c
         return calm_fail(ctx, CALM_ENOMEM, "cannot write JSON (out of memory)");
     return calm_text_check(ctx, out);
 }
+
+calm_status calm_json_save(calm_ctx *ctx, const char *path, const calm_json *value)
+{
+    calm_text text;
+    calm_text_init(&text);
+    calm_status status = calm_json_write(ctx, value, 2, &text);
+    calm_text_append(&text, "\n", 1);
+    if (status == CALM_OK)
+        status = calm_text_check(ctx, &text);
+    if (status == CALM_OK)
+        status = calm_write_file(ctx, path, text.data, text.length);
+    calm_text_clear(&text);
+    return status;
+}

@@ -23,7 +23,22 @@ struct calm_safetensors {
     size_t n_shards;
     calm_tensor *tensors;    /* sorted by name */
     size_t n_tensors;
+    calm_shard_fault_fn *hear;    /* NULL: the first fault ends the opening */
+    void *user;
+    calm_shard_fault fault;       /* what the last failure was */
 };
+
+/* Go on after a fault, when there is somebody to hear of it; *bad (may be NULL) says that there was one. */
+static calm_status survive(calm_ctx *ctx, const calm_safetensors *set, const char *tensor, calm_status status, bool *bad)
+{
+    if (bad)
+        *bad = status != CALM_OK;
+    if (status == CALM_OK || !set->hear || status == CALM_ENOMEM)
+        return status;
+    set->hear(set->user, set->fault, tensor, ctx->message);
+    calm_ctx_forgive(ctx);
+    return CALM_OK;
+}
 
 bool calm_tensor_size(const calm_tensor *tensor, size_t *n_elements, size_t *bytes)
 {
@@ -68,16 +83,19 @@ static calm_status read_shape(calm_ctx *ctx, const char *path, const char *name,
     return CALM_OK;
 }
 
-static calm_status read_entry(calm_ctx *ctx, const shard *file, size_t data_begin, const char *name,
-                              const calm_json *entry, calm_tensor *tensor)
+static calm_status read_entry(calm_ctx *ctx, calm_safetensors *set, const shard *file, size_t data_begin,
+                              const char *name, const calm_json *entry, calm_tensor *tensor)
 {
     const char *dtype;
     char where[256], shape[128];
     snprintf(where, sizeof where, "%s: tensor %.100s", file->path, name);
+    set->fault = CALM_SHARD_HEADER;
     CALM_TRY(calm_json_need_string(ctx, where, entry, "dtype", NULL, &dtype));
+    set->fault = CALM_SHARD_DTYPE;
     tensor->dtype = calm_dtype_find(dtype);
     if (tensor->dtype == CALM_N_DTYPES)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: dtype %s is not known", where, dtype);
+    set->fault = CALM_SHARD_HEADER;
     CALM_TRY(read_shape(ctx, file->path, name, entry, tensor));
 
     const calm_json *offsets = calm_json_get(entry, "data_offsets");
@@ -85,6 +103,7 @@ static calm_status read_entry(calm_ctx *ctx, const shard *file, size_t data_begi
     size_t data_bytes = file->map.bytes - data_begin;
     if (calm_json_size(offsets) != 2 || begin < 0 || end < begin)
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"data_offsets\": expected [begin, end]", where);
+    set->fault = CALM_SHARD_BOUNDS;
     if ((uint64_t)end > data_bytes)
         return calm_fail(
             ctx, CALM_EFORMAT,
@@ -111,20 +130,32 @@ static int by_place(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+/* One tensor against the end of those before it. */
+static calm_status check_place(calm_ctx *ctx, calm_safetensors *set, const shard *file, const calm_tensor *tensors,
+                               size_t index, const uint8_t *expected)
+{
+    const calm_tensor *at = &tensors[index];
+    set->fault = at->data < expected ? CALM_SHARD_OVERLAP : CALM_SHARD_HOLE;
+    if (at->data < expected)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: tensors %s and %s overlap", file->path, tensors[index - 1].name, at->name);
+    if (at->data > expected)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: a hole of %zu bytes before tensor %s", file->path,
+                         (size_t)(at->data - expected), at->name);
+    return CALM_OK;
+}
+
 /* Tensors must tile the data section: no overlap, no hole, nothing after the last. */
-static calm_status check_tiling(calm_ctx *ctx, const shard *file, size_t data_begin, calm_tensor *tensors, size_t n)
+static calm_status check_tiling(calm_ctx *ctx, calm_safetensors *set, const shard *file, size_t data_begin,
+                                calm_tensor *tensors, size_t n)
 {
     const uint8_t *expected = file->map.data + data_begin, *end = file->map.data + file->map.bytes;
     qsort(tensors, n, sizeof *tensors, by_place);
     for (size_t i = 0; i < n; i++) {
-        if (tensors[i].data < expected)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: tensors %s and %s overlap", file->path, tensors[i - 1].name,
-                             tensors[i].name);
-        if (tensors[i].data > expected)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: a hole of %zu bytes before tensor %s", file->path,
-                             (size_t)(tensors[i].data - expected), tensors[i].name);
-        expected = tensors[i].data + tensors[i].bytes;
+        CALM_TRY(survive(ctx, set, tensors[i].name, check_place(ctx, set, file, tensors, i, expected), NULL));
+        if (expected < tensors[i].data + tensors[i].bytes)
+            expected = tensors[i].data + tensors[i].bytes;
     }
+    set->fault = CALM_SHARD_HOLE;
     if (expected != end)
         return calm_fail(ctx, CALM_EFORMAT, "%s: %zu bytes after the last tensor", file->path,
                          (size_t)(end - expected));
@@ -157,7 +188,10 @@ static calm_status open_shard(calm_ctx *ctx, calm_safetensors *set, size_t index
 {
     shard *file = &set->shards[index];
     size_t data_begin = 0, before = *n;
+    bool bad, whole = true;
+    set->fault = CALM_SHARD_MISSING;
     CALM_TRY(calm_map_file(ctx, file->path, &file->map));
+    set->fault = CALM_SHARD_HEADER;
     CALM_TRY(read_header(ctx, file, &data_begin));
     size_t total = before + calm_json_size(file->header);
     calm_tensor *grown;
@@ -176,10 +210,11 @@ static calm_status open_shard(calm_ctx *ctx, calm_safetensors *set, size_t index
         char *copy;
         CALM_TRY(calm_strf(ctx, &set->arena, &copy, "%s", name));
         *tensor = (calm_tensor){.name = copy, .shard = index};
-        CALM_TRY(read_entry(ctx, file, data_begin, copy, entry, tensor));
-        *n += 1;
+        CALM_TRY(survive(ctx, set, copy, read_entry(ctx, set, file, data_begin, copy, entry, tensor), &bad));
+        *n += !bad;
+        whole &= !bad;
     }
-    return check_tiling(ctx, file, data_begin, grown + before, *n - before);
+    return whole ? check_tiling(ctx, set, file, data_begin, grown + before, *n - before) : CALM_OK;
 }
 
 /* ---- a set ---- */
@@ -189,21 +224,37 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const calm_tensor *)a)->name, ((const calm_tensor *)b)->name);
 }
 
+static calm_status twice(calm_ctx *ctx, calm_safetensors *set, const calm_tensor *a, const calm_tensor *b)
+{
+    set->fault = CALM_SHARD_TWICE;
+    return calm_fail(ctx, CALM_EFORMAT, "tensor %s stands in %s and in %s", a->name, a->file, b->file);
+}
+
 static calm_status sort_by_name(calm_ctx *ctx, calm_safetensors *set)
 {
+    size_t n = 0;
     if (set->n_tensors)
         qsort(set->tensors, set->n_tensors, sizeof *set->tensors, by_name);
-    for (size_t i = 1; i < set->n_tensors; i++) {
-        const calm_tensor *a = &set->tensors[i - 1], *b = &set->tensors[i];
-        if (strcmp(a->name, b->name) == 0)
-            return calm_fail(ctx, CALM_EFORMAT, "tensor %s stands in %s and in %s", a->name, a->file, b->file);
+    for (size_t i = 0; i < set->n_tensors; i++) {
+        const calm_tensor *last = n ? &set->tensors[n - 1] : NULL, *at = &set->tensors[i];
+        if (last && strcmp(last->name, at->name) == 0)
+            CALM_TRY(survive(ctx, set, at->name, twice(ctx, set, last, at), NULL));
+        else
+            set->tensors[n++] = *at;
     }
+    set->n_tensors = n;
     return CALM_OK;
 }
 
 static int by_string(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static bool is_file_name(const calm_json *value)
+{
+    const char *file = calm_json_string(value, NULL);
+    return file && file[0] && !strchr(file, '/') && strlen(file) == calm_json_string_length(value);
 }
 
 /* The distinct files of a weight_map, sorted, as shards of the set. */
@@ -215,19 +266,23 @@ static calm_status list_shards(calm_ctx *ctx, calm_safetensors *set, const char 
     void *iter = NULL;
     const char *name;
     const calm_json *value;
+    set->fault = CALM_SHARD_INDEX;
     if (calm_json_typeof(map) != CALM_JSON_OBJECT || n == 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"weight_map\": expected an object that is not empty", index_path);
     CALM_TRY(CALM_NEW(ctx, &set->arena, files, n));
     while (calm_json_next(map, &iter, &name, &value)) {
-        const char *file = calm_json_string(value, NULL);
-        if (!file || !file[0] || strchr(file, '/') || strlen(file) != calm_json_string_length(value))
-            return calm_fail(ctx, CALM_EFORMAT, "%s: \"weight_map\": %s: expected a file name in the same folder",
-                             index_path, name);
-        files[used++] = file;
+        const bool usable = is_file_name(value);
+        if (!usable)
+            CALM_TRY(survive(ctx, set, name,
+                             calm_fail(ctx, CALM_EFORMAT,
+                                       "%s: \"weight_map\": %s: expected a file name in the same folder", index_path, name),
+                             NULL));
+        else
+            files[used++] = calm_json_string(value, NULL);
     }
-    qsort(files, n, sizeof *files, by_string);
-    CALM_TRY(CALM_NEW(ctx, &set->arena, set->shards, n));
-    for (size_t i = 0; i < n; i++) {
+    qsort(files, used, sizeof *files, by_string);
+    CALM_TRY(CALM_NEW(ctx, &set->arena, set->shards, used + 1));
+    for (size_t i = 0; i < used; i++) {
         if (i && strcmp(files[i], files[i - 1]) == 0)
             continue;
         CALM_TRY(calm_path_join(ctx, &set->arena, &set->shards[set->n_shards].path, dir, files[i]));
@@ -236,8 +291,31 @@ static calm_status list_shards(calm_ctx *ctx, calm_safetensors *set, const char 
     return CALM_OK;
 }
 
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Could a shard with this name be opened?  What is said of one that could not, is enough. */
+static bool is_open(const calm_safetensors *set, const char *file)
+{
+    size_t begin = 0, end = set->n_shards;    /* sorted by name */
+    while (begin < end) {
+        const size_t middle = begin + (end - begin) / 2;
+        const int order = strcmp(file, base_name(set->shards[middle].path));
+        if (order == 0)
+            return set->shards[middle].header != NULL;
+        if (order < 0)
+            end = middle;
+        else
+            begin = middle + 1;
+    }
+    return false;
+}
+
 /* Every tensor of the index must stand in the shard it is said to be in. */
-static calm_status check_index(calm_ctx *ctx, const calm_safetensors *set, const char *index_path, const calm_json *map)
+static calm_status check_index(calm_ctx *ctx, calm_safetensors *set, const char *index_path, const calm_json *map)
 {
     void *iter = NULL;
     const char *name;
@@ -245,17 +323,45 @@ static calm_status check_index(calm_ctx *ctx, const calm_safetensors *set, const
     while (calm_json_next(map, &iter, &name, &value)) {
         const calm_tensor *tensor = calm_safetensors_find(set, name);
         const char *file = calm_json_string(value, "");
-        const char *slash = tensor ? strrchr(tensor->file, '/') : NULL;
-        if (!tensor || strcmp(slash ? slash + 1 : tensor->file, file) != 0)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s is not in %s", index_path, name, file);
+        if (set->hear && !is_open(set, file))
+            continue;
+        set->fault = CALM_SHARD_PLACE;
+        if (!tensor || strcmp(base_name(tensor->file), file) != 0)
+            CALM_TRY(survive(ctx, set, name,
+                             calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s is not in %s", index_path, name, file), NULL));
     }
+    return CALM_OK;
+}
+
+/* For those who want to hear of it: tensors that the index does not have, and its total. */
+static calm_status check_completeness(calm_ctx *ctx, calm_safetensors *set, const char *index_path, const calm_json *index)
+{
+    const calm_json *map = calm_json_get(index, "weight_map");
+    const calm_json *total = calm_json_get(calm_json_get(index, "metadata"), "total_size");
+    bool whole = true;
+    int64_t sum = 0;
+    for (size_t i = 0; i < set->n_tensors; i++) {
+        const calm_tensor *at = &set->tensors[i];
+        sum += (int64_t)at->bytes;
+        set->fault = CALM_SHARD_UNLISTED;
+        if (!calm_json_get(map, at->name))
+            CALM_TRY(survive(ctx, set, at->name,
+                             calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s of %s is not in it", index_path, at->name,
+                                       base_name(at->file)), NULL));
+    }
+    for (size_t i = 0; i < set->n_shards; i++)
+        whole &= set->shards[i].header != NULL;
+    set->fault = CALM_SHARD_TOTAL;
+    if (whole && calm_json_typeof(total) == CALM_JSON_INT && calm_json_int(total, 0) != sum)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: metadata.total_size is %lld, the tensors have %lld bytes", index_path,
+                         (long long)calm_json_int(total, 0), (long long)sum);
     return CALM_OK;
 }
 
 static calm_status open_files(calm_ctx *ctx, calm_safetensors *set)
 {
     for (size_t i = 0; i < set->n_shards; i++)
-        CALM_TRY(open_shard(ctx, set, i, &set->tensors, &set->n_tensors));
+        CALM_TRY(survive(ctx, set, NULL, open_shard(ctx, set, i, &set->tensors, &set->n_tensors), NULL));
     return sort_by_name(ctx, set);
 }
 
@@ -271,6 +377,7 @@ static calm_status open_directory(calm_ctx *ctx, calm_safetensors *set, const ch
 {
     char *single, *index_path;
     calm_json *index;
+    bool bad;
     CALM_TRY(calm_path_join(ctx, &set->arena, &single, dir, "model.safetensors"));
     CALM_TRY(calm_path_join(ctx, &set->arena, &index_path, dir, "model.safetensors.index.json"));
     if (!calm_path_exists(index_path)) {
@@ -279,23 +386,36 @@ static calm_status open_directory(calm_ctx *ctx, calm_safetensors *set, const ch
                              "%s: holds neither model.safetensors nor model.safetensors.index.json", dir);
         return open_one(ctx, set, single);
     }
-    CALM_TRY(calm_json_read(ctx, index_path, INDEX_MAX, &index));
+    set->fault = CALM_SHARD_INDEX;
+    CALM_TRY(survive(ctx, set, NULL, calm_json_read(ctx, index_path, INDEX_MAX, &index), &bad));
+    if (bad)
+        return CALM_OK;
     const calm_json *map = calm_json_get(index, "weight_map");
-    calm_status status = list_shards(ctx, set, dir, index_path, map);
+    calm_status status = survive(ctx, set, NULL, list_shards(ctx, set, dir, index_path, map), NULL);
     if (status == CALM_OK)
         status = open_files(ctx, set);
     if (status == CALM_OK)
         status = check_index(ctx, set, index_path, map);
+    if (status == CALM_OK && set->hear)
+        status = survive(ctx, set, NULL, check_completeness(ctx, set, index_path, index), NULL);
     calm_json_free(index);
     return status;
 }
 
 calm_status calm_safetensors_open(calm_ctx *ctx, const char *path, calm_safetensors **out)
 {
+    return calm_safetensors_open_leniently(ctx, path, NULL, NULL, out);
+}
+
+calm_status calm_safetensors_open_leniently(calm_ctx *ctx, const char *path, calm_shard_fault_fn *hear, void *user,
+                                            calm_safetensors **out)
+{
     *out = NULL;
     calm_safetensors *set = calloc(1, sizeof *set);
     if (!set)
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
+    set->hear = hear;
+    set->user = user;
     calm_status status = calm_is_directory(path) ? open_directory(ctx, set, path) : open_one(ctx, set, path);
     if (status == CALM_OK)
         *out = set;

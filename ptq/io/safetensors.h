@@ -36,6 +36,30 @@ typedef struct calm_safetensors calm_safetensors;
 calm_status calm_safetensors_open(calm_ctx *ctx, const char *path, calm_safetensors **out);
 void calm_safetensors_close(calm_safetensors *set);
 
+/* What is wrong with the files of a set. */
+typedef enum calm_shard_fault {
+    CALM_SHARD_HEADER,        /* length, JSON, or an entry of it                                       */
+    CALM_SHARD_DTYPE,         /* a dtype that is not known                                             */
+    CALM_SHARD_BOUNDS,        /* offsets past the end of the file, or not what dtype and shape span    */
+    CALM_SHARD_OVERLAP,       /* two tensors on the same bytes                                         */
+    CALM_SHARD_HOLE,          /* bytes that no tensor has                                              */
+    CALM_SHARD_TWICE,         /* a tensor in two files                                                 */
+    CALM_SHARD_INDEX,         /* the index itself                                                      */
+    CALM_SHARD_MISSING,       /* a file of the index is not there                                      */
+    CALM_SHARD_PLACE,         /* a tensor is not in the file that the index says                       */
+    CALM_SHARD_UNLISTED,      /* a tensor is in a file but not in the index                            */
+    CALM_SHARD_TOTAL,         /* metadata.total_size is not the bytes of all tensors                   */
+} calm_shard_fault;
+
+/* Hears of one fault: the tensor, or NULL, and the sentence that calm_safetensors_open would fail with. */
+typedef void calm_shard_fault_fn(void *user, calm_shard_fault fault, const char *tensor, const char *text);
+
+/* Open what can be read: each fault is said to `hear` and its tensor or file left out, also the last two, with which
+ * calm_safetensors_open does not concern itself.  Of overlapping tensors both stay.  Fails as that does where nothing is
+ * there at all, and with CALM_ENOMEM. */
+calm_status calm_safetensors_open_leniently(calm_ctx *ctx, const char *path, calm_shard_fault_fn *hear, void *user,
+                                            calm_safetensors **out);
+
 /* Tensors by falling out of the files in name order (strcmp). */
 size_t calm_safetensors_count(const calm_safetensors *set);
 const calm_tensor *calm_safetensors_at(const calm_safetensors *set, size_t index);

@@ -9,7 +9,8 @@
 /* Read by config.c and config_rope.c for every family, and the entry of quantized checkpoints. */
 static const char common[] =
     "architectures model_type hidden_size intermediate_size num_hidden_layers vocab_size max_position_embeddings "
-    "num_attention_heads num_key_value_heads head_dim tie_word_embeddings torch_dtype dtype quantization_config";
+    "num_attention_heads num_key_value_heads head_dim tie_word_embeddings torch_dtype dtype quantization_config "
+    "quantization";
 
 /* Read where there is a rotary embedding; where there is RMSNorm; where there is LayerNorm. */
 static const char rotary[] =

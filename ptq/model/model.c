@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ptq/model/arch.h"
-#include "ptq/model/compressed.h"
+#include "ptq/model/stored.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
 
@@ -19,7 +19,7 @@ struct calm_model {
     calm_config config;
     calm_layout layout;
     calm_safetensors *tensors;
-    calm_compressed *compressed;    /* NULL: a float checkpoint */
+    calm_stored *stored;            /* NULL: a float checkpoint */
     calm_act_rule act_rule;         /* of linears whose input is quantized */
 };
 
@@ -53,16 +53,16 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
     calm_stored_scheme scheme;
     char *name;
     const calm_tensor *tensor;
-    if (model->compressed)
-        CALM_TRY(calm_compressed_find(ctx, model->compressed, module, &quantized, &scheme));
+    if (model->stored)
+        CALM_TRY(calm_stored_find(ctx, model->stored, model->tensors, module, &quantized, &scheme));
     if (weight) {
         weight->act_bits = quantized ? scheme.act_bits : 0;
         weight->act_asymmetric = quantized && scheme.act_asymmetric;
         weight->act_rule = model->act_rule;
     }
     if (quantized)
-        return w ? calm_compressed_load(ctx, model->tensors, module, &scheme, out, in, w)
-                 : calm_compressed_check(ctx, model->tensors, module, &scheme, out, in);
+        return w ? calm_stored_load(ctx, model->stored, model->tensors, module, &scheme, out, in, w)
+                 : calm_stored_check(ctx, model->stored, model->tensors, module, &scheme, out, in);
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", module));
     CALM_TRY(need_matrix(ctx, model, name, out, in, &tensor));
     if (!w)
@@ -268,9 +268,7 @@ static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such model directory", dir);
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &model->json));
     CALM_TRY(calm_config_read(ctx, path, model->json, &model->config));
-    const calm_json *quantization = calm_json_get(model->json, "quantization_config");
-    if (calm_json_typeof(quantization) != CALM_JSON_NULL)
-        CALM_TRY(calm_compressed_read(ctx, path, quantization, &model->compressed));
+    CALM_TRY(calm_stored_open(ctx, path, model->json, &model->stored));
     CALM_TRY(calm_safetensors_open(ctx, dir, &model->tensors));
     CALM_TRY(find_prefix(ctx, model));
     CALM_TRY(check_tie(ctx, model));
@@ -302,7 +300,7 @@ void calm_model_close(calm_model *model)
     if (!model)
         return;
     calm_safetensors_close(model->tensors);
-    calm_compressed_free(model->compressed);
+    calm_stored_close(model->stored);
     calm_json_free(model->json);
     calm_arena_clear(&model->arena);
     free(model);
@@ -346,7 +344,12 @@ const calm_safetensors *calm_model_tensors(const calm_model *model)
 
 bool calm_model_is_quantized(const calm_model *model)
 {
-    return model->compressed != NULL;
+    return model->stored != NULL;
+}
+
+const calm_stored *calm_model_stored(const calm_model *model)
+{
+    return model->stored;
 }
 
 calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_rule rule)
@@ -354,8 +357,8 @@ calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_r
     const calm_layout *layout = &model->layout;
     bool quantized;
     calm_stored_scheme scheme;
-    for (size_t i = 0; model->compressed && i < layout->n_linears; i++) {
-        CALM_TRY(calm_compressed_find(ctx, model->compressed, layout->linears[i].module, &quantized, &scheme));
+    for (size_t i = 0; model->stored && i < layout->n_linears; i++) {
+        CALM_TRY(calm_stored_find(ctx, model->stored, model->tensors, layout->linears[i].module, &quantized, &scheme));
         if (quantized && scheme.act_bits) {
             model->act_rule = rule;
             return CALM_OK;

@@ -106,3 +106,22 @@ void calm_unpack_columns(const uint32_t *words, size_t rows, size_t cols, int bi
                 codes[r * cols + c] |= (uint8_t)(words[(word + 1) * cols + c] << (32 - shift) & mask);
     }
 }
+
+static const uint8_t awq_order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+
+void calm_pack_awq(const uint8_t *codes, size_t n, uint32_t *words)
+{
+    for (size_t k = 0; k < n; k++) {
+        uint32_t word = 0;
+        for (size_t i = 0; i < 8; i++)
+            word |= (uint32_t)codes[8 * k + awq_order[i]] << (4 * i);
+        words[k] = word;
+    }
+}
+
+void calm_unpack_awq(const uint32_t *words, size_t n, uint8_t *codes)
+{
+    for (size_t k = 0; k < n; k++)
+        for (size_t i = 0; i < 8; i++)
+            codes[8 * k + awq_order[i]] = (uint8_t)(words[k] >> (4 * i) & 15);
+}

@@ -32,4 +32,9 @@ void calm_unpack_rows(const uint32_t *words, size_t rows, size_t cols, int bits,
 void calm_pack_columns(const uint8_t *codes, size_t rows, size_t cols, int bits, uint32_t *words);
 void calm_unpack_columns(const uint32_t *words, size_t rows, size_t cols, int bits, uint8_t *codes);
 
+/* AWQ's own order of 4-bit codes: words [n] of codes [8 n], nibble i of word k = codes[8k + order[i]] with order
+ * 0 2 4 6 1 3 5 7, low bits first. */
+void calm_pack_awq(const uint8_t *codes, size_t n, uint32_t *words);
+void calm_unpack_awq(const uint32_t *words, size_t n, uint8_t *codes);
+
 #endif

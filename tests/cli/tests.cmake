@@ -36,6 +36,11 @@ calm_test(cli test_inspect_plans calm_test_store calm_test_synth_store calm_cli)
 target_link_options(test_inspect_plans PRIVATE -Wl,--wrap=calm_store_query)
 add_executable(write_families cli/write_families.c)
 target_link_libraries(write_families PRIVATE calm_test_support)
+add_executable(write_format cli/write_format.c)
+target_link_libraries(write_format PRIVATE calm_test_plan)
+add_test(NAME cli.format_weights
+  COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/format_weights.sh ${PROJECT_BINARY_DIR})
+set_tests_properties(cli.format_weights PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
 if(NOT CALM_SANITIZE)    # an emulator, or most of it is Python
   add_test(NAME cli.other_cpu COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/other_cpu.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(cli.other_cpu PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
@@ -44,6 +49,9 @@ if(NOT CALM_SANITIZE)    # an emulator, or most of it is Python
   add_test(NAME cli.field_reader
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/field_reader.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(cli.field_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+  add_test(NAME cli.format_readers
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/format_readers.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(cli.format_readers PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 1800 SKIP_RETURN_CODE 77)
   add_test(NAME cli.tasks_reader
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/tasks_reader.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(cli.tasks_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)

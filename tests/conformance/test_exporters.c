@@ -2,7 +2,7 @@
  *
  * The directory that is written, opened again, has float32 weights equal bit for bit to those that the guard measured
  * (calm_plan_apply of the same plan), for every family, every scheme, and plans that mix schemes, float jobs and input
- * scales. */
+ * scales.  So it has the same weights whatever its format. */
 #include "ptq/hybrid/export.h"
 
 #include <stdio.h>
@@ -10,8 +10,6 @@
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
 #include "ptq/hybrid/assemble.h"
-#include "ptq/hybrid/ct_config.h"
-#include "ptq/io/regex.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/head.h"
 #include "tests/support/harness.h"
@@ -34,9 +32,47 @@ static void new_plan(tiny_plan *p, const tiny_model *spec, const char *const *sc
     tiny_plan_quantize_all(p, schemes, n, TINY_GENERAL);
 }
 
+static calm_export_options options = {.asymmetric = true};
+
 static calm_export_input input_of(const tiny_plan *p)
 {
-    return (calm_export_input){.model = p->model, .plan = &p->plan};
+    return (calm_export_input){.model = p->model, .plan = &p->plan, .options = &options};
+}
+
+/* Exporters of checkpoints come first in export.def; those of one file of another kind have tests of their own. */
+static const calm_exporter *exporter_at(size_t e)
+{
+    size_t n;
+    const calm_exporter *const *all = calm_exporters(&n);
+    return e < n && !all[e]->file ? all[e] : NULL;
+}
+
+static bool is(const calm_exporter *exporter, const char *name)
+{
+    return strcmp(exporter->name, name) == 0;
+}
+
+/* Schemes that an exporter takes all of, n of them. */
+static const char *const *schemes_of(const calm_exporter *exporter, size_t *n)
+{
+    static const char *const all[] = {"w4a16_g32", "w8a8"}, *const weights[] = {"w4a16_g32", "w8a16"},
+                      *const four[] = {"w4a16_g32", "w4a16_g32_asym"};
+    *n = 2;
+    return is(exporter, "compressed_tensors") ? all : is(exporter, "awq") ? four : weights;
+}
+
+/* Does the exporter take the plan?  If not it says why, by its name. */
+static bool takes(const calm_exporter *exporter, const tiny_plan *p)
+{
+    const calm_export_input input = input_of(p);
+    const calm_status status = exporter->check(ctx, &input);
+    if (status == CALM_OK)
+        return true;
+    ck_assert_msg(status == CALM_EUNSUPPORTED && !is(exporter, "compressed_tensors"), "%s: %s", exporter->name,
+                  ctx->message);
+    ck_assert_msg(strncmp(ctx->message, exporter->name, strlen(exporter->name)) == 0, "%s", ctx->message);
+    calm_ctx_forgive(ctx);
+    return false;
 }
 
 static const char *export(const calm_exporter *exporter, const tiny_plan *p)
@@ -123,7 +159,8 @@ static void check_head(const calm_model *model, const calm_model *written)
     check_table(found_table, expected_table);
 }
 
-/* The directory is the same for both rules, so the reader is told: all its linears or, where none quantizes its input, nobody. */
+/* The directory is the same for both rules, so the reader is told: all its linears or, where none quantizes its input,
+ * nobody. */
 static void check_rule(const tiny_plan *p, calm_model *written)
 {
     bool quantizes = false;
@@ -152,215 +189,112 @@ static void check_written(const tiny_plan *p, const char *dir)
     calm_model_close(written);
 }
 
-static void check_plan(const tiny_model *spec, const char *const *schemes, size_t n)
+/* Write and read every format that takes the plan; their names, joined by spaces. */
+static const char *check_formats(const tiny_plan *p)
 {
-    size_t n_exporters;
+    const char *names = "";
+    const calm_exporter *exporter;
+    for (size_t e = 0; (exporter = exporter_at(e)); e++)
+        if (takes(exporter, p)) {
+            check_written(p, export(exporter, p));
+            names = test_format("%s%s%s", names, *names ? " " : "", exporter->name);
+        }
+    return names;
+}
+
+static void check_plan(const tiny_model *spec, const char *const *schemes, size_t n, const char *formats)
+{
     tiny_plan p;
     new_plan(&p, spec, schemes, n);
-    for (size_t e = 0; e < (calm_exporters(&n_exporters), n_exporters); e++)
-        check_written(&p, export(calm_exporters(&n_exporters)[e], &p));
+    const char *names = check_formats(&p);
+    ck_assert_msg(strcmp(names, formats) == 0, "%s and %zu more: written as %s, expected %s", schemes[0], n - 1, names,
+                  formats);
     calm_model_close(p.model);
 }
+
+#define ALL "compressed_tensors gptq awq mlx"
 
 /* ---- tests ---- */
 
 TEST(one_scheme)
 {
-    static const char *const schemes[] = {"w4a16_g32", "w8a16", "w2a16_g32", "w3a16_g32", "w8a8", "w4a4_g32", "w8a8_asymact",
-                                          "w4a16_g32_asym", "w4a16_g32_f16s", "w2a16_g32_asym", "w8a16_asym"};
+    static const struct {
+        const char *scheme, *formats;
+    } rows[] = {
+        {"w4a16_g32", ALL},
+        {"w8a16", "compressed_tensors gptq mlx"},
+        {"w2a16_g32", "compressed_tensors gptq mlx"},
+        {"w3a16_g32", "compressed_tensors gptq mlx"},
+        {"w8a8", "compressed_tensors"},
+        {"w4a4_g32", "compressed_tensors"},
+        {"w8a8_asymact", "compressed_tensors"},
+        {"w4a16_g32_asym", ALL},
+        {"w4a16_g32_f16s", ALL},
+        {"w4a16", ALL},
+        {"w4a16_asym", ALL},
+        {"w4a16_g16", "compressed_tensors gptq awq"},
+        {"w2a16_g32_asym", "compressed_tensors gptq mlx"},
+        {"w3a16_g32_asym", "compressed_tensors gptq mlx"},
+        {"w8a16_asym", "compressed_tensors gptq mlx"},
+        {"w8a16_g32_asym_f16s", "compressed_tensors gptq mlx"},
+    };
     const tiny_model spec = wide_model();
-    for (size_t s = 0; s < sizeof schemes / sizeof *schemes; s++)
-        check_plan(&spec, &schemes[s], 1);
+    for (size_t s = 0; s < sizeof rows / sizeof *rows; s++)
+        check_plan(&spec, &rows[s].scheme, 1, rows[s].formats);
 }
 END_OF_TEST
 
 TEST(mixed_schemes)
 {
-    static const char *const pair[] = {"w4a16_g32", "w8a8_asymact"}, *const same_format[] = {"w4a16_g32", "w2a16_g32", "w8a16"};
+    static const char *const pair[] = {"w4a16_g32", "w8a8_asymact"}, *const same_format[] = {"w4a16_g32", "w2a16_g32",
+                                                                                             "w8a16"};
     static const char *const with_float[] = {"w4a16_g32", "float", "w8a8", "w3a16_g32", "w8a8_asymact", "float"};
+    static const char *const weights[] = {"w4a16_g32", "float", "w8a16_asym", "w3a16_g32"},
+                             *const four[] = {"w4a16_g32", "float", "w4a16_g32_asym"},
+                             *const groups[] = {"w4a16_g32", "w4a16"};
     const tiny_model spec = wide_model();
-    check_plan(&spec, pair, 2);
-    check_plan(&spec, same_format, 3);
-    check_plan(&spec, with_float, 5);
+    check_plan(&spec, pair, 2, "compressed_tensors");
+    check_plan(&spec, same_format, 3, "compressed_tensors gptq mlx");
+    check_plan(&spec, with_float, 5, "compressed_tensors");
+    check_plan(&spec, weights, 4, "compressed_tensors gptq mlx");
+    check_plan(&spec, four, 3, ALL);
+    check_plan(&spec, groups, 2, "compressed_tensors gptq mlx");
 }
 END_OF_TEST
 
 /* Biases, an untied head, other dtypes of the checkpoint. */
 TEST(other_models)
 {
-    static const char *const schemes[] = {"w4a16_g32", "w8a8", "float"};
+    static const char *const schemes[] = {"w4a16_g32", "w8a8", "float"}, *const weights[] = {"w4a16_g32", "float"};
     static const calm_dtype dtypes[] = {CALM_F32, CALM_F16, CALM_BF16};
     for (size_t i = 0; i < 3; i++) {
         tiny_model spec = wide_model();
         spec.bias = true;
         spec.tied = false;
         spec.dtype = dtypes[i];
-        check_plan(&spec, schemes, 3);
+        check_plan(&spec, schemes, 3, "compressed_tensors");
+        check_plan(&spec, weights, 2, ALL);
     }
 }
 END_OF_TEST
 
 /* ---- every family ---- */
 
-/* One scheme for all experts, as readers want it; the others take turns over blocks and kinds of jobs. */
-static void quantize_family(tiny_plan *p, const char *const *schemes, size_t n)
-{
-    const calm_layout *layout = calm_model_layout(p->model);
-    for (size_t j = 0; j < layout->n_jobs; j++) {
-        const calm_job_ref *job = &layout->jobs[j];
-        const size_t turn = job->expert >= 0 ? 0 : job->block * CALM_N_JOBS + job->kind;
-        tiny_plan_quantize(p, j, schemes[turn % n], TINY_GENERAL);
-    }
-}
-
 TEST(every_family)
 {
-    static const char *const schemes[] = {"w4a16_g32", "w8a8", "float"};
-    for (size_t f = 0; tiny_families[f]; f++)
-        for (size_t n = 1; n <= 3; n += 2) {
-            tiny_model spec = tiny_wide(tiny_families[f]);
-            size_t n_exporters;
-            tiny_plan p;
-            spec.tied = n == 1;
-            tiny_plan_open(&p, tiny_model_write(&spec));
-            quantize_family(&p, schemes, n);
-            for (size_t e = 0; e < (calm_exporters(&n_exporters), n_exporters); e++)
-                check_written(&p, export(calm_exporters(&n_exporters)[e], &p));
-            calm_model_close(p.model);
-        }
-}
-END_OF_TEST
-
-/* ---- who reads what how: "quantization_config" as compressed-tensors resolves it ---- */
-
-static bool hits(const calm_json *targets, const char *module)
-{
-    bool hit = false;
-    for (size_t i = 0; i < calm_json_size(targets); i++) {
-        const char *target = calm_json_string(calm_json_at(targets, i), "");
-        calm_regex *regex;
-        bool found;
-        if (strncmp(target, "re:", 3) != 0) {
-            ck_assert_str_ne(target, "Linear");
-            hit |= strcmp(target, module) == 0;
-            continue;
-        }
-        ck_ok(calm_regex_new(ctx, "target", target + 3, strlen(target + 3), &regex));
-        ck_ok(calm_regex_matches_prefix(ctx, regex, module, &found));
-        calm_regex_free(regex);
-        hit |= found;
-    }
-    return hit;
-}
-
-/* Groups that a module belongs to, the last one's in *group. */
-static size_t count_groups(const calm_json *entry, const char *module, const calm_json **group)
-{
-    const calm_json *groups = calm_json_get(entry, "config_groups"), *value;
-    const char *key;
-    void *iter = NULL;
-    size_t n = 0;
-    while (calm_json_next(groups, &iter, &key, &value))
-        if (hits(calm_json_get(value, "targets"), module)) {
-            *group = value;
-            n++;
-        }
-    return n;
-}
-
-/* A module stays float: it is ignored, and no group has it. */
-static void check_float(const calm_json *entry, const char *module)
-{
-    const calm_json *group;
-    ck_assert_msg(count_groups(entry, module, &group) == 0, "%s is float, but a target has it", module);
-    ck_assert_msg(hits(calm_json_get(entry, "ignore"), module), "%s is float, but not ignored", module);
-}
-
-static void check_quantized(const calm_json *entry, const char *module, const calm_scheme *scheme)
-{
-    const calm_json *group = NULL;
-    ck_assert_msg(count_groups(entry, module, &group) == 1, "%s is in %zu groups", module,
-                  count_groups(entry, module, &group));
-    ck_assert_msg(!hits(calm_json_get(entry, "ignore"), module), "%s is quantized and ignored", module);
-    const calm_json *weights = calm_json_get(group, "weights"), *inputs = calm_json_get(group, "input_activations");
-    ck_assert_int_eq(calm_json_int(calm_json_get(weights, "num_bits"), 0), scheme->bits);
-    ck_assert_int_eq(calm_json_int(calm_json_get(weights, "group_size"), 0), (int64_t)scheme->group);
-    ck_assert_int_eq(calm_json_int(calm_json_get(inputs, "num_bits"), 0), scheme->act_bits);
-    ck_assert(calm_json_bool(calm_json_get(inputs, "symmetric"), true) == !scheme->act_asymmetric);
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
-/* Every linear of the checkpoint is in exactly one group or ignored; every other matrix is in none. */
-static void check_modules(const tiny_plan *p, const calm_json *entry)
-{
-    const calm_safetensors *set = calm_model_tensors(p->model);
-    const calm_layout *layout = calm_model_layout(p->model);
-    size_t n_linears = 0;
-    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
-        const calm_tensor *tensor = calm_safetensors_at(set, i);
-        if (tensor->n_dims != 2 || !ends_with(tensor->name, ".weight"))
-            continue;
-        const char *module = test_format("%.*s", (int)(strlen(tensor->name) - strlen(".weight")), tensor->name);
-        const calm_plan_job *job = NULL;
-        for (size_t j = 0; j < layout->n_jobs; j++)
-            for (size_t l = layout->jobs[j].first; l < layout->jobs[j].first + layout->jobs[j].n; l++)
-                if (strcmp(layout->linears[l].module, module) == 0)
-                    job = &p->plan.jobs[j];
-        n_linears += job != NULL;
-        const calm_json *group;
-        if (job && job->quantized)
-            check_quantized(entry, module, &job->scheme);
-        else if (ends_with(module, "embed_tokens") || ends_with(module, "_embeddings"))
-            ck_assert_uint_eq(count_groups(entry, module, &group), 0);
-        else
-            check_float(entry, module);
-    }
-    ck_assert_uint_eq(n_linears, layout->n_linears);
-}
-
-/* The head is a linear of the reader's model also where the file lacks it, and engines fuse q, k, v and gate, up. */
-static void check_other_names(const tiny_plan *p, const calm_json *entry)
-{
-    const calm_layout *layout = calm_model_layout(p->model);
-    const calm_config *config = calm_model_config(p->model);
-    if (!config->arch->encoder)
-        check_float(entry, "lm_head");
-    else if (ends_with(calm_model_class(p->model), "ForMaskedLM"))
-        check_float(entry, "cls.predictions.decoder");
-    for (size_t j = 0; j < layout->n_jobs && !config->arch->encoder; j++) {
-        const calm_job_ref *job = &layout->jobs[j];
-        const char *first = layout->linears[job->first].module;
-        const bool fused = job->kind == CALM_JOB_QKV || job->kind == CALM_JOB_GATE_UP;
-        if (!fused || !p->plan.jobs[j].quantized)
-            continue;
-        const char *name = test_format("%.*s.%s", (int)(strrchr(first, '.') - first), first,
-                                       job->kind == CALM_JOB_QKV ? "qkv_proj" : "gate_up_proj");
-        check_quantized(entry, name, &p->plan.jobs[j].scheme);
-    }
-}
-
-TEST(every_linear_is_matched_once_or_ignored)
-{
-    static const char *const schemes[] = {"w4a16_g32", "float", "w8a8", "w8a16", "float"};
+    static const char *const schemes[] = {"w4a16_g32", "w8a8", "float"}, *const weights[] = {"w4a16_g32", "w8a16",
+                                                                                             "float"};
     for (size_t f = 0; tiny_families[f]; f++)
         for (size_t n = 1; n <= 5; n += 2) {
             tiny_model spec = tiny_wide(tiny_families[f]);
             tiny_plan p;
-            calm_json *entry;
-            spec.tied = n != 3;
-            spec.n_blocks = 12;    /* numbers of one and two digits */
+            spec.tied = n == 1;
             tiny_plan_open(&p, tiny_model_write(&spec));
-            quantize_family(&p, schemes, n);
-            const calm_export_input input = input_of(&p);
-            ck_ok(calm_ct_config(ctx, &input, &entry));
-            check_modules(&p, entry);
-            check_other_names(&p, entry);
-            calm_json_free(entry);
+            tiny_plan_quantize_family(&p, n == 5 ? weights : schemes, n < 3 ? n : 3);
+            const char *names = check_formats(&p);
+            const char *expected = n == 3 ? "compressed_tensors" : n == 5 ? "compressed_tensors gptq mlx" : ALL;
+            ck_assert_msg(strcmp(names, expected) == 0, "%s, %zu schemes: %s, expected %s", tiny_families[f], n, names,
+                          expected);
             calm_model_close(p.model);
         }
 }
@@ -373,11 +307,10 @@ TEST(config_keeps_every_key)
 {
     static const char *const scheme = "w4a16_g32";
     const tiny_model spec = wide_model();
-    size_t n;
     tiny_plan p;
     new_plan(&p, &spec, &scheme, 1);
-    for (size_t e = 0; e < (calm_exporters(&n), n); e++) {
-        const char *dir = export(calm_exporters(&n)[e], &p), *key, *found;
+    for (size_t e = 0; exporter_at(e); e++) {
+        const char *dir = export(exporter_at(e), &p), *key, *found;
         const calm_json *value;
         void *iter = NULL, *found_iter = NULL;
         calm_json *config;
@@ -425,16 +358,15 @@ static void check_order(const char *dir)
 
 TEST(same_bytes_in_a_fixed_order)
 {
-    static const char *const schemes[] = {"w4a16_g32", "w8a8"};
     const tiny_model spec = wide_model();
-    size_t n;
-    tiny_plan p;
-    new_plan(&p, &spec, schemes, 2);
-    for (size_t e = 0; e < (calm_exporters(&n), n); e++) {
+    for (size_t e = 0, n; exporter_at(e); e++) {
+        tiny_plan p;
+        const char *const *schemes = schemes_of(exporter_at(e), &n);
+        new_plan(&p, &spec, schemes, n);
         ctx->n_threads = 1;
-        const char *first = export(calm_exporters(&n)[e], &p);
+        const char *first = export(exporter_at(e), &p);
         ctx->n_threads = 4;
-        const char *second = export(calm_exporters(&n)[e], &p);
+        const char *second = export(exporter_at(e), &p);
         static const char *const files[] = {"model.safetensors", "config.json"};
         for (size_t i = 0; i < 2; i++) {
             char x[CALM_SHA256_HEX], y[CALM_SHA256_HEX];
@@ -443,36 +375,112 @@ TEST(same_bytes_in_a_fixed_order)
             ck_assert_str_eq(x, y);
         }
         check_order(first);
+        calm_model_close(p.model);
     }
-    calm_model_close(p.model);
+}
+END_OF_TEST
+
+/* Tensor bytes in files of the directory, each no more than the limit unless it has one tensor alone; number of files.
+ */
+static size_t check_shards(const char *dir, size_t limit)
+{
+    calm_safetensors *set;
+    size_t bytes[64] = {0}, tensors[64] = {0}, n = 0, total = 0;
+    calm_json *index;
+    ck_ok(calm_safetensors_open(ctx, dir, &set));
+    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
+        const calm_tensor *tensor = calm_safetensors_at(set, i);
+        ck_assert_uint_lt(tensor->shard, 64);
+        bytes[tensor->shard] += tensor->bytes;
+        tensors[tensor->shard]++;
+        total += tensor->bytes;
+        n = tensor->shard >= n ? tensor->shard + 1 : n;
+    }
+    for (size_t i = 0; i < n; i++)
+        ck_assert_msg(bytes[i] <= limit || tensors[i] == 1, "file %zu has %zu bytes", i, bytes[i]);
+    ck_ok(calm_json_read(ctx, test_format("%s/model.safetensors.index.json", dir), 1 << 20, &index));
+    ck_assert_int_eq(calm_json_int(calm_json_get(calm_json_get(index, "metadata"), "total_size"), 0), (int64_t)total);
+    ck_assert_uint_eq(calm_json_size(calm_json_get(index, "weight_map")), calm_safetensors_count(set));
+    calm_json_free(index);
+    calm_safetensors_close(set);
+    return n;
+}
+
+/* Files of at most 20 kB: the same weights, and the same tensors as in one file. */
+TEST(shards)
+{
+    const size_t limit = 20000;
+    const tiny_model spec = wide_model();
+    for (size_t e = 0, n; exporter_at(e); e++) {
+        tiny_plan p;
+        const char *const *schemes = schemes_of(exporter_at(e), &n);
+        calm_safetensors *one, *many;
+        new_plan(&p, &spec, schemes, n);
+        const char *whole = export(exporter_at(e), &p);
+        options.max_shard_bytes = limit;
+        const char *dir = export(exporter_at(e), &p);
+        options.max_shard_bytes = 0;
+        ck_assert(!calm_path_exists(test_format("%s/model.safetensors.index.json", whole)));
+        ck_assert(!calm_path_exists(test_format("%s/model.safetensors", dir)));
+        const size_t files = check_shards(dir, limit);
+        ck_assert_uint_gt(files, 2);
+        ck_assert(calm_path_exists(test_format("%s/model-00001-of-%05zu.safetensors", dir, files)));
+        ck_ok(calm_safetensors_open(ctx, whole, &one));
+        ck_ok(calm_safetensors_open(ctx, dir, &many));
+        ck_assert_uint_eq(calm_safetensors_count(one), calm_safetensors_count(many));
+        for (size_t i = 0; i < calm_safetensors_count(one); i++) {
+            const calm_tensor *a = calm_safetensors_at(one, i), *b = calm_safetensors_find(many, a->name);
+            ck_assert(b && a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes) == 0);
+        }
+        calm_safetensors_close(one);
+        calm_safetensors_close(many);
+        check_written(&p, dir);
+        calm_model_close(p.model);
+    }
 }
 END_OF_TEST
 
 /* The plan is refused before anything is written. */
-static void check_refused(const tiny_model *spec, const char *scheme, const char *words)
+static void check_refused(const char *format, const tiny_model *spec, const char *scheme, const char *words)
 {
-    size_t n;
+    const calm_exporter *exporter;
     tiny_plan p;
+    ck_ok(calm_exporter_find(ctx, format, &exporter));
     tiny_plan_open(&p, tiny_model_write(spec));
     for (size_t i = 0; i < p.plan.n_jobs; i++) {
         p.plan.jobs[i].quantized = true;
         ck_ok(calm_scheme_parse(ctx, scheme, &p.plan.jobs[i].scheme));
     }
     const calm_export_input input = input_of(&p);
-    ck_fails(calm_exporters(&n)[0]->check(ctx, &input), CALM_EUNSUPPORTED, words);
+    ck_fails(exporter->check(ctx, &input), CALM_EUNSUPPORTED, words);
     calm_model_close(p.model);
 }
 
 TEST(refused_by_name)
 {
-    tiny_model spec = wide_model(), odd = wide_model();
+    static const char *const formats[] = {"compressed-tensors", "gptq", "awq", "mlx"};
+    tiny_model spec = wide_model(), odd = wide_model(), thin = wide_model();
     odd.inner = 50;
-    check_refused(&spec, "w4a16_g64",
-                  "model.layers.0.mlp.down_proj has 96 input columns, which groups of 64 do not divide; "
-                  "groups of 32 do (--scheme w4a16_g32)");
-    check_refused(&odd, "w4a16_g32", "model.layers.0.mlp.down_proj has 50 input columns");
-    check_refused(&odd, "w4a16_g32", "use a scheme without groups");
-    check_refused(&spec, "w8a8_asym", "symmetric");
+    thin.inner = 44;
+    for (size_t i = 0; i < 4; i++) {
+        check_refused(formats[i], &spec, "w4a16_g64",
+                      "model.layers.0.mlp.down_proj has 96 input columns, which groups of 64 do not divide; "
+                      "groups of 32 do (--scheme w4a16_g32)");
+        check_refused(formats[i], &odd, "w4a16_g32", "model.layers.0.mlp.down_proj has 50 input columns");
+        check_refused(formats[i], &odd, "w4a16_g32", "use a scheme without groups");
+        if (i)
+            check_refused(formats[i], &spec, "w8a8",
+                          "model.layers.0.qkv is w8a8: the format has no quantized activations");
+    }
+    check_refused("compressed-tensors", &spec, "w8a8_asym", "symmetric");
+    check_refused("gptq", &thin, "w4a16",
+                  "model.layers.0.mlp.gate_proj has 44 rows of 4 bits, which do not fill 32-bit words");
+    check_refused("awq", &spec, "w8a16_g32", "the format has weights of 4 bits alone");
+    check_refused("mlx", &spec, "w4a16_g16", "the format has groups of 32, 64 and 128");
+    check_refused("mlx", &odd, "w8a16", "with 50 columns");
+    options.asymmetric = false;
+    check_refused("compressed-tensors", &spec, "w4a16_g32_asym", "--asymmetric");
+    options.asymmetric = true;
 }
 END_OF_TEST
 
@@ -482,14 +490,13 @@ TEST(experts_of_different_schemes)
     static const char *const changes[] = {"w8a16", "float"}, *const scheme = "w4a16_g32";
     for (size_t i = 0; i < 2; i++) {
         tiny_model spec = tiny_wide("qwen2_moe");
-        size_t n;
         tiny_plan p;
         new_plan(&p, &spec, &scheme, 1);
         const calm_export_input input = input_of(&p);
         const size_t last = p.plan.n_jobs - 1;    /* experts.4.down of the last block */
-        ck_ok(calm_exporters(&n)[0]->check(ctx, &input));
+        ck_ok(exporter_at(0)->check(ctx, &input));
         tiny_plan_quantize(&p, last, changes[i], TINY_UNSCALED);
-        ck_fails(calm_exporters(&n)[0]->check(ctx, &input), CALM_EUNSUPPORTED,
+        ck_fails(exporter_at(0)->check(ctx, &input), CALM_EUNSUPPORTED,
                  test_format("model.layers.1.experts.4.down is %s, but model.layers.1.experts.0.gate_up is w4a16_g32",
                              changes[i]));
         calm_model_close(p.model);
@@ -515,12 +522,11 @@ TEST(warned_of_experts)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const tiny_model spec = tiny_wide(rows[i].family);
         char said[2000] = "";
-        size_t n;
         tiny_plan p;
         new_plan(&p, &spec, &rows[i].scheme, 1);
         const calm_export_input input = input_of(&p);
         ctx->log = keep_lines, ctx->log_user = said;
-        ck_ok(calm_exporters(&n)[0]->check(ctx, &input));
+        ck_ok(exporter_at(0)->check(ctx, &input));
         ctx->log = NULL;
         ck_assert_msg((strstr(said, "packed experts alone") != NULL) == rows[i].warned, "%s, %s: %s", rows[i].family,
                       rows[i].scheme, said);
@@ -531,19 +537,18 @@ END_OF_TEST
 
 TEST(every_allocation_fails)
 {
-    static const char *const schemes[] = {"w4a16_g32_asym", "w8a8"};
     const tiny_model spec = wide_model();
-    size_t n, failures = 0;
-    tiny_plan p;
-    new_plan(&p, &spec, schemes, 2);
-    const calm_export_input input = input_of(&p);
-    for (size_t e = 0; e < (calm_exporters(&n), n); e++)
+    for (size_t e = 0, n, failures = 0; exporter_at(e); e++, failures = 0) {
+        tiny_plan p;
+        const char *const *schemes = schemes_of(exporter_at(e), &n);
+        new_plan(&p, &spec, schemes, n);
+        const calm_export_input input = input_of(&p);
         for (int which = 0; which < 2; which++) {
             calm_arena *arena = which ? ctx->out : ctx->scratch;
             bool used = true;
             for (size_t k = 1; used; k++) {
                 arena->fail_in = k;
-                const calm_status status = calm_exporters(&n)[e]->write(ctx, &input, test_directory());
+                const calm_status status = exporter_at(e)->write(ctx, &input, test_directory());
                 used = arena->fail_in == 0;
                 arena->fail_in = 0;
                 ck_assert_int_eq(status, used ? CALM_ENOMEM : CALM_OK);
@@ -551,8 +556,25 @@ TEST(every_allocation_fails)
                 calm_ctx_forgive(ctx);
             }
         }
-    ck_assert_uint_gt(failures, 50);
-    calm_model_close(p.model);
+        ck_assert_uint_gt(failures, 50);
+        calm_model_close(p.model);
+    }
+}
+END_OF_TEST
+
+TEST(found_by_name)
+{
+    static const char *const names[] = {"compressed-tensors", "compressed_tensors", "gptq", "awq", "mlx"};
+    const calm_exporter *exporter;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        ck_ok(calm_exporter_find(ctx, names[i], &exporter));
+        ck_assert_int_eq(exporter->name[0], names[i][0]);
+    }
+    ck_fails(calm_exporter_find(ctx, "gtpq", &exporter), CALM_EARG, "did you mean gptq?");
+    ck_fails(calm_exporter_find(ctx, "compressed_tensor", &exporter), CALM_EARG, "did you mean compressed-tensors?");
+    ck_fails(calm_exporter_find(ctx, "onnx", &exporter), CALM_EARG,
+             "no such format; there is compressed-tensors, gptq");
+    ck_fails(calm_exporter_find(ctx, "", &exporter), CALM_EARG, "no such format");
 }
 END_OF_TEST
 
@@ -560,7 +582,7 @@ int main(void)
 {
     return run_tests("exporters",
                      (const TTest *[]){one_scheme, mixed_schemes, other_models, every_family,
-                                       every_linear_is_matched_once_or_ignored, config_keeps_every_key,
-                                       same_bytes_in_a_fixed_order, refused_by_name, experts_of_different_schemes,
-                                       warned_of_experts, every_allocation_fails, NULL});
+                                       config_keeps_every_key,
+                                       same_bytes_in_a_fixed_order, shards, found_by_name, refused_by_name,
+                                       every_allocation_fails, NULL});
 }

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 
 #include "ptq/model/arch.h"
-#include "ptq/model/compressed.h"
 #include "ptq/model/layout.h"
+#include "ptq/model/stored.h"
 #include "tests/fuzz/fuzz.h"
 
 static bool in_range(double value, double min, double max)
@@ -61,23 +61,23 @@ static void check_config(calm_ctx *ctx, const calm_config *config)
 }
 
 /* What a quantization entry says of some modules. */
-static void check_quantization(calm_ctx *ctx, const calm_json *entry)
+static void check_quantization(calm_ctx *ctx, const calm_json *config)
 {
     static const char *const modules[] = {"model.layers.0.self_attn.q_proj", "lm_head", ""};
-    calm_compressed *compressed;
-    if (calm_compressed_read(ctx, "config.json", entry, &compressed) != CALM_OK) {
-        if (compressed)
+    calm_stored *stored;
+    if (calm_stored_open(ctx, "config.json", config, &stored) != CALM_OK || !stored) {
+        if (stored)
             abort();
         return;
     }
     for (size_t i = 0; i < 3 && ctx->status == CALM_OK; i++) {
         bool quantized = false;
         calm_stored_scheme scheme;
-        if (calm_compressed_find(ctx, compressed, modules[i], &quantized, &scheme) == CALM_OK && quantized &&
+        if (calm_stored_find(ctx, stored, NULL, modules[i], &quantized, &scheme) == CALM_OK && quantized &&
             (scheme.bits < 2 || scheme.bits > 8 || scheme.act_bits < 0 || scheme.act_bits > 8))
             abort();
     }
-    calm_compressed_free(compressed);
+    calm_stored_close(stored);
 }
 
 int calm_fuzz_one(const uint8_t *data, size_t size)
@@ -92,7 +92,7 @@ int calm_fuzz_one(const uint8_t *data, size_t size)
     else if (!ctx->message[0])
         abort();
     calm_ctx_forgive(ctx);
-    check_quantization(ctx, calm_json_get(root, "quantization_config"));
+    check_quantization(ctx, root);
     calm_json_free(root);
     return 0;
 }

@@ -5,7 +5,7 @@
 #include "ptq/quant/grid.h"
 #include "tests/support/harness.h"
 
-#define MOST_COLUMNS 256    /* of a group */
+#define MOST_COLUMNS 4096    /* of a group */
 
 /* What is fetched belongs to the assembly, which changes its scales. */
 static calm_status fetch(void *user, calm_ctx *task, const calm_plan_job *job, calm_qjob *out)
@@ -101,4 +101,14 @@ void tiny_plan_quantize_all(tiny_plan *p, const char *const *schemes, size_t n, 
 {
     for (size_t i = 0; i < p->plan.n_jobs; i++)
         tiny_plan_quantize(p, i, schemes[i % n], scales);
+}
+
+void tiny_plan_quantize_family(tiny_plan *p, const char *const *schemes, size_t n)
+{
+    const calm_layout *layout = calm_model_layout(p->model);
+    for (size_t j = 0; j < layout->n_jobs; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        const size_t turn = job->expert >= 0 ? 0 : job->block * CALM_N_JOBS + job->kind;
+        tiny_plan_quantize(p, j, schemes[turn % n], TINY_GENERAL);
+    }
 }

@@ -26,6 +26,9 @@ void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_sca
 /* The same for every job: schemes [n] take turns. */
 void tiny_plan_quantize_all(tiny_plan *p, const char *const *schemes, size_t n, tiny_scales scales);
 
+/* One scheme for all experts, as readers want it; the others take turns over blocks and kinds of jobs. */
+void tiny_plan_quantize_family(tiny_plan *p, const char *const *schemes, size_t n);
+
 /* Float weights [CALM_N_ROLES] of the block or one of its experts. */
 const calm_weight *tiny_plan_weights(const calm_block *block, long expert);
 

@@ -1,10 +1,15 @@
-/* compressed-tensors, reading. */
-#include "ptq/model/compressed.h"
-
+/* compressed-tensors, reading (docs/formats.md section 3).
+ *
+ *   pack-quantized   m.weight_packed I32 [out, ceil(in b / 32)]   m.weight_scale [out, G]   m.weight_shape I64 [2]
+ *                    m.weight_zero_point I32 [ceil(out b / 32), G] when asymmetric
+ *   int-quantized    m.weight I8 [out, in]                        m.weight_scale [out, G]
+ *
+ * Targets resolve as the library does: exact names, then regexes, then the class name Linear. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ptq/io/regex.h"
+#include "ptq/model/stored.h"
 #include "ptq/quant/pack.h"
 
 typedef struct target {
@@ -13,13 +18,15 @@ typedef struct target {
     size_t group;         /* index of the group; n_groups = ignored */
 } target;
 
-struct calm_compressed {
+enum { INT_QUANTIZED, PACK_QUANTIZED };    /* calm_stored_scheme.layout */
+
+typedef struct compressed {
     calm_arena arena;
     calm_stored_scheme *groups;
     size_t n_groups;
     target *targets;
     size_t n_targets;
-};
+} compressed;
 
 static calm_status unsupported(calm_ctx *ctx, const char *path, const char *group, const char *what)
 {
@@ -86,13 +93,13 @@ static calm_status read_group(calm_ctx *ctx, const char *path, const char *name,
     CALM_TRY(calm_json_need_string(ctx, path, group, "format", global_format, &format));
     if (strcmp(format, "mixed-precision") == 0)
         format = out->act_bits ? "int-quantized" : "pack-quantized";
-    out->packed = strcmp(format, "pack-quantized") == 0;
-    if (!out->packed && strcmp(format, "int-quantized") != 0)
+    out->layout = strcmp(format, "pack-quantized") == 0 ? PACK_QUANTIZED : INT_QUANTIZED;
+    if (out->layout == INT_QUANTIZED && strcmp(format, "int-quantized") != 0)
         return unsupported(ctx, path, name, "a format other than pack-quantized and int-quantized");
     return CALM_OK;
 }
 
-static calm_status add_target(calm_ctx *ctx, calm_compressed *out, const char *path, const calm_json *value,
+static calm_status add_target(calm_ctx *ctx, compressed *out, const char *path, const calm_json *value,
                               size_t group)
 {
     const char *text = calm_json_string(value, NULL);
@@ -111,7 +118,7 @@ static calm_status add_target(calm_ctx *ctx, calm_compressed *out, const char *p
     return CALM_OK;
 }
 
-static calm_status read_targets(calm_ctx *ctx, const char *path, const calm_json *root, calm_compressed *out)
+static calm_status read_targets(calm_ctx *ctx, const char *path, const calm_json *root, compressed *out)
 {
     const calm_json *groups = calm_json_get(root, "config_groups"), *ignore = calm_json_get(root, "ignore"), *group;
     size_t n = calm_json_size(ignore), index = 0;
@@ -129,14 +136,10 @@ static calm_status read_targets(calm_ctx *ctx, const char *path, const calm_json
     return CALM_OK;
 }
 
-static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_compressed *out)
+static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, compressed *out)
 {
     const calm_json *groups = calm_json_get(root, "config_groups"), *group;
-    const char *method, *status, *format, *name;
-    CALM_TRY(calm_json_need_string(ctx, path, root, "quant_method", "(none)", &method));
-    if (strcmp(method, "compressed-tensors") != 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.quant_method \"%s\": only compressed-tensors "
-                                                 "is read", path, method);
+    const char *status, *format, *name;
     CALM_TRY(calm_json_need_string(ctx, path, root, "quantization_status", "(none)", &status));
     if (strcmp(status, "compressed") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.quantization_status is \"%s\", expected "
@@ -150,40 +153,43 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return read_targets(ctx, path, root, out);
 }
 
-calm_status calm_compressed_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_compressed **out)
+static bool detect(const calm_json *config)
 {
-    *out = calloc(1, sizeof **out);
-    if (!*out)
-        return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
-    calm_status status = read_config(ctx, path, root, *out);
-    if (status != CALM_OK) {
-        calm_compressed_free(*out);
-        *out = NULL;
-    }
-    return status;
+    const calm_json *entry = calm_json_get(config, "quantization_config");
+    return strcmp(calm_json_string(calm_json_get(entry, "quant_method"), ""), "compressed-tensors") == 0;
 }
 
-void calm_compressed_free(calm_compressed *compressed)
+static void release(void *self)
 {
-    if (!compressed)
-        return;
-    for (size_t i = 0; i < compressed->n_targets; i++)
-        calm_regex_free(compressed->targets[i].regex);
-    calm_arena_clear(&compressed->arena);
-    free(compressed);
+    compressed *out = self;
+    for (size_t i = 0; i < out->n_targets; i++)
+        calm_regex_free(out->targets[i].regex);
+    calm_arena_clear(&out->arena);
+    free(out);
+}
+
+static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config, void **out)
+{
+    compressed *self = calloc(1, sizeof *self);
+    if (!self)
+        return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
+    *out = self;
+    return read_config(ctx, path, calm_json_get(config, "quantization_config"), self);
 }
 
 /* ---- modules ---- */
 
-calm_status calm_compressed_find(calm_ctx *ctx, const calm_compressed *compressed, const char *module, bool *quantized,
-                                 calm_stored_scheme *out)
+static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module,
+                        bool *quantized, calm_stored_scheme *out)
 {
+    const compressed *from = self;
     const target *best = NULL;
     int best_rank = 4;    /* 0 ignored, 1 exact name, 2 pattern, 3 class */
-    for (size_t i = 0; i < compressed->n_targets; i++) {
-        const target *at = &compressed->targets[i];
+    (void)set;
+    for (size_t i = 0; i < from->n_targets; i++) {
+        const target *at = &from->targets[i];
         bool hit = at->name && strcmp(at->name, module) == 0;
-        int rank = at->group == compressed->n_groups ? 0 : at->regex ? 2 : 1;
+        int rank = at->group == from->n_groups ? 0 : at->regex ? 2 : 1;
         if (at->regex)
             CALM_TRY(calm_regex_matches_prefix(ctx, at->regex, module, &hit));
         if (!hit && rank == 1 && strcmp(at->name, "Linear") == 0) {
@@ -197,99 +203,68 @@ calm_status calm_compressed_find(calm_ctx *ctx, const calm_compressed *compresse
     }
     *quantized = best && best_rank > 0;
     if (*quantized)
-        *out = compressed->groups[best->group];
+        *out = from->groups[best->group];
     return CALM_OK;
 }
 
-/* The tensor module + suffix with this dtype and shape. */
-static calm_status need(calm_ctx *ctx, const calm_safetensors *set, const char *module, const char *suffix,
-                        calm_dtype dtype, size_t rows, size_t cols, const calm_tensor **out)
+static calm_status tensors(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme, size_t out, size_t in,
+                           calm_stored_tensor *list, size_t *n)
 {
-    char *name;
-    const size_t shape[2] = {rows, cols};
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, suffix));
-    CALM_TRY(calm_safetensors_need(ctx, set, name, 2, shape, out));
-    bool fits = dtype == CALM_F32 ? calm_dtype_is_float((*out)->dtype) : (*out)->dtype == dtype;
-    if (!fits)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: dtype %s, expected %s", (*out)->file, name,
-                         calm_dtype_name((*out)->dtype),
-                         dtype == CALM_F32 ? "BF16, F16 or F32" : calm_dtype_name(dtype));
-    return CALM_OK;
-}
-
-typedef struct stored {
-    const calm_tensor *codes, *scales, *zeros;
-    size_t n_groups, group;
-} stored;
-
-static calm_status need_all(calm_ctx *ctx, const calm_safetensors *set, const char *module,
-                            const calm_stored_scheme *scheme, size_t out, size_t in, stored *found)
-{
-    found->group = scheme->group ? scheme->group : in;
-    found->n_groups = (in + found->group - 1) / found->group;
-    found->zeros = NULL;
-    CALM_TRY(need(ctx, set, module, "weight_scale", CALM_F32, out, found->n_groups, &found->scales));
-    if (!scheme->packed) {
-        if (!scheme->symmetric)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: asymmetric int-quantized weights", module);
-        return need(ctx, set, module, "weight", CALM_I8, out, in, &found->codes);
-    }
-    CALM_TRY(need(ctx, set, module, "weight_packed", CALM_I32, out, calm_pack_words(in, scheme->bits), &found->codes));
+    const size_t group = scheme->group ? scheme->group : in, groups = (in + group - 1) / group;
+    const bool packed = scheme->layout == PACK_QUANTIZED;
+    if (!packed && !scheme->symmetric)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: asymmetric int-quantized weights", module);
+    list[0] = (calm_stored_tensor){CALM_STORED_CODES, "weight", CALM_I8, 2, {out, in}, false};
+    if (packed)
+        list[0] = (calm_stored_tensor){CALM_STORED_CODES, "weight_packed", CALM_I32, 2,
+                                       {out, calm_pack_words(in, scheme->bits)}, false};
+    list[1] = (calm_stored_tensor){CALM_STORED_SCALES, "weight_scale", CALM_N_DTYPES, 2, {out, groups}, false};
+    *n = 2;
+    if (packed)
+        list[(*n)++] = (calm_stored_tensor){CALM_STORED_SHAPE, "weight_shape", CALM_I64, 1, {2, 0}, true};
     if (!scheme->symmetric)
-        CALM_TRY(need(ctx, set, module, "weight_zero_point", CALM_I32, calm_pack_words(out, scheme->bits),
-                      found->n_groups, &found->zeros));
+        list[(*n)++] = (calm_stored_tensor){CALM_STORED_ZEROS, "weight_zero_point", CALM_I32, 2,
+                                            {calm_pack_words(out, scheme->bits), groups}, false};
     return CALM_OK;
 }
 
-calm_status calm_compressed_check(calm_ctx *ctx, const calm_safetensors *set, const char *module,
-                                  const calm_stored_scheme *scheme, size_t out, size_t in)
+/* Signed bytes to codes. */
+static calm_status unpack_bytes(calm_ctx *ctx, const char *module, int bits, const calm_tensor *tensor, uint8_t *codes)
 {
-    stored found;
-    return need_all(ctx, set, module, scheme, out, in, &found);
+    const int zero = 1 << (bits - 1);
+    for (size_t i = 0; i < tensor->bytes; i++) {
+        const int value = (int8_t)tensor->data[i];
+        if (value < -zero || value >= zero)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: %s.weight: %d at %zu is no code of %d bits", tensor->file, module,
+                             value, i, bits);
+        codes[i] = (uint8_t)(value + zero);
+    }
+    return CALM_OK;
 }
 
-/* Codes of all rows as unsigned numbers [out, in], from words or from signed bytes. */
-static calm_status unpack(calm_ctx *ctx, const stored *found, const calm_stored_scheme *scheme, size_t out, size_t in,
-                          uint8_t *codes, uint8_t *zeros)
+static calm_status unpack(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme,
+                          const calm_tensor *const found[CALM_N_STORED_PARTS], calm_stored_values *values)
 {
+    const calm_tensor *codes = found[CALM_STORED_CODES], *zeros = found[CALM_STORED_ZEROS];
     uint32_t *words;
-    if (!scheme->packed) {
-        for (size_t i = 0; i < out * in; i++)
-            codes[i] = (uint8_t)(found->codes->data[i] + (1u << (scheme->bits - 1)));
-    } else {
-        /* Copied: a mapped tensor may lie at any alignment. */
-        CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, found->codes->n_elements));
-        memcpy(words, found->codes->data, found->codes->bytes);
-        calm_unpack_rows(words, out, in, scheme->bits, codes);
-    }
-    memset(zeros, 1 << (scheme->bits - 1), out * found->n_groups);
-    if (found->zeros) {
-        CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, found->zeros->n_elements));
-        memcpy(words, found->zeros->data, found->zeros->bytes);
-        calm_unpack_columns(words, out, found->n_groups, scheme->bits, zeros);
-    }
+    CALM_TRY(calm_stored_floats(ctx, found[CALM_STORED_SCALES], false, 0, 0, values->scales));
+    if (scheme->layout == INT_QUANTIZED)
+        return unpack_bytes(ctx, module, scheme->bits, codes, values->codes);
+    CALM_TRY(calm_stored_words(ctx, codes, &words));
+    calm_unpack_rows(words, values->out, values->in, scheme->bits, values->codes);
+    if (!zeros)
+        return CALM_OK;
+    CALM_TRY(calm_stored_words(ctx, zeros, &words));
+    calm_unpack_columns(words, values->out, values->n_groups, scheme->bits, values->zeros);
     return CALM_OK;
 }
 
-calm_status calm_compressed_load(calm_ctx *ctx, const calm_safetensors *set, const char *module,
-                                 const calm_stored_scheme *scheme, size_t out, size_t in, float *w)
-{
-    stored found;
-    uint8_t *codes, *zeros;
-    float *scales;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    CALM_TRY(need_all(ctx, set, module, scheme, out, in, &found));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, codes, out * in));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, zeros, out * found.n_groups));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, scales, out * found.n_groups));
-    CALM_TRY(calm_tensor_to_f32(ctx, found.scales, scales));
-    CALM_TRY(unpack(ctx, &found, scheme, out, in, codes, zeros));
-    for (size_t o = 0; o < out; o++)
-        for (size_t i = 0; i < in; i++) {
-            size_t g = o * found.n_groups + i / found.group;
-            w[o * in + i] = (float)((int)codes[o * in + i] - (int)zeros[g]) * scales[g];
-        }
-    calm_safetensors_release(set, found.codes);
-    calm_arena_rewind(ctx->scratch, mark);
-    return CALM_OK;
-}
+const calm_stored_format calm_stored_compressed_tensors = {
+    .name = "compressed_tensors",
+    .detect = detect,
+    .read = read,
+    .release = release,
+    .find = find,
+    .tensors = tensors,
+    .unpack = unpack,
+};

@@ -1,0 +1,101 @@
+/* calm dequantize: a quantized checkpoint back to floats. */
+#include <stddef.h>
+#include <stdio.h>
+
+#include "cli/budget.h"
+#include "cli/command.h"
+#include "cli/dequantize.h"
+#include "cli/progress.h"
+
+typedef struct options {
+    calm_common common;
+    const char *output, *max_shard_size;
+    int dtype;
+    bool force;
+} options;
+
+static const calm_option table[] = {
+    {.name = "output",
+     .help = "directory that is to be written",
+     .offset = offsetof(options, output),
+     .type = CALM_OPTION_STRING,
+     .metavar = "DIR",
+     .key = 'o'},
+    {.name = "dtype",
+     .help = "of the weights: f32 holds them exactly, bf16 and f16 round; checkpoint: what its config.json says",
+     .offset = offsetof(options, dtype),
+     .type = CALM_OPTION_ENUM,
+     .fallback = "checkpoint",
+     .values = "f32|f16|bf16|checkpoint"},
+    {.name = "max-shard-size",
+     .help = "most bytes of tensors in a file: 5GB, 500MB",
+     .offset = offsetof(options, max_shard_size),
+     .type = CALM_OPTION_STRING,
+     .fallback = "5GB",
+     .metavar = "SIZE"},
+    {.name = "force",
+     .help = "replace a checkpoint that is there",
+     .offset = offsetof(options, force),
+     .type = CALM_OPTION_BOOL,
+     .key = 'f'},
+    CALM_COMMON_OPTIONS(options),
+    {0},
+};
+
+typedef struct showing {
+    calm_progress progress;
+    size_t stage;
+} showing;
+
+/* A calm_tick_fn. */
+static void tick(void *user, size_t done, size_t total)
+{
+    showing *to = user;
+    calm_progress_update(&to->progress, to->stage, done, total);
+}
+
+static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+{
+    static const calm_dtype dtypes[] = {CALM_F32, CALM_F16, CALM_BF16, CALM_N_DTYPES};
+    const options *o = opts;
+    showing to = {.stage = 0};
+    calm_dequantize_options how = {.output = o->output, .dtype = dtypes[o->dtype], .force = o->force, .tick = tick, .tick_user = &to};
+    calm_dequantize_result result;
+    (void)n_args;
+    if (!o->output)
+        return calm_fail(ctx, CALM_EARG, "calm dequantize: where is it to be written? Say --output DIR");
+    CALM_TRY(calm_budget_parse(ctx, o->max_shard_size, &how.max_shard_bytes));
+    calm_progress_init(&to.progress, o->common.quiet);
+    to.stage = calm_progress_add(&to.progress, "write", "tensors");
+    calm_log_fn *log = ctx->log;
+    void *log_user = ctx->log_user;
+    ctx->log = o->common.quiet ? NULL : calm_progress_log;
+    ctx->log_user = &to.progress;
+    const calm_status status = calm_dequantize(ctx, args[0], &how, &result);
+    calm_progress_end(&to.progress);
+    ctx->log = log;
+    ctx->log_user = log_user;
+    if (status == CALM_OK)
+        printf("%s: %zu tensors, %zu of them quantized (%s), written as %s to %s\n", args[0], result.n_tensors, result.n_dequantized,
+               result.format, calm_dtype_name(result.dtype), o->output);
+    return status;
+}
+
+const calm_command calm_cmd_dequantize = {
+    .name = "dequantize",
+    .summary = "write a quantized checkpoint back as plain floats",
+    .arguments = "DIR|FILE.gguf",
+    .description = "Writes a quantized directory (compressed-tensors, GPTQ, AWQ, MLX) or a GGUF file as safetensors without "
+                   "quantization: for comparing, and for engines that take nothing else.  Keys of config.json stay as they are but "
+                   "for the quantization entry and, with --dtype, the dtype; tokenizer files are copied.",
+    .examples = "  calm dequantize ./Qwen3-0.6B-W4A16 -o ./plain\n"
+                "  calm dequantize model.gguf -o ./plain --dtype f32\n\n"
+                "With --dtype f32 weights are what codes and scales stand for, bit for bit;\n"
+                "16 bits round them.  A GGUF file has no tokenizer.json: config.json is made\n"
+                "from its keys, the tokenizer is to be copied from the float model.\n",
+    .options = table,
+    .opts_size = sizeof(options),
+    .min_args = 1,
+    .max_args = 1,
+    .run = run,
+};

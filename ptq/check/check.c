@@ -1,0 +1,292 @@
+/* Check: the rules, findings, and the order of stages. */
+#include "ptq/check/check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ptq/check/check_state.h"
+
+#define MOST_FINDINGS ((size_t)20000)    /* a checkpoint with more is not worth reading further */
+#define CONFIG_MAX ((size_t)16 * 1024 * 1024)
+
+/* ---- rules ---- */
+
+enum {
+    V = 1 << CALM_CHECK_VLLM,
+    S = 1 << CALM_CHECK_SGLANG,
+    T = 1 << CALM_CHECK_TRANSFORMERS,
+    L = 1 << CALM_CHECK_LLAMACPP,
+    M = 1 << CALM_CHECK_MLX,
+    ALL = V | S | T | L | M
+};
+#define ALWAYS false
+#define ASKED true
+
+const calm_check_rule *calm_check_rules(size_t *n)
+{
+    static const calm_check_rule all[] = {
+#define CALM_RULE(id, name, severity, scope, engines, title, behaviour, remedy)                              \
+    {#id, CALM_SEVERITY_##severity, scope, engines, title, behaviour, remedy},
+#include "ptq/check/rules.def"
+#undef CALM_RULE
+    };
+    *n = sizeof all / sizeof *all;
+    return all;
+}
+
+const char *calm_severity_name(calm_severity severity)
+{
+    static const char *const names[] = {"note", "warning", "error"};
+    return names[severity];
+}
+
+const char *calm_check_engines(unsigned engines, char text[64])
+{
+    static const char *const names[] = {"any", "vllm", "sglang", "transformers", "llamacpp", "mlx"};
+    int used = 0;
+    if (engines == ALL)
+        return strcpy(text, "all");
+    text[0] = 0;
+    for (calm_check_target t = CALM_CHECK_VLLM; t <= CALM_CHECK_MLX; t++)
+        if (engines & 1u << t)
+            used += snprintf(text + used, 64 - (size_t)used, "%s%s", used ? ", " : "", names[t]);
+    return text;
+}
+
+/* ---- findings ---- */
+
+/* Rules that say that something is not there. */
+static bool is_absence(calm_rule rule)
+{
+    static const calm_rule list[] = {CALM_RULE_MODEL_MISSING,   CALM_RULE_PART_MISSING,    CALM_RULE_TARGET_NOTHING,
+                                     CALM_RULE_IGNORE_NOTHING,  CALM_RULE_TARGETED_FLOAT,  CALM_RULE_DYNAMIC_NOTHING,
+                                     CALM_RULE_MLX_NO_SCALES,   CALM_RULE_ENTRY_MISSING,   CALM_RULE_FLOAT_MODEL};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i] == rule)
+            return true;
+    return false;
+}
+
+bool calm_check_wants(const calm_checking *c, calm_rule rule)
+{
+    size_t n;
+    if (c->partial && is_absence(rule))
+        return false;
+    const calm_check_rule *at = &calm_check_rules(&n)[rule];
+    return c->target == CALM_CHECK_ANY ? !at->asked : (at->engines & 1u << c->target) != 0;
+}
+
+static calm_status add_finding(calm_checking *c, const calm_finding *finding)
+{
+    calm_check_report *report = c->report;
+    report->n_severity[finding->rule->severity]++;
+    if (report->n == MOST_FINDINGS)
+        return CALM_OK;
+    if (report->n == c->capacity) {
+        calm_finding *grown;
+        c->capacity = c->capacity ? 2 * c->capacity : 64;
+        CALM_TRY(CALM_NEW(c->ctx, c->ctx->out, grown, c->capacity));
+        if (report->n)
+            memcpy(grown, report->findings, report->n * sizeof *grown);
+        report->findings = grown;
+    }
+    report->findings[report->n++] = *finding;
+    return CALM_OK;
+}
+
+calm_status calm_check_say(calm_checking *c, calm_rule rule, const char *where, const char *format, ...)
+{
+    size_t n;
+    char text[1024], *copy, *place;
+    va_list list;
+    if (!calm_check_wants(c, rule) || c->report->n == MOST_FINDINGS)
+        return calm_check_wants(c, rule) ? add_finding(c, &(calm_finding){.rule = &calm_check_rules(&n)[rule]}) : CALM_OK;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    CALM_TRY(calm_strf(c->ctx, c->ctx->out, &copy, "%s", text));
+    CALM_TRY(calm_strf(c->ctx, c->ctx->out, &place, "%.512s", where));
+    return add_finding(c, &(calm_finding){&calm_check_rules(&n)[rule], place, copy});
+}
+
+calm_status calm_check_say_failure(calm_checking *c, calm_rule rule, const char *where)
+{
+    char text[CALM_MESSAGE_MAX];
+    if (c->ctx->status == CALM_ENOMEM || c->ctx->status == CALM_EIO || c->ctx->status == CALM_EINTERRUPTED)
+        return c->ctx->status;
+    memcpy(text, c->ctx->message, sizeof text);
+    calm_ctx_forgive(c->ctx);
+    return calm_check_say(c, rule, where, "%s", text);
+}
+
+/* ---- schemes and words ---- */
+
+bool calm_check_same_scheme(const calm_stored_scheme *a, const calm_stored_scheme *b)
+{
+    return a->bits == b->bits && a->group == b->group && a->symmetric == b->symmetric && a->act_bits == b->act_bits &&
+           a->act_asymmetric == b->act_asymmetric && a->layout == b->layout;
+}
+
+const char *calm_check_scheme_text(const calm_stored_scheme *scheme, char text[96])
+{
+    int used = snprintf(text, 96, "%d bits, ", scheme->bits);
+    used += scheme->group ? snprintf(text + used, 96 - (size_t)used, "group %zu", scheme->group)
+                          : snprintf(text + used, 96 - (size_t)used, "per channel");
+    used += snprintf(text + used, 96 - (size_t)used, ", %s", scheme->symmetric ? "symmetric" : "asymmetric");
+    if (scheme->act_bits)
+        snprintf(text + used, 96 - (size_t)used, ", %d-bit activations", scheme->act_bits);
+    return text;
+}
+
+bool calm_check_listed(const char *word, const char *const *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(word, list[i]) == 0)
+            return true;
+    return false;
+}
+
+/* ---- stages ---- */
+
+static calm_status read_config(calm_checking *c)
+{
+    char *path;
+    CALM_TRY(calm_path_join(c->ctx, c->ctx->out, &path, c->path, "config.json"));
+    c->config_path = path;
+    if (calm_json_read(c->ctx, path, CONFIG_MAX, &c->config) != CALM_OK)
+        return calm_check_say_failure(c, CALM_RULE_CONFIG_FORM, "config.json");
+    if (calm_json_typeof(c->config) != CALM_JSON_OBJECT) {
+        calm_json_free(c->config);
+        c->config = NULL;
+        return calm_check_say(c, CALM_RULE_CONFIG_FORM, "config.json", "%s, expected an object", path);
+    }
+    return CALM_OK;
+}
+
+/* The format that the entry names, also where calm could not read it further. */
+static calm_status find_format(calm_checking *c, const char **name)
+{
+    static const char *const others[] = {"bitsandbytes", "fp8", "fbgemm_fp8", "hqq", "quanto", "aqlm", "torchao", "mxfp4",
+                                         "eetq", "higgs", "quark", "modelopt", "vptq", "spqr", "bitnet", "auto-round",
+                                         "intel/auto-round", "awq_marlin", "gptq_marlin", "marlin", "gguf", "fp_quant"};
+    const calm_json *entry = calm_json_get(c->config, "quantization_config");
+    const char *method = calm_json_string(calm_json_get(entry, "quant_method"), NULL);
+    size_t n;
+    const calm_stored_format *const *formats = calm_stored_formats(&n);
+    for (size_t i = 0; i < n && !c->format; i++)
+        c->format = formats[i]->detect(c->config) ? formats[i] : NULL;
+    if (!c->format && calm_json_get(entry, "config_groups") && !method)
+        for (size_t i = 0; i < n; i++)    /* the entry is there, and lacks its name */
+            if (strcmp(formats[i]->name, "compressed_tensors") == 0)
+                c->format = formats[i];
+    *name = c->format ? c->format->name : NULL;
+    if (c->format || !c->config)
+        return CALM_OK;
+    if (calm_json_typeof(calm_json_get(c->config, "quantization")) == CALM_JSON_OBJECT)
+        return calm_check_say(c, CALM_RULE_MLX_CONFIG, "quantization", "group_size or bits is missing");
+    if (calm_json_typeof(entry) == CALM_JSON_NULL)
+        return CALM_OK;
+    if (!method)
+        return calm_check_say(c, CALM_RULE_NO_METHOD, "quantization_config", "%s: quant_method is missing", c->config_path);
+    return calm_check_say(c, calm_check_listed(method, others, sizeof others / sizeof *others) ? CALM_RULE_METHOD_UNCHECKED
+                                                                                              : CALM_RULE_METHOD_UNKNOWN,
+                          "quantization_config", "quant_method \"%.64s\": calm reads compressed-tensors, gptq, awq and MLX's entry",
+                          method);
+}
+
+static calm_status check_target(calm_checking *c, const char *format)
+{
+    static const struct { const char *format; unsigned engines; } read[] = {
+        {"compressed_tensors", V | S | T}, {"gptq", V | S | T | M}, {"awq", V | S | T | M}, {"mlx", M}, {"gguf", L}};
+    for (size_t i = 0; format && i < sizeof read / sizeof *read; i++)
+        if (strcmp(format, read[i].format) == 0 && c->target != CALM_CHECK_ANY && !(read[i].engines & 1u << c->target))
+            return calm_check_say(c, CALM_RULE_TARGET_FORMAT, c->path, "the format is %s", c->report->format);
+    return CALM_OK;
+}
+
+/* Quantized tensors that nothing explains. */
+static calm_status check_unexplained(calm_checking *c)
+{
+    size_t n = 0, first = 0;
+    for (size_t i = c->n_modules; i-- > 0;)
+        if (c->modules[i].stored) {
+            n++;
+            first = i;
+        }
+    const bool entry = calm_json_typeof(calm_json_get(c->config, "quantization_config")) != CALM_JSON_NULL ||
+                       calm_json_typeof(calm_json_get(c->config, "quantization")) != CALM_JSON_NULL;
+    if (n && !entry)
+        return calm_check_say(c, CALM_RULE_ENTRY_MISSING, c->modules[first].name, "%zu modules have quantized tensors, config.json "
+                                                                                  "has no quantization_config", n);
+    return n || entry ? CALM_OK : calm_check_say(c, CALM_RULE_FLOAT_MODEL, c->path, "no quantization entry and no quantized tensor");
+}
+
+static calm_status check_format(calm_checking *c, const char *name)
+{
+    if (!name)
+        return check_unexplained(c);
+    c->report->format = strcmp(name, "compressed_tensors") == 0 ? "compressed-tensors" : name;
+    if (strcmp(name, "compressed_tensors") == 0)
+        return calm_check_compressed_tensors(c);
+    if (calm_stored_open(c->ctx, c->config_path, c->config, &c->stored) != CALM_OK)
+        CALM_TRY(calm_check_say_failure(c, strcmp(name, "gptq") == 0  ? CALM_RULE_GPTQ_CONFIG
+                                           : strcmp(name, "awq") == 0 ? CALM_RULE_AWQ_CONFIG
+                                                                      : CALM_RULE_MLX_CONFIG, "config.json"));
+    return strcmp(name, "gptq") == 0 ? calm_check_gptq(c) : strcmp(name, "awq") == 0 ? calm_check_awq(c) : calm_check_mlx(c);
+}
+
+static calm_status check_directory(calm_checking *c)
+{
+    const char *name;
+    CALM_TRY(read_config(c));
+    CALM_TRY(calm_check_files(c));
+    CALM_TRY(find_format(c, &name));
+    CALM_TRY(calm_check_model(c));
+    CALM_TRY(check_format(c, name));
+    CALM_TRY(check_target(c, name));
+    if (c->resolved)
+        CALM_TRY(calm_check_parts(c));
+    CALM_TRY(calm_check_floats(c));
+    if (c->resolved)
+        CALM_TRY(calm_check_kernels(c));
+    CALM_TRY(calm_check_tokenizer(c));
+    CALM_TRY(calm_check_values(c));
+    for (size_t i = 0; i < c->n_modules; i++) {
+        c->report->n_linears += c->modules[i].linear;
+        c->report->n_quantized += c->modules[i].stored;
+    }
+    return CALM_OK;
+}
+
+static calm_status check_path(calm_checking *c)
+{
+    char *config, *one, *index;
+    if (!calm_path_exists(c->path))
+        return calm_fail(c->ctx, CALM_ENOTFOUND, "%s: no such file or directory", c->path);
+    if (!calm_is_directory(c->path)) {
+        c->report->format = "gguf";
+        CALM_TRY(check_target(c, "gguf"));
+        return calm_check_gguf(c);
+    }
+    CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &config, c->path, "config.json"));
+    CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &one, c->path, "model.safetensors"));
+    CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &index, c->path, "model.safetensors.index.json"));
+    if (!calm_path_exists(one) && !calm_path_exists(index))
+        return calm_fail(c->ctx, CALM_ENOTFOUND, "%s: holds neither model.safetensors nor model.safetensors.index.json%s", c->path,
+                         calm_path_exists(config) ? "" : ", and no config.json");
+    return check_directory(c);
+}
+
+calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_target target, calm_check_report *out)
+{
+    calm_checking c = {.ctx = ctx, .target = target, .report = out, .path = path};
+    *out = (calm_check_report){0};
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    const calm_status status = check_path(&c);
+    calm_arena_rewind(ctx->scratch, mark);
+    calm_stored_close(c.stored);
+    calm_safetensors_close(c.set);
+    calm_json_free(c.config);
+    return status;
+}

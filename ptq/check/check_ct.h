@@ -1,0 +1,43 @@
+/* The compressed-tensors entry as the check has read it: what could be understood of each group. */
+#ifndef CALM_CHECK_CHECK_CT_H
+#define CALM_CHECK_CHECK_CT_H
+
+#include "ptq/check/check_state.h"
+#include "ptq/io/regex.h"
+
+/* As in stored_compressed_tensors.c: calm_stored_scheme.layout. */
+enum { CALM_CT_INT, CALM_CT_PACK };
+
+typedef struct calm_ct_group {
+    const char *name;
+    const calm_json *json;
+    calm_stored_scheme scheme;
+    const char *format;    /* its own, inferred where it has none */
+    bool usable;           /* weights of ints were understood */
+} calm_ct_group;
+
+typedef struct calm_ct_target {
+    const char *text;      /* as written */
+    calm_regex *regex;     /* NULL: a name or class */
+    size_t group;          /* n_groups: an ignore entry */
+    bool class_name;       /* "Linear" */
+    bool usable;
+    size_t hits;
+} calm_ct_target;
+
+typedef struct calm_ct_entry {
+    calm_checking *c;
+    const calm_json *json;
+    calm_ct_group *groups;
+    size_t n_groups;
+    calm_ct_target *targets;    /* ignore entries, then those of the groups in file order */
+    size_t n_targets;
+} calm_ct_entry;
+
+/* Resolve every module and say what is wrong with targets and ignore; then what is fused. */
+calm_status calm_ct_resolve(calm_ct_entry *entry);
+
+/* Free the patterns. */
+void calm_ct_clear(calm_ct_entry *entry);
+
+#endif

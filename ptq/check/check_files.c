@@ -1,0 +1,124 @@
+/* Check: shards, their index, and the modules that tensors make. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/check/check_state.h"
+
+typedef struct hearing {
+    calm_checking *c;
+    calm_status status;
+} hearing;
+
+/* A calm_shard_fault_fn: faults and the first rules have the same order. */
+static void hear(void *user, calm_shard_fault fault, const char *tensor, const char *text)
+{
+    hearing *to = user;
+    char copy[CALM_MESSAGE_MAX], file[256];
+    const size_t length = strlen(to->c->path);
+    memcpy(copy, text, strlen(text) + 1);
+    calm_ctx_forgive(to->c->ctx);
+    /* The sentence begins with DIR/FILE: */
+    const char *name = strncmp(copy, to->c->path, length) == 0 && copy[length] == '/' ? copy + length + 1 : "";
+    snprintf(file, sizeof file, "%.*s", (int)strcspn(name, ":"), name);
+    to->c->partial |= fault != CALM_SHARD_UNLISTED && fault != CALM_SHARD_TOTAL && fault != CALM_SHARD_HOLE;
+    if (to->status == CALM_OK)
+        to->status = calm_check_say(to->c, (calm_rule)(CALM_RULE_SHARD_HEADER + (int)fault), tensor ? tensor : *file ? file : to->c->path,
+                                    "%s", copy);
+}
+
+static int compare_members(const void *a, const void *b)
+{
+    const calm_check_member *x = a, *y = b;
+    const int order = strcmp(x->module, y->module);
+    return order ? order : strcmp(x->suffix, y->suffix);
+}
+
+static bool is_stored_suffix(const char *suffix)
+{
+    static const char *const list[] = {"weight_packed", "weight_scale", "weight_zero_point", "weight_shape",
+                                       "qweight",       "qzeros",       "scales",            "biases"};
+    return calm_check_listed(suffix, list, sizeof list / sizeof *list);
+}
+
+bool calm_check_is_embedding(const char *module)
+{
+    const char *dot = strrchr(module, '.');
+    const char *last = dot ? dot + 1 : module;
+    return strstr(last, "embed") || strcmp(last, "wte") == 0 || strcmp(last, "wpe") == 0 || strcmp(last, "rel_pos") == 0;
+}
+
+static void describe(const calm_checking *c, calm_check_module *module)
+{
+    for (size_t i = module->first; i < module->first + module->n; i++) {
+        const calm_check_member *at = &c->members[i];
+        module->stored |= is_stored_suffix(at->suffix);
+        if (strcmp(at->suffix, "weight") != 0)
+            continue;
+        module->linear |= at->tensor->n_dims == 2 && !calm_check_is_embedding(module->name);
+        if (at->tensor->n_dims == 2 && calm_dtype_is_float(at->tensor->dtype)) {
+            module->out = at->tensor->shape[0];
+            module->in = at->tensor->shape[1];
+        }
+    }
+    module->linear |= module->stored;
+}
+
+static calm_status list_modules(calm_checking *c)
+{
+    const size_t n = calm_safetensors_count(c->set);
+    CALM_TRY(CALM_NEW(c->ctx, c->ctx->out, c->members, n));
+    for (size_t i = 0; i < n; i++) {
+        const calm_tensor *tensor = calm_safetensors_at(c->set, i);
+        const char *dot = strrchr(tensor->name, '.');
+        char *module;
+        CALM_TRY(calm_strf(c->ctx, c->ctx->out, &module, "%.*s", dot ? (int)(dot - tensor->name) : 0, tensor->name));
+        c->members[i] = (calm_check_member){module, dot ? dot + 1 : tensor->name, tensor};
+        c->report->bytes += tensor->bytes;
+    }
+    c->n_members = c->report->n_tensors = n;
+    if (n)
+        qsort(c->members, n, sizeof *c->members, compare_members);
+    CALM_TRY(CALM_NEW(c->ctx, c->ctx->out, c->modules, n));
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || strcmp(c->members[i].module, c->members[i - 1].module) != 0)
+            c->modules[c->n_modules++] = (calm_check_module){.name = c->members[i].module, .first = i};
+        c->modules[c->n_modules - 1].n++;
+    }
+    for (size_t i = 0; i < c->n_modules; i++)
+        describe(c, &c->modules[i]);
+    return CALM_OK;
+}
+
+calm_status calm_check_files(calm_checking *c)
+{
+    hearing to = {c, CALM_OK};
+    CALM_TRY(calm_safetensors_open_leniently(c->ctx, c->path, hear, &to, &c->set));
+    if (to.status != CALM_OK)
+        return calm_fail(c->ctx, to.status, "%s: out of memory", c->path);
+    return list_modules(c);
+}
+
+calm_check_module *calm_check_find_module(const calm_checking *c, const char *name)
+{
+    size_t begin = 0, end = c->n_modules;
+    while (begin < end) {
+        const size_t middle = begin + (end - begin) / 2;
+        const int order = strcmp(name, c->modules[middle].name);
+        if (order == 0)
+            return &c->modules[middle];
+        if (order < 0)
+            end = middle;
+        else
+            begin = middle + 1;
+    }
+    return NULL;
+}
+
+const calm_tensor *calm_check_part(const calm_checking *c, const calm_check_module *module, const char *suffix)
+{
+    for (size_t i = module->first; i < module->first + module->n; i++)
+        if (strcmp(c->members[i].suffix, suffix) == 0)
+            return c->members[i].tensor;
+    return NULL;
+}

@@ -1,0 +1,125 @@
+/* Check: what engines fuse must be of one scheme - q, k, v; gate, up; all experts of a layer. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/check/check_state.h"
+
+typedef struct fusion {
+    const char *parts[3];    /* last words of the parts' names */
+    const char *fused;       /* of the module that engines make; NULL: none that configurations name */
+} fusion;
+
+static const fusion fusions[] = {
+    {{"q_proj", "k_proj", "v_proj"}, "qkv_proj"},
+    {{"gate_proj", "up_proj", NULL}, "gate_up_proj"},
+    {{"query", "key", "value"}, NULL},
+    {{"w1", "w3", NULL}, NULL},
+};
+
+/* "model.layers.0.mlp.experts.7.up_proj": the bytes up to ".experts.", 0 for another name. */
+static size_t experts_stem(const char *name)
+{
+    const char *at = strstr(name, ".experts.");
+    return at && at[9] >= '0' && at[9] <= '9' ? (size_t)(at - name) : 0;
+}
+
+static const char *state_text(const calm_check_module *module, char text[96])
+{
+    if (module->quantized)
+        return calm_check_scheme_text(&module->scheme, text);
+    return module->stored ? "not quantized by the configuration" : "float";
+}
+
+/* Two parts of what engines fuse; *said when they differ. */
+static calm_status compare(calm_checking *c, const char *where, const calm_check_module *a, const calm_check_module *b, bool experts,
+                           bool *said)
+{
+    char x[96], y[96];
+    const bool partly = a->quantized != b->quantized;
+    *said = partly || (a->quantized && b->quantized && !calm_check_same_scheme(&a->scheme, &b->scheme));
+    if (!*said)
+        return CALM_OK;
+    return calm_check_say(c, experts ? CALM_RULE_EXPERTS_SCHEMES : partly ? CALM_RULE_FUSED_PARTLY : CALM_RULE_FUSED_SCHEMES, where,
+                          "%s is %s, %s is %s", a->name, state_text(a, x), b->name, state_text(b, y));
+}
+
+/* ---- parts of a layer ---- */
+
+static calm_status check_name(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user, const char *name,
+                              const calm_check_module *part)
+{
+    calm_stored_scheme scheme = part->scheme;
+    char x[96], y[96];
+    bool hit = false;
+    if (!fused || !part->quantized)
+        return CALM_OK;
+    CALM_TRY(fused(c, user, name, &hit, &scheme));
+    if (hit && !calm_check_same_scheme(&scheme, &part->scheme))
+        return calm_check_say(c, rule, name, "it is %s there, %s is %s", calm_check_scheme_text(&scheme, x), part->name,
+                              calm_check_scheme_text(&part->scheme, y));
+    return CALM_OK;
+}
+
+static calm_status check_layer(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user, const fusion *with,
+                               const calm_check_module *first, size_t parent)
+{
+    calm_ctx *ctx = c->ctx;
+    char *name;
+    bool said = false;
+    for (size_t i = 1; i < 3 && with->parts[i] && !said; i++) {
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%.*s%s", (int)parent, first->name, with->parts[i]));
+        const calm_check_module *other = calm_check_find_module(c, name);
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%.*s", (int)parent - 1, first->name));
+        if (other && other->linear)
+            CALM_TRY(compare(c, name, first, other, false, &said));
+    }
+    if (said || !with->fused)
+        return CALM_OK;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%.*s%s", (int)parent, first->name, with->fused));
+    return check_name(c, rule, fused, user, name, first);
+}
+
+/* ---- experts ---- */
+
+/* One line per layer: the first that differs from the first. */
+static calm_status check_experts(calm_checking *c)
+{
+    const calm_check_module *first = NULL;
+    size_t stem = 0;
+    bool said = false;
+    for (size_t i = 0; i < c->n_modules; i++) {
+        const calm_check_module *at = &c->modules[i];
+        const size_t length = at->linear ? experts_stem(at->name) : 0;
+        char *where;
+        if (!length)
+            continue;
+        if (!first || length != stem || strncmp(first->name, at->name, stem) != 0) {
+            first = at;
+            stem = length;
+            said = false;
+            continue;
+        }
+        CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &where, "%.*s.experts", (int)stem, at->name));
+        if (!said)
+            CALM_TRY(compare(c, where, first, at, true, &said));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_check_fusion(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user)
+{
+    for (size_t i = 0; i < c->n_modules; i++) {
+        const calm_check_module *at = &c->modules[i];
+        const char *dot = strrchr(at->name, '.');
+        if (!dot || !at->linear || experts_stem(at->name))
+            continue;
+        for (size_t f = 0; f < sizeof fusions / sizeof *fusions; f++) {
+            calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
+            if (strcmp(dot + 1, fusions[f].parts[0]) == 0)
+                CALM_TRY(check_layer(c, rule, fused, user, &fusions[f], at, (size_t)(dot - at->name) + 1));
+            calm_arena_rewind(c->ctx->scratch, mark);
+        }
+    }
+    return check_experts(c);
+}

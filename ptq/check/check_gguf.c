@@ -1,0 +1,161 @@
+/* Check: a GGUF file as llama.cpp reads it - keys, tensors by name, type and size, and the scales of blocks. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ptq/check/check_gguf.h"
+#include "ptq/model/gguf_config.h"
+
+/* ---- tensors against the architecture ---- */
+
+/* A calm_gguf_hear_fn. */
+static void hear_key(void *user, const char *key, const char *text)
+{
+    calm_check_gguf_state *g = user;
+    if (g->status == CALM_OK)
+        g->status = calm_check_say(g->c, strstr(text, "missing") ? CALM_RULE_GGUF_KEY_MISSING : CALM_RULE_GGUF_KEY_VALUE, key, "%s", text);
+}
+
+/* One tensor that the architecture has, under its name in a checkpoint. */
+static calm_status need(calm_check_gguf_state *g, const char *module, const char *suffix, int n_dims, size_t rows, size_t cols)
+{
+    calm_checking *c = g->c;
+    calm_gguf_spot spot;
+    char *name, found[128], expected[128];
+    bool known;
+    const bool one = n_dims == 1;
+    CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%s.%s", module, suffix));
+    CALM_TRY(calm_gguf_spot_of(c->ctx, g->list.arch, "model.", name, &spot, &known));
+    if (!known)
+        return CALM_OK;
+    const calm_gguf_tensor *tensor = calm_gguf_find_tensor(g->file, spot.name);
+    if (!tensor)
+        return spot.expert > 0 ? CALM_OK : calm_check_say(c, CALM_RULE_GGUF_TENSOR_MISSING, spot.name, "%s of config.json's names", name);
+    /* A shared expert's gate is a vector there. */
+    const size_t shape[3] = {spot.expert >= 0 ? g->config.moe.n_experts : 1, rows, cols};
+    const size_t stored[3] = {tensor->dims[2], tensor->n_dims < 2 ? 1 : tensor->dims[1], tensor->dims[0]};
+    const size_t wanted[3] = {shape[0], one ? 1 : rows, one ? rows : cols};
+    if (memcmp(stored, wanted, sizeof stored) != 0 && spot.expert <= 0)
+        CALM_TRY(calm_check_say(c, CALM_RULE_GGUF_DIMS, spot.name, "%s slowest first, expected %s", calm_shape_text(3, stored, found),
+                                calm_shape_text(3, wanted, expected)));
+    if (one && tensor->type != CALM_GGML_F32)
+        CALM_TRY(calm_check_say(c, CALM_RULE_GGUF_VECTOR_TYPE, spot.name, "it is %s, expected F32", calm_ggml_find(tensor->type)->name));
+    return CALM_OK;
+}
+
+static calm_status check_block(calm_check_gguf_state *g, size_t block)
+{
+    const calm_config *config = &g->config;
+    const calm_names *names = config->arch->names;
+    calm_ctx *ctx = g->c->ctx;
+    char *module;
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)
+            if (names->norm[s][p]) {
+                CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "model.%s.%zu.%s", names->blocks, block, names->norm[s][p]));
+                CALM_TRY(need(g, module, "weight", 1, config->hidden, 0));
+            }
+    for (int i = 0; i < 2 && config->arch->qk_norm != CALM_QK_NORM_NONE; i++) {
+        const size_t heads = config->arch->qk_norm == CALM_QK_NORM_HEAD ? 1 : i ? config->n_kv : config->n_heads;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "model.%s.%zu.%s", names->blocks, block, i ? names->k_norm : names->q_norm));
+        CALM_TRY(need(g, module, "weight", 1, heads * config->head_dim, 0));
+    }
+    if (!config->moe.sparse[block])
+        return CALM_OK;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "model.%s.%zu.%s", names->blocks, block, names->moe.router));
+    return need(g, module, "weight", 2, config->moe.n_experts, config->hidden);
+}
+
+static calm_status check_tensors(calm_check_gguf_state *g)
+{
+    const calm_names *names = g->config.arch->names;
+    calm_ctx *ctx = g->c->ctx;
+    calm_layout layout;
+    char *module;
+    if (calm_layout_build(ctx, &g->config, "model.", &layout) != CALM_OK)
+        return calm_check_say_failure(g->c, CALM_RULE_GGUF_KEY_VALUE, "general.architecture");
+    for (size_t i = 0; i < layout.n_linears; i++) {
+        const calm_linear_ref *linear = &layout.linears[i];
+        CALM_TRY(need(g, linear->module, "weight", 2, linear->out, linear->in));
+        if (linear->bias)
+            CALM_TRY(need(g, linear->module, "bias", 1, linear->out, 0));
+    }
+    for (size_t i = 0; i < g->config.n_blocks; i++)
+        CALM_TRY(check_block(g, i));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "model.%s", names->embed));
+    CALM_TRY(need(g, module, "weight", 2, g->config.vocab, g->config.hidden));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "model.%s", names->final_norm));
+    return need(g, module, "weight", 1, g->config.hidden, 0);
+}
+
+/* Names that llama.cpp has beside those of checkpoints. */
+static bool is_extra(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return strcmp(name, "rope_freqs.weight") == 0 || strncmp(name, "rope_factors_", 13) == 0 || strcmp(name, "output_norm.bias") == 0 ||
+           (dot && dot - name >= 8 && strncmp(dot - 8, "exp_probs", 8) == 0) || strstr(name, "attn_rot_embd") || strstr(name, ".nextn.");
+}
+
+static calm_status check_names(calm_check_gguf_state *g)
+{
+    const calm_gguf_tensor *last = NULL;
+    for (size_t i = 0; i < g->list.n; i++) {
+        const calm_gguf_entry *at = &g->list.entries[i];
+        const char *name = at->stored->name;
+        size_t block = 0;
+        if (at->stored == last)
+            continue;
+        last = at->stored;
+        const bool beyond = sscanf(name, "blk.%9zu.", &block) == 1 && g->config_known && block >= g->config.n_blocks;
+        if ((!at->name && !is_extra(name)) || (beyond && !is_extra(name)))
+            CALM_TRY(calm_check_say(g->c, CALM_RULE_GGUF_TENSOR_UNKNOWN, name, beyond ? "the file has %zu blocks" : "%zu blocks",
+                                    g->config_known ? g->config.n_blocks : 0));
+    }
+    return CALM_OK;
+}
+
+static calm_status check_architecture(calm_check_gguf_state *g)
+{
+    calm_checking *c = g->c;
+    calm_json *config = NULL;
+    if (!calm_gguf_find_key(g->file, "general.architecture"))
+        return calm_check_say(c, CALM_RULE_GGUF_KEY_MISSING, "general.architecture", "it is missing");
+    if (calm_gguf_list_tensors(c->ctx, g->file, &g->list) != CALM_OK)
+        return calm_check_say_failure(c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_RULE_GGUF_ARCH : CALM_RULE_GGUF_KEY_VALUE,
+                                      "general.architecture");
+    if (calm_gguf_config(c->ctx, &g->list, hear_key, g, &config) != CALM_OK)
+        CALM_TRY(calm_check_say_failure(c, CALM_RULE_GGUF_ARCH, "general.architecture"));
+    calm_status status = g->status;
+    if (config && status == CALM_OK) {
+        g->config_known = calm_config_read(c->ctx, c->path, config, &g->config) == CALM_OK;
+        if (!g->config_known)
+            status = calm_check_say_failure(c, CALM_RULE_GGUF_KEY_VALUE, "general.architecture");
+    }
+    if (status == CALM_OK && g->config_known)
+        status = check_tensors(g);
+    calm_json_free(config);
+    return status == CALM_OK ? check_names(g) : status;
+}
+
+calm_status calm_check_gguf(calm_checking *c)
+{
+    calm_check_gguf_state g = {.c = c};
+    if (calm_gguf_open(c->ctx, c->path, &g.file) != CALM_OK) {
+        if (c->ctx->status == CALM_ENOTFOUND || c->ctx->status == CALM_EARG)
+            return c->ctx->status;
+        return calm_check_say_failure(c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_RULE_GGUF_TYPE : CALM_RULE_GGUF_FORM, c->path);
+    }
+    c->report->n_tensors = calm_gguf_n_tensors(g.file);
+    for (size_t i = 0; i < c->report->n_tensors; i++) {
+        const calm_gguf_tensor *at = calm_gguf_tensor_at(g.file, i);
+        c->report->bytes += at->bytes;
+        c->report->n_linears += at->n_dims > 1;
+        c->report->n_quantized += calm_ggml_find(at->type)->elements > 1;
+    }
+    calm_status status = check_architecture(&g);
+    if (status == CALM_OK)
+        status = calm_check_gguf_keys(&g);
+    if (status == CALM_OK)
+        status = calm_check_gguf_values(&g);
+    calm_gguf_close(g.file);
+    return status;
+}

@@ -1,0 +1,130 @@
+/* Check: scales of ggml's blocks, and floats, in pieces by all threads. */
+#include <string.h>
+
+#include "ptq/base/simd.h"
+#include "ptq/base/threads.h"
+#include "ptq/check/check_gguf.h"
+#include "ptq/check/check_scan.h"
+
+#define PIECE ((size_t)4 << 20)    /* about so many bytes of a tensor that one task reads */
+
+/* Where a block has its float16 scales; -1: none.  `idle` is the byte of codes that stand for zero: a scale of 0 is right
+ * there alone; -1: not judged. */
+static const struct {
+    calm_ggml_type type;
+    int scale[2], idle, codes;
+} layouts[] = {
+    {CALM_GGML_Q4_0, {0, -1}, 0x88, 2},   {CALM_GGML_Q4_1, {0, 2}, -1, 4},     {CALM_GGML_Q5_0, {0, -1}, -1, 6},
+    {CALM_GGML_Q5_1, {0, 2}, -1, 8},      {CALM_GGML_Q8_0, {0, -1}, 0, 2},     {CALM_GGML_Q8_1, {0, 2}, -1, 4},
+    {CALM_GGML_Q2_K, {80, 82}, -1, 0},    {CALM_GGML_Q3_K, {108, -1}, -1, 0},  {CALM_GGML_Q4_K, {0, 2}, -1, 0},
+    {CALM_GGML_Q5_K, {0, 2}, -1, 0},      {CALM_GGML_Q6_K, {208, -1}, -1, 0},  {CALM_GGML_IQ4_NL, {0, -1}, -1, 0},
+    {CALM_GGML_IQ4_XS, {0, -1}, -1, 0},   {CALM_GGML_IQ2_XXS, {0, -1}, -1, 0}, {CALM_GGML_IQ2_XS, {0, -1}, -1, 0},
+    {CALM_GGML_IQ3_XXS, {0, -1}, -1, 0},  {CALM_GGML_IQ1_S, {0, -1}, -1, 0},   {CALM_GGML_IQ3_S, {0, -1}, -1, 0},
+    {CALM_GGML_IQ2_S, {0, -1}, -1, 0},
+};
+
+typedef struct piece {
+    size_t tensor, first, n;       /* blocks, or elements of floats */
+    size_t nonfinite, zero;
+} piece;
+
+typedef struct scan {
+    const calm_check_gguf_state *g;
+    piece *pieces;
+    size_t n;
+} scan;
+
+static unsigned half_at(const uint8_t *data)
+{
+    return data[0] | (unsigned)data[1] << 8;
+}
+
+/* Does a block of 32 have a code that is not `idle`? */
+static bool has_codes(const uint8_t *block, size_t codes, size_t bytes, int idle)
+{
+    for (size_t i = codes; i < bytes; i++)
+        if (block[i] != idle)
+            return true;
+    return false;
+}
+
+CALM_VECTORIZE static size_t count_nonfinite(const uint8_t *data, size_t n, size_t bytes)
+{
+    size_t bad = 0;
+    for (size_t i = 0; i < n; i++)
+        bad += (data[i * bytes + 1] & 0x7c) == 0x7c;
+    return bad;
+}
+
+static calm_dtype float_dtype(calm_ggml_type type)
+{
+    return type == CALM_GGML_F32 ? CALM_F32 : type == CALM_GGML_F16 ? CALM_F16 : type == CALM_GGML_BF16 ? CALM_BF16
+         : type == CALM_GGML_F64 ? CALM_F64 : CALM_N_DTYPES;
+}
+
+static void scan_blocks(const calm_gguf_tensor *tensor, const calm_ggml_info *info, piece *p)
+{
+    const uint8_t *data = tensor->data + p->first * info->bytes;
+    for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) {
+        if (layouts[k].type != tensor->type)
+            continue;
+        for (int s = 0; s < 2 && layouts[k].scale[s] >= 0; s++)
+            p->nonfinite += count_nonfinite(data + layouts[k].scale[s], p->n, info->bytes);
+        for (size_t i = 0; i < p->n && layouts[k].idle >= 0; i++)
+            if ((half_at(data + i * info->bytes) & 0x7fff) == 0)
+                p->zero += has_codes(data + i * info->bytes, (size_t)layouts[k].codes, info->bytes, layouts[k].idle);
+    }
+}
+
+static calm_status scan_piece(calm_ctx *ctx, size_t index, void *user)
+{
+    scan *s = user;
+    piece *p = &s->pieces[index];
+    const calm_gguf_tensor *tensor = calm_gguf_tensor_at(s->g->file, p->tensor);
+    const calm_ggml_info *info = calm_ggml_find(tensor->type);
+    (void)ctx;
+    if (float_dtype(tensor->type) != CALM_N_DTYPES)
+        p->nonfinite = calm_scan_nonfinite(float_dtype(tensor->type), tensor->data + p->first * info->bytes, p->n);
+    else
+        scan_blocks(tensor, info, p);
+    calm_gguf_release_part(s->g->file, tensor, p->first * info->bytes, p->n * info->bytes);
+    return CALM_OK;
+}
+
+static calm_status list_pieces(const calm_check_gguf_state *g, scan *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < calm_gguf_n_tensors(g->file); i++)
+        n += calm_gguf_tensor_at(g->file, i)->bytes / (PIECE / 2) + 1;
+    CALM_TRY(CALM_NEW(g->c->ctx, g->c->ctx->scratch, out->pieces, n));
+    for (size_t i = 0; i < calm_gguf_n_tensors(g->file); i++) {
+        const calm_gguf_tensor *at = calm_gguf_tensor_at(g->file, i);
+        const calm_ggml_info *info = calm_ggml_find(at->type);
+        const size_t blocks = at->bytes / info->bytes, step = PIECE / info->bytes;
+        for (size_t b = 0; b < blocks; b += step)
+            out->pieces[out->n++] = (piece){i, b, blocks - b < step ? blocks - b : step, 0, 0};
+    }
+    return CALM_OK;
+}
+
+calm_status calm_check_gguf_values(calm_check_gguf_state *g)
+{
+    scan s = {.g = g};
+    CALM_TRY(list_pieces(g, &s));
+    CALM_TRY(calm_parallel_for(g->c->ctx, s.n, scan_piece, &s));
+    for (size_t begin = 0, end; begin < s.n; begin = end) {
+        const calm_gguf_tensor *at = calm_gguf_tensor_at(g->file, s.pieces[begin].tensor);
+        const bool floats = float_dtype(at->type) != CALM_N_DTYPES;
+        size_t nonfinite = 0, zero = 0;
+        for (end = begin; end < s.n && s.pieces[end].tensor == s.pieces[begin].tensor; end++) {
+            nonfinite += s.pieces[end].nonfinite;
+            zero += s.pieces[end].zero;
+        }
+        if (nonfinite)
+            CALM_TRY(calm_check_say(g->c, floats ? CALM_RULE_FLOAT_NONFINITE : CALM_RULE_GGUF_SCALE, at->name, "%zu of %s", nonfinite,
+                                    floats ? "its values" : "its scales"));
+        if (zero)
+            CALM_TRY(calm_check_say(g->c, CALM_RULE_GGUF_SCALE_ZERO, at->name, "%zu blocks", zero));
+    }
+    return CALM_OK;
+}

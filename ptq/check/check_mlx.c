@@ -1,0 +1,69 @@
+/* Check: MLX's entry, and which modules it means. */
+#include <string.h>
+
+#include "ptq/check/check_state.h"
+
+/* The entry's text, to compare two of them. */
+static calm_status write_entry(calm_checking *c, const calm_json *entry, calm_text *out)
+{
+    calm_text_init(out);
+    return calm_json_write(c->ctx, entry, 0, out);
+}
+
+static calm_status check_two_entries(calm_checking *c, const calm_json *first, const calm_json *second)
+{
+    calm_text a, b = {0};
+    if (!second)
+        return CALM_OK;
+    calm_status status = write_entry(c, first, &a);
+    if (status == CALM_OK)
+        status = write_entry(c, second, &b);
+    if (status == CALM_OK && strcmp(a.data, b.data) != 0)
+        status = calm_check_say(c, CALM_RULE_MLX_TWO_ENTRIES, "config.json", "quantization and quantization_config are not the same");
+    calm_text_clear(&a);
+    calm_text_clear(&b);
+    return status;
+}
+
+static calm_status check_entry(calm_checking *c, const char *module, const calm_json *value)
+{
+    const calm_json_type type = calm_json_typeof(value);
+    const calm_check_module *found = calm_check_find_module(c, module);
+    const bool scales = found && calm_check_part(c, found, "scales");
+    if (type == CALM_JSON_OBJECT && !scales)
+        return calm_check_say(c, CALM_RULE_MLX_NO_SCALES, module, "the entry has settings, %s", found ? "there are no scales" : "there is no such module");
+    if (type == CALM_JSON_BOOL && !calm_json_bool(value, true) && scales)
+        return calm_check_say(c, CALM_RULE_MLX_FALSE, module, "the entry is false");
+    return CALM_OK;
+}
+
+/* ---- modules ---- */
+
+static calm_status resolve(calm_checking *c, const calm_json *entry)
+{
+    for (size_t i = 0; i < c->n_modules; i++) {
+        calm_check_module *module = &c->modules[i];
+        const calm_tensor *weight = calm_check_part(c, module, "weight");
+        const calm_json *value = calm_json_get(entry, module->name);
+        bool quantized = false;
+        if (!module->linear && !(weight && weight->n_dims == 2))
+            continue;
+        if (calm_stored_find(c->ctx, c->stored, c->set, module->name, &quantized, &module->scheme) != CALM_OK)
+            return calm_check_say_failure(c, CALM_RULE_MLX_CONFIG, module->name);
+        module->quantized = quantized && (module->stored || calm_json_typeof(value) != CALM_JSON_NULL);
+        if (!quantized && !value && weight && weight->n_dims == 2)
+            CALM_TRY(calm_check_say(c, CALM_RULE_MLX_NO_FALSE, module->name, "config.json does not name it"));
+    }
+    c->resolved = true;
+    return CALM_OK;
+}
+
+calm_status calm_check_mlx(calm_checking *c)
+{
+    const calm_json *entry = calm_json_get(c->config, "quantization"), *value;
+    const char *key;
+    CALM_TRY(check_two_entries(c, entry, calm_json_get(c->config, "quantization_config")));
+    for (void *iter = NULL; calm_json_next(entry, &iter, &key, &value);)
+        CALM_TRY(check_entry(c, key, value));
+    return c->stored ? resolve(c, entry) : CALM_OK;
+}

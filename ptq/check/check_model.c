@@ -1,0 +1,267 @@
+/* Check: config.json against the tensors, and what stays float. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/check/check_state.h"
+#include "ptq/model/arch.h"
+
+/* The first of the family's prefixes with which the embedding is there; the usual one when it is with none. */
+static calm_status find_prefix(calm_checking *c)
+{
+    const calm_arch *arch = c->model.arch;
+    for (const char *at = arch->prefixes; at;) {
+        const char *end = strchr(at, '|');
+        char *prefix, *name;
+        CALM_TRY(calm_strf(c->ctx, c->ctx->out, &prefix, "%.*s", end ? (int)(end - at) : (int)strlen(at), at));
+        CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%s%s", prefix, arch->names->embed));
+        const bool found = calm_check_find_module(c, name) != NULL;
+        if (!c->prefix || found)
+            c->prefix = prefix;
+        if (found)
+            return CALM_OK;
+        at = end ? end + 1 : NULL;
+    }
+    return CALM_OK;
+}
+
+calm_status calm_check_holder(calm_checking *c, const char *name, calm_check_module **out)
+{
+    char *stack = NULL;
+    size_t expert;
+    *out = calm_check_find_module(c, name);
+    if (*out || !c->format || !c->format->stack)
+        return CALM_OK;
+    CALM_TRY(c->format->stack(c->ctx, name, &stack, &expert));
+    *out = stack ? calm_check_find_module(c, stack) : NULL;
+    return CALM_OK;
+}
+
+calm_status calm_check_model(calm_checking *c)
+{
+    if (!c->config)
+        return CALM_OK;
+    if (calm_config_read(c->ctx, c->config_path, c->config, &c->model) != CALM_OK)
+        return calm_check_say_failure(c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_RULE_CONFIG_UNKNOWN : CALM_RULE_CONFIG_VALUE,
+                                      "config.json");
+    CALM_TRY(find_prefix(c));
+    if (calm_layout_build(c->ctx, &c->model, c->prefix, &c->layout) != CALM_OK)
+        return calm_check_say_failure(c, CALM_RULE_CONFIG_VALUE, "config.json");
+    c->model_known = true;
+    for (size_t i = 0; i < c->layout.n_linears; i++) {
+        const calm_linear_ref *linear = &c->layout.linears[i];
+        calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
+        calm_check_module *module;
+        CALM_TRY(calm_check_holder(c, linear->module, &module));
+        calm_arena_rewind(c->ctx->scratch, mark);
+        if (!module)
+            continue;
+        module->in_layout = module->linear = true;
+        module->experts = strcmp(module->name, linear->module) == 0 ? 0 : c->model.moe.n_experts;
+        module->out = linear->out;
+        module->in = linear->in;
+    }
+    return CALM_OK;
+}
+
+/* ---- what stays float ---- */
+
+/* One float tensor that must be there. */
+static calm_status need(calm_checking *c, const char *name, int n_dims, const size_t *shape)
+{
+    char found[128], expected[128];
+    const calm_tensor *tensor = calm_safetensors_find(c->set, name);
+    if (!tensor)
+        return calm_check_say(c, CALM_RULE_MODEL_MISSING, name, "expected shape %s", calm_shape_text(n_dims, shape, expected));
+    if (tensor->n_dims != n_dims || memcmp(tensor->shape, shape, (size_t)n_dims * sizeof *shape) != 0)
+        return calm_check_say(c, CALM_RULE_MODEL_SHAPE, name, "found %s, expected %s by config.json",
+                              calm_shape_text(tensor->n_dims, tensor->shape, found), calm_shape_text(n_dims, shape, expected));
+    if (!calm_dtype_is_float(tensor->dtype))
+        return calm_check_say(c, CALM_RULE_MODEL_DTYPE, name, "found %s, expected BF16, F16 or F32", calm_dtype_name(tensor->dtype));
+    return CALM_OK;
+}
+
+static calm_status need_part(calm_checking *c, const char *module, const char *suffix, int n_dims, size_t rows, size_t cols)
+{
+    char *name;
+    calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
+    CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%s.%s", module, suffix));
+    CALM_TRY(need(c, name, n_dims, (const size_t[2]){rows, cols}));
+    calm_arena_rewind(c->ctx->scratch, mark);
+    return CALM_OK;
+}
+
+static calm_status need_norm(calm_checking *c, const char *module, size_t width)
+{
+    const calm_check_module *found = calm_check_find_module(c, module);
+    const bool old = found && calm_check_part(c, found, "gamma");    /* the first BERT checkpoints */
+    CALM_TRY(need_part(c, module, old ? "gamma" : "weight", 1, width, 0));
+    return c->model.arch->norm == CALM_NORM_LAYER ? need_part(c, module, old ? "beta" : "bias", 1, width, 0) : CALM_OK;
+}
+
+/* PREFIXlayers.BLOCK.PART */
+static calm_status in_block(calm_checking *c, size_t block, const char *part, char **out)
+{
+    return calm_strf(c->ctx, c->ctx->scratch, out, "%s%s.%zu.%s", c->prefix, c->model.arch->names->blocks, block, part);
+}
+
+static calm_status check_block(calm_checking *c, size_t block)
+{
+    const calm_config *config = &c->model;
+    const calm_names *names = config->arch->names;
+    char *module;
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)
+            if (names->norm[s][p]) {
+                CALM_TRY(in_block(c, block, names->norm[s][p], &module));
+                CALM_TRY(need_norm(c, module, config->hidden));
+            }
+    for (int i = 0; i < 2 && config->arch->qk_norm != CALM_QK_NORM_NONE; i++) {
+        const size_t heads = i ? config->n_kv : config->n_heads;
+        CALM_TRY(in_block(c, block, i ? names->k_norm : names->q_norm, &module));
+        CALM_TRY(need_norm(c, module, config->arch->qk_norm == CALM_QK_NORM_HEAD ? config->head_dim : heads * config->head_dim));
+    }
+    if (!config->moe.sparse[block])
+        return CALM_OK;
+    CALM_TRY(in_block(c, block, names->moe.router, &module));
+    CALM_TRY(need_part(c, module, "weight", 2, config->moe.n_experts, config->hidden));
+    if (!config->moe.shared_inner || !names->moe.shared_gate)
+        return CALM_OK;
+    CALM_TRY(in_block(c, block, names->moe.shared_gate, &module));
+    return need_part(c, module, "weight", 2, 1, config->hidden);
+}
+
+/* A module of tensors that may be quantized (an embedding or head of MLX): checked with its parts. */
+static bool is_stored(const calm_checking *c, const char *module)
+{
+    const calm_check_module *found = calm_check_find_module(c, module);
+    return found && found->stored;
+}
+
+static calm_status check_tables(calm_checking *c)
+{
+    const calm_config *config = &c->model;
+    const calm_names *names = config->arch->names;
+    char *module;
+    CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s", c->prefix, names->embed));
+    if (!is_stored(c, module))
+        CALM_TRY(need_part(c, module, "weight", 2, config->vocab, config->hidden));
+    if (config->arch->encoder)
+        return CALM_OK;
+    if (names->final_norm) {
+        CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s", c->prefix, names->final_norm));
+        CALM_TRY(need_norm(c, module, config->hidden));
+    }
+    if (names->head && !config->tied && !is_stored(c, names->head))
+        return need_part(c, names->head, "weight", 2, config->vocab, config->hidden);
+    return CALM_OK;
+}
+
+static calm_status check_linears(calm_checking *c)
+{
+    for (size_t i = 0; i < c->layout.n_linears; i++) {
+        const calm_linear_ref *linear = &c->layout.linears[i];
+        calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
+        calm_check_module *module;
+        CALM_TRY(calm_check_holder(c, linear->module, &module));
+        calm_arena_rewind(c->ctx->scratch, mark);
+        const bool part = module && (module->stored || (c->resolved && module->quantized));
+        if (!part)
+            CALM_TRY(need_part(c, linear->module, "weight", 2, linear->out, linear->in));
+        if (linear->bias)
+            CALM_TRY(need_part(c, linear->module, "bias", 1, linear->out, 0));
+    }
+    return CALM_OK;
+}
+
+/* Is what follows "layers.N." a part of a block: a norm, a router, a linear of the layout? */
+static bool is_block_part(const calm_checking *c, const calm_check_module *module, size_t block, const char *part)
+{
+    const calm_config *config = &c->model;
+    const calm_names *names = config->arch->names;
+    if (module->in_layout || strstr(part, "rotary_emb") || strstr(part, "LayerNorm"))
+        return true;
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)
+            if (names->norm[s][p] && strcmp(part, names->norm[s][p]) == 0)
+                return true;
+    if ((names->q_norm && strcmp(part, names->q_norm) == 0) || (names->k_norm && strcmp(part, names->k_norm) == 0))
+        return true;
+    return config->moe.sparse[block] && ((names->moe.router && strcmp(part, names->moe.router) == 0) ||
+                                         (names->moe.shared_gate && strcmp(part, names->moe.shared_gate) == 0));
+}
+
+static calm_status check_extra(calm_checking *c)
+{
+    char *stem;
+    CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &stem, "%s%s.", c->prefix, c->model.arch->names->blocks));
+    const size_t length = strlen(stem);
+    for (size_t i = 0; i < c->n_modules; i++) {
+        const calm_check_module *module = &c->modules[i];
+        char *end;
+        if (strncmp(module->name, stem, length) != 0)
+            continue;
+        const unsigned long block = strtoul(module->name + length, &end, 10);
+        if (end == module->name + length || *end != '.')
+            continue;
+        if (block >= c->model.n_blocks)
+            CALM_TRY(calm_check_say(c, CALM_RULE_MODEL_EXTRA, module->name, "config.json has %zu blocks", c->model.n_blocks));
+        else if (!is_block_part(c, module, block, end + 1))
+            CALM_TRY(calm_check_say(c, CALM_RULE_MODEL_EXTRA, module->name, "%s has no such module", c->model.arch->name));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_check_floats(calm_checking *c)
+{
+    if (!c->model_known)
+        return CALM_OK;
+    CALM_TRY(check_tables(c));
+    CALM_TRY(check_linears(c));
+    for (size_t i = 0; i < c->model.n_blocks; i++)
+        CALM_TRY(check_block(c, i));
+    return check_extra(c);
+}
+
+/* ---- tokenizer ---- */
+
+static calm_status check_ids(calm_checking *c, const calm_json *root)
+{
+    const calm_json *vocab = calm_json_get(calm_json_get(root, "model"), "vocab"), *added = calm_json_get(root, "added_tokens"), *value;
+    int64_t highest = -1;
+    const char *key;
+    for (void *iter = NULL; calm_json_next(vocab, &iter, &key, &value);)
+        highest = calm_json_int(value, -1) > highest ? calm_json_int(value, -1) : highest;
+    if (calm_json_typeof(vocab) == CALM_JSON_ARRAY)
+        highest = (int64_t)calm_json_size(vocab) - 1;
+    for (size_t i = 0; i < calm_json_size(added); i++) {
+        const int64_t id = calm_json_int(calm_json_get(calm_json_at(added, i), "id"), -1);
+        highest = id > highest ? id : highest;
+    }
+    if (c->model_known && highest >= (int64_t)c->model.vocab)
+        return calm_check_say(c, CALM_RULE_TOKENIZER_VOCAB, "tokenizer.json", "its highest id is %lld, the embedding has %zu rows",
+                              (long long)highest, c->model.vocab);
+    return CALM_OK;
+}
+
+calm_status calm_check_tokenizer(calm_checking *c)
+{
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tiktoken.model",
+                                        "tokenizer.tiktoken", "spiece.model", "tekken.json"};
+    char *path;
+    calm_json *root;
+    bool any = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !any; i++) {
+        CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &path, c->path, names[i]));
+        any = calm_path_exists(path);
+    }
+    if (!any)
+        return calm_check_say(c, CALM_RULE_TOKENIZER_MISSING, c->path, "expected tokenizer.json, tokenizer.model, vocab.json or vocab.txt");
+    CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &path, c->path, "tokenizer.json"));
+    if (!calm_path_exists(path))
+        return CALM_OK;
+    if (calm_json_read(c->ctx, path, (size_t)256 << 20, &root) != CALM_OK)
+        return calm_check_say_failure(c, CALM_RULE_TOKENIZER_FORM, "tokenizer.json");
+    const calm_status status = check_ids(c, root);
+    calm_json_free(root);
+    return status;
+}

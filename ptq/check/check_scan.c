@@ -1,0 +1,142 @@
+/* Check: loops over stored values.  Counts alone, so that every width of vectors gives the same. */
+#include "ptq/check/check_scan.h"
+
+#include <string.h>
+
+#include "ptq/base/simd.h"
+
+static uint16_t half_at(const uint8_t *data, size_t i)
+{
+    uint16_t value;
+    memcpy(&value, data + 2 * i, sizeof value);
+    return value;
+}
+
+static uint32_t word_at(const uint8_t *data, size_t i)
+{
+    uint32_t value;
+    memcpy(&value, data + 4 * i, sizeof value);
+    return value;
+}
+
+/* Counts of 16 bits do not overflow within 4096 elements, and are twice as many in a vector. */
+CALM_VECTORIZE static size_t nonfinite_halves(const uint8_t *data, size_t n, uint16_t infinity)
+{
+    size_t sum = 0;
+    for (size_t begin = 0; begin < n; begin += 4096) {
+        const size_t end = n - begin < 4096 ? n - begin : 4096;
+        uint16_t bad = 0;
+        for (size_t i = 0; i < end; i++)
+            bad = (uint16_t)(bad + ((half_at(data + 2 * begin, i) & 0x7fff) >= infinity));
+        sum += bad;
+    }
+    return sum;
+}
+
+CALM_VECTORIZE static size_t nonfinite_words(const uint8_t *data, size_t n)
+{
+    uint32_t bad = 0;
+    for (size_t i = 0; i < n; i++)
+        bad += (word_at(data, i) & 0x7fffffffu) >= 0x7f800000u;
+    return bad;
+}
+
+static size_t nonfinite_doubles(const uint8_t *data, size_t n)
+{
+    size_t bad = 0;
+    for (size_t i = 0; i < n; i++)
+        bad += (word_at(data, 2 * i + 1) & 0x7ff00000u) == 0x7ff00000u;
+    return bad;
+}
+
+size_t calm_scan_nonfinite(calm_dtype dtype, const uint8_t *data, size_t n)
+{
+    switch (dtype) {
+    case CALM_F16:
+        return nonfinite_halves(data, n, 0x7c00);
+    case CALM_BF16:
+        return nonfinite_halves(data, n, 0x7f80);
+    case CALM_F32:
+        return nonfinite_words(data, n);
+    case CALM_F64:
+        return nonfinite_doubles(data, n);
+    default:
+        return 0;
+    }
+}
+
+/* 2^-17 and the largest float16, 65504, as bits of float32. */
+#define TINY 0x37000000u
+#define HUGE_F16 0x477fe000u
+
+/* Faults of the magnitude `a` of a float32, whose sign bit is `sign`. */
+static inline unsigned faults_of(uint32_t a, bool sign)
+{
+    return (unsigned)(a >= 0x7f800000u) << CALM_SCALE_NONFINITE | (unsigned)(a == 0 && !sign) << CALM_SCALE_ZERO |
+           (unsigned)(a == 0 && sign) << CALM_SCALE_MINUS_ZERO | (unsigned)(a != 0 && a < TINY) << CALM_SCALE_TINY |
+           (unsigned)(a > HUGE_F16 && a < 0x7f800000u) << CALM_SCALE_HUGE;
+}
+
+/* A float16 with 8 significant bits or fewer. */
+static bool fits_bfloat16(uint16_t half)
+{
+    const unsigned exponent = half >> 10 & 31, fraction = half & 0x3ffu;
+    unsigned value = exponent ? fraction | 0x400u : fraction;
+    while (value && !(value & 1))
+        value >>= 1;
+    return value < 256 || exponent == 31;
+}
+
+unsigned calm_scan_scale(calm_dtype dtype, const uint8_t *at)
+{
+    if (dtype == CALM_F32)
+        return faults_of(word_at(at, 0) & 0x7fffffffu, word_at(at, 0) >> 31);
+    const uint16_t half = half_at(at, 0);
+    if (dtype == CALM_BF16)
+        return faults_of((uint32_t)(half & 0x7fff) << 16, half >> 15);
+    if (dtype != CALM_F16)
+        return 0;
+    const float value = calm_f16_to_f32(half);
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return faults_of(bits & 0x7fffffffu, bits >> 31) | (unsigned)!fits_bfloat16(half) << CALM_SCALE_ROUNDED;
+}
+
+void calm_scan_scales(calm_dtype dtype, const uint8_t *data, size_t n, size_t counts[CALM_N_SCALE_FAULTS])
+{
+    const size_t size = calm_dtype_bytes(dtype);
+    if (dtype != CALM_F32 && dtype != CALM_F16 && dtype != CALM_BF16)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        const unsigned faults = calm_scan_scale(dtype, data + i * size);
+        if (faults)    /* hardly ever */
+            for (int f = 0; f < CALM_N_SCALE_FAULTS; f++)
+                counts[f] += faults >> f & 1;
+    }
+}
+
+CALM_VECTORIZE size_t calm_scan_range(const uint8_t *data, size_t n, int limit)
+{
+    size_t sum = 0;
+    const uint8_t add = (uint8_t)limit, most = (uint8_t)(2 * limit - 1);
+    for (size_t begin = 0; begin < n; begin += 255) {
+        const size_t end = n - begin < 255 ? n - begin : 255;
+        uint8_t bad = 0;
+        for (size_t i = 0; i < end; i++)
+            bad = (uint8_t)(bad + ((uint8_t)(data[begin + i] + add) > most));
+        sum += bad;
+    }
+    return sum;
+}
+
+CALM_VECTORIZE size_t calm_scan_holes(const uint8_t *data, size_t n)
+{
+    size_t holes = 0;
+    for (size_t begin = 0; begin + 4096 <= n; begin += 4096) {
+        uint8_t any = 0;
+        for (size_t i = 0; i < 4096; i++)
+            any |= data[begin + i];
+        holes += any == 0;
+    }
+    return holes;
+}

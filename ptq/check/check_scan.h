@@ -1,0 +1,31 @@
+/* Loops over stored values; each counts what is wrong in one pass. */
+#ifndef CALM_CHECK_CHECK_SCAN_H
+#define CALM_CHECK_CHECK_SCAN_H
+
+#include <stdint.h>
+
+#include "ptq/tensor/dtype.h"
+
+/* What may be wrong with a scale. */
+typedef enum calm_scale_fault {
+    CALM_SCALE_NONFINITE, CALM_SCALE_ZERO, CALM_SCALE_MINUS_ZERO, CALM_SCALE_TINY, CALM_SCALE_HUGE,
+    CALM_SCALE_ROUNDED,       /* float16 that bfloat16 does not hold */
+    CALM_N_SCALE_FAULTS
+} calm_scale_fault;
+
+/* How many of n float elements (any alignment, at most 2^31) are NaN or infinite; 0 for other dtypes. */
+size_t calm_scan_nonfinite(calm_dtype dtype, const uint8_t *data, size_t n);
+
+/* Add to counts how many of n scales (F32, F16, BF16) have each fault; nothing for other dtypes. */
+void calm_scan_scales(calm_dtype dtype, const uint8_t *data, size_t n, size_t counts[CALM_N_SCALE_FAULTS]);
+
+/* Which faults one scale has, as bits 1 << calm_scale_fault. */
+unsigned calm_scan_scale(calm_dtype dtype, const uint8_t *at);
+
+/* How many of n signed bytes are not in [-limit, limit - 1]. */
+size_t calm_scan_range(const uint8_t *data, size_t n, int limit);
+
+/* How many of n / 4096 pieces of 4096 bytes are all zero. */
+size_t calm_scan_holes(const uint8_t *data, size_t n);
+
+#endif

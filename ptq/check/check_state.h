@@ -1,0 +1,116 @@
+/* What the files of the check share: a checkpoint as far as it could be read, and how a finding is said. */
+#ifndef CALM_CHECK_CHECK_STATE_H
+#define CALM_CHECK_CHECK_STATE_H
+
+#include "ptq/check/check.h"
+#include "ptq/io/json.h"
+#include "ptq/io/safetensors.h"
+#include "ptq/model/layout.h"
+#include "ptq/model/stored.h"
+
+/* CALM_RULE_SHARD_HEADER, ... in the order of rules.def. */
+typedef enum calm_rule {
+#define CALM_RULE(id, name, ...) CALM_RULE_##name,
+#include "ptq/check/rules.def"
+#undef CALM_RULE
+    CALM_N_RULES
+} calm_rule;
+
+/* A tensor "model.layers.0.mlp.up_proj.weight_scale" as module and suffix. */
+typedef struct calm_check_member {
+    const char *module, *suffix;
+    const calm_tensor *tensor;
+} calm_check_member;
+
+typedef struct calm_check_module {
+    const char *name;
+    size_t first, n;             /* its members                                                            */
+    size_t out, in;              /* of its weight; 0: not known                                             */
+    size_t experts;              /* matrices that its tensors [E, ...] hold; 0: one, without that dimension */
+    bool linear;                 /* engines make a linear of it: a matrix, or quantized tensors; no embedding */
+    bool stored;                 /* has tensors of a quantized weight                                       */
+    bool in_layout;              /* the architecture has it                                                 */
+    bool quantized;              /* the configuration says so: `scheme`                                     */
+    calm_stored_scheme scheme;
+} calm_check_module;
+
+typedef struct calm_checking {
+    calm_ctx *ctx;
+    calm_check_target target;
+    calm_check_report *report;
+    size_t capacity;                    /* of report->findings */
+    const char *path, *config_path;
+    calm_json *config;                  /* NULL: not read */
+    calm_safetensors *set;
+    calm_check_member *members;         /* [n_members] by module, then suffix */
+    size_t n_members;
+    calm_check_module *modules;         /* [n_modules] by name */
+    size_t n_modules;
+    bool model_known;                   /* config.json was understood: */
+    calm_config model;
+    const char *prefix;
+    calm_layout layout;
+    const calm_stored_format *format;   /* NULL: float, or not known */
+    calm_stored *stored;                /* NULL: its entry could not be read */
+    bool partial;                       /* files or tensors could not be read: that others are missing says nothing */
+    bool resolved;                      /* quantized and scheme of the modules are filled in */
+} calm_checking;
+
+/* Say a finding, unless it is of another target.  CALM_ENOMEM. */
+calm_status calm_check_say(calm_checking *c, calm_rule rule, const char *where, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Would it be said?  For checks that cost something. */
+bool calm_check_wants(const calm_checking *c, calm_rule rule);
+
+/* Say the failure that the context holds as a finding, and forgive it; CALM_ENOMEM and CALM_EIO stay failures. */
+calm_status calm_check_say_failure(calm_checking *c, calm_rule rule, const char *where);
+
+/* The module that holds a linear of the layout: itself, or that of all experts of the block; *out NULL: none. */
+calm_status calm_check_holder(calm_checking *c, const char *name, calm_check_module **out);
+
+/* By name; NULL when absent. */
+calm_check_module *calm_check_find_module(const calm_checking *c, const char *name);
+const calm_tensor *calm_check_part(const calm_checking *c, const calm_check_module *module, const char *suffix);
+
+/* Is it an embedding, by its name: no linear? */
+bool calm_check_is_embedding(const char *module);
+
+/* Do two schemes mean the same? */
+bool calm_check_same_scheme(const calm_stored_scheme *a, const calm_stored_scheme *b);
+
+/* "4 bits, group 128, symmetric" */
+const char *calm_check_scheme_text(const calm_stored_scheme *scheme, char text[96]);
+
+/* Is `word` one of `list` [n]? */
+bool calm_check_listed(const char *word, const char *const *list, size_t n);
+
+/* ---- the stages, each in its file ---- */
+
+/* Shards, index and the modules of their tensors. */
+calm_status calm_check_files(calm_checking *c);
+/* config.json against the tensors, before anything is known of quantization. */
+calm_status calm_check_model(calm_checking *c);
+/* Presence and shapes of what stays float; after the configuration is resolved. */
+calm_status calm_check_floats(calm_checking *c);
+calm_status calm_check_tokenizer(calm_checking *c);
+/* The quantization entry of each format; they fill in quantized and scheme of all modules. */
+calm_status calm_check_compressed_tensors(calm_checking *c);
+calm_status calm_check_gptq(calm_checking *c);
+calm_status calm_check_awq(calm_checking *c);
+calm_status calm_check_mlx(calm_checking *c);
+/* Tensors of quantized modules against their schemes. */
+calm_status calm_check_parts(calm_checking *c);
+/* What engines fuse.  `fused`: does the configuration speak of a name, and of what scheme?  Called with that of the parts in
+ * *scheme; one that differs comes before one that does not. */
+typedef calm_status calm_check_fused_fn(calm_checking *c, const void *user, const char *name, bool *hit,
+                                        calm_stored_scheme *scheme);
+calm_status calm_check_fusion(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user);
+/* What one engine takes. */
+calm_status calm_check_kernels(calm_checking *c);
+/* Scales, codes and floats, streamed. */
+calm_status calm_check_values(calm_checking *c);
+/* A GGUF file, all of it. */
+calm_status calm_check_gguf(calm_checking *c);
+
+#endif

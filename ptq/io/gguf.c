@@ -1,0 +1,549 @@
+/* GGUF, reading. */
+#include "ptq/io/gguf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/base/file.h"
+#include "ptq/tensor/dtype.h"
+
+#define DEFAULT_ALIGNMENT 32
+#define ALIGNMENT_MAX ((size_t)1 << 30)
+#define KEY_NAME_MAX 65535
+
+/* The least that a key (length, one character, type, one byte) and a tensor (length, one character, dimensions, type, offset)
+ * take: what bounds their counts by the bytes that are there. */
+#define KEY_LEAST 14
+#define TENSOR_LEAST 25
+
+/* A name as it lies in the file, until all of them are copied at once. */
+typedef struct raw_name {
+    const uint8_t *text;
+    size_t n;
+} raw_name;
+
+struct calm_gguf {
+    calm_arena arena;
+    char *path;
+    calm_mapping map;
+    calm_gguf_key *keys;
+    calm_gguf_tensor *tensors;
+    const calm_gguf_key **sorted_keys;          /* by name */
+    const calm_gguf_tensor **sorted_tensors;
+    size_t n_keys, n_tensors;
+    size_t end;                                 /* of the last tensor with its padding, in bytes of the file */
+};
+
+/* Where reading stands. */
+typedef struct cursor {
+    const char *path;
+    const uint8_t *data;
+    size_t at, bytes;
+    char place[128];     /* "key general.name", "tensor 3", for messages */
+} cursor;
+
+static const struct {
+    const char *name;
+    size_t bytes;        /* 0: no fixed size */
+} kinds[CALM_GGUF_N_KINDS] = {{"u8", 1},   {"i8", 1},     {"u16", 2},   {"i16", 2}, {"u32", 4}, {"i32", 4}, {"f32", 4},
+                              {"bool", 1}, {"string", 0}, {"array", 0}, {"u64", 8}, {"i64", 8}, {"f64", 8}};
+
+const char *calm_gguf_kind_name(calm_gguf_kind kind)
+{
+    return (size_t)kind < CALM_GGUF_N_KINDS ? kinds[kind].name : "unknown";
+}
+
+static uint64_t little_endian(const uint8_t *at, size_t n)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < n; i++)
+        value |= (uint64_t)at[i] << (8 * i);
+    return value;
+}
+
+/* ---- the cursor ---- */
+
+static calm_status need(calm_ctx *ctx, const cursor *in, uint64_t bytes, const char *what)
+{
+    if (bytes > in->bytes - in->at)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %s takes %llu bytes, but only %zu are left (truncated download?)", in->path,
+                         in->place, what, (unsigned long long)bytes, in->bytes - in->at);
+    return CALM_OK;
+}
+
+static calm_status read_number(calm_ctx *ctx, cursor *in, size_t bytes, const char *what, uint64_t *out)
+{
+    CALM_TRY(need(ctx, in, bytes, what));
+    *out = little_endian(in->data + in->at, bytes);
+    in->at += bytes;
+    return CALM_OK;
+}
+
+static calm_status read_name(calm_ctx *ctx, cursor *in, size_t most, raw_name *out)
+{
+    uint64_t n;
+    CALM_TRY(read_number(ctx, in, 8, "the length of its name", &n));
+    CALM_TRY(need(ctx, in, n, "its name"));
+    *out = (raw_name){in->data + in->at, (size_t)n};
+    if (n == 0 || n > most)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: its name has %llu bytes, expected 1 to %zu", in->path, in->place,
+                         (unsigned long long)n, most);
+    if (memchr(out->text, 0, out->n))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: its name holds a zero byte", in->path, in->place);
+    in->at += out->n;
+    return CALM_OK;
+}
+
+/* ---- keys ---- */
+
+static calm_status skip_strings(calm_ctx *ctx, cursor *in, uint64_t n)
+{
+    if (n > (in->bytes - in->at) / 8)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %llu strings, more than the %zu bytes left can hold", in->path, in->place,
+                         (unsigned long long)n, in->bytes - in->at);
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t length;
+        CALM_TRY(read_number(ctx, in, 8, "the length of a string", &length));
+        CALM_TRY(need(ctx, in, length, "a string"));
+        in->at += (size_t)length;
+    }
+    return CALM_OK;
+}
+
+static calm_status check_bools(calm_ctx *ctx, const cursor *in, const uint8_t *at, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (at[i] > 1)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: %s: a bool is %d, expected 0 or 1", in->path, in->place, at[i]);
+    return CALM_OK;
+}
+
+static calm_status read_elements(calm_ctx *ctx, cursor *in, uint64_t n, calm_gguf_key *key)
+{
+    const size_t begin = in->at;
+    key->data = in->data + begin;
+    if (key->kind == CALM_GGUF_STRING)
+        CALM_TRY(skip_strings(ctx, in, n));
+    else {
+        const size_t size = kinds[key->kind].bytes;
+        if (n > (in->bytes - in->at) / size)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %llu values of type %s reach past the end of the file", in->path,
+                             in->place, (unsigned long long)n, kinds[key->kind].name);
+        in->at += (size_t)n * size;
+    }
+    key->n = (size_t)n;
+    key->bytes = in->at - begin;
+    return key->kind == CALM_GGUF_BOOL ? check_bools(ctx, in, key->data, key->n) : CALM_OK;
+}
+
+static calm_status read_kind(calm_ctx *ctx, cursor *in, const char *what, calm_gguf_kind *out)
+{
+    uint64_t kind;
+    CALM_TRY(read_number(ctx, in, 4, what, &kind));
+    if (kind >= CALM_GGUF_N_KINDS)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %s is %llu, expected 0 to %d", in->path, in->place, what,
+                         (unsigned long long)kind, CALM_GGUF_N_KINDS - 1);
+    *out = (calm_gguf_kind)kind;
+    return CALM_OK;
+}
+
+static calm_status read_key(calm_ctx *ctx, cursor *in, size_t index, raw_name *name, calm_gguf_key *key)
+{
+    uint64_t n = 1;
+    snprintf(in->place, sizeof in->place, "key %zu", index);
+    CALM_TRY(read_name(ctx, in, KEY_NAME_MAX, name));
+    snprintf(in->place, sizeof in->place, "key %.*s", (int)(name->n < 100 ? name->n : 100), (const char *)name->text);
+    CALM_TRY(read_kind(ctx, in, "the type of its value", &key->kind));
+    if (key->kind == CALM_GGUF_ARRAY) {
+        key->array = true;
+        CALM_TRY(read_kind(ctx, in, "the type of its elements", &key->kind));
+        if (key->kind == CALM_GGUF_ARRAY)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s: an array of arrays, which llama.cpp does not read", in->path,
+                             in->place);
+        CALM_TRY(read_number(ctx, in, 8, "the number of its elements", &n));
+    }
+    return read_elements(ctx, in, n, key);
+}
+
+/* ---- tensors ---- */
+
+static calm_status measure(calm_ctx *ctx, const cursor *in, calm_gguf_tensor *tensor)
+{
+    const calm_ggml_info *info = calm_ggml_find(tensor->type);
+    tensor->n_elements = 1;
+    for (int i = 0; i < tensor->n_dims; i++)
+        if (!calm_size_mul(&tensor->n_elements, tensor->n_elements, tensor->dims[i]))
+            return calm_fail(ctx, CALM_EFORMAT, "%s: %s: the product of its sizes overflows", in->path, in->place);
+    if (tensor->dims[0] % info->elements)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: rows of %zu elements, expected a multiple of %zu for type %s", in->path,
+                         in->place, tensor->dims[0], info->elements, info->name);
+    if (!calm_size_mul(&tensor->bytes, tensor->n_elements / info->elements, info->bytes))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: its size overflows", in->path, in->place);
+    return CALM_OK;
+}
+
+/* A tensor of the table; *offset is where it says its data begin. */
+static calm_status read_tensor(calm_ctx *ctx, cursor *in, size_t index, raw_name *name, calm_gguf_tensor *tensor,
+                               uint64_t *offset)
+{
+    uint64_t n_dims, size, type;
+    snprintf(in->place, sizeof in->place, "tensor %zu", index);
+    CALM_TRY(read_name(ctx, in, CALM_GGUF_NAME_MAX, name));
+    snprintf(in->place, sizeof in->place, "tensor %.*s", (int)name->n, (const char *)name->text);
+    CALM_TRY(read_number(ctx, in, 4, "the number of its dimensions", &n_dims));
+    if (n_dims > CALM_GGUF_MAX_DIMS)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %llu dimensions, expected at most %d", in->path, in->place,
+                         (unsigned long long)n_dims, CALM_GGUF_MAX_DIMS);
+    tensor->n_dims = (int)n_dims;
+    for (int i = 0; i < CALM_GGUF_MAX_DIMS; i++) {
+        tensor->dims[i] = 1;
+        if (i >= tensor->n_dims)
+            continue;
+        CALM_TRY(read_number(ctx, in, 8, "a size", &size));
+        if (size == 0 || size > INT64_MAX)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: %s: size %d is %llu, expected 1 to 2^63 - 1", in->path, in->place, i,
+                             (unsigned long long)size);
+        tensor->dims[i] = (size_t)size;
+    }
+    CALM_TRY(read_number(ctx, in, 4, "its type", &type));
+    if (!calm_ggml_find((uint32_t)type))
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s: its type is %llu, which is not known", in->path, in->place,
+                         (unsigned long long)type);
+    tensor->type = (calm_ggml_type)type;
+    CALM_TRY(read_number(ctx, in, 8, "the offset of its data", offset));
+    return measure(ctx, in, tensor);
+}
+
+/* ---- names ---- */
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp((*(const calm_gguf_key *const *)a)->name, (*(const calm_gguf_key *const *)b)->name);
+}
+
+static int by_tensor(const void *a, const void *b)
+{
+    return strcmp((*(const calm_gguf_tensor *const *)a)->name, (*(const calm_gguf_tensor *const *)b)->name);
+}
+
+/* Copies of all names, each with a NUL, in one piece: names[0 .. n_keys - 1] are the keys'. */
+static calm_status keep_names(calm_ctx *ctx, calm_gguf *file, const raw_name *names)
+{
+    size_t bytes = 1;
+    char *at;
+    for (size_t i = 0; i < file->n_keys + file->n_tensors; i++)
+        bytes += names[i].n + 1;
+    CALM_TRY(CALM_NEW_RAW(ctx, &file->arena, at, bytes));
+    for (size_t i = 0; i < file->n_keys + file->n_tensors; i++) {
+        memcpy(at, names[i].text, names[i].n);
+        at[names[i].n] = '\0';
+        *(i < file->n_keys ? &file->keys[i].name : &file->tensors[i - file->n_keys].name) = at;
+        at += names[i].n + 1;
+    }
+    return CALM_OK;
+}
+
+static calm_status sort_names(calm_ctx *ctx, calm_gguf *file)
+{
+    CALM_TRY(CALM_NEW(ctx, &file->arena, file->sorted_keys, file->n_keys));
+    CALM_TRY(CALM_NEW(ctx, &file->arena, file->sorted_tensors, file->n_tensors));
+    for (size_t i = 0; i < file->n_keys; i++)
+        file->sorted_keys[i] = &file->keys[i];
+    for (size_t i = 0; i < file->n_tensors; i++)
+        file->sorted_tensors[i] = &file->tensors[i];
+    if (file->n_keys)
+        qsort(file->sorted_keys, file->n_keys, sizeof *file->sorted_keys, by_key);
+    if (file->n_tensors)
+        qsort(file->sorted_tensors, file->n_tensors, sizeof *file->sorted_tensors, by_tensor);
+    for (size_t i = 1; i < file->n_keys; i++)
+        if (strcmp(file->sorted_keys[i - 1]->name, file->sorted_keys[i]->name) == 0)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: key %.100s stands twice", file->path, file->sorted_keys[i]->name);
+    for (size_t i = 1; i < file->n_tensors; i++)
+        if (strcmp(file->sorted_tensors[i - 1]->name, file->sorted_tensors[i]->name) == 0)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s stands twice", file->path, file->sorted_tensors[i]->name);
+    return CALM_OK;
+}
+
+/* ---- the file ---- */
+
+static calm_status read_head(calm_ctx *ctx, cursor *in, calm_gguf *file)
+{
+    uint64_t version, n_tensors, n_keys;
+    snprintf(in->place, sizeof in->place, "its head");
+    if (in->bytes < 24 || memcmp(in->data, "GGUF", 4) != 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: it does not begin with \"GGUF\" and 20 more bytes", in->path);
+    in->at = 4;
+    CALM_TRY(read_number(ctx, in, 4, "the version", &version));
+    if (version == UINT64_C(0x03000000) || version == UINT64_C(0x02000000))
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: a big-endian GGUF file; calm reads little-endian ones", in->path);
+    if (version != 2 && version != 3)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: GGUF version %llu, expected 2 or 3", in->path, (unsigned long long)version);
+    CALM_TRY(read_number(ctx, in, 8, "the number of tensors", &n_tensors));
+    CALM_TRY(read_number(ctx, in, 8, "the number of keys", &n_keys));
+    const size_t left = in->bytes - in->at;
+    if (n_keys > left / KEY_LEAST || n_tensors > left / TENSOR_LEAST)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %llu keys and %llu tensors, more than its %zu bytes can hold", in->path,
+                         (unsigned long long)n_keys, (unsigned long long)n_tensors, in->bytes);
+    file->n_keys = (size_t)n_keys;
+    file->n_tensors = (size_t)n_tensors;
+    return CALM_OK;
+}
+
+static calm_status find_alignment(calm_ctx *ctx, const calm_gguf *file, size_t *out)
+{
+    const calm_gguf_key *key = calm_gguf_find_key(file, "general.alignment");
+    int64_t value;
+    *out = DEFAULT_ALIGNMENT;
+    if (!key)
+        return CALM_OK;
+    if (key->kind != CALM_GGUF_U32 || key->array)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: key general.alignment is of type %s%s, expected u32", file->path,
+                         key->array ? "array of " : "", kinds[key->kind].name);
+    if (!calm_gguf_int(key, 0, &value) || value <= 0 || (size_t)value > ALIGNMENT_MAX || (value & (value - 1)) != 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: key general.alignment is %lld, expected a power of two up to 2^30", file->path,
+                         (long long)value);
+    *out = (size_t)value;
+    return CALM_OK;
+}
+
+static bool pad(size_t *at, size_t alignment)
+{
+    if (!calm_size_add(at, *at, alignment - 1))
+        return false;
+    *at &= ~(alignment - 1);
+    return true;
+}
+
+/* Put the tensors where the table says, which must be one after the other. */
+static calm_status place_tensors(calm_ctx *ctx, calm_gguf *file, const cursor *in, const uint64_t *offsets)
+{
+    size_t alignment, begin = in->at, at = 0;
+    CALM_TRY(find_alignment(ctx, file, &alignment));
+    if (!pad(&begin, alignment) || (file->n_tensors && begin > in->bytes))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: the data begin at byte %zu, but the file has %zu (truncated download?)", in->path,
+                         begin, in->bytes);
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        calm_gguf_tensor *tensor = &file->tensors[i];
+        if (offsets[i] != at)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: offset %llu, expected %zu: tensors lie one after the other, each "
+                             "padded to %zu bytes", in->path, tensor->name, (unsigned long long)offsets[i], at, alignment);
+        if (at > in->bytes - begin || tensor->bytes > in->bytes - begin - at)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: %zu bytes from offset %zu on reach past the %zu data bytes of the "
+                             "file (truncated download?)", in->path, tensor->name, tensor->bytes, at, in->bytes - begin);
+        tensor->data = in->data + begin + at;
+        at += tensor->bytes;
+        if (!pad(&at, alignment))
+            return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: its end overflows", in->path, tensor->name);
+    }
+    file->end = file->n_tensors ? begin + at : in->at;
+    return CALM_OK;
+}
+
+static calm_status read_all(calm_ctx *ctx, calm_gguf *file)
+{
+    cursor in = {.path = file->path, .data = file->map.data, .bytes = file->map.bytes};
+    raw_name *names;
+    uint64_t *offsets;
+    CALM_TRY(read_head(ctx, &in, file));
+    CALM_TRY(CALM_NEW(ctx, &file->arena, file->keys, file->n_keys));
+    CALM_TRY(CALM_NEW(ctx, &file->arena, file->tensors, file->n_tensors));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, names, file->n_keys + file->n_tensors));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, offsets, file->n_tensors));
+    for (size_t i = 0; i < file->n_keys; i++)
+        CALM_TRY(read_key(ctx, &in, i, &names[i], &file->keys[i]));
+    for (size_t i = 0; i < file->n_tensors; i++)
+        CALM_TRY(read_tensor(ctx, &in, i, &names[file->n_keys + i], &file->tensors[i], &offsets[i]));
+    CALM_TRY(keep_names(ctx, file, names));
+    CALM_TRY(sort_names(ctx, file));
+    return place_tensors(ctx, file, &in, offsets);
+}
+
+calm_status calm_gguf_open(calm_ctx *ctx, const char *path, calm_gguf **out)
+{
+    *out = NULL;
+    calm_gguf *file = calloc(1, sizeof *file);
+    if (!file)
+        return calm_fail(ctx, CALM_ENOMEM, "%s: no memory to open it", path);
+    calm_arena_init(&file->arena);
+    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    calm_status status = calm_strf(ctx, &file->arena, &file->path, "%s", path);
+    if (status == CALM_OK)
+        status = calm_map_file(ctx, path, &file->map);
+    if (status == CALM_OK)
+        status = read_all(ctx, file);
+    calm_arena_rewind(ctx->scratch, mark);
+    if (status == CALM_OK)
+        *out = file;
+    else
+        calm_gguf_close(file);
+    return status;
+}
+
+void calm_gguf_close(calm_gguf *file)
+{
+    if (!file)
+        return;
+    calm_unmap_file(&file->map);
+    calm_arena_clear(&file->arena);
+    free(file);
+}
+
+/* ---- looking things up ---- */
+
+const char *calm_gguf_path(const calm_gguf *file)
+{
+    return file->path;
+}
+
+size_t calm_gguf_n_keys(const calm_gguf *file)
+{
+    return file->n_keys;
+}
+
+const calm_gguf_key *calm_gguf_key_at(const calm_gguf *file, size_t index)
+{
+    return &file->keys[index];
+}
+
+size_t calm_gguf_n_tensors(const calm_gguf *file)
+{
+    return file->n_tensors;
+}
+
+const calm_gguf_tensor *calm_gguf_tensor_at(const calm_gguf *file, size_t index)
+{
+    return &file->tensors[index];
+}
+
+const calm_gguf_key *calm_gguf_find_key(const calm_gguf *file, const char *name)
+{
+    const calm_gguf_key key = {.name = name}, *wanted = &key;
+    const calm_gguf_key **found =
+        file->n_keys ? bsearch(&wanted, file->sorted_keys, file->n_keys, sizeof *file->sorted_keys, by_key) : NULL;
+    return found ? *found : NULL;
+}
+
+const calm_gguf_tensor *calm_gguf_find_tensor(const calm_gguf *file, const char *name)
+{
+    const calm_gguf_tensor tensor = {.name = name}, *wanted = &tensor;
+    const calm_gguf_tensor **found =
+        file->n_tensors ? bsearch(&wanted, file->sorted_tensors, file->n_tensors, sizeof *file->sorted_tensors, by_tensor)
+                        : NULL;
+    return found ? *found : NULL;
+}
+
+size_t calm_gguf_spare(const calm_gguf *file)
+{
+    return file->map.bytes > file->end ? file->map.bytes - file->end : 0;
+}
+
+/* ---- values ---- */
+
+bool calm_gguf_int(const calm_gguf_key *key, size_t index, int64_t *out)
+{
+    if (!key || index >= key->n || kinds[key->kind].bytes == 0)
+        return false;
+    const size_t size = kinds[key->kind].bytes;
+    const uint64_t value = little_endian(key->data + index * size, size);
+    switch (key->kind) {
+    case CALM_GGUF_I8:
+        *out = (int8_t)value;
+        return true;
+    case CALM_GGUF_I16:
+        *out = (int16_t)value;
+        return true;
+    case CALM_GGUF_I32:
+        *out = (int32_t)value;
+        return true;
+    case CALM_GGUF_I64:
+        *out = (int64_t)value;
+        return true;
+    case CALM_GGUF_U8:
+    case CALM_GGUF_U16:
+    case CALM_GGUF_U32:
+    case CALM_GGUF_U64:
+        *out = (int64_t)value;
+        return value <= INT64_MAX;
+    default:
+        return false;
+    }
+}
+
+bool calm_gguf_number(const calm_gguf_key *key, size_t index, double *out)
+{
+    int64_t whole;
+    if (calm_gguf_int(key, index, &whole)) {
+        *out = (double)whole;
+        return true;
+    }
+    if (!key || index >= key->n)
+        return false;
+    if (key->kind == CALM_GGUF_F32) {
+        float value;
+        memcpy(&value, key->data + index * sizeof value, sizeof value);
+        *out = (double)value;
+        return true;
+    }
+    if (key->kind == CALM_GGUF_F64)
+        memcpy(out, key->data + index * sizeof *out, sizeof *out);
+    return key->kind == CALM_GGUF_F64;
+}
+
+bool calm_gguf_bool(const calm_gguf_key *key, bool *out)
+{
+    if (!key || key->kind != CALM_GGUF_BOOL || key->n == 0)
+        return false;
+    *out = key->data[0] != 0;
+    return true;
+}
+
+bool calm_gguf_next_string(const calm_gguf_key *key, size_t *at, const char **text, size_t *n)
+{
+    if (!key || key->kind != CALM_GGUF_STRING || *at >= key->bytes)
+        return false;
+    *n = (size_t)little_endian(key->data + *at, 8);
+    *text = (const char *)key->data + *at + 8;
+    *at += 8 + *n;
+    return true;
+}
+
+bool calm_gguf_is(const calm_gguf_key *key, const char *text)
+{
+    const char *found;
+    size_t at = 0, n;
+    return key && !key->array && calm_gguf_next_string(key, &at, &found, &n) && n == strlen(text) && memcmp(found, text, n) == 0;
+}
+
+/* ---- tensors ---- */
+
+size_t calm_gguf_rows(const calm_gguf_tensor *tensor)
+{
+    return tensor->n_elements / tensor->dims[0];
+}
+
+calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_tensor *tensor, size_t first, size_t n,
+                             float *out)
+{
+    const calm_ggml_info *info = calm_ggml_find(tensor->type);
+    const size_t width = tensor->dims[0];
+    if (!info->readable)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: tensor %s: type %s; calm reads F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0",
+                         file->path, tensor->name, info->name);
+    CALM_TRY(calm_ggml_to_f32(ctx, tensor->type, tensor->data + first * (width / info->elements) * info->bytes, n * width, out));
+    const size_t bad = calm_find_nonfinite(out, n * width);
+    if (bad < n * width)
+        return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: element %zu is not finite", file->path, tensor->name,
+                         first * width + bad);
+    return CALM_OK;
+}
+
+void calm_gguf_release(const calm_gguf *file, const calm_gguf_tensor *tensor)
+{
+    calm_mapping_release(&file->map, (size_t)(tensor->data - file->map.data), tensor->bytes);
+}
+
+void calm_gguf_release_part(const calm_gguf *file, const calm_gguf_tensor *tensor, size_t offset, size_t bytes)
+{
+    calm_mapping_release(&file->map, (size_t)(tensor->data - file->map.data) + offset, bytes);
+}

@@ -1,0 +1,103 @@
+/* GGUF: llama.cpp's files - keys with values, then named tensors (docs/formats.md section 6).
+ *
+ *   "GGUF" | u32 version 2 or 3 | u64 tensors | u64 keys | keys | tensor table | padding | data
+ *   key     u64 length, name | u32 type | value;  an array is u32 type of its elements, u64 how many, elements
+ *   tensor  u64 length, name | u32 dimensions | u64 sizes, the fastest first | u32 type | u64 offset in the data
+ *
+ * Little-endian.  Files come from strangers: every count, length, type, size, product and offset is checked before it is used,
+ * names are unique, tensors lie one after the other in the order of the table, each padded to the alignment, and end within
+ * the file: as llama.cpp demands.  What is allocated is in proportion to the bytes that the file really has.  Files are mapped;
+ * values and tensors are views. */
+#ifndef CALM_IO_GGUF_H
+#define CALM_IO_GGUF_H
+
+#include <stdint.h>
+
+#include "ptq/base/context.h"
+#include "ptq/io/ggml_type.h"
+
+#define CALM_GGUF_MAX_DIMS 4
+#define CALM_GGUF_NAME_MAX 63    /* bytes of a tensor's name */
+
+/* Types of values; numbers as in files. */
+typedef enum calm_gguf_kind {
+    CALM_GGUF_U8, CALM_GGUF_I8, CALM_GGUF_U16, CALM_GGUF_I16, CALM_GGUF_U32, CALM_GGUF_I32, CALM_GGUF_F32, CALM_GGUF_BOOL,
+    CALM_GGUF_STRING, CALM_GGUF_ARRAY, CALM_GGUF_U64, CALM_GGUF_I64, CALM_GGUF_F64, CALM_GGUF_N_KINDS
+} calm_gguf_kind;
+
+/* "u32", "string", ... */
+const char *calm_gguf_kind_name(calm_gguf_kind kind);
+
+typedef struct calm_gguf_key {
+    const char *name;
+    calm_gguf_kind kind;     /* of the value; of an array: of its elements */
+    bool array;
+    size_t n;                /* elements; 1 for a single value */
+    const uint8_t *data;     /* the first of them as it lies in the file, any alignment */
+    size_t bytes;            /* all of them */
+} calm_gguf_key;
+
+typedef struct calm_gguf_tensor {
+    const char *name;
+    calm_ggml_type type;
+    int n_dims;
+    size_t dims[CALM_GGUF_MAX_DIMS];    /* the fastest first; 1 beyond n_dims */
+    const uint8_t *data;                /* borrowed from the mapping */
+    size_t n_elements, bytes;
+} calm_gguf_tensor;
+
+typedef struct calm_gguf calm_gguf;
+
+/* Open a file; everything it owns is released by close.  CALM_ENOTFOUND, CALM_EIO; CALM_EFORMAT: file, key or tensor, expected,
+ * found; CALM_EUNSUPPORTED: another version or byte order, a tensor type that is not known, an array of arrays. */
+calm_status calm_gguf_open(calm_ctx *ctx, const char *path, calm_gguf **out);
+void calm_gguf_close(calm_gguf *file);
+
+/* The path it was opened under. */
+const char *calm_gguf_path(const calm_gguf *file);
+
+/* Keys and tensors in the order of the file. */
+size_t calm_gguf_n_keys(const calm_gguf *file);
+const calm_gguf_key *calm_gguf_key_at(const calm_gguf *file, size_t index);
+size_t calm_gguf_n_tensors(const calm_gguf *file);
+const calm_gguf_tensor *calm_gguf_tensor_at(const calm_gguf *file, size_t index);
+
+/* By name; NULL when absent. */
+const calm_gguf_key *calm_gguf_find_key(const calm_gguf *file, const char *name);
+const calm_gguf_tensor *calm_gguf_find_tensor(const calm_gguf *file, const char *name);
+
+/* Bytes behind the padding of the last tensor: llama.cpp reads over them. */
+size_t calm_gguf_spare(const calm_gguf *file);
+
+/* ---- values ---- */
+
+/* Element `index` of a key: any integer kind within int64, any number, a bool; false when `key` is NULL, holds another kind, or
+ * has fewer elements. */
+bool calm_gguf_int(const calm_gguf_key *key, size_t index, int64_t *out);
+bool calm_gguf_number(const calm_gguf_key *key, size_t index, double *out);
+bool calm_gguf_bool(const calm_gguf_key *key, bool *out);
+
+/* Walk the strings of a key: start with *at = 0; false at the end, and for other kinds.  `text` [*n] is borrowed from the
+ * file, without a NUL, and of any bytes. */
+bool calm_gguf_next_string(const calm_gguf_key *key, size_t *at, const char **text, size_t *n);
+
+/* Is the value of `key` this one string? */
+bool calm_gguf_is(const calm_gguf_key *key, const char *text);
+
+/* ---- tensors ---- */
+
+/* Rows of a tensor: the product of all sizes but the first. */
+size_t calm_gguf_rows(const calm_gguf_tensor *tensor);
+
+/* Widen rows first .. first + n - 1 into out [n, dims[0]].  CALM_EUNSUPPORTED for a type that is not readable; CALM_ENUMERIC when a
+ * value is NaN or infinite, with tensor and index. */
+calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_tensor *tensor, size_t first, size_t n,
+                             float *out);
+
+/* Drop a tensor's pages from resident memory; they are read again when touched. */
+void calm_gguf_release(const calm_gguf *file, const calm_gguf_tensor *tensor);
+
+/* The same for `bytes` of it from `offset` on. */
+void calm_gguf_release_part(const calm_gguf *file, const calm_gguf_tensor *tensor, size_t offset, size_t bytes);
+
+#endif

@@ -1,0 +1,61 @@
+/* GGUF version 3, writing: keys, tensor table, then the data of one tensor after the other, nothing of them held in memory.
+ *
+ * The same calls give the same bytes. */
+#ifndef CALM_IO_GGUF_WRITE_H
+#define CALM_IO_GGUF_WRITE_H
+
+#include <stdint.h>
+
+#include "ptq/base/file.h"
+#include "ptq/base/text.h"
+#include "ptq/io/gguf.h"
+
+/* Every tensor is padded to so many bytes (the default of general.alignment). */
+#define CALM_GGUF_ALIGNMENT 32
+
+/* Keys on their way into a file, in order. */
+typedef struct calm_gguf_keys {
+    calm_text bytes;
+    size_t n;
+} calm_gguf_keys;
+
+/* No keys; clear frees their memory.  Running out of memory is remembered and reported by calm_gguf_begin. */
+void calm_gguf_keys_init(calm_gguf_keys *keys);
+void calm_gguf_keys_clear(calm_gguf_keys *keys);
+
+/* Append a key.  Names are the caller's to keep unique. */
+void calm_gguf_add_u32(calm_gguf_keys *keys, const char *name, uint32_t value);
+void calm_gguf_add_f32(calm_gguf_keys *keys, const char *name, float value);
+void calm_gguf_add_bool(calm_gguf_keys *keys, const char *name, bool value);
+void calm_gguf_add_string(calm_gguf_keys *keys, const char *name, const char *text);
+
+/* Begin an array of `n` elements, which the caller appends, all of them, with the functions below. */
+void calm_gguf_add_array(calm_gguf_keys *keys, const char *name, calm_gguf_kind kind, size_t n);
+void calm_gguf_element_string(calm_gguf_keys *keys, const char *text, size_t n_bytes);
+void calm_gguf_element_i32(calm_gguf_keys *keys, int32_t value);
+void calm_gguf_element_f32(calm_gguf_keys *keys, float value);
+void calm_gguf_element_bool(calm_gguf_keys *keys, bool value);
+
+typedef struct calm_gguf_writer {
+    calm_writer file;
+    const calm_gguf_tensor *tensors;    /* [n] name, type, n_dims, dims; borrowed */
+    size_t n, next;
+    size_t filled;                      /* bytes of tensor `next` that were put */
+} calm_gguf_writer;
+
+/* Bytes of a tensor from its type and dims; false when rows are no whole number of blocks, or on overflow. */
+bool calm_gguf_tensor_bytes(const calm_gguf_tensor *tensor, size_t *bytes);
+
+/* Write head, keys and table for `tensors` [n] (data, n_elements and bytes are not read) and the padding before the data.  The
+ * file is to be ended also after a failure.  CALM_EARG: a tensor's name is empty, longer than 63 bytes or there twice, or its
+ * size cannot be. */
+calm_status calm_gguf_begin(calm_ctx *ctx, calm_gguf_writer *writer, const char *path, const calm_gguf_keys *keys,
+                            const calm_gguf_tensor *tensors, size_t n);
+
+/* Data of the next tensor, whole or in pieces one after another: together `bytes` must be its size (asserted). */
+calm_status calm_gguf_put(calm_ctx *ctx, calm_gguf_writer *writer, const void *data, size_t bytes);
+
+/* Flush and close; call it also after a failure.  All tensors must have been put (asserted when ctx is well). */
+calm_status calm_gguf_end(calm_ctx *ctx, calm_gguf_writer *writer);
+
+#endif

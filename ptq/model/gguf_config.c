@@ -1,0 +1,236 @@
+/* config.json from a GGUF file. */
+#include "ptq/model/gguf_config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct builder {
+    calm_ctx *ctx;
+    const calm_gguf_list *list;
+    calm_gguf_hear_fn *hear;
+    void *user;
+    calm_json *config;
+    calm_status status;
+} builder;
+
+static void complain(builder *b, const char *key, const char *text)
+{
+    if (b->hear)
+        b->hear(b->user, key, text);
+    else if (b->status == CALM_OK)
+        b->status = calm_fail(b->ctx, CALM_EFORMAT, "%s: key %s: %s", calm_gguf_path(b->list->file), key, text);
+}
+
+/* A key of the architecture: "qwen3.block_count". */
+static const calm_gguf_key *find(const builder *b, const char *rest, char name[128])
+{
+    snprintf(name, 128, "%s.%s", b->list->as->name, rest);
+    return calm_gguf_find_key(b->list->file, name);
+}
+
+/* A whole number above 0; `fallback` 0: it must be there. */
+static int64_t take_size(builder *b, const char *rest, int64_t fallback)
+{
+    char name[128];
+    int64_t value = 0;
+    const calm_gguf_key *key = find(b, rest, name);
+    if (!key && fallback)
+        return fallback;
+    if (!calm_gguf_int(key, 0, &value) || (key->array && key->n > 1)) {
+        complain(b, name, key ? "expected one whole number" : "it is missing");
+        return fallback ? fallback : 1;
+    }
+    if (value < 1 || value > (int64_t)1 << 24) {
+        complain(b, name, "expected a whole number from 1 to 2^24");
+        return fallback ? fallback : 1;
+    }
+    return value;
+}
+
+/* A finite number above 0; `fallback` 0: it must be there. */
+static double take_number(builder *b, const char *rest, double fallback)
+{
+    char name[128];
+    double value = 0;
+    const calm_gguf_key *key = find(b, rest, name);
+    if (!key && fallback != 0)
+        return fallback;
+    if (!calm_gguf_number(key, 0, &value) || !(value > 0) || !isfinite(value)) {
+        complain(b, name, key ? "expected a number above 0" : "it is missing");
+        return fallback != 0 ? fallback : 1;
+    }
+    return value;
+}
+
+/* Keys are float32: the shortest decimal that is the same one, as people wrote it. */
+static void set_number(calm_json *object, const char *name, double value)
+{
+    char text[32];
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtof(text, NULL) == (float)value)
+            break;
+    }
+    calm_json_set_number(object, name, strtod(text, NULL));
+}
+
+static void set_word(calm_json *object, const char *key, const char *list)
+{
+    char word[64];
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(list, "|"), list);
+    calm_json_set_string(object, key, word);
+}
+
+static bool is_family(const builder *b, const char *name)
+{
+    return strcmp(b->list->arch->name, name) == 0;
+}
+
+static bool has_tensor(const builder *b, const char *name)
+{
+    return calm_gguf_find_tensor(b->list->file, name) != NULL;
+}
+
+/* ---- parts ---- */
+
+static void add_rope(builder *b)
+{
+    char name[128];
+    const calm_gguf_key *type = find(b, "rope.scaling.type", name);
+    set_number(b->config, "rope_theta", take_number(b, "rope.freq_base", 10000));
+    if (is_family(b, "gemma3"))
+        set_number(b->config, "rope_local_base_freq", take_number(b, "rope.freq_base_swa", 10000));
+    if (has_tensor(b, "rope_freqs.weight") || calm_gguf_is(type, "longrope"))
+        b->status = b->status != CALM_OK ? b->status
+                                         : calm_fail(b->ctx, CALM_EUNSUPPORTED, "%s: rotary embeddings have factors of their own "
+                                                     "(rope_freqs.weight), which config.json cannot be told from the file; bring the "
+                                                     "float model's config.json", calm_gguf_path(b->list->file));
+    if (!calm_gguf_is(type, "linear") && !calm_gguf_is(type, "yarn"))
+        return;
+    calm_json *scaling = calm_json_new_object();
+    const bool yarn = calm_gguf_is(type, "yarn");
+    calm_json_set_string(scaling, "rope_type", yarn ? "yarn" : "linear");
+    set_number(scaling, "factor", take_number(b, "rope.scaling.factor", 1));
+    if (yarn) {
+        calm_json_set_int(scaling, "original_max_position_embeddings", take_size(b, "rope.scaling.original_context_length", 0));
+        set_number(scaling, "beta_fast", take_number(b, "rope.scaling.yarn_beta_fast", 32));
+        set_number(scaling, "beta_slow", take_number(b, "rope.scaling.yarn_beta_slow", 1));
+    }
+    calm_json_set(b->config, "rope_scaling", scaling);
+}
+
+/* Which blocks slide, and how far. */
+static void add_windows(builder *b, int64_t n_blocks)
+{
+    char name[128];
+    const calm_gguf_key *pattern = find(b, "attention.sliding_window_pattern", name);
+    calm_json *types = calm_json_new_array();
+    if (!is_family(b, "gemma2") && !is_family(b, "gemma3")) {
+        calm_json_free(types);
+        return;
+    }
+    calm_json_set_int(b->config, "sliding_window", take_size(b, "attention.sliding_window", is_family(b, "gemma2") ? 4096 : 1024));
+    for (int64_t i = 0; i < n_blocks && i < 4096; i++) {
+        bool slides = is_family(b, "gemma2") ? i % 2 == 0 : i % 6 != 5;
+        if (pattern && pattern->array && pattern->kind == CALM_GGUF_BOOL && (size_t)i < pattern->n)
+            slides = pattern->data[i] != 0;
+        calm_json_add_string(types, slides ? "sliding_attention" : "full_attention");
+    }
+    calm_json_set(b->config, "layer_types", types);
+}
+
+static void add_gemma(builder *b, int64_t n_blocks, int64_t hidden, int64_t heads, int64_t head_dim)
+{
+    char name[128];
+    const bool large = n_blocks == (is_family(b, "gemma2") ? 46 : 62);
+    const calm_gguf_key *cap;
+    if (!is_family(b, "gemma2") && !is_family(b, "gemma3"))
+        return;
+    calm_json_set_string(b->config, "hidden_activation", "gelu_pytorch_tanh");
+    calm_json_set_int(b->config, "query_pre_attn_scalar", large ? hidden / heads : head_dim);
+    cap = find(b, "attn_logit_softcapping", name);
+    if (cap)
+        set_number(b->config, "attn_logit_softcapping", take_number(b, "attn_logit_softcapping", 0));
+    else
+        calm_json_set(b->config, "attn_logit_softcapping", calm_json_new_null());
+    cap = find(b, "final_logit_softcapping", name);
+    if (cap)
+        set_number(b->config, "final_logit_softcapping", take_number(b, "final_logit_softcapping", 0));
+    else
+        calm_json_set(b->config, "final_logit_softcapping", calm_json_new_null());
+}
+
+static void add_experts(builder *b)
+{
+    if (!is_family(b, "qwen2_moe") && !is_family(b, "qwen3_moe"))
+        return;
+    calm_json_set_int(b->config, "num_experts", take_size(b, "expert_count", 0));
+    calm_json_set_int(b->config, "num_experts_per_tok", take_size(b, "expert_used_count", 0));
+    calm_json_set_int(b->config, "moe_intermediate_size", take_size(b, "expert_feed_forward_length", 0));
+    if (is_family(b, "qwen2_moe"))
+        calm_json_set_int(b->config, "shared_expert_intermediate_size", take_size(b, "expert_shared_feed_forward_length", 0));
+    calm_json_set_bool(b->config, "norm_topk_prob", is_family(b, "qwen3_moe"));
+    calm_json_set_int(b->config, "decoder_sparse_step", 1);
+    calm_json_set(b->config, "mlp_only_layers", calm_json_new_array());
+}
+
+static void add_ids(builder *b)
+{
+    static const char *const keys[2][2] = {{"tokenizer.ggml.bos_token_id", "bos_token_id"},
+                                           {"tokenizer.ggml.eos_token_id", "eos_token_id"}};
+    int64_t id;
+    for (int i = 0; i < 2; i++)
+        if (calm_gguf_int(calm_gguf_find_key(b->list->file, keys[i][0]), 0, &id) && id >= 0)
+            calm_json_set_int(b->config, keys[i][1], id);
+}
+
+static void build(builder *b)
+{
+    const calm_gguf_tensor *table = calm_gguf_find_tensor(b->list->file, "token_embd.weight");
+    calm_json *classes = calm_json_new_array(), *config = b->config;
+    char word[64];
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(b->list->arch->classes, "|"), b->list->arch->classes);
+    calm_json_add_string(classes, word);
+    calm_json_set(config, "architectures", classes);
+    set_word(config, "model_type", b->list->arch->model_types);
+    const int64_t n_blocks = take_size(b, "block_count", 0), hidden = take_size(b, "embedding_length", 0);
+    const int64_t heads = take_size(b, "attention.head_count", 0), kv = take_size(b, "attention.head_count_kv", heads);
+    const int64_t head_dim = take_size(b, "attention.key_length", hidden / heads ? hidden / heads : 1);
+    calm_json_set_int(config, "num_hidden_layers", n_blocks);
+    calm_json_set_int(config, "hidden_size", hidden);
+    calm_json_set_int(config, "intermediate_size", take_size(b, "feed_forward_length", 0));
+    calm_json_set_int(config, "num_attention_heads", heads);
+    calm_json_set_int(config, "num_key_value_heads", kv);
+    calm_json_set_int(config, "head_dim", head_dim);
+    calm_json_set_int(config, "max_position_embeddings", take_size(b, "context_length", 0));
+    calm_json_set_int(config, "vocab_size", table ? (int64_t)table->dims[1] : 1);
+    set_number(config, "rms_norm_eps", take_number(b, "attention.layer_norm_rms_epsilon", 0));
+    calm_json_set_string(config, "hidden_act", is_family(b, "gemma2") || is_family(b, "gemma3") ? "gelu_pytorch_tanh" : "silu");
+    calm_json_set_bool(config, "tie_word_embeddings", b->list->as->fixed_head || !has_tensor(b, "output.weight"));
+    if (b->list->as->biases) {
+        calm_json_set_bool(config, "attention_bias", has_tensor(b, "blk.0.attn_q.bias"));
+        if (is_family(b, "llama"))
+            calm_json_set_bool(config, "mlp_bias", has_tensor(b, "blk.0.ffn_down.bias"));
+    }
+    add_rope(b);
+    add_windows(b, n_blocks);
+    add_gemma(b, n_blocks, hidden, heads, head_dim);
+    add_experts(b);
+    add_ids(b);
+}
+
+calm_status calm_gguf_config(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_hear_fn *hear, void *user, calm_json **out)
+{
+    builder b = {ctx, list, hear, user, calm_json_new_object(), CALM_OK};
+    *out = NULL;
+    if (!b.config)
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory");
+    build(&b);
+    if (b.status == CALM_OK)
+        *out = b.config;
+    else
+        calm_json_free(b.config);
+    return b.status;
+}

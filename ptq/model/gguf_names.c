@@ -1,0 +1,384 @@
+/* llama.cpp's names for families and tensors. */
+#include "ptq/model/gguf_names.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/model/roles.h"
+
+/* Words of a block, one for a module: more than any family has. */
+#define MOST_WORDS 32
+
+/* No mixture comes near; bounds what a small file makes us list. */
+#define MOST_EXPERTS ((size_t)1 << 16)
+
+static const calm_gguf_arch all[] = {
+    {.name = "llama", .family = "llama", .turned = true, .biases = true},
+    {.name = "llama", .family = "mistral", .turned = true, .biases = true},
+    {.name = "qwen2", .family = "qwen2", .square = true},
+    {.name = "qwen3", .family = "qwen3"},
+    {.name = "qwen2moe", .family = "qwen2_moe", .own_head = true, .square = true},
+    {.name = "qwen3moe", .family = "qwen3_moe"},
+    {.name = "gemma2", .family = "gemma2", .fixed_head = true},
+    {.name = "gemma3", .family = "gemma3"},
+    {.name = "olmo2", .family = "olmo2", .own_head = true, .square = true},
+};
+
+const calm_gguf_arch *calm_gguf_arch_of(const calm_arch *arch)
+{
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(all[i].family, arch->name) == 0)
+            return &all[i];
+    return NULL;
+}
+
+const calm_gguf_arch *calm_gguf_arch_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(all[i].name, name) == 0)
+            return &all[i];
+    return NULL;
+}
+
+/* ---- words ---- */
+
+/* A module of a block and llama.cpp's word for it. */
+typedef struct word {
+    const char *parent;    /* "mlp.shared_expert", "mlp.experts": the module is parent + "." + its last word; NULL: none */
+    const char *module;    /* "self_attn.q_proj" */
+    const char *word;      /* "attn_q" */
+    bool experts;          /* there is a number between parent and module */
+    char turn;
+} word;
+
+static const char *last_word(const char *module)
+{
+    const char *dot = strrchr(module, '.');
+    return dot ? dot + 1 : module;
+}
+
+static void add(word *words, size_t *n, const char *module, const char *name)
+{
+    if (module)
+        words[(*n)++] = (word){.module = module, .word = name};
+}
+
+static void add_experts(const calm_names *names, word *words, size_t *n)
+{
+    static const calm_role roles[] = {CALM_ROLE_GATE, CALM_ROLE_UP, CALM_ROLE_DOWN};
+    static const char *const many[] = {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};
+    static const char *const shared[] = {"ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"};
+    for (int i = 0; i < 3; i++) {
+        const char *module = names->role[roles[i]];
+        if (names->moe.experts && module)
+            words[(*n)++] = (word){names->moe.experts, last_word(module), many[i], true, 0};
+        if (names->moe.shared && module)
+            words[(*n)++] = (word){names->moe.shared, last_word(module), shared[i], false, 0};
+    }
+    add(words, n, names->moe.router, "ffn_gate_inp");
+    add(words, n, names->moe.shared_gate, "ffn_gate_inp_shexp");
+}
+
+/* All of a family's; their number. */
+static size_t list_words(const calm_arch *arch, word words[MOST_WORDS])
+{
+    static const struct {
+        calm_role role;
+        const char *word;
+        char turn;
+    } roles[] = {{CALM_ROLE_Q, "attn_q", 'q'},     {CALM_ROLE_K, "attn_k", 'k'},   {CALM_ROLE_V, "attn_v", 0},
+                 {CALM_ROLE_O, "attn_output", 0},  {CALM_ROLE_GATE, "ffn_gate", 0}, {CALM_ROLE_UP, "ffn_up", 0},
+                 {CALM_ROLE_DOWN, "ffn_down", 0}};
+    static const char *const norms[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES] = {
+        {"attn_norm", "post_attention_norm", NULL}, {"ffn_norm", "post_ffw_norm", NULL}};
+    const calm_gguf_arch *as = calm_gguf_arch_of(arch);
+    const calm_names *names = arch->names;
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (names->role[roles[i].role])
+            words[n++] = (word){.module = names->role[roles[i].role], .word = roles[i].word,
+                                .turn = as && as->turned ? roles[i].turn : 0};
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
+            if (norms[s][place])
+                add(words, &n, names->norm[s][place], norms[s][place]);
+    add(words, &n, names->q_norm, "attn_q_norm");
+    add(words, &n, names->k_norm, "attn_k_norm");
+    add_experts(names, words, &n);
+    return n;
+}
+
+/* ".weight" or ".bias" at the end of a name; NULL for another end. */
+static const char *ending(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot && (strcmp(dot, ".weight") == 0 || strcmp(dot, ".bias") == 0) ? dot : NULL;
+}
+
+static bool ends_with(const char *text, size_t n, const char *end)
+{
+    const size_t m = strlen(end);
+    return n >= m && memcmp(text + n - m, end, m) == 0;
+}
+
+/* Norms of a family that multiplies by 1 + w are stored as 1 + w. */
+static bool adds_one(const calm_arch *arch, const char *name)
+{
+    return arch->norm == CALM_NORM_RMS_PLUS_ONE && ends_with(name, strlen(name), "norm.weight");
+}
+
+/* A number without sign or leading zeros at *text, which moves behind it and the dot that must follow. */
+static bool take_number(const char **text, size_t *out)
+{
+    char *end;
+    if (**text < '0' || **text > '9' || (**text == '0' && (*text)[1] != '.'))
+        return false;
+    *out = strtoul(*text, &end, 10);
+    if (*end != '.' || end - *text > 9)
+        return false;
+    *text = end + 1;
+    return true;
+}
+
+/* ---- from a checkpoint ---- */
+
+/* Does `rest` [n], the module within a block, have this word?  Then *expert is its number, if it has one. */
+static bool has_word(const word *w, const char *rest, size_t n, long *expert)
+{
+    size_t number, length;
+    const char *at = rest;
+    *expert = CALM_NO_EXPERT;
+    if (w->parent) {
+        length = strlen(w->parent);
+        if (n <= length || strncmp(rest, w->parent, length) != 0 || rest[length] != '.')
+            return false;
+        at += length + 1;
+        if (w->experts) {
+            if (!take_number(&at, &number) || at > rest + n)
+                return false;
+            *expert = (long)number;
+        }
+    }
+    length = strlen(w->module);
+    return (size_t)(rest + n - at) == length && memcmp(at, w->module, length) == 0;
+}
+
+static calm_status spot_in_block(calm_ctx *ctx, const calm_arch *arch, const char *rest, size_t block, calm_gguf_spot *out,
+                                 bool *known)
+{
+    word words[MOST_WORDS];
+    const size_t n = list_words(arch, words);
+    const char *dot = ending(rest);
+    for (size_t i = 0; dot && i < n; i++) {
+        char *name;
+        if (!has_word(&words[i], rest, (size_t)(dot - rest), &out->expert))
+            continue;
+        CALM_TRY(calm_strf(ctx, ctx->out, &name, "blk.%zu.%s%s", block, words[i].word, dot));
+        out->name = name;
+        out->turn = words[i].turn;
+        *known = true;
+        return CALM_OK;
+    }
+    return CALM_OK;
+}
+
+calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *prefix, const char *tensor,
+                              calm_gguf_spot *out, bool *known)
+{
+    const calm_names *names = arch->names;
+    const size_t length = strlen(prefix), n_blocks = strlen(names->blocks);
+    const char *rest = strncmp(tensor, prefix, length) == 0 ? tensor + length : NULL, *dot = ending(tensor);
+    const char *const modules[] = {names->embed, names->final_norm}, *const words[] = {"token_embd", "output_norm"};
+    size_t block;
+    char *name = NULL;
+    *out = (calm_gguf_spot){.expert = CALM_NO_EXPERT, .plus_one = adds_one(arch, tensor)};
+    *known = false;
+    if (rest && strncmp(rest, names->blocks, n_blocks) == 0 && rest[n_blocks] == '.') {
+        const char *at = rest + n_blocks + 1;
+        return take_number(&at, &block) ? spot_in_block(ctx, arch, at, block, out, known) : CALM_OK;
+    }
+    for (int i = 0; i < 2 && rest && dot && !name; i++)
+        if (modules[i] && strlen(modules[i]) == (size_t)(dot - rest) && strncmp(rest, modules[i], (size_t)(dot - rest)) == 0)
+            CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s%s", words[i], dot));
+    if (!name && names->head && dot && strlen(names->head) == (size_t)(dot - tensor) &&
+        strncmp(tensor, names->head, (size_t)(dot - tensor)) == 0)
+        CALM_TRY(calm_strf(ctx, ctx->out, &name, "output%s", dot));
+    out->name = name;
+    *known = name != NULL;
+    return CALM_OK;
+}
+
+/* ---- from a GGUF file ---- */
+
+bool calm_gguf_is_experts(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return strncmp(name, "blk.", 4) == 0 && dot && ends_with(name, (size_t)(dot - name), "_exps");
+}
+
+static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const char *prefix, calm_gguf_spot *spot, char **out)
+{
+    const char *at = spot->name + strlen("blk."), *dot = ending(spot->name);
+    word words[MOST_WORDS];
+    const size_t n = list_words(arch, words);
+    size_t block;
+    if (!dot || !take_number(&at, &block) || at > dot)
+        return CALM_OK;
+    for (size_t i = 0; i < n; i++) {
+        const word *w = &words[i];
+        if (strlen(w->word) != (size_t)(dot - at) || memcmp(w->word, at, (size_t)(dot - at)) != 0 ||
+            w->experts != (spot->expert >= 0))
+            continue;
+        spot->turn = w->turn;
+        if (w->experts)
+            return calm_strf(ctx, ctx->out, out, "%s%s.%zu.%s.%ld.%s%s", prefix, arch->names->blocks, block, w->parent,
+                             spot->expert, w->module, dot);
+        return calm_strf(ctx, ctx->out, out, "%s%s.%zu.%s%s%s%s", prefix, arch->names->blocks, block,
+                         w->parent ? w->parent : "", w->parent ? "." : "", w->module, dot);
+    }
+    return CALM_OK;
+}
+
+calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *prefix, calm_gguf_spot *spot, char **out)
+{
+    const calm_names *names = arch->names;
+    *out = NULL;
+    spot->turn = 0;
+    if (strncmp(spot->name, "blk.", 4) == 0)
+        CALM_TRY(name_in_block(ctx, arch, prefix, spot, out));
+    else if (strcmp(spot->name, "token_embd.weight") == 0)
+        CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s.weight", prefix, names->embed));
+    else if (strcmp(spot->name, "output_norm.weight") == 0)
+        CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s.weight", prefix, names->final_norm));
+    else if (strcmp(spot->name, "output.weight") == 0)
+        CALM_TRY(calm_strf(ctx, ctx->out, out, "%s.weight", names->head));
+    spot->plus_one = *out && adds_one(arch, *out);
+    return CALM_OK;
+}
+
+/* ---- turning ---- */
+
+size_t calm_gguf_turn(size_t row, size_t head_dim)
+{
+    const size_t half = head_dim / 2, in_head = row % head_dim;
+    return row - in_head + 2 * (in_head % half) + in_head / half;
+}
+
+size_t calm_gguf_turn_back(size_t row, size_t head_dim)
+{
+    const size_t in_head = row % head_dim;
+    return row - in_head + in_head % 2 * (head_dim / 2) + in_head / 2;
+}
+
+/* ---- a file as a checkpoint ---- */
+
+static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_list *out)
+{
+    const calm_gguf_key *key = calm_gguf_find_key(file, "general.architecture");
+    size_t n_families;
+    for (size_t i = 0; i < sizeof all / sizeof *all && !out->as; i++)
+        if (calm_gguf_is(key, all[i].name))
+            out->as = &all[i];
+    for (size_t i = 0; out->as && i < (calm_architectures(&n_families), n_families); i++)
+        if (strcmp(calm_architectures(&n_families)[i]->name, out->as->family) == 0)
+            out->arch = calm_architectures(&n_families)[i];
+    if (out->arch)
+        return CALM_OK;
+    const char *text = "none";
+    size_t at = 0, n = 4;
+    calm_gguf_next_string(key, &at, &text, &n);
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: architecture %.*s; calm knows llama, qwen2, qwen3, qwen2moe, qwen3moe, gemma2, "
+                     "gemma3 and olmo2", calm_gguf_path(file), (int)(n < 60 ? n : 60), text);
+}
+
+/* Rows of a head of a turned tensor. */
+static calm_status find_head_dim(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_entry *entry)
+{
+    const char *which = entry->spot.turn == 'q' ? "head_count" : "head_count_kv";
+    const size_t rows = entry->shape[0];
+    int64_t heads = 0;
+    char name[64];
+    snprintf(name, sizeof name, "%s.attention.%s", list->as->name, which);
+    if (!calm_gguf_int(calm_gguf_find_key(list->file, name), 0, &heads) || heads <= 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: key %s: expected a whole number above 0", calm_gguf_path(list->file), name);
+    if (rows % (size_t)heads || rows / (size_t)heads % 2)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: %zu rows, expected %lld heads of an even number of rows",
+                         calm_gguf_path(list->file), entry->spot.name, rows, (long long)heads);
+    entry->head_dim = rows / (size_t)heads;
+    return CALM_OK;
+}
+
+static calm_status fill_entry(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_entry *entry)
+{
+    const calm_gguf_tensor *stored = entry->stored;
+    char *name;
+    CALM_TRY(calm_gguf_name_of(ctx, list->arch, "model.", &entry->spot, &name));
+    entry->name = name;
+    entry->n_dims = stored->n_dims < 2 ? 1 : 2;
+    entry->shape[0] = entry->n_dims == 1 ? stored->dims[0] : stored->dims[1];
+    entry->shape[1] = entry->n_dims == 1 ? 1 : stored->dims[0];
+    const char *gate = list->arch->names->moe.shared_gate;
+    if (name && gate && entry->n_dims == 1 && strstr(name, gate)) {    /* checkpoints have [1, D] */
+        entry->n_dims = 2;
+        entry->shape[1] = entry->shape[0];
+        entry->shape[0] = 1;
+    }
+    return name && entry->spot.turn ? find_head_dim(ctx, list, entry) : CALM_OK;
+}
+
+calm_status calm_gguf_list_tensors(calm_ctx *ctx, const calm_gguf *file, calm_gguf_list *out)
+{
+    size_t n = 0;
+    *out = (calm_gguf_list){.file = file};
+    CALM_TRY(find_arch(ctx, file, out));
+    for (size_t i = 0; i < calm_gguf_n_tensors(file); i++) {
+        const calm_gguf_tensor *stored = calm_gguf_tensor_at(file, i);
+        if (stored->n_dims == 3 && stored->dims[2] > MOST_EXPERTS)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: %zu experts, expected at most %zu", calm_gguf_path(file),
+                             stored->name, stored->dims[2], MOST_EXPERTS);
+        n += stored->n_dims == 3 && calm_gguf_is_experts(stored->name) ? stored->dims[2] : 1;
+    }
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->entries, n));
+    for (size_t i = 0; i < calm_gguf_n_tensors(file); i++) {
+        const calm_gguf_tensor *stored = calm_gguf_tensor_at(file, i);
+        const bool experts = stored->n_dims == 3 && calm_gguf_is_experts(stored->name);
+        for (size_t e = 0; e < (experts ? stored->dims[2] : 1); e++) {
+            calm_gguf_entry *entry = &out->entries[out->n++];
+            entry->stored = stored;
+            entry->spot = (calm_gguf_spot){.name = stored->name, .expert = experts ? (long)e : CALM_NO_EXPERT};
+            CALM_TRY(fill_entry(ctx, out, entry));
+        }
+    }
+    return CALM_OK;
+}
+
+/* Elements first .. first + n - 1 of what is one row in the file. */
+static calm_status vector_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry, size_t first,
+                                 size_t n, float *out)
+{
+    const float added = entry->spot.plus_one ? 1 : 0;
+    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    float *row;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, entry->stored->dims[0]));
+    const calm_status status = calm_gguf_to_f32(ctx, list->file, entry->stored, 0, 1, row);
+    for (size_t i = 0; status == CALM_OK && i < n; i++)
+        out[i] = row[entry->head_dim ? calm_gguf_turn(first + i, entry->head_dim) : first + i] - added;
+    calm_arena_rewind(ctx->scratch, mark);
+    return status;
+}
+
+calm_status calm_gguf_entry_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry, size_t first,
+                                   size_t n, float *out)
+{
+    const calm_gguf_tensor *stored = entry->stored;
+    if (stored->n_dims < 2)
+        return vector_to_f32(ctx, list, entry, first, entry->n_dims == 1 ? n : entry->shape[1], out);
+    const size_t base = entry->spot.expert > 0 ? (size_t)entry->spot.expert * entry->shape[0] : 0;
+    if (!entry->head_dim)
+        return calm_gguf_to_f32(ctx, list->file, stored, base + first, n, out);
+    for (size_t i = 0; i < n; i++)
+        CALM_TRY(calm_gguf_to_f32(ctx, list->file, stored, calm_gguf_turn(first + i, entry->head_dim), 1,
+                                  out + i * entry->shape[1]));
+    return CALM_OK;
+}

@@ -1,0 +1,141 @@
+/* AWQ in the GEMM layout, reading (docs/formats.md section 5a).
+ *
+ *   m.qweight I32 [in, out / 8]   m.qzeros I32 [G, out / 8]   m.scales [G, out]      nibbles in AWQ's order (pack.h)
+ *
+ * "modules_to_not_convert" has parts of module names, as all readers take it.  Older files say w_bit and q_group_size.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "ptq/model/stored.h"
+#include "ptq/quant/pack.h"
+
+typedef struct awq {
+    calm_arena arena;
+    calm_stored_scheme scheme;
+    char **floats;      /* [n_floats] */
+    size_t n_floats;
+} awq;
+
+static bool detect(const calm_json *config)
+{
+    const calm_json *entry = calm_json_get(config, "quantization_config");
+    return strcmp(calm_json_string(calm_json_get(entry, "quant_method"), ""), "awq") == 0;
+}
+
+static void release(void *self)
+{
+    awq *from = self;
+    calm_arena_clear(&from->arena);
+    free(from);
+}
+
+static calm_status read_floats(calm_ctx *ctx, const char *path, const calm_json *list, awq *out)
+{
+    CALM_TRY(CALM_NEW(ctx, &out->arena, out->floats, calm_json_size(list)));
+    for (size_t i = 0; i < calm_json_size(list); i++) {
+        const char *name = calm_json_string(calm_json_at(list, i), NULL);
+        if (!name || !*name)
+            return calm_fail(ctx, CALM_EFORMAT,
+                             "%s: quantization_config.modules_to_not_convert: a name that is no string, "
+                             "or empty",
+                             path);
+        CALM_TRY(calm_strf(ctx, &out->arena, &out->floats[out->n_floats++], "%s", name));
+    }
+    return CALM_OK;
+}
+
+static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *entry, awq *out)
+{
+    const bool yes = true;
+    const char *bits = calm_json_get(entry, "bits") ? "bits" : "w_bit";
+    const char *group = calm_json_get(entry, "group_size") ? "group_size" : "q_group_size", *version;
+    bool zero_point;
+    out->scheme = (calm_stored_scheme){.symmetric = false};
+    CALM_TRY(calm_stored_bits(ctx, path, entry, bits, 4, &out->scheme.bits));
+    CALM_TRY(calm_stored_group(ctx, path, entry, group, 128, &out->scheme.group));
+    CALM_TRY(calm_json_need_bool(ctx, path, entry, "zero_point", &yes, &zero_point));
+    CALM_TRY(calm_json_need_string(ctx, path, entry, "version", "gemm", &version));
+    if (out->scheme.bits != 4)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: AWQ weights of %d bits: 4 are read", path, out->scheme.bits);
+    if (strcasecmp(version, "gemm") != 0)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.version \"%.64s\": AWQ's gemm layout is read",
+                         path, version);
+    if (!zero_point)
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "%s: quantization_config.zero_point is false: AWQ weights with zeros are "
+                         "read",
+                         path);
+    return read_floats(ctx, path, calm_json_get(entry, "modules_to_not_convert"), out);
+}
+
+static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config, void **out)
+{
+    awq *self = calloc(1, sizeof *self);
+    if (!self)
+        return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
+    *out = self;
+    return read_config(ctx, path, calm_json_get(config, "quantization_config"), self);
+}
+
+/* ---- modules ---- */
+
+static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module,
+                        bool *quantized, calm_stored_scheme *out)
+{
+    const awq *from = self;
+    (void)ctx;
+    (void)set;
+    *out = from->scheme;
+    *quantized = true;
+    for (size_t i = 0; i < from->n_floats && *quantized; i++)
+        *quantized = !strstr(module, from->floats[i]);
+    return CALM_OK;
+}
+
+static calm_status tensors(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme, size_t out, size_t in,
+                           calm_stored_tensor *list, size_t *n)
+{
+    const size_t group = scheme->group ? scheme->group : in, groups = (in + group - 1) / group;
+    if (out % 8 != 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s has %zu rows: AWQ packs eight in a word", module, out);
+    list[0] = (calm_stored_tensor){CALM_STORED_CODES, "qweight", CALM_I32, 2, {in, out / 8}, false};
+    list[1] = (calm_stored_tensor){CALM_STORED_ZEROS, "qzeros", CALM_I32, 2, {groups, out / 8}, false};
+    list[2] = (calm_stored_tensor){CALM_STORED_SCALES, "scales", CALM_N_DTYPES, 2, {groups, out}, false};
+    *n = 3;
+    return CALM_OK;
+}
+
+/* words [cols, out / 8] -> codes [out, cols] */
+static calm_status unpack_words(calm_ctx *ctx, const calm_tensor *tensor, size_t out, size_t cols, uint8_t *codes)
+{
+    uint32_t *words;
+    uint8_t *turned;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, turned, out * cols));
+    CALM_TRY(calm_stored_words(ctx, tensor, &words));
+    calm_unpack_awq(words, tensor->n_elements, turned);
+    calm_stored_turn(turned, out, cols, codes);
+    return CALM_OK;
+}
+
+static calm_status unpack(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme,
+                          const calm_tensor *const found[CALM_N_STORED_PARTS], calm_stored_values *values)
+{
+    const size_t out = values->out, groups = values->n_groups;
+    (void)module;
+    (void)scheme;
+    CALM_TRY(unpack_words(ctx, found[CALM_STORED_CODES], out, values->in, values->codes));
+    CALM_TRY(unpack_words(ctx, found[CALM_STORED_ZEROS], out, groups, values->zeros));
+    return calm_stored_floats(ctx, found[CALM_STORED_SCALES], true, out, groups, values->scales);
+}
+
+const calm_stored_format calm_stored_awq = {
+    .name = "awq",
+    .detect = detect,
+    .read = read,
+    .release = release,
+    .find = find,
+    .tensors = tensors,
+    .unpack = unpack,
+};

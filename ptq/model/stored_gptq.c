@@ -1,0 +1,226 @@
+/* GPTQ, reading: "gptq" (zeros stored less one) and "gptq_v2" (docs/formats.md section 4).
+ *
+ *   m.qweight I32 [in b / 32, out]   m.qzeros I32 [G, out b / 32]   m.scales [G, out]   m.g_idx I32 [in]
+ *
+ * "dynamic" overrides bits, group_size, sym and desc_act by regex, or leaves modules float ("-:"); the first that hits
+ * decides. "modules_in_block_to_quantize" names parts of module names. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/io/regex.h"
+#include "ptq/model/stored.h"
+#include "ptq/quant/pack.h"
+
+enum { V2 = 1, DESC_ACT = 2 };    /* calm_stored_scheme.layout */
+
+typedef struct rule {
+    calm_regex *regex;
+    bool stays_float;
+    calm_stored_scheme scheme;
+} rule;
+
+typedef struct gptq {
+    calm_arena arena;
+    calm_stored_scheme base;
+    rule *rules;
+    size_t n_rules;
+    char **only;        /* [n_only] one of them must be part of a quantized module's name; none: all are */
+    size_t n_only;
+} gptq;
+
+static bool detect(const calm_json *config)
+{
+    const calm_json *entry = calm_json_get(config, "quantization_config");
+    return strcmp(calm_json_string(calm_json_get(entry, "quant_method"), ""), "gptq") == 0;
+}
+
+static void release(void *self)
+{
+    gptq *from = self;
+    for (size_t i = 0; i < from->n_rules; i++)
+        calm_regex_free(from->rules[i].regex);
+    calm_arena_clear(&from->arena);
+    free(from);
+}
+
+/* Bits, group, sym and desc_act, each as in `scheme` where absent. */
+static calm_status read_scheme(calm_ctx *ctx, const char *path, const calm_json *entry, calm_stored_scheme *scheme)
+{
+    const bool symmetric = scheme->symmetric, reordered = scheme->layout & DESC_ACT;
+    bool desc_act;
+    CALM_TRY(calm_stored_bits(ctx, path, entry, "bits", scheme->bits, &scheme->bits));
+    CALM_TRY(calm_stored_group(ctx, path, entry, "group_size", scheme->group, &scheme->group));
+    CALM_TRY(calm_json_need_bool(ctx, path, entry, "sym", &symmetric, &scheme->symmetric));
+    CALM_TRY(calm_json_need_bool(ctx, path, entry, "desc_act", &reordered, &desc_act));
+    scheme->layout = (scheme->layout & V2) | (desc_act ? DESC_ACT : 0);
+    return CALM_OK;
+}
+
+static calm_status read_rules(calm_ctx *ctx, const char *path, const calm_json *dynamic, gptq *out)
+{
+    const calm_json *values;
+    const char *key;
+    if (calm_json_typeof(dynamic) == CALM_JSON_NULL)
+        return CALM_OK;
+    if (calm_json_typeof(dynamic) != CALM_JSON_OBJECT)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config.dynamic: %s, expected an object", path,
+                         calm_json_type_name(calm_json_typeof(dynamic)));
+    CALM_TRY(CALM_NEW(ctx, &out->arena, out->rules, calm_json_size(dynamic)));
+    for (void *iter = NULL; calm_json_next(dynamic, &iter, &key, &values);) {
+        const bool prefixed = strncmp(key, "+:", 2) == 0 || strncmp(key, "-:", 2) == 0;
+        const char *pattern = prefixed ? key + 2 : key;
+        rule *at = &out->rules[out->n_rules];
+        *at = (rule){.stays_float = prefixed && key[0] == '-', .scheme = out->base};
+        if (!at->stays_float && calm_json_typeof(values) != CALM_JSON_OBJECT)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config.dynamic: \"%.64s\" is %s, expected an object",
+                             path, key, calm_json_type_name(calm_json_typeof(values)));
+        if (!at->stays_float)
+            CALM_TRY(read_scheme(ctx, path, values, &at->scheme));
+        CALM_TRY(calm_regex_new(ctx, path, pattern, strlen(pattern), &at->regex));
+        out->n_rules++;
+    }
+    return CALM_OK;
+}
+
+/* Names, or lists of names. */
+static calm_status read_only(calm_ctx *ctx, const char *path, const calm_json *list, gptq *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < calm_json_size(list); i++)
+        n += 1 + calm_json_size(calm_json_at(list, i));
+    CALM_TRY(CALM_NEW(ctx, &out->arena, out->only, n));
+    for (size_t i = 0; i < calm_json_size(list); i++) {
+        const calm_json *item = calm_json_at(list, i);
+        const bool nested = calm_json_typeof(item) == CALM_JSON_ARRAY;
+        for (size_t k = 0; k < (nested ? calm_json_size(item) : 1); k++) {
+            const char *name = calm_json_string(nested ? calm_json_at(item, k) : item, NULL);
+            if (!name)
+                return calm_fail(ctx, CALM_EFORMAT,
+                                 "%s: quantization_config.modules_in_block_to_quantize: a name that is "
+                                 "not a string",
+                                 path);
+            CALM_TRY(calm_strf(ctx, &out->arena, &out->only[out->n_only++], "%s", name));
+        }
+    }
+    return CALM_OK;
+}
+
+static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *entry, gptq *out)
+{
+    const char *format, *dtype;
+    CALM_TRY(calm_json_need_string(ctx, path, entry, "checkpoint_format", "gptq", &format));
+    CALM_TRY(calm_json_need_string(ctx, path, entry, "pack_dtype", "int32", &dtype));
+    if (strcmp(format, "gptq") != 0 && strcmp(format, "gptq_v2") != 0)
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "%s: quantization_config.checkpoint_format \"%.64s\": gptq and gptq_v2 are "
+                         "read",
+                         path, format);
+    if (strcmp(dtype, "int32") != 0)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.pack_dtype \"%.64s\": int32 is read", path,
+                         dtype);
+    out->base = (calm_stored_scheme){.symmetric = true, .layout = strcmp(format, "gptq_v2") == 0 ? V2 : 0};
+    CALM_TRY(read_scheme(ctx, path, entry, &out->base));
+    CALM_TRY(read_rules(ctx, path, calm_json_get(entry, "dynamic"), out));
+    return read_only(ctx, path, calm_json_get(entry, "modules_in_block_to_quantize"), out);
+}
+
+static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config, void **out)
+{
+    gptq *self = calloc(1, sizeof *self);
+    if (!self)
+        return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
+    *out = self;
+    return read_config(ctx, path, calm_json_get(config, "quantization_config"), self);
+}
+
+/* ---- modules ---- */
+
+static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module,
+                        bool *quantized, calm_stored_scheme *out)
+{
+    const gptq *from = self;
+    bool hit = false, listed = from->n_only == 0;
+    (void)set;
+    *out = from->base;
+    *quantized = false;
+    for (size_t i = 0; i < from->n_only && !listed; i++)
+        listed = strstr(module, from->only[i]) != NULL;
+    if (!listed)
+        return CALM_OK;
+    for (size_t i = 0; i < from->n_rules && !hit; i++) {
+        CALM_TRY(calm_regex_matches_prefix(ctx, from->rules[i].regex, module, &hit));
+        if (hit && from->rules[i].stays_float)
+            return CALM_OK;
+        if (hit)
+            *out = from->rules[i].scheme;
+    }
+    *quantized = true;
+    return CALM_OK;
+}
+
+static calm_status tensors(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme, size_t out, size_t in,
+                           calm_stored_tensor *list, size_t *n)
+{
+    const size_t group = scheme->group ? scheme->group : in, groups = (in + group - 1) / group;
+    (void)ctx;
+    (void)module;
+    list[0] = (calm_stored_tensor){
+        CALM_STORED_CODES, "qweight", CALM_I32, 2, {calm_pack_words(in, scheme->bits), out}, false};
+    list[1] = (calm_stored_tensor){
+        CALM_STORED_ZEROS, "qzeros", CALM_I32, 2, {groups, calm_pack_words(out, scheme->bits)}, false};
+    list[2] = (calm_stored_tensor){CALM_STORED_SCALES, "scales", CALM_N_DTYPES, 2, {groups, out}, false};
+    list[3] = (calm_stored_tensor){CALM_STORED_INDEX, "g_idx", CALM_I32, 1, {in, 0}, !(scheme->layout & DESC_ACT)};
+    *n = 4;
+    return CALM_OK;
+}
+
+/* Columns in order need no index; others only where the configuration says that they are reordered: engines that
+ * believe it do not look. */
+static calm_status read_index(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme,
+                              const calm_tensor *tensor, calm_stored_values *values)
+{
+    bool in_order = true;
+    CALM_TRY(calm_stored_words(ctx, tensor, &values->group_of));
+    for (size_t i = 0; i < values->in; i++) {
+        const uint32_t group = values->group_of[i];
+        if (group >= values->n_groups)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: %s.g_idx: column %zu is of group %d; there are %zu", tensor->file,
+                             module, i, (int)(int32_t)group, values->n_groups);
+        in_order &= group == i / values->group;
+    }
+    if (!in_order && !(scheme->layout & DESC_ACT))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %s.g_idx: columns are not in order, as they must be without desc_act",
+                         tensor->file, module);
+    values->group_of = in_order ? NULL : values->group_of;
+    return CALM_OK;
+}
+
+static calm_status unpack(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme,
+                          const calm_tensor *const found[CALM_N_STORED_PARTS], calm_stored_values *values)
+{
+    const size_t out = values->out, in = values->in, groups = values->n_groups;
+    const unsigned mask = (1u << scheme->bits) - 1, less = scheme->layout & V2 ? 0 : 1;
+    uint32_t *words;
+    uint8_t *turned;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, turned, out * in));
+    CALM_TRY(calm_stored_words(ctx, found[CALM_STORED_CODES], &words));
+    calm_unpack_columns(words, in, out, scheme->bits, turned);
+    calm_stored_turn(turned, out, in, values->codes);
+    CALM_TRY(calm_stored_words(ctx, found[CALM_STORED_ZEROS], &words));
+    calm_unpack_rows(words, groups, out, scheme->bits, turned);
+    for (size_t i = 0; i < groups * out; i++)
+        turned[i] = (uint8_t)((turned[i] + less) & mask);
+    calm_stored_turn(turned, out, groups, values->zeros);
+    CALM_TRY(calm_stored_floats(ctx, found[CALM_STORED_SCALES], true, out, groups, values->scales));
+    return found[CALM_STORED_INDEX] ? read_index(ctx, module, scheme, found[CALM_STORED_INDEX], values) : CALM_OK;
+}
+
+const calm_stored_format calm_stored_gptq = {
+    .name = "gptq",
+    .detect = detect,
+    .read = read,
+    .release = release,
+    .find = find,
+    .tensors = tensors,
+    .unpack = unpack,
+};

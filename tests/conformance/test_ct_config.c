@@ -1,0 +1,209 @@
+/* config.json of compressed-tensors: every linear is in one group or ignored, as readers resolve names; and the plans
+ * that it refuses or warns of. */
+#include "ptq/hybrid/ct_config.h"
+
+#include <stdio.h>
+
+#include "ptq/io/regex.h"
+#include "ptq/model/arch.h"
+#include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
+#include "tests/support/tiny_plan.h"
+
+extern const calm_exporter calm_export_compressed_tensors;
+
+static const calm_export_options options = {.asymmetric = true};
+
+/* ---- who reads what how: "quantization_config" as compressed-tensors resolves it ---- */
+
+static bool hits(const calm_json *targets, const char *module)
+{
+    bool hit = false;
+    for (size_t i = 0; i < calm_json_size(targets); i++) {
+        const char *target = calm_json_string(calm_json_at(targets, i), "");
+        calm_regex *regex;
+        bool found;
+        if (strncmp(target, "re:", 3) != 0) {
+            ck_assert_str_ne(target, "Linear");
+            hit |= strcmp(target, module) == 0;
+            continue;
+        }
+        ck_ok(calm_regex_new(ctx, "target", target + 3, strlen(target + 3), &regex));
+        ck_ok(calm_regex_matches_prefix(ctx, regex, module, &found));
+        calm_regex_free(regex);
+        hit |= found;
+    }
+    return hit;
+}
+
+/* Groups that a module belongs to, the last one's in *group. */
+static size_t count_groups(const calm_json *entry, const char *module, const calm_json **group)
+{
+    const calm_json *groups = calm_json_get(entry, "config_groups"), *value;
+    const char *key;
+    void *iter = NULL;
+    size_t n = 0;
+    while (calm_json_next(groups, &iter, &key, &value))
+        if (hits(calm_json_get(value, "targets"), module)) {
+            *group = value;
+            n++;
+        }
+    return n;
+}
+
+/* A module stays float: it is ignored, and no group has it. */
+static void check_float(const calm_json *entry, const char *module)
+{
+    const calm_json *group;
+    ck_assert_msg(count_groups(entry, module, &group) == 0, "%s is float, but a target has it", module);
+    ck_assert_msg(hits(calm_json_get(entry, "ignore"), module), "%s is float, but not ignored", module);
+}
+
+static void check_quantized(const calm_json *entry, const char *module, const calm_scheme *scheme)
+{
+    const calm_json *group = NULL;
+    ck_assert_msg(count_groups(entry, module, &group) == 1, "%s is in %zu groups", module,
+                  count_groups(entry, module, &group));
+    ck_assert_msg(!hits(calm_json_get(entry, "ignore"), module), "%s is quantized and ignored", module);
+    const calm_json *weights = calm_json_get(group, "weights"), *inputs = calm_json_get(group, "input_activations");
+    ck_assert_int_eq(calm_json_int(calm_json_get(weights, "num_bits"), 0), scheme->bits);
+    ck_assert_int_eq(calm_json_int(calm_json_get(weights, "group_size"), 0), (int64_t)scheme->group);
+    ck_assert_int_eq(calm_json_int(calm_json_get(inputs, "num_bits"), 0), scheme->act_bits);
+    ck_assert(calm_json_bool(calm_json_get(inputs, "symmetric"), true) == !scheme->act_asymmetric);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Every linear of the checkpoint is in exactly one group or ignored; every other matrix is in none. */
+static void check_modules(const tiny_plan *p, const calm_json *entry)
+{
+    const calm_safetensors *set = calm_model_tensors(p->model);
+    const calm_layout *layout = calm_model_layout(p->model);
+    size_t n_linears = 0;
+    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
+        const calm_tensor *tensor = calm_safetensors_at(set, i);
+        if (tensor->n_dims != 2 || !ends_with(tensor->name, ".weight"))
+            continue;
+        const char *module = test_format("%.*s", (int)(strlen(tensor->name) - strlen(".weight")), tensor->name);
+        const calm_plan_job *job = NULL;
+        for (size_t j = 0; j < layout->n_jobs; j++)
+            for (size_t l = layout->jobs[j].first; l < layout->jobs[j].first + layout->jobs[j].n; l++)
+                if (strcmp(layout->linears[l].module, module) == 0)
+                    job = &p->plan.jobs[j];
+        n_linears += job != NULL;
+        const calm_json *group;
+        if (job && job->quantized)
+            check_quantized(entry, module, &job->scheme);
+        else if (ends_with(module, "embed_tokens") || ends_with(module, "_embeddings"))
+            ck_assert_uint_eq(count_groups(entry, module, &group), 0);
+        else
+            check_float(entry, module);
+    }
+    ck_assert_uint_eq(n_linears, layout->n_linears);
+}
+
+/* The head is a linear of the reader's model also where the file lacks it, and engines fuse q, k, v and gate, up. */
+static void check_other_names(const tiny_plan *p, const calm_json *entry)
+{
+    const calm_layout *layout = calm_model_layout(p->model);
+    const calm_config *config = calm_model_config(p->model);
+    if (!config->arch->encoder)
+        check_float(entry, "lm_head");
+    else if (ends_with(calm_model_class(p->model), "ForMaskedLM"))
+        check_float(entry, "cls.predictions.decoder");
+    for (size_t j = 0; j < layout->n_jobs && !config->arch->encoder; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        const char *first = layout->linears[job->first].module;
+        const bool fused = job->kind == CALM_JOB_QKV || job->kind == CALM_JOB_GATE_UP;
+        if (!fused || !p->plan.jobs[j].quantized)
+            continue;
+        const char *name = test_format("%.*s.%s", (int)(strrchr(first, '.') - first), first,
+                                       job->kind == CALM_JOB_QKV ? "qkv_proj" : "gate_up_proj");
+        check_quantized(entry, name, &p->plan.jobs[j].scheme);
+    }
+}
+
+TEST(every_linear_is_matched_once_or_ignored)
+{
+    static const char *const schemes[] = {"w4a16_g32", "float", "w8a8", "w8a16", "float"};
+    for (size_t f = 0; tiny_families[f]; f++)
+        for (size_t n = 1; n <= 5; n += 2) {
+            tiny_model spec = tiny_wide(tiny_families[f]);
+            tiny_plan p;
+            calm_json *entry;
+            spec.tied = n != 3;
+            spec.n_blocks = 12;    /* numbers of one and two digits */
+            tiny_plan_open(&p, tiny_model_write(&spec));
+            tiny_plan_quantize_family(&p, schemes, n);
+            const calm_export_input input = {.model = p.model, .plan = &p.plan, .options = &options};
+            ck_ok(calm_ct_config(ctx, &input, &entry));
+            check_modules(&p, entry);
+            check_other_names(&p, entry);
+            calm_json_free(entry);
+            calm_model_close(p.model);
+        }
+}
+END_OF_TEST
+
+/* All experts of a block are read as one. */
+TEST(experts_of_different_schemes)
+{
+    static const char *const changes[] = {"w8a16", "float"}, *const scheme = "w4a16_g32";
+    for (size_t i = 0; i < 2; i++) {
+        tiny_model spec = tiny_wide("qwen2_moe");
+        tiny_plan p;
+        tiny_plan_open(&p, tiny_model_write(&spec));
+        tiny_plan_quantize_all(&p, &scheme, 1, TINY_GENERAL);
+        const calm_export_input input = {.model = p.model, .plan = &p.plan, .options = &options};
+        const size_t last = p.plan.n_jobs - 1;    /* experts.4.down of the last block */
+        ck_ok(calm_export_compressed_tensors.check(ctx, &input));
+        tiny_plan_quantize(&p, last, changes[i], TINY_UNSCALED);
+        ck_fails(calm_export_compressed_tensors.check(ctx, &input), CALM_EUNSUPPORTED,
+                 test_format("model.layers.1.experts.4.down is %s, but model.layers.1.experts.0.gate_up is w4a16_g32",
+                             changes[i]));
+        calm_model_close(p.model);
+    }
+}
+END_OF_TEST
+
+static void keep_lines(void *user, calm_log_level level, const char *line)
+{
+    char *said = user;
+    (void)level;
+    snprintf(said + strlen(said), 2000 - strlen(said), "%s\n", line);
+}
+
+/* Experts in a form that not every reader takes are written with a warning; other linears in it without. */
+TEST(warned_of_experts)
+{
+    static const struct {
+        const char *family, *scheme;
+        bool warned;
+    } rows[] = {{"qwen3_moe", "w4a16_g32", false}, {"qwen3_moe", "w8a8", true}, {"qwen3_moe", "w4a16_g32_asym", true},
+                {"qwen3", "w8a8", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const tiny_model spec = tiny_wide(rows[i].family);
+        char said[2000] = "";
+        tiny_plan p;
+        tiny_plan_open(&p, tiny_model_write(&spec));
+        tiny_plan_quantize_all(&p, &rows[i].scheme, 1, TINY_GENERAL);
+        const calm_export_input input = {.model = p.model, .plan = &p.plan, .options = &options};
+        ctx->log = keep_lines, ctx->log_user = said;
+        ck_ok(calm_export_compressed_tensors.check(ctx, &input));
+        ctx->log = NULL;
+        ck_assert_msg((strstr(said, "packed experts alone") != NULL) == rows[i].warned, "%s, %s: %s", rows[i].family,
+                      rows[i].scheme, said);
+        calm_model_close(p.model);
+    }
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("ct_config", (const TTest *[]){every_linear_is_matched_once_or_ignored,
+                                                    experts_of_different_schemes, warned_of_experts, NULL});
+}

@@ -1,0 +1,433 @@
+/* The exporter gguf: what is written, read back through calm's own parser, has float32 weights equal bit for bit to those that
+ * the guard measured, for every family that llama.cpp knows and every scheme that its types hold; Q4_1's minimum is rounded
+ * to float16. */
+#include <stdio.h>
+
+#include "ptq/base/file.h"
+#include "ptq/base/sha256.h"
+#include "ptq/hybrid/assemble.h"
+#include "ptq/hybrid/export.h"
+#include "ptq/model/arch.h"
+#include "ptq/model/gguf_names.h"
+#include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
+#include "tests/support/tiny_plan.h"
+
+static const char *const families[] = {"llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma2", "gemma3", "olmo2"};
+#define N_FAMILIES (sizeof families / sizeof *families)
+
+static const calm_exporter *gguf(void)
+{
+    size_t n;
+    for (size_t i = 0; i < (calm_exporters(&n), n); i++)
+        if (strcmp(calm_exporters(&n)[i]->name, "gguf") == 0)
+            return calm_exporters(&n)[i];
+    ck_abort_msg("no exporter gguf");
+}
+
+/* A family at 64 and 96 columns, as llama.cpp can be told of it. */
+static tiny_model model_of(const char *family)
+{
+    tiny_model spec = tiny_wide(family);
+    spec.bias = false;
+    spec.head_dim = spec.hidden / spec.n_heads;
+    if (strncmp(family, "gemma", 5) == 0) {    /* their query_pre_attn_scalar is 12 */
+        spec.head_dim = 12;
+        spec.n_heads = 8;
+    }
+    if (strcmp(family, "gemma2") == 0)
+        spec.tied = true;
+    return spec;
+}
+
+static const char *export(const tiny_plan *p, const calm_export_options *options)
+{
+    const calm_export_input input = {.model = p->model, .plan = &p->plan, .options = options};
+    const char *dir = test_directory();
+    ck_ok(gguf()->check(ctx, &input));
+    ck_ok(gguf()->write(ctx, &input, dir));
+    return test_format("%s/%s", dir, gguf()->file);
+}
+
+/* ---- read back ---- */
+
+/* A file and its tensors as a checkpoint has them. */
+typedef struct opened {
+    calm_gguf *file;
+    calm_gguf_list list;
+} opened;
+
+static opened open_written(const char *path)
+{
+    opened out;
+    ck_ok(calm_gguf_open(ctx, path, &out.file));
+    ck_ok(calm_gguf_list_tensors(ctx, out.file, &out.list));
+    ck_assert_uint_eq(calm_gguf_spare(out.file), 0);
+    return out;
+}
+
+static const calm_gguf_entry *find(const opened *in, const char *name)
+{
+    for (size_t i = 0; i < in->list.n; i++)
+        if (in->list.entries[i].name && strcmp(in->list.entries[i].name, name) == 0)
+            return &in->list.entries[i];
+    return NULL;
+}
+
+/* NULL when it is not there. */
+static float *read_floats(const opened *in, const char *name, size_t rows, size_t cols)
+{
+    const calm_gguf_entry *entry = find(in, name);
+    float *out;
+    if (!entry)
+        return NULL;
+    ck_assert_msg(entry->shape[0] == rows && entry->shape[1] == cols, "%s: [%zu, %zu], expected [%zu, %zu]", name,
+                  entry->shape[0], entry->shape[1], rows, cols);
+    ck_ok(CALM_NEW(ctx, ctx->out, out, rows * cols));
+    ck_ok(calm_gguf_entry_to_f32(ctx, &in->list, entry, 0, rows, out));
+    if (rows > 2) {    /* a part of it is the same */
+        float *part;
+        ck_ok(CALM_NEW(ctx, ctx->out, part, cols));
+        ck_ok(calm_gguf_entry_to_f32(ctx, &in->list, entry, rows - 2, 1, part));
+        ck_assert(memcmp(part, out + (rows - 2) * cols, cols * sizeof *part) == 0);
+    }
+    return out;
+}
+
+static void check_floats(const char *what, const float *found, const float *expected, size_t n)
+{
+    ck_assert_msg(!found == !expected, "%s: is%s there", what, found ? "" : " not");
+    for (size_t i = 0; found && i < n; i++)
+        ck_assert_msg(memcmp(&found[i], &expected[i], sizeof *found) == 0, "%s [%zu]: %.9g, expected %.9g", what, i,
+                      (double)found[i], (double)expected[i]);
+}
+
+/* What Q4_1 makes of the plan's weight: u s + m with m = -z s in float16. */
+static void round_minimum(const calm_qlinear *linear, float *w)
+{
+    for (size_t row = 0; row < linear->out; row++)
+        for (size_t i = 0; i < linear->in; i++) {
+            const size_t group = row * linear->n_groups + i / linear->group;
+            const float s = linear->scales[group];
+            const float m = calm_f16_to_f32(calm_f32_to_f16(-(float)linear->zeros[group] * s));
+            w[row * linear->in + i] = (float)linear->codes[row * linear->in + i] * s + m;
+        }
+}
+
+/* The linears of a group: as the plan's override leaves them, Q4_1 rounded. */
+static void check_weights(const opened *in, const tiny_plan *p, const calm_block *floats, calm_sublayer sublayer, long expert,
+                          const calm_weight expected[CALM_N_ROLES])
+{
+    const calm_group_ref group = {floats, sublayer, expert, tiny_plan_weights(floats, expert)};
+    calm_qgroup assembled;
+    ck_ok(calm_assemble_group(ctx, p->model, &p->plan, &group, &assembled));
+    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
+        const calm_weight *e = &expected[role];
+        if (!e->w || calm_job_sublayer(calm_role_job(role)) != sublayer)
+            continue;
+        const char *name = test_format("%s.weight", e->name);
+        const calm_gguf_entry *entry = find(in, name);
+        ck_assert_msg(entry != NULL, "%s is not there", name);
+        float *w;
+        ck_ok(CALM_NEW(ctx, ctx->out, w, e->out * e->in));
+        memcpy(w, e->w, e->out * e->in * sizeof *w);
+        if (entry->stored->type == CALM_GGML_Q4_1)
+            round_minimum(&assembled.linear[role], w);
+        check_floats(name, read_floats(in, name, e->out, e->in), w, e->out * e->in);
+        check_floats(test_format("%s.bias", e->name), read_floats(in, test_format("%s.bias", e->name), e->out, 1), e->bias,
+                     e->out);
+    }
+}
+
+/* A norm multiplies by the same numbers: Gemma's 1 + w. */
+static void check_norm(const opened *in, const tiny_plan *p, size_t block, const char *module, const calm_norm *expected)
+{
+    const float added = calm_model_config(p->model)->arch->norm == CALM_NORM_RMS_PLUS_ONE ? 1 : 0;
+    if (!module)
+        return;
+    const char *name = test_format("%slayers.%zu.%s.weight", calm_model_prefix(p->model), block, module);
+    float *found = read_floats(in, name, expected->width, 1);
+    for (size_t i = 0; found && i < expected->width; i++)
+        found[i] += added;
+    check_floats(name, found, expected->w, expected->width);
+}
+
+static void check_block(const opened *in, const tiny_plan *p, size_t index)
+{
+    calm_plan_override override = {p->model, &p->plan};
+    const calm_config *config = calm_model_config(p->model);
+    const calm_names *names = config->arch->names;
+    calm_block expected, floats;
+    ck_ok(calm_model_load_block(ctx, p->model, index, &floats));
+    ck_ok(calm_model_load_block(ctx, p->model, index, &expected));
+    ck_ok(calm_plan_apply(&override, ctx, index, &expected));
+    const bool mixture = expected.moe.router != NULL;
+    check_weights(in, p, &floats, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT, expected.weight);
+    if (!mixture)
+        check_weights(in, p, &floats, CALM_SUBLAYER_MLP, CALM_NO_EXPERT, expected.weight);
+    if (mixture && config->moe.shared_inner)
+        check_weights(in, p, &floats, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT, expected.moe.shared);
+    for (size_t e = 0; mixture && e < config->moe.n_experts; e++)
+        check_weights(in, p, &floats, CALM_SUBLAYER_MLP, (long)e, tiny_plan_weights(&expected, (long)e));
+    if (mixture) {
+        const char *router = test_format("model.layers.%zu.%s.weight", index, names->moe.router);
+        check_floats(router, read_floats(in, router, config->moe.n_experts, config->hidden), expected.moe.router,
+                     config->moe.n_experts * config->hidden);
+    }
+    if (mixture && expected.moe.shared_gate) {
+        const char *gate = test_format("model.layers.%zu.%s.weight", index, names->moe.shared_gate);
+        check_floats(gate, read_floats(in, gate, 1, config->hidden), expected.moe.shared_gate, config->hidden);
+    }
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
+            check_norm(in, p, index, names->norm[s][place], &expected.norm[s][place]);
+    check_norm(in, p, index, names->q_norm, &expected.q_norm);
+    check_norm(in, p, index, names->k_norm, &expected.k_norm);
+}
+
+static void check_table(const opened *in, const tiny_plan *p, bool head)
+{
+    const calm_tensor *table;
+    float *values;
+    ck_ok(calm_model_table(ctx, p->model, head, &table));
+    ck_ok(CALM_NEW(ctx, ctx->out, values, table->n_elements));
+    ck_ok(calm_tensor_to_f32(ctx, table, values));
+    check_floats(table->name, read_floats(in, table->name, table->shape[0], table->shape[1]), values, table->n_elements);
+}
+
+/* Every tensor of the checkpoint is there, and nothing that it does not have. */
+static void check_names(const opened *in, const tiny_plan *p)
+{
+    const calm_safetensors *set = calm_model_tensors(p->model);
+    size_t n = 0;
+    for (size_t i = 0; i < calm_safetensors_count(set); i++)
+        ck_assert_msg(find(in, calm_safetensors_at(set, i)->name) != NULL, "%s is not there", calm_safetensors_at(set, i)->name);
+    for (size_t i = 0; i < in->list.n; i++)
+        if (!in->list.entries[i].name)
+            ck_assert_str_eq(in->list.entries[i].spot.name, "rope_freqs.weight");
+        else
+            n += calm_safetensors_find(set, in->list.entries[i].name) != NULL;
+    ck_assert_uint_eq(n, calm_safetensors_count(set));
+}
+
+static void check_written(const tiny_plan *p, const char *path)
+{
+    opened in = open_written(path);
+    check_names(&in, p);
+    for (size_t i = 0; i < calm_model_config(p->model)->n_blocks; i++)
+        check_block(&in, p, i);
+    check_table(&in, p, false);
+    if (!calm_model_config(p->model)->tied)
+        check_table(&in, p, true);
+    calm_gguf_close(in.file);
+}
+
+static void check_plan(const tiny_model *spec, const char *const *schemes, size_t n)
+{
+    tiny_plan p;
+    tiny_plan_open(&p, tiny_model_write(spec));
+    const calm_layout *layout = calm_model_layout(p.model);
+    for (size_t j = 0; j < layout->n_jobs; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        tiny_plan_quantize(&p, j, schemes[job->expert >= 0 ? 0 : (job->block * CALM_N_JOBS + job->kind) % n], TINY_GENERAL);
+    }
+    check_written(&p, export(&p, NULL));
+    calm_model_close(p.model);
+}
+
+/* ---- tests ---- */
+
+TEST(every_scheme)
+{
+    static const char *const schemes[] = {"w4a16_g32", "w4a16", "w4a16_g32_asym", "w8a16", "w8a16_g32", "w3a16_g32", "w2a16_g32",
+                                          "w3a16_g32_asym", "w2a16_g32_asym", "w4a16_g32_f16s", "w4a16_g64", "float"};
+    const tiny_model spec = model_of("llama");
+    for (size_t s = 0; s < sizeof schemes / sizeof *schemes; s++)
+        check_plan(&spec, &schemes[s], 1);
+}
+END_OF_TEST
+
+TEST(every_family)
+{
+    static const char *const one[] = {"w4a16_g32"}, *const mixed[] = {"w4a16_g32_asym", "w8a16", "float", "w3a16_g32", "w4a16_g32"};
+    for (size_t f = 0; f < N_FAMILIES; f++) {
+        tiny_model spec = model_of(families[f]);
+        check_plan(&spec, one, 1);
+        spec.tied = strcmp(families[f], "gemma2") == 0;
+        check_plan(&spec, mixed, 5);
+    }
+}
+END_OF_TEST
+
+/* Biases, where llama.cpp takes them; other dtypes of the checkpoint. */
+TEST(biases_and_dtypes)
+{
+    static const char *const schemes[] = {"w4a16_g32", "w8a16", "float"};
+    static const calm_dtype dtypes[] = {CALM_F32, CALM_F16, CALM_BF16};
+    static const calm_ggml_type types[] = {CALM_GGML_F32, CALM_GGML_F16, CALM_GGML_BF16};
+    for (size_t i = 0; i < 3; i++) {
+        tiny_model spec = model_of("llama");
+        tiny_plan p;
+        spec.bias = true;
+        spec.dtype = dtypes[i];
+        check_plan(&spec, schemes, 3);
+        tiny_plan_open(&p, tiny_model_write(&spec));
+        opened in = open_written(export(&p, NULL));
+        ck_assert_int_eq(find(&in, "model.embed_tokens.weight")->stored->type, types[i]);
+        ck_assert_int_eq(find(&in, "model.norm.weight")->stored->type, CALM_GGML_F32);
+        calm_gguf_close(in.file);
+        calm_model_close(p.model);
+    }
+}
+END_OF_TEST
+
+TEST(float_types)
+{
+    static const calm_ggml_type types[] = {CALM_GGML_BF16, CALM_GGML_F16, CALM_GGML_BF16, CALM_GGML_F32};
+    const tiny_model spec = model_of("qwen3_moe");
+    tiny_plan p;
+    tiny_plan_open(&p, tiny_model_write(&spec));
+    for (calm_export_float f = CALM_EXPORT_AS_STORED; f <= CALM_EXPORT_F32; f++) {
+        const calm_export_options options = {.gguf_float = f};
+        opened in = open_written(export(&p, &options));
+        ck_assert_int_eq(find(&in, "model.embed_tokens.weight")->stored->type, types[f]);
+        ck_assert_int_eq(find(&in, "model.layers.1.mlp.experts.3.up_proj.weight")->stored->type, types[f]);
+        ck_assert_int_eq(find(&in, "model.layers.1.mlp.gate.weight")->stored->type, CALM_GGML_F32);
+        calm_gguf_close(in.file);
+    }
+    calm_model_close(p.model);
+}
+END_OF_TEST
+
+/* Experts of different schemes are brought to Q8_0, which holds all their codes. */
+TEST(experts_of_different_schemes)
+{
+    const tiny_model spec = model_of("qwen3_moe");
+    tiny_plan p;
+    tiny_plan_open(&p, tiny_model_write(&spec));
+    const calm_layout *layout = calm_model_layout(p.model);
+    static const char *const schemes[] = {"w4a16_g32", "w4a16_g32_asym", "w8a16", "w3a16_g32"};
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        tiny_plan_quantize(&p, j, layout->jobs[j].expert >= 0 ? schemes[(size_t)layout->jobs[j].expert % 4] : "float", TINY_GENERAL);
+    const char *path = export(&p, NULL);
+    opened in = open_written(path);
+    ck_assert_int_eq(find(&in, "model.layers.0.mlp.experts.1.down_proj.weight")->stored->type, CALM_GGML_Q8_0);
+    calm_gguf_close(in.file);
+    check_written(&p, path);
+    tiny_plan_quantize(&p, layout->n_jobs - 1, "float", TINY_UNSCALED);
+    const calm_export_input input = {.model = p.model, .plan = &p.plan};
+    ck_fails(gguf()->check(ctx, &input), CALM_EUNSUPPORTED,
+             "model.layers.1.experts.4.down is float, but model.layers.1.experts.0.down is quantized");
+    calm_model_close(p.model);
+}
+END_OF_TEST
+
+/* Rows of q and k are turned for interleaved rotary embeddings; against the definition. */
+TEST(rows_are_turned)
+{
+    const tiny_model spec = model_of("llama");
+    const size_t half = spec.head_dim / 2;
+    tiny_plan p;
+    tiny_plan_open(&p, tiny_model_write(&spec));
+    opened in = open_written(export(&p, NULL));
+    const calm_tensor *source = calm_safetensors_find(calm_model_tensors(p.model), "model.layers.0.self_attn.k_proj.weight");
+    const calm_gguf_tensor *stored = calm_gguf_find_tensor(in.file, "blk.0.attn_k.weight");
+    const size_t bytes = spec.hidden * 2;    /* BF16 as it is */
+    for (size_t h = 0; h < spec.n_kv; h++)
+        for (size_t t = 0; t < 2; t++)
+            for (size_t j = 0; j < half; j++) {
+                const size_t old_row = h * spec.head_dim + t * half + j, new_row = h * spec.head_dim + 2 * j + t;
+                ck_assert_uint_eq(calm_gguf_turn(old_row, spec.head_dim), new_row);
+                ck_assert_uint_eq(calm_gguf_turn_back(new_row, spec.head_dim), old_row);
+                ck_assert(memcmp(stored->data + new_row * bytes, source->data + old_row * bytes, bytes) == 0);
+            }
+    calm_gguf_close(in.file);
+    calm_model_close(p.model);
+}
+END_OF_TEST
+
+static void check_refused(const tiny_model *spec, const char *scheme, const char *words)
+{
+    tiny_plan p;
+    tiny_plan_open(&p, tiny_model_write(spec));
+    for (size_t i = 0; i < p.plan.n_jobs; i++) {
+        ck_ok(calm_scheme_parse(ctx, scheme, &p.plan.jobs[i].scheme));
+        p.plan.jobs[i].quantized = p.plan.jobs[i].scheme.bits != 0;
+    }
+    const calm_export_input input = {.model = p.model, .plan = &p.plan};
+    ck_fails(gguf()->check(ctx, &input), CALM_EUNSUPPORTED, words);
+    calm_model_close(p.model);
+}
+
+TEST(refused_by_name)
+{
+    tiny_model spec = model_of("llama"), odd = model_of("llama");
+    tiny_model gemma = model_of("gemma2"), moe = model_of("qwen2_moe"), square = model_of("qwen2");
+    check_refused(&spec, "w8a8", "model.layers.0.mlp.down_proj is w8a8: GGUF has no quantized activations");
+    check_refused(&spec, "w4a4_g32", "is w4a4_g32: GGUF has no quantized activations");
+    check_refused(&spec, "w4a16_g16", "is w4a16_g16: GGUF's blocks have 32 columns, which must divide the groups of 16");
+    check_refused(&spec, "w8a16_asym", "is w8a16_asym: GGUF has no asymmetric type of 8 bits");
+    odd.inner = 80;
+    check_refused(&odd, "w4a16_g32", "model.layers.0.mlp.down_proj has 80 input columns, which GGUF's blocks of 32 do not divide");
+    gemma.head_dim = 16;
+    check_refused(&gemma, "float", "query_pre_attn_scalar");
+    moe.extra = "\"norm_topk_prob\": true";
+    check_refused(&moe, "float", "norm_topk_prob is set");
+    square.head_dim = 32;
+    check_refused(&square, "float", "heads times head_dim is not the hidden size");
+    const tiny_model bert = tiny_wide("bert"), phi = tiny_wide("phi3");
+    check_refused(&bert, "float", "calm does not write bert models to GGUF");
+    check_refused(&phi, "float", "calm does not write phi3 models to GGUF");
+}
+END_OF_TEST
+
+TEST(same_bytes)
+{
+    const tiny_model spec = model_of("qwen2_moe");
+    char first[CALM_SHA256_HEX], second[CALM_SHA256_HEX];
+    static const char *const schemes[] = {"w4a16_g32", "w8a16"};
+    tiny_plan p;
+    tiny_plan_open(&p, tiny_model_write(&spec));
+    tiny_plan_quantize_all(&p, schemes, 2, TINY_GENERAL);
+    ctx->n_threads = 1;
+    ck_ok(calm_sha256_file(ctx, export(&p, NULL), first));
+    ctx->n_threads = 4;
+    ck_ok(calm_sha256_file(ctx, export(&p, NULL), second));
+    ck_assert_str_eq(first, second);
+    calm_model_close(p.model);
+}
+END_OF_TEST
+
+TEST(every_allocation_fails)
+{
+    static const char *const schemes[] = {"w4a16_g32_asym", "w8a16", "float"};
+    const tiny_model spec = model_of("qwen3_moe");
+    size_t failures = 0;
+    tiny_plan p;
+    tiny_plan_open(&p, tiny_model_write(&spec));
+    tiny_plan_quantize_all(&p, schemes, 1, TINY_GENERAL);
+    const calm_export_input input = {.model = p.model, .plan = &p.plan};
+    for (int which = 0; which < 2; which++) {
+        calm_arena *arena = which ? ctx->out : ctx->scratch;
+        bool used = true;
+        for (long k = 1; used; k += 1 + k / 8) {
+            arena->fail_in = k;
+            const calm_status status = gguf()->write(ctx, &input, test_directory());
+            used = arena->fail_in == 0;
+            arena->fail_in = 0;
+            ck_assert_int_eq(status, used ? CALM_ENOMEM : CALM_OK);
+            failures += used;
+            calm_ctx_forgive(ctx);
+        }
+    }
+    ck_assert_uint_gt(failures, 30);
+    calm_model_close(p.model);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("export_gguf", (const TTest *[]){every_scheme, every_family, biases_and_dtypes, float_types,
+                                                      experts_of_different_schemes, rows_are_turned, refused_by_name, same_bytes,
+                                                      every_allocation_fails, NULL});
+}

@@ -1,0 +1,85 @@
+/* GGUF files: what opens is consistent - every value and tensor lies in the file and can be read, names are unique. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/io/gguf.h"
+#include "tests/fuzz/fuzz.h"
+
+/* What a small file may make the reader hold, and the largest tensor that is widened at once. */
+#define MOST_BYTES ((size_t)64 << 20)
+#define MOST_ELEMENTS ((size_t)1 << 20)
+
+/* A volatile sink, so that every byte is really read. */
+static volatile unsigned sink;
+
+static void read_bytes(const uint8_t *data, size_t n)
+{
+    unsigned sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += data[i];
+    sink = sum;
+}
+
+static void check_key(const calm_gguf *file, const calm_gguf_key *key)
+{
+    int64_t whole;
+    double number;
+    bool truth;
+    const char *text;
+    size_t at = 0, n, n_strings = 0;
+    if (calm_gguf_find_key(file, key->name) != key || (!key->array && key->n != 1))
+        abort();
+    read_bytes(key->data, key->bytes);
+    for (size_t i = 0; i <= key->n; i++) {
+        calm_gguf_int(key, i, &whole);
+        calm_gguf_number(key, i, &number);
+    }
+    calm_gguf_bool(key, &truth);
+    calm_gguf_is(key, "llama");
+    while (calm_gguf_next_string(key, &at, &text, &n)) {
+        read_bytes((const uint8_t *)text, n);
+        n_strings++;
+    }
+    if (key->kind == CALM_GGUF_STRING && (n_strings != key->n || at != key->bytes))
+        abort();
+}
+
+static void check_tensor(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_tensor *tensor)
+{
+    size_t n = 1;
+    float *values;
+    if (calm_gguf_find_tensor(file, tensor->name) != tensor || strlen(tensor->name) > CALM_GGUF_NAME_MAX)
+        abort();
+    for (int i = 0; i < CALM_GGUF_MAX_DIMS; i++)
+        n *= tensor->dims[i];
+    if (n != tensor->n_elements || calm_gguf_rows(tensor) * tensor->dims[0] != n)
+        abort();
+    read_bytes(tensor->data, tensor->bytes);
+    if (n <= MOST_ELEMENTS && calm_alloc(ctx, ctx->scratch, &values, n, sizeof *values, "values") == CALM_OK)
+        calm_gguf_to_f32(ctx, file, tensor, 0, calm_gguf_rows(tensor), values);
+    calm_ctx_forgive(ctx);
+    calm_gguf_release(file, tensor);
+}
+
+int calm_fuzz_one(const uint8_t *data, size_t size)
+{
+    calm_ctx *ctx = fuzz_context();
+    calm_gguf *file;
+    if (calm_gguf_open(ctx, fuzz_file("model.gguf", data, size), &file) != CALM_OK) {
+        if (file || !ctx->message[0])
+            abort();
+        return 0;
+    }
+    size_t bytes = 0;
+    for (size_t i = 0; i < calm_gguf_n_keys(file); i++)
+        check_key(file, calm_gguf_key_at(file, i));
+    for (size_t i = 0; i < calm_gguf_n_tensors(file); i++) {
+        const calm_gguf_tensor *tensor = calm_gguf_tensor_at(file, i);
+        check_tensor(ctx, file, tensor);
+        bytes += tensor->bytes;
+    }
+    if (bytes > size || calm_gguf_spare(file) > size || ctx->out->used_bytes > MOST_BYTES)    /* they do not overlap */
+        abort();
+    calm_gguf_close(file);
+    return 0;
+}
