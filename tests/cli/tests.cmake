@@ -22,6 +22,8 @@ calm_test(cli test_pipeline_families calm_test_play)
 calm_test(cli test_forward_file calm_cli)
 add_executable(write_families cli/write_families.c)
 target_link_libraries(write_families PRIVATE calm_test_support)
+add_executable(write_gguf cli/write_gguf.c)
+target_link_libraries(write_gguf PRIVATE calm_test_plan)
 if(NOT CALM_SANITIZE)    # an emulator, or most of it is Python
   add_test(NAME cli.other_cpu COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/other_cpu.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(cli.other_cpu PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
