@@ -205,7 +205,7 @@ static calm_status file_bytes(calm_ctx *ctx, const char *dir, int64_t *out)
 
 static calm_status fill(calm_ctx *ctx, calm_pipeline *p, const char *dir)
 {
-    const calm_export_input input = {p->model, &p->result, assembled, p};
+    const calm_export_input input = {p->model, &p->result, assembled, p, NULL};
     size_t n;
     CALM_TRY(calm_exporters(&n)[0]->write(ctx, &input, dir));
     calm_budget_note(&p->held.assemble);

@@ -30,6 +30,8 @@ if(NOT CALM_SANITIZE)    # an emulator, or most of it is Python
   add_test(NAME cli.field_reader
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/field_reader.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(cli.field_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+  add_test(NAME cli.gguf_reader COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/gguf_reader.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(cli.gguf_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 900 SKIP_RETURN_CODE 77)
   add_test(NAME cli.tasks_reader
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/tasks_reader.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(cli.tasks_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
