@@ -5,7 +5,7 @@
 #include "ptq/base/context.h"
 #include "ptq/io/windows.h"
 #include "ptq/model/model.h"
-#include "ptq/quant/importance.h"
+#include "ptq/quant/job_importance.h"
 
 /* Run the float model over `windows` and sum up, into ctx->out; no Gram matrix is made.  Windows are taken in batches whose hidden
  * rows fit 1 GiB, which depends on the windows and the model alone: neither threads nor memory change a bit.  `dataset` names the

@@ -32,7 +32,7 @@ typedef struct calm_exporter {
 const calm_exporter *const *calm_exporters(size_t *n);
 
 /* May `target` be written?  CALM_EEXIST when it exists and `force` is not given; CALM_EARG when it exists and is not a
- * checkpoint (no config.json) nor an empty directory: --force replaces nothing else. */
+ * checkpoint (no config.json) nor the one file of another format nor an empty directory: --force replaces nothing else. */
 calm_status calm_export_target(calm_ctx *ctx, const char *target, bool force);
 
 /* Open a fresh temporary directory beside `target` (in ctx->out), after removing those of killed processes; and move it
