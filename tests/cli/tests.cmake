@@ -41,6 +41,8 @@ target_link_libraries(write_format PRIVATE calm_test_plan)
 add_test(NAME cli.format_weights
   COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/format_weights.sh ${PROJECT_BINARY_DIR})
 set_tests_properties(cli.format_weights PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+add_executable(write_gguf cli/write_gguf.c)
+target_link_libraries(write_gguf PRIVATE calm_test_plan)
 if(NOT CALM_SANITIZE)    # an emulator, or most of it is Python
   add_test(NAME cli.other_cpu COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/other_cpu.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(cli.other_cpu PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
@@ -52,6 +54,8 @@ if(NOT CALM_SANITIZE)    # an emulator, or most of it is Python
   add_test(NAME cli.format_readers
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/format_readers.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(cli.format_readers PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 1800 SKIP_RETURN_CODE 77)
+  add_test(NAME cli.gguf_reader COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/gguf_reader.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(cli.gguf_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 900 SKIP_RETURN_CODE 77)
   add_test(NAME cli.tasks_reader
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/tasks_reader.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(cli.tasks_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
