@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "ptq/hybrid/targets.h"
+#include "ptq/hybrid/module_names.h"
 
 bool calm_ct_is_int_quantized(const calm_scheme *scheme)
 {

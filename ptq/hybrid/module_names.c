@@ -1,5 +1,5 @@
 /* Module names in quantization entries. */
-#include "ptq/hybrid/targets.h"
+#include "ptq/hybrid/module_names.h"
 
 #include <stdlib.h>
 #include <string.h>

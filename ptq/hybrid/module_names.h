@@ -3,8 +3,8 @@
  *
  * Engines fuse q, k, v into qkv_proj and gate, up into gate_up_proj and look for the fused name; the regexes match both
  * spellings, and those of different schemes are disjoint (docs/formats.md section 3.4). */
-#ifndef CALM_HYBRID_TARGETS_H
-#define CALM_HYBRID_TARGETS_H
+#ifndef CALM_HYBRID_MODULE_NAMES_H
+#define CALM_HYBRID_MODULE_NAMES_H
 
 #include "ptq/base/text.h"
 #include "ptq/hybrid/export.h"
