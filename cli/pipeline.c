@@ -100,12 +100,16 @@ static calm_status open_inputs(calm_ctx *ctx, calm_pipeline *p)
 /* Refuse before any work what the exporter would refuse at the end. */
 static calm_status check_export(calm_ctx *ctx, calm_pipeline *p)
 {
-    size_t n, *choice;
+    size_t n, *choice, first, end;
     const calm_export_input input = {.model = p->model, .plan = &p->result};
+    calm_pipeline_jobs(p, &first, &end);
     for (size_t entry = 0; entry < p->recipe->n_pool; entry++) {
         if (entry && p->recipe->pool[entry].of_scheme == p->recipe->pool[entry - 1].of_scheme)
             continue;
         CALM_TRY(calm_pipeline_uniform(ctx, p, entry, &choice));
+        for (size_t job = first; job < end; job++)    /* what the target keeps from a job is no plan */
+            if (!calm_pipeline_takes(p, job, p->recipe->pool[entry].of_scheme))
+                choice[job] = CALM_STAYS_FLOAT;
         CALM_TRY(calm_pipeline_plan(ctx, p, choice, &p->result));
         CALM_TRY(calm_exporters(&n)[0]->check(ctx, &input));
     }
@@ -221,6 +225,7 @@ static calm_status open_all(calm_ctx *ctx, calm_pipeline *p)
     for (size_t job = 0; job < n_jobs; job++)
         p->choice[job] = CALM_STAYS_FLOAT;
     CALM_TRY(calm_pipeline_pin(ctx, p));
+    CALM_TRY(calm_pipeline_constrain(ctx, p));
     CALM_TRY(calm_gates_check(ctx, p->recipe->gates, p->recipe->n_gates, p->evaluates, calm_pipeline_encodes(p),
                               p->recipe->n_budgets > 1));
     CALM_TRY(check_export(ctx, p));

@@ -121,6 +121,19 @@ static calm_status check_format(calm_ctx *ctx, const calm_quantize_options *o)
     return calm_fail(ctx, CALM_EARG, "--format %s: no such format; there is compressed-tensors", o->formats);
 }
 
+calm_status calm_quantize_target(calm_ctx *ctx, const calm_quantize_options *o, calm_recipe *recipe)
+{
+    if (!o->target)
+        return CALM_OK;
+    CALM_TRY(calm_target_parse(ctx, o->target, &recipe->target));
+    recipe->target_format = calm_target_reads(recipe->target, o->formats) ? o->formats : NULL;
+    if (!recipe->target_format)
+        calm_log(ctx, CALM_LOG_WARNING, "--target %s reads %s, not %s: the plan is one for %s, the checkpoint is not "
+                                        "(calm export writes the run in other formats)", o->target,
+                 calm_target_formats(recipe->target), o->formats, o->target);
+    return CALM_OK;
+}
+
 /* A file is the one that the recipe was made with. */
 static calm_status check_digest(calm_ctx *ctx, const char *path, const char *expected)
 {
@@ -190,6 +203,7 @@ calm_status calm_quantize_resolve(calm_ctx *ctx, const calm_quantize_options *o,
     recipe->n_gates = n_gates;
     recipe->kernels = o->kernels;
     recipe->overrides = o->overrides;
+    CALM_TRY(calm_quantize_target(ctx, o, recipe));
     CALM_TRY(calm_quantize_budgets(ctx, o, recipe));
     CALM_TRY(calm_recipe_select(ctx, (calm_unit)o->unit, (calm_rule)o->rule, o->metric, recipe));
     CALM_TRY(calm_quantize_check_choice(ctx, o, recipe));
