@@ -47,8 +47,10 @@ calm_status calm_pipeline_check_budgets(calm_ctx *ctx, const calm_pipeline *p)
     }
     for (size_t i = 0; i < recipe->n_budgets; i++)
         if (recipe->budgets[i] * weights < least || recipe->budgets[i] * weights > most)
-            return calm_fail(ctx, CALM_EARG, "--budget %g: the plans of these schemes take from %.4f to %.4f bits per weight",
-                             recipe->budgets[i], least / weights, most / weights);
+            return calm_fail(ctx, CALM_EARG, "--budget %g: the plans of these schemes take from %.4f to %.4f bits per weight%s%s",
+                             recipe->budgets[i], least / weights, most / weights,
+                             p->constraint.takes ? " for target " : "",
+                             p->constraint.takes ? calm_target_name(p->constraint.target) : "");
     return CALM_OK;
 }
 

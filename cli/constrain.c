@@ -109,6 +109,7 @@ calm_status calm_pipeline_constrain(calm_ctx *ctx, calm_pipeline *p)
         return CALM_OK;
     c->target = recipe->target;
     c->format = recipe->target_format;
+    c->tie = recipe->target_tie;
     c->schemes = recipe->schemes;
     c->n_schemes = recipe->n_schemes;
     CALM_TRY(list_jobs(ctx, p, &jobs, &c->n_jobs));

@@ -49,17 +49,16 @@ static void join(size_t *set, size_t a, size_t b)
 /* Units of jobs with one tie number are one set. */
 static calm_status find_sets(calm_ctx *ctx, calm_constraint *c)
 {
-    const calm_tie tie = calm_target_tie(c->target, c->format);
     size_t most = 0, *unit_of;    /* [most + 1] the number's first unit + 1 */
     for (size_t j = 0; j < c->n_jobs; j++) {
-        const size_t number = calm_tie_number(tie, c->jobs[j].block, c->jobs[j].expert, c->jobs[j].down);
+        const size_t number = calm_tie_number(c->tie, c->jobs[j].block, c->jobs[j].expert, c->jobs[j].down);
         most = number > most ? number : most;
     }
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, unit_of, most + 1));
     for (size_t u = 0; u < c->n_units; u++)
         c->set[u] = u;
     for (size_t j = 0; j < c->n_jobs; j++) {
-        const size_t number = calm_tie_number(tie, c->jobs[j].block, c->jobs[j].expert, c->jobs[j].down);
+        const size_t number = calm_tie_number(c->tie, c->jobs[j].block, c->jobs[j].expert, c->jobs[j].down);
         if (number && unit_of[number])
             join(c->set, unit_of[number] - 1, c->jobs[j].unit);
         if (number)
@@ -127,7 +126,7 @@ static calm_status refuse_set(calm_ctx *ctx, const calm_constraint *c, const boo
         status = calm_text_check(ctx, &text);
     if (status == CALM_OK)
         status = calm_fail(ctx, CALM_EARG, "--target %s: %s share a scheme, and none is left to them: %.700s",
-                           calm_target_name(c->target), calm_tie_text(calm_target_tie(c->target, c->format)), text.data);
+                           calm_target_name(c->target), calm_tie_text(c->tie), text.data);
     calm_text_clear(&text);
     return status;
 }

@@ -20,6 +20,7 @@ typedef struct calm_constraint_job {
 typedef struct calm_constraint {
     const calm_target *target;           /* NULL: none                                         */
     const char *format;                  /* NULL: the target's first                           */
+    calm_tie tie;                        /* of the target, and of what is written              */
     const calm_scheme *schemes;          /* [n_schemes]                                        */
     size_t n_schemes;
     const calm_constraint_job *jobs;     /* [n_jobs]                                           */

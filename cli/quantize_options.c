@@ -123,10 +123,17 @@ static calm_status check_format(calm_ctx *ctx, const calm_quantize_options *o)
 
 calm_status calm_quantize_target(calm_ctx *ctx, const calm_quantize_options *o, calm_recipe *recipe)
 {
+    char *item;
     if (!o->target)
         return CALM_OK;
     CALM_TRY(calm_target_parse(ctx, o->target, &recipe->target));
-    recipe->target_format = calm_target_reads(recipe->target, o->formats) ? o->formats : NULL;
+    for (const char *at = o->formats; *at;) {
+        CALM_TRY(calm_list_next(ctx, &at, &item));
+        recipe->target_tie = calm_tie_both(recipe->target_tie, calm_format_tie(item));
+        if (!recipe->target_format && calm_target_reads(recipe->target, item))
+            recipe->target_format = item;
+    }
+    recipe->target_tie = calm_tie_both(recipe->target_tie, calm_target_tie(recipe->target, recipe->target_format));
     if (!recipe->target_format)
         calm_log(ctx, CALM_LOG_WARNING, "--target %s reads %s, not %s: the plan is one for %s, the checkpoint is not "
                                         "(calm export writes the run in other formats)", o->target,

@@ -135,6 +135,7 @@ static calm_status resolve_target(calm_ctx *ctx, const calm_select_options *o, c
     const char *name = calm_json_string(before ? before : calm_json_get(run->recipe, "target"), "any");
     CALM_TRY(calm_target_parse(ctx, o->target ? o->target : name, &out->target));
     out->format = calm_target_reads(out->target, RUN_FORMAT) ? RUN_FORMAT : NULL;
+    out->written = RUN_FORMAT;
     return CALM_OK;
 }
 

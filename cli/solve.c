@@ -235,6 +235,7 @@ calm_status calm_solve_constrain(calm_ctx *ctx, const calm_solve_pool *pool, con
     *out = (calm_constraint){.target = wishes->target, .format = wishes->format};
     if (calm_target_is_any(wishes->target))
         return CALM_OK;
+    out->tie = calm_tie_both(calm_target_tie(wishes->target, wishes->format), calm_format_tie(wishes->written));
     CALM_TRY(CALM_NEW(ctx, ctx->out, jobs, pool->n_jobs));
     CALM_TRY(CALM_NEW(ctx, ctx->out, schemes, pool->n_schemes));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, offered, units->n_units * pool->n_schemes));

@@ -413,6 +413,16 @@ calm_tie calm_target_tie(const calm_target *target, const char *format)
     return r ? r->tie : CALM_TIE_NONE;
 }
 
+calm_tie calm_format_tie(const char *format)
+{
+    return format && strcmp(format, "compressed-tensors") == 0 ? CALM_TIE_BLOCK : CALM_TIE_NONE;
+}
+
+calm_tie calm_tie_both(calm_tie a, calm_tie b)
+{
+    return a > b ? a : b;
+}
+
 const char *calm_tie_text(calm_tie tie)
 {
     static const char *const texts[] = {"each job by itself", "all experts of a projection", "all experts of a block",
