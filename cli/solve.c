@@ -360,8 +360,9 @@ static calm_status check_budget(calm_ctx *ctx, const calm_solve_pool *pool, cons
     }
     /* As whole bits, which is what the knapsack is given. */
     if (floor(budget * weights + 0.5) < least || budget * weights > most * (1 + 1e-12))
-        return calm_fail(ctx, CALM_EARG, "--budget %g: the plans of this pool take from %.4f to %.4f bits per weight",
-                         budget, least / weights, most / weights);
+        return calm_fail(ctx, CALM_EARG, "--budget %g: the plans of this pool take from %.4f to %.4f bits per weight%s%s",
+                         budget, least / weights, most / weights, constraint->takes ? " for target " : "",
+                         constraint->takes ? calm_target_name(constraint->target) : "");
     return CALM_OK;
 }
 

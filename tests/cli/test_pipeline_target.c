@@ -58,6 +58,9 @@ static void check_legal(const play *run, int64_t id, const char *target)
     if (strcmp(target, "vllm") == 0)
         ck_assert_int_eq(of_choices(run, id, "count(*)", "scheme LIKE 'w3%' AND job LIKE 'experts.%'"), 0);
     ck_assert_int_eq(of_choices(run, id, "count(*)", "1"), 20);
+    /* What engines fuse is one job, so it has one choice. */
+    ck_assert_int_eq(play_sql(run, "SELECT count(*) FROM job WHERE linears LIKE '%q_proj%k_proj%v_proj%'"), 2);
+    ck_assert_int_eq(play_sql(run, "SELECT count(*) FROM job WHERE linears LIKE '%gate_proj%up_proj%'"), 8);
 }
 
 static const char *decided(const play *run, int64_t of)
