@@ -107,6 +107,10 @@ calm_status calm_pipeline_constrain(calm_ctx *ctx, calm_pipeline *p)
     *c = (calm_constraint){0};
     if (calm_target_is_any(recipe->target))
         return CALM_OK;
+    if (!recipe->target_format && recipe->output)
+        calm_log(ctx, CALM_LOG_WARNING, "target %s reads %s and not what this run writes: the plan is legal for it, the "
+                                        "checkpoint is for others", calm_target_name(recipe->target),
+                 calm_target_formats(recipe->target));
     c->target = recipe->target;
     c->format = recipe->target_format;
     c->tie = recipe->target_tie;

@@ -134,10 +134,6 @@ calm_status calm_quantize_target(calm_ctx *ctx, const calm_quantize_options *o, 
             recipe->target_format = item;
     }
     recipe->target_tie = calm_tie_both(recipe->target_tie, calm_target_tie(recipe->target, recipe->target_format));
-    if (!recipe->target_format)
-        calm_log(ctx, CALM_LOG_WARNING, "--target %s reads %s, not %s: the plan is one for %s, the checkpoint is not "
-                                        "(calm export writes the run in other formats)", o->target,
-                 calm_target_formats(recipe->target), o->formats, o->target);
     return CALM_OK;
 }
 

@@ -85,7 +85,7 @@ calm_status calm_quantize_resolve(calm_ctx *ctx, const calm_quantize_options *op
 calm_status calm_quantize_budgets(calm_ctx *ctx, const calm_quantize_options *opts, calm_recipe *recipe);
 calm_status calm_quantize_check_choice(calm_ctx *ctx, const calm_quantize_options *opts, const calm_recipe *recipe);
 
-/* --target into the recipe, with a warning when it does not read --format.  CALM_EARG: no such target. */
+/* --target into the recipe, with the first of --format that it reads.  CALM_EARG: no such target. */
 calm_status calm_quantize_target(calm_ctx *ctx, const calm_quantize_options *opts, calm_recipe *recipe);
 
 /* Widths and algorithms of a budget, where none are named. */
