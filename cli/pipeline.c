@@ -100,13 +100,17 @@ static calm_status open_inputs(calm_ctx *ctx, calm_pipeline *p)
 /* Refuse before any work what the exporter would refuse at the end. */
 static calm_status check_export(calm_ctx *ctx, calm_pipeline *p)
 {
-    size_t n, *choice;
+    size_t n, *choice, first, end;
     const calm_export_options options = {.asymmetric = true};    /* the scheme's name asks for it */
     const calm_export_input input = {.model = p->model, .plan = &p->result, .options = &options};
+    calm_pipeline_jobs(p, &first, &end);
     for (size_t entry = 0; entry < p->recipe->n_pool; entry++) {
         if (entry && p->recipe->pool[entry].of_scheme == p->recipe->pool[entry - 1].of_scheme)
             continue;
         CALM_TRY(calm_pipeline_uniform(ctx, p, entry, &choice));
+        for (size_t job = first; job < end; job++)    /* what the target keeps from a job is no plan */
+            if (!calm_pipeline_takes(p, job, p->recipe->pool[entry].of_scheme))
+                choice[job] = CALM_STAYS_FLOAT;
         CALM_TRY(calm_pipeline_plan(ctx, p, choice, &p->result));
         CALM_TRY(calm_exporters(&n)[0]->check(ctx, &input));
     }
@@ -125,6 +129,16 @@ static void warn_of_few_rows(calm_ctx *ctx, const calm_pipeline *p)
     if (rows / ROWS_PER_INPUT < widest && (calm_recipe_caps(p->recipe) & CALM_NEEDS_GRAM))
         calm_log(ctx, CALM_LOG_WARNING, "%zu calibration rows for %zu inputs: below %d rows per input results get worse "
                                         "(more --samples)", rows, widest, ROWS_PER_INPUT);
+}
+
+/* Without a target experts may come out at several schemes, which readers fail on and calm assemble refuses. */
+static void warn_of_experts(calm_ctx *ctx, const calm_pipeline *p)
+{
+    const calm_recipe *recipe = p->recipe;
+    if (recipe->n_budgets == 1 && recipe->n_schemes > 1 && recipe->output && !p->constraint.takes &&
+        recipe->selection.unit != CALM_UNIT_BLOCK && calm_model_config(p->model)->moe.n_experts)
+        calm_log(ctx, CALM_LOG_WARNING, "experts of a block may come out at different schemes, which readers of "
+                                        "compressed-tensors do not take: --target vllm, or another engine, gives them one");
 }
 
 /* ---- the whole line ---- */
@@ -231,11 +245,13 @@ static calm_status open_all(calm_ctx *ctx, calm_pipeline *p)
     for (size_t job = 0; job < n_jobs; job++)
         p->choice[job] = CALM_STAYS_FLOAT;
     CALM_TRY(calm_pipeline_pin(ctx, p));
+    CALM_TRY(calm_pipeline_constrain(ctx, p));
     CALM_TRY(calm_gates_check(ctx, p->recipe->gates, p->recipe->n_gates, p->evaluates, calm_pipeline_encodes(p),
                               p->recipe->n_budgets > 1));
     CALM_TRY(check_export(ctx, p));
     CALM_TRY(calm_pipeline_check_budgets(ctx, p));
     warn_of_few_rows(ctx, p);
+    warn_of_experts(ctx, p);
     CALM_TRY(calm_budget_apply(ctx, p, &p->budget));
     calm_budget_note(&p->held.open);
     return CALM_OK;

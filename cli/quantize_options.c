@@ -116,6 +116,22 @@ static calm_status check_format(calm_ctx *ctx, const calm_quantize_options *o)
     return CALM_OK;
 }
 
+calm_status calm_quantize_target(calm_ctx *ctx, const calm_quantize_options *o, calm_recipe *recipe)
+{
+    char *item;
+    if (!o->target)
+        return CALM_OK;
+    CALM_TRY(calm_target_parse(ctx, o->target, &recipe->target));
+    for (const char *at = o->formats; *at;) {
+        CALM_TRY(calm_list_next(ctx, &at, &item));
+        recipe->target_tie = calm_tie_both(recipe->target_tie, calm_format_tie(item));
+        if (!recipe->target_format && calm_target_reads(recipe->target, item))
+            recipe->target_format = item;
+    }
+    recipe->target_tie = calm_tie_both(recipe->target_tie, calm_target_tie(recipe->target, recipe->target_format));
+    return CALM_OK;
+}
+
 /* A file is the one that the recipe was made with. */
 static calm_status check_digest(calm_ctx *ctx, const char *path, const char *expected)
 {
@@ -202,6 +218,7 @@ calm_status calm_quantize_resolve(calm_ctx *ctx, const calm_quantize_options *o,
     recipe->n_gates = n_gates;
     recipe->kernels = o->kernels;
     recipe->overrides = o->overrides;
+    CALM_TRY(calm_quantize_target(ctx, o, recipe));
     CALM_TRY(calm_quantize_budgets(ctx, o, recipe));
     CALM_TRY(calm_recipe_select(ctx, (calm_unit)o->unit, (calm_rule)o->rule, o->metric, recipe));
     CALM_TRY(calm_quantize_check_choice(ctx, o, recipe));

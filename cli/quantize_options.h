@@ -17,7 +17,7 @@ typedef struct calm_quantize_options {
     calm_recipe_options recipe;
     const char *recipe_file;    /* FILE or NAME; what it says is in the other options after calm_quantize_read_recipe */
     const char *metric, *budget, *output, *kernels, *formats;
-    const char *pins, *forbid, *gates;
+    const char *pins, *forbid, *gates, *target;
     int unit, rule, effort;
     const char *lock;
     bool keep_hybrid, no_eval, force, json, dry_run, locked;
@@ -57,6 +57,8 @@ typedef struct calm_quantize_options {
     {.name = "format", .help = "format of the checkpoint",                                                           \
      .offset = offsetof(calm_quantize_options, formats), .type = CALM_OPTION_STRING,                                 \
      .fallback = "compressed-tensors", .metavar = "NAME"},                                                           \
+    {.name = "target", .help = "engine whose kernels must take the result: its schemes, shapes, and one for all experts", \
+     .offset = offsetof(calm_quantize_options, target), .type = CALM_OPTION_STRING, .metavar = CALM_TARGET_NAMES},   \
     {.name = "kernels", .help = "OpenBLAS core type whose kernels the run is to use (Haswell, SkylakeX, ...)",       \
      .offset = offsetof(calm_quantize_options, kernels), .type = CALM_OPTION_STRING, .metavar = "TYPE"},             \
     {.name = "no-eval", .help = "skip the evaluation", .offset = offsetof(calm_quantize_options, no_eval),           \
@@ -82,6 +84,9 @@ calm_status calm_quantize_resolve(calm_ctx *ctx, const calm_quantize_options *op
  * together.  CALM_EARG. */
 calm_status calm_quantize_budgets(calm_ctx *ctx, const calm_quantize_options *opts, calm_recipe *recipe);
 calm_status calm_quantize_check_choice(calm_ctx *ctx, const calm_quantize_options *opts, const calm_recipe *recipe);
+
+/* --target into the recipe, with the first of --format that it reads.  CALM_EARG: no such target. */
+calm_status calm_quantize_target(calm_ctx *ctx, const calm_quantize_options *opts, calm_recipe *recipe);
 
 /* Widths and algorithms of a budget, where none are named. */
 #define CALM_BUDGET_SCHEMES "w2a16_g64,w3a16_g128,w4a16_g128,w8a16"

@@ -57,6 +57,7 @@ static const place places[] = {
     {"choice", "expert_tokens", "expert-tokens", PLACE_VALUE, NULL},
     {"blocks", NULL, "blocks", PLACE_RANGE, NULL},
     {"formats", NULL, "format", PLACE_LIST, NULL},
+    {"target", NULL, "target", PLACE_VALUE, NULL},
     {"evaluation", NULL, "no-eval", PLACE_NOT, "eval-text eval-samples"},
     {"evaluation", "text", "eval-text", PLACE_VALUE, "no-eval"},
     {"evaluation", "samples", "eval-samples", PLACE_VALUE, "no-eval"},

@@ -26,6 +26,7 @@ calm_test(cli test_program_refusals calm_test_program)
 set_tests_properties(cli.test_program_kills cli.test_program_refusals PROPERTIES TIMEOUT 900)    # thousands of runs
 calm_test(cli test_pipeline calm_test_play)
 calm_test(cli test_pipeline_choice calm_test_play)
+calm_test(cli test_pipeline_target calm_test_play)
 calm_test(cli test_select_run calm_test_play)
 calm_test(cli test_run_memory calm_test_play)
 set_tests_properties(cli.test_run_memory PROPERTIES TIMEOUT 900)    # two hundred runs
