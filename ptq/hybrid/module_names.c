@@ -142,7 +142,7 @@ static void add_target(const wanted *w, calm_job_kind kind, place where)
     calm_text_clear(&text);
 }
 
-void calm_targets(const calm_export_input *input, calm_plan_match_fn *match, const void *match_user,
+void calm_module_regexes(const calm_export_input *input, calm_plan_match_fn *match, const void *match_user,
                   calm_target_fn *each, void *user)
 {
     const wanted w = {input, match, match_user, each, user};

@@ -17,7 +17,7 @@ typedef void calm_target_fn(void *user, const char *regex);
 
 /* One regex per kind of job and place (block, shared expert, experts) of which some block's job matches; of the experts
  * of a block the first speaks for all. */
-void calm_targets(const calm_export_input *input, calm_plan_match_fn *match, const void *match_user,
+void calm_module_regexes(const calm_export_input *input, calm_plan_match_fn *match, const void *match_user,
                   calm_target_fn *each, void *user);
 
 /* A calm_plan_match_fn: quantized with the calm_scheme `scheme`. */
