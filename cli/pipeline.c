@@ -100,9 +100,7 @@ static calm_status open_inputs(calm_ctx *ctx, calm_pipeline *p)
 /* Refuse before any work what the exporter would refuse at the end. */
 static calm_status check_export(calm_ctx *ctx, calm_pipeline *p)
 {
-    size_t n, *choice, first, end;
-    const calm_export_options options = {.asymmetric = true};    /* the scheme's name asks for it */
-    const calm_export_input input = {.model = p->model, .plan = &p->result, .options = &options};
+    size_t *choice, first, end;
     calm_pipeline_jobs(p, &first, &end);
     for (size_t entry = 0; entry < p->recipe->n_pool; entry++) {
         if (entry && p->recipe->pool[entry].of_scheme == p->recipe->pool[entry - 1].of_scheme)
@@ -112,7 +110,7 @@ static calm_status check_export(calm_ctx *ctx, calm_pipeline *p)
             if (!calm_pipeline_takes(p, job, p->recipe->pool[entry].of_scheme))
                 choice[job] = CALM_STAYS_FLOAT;
         CALM_TRY(calm_pipeline_plan(ctx, p, choice, &p->result));
-        CALM_TRY(calm_exporters(&n)[0]->check(ctx, &input));
+        CALM_TRY(calm_formats_check(ctx, &p->recipe->formats, p->model, &p->result));
     }
     return CALM_OK;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/budget.h"
 #include "cli/recipe_file.h"
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
@@ -105,15 +106,14 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_quantize_options *o,
     return CALM_OK;
 }
 
-/* An exporter's name, with - or _; the pipeline writes with the first of them alone. */
-static calm_status check_format(calm_ctx *ctx, const calm_quantize_options *o)
+calm_status calm_quantize_formats(calm_ctx *ctx, const calm_quantize_options *o, calm_formats *out)
 {
-    size_t n;
-    const calm_exporter *exporter;
-    CALM_TRY(calm_exporter_find(ctx, o->formats, &exporter));
-    if (exporter != calm_exporters(&n)[0])
-        return calm_fail(ctx, CALM_EARG, "--format %s: quantize writes compressed-tensors", o->formats);
-    return CALM_OK;
+    *out = (calm_formats){0};
+    CALM_TRY(calm_formats_parse(ctx, o->formats, out));
+    out->options.asymmetric = true;    /* the scheme's name asks for it */
+    out->options.gguf_pre = o->gguf_pre;
+    out->options.gguf_float = (calm_export_float)o->gguf_float;
+    return o->max_shard_size ? calm_budget_parse(ctx, o->max_shard_size, &out->options.max_shard_bytes) : CALM_OK;
 }
 
 calm_status calm_quantize_target(calm_ctx *ctx, const calm_quantize_options *o, calm_recipe *recipe)
@@ -124,6 +124,8 @@ calm_status calm_quantize_target(calm_ctx *ctx, const calm_quantize_options *o, 
     CALM_TRY(calm_target_parse(ctx, o->target, &recipe->target));
     for (const char *at = o->formats; *at;) {
         CALM_TRY(calm_list_next(ctx, &at, &item));
+        for (char *c = item; *c; c++)    /* either spelling */
+            *c = *c == '_' ? '-' : *c;
         recipe->target_tie = calm_tie_both(recipe->target_tie, calm_format_tie(item));
         if (!recipe->target_format && calm_target_reads(recipe->target, item))
             recipe->target_format = item;
@@ -203,12 +205,13 @@ calm_status calm_quantize_resolve(calm_ctx *ctx, const calm_quantize_options *o,
     const bool budget = o->budget != NULL;
     calm_gate *gates = NULL;
     size_t n_gates = 0;
+    calm_formats formats;
     if (!o->recipe.model)
         return calm_fail(ctx, CALM_EARG, "calm quantize: --model is missing; try: calm quantize --model qwen --bits 4");
     if (o->gates)
         CALM_TRY(calm_gates_parse(ctx, o->gates, &gates, &n_gates));
     CALM_TRY(calm_gates_check(ctx, gates, n_gates, !o->no_eval, -1, o->budget && strchr(o->budget, ',')));
-    CALM_TRY(check_format(ctx, o));
+    CALM_TRY(calm_quantize_formats(ctx, o, &formats));
     CALM_TRY(calm_recipe_resolve(ctx, &o->recipe, budget && !o->recipe.scheme ? CALM_BUDGET_SCHEMES : NULL,
                                  budget && !o->recipe.algorithms ? CALM_BUDGET_POOL : NULL, o->common.quiet, recipe));
     recipe->keep_hybrid = o->keep_hybrid;
@@ -217,6 +220,7 @@ calm_status calm_quantize_resolve(calm_ctx *ctx, const calm_quantize_options *o,
     recipe->gates = gates;
     recipe->n_gates = n_gates;
     recipe->kernels = o->kernels;
+    recipe->formats = formats;
     recipe->overrides = o->overrides;
     CALM_TRY(calm_quantize_target(ctx, o, recipe));
     CALM_TRY(calm_quantize_budgets(ctx, o, recipe));

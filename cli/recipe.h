@@ -3,6 +3,7 @@
 #define CALM_CLI_RECIPE_H
 
 #include "algorithms/algorithm.h"
+#include "cli/formats.h"
 #include "cli/gates.h"
 #include "cli/resolve.h"
 #include "cli/scores.h"
@@ -73,6 +74,7 @@ typedef struct calm_recipe {
     bool keep_hybrid;                       /* even when a uniform run is better                      */
     const char *eval_path, *eval_name;      /* NULL: no evaluation                                    */
     long long eval_windows;                 /* 0: all                                                 */
+    calm_formats formats;                   /* that the result is written in                          */
     const char *output;                     /* checkpoint directory; NULL: none is written            */
     const char *store;                      /* SQLite file                                            */
     const char *lock;                       /* written after the run, for the report; NULL: none is   */

@@ -7,8 +7,6 @@
 #include "cli/recipe.h"
 #include "ptq/base/sha256.h"
 
-#define RUN_FORMAT "compressed-tensors"
-
 /* ---- what is asked for ---- */
 
 /* The place of a word in "a|b|c", which is short. */
@@ -134,8 +132,14 @@ static calm_status resolve_target(calm_ctx *ctx, const calm_select_options *o, c
     const calm_json *before = calm_json_get(calm_json_get(run->recipe, "select"), "target");
     const char *name = calm_json_string(before ? before : calm_json_get(run->recipe, "target"), "any");
     CALM_TRY(calm_target_parse(ctx, o->target ? o->target : name, &out->target));
-    out->format = calm_target_reads(out->target, RUN_FORMAT) ? RUN_FORMAT : NULL;
-    out->written = RUN_FORMAT;
+    const calm_json *several = calm_json_get(run->recipe, "formats");
+    const char *first = calm_json_string(several ? calm_json_at(several, 0) : calm_json_get(run->recipe, "format"), NULL);
+    char *written;
+    CALM_TRY(calm_strf(ctx, ctx->out, &written, "%s", first ? first : "compressed-tensors"));
+    for (char *c = written; *c; c++)    /* the recipe has the exporter's own name */
+        *c = *c == '_' ? '-' : *c;
+    out->written = written;
+    out->format = calm_target_reads(out->target, out->written) ? out->written : NULL;
     return CALM_OK;
 }
 

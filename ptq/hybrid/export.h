@@ -21,6 +21,7 @@ typedef struct calm_export_input {
 typedef struct calm_exporter {
     const char *name;           /* [a-z0-9_]+ : "compressed_tensors"; said with - on the command line */
     const char *summary;
+    bool wants_importance;      /* options->importance must be there */
     const char *file;           /* the one file it writes; NULL: a checkpoint, config.json and safetensors */
     /* Refuse, by name, what the format cannot express; warn in the log where readers differ. */
     calm_status (*check)(calm_ctx *ctx, const calm_export_input *input);

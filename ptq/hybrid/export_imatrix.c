@@ -159,6 +159,7 @@ static calm_status write(calm_ctx *ctx, const calm_export_input *input, const ch
 const calm_exporter calm_export_imatrix = {
     .name = "imatrix",
     .summary = "imatrix.gguf: llama.cpp's importance matrix of the calibration text, for llama-quantize",
+    .wants_importance = true,
     .file = "imatrix.gguf",
     .check = check,
     .write = write,

@@ -87,6 +87,8 @@ static calm_status is_export(calm_ctx *ctx, const char *dir, bool *out)
     char *path;
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "config.json"));
     *out = calm_path_exists(path);
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "calm_recipe.json"));    /* above several formats */
+    *out |= calm_path_exists(path);
     for (size_t i = 0; i < (calm_exporters(&n), n) && !*out; i++) {
         if (!calm_exporters(&n)[i]->file)
             continue;
