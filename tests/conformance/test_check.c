@@ -5,67 +5,9 @@
 #include <stdio.h>
 
 #include "ptq/base/file.h"
-#include "ptq/base/text.h"
-#include "ptq/hybrid/export.h"
-#include "ptq/io/json.h"
-#include "ptq/model/arch.h"
+#include "tests/support/good_checkpoint.h"
 #include "tests/support/harness.h"
-#include "tests/support/tiny_model.h"
-#include "tests/support/tiny_plan.h"
 #include "tests/tools/break_faults.h"
-
-static const calm_exporter *exporter(const char *name)
-{
-    const calm_exporter *out;
-    ck_ok(calm_exporter_find(ctx, name, &out));
-    return out;
-}
-
-/* A tokenizer of bytes for the model: the vocabulary's size, a merge, a special token. */
-static void write_tokenizer(const char *dir, size_t vocab)
-{
-    static const char *const split =
-        "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": "
-        "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|"
-        "\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}, \"behavior\": \"Isolated\", \"invert\": false}, {\"type\": \"ByteLevel\", "
-        "\"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false}]}, \"decoder\": {\"type\": \"ByteLevel\", "
-        "\"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false}";
-    calm_text text;
-    calm_text_init(&text);
-    calm_text_printf(&text, "{\"version\": \"1.0\", %s, \"added_tokens\": [{\"id\": %zu, \"content\": \"<e>\", \"special\": true, "
-                            "\"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false}], "
-                            "\"model\": {\"type\": \"BPE\", \"vocab\": {", split, vocab - 1);
-    for (size_t i = 0; i < vocab - 2; i++)
-        calm_text_printf(&text, "\"%c%s\": %zu, ", (char)('A' + i % 26), i < 26 ? "" : i < 52 ? "b" : "c", i);
-    calm_text_printf(&text, "\"AB\": %zu}, \"merges\": [\"A B\"]}}", vocab - 2);
-    ck_ok(calm_write_file(ctx, test_format("%s/tokenizer.json", dir), text.data, text.length));
-    calm_text_clear(&text);
-}
-
-static const char *export(const tiny_model *spec, const char *format, const char *const *schemes, size_t n, size_t shard)
-{
-    const calm_export_options options = {.asymmetric = true, .max_shard_bytes = shard};
-    const calm_exporter *how = exporter(format);
-    tiny_plan p;
-    const char *from = tiny_model_write(spec), *dir = test_directory();
-    write_tokenizer(from, spec->vocab);
-    tiny_plan_open(&p, from);
-    if (spec->n_experts)
-        tiny_plan_quantize_family(&p, schemes, n);
-    else
-        tiny_plan_quantize_all(&p, schemes, n, TINY_UNSCALED);
-    const calm_export_input input = {.model = p.model, .plan = &p.plan, .options = &options};
-    if (how->check(ctx, &input) != CALM_OK) {
-        calm_ctx_forgive(ctx);
-        dir = NULL;
-    } else {
-        ck_ok(how->write(ctx, &input, dir));
-        if (!how->file)
-            write_tokenizer(dir, spec->vocab);
-    }
-    calm_model_close(p.model);
-    return dir;
-}
 
 static const char *findings_text(const calm_check_report *report)
 {
@@ -83,51 +25,6 @@ static const char *checked_path(const char *dir)
 
 /* ---- the good ones ---- */
 
-typedef struct good {
-    const char *name, *format, *schemes[2];
-    bool moe, narrow, untied;
-    size_t shard;
-} good;
-
-static const good goods[] = {
-    {"ct", "compressed-tensors", {"w4a16_g32"}, .untied = false},
-    {"ct-mixed", "compressed-tensors", {"w4a16_g32", "w8a8"}, .untied = true},
-    {"ct-moe", "compressed-tensors", {"w4a16_g32"}, .moe = true, .untied = true},
-    {"ct-3bit", "compressed-tensors", {"w3a16"}, .narrow = true},
-    {"ct-asym", "compressed-tensors", {"w4a16_g32_asym"}, .untied = false},
-    {"ct-w4a4", "compressed-tensors", {"w4a4_g32"}, .untied = false},
-    {"ct-shards", "compressed-tensors", {"w4a16_g32"}, .shard = 100000},
-    {"gptq", "gptq", {"w4a16_g32"}, .untied = true},
-    {"gptq-mixed", "gptq", {"w4a16_g32", "w8a16"}, .untied = true},
-    {"gptq-asym", "gptq", {"w4a16_g32_asym"}, .untied = true},
-    {"awq", "awq", {"w4a16_g32_asym"}, .untied = true},
-    {"mlx", "mlx", {"w4a16_g32"}, .untied = false},
-    {"gguf", "gguf", {"w4a16_g32"}, .untied = false},
-};
-
-static tiny_model spec_of(const good *g)
-{
-    tiny_model spec = g->moe ? tiny_wide("qwen3_moe") : tiny_default;
-    if (!g->moe) {
-        spec.hidden = g->narrow ? 48 : 128;
-        spec.inner = g->narrow ? 80 : 256;
-        spec.head_dim = g->narrow ? 12 : 32;
-    }
-    spec.tied = !g->untied;
-    spec.extra = "\"eos_token_id\": 60";
-    return spec;
-}
-
-static const char *write_good(const char *name)
-{
-    for (size_t i = 0; i < sizeof goods / sizeof *goods; i++)
-        if (strcmp(goods[i].name, name) == 0) {
-            const tiny_model spec = spec_of(&goods[i]);
-            return export(&spec, goods[i].format, goods[i].schemes, goods[i].schemes[1] ? 2 : 1, goods[i].shard);
-        }
-    return NULL;
-}
-
 static void check_clean(const char *what, const char *dir)
 {
     calm_check_report report;
@@ -139,11 +36,8 @@ static void check_clean(const char *what, const char *dir)
 
 TEST(good_ones_are_clean)
 {
-    for (size_t i = 0; i < sizeof goods / sizeof *goods; i++) {
-        const char *dir = write_good(goods[i].name);
-        ck_assert_msg(dir != NULL, "%s is not written", goods[i].name);
-        check_clean(goods[i].name, dir);
-    }
+    for (size_t i = 0; good_names[i]; i++)
+        check_clean(good_names[i], good_write(good_names[i]));
 }
 END_OF_TEST
 
@@ -156,7 +50,7 @@ TEST(every_family_is_clean)
         for (size_t e = 0; e < sizeof formats / sizeof *formats; e++)
             for (size_t n = 1; n <= 2; n++) {
                 const tiny_model spec = tiny_wide(tiny_families[f]);
-                const char *dir = export(&spec, formats[e], schemes, n, 0);
+                const char *dir = good_export(&spec, formats[e], schemes, n, 0);
                 if (dir)
                     check_clean(test_format("%s as %s, %zu schemes", tiny_families[f], formats[e], n), dir);
                 n_written += dir != NULL;
@@ -189,15 +83,15 @@ static bool is_found(const break_fault *fault, const char *dir, const char **tex
 
 TEST(every_fault_is_found)
 {
-    const char *dirs[sizeof goods / sizeof *goods] = {NULL}, *missed = "";
+    const char *dirs[32] = {NULL}, *missed = "";
     size_t n = 0;
     for (const break_fault *fault = break_faults; fault->name; fault++, n++) {
         const char *text, *to = test_format("%s/broken", test_directory());
         size_t g = 0;
-        while (g < sizeof goods / sizeof *goods && strcmp(goods[g].name, fault->good) != 0)
+        while (good_names[g] && strcmp(good_names[g], fault->good) != 0)
             g++;
-        ck_assert_msg(g < sizeof goods / sizeof *goods, "%s: there is no %s", fault->name, fault->good);
-        dirs[g] = dirs[g] ? dirs[g] : write_good(fault->good);
+        ck_assert_msg(good_names[g] && g < 32, "%s: there is no %s", fault->name, fault->good);
+        dirs[g] = dirs[g] ? dirs[g] : good_write(fault->good);
         ck_ok(break_checkpoint(ctx, dirs[g], to, fault));
         if (!is_found(fault, to, &text))
             missed = test_format("%s\n%s: %s at \"%s\" is not among%s", missed, fault->name, fault->rule, fault->where, text);
@@ -258,7 +152,7 @@ TEST(same_for_any_number_of_threads)
 {
     const break_fault fault = {"scale_nan", "ct", "VA001", "", BREAK_POKE, "layers.0.mlp.up_proj.weight_scale", "c07f", 0, 0};
     const char *to = test_format("%s/broken", test_directory()), *one, *four;
-    ck_ok(break_checkpoint(ctx, write_good("ct"), to, &fault));
+    ck_ok(break_checkpoint(ctx, good_write("ct"), to, &fault));
     ctx->n_threads = 1;
     ck_assert(is_found(&fault, to, &one));
     ctx->n_threads = 4;
