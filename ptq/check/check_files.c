@@ -23,7 +23,10 @@ static void hear(void *user, calm_shard_fault fault, const char *tensor, const c
     snprintf(file, sizeof file, "%.*s", (int)strcspn(name, ":"), name);
     to->c->partial |= fault != CALM_SHARD_UNLISTED && fault != CALM_SHARD_TOTAL && fault != CALM_SHARD_HOLE;
     if (to->status == CALM_OK)
-        to->status = calm_check_say(to->c, (calm_rule)(CALM_RULE_SHARD_HEADER + (int)fault), tensor ? tensor : *file ? file : to->c->path,
+        to->status = calm_check_say(to->c, (calm_rule)(CALM_RULE_SHARD_HEADER + (int)fault),
+                                    tensor  ? tensor
+                                    : *file ? file
+                                            : to->c->path,
                                     "%s", copy);
 }
 
@@ -36,8 +39,8 @@ static int compare_members(const void *a, const void *b)
 
 static bool is_stored_suffix(const char *suffix)
 {
-    static const char *const list[] = {"weight_packed", "weight_scale", "weight_zero_point", "weight_shape",
-                                       "qweight",       "qzeros",       "scales",            "biases"};
+    static const char *const list[] = {
+        "weight_packed", "weight_scale", "weight_zero_point", "weight_shape", "qweight", "qzeros", "scales", "biases"};
     return calm_check_listed(suffix, list, sizeof list / sizeof *list);
 }
 
@@ -45,7 +48,8 @@ bool calm_check_is_embedding(const char *module)
 {
     const char *dot = strrchr(module, '.');
     const char *last = dot ? dot + 1 : module;
-    return strstr(last, "embed") || strcmp(last, "wte") == 0 || strcmp(last, "wpe") == 0 || strcmp(last, "rel_pos") == 0;
+    return strstr(last, "embed") || strcmp(last, "wte") == 0 || strcmp(last, "wpe") == 0 ||
+           strcmp(last, "rel_pos") == 0;
 }
 
 static void describe(const calm_checking *c, calm_check_module *module)

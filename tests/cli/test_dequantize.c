@@ -1,5 +1,5 @@
-/* calm dequantize: what is written has, in float32, the bits that the quantized checkpoint's reader gives; config.json keeps
- * its other keys; a GGUF file comes back as the checkpoint it was made from would. */
+/* calm dequantize: what is written has, in float32, the bits that the quantized checkpoint's reader gives; config.json
+ * keeps its other keys; a GGUF file comes back as the checkpoint it was made from would. */
 #include "cli/dequantize.h"
 
 #include "ptq/base/file.h"
@@ -34,7 +34,8 @@ static void check_same(const char *what, const char *a, const char *b)
     for (size_t i = 0; i < layout->n_linears; i++) {
         const calm_linear_ref *linear = &layout->linears[i];
         const size_t bytes = linear->out * linear->in * sizeof(float);
-        ck_assert_msg(memcmp(weight_of(x, linear), weight_of(y, linear), bytes) == 0, "%s: %s differs", what, linear->module);
+        ck_assert_msg(memcmp(weight_of(x, linear), weight_of(y, linear), bytes) == 0, "%s: %s differs", what,
+                      linear->module);
     }
     ck_assert(!calm_model_is_quantized(y));
     calm_model_close(x);
@@ -95,7 +96,8 @@ static void check_config(const char *dir, const char *quantized, const char *dty
 
 TEST(config_keeps_its_keys)
 {
-    const char *from = good_write("mlx"), *a = test_format("%s/a", test_directory()), *b = test_format("%s/b", test_directory());
+    const char *from = good_write("mlx"), *a = test_format("%s/a", test_directory()),
+               *b = test_format("%s/b", test_directory());
     ck_assert(dequantize(from, a, CALM_N_DTYPES).dtype == CALM_BF16);
     check_config(a, from, "bfloat16");
     ck_assert(dequantize(from, b, CALM_F16).dtype == CALM_F16);
@@ -121,5 +123,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("dequantize", (const TTest *[]){float32_is_exact, gguf_is_the_same, config_keeps_its_keys, refused, NULL});
+    return run_tests("dequantize",
+                     (const TTest *[]){float32_is_exact, gguf_is_the_same, config_keeps_its_keys, refused, NULL});
 }

@@ -1,5 +1,5 @@
-/* calm check: every fault of tests/tools/break_faults.c is found by the rule that it is made for, at its place; good checkpoints of
- * every exporter and family give no finding at all; docs/check.md has every rule. */
+/* calm check: every fault of tests/tools/break_faults.c is found by the rule that it is made for, at its place; good
+ * checkpoints of every exporter and family give no finding at all; docs/check.md has every rule. */
 #include "ptq/check/check.h"
 
 #include <stdio.h>
@@ -13,7 +13,8 @@ static const char *findings_text(const calm_check_report *report)
 {
     const char *text = "";
     for (size_t i = 0; i < report->n; i++)
-        text = test_format("%s\n  %s %s: %s", text, report->findings[i].rule->id, report->findings[i].where, report->findings[i].what);
+        text = test_format("%s\n  %s %s: %s", text, report->findings[i].rule->id, report->findings[i].where,
+                           report->findings[i].what);
     return text;
 }
 
@@ -44,7 +45,8 @@ END_OF_TEST
 /* Every family in every format that takes it. */
 TEST(every_family_is_clean)
 {
-    static const char *const schemes[] = {"w4a16_g32", "w8a16"}, *const formats[] = {"compressed-tensors", "gptq", "awq", "mlx", "gguf"};
+    static const char *const schemes[] = {"w4a16_g32", "w8a16"}, *const formats[] = {"compressed-tensors", "gptq",
+                                                                                     "awq", "mlx", "gguf"};
     size_t n_written = 0;
     for (size_t f = 0; tiny_families[f]; f++)
         for (size_t e = 0; e < sizeof formats / sizeof *formats; e++)
@@ -94,7 +96,8 @@ TEST(every_fault_is_found)
         dirs[g] = dirs[g] ? dirs[g] : good_write(fault->good);
         ck_ok(break_checkpoint(ctx, dirs[g], to, fault));
         if (!is_found(fault, to, &text))
-            missed = test_format("%s\n%s: %s at \"%s\" is not among%s", missed, fault->name, fault->rule, fault->where, text);
+            missed = test_format("%s\n%s: %s at \"%s\" is not among%s", missed, fault->name, fault->rule, fault->where,
+                                 text);
     }
     ck_assert_msg(!*missed, "%s", missed);
     ck_assert_uint_ge(n, 40);
@@ -104,10 +107,9 @@ END_OF_TEST
 /* Which rules no fault shows: only those that this list excuses. */
 TEST(every_rule_has_its_fault)
 {
-    static const char *const excused[] = {
-        "ST004", "ST006",                                          /* test_safetensors has files with these */
-        "MD002", "MD013", "MD015", "CT028", "GG009", "GG012", "GQ009",
-        "TG004", "TG005", "TG008", "TG009", "TG010"};
+    static const char *const excused[] = {"ST004", "ST006", /* test_safetensors has files with these */
+                                          "MD002", "MD013", "MD015", "CT028", "GG009", "GG012",
+                                          "GQ009", "TG004", "TG005", "TG008", "TG009", "TG010"};
     size_t n;
     const calm_check_rule *rules = calm_check_rules(&n);
     for (size_t i = 0; i < n; i++) {
@@ -130,9 +132,10 @@ TEST(documented)
     const calm_check_rule *rules = calm_check_rules(&n);
     ck_ok(calm_read_file(ctx, CALM_SOURCE_DIR "/docs/check.md", (size_t)1 << 20, &text, &bytes));
     for (size_t i = 0; i < n; i++) {
-        const char *line = test_format("| %s | %s | %s%s | %s | %s | %s |\n", rules[i].id, calm_severity_name(rules[i].severity),
-                                       calm_check_engines(rules[i].engines, engines), rules[i].asked ? ", asked" : "", rules[i].title,
-                                       rules[i].behaviour, rules[i].remedy);
+        const char *line =
+            test_format("| %s | %s | %s%s | %s | %s | %s |\n", rules[i].id, calm_severity_name(rules[i].severity),
+                        calm_check_engines(rules[i].engines, engines), rules[i].asked ? ", asked" : "", rules[i].title,
+                        rules[i].behaviour, rules[i].remedy);
         ck_assert_msg(strstr(text, line) != NULL, "docs/check.md lacks the row\n%s", line);
     }
 }
@@ -150,7 +153,8 @@ END_OF_TEST
 
 TEST(same_for_any_number_of_threads)
 {
-    const break_fault fault = {"scale_nan", "ct", "VA001", "", BREAK_POKE, "layers.0.mlp.up_proj.weight_scale", "c07f", 0, 0};
+    const break_fault fault = {"scale_nan", "ct", "VA001", "", BREAK_POKE, "layers.0.mlp.up_proj.weight_scale",
+                               "c07f",      0,    0};
     const char *to = test_format("%s/broken", test_directory()), *one, *four;
     ck_ok(break_checkpoint(ctx, good_write("ct"), to, &fault));
     ctx->n_threads = 1;
@@ -163,6 +167,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("check", (const TTest *[]){good_ones_are_clean, every_family_is_clean, every_fault_is_found, every_rule_has_its_fault,
-                                                documented, cannot_be_read_at_all, same_for_any_number_of_threads, NULL});
+    return run_tests("check", (const TTest *[]){good_ones_are_clean, every_family_is_clean, every_fault_is_found,
+                                                every_rule_has_its_fault, documented, cannot_be_read_at_all,
+                                                same_for_any_number_of_threads, NULL});
 }

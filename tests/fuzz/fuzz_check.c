@@ -1,7 +1,7 @@
 /* calm check over a directory or a GGUF file from a stranger: an input is several files, each after a line "=== NAME".
  *
- * Whatever the bytes are, the check ends, with findings or a failure that has a sentence, within the memory that 1 MB of input
- * may take. */
+ * Whatever the bytes are, the check ends, with findings or a failure that has a sentence, within the memory that 1 MB
+ * of input may take. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,9 @@
 #include "ptq/check/check.h"
 #include "tests/fuzz/fuzz.h"
 
-static const char *const names[] = {"config.json", "model.safetensors", "model.safetensors.index.json", "model-1.safetensors",
-                                    "model-2.safetensors", "quantize_config.json", "tokenizer.json", "model.gguf"};
+static const char *const names[] = {"config.json",         "model.safetensors",   "model.safetensors.index.json",
+                                    "model-1.safetensors", "model-2.safetensors", "quantize_config.json",
+                                    "tokenizer.json",      "model.gguf"};
 #define N_NAMES (sizeof names / sizeof *names)
 
 /* Where the next "=== NAME\n" begins, or the end. */
@@ -56,7 +57,8 @@ static void check(const char *path, calm_check_target target)
     calm_check_report report;
     const calm_status status = calm_check(ctx, path, target, &report);
     size_t sum = 0;
-    if ((status == CALM_OK) != (ctx->status == CALM_OK) || (status != CALM_OK && !ctx->message[0]) || status == CALM_ENOMEM)
+    if ((status == CALM_OK) != (ctx->status == CALM_OK) || (status != CALM_OK && !ctx->message[0]) ||
+        status == CALM_ENOMEM)
         abort();
     for (int i = 0; i < 3; i++)
         sum += report.n_severity[i];
@@ -72,7 +74,7 @@ int calm_fuzz_one(const uint8_t *data, size_t size)
     char gguf[4200];
 #ifndef CALM_SANITIZED
     static bool limited = false;
-    const struct rlimit limit = {(rlim_t)1500 << 20, (rlim_t)1500 << 20};    /* 1 GB beside the program and its stacks */
+    const struct rlimit limit = {(rlim_t)1500 << 20, (rlim_t)1500 << 20}; /* 1 GB beside the program and its stacks */
     if (!limited && setrlimit(RLIMIT_AS, &limit) != 0)
         abort();
     limited = true;

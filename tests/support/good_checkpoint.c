@@ -17,17 +17,23 @@ static const calm_exporter *find_exporter(const char *name)
 /* A tokenizer of bytes for the model: the vocabulary's size, a merge, a special token. */
 static void write_tokenizer(const char *dir, size_t vocab)
 {
-    static const char *const split =
-        "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": "
-        "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|"
-        "\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}, \"behavior\": \"Isolated\", \"invert\": false}, {\"type\": \"ByteLevel\", "
-        "\"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false}]}, \"decoder\": {\"type\": \"ByteLevel\", "
-        "\"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false}";
+    static const char *const split = "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": "
+                                     "\"Split\", \"pattern\": {\"Regex\": "
+                                     "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "
+                                     "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|"
+                                     "\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}, \"behavior\": \"Isolated\", "
+                                     "\"invert\": false}, {\"type\": \"ByteLevel\", "
+                                     "\"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false}]}, "
+                                     "\"decoder\": {\"type\": \"ByteLevel\", "
+                                     "\"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false}";
     calm_text text;
     calm_text_init(&text);
-    calm_text_printf(&text, "{\"version\": \"1.0\", %s, \"added_tokens\": [{\"id\": %zu, \"content\": \"<e>\", \"special\": true, "
-                            "\"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false}], "
-                            "\"model\": {\"type\": \"BPE\", \"vocab\": {", split, vocab - 1);
+    calm_text_printf(
+        &text,
+        "{\"version\": \"1.0\", %s, \"added_tokens\": [{\"id\": %zu, \"content\": \"<e>\", \"special\": true, "
+        "\"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false}], "
+        "\"model\": {\"type\": \"BPE\", \"vocab\": {",
+        split, vocab - 1);
     for (size_t i = 0; i < vocab - 2; i++)
         calm_text_printf(&text, "\"%c%s\": %zu, ", (char)('A' + i % 26), i < 26 ? "" : i < 52 ? "b" : "c", i);
     calm_text_printf(&text, "\"AB\": %zu}, \"merges\": [\"A B\"]}}", vocab - 2);

@@ -58,7 +58,8 @@ TEST(scales)
             all[i] = (uint16_t)i;
             const float value = d ? calm_bf16_to_f32(all[i]) : calm_f16_to_f32(all[i]);
             const unsigned expected = expected_faults(dtypes[d], value);
-            ck_assert_msg(calm_scan_scale(dtypes[d], (const uint8_t *)&all[i]) == expected, "%04zx: expected %x", i, expected);
+            ck_assert_msg(calm_scan_scale(dtypes[d], (const uint8_t *)&all[i]) == expected, "%04zx: expected %x", i,
+                          expected);
             for (int f = 0; f < CALM_N_SCALE_FAULTS; f++)
                 sums[f] += expected >> f & 1;
         }

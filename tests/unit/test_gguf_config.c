@@ -5,14 +5,15 @@
 #include "tests/support/good_checkpoint.h"
 #include "tests/support/harness.h"
 
-static const char *const families[] = {"llama", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma2", "gemma3", "olmo2", NULL};
+static const char *const families[] = {"llama",  "qwen2",  "qwen3", "qwen2_moe", "qwen3_moe",
+                                       "gemma2", "gemma3", "olmo2", NULL};
 
 static tiny_model spec_of(const char *family)
 {
     tiny_model spec = tiny_wide(family);
     spec.bias = false;
     spec.head_dim = spec.hidden / spec.n_heads;
-    if (strncmp(family, "gemma", 5) == 0) {    /* their query_pre_attn_scalar is 12 */
+    if (strncmp(family, "gemma", 5) == 0) { /* their query_pre_attn_scalar is 12 */
         spec.head_dim = 12;
         spec.n_heads = 8;
     }
@@ -70,7 +71,7 @@ TEST(every_family)
         calm_gguf_list list = {0};
         calm_json *root, *original;
         calm_config found, expected;
-        if (!dir)    /* what llama.cpp cannot be told of this tiny model */
+        if (!dir) /* what llama.cpp cannot be told of this tiny model */
             continue;
         ck_ok(calm_gguf_open(ctx, test_format("%s/model.gguf", dir), &file));
         ck_ok(calm_gguf_list_tensors(ctx, file, &list));
