@@ -10,7 +10,7 @@
 #include "ptq/check/check_ct.h"
 #include "ptq/model/arch.h"
 
-#define MOST_MATCHES ((size_t)4000000) /* modules times targets: seconds of matching */
+#define MOST_MATCHES ((size_t)2000000)    /* modules times targets: seconds of matching */
 
 void calm_ct_clear(calm_ct_entry *entry)
 {
@@ -33,8 +33,10 @@ static calm_status add_target(calm_ct_entry *entry, const char *list, const calm
     if (strncmp(at->text, "re:", 3) != 0)
         return CALM_OK;
     at->class_name = false;
-    if (calm_regex_new(c->ctx, list, at->text + 3, strlen(at->text + 3), &at->regex) == CALM_OK)
+    if (calm_regex_new(c->ctx, list, at->text + 3, strlen(at->text + 3), &at->regex) == CALM_OK) {
+        calm_regex_limit(at->regex, CALM_NAME_STEPS);
         return CALM_OK;
+    }
     at->usable = false;
     return calm_check_say_failure(c, CALM_RULE_TARGET_FORM, list);
 }

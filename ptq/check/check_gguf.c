@@ -11,6 +11,7 @@
 static void hear_key(void *user, const char *key, const char *text)
 {
     calm_check_gguf_state *g = user;
+    g->keys_bad = true;
     if (g->status == CALM_OK)
         g->status = calm_check_say(
             g->c, strstr(text, "missing") ? CALM_RULE_GGUF_KEY_MISSING : CALM_RULE_GGUF_KEY_VALUE, key, "%s", text);
@@ -122,6 +123,15 @@ static calm_status check_names(calm_check_gguf_state *g)
     return CALM_OK;
 }
 
+/* Experts in an architecture that calm knows without (Mixtral is llama there). */
+static bool is_other_mixture(const calm_check_gguf_state *g)
+{
+    char name[96];
+    int64_t n = 0;
+    snprintf(name, sizeof name, "%s.expert_count", g->list.as->name);
+    return calm_gguf_int(calm_gguf_find_key(g->file, name), 0, &n) && n > 0 && !g->list.arch->names->moe.experts;
+}
+
 static calm_status check_architecture(calm_check_gguf_state *g)
 {
     calm_checking *c = g->c;
@@ -132,10 +142,14 @@ static calm_status check_architecture(calm_check_gguf_state *g)
         return calm_check_say_failure(
             c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_RULE_GGUF_ARCH : CALM_RULE_GGUF_KEY_VALUE,
             "general.architecture");
+    if (is_other_mixture(g)) {
+        g->list.n = 0;
+        return calm_check_say(c, CALM_RULE_GGUF_ARCH, "general.architecture", "%s with experts", g->list.as->name);
+    }
     if (calm_gguf_config(c->ctx, &g->list, hear_key, g, &config) != CALM_OK)
         CALM_TRY(calm_check_say_failure(c, CALM_RULE_GGUF_ARCH, "general.architecture"));
     calm_status status = g->status;
-    if (config && status == CALM_OK) {
+    if (config && status == CALM_OK && !g->keys_bad) {
         g->config_known = calm_config_read(c->ctx, c->path, config, &g->config) == CALM_OK;
         if (!g->config_known)
             status = calm_check_say_failure(c, CALM_RULE_GGUF_KEY_VALUE, "general.architecture");

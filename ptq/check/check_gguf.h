@@ -11,6 +11,7 @@ typedef struct calm_check_gguf_state {
     calm_gguf_list list; /* n = 0: the architecture is not known */
     calm_config config;
     bool config_known;
+    bool keys_bad;           /* some key was found missing or wrong: sizes are not compared */
     calm_status status; /* of saying a finding in a callback */
 } calm_check_gguf_state;
 

@@ -7,7 +7,7 @@
 #include "ptq/io/regex.h"
 #include "ptq/model/arch.h"
 
-#define MOST_MATCHES ((size_t)4000000) /* modules times rules: seconds of matching */
+#define MOST_MATCHES ((size_t)2000000) /* modules times rules: seconds of matching */
 
 /* ---- which modules ---- */
 
@@ -85,6 +85,7 @@ static calm_status check_rule(calm_checking *c, const char *key)
     bool hit = false;
     if (calm_regex_new(c->ctx, "dynamic", pattern, strlen(pattern), &regex) != CALM_OK)
         return calm_check_say_failure(c, CALM_RULE_GPTQ_CONFIG, "dynamic");
+    calm_regex_limit(regex, CALM_NAME_STEPS);
     calm_status status = CALM_OK;
     for (size_t i = 0; i < c->n_modules && !hit && status == CALM_OK; i++)
         status = calm_regex_matches_prefix(c->ctx, regex, c->modules[i].name, &hit);

@@ -102,6 +102,13 @@ static calm_status need_norm(calm_checking *c, const char *module, size_t width)
     return c->model.arch->norm == CALM_NORM_LAYER ? need_part(c, module, old ? "beta" : "bias", 1, width, 0) : CALM_OK;
 }
 
+/* A module of tensors that may be quantized (an embedding, head or router of MLX): checked with its parts. */
+static bool is_stored(const calm_checking *c, const char *module)
+{
+    const calm_check_module *found = calm_check_find_module(c, module);
+    return found && found->stored;
+}
+
 /* PREFIXlayers.BLOCK.PART */
 static calm_status in_block(calm_checking *c, size_t block, const char *part, char **out)
 {
@@ -128,18 +135,12 @@ static calm_status check_block(calm_checking *c, size_t block)
     if (!config->moe.sparse[block])
         return CALM_OK;
     CALM_TRY(in_block(c, block, names->moe.router, &module));
-    CALM_TRY(need_part(c, module, "weight", 2, config->moe.n_experts, config->hidden));
+    if (!is_stored(c, module))
+        CALM_TRY(need_part(c, module, "weight", 2, config->moe.n_experts, config->hidden));
     if (!config->moe.shared_inner || !names->moe.shared_gate)
         return CALM_OK;
     CALM_TRY(in_block(c, block, names->moe.shared_gate, &module));
-    return need_part(c, module, "weight", 2, 1, config->hidden);
-}
-
-/* A module of tensors that may be quantized (an embedding or head of MLX): checked with its parts. */
-static bool is_stored(const calm_checking *c, const char *module)
-{
-    const calm_check_module *found = calm_check_find_module(c, module);
-    return found && found->stored;
+    return is_stored(c, module) ? CALM_OK : need_part(c, module, "weight", 2, 1, config->hidden);
 }
 
 static calm_status check_tables(calm_checking *c)

@@ -102,7 +102,7 @@ static void add_rope(builder *b)
     set_number(b->config, "rope_theta", take_number(b, "rope.freq_base", 10000));
     if (is_family(b, "gemma3"))
         set_number(b->config, "rope_local_base_freq", take_number(b, "rope.freq_base_swa", 10000));
-    if (has_tensor(b, "rope_freqs.weight") || calm_gguf_is(type, "longrope"))
+    if (!b->hear && (has_tensor(b, "rope_freqs.weight") || calm_gguf_is(type, "longrope")))
         b->status = b->status != CALM_OK
                         ? b->status
                         : calm_fail(b->ctx, CALM_EUNSUPPORTED,
