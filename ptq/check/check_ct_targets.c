@@ -10,7 +10,7 @@
 #include "ptq/check/check_ct.h"
 #include "ptq/model/arch.h"
 
-#define MOST_MATCHES ((size_t)2000000)    /* modules times targets: seconds of matching */
+#define MOST_MATCHES ((size_t)2000000) /* modules times targets: seconds of matching */
 
 void calm_ct_clear(calm_ct_entry *entry)
 {

@@ -18,8 +18,8 @@ static void hear_key(void *user, const char *key, const char *text)
 }
 
 /* One tensor that the architecture has, under its name in a checkpoint. */
-static calm_status need(calm_check_gguf_state *g, const char *module, const char *suffix, int n_dims, size_t rows,
-                        size_t cols)
+static calm_status need_tensor(calm_check_gguf_state *g, const char *module, const char *suffix, int n_dims,
+                               size_t rows, size_t cols)
 {
     calm_checking *c = g->c;
     calm_gguf_spot spot;
@@ -46,6 +46,15 @@ static calm_status need(calm_check_gguf_state *g, const char *module, const char
         CALM_TRY(calm_check_say(c, CALM_RULE_GGUF_VECTOR_TYPE, spot.name, "it is %s, expected F32",
                                 calm_ggml_find(tensor->type)->name));
     return CALM_OK;
+}
+
+static calm_status need(calm_check_gguf_state *g, const char *module, const char *suffix, int n_dims, size_t rows,
+                        size_t cols)
+{
+    const calm_arena_mark mark = calm_arena_save(g->c->ctx->scratch);
+    const calm_status status = need_tensor(g, module, suffix, n_dims, rows, cols);
+    calm_arena_rewind(g->c->ctx->scratch, mark);
+    return status;
 }
 
 static calm_status check_block(calm_check_gguf_state *g, size_t block)

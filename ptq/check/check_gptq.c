@@ -145,7 +145,7 @@ calm_status calm_check_awq(calm_checking *c)
         CALM_TRY(calm_check_say(c, CALM_RULE_AWQ_ZERO_POINT, "quantization_config", "zero_point is false"));
     if (!c->stored)
         return CALM_OK;
-    if (c->n_modules && calm_json_size(list) > 100 * MOST_MATCHES / c->n_modules)
+    if (c->n_modules && calm_json_size(list) > 20 * MOST_MATCHES / c->n_modules)
         return calm_check_say(c, CALM_RULE_TARGETS_MANY, "modules_to_not_convert", "%zu names, %zu modules",
                               calm_json_size(list), c->n_modules);
     CALM_TRY(resolve(c));
