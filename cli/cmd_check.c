@@ -8,7 +8,7 @@
 #include "cli/table.h"
 #include "ptq/check/check.h"
 
-#define MOST_LINES 20    /* findings of one rule that are printed unless all are asked for */
+#define MOST_LINES 20 /* findings of one rule that are printed unless all are asked for */
 
 typedef struct options {
     calm_common common;
@@ -33,8 +33,9 @@ static const calm_option table[] = {
      .offset = offsetof(options, all),
      .type = CALM_OPTION_BOOL},
     {.name = "json",
-     .help = "print {path, target, format, tensors, linears, quantized, bytes, errors, warnings, notes, findings: [{rule, "
-             "severity, where, what, title, engines, behaviour, remedy}]}",
+     .help =
+         "print {path, target, format, tensors, linears, quantized, bytes, errors, warnings, notes, findings: [{rule, "
+         "severity, where, what, title, engines, behaviour, remedy}]}",
      .offset = offsetof(options, json),
      .type = CALM_OPTION_BOOL},
     CALM_COMMON_OPTIONS(options),
@@ -169,13 +170,13 @@ static calm_status print_text(calm_ctx *ctx, const char *path, const options *o,
     calm_text_init(&text);
     write_findings(&text, report, o->all);
     calm_text_printf(&text, "%s: %s, %zu tensors, %zu of %zu linears quantized, %.1f MB: ", path,
-                     report->format ? report->format : "no quantization that calm knows", report->n_tensors, report->n_quantized,
-                     report->n_linears, (double)report->bytes / 1e6);
+                     report->format ? report->format : "no quantization that calm knows", report->n_tensors,
+                     report->n_quantized, report->n_linears, (double)report->bytes / 1e6);
     if (errors + warnings + notes == 0)
         calm_text_printf(&text, "nothing found\n");
     else
-        calm_text_printf(&text, "%zu error%s, %zu warning%s, %zu note%s\n", errors, plural(errors), warnings, plural(warnings), notes,
-                         plural(notes));
+        calm_text_printf(&text, "%zu error%s, %zu warning%s, %zu note%s\n", errors, plural(errors), warnings,
+                         plural(warnings), notes, plural(notes));
     if (calm_text_check(ctx, &text) == CALM_OK && fwrite(text.data, 1, text.length, stdout) != text.length)
         calm_fail_errno(ctx, errno, "standard output: cannot write");
     calm_text_clear(&text);
@@ -202,9 +203,11 @@ const calm_command calm_cmd_check = {
     .name = "check",
     .summary = "say what engines will not take of a quantized checkpoint",
     .arguments = "DIR|FILE.gguf",
-    .description = "Reads a quantized directory (compressed-tensors, GPTQ, AWQ, MLX; calm's or not) or a GGUF file as engines read "
-                   "it, and prints one line for each thing that they would fail on or read otherwise: the rule, where, what was "
-                   "found, and what to do.",
+    .description =
+        "Reads a quantized directory (compressed-tensors, GPTQ, AWQ, MLX; calm's or not) or a GGUF file as engines "
+        "read "
+        "it, and prints one line for each thing that they would fail on or read otherwise: the rule, where, what was "
+        "found, and what to do.",
     .examples = "  calm check ./Qwen3-0.6B-W4A16\n"
                 "  calm check ./Qwen3-0.6B-W4A16 --target vllm\n"
                 "  calm check model.gguf --json\n"

@@ -59,7 +59,8 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     static const calm_dtype dtypes[] = {CALM_F32, CALM_F16, CALM_BF16, CALM_N_DTYPES};
     const options *o = opts;
     showing to = {.stage = 0};
-    calm_dequantize_options how = {.output = o->output, .dtype = dtypes[o->dtype], .force = o->force, .tick = tick, .tick_user = &to};
+    calm_dequantize_options how = {
+        .output = o->output, .dtype = dtypes[o->dtype], .force = o->force, .tick = tick, .tick_user = &to};
     calm_dequantize_result result;
     (void)n_args;
     if (!o->output)
@@ -76,8 +77,8 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     ctx->log = log;
     ctx->log_user = log_user;
     if (status == CALM_OK)
-        printf("%s: %zu tensors, %zu of them quantized (%s), written as %s to %s\n", args[0], result.n_tensors, result.n_dequantized,
-               result.format, calm_dtype_name(result.dtype), o->output);
+        printf("%s: %zu tensors, %zu of them quantized (%s), written as %s to %s\n", args[0], result.n_tensors,
+               result.n_dequantized, result.format, calm_dtype_name(result.dtype), o->output);
     return status;
 }
 
@@ -85,9 +86,11 @@ const calm_command calm_cmd_dequantize = {
     .name = "dequantize",
     .summary = "write a quantized checkpoint back as plain floats",
     .arguments = "DIR|FILE.gguf",
-    .description = "Writes a quantized directory (compressed-tensors, GPTQ, AWQ, MLX) or a GGUF file as safetensors without "
-                   "quantization: for comparing, and for engines that take nothing else.  Keys of config.json stay as they are but "
-                   "for the quantization entry and, with --dtype, the dtype; tokenizer files are copied.",
+    .description =
+        "Writes a quantized directory (compressed-tensors, GPTQ, AWQ, MLX) or a GGUF file as safetensors without "
+        "quantization: for comparing, and for engines that take nothing else.  Keys of config.json stay as they are "
+        "but "
+        "for the quantization entry and, with --dtype, the dtype; tokenizer files are copied.",
     .examples = "  calm dequantize ./Qwen3-0.6B-W4A16 -o ./plain\n"
                 "  calm dequantize model.gguf -o ./plain --dtype f32\n\n"
                 "With --dtype f32 weights are what codes and scales stand for, bit for bit;\n"

@@ -1,4 +1,5 @@
-/* Dequantize: the tensors that are to be written are listed first, with where each comes from; then they are written one by one. */
+/* Dequantize: the tensors that are to be written are listed first, with where each comes from; then they are written
+ * one by one. */
 #include "cli/dequantize.h"
 
 #include <math.h>
@@ -13,16 +14,16 @@
 #include "ptq/quant/pack.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
-#define MOST_EXPERTS ((size_t)1 << 16)    /* of a block */
-#define STACK ".switch_mlp."              /* of mlx-lm: all experts of a block in one tensor */
-#define ROWS_AT_ONCE ((size_t)1 << 22)    /* elements of a tensor that are widened together */
+#define MOST_EXPERTS ((size_t)1 << 16) /* of a block */
+#define STACK ".switch_mlp."           /* of mlx-lm: all experts of a block in one tensor */
+#define ROWS_AT_ONCE ((size_t)1 << 22) /* elements of a tensor that are widened together */
 
 /* Where a tensor comes from. */
 typedef struct source {
-    const calm_tensor *plain;         /* copied or converted                           */
-    const char *module;               /* the weight of a quantized module              */
+    const calm_tensor *plain; /* copied or converted                           */
+    const char *module;       /* the weight of a quantized module              */
     calm_stored_scheme scheme;
-    const calm_gguf_entry *entry;     /* of a GGUF file                                */
+    const calm_gguf_entry *entry; /* of a GGUF file                                */
 } source;
 
 typedef struct work {
@@ -30,14 +31,14 @@ typedef struct work {
     const char *path;
     const calm_dequantize_options *options;
     calm_dequantize_result *result;
-    calm_json *config;                /* to be written */
-    calm_json *read;                  /* as it was     */
+    calm_json *config; /* to be written */
+    calm_json *read;   /* as it was     */
     calm_safetensors *set;
     calm_stored *stored;
     calm_gguf *gguf;
     calm_gguf_list list;
-    calm_tensor *tensors;             /* [n] to be written */
-    source *sources;                  /* [n] */
+    calm_tensor *tensors; /* [n] to be written */
+    source *sources;      /* [n] */
     size_t n;
 } work;
 
@@ -52,8 +53,10 @@ static calm_dtype dtype_of(const calm_json *config, calm_dtype fallback)
 {
     const char *name = calm_json_string(calm_json_get(config, "torch_dtype"), NULL);
     name = calm_json_string(calm_json_get(config, "dtype"), name ? name : "");
-    return strcmp(name, "float32") == 0 ? CALM_F32 : strcmp(name, "float16") == 0 ? CALM_F16
-         : strcmp(name, "bfloat16") == 0 ? CALM_BF16 : fallback;
+    return strcmp(name, "float32") == 0    ? CALM_F32
+           : strcmp(name, "float16") == 0  ? CALM_F16
+           : strcmp(name, "bfloat16") == 0 ? CALM_BF16
+                                           : fallback;
 }
 
 /* The same members without what speaks of quantization; the dtype changes with the weights'. */
@@ -84,8 +87,10 @@ static calm_status need_part(work *w, const char *module, const char *suffix, co
     return CALM_OK;
 }
 
-/* Rows and columns of a quantized weight from the tensors that hold it; calm_stored_load checks all of them against it. */
-static calm_status find_shape(work *w, const calm_tensor *codes, const char *module, const calm_stored_scheme *scheme, calm_tensor *out)
+/* Rows and columns of a quantized weight from the tensors that hold it; calm_stored_load checks all of them against it.
+ */
+static calm_status find_shape(work *w, const calm_tensor *codes, const char *module, const calm_stored_scheme *scheme,
+                              calm_tensor *out)
 {
     const char *format = calm_stored_format_of(w->stored)->name;
     const calm_tensor *shape, *index;
@@ -126,8 +131,8 @@ static size_t n_stacked(const calm_tensor *tensor)
 /* Tensors beside the codes that make a weight. */
 static bool is_part(const char *suffix)
 {
-    static const char *const parts[] = {"weight_scale", "weight_shape", "weight_zero_point", "qzeros", "scales", "g_idx", "biases",
-                                        "weight_g_idx"};
+    static const char *const parts[] = {"weight_scale", "weight_shape", "weight_zero_point", "qzeros", "scales",
+                                        "g_idx",        "biases",       "weight_g_idx"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (strcmp(suffix, parts[i]) == 0)
             return true;
@@ -143,15 +148,17 @@ static calm_status add_weight(work *w, const calm_tensor *tensor, const char *do
     source *from = &w->sources[w->n];
     calm_tensor *to = &w->tensors[w->n];
     if (stack)
-        CALM_TRY(calm_strf(w->ctx, w->ctx->out, &module, "%.*s.experts.%zu.%.*s", (int)(stack - tensor->name), tensor->name, expert,
-                           (int)(dot - stack - (long)strlen(STACK)), stack + strlen(STACK)));
+        CALM_TRY(calm_strf(w->ctx, w->ctx->out, &module, "%.*s.experts.%zu.%.*s", (int)(stack - tensor->name),
+                           tensor->name, expert, (int)(dot - stack - (long)strlen(STACK)), stack + strlen(STACK)));
     else
         CALM_TRY(calm_strf(w->ctx, w->ctx->out, &module, "%.*s", (int)(dot - tensor->name), tensor->name));
     CALM_TRY(calm_strf(w->ctx, w->ctx->out, &name, "%s.weight", module));
     CALM_TRY(calm_stored_find(w->ctx, w->stored, w->set, module, &quantized, &from->scheme));
     if (!quantized)
-        return calm_fail(w->ctx, CALM_EFORMAT, "%s: %s has quantized tensors, but config.json says that it stays float; calm check "
-                                               "says more", w->path, module);
+        return calm_fail(w->ctx, CALM_EFORMAT,
+                         "%s: %s has quantized tensors, but config.json says that it stays float; calm check "
+                         "says more",
+                         w->path, module);
     *to = (calm_tensor){.name = name, .dtype = dtype};
     CALM_TRY(find_shape(w, tensor, module, &from->scheme, to));
     from->module = module;
@@ -166,8 +173,8 @@ static calm_status list_directory(work *w, calm_dtype dtype)
     size_t most = n;
     for (size_t i = 0; i < n; i++)
         if (n_stacked(calm_safetensors_at(w->set, i)) > MOST_EXPERTS)
-            return calm_fail(w->ctx, CALM_EFORMAT, "%s: tensor %s: more than %zu experts", w->path, calm_safetensors_at(w->set, i)->name,
-                             MOST_EXPERTS);
+            return calm_fail(w->ctx, CALM_EFORMAT, "%s: tensor %s: more than %zu experts", w->path,
+                             calm_safetensors_at(w->set, i)->name, MOST_EXPERTS);
         else
             most += n_stacked(calm_safetensors_at(w->set, i));
     CALM_TRY(CALM_NEW(w->ctx, w->ctx->out, w->tensors, most));
@@ -199,7 +206,8 @@ static calm_status open_directory(work *w)
     CALM_TRY(calm_json_read(w->ctx, path, CONFIG_MAX, &w->read));
     CALM_TRY(calm_stored_open(w->ctx, path, w->read, &w->stored));
     if (!w->stored)
-        return calm_fail(w->ctx, CALM_EUNSUPPORTED, "%s: it is a float model: config.json has no quantization entry", w->path);
+        return calm_fail(w->ctx, CALM_EUNSUPPORTED, "%s: it is a float model: config.json has no quantization entry",
+                         w->path);
     CALM_TRY(calm_safetensors_open(w->ctx, w->path, &w->set));
     const bool asked = w->options->dtype != CALM_N_DTYPES;
     const calm_dtype dtype = asked ? w->options->dtype : dtype_of(w->read, CALM_BF16);
@@ -228,16 +236,21 @@ static calm_status open_gguf(work *w)
     for (size_t i = 0; i < w->list.n; i++) {
         const calm_gguf_entry *entry = &w->list.entries[i];
         if (!entry->name) {
-            calm_log(w->ctx, CALM_LOG_WARNING, "%s: tensor %s has no place in a checkpoint and is left out", w->path, entry->stored->name);
+            calm_log(w->ctx, CALM_LOG_WARNING, "%s: tensor %s has no place in a checkpoint and is left out", w->path,
+                     entry->stored->name);
             continue;
         }
-        w->tensors[w->n] = (calm_tensor){.name = entry->name, .dtype = w->result->dtype, .n_dims = entry->n_dims,
+        w->tensors[w->n] = (calm_tensor){.name = entry->name,
+                                         .dtype = w->result->dtype,
+                                         .n_dims = entry->n_dims,
                                          .shape = {entry->shape[0], entry->shape[1]}};
         w->sources[w->n++].entry = entry;
         w->result->n_dequantized += calm_ggml_find(entry->stored->type)->elements > 1;
     }
-    calm_log(w->ctx, CALM_LOG_WARNING, "%s: a GGUF file does not hold tokenizer.json, generation_config.json nor the keys of config.json "
-                                       "that change no weight: copy the tokenizer of the float model", w->path);
+    calm_log(w->ctx, CALM_LOG_WARNING,
+             "%s: a GGUF file does not hold tokenizer.json, generation_config.json nor the keys of config.json "
+             "that change no weight: copy the tokenizer of the float model",
+             w->path);
     return CALM_OK;
 }
 
@@ -250,9 +263,9 @@ static calm_status put_floats(work *w, calm_shards_writer *writer, const calm_te
     if (to->dtype == CALM_F32)
         return calm_shards_put(w->ctx, writer, values, n * sizeof *values);
     for (size_t i = 0; i < n && to->dtype == CALM_F16; i++)
-        if (fabsf(values[i]) >= 65520.0f)    /* rounds to infinity */
-            return calm_fail(w->ctx, CALM_ENUMERIC, "%s: %s: %g is beyond float16; take --dtype bf16 or f32", w->path, to->name,
-                             (double)values[i]);
+        if (fabsf(values[i]) >= 65520.0f) /* rounds to infinity */
+            return calm_fail(w->ctx, CALM_ENUMERIC, "%s: %s: %g is beyond float16; take --dtype bf16 or f32", w->path,
+                             to->name, (double)values[i]);
     CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, bytes, n * calm_dtype_bytes(to->dtype)));
     CALM_TRY(calm_from_f32(w->ctx, to->dtype, values, n, bytes));
     return calm_shards_put(w->ctx, writer, bytes, n * calm_dtype_bytes(to->dtype));
@@ -285,13 +298,15 @@ static calm_status put_stored(work *w, calm_shards_writer *writer, const calm_te
     if (!calm_size_mul(&n, to->shape[0], to->shape[1]))
         return calm_fail(w->ctx, CALM_EFORMAT, "%s: %s: its size overflows", w->path, to->name);
     CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, n));
-    CALM_TRY(calm_stored_load(w->ctx, w->stored, w->set, from->module, &from->scheme, to->shape[0], to->shape[1], values));
+    CALM_TRY(
+        calm_stored_load(w->ctx, w->stored, w->set, from->module, &from->scheme, to->shape[0], to->shape[1], values));
     return put_floats(w, writer, to, values, n);
 }
 
 static calm_status put_entry(work *w, calm_shards_writer *writer, const calm_tensor *to, const calm_gguf_entry *entry)
 {
-    const size_t rows = entry->shape[0], cols = entry->n_dims < 2 ? 1 : entry->shape[1], most = ROWS_AT_ONCE / (cols ? cols : 1);
+    const size_t rows = entry->shape[0], cols = entry->n_dims < 2 ? 1 : entry->shape[1],
+                 most = ROWS_AT_ONCE / (cols ? cols : 1);
     const size_t step = most ? most : 1;
     float *values;
     CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, step * cols));
@@ -360,14 +375,16 @@ static calm_status write_output(work *w)
     return status;
 }
 
-calm_status calm_dequantize(calm_ctx *ctx, const char *path, const calm_dequantize_options *options, calm_dequantize_result *out)
+calm_status calm_dequantize(calm_ctx *ctx, const char *path, const calm_dequantize_options *options,
+                            calm_dequantize_result *out)
 {
     work w = {.ctx = ctx, .path = path, .options = options, .result = out};
     *out = (calm_dequantize_result){0};
     CALM_TRY(calm_export_target(ctx, options->output, options->force));
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     calm_status status = !calm_path_exists(path) ? calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file or directory", path)
-                         : calm_is_directory(path) ? open_directory(&w) : open_gguf(&w);
+                         : calm_is_directory(path) ? open_directory(&w)
+                                                   : open_gguf(&w);
     if (status == CALM_OK)
         status = write_output(&w);
     calm_arena_rewind(ctx->scratch, mark);

@@ -7,7 +7,7 @@
 
 #include "ptq/check/check_state.h"
 
-#define MOST_FINDINGS ((size_t)20000)    /* a checkpoint with more is not worth reading further */
+#define MOST_FINDINGS ((size_t)20000) /* a checkpoint with more is not worth reading further */
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
 /* ---- rules ---- */
@@ -26,7 +26,7 @@ enum {
 const calm_check_rule *calm_check_rules(size_t *n)
 {
     static const calm_check_rule all[] = {
-#define CALM_RULE(id, name, severity, scope, engines, title, behaviour, remedy)                              \
+#define CALM_RULE(id, name, severity, scope, engines, title, behaviour, remedy)                                        \
     {#id, CALM_SEVERITY_##severity, scope, engines, title, behaviour, remedy},
 #include "ptq/check/rules.def"
 #undef CALM_RULE
@@ -59,9 +59,9 @@ const char *calm_check_engines(unsigned engines, char text[64])
 /* Rules that say that something is not there. */
 static bool is_absence(calm_rule rule)
 {
-    static const calm_rule list[] = {CALM_RULE_MODEL_MISSING,   CALM_RULE_PART_MISSING,    CALM_RULE_TARGET_NOTHING,
-                                     CALM_RULE_IGNORE_NOTHING,  CALM_RULE_TARGETED_FLOAT,  CALM_RULE_DYNAMIC_NOTHING,
-                                     CALM_RULE_MLX_NO_SCALES,   CALM_RULE_ENTRY_MISSING,   CALM_RULE_FLOAT_MODEL};
+    static const calm_rule list[] = {CALM_RULE_MODEL_MISSING,  CALM_RULE_PART_MISSING,   CALM_RULE_TARGET_NOTHING,
+                                     CALM_RULE_IGNORE_NOTHING, CALM_RULE_TARGETED_FLOAT, CALM_RULE_DYNAMIC_NOTHING,
+                                     CALM_RULE_MLX_NO_SCALES,  CALM_RULE_ENTRY_MISSING,  CALM_RULE_FLOAT_MODEL};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (list[i] == rule)
             return true;
@@ -101,7 +101,8 @@ calm_status calm_check_say(calm_checking *c, calm_rule rule, const char *where, 
     char text[1024], *copy, *place;
     va_list list;
     if (!calm_check_wants(c, rule) || c->report->n == MOST_FINDINGS)
-        return calm_check_wants(c, rule) ? add_finding(c, &(calm_finding){.rule = &calm_check_rules(&n)[rule]}) : CALM_OK;
+        return calm_check_wants(c, rule) ? add_finding(c, &(calm_finding){.rule = &calm_check_rules(&n)[rule]})
+                                         : CALM_OK;
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
@@ -167,9 +168,28 @@ static calm_status read_config(calm_checking *c)
 /* The format that the entry names, also where calm could not read it further. */
 static calm_status find_format(calm_checking *c, const char **name)
 {
-    static const char *const others[] = {"bitsandbytes", "fp8", "fbgemm_fp8", "hqq", "quanto", "aqlm", "torchao", "mxfp4",
-                                         "eetq", "higgs", "quark", "modelopt", "vptq", "spqr", "bitnet", "auto-round",
-                                         "intel/auto-round", "awq_marlin", "gptq_marlin", "marlin", "gguf", "fp_quant"};
+    static const char *const others[] = {"bitsandbytes",
+                                         "fp8",
+                                         "fbgemm_fp8",
+                                         "hqq",
+                                         "quanto",
+                                         "aqlm",
+                                         "torchao",
+                                         "mxfp4",
+                                         "eetq",
+                                         "higgs",
+                                         "quark",
+                                         "modelopt",
+                                         "vptq",
+                                         "spqr",
+                                         "bitnet",
+                                         "auto-round",
+                                         "intel/auto-round",
+                                         "awq_marlin",
+                                         "gptq_marlin",
+                                         "marlin",
+                                         "gguf",
+                                         "fp_quant"};
     const calm_json *entry = calm_json_get(c->config, "quantization_config");
     const char *method = calm_json_string(calm_json_get(entry, "quant_method"), NULL);
     size_t n;
@@ -177,7 +197,7 @@ static calm_status find_format(calm_checking *c, const char **name)
     for (size_t i = 0; i < n && !c->format; i++)
         c->format = formats[i]->detect(c->config) ? formats[i] : NULL;
     if (!c->format && calm_json_get(entry, "config_groups") && !method)
-        for (size_t i = 0; i < n; i++)    /* the entry is there, and lacks its name */
+        for (size_t i = 0; i < n; i++) /* the entry is there, and lacks its name */
             if (strcmp(formats[i]->name, "compressed_tensors") == 0)
                 c->format = formats[i];
     *name = c->format ? c->format->name : NULL;
@@ -188,16 +208,21 @@ static calm_status find_format(calm_checking *c, const char **name)
     if (calm_json_typeof(entry) == CALM_JSON_NULL)
         return CALM_OK;
     if (!method)
-        return calm_check_say(c, CALM_RULE_NO_METHOD, "quantization_config", "%s: quant_method is missing", c->config_path);
-    return calm_check_say(c, calm_check_listed(method, others, sizeof others / sizeof *others) ? CALM_RULE_METHOD_UNCHECKED
-                                                                                              : CALM_RULE_METHOD_UNKNOWN,
-                          "quantization_config", "quant_method \"%.64s\": calm reads compressed-tensors, gptq, awq and MLX's entry",
-                          method);
+        return calm_check_say(c, CALM_RULE_NO_METHOD, "quantization_config", "%s: quant_method is missing",
+                              c->config_path);
+    return calm_check_say(c,
+                          calm_check_listed(method, others, sizeof others / sizeof *others) ? CALM_RULE_METHOD_UNCHECKED
+                                                                                            : CALM_RULE_METHOD_UNKNOWN,
+                          "quantization_config",
+                          "quant_method \"%.64s\": calm reads compressed-tensors, gptq, awq and MLX's entry", method);
 }
 
 static calm_status check_target(calm_checking *c, const char *format)
 {
-    static const struct { const char *format; unsigned engines; } read[] = {
+    static const struct {
+        const char *format;
+        unsigned engines;
+    } read[] = {
         {"compressed_tensors", V | S | T}, {"gptq", V | S | T | M}, {"awq", V | S | T | M}, {"mlx", M}, {"gguf", L}};
     for (size_t i = 0; format && i < sizeof read / sizeof *read; i++)
         if (strcmp(format, read[i].format) == 0 && c->target != CALM_CHECK_ANY && !(read[i].engines & 1u << c->target))
@@ -217,9 +242,13 @@ static calm_status check_unexplained(calm_checking *c)
     const bool entry = calm_json_typeof(calm_json_get(c->config, "quantization_config")) != CALM_JSON_NULL ||
                        calm_json_typeof(calm_json_get(c->config, "quantization")) != CALM_JSON_NULL;
     if (n && !entry)
-        return calm_check_say(c, CALM_RULE_ENTRY_MISSING, c->modules[first].name, "%zu modules have quantized tensors, config.json "
-                                                                                  "has no quantization_config", n);
-    return n || entry ? CALM_OK : calm_check_say(c, CALM_RULE_FLOAT_MODEL, c->path, "no quantization entry and no quantized tensor");
+        return calm_check_say(c, CALM_RULE_ENTRY_MISSING, c->modules[first].name,
+                              "%zu modules have quantized tensors, config.json "
+                              "has no quantization_config",
+                              n);
+    return n || entry
+               ? CALM_OK
+               : calm_check_say(c, CALM_RULE_FLOAT_MODEL, c->path, "no quantization entry and no quantized tensor");
 }
 
 static calm_status check_format(calm_checking *c, const char *name)
@@ -230,10 +259,14 @@ static calm_status check_format(calm_checking *c, const char *name)
     if (strcmp(name, "compressed_tensors") == 0)
         return calm_check_compressed_tensors(c);
     if (calm_stored_open(c->ctx, c->config_path, c->config, &c->stored) != CALM_OK)
-        CALM_TRY(calm_check_say_failure(c, strcmp(name, "gptq") == 0  ? CALM_RULE_GPTQ_CONFIG
-                                           : strcmp(name, "awq") == 0 ? CALM_RULE_AWQ_CONFIG
-                                                                      : CALM_RULE_MLX_CONFIG, "config.json"));
-    return strcmp(name, "gptq") == 0 ? calm_check_gptq(c) : strcmp(name, "awq") == 0 ? calm_check_awq(c) : calm_check_mlx(c);
+        CALM_TRY(calm_check_say_failure(c,
+                                        strcmp(name, "gptq") == 0  ? CALM_RULE_GPTQ_CONFIG
+                                        : strcmp(name, "awq") == 0 ? CALM_RULE_AWQ_CONFIG
+                                                                   : CALM_RULE_MLX_CONFIG,
+                                        "config.json"));
+    return strcmp(name, "gptq") == 0  ? calm_check_gptq(c)
+           : strcmp(name, "awq") == 0 ? calm_check_awq(c)
+                                      : calm_check_mlx(c);
 }
 
 static calm_status check_directory(calm_checking *c)
@@ -273,7 +306,8 @@ static calm_status check_path(calm_checking *c)
     CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &one, c->path, "model.safetensors"));
     CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &index, c->path, "model.safetensors.index.json"));
     if (!calm_path_exists(one) && !calm_path_exists(index))
-        return calm_fail(c->ctx, CALM_ENOTFOUND, "%s: holds neither model.safetensors nor model.safetensors.index.json%s", c->path,
+        return calm_fail(c->ctx, CALM_ENOTFOUND,
+                         "%s: holds neither model.safetensors nor model.safetensors.index.json%s", c->path,
                          calm_path_exists(config) ? "" : ", and no config.json");
     return check_directory(c);
 }

@@ -1,8 +1,8 @@
 /* Check: will engines take a quantized checkpoint, and read the weights that are meant?
  *
- * A directory (compressed-tensors, GPTQ, AWQ, MLX; calm's or not) or a GGUF file is read as engines read it; what they would
- * fail on, or read otherwise, is a finding of a rule (rules.def).  Nothing of a checkpoint is trusted.  Tensors stream through
- * memory in pieces, so that a checkpoint of any size takes the memory of its headers. */
+ * A directory (compressed-tensors, GPTQ, AWQ, MLX; calm's or not) or a GGUF file is read as engines read it; what they
+ * would fail on, or read otherwise, is a finding of a rule (rules.def).  Nothing of a checkpoint is trusted.  Tensors
+ * stream through memory in pieces, so that a checkpoint of any size takes the memory of its headers. */
 #ifndef CALM_CHECK_CHECK_H
 #define CALM_CHECK_CHECK_H
 
@@ -11,7 +11,12 @@
 #include "ptq/base/context.h"
 
 typedef enum calm_check_target {
-    CALM_CHECK_ANY, CALM_CHECK_VLLM, CALM_CHECK_SGLANG, CALM_CHECK_TRANSFORMERS, CALM_CHECK_LLAMACPP, CALM_CHECK_MLX
+    CALM_CHECK_ANY,
+    CALM_CHECK_VLLM,
+    CALM_CHECK_SGLANG,
+    CALM_CHECK_TRANSFORMERS,
+    CALM_CHECK_LLAMACPP,
+    CALM_CHECK_MLX
 } calm_check_target;
 
 /* Their names in that order, as the values of an option. */
@@ -23,10 +28,10 @@ typedef enum calm_severity { CALM_SEVERITY_NOTE, CALM_SEVERITY_WARNING, CALM_SEV
 const char *calm_severity_name(calm_severity severity);
 
 typedef struct calm_check_rule {
-    const char *id;             /* "CT002"                                                       */
+    const char *id; /* "CT002"                                                       */
     calm_severity severity;
-    bool asked;                 /* said only when the target is one of `engines`                 */
-    unsigned engines;           /* bit 1 << calm_check_target for each whose behaviour it predicts */
+    bool asked;       /* said only when the target is one of `engines`                 */
+    unsigned engines; /* bit 1 << calm_check_target for each whose behaviour it predicts */
     const char *title, *behaviour, *remedy;
 } calm_check_rule;
 
@@ -38,22 +43,22 @@ const char *calm_check_engines(unsigned engines, char text[64]);
 
 typedef struct calm_finding {
     const calm_check_rule *rule;
-    const char *where;          /* module, tensor, file or key; never NULL */
-    const char *what;           /* what was found, and what is expected    */
+    const char *where; /* module, tensor, file or key; never NULL */
+    const char *what;  /* what was found, and what is expected    */
 } calm_finding;
 
 typedef struct calm_check_report {
-    const char *format;         /* "compressed-tensors", "gguf", ...; NULL: not known, or none */
-    calm_finding *findings;     /* [n] in the order of checking: files, model, configuration, modules, values */
+    const char *format;     /* "compressed-tensors", "gguf", ...; NULL: not known, or none */
+    calm_finding *findings; /* [n] in the order of checking: files, model, configuration, modules, values */
     size_t n;
-    size_t n_severity[3];       /* how many of each calm_severity */
+    size_t n_severity[3]; /* how many of each calm_severity */
     size_t n_tensors, n_linears, n_quantized;
-    uint64_t bytes;             /* of all tensors                 */
+    uint64_t bytes; /* of all tensors                 */
 } calm_check_report;
 
 /* Check a directory or a .gguf file for `target`; the report is in ctx->out.
- * CALM_ENOTFOUND: no such path, or neither config.json nor tensors in it; CALM_EIO, CALM_ENOMEM.  Whatever is wrong with what
- * is there is a finding and no failure. */
+ * CALM_ENOTFOUND: no such path, or neither config.json nor tensors in it; CALM_EIO, CALM_ENOMEM.  Whatever is wrong
+ * with what is there is a finding and no failure. */
 calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_target target, calm_check_report *out);
 
 #endif

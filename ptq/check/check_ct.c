@@ -7,11 +7,13 @@
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
-static const char *const formats[] = {"pack-quantized",  "int-quantized", "mixed-precision", "naive-quantized", "float-quantized",
-                                      "nvfp4-pack-quantized", "mxfp4-pack-quantized", "marlin-24", "dense"};
+static const char *const formats[] = {"pack-quantized",       "int-quantized",   "mixed-precision",
+                                      "naive-quantized",      "float-quantized", "nvfp4-pack-quantized",
+                                      "mxfp4-pack-quantized", "marlin-24",       "dense"};
 
 /* Keys that pydantic knows in a group and in its arguments. */
-static calm_status check_keys(calm_checking *c, const char *where, const calm_json *object, const char *const *known, size_t n)
+static calm_status check_keys(calm_checking *c, const char *where, const calm_json *object, const char *const *known,
+                              size_t n)
 {
     const calm_json *value;
     const char *key;
@@ -24,34 +26,40 @@ static calm_status check_keys(calm_checking *c, const char *where, const calm_js
     return CALM_OK;
 }
 
-static const char *const args_keys[] = {"num_bits", "type",        "symmetric", "group_size",      "strategy", "block_structure",
-                                        "dynamic",  "actorder",    "observer",  "observer_kwargs", "scale_dtype", "zp_dtype",
-                                        "is_mx"};
+static const char *const args_keys[] = {"num_bits",        "type",     "symmetric", "group_size", "strategy",
+                                        "block_structure", "dynamic",  "actorder",  "observer",   "observer_kwargs",
+                                        "scale_dtype",     "zp_dtype", "is_mx"};
 
 /* num_bits, group_size and strategy of weights or activations; *usable: understood, of ints. */
-static calm_status check_args(calm_checking *c, const char *where, const calm_json *args, bool *usable, int *bits, size_t *width,
-                              const char **strategy)
+static calm_status check_args(calm_checking *c, const char *where, const calm_json *args, bool *usable, int *bits,
+                              size_t *width, const char **strategy)
 {
-    static const char *const strategies[] = {"tensor", "channel", "group", "block", "token", "tensor_group", "attn_head"};
+    static const char *const strategies[] = {"tensor", "channel",      "group",    "block",
+                                             "token",  "tensor_group", "attn_head"};
     const calm_json *group = calm_json_get(args, "group_size");
     const int64_t n_bits = calm_json_int(calm_json_get(args, "num_bits"), 8), size = calm_json_int(group, 0);
     const char *type = calm_json_string(calm_json_get(args, "type"), "int");
     *usable = false;
     CALM_TRY(check_keys(c, where, args, args_keys, COUNT(args_keys)));
-    if (n_bits < 1 || n_bits > 16 || (calm_json_get(args, "num_bits") && calm_json_typeof(calm_json_get(args, "num_bits")) != CALM_JSON_INT))
-        return calm_check_say(c, CALM_RULE_ARGS, where, "num_bits is %lld, expected a whole number from 2 to 8", (long long)n_bits);
+    if (n_bits < 1 || n_bits > 16 ||
+        (calm_json_get(args, "num_bits") && calm_json_typeof(calm_json_get(args, "num_bits")) != CALM_JSON_INT))
+        return calm_check_say(c, CALM_RULE_ARGS, where, "num_bits is %lld, expected a whole number from 2 to 8",
+                              (long long)n_bits);
     if (strcmp(type, "int") != 0 && strcmp(type, "float") != 0)
         return calm_check_say(c, CALM_RULE_ARGS, where, "type is \"%.32s\", expected int or float", type);
     if (calm_json_typeof(group) != CALM_JSON_NULL &&
         (calm_json_typeof(group) != CALM_JSON_INT || size < -1 || size == 0 || size > 1 << 24))
-        return calm_check_say(c, CALM_RULE_ARGS, where, "group_size is %lld, expected columns per group, -1 or null", (long long)size);
+        return calm_check_say(c, CALM_RULE_ARGS, where, "group_size is %lld, expected columns per group, -1 or null",
+                              (long long)size);
     *strategy = calm_json_string(calm_json_get(args, "strategy"), size > 0 ? "group" : size < 0 ? "channel" : "tensor");
     if (!calm_check_listed(*strategy, strategies, COUNT(strategies)))
-        return calm_check_say(c, CALM_RULE_ARGS, where, "strategy is \"%.32s\", expected group, channel, tensor or token", *strategy);
+        return calm_check_say(c, CALM_RULE_ARGS, where,
+                              "strategy is \"%.32s\", expected group, channel, tensor or token", *strategy);
     if (strcmp(*strategy, "group") == 0 && size <= 0)
         return calm_check_say(c, CALM_RULE_ARGS, where, "strategy is group, but group_size is not given");
     if (strcmp(*strategy, "group") != 0 && strcmp(*strategy, "tensor_group") != 0 && size > 0)
-        return calm_check_say(c, CALM_RULE_ARGS, where, "group_size is %lld, but strategy is %s", (long long)size, *strategy);
+        return calm_check_say(c, CALM_RULE_ARGS, where, "group_size is %lld, but strategy is %s", (long long)size,
+                              *strategy);
     *usable = strcmp(type, "int") == 0;
     *bits = (int)n_bits;
     *width = strcmp(*strategy, "group") == 0 ? (size_t)size : 0;
@@ -66,7 +74,8 @@ static calm_status check_weights(calm_checking *c, const char *where, calm_ct_gr
     char place[160];
     snprintf(place, sizeof place, "%s.weights", where);
     if (calm_json_typeof(args) != CALM_JSON_OBJECT)
-        return calm_check_say(c, CALM_RULE_ARGS, place, "%s, expected an object", calm_json_type_name(calm_json_typeof(args)));
+        return calm_check_say(c, CALM_RULE_ARGS, place, "%s, expected an object",
+                              calm_json_type_name(calm_json_typeof(args)));
     CALM_TRY(check_args(c, place, args, &group->usable, &scheme->bits, &scheme->group, &strategy));
     scheme->symmetric = calm_json_bool(calm_json_get(args, "symmetric"), true);
     if (order && strcmp(order, "group") == 0)
@@ -75,7 +84,8 @@ static calm_status check_weights(calm_checking *c, const char *where, calm_ct_gr
         CALM_TRY(calm_check_say(c, CALM_RULE_ARGS, place, "num_bits is %d, expected 2 to 8", scheme->bits));
     else if (group->usable && scheme->bits > 4 && scheme->bits < 8)
         CALM_TRY(calm_check_say(c, CALM_RULE_ODD_BITS, place, "num_bits is %d", scheme->bits));
-    group->usable = group->usable && (scheme->bits == 2 || scheme->bits == 3 || scheme->bits == 4 || scheme->bits == 8) &&
+    group->usable = group->usable &&
+                    (scheme->bits == 2 || scheme->bits == 3 || scheme->bits == 4 || scheme->bits == 8) &&
                     (strcmp(strategy, "group") == 0 || strcmp(strategy, "channel") == 0);
     return CALM_OK;
 }
@@ -92,14 +102,16 @@ static calm_status check_activations(calm_checking *c, const char *where, calm_c
         return CALM_OK;
     snprintf(place, sizeof place, "%s.input_activations", where);
     if (calm_json_typeof(args) != CALM_JSON_OBJECT)
-        return calm_check_say(c, CALM_RULE_ARGS, place, "%s, expected an object", calm_json_type_name(calm_json_typeof(args)));
+        return calm_check_say(c, CALM_RULE_ARGS, place, "%s, expected an object",
+                              calm_json_type_name(calm_json_typeof(args)));
     CALM_TRY(check_args(c, place, args, &usable, &bits, &width, &strategy));
     group->scheme.act_bits = bits;
     group->scheme.act_asymmetric = !calm_json_bool(calm_json_get(args, "symmetric"), true);
     const bool dynamic = calm_json_bool(calm_json_get(args, "dynamic"), false);
     const bool token = strcmp(strategy, "token") == 0 && dynamic, tensor = strcmp(strategy, "tensor") == 0 && !dynamic;
     if (usable && !token && !tensor)
-        return calm_check_say(c, CALM_RULE_ACTIVATIONS, place, "strategy %s, %s", strategy, dynamic ? "dynamic" : "static");
+        return calm_check_say(c, CALM_RULE_ACTIVATIONS, place, "strategy %s, %s", strategy,
+                              dynamic ? "dynamic" : "static");
     return CALM_OK;
 }
 
@@ -111,17 +123,18 @@ static calm_status check_group_format(calm_checking *c, const char *where, const
     if (!group->format) {
         /* With one format for all the reader's guess is right where it is the global one. */
         if (strcmp(global, inferred) != 0)
-            CALM_TRY(calm_check_say(c, CALM_RULE_GROUP_FORMAT, where, "no format; readers take %s, the global one is \"%.32s\"",
-                                    inferred, global));
+            CALM_TRY(calm_check_say(c, CALM_RULE_GROUP_FORMAT, where,
+                                    "no format; readers take %s, the global one is \"%.32s\"", inferred, global));
         group->format = calm_check_listed(global, formats, 2) ? global : inferred;
     } else if (!calm_check_listed(group->format, formats, COUNT(formats))) {
-        CALM_TRY(calm_check_say(c, CALM_RULE_GLOBAL_FORMAT, where, "format is \"%.32s\", expected pack-quantized or int-quantized",
-                                group->format));
+        CALM_TRY(calm_check_say(c, CALM_RULE_GLOBAL_FORMAT, where,
+                                "format is \"%.32s\", expected pack-quantized or int-quantized", group->format));
         group->usable = false;
     }
     if (!group->usable)
         return CALM_OK;
-    const bool packed = strcmp(group->format, "pack-quantized") == 0, plain = strcmp(group->format, "int-quantized") == 0;
+    const bool packed = strcmp(group->format, "pack-quantized") == 0,
+               plain = strcmp(group->format, "int-quantized") == 0;
     group->scheme.layout = packed ? CALM_CT_PACK : CALM_CT_INT;
     group->usable = packed || plain;
     if ((packed && group->scheme.act_bits) || (plain && !group->scheme.act_bits))
@@ -141,14 +154,16 @@ static calm_status check_group(calm_checking *c, const calm_json *entry, calm_ct
     char where[128];
     snprintf(where, sizeof where, "config_groups.%.64s", group->name);
     if (calm_json_typeof(group->json) != CALM_JSON_OBJECT)
-        return calm_check_say(c, CALM_RULE_ARGS, where, "%s, expected an object", calm_json_type_name(calm_json_typeof(group->json)));
+        return calm_check_say(c, CALM_RULE_ARGS, where, "%s, expected an object",
+                              calm_json_type_name(calm_json_typeof(group->json)));
     CALM_TRY(check_keys(c, where, group->json, keys, COUNT(keys)));
     CALM_TRY(check_weights(c, where, group));
     CALM_TRY(check_activations(c, where, group));
     CALM_TRY(check_group_format(c, where, entry, group));
     if (calm_json_typeof(targets) != CALM_JSON_ARRAY || calm_json_size(targets) == 0)
         return calm_check_say(c, CALM_RULE_TARGET_FORM, where, "targets is %s, expected an array of names and patterns",
-                              calm_json_size(targets) ? calm_json_type_name(calm_json_typeof(targets)) : "missing or empty");
+                              calm_json_size(targets) ? calm_json_type_name(calm_json_typeof(targets))
+                                                      : "missing or empty");
     const char *only = calm_json_size(targets) == 1 ? calm_json_string(calm_json_at(targets, 0), "") : "";
     const size_t length = strlen(only), tail = strlen("Attention");
     if (length >= tail && strcmp(only + length - tail, "Attention") == 0)
@@ -168,15 +183,16 @@ static calm_status check_global_format(calm_checking *c, const calm_ct_entry *en
             differ |= strcmp(entry->groups[i].format, first) != 0;
         }
     if (!global || !calm_check_listed(global, formats, COUNT(formats)))
-        return calm_check_say(c, CALM_RULE_GLOBAL_FORMAT, "quantization_config", "format is %s%.32s%s", global ? "\"" : "missing",
-                              global ? global : "", global ? "\"" : "");
+        return calm_check_say(c, CALM_RULE_GLOBAL_FORMAT, "quantization_config", "format is %s%.32s%s",
+                              global ? "\"" : "missing", global ? global : "", global ? "\"" : "");
     const bool mixed = strcmp(global, "mixed-precision") == 0;
     if (mixed && !differ && first)
         return calm_check_say(c, CALM_RULE_MIXED_NEEDLESS, "quantization_config", "all groups are %s", first);
     if (!mixed && (differ || (first && strcmp(first, global) != 0)))
         return calm_check_say(c, CALM_RULE_FORMATS_DIFFER, "quantization_config", "format is %s, %s", global,
                               differ ? "the groups have several" : first);
-    return mixed && differ ? calm_check_say(c, CALM_RULE_MIXED_PARTS, "quantization_config", "pack-quantized and int-quantized groups")
+    return mixed && differ ? calm_check_say(c, CALM_RULE_MIXED_PARTS, "quantization_config",
+                                            "pack-quantized and int-quantized groups")
                            : CALM_OK;
 }
 
@@ -195,15 +211,16 @@ static calm_status check_top(calm_checking *c, const calm_ct_entry *entry)
     if (!calm_json_string(calm_json_get(entry->json, "quant_method"), NULL))
         CALM_TRY(calm_check_say(c, CALM_RULE_NO_METHOD, "quantization_config", "quant_method is missing"));
     if (!status || strcmp(status, "compressed") != 0)
-        CALM_TRY(calm_check_say(c, CALM_RULE_STATUS, "quantization_config", "quantization_status is %s%.32s%s", status ? "\"" : "missing",
-                                status ? status : "", status ? "\"" : ""));
+        CALM_TRY(calm_check_say(c, CALM_RULE_STATUS, "quantization_config", "quantization_status is %s%.32s%s",
+                                status ? "\"" : "missing", status ? status : "", status ? "\"" : ""));
     if (calm_json_size(calm_json_get(sparse, "targets")))
         CALM_TRY(calm_check_say(c, CALM_RULE_SPARSITY, "quantization_config", "sparsity_config.targets names %zu",
                                 calm_json_size(calm_json_get(sparse, "targets"))));
     for (size_t i = 0; i < entry->n_groups; i++)
-        if (entry->groups[i].usable && entry->groups[i].scheme.bits == 3 && entry->groups[i].scheme.layout == CALM_CT_PACK &&
-            !takes_dense(version))
-            return calm_check_say(c, CALM_RULE_THREE_BITS, "quantization_config", "version is \"%.32s\"", version ? version : "");
+        if (entry->groups[i].usable && entry->groups[i].scheme.bits == 3 &&
+            entry->groups[i].scheme.layout == CALM_CT_PACK && !takes_dense(version))
+            return calm_check_say(c, CALM_RULE_THREE_BITS, "quantization_config", "version is \"%.32s\"",
+                                  version ? version : "");
     return CALM_OK;
 }
 
@@ -213,8 +230,9 @@ static calm_status check_entry(calm_ct_entry *entry)
     const calm_json *groups = calm_json_get(entry->json, "config_groups"), *group;
     const char *name;
     if (calm_json_typeof(groups) != CALM_JSON_OBJECT || calm_json_size(groups) == 0)
-        CALM_TRY(calm_check_say(c, CALM_RULE_NO_GROUPS, "quantization_config", "config_groups is %s",
-                                calm_json_typeof(groups) == CALM_JSON_OBJECT ? "empty" : calm_json_type_name(calm_json_typeof(groups))));
+        CALM_TRY(calm_check_say(
+            c, CALM_RULE_NO_GROUPS, "quantization_config", "config_groups is %s",
+            calm_json_typeof(groups) == CALM_JSON_OBJECT ? "empty" : calm_json_type_name(calm_json_typeof(groups))));
     CALM_TRY(CALM_NEW(c->ctx, c->ctx->out, entry->groups, calm_json_size(groups) + 1));
     for (void *iter = NULL; calm_json_next(groups, &iter, &name, &group);) {
         calm_ct_group *at = &entry->groups[entry->n_groups++];

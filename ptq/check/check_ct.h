@@ -12,15 +12,15 @@ typedef struct calm_ct_group {
     const char *name;
     const calm_json *json;
     calm_stored_scheme scheme;
-    const char *format;    /* its own, inferred where it has none */
-    bool usable;           /* weights of ints were understood */
+    const char *format; /* its own, inferred where it has none */
+    bool usable;        /* weights of ints were understood */
 } calm_ct_group;
 
 typedef struct calm_ct_target {
-    const char *text;      /* as written */
-    calm_regex *regex;     /* NULL: a name or class */
-    size_t group;          /* n_groups: an ignore entry */
-    bool class_name;       /* "Linear" */
+    const char *text;  /* as written */
+    calm_regex *regex; /* NULL: a name or class */
+    size_t group;      /* n_groups: an ignore entry */
+    bool class_name;   /* "Linear" */
     bool usable;
     size_t hits;
 } calm_ct_target;
@@ -30,7 +30,7 @@ typedef struct calm_ct_entry {
     const calm_json *json;
     calm_ct_group *groups;
     size_t n_groups;
-    calm_ct_target *targets;    /* ignore entries, then those of the groups in file order */
+    calm_ct_target *targets; /* ignore entries, then those of the groups in file order */
     size_t n_targets;
 } calm_ct_entry;
 

@@ -10,7 +10,7 @@
 #include "ptq/check/check_ct.h"
 #include "ptq/model/arch.h"
 
-#define MOST_MATCHES ((size_t)4000000)    /* modules times targets: seconds of matching */
+#define MOST_MATCHES ((size_t)2000000) /* modules times targets: seconds of matching */
 
 void calm_ct_clear(calm_ct_entry *entry)
 {
@@ -33,8 +33,10 @@ static calm_status add_target(calm_ct_entry *entry, const char *list, const calm
     if (strncmp(at->text, "re:", 3) != 0)
         return CALM_OK;
     at->class_name = false;
-    if (calm_regex_new(c->ctx, list, at->text + 3, strlen(at->text + 3), &at->regex) == CALM_OK)
+    if (calm_regex_new(c->ctx, list, at->text + 3, strlen(at->text + 3), &at->regex) == CALM_OK) {
+        calm_regex_limit(at->regex, CALM_NAME_STEPS);
         return CALM_OK;
+    }
     at->usable = false;
     return calm_check_say_failure(c, CALM_RULE_TARGET_FORM, list);
 }
@@ -78,8 +80,8 @@ static calm_status hits_name(calm_ct_entry *entry, calm_ct_target *target, const
 
 typedef struct match {
     bool ignored;
-    const calm_ct_target *best;      /* as compressed-tensors decides       */
-    const calm_ct_target *other;     /* of another scheme, hits it as well  */
+    const calm_ct_target *best;  /* as compressed-tensors decides       */
+    const calm_ct_target *other; /* of another scheme, hits it as well  */
 } match;
 
 static int rank(const calm_ct_target *target, bool by_class)
@@ -141,11 +143,13 @@ static calm_status judge(calm_ct_entry *entry, calm_check_module *module, const 
         const bool by_class = found->other->class_name || found->best->class_name;
         CALM_TRY(calm_check_say(c, by_class ? CALM_RULE_CLASS_TARGET : CALM_RULE_MATCHED_TWICE, module->name,
                                 "hit by \"%.160s\" of %.64s and \"%.160s\" of %.64s", found->best->text,
-                                entry->groups[found->best->group].name, found->other->text, entry->groups[found->other->group].name));
+                                entry->groups[found->best->group].name, found->other->text,
+                                entry->groups[found->other->group].name));
     }
     if (!module->stored)
-        return calm_check_say(c, CALM_RULE_TARGETED_FLOAT, module->name, "hit by \"%.160s\" of %.64s, but it has no quantized tensors",
-                              found->best->text, entry->groups[found->best->group].name);
+        return calm_check_say(c, CALM_RULE_TARGETED_FLOAT, module->name,
+                              "hit by \"%.160s\" of %.64s, but it has no quantized tensors", found->best->text,
+                              entry->groups[found->best->group].name);
     if (entry->groups[found->best->group].usable) {
         module->quantized = true;
         module->scheme = entry->groups[found->best->group].scheme;
@@ -162,8 +166,9 @@ static calm_status check_hits(const calm_ct_entry *entry)
         if (!at->usable || at->hits)
             continue;
         if (at->group < entry->n_groups)
-            CALM_TRY(calm_check_say(c, CALM_RULE_TARGET_NOTHING, entry->groups[at->group].name, "\"%.256s\"", at->text));
-        else if (strcmp(at->text, "lm_head") != 0 && strcmp(at->text, head) != 0)    /* lacking where it is tied */
+            CALM_TRY(
+                calm_check_say(c, CALM_RULE_TARGET_NOTHING, entry->groups[at->group].name, "\"%.256s\"", at->text));
+        else if (strcmp(at->text, "lm_head") != 0 && strcmp(at->text, head) != 0) /* lacking where it is tied */
             CALM_TRY(calm_check_say(c, CALM_RULE_IGNORE_NOTHING, "ignore", "\"%.256s\"", at->text));
     }
     return CALM_OK;
@@ -211,8 +216,8 @@ calm_status calm_ct_resolve(calm_ct_entry *entry)
     calm_checking *c = entry->c;
     CALM_TRY(read_targets(entry));
     if (c->n_modules && entry->n_targets > MOST_MATCHES / c->n_modules)
-        return calm_check_say(c, CALM_RULE_TARGETS_MANY, "config_groups", "%zu targets and ignore entries, %zu modules", entry->n_targets,
-                              c->n_modules);
+        return calm_check_say(c, CALM_RULE_TARGETS_MANY, "config_groups", "%zu targets and ignore entries, %zu modules",
+                              entry->n_targets, c->n_modules);
     for (size_t i = 0; i < c->n_modules; i++) {
         match found;
         CALM_TRY(match_module(entry, &c->modules[i], &found));
@@ -221,5 +226,5 @@ calm_status calm_ct_resolve(calm_ct_entry *entry)
     c->resolved = true;
     CALM_TRY(check_tied_head(entry));
     CALM_TRY(calm_check_fusion(c, CALM_RULE_FUSED_NAME, fused, entry));
-    return check_hits(entry);    /* a target may be there for the fused name alone */
+    return check_hits(entry); /* a target may be there for the fused name alone */
 }

@@ -6,8 +6,8 @@
 #include "ptq/check/check_state.h"
 
 typedef struct fusion {
-    const char *parts[3];    /* last words of the parts' names */
-    const char *fused;       /* of the module that engines make; NULL: none that configurations name */
+    const char *parts[3]; /* last words of the parts' names */
+    const char *fused;    /* of the module that engines make; NULL: none that configurations name */
 } fusion;
 
 static const fusion fusions[] = {
@@ -32,22 +32,25 @@ static const char *state_text(const calm_check_module *module, char text[96])
 }
 
 /* Two parts of what engines fuse; *said when they differ. */
-static calm_status compare(calm_checking *c, const char *where, const calm_check_module *a, const calm_check_module *b, bool experts,
-                           bool *said)
+static calm_status compare(calm_checking *c, const char *where, const calm_check_module *a, const calm_check_module *b,
+                           bool experts, bool *said)
 {
     char x[96], y[96];
     const bool partly = a->quantized != b->quantized;
     *said = partly || (a->quantized && b->quantized && !calm_check_same_scheme(&a->scheme, &b->scheme));
     if (!*said)
         return CALM_OK;
-    return calm_check_say(c, experts ? CALM_RULE_EXPERTS_SCHEMES : partly ? CALM_RULE_FUSED_PARTLY : CALM_RULE_FUSED_SCHEMES, where,
-                          "%s is %s, %s is %s", a->name, state_text(a, x), b->name, state_text(b, y));
+    return calm_check_say(c,
+                          experts  ? CALM_RULE_EXPERTS_SCHEMES
+                          : partly ? CALM_RULE_FUSED_PARTLY
+                                   : CALM_RULE_FUSED_SCHEMES,
+                          where, "%s is %s, %s is %s", a->name, state_text(a, x), b->name, state_text(b, y));
 }
 
 /* ---- parts of a layer ---- */
 
-static calm_status check_name(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user, const char *name,
-                              const calm_check_module *part)
+static calm_status check_name(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user,
+                              const char *name, const calm_check_module *part)
 {
     calm_stored_scheme scheme = part->scheme;
     char x[96], y[96];
@@ -61,8 +64,8 @@ static calm_status check_name(calm_checking *c, calm_rule rule, calm_check_fused
     return CALM_OK;
 }
 
-static calm_status check_layer(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user, const fusion *with,
-                               const calm_check_module *first, size_t parent)
+static calm_status check_layer(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user,
+                               const fusion *with, const calm_check_module *first, size_t parent)
 {
     calm_ctx *ctx = c->ctx;
     char *name;

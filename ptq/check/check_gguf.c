@@ -11,12 +11,15 @@
 static void hear_key(void *user, const char *key, const char *text)
 {
     calm_check_gguf_state *g = user;
+    g->keys_bad = true;
     if (g->status == CALM_OK)
-        g->status = calm_check_say(g->c, strstr(text, "missing") ? CALM_RULE_GGUF_KEY_MISSING : CALM_RULE_GGUF_KEY_VALUE, key, "%s", text);
+        g->status = calm_check_say(
+            g->c, strstr(text, "missing") ? CALM_RULE_GGUF_KEY_MISSING : CALM_RULE_GGUF_KEY_VALUE, key, "%s", text);
 }
 
 /* One tensor that the architecture has, under its name in a checkpoint. */
-static calm_status need(calm_check_gguf_state *g, const char *module, const char *suffix, int n_dims, size_t rows, size_t cols)
+static calm_status need_tensor(calm_check_gguf_state *g, const char *module, const char *suffix, int n_dims,
+                               size_t rows, size_t cols)
 {
     calm_checking *c = g->c;
     calm_gguf_spot spot;
@@ -29,17 +32,29 @@ static calm_status need(calm_check_gguf_state *g, const char *module, const char
         return CALM_OK;
     const calm_gguf_tensor *tensor = calm_gguf_find_tensor(g->file, spot.name);
     if (!tensor)
-        return spot.expert > 0 ? CALM_OK : calm_check_say(c, CALM_RULE_GGUF_TENSOR_MISSING, spot.name, "%s of config.json's names", name);
+        return spot.expert > 0
+                   ? CALM_OK
+                   : calm_check_say(c, CALM_RULE_GGUF_TENSOR_MISSING, spot.name, "%s of config.json's names", name);
     /* A shared expert's gate is a vector there. */
     const size_t shape[3] = {spot.expert >= 0 ? g->config.moe.n_experts : 1, rows, cols};
     const size_t stored[3] = {tensor->dims[2], tensor->n_dims < 2 ? 1 : tensor->dims[1], tensor->dims[0]};
     const size_t wanted[3] = {shape[0], one ? 1 : rows, one ? rows : cols};
     if (memcmp(stored, wanted, sizeof stored) != 0 && spot.expert <= 0)
-        CALM_TRY(calm_check_say(c, CALM_RULE_GGUF_DIMS, spot.name, "%s slowest first, expected %s", calm_shape_text(3, stored, found),
-                                calm_shape_text(3, wanted, expected)));
+        CALM_TRY(calm_check_say(c, CALM_RULE_GGUF_DIMS, spot.name, "%s slowest first, expected %s",
+                                calm_shape_text(3, stored, found), calm_shape_text(3, wanted, expected)));
     if (one && tensor->type != CALM_GGML_F32)
-        CALM_TRY(calm_check_say(c, CALM_RULE_GGUF_VECTOR_TYPE, spot.name, "it is %s, expected F32", calm_ggml_find(tensor->type)->name));
+        CALM_TRY(calm_check_say(c, CALM_RULE_GGUF_VECTOR_TYPE, spot.name, "it is %s, expected F32",
+                                calm_ggml_find(tensor->type)->name));
     return CALM_OK;
+}
+
+static calm_status need(calm_check_gguf_state *g, const char *module, const char *suffix, int n_dims, size_t rows,
+                        size_t cols)
+{
+    const calm_arena_mark mark = calm_arena_save(g->c->ctx->scratch);
+    const calm_status status = need_tensor(g, module, suffix, n_dims, rows, cols);
+    calm_arena_rewind(g->c->ctx->scratch, mark);
+    return status;
 }
 
 static calm_status check_block(calm_check_gguf_state *g, size_t block)
@@ -51,12 +66,14 @@ static calm_status check_block(calm_check_gguf_state *g, size_t block)
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)
             if (names->norm[s][p]) {
-                CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "model.%s.%zu.%s", names->blocks, block, names->norm[s][p]));
+                CALM_TRY(
+                    calm_strf(ctx, ctx->scratch, &module, "model.%s.%zu.%s", names->blocks, block, names->norm[s][p]));
                 CALM_TRY(need(g, module, "weight", 1, config->hidden, 0));
             }
     for (int i = 0; i < 2 && config->arch->qk_norm != CALM_QK_NORM_NONE; i++) {
         const size_t heads = config->arch->qk_norm == CALM_QK_NORM_HEAD ? 1 : i ? config->n_kv : config->n_heads;
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "model.%s.%zu.%s", names->blocks, block, i ? names->k_norm : names->q_norm));
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "model.%s.%zu.%s", names->blocks, block,
+                           i ? names->k_norm : names->q_norm));
         CALM_TRY(need(g, module, "weight", 1, heads * config->head_dim, 0));
     }
     if (!config->moe.sparse[block])
@@ -91,8 +108,9 @@ static calm_status check_tensors(calm_check_gguf_state *g)
 static bool is_extra(const char *name)
 {
     const char *dot = strrchr(name, '.');
-    return strcmp(name, "rope_freqs.weight") == 0 || strncmp(name, "rope_factors_", 13) == 0 || strcmp(name, "output_norm.bias") == 0 ||
-           (dot && dot - name >= 8 && strncmp(dot - 8, "exp_probs", 8) == 0) || strstr(name, "attn_rot_embd") || strstr(name, ".nextn.");
+    return strcmp(name, "rope_freqs.weight") == 0 || strncmp(name, "rope_factors_", 13) == 0 ||
+           strcmp(name, "output_norm.bias") == 0 || (dot && dot - name >= 8 && strncmp(dot - 8, "exp_probs", 8) == 0) ||
+           strstr(name, "attn_rot_embd") || strstr(name, ".nextn.");
 }
 
 static calm_status check_names(calm_check_gguf_state *g)
@@ -107,10 +125,20 @@ static calm_status check_names(calm_check_gguf_state *g)
         last = at->stored;
         const bool beyond = sscanf(name, "blk.%9zu.", &block) == 1 && g->config_known && block >= g->config.n_blocks;
         if ((!at->name && !is_extra(name)) || (beyond && !is_extra(name)))
-            CALM_TRY(calm_check_say(g->c, CALM_RULE_GGUF_TENSOR_UNKNOWN, name, beyond ? "the file has %zu blocks" : "%zu blocks",
+            CALM_TRY(calm_check_say(g->c, CALM_RULE_GGUF_TENSOR_UNKNOWN, name,
+                                    beyond ? "the file has %zu blocks" : "%zu blocks",
                                     g->config_known ? g->config.n_blocks : 0));
     }
     return CALM_OK;
+}
+
+/* Experts in an architecture that calm knows without (Mixtral is llama there). */
+static bool is_other_mixture(const calm_check_gguf_state *g)
+{
+    char name[96];
+    int64_t n = 0;
+    snprintf(name, sizeof name, "%s.expert_count", g->list.as->name);
+    return calm_gguf_int(calm_gguf_find_key(g->file, name), 0, &n) && n > 0 && !g->list.arch->names->moe.experts;
 }
 
 static calm_status check_architecture(calm_check_gguf_state *g)
@@ -120,12 +148,17 @@ static calm_status check_architecture(calm_check_gguf_state *g)
     if (!calm_gguf_find_key(g->file, "general.architecture"))
         return calm_check_say(c, CALM_RULE_GGUF_KEY_MISSING, "general.architecture", "it is missing");
     if (calm_gguf_list_tensors(c->ctx, g->file, &g->list) != CALM_OK)
-        return calm_check_say_failure(c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_RULE_GGUF_ARCH : CALM_RULE_GGUF_KEY_VALUE,
-                                      "general.architecture");
+        return calm_check_say_failure(
+            c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_RULE_GGUF_ARCH : CALM_RULE_GGUF_KEY_VALUE,
+            "general.architecture");
+    if (is_other_mixture(g)) {
+        g->list.n = 0;
+        return calm_check_say(c, CALM_RULE_GGUF_ARCH, "general.architecture", "%s with experts", g->list.as->name);
+    }
     if (calm_gguf_config(c->ctx, &g->list, hear_key, g, &config) != CALM_OK)
         CALM_TRY(calm_check_say_failure(c, CALM_RULE_GGUF_ARCH, "general.architecture"));
     calm_status status = g->status;
-    if (config && status == CALM_OK) {
+    if (config && status == CALM_OK && !g->keys_bad) {
         g->config_known = calm_config_read(c->ctx, c->path, config, &g->config) == CALM_OK;
         if (!g->config_known)
             status = calm_check_say_failure(c, CALM_RULE_GGUF_KEY_VALUE, "general.architecture");
@@ -142,7 +175,8 @@ calm_status calm_check_gguf(calm_checking *c)
     if (calm_gguf_open(c->ctx, c->path, &g.file) != CALM_OK) {
         if (c->ctx->status == CALM_ENOTFOUND || c->ctx->status == CALM_EARG)
             return c->ctx->status;
-        return calm_check_say_failure(c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_RULE_GGUF_TYPE : CALM_RULE_GGUF_FORM, c->path);
+        return calm_check_say_failure(
+            c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_RULE_GGUF_TYPE : CALM_RULE_GGUF_FORM, c->path);
     }
     c->report->n_tensors = calm_gguf_n_tensors(g.file);
     for (size_t i = 0; i < c->report->n_tensors; i++) {

@@ -8,10 +8,11 @@
 typedef struct calm_check_gguf_state {
     calm_checking *c;
     calm_gguf *file;
-    calm_gguf_list list;     /* n = 0: the architecture is not known */
+    calm_gguf_list list; /* n = 0: the architecture is not known */
     calm_config config;
     bool config_known;
-    calm_status status;      /* of saying a finding in a callback */
+    bool keys_bad;           /* some key was found missing or wrong: sizes are not compared */
+    calm_status status; /* of saying a finding in a callback */
 } calm_check_gguf_state;
 
 /* The tokenizer's keys. */

@@ -6,25 +6,25 @@
 #include "ptq/check/check_gguf.h"
 #include "ptq/check/check_scan.h"
 
-#define PIECE ((size_t)4 << 20)    /* about so many bytes of a tensor that one task reads */
+#define PIECE ((size_t)4 << 20) /* about so many bytes of a tensor that one task reads */
 
-/* Where a block has its float16 scales; -1: none.  `idle` is the byte of codes that stand for zero: a scale of 0 is right
- * there alone; -1: not judged. */
+/* Where a block has its float16 scales; -1: none.  `idle` is the byte of codes that stand for zero: a scale of 0 is
+ * right there alone; -1: not judged. */
 static const struct {
     calm_ggml_type type;
     int scale[2], idle, codes;
 } layouts[] = {
-    {CALM_GGML_Q4_0, {0, -1}, 0x88, 2},   {CALM_GGML_Q4_1, {0, 2}, -1, 4},     {CALM_GGML_Q5_0, {0, -1}, -1, 6},
-    {CALM_GGML_Q5_1, {0, 2}, -1, 8},      {CALM_GGML_Q8_0, {0, -1}, 0, 2},     {CALM_GGML_Q8_1, {0, 2}, -1, 4},
-    {CALM_GGML_Q2_K, {80, 82}, -1, 0},    {CALM_GGML_Q3_K, {108, -1}, -1, 0},  {CALM_GGML_Q4_K, {0, 2}, -1, 0},
-    {CALM_GGML_Q5_K, {0, 2}, -1, 0},      {CALM_GGML_Q6_K, {208, -1}, -1, 0},  {CALM_GGML_IQ4_NL, {0, -1}, -1, 0},
-    {CALM_GGML_IQ4_XS, {0, -1}, -1, 0},   {CALM_GGML_IQ2_XXS, {0, -1}, -1, 0}, {CALM_GGML_IQ2_XS, {0, -1}, -1, 0},
-    {CALM_GGML_IQ3_XXS, {0, -1}, -1, 0},  {CALM_GGML_IQ1_S, {0, -1}, -1, 0},   {CALM_GGML_IQ3_S, {0, -1}, -1, 0},
+    {CALM_GGML_Q4_0, {0, -1}, 0x88, 2},  {CALM_GGML_Q4_1, {0, 2}, -1, 4},     {CALM_GGML_Q5_0, {0, -1}, -1, 6},
+    {CALM_GGML_Q5_1, {0, 2}, -1, 8},     {CALM_GGML_Q8_0, {0, -1}, 0, 2},     {CALM_GGML_Q8_1, {0, 2}, -1, 4},
+    {CALM_GGML_Q2_K, {80, 82}, -1, 0},   {CALM_GGML_Q3_K, {108, -1}, -1, 0},  {CALM_GGML_Q4_K, {0, 2}, -1, 0},
+    {CALM_GGML_Q5_K, {0, 2}, -1, 0},     {CALM_GGML_Q6_K, {208, -1}, -1, 0},  {CALM_GGML_IQ4_NL, {0, -1}, -1, 0},
+    {CALM_GGML_IQ4_XS, {0, -1}, -1, 0},  {CALM_GGML_IQ2_XXS, {0, -1}, -1, 0}, {CALM_GGML_IQ2_XS, {0, -1}, -1, 0},
+    {CALM_GGML_IQ3_XXS, {0, -1}, -1, 0}, {CALM_GGML_IQ1_S, {0, -1}, -1, 0},   {CALM_GGML_IQ3_S, {0, -1}, -1, 0},
     {CALM_GGML_IQ2_S, {0, -1}, -1, 0},
 };
 
 typedef struct piece {
-    size_t tensor, first, n;       /* blocks, or elements of floats */
+    size_t tensor, first, n; /* blocks, or elements of floats */
     size_t nonfinite, zero;
 } piece;
 
@@ -58,8 +58,11 @@ CALM_VECTORIZE static size_t count_nonfinite(const uint8_t *data, size_t n, size
 
 static calm_dtype float_dtype(calm_ggml_type type)
 {
-    return type == CALM_GGML_F32 ? CALM_F32 : type == CALM_GGML_F16 ? CALM_F16 : type == CALM_GGML_BF16 ? CALM_BF16
-         : type == CALM_GGML_F64 ? CALM_F64 : CALM_N_DTYPES;
+    return type == CALM_GGML_F32    ? CALM_F32
+           : type == CALM_GGML_F16  ? CALM_F16
+           : type == CALM_GGML_BF16 ? CALM_BF16
+           : type == CALM_GGML_F64  ? CALM_F64
+                                    : CALM_N_DTYPES;
 }
 
 static void scan_blocks(const calm_gguf_tensor *tensor, const calm_ggml_info *info, piece *p)
@@ -121,8 +124,8 @@ calm_status calm_check_gguf_values(calm_check_gguf_state *g)
             zero += s.pieces[end].zero;
         }
         if (nonfinite)
-            CALM_TRY(calm_check_say(g->c, floats ? CALM_RULE_FLOAT_NONFINITE : CALM_RULE_GGUF_SCALE, at->name, "%zu of %s", nonfinite,
-                                    floats ? "its values" : "its scales"));
+            CALM_TRY(calm_check_say(g->c, floats ? CALM_RULE_FLOAT_NONFINITE : CALM_RULE_GGUF_SCALE, at->name,
+                                    "%zu of %s", nonfinite, floats ? "its values" : "its scales"));
         if (zero)
             CALM_TRY(calm_check_say(g->c, CALM_RULE_GGUF_SCALE_ZERO, at->name, "%zu blocks", zero));
     }

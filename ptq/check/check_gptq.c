@@ -7,7 +7,7 @@
 #include "ptq/io/regex.h"
 #include "ptq/model/arch.h"
 
-#define MOST_MATCHES ((size_t)4000000)    /* modules times rules: seconds of matching */
+#define MOST_MATCHES ((size_t)2000000) /* modules times rules: seconds of matching */
 
 /* ---- which modules ---- */
 
@@ -31,7 +31,8 @@ static calm_status resolve(calm_checking *c)
         if (calm_stored_find(c->ctx, c->stored, c->set, module->name, &quantized, &scheme) != CALM_OK)
             return calm_check_say_failure(c, CALM_RULE_GPTQ_CONFIG, module->name);
         if (!quantized && module->stored)
-            CALM_TRY(calm_check_say(c, CALM_RULE_PART_EXTRA, module->name, "it stays float by config.json, but has quantized tensors"));
+            CALM_TRY(calm_check_say(c, CALM_RULE_PART_EXTRA, module->name,
+                                    "it stays float by config.json, but has quantized tensors"));
         module->quantized = quantized;
         module->scheme = scheme;
     }
@@ -60,7 +61,8 @@ static calm_status check_two_configs(calm_checking *c, const calm_json *entry)
             same = calm_json_int(a, 0) == calm_json_int(b, 0) && calm_json_bool(a, false) == calm_json_bool(b, false) &&
                    strcmp(calm_json_string(a, ""), calm_json_string(b, "")) == 0;
         if (!same)
-            status = calm_check_say(c, CALM_RULE_TWO_CONFIGS, "quantize_config.json", "%s is another one in config.json", keys[i]);
+            status = calm_check_say(c, CALM_RULE_TWO_CONFIGS, "quantize_config.json",
+                                    "%s is another one in config.json", keys[i]);
     }
     calm_json_free(other);
     return status;
@@ -83,10 +85,11 @@ static calm_status check_rule(calm_checking *c, const char *key)
     bool hit = false;
     if (calm_regex_new(c->ctx, "dynamic", pattern, strlen(pattern), &regex) != CALM_OK)
         return calm_check_say_failure(c, CALM_RULE_GPTQ_CONFIG, "dynamic");
+    calm_regex_limit(regex, CALM_NAME_STEPS);
     calm_status status = CALM_OK;
     for (size_t i = 0; i < c->n_modules && !hit && status == CALM_OK; i++)
         status = calm_regex_matches_prefix(c->ctx, regex, c->modules[i].name, &hit);
-    if (!hit && status == CALM_OK && c->model_known && c->model.arch->names->head)    /* lacking where it is tied */
+    if (!hit && status == CALM_OK && c->model_known && c->model.arch->names->head) /* lacking where it is tied */
         status = calm_regex_matches_prefix(c->ctx, regex, c->model.arch->names->head, &hit);
     calm_regex_free(regex);
     if (status != CALM_OK)
@@ -107,19 +110,23 @@ static calm_status check_dynamic(calm_checking *c, const calm_json *dynamic)
 
 calm_status calm_check_gptq(calm_checking *c)
 {
-    const calm_json *entry = calm_json_get(c->config, "quantization_config"), *dynamic = calm_json_get(entry, "dynamic");
+    const calm_json *entry = calm_json_get(c->config, "quantization_config"),
+                    *dynamic = calm_json_get(entry, "dynamic");
     const char *format = calm_json_string(calm_json_get(entry, "checkpoint_format"), "gptq");
     const bool reordered = calm_json_bool(calm_json_get(entry, "desc_act"), false);
     CALM_TRY(check_two_configs(c, entry));
-    if (!calm_json_bool(calm_json_get(entry, "sym"), true) && strcmp(format, "gptq") == 0 && !names_new_quantizer(entry))
-        CALM_TRY(calm_check_say(c, CALM_RULE_ASYMMETRIC_V1, "quantization_config", "sym is false, checkpoint_format is gptq"));
+    if (!calm_json_bool(calm_json_get(entry, "sym"), true) && strcmp(format, "gptq") == 0 &&
+        !names_new_quantizer(entry))
+        CALM_TRY(calm_check_say(c, CALM_RULE_ASYMMETRIC_V1, "quantization_config",
+                                "sym is false, checkpoint_format is gptq"));
     if (reordered && calm_json_int(calm_json_get(entry, "group_size"), -1) > 0)
         CALM_TRY(calm_check_say(c, CALM_RULE_DESC_ACT, "quantization_config", "desc_act is true, group_size %lld",
                                 (long long)calm_json_int(calm_json_get(entry, "group_size"), -1)));
     if (!c->stored)
         return CALM_OK;
     if (c->n_modules && calm_json_size(dynamic) > MOST_MATCHES / c->n_modules)
-        return calm_check_say(c, CALM_RULE_TARGETS_MANY, "dynamic", "%zu rules, %zu modules", calm_json_size(dynamic), c->n_modules);
+        return calm_check_say(c, CALM_RULE_TARGETS_MANY, "dynamic", "%zu rules, %zu modules", calm_json_size(dynamic),
+                              c->n_modules);
     CALM_TRY(check_dynamic(c, dynamic));
     CALM_TRY(resolve(c));
     return c->resolved ? calm_check_fusion(c, CALM_RULE_DYNAMIC_FUSED, fused, NULL) : CALM_OK;
@@ -138,9 +145,9 @@ calm_status calm_check_awq(calm_checking *c)
         CALM_TRY(calm_check_say(c, CALM_RULE_AWQ_ZERO_POINT, "quantization_config", "zero_point is false"));
     if (!c->stored)
         return CALM_OK;
-    if (c->n_modules && calm_json_size(list) > 100 * MOST_MATCHES / c->n_modules)
-        return calm_check_say(c, CALM_RULE_TARGETS_MANY, "modules_to_not_convert", "%zu names, %zu modules", calm_json_size(list),
-                              c->n_modules);
+    if (c->n_modules && calm_json_size(list) > 20 * MOST_MATCHES / c->n_modules)
+        return calm_check_say(c, CALM_RULE_TARGETS_MANY, "modules_to_not_convert", "%zu names, %zu modules",
+                              calm_json_size(list), c->n_modules);
     CALM_TRY(resolve(c));
     return c->resolved ? calm_check_fusion(c, CALM_RULE_FUSED_NAME, NULL, NULL) : CALM_OK;
 }

@@ -11,7 +11,8 @@ static calm_status check_scheme(calm_checking *c, const calm_check_module *modul
     char text[96];
     const bool taken = c->target == CALM_CHECK_VLLM ? !gptq || (wide && scheme->symmetric) : !gptq && !ct ? true : wide;
     if (!taken)
-        return calm_check_say(c, CALM_RULE_TARGET_SCHEME, module->name, "%s: %s", c->report->format, calm_check_scheme_text(scheme, text));
+        return calm_check_say(c, CALM_RULE_TARGET_SCHEME, module->name, "%s: %s", c->report->format,
+                              calm_check_scheme_text(scheme, text));
     if (scheme->act_bits && (scheme->act_bits < 8 || scheme->bits < 8))
         return calm_check_say(c, CALM_RULE_NO_ACT_KERNEL, module->name, "%s", calm_check_scheme_text(scheme, text));
     return CALM_OK;
@@ -21,12 +22,13 @@ static calm_status check_shape(calm_checking *c, const calm_check_module *module
 {
     const size_t group = module->scheme.group;
     if (module->in % 128 != 0 || module->out % 64 != 0)
-        CALM_TRY(calm_check_say(c, CALM_RULE_KERNEL_SHAPE, module->name, "[%zu, %zu], expected rows %% 64 = 0 and columns %% 128 = 0",
-                                module->out, module->in));
+        CALM_TRY(calm_check_say(c, CALM_RULE_KERNEL_SHAPE, module->name,
+                                "[%zu, %zu], expected rows %% 64 = 0 and columns %% 128 = 0", module->out, module->in));
     if (group && group != 32 && group != 64 && group != 128)
         CALM_TRY(calm_check_say(c, CALM_RULE_KERNEL_GROUP, module->name, "groups of %zu", group));
     if (group && module->in % 2 == 0 && module->in / 2 % group != 0)
-        CALM_TRY(calm_check_say(c, CALM_RULE_PARALLEL_SLICE, module->name, "%zu columns, groups of %zu", module->in, group));
+        CALM_TRY(
+            calm_check_say(c, CALM_RULE_PARALLEL_SLICE, module->name, "%zu columns, groups of %zu", module->in, group));
     return CALM_OK;
 }
 
@@ -43,8 +45,9 @@ static calm_status check_experts(calm_checking *c)
         if (!at->scheme.symmetric)
             return calm_check_say(c, CALM_RULE_EXPERTS_ONE, at->name, "%s", calm_check_scheme_text(&at->scheme, a));
         if (!calm_check_same_scheme(&first->scheme, &at->scheme))
-            return calm_check_say(c, CALM_RULE_EXPERTS_ONE, at->name, "%s, but %s is %s", calm_check_scheme_text(&at->scheme, a),
-                                  first->name, calm_check_scheme_text(&first->scheme, b));
+            return calm_check_say(c, CALM_RULE_EXPERTS_ONE, at->name, "%s, but %s is %s",
+                                  calm_check_scheme_text(&at->scheme, a), first->name,
+                                  calm_check_scheme_text(&first->scheme, b));
     }
     return CALM_OK;
 }

@@ -19,7 +19,8 @@ static calm_status check_two_entries(calm_checking *c, const calm_json *first, c
     if (status == CALM_OK)
         status = write_entry(c, second, &b);
     if (status == CALM_OK && strcmp(a.data, b.data) != 0)
-        status = calm_check_say(c, CALM_RULE_MLX_TWO_ENTRIES, "config.json", "quantization and quantization_config are not the same");
+        status = calm_check_say(c, CALM_RULE_MLX_TWO_ENTRIES, "config.json",
+                                "quantization and quantization_config are not the same");
     calm_text_clear(&a);
     calm_text_clear(&b);
     return status;
@@ -31,7 +32,8 @@ static calm_status check_entry(calm_checking *c, const char *module, const calm_
     const calm_check_module *found = calm_check_find_module(c, module);
     const bool scales = found && calm_check_part(c, found, "scales");
     if (type == CALM_JSON_OBJECT && !scales)
-        return calm_check_say(c, CALM_RULE_MLX_NO_SCALES, module, "the entry has settings, %s", found ? "there are no scales" : "there is no such module");
+        return calm_check_say(c, CALM_RULE_MLX_NO_SCALES, module, "the entry has settings, %s",
+                              found ? "there are no scales" : "there is no such module");
     if (type == CALM_JSON_BOOL && !calm_json_bool(value, true) && scales)
         return calm_check_say(c, CALM_RULE_MLX_FALSE, module, "the entry is false");
     return CALM_OK;

@@ -41,8 +41,8 @@ calm_status calm_check_model(calm_checking *c)
     if (!c->config)
         return CALM_OK;
     if (calm_config_read(c->ctx, c->config_path, c->config, &c->model) != CALM_OK)
-        return calm_check_say_failure(c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_RULE_CONFIG_UNKNOWN : CALM_RULE_CONFIG_VALUE,
-                                      "config.json");
+        return calm_check_say_failure(
+            c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_RULE_CONFIG_UNKNOWN : CALM_RULE_CONFIG_VALUE, "config.json");
     CALM_TRY(find_prefix(c));
     if (calm_layout_build(c->ctx, &c->model, c->prefix, &c->layout) != CALM_OK)
         return calm_check_say_failure(c, CALM_RULE_CONFIG_VALUE, "config.json");
@@ -71,16 +71,20 @@ static calm_status need(calm_checking *c, const char *name, int n_dims, const si
     char found[128], expected[128];
     const calm_tensor *tensor = calm_safetensors_find(c->set, name);
     if (!tensor)
-        return calm_check_say(c, CALM_RULE_MODEL_MISSING, name, "expected shape %s", calm_shape_text(n_dims, shape, expected));
+        return calm_check_say(c, CALM_RULE_MODEL_MISSING, name, "expected shape %s",
+                              calm_shape_text(n_dims, shape, expected));
     if (tensor->n_dims != n_dims || memcmp(tensor->shape, shape, (size_t)n_dims * sizeof *shape) != 0)
         return calm_check_say(c, CALM_RULE_MODEL_SHAPE, name, "found %s, expected %s by config.json",
-                              calm_shape_text(tensor->n_dims, tensor->shape, found), calm_shape_text(n_dims, shape, expected));
+                              calm_shape_text(tensor->n_dims, tensor->shape, found),
+                              calm_shape_text(n_dims, shape, expected));
     if (!calm_dtype_is_float(tensor->dtype))
-        return calm_check_say(c, CALM_RULE_MODEL_DTYPE, name, "found %s, expected BF16, F16 or F32", calm_dtype_name(tensor->dtype));
+        return calm_check_say(c, CALM_RULE_MODEL_DTYPE, name, "found %s, expected BF16, F16 or F32",
+                              calm_dtype_name(tensor->dtype));
     return CALM_OK;
 }
 
-static calm_status need_part(calm_checking *c, const char *module, const char *suffix, int n_dims, size_t rows, size_t cols)
+static calm_status need_part(calm_checking *c, const char *module, const char *suffix, int n_dims, size_t rows,
+                             size_t cols)
 {
     char *name;
     calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
@@ -93,9 +97,16 @@ static calm_status need_part(calm_checking *c, const char *module, const char *s
 static calm_status need_norm(calm_checking *c, const char *module, size_t width)
 {
     const calm_check_module *found = calm_check_find_module(c, module);
-    const bool old = found && calm_check_part(c, found, "gamma");    /* the first BERT checkpoints */
+    const bool old = found && calm_check_part(c, found, "gamma"); /* the first BERT checkpoints */
     CALM_TRY(need_part(c, module, old ? "gamma" : "weight", 1, width, 0));
     return c->model.arch->norm == CALM_NORM_LAYER ? need_part(c, module, old ? "beta" : "bias", 1, width, 0) : CALM_OK;
+}
+
+/* A module of tensors that may be quantized (an embedding, head or router of MLX): checked with its parts. */
+static bool is_stored(const calm_checking *c, const char *module)
+{
+    const calm_check_module *found = calm_check_find_module(c, module);
+    return found && found->stored;
 }
 
 /* PREFIXlayers.BLOCK.PART */
@@ -118,23 +129,18 @@ static calm_status check_block(calm_checking *c, size_t block)
     for (int i = 0; i < 2 && config->arch->qk_norm != CALM_QK_NORM_NONE; i++) {
         const size_t heads = i ? config->n_kv : config->n_heads;
         CALM_TRY(in_block(c, block, i ? names->k_norm : names->q_norm, &module));
-        CALM_TRY(need_norm(c, module, config->arch->qk_norm == CALM_QK_NORM_HEAD ? config->head_dim : heads * config->head_dim));
+        CALM_TRY(need_norm(c, module,
+                           config->arch->qk_norm == CALM_QK_NORM_HEAD ? config->head_dim : heads * config->head_dim));
     }
     if (!config->moe.sparse[block])
         return CALM_OK;
     CALM_TRY(in_block(c, block, names->moe.router, &module));
-    CALM_TRY(need_part(c, module, "weight", 2, config->moe.n_experts, config->hidden));
+    if (!is_stored(c, module))
+        CALM_TRY(need_part(c, module, "weight", 2, config->moe.n_experts, config->hidden));
     if (!config->moe.shared_inner || !names->moe.shared_gate)
         return CALM_OK;
     CALM_TRY(in_block(c, block, names->moe.shared_gate, &module));
-    return need_part(c, module, "weight", 2, 1, config->hidden);
-}
-
-/* A module of tensors that may be quantized (an embedding or head of MLX): checked with its parts. */
-static bool is_stored(const calm_checking *c, const char *module)
-{
-    const calm_check_module *found = calm_check_find_module(c, module);
-    return found && found->stored;
+    return is_stored(c, module) ? CALM_OK : need_part(c, module, "weight", 2, 1, config->hidden);
 }
 
 static calm_status check_tables(calm_checking *c)
@@ -204,9 +210,11 @@ static calm_status check_extra(calm_checking *c)
         if (end == module->name + length || *end != '.')
             continue;
         if (block >= c->model.n_blocks)
-            CALM_TRY(calm_check_say(c, CALM_RULE_MODEL_EXTRA, module->name, "config.json has %zu blocks", c->model.n_blocks));
+            CALM_TRY(calm_check_say(c, CALM_RULE_MODEL_EXTRA, module->name, "config.json has %zu blocks",
+                                    c->model.n_blocks));
         else if (!is_block_part(c, module, block, end + 1))
-            CALM_TRY(calm_check_say(c, CALM_RULE_MODEL_EXTRA, module->name, "%s has no such module", c->model.arch->name));
+            CALM_TRY(
+                calm_check_say(c, CALM_RULE_MODEL_EXTRA, module->name, "%s has no such module", c->model.arch->name));
     }
     return CALM_OK;
 }
@@ -226,7 +234,8 @@ calm_status calm_check_floats(calm_checking *c)
 
 static calm_status check_ids(calm_checking *c, const calm_json *root)
 {
-    const calm_json *vocab = calm_json_get(calm_json_get(root, "model"), "vocab"), *added = calm_json_get(root, "added_tokens"), *value;
+    const calm_json *vocab = calm_json_get(calm_json_get(root, "model"), "vocab"),
+                    *added = calm_json_get(root, "added_tokens"), *value;
     int64_t highest = -1;
     const char *key;
     for (void *iter = NULL; calm_json_next(vocab, &iter, &key, &value);)
@@ -238,15 +247,15 @@ static calm_status check_ids(calm_checking *c, const calm_json *root)
         highest = id > highest ? id : highest;
     }
     if (c->model_known && highest >= (int64_t)c->model.vocab)
-        return calm_check_say(c, CALM_RULE_TOKENIZER_VOCAB, "tokenizer.json", "its highest id is %lld, the embedding has %zu rows",
-                              (long long)highest, c->model.vocab);
+        return calm_check_say(c, CALM_RULE_TOKENIZER_VOCAB, "tokenizer.json",
+                              "its highest id is %lld, the embedding has %zu rows", (long long)highest, c->model.vocab);
     return CALM_OK;
 }
 
 calm_status calm_check_tokenizer(calm_checking *c)
 {
-    static const char *const names[] = {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tiktoken.model",
-                                        "tokenizer.tiktoken", "spiece.model", "tekken.json"};
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model",    "vocab.json",   "vocab.txt",
+                                        "tiktoken.model", "tokenizer.tiktoken", "spiece.model", "tekken.json"};
     char *path;
     calm_json *root;
     bool any = false;
@@ -255,7 +264,8 @@ calm_status calm_check_tokenizer(calm_checking *c)
         any = calm_path_exists(path);
     }
     if (!any)
-        return calm_check_say(c, CALM_RULE_TOKENIZER_MISSING, c->path, "expected tokenizer.json, tokenizer.model, vocab.json or vocab.txt");
+        return calm_check_say(c, CALM_RULE_TOKENIZER_MISSING, c->path,
+                              "expected tokenizer.json, tokenizer.model, vocab.json or vocab.txt");
     CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &path, c->path, "tokenizer.json"));
     if (!calm_path_exists(path))
         return CALM_OK;

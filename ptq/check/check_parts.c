@@ -6,14 +6,17 @@
 #include "ptq/quant/pack.h"
 
 /* Suffixes that belong to a quantized weight, of any format: those that a scheme does not have are extra. */
-static const char *const owned[] = {"weight",  "weight_packed", "weight_scale", "weight_shape", "weight_zero_point", "weight_g_idx",
-                                    "qweight", "qzeros",        "scales",       "g_idx",        "biases"};
+static const char *const owned[] = {
+    "weight", "weight_packed", "weight_scale", "weight_shape", "weight_zero_point", "weight_g_idx", "qweight",
+    "qzeros", "scales",        "g_idx",        "biases"};
 
-/* Rows and columns of a module that the architecture does not say, from its codes and, of compressed-tensors, weight_shape. */
+/* Rows and columns of a module that the architecture does not say, from its codes and, of compressed-tensors,
+ * weight_shape. */
 static void derive_shape(const calm_checking *c, calm_check_module *module)
 {
     const int bits = module->scheme.bits;
-    const calm_tensor *codes = calm_check_part(c, module, "weight_packed"), *shape = calm_check_part(c, module, "weight_shape");
+    const calm_tensor *codes = calm_check_part(c, module, "weight_packed"),
+                      *shape = calm_check_part(c, module, "weight_shape");
     int64_t said[2] = {0, 0};
     if (module->out && module->in)
         return;
@@ -30,10 +33,14 @@ static void derive_shape(const calm_checking *c, calm_check_module *module)
         return;
     const bool awq = strcmp(c->format->name, "awq") == 0, gptq = strcmp(c->format->name, "gptq") == 0;
     module->out = awq ? cols * 8 : gptq ? cols : rows;
-    module->in = awq ? rows : gptq ? rows * 32 / (size_t)bits : codes->dtype == CALM_I8 ? cols : cols * 32 / (size_t)bits;
+    module->in = awq                       ? rows
+                 : gptq                    ? rows * 32 / (size_t)bits
+                 : codes->dtype == CALM_I8 ? cols
+                                           : cols * 32 / (size_t)bits;
     if (shape && shape->dtype == CALM_I64 && shape->n_elements == 2)
         memcpy(said, shape->data, sizeof said);
-    if (said[0] == (int64_t)rows && said[1] > 0 && said[1] < CALM_SIZE_LIMIT && calm_pack_words((size_t)said[1], bits) == cols)
+    if (said[0] == (int64_t)rows && said[1] > 0 && said[1] < CALM_SIZE_LIMIT &&
+        calm_pack_words((size_t)said[1], bits) == cols)
         module->in = (size_t)said[1];
 }
 
@@ -41,12 +48,12 @@ static calm_status check_shape_value(calm_checking *c, const calm_check_module *
 {
     int64_t said[2];
     if (tensor->dtype != CALM_I64 || tensor->n_elements != 2)
-        return CALM_OK;    /* said already */
+        return CALM_OK; /* said already */
     memcpy(said, tensor->data, sizeof said);
     if (said[0] == (int64_t)module->out && said[1] == (int64_t)module->in)
         return CALM_OK;
-    return calm_check_say(c, CALM_RULE_SHAPE_VALUE, module->name, "weight_shape is [%lld, %lld], expected [%zu, %zu]", (long long)said[0],
-                          (long long)said[1], module->out, module->in);
+    return calm_check_say(c, CALM_RULE_SHAPE_VALUE, module->name, "weight_shape is [%lld, %lld], expected [%zu, %zu]",
+                          (long long)said[0], (long long)said[1], module->out, module->in);
 }
 
 static calm_status check_one(calm_checking *c, const calm_check_module *module, const calm_stored_tensor *expected)
@@ -67,14 +74,17 @@ static calm_status check_one(calm_checking *c, const calm_check_module *module, 
         CALM_TRY(calm_check_say(c, CALM_RULE_PART_SHAPE, module->name, "%s is %s, expected %s", expected->suffix,
                                 calm_shape_text(tensor->n_dims, tensor->shape, found_text),
                                 calm_shape_text(n_dims, shape, expected_text)));
-    const bool fits = floats ? calm_dtype_is_float(tensor->dtype) && tensor->dtype != CALM_F64 : tensor->dtype == expected->dtype;
+    const bool fits =
+        floats ? calm_dtype_is_float(tensor->dtype) && tensor->dtype != CALM_F64 : tensor->dtype == expected->dtype;
     if (!fits)
         return calm_check_say(c, CALM_RULE_PART_DTYPE, module->name, "%s is %s, expected %s", expected->suffix,
-                              calm_dtype_name(tensor->dtype), floats ? "BF16, F16 or F32" : calm_dtype_name(expected->dtype));
+                              calm_dtype_name(tensor->dtype),
+                              floats ? "BF16, F16 or F32" : calm_dtype_name(expected->dtype));
     return expected->part == CALM_STORED_SHAPE ? check_shape_value(c, module, tensor) : CALM_OK;
 }
 
-static calm_status check_extra(calm_checking *c, const calm_check_module *module, const calm_stored_tensor *list, size_t n)
+static calm_status check_extra(calm_checking *c, const calm_check_module *module, const calm_stored_tensor *list,
+                               size_t n)
 {
     for (size_t i = module->first; i < module->first + module->n; i++) {
         const calm_check_member *at = &c->members[i];
@@ -84,8 +94,8 @@ static calm_status check_extra(calm_checking *c, const calm_check_module *module
         if (known)
             continue;
         const bool leftover = strcmp(at->suffix, "weight") == 0 && calm_dtype_is_float(at->tensor->dtype);
-        CALM_TRY(calm_check_say(c, leftover ? CALM_RULE_LEFTOVER : CALM_RULE_PART_EXTRA, module->name, "%s %s", at->suffix,
-                                calm_dtype_name(at->tensor->dtype)));
+        CALM_TRY(calm_check_say(c, leftover ? CALM_RULE_LEFTOVER : CALM_RULE_PART_EXTRA, module->name, "%s %s",
+                                at->suffix, calm_dtype_name(at->tensor->dtype)));
     }
     return CALM_OK;
 }
@@ -98,7 +108,8 @@ static calm_status check_module(calm_checking *c, calm_check_module *module)
     if (!module->out || !module->in)
         return calm_check_say(c, CALM_RULE_PART_MISSING, module->name, "it has no codes");
     if (module->scheme.group && module->in % module->scheme.group != 0)
-        return calm_check_say(c, CALM_RULE_GROUP_DIVIDES, module->name, "%zu columns, groups of %zu", module->in, module->scheme.group);
+        return calm_check_say(c, CALM_RULE_GROUP_DIVIDES, module->name, "%zu columns, groups of %zu", module->in,
+                              module->scheme.group);
     if (c->format->tensors(c->ctx, module->name, &module->scheme, module->out, module->in, list, &n) != CALM_OK)
         return calm_check_say_failure(c, CALM_RULE_PART_SHAPE, module->name);
     for (size_t i = 0; i < n; i++)

@@ -109,7 +109,7 @@ void calm_scan_scales(calm_dtype dtype, const uint8_t *data, size_t n, size_t co
         return;
     for (size_t i = 0; i < n; i++) {
         const unsigned faults = calm_scan_scale(dtype, data + i * size);
-        if (faults)    /* hardly ever */
+        if (faults) /* hardly ever */
             for (int f = 0; f < CALM_N_SCALE_FAULTS; f++)
                 counts[f] += faults >> f & 1;
     }

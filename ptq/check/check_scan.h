@@ -8,8 +8,12 @@
 
 /* What may be wrong with a scale. */
 typedef enum calm_scale_fault {
-    CALM_SCALE_NONFINITE, CALM_SCALE_ZERO, CALM_SCALE_MINUS_ZERO, CALM_SCALE_TINY, CALM_SCALE_HUGE,
-    CALM_SCALE_ROUNDED,       /* float16 that bfloat16 does not hold */
+    CALM_SCALE_NONFINITE,
+    CALM_SCALE_ZERO,
+    CALM_SCALE_MINUS_ZERO,
+    CALM_SCALE_TINY,
+    CALM_SCALE_HUGE,
+    CALM_SCALE_ROUNDED, /* float16 that bfloat16 does not hold */
     CALM_N_SCALE_FAULTS
 } calm_scale_fault;
 

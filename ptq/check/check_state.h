@@ -24,13 +24,13 @@ typedef struct calm_check_member {
 
 typedef struct calm_check_module {
     const char *name;
-    size_t first, n;             /* its members                                                            */
-    size_t out, in;              /* of its weight; 0: not known                                             */
-    size_t experts;              /* matrices that its tensors [E, ...] hold; 0: one, without that dimension */
-    bool linear;                 /* engines make a linear of it: a matrix, or quantized tensors; no embedding */
-    bool stored;                 /* has tensors of a quantized weight                                       */
-    bool in_layout;              /* the architecture has it                                                 */
-    bool quantized;              /* the configuration says so: `scheme`                                     */
+    size_t first, n; /* its members                                                            */
+    size_t out, in;  /* of its weight; 0: not known                                             */
+    size_t experts;  /* matrices that its tensors [E, ...] hold; 0: one, without that dimension */
+    bool linear;     /* engines make a linear of it: a matrix, or quantized tensors; no embedding */
+    bool stored;     /* has tensors of a quantized weight                                       */
+    bool in_layout;  /* the architecture has it                                                 */
+    bool quantized;  /* the configuration says so: `scheme`                                     */
     calm_stored_scheme scheme;
 } calm_check_module;
 
@@ -38,22 +38,22 @@ typedef struct calm_checking {
     calm_ctx *ctx;
     calm_check_target target;
     calm_check_report *report;
-    size_t capacity;                    /* of report->findings */
+    size_t capacity; /* of report->findings */
     const char *path, *config_path;
-    calm_json *config;                  /* NULL: not read */
+    calm_json *config; /* NULL: not read */
     calm_safetensors *set;
-    calm_check_member *members;         /* [n_members] by module, then suffix */
+    calm_check_member *members; /* [n_members] by module, then suffix */
     size_t n_members;
-    calm_check_module *modules;         /* [n_modules] by name */
+    calm_check_module *modules; /* [n_modules] by name */
     size_t n_modules;
-    bool model_known;                   /* config.json was understood: */
+    bool model_known; /* config.json was understood: */
     calm_config model;
     const char *prefix;
     calm_layout layout;
-    const calm_stored_format *format;   /* NULL: float, or not known */
-    calm_stored *stored;                /* NULL: its entry could not be read */
-    bool partial;                       /* files or tensors could not be read: that others are missing says nothing */
-    bool resolved;                      /* quantized and scheme of the modules are filled in */
+    const calm_stored_format *format; /* NULL: float, or not known */
+    calm_stored *stored;              /* NULL: its entry could not be read */
+    bool partial;                     /* files or tensors could not be read: that others are missing says nothing */
+    bool resolved;                    /* quantized and scheme of the modules are filled in */
 } calm_checking;
 
 /* Say a finding, unless it is of another target.  CALM_ENOMEM. */
@@ -101,8 +101,8 @@ calm_status calm_check_awq(calm_checking *c);
 calm_status calm_check_mlx(calm_checking *c);
 /* Tensors of quantized modules against their schemes. */
 calm_status calm_check_parts(calm_checking *c);
-/* What engines fuse.  `fused`: does the configuration speak of a name, and of what scheme?  Called with that of the parts in
- * *scheme; one that differs comes before one that does not. */
+/* What engines fuse.  `fused`: does the configuration speak of a name, and of what scheme?  Called with that of the
+ * parts in *scheme; one that differs comes before one that does not. */
 typedef calm_status calm_check_fused_fn(calm_checking *c, const void *user, const char *name, bool *hit,
                                         calm_stored_scheme *scheme);
 calm_status calm_check_fusion(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user);

@@ -1,4 +1,5 @@
-/* Check: scales, codes and floats.  Tensors are read in pieces by all threads and their pages given back piece by piece. */
+/* Check: scales, codes and floats.  Tensors are read in pieces by all threads and their pages given back piece by
+ * piece. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,15 +8,15 @@
 #include "ptq/check/check_state.h"
 #include "ptq/quant/pack.h"
 
-#define PIECE ((size_t)4 << 20)    /* bytes of a tensor that one task reads */
+#define PIECE ((size_t)4 << 20) /* bytes of a tensor that one task reads */
 
 typedef enum look { LOOK_FLOATS, LOOK_SCALES, LOOK_RANGE, LOOK_HOLES, LOOK_NOTHING } look;
 
 typedef struct piece {
     size_t member, offset, bytes;
     look how;
-    int limit;                             /* LOOK_RANGE */
-    size_t counts[CALM_N_SCALE_FAULTS];    /* of scales; else counts[0] */
+    int limit;                          /* LOOK_RANGE */
+    size_t counts[CALM_N_SCALE_FAULTS]; /* of scales; else counts[0] */
 } piece;
 
 typedef struct scan {
@@ -107,9 +108,11 @@ static bool is_bfloat16_model(const calm_checking *c)
 
 static calm_rule rule_of(const piece *p, int fault)
 {
-    static const calm_rule scales[CALM_N_SCALE_FAULTS] = {CALM_RULE_SCALE_NONFINITE, CALM_RULE_SCALE_ZERO, CALM_RULE_SCALE_MINUS_ZERO,
-                                                          CALM_RULE_SCALE_TINY, CALM_RULE_SCALE_HUGE, CALM_RULE_SCALE_ROUNDED};
-    static const calm_rule others[] = {[LOOK_FLOATS] = CALM_RULE_FLOAT_NONFINITE, [LOOK_RANGE] = CALM_RULE_CODE_RANGE,
+    static const calm_rule scales[CALM_N_SCALE_FAULTS] = {CALM_RULE_SCALE_NONFINITE,  CALM_RULE_SCALE_ZERO,
+                                                          CALM_RULE_SCALE_MINUS_ZERO, CALM_RULE_SCALE_TINY,
+                                                          CALM_RULE_SCALE_HUGE,       CALM_RULE_SCALE_ROUNDED};
+    static const calm_rule others[] = {[LOOK_FLOATS] = CALM_RULE_FLOAT_NONFINITE,
+                                       [LOOK_RANGE] = CALM_RULE_CODE_RANGE,
                                        [LOOK_HOLES] = CALM_RULE_CODE_HOLE};
     return p->how == LOOK_SCALES ? scales[fault] : others[p->how];
 }
@@ -127,9 +130,9 @@ static calm_status judge(calm_checking *c, const piece *pieces, size_t begin, si
         if (!sum || (fault == CALM_SCALE_ROUNDED && !is_bfloat16_model(c)))
             continue;
         const bool holes = pieces[begin].how == LOOK_HOLES;
-        CALM_TRY(calm_check_say(c, rule_of(&pieces[begin], fault), tensor->name, "%zu of %zu%s, the first at %s%zu", sum,
-                                holes ? tensor->bytes / 4096 : tensor->n_elements, holes ? " pages" : "", holes ? "byte " : "",
-                                first_bad(&pieces[first], tensor, fault)));
+        CALM_TRY(calm_check_say(c, rule_of(&pieces[begin], fault), tensor->name, "%zu of %zu%s, the first at %s%zu",
+                                sum, holes ? tensor->bytes / 4096 : tensor->n_elements, holes ? " pages" : "",
+                                holes ? "byte " : "", first_bad(&pieces[first], tensor, fault)));
     }
     return CALM_OK;
 }
@@ -137,7 +140,8 @@ static calm_status judge(calm_checking *c, const piece *pieces, size_t begin, si
 /* ---- small tensors ---- */
 
 /* Bits behind the codes of every row of words. */
-static calm_status check_padding(calm_checking *c, const calm_tensor *tensor, size_t rows, size_t words, size_t used_bits)
+static calm_status check_padding(calm_checking *c, const calm_tensor *tensor, size_t rows, size_t words,
+                                 size_t used_bits)
 {
     const uint32_t mask = used_bits % 32 ? ~0u << used_bits % 32 : 0;
     size_t bad = 0, first = 0;
@@ -152,11 +156,14 @@ static calm_status check_padding(calm_checking *c, const calm_tensor *tensor, si
         }
     }
     calm_safetensors_release(c->set, tensor);
-    return bad ? calm_check_say(c, CALM_RULE_CODE_PADDING, tensor->name, "%zu of %zu rows, the first is %zu", bad, rows, first) : CALM_OK;
+    return bad ? calm_check_say(c, CALM_RULE_CODE_PADDING, tensor->name, "%zu of %zu rows, the first is %zu", bad, rows,
+                                first)
+               : CALM_OK;
 }
 
 /* The last row of words [rows, cols], packed along rows. */
-static calm_status check_last_row(calm_checking *c, const calm_tensor *tensor, size_t rows, size_t cols, size_t used_bits)
+static calm_status check_last_row(calm_checking *c, const calm_tensor *tensor, size_t rows, size_t cols,
+                                  size_t used_bits)
 {
     const uint32_t mask = used_bits % 32 ? ~0u << used_bits % 32 : 0;
     size_t bad = 0;
@@ -167,12 +174,14 @@ static calm_status check_last_row(calm_checking *c, const calm_tensor *tensor, s
         memcpy(&word, tensor->data + 4 * ((rows - 1) * cols + i), sizeof word);
         bad += (word & mask) != 0;
     }
-    return bad ? calm_check_say(c, CALM_RULE_CODE_PADDING, tensor->name, "%zu of %zu words of the last row", bad, cols) : CALM_OK;
+    return bad ? calm_check_say(c, CALM_RULE_CODE_PADDING, tensor->name, "%zu of %zu words of the last row", bad, cols)
+               : CALM_OK;
 }
 
 static calm_status check_ct(calm_checking *c, const calm_check_module *module)
 {
-    const calm_tensor *packed = calm_check_part(c, module, "weight_packed"), *zeros = calm_check_part(c, module, "weight_zero_point");
+    const calm_tensor *packed = calm_check_part(c, module, "weight_packed"),
+                      *zeros = calm_check_part(c, module, "weight_zero_point");
     const size_t bits = (size_t)module->scheme.bits;
     if (packed && packed->n_dims == 2)
         CALM_TRY(check_padding(c, packed, packed->shape[0], packed->shape[1], module->in * bits));
@@ -206,15 +215,17 @@ static calm_status check_qzeros(calm_checking *c, const calm_check_module *modul
     }
     calm_safetensors_release(c->set, zeros);
     if (module->scheme.symmetric && other)
-        return calm_check_say(c, CALM_RULE_SYMMETRIC_ZEROS, module->name, "%zu of %zu zeros are not stored as %d", other, rows * module->out,
-                              middle);
-    return !v2 && wraps ? calm_check_say(c, CALM_RULE_ZERO_WRAPS, module->name, "%zu of %zu", wraps, rows * module->out) : CALM_OK;
+        return calm_check_say(c, CALM_RULE_SYMMETRIC_ZEROS, module->name, "%zu of %zu zeros are not stored as %d",
+                              other, rows * module->out, middle);
+    return !v2 && wraps ? calm_check_say(c, CALM_RULE_ZERO_WRAPS, module->name, "%zu of %zu", wraps, rows * module->out)
+                        : CALM_OK;
 }
 
 static calm_status check_index(calm_checking *c, const calm_check_module *module, const calm_tensor *index)
 {
     const calm_json *entry = calm_json_get(c->config, "quantization_config");
-    const size_t group = module->scheme.group ? module->scheme.group : module->in, groups = (module->in + group - 1) / group;
+    const size_t group = module->scheme.group ? module->scheme.group : module->in,
+                 groups = (module->in + group - 1) / group;
     size_t order = 0, range = 0;
     if (index->dtype != CALM_I32 || index->n_elements != module->in)
         return CALM_OK;
@@ -225,7 +236,8 @@ static calm_status check_index(calm_checking *c, const calm_check_module *module
         range += value < 0 || (size_t)value >= groups;
     }
     if (range)
-        return calm_check_say(c, CALM_RULE_INDEX_RANGE, module->name, "%zu of %zu columns; there are %zu groups", range, module->in, groups);
+        return calm_check_say(c, CALM_RULE_INDEX_RANGE, module->name, "%zu of %zu columns; there are %zu groups", range,
+                              module->in, groups);
     if (order && !calm_json_bool(calm_json_get(entry, "desc_act"), false))
         return calm_check_say(c, CALM_RULE_INDEX_ORDER, module->name, "%zu of %zu columns", order, module->in);
     return CALM_OK;

@@ -23,6 +23,7 @@
 struct calm_regex {
     pcre2_code *code;
     char *where, *pattern;    /* for messages; the pattern as it was written */
+    uint32_t steps;           /* searches give up after so many; 0: BASE_MATCH_LIMIT */
 };
 
 struct calm_matcher {
@@ -92,6 +93,11 @@ void calm_regex_free(calm_regex *regex)
     free(regex);
 }
 
+void calm_regex_limit(calm_regex *regex, uint32_t steps)
+{
+    regex->steps = steps;
+}
+
 /* ---- searching ---- */
 
 calm_status calm_matcher_new(calm_ctx *ctx, const calm_regex *regex, calm_matcher **out)
@@ -124,7 +130,8 @@ void calm_matcher_free(calm_matcher *matcher)
 static int search(calm_matcher *matcher, const char *text, size_t n, size_t offset, uint32_t options)
 {
     const pcre2_code *code = matcher->regex->code;
-    size_t limit = n < UINT32_MAX - BASE_MATCH_LIMIT ? BASE_MATCH_LIMIT + n : UINT32_MAX;
+    const size_t base = matcher->regex->steps ? matcher->regex->steps : BASE_MATCH_LIMIT;
+    const size_t limit = n < UINT32_MAX - base ? base + n : UINT32_MAX;
     pcre2_set_match_limit(matcher->limits, (uint32_t)limit);
     int result = pcre2_match(code, (PCRE2_SPTR)text, n, offset, options, matcher->match, matcher->limits);
     if (result != PCRE2_ERROR_JIT_STACKLIMIT || matcher->stack)

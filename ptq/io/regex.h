@@ -17,6 +17,8 @@
 #ifndef CALM_IO_REGEX_H
 #define CALM_IO_REGEX_H
 
+#include <stdint.h>
+
 #include "ptq/base/context.h"
 
 typedef struct calm_regex calm_regex;
@@ -30,6 +32,13 @@ typedef struct calm_matcher calm_matcher;    /* the room one thread needs to sea
  * Fails with CALM_EFORMAT (not a pattern, too long), CALM_EUNSUPPORTED, CALM_ENOMEM. */
 calm_status calm_regex_new(calm_ctx *ctx, const char *where, const char *pattern, size_t n, calm_regex **out);
 void calm_regex_free(calm_regex *regex);
+
+/* Steps that a pattern over names of modules may take: dozens of alternatives of block numbers take some hundred. */
+#define CALM_NAME_STEPS 2000
+
+/* Let searches with it give up after about `steps` instead of millions: for patterns of strangers that are held against
+ * many names. */
+void calm_regex_limit(calm_regex *regex, uint32_t steps);
 
 /* A matcher borrows the regex and is freed before it.  Fails with CALM_ENOMEM. */
 calm_status calm_matcher_new(calm_ctx *ctx, const calm_regex *regex, calm_matcher **out);

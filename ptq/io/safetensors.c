@@ -29,7 +29,8 @@ struct calm_safetensors {
 };
 
 /* Go on after a fault, when there is somebody to hear of it; *bad (may be NULL) says that there was one. */
-static calm_status survive(calm_ctx *ctx, const calm_safetensors *set, const char *tensor, calm_status status, bool *bad)
+static calm_status survive(calm_ctx *ctx, const calm_safetensors *set, const char *tensor, calm_status status,
+                           bool *bad)
 {
     if (bad)
         *bad = status != CALM_OK;
@@ -137,7 +138,8 @@ static calm_status check_place(calm_ctx *ctx, calm_safetensors *set, const shard
     const calm_tensor *at = &tensors[index];
     set->fault = at->data < expected ? CALM_SHARD_OVERLAP : CALM_SHARD_HOLE;
     if (at->data < expected)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: tensors %s and %s overlap", file->path, tensors[index - 1].name, at->name);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: tensors %s and %s overlap", file->path, tensors[index - 1].name,
+                         at->name);
     if (at->data > expected)
         return calm_fail(ctx, CALM_EFORMAT, "%s: a hole of %zu bytes before tensor %s", file->path,
                          (size_t)(at->data - expected), at->name);
@@ -275,7 +277,8 @@ static calm_status list_shards(calm_ctx *ctx, calm_safetensors *set, const char 
         if (!usable)
             CALM_TRY(survive(ctx, set, name,
                              calm_fail(ctx, CALM_EFORMAT,
-                                       "%s: \"weight_map\": %s: expected a file name in the same folder", index_path, name),
+                                       "%s: \"weight_map\": %s: expected a file name in the same folder", index_path,
+                                       name),
                              NULL));
         else
             files[used++] = calm_json_string(value, NULL);
@@ -334,7 +337,8 @@ static calm_status check_index(calm_ctx *ctx, calm_safetensors *set, const char 
 }
 
 /* For those who want to hear of it: tensors that the index does not have, and its total. */
-static calm_status check_completeness(calm_ctx *ctx, calm_safetensors *set, const char *index_path, const calm_json *index)
+static calm_status check_completeness(calm_ctx *ctx, calm_safetensors *set, const char *index_path,
+                                      const calm_json *index)
 {
     const calm_json *map = calm_json_get(index, "weight_map");
     const calm_json *total = calm_json_get(calm_json_get(index, "metadata"), "total_size");

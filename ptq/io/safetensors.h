@@ -55,8 +55,8 @@ typedef enum calm_shard_fault {
 typedef void calm_shard_fault_fn(void *user, calm_shard_fault fault, const char *tensor, const char *text);
 
 /* Open what can be read: each fault is said to `hear` and its tensor or file left out, also the last two, with which
- * calm_safetensors_open does not concern itself.  Of overlapping tensors both stay.  Fails as that does where nothing is
- * there at all, and with CALM_ENOMEM. */
+ * calm_safetensors_open does not concern itself.  Of overlapping tensors both stay, of two with one name the first.
+ * Fails as that does where nothing is there at all, and with CALM_ENOMEM. */
 calm_status calm_safetensors_open_leniently(calm_ctx *ctx, const char *path, calm_shard_fault_fn *hear, void *user,
                                             calm_safetensors **out);
 

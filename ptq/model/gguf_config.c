@@ -102,11 +102,14 @@ static void add_rope(builder *b)
     set_number(b->config, "rope_theta", take_number(b, "rope.freq_base", 10000));
     if (is_family(b, "gemma3"))
         set_number(b->config, "rope_local_base_freq", take_number(b, "rope.freq_base_swa", 10000));
-    if (has_tensor(b, "rope_freqs.weight") || calm_gguf_is(type, "longrope"))
-        b->status = b->status != CALM_OK ? b->status
-                                         : calm_fail(b->ctx, CALM_EUNSUPPORTED, "%s: rotary embeddings have factors of their own "
-                                                     "(rope_freqs.weight), which config.json cannot be told from the file; bring the "
-                                                     "float model's config.json", calm_gguf_path(b->list->file));
+    if (!b->hear && (has_tensor(b, "rope_freqs.weight") || calm_gguf_is(type, "longrope")))
+        b->status = b->status != CALM_OK
+                        ? b->status
+                        : calm_fail(b->ctx, CALM_EUNSUPPORTED,
+                                    "%s: rotary embeddings have factors of their own "
+                                    "(rope_freqs.weight), which config.json cannot be told from the file; bring the "
+                                    "float model's config.json",
+                                    calm_gguf_path(b->list->file));
     if (!calm_gguf_is(type, "linear") && !calm_gguf_is(type, "yarn"))
         return;
     calm_json *scaling = calm_json_new_object();
@@ -114,7 +117,8 @@ static void add_rope(builder *b)
     calm_json_set_string(scaling, "rope_type", yarn ? "yarn" : "linear");
     set_number(scaling, "factor", take_number(b, "rope.scaling.factor", 1));
     if (yarn) {
-        calm_json_set_int(scaling, "original_max_position_embeddings", take_size(b, "rope.scaling.original_context_length", 0));
+        calm_json_set_int(scaling, "original_max_position_embeddings",
+                          take_size(b, "rope.scaling.original_context_length", 0));
         set_number(scaling, "beta_fast", take_number(b, "rope.scaling.yarn_beta_fast", 32));
         set_number(scaling, "beta_slow", take_number(b, "rope.scaling.yarn_beta_slow", 1));
     }
@@ -131,7 +135,8 @@ static void add_windows(builder *b, int64_t n_blocks)
         calm_json_free(types);
         return;
     }
-    calm_json_set_int(b->config, "sliding_window", take_size(b, "attention.sliding_window", is_family(b, "gemma2") ? 4096 : 1024));
+    calm_json_set_int(b->config, "sliding_window",
+                      take_size(b, "attention.sliding_window", is_family(b, "gemma2") ? 4096 : 1024));
     for (int64_t i = 0; i < n_blocks && i < 4096; i++) {
         bool slides = is_family(b, "gemma2") ? i % 2 == 0 : i % 6 != 5;
         if (pattern && pattern->array && pattern->kind == CALM_GGUF_BOOL && (size_t)i < pattern->n)
@@ -170,7 +175,8 @@ static void add_experts(builder *b)
     calm_json_set_int(b->config, "num_experts_per_tok", take_size(b, "expert_used_count", 0));
     calm_json_set_int(b->config, "moe_intermediate_size", take_size(b, "expert_feed_forward_length", 0));
     if (is_family(b, "qwen2_moe"))
-        calm_json_set_int(b->config, "shared_expert_intermediate_size", take_size(b, "expert_shared_feed_forward_length", 0));
+        calm_json_set_int(b->config, "shared_expert_intermediate_size",
+                          take_size(b, "expert_shared_feed_forward_length", 0));
     calm_json_set_bool(b->config, "norm_topk_prob", is_family(b, "qwen3_moe"));
     calm_json_set_int(b->config, "decoder_sparse_step", 1);
     calm_json_set(b->config, "mlp_only_layers", calm_json_new_array());
@@ -207,7 +213,8 @@ static void build(builder *b)
     calm_json_set_int(config, "max_position_embeddings", take_size(b, "context_length", 0));
     calm_json_set_int(config, "vocab_size", table ? (int64_t)table->dims[1] : 1);
     set_number(config, "rms_norm_eps", take_number(b, "attention.layer_norm_rms_epsilon", 0));
-    calm_json_set_string(config, "hidden_act", is_family(b, "gemma2") || is_family(b, "gemma3") ? "gelu_pytorch_tanh" : "silu");
+    calm_json_set_string(config, "hidden_act",
+                         is_family(b, "gemma2") || is_family(b, "gemma3") ? "gelu_pytorch_tanh" : "silu");
     calm_json_set_bool(config, "tie_word_embeddings", b->list->as->fixed_head || !has_tensor(b, "output.weight"));
     if (b->list->as->biases) {
         calm_json_set_bool(config, "attention_bias", has_tensor(b, "blk.0.attn_q.bias"));
@@ -221,7 +228,8 @@ static void build(builder *b)
     add_ids(b);
 }
 
-calm_status calm_gguf_config(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_hear_fn *hear, void *user, calm_json **out)
+calm_status calm_gguf_config(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_hear_fn *hear, void *user,
+                             calm_json **out)
 {
     builder b = {ctx, list, hear, user, calm_json_new_object(), CALM_OK};
     *out = NULL;

@@ -110,6 +110,7 @@ static calm_status add_target(calm_ctx *ctx, compressed *out, const char *path, 
     at->group = group;
     if (strncmp(text, "re:", 3) == 0) {
         CALM_TRY(calm_regex_new(ctx, path, text + 3, strlen(text + 3), &at->regex));
+        calm_regex_limit(at->regex, CALM_NAME_STEPS);
     } else {
         CALM_TRY(calm_strf(ctx, &out->arena, &copy, "%s", text));
         at->name = copy;

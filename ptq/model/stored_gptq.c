@@ -77,6 +77,7 @@ static calm_status read_rules(calm_ctx *ctx, const char *path, const calm_json *
         if (!at->stays_float)
             CALM_TRY(read_scheme(ctx, path, values, &at->scheme));
         CALM_TRY(calm_regex_new(ctx, path, pattern, strlen(pattern), &at->regex));
+        calm_regex_limit(at->regex, CALM_NAME_STEPS);
         out->n_rules++;
     }
     return CALM_OK;

@@ -31,6 +31,7 @@ calm_test(cli test_select_run calm_test_play)
 calm_test(cli test_run_memory calm_test_play)
 set_tests_properties(cli.test_run_memory PROPERTIES TIMEOUT 900)    # two hundred runs
 calm_test(cli test_ablation calm_test_play)
+calm_test(cli test_dequantize calm_test_good calm_cli)
 calm_test(cli test_pipeline_families calm_test_play)
 calm_test(cli test_forward_file calm_cli)
 calm_test(cli test_inspect_plans calm_test_store calm_test_synth_store calm_cli)

@@ -1,77 +1,20 @@
-/* calm check: every fault of tests/tools/break_faults.c is found by the rule that it is made for, at its place; good checkpoints of
- * every exporter and family give no finding at all; docs/check.md has every rule. */
+/* calm check: every fault of tests/tools/break_faults.c is found by the rule that it is made for, at its place; good
+ * checkpoints of every exporter and family give no finding at all; docs/check.md has every rule. */
 #include "ptq/check/check.h"
 
 #include <stdio.h>
 
 #include "ptq/base/file.h"
-#include "ptq/base/text.h"
-#include "ptq/hybrid/export.h"
-#include "ptq/io/json.h"
-#include "ptq/model/arch.h"
+#include "tests/support/good_checkpoint.h"
 #include "tests/support/harness.h"
-#include "tests/support/tiny_model.h"
-#include "tests/support/tiny_plan.h"
 #include "tests/tools/break_faults.h"
-
-static const calm_exporter *exporter(const char *name)
-{
-    const calm_exporter *out;
-    ck_ok(calm_exporter_find(ctx, name, &out));
-    return out;
-}
-
-/* A tokenizer of bytes for the model: the vocabulary's size, a merge, a special token. */
-static void write_tokenizer(const char *dir, size_t vocab)
-{
-    static const char *const split =
-        "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": "
-        "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|"
-        "\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}, \"behavior\": \"Isolated\", \"invert\": false}, {\"type\": \"ByteLevel\", "
-        "\"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false}]}, \"decoder\": {\"type\": \"ByteLevel\", "
-        "\"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false}";
-    calm_text text;
-    calm_text_init(&text);
-    calm_text_printf(&text, "{\"version\": \"1.0\", %s, \"added_tokens\": [{\"id\": %zu, \"content\": \"<e>\", \"special\": true, "
-                            "\"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false}], "
-                            "\"model\": {\"type\": \"BPE\", \"vocab\": {", split, vocab - 1);
-    for (size_t i = 0; i < vocab - 2; i++)
-        calm_text_printf(&text, "\"%c%s\": %zu, ", (char)('A' + i % 26), i < 26 ? "" : i < 52 ? "b" : "c", i);
-    calm_text_printf(&text, "\"AB\": %zu}, \"merges\": [\"A B\"]}}", vocab - 2);
-    ck_ok(calm_write_file(ctx, test_format("%s/tokenizer.json", dir), text.data, text.length));
-    calm_text_clear(&text);
-}
-
-static const char *export(const tiny_model *spec, const char *format, const char *const *schemes, size_t n, size_t shard)
-{
-    const calm_export_options options = {.asymmetric = true, .max_shard_bytes = shard};
-    const calm_exporter *how = exporter(format);
-    tiny_plan p;
-    const char *from = tiny_model_write(spec), *dir = test_directory();
-    write_tokenizer(from, spec->vocab);
-    tiny_plan_open(&p, from);
-    if (spec->n_experts)
-        tiny_plan_quantize_family(&p, schemes, n);
-    else
-        tiny_plan_quantize_all(&p, schemes, n, TINY_UNSCALED);
-    const calm_export_input input = {.model = p.model, .plan = &p.plan, .options = &options};
-    if (how->check(ctx, &input) != CALM_OK) {
-        calm_ctx_forgive(ctx);
-        dir = NULL;
-    } else {
-        ck_ok(how->write(ctx, &input, dir));
-        if (!how->file)
-            write_tokenizer(dir, spec->vocab);
-    }
-    calm_model_close(p.model);
-    return dir;
-}
 
 static const char *findings_text(const calm_check_report *report)
 {
     const char *text = "";
     for (size_t i = 0; i < report->n; i++)
-        text = test_format("%s\n  %s %s: %s", text, report->findings[i].rule->id, report->findings[i].where, report->findings[i].what);
+        text = test_format("%s\n  %s %s: %s", text, report->findings[i].rule->id, report->findings[i].where,
+                           report->findings[i].what);
     return text;
 }
 
@@ -82,51 +25,6 @@ static const char *checked_path(const char *dir)
 }
 
 /* ---- the good ones ---- */
-
-typedef struct good {
-    const char *name, *format, *schemes[2];
-    bool moe, narrow, untied;
-    size_t shard;
-} good;
-
-static const good goods[] = {
-    {"ct", "compressed-tensors", {"w4a16_g32"}, .untied = false},
-    {"ct-mixed", "compressed-tensors", {"w4a16_g32", "w8a8"}, .untied = true},
-    {"ct-moe", "compressed-tensors", {"w4a16_g32"}, .moe = true, .untied = true},
-    {"ct-3bit", "compressed-tensors", {"w3a16"}, .narrow = true},
-    {"ct-asym", "compressed-tensors", {"w4a16_g32_asym"}, .untied = false},
-    {"ct-w4a4", "compressed-tensors", {"w4a4_g32"}, .untied = false},
-    {"ct-shards", "compressed-tensors", {"w4a16_g32"}, .shard = 100000},
-    {"gptq", "gptq", {"w4a16_g32"}, .untied = true},
-    {"gptq-mixed", "gptq", {"w4a16_g32", "w8a16"}, .untied = true},
-    {"gptq-asym", "gptq", {"w4a16_g32_asym"}, .untied = true},
-    {"awq", "awq", {"w4a16_g32_asym"}, .untied = true},
-    {"mlx", "mlx", {"w4a16_g32"}, .untied = false},
-    {"gguf", "gguf", {"w4a16_g32"}, .untied = false},
-};
-
-static tiny_model spec_of(const good *g)
-{
-    tiny_model spec = g->moe ? tiny_wide("qwen3_moe") : tiny_default;
-    if (!g->moe) {
-        spec.hidden = g->narrow ? 48 : 128;
-        spec.inner = g->narrow ? 80 : 256;
-        spec.head_dim = g->narrow ? 12 : 32;
-    }
-    spec.tied = !g->untied;
-    spec.extra = "\"eos_token_id\": 60";
-    return spec;
-}
-
-static const char *write_good(const char *name)
-{
-    for (size_t i = 0; i < sizeof goods / sizeof *goods; i++)
-        if (strcmp(goods[i].name, name) == 0) {
-            const tiny_model spec = spec_of(&goods[i]);
-            return export(&spec, goods[i].format, goods[i].schemes, goods[i].schemes[1] ? 2 : 1, goods[i].shard);
-        }
-    return NULL;
-}
 
 static void check_clean(const char *what, const char *dir)
 {
@@ -139,24 +37,22 @@ static void check_clean(const char *what, const char *dir)
 
 TEST(good_ones_are_clean)
 {
-    for (size_t i = 0; i < sizeof goods / sizeof *goods; i++) {
-        const char *dir = write_good(goods[i].name);
-        ck_assert_msg(dir != NULL, "%s is not written", goods[i].name);
-        check_clean(goods[i].name, dir);
-    }
+    for (size_t i = 0; good_names[i]; i++)
+        check_clean(good_names[i], good_write(good_names[i]));
 }
 END_OF_TEST
 
 /* Every family in every format that takes it. */
 TEST(every_family_is_clean)
 {
-    static const char *const schemes[] = {"w4a16_g32", "w8a16"}, *const formats[] = {"compressed-tensors", "gptq", "awq", "mlx", "gguf"};
+    static const char *const schemes[] = {"w4a16_g32", "w8a16"}, *const formats[] = {"compressed-tensors", "gptq",
+                                                                                     "awq", "mlx", "gguf"};
     size_t n_written = 0;
     for (size_t f = 0; tiny_families[f]; f++)
         for (size_t e = 0; e < sizeof formats / sizeof *formats; e++)
             for (size_t n = 1; n <= 2; n++) {
                 const tiny_model spec = tiny_wide(tiny_families[f]);
-                const char *dir = export(&spec, formats[e], schemes, n, 0);
+                const char *dir = good_export(&spec, formats[e], schemes, n, 0);
                 if (dir)
                     check_clean(test_format("%s as %s, %zu schemes", tiny_families[f], formats[e], n), dir);
                 n_written += dir != NULL;
@@ -189,18 +85,19 @@ static bool is_found(const break_fault *fault, const char *dir, const char **tex
 
 TEST(every_fault_is_found)
 {
-    const char *dirs[sizeof goods / sizeof *goods] = {NULL}, *missed = "";
+    const char *dirs[32] = {NULL}, *missed = "";
     size_t n = 0;
     for (const break_fault *fault = break_faults; fault->name; fault++, n++) {
         const char *text, *to = test_format("%s/broken", test_directory());
         size_t g = 0;
-        while (g < sizeof goods / sizeof *goods && strcmp(goods[g].name, fault->good) != 0)
+        while (good_names[g] && strcmp(good_names[g], fault->good) != 0)
             g++;
-        ck_assert_msg(g < sizeof goods / sizeof *goods, "%s: there is no %s", fault->name, fault->good);
-        dirs[g] = dirs[g] ? dirs[g] : write_good(fault->good);
+        ck_assert_msg(good_names[g] && g < 32, "%s: there is no %s", fault->name, fault->good);
+        dirs[g] = dirs[g] ? dirs[g] : good_write(fault->good);
         ck_ok(break_checkpoint(ctx, dirs[g], to, fault));
         if (!is_found(fault, to, &text))
-            missed = test_format("%s\n%s: %s at \"%s\" is not among%s", missed, fault->name, fault->rule, fault->where, text);
+            missed = test_format("%s\n%s: %s at \"%s\" is not among%s", missed, fault->name, fault->rule, fault->where,
+                                 text);
     }
     ck_assert_msg(!*missed, "%s", missed);
     ck_assert_uint_ge(n, 40);
@@ -210,10 +107,9 @@ END_OF_TEST
 /* Which rules no fault shows: only those that this list excuses. */
 TEST(every_rule_has_its_fault)
 {
-    static const char *const excused[] = {
-        "ST004", "ST006",                                          /* test_safetensors has files with these */
-        "MD002", "MD013", "MD015", "CT028", "GG009", "GG012", "GQ009",
-        "TG004", "TG005", "TG008", "TG009", "TG010"};
+    static const char *const excused[] = {"ST004", "ST006", /* test_safetensors has files with these */
+                                          "MD002", "MD013", "MD015", "CT028", "GG009", "GG012",
+                                          "GQ009", "TG004", "TG005", "TG008", "TG009", "TG010"};
     size_t n;
     const calm_check_rule *rules = calm_check_rules(&n);
     for (size_t i = 0; i < n; i++) {
@@ -236,9 +132,10 @@ TEST(documented)
     const calm_check_rule *rules = calm_check_rules(&n);
     ck_ok(calm_read_file(ctx, CALM_SOURCE_DIR "/docs/check.md", (size_t)1 << 20, &text, &bytes));
     for (size_t i = 0; i < n; i++) {
-        const char *line = test_format("| %s | %s | %s%s | %s | %s | %s |\n", rules[i].id, calm_severity_name(rules[i].severity),
-                                       calm_check_engines(rules[i].engines, engines), rules[i].asked ? ", asked" : "", rules[i].title,
-                                       rules[i].behaviour, rules[i].remedy);
+        const char *line =
+            test_format("| %s | %s | %s%s | %s | %s | %s |\n", rules[i].id, calm_severity_name(rules[i].severity),
+                        calm_check_engines(rules[i].engines, engines), rules[i].asked ? ", asked" : "", rules[i].title,
+                        rules[i].behaviour, rules[i].remedy);
         ck_assert_msg(strstr(text, line) != NULL, "docs/check.md lacks the row\n%s", line);
     }
 }
@@ -256,9 +153,10 @@ END_OF_TEST
 
 TEST(same_for_any_number_of_threads)
 {
-    const break_fault fault = {"scale_nan", "ct", "VA001", "", BREAK_POKE, "layers.0.mlp.up_proj.weight_scale", "c07f", 0, 0};
+    const break_fault fault = {"scale_nan", "ct", "VA001", "", BREAK_POKE, "layers.0.mlp.up_proj.weight_scale",
+                               "c07f",      0,    0};
     const char *to = test_format("%s/broken", test_directory()), *one, *four;
-    ck_ok(break_checkpoint(ctx, write_good("ct"), to, &fault));
+    ck_ok(break_checkpoint(ctx, good_write("ct"), to, &fault));
     ctx->n_threads = 1;
     ck_assert(is_found(&fault, to, &one));
     ctx->n_threads = 4;
@@ -269,6 +167,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("check", (const TTest *[]){good_ones_are_clean, every_family_is_clean, every_fault_is_found, every_rule_has_its_fault,
-                                                documented, cannot_be_read_at_all, same_for_any_number_of_threads, NULL});
+    return run_tests("check", (const TTest *[]){good_ones_are_clean, every_family_is_clean, every_fault_is_found,
+                                                every_rule_has_its_fault, documented, cannot_be_read_at_all,
+                                                same_for_any_number_of_threads, NULL});
 }

@@ -94,7 +94,7 @@ static calm_json *changed(const calm_json *value, const char *path, const calm_j
     }
     if (*done || !to || !last)
         return out;
-    *done = true;    /* a new member */
+    *done = true; /* a new member */
     if (array)
         calm_json_add(out, calm_json_copy(to));
     else

@@ -11,10 +11,13 @@ typedef struct arguments {
 } arguments;
 
 static const calm_option table[] = {
-    {"from", "the good directory (of a GGUF file: model.gguf in it)", offsetof(arguments, from), CALM_OPTION_STRING, .metavar = "DIR"},
-    {"output", "directory that is to be made; it must not be there", offsetof(arguments, output), CALM_OPTION_STRING, .metavar = "DIR"},
+    {"from", "the good directory (of a GGUF file: model.gguf in it)", offsetof(arguments, from), CALM_OPTION_STRING,
+     .metavar = "DIR"},
+    {"output", "directory that is to be made; it must not be there", offsetof(arguments, output), CALM_OPTION_STRING,
+     .metavar = "DIR"},
     {"fault", "one of --list", offsetof(arguments, fault), CALM_OPTION_STRING, .metavar = "NAME"},
-    {"list", "name the faults, the rule that finds each, and what each is made from", offsetof(arguments, list), CALM_OPTION_BOOL, .fallback = "false"},
+    {"list", "name the faults, the rule that finds each, and what each is made from", offsetof(arguments, list),
+     CALM_OPTION_BOOL, .fallback = "false"},
     {0}};
 
 static calm_status run(calm_ctx *ctx, void *user)
@@ -33,5 +36,6 @@ int main(int argc, char **argv)
 {
     arguments args;
     return tool_main(&(tool){"break_checkpoint", "--from DIR --fault NAME --output DIR",
-                             "Makes a checkpoint with one fault from a good one.", table, &args, run}, argc, argv);
+                             "Makes a checkpoint with one fault from a good one.", table, &args, run},
+                     argc, argv);
 }

@@ -4,36 +4,38 @@
 
 #include "ptq/base/context.h"
 
-/* What is done; `a` and `b` say to what.  Tensors are named by the end of their name: the first that ends so is meant. */
+/* What is done; `a` and `b` say to what.  Tensors are named by the end of their name: the first that ends so is meant.
+ */
 typedef enum break_kind {
-    BREAK_SET,       /* member `a` ("quantization_config/format") of `file` becomes the JSON b; NULL: is removed; "/+": appended */
-    BREAK_DROP,      /* tensor a is left out                                     */
-    BREAK_RENAME,    /* the end a of a tensor's name becomes b                   */
-    BREAK_COPY,      /* tensor a is there again, its end a being b               */
-    BREAK_DTYPE,     /* tensor a has the dtype b, of as many bytes               */
-    BREAK_SHAPE,     /* the two sizes of tensor a are exchanged                  */
-    BREAK_POKE,      /* the first bytes of tensor a become the hex digits b, "N@hex" from byte N on */
-    BREAK_HEADER,    /* the first `a` within the header of model.safetensors becomes b, of as many bytes  */
-    BREAK_CUT,       /* file a loses its last bytes, as many as b says           */
-    BREAK_APPEND,    /* file a has b behind its end                              */
-    BREAK_REMOVE,    /* file a is not there                                      */
-    BREAK_MOVE,      /* file a becomes b                                         */
-    BREAK_TEXT,      /* file a holds b                                           */
-    BREAK_BYTES,     /* the first `a` within model.gguf becomes b, of as many bytes         */
-    BREAK_KEY,       /* bytes of the value of key a of model.gguf become the hex digits b: "N@hex" */
-    BREAK_DATA,      /* bytes of tensor a of model.gguf become the hex digits b  */
-    BREAK_TYPE,      /* number, one hex byte, of the type of tensor a of model.gguf */
+    BREAK_SET,    /* member `a` ("quantization_config/format") of `file` becomes the JSON b; NULL: is removed; "/+":
+                     appended */
+    BREAK_DROP,   /* tensor a is left out                                     */
+    BREAK_RENAME, /* the end a of a tensor's name becomes b                   */
+    BREAK_COPY,   /* tensor a is there again, its end a being b               */
+    BREAK_DTYPE,  /* tensor a has the dtype b, of as many bytes               */
+    BREAK_SHAPE,  /* the two sizes of tensor a are exchanged                  */
+    BREAK_POKE,   /* the first bytes of tensor a become the hex digits b, "N@hex" from byte N on */
+    BREAK_HEADER, /* the first `a` within the header of model.safetensors becomes b, of as many bytes  */
+    BREAK_CUT,    /* file a loses its last bytes, as many as b says           */
+    BREAK_APPEND, /* file a has b behind its end                              */
+    BREAK_REMOVE, /* file a is not there                                      */
+    BREAK_MOVE,   /* file a becomes b                                         */
+    BREAK_TEXT,   /* file a holds b                                           */
+    BREAK_BYTES,  /* the first `a` within model.gguf becomes b, of as many bytes         */
+    BREAK_KEY,    /* bytes of the value of key a of model.gguf become the hex digits b: "N@hex" */
+    BREAK_DATA,   /* bytes of tensor a of model.gguf become the hex digits b  */
+    BREAK_TYPE,   /* number, one hex byte, of the type of tensor a of model.gguf */
 } break_kind;
 
 typedef struct break_fault {
     const char *name;
-    const char *good;     /* the good checkpoint it is made from: "ct", "ct-mixed", "gptq", ...     */
-    const char *rule;     /* that must be among the findings                                       */
-    const char *where;    /* part of the finding's place                                           */
+    const char *good;  /* the good checkpoint it is made from: "ct", "ct-mixed", "gptq", ...     */
+    const char *rule;  /* that must be among the findings                                       */
+    const char *where; /* part of the finding's place                                           */
     break_kind kind;
     const char *a, *b;
-    const char *file;     /* BREAK_SET: NULL is config.json                                        */
-    const char *target;   /* engine to ask; NULL: any                                              */
+    const char *file;   /* BREAK_SET: NULL is config.json                                        */
+    const char *target; /* engine to ask; NULL: any                                              */
 } break_fault;
 
 /* All of them; the name of the last is NULL. */

@@ -1,6 +1,6 @@
 /* Regular expressions: what other engines mean, limits, the start of names. */
 #include "ptq/io/regex.h"
-
+#include "ptq/base/text.h"
 #include "ptq/base/threads.h"
 #include "tests/support/harness.h"
 
@@ -226,6 +226,35 @@ TEST(names_match_from_their_start)
 }
 END_OF_TEST
 
+/* 2^14 ways to fail: within the usual limit, not within that of names; a list of blocks is. */
+TEST(names_have_a_limit_of_their_own)
+{
+    const char *const slow = "(a|a)*[xy]", *name = "aaaaaaaaaaaaaa0";
+    calm_text blocks;
+    calm_regex *regex;
+    bool found = true;
+    ck_ok(calm_regex_new(ctx, "t", slow, strlen(slow), &regex));
+    ck_ok(calm_regex_matches_prefix(ctx, regex, name, &found));
+    ck_assert(!found);
+    calm_regex_limit(regex, CALM_NAME_STEPS);
+    ck_fails(calm_regex_matches_prefix(ctx, regex, name, &found), CALM_EFORMAT, "search given up");
+    calm_regex_free(regex);
+    calm_text_init(&blocks);
+    calm_text_printf(&blocks, "model\\.layers\\.(");
+    for (int i = 0; i < 200; i++)
+        calm_text_printf(&blocks, "%s%d", i ? "|" : "", i);
+    calm_text_printf(&blocks, ")\\.mlp\\.(gate_proj|up_proj|gate_up_proj|down_proj)$");
+    ck_ok(calm_regex_new(ctx, "t", blocks.data, blocks.length, &regex));
+    calm_regex_limit(regex, CALM_NAME_STEPS);
+    ck_ok(calm_regex_matches_prefix(ctx, regex, "model.layers.199.mlp.down_proj", &found));
+    ck_assert(found);
+    ck_ok(calm_regex_matches_prefix(ctx, regex, "model.layers.199.mlp.down_proj_", &found));
+    ck_assert(!found);
+    calm_regex_free(regex);
+    calm_text_clear(&blocks);
+}
+END_OF_TEST
+
 static calm_status count_in_thread(calm_ctx *task, size_t index, void *user)
 {
     static const char text[] = "one 2 three 44 five";
@@ -255,5 +284,6 @@ int main(void)
                                                 categories_are_complete, what_oniguruma_reads_otherwise,
                                                 bad_patterns_are_refused, an_exponential_pattern_is_an_error,
                                                 a_long_run_is_no_error, the_stack_grows_up_to_its_limit,
-                                                names_match_from_their_start, threads_share_a_regex, NULL});
+                                                names_match_from_their_start, names_have_a_limit_of_their_own,
+                                                threads_share_a_regex, NULL});
 }

@@ -267,6 +267,69 @@ TEST(full_disk)
 }
 END_OF_TEST
 
+/* ---- leniently ---- */
+
+/* "overlap b; ..." of all faults that were heard. */
+static void note_fault(void *user, calm_shard_fault fault, const char *tensor, const char *text)
+{
+    static const char *const words[] = {"header", "dtype", "bounds", "overlap", "hole", "twice", "index", "missing",
+                                        "place", "unlisted", "total"};
+    char *said = user;
+    ck_assert(text && *text);
+    snprintf(said + strlen(said), 500 - strlen(said), "%s %s; ", words[fault], tensor ? tensor : "-");
+}
+
+static const char *faults_of(const char *dir, size_t n_tensors)
+{
+    static char said[500];
+    calm_safetensors *set;
+    said[0] = 0;
+    ck_ok(calm_safetensors_open_leniently(ctx, dir, note_fault, said, &set));
+    ck_assert_uint_eq(calm_safetensors_count(set), n_tensors);
+    calm_safetensors_close(set);
+    return said;
+}
+
+static const char *write_raw(const char *header, size_t n_data)
+{
+    const char *dir = test_directory();
+    const uint64_t n = strlen(header);
+    char *all = test_format("%8s%s%*s", "", header, (int)n_data, "");
+    memcpy(all, &n, 8);
+    ck_ok(calm_write_file(ctx, test_format("%s/model.safetensors", dir), all, 8 + n + n_data));
+    return dir;
+}
+
+#define ENTRY(name, dtype, from, to)                                                                         \
+    "\"" name "\": {\"dtype\": \"" dtype "\", \"shape\": [4], \"data_offsets\": [" #from ", " #to "]}"
+
+TEST(faults_are_heard)
+{
+    const char *dir = write_raw("{" ENTRY("a", "U8", 0, 4) "," ENTRY("b", "U8", 2, 6) "}", 8);
+    ck_assert_str_eq(faults_of(dir, 2), "overlap b; hole -; ");
+    calm_safetensors *set;
+    ck_fails(calm_safetensors_open(ctx, dir, &set), CALM_EFORMAT, "tensors a and b overlap");
+    dir = write_raw("{" ENTRY("a", "U8", 0, 4) "," ENTRY("c", "Q9", 4, 8) "," ENTRY("d", "U8", 8, 999) ","
+                    ENTRY("e", "F32", 4, 8) "}", 8);
+    ck_assert_str_eq(faults_of(dir, 1), "dtype c; bounds d; bounds e; ");
+    ck_assert_str_eq(faults_of(write_raw("{]", 0), 0), "header -; ");
+}
+END_OF_TEST
+
+TEST(faults_of_an_index_are_heard)
+{
+    static const char *const index = "{\"metadata\": {\"total_size\": 7}, \"weight_map\": {\"z.weight\": \"x-1\", "
+                                     "\"a.scalar\": \"x-1\", \"ghost\": \"x-2\", \"far\": \"../x\"}}";
+    const char *dir = test_directory();
+    write_file(test_format("%s/x-1", dir), samples, 1, bytes);
+    write_file(test_format("%s/x-2", dir), samples, 2, bytes);
+    ck_ok(calm_write_file(ctx, test_format("%s/model.safetensors.index.json", dir), index, strlen(index)));
+    ck_assert_str_eq(faults_of(dir, 2), "index far; twice z.weight; place a.scalar; place ghost; total -; ");
+    ck_ok(calm_remove_tree(ctx, test_format("%s/x-2", dir)));
+    ck_assert_str_eq(faults_of(dir, 1), "index far; missing -; place a.scalar; ");
+}
+END_OF_TEST
+
 TEST(sizes_that_overflow)
 {
     const calm_tensor huge = {.name = "w", .dtype = CALM_F32, .n_dims = 2, .shape = {SIZE_MAX / 2, 3}};
@@ -286,5 +349,6 @@ int main(void)
                                        a_tensor_put_in_pieces, an_empty_file_of_tensors, shards_make_one_set,
                                        a_truncated_file_at_every_length, files_that_are_not_there,
                                        need_says_what_was_expected, nan_is_named_by_tensor_and_index,
-                                       integers_are_no_floats, full_disk, sizes_that_overflow, NULL});
+                                       integers_are_no_floats, full_disk, faults_are_heard,
+                                       faults_of_an_index_are_heard, sizes_that_overflow, NULL});
 }

@@ -1,0 +1,115 @@
+/* Good checkpoints. */
+#include "tests/support/good_checkpoint.h"
+
+#include "ptq/base/file.h"
+#include "ptq/base/text.h"
+#include "ptq/hybrid/export.h"
+#include "tests/support/harness.h"
+#include "tests/support/tiny_plan.h"
+
+static const calm_exporter *find_exporter(const char *name)
+{
+    const calm_exporter *out;
+    ck_ok(calm_exporter_find(ctx, name, &out));
+    return out;
+}
+
+/* A tokenizer of bytes for the model: the vocabulary's size, a merge, a special token. */
+static void write_tokenizer(const char *dir, size_t vocab)
+{
+    static const char *const split = "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": "
+                                     "\"Split\", \"pattern\": {\"Regex\": "
+                                     "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "
+                                     "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|"
+                                     "\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}, \"behavior\": \"Isolated\", "
+                                     "\"invert\": false}, {\"type\": \"ByteLevel\", "
+                                     "\"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false}]}, "
+                                     "\"decoder\": {\"type\": \"ByteLevel\", "
+                                     "\"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false}";
+    calm_text text;
+    calm_text_init(&text);
+    calm_text_printf(
+        &text,
+        "{\"version\": \"1.0\", %s, \"added_tokens\": [{\"id\": %zu, \"content\": \"<e>\", \"special\": true, "
+        "\"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false}], "
+        "\"model\": {\"type\": \"BPE\", \"vocab\": {",
+        split, vocab - 1);
+    for (size_t i = 0; i < vocab - 2; i++)
+        calm_text_printf(&text, "\"%c%s\": %zu, ", (char)('A' + i % 26), i < 26 ? "" : i < 52 ? "b" : "c", i);
+    calm_text_printf(&text, "\"AB\": %zu}, \"merges\": [\"A B\"]}}", vocab - 2);
+    ck_ok(calm_write_file(ctx, test_format("%s/tokenizer.json", dir), text.data, text.length));
+    calm_text_clear(&text);
+}
+
+const char *good_export(const tiny_model *spec, const char *format, const char *const *schemes, size_t n, size_t shard)
+{
+    const calm_export_options options = {.asymmetric = true, .max_shard_bytes = shard};
+    const calm_exporter *how = find_exporter(format);
+    tiny_plan p;
+    const char *from = tiny_model_write(spec), *dir = test_directory();
+    write_tokenizer(from, spec->vocab);
+    tiny_plan_open(&p, from);
+    if (spec->n_experts)
+        tiny_plan_quantize_family(&p, schemes, n);
+    else
+        tiny_plan_quantize_all(&p, schemes, n, TINY_UNSCALED);
+    const calm_export_input input = {.model = p.model, .plan = &p.plan, .options = &options};
+    if (how->check(ctx, &input) != CALM_OK) {
+        calm_ctx_forgive(ctx);
+        dir = NULL;
+    } else {
+        ck_ok(how->write(ctx, &input, dir));
+        if (!how->file)
+            write_tokenizer(dir, spec->vocab);
+    }
+    calm_model_close(p.model);
+    return dir;
+}
+
+typedef struct good {
+    const char *name, *format, *schemes[2];
+    bool moe, narrow, untied;
+    size_t shard;
+} good;
+
+static const good goods[] = {
+    {"ct", "compressed-tensors", {"w4a16_g32"}, .untied = false},
+    {"ct-mixed", "compressed-tensors", {"w4a16_g32", "w8a8"}, .untied = true},
+    {"ct-moe", "compressed-tensors", {"w4a16_g32"}, .moe = true, .untied = true},
+    {"ct-3bit", "compressed-tensors", {"w3a16"}, .narrow = true},
+    {"ct-asym", "compressed-tensors", {"w4a16_g32_asym"}, .untied = false},
+    {"ct-w4a4", "compressed-tensors", {"w4a4_g32"}, .untied = false},
+    {"ct-shards", "compressed-tensors", {"w4a16_g32"}, .shard = 100000},
+    {"gptq", "gptq", {"w4a16_g32"}, .untied = true},
+    {"gptq-mixed", "gptq", {"w4a16_g32", "w8a16"}, .untied = true},
+    {"gptq-asym", "gptq", {"w4a16_g32_asym"}, .untied = true},
+    {"awq", "awq", {"w4a16_g32_asym"}, .untied = true},
+    {"mlx", "mlx", {"w4a16_g32"}, .untied = false},
+    {"gguf", "gguf", {"w4a16_g32"}, .untied = false},
+};
+
+static tiny_model spec_of(const good *g)
+{
+    tiny_model spec = g->moe ? tiny_wide("qwen3_moe") : tiny_default;
+    if (!g->moe) {
+        spec.hidden = g->narrow ? 48 : 128;
+        spec.inner = g->narrow ? 80 : 256;
+        spec.head_dim = g->narrow ? 12 : 32;
+    }
+    spec.tied = !g->untied;
+    spec.extra = "\"eos_token_id\": 60";
+    return spec;
+}
+
+const char *good_write(const char *name)
+{
+    for (size_t i = 0; i < sizeof goods / sizeof *goods; i++)
+        if (strcmp(goods[i].name, name) == 0) {
+            const tiny_model spec = spec_of(&goods[i]);
+            return good_export(&spec, goods[i].format, goods[i].schemes, goods[i].schemes[1] ? 2 : 1, goods[i].shard);
+        }
+    ck_abort_msg("there is no good checkpoint %s", name);
+}
+
+const char *const good_names[] = {"ct",   "ct-mixed",   "ct-moe",    "ct-3bit", "ct-asym", "ct-w4a4", "ct-shards",
+                                  "gptq", "gptq-mixed", "gptq-asym", "awq",     "mlx",     "gguf",    NULL};
