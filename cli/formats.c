@@ -59,6 +59,21 @@ calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const
     return CALM_OK;
 }
 
+calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, calm_text *out)
+{
+    const size_t n = calm_formats_count(formats);
+    for (size_t i = 0; i < n; i++) {
+        char *name;
+        CALM_TRY(calm_format_name(ctx, calm_formats_at(formats, i), &name));
+        calm_text_printf(out, "%s%s", i ? ", " : "", name);
+    }
+    calm_text_printf(out, "%s.\n\n", n > 1 ? ", a folder each" : "");
+    if (n == 1 && strcmp(calm_formats_at(formats, 0)->name, "compressed_tensors") == 0)
+        calm_text_printf(out, "    from transformers import AutoModelForCausalLM    # with compressed-tensors installed\n"
+                              "    model = AutoModelForCausalLM.from_pretrained(\"DIRECTORY\")\n\n");
+    return CALM_OK;
+}
+
 /* ---- where ---- */
 
 /* The folder of one format, in ctx->scratch. */

@@ -7,6 +7,7 @@
 #ifndef CALM_CLI_FORMATS_H
 #define CALM_CLI_FORMATS_H
 
+#include "ptq/base/text.h"
 #include "ptq/hybrid/export.h"
 
 typedef struct calm_pipeline calm_pipeline;    /* cli/pipeline.h */
@@ -26,6 +27,9 @@ const calm_exporter *calm_formats_at(const calm_formats *formats, size_t index);
 
 /* Its name with - for _, as people type it; in ctx->out. */
 calm_status calm_format_name(calm_ctx *ctx, const calm_exporter *exporter, char **out);
+
+/* For a card: "compressed-tensors." or "gptq, gguf, a folder each.", and for transformers how it is loaded. */
+calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, calm_text *out);
 
 /* Refuse, by name, what one of them cannot express. */
 calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const calm_model *model, const calm_plan *plan);

@@ -572,10 +572,10 @@ calm_status calm_report_card(calm_ctx *ctx, const calm_pipeline *p, calm_text *o
                      p->recipe->model.name);
     print_schemes(p, out);
     calm_text_printf(out, "\n\n");
-    calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s.  Format: compressed-tensors.\n\n",
-                     CALM_VERSION, calm_model_class(p->model), config->n_blocks, calm_dtype_name(config->dtype));
-    calm_text_printf(out, "    from transformers import AutoModelForCausalLM    # with compressed-tensors installed\n"
-                          "    model = AutoModelForCausalLM.from_pretrained(\"DIRECTORY\")\n\n## Size\n\n```\n");
+    calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s.  Format: ", CALM_VERSION,
+                     calm_model_class(p->model), config->n_blocks, calm_dtype_name(config->dtype));
+    CALM_TRY(calm_formats_describe(ctx, &p->recipe->formats, out));
+    calm_text_printf(out, "## Size\n\n```\n");
     print_size(p, out);
     calm_text_printf(
         out,
