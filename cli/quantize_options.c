@@ -13,6 +13,7 @@
 #include "ptq/hybrid/export.h"
 
 #define MAX_BUDGETS 64
+#define DEFAULT_FORMAT "compressed-tensors"
 
 const calm_option calm_quantize_table[] = {
     CALM_QUANTIZE_OPTIONS("checkpoint to write (default calm-out/MODEL-SCHEME)"),
@@ -109,7 +110,7 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_quantize_options *o,
 calm_status calm_quantize_formats(calm_ctx *ctx, const calm_quantize_options *o, calm_formats *out)
 {
     *out = (calm_formats){0};
-    CALM_TRY(calm_formats_parse(ctx, o->formats, out));
+    CALM_TRY(calm_formats_parse(ctx, o->formats ? o->formats : DEFAULT_FORMAT, out));
     out->options.asymmetric = true;    /* the scheme's name asks for it */
     out->options.gguf_pre = o->gguf_pre;
     out->options.gguf_float = (calm_export_float)o->gguf_float;
@@ -122,7 +123,7 @@ calm_status calm_quantize_target(calm_ctx *ctx, const calm_quantize_options *o, 
     if (!o->target)
         return CALM_OK;
     CALM_TRY(calm_target_parse(ctx, o->target, &recipe->target));
-    for (const char *at = o->formats; *at;) {
+    for (const char *at = o->formats ? o->formats : DEFAULT_FORMAT; *at;) {
         CALM_TRY(calm_list_next(ctx, &at, &item));
         for (char *c = item; *c; c++)    /* either spelling */
             *c = *c == '_' ? '-' : *c;

@@ -64,9 +64,9 @@ typedef struct calm_quantize_options {
     {.name = "gate", .help = "what the result must hold, as 'ppl_ratio <= 1.05', else exit status 3; may be repeated", \
      .offset = offsetof(calm_quantize_options, gates), .type = CALM_OPTION_STRING, .metavar = "GATE",                \
      .list = true},                                                                                                  \
-    {.name = "format", .help = "formats to write: compressed-tensors, gptq, awq, mlx, gguf, ...; of several each has a folder", \
+    {.name = "format", .help = "compressed-tensors (the default), gptq, awq, mlx, gguf, imatrix, tensor-types; of several each has a folder", \
      .offset = offsetof(calm_quantize_options, formats), .type = CALM_OPTION_STRING,                                 \
-     .fallback = "compressed-tensors", .metavar = "LIST", .list = true},                                             \
+     .metavar = "LIST", .list = true},                                                                               \
     CALM_FORMAT_OPTIONS(calm_quantize_options),                                                                      \
     {.name = "target", .help = "engine whose kernels must take the result: its schemes, shapes, and one for all experts", \
      .offset = offsetof(calm_quantize_options, target), .type = CALM_OPTION_STRING, .metavar = CALM_TARGET_NAMES},   \

@@ -123,6 +123,7 @@ calm_status calm_recipe_check_names(calm_ctx *ctx, const calm_quantize_options *
     CALM_TRY(check_pool(ctx, o, &recipe, faults, n));
     const bool pool = *n == model;
     CALM_TRY(note(ctx, calm_quantize_budgets(ctx, o, &recipe), "/choice/budget", faults, n));
+    CALM_TRY(note(ctx, calm_quantize_formats(ctx, o, &recipe.formats), "/formats", faults, n));
     CALM_TRY(note(ctx, calm_quantize_target(ctx, o, &recipe), "/target", faults, n));
     if (pool) {
         CALM_TRY(note(ctx, calm_recipe_select(ctx, (calm_unit)o->unit, (calm_rule)o->rule, o->metric, &recipe),

@@ -568,8 +568,13 @@ calm_status calm_report_card(calm_ctx *ctx, const calm_pipeline *p, calm_text *o
 {
     const calm_config *config = calm_model_config(p->model);
     const calm_selection *selection = &p->recipe->selection;
-    calm_text_printf(out, "---\nlibrary_name: transformers\ntags:\n- compressed-tensors\n- calm\n---\n\n# %s, ",
-                     p->recipe->model.name);
+    calm_text_printf(out, "---\nlibrary_name: transformers\ntags:\n");
+    for (size_t i = 0; i < calm_formats_count(&p->recipe->formats); i++) {
+        char *name;
+        CALM_TRY(calm_format_name(ctx, calm_formats_at(&p->recipe->formats, i), &name));
+        calm_text_printf(out, "- %s\n", name);
+    }
+    calm_text_printf(out, "- calm\n---\n\n# %s, ", p->recipe->model.name);
     print_schemes(p, out);
     calm_text_printf(out, "\n\n");
     calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s.  Format: ", CALM_VERSION,

@@ -60,18 +60,12 @@ static calm_status list_weights(calm_ctx *ctx, const calm_model *model, weight *
 
 static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 {
-    const calm_importance *importance = input->options ? input->options->importance : NULL;
     const calm_arch *arch = calm_model_config(input->model)->arch;
     weight *weights;
     size_t n;
     if (!calm_gguf_arch_of(arch))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "imatrix: %s: calm does not know llama.cpp's names for %s models",
                          calm_model_dir(input->model), arch->name);
-    if (!importance)
-        return calm_fail(ctx, CALM_EARG, "imatrix: it is made of a calibration text, and none was run");
-    if (importance->n_jobs != calm_model_layout(input->model)->n_jobs)
-        return calm_fail(ctx, CALM_EARG, "imatrix: sums of %zu jobs, but the model has %zu", importance->n_jobs,
-                         calm_model_layout(input->model)->n_jobs);
     return list_weights(ctx, input->model, &weights, &n);
 }
 
@@ -133,6 +127,18 @@ static calm_status put_all(calm_ctx *ctx, calm_gguf_writer *writer, const calm_e
     return CALM_OK;
 }
 
+/* The sums are there when it is written; a plan is checked before they are. */
+static calm_status check_importance(calm_ctx *ctx, const calm_export_input *input)
+{
+    const calm_importance *importance = input->options ? input->options->importance : NULL;
+    if (!importance)
+        return calm_fail(ctx, CALM_EARG, "imatrix: it is made of a calibration text, and none was run");
+    if (importance->n_jobs != calm_model_layout(input->model)->n_jobs)
+        return calm_fail(ctx, CALM_EARG, "imatrix: sums of %zu jobs, but the model has %zu", importance->n_jobs,
+                         calm_model_layout(input->model)->n_jobs);
+    return CALM_OK;
+}
+
 static calm_status write(calm_ctx *ctx, const calm_export_input *input, const char *dir)
 {
     calm_gguf_tensor *tensors;
@@ -141,6 +147,7 @@ static calm_status write(calm_ctx *ctx, const calm_export_input *input, const ch
     weight *weights;
     char *path;
     size_t n;
+    CALM_TRY(check_importance(ctx, input));
     CALM_TRY(check(ctx, input));
     CALM_TRY(list_weights(ctx, input->model, &weights, &n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, tensors, 2 * n));

@@ -163,7 +163,8 @@ TEST(imatrix_needs_a_text)
     tiny_plan p;
     tiny_plan_open(&p, tiny_model_write(&spec));
     calm_export_input input = {.model = p.model, .plan = &p.plan};
-    ck_fails(find("imatrix")->check(ctx, &input), CALM_EARG, "it is made of a calibration text, and none was run");
+    ck_fails(find("imatrix")->write(ctx, &input, test_directory()), CALM_EARG,
+             "it is made of a calibration text, and none was run");
     calm_model_close(p.model);
     tiny_plan_open(&p, tiny_model_write(&bert));
     input = (calm_export_input){.model = p.model, .plan = &p.plan};
