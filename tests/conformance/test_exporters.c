@@ -484,57 +484,6 @@ TEST(refused_by_name)
 }
 END_OF_TEST
 
-/* All experts of a block are read as one. */
-TEST(experts_of_different_schemes)
-{
-    static const char *const changes[] = {"w8a16", "float"}, *const scheme = "w4a16_g32";
-    for (size_t i = 0; i < 2; i++) {
-        tiny_model spec = tiny_wide("qwen2_moe");
-        tiny_plan p;
-        new_plan(&p, &spec, &scheme, 1);
-        const calm_export_input input = input_of(&p);
-        const size_t last = p.plan.n_jobs - 1;    /* experts.4.down of the last block */
-        ck_ok(exporter_at(0)->check(ctx, &input));
-        tiny_plan_quantize(&p, last, changes[i], TINY_UNSCALED);
-        ck_fails(exporter_at(0)->check(ctx, &input), CALM_EUNSUPPORTED,
-                 test_format("model.layers.1.experts.4.down is %s, but model.layers.1.experts.0.gate_up is w4a16_g32",
-                             changes[i]));
-        calm_model_close(p.model);
-    }
-}
-END_OF_TEST
-
-static void keep_lines(void *user, calm_log_level level, const char *line)
-{
-    char *said = user;
-    (void)level;
-    snprintf(said + strlen(said), 2000 - strlen(said), "%s\n", line);
-}
-
-/* Experts in a form that not every reader takes are written with a warning; other linears in it without. */
-TEST(warned_of_experts)
-{
-    static const struct {
-        const char *family, *scheme;
-        bool warned;
-    } rows[] = {{"qwen3_moe", "w4a16_g32", false}, {"qwen3_moe", "w8a8", true}, {"qwen3_moe", "w4a16_g32_asym", true},
-                {"qwen3", "w8a8", false}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const tiny_model spec = tiny_wide(rows[i].family);
-        char said[2000] = "";
-        tiny_plan p;
-        new_plan(&p, &spec, &rows[i].scheme, 1);
-        const calm_export_input input = input_of(&p);
-        ctx->log = keep_lines, ctx->log_user = said;
-        ck_ok(exporter_at(0)->check(ctx, &input));
-        ctx->log = NULL;
-        ck_assert_msg((strstr(said, "packed experts alone") != NULL) == rows[i].warned, "%s, %s: %s", rows[i].family,
-                      rows[i].scheme, said);
-        calm_model_close(p.model);
-    }
-}
-END_OF_TEST
-
 TEST(every_allocation_fails)
 {
     const tiny_model spec = wide_model();
