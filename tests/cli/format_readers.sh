@@ -56,7 +56,7 @@ check() {    # check READER PER-MILLE FORMAT SCHEMES [SHARD-BYTES]
 # A mixture, whose experts mlx-lm has in one module: the logits of calm forward.
 experts() {
     case " $only " in "  " | *" experts "*) ;; *) return 0 ;; esac
-    write_families "$work/families" >/dev/null
+    write_families "$work/families" plain >/dev/null
     # mlx-lm has no defaults for these
     sed -i '1,/{/s/{/{"decoder_sparse_step": 1, "mlp_only_layers": [], /' "$work/families/qwen3_moe/config.json"
     folders=

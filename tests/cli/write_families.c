@@ -1,6 +1,8 @@
-/* Write a tiny checkpoint of every family, and token ids for them:  write_families FOLDER
+/* Write a tiny checkpoint of every family, and token ids for them:  write_families FOLDER [plain]
  *
- *   FOLDER/FAMILY/config.json, model.safetensors    FOLDER/tokens.jsonl */
+ *   FOLDER/FAMILY/config.json, model.safetensors    FOLDER/tokens.jsonl
+ *
+ * plain: without biases where a family can do without, and with heads of their own. */
 #include <stdio.h>
 
 #include "ptq/base/file.h"
@@ -12,11 +14,14 @@
 #define TOKENS  32
 
 static const char *folder;
+static bool plain;
 
 static void write_family(const char *family)
 {
     static const char *const files[] = {"config.json", "model.safetensors"};
     tiny_model spec = tiny_wide(family);
+    spec.bias = spec.bias && !plain;
+    spec.tied = spec.tied && !plain;
     if (strcmp(family, "phi3") == 0)
         spec.extra = "\"pad_token_id\": 0";    /* transformers' default is beyond the vocabulary */
     const char *from = tiny_model_write(&spec), *to = test_format("%s/%s", folder, family);
@@ -43,10 +48,11 @@ END_OF_TEST
 
 int main(int argc, char **argv)
 {
-    if (argc != 2) {
-        fputs("usage: write_families FOLDER\n", stderr);
+    if (argc != 2 && (argc != 3 || strcmp(argv[2], "plain") != 0)) {
+        fputs("usage: write_families FOLDER [plain]\n", stderr);
         return 2;
     }
     folder = argv[1];
+    plain = argc == 3;
     return run_tests("write_families", (const TTest *[]){write_all, NULL});
 }

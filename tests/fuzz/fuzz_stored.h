@@ -49,7 +49,8 @@ static inline int fuzz_stored(const char *format, const uint8_t *data, size_t si
         const char *module;
         size_t out, in;
     } modules[] = {
-        {"model.layers.0.mlp.down_proj", 32, 64}, {"model.layers.0.mlp.up_proj", 64, 32}, {"lm_head", 8, 32}};
+        {"model.layers.0.mlp.down_proj", 32, 64}, {"model.layers.0.mlp.up_proj", 64, 32}, {"lm_head", 8, 32},
+                   {"model.layers.0.mlp.experts.2.up_proj", 64, 32}};
     calm_ctx *ctx = fuzz_context();
     const uint8_t *mark = size ? memmem(data, size, "\n%%\n", 4) : NULL;
     const size_t n = mark ? (size_t)(mark - data) : size;
@@ -66,7 +67,9 @@ static inline int fuzz_stored(const char *format, const uint8_t *data, size_t si
         calm_safetensors_open(ctx, fuzz_file("model.safetensors", mark + 4, size - n - 4), &set) != CALM_OK)
         set = NULL;
     calm_ctx_forgive(ctx);
-    for (size_t i = 0; stored && strcmp(calm_stored_format_of(stored)->name, format) == 0 && i < 3; i++) {
+    for (size_t i = 0;
+         stored && strcmp(calm_stored_format_of(stored)->name, format) == 0 && i < sizeof modules / sizeof *modules;
+         i++) {
         fuzz_module(ctx, stored, set, modules[i].module, modules[i].out, modules[i].in);
         calm_ctx_forgive(ctx);
     }

@@ -347,6 +347,45 @@ TEST(tensors_that_do_not_fit)
 }
 END_OF_TEST
 
+/* MLX's experts are one module [E, ...]; an expert's weight is its part. */
+TEST(experts_in_one_module)
+{
+    static const char *const text =
+        MLX("\"group_size\": 32, \"bits\": 4, \"a.switch_mlp.up\": {\"group_size\": 32, \"bits\": 8}");
+    uint32_t words[3 * 2 * 8];
+    float scales[6], biases[6], w[64];
+    given mlx = {.n = 0};
+    for (uint32_t i = 0; i < 48; i++)
+        words[i] = i * 0x01010101u;    /* four codes i */
+    for (int i = 0; i < 6; i++) {
+        scales[i] = (float)(i + 1);
+        biases[i] = -1;
+    }
+    give(&mlx, "a.switch_mlp.up.weight", CALM_U32, 3, 2, words);
+    give(&mlx, "a.switch_mlp.up.scales", CALM_F32, 3, 2, scales);
+    give(&mlx, "a.switch_mlp.up.biases", CALM_F32, 3, 2, biases);
+    for (int i = 0; i < 3; i++) {
+        mlx.tensors[i].n_dims = 3;
+        mlx.tensors[i].shape[2] = i ? 1 : 8;
+    }
+    calm_stored *stored = must_open(text, "mlx");
+    calm_safetensors *set = set_of(&mlx);
+    calm_stored_scheme scheme;
+    bool quantized;
+    ck_ok(calm_stored_find(ctx, stored, set, "a.experts.2.up", &quantized, &scheme));
+    ck_assert(quantized && scheme.bits == 8);
+    ck_ok(calm_stored_load(ctx, stored, set, "a.experts.2.up", &scheme, 2, 32, w));
+    for (int i = 0; i < 64; i++)
+        ck_assert(w[i] == (float)(32 + i / 4) * (float)(5 + i / 32) - 1);
+    ck_fails(calm_stored_check(ctx, stored, set, "a.experts.3.up", &scheme, 2, 32), CALM_EFORMAT, "more than 3, 2, 8");
+    ck_fails(calm_stored_check(ctx, stored, set, "a.experts.0.up", &scheme, 3, 32), CALM_EFORMAT, "shape [3, 2, 8]");
+    ck_fails(calm_stored_check(ctx, stored, set, "a.experts.x.up", &scheme, 2, 32), CALM_ENOTFOUND,
+             "a.experts.x.up.weight");
+    calm_safetensors_close(set);
+    calm_stored_close(stored);
+}
+END_OF_TEST
+
 /* ---- the corpus of the fuzz targets: every file is one that is read ---- */
 
 static void check_corpus_file(const char *format, const char *path)
@@ -405,5 +444,6 @@ int main(void)
 {
     return run_tests("stored", (const TTest *[]){float_checkpoints, refused_configurations, schemes_of_modules,
                                                  section_8_of_the_formats, awq_order, columns_out_of_order,
-                                                 tensors_that_do_not_fit, corpus_is_read, NULL});
+                                                 tensors_that_do_not_fit, experts_in_one_module,
+                                                 corpus_is_read, NULL});
 }
