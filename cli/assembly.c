@@ -27,6 +27,22 @@ static calm_status restore_pool(calm_ctx *ctx, calm_assembly *a)
     return CALM_OK;
 }
 
+/* The formats that are asked for, else those of the run. */
+static calm_status restore_formats(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
+{
+    const calm_json *several = calm_json_get(a->run.recipe, "formats");
+    const char *name = calm_json_string(calm_json_get(a->run.recipe, "format"), "compressed_tensors");
+    calm_formats *formats = &a->recipe.formats;
+    char *list;
+    CALM_TRY(calm_strf(ctx, ctx->out, &list, "%s", several ? "" : name));
+    for (size_t i = 0; i < calm_json_size(several); i++)
+        CALM_TRY(calm_strf(ctx, ctx->out, &list, "%s%s%s", list, i ? "," : "",
+                           calm_json_string(calm_json_at(several, i), "?")));
+    CALM_TRY(calm_formats_parse(ctx, o->formats ? o->formats : list, formats));
+    formats->options = o->export;
+    return CALM_OK;
+}
+
 static void restore_recipe(const calm_assemble_options *o, calm_assembly *a)
 {
     const calm_json *json = a->run.recipe, *calibration = calm_json_get(json, "calibration");
@@ -411,20 +427,21 @@ static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_a
     CALM_TRY(calm_store_open(ctx, o->store, NULL, &a->p.store));
     CALM_TRY(calm_stored_run_read(ctx, a->p.store, o->run, &a->run));
     restore_recipe(o, a);
+    CALM_TRY(restore_formats(ctx, o, a));
     CALM_TRY(restore_selection(ctx, a, &how));
     CALM_TRY(name_result(ctx, o, a));
     CALM_TRY(calm_stored_pool(ctx, a->p.store, &a->run, &how, &a->pool));
     a->pool.remedy = "calm quantize measures it";
     CALM_TRY(restore_pool(ctx, a));
     a->p.run_id = a->run.id;
-    a->p.stored_recipe = a->run.recipe;
+    const calm_json *document = calm_json_get(a->run.recipe, "document");
+    a->p.stored_recipe = document && !calm_json_get(a->run.recipe, "select") ? document : a->run.recipe;
     return open_model(ctx, o, a);
 }
 
 static calm_status plan(calm_ctx *ctx, calm_assembly *a)
 {
-    size_t *places, *choice, n;
-    const calm_export_input input = {.model = a->p.model, .plan = &a->p.result};
+    size_t *places, *choice;
     CALM_TRY(match_jobs(ctx, a, &places));
     CALM_TRY(restore_candidates(ctx, a, places));
     CALM_TRY(spread_named(ctx, a, places, a->p.result_name, &choice));
@@ -432,7 +449,7 @@ static calm_status plan(calm_ctx *ctx, calm_assembly *a)
     a->p.result.fetch = fetch;
     a->p.result.user = a;
     CALM_TRY(check_blobs(ctx, a, places));
-    CALM_TRY(calm_exporters(&n)[0]->check(ctx, &input));
+    CALM_TRY(calm_formats_check(ctx, &a->recipe.formats, a->p.model, &a->p.result));
     return restore_measured(ctx, a, places);
 }
 

@@ -11,6 +11,8 @@ typedef struct calm_assemble_options {
     const char *output;
     const char *model;       /* directory of the float model; NULL: where the run read it                */
     bool hybrid;             /* the run's choices, also where a uniform run was its result               */
+    const char *formats;     /* list of names; NULL: those of the run                                     */
+    calm_export_options export;    /* what exporters may be told                                          */
     bool force;              /* replace the output                                                       */
     const char *command;     /* as typed                                                                 */
 } calm_assemble_options;

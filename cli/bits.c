@@ -37,7 +37,7 @@ calm_status calm_pipeline_check_budgets(calm_ctx *ctx, const calm_pipeline *p)
         double low = INFINITY, high = 0;
         for (size_t s = 0; s < recipe->n_schemes; s++) {
             const double bits = calm_pipeline_job_bits(p, job, &recipe->schemes[s]);
-            if (pin != CALM_NO_PIN && recipe->pool[pin].of_scheme != s)
+            if ((pin != CALM_NO_PIN && recipe->pool[pin].of_scheme != s) || !calm_pipeline_takes(p, job, s))
                 continue;
             low = fmin(low, bits);
             high = fmax(high, bits);
@@ -47,8 +47,10 @@ calm_status calm_pipeline_check_budgets(calm_ctx *ctx, const calm_pipeline *p)
     }
     for (size_t i = 0; i < recipe->n_budgets; i++)
         if (recipe->budgets[i] * weights < least || recipe->budgets[i] * weights > most)
-            return calm_fail(ctx, CALM_EARG, "--budget %g: the plans of these schemes take from %.4f to %.4f bits per weight",
-                             recipe->budgets[i], least / weights, most / weights);
+            return calm_fail(ctx, CALM_EARG, "--budget %g: the plans of these schemes take from %.4f to %.4f bits per weight%s%s",
+                             recipe->budgets[i], least / weights, most / weights,
+                             p->constraint.takes ? " for target " : "",
+                             p->constraint.takes ? calm_target_name(p->constraint.target) : "");
     return CALM_OK;
 }
 
@@ -75,7 +77,8 @@ static calm_status list_options(calm_ctx *ctx, const calm_pipeline *p, calm_shar
             return status;
         if (status != CALM_OK)
             continue;
-        calm_share_add(unit, entry, reason, bits_at(p, unit->begin, unit->end, &recipe->schemes[scheme]));
+        calm_share_add(unit, entry, scheme, !calm_pipeline_takes(p, unit->begin, scheme), reason,
+                       bits_at(p, unit->begin, unit->end, &recipe->schemes[scheme]));
     }
     return unit->n ? CALM_OK : calm_fail(ctx, CALM_ENUMERIC, "%s: every candidate of every width failed",
                                          calm_model_layout(p->model)->jobs[unit->begin].name);
@@ -91,6 +94,7 @@ static calm_status list_units(calm_ctx *ctx, const calm_pipeline *p, sharing *ou
         calm_share *unit = &out->units[out->n];
         CALM_TRY(calm_share_new(ctx, p->recipe->n_schemes, unit));
         calm_layout_unit(calm_model_layout(p->model), p->recipe->selection.unit, job, &unit->begin, &unit->end);
+        unit->set = p->constraint.set ? p->constraint.set[out->n] : out->n;
         unit->pinned = calm_pipeline_pinned(p, unit->begin) != CALM_NO_PIN;
         CALM_TRY(list_options(ctx, p, unit));
     }
@@ -134,9 +138,9 @@ static calm_status measure_losses(calm_ctx *ctx, calm_pipeline *p, sharing *s)
 /* ---- one budget ---- */
 
 /* The best plan within the bits, into picked [n] (options) and p->choice. */
-static calm_status fill(calm_ctx *ctx, calm_pipeline *p, const sharing *s, double budget, size_t *picked)
+static calm_status fill(calm_ctx *ctx, calm_pipeline *p, const sharing *s, calm_pareto *pareto, size_t *picked)
 {
-    CALM_TRY(calm_share_fill(ctx, s->units, s->n, budget * s->weights, picked));
+    CALM_TRY(calm_share_fill(ctx, s->units, s->n, pareto->budget * s->weights, picked, &pareto->total));
     for (size_t u = 0; u < s->n; u++)
         for (size_t job = s->units[u].begin; job < s->units[u].end; job++)
             p->choice[job] = s->units[u].entries[picked[u]];
@@ -176,11 +180,13 @@ static calm_status list_trials(calm_ctx *ctx, calm_pipeline *p, const sharing *s
         calm_scheme_name(&recipe->schemes[i], scheme);
         CALM_TRY(calm_strf(ctx, ctx->out, &name, "all %s", scheme));
         CALM_TRY(calm_trial_new(ctx, p, name, choice, &out->trials[out->n_trials]));
+        CALM_TRY(calm_trial_constrain(ctx, p, choice, &out->trials[out->n_trials]));
         out->n_trials += out->trials[out->n_trials].bits_per_weight <= limit;
     }
     for (size_t i = 0; i < recipe->n_pool; i++) {
         CALM_TRY(calm_pipeline_uniform_pinned(ctx, p, i, &choice));
         CALM_TRY(calm_trial_new(ctx, p, recipe->pool[i].name, choice, &out->trials[out->n_trials]));
+        CALM_TRY(calm_trial_constrain(ctx, p, choice, &out->trials[out->n_trials]));
         out->n_trials += out->trials[out->n_trials].bits_per_weight <= limit;
     }
     return CALM_OK;
@@ -213,9 +219,10 @@ calm_status calm_pipeline_share_bits(calm_ctx *ctx, calm_pipeline *p)
     for (size_t i = 0; i < recipe->n_budgets; i++) {
         calm_pareto *pareto = &p->pareto[i];
         pareto->budget = recipe->budgets[i];
-        CALM_TRY(fill(ctx, p, &s, pareto->budget, picked));
+        CALM_TRY(fill(ctx, p, &s, pareto, picked));
         CALM_TRY(list_trials(ctx, p, &s, pareto));
         CALM_TRY(calm_guard_judge(ctx, p, pareto->trials, pareto->n_trials, &pareto->result, &pareto->verdict));
+        CALM_TRY(calm_pipeline_say_cost(ctx, p, &pareto->total, &pareto->verdict));
     }
     if (recipe->n_budgets == 1) {
         CALM_TRY(put_choices(ctx, p, &s, picked));

@@ -32,8 +32,11 @@ static calm_status settle(calm_ctx *ctx, const calm_quantize_options *o, const c
 {
     if (!o->locked && !run->lock)
         return CALM_OK;
-    if (!o->locked)
-        return calm_lock_write(ctx, run->lock, path);
+    if (!o->locked) {
+        if (calm_lock_write(ctx, run->lock, path) != CALM_OK)
+            calm_pipeline_failed(ctx, &run->pipeline);
+        return ctx->status;
+    }
     if (!run->differences.n)
         return CALM_OK;
     CALM_TRY(calm_lock_print(ctx, &run->differences, stderr));

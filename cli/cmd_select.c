@@ -12,7 +12,7 @@
 
 typedef struct options {
     calm_common common;
-    const char *store, *metric, *forbid, *pin;
+    const char *store, *metric, *forbid, *pin, *target;
     double budget;
     int unit, rule;
     bool dry_run, json, csv;
@@ -35,6 +35,8 @@ static const calm_option table[] = {
      .offset = offsetof(options, forbid), .type = CALM_OPTION_STRING, .metavar = "CAND", .list = true},
     {.name = "pin", .help = "decide a unit, by name or pattern (model.layers.0.*=gptq); of several the last counts",
      .offset = offsetof(options, pin), .type = CALM_OPTION_STRING, .metavar = "UNIT=CAND", .list = true},
+    {.name = "target", .help = "engine whose kernels must take the plan (default: as in the run; any lifts it)",
+     .offset = offsetof(options, target), .type = CALM_OPTION_STRING, .metavar = CALM_TARGET_NAMES},
     {.name = "dry-run", .help = "print the plan and write nothing", .offset = offsetof(options, dry_run),
      .type = CALM_OPTION_BOOL},
     {.name = "json", .help = "print the plan as JSON", .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
@@ -93,6 +95,8 @@ static void print_summary(const options *o, const calm_selected *s)
     if (!isnan(s->bits_before))
         printf("; run %lld chose %.4f", parent, s->bits_before);
     printf("\n");
+    if (s->solution.cost)
+        printf("  %s\n", s->solution.cost);
     if (!run) {
         printf("  run          none: --dry-run\n");
         return;
@@ -118,6 +122,14 @@ static calm_status print_json(calm_ctx *ctx, const calm_selected *s, const calm_
     calm_json_set_number(root, "bits_per_weight", s->solution.bits_per_weight);
     calm_json_set_number(root, "bits_per_weight_before", s->bits_before);
     calm_json_set_int(root, "changed", (int64_t)s->n_changed);
+    if (s->solution.cost) {
+        calm_json *target = calm_json_new_object();
+        calm_json_set_string(target, "name", calm_target_name(s->target));
+        calm_json_set_int(target, "held_back", (int64_t)s->solution.total.held);
+        calm_json_set_number(target, "loss", s->solution.total.loss);
+        calm_json_set_number(target, "loss_unconstrained", s->solution.total.unconstrained);
+        calm_json_set(root, "target", target);
+    }
     if (status == CALM_OK) {
         calm_json_set(root, "units", rows);
         status = calm_json_print(ctx, root);
@@ -164,7 +176,7 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     const options *o = opts;
     calm_select_options how = {.store = o->store, .unit = o->unit - 1, .rule = o->rule - 1, .metric = o->metric,
                                .budget = o->budget > 0 ? o->budget : NAN, .forbid = o->forbid, .pin = o->pin,
-                               .dry_run = o->dry_run};
+                               .target = o->target, .dry_run = o->dry_run};
     calm_selected selected;
     calm_progress progress;
     char *command;
@@ -197,6 +209,7 @@ const calm_command calm_cmd_select = {
                 "  calm select 3 --forbid smoothquant --forbid mkq\n"
                 "  calm select 3 --pin model.layers.0.qkv=gptq --pin '*.down=#123'\n"
                 "  calm select 3 --budget 3.5 --dry-run\n"
+                "  calm select 3 --target vllm\n"
                 "  calm assemble 4 --output out       the checkpoint of the new plan\n",
     .options = table,
     .opts_size = sizeof(options),

@@ -1,5 +1,4 @@
 /* The end of a run: write the checkpoint, evaluate what was written, give it its name. */
-#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -7,6 +6,7 @@
 
 #include "cli/pipeline.h"
 #include "cli/report.h"
+#include "ptq/hybrid/assemble.h"
 #include "ptq/hybrid/export.h"
 #include "ptq/hybrid/key.h"
 
@@ -22,20 +22,34 @@ static void evaluated(void *user, size_t done, size_t total)
 
 /* ---- evaluation of what was written ---- */
 
-static calm_status measure(calm_ctx *ctx, calm_pipeline *p, const char *dir, const char *plan_key, int64_t ids[2])
+/* What was written as a checkpoint is read back; of other formats the plan is measured, whose weights they hold. */
+static calm_status measure_written(calm_ctx *ctx, calm_pipeline *p, const char *dir)
 {
     calm_model *written;
+    char *folder;
     calm_act_rule rule = CALM_ACT_RULE_COMPRESSED_TENSORS;    /* which the directory does not say */
     for (size_t i = 0; i < p->recipe->n_schemes; i++)
         rule = p->recipe->schemes[i].act_bits ? p->recipe->schemes[i].act_rule : rule;
-    CALM_TRY(calm_model_open(ctx, dir, &written));
+    CALM_TRY(calm_formats_checkpoint(ctx, &p->recipe->formats, dir, &folder));
+    if (!folder) {
+        calm_plan_override override = {p->model, &p->result};
+        const calm_subject plan = {p->model, calm_plan_apply, &override};
+        return calm_pipeline_measure(ctx, p, &p->eval_float, &plan, 1, &p->eval_result, &p->eval_encoding, &p->eval,
+                                     evaluated, p);
+    }
+    CALM_TRY(calm_model_open(ctx, folder, &written));
     const calm_subject subject = {.model = written};
     calm_status status = rule ? calm_model_set_act_rule(ctx, written, rule) : CALM_OK;
     if (status == CALM_OK)
         status = calm_pipeline_measure(ctx, p, &p->eval_float, &subject, 1, &p->eval_result, &p->eval_encoding, &p->eval,
                                        evaluated, p);
     calm_model_close(written);
-    CALM_TRY(status);
+    return status;
+}
+
+static calm_status measure(calm_ctx *ctx, calm_pipeline *p, const char *dir, const char *plan_key, int64_t ids[2])
+{
+    CALM_TRY(measure_written(ctx, p, dir));
     CALM_TRY(calm_pipeline_put_evaluation(ctx, p, "float", "float", p->recipe->eval_name, &p->eval, &p->eval_float,
                                           &ids[0]));
     CALM_TRY(calm_pipeline_put_evaluation(ctx, p, plan_key, p->result_name, p->recipe->eval_name, &p->eval,
@@ -135,7 +149,12 @@ static calm_status write_text(calm_ctx *ctx, const char *dir, const char *name, 
 static calm_status write_recipe(calm_ctx *ctx, const calm_pipeline *p, const char *dir)
 {
     calm_text text;
-    calm_json *json = p->stored_recipe ? calm_json_copy(p->stored_recipe) : calm_recipe_json(p->recipe);
+    calm_json *json;
+    const char *document = p->recipe->document;
+    if (document && !p->stored_recipe)
+        CALM_TRY(calm_json_parse(ctx, "calm_recipe.json", document, strlen(document), &json));
+    else
+        json = p->stored_recipe ? calm_json_copy(p->stored_recipe) : calm_recipe_json(p->recipe);
     calm_text_init(&text);
     calm_status status = calm_json_write(ctx, json, 2, &text);
     calm_text_append(&text, "\n", 1);
@@ -161,7 +180,9 @@ static calm_status write_card(calm_ctx *ctx, const calm_pipeline *p, const char 
 
 static const char *file_role(const char *name)
 {
-    if (strstr(name, ".safetensors"))
+    const char *slash = strrchr(name, '/');
+    name = slash ? slash + 1 : name;
+    if (strstr(name, ".safetensors") || strstr(name, ".gguf"))
         return "weights";
     if (strcmp(name, "README.md") == 0)
         return "card";
@@ -184,39 +205,23 @@ static calm_status put_artifact(calm_ctx *ctx, const calm_pipeline *p, const cha
 
 calm_status calm_checkpoint_put(calm_ctx *ctx, const calm_pipeline *p)
 {
-    DIR *dir = opendir(p->recipe->output);
-    if (!dir)
-        return calm_fail_errno(ctx, errno, "%s: cannot read the directory", p->recipe->output);
-    calm_status status = calm_store_begin(ctx, p->store);
-    for (struct dirent *entry; status == CALM_OK && (entry = readdir(dir));)
-        if (entry->d_name[0] != '.')
-            status = put_artifact(ctx, p, entry->d_name);
-    closedir(dir);
-    return status == CALM_OK ? calm_store_commit(ctx, p->store) : status;
-}
-
-static calm_status file_bytes(calm_ctx *ctx, const char *dir, int64_t *out)
-{
-    calm_safetensors *set;
-    CALM_TRY(calm_safetensors_open(ctx, dir, &set));
-    *out = 0;
-    for (size_t i = 0; i < calm_safetensors_count(set); i++)
-        *out += (int64_t)calm_safetensors_at(set, i)->bytes;
-    calm_safetensors_close(set);
-    return CALM_OK;
+    char **names;
+    size_t n;
+    CALM_TRY(calm_output_files(ctx, p->recipe->output, &names, &n));
+    CALM_TRY(calm_store_begin(ctx, p->store));
+    for (size_t i = 0; i < n; i++)
+        CALM_TRY(put_artifact(ctx, p, names[i]));
+    return calm_store_commit(ctx, p->store);
 }
 
 /* ---- the stage ---- */
 
 static calm_status fill(calm_ctx *ctx, calm_pipeline *p, const char *dir, calm_tick_fn *tick, calm_evaluate_fn *measure_it)
 {
-    const calm_export_options options = {.asymmetric = true};    /* the scheme's name asks for it */
-    const calm_export_input input = {p->model, &p->result, tick, p, &options};
-    size_t n;
-    CALM_TRY(calm_exporters(&n)[0]->write(ctx, &input, dir));
+    CALM_TRY(calm_formats_write(ctx, p, dir, tick));
     calm_budget_note(&p->held.assemble);
     p->bytes_before = (int64_t)calm_model_bytes(p->model);
-    CALM_TRY(file_bytes(ctx, dir, &p->bytes_after));
+    CALM_TRY(calm_formats_bytes(ctx, &p->recipe->formats, dir, &p->bytes_after));
     p->bits_per_weight = calm_pipeline_plan_bits(p, &p->result);
     if (measure_it)
         CALM_TRY(measure_it(ctx, p, dir));

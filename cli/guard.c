@@ -23,6 +23,7 @@ static calm_status list_trials(calm_ctx *ctx, calm_pipeline *p)
         size_t *choice;
         CALM_TRY(calm_pipeline_uniform_pinned(ctx, p, a, &choice));
         CALM_TRY(calm_trial_new(ctx, p, recipe->pool[a].name, choice, &p->trials[a + 1]));
+        CALM_TRY(calm_trial_constrain(ctx, p, choice, &p->trials[a + 1]));
     }
     return CALM_OK;
 }
@@ -91,6 +92,7 @@ calm_status calm_pipeline_guard(calm_ctx *ctx, calm_pipeline *p)
         p->result_name = p->recipe->pool[0].name;
         p->verdict = "one algorithm: a uniform run";
     }
+    CALM_TRY(calm_pipeline_say_cost(ctx, p, NULL, &p->verdict));
     calm_progress_finish(p->progress, CALM_STAGE_CHOOSE);
     calm_budget_note(&p->held.evaluate);
     return CALM_OK;

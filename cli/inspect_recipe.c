@@ -54,14 +54,21 @@ static calm_status visit_member(calm_ctx *ctx, walk *w, const char *key, const c
     return status;
 }
 
+/* The recipe file that says what the resolved recipe says. */
+static bool says_the_same(const walk *w, const char *key)
+{
+    return w->pointer.length == 0 && strcmp(key, "document") == 0;
+}
+
 static calm_status visit_object(calm_ctx *ctx, walk *w, const calm_json *first, const calm_json *second)
 {
     const char *key;
     const calm_json *value;
     for (void *at = NULL; calm_json_next(first, &at, &key, &value);)
-        CALM_TRY(visit_member(ctx, w, key, value, calm_json_get(second, key)));
+        if (!says_the_same(w, key))
+            CALM_TRY(visit_member(ctx, w, key, value, calm_json_get(second, key)));
     for (void *at = NULL; calm_json_next(second, &at, &key, &value);)
-        if (!calm_json_get(first, key))
+        if (!calm_json_get(first, key) && !says_the_same(w, key))
             CALM_TRY(visit_member(ctx, w, key, NULL, value));
     return CALM_OK;
 }

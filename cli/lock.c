@@ -16,7 +16,9 @@
 calm_status calm_lock_path(calm_ctx *ctx, const char *recipe_file, const char *output, const char **path)
 {
     char *text;
-    const bool by_path = recipe_file && (strchr(recipe_file, '/') || calm_path_exists(recipe_file));
+    const char *slash = recipe_file ? strrchr(recipe_file, '/') : NULL;
+    const bool in_checkpoint = recipe_file && strcmp(slash ? slash + 1 : recipe_file, "calm_recipe.json") == 0;
+    const bool by_path = recipe_file && !in_checkpoint && (slash || calm_path_exists(recipe_file));
     const char *stem = by_path ? recipe_file : output;
     size_t length = strlen(stem);
     if (by_path && length > 5 && strcmp(stem + length - 5, ".json") == 0)
@@ -120,23 +122,32 @@ calm_status calm_lock_new(calm_ctx *ctx, const calm_pipeline *p, const calm_json
 
 /* ---- files ---- */
 
+/* One name for the temporary: what a killed run left there is written over by the next. */
+static calm_status write_text(calm_ctx *ctx, const char *path, const calm_text *text)
+{
+    calm_writer writer;
+    char *temporary;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &temporary, "%s.tmp", path));
+    CALM_TRY(calm_writer_open(ctx, &writer, temporary));
+    calm_writer_put(ctx, &writer, text->data, text->length);
+    if (calm_writer_close(ctx, &writer) == CALM_OK && rename(temporary, path) != 0)
+        calm_fail_errno(ctx, errno, "%s: cannot rename to it", path);
+    if (ctx->status != CALM_OK)
+        unlink(temporary);
+    return ctx->status;
+}
+
 calm_status calm_lock_write(calm_ctx *ctx, const calm_json *lock, const char *path)
 {
     calm_text text;
-    char *temporary;
     CALM_TRY(calm_make_parent(ctx, path));
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &temporary, "%s.tmp.%ld", path, (long)getpid()));
     calm_text_init(&text);
     calm_status status = calm_json_write(ctx, lock, 2, &text);
     calm_text_append(&text, "\n", 1);
     if (status == CALM_OK)
         status = calm_text_check(ctx, &text);
     if (status == CALM_OK)
-        status = calm_write_file(ctx, temporary, text.data, text.length);
-    if (status == CALM_OK && rename(temporary, path) != 0)
-        status = calm_fail_errno(ctx, errno, "%s: cannot rename to it", path);
-    if (status != CALM_OK)
-        unlink(temporary);
+        status = write_text(ctx, path, &text);
     calm_text_clear(&text);
     return status;
 }

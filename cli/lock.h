@@ -21,8 +21,8 @@
 /* Larger files are no locks. */
 #define CALM_LOCK_BYTES ((size_t)256 << 20)
 
-/* Where the lock of a run belongs: FILE.lock.json beside a recipe FILE.json that was given by its path, else OUTPUT.lock.json
- * beside the output directory.  In ctx->out. */
+/* Where the lock of a run belongs: FILE.lock.json beside a recipe FILE.json that was given by its path, else (and for the
+ * calm_recipe.json of a checkpoint, where nothing is added) OUTPUT.lock.json beside the output directory.  In ctx->out. */
 calm_status calm_lock_path(calm_ctx *ctx, const char *recipe_file, const char *output, const char **path);
 
 /* "inputs" as they are before a run: files and tensors of the model, texts.  Freed by the caller. */

@@ -1,9 +1,6 @@
 /* Digests of directories and texts for locks. */
-#include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/lock.h"
 #include "ptq/base/file.h"
@@ -102,33 +99,6 @@ static calm_status hash_files(calm_ctx *ctx, const char *dir, char *const *names
     return CALM_OK;
 }
 
-static int visible(const struct dirent *entry)
-{
-    return entry->d_name[0] != '.';
-}
-
-/* Names of the plain files of a directory, sorted, in ctx->out. */
-static calm_status list_files(calm_ctx *ctx, const char *dir, char ***names, size_t *n)
-{
-    struct dirent **entries;
-    const int found = scandir(dir, &entries, visible, alphasort);
-    *n = 0;
-    if (found < 0)
-        return calm_fail_errno(ctx, errno, "%s: cannot read the directory", dir);
-    calm_status status = CALM_NEW(ctx, ctx->out, *names, (size_t)found + 1);
-    for (int i = 0; i < found; i++) {
-        struct stat info;
-        char *path;
-        if (status == CALM_OK)
-            status = calm_path_join(ctx, ctx->scratch, &path, dir, entries[i]->d_name);
-        if (status == CALM_OK && stat(path, &info) == 0 && S_ISREG(info.st_mode))
-            status = calm_strf(ctx, ctx->out, &(*names)[(*n)++], "%s", entries[i]->d_name);
-        free(entries[i]);
-    }
-    free(entries);
-    return status;
-}
-
 static bool is_safetensors(const char *name)
 {
     const size_t length = strlen(name);
@@ -144,9 +114,9 @@ calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, calm_json **out)
     bool tensors = false;
     if (!calm_is_directory(dir))
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such directory", dir);
-    CALM_TRY(list_files(ctx, dir, &names, &n));
+    CALM_TRY(calm_output_files(ctx, dir, &names, &n));
     for (size_t i = 0; i < n; i++)
-        tensors |= is_safetensors(names[i]);
+        tensors |= is_safetensors(names[i]) && !strchr(names[i], '/');
     calm_json *root = calm_json_new_object(), *of_files = calm_json_new_object(), *of_tensors = calm_json_new_object();
     calm_status status = hash_files(ctx, dir, names, n, of_files);
     if (status == CALM_OK && tensors)

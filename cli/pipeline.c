@@ -100,15 +100,17 @@ static calm_status open_inputs(calm_ctx *ctx, calm_pipeline *p)
 /* Refuse before any work what the exporter would refuse at the end. */
 static calm_status check_export(calm_ctx *ctx, calm_pipeline *p)
 {
-    size_t n, *choice;
-    const calm_export_options options = {.asymmetric = true};    /* the scheme's name asks for it */
-    const calm_export_input input = {.model = p->model, .plan = &p->result, .options = &options};
+    size_t *choice, first, end;
+    calm_pipeline_jobs(p, &first, &end);
     for (size_t entry = 0; entry < p->recipe->n_pool; entry++) {
         if (entry && p->recipe->pool[entry].of_scheme == p->recipe->pool[entry - 1].of_scheme)
             continue;
         CALM_TRY(calm_pipeline_uniform(ctx, p, entry, &choice));
+        for (size_t job = first; job < end; job++)    /* what the target keeps from a job is no plan */
+            if (!calm_pipeline_takes(p, job, p->recipe->pool[entry].of_scheme))
+                choice[job] = CALM_STAYS_FLOAT;
         CALM_TRY(calm_pipeline_plan(ctx, p, choice, &p->result));
-        CALM_TRY(calm_exporters(&n)[0]->check(ctx, &input));
+        CALM_TRY(calm_formats_check(ctx, &p->recipe->formats, p->model, &p->result));
     }
     return CALM_OK;
 }
@@ -127,17 +129,37 @@ static void warn_of_few_rows(calm_ctx *ctx, const calm_pipeline *p)
                                         "(more --samples)", rows, widest, ROWS_PER_INPUT);
 }
 
+/* Without a target experts may come out at several schemes, which readers fail on and calm assemble refuses. */
+static void warn_of_experts(calm_ctx *ctx, const calm_pipeline *p)
+{
+    const calm_recipe *recipe = p->recipe;
+    if (recipe->n_budgets == 1 && recipe->n_schemes > 1 && recipe->output && !p->constraint.takes &&
+        recipe->selection.unit != CALM_UNIT_BLOCK && calm_model_config(p->model)->moe.n_experts)
+        calm_log(ctx, CALM_LOG_WARNING, "experts of a block may come out at different schemes, which readers of "
+                                        "compressed-tensors do not take: --target vllm, or another engine, gives them one");
+}
+
 /* ---- the whole line ---- */
 
-/* The recipe as the store keeps it: with what the command line said instead of a recipe file, which is not in the key. */
-static calm_status recipe_text(calm_ctx *ctx, const calm_recipe *recipe, bool overrides, calm_text *out)
+/* A member of `json` from its text; NULL: none. */
+static calm_status add_member(calm_ctx *ctx, calm_json *json, const char *key, const char *text)
 {
-    calm_json *json = calm_recipe_json(recipe), *said = NULL;
-    calm_status status = CALM_OK;
-    if (overrides && recipe->overrides)
-        status = calm_json_parse(ctx, "overrides", recipe->overrides, strlen(recipe->overrides), &said);
-    if (said)
-        calm_json_set(json, "overrides", said);
+    calm_json *value;
+    if (!text)
+        return CALM_OK;
+    CALM_TRY(calm_json_parse(ctx, key, text, strlen(text), &value));
+    calm_json_set(json, key, value);
+    return CALM_OK;
+}
+
+/* The recipe as the store keeps it: `all` with what the command line said instead of a recipe file and with the file that says
+ * the same, which are not in the key. */
+static calm_status recipe_text(calm_ctx *ctx, const calm_recipe *recipe, bool all, calm_text *out)
+{
+    calm_json *json = calm_recipe_json(recipe);
+    calm_status status = all ? add_member(ctx, json, "overrides", recipe->overrides) : CALM_OK;
+    if (status == CALM_OK && all)
+        status = add_member(ctx, json, "document", recipe->document);
     if (status == CALM_OK)
         status = calm_json_write(ctx, json, 0, out);
     calm_json_free(json);
@@ -188,8 +210,7 @@ static calm_status end_run(calm_ctx *ctx, const calm_pipeline *p, const char *st
     return calm_store_run_end(ctx, p->store, p->run_id, &outcome);
 }
 
-/* Record a failure in the store without losing its message; the store may be what failed. */
-static void record_failure(calm_ctx *ctx, const calm_pipeline *p)
+void calm_pipeline_failed(calm_ctx *ctx, const calm_pipeline *p)
 {
     calm_ctx quiet = *ctx;
     if (!p->store || !p->run_id)
@@ -222,11 +243,13 @@ static calm_status open_all(calm_ctx *ctx, calm_pipeline *p)
     for (size_t job = 0; job < n_jobs; job++)
         p->choice[job] = CALM_STAYS_FLOAT;
     CALM_TRY(calm_pipeline_pin(ctx, p));
+    CALM_TRY(calm_pipeline_constrain(ctx, p));
     CALM_TRY(calm_gates_check(ctx, p->recipe->gates, p->recipe->n_gates, p->evaluates, calm_pipeline_encodes(p),
                               p->recipe->n_budgets > 1));
     CALM_TRY(check_export(ctx, p));
     CALM_TRY(calm_pipeline_check_budgets(ctx, p));
     warn_of_few_rows(ctx, p);
+    warn_of_experts(ctx, p);
     CALM_TRY(calm_budget_apply(ctx, p, &p->budget));
     calm_budget_note(&p->held.open);
     return CALM_OK;
@@ -308,7 +331,7 @@ calm_status calm_pipeline_stages(calm_ctx *ctx, const calm_recipe *recipe, const
         calm_progress_add(progress, stages[s][0], stages[s][1]);
     const calm_status status = run_all(ctx, out, stages_fn, user);
     if (status != CALM_OK)
-        record_failure(ctx, out);
+        calm_pipeline_failed(ctx, out);
     calm_progress_end(progress);
     out->seconds = calm_seconds() - begun;
     return status;

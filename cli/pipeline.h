@@ -9,6 +9,7 @@
 #include "cli/budget.h"
 #include "cli/progress.h"
 #include "cli/recipe.h"
+#include "cli/solve.h"
 #include "ptq/eval/encode.h"
 #include "ptq/eval/evaluate.h"
 #include "ptq/hybrid/plan.h"
@@ -58,6 +59,7 @@ typedef struct calm_pareto {
     calm_trial *trials;         /* [n_trials] the hybrid first, then uniform runs that fit */
     size_t n_trials, result;    /* the one that holds                                      */
     const char *verdict;
+    calm_share_total total;     /* what the hybrid loses, and lost to the target            */
     calm_trial test;            /* the result on the evaluation's text                     */
 } calm_pareto;
 
@@ -93,6 +95,7 @@ typedef struct calm_pipeline {
     calm_candidate *candidates;                /* [n_jobs][n_pool]                    */
     size_t n_cached;                           /* candidates found in the store       */
 
+    calm_constraint constraint;                /* what the recipe's target leaves     */
     size_t *pinned;                            /* [n_jobs] entry that a pin says, or CALM_NO_PIN */
     size_t *choice;                            /* [n_jobs] entry of the pool          */
     calm_plan result;                          /* what is exported                    */
@@ -117,6 +120,9 @@ typedef struct calm_pipeline {
 calm_status calm_pipeline_run(calm_ctx *ctx, const calm_recipe *recipe, const char *command, calm_progress *progress,
                               calm_pipeline *out);
 void calm_pipeline_close(calm_pipeline *pipeline);
+
+/* Put the failure of ctx as the run's end, keeping its message; the store may be what failed.  For what follows a run. */
+void calm_pipeline_failed(calm_ctx *ctx, const calm_pipeline *p);
 
 /* The same with other stages after the candidates are there: what they do with them is theirs. */
 typedef calm_status calm_stages_fn(calm_ctx *ctx, calm_pipeline *p, void *user);
@@ -196,6 +202,22 @@ calm_status calm_pipeline_check_budgets(calm_ctx *ctx, const calm_pipeline *p);
 /* One probe per unit, then for each budget the plan of least predicted loss, its guard, and the result.  With one budget
  * p->choice, p->trials and p->result are set as by choice and guard, and the choices put. */
 calm_status calm_pipeline_share_bits(calm_ctx *ctx, calm_pipeline *p);
+
+/* ---- the target (constrain.c) ---- */
+
+/* p->constraint of the recipe's target; schemes that no job can have leave the recipe, which is then a copy.  Pins are
+ * there.  CALM_EARG: a unit is left without a scheme. */
+calm_status calm_pipeline_constrain(calm_ctx *ctx, calm_pipeline *p);
+
+/* May a job have a scheme of the recipe, in the run's blocks? */
+bool calm_pipeline_takes(const calm_pipeline *p, size_t job, size_t scheme);
+
+/* A trial of choice [n_jobs] that the target would not take lacks the first job of that kind: it is not measured. */
+calm_status calm_trial_constrain(calm_ctx *ctx, const calm_pipeline *p, const size_t *choice, calm_trial *trial);
+
+/* Add what the target cost to a verdict, in ctx->out; total NULL: nothing was to choose.  Without a target nothing. */
+calm_status calm_pipeline_say_cost(calm_ctx *ctx, const calm_pipeline *p, const calm_share_total *total,
+                                   const char **verdict);
 
 /* ---- plans and trials (trials.c) ---- */
 

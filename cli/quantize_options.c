@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/budget.h"
 #include "cli/recipe_file.h"
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
@@ -105,14 +106,31 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_quantize_options *o,
     return CALM_OK;
 }
 
-/* An exporter's name, with - or _; the pipeline writes with the first of them alone. */
-static calm_status check_format(calm_ctx *ctx, const calm_quantize_options *o)
+calm_status calm_quantize_formats(calm_ctx *ctx, const calm_quantize_options *o, calm_formats *out)
 {
-    size_t n;
-    const calm_exporter *exporter;
-    CALM_TRY(calm_exporter_find(ctx, o->formats, &exporter));
-    if (exporter != calm_exporters(&n)[0])
-        return calm_fail(ctx, CALM_EARG, "--format %s: quantize writes compressed-tensors", o->formats);
+    *out = (calm_formats){0};
+    CALM_TRY(calm_formats_parse(ctx, o->formats, out));
+    out->options.asymmetric = true;    /* the scheme's name asks for it */
+    out->options.gguf_pre = o->gguf_pre;
+    out->options.gguf_float = (calm_export_float)o->gguf_float;
+    return o->max_shard_size ? calm_budget_parse(ctx, o->max_shard_size, &out->options.max_shard_bytes) : CALM_OK;
+}
+
+calm_status calm_quantize_target(calm_ctx *ctx, const calm_quantize_options *o, calm_recipe *recipe)
+{
+    char *item;
+    if (!o->target)
+        return CALM_OK;
+    CALM_TRY(calm_target_parse(ctx, o->target, &recipe->target));
+    for (const char *at = o->formats; *at;) {
+        CALM_TRY(calm_list_next(ctx, &at, &item));
+        for (char *c = item; *c; c++)    /* either spelling */
+            *c = *c == '_' ? '-' : *c;
+        recipe->target_tie = calm_tie_both(recipe->target_tie, calm_format_tie(item));
+        if (!recipe->target_format && calm_target_reads(recipe->target, item))
+            recipe->target_format = item;
+    }
+    recipe->target_tie = calm_tie_both(recipe->target_tie, calm_target_tie(recipe->target, recipe->target_format));
     return CALM_OK;
 }
 
@@ -165,17 +183,35 @@ calm_status calm_quantize_read_recipe(calm_ctx *ctx, calm_quantize_options *opts
     return status;
 }
 
+/* The recipe file that says what these options do, as text in ctx->out. */
+static calm_status write_document(calm_ctx *ctx, const calm_quantize_options *o, const char **out)
+{
+    calm_json *json;
+    calm_text text;
+    char *copy = NULL;
+    CALM_TRY(calm_recipe_file_json(ctx, o, &json));
+    calm_text_init(&text);
+    calm_status status = calm_json_write(ctx, json, 0, &text);
+    if (status == CALM_OK)
+        status = calm_strf(ctx, ctx->out, &copy, "%s", text.data);
+    calm_text_clear(&text);
+    calm_json_free(json);
+    *out = copy;
+    return status;
+}
+
 calm_status calm_quantize_resolve(calm_ctx *ctx, const calm_quantize_options *o, calm_recipe *recipe)
 {
     const bool budget = o->budget != NULL;
     calm_gate *gates = NULL;
     size_t n_gates = 0;
+    calm_formats formats;
     if (!o->recipe.model)
         return calm_fail(ctx, CALM_EARG, "calm quantize: --model is missing; try: calm quantize --model qwen --bits 4");
     if (o->gates)
         CALM_TRY(calm_gates_parse(ctx, o->gates, &gates, &n_gates));
     CALM_TRY(calm_gates_check(ctx, gates, n_gates, !o->no_eval, -1, o->budget && strchr(o->budget, ',')));
-    CALM_TRY(check_format(ctx, o));
+    CALM_TRY(calm_quantize_formats(ctx, o, &formats));
     CALM_TRY(calm_recipe_resolve(ctx, &o->recipe, budget && !o->recipe.scheme ? CALM_BUDGET_SCHEMES : NULL,
                                  budget && !o->recipe.algorithms ? CALM_BUDGET_POOL : NULL, o->common.quiet, recipe));
     recipe->keep_hybrid = o->keep_hybrid;
@@ -184,7 +220,9 @@ calm_status calm_quantize_resolve(calm_ctx *ctx, const calm_quantize_options *o,
     recipe->gates = gates;
     recipe->n_gates = n_gates;
     recipe->kernels = o->kernels;
+    recipe->formats = formats;
     recipe->overrides = o->overrides;
+    CALM_TRY(calm_quantize_target(ctx, o, recipe));
     CALM_TRY(calm_quantize_budgets(ctx, o, recipe));
     CALM_TRY(calm_recipe_select(ctx, (calm_unit)o->unit, (calm_rule)o->rule, o->metric, recipe));
     CALM_TRY(calm_quantize_check_choice(ctx, o, recipe));
@@ -195,5 +233,6 @@ calm_status calm_quantize_resolve(calm_ctx *ctx, const calm_quantize_options *o,
     if (!o->no_eval)
         CALM_TRY(calm_recipe_evaluate(ctx, &o->recipe, recipe));
     CALM_TRY(check_demanded(ctx, &o->demanded, recipe));
+    CALM_TRY(write_document(ctx, o, &recipe->document));
     return resolve_output(ctx, o, recipe);
 }

@@ -16,15 +16,25 @@ typedef struct calm_quantize_options {
     calm_common common;
     calm_recipe_options recipe;
     const char *recipe_file;    /* FILE or NAME; what it says is in the other options after calm_quantize_read_recipe */
-    const char *metric, *budget, *output, *kernels, *formats;
-    const char *pins, *forbid, *gates;
-    int unit, rule, effort;
+    const char *metric, *budget, *output, *kernels, *formats, *max_shard_size, *gguf_pre;
+    const char *pins, *forbid, *gates, *target;
+    int unit, rule, effort, gguf_float;
     const char *lock;
     bool keep_hybrid, no_eval, force, json, dry_run, locked;
     const char *overrides;      /* not an option: JSON object of what was given although the recipe file has it;
                                  * NULL: nothing                                                              */
     calm_demanded demanded;     /* not options: a recipe file alone says them                                */
 } calm_quantize_options;
+
+/* What exporters may be told beside the plan. */
+#define CALM_FORMAT_OPTIONS(opts_t)                                                                                  \
+    {.name = "max-shard-size", .help = "most bytes of tensors in a safetensors file (default 5GB)",                  \
+     .offset = offsetof(opts_t, max_shard_size), .type = CALM_OPTION_STRING, .metavar = "SIZE"},                     \
+    {.name = "gguf-pre", .help = "llama.cpp's name of the pre-tokenizer, where the split pattern does not tell it",  \
+     .offset = offsetof(opts_t, gguf_pre), .type = CALM_OPTION_STRING, .metavar = "NAME"},                           \
+    {.name = "gguf-float", .help = "dtype of what is not quantized in a GGUF file",                                  \
+     .offset = offsetof(opts_t, gguf_float), .type = CALM_OPTION_ENUM, .values = CALM_EXPORT_FLOAT_NAMES,            \
+     .fallback = "stored", .metavar = CALM_EXPORT_FLOAT_NAMES}
 
 /* Those that a recipe file has a place for (cli/recipe_file.h), and --recipe and --output.  They begin every table over
  * calm_quantize_options, so that an option has the same position in all of them. */
@@ -54,9 +64,12 @@ typedef struct calm_quantize_options {
     {.name = "gate", .help = "what the result must hold, as 'ppl_ratio <= 1.05', else exit status 3; may be repeated", \
      .offset = offsetof(calm_quantize_options, gates), .type = CALM_OPTION_STRING, .metavar = "GATE",                \
      .list = true},                                                                                                  \
-    {.name = "format", .help = "format of the checkpoint",                                                           \
+    {.name = "format", .help = "formats to write: compressed-tensors, gptq, awq, mlx, gguf, ...; of several each has a folder", \
      .offset = offsetof(calm_quantize_options, formats), .type = CALM_OPTION_STRING,                                 \
-     .fallback = "compressed-tensors", .metavar = "NAME"},                                                           \
+     .fallback = "compressed-tensors", .metavar = "LIST", .list = true},                                             \
+    CALM_FORMAT_OPTIONS(calm_quantize_options),                                                                      \
+    {.name = "target", .help = "engine whose kernels must take the result: its schemes, shapes, and one for all experts", \
+     .offset = offsetof(calm_quantize_options, target), .type = CALM_OPTION_STRING, .metavar = CALM_TARGET_NAMES},   \
     {.name = "kernels", .help = "OpenBLAS core type whose kernels the run is to use (Haswell, SkylakeX, ...)",       \
      .offset = offsetof(calm_quantize_options, kernels), .type = CALM_OPTION_STRING, .metavar = "TYPE"},             \
     {.name = "no-eval", .help = "skip the evaluation", .offset = offsetof(calm_quantize_options, no_eval),           \
@@ -82,6 +95,12 @@ calm_status calm_quantize_resolve(calm_ctx *ctx, const calm_quantize_options *op
  * together.  CALM_EARG. */
 calm_status calm_quantize_budgets(calm_ctx *ctx, const calm_quantize_options *opts, calm_recipe *recipe);
 calm_status calm_quantize_check_choice(calm_ctx *ctx, const calm_quantize_options *opts, const calm_recipe *recipe);
+
+/* --target into the recipe, with the first of --format that it reads.  CALM_EARG: no such target. */
+calm_status calm_quantize_target(calm_ctx *ctx, const calm_quantize_options *opts, calm_recipe *recipe);
+
+/* The formats that the options name, and what these may be told.  CALM_EARG: an unknown one, one named twice, a bad size. */
+calm_status calm_quantize_formats(calm_ctx *ctx, const calm_quantize_options *opts, calm_formats *out);
 
 /* Widths and algorithms of a budget, where none are named. */
 #define CALM_BUDGET_SCHEMES "w2a16_g64,w3a16_g128,w4a16_g128,w8a16"

@@ -242,6 +242,14 @@ static calm_json *choice_json(const calm_recipe *recipe)
     return choice;
 }
 
+static calm_json *formats_json(const calm_recipe *recipe)
+{
+    calm_json *names = calm_json_new_array();
+    for (size_t i = 0; i < calm_formats_count(&recipe->formats); i++)
+        calm_json_add_string(names, calm_formats_at(&recipe->formats, i)->name);
+    return names;
+}
+
 calm_json *calm_recipe_json(const calm_recipe *recipe)
 {
     calm_json *root = calm_json_new_object(), *evaluation = calm_json_new_object();
@@ -256,7 +264,12 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
         calm_json_add_int(blocks, recipe->last_block);
         calm_json_set(root, "blocks", blocks);
     }
-    calm_json_set_string(root, "format", "compressed_tensors");
+    if (calm_formats_count(&recipe->formats) == 1)
+        calm_json_set_string(root, "format", calm_formats_at(&recipe->formats, 0)->name);
+    else
+        calm_json_set(root, "formats", formats_json(recipe));
+    if (!calm_target_is_any(recipe->target))
+        calm_json_set_string(root, "target", calm_target_name(recipe->target));
     calm_json_set_string(evaluation, "text", recipe->eval_path ? recipe->eval_name : NULL);
     calm_json_set_int(evaluation, "samples", recipe->eval_windows);
     calm_json_set(root, "evaluation", evaluation);

@@ -3,10 +3,12 @@
 #define CALM_CLI_RECIPE_H
 
 #include "algorithms/algorithm.h"
+#include "cli/formats.h"
 #include "cli/gates.h"
 #include "cli/resolve.h"
 #include "cli/scores.h"
 #include "ptq/hybrid/select.h"
+#include "ptq/hybrid/targets.h"
 #include "ptq/io/json.h"
 
 /* What every unit is offered: an algorithm and the scheme it is to reach. */
@@ -72,6 +74,7 @@ typedef struct calm_recipe {
     bool keep_hybrid;                       /* even when a uniform run is better                      */
     const char *eval_path, *eval_name;      /* NULL: no evaluation                                    */
     long long eval_windows;                 /* 0: all                                                 */
+    calm_formats formats;                   /* that the result is written in                          */
     const char *output;                     /* checkpoint directory; NULL: none is written            */
     const char *store;                      /* SQLite file                                            */
     const char *lock;                       /* written after the run, for the report; NULL: none is   */
@@ -83,11 +86,16 @@ typedef struct calm_recipe {
     size_t n_pins;
     const char **forbidden;                 /* [n_forbidden] candidates that the pool lacks, as typed            */
     size_t n_forbidden;
+    const calm_target *target;              /* engine that the result is for; NULL: any                           */
+    const char *target_format;              /* of the formats to write, one that it reads; NULL: its first        */
+    calm_tie target_tie;                    /* jobs that share a scheme for it and for what is written             */
     calm_gate *gates;                       /* [n_gates] what the result must hold                                */
     size_t n_gates;
     const char *kernels;                    /* OpenBLAS core type; NULL: what it takes itself                     */
     const char *overrides;                  /* JSON object of what the command line says instead of the recipe
                                              * file; NULL: nothing.  For people: not in calm_recipe_json           */
+    const char *document;                   /* JSON text of the recipe file that says the same (cli/recipe_file.h), which
+                                             * goes into the checkpoint; NULL: the resolved form does              */
     const char *memory;                     /* bytes this process may have resident: "2GB"; NULL: 70 % of free */
 } calm_recipe;
 

@@ -105,6 +105,8 @@ static calm_status check_model_here(calm_ctx *ctx, const calm_quantize_options *
                       faults, n);
     else
         status = note(ctx, calm_pipeline_pin(ctx, &p), "/choice/pins", faults, n);
+    if (status == CALM_OK && !*n)
+        status = note(ctx, calm_pipeline_constrain(ctx, &p), "/target", faults, n);
     if (status == CALM_OK)
         status = check_gates(ctx, o, config->arch->encoder, faults, n);
     calm_model_close(p.model);
@@ -121,6 +123,7 @@ calm_status calm_recipe_check_names(calm_ctx *ctx, const calm_quantize_options *
     CALM_TRY(check_pool(ctx, o, &recipe, faults, n));
     const bool pool = *n == model;
     CALM_TRY(note(ctx, calm_quantize_budgets(ctx, o, &recipe), "/choice/budget", faults, n));
+    CALM_TRY(note(ctx, calm_quantize_target(ctx, o, &recipe), "/target", faults, n));
     if (pool) {
         CALM_TRY(note(ctx, calm_recipe_select(ctx, (calm_unit)o->unit, (calm_rule)o->rule, o->metric, &recipe),
                       "/choice/metric", faults, n));

@@ -467,6 +467,19 @@ static calm_json *trials_json(const calm_trial *trials, size_t n)
     return rows;
 }
 
+/* What the target cost a budget's hybrid, or a run without one. */
+static void set_target(const calm_pipeline *p, const calm_pareto *pareto, calm_json *root)
+{
+    if (!p->constraint.takes)
+        return;
+    calm_json *target = calm_json_new_object();
+    calm_json_set_string(target, "name", calm_target_name(p->constraint.target));
+    calm_json_set_int(target, "held_back", pareto ? (int64_t)pareto->total.held : 0);
+    calm_json_set_number(target, "loss", pareto ? pareto->total.loss : NAN);
+    calm_json_set_number(target, "loss_unconstrained", pareto ? pareto->total.unconstrained : NAN);
+    calm_json_set(root, "target", target);
+}
+
 static calm_json *budgets_json(const calm_pipeline *p)
 {
     calm_json *rows = calm_json_new_array();
@@ -478,6 +491,7 @@ static calm_json *budgets_json(const calm_pipeline *p)
         calm_json_set_number(row, "bits_per_weight", result->bits_per_weight);
         calm_json_set_string(row, "result", result->name);
         calm_json_set_string(row, "verdict", pareto->verdict);
+        set_target(p, pareto, row);
         calm_json_set(row, "guard", trials_json(pareto->trials, pareto->n_trials));
         if (pareto->test.id)
             calm_json_set(row, "quantized", evaluation_json(&pareto->test.eval));
@@ -522,6 +536,7 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_pipeline *p)
     calm_json_set_int(root, "run", p->run_id);
     calm_json_set_string(root, "result", p->result_name);
     calm_json_set_string(root, "verdict", p->verdict);
+    set_target(p, p->pareto, root);
     calm_json_set_number(root, "bits_per_weight", p->bits_per_weight);
     calm_json_set_int(root, "bytes_before", p->bytes_before);
     calm_json_set_int(root, "bytes_after", p->bytes_after);
@@ -557,10 +572,10 @@ calm_status calm_report_card(calm_ctx *ctx, const calm_pipeline *p, calm_text *o
                      p->recipe->model.name);
     print_schemes(p, out);
     calm_text_printf(out, "\n\n");
-    calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s.  Format: compressed-tensors.\n\n",
-                     CALM_VERSION, calm_model_class(p->model), config->n_blocks, calm_dtype_name(config->dtype));
-    calm_text_printf(out, "    from transformers import AutoModelForCausalLM    # with compressed-tensors installed\n"
-                          "    model = AutoModelForCausalLM.from_pretrained(\"DIRECTORY\")\n\n## Size\n\n```\n");
+    calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s.  Format: ", CALM_VERSION,
+                     calm_model_class(p->model), config->n_blocks, calm_dtype_name(config->dtype));
+    CALM_TRY(calm_formats_describe(ctx, &p->recipe->formats, out));
+    calm_text_printf(out, "## Size\n\n```\n");
     print_size(p, out);
     calm_text_printf(
         out,
@@ -569,6 +584,6 @@ calm_status calm_report_card(calm_ctx *ctx, const calm_pipeline *p, calm_text *o
         calm_score_name(selection->point, selection->score), p->calib.begin[p->calib.n], p->recipe->calib_name, p->calib.n);
     CALM_TRY(write_tables(ctx, p, out));
     CALM_TRY(write_gates(ctx, p, out));
-    calm_text_printf(out, "```\n\nThe same run again: `calm_recipe.json`.\n");
+    calm_text_printf(out, "```\n\nThe same run again: `calm quantize --recipe calm_recipe.json`.\n");
     return calm_text_check(ctx, out);
 }

@@ -124,6 +124,25 @@ static calm_status resolve_budget(calm_ctx *ctx, const calm_select_options *o, c
     return CALM_OK;
 }
 
+/* Of the options, else of the selection that the run is, else of its recipe; in the format that the run was written in,
+ * where the target reads it. */
+static calm_status resolve_target(calm_ctx *ctx, const calm_select_options *o, const calm_stored_run *run,
+                                  calm_solve_wishes *out)
+{
+    const calm_json *before = calm_json_get(calm_json_get(run->recipe, "select"), "target");
+    const char *name = calm_json_string(before ? before : calm_json_get(run->recipe, "target"), "any");
+    CALM_TRY(calm_target_parse(ctx, o->target ? o->target : name, &out->target));
+    const calm_json *several = calm_json_get(run->recipe, "formats");
+    const char *first = calm_json_string(several ? calm_json_at(several, 0) : calm_json_get(run->recipe, "format"), NULL);
+    char *written;
+    CALM_TRY(calm_strf(ctx, ctx->out, &written, "%s", first ? first : "compressed-tensors"));
+    for (char *c = written; *c; c++)    /* the recipe has the exporter's own name */
+        *c = *c == '_' ? '-' : *c;
+    out->written = written;
+    out->format = calm_target_reads(out->target, out->written) ? out->written : NULL;
+    return CALM_OK;
+}
+
 static calm_status resolve_wishes(calm_ctx *ctx, const calm_select_options *o, const calm_stored_run *run,
                                   calm_solve_wishes *out)
 {
@@ -134,6 +153,7 @@ static calm_status resolve_wishes(calm_ctx *ctx, const calm_select_options *o, c
     CALM_TRY(add_wishes(ctx, o, &list));
     *out = (calm_solve_wishes){.forbid = list.forbid, .n_forbid = list.n_forbid, .pins = list.pins,
                                .n_pins = list.n_pins};
+    CALM_TRY(resolve_target(ctx, o, run, out));
     return resolve_budget(ctx, o, run, &out->budget);
 }
 
@@ -191,6 +211,7 @@ static calm_status read_and_solve(calm_ctx *ctx, const calm_select_options *o, c
     out->pool.every = strcmp(calm_unit_name(how.unit), out->parent.unit) != 0 || !out->parent.metric ||
                       strcmp(metric, out->parent.metric) != 0;
     out->budget = wishes->budget;
+    out->target = wishes->target;
     CALM_TRY(calm_stored_choice(ctx, &out->parent, &out->pool, &out->before));
     CALM_TRY(calm_solve(ctx, &out->pool, wishes, &out->solution));
     compare(out);
@@ -210,6 +231,9 @@ static calm_json *select_json(const calm_selected *s, const calm_solve_wishes *w
     calm_json_set_string(root, "metric", s->pool.metric);
     if (!isnan(wishes->budget))
         calm_json_set_number(root, "budget", wishes->budget);
+    const char *own = calm_json_string(calm_json_get(s->parent.recipe, "target"), "any");
+    if (strcmp(calm_target_name(wishes->target), own) != 0)    /* else the recipe says it */
+        calm_json_set_string(root, "target", calm_target_name(wishes->target));
     for (size_t i = 0; i < wishes->n_forbid; i++)
         calm_json_add_string(forbid, wishes->forbid[i]);
     for (size_t i = 0; i < wishes->n_pins; i++) {
@@ -278,8 +302,9 @@ static calm_status put_run(calm_ctx *ctx, calm_store *store, const calm_select_o
                                 .rule = calm_rule_name(s->pool.rule), .metric = s->pool.metric, .version = CALM_VERSION,
                                 .n_threads = ctx->n_threads};
     char *reason;
-    CALM_TRY(calm_strf(ctx, ctx->out, &reason, "chosen anew from the candidates of run %lld: %zu of %zu units differ",
-                       (long long)s->parent.id, s->n_changed, s->solution.n_units));
+    CALM_TRY(calm_strf(ctx, ctx->out, &reason, "chosen anew from the candidates of run %lld: %zu of %zu units differ%s%s",
+                       (long long)s->parent.id, s->n_changed, s->solution.n_units, s->solution.cost ? "; " : "",
+                       s->solution.cost ? s->solution.cost : ""));
     CALM_TRY(calm_store_run_begin(ctx, store, &run, &s->run, NULL));
     CALM_TRY(calm_store_run_pool(ctx, store, s->run, s->parent.id));
     CALM_TRY(put_choices(ctx, store, s));

@@ -14,6 +14,7 @@ typedef struct calm_select_options {
     const char *metric;         /* NULL: the run's                                                            */
     double budget;              /* bits per weight; NaN: the run's, if it had one                             */
     const char *forbid, *pin;   /* "gptq,#12", "model.layers.0.*=rtn,...", besides what the run had; NULL: no more */
+    const char *target;         /* engine that the plan is for; NULL: the run's                               */
     bool dry_run;               /* write nothing                                                              */
     const char *command;        /* as typed                                                                   */
 } calm_select_options;
@@ -23,6 +24,7 @@ typedef struct calm_selected {
     calm_solve_pool pool;
     calm_solution solution;
     double budget;              /* that held; NaN: none                                                       */
+    const calm_target *target;  /* that held                                                                  */
     size_t *before;             /* [n_jobs] entries that the parent chose; SIZE_MAX: none                     */
     double bits_before;         /* per weight, of those; NaN: some job had none                               */
     size_t n_changed;           /* units that differ in at least one job                                      */

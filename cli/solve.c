@@ -7,6 +7,9 @@
 /* "smooth iff crest > 6" chose as CKA did in 23 of 24 jobs at W4A4 (docs/method.md section 5). */
 #define SMOOTH_CREST 6.0
 
+/* Bits per weight that no scheme takes, with a scale per weight. */
+#define WIDEST 64.0
+
 /* ---- one unit ---- */
 
 const char *calm_pick_advice(double crest)
@@ -41,59 +44,6 @@ calm_status calm_pick_one(calm_ctx *ctx, const calm_pick *pick, const calm_conte
         return calm_strf(ctx, ctx->out, reason, "the only candidate");
     }
     return calm_choose(ctx, pick->rule, pick->metric, contenders, n, winner, reason);
-}
-
-/* ---- a budget ---- */
-
-calm_status calm_share_new(calm_ctx *ctx, size_t room, calm_share *out)
-{
-    *out = (calm_share){0};
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->entries, room));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->reasons, room));
-    return CALM_NEW(ctx, ctx->out, out->options, room);
-}
-
-void calm_share_add(calm_share *share, size_t entry, char *reason, double bits)
-{
-    const uint64_t cost = (uint64_t)llround(bits);
-    size_t at = share->n++;
-    for (; at && share->options[at - 1].cost > cost; at--) {
-        share->options[at] = share->options[at - 1];
-        share->entries[at] = share->entries[at - 1];
-        share->reasons[at] = share->reasons[at - 1];
-    }
-    share->options[at].cost = cost;
-    share->entries[at] = entry;
-    share->reasons[at] = reason;
-}
-
-double calm_share_kappa(double probe, double score)
-{
-    return score > 0 && isfinite(probe) ? fmax(probe, 0) / score : 0;
-}
-
-void calm_share_lose(calm_share *share, double factor, const double *scores)
-{
-    for (size_t i = 0; i < share->n; i++) {
-        const double loss = factor * scores[i];
-        share->options[i].loss = isfinite(loss) ? loss : 0;
-    }
-}
-
-calm_status calm_share_fill(calm_ctx *ctx, const calm_share *shares, size_t n, double bits, size_t *picked)
-{
-    calm_knapsack_unit *units;
-    calm_knapsack_total total;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, units, n));
-    for (size_t u = 0; u < n; u++)
-        units[u] = (calm_knapsack_unit){shares[u].n, shares[u].options};
-    return calm_knapsack(ctx, units, n, (uint64_t)floor(bits + 0.5), picked, &total);
-}
-
-calm_status calm_share_reason(calm_ctx *ctx, const calm_share *share, size_t option, const char *loss, char **out)
-{
-    return calm_strf(ctx, ctx->out, out, "%s %.2e of %.2e at the narrowest width; there: %s", loss,
-                     share->options[option].loss, share->options[0].loss, share->reasons[option]);
 }
 
 /* ---- a pool ---- */
@@ -261,6 +211,53 @@ static bool can_be_had(const field *f)
     return false;
 }
 
+/* ---- the target ---- */
+
+/* "model.layers.0." of "model.layers.0.qkv": what the jobs of a block share. */
+static bool same_block(const calm_solve_job *a, const calm_solve_job *b)
+{
+    const size_t n = strlen(a->name), m = strlen(b->name), r = strlen(a->role), q = strlen(b->role);
+    return n >= r && m >= q && n - r == m - q && memcmp(a->name, b->name, n - r) == 0;
+}
+
+static bool is_down(const char *role)
+{
+    const size_t n = strlen(role);
+    return n >= 4 && strcmp(role + n - 4, "down") == 0;
+}
+
+calm_status calm_solve_constrain(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes,
+                                 const calm_solution *units, const bool *allowed, calm_constraint *out)
+{
+    calm_constraint_job *jobs;
+    calm_scheme *schemes;
+    bool *offered;
+    *out = (calm_constraint){.target = wishes->target, .format = wishes->format};
+    if (calm_target_is_any(wishes->target))
+        return CALM_OK;
+    out->tie = calm_tie_both(calm_target_tie(wishes->target, wishes->format), calm_format_tie(wishes->written));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, jobs, pool->n_jobs));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, schemes, pool->n_schemes));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, offered, units->n_units * pool->n_schemes));
+    for (size_t i = 0; i < pool->n_entries; i++)
+        schemes[pool->entries[i].of_scheme] = pool->entries[i].scheme;
+    for (size_t u = 0; u < units->n_units; u++) {
+        for (size_t i = 0; i < pool->n_entries; i++)
+            offered[u * pool->n_schemes + pool->entries[i].of_scheme] |= allowed[u * pool->n_entries + i];
+        for (size_t j = units->begin[u]; j < units->begin[u + 1]; j++) {
+            const calm_solve_job *job = &pool->jobs[j];
+            const size_t block = !j ? 0 : jobs[j - 1].block + !same_block(job, &pool->jobs[j - 1]);
+            jobs[j] = (calm_constraint_job){.name = job->name, .out = job->out, .in = job->in, .block = block, .unit = u,
+                                            .expert = strncmp(job->role, "experts.", 8) == 0, .down = is_down(job->role)};
+        }
+    }
+    out->schemes = schemes;
+    out->n_schemes = pool->n_schemes;
+    out->jobs = jobs;
+    out->n_jobs = pool->n_jobs;
+    return calm_constraint_apply(ctx, offered, out);
+}
+
 /* ---- without a budget ---- */
 
 static calm_status choose_all(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes,
@@ -279,13 +276,15 @@ static calm_status choose_all(calm_ctx *ctx, const calm_solve_pool *pool, const 
 
 /* ---- with one ---- */
 
-/* The entry of each scheme that has one for the unit, in the order of their bits. */
-static calm_status list_options(calm_ctx *ctx, const field *f, calm_share *out)
+/* The entry of each scheme that has one for unit `u`, in the order of their bits. */
+static calm_status list_options(calm_ctx *ctx, const field *f, const calm_constraint *constraint, size_t u,
+                                calm_share *out)
 {
     const calm_solve_pool *pool = f->pool;
     CALM_TRY(calm_share_new(ctx, pool->n_schemes, out));
     out->begin = f->begin;
     out->end = f->end;
+    out->set = constraint->set ? constraint->set[u] : u;
     for (size_t first = 0, n; first < pool->n_entries; first += n) {
         const size_t scheme = pool->entries[first].of_scheme;
         size_t entry = 0, n_allowed = 0;
@@ -300,7 +299,8 @@ static calm_status list_options(calm_ctx *ctx, const field *f, calm_share *out)
             continue;
         }
         CALM_TRY(status);
-        calm_share_add(out, entry, reason, calm_solve_bits(pool, f->begin, f->end, &pool->entries[first].scheme));
+        calm_share_add(out, entry, scheme, !calm_constraint_takes(constraint, u, scheme), reason,
+                       calm_solve_bits(pool, f->begin, f->end, &pool->entries[first].scheme));
     }
     return out->n ? CALM_OK : calm_fail(ctx, CALM_ENUMERIC, "%s: every candidate of every width failed",
                                         pool->jobs[f->begin].unit);
@@ -343,49 +343,60 @@ static calm_status set_losses(calm_ctx *ctx, const calm_solve_pool *pool, calm_s
 
 /* CALM_EARG when no plan takes so many bits: below the narrowest there is, or above the widest that is allowed. */
 static calm_status check_budget(calm_ctx *ctx, const calm_solve_pool *pool, const bool *allowed,
-                                const calm_share *shares, size_t n, double budget)
+                                const calm_constraint *constraint, const calm_share *shares, size_t n, double budget)
 {
     const double weights = weights_of(pool, 0, pool->n_jobs);
     double least = 0, most = 0;
     for (size_t u = 0; u < n; u++) {
         double high = 0;
+        size_t narrowest = 0;
         for (size_t i = 0; i < pool->n_entries; i++)
-            if (allowed[u * pool->n_entries + i])
+            if (allowed[u * pool->n_entries + i] && calm_constraint_takes(constraint, u, pool->entries[i].of_scheme))
                 high = fmax(high, calm_solve_bits(pool, shares[u].begin, shares[u].end, &pool->entries[i].scheme));
-        least += (double)shares[u].options[0].cost;
+        while (narrowest + 1 < shares[u].n && shares[u].held[narrowest])
+            narrowest++;
+        least += (double)shares[u].options[narrowest].cost;
         most += high;
     }
     /* As whole bits, which is what the knapsack is given. */
     if (floor(budget * weights + 0.5) < least || budget * weights > most * (1 + 1e-12))
-        return calm_fail(ctx, CALM_EARG, "--budget %g: the plans of this pool take from %.4f to %.4f bits per weight",
-                         budget, least / weights, most / weights);
+        return calm_fail(ctx, CALM_EARG, "--budget %g: the plans of this pool take from %.4f to %.4f bits per weight%s%s",
+                         budget, least / weights, most / weights, constraint->takes ? " for target " : "",
+                         constraint->takes ? calm_target_name(constraint->target) : "");
     return CALM_OK;
 }
 
 static calm_status share_bits(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes,
-                              const bool *allowed, const size_t *pinned, calm_solution *out)
+                              const bool *allowed, const size_t *pinned, const calm_constraint *constraint,
+                              calm_solution *out)
 {
+    const bool limited = !isnan(wishes->budget);
+    const double weights = weights_of(pool, 0, pool->n_jobs);
     calm_share *shares;
     size_t *picked;
     CALM_TRY(CALM_NEW(ctx, ctx->out, shares, out->n_units));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, picked, out->n_units));
     for (size_t u = 0; u < out->n_units; u++) {
         const field f = field_of(pool, wishes, allowed, pinned, out, u);
-        CALM_TRY(list_options(ctx, &f, &shares[u]));
+        CALM_TRY(list_options(ctx, &f, constraint, u, &shares[u]));
     }
-    CALM_TRY(check_budget(ctx, pool, allowed, shares, out->n_units, wishes->budget));
+    if (limited)
+        CALM_TRY(check_budget(ctx, pool, allowed, constraint, shares, out->n_units, wishes->budget));
     CALM_TRY(set_losses(ctx, pool, shares, out));
-    CALM_TRY(calm_share_fill(ctx, shares, out->n_units, wishes->budget * weights_of(pool, 0, pool->n_jobs), picked));
+    CALM_TRY(calm_share_fill(ctx, shares, out->n_units, (limited ? wishes->budget : WIDEST) * weights, picked, &out->total));
+    const char *loss = out->unprobed ? "score by share of weights" : "predicted KL";
     for (size_t u = 0; u < out->n_units; u++) {
         const field f = field_of(pool, wishes, allowed, pinned, out, u);
         char *reason;
         out->choice[u] = shares[u].entries[picked[u]];
         CALM_TRY(calm_share_reason(ctx, &shares[u], picked[u],
-                                   out->unprobed ? "score by share of weights" : "predicted KL",
-                                   &reason));
+                                   loss, &reason));
         CALM_TRY(pinned_reason(ctx, &f, reason, &out->reasons[u]));
     }
-    return CALM_OK;
+    if (!constraint->takes)
+        return CALM_OK;
+    return calm_constraint_cost(ctx, constraint, out->total.held, loss, out->total.loss, out->total.unconstrained,
+                                &out->cost);
 }
 
 /* ---- all of it ---- */
@@ -402,6 +413,7 @@ calm_status calm_solve(calm_ctx *ctx, const calm_solve_pool *pool, const calm_so
 {
     bool *allowed;
     size_t *pinned;
+    calm_constraint constraint;
     CALM_TRY(list_units(ctx, pool, out));
     CALM_TRY(calm_solve_allow(ctx, pool, wishes, out, &allowed, &pinned));
     for (size_t u = 0; u < out->n_units; u++) {
@@ -409,8 +421,13 @@ calm_status calm_solve(calm_ctx *ctx, const calm_solve_pool *pool, const calm_so
         if (f.pin && !can_be_had(&f))
             return refuse_pin(ctx, &f);
     }
-    CALM_TRY(isnan(wishes->budget) ? choose_all(ctx, pool, wishes, allowed, pinned, out)
-                                   : share_bits(ctx, pool, wishes, allowed, pinned, out));
+    CALM_TRY(calm_solve_constrain(ctx, pool, wishes, out, allowed, &constraint));
+    /* Units of a set are one decision only where losses can be added up. */
+    const bool shared = !isnan(wishes->budget) || (constraint.takes && pool->n_schemes > 1);
+    CALM_TRY(shared ? share_bits(ctx, pool, wishes, allowed, pinned, &constraint, out)
+                    : choose_all(ctx, pool, wishes, allowed, pinned, out));
+    if (constraint.takes && !shared)
+        CALM_TRY(calm_constraint_cost(ctx, &constraint, 0, "", 0, 0, &out->cost));
     add_bits(pool, out);
     return CALM_OK;
 }

@@ -9,6 +9,7 @@
 #ifndef CALM_CLI_SOLVE_H
 #define CALM_CLI_SOLVE_H
 
+#include "cli/constraint.h"
 #include "cli/scores.h"
 #include "ptq/hybrid/knapsack.h"
 #include "ptq/hybrid/select.h"
@@ -44,13 +45,16 @@ typedef struct calm_share {
     size_t *entries;                   /* [n] of the pool                                               */
     char **reasons;                    /* [n] why that entry at its width                               */
     calm_knapsack_option *options;     /* [n] bits, loss                                                */
+    size_t *schemes;                   /* [n] numbers of their schemes                                  */
+    bool *held;                        /* [n] not to be had: the target does not take it                */
     size_t n;
+    size_t set;                        /* first of the units that share a scheme; its own number: none  */
     bool pinned;                       /* to the one option                                             */
 } calm_share;
 
 /* Room for so many options, in ctx->out; and one more, in its place. */
 calm_status calm_share_new(calm_ctx *ctx, size_t room, calm_share *out);
-void calm_share_add(calm_share *share, size_t entry, char *reason, double bits);
+void calm_share_add(calm_share *share, size_t entry, size_t scheme, bool held, char *reason, double bits);
 
 /* What one unit of a score costs the model: the probe of an option over its score.  0 where one of them says
  * nothing. */
@@ -59,8 +63,18 @@ double calm_share_kappa(double probe, double score);
 /* Losses = factor * scores [n]; a score that is not finite loses nothing. */
 void calm_share_lose(calm_share *share, double factor, const double *scores);
 
-/* The best plan of shares [n] within so many bits: picked [n], an option of each.  Fails as calm_knapsack does. */
-calm_status calm_share_fill(calm_ctx *ctx, const calm_share *shares, size_t n, double bits, size_t *picked);
+/* What a plan of shares loses, and what it lost to the target. */
+typedef struct calm_share_total {
+    double loss;                       /* of the plan                                                   */
+    double unconstrained;              /* of the best plan that ignores the target                      */
+    size_t held;                       /* units that are another option there                           */
+} calm_share_total;
+
+/* The best plan of shares [n] within so many bits: picked [n], an option of each, none that is held, those of a set at one
+ * scheme.  *total (NULL: not wanted) also says what the best plan without that is.  Fails as calm_knapsack does;
+ * CALM_ENUMERIC: candidates failed so that a set has no scheme. */
+calm_status calm_share_fill(calm_ctx *ctx, const calm_share *shares, size_t n, double bits, size_t *picked,
+                            calm_share_total *total);
 
 /* Why an option was picked, in ctx->out; `loss` names what was added up: "predicted KL". */
 calm_status calm_share_reason(calm_ctx *ctx, const calm_share *share, size_t option, const char *loss, char **out);
@@ -118,6 +132,9 @@ typedef struct calm_solve_wishes {
     const calm_solve_pin *pins;        /* [n_pins] of several for a unit the last counts                */
     size_t n_pins;
     double budget;                     /* bits per weight; NaN: none                                    */
+    const calm_target *target;         /* whose plans are legal; NULL: nobody's                         */
+    const char *format;                /* that it is to read; NULL: its first                           */
+    const char *written;               /* in which the plan may be written too; NULL: no other          */
 } calm_solve_wishes;
 
 typedef struct calm_solution {
@@ -127,6 +144,8 @@ typedef struct calm_solution {
     const char **reasons;              /* [n_units]                                                     */
     double bits_per_weight;
     size_t unprobed;                   /* with a budget: units without a probe; 0: losses are predicted KL */
+    char *cost;                        /* what the target cost; NULL: there is none                     */
+    calm_share_total total;            /* with a budget                                                 */
 } calm_solution;
 
 /* Which entries each unit may have: allowed [n_units][n_entries], pinned [n_units] (the number of its pin + 1, or 0),
@@ -135,8 +154,12 @@ typedef struct calm_solution {
 calm_status calm_solve_allow(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes,
                              const calm_solution *units, bool **allowed, size_t **pinned);
 
+/* What the target of the wishes leaves of the units, in ctx->out.  CALM_EARG: nothing, of some unit. */
+calm_status calm_solve_constrain(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes,
+                                 const calm_solution *units, const bool *allowed, calm_constraint *out);
+
 /* Choose anew; *out in ctx->out.
- * CALM_EARG: as calm_solve_allow; a pin to a candidate that failed; a budget out of reach (the range is in the
+ * CALM_EARG: as calm_solve_allow and calm_solve_constrain; a pin to a candidate that failed; a budget out of reach (the range is in the
  * message); a unit whose candidates lack the score.  CALM_ENUMERIC: a unit whose candidates all failed. */
 calm_status calm_solve(calm_ctx *ctx, const calm_solve_pool *pool, const calm_solve_wishes *wishes, calm_solution *out);
 

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "ptq/hybrid/targets.h"
+#include "ptq/hybrid/module_names.h"
 
 bool calm_ct_is_int_quantized(const calm_scheme *scheme)
 {
@@ -38,7 +38,7 @@ static void add_target(void *targets, const char *regex)
 static calm_json *group_entry(const calm_export_input *input, const calm_scheme *scheme)
 {
     calm_json *group = calm_json_new_object(), *targets = calm_json_new_array();
-    calm_targets(input, calm_plan_has_scheme, scheme, add_target, targets);
+    calm_module_regexes(input, calm_plan_has_scheme, scheme, add_target, targets);
     calm_json_set(group, "targets", targets);
     calm_json_set(group, "weights", int_args(scheme->bits, scheme->symmetric, scheme->group ? "group" : "channel",
                                              scheme->group, false));

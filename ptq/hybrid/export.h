@@ -21,6 +21,7 @@ typedef struct calm_export_input {
 typedef struct calm_exporter {
     const char *name;           /* [a-z0-9_]+ : "compressed_tensors"; said with - on the command line */
     const char *summary;
+    bool wants_importance;      /* options->importance must be there */
     const char *file;           /* the one file it writes; NULL: a checkpoint, config.json and safetensors */
     /* Refuse, by name, what the format cannot express; warn in the log where readers differ. */
     calm_status (*check)(calm_ctx *ctx, const calm_export_input *input);
@@ -35,7 +36,7 @@ const calm_exporter *const *calm_exporters(size_t *n);
 calm_status calm_exporter_find(calm_ctx *ctx, const char *name, const calm_exporter **out);
 
 /* May `target` be written?  CALM_EEXIST when it exists and `force` is not given; CALM_EARG when it exists and is not a
- * checkpoint (no config.json) nor an empty directory: --force replaces nothing else. */
+ * checkpoint (no config.json) nor the one file of another format nor an empty directory: --force replaces nothing else. */
 calm_status calm_export_target(calm_ctx *ctx, const char *target, bool force);
 
 /* A directory that is being written beside its target. */

@@ -258,11 +258,14 @@ static calm_status write(calm_ctx *ctx, const calm_export_input *input, const ch
     calm_gguf_layout layout;
     calm_gguf_keys keys;
     output to = {.input = input, .layout = &layout};
+    calm_log_fn *log = ctx->log;
     char *path;
     calm_gguf_keys_init(&keys);
     calm_status status = calm_path_join(ctx, ctx->out, &path, dir, "model.gguf");
+    ctx->log = NULL;    /* check has warned */
     if (status == CALM_OK)
         status = prepare(ctx, input, &layout, &keys);
+    ctx->log = log;
     if (status == CALM_OK) {
         status = calm_gguf_begin(ctx, &to.writer, path, &keys, layout.tensors, layout.n);
         if (status == CALM_OK)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "ptq/hybrid/legal.h"
-#include "ptq/hybrid/targets.h"
+#include "ptq/hybrid/module_names.h"
 #include "ptq/hybrid/walk.h"
 #include "ptq/quant/pack.h"
 
@@ -146,13 +146,13 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, cal
         base = weights[s] > weights[base] ? s : base;
     rules to = {dynamic, NULL};
     if (status == CALM_OK) {
-        calm_targets(input, calm_plan_is_float, NULL, add_rule, &to);
+        calm_module_regexes(input, calm_plan_is_float, NULL, add_rule, &to);
         status = add_others(ctx, input, &to);
     }
     for (size_t s = 0; status == CALM_OK && s < n; s++) {
         to.scheme = &schemes[s];
         if (s != base)
-            calm_targets(input, calm_plan_has_scheme, to.scheme, add_rule, &to);
+            calm_module_regexes(input, calm_plan_has_scheme, to.scheme, add_rule, &to);
     }
     calm_json_set_string(entry, "quant_method", "gptq");
     if (status == CALM_OK) {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "ptq/hybrid/legal.h"
-#include "ptq/hybrid/targets.h"
+#include "ptq/hybrid/module_names.h"
 #include "ptq/hybrid/walk.h"
 #include "ptq/quant/pack.h"
 

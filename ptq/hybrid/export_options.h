@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "ptq/quant/importance.h"
+#include "ptq/quant/job_importance.h"
 
 /* What becomes of matrices that are not quantized, where a format leaves the choice. */
 typedef enum calm_export_float {

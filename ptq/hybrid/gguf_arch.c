@@ -60,6 +60,9 @@ static calm_status check_rope(calm_ctx *ctx, const calm_model *model)
         return refuse(ctx, model, "longrope");
     if (rope->kind == CALM_ROPE_YARN && !rope->truncate)
         return refuse(ctx, model, "yarn without truncation");
+    if (rope->kind == CALM_ROPE_YARN && (rope->beta_fast != 32 || rope->beta_slow != 1))
+        return refuse(ctx, model, "yarn with other beta_fast and beta_slow than 32 and 1, which llama.cpp does not read in files of "
+                                  "this architecture");
     if (rope->kind == CALM_ROPE_DYNAMIC)
         calm_log(ctx, CALM_LOG_WARNING, "gguf: dynamic rope scaling is not written: the same up to the %zu positions the model was "
                  "trained on", config->max_positions);
@@ -163,8 +166,6 @@ static void add_rope(writer *to, const calm_config *config)
     }
     if (rope->kind == CALM_ROPE_YARN) {
         add_u32(to, "rope.scaling.original_context_length", (size_t)rope->original);
-        add_f32(to, "rope.scaling.yarn_beta_fast", rope->beta_fast);
-        add_f32(to, "rope.scaling.yarn_beta_slow", rope->beta_slow);
         /* llama.cpp multiplies cos and sin by attn_factor (1 + 0.1 ln factor) */
         add_f32(to, "rope.scaling.attn_factor", rope->m / (1 + 0.1 * log(rope->factor)));
     }

@@ -116,6 +116,20 @@ static calm_status read_added(calm_ctx *ctx, reader *in, bool sentencepiece)
     return CALM_OK;
 }
 
+/* llama.cpp stops where two tokens have one text. */
+static calm_status check_unique(calm_ctx *ctx, const reader *in)
+{
+    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    calm_vocab vocab;
+    CALM_TRY(calm_vocab_init(ctx, ctx->scratch, &vocab, in->n));
+    for (size_t i = 0; i < in->n; i++)
+        if (!calm_vocab_add(&vocab, in->tokens[i].text, (uint32_t)in->tokens[i].n, (uint32_t)i))
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: tokens %u and %zu are both \"%.60s\", which llama.cpp does not read", in->path,
+                             (unsigned)calm_vocab_find(&vocab, in->tokens[i].text, in->tokens[i].n), i, in->tokens[i].text);
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
 static calm_status fill_gaps(calm_ctx *ctx, reader *in)
 {
     for (size_t i = 0; i < in->n; i++) {
@@ -125,6 +139,7 @@ static calm_status fill_gaps(calm_ctx *ctx, reader *in)
         CALM_TRY(calm_strf(ctx, ctx->out, &name, "[PAD%zu]", i));
         in->tokens[i] = (token){name, strlen(name), NO_SCORE, UNUSED};
     }
+    CALM_TRY(check_unique(ctx, in));
     if (in->n_left_out)
         calm_log(ctx, CALM_LOG_WARNING, "%s: %zu tokens have ids beyond the %zu rows of the embedding and are left out", in->path,
                  in->n_left_out, in->n);

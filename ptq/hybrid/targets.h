@@ -1,44 +1,118 @@
-/* Which modules a quantization entry speaks of: regexes for the linears that a plan treats alike, names of what stays
- * float.
+/* Targets: what an engine's kernels take of a format - which scheme for which linear, and which linears share one.
  *
- * Engines fuse q, k, v into qkv_proj and gate, up into gate_up_proj and look for the fused name; the regexes match both
- * spellings, and those of different schemes are disjoint (docs/formats.md section 3.4). */
+ *   target      an engine by name; `any` asks for nothing
+ *   reading     one format that it reads, with the schemes it takes in it for dense linears and for experts
+ *   tie         jobs that the engine keeps in one tensor or under one quantization method: they share a scheme
+ *
+ * Everything is one table in targets.c (docs/targets.md has it as text, with where each rule comes from).  It knows
+ * neither models nor checkpoints, so the solver asks it before anything is quantized and `calm check` about what lies on
+ * disk.  Shapes are those of one device: slices of tensor parallelism must satisfy the rules themselves. */
 #ifndef CALM_HYBRID_TARGETS_H
 #define CALM_HYBRID_TARGETS_H
 
-#include "ptq/base/text.h"
-#include "ptq/hybrid/export.h"
+#include "ptq/base/context.h"
+#include "ptq/quant/scheme.h"
 
-/* Is the job one of those that are asked for? */
-typedef bool calm_plan_match_fn(const void *user, const calm_plan_job *job);
+/* Their names, `any` first, as the values of an option. */
+#define CALM_TARGET_NAMES "any|vllm|sglang|llamacpp|mlx|transformers"
 
-/* Hears of one regex for whole module names, without "re:", ending in $. */
-typedef void calm_target_fn(void *user, const char *regex);
+/* X(RULE, name, what a target asks): in the order in which they are tried. */
+#define CALM_TARGET_RULE_LIST(X)                                                                             \
+    X(FORMAT, "format", "a format that it reads")                                                            \
+    X(ACTIVATIONS, "activations", "activations that its kernels quantize")                                   \
+    X(BITS, "bits", "weights of so many bits")                                                               \
+    X(ZEROS, "zeros", "zero points at so many bits")                                                         \
+    X(GROUP, "group", "a group size that its kernels know")                                                  \
+    X(COLUMNS, "columns", "input columns that the kernels and groups divide")                                \
+    X(ROWS, "rows", "output rows that the kernels divide")
 
-/* One regex per kind of job and place (block, shared expert, experts) of which some block's job matches; of the experts
- * of a block the first speaks for all. */
-void calm_targets(const calm_export_input *input, calm_plan_match_fn *match, const void *match_user,
-                  calm_target_fn *each, void *user);
+typedef enum calm_target_rule {
+    CALM_TARGET_TAKES,    /* no rule is broken */
+#define CALM_TARGET_RULE_ENUM(rule, name, help) CALM_TARGET_##rule,
+    CALM_TARGET_RULE_LIST(CALM_TARGET_RULE_ENUM)
+#undef CALM_TARGET_RULE_ENUM
+    CALM_N_TARGET_RULES
+} calm_target_rule;
 
-/* A calm_plan_match_fn: quantized with the calm_scheme `scheme`. */
-bool calm_plan_has_scheme(const void *scheme, const calm_plan_job *job);
+/* "takes", "bits"; static. */
+const char *calm_target_rule_name(calm_target_rule rule);
 
-/* A calm_plan_match_fn: stays float. */
-bool calm_plan_is_float(const void *unused, const calm_plan_job *job);
+/* Which jobs share a scheme; each ties all that the one before it does. */
+typedef enum calm_tie {
+    CALM_TIE_NONE,          /* each its own                                                       */
+    CALM_TIE_PROJECTION,    /* the experts of a block: gate and up of all, down of all            */
+    CALM_TIE_BLOCK,         /* the experts of a block, all projections                            */
+    CALM_TIE_EXPERTS,       /* the experts of the whole model                                     */
+    CALM_TIE_MODEL          /* every job                                                          */
+} calm_tie;
 
-/* The different schemes of a plan in order of first use, and how many weights have each; in ctx->scratch. */
-calm_status calm_plan_schemes(calm_ctx *ctx, const calm_export_input *input, calm_scheme **schemes, size_t **weights,
-                              size_t *n);
+typedef struct calm_target calm_target;
 
-/* Modules whose matrix stays float, in ctx->scratch: the head first (also where the file lacks it since it is tied),
- * then by name; with `embeddings` those too. */
-calm_status calm_float_modules(calm_ctx *ctx, const calm_export_input *input, bool embeddings, const char ***out,
-                               size_t *n);
+/* A linear as the engine computes it: q, k, v and gate, up of one input are one (`out` of all of them). */
+typedef struct calm_target_linear {
+    const char *name;    /* for messages; may be NULL where none is asked for                     */
+    size_t out, in;
+    bool expert;         /* of a mixture; the shared expert is none                               */
+} calm_target_linear;
 
-/* Is `module` a linear of the layout (not a router, an embedding, the head)?  Linear in the number of linears. */
-bool calm_is_layout_linear(const calm_layout *layout, const char *module);
+/* The targets in the order of CALM_TARGET_NAMES, `any` first; *n their number.  Static. */
+const calm_target *const *calm_targets(size_t *n);
 
-/* `name` as a regex that matches it alone: dots with a backslash. */
-void calm_append_escaped(calm_text *text, const char *name);
+/* By name; NULL: there is none. */
+const calm_target *calm_target_find(const char *name);
+
+/* By name.  CALM_EARG with the nearest and all of them. */
+calm_status calm_target_parse(calm_ctx *ctx, const char *name, const calm_target **out);
+
+/* "vllm"; a few words about it; the formats it reads, best first, comma between ("" of `any`: every one).  Static. */
+const char *calm_target_name(const calm_target *target);
+const char *calm_target_summary(const calm_target *target);
+const char *calm_target_formats(const calm_target *target);
+
+/* Does it ask for nothing?  Also of NULL. */
+bool calm_target_is_any(const calm_target *target);
+
+/* Does the engine read the format ("compressed-tensors", "gptq", "awq", "gguf", "mlx")?  `any` reads every one. */
+bool calm_target_reads(const calm_target *target, const char *format);
+
+/* The first rule that the scheme breaks for the linear in this format (NULL: the target's first), or CALM_TARGET_TAKES.
+ * A float scheme (bits 0) breaks none.  Needs no context and no name. */
+calm_target_rule calm_target_verdict(const calm_target *target, const char *format, const calm_target_linear *linear,
+                                     const calm_scheme *scheme);
+
+/* What that rule asks and what was found, half a sentence in ctx->out: "takes groups of 32, 64, 128 or one per row, not
+ * 256".  Of CALM_TARGET_TAKES "takes it". */
+calm_status calm_target_explain(calm_ctx *ctx, const calm_target *target, const char *format,
+                                const calm_target_linear *linear, const calm_scheme *scheme, char **out);
+
+/* A usual scheme that the target takes for the linear, nearest to `scheme` in bits (its kind of activations first), into
+ * *out; false: none of the usual ones. */
+bool calm_target_propose(const calm_target *target, const char *format, const calm_target_linear *linear,
+                         const calm_scheme *scheme, calm_scheme *out);
+
+/* CALM_EARG unless the target takes the scheme for the linear, which has a name: target, linear, scheme, the rule and what
+ * would do, in one sentence. */
+calm_status calm_target_check_scheme(calm_ctx *ctx, const calm_target *target, const char *format,
+                                     const calm_target_linear *linear, const calm_scheme *scheme);
+
+/* CALM_EARG when the target does not read the format: names what it reads. */
+calm_status calm_target_check_format(calm_ctx *ctx, const calm_target *target, const char *format);
+
+/* Which jobs share a scheme in this format (NULL: the target's first). */
+calm_tie calm_target_tie(const calm_target *target, const char *format);
+
+/* Which jobs share a scheme in any file of this format, whoever reads it: compressed-tensors has one for all experts of a
+ * block.  NULL and formats without such a rule: CALM_TIE_NONE. */
+calm_tie calm_format_tie(const char *format);
+
+/* The one of both that ties more: they are nested in the order of calm_tie. */
+calm_tie calm_tie_both(calm_tie a, calm_tie b);
+
+/* "all experts of a block"; static. */
+const char *calm_tie_text(calm_tie tie);
+
+/* Jobs with the same number share a scheme; 0: the job is free.  `expert` is false of a dense job, `down` tells the two
+ * projections of an expert apart. */
+size_t calm_tie_number(calm_tie tie, size_t block, bool expert, bool down);
 
 #endif

@@ -60,16 +60,16 @@ static calm_status ignore(calm_ctx *c, void *user, size_t n, const char *const *
 extern const calm_command calm_cmd_inspect;
 
 /* calm inspect STORE WORDS..., its output thrown away. */
-static void inspect(const char *path, const char *what, const char *run)
+static void inspect(const char *path, const char *what, const char *run, const char *more)
 {
     const calm_command *it = &calm_cmd_inspect;
-    char *argv[] = {"inspect", (char *)path, (char *)what, (char *)run, NULL};
+    char *argv[] = {"inspect", (char *)path, (char *)what, (char *)run, (char *)more, NULL};    /* more: --unit=... or a run */
     const char **args;
     char *opts;
     size_t n_args;
     ck_ok(CALM_NEW(ctx, ctx->out, opts, it->opts_size));
     found = "", n_queries = 0;
-    ck_ok(calm_args_parse(ctx, it, run ? 4 : 3, argv, opts, &args, &n_args));
+    ck_ok(calm_args_parse(ctx, it, more ? 5 : run ? 4 : 3, argv, opts, &args, &n_args));
     const int kept = dup(STDOUT_FILENO);
     fflush(stdout);
     ck_assert_ptr_nonnull(freopen("/dev/null", "w", stdout));
@@ -83,17 +83,26 @@ static void inspect(const char *path, const char *what, const char *run)
 
 TEST(no_scan_of_a_large_table)
 {
-    static const char *const of_run[] = {"choices", "candidates", "blocks", "scores", "activations", "evaluations"};
-    const char *path = sample_path();
+    static const char *const of_run[] = {"choices", "candidates", "blocks", "scores", "activations", "evaluations",
+                                         "show", "layers"};
+    const char *path = sample_path(), *unit;
+    calm_store *store;
     ck_ok(synth_store_make(ctx, path, &(synth_store){.runs = 3, .jobs = 8, .candidates = 4, .scores = 4, .models = 1}));
-    inspect(path, "runs", NULL);
+    store = sample_open(path, CALM_STORE_READ);
+    unit = sample_text(store, "SELECT unit FROM choice WHERE run_id = 2 LIMIT 1");
+    calm_store_close(store);
+    inspect(path, "runs", NULL, NULL);
     ck_assert_msg(!*found, "inspect runs: %s", found);
+    inspect(path, "why", "2", test_format("--unit=%s", unit));
+    ck_assert_msg(!*found, "inspect why: %s", found);
+    inspect(path, "diff", "1", "2");
+    ck_assert_msg(!*found, "inspect diff: %s", found);
     for (size_t i = 0; i < sizeof of_run / sizeof *of_run; i++) {
-        inspect(path, of_run[i], "2");
+        inspect(path, of_run[i], "2", NULL);
         ck_assert_msg(!*found, "inspect %s: %s", of_run[i], found);
     }
     /* The check sees a scan where there is one. */
-    calm_store *store = sample_open(path, CALM_STORE_READ);
+    store = sample_open(path, CALM_STORE_READ);
     ck_ok(__wrap_calm_store_query(ctx, store, "SELECT k.id FROM candidate k WHERE k.scheme = 'w8a16'", NULL, 0, ignore,
                                   NULL));
     ck_assert_msg(strstr(found, "SCAN k"), "%s", found);

@@ -26,6 +26,7 @@ calm_test(cli test_program_refusals calm_test_program)
 set_tests_properties(cli.test_program_kills cli.test_program_refusals PROPERTIES TIMEOUT 900)    # thousands of runs
 calm_test(cli test_pipeline calm_test_play)
 calm_test(cli test_pipeline_choice calm_test_play)
+calm_test(cli test_pipeline_target calm_test_play)
 calm_test(cli test_select_run calm_test_play)
 calm_test(cli test_run_memory calm_test_play)
 set_tests_properties(cli.test_run_memory PROPERTIES TIMEOUT 900)    # two hundred runs
@@ -42,6 +43,8 @@ target_link_libraries(write_format PRIVATE calm_test_plan)
 add_test(NAME cli.format_weights
   COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/format_weights.sh ${PROJECT_BINARY_DIR})
 set_tests_properties(cli.format_weights PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+add_executable(write_gguf cli/write_gguf.c)
+target_link_libraries(write_gguf PRIVATE calm_test_plan)
 if(NOT CALM_SANITIZE)    # an emulator, or most of it is Python
   add_test(NAME cli.other_cpu COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/other_cpu.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(cli.other_cpu PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
@@ -53,6 +56,8 @@ if(NOT CALM_SANITIZE)    # an emulator, or most of it is Python
   add_test(NAME cli.format_readers
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/format_readers.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(cli.format_readers PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 1800 SKIP_RETURN_CODE 77)
+  add_test(NAME cli.gguf_reader COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/gguf_reader.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(cli.gguf_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 900 SKIP_RETURN_CODE 77)
   add_test(NAME cli.tasks_reader
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/tasks_reader.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(cli.tasks_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)

@@ -381,6 +381,47 @@ TEST(refused_by_name)
 }
 END_OF_TEST
 
+/* --force replaces what this exporter wrote, and no other directory. */
+TEST(targets)
+{
+    const char *ours = test_directory(), *theirs = test_directory();
+    ck_ok(calm_write_file(ctx, test_format("%s/model.gguf", ours), "x", 1));
+    ck_ok(calm_write_file(ctx, test_format("%s/letter.txt", theirs), "x", 1));
+    ck_ok(calm_export_target(ctx, ours, true));
+    ck_fails(calm_export_target(ctx, ours, false), CALM_EEXIST, "exists already");
+    ck_fails(calm_export_target(ctx, theirs, true), CALM_EARG, "so it is no checkpoint");
+}
+END_OF_TEST
+
+static void count_lines(void *user, calm_log_level level, const char *line)
+{
+    (void)line;
+    *(size_t *)user += level == CALM_LOG_WARNING;
+}
+
+/* Where llama.cpp computes otherwise beyond a length: said once, by check. */
+TEST(warned_of_windows)
+{
+    static const char *const names[] = {"mistral", "gemma3"};
+    for (size_t i = 0; i < 2; i++) {
+        tiny_model spec = model_of(names[i]);
+        size_t lines = 0;
+        tiny_plan p;
+        spec.window = 5;
+        tiny_plan_open(&p, tiny_model_write(&spec));
+        const calm_export_input input = {.model = p.model, .plan = &p.plan};
+        ctx->log = count_lines, ctx->log_user = &lines;
+        ck_ok(gguf()->check(ctx, &input));
+        const size_t said = lines;    /* of the tokenizer that is not there, too */
+        ck_assert_uint_eq(said, i == 0 ? 2 : 1);
+        ck_ok(gguf()->write(ctx, &input, test_directory()));
+        ck_assert_uint_eq(lines, said);
+        ctx->log = NULL;
+        calm_model_close(p.model);
+    }
+}
+END_OF_TEST
+
 TEST(same_bytes)
 {
     const tiny_model spec = model_of("qwen2_moe");
@@ -428,6 +469,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("export_gguf", (const TTest *[]){every_scheme, every_family, biases_and_dtypes, float_types,
-                                                      experts_of_different_schemes, rows_are_turned, refused_by_name, same_bytes,
+                                                      experts_of_different_schemes, rows_are_turned, refused_by_name, targets,
+                                                      warned_of_windows, same_bytes,
                                                       every_allocation_fails, NULL});
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ptq/io/gguf.h"
+#include "ptq/model/gguf_names.h"
 #include "tests/fuzz/fuzz.h"
 
 /* What a small file may make the reader hold, and the largest tensor that is widened at once. */
@@ -61,6 +62,31 @@ static void check_tensor(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_t
     calm_gguf_release(file, tensor);
 }
 
+/* As a checkpoint: every entry can be read, the last row by itself too. */
+static void check_list(calm_ctx *ctx, const calm_gguf *file)
+{
+    calm_gguf_list list;
+    float *values;
+    if (calm_gguf_list_tensors(ctx, file, &list) != CALM_OK) {
+        if (!ctx->message[0])
+            abort();
+        calm_ctx_forgive(ctx);
+        return;
+    }
+    for (size_t i = 0; i < list.n; i++) {
+        const calm_gguf_entry *entry = &list.entries[i];
+        const size_t rows = entry->shape[0], n = rows * entry->shape[1];
+        const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        if (n > entry->stored->n_elements || (entry->name && !entry->name[0]))
+            abort();
+        if (n <= MOST_ELEMENTS && calm_alloc(ctx, ctx->scratch, &values, n, sizeof *values, "values") == CALM_OK &&
+            calm_gguf_entry_to_f32(ctx, &list, entry, 0, rows, values) == CALM_OK)
+            calm_gguf_entry_to_f32(ctx, &list, entry, rows - 1, 1, values);
+        calm_ctx_forgive(ctx);
+        calm_arena_rewind(ctx->scratch, mark);
+    }
+}
+
 int calm_fuzz_one(const uint8_t *data, size_t size)
 {
     calm_ctx *ctx = fuzz_context();
@@ -78,6 +104,7 @@ int calm_fuzz_one(const uint8_t *data, size_t size)
         check_tensor(ctx, file, tensor);
         bytes += tensor->bytes;
     }
+    check_list(ctx, file);
     if (bytes > size || calm_gguf_spare(file) > size || ctx->out->used_bytes > MOST_BYTES)    /* they do not overlap */
         abort();
     calm_gguf_close(file);

@@ -17,6 +17,7 @@ TEST(places)
     ck_assert_str_eq(path_of("some/qwen.json", "out"), "some/qwen.lock.json");
     ck_assert_str_eq(path_of("./odd", "out"), "./odd.lock.json");
     ck_assert_str_eq(path_of("qwen-w4", "calm-out/qwen"), "calm-out/qwen.lock.json");    /* a shipped recipe's name */
+    ck_assert_str_eq(path_of("checkpoint/calm_recipe.json", "out"), "out.lock.json");
     ck_assert_str_eq(path_of(NULL, "out//"), "out.lock.json");
     ck_assert_str_eq(path_of(NULL, "/"), "/.lock.json");
     ck_assert_str_eq(path_of("/.json", "out"), "/.lock.json");

@@ -194,7 +194,7 @@ END_OF_TEST
 static calm_solution solve_with(bench *b, const char *const *forbid, size_t n_forbid, const calm_solve_pin *pins,
                                 size_t n_pins)
 {
-    const calm_solve_wishes wishes = {forbid, n_forbid, pins, n_pins, NAN};
+    const calm_solve_wishes wishes = {.forbid = forbid, .n_forbid = n_forbid, .pins = pins, .n_pins = n_pins, .budget = NAN};
     calm_solution found;
     ck_ok(calm_solve(ctx, &b->pool, &wishes, &found));
     return found;
@@ -242,7 +242,8 @@ END_OF_TEST
 static void refuse(bench *b, const char *forbid, const char *unit, const char *candidate, const char *message)
 {
     const calm_solve_pin pin = {unit, candidate, false};
-    const calm_solve_wishes wishes = {&forbid, forbid != NULL, &pin, unit != NULL, NAN};
+    const calm_solve_wishes wishes = {.forbid = &forbid, .n_forbid = forbid != NULL, .pins = &pin,
+                                      .n_pins = unit != NULL, .budget = NAN};
     calm_solution found;
     ck_fails(calm_solve(ctx, &b->pool, &wishes, &found), CALM_EARG, message);
 }

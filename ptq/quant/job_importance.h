@@ -1,8 +1,8 @@
 /* Importance: how large the inputs of every job were over a calibration text - what llama.cpp's importance matrix holds.
  *
  * Collected by ptq/calib/importance.c, written by ptq/hybrid/export_imatrix.c. */
-#ifndef CALM_QUANT_IMPORTANCE_H
-#define CALM_QUANT_IMPORTANCE_H
+#ifndef CALM_QUANT_JOB_IMPORTANCE_H
+#define CALM_QUANT_JOB_IMPORTANCE_H
 
 #include <stddef.h>
 

@@ -1,0 +1,51 @@
+/* Formats: which exporters write a result, and where each one's files lie.
+ *
+ *   one format       its files are the output's own
+ *   several          each has a folder of its name (compressed-tensors/, gguf/); card and recipe lie above them
+ *
+ * The first format that is a checkpoint is the one that is evaluated as it was written. */
+#ifndef CALM_CLI_FORMATS_H
+#define CALM_CLI_FORMATS_H
+
+#include "ptq/base/text.h"
+#include "ptq/hybrid/export.h"
+
+typedef struct calm_pipeline calm_pipeline;    /* cli/pipeline.h */
+
+typedef struct calm_formats {
+    const calm_exporter **exporters;    /* [n] in ctx->out; n 0: compressed-tensors alone */
+    size_t n;
+    calm_export_options options;
+} calm_formats;
+
+/* Parse "compressed-tensors,gguf" into out->exporters.  CALM_EARG: an unknown name (with the nearest), one named twice. */
+calm_status calm_formats_parse(calm_ctx *ctx, const char *list, calm_formats *out);
+
+/* Number of formats, and one of them. */
+size_t calm_formats_count(const calm_formats *formats);
+const calm_exporter *calm_formats_at(const calm_formats *formats, size_t index);
+
+/* Its name with - for _, as people type it; in ctx->out. */
+calm_status calm_format_name(calm_ctx *ctx, const calm_exporter *exporter, char **out);
+
+/* For a card: "compressed-tensors." or "gptq, gguf, a folder each.", and for transformers how it is loaded. */
+calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, calm_text *out);
+
+/* Refuse, by name, what one of them cannot express. */
+calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const calm_model *model, const calm_plan *plan);
+
+/* Write p->result in every format of p->recipe into the existing empty directory `dir`; ticks of all of them are one stage.
+ * imatrix sums up over p->calib, or fails with CALM_EARG when no windows were read. */
+calm_status calm_formats_write(calm_ctx *ctx, calm_pipeline *p, const char *dir, calm_tick_fn *tick);
+
+/* The folder of the first checkpoint among what was written to `dir`, in ctx->scratch; NULL: there is none. */
+calm_status calm_formats_checkpoint(calm_ctx *ctx, const calm_formats *formats, const char *dir, char **out);
+
+/* Bytes of the first format's weights: of its safetensors files, or of the one file that it is. */
+calm_status calm_formats_bytes(calm_ctx *ctx, const calm_formats *formats, const char *dir, int64_t *out);
+
+/* Names of all plain files of an output, one level of folders included ("gguf/model.gguf"), sorted; in ctx->out.  Names that
+ * begin with a dot are left out. */
+calm_status calm_output_files(calm_ctx *ctx, const char *dir, char ***names, size_t *n);
+
+#endif

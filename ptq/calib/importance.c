@@ -1,0 +1,144 @@
+/* Importance of a model's inputs. */
+#include "ptq/calib/importance.h"
+
+#include "ptq/calib/capture.h"
+#include "ptq/model/moe.h"
+
+#define BATCH_BYTES ((size_t)1 << 30)
+
+/* Experts' outputs at once. */
+#define WAVE_BYTES CALM_MOE_WAVE_BYTES
+
+typedef struct collector {
+    const calm_model *model;
+    calm_rope rope;
+    calm_batch batch;
+    calm_job_importance *jobs;    /* [n_jobs] */
+    double **sums;                /* [n_jobs] sumsq of jobs, to add to */
+    size_t done, total;           /* blocks of all batches */
+} collector;
+
+/* Add what a capture saw. */
+static void add(collector *to, size_t block, const calm_capture *seen)
+{
+    const calm_layout *layout = calm_model_layout(to->model);
+    size_t begin, end;
+    calm_layout_group(layout, block, seen->sublayer, seen->expert, &begin, &end);
+    for (size_t j = begin; j < end; j++) {
+        const calm_job_capture *job = &seen->job[layout->jobs[j].kind];
+        if (!job->used || !job->stats.sumsq)
+            continue;
+        to->jobs[j].rows += job->stats.rows;
+        for (size_t i = 0; i < job->width; i++)
+            to->sums[j][i] += job->stats.sumsq[i];
+    }
+}
+
+static calm_status run_sublayer(calm_ctx *ctx, collector *to, const calm_block *block, calm_sublayer sublayer, long expert)
+{
+    const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .stay = expert == CALM_SHARED_EXPERT};
+    calm_capture seen;
+    CALM_TRY(calm_capture_sublayer(ctx, block, sublayer, expert, &to->rope, &to->batch, &options, &seen));
+    add(to, block->index, &seen);
+    return CALM_OK;
+}
+
+static calm_status run_wave(calm_ctx *ctx, collector *to, const calm_block *block, const calm_routing *routing, size_t first,
+                            size_t n, calm_moe_sum *sum)
+{
+    const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS};
+    calm_capture *seen;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, seen, n));
+    CALM_TRY(calm_capture_experts(ctx, block, &to->batch, routing, first, n, &options, sum, seen));
+    for (size_t i = 0; i < n; i++)
+        add(to, block->index, &seen[i]);
+    return CALM_OK;
+}
+
+static calm_status run_waves(calm_ctx *ctx, collector *to, const calm_block *block, const calm_routing *routing,
+                             calm_moe_sum *sum)
+{
+    calm_arena arena, *caller = ctx->out;
+    calm_status status = CALM_OK;
+    calm_arena_init(&arena);
+    ctx->out = &arena;
+    for (size_t first = 0, n; first < block->config->moe.n_experts && status == CALM_OK; first += n) {
+        n = calm_moe_wave(block, routing, first, WAVE_BYTES);
+        status = run_wave(ctx, to, block, routing, first, n, sum);
+        calm_arena_clear(&arena);
+    }
+    ctx->out = caller;
+    return status;
+}
+
+static calm_status run_mixture(calm_ctx *ctx, collector *to, const calm_block *block)
+{
+    calm_routing routing;
+    calm_moe_sum sum;
+    CALM_TRY(calm_moe_route(ctx, block, &to->batch, NULL, &routing));
+    if (block->moe.shared[CALM_ROLE_DOWN].w)
+        CALM_TRY(run_sublayer(ctx, to, block, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT));
+    CALM_TRY(calm_moe_begin(ctx, &to->batch, ctx->out, &sum));
+    calm_status status = run_waves(ctx, to, block, &routing, &sum);
+    if (status == CALM_OK)
+        status = calm_moe_end(ctx, block, &to->batch, NULL, &sum);
+    calm_row_store_close(&sum.rows);
+    return status;
+}
+
+static calm_status run_block(calm_ctx *ctx, collector *to, size_t index)
+{
+    calm_block block;
+    CALM_TRY(calm_model_load_block(ctx, to->model, index, &block));
+    CALM_TRY(run_sublayer(ctx, to, &block, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT));
+    if (block.moe.router)
+        return run_mixture(ctx, to, &block);
+    return run_sublayer(ctx, to, &block, CALM_SUBLAYER_MLP, CALM_NO_EXPERT);
+}
+
+/* All blocks over windows first .. first + n - 1. */
+static calm_status run_batch(calm_ctx *ctx, collector *to, const calm_windows *windows, size_t first, size_t n, calm_tick_fn *tick,
+                             void *tick_user)
+{
+    calm_arena rows, block, *caller = ctx->out;
+    calm_arena_init(&rows);
+    calm_arena_init(&block);
+    const calm_status embedded = calm_batch_embed(ctx, to->model, windows, first, n, &rows, NULL, &to->batch);
+    calm_status status = embedded;
+    ctx->out = &block;
+    for (size_t i = 0; i < calm_model_config(to->model)->n_blocks && status == CALM_OK; i++) {
+        status = run_block(ctx, to, i);
+        calm_arena_clear(&block);
+        if (tick && status == CALM_OK)
+            tick(tick_user, ++to->done, to->total);
+    }
+    ctx->out = caller;
+    if (embedded == CALM_OK)
+        calm_batch_close(&to->batch);
+    calm_arena_clear(&rows);
+    return status;
+}
+
+calm_status calm_importance_collect(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, const char *dataset,
+                                    calm_tick_fn *tick, void *tick_user, calm_importance *out)
+{
+    const calm_layout *layout = calm_model_layout(model);
+    const calm_config *config = calm_model_config(model);
+    const size_t most = calm_batch_windows(windows, config->hidden, BATCH_BYTES);
+    collector to = {.model = model, .total = (windows->n + most - 1) / most * config->n_blocks};
+    CALM_TRY(CALM_NEW(ctx, ctx->out, to.jobs, layout->n_jobs));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, to.sums, layout->n_jobs));
+    for (size_t j = 0; j < layout->n_jobs; j++) {
+        CALM_TRY(CALM_NEW(ctx, ctx->out, to.sums[j], layout->jobs[j].in));
+        to.jobs[j].width = layout->jobs[j].in;
+        to.jobs[j].sumsq = to.sums[j];
+    }
+    CALM_TRY(calm_rope_init(ctx, config, calm_windows_reach(windows), &to.rope));
+    for (size_t first = 0, n; first < windows->n; first += n) {
+        n = windows->n - first < most ? windows->n - first : most;
+        CALM_TRY(run_batch(ctx, &to, windows, first, n, tick, tick_user));
+    }
+    *out = (calm_importance){.n_jobs = layout->n_jobs, .jobs = to.jobs, .dataset = dataset, .n_windows = windows->n,
+                             .window = windows->longest};
+    return CALM_OK;
+}

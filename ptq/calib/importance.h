@@ -1,0 +1,16 @@
+/* Importance of a model's inputs: sums of squares per input channel of every job over a text. */
+#ifndef CALM_CALIB_IMPORTANCE_H
+#define CALM_CALIB_IMPORTANCE_H
+
+#include "ptq/base/context.h"
+#include "ptq/io/windows.h"
+#include "ptq/model/model.h"
+#include "ptq/quant/job_importance.h"
+
+/* Run the float model over `windows` and sum up, into ctx->out; no Gram matrix is made.  Windows are taken in batches whose hidden
+ * rows fit 1 GiB, which depends on the windows and the model alone: neither threads nor memory change a bit.  `dataset` names the
+ * text (borrowed); `tick` (may be NULL) hears of blocks.  CALM_EARG: an id or position the model has no row for. */
+calm_status calm_importance_collect(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, const char *dataset,
+                                    calm_tick_fn *tick, void *tick_user, calm_importance *out);
+
+#endif

@@ -1,0 +1,178 @@
+"""Files that write_gguf wrote, in the field's readers.
+
+    gguf_reader.py parse FOLDER...            gguf parses them; its dequantized tensors equal calm's, bit for bit
+    gguf_reader.py load FOLDER...             llama.cpp loads them (where it is installed; else a line says so)
+    gguf_reader.py logits LIMIT MODEL FOLDER [MODEL FOLDER]...
+                                              llama.cpp's logits and those of transformers with the file's dequantized weights
+                                              differ by less than LIMIT of their standard deviation
+    gguf_reader.py same MODEL FOLDER TEXT     llama.cpp gives the ids of MODEL's tokenizer.json on TEXT, and the greedy
+                                              tokens and the perplexity of MODEL with the file's dequantized weights
+"""
+
+import json
+import math
+import sys
+
+import numpy
+
+GREEDY, WINDOW, WINDOWS = 64, 256, 8
+
+
+def tensors(folder):
+    """Name in calm.safetensors -> values."""
+    from safetensors.numpy import load_file
+
+    return load_file(f"{folder}/calm.safetensors")
+
+
+def turned(rows, heads):
+    """What llama.cpp makes of the rows of q and k in the architecture llama, from the definition."""
+    return rows.reshape(heads, 2, rows.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(rows.shape)
+
+
+def check_parsed(folder):
+    import gguf
+
+    reader = gguf.GGUFReader(f"{folder}/model.gguf")
+    ours = tensors(folder)
+    arch = reader.get_field("general.architecture").contents()
+    heads = {w: int(reader.get_field(f"{arch}.attention.head_count{s}").contents()) for w, s in (("q", ""), ("k", "_kv"))}
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH_NAMES and next(a for a, n in gguf.MODEL_ARCH_NAMES.items() if n == arch),
+                                     int(reader.get_field(f"{arch}.block_count").contents()))
+    theirs = {t.name: gguf.quants.dequantize(t.data, t.tensor_type) for t in reader.tensors}
+    used = set()
+    for name, values in ours.items():
+        parts = name.split(".")
+        expert = int(parts[parts.index("experts") + 1]) if "experts" in parts else None
+        if expert is not None:
+            del parts[parts.index("experts") + 1]
+        mapped = names.get_name(".".join(parts), try_suffixes=(".weight", ".bias"))
+        assert mapped in theirs, f"{folder}: {name}: no {mapped}"
+        used.add(mapped)
+        found = theirs[mapped] if expert is None else theirs[mapped][expert]
+        expected = values.reshape(found.shape)
+        if arch == "llama" and parts[-2] in ("q_proj", "k_proj"):
+            expected = turned(expected, heads[parts[-2][0]])
+        if arch.startswith("gemma") and name.endswith("norm.weight"):
+            expected = expected + numpy.float32(1)
+        assert found.astype(numpy.float32).tobytes() == expected.tobytes(), f"{folder}: {name} differs"
+    rest = set(theirs) - used - {"rope_freqs.weight"}
+    assert rest <= {"output.weight"}, f"{folder}: {rest}"
+    print(f"{folder}: {len(theirs)} tensors of {arch}, {len(ours)} of the checkpoint, equal")
+
+
+def llama(folder, **more):
+    import llama_cpp
+
+    return llama_cpp.Llama(f"{folder}/model.gguf", n_ctx=1024, n_batch=1024, n_threads=2, verbose=False, **more)
+
+
+def check_loaded(folder):
+    import llama_cpp
+
+    model = llama(folder, logits_all=True)
+    model.eval(list(range(1, 20)))
+    logits = numpy.array(model.scores[:19])
+    assert numpy.isfinite(logits).all() and logits.std() > 0, f"{folder}: logits"
+    print(f"{folder}: loaded by llama-cpp-python {llama_cpp.__version__}")
+
+
+def torch_model(model, folder):
+    """MODEL with the file's weights, in float32."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    out = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    values = {k: torch.from_numpy(v) for k, v in tensors(folder).items()}
+    for name in [k for k in out.state_dict() if k.endswith((".experts.gate_up_proj", ".experts.down_proj"))]:
+        stem, word = name.rsplit(".", 1)
+        parts = ["gate_proj", "up_proj"] if word == "gate_up_proj" else [word]
+        experts = range(out.config.num_experts)
+        values[name] = torch.stack([torch.cat([values.pop(f"{stem}.{e}.{p}.weight") for p in parts]) for e in experts])
+    missing, extra = out.load_state_dict(values, strict=False)
+    assert not extra and set(missing) <= {"lm_head.weight"}, (missing, extra)
+    out.tie_weights()
+    return out.eval()
+
+
+def loss(logits, ids):
+    """Sum of -ln p of ids[1:] from rows 0 .. n - 2."""
+    logits = logits.astype(numpy.float64)[: len(ids) - 1]
+    top = logits.max(axis=1)
+    return float((top + numpy.log(numpy.exp(logits - top[:, None]).sum(axis=1)) -
+                  logits[numpy.arange(len(ids) - 1), ids[1:]]).sum())
+
+
+def check_logits(model, folder):
+    """llama.cpp computes what transformers does, but for its kernels' rounding."""
+    import torch
+
+    engine = llama(folder, logits_all=True, type_k=0, type_v=0)
+    reference = torch_model(model, folder)
+    window = getattr(reference.config, "sliding_window", None) or 48
+    if reference.config.model_type.startswith("gemma"):
+        window = 48    # llama.cpp slides here, and nowhere else
+    ids = [(7 * i * i + 3 * i + 1) % min(reference.config.vocab_size, 61) for i in range(min(48, window))]
+    engine.eval(ids)
+    found = numpy.array(engine.scores[: len(ids)], dtype=numpy.float64)
+    with torch.no_grad():
+        expected = reference(torch.tensor([ids])).logits[0].numpy().astype(numpy.float64)
+    error = numpy.abs(found - expected).max() / expected.std()
+    print(f"{folder}: logits differ by {error:.2g} of their standard deviation")
+    return error
+
+
+def check_same(model, folder, path):
+    import torch
+    from tokenizers import Tokenizer
+
+    with open(path, encoding="utf-8") as stream:
+        text = stream.read()[:40000]
+    ids = Tokenizer.from_file(f"{model}/tokenizer.json").encode(text, add_special_tokens=False).ids
+    engine = llama(folder, logits_all=True)
+    assert engine.tokenize(text.encode(), add_bos=False, special=False) == ids, "other ids"
+    reference = torch_model(model, folder)
+    sums = [0.0, 0.0]
+    for w in range(WINDOWS):
+        window = ids[w * WINDOW : (w + 1) * WINDOW]
+        engine.reset()
+        engine.eval(window)
+        sums[0] += loss(numpy.array(engine.scores[:WINDOW]), window)
+        with torch.no_grad():
+            sums[1] += loss(reference(torch.tensor([window])).logits[0].numpy(), window)
+    ppl = [math.exp(s / (WINDOWS * (WINDOW - 1))) for s in sums]
+    start, made, expected = ids[:64], [], []
+    engine.reset()
+    engine.eval(start)
+    for _ in range(GREEDY):
+        made.append(int(numpy.argmax(engine.scores[engine.n_tokens - 1])))
+        engine.eval(made[-1:])
+    past = list(start)
+    with torch.no_grad():
+        for _ in range(GREEDY):
+            past.append(int(reference(torch.tensor([past])).logits[0, -1].argmax()))
+    expected = past[len(start) :]
+    equal = next((i for i, (a, b) in enumerate(zip(made, expected)) if a != b), GREEDY)
+    if equal < GREEDY:
+        with torch.no_grad():
+            top = reference(torch.tensor([past[: len(start) + equal]])).logits[0, -1].topk(2).values
+        print(f"{folder}: greedy token {equal} differs; the float model's two best are {float(top[0] - top[1]):.3g} apart")
+    print(json.dumps({"folder": folder, "ids": len(ids), "llama.cpp": ppl[0], "float": ppl[1], "greedy": equal}))
+    assert abs(ppl[0] / ppl[1] - 1) < 0.005, "perplexity"
+    assert equal == GREEDY, "greedy tokens"
+
+
+def main():
+    mode, words = sys.argv[1], sys.argv[2:]
+    if mode == "same":
+        check_same(*words)
+        return
+    if mode == "logits":    # LIMIT MODEL FOLDER [MODEL FOLDER]...
+        errors = [check_logits(m, f) for m, f in zip(words[1::2], words[2::2])]
+        assert max(errors) < float(words[0]), "too far apart"
+        return
+    for folder in words:
+        check_parsed(folder) if mode == "parse" else check_loaded(folder)
+
+
+main()

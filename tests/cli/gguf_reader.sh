@@ -1,0 +1,55 @@
+#!/bin/sh
+# Show that others read the GGUF files that calm writes: `gguf` parses them, and its dequantized tensors equal calm's, bit for
+# bit; llama.cpp loads them, gives transformers' logits for every architecture, and of the bundled model the ids, the greedy
+# tokens and the perplexity of the dequantized float model.
+#
+#   gguf_reader.sh FOLDER-OF-PROGRAMS
+#
+# Skipped (exit status 77) where there is no Python with gguf and safetensors ($CALM_PYTHON, else python3); what llama.cpp is to
+# show is left out, with a line that says so, where llama-cpp-python, torch or transformers are not there.
+set -eu
+
+PATH=$1:$1/tests:$PATH
+reader=$(cd "$(dirname "$0")" && pwd)/gguf_reader.py
+python=${CALM_PYTHON:-python3}
+fixtures=${CALM_FIXTURES:-$CALM_HOME/../shared/fixtures}/models
+demo=$CALM_HOME/recipes/models/qwen-demo
+"$python" -c 'import gguf, safetensors' 2>/dev/null || { echo "SKIP: no Python with gguf and safetensors"; exit 77; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+export CK_FORK=no
+
+read_with() {    # read_with ARGUMENTS... : the reader, its noise kept for failures
+    "$python" "$reader" "$@" 2>"$work/noise" || { cat "$work/noise"; exit 1; }
+}
+
+folders=
+for scheme in w4a16_g128 w4a16_g128_asym w8a16_g64 w4a16_g32,w8a16_g32,float,w3a16_g64; do
+    write_gguf "$demo" "$scheme" "$work/demo-$scheme" >/dev/null
+    folders="$folders $work/demo-$scheme"
+done
+
+# Every architecture, from the reference fixtures: their shapes leave them float.  llama.cpp lacks gemma2's scale there.
+pairs=
+for name in llama llama3_rope mistral qwen2 qwen2_yarn qwen2_untied qwen3 qwen3_moe gemma2 gemma3_text olmo2; do
+    [ -d "$fixtures/$name" ] || { echo "SKIPPED: no fixture $name"; continue; }
+    cp -r "$fixtures/$name" "$work/$name"
+    [ $name != gemma2 ] || sed -i 's/"query_pre_attn_scalar": [0-9.]*/"query_pre_attn_scalar": 24/' "$work/$name/config.json"
+    write_gguf "$work/$name" float "$work/out-$name" f32 >/dev/null
+    folders="$folders $work/out-$name"
+    pairs="$pairs $work/$name $work/out-$name"
+done
+
+# shellcheck disable=SC2086
+read_with parse $folders
+"$python" -c 'import llama_cpp, torch, transformers, tokenizers' 2>/dev/null ||
+    { echo "SKIPPED: what llama.cpp shows: no Python with llama-cpp-python, torch and transformers"; exit 0; }
+# shellcheck disable=SC2086
+[ -z "$pairs" ] || read_with logits 0.01 $pairs
+# shellcheck disable=SC2086
+read_with load $folders
+for scheme in w4a16_g128 w4a16_g128_asym w8a16_g64; do
+    read_with same "$demo" "$work/demo-$scheme" "$CALM_HOME/recipes/text/wikitext2-test.txt"
+done

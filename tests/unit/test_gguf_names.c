@@ -1,0 +1,162 @@
+/* llama.cpp's names, both ways: every tensor of every family has one of its own and is found back under it. */
+#include "ptq/model/gguf_names.h"
+
+#include "ptq/base/file.h"
+#include "ptq/io/gguf_write.h"
+#include "ptq/model/model.h"
+#include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
+
+static calm_model *open_family(const char *family)
+{
+    tiny_model spec = tiny_wide(family);
+    calm_model *model;
+    spec.tied = false;
+    ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
+    return model;
+}
+
+TEST(both_ways)
+{
+    for (size_t f = 0; tiny_families[f]; f++) {
+        calm_model *model = open_family(tiny_families[f]);
+        const calm_arch *arch = calm_model_config(model)->arch;
+        const calm_safetensors *set = calm_model_tensors(model);
+        for (size_t i = 0; calm_gguf_arch_of(arch) && i < calm_safetensors_count(set); i++) {
+            const char *name = calm_safetensors_at(set, i)->name;
+            calm_gguf_spot spot, back;
+            char *found;
+            bool known;
+            ck_ok(calm_gguf_spot_of(ctx, arch, calm_model_prefix(model), name, &spot, &known));
+            ck_assert_msg(known, "%s has no place", name);
+            ck_assert_uint_le(strlen(spot.name), CALM_GGUF_NAME_MAX);
+            ck_assert((spot.expert >= 0) == calm_gguf_is_experts(spot.name));
+            back = (calm_gguf_spot){.name = spot.name, .expert = spot.expert};
+            ck_ok(calm_gguf_name_of(ctx, arch, calm_model_prefix(model), &back, &found));
+            ck_assert_ptr_nonnull(found);
+            ck_assert_str_eq(found, name);
+            ck_assert(back.turn == spot.turn && back.plus_one == spot.plus_one);
+        }
+        calm_model_close(model);
+    }
+}
+END_OF_TEST
+
+static const calm_arch *arch_named(const char *name)
+{
+    size_t n;
+    for (size_t i = 0; i < (calm_architectures(&n), n); i++)
+        if (strcmp(calm_architectures(&n)[i]->name, name) == 0)
+            return calm_architectures(&n)[i];
+    ck_abort_msg("no family %s", name);
+}
+
+TEST(known_names)
+{
+    static const struct {
+        const char *family, *name, *expected;
+        long expert;
+        bool plus_one;
+        char turn;
+    } rows[] = {
+        {"qwen3", "model.embed_tokens.weight", "token_embd.weight", -1, false, 0},
+        {"qwen3", "model.norm.weight", "output_norm.weight", -1, false, 0},
+        {"qwen3", "lm_head.weight", "output.weight", -1, false, 0},
+        {"qwen3", "model.layers.10.self_attn.q_norm.weight", "blk.10.attn_q_norm.weight", -1, false, 0},
+        {"qwen2", "model.layers.0.self_attn.k_proj.bias", "blk.0.attn_k.bias", -1, false, 0},
+        {"llama", "model.layers.3.self_attn.q_proj.weight", "blk.3.attn_q.weight", -1, false, 'q'},
+        {"mistral", "model.layers.3.self_attn.k_proj.weight", "blk.3.attn_k.weight", -1, false, 'k'},
+        {"llama", "model.layers.3.post_attention_layernorm.weight", "blk.3.ffn_norm.weight", -1, false, 0},
+        {"gemma2", "model.layers.1.post_attention_layernorm.weight", "blk.1.post_attention_norm.weight", -1, true, 0},
+        {"gemma2", "model.layers.1.pre_feedforward_layernorm.weight", "blk.1.ffn_norm.weight", -1, true, 0},
+        {"gemma3", "model.layers.1.post_feedforward_layernorm.weight", "blk.1.post_ffw_norm.weight", -1, true, 0},
+        {"gemma3", "model.norm.weight", "output_norm.weight", -1, true, 0},
+        {"olmo2", "model.layers.1.post_feedforward_layernorm.weight", "blk.1.post_ffw_norm.weight", -1, false, 0},
+        {"qwen3_moe", "model.layers.1.mlp.gate.weight", "blk.1.ffn_gate_inp.weight", -1, false, 0},
+        {"qwen3_moe", "model.layers.1.mlp.experts.12.down_proj.weight", "blk.1.ffn_down_exps.weight", 12, false, 0},
+        {"qwen2_moe", "model.layers.1.mlp.shared_expert.up_proj.weight", "blk.1.ffn_up_shexp.weight", -1, false, 0},
+        {"qwen2_moe", "model.layers.1.mlp.shared_expert_gate.weight", "blk.1.ffn_gate_inp_shexp.weight", -1, false, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        calm_gguf_spot spot;
+        bool known;
+        ck_ok(calm_gguf_spot_of(ctx, arch_named(rows[i].family), "model.", rows[i].name, &spot, &known));
+        ck_assert_msg(known, "%s", rows[i].name);
+        ck_assert_str_eq(spot.name, rows[i].expected);
+        ck_assert_int_eq(spot.expert, rows[i].expert);
+        ck_assert(spot.plus_one == rows[i].plus_one && spot.turn == rows[i].turn);
+    }
+}
+END_OF_TEST
+
+TEST(unknown_names)
+{
+    static const char *const names[] = {"model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.x.mlp.up_proj.weight",
+                                        "model.layers.01.mlp.up_proj.weight", "model.layers.0.mlp.up_proj", "lm_head", "weight",
+                                        "model.layers.0", "transformer.wte.weight", "model.layers.0.mlp.up_proj.weight_packed"};
+    static const char *const spots[] = {"blk.0.attn_q.scale", "blk.x.attn_q.weight", "blk.0.attn_q", "blk.", "output.bias",
+                                        "rope_freqs.weight", "blk.0..weight", "blk.99999999999999999999.attn_q.weight"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        calm_gguf_spot spot;
+        bool known;
+        ck_ok(calm_gguf_spot_of(ctx, arch_named("llama"), "model.", names[i], &spot, &known));
+        ck_assert_msg(!known, "%s", names[i]);
+    }
+    for (size_t i = 0; i < sizeof spots / sizeof *spots; i++) {
+        calm_gguf_spot spot = {.name = spots[i], .expert = CALM_NO_EXPERT};
+        char *found;
+        ck_ok(calm_gguf_name_of(ctx, arch_named("llama"), "model.", &spot, &found));
+        ck_assert_msg(!found, "%s: %s", spots[i], found);
+    }
+}
+END_OF_TEST
+
+/* ---- files that cannot be a checkpoint ---- */
+
+static void check_list(const char *arch, size_t heads, const calm_gguf_tensor *tensor, calm_status status, const char *words)
+{
+    const char *path = test_format("%s/x.gguf", test_directory());
+    calm_gguf_keys keys;
+    calm_gguf_writer writer;
+    calm_gguf_list list;
+    calm_gguf *file;
+    size_t bytes;
+    calm_gguf_keys_init(&keys);
+    if (arch)
+        calm_gguf_add_string(&keys, "general.architecture", arch);
+    if (heads)
+        calm_gguf_add_u32(&keys, "llama.attention.head_count", (uint32_t)heads);
+    ck_ok(calm_gguf_begin(ctx, &writer, path, &keys, tensor, 1));
+    ck_assert(calm_gguf_tensor_bytes(tensor, &bytes));
+    ck_ok(calm_gguf_put(ctx, &writer, test_format("%*s", (int)bytes, ""), bytes));
+    ck_ok(calm_gguf_end(ctx, &writer));
+    calm_gguf_keys_clear(&keys);
+    ck_ok(calm_gguf_open(ctx, path, &file));
+    if (status == CALM_OK) {
+        ck_ok(calm_gguf_list_tensors(ctx, file, &list));
+        ck_assert_uint_eq(list.n, 1);
+        ck_assert(!list.entries[0].name);
+    } else
+        ck_fails(calm_gguf_list_tensors(ctx, file, &list), status, words);
+    calm_gguf_close(file);
+}
+
+TEST(lists_that_fail)
+{
+    const calm_gguf_tensor q = {.name = "blk.0.attn_q.weight", .type = CALM_GGML_F32, .n_dims = 2, .dims = {4, 6}};
+    const calm_gguf_tensor other = {.name = "v.patch", .type = CALM_GGML_F32, .n_dims = 2, .dims = {4, 6}};
+    const calm_gguf_tensor experts = {.name = "blk.0.ffn_up_exps.weight", .type = CALM_GGML_I8, .n_dims = 3, .dims = {1, 1, 70000}};
+    check_list("clip", 0, &q, CALM_EUNSUPPORTED, "architecture clip; calm knows llama");
+    check_list(NULL, 0, &q, CALM_EUNSUPPORTED, "architecture none");
+    check_list("llama", 0, &q, CALM_EFORMAT, "key llama.attention.head_count: expected a whole number above 0");
+    check_list("llama", 4, &q, CALM_EFORMAT, "tensor blk.0.attn_q.weight: 6 rows, expected 4 heads of an even number");
+    check_list("llama", 2, &q, CALM_EFORMAT, "6 rows, expected 2 heads of an even number");
+    check_list("llama", 0, &experts, CALM_EFORMAT, "70000 experts, expected at most 65536");
+    check_list("llama", 0, &other, CALM_OK, NULL);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("gguf_names", (const TTest *[]){both_ways, known_names, unknown_names, lists_that_fail, NULL});
+}
