@@ -212,6 +212,8 @@ static calm_status open_directory(work *w)
     const bool asked = w->options->dtype != CALM_N_DTYPES;
     const calm_dtype dtype = asked ? w->options->dtype : dtype_of(w->read, CALM_BF16);
     w->result->format = calm_stored_format_of(w->stored)->name;
+    if (strcmp(w->result->format, "compressed_tensors") == 0)
+        w->result->format = "compressed-tensors";
     w->result->dtype = dtype;
     w->config = plain_config(w->read, w->options->dtype);
     return list_directory(w, dtype);

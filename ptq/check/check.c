@@ -217,16 +217,20 @@ static calm_status find_format(calm_checking *c, const char **name)
                           "quant_method \"%.64s\": calm reads compressed-tensors, gptq, awq and MLX's entry", method);
 }
 
-static calm_status check_target(calm_checking *c, const char *format)
+/* *taken false: the engine that is asked for does not read the format at all. */
+static calm_status check_target(calm_checking *c, const char *format, bool *taken)
 {
     static const struct {
         const char *format;
         unsigned engines;
     } read[] = {
         {"compressed_tensors", V | S | T}, {"gptq", V | S | T | M}, {"awq", V | S | T | M}, {"mlx", M}, {"gguf", L}};
+    *taken = true;
     for (size_t i = 0; format && i < sizeof read / sizeof *read; i++)
-        if (strcmp(format, read[i].format) == 0 && c->target != CALM_CHECK_ANY && !(read[i].engines & 1u << c->target))
+        if (strcmp(format, read[i].format) == 0 && c->target != CALM_CHECK_ANY && !(read[i].engines & 1u << c->target)) {
+            *taken = false;
             return calm_check_say(c, CALM_RULE_TARGET_FORMAT, c->path, "the format is %s", c->report->format);
+        }
     return CALM_OK;
 }
 
@@ -272,16 +276,17 @@ static calm_status check_format(calm_checking *c, const char *name)
 static calm_status check_directory(calm_checking *c)
 {
     const char *name;
+    bool taken;
     CALM_TRY(read_config(c));
     CALM_TRY(calm_check_files(c));
     CALM_TRY(find_format(c, &name));
     CALM_TRY(calm_check_model(c));
     CALM_TRY(check_format(c, name));
-    CALM_TRY(check_target(c, name));
+    CALM_TRY(check_target(c, name, &taken));
     if (c->resolved)
         CALM_TRY(calm_check_parts(c));
     CALM_TRY(calm_check_floats(c));
-    if (c->resolved)
+    if (c->resolved && taken)
         CALM_TRY(calm_check_kernels(c));
     CALM_TRY(calm_check_tokenizer(c));
     CALM_TRY(calm_check_values(c));
@@ -292,20 +297,31 @@ static calm_status check_directory(calm_checking *c)
     return CALM_OK;
 }
 
+static calm_status check_gguf_file(calm_checking *c)
+{
+    bool taken;
+    c->report->format = "gguf";
+    CALM_TRY(check_target(c, "gguf", &taken));
+    return calm_check_gguf(c);
+}
+
 static calm_status check_path(calm_checking *c)
 {
-    char *config, *one, *index;
+    char *config, *one, *index, *gguf;
     if (!calm_path_exists(c->path))
         return calm_fail(c->ctx, CALM_ENOTFOUND, "%s: no such file or directory", c->path);
-    if (!calm_is_directory(c->path)) {
-        c->report->format = "gguf";
-        CALM_TRY(check_target(c, "gguf"));
-        return calm_check_gguf(c);
-    }
+    if (!calm_is_directory(c->path))
+        return check_gguf_file(c);
     CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &config, c->path, "config.json"));
     CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &one, c->path, "model.safetensors"));
     CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &index, c->path, "model.safetensors.index.json"));
-    if (!calm_path_exists(one) && !calm_path_exists(index))
+    CALM_TRY(calm_path_join(c->ctx, c->ctx->out, &gguf, c->path, "model.gguf"));
+    const bool tensors = calm_path_exists(one) || calm_path_exists(index);
+    if (!tensors && calm_path_exists(gguf) && !calm_is_directory(gguf)) {    /* as calm export writes it */
+        c->path = gguf;
+        return check_gguf_file(c);
+    }
+    if (!tensors)
         return calm_fail(c->ctx, CALM_ENOTFOUND,
                          "%s: holds neither model.safetensors nor model.safetensors.index.json%s", c->path,
                          calm_path_exists(config) ? "" : ", and no config.json");

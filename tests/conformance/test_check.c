@@ -151,6 +151,24 @@ TEST(cannot_be_read_at_all)
 }
 END_OF_TEST
 
+TEST(a_directory_with_a_gguf_file)
+{
+    calm_check_report report;
+    ck_ok(calm_check(ctx, good_write("gguf"), CALM_CHECK_LLAMACPP, &report));
+    ck_assert_msg(report.n == 0, "%s", findings_text(&report));
+    ck_assert_str_eq(report.format, "gguf");
+}
+END_OF_TEST
+
+/* What an engine does not read at all it is not asked the details of. */
+TEST(another_engine)
+{
+    calm_check_report report;
+    ck_ok(calm_check(ctx, good_write("mlx"), CALM_CHECK_VLLM, &report));
+    ck_assert_msg(report.n == 1 && strcmp(report.findings[0].rule->id, "TG001") == 0, "%s", findings_text(&report));
+}
+END_OF_TEST
+
 TEST(same_for_any_number_of_threads)
 {
     const break_fault fault = {"scale_nan", "ct", "VA001", "", BREAK_POKE, "layers.0.mlp.up_proj.weight_scale",
@@ -169,5 +187,6 @@ int main(void)
 {
     return run_tests("check", (const TTest *[]){good_ones_are_clean, every_family_is_clean, every_fault_is_found,
                                                 every_rule_has_its_fault, documented, cannot_be_read_at_all,
+                                                a_directory_with_a_gguf_file, another_engine,
                                                 same_for_any_number_of_threads, NULL});
 }
