@@ -7,7 +7,7 @@
 #
 #   # why the case exists
 #   @ tool [words]      the case is skipped (exit status 77) where this tool is not installed, or the command fails
-#   $ command           run by sh in a folder of its own, with calm and json_shape in PATH; the steps of a case share it
+#   $ command           run by sh in a folder of its own, with calm, json_shape and store_sql in PATH; the steps of a case share it
 #   = 1                 exit status that the command must have; 0 when not said
 #   > line              standard output must have this line next
 #   ! line              standard error must have this line next
