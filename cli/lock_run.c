@@ -67,12 +67,16 @@ static calm_status run_pipeline(calm_ctx *ctx, const calm_quantize_options *opts
 calm_status calm_locked_run_do(calm_ctx *ctx, const calm_quantize_options *opts, const calm_recipe *recipe,
                                const calm_json *expected, calm_locked_run *out)
 {
-    calm_json *inputs;
+    calm_json *inputs = NULL;
     memset(out, 0, sizeof *out);
-    CALM_TRY(calm_lock_inputs(ctx, recipe, &inputs));
+    /* All bytes of the model are read for it: before the run only where that may spare the run. */
+    if (expected)
+        CALM_TRY(calm_lock_inputs(ctx, recipe, &inputs));
     calm_status status = expected ? compare_inputs(ctx, expected, inputs, out) : CALM_OK;
     if (status == CALM_OK && !out->differences.n)
         status = run_pipeline(ctx, opts, recipe, out);
+    if (status == CALM_OK && !expected)
+        status = calm_lock_inputs(ctx, recipe, &inputs);
     if (status != CALM_OK || out->differences.n) {
         calm_json_free(inputs);
         return status;
