@@ -6,36 +6,14 @@
 
 #include "ptq/hybrid/gguf_arch.h"
 #include "ptq/hybrid/gguf_linear.h"
+#include "ptq/hybrid/module_names.h"
 #include "ptq/model/arch.h"
-
-/* A linear by its module's name. */
-typedef struct named {
-    const char *module;
-    const calm_job_ref *job;
-    calm_role role;
-} named;
 
 typedef struct builder {
     const calm_export_input *input;
-    named *linears;            /* sorted by name */
+    calm_named_linear *linears;    /* sorted by name */
     calm_gguf_layout *out;
 } builder;
-
-static int by_module(const void *a, const void *b)
-{
-    return strcmp(((const named *)a)->module, ((const named *)b)->module);
-}
-
-static calm_status index_linears(calm_ctx *ctx, const calm_model *model, named **out)
-{
-    const calm_layout *table = calm_model_layout(model);
-    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, table->n_linears));
-    for (size_t j = 0; j < table->n_jobs; j++)
-        for (size_t i = table->jobs[j].first; i < table->jobs[j].first + table->jobs[j].n; i++)
-            (*out)[i] = (named){table->linears[i].module, &table->jobs[j], table->linears[i].role};
-    qsort(*out, table->n_linears, sizeof **out, by_module);
-    return CALM_OK;
-}
 
 /* ---- types ---- */
 
@@ -148,9 +126,7 @@ static calm_status find_linear(calm_ctx *ctx, const builder *b, const calm_tenso
     const calm_arena_mark mark = calm_arena_save(ctx->scratch);
     char *module;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%.*s", (int)(dot ? dot - source->name : 0), source->name));
-    const named wanted = {module, NULL, 0};
-    const named *found =
-        bsearch(&wanted, b->linears, calm_model_layout(b->input->model)->n_linears, sizeof *b->linears, by_module);
+    const calm_named_linear *found = calm_linear_named(b->input->model, b->linears, module);
     calm_arena_rewind(ctx->scratch, mark);
     if (!found)
         return CALM_OK;
@@ -249,7 +225,7 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
     builder b = {.input = input, .out = out};
     calm_gguf_spot *spots;
     *out = (calm_gguf_layout){0};
-    CALM_TRY(index_linears(ctx, model, &b.linears));
+    CALM_TRY(calm_linears_by_name(ctx, model, &b.linears));
     CALM_TRY(CALM_NEW(ctx, ctx->out, spots, n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->parts, n + 2));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, n + 2));

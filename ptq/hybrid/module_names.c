@@ -220,3 +220,27 @@ bool calm_is_layout_linear(const calm_layout *layout, const char *module)
             return true;
     return false;
 }
+
+/* ---- linears by name ---- */
+
+static int compare_linears(const void *a, const void *b)
+{
+    return strcmp(((const calm_named_linear *)a)->module, ((const calm_named_linear *)b)->module);
+}
+
+calm_status calm_linears_by_name(calm_ctx *ctx, const calm_model *model, calm_named_linear **out)
+{
+    const calm_layout *table = calm_model_layout(model);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, table->n_linears));
+    for (size_t j = 0; j < table->n_jobs; j++)
+        for (size_t i = table->jobs[j].first; i < table->jobs[j].first + table->jobs[j].n; i++)
+            (*out)[i] = (calm_named_linear){table->linears[i].module, &table->jobs[j], table->linears[i].role};
+    qsort(*out, table->n_linears, sizeof **out, compare_linears);
+    return CALM_OK;
+}
+
+const calm_named_linear *calm_linear_named(const calm_model *model, const calm_named_linear *linears, const char *module)
+{
+    const calm_named_linear key = {module, NULL, 0};
+    return bsearch(&key, linears, calm_model_layout(model)->n_linears, sizeof *linears, compare_linears);
+}

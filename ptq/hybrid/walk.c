@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/hybrid/module_names.h"
 #include "ptq/model/arch.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
@@ -31,30 +32,6 @@ typedef struct layout {
 } layout;
 
 /* ---- which tensors ---- */
-
-/* A linear by its module's name. */
-typedef struct named {
-    const char *module;
-    const calm_job_ref *job;
-    calm_role role;
-} named;
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(((const named *)a)->module, ((const named *)b)->module);
-}
-
-/* All linears, sorted by name. */
-static calm_status index_linears(calm_ctx *ctx, const calm_model *model, named **out)
-{
-    const calm_layout *table = calm_model_layout(model);
-    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, table->n_linears));
-    for (size_t j = 0; j < table->n_jobs; j++)
-        for (size_t i = table->jobs[j].first; i < table->jobs[j].first + table->jobs[j].n; i++)
-            (*out)[i] = (named){table->linears[i].module, &table->jobs[j], table->linears[i].role};
-    qsort(*out, table->n_linears, sizeof **out, compare_names);
-    return CALM_OK;
-}
 
 /* Number of the block a tensor belongs to and its name within; -1 for none. */
 static long block_of(const calm_model *model, const char *name, const char **rest)
@@ -156,7 +133,7 @@ static bool find_norm(const calm_names *names, const char *rest, entry *e)
 }
 
 static calm_status add_source(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
-                              const named *linears, entry e, const char *rest, layout *out)
+                              const calm_named_linear *linears, entry e, const char *rest, layout *out)
 {
     const calm_tensor *source = e.source;
     const calm_layout *table = calm_model_layout(input->model);
@@ -166,8 +143,7 @@ static calm_status add_source(calm_ctx *ctx, const calm_export_input *input, con
         return add_copy(ctx, out, e);
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%.*s", (int)(dot - source->name), source->name));
-    const named key = {module, NULL, 0};
-    const named *found = bsearch(&key, linears, table->n_linears, sizeof *linears, compare_names);
+    const calm_named_linear *found = calm_linear_named(input->model, linears, module);
     calm_arena_rewind(ctx->scratch, mark);
     if (!found)
         return add_copy(ctx, out, e);
@@ -187,8 +163,8 @@ static calm_status lay_out(calm_ctx *ctx, const calm_export_input *input, const 
     const calm_safetensors *set = calm_model_tensors(input->model);
     const size_t n = calm_safetensors_count(set);
     const char *rest = NULL;
-    named *linears;
-    CALM_TRY(index_linears(ctx, input->model, &linears));
+    calm_named_linear *linears;
+    CALM_TRY(calm_linears_by_name(ctx, input->model, &linears));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->entries, CALM_EXPORT_TENSORS * n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, CALM_EXPORT_TENSORS * n));
     for (long block = -1; block < (long)calm_model_config(input->model)->n_blocks; block++)
