@@ -511,3 +511,19 @@ void calm_assembly_close(calm_assembly *assembly)
     calm_pipeline_close(&assembly->p);
     calm_stored_run_clear(&assembly->run);
 }
+
+calm_status calm_assemble_and_tell(calm_ctx *ctx, const calm_assemble_options *options, bool quiet, calm_assembled_fn *tell,
+                                   const void *opts)
+{
+    calm_assembly assembly;
+    calm_progress progress;
+    calm_progress_init(&progress, quiet);
+    ctx->log = calm_progress_log;
+    ctx->log_user = &progress;
+    calm_status status = calm_assemble(ctx, options, &progress, &assembly);
+    if (status == CALM_OK)
+        status = tell(ctx, opts, &assembly);
+    calm_assembly_close(&assembly);
+    ctx->log = NULL;
+    return status;
+}

@@ -34,4 +34,11 @@ calm_status calm_assemble(calm_ctx *ctx, const calm_assemble_options *options, c
                           calm_assembly *out);
 void calm_assembly_close(calm_assembly *assembly);
 
+/* Says what was written, with the command's own options. */
+typedef calm_status calm_assembled_fn(calm_ctx *ctx, const void *opts, const calm_assembly *assembly);
+
+/* The whole of a command: assemble with progress (none when `quiet`), tell, close. */
+calm_status calm_assemble_and_tell(calm_ctx *ctx, const calm_assemble_options *options, bool quiet, calm_assembled_fn *tell,
+                                   const void *opts);
+
 #endif

@@ -30,8 +30,9 @@ static const calm_option table[] = {
     {0},
 };
 
-static calm_status print(calm_ctx *ctx, const options *o, const calm_assembly *a)
+static calm_status print(calm_ctx *ctx, const void *opts, const calm_assembly *a)
 {
+    const options *o = opts;
     const calm_pipeline *p = &a->p;
     if (!o->json) {
         printf("  result       %s of run %lld: %.4f bits per weight\n  size         %.2f MiB -> %.2f MiB (%.1f %%)\n",
@@ -58,8 +59,6 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     const options *o = opts;
     calm_assemble_options how = {.store = o->store, .output = o->output, .hybrid = o->hybrid, .force = o->force};
     calm_named_model model;
-    calm_assembly assembly;
-    calm_progress progress;
     char *command;
     (void)n_args;
     CALM_TRY(calm_stored_run_number(ctx, "assemble", args[0], &how.run));
@@ -72,15 +71,7 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     }
     CALM_TRY(calm_strf(ctx, ctx->out, &command, "calm assemble %lld --output %s", (long long)how.run, o->output));
     how.command = command;
-    calm_progress_init(&progress, o->common.quiet);
-    ctx->log = calm_progress_log;
-    ctx->log_user = &progress;
-    calm_status status = calm_assemble(ctx, &how, &progress, &assembly);
-    if (status == CALM_OK)
-        status = print(ctx, o, &assembly);
-    calm_assembly_close(&assembly);
-    ctx->log = NULL;
-    return status;
+    return calm_assemble_and_tell(ctx, &how, o->common.quiet, print, o);
 }
 
 const calm_command calm_cmd_assemble = {

@@ -51,8 +51,9 @@ static calm_status print_json(calm_ctx *ctx, const options *o, const calm_assemb
     return status;
 }
 
-static calm_status print(calm_ctx *ctx, const options *o, const calm_assembly *a)
+static calm_status print(calm_ctx *ctx, const void *opts, const calm_assembly *a)
 {
+    const options *o = opts;
     char **names;
     size_t n;
     CALM_TRY(calm_output_files(ctx, o->output, &names, &n));
@@ -93,19 +94,9 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
 {
     const options *o = opts;
     calm_assemble_options how;
-    calm_assembly assembly;
-    calm_progress progress;
     (void)n_args;
     CALM_TRY(resolve(ctx, o, args[0], &how));
-    calm_progress_init(&progress, o->common.quiet);
-    ctx->log = calm_progress_log;
-    ctx->log_user = &progress;
-    calm_status status = calm_assemble(ctx, &how, &progress, &assembly);
-    if (status == CALM_OK)
-        status = print(ctx, o, &assembly);
-    calm_assembly_close(&assembly);
-    ctx->log = NULL;
-    return status;
+    return calm_assemble_and_tell(ctx, &how, o->common.quiet, print, o);
 }
 
 const calm_command calm_cmd_export = {
