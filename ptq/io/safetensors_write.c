@@ -26,7 +26,7 @@ static calm_status build_header(calm_ctx *ctx, const calm_tensor *tensors, size_
     calm_json_set_string(metadata, "format", "pt");
     calm_json_set(root, "__metadata__", metadata);
     for (size_t i = 0; i < n && status == CALM_OK; i++) {
-        size_t n_elements, bytes, end;
+        size_t n_elements, bytes, end = 0;
         if (!calm_tensor_size(&tensors[i], &n_elements, &bytes) || !calm_size_add(&end, offset, bytes))
             status = calm_fail(ctx, CALM_EARG, "tensor %s: its size overflows", tensors[i].name);
         else

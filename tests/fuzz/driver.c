@@ -2,8 +2,8 @@
  *
  * Runs every file of the corpus folder and N mutations of each.  The mutations are drawn from the counter-based
  * generator: the same program and corpus give the same inputs on every machine.  The work is done in a child;
- * when it dies or takes over 20 s for one input, the parent says which input it was and keeps its bytes in
- * ./crash-<target>. */
+ * when it dies or takes too long for one input, the parent says which input it was and keeps its bytes in
+ * ./crash-<target>.  tests/fuzz/run is the search that looks where it gets to. */
 #include "tests/fuzz/fuzz.h"
 
 #include <dirent.h>
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,7 +20,8 @@
 
 #define SEED 20240229u
 #define INPUT_MAX ((size_t)1 << 16)    /* mutations do not grow beyond; larger corpus files run unchanged */
-#define SECONDS_MAX 20
+#define CPU_SECONDS_MAX 5              /* of one input, on a busy machine too */
+#define WAIT_SECONDS_MAX 60            /* an input that makes the parser wait */
 
 /* What the child works on, for the parent's report; shared memory. */
 typedef struct progress {
@@ -36,32 +38,10 @@ typedef struct corpus {
     size_t n;
 } corpus;
 
-static calm_arena arenas[2];
-static calm_ctx context;
-static char work_folder[] = "/tmp/calm-fuzz-XXXXXX";
-
-calm_ctx *fuzz_context(void)
-{
-    calm_arena_clear(&arenas[0]);
-    calm_arena_clear(&arenas[1]);
-    calm_ctx_init(&context, &arenas[0], &arenas[1]);
-    return &context;
-}
-
 static void give_up(const char *what)
 {
     perror(what);
     exit(2);
-}
-
-const char *fuzz_file(const char *name, const uint8_t *data, size_t size)
-{
-    static char path[sizeof work_folder + 256];
-    snprintf(path, sizeof path, "%s/%s", work_folder, name);
-    FILE *stream = fopen(path, "wb");
-    if (!stream || fwrite(data, 1, size, stream) != size || fclose(stream) != 0)
-        give_up(path);
-    return path;
 }
 
 /* ---- mutations ---- */
@@ -162,9 +142,12 @@ static void run_one(const uint8_t *data, size_t size)
     if (!exact)
         give_up("memory");
     memcpy(exact, data, size);
-    alarm(SECONDS_MAX);
+    const struct itimerval limit = {.it_value.tv_sec = CPU_SECONDS_MAX}, none = {{0}};
+    setitimer(ITIMER_PROF, &limit, NULL);
+    alarm(WAIT_SECONDS_MAX);
     calm_fuzz_one(exact, size);
     alarm(0);
+    setitimer(ITIMER_PROF, &none, NULL);
     free(exact);
 }
 
@@ -238,7 +221,7 @@ int main(int argc, char **argv)
         return 2;
     }
     progress *now = mmap(NULL, sizeof *now, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (now == MAP_FAILED || !mkdtemp(work_folder))
+    if (now == MAP_FAILED)
         give_up("fuzz");
     static corpus files;    /* static: still reachable when leaks are looked for */
     files = read_corpus(argv[1]);
@@ -246,6 +229,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s: no files\n", argv[1]);
         return 2;
     }
+    fuzz_make_folder();    /* before the fork: the parent removes it */
     pid_t child = fork();
     if (child == 0) {
         run_all(&files, atol(argv[2]), now);
@@ -254,8 +238,7 @@ int main(int argc, char **argv)
     int status = -1;
     if (child < 0 || waitpid(child, &status, 0) != child)
         give_up("fuzz");
-    calm_remove_tree(fuzz_context(), work_folder);
-    fuzz_context();
+    fuzz_remove_files();
     if (status != 0)
         return report(argv[0], status, now);
     printf("%zu files, %s mutations each\n", files.n, argv[2]);

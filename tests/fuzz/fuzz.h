@@ -1,7 +1,7 @@
-/* Fuzz targets: one file fuzz_<parser>.c each, linked with driver.c (tests.cmake finds both).
+/* Fuzz targets: one file fuzz_<parser>.c each, linked with inputs.c and driver.c (tests.cmake finds them).
  *
- * A target feeds untrusted bytes to one parser and checks with abort() what must hold of its result.  With clang,
- * -Dcalm_fuzz_one=LLVMFuzzerTestOneInput makes the same file a libFuzzer target. */
+ * A target feeds untrusted bytes to one parser and checks with abort() what must hold of its result.  With clang and
+ * -DCALM_FUZZER=ON the same file becomes a libFuzzer target, without driver.c (tests/fuzz/run, docs/fuzzing.md). */
 #ifndef CALM_TESTS_FUZZ_H
 #define CALM_TESTS_FUZZ_H
 
@@ -18,5 +18,11 @@ calm_ctx *fuzz_context(void);
 
 /* A file with these bytes, for parsers that read paths; the same path in every call, removed at the end. */
 const char *fuzz_file(const char *name, const uint8_t *data, size_t size);
+
+/* Make the folder of those files, if there is none yet; exits when it cannot be made.  Removed at exit(). */
+void fuzz_make_folder(void);
+
+/* Remove that folder and what the last context held. */
+void fuzz_remove_files(void);
 
 #endif
