@@ -30,15 +30,9 @@ static calm_status restore_pool(calm_ctx *ctx, calm_assembly *a)
 /* The formats that are asked for, else those of the run. */
 static calm_status restore_formats(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
 {
-    const calm_json *several = calm_json_get(a->run.recipe, "formats");
-    const char *name = calm_json_string(calm_json_get(a->run.recipe, "format"), "compressed_tensors");
     calm_formats *formats = &a->recipe.formats;
-    char *list;
-    CALM_TRY(calm_strf(ctx, ctx->out, &list, "%s", several ? "" : name));
-    for (size_t i = 0; i < calm_json_size(several); i++)
-        CALM_TRY(calm_strf(ctx, ctx->out, &list, "%s%s%s", list, i ? "," : "",
-                           calm_json_string(calm_json_at(several, i), "?")));
-    CALM_TRY(calm_formats_parse(ctx, o->formats ? o->formats : list, formats));
+    CALM_TRY(o->formats ? calm_formats_parse(ctx, o->formats, formats)
+                        : calm_formats_of_recipe(ctx, a->run.recipe, formats));
     formats->options = o->export;
     return CALM_OK;
 }

@@ -49,8 +49,8 @@ calm_status calm_pipeline_check_budgets(calm_ctx *ctx, const calm_pipeline *p)
         if (recipe->budgets[i] * weights < least || recipe->budgets[i] * weights > most)
             return calm_fail(ctx, CALM_EARG, "--budget %g: the plans of these schemes take from %.4f to %.4f bits per weight%s%s",
                              recipe->budgets[i], least / weights, most / weights,
-                             p->constraint.takes ? " for target " : "",
-                             p->constraint.takes ? calm_target_name(p->constraint.target) : "");
+                             p->constraint.takes ? " for " : "",
+                             p->constraint.takes ? p->constraint.asks : "");
     return CALM_OK;
 }
 

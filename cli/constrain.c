@@ -105,9 +105,7 @@ calm_status calm_pipeline_constrain(calm_ctx *ctx, calm_pipeline *p)
     bool *offered;
     size_t known = 0;
     *c = (calm_constraint){0};
-    if (calm_target_is_any(recipe->target))
-        return CALM_OK;
-    if (!recipe->target_format && recipe->output)
+    if (!calm_target_is_any(recipe->target) && !recipe->target_format && recipe->output)
         calm_log(ctx, CALM_LOG_WARNING, "target %s reads %s and not what this run writes: the plan is legal for it, the "
                                         "checkpoint is for others", calm_target_name(recipe->target),
                  calm_target_formats(recipe->target));
@@ -144,8 +142,8 @@ calm_status calm_trial_constrain(calm_ctx *ctx, const calm_pipeline *p, const si
         if (choice[job] == CALM_STAYS_FLOAT || calm_pipeline_takes(p, job, p->recipe->pool[choice[job]].of_scheme))
             continue;
         calm_scheme_name(&p->recipe->pool[choice[job]].scheme, name);
-        CALM_TRY(calm_strf(ctx, ctx->out, &lacks, "%s: target %s does not take %s there",
-                           calm_model_layout(p->model)->jobs[job].name, calm_target_name(p->constraint.target), name));
+        CALM_TRY(calm_strf(ctx, ctx->out, &lacks, "%s: %s does not take %s there",
+                           calm_model_layout(p->model)->jobs[job].name, p->constraint.asks, name));
         trial->lacks = lacks;
     }
     return CALM_OK;

@@ -69,6 +69,15 @@ static calm_status find_sets(calm_ctx *ctx, calm_constraint *c)
     return CALM_OK;
 }
 
+/* Does a set have several units, and are there several schemes to differ in? */
+static bool ties(const calm_constraint *c)
+{
+    for (size_t u = 0; u < c->n_units; u++)
+        if (c->set[u] != u)
+            return c->n_schemes > 1;
+    return false;
+}
+
 /* ---- sets that nothing is left to ---- */
 
 static bool is_offered(const calm_constraint *c, const bool *offered, size_t unit, size_t scheme)
@@ -125,8 +134,8 @@ static calm_status refuse_set(calm_ctx *ctx, const calm_constraint *c, const boo
     if (status == CALM_OK)
         status = calm_text_check(ctx, &text);
     if (status == CALM_OK)
-        status = calm_fail(ctx, CALM_EARG, "--target %s: %s share a scheme, and none is left to them: %.700s",
-                           calm_target_name(c->target), calm_tie_text(c->tie), text.data);
+        status = calm_fail(ctx, CALM_EARG, "%s%s: %s share a scheme, and none is left to them: %.700s",
+                           calm_target_is_any(c->target) ? "" : "--", c->asks, calm_tie_text(c->tie), text.data);
     calm_text_clear(&text);
     return status;
 }
@@ -136,17 +145,20 @@ static calm_status refuse_set(calm_ctx *ctx, const calm_constraint *c, const boo
 calm_status calm_constraint_apply(calm_ctx *ctx, const bool *offered, calm_constraint *c)
 {
     size_t n;
-    if (calm_target_is_any(c->target)) {
-        c->takes = NULL;
-        c->set = NULL;
-        return CALM_OK;
-    }
     c->n_units = c->n_jobs ? c->jobs[c->n_jobs - 1].unit + 1 : 0;
     if (!calm_size_mul(&n, c->n_units, c->n_schemes))
         return calm_fail(ctx, CALM_ENOMEM, "%zu units of %zu schemes", c->n_units, c->n_schemes);
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, c->takes, n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, c->set, c->n_units));
     CALM_TRY(find_sets(ctx, c));
+    c->takes = NULL;
+    if (calm_target_is_any(c->target) && !ties(c)) {
+        c->set = NULL;
+        return CALM_OK;
+    }
+    CALM_TRY(calm_target_is_any(c->target)
+                 ? calm_strf(ctx, ctx->out, &c->asks, "the format written")
+                 : calm_strf(ctx, ctx->out, &c->asks, "target %s", calm_target_name(c->target)));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, c->takes, n));
     memset(c->takes, true, n);
     for (size_t j = 0; j < c->n_jobs; j++)
         for (size_t s = 0; s < c->n_schemes; s++)
@@ -163,9 +175,8 @@ calm_status calm_constraint_apply(calm_ctx *ctx, const bool *offered, calm_const
 calm_status calm_constraint_cost(calm_ctx *ctx, const calm_constraint *c, size_t held, const char *loss,
                                  double constrained, double unconstrained, char **out)
 {
-    const char *name = calm_target_name(c->target);
     if (!held)
-        return calm_strf(ctx, ctx->out, out, "target %s: nothing was held back", name);
-    return calm_strf(ctx, ctx->out, out, "target %s: %zu unit%s held back, %s %.3e instead of %.3e", name, held,
+        return calm_strf(ctx, ctx->out, out, "%s: nothing was held back", c->asks);
+    return calm_strf(ctx, ctx->out, out, "%s: %zu unit%s held back, %s %.3e instead of %.3e", c->asks, held,
                      held == 1 ? " was" : "s were", loss, constrained, unconstrained);
 }

@@ -1,7 +1,7 @@
-/* Constraint: what the target leaves of the schemes of a run (ptq/hybrid/targets.h), unit by unit.
+/* Constraint: what the target and the formats written leave of the schemes of a run (ptq/hybrid/targets.h), by unit.
  *
  *   takes    a unit may have a scheme when the target takes it for each of its jobs
- *   set      units that share a scheme: of jobs that the target ties; such a set has what all of its units may have
+ *   set      units that share a scheme: of jobs that target or format tie; such a set has what all of its units may have
  *
  * The pipeline and `calm select` make it from a layout and from rows; the plans that it leaves are legal. */
 #ifndef CALM_CLI_CONSTRAINT_H
@@ -16,7 +16,7 @@ typedef struct calm_constraint_job {
     bool expert, down;
 } calm_constraint_job;
 
-/* Every field 0: no target, everything is taken. */
+/* Every field 0: no target and no tie, everything is taken. */
 typedef struct calm_constraint {
     const calm_target *target;           /* NULL: none                                         */
     const char *format;                  /* NULL: the target's first                           */
@@ -26,15 +26,17 @@ typedef struct calm_constraint {
     const calm_constraint_job *jobs;     /* [n_jobs]                                           */
     size_t n_jobs, n_units;
     bool *takes;                         /* [n_units][n_schemes]                               */
+    char *asks;                          /* "target vllm", or without one "the format written" */
     size_t *set;                         /* [n_units] first unit of its set; itself: it is free, or the first */
 } calm_constraint;
 
-/* Fill out->takes and out->set in ctx->out; the other fields are the caller's.  offered [n_units][n_schemes] is what pins
- * and bans leave (NULL: everything).  Without a target nothing is done.
+/* Fill out->takes, out->set and out->asks in ctx->out; the other fields are the caller's.  offered [n_units][n_schemes] is what pins
+ * and bans leave (NULL: everything).  Without a target and with
+ * every unit a set of its own nothing is done: both stay NULL.
  * CALM_EARG: a set is left without a scheme; the message says which job refuses what, and what would do. */
 calm_status calm_constraint_apply(calm_ctx *ctx, const bool *offered, calm_constraint *out);
 
-/* May the unit have the scheme?  Without a target always. */
+/* May the unit have the scheme?  Without a constraint always. */
 bool calm_constraint_takes(const calm_constraint *constraint, size_t unit, size_t scheme);
 
 /* Would the target take the scheme for some job, whatever shares it? */

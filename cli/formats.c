@@ -51,6 +51,38 @@ calm_status calm_format_name(calm_ctx *ctx, const calm_exporter *exporter, char 
     return CALM_OK;
 }
 
+calm_status calm_formats_of_recipe(calm_ctx *ctx, const calm_json *recipe, calm_formats *out)
+{
+    const calm_json *several = calm_json_get(recipe, "formats");
+    const char *name = calm_json_string(calm_json_get(recipe, "format"), "compressed_tensors");
+    char *list;
+    CALM_TRY(calm_strf(ctx, ctx->out, &list, "%s", several ? "" : name));
+    for (size_t i = 0; i < calm_json_size(several); i++)
+        CALM_TRY(calm_strf(ctx, ctx->out, &list, "%s%s%s", list, i ? "," : "",
+                           calm_json_string(calm_json_at(several, i), "?")));
+    return calm_formats_parse(ctx, list, out);
+}
+
+calm_status calm_formats_read_by(calm_ctx *ctx, const calm_formats *formats, const calm_target *target, char **out)
+{
+    *out = NULL;
+    for (size_t i = 0; i < calm_formats_count(formats); i++) {
+        CALM_TRY(calm_format_name(ctx, calm_formats_at(formats, i), out));
+        if (calm_target_reads(target, *out))
+            return CALM_OK;
+    }
+    *out = NULL;
+    return CALM_OK;
+}
+
+calm_tie calm_formats_tie(const calm_formats *formats)
+{
+    calm_tie tie = CALM_TIE_NONE;
+    for (size_t i = 0; i < calm_formats_count(formats); i++)
+        tie = calm_tie_both(tie, calm_formats_at(formats, i)->tie);
+    return tie;
+}
+
 calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const calm_model *model, const calm_plan *plan)
 {
     const calm_export_input input = {.model = model, .plan = plan, .options = &formats->options};

@@ -9,6 +9,7 @@
 
 #include "ptq/base/text.h"
 #include "ptq/hybrid/export.h"
+#include "ptq/hybrid/targets.h"
 
 typedef struct calm_pipeline calm_pipeline;    /* cli/pipeline.h */
 
@@ -27,6 +28,15 @@ const calm_exporter *calm_formats_at(const calm_formats *formats, size_t index);
 
 /* Its name with - for _, as people type it; in ctx->out. */
 calm_status calm_format_name(calm_ctx *ctx, const calm_exporter *exporter, char **out);
+
+/* The formats that a stored run's recipe names; as calm_formats_parse. */
+calm_status calm_formats_of_recipe(calm_ctx *ctx, const calm_json *recipe, calm_formats *out);
+
+/* The first of the formats that the target reads, with - for _, in ctx->out; NULL: none. */
+calm_status calm_formats_read_by(calm_ctx *ctx, const calm_formats *formats, const calm_target *target, char **out);
+
+/* Jobs that share a scheme in what is written. */
+calm_tie calm_formats_tie(const calm_formats *formats);
 
 /* For a card: "compressed-tensors." or "gptq, gguf, a folder each.", and for transformers how it is loaded. */
 calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, calm_text *out);

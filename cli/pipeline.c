@@ -129,16 +129,6 @@ static void warn_of_few_rows(calm_ctx *ctx, const calm_pipeline *p)
                                         "(more --samples)", rows, widest, ROWS_PER_INPUT);
 }
 
-/* Without a target experts may come out at several schemes, which readers fail on and calm assemble refuses. */
-static void warn_of_experts(calm_ctx *ctx, const calm_pipeline *p)
-{
-    const calm_recipe *recipe = p->recipe;
-    if (recipe->n_budgets == 1 && recipe->n_schemes > 1 && recipe->output && !p->constraint.takes &&
-        recipe->selection.unit != CALM_UNIT_BLOCK && calm_model_config(p->model)->moe.n_experts)
-        calm_log(ctx, CALM_LOG_WARNING, "experts of a block may come out at different schemes, which readers of "
-                                        "compressed-tensors do not take: --target vllm, or another engine, gives them one");
-}
-
 /* ---- the whole line ---- */
 
 /* A member of `json` from its text; NULL: none. */
@@ -249,7 +239,6 @@ static calm_status open_all(calm_ctx *ctx, calm_pipeline *p)
     CALM_TRY(check_export(ctx, p));
     CALM_TRY(calm_pipeline_check_budgets(ctx, p));
     warn_of_few_rows(ctx, p);
-    warn_of_experts(ctx, p);
     CALM_TRY(calm_budget_apply(ctx, p, &p->budget));
     calm_budget_note(&p->held.open);
     return CALM_OK;

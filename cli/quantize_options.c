@@ -119,19 +119,13 @@ calm_status calm_quantize_formats(calm_ctx *ctx, const calm_quantize_options *o,
 
 calm_status calm_quantize_target(calm_ctx *ctx, const calm_quantize_options *o, calm_recipe *recipe)
 {
-    char *item;
-    if (!o->target)
-        return CALM_OK;
-    CALM_TRY(calm_target_parse(ctx, o->target, &recipe->target));
-    for (const char *at = o->formats ? o->formats : DEFAULT_FORMAT; *at;) {
-        CALM_TRY(calm_list_next(ctx, &at, &item));
-        for (char *c = item; *c; c++)    /* either spelling */
-            *c = *c == '_' ? '-' : *c;
-        recipe->target_tie = calm_tie_both(recipe->target_tie, calm_format_tie(item));
-        if (!recipe->target_format && calm_target_reads(recipe->target, item))
-            recipe->target_format = item;
+    char *format = NULL;
+    if (o->target) {
+        CALM_TRY(calm_target_parse(ctx, o->target, &recipe->target));
+        CALM_TRY(calm_formats_read_by(ctx, &recipe->formats, recipe->target, &format));
     }
-    recipe->target_tie = calm_tie_both(recipe->target_tie, calm_target_tie(recipe->target, recipe->target_format));
+    recipe->target_format = format;
+    recipe->target_tie = calm_tie_both(calm_target_tie(recipe->target, format), calm_formats_tie(&recipe->formats));
     return CALM_OK;
 }
 

@@ -124,22 +124,20 @@ static calm_status resolve_budget(calm_ctx *ctx, const calm_select_options *o, c
     return CALM_OK;
 }
 
-/* Of the options, else of the selection that the run is, else of its recipe; in the format that the run was written in,
- * where the target reads it. */
+/* Of the options, else of the selection that the run is, else of its recipe; in a format that the run was written in,
+ * where the target reads one. */
 static calm_status resolve_target(calm_ctx *ctx, const calm_select_options *o, const calm_stored_run *run,
                                   calm_solve_wishes *out)
 {
     const calm_json *before = calm_json_get(calm_json_get(run->recipe, "select"), "target");
     const char *name = calm_json_string(before ? before : calm_json_get(run->recipe, "target"), "any");
     CALM_TRY(calm_target_parse(ctx, o->target ? o->target : name, &out->target));
-    const calm_json *several = calm_json_get(run->recipe, "formats");
-    const char *first = calm_json_string(several ? calm_json_at(several, 0) : calm_json_get(run->recipe, "format"), NULL);
-    char *written;
-    CALM_TRY(calm_strf(ctx, ctx->out, &written, "%s", first ? first : "compressed-tensors"));
-    for (char *c = written; *c; c++)    /* the recipe has the exporter's own name */
-        *c = *c == '_' ? '-' : *c;
-    out->written = written;
-    out->format = calm_target_reads(out->target, out->written) ? out->written : NULL;
+    calm_formats formats;
+    char *format;
+    CALM_TRY(calm_formats_of_recipe(ctx, run->recipe, &formats));
+    CALM_TRY(calm_formats_read_by(ctx, &formats, out->target, &format));
+    out->format = format;
+    out->tie = calm_formats_tie(&formats);
     return CALM_OK;
 }
 

@@ -233,9 +233,7 @@ calm_status calm_solve_constrain(calm_ctx *ctx, const calm_solve_pool *pool, con
     calm_scheme *schemes;
     bool *offered;
     *out = (calm_constraint){.target = wishes->target, .format = wishes->format};
-    if (calm_target_is_any(wishes->target))
-        return CALM_OK;
-    out->tie = calm_tie_both(calm_target_tie(wishes->target, wishes->format), calm_format_tie(wishes->written));
+    out->tie = calm_tie_both(calm_target_tie(wishes->target, wishes->format), wishes->tie);
     CALM_TRY(CALM_NEW(ctx, ctx->out, jobs, pool->n_jobs));
     CALM_TRY(CALM_NEW(ctx, ctx->out, schemes, pool->n_schemes));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, offered, units->n_units * pool->n_schemes));
@@ -361,8 +359,8 @@ static calm_status check_budget(calm_ctx *ctx, const calm_solve_pool *pool, cons
     /* As whole bits, which is what the knapsack is given. */
     if (floor(budget * weights + 0.5) < least || budget * weights > most * (1 + 1e-12))
         return calm_fail(ctx, CALM_EARG, "--budget %g: the plans of this pool take from %.4f to %.4f bits per weight%s%s",
-                         budget, least / weights, most / weights, constraint->takes ? " for target " : "",
-                         constraint->takes ? calm_target_name(constraint->target) : "");
+                         budget, least / weights, most / weights, constraint->takes ? " for " : "",
+                         constraint->takes ? constraint->asks : "");
     return CALM_OK;
 }
 

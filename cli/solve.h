@@ -134,7 +134,7 @@ typedef struct calm_solve_wishes {
     double budget;                     /* bits per weight; NaN: none                                    */
     const calm_target *target;         /* whose plans are legal; NULL: nobody's                         */
     const char *format;                /* that it is to read; NULL: its first                           */
-    const char *written;               /* in which the plan may be written too; NULL: no other          */
+    calm_tie tie;                      /* jobs that share a scheme in what is written                      */
 } calm_solve_wishes;
 
 typedef struct calm_solution {

@@ -1,6 +1,6 @@
 /* Exporters: one plan, written as the directory that an engine loads.
  *
- * An exporter is one file export_<format>.c, which ends with its descriptor, and one line in export.def. 
+ * An exporter is one file export_<format>.c, which ends with its descriptor, and one line in export.def.
  * Directories are written under a temporary name beside the target and renamed at the end. */
 #ifndef CALM_HYBRID_EXPORT_H
 #define CALM_HYBRID_EXPORT_H
@@ -8,6 +8,7 @@
 #include "ptq/base/context.h"
 #include "ptq/hybrid/export_options.h"
 #include "ptq/hybrid/plan.h"
+#include "ptq/hybrid/targets.h"
 #include "ptq/model/model.h"
 
 typedef struct calm_export_input {
@@ -23,6 +24,7 @@ typedef struct calm_exporter {
     const char *summary;
     bool wants_importance;      /* options->importance must be there */
     const char *file;           /* the one file it writes; NULL: a checkpoint, config.json and safetensors */
+    calm_tie tie;               /* jobs that share a scheme in its files, whoever reads them */
     /* Refuse, by name, what the format cannot express; warn in the log where readers differ. */
     calm_status (*check)(calm_ctx *ctx, const calm_export_input *input);
     /* Write the checkpoint's own files into the existing empty directory `dir`. */

@@ -170,6 +170,7 @@ static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *inpu
 const calm_exporter calm_export_awq = {
     .name = NAME,
     .summary = "AWQ, GEMM layout, uniform 4 bits: vLLM, SGLang, transformers, mlx-lm",
+    .tie = CALM_TIE_MODEL,
     .check = check,
     .write = write_checkpoint,
 };

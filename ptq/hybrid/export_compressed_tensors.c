@@ -147,6 +147,7 @@ static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *inpu
 const calm_exporter calm_export_compressed_tensors = {
     .name = "compressed_tensors",
     .summary = "safetensors with packed integers: transformers, vLLM, SGLang",
+    .tie = CALM_TIE_BLOCK,
     .check = check,
     .write = write_checkpoint,
 };

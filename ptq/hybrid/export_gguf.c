@@ -280,6 +280,7 @@ const calm_exporter calm_export_gguf = {
     .name = "gguf",
     .summary = "one model.gguf for llama.cpp: int4 as Q4_0 or Q4_1, int8 as Q8_0, with its tokenizer",
     .file = "model.gguf",
+    .tie = CALM_TIE_PROJECTION,
     .check = check,
     .write = write,
 };

@@ -227,6 +227,7 @@ static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *inpu
 const calm_exporter calm_export_gptq = {
     .name = NAME,
     .summary = "GPTQ v1 (v2 where asymmetric): GPTQModel, vLLM, SGLang, transformers",
+    .tie = CALM_TIE_BLOCK,
     .check = check,
     .write = write_checkpoint,
 };

@@ -196,6 +196,7 @@ static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *inpu
 const calm_exporter calm_export_mlx = {
     .name = NAME,
     .summary = "MLX affine: mlx-lm",
+    .tie = CALM_TIE_BLOCK,
     .check = check,
     .write = write_checkpoint,
 };

@@ -413,11 +413,6 @@ calm_tie calm_target_tie(const calm_target *target, const char *format)
     return r ? r->tie : CALM_TIE_NONE;
 }
 
-calm_tie calm_format_tie(const char *format)
-{
-    return format && strcmp(format, "compressed-tensors") == 0 ? CALM_TIE_BLOCK : CALM_TIE_NONE;
-}
-
 calm_tie calm_tie_both(calm_tie a, calm_tie b)
 {
     return a > b ? a : b;

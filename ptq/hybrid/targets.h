@@ -101,10 +101,6 @@ calm_status calm_target_check_format(calm_ctx *ctx, const calm_target *target, c
 /* Which jobs share a scheme in this format (NULL: the target's first). */
 calm_tie calm_target_tie(const calm_target *target, const char *format);
 
-/* Which jobs share a scheme in any file of this format, whoever reads it: compressed-tensors has one for all experts of a
- * block.  NULL and formats without such a rule: CALM_TIE_NONE. */
-calm_tie calm_format_tie(const char *format);
-
 /* The one of both that ties more: they are nested in the order of calm_tie. */
 calm_tie calm_tie_both(calm_tie a, calm_tie b);
 

@@ -142,7 +142,7 @@ static void run_one(const uint8_t *data, size_t size)
     if (!exact)
         give_up("memory");
     memcpy(exact, data, size);
-    const struct itimerval limit = {.it_value.tv_sec = CPU_SECONDS_MAX}, none = {{0}};
+    const struct itimerval limit = {{0, 0}, {CPU_SECONDS_MAX, 0}}, none = {{0, 0}, {0, 0}};
     setitimer(ITIMER_PROF, &limit, NULL);
     alarm(WAIT_SECONDS_MAX);
     calm_fuzz_one(exact, size);
