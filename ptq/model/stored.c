@@ -52,10 +52,14 @@ calm_status calm_stored_open(calm_ctx *ctx, const char *path, const calm_json *c
     if (!format)
         return unknown(ctx, path, config);
     calm_stored *stored = calloc(1, sizeof *stored);
-    if (!stored)
+    void *self = calloc(1, format->bytes);
+    if (!stored || !self) {
+        free(stored);
+        free(self);
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
-    stored->format = format;
-    const calm_status status = format->read(ctx, path, config, &stored->self);
+    }
+    *stored = (calm_stored){.format = format, .self = self};
+    const calm_status status = format->read(ctx, path, config, self);
     if (status == CALM_OK)
         *out = stored;
     else
@@ -67,8 +71,8 @@ void calm_stored_close(calm_stored *stored)
 {
     if (!stored)
         return;
-    if (stored->self)
-        stored->format->release(stored->self);
+    stored->format->release(stored->self);
+    free(stored->self);
     free(stored);
 }
 

@@ -51,8 +51,10 @@ typedef struct calm_stored_format {
     const char *name;      /* [a-z0-9_]+ : "gptq" */
     /* Is this config.json of the format?  Alone the entry's presence and method are looked at. */
     bool (*detect)(const calm_json *config);
-    /* Read the entry; *out is freed with `release`, also when this fails after setting it. */
-    calm_status (*read)(calm_ctx *ctx, const char *path, const calm_json *config, void **out);
+    size_t bytes;          /* of `self` below */
+    /* Read the entry into `self`, which is all zero. */
+    calm_status (*read)(calm_ctx *ctx, const char *path, const calm_json *config, void *self);
+    /* Free what `self` holds, also when `read` has failed. */
     void (*release)(void *self);
     /* The scheme of a module; *quantized false: float.  `set`: the checkpoint's tensors, NULL for none. */
     calm_status (*find)(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module,

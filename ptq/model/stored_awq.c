@@ -4,7 +4,6 @@
  *
  * "modules_to_not_convert" has parts of module names, as all readers take it.  Older files say w_bit and q_group_size.
  */
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -28,7 +27,6 @@ static void release(void *self)
 {
     awq *from = self;
     calm_arena_clear(&from->arena);
-    free(from);
 }
 
 static calm_status read_floats(calm_ctx *ctx, const char *path, const calm_json *list, awq *out)
@@ -70,12 +68,8 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return read_floats(ctx, path, calm_json_get(entry, "modules_to_not_convert"), out);
 }
 
-static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config, void **out)
+static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config, void *self)
 {
-    awq *self = calloc(1, sizeof *self);
-    if (!self)
-        return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
-    *out = self;
     return read_config(ctx, path, calm_json_get(config, "quantization_config"), self);
 }
 
@@ -133,6 +127,7 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_stored_s
 const calm_stored_format calm_stored_awq = {
     .name = "awq",
     .detect = detect,
+    .bytes = sizeof(awq),
     .read = read,
     .release = release,
     .find = find,

@@ -5,7 +5,6 @@
  *   int-quantized    m.weight I8 [out, in]                        m.weight_scale [out, G]
  *
  * Targets resolve as the library does: exact names, then regexes, then the class name Linear. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/io/regex.h"
@@ -166,15 +165,10 @@ static void release(void *self)
     for (size_t i = 0; i < out->n_targets; i++)
         calm_regex_free(out->targets[i].regex);
     calm_arena_clear(&out->arena);
-    free(out);
 }
 
-static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config, void **out)
+static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config, void *self)
 {
-    compressed *self = calloc(1, sizeof *self);
-    if (!self)
-        return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
-    *out = self;
     return read_config(ctx, path, calm_json_get(config, "quantization_config"), self);
 }
 
@@ -263,6 +257,7 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_stored_s
 const calm_stored_format calm_stored_compressed_tensors = {
     .name = "compressed_tensors",
     .detect = detect,
+    .bytes = sizeof(compressed),
     .read = read,
     .release = release,
     .find = find,

@@ -4,7 +4,6 @@
  *
  * "dynamic" overrides bits, group_size, sym and desc_act by regex, or leaves modules float ("-:"); the first that hits
  * decides. "modules_in_block_to_quantize" names parts of module names. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/io/regex.h"
@@ -40,7 +39,6 @@ static void release(void *self)
     for (size_t i = 0; i < from->n_rules; i++)
         calm_regex_free(from->rules[i].regex);
     calm_arena_clear(&from->arena);
-    free(from);
 }
 
 /* Bits, group, sym and desc_act, each as in `scheme` where absent. */
@@ -125,12 +123,8 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return read_only(ctx, path, calm_json_get(entry, "modules_in_block_to_quantize"), out);
 }
 
-static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config, void **out)
+static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config, void *self)
 {
-    gptq *self = calloc(1, sizeof *self);
-    if (!self)
-        return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
-    *out = self;
     return read_config(ctx, path, calm_json_get(config, "quantization_config"), self);
 }
 
@@ -219,6 +213,7 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_stored_s
 const calm_stored_format calm_stored_gptq = {
     .name = "gptq",
     .detect = detect,
+    .bytes = sizeof(gptq),
     .read = read,
     .release = release,
     .find = find,

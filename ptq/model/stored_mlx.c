@@ -34,7 +34,6 @@ static void release(void *self)
 {
     mlx *from = self;
     calm_arena_clear(&from->arena);
-    free(from);
 }
 
 static calm_status read_scheme(calm_ctx *ctx, const char *path, const char *module, const calm_json *entry,
@@ -82,12 +81,8 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_OK;
 }
 
-static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config, void **out)
+static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config, void *self)
 {
-    mlx *self = calloc(1, sizeof *self);
-    if (!self)
-        return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
-    *out = self;
     return read_config(ctx, path, calm_json_get(config, "quantization"), self);
 }
 
@@ -162,6 +157,7 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_stored_s
 const calm_stored_format calm_stored_mlx = {
     .name = "mlx",
     .detect = detect,
+    .bytes = sizeof(mlx),
     .read = read,
     .release = release,
     .find = find,
