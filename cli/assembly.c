@@ -480,7 +480,8 @@ static calm_status record(calm_ctx *ctx, const calm_assemble_options *o, calm_as
     calm_store_close(a->p.store);
     CALM_TRY(calm_store_open(ctx, o->store, &how, &a->p.store));
     CALM_TRY(calm_checkpoint_put(ctx, &a->p));
-    if (a->run.bytes_after || strcmp(a->run.status, "finished") != 0 || strcmp(a->run.result, a->p.result_name) != 0)
+    if (a->run.bytes_after || strcmp(a->run.status, "finished") != 0 || !a->run.result ||
+        strcmp(a->run.result, a->p.result_name) != 0)
         return CALM_OK;
     const calm_store_outcome outcome = {.status = a->run.status, .result = a->run.result, .reason = a->run.reason,
                                         .bits_per_weight = a->run.bits_per_weight, .bytes_before = a->p.bytes_before,
