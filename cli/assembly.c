@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli/stored_windows.h"
 #include "ptq/hybrid/export.h"
 #include "ptq/hybrid/key.h"
 #include "ptq/hybrid/qblob.h"
@@ -450,7 +451,10 @@ static calm_status plan(calm_ctx *ctx, calm_assembly *a)
     a->p.result.user = a;
     CALM_TRY(check_blobs(ctx, a, places));
     CALM_TRY(calm_formats_check(ctx, &a->recipe.formats, a->p.model, &a->p.result));
-    return restore_measured(ctx, a, places);
+    CALM_TRY(restore_measured(ctx, a, places));
+    if (!calm_formats_want_importance(&a->recipe.formats))
+        return CALM_OK;
+    return calm_stored_windows(ctx, a->p.store, &a->run, a->p.model, a->recipe.model.dir, &a->p.calib);
 }
 
 /* The gates of the run's recipe, for the card: of a result that was measured. */
