@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli/stored_windows.h"
 #include "ptq/hybrid/export.h"
 #include "ptq/hybrid/key.h"
 #include "ptq/hybrid/qblob.h"
@@ -444,7 +445,10 @@ static calm_status plan(calm_ctx *ctx, calm_assembly *a)
     a->p.result.user = a;
     CALM_TRY(check_blobs(ctx, a, places));
     CALM_TRY(calm_formats_check(ctx, &a->recipe.formats, a->p.model, &a->p.result));
-    return restore_measured(ctx, a, places);
+    CALM_TRY(restore_measured(ctx, a, places));
+    if (!calm_formats_want_importance(&a->recipe.formats))
+        return CALM_OK;
+    return calm_stored_windows(ctx, a->p.store, &a->run, a->p.model, a->recipe.model.dir, &a->p.calib);
 }
 
 /* The gates of the run's recipe, for the card: of a result that was measured. */
@@ -474,7 +478,8 @@ static calm_status record(calm_ctx *ctx, const calm_assemble_options *o, calm_as
     calm_store_close(a->p.store);
     CALM_TRY(calm_store_open(ctx, o->store, &how, &a->p.store));
     CALM_TRY(calm_checkpoint_put(ctx, &a->p));
-    if (a->run.bytes_after || strcmp(a->run.status, "finished") != 0 || strcmp(a->run.result, a->p.result_name) != 0)
+    if (a->run.bytes_after || strcmp(a->run.status, "finished") != 0 || !a->run.result ||
+        strcmp(a->run.result, a->p.result_name) != 0)
         return CALM_OK;
     const calm_store_outcome outcome = {.status = a->run.status, .result = a->run.result, .reason = a->run.reason,
                                         .bits_per_weight = a->run.bits_per_weight, .bytes_before = a->p.bytes_before,

@@ -1,4 +1,4 @@
-/* The checkpoint of a run from what the store has: nothing is computed again. */
+/* The checkpoint of a run from what the store has: nothing is computed again but, for imatrix, what inputs weigh. */
 #ifndef CALM_CLI_ASSEMBLY_H
 #define CALM_CLI_ASSEMBLY_H
 
@@ -28,8 +28,8 @@ typedef struct calm_assembly {
 /* Write the checkpoint of a run: what its result was, or its choices.  One block is in memory at a time; the directory
  * is complete under its name or not there.  Its files become artifacts of the run.  Close also after a failure.
  * CALM_EARG, CALM_EEXIST: the output may not be written; the run came to no result.  CALM_ENOTFOUND: no such run,
- * model or blob.  CALM_EMISMATCH: the model is another one.  CALM_EFORMAT: a damaged blob, rows that contradict the
- * model. */
+ * model or blob; for imatrix, no text that gives the run's windows.  CALM_EMISMATCH: the model is another one.
+ * CALM_EFORMAT: a damaged blob, rows that contradict the model. */
 calm_status calm_assemble(calm_ctx *ctx, const calm_assemble_options *options, calm_progress *progress,
                           calm_assembly *out);
 void calm_assembly_close(calm_assembly *assembly);

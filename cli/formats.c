@@ -154,7 +154,7 @@ calm_status calm_formats_bytes(calm_ctx *ctx, const calm_formats *formats, const
 typedef struct ticks {
     calm_tick_fn *fn;
     void *user;
-    size_t before, formats;
+    size_t before, formats, n_blocks;
 } ticks;
 
 static void tick_one(void *user, size_t done, size_t total)
@@ -164,19 +164,25 @@ static void tick_one(void *user, size_t done, size_t total)
         all->fn(all->user, all->before * total + done, all->formats * total);
 }
 
-/* What imatrix alone needs: the sums of squares of every input over the calibration windows. */
-static calm_status collect(calm_ctx *ctx, const calm_pipeline *p, calm_importance *importance)
+/* The blocks of every batch count as the model's once, as those of other formats do. */
+static void tick_batches(void *user, size_t done, size_t total)
 {
-    if (!p->calib.n || !p->calib.ids)
-        return calm_fail(ctx, CALM_EARG, "--format imatrix: the calibration windows of this run cannot be read again; "
-                                         "calm quantize --format imatrix writes it");
-    return calm_importance_collect(ctx, p->model, &p->calib, p->recipe->calib_name, NULL, NULL, importance);
+    const size_t n_blocks = ((const ticks *)user)->n_blocks;
+    tick_one(user, done * n_blocks / total, n_blocks);
+}
+
+bool calm_formats_want_importance(const calm_formats *formats)
+{
+    bool any = false;
+    for (size_t i = 0; i < calm_formats_count(formats); i++)
+        any |= calm_formats_at(formats, i)->wants_importance;
+    return any;
 }
 
 calm_status calm_formats_write(calm_ctx *ctx, calm_pipeline *p, const char *dir, calm_tick_fn *tick)
 {
     const calm_formats *formats = &p->recipe->formats;
-    ticks all = {tick, p, 0, calm_formats_count(formats)};
+    ticks all = {tick, p, 0, calm_formats_count(formats), calm_model_config(p->model)->n_blocks};
     for (; all.before < all.formats; all.before++) {
         const calm_exporter *exporter = calm_formats_at(formats, all.before);
         calm_export_options options = formats->options;
@@ -184,12 +190,14 @@ calm_status calm_formats_write(calm_ctx *ctx, calm_pipeline *p, const char *dir,
         char *folder;
         CALM_TRY(folder_of(ctx, formats, dir, all.before, &folder));
         CALM_TRY(calm_make_directories(ctx, folder));
-        if (exporter->wants_importance) {
-            CALM_TRY(collect(ctx, p, &importance));
+        if (exporter->wants_importance && p->calib.ids) {    /* without it the exporter says what it lacks */
+            CALM_TRY(calm_importance_collect(ctx, p->model, &p->calib, p->recipe->calib_name, tick_batches, &all,
+                                             &importance));
             options.importance = &importance;
         }
         const calm_export_input input = {p->model, &p->result, tick_one, &all, &options};
         CALM_TRY(exporter->write(ctx, &input, folder));
+        tick_one(&all, all.n_blocks, all.n_blocks);    /* some hear of no blocks */
     }
     return CALM_OK;
 }

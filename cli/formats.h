@@ -44,6 +44,9 @@ calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, ca
 /* Refuse, by name, what one of them cannot express. */
 calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const calm_model *model, const calm_plan *plan);
 
+/* Does one of them run the model over the calibration windows? */
+bool calm_formats_want_importance(const calm_formats *formats);
+
 /* Write p->result in every format of p->recipe into the existing empty directory `dir`; ticks of all of them are one stage.
  * imatrix sums up over p->calib, or fails with CALM_EARG when no windows were read. */
 calm_status calm_formats_write(calm_ctx *ctx, calm_pipeline *p, const char *dir, calm_tick_fn *tick);

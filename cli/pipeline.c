@@ -27,8 +27,7 @@ void calm_pipeline_jobs(const calm_pipeline *p, size_t *first, size_t *end)
 
 /* ---- opening ---- */
 
-/* Calibration windows first, guard windows after them: of one reading, so that they cannot overlap. */
-static calm_status read_windows(calm_ctx *ctx, calm_pipeline *p)
+calm_status calm_pipeline_read_windows(calm_ctx *ctx, const calm_pipeline *p, calm_windows *calib, calm_windows *guard)
 {
     const calm_recipe *recipe = p->recipe;
     const calm_windows_options options = {.seqlen = (size_t)recipe->seqlen, .seed = recipe->seed,
@@ -50,8 +49,8 @@ static calm_status read_windows(calm_ctx *ctx, calm_pipeline *p)
         calm_log(ctx, CALM_LOG_WARNING, "%s has %zu windows of %lld tokens: %zu for calibration, %zu for the guard",
                  recipe->calib_name, all.n, recipe->seqlen, all.n - n_guard, n_guard);
     }
-    CALM_TRY(calm_windows_slice(ctx, &all, 0, all.n - n_guard, &p->calib));
-    return calm_windows_slice(ctx, &all, all.n - n_guard, n_guard, &p->guard);
+    CALM_TRY(calm_windows_slice(ctx, &all, 0, all.n - n_guard, calib));
+    return calm_windows_slice(ctx, &all, all.n - n_guard, n_guard, guard);
 }
 
 /* The blocks that --blocks names, and what replaces methods that need data where there is too little. */
@@ -69,13 +68,11 @@ static calm_status choose_blocks(calm_ctx *ctx, calm_pipeline *p)
     return CALM_OK;
 }
 
-/* With --tokens a tokenizer that calm cannot read costs the words in the reports and the evaluation, not the run. */
-static calm_status open_tokenizer(calm_ctx *ctx, calm_pipeline *p)
+calm_status calm_pipeline_open_tokenizer(calm_ctx *ctx, calm_pipeline *p)
 {
     char *path;
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, p->recipe->model.dir, "tokenizer.json"));
     const calm_status status = calm_tokenizer_open(ctx, path, &p->tokenizer);
-    p->evaluates = p->recipe->eval_path && status == CALM_OK;
     if (status == CALM_OK || !p->recipe->tokens)
         return status;
     calm_log(ctx, CALM_LOG_WARNING, "%s; the run goes on with the ids of %s%s", ctx->message, p->recipe->calib_path,
@@ -91,8 +88,9 @@ static calm_status open_inputs(calm_ctx *ctx, calm_pipeline *p)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: is quantized already; give calm the float checkpoint",
                          p->recipe->model.dir);
     CALM_TRY(choose_blocks(ctx, p));
-    CALM_TRY(open_tokenizer(ctx, p));
-    CALM_TRY(read_windows(ctx, p));
+    CALM_TRY(calm_pipeline_open_tokenizer(ctx, p));
+    p->evaluates = p->recipe->eval_path && p->tokenizer;
+    CALM_TRY(calm_pipeline_read_windows(ctx, p, &p->calib, &p->guard));
     const size_t longest = p->calib.longest > p->guard.longest ? p->calib.longest : p->guard.longest;
     return calm_rope_init(ctx, calm_model_config(p->model), longest, &p->rope);
 }

@@ -133,6 +133,15 @@ calm_status calm_pipeline_stages(calm_ctx *ctx, const calm_recipe *recipe, const
  * written.  Close also after a failure. */
 calm_status calm_pipeline_open(calm_ctx *ctx, const calm_recipe *recipe, calm_pipeline *out);
 
+/* Open the tokenizer of the recipe's model into p->tokenizer.  With --tokens one that calm cannot read costs the words in
+ * the reports and the evaluation, not the run: it is NULL then. */
+calm_status calm_pipeline_open_tokenizer(calm_ctx *ctx, calm_pipeline *p);
+
+/* Read the recipe's calibration text into ctx->out: calibration windows first, guard windows after them, of one reading,
+ * so that they cannot overlap.  Needs p->recipe, p->model and, for a text, p->tokenizer.  The failures of
+ * calm_windows_read and calm_token_file_read. */
+calm_status calm_pipeline_read_windows(calm_ctx *ctx, const calm_pipeline *p, calm_windows *calib, calm_windows *guard);
+
 /* The candidate of an entry of the pool on a job. */
 calm_candidate *calm_pipeline_candidate(const calm_pipeline *p, size_t job, size_t entry);
 

@@ -100,7 +100,7 @@ static calm_status resolve_text(calm_ctx *ctx, const char *given, const char *bu
     CALM_TRY(calm_strf(ctx, ctx->out, &text, "text/%s", bundled));
     CALM_TRY(calm_recipes_path(ctx, text, &text));
     *path = text;
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, "bundled %s", bundled));
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, CALM_BUNDLED "%s", bundled));
     *name = text;
     return CALM_OK;
 }
@@ -119,20 +119,29 @@ calm_status calm_recipe_blocks(calm_ctx *ctx, const calm_recipe_options *o, calm
     return CALM_OK;
 }
 
+calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_options *o, calm_recipe *recipe)
+{
+    if (o->tokens && (o->calib || o->special))
+        return calm_fail(ctx, CALM_EARG, "--tokens takes the place of --calib and --special");
+    recipe->samples = o->samples;
+    recipe->seqlen = o->seqlen;
+    recipe->seed = o->seed;
+    recipe->guard_windows = o->guard_samples;
+    recipe->special = o->special;
+    recipe->stream = o->stream;
+    recipe->tokens = o->tokens != NULL;
+    return resolve_text(ctx, o->tokens ? o->tokens : o->calib, "wikitext2-valid.txt", &recipe->calib_path,
+                        &recipe->calib_name);
+}
+
 calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_options *o, const char *schemes,
                                 const char *algorithms, bool quiet, calm_recipe *out)
 {
     size_t limit;
     if (o->memory)
         CALM_TRY(calm_budget_parse(ctx, o->memory, &limit));    /* before the model is looked for */
-    *out = (calm_recipe){.samples = o->samples,
-                         .seqlen = o->seqlen,
-                         .seed = o->seed,
-                         .score_windows = o->score_samples,
-                         .guard_windows = o->guard_samples,
+    *out = (calm_recipe){.score_windows = o->score_samples,
                          .probe_windows = o->probe_samples,
-                         .special = o->special,
-                         .stream = o->stream,
                          .prefix = (calm_prefix)o->prefix,
                          .points = 1u << CALM_POINT_JOB,
                          .eval_windows = o->eval_samples,
@@ -142,17 +151,12 @@ calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_options *o, con
                          .last_block = -1};
     CALM_TRY(calm_recipe_blocks(ctx, o, out));
     CALM_TRY(resolve_schemes(ctx, o, schemes, out));
-    if (o->tokens && (o->calib || o->special))
-        return calm_fail(ctx, CALM_EARG, "--tokens takes the place of --calib and --special");
+    CALM_TRY(calm_recipe_calibration(ctx, o, out));
     CALM_TRY(calm_resolve_model(ctx, o->model, quiet, &out->model));
     CALM_TRY(resolve_range(ctx, out));
     if (!algorithms)
         algorithms = o->algorithms ? o->algorithms : calm_recipe_default_pool(out);
-    CALM_TRY(calm_recipe_algorithms(ctx, algorithms, out));
-    CALM_TRY(resolve_text(ctx, o->tokens ? o->tokens : o->calib, "wikitext2-valid.txt", &out->calib_path,
-                          &out->calib_name));
-    out->tokens = o->tokens != NULL;
-    return CALM_OK;
+    return calm_recipe_algorithms(ctx, algorithms, out);
 }
 
 calm_status calm_recipe_evaluate(calm_ctx *ctx, const calm_recipe_options *o, calm_recipe *recipe)

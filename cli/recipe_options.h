@@ -89,6 +89,13 @@ const char *calm_recipe_default_pool(const calm_recipe *recipe);
 /* --blocks, "3" or "0-3", into the recipe.  CALM_EARG. */
 calm_status calm_recipe_blocks(calm_ctx *ctx, const calm_recipe_options *options, calm_recipe *recipe);
 
+/* What the names of bundled texts begin with, in reports and stores. */
+#define CALM_BUNDLED "bundled "
+
+/* Which text and which windows of it calibrate and guard, into the recipe.  CALM_EARG: --tokens beside --calib or
+ * --special. */
+calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_options *options, calm_recipe *recipe);
+
 /* The recipe of these options, without what a command decides itself: the evaluation's text, the choice, the output.
  *   schemes     names in place of --scheme and --bits; NULL: those
  *   algorithms  in place of --algorithms; NULL: those, or the default pool of the schemes
