@@ -28,7 +28,7 @@ typedef struct calm_assembly {
 /* Write the checkpoint of a run: what its result was, or its choices.  One block is in memory at a time; the directory
  * is complete under its name or not there.  Its files become artifacts of the run.  Close also after a failure.
  * CALM_EARG, CALM_EEXIST: the output may not be written; the run came to no result.  CALM_ENOTFOUND: no such run,
- * model or blob; for imatrix, no text that gives the run's windows.  CALM_EMISMATCH: the model is another one.
+ * model or blob; for imatrix, no calibration text.  CALM_EMISMATCH: the model, or that text, is another one.
  * CALM_EFORMAT: a damaged blob, rows that contradict the model. */
 calm_status calm_assemble(calm_ctx *ctx, const calm_assemble_options *options, calm_progress *progress,
                           calm_assembly *out);

@@ -114,7 +114,7 @@ static calm_status blame_text(calm_ctx *ctx, const calm_stored_run *run, const k
         return status;
     memcpy(reason, ctx->message, sizeof reason);
     calm_ctx_forgive(ctx);
-    return calm_fail(ctx, CALM_ENOTFOUND,
+    return calm_fail(ctx, CALM_EMISMATCH,
                      "%s: expected the calibration text of run %lld (SHA-256 %s), found another (%s): %.400s; "
                      "put the run's back", path, (long long)run->id, want->text, digest, reason);
 }
@@ -133,7 +133,7 @@ static calm_status check_windows(calm_ctx *ctx, const calm_stored_run *run, cons
     else
         CALM_TRY(calm_strf(ctx, ctx->scratch, &remedy, "put back the text of SHA-256 %s (this one has %s)",
                            want->text ? want->text : "unknown", digest));
-    return calm_fail(ctx, CALM_ENOTFOUND,
+    return calm_fail(ctx, CALM_EMISMATCH,
                      "%s: expected the calibration windows of run %lld (%lld, together %lld tokens, digest %s), "
                      "found %zu, together %zu tokens, digest %s; %s", recipe->calib_path, (long long)run->id,
                      (long long)want->n, (long long)want->n_tokens, want->tokens, found->n, found->begin[found->n],
