@@ -12,6 +12,8 @@ const break_fault break_faults[] = {
     {"header_not_json", "ct", "ST001", "", BREAK_HEADER, "{\"", "{{", 0, 0},
     {"dtype_unknown", "ct", "ST002", "", BREAK_HEADER, "\"BF16\"", "\"XF16\"", 0, 0},
     {"file_cut", "ct", "ST003", "", BREAK_CUT, "model.safetensors", "64", 0, 0},
+    {"tensors_overlap", "ct", "ST004", "model.embed_tokens", BREAK_ENTRY, "model.norm.weight/data_offsets", "[0, 256]", 0,
+     0},
     {"bytes_behind", "ct", "ST005", "model.safetensors", BREAK_APPEND, "model.safetensors", "spare", 0, 0},
     {"index_empty", "ct-shards", "ST007", "", BREAK_SET, "weight_map", "{}", "model.safetensors.index.json", 0},
     {"index_not_json", "ct-shards", "ST007", "", BREAK_TEXT, "model.safetensors.index.json", "{", 0, 0},
@@ -21,6 +23,8 @@ const break_fault break_faults[] = {
      "\"model-00002-of-00002.safetensors\"", "model.safetensors.index.json", 0},
     {"index_of_nothing", "ct-shards", "ST009", "model.ghost.weight", BREAK_SET, "weight_map/model.ghost.weight",
      "\"model-00002-of-00002.safetensors\"", "model.safetensors.index.json", 0},
+    {"tensor_twice", "ct-shards", "ST006", UP0 ".weight_shape", BREAK_ENTRY, "model." UP0 ".weight_shape",
+     "{\"dtype\": \"I64\", \"shape\": [0], \"data_offsets\": [0, 0]}", "model-00002-of-00002.safetensors", 0},
     {"index_lacks_tensor", "ct-shards", "ST010", UP0 ".weight_scale", BREAK_SET,
      "weight_map/model." UP0 ".weight_scale", 0,
      "model.safetensors.index.json", 0},
@@ -29,6 +33,7 @@ const break_fault break_faults[] = {
     /* model */
     {"config_missing", "ct", "MD001", "config.json", BREAK_REMOVE, "config.json", 0, 0, 0},
     {"config_array", "ct", "MD001", "config.json", BREAK_TEXT, "config.json", "[]", 0, 0},
+    {"config_unknown", "ct", "MD002", "config.json", BREAK_SET, "architectures", "[\"OtherForCausalLM\"]", 0, 0},
     {"config_heads", "ct", "MD003", "config.json", BREAK_SET, "num_key_value_heads", "3", 0, 0},
     {"norm_missing", "ct", "MD004", "layers.1.input_layernorm.weight", BREAK_DROP, "layers.1.input_layernorm.weight",
      0, 0, 0},
@@ -44,6 +49,7 @@ const break_fault break_faults[] = {
     {"entry_missing", "ct", "MD011", "model.layers.0", BREAK_SET, "quantization_config", 0, 0, 0},
     {"method_misspelt", "ct", "MD012", "quantization_config", BREAK_SET, QC "quant_method", "\"compressed_tensors\"",
      0, 0},
+    {"method_other", "ct", "MD013", "quantization_config", BREAK_SET, QC "quant_method", "\"hqq\"", 0, 0},
     {"group_does_not_divide", "ct", "MD014", Q0, BREAK_SET, GROUP "weights/group_size", "48", 0, 0},
 
     /* compressed-tensors */
@@ -146,6 +152,13 @@ const break_fault break_faults[] = {
     {"transformers_asymmetric", "ct-asym", "TG006", "model.layers.0", BREAK_SET, QC "version", "\"0.17.1\"", 0,
      "transformers"},
     {"mlx_cannot", "ct", "TG001", "", BREAK_SET, QC "version", "\"0.17.1\"", 0, "mlx"},
+    {"vllm_group", "ct", "TG004", Q0, BREAK_SET, GROUP "weights/group_size", "16", 0, "vllm"},
+    {"vllm_slice", "ct", "TG005", Q0, BREAK_SET, GROUP "weights/group_size", "128", 0, "vllm"},
+    {"vllm_activations", "ct-w4a4", "TG009", Q0, BREAK_SET, QC "version", "\"0.17.1\"", 0, "vllm"},
+    {"transformers_experts", "ct-moe", "TG008", "mlp.experts.0", BREAK_SET, GROUP "weights/symmetric", "false", 0,
+     "transformers"},
+    {"transformers_mixed", "ct-mixed", "TG010", "quantization_config", BREAK_SET, QC "version", "\"0.17.1\"", 0,
+     "transformers"},
     {"vllm_gptq_bits", "gptq-mixed", "TG002", "model.layers", BREAK_SET, QC "bits", "2", 0, "vllm"},
     {"transformers_dynamic", "gptq-mixed", "TG007", "dynamic", BREAK_SET, QC "meta/x", "1", 0, "transformers"},
 
@@ -202,6 +215,8 @@ const break_fault break_faults[] = {
     {"gguf_scale_nan", "gguf", "GG014", "blk.0.ffn_up.weight", BREAK_DATA, "blk.0.ffn_up.weight", "18@ff7f", 0, 0},
     {"gguf_scale_zero", "gguf", "GG015", "blk.0.ffn_up.weight", BREAK_DATA, "blk.0.ffn_up.weight", "0000", 0, 0},
     {"gguf_spare", "gguf", "GG016", "", BREAK_APPEND, "model.gguf", "spare bytes", 0, 0},
+    {"gguf_norm_type", "gguf", "GG009", "blk.0.ffn_norm.weight", BREAK_TYPE, "blk.0.ffn_norm.weight", "1a", 0, 0},
+    {"gguf_tokens_lack", "gguf", "GG012", "tokenizer.ggml.tokens", BREAK_SWALLOW, "tokenizer.ggml.tokens", 0, 0, 0},
     {"gguf_merges", "gguf", "GG017", "merges", BREAK_BYTES, "tokenizer.ggml.merges", "tokenizer.ggml.merged", 0, 0},
     {"gguf_scores", "gguf", "GG010", "scores", BREAK_BYTES, "tokenizer.ggml.merges", "tokenizer.ggml.scores", 0, 0},
     {0}};
