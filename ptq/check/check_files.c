@@ -14,7 +14,8 @@ typedef struct hearing {
 /* dtypes that safetensors have and calm does not read; said once. */
 static bool is_other_dtype(const char *text)
 {
-    static const char *const list[] = {"dtype F8_", "dtype F4 ", "dtype F6_", "dtype C64 ", "dtype C128 "};
+    static const char *const list[] = {"dtype F8_", "dtype F4 ",   "dtype F6_", "dtype C64 ", "dtype C128 ",
+                                       "dtype U16 ", "dtype U64 "};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (strstr(text, list[i]))
             return true;

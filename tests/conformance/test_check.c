@@ -6,6 +6,7 @@
 
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
+#include "tests/support/foreign_checkpoint.h"
 #include "tests/support/good_checkpoint.h"
 #include "tests/support/harness.h"
 #include "tests/tools/break_faults.h"
@@ -22,7 +23,7 @@ static const char *findings_text(const calm_check_report *report)
 static const char *checked_path(const char *dir)
 {
     const char *file = test_format("%s/model.gguf", dir);
-    return calm_path_exists(file) ? file : dir;
+    return calm_is_directory(dir) && calm_path_exists(file) ? file : dir;
 }
 
 /* ---- the good ones ---- */
@@ -144,11 +145,16 @@ static const char *wrapped_zeros(void)
     return broken(broken(good_write("gptq-asym"), &v1), &zeros);
 }
 
+static const char *one_of_three(void)
+{
+    return foreign_gguf("qwen3", CALM_GGML_Q4_K, CALM_GGML_Q6_K, 3);
+}
+
 /* Rules that break_faults has no fault for, and what fires them. */
 static const struct {
     const char *rule;
     const char *(*make)(void);
-} others[] = {{"MD015", plain_model}, {"CT028", many_targets}, {"GQ009", wrapped_zeros}};
+} others[] = {{"MD015", plain_model}, {"CT028", many_targets}, {"GQ009", wrapped_zeros}, {"GG018", one_of_three}};
 
 TEST(every_other_fault_is_found)
 {

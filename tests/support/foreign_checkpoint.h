@@ -1,0 +1,34 @@
+/* Checkpoints as other tools write them, of schemes that calm does not write: names, dtypes, shapes and keys are theirs,
+ * values are not. */
+#ifndef CALM_TESTS_FOREIGN_CHECKPOINT_H
+#define CALM_TESTS_FOREIGN_CHECKPOINT_H
+
+#include "ptq/io/ggml_type.h"
+#include "tests/support/tiny_model.h"
+
+/* A tensor that stands for a weight. */
+typedef struct foreign_part {
+    const char *suffix; /* "weight_packed" of "m.weight_packed"; "^k_scale": of the module that holds m */
+    const char *dtype;  /* as safetensors name it, also one that calm does not know */
+    size_t bytes;       /* of an element */
+    int n_dims;
+    size_t shape[3];
+    const void *data; /* NULL: 0x38 throughout, which is a usual scale as float16, bfloat16 and float32 */
+    int fill;         /* another byte throughout; 0: as said */
+} foreign_part;
+
+#define FOREIGN_PARTS 8
+
+/* What stands for the weight [out, in] of a module: list [FOREIGN_PARTS], and how many; 0: the weight itself. */
+typedef size_t foreign_fn(const char *module, size_t out, size_t in, foreign_part *list);
+
+/* The tiny model with its matrices replaced, `entry` ("\"quantization_config\": {}") in its config.json, and a tokenizer.
+ * The directory lives until the end of the test. */
+const char *foreign_write(const tiny_model *spec, const char *entry, foreign_fn *parts);
+
+/* A GGUF file of one block with matrices of type `most`, but `some` for the embedding, values and ffn_down, as llama.cpp
+ * mixes them.  n_split: of how many files it says to be one, 0: nothing of that; `arch`: "qwen3", or another name, with
+ * which it has no tokenizer. */
+const char *foreign_gguf(const char *arch, calm_ggml_type most, calm_ggml_type some, int n_split);
+
+#endif
