@@ -264,12 +264,16 @@ static calm_status check_top(calm_checking *c, const calm_ct_entry *entry)
 {
     const char *status = calm_json_string(calm_json_get(entry->json, "quantization_status"), NULL);
     const char *version = calm_json_string(calm_json_get(entry->json, "version"), NULL);
-    const calm_json *sparse = calm_json_get(entry->json, "sparsity_config");
+    const calm_json *sparse = calm_json_get(entry->json, "sparsity_config"),
+                    *turns = calm_json_get(calm_json_get(entry->json, "transform_config"), "config_groups");
     if (!calm_json_string(calm_json_get(entry->json, "quant_method"), NULL))
         CALM_TRY(calm_check_say(c, CALM_RULE_NO_METHOD, "quantization_config", "quant_method is missing"));
     if (entry->n_groups && (!status || strcmp(status, "compressed") != 0))
         CALM_TRY(calm_check_say(c, CALM_RULE_STATUS, "quantization_config", "quantization_status is %s%.32s%s",
                                 status ? "\"" : "missing", status ? status : "", status ? "\"" : ""));
+    if (calm_json_size(turns))
+        CALM_TRY(calm_check_say(c, CALM_RULE_METHOD_UNCHECKED, "quantization_config",
+                                "transform_config has %zu rotations: calm does not read them", calm_json_size(turns)));
     if (calm_json_size(calm_json_get(sparse, "targets")))
         CALM_TRY(calm_check_say(c, CALM_RULE_SPARSITY, "quantization_config", "sparsity_config.targets names %zu",
                                 calm_json_size(calm_json_get(sparse, "targets"))));

@@ -67,12 +67,29 @@ bool calm_check_is_embedding(const char *module)
            strcmp(last, "rel_pos") == 0;
 }
 
+/* "up_proj.R4_input": NAME_LOCATION, where transform_config has NAME. */
+static bool is_transform(const calm_checking *c, const char *module)
+{
+    static const char *const places[] = {"input",  "weight_input", "weight_output", "output",
+                                         "attn_q", "attn_k",       "q_attn",        "k_cache"};
+    const calm_json *entry = calm_json_get(calm_json_get(c->config, "quantization_config"), "transform_config"), *value;
+    const char *dot = strrchr(module, '.'), *key;
+    for (void *iter = NULL; dot && calm_json_next(calm_json_get(entry, "config_groups"), &iter, &key, &value);) {
+        const size_t n = strlen(key);
+        if (strncmp(dot + 1, key, n) == 0 && dot[1 + n] == '_' &&
+            calm_check_listed(dot + 2 + n, places, sizeof places / sizeof *places))
+            return true;
+    }
+    return false;
+}
+
 static void describe(const calm_checking *c, calm_check_module *module)
 {
+    module->transform = is_transform(c, module->name);
     for (size_t i = module->first; i < module->first + module->n; i++) {
         const calm_check_member *at = &c->members[i];
         module->stored |= is_stored_suffix(at->suffix);
-        if (strcmp(at->suffix, "weight") != 0)
+        if (strcmp(at->suffix, "weight") != 0 || module->transform)
             continue;
         module->linear |= at->tensor->n_dims == 2 && !calm_check_is_embedding(module->name);
         if (at->tensor->n_dims == 2 && calm_dtype_is_float(at->tensor->dtype)) {

@@ -195,7 +195,7 @@ static bool is_block_part(const calm_checking *c, const calm_check_module *modul
 {
     const calm_config *config = &c->model;
     const calm_names *names = config->arch->names;
-    if (module->in_layout || is_cache_scale(c, module) || strstr(part, "rotary_emb") || strstr(part, "LayerNorm"))
+    if (module->in_layout || module->transform || is_cache_scale(c, module) || strstr(part, "rotary_emb") || strstr(part, "LayerNorm"))
         return true;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)

@@ -28,6 +28,7 @@ typedef struct calm_check_module {
     size_t out, in;  /* of its weight; 0: not known                                             */
     size_t experts;  /* matrices that its tensors [E, ...] hold; 0: one, without that dimension */
     bool linear;     /* engines make a linear of it: a matrix, or quantized tensors; no embedding */
+    bool transform;  /* a rotation that compressed-tensors applies beside a linear: no layer of the model   */
     bool stored;     /* has tensors of a quantized weight                                       */
     bool in_layout;  /* the architecture has it                                                 */
     bool quantized;  /* the configuration says so: `scheme`                                     */

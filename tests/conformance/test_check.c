@@ -147,7 +147,7 @@ static const char *wrapped_zeros(void)
 
 static const char *one_of_three(void)
 {
-    return foreign_gguf("qwen3", CALM_GGML_Q4_K, CALM_GGML_Q6_K, 3);
+    return foreign_gguf(&(foreign_file){.most = CALM_GGML_Q4_K, .some = CALM_GGML_Q6_K, .n_split = 3});
 }
 
 /* Rules that break_faults has no fault for, and what fires them. */

@@ -2,6 +2,7 @@
  * nothing else is said of either. */
 #include <stdio.h>
 
+#include "ptq/base/file.h"
 #include "ptq/check/check.h"
 #include "tests/support/foreign_checkpoint.h"
 #include "tests/support/harness.h"
@@ -106,6 +107,13 @@ static size_t packed_down(const char *module, size_t out, size_t in, foreign_par
         list[1].shape[1] = 1;
     }
     return n;
+}
+
+static size_t packed_rotated(const char *module, size_t out, size_t in, foreign_part *list)
+{
+    const size_t n = packed(module, out, in, list);
+    list[n] = (foreign_part){"R4_input.weight", "F32", 4, 2, {16, 16}, NULL, 0};
+    return n + ends(module, "down_proj");
 }
 
 static size_t packed_kv(const char *module, size_t out, size_t in, foreign_part *list)
@@ -304,6 +312,9 @@ static const foreign list[] = {
      INTS("4", GROUPED) "}"), fp8_attention, "MD013", "float-quantized"},
     {"W4A16, one projection in W8A16", CT("pack-quantized", W4 ", \"group_1\": {\"targets\": [\"re:.*down_proj$\"], "
      "\"weights\": " INTS("8", CHANNEL) "}"), packed_down, "", ""},
+    {"W4A16, rotated", CT_WITH("\"transform_config\": {\"config_groups\": {\"R4\": {\"type\": \"hadamard\", \"apply\": "
+     "[{\"targets\": [\"re:.*down_proj$\"], \"location\": \"input\"}]}}}, ", "pack-quantized", W4), packed_rotated,
+     "MD013", "transform_config"},
     {"2:4 and W4A16", CT("marlin-24", W4), marlin_24, "MD013", "marlin-24"},
     {"sparse alone", CT_WITH("\"sparsity_config\": {\"format\": \"sparse-24-bitmask\", \"targets\": [], "
      "\"sparsity_structure\": \"2:4\"}, ", "dense", ""), bitmask, "MD013", "sparse-24-bitmask"},
@@ -384,23 +395,47 @@ TEST(directories)
 }
 END_OF_TEST
 
+/* Meta's and Mistral's own files beside the model's. */
+TEST(other_files)
+{
+    tiny_model spec = tiny_wide("llama");
+    spec.tied = spec.bias = false;
+    const char *dir = foreign_write(&spec, CT("pack-quantized", W4), packed);
+    ck_ok(calm_make_directories(ctx, test_format("%s/original", dir)));
+    ck_ok(calm_write_file(ctx, test_format("%s/original/consolidated.00.pth", dir), "PK", 2));
+    ck_ok(calm_write_file(ctx, test_format("%s/consolidated.safetensors", dir), "none", 4));
+    ck_ok(calm_write_file(ctx, test_format("%s/pytorch_model.bin", dir), "PK", 2));
+    expect("other files", dir, "", "");
+}
+END_OF_TEST
+
 /* ---- GGUF ---- */
+
+static const struct {
+    const char *name;
+    foreign_file file;
+    const char *rules, *named;
+} files[] = {
+    {"Q4_K_M", {.most = CALM_GGML_Q4_K, .some = CALM_GGML_Q6_K}, "", ""},
+    {"Q3_K_M", {.most = CALM_GGML_Q3_K, .some = CALM_GGML_Q5_K}, "", ""},
+    {"IQ4_XS", {.most = CALM_GGML_IQ4_XS, .some = CALM_GGML_Q6_K}, "", ""},
+    {"IQ2_XXS", {.most = CALM_GGML_IQ2_XXS, .some = CALM_GGML_Q2_K}, "", ""},
+    {"IQ3_S", {.most = CALM_GGML_IQ3_S, .some = CALM_GGML_IQ4_NL}, "", ""},
+    {"MXFP4", {.most = CALM_GGML_MXFP4, .some = CALM_GGML_Q8_0}, "", ""},
+    {"TQ1_0", {.most = CALM_GGML_TQ1_0, .some = CALM_GGML_Q4_K}, "", ""},
+    {"YaRN", {.most = CALM_GGML_Q4_K, .some = CALM_GGML_Q6_K, .yarn = true}, "", ""},
+    {"an encoder of images", {.arch = "clip", .most = CALM_GGML_F16, .some = CALM_GGML_F16}, "GG003", "clip"},
+    {"a part", {.most = CALM_GGML_Q4_K, .some = CALM_GGML_Q6_K, .n_split = 3}, "GG018", "one of 3 files"},
+};
 
 TEST(gguf_files)
 {
-    expect("Q4_K_M", foreign_gguf("qwen3", CALM_GGML_Q4_K, CALM_GGML_Q6_K, 0), "", "");
-    expect("Q3_K_M", foreign_gguf("qwen3", CALM_GGML_Q3_K, CALM_GGML_Q5_K, 0), "", "");
-    expect("IQ4_XS", foreign_gguf("qwen3", CALM_GGML_IQ4_XS, CALM_GGML_Q6_K, 0), "", "");
-    expect("IQ2_XXS", foreign_gguf("qwen3", CALM_GGML_IQ2_XXS, CALM_GGML_Q2_K, 0), "", "");
-    expect("IQ3_S", foreign_gguf("qwen3", CALM_GGML_IQ3_S, CALM_GGML_IQ4_NL, 0), "", "");
-    expect("MXFP4", foreign_gguf("qwen3", CALM_GGML_MXFP4, CALM_GGML_Q8_0, 0), "", "");
-    expect("TQ1_0", foreign_gguf("qwen3", CALM_GGML_TQ1_0, CALM_GGML_Q4_K, 0), "", "");
-    expect("an encoder of images", foreign_gguf("clip", CALM_GGML_F16, CALM_GGML_F16, 0), "GG003", "clip");
-    expect("a part", foreign_gguf("qwen3", CALM_GGML_Q4_K, CALM_GGML_Q6_K, 3), "GG018", "one of 3 files");
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        expect(files[i].name, foreign_gguf(&files[i].file), files[i].rules, files[i].named);
 }
 END_OF_TEST
 
 int main(void)
 {
-    return run_tests("check_foreign", (const TTest *[]){directories, gguf_files, NULL});
+    return run_tests("check_foreign", (const TTest *[]){directories, other_files, gguf_files, NULL});
 }

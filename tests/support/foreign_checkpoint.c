@@ -97,7 +97,7 @@ const char *foreign_write(const tiny_model *spec, const char *entry, foreign_fn 
 
 enum { HIDDEN = 256, INNER = 512, HEADS = 4, KV = 2, HEAD = 64, VOCAB = 32 };
 
-static void add_keys(calm_gguf_keys *keys, const char *arch, int n_split)
+static void add_keys(calm_gguf_keys *keys, const char *arch, const foreign_file *spec)
 {
     static const char *const sizes[] = {"block_count",     "context_length",          "embedding_length",
                                         "feed_forward_length", "attention.head_count", "attention.head_count_kv",
@@ -106,15 +106,19 @@ static void add_keys(calm_gguf_keys *keys, const char *arch, int n_split)
     const bool known = strcmp(arch, "qwen3") == 0;
     calm_gguf_add_string(keys, "general.architecture", arch);
     calm_gguf_add_u32(keys, "general.quantization_version", 2);
-    if (n_split) {
+    if (spec->n_split) {
         calm_gguf_add_u32(keys, "split.no", 0);
-        calm_gguf_add_u32(keys, "split.count", (uint32_t)n_split);
+        calm_gguf_add_u32(keys, "split.count", (uint32_t)spec->n_split);
         calm_gguf_add_u32(keys, "split.tensors.count", 100);
     }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         calm_gguf_add_u32(keys, test_format("%s.%s", arch, sizes[i]), values[i]);
     calm_gguf_add_f32(keys, test_format("%s.attention.layer_norm_rms_epsilon", arch), 1e-6f);
     calm_gguf_add_f32(keys, test_format("%s.rope.freq_base", arch), 1e6f);
+    if (spec->yarn) {
+        calm_gguf_add_string(keys, test_format("%s.rope.scaling.type", arch), "yarn");
+        calm_gguf_add_f32(keys, test_format("%s.rope.scaling.factor", arch), 4);
+    }
     if (!known)
         return;
     calm_gguf_add_string(keys, "tokenizer.ggml.model", "gpt2");
@@ -130,8 +134,9 @@ static void add_keys(calm_gguf_keys *keys, const char *arch, int n_split)
     calm_gguf_add_u32(keys, "tokenizer.ggml.eos_token_id", 3);
 }
 
-const char *foreign_gguf(const char *arch, calm_ggml_type most, calm_ggml_type some, int n_split)
+const char *foreign_gguf(const foreign_file *spec)
 {
+    const calm_ggml_type most = spec->most, some = spec->some;
     const calm_gguf_tensor list[] = {
         {.name = "token_embd.weight", .type = some, .n_dims = 2, .dims = {HIDDEN, VOCAB, 1, 1}},
         {.name = "output_norm.weight", .type = CALM_GGML_F32, .n_dims = 1, .dims = {HIDDEN, 1, 1, 1}},
@@ -147,12 +152,12 @@ const char *foreign_gguf(const char *arch, calm_ggml_type most, calm_ggml_type s
         {.name = "blk.0.ffn_up.weight", .type = most, .n_dims = 2, .dims = {HIDDEN, INNER, 1, 1}},
         {.name = "blk.0.ffn_down.weight", .type = some, .n_dims = 2, .dims = {INNER, HIDDEN, 1, 1}},
     };
-    const size_t n = n_split ? 4 : sizeof list / sizeof *list;
+    const size_t n = spec->n_split ? 4 : sizeof list / sizeof *list;
     const char *path = test_format("%s/model.gguf", test_directory());
     calm_gguf_keys keys;
     calm_gguf_writer writer;
     calm_gguf_keys_init(&keys);
-    add_keys(&keys, arch, n_split);
+    add_keys(&keys, spec->arch ? spec->arch : "qwen3", spec);
     ck_ok(calm_gguf_begin(ctx, &writer, path, &keys, list, n));
     for (size_t i = 0; i < n; i++) {
         size_t bytes;

@@ -26,9 +26,14 @@ typedef size_t foreign_fn(const char *module, size_t out, size_t in, foreign_par
  * The directory lives until the end of the test. */
 const char *foreign_write(const tiny_model *spec, const char *entry, foreign_fn *parts);
 
-/* A GGUF file of one block with matrices of type `most`, but `some` for the embedding, values and ffn_down, as llama.cpp
- * mixes them.  n_split: of how many files it says to be one, 0: nothing of that; `arch`: "qwen3", or another name, with
- * which it has no tokenizer. */
-const char *foreign_gguf(const char *arch, calm_ggml_type most, calm_ggml_type some, int n_split);
+typedef struct foreign_file {
+    const char *arch;          /* NULL: "qwen3"; with another name it has no tokenizer       */
+    calm_ggml_type most, some; /* of matrices; some: the embedding, values and ffn_down       */
+    int n_split;               /* of how many files it says to be one; 0: nothing of that     */
+    bool yarn;                 /* its context is stretched, from what length it does not say  */
+} foreign_file;
+
+/* The path of a GGUF file of one block, its types mixed as llama.cpp does. */
+const char *foreign_gguf(const foreign_file *spec);
 
 #endif
