@@ -176,6 +176,17 @@ static const char *const other_methods[] = {
     "w8a8_int8",    "w8a8_fp8",      "w4afp8",           "qoq",            "tpu_int8",     "rtn",
     "metal",        "sinq",          "four_over_six",    "exl2",           "exl3"};
 
+/* ModelOpt may say how in a file of its own, which vLLM and SGLang read. */
+static calm_status find_modelopt(calm_checking *c)
+{
+    char *path;
+    CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &path, c->path, "hf_quant_config.json"));
+    c->unread = calm_path_exists(path);
+    return c->unread ? calm_check_say(c, CALM_RULE_METHOD_UNCHECKED, "hf_quant_config.json",
+                                      "the checkpoint is ModelOpt's: calm reads quantization_config of config.json")
+                     : CALM_OK;
+}
+
 /* The format that the entry names, also where calm could not read it further. */
 static calm_status find_format(calm_checking *c, const char **name)
 {
@@ -195,7 +206,7 @@ static calm_status find_format(calm_checking *c, const char **name)
     if (calm_json_typeof(calm_json_get(c->config, "quantization")) == CALM_JSON_OBJECT)
         return calm_check_say(c, CALM_RULE_MLX_CONFIG, "quantization", "group_size or bits is missing");
     if (calm_json_typeof(entry) == CALM_JSON_NULL)
-        return CALM_OK;
+        return find_modelopt(c);
     c->unread = true;
     if (!method)
         return calm_check_say(c, CALM_RULE_NO_METHOD, "quantization_config", "%s: quant_method is missing",
@@ -236,6 +247,8 @@ static calm_status check_unexplained(calm_checking *c)
         }
     const bool entry = calm_json_typeof(calm_json_get(c->config, "quantization_config")) != CALM_JSON_NULL ||
                        calm_json_typeof(calm_json_get(c->config, "quantization")) != CALM_JSON_NULL;
+    if (c->unread)
+        return CALM_OK;
     if (n && !entry)
         return calm_check_say(c, CALM_RULE_ENTRY_MISSING, c->modules[first].name,
                               "%zu modules have quantized tensors, config.json "

@@ -67,14 +67,19 @@ bool calm_check_is_embedding(const char *module)
            strcmp(last, "rel_pos") == 0;
 }
 
+#define MOST_ROTATIONS 64 /* of transform_config: models have four */
+
 /* "up_proj.R4_input": NAME_LOCATION, where transform_config has NAME. */
 static bool is_transform(const calm_checking *c, const char *module)
 {
     static const char *const places[] = {"input",  "weight_input", "weight_output", "output",
                                          "attn_q", "attn_k",       "q_attn",        "k_cache"};
     const calm_json *entry = calm_json_get(calm_json_get(c->config, "quantization_config"), "transform_config"), *value;
+    const calm_json *groups = calm_json_get(entry, "config_groups");
     const char *dot = strrchr(module, '.'), *key;
-    for (void *iter = NULL; dot && calm_json_next(calm_json_get(entry, "config_groups"), &iter, &key, &value);) {
+    if (!dot || calm_json_size(groups) > MOST_ROTATIONS)
+        return false;
+    for (void *iter = NULL; calm_json_next(groups, &iter, &key, &value);) {
         const size_t n = strlen(key);
         if (strncmp(dot + 1, key, n) == 0 && dot[1 + n] == '_' &&
             calm_check_listed(dot + 2 + n, places, sizeof places / sizeof *places))

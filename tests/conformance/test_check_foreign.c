@@ -395,6 +395,18 @@ TEST(directories)
 }
 END_OF_TEST
 
+/* ModelOpt's entry is in a file of its own, and its tensors are of dtypes that calm reads. */
+TEST(modelopt)
+{
+    tiny_model spec = tiny_wide("qwen3");
+    spec.bias = false;
+    static const char entry[] = "{\"producer\": {\"name\": \"modelopt\"}, \"quantization\": {\"quant_algo\": \"W4A16\"}}";
+    const char *dir = foreign_write(&spec, "\"use_cache\": true", mxfp4);
+    ck_ok(calm_write_file(ctx, test_format("%s/hf_quant_config.json", dir), entry, strlen(entry)));
+    expect("ModelOpt", dir, "MD013", "hf_quant_config.json");
+}
+END_OF_TEST
+
 /* Meta's and Mistral's own files beside the model's. */
 TEST(other_files)
 {
@@ -437,5 +449,5 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("check_foreign", (const TTest *[]){directories, other_files, gguf_files, NULL});
+    return run_tests("check_foreign", (const TTest *[]){directories, modelopt, other_files, gguf_files, NULL});
 }
