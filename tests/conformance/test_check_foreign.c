@@ -435,6 +435,7 @@ static const struct {
     {"IQ3_S", {.most = CALM_GGML_IQ3_S, .some = CALM_GGML_IQ4_NL}, "", ""},
     {"MXFP4", {.most = CALM_GGML_MXFP4, .some = CALM_GGML_Q8_0}, "", ""},
     {"TQ1_0", {.most = CALM_GGML_TQ1_0, .some = CALM_GGML_Q4_K}, "", ""},
+    {"NVFP4", {.most = CALM_GGML_NVFP4, .some = CALM_GGML_Q8_0, .scales = true}, "", ""},
     {"YaRN", {.most = CALM_GGML_Q4_K, .some = CALM_GGML_Q6_K, .yarn = true}, "", ""},
     {"an encoder of images", {.arch = "clip", .most = CALM_GGML_F16, .some = CALM_GGML_F16}, "GG003", "clip"},
     {"a part", {.most = CALM_GGML_Q4_K, .some = CALM_GGML_Q6_K, .n_split = 3}, "GG018", "one of 3 files"},

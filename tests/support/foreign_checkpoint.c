@@ -151,8 +151,10 @@ const char *foreign_gguf(const foreign_file *spec)
         {.name = "blk.0.ffn_gate.weight", .type = most, .n_dims = 2, .dims = {HIDDEN, INNER, 1, 1}},
         {.name = "blk.0.ffn_up.weight", .type = most, .n_dims = 2, .dims = {HIDDEN, INNER, 1, 1}},
         {.name = "blk.0.ffn_down.weight", .type = some, .n_dims = 2, .dims = {INNER, HIDDEN, 1, 1}},
+        {.name = "blk.0.attn_q.scale", .type = CALM_GGML_F32, .n_dims = 1, .dims = {1, 1, 1, 1}},
+        {.name = "blk.0.attn_q.input_scale", .type = CALM_GGML_F32, .n_dims = 1, .dims = {1, 1, 1, 1}},
     };
-    const size_t n = spec->n_split ? 4 : sizeof list / sizeof *list;
+    const size_t n = spec->n_split ? 4 : sizeof list / sizeof *list - (spec->scales ? 0 : 2);
     const char *path = test_format("%s/model.gguf", test_directory());
     calm_gguf_keys keys;
     calm_gguf_writer writer;

@@ -30,6 +30,7 @@ typedef struct foreign_file {
     const char *arch;          /* NULL: "qwen3"; with another name it has no tokenizer       */
     calm_ggml_type most, some; /* of matrices; some: the embedding, values and ffn_down       */
     int n_split;               /* of how many files it says to be one; 0: nothing of that     */
+    bool scales;               /* a matrix has a scale beside it, and one of activations       */
     bool yarn;                 /* its context is stretched, from what length it does not say  */
 } foreign_file;
 
