@@ -167,14 +167,16 @@ static calm_status read_config(calm_checking *c)
 
 /* Methods that some engine has and calm does not read. */
 static const char *const other_methods[] = {
-    "bitsandbytes", "fp8",           "fbgemm_fp8",       "ptpc_fp8",       "hqq",          "quanto",
-    "aqlm",         "torchao",       "mxfp4",            "mxfp8",          "eetq",         "higgs",
-    "quark",        "modelopt",      "modelopt_fp4",     "modelopt_mxfp8", "modelopt_mixed", "vptq",
-    "spqr",         "bitnet",        "auto-round",       "intel/auto-round", "inc",        "awq_marlin",
-    "gptq_marlin",  "gptq_marlin_24", "gptq_bitblas",    "bitblas",        "marlin",       "gguf",
-    "fp_quant",     "qqq",           "moe_wna16",        "experts_int8",   "deepspeedfp",  "petit_nvfp4",
-    "w8a8_int8",    "w8a8_fp8",      "w4afp8",           "qoq",            "tpu_int8",     "rtn",
-    "metal",        "sinq",          "four_over_six",    "exl2",           "exl3"};
+    "bitsandbytes",      "fp8",               "fbgemm_fp8",        "ptpc_fp8",          "hqq",
+    "quanto",            "aqlm",              "torchao",           "mxfp4",             "mxfp8",
+    "eetq",              "higgs",             "quark",             "modelopt",          "modelopt_fp4",
+    "modelopt_mxfp8",    "modelopt_mixed",    "vptq",              "spqr",              "bitnet",
+    "auto-round",        "intel/auto-round",  "inc",               "awq_marlin",        "gptq_marlin",
+    "gptq_marlin_24",    "gptq_bitblas",      "bitblas",           "marlin",            "gguf",
+    "fp_quant",          "qqq",               "moe_wna16",         "experts_int8",      "deepspeedfp",
+    "petit_nvfp4",       "w8a8_int8",         "w8a8_fp8",          "w4afp8",            "qoq",
+    "tpu_int8",          "rtn",               "metal",             "sinq",              "four_over_six",
+    "exl2",              "exl3"};
 
 /* ModelOpt may say how in a file of its own, which vLLM and SGLang read. */
 static calm_status find_modelopt(calm_checking *c)
