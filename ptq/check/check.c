@@ -165,31 +165,33 @@ static calm_status read_config(calm_checking *c)
     return CALM_OK;
 }
 
+/* Methods that some engine has and calm does not read. */
+static const char *const other_methods[] = {
+    "bitsandbytes",      "fp8",               "fbgemm_fp8",        "ptpc_fp8",          "hqq",
+    "quanto",            "aqlm",              "torchao",           "mxfp4",             "mxfp8",
+    "eetq",              "higgs",             "quark",             "modelopt",          "modelopt_fp4",
+    "modelopt_mxfp8",    "modelopt_mixed",    "vptq",              "spqr",              "bitnet",
+    "auto-round",        "intel/auto-round",  "inc",               "awq_marlin",        "gptq_marlin",
+    "gptq_marlin_24",    "gptq_bitblas",      "bitblas",           "marlin",            "gguf",
+    "fp_quant",          "qqq",               "moe_wna16",         "experts_int8",      "deepspeedfp",
+    "petit_nvfp4",       "w8a8_int8",         "w8a8_fp8",          "w4afp8",            "qoq",
+    "tpu_int8",          "rtn",               "metal",             "sinq",              "four_over_six",
+    "exl2",              "exl3"};
+
+/* ModelOpt may say how in a file of its own, which vLLM and SGLang read. */
+static calm_status find_modelopt(calm_checking *c)
+{
+    char *path;
+    CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &path, c->path, "hf_quant_config.json"));
+    c->unread = calm_path_exists(path);
+    return c->unread ? calm_check_say(c, CALM_RULE_METHOD_UNCHECKED, "hf_quant_config.json",
+                                      "the checkpoint is ModelOpt's: calm reads quantization_config of config.json")
+                     : CALM_OK;
+}
+
 /* The format that the entry names, also where calm could not read it further. */
 static calm_status find_format(calm_checking *c, const char **name)
 {
-    static const char *const others[] = {"bitsandbytes",
-                                         "fp8",
-                                         "fbgemm_fp8",
-                                         "hqq",
-                                         "quanto",
-                                         "aqlm",
-                                         "torchao",
-                                         "mxfp4",
-                                         "eetq",
-                                         "higgs",
-                                         "quark",
-                                         "modelopt",
-                                         "vptq",
-                                         "spqr",
-                                         "bitnet",
-                                         "auto-round",
-                                         "intel/auto-round",
-                                         "awq_marlin",
-                                         "gptq_marlin",
-                                         "marlin",
-                                         "gguf",
-                                         "fp_quant"};
     const calm_json *entry = calm_json_get(c->config, "quantization_config");
     const char *method = calm_json_string(calm_json_get(entry, "quant_method"), NULL);
     size_t n;
@@ -206,13 +208,15 @@ static calm_status find_format(calm_checking *c, const char **name)
     if (calm_json_typeof(calm_json_get(c->config, "quantization")) == CALM_JSON_OBJECT)
         return calm_check_say(c, CALM_RULE_MLX_CONFIG, "quantization", "group_size or bits is missing");
     if (calm_json_typeof(entry) == CALM_JSON_NULL)
-        return CALM_OK;
+        return find_modelopt(c);
+    c->unread = true;
     if (!method)
         return calm_check_say(c, CALM_RULE_NO_METHOD, "quantization_config", "%s: quant_method is missing",
                               c->config_path);
     return calm_check_say(c,
-                          calm_check_listed(method, others, sizeof others / sizeof *others) ? CALM_RULE_METHOD_UNCHECKED
-                                                                                            : CALM_RULE_METHOD_UNKNOWN,
+                          calm_check_listed(method, other_methods, sizeof other_methods / sizeof *other_methods)
+                              ? CALM_RULE_METHOD_UNCHECKED
+                              : CALM_RULE_METHOD_UNKNOWN,
                           "quantization_config",
                           "quant_method \"%.64s\": calm reads compressed-tensors, gptq, awq and MLX's entry", method);
 }
@@ -245,6 +249,8 @@ static calm_status check_unexplained(calm_checking *c)
         }
     const bool entry = calm_json_typeof(calm_json_get(c->config, "quantization_config")) != CALM_JSON_NULL ||
                        calm_json_typeof(calm_json_get(c->config, "quantization")) != CALM_JSON_NULL;
+    if (c->unread)
+        return CALM_OK;
     if (n && !entry)
         return calm_check_say(c, CALM_RULE_ENTRY_MISSING, c->modules[first].name,
                               "%zu modules have quantized tensors, config.json "
@@ -255,6 +261,17 @@ static calm_status check_unexplained(calm_checking *c)
                : calm_check_say(c, CALM_RULE_FLOAT_MODEL, c->path, "no quantization entry and no quantized tensor");
 }
 
+/* What is not read is a fault of the entry, unless engines have it and calm alone does not. */
+static calm_rule rule_of_refusal(const calm_checking *c, const char *name)
+{
+    const bool refused = c->ctx->status == CALM_EUNSUPPORTED;
+    if (strcmp(name, "gptq") == 0)
+        return refused && calm_check_gptq_elsewhere(c) ? CALM_RULE_METHOD_UNCHECKED : CALM_RULE_GPTQ_CONFIG;
+    if (strcmp(name, "awq") == 0)
+        return refused && calm_check_awq_elsewhere(c) ? CALM_RULE_METHOD_UNCHECKED : CALM_RULE_AWQ_CONFIG;
+    return refused && calm_check_mlx_elsewhere(c) ? CALM_RULE_METHOD_UNCHECKED : CALM_RULE_MLX_CONFIG;
+}
+
 static calm_status check_format(calm_checking *c, const char *name)
 {
     if (!name)
@@ -262,12 +279,10 @@ static calm_status check_format(calm_checking *c, const char *name)
     c->report->format = strcmp(name, "compressed_tensors") == 0 ? "compressed-tensors" : name;
     if (strcmp(name, "compressed_tensors") == 0)
         return calm_check_compressed_tensors(c);
-    if (calm_stored_open(c->ctx, c->config_path, c->config, &c->stored) != CALM_OK)
-        CALM_TRY(calm_check_say_failure(c,
-                                        strcmp(name, "gptq") == 0  ? CALM_RULE_GPTQ_CONFIG
-                                        : strcmp(name, "awq") == 0 ? CALM_RULE_AWQ_CONFIG
-                                                                   : CALM_RULE_MLX_CONFIG,
-                                        "config.json"));
+    if (calm_stored_open(c->ctx, c->config_path, c->config, &c->stored) != CALM_OK) {
+        c->unread = true;
+        CALM_TRY(calm_check_say_failure(c, rule_of_refusal(c, name), "config.json"));
+    }
     return strcmp(name, "gptq") == 0  ? calm_check_gptq(c)
            : strcmp(name, "awq") == 0 ? calm_check_awq(c)
                                       : calm_check_mlx(c);

@@ -9,7 +9,8 @@
 
 static const char *const formats[] = {"pack-quantized",       "int-quantized",   "mixed-precision",
                                       "naive-quantized",      "float-quantized", "nvfp4-pack-quantized",
-                                      "mxfp4-pack-quantized", "marlin-24",       "dense"};
+                                      "mxfp4-pack-quantized", "mxfp8-quantized", "marlin-24",
+                                      "sparse-24-bitmask",    "sparse-bitmask",  "dense"};
 
 /* Keys that pydantic knows in a group and in its arguments. */
 static calm_status check_keys(calm_checking *c, const char *where, const calm_json *object, const char *const *known,
@@ -30,16 +31,22 @@ static const char *const args_keys[] = {"num_bits",        "type",     "symmetri
                                         "block_structure", "dynamic",  "actorder",  "observer",   "observer_kwargs",
                                         "scale_dtype",     "zp_dtype", "is_mx"};
 
-/* num_bits, group_size and strategy of weights or activations; *usable: understood, of ints. */
-static calm_status check_args(calm_checking *c, const char *where, const calm_json *args, bool *usable, int *bits,
-                              size_t *width, const char **strategy)
+/* What weights or activations are quantized to. */
+typedef struct ct_args {
+    bool valid, ints;
+    int bits;
+    size_t group;
+    const char *strategy;
+} ct_args;
+
+static calm_status check_args(calm_checking *c, const char *where, const calm_json *args, ct_args *out)
 {
     static const char *const strategies[] = {"tensor", "channel",      "group",    "block",
                                              "token",  "tensor_group", "attn_head"};
     const calm_json *group = calm_json_get(args, "group_size");
     const int64_t n_bits = calm_json_int(calm_json_get(args, "num_bits"), 8), size = calm_json_int(group, 0);
     const char *type = calm_json_string(calm_json_get(args, "type"), "int");
-    *usable = false;
+    *out = (ct_args){.strategy = ""};
     CALM_TRY(check_keys(c, where, args, args_keys, COUNT(args_keys)));
     if (n_bits < 1 || n_bits > 16 ||
         (calm_json_get(args, "num_bits") && calm_json_typeof(calm_json_get(args, "num_bits")) != CALM_JSON_INT))
@@ -51,68 +58,100 @@ static calm_status check_args(calm_checking *c, const char *where, const calm_js
         (calm_json_typeof(group) != CALM_JSON_INT || size < -1 || size == 0 || size > 1 << 24))
         return calm_check_say(c, CALM_RULE_ARGS, where, "group_size is %lld, expected columns per group, -1 or null",
                               (long long)size);
-    *strategy = calm_json_string(calm_json_get(args, "strategy"), size > 0 ? "group" : size < 0 ? "channel" : "tensor");
-    if (!calm_check_listed(*strategy, strategies, COUNT(strategies)))
+    out->strategy =
+        calm_json_string(calm_json_get(args, "strategy"), size > 0 ? "group" : size < 0 ? "channel" : "tensor");
+    if (!calm_check_listed(out->strategy, strategies, COUNT(strategies)))
         return calm_check_say(c, CALM_RULE_ARGS, where,
-                              "strategy is \"%.32s\", expected group, channel, tensor or token", *strategy);
-    if (strcmp(*strategy, "group") == 0 && size <= 0)
-        return calm_check_say(c, CALM_RULE_ARGS, where, "strategy is group, but group_size is not given");
-    if (strcmp(*strategy, "group") != 0 && strcmp(*strategy, "tensor_group") != 0 && size > 0)
+                              "strategy is \"%.32s\", expected group, channel, tensor or token", out->strategy);
+    const bool grouped = strcmp(out->strategy, "group") == 0 || strcmp(out->strategy, "tensor_group") == 0;
+    if (grouped && size <= 0)
+        return calm_check_say(c, CALM_RULE_ARGS, where, "strategy is %s, but group_size is not given", out->strategy);
+    if (!grouped && size > 0)
         return calm_check_say(c, CALM_RULE_ARGS, where, "group_size is %lld, but strategy is %s", (long long)size,
-                              *strategy);
-    *usable = strcmp(type, "int") == 0;
-    *bits = (int)n_bits;
-    *width = strcmp(*strategy, "group") == 0 ? (size_t)size : 0;
+                              out->strategy);
+    out->valid = true;
+    out->ints = strcmp(type, "int") == 0;
+    out->bits = (int)n_bits;
+    out->group = strcmp(out->strategy, "group") == 0 ? (size_t)size : 0;
     return CALM_OK;
+}
+
+/* Does actorder ask for an index of groups?  true and "dynamic" are other words for it. */
+static bool is_reordered(const calm_json *order)
+{
+    const char *word = calm_json_string(order, "");
+    return calm_json_bool(order, false) || strcmp(word, "group") == 0 || strcmp(word, "dynamic") == 0;
 }
 
 static calm_status check_weights(calm_checking *c, const char *where, calm_ct_group *group)
 {
-    const calm_json *args = calm_json_get(group->json, "weights");
-    const char *strategy = "channel", *order = calm_json_string(calm_json_get(args, "actorder"), NULL);
+    const calm_json *args = calm_json_get(group->json, "weights"), *order = calm_json_get(args, "actorder");
     calm_stored_scheme *scheme = &group->scheme;
+    ct_args found;
     char place[160];
     snprintf(place, sizeof place, "%s.weights", where);
+    group->no_weights = calm_json_typeof(args) == CALM_JSON_NULL;
+    if (group->no_weights)
+        return CALM_OK;
     if (calm_json_typeof(args) != CALM_JSON_OBJECT)
         return calm_check_say(c, CALM_RULE_ARGS, place, "%s, expected an object",
                               calm_json_type_name(calm_json_typeof(args)));
-    CALM_TRY(check_args(c, place, args, &group->usable, &scheme->bits, &scheme->group, &strategy));
+    CALM_TRY(check_args(c, place, args, &found));
+    const bool rows = strcmp(found.strategy, "group") == 0 || strcmp(found.strategy, "channel") == 0;
+    const bool ints = found.valid && found.ints;
+    scheme->bits = found.bits;
+    scheme->group = found.group;
     scheme->symmetric = calm_json_bool(calm_json_get(args, "symmetric"), true);
-    if (order && strcmp(order, "group") == 0)
-        CALM_TRY(calm_check_say(c, CALM_RULE_ACTORDER, place, "actorder is \"group\""));
-    if (group->usable && (scheme->bits < 2 || scheme->bits > 8))
+    group->foreign = found.valid && (!found.ints || !rows);
+    group->reordered = is_reordered(order);
+    if (group->reordered)
+        CALM_TRY(calm_check_say(c, CALM_RULE_ACTORDER, place, "actorder is \"%.16s\"",
+                                calm_json_string(order, "true")));
+    if (ints && (scheme->bits < 2 || scheme->bits > 8))
         CALM_TRY(calm_check_say(c, CALM_RULE_ARGS, place, "num_bits is %d, expected 2 to 8", scheme->bits));
-    else if (group->usable && scheme->bits > 4 && scheme->bits < 8)
+    else if (ints && scheme->bits > 4 && scheme->bits < 8)
         CALM_TRY(calm_check_say(c, CALM_RULE_ODD_BITS, place, "num_bits is %d", scheme->bits));
-    group->usable = group->usable &&
-                    (scheme->bits == 2 || scheme->bits == 3 || scheme->bits == 4 || scheme->bits == 8) &&
-                    (strcmp(strategy, "group") == 0 || strcmp(strategy, "channel") == 0);
+    group->usable =
+        ints && rows && (scheme->bits == 2 || scheme->bits == 3 || scheme->bits == 4 || scheme->bits == 8);
     return CALM_OK;
 }
 
 static calm_status check_activations(calm_checking *c, const char *where, calm_ct_group *group)
 {
     const calm_json *args = calm_json_get(group->json, "input_activations");
-    const char *strategy = "tensor";
+    ct_args found;
     char place[160];
-    bool usable;
-    size_t width;
-    int bits = 0;
     if (calm_json_typeof(args) == CALM_JSON_NULL)
         return CALM_OK;
     snprintf(place, sizeof place, "%s.input_activations", where);
     if (calm_json_typeof(args) != CALM_JSON_OBJECT)
         return calm_check_say(c, CALM_RULE_ARGS, place, "%s, expected an object",
                               calm_json_type_name(calm_json_typeof(args)));
-    CALM_TRY(check_args(c, place, args, &usable, &bits, &width, &strategy));
-    group->scheme.act_bits = bits;
+    CALM_TRY(check_args(c, place, args, &found));
+    group->scheme.act_bits = found.bits;
     group->scheme.act_asymmetric = !calm_json_bool(calm_json_get(args, "symmetric"), true);
+    group->foreign |= found.valid && !found.ints && !group->no_weights;
     const bool dynamic = calm_json_bool(calm_json_get(args, "dynamic"), false);
-    const bool token = strcmp(strategy, "token") == 0 && dynamic, tensor = strcmp(strategy, "tensor") == 0 && !dynamic;
-    if (usable && !token && !tensor)
-        return calm_check_say(c, CALM_RULE_ACTIVATIONS, place, "strategy %s, %s", strategy,
+    const bool token = strcmp(found.strategy, "token") == 0 && dynamic,
+               tensor = strcmp(found.strategy, "tensor") == 0 && !dynamic;
+    if (found.valid && found.ints && !group->no_weights && !token && !tensor)
+        return calm_check_say(c, CALM_RULE_ACTIVATIONS, place, "strategy %s, %s", found.strategy,
                               dynamic ? "dynamic" : "static");
     return CALM_OK;
+}
+
+/* Whatever is valid and not read is named: nothing is said of its tensors. */
+static calm_status say_foreign(calm_checking *c, const char *where, calm_ct_group *group)
+{
+    const calm_json *args = calm_json_get(group->json, "weights");
+    group->foreign = true;
+    group->usable = false;
+    return calm_check_say(c, CALM_RULE_METHOD_UNCHECKED, where,
+                          "%s, %d-bit %s weights, %s activations: calm reads pack-quantized and int-quantized weights "
+                          "of ints, by group or channel",
+                          group->format ? group->format : "a format that readers infer", group->scheme.bits,
+                          calm_json_string(calm_json_get(args, "type"), "int"),
+                          group->scheme.act_bits ? "quantized" : "float");
 }
 
 static calm_status check_group_format(calm_checking *c, const char *where, const calm_json *entry, calm_ct_group *group)
@@ -120,23 +159,32 @@ static calm_status check_group_format(calm_checking *c, const char *where, const
     const char *global = calm_json_string(calm_json_get(entry, "format"), "");
     group->format = calm_json_string(calm_json_get(group->json, "format"), NULL);
     const char *inferred = group->scheme.act_bits ? "int-quantized" : "pack-quantized";
+    if (group->format && !calm_check_listed(group->format, formats, COUNT(formats))) {
+        group->usable = false;
+        return calm_check_say(c, CALM_RULE_GLOBAL_FORMAT, where,
+                              "format is \"%.32s\", expected pack-quantized or int-quantized", group->format);
+    }
+    if (group->no_weights)
+        return CALM_OK;
+    if (!group->format && calm_check_listed(global, formats, COUNT(formats)) &&
+        !calm_check_listed(global, formats, 3)) /* one that calm does not read, for all groups */
+        group->format = global;
+    if (group->foreign)
+        return say_foreign(c, where, group);
     if (!group->format) {
         /* With one format for all the reader's guess is right where it is the global one. */
         if (strcmp(global, inferred) != 0)
             CALM_TRY(calm_check_say(c, CALM_RULE_GROUP_FORMAT, where,
                                     "no format; readers take %s, the global one is \"%.32s\"", inferred, global));
         group->format = calm_check_listed(global, formats, 2) ? global : inferred;
-    } else if (!calm_check_listed(group->format, formats, COUNT(formats))) {
-        CALM_TRY(calm_check_say(c, CALM_RULE_GLOBAL_FORMAT, where,
-                                "format is \"%.32s\", expected pack-quantized or int-quantized", group->format));
-        group->usable = false;
     }
     if (!group->usable)
         return CALM_OK;
     const bool packed = strcmp(group->format, "pack-quantized") == 0,
                plain = strcmp(group->format, "int-quantized") == 0;
     group->scheme.layout = packed ? CALM_CT_PACK : CALM_CT_INT;
-    group->usable = packed || plain;
+    if (!packed && !plain)
+        return say_foreign(c, where, group);
     if ((packed && group->scheme.act_bits) || (plain && !group->scheme.act_bits))
         CALM_TRY(calm_check_say(c, CALM_RULE_FORMAT_SCHEME, where, "%s with %s activations", group->format,
                                 group->scheme.act_bits ? "quantized" : "float"));
@@ -147,10 +195,27 @@ static calm_status check_group_format(calm_checking *c, const char *where, const
     return CALM_OK;
 }
 
+static calm_status check_group_targets(calm_checking *c, const char *where, const calm_ct_group *group)
+{
+    const calm_json *targets = calm_json_get(group->json, "targets");
+    if (calm_json_typeof(targets) != CALM_JSON_ARRAY || calm_json_size(targets) == 0)
+        return calm_check_say(c, CALM_RULE_TARGET_FORM, where, "targets is %s, expected an array of names and patterns",
+                              calm_json_size(targets) ? calm_json_type_name(calm_json_typeof(targets))
+                                                      : "missing or empty");
+    const char *only = calm_json_size(targets) == 1 ? calm_json_string(calm_json_at(targets, 0), "") : "";
+    const size_t length = strlen(only), tail = strlen("Attention");
+    const bool attention = length >= tail && strcmp(only + length - tail, "Attention") == 0;
+    if (attention && !group->no_weights)
+        return calm_check_say(c, CALM_RULE_ATTENTION_TARGET, where, "targets [\"%.128s\"]", only);
+    if (group->no_weights && !attention)
+        return calm_check_say(c, CALM_RULE_ARGS, where,
+                              "it has no weights: vLLM takes such a group only for one class that ends in Attention");
+    return CALM_OK;
+}
+
 static calm_status check_group(calm_checking *c, const calm_json *entry, calm_ct_group *group)
 {
     static const char *const keys[] = {"targets", "weights", "input_activations", "output_activations", "format"};
-    const calm_json *targets = calm_json_get(group->json, "targets");
     char where[128];
     snprintf(where, sizeof where, "config_groups.%.64s", group->name);
     if (calm_json_typeof(group->json) != CALM_JSON_OBJECT)
@@ -160,15 +225,7 @@ static calm_status check_group(calm_checking *c, const calm_json *entry, calm_ct
     CALM_TRY(check_weights(c, where, group));
     CALM_TRY(check_activations(c, where, group));
     CALM_TRY(check_group_format(c, where, entry, group));
-    if (calm_json_typeof(targets) != CALM_JSON_ARRAY || calm_json_size(targets) == 0)
-        return calm_check_say(c, CALM_RULE_TARGET_FORM, where, "targets is %s, expected an array of names and patterns",
-                              calm_json_size(targets) ? calm_json_type_name(calm_json_typeof(targets))
-                                                      : "missing or empty");
-    const char *only = calm_json_size(targets) == 1 ? calm_json_string(calm_json_at(targets, 0), "") : "";
-    const size_t length = strlen(only), tail = strlen("Attention");
-    if (length >= tail && strcmp(only + length - tail, "Attention") == 0)
-        return calm_check_say(c, CALM_RULE_ATTENTION_TARGET, where, "targets [\"%.128s\"]", only);
-    return CALM_OK;
+    return check_group_targets(c, where, group);
 }
 
 /* ---- the whole ---- */
@@ -207,12 +264,16 @@ static calm_status check_top(calm_checking *c, const calm_ct_entry *entry)
 {
     const char *status = calm_json_string(calm_json_get(entry->json, "quantization_status"), NULL);
     const char *version = calm_json_string(calm_json_get(entry->json, "version"), NULL);
-    const calm_json *sparse = calm_json_get(entry->json, "sparsity_config");
+    const calm_json *sparse = calm_json_get(entry->json, "sparsity_config"),
+                    *turns = calm_json_get(calm_json_get(entry->json, "transform_config"), "config_groups");
     if (!calm_json_string(calm_json_get(entry->json, "quant_method"), NULL))
         CALM_TRY(calm_check_say(c, CALM_RULE_NO_METHOD, "quantization_config", "quant_method is missing"));
-    if (!status || strcmp(status, "compressed") != 0)
+    if (entry->n_groups && (!status || strcmp(status, "compressed") != 0))
         CALM_TRY(calm_check_say(c, CALM_RULE_STATUS, "quantization_config", "quantization_status is %s%.32s%s",
                                 status ? "\"" : "missing", status ? status : "", status ? "\"" : ""));
+    if (calm_json_size(turns))
+        CALM_TRY(calm_check_say(c, CALM_RULE_METHOD_UNCHECKED, "quantization_config",
+                                "transform_config has %zu rotations: calm does not read them", calm_json_size(turns)));
     if (calm_json_size(calm_json_get(sparse, "targets")))
         CALM_TRY(calm_check_say(c, CALM_RULE_SPARSITY, "quantization_config", "sparsity_config.targets names %zu",
                                 calm_json_size(calm_json_get(sparse, "targets"))));
@@ -224,15 +285,32 @@ static calm_status check_top(calm_checking *c, const calm_ct_entry *entry)
     return CALM_OK;
 }
 
+/* Without groups the KV cache alone may be quantized, or weights be sparse and no more. */
+static calm_status check_no_groups(const calm_ct_entry *entry, const calm_json *groups)
+{
+    calm_checking *c = entry->c;
+    const char *sparse =
+        calm_json_string(calm_json_get(calm_json_get(entry->json, "sparsity_config"), "format"), "dense");
+    c->unread = strcmp(sparse, "dense") != 0;
+    c->resolved = !c->unread && calm_json_typeof(calm_json_get(entry->json, "kv_cache_scheme")) == CALM_JSON_OBJECT;
+    if (c->unread)
+        return calm_check_say(c, CALM_RULE_METHOD_UNCHECKED, "quantization_config",
+                              "sparsity_config.format is \"%.32s\": calm reads quantized weights, not sparse ones",
+                              sparse);
+    if (c->resolved)
+        return CALM_OK;
+    return calm_check_say(
+        c, CALM_RULE_NO_GROUPS, "quantization_config", "config_groups is %s",
+        calm_json_typeof(groups) == CALM_JSON_OBJECT ? "empty" : calm_json_type_name(calm_json_typeof(groups)));
+}
+
 static calm_status check_entry(calm_ct_entry *entry)
 {
     calm_checking *c = entry->c;
     const calm_json *groups = calm_json_get(entry->json, "config_groups"), *group;
     const char *name;
     if (calm_json_typeof(groups) != CALM_JSON_OBJECT || calm_json_size(groups) == 0)
-        CALM_TRY(calm_check_say(
-            c, CALM_RULE_NO_GROUPS, "quantization_config", "config_groups is %s",
-            calm_json_typeof(groups) == CALM_JSON_OBJECT ? "empty" : calm_json_type_name(calm_json_typeof(groups))));
+        CALM_TRY(check_no_groups(entry, groups));
     CALM_TRY(CALM_NEW(c->ctx, c->ctx->out, entry->groups, calm_json_size(groups) + 1));
     for (void *iter = NULL; calm_json_next(groups, &iter, &name, &group);) {
         calm_ct_group *at = &entry->groups[entry->n_groups++];

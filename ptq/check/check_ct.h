@@ -14,6 +14,9 @@ typedef struct calm_ct_group {
     calm_stored_scheme scheme;
     const char *format; /* its own, inferred where it has none */
     bool usable;        /* weights of ints were understood */
+    bool foreign;       /* valid, but of a scheme that calm does not read: floats, blocks, sparse */
+    bool no_weights;    /* it quantizes activations alone: attention */
+    bool reordered;     /* columns have a group index */
 } calm_ct_group;
 
 typedef struct calm_ct_target {
@@ -21,6 +24,7 @@ typedef struct calm_ct_target {
     calm_regex *regex; /* NULL: a name or class */
     size_t group;      /* n_groups: an ignore entry */
     bool class_name;   /* "Linear" */
+    bool other_class;  /* "LlamaAttention": which modules are of it no tensor says */
     bool usable;
     size_t hits;
 } calm_ct_target;

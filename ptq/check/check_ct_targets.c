@@ -29,6 +29,7 @@ static calm_status add_target(calm_ct_entry *entry, const char *list, const calm
         return calm_check_say(c, CALM_RULE_TARGET_FORM, list, "%s, expected a name or pattern",
                               at->text ? "an empty string" : calm_json_type_name(calm_json_typeof(value)));
     at->class_name = !strchr(at->text, '.') && strstr(at->text, "Linear");
+    at->other_class = !strchr(at->text, '.') && !at->class_name && at->text[0] >= 'A' && at->text[0] <= 'Z';
     at->usable = true;
     if (strncmp(at->text, "re:", 3) != 0)
         return CALM_OK;
@@ -112,7 +113,7 @@ static calm_status match_module(calm_ct_entry *entry, const calm_check_module *m
             out->ignored = true;
             continue;
         }
-        if (!module->linear)
+        if (!module->linear || entry->groups[at->group].no_weights)
             continue;
         const calm_ct_target *loser = at;
         if (!out->best || comes_first(at, by_class, out->best, best_class)) {
@@ -139,20 +140,27 @@ static calm_status judge(calm_ct_entry *entry, calm_check_module *module, const 
     if (!found->best)
         return calm_check_say(c, module->stored ? CALM_RULE_UNMATCHED_PACKED : CALM_RULE_UNMATCHED_FLOAT, module->name,
                               module->stored ? "expected a target of its scheme's group" : "expected in ignore");
-    if (found->other) {
-        const bool by_class = found->other->class_name || found->best->class_name;
+    const bool by_class = found->other && (found->other->class_name || found->best->class_name);
+    /* A name or pattern goes before a class in every engine, except where it looks for a fused name. */
+    if (found->other && (!by_class || calm_check_is_fused(module->name))) {
         CALM_TRY(calm_check_say(c, by_class ? CALM_RULE_CLASS_TARGET : CALM_RULE_MATCHED_TWICE, module->name,
                                 "hit by \"%.160s\" of %.64s and \"%.160s\" of %.64s", found->best->text,
                                 entry->groups[found->best->group].name, found->other->text,
                                 entry->groups[found->other->group].name));
     }
+    const calm_ct_group *group = &entry->groups[found->best->group];
+    const calm_tensor *weight = group->foreign ? calm_check_part(c, module, "weight") : NULL;
+    module->unread = group->foreign;
+    module->reordered = group->reordered;
+    if (!module->stored && group->foreign && (!weight || !calm_dtype_is_float(weight->dtype)))
+        return CALM_OK;
     if (!module->stored)
         return calm_check_say(c, CALM_RULE_TARGETED_FLOAT, module->name,
                               "hit by \"%.160s\" of %.64s, but it has no quantized tensors", found->best->text,
-                              entry->groups[found->best->group].name);
-    if (entry->groups[found->best->group].usable) {
+                              group->name);
+    if (group->usable) {
         module->quantized = true;
-        module->scheme = entry->groups[found->best->group].scheme;
+        module->scheme = group->scheme;
     }
     return CALM_OK;
 }
@@ -163,7 +171,7 @@ static calm_status check_hits(const calm_ct_entry *entry)
     const char *head = c->model_known && c->model.arch->names->head ? c->model.arch->names->head : "lm_head";
     for (size_t i = 0; i < entry->n_targets; i++) {
         const calm_ct_target *at = &entry->targets[i];
-        if (!at->usable || at->hits)
+        if (!at->usable || at->hits || at->other_class)
             continue;
         if (at->group < entry->n_groups)
             CALM_TRY(

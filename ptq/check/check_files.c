@@ -14,7 +14,8 @@ typedef struct hearing {
 /* dtypes that safetensors have and calm does not read; said once. */
 static bool is_other_dtype(const char *text)
 {
-    static const char *const list[] = {"dtype F8_", "dtype F4 ", "dtype F6_", "dtype C64 ", "dtype C128 "};
+    static const char *const list[] = {"dtype F8_", "dtype F4 ",   "dtype F6_", "dtype C64 ", "dtype C128 ",
+                                       "dtype U16 ", "dtype U64 "};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (strstr(text, list[i]))
             return true;
@@ -66,12 +67,34 @@ bool calm_check_is_embedding(const char *module)
            strcmp(last, "rel_pos") == 0;
 }
 
+#define MOST_ROTATIONS 64 /* of transform_config: models have four */
+
+/* "up_proj.R4_input": NAME_LOCATION, where transform_config has NAME. */
+static bool is_transform(const calm_checking *c, const char *module)
+{
+    static const char *const places[] = {"input",  "weight_input", "weight_output", "output",
+                                         "attn_q", "attn_k",       "q_attn",        "k_cache"};
+    const calm_json *entry = calm_json_get(calm_json_get(c->config, "quantization_config"), "transform_config"), *value;
+    const calm_json *groups = calm_json_get(entry, "config_groups");
+    const char *dot = strrchr(module, '.'), *key;
+    if (!dot || calm_json_size(groups) > MOST_ROTATIONS)
+        return false;
+    for (void *iter = NULL; calm_json_next(groups, &iter, &key, &value);) {
+        const size_t n = strlen(key);
+        if (strncmp(dot + 1, key, n) == 0 && dot[1 + n] == '_' &&
+            calm_check_listed(dot + 2 + n, places, sizeof places / sizeof *places))
+            return true;
+    }
+    return false;
+}
+
 static void describe(const calm_checking *c, calm_check_module *module)
 {
+    module->transform = is_transform(c, module->name);
     for (size_t i = module->first; i < module->first + module->n; i++) {
         const calm_check_member *at = &c->members[i];
         module->stored |= is_stored_suffix(at->suffix);
-        if (strcmp(at->suffix, "weight") != 0)
+        if (strcmp(at->suffix, "weight") != 0 || module->transform)
             continue;
         module->linear |= at->tensor->n_dims == 2 && !calm_check_is_embedding(module->name);
         if (at->tensor->n_dims == 2 && calm_dtype_is_float(at->tensor->dtype)) {

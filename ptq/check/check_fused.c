@@ -24,10 +24,22 @@ static size_t experts_stem(const char *name)
     return at && at[9] >= '0' && at[9] <= '9' ? (size_t)(at - name) : 0;
 }
 
+bool calm_check_is_fused(const char *module)
+{
+    const char *dot = strrchr(module, '.'), *last = dot ? dot + 1 : module;
+    for (size_t f = 0; f < sizeof fusions / sizeof *fusions; f++)
+        for (size_t i = 0; i < 3 && fusions[f].parts[i]; i++)
+            if (strcmp(last, fusions[f].parts[i]) == 0)
+                return true;
+    return experts_stem(module) != 0;
+}
+
 static const char *state_text(const calm_check_module *module, char text[96])
 {
     if (module->quantized)
         return calm_check_scheme_text(&module->scheme, text);
+    if (module->unread)
+        return "of a scheme that calm does not read";
     return module->stored ? "not quantized by the configuration" : "float";
 }
 
@@ -36,8 +48,9 @@ static calm_status compare(calm_checking *c, const char *where, const calm_check
                            bool experts, bool *said)
 {
     char x[96], y[96];
-    const bool partly = a->quantized != b->quantized;
-    *said = partly || (a->quantized && b->quantized && !calm_check_same_scheme(&a->scheme, &b->scheme));
+    const bool partly = (a->quantized || a->unread) != (b->quantized || b->unread);
+    *said = partly || a->unread != b->unread ||
+            (a->quantized && b->quantized && !calm_check_same_scheme(&a->scheme, &b->scheme));
     if (!*said)
         return CALM_OK;
     return calm_check_say(c,

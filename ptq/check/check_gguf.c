@@ -113,6 +113,17 @@ static bool is_extra(const char *name)
            strstr(name, "attn_rot_embd") || strstr(name, ".nextn.");
 }
 
+/* "blk.0.attn_q.scale" and ".input_scale" beside "blk.0.attn_q.weight": llama.cpp takes them for every architecture. */
+static bool is_scale(const calm_check_gguf_state *g, const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    char weight[96];
+    if (!dot || (strcmp(dot, ".scale") != 0 && strcmp(dot, ".input_scale") != 0))
+        return false;
+    snprintf(weight, sizeof weight, "%.*s.weight", (int)(dot - name), name);
+    return calm_gguf_find_tensor(g->file, weight) != NULL;
+}
+
 static calm_status check_names(calm_check_gguf_state *g)
 {
     const calm_gguf_tensor *last = NULL;
@@ -124,7 +135,7 @@ static calm_status check_names(calm_check_gguf_state *g)
             continue;
         last = at->stored;
         const bool beyond = sscanf(name, "blk.%9zu.", &block) == 1 && g->config_known && block >= g->config.n_blocks;
-        if ((!at->name && !is_extra(name)) || (beyond && !is_extra(name)))
+        if ((!at->name || beyond) && !is_extra(name) && !is_scale(g, name))
             CALM_TRY(calm_check_say(g->c, CALM_RULE_GGUF_TENSOR_UNKNOWN, name,
                                     beyond ? "the file has %zu blocks" : "%zu blocks",
                                     g->config_known ? g->config.n_blocks : 0));
@@ -169,6 +180,14 @@ static calm_status check_architecture(calm_check_gguf_state *g)
     return status == CALM_OK ? check_names(g) : status;
 }
 
+/* The first file of a split has all keys, each has some of the tensors. */
+static calm_status check_split(calm_check_gguf_state *g, bool *split)
+{
+    int64_t n = 0;
+    *split = calm_gguf_int(calm_gguf_find_key(g->file, "split.count"), 0, &n) && n > 1;
+    return *split ? calm_check_say(g->c, CALM_RULE_GGUF_SPLIT, g->c->path, "one of %lld files", (long long)n) : CALM_OK;
+}
+
 calm_status calm_check_gguf(calm_checking *c)
 {
     calm_check_gguf_state g = {.c = c};
@@ -185,8 +204,11 @@ calm_status calm_check_gguf(calm_checking *c)
         c->report->n_linears += at->n_dims > 1;
         c->report->n_quantized += calm_ggml_find(at->type)->elements > 1;
     }
-    calm_status status = check_architecture(&g);
-    if (status == CALM_OK)
+    bool split = false;
+    calm_status status = check_split(&g, &split);
+    if (status == CALM_OK && !split)
+        status = check_architecture(&g);
+    if (status == CALM_OK && !split)
         status = calm_check_gguf_keys(&g);
     if (status == CALM_OK)
         status = calm_check_gguf_values(&g);

@@ -70,6 +70,8 @@ calm_status calm_check_gguf_keys(calm_check_gguf_state *g)
     const calm_gguf_tensor *table = calm_gguf_find_tensor(g->file, "token_embd.weight");
     if (calm_gguf_spare(g->file))
         CALM_TRY(calm_check_say(c, CALM_RULE_GGUF_SPARE, c->path, "%zu bytes", calm_gguf_spare(g->file)));
+    if (!model && !g->list.n) /* an encoder of images, an adapter: no vocabulary is needed */
+        return CALM_OK;
     if (!model)
         return calm_check_say(c, CALM_RULE_GGUF_KEY_MISSING, "tokenizer.ggml.model", "it is missing");
     if (calm_gguf_is(model, "none") || calm_gguf_is(model, "no_vocab"))

@@ -108,6 +108,17 @@ static calm_status check_dynamic(calm_checking *c, const calm_json *dynamic)
     return CALM_OK;
 }
 
+bool calm_check_gptq_elsewhere(const calm_checking *c)
+{
+    static const char *const layouts[] = {"marlin", "marlin_24", "bitblas", "gemm", "qqq", "ipex", "exllamav3"},
+                             *const words[] = {"int64", "int16", "int8"};
+    const calm_json *entry = calm_json_get(c->config, "quantization_config");
+    return calm_check_listed(calm_json_string(calm_json_get(entry, "checkpoint_format"), ""), layouts,
+                             sizeof layouts / sizeof *layouts) ||
+           calm_check_listed(calm_json_string(calm_json_get(entry, "pack_dtype"), ""), words,
+                             sizeof words / sizeof *words);
+}
+
 calm_status calm_check_gptq(calm_checking *c)
 {
     const calm_json *entry = calm_json_get(c->config, "quantization_config"),
@@ -133,6 +144,18 @@ calm_status calm_check_gptq(calm_checking *c)
 }
 
 /* ---- AWQ ---- */
+
+/* Layouts and symmetric weights that AutoAWQ has: rules of their own say who does not read them. */
+bool calm_check_awq_elsewhere(const calm_checking *c)
+{
+    static const char *const versions[] = {"gemv", "gemv_fast", "marlin", "exllama", "ipex", "llm-awq"};
+    const calm_json *entry = calm_json_get(c->config, "quantization_config");
+    const char *version = calm_json_string(calm_json_get(entry, "version"), "gemm");
+    bool other = !calm_json_bool(calm_json_get(entry, "zero_point"), true);
+    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
+        other |= strcasecmp(version, versions[i]) == 0;
+    return other;
+}
 
 calm_status calm_check_awq(calm_checking *c)
 {

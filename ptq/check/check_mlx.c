@@ -60,6 +60,34 @@ static calm_status resolve(calm_checking *c, const calm_json *entry)
     return CALM_OK;
 }
 
+/* Settings that mlx-lm takes: affine of 2 to 8 bits but 7, and modes of its floats. */
+static bool is_of_mlx(const calm_json *entry, const calm_json *base)
+{
+    static const char *const modes[] = {"mxfp4", "mxfp8", "nvfp4"};
+    static const int64_t bits[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128};
+    const char *mode = calm_json_string(calm_json_get(entry, "mode"),
+                                        calm_json_string(calm_json_get(base, "mode"), "affine"));
+    const int64_t usual_bits = calm_json_int(calm_json_get(base, "bits"), 0),
+                  usual_group = calm_json_int(calm_json_get(base, "group_size"), 0);
+    bool known_bits = false, known_group = false;
+    for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
+        known_bits |= calm_json_int(calm_json_get(entry, "bits"), usual_bits) == bits[i];
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        known_group |= calm_json_int(calm_json_get(entry, "group_size"), usual_group) == groups[i];
+    return calm_check_listed(mode, modes, sizeof modes / sizeof *modes) ||
+           (strcmp(mode, "affine") == 0 && known_bits && known_group);
+}
+
+bool calm_check_mlx_elsewhere(const calm_checking *c)
+{
+    const calm_json *base = calm_json_get(c->config, "quantization"), *value;
+    const char *key;
+    bool all = is_of_mlx(base, base);
+    for (void *iter = NULL; calm_json_next(base, &iter, &key, &value);)
+        all &= calm_json_typeof(value) != CALM_JSON_OBJECT || is_of_mlx(value, base);
+    return all;
+}
+
 calm_status calm_check_mlx(calm_checking *c)
 {
     const calm_json *entry = calm_json_get(c->config, "quantization"), *value;

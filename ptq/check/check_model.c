@@ -157,7 +157,7 @@ static calm_status check_tables(calm_checking *c)
         CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s", c->prefix, names->final_norm));
         CALM_TRY(need_norm(c, module, config->hidden));
     }
-    if (names->head && !config->tied && !is_stored(c, names->head))
+    if (names->head && !config->tied && !is_stored(c, names->head) && !c->unread)
         return need_part(c, names->head, "weight", 2, config->vocab, config->hidden);
     return CALM_OK;
 }
@@ -170,7 +170,7 @@ static calm_status check_linears(calm_checking *c)
         calm_check_module *module;
         CALM_TRY(calm_check_holder(c, linear->module, &module));
         calm_arena_rewind(c->ctx->scratch, mark);
-        const bool part = module && (module->stored || (c->resolved && module->quantized));
+        const bool part = module && (module->stored || module->unread || (c->resolved && module->quantized));
         if (!part)
             CALM_TRY(need_part(c, linear->module, "weight", 2, linear->out, linear->in));
         if (linear->bias)
@@ -179,12 +179,23 @@ static calm_status check_linears(calm_checking *c)
     return CALM_OK;
 }
 
+/* Has it scales of the KV cache and nothing else? */
+static bool is_cache_scale(const calm_checking *c, const calm_check_module *module)
+{
+    static const char *const list[] = {"k_scale",      "v_scale",      "q_scale",     "kv_scale",
+                                       "k_zero_point", "v_zero_point", "q_zero_point"};
+    for (size_t i = module->first; i < module->first + module->n; i++)
+        if (!calm_check_listed(c->members[i].suffix, list, sizeof list / sizeof *list))
+            return false;
+    return true;
+}
+
 /* Is what follows "layers.N." a part of a block: a norm, a router, a linear of the layout? */
 static bool is_block_part(const calm_checking *c, const calm_check_module *module, size_t block, const char *part)
 {
     const calm_config *config = &c->model;
     const calm_names *names = config->arch->names;
-    if (module->in_layout || strstr(part, "rotary_emb") || strstr(part, "LayerNorm"))
+    if (module->in_layout || module->transform || is_cache_scale(c, module) || strstr(part, "rotary_emb") || strstr(part, "LayerNorm"))
         return true;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)
@@ -224,10 +235,11 @@ calm_status calm_check_floats(calm_checking *c)
     if (!c->model_known)
         return CALM_OK;
     CALM_TRY(check_tables(c));
-    CALM_TRY(check_linears(c));
+    if (!c->unread)
+        CALM_TRY(check_linears(c));
     for (size_t i = 0; i < c->model.n_blocks; i++)
         CALM_TRY(check_block(c, i));
-    return check_extra(c);
+    return c->unread ? CALM_OK : check_extra(c);
 }
 
 /* ---- tokenizer ---- */
@@ -236,7 +248,7 @@ static calm_status check_ids(calm_checking *c, const calm_json *root)
 {
     const calm_json *vocab = calm_json_get(calm_json_get(root, "model"), "vocab"),
                     *added = calm_json_get(root, "added_tokens"), *value;
-    int64_t highest = -1;
+    int64_t highest = -1, placed = -1;
     const char *key;
     for (void *iter = NULL; calm_json_next(vocab, &iter, &key, &value);)
         highest = calm_json_int(value, -1) > highest ? calm_json_int(value, -1) : highest;
@@ -244,12 +256,14 @@ static calm_status check_ids(calm_checking *c, const calm_json *root)
         highest = (int64_t)calm_json_size(vocab) - 1;
     for (size_t i = 0; i < calm_json_size(added); i++) {
         const int64_t id = calm_json_int(calm_json_get(calm_json_at(added, i), "id"), -1);
-        highest = id > highest ? id : highest;
+        placed = id > placed ? id : placed;
     }
-    if (c->model_known && highest >= (int64_t)c->model.vocab)
-        return calm_check_say(c, CALM_RULE_TOKENIZER_VOCAB, "tokenizer.json",
-                              "its highest id is %lld, the embedding has %zu rows", (long long)highest, c->model.vocab);
-    return CALM_OK;
+    const bool beyond = c->model_known && highest >= (int64_t)c->model.vocab;
+    if (!beyond && (!c->model_known || placed < (int64_t)c->model.vocab))
+        return CALM_OK;
+    return calm_check_say(c, beyond ? CALM_RULE_TOKENIZER_VOCAB : CALM_RULE_TOKENIZER_ADDED, "tokenizer.json",
+                          "its highest id is %lld, the embedding has %zu rows",
+                          (long long)(placed > highest ? placed : highest), c->model.vocab);
 }
 
 calm_status calm_check_tokenizer(calm_checking *c)

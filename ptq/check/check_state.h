@@ -28,9 +28,12 @@ typedef struct calm_check_module {
     size_t out, in;  /* of its weight; 0: not known                                             */
     size_t experts;  /* matrices that its tensors [E, ...] hold; 0: one, without that dimension */
     bool linear;     /* engines make a linear of it: a matrix, or quantized tensors; no embedding */
+    bool transform;  /* a rotation that compressed-tensors applies beside a linear: no layer of the model   */
     bool stored;     /* has tensors of a quantized weight                                       */
     bool in_layout;  /* the architecture has it                                                 */
     bool quantized;  /* the configuration says so: `scheme`                                     */
+    bool unread;     /* the configuration says so, by a scheme that calm does not read          */
+    bool reordered;  /* its columns have a group index                                          */
     calm_stored_scheme scheme;
 } calm_check_module;
 
@@ -52,6 +55,7 @@ typedef struct calm_checking {
     calm_layout layout;
     const calm_stored_format *format; /* NULL: float, or not known */
     calm_stored *stored;              /* NULL: its entry could not be read */
+    bool unread;                      /* quantized in a way that calm does not read: linears are not compared */
     bool partial;                     /* files or tensors could not be read: that others are missing says nothing */
     bool resolved;                    /* quantized and scheme of the modules are filled in */
 } calm_checking;
@@ -76,6 +80,9 @@ const calm_tensor *calm_check_part(const calm_checking *c, const calm_check_modu
 /* Is it an embedding, by its name: no linear? */
 bool calm_check_is_embedding(const char *module);
 
+/* Do engines fuse it with others, by its name: q, k, v; gate, up; experts? */
+bool calm_check_is_fused(const char *module);
+
 /* Do two schemes mean the same? */
 bool calm_check_same_scheme(const calm_stored_scheme *a, const calm_stored_scheme *b);
 
@@ -99,6 +106,10 @@ calm_status calm_check_compressed_tensors(calm_checking *c);
 calm_status calm_check_gptq(calm_checking *c);
 calm_status calm_check_awq(calm_checking *c);
 calm_status calm_check_mlx(calm_checking *c);
+/* Is an entry that calm does not read one that engines do: another layout of GPTQ or AWQ, other bits or modes of MLX? */
+bool calm_check_gptq_elsewhere(const calm_checking *c);
+bool calm_check_awq_elsewhere(const calm_checking *c);
+bool calm_check_mlx_elsewhere(const calm_checking *c);
 /* Tensors of quantized modules against their schemes. */
 calm_status calm_check_parts(calm_checking *c);
 /* What engines fuse.  `fused`: does the configuration speak of a name, and of what scheme?  Called with that of the

@@ -95,7 +95,8 @@ static bool has_tensor(const builder *b, const char *name)
 
 /* ---- parts ---- */
 
-static void add_rope(builder *b)
+/* `context`: what it was trained with, as llama.cpp takes it where YaRN does not say. */
+static void add_rope(builder *b, int64_t context)
 {
     char name[128];
     const calm_gguf_key *type = find(b, "rope.scaling.type", name);
@@ -118,7 +119,7 @@ static void add_rope(builder *b)
     set_number(scaling, "factor", take_number(b, "rope.scaling.factor", 1));
     if (yarn) {
         calm_json_set_int(scaling, "original_max_position_embeddings",
-                          take_size(b, "rope.scaling.original_context_length", 0));
+                          take_size(b, "rope.scaling.original_context_length", context));
         set_number(scaling, "beta_fast", take_number(b, "rope.scaling.yarn_beta_fast", 32));
         set_number(scaling, "beta_slow", take_number(b, "rope.scaling.yarn_beta_slow", 1));
     }
@@ -210,7 +211,8 @@ static void build(builder *b)
     calm_json_set_int(config, "num_attention_heads", heads);
     calm_json_set_int(config, "num_key_value_heads", kv);
     calm_json_set_int(config, "head_dim", head_dim);
-    calm_json_set_int(config, "max_position_embeddings", take_size(b, "context_length", 0));
+    const int64_t context = take_size(b, "context_length", 0);
+    calm_json_set_int(config, "max_position_embeddings", context);
     calm_json_set_int(config, "vocab_size", table ? (int64_t)table->dims[1] : 1);
     set_number(config, "rms_norm_eps", take_number(b, "attention.layer_norm_rms_epsilon", 0));
     calm_json_set_string(config, "hidden_act",
@@ -221,7 +223,7 @@ static void build(builder *b)
         if (is_family(b, "llama"))
             calm_json_set_bool(config, "mlp_bias", has_tensor(b, "blk.0.ffn_down.bias"));
     }
-    add_rope(b);
+    add_rope(b, context);
     add_windows(b, n_blocks);
     add_gemma(b, n_blocks, hidden, heads, head_dim);
     add_experts(b);

@@ -14,8 +14,7 @@ static const calm_exporter *find_exporter(const char *name)
     return out;
 }
 
-/* A tokenizer of bytes for the model: the vocabulary's size, a merge, a special token. */
-static void write_tokenizer(const char *dir, size_t vocab)
+void good_tokenizer(const char *dir, size_t vocab)
 {
     static const char *const split = "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": "
                                      "\"Split\", \"pattern\": {\"Regex\": "
@@ -47,7 +46,7 @@ const char *good_export(const tiny_model *spec, const char *format, const char *
     const calm_exporter *how = find_exporter(format);
     tiny_plan p;
     const char *from = tiny_model_write(spec), *dir = test_directory();
-    write_tokenizer(from, spec->vocab);
+    good_tokenizer(from, spec->vocab);
     tiny_plan_open(&p, from);
     if (spec->n_experts)
         tiny_plan_quantize_family(&p, schemes, n);
@@ -60,7 +59,7 @@ const char *good_export(const tiny_model *spec, const char *format, const char *
     } else {
         ck_ok(how->write(ctx, &input, dir));
         if (!how->file)
-            write_tokenizer(dir, spec->vocab);
+            good_tokenizer(dir, spec->vocab);
     }
     calm_model_close(p.model);
     return dir;

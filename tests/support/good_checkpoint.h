@@ -14,4 +14,7 @@ const char *good_write(const char *name);
  * `shard`: most bytes of a file, 0: one file. */
 const char *good_export(const tiny_model *spec, const char *format, const char *const *schemes, size_t n, size_t shard);
 
+/* tokenizer.json of bytes for a model of `vocab` tokens into `dir`: a merge, a special token. */
+void good_tokenizer(const char *dir, size_t vocab);
+
 #endif

@@ -102,21 +102,63 @@ static calm_json *changed(const calm_json *value, const char *path, const calm_j
     return out;
 }
 
-static calm_status set_member(calm_ctx *ctx, const char *dir, const break_fault *fault)
+static calm_status change_member(calm_ctx *ctx, const break_fault *fault, const calm_json *root, calm_json **out)
 {
-    calm_json *root, *list = NULL, *out;
-    char *path, *text;
+    calm_json *list = NULL;
+    char *text;
     bool done = false;
-    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, fault->file ? fault->file : "config.json"));
-    CALM_TRY(calm_json_read(ctx, path, MOST, &root));
+    *out = NULL;
     if (fault->b) {
         CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "[%s]", fault->b));
         CALM_TRY(calm_json_parse(ctx, fault->name, text, strlen(text), &list));
     }
-    out = changed(root, fault->a, calm_json_at(list, 0), &done);
-    const calm_status status = done ? calm_json_save(ctx, path, out) : nothing(ctx, fault);
-    calm_json_free(out);
+    *out = changed(root, fault->a, calm_json_at(list, 0), &done);
     calm_json_free(list);
+    return done ? CALM_OK : nothing(ctx, fault);
+}
+
+static calm_status set_member(calm_ctx *ctx, const char *dir, const break_fault *fault)
+{
+    calm_json *root, *out;
+    char *path;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, fault->file ? fault->file : "config.json"));
+    CALM_TRY(calm_json_read(ctx, path, MOST, &root));
+    calm_status status = change_member(ctx, fault, root, &out);
+    if (status == CALM_OK)
+        status = calm_json_save(ctx, path, out);
+    calm_json_free(out);
+    calm_json_free(root);
+    return status;
+}
+
+/* The same within the header of a file of safetensors, whose data stay as they are. */
+static calm_status set_header(calm_ctx *ctx, const char *dir, const break_fault *fault)
+{
+    calm_json *root, *out;
+    char *path, *bytes;
+    calm_text text;
+    size_t n;
+    uint64_t header;
+    CALM_TRY(read_all(ctx, dir, fault->file ? fault->file : "model.safetensors", &path, &bytes, &n));
+    memcpy(&header, bytes, sizeof header);
+    CALM_TRY(calm_json_parse(ctx, path, bytes + 8, header, &root));
+    calm_text_init(&text);
+    calm_status status = change_member(ctx, fault, root, &out);
+    if (status == CALM_OK)
+        status = calm_json_write(ctx, out, 0, &text);
+    if (status == CALM_OK) {
+        const uint64_t length = text.length;
+        char *data = NULL;
+        status = CALM_NEW(ctx, ctx->scratch, data, 8 + length + n - 8 - header);
+        if (status == CALM_OK) {
+            memcpy(data, &length, 8);
+            memcpy(data + 8, text.data, length);
+            memcpy(data + 8 + length, bytes + 8 + header, n - 8 - header);
+            status = calm_write_file(ctx, path, data, length + n - header);
+        }
+    }
+    calm_text_clear(&text);
+    calm_json_free(out);
     calm_json_free(root);
     return status;
 }
@@ -235,6 +277,23 @@ static char *behind_name(char *bytes, size_t n, const char *name)
     return NULL;
 }
 
+/* The first string of an array of them, which `at` is after the name of, takes the second into itself: as many bytes, one
+ * element less. */
+static calm_status swallow(calm_ctx *ctx, const break_fault *fault, char *at)
+{
+    uint64_t count, first, second;
+    memcpy(&count, at + 8, 8);
+    memcpy(&first, at + 16, 8);
+    if (count < 2)
+        return nothing(ctx, fault);
+    memcpy(&second, at + 24 + first, 8);
+    first += 8 + second;
+    count--;
+    memcpy(at + 8, &count, 8);
+    memcpy(at + 16, &first, 8);
+    return CALM_OK;
+}
+
 /* The data of a tensor within the file: the last one's end, padded, is the file's. */
 static calm_status data_offset(calm_ctx *ctx, const char *path, const break_fault *fault, size_t n, size_t *out)
 {
@@ -262,6 +321,10 @@ static calm_status change_gguf(calm_ctx *ctx, const char *dir, const break_fault
         uint32_t word = 0;
         if (!end)
             return nothing(ctx, fault);
+        if (fault->kind == BREAK_SWALLOW) {
+            CALM_TRY(swallow(ctx, fault, end));
+            return calm_write_file(ctx, path, bytes, n);
+        }
         memcpy(&word, end, 4);
         at = (size_t)(end - bytes);
         at += fault->kind == BREAK_TYPE ? 4 + 8 * word : word == CALM_GGUF_ARRAY ? 16 : 4;
@@ -305,6 +368,8 @@ calm_status break_checkpoint(calm_ctx *ctx, const char *from, const char *to, co
     switch (fault->kind) {
     case BREAK_SET:
         return set_member(ctx, to, fault);
+    case BREAK_ENTRY:
+        return set_header(ctx, to, fault);
     case BREAK_DROP:
     case BREAK_RENAME:
     case BREAK_COPY:
@@ -319,6 +384,7 @@ calm_status break_checkpoint(calm_ctx *ctx, const char *from, const char *to, co
     case BREAK_KEY:
     case BREAK_DATA:
     case BREAK_TYPE:
+    case BREAK_SWALLOW:
         return change_gguf(ctx, to, fault);
     default:
         return change_file(ctx, to, fault);

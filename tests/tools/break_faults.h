@@ -9,6 +9,7 @@
 typedef enum break_kind {
     BREAK_SET,    /* member `a` ("quantization_config/format") of `file` becomes the JSON b; NULL: is removed; "/+":
                      appended */
+    BREAK_ENTRY,  /* the same within the header of `file`, NULL: model.safetensors           */
     BREAK_DROP,   /* tensor a is left out                                     */
     BREAK_RENAME, /* the end a of a tensor's name becomes b                   */
     BREAK_COPY,   /* tensor a is there again, its end a being b               */
@@ -25,6 +26,7 @@ typedef enum break_kind {
     BREAK_KEY,    /* bytes of the value of key a of model.gguf become the hex digits b: "N@hex" */
     BREAK_DATA,   /* bytes of tensor a of model.gguf become the hex digits b  */
     BREAK_TYPE,   /* number, one hex byte, of the type of tensor a of model.gguf */
+    BREAK_SWALLOW, /* the first string of key a of model.gguf, an array, takes the second into itself */
 } break_kind;
 
 typedef struct break_fault {
