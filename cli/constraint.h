@@ -30,9 +30,9 @@ typedef struct calm_constraint {
     size_t *set;                         /* [n_units] first unit of its set; itself: it is free, or the first */
 } calm_constraint;
 
-/* Fill out->takes, out->set and out->asks in ctx->out; the other fields are the caller's.  offered [n_units][n_schemes] is what pins
- * and bans leave (NULL: everything).  Without a target and with
- * every unit a set of its own nothing is done: both stay NULL.
+/* Fill out->takes, out->set and out->asks in ctx->out; the other fields are the caller's.  offered [n_units][n_schemes] is
+ * what pins and bans leave (NULL: everything).  Without a target, and with every unit a set of its own, takes and set are
+ * NULL.
  * CALM_EARG: a set is left without a scheme; the message says which job refuses what, and what would do. */
 calm_status calm_constraint_apply(calm_ctx *ctx, const bool *offered, calm_constraint *out);
 

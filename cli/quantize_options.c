@@ -13,7 +13,6 @@
 #include "ptq/hybrid/export.h"
 
 #define MAX_BUDGETS 64
-#define DEFAULT_FORMAT "compressed-tensors"
 
 const calm_option calm_quantize_table[] = {
     CALM_QUANTIZE_OPTIONS("checkpoint to write (default calm-out/MODEL-SCHEME)"),
@@ -110,7 +109,8 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_quantize_options *o,
 calm_status calm_quantize_formats(calm_ctx *ctx, const calm_quantize_options *o, calm_formats *out)
 {
     *out = (calm_formats){0};
-    CALM_TRY(calm_formats_parse(ctx, o->formats ? o->formats : DEFAULT_FORMAT, out));
+    if (o->formats)
+        CALM_TRY(calm_formats_parse(ctx, o->formats, out));
     out->options.asymmetric = true;    /* the scheme's name asks for it */
     out->options.gguf_pre = o->gguf_pre;
     out->options.gguf_float = (calm_export_float)o->gguf_float;

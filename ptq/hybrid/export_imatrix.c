@@ -58,15 +58,21 @@ static calm_status list_weights(calm_ctx *ctx, const calm_model *model, weight *
     return CALM_OK;
 }
 
-static calm_status check(calm_ctx *ctx, const calm_export_input *input)
+/* The weights, or why they have no names; in ctx->out. */
+static calm_status name_weights(calm_ctx *ctx, const calm_export_input *input, weight **out, size_t *n)
 {
     const calm_arch *arch = calm_model_config(input->model)->arch;
-    weight *weights;
-    size_t n;
     if (!calm_gguf_arch_of(arch))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "imatrix: %s: calm does not know llama.cpp's names for %s models",
                          calm_model_dir(input->model), arch->name);
-    return list_weights(ctx, input->model, &weights, &n);
+    return list_weights(ctx, input->model, out, n);
+}
+
+static calm_status check(calm_ctx *ctx, const calm_export_input *input)
+{
+    weight *weights;
+    size_t n;
+    return name_weights(ctx, input, &weights, &n);
 }
 
 static calm_status name_tensors(calm_ctx *ctx, const calm_importance *importance, const weight *weights, size_t n,
@@ -148,8 +154,7 @@ static calm_status write(calm_ctx *ctx, const calm_export_input *input, const ch
     char *path;
     size_t n;
     CALM_TRY(check_importance(ctx, input));
-    CALM_TRY(check(ctx, input));
-    CALM_TRY(list_weights(ctx, input->model, &weights, &n));
+    CALM_TRY(name_weights(ctx, input, &weights, &n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, tensors, 2 * n));
     CALM_TRY(name_tensors(ctx, input->options->importance, weights, n, tensors));
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, dir, "imatrix.gguf"));

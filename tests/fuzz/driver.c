@@ -238,7 +238,6 @@ int main(int argc, char **argv)
     int status = -1;
     if (child < 0 || waitpid(child, &status, 0) != child)
         give_up("fuzz");
-    fuzz_remove_files();
     if (status != 0)
         return report(argv[0], status, now);
     printf("%zu files, %s mutations each\n", files.n, argv[2]);

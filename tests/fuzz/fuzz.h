@@ -22,7 +22,4 @@ const char *fuzz_file(const char *name, const uint8_t *data, size_t size);
 /* Make the folder of those files, if there is none yet; exits when it cannot be made.  Removed at exit(). */
 void fuzz_make_folder(void);
 
-/* Remove that folder and what the last context held. */
-void fuzz_remove_files(void);
-
 #endif

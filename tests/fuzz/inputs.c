@@ -1,7 +1,6 @@
 /* What every fuzz target uses, under the driver and under libFuzzer: a context, and files for parsers that read paths. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ptq/base/file.h"
@@ -19,6 +18,13 @@ calm_ctx *fuzz_context(void)
     return &context;
 }
 
+/* At exit: the folder, and what the last context held, for the leak check. */
+static void remove_files(void)
+{
+    calm_remove_tree(fuzz_context(), work_folder);
+    fuzz_context();
+}
+
 /* In memory where the machine has such a folder: a target may write several files per input. */
 void fuzz_make_folder(void)
 {
@@ -29,14 +35,7 @@ void fuzz_make_folder(void)
         perror(work_folder);
         exit(2);
     }
-    atexit(fuzz_remove_files);
-}
-
-void fuzz_remove_files(void)
-{
-    if (work_folder[0])
-        calm_remove_tree(fuzz_context(), work_folder);
-    fuzz_context();
+    atexit(remove_files);
 }
 
 const char *fuzz_file(const char *name, const uint8_t *data, size_t size)
