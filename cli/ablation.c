@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli/run_pool.h"
 #include "ptq/base/rng.h"
 
 /* Random rows have seeds 0 .. N_RANDOM - 1. */
@@ -77,15 +78,21 @@ static calm_status add_selected(calm_ctx *ctx, const calm_pipeline *p, table *t,
     calm_ablation_row row = {.kind = kind, .seed = -1, .unit = calm_unit_name(selection->unit),
                              .metric = calm_score_name(selection->point, selection->score),
                              .rule = calm_rule_name(selection->rule)};
-    size_t *choice, first, end;
+    const calm_requests requests = calm_run_requests(p, selection->unit);
+    calm_solution solution;
+    calm_pool pool;
+    size_t *choice;
     char *name, *failure;
     CALM_TRY(calm_strf(ctx, t->keep, &name, "%s %s %s", row.unit, row.metric, row.rule));
     row.name = name;
-    CALM_TRY(calm_pipeline_uniform(ctx, p, 0, &choice));
-    calm_pipeline_jobs(p, &first, &end);
-    const calm_status status = calm_pipeline_select_all(ctx, p, selection, first, end, choice, NULL);
+    CALM_TRY(calm_pool_of_run(ctx, p, selection, &pool));
+    const calm_status status = calm_solve(ctx, &pool, &requests, &solution);
+    if (status == CALM_OK) {
+        CALM_TRY(calm_run_spread(ctx, p, &pool, &solution, &choice));
+        return add(ctx, p, t, row, selection->unit, choice, NULL);
+    }
     if (status != CALM_ENUMERIC)
-        return status != CALM_OK ? status : add(ctx, p, t, row, selection->unit, choice, NULL);
+        return status;
     char said[CALM_MESSAGE_MAX];
     memcpy(said, ctx->message, sizeof said);
     calm_ctx_forgive(ctx);

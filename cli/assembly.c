@@ -14,14 +14,14 @@
 
 static calm_status restore_pool(calm_ctx *ctx, calm_assembly *a)
 {
-    const calm_solve_pool *pool = &a->pool;
+    const calm_pool *pool = &a->stored.pool;
     calm_recipe *recipe = &a->recipe;
     recipe->n_pool = pool->n_entries;
     recipe->n_schemes = pool->n_schemes;
     CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->pool, pool->n_entries));
     CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->schemes, pool->n_schemes));
     for (size_t i = 0; i < pool->n_entries; i++) {
-        const calm_solve_entry *entry = &pool->entries[i];
+        const calm_pool_entry *entry = &pool->entries[i];
         recipe->pool[i] = (calm_entry){.scheme = entry->scheme, .of_scheme = entry->of_scheme, .name = entry->name};
         recipe->schemes[entry->of_scheme] = entry->scheme;
     }
@@ -52,19 +52,20 @@ static void restore_recipe(const calm_assemble_options *o, calm_assembly *a)
     a->recipe.last_block = -1;
 }
 
-/* How the run chose, which names its units and its options of a width. */
-static calm_status restore_selection(calm_ctx *ctx, calm_assembly *a, calm_pool_how *how)
+/* How the run chose, which names its units and its options of a scheme. */
+static calm_status restore_selection(calm_ctx *ctx, calm_assembly *a, calm_pool_query *query)
 {
     const calm_stored_run *run = &a->run;
-    *how = (calm_pool_how){0};
-    while (how->unit < CALM_N_UNITS && strcmp(calm_unit_name(how->unit), run->unit) != 0)
-        how->unit++;
-    const bool argmax = run->rule && strcmp(run->rule, calm_rule_name(CALM_RULE_ARGMAX)) == 0;
-    how->rule = argmax ? CALM_RULE_ARGMAX : CALM_RULE_TOKEN;
-    if (how->unit == CALM_N_UNITS || !run->metric || !calm_score_find(how->unit, run->metric, &how->point, &how->score))
+    calm_selection *selection = &a->recipe.selection;
+    *query = (calm_pool_query){.metric = run->metric};
+    if (!calm_stored_run_rule(run, &query->rule))
+        query->rule = CALM_RULE_TOKEN;    /* of a run that is not asked to choose: its result is a uniform run */
+    if (!calm_stored_run_unit(run, &query->unit) || !run->metric ||
+        !calm_score_find(query->unit, run->metric, &selection->point, &selection->score))
         return calm_fail(ctx, CALM_EFORMAT, "run %lld chose by \"%s\" of a %s, which this calm does not know",
                          (long long)run->id, run->metric ? run->metric : "", run->unit);
-    a->recipe.selection = (calm_selection){how->unit, how->rule, how->point, how->score};
+    selection->unit = query->unit;
+    selection->rule = query->rule;
     return CALM_OK;
 }
 
@@ -103,9 +104,9 @@ static calm_status copy_digest(calm_ctx *ctx, const char *job, const char *from,
 
 static calm_status restore_candidate(calm_ctx *ctx, calm_assembly *a, size_t of_pool, size_t job, size_t entry)
 {
-    const calm_solve_row *row = calm_solve_at(&a->pool, of_pool, entry);
+    const calm_pool_cell *row = calm_pool_at(&a->stored.pool, of_pool, entry);
     calm_candidate *candidate = calm_pipeline_candidate(&a->p, job, entry);
-    const char *name = a->pool.jobs[of_pool].name;
+    const char *name = a->stored.pool.jobs[of_pool].name;
     candidate->id = row->id;
     candidate->failure = row->id ? row->failure : CALM_NOT_TRIED;
     if (row->id)
@@ -118,9 +119,9 @@ static calm_status match_jobs(calm_ctx *ctx, calm_assembly *a, size_t **places)
 {
     const calm_layout *layout = calm_model_layout(a->p.model);
     size_t at = 0;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, *places, a->pool.n_jobs));
-    for (size_t j = 0; j < a->pool.n_jobs; j++, at++) {
-        const calm_solve_job *job = &a->pool.jobs[j];
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *places, a->stored.pool.n_jobs));
+    for (size_t j = 0; j < a->stored.pool.n_jobs; j++, at++) {
+        const calm_pool_job *job = &a->stored.pool.jobs[j];
         while (at < layout->n_jobs && strcmp(layout->jobs[at].name, job->name) != 0)
             at++;
         if (at == layout->n_jobs || strcmp(layout->jobs[at].role, job->role) != 0 || layout->jobs[at].out != job->out ||
@@ -136,16 +137,29 @@ static calm_status restore_candidates(calm_ctx *ctx, calm_assembly *a, const siz
 {
     const size_t n_jobs = calm_model_layout(a->p.model)->n_jobs;
     size_t n;
-    if (!calm_size_mul(&n, n_jobs, a->pool.n_entries))
-        return calm_fail(ctx, CALM_ENOMEM, "%zu jobs of %zu candidates", n_jobs, a->pool.n_entries);
+    if (!calm_size_mul(&n, n_jobs, a->stored.pool.n_entries))
+        return calm_fail(ctx, CALM_ENOMEM, "%zu jobs of %zu candidates", n_jobs, a->stored.pool.n_entries);
     CALM_TRY(CALM_NEW(ctx, ctx->out, a->p.candidates, n));
-    for (size_t j = 0; j < a->pool.n_jobs; j++)
-        for (size_t entry = 0; entry < a->pool.n_entries; entry++)
+    for (size_t j = 0; j < a->stored.pool.n_jobs; j++)
+        for (size_t entry = 0; entry < a->stored.pool.n_entries; entry++)
             CALM_TRY(restore_candidate(ctx, a, j, places[j], entry));
     return CALM_OK;
 }
 
 /* ---- what is written ---- */
+
+/* Units that the run's recipe pinned. */
+static calm_status restore_scope(calm_ctx *ctx, calm_assembly *a)
+{
+    calm_requests requests;
+    calm_word *forbid;
+    calm_pin *pins;
+    CALM_TRY(calm_stored_requests(ctx, &a->run, 0, &forbid, &pins, &requests));
+    requests.n_forbid = 0;
+    while (requests.n_pins && pins[requests.n_pins - 1].round > 0)    /* a selection's own have no uniform runs */
+        requests.n_pins--;
+    return calm_scope_open(ctx, &a->stored.pool, &requests, &a->scope);
+}
 
 /* choice [n_jobs of the layout] = of_job [n_jobs of the pool]. */
 static calm_status spread(calm_ctx *ctx, const calm_assembly *a, const size_t *places, const size_t *of_job,
@@ -155,27 +169,23 @@ static calm_status spread(calm_ctx *ctx, const calm_assembly *a, const size_t *p
     CALM_TRY(CALM_NEW(ctx, ctx->out, *choice, n_jobs));
     for (size_t job = 0; job < n_jobs; job++)
         (*choice)[job] = CALM_STAYS_FLOAT;
-    for (size_t j = 0; j < a->pool.n_jobs; j++)
+    for (size_t j = 0; j < a->stored.pool.n_jobs; j++)
         (*choice)[places[j]] = of_job[j] == SIZE_MAX ? CALM_STAYS_FLOAT : of_job[j];
     return CALM_OK;
 }
 
-/* One entry throughout, or "all w3a16_g128", each unit's own entry of that width; pinned units as they are pinned. */
-static calm_status spread_uniform(calm_ctx *ctx, const calm_assembly *a, const size_t *places, size_t entry, bool width,
-                                  size_t **choice)
+/* One entry throughout, or "all w3a16_g128", each unit's own entry of that scheme; pinned units as they are pinned. */
+static calm_status spread_uniform(calm_ctx *ctx, const calm_assembly *a, const size_t *places, size_t entry, bool scheme,
+                                  size_t **choice, calm_solution *solution)
 {
-    calm_solve_pin *pins;
-    calm_solve_wishes wishes = {.budget = NAN};
-    calm_solution solution;
+    const calm_pool *pool = &a->stored.pool;
     size_t *of_job;
-    CALM_TRY(calm_stored_pins(ctx, &a->run, &pins, &wishes.n_pins));
-    wishes.pins = pins;
-    CALM_TRY(width ? calm_solve_width(ctx, &a->pool, &wishes, a->pool.entries[entry].of_scheme, &solution)
-                   : calm_solve_uniform(ctx, &a->pool, &wishes, entry, &solution));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, of_job, a->pool.n_jobs));
-    for (size_t u = 0; u < solution.n_units; u++)
-        for (size_t j = solution.begin[u]; j < solution.begin[u + 1]; j++)
-            of_job[j] = solution.choice[u];
+    CALM_TRY(scheme ? calm_solve_scheme(ctx, pool, &a->scope, pool->entries[entry].of_scheme, solution)
+                    : calm_solve_uniform(ctx, pool, &a->scope, entry, solution));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, of_job, pool->n_jobs));
+    for (size_t u = 0; u < pool->n_units; u++)
+        for (size_t j = pool->unit_begin[u]; j < pool->unit_begin[u + 1]; j++)
+            of_job[j] = solution->choice[u];
     return spread(ctx, a, places, of_job, choice);
 }
 
@@ -183,27 +193,27 @@ static calm_status spread_uniform(calm_ctx *ctx, const calm_assembly *a, const s
 static calm_status spread_hybrid(calm_ctx *ctx, const calm_assembly *a, const size_t *places, size_t **choice)
 {
     size_t *of_job;
-    CALM_TRY(calm_stored_choice(ctx, &a->run, &a->pool, &of_job));
-    for (size_t j = 0; j < a->pool.n_jobs; j++)
+    CALM_TRY(calm_stored_entries(ctx, &a->run, &a->stored, &of_job));
+    for (size_t j = 0; j < a->stored.pool.n_jobs; j++)
         if (of_job[j] == SIZE_MAX)
             return calm_fail(ctx, CALM_EARG,
                              "run %lld chose nothing for %s; calm select %lld --store %s makes a plan of it",
-                             (long long)a->run.id, a->pool.jobs[j].name, (long long)a->run.id, a->recipe.store);
+                             (long long)a->run.id, a->stored.pool.jobs[j].name, (long long)a->run.id, a->recipe.store);
     return spread(ctx, a, places, of_job, choice);
 }
 
 /* The plan that a name stands for: "hybrid", "all SCHEME", an entry. */
 static calm_status spread_named(calm_ctx *ctx, const calm_assembly *a, const size_t *places, const char *name,
-                                size_t **choice)
+                                size_t **choice, calm_solution *solution)
 {
     if (strcmp(name, "hybrid") == 0)
         return spread_hybrid(ctx, a, places, choice);
-    for (size_t i = 0; i < a->pool.n_entries; i++) {
-        const calm_solve_entry *entry = &a->pool.entries[i];
+    for (size_t i = 0; i < a->stored.pool.n_entries; i++) {
+        const calm_pool_entry *entry = &a->stored.pool.entries[i];
         if (strcmp(name, entry->name) == 0)
-            return spread_uniform(ctx, a, places, i, false, choice);
+            return spread_uniform(ctx, a, places, i, false, choice, solution);
         if (strncmp(name, "all ", 4) == 0 && strcmp(name + 4, entry->scheme_name) == 0)
-            return spread_uniform(ctx, a, places, i, true, choice);
+            return spread_uniform(ctx, a, places, i, true, choice, solution);
     }
     return calm_fail(ctx, CALM_EFORMAT, "%s: the result of run %lld, \"%s\", is none of its candidates",
                      a->recipe.store, (long long)a->run.id, name);
@@ -266,17 +276,17 @@ static calm_status fetch(void *user, calm_ctx *ctx, const calm_plan_job *job, ca
 /* Before anything is written: does every candidate have its blob? */
 static calm_status check_blobs(calm_ctx *ctx, const calm_assembly *a, const size_t *places)
 {
-    for (size_t j = 0; j < a->pool.n_jobs; j++) {
+    for (size_t j = 0; j < a->stored.pool.n_jobs; j++) {
         const calm_plan_job *job = &a->p.result.jobs[places[j]];
         const calm_candidate *candidate = job->source;
         if (!job->quantized)
             continue;
         if (candidate->failure)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: %s was chosen and has no result: %s", a->pool.jobs[j].name,
+            return calm_fail(ctx, CALM_EFORMAT, "%s: %s was chosen and has no result: %s", a->stored.pool.jobs[j].name,
                              job->algorithm, candidate->failure);
         const size_t entry = (size_t)(candidate - calm_pipeline_candidate(&a->p, places[j], 0));
         if (!calm_blob_present(calm_store_blobs(a->p.store), candidate->blob,
-                               (size_t)calm_solve_at(&a->pool, j, entry)->blob_bytes))
+                               (size_t)calm_pool_at(&a->stored.pool, j, entry)->blob_bytes))
             return blame(ctx, a, job, calm_fail(ctx, CALM_ENOTFOUND, "it is not in %s, or has another size",
                                                 calm_store_blobs(a->p.store)));
     }
@@ -290,11 +300,6 @@ typedef struct measured_rows {
     calm_assembly *a;
 } measured_rows;
 
-static double real_of(const calm_value *value)
-{
-    return value->type == CALM_VALUE_REAL ? value->real : NAN;
-}
-
 static calm_status take_guard(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
 {
     calm_pipeline *p = &((measured_rows *)user)->a->p;
@@ -307,11 +312,11 @@ static calm_status take_guard(calm_ctx *ctx, void *user, size_t n, const char *c
             continue;
         p->guard.n = (size_t)v[6].integer;
         trial->id = v[7].integer;
-        trial->delta = real_of(&v[1]);
-        trial->se = real_of(&v[2]);
-        trial->eval.kl = real_of(&v[3]);
-        trial->eval.ppl = real_of(&v[4]);
-        trial->eval.top1 = real_of(&v[5]);
+        trial->delta = calm_value_as_real(&v[1]);
+        trial->se = calm_value_as_real(&v[2]);
+        trial->eval.kl = calm_value_as_real(&v[3]);
+        trial->eval.ppl = calm_value_as_real(&v[4]);
+        trial->eval.top1 = calm_value_as_real(&v[5]);
     }
     return CALM_OK;
 }
@@ -325,7 +330,7 @@ static calm_status take_test(calm_ctx *ctx, void *user, size_t n, const char *co
     (void)names;
     if (!v || v[0].type != CALM_VALUE_TEXT)
         return CALM_OK;
-    const calm_eval_result eval = {.kl = real_of(&v[3]), .ppl = real_of(&v[4]), .top1 = real_of(&v[5])};
+    const calm_eval_result eval = {.kl = calm_value_as_real(&v[3]), .ppl = calm_value_as_real(&v[4]), .top1 = calm_value_as_real(&v[5])};
     if (strcmp(v[0].text, "float") == 0)
         p->eval_float = eval;
     if (strcmp(v[0].text, p->result_name) != 0)
@@ -348,13 +353,13 @@ static calm_status read_measured(calm_ctx *ctx, calm_assembly *a, const char *ro
 }
 
 /* One more trial of the guard, unless it takes more bits than the budget. */
-static calm_status add_trial(calm_ctx *ctx, calm_assembly *a, const size_t *places, const char *name, double limit)
+static calm_status add_trial(calm_ctx *ctx, calm_assembly *a, const size_t *places, const char *name, double budget)
 {
-    calm_trial *trial = &a->p.trials[a->p.n_trials];
+    calm_solution solution = {0};
     size_t *choice;
-    CALM_TRY(spread_named(ctx, a, places, name, &choice));
-    CALM_TRY(calm_trial_new(ctx, &a->p, name, choice, trial));
-    a->p.n_trials += isnan(limit) || trial->bits_per_weight <= limit;
+    CALM_TRY(spread_named(ctx, a, places, name, &choice, &solution));
+    CALM_TRY(calm_trial_new(ctx, &a->p, name, choice, &a->p.trials[a->p.n_trials]));
+    a->p.n_trials += isnan(budget) || solution.bits <= calm_budget_bits(&a->stored.pool, budget);
     return CALM_OK;
 }
 
@@ -362,21 +367,21 @@ static calm_status add_trial(calm_ctx *ctx, calm_assembly *a, const size_t *plac
 static calm_status list_trials(calm_ctx *ctx, calm_assembly *a, const size_t *places)
 {
     const calm_json *budgets = calm_json_get(a->run.recipe, "budget");
-    const double limit = calm_json_number(calm_json_at(budgets, 0), NAN) * (1 + 1e-12);
+    const double budget = calm_json_number(calm_json_at(budgets, 0), NAN);
     char name[CALM_SCHEME_NAME_MAX], *text;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, a->p.trials, 1 + a->pool.n_schemes + a->pool.n_entries));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, a->p.trials, 1 + a->stored.pool.n_schemes + a->stored.pool.n_entries));
     CALM_TRY(add_trial(ctx, a, places, "hybrid", NAN));
-    for (size_t i = 0; i < a->pool.n_schemes && !isnan(limit); i++) {
+    for (size_t i = 0; i < a->stored.pool.n_schemes && !isnan(budget); i++) {
         calm_scheme_name(&a->recipe.schemes[i], name);
         CALM_TRY(calm_strf(ctx, ctx->out, &text, "all %s", name));
-        const calm_status status = add_trial(ctx, a, places, text, limit);
+        const calm_status status = add_trial(ctx, a, places, text, budget);
         if (status == CALM_ENUMERIC)    /* a unit has none of that width */
             calm_ctx_forgive(ctx);
         else
             CALM_TRY(status);
     }
-    for (size_t i = 0; i < a->pool.n_entries; i++)
-        CALM_TRY(add_trial(ctx, a, places, a->pool.entries[i].name, limit));
+    for (size_t i = 0; i < a->stored.pool.n_entries; i++)
+        CALM_TRY(add_trial(ctx, a, places, a->stored.pool.entries[i].name, budget));
     return CALM_OK;
 }
 
@@ -417,17 +422,18 @@ static void tick(void *user, size_t done, size_t total)
 
 static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
 {
-    calm_pool_how how;
+    calm_pool_query query;
     CALM_TRY(calm_export_target(ctx, o->output, o->force));
     CALM_TRY(calm_store_open(ctx, o->store, NULL, &a->p.store));
     CALM_TRY(calm_stored_run_read(ctx, a->p.store, o->run, &a->run));
     restore_recipe(o, a);
     CALM_TRY(restore_formats(ctx, o, a));
-    CALM_TRY(restore_selection(ctx, a, &how));
+    CALM_TRY(restore_selection(ctx, a, &query));
     CALM_TRY(name_result(ctx, o, a));
-    CALM_TRY(calm_stored_pool(ctx, a->p.store, &a->run, &how, &a->pool));
-    a->pool.remedy = "calm quantize measures it";
+    CALM_TRY(calm_pool_of_store(ctx, a->p.store, &a->run, &query, &a->stored));
+    a->stored.pool.remedy = "calm quantize measures it";
     CALM_TRY(restore_pool(ctx, a));
+    CALM_TRY(restore_scope(ctx, a));
     a->p.run_id = a->run.id;
     const calm_json *document = calm_json_get(a->run.recipe, "document");
     a->p.stored_recipe = document && !calm_json_get(a->run.recipe, "select") ? document : a->run.recipe;
@@ -436,10 +442,11 @@ static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_a
 
 static calm_status plan(calm_ctx *ctx, calm_assembly *a)
 {
+    calm_solution solution;
     size_t *places, *choice;
     CALM_TRY(match_jobs(ctx, a, &places));
     CALM_TRY(restore_candidates(ctx, a, places));
-    CALM_TRY(spread_named(ctx, a, places, a->p.result_name, &choice));
+    CALM_TRY(spread_named(ctx, a, places, a->p.result_name, &choice, &solution));
     CALM_TRY(calm_pipeline_plan(ctx, &a->p, choice, &a->p.result));
     a->p.result.fetch = fetch;
     a->p.result.user = a;

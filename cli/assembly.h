@@ -3,7 +3,7 @@
 #define CALM_CLI_ASSEMBLY_H
 
 #include "cli/pipeline.h"
-#include "cli/stored_run.h"
+#include "cli/stored_pool.h"
 
 typedef struct calm_assemble_options {
     const char *store;
@@ -19,7 +19,8 @@ typedef struct calm_assemble_options {
 
 typedef struct calm_assembly {
     calm_stored_run run;
-    calm_solve_pool pool;
+    calm_stored_pool stored; /* its pool                                                             */
+    calm_scope scope;        /* what the recipe's pins leave to its units                            */
     calm_recipe recipe;      /* as much of the run's as its report needs                                 */
     calm_pipeline p;         /* the same run, standing where it exports                                  */
     size_t stage;            /* of the progress                                                          */

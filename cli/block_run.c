@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/blocks.h"
+#include "cli/run_pool.h"
 #include "ptq/hybrid/assemble.h"
 
 /* Where a block's work stands. */
@@ -348,15 +349,34 @@ static calm_status run_sublayers(calm_ctx *ctx, block_run *run, bool inside)
     return CALM_OK;
 }
 
+/* Choose for the jobs of this block alone: those of later blocks have no candidates yet. */
+static calm_status choose_block(calm_ctx *ctx, block_run *run)
+{
+    calm_pipeline *p = run->p;
+    calm_pool pool;
+    size_t first, end;
+    calm_pipeline_jobs(p, &first, &end);
+    CALM_TRY(calm_pool_of_run(ctx, p, &p->recipe->selection, &pool));
+    pool.pending = false;    /* of the units that are asked for */
+    for (size_t u = 0; u < pool.n_units; u++) {
+        const char *reason;
+        size_t entry;
+        if (pool.jobs[pool.unit_begin[u]].block != run->index)
+            continue;
+        CALM_TRY(calm_solve_unit(ctx, &pool, &p->scope, u, CALM_ANY_SCHEME, &entry, &reason));
+        for (size_t job = pool.unit_begin[u]; job < pool.unit_begin[u + 1]; job++)
+            p->choice[first + job] = entry;
+    }
+    return CALM_OK;
+}
+
 /* A quantized prefix: choose for this block, and let the rows that entered it pass through what was chosen. */
 static calm_status pass_quantized(calm_ctx *ctx, block_run *run, const calm_batch *entered)
 {
     calm_pipeline *p = run->p;
-    const calm_layout *layout = calm_model_layout(p->model);
     calm_plan plan;
     calm_block block;
-    CALM_TRY(calm_pipeline_select_all(ctx, p, &p->recipe->selection, layout->block_begin[run->index],
-                                      layout->block_begin[run->index + 1], p->choice, NULL));
+    CALM_TRY(choose_block(ctx, run));
     CALM_TRY(calm_pipeline_plan(ctx, p, p->choice, &plan));
     calm_plan_override override = {p->model, &plan};
     CALM_TRY(calm_model_load_block(ctx, p->model, run->index, &block));

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/solve.h"
+#include "cli/run_pool.h"
 #include "store/blob.h"
 
 /* ---- what the store has ---- */
@@ -75,7 +75,7 @@ size_t calm_pipeline_skip(calm_ctx *ctx, const calm_pipeline *p, size_t job)
     for (size_t entry = 0; entry < p->recipe->n_pool && crest < CALM_LIGHT_CREST; entry++) {
         calm_candidate *candidate = calm_pipeline_candidate(p, job, entry);
         if (!(calm_algorithm_caps(p->recipe->pool[entry].algorithm) & CALM_SETS_IN_SCALE) || candidate->skipped ||
-            calm_pipeline_pinned(p, job) == entry)
+            calm_run_pins(p, job, entry))
             continue;
         n += candidate->todo;
         candidate->todo = false;
@@ -221,6 +221,8 @@ calm_status calm_pipeline_blocks(calm_ctx *ctx, calm_pipeline *p)
 {
     calm_missing lacks = {0};
     CALM_TRY(survey(ctx, p, &lacks));
+    p->surveyed = true;
+    CALM_TRY(calm_run_rescope(ctx, p));
     if (p->n_cached)
         calm_log(ctx, CALM_LOG_INFO, "%zu of %zu candidates are in %s already", p->n_cached,
                  p->n_cached + lacks.n_candidates, p->recipe->store);
@@ -230,5 +232,7 @@ calm_status calm_pipeline_blocks(calm_ctx *ctx, calm_pipeline *p)
     if (lacks.end)
         CALM_TRY(embed_and_run(ctx, p, &lacks));
     calm_progress_finish(p->progress, CALM_STAGE_CALIBRATE);
+    p->computed = true;
+    CALM_TRY(calm_run_rescope(ctx, p));
     return p->recipe->light ? note_candidates(ctx, p) : CALM_OK;
 }

@@ -31,9 +31,9 @@ static const calm_option table[] = {
     {.name = "unit", .help = "what gets one choice", .offset = offsetof(options, unit), .type = CALM_OPTION_ENUM,
      .values = "run|" CALM_UNIT_NAMES, .fallback = "run", .metavar = CALM_UNIT_NAMES},
     {.name = "forbid",
-     .help = "leave out an algorithm (gptq), one at a scheme (\"gptq w3a16_g128\") or a candidate (#123)",
+     .help = "leave out an algorithm (gptq, mkq*), one at a scheme (\"gptq w3a16_g128\") or a candidate (#123)",
      .offset = offsetof(options, forbid), .type = CALM_OPTION_STRING, .metavar = "CAND", .list = true},
-    {.name = "pin", .help = "decide a unit, by name or pattern (model.layers.0.*=gptq); of several the last counts",
+    {.name = "pin", .help = "decide a unit, by name or pattern (model.layers.0.*=gptq); a name counts more than a pattern",
      .offset = offsetof(options, pin), .type = CALM_OPTION_STRING, .metavar = "UNIT=CAND", .list = true},
     {.name = "target", .help = "engine whose kernels must take the plan (default: as in the run; any lifts it)",
      .offset = offsetof(options, target), .type = CALM_OPTION_STRING, .metavar = CALM_TARGET_NAMES},
@@ -50,11 +50,11 @@ static const calm_option table[] = {
 /* What the parent chose for a unit: one entry, "mixed" where its jobs differ, nothing where it chose nothing. */
 static const char *name_before(const calm_selected *s, size_t unit)
 {
-    const size_t begin = s->solution.begin[unit], first = s->before[begin];
-    for (size_t job = begin; job < s->solution.begin[unit + 1]; job++)
+    const size_t begin = s->stored.pool.unit_begin[unit], first = s->before[begin];
+    for (size_t job = begin; job < s->stored.pool.unit_begin[unit + 1]; job++)
         if (s->before[job] != first)
             return "mixed";
-    return first == SIZE_MAX ? NULL : s->pool.entries[first].name;
+    return first == SIZE_MAX ? NULL : s->stored.pool.entries[first].name;
 }
 
 /* `all`: for programs, with every column in every row. */
@@ -62,21 +62,21 @@ static void fill_table(const calm_selected *s, bool all, calm_table *out)
 {
     calm_table_column(out, "unit", CALM_ALIGN_LEFT);
     calm_table_column(out, "candidate", CALM_ALIGN_LEFT);
-    calm_table_column(out, s->pool.metric, CALM_ALIGN_RIGHT);
+    calm_table_column(out, s->stored.pool.metric, CALM_ALIGN_RIGHT);
     calm_table_column(out, "bits", CALM_ALIGN_RIGHT);
     calm_table_column(out, all ? "before" : "instead of", CALM_ALIGN_LEFT);
     if (all) {
         calm_table_column(out, "changed", CALM_ALIGN_LEFT);
         calm_table_column(out, "reason", CALM_ALIGN_LEFT);
     }
-    for (size_t u = 0; u < s->solution.n_units; u++) {
-        const size_t begin = s->solution.begin[u], entry = s->solution.choice[u];
-        const calm_solve_job *job = &s->pool.jobs[begin];
+    for (size_t u = 0; u < s->stored.pool.n_units; u++) {
+        const size_t begin = s->stored.pool.unit_begin[u], entry = s->solution.choice[u];
+        const calm_pool_job *job = &s->stored.pool.jobs[begin];
         const bool differs = calm_selected_differs(s, u);
         calm_table_text(out, job->unit);
-        calm_table_text(out, s->pool.entries[entry].name);
-        calm_table_scientific(out, calm_solve_at(&s->pool, begin, entry)->metric, 2);
-        calm_table_fixed(out, calm_scheme_bits_per_weight(&s->pool.entries[entry].scheme, job->out, job->in), 3);
+        calm_table_text(out, s->stored.pool.entries[entry].name);
+        calm_table_scientific(out, calm_pool_at(&s->stored.pool, begin, entry)->metric, 2);
+        calm_table_fixed(out, calm_scheme_bits_per_weight(&s->stored.pool.entries[entry].scheme, job->out, job->in), 3);
         calm_table_text(out, all || differs ? name_before(s, u) : NULL);
         if (all) {
             calm_table_bool(out, differs);
@@ -88,7 +88,7 @@ static void fill_table(const calm_selected *s, bool all, calm_table *out)
 static void print_summary(const options *o, const calm_selected *s)
 {
     const long long parent = (long long)s->parent.id, run = (long long)s->run;
-    printf("\n  changed      %zu of %zu units against run %lld\n", s->n_changed, s->solution.n_units, parent);
+    printf("\n  changed      %zu of %zu units against run %lld\n", s->n_changed, s->stored.pool.n_units, parent);
     printf("  bits         %.4f per weight", s->solution.bits_per_weight);
     if (!isnan(s->budget))
         printf(" within %g", s->budget);
@@ -115,9 +115,9 @@ static calm_status print_json(calm_ctx *ctx, const calm_selected *s, const calm_
         calm_json_set(root, "run", calm_json_new_null());
     calm_json_set_bool(root, "found", s->found);
     calm_json_set_int(root, "parent", s->parent.id);
-    calm_json_set_string(root, "unit", calm_unit_name(s->pool.unit));
-    calm_json_set_string(root, "rule", calm_rule_name(s->pool.rule));
-    calm_json_set_string(root, "metric", s->pool.metric);
+    calm_json_set_string(root, "unit", calm_unit_name(s->stored.pool.unit));
+    calm_json_set_string(root, "rule", calm_rule_name(s->stored.pool.rule));
+    calm_json_set_string(root, "metric", s->stored.pool.metric);
     calm_json_set_number(root, "budget", s->budget);
     calm_json_set_number(root, "bits_per_weight", s->solution.bits_per_weight);
     calm_json_set_number(root, "bits_per_weight_before", s->bits_before);

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/pipeline.h"
+#include "cli/run_pool.h"
 
 /* A uniform run must be better by more than so many paired standard errors. */
 #define GUARD_ERRORS 2.0
@@ -20,8 +20,10 @@ static calm_status list_trials(calm_ctx *ctx, calm_pipeline *p)
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->trials, p->n_trials));
     CALM_TRY(calm_trial_new(ctx, p, "hybrid", p->choice, &p->trials[0]));
     for (size_t a = 0; a < recipe->n_pool; a++) {
+        calm_solution solution;
         size_t *choice;
-        CALM_TRY(calm_pipeline_uniform_pinned(ctx, p, a, &choice));
+        CALM_TRY(calm_solve_uniform(ctx, &p->pool, &p->scope, a, &solution));
+        CALM_TRY(calm_run_spread(ctx, p, &p->pool, &solution, &choice));
         CALM_TRY(calm_trial_new(ctx, p, recipe->pool[a].name, choice, &p->trials[a + 1]));
         CALM_TRY(calm_trial_constrain(ctx, p, choice, &p->trials[a + 1]));
     }
@@ -81,6 +83,16 @@ calm_status calm_guard_judge(calm_ctx *ctx, calm_pipeline *p, calm_trial *trials
     return CALM_OK;
 }
 
+calm_status calm_verdict_add(calm_ctx *ctx, const char *cost, const char **verdict)
+{
+    char *text;
+    if (!cost)
+        return CALM_OK;
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s; %s", *verdict, cost));
+    *verdict = text;
+    return CALM_OK;
+}
+
 calm_status calm_pipeline_guard(calm_ctx *ctx, calm_pipeline *p)
 {
     size_t result;
@@ -92,7 +104,7 @@ calm_status calm_pipeline_guard(calm_ctx *ctx, calm_pipeline *p)
         p->result_name = p->recipe->pool[0].name;
         p->verdict = "one algorithm: a uniform run";
     }
-    CALM_TRY(calm_pipeline_say_cost(ctx, p, NULL, &p->verdict));
+    CALM_TRY(calm_verdict_add(ctx, p->cost, &p->verdict));
     calm_progress_finish(p->progress, CALM_STAGE_CHOOSE);
     calm_budget_note(&p->held.evaluate);
     return CALM_OK;

@@ -20,10 +20,9 @@ static const shade shades[] = {
 };
 static const shade failed = {0, "\u00d7", "x", "90"}, unscored = {0, "?", "?", "90"}, absent = {0, " ", " ", ""};
 
-static const shade *shade_of(const calm_inspect_units *units, const calm_inspect_unit *unit, size_t column,
-                             double least)
+static const shade *shade_of(const calm_inspect_units *units, size_t unit, size_t column, double least)
 {
-    const calm_inspect_candidate *cell = units->jobs[unit->first].cells[column];
+    const calm_pool_cell *cell = calm_inspect_cell(units, unit, column);
     size_t i = 0;
     if (!cell)
         return &absent;
@@ -77,7 +76,7 @@ static void put_legend(const calm_inspection *in, const calm_inspect_units *unit
     const calm_inspect_query *query = in->query;
     calm_table_printable(units->metric ? units->metric : "(no metric)", out, NULL);
     calm_text_printf(out, " of each candidate, as times the least of its ");
-    calm_table_printable(units->unit, out, NULL);
+    calm_table_printable(units->run.unit, out, NULL);
     calm_text_printf(out, ":\n ");
     for (size_t i = 0; i < sizeof shades / sizeof *shades; i++) {
         put_shade(query, &shades[i], false, out);
@@ -88,47 +87,50 @@ static void put_legend(const calm_inspection *in, const calm_inspect_units *unit
     }
     put_shade(query, &failed, false, out);
     calm_text_printf(out, "failed   ?  no score  [ ] chosen\n\n");
-    for (size_t c = 0; c < units->n_columns; c++) {
+    for (size_t c = 0; c < units->stored.pool.n_entries; c++) {
         calm_text_printf(out, "  %2zu  ", c + 1);
-        calm_table_printable(units->columns[c].name, out, NULL);
+        calm_table_printable(units->stored.pool.entries[c].name, out, NULL);
         calm_text_printf(out, "\n");
     }
     calm_text_printf(out, "\n");
 }
 
-static const char *chosen_name(const calm_inspect_units *units, const calm_inspect_unit *unit)
+static const char *chosen_name(const calm_inspect_units *units, size_t unit)
 {
-    const calm_inspect_job *job = &units->jobs[unit->first];
-    if (!job->decided)
+    const calm_stored_choice *choice = calm_inspect_chosen(units, unit);
+    const size_t entry = units->chosen[unit];
+    if (!choice->decided)
         return "";
-    return unit->chosen != CALM_INSPECT_NONE ? units->columns[unit->chosen].name : job->chosen ? "another" : "float";
+    return entry != CALM_INSPECT_NONE ? units->stored.pool.entries[entry].name
+           : choice->candidate        ? "another"
+                                      : "float";
 }
 
 static void put_strip(const calm_inspection *in, const calm_inspect_units *units, calm_text *out)
 {
+    const calm_pool *pool = &units->stored.pool;
     size_t width = strlen("unit");
-    for (size_t u = 0; u < units->n; u++)
-        if (units->units[u].seen) {
-            const size_t columns = width_of(calm_inspect_short(units->units[u].name));
+    for (size_t u = 0; u < pool->n_units; u++)
+        if (units->seen[u]) {
+            const size_t columns = width_of(calm_unit_short_name(calm_pool_unit(pool, u)));
             width = columns > width ? columns : width;
         }
     calm_text_printf(out, "%-*s  ", (int)width, "unit");
-    for (size_t c = 0; c < units->n_columns; c++)
+    for (size_t c = 0; c < pool->n_entries; c++)
         calm_text_printf(out, "%2zu ", c + 1);
     calm_text_printf(out, "      least  chosen\n");
-    for (size_t u = 0; u < units->n; u++) {
-        const calm_inspect_unit *unit = &units->units[u];
-        const double least = calm_inspect_least(units, unit);
-        if (!unit->seen)
+    for (size_t u = 0; u < pool->n_units; u++) {
+        const double least = calm_inspect_least(units, u);
+        if (!units->seen[u])
             continue;
-        put_padded(out, calm_inspect_short(unit->name), width + 2);
-        for (size_t c = 0; c < units->n_columns; c++)
-            put_shade(in->query, shade_of(units, unit, c, least), unit->chosen == c, out);
+        put_padded(out, calm_unit_short_name(calm_pool_unit(pool, u)), width + 2);
+        for (size_t c = 0; c < pool->n_entries; c++)
+            put_shade(in->query, shade_of(units, u, c, least), units->chosen[u] == c, out);
         if (isnan(least))
             calm_text_printf(out, "  %9s  ", "");
         else
             calm_text_printf(out, "  %9.2e  ", least);
-        calm_table_printable(chosen_name(units, unit), out, NULL);
+        calm_table_printable(chosen_name(units, u), out, NULL);
         trim(out);
         calm_text_printf(out, "\n");
     }
@@ -136,23 +138,23 @@ static void put_strip(const calm_inspection *in, const calm_inspect_units *units
 
 /* ---- rows for programs ---- */
 
-static void add_cell(const calm_inspect_units *units, const calm_inspect_unit *unit, size_t column, double least,
-                     calm_table *table)
+static void add_cell(const calm_inspect_units *units, size_t unit, size_t column, double least, calm_table *table)
 {
-    const calm_inspect_job *job = &units->jobs[unit->first];
-    const calm_inspect_candidate *cell = job->cells[column];
+    const calm_pool *pool = &units->stored.pool;
+    const size_t first = pool->unit_begin[unit];
+    const calm_pool_cell *cell = calm_inspect_cell(units, unit, column);
     if (!cell)
         return;
-    calm_table_text(table, unit->name);
-    calm_table_int(table, job->block);
-    calm_table_text(table, units->columns[column].name);
-    calm_table_text(table, cell->algorithm);
-    calm_table_text(table, cell->scheme);
+    calm_table_text(table, calm_pool_unit(pool, unit));
+    calm_table_int(table, (int64_t)pool->jobs[first].block);
+    calm_table_text(table, pool->entries[column].name);
+    calm_table_text(table, units->stored.cells[first * pool->n_entries + column].algorithm);
+    calm_table_text(table, pool->entries[column].scheme_name);
     calm_table_text(table, units->metric);
     calm_table_number(table, cell->metric);
     calm_table_number(table, calm_inspect_failure(units, unit, column)
                                  ? NAN : calm_inspect_times(units->metric, cell->metric, least));
-    calm_table_bool(table, unit->chosen == column);
+    calm_table_bool(table, units->chosen[unit] == column);
     calm_table_text(table, calm_inspect_failure(units, unit, column));
     calm_table_int(table, cell->id);
 }
@@ -169,12 +171,11 @@ calm_status calm_inspect_layers(calm_ctx *ctx, calm_inspection *in)
         return CALM_OK;
     CALM_TRY(calm_inspect_units_read(ctx, in->store, in->run, in->query->metric, &units));
     section->none = "this run has no candidates";
-    for (size_t u = 0; u < units.n; u++) {
-        const calm_inspect_unit *unit = &units.units[u];
-        const double least = calm_inspect_least(&units, unit);
-        seen |= unit->seen;
-        for (size_t c = 0; c < units.n_columns && in->query->form != CALM_INSPECT_TEXT; c++)
-            add_cell(&units, unit, c, least, &section->table);
+    for (size_t u = 0; u < units.stored.pool.n_units; u++) {
+        const double least = calm_inspect_least(&units, u);
+        seen |= units.seen[u];
+        for (size_t c = 0; c < units.stored.pool.n_entries && in->query->form != CALM_INSPECT_TEXT; c++)
+            add_cell(&units, u, c, least, &section->table);
     }
     if (!seen || in->query->form != CALM_INSPECT_TEXT)
         return CALM_OK;

@@ -1,5 +1,5 @@
 /* Pipeline: the order of stages, and what they share. */
-#include "cli/pipeline.h"
+#include "cli/run_pool.h"
 
 #include <math.h>
 #include <string.h>
@@ -105,7 +105,7 @@ static calm_status check_export(calm_ctx *ctx, calm_pipeline *p)
             continue;
         CALM_TRY(calm_pipeline_uniform(ctx, p, entry, &choice));
         for (size_t job = first; job < end; job++)    /* what the target keeps from a job is no plan */
-            if (!calm_pipeline_takes(p, job, p->recipe->pool[entry].of_scheme))
+            if (!calm_run_takes(p, job, p->recipe->pool[entry].of_scheme))
                 choice[job] = CALM_STAYS_FLOAT;
         CALM_TRY(calm_pipeline_plan(ctx, p, choice, &p->result));
         CALM_TRY(calm_formats_check(ctx, &p->recipe->formats, p->model, &p->result));
@@ -230,12 +230,11 @@ static calm_status open_all(calm_ctx *ctx, calm_pipeline *p)
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->choice, n_jobs));
     for (size_t job = 0; job < n_jobs; job++)
         p->choice[job] = CALM_STAYS_FLOAT;
-    CALM_TRY(calm_pipeline_pin(ctx, p));
-    CALM_TRY(calm_pipeline_constrain(ctx, p));
+    CALM_TRY(calm_run_restrict(ctx, p));
     CALM_TRY(calm_gates_check(ctx, p->recipe->gates, p->recipe->n_gates, p->evaluates, calm_pipeline_encodes(p),
                               p->recipe->n_budgets > 1));
     CALM_TRY(check_export(ctx, p));
-    CALM_TRY(calm_pipeline_check_budgets(ctx, p));
+    CALM_TRY(calm_run_check_budgets(ctx, p));
     warn_of_few_rows(ctx, p);
     CALM_TRY(calm_budget_apply(ctx, p, &p->budget));
     calm_budget_note(&p->held.open);
@@ -266,7 +265,7 @@ static calm_status prepare(calm_ctx *ctx, calm_pipeline *p)
 /* Several budgets: their results side by side, none written. */
 static calm_status compare_budgets(calm_ctx *ctx, calm_pipeline *p)
 {
-    CALM_TRY(calm_pipeline_share_bits(ctx, p));
+    CALM_TRY(calm_pipeline_spend(ctx, p));
     p->verdict = "several budgets were compared";
     return calm_pipeline_test_budgets(ctx, p);
 }
@@ -278,7 +277,7 @@ static calm_status run_stages(calm_ctx *ctx, calm_pipeline *p, void *user)
     if (p->recipe->n_budgets > 1)
         return compare_budgets(ctx, p);
     if (p->recipe->n_budgets) {
-        CALM_TRY(calm_pipeline_share_bits(ctx, p));
+        CALM_TRY(calm_pipeline_spend(ctx, p));
     } else {
         if (p->recipe->selection.score == CALM_SCORE_PROBE_KL)
             CALM_TRY(calm_pipeline_probe_all(ctx, p, p->recipe->selection.unit));

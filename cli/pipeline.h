@@ -9,12 +9,12 @@
 #include "cli/budget.h"
 #include "cli/progress.h"
 #include "cli/recipe.h"
-#include "cli/solve.h"
 #include "ptq/eval/encode.h"
 #include "ptq/eval/evaluate.h"
 #include "ptq/hybrid/plan.h"
 #include "ptq/io/tokenizer.h"
 #include "ptq/model/model.h"
+#include "ptq/plan/solve.h"
 #include "store/store.h"
 
 typedef enum calm_stage {
@@ -59,12 +59,9 @@ typedef struct calm_pareto {
     calm_trial *trials;         /* [n_trials] the hybrid first, then uniform runs that fit */
     size_t n_trials, result;    /* the one that holds                                      */
     const char *verdict;
-    calm_share_total total;     /* what the hybrid loses, and lost to the target            */
+    calm_allocation total;      /* what the hybrid loses, and lost to the target            */
     calm_trial test;            /* the result on the evaluation's text                     */
 } calm_pareto;
-
-/* A job that no pin is about. */
-#define CALM_NO_PIN SIZE_MAX
 
 /* A job that a choice leaves as it is. */
 #define CALM_STAYS_FLOAT SIZE_MAX
@@ -93,10 +90,12 @@ typedef struct calm_pipeline {
 
     calm_windows calib, guard;
     calm_candidate *candidates;                /* [n_jobs][n_pool]                    */
+    bool surveyed, computed;                   /* what the store has of them is known; all are there */
     size_t n_cached;                           /* candidates found in the store       */
 
-    calm_constraint constraint;                /* what the recipe's target leaves     */
-    size_t *pinned;                            /* [n_jobs] entry that a pin says, or CALM_NO_PIN */
+    calm_pool pool;                            /* of the recipe's selection, as far as known */
+    calm_scope scope;                          /* what pins and target leave to its units */
+    const char *cost;                          /* what the target cost; NULL: there is none */
     size_t *choice;                            /* [n_jobs] entry of the pool          */
     calm_plan result;                          /* what is exported                    */
     calm_trial *trials;                        /* [n_trials] of the guard, the hybrid first */
@@ -164,7 +163,7 @@ calm_status calm_pipeline_calibration_key(calm_ctx *ctx, calm_pipeline *p);
 /* Find every candidate in the store, compute what is missing block by block, and put it there (blocks.c). */
 calm_status calm_pipeline_blocks(calm_ctx *ctx, calm_pipeline *p);
 
-/* Choose per unit and put the choices (choose.c); then measure the hybrid and every uniform run on the guard windows and
+/* Choose per unit and put the choices (choices.c); then measure the hybrid and every uniform run on the guard windows and
  * settle on the result (guard.c). */
 calm_status calm_pipeline_choose(calm_ctx *ctx, calm_pipeline *p);
 calm_status calm_pipeline_guard(calm_ctx *ctx, calm_pipeline *p);
@@ -174,20 +173,12 @@ calm_status calm_pipeline_guard(calm_ctx *ctx, calm_pipeline *p);
 calm_status calm_guard_judge(calm_ctx *ctx, calm_pipeline *p, calm_trial *trials, size_t n, size_t *result,
                              const char **verdict);
 
-/* The entry among pool entries first .. first + n - 1 that a selection takes for the unit of `job`, and why, in ctx->out.
- * CALM_ENUMERIC: every candidate failed. CALM_EARG: there are too few rows for the score (choose.c). */
-calm_status calm_pipeline_select(calm_ctx *ctx, const calm_pipeline *p, const calm_selection *selection, size_t job,
-                                 size_t first, size_t n, size_t *entry, char **reason);
-
-/* The same for every unit of jobs first .. end - 1, into choice [n_jobs] and reasons [n_jobs] (NULL: not wanted). */
-calm_status calm_pipeline_select_all(calm_ctx *ctx, const calm_pipeline *p, const calm_selection *selection,
-                                     size_t first, size_t end, size_t *choice, const char **reasons);
-
 /* Crest of a job's input: median over tokens of max|x| / rms(x); NaN when the store does not know. */
 double calm_pipeline_crest(calm_ctx *ctx, const calm_pipeline *p, size_t job);
 
-/* Put p->choice[job] with its reason, and what the activation rule says of it. */
-calm_status calm_pipeline_put_choice(calm_ctx *ctx, const calm_pipeline *p, size_t job, const char *reason);
+/* Put what a solution over a pool takes for each job, with its reason and what the activation rule says of it. */
+calm_status calm_choices_put(calm_ctx *ctx, calm_store *store, int64_t run, const calm_pool *pool,
+                             const calm_solution *solution);
 
 /* ---- probes (probe.c) ---- */
 
@@ -203,30 +194,17 @@ calm_status calm_pipeline_probe(calm_ctx *ctx, calm_pipeline *p, calm_unit unit,
 /* The same for every unit and entry. */
 calm_status calm_pipeline_probe_all(calm_ctx *ctx, calm_pipeline *p, calm_unit unit);
 
-/* ---- budgets of bits (bits.c) ---- */
-
-/* CALM_EARG: a budget below the smallest or above the largest plan. */
-calm_status calm_pipeline_check_budgets(calm_ctx *ctx, const calm_pipeline *p);
+/* ---- budgets of bits (choices.c) ---- */
 
 /* One probe per unit, then for each budget the plan of least predicted loss, its guard, and the result.  With one budget
  * p->choice, p->trials and p->result are set as by choice and guard, and the choices put. */
-calm_status calm_pipeline_share_bits(calm_ctx *ctx, calm_pipeline *p);
-
-/* ---- the target (constrain.c) ---- */
-
-/* p->constraint of the recipe's target; schemes that no job can have leave the recipe, which is then a copy.  Pins are
- * there.  CALM_EARG: a unit is left without a scheme. */
-calm_status calm_pipeline_constrain(calm_ctx *ctx, calm_pipeline *p);
-
-/* May a job have a scheme of the recipe, in the run's blocks? */
-bool calm_pipeline_takes(const calm_pipeline *p, size_t job, size_t scheme);
+calm_status calm_pipeline_spend(calm_ctx *ctx, calm_pipeline *p);
 
 /* A trial of choice [n_jobs] that the target would not take lacks the first job of that kind: it is not measured. */
 calm_status calm_trial_constrain(calm_ctx *ctx, const calm_pipeline *p, const size_t *choice, calm_trial *trial);
 
-/* Add what the target cost to a verdict, in ctx->out; total NULL: nothing was to choose.  Without a target nothing. */
-calm_status calm_pipeline_say_cost(calm_ctx *ctx, const calm_pipeline *p, const calm_share_total *total,
-                                   const char **verdict);
+/* Add what the target cost (NULL: nothing) to a verdict, in ctx->out. */
+calm_status calm_verdict_add(calm_ctx *ctx, const char *cost, const char **verdict);
 
 /* ---- plans and trials (trials.c) ---- */
 
@@ -235,16 +213,6 @@ calm_status calm_pipeline_plan(calm_ctx *ctx, const calm_pipeline *p, const size
 
 /* choice [n_jobs] = `entry` for the jobs of the run, float for the others; in ctx->out. */
 calm_status calm_pipeline_uniform(calm_ctx *ctx, const calm_pipeline *p, size_t entry, size_t **choice);
-
-/* p->pinned from the recipe's pins: a unit's name counts more than a pattern.  CALM_EARG: a pin that is about no unit of the
- * run, with the nearest name; patterns that say different things of one (pins.c). */
-calm_status calm_pipeline_pin(calm_ctx *ctx, calm_pipeline *p);
-
-/* The entry that a pin says for a job, or CALM_NO_PIN; also before calm_pipeline_pin (pins.c). */
-size_t calm_pipeline_pinned(const calm_pipeline *p, size_t job);
-
-/* As calm_pipeline_uniform, but pinned jobs keep what their pins say (pins.c). */
-calm_status calm_pipeline_uniform_pinned(calm_ctx *ctx, const calm_pipeline *p, size_t entry, size_t **choice);
 
 /* Weights of jobs first .. end - 1; `active`: those that one token meets, of a mixture its share of the experts. */
 double calm_pipeline_weights(const calm_pipeline *p, size_t first, size_t end, bool active);

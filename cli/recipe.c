@@ -210,9 +210,9 @@ static void add_names(const calm_recipe *recipe, calm_json *choice)
 {
     calm_json *pins = calm_json_new_object(), *forbidden = calm_json_new_array();
     for (size_t i = 0; i < recipe->n_pins; i++)
-        calm_json_set_string(pins, recipe->pins[i].unit, recipe->pool[recipe->pins[i].entry].name);
+        calm_json_set_string(pins, recipe->pins[i].unit, recipe->pins[i].candidate.said);
     for (size_t i = 0; i < recipe->n_forbidden; i++)
-        calm_json_add_string(forbidden, recipe->forbidden[i]);
+        calm_json_add_string(forbidden, recipe->forbidden[i].said);
     if (recipe->n_pins)
         calm_json_set(choice, "pins", pins);
     else

@@ -6,8 +6,8 @@
 #include "cli/formats.h"
 #include "cli/gates.h"
 #include "cli/resolve.h"
-#include "cli/scores.h"
-#include "ptq/hybrid/select.h"
+#include "ptq/plan/scores.h"
+#include "ptq/plan/requests.h"
 #include "ptq/hybrid/targets.h"
 #include "ptq/io/json.h"
 
@@ -18,20 +18,6 @@ typedef struct calm_entry {
     size_t of_scheme;                       /* index into the recipe's schemes                            */
     const char *name;                       /* "gptq-hls"; with several schemes "gptq-hls w3a16_g128"     */
 } calm_entry;
-
-/* How one entry of the pool is chosen for a unit. */
-typedef struct calm_selection {
-    calm_unit unit;
-    calm_rule rule;
-    calm_point point;                       /* where the score was measured; of this unit                 */
-    int score;                              /* CALM_METRIC_* or CALM_SCORE_*                              */
-} calm_selection;
-
-/* A unit, or a pattern over the names of units, and the entry of the pool that it takes. */
-typedef struct calm_pin {
-    const char *unit;
-    size_t entry;
-} calm_pin;
 
 /* Whose output calibration rows of a block come from. */
 typedef enum calm_prefix { CALM_PREFIX_FLOAT, CALM_PREFIX_QUANTIZED } calm_prefix;
@@ -84,8 +70,10 @@ typedef struct calm_recipe {
     const struct calm_knobs *knobs;         /* instead of those that fit (cli/budget.h); NULL: chosen by memory  */
     calm_pin *pins;                         /* [n_pins] units whose candidate is said                             */
     size_t n_pins;
-    const char **forbidden;                 /* [n_forbidden] candidates that the pool lacks, as typed            */
+    calm_word *forbidden;                   /* [n_forbidden] as typed; what is named so is not in the pool        */
     size_t n_forbidden;
+    calm_word *forbid;                      /* [n_forbid] those that name one candidate by its number             */
+    size_t n_forbid;
     const calm_target *target;              /* engine that the result is for; NULL: any                           */
     const char *target_format;              /* of the formats to write, one that it reads; NULL: its first        */
     calm_tie target_tie;                    /* jobs that share a scheme for it and for what is written             */
@@ -129,11 +117,15 @@ calm_status calm_recipe_schemes(calm_ctx *ctx, const char *list, calm_recipe *re
  * CALM_EARG: nothing named, an unknown algorithm, one named twice.  CALM_EUNSUPPORTED: an algorithm that reaches none. */
 calm_status calm_recipe_algorithms(calm_ctx *ctx, const char *list, calm_recipe *recipe);
 
-/* Take candidates out of the pool: a comma list of names, chains, or names with their scheme ("gptq w3a16_g128").
- * CALM_EARG: a name of none, with the nearest; nothing is left, or nothing of a scheme (pins.c). */
+/* Take what a comma list of words names out of the pool; numbers of candidates stay in recipe->forbid.  CALM_EARG: a word
+ * that names nothing, with the nearest; nothing is left, or nothing of a scheme. */
 calm_status calm_recipe_forbid(calm_ctx *ctx, const char *list, calm_recipe *recipe);
 
-/* Parse "UNIT=NAME,UNIT=NAME" into recipe->pins; the pool is there.  CALM_EARG (pins.c). */
+/* Parse "UNIT=CANDIDATE,UNIT=CANDIDATE" into recipe->pins; the pool is there.  CALM_EARG: a pin of another form, a
+ * candidate that the pool has not. */
 calm_status calm_recipe_pins(calm_ctx *ctx, const char *list, calm_recipe *recipe);
+
+/* Entries of a recipe's pool as plain data, [n_pool] in ctx->out. */
+calm_status calm_recipe_entries(calm_ctx *ctx, const calm_recipe *recipe, calm_pool_entry **out);
 
 #endif

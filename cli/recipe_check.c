@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "cli/pipeline.h"
+#include "cli/run_pool.h"
 #include "cli/recipe_file.h"
 #include "ptq/base/file.h"
 #include "ptq/model/arch.h"
@@ -83,6 +83,15 @@ static calm_status check_gates(calm_ctx *ctx, const calm_quantize_options *o, in
     return CALM_OK;
 }
 
+/* Pins against the units of the model. */
+static calm_status check_pins(calm_ctx *ctx, const calm_pipeline *p)
+{
+    calm_scope scope;
+    calm_pool pool;
+    CALM_TRY(calm_pool_of_run(ctx, p, &p->recipe->selection, &pool));
+    return calm_run_check_pins(ctx, p, &pool, &scope);
+}
+
 /* Pins and gates against the layout and the kind of a model that lies here; no weight is read. */
 static calm_status check_model_here(calm_ctx *ctx, const calm_quantize_options *o, calm_recipe *recipe,
                                     calm_json_fault *faults, size_t *n)
@@ -104,9 +113,11 @@ static calm_status check_model_here(calm_ctx *ctx, const calm_quantize_options *
         status = note(ctx, calm_fail(ctx, CALM_EARG, "the model has blocks 0 to %zu", config->n_blocks - 1), "/blocks",
                       faults, n);
     else
-        status = note(ctx, calm_pipeline_pin(ctx, &p), "/choice/pins", faults, n);
+        status = note(ctx, check_pins(ctx, &p), "/choice/pins", faults, n);
     if (status == CALM_OK && !*n)
-        status = note(ctx, calm_pipeline_constrain(ctx, &p), "/target", faults, n);
+        status = note(ctx, calm_run_restrict(ctx, &p), "/target", faults, n);
+    if (status == CALM_OK && !*n)
+        status = note(ctx, calm_run_check_budgets(ctx, &p), "/choice/budget", faults, n);
     if (status == CALM_OK)
         status = check_gates(ctx, o, config->arch->encoder, faults, n);
     calm_model_close(p.model);

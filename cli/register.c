@@ -113,7 +113,7 @@ calm_status calm_pipeline_calibration_key(calm_ctx *ctx, calm_pipeline *p)
     calm_sha256_field(&sha, recipe->light ? "light" : "full");
     for (size_t i = 0; i < recipe->n_pins; i++) {
         calm_sha256_field(&sha, recipe->pins[i].unit);
-        calm_sha256_field(&sha, recipe->pool[recipe->pins[i].entry].name);
+        calm_sha256_field(&sha, recipe->pins[i].candidate.said);
     }
     calm_sha256_field(&sha, recipe->first_block ? "later blocks" : "all blocks");
     return calm_sha256_finish(ctx, &sha, p->calib_key);

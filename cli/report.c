@@ -470,10 +470,10 @@ static calm_json *trials_json(const calm_trial *trials, size_t n)
 /* What the target cost a budget's hybrid, or a run without one. */
 static void set_target(const calm_pipeline *p, const calm_pareto *pareto, calm_json *root)
 {
-    if (!p->constraint.takes)
+    if (!p->scope.limits.takes)
         return;
     calm_json *target = calm_json_new_object();
-    calm_json_set_string(target, "name", calm_target_name(p->constraint.target));
+    calm_json_set_string(target, "name", calm_target_name(p->scope.limits.target));
     calm_json_set_int(target, "held_back", pareto ? (int64_t)pareto->total.held : 0);
     calm_json_set_number(target, "loss", pareto ? pareto->total.loss : NAN);
     calm_json_set_number(target, "loss_unconstrained", pareto ? pareto->total.unconstrained : NAN);

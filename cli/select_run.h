@@ -3,7 +3,8 @@
 #ifndef CALM_CLI_SELECT_RUN_H
 #define CALM_CLI_SELECT_RUN_H
 
-#include "cli/stored_run.h"
+#include "cli/stored_pool.h"
+#include "ptq/plan/solve.h"
 
 #define CALM_AS_IN_RUN (-1)
 
@@ -21,7 +22,7 @@ typedef struct calm_select_options {
 
 typedef struct calm_selected {
     calm_stored_run parent;
-    calm_solve_pool pool;
+    calm_stored_pool stored;    /* its pool                                                                   */
     calm_solution solution;
     double budget;              /* that held; NaN: none                                                       */
     const calm_target *target;  /* that held                                                                  */
@@ -37,8 +38,8 @@ bool calm_selected_differs(const calm_selected *selected, size_t unit);
 
 /* Choose, and unless it is a dry run put the result as a finished run of its own: the same selection of the same run is
  * found again.  In ctx->out; clear also after a failure, after which the store is as it was.
- * Fails as the store, calm_stored_pool and calm_solve do; CALM_EARG: a metric that the unit has not (with the
- * nearest), a list of wishes that cannot be read. */
+ * Fails as the store, calm_pool_of_store and calm_solve do; CALM_EARG: a metric that the unit has not (with the
+ * nearest), a list of requests that cannot be read. */
 calm_status calm_select(calm_ctx *ctx, const calm_select_options *options, calm_selected *out);
 void calm_selected_clear(calm_selected *selected);
 

@@ -1,10 +1,9 @@
-/* A run as the store has it: what it was, the pool that competed in it, what it chose.  Nothing here needs the
- * model. */
+/* A run as the store has it: what it was, and what it was asked.  Nothing here needs the model. */
 #ifndef CALM_CLI_STORED_RUN_H
 #define CALM_CLI_STORED_RUN_H
 
-#include "cli/solve.h"
 #include "ptq/io/json.h"
+#include "ptq/plan/requests.h"
 #include "store/store.h"
 
 typedef struct calm_stored_run {
@@ -26,29 +25,13 @@ calm_status calm_stored_run_number(calm_ctx *ctx, const char *owner, const char 
 calm_status calm_stored_run_read(calm_ctx *ctx, calm_store *store, int64_t run, calm_stored_run *out);
 void calm_stored_run_clear(calm_stored_run *run);
 
-/* What a choice reads of a pool. */
-typedef struct calm_pool_how {
-    calm_unit unit;
-    calm_rule rule;
-    calm_point point;    /* of that unit */
-    int score;
-} calm_pool_how;
+/* The run's unit and rule by their names; false: this calm does not know it. */
+bool calm_stored_run_unit(const calm_stored_run *run, calm_unit *unit);
+bool calm_stored_run_rule(const calm_stored_run *run, calm_rule *rule);
 
-/* The pool of a run in ctx->out, by its candidates: the entries in the order of its recipe, units named as the run
- * would. `every` and `remedy` are left to the caller.
- * CALM_ENOTFOUND: the run considered no candidate, or stopped before it had all.  CALM_EFORMAT: rows that contradict
- * each other. */
-calm_status calm_stored_pool(calm_ctx *ctx, calm_store *store, const calm_stored_run *run, const calm_pool_how *how,
-                             calm_solve_pool *out);
-
-/* Units that the run's own recipe pinned, pins [n] in ctx->out; the texts are the run's. */
-calm_status calm_stored_pins(calm_ctx *ctx, const calm_stored_run *run, calm_solve_pin **pins, size_t *n);
-
-/* The entry of the pool that the run chose for each job, [n_jobs] in ctx->out; SIZE_MAX: none.
- * CALM_EFORMAT: a candidate that is not of its pool. */
-calm_status calm_stored_choice(calm_ctx *ctx, const calm_stored_run *run, const calm_solve_pool *pool, size_t **choice);
-
-/* What the activation rule says of an entry for a job, and whether the entry differs from it; NULL: it says nothing. */
-const char *calm_stored_advice(const calm_solve_pool *pool, size_t job, size_t entry, bool *disagrees);
+/* What the run's own choice was asked, with what earlier selections asked of it, in rounds: forbid and pins, with `room`
+ * more places for each behind them, in ctx->out.  Texts are the run's. */
+calm_status calm_stored_requests(calm_ctx *ctx, const calm_stored_run *run, size_t room, calm_word **forbid,
+                                 calm_pin **pins, calm_requests *out);
 
 #endif

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/pipeline.h"
+#include "cli/run_pool.h"
 #include "ptq/hybrid/assemble.h"
 #include "ptq/hybrid/qblob.h"
 #include "store/blob.h"
@@ -54,6 +54,22 @@ calm_status calm_pipeline_uniform(calm_ctx *ctx, const calm_pipeline *p, size_t 
     CALM_TRY(CALM_NEW(ctx, ctx->out, *choice, n_jobs));
     for (size_t j = 0; j < n_jobs; j++)
         (*choice)[j] = j >= first && j < end ? entry : CALM_STAYS_FLOAT;
+    return CALM_OK;
+}
+
+calm_status calm_trial_constrain(calm_ctx *ctx, const calm_pipeline *p, const size_t *choice, calm_trial *trial)
+{
+    size_t first, end;
+    char name[CALM_SCHEME_NAME_MAX], *lacks;
+    calm_pipeline_jobs(p, &first, &end);
+    for (size_t job = first; job < end && !trial->lacks; job++) {
+        if (choice[job] == CALM_STAYS_FLOAT || calm_run_takes(p, job, p->recipe->pool[choice[job]].of_scheme))
+            continue;
+        calm_scheme_name(&p->recipe->pool[choice[job]].scheme, name);
+        CALM_TRY(calm_strf(ctx, ctx->out, &lacks, "%s: %s does not take %s there",
+                           calm_model_layout(p->model)->jobs[job].name, p->scope.limits.asks, name));
+        trial->lacks = lacks;
+    }
     return CALM_OK;
 }
 

@@ -126,6 +126,32 @@ calm_value calm_value_text(const char *text)
                         .n_bytes = text ? strlen(text) : 0};
 }
 
+int64_t calm_value_as_int(const calm_value *value)
+{
+    return value->type == CALM_VALUE_INTEGER ? value->integer : 0;
+}
+
+double calm_value_as_real(const calm_value *value)
+{
+    return value->type == CALM_VALUE_REAL      ? value->real
+           : value->type == CALM_VALUE_INTEGER ? (double)value->integer
+                                               : NAN;
+}
+
+const char *calm_value_as_string(const calm_value *value)
+{
+    return value->type == CALM_VALUE_TEXT ? value->text : NULL;
+}
+
+calm_status calm_value_copy(calm_ctx *ctx, const calm_value *value, const char **out)
+{
+    char *copy = NULL;
+    if (value->type == CALM_VALUE_TEXT)
+        CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", value->text));
+    *out = copy;
+    return CALM_OK;
+}
+
 calm_value calm_value_id(int64_t id)
 {
     return (calm_value){.type = id ? CALM_VALUE_INTEGER : CALM_VALUE_NULL, .integer = id};

@@ -377,6 +377,15 @@ calm_value calm_value_int(int64_t integer);
 calm_value calm_value_real(double real);
 calm_value calm_value_text(const char *text);
 
+/* A cell as what is expected there; SQLite lets a cell have any type.  int: 0 for anything else; real: integers too, NaN for
+ * anything else; string: NULL for anything else, valid as long as the value. */
+int64_t calm_value_as_int(const calm_value *value);
+double calm_value_as_real(const calm_value *value);
+const char *calm_value_as_string(const calm_value *value);
+
+/* A copy of calm_value_as_string in ctx->out. */
+calm_status calm_value_copy(calm_ctx *ctx, const calm_value *value, const char **out);
+
 /* Receives one row; `names` and `values` [n] are valid during the call, and so is what it puts into ctx->scratch, which
  * is rewound at the end of the query.  It must not close the store.  It is called once before the first
  * row with `values` NULL, so that headings exist without rows.  Anything but CALM_OK ends the query and is its

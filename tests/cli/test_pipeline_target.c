@@ -181,7 +181,7 @@ TEST(schemes_that_are_left_out)
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate WHERE scheme LIKE 'w3%'"), 0);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate"), 40);
     play pinned = for_target(&first, "sglang", &bits);
-    calm_pin pin = {"*.qkv", 0};
+    calm_pin pin = {"*.qkv", {"rtn w3a16_g32", "rtn w3a16_g32"}, 0};
     pinned.recipe.pins = &pin;
     pinned.recipe.n_pins = 1;
     pinned.recipe.output = play_path(&first, "pinned");
@@ -191,7 +191,7 @@ TEST(schemes_that_are_left_out)
     /* A pin to an entry whose number moves is still that entry. */
     double wide = 6;
     play moved = for_target(&first, "sglang", &wide);
-    pin.entry = 2;
+    pin.candidate = (calm_word){"rtn w8a16_g32", "rtn w8a16_g32"};
     moved.recipe.pins = &pin;
     moved.recipe.n_pins = 1;
     moved.recipe.output = play_path(&first, "moved");

@@ -130,7 +130,7 @@ static void fill_others(filling *f)
     put(f, 0, "gptq", "w4a16_g128", "job", 1e-4, 1e-3, -7, NULL);
     const int64_t narrow = put(f, 0, "gptq", "w3a16_g128", "job", 9e-4, 9e-3, -4, NULL);
     choose(f, 0, narrow, "predicted KL 1e-3 of 1e-3 at the narrowest width; there: the only candidate");
-    begin(f, "r4", "sublayer", "token", "cka_token", "{\"algorithms\":[\"rtn\",\"gptq\"]}");
+    begin(f, "r4", "sublayer", "token", "cka_token", "{\"scheme\":\"w4a16_g128\",\"algorithms\":[{\"name\":\"rtn\"},{\"name\":\"gptq\"}]}");
     put(f, 0, "rtn for gptq", "w4a16_g128", "sublayer", 2e-4, 1e-3, -7, NULL);
     put(f, 0, "rtn", "w4a16_g128", "sublayer", 1e-4, 1e-3, -7, NULL);
 }

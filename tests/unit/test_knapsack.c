@@ -1,5 +1,5 @@
 /* Knapsack: brute force on small instances, a plain table on real shapes, sizes of a mixture, failures. */
-#include "ptq/hybrid/knapsack.h"
+#include "ptq/plan/knapsack.h"
 
 #include <stdio.h>
 

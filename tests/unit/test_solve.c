@@ -1,44 +1,49 @@
 /* Choices from rows: against brute force, and every wish that a stranger may have. */
-#include "cli/solve.h"
+#include "ptq/plan/solve.h"
 
 #include <stdio.h>
 
 #include "ptq/base/rng.h"
 #include "tests/support/harness.h"
 
+/* A word that is typed as the pool has it. */
+#define WORD(text) {text, text}
+
 enum { N_JOBS = 6, N_SCHEMES = 3, N_ALGORITHMS = 2, N_ENTRIES = N_SCHEMES * N_ALGORITHMS };
 
 /* A pool of six jobs in two blocks, which a test may change before it asks. */
 typedef struct bench {
-    calm_solve_entry entries[N_ENTRIES];
-    calm_solve_job jobs[N_JOBS];
-    calm_solve_row rows[N_JOBS * N_ENTRIES];
-    calm_solve_pool pool;
+    calm_pool_entry entries[N_ENTRIES];
+    calm_pool_job jobs[N_JOBS];
+    calm_pool_cell rows[N_JOBS * N_ENTRIES];
+    calm_scheme schemes[N_SCHEMES];
+    calm_pool pool;
 } bench;
 
 static const char *const schemes[N_SCHEMES] = {"w2a16_g16", "w3a16_g16", "w4a16_g16"};
 static const char *const algorithms[N_ALGORITHMS] = {"rtn", "gptq"};
 static const char *const roles[3] = {"qkv", "o", "down"};
 
-static const calm_solve_wishes nothing = {.budget = NAN};
+static const calm_requests nothing = {.budget = NAN};
 
 static void make(uint64_t seed, bench *b)
 {
     uint64_t index = 0;
     for (size_t i = 0; i < N_ENTRIES; i++) {
-        calm_solve_entry *entry = &b->entries[i];
-        *entry = (calm_solve_entry){.algorithm = algorithms[i % N_ALGORITHMS], .of_scheme = i / N_ALGORITHMS};
+        calm_pool_entry *entry = &b->entries[i];
+        *entry = (calm_pool_entry){.algorithm = algorithms[i % N_ALGORITHMS], .of_scheme = i / N_ALGORITHMS};
         ck_ok(calm_scheme_parse(ctx, schemes[entry->of_scheme], &entry->scheme));
-        calm_scheme_name(&entry->scheme, entry->scheme_name);
+        entry->scheme_name = schemes[entry->of_scheme];
         entry->chain = test_format("%s@1", entry->algorithm);
         entry->name = test_format("%s %s", entry->algorithm, entry->scheme_name);
+        b->schemes[entry->of_scheme] = entry->scheme;
     }
     for (size_t j = 0; j < N_JOBS; j++) {
         const char *name = test_format("model.layers.%zu.%s", j / 3, roles[j % 3]);
-        b->jobs[j] = (calm_solve_job){.id = (int64_t)j + 1, .name = name, .unit = name, .role = roles[j % 3],
+        b->jobs[j] = (calm_pool_job){.id = (int64_t)j + 1, .name = name, .unit = name, .role = roles[j % 3],
                                       .out = 16 * (1 + j % 3), .in = 32, .crest = NAN};
         for (size_t i = 0; i < N_ENTRIES; i++)
-            b->rows[j * N_ENTRIES + i] = (calm_solve_row){
+            b->rows[j * N_ENTRIES + i] = (calm_pool_cell){
                 .id = (int64_t)(j * N_ENTRIES + i) + 1, .key = test_format("%03zu", (j * 7 + i * 5) % 100), .blob = "b",
                 .metric = calm_rng_uniform(seed, 0, index) / (double)(1 << 2 * (i / N_ALGORITHMS)),
                 .tie = calm_rng_uniform(seed, 1, index), .probe = i < N_ALGORITHMS ? calm_rng_uniform(seed, 2,
@@ -47,12 +52,13 @@ static void make(uint64_t seed, bench *b)
         for (size_t i = 0; i < N_ENTRIES; i++, index++)
             b->rows[j * N_ENTRIES + i].metric *= 0.5 + calm_rng_uniform(seed, 3, index);
     }
-    b->pool = (calm_solve_pool){.entries = b->entries, .n_entries = N_ENTRIES, .n_schemes = N_SCHEMES, .jobs = b->jobs,
-                                .n_jobs = N_JOBS, .rows = b->rows, .unit = CALM_UNIT_JOB, .metric = "cka_token",
+    b->pool = (calm_pool){.entries = b->entries, .n_entries = N_ENTRIES, .n_schemes = N_SCHEMES, .jobs = b->jobs,
+                                .n_jobs = N_JOBS, .cells = b->rows, .schemes = b->schemes, .numbered = true, .unit = CALM_UNIT_JOB, .metric = "cka_token",
                                 .remedy = "measure it"};
+    ck_ok(calm_pool_index(ctx, &b->pool));
 }
 
-static calm_solve_row *row(bench *b, size_t job, size_t entry)
+static calm_pool_cell *row(bench *b, size_t job, size_t entry)
 {
     return &b->rows[job * N_ENTRIES + entry];
 }
@@ -80,7 +86,7 @@ TEST(the_rule_alone)
         calm_solution found;
         make(seed, &b);
         ck_ok(calm_solve(ctx, &b.pool, &nothing, &found));
-        ck_assert_uint_eq(found.n_units, N_JOBS);
+        ck_assert_uint_eq(b.pool.n_units, N_JOBS);
         for (size_t j = 0; j < N_JOBS; j++)
             ck_assert_uint_eq(found.choice[j], plain_winner(&b, j, 0, N_ENTRIES));
     }
@@ -102,7 +108,7 @@ static double plain_loss(bench *b, const size_t *option, bool probed, double *bi
         weights += (double)(b->jobs[j].out * b->jobs[j].in);
     for (size_t j = 0; j < N_JOBS; j++) {
         const size_t narrow = plain_winner(b, j, 0, N_ALGORITHMS);
-        const calm_solve_row *least = row(b, j, narrow);
+        const calm_pool_cell *least = row(b, j, narrow);
         const size_t entry = plain_winner(b, j, option[j] * N_ALGORITHMS, N_ALGORITHMS);
         loss += row(b, j, entry)->metric *
                 (probed ? least->probe / least->metric : (double)(b->jobs[j].out * b->jobs[j].in) / weights);
@@ -114,7 +120,7 @@ static double plain_loss(bench *b, const size_t *option, bool probed, double *bi
 
 static void check_budget(bench *b, double budget, bool probed)
 {
-    const calm_solve_wishes wishes = {.budget = budget};
+    const calm_requests requests = {.budget = budget};
     calm_solution found;
     double least = INFINITY, bits;
     size_t option[N_JOBS];
@@ -125,7 +131,7 @@ static void check_budget(bench *b, double budget, bool probed)
         const double loss = plain_loss(b, option, probed, &bits);
         least = bits <= budget + 1e-9 ? fmin(least, loss) : least;
     }
-    ck_ok(calm_solve(ctx, &b->pool, &wishes, &found));
+    ck_ok(calm_solve(ctx, &b->pool, &requests, &found));
     for (size_t j = 0; j < N_JOBS; j++) {
         option[j] = found.choice[j] / N_ALGORITHMS;
         ck_assert_uint_eq(found.choice[j], plain_winner(b, j, option[j] * N_ALGORITHMS, N_ALGORITHMS));
@@ -156,12 +162,12 @@ TEST(a_probe_of_another_entry)
 {
     bench b;
     calm_solution found;
-    const char *const forbid[] = {"rtn w2a16_g16"};
-    const calm_solve_wishes wishes = {.forbid = forbid, .n_forbid = 1, .budget = 4};
+    const calm_word forbid[] = {WORD("rtn w2a16_g16")};
+    const calm_requests requests = {.forbid = forbid, .n_forbid = 1, .budget = 4};
     make(1, &b);
     for (size_t j = 0; j < N_JOBS; j++)
         row(&b, j, 1)->probe = NAN;
-    ck_ok(calm_solve(ctx, &b.pool, &wishes, &found));
+    ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
     ck_assert_uint_eq(found.unprobed, 0);
     ck_assert(strstr(found.reasons[0], "predicted KL") == found.reasons[0]);
     for (size_t j = 0; j < N_JOBS; j++)
@@ -173,37 +179,37 @@ TEST(budgets_out_of_reach)
 {
     bench b;
     calm_solution found;
-    calm_solve_wishes wishes = {.budget = 2.9};
+    calm_requests requests = {.budget = 2.9};
     make(1, &b);
-    ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_EARG, "take from 3.0000 to 5.0000 bits per weight");
-    wishes.budget = 5.1;
-    ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_EARG, "take from 3.0000 to 5.0000");
+    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG, "take from 3.0000 to 5.0000 bits per weight");
+    requests.budget = 5.1;
+    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG, "take from 3.0000 to 5.0000");
     /* What is pinned moves the range: 2/6 of the weights at 4 bits, 4/6 at 3. */
-    const calm_solve_pin pin = {"*.o", "gptq w3a16_g16", false};
-    wishes = (calm_solve_wishes){.pins = &pin, .n_pins = 1, .budget = 3.2};
-    ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_EARG, "take from 3.3333 to 4.6667");
-    wishes.budget = 3.34;
-    ck_ok(calm_solve(ctx, &b.pool, &wishes, &found));
+    const calm_pin pin = {"*.o", WORD("gptq w3a16_g16"), 1};
+    requests = (calm_requests){.pins = &pin, .n_pins = 1, .budget = 3.2};
+    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG, "take from 3.3333 to 4.6667");
+    requests.budget = 3.34;
+    ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
     ck_assert_uint_eq(found.choice[1], 3);
     ck_assert_str_eq(found.reasons[1], "pinned");
 }
 END_OF_TEST
 
-/* ---- wishes ---- */
+/* ---- requests ---- */
 
-static calm_solution solve_with(bench *b, const char *const *forbid, size_t n_forbid, const calm_solve_pin *pins,
+static calm_solution solve_with(bench *b, const calm_word *forbid, size_t n_forbid, const calm_pin *pins,
                                 size_t n_pins)
 {
-    const calm_solve_wishes wishes = {.forbid = forbid, .n_forbid = n_forbid, .pins = pins, .n_pins = n_pins, .budget = NAN};
+    const calm_requests requests = {.forbid = forbid, .n_forbid = n_forbid, .pins = pins, .n_pins = n_pins, .budget = NAN};
     calm_solution found;
-    ck_ok(calm_solve(ctx, &b->pool, &wishes, &found));
+    ck_ok(calm_solve(ctx, &b->pool, &requests, &found));
     return found;
 }
 
 TEST(forbidding)
 {
     bench b;
-    static const char *const algorithm[] = {"gptq"}, *const one[] = {"gptq w4a16_g16", "rtn w4a16_g16"};
+    static const calm_word algorithm[] = {WORD("gptq")}, one[] = {WORD("gptq w4a16_g16"), WORD("rtn w4a16_g16")};
     make(3, &b);
     const calm_solution free_choice = solve_with(&b, NULL, 0, NULL, 0);
     const calm_solution without = solve_with(&b, algorithm, 1, NULL, 0), narrow = solve_with(&b, one, 2, NULL, 0);
@@ -213,8 +219,9 @@ TEST(forbidding)
         ck_assert_uint_eq(narrow.choice[j], plain_winner(&b, j, 0, 4));
     }
     /* A candidate is left out where it competes, and nowhere else. */
-    const char *const number[] = {test_format("#%lld", (long long)row(&b, 2, free_choice.choice[2])->id)};
-    const calm_solution other = solve_with(&b, number, 1, NULL, 0);
+    const char *number = test_format("#%lld", (long long)row(&b, 2, free_choice.choice[2])->id);
+    const calm_word numbers[] = {WORD(number)};
+    const calm_solution other = solve_with(&b, numbers, 1, NULL, 0);
     for (size_t j = 0; j < N_JOBS; j++)
         ck_assert_int_eq(other.choice[j] == free_choice.choice[j], j != 2);
 }
@@ -225,8 +232,8 @@ TEST(pinning)
     bench b;
     make(4, &b);
     const calm_solution free_choice = solve_with(&b, NULL, 0, NULL, 0);
-    const calm_solve_pin pins[] = {{"model.layers.0.*", "rtn w2a16_g16", false}, {"0.o", "#12", false},
-                                   {"model.layers.1.qkv", "rtn", false}};
+    const calm_pin pins[] = {{"model.layers.0.*", WORD("rtn w2a16_g16"), 1}, {"0.o", WORD("#12"), 1},
+                                   {"model.layers.1.qkv", WORD("rtn"), 1}};
     const calm_solution found = solve_with(&b, NULL, 0, pins, 3);
     ck_assert_uint_eq(found.choice[0], 0);
     ck_assert_uint_eq(found.choice[1], 5);    /* candidate 12: the last entry of the second job */
@@ -241,35 +248,37 @@ END_OF_TEST
 
 static void refuse(bench *b, const char *forbid, const char *unit, const char *candidate, const char *message)
 {
-    const calm_solve_pin pin = {unit, candidate, false};
-    const calm_solve_wishes wishes = {.forbid = &forbid, .n_forbid = forbid != NULL, .pins = &pin,
+    const calm_pin pin = {unit, WORD(candidate), 1};
+    const calm_word word = WORD(forbid);
+    const calm_requests requests = {.forbid = &word, .n_forbid = forbid != NULL, .pins = &pin,
                                       .n_pins = unit != NULL, .budget = NAN};
     calm_solution found;
-    ck_fails(calm_solve(ctx, &b->pool, &wishes, &found), CALM_EARG, message);
+    const calm_status status = strstr(message, "no such result") ? CALM_ENUMERIC : CALM_EARG;
+    ck_fails(calm_solve(ctx, &b->pool, &requests, &found), status, message);
 }
 
-TEST(wishes_that_name_nothing)
+TEST(requests_that_name_nothing)
 {
     bench b;
     make(5, &b);
-    refuse(&b, "gptk", NULL, NULL, "--forbid gptk: nothing of that name competed; did you mean \"gptq\"?");
+    refuse(&b, "gptk", NULL, NULL, "--forbid gptk: no candidate has that name (did you mean \"gptq\"?); there are rtn w2a16_g16, ");
     refuse(&b, "gptq w3a16_g17", NULL, NULL, "did you mean \"gptq w3a16_g16\"?");
-    refuse(&b, "zzzzzzzzzzzz", NULL, NULL, "competed; see calm inspect");
+    refuse(&b, "zzzzzzzzzzzz", NULL, NULL, "no candidate has that name; there are");
     refuse(&b, "#0", NULL, NULL, "--forbid #0: the run has no such candidate");
     refuse(&b, "#37", NULL, NULL, "no such candidate");
     refuse(&b, "#1x", NULL, NULL, "no such candidate");
     refuse(&b, "#", NULL, NULL, "no such candidate");
     refuse(&b, "#99999999999999999999999", NULL, NULL, "no such candidate");
-    refuse(&b, NULL, "model.layers.0.qvk", "gptq", "no job of that name; did you mean \"model.layers.0.qkv\"?");
-    refuse(&b, NULL, "nowhere*", "gptq", "no job of that name, as model.layers.0.qkv");
+    refuse(&b, NULL, "model.layers.0.qvk", "gptq", "this run has no job of that name; did you mean \"model.layers.0.qkv\"?");
+    refuse(&b, NULL, "nowhere*", "gptq", "no job of that name; they are like 0.qkv");
     refuse(&b, NULL, "[", "gptq", "no job of that name");
     refuse(&b, NULL, "*", "rtm", "did you mean \"rtn\"?");
     refuse(&b, NULL, "*.o", "#1", "that candidate is of model.layers.0.qkv, not of model.layers.0.o");
     refuse(&b, "gptq", "*.o", "gptq w2a16_g16", "--forbid leaves that out for model.layers.0.o");
-    const char *const all[] = {"gptq", "rtn"};
-    const calm_solve_wishes wishes = {.forbid = all, .n_forbid = 2, .budget = NAN};
+    const calm_word all[] = {WORD("gptq"), WORD("rtn")};
+    const calm_requests requests = {.forbid = all, .n_forbid = 2, .budget = NAN};
     calm_solution found;
-    ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_EARG, "--forbid leaves nothing for model.layers.0.qkv");
+    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG, "--forbid leaves nothing for model.layers.0.qkv");
 }
 END_OF_TEST
 
@@ -289,8 +298,8 @@ TEST(failures)
     for (size_t i = 0; i < N_ENTRIES; i++)
         row(&b, 1, i)->id = 0;    /* not tried */
     ck_fails(calm_solve(ctx, &b.pool, &nothing, &found), CALM_ENUMERIC, "model.layers.0.o: no candidate can be chosen");
-    const calm_solve_wishes wishes = {.budget = 4};
-    ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_ENUMERIC,
+    const calm_requests requests = {.budget = 4};
+    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_ENUMERIC,
              "model.layers.0.o: every candidate of every width");
 }
 END_OF_TEST
@@ -304,8 +313,9 @@ TEST(units_of_several_jobs)
     for (size_t j = 0; j < N_JOBS; j++)
         b.jobs[j].unit = test_format("model.layers.%zu", j / 3);
     b.pool.unit = CALM_UNIT_BLOCK;
+    ck_ok(calm_pool_index(ctx, &b.pool));
     ck_ok(calm_solve(ctx, &b.pool, &nothing, &found));
-    ck_assert_uint_eq(found.n_units, 2);
+    ck_assert_uint_eq(b.pool.n_units, 2);
     const size_t winner = plain_winner(&b, 3, 0, N_ENTRIES);
     ck_assert_uint_eq(found.choice[1], winner);
     row(&b, 5, winner)->failure = "late";
@@ -330,40 +340,49 @@ TEST(missing_scores)
     ck_fails(calm_solve(ctx, &b.pool, &nothing, &found), CALM_EARG,
              "model.layers.1.o: no candidate has a cka_token; measure it");
     /* An expert may have seen too few tokens. */
-    b.jobs[4].role = "experts.3.down";
+    b.jobs[4].expert = true;
     row(&b, 4, 0)->failure = "dead";
     ck_ok(calm_solve(ctx, &b.pool, &nothing, &found));
     ck_assert_uint_eq(found.choice[4], 1);
     ck_assert(strstr(found.reasons[4], "too few scoring tokens"));
-    const calm_solve_wishes wishes = {.budget = 5};
-    ck_ok(calm_solve(ctx, &b.pool, &wishes, &found));
+    const calm_requests requests = {.budget = 5};
+    ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
     ck_assert_uint_eq(found.unprobed, 0);    /* nothing is known of it: its narrowest option */
     ck_assert_uint_eq(b.entries[found.choice[4]].of_scheme, 0);
 }
 END_OF_TEST
 
-TEST(one_width_throughout)
+static calm_status solve_scheme(bench *b, const calm_requests *requests, size_t scheme, calm_solution *found)
+{
+    calm_scope scope;
+    ck_ok(calm_scope_open(ctx, &b->pool, requests, &scope));
+    return calm_solve_scheme(ctx, &b->pool, &scope, scheme, found);
+}
+
+TEST(one_scheme_throughout)
 {
     bench b;
     calm_solution found;
     make(9, &b);
-    ck_ok(calm_solve_width(ctx, &b.pool, &nothing, 1, &found));
+    ck_ok(solve_scheme(&b, &nothing, 1, &found));
     for (size_t j = 0; j < N_JOBS; j++)
         ck_assert_uint_eq(found.choice[j], plain_winner(&b, j, 2, 2));
     ck_near(found.bits_per_weight, 4, 1e-12);
     /* Pinned units keep what they are pinned to, beside a uniform width as beside one entry. */
-    const calm_solve_pin pin = {"*.o", "gptq w4a16_g16", true};
-    const calm_solve_wishes wishes = {.pins = &pin, .n_pins = 1, .budget = NAN};
-    ck_ok(calm_solve_width(ctx, &b.pool, &wishes, 1, &found));
+    const calm_pin pin = {"*.o", WORD("gptq w4a16_g16"), 0};
+    const calm_requests requests = {.pins = &pin, .n_pins = 1, .budget = NAN};
+    ck_ok(solve_scheme(&b, &requests, 1, &found));
     for (size_t j = 0; j < N_JOBS; j++)
         ck_assert_uint_eq(found.choice[j], j % 3 == 1 ? 5 : plain_winner(&b, j, 2, 2));
-    ck_ok(calm_solve_uniform(ctx, &b.pool, &wishes, 0, &found));
+    calm_scope scope;
+    ck_ok(calm_scope_open(ctx, &b.pool, &requests, &scope));
+    ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 0, &found));
     for (size_t j = 0; j < N_JOBS; j++)
         ck_assert_uint_eq(found.choice[j], j % 3 == 1 ? 5 : 0);
-    ck_ok(calm_solve(ctx, &b.pool, &wishes, &found));
+    ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
     ck_assert_str_eq(found.reasons[1], "pinned by the recipe");
     row(&b, 0, 2)->failure = row(&b, 0, 3)->failure = "dead";
-    ck_fails(calm_solve_width(ctx, &b.pool, &nothing, 1, &found), CALM_ENUMERIC, "model.layers.0.qkv");
+    ck_fails(solve_scheme(&b, &nothing, 1, &found), CALM_ENUMERIC, "model.layers.0.qkv");
 }
 END_OF_TEST
 
@@ -371,5 +390,5 @@ int main(void)
 {
     return run_tests("solve", (const TTest *[]){
         the_rule_alone, budgets_against_every_plan, a_probe_of_another_entry, budgets_out_of_reach, forbidding, pinning,
-        wishes_that_name_nothing, failures, units_of_several_jobs, missing_scores, one_width_throughout, NULL});
+        requests_that_name_nothing, failures, units_of_several_jobs, missing_scores, one_scheme_throughout, NULL});
 }

@@ -6,8 +6,8 @@
  * all units' ranges (rounded up to a power of two), finer than a sum in double would be, and then added as integers: no
  * order of addition enters, and a tie is a tie.  Among equal losses the least cost wins, then the lexicographically
  * smallest choice. */
-#ifndef CALM_HYBRID_KNAPSACK_H
-#define CALM_HYBRID_KNAPSACK_H
+#ifndef CALM_PLAN_KNAPSACK_H
+#define CALM_PLAN_KNAPSACK_H
 
 #include <stdint.h>
 

@@ -1,10 +1,13 @@
 /* Plans for a target: every plan of a small mixture by brute force, with the rules written down once more. */
-#include "cli/solve.h"
+#include "ptq/plan/solve.h"
 
 #include <stdio.h>
 
 #include "ptq/base/rng.h"
 #include "tests/support/harness.h"
+
+/* A word that is typed as the pool has it. */
+#define WORD(text) {text, text}
 
 enum { N_JOBS = 10, N_SCHEMES = 3, N_PLANS = 59049 };    /* 3^10 */
 
@@ -15,10 +18,11 @@ static const char *const targets[] = {"any", "vllm", "sglang", "llamacpp", "mlx"
 
 /* Two blocks: a dense job, two experts of two jobs each.  The dense job of block 1 has an odd width when asked. */
 typedef struct bench {
-    calm_solve_entry entries[N_SCHEMES];
-    calm_solve_job jobs[N_JOBS];
-    calm_solve_row rows[N_JOBS * N_SCHEMES];
-    calm_solve_pool pool;
+    calm_pool_entry entries[N_SCHEMES];
+    calm_pool_job jobs[N_JOBS];
+    calm_pool_cell rows[N_JOBS * N_SCHEMES];
+    calm_scheme schemes[N_SCHEMES];
+    calm_pool pool;
     double weights;
 } bench;
 
@@ -28,25 +32,28 @@ static void make(uint64_t seed, bool odd, bench *b)
                                          "experts.1.down"};
     memset(b, 0, sizeof *b);
     for (size_t i = 0; i < N_SCHEMES; i++) {
-        b->entries[i] = (calm_solve_entry){.algorithm = "rtn", .chain = "rtn", .of_scheme = i};
+        b->entries[i] = (calm_pool_entry){.algorithm = "rtn", .chain = "rtn", .of_scheme = i};
         ck_ok(calm_scheme_parse(ctx, schemes[i], &b->entries[i].scheme));
-        calm_scheme_name(&b->entries[i].scheme, b->entries[i].scheme_name);
+        b->entries[i].scheme_name = schemes[i];
         b->entries[i].name = test_format("rtn %s", schemes[i]);
+        b->schemes[i] = b->entries[i].scheme;
     }
     for (size_t j = 0; j < N_JOBS; j++) {
         const char *role = roles[j % 5], *name = test_format("model.layers.%zu.%s", j / 5, role);
-        b->jobs[j] = (calm_solve_job){.id = (int64_t)j + 1, .name = name, .unit = name, .role = role, .crest = NAN,
+        b->jobs[j] = (calm_pool_job){.id = (int64_t)j + 1, .name = name, .unit = name, .role = role, .crest = NAN,
+                                      .block = j / 5, .expert = j % 5 != 0, .down = j % 5 % 2 == 0 && j % 5,
                                       .out = 128 * (1 + j % 2), .in = odd && j == 5 ? 96 : 128 * (1 + j / 5)};
         b->weights += (double)(b->jobs[j].out * b->jobs[j].in);
         for (size_t i = 0; i < N_SCHEMES; i++)
-            b->rows[j * N_SCHEMES + i] = (calm_solve_row){
+            b->rows[j * N_SCHEMES + i] = (calm_pool_cell){
                 .id = (int64_t)(j * N_SCHEMES + i) + 1, .key = test_format("%03zu", j * N_SCHEMES + i), .blob = "b",
                 .metric = calm_rng_uniform(seed, 0, j * N_SCHEMES + i) + 0.01, .tie = 0.5,
                 .probe = i ? NAN : calm_rng_uniform(seed, 1, j)};
     }
-    b->pool = (calm_solve_pool){.entries = b->entries, .n_entries = N_SCHEMES, .n_schemes = N_SCHEMES, .jobs = b->jobs,
-                                .n_jobs = N_JOBS, .rows = b->rows, .unit = CALM_UNIT_JOB, .metric = "cka_token",
+    b->pool = (calm_pool){.entries = b->entries, .n_entries = N_SCHEMES, .n_schemes = N_SCHEMES, .jobs = b->jobs,
+                                .n_jobs = N_JOBS, .cells = b->rows, .schemes = b->schemes, .numbered = true, .unit = CALM_UNIT_JOB, .metric = "cka_token",
                                 .remedy = "measure it"};
+    ck_ok(calm_pool_index(ctx, &b->pool));
 }
 
 /* ---- the rules once more, on plans ---- */
@@ -102,7 +109,7 @@ static void measure(const bench *b, const size_t *plan, double *loss, double *bi
 {
     *loss = *bits = 0;
     for (size_t j = 0; j < N_JOBS; j++) {
-        const calm_solve_row *rows = &b->rows[j * N_SCHEMES];
+        const calm_pool_cell *rows = &b->rows[j * N_SCHEMES];
         *loss += rows[0].probe / rows[0].metric * rows[plan[j]].metric;
         *bits += (double)(b->jobs[j].out * b->jobs[j].in) *
                  calm_scheme_bits_per_weight(&b->entries[plan[j]].scheme, b->jobs[j].out, b->jobs[j].in);
@@ -152,19 +159,19 @@ static size_t n_solved, n_held;
 
 static void check_plan(const char *target, bench *b, double budget)
 {
-    const calm_solve_wishes wishes = {.budget = budget, .target = calm_target_find(target)};
+    const calm_requests requests = {.budget = budget, .target = calm_target_find(target)};
     double free_loss, loss, bits, best = best_of(target, b, floor(budget * b->weights + 0.5), &free_loss);
     calm_solution found;
     if (isnan(best)) {
-        ck_assert_int_eq(calm_solve(ctx, &b->pool, &wishes, &found), CALM_EARG);
+        ck_assert_int_eq(calm_solve(ctx, &b->pool, &requests, &found), CALM_EARG);
         calm_ctx_forgive(ctx);
         return;
     }
-    if (budget * b->weights > widest(target, b) * (1 + 1e-12)) {    /* as without a target */
-        ck_fails(calm_solve(ctx, &b->pool, &wishes, &found), CALM_EARG, "the plans of this pool take from");
+    if (floor(budget * b->weights + 0.5) > widest(target, b)) {    /* as without a target */
+        ck_fails(calm_solve(ctx, &b->pool, &requests, &found), CALM_EARG, "the plans of this pool take from");
         return;
     }
-    ck_ok(calm_solve(ctx, &b->pool, &wishes, &found));
+    ck_ok(calm_solve(ctx, &b->pool, &requests, &found));
     n_solved++;
     measure(b, found.choice, &loss, &bits);
     ck_assert_msg(is_legal(target, b, found.choice), "%s at %g bits", target, budget);
@@ -221,10 +228,10 @@ TEST(several_schemes_without_a_budget)
     bench b;
     double loss, bits, free_loss;
     for (size_t t = 1; t < 6; t++) {
-        const calm_solve_wishes wishes = {.budget = NAN, .target = calm_target_find(targets[t])};
+        const calm_requests requests = {.budget = NAN, .target = calm_target_find(targets[t])};
         calm_solution found;
         make(7, true, &b);
-        ck_ok(calm_solve(ctx, &b.pool, &wishes, &found));
+        ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
         measure(&b, found.choice, &loss, &bits);
         ck_assert(is_legal(targets[t], &b, found.choice));
         ck_near(loss, best_of(targets[t], &b, INFINITY, &free_loss), 1e-12);
@@ -234,40 +241,40 @@ END_OF_TEST
 
 TEST(a_pin_ties_the_others)
 {
-    const calm_solve_pin pins[] = {{"model.layers.0.experts.1.down", "rtn w4a16_g32", false},
-                                   {"model.layers.0.experts.0.down", "rtn w8a8", false},
-                                   {"model.layers.0.experts.0.down", "rtn w3a16_g32", false}};
-    calm_solve_wishes wishes = {.budget = NAN, .pins = pins, .n_pins = 1, .target = calm_target_find("vllm")};
+    const calm_pin pins[] = {{"model.layers.0.experts.1.down", WORD("rtn w4a16_g32"), 1},
+                                   {"model.layers.0.experts.0.down", WORD("rtn w8a8"), 1},
+                                   {"model.layers.0.experts.0.down", WORD("rtn w3a16_g32"), 1}};
+    calm_requests requests = {.budget = NAN, .pins = pins, .n_pins = 1, .target = calm_target_find("vllm")};
     calm_solution found;
     bench b;
     make(3, false, &b);
-    ck_ok(calm_solve(ctx, &b.pool, &wishes, &found));
+    ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
     for (size_t j = 1; j < 5; j++)
         ck_assert_uint_eq(found.choice[j], W4);
-    wishes.n_pins = 2;
-    ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_EARG,
+    requests.n_pins = 2;
+    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG,
              "--target vllm: all experts of a block share a scheme, and none is left to them: "
              "model.layers.0.experts.0.gate_up not w3a16_g32 (takes weights of 4 or 8 bits, not 3 (experts)), "
              "model.layers.0.experts.0.down not w4a16_g32 (another is pinned)");
-    wishes.pins = &pins[2];
-    wishes.n_pins = 1;
-    ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_EARG,
+    requests.pins = &pins[2];
+    requests.n_pins = 1;
+    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG,
              "--target vllm takes no w3a16_g32 for model.layers.0.experts.0.down");
-    wishes.pins = &pins[0];
-    wishes.n_pins = 2;
-    wishes.target = calm_target_find("any");
-    ck_ok(calm_solve(ctx, &b.pool, &wishes, &found));
+    requests.pins = &pins[0];
+    requests.n_pins = 2;
+    requests.target = calm_target_find("any");
+    ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
 }
 END_OF_TEST
 
 TEST(what_nothing_fits)
 {
-    const char *const forbid[] = {"rtn w8a8"};
-    const calm_solve_wishes wishes = {.budget = NAN, .forbid = forbid, .n_forbid = 1, .target = calm_target_find("vllm")};
+    const calm_word forbid[] = {WORD("rtn w8a8")};
+    const calm_requests requests = {.budget = NAN, .forbid = forbid, .n_forbid = 1, .target = calm_target_find("vllm")};
     calm_solution found;
     bench b;
     make(3, true, &b);
-    ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_EARG,
+    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG,
              "--target vllm takes no w3a16_g32 for model.layers.1.qkv [256, 96]: it takes input columns that 128 divides, "
              "not 96; --scheme w8a8 would do");
 }
@@ -276,14 +283,14 @@ END_OF_TEST
 /* Experts whose candidates failed at different widths have none in common. */
 TEST(failures_that_leave_no_scheme)
 {
-    const calm_solve_wishes wishes = {.budget = 8, .target = calm_target_find("llamacpp")};
+    const calm_requests requests = {.budget = 8, .target = calm_target_find("llamacpp")};
     calm_solution found;
     bench b;
     make(3, false, &b);
     b.rows[1 * N_SCHEMES + W3].failure = "broke";
     b.rows[3 * N_SCHEMES + W4].failure = "broke";
-    ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_EARG, "--budget 8");
-    ck_fails(calm_solve(ctx, &b.pool, &(calm_solve_wishes){.budget = 4, .target = wishes.target}, &found), CALM_ENUMERIC,
+    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG, "--budget 8");
+    ck_fails(calm_solve(ctx, &b.pool, &(calm_requests){.budget = 4, .target = requests.target}, &found), CALM_ENUMERIC,
              "have none in common");
 }
 END_OF_TEST
@@ -291,7 +298,7 @@ END_OF_TEST
 /* A unit of two jobs joins both projections: units of a set are merged over their jobs. */
 TEST(units_of_several_jobs)
 {
-    const calm_solve_wishes wishes = {.budget = NAN, .target = calm_target_find("llamacpp")};
+    const calm_requests requests = {.budget = NAN, .target = calm_target_find("llamacpp")};
     calm_solution found;
     bench b;
     make(3, false, &b);
@@ -299,15 +306,16 @@ TEST(units_of_several_jobs)
         if (is_expert(j))
             b.jobs[j].unit = test_format("model.layers.%zu.experts.%zu", j / 5, (j % 5 - 1) / 2);
     b.pool.unit = CALM_UNIT_SUBLAYER;
-    ck_ok(calm_solve(ctx, &b.pool, &wishes, &found));
-    ck_assert_uint_eq(found.n_units, 6);
+    ck_ok(calm_pool_index(ctx, &b.pool));
+    ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
+    ck_assert_uint_eq(b.pool.n_units, 6);
     ck_assert(found.choice[1] == found.choice[2] && found.choice[4] == found.choice[5]);
 }
 END_OF_TEST
 
 int main(void)
 {
-    return run_tests("constraint", (const TTest *[]){plans_are_the_best_legal_ones, targets_differ,
+    return run_tests("limits", (const TTest *[]){plans_are_the_best_legal_ones, targets_differ,
                                                      several_schemes_without_a_budget, a_pin_ties_the_others,
                                                      what_nothing_fits, failures_that_leave_no_scheme,
                                                      units_of_several_jobs, NULL});

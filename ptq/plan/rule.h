@@ -3,8 +3,8 @@
  *   token    c* = least value of the metric (cka_token); shortlist = candidates within 1.05 c* (c* / 1.05 where c* < 0);
  *            the least log_rel_mse of the shortlist wins, ties by candidate key
  *   argmax   CALM as published: the least value of the metric (cka) wins, ties by candidate key */
-#ifndef CALM_HYBRID_SELECT_H
-#define CALM_HYBRID_SELECT_H
+#ifndef CALM_PLAN_RULE_H
+#define CALM_PLAN_RULE_H
 
 #include "ptq/base/text.h"
 

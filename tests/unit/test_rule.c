@@ -1,5 +1,5 @@
 /* Choice: the near-tie rule, the published rule, failures, and ties by key. */
-#include "ptq/hybrid/select.h"
+#include "ptq/plan/rule.h"
 
 #include "tests/support/harness.h"
 
@@ -123,7 +123,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("select", (const TTest *[]){the_least_wins_when_no_other_is_near, near_ties_go_to_the_tie_metric,
+    return run_tests("rule", (const TTest *[]){the_least_wins_when_no_other_is_near, near_ties_go_to_the_tie_metric,
                                                  the_bound_of_a_near_tie, metrics_below_zero, equal_values_go_to_the_smaller_key,
                                                  what_is_not_finite_never_wins, a_nan_tie_metric_loses,
                                                  failed_candidates_never_win, reasons, NULL});

@@ -1,5 +1,5 @@
 /* Names of stored scores. */
-#include "cli/scores.h"
+#include "ptq/plan/scores.h"
 
 #include <math.h>
 #include <string.h>

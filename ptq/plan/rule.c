@@ -1,5 +1,5 @@
 /* Choice of one candidate per unit. */
-#include "ptq/hybrid/select.h"
+#include "ptq/plan/rule.h"
 
 #include <math.h>
 #include <string.h>

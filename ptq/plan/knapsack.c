@@ -14,7 +14,7 @@
  * what is within the gap and can still use up the capacity, and is repeated with a gap four times as large until its
  * best choice lies within the gap: then nothing better was left out, nor was any tie.  Going backwards makes the
  * lexicographic rule local: of equal states, the smaller option of the unit at hand. */
-#include "ptq/hybrid/knapsack.h"
+#include "ptq/plan/knapsack.h"
 
 #include <math.h>
 #include <stdlib.h>

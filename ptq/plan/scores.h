@@ -7,8 +7,8 @@
  *
  * The metrics of two outputs are those of cka/cka.h.  Two more are not of outputs: cka_linear (cka/linear.h; of a job) and
  * probe_kl, the mean KL(float || .) per token of the model with that unit alone quantized (of an encoder: 1 - cosine). */
-#ifndef CALM_CLI_SCORES_H
-#define CALM_CLI_SCORES_H
+#ifndef CALM_PLAN_SCORES_H
+#define CALM_PLAN_SCORES_H
 
 #include "cka/cka.h"
 #include "ptq/model/layout.h"

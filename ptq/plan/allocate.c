@@ -1,0 +1,143 @@
+/* The best plan within a budget, with and without what the engine holds back. */
+#include "ptq/plan/allocate.h"
+
+#include <math.h>
+
+calm_status calm_unit_options_new(calm_ctx *ctx, size_t room, calm_unit_options *out)
+{
+    *out = (calm_unit_options){0};
+    return CALM_NEW(ctx, ctx->out, out->of, room);
+}
+
+void calm_unit_options_add(calm_unit_options *unit, calm_unit_option option)
+{
+    size_t at = unit->n++;
+    for (; at && unit->of[at - 1].weight.cost > option.weight.cost; at--)
+        unit->of[at] = unit->of[at - 1];
+    unit->of[at] = option;
+}
+
+double calm_unit_kappa(double probe, double score)
+{
+    return score > 0 && isfinite(probe) ? fmax(probe, 0) / score : 0;
+}
+
+/* ---- sets ---- */
+
+/* Sets as units of the knapsack: an option is a scheme that each of the set's units has, at what it costs and loses in all
+ * of them. */
+typedef struct sets {
+    const calm_unit_options *units;
+    bool free;                         /* every unit is a set of its own, and nothing is held back */
+    calm_knapsack_unit *of;            /* [n]                                                      */
+    calm_knapsack_option **sums;       /* [n] the same, to write                                   */
+    size_t **schemes;                  /* [n][] of each option                                     */
+    size_t *of_unit;                   /* number of each unit's set                                */
+    size_t n;
+} sets;
+
+/* The option of a scheme that can be had, or n. */
+static size_t option_of(const calm_unit_options *unit, size_t scheme, bool free)
+{
+    size_t i = 0;
+    while (i < unit->n && ((unit->of[i].held && !free) || unit->of[i].scheme != scheme))
+        i++;
+    return i;
+}
+
+/* Add a unit to a set that exists: a scheme that the unit has not leaves the set. */
+static void join_set(sets *s, const calm_unit_options *unit, size_t set)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < s->of[set].n; i++) {
+        const size_t scheme = s->schemes[set][i], option = option_of(unit, scheme, s->free);
+        if (option == unit->n)
+            continue;
+        s->schemes[set][kept] = scheme;
+        s->sums[set][kept++] = (calm_knapsack_option){s->sums[set][i].cost + unit->of[option].weight.cost,
+                                                      s->sums[set][i].loss + unit->of[option].weight.loss};
+    }
+    s->of[set].n = kept;
+}
+
+static calm_status open_set(calm_ctx *ctx, sets *s, size_t u)
+{
+    const calm_unit_options *unit = &s->units[u];
+    const size_t set = s->n++;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, s->sums[set], unit->n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, s->schemes[set], unit->n));
+    s->of[set] = (calm_knapsack_unit){0, s->sums[set]};
+    for (size_t i = 0; i < unit->n; i++)
+        if (s->free || !unit->of[i].held) {
+            s->schemes[set][s->of[set].n] = unit->of[i].scheme;
+            s->sums[set][s->of[set].n++] = unit->of[i].weight;
+        }
+    s->of_unit[u] = set;
+    return CALM_OK;
+}
+
+static calm_status make_sets(calm_ctx *ctx, const calm_unit_options *units, size_t n, bool free, sets *out)
+{
+    *out = (sets){.units = units, .free = free};
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->of, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->sums, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->schemes, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->of_unit, n));
+    for (size_t u = 0; u < n; u++) {
+        if (free || units[u].set == u) {
+            CALM_TRY(open_set(ctx, out, u));
+        } else {    /* sets are known by their first unit, which came before */
+            out->of_unit[u] = out->of_unit[units[u].set];
+            join_set(out, &units[u], out->of_unit[u]);
+        }
+        if (!out->of[out->of_unit[u]].n)
+            return calm_fail(ctx, CALM_ENUMERIC, "units that share a scheme for the target have none in common: "
+                                                 "candidates of every width failed in some of them");
+    }
+    return CALM_OK;
+}
+
+/* The best plan of sets; `free`: as if the engine asked for nothing. */
+static calm_status fill(calm_ctx *ctx, const calm_unit_options *units, size_t n, bool free, uint64_t bits,
+                        size_t *picked, double *loss)
+{
+    calm_knapsack_total total;
+    size_t *of_set;
+    sets s;
+    CALM_TRY(make_sets(ctx, units, n, free, &s));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, of_set, s.n));
+    CALM_TRY(calm_knapsack(ctx, s.of, s.n, bits, of_set, &total));
+    for (size_t u = 0; u < n; u++)
+        picked[u] = option_of(&units[u], s.schemes[s.of_unit[u]][of_set[s.of_unit[u]]], free);
+    *loss = total.loss;
+    return CALM_OK;
+}
+
+/* ---- all of it ---- */
+
+static bool is_constrained(const calm_unit_options *units, size_t n)
+{
+    bool any = false;
+    for (size_t u = 0; u < n; u++) {
+        any |= units[u].set != u;
+        for (size_t i = 0; i < units[u].n; i++)
+            any |= units[u].of[i].held;
+    }
+    return any;
+}
+
+calm_status calm_allocate(calm_ctx *ctx, const calm_unit_options *units, size_t n, uint64_t bits, size_t *picked,
+                          calm_allocation *out)
+{
+    size_t *freely;
+    *out = (calm_allocation){0};
+    CALM_TRY(fill(ctx, units, n, false, bits, picked, &out->loss));
+    out->unconstrained = out->loss;
+    if (!is_constrained(units, n))
+        return CALM_OK;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, freely, n));
+    CALM_TRY(fill(ctx, units, n, true, bits, freely, &out->unconstrained));
+    for (size_t u = 0; u < n && out->loss > out->unconstrained; u++)
+        out->held += picked[u] != freely[u];
+    return CALM_OK;
+}

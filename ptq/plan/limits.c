@@ -1,0 +1,196 @@
+/* Which schemes each unit may have. */
+#include "ptq/plan/limits.h"
+
+#include <string.h>
+
+#include "ptq/base/text.h"
+
+calm_target_linear calm_limits_linear(const calm_pool_job *job)
+{
+    return (calm_target_linear){job->name, job->out, job->in, job->expert};
+}
+
+static bool takes(const calm_limits *limits, const calm_pool *pool, const calm_pool_job *job, size_t scheme)
+{
+    const calm_target_linear linear = calm_limits_linear(job);
+    return calm_target_verdict(limits->target, limits->format, &linear, &pool->schemes[scheme]) == CALM_TARGET_TAKES;
+}
+
+bool calm_limits_take(const calm_limits *limits, size_t unit, size_t scheme)
+{
+    return !limits->takes || limits->takes[unit * limits->n_schemes + scheme];
+}
+
+bool calm_limits_know(const calm_limits *limits, const calm_pool *pool, size_t scheme)
+{
+    for (size_t j = 0; j < pool->n_jobs; j++)
+        if (takes(limits, pool, &pool->jobs[j], scheme))
+            return true;
+    return false;
+}
+
+/* ---- sets ---- */
+
+static size_t first_of(const size_t *set, size_t unit)
+{
+    while (set[unit] != unit)
+        unit = set[unit];
+    return unit;
+}
+
+/* The lower number is the first of both, so that a set is known by its first unit. */
+static void join(size_t *set, size_t a, size_t b)
+{
+    a = first_of(set, a);
+    b = first_of(set, b);
+    set[a < b ? b : a] = a < b ? a : b;
+}
+
+static size_t tie_of(const calm_limits *limits, const calm_pool_job *job)
+{
+    return calm_tie_number(limits->tie, job->block, job->expert, job->down);
+}
+
+/* Jobs with one tie number are in one set, and with them their units: a unit of several jobs joins several ties. */
+static calm_status find_sets(calm_ctx *ctx, const calm_pool *pool, calm_limits *limits)
+{
+    size_t most = 0, *unit_of;    /* [most + 1] the first unit of a tie number, + 1 */
+    CALM_TRY(CALM_NEW(ctx, ctx->out, limits->set, pool->n_units));
+    for (size_t j = 0; j < pool->n_jobs; j++)
+        most = tie_of(limits, &pool->jobs[j]) > most ? tie_of(limits, &pool->jobs[j]) : most;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, unit_of, most + 1));
+    for (size_t u = 0; u < pool->n_units; u++)
+        limits->set[u] = u;
+    for (size_t u = 0; u < pool->n_units; u++)
+        for (size_t j = pool->unit_begin[u]; j < pool->unit_begin[u + 1]; j++) {
+            const size_t number = tie_of(limits, &pool->jobs[j]);
+            if (number && unit_of[number])
+                join(limits->set, unit_of[number] - 1, u);
+            if (number)
+                unit_of[number] = u + 1;
+        }
+    for (size_t u = 0; u < pool->n_units; u++)
+        limits->set[u] = first_of(limits->set, u);
+    return CALM_OK;
+}
+
+/* Does a set have several units, and are there several schemes to differ in? */
+static bool ties(const calm_limits *limits, const calm_pool *pool)
+{
+    for (size_t u = 0; u < pool->n_units; u++)
+        if (limits->set[u] != u)
+            return pool->n_schemes > 1;
+    return false;
+}
+
+/* ---- sets to which nothing is left ---- */
+
+/* A job that takes nothing of what its unit is offered is reported by itself, with what would do. */
+static calm_status refuse_job(calm_ctx *ctx, const calm_limits *limits, const calm_pool *pool, const bool *offered,
+                              const calm_pool_job *job)
+{
+    const calm_target_linear linear = calm_limits_linear(job);
+    size_t first = pool->n_schemes;
+    for (size_t s = pool->n_schemes; s-- > 0;) {
+        if (!offered[s])
+            continue;
+        if (takes(limits, pool, job, s))
+            return CALM_OK;
+        first = s;
+    }
+    return first == pool->n_schemes
+               ? CALM_OK
+               : calm_target_check_scheme(ctx, limits->target, limits->format, &linear, &pool->schemes[first]);
+}
+
+/* Why a job keeps a scheme from its set, appended to `out`; *keeps false: it does not. */
+static calm_status print_keeper(calm_ctx *ctx, const calm_limits *limits, const calm_pool *pool, bool offered,
+                                const calm_pool_job *job, size_t scheme, calm_text *out, bool *keeps)
+{
+    const calm_target_linear linear = calm_limits_linear(job);
+    char name[CALM_SCHEME_NAME_MAX], *why = "another is pinned";
+    *keeps = !offered || !takes(limits, pool, job, scheme);
+    if (!*keeps)
+        return CALM_OK;
+    if (offered)
+        CALM_TRY(calm_target_explain(ctx, limits->target, limits->format, &linear, &pool->schemes[scheme], &why));
+    calm_scheme_name(&pool->schemes[scheme], name);
+    calm_text_printf(out, "%s%s not %s (%s)", scheme ? ", " : "", job->name, name, why);
+    return CALM_OK;
+}
+
+/* Each scheme with the first job that keeps it from the set. */
+static calm_status print_keepers(calm_ctx *ctx, const calm_limits *limits, const calm_pool *pool, const bool *offered,
+                                 size_t set, calm_text *out)
+{
+    for (size_t s = 0; s < pool->n_schemes; s++) {
+        bool found = false;
+        for (size_t u = 0; u < pool->n_units && !found; u++)
+            for (size_t j = pool->unit_begin[u]; j < pool->unit_begin[u + 1] && limits->set[u] == set && !found; j++)
+                CALM_TRY(print_keeper(ctx, limits, pool, offered[u * pool->n_schemes + s], &pool->jobs[j], s, out,
+                                      &found));
+    }
+    return CALM_OK;
+}
+
+static calm_status refuse_set(calm_ctx *ctx, const calm_limits *limits, const calm_pool *pool, const bool *offered,
+                              size_t set)
+{
+    calm_text text;
+    for (size_t u = 0; u < pool->n_units; u++)
+        for (size_t j = pool->unit_begin[u]; j < pool->unit_begin[u + 1] && limits->set[u] == set; j++)
+            CALM_TRY(refuse_job(ctx, limits, pool, offered + u * pool->n_schemes, &pool->jobs[j]));
+    calm_text_init(&text);
+    calm_status status = print_keepers(ctx, limits, pool, offered, set, &text);
+    if (status == CALM_OK)
+        status = calm_text_check(ctx, &text);
+    if (status == CALM_OK)
+        status = calm_fail(ctx, CALM_EARG, "%s%s: %s share a scheme, and none is left to them: %.700s",
+                           calm_target_is_any(limits->target) ? "" : "--", limits->asks, calm_tie_text(limits->tie),
+                           text.data);
+    calm_text_clear(&text);
+    return status;
+}
+
+/* ---- all of it ---- */
+
+calm_status calm_limits_apply(calm_ctx *ctx, const calm_pool *pool, const bool *offered, calm_limits *limits)
+{
+    size_t n;
+    limits->n_schemes = pool->n_schemes;
+    limits->takes = NULL;
+    if (!calm_size_mul(&n, pool->n_units, pool->n_schemes))
+        return calm_fail(ctx, CALM_ENOMEM, "%zu units of %zu schemes", pool->n_units, pool->n_schemes);
+    CALM_TRY(find_sets(ctx, pool, limits));
+    if (calm_target_is_any(limits->target) && !ties(limits, pool)) {
+        limits->set = NULL;
+        return CALM_OK;
+    }
+    CALM_TRY(calm_target_is_any(limits->target)
+                 ? calm_strf(ctx, ctx->out, &limits->asks, "the format written")
+                 : calm_strf(ctx, ctx->out, &limits->asks, "target %s", calm_target_name(limits->target)));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, limits->takes, n));
+    memset(limits->takes, true, n);
+    /* The row of a set's first unit becomes what all of its units may have; the others copy it. */
+    for (size_t u = 0; u < pool->n_units; u++)
+        for (size_t j = pool->unit_begin[u]; j < pool->unit_begin[u + 1]; j++)
+            for (size_t s = 0; s < pool->n_schemes; s++)
+                limits->takes[limits->set[u] * pool->n_schemes + s] &=
+                    takes(limits, pool, &pool->jobs[j], s) && offered[u * pool->n_schemes + s];
+    for (size_t u = 0; u < pool->n_units; u++) {
+        bool *row = limits->takes + u * pool->n_schemes;
+        memmove(row, limits->takes + limits->set[u] * pool->n_schemes, pool->n_schemes);
+        if (!memchr(row, true, pool->n_schemes))
+            return refuse_set(ctx, limits, pool, offered, limits->set[u]);
+    }
+    return CALM_OK;
+}
+
+calm_status calm_limits_cost(calm_ctx *ctx, const calm_limits *limits, size_t held, const char *loss, double constrained,
+                             double unconstrained, char **out)
+{
+    if (!held)
+        return calm_strf(ctx, ctx->out, out, "%s: nothing was held back", limits->asks);
+    return calm_strf(ctx, ctx->out, out, "%s: %zu unit%s held back, %s %.3e instead of %.3e", limits->asks, held,
+                     held == 1 ? " was" : "s were", loss, constrained, unconstrained);
+}

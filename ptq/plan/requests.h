@@ -1,0 +1,71 @@
+/* Requests: what people ask of a choice beside the rule - entries that are forbidden, units that are pinned, a budget of
+ * bits, an engine - and what they leave to each unit of a pool.
+ *
+ * A word names entries: an algorithm ("gptq"), its chain, one at a scheme ("gptq w3a16_g128"), a pattern of any of these
+ * ("mkq*"), or one candidate by its number ("#123").  A unit is named in full ("model.layers.0.qkv"), without what all
+ * units share ("0.qkv"), or by a pattern ("*.down"). */
+#ifndef CALM_PLAN_REQUESTS_H
+#define CALM_PLAN_REQUESTS_H
+
+#include "ptq/hybrid/targets.h"
+#include "ptq/plan/limits.h"
+#include "ptq/plan/pool.h"
+
+typedef struct calm_word {
+    const char *said;                  /* as typed, for messages and the store                          */
+    const char *means;                 /* the same with a chain in its canonical text; may be `said`    */
+} calm_word;
+
+typedef struct calm_pin {
+    const char *unit;                  /* name or pattern                                               */
+    calm_word candidate;               /* entries that the unit may take                                */
+    int round;                         /* 0: of the recipe; 1, 2 ...: of later selections.  Of two rounds
+                                        * that speak of a unit the later one counts                     */
+} calm_pin;
+
+typedef struct calm_requests {
+    const calm_word *forbid;           /* [n_forbid]                                                    */
+    size_t n_forbid;
+    const calm_pin *pins;              /* [n_pins] rounds rise                                          */
+    size_t n_pins;
+    double budget;                     /* bits per weight; NaN: none                                    */
+    const calm_target *target;         /* engine whose kernels must take the plan; NULL: any            */
+    const char *format;                /* the one it reads; NULL: its first                             */
+    calm_tie tie;                      /* jobs that share a scheme in what is written                   */
+} calm_requests;
+
+/* What requests leave of a pool, unit by unit; everything in ctx->out. */
+typedef struct calm_scope {
+    bool *allowed;                     /* [n_units][n_entries] neither forbidden nor pinned away         */
+    const calm_pin **pin;              /* [n_units] the pin that counts; NULL: none                      */
+    calm_limits limits;                /* schemes that the engine takes, by unit                         */
+} calm_scope;
+
+/* Open the scope of requests over an indexed pool.  Where the pool is not numbered, numbers of candidates are not
+ * judged.
+ * CALM_EARG: a word that names nothing (with the nearest name); a pin of a unit that is not there; two pins of one round
+ * and one kind (exact name or pattern) that disagree; a unit to which nothing is left, by forbidding or by the engine.
+ * CALM_ENUMERIC: the candidates that a pin names failed. */
+calm_status calm_scope_open(calm_ctx *ctx, const calm_pool *pool, const calm_requests *requests, calm_scope *out);
+
+/* The only entry that a pin leaves to a unit; false: there is no pin, or it leaves several. */
+bool calm_scope_settles(const calm_pool *pool, const calm_scope *scope, size_t unit, size_t *entry);
+
+/* May the unit take this entry as far as its pin goes, and is there a pin? */
+bool calm_scope_pins(const calm_pool *pool, const calm_scope *scope, size_t unit, size_t entry);
+
+/* Mark the entries [n] that a word names: marks[i] = true for those, false for the others.  `key` is what asks, for the
+ * message.  CALM_EARG: none, with the nearest name and all there are.  Not for "#123", which is of one unit. */
+calm_status calm_word_entries(calm_ctx *ctx, const calm_pool_entry *entries, size_t n, const char *key,
+                              const calm_word *word, bool *marks);
+
+/* Is it "#123"? */
+bool calm_word_is_number(const calm_word *word);
+
+/* Split "UNIT=CANDIDATE" at its sign; `item` is overwritten and kept.  CALM_EARG: it is not of that form. */
+calm_status calm_pin_split(calm_ctx *ctx, char *item, const char **unit, const char **candidate);
+
+/* "model.layers.0.qkv" without what all units share: "0.qkv". */
+const char *calm_unit_short_name(const char *unit);
+
+#endif

@@ -1,0 +1,366 @@
+/* Choices from a pool. */
+#include "ptq/plan/solve.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ptq/base/text.h"
+
+#define BUDGET "--budget"
+
+/* Bits per weight that no scheme takes, with a scale per weight: a budget that limits nothing. */
+#define WIDEST 64.0
+
+/* ---- one unit ---- */
+
+/* The entries that a unit is chosen from. */
+typedef struct contest {
+    calm_contender *contenders;        /* [n]                */
+    size_t *entries;                   /* [n] of the pool    */
+    size_t n;
+    size_t alive, scored;              /* did not fail; have the score as well */
+} contest;
+
+/* A score that some candidates lack would make them lose for no fault of theirs, where the run measured others. */
+static calm_status check_scored(calm_ctx *ctx, const calm_pool *pool, size_t unit, const contest *c)
+{
+    for (size_t i = 0; i < c->n && pool->every && c->n > 1 && !calm_pool_is_expert(pool, unit); i++)
+        if (!c->contenders[i].failure && isnan(c->contenders[i].metric))
+            return calm_fail(ctx, CALM_EARG, "%s: %s has no %s of a %s in the store; %s", calm_pool_unit(pool, unit),
+                             c->contenders[i].algorithm, pool->metric, calm_unit_name(pool->unit), pool->remedy);
+    return CALM_OK;
+}
+
+static calm_status open_contest(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit,
+                                size_t scheme, contest *out)
+{
+    *out = (contest){0};
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->contenders, pool->n_entries));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->entries, pool->n_entries));
+    for (size_t i = 0; i < pool->n_entries; i++) {
+        if (!scope->allowed[unit * pool->n_entries + i] ||
+            (scheme != CALM_ANY_SCHEME && pool->entries[i].of_scheme != scheme))
+            continue;
+        const calm_pool_cell *cell = calm_pool_at(pool, pool->unit_begin[unit], i);
+        const char *failure = calm_pool_failure(pool, unit, i);
+        out->contenders[out->n] =
+            (calm_contender){cell->key ? cell->key : "", pool->entries[i].name, failure, cell->metric, cell->tie};
+        out->entries[out->n++] = i;
+        out->alive += !failure;
+        out->scored += !failure && !isnan(cell->metric);
+    }
+    return check_scored(ctx, pool, unit, out);
+}
+
+/* The winner among contenders, as a number of them. */
+static calm_status judge(calm_ctx *ctx, const calm_pool *pool, size_t unit, const contest *c, size_t *winner,
+                         char **reason)
+{
+    *winner = 0;
+    if (c->alive && c->n == 1)
+        return calm_strf(ctx, ctx->out, reason, "the only candidate");
+    if (c->alive && !c->scored && calm_pool_is_expert(pool, unit)) {
+        while (c->contenders[*winner].failure)
+            ++*winner;
+        return calm_strf(ctx, ctx->out, reason,
+                         "too few scoring tokens were routed to this expert to compare: the first of the list");
+    }
+    if (c->alive && !c->scored)
+        return calm_fail(ctx, CALM_EARG, "%s: no candidate has a %s; %s", calm_pool_unit(pool, unit), pool->metric,
+                         pool->remedy);
+    return calm_choose(ctx, pool->rule, pool->metric, c->contenders, c->n, winner, reason);
+}
+
+calm_status calm_solve_unit(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit, size_t scheme,
+                            size_t *entry, const char **reason)
+{
+    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    contest c;
+    size_t winner;
+    char *text;
+    if (calm_scope_settles(pool, scope, unit, entry) && !calm_pool_failure(pool, unit, *entry) &&
+        (scheme == CALM_ANY_SCHEME || pool->entries[*entry].of_scheme == scheme)) {
+        *reason = scope->pin[unit]->round ? "pinned" : "pinned by the recipe";
+        return CALM_OK;
+    }
+    CALM_TRY(open_contest(ctx, pool, scope, unit, scheme, &c));
+    CALM_TRY(judge(ctx, pool, unit, &c, &winner, &text));
+    *entry = c.entries[winner];
+    *reason = text;
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+/* Tell a numerical failure with the unit's name. */
+static calm_status name_unit(calm_ctx *ctx, const calm_pool *pool, size_t unit, calm_status status)
+{
+    char message[CALM_MESSAGE_MAX];
+    if (status != CALM_ENUMERIC)
+        return status;
+    memcpy(message, ctx->message, sizeof message);
+    calm_ctx_forgive(ctx);
+    return calm_fail(ctx, CALM_ENUMERIC, "%s: %.800s", calm_pool_unit(pool, unit), message);
+}
+
+/* A pin to one entry decides; one to several leaves them to the rule, which is then told too. */
+static calm_status add_pin(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit, const char *rule,
+                           const char **out)
+{
+    const calm_pin *pin = scope->pin[unit];
+    size_t entry;
+    char *text;
+    const bool settled = calm_scope_settles(pool, scope, unit, &entry);
+    *out = settled && pin->round ? "pinned" : rule;
+    if (!pin || settled)
+        return CALM_OK;
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "pinned%s; %s", pin->round ? "" : " by the recipe", rule));
+    *out = text;
+    return CALM_OK;
+}
+
+/* ---- a solution ---- */
+
+static calm_status new_solution(calm_ctx *ctx, const calm_pool *pool, calm_solution *out)
+{
+    *out = (calm_solution){.bits_per_weight = NAN};
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->choice, pool->n_units));
+    return CALM_NEW(ctx, ctx->out, out->reasons, pool->n_units);
+}
+
+/* Whole bits of a unit, which is what a budget counts. */
+static uint64_t unit_bits(const calm_pool *pool, size_t unit, const calm_scheme *scheme)
+{
+    return (uint64_t)llround(calm_pool_bits(pool, pool->unit_begin[unit], pool->unit_begin[unit + 1], scheme));
+}
+
+static double unit_weights(const calm_pool *pool, size_t unit)
+{
+    return calm_pool_weights(pool, pool->unit_begin[unit], pool->unit_begin[unit + 1]);
+}
+
+static void add_bits(const calm_pool *pool, calm_solution *out)
+{
+    double bits = 0;
+    for (size_t u = 0; u < pool->n_units; u++) {
+        const calm_scheme *scheme = &pool->entries[out->choice[u]].scheme;
+        bits += calm_pool_bits(pool, pool->unit_begin[u], pool->unit_begin[u + 1], scheme);
+        out->bits += unit_bits(pool, u, scheme);
+    }
+    out->bits_per_weight = bits / calm_pool_weights(pool, 0, pool->n_jobs);
+}
+
+static calm_status solve_units(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, calm_solution *out)
+{
+    for (size_t u = 0; u < pool->n_units; u++) {
+        const char *reason;
+        CALM_TRY(name_unit(ctx, pool, u,
+                           calm_solve_unit(ctx, pool, scope, u, CALM_ANY_SCHEME, &out->choice[u], &reason)));
+        CALM_TRY(add_pin(ctx, pool, scope, u, reason, &out->reasons[u]));
+    }
+    return CALM_OK;
+}
+
+/* ---- a budget ---- */
+
+/* The entry of each scheme that has one for the unit. */
+static calm_status list_options(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit,
+                                calm_unit_options *out)
+{
+    CALM_TRY(calm_unit_options_new(ctx, pool->n_schemes, out));
+    out->set = scope->limits.set ? scope->limits.set[unit] : unit;
+    for (size_t s = 0; s < pool->n_schemes; s++) {
+        bool any = false;
+        calm_unit_option option = {.scheme = s, .held = !calm_limits_take(&scope->limits, unit, s),
+                                   .weight = {.cost = unit_bits(pool, unit, &pool->schemes[s])}};
+        for (size_t i = 0; i < pool->n_entries; i++)
+            any |= pool->entries[i].of_scheme == s && scope->allowed[unit * pool->n_entries + i];
+        if (!any)
+            continue;
+        const calm_status status = calm_solve_unit(ctx, pool, scope, unit, s, &option.entry, &option.reason);
+        if (status == CALM_ENUMERIC) {    /* every candidate of this scheme failed: the others are left */
+            calm_ctx_forgive(ctx);
+            continue;
+        }
+        CALM_TRY(status);
+        calm_unit_options_add(out, option);
+    }
+    return out->n ? CALM_OK : calm_fail(ctx, CALM_ENUMERIC, "%s: every candidate of every width failed",
+                                        calm_pool_unit(pool, unit));
+}
+
+static calm_status list_all_options(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope,
+                                    calm_unit_options **out)
+{
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, pool->n_units));
+    for (size_t u = 0; u < pool->n_units; u++)
+        CALM_TRY(list_options(ctx, pool, scope, u, &(*out)[u]));
+    return CALM_OK;
+}
+
+calm_status calm_solve_narrowest(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t **entries)
+{
+    calm_unit_options *units;
+    CALM_TRY(list_all_options(ctx, pool, scope, &units));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *entries, pool->n_units));
+    for (size_t u = 0; u < pool->n_units; u++)
+        (*entries)[u] = units[u].of[0].entry;
+    return CALM_OK;
+}
+
+/* Probe over score of the unit: of its narrowest option that was probed, else of any entry; NaN: nothing was probed. */
+static double kappa_of(const calm_pool *pool, size_t unit, const calm_unit_options *options)
+{
+    const size_t job = pool->unit_begin[unit];
+    for (size_t i = 0; i < options->n; i++) {
+        const calm_pool_cell *cell = calm_pool_at(pool, job, options->of[i].entry);
+        if (isfinite(cell->probe))
+            return calm_unit_kappa(cell->probe, cell->metric);
+    }
+    for (size_t i = 0; i < pool->n_entries; i++) {
+        const calm_pool_cell *cell = calm_pool_at(pool, job, i);
+        if (cell->id && isfinite(cell->probe) && cell->metric > 0)
+            return calm_unit_kappa(cell->probe, cell->metric);
+    }
+    return NAN;
+}
+
+/* Probes count only when every unit with scores has one: predicted KL and a score are not to be added up.  Without them a
+ * score counts by its unit's share of the weights.  A unit without scores (an expert that no scoring token met) loses
+ * nothing, and gets its narrowest option. */
+static void set_losses(const calm_pool *pool, calm_unit_options *units, calm_solution *out)
+{
+    const double weights = calm_pool_weights(pool, 0, pool->n_jobs);
+    for (size_t u = 0; u < pool->n_units; u++)
+        out->unprobed += isnan(kappa_of(pool, u, &units[u])) &&
+                         !isnan(calm_pool_at(pool, pool->unit_begin[u], units[u].of[0].entry)->metric);
+    for (size_t u = 0; u < pool->n_units; u++) {
+        const double kappa = kappa_of(pool, u, &units[u]), share = unit_weights(pool, u) / weights;
+        const double factor = out->unprobed ? share : isnan(kappa) ? 0 : kappa;
+        for (size_t i = 0; i < units[u].n; i++) {
+            calm_unit_option *option = &units[u].of[i];
+            const double loss = factor * calm_pool_at(pool, pool->unit_begin[u], option->entry)->metric;
+            option->weight.loss = isfinite(loss) ? loss : 0;
+        }
+    }
+}
+
+uint64_t calm_budget_bits(const calm_pool *pool, double budget)
+{
+    return (uint64_t)floor(budget * calm_pool_weights(pool, 0, pool->n_jobs) + 0.5);
+}
+
+/* The least and the most that a unit may take: of what can be had, and of what is allowed, failed or not. */
+static void unit_reach(const calm_pool *pool, const calm_scope *scope, size_t unit, uint64_t *least, uint64_t *most)
+{
+    *least = UINT64_MAX;
+    *most = 0;
+    for (size_t i = 0; i < pool->n_entries; i++) {
+        const calm_pool_entry *entry = &pool->entries[i];
+        const uint64_t bits = unit_bits(pool, unit, &entry->scheme);
+        if (!scope->allowed[unit * pool->n_entries + i] || !calm_limits_take(&scope->limits, unit, entry->of_scheme))
+            continue;
+        *most = bits > *most ? bits : *most;
+        if (bits < *least && !calm_pool_failure(pool, unit, i))
+            *least = bits;
+    }
+}
+
+calm_status calm_budget_check(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, double budget)
+{
+    const double weights = calm_pool_weights(pool, 0, pool->n_jobs);
+    const uint64_t bits = calm_budget_bits(pool, budget);
+    uint64_t least = 0, most = 0;
+    for (size_t u = 0; u < pool->n_units; u++) {
+        uint64_t low, high;
+        unit_reach(pool, scope, u, &low, &high);
+        least += low == UINT64_MAX ? 0 : low;    /* all failed: the allocation says so */
+        most += high;
+    }
+    if (bits >= least && bits <= most)
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EARG, BUDGET " %g: the plans of this pool take from %.4f to %.4f bits per weight%s%s",
+                     budget, (double)least / weights, (double)most / weights, scope->limits.takes ? " for " : "",
+                     scope->limits.takes ? scope->limits.asks : "");
+}
+
+static calm_status allocate(calm_ctx *ctx, const calm_pool *pool, const calm_requests *requests,
+                            const calm_scope *scope, calm_solution *out)
+{
+    const double budget = isnan(requests->budget) ? WIDEST : requests->budget;
+    calm_unit_options *units;
+    size_t *picked;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, picked, pool->n_units));
+    CALM_TRY(list_all_options(ctx, pool, scope, &units));
+    if (!isnan(requests->budget))
+        CALM_TRY(calm_budget_check(ctx, pool, scope, budget));
+    set_losses(pool, units, out);
+    CALM_TRY(calm_allocate(ctx, units, pool->n_units, calm_budget_bits(pool, budget), picked, &out->total));
+    const char *loss = out->unprobed ? "score by share of weights" : "predicted KL";
+    for (size_t u = 0; u < pool->n_units; u++) {
+        const calm_unit_option *options = units[u].of, *taken = &options[picked[u]];
+        char *reason;
+        out->choice[u] = taken->entry;
+        CALM_TRY(calm_strf(ctx, ctx->out, &reason, "%s %.2e of %.2e at the narrowest width; there: %s", loss,
+                           taken->weight.loss, options[0].weight.loss, taken->reason));
+        CALM_TRY(add_pin(ctx, pool, scope, u, reason, &out->reasons[u]));
+    }
+    if (!scope->limits.takes)
+        return CALM_OK;
+    return calm_limits_cost(ctx, &scope->limits, out->total.held, loss, out->total.loss, out->total.unconstrained,
+                            &out->cost);
+}
+
+/* ---- all of it ---- */
+
+calm_status calm_solve(calm_ctx *ctx, const calm_pool *pool, const calm_requests *requests, calm_solution *out)
+{
+    calm_scope scope;
+    CALM_TRY(new_solution(ctx, pool, out));
+    CALM_TRY(calm_scope_open(ctx, pool, requests, &scope));
+    /* Units of a set are one decision only where losses can be added up. */
+    if (!isnan(requests->budget) || (scope.limits.takes && pool->n_schemes > 1)) {
+        CALM_TRY(allocate(ctx, pool, requests, &scope, out));
+    } else {
+        CALM_TRY(solve_units(ctx, pool, &scope, out));
+        if (scope.limits.takes)
+            CALM_TRY(calm_limits_cost(ctx, &scope.limits, 0, "", 0, 0, &out->cost));
+    }
+    add_bits(pool, out);
+    return CALM_OK;
+}
+
+/* What a pinned unit takes in a uniform plan: the entry itself, else its own of that scheme, else the first it may have. */
+static size_t pinned_uniform(const calm_pool *pool, const calm_scope *scope, size_t unit, size_t entry)
+{
+    const bool *allowed = scope->allowed + unit * pool->n_entries;
+    size_t of_scheme = SIZE_MAX, first = SIZE_MAX;
+    for (size_t i = pool->n_entries; i-- > 0;)
+        if (allowed[i]) {
+            first = i;
+            of_scheme = pool->entries[i].of_scheme == pool->entries[entry].of_scheme ? i : of_scheme;
+        }
+    return allowed[entry] ? entry : of_scheme != SIZE_MAX ? of_scheme : first;
+}
+
+calm_status calm_solve_uniform(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t entry,
+                               calm_solution *out)
+{
+    CALM_TRY(new_solution(ctx, pool, out));
+    for (size_t u = 0; u < pool->n_units; u++) {
+        out->choice[u] = scope->pin[u] ? pinned_uniform(pool, scope, u, entry) : entry;
+        out->reasons[u] = "the same everywhere";
+    }
+    add_bits(pool, out);
+    return CALM_OK;
+}
+
+calm_status calm_solve_scheme(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t scheme,
+                              calm_solution *out)
+{
+    CALM_TRY(new_solution(ctx, pool, out));
+    for (size_t u = 0; u < pool->n_units; u++)
+        CALM_TRY(name_unit(ctx, pool, u, calm_solve_unit(ctx, pool, scope, u, scope->pin[u] ? CALM_ANY_SCHEME : scheme,
+                                                         &out->choice[u], &out->reasons[u])));
+    add_bits(pool, out);
+    return CALM_OK;
+}
