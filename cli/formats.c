@@ -9,6 +9,7 @@
 
 #include "cli/pipeline.h"
 #include "ptq/base/file.h"
+#include "ptq/base/option.h"
 #include "ptq/calib/importance.h"
 
 /* ---- which ---- */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/pipeline.h"
+#include "ptq/base/option.h"
 
 /* What a figure needs. */
 typedef enum figure_of { OF_RESULT, OF_DECODER, OF_ENCODER } figure_of;

@@ -32,11 +32,4 @@ const char *const *calm_inspect_views(size_t *n);
 /* Print from the model directory `dir`; `note` (may be NULL) stands above it.  CALM_EARG; else as calm_model_open. */
 calm_status calm_inspect_model(calm_ctx *ctx, const char *dir, const char *note, const calm_inspect_query *query);
 
-/* CALM_EARG: `owner` has no `what`; names [n] are what it has. */
-calm_status calm_inspect_unknown(calm_ctx *ctx, const char *owner, const char *what, const char *const *names,
-                                 size_t n);
-
-/* Print `text` to stdout and free it; the first failure of ctx, of the text or of writing. */
-calm_status calm_inspect_print(calm_ctx *ctx, calm_text *text);
-
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/inspect_print.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/model.h"
 #include "ptq/quant/scheme.h"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/inspect_print.h"
 #include "cli/inspect_view.h"
 
 #define STREAM_CELLS ((size_t)8192)    /* as many are held while rows stream */

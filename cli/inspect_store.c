@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/inspect_print.h"
 #include "cli/inspect_view.h"
 
 /* What stands behind WHAT. */

@@ -3,27 +3,6 @@
 
 #include <string.h>
 
-/* Length of the first item of a list whose separators within parentheses do not count. */
-static size_t item_length(const char *list)
-{
-    size_t i = 0;
-    int depth = 0;
-    for (; list[i] && !(list[i] == ',' && depth == 0); i++)
-        depth += (list[i] == '(') - (list[i] == ')');
-    return i;
-}
-
-calm_status calm_list_next(calm_ctx *ctx, const char **list, char **out)
-{
-    const size_t length = item_length(*list);
-    *out = NULL;
-    if (!**list)
-        return CALM_OK;
-    CALM_TRY(calm_strf(ctx, ctx->out, out, "%.*s", (int)length, *list));
-    *list += length + ((*list)[length] == ',');
-    return CALM_OK;
-}
-
 calm_status calm_recipe_schemes(calm_ctx *ctx, const char *list, calm_recipe *recipe)
 {
     char *item;

@@ -6,10 +6,11 @@
 #include "cli/formats.h"
 #include "cli/gates.h"
 #include "cli/resolve.h"
-#include "ptq/plan/scores.h"
-#include "ptq/plan/requests.h"
+#include "ptq/base/option.h"
 #include "ptq/hybrid/targets.h"
 #include "ptq/io/json.h"
+#include "ptq/plan/requests.h"
+#include "ptq/plan/scores.h"
 
 /* What every unit is offered: an algorithm and the scheme it is to reach. */
 typedef struct calm_entry {
@@ -104,10 +105,6 @@ bool calm_recipe_frees_scale(const calm_recipe *recipe, const calm_job_ref *job)
 
 /* The recipe as JSON: everything that decides the result, in a fixed order.  Freed by the caller. */
 calm_json *calm_recipe_json(const calm_recipe *recipe);
-
-/* Items of "rtn,gptq(damp=0.1,order=none)" one after the other: the next in ctx->out, NULL at the end; *list moves on behind
- * its comma.  Commas within parentheses belong to the item.  CALM_ENOMEM. */
-calm_status calm_list_next(calm_ctx *ctx, const char **list, char **out);
 
 /* Parse "w2a16_g64,w4a16_g128" into recipe->schemes, in ctx->out.  CALM_EARG: a bad name, "float", one named twice. */
 calm_status calm_recipe_schemes(calm_ctx *ctx, const char *list, calm_recipe *recipe);

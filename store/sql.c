@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
@@ -250,6 +251,18 @@ void calm_sql_close(calm_sql *sql)
     (void)code;
     free(sql->path);
     free(sql);
+}
+
+void calm_sql_remove(calm_ctx *ctx, const char *path, bool itself)
+{
+    static const char *const suffixes[] = {"-wal", "-shm", "-journal"};
+    char *name;
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
+        if (calm_strf(ctx, ctx->scratch, &name, "%s%s", path, suffixes[i]) == CALM_OK)
+            unlink(name);
+    }
+    if (itself)
+        unlink(path);
 }
 
 /* ---- statements ---- */

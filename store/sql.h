@@ -21,6 +21,10 @@ typedef enum calm_sql_mode {
 calm_status calm_sql_open(calm_ctx *ctx, const char *path, calm_sql_mode mode, calm_sql **out);
 void calm_sql_close(calm_sql *sql);
 
+/* Remove the -wal, -shm and -journal of the database at `path`, and with `itself` the database; what does not exist, or
+ * cannot be removed, is skipped.  CALM_ENOMEM is left in ctx. */
+void calm_sql_remove(calm_ctx *ctx, const char *path, bool itself);
+
 /* Parameters for the calls below: CALM_BIND(CALM_T(name), CALM_I(count)); CALM_NONE for none. */
 #define CALM_BIND(...)                                                                                       \
     (const calm_value[]){__VA_ARGS__}, sizeof((const calm_value[]){__VA_ARGS__}) / sizeof(calm_value)

@@ -1,4 +1,4 @@
-/* The store's inside, shared by the store_*.c files and nobody else. */
+/* The store's inside, shared by the store_*.c files alone. */
 #ifndef CALM_STORE_STORE_IMPL_H
 #define CALM_STORE_STORE_IMPL_H
 
@@ -18,11 +18,9 @@ calm_status calm_store_lock(calm_ctx *ctx, const char *path, const calm_store_ho
 /* Give the lock back; -1 is allowed. */
 void calm_store_unlock(int fd);
 
-/* The first thing of our schema that a store of `version` lacks or has otherwise; NULL: all is as it must be. */
+/* *out, in ctx->out: the name of the first object of the schema that a store of `version` does not have, or has in
+ * another form than it must; NULL: none (store_schema.c).  Fails as SQL does. */
 calm_status calm_store_difference(calm_ctx *ctx, calm_sql *sql, int64_t version, const char **out);
-
-/* Remove a database's -wal, -shm and -journal, and `itself`; no error when there are none. */
-void calm_store_remove(calm_ctx *ctx, const char *path, bool itself);
 
 /* Copy the store of an older `version` at `path` to PATH.v<version>.bak, or .bak.2 ... where that is taken, complete or not
  * at all, and say so in the log (store_migrate.c).  The caller holds the lock.  A failure says that nothing was changed. */

@@ -1,4 +1,4 @@
-/* Opening a store: what kind of file is it, making a new one, checking its tables.  Older ones: store_migrate.c. */
+/* Opening a store: what the file is, making a new one.  Its tables: store_schema.c.  Older ones: store_migrate.c. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,83 +6,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "calm_schema_sql.h"
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
 #include "store/blob.h"
 #include "store/store_impl.h"
 
-#define APPLICATION_ID 0x63616c6d    /* "calm"; a test compares both with schema.sql */
-#define SCHEMA_VERSION 4
+#define APPLICATION_ID 0x63616c6d    /* "calm"; as in schema.sql */
 #define PAGE_MIN 512    /* bytes of SQLite's smallest page: no database is smaller */
 
-int calm_store_version(void)
-{
-    return SCHEMA_VERSION;
-}
-
-const char *calm_store_schema(void)
-{
-    return calm_schema_sql;
-}
-
 /* ---- what is in the file ---- */
-
-/* Tables and indexes that came after version 1; views are made anew by every migration. */
-static const struct addition {
-    const char *name;
-    int64_t version;    /* the first that has it */
-} additions[] = {{"expert", 2}, {"expert_by_calibration", 2}, {"encoding", 2},
-                 {"ablation", 3}, {"ablation_by_evaluation", 3},
-                 {"environment", 4}, {"gate", 4}};
-
-static bool added_since(const char *name, int64_t version)
-{
-    for (size_t i = 0; i < sizeof additions / sizeof *additions; i++)
-        if (name && strcmp(additions[i].name, name) == 0)
-            return additions[i].version > version;
-    return false;
-}
-
-/* Has `sql` this object of our schema as it must be in `version`? */
-static calm_status check_object(calm_ctx *ctx, calm_sql *sql, calm_statement *object, int64_t version,
-                                const char **name, bool *sound)
-{
-    const char *type;
-    int64_t there = 0, same = 0;
-    CALM_TRY(calm_sql_text(ctx, object, 0, name));
-    CALM_TRY(calm_sql_text(ctx, object, 2, &type));
-    CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master WHERE name = ?1", CALM_BIND(CALM_T(*name)),
-                             &there));
-    CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master WHERE name = ?1 AND sql = ?2",
-                             CALM_BIND(CALM_T(*name), calm_sql_value(object, 1)), &same));
-    const bool later =
-        version < SCHEMA_VERSION && (strcmp(type, "view") == 0 || (!there && added_since(*name, version)));
-    *sound = same == 1 || later;
-    return CALM_OK;
-}
-
-calm_status calm_store_difference(calm_ctx *ctx, calm_sql *sql, int64_t version, const char **out)
-{
-    calm_sql *model;
-    calm_statement *rows;
-    *out = NULL;
-    CALM_TRY(calm_sql_open(ctx, ":memory:", CALM_SQL_CREATE, &model));
-    if (calm_sql_script(ctx, model, calm_schema_sql) == CALM_OK &&
-        calm_sql_first(ctx, model, "SELECT name, sql, type FROM sqlite_master WHERE sql IS NOT NULL", CALM_NONE,
-                       &rows) == CALM_OK) {
-        bool sound = true;
-        while (sound && calm_sql_next(ctx, model, rows)) {
-            const char *name;
-            if (check_object(ctx, sql, rows, version, &name, &sound) != CALM_OK)
-                break;
-            *out = sound ? NULL : name;
-        }
-        calm_sql_end(rows);
-    }
-    calm_sql_close(model);
-    return ctx->status;
-}
 
 /* Is this our schema in our version?  *empty: a database without anything in it, as an interrupted creation by
  * another tool or `touch` leaves it; *older: its version when that is an earlier one, to be migrated; else 0. */
@@ -103,14 +35,14 @@ static calm_status inspect(calm_ctx *ctx, calm_sql *sql, const char *path, bool 
     }
     if (application != APPLICATION_ID)
         return calm_fail(ctx, CALM_EFORMAT, "%s: a database of another program, not a calm store", path);
-    if (version > SCHEMA_VERSION)
+    if (version > calm_store_version())
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "%s: written by a newer calm: store version %lld, this program knows versions up to %d", path,
-                         (long long)version, SCHEMA_VERSION);
+                         (long long)version, calm_store_version());
     if (version < 1)
         return calm_fail(ctx, CALM_EFORMAT, "%s: store version %lld, expected %d", path, (long long)version,
-                         SCHEMA_VERSION);
-    *older = version < SCHEMA_VERSION ? version : 0;
+                         calm_store_version());
+    *older = version < calm_store_version() ? version : 0;
     CALM_TRY(calm_store_difference(ctx, sql, version, &difference));
     if (difference)
         return calm_fail(ctx, CALM_EFORMAT, "%s: damaged store: \"%s\" is missing or was changed", path, difference);
@@ -133,25 +65,13 @@ static calm_status look(calm_ctx *ctx, const char *path, bool *fresh, int64_t *o
 
 /* ---- a new store ---- */
 
-void calm_store_remove(calm_ctx *ctx, const char *path, bool itself)
-{
-    static const char *const suffixes[] = {"-wal", "-shm", "-journal"};
-    char *name;
-    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
-        if (calm_strf(ctx, ctx->scratch, &name, "%s%s", path, suffixes[i]) == CALM_OK)
-            unlink(name);
-    }
-    if (itself)
-        unlink(path);
-}
-
 static calm_status fill(calm_ctx *ctx, const char *temporary)
 {
     calm_sql *sql;
     CALM_TRY(calm_sql_open(ctx, temporary, CALM_SQL_CREATE, &sql));
     calm_status status = calm_sql_script(ctx, sql, "SAVEPOINT calm");
     if (status == CALM_OK)
-        status = calm_sql_script(ctx, sql, calm_schema_sql);
+        status = calm_sql_script(ctx, sql, calm_store_schema());
     if (status == CALM_OK)
         status = calm_sql_script(ctx, sql, "RELEASE calm");
     /* Into the file itself, whose -wal does not come along. */
@@ -168,14 +88,14 @@ static calm_status create(calm_ctx *ctx, const char *path)
 {
     char *temporary;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &temporary, "%s.new", path));
-    calm_store_remove(ctx, temporary, true);
+    calm_sql_remove(ctx, temporary, true);
     if (fill(ctx, temporary) == CALM_OK) {
-        calm_store_remove(ctx, path, false);
+        calm_sql_remove(ctx, path, false);
         if (rename(temporary, path) != 0)
             calm_fail_errno(ctx, errno, "%s: cannot rename to it", path);
     }
     if (ctx->status != CALM_OK)
-        calm_store_remove(ctx, temporary, true);
+        calm_sql_remove(ctx, temporary, true);
     return ctx->status;
 }
 

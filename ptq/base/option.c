@@ -201,3 +201,24 @@ void calm_options_canonical(const calm_option *table, const void *opts, calm_tex
         print_field(option, (const char *)opts + option->offset, out);
     }
 }
+
+/* Bytes before the first comma that is not within parentheses, or before the end. */
+static size_t item_length(const char *list)
+{
+    size_t i = 0;
+    int depth = 0;
+    for (; list[i] && !(list[i] == ',' && depth == 0); i++)
+        depth += (list[i] == '(') - (list[i] == ')');
+    return i;
+}
+
+calm_status calm_list_next(calm_ctx *ctx, const char **list, char **out)
+{
+    const size_t length = item_length(*list);
+    *out = NULL;
+    if (!**list)
+        return CALM_OK;
+    CALM_TRY(calm_strf(ctx, ctx->out, out, "%.*s", (int)length, *list));
+    *list += length + ((*list)[length] == ',');
+    return CALM_OK;
+}

@@ -45,4 +45,9 @@ void calm_options_canonical(const calm_option *table, const void *opts, calm_tex
 /* Number of entries before the terminator; 0 for NULL. */
 size_t calm_options_count(const calm_option *table);
 
+/* Reads a comma list such as "rtn,gptq(damp=0.1,order=none)" item by item: *out is a copy of the first item of *list in
+ * ctx->out, and *list advances past it and its comma.  At the end of the list *out is NULL.  A comma within parentheses
+ * belongs to its item.  An item between two commas may be empty; after a last comma there is none.  CALM_ENOMEM. */
+calm_status calm_list_next(calm_ctx *ctx, const char **list, char **out);
+
 #endif

@@ -1,154 +1,12 @@
-/* Check: the rules, findings, and the order of stages. */
+/* Check: the order of stages. */
 #include "ptq/check/check.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "ptq/check/check_state.h"
 
-#define MOST_FINDINGS ((size_t)20000) /* a checkpoint with more is not worth reading further */
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
-
-/* ---- rules ---- */
-
-enum {
-    V = 1 << CALM_CHECK_VLLM,
-    S = 1 << CALM_CHECK_SGLANG,
-    T = 1 << CALM_CHECK_TRANSFORMERS,
-    L = 1 << CALM_CHECK_LLAMACPP,
-    M = 1 << CALM_CHECK_MLX,
-    ALL = V | S | T | L | M
-};
-#define ALWAYS false
-#define ASKED true
-
-const calm_check_rule *calm_check_rules(size_t *n)
-{
-    static const calm_check_rule all[] = {
-#define CALM_RULE(id, name, severity, scope, engines, title, behaviour, remedy)                                        \
-    {#id, CALM_SEVERITY_##severity, scope, engines, title, behaviour, remedy},
-#include "ptq/check/rules.def"
-#undef CALM_RULE
-    };
-    *n = sizeof all / sizeof *all;
-    return all;
-}
-
-const char *calm_severity_name(calm_severity severity)
-{
-    static const char *const names[] = {"note", "warning", "error"};
-    return names[severity];
-}
-
-const char *calm_check_engines(unsigned engines, char text[64])
-{
-    static const char *const names[] = {"any", "vllm", "sglang", "transformers", "llamacpp", "mlx"};
-    int used = 0;
-    if (engines == ALL)
-        return strcpy(text, "all");
-    text[0] = 0;
-    for (calm_check_target t = CALM_CHECK_VLLM; t <= CALM_CHECK_MLX; t++)
-        if (engines & 1u << t)
-            used += snprintf(text + used, 64 - (size_t)used, "%s%s", used ? ", " : "", names[t]);
-    return text;
-}
-
-/* ---- findings ---- */
-
-/* Rules that say that something is not there. */
-static bool is_absence(calm_rule rule)
-{
-    static const calm_rule list[] = {CALM_RULE_MODEL_MISSING,  CALM_RULE_PART_MISSING,   CALM_RULE_TARGET_NOTHING,
-                                     CALM_RULE_IGNORE_NOTHING, CALM_RULE_TARGETED_FLOAT, CALM_RULE_DYNAMIC_NOTHING,
-                                     CALM_RULE_MLX_NO_SCALES,  CALM_RULE_ENTRY_MISSING,  CALM_RULE_FLOAT_MODEL};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        if (list[i] == rule)
-            return true;
-    return false;
-}
-
-bool calm_check_wants(const calm_checking *c, calm_rule rule)
-{
-    size_t n;
-    if (c->partial && is_absence(rule))
-        return false;
-    const calm_check_rule *at = &calm_check_rules(&n)[rule];
-    return c->target == CALM_CHECK_ANY ? !at->asked : (at->engines & 1u << c->target) != 0;
-}
-
-static calm_status add_finding(calm_checking *c, const calm_finding *finding)
-{
-    calm_check_report *report = c->report;
-    report->n_severity[finding->rule->severity]++;
-    if (report->n == MOST_FINDINGS)
-        return CALM_OK;
-    if (report->n == c->capacity) {
-        calm_finding *grown;
-        c->capacity = c->capacity ? 2 * c->capacity : 64;
-        CALM_TRY(CALM_NEW(c->ctx, c->ctx->out, grown, c->capacity));
-        if (report->n)
-            memcpy(grown, report->findings, report->n * sizeof *grown);
-        report->findings = grown;
-    }
-    report->findings[report->n++] = *finding;
-    return CALM_OK;
-}
-
-calm_status calm_check_say(calm_checking *c, calm_rule rule, const char *where, const char *format, ...)
-{
-    size_t n;
-    char text[1024], *copy, *place;
-    va_list list;
-    if (!calm_check_wants(c, rule) || c->report->n == MOST_FINDINGS)
-        return calm_check_wants(c, rule) ? add_finding(c, &(calm_finding){.rule = &calm_check_rules(&n)[rule]})
-                                         : CALM_OK;
-    va_start(list, format);
-    vsnprintf(text, sizeof text, format, list);
-    va_end(list);
-    CALM_TRY(calm_strf(c->ctx, c->ctx->out, &copy, "%s", text));
-    CALM_TRY(calm_strf(c->ctx, c->ctx->out, &place, "%.512s", where));
-    return add_finding(c, &(calm_finding){&calm_check_rules(&n)[rule], place, copy});
-}
-
-calm_status calm_check_say_failure(calm_checking *c, calm_rule rule, const char *where)
-{
-    char text[CALM_MESSAGE_MAX];
-    if (c->ctx->status == CALM_ENOMEM || c->ctx->status == CALM_EIO || c->ctx->status == CALM_EINTERRUPTED)
-        return c->ctx->status;
-    memcpy(text, c->ctx->message, sizeof text);
-    calm_ctx_forgive(c->ctx);
-    return calm_check_say(c, rule, where, "%s", text);
-}
-
-/* ---- schemes and words ---- */
-
-bool calm_check_same_scheme(const calm_stored_scheme *a, const calm_stored_scheme *b)
-{
-    return a->bits == b->bits && a->group == b->group && a->symmetric == b->symmetric && a->act_bits == b->act_bits &&
-           a->act_asymmetric == b->act_asymmetric && a->layout == b->layout;
-}
-
-const char *calm_check_scheme_text(const calm_stored_scheme *scheme, char text[96])
-{
-    int used = snprintf(text, 96, "%d bits, ", scheme->bits);
-    used += scheme->group ? snprintf(text + used, 96 - (size_t)used, "group %zu", scheme->group)
-                          : snprintf(text + used, 96 - (size_t)used, "per channel");
-    used += snprintf(text + used, 96 - (size_t)used, ", %s", scheme->symmetric ? "symmetric" : "asymmetric");
-    if (scheme->act_bits)
-        snprintf(text + used, 96 - (size_t)used, ", %d-bit activations", scheme->act_bits);
-    return text;
-}
-
-bool calm_check_listed(const char *word, const char *const *list, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(word, list[i]) == 0)
-            return true;
-    return false;
-}
-
-/* ---- stages ---- */
+#define ENGINE(name) (1u << CALM_CHECK_##name)
 
 static calm_status read_config(calm_checking *c)
 {
@@ -227,8 +85,11 @@ static calm_status check_target(calm_checking *c, const char *format, bool *take
     static const struct {
         const char *format;
         unsigned engines;
-    } read[] = {
-        {"compressed_tensors", V | S | T}, {"gptq", V | S | T | M}, {"awq", V | S | T | M}, {"mlx", M}, {"gguf", L}};
+    } read[] = {{"compressed_tensors", ENGINE(VLLM) | ENGINE(SGLANG) | ENGINE(TRANSFORMERS)},
+                {"gptq", ENGINE(VLLM) | ENGINE(SGLANG) | ENGINE(TRANSFORMERS) | ENGINE(MLX)},
+                {"awq", ENGINE(VLLM) | ENGINE(SGLANG) | ENGINE(TRANSFORMERS) | ENGINE(MLX)},
+                {"mlx", ENGINE(MLX)},
+                {"gguf", ENGINE(LLAMACPP)}};
     *taken = true;
     for (size_t i = 0; format && i < sizeof read / sizeof *read; i++)
         if (strcmp(format, read[i].format) == 0 && c->target != CALM_CHECK_ANY && !(read[i].engines & 1u << c->target)) {

@@ -9,37 +9,7 @@
 #include <stdint.h>
 
 #include "ptq/base/context.h"
-
-typedef enum calm_check_target {
-    CALM_CHECK_ANY,
-    CALM_CHECK_VLLM,
-    CALM_CHECK_SGLANG,
-    CALM_CHECK_TRANSFORMERS,
-    CALM_CHECK_LLAMACPP,
-    CALM_CHECK_MLX
-} calm_check_target;
-
-/* Their names in that order, as the values of an option. */
-#define CALM_CHECK_TARGET_NAMES "any|vllm|sglang|transformers|llamacpp|mlx"
-
-typedef enum calm_severity { CALM_SEVERITY_NOTE, CALM_SEVERITY_WARNING, CALM_SEVERITY_ERROR } calm_severity;
-
-/* "error" */
-const char *calm_severity_name(calm_severity severity);
-
-typedef struct calm_check_rule {
-    const char *id; /* "CT002"                                                       */
-    calm_severity severity;
-    bool asked;       /* said only when the target is one of `engines`                 */
-    unsigned engines; /* bit 1 << calm_check_target for each whose behaviour it predicts */
-    const char *title, *behaviour, *remedy;
-} calm_check_rule;
-
-/* All rules in the order of rules.def; *n their number. */
-const calm_check_rule *calm_check_rules(size_t *n);
-
-/* "vllm, sglang" of a rule's engines into `text`; "all" for every one. */
-const char *calm_check_engines(unsigned engines, char text[64]);
+#include "ptq/check/check_rules.h"
 
 typedef struct calm_finding {
     const calm_check_rule *rule;

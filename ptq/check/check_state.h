@@ -1,20 +1,12 @@
-/* What the files of the check share: a checkpoint as far as it could be read, and how a finding is said. */
+/* What the files of the check share: a checkpoint as far as it could be read, and the stages that read it. */
 #ifndef CALM_CHECK_CHECK_STATE_H
 #define CALM_CHECK_CHECK_STATE_H
 
-#include "ptq/check/check.h"
+#include "ptq/check/check_report.h"
 #include "ptq/io/json.h"
 #include "ptq/io/safetensors.h"
 #include "ptq/model/layout.h"
 #include "ptq/model/stored.h"
-
-/* CALM_RULE_SHARD_HEADER, ... in the order of rules.def. */
-typedef enum calm_rule {
-#define CALM_RULE(id, name, ...) CALM_RULE_##name,
-#include "ptq/check/rules.def"
-#undef CALM_RULE
-    CALM_N_RULES
-} calm_rule;
 
 /* A tensor "model.layers.0.mlp.up_proj.weight_scale" as module and suffix. */
 typedef struct calm_check_member {
@@ -37,7 +29,7 @@ typedef struct calm_check_module {
     calm_stored_scheme scheme;
 } calm_check_module;
 
-typedef struct calm_checking {
+struct calm_checking {
     calm_ctx *ctx;
     calm_check_target target;
     calm_check_report *report;
@@ -58,17 +50,7 @@ typedef struct calm_checking {
     bool unread;                      /* quantized in a way that calm does not read: linears are not compared */
     bool partial;                     /* files or tensors could not be read: that others are missing says nothing */
     bool resolved;                    /* quantized and scheme of the modules are filled in */
-} calm_checking;
-
-/* Say a finding, unless it is of another target.  CALM_ENOMEM. */
-calm_status calm_check_say(calm_checking *c, calm_rule rule, const char *where, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-
-/* Would it be said?  For checks that cost something. */
-bool calm_check_wants(const calm_checking *c, calm_rule rule);
-
-/* Say the failure that the context holds as a finding, and forgive it; CALM_ENOMEM and CALM_EIO stay failures. */
-calm_status calm_check_say_failure(calm_checking *c, calm_rule rule, const char *where);
+};
 
 /* The module that holds a linear of the layout: itself, or that of all experts of the block; *out NULL: none. */
 calm_status calm_check_holder(calm_checking *c, const char *name, calm_check_module **out);
@@ -82,15 +64,6 @@ bool calm_check_is_embedding(const char *module);
 
 /* Do engines fuse it with others, by its name: q, k, v; gate, up; experts? */
 bool calm_check_is_fused(const char *module);
-
-/* Do two schemes mean the same? */
-bool calm_check_same_scheme(const calm_stored_scheme *a, const calm_stored_scheme *b);
-
-/* "4 bits, group 128, symmetric" */
-const char *calm_check_scheme_text(const calm_stored_scheme *scheme, char text[96]);
-
-/* Is `word` one of `list` [n]? */
-bool calm_check_listed(const char *word, const char *const *list, size_t n);
 
 /* ---- the stages, each in its file ---- */
 

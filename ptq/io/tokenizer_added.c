@@ -40,20 +40,11 @@ static const calm_added *longest_at(const calm_added_set *set, const char *text,
     return best;
 }
 
-/* Start of the character that ends at byte `at` > 0. */
-static size_t step_back(const char *text, size_t at)
-{
-    do
-        at--;
-    while (at > 0 && ((unsigned char)text[at] & 0xC0) == 0x80);
-    return at;
-}
-
 static bool stands_alone(calm_piece text, size_t begin, size_t end)
 {
     uint32_t c;
     if (begin > 0) {
-        calm_utf8_decode(text.text + step_back(text.text, begin), &c);
+        calm_utf8_decode(text.text + calm_utf8_step_back(text.text, begin), &c);
         if (calm_unicode_is_word(c))
             return false;
     }
@@ -63,31 +54,6 @@ static bool stands_alone(calm_piece text, size_t begin, size_t end)
             return false;
     }
     return true;
-}
-
-size_t calm_skip_spaces_back(calm_piece text, size_t at, size_t floor)
-{
-    uint32_t c;
-    while (at > floor) {
-        size_t before = step_back(text.text, at);
-        calm_utf8_decode(text.text + before, &c);
-        if (!calm_unicode_is_space(c))
-            break;
-        at = before;
-    }
-    return at;
-}
-
-size_t calm_skip_spaces(calm_piece text, size_t at)
-{
-    uint32_t c;
-    while (at < text.n) {
-        size_t length = calm_utf8_decode(text.text + at, &c);
-        if (!calm_unicode_is_space(c))
-            break;
-        at += length;
-    }
-    return at;
 }
 
 bool calm_added_next(calm_added_cursor *cursor, calm_piece *gap, uint32_t *id)

@@ -8,6 +8,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "ptq/io/tokenizer_encoder.h"
+
 /* A symbol of the piece in work, first a character, later what it merged to. */
 typedef struct symbol {
     uint32_t id;             /* CALM_NO_TOKEN: merged into the one before */

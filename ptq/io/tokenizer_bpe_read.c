@@ -83,14 +83,6 @@ static calm_status read_merges(calm_ctx *ctx, calm_tokenizer *tok, const char *w
 
 /* ---- where pieces may be cut ---- */
 
-static size_t last_character(calm_piece piece)
-{
-    size_t at = piece.n;
-    while (at > 0 && ((unsigned char)piece.text[--at] & 0xC0) == 0x80)
-        ;
-    return at;
-}
-
 /* Pieces are cut only where every symbol is the text of its characters: no merge of unknown or byte tokens, no prefix
  * or suffix, no look at the whole piece first. */
 static calm_status mark_seams(calm_ctx *ctx, calm_tokenizer *tok, calm_bpe *self)
@@ -113,7 +105,7 @@ static calm_status mark_seams(calm_ctx *ctx, calm_tokenizer *tok, calm_bpe *self
         }
         if (left.n == 0 || right.n == 0)
             continue;
-        calm_utf8_decode(left.text + last_character(left), &end);
+        calm_utf8_decode(left.text + calm_utf8_step_back(left.text, left.n), &end);
         calm_utf8_decode(right.text, &begin);
         const size_t seam = calm_bpe_seam(end, begin);
         seams[seam / 64] |= UINT64_C(1) << seam % 64;

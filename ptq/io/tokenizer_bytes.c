@@ -1,4 +1,4 @@
-/* Bytes that grow in the scratch arena, and patterns found and replaced in them. */
+/* Bytes that grow in the scratch arena, white space, and patterns found and replaced. */
 #include <string.h>
 
 #include "ptq/io/tokenizer_parts.h"
@@ -31,6 +31,33 @@ calm_status calm_bytes_add(calm_ctx *ctx, calm_bytes *bytes, const char *text, s
 calm_piece calm_bytes_piece(const calm_bytes *bytes)
 {
     return (calm_piece){bytes->data ? bytes->data : "", bytes->n};
+}
+
+/* ---- white space ---- */
+
+size_t calm_skip_spaces_back(calm_piece text, size_t at, size_t floor)
+{
+    uint32_t c;
+    while (at > floor) {
+        size_t before = calm_utf8_step_back(text.text, at);
+        calm_utf8_decode(text.text + before, &c);
+        if (!calm_unicode_is_space(c))
+            break;
+        at = before;
+    }
+    return at;
+}
+
+size_t calm_skip_spaces(calm_piece text, size_t at)
+{
+    uint32_t c;
+    while (at < text.n) {
+        size_t length = calm_utf8_decode(text.text + at, &c);
+        if (!calm_unicode_is_space(c))
+            break;
+        at += length;
+    }
+    return at;
 }
 
 /* ---- patterns ---- */

@@ -5,13 +5,6 @@
 #include "ptq/io/bytelevel.h"
 #include "ptq/io/tokenizer_parts.h"
 
-calm_status calm_tokenizer_new_decoder(calm_ctx *ctx, calm_tokenizer *tok, const char *where, calm_decoder **out)
-{
-    CALM_TRY(calm_tokenizer_check_room(ctx, where, tok->n_decoders));
-    *out = &tok->decoders[tok->n_decoders++];
-    return CALM_OK;
-}
-
 /* ---- bytes ---- */
 
 static calm_status run_byte_level(calm_ctx *ctx, const calm_decoder *self, calm_piece *pieces, size_t *n)

@@ -1,7 +1,7 @@
 /* Metaspace: SentencePiece's visible space, U+2581, in place of spaces; splits before each, and decodes them again. */
 #include <string.h>
 
-#include "ptq/io/tokenizer_parts.h"
+#include "ptq/io/tokenizer_encoder.h"
 
 static calm_status run(calm_encoder *enc, size_t index, calm_piece in)
 {
@@ -27,16 +27,6 @@ static calm_status run(calm_encoder *enc, size_t index, calm_piece in)
     }
     const calm_piece out = {text, n};
     return self->whole ? calm_encoder_pass(enc, index + 1, out) : calm_encoder_split(enc, index, out);
-}
-
-calm_status calm_tokenizer_read_character(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
-                                          const char *key, calm_piece *out)
-{
-    uint32_t c;
-    CALM_TRY(calm_tokenizer_copy_string(ctx, &tok->arena, where, key, calm_json_get(json, key), out));
-    if (out->n == 0 || calm_utf8_decode(out->text, &c) != out->n)
-        return calm_fail(ctx, CALM_EFORMAT, "%s.%s: expected one character, found \"%.60s\"", where, key, out->text);
-    return CALM_OK;
 }
 
 calm_status calm_tokenizer_read_metaspace(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,

@@ -4,13 +4,6 @@
 #include "ptq/io/tokenizer_parts.h"
 #include "ptq/io/unicode_classes.h"
 
-calm_status calm_tokenizer_new_normalizer(calm_ctx *ctx, calm_tokenizer *tok, const char *where, calm_normalizer **out)
-{
-    CALM_TRY(calm_tokenizer_check_room(ctx, where, tok->n_normalizers));
-    *out = &tok->normalizers[tok->n_normalizers++];
-    return CALM_OK;
-}
-
 /* ---- normalization forms ---- */
 
 static calm_status run_form(calm_ctx *ctx, const calm_normalizer *self, calm_normal *text)

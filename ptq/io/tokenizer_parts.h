@@ -3,11 +3,15 @@
  *   text -> [cut out added tokens] -> normalizers -> [cut out normalized added tokens] -> pre-tokenizers -> model
  *        -> ids
  *
+ *   tokenizer.c                                    opening: the members of tokenizer.json
+ *   tokenizer_encode.c  tokenizer_decode.c         text -> ids, ids -> text
  *   tokenizer_added.c                              added tokens
  *   tokenizer_normalize.c  _bert.c  _precompiled.c normalizers
  *   tokenizer_split.c  _metaspace.c                pre-tokenizers
  *   tokenizer_bpe.c  _wordpiece.c  _unigram.c      models
  *   tokenizer_decoders.c  tokenizer_template.c     decoders and post-processors
+ *   tokenizer_encoder.c                            pieces through pre-tokenizers to the model, and their ids
+ *   tokenizer_parts.c  tokenizer_bytes.c           what their readers share; bytes, white space, patterns
  *
  * Each kind of part has one table of {type name, reader}: a new part is one reader, one function that does the work,
  * and one row.  A reader checks the JSON, and appends the part to the tokenizer. */
@@ -113,7 +117,7 @@ struct calm_tokenizer {
 
     calm_token *tokens;   /* [n_ids] by id; on the heap, because it grows */
     size_t n_ids, ids_capacity;
-    calm_text shown;      /* the texts for people, each with its NUL */
+    calm_text shown;      /* human-readable texts, each with its NUL */
 
     calm_added_set raw, normalized;    /* added tokens to find before and after the normalizers */
 
@@ -146,43 +150,44 @@ typedef struct calm_tokenizer_type {
     calm_tokenizer_reader *read;
 } calm_tokenizer_type;
 
-/* Read the part `json` by its "type", or each part of a Sequence, whose array is under `list` (NULL: there are no
- * Sequences of this kind).  JSON null is no part.  CALM_EUNSUPPORTED with the known types for one that is not in the
- * table. */
+/* Call the reader of the part `json` that its "type" names; for a Sequence, of each part of the array `list` (NULL:
+ * this kind has no Sequences).  JSON null is no part.  CALM_EUNSUPPORTED: a type that the table does not have, with
+ * those that it has; CALM_EFORMAT; else as the reader. */
 calm_status calm_tokenizer_read_parts(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                                       const char *list, const calm_tokenizer_type *types);
 
-/* CALM_EUNSUPPORTED when `count` parts of a kind are all that fit. */
-calm_status calm_tokenizer_check_room(calm_ctx *ctx, const char *where, size_t count);
-
-/* Give `id` to `piece` (borrowed from tok->arena).  CALM_EFORMAT when the id is out of range or taken. */
-calm_status calm_tokenizer_set_token(calm_ctx *ctx, calm_tokenizer *tok, const char *where, uint64_t id,
-                                     calm_piece piece);
-
-/* A copy of the string value `json`, which must be one, in `arena`; `what` names it in the message. */
-calm_status calm_tokenizer_copy_string(calm_ctx *ctx, calm_arena *arena, const char *where, const char *what,
-                                       const calm_json *json, calm_piece *out);
-
-/* A vocabulary {"token": id, ...} into the tokenizer. */
-calm_status calm_tokenizer_read_vocab(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *vocab);
-
-/* {"Regex": "..."} or {"String": "..."}, the latter taken literally.  CALM_EFORMAT, CALM_EUNSUPPORTED (regex.h). */
-calm_status calm_tokenizer_read_pattern(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
-                                        calm_pattern *out);
-
-/* One character as the string member `key`, into tok->arena. */
-calm_status calm_tokenizer_read_character(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
-                                          const char *key, calm_piece *out);
-
-/* Metaspace's members: its character, when it is put in front, whether the piece is split at it. */
-calm_status calm_tokenizer_read_metaspace(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
-                                          calm_piece *replacement, calm_prepend *prepend, bool *split);
-
-/* Append an empty normalizer, pre-tokenizer or decoder.  CALM_EUNSUPPORTED when there are too many. */
+/* Append an empty normalizer, pre-tokenizer or decoder to the tokenizer.  CALM_EUNSUPPORTED: it has
+ * CALM_TOKENIZER_MAX_PARTS already; a pre-tokenizer after ByteLevel. */
 calm_status calm_tokenizer_new_normalizer(calm_ctx *ctx, calm_tokenizer *tok, const char *where, calm_normalizer **out);
 calm_status calm_tokenizer_new_pretokenizer(calm_ctx *ctx, calm_tokenizer *tok, const char *where,
                                             calm_pretokenizer **out);
 calm_status calm_tokenizer_new_decoder(calm_ctx *ctx, calm_tokenizer *tok, const char *where, calm_decoder **out);
+
+/* Copy the string `json` to `arena`, with a NUL behind it; `what` is its member in the message.  CALM_EFORMAT: it is no
+ * string.  CALM_ENOMEM. */
+calm_status calm_tokenizer_copy_string(calm_ctx *ctx, calm_arena *arena, const char *where, const char *what,
+                                       const calm_json *json, calm_piece *out);
+
+/* Copy the string member `key`, which must be one character, to tok->arena.  CALM_EFORMAT, CALM_ENOMEM. */
+calm_status calm_tokenizer_read_character(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                                          const char *key, calm_piece *out);
+
+/* Read a pattern: {"Regex": "..."}, or {"String": "..."}, which is matched literally.  CALM_EFORMAT: neither, or both;
+ * else as calm_regex_new. */
+calm_status calm_tokenizer_read_pattern(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                                        calm_pattern *out);
+
+/* Make `piece` (borrowed from tok->arena) the token of `id`.  CALM_EFORMAT: the id is CALM_TOKENIZER_MAX_IDS or more,
+ * or has a token already.  CALM_ENOMEM. */
+calm_status calm_tokenizer_set_token(calm_ctx *ctx, calm_tokenizer *tok, const char *where, uint64_t id,
+                                     calm_piece piece);
+
+/* Read the vocabulary {"token": id, ...} into tok->vocab and the table of tokens.  CALM_EFORMAT, CALM_ENOMEM. */
+calm_status calm_tokenizer_read_vocab(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *vocab);
+
+/* Metaspace's members: its character, when it is put in front, whether the piece is split at it. */
+calm_status calm_tokenizer_read_metaspace(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                                          calm_piece *replacement, calm_prepend *prepend, bool *split);
 
 /* The readers of the file's members, each in its own source file. */
 calm_tokenizer_reader calm_tokenizer_read_normalizer;
@@ -199,48 +204,7 @@ calm_tokenizer_reader calm_tokenizer_read_added;        /* after the normalizers
 calm_tokenizer_reader calm_tokenizer_read_template;     /* after the model and the added tokens */
 calm_tokenizer_reader calm_tokenizer_read_decoder;
 
-/* Fill tok->shown, the last step of opening. */
-calm_status calm_tokenizer_show_tokens(calm_ctx *ctx, calm_tokenizer *tok);
-
 /* ---- encoding ---- */
-
-typedef struct calm_cache_slot calm_cache_slot;
-
-/* Memory that grows when more is asked for and keeps nothing. */
-typedef struct calm_room {
-    void *data;
-    size_t bytes;
-} calm_room;
-
-/* One call of calm_tokenizer_encode; all its memory is in ctx->scratch. */
-struct calm_encoder {
-    calm_ctx *ctx;
-    const calm_tokenizer *tok;
-    calm_matcher *matchers[CALM_TOKENIZER_MAX_PARTS];    /* of the pre-tokenizers with a regex; on the heap */
-    uint32_t *ids;              /* [n_ids] so far */
-    size_t n_ids, ids_capacity;
-    calm_cache_slot *cache;     /* [cache_mask + 1]: pieces seen, and where in `ids` theirs stand */
-    size_t cache_mask, n_cached;
-    char *kept;                 /* [kept_left] free for the texts of the cache */
-    size_t kept_left;
-    const char *start;          /* the normalized text where the text itself begins; NULL: that was taken away */
-    calm_room changed[CALM_TOKENIZER_MAX_PARTS];    /* what the pre-tokenizers made of a piece */
-    calm_room spelled;          /* a piece in the byte-level alphabet */
-    calm_room work;             /* the model's */
-};
-
-/* Append an id.  CALM_ENOMEM. */
-calm_status calm_encoder_put(calm_encoder *enc, uint32_t id);
-
-/* Hand a piece to pre-tokenizer `index`, or to the model after the last one; an empty piece vanishes.  The bytes must
- * stay as they are until the call returns. */
-calm_status calm_encoder_pass(calm_encoder *enc, size_t index, calm_piece piece);
-
-/* Pass the piece on split by the pattern of pre-tokenizer `index`. */
-calm_status calm_encoder_split(calm_encoder *enc, size_t index, calm_piece in);
-
-/* *out: `count` objects of `size` bytes in `room`, not initialised, until the next call for it.  CALM_ENOMEM. */
-calm_status calm_encoder_reserve(calm_encoder *enc, calm_room *room, size_t count, size_t size, void *out);
 
 /* Where the search for added tokens stands in a text. */
 typedef struct calm_added_cursor {
@@ -253,10 +217,6 @@ typedef struct calm_added_cursor {
 /* The next piece before an added token, maybe empty, and the token's id; the last one comes with CALM_NO_TOKEN.
  * False after that. */
 bool calm_added_next(calm_added_cursor *cursor, calm_piece *gap, uint32_t *id);
-
-/* The first byte from `at` on, and the last before it down to `floor`, next to which there is no white space. */
-size_t calm_skip_spaces(calm_piece text, size_t at);
-size_t calm_skip_spaces_back(calm_piece text, size_t at, size_t floor);
 
 /* Run all normalizers.  text->piece stays or is in ctx->scratch.  CALM_EFORMAT when a pattern passes its limits,
  * CALM_EARG when the text grows beyond CALM_TOKENIZER_MAX_TEXT. */
@@ -282,6 +242,14 @@ calm_piece calm_bytes_piece(const calm_bytes *bytes);
 /* Append `in` with each match replaced by `content`; *at_front: a match was at its front and left nothing there. */
 calm_status calm_bytes_replace(calm_ctx *ctx, calm_bytes *bytes, const calm_pattern *pattern, calm_piece in,
                                calm_piece content, bool *at_front);
+
+/* ---- white space ---- */
+
+/* End of the white space that begins at byte `at`; `at` where there is none. */
+size_t calm_skip_spaces(calm_piece text, size_t at);
+
+/* Beginning of the white space that ends at byte `at`, at the earliest `floor`; `at` where there is none. */
+size_t calm_skip_spaces_back(calm_piece text, size_t at, size_t floor);
 
 /* ---- patterns ---- */
 

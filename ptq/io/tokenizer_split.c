@@ -3,94 +3,11 @@
  * Each piece goes down the whole chain before the next one is cut, so a text of any length is never listed. */
 #include <string.h>
 
-#include "ptq/io/tokenizer_parts.h"
+#include "ptq/io/tokenizer_encoder.h"
 #include "ptq/io/unicode_classes.h"
 
 /* The expression of GPT-2 (openai/gpt-2, src/encoder.py), which ByteLevel means by use_regex. */
 static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-
-/* ---- splitting ---- */
-
-/* Matches and what lies between them are put together by the behavior: `begin`..`end` is held back as long as
- * the next one may still join it. */
-typedef struct splitter {
-    calm_encoder *enc;
-    size_t index;
-    calm_piece in;
-    size_t begin, end;
-    bool holding, previous;    /* something is held; whether the last one was a match */
-} splitter;
-
-static calm_status pass(splitter *s, size_t begin, size_t end)
-{
-    return calm_encoder_pass(s->enc, s->index + 1, (calm_piece){s->in.text + begin, end - begin});
-}
-
-static calm_status flush(splitter *s)
-{
-    if (!s->holding)
-        return CALM_OK;
-    s->holding = false;
-    return pass(s, s->begin, s->end);
-}
-
-static calm_status add_span(splitter *s, const calm_pretokenizer *self, size_t begin, size_t end, bool match)
-{
-    bool joins = false;
-    match ^= self->invert;
-    switch (self->behavior) {
-    case CALM_SPLIT_ISOLATED:
-        return pass(s, begin, end);
-    case CALM_SPLIT_REMOVED:
-        return match ? CALM_OK : pass(s, begin, end);
-    case CALM_SPLIT_MERGED_WITH_PREVIOUS:
-        joins = match && !s->previous;
-        break;
-    case CALM_SPLIT_MERGED_WITH_NEXT:
-        joins = !match && s->previous;
-        break;
-    case CALM_SPLIT_CONTIGUOUS:
-        joins = match == s->previous;
-        break;
-    }
-    s->previous = match;
-    if (s->holding && joins) {
-        s->end = end;
-        return CALM_OK;
-    }
-    CALM_TRY(flush(s));
-    s->holding = true;
-    s->begin = begin;
-    s->end = end;
-    return CALM_OK;
-}
-
-/* An empty match splits too, but not right behind another match. */
-calm_status calm_encoder_split(calm_encoder *enc, size_t index, calm_piece in)
-{
-    const calm_pretokenizer *self = &enc->tok->pretokenizers[index];
-    splitter s = {.enc = enc, .index = index, .in = in};
-    size_t offset = 0, done = 0, begin = 0, end = 0;
-    bool found, any = false;
-    while (offset <= in.n) {
-        CALM_TRY(calm_pattern_find(enc->ctx, &self->pattern, enc->matchers[index], in, offset, &found, &begin, &end));
-        if (!found)
-            break;
-        if (begin == end && any && end == done) {
-            uint32_t skipped;
-            offset += offset < in.n ? calm_utf8_decode(in.text + offset, &skipped) : 1;
-            continue;
-        }
-        if (done < begin)
-            CALM_TRY(add_span(&s, self, done, begin, false));
-        CALM_TRY(add_span(&s, self, begin, end, true));
-        done = offset = end;
-        any = true;
-    }
-    if (done < in.n)
-        CALM_TRY(add_span(&s, self, done, in.n, false));
-    return flush(&s);
-}
 
 static calm_status run_byte_level(calm_encoder *enc, size_t index, calm_piece in)
 {
@@ -127,17 +44,6 @@ static calm_status run_words(calm_encoder *enc, size_t index, calm_piece in)
 
 /* ---- reading ---- */
 
-calm_status calm_tokenizer_new_pretokenizer(calm_ctx *ctx, calm_tokenizer *tok, const char *where,
-                                            calm_pretokenizer **out)
-{
-    CALM_TRY(calm_tokenizer_check_room(ctx, where, tok->n_pretokenizers));
-    /* Pieces spelled in the byte-level alphabet would be split otherwise than their bytes. */
-    if (tok->byte_level)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: not supported: a pre-tokenizer after ByteLevel", where);
-    *out = &tok->pretokenizers[tok->n_pretokenizers++];
-    return CALM_OK;
-}
-
 static calm_status read_behavior(calm_ctx *ctx, const char *where, const calm_json *json, const char *fallback,
                                  calm_split_behavior *out)
 {
@@ -151,21 +57,6 @@ static calm_status read_behavior(calm_ctx *ctx, const char *where, const calm_js
         }
     }
     return calm_fail(ctx, CALM_EUNSUPPORTED, "%s.behavior \"%.60s\": not supported", where, name);
-}
-
-calm_status calm_tokenizer_read_pattern(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
-                                        calm_pattern *out)
-{
-    const calm_json *regex = calm_json_get(json, "Regex"), *string = calm_json_get(json, "String");
-    calm_piece text;
-    if (!regex == !string)
-        return calm_fail(ctx, CALM_EFORMAT, "%s.pattern: expected {\"Regex\": ...} or {\"String\": ...}", where);
-    CALM_TRY(calm_tokenizer_copy_string(ctx, &tok->arena, where, "pattern", regex ? regex : string, &text));
-    if (string && text.n > 0) {
-        out->literal = text;
-        return CALM_OK;
-    }
-    return calm_regex_new(ctx, where, text.text, text.n, &out->regex);
 }
 
 static calm_status read_split(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ptq/io/tokenizer_parts.h"
+#include "ptq/io/tokenizer_encoder.h"
 #include "ptq/io/trie.h"
 
 #define UNKNOWN_PENALTY 10.0

@@ -4,7 +4,7 @@
  * Schuster, Nakajima, "Japanese and Korean Voice Search", ICASSP 2012; greedy as in google-research/bert. */
 #include <string.h>
 
-#include "ptq/io/tokenizer_parts.h"
+#include "ptq/io/tokenizer_encoder.h"
 #include "ptq/io/trie.h"
 
 typedef struct wordpiece {

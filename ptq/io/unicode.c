@@ -105,6 +105,14 @@ size_t calm_utf8_decode(const char *text, uint32_t *out)
     return 4;
 }
 
+size_t calm_utf8_step_back(const char *text, size_t at)
+{
+    do
+        at--;
+    while (at > 0 && ((unsigned char)text[at] & 0xC0) == 0x80);
+    return at;
+}
+
 size_t calm_utf8_encode(uint32_t character, char out[CALM_UTF8_MAX])
 {
     if (character < 0x80) {

@@ -1,51 +1,10 @@
-/* One block: linears, MLP, norms and residuals.  Attention is in attention.c, mixtures of experts in moe.c. */
+/* One block: MLP, norms and residuals.  A single linear is in weight.c, attention in attention.c, experts in moe.c. */
 #include "ptq/model/block.h"
 
 #include <string.h>
 
 #include "ptq/model/arch.h"
-#include "ptq/quant/grid.h"
-#include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
-
-/* ---- linears ---- */
-
-/* What the linear really reads: x / in_scale, then quantized per token; x itself when there is neither. */
-static calm_status prepare_input(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens,
-                                 const float **out)
-{
-    float *copy;
-    size_t n = n_tokens * weight->in;
-    *out = x;
-    if (!weight->in_scale && !weight->act_bits)
-        return CALM_OK;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, copy, n));
-    memcpy(copy, x, n * sizeof *copy);
-    for (size_t t = 0; weight->in_scale && t < n_tokens; t++)
-        for (size_t i = 0; i < weight->in; i++)
-            copy[t * weight->in + i] /= weight->in_scale[i];
-    if (weight->act_bits)
-        calm_act_quantize_rows(copy, n_tokens, weight->in, weight->act_bits, weight->act_asymmetric, weight->act_rule, copy);
-    *out = copy;
-    return CALM_OK;
-}
-
-calm_status calm_weight_apply(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y)
-{
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    CALM_TRY(prepare_input(ctx, weight, x, n_tokens, &x));
-    for (size_t t = 0; weight->bias && t < n_tokens; t++)
-        memcpy(y + t * weight->out, weight->bias, weight->out * sizeof *y);
-    calm_sgemm_nt(n_tokens, weight->out, weight->in, 1.0f, x, weight->in, weight->w, weight->in,
-                  weight->bias ? 1.0f : 0.0f, y, weight->out);
-    calm_arena_rewind(ctx->scratch, mark);
-    return CALM_OK;
-}
-
-calm_status calm_observe(const calm_observer *observer, calm_ctx *ctx, const calm_observation *seen)
-{
-    return observer && observer->fn ? observer->fn(observer->user, ctx, seen) : CALM_OK;
-}
 
 /* ---- MLP ---- */
 

@@ -11,20 +11,9 @@
 #include "ptq/base/context.h"
 #include "ptq/model/config.h"
 #include "ptq/model/norm.h"
+#include "ptq/model/observer.h"
 #include "ptq/model/rope.h"
-#include "ptq/quant/scheme.h"
-
-/* One linear as the forward pass applies it: y = A(x / in_scale) W^T + bias. */
-typedef struct calm_weight {
-    const char *name;         /* module: "model.layers.0.self_attn.q_proj"                 */
-    size_t out, in;
-    const float *w;           /* [out, in]; NULL: there is no such linear                  */
-    const float *bias;        /* [out] or NULL                                             */
-    const float *in_scale;    /* [in] or NULL = ones                                       */
-    int act_bits;             /* A quantizes each token to so many bits; 0 = not at all    */
-    bool act_asymmetric;      /* from its smallest to its largest value, with a zero point */
-    calm_act_rule act_rule;   /* by this rule                                              */
-} calm_weight;
+#include "ptq/model/weight.h"
 
 /* Read expert `expert` of a block: weight[GATE], weight[UP], weight[DOWN], into ctx->out. */
 typedef calm_status calm_expert_fn(void *user, calm_ctx *ctx, size_t block, size_t expert,
@@ -54,31 +43,6 @@ typedef struct calm_span {
     size_t n_tokens;              /* T                                                   */
     const uint32_t *positions;    /* [T] rising; NULL = 0, 1, ...                        */
 } calm_span;
-
-/* Activations at a hook point: rows of one window, or (expert >= 0) rows of several that were routed to an expert, in the
- * order of windows and tokens. */
-typedef struct calm_observation {
-    calm_hook hook;
-    long expert;                  /* CALM_NO_EXPERT, CALM_SHARED_EXPERT or its number     */
-    size_t window;                /* of no meaning for an expert's rows                   */
-    const float *x;               /* [n_rows, width] borrowed                             */
-    size_t n_rows, width;
-    const uint32_t *rows;         /* experts: [n_rows] rows of the batch; else NULL       */
-} calm_observation;
-
-/* May run in several threads at once for different windows or experts. */
-typedef calm_status calm_hook_fn(void *user, calm_ctx *ctx, const calm_observation *seen);
-
-typedef struct calm_observer {
-    calm_hook_fn *fn;    /* NULL: nobody watches */
-    void *user;
-} calm_observer;
-
-/* y [T, out] = the linear applied to x [T, in]. */
-calm_status calm_weight_apply(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y);
-
-/* Tell an observer (NULL: none). */
-calm_status calm_observe(const calm_observer *observer, calm_ctx *ctx, const calm_observation *seen);
 
 /* f of the attention sublayer, without norms and residual: out [T, D] from h [T, D]. */
 calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,

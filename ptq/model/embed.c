@@ -1,20 +1,7 @@
-/* What enters block 0. */
+/* The input of block 0. */
 #include "ptq/model/arch.h"
 #include "ptq/model/model.h"
 #include "ptq/tensor/vector.h"
-
-calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, const calm_tensor **out)
-{
-    const calm_config *config = calm_model_config(model);
-    const size_t shape[2] = {config->vocab, config->hidden};
-    char *name;
-    if (head)
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", config->arch->names->head));
-    else
-        CALM_TRY(
-            calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", calm_model_prefix(model), config->arch->names->embed));
-    return calm_safetensors_need_floats(ctx, calm_model_tensors(model), name, 2, shape, out);
-}
 
 /* Positions, types and the norm of an encoder. */
 static calm_status finish_encoder(calm_ctx *ctx, const calm_model *model, const uint8_t *types, const calm_span *span,

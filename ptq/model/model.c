@@ -44,6 +44,18 @@ static calm_status need_matrix(calm_ctx *ctx, const calm_model *model, const cha
     return calm_safetensors_need_floats(ctx, model->tensors, name, 2, (const size_t[2]){rows, cols}, out);
 }
 
+calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, const calm_tensor **out)
+{
+    const calm_config *config = &model->config;
+    const calm_names *names = config->arch->names;
+    char *name;
+    if (head)
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", names->head));
+    else
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", model->prefix, names->embed));
+    return need_matrix(ctx, model, name, config->vocab, config->hidden, out);
+}
+
 /* One linear: find its scheme and check its tensors; with `w` also read it; with `weight` say how it quantizes
  * its input. */
 static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const char *module, size_t out, size_t in,

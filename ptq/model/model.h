@@ -58,7 +58,8 @@ calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const c
 calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n,
                                    const float **out);
 
-/* The embedding, or the head of its own, as stored [V, D]. */
+/* The stored tensor [V, D] of the embedding, or with `head` that of a head which is not tied to it; borrowed.
+ * CALM_ENOTFOUND, CALM_EFORMAT: it is missing, of another shape, or no floats. */
 calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, const calm_tensor **out);
 
 /* out [T, D] = what enters block 0 for ids [T]: embeddings times their scale; encoders add position and type and

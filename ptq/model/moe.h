@@ -8,8 +8,8 @@
 #ifndef CALM_MODEL_MOE_H
 #define CALM_MODEL_MOE_H
 
+#include "ptq/model/batch.h"
 #include "ptq/model/block.h"
-#include "ptq/model/forward.h"
 
 /* One of the experts chosen for a token. */
 typedef struct calm_route {

@@ -159,11 +159,37 @@ TEST(canonical_numbers_read_back_the_same)
 }
 END_OF_TEST
 
+TEST(a_list_is_read_item_by_item)
+{
+    static const struct {
+        const char *list, *items[4];
+    } rows[] = {{"", {NULL}},
+                {"rtn", {"rtn"}},
+                {"rtn,gptq(damp=0.1,order=none),mkq", {"rtn", "gptq(damp=0.1,order=none)", "mkq"}},
+                {"a(b(c,d),e),f", {"a(b(c,d),e)", "f"}},
+                {"a(b,c", {"a(b,c"}},
+                {",a,,b", {"", "a", "", "b"}},
+                {"a,", {"a"}},
+                {",", {""}}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *at = rows[i].list;
+        char *item;
+        for (size_t k = 0; k < 4 && rows[i].items[k]; k++) {
+            ck_ok(calm_list_next(ctx, &at, &item));
+            ck_assert_str_eq(item, rows[i].items[k]);
+        }
+        ck_ok(calm_list_next(ctx, &at, &item));
+        ck_assert_ptr_null(item);
+        ck_assert_str_eq(at, "");
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("option",
                      (const TTest *[]){defaults_come_from_the_table, no_default_means_zero, values_are_parsed_by_type,
                                        a_string_is_copied, bad_values_name_owner_option_and_value,
                                        an_unknown_name_suggests_the_nearest, canonical_numbers_read_back_the_same,
-                                       NULL});
+                                       a_list_is_read_item_by_item, NULL});
 }

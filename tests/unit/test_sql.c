@@ -1,6 +1,7 @@
 /* SQL: values there and back, errors mapped with the file's name, user queries that may only read. */
 #include <stdio.h>
 
+#include "ptq/base/file.h"
 #include "store/sql.h"
 #include "tests/support/harness.h"
 
@@ -191,10 +192,29 @@ TEST(query_may_only_read)
 }
 END_OF_TEST
 
+/* Only what belongs to the one database goes, and itself only on request. */
+TEST(removing_takes_what_sqlite_wrote)
+{
+    static const char *const suffixes[] = {"", "-wal", "-shm", "-journal", "-other"};
+    for (int itself = 0; itself < 2; itself++) {
+        const char *path = test_format("%s/removed.db", test_directory());
+        for (size_t i = 0; i < 5; i++)
+            write_text(test_format("%s%s", path, suffixes[i]), "x");
+        calm_sql_remove(ctx, path, itself);
+        calm_sql_remove(ctx, path, itself);    /* nothing left to remove is no failure */
+        ck_assert_int_eq(ctx->status, CALM_OK);
+        ck_assert_int_eq(calm_path_exists(path), !itself);
+        for (size_t i = 1; i < 5; i++)
+            ck_assert_int_eq(calm_path_exists(test_format("%s%s", path, suffixes[i])), i == 4);
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("sql", (const TTest *[]){values_round_trip, constraints_and_wrong_sql_are_argument_errors,
                                               full_database_is_enospc, missing_and_foreign_files,
                                               statements_outnumber_the_cache, undo_of_nested_savepoints,
-                                              query_delivers_headings_and_rows, query_may_only_read, NULL});
+                                              query_delivers_headings_and_rows, query_may_only_read,
+                                              removing_takes_what_sqlite_wrote, NULL});
 }

@@ -46,6 +46,9 @@ TEST(every_character_is_encoded_and_decoded)
         n_wrong += n != (c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4);
         n_wrong += calm_utf8_decode(text, &back) != n || back != c;
         n_wrong += calm_utf8_invalid_at(text, n) != (surrogate ? 0 : n);
+        char behind[2 + CALM_UTF8_MAX] = "\xC3\xA9";    /* the character behind another one, and that one itself */
+        memcpy(behind + 2, text, n);
+        n_wrong += calm_utf8_step_back(behind, 2 + n) != 2 || calm_utf8_step_back(behind, 2) != 0;
     }
     ck_assert_uint_eq(n_wrong, 0);
 }

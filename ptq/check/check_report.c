@@ -1,0 +1,105 @@
+/* Check: which rules apply, and the findings of the report. */
+#include "ptq/check/check_report.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ptq/check/check_state.h"
+
+#define MOST_FINDINGS ((size_t)20000)    /* kept of one checkpoint; further ones are counted */
+
+/* ---- findings ---- */
+
+/* Does the rule report something as missing? */
+static bool is_absence(calm_rule rule)
+{
+    static const calm_rule list[] = {CALM_RULE_MODEL_MISSING,  CALM_RULE_PART_MISSING,   CALM_RULE_TARGET_NOTHING,
+                                     CALM_RULE_IGNORE_NOTHING, CALM_RULE_TARGETED_FLOAT, CALM_RULE_DYNAMIC_NOTHING,
+                                     CALM_RULE_MLX_NO_SCALES,  CALM_RULE_ENTRY_MISSING,  CALM_RULE_FLOAT_MODEL};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i] == rule)
+            return true;
+    return false;
+}
+
+bool calm_check_wants(const calm_checking *c, calm_rule rule)
+{
+    size_t n;
+    if (c->partial && is_absence(rule))
+        return false;
+    const calm_check_rule *at = &calm_check_rules(&n)[rule];
+    return c->target == CALM_CHECK_ANY ? !at->asked : (at->engines & 1u << c->target) != 0;
+}
+
+static calm_status add_finding(calm_checking *c, const calm_finding *finding)
+{
+    calm_check_report *report = c->report;
+    report->n_severity[finding->rule->severity]++;
+    if (report->n == MOST_FINDINGS)
+        return CALM_OK;
+    if (report->n == c->capacity) {
+        calm_finding *grown;
+        c->capacity = c->capacity ? 2 * c->capacity : 64;
+        CALM_TRY(CALM_NEW(c->ctx, c->ctx->out, grown, c->capacity));
+        if (report->n)
+            memcpy(grown, report->findings, report->n * sizeof *grown);
+        report->findings = grown;
+    }
+    report->findings[report->n++] = *finding;
+    return CALM_OK;
+}
+
+calm_status calm_check_say(calm_checking *c, calm_rule rule, const char *where, const char *format, ...)
+{
+    size_t n;
+    char text[1024], *copy, *place;
+    va_list list;
+    if (!calm_check_wants(c, rule))
+        return CALM_OK;
+    if (c->report->n == MOST_FINDINGS)    /* only counted: its texts would be kept until the end */
+        return add_finding(c, &(calm_finding){.rule = &calm_check_rules(&n)[rule]});
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    CALM_TRY(calm_strf(c->ctx, c->ctx->out, &copy, "%s", text));
+    CALM_TRY(calm_strf(c->ctx, c->ctx->out, &place, "%.512s", where));
+    return add_finding(c, &(calm_finding){&calm_check_rules(&n)[rule], place, copy});
+}
+
+calm_status calm_check_say_failure(calm_checking *c, calm_rule rule, const char *where)
+{
+    char text[CALM_MESSAGE_MAX];
+    if (c->ctx->status == CALM_ENOMEM || c->ctx->status == CALM_EIO || c->ctx->status == CALM_EINTERRUPTED)
+        return c->ctx->status;
+    memcpy(text, c->ctx->message, sizeof text);
+    calm_ctx_forgive(c->ctx);
+    return calm_check_say(c, rule, where, "%s", text);
+}
+
+/* ---- words of findings ---- */
+
+bool calm_check_same_scheme(const calm_stored_scheme *a, const calm_stored_scheme *b)
+{
+    return a->bits == b->bits && a->group == b->group && a->symmetric == b->symmetric && a->act_bits == b->act_bits &&
+           a->act_asymmetric == b->act_asymmetric && a->layout == b->layout;
+}
+
+const char *calm_check_scheme_text(const calm_stored_scheme *scheme, char text[96])
+{
+    int used = snprintf(text, 96, "%d bits, ", scheme->bits);
+    used += scheme->group ? snprintf(text + used, 96 - (size_t)used, "group %zu", scheme->group)
+                          : snprintf(text + used, 96 - (size_t)used, "per channel");
+    used += snprintf(text + used, 96 - (size_t)used, ", %s", scheme->symmetric ? "symmetric" : "asymmetric");
+    if (scheme->act_bits)
+        snprintf(text + used, 96 - (size_t)used, ", %d-bit activations", scheme->act_bits);
+    return text;
+}
+
+bool calm_check_listed(const char *word, const char *const *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(word, list[i]) == 0)
+            return true;
+    return false;
+}

@@ -1,0 +1,48 @@
+/* Check: the table of rules. */
+#include "ptq/check/check_rules.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Letters and words of rules.def. */
+enum {
+    V = 1 << CALM_CHECK_VLLM,
+    S = 1 << CALM_CHECK_SGLANG,
+    T = 1 << CALM_CHECK_TRANSFORMERS,
+    L = 1 << CALM_CHECK_LLAMACPP,
+    M = 1 << CALM_CHECK_MLX,
+    ALL = V | S | T | L | M
+};
+#define ALWAYS false
+#define ASKED true
+
+const calm_check_rule *calm_check_rules(size_t *n)
+{
+    static const calm_check_rule all[] = {
+#define CALM_RULE(id, name, severity, scope, engines, title, behaviour, remedy)                                        \
+    {#id, CALM_SEVERITY_##severity, scope, engines, title, behaviour, remedy},
+#include "ptq/check/rules.def"
+#undef CALM_RULE
+    };
+    *n = sizeof all / sizeof *all;
+    return all;
+}
+
+const char *calm_severity_name(calm_severity severity)
+{
+    static const char *const names[] = {"note", "warning", "error"};
+    return names[severity];
+}
+
+const char *calm_check_engines(unsigned engines, char text[64])
+{
+    static const char *const names[] = {"any", "vllm", "sglang", "transformers", "llamacpp", "mlx"};
+    int used = 0;
+    if (engines == ALL)
+        return strcpy(text, "all");
+    text[0] = 0;
+    for (calm_check_target t = CALM_CHECK_VLLM; t <= CALM_CHECK_MLX; t++)
+        if (engines & 1u << t)
+            used += snprintf(text + used, 64 - (size_t)used, "%s%s", used ? ", " : "", names[t]);
+    return text;
+}

@@ -1,0 +1,99 @@
+/* A batch of windows: where its rows are, filling and copying them. */
+#include "ptq/model/batch.h"
+
+#include <string.h>
+
+#include "ptq/base/threads.h"
+#include "ptq/model/model.h"
+
+size_t calm_batch_row(const calm_batch *batch, size_t i)
+{
+    return batch->windows->begin[batch->first + i] - batch->windows->begin[batch->first];
+}
+
+size_t calm_batch_tokens(const calm_batch *batch, size_t i)
+{
+    return batch->windows->begin[batch->first + i + 1] - batch->windows->begin[batch->first + i];
+}
+
+calm_span calm_batch_span(const calm_batch *batch, size_t i)
+{
+    const calm_windows *windows = batch->windows;
+    return (calm_span){.window = batch->first + i,
+                       .n_tokens = calm_batch_tokens(batch, i),
+                       .positions = windows->positions ? windows->positions + windows->begin[batch->first + i] : NULL};
+}
+
+size_t calm_batch_windows(const calm_windows *windows, size_t width, size_t budget_bytes)
+{
+    size_t per_window = windows->longest * width * sizeof(float);
+    size_t n = per_window ? budget_bytes / per_window : windows->n;
+    return n < 1 ? 1 : n;
+}
+
+/* ---- embedding ---- */
+
+typedef struct embed_task {
+    const calm_model *model;
+    const calm_batch *batch;
+} embed_task;
+
+static calm_status embed_window(calm_ctx *ctx, size_t i, void *user)
+{
+    const embed_task *task = user;
+    const calm_batch *batch = task->batch;
+    const calm_windows *windows = batch->windows;
+    const calm_span span = calm_batch_span(batch, i);
+    const size_t at = windows->begin[span.window], row = calm_batch_row(batch, i);
+    float *x;
+    CALM_TRY(calm_row_store_get(ctx, &batch->hidden, row, span.n_tokens, &x));
+    CALM_TRY(
+        calm_model_embed(ctx, task->model, windows->ids + at, windows->types ? windows->types + at : NULL, &span, x));
+    return calm_row_store_put(ctx, &batch->hidden, row, span.n_tokens, x);
+}
+
+calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
+                             size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out)
+{
+    embed_task task = {model, out};
+    *out = (calm_batch){.windows = windows, .first = first, .n = n, .width = calm_model_config(model)->hidden,
+                        .spill_dir = spill_dir};
+    out->rows = windows->begin[first + n] - windows->begin[first];
+    CALM_TRY(calm_row_store_open(ctx, arena, out->rows, out->width, spill_dir, &out->hidden));
+    const calm_status status = calm_parallel_for(ctx, n, embed_window, &task);
+    if (status != CALM_OK)
+        calm_batch_close(out);
+    return status;
+}
+
+void calm_batch_close(calm_batch *batch)
+{
+    calm_row_store_close(&batch->hidden);
+}
+
+calm_status calm_batch_copy(calm_ctx *ctx, const calm_batch *from, size_t n, calm_arena *arena, const char *spill_dir,
+                            calm_batch *out)
+{
+    *out = *from;
+    out->n = n;
+    out->rows = n ? calm_batch_row(from, n - 1) + calm_batch_tokens(from, n - 1) : 0;
+    out->spill_dir = spill_dir;
+    out->hidden = (calm_row_store){.file = -1};
+    CALM_TRY(calm_row_store_open(ctx, arena, out->rows, out->width, spill_dir, &out->hidden));
+    return calm_batch_assign(ctx, from, out);
+}
+
+calm_status calm_batch_assign(calm_ctx *ctx, const calm_batch *from, const calm_batch *to)
+{
+    for (size_t i = 0; i < to->n; i++) {
+        const size_t row = calm_batch_row(to, i), n = calm_batch_tokens(to, i);
+        calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        float *x, *y;
+        CALM_TRY(calm_row_store_get(ctx, &from->hidden, row, n, &x));
+        CALM_TRY(calm_row_store_get(ctx, &to->hidden, row, n, &y));
+        memcpy(y, x, n * to->width * sizeof *x);
+        CALM_TRY(calm_row_store_put(ctx, &to->hidden, row, n, y));
+        calm_arena_rewind(ctx->scratch, mark);
+    }
+    return CALM_OK;
+}

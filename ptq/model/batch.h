@@ -1,0 +1,39 @@
+/* A batch: the hidden rows of some windows, in memory or in a file, between one block and the next. */
+#ifndef CALM_MODEL_BATCH_H
+#define CALM_MODEL_BATCH_H
+
+#include "ptq/base/context.h"
+#include "ptq/io/windows.h"
+#include "ptq/model/model.h"
+#include "ptq/model/row_store.h"
+
+typedef struct calm_batch {
+    const calm_windows *windows;    /* borrowed */
+    size_t first, n;                /* windows first .. first + n - 1                      */
+    size_t rows, width;             /* all tokens of those windows; D                      */
+    calm_row_store hidden;          /* [rows, D], window after window                      */
+    const char *spill_dir;          /* where more rows may go when hidden is in a file     */
+} calm_batch;
+
+/* Window i (0 .. n-1) of the batch: its first row, its number of rows, and that number with their positions. */
+size_t calm_batch_row(const calm_batch *batch, size_t i);
+size_t calm_batch_tokens(const calm_batch *batch, size_t i);
+calm_span calm_batch_span(const calm_batch *batch, size_t i);
+
+/* How many windows have at most `budget_bytes` of hidden rows if all are as long as the longest; at least 1. */
+size_t calm_batch_windows(const calm_windows *windows, size_t width, size_t budget_bytes);
+
+/* Allocate hidden rows in `arena` (with a spill_dir: in a nameless file there) and fill them with embeddings.  Close
+ * with calm_batch_close.  Fails as calm_row_store_open and calm_model_embed, and closes the batch then. */
+calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
+                             size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out);
+void calm_batch_close(calm_batch *batch);
+
+/* The first n windows of `from` with hidden rows of their own, allocated as above.  Close too, also after a failure. */
+calm_status calm_batch_copy(calm_ctx *ctx, const calm_batch *from, size_t n, calm_arena *arena, const char *spill_dir,
+                            calm_batch *out);
+
+/* Copy the hidden rows of the first to->n windows of `from` to `to`. */
+calm_status calm_batch_assign(calm_ctx *ctx, const calm_batch *from, const calm_batch *to);
+
+#endif

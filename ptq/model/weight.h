@@ -1,0 +1,23 @@
+/* One linear as the forward pass applies it, with what quantization adds to it: input scales and quantized inputs. */
+#ifndef CALM_MODEL_WEIGHT_H
+#define CALM_MODEL_WEIGHT_H
+
+#include "ptq/base/context.h"
+#include "ptq/quant/scheme.h"
+
+/* y = A(x / in_scale) W^T + bias; all arrays are borrowed. */
+typedef struct calm_weight {
+    const char *name;         /* module: "model.layers.0.self_attn.q_proj"                 */
+    size_t out, in;
+    const float *w;           /* [out, in]; NULL: there is no such linear                  */
+    const float *bias;        /* [out] or NULL                                             */
+    const float *in_scale;    /* [in] or NULL = ones                                       */
+    int act_bits;             /* A quantizes each token to so many bits; 0 = not at all    */
+    bool act_asymmetric;      /* from its smallest to its largest value, with a zero point */
+    calm_act_rule act_rule;   /* by this rule                                              */
+} calm_weight;
+
+/* y [T, out] = the linear applied to x [T, in].  CALM_ENOMEM: no copy of x can be made, where the input is changed. */
+calm_status calm_weight_apply(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y);
+
+#endif
