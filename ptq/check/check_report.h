@@ -20,7 +20,7 @@ typedef struct calm_checking calm_checking;
  * missing while parts of the checkpoint could not be read.  For checks that cost something. */
 bool calm_check_wants(const calm_checking *c, calm_rule rule);
 
-/* Add a finding about `where` (module, tensor, file or key) if the rule applies.  Both texts are copied to ctx->out, the
+/* Add a finding about `where` (module, tensor, file, key) if the rule applies.  Both texts are copied to ctx->out, the
  * formatted one cut at 1023 bytes, `where` at 512.  After 20000 findings only the counts grow.  CALM_ENOMEM. */
 calm_status calm_check_say(calm_checking *c, calm_rule rule, const char *where, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
