@@ -176,7 +176,7 @@ static calm_status actfit(calm_ctx *ctx, calm_target *target, const void *opts)
 {
     size_t kept = target->job->stats->n_samples, needed;
     if (!calm_size_mul(&needed, ROWS_PER_INPUT, target->in) || kept < needed)
-        return calm_fail(ctx, CALM_ENUMERIC, "%s: actfit has %zu kept rows for %zu inputs, needs %zu: more --samples",
+        return calm_fail(ctx, CALM_ENUMERIC, "%s: actfit has %zu kept rows for %zu inputs, needs %zu: more calibration windows",
                          target->job->name, kept, target->in, needed);
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     calm_status status = fit(ctx, target, opts);

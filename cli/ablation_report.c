@@ -1,13 +1,14 @@
 /* Reports of an ablation: aligned tables, JSON, CSV and Markdown of the same rows (docs/ablation.md). */
+#include "cli/ablation_report.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/ablation.h"
-#include "cli/table.h"
+#include "cli/print.h"
 #include "ptq/base/file.h"
-#include "ptq/hybrid/export.h"
+#include "ptq/export/export.h"
 
 /* ---- tables for programs: every column, all digits ---- */
 
@@ -257,7 +258,7 @@ static calm_status scheme_json(calm_ctx *ctx, const calm_ablation *of, calm_json
     calm_table_init(&table);
     add_data_columns(&table, false, of->encoder);
     add_data_rows(of, false, &table);
-    const calm_status status = calm_table_json(ctx, &table, &rows);
+    const calm_status status = calm_rows_json(ctx, &table, &rows);
     calm_table_clear(&table);
     CALM_TRY(status);
     object = calm_json_new_object();
@@ -313,7 +314,7 @@ calm_status calm_ablation_json(calm_ctx *ctx, const calm_ablation_set *set)
     calm_json *root;
     calm_status status = as_json(ctx, set, &root);
     if (status == CALM_OK)
-        status = calm_json_print(ctx, root);
+        status = calm_print_json(ctx, root);
     calm_json_free(root);
     return status;
 }

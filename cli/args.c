@@ -8,35 +8,63 @@
 
 #define FIRST_KEY 1000    /* option i without a letter has key FIRST_KEY + i */
 
+/* An option of the command line: one of the command's own, or one of the spec. */
+typedef struct flag {
+    const calm_option *option;
+    void *into;       /* the struct of its field                 */
+    bool *given;      /* set when it is; NULL: of no interest    */
+} flag;
+
 /* What argp's callback needs. */
 typedef struct parse {
     calm_ctx *ctx;
     const calm_command *command;
-    void *opts;
-    bool *given;
+    flag *flags;      /* [n_flags] */
+    size_t n_flags;
     const char **args;
     size_t n_args;
 } parse;
 
-static const calm_option *by_key(const calm_command *command, int key)
+static bool takes(calm_spec_use use, size_t index)
 {
-    for (size_t i = 0; i < calm_options_count(command->options); i++) {
-        const calm_option *option = &command->options[i];
-        if (key == FIRST_KEY + (int)i || (option->key && key == option->key))
-            return option;
-    }
+    return use == CALM_SPEC_ALL || (use == CALM_SPEC_SHARED && index < calm_spec_shared);
+}
+
+/* The command's own options, then those of the spec that have no namesake among them. */
+static calm_status list_flags(calm_ctx *ctx, const calm_command *command, void *opts, parse *p)
+{
+    calm_recipe_spec *spec = (calm_recipe_spec *)((char *)opts + command->spec_at);
+    const size_t n_own = calm_options_count(command->options), n_spec = calm_options_count(calm_spec_table);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, p->flags, n_own + n_spec));
+    if (command->spec != CALM_SPEC_NONE)
+        CALM_TRY(calm_spec_init(ctx, spec));
+    CALM_TRY(calm_options_init(ctx, command->options, opts));
+    for (size_t i = 0; i < n_own; i++)
+        p->flags[p->n_flags++] = (flag){&command->options[i], opts, NULL};
+    for (size_t i = 0; i < n_spec; i++)
+        if (takes(command->spec, i) && !calm_option_find(command->options, calm_spec_table[i].name))
+            p->flags[p->n_flags++] = (flag){&calm_spec_table[i], spec, &spec->given[i]};
+    return CALM_OK;
+}
+
+static const flag *by_key(const parse *p, int key)
+{
+    for (size_t i = 0; i < p->n_flags; i++)
+        if (key == FIRST_KEY + (int)i || (p->flags[i].option->key && key == p->flags[i].option->key))
+            return &p->flags[i];
     return NULL;
 }
 
 static error_t parse_one(int key, char *value, struct argp_state *state)
 {
     parse *p = state->input;
-    const calm_option *option = by_key(p->command, key);
+    const flag *found = by_key(p, key);
     char owner[64];
     snprintf(owner, sizeof owner, "calm %s", p->command->name);
-    if (option) {
-        p->given[option - p->command->options] = true;
-        calm_option_set(p->ctx, p->command->options, p->opts, owner, option->name, value ? value : "true");
+    if (found) {
+        if (found->given)
+            *found->given = true;
+        calm_option_set_one(p->ctx, found->option, found->into, owner, value ? value : "true", false);
         return 0;
     }
     if (key != ARGP_KEY_ARG)
@@ -49,12 +77,11 @@ static error_t parse_one(int key, char *value, struct argp_state *state)
 }
 
 /* argp's own table, from ours. */
-static calm_status make_options(calm_ctx *ctx, const calm_command *command, struct argp_option **out)
+static calm_status make_options(calm_ctx *ctx, const parse *p, struct argp_option **out)
 {
-    const size_t n = calm_options_count(command->options);
-    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, n + 1));
-    for (size_t i = 0; i < n; i++) {
-        const calm_option *option = &command->options[i];
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, p->n_flags + 1));
+    for (size_t i = 0; i < p->n_flags; i++) {
+        const calm_option *option = p->flags[i].option;
         char *doc;
         const bool shown = option->fallback && option->fallback[0] && strcmp(option->fallback, "-1") != 0;
         CALM_TRY(calm_strf(ctx, ctx->out, &doc, "%s%s%s%s", option->help, shown ? " (default " : "",
@@ -70,14 +97,14 @@ static calm_status make_options(calm_ctx *ctx, const calm_command *command, stru
 }
 
 /* getopt would say no more than "unrecognized option": find unknown long options first and name the nearest. */
-static calm_status check_names(calm_ctx *ctx, const calm_command *command, int argc, char **argv)
+static calm_status check_names(calm_ctx *ctx, const parse *p, int argc, char **argv)
 {
     static const char *const builtin[] = {"help", "usage"};
-    const size_t n = calm_options_count(command->options), n_builtin = sizeof builtin / sizeof *builtin;
+    const size_t n = p->n_flags, n_builtin = sizeof builtin / sizeof *builtin;
     const char **names;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, names, n + n_builtin));
     for (size_t i = 0; i < n; i++)
-        names[i] = command->options[i].name;
+        names[i] = p->flags[i].option->name;
     memcpy(names + n, builtin, sizeof builtin);
     for (int a = 1; a < argc && strcmp(argv[a], "--") != 0; a++) {
         if (strncmp(argv[a], "--", 2) != 0)
@@ -90,7 +117,7 @@ static calm_status check_names(calm_ctx *ctx, const calm_command *command, int a
         if (known)
             continue;
         const char *near = calm_nearest(word, names, n + n_builtin);
-        return calm_fail(ctx, CALM_EARG, "calm %s: unknown option --%s%s%s%s", command->name, word,
+        return calm_fail(ctx, CALM_EARG, "calm %s: unknown option --%s%s%s%s", p->command->name, word,
                          near ? "; did you mean --" : "; see --help", near ? near : "", near ? "?" : "");
     }
     return CALM_OK;
@@ -124,15 +151,13 @@ calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc
 {
     struct argp_option *options;
     char *doc, *name;
-    parse p = {.ctx = ctx, .command = command, .opts = opts};
-    CALM_TRY(calm_options_init(ctx, command->options, opts));
+    parse p = {.ctx = ctx, .command = command};
+    CALM_TRY(list_flags(ctx, command, opts, &p));
     CALM_TRY(CALM_NEW(ctx, ctx->out, p.args, command->max_args + 1));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, p.given, calm_options_count(command->options) + 1));
     calm_common *common = opts;
-    common->given = p.given;
     CALM_TRY(quote_words(ctx, argc, argv, &common->command));
-    CALM_TRY(make_options(ctx, command, &options));
-    CALM_TRY(check_names(ctx, command, argc, argv));
+    CALM_TRY(make_options(ctx, &p, &options));
+    CALM_TRY(check_names(ctx, &p, argc, argv));
     CALM_TRY(calm_strf(ctx, ctx->out, &doc, "%s\vExamples:\n%s", command->description, command->examples));
     CALM_TRY(calm_strf(ctx, ctx->out, &name, "calm %s", command->name));
     const struct argp argp = {options, parse_one, command->arguments, doc, NULL, NULL, NULL};

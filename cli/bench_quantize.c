@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "algorithms/algorithm.h"
-#include "cli/table.h"
+#include "cli/print.h"
 #include "ptq/base/rng.h"
 #include "ptq/base/threads.h"
 #include "ptq/calib/capture.h"
@@ -158,7 +158,7 @@ static calm_status print_json(calm_ctx *ctx, const bench *b, double cholesky, do
     for (size_t a = 0; a < N_OTHERS; a++)
         calm_json_set_number(list, others[a].algorithm, b->other[a]);
     calm_json_set(root, "other_seconds", list);
-    const calm_status status = calm_json_print(ctx, root);
+    const calm_status status = calm_print_json(ctx, root);
     calm_json_free(root);
     return status;
 }

@@ -4,62 +4,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/ablation.h"
+#include "cli/ablation_report.h"
 #include "cli/command.h"
-#include "cli/recipe_options.h"
+#include "cli/progress.h"
 #include "ptq/base/threads.h"
+#include "ptq/recipe/resolve.h"
 
 #define SCHEMES "w4a16_g128,w3a16_g128,w2a16_g64,w4a4_g128"
 #define MAX_SEEDS 64
 
 typedef struct options {
     calm_common common;
-    calm_recipe_options recipe;
-    const char *schemes, *seeds, *output;
+    calm_recipe_spec spec;
+    calm_words schemes;
+    const char *seeds, *output;
     int input_scales;
     bool no_probes, force, json;
 } options;
 
 static const calm_option table[] = {
-    {.name = "schemes",
-     .help = "number formats, an experiment each (default: those of --scheme or --bits, or " SCHEMES ")",
-     .offset = offsetof(options, schemes),
-     .type = CALM_OPTION_STRING,
-     .metavar = "LIST",
-     .list = true},
-    CALM_RECIPE_OPTIONS_WITH(options, "200"),
-    {.name = "text",
-     .help = "the same as --eval-text",
-     .offset = offsetof(options, recipe.eval_text),
-     .type = CALM_OPTION_STRING,
-     .metavar = "FILE"},
+    {.name = "schemes", .help = "number formats, an experiment each (default: those of --scheme or --bits, or " SCHEMES ")",
+     .offset = offsetof(options, schemes), .type = CALM_OPTION_WORDS, .metavar = "LIST"},
+    {.name = "eval-samples", .help = "windows of the text to evaluate on; 0 = all",
+     .offset = offsetof(options, spec.eval_samples), .type = CALM_OPTION_INT, .fallback = "200", .min = 0, .max = 1 << 24,
+     .metavar = "N"},
+    {.name = "text", .help = "the same as --eval-text", .offset = offsetof(options, spec.eval_text),
+     .type = CALM_OPTION_STRING, .metavar = "FILE"},
     {.name = "seeds",
      .help = "uniform runs and the default hybrid again, calibration windows drawn with each of these: 1,2,3",
-     .offset = offsetof(options, seeds),
-     .type = CALM_OPTION_STRING,
-     .metavar = "LIST"},
+     .offset = offsetof(options, seeds), .type = CALM_OPTION_STRING, .metavar = "LIST"},
     {.name = "input-scales",
      .help = "norms: also behind norms that a residual reads too (encoders); free: everywhere; no checkpoint holds those",
-     .offset = offsetof(options, input_scales),
-     .type = CALM_OPTION_ENUM,
-     .values = CALM_INPUT_SCALES_NAMES,
-     .fallback = "folded",
-     .metavar = CALM_INPUT_SCALES_NAMES},
+     .offset = offsetof(options, input_scales), .type = CALM_OPTION_ENUM, .values = CALM_INPUT_SCALES_NAMES,
+     .fallback = "folded", .metavar = CALM_INPUT_SCALES_NAMES},
     {.name = "no-probes",
      .help = "leave out the probes of single units, which take longest: no oracle, no rank correlations",
-     .offset = offsetof(options, no_probes),
-     .type = CALM_OPTION_BOOL},
-    {.name = "output",
-     .help = "directory for ablation.md, ablation.csv and ablation.json",
-     .offset = offsetof(options, output),
-     .type = CALM_OPTION_STRING,
-     .metavar = "DIR",
-     .key = 'o'},
-    {.name = "force",
-     .help = "replace the output directory",
-     .offset = offsetof(options, force),
-     .type = CALM_OPTION_BOOL,
-     .key = 'f'},
+     .offset = offsetof(options, no_probes), .type = CALM_OPTION_BOOL},
+    {.name = "output", .help = "directory for ablation.md, ablation.csv and ablation.json",
+     .offset = offsetof(options, output), .type = CALM_OPTION_STRING, .metavar = "DIR", .key = 'o'},
+    {.name = "force", .help = "replace the output directory", .offset = offsetof(options, force),
+     .type = CALM_OPTION_BOOL, .key = 'f'},
     {.name = "json", .help = "print the result as JSON", .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
     CALM_COMMON_OPTIONS(options),
     {0},
@@ -89,96 +73,115 @@ static calm_status parse_seeds(calm_ctx *ctx, const char *list, calm_ablation_pl
     }
 }
 
-/* One recipe per scheme. */
-static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *scheme, calm_recipe *recipe)
+/* The recipe of one scheme, or with NULL of what the spec says.  It writes no checkpoint, so that none of its parts are kept
+ * as a recipe. */
+static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *scheme, const calm_events *events,
+                               calm_recipe *recipe)
 {
-    CALM_TRY(calm_recipe_resolve(ctx, &o->recipe, scheme, NULL, o->common.quiet, recipe));
-    CALM_TRY(calm_recipe_select(ctx, CALM_UNIT_JOB, CALM_RULE_TOKEN, NULL, recipe));
+    calm_recipe_spec *spec;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, spec, 1));    /* it outlives the recipe */
+    *spec = o->spec;
+    if (scheme) {
+        spec->schemes = (calm_words){0};
+        CALM_TRY(calm_words_add(ctx, &spec->schemes, scheme));
+    }
+    CALM_TRY(calm_recipe_resolve(ctx, spec, events, recipe));
+    recipe->output = NULL;
+    recipe->document = NULL;
     recipe->points = (1u << CALM_N_POINTS) - 1;
     recipe->linear = true;
     recipe->input_scales = (calm_input_scales)o->input_scales;
-    return calm_recipe_evaluate(ctx, &o->recipe, recipe);
+    return CALM_OK;
 }
 
-static calm_status resolve(calm_ctx *ctx, const options *o, calm_recipe **recipes, size_t *n)
+/* A range that the name says stays said: the encoder's default is for names that do not. */
+static calm_status name_scheme(calm_ctx *ctx, const calm_recipe *all, size_t i, char **out)
+{
+    char name[CALM_SCHEME_NAME_MAX];
+    const bool symmetric = all->range_said[i] && !all->schemes[i].act_asymmetric;
+    calm_scheme_name(&all->schemes[i], name);
+    return calm_strf(ctx, ctx->out, out, "%s%s", name, symmetric ? "_symact" : "");
+}
+
+static calm_status resolve_each(calm_ctx *ctx, const options *o, const calm_words *schemes, const calm_events *events,
+                                calm_recipe **recipes, size_t *n)
 {
     calm_recipe all;
-    char name[CALM_SCHEME_NAME_MAX];
-    const char *list = o->schemes ? o->schemes : o->recipe.scheme;
-    *n = 0;
-    if (!o->recipe.model)
-        return calm_fail(ctx, CALM_EARG, "calm ablate: --model is missing; try: calm ablate --model qwen --schemes w4a4_g128");
-    if (o->schemes && o->recipe.scheme)
-        return calm_fail(ctx, CALM_EARG, "--schemes takes the place of --scheme");
-    if (o->recipe.prefix == CALM_PREFIX_QUANTIZED)
-        return calm_fail(ctx, CALM_EARG, "calm ablate chooses in many ways from the same candidates; it has no --prefix quantized");
-    if (!list && o->recipe.bits == 4)
-        list = SCHEMES;
-    if (!list) {
-        CALM_TRY(CALM_NEW(ctx, ctx->out, *recipes, 1));
-        *n = 1;
-        return resolve_one(ctx, o, NULL, *recipes);
-    }
-    CALM_TRY(calm_recipe_schemes(ctx, list, &all));
+    char *scheme;
+    CALM_TRY(calm_recipe_schemes(ctx, schemes, &all));
     CALM_TRY(CALM_NEW(ctx, ctx->out, *recipes, all.n_schemes));
-    for (size_t i = 0; i < all.n_schemes; i++) {
-        calm_scheme_name(&all.schemes[i], name);
-        /* A range that the name says stays said: the encoder's default is for names that do not. */
-        const bool symmetric = all.range_said[i] && !all.schemes[i].act_asymmetric;
-        char *scheme;
-        CALM_TRY(calm_strf(ctx, ctx->out, &scheme, "%s%s", name, symmetric ? "_symact" : ""));
-        CALM_TRY(resolve_one(ctx, o, scheme, &(*recipes)[(*n)++]));
+    for (*n = 0; *n < all.n_schemes; ++*n) {
+        CALM_TRY(name_scheme(ctx, &all, *n, &scheme));
+        CALM_TRY(resolve_one(ctx, o, scheme, events, &(*recipes)[*n]));
     }
     return CALM_OK;
 }
 
-/* What the name of the model has to say, once. */
-static void say_note(calm_ctx *ctx, const options *o, const calm_recipe *recipe)
+static calm_status resolve(calm_ctx *ctx, const options *o, const calm_events *events, calm_recipe **recipes, size_t *n)
 {
-    calm_progress progress;
-    if (!recipe->model.note)
-        return;
-    calm_progress_init(&progress, o->common.quiet);
-    ctx->log = calm_progress_log;
-    ctx->log_user = &progress;
-    calm_log(ctx, CALM_LOG_INFO, "%s", recipe->model.note);
-    ctx->log = NULL;
+    calm_words schemes = o->schemes.n ? o->schemes : o->spec.schemes;
+    if (!o->spec.model)
+        return calm_fail(ctx, CALM_EARG, "calm ablate: --model is missing; try: calm ablate --model qwen --schemes w4a4_g128");
+    if (o->schemes.n && o->spec.schemes.n)
+        return calm_fail(ctx, CALM_EARG, "--schemes takes the place of --scheme");
+    if (o->spec.prefix == CALM_PREFIX_QUANTIZED)
+        return calm_fail(ctx, CALM_EARG, "calm ablate chooses in many ways from the same candidates; it has no --prefix quantized");
+    if (!schemes.n && o->spec.bits == 4)
+        CALM_TRY(calm_words_split(ctx, SCHEMES, &schemes));
+    if (schemes.n)
+        return resolve_each(ctx, o, &schemes, events, recipes, n);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *recipes, 1));
+    *n = 1;
+    return resolve_one(ctx, o, NULL, events, *recipes);
+}
+
+static calm_status write_and_print(calm_ctx *ctx, const options *o, const calm_ablation_set *set)
+{
+    if (o->output)
+        CALM_TRY(calm_ablation_write(ctx, set, o->output));
+    return o->json ? calm_ablation_json(ctx, set) : calm_ablation_print(ctx, set);
 }
 
 /* All experiments, one after the other; results in `keep`. */
-static calm_status ablate(calm_ctx *ctx, const options *o, const calm_ablation_plan *plan, const calm_recipe *recipes,
-                          size_t n, calm_arena *keep)
+static calm_status ablate(calm_ctx *ctx, const options *o, calm_ablation_plan *plan, calm_arena *keep,
+                          calm_progress *progress)
 {
     const double begun = calm_seconds();
+    calm_ablation_set set = {0};
+    calm_recipe *recipes;
     calm_ablation *of;
-    CALM_TRY(CALM_NEW(ctx, keep, of, n));
-    say_note(ctx, o, recipes);
-    for (size_t i = 0; i < n; i++)
+    plan->options.events = calm_progress_events(progress);
+    CALM_TRY(resolve(ctx, o, &plan->options.events, &recipes, &set.n));
+    CALM_TRY(CALM_NEW(ctx, keep, of, set.n));
+    if (recipes->model.note)
+        calm_log(ctx, CALM_LOG_INFO, "%s", recipes->model.note);
+    for (size_t i = 0; i < set.n; i++)
         CALM_TRY(calm_ablation_check(ctx, &recipes[i], plan));
-    for (size_t i = 0; i < n; i++)
+    calm_progress_add_run(progress);
+    for (size_t i = 0; i < set.n; i++)
         CALM_TRY(calm_ablate(ctx, &recipes[i], plan, keep, &of[i]));
-    const calm_ablation_set set = {recipes, of, n, calm_seconds() - begun};
-    if (o->output)
-        CALM_TRY(calm_ablation_write(ctx, &set, o->output));
-    return o->json ? calm_ablation_json(ctx, &set) : calm_ablation_print(ctx, &set);
+    calm_progress_end(ctx, progress);
+    set.recipe = recipes;
+    set.of = of;
+    set.seconds = calm_seconds() - begun;
+    return write_and_print(ctx, o, &set);
 }
 
 static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
 {
     const options *o = opts;
-    calm_ablation_plan plan = {.probes = !o->no_probes, .quiet = o->common.quiet};
-    calm_recipe *recipes;
+    calm_ablation_plan plan = {.probes = !o->no_probes, .options = {.command = o->common.command}};
+    calm_progress progress;
     calm_arena keep;
-    size_t n;
     (void)args;
     (void)n_args;
     CALM_TRY(parse_seeds(ctx, o->seeds, &plan));
     if (o->output)
         CALM_TRY(calm_ablation_target(ctx, o->output, o->force));
-    CALM_TRY(resolve(ctx, o, &recipes, &n));
-    plan.command = o->common.command;
     calm_arena_init(&keep);
-    const calm_status status = ablate(ctx, o, &plan, recipes, n, &keep);
+    calm_progress_begin(ctx, &progress, o->common.quiet);
+    const calm_status status = ablate(ctx, o, &plan, &keep, &progress);
+    calm_progress_end(ctx, &progress);
     calm_arena_clear(&keep);
     return status;
 }
@@ -195,5 +198,7 @@ const calm_command calm_cmd_ablate = {
                 "  calm ablate --model qwen --schemes w3a16_g128 --no-probes --eval-samples 24\n",
     .options = table,
     .opts_size = sizeof(options),
+    .spec = CALM_SPEC_SHARED,
+    .spec_at = offsetof(options, spec),
     .run = run,
 };

@@ -2,9 +2,11 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "cli/assembly.h"
 #include "cli/command.h"
-#include "cli/table.h"
+#include "cli/print.h"
+#include "cli/progress.h"
+#include "cli/pull.h"
+#include "ptq/run/reassemble.h"
 
 typedef struct options {
     calm_common common;
@@ -30,13 +32,12 @@ static const calm_option table[] = {
     {0},
 };
 
-static calm_status print(calm_ctx *ctx, const void *opts, const calm_assembly *a)
+static calm_status print(calm_ctx *ctx, const options *o, const calm_assembly *a)
 {
-    const options *o = opts;
-    const calm_pipeline *p = &a->p;
+    const calm_result *p = &a->result;
     if (!o->json) {
         printf("  result       %s of run %lld: %.4f bits per weight\n  size         %.2f MiB -> %.2f MiB (%.1f %%)\n",
-               p->result_name, (long long)a->run.id, p->bits_per_weight, (double)p->bytes_before / 1048576.0,
+               p->name, (long long)a->run.id, p->bits_per_weight, (double)p->bytes_before / 1048576.0,
                (double)p->bytes_after / 1048576.0, 100.0 * (double)p->bytes_after / (double)p->bytes_before);
         printf("  checkpoint   %s\n\n  next: %s eval --model %s --reference %s --text FILE\n", o->output,
                calm_program(), o->output, a->recipe.model.dir);
@@ -44,12 +45,12 @@ static calm_status print(calm_ctx *ctx, const void *opts, const calm_assembly *a
     }
     calm_json *root = calm_json_new_object();
     calm_json_set_int(root, "run", a->run.id);
-    calm_json_set_string(root, "result", p->result_name);
+    calm_json_set_string(root, "result", p->name);
     calm_json_set_number(root, "bits_per_weight", p->bits_per_weight);
     calm_json_set_int(root, "bytes_before", p->bytes_before);
     calm_json_set_int(root, "bytes_after", p->bytes_after);
     calm_json_set_string(root, "checkpoint", o->output);
-    const calm_status status = calm_json_print(ctx, root);
+    const calm_status status = calm_print_json(ctx, root);
     calm_json_free(root);
     return status;
 }
@@ -59,6 +60,8 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     const options *o = opts;
     calm_assemble_options how = {.store = o->store, .output = o->output, .hybrid = o->hybrid, .force = o->force};
     calm_named_model model;
+    calm_progress progress;
+    calm_assembly assembly;
     char *command;
     (void)n_args;
     CALM_TRY(calm_stored_run_number(ctx, "assemble", args[0], &how.run));
@@ -66,12 +69,19 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
         return calm_fail(ctx, CALM_EARG, "calm assemble: --output is missing; try: calm assemble %s --output out",
                          args[0]);
     if (o->model) {
-        CALM_TRY(calm_resolve_model(ctx, o->model, o->common.quiet, &model));
+        CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &model));
         how.model = model.dir;
     }
     CALM_TRY(calm_strf(ctx, ctx->out, &command, "calm assemble %lld --output %s", (long long)how.run, o->output));
     how.command = command;
-    return calm_assemble_and_tell(ctx, &how, o->common.quiet, print, o);
+    calm_progress_begin(ctx, &progress, o->common.quiet);
+    how.events = calm_progress_events(&progress);
+    calm_status status = calm_reassemble(ctx, &how, &assembly);
+    calm_progress_end(ctx, &progress);
+    if (status == CALM_OK)
+        status = print(ctx, o, &assembly);
+    calm_assembly_close(&assembly);
+    return status;
 }
 
 const calm_command calm_cmd_assemble = {

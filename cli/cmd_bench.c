@@ -7,7 +7,7 @@
 
 #include "cli/bench_quantize.h"
 #include "cli/command.h"
-#include "cli/table.h"
+#include "cli/print.h"
 #include "ptq/base/rng.h"
 #include "ptq/base/threads.h"
 #include "ptq/calib/gram.h"
@@ -240,7 +240,7 @@ static calm_status report(calm_ctx *ctx, const options *o, const char *subject, 
     calm_json_set_number(root, "ratio", rate / sgemm);
     calm_json_set_int(root, "threads", ctx->n_threads);
     calm_json_set_int(root, "tokens", o->tokens);
-    const calm_status status = calm_json_print(ctx, root);
+    const calm_status status = calm_print_json(ctx, root);
     calm_json_free(root);
     return status;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/command.h"
-#include "cli/table.h"
+#include "cli/print.h"
 #include "ptq/check/check.h"
 
 #define MOST_LINES 20 /* findings of one rule that are printed unless all are asked for */
@@ -72,9 +72,9 @@ static calm_status list_rules(calm_ctx *ctx, bool json)
             calm_table_text(&rows, rules[i].remedy);
         }
     }
-    calm_status status = json ? calm_table_json(ctx, &rows, &list) : calm_table_print(ctx, &rows, stdout);
+    calm_status status = json ? calm_rows_json(ctx, &rows, &list) : calm_print_table(ctx, &rows, stdout);
     if (json && status == CALM_OK) {
-        status = calm_json_print(ctx, list);
+        status = calm_print_json(ctx, list);
         calm_json_free(list);
     }
     calm_table_clear(&rows);
@@ -124,7 +124,7 @@ static calm_status print_json(calm_ctx *ctx, const char *path, const options *o,
     for (size_t i = 0; i < report->n; i++)
         calm_json_add(list, finding_json(&report->findings[i]));
     calm_json_set(root, "findings", list);
-    const calm_status status = calm_json_print(ctx, root);
+    const calm_status status = calm_print_json(ctx, root);
     calm_json_free(root);
     return status;
 }

@@ -2,10 +2,10 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "cli/budget.h"
 #include "cli/command.h"
-#include "cli/dequantize.h"
 #include "cli/progress.h"
+#include "ptq/base/text.h"
+#include "ptq/export/dequantize.h"
 
 typedef struct options {
     calm_common common;
@@ -42,40 +42,22 @@ static const calm_option table[] = {
     {0},
 };
 
-typedef struct showing {
-    calm_progress progress;
-    size_t stage;
-} showing;
-
-/* A calm_tick_fn. */
-static void tick(void *user, size_t done, size_t total)
-{
-    showing *to = user;
-    calm_progress_update(&to->progress, to->stage, done, total);
-}
-
 static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
 {
     static const calm_dtype dtypes[] = {CALM_F32, CALM_F16, CALM_BF16, CALM_N_DTYPES};
     const options *o = opts;
-    showing to = {.stage = 0};
+    calm_progress progress;
     calm_dequantize_options how = {
-        .output = o->output, .dtype = dtypes[o->dtype], .force = o->force, .tick = tick, .tick_user = &to};
+        .output = o->output, .dtype = dtypes[o->dtype], .force = o->force, .tick = calm_progress_tick, .tick_user = &progress};
     calm_dequantize_result result;
     (void)n_args;
     if (!o->output)
         return calm_fail(ctx, CALM_EARG, "calm dequantize: where is it to be written? Say --output DIR");
-    CALM_TRY(calm_budget_parse(ctx, o->max_shard_size, &how.max_shard_bytes));
-    calm_progress_init(&to.progress, o->common.quiet);
-    to.stage = calm_progress_add(&to.progress, "write", "tensors");
-    calm_log_fn *log = ctx->log;
-    void *log_user = ctx->log_user;
-    ctx->log = o->common.quiet ? NULL : calm_progress_log;
-    ctx->log_user = &to.progress;
+    CALM_TRY(calm_size_parse(ctx, "max-shard-size", o->max_shard_size, &how.max_shard_bytes));
+    calm_progress_begin(ctx, &progress, o->common.quiet);
+    calm_progress_add(&progress, "write", "tensors");
     const calm_status status = calm_dequantize(ctx, args[0], &how, &result);
-    calm_progress_end(&to.progress);
-    ctx->log = log;
-    ctx->log_user = log_user;
+    calm_progress_end(ctx, &progress);
     if (status == CALM_OK)
         printf("%s: %zu tensors, %zu of them quantized (%s), written as %s to %s\n", args[0], result.n_tensors,
                result.n_dequantized, result.format, calm_dtype_name(result.dtype), o->output);

@@ -6,14 +6,14 @@
 
 #include "cli/command.h"
 #include "cli/eval.h"
-#include "cli/forward_file.h"
+#include "ptq/eval/forward_file.h"
 #include "cli/progress.h"
-#include "cli/resolve.h"
-#include "cli/table.h"
+#include "cli/pull.h"
+#include "cli/print.h"
 #include "ptq/eval/encode.h"
 #include "ptq/eval/evaluate.h"
-#include "ptq/io/sentences.h"
-#include "ptq/io/tokenizer.h"
+#include "ptq/data/sentences.h"
+#include "ptq/tokenizer/tokenizer.h"
 #include "ptq/model/arch.h"
 
 typedef struct options {
@@ -98,11 +98,6 @@ static const calm_option table[] = {
     {0},
 };
 
-static void tick(void *user, size_t done, size_t total)
-{
-    calm_progress_update(user, 0, done, total);
-}
-
 static calm_status print_json(calm_ctx *ctx, const options *o, const calm_tokenizer *tokenizer,
                               const calm_windows *windows, const calm_eval_result *result,
                               const calm_eval_result *reference, const calm_eval_worst *worst)
@@ -123,7 +118,7 @@ static calm_status print_json(calm_ctx *ctx, const options *o, const calm_tokeni
         o->worst ? calm_eval_worst_json(ctx, tokenizer, windows, worst, &positions) : CALM_OK;
     if (status == CALM_OK) {
         calm_json_set(root, "worst", o->worst ? positions : calm_json_new_null());
-        status = calm_json_print(ctx, root);
+        status = calm_print_json(ctx, root);
     }
     calm_json_free(root);
     return status;
@@ -170,14 +165,14 @@ static calm_status evaluate(calm_ctx *ctx, const options *o, const calm_model *m
     calm_windows windows;
     calm_progress progress;
     CALM_TRY(read_windows(ctx, o, tokenizer, &how, &windows));
-    calm_progress_init(&progress, o->common.quiet);
+    calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "evaluate", "windows");
     const calm_status status =
         o->worst ? calm_evaluate_worst(ctx, &against, &reference_result, &subject, &result, &windows, (size_t)o->worst,
-                                       tick, &progress, &worst)
+                                       calm_progress_tick, &progress, &worst)
                  : calm_evaluate(ctx, reference ? &against : NULL, reference ? &reference_result : NULL, &subject, 1,
-                                 &result, &windows, tick, &progress);
-    calm_progress_end(&progress);
+                                 &result, &windows, calm_progress_tick, &progress);
+    calm_progress_end(ctx, &progress);
     CALM_TRY(status);
     return print(ctx, o, tokenizer, &windows, &result, &reference_result, &worst);
 }
@@ -218,7 +213,7 @@ static calm_status print_embeddings(calm_ctx *ctx, const options *o, const calm_
         calm_json_set_number(root, "cosine_min", result->cosine_min);
         calm_json_set_number(root, "spearman", result->spearman);
         calm_json_set_int(root, "pairs", (int64_t)result->pairs);
-        const calm_status status = calm_json_print(ctx, root);
+        const calm_status status = calm_print_json(ctx, root);
         calm_json_free(root);
         return status;
     }
@@ -272,10 +267,10 @@ static calm_status evaluate_encoder(calm_ctx *ctx, const options *o, const calm_
     if (!calm_model_config(reference)->arch->encoder)
         return calm_fail(ctx, CALM_EARG, "calm eval: %s is an encoder, %s is not", o->model, o->reference);
     CALM_TRY(read_sentences(ctx, o, calm_model_config(model), tokenizer, &windows));
-    calm_progress_init(&progress, o->common.quiet);
+    calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "evaluate", "sentences");
     const calm_status status = compare_embeddings(ctx, model, reference, &windows, &progress, &result);
-    calm_progress_end(&progress);
+    calm_progress_end(ctx, &progress);
     CALM_TRY(status);
     return print_embeddings(ctx, o, &windows, &result);
 }
@@ -321,9 +316,9 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     (void)args;
     (void)n_args;
     CALM_TRY(check(ctx, o));
-    CALM_TRY(calm_resolve_model(ctx, o->model, o->common.quiet, &named));
+    CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
     if (o->reference)
-        CALM_TRY(calm_resolve_model(ctx, o->reference, o->common.quiet, &reference_named));
+        CALM_TRY(calm_find_shown(ctx, o->reference, o->common.quiet, &reference_named));
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, named.dir, "tokenizer.json"));
     calm_status status = calm_model_open(ctx, named.dir, &model);
     if (status == CALM_OK && o->reference)

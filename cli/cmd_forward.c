@@ -3,9 +3,9 @@
 #include <stdio.h>
 
 #include "cli/command.h"
-#include "cli/forward_file.h"
+#include "ptq/eval/forward_file.h"
 #include "cli/progress.h"
-#include "cli/resolve.h"
+#include "cli/pull.h"
 
 typedef struct options {
     calm_common common;
@@ -39,11 +39,6 @@ static const calm_option table[] = {
     {0},
 };
 
-static void tick(void *user, size_t done, size_t total)
-{
-    calm_progress_update(user, 0, done, total);
-}
-
 static calm_status forward(calm_ctx *ctx, const options *o, const calm_model *model)
 {
     calm_token_file tokens;
@@ -51,12 +46,12 @@ static calm_status forward(calm_ctx *ctx, const options *o, const calm_model *mo
     calm_forward_result result;
     char shape[128];
     CALM_TRY(calm_token_file_read(ctx, o->tokens, calm_model_config(model)->vocab, &tokens));
-    calm_progress_init(&progress, o->common.quiet);
+    calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "forward", "parts");
-    const calm_forward_request request = {.model = model, .tokens = &tokens, .hidden = o->hidden, .tick = tick,
+    const calm_forward_request request = {.model = model, .tokens = &tokens, .hidden = o->hidden, .tick = calm_progress_tick,
                                           .tick_user = &progress};
     const calm_status status = calm_forward_write(ctx, &request, o->output, &result);
-    calm_progress_end(&progress);
+    calm_progress_end(ctx, &progress);
     CALM_TRY(status);
     for (size_t i = 0; i < result.n && !o->common.quiet; i++)
         printf("%-18s %s\n", result.tensors[i].name,
@@ -74,7 +69,7 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     if (!o->model || !o->tokens || !o->output)
         return calm_fail(ctx, CALM_EARG, "calm forward: %s is missing; see calm forward --help",
                          !o->model ? "--model" : !o->tokens ? "--tokens" : "--output");
-    CALM_TRY(calm_resolve_model(ctx, o->model, o->common.quiet, &named));
+    CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
     CALM_TRY(calm_model_open(ctx, named.dir, &model));
     const calm_status status = forward(ctx, o, model);
     calm_model_close(model);

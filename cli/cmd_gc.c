@@ -8,14 +8,15 @@
 #include <sys/stat.h>
 
 #include "cli/command.h"
-#include "cli/table.h"
+#include "cli/print.h"
 #include "store/gc.h"
 
 #define MOST_RUNS 100000
 
 typedef struct options {
     calm_common common;
-    const char *store, *drop;
+    const char *store;
+    calm_words drop;
     long long keep;
     bool dry_run, json;
 } options;
@@ -39,9 +40,9 @@ static const calm_option table[] = {
     {.name = "drop",
      .help = "runs that go: 1,4,7",
      .offset = offsetof(options, drop),
-     .type = CALM_OPTION_STRING,
-     .metavar = "RUN,RUN",
-     .list = true},
+     .type = CALM_OPTION_WORDS,
+     .max = MOST_RUNS,
+     .metavar = "RUN,RUN"},
     {.name = "dry-run",
      .help = "say what would go, and change nothing",
      .offset = offsetof(options, dry_run),
@@ -55,28 +56,22 @@ static const calm_option table[] = {
     {0},
 };
 
-/* "1,4,7": numbers from 1. */
-static calm_status parse_runs(calm_ctx *ctx, const char *list, calm_gc_plan *plan)
+/* Numbers from 1. */
+static calm_status parse_runs(calm_ctx *ctx, const calm_words *words, calm_gc_plan *plan)
 {
     int64_t *runs;
-    size_t n = 1;
-    for (const char *at = list; *at; at++)
-        n += *at == ',';
-    if (n > MOST_RUNS)
-        return calm_fail(ctx, CALM_EARG, "calm gc: --drop: more than %d runs", MOST_RUNS);
-    CALM_TRY(CALM_NEW(ctx, ctx->out, runs, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, runs, words->n));
     plan->drop = runs;
-    for (const char *at = list;; at++) {
+    for (size_t i = 0; i < words->n; i++) {
         char *end;
         errno = 0;
-        const long long run = strtoll(at, &end, 10);
-        if (!isdigit((unsigned char)*at) || errno || run < 1 || (*end && *end != ','))
-            return calm_fail(ctx, CALM_EARG, "calm gc: --drop %s: expected numbers of runs: 1,4,7", list);
+        const long long run = strtoll(words->of[i], &end, 10);
+        if (!isdigit((unsigned char)words->of[i][0]) || errno || run < 1 || *end)
+            return calm_fail(ctx, CALM_EARG, "calm gc: --drop: expected numbers of runs, as 1,4,7, found \"%.40s\"",
+                             words->of[i]);
         runs[plan->n_drop++] = run;
-        at = end;
-        if (!*at)
-            return CALM_OK;
     }
+    return CALM_OK;
 }
 
 /* ---- what is printed ---- */
@@ -110,7 +105,7 @@ static calm_status print_json(calm_ctx *ctx, const options *o, const calm_gc_res
     calm_json_set_bool(root, "dry_run", o->dry_run);
     calm_json_set(root, "dropped", numbers(freed->dropped, freed->n_dropped));
     calm_json_set(root, "kept", numbers(freed->kept, freed->n_kept));
-    calm_status status = calm_table_json(ctx, rows, &list);
+    calm_status status = calm_rows_json(ctx, rows, &list);
     if (status == CALM_OK)
         calm_json_set(root, "freed", list);
     calm_json_set_int(file, "bytes_before", freed->bytes_before);
@@ -118,7 +113,7 @@ static calm_status print_json(calm_ctx *ctx, const options *o, const calm_gc_res
     calm_json_set(root, "file", file);
     calm_json_set_string(root, "note", freed->note);
     if (status == CALM_OK)
-        status = calm_json_print(ctx, root);
+        status = calm_print_json(ctx, root);
     calm_json_free(root);
     return status;
 }
@@ -188,8 +183,7 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     calm_gc_result freed;
     calm_store *store;
     (void)args, (void)n_args;
-    if (o->drop)
-        CALM_TRY(parse_runs(ctx, o->drop, &plan));
+    CALM_TRY(parse_runs(ctx, &o->drop, &plan));
     struct stat info;
     /* Opened for writing, a store would be made. */
     if (stat(o->store, &info) != 0)

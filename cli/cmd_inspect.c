@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "cli/inspect.h"
-#include "cli/inspect_print.h"
-#include "cli/resolve.h"
+#include "cli/inspect/inspect.h"
+#include "cli/inspect/inspect_print.h"
+#include "cli/pull.h"
 #include "ptq/base/file.h"
 
 #define DEFAULT_STORE "calm-out/calm.db"
@@ -145,13 +145,13 @@ static calm_status inspect_model(calm_ctx *ctx, const char *word, bool quiet, co
     calm_named_model model;
     if (!calm_path_exists(word)) {
         const char *hub_name;
-        CALM_TRY(calm_resolve_hub_name(ctx, word, &hub_name));
+        CALM_TRY(calm_model_hub_name(ctx, word, &hub_name));
         if (calm_is_path(word) || (!hub_name && (strchr(word, '/') || strchr(word, '.'))))
             return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such store or model directory", word);
         if (!hub_name)
             CALM_TRY(check_misspelt(ctx, word));
     }
-    CALM_TRY(calm_resolve_model(ctx, word, quiet, &model));
+    CALM_TRY(calm_find_shown(ctx, word, quiet, &model));
     return inspect_directory(ctx, model.dir, model.note, query);
 }
 

@@ -4,8 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/pull.h"
-#include "cli/resolve.h"
-#include "cli/table.h"
+#include "cli/print.h"
 
 typedef struct options {
     calm_common common;
@@ -30,11 +29,11 @@ static calm_status print_rows(calm_ctx *ctx, const options *o, calm_table *rows)
 {
     calm_json *root, *list;
     if (!o->json)
-        return calm_table_print(ctx, rows, stdout);
-    CALM_TRY(calm_table_json(ctx, rows, &list));
+        return calm_print_table(ctx, rows, stdout);
+    CALM_TRY(calm_rows_json(ctx, rows, &list));
     root = calm_json_new_object();
     calm_json_set(root, "models", list);
-    const calm_status status = calm_json_print(ctx, root);
+    const calm_status status = calm_print_json(ctx, root);
     calm_json_free(root);
     return status;
 }
@@ -80,7 +79,7 @@ static calm_status print_snapshot(calm_ctx *ctx, const options *o, const calm_hu
         calm_json_add(files, file);
     }
     calm_json_set(root, "files", files);
-    const calm_status status = calm_json_print(ctx, root);
+    const calm_status status = calm_print_json(ctx, root);
     calm_json_free(root);
     return status;
 }
@@ -97,9 +96,9 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
         return print_list(ctx, o);
     if (n_args == 0)
         return calm_fail(ctx, CALM_EARG, "calm pull: expected a model; try: calm pull Qwen/Qwen3-0.6B");
-    CALM_TRY(calm_resolve_hub_name(ctx, args[0], &word));
+    CALM_TRY(calm_model_hub_name(ctx, args[0], &word));
     if (!word) {
-        CALM_TRY(calm_resolve_model(ctx, args[0], o->common.quiet, &named));    /* says what is wrong with the name */
+        CALM_TRY(calm_find_shown(ctx, args[0], o->common.quiet, &named));    /* says what is wrong with the name */
         return calm_fail(ctx, CALM_EARG, "calm pull: \"%s\" is a directory or the bundled model (%s); there is nothing "
                                          "to fetch", args[0], named.dir);
     }

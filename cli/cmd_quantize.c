@@ -1,20 +1,45 @@
 /* calm quantize: a float checkpoint in, a smaller one out, with the evidence. */
+#include <stddef.h>
 #include <stdio.h>
 
 #include "cli/command.h"
 #include "cli/dry_run.h"
 #include "cli/kernels.h"
 #include "cli/lock_report.h"
-#include "cli/lock_run.h"
-#include "cli/recipe_file.h"
+#include "cli/progress.h"
 #include "cli/report.h"
+#include "ptq/recipe/resolve.h"
+#include "ptq/recipe/shipped.h"
+#include "ptq/run/lock_run.h"
+
+typedef struct options {
+    calm_common common;
+    calm_recipe_spec spec;
+    const char *recipe_file, *lock;
+    bool dry_run, locked, json;
+} options;
+
+static const calm_option table[] = {
+    {.name = "recipe", .help = "take what is not given here from a recipe: a file, or the name of a shipped one",
+     .offset = offsetof(options, recipe_file), .type = CALM_OPTION_STRING, .metavar = "FILE"},
+    {.name = "dry-run", .help = "say what the run would need - memory, disk, time, size - and do nothing else",
+     .offset = offsetof(options, dry_run), .type = CALM_OPTION_BOOL},
+    {.name = "lock",
+     .help = "digests of inputs and outputs, for calm verify (default: beside the recipe file, else beside the output)",
+     .offset = offsetof(options, lock), .type = CALM_OPTION_STRING, .metavar = "FILE"},
+    {.name = "locked", .help = "do not write the lock: what it says must come out, else exit status 3",
+     .offset = offsetof(options, locked), .type = CALM_OPTION_BOOL},
+    {.name = "json", .help = "print the report as JSON", .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
+    CALM_COMMON_OPTIONS(options),
+    {0},
+};
 
 /* The lock that --locked demands, for the same recipe. */
-static calm_status read_lock(calm_ctx *ctx, const calm_quantize_options *o, const char *path, calm_json **out)
+static calm_status read_lock(calm_ctx *ctx, const calm_recipe_spec *spec, const char *path, calm_json **out)
 {
     const char *key = NULL;
     calm_json *document;
-    CALM_TRY(calm_recipe_file_json(ctx, o, &document));
+    CALM_TRY(calm_spec_write(ctx, spec, &document));
     calm_status status = calm_lock_read(ctx, path, out);
     if (status == CALM_OK)
         status = calm_lock_recipe_differs(ctx, *out, document, &key);
@@ -28,60 +53,84 @@ static calm_status read_lock(calm_ctx *ctx, const calm_quantize_options *o, cons
 }
 
 /* Write the lock, or say what is not as it was. */
-static calm_status settle(calm_ctx *ctx, const calm_quantize_options *o, const char *path, const calm_locked_run *run)
+static calm_status settle(calm_ctx *ctx, const options *o, const calm_locked_run *run)
 {
     if (!o->locked && !run->lock)
         return CALM_OK;
     if (!o->locked) {
-        if (calm_lock_write(ctx, run->lock, path) != CALM_OK)
-            calm_pipeline_failed(ctx, &run->pipeline);
+        if (calm_lock_write(ctx, run->lock, o->lock) != CALM_OK)
+            calm_run_failed(ctx, run->run);
         return ctx->status;
     }
     if (!run->differences.n)
         return CALM_OK;
     CALM_TRY(calm_lock_print(ctx, &run->differences, stderr));
-    return calm_fail(ctx, CALM_EMISMATCH, "%s: %zu of %zu things are not as the lock says%s", path, run->differences.n,
-                     run->differences.checked, run->ran ? "" : "; inputs differ, so nothing was computed");
+    return calm_fail(ctx, CALM_EMISMATCH, "%s: %zu of %zu things are not as the lock says%s", o->lock, run->differences.n,
+                     run->differences.checked, run->run ? "" : "; inputs differ, so nothing was computed");
 }
 
-static calm_status run_and_report(calm_ctx *ctx, const calm_quantize_options *o, const calm_recipe *recipe,
-                                  const char *path, const calm_json *expected)
+static calm_status report(calm_ctx *ctx, const options *o, const calm_result *result)
 {
+    const char *lock = o->locked || result->recipe->n_budgets > 1 ? NULL : o->lock;
+    return o->json ? calm_report_json(ctx, result, lock) : calm_report_print(ctx, result, lock);
+}
+
+static calm_status run_and_report(calm_ctx *ctx, const options *o, const calm_recipe *recipe, const calm_json *expected,
+                                  calm_progress *progress)
+{
+    const calm_run_options how = {.command = o->common.command, .events = calm_progress_events(progress)};
     calm_locked_run run;
-    calm_status status = calm_locked_run_do(ctx, o, recipe, expected, &run);
-    if (status == CALM_OK && run.ran)
-        status = o->json ? calm_report_json(ctx, &run.pipeline) : calm_report_print(ctx, &run.pipeline);
+    calm_progress_add_run(progress);
+    calm_status status = calm_locked_run_do(ctx, &o->spec, recipe, &how, expected, &run);
+    calm_progress_end(ctx, progress);
+    if (status == CALM_OK && run.run)
+        status = report(ctx, o, calm_run_result(run.run));
     if (status == CALM_OK)
-        status = settle(ctx, o, path, &run);
-    if (status == CALM_OK && run.ran)
-        status = calm_gates_verdict(ctx, &run.pipeline);
+        status = settle(ctx, o, &run);
+    if (status == CALM_OK && run.run)
+        status = calm_gates_verdict(ctx, calm_run_result(run.run));
     calm_locked_run_close(ctx, &run);
     return status;
 }
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+/* The same under the lock of --locked. */
+static calm_status run_locked(calm_ctx *ctx, const options *o, const calm_recipe *recipe, calm_progress *progress)
 {
-    calm_quantize_options options = *(const calm_quantize_options *)opts, *o = &options;
-    calm_recipe recipe;
-    calm_json *lock = NULL;
-    const char *path = o->lock;
-    (void)args;
-    (void)n_args;
-    CALM_TRY(calm_quantize_read_recipe(ctx, o));
-    CALM_TRY(calm_kernels_pin(ctx, o->kernels));
-    CALM_TRY(calm_quantize_resolve(ctx, o, &recipe));
-    if (o->dry_run)
-        return calm_dry_run(ctx, &recipe, o->json);
-    if (!path)
-        CALM_TRY(calm_lock_path(ctx, o->recipe_file, recipe.output, &path));
-    recipe.lock = o->locked || recipe.n_budgets > 1 ? NULL : path;
-    if (!o->locked)
-        return run_and_report(ctx, o, &recipe, path, NULL);
-    CALM_TRY(read_lock(ctx, o, path, &lock));
+    calm_json *lock;
+    CALM_TRY(read_lock(ctx, &o->spec, o->lock, &lock));
     calm_status status = calm_kernels_pin(ctx, calm_lock_kernels(lock));
     if (status == CALM_OK)
-        status = run_and_report(ctx, o, &recipe, path, lock);
+        status = run_and_report(ctx, o, recipe, lock, progress);
     calm_json_free(lock);
+    return status;
+}
+
+static calm_status quantize(calm_ctx *ctx, options *o, calm_progress *progress)
+{
+    const calm_events events = calm_progress_events(progress);
+    calm_recipe recipe;
+    CALM_TRY(calm_recipe_resolve(ctx, &o->spec, &events, &recipe));
+    if (o->dry_run) {
+        calm_progress_end(ctx, progress);    /* its notes are what a dry run prints anyway */
+        return calm_dry_run(ctx, &recipe, o->json);
+    }
+    if (!o->lock)
+        CALM_TRY(calm_lock_path(ctx, o->recipe_file, recipe.output, &o->lock));
+    return o->locked ? run_locked(ctx, o, &recipe, progress) : run_and_report(ctx, o, &recipe, NULL, progress);
+}
+
+static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+{
+    options o = *(const options *)opts;
+    calm_progress progress;
+    (void)args;
+    (void)n_args;
+    if (o.recipe_file)
+        CALM_TRY(calm_recipe_file_apply(ctx, o.recipe_file, &o.spec));
+    CALM_TRY(calm_kernels_pin(ctx, o.spec.kernels));
+    calm_progress_begin(ctx, &progress, o.common.quiet);
+    const calm_status status = quantize(ctx, &o, &progress);
+    calm_progress_end(ctx, &progress);
     return status;
 }
 
@@ -98,7 +147,9 @@ const calm_command calm_cmd_quantize = {
                 "  calm quantize --model /models/Qwen3-0.6B --scheme w4a16_g64 --output out --store out.db\n"
                 "  calm quantize --model qwen --bits 4 --algorithms gptq          (a uniform run)\n"
                 "  calm quantize --model qwen --scheme w4a4_g128 --algorithms rtn,gptq,smoothquant,mkq\n",
-    .options = calm_quantize_table,
-    .opts_size = sizeof(calm_quantize_options),
+    .options = table,
+    .opts_size = sizeof(options),
+    .spec = CALM_SPEC_ALL,
+    .spec_at = offsetof(options, spec),
     .run = run,
 };

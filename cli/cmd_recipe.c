@@ -6,34 +6,39 @@
 #include <string.h>
 
 #include "cli/command.h"
-#include "cli/recipe_check.h"
-#include "cli/recipe_file.h"
-#include "cli/table.h"
+#include "cli/print.h"
+#include "cli/progress.h"
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
+#include "ptq/recipe/shipped.h"
+#include "ptq/run/check_recipe.h"
 
-static const calm_option recipe_table[] = {
-    CALM_QUANTIZE_OPTIONS("init: recipe to write (default: printed)"),
-    {.name = "force",
-     .help = "init: replace the recipe",
-     .offset = offsetof(calm_quantize_options, force),
-     .type = CALM_OPTION_BOOL,
+typedef struct options {
+    calm_common common;
+    calm_recipe_spec spec;
+    const char *recipe_file, *output;
+    bool force, json;
+} options;
+
+static const calm_option table[] = {
+    {.name = "recipe", .help = "init: take what is not given here from a recipe: a file, or the name of a shipped one",
+     .offset = offsetof(options, recipe_file), .type = CALM_OPTION_STRING, .metavar = "FILE"},
+    {.name = "output", .help = "init: recipe to write (default: printed)", .offset = offsetof(options, output),
+     .type = CALM_OPTION_STRING, .metavar = "FILE", .key = 'o'},
+    {.name = "force", .help = "init: replace the recipe", .offset = offsetof(options, force), .type = CALM_OPTION_BOOL,
      .key = 'f'},
-    {.name = "json",
-     .help = "check and list: print JSON",
-     .offset = offsetof(calm_quantize_options, json),
-     .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(calm_quantize_options),
+    {.name = "json", .help = "check and list: print JSON", .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
+    CALM_COMMON_OPTIONS(options),
     {0},
 };
 
 /* ---- init ---- */
 
-static calm_status write_recipe(calm_ctx *ctx, const calm_quantize_options *o, const calm_json *document)
+static calm_status write_recipe(calm_ctx *ctx, const options *o, const calm_json *document)
 {
     calm_text text;
     if (!o->output)
-        return calm_json_print(ctx, document);
+        return calm_print_json(ctx, document);
     if (calm_path_exists(o->output) && !o->force)
         return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another --output, or --force to replace it", o->output);
     calm_text_init(&text);
@@ -47,20 +52,21 @@ static calm_status write_recipe(calm_ctx *ctx, const calm_quantize_options *o, c
     return status;
 }
 
-static calm_status init(calm_ctx *ctx, const calm_quantize_options *given)
+static calm_status init(calm_ctx *ctx, const options *o)
 {
-    calm_quantize_options opts = *given;
-    calm_json_fault faults[CALM_SCHEMA_FAULTS];
+    calm_recipe_spec spec = o->spec;
+    calm_recipe recipe;
+    calm_faults faults = {.n = 0};
     calm_json *document;
-    size_t n = 0;
-    CALM_TRY(calm_quantize_read_recipe(ctx, &opts));
-    CALM_TRY(calm_recipe_check_names(ctx, &opts, faults, &n));
-    if (n)
-        return calm_fail(ctx, CALM_EARG, "%s", faults[0].message);
-    CALM_TRY(calm_recipe_file_json(ctx, &opts, &document));
-    calm_status status = calm_recipe_file_check(ctx, "the recipe of these flags", document);
+    if (o->recipe_file)
+        CALM_TRY(calm_recipe_file_apply(ctx, o->recipe_file, &spec));
+    CALM_TRY(calm_recipe_check(ctx, &spec, &recipe, &faults));
+    if (faults.n)
+        return calm_fail(ctx, CALM_EARG, "%s", faults.of[0].message);
+    CALM_TRY(calm_spec_write(ctx, &spec, &document));
+    calm_status status = calm_document_check(ctx, "the recipe of these flags", document);
     if (status == CALM_OK)
-        status = write_recipe(ctx, &opts, document);
+        status = write_recipe(ctx, o, document);
     calm_json_free(document);
     return status;
 }
@@ -131,60 +137,68 @@ static calm_status add_digests(calm_ctx *ctx, const calm_recipe *recipe, calm_js
     return recipe->eval_path ? add_digest(ctx, digests, "evaluation", recipe->eval_path) : CALM_OK;
 }
 
-static calm_status show(calm_ctx *ctx, const calm_quantize_options *given, const char *word)
+/* The recipe of a spec, with the model fetched where it must be. */
+static calm_status resolve(calm_ctx *ctx, const options *o, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
-    calm_quantize_options opts = *given;
+    calm_progress progress;
+    calm_progress_begin(ctx, &progress, o->common.quiet);
+    const calm_events events = calm_progress_events(&progress);
+    const calm_status status = calm_recipe_resolve(ctx, spec, &events, recipe);
+    calm_progress_end(ctx, &progress);
+    return status;
+}
+
+static calm_status show(calm_ctx *ctx, const options *o, const char *word)
+{
+    calm_recipe_spec spec = o->spec;
     calm_recipe recipe;
-    opts.recipe_file = word;
-    CALM_TRY(calm_quantize_read_recipe(ctx, &opts));
-    CALM_TRY(calm_quantize_resolve(ctx, &opts, &recipe));
+    CALM_TRY(calm_recipe_file_apply(ctx, word, &spec));
+    CALM_TRY(resolve(ctx, o, &spec, &recipe));
     calm_json *root = calm_recipe_json(&recipe), *digests = calm_json_new_object();
     calm_status status = add_digests(ctx, &recipe, digests);
     calm_json_set(root, "digests", digests);
     if (status == CALM_OK)
-        status = calm_json_print(ctx, root);
+        status = calm_print_json(ctx, root);
     calm_json_free(root);
     return status;
 }
 
 /* ---- check ---- */
 
+/* Not JSON, no such file: a fault of this one, the others are checked too. */
+static calm_status find_faults(calm_ctx *ctx, const char *word, char **path, calm_faults *faults)
+{
+    calm_status status = calm_recipe_file_find(ctx, word, path);
+    if (status == CALM_OK)
+        status = calm_recipe_file_faults(ctx, *path, faults);
+    return calm_fault_note(ctx, status, NULL, faults);
+}
+
 /* Faults of one file, a line and a row each. */
 static calm_status check_one(calm_ctx *ctx, const char *word, bool json, calm_json *rows, size_t *faulty)
 {
-    calm_json_fault *faults, unread;
-    char *path = NULL, said[CALM_MESSAGE_MAX];
-    size_t n = 0;
-    calm_status status = calm_recipe_file_find(ctx, word, &path);
-    if (status == CALM_OK)
-        status = calm_recipe_check_file(ctx, path, &faults, &n);
-    if (status == CALM_ENOMEM)
-        return status;
-    if (status != CALM_OK) {    /* not JSON, no such file: a fault of this one, the others are checked too */
-        memcpy(said, ctx->message, sizeof said);
-        calm_ctx_forgive(ctx);
-        unread = (calm_json_fault){"", said};
-        faults = &unread;
-        n = 1;
-    }
-    for (size_t i = 0; i < n; i++) {
+    calm_faults faults = {.n = 0};
+    char *path = NULL;
+    CALM_TRY(find_faults(ctx, word, &path, &faults));
+    for (size_t i = 0; i < faults.n; i++) {
+        const calm_document_fault *fault = &faults.of[i];
         calm_json *row = calm_json_new_object();
-        const bool named = strstr(faults[i].message, word) == faults[i].message || (path && strstr(faults[i].message, path));
+        const bool named = strstr(fault->message, word) == fault->message || (path && strstr(fault->message, path));
         calm_json_set_string(row, "recipe", word);
-        calm_json_set_string(row, "pointer", faults[i].pointer);
-        calm_json_set_string(row, "fault", faults[i].message);
+        calm_json_set_string(row, "pointer", fault->pointer);
+        calm_json_set_string(row, "fault", fault->message);
         calm_json_add(rows, row);
         if (!json)
-            printf("%s%s%s%s%s\n", named ? "" : word, named ? "" : ": ", faults[i].pointer, faults[i].pointer[0] ? ": " : "",
-                   faults[i].message);
+            printf("%s%s%s%s%s\n", named ? "" : word, named ? "" : ": ", fault->pointer, fault->pointer[0] ? ": " : "",
+                   fault->message);
     }
-    if (!n && !json)
+    if (!faults.n && !json)
         printf("%s: no fault\n", word);
-    *faulty += n > 0;
+    *faulty += faults.n > 0;
     return CALM_OK;
 }
 
-static calm_status check(calm_ctx *ctx, const calm_quantize_options *o, const char *const *files, size_t n)
+static calm_status check(calm_ctx *ctx, const options *o, const char *const *files, size_t n)
 {
     calm_json *rows = calm_json_new_array();
     size_t faulty = 0;
@@ -192,7 +206,7 @@ static calm_status check(calm_ctx *ctx, const calm_quantize_options *o, const ch
     for (size_t i = 0; status == CALM_OK && i < n; i++)
         status = check_one(ctx, files[i], o->json, rows, &faulty);
     if (status == CALM_OK && o->json)
-        status = calm_json_print(ctx, rows);
+        status = calm_print_json(ctx, rows);
     calm_json_free(rows);
     if (status != CALM_OK || !faulty)
         return status;
@@ -219,7 +233,7 @@ static calm_status add_recipe(calm_ctx *ctx, const char *name, calm_table *rows)
     calm_json *recipe;
     calm_text measured;
     CALM_TRY(calm_recipe_file_find(ctx, name, &path));
-    CALM_TRY(calm_recipe_file_read(ctx, path, &recipe));
+    CALM_TRY(calm_document_read(ctx, path, &recipe));
     calm_text_init(&measured);
     print_measured(calm_json_get(recipe, "measured"), &measured);
     const calm_json *model = calm_json_get(recipe, "model");
@@ -232,38 +246,60 @@ static calm_status add_recipe(calm_ctx *ctx, const char *name, calm_table *rows)
     return CALM_OK;
 }
 
-static calm_status list(calm_ctx *ctx, const calm_quantize_options *o)
+static calm_status list(calm_ctx *ctx, const options *o)
 {
     const char **names;
-    calm_table table;
+    calm_table rows;
     calm_json *json = NULL;
     size_t n;
     CALM_TRY(calm_recipe_file_shipped(ctx, &names, &n));
-    calm_table_init(&table);
-    calm_table_column(&table, "recipe", CALM_ALIGN_LEFT);
-    calm_table_column(&table, "model", CALM_ALIGN_LEFT);
-    calm_table_column(&table, "measured", CALM_ALIGN_LEFT);
-    calm_table_column(&table, "description", CALM_ALIGN_LEFT);
+    calm_table_init(&rows);
+    calm_table_column(&rows, "recipe", CALM_ALIGN_LEFT);
+    calm_table_column(&rows, "model", CALM_ALIGN_LEFT);
+    calm_table_column(&rows, "measured", CALM_ALIGN_LEFT);
+    calm_table_column(&rows, "description", CALM_ALIGN_LEFT);
     calm_status status = CALM_OK;
     for (size_t i = 0; status == CALM_OK && i < n; i++)
-        status = add_recipe(ctx, names[i], &table);
+        status = add_recipe(ctx, names[i], &rows);
     if (status == CALM_OK && !o->json)
-        status = calm_table_print(ctx, &table, stdout);
+        status = calm_print_table(ctx, &rows, stdout);
     else if (status == CALM_OK)
-        status = calm_table_json(ctx, &table, &json);
+        status = calm_rows_json(ctx, &rows, &json);
     if (status == CALM_OK && json)
-        status = calm_json_print(ctx, json);
+        status = calm_print_json(ctx, json);
     calm_json_free(json);
-    calm_table_clear(&table);
+    calm_table_clear(&rows);
+    return status;
+}
+
+/* ---- schema ---- */
+
+static calm_status print_schema(calm_ctx *ctx)
+{
+    calm_json *schema = calm_document_schema();
+    if (!schema)
+        return calm_fail(ctx, CALM_ENOMEM, "recipe schema: out of memory");
+    const calm_status status = calm_print_json(ctx, schema);
+    calm_json_free(schema);
     return status;
 }
 
 /* ---- the command ---- */
 
+static calm_status run_verb(calm_ctx *ctx, const options *o, const char *verb, const char *const *args, size_t n)
+{
+    if (strcmp(verb, "init") == 0)
+        return init(ctx, o);
+    if (strcmp(verb, "show") == 0)
+        return show(ctx, o, args[0]);
+    if (strcmp(verb, "check") == 0)
+        return check(ctx, o, args, n);
+    return strcmp(verb, "list") == 0 ? list(ctx, o) : print_schema(ctx);
+}
+
 static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
 {
-    static const char *const verbs[] = {"init", "show", "check", "list"};
-    const calm_quantize_options *o = opts;
+    static const char *const verbs[] = {"init", "show", "check", "list", "schema"};
     const char *verb = args[0];
     const size_t n_verbs = sizeof verbs / sizeof *verbs;
     size_t i = 0;
@@ -271,34 +307,33 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
         i++;
     if (i == n_verbs) {
         const char *near = calm_nearest(verb, verbs, n_verbs);
-        return calm_fail(ctx, CALM_EARG, "calm recipe %s: expected init, show, check or list%s%s%s", verb,
+        return calm_fail(ctx, CALM_EARG, "calm recipe %s: expected init, show, check, list or schema%s%s%s", verb,
                          near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
     }
     if (i == 1 ? n_args != 2 : i == 2 ? n_args < 2 : n_args != 1)
         return calm_fail(ctx, CALM_EARG, "calm recipe %s: expected %s; see calm recipe --help", verb,
                          i == 1 ? "one recipe" : i == 2 ? "recipes" : "no more words");
-    if (i == 0)
-        return init(ctx, o);
-    if (i == 1)
-        return show(ctx, o, args[1]);
-    return i == 2 ? check(ctx, o, args + 1, n_args - 1) : list(ctx, o);
+    return run_verb(ctx, opts, verb, args + 1, n_args - 1);
 }
 
 const calm_command calm_cmd_recipe = {
     .name = "recipe",
     .summary = "write, show, check and list recipes of quantization runs",
-    .arguments = "init | show RECIPE | check RECIPE... | list",
+    .arguments = "init | show RECIPE | check RECIPE... | list | schema",
     .description =
         "A recipe is a JSON file that says what `calm quantize --recipe` does: model, calibration, schemes, algorithms, "
         "choice, evaluation, and gates that the result must hold.  init writes one from flags of quantize; show prints it "
-        "resolved, with the digests of its inputs (the model must be here); check compares it with "
-        "recipes/recipe.schema.json and finds unknown names; list shows those that come with calm.",
+        "resolved, with the digests of its inputs (the model must be here); check finds "
+        "faults of its structure, its names, and for a model that is here its units; list shows those that come with "
+        "calm; schema prints the JSON Schema of recipes.",
     .examples = "  calm recipe list\n"
                 "  calm recipe init --model qwen --bits 4 --gate 'ppl_ratio <= 1.05' -o my.json\n"
                 "  calm recipe check my.json\n"
                 "  calm quantize --recipe my.json --samples 64       (a flag counts more than the recipe)\n",
-    .options = recipe_table,
-    .opts_size = sizeof(calm_quantize_options),
+    .options = table,
+    .opts_size = sizeof(options),
+    .spec = CALM_SPEC_ALL,
+    .spec_at = offsetof(options, spec),
     .min_args = 1,
     .max_args = 1000,
     .run = run,

@@ -6,13 +6,15 @@
 
 #include "cli/command.h"
 #include "cli/progress.h"
-#include "cli/resolve.h"
-#include "cli/select_run.h"
-#include "cli/table.h"
+#include "ptq/recipe/model_names.h"
+#include "ptq/run/reselect.h"
+#include "cli/print.h"
 
 typedef struct options {
     calm_common common;
-    const char *store, *metric, *forbid, *pin, *target;
+    const char *store, *metric, *target;
+    calm_words forbid;
+    calm_pairs pins;
     double budget;
     int unit, rule;
     bool dry_run, json, csv;
@@ -32,9 +34,9 @@ static const calm_option table[] = {
      .values = "run|" CALM_UNIT_NAMES, .fallback = "run", .metavar = CALM_UNIT_NAMES},
     {.name = "forbid",
      .help = "leave out an algorithm (gptq, mkq*), one at a scheme (\"gptq w3a16_g128\") or a candidate (#123)",
-     .offset = offsetof(options, forbid), .type = CALM_OPTION_STRING, .metavar = "CAND", .list = true},
+     .offset = offsetof(options, forbid), .type = CALM_OPTION_WORDS, .metavar = "CAND"},
     {.name = "pin", .help = "decide a unit, by name or pattern (model.layers.0.*=gptq); a name counts more than a pattern",
-     .offset = offsetof(options, pin), .type = CALM_OPTION_STRING, .metavar = "UNIT=CAND", .list = true},
+     .offset = offsetof(options, pins), .type = CALM_OPTION_PAIRS, .metavar = "UNIT=CAND"},
     {.name = "target", .help = "engine whose kernels must take the plan (default: as in the run; any lifts it)",
      .offset = offsetof(options, target), .type = CALM_OPTION_STRING, .metavar = CALM_TARGET_NAMES},
     {.name = "dry-run", .help = "print the plan and write nothing", .offset = offsetof(options, dry_run),
@@ -108,7 +110,7 @@ static void print_summary(const options *o, const calm_selected *s)
 static calm_status print_json(calm_ctx *ctx, const calm_selected *s, const calm_table *units)
 {
     calm_json *root = calm_json_new_object(), *rows;
-    calm_status status = calm_table_json(ctx, units, &rows);
+    calm_status status = calm_rows_json(ctx, units, &rows);
     if (s->run)
         calm_json_set_int(root, "run", s->run);
     else
@@ -132,7 +134,7 @@ static calm_status print_json(calm_ctx *ctx, const calm_selected *s, const calm_
     }
     if (status == CALM_OK) {
         calm_json_set(root, "units", rows);
-        status = calm_json_print(ctx, root);
+        status = calm_print_json(ctx, root);
     }
     calm_json_free(root);
     return status;
@@ -161,7 +163,7 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_selected *s
         status = print_csv(ctx, &units);
     } else {
         calm_table_drop_empty(&units);
-        status = calm_table_print(ctx, &units, stdout);
+        status = calm_print_table(ctx, &units, stdout);
         if (status == CALM_OK)
             print_summary(o, s);
     }
@@ -175,7 +177,7 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
 {
     const options *o = opts;
     calm_select_options how = {.store = o->store, .unit = o->unit - 1, .rule = o->rule - 1, .metric = o->metric,
-                               .budget = o->budget > 0 ? o->budget : NAN, .forbid = o->forbid, .pin = o->pin,
+                               .budget = o->budget > 0 ? o->budget : NAN, .forbid = o->forbid, .pins = o->pins,
                                .target = o->target, .dry_run = o->dry_run};
     calm_selected selected;
     calm_progress progress;
@@ -186,14 +188,12 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     CALM_TRY(calm_stored_run_number(ctx, "select", args[0], &how.run));
     CALM_TRY(calm_strf(ctx, ctx->out, &command, "calm select %lld --store %s", (long long)how.run, o->store));
     how.command = command;
-    calm_progress_init(&progress, o->common.quiet);
-    ctx->log = calm_progress_log;
-    ctx->log_user = &progress;
+    calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_status status = calm_select(ctx, &how, &selected);
+    calm_progress_end(ctx, &progress);
     if (status == CALM_OK)
         status = print(ctx, o, &selected);
     calm_selected_clear(&selected);
-    ctx->log = NULL;
     return status;
 }
 

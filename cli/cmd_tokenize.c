@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "cli/command.h"
-#include "cli/resolve.h"
+#include "cli/pull.h"
 #include "ptq/base/file.h"
 #include "ptq/io/json.h"
-#include "ptq/io/lines.h"
-#include "ptq/io/tokenizer.h"
+#include "ptq/text/lines.h"
+#include "ptq/tokenizer/tokenizer.h"
 
 typedef struct options {
     calm_common common;
@@ -198,7 +198,7 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     if (o->tokenizer) {
         CALM_TRY(calm_strf(ctx, ctx->out, &path, "%s", o->tokenizer));
     } else {
-        CALM_TRY(calm_resolve_model(ctx, o->model, o->common.quiet, &named));
+        CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
         CALM_TRY(calm_path_join(ctx, ctx->out, &path, named.dir, "tokenizer.json"));
     }
     CALM_TRY(calm_tokenizer_open(ctx, path, &tok));

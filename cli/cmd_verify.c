@@ -5,13 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/environment.h"
+#include "cli/command.h"
 #include "cli/kernels.h"
 #include "cli/lock_report.h"
-#include "cli/lock_run.h"
-#include "cli/recipe_file.h"
-#include "cli/table.h"
+#include "cli/print.h"
+#include "cli/progress.h"
 #include "ptq/base/file.h"
+#include "ptq/recipe/resolve.h"
+#include "ptq/run/environment.h"
+#include "ptq/run/lock_run.h"
 
 typedef struct options {
     calm_common common;
@@ -83,7 +85,7 @@ static calm_status print_json(calm_ctx *ctx, const char *path, const options *o,
     calm_json_set_int(root, "checked", (int64_t)found->checked);
     calm_json_set(root, "differences", calm_lock_report_json(found));
     calm_json_set(root, "environment", calm_lock_report_json(environment));
-    const calm_status status = calm_json_print(ctx, root);
+    const calm_status status = calm_print_json(ctx, root);
     calm_json_free(root);
     return status;
 }
@@ -125,39 +127,58 @@ static calm_status verify_output(calm_ctx *ctx, const char *path, const options 
     return status == CALM_OK ? report(ctx, path, o, lock, false, &differences) : status;
 }
 
-/* Options of quantize: those of the lock's recipe, and where this run is to work. */
-static calm_status make_options(calm_ctx *ctx, const char *path, const options *o, const calm_json *lock,
-                                const char *folder, calm_quantize_options *out)
+/* What the lock's recipe asks, and where this run is to work. */
+static calm_status make_spec(calm_ctx *ctx, const char *path, const options *o, const calm_json *lock, const char *folder,
+                             calm_recipe_spec *out)
 {
     char *output, *store;
-    memset(out, 0, sizeof *out);
-    CALM_TRY(calm_options_init(ctx, calm_quantize_table, out));
-    CALM_TRY(calm_recipe_file_apply(ctx, calm_json_get(lock, "recipe"), path, NULL, out, NULL));
+    CALM_TRY(calm_spec_init(ctx, out));
+    CALM_TRY(calm_spec_read(ctx, calm_json_get(lock, "recipe"), path, out));
     CALM_TRY(calm_path_join(ctx, ctx->out, &output, folder, "out"));
     CALM_TRY(calm_path_join(ctx, ctx->out, &store, folder, "calm.db"));
-    out->common = o->common;
     out->output = output;
-    out->recipe.store = o->store ? o->store : store;
-    out->recipe.model = o->model ? o->model : out->recipe.model;
-    out->recipe.memory = o->memory;
+    out->store = o->store ? o->store : store;
+    out->model = o->model ? o->model : out->model;
+    out->memory = o->memory;
     return CALM_OK;
+}
+
+/* The run once more, under the eyes of the lock. */
+static calm_status repeat(calm_ctx *ctx, const options *o, const calm_recipe_spec *spec, const calm_json *lock,
+                          calm_locked_run *run)
+{
+    calm_progress progress;
+    calm_recipe recipe;
+    calm_progress_begin(ctx, &progress, o->common.quiet);
+    const calm_run_options how = {.command = o->common.command, .events = calm_progress_events(&progress)};
+    calm_status status = calm_recipe_resolve(ctx, spec, &how.events, &recipe);
+    calm_progress_add_run(&progress);
+    if (status == CALM_OK)
+        status = calm_locked_run_do(ctx, spec, &recipe, &how, lock, run);
+    calm_progress_end(ctx, &progress);
+    return status;
+}
+
+static calm_status report_run(calm_ctx *ctx, const char *path, const options *o, const calm_json *lock,
+                              const calm_locked_run *run)
+{
+    if (run->run && !run->lock)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: its recipe writes no checkpoint", path);
+    if (run->run && calm_run_result(run->run)->n_cached && !o->common.quiet)
+        fprintf(stderr, "calm: %zu candidates were taken from %s, not computed again\n",
+                calm_run_result(run->run)->n_cached, o->store);
+    return report(ctx, path, o, lock, run->run != NULL, &run->differences);
 }
 
 static calm_status verify_run_in(calm_ctx *ctx, const char *path, const options *o, const calm_json *lock,
                                  const char *folder)
 {
-    calm_quantize_options quantize;
-    calm_recipe recipe;
-    calm_locked_run run;
-    CALM_TRY(make_options(ctx, path, o, lock, folder, &quantize));
-    CALM_TRY(calm_quantize_resolve(ctx, &quantize, &recipe));
-    calm_status status = calm_locked_run_do(ctx, &quantize, &recipe, lock, &run);
-    if (status == CALM_OK && run.ran && !run.lock)
-        status = calm_fail(ctx, CALM_EFORMAT, "%s: its recipe writes no checkpoint", path);
-    if (status == CALM_OK && run.pipeline.n_cached && !o->common.quiet)
-        fprintf(stderr, "calm: %zu candidates were taken from %s, not computed again\n", run.pipeline.n_cached, o->store);
+    calm_locked_run run = {0};
+    calm_recipe_spec spec;
+    CALM_TRY(make_spec(ctx, path, o, lock, folder, &spec));
+    calm_status status = repeat(ctx, o, &spec, lock, &run);
     if (status == CALM_OK)
-        status = report(ctx, path, o, lock, run.ran, &run.differences);
+        status = report_run(ctx, path, o, lock, &run);
     calm_locked_run_close(ctx, &run);
     return status;
 }

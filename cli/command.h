@@ -3,7 +3,14 @@
 #define CALM_CLI_COMMAND_H
 
 #include "ptq/base/context.h"
-#include "ptq/base/option.h"
+#include "ptq/recipe/spec.h"
+
+/* Which options of calm_spec_table a command has beside its own. */
+typedef enum calm_spec_use {
+    CALM_SPEC_NONE,
+    CALM_SPEC_SHARED,             /* those of candidates and their calibration                */
+    CALM_SPEC_ALL,
+} calm_spec_use;
 
 typedef struct calm_command {
     const char *name;
@@ -11,8 +18,10 @@ typedef struct calm_command {
     const char *arguments;        /* "MODEL" for the usage line; NULL: none                   */
     const char *description;      /* paragraph above the options                              */
     const char *examples;         /* lines below them                                         */
-    const calm_option *options;   /* ends with a NULL name                                    */
+    const calm_option *options;   /* its own, which come before the spec's of the same name; ends with a NULL name */
     size_t opts_size;
+    calm_spec_use spec;
+    size_t spec_at;               /* offset of its calm_recipe_spec in the options struct     */
     size_t min_args, max_args;
     /* `args` [n_args] are the words that are not options.  Results go to stdout. */
     calm_status (*run)(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args);
@@ -30,10 +39,9 @@ calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc
 
 /* Options that every command has; the first member of its options struct. */
 typedef struct calm_common {
-    long long threads;    /* 0: all cores */
+    long long threads;      /* 0: all cores                                               */
     bool quiet;
-    const bool *given;      /* [options of the command's table] it stood on the command line; not an option itself */
-    const char *command;    /* the command line, quoted for a shell; not an option itself                       */
+    const char *command;    /* the command line, quoted for a shell; not an option itself */
 } calm_common;
 
 #define CALM_COMMON_OPTIONS(opts_t)                                                                          \

@@ -4,7 +4,7 @@
 
 #include "ptq/eval/evaluate.h"
 #include "ptq/io/json.h"
-#include "ptq/io/tokenizer.h"
+#include "ptq/tokenizer/tokenizer.h"
 
 /* What was asked for. */
 typedef struct calm_eval_request {

@@ -4,7 +4,7 @@
 
 #include "cli/eval.h"
 #include "cli/progress.h"
-#include "cli/table.h"
+#include "cli/print.h"
 #include "ptq/base/file.h"
 #include "ptq/eval/tasks.h"
 
@@ -91,7 +91,7 @@ static calm_status print_text(calm_ctx *ctx, const calm_eval_request *request, c
     add_row(&table, request->model, &result->model);
     printf("tasks        %zu of %zu choices together, %zu tokens predicted\n\n", result->n, result->n_choices,
            result->tokens);
-    const calm_status status = calm_table_print(ctx, &table, stdout);
+    const calm_status status = calm_print_table(ctx, &table, stdout);
     calm_table_clear(&table);
     if (status == CALM_OK && request->reference)
         printf("\nagreement    %.2f %% the same answer, %.2f %% by length\n", 100 * result->same, 100 * result->same_norm);
@@ -148,17 +148,12 @@ static calm_status print_json(calm_ctx *ctx, const calm_eval_request *request, c
     for (size_t t = 0; t < result->n; t++)
         calm_json_add(each, task_json(result, t));
     calm_json_set(root, "each", each);
-    const calm_status status = calm_json_print(ctx, root);
+    const calm_status status = calm_print_json(ctx, root);
     calm_json_free(root);
     return status;
 }
 
 /* ---- running ---- */
-
-static void tick(void *user, size_t done, size_t total)
-{
-    calm_progress_update(user, 0, done, total);
-}
 
 calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_request *request, const calm_model *model,
                             const calm_model *reference, const calm_tokenizer *tokenizer)
@@ -170,11 +165,11 @@ calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_request *request, con
     calm_tasks_result result;
     calm_progress progress;
     CALM_TRY(find_prefix(ctx, model, tokenizer, &options.prefix));
-    calm_progress_init(&progress, request->quiet);
+    calm_progress_begin(ctx, &progress, request->quiet);
     calm_progress_add(&progress, "tasks", "choices");
     const calm_status status = calm_tasks_evaluate(ctx, request->tasks, tokenizer, &options, reference ? &against : NULL,
-                                                   &subject, tick, &progress, &result);
-    calm_progress_end(&progress);
+                                                   &subject, calm_progress_tick, &progress, &result);
+    calm_progress_end(ctx, &progress);
     CALM_TRY(status);
     return request->json ? print_json(ctx, request, &result) : print_text(ctx, request, &result);
 }

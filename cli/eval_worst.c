@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "cli/eval.h"
-#include "cli/table.h"
+#include "cli/print.h"
 
 /* Tokens of the window that are shown before the one that follows. */
 #define BEFORE ((size_t)8)
@@ -68,7 +68,7 @@ calm_status calm_eval_print_worst(calm_ctx *ctx, const calm_tokenizer *tokenizer
     calm_status status = fill(ctx, tokenizer, windows, worst, &table);
     if (status == CALM_OK) {
         printf("\n");
-        status = calm_table_print(ctx, &table, stdout);
+        status = calm_print_table(ctx, &table, stdout);
     }
     calm_table_clear(&table);
     return status;
@@ -80,7 +80,7 @@ calm_status calm_eval_worst_json(calm_ctx *ctx, const calm_tokenizer *tokenizer,
     calm_table table;
     calm_status status = fill(ctx, tokenizer, windows, worst, &table);
     if (status == CALM_OK)
-        status = calm_table_json(ctx, &table, out);
+        status = calm_rows_json(ctx, &table, out);
     calm_table_clear(&table);
     return status;
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "cli/table.h"
+#include "cli/print.h"
 
 #define SHOWN_DIGITS 12
 
@@ -31,7 +31,7 @@ calm_status calm_lock_print(calm_ctx *ctx, const calm_differences *differences, 
         add_digest(&table, differences->items[i].expected);
         add_digest(&table, differences->items[i].found);
     }
-    const calm_status status = calm_table_print(ctx, &table, stream);
+    const calm_status status = calm_print_table(ctx, &table, stream);
     calm_table_clear(&table);
     return status;
 }

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "cli/lock.h"
+#include "ptq/run/lock.h"
 
 /* A table of what differs, with the first digits of digests, to a stream. */
 calm_status calm_lock_print(calm_ctx *ctx, const calm_differences *differences, FILE *stream);

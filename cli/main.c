@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/flags.h"
 #include "ptq/base/memory.h"
 #include "ptq/base/threads.h"
 #include "ptq/tensor/linalg.h"
@@ -104,7 +105,8 @@ int main(int argc, char **argv)
     const calm_status status = dispatch(&ctx, argc, argv);
     if (status != CALM_OK) {
         const char *message = ctx.message[0] ? ctx.message : calm_status_words(status);
-        fprintf(stderr, "%s%s\n", strncmp(message, "calm ", 5) == 0 ? "" : "calm: ", message);
+        fputs(strncmp(message, "calm ", 5) == 0 ? "" : "calm: ", stderr);
+        calm_flags_print(stderr, message);
     }
     calm_arena_clear(&out);
     calm_arena_clear(&scratch);

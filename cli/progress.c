@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/flags.h"
 #include "ptq/base/threads.h"
 
 #define BAR_CELLS 24
@@ -14,14 +15,6 @@
 
 /* Workers report too: one of them draws at a time. */
 static pthread_mutex_t drawing = PTHREAD_MUTEX_INITIALIZER;
-
-void calm_progress_init(calm_progress *progress, bool quiet)
-{
-    memset(progress, 0, sizeof *progress);
-    progress->quiet = quiet;
-    progress->terminal = isatty(STDERR_FILENO) == 1;
-    progress->active = CALM_PROGRESS_MAX;
-}
 
 size_t calm_progress_add(calm_progress *progress, const char *name, const char *unit)
 {
@@ -71,7 +64,8 @@ static void draw_bars(calm_progress *progress)
     fflush(stderr);
 }
 
-void calm_progress_hide(calm_progress *progress)
+/* Take the bars off the screen, so that something else can be printed; the next update draws them again. */
+static void hide(calm_progress *progress)
 {
     if (progress->drawn)
         fprintf(stderr, "\033[%zuA\033[J", progress->drawn);
@@ -114,6 +108,11 @@ void calm_progress_update(calm_progress *progress, size_t index, size_t done, si
     }
     progress->active = index;
     stage->entered = time;
+    if (done < stage->done) {
+        stage->seconds = 0;
+        stage->shown = -1;
+        stage->complete = false;
+    }
     const bool finished = stage->done < total && done >= total;
     stage->done = done;
     stage->total = total;
@@ -124,26 +123,94 @@ void calm_progress_update(calm_progress *progress, size_t index, size_t done, si
     pthread_mutex_unlock(&drawing);
 }
 
-void calm_progress_finish(calm_progress *progress, size_t index)
+void calm_progress_tick(void *user, size_t done, size_t total)
 {
-    const size_t total = progress->stage[index].total ? progress->stage[index].total : 1;
-    calm_progress_update(progress, index, total, total);
+    calm_progress_update(user, 0, done, total);
 }
 
-void calm_progress_end(calm_progress *progress)
+/* ---- events ---- */
+
+static void announce(calm_progress *progress, calm_stage stage)
 {
-    if (!progress->quiet && progress->terminal && progress->n)
-        draw(progress, true);
-    progress->drawn = 0;
+    static const char *const stages[CALM_N_STAGES][2] = {
+        [CALM_STAGE_PULL] = {"pull", "MB"},
+        [CALM_STAGE_CALIBRATE] = {"calibrate", "blocks"},
+        [CALM_STAGE_QUANTIZE] = {"quantize", "candidates"},
+        [CALM_STAGE_SCORE] = {"score", "candidates"},
+        [CALM_STAGE_PROBE] = {"probe", "windows"},
+        [CALM_STAGE_CHOOSE] = {"choose", "guard windows"},
+        [CALM_STAGE_ASSEMBLE] = {"assemble", "blocks"},
+        [CALM_STAGE_EVALUATE] = {"evaluate", "windows"},
+    };
+    if (!progress->of_event[stage])
+        progress->of_event[stage] = calm_progress_add(progress, stages[stage][0], stages[stage][1]) + 1;
 }
 
-void calm_progress_log(void *user, calm_log_level level, const char *line)
+void calm_progress_add_run(calm_progress *progress)
+{
+    for (calm_stage stage = CALM_STAGE_CALIBRATE; stage < CALM_N_STAGES; stage++)
+        announce(progress, stage);
+}
+
+static void update_pull(calm_progress *progress, size_t index, size_t done, size_t total)
+{
+    if (!progress->bytes_per_unit) {
+        progress->bytes_per_unit = total < 20000000 ? 1000 : 1000000;
+        progress->stage[index].unit = progress->bytes_per_unit == 1000 ? "kB" : "MB";
+    }
+    const size_t all = (total + progress->bytes_per_unit - 1) / progress->bytes_per_unit;
+    calm_progress_update(progress, index, done >= total ? all : done / progress->bytes_per_unit, all);
+}
+
+static void receive(void *user, calm_stage stage, size_t done, size_t total)
+{
+    calm_progress *progress = user;
+    announce(progress, stage);
+    const size_t index = progress->of_event[stage] - 1;
+    const size_t known = progress->stage[index].total ? progress->stage[index].total : 1;
+    if (stage == CALM_STAGE_PULL && total)
+        update_pull(progress, index, done, total);
+    else if (total)
+        calm_progress_update(progress, index, done, total);
+    else
+        calm_progress_update(progress, index, known, known);    /* complete, whatever it counted */
+}
+
+calm_events calm_progress_events(calm_progress *progress)
+{
+    return (calm_events){.fn = receive, .user = progress};
+}
+
+/* ---- begin and end ---- */
+
+/* A calm_log_fn: prints warnings and notes above the bars. */
+static void note(void *user, calm_log_level level, const char *line)
 {
     calm_progress *progress = user;
     if (progress->quiet || level == CALM_LOG_DEBUG)
         return;
     pthread_mutex_lock(&drawing);
-    calm_progress_hide(progress);
-    fprintf(stderr, "calm: %s%s\n", level == CALM_LOG_WARNING ? "warning: " : "", line);
+    hide(progress);
+    fprintf(stderr, "calm: %s", level == CALM_LOG_WARNING ? "warning: " : "");
+    calm_flags_print(stderr, line);
     pthread_mutex_unlock(&drawing);
+}
+
+void calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool quiet)
+{
+    memset(progress, 0, sizeof *progress);
+    progress->quiet = quiet;
+    progress->terminal = isatty(STDERR_FILENO) == 1;
+    progress->active = CALM_PROGRESS_MAX;
+    ctx->log = note;
+    ctx->log_user = progress;
+}
+
+void calm_progress_end(calm_ctx *ctx, calm_progress *progress)
+{
+    if (!progress->quiet && progress->terminal && progress->n)
+        draw(progress, true);
+    progress->drawn = 0;
+    ctx->log = NULL;
+    ctx->log_user = NULL;
 }

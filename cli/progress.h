@@ -2,7 +2,7 @@
 #ifndef CALM_CLI_PROGRESS_H
 #define CALM_CLI_PROGRESS_H
 
-#include "ptq/base/context.h"
+#include "ptq/base/event.h"
 
 #define CALM_PROGRESS_MAX 8
 
@@ -20,28 +20,30 @@ typedef struct calm_progress {
     calm_progress_stage stage[CALM_PROGRESS_MAX];
     size_t n, active, drawn;    /* stages; the one at work; lines on the screen                 */
     double last_draw;
+    size_t of_event[CALM_N_STAGES];    /* the stage of each kind of event, plus 1; 0: not announced */
+    size_t bytes_per_unit;      /* of a pull: small models are counted in kB, others in MB      */
 } calm_progress;
 
-/* `quiet` draws nothing. */
-void calm_progress_init(calm_progress *progress, bool quiet);
+/* Begin: from here on warnings and notes of ctx go to stderr too, above the bars.  `quiet` draws and notes nothing. */
+void calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool quiet);
+
+/* Draw the last state and leave the lines on the screen; ctx logs nothing any more. */
+void calm_progress_end(calm_ctx *ctx, calm_progress *progress);
 
 /* Announce a stage; returns its number. */
 size_t calm_progress_add(calm_progress *progress, const char *name, const char *unit);
 
-/* Stage `index` has done `done` of `total`; it becomes the active stage, whose clock runs.
+/* Announce the stages of a run, so that all its bars are there from the beginning. */
+void calm_progress_add_run(calm_progress *progress);
+
+/* Stage `index` has done `done` of `total`; it becomes the active stage, whose clock runs.  One that falls back begins anew.
  * May be called from any thread. */
 void calm_progress_update(calm_progress *progress, size_t index, size_t done, size_t total);
 
-/* Stage `index` is complete, whatever it counted; no second line for one that is complete already. */
-void calm_progress_finish(calm_progress *progress, size_t index);
+/* A calm_tick_fn: updates stage 0; `user` is the progress. */
+void calm_progress_tick(void *user, size_t done, size_t total);
 
-/* Draw the last state and leave the lines on the screen. */
-void calm_progress_end(calm_progress *progress);
-
-/* Take the bars off the screen, so that something else can be printed; the next update draws them again. */
-void calm_progress_hide(calm_progress *progress);
-
-/* A calm_log_fn that prints warnings and notes above the bars; `user` is the progress. */
-void calm_progress_log(void *user, calm_log_level level, const char *line);
+/* Receives events, each as its own stage, which is announced when it is not yet. */
+calm_events calm_progress_events(calm_progress *progress);
 
 #endif

@@ -1,11 +1,15 @@
-/* Fetching a model with progress: `calm pull`, and `--model ORG/NAME` for one that is not in the cache. */
+/* Models of the hub, fetched with a bar of the bytes that come, and notes, on stderr; `quiet`: without. */
 #ifndef CALM_CLI_PULL_H
 #define CALM_CLI_PULL_H
 
 #include "ptq/hub/hub.h"
+#include "ptq/recipe/model_names.h"
 
-/* calm_hub_pull with a bar of the bytes that come, and its notes, on stderr; `quiet`: without. */
+/* calm_hub_pull, shown. */
 calm_status calm_pull_shown(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name, bool quiet,
                             calm_hub_snapshot *out);
+
+/* calm_model_find, shown: `--model NAME`. */
+calm_status calm_find_shown(calm_ctx *ctx, const char *name, bool quiet, calm_named_model *out);
 
 #endif

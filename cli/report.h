@@ -1,16 +1,13 @@
-/* What people read of a finished run: the table of units, the summary, the model card; and the same as JSON. */
+/* The report of a finished run: tables and a summary for people, one JSON object for programs. */
 #ifndef CALM_CLI_REPORT_H
 #define CALM_CLI_REPORT_H
 
-#include "cli/pipeline.h"
+#include "ptq/run/result.h"
 
-/* The table and the summary on stdout. */
-calm_status calm_report_print(calm_ctx *ctx, const calm_pipeline *p);
+/* Tables and summary on stdout.  lock: path of the lock that is written beside; NULL: none. */
+calm_status calm_report_print(calm_ctx *ctx, const calm_result *result, const char *lock);
 
 /* The same as one JSON object on stdout: run, result, bits_per_weight, bytes, float, quantized, guard, units, paths. */
-calm_status calm_report_json(calm_ctx *ctx, const calm_pipeline *p);
-
-/* README.md of the checkpoint: no path, time or thread count, so that its bytes depend on the result alone. */
-calm_status calm_report_card(calm_ctx *ctx, const calm_pipeline *p, calm_text *out);
+calm_status calm_report_json(calm_ctx *ctx, const calm_result *result, const char *lock);
 
 #endif

@@ -91,7 +91,7 @@ static calm_status deliver(calm_ctx *ctx, void *block, void *out, size_t count, 
         return CALM_OK;
     if (passes_limit(count, size))
         return calm_fail(ctx, CALM_ENOMEM,
-                         "out of memory: %zu x %zu bytes for %s would pass the limit of %.2f GB (--memory)", count,
+                         "out of memory: %zu x %zu bytes for %s would pass the limit of %.2f GB (`memory`)", count,
                          size, what, (double)calm_memory_limit() / 1e9);
     return calm_fail(ctx, CALM_ENOMEM, "out of memory: %zu x %zu bytes for %s", count, size, what);
 }

@@ -14,7 +14,36 @@ typedef enum calm_option_type {
     CALM_OPTION_DOUBLE,    /* double                                                   */
     CALM_OPTION_ENUM,      /* int       position of the word in `values` ("none|all")  */
     CALM_OPTION_STRING,    /* const char *, copied to ctx->out                         */
+    CALM_OPTION_WORDS,     /* calm_words    "rtn,gptq(damp=0.1)"; given again: more     */
+    CALM_OPTION_PAIRS,     /* calm_pairs    "*.down=gptq,0.o=rtn"; given again: more    */
+    CALM_OPTION_NUMBERS,   /* calm_numbers  "2.5,3"                                     */
+    CALM_OPTION_RANGE,     /* calm_range    "0-3", or "3" for one                       */
 } calm_option_type;
+
+/* Lists and ranges; all zero is an empty list.  Arrays and texts lie in ctx->out. */
+typedef struct calm_words {
+    const char **of;       /* [n] */
+    size_t n;
+} calm_words;
+
+typedef struct calm_pair {
+    const char *key, *value;
+} calm_pair;
+
+typedef struct calm_pairs {
+    calm_pair *of;         /* [n] */
+    size_t n;
+} calm_pairs;
+
+typedef struct calm_numbers {
+    double *of;            /* [n] */
+    size_t n;
+} calm_numbers;
+
+typedef struct calm_range {
+    bool given;
+    long long first, last; /* both included */
+} calm_range;
 
 typedef struct calm_option {
     const char *name;             /* [a-z0-9_-]+ ; NULL ends the table                             */
@@ -22,11 +51,13 @@ typedef struct calm_option {
     size_t offset;                /* of the field in the options struct                            */
     calm_option_type type;
     const char *fallback;         /* default, as text; NULL: false, 0 or a NULL string             */
-    double min, max;              /* INT and DOUBLE, both ends included; both 0: unbounded         */
-    const char *values;           /* ENUM: words joined by '|'                                     */
+    double min, max;              /* INT, DOUBLE, NUMBERS, RANGE: both ends included; both 0: unbounded.
+                                   * STRING: most bytes; 0: any.  Lists: most items                */
+    const char *values;           /* ENUM: words joined by '|'; WORDS: what an item may be         */
     const char *metavar;          /* command line only: the word for the value in the help         */
     char key;                     /* command line only: one-letter form, 0: none                   */
-    bool list;                    /* command line only: STRING may be repeated, joined with ','    */
+    const char *place;            /* recipes only: the value's place in the document, "choice.budget" */
+    const char *yields_to;        /* recipes only: options, joined by ' ', that take its place too  */
 } calm_option;
 
 /* Fill `opts` with the defaults of the table. */
@@ -37,6 +68,24 @@ calm_status calm_options_init(calm_ctx *ctx, const calm_option *table, void *opt
  * `owner` says in the message whose option it is ("gptq", "calm quantize"). */
 calm_status calm_option_set(calm_ctx *ctx, const calm_option *table, void *opts, const char *owner,
                             const char *name, const char *value);
+
+/* The same for one option.  A list grows by what `value` names, or is replaced by it. */
+calm_status calm_option_set_one(calm_ctx *ctx, const calm_option *option, void *opts, const char *owner,
+                                const char *value, bool replace);
+
+/* The option of this name in a table; NULL: there is none. */
+const calm_option *calm_option_find(const calm_option *table, const char *name);
+
+/* The items of a comma list, as calm_list_next reads them. */
+calm_status calm_words_split(calm_ctx *ctx, const char *list, calm_words *out);
+
+/* Append one more item to a list, in ctx->out. */
+calm_status calm_words_add(calm_ctx *ctx, calm_words *words, const char *item);
+calm_status calm_pairs_add(calm_ctx *ctx, calm_pairs *pairs, const char *key, const char *value);
+calm_status calm_numbers_add(calm_ctx *ctx, calm_numbers *numbers, double number);
+
+/* The value of an option as calm_option_set reads it, appended to `out`. */
+void calm_option_print(const calm_option *option, const void *opts, calm_text *out);
 
 /* Append "a=1,b=x" with every option in table order, defaults too: the form that enters keys and the store.
  * Doubles are printed with the fewest digits that read back the same. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 void calm_text_init(calm_text *text)
 {
@@ -105,4 +106,25 @@ const char *calm_nearest(const char *word, const char *const *names, size_t n)
         }
     }
     return best;
+}
+
+calm_status calm_size_parse(calm_ctx *ctx, const char *key, const char *text, size_t *out)
+{
+    static const struct {
+        const char *suffix;
+        double factor;
+    } units[] = {{"", 1},      {"B", 1},     {"K", 1e3},     {"KB", 1e3},     {"M", 1e6},       {"MB", 1e6},
+                 {"G", 1e9},   {"GB", 1e9},  {"T", 1e12},    {"TB", 1e12},    {"Ki", 1024.0},   {"KiB", 1024.0},
+                 {"Mi", 1048576.0}, {"MiB", 1048576.0}, {"Gi", 1073741824.0}, {"GiB", 1073741824.0}};
+    char *end;
+    const double value = strtod(text, &end);
+    while (*end == ' ')
+        end++;
+    for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++)
+        if (strcasecmp(end, units[i].suffix) == 0 && value * units[i].factor >= 1e6 &&
+            value * units[i].factor <= 1e15) {
+            *out = (size_t)(value * units[i].factor);
+            return CALM_OK;
+        }
+    return calm_fail(ctx, CALM_EARG, "`%s` %s: expected a size of at least 1 MB: 2GB, 1.5GiB, 800M", key, text);
 }

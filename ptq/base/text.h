@@ -27,4 +27,7 @@ size_t calm_edit_distance(const char *a, const char *b);
 /* The name in `names` [n] nearest to `word`, or NULL when none is near (distance over a third of the longer). */
 const char *calm_nearest(const char *word, const char *const *names, size_t n);
 
+/* Parse "2GB", "1.5GiB", "800M", at least 1 MB, into bytes; `key` is whose value it is, for the message.  CALM_EARG. */
+calm_status calm_size_parse(calm_ctx *ctx, const char *key, const char *text, size_t *out);
+
 #endif

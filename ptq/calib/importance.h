@@ -3,7 +3,7 @@
 #define CALM_CALIB_IMPORTANCE_H
 
 #include "ptq/base/context.h"
-#include "ptq/io/windows.h"
+#include "ptq/data/windows.h"
 #include "ptq/model/model.h"
 #include "ptq/quant/job_importance.h"
 

@@ -3,7 +3,7 @@
 #define CALM_CHECK_CHECK_CT_H
 
 #include "ptq/check/check_state.h"
-#include "ptq/io/regex.h"
+#include "ptq/text/regex.h"
 
 /* As in stored_compressed_tensors.c: calm_stored_scheme.layout. */
 enum { CALM_CT_INT, CALM_CT_PACK };

@@ -4,7 +4,7 @@
 #include <strings.h>
 
 #include "ptq/check/check_state.h"
-#include "ptq/io/regex.h"
+#include "ptq/text/regex.h"
 #include "ptq/model/arch.h"
 
 #define MOST_MATCHES ((size_t)2000000) /* modules times rules: seconds of matching */

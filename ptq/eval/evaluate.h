@@ -11,7 +11,7 @@
 
 #include "ptq/base/context.h"
 #include "ptq/eval/predict.h"
-#include "ptq/io/windows.h"
+#include "ptq/data/windows.h"
 #include "ptq/model/forward.h"
 
 typedef struct calm_eval_window {

@@ -11,7 +11,7 @@
 #define CALM_EVAL_TASKS_H
 
 #include "ptq/eval/predict.h"
-#include "ptq/io/task_file.h"
+#include "ptq/data/task_file.h"
 
 /* Of one model. */
 typedef struct calm_task_answers {

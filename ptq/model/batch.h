@@ -3,7 +3,7 @@
 #define CALM_MODEL_BATCH_H
 
 #include "ptq/base/context.h"
-#include "ptq/io/windows.h"
+#include "ptq/data/windows.h"
 #include "ptq/model/model.h"
 #include "ptq/model/row_store.h"
 

@@ -7,7 +7,7 @@
  * Targets resolve as the library does: exact names, then regexes, then the class name Linear. */
 #include <string.h>
 
-#include "ptq/io/regex.h"
+#include "ptq/text/regex.h"
 #include "ptq/model/stored.h"
 #include "ptq/quant/pack.h"
 

@@ -6,7 +6,7 @@
  * decides. "modules_in_block_to_quantize" names parts of module names. */
 #include <string.h>
 
-#include "ptq/io/regex.h"
+#include "ptq/text/regex.h"
 #include "ptq/model/stored.h"
 #include "ptq/quant/pack.h"
 

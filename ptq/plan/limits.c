@@ -146,8 +146,9 @@ static calm_status refuse_set(calm_ctx *ctx, const calm_limits *limits, const ca
         status = calm_text_check(ctx, &text);
     if (status == CALM_OK)
         status = calm_fail(ctx, CALM_EARG, "%s%s: %s share a scheme, and none is left to them: %.700s",
-                           calm_target_is_any(limits->target) ? "" : "--", limits->asks, calm_tie_text(limits->tie),
-                           text.data);
+                           calm_target_is_any(limits->target) ? limits->asks : "`target` ",
+                           calm_target_is_any(limits->target) ? "" : calm_target_name(limits->target),
+                           calm_tie_text(limits->tie), text.data);
     calm_text_clear(&text);
     return status;
 }

@@ -1,4 +1,4 @@
-/* Limits: which schemes the engine and the formats written leave to each unit (ptq/hybrid/targets.h).
+/* Limits: which schemes the engine and the formats written leave to each unit (ptq/plan/targets.h).
  *
  *   takes    a unit may have a scheme when the engine takes it for each of its jobs
  *   set      units that share a scheme, because engine or format tie their jobs; such a set has what all its units may have
@@ -7,7 +7,7 @@
 #ifndef CALM_PLAN_LIMITS_H
 #define CALM_PLAN_LIMITS_H
 
-#include "ptq/hybrid/targets.h"
+#include "ptq/plan/targets.h"
 #include "ptq/plan/pool.h"
 
 /* Every field 0: no engine and no tie, everything is taken. */

@@ -7,8 +7,8 @@
 
 #include "ptq/base/text.h"
 
-#define PIN    "--pin"
-#define FORBID "--forbid"
+#define PIN    "`choice.pins`"
+#define FORBID "`choice.forbid`"
 
 /* ---- words ---- */
 
@@ -46,7 +46,7 @@ static calm_status unknown_entry(calm_ctx *ctx, const calm_pool_entry *entries, 
     }
     const char *near = calm_nearest(word, names, 2 * n);
     const calm_status status =
-        calm_fail(ctx, CALM_EARG, "%s %s: no candidate has that name%s%s%s; there are %.600s", key, word,
+        calm_fail(ctx, CALM_EARG, "`%s` %s: no candidate has that name%s%s%s; there are %.600s", key, word,
                   near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "", all.data ? all.data : "none");
     calm_text_clear(&all);
     return status;
@@ -84,7 +84,7 @@ static calm_status find_number(calm_ctx *ctx, const calm_pool *pool, const char 
                 out->unit = u;
                 return CALM_OK;
             }
-    return calm_fail(ctx, CALM_EARG, "%s %s: the run has no such candidate; calm inspect shows their numbers", key, said);
+    return calm_fail(ctx, CALM_EARG, "`%s` %s: the run has no such candidate; calm inspect shows their numbers", key, said);
 }
 
 static calm_status find_named(calm_ctx *ctx, const calm_pool *pool, const char *key, const calm_word *word, named *out)
@@ -101,7 +101,7 @@ static calm_status find_named(calm_ctx *ctx, const calm_pool *pool, const char *
 static calm_status forbid(calm_ctx *ctx, const calm_pool *pool, const calm_word *word, bool *allowed)
 {
     named what;
-    CALM_TRY(find_named(ctx, pool, FORBID, word, &what));
+    CALM_TRY(find_named(ctx, pool, "choice.forbid", word, &what));
     for (size_t u = 0; u < pool->n_units; u++)
         for (size_t i = 0; i < pool->n_entries && (!what.number || u == what.unit); i++)
             allowed[u * pool->n_entries + i] &= !what.entries[i];
@@ -124,17 +124,6 @@ const char *calm_unit_short_name(const char *unit)
         if (*at >= '0' && *at <= '9')
             return at;
     return unit;
-}
-
-calm_status calm_pin_split(calm_ctx *ctx, char *item, const char **unit, const char **candidate)
-{
-    char *sign = strchr(item, '=');
-    if (!sign || sign == item || !sign[1])
-        return calm_fail(ctx, CALM_EARG, PIN " %s: expected UNIT=CANDIDATE, as '*.down=gptq'", item);
-    *sign = '\0';
-    *unit = item;
-    *candidate = sign + 1;
-    return CALM_OK;
 }
 
 typedef enum fit { FITS_NOT, FITS_PATTERN, FITS_NAME } fit;
@@ -165,7 +154,7 @@ static calm_status unknown_unit(calm_ctx *ctx, const calm_pool *pool, const calm
 static calm_status check_pin(calm_ctx *ctx, const calm_pool *pool, const calm_pin *pin, named *what)
 {
     bool any = false;
-    CALM_TRY(find_named(ctx, pool, PIN, &pin->candidate, what));
+    CALM_TRY(find_named(ctx, pool, "choice.pins", &pin->candidate, what));
     for (size_t u = 0; u < pool->n_units; u++) {
         if (fits(pin, calm_pool_unit(pool, u)) == FITS_NOT)
             continue;

@@ -7,7 +7,7 @@
 #ifndef CALM_PLAN_REQUESTS_H
 #define CALM_PLAN_REQUESTS_H
 
-#include "ptq/hybrid/targets.h"
+#include "ptq/plan/targets.h"
 #include "ptq/plan/limits.h"
 #include "ptq/plan/pool.h"
 
@@ -61,9 +61,6 @@ calm_status calm_word_entries(calm_ctx *ctx, const calm_pool_entry *entries, siz
 
 /* Is it "#123"? */
 bool calm_word_is_number(const calm_word *word);
-
-/* Split "UNIT=CANDIDATE" at its sign; `item` is overwritten and kept.  CALM_EARG: it is not of that form. */
-calm_status calm_pin_split(calm_ctx *ctx, char *item, const char **unit, const char **candidate);
 
 /* "model.layers.0.qkv" without what all units share: "0.qkv". */
 const char *calm_unit_short_name(const char *unit);

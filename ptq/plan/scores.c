@@ -75,6 +75,6 @@ calm_status calm_score_need(calm_ctx *ctx, calm_unit unit, const char *name, cal
             if (calm_point_unit(p) == unit && calm_score_name(p, s))
                 names[n++] = calm_score_name(p, s);
     const char *near = calm_nearest(name, names, n);
-    return calm_fail(ctx, CALM_EARG, "--metric %s: a %s has no such score%s%s%s", name, calm_unit_name(unit),
+    return calm_fail(ctx, CALM_EARG, "`choice.metric` %s: a %s has no such score%s%s%s", name, calm_unit_name(unit),
                      near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }

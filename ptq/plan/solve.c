@@ -6,7 +6,7 @@
 
 #include "ptq/base/text.h"
 
-#define BUDGET "--budget"
+#define BUDGET "`choice.budget`"
 
 /* Bits per weight that no scheme takes, with a scale per weight: a budget that limits nothing. */
 #define WIDEST 64.0

@@ -435,7 +435,7 @@ TEST(fits_need_eight_rows_per_input)
         make_sample(&s, 9, 37, kept[i], "w4a4_g16");
         if (i == 0)
             ck_fails(try("actfit", &s.job, &q), CALM_ENUMERIC,
-                     "job: actfit has 295 kept rows for 37 inputs, needs 296: more --samples");
+                     "job: actfit has 295 kept rows for 37 inputs, needs 296: more calibration windows");
         else
             ck_ok(try("actfit", &s.job, &q));
     }

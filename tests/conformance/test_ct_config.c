@@ -1,10 +1,10 @@
 /* config.json of compressed-tensors: every linear is in one group or ignored, as readers resolve names; and the plans
  * that it refuses or warns of. */
-#include "ptq/hybrid/ct_config.h"
+#include "ptq/export/ct_config.h"
 
 #include <stdio.h>
 
-#include "ptq/io/regex.h"
+#include "ptq/text/regex.h"
 #include "ptq/model/arch.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"

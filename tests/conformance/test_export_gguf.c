@@ -5,8 +5,8 @@
 
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
-#include "ptq/hybrid/assemble.h"
-#include "ptq/hybrid/export.h"
+#include "ptq/plan/assemble.h"
+#include "ptq/export/export.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/gguf_names.h"
 #include "tests/support/harness.h"

@@ -3,13 +3,13 @@
  * The directory that is written, opened again, has float32 weights equal bit for bit to those that the guard measured
  * (calm_plan_apply of the same plan), for every family, every scheme, and plans that mix schemes, float jobs and input
  * scales.  So it has the same weights whatever its format. */
-#include "ptq/hybrid/export.h"
+#include "ptq/export/export.h"
 
 #include <stdio.h>
 
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
-#include "ptq/hybrid/assemble.h"
+#include "ptq/plan/assemble.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/head.h"
 #include "tests/support/harness.h"
@@ -465,7 +465,7 @@ TEST(refused_by_name)
     for (size_t i = 0; i < 4; i++) {
         check_refused(formats[i], &spec, "w4a16_g64",
                       "model.layers.0.mlp.down_proj has 96 input columns, which groups of 64 do not divide; "
-                      "groups of 32 do (--scheme w4a16_g32)");
+                      "groups of 32 do (`schemes` w4a16_g32)");
         check_refused(formats[i], &odd, "w4a16_g32", "model.layers.0.mlp.down_proj has 50 input columns");
         check_refused(formats[i], &odd, "w4a16_g32", "use a scheme without groups");
         if (i)
@@ -479,7 +479,7 @@ TEST(refused_by_name)
     check_refused("mlx", &spec, "w4a16_g16", "the format has groups of 32, 64 and 128");
     check_refused("mlx", &odd, "w8a16", "with 50 columns");
     options.asymmetric = false;
-    check_refused("compressed-tensors", &spec, "w4a16_g32_asym", "--asymmetric");
+    check_refused("compressed-tensors", &spec, "w4a16_g32_asym", "`asymmetric`");
     options.asymmetric = true;
 }
 END_OF_TEST

@@ -2,8 +2,8 @@
  * resolves to its scheme as the field's readers resolve names, and everything else stays float. */
 #include <stdio.h>
 
-#include "ptq/hybrid/export.h"
-#include "ptq/io/regex.h"
+#include "ptq/export/export.h"
+#include "ptq/text/regex.h"
 #include "ptq/model/arch.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"

@@ -1,4 +1,4 @@
-/* Fuzz targets: one file fuzz_<parser>.c each, linked with inputs.c and driver.c (tests.cmake finds them).
+/* Fuzz targets: one file fuzz_<parser>.c each, linked with harness_files.c and driver.c (tests.cmake finds them).
  *
  * A target feeds untrusted bytes to one parser and checks with abort() what must hold of its result.  With clang and
  * -DCALM_FUZZER=ON the same file becomes a libFuzzer target, without driver.c (tests/fuzz/run, docs/fuzzing.md). */

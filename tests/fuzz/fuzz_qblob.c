@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptq/hybrid/qblob.h"
+#include "ptq/quant/qblob.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check_job(const calm_qjob *q)

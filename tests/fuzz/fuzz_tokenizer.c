@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptq/io/tokenizer.h"
-#include "ptq/io/unicode.h"
+#include "ptq/tokenizer/tokenizer.h"
+#include "ptq/text/unicode.h"
 #include "tests/fuzz/fuzz.h"
 
 /* An error has a message; success has ids below the size, and they decode to well-formed text. */

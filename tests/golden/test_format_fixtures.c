@@ -2,7 +2,7 @@
  * of a tiny model, written by the format's exporter, compared tensor by tensor, and read back. */
 #include <stdio.h>
 
-#include "ptq/hybrid/export.h"
+#include "ptq/export/export.h"
 #include "ptq/io/json.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"

@@ -10,9 +10,9 @@
 
 #include "algorithms/algorithm.h"
 #include "ptq/eval/evaluate.h"
-#include "ptq/hybrid/assemble.h"
+#include "ptq/plan/assemble.h"
 #include "ptq/io/json.h"
-#include "ptq/io/tokenizer.h"
+#include "ptq/tokenizer/tokenizer.h"
 #include "tests/support/harness.h"
 
 #define WINDOW 512

@@ -5,7 +5,7 @@
 
 #include "ptq/base/file.h"
 #include "ptq/io/json.h"
-#include "ptq/io/tokenizer.h"
+#include "ptq/tokenizer/tokenizer.h"
 #include "tests/support/harness.h"
 
 #define CASES_MAX ((size_t)1 << 30)

@@ -3,7 +3,7 @@
 
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
-#include "ptq/hybrid/export.h"
+#include "ptq/export/export.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_plan.h"
 

@@ -109,6 +109,23 @@ static void *must(void *pointer)
     return pointer;
 }
 
+calm_words test_words(const char *list)
+{
+    calm_words words = {0};
+    if (list)
+        ck_ok(calm_words_split(ctx, list, &words));
+    return words;
+}
+
+calm_pairs test_pairs(const char *list)
+{
+    static const calm_option pairs = {.name = "pairs", .type = CALM_OPTION_PAIRS};
+    calm_pairs out = {0};
+    if (list)
+        ck_ok(calm_option_set_one(ctx, &pairs, &out, "test", list, true));
+    return out;
+}
+
 char *test_format(const char *format, ...)
 {
     va_list args, again;

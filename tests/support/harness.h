@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "ptq/base/context.h"
+#include "ptq/base/option.h"
 
 /* The context of the running test; cleared before and after each one. */
 extern calm_ctx *const ctx;
@@ -54,6 +55,10 @@ const char *fixtures_root(void);
 /* The names of the directories (or, with `suffix`, files ending so) under root/sub, sorted, NULL-terminated; owned by
  * the harness until the end of the test.  Empty when the folder is absent. */
 char **fixture_entries(const char *sub, const char *suffix);
+
+/* A comma list as items; "a=b,c=d" as pairs.  NULL: none.  They live until the test ends. */
+calm_words test_words(const char *list);
+calm_pairs test_pairs(const char *list);
 
 /* printf into memory that lives until the end of the test. */
 char *test_format(const char *format, ...) __attribute__((format(printf, 1, 2)));

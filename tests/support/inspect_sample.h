@@ -9,7 +9,7 @@
 #ifndef CALM_TESTS_INSPECT_SAMPLE_H
 #define CALM_TESTS_INSPECT_SAMPLE_H
 
-#include "cli/inspect.h"
+#include "cli/inspect/inspect.h"
 #include "store/store.h"
 
 /* Make the store; its path. */

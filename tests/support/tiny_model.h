@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ptq/io/windows.h"
+#include "ptq/data/windows.h"
 #include "ptq/tensor/dtype.h"
 
 typedef struct tiny_model {

@@ -4,7 +4,7 @@
 #ifndef CALM_TESTS_TINY_PLAN_H
 #define CALM_TESTS_TINY_PLAN_H
 
-#include "ptq/hybrid/plan.h"
+#include "ptq/plan/plan.h"
 #include "ptq/model/model.h"
 
 /* How input scales are drawn; jobs that cannot take one have none. */

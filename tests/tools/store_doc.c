@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/table.h"
+#include "ptq/text/table.h"
 #include "ptq/base/file.h"
 #include "store/sql.h"
 #include "tests/tools/synth_store.h"

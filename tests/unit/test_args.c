@@ -5,13 +5,14 @@
 
 typedef struct options {
     calm_common common;
+    calm_recipe_spec spec;
     const char *text;
     long long number;
     bool flag;
 } options;
 
 static const calm_option table[] = {
-    {.name = "text", .help = "t", .offset = offsetof(options, text), .type = CALM_OPTION_STRING, .list = true, .key = 't'},
+    {.name = "text", .help = "t", .offset = offsetof(options, text), .type = CALM_OPTION_STRING, .key = 't'},
     {.name = "number", .help = "n", .offset = offsetof(options, number), .type = CALM_OPTION_INT, .fallback = "7"},
     {.name = "flag", .help = "f", .offset = offsetof(options, flag), .type = CALM_OPTION_BOOL},
     CALM_COMMON_OPTIONS(options),
@@ -19,7 +20,8 @@ static const calm_option table[] = {
 };
 
 static const calm_command command = {.name = "demo", .summary = "s", .description = "d", .examples = "e", .arguments = "A",
-                                     .options = table, .opts_size = sizeof(options), .max_args = 2};
+                                     .options = table, .opts_size = sizeof(options), .spec = CALM_SPEC_SHARED,
+                                     .spec_at = offsetof(options, spec), .max_args = 2};
 
 static options parse(char **words, size_t n)
 {
@@ -36,15 +38,48 @@ static options parse(char **words, size_t n)
     return opts;
 }
 
-TEST(given_options_are_marked_by_their_position)
+TEST(options_of_a_recipe_are_marked_as_given)
 {
     const options none = parse((char *[]){"demo", "word"}, 2);
-    for (size_t i = 0; i < calm_options_count(table); i++)
-        ck_assert(!none.common.given[i]);
+    for (size_t i = 0; i < calm_options_count(calm_spec_table); i++)
+        ck_assert(!none.spec.given[i]);
+    ck_assert_int_eq(none.spec.samples, 128);
+    ck_assert_int_eq(none.number, 7);
     /* also by one letter, by a unique beginning, and with the default's value */
-    const options some = parse((char *[]){"demo", "-t", "a", "--num=7", "word", "-q"}, 6);
-    ck_assert(some.common.given[0] && some.common.given[1] && !some.common.given[2] && !some.common.given[3]);
-    ck_assert(some.common.given[4] && some.common.quiet);
+    const options some = parse((char *[]){"demo", "-t", "a", "--num=8", "-m", "qwen", "--seql=512", "word", "-q"}, 9);
+    ck_assert(calm_spec_given(&some.spec, "model") && calm_spec_given(&some.spec, "seqlen"));
+    ck_assert(!calm_spec_given(&some.spec, "samples"));
+    ck_assert_str_eq(some.spec.model, "qwen");
+    ck_assert_int_eq(some.number, 8);
+    ck_assert(some.common.quiet);
+}
+END_OF_TEST
+
+/* An option of the command's own comes before the recipe's of the same name; others than the shared ones are unknown. */
+TEST(a_command_has_its_own_and_some_of_the_recipes_options)
+{
+    static const calm_option own[] = {
+        {.name = "samples", .help = "s", .offset = offsetof(options, number), .type = CALM_OPTION_INT, .fallback = "3"},
+        CALM_COMMON_OPTIONS(options),
+        {0},
+    };
+    calm_command other = command;
+    options opts;
+    const char **args;
+    size_t n;
+    char *words[] = {test_format("demo"), test_format("--samples=9"), NULL};
+    char *wrong[] = {test_format("demo"), test_format("--budget=3"), NULL};
+    other.options = own;
+    memset(&opts, 0, sizeof opts);
+    ck_ok(calm_args_parse(ctx, &other, 2, words, &opts, &args, &n));
+    ck_assert_int_eq(opts.number, 9);
+    ck_assert_int_eq(opts.spec.samples, 128);
+    ck_assert(!calm_spec_given(&opts.spec, "samples"));
+    ck_fails(calm_args_parse(ctx, &other, 2, wrong, &opts, &args, &n), CALM_EARG, "unknown option --budget");
+    other.spec = CALM_SPEC_ALL;
+    wrong[0] = test_format("demo");
+    ck_ok(calm_args_parse(ctx, &other, 2, wrong, &opts, &args, &n));
+    ck_assert_uint_eq(opts.spec.budgets.n, 1);
 }
 END_OF_TEST
 
@@ -59,6 +94,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("args", (const TTest *[]){given_options_are_marked_by_their_position, the_command_is_what_was_typed,
+    return run_tests("args", (const TTest *[]){options_of_a_recipe_are_marked_as_given, the_command_is_what_was_typed,
+                                               a_command_has_its_own_and_some_of_the_recipes_options,
                                                NULL});
 }

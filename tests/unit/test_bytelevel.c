@@ -1,7 +1,7 @@
 /* The byte-level alphabet against the procedure of the GPT-2 release, step by step. */
-#include "ptq/io/bytelevel.h"
+#include "ptq/tokenizer/bytelevel.h"
 
-#include "ptq/io/unicode.h"
+#include "ptq/text/unicode.h"
 #include "tests/support/harness.h"
 
 TEST(the_alphabet_is_that_of_gpt2)

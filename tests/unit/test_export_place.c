@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "ptq/base/file.h"
-#include "ptq/hybrid/export.h"
+#include "ptq/export/export.h"
 #include "tests/support/harness.h"
 
 static const char *path_of(const char *dir, const char *name)

@@ -1,5 +1,5 @@
 /* Gates: what is parsed, what is refused before a run, and what holds. */
-#include "cli/gates.h"
+#include "ptq/recipe/gates.h"
 
 #include "tests/support/harness.h"
 
@@ -41,11 +41,8 @@ END_OF_TEST
 
 TEST(every_figure_is_known)
 {
-    size_t n;
-    const char *const *figures = calm_gate_figures(&n);
-    ck_assert_uint_eq(n, 12);
-    for (size_t i = 0; i < n; i++)
-        ck_assert_int_eq(parse(test_format("%s > 0", figures[i])).figure, (int)i);
+    for (calm_figure figure = 0; figure < CALM_N_FIGURES; figure++)
+        ck_assert_int_eq(parse(test_format("%s > 0", calm_figure_name(figure))).figure, figure);
 }
 END_OF_TEST
 
@@ -70,7 +67,7 @@ TEST(what_a_run_does_not_measure_is_refused)
 {
     calm_gate *gates;
     size_t n;
-    ck_ok(calm_gates_parse(ctx, "bits <= 4.5,ppl_ratio <= 1.05", &gates, &n));
+    ck_ok(calm_gates_parse(ctx, &(calm_words){(const char *[]){"bits <= 4.5", "ppl_ratio <= 1.05"}, 2}, &gates, &n));
     ck_assert_uint_eq(n, 2);
     ck_ok(calm_gates_check(ctx, gates, n, true, 0, false));
     ck_ok(calm_gates_check(ctx, gates, n, true, -1, false));
@@ -78,7 +75,7 @@ TEST(what_a_run_does_not_measure_is_refused)
     ck_fails(calm_gates_check(ctx, gates, n, false, 0, false), CALM_EARG, "\"ppl_ratio <= 1.05\": this run does not evaluate");
     ck_fails(calm_gates_check(ctx, gates, n, true, 1, false), CALM_EARG, "an encoder");
     ck_fails(calm_gates_check(ctx, gates, n, true, 0, true), CALM_EARG, "several budgets");
-    ck_ok(calm_gates_parse(ctx, "cosine >= 0.99", &gates, &n));
+    ck_ok(calm_gates_parse(ctx, &(calm_words){(const char *[]){"cosine >= 0.99"}, 1}, &gates, &n));
     ck_ok(calm_gates_check(ctx, gates, n, true, 1, false));
     ck_fails(calm_gates_check(ctx, gates, n, true, 0, false), CALM_EARG, "a decoder");
 }

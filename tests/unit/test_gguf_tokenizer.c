@@ -1,5 +1,5 @@
 /* Tokenizers as keys of a GGUF file: names of pre-tokenizers, tokens, types, scores, merges, special tokens. */
-#include "ptq/hybrid/gguf_tokenizer.h"
+#include "ptq/export/gguf_tokenizer.h"
 
 #include "ptq/base/file.h"
 #include "tests/support/harness.h"
@@ -167,7 +167,7 @@ TEST(refused)
     calm_gguf *file;
     const char *dir = byte_level(SEQUENCE(SPLIT("\\\\w+"), LEVEL("false")), "");
     ck_fails(try_keys(dir, "{}", 5, NULL, &file), CALM_EUNSUPPORTED,
-             "llama.cpp's name of its pre-tokenizer is not known (\"split \\w+\"); say it with --gguf-pre NAME");
+             "llama.cpp's name of its pre-tokenizer is not known (\"split \\w+\"); say it with `export.gguf_pre` (");
     ck_ok(try_keys(dir, "{}", 5, "qwen2", &file));
     calm_gguf_close(file);
     ck_fails(try_keys(byte_level("null", ""), "{}", 5, NULL, &file), CALM_EUNSUPPORTED, "neither byte-level nor");

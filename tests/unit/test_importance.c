@@ -2,7 +2,7 @@
 #include "ptq/calib/importance.h"
 
 #include "ptq/base/file.h"
-#include "ptq/hybrid/export.h"
+#include "ptq/export/export.h"
 #include "ptq/io/gguf.h"
 #include "ptq/model/forward.h"
 #include "ptq/model/gguf_names.h"

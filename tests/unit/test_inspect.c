@@ -1,5 +1,5 @@
 /* calm inspect: what it prints of a store and of a model, for people and as JSON; while another holds the store. */
-#include "cli/inspect.h"
+#include "cli/inspect/inspect.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "ptq/base/file.h"
 #include "store/store.h"
+#include "ptq/io/json.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 

@@ -1,4 +1,5 @@
 /* calm inspect activations: maxima, emergence, tokens, hook points. */
+#include "ptq/io/json.h"
 #include "tests/support/harness.h"
 #include "tests/support/inspect_sample.h"
 

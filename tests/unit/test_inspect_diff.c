@@ -1,4 +1,5 @@
 /* calm inspect diff: what differs is there, what does not is not. */
+#include "ptq/io/json.h"
 #include "tests/support/harness.h"
 #include "tests/support/inspect_sample.h"
 

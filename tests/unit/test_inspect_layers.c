@@ -1,4 +1,5 @@
 /* calm inspect layers: the strip in Unicode, ASCII and colours, and its rows. */
+#include "ptq/io/json.h"
 #include "tests/support/harness.h"
 #include "tests/support/inspect_sample.h"
 
@@ -65,23 +66,25 @@ TEST(stored_names_reach_no_terminal_as_they_are)
 {
     const char *path;
     calm_store *store = inspect_sample_open(&path);
-    const calm_store_candidate candidate = {.key = "evil", .job_id = 1, .calibration_id = 1, .algorithm = "\033[2Jx\n",
-                                            .chain = "x", .scheme = "w\033]4", .failure = "\033c", .bits_per_weight = NAN,
-                                            .damp = NAN};
+    const calm_store_job job = {.block_id = 1, .name = "model.layers.0.\033[31m", .role = "r", .sublayer = "mlp",
+                                .linears = "l", .out = 1, .in = 1};
+    calm_store_candidate candidate = {.key = "evil", .calibration_id = 1, .algorithm = "\033[2Jx\n", .chain = "x",
+                                      .scheme = "w\033]4", .failure = "\033c", .bits_per_weight = NAN, .damp = NAN};
     int64_t id;
+    ck_ok(calm_store_job_id(ctx, store, &job, &candidate.job_id));
     ck_ok(calm_store_candidate_put(ctx, store, &candidate, &id));
     ck_ok(calm_store_run_candidate(ctx, store, 1, id));
-    ck_ok(calm_store_choice_put(ctx, store, &(calm_store_choice){.run_id = 1, .job_id = 1, .candidate_id = id,
-                                                                .unit = "model.0\033[31m", .reason = "\033r"}));
+    ck_ok(calm_store_choice_put(ctx, store, &(calm_store_choice){.run_id = 1, .job_id = candidate.job_id, .candidate_id = id,
+                                                                .unit = "\033u", .reason = "\033r"}));
     calm_store_close(store);
     ck_lacks(strip(path, false, false, NULL), "\033");
     ck_has(strip(path, false, false, NULL), "\\u{1b}[2Jx\\n w\\u{1b}]4");
-    const char *why = inspect_shown(path, "why", "1", "model.0\033[31m", CALM_INSPECT_TEXT);
+    const char *why = inspect_shown(path, "why", "1", "0.\033[31m", CALM_INSPECT_TEXT);
     ck_lacks(why, "\033");
     ck_has(why, "\\u{1b}c");
     const char *args[] = {"1"}, *out = NULL;
-    const calm_inspect_query query = {.what = "why", .args = args, .n_args = 1, .unit = "model.0"};
-    ck_fails(inspect_printed(path, &query, &out), CALM_ENOTFOUND, "it has model.0\\u{1b}[31m");
+    const calm_inspect_query query = {.what = "why", .args = args, .n_args = 1, .unit = "0.x"};
+    ck_fails(inspect_printed(path, &query, &out), CALM_ENOTFOUND, "it has model.layers.0.qkv");
 }
 END_OF_TEST
 
@@ -101,7 +104,8 @@ TEST(many_units_and_candidates)
         for (int c = 0; c < 20; c++) {
             const calm_store_score score = {"job", "cka_token", 1 + c};
             const calm_store_candidate candidate = {.key = test_format("m%d %d", b, c), .job_id = job_id,
-                                                    .calibration_id = 1, .algorithm = test_format("a%d", c), .chain = "x",
+                                                    .calibration_id = 1, .algorithm = test_format("a%d", c),
+                                                    .chain = test_format("x%d", c),
                                                     .scheme = "s", .blob = "b", .blob_bytes = 1, .bits_per_weight = NAN,
                                                     .damp = NAN, .scores = &score, .n_scores = 1};
             ck_ok(calm_store_candidate_put(ctx, store, &candidate, &id));

@@ -1,4 +1,5 @@
 /* Plain lists of a store: all rows, or those of one unit. */
+#include "ptq/io/json.h"
 #include "tests/support/harness.h"
 #include "tests/support/inspect_sample.h"
 

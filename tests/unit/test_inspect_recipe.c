@@ -1,6 +1,7 @@
 /* Recipes side by side, by JSON pointers. */
-#include "cli/inspect_recipe.h"
+#include "cli/inspect/inspect_recipe.h"
 
+#include "ptq/io/json.h"
 #include "tests/support/harness.h"
 
 static calm_status note(calm_ctx *c, void *user, const char *pointer, const char *first, const char *second)

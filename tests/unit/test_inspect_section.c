@@ -1,5 +1,7 @@
 /* Sections: one query as text, JSON and CSV; CSV of many rows in bounded memory. */
+#include "ptq/io/json.h"
 #include "tests/support/harness.h"
+#include "cli/print.h"
 #include "tests/support/inspect_sample.h"
 
 static const char *sql(const char *path, const char *select, calm_inspect_form form)
@@ -70,7 +72,7 @@ TEST(a_table_forgets_what_it_streamed)
         if (i == 0)
             first = table.arena.used_bytes;
         ck_assert_uint_le(table.arena.used_bytes, first + 64);
-        ck_ok(calm_table_stream_csv(ctx, &table, stream));
+        ck_ok(calm_print_csv(ctx, &table, stream));
         ck_assert_uint_eq(calm_table_rows(&table), 0);
     }
     ck_assert_int_eq(ftell(stream), 3 + 100 * (10 * 29L + 90 * 30 + 900 * 31));

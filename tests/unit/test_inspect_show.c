@@ -1,4 +1,5 @@
 /* calm inspect show: every section of a run. */
+#include "ptq/io/json.h"
 #include "tests/support/harness.h"
 #include "tests/support/inspect_sample.h"
 

@@ -1,5 +1,6 @@
 /* The table of views: words and options that each takes, and which runs are meant. */
 #include "ptq/base/file.h"
+#include "ptq/io/json.h"
 #include "tests/support/harness.h"
 #include "tests/support/inspect_sample.h"
 

@@ -1,6 +1,7 @@
 /* Units of a stored run: names, columns of the pool, the rule again. */
-#include "cli/inspect_units.h"
+#include "cli/inspect/inspect_units.h"
 
+#include "ptq/io/json.h"
 #include "tests/support/harness.h"
 #include "tests/support/inspect_sample.h"
 

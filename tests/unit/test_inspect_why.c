@@ -1,4 +1,5 @@
 /* calm inspect why: each way to lose, and choices that the rule does not make. */
+#include "ptq/io/json.h"
 #include "tests/support/harness.h"
 #include "tests/support/inspect_sample.h"
 

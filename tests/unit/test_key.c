@@ -1,5 +1,5 @@
 /* Content keys: everything a candidate depends on is in its key, and nothing else. */
-#include "ptq/hybrid/key.h"
+#include "ptq/plan/key.h"
 
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"

@@ -253,13 +253,13 @@ TEST(a_pin_ties_the_others)
         ck_assert_uint_eq(found.choice[j], W4);
     requests.n_pins = 2;
     ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG,
-             "--target vllm: all experts of a block share a scheme, and none is left to them: "
+             "`target` vllm: all experts of a block share a scheme, and none is left to them: "
              "model.layers.0.experts.0.gate_up not w3a16_g32 (takes weights of 4 or 8 bits, not 3 (experts)), "
              "model.layers.0.experts.0.down not w4a16_g32 (another is pinned)");
     requests.pins = &pins[2];
     requests.n_pins = 1;
     ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG,
-             "--target vllm takes no w3a16_g32 for model.layers.0.experts.0.down");
+             "`target` vllm takes no w3a16_g32 for model.layers.0.experts.0.down");
     requests.pins = &pins[0];
     requests.n_pins = 2;
     requests.target = calm_target_find("any");
@@ -275,8 +275,8 @@ TEST(what_nothing_fits)
     bench b;
     make(3, true, &b);
     ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG,
-             "--target vllm takes no w3a16_g32 for model.layers.1.qkv [256, 96]: it takes input columns that 128 divides, "
-             "not 96; --scheme w8a8 would do");
+             "`target` vllm takes no w3a16_g32 for model.layers.1.qkv [256, 96]: it takes input columns that 128 divides, "
+             "not 96; `schemes` w8a8 would do");
 }
 END_OF_TEST
 
@@ -289,7 +289,7 @@ TEST(failures_that_leave_no_scheme)
     make(3, false, &b);
     b.rows[1 * N_SCHEMES + W3].failure = "broke";
     b.rows[3 * N_SCHEMES + W4].failure = "broke";
-    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG, "--budget 8");
+    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG, "`choice.budget` 8");
     ck_fails(calm_solve(ctx, &b.pool, &(calm_requests){.budget = 4, .target = requests.target}, &found), CALM_ENUMERIC,
              "have none in common");
 }

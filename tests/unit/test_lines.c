@@ -1,5 +1,5 @@
 /* Lines: blank ones are counted and skipped, and only 0x0A ends one. */
-#include "ptq/io/lines.h"
+#include "ptq/text/lines.h"
 
 #include "tests/support/harness.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "ptq/base/file.h"
-#include "ptq/hybrid/qblob.h"
+#include "ptq/quant/qblob.h"
 #include "ptq/io/safetensors.h"
 #include "tests/support/harness.h"
 

@@ -59,12 +59,12 @@ TEST(limit_refuses_and_says_so)
     ck_ok(CALM_NEW(ctx, ctx->scratch, block, 3 * MIB));
     memset(block, 1, 3 * MIB);
     const size_t held = calm_memory_used();
-    ck_fails(CALM_NEW(ctx, ctx->out, block, 2 * MIB), CALM_ENOMEM, "the limit of 0.00 GB (--memory)");
+    ck_fails(CALM_NEW(ctx, ctx->out, block, 2 * MIB), CALM_ENOMEM, "the limit of 0.00 GB (`memory`)");
     ck_assert_ptr_null(block);
     ck_assert_uint_eq(calm_memory_used(), held);    /* what is refused is not counted */
     calm_arena_clear(ctx->scratch);
     ck_ok(CALM_NEW(ctx, ctx->out, block, 2 * MIB));
-    ck_fails(CALM_NEW(ctx, ctx->scratch, block, 3 * MIB), CALM_ENOMEM, "--memory");
+    ck_fails(CALM_NEW(ctx, ctx->scratch, block, 3 * MIB), CALM_ENOMEM, "`memory`");
     calm_memory_set_limit(0);
     ck_ok(CALM_NEW(ctx, ctx->scratch, block, 2 * MIB));
     ck_assert_uint_eq(calm_memory_limit(), 0);
@@ -76,7 +76,7 @@ TEST(limit_refuses_a_small_block)
 {
     char *block;
     calm_memory_set_limit(calm_memory_used() + CALM_ARENA_CHUNK - 1);
-    ck_fails(CALM_NEW(ctx, ctx->scratch, block, 8), CALM_ENOMEM, "--memory");
+    ck_fails(CALM_NEW(ctx, ctx->scratch, block, 8), CALM_ENOMEM, "`memory`");
     calm_memory_set_limit(calm_memory_used() + CALM_ARENA_CHUNK);
     ck_ok(CALM_NEW(ctx, ctx->scratch, block, 8));
     calm_memory_set_limit(0);
@@ -89,7 +89,7 @@ TEST(limit_is_not_blamed_for_overflow)
     double *block;
     calm_memory_set_limit((size_t)1 << 40);
     ck_assert_int_eq(CALM_NEW(ctx, ctx->scratch, block, SIZE_MAX / 4), CALM_ENOMEM);
-    ck_assert_ptr_null(strstr(ctx->message, "--memory"));
+    ck_assert_ptr_null(strstr(ctx->message, "`memory`"));
     ck_assert(!calm_memory_take(SIZE_MAX - 5));
     calm_memory_set_limit(0);
     calm_memory_give(0);

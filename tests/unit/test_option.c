@@ -8,20 +8,19 @@ typedef struct settings {
     long long rounds;
     double damp;
     int order;
-    const char *text, *paths;
+    const char *text;
     long long unset;
 } settings;
 
 static const calm_option table[] = {
-    {"act_order", "order columns", offsetof(settings, act_order), CALM_OPTION_BOOL, "true", 0, 0, NULL, NULL, 0, false},
-    {"rounds", "number", offsetof(settings, rounds), CALM_OPTION_INT, "8", 1, 100, NULL, NULL, 0, false},
-    {"damp", "damping", offsetof(settings, damp), CALM_OPTION_DOUBLE, "0.01", 0, 1, NULL, NULL, 0, false},
-    {"order", "of columns", offsetof(settings, order), CALM_OPTION_ENUM, "activation", 0, 0, "none|activation|diag",
-     NULL, 0, false},
-    {"text", "free", offsetof(settings, text), CALM_OPTION_STRING, NULL, 0, 0, NULL, NULL, 0, false},
-    {"paths", "several", offsetof(settings, paths), CALM_OPTION_STRING, NULL, 0, 0, NULL, NULL, 0, true},
-    {"unset", "below its range", offsetof(settings, unset), CALM_OPTION_INT, "-1", 1, 9, NULL, NULL, 0, false},
-    {NULL, NULL, 0, CALM_OPTION_BOOL, NULL, 0, 0, NULL, NULL, 0, false},
+    {.name = "act_order", .offset = offsetof(settings, act_order), .type = CALM_OPTION_BOOL, .fallback = "true"},
+    {.name = "rounds", .offset = offsetof(settings, rounds), .type = CALM_OPTION_INT, .fallback = "8", .min = 1, .max = 100},
+    {.name = "damp", .offset = offsetof(settings, damp), .type = CALM_OPTION_DOUBLE, .fallback = "0.01", .max = 1},
+    {.name = "order", .offset = offsetof(settings, order), .type = CALM_OPTION_ENUM, .fallback = "activation",
+     .values = "none|activation|diag"},
+    {.name = "text", .offset = offsetof(settings, text), .type = CALM_OPTION_STRING, .max = 40},
+    {.name = "unset", .offset = offsetof(settings, unset), .type = CALM_OPTION_INT, .fallback = "-1", .min = 1, .max = 9},
+    {0},
 };
 
 static settings defaults(void)
@@ -55,9 +54,8 @@ TEST(defaults_come_from_the_table)
     ck_near(s.damp, 0.01, 0);
     ck_assert_int_eq(s.order, 1);
     ck_assert_ptr_null(s.text);
-    ck_assert_ptr_null(s.paths);
     ck_assert_int_eq(s.unset, -1);
-    ck_assert_uint_eq(calm_options_count(table), 7);
+    ck_assert_uint_eq(calm_options_count(table), 6);
     ck_assert_uint_eq(calm_options_count(NULL), 0);
 }
 END_OF_TEST
@@ -89,16 +87,13 @@ TEST(values_are_parsed_by_type)
     ck_ok(set(&s, "damp", "2.5e-3"));
     ck_ok(set(&s, "order", "diag"));
     ck_ok(set(&s, "text", "a b=c"));
-    ck_ok(set(&s, "paths", "one"));
-    ck_ok(set(&s, "paths", "two"));
     ck_assert(!s.act_order);
     ck_assert_int_eq(s.rounds, 100);
     ck_near(s.damp, 2.5e-3, 0);
     ck_assert_int_eq(s.order, 2);
     ck_assert_str_eq(s.text, "a b=c");
-    ck_assert_str_eq(s.paths, "one,two");
     ck_assert_str_eq(canonical(&s),
-                     "act_order=false,rounds=100,damp=0.0025,order=diag,text=a b=c,paths=one,two,unset=-1");
+                     "act_order=false,rounds=100,damp=0.0025,order=diag,text=a b=c,unset=-1");
 }
 END_OF_TEST
 
@@ -159,6 +154,80 @@ TEST(canonical_numbers_read_back_the_same)
 }
 END_OF_TEST
 
+/* ---- lists and ranges ---- */
+
+typedef struct lists {
+    calm_words words, colours;
+    calm_pairs pairs;
+    calm_numbers numbers;
+    calm_range range;
+} lists;
+
+static const calm_option list_table[] = {
+    {.name = "words", .offset = offsetof(lists, words), .type = CALM_OPTION_WORDS, .max = 3},
+    {.name = "colours", .offset = offsetof(lists, colours), .type = CALM_OPTION_WORDS, .values = "red|blue"},
+    {.name = "pairs", .offset = offsetof(lists, pairs), .type = CALM_OPTION_PAIRS, .max = 2, .metavar = "UNIT=NAME"},
+    {.name = "numbers", .offset = offsetof(lists, numbers), .type = CALM_OPTION_NUMBERS, .min = 1, .max = 32},
+    {.name = "range", .offset = offsetof(lists, range), .type = CALM_OPTION_RANGE, .max = 99},
+    {0},
+};
+
+TEST(lists_grow_item_by_item)
+{
+    lists l;
+    calm_text text;
+    ck_ok(calm_options_init(ctx, list_table, &l));
+    ck_assert_uint_eq(l.words.n, 0);
+    ck_assert(!l.range.given);
+    ck_ok(calm_option_set(ctx, list_table, &l, "x", "words", "a,b(c,d)"));
+    ck_ok(calm_option_set(ctx, list_table, &l, "x", "words", "e"));
+    ck_ok(calm_option_set(ctx, list_table, &l, "x", "colours", "blue"));
+    ck_ok(calm_option_set(ctx, list_table, &l, "x", "pairs", "*.down=gptq(a=1)"));
+    ck_ok(calm_option_set(ctx, list_table, &l, "x", "numbers", "3.5,2"));
+    ck_ok(calm_option_set(ctx, list_table, &l, "x", "range", "3-7"));
+    ck_assert_uint_eq(l.words.n, 3);
+    ck_assert_str_eq(l.words.of[1], "b(c,d)");
+    ck_assert_str_eq(l.words.of[2], "e");
+    ck_assert_str_eq(l.pairs.of[0].key, "*.down");
+    ck_assert_str_eq(l.pairs.of[0].value, "gptq(a=1)");
+    ck_near(l.numbers.of[0], 3.5, 0);
+    ck_assert_int_eq(l.range.first, 3);
+    ck_assert_int_eq(l.range.last, 7);
+    calm_text_init(&text);
+    calm_options_canonical(list_table, &l, &text);
+    ck_assert_str_eq(text.data, "words=a,b(c,d),e,colours=blue,pairs=*.down=gptq(a=1),numbers=3.5,2,range=3-7");
+    calm_text_clear(&text);
+    ck_ok(calm_option_set_one(ctx, &list_table[0], &l, "x", "z", true));    /* replaced */
+    ck_assert_uint_eq(l.words.n, 1);
+    ck_assert_str_eq(l.words.of[0], "z");
+    ck_ok(calm_option_set(ctx, list_table, &l, "x", "range", "5"));
+    ck_assert_int_eq(l.range.first, 5);
+    ck_assert_int_eq(l.range.last, 5);
+}
+END_OF_TEST
+
+TEST(bad_items_are_named)
+{
+    static const struct {
+        const char *name, *value, *message;
+    } rows[] = {{"words", "a,b,c,d", "at most 3 items"},      {"words", "", "expected a list, found \"\""},
+                     {"colours", "red,green", "expected red|blue, found \"green\""},
+                {"pairs", "gptq", "expected UNIT=NAME"},       {"pairs", "", "expected UNIT=NAME"},
+                      {"pairs", "=gptq", "expected UNIT=NAME"},
+                {"pairs", "a=", "expected UNIT=NAME"},         {"pairs", "a=1,b=2,c=3", "at most 2 items"},
+                {"numbers", "1,", "expected numbers"},         {"numbers", "nan", "expected numbers"},
+                {"numbers", "33", "outside"},                  {"numbers", "", "expected numbers"},
+                {"range", "3-2", "FIRST-LAST"},                {"range", "-1", "FIRST-LAST"},
+                {"range", "1-100", "FIRST-LAST"},              {"range", "1-", "FIRST-LAST"},
+                {"range", "99999999999999999999", "FIRST-LAST"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lists l;
+        ck_ok(calm_options_init(ctx, list_table, &l));
+        ck_fails(calm_option_set(ctx, list_table, &l, "calm x", rows[i].name, rows[i].value), CALM_EARG, rows[i].message);
+    }
+}
+END_OF_TEST
+
 TEST(a_list_is_read_item_by_item)
 {
     static const struct {
@@ -191,5 +260,6 @@ int main(void)
                      (const TTest *[]){defaults_come_from_the_table, no_default_means_zero, values_are_parsed_by_type,
                                        a_string_is_copied, bad_values_name_owner_option_and_value,
                                        an_unknown_name_suggests_the_nearest, canonical_numbers_read_back_the_same,
-                                       a_list_is_read_item_by_item, NULL});
+                                       a_list_is_read_item_by_item, lists_grow_item_by_item,
+                                       bad_items_are_named, NULL});
 }

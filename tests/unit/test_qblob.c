@@ -1,5 +1,5 @@
 /* Quantized jobs as blobs: there and back in every format.  The broken ones are in tests/data/mangled. */
-#include "ptq/hybrid/qblob.h"
+#include "ptq/quant/qblob.h"
 
 #include "ptq/base/rng.h"
 #include "ptq/tensor/dtype.h"

@@ -1,29 +1,36 @@
-/* Recipe files: every place is its option in both directions, the command line counts more, and wrong ones name the place. */
-#include "cli/recipe_file.h"
+/* Recipe files: every place is its option in both directions, what is given counts more, and wrong ones name the place. */
+#include "ptq/recipe/shipped.h"
 
-#include "cli/recipe_check.h"
 #include "ptq/base/file.h"
+#include "ptq/run/check_recipe.h"
 #include "tests/support/harness.h"
 
 #include <stdio.h>
 
-static calm_quantize_options defaults(void)
+static calm_recipe_spec defaults(void)
 {
-    calm_quantize_options opts;
-    memset(&opts, 0, sizeof opts);
-    ck_ok(calm_options_init(ctx, calm_quantize_table, &opts));
-    return opts;
+    calm_recipe_spec spec;
+    ck_ok(calm_spec_init(ctx, &spec));
+    return spec;
 }
 
 /* The options in one line, those that a recipe has no place for too. */
-static const char *canonical(const calm_quantize_options *opts)
+static const char *canonical(const calm_recipe_spec *spec)
 {
     calm_text text;
     calm_text_init(&text);
-    calm_options_canonical(calm_quantize_table, opts, &text);
+    calm_options_canonical(calm_spec_table, spec, &text);
     const char *copy = test_format("%s", text.data);
     calm_text_clear(&text);
     return copy;
+}
+
+static const char *list_of(const calm_words *words)
+{
+    char *text = test_format("%s", "");
+    for (size_t i = 0; i < words->n; i++)
+        text = test_format("%s%s%s", text, i ? "," : "", words->of[i]);
+    return text;
 }
 
 static const char *text_of(const calm_json *json)
@@ -36,73 +43,67 @@ static const char *text_of(const calm_json *json)
     return copy;
 }
 
-static calm_quantize_options applied(const char *path, const bool *given, calm_quantize_options opts, calm_json *overrides)
+/* The spec with what the file has, where it was not given. */
+static calm_recipe_spec read_into(calm_recipe_spec spec, const char *path)
 {
-    calm_json *recipe;
-    ck_ok(calm_recipe_file_read(ctx, path, &recipe));
-    ck_ok(calm_recipe_file_apply(ctx, recipe, path, given, &opts, overrides));
-    calm_json_free(recipe);
-    return opts;
-}
-
-static size_t index_of(const char *option)
-{
-    for (size_t i = 0; calm_quantize_table[i].name; i++)
-        if (strcmp(calm_quantize_table[i].name, option) == 0)
-            return i;
-    ck_abort_msg("no option %s", option);
-    return 0;
+    ck_ok(calm_recipe_file_apply(ctx, path, &spec));
+    return spec;
 }
 
 TEST(every_place_becomes_its_option)
 {
-    const calm_quantize_options o = applied(test_data("recipes/full.json"), NULL, defaults(), NULL);
-    ck_assert_str_eq(o.recipe.model, "org/model@main");
-    ck_assert_str_eq(o.recipe.calib, "a.txt");
-    ck_assert_int_eq(o.recipe.samples, 7);
-    ck_assert_int_eq(o.recipe.seqlen, 33);
-    ck_assert_int_eq(o.recipe.seed, 5);
-    ck_assert(o.recipe.special && o.recipe.stream && o.keep_hybrid && !o.no_eval);
-    ck_assert_int_eq(o.recipe.prefix, CALM_PREFIX_FLOAT);
-    ck_assert_int_eq(o.recipe.score_samples, 3);
-    ck_assert_int_eq(o.recipe.guard_samples, 0);
-    ck_assert_str_eq(o.recipe.scheme, "w3a16_g128,w8a16");
-    ck_assert_int_eq(o.recipe.scale_dtype, 1);
-    ck_assert_str_eq(o.recipe.algorithms, "rtn,smooth(alpha=0.25)+absmax+gptq,"
-                                          "absmax+gptq(order=activation,order=none,damp=0.050000000000000003)");
+    const calm_recipe_spec o = read_into(defaults(), test_data("recipes/full.json"));
+    ck_assert_str_eq(o.model, "org/model@main");
+    ck_assert_str_eq(o.calib, "a.txt");
+    ck_assert_int_eq(o.samples, 7);
+    ck_assert_int_eq(o.seqlen, 33);
+    ck_assert_int_eq(o.seed, 5);
+    ck_assert(o.special && o.stream && o.keep_hybrid && !o.no_eval);
+    ck_assert_int_eq(o.prefix, CALM_PREFIX_FLOAT);
+    ck_assert_int_eq(o.score_samples, 3);
+    ck_assert_int_eq(o.guard_samples, 0);
+    ck_assert_str_eq(list_of(&o.schemes), "w3a16_g128,w8a16");
+    ck_assert_int_eq(o.scale_dtype, 1);
+    ck_assert_str_eq(list_of(&o.algorithms), "rtn,smooth(alpha=0.25)+absmax+gptq,"
+                                             "absmax+gptq(order=activation,order=none,damp=0.050000000000000003)");
     ck_assert_int_eq(o.unit, CALM_UNIT_BLOCK);
     ck_assert_str_eq(o.metric, "cka");
     ck_assert_int_eq(o.rule, CALM_RULE_ARGMAX);
-    ck_assert_str_eq(o.budget, "3.5,4");
-    ck_assert_str_eq(o.pins, "*.1=rtn w8a16");
-    ck_assert_str_eq(o.forbid, "rtn w3a16_g128");
-    ck_assert_int_eq(o.recipe.probe_samples, 2);
-    ck_assert_int_eq(o.recipe.expert_tokens, 9);
-    ck_assert_str_eq(o.recipe.blocks, "1-3");
-    ck_assert_str_eq(o.formats, "compressed-tensors");
-    ck_assert_str_eq(o.recipe.eval_text, "b.txt");
-    ck_assert_int_eq(o.recipe.eval_samples, 11);
-    ck_assert_str_eq(o.gates, "bits <= 4.5");
+    ck_assert_uint_eq(o.budgets.n, 2);
+    ck_near(o.budgets.of[0], 3.5, 0);
+    ck_near(o.budgets.of[1], 4, 0);
+    ck_assert_uint_eq(o.pins.n, 1);
+    ck_assert_str_eq(o.pins.of[0].key, "*.1");
+    ck_assert_str_eq(o.pins.of[0].value, "rtn w8a16");
+    ck_assert_str_eq(list_of(&o.forbid), "rtn w3a16_g128");
+    ck_assert_int_eq(o.probe_samples, 2);
+    ck_assert_int_eq(o.expert_tokens, 9);
+    ck_assert(o.blocks.given && o.blocks.first == 1 && o.blocks.last == 3);
+    ck_assert_str_eq(list_of(&o.formats), "compressed-tensors");
+    ck_assert_str_eq(o.eval_text, "b.txt");
+    ck_assert_int_eq(o.eval_samples, 11);
+    ck_assert_str_eq(list_of(&o.gates), "bits <= 4.5");
     ck_assert_str_eq(o.kernels, "Haswell");
     ck_assert_uint_eq(o.demanded.n_files, 1);
     ck_assert_str_eq(o.demanded.files[0], "model.safetensors");
     ck_assert_int_eq(o.demanded.sha256[0][0], '0');
     ck_assert_int_eq(o.demanded.calib_sha256[0], '1');
     ck_assert_int_eq(o.demanded.eval_sha256[0], '2');
+    ck_assert_ptr_null(o.overrides);
 }
 END_OF_TEST
 
 /* Every option of the full recipe differs from its default, so a place that is written and not read shows. */
 TEST(options_written_and_read_again_are_the_same)
 {
-    const calm_quantize_options first = applied(test_data("recipes/full.json"), NULL, defaults(), NULL);
-    calm_quantize_options second = defaults();
+    const calm_recipe_spec first = read_into(defaults(), test_data("recipes/full.json"));
+    calm_recipe_spec second = defaults();
     calm_json *document, *again;
-    ck_ok(calm_recipe_file_json(ctx, &first, &document));
-    ck_ok(calm_recipe_file_check(ctx, "written", document));
-    ck_ok(calm_recipe_file_apply(ctx, document, "written", NULL, &second, NULL));
+    ck_ok(calm_spec_write(ctx, &first, &document));
+    ck_ok(calm_document_check(ctx, "written", document));
+    ck_ok(calm_spec_read(ctx, document, "written", &second));
     ck_assert_str_eq(canonical(&first), canonical(&second));
-    ck_ok(calm_recipe_file_json(ctx, &second, &again));
+    ck_ok(calm_spec_write(ctx, &second, &again));
     ck_assert_str_eq(text_of(document), text_of(again));
     calm_json_free(document);
     calm_json_free(again);
@@ -111,60 +112,73 @@ END_OF_TEST
 
 TEST(defaults_are_written_by_their_names)
 {
-    calm_quantize_options opts = defaults(), back = defaults();
+    calm_recipe_spec spec = defaults(), back = defaults();
     calm_json *document;
-    opts.recipe.model = "qwen";
-    opts.no_eval = true;
-    ck_ok(calm_recipe_file_json(ctx, &opts, &document));
-    ck_ok(calm_recipe_file_check(ctx, "written", document));
+    spec.model = "qwen";
+    spec.no_eval = true;
+    ck_ok(calm_spec_write(ctx, &spec, &document));
+    ck_ok(calm_document_check(ctx, "written", document));
     const char *text = text_of(document);
     ck_assert_ptr_nonnull(strstr(text, "\"schemes\":[\"w4a16_g128\"]"));
     ck_assert_ptr_null(calm_json_get(calm_json_get(document, "calibration"), "seed"));
     ck_assert_int_eq(calm_json_typeof(calm_json_get(document, "evaluation")), CALM_JSON_BOOL);
-    ck_ok(calm_recipe_file_apply(ctx, document, "written", NULL, &back, NULL));
+    ck_ok(calm_spec_read(ctx, document, "written", &back));
     ck_assert(back.no_eval);
-    ck_assert_int_eq(back.recipe.seed, -1);
+    ck_assert_int_eq(back.seed, -1);
     calm_json_free(document);
 }
 END_OF_TEST
 
-TEST(the_command_line_counts_more_and_is_noted)
+TEST(what_was_given_counts_more_and_is_noted)
 {
-    bool given[64] = {false};
-    calm_quantize_options opts = defaults();
-    calm_json *overrides = calm_json_new_object();
-    opts.recipe.samples = 99;
-    opts.recipe.bits = 8;
-    opts.recipe.model = "qwen";
-    opts.recipe.tokens = "t.jsonl";
-    opts.gates = "kl < 3";
-    given[index_of("samples")] = given[index_of("bits")] = given[index_of("model")] = given[index_of("tokens")] =
-        given[index_of("gate")] = true;
-    opts = applied(test_data("recipes/full.json"), given, opts, overrides);
-    ck_assert_int_eq(opts.recipe.samples, 99);
-    ck_assert_ptr_null(opts.recipe.scheme);                /* --bits is in the place of schemes                */
-    ck_assert_str_eq(opts.recipe.model, "qwen");
-    ck_assert_uint_eq(opts.demanded.n_files, 0);           /* digests of another model                         */
-    ck_assert_ptr_null(opts.recipe.calib);                 /* --tokens takes the text's place, and its digest's */
-    ck_assert_ptr_null(opts.demanded.calib_sha256);
-    ck_assert(!opts.recipe.special);
-    ck_assert_str_eq(opts.gates, "kl < 3");                /* lists are replaced, not added to                 */
-    ck_assert_int_eq(opts.recipe.seqlen, 33);
-    ck_assert_str_eq(text_of(overrides), "{\"model\":\"qwen\",\"bits\":8,\"tokens\":\"t.jsonl\",\"samples\":99,"
-                                         "\"gate\":\"kl < 3\"}");
-    calm_json_free(overrides);
+    static const char *const given[][2] = {{"calibration.samples", "99"}, {"bits", "8"}, {"model", "qwen"},
+                                           {"tokens", "t.jsonl"}, {"gates", "kl < 3"}};
+    calm_recipe_spec o = defaults();
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        ck_ok(calm_spec_set(ctx, &o, given[i][0], given[i][1]));
+    o = read_into(o, test_data("recipes/full.json"));
+    ck_assert_int_eq(o.samples, 99);
+    ck_assert_uint_eq(o.schemes.n, 0);                  /* bits are in the place of schemes                   */
+    ck_assert_str_eq(o.model, "qwen");
+    ck_assert_uint_eq(o.demanded.n_files, 0);           /* digests of another model                           */
+    ck_assert_ptr_null(o.calib);                        /* tokens take the text's place, and its digest's     */
+    ck_assert_ptr_null(o.demanded.calib_sha256);
+    ck_assert(!o.special);
+    ck_assert_str_eq(list_of(&o.gates), "kl < 3");      /* lists are replaced, not added to                   */
+    ck_assert_int_eq(o.seqlen, 33);
+    ck_assert_str_eq(o.overrides, "{\"model\":\"qwen\",\"bits\":8,\"tokens\":\"t.jsonl\",\"samples\":99,"
+                                  "\"gate\":\"kl < 3\"}");
 }
 END_OF_TEST
 
 TEST(a_text_to_evaluate_overrides_no_evaluation)
 {
-    bool given[64] = {false};
     const char *path = test_format("%s/r.json", test_directory());
     static const char text[] = "{\"calm_recipe\": 1, \"model\": \"qwen\", \"evaluation\": false}";
     ck_ok(calm_write_file(ctx, path, text, sizeof text - 1));
-    ck_assert(applied(path, given, defaults(), NULL).no_eval);
-    given[index_of("eval-samples")] = true;
-    ck_assert(!applied(path, given, defaults(), NULL).no_eval);
+    ck_assert(read_into(defaults(), path).no_eval);
+    calm_recipe_spec given = defaults();
+    ck_ok(calm_spec_set(ctx, &given, "eval-samples", "3"));
+    ck_assert(!read_into(given, path).no_eval);
+}
+END_OF_TEST
+
+TEST(keys_of_a_spec)
+{
+    calm_recipe_spec spec = defaults();
+    ck_fails(calm_spec_set(ctx, &spec, "choice.budgte", "3"), CALM_EARG, "did you mean \"choice.budget\"?");
+    ck_fails(calm_spec_set(ctx, &spec, "calibration.samples", "many"), CALM_EARG, "expected a whole number, found \"many\"");
+    ck_fails(calm_spec_set(ctx, &spec, "samples", "0"), CALM_EARG, "outside 1 ..");
+    ck_fails(calm_spec_set(ctx, &spec, "choice.unit", "head"), CALM_EARG, "found \"head\"");
+    ck_assert(!calm_spec_given(&spec, "samples") && !calm_spec_given(&spec, "no-such-option"));
+    ck_ok(calm_spec_set(ctx, &spec, "samples", "5"));
+    ck_assert(calm_spec_given(&spec, "samples"));
+    ck_assert_str_eq(calm_spec_flag("choice.budget"), "budget");
+    ck_assert_str_eq(calm_spec_flag("schemes"), "scheme");
+    ck_assert_str_eq(calm_spec_flag("output"), "output");
+    ck_assert_ptr_null(calm_spec_flag("choice"));
+    ck_assert_uint_lt(calm_options_count(calm_spec_table), CALM_SPEC_OPTIONS);
+    ck_assert_str_eq(calm_spec_table[calm_spec_shared].name, "budget");
 }
 END_OF_TEST
 
@@ -176,19 +190,18 @@ static size_t check_folder(const char *folder, bool structure)
     FILE *list = fopen(test_data(test_format("recipes/%s/pointers.txt", folder)), "r");
     ck_assert_ptr_nonnull(list);
     while (fgets(line, sizeof line, list)) {
-        calm_json_fault *faults;
+        calm_faults faults;
         calm_json *recipe;
-        size_t n_faults;
         pointer[0] = '\0';
         ck_assert_int_ge(sscanf(line, "%127s %127s", name, pointer), 1);
         const char *path = test_data(test_format("recipes/%s/%s", folder, name));
-        ck_ok(calm_recipe_check_file(ctx, path, &faults, &n_faults));
-        ck_assert_msg(n_faults > 0, "%s: expected a fault at %s, found none", name, pointer);
-        ck_assert_msg(strcmp(faults[0].pointer, pointer) == 0, "%s: expected %s, found %s: %s", name, pointer,
-                      faults[0].pointer, faults[0].message);
-        ck_assert_uint_gt(strlen(faults[0].message), 8);
+        ck_ok(calm_recipe_file_faults(ctx, path, &faults));
+        ck_assert_msg(faults.n > 0, "%s: expected a fault at %s, found none", name, pointer);
+        ck_assert_msg(strcmp(faults.of[0].pointer, pointer) == 0, "%s: expected %s, found %s: %s", name, pointer,
+                      faults.of[0].pointer, faults.of[0].message);
+        ck_assert_uint_gt(strlen(faults.of[0].message), 8);
         if (structure)
-            ck_fails(calm_recipe_file_read(ctx, path, &recipe), CALM_EFORMAT, pointer[0] ? pointer : "the document");
+            ck_fails(calm_document_read(ctx, path, &recipe), CALM_EFORMAT, pointer[0] ? pointer : "the document");
         n++;
     }
     fclose(list);
@@ -214,14 +227,13 @@ TEST(every_shipped_recipe_is_valid)
     ck_ok(calm_recipe_file_shipped(ctx, &names, &n));
     ck_assert_uint_ge(n, 7);
     for (size_t i = 0; i < n; i++) {
-        calm_json_fault *faults;
+        calm_faults faults;
         calm_json *recipe;
         char *path;
-        size_t n_faults;
         ck_ok(calm_recipe_file_find(ctx, names[i], &path));
-        ck_ok(calm_recipe_check_file(ctx, path, &faults, &n_faults));
-        ck_assert_msg(n_faults == 0, "%s: %s: %s", path, faults[0].pointer, n_faults ? faults[0].message : "");
-        ck_ok(calm_recipe_file_read(ctx, path, &recipe));
+        ck_ok(calm_recipe_file_faults(ctx, path, &faults));
+        ck_assert_msg(faults.n == 0, "%s: %s: %s", path, faults.of[0].pointer, faults.n ? faults.of[0].message : "");
+        ck_ok(calm_document_read(ctx, path, &recipe));
         ck_assert_str_eq(calm_json_string(calm_json_get(recipe, "name"), ""), names[i]);
         ck_assert_ptr_nonnull(calm_json_string(calm_json_get(recipe, "description"), NULL));
         calm_json_free(recipe);
@@ -244,13 +256,13 @@ TEST(what_is_no_document_is_refused)
     calm_json *recipe;
     const char *path = test_format("%s/r.json", test_directory());
     ck_ok(calm_write_file(ctx, path, "{\"calm_recipe\": 1,", 18));
-    ck_fails(calm_recipe_file_read(ctx, path, &recipe), CALM_EFORMAT, "r.json");
+    ck_fails(calm_document_read(ctx, path, &recipe), CALM_EFORMAT, "r.json");
     ck_assert_ptr_null(recipe);
     ck_ok(calm_write_file(ctx, path, "{\"calm_recipe\": 1, \"calm_recipe\": 1}", 36));
-    ck_fails(calm_recipe_file_read(ctx, path, &recipe), CALM_EFORMAT, "r.json");
+    ck_fails(calm_document_read(ctx, path, &recipe), CALM_EFORMAT, "r.json");
     char *large = test_format("%*s", (int)CALM_RECIPE_BYTES + 1, "");
     ck_ok(calm_write_file(ctx, path, large, CALM_RECIPE_BYTES + 1));
-    ck_assert_int_ne(calm_recipe_file_read(ctx, path, &recipe), CALM_OK);
+    ck_assert_int_ne(calm_document_read(ctx, path, &recipe), CALM_OK);
     calm_ctx_forgive(ctx);
 }
 END_OF_TEST
@@ -259,8 +271,8 @@ int main(void)
 {
     return run_tests("recipe_file",
                      (const TTest *[]){every_place_becomes_its_option, options_written_and_read_again_are_the_same,
-                                       defaults_are_written_by_their_names, the_command_line_counts_more_and_is_noted,
+                                       defaults_are_written_by_their_names, what_was_given_counts_more_and_is_noted,
                                        a_text_to_evaluate_overrides_no_evaluation, each_wrong_recipe_names_its_place,
                                        each_wrong_name_is_found_without_a_model, every_shipped_recipe_is_valid,
-                                       a_name_finds_a_shipped_recipe, what_is_no_document_is_refused, NULL});
+                                       a_name_finds_a_shipped_recipe, what_is_no_document_is_refused, keys_of_a_spec, NULL});
 }

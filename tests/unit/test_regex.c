@@ -1,5 +1,5 @@
 /* Regular expressions: what other engines mean, limits, the start of names. */
-#include "ptq/io/regex.h"
+#include "ptq/text/regex.h"
 #include "ptq/base/text.h"
 #include "ptq/base/threads.h"
 #include "tests/support/harness.h"

@@ -45,7 +45,7 @@ static size_t count_marks(bench *b, const char *said, const char *means)
 {
     bool marks[N_ENTRIES];
     size_t n = 0;
-    ck_ok(calm_word_entries(ctx, b->entries, N_ENTRIES, "forbid", &(calm_word){said, means}, marks));
+    ck_ok(calm_word_entries(ctx, b->entries, N_ENTRIES, "choice.forbid", &(calm_word){said, means}, marks));
     for (size_t i = 0; i < N_ENTRIES; i++)
         n += marks[i];
     return n;
@@ -62,24 +62,10 @@ TEST(words_name_entries)
     ck_assert_uint_eq(count_marks(&b, "mkq w4a16_g128", "mkq w4a16_g128"), 1);
     ck_assert_uint_eq(count_marks(&b, "mkq(x=1)", "mkq@1(x=1)"), 1);
     ck_assert_uint_eq(count_marks(&b, "mkq(x=1) w4a16_g128", "mkq@1(x=1) w4a16_g128"), 1);
-    ck_fails(calm_word_entries(ctx, b.entries, N_ENTRIES, "forbid", &(calm_word)WORD("mkq w3a16_g128"), marks), CALM_EARG,
-             "forbid mkq w3a16_g128: no candidate has that name");
-    ck_fails(calm_word_entries(ctx, b.entries, N_ENTRIES, "forbid", &(calm_word)WORD("gptq*"), marks), CALM_EARG,
+    ck_fails(calm_word_entries(ctx, b.entries, N_ENTRIES, "choice.forbid", &(calm_word)WORD("mkq w3a16_g128"), marks), CALM_EARG,
+             "`choice.forbid` mkq w3a16_g128: no candidate has that name");
+    ck_fails(calm_word_entries(ctx, b.entries, N_ENTRIES, "choice.forbid", &(calm_word)WORD("gptq*"), marks), CALM_EARG,
              "there are rtn, mkq, mkq-full");
-}
-END_OF_TEST
-
-TEST(a_pin_is_split_at_its_sign)
-{
-    const char *unit, *candidate;
-    ck_ok(calm_pin_split(ctx, test_format("*.down=smooth(alpha=0.5)+gptq"), &unit, &candidate));
-    ck_assert_str_eq(unit, "*.down");
-    ck_assert_str_eq(candidate, "smooth(alpha=0.5)+gptq");
-    ck_fails(calm_pin_split(ctx, test_format("=gptq"), &unit, &candidate), CALM_EARG, "expected UNIT=CANDIDATE");
-    ck_fails(calm_pin_split(ctx, test_format("down="), &unit, &candidate), CALM_EARG, "expected UNIT=CANDIDATE");
-    ck_fails(calm_pin_split(ctx, test_format("down"), &unit, &candidate), CALM_EARG, "expected UNIT=CANDIDATE");
-    ck_assert_str_eq(calm_unit_short_name("model.layers.12.qkv"), "12.qkv");
-    ck_assert_str_eq(calm_unit_short_name("encoder"), "encoder");
 }
 END_OF_TEST
 
@@ -199,6 +185,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("requests", (const TTest *[]){
-        words_name_entries, a_pin_is_split_at_its_sign, an_exact_name_beats_a_pattern,
+        words_name_entries, an_exact_name_beats_a_pattern,
         patterns_that_disagree_are_refused, later_rounds_count_more, a_pending_pool, a_pin_to_several, NULL});
 }

@@ -1,9 +1,9 @@
 /* Sentences: one window a line or document, special tokens kept when a long one is cut, and what is refused.  With a
  * tokenizer of the letters a to e (ids 0 to 4), [CLS] (5) before and [SEP] (6) twice after a text. */
-#include "ptq/io/sentences.h"
+#include "ptq/data/sentences.h"
 
 #include "ptq/base/file.h"
-#include "ptq/io/tokenizer.h"
+#include "ptq/tokenizer/tokenizer.h"
 #include "tests/support/harness.h"
 
 static calm_tokenizer *open_tokenizer(const char *post)

@@ -261,10 +261,10 @@ TEST(requests_that_name_nothing)
 {
     bench b;
     make(5, &b);
-    refuse(&b, "gptk", NULL, NULL, "--forbid gptk: no candidate has that name (did you mean \"gptq\"?); there are rtn w2a16_g16, ");
+    refuse(&b, "gptk", NULL, NULL, "`choice.forbid` gptk: no candidate has that name (did you mean \"gptq\"?); there are rtn w2a16_g16, ");
     refuse(&b, "gptq w3a16_g17", NULL, NULL, "did you mean \"gptq w3a16_g16\"?");
     refuse(&b, "zzzzzzzzzzzz", NULL, NULL, "no candidate has that name; there are");
-    refuse(&b, "#0", NULL, NULL, "--forbid #0: the run has no such candidate");
+    refuse(&b, "#0", NULL, NULL, "`choice.forbid` #0: the run has no such candidate");
     refuse(&b, "#37", NULL, NULL, "no such candidate");
     refuse(&b, "#1x", NULL, NULL, "no such candidate");
     refuse(&b, "#", NULL, NULL, "no such candidate");
@@ -274,11 +274,11 @@ TEST(requests_that_name_nothing)
     refuse(&b, NULL, "[", "gptq", "no job of that name");
     refuse(&b, NULL, "*", "rtm", "did you mean \"rtn\"?");
     refuse(&b, NULL, "*.o", "#1", "that candidate is of model.layers.0.qkv, not of model.layers.0.o");
-    refuse(&b, "gptq", "*.o", "gptq w2a16_g16", "--forbid leaves that out for model.layers.0.o");
+    refuse(&b, "gptq", "*.o", "gptq w2a16_g16", "`choice.forbid` leaves that out for model.layers.0.o");
     const calm_word all[] = {WORD("gptq"), WORD("rtn")};
     const calm_requests requests = {.forbid = all, .n_forbid = 2, .budget = NAN};
     calm_solution found;
-    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG, "--forbid leaves nothing for model.layers.0.qkv");
+    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG, "`choice.forbid` leaves nothing for model.layers.0.qkv");
 }
 END_OF_TEST
 

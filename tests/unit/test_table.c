@@ -1,5 +1,5 @@
 /* Tables: alignment in columns of a terminal, printable text, and the same rows as JSON. */
-#include "cli/table.h"
+#include "cli/print.h"
 
 #include "tests/support/harness.h"
 
@@ -124,7 +124,7 @@ TEST(json_keeps_types_and_digits)
     calm_table_fixed(&table, NAN, 3);
     calm_table_bool(&table, true);
     calm_table_int(&table, 9);    /* a row that is not complete does not count */
-    ck_ok(calm_table_json(ctx, &table, &rows));
+    ck_ok(calm_rows_json(ctx, &table, &rows));
     ck_assert_uint_eq(calm_json_size(rows), 2);
     row = (calm_json *)(uintptr_t)calm_json_at(rows, 0);
     ck_assert_int_eq(calm_json_int(calm_json_get(row, "block"), 0), -3);
@@ -207,7 +207,7 @@ TEST(missing_memory_is_reported)
     calm_table_text(&table, "x");
     calm_text_init(&text);
     ck_fails(calm_table_write(ctx, &table, 0, &text), CALM_ENOMEM, "table");
-    ck_fails(calm_table_json(ctx, &table, &rows), CALM_ENOMEM, "table");
+    ck_fails(calm_rows_json(ctx, &table, &rows), CALM_ENOMEM, "table");
     calm_text_clear(&text);
     calm_table_clear(&table);
 }

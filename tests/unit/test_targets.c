@@ -1,5 +1,5 @@
 /* Targets: every rule of FORMATS.md by an example on each side of it, sentences, proposals, ties. */
-#include "ptq/hybrid/targets.h"
+#include "ptq/plan/targets.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -145,7 +145,7 @@ TEST(formats_are_checked_by_name)
     ck_assert(calm_target_reads(calm_target_find("any"), "gguf") && calm_target_reads(calm_target_find("mlx"), "mlx"));
     ck_ok(calm_target_check_format(ctx, vllm, "awq"));
     ck_fails(calm_target_check_format(ctx, llamacpp, "compressed-tensors"), CALM_EARG,
-                "--target llamacpp does not read --format compressed-tensors; it reads gguf");
+                "`target` llamacpp does not read `formats` compressed-tensors; it reads gguf");
 }
 END_OF_TEST
 
@@ -159,11 +159,11 @@ TEST(refusals_say_what_would_do)
     ck_ok(calm_scheme_parse(ctx, "w4a16_g64", &scheme));
     ck_assert(calm_target_propose(vllm, NULL, &odd, &scheme, &found) && found.act_bits == 8);
     ck_fails(calm_target_check_scheme(ctx, vllm, NULL, &odd, &scheme), CALM_EARG,
-                "--target vllm takes no w4a16_g64 for model.layers.0.o [64, 192]: it takes input columns that 128 divides, "
-                "not 192; --scheme w8a8 would do");
+                "`target` vllm takes no w4a16_g64 for model.layers.0.o [64, 192]: it takes input columns that 128 divides, "
+                "not 192; `schemes` w8a8 would do");
     ck_ok(calm_scheme_parse(ctx, "w4a16_g256", &scheme));
     ck_fails(calm_target_check_scheme(ctx, vllm, NULL, &wide, &scheme), CALM_EARG,
-                "takes groups of 32, 64 or 128 columns or one scale per row, not 256; --scheme w4a16_g128 would do");
+                "takes groups of 32, 64 or 128 columns or one scale per row, not 256; `schemes` w4a16_g128 would do");
     ck_ok(calm_scheme_parse(ctx, "w8a8", &scheme));
     ck_assert(!calm_target_propose(llamacpp, NULL, &none, &scheme, &found));
     ck_fails(calm_target_check_scheme(ctx, llamacpp, NULL, &none, &scheme), CALM_EARG,

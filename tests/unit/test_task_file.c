@@ -1,6 +1,6 @@
 /* Task files: tokens of choices as lm-evaluation-harness makes them, and what is refused.  With a byte-level tokenizer of
  * the letters a to e (0 to 4), "ab" (8), the space (7) and the bytes of U+00E9 (9 10) and U+00A0 (11 12), and [CLS] (5). */
-#include "ptq/io/task_file.h"
+#include "ptq/data/task_file.h"
 
 #include "ptq/base/file.h"
 #include "tests/support/harness.h"

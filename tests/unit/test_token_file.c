@@ -1,8 +1,8 @@
 /* Token files: what they hold, as windows cut and whole, and lines that are refused. */
-#include "ptq/io/token_file.h"
+#include "ptq/data/token_file.h"
 
 #include "ptq/base/file.h"
-#include "ptq/io/windows.h"
+#include "ptq/data/windows.h"
 #include "tests/support/harness.h"
 
 static const char *file_of(const char *text)

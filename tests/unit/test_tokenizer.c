@@ -1,6 +1,6 @@
 /* Small tokenizers written by the tests: merging against a slow version, splits, added tokens, templates, decoding,
  * and what is done with no memory, many threads and large files.  Refused files: test_tokenizer_errors.c. */
-#include "ptq/io/tokenizer.h"
+#include "ptq/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "ptq/base/file.h"
-#include "ptq/io/tokenizer.h"
+#include "ptq/tokenizer/tokenizer.h"
 #include "tests/support/harness.h"
 
 /* Members of a tokenizer.json; NULL: null. */

@@ -1,5 +1,5 @@
 /* Trie: every string leads to its id, and nothing else does; against a search through the list. */
-#include "ptq/io/trie.h"
+#include "ptq/tokenizer/trie.h"
 
 #include "ptq/base/rng.h"
 #include "tests/support/harness.h"

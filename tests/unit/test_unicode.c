@@ -1,5 +1,5 @@
 /* UTF-8 at its limits, NFC against published vectors, classes of characters. */
-#include "ptq/io/unicode.h"
+#include "ptq/text/unicode.h"
 
 #include "ptq/base/rng.h"
 #include "tests/support/harness.h"

@@ -1,9 +1,9 @@
 /* Classes of characters over all of Unicode: digests of the answers that tokenizers 0.23.3 gives, character by
  * character (BertNormalizer, StripAccents, Punctuation and Digits on one character at a time). */
-#include "ptq/io/unicode_classes.h"
+#include "ptq/text/unicode_classes.h"
 
 #include "ptq/base/sha256.h"
-#include "ptq/io/unicode.h"
+#include "ptq/text/unicode.h"
 #include "tests/support/harness.h"
 
 /* SHA-256 of one byte, 0 or 1, for every character but surrogates. */

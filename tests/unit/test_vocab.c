@@ -1,5 +1,5 @@
 /* The hash table from texts to ids. */
-#include "ptq/io/vocab.h"
+#include "ptq/tokenizer/vocab.h"
 
 #include "tests/support/harness.h"
 

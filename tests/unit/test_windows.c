@@ -1,10 +1,10 @@
 /* Windows of tokens: cutting, choosing, and texts that cannot be read.  With the bundled tokenizer. */
-#include "ptq/io/windows.h"
+#include "ptq/data/windows.h"
 
 #include <stdio.h>
 
 #include "ptq/base/file.h"
-#include "ptq/io/tokenizer.h"
+#include "ptq/tokenizer/tokenizer.h"
 #include "tests/support/harness.h"
 
 static calm_tokenizer *open_tokenizer(void)

@@ -1,0 +1,35 @@
+/* The two things that `calm inspect` looks into: stores (inspect_store.c) and model directories (inspect_model.c). */
+#ifndef CALM_CLI_INSPECT_INSPECT_H
+#define CALM_CLI_INSPECT_INSPECT_H
+
+#include <stdint.h>
+
+#include "ptq/text/table.h"
+#include "ptq/base/context.h"
+
+typedef enum calm_inspect_form { CALM_INSPECT_TEXT, CALM_INSPECT_JSON, CALM_INSPECT_CSV } calm_inspect_form;
+
+/* What is asked for. */
+typedef struct calm_inspect_query {
+    const char *what;            /* "choices"; NULL: "summary"                                     */
+    const char *const *args;     /* [n_args] words behind it: runs, or a SELECT                    */
+    size_t n_args;
+    calm_inspect_form form;
+    const char *unit;            /* --unit; NULL: all                                              */
+    const char *metric;          /* --metric; NULL: the run's own                                  */
+    bool colour;                 /* the output is a terminal that wants colours                    */
+    bool ascii;                  /* nothing but ASCII in strips                                    */
+} calm_inspect_query;
+
+/* Print from the store at `path`, which is opened for reading alone.
+ * CALM_EARG: no such WHAT (suggests the nearest), words or options that it does not take, a SELECT that is wrong or
+ * would write.  CALM_ENOTFOUND: no such run or unit.  Else as calm_store_open. */
+calm_status calm_inspect_store(calm_ctx *ctx, const char *path, const calm_inspect_query *query);
+
+/* The names of a store's views, [*n], static storage. */
+const char *const *calm_inspect_views(size_t *n);
+
+/* Print from the model directory `dir`; `note` (may be NULL) stands above it.  CALM_EARG; else as calm_model_open. */
+calm_status calm_inspect_model(calm_ctx *ctx, const char *dir, const char *note, const calm_inspect_query *query);
+
+#endif

@@ -1,0 +1,47 @@
+/* calm inspect STORE activations: the largest values, where they emerge, which tokens carry them; all hook points. */
+#include "cli/inspect/inspect_view.h"
+
+#define OF_RUN "FROM run r JOIN activation x ON x.model_id = r.model_id AND x.calibration_id = r.calibration_id "
+
+/* Over all hook points together. */
+static const char maxima_sql[] =
+    "SELECT x.block, x.point, p.value AS max, abs(p.value) / nullif(x.q50, 0) AS times_median, p.channel, p.window, "
+    "p.token AS position, p.text AS token, x.hook "
+    OF_RUN "JOIN activation_peak p ON p.activation_id = x.id WHERE r.id = ?1 "
+    "ORDER BY abs(p.value) DESC, x.id, p.rank LIMIT 10";
+
+/* As the view v_emergence has it, for the windows of one run. */
+static const char emergence_sql[] =
+    "SELECT min(iif(growth >= 10, block, NULL)) AS emergence_block, max(growth) AS largest_growth, "
+    "max(max_abs) AS max_block_out, count(*) AS blocks FROM (SELECT x.block, x.max_abs, "
+    "  x.max_abs / nullif(lag(x.max_abs) OVER (ORDER BY x.block), 0) AS growth "
+    OF_RUN "WHERE r.id = ?1 AND x.point = 'block_out')";
+
+/* A peak is one of the largest values that are kept of each hook point; where: of the largest of that token. */
+static const char tokens_sql[] =
+    "SELECT p.text AS token, count(*) AS peaks, 100.0 * count(*) / sum(count(*)) OVER () AS percent, "
+    "count(DISTINCT p.activation_id) AS hooks, max(abs(p.value)) AS max, p.window, p.token AS position "
+    OF_RUN "JOIN activation_peak p ON p.activation_id = x.id WHERE r.id = ?1 "
+    "GROUP BY p.text ORDER BY peaks DESC, max(abs(p.value)) DESC, p.text LIMIT 20";
+
+static const char activations_sql[] =
+    "SELECT x.block, x.point, p.value AS max, p.channel, p.window, p.token AS position, p.text AS token, "
+    "x.q50 AS median, abs(p.value) / nullif(x.q50, 0) AS times_median, x.q999, x.rms, x.mean, x.std, "
+    "x.crest_median AS crest, x.crest_max, x.ratio_median, x.ratio_max, "
+    "x.n_massive AS massive, x.n_tokens AS tokens, x.channels, x.hook "
+    OF_RUN "LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1 "
+    "WHERE r.id = ?1 ORDER BY x.block, x.id";
+
+calm_status calm_inspect_activations(calm_ctx *ctx, calm_inspection *in)
+{
+    const calm_value run = calm_value_int(in->run);
+    calm_inspect_section *emergence;
+    CALM_TRY(calm_inspect_select(ctx, in, "maxima", "Largest values", maxima_sql, &run, 1, NULL));
+    CALM_TRY(calm_inspect_select(ctx, in, "emergence",
+                                 "Emergence: the first block whose output's maximum is 10 times the one before",
+                                 emergence_sql, &run, 1, &emergence));
+    emergence->fields = true;
+    CALM_TRY(calm_inspect_select(ctx, in, "tokens", "Tokens that carry the largest values of each hook point",
+                                 tokens_sql, &run, 1, NULL));
+    return calm_inspect_select(ctx, in, "activations", "Hook points", activations_sql, &run, 1, NULL);
+}

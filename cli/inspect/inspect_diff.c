@@ -1,0 +1,180 @@
+/* calm inspect STORE diff: what differs between two runs, ?1 and ?2; jobs are the same by their block and role. */
+#include <string.h>
+
+#include "cli/inspect/inspect_recipe.h"
+#include "cli/inspect/inspect_view.h"
+
+/* ---- single facts of each run ---- */
+
+static const char run_sql[] =
+    "SELECT m.name AS model, m.digest AS model_digest, r.status, r.result, r.reason AS verdict, r.unit, r.rule, "
+    "r.metric, r.bits_per_weight, r.bytes_before, r.bytes_after, r.command, r.version "
+    "FROM run r JOIN model m ON m.id = r.model_id WHERE r.id = ?1";
+
+static const char calibration_sql[] =
+    "SELECT c.text_name AS text, c.n_windows AS windows, c.window_tokens, c.n_tokens AS tokens, c.seed, "
+    "c.score_windows, c.text_digest, c.tokens_digest, c.key FROM run r LEFT JOIN calibration c ON c.id = "
+    "r.calibration_id WHERE r.id = ?1";
+
+#define FACTS_MAX ((size_t)16)
+
+/* One row as texts in ctx->out. */
+typedef struct facts {
+    const char *names[FACTS_MAX], *values[FACTS_MAX];
+    size_t n;
+} facts;
+
+static calm_status keep_facts(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
+{
+    facts *row = user;
+    for (size_t i = 0; i < n && i < FACTS_MAX; i++) {
+        char *text = NULL;
+        if (!values)
+            CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", names[i]));
+        else if (values[i].type == CALM_VALUE_TEXT)
+            CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", values[i].text));
+        else if (values[i].type == CALM_VALUE_INTEGER)
+            CALM_TRY(calm_strf(ctx, ctx->out, &text, "%lld", (long long)values[i].integer));
+        else if (values[i].type == CALM_VALUE_REAL)
+            CALM_TRY(calm_strf(ctx, ctx->out, &text, "%.15g", values[i].real));
+        *(values ? &row->values[i] : &row->names[i]) = text;
+    }
+    row->n = n < FACTS_MAX ? n : FACTS_MAX;
+    return CALM_OK;
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static calm_status add_facts(calm_ctx *ctx, calm_inspection *in, const char *key, const char *title, const char *sql)
+{
+    calm_inspect_section *section = calm_inspect_section_new(in, key, title);
+    const calm_value first = calm_value_int(in->run), second = calm_value_int(in->other);
+    facts a = {.n = 0}, b = {.n = 0};
+    calm_inspect_columns(&section->table, "name first second");
+    CALM_TRY(calm_store_query(ctx, in->store, sql, &first, 1, keep_facts, &a));
+    CALM_TRY(calm_store_query(ctx, in->store, sql, &second, 1, keep_facts, &b));
+    for (size_t i = 0; i < a.n; i++) {
+        if (same(a.values[i], b.values[i]))
+            continue;
+        calm_table_text(&section->table, a.names[i]);
+        calm_table_text(&section->table, a.values[i]);
+        calm_table_text(&section->table, b.values[i]);
+    }
+    return CALM_OK;
+}
+
+/* ---- recipes ---- */
+
+static calm_status add_value(calm_ctx *ctx, void *user, const char *pointer, const char *first, const char *second)
+{
+    (void)ctx;
+    if (same(first, second))
+        return CALM_OK;
+    calm_table_text(user, pointer);
+    calm_table_text(user, first);
+    calm_table_text(user, second);
+    return CALM_OK;
+}
+
+static calm_status read_recipe(calm_ctx *ctx, calm_inspection *in, int64_t run, calm_json **out)
+{
+    const calm_value param = calm_value_int(run);
+    calm_value text;
+    char *name;
+    CALM_TRY(calm_store_query_one(ctx, in->store, "SELECT recipe FROM run WHERE id = ?1", &param, 1, &text, 1));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "the recipe of run %lld", (long long)run));
+    return text.type == CALM_VALUE_TEXT ? calm_json_parse(ctx, name, text.text, text.n_bytes, out) : CALM_OK;
+}
+
+static calm_status add_recipes(calm_ctx *ctx, calm_inspection *in)
+{
+    calm_inspect_section *section = calm_inspect_section_new(in, "recipe", "Recipe");
+    calm_json *first = NULL, *second = NULL;
+    calm_inspect_columns(&section->table, "pointer first second");
+    calm_status status = read_recipe(ctx, in, in->run, &first);
+    if (status == CALM_OK)
+        status = read_recipe(ctx, in, in->other, &second);
+    if (status == CALM_OK)
+        status = calm_inspect_walk(ctx, first, second, add_value, &section->table);
+    calm_json_free(first);
+    calm_json_free(second);
+    return status;
+}
+
+/* ---- lists of both ---- */
+
+static const char environment_sql[] =
+    "SELECT name, max(iif(run_id = ?1, value, NULL)) AS first, max(iif(run_id = ?2, value, NULL)) AS second "
+    "FROM environment WHERE run_id IN (?1, ?2) GROUP BY name "
+    "HAVING max(iif(run_id = ?1, value, NULL)) IS NOT max(iif(run_id = ?2, value, NULL)) ORDER BY name";
+
+/* The chosen algorithm and scheme; the chain where two algorithms of one name differ. */
+#define LABEL(a, k, c, other)                                                                                \
+    "iif(" c ".run_id IS NULL, NULL, coalesce(" a ".name || ' ' || " k ".scheme || "                         \
+    "iif(" a ".name = " other ".name AND " a ".id <> " other ".id, ' ' || " a ".chain, ''), 'float'))"
+
+/* The same job in the model of another run. */
+#define SAME_JOB(run)                                                                                        \
+    "JOIN block b ON b.id = j.block_id "                                                                     \
+    "LEFT JOIN block ob ON ob.model_id = (SELECT model_id FROM run WHERE id = " run ") AND ob.number = b.number " \
+    "LEFT JOIN job oj ON oj.block_id = ob.id AND oj.role = j.role "                                          \
+    "LEFT JOIN choice o ON o.run_id = " run " AND o.job_id = oj.id "
+
+#define CANDIDATES                                                                                           \
+    "LEFT JOIN candidate k ON k.id = c.candidate_id LEFT JOIN algorithm a ON a.id = k.algorithm_id "         \
+    "LEFT JOIN candidate ok ON ok.id = o.candidate_id LEFT JOIN algorithm oa ON oa.id = ok.algorithm_id "
+
+static const char choices_sql[] =
+    "SELECT block, job, first, second, unit FROM ("
+    "SELECT b.number AS block, j.role AS job, j.position, " LABEL("a", "k", "c", "oa") " AS first, "
+    LABEL("oa", "ok", "o", "a") " AS second, c.unit AS unit, "
+    "a.id IS NOT oa.id OR k.scheme IS NOT ok.scheme OR o.run_id IS NULL AS differs "
+    "FROM choice c JOIN job j ON j.id = c.job_id " SAME_JOB("?2") CANDIDATES "WHERE c.run_id = ?1 "
+    "UNION ALL "
+    "SELECT b.number, j.role, j.position, NULL, " LABEL("a", "k", "c", "oa") ", c.unit, o.run_id IS NULL "
+    "FROM choice c JOIN job j ON j.id = c.job_id " SAME_JOB("?1") CANDIDATES "WHERE c.run_id = ?2"
+    ") WHERE differs ORDER BY block, position, job";
+
+/* What either run decided by, measured where both have it: at the units of both, else at jobs. */
+static const char scores_sql[] =
+    "SELECT b.number AS block, j.role AS job, s.metric, s.value AS first, t.value AS second, "
+    "t.value - s.value AS difference "
+    "FROM run x JOIN run y ON y.id = ?2 JOIN choice c ON c.run_id = x.id JOIN job j ON j.id = c.job_id "
+    "JOIN block b ON b.id = j.block_id JOIN block ob ON ob.model_id = y.model_id AND ob.number = b.number "
+    "JOIN job oj ON oj.block_id = ob.id AND oj.role = j.role JOIN choice o ON o.run_id = y.id AND o.job_id = oj.id "
+    "JOIN score s ON s.candidate_id = c.candidate_id AND s.unit = iif(x.unit = y.unit, x.unit, 'job') "
+    "JOIN score t ON t.candidate_id = o.candidate_id AND t.unit = s.unit AND t.metric = s.metric "
+    "WHERE x.id = ?1 AND s.value <> t.value AND iif(?3 IS NULL, s.metric IN (x.metric, y.metric, 'log_rel_mse'), "
+    "s.metric = ?3) ORDER BY b.number, j.position, s.metric";
+
+#define SIDE(column, run) "max(iif(v.run_id = " run ", e." column ", NULL))"
+
+static const char evaluations_sql[] =
+    "SELECT v.role, v.subject, " SIDE("ppl", "?1") " AS ppl_first, " SIDE("ppl", "?2") " AS ppl_second, "
+    SIDE("kl", "?1") " AS kl_first, " SIDE("kl", "?2") " AS kl_second, " SIDE("top1", "?1") " AS top1_first, "
+    SIDE("top1", "?2") " AS top1_second, "
+    "count(*) = 2 AND count(DISTINCT coalesce(e.text_digest, e.text_name) || ' ' || e.n_windows || ' ' || "
+    "e.window_tokens || ' ' || e.tokens) = 1 AS same_text "
+    "FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id WHERE v.run_id IN (?1, ?2) "
+    "GROUP BY v.role, v.subject ORDER BY v.role, v.subject";
+
+calm_status calm_inspect_diff(calm_ctx *ctx, calm_inspection *in)
+{
+    const calm_value params[] = {calm_value_int(in->run), calm_value_int(in->other),
+                                 calm_value_text(in->query->metric)};
+    calm_inspect_section *section;
+    CALM_TRY(add_facts(ctx, in, "run", "Run", run_sql));
+    CALM_TRY(add_recipes(ctx, in));
+    CALM_TRY(add_facts(ctx, in, "calibration", "Calibration", calibration_sql));
+    CALM_TRY(calm_inspect_select(ctx, in, "environment", "Environment", environment_sql, params, 2, NULL));
+    CALM_TRY(calm_inspect_select(ctx, in, "choices", "Choices", choices_sql, params, 2, NULL));
+    CALM_TRY(calm_inspect_select(ctx, in, "scores", "Scores of what was chosen", scores_sql, params, 3, NULL));
+    for (size_t i = 0; i < in->n_sections; i++)
+        in->sections[i].none = "no difference";
+    CALM_TRY(calm_inspect_select(ctx, in, "evaluations", "Evaluations", evaluations_sql, params, 2, &section));
+    section->none = "none";
+    return CALM_OK;
+}

@@ -1,0 +1,150 @@
+/* calm inspect STORE: plain lists, one query each.
+ *
+ * The queries read the tables, not the views v_*: those round for people.  Each finds its rows by primary keys; none
+ * counts what all runs together have. */
+#include "cli/inspect/inspect_units.h"
+
+/* ---- queries: ?1 is the run ---- */
+
+/* Of the unit that is asked for: jobs ?3 .. ?4 of block ?2; NULL: all. */
+#define OF_UNIT " AND (?2 IS NULL OR (j.block_id = ?2 AND j.position BETWEEN ?3 AND ?4))"
+
+#define OF_TEST(column, subject_)                                                                            \
+    "(SELECT e." column " FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id"                 \
+    "  WHERE v.run_id = r.id AND v.role = 'test' AND v.subject = " subject_ ")"
+
+#define SCORE(alias, metric_)                                                                                \
+    " LEFT JOIN score " alias " ON " alias ".candidate_id = k.id AND " alias ".unit = r.unit AND "           \
+    alias ".metric = '" metric_ "'"
+
+#define SCORES SCORE("s1", "cka") SCORE("s2", "cka_token") SCORE("s3", "rel_mse") SCORE("s4", "log_rel_mse")
+#define SCORE_COLUMNS                                                                                        \
+    "s1.value AS one_minus_cka, s2.value AS one_minus_cka_token, s3.value AS rel_mse, s4.value AS log_rel_mse"
+
+static const char runs_sql[] =
+    "SELECT r.id AS run, m.name AS model, r.status, r.result, r.bits_per_weight, r.bytes_before, r.bytes_after, "
+    OF_TEST("ppl", "'float'") " AS ppl_float, " OF_TEST("ppl", "r.result") " AS ppl_result, "
+    OF_TEST("kl", "r.result") " AS kl_result, "
+    "(SELECT count(*) FROM run_candidate c WHERE c.run_id = r.id) AS candidates, "
+    "(SELECT count(*) FROM choice c WHERE c.run_id = r.id) AS choices, r.started_at AS started, r.ended_at AS ended, "
+    "r.command, r.reason "
+    "FROM run r JOIN model m ON m.id = r.model_id WHERE ?1 IN (0, r.id) ORDER BY r.id";
+
+static const char blocks_sql[] =
+    "SELECT b.number AS block, b.name, j.role AS job, j.sublayer, j.out_features AS \"out\", j.in_features AS \"in\", "
+    "j.out_features * j.in_features AS weights, a.name AS algorithm, k.scheme, k.bits_per_weight AS bits, j.linears "
+    "FROM run r JOIN block b ON b.model_id = r.model_id JOIN job j ON j.block_id = b.id "
+    "LEFT JOIN choice c ON c.run_id = r.id AND c.job_id = j.id LEFT JOIN candidate k ON k.id = c.candidate_id "
+    "LEFT JOIN algorithm a ON a.id = k.algorithm_id WHERE r.id = ?1" OF_UNIT " ORDER BY b.number, j.position";
+
+static const char candidates_sql[] =
+    "SELECT b.number AS block, j.role AS job, a.name AS algorithm, k.scheme, coalesce(c.candidate_id = k.id, 0) AS "
+    "chosen, " SCORE_COLUMNS ", k.bits_per_weight AS bits, k.damp, k.seconds, k.id AS candidate, k.failure, a.chain "
+    "FROM run_candidate rc JOIN run r ON r.id = rc.run_id JOIN candidate k ON k.id = rc.candidate_id "
+    "JOIN algorithm a ON a.id = k.algorithm_id JOIN job j ON j.id = k.job_id JOIN block b ON b.id = j.block_id "
+    "LEFT JOIN choice c ON c.run_id = rc.run_id AND c.job_id = k.job_id" SCORES
+    " WHERE rc.run_id = ?1" OF_UNIT " ORDER BY b.number, j.position, s2.value IS NULL, s2.value, a.name, k.id";
+
+static const char scores_sql[] =
+    "SELECT b.number AS block, j.role AS job, a.name AS algorithm, k.scheme, s.unit, s.metric, s.value, k.id AS "
+    "candidate "
+    "FROM run_candidate rc JOIN candidate k ON k.id = rc.candidate_id JOIN score s ON s.candidate_id = k.id "
+    "JOIN algorithm a ON a.id = k.algorithm_id JOIN job j ON j.id = k.job_id JOIN block b ON b.id = j.block_id "
+    "WHERE rc.run_id = ?1" OF_UNIT " ORDER BY b.number, j.position, a.name, k.scheme, s.unit, s.metric";
+
+static const char choices_sql[] =
+    "SELECT b.number AS block, j.role AS job, coalesce(a.name, 'float') AS algorithm, k.scheme, " SCORE_COLUMNS
+    ", k.bits_per_weight AS bits, p.value AS activation_max, p.channel, p.window, p.token AS position, "
+    "p.text AS token, x.crest_median AS crest, c.advice, c.disagrees, c.unit, c.reason "
+    "FROM choice c JOIN run r ON r.id = c.run_id JOIN job j ON j.id = c.job_id JOIN block b ON b.id = j.block_id "
+    "LEFT JOIN candidate k ON k.id = c.candidate_id LEFT JOIN algorithm a ON a.id = k.algorithm_id" SCORES
+    " LEFT JOIN activation x ON x.model_id = r.model_id AND x.calibration_id = r.calibration_id AND x.hook = "
+    "j.input_hook "
+    "LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1 "
+    "WHERE c.run_id = ?1" OF_UNIT " ORDER BY b.number, j.position";
+
+static const char evaluations_sql[] =
+    "SELECT v.role, v.subject, e.ppl, e.nll, e.kl, e.top1, v.delta_kl, v.delta_se, e.tokens, e.n_windows AS windows, "
+    "e.window_tokens, e.text_name AS text "
+    "FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id WHERE v.run_id = ?1 ORDER BY v.role, e.kl, "
+    "v.subject";
+
+static const char ablation_sql[] =
+    "SELECT a.run_id AS run, a.kind, a.subject, a.unit, a.metric, a.rule, a.bits, e.ppl, e.nll, e.kl, a.delta_kl, "
+    "a.delta_se, e.top1, a.differs, a.seconds, a.failure "
+    "FROM ablation a LEFT JOIN evaluation e ON e.id = a.evaluation_id WHERE ?1 IN (0, a.run_id) "
+    "ORDER BY a.run_id, e.kl IS NULL, e.kl, a.subject";
+
+/* What needs every candidate looked at is left out where that would take more than a moment. */
+#define UP_TO_MANY(subquery) "iif((SELECT count(*) FROM candidate) <= 100000, (" subquery "), NULL)"
+
+static const char store_sql[] =
+    "SELECT user_version AS version, (SELECT count(*) FROM model) AS models, (SELECT count(*) FROM run) AS runs, "
+    "(SELECT count(*) FROM candidate) AS candidates, "
+    UP_TO_MANY("SELECT count(*) FROM candidate WHERE failure IS NOT NULL") " AS failed, "
+    UP_TO_MANY("SELECT count(*) FROM score") " AS scores, (SELECT count(*) FROM activation) AS activations, "
+    UP_TO_MANY("SELECT sum(blob_bytes) FROM (SELECT DISTINCT blob, blob_bytes FROM candidate)") " AS blob_bytes "
+    "FROM pragma_user_version WHERE ?1 IS NOT NULL";
+
+static const char models_sql[] =
+    "SELECT m.id, m.name, m.architecture, m.dtype, m.n_params AS parameters, m.n_blocks AS blocks, m.hidden_size, "
+    "m.vocab_size, m.bytes, m.path FROM model m WHERE ?1 = 0 OR m.id = (SELECT model_id FROM run WHERE id = ?1) ORDER "
+    "BY m.id";
+
+static const char calibrations_sql[] =
+    "SELECT c.id, c.n_windows AS windows, c.window_tokens, c.n_tokens AS tokens, c.seed, c.score_windows, "
+    "e.emergence_block, c.text_name AS text FROM calibration c "
+    "LEFT JOIN v_emergence e ON e.calibration = c.id WHERE ?1 = 0 OR c.id = (SELECT calibration_id FROM run WHERE id = "
+    "?1) "
+    "ORDER BY c.id";
+
+static const char brief_runs_sql[] =
+    "SELECT r.id AS run, m.name AS model, r.status, r.result, r.bits_per_weight, "
+    OF_TEST("ppl", "'float'") " AS ppl_float, " OF_TEST("ppl", "r.result") " AS ppl_result, "
+    OF_TEST("kl", "r.result") " AS kl_result, r.started_at AS started, r.command "
+    "FROM run r JOIN model m ON m.id = r.model_id WHERE ?1 IN (0, r.id) ORDER BY r.id";
+
+
+/* ---- views ---- */
+
+#define LIST(ctx, in, what, n) calm_inspect_select(ctx, in, #what, #what, what##_sql, params, n, NULL)
+
+/* A list of all runs or of one. */
+#define LIST_OF_RUNS(what)                                                                                   \
+    calm_status calm_inspect_##what(calm_ctx *ctx, calm_inspection *in)                                      \
+    {                                                                                                        \
+        const calm_value params[] = {calm_value_int(in->run)};                                               \
+        return LIST(ctx, in, what, 1);                                                                       \
+    }
+LIST_OF_RUNS(runs)
+LIST_OF_RUNS(evaluations)
+LIST_OF_RUNS(ablation)
+
+/* A list of the jobs of a run, or of one unit of it. */
+#define LIST_OF_UNITS(what)                                                                                  \
+    calm_status calm_inspect_##what(calm_ctx *ctx, calm_inspection *in)                                      \
+    {                                                                                                        \
+        calm_value params[4] = {calm_value_int(in->run)};                                                    \
+        CALM_TRY(calm_inspect_unit_params(ctx, in, params + 1));                                             \
+        return LIST(ctx, in, what, 4);                                                                       \
+    }
+LIST_OF_UNITS(blocks)
+LIST_OF_UNITS(candidates)
+LIST_OF_UNITS(scores)
+LIST_OF_UNITS(choices)
+
+calm_status calm_inspect_summary(calm_ctx *ctx, calm_inspection *in)
+{
+    const calm_value run = calm_value_int(in->run);
+    calm_inspect_section *store;
+    CALM_TRY(calm_inspect_select(ctx, in, "store", "Store", store_sql, &run, 1, &store));
+    store->fields = true;
+    CALM_TRY(calm_inspect_select(ctx, in, "models", "Models", models_sql, &run, 1, NULL));
+    CALM_TRY(calm_inspect_select(ctx, in, "calibrations", "Calibrations", calibrations_sql, &run, 1, NULL));
+    return calm_inspect_select(ctx, in, "runs", "Runs", brief_runs_sql, &run, 1, NULL);
+}
+
+calm_status calm_inspect_sql(calm_ctx *ctx, calm_inspection *in)
+{
+    return calm_inspect_select(ctx, in, "sql", "sql", in->query->args[0], NULL, 0, NULL);
+}

@@ -1,0 +1,299 @@
+/* calm inspect MODEL: what a checkpoint directory holds, float or quantized. */
+#include "cli/inspect/inspect.h"
+#include "cli/print.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/inspect/inspect_print.h"
+#include "ptq/model/arch.h"
+#include "ptq/model/model.h"
+#include "ptq/quant/scheme.h"
+
+/* One linear as it is stored. */
+typedef struct stored_linear {
+    const char *module;
+    const calm_job_ref *job;
+    size_t out, in, bytes;
+    char scheme[CALM_SCHEME_NAME_MAX];
+    int act_bits;
+    bool quantized;
+} stored_linear;
+
+typedef struct contents {
+    const calm_model *model;
+    const char *note;
+    stored_linear *linears;    /* [n] block after block, in role order */
+    size_t n, n_quantized, weights, bytes;
+    size_t stand_ins;          /* float numbers that stand for weights: scales, MLX's biases */
+} contents;
+
+static double bits_per_weight(size_t bytes, size_t weights)
+{
+    return 8.0 * (double)bytes / (double)weights;
+}
+
+/* ---- reading ---- */
+
+/* Is the tensor part of what stands for a weight?  Biases of layers, shapes and the order of columns are not. */
+static bool counts(calm_stored_part part)
+{
+    return part != CALM_STORED_SHAPE && part != CALM_STORED_INDEX;
+}
+
+/* Bytes of what stands for the weight - codes, scales and zeros, or the weight itself - and the dtype of scales or
+ * weight. */
+static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, const calm_stored_scheme *scheme,
+                                  stored_linear *linear, size_t *floats, calm_dtype *dtype)
+{
+    calm_stored_tensor list[CALM_N_STORED_PARTS] = {{.part = CALM_STORED_CODES, .suffix = "weight"}};
+    size_t n = 1;
+    char *name;
+    if (linear->quantized)
+        CALM_TRY(calm_stored_tensors(ctx, calm_model_stored(model), linear->module, scheme, linear->out, linear->in,
+                                     list, &n));
+    for (size_t i = 0; i < n; i++) {
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", linear->module, list[i].suffix));
+        const calm_tensor *tensor = calm_safetensors_find(calm_model_tensors(model), name);
+        if (!tensor || !counts(list[i].part))
+            continue;
+        linear->bytes += tensor->bytes;
+        if (calm_dtype_is_float(tensor->dtype))
+            *floats += tensor->n_elements;
+        if (list[i].part == CALM_STORED_SCALES || !linear->quantized)
+            *dtype = tensor->dtype;
+    }
+    return CALM_OK;
+}
+
+static calm_status read_linear(calm_ctx *ctx, contents *to, const calm_job_ref *job, const calm_linear_ref *linear,
+                               stored_linear *out)
+{
+    const calm_model *model = to->model;
+    calm_stored_scheme stored;
+    calm_dtype dtype = CALM_BF16;
+    size_t floats = 0;
+    *out = (stored_linear){.job = job, .module = linear->module, .out = linear->out, .in = linear->in};
+    if (calm_model_stored(model))
+        CALM_TRY(calm_stored_find(ctx, calm_model_stored(model), calm_model_tensors(model), linear->module,
+                                  &out->quantized, &stored));
+    CALM_TRY(measure_linear(ctx, model, &stored, out, &floats, &dtype));
+    if (!out->quantized) {
+        snprintf(out->scheme, sizeof out->scheme, "%s", calm_dtype_name(dtype));
+        return CALM_OK;
+    }
+    const calm_scheme scheme = {.bits = stored.bits, .group = stored.group, .symmetric = stored.symmetric,
+                                .act_bits = stored.act_bits, .act_asymmetric = stored.act_asymmetric,
+                                .scale_dtype = dtype};
+    calm_scheme_name(&scheme, out->scheme);
+    out->act_bits = stored.act_bits;
+    to->stand_ins += floats;
+    return CALM_OK;
+}
+
+static calm_status read_contents(calm_ctx *ctx, const calm_model *model, contents *out)
+{
+    const calm_layout *layout = calm_model_layout(model);
+    out->model = model;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->linears, layout->n_linears));
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        for (size_t i = layout->jobs[j].first; i < layout->jobs[j].first + layout->jobs[j].n; i++) {
+            stored_linear *linear = &out->linears[out->n++];
+            CALM_TRY(read_linear(ctx, out, &layout->jobs[j], &layout->linears[i], linear));
+            out->n_quantized += linear->quantized;
+            out->weights += linear->out * linear->in;
+            out->bytes += linear->bytes;
+        }
+    return CALM_OK;
+}
+
+/* Parameters of the float model, however they are stored: what is float and no scale, and what codes stand for. */
+static size_t count_parameters(const contents *in)
+{
+    size_t total = calm_model_n_params(in->model) - in->stand_ins;
+    for (size_t i = 0; i < in->n; i++)
+        total += in->linears[i].quantized ? in->linears[i].out * in->linears[i].in : 0;
+    return total;
+}
+
+/* ---- tables ---- */
+
+static void fill_summary(const contents *in, calm_table *table)
+{
+    static const char *const names[] = {
+        "path", "architecture", "parameters", "dtype", "bytes", "blocks", "hidden_size", "intermediate_size", "heads",
+        "kv_heads", "head_dim", "vocab_size", "max_positions", "rope_theta", "norm_eps", "tied", "attention_bias",
+        "sliding_blocks", "quantized_linears", "linears", "bits_per_weight", "note",
+    };
+    const calm_config *config = calm_model_config(in->model);
+    size_t sliding = 0;
+    for (size_t i = 0; i < config->n_blocks; i++)
+        sliding += config->window[i] != 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        calm_table_column(table, names[i], CALM_ALIGN_LEFT);
+    calm_table_text(table, calm_model_dir(in->model));
+    calm_table_text(table, calm_model_class(in->model));
+    calm_table_int(table, (int64_t)count_parameters(in));
+    calm_table_text(table, calm_dtype_name(config->dtype));
+    calm_table_int(table, (int64_t)calm_model_bytes(in->model));
+    calm_table_int(table, (int64_t)config->n_blocks);
+    calm_table_int(table, (int64_t)config->hidden);
+    calm_table_int(table, (int64_t)config->inner);
+    calm_table_int(table, (int64_t)config->n_heads);
+    calm_table_int(table, (int64_t)config->n_kv);
+    calm_table_int(table, (int64_t)config->head_dim);
+    calm_table_int(table, (int64_t)config->vocab);
+    calm_table_int(table, (int64_t)config->max_positions);
+    calm_table_fixed(table, config->rope[CALM_ROPE_GLOBAL].theta, 0);
+    calm_table_scientific(table, calm_json_number(calm_json_get(calm_model_json(in->model), "rms_norm_eps"),
+                                                  (double)config->norm_eps), 0);
+    calm_table_bool(table, config->tied);
+    calm_table_bool(table, config->bias[CALM_ROLE_Q] || config->bias[CALM_ROLE_FUSED_QKV]);
+    calm_table_int(table, (int64_t)sliding);
+    calm_table_int(table, (int64_t)in->n_quantized);
+    calm_table_int(table, (int64_t)in->n);
+    calm_table_fixed(table, bits_per_weight(in->bytes, in->weights), 3);
+    calm_table_text(table, in->note);
+}
+
+static void add_size_columns(calm_table *table)
+{
+    calm_table_column(table, "out", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "in", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "weights", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "bytes", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "scheme", CALM_ALIGN_LEFT);
+    calm_table_column(table, "bits", CALM_ALIGN_RIGHT);
+}
+
+static void add_sizes(calm_table *table, size_t out, size_t in, size_t bytes, const char *scheme)
+{
+    calm_table_int(table, (int64_t)out);
+    calm_table_int(table, (int64_t)in);
+    calm_table_int(table, (int64_t)(out * in));
+    calm_table_int(table, (int64_t)bytes);
+    calm_table_text(table, scheme);
+    calm_table_fixed(table, bits_per_weight(bytes, out * in), 3);
+}
+
+/* A linear's name within its block: "self_attn.q_proj". */
+static const char *short_name(const contents *in, const stored_linear *linear)
+{
+    const char *at = linear->module + strlen(calm_model_prefix(in->model));
+    at += strlen(calm_model_config(in->model)->arch->names->blocks) + 1;
+    at = strchr(at, '.');
+    return at ? at + 1 : linear->module;
+}
+
+/* One row per job: its linears stand next to each other. */
+static void fill_blocks(const contents *in, calm_table *table)
+{
+    calm_table_column(table, "block", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "job", CALM_ALIGN_LEFT);
+    calm_table_column(table, "sublayer", CALM_ALIGN_LEFT);
+    add_size_columns(table);
+    calm_table_column(table, "linears", CALM_ALIGN_LEFT);
+    for (size_t first = 0, end; first < in->n; first = end) {
+        const stored_linear *linear = &in->linears[first];
+        const char *scheme = linear->scheme;
+        size_t out = 0, bytes = 0;
+        char modules[256] = "";
+        for (end = first; end < in->n && in->linears[end].job == linear->job; end++) {
+            const stored_linear *at = &in->linears[end];
+            const size_t used = strlen(modules);
+            snprintf(modules + used, sizeof modules - used, "%s%s", used ? " " : "", short_name(in, at));
+            out += at->out;
+            bytes += at->bytes;
+            scheme = strcmp(at->scheme, scheme) == 0 ? scheme : "mixed";
+        }
+        calm_table_int(table, (int64_t)linear->job->block);
+        calm_table_text(table, linear->job->role);
+        calm_table_text(table, calm_sublayer_name(calm_job_sublayer(linear->job->kind)));
+        add_sizes(table, out, linear->in, bytes, scheme);
+        calm_table_text(table, modules);
+    }
+}
+
+static void fill_linears(const contents *in, calm_table *table)
+{
+    calm_table_column(table, "block", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "linear", CALM_ALIGN_LEFT);
+    add_size_columns(table);
+    for (size_t i = 0; i < in->n; i++) {
+        const stored_linear *linear = &in->linears[i];
+        calm_table_int(table, (int64_t)linear->job->block);
+        calm_table_text(table, linear->module);
+        add_sizes(table, linear->out, linear->in, linear->bytes, linear->scheme);
+    }
+}
+
+/* ---- the command's part ---- */
+
+static const struct {
+    const char *name;
+    void (*fill)(const contents *in, calm_table *table);
+} views[] = {{"summary", fill_summary}, {"blocks", fill_blocks}, {"linears", fill_linears}};
+
+#define N_VIEWS (sizeof views / sizeof *views)
+
+static calm_status print_json(calm_ctx *ctx, const char *what, const calm_table *table)
+{
+    calm_json *root = calm_json_new_object(), *rows;
+    calm_status status = calm_rows_json(ctx, table, &rows);
+    if (status == CALM_OK) {
+        calm_json_set(root, what, rows);
+        status = calm_print_json(ctx, root);
+    }
+    calm_json_free(root);
+    return status;
+}
+
+static calm_status print_text(calm_ctx *ctx, const calm_table *table, bool fields, bool csv)
+{
+    calm_text text;
+    calm_text_init(&text);
+    if (csv)
+        calm_table_write_csv(ctx, table, &text);
+    else if (fields)
+        calm_table_write_fields(ctx, table, 0, &text);
+    else
+        calm_table_write(ctx, table, 0, &text);
+    return calm_inspect_print(ctx, &text);
+}
+
+static calm_status print_view(calm_ctx *ctx, size_t view, const contents *in, calm_inspect_form form)
+{
+    calm_table table;
+    calm_table_init(&table);
+    views[view].fill(in, &table);
+    calm_status status = form == CALM_INSPECT_JSON ? print_json(ctx, views[view].name, &table)
+                                                   : print_text(ctx, &table, view == 0, form == CALM_INSPECT_CSV);
+    calm_table_clear(&table);
+    return status;
+}
+
+calm_status calm_inspect_model(calm_ctx *ctx, const char *dir, const char *note, const calm_inspect_query *query)
+{
+    const char *names[N_VIEWS];
+    size_t view = N_VIEWS;
+    calm_model *model;
+    contents in = {.note = note};
+    for (size_t i = 0; i < N_VIEWS; i++) {
+        names[i] = views[i].name;
+        if (strcmp(names[i], query->what ? query->what : "summary") == 0)
+            view = i;
+    }
+    if (view == N_VIEWS)
+        return calm_inspect_unknown(ctx, dir, query->what, names, N_VIEWS);
+    if (query->n_args)
+        return calm_fail(ctx, CALM_EARG, "%s: a model directory has no runs; RUN belongs to a store", dir);
+    if (query->unit || query->metric)
+        return calm_fail(ctx, CALM_EARG, "%s: a model directory has no scores; --%s belongs to a store", dir,
+                         query->unit ? "unit" : "metric");
+    CALM_TRY(calm_model_open(ctx, dir, &model));
+    calm_status status = read_contents(ctx, model, &in);
+    if (status == CALM_OK)
+        status = print_view(ctx, view, &in, query->form);
+    calm_model_close(model);
+    return status;
+}

@@ -1,0 +1,107 @@
+/* Recipes as lists of values. */
+#include "cli/inspect/inspect_recipe.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct walk {
+    calm_inspect_value_fn *fn;
+    void *user;
+    calm_text pointer;
+} walk;
+
+static bool is_inner(const calm_json *value)
+{
+    const calm_json_type type = calm_json_typeof(value);
+    return (type == CALM_JSON_OBJECT || type == CALM_JSON_ARRAY) && calm_json_size(value) > 0;
+}
+
+static void put_key(calm_text *pointer, const char *key)
+{
+    calm_text_append(pointer, "/", 1);
+    for (const char *at = key; *at; at++)
+        calm_text_append(pointer, *at == '~' ? "~0" : *at == '/' ? "~1" : at, *at == '~' || *at == '/' ? 2 : 1);
+}
+
+static calm_status tell(calm_ctx *ctx, walk *w, const calm_json *first, const calm_json *second)
+{
+    calm_text texts[2];
+    calm_text_init(&texts[0]);
+    calm_text_init(&texts[1]);
+    calm_status status = first ? calm_json_write(ctx, first, 0, &texts[0]) : CALM_OK;
+    if (status == CALM_OK && second)
+        status = calm_json_write(ctx, second, 0, &texts[1]);
+    if (status == CALM_OK)
+        status = calm_text_check(ctx, &w->pointer);
+    if (status == CALM_OK)
+        status = w->fn(ctx, w->user, w->pointer.data ? w->pointer.data : "", first ? texts[0].data : NULL,
+                       second ? texts[1].data : NULL);
+    calm_text_clear(&texts[0]);
+    calm_text_clear(&texts[1]);
+    return status;
+}
+
+static calm_status visit(calm_ctx *ctx, walk *w, const calm_json *first, const calm_json *second);
+
+static calm_status visit_member(calm_ctx *ctx, walk *w, const char *key, const calm_json *first,
+                                const calm_json *second)
+{
+    const size_t length = w->pointer.length;
+    put_key(&w->pointer, key);
+    const calm_status status = visit(ctx, w, first, second);
+    if (!w->pointer.failed)
+        w->pointer.data[w->pointer.length = length] = '\0';
+    return status;
+}
+
+/* The recipe file that says what the resolved recipe says. */
+static bool says_the_same(const walk *w, const char *key)
+{
+    return w->pointer.length == 0 && strcmp(key, "document") == 0;
+}
+
+static calm_status visit_object(calm_ctx *ctx, walk *w, const calm_json *first, const calm_json *second)
+{
+    const char *key;
+    const calm_json *value;
+    for (void *at = NULL; calm_json_next(first, &at, &key, &value);)
+        if (!says_the_same(w, key))
+            CALM_TRY(visit_member(ctx, w, key, value, calm_json_get(second, key)));
+    for (void *at = NULL; calm_json_next(second, &at, &key, &value);)
+        if (!calm_json_get(first, key) && !says_the_same(w, key))
+            CALM_TRY(visit_member(ctx, w, key, NULL, value));
+    return CALM_OK;
+}
+
+static calm_status visit_array(calm_ctx *ctx, walk *w, const calm_json *first, const calm_json *second)
+{
+    const size_t n = calm_json_size(first) > calm_json_size(second) ? calm_json_size(first) : calm_json_size(second);
+    for (size_t i = 0; i < n; i++) {
+        char key[24];
+        snprintf(key, sizeof key, "%zu", i);
+        CALM_TRY(visit_member(ctx, w, key, calm_json_at(first, i), calm_json_at(second, i)));
+    }
+    return CALM_OK;
+}
+
+/* Values of different kinds are told whole. */
+static calm_status visit(calm_ctx *ctx, walk *w, const calm_json *first, const calm_json *second)
+{
+    const calm_json *sample = first ? first : second;
+    const bool inner = (!first || is_inner(first)) && (!second || is_inner(second)) &&
+                       (!first || !second || calm_json_typeof(first) == calm_json_typeof(second));
+    if (!inner)
+        return tell(ctx, w, first, second);
+    return calm_json_typeof(sample) == CALM_JSON_OBJECT ? visit_object(ctx, w, first, second)
+                                                        : visit_array(ctx, w, first, second);
+}
+
+calm_status calm_inspect_walk(calm_ctx *ctx, const calm_json *first, const calm_json *second, calm_inspect_value_fn *fn,
+                              void *user)
+{
+    walk w = {.fn = fn, .user = user};
+    calm_text_init(&w.pointer);
+    const calm_status status = first || second ? visit(ctx, &w, first, second) : CALM_OK;
+    calm_text_clear(&w.pointer);
+    return status;
+}

@@ -1,0 +1,336 @@
+/* Sections of a view: rows of queries into tables, and tables as text, JSON or CSV. */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/inspect/inspect_print.h"
+#include "cli/print.h"
+#include "cli/inspect/inspect_view.h"
+
+#define STREAM_CELLS ((size_t)8192)    /* as many are held while rows stream */
+
+/* ---- columns: how numbers are shown; everything else is text ---- */
+
+typedef enum style { STYLE_INT, STYLE_BOOL, STYLE_FIXED, STYLE_SCIENTIFIC } style;
+
+typedef struct column {
+    const char *name;
+    style style;
+    int digits;
+} column;
+
+static const column numeric[] = {
+    {"run", STYLE_INT, 0},
+    {"block", STYLE_INT, 0},
+    {"candidate", STYLE_INT, 0},
+    {"version", STYLE_INT, 0},
+    {"models", STYLE_INT, 0},
+    {"runs", STYLE_INT, 0},
+    {"candidates", STYLE_INT, 0},
+    {"failed", STYLE_INT, 0},
+    {"scores", STYLE_INT, 0},
+    {"activations", STYLE_INT, 0},
+    {"choices", STYLE_INT, 0},
+    {"id", STYLE_INT, 0},
+    {"blob_bytes", STYLE_INT, 0},
+    {"bytes", STYLE_INT, 0},
+    {"bytes_before", STYLE_INT, 0},
+    {"bytes_after", STYLE_INT, 0},
+    {"parameters", STYLE_INT, 0},
+    {"blocks", STYLE_INT, 0},
+    {"hidden_size", STYLE_INT, 0},
+    {"vocab_size", STYLE_INT, 0},
+    {"windows", STYLE_INT, 0},
+    {"window_tokens", STYLE_INT, 0},
+    {"tokens", STYLE_INT, 0},
+    {"seed", STYLE_INT, 0},
+    {"score_windows", STYLE_INT, 0},
+    {"out", STYLE_INT, 0},
+    {"in", STYLE_INT, 0},
+    {"weights", STYLE_INT, 0},
+    {"channel", STYLE_INT, 0},
+    {"channels", STYLE_INT, 0},
+    {"window", STYLE_INT, 0},
+    {"position", STYLE_INT, 0},
+    {"massive", STYLE_INT, 0},
+    {"chosen", STYLE_BOOL, 0},
+    {"differs", STYLE_INT, 0},
+    {"disagrees", STYLE_BOOL, 0},
+    {"bits", STYLE_FIXED, 3},
+    {"bits_per_weight", STYLE_FIXED, 3},
+    {"log_rel_mse", STYLE_FIXED, 3},
+    {"ppl", STYLE_FIXED, 4},
+    {"ppl_float", STYLE_FIXED, 4},
+    {"ppl_result", STYLE_FIXED, 4},
+    {"nll", STYLE_FIXED, 5},
+    {"kl", STYLE_FIXED, 5},
+    {"kl_result", STYLE_FIXED, 5},
+    {"delta_kl", STYLE_FIXED, 5},
+    {"delta_se", STYLE_FIXED, 5},
+    {"top1", STYLE_FIXED, 4},
+    {"seconds", STYLE_FIXED, 2},
+    {"activation_max", STYLE_FIXED, 2},
+    {"max", STYLE_FIXED, 2},
+    {"median", STYLE_FIXED, 4},
+    {"q999", STYLE_FIXED, 3},
+    {"rms", STYLE_FIXED, 4},
+    {"mean", STYLE_FIXED, 4},
+    {"std", STYLE_FIXED, 4},
+    {"crest", STYLE_FIXED, 1},
+    {"crest_max", STYLE_FIXED, 1},
+    {"ratio_median", STYLE_FIXED, 1},
+    {"ratio_max", STYLE_FIXED, 1},
+    {"times_median", STYLE_FIXED, 1},
+    {"percent", STYLE_FIXED, 1},
+    {"largest_growth", STYLE_FIXED, 2},
+    {"max_block_out", STYLE_FIXED, 2},
+    {"size_ratio", STYLE_FIXED, 4},
+    {"holds", STYLE_BOOL, 0},
+    {"same_text", STYLE_BOOL, 0},
+    {"ppl_first", STYLE_FIXED, 4},
+    {"ppl_second", STYLE_FIXED, 4},
+    {"kl_first", STYLE_FIXED, 5},
+    {"kl_second", STYLE_FIXED, 5},
+    {"top1_first", STYLE_FIXED, 4},
+    {"top1_second", STYLE_FIXED, 4},
+    {"damp", STYLE_SCIENTIFIC, 1},
+    {"one_minus_cka", STYLE_SCIENTIFIC, 2},
+    {"one_minus_cka_token", STYLE_SCIENTIFIC, 2},
+    {"rel_mse", STYLE_SCIENTIFIC, 2},
+    {"value", STYLE_SCIENTIFIC, 3},
+};
+
+static const column *find_column(const char *name)
+{
+    for (size_t i = 0; i < sizeof numeric / sizeof *numeric; i++)
+        if (strcmp(numeric[i].name, name) == 0)
+            return &numeric[i];
+    return NULL;
+}
+
+void calm_inspect_columns(calm_table *table, const char *headings)
+{
+    char name[64];
+    for (const char *at = headings; *at; at += strspn(at, " ")) {
+        const size_t n = strcspn(at, " ");
+        const bool number = *at == '#';
+        snprintf(name, sizeof name, "%.*s", (int)n - number, at + number);
+        calm_table_column(table, name, number ? CALM_ALIGN_RIGHT : CALM_ALIGN_LEFT);
+        at += n;
+    }
+}
+
+/* ---- rows ---- */
+
+/* Bytes as SQL writes them: X'00FF'. */
+static calm_status add_blob(calm_ctx *ctx, calm_table *table, const calm_value *value)
+{
+    calm_text text;
+    calm_text_init(&text);
+    calm_text_printf(&text, "X'");
+    for (size_t i = 0; i < value->n_bytes; i++)
+        calm_text_printf(&text, "%02X", (unsigned char)value->text[i]);
+    calm_text_printf(&text, "'");
+    const calm_status status = calm_text_check(ctx, &text);
+    if (status == CALM_OK)
+        calm_table_text(table, text.data);
+    calm_text_clear(&text);
+    return status;
+}
+
+static calm_status add_value(calm_ctx *ctx, calm_table *table, const column *how, const calm_value *value)
+{
+    const double number = value->type == CALM_VALUE_INTEGER ? (double)value->integer : value->real;
+    if (value->type == CALM_VALUE_TEXT)
+        calm_table_text(table, value->text);
+    else if (value->type == CALM_VALUE_BLOB)
+        return add_blob(ctx, table, value);
+    else if (value->type == CALM_VALUE_NULL)
+        calm_table_empty(table);
+    else if (how && how->style == STYLE_BOOL)
+        calm_table_bool(table, value->integer != 0);
+    else if (how && how->style == STYLE_FIXED)
+        calm_table_fixed(table, number, how->digits);
+    else if (how && how->style == STYLE_SCIENTIFIC)
+        calm_table_scientific(table, number, how->digits);
+    else if (value->type == CALM_VALUE_INTEGER)
+        calm_table_int(table, value->integer);
+    else
+        calm_table_number(table, number);
+    return CALM_OK;
+}
+
+/* Two columns of one name would be one member of a JSON row: the second is "name:1". */
+static void add_heading(calm_table *table, const char *const *names, size_t i, calm_align align)
+{
+    char name[256];
+    size_t before = 0;
+    for (size_t k = 0; k < i; k++)
+        before += strcmp(names[k], names[i]) == 0;
+    if (before)
+        snprintf(name, sizeof name, "%.200s:%zu", names[i], before);
+    calm_table_column(table, before ? name : names[i], align);
+}
+
+/* The first row says how a column is aligned that no style is known of, or that has text instead. */
+static void align_by(const calm_value *value, calm_table_heading *heading)
+{
+    if (value->type == CALM_VALUE_TEXT)
+        heading->align = CALM_ALIGN_LEFT;
+    else if (value->type == CALM_VALUE_INTEGER || value->type == CALM_VALUE_REAL)
+        heading->align = CALM_ALIGN_RIGHT;
+}
+
+static calm_status add_row(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
+{
+    calm_inspection *in = user;
+    calm_table *table = &in->sections[in->n_sections - 1].table;
+    for (size_t i = 0; i < n; i++) {
+        const column *how = in->raw ? NULL : find_column(names[i]);
+        if (values && table->n_cells == i && !(how && how->style == STYLE_BOOL))
+            align_by(&values[i], &table->headings[i]);
+        if (values)
+            CALM_TRY(add_value(ctx, table, how, &values[i]));
+        else
+            add_heading(table, names, i, how && how->style != STYLE_BOOL ? CALM_ALIGN_RIGHT : CALM_ALIGN_LEFT);
+    }
+    return in->streams && table->n_cells >= STREAM_CELLS ? calm_print_csv(ctx, table, stdout) : CALM_OK;
+}
+
+calm_inspect_section *calm_inspect_section_new(calm_inspection *in, const char *key, const char *title)
+{
+    assert(in->n_sections < CALM_INSPECT_SECTIONS);
+    calm_inspect_section *section = &in->sections[in->n_sections++];
+    *section = (calm_inspect_section){.key = key, .title = title};
+    calm_table_init(&section->table);
+    calm_text_init(&section->text);
+    return section;
+}
+
+calm_status calm_inspect_select(calm_ctx *ctx, calm_inspection *in, const char *key, const char *title, const char *sql,
+                                const calm_value *params, size_t n, calm_inspect_section **out)
+{
+    calm_inspect_section *section = calm_inspect_section_new(in, key, title);
+    if (out)
+        *out = section;
+    return calm_store_query(ctx, in->store, sql, params, n, add_row, in);
+}
+
+void calm_inspection_clear(calm_inspection *in)
+{
+    for (size_t i = 0; i < in->n_sections; i++) {
+        calm_table_clear(&in->sections[i].table);
+        calm_text_clear(&in->sections[i].text);
+        calm_json_free(in->sections[i].json);
+    }
+    in->n_sections = 0;
+}
+
+calm_status calm_inspect_printable(calm_ctx *ctx, const char *text, const char **out)
+{
+    calm_text shown;
+    char *copy;
+    *out = "";
+    calm_text_init(&shown);
+    calm_table_printable(text, &shown, NULL);
+    calm_status status = calm_text_check(ctx, &shown);
+    if (status == CALM_OK)
+        status = calm_strf(ctx, ctx->out, &copy, "%s", shown.data ? shown.data : "");
+    calm_text_clear(&shown);
+    if (status == CALM_OK)
+        *out = copy;
+    return status;
+}
+
+/* ---- printing ---- */
+
+static calm_status print_json(calm_ctx *ctx, calm_inspection *in)
+{
+    calm_json *root = calm_json_new_object(), *rows;
+    calm_status status = CALM_OK;
+    for (size_t i = 0; i < in->n_sections && status == CALM_OK; i++) {
+        calm_inspect_section *section = &in->sections[i];
+        rows = section->json;
+        section->json = NULL;
+        if (!rows)
+            status = calm_rows_json(ctx, &section->table, &rows);
+        if (status == CALM_OK)
+            calm_json_set(root, section->key, rows);
+    }
+    if (status == CALM_OK)
+        status = calm_print_json(ctx, root);
+    calm_json_free(root);
+    return status;
+}
+
+static calm_status print_csv(calm_ctx *ctx, calm_inspection *in, bool several)
+{
+    calm_text text;
+    if (in->streams)
+        return calm_print_csv(ctx, &in->sections[0].table, stdout);
+    calm_text_init(&text);
+    for (size_t i = 0; i < in->n_sections && ctx->status == CALM_OK; i++) {
+        if (several)
+            calm_text_printf(&text, "%s%s\r\n", i ? "\r\n" : "", in->sections[i].key);
+        calm_table_write_csv(ctx, &in->sections[i].table, &text);
+    }
+    return calm_inspect_print(ctx, &text);
+}
+
+/* "Run 3: qwen, finished" */
+static calm_status write_run(calm_ctx *ctx, calm_store *store, int64_t run, calm_text *out)
+{
+    calm_value row[2];
+    const char *shown[2];
+    const calm_value param = calm_value_int(run);
+    CALM_TRY(calm_store_query_one(ctx, store, "SELECT m.name, r.status FROM run r JOIN model m ON m.id = r.model_id "
+                                              "WHERE r.id = ?1", &param, 1, row, 2));
+    for (size_t i = 0; i < 2; i++)
+        CALM_TRY(calm_inspect_printable(ctx, row[i].type == CALM_VALUE_TEXT ? row[i].text : "", &shown[i]));
+    calm_text_printf(out, "Run %lld: %s, %s\n", (long long)run, shown[0], shown[1]);
+    return CALM_OK;
+}
+
+static calm_status write_section(calm_ctx *ctx, calm_inspect_section *section, bool titled, bool raw,
+                                 calm_text *out)
+{
+    const size_t indent = titled ? 2 : 0;
+    if (titled)
+        calm_text_printf(out, "%s\n", section->title);
+    if (section->text.length) {
+        calm_text_append(out, section->text.data, section->text.length);
+        return calm_text_check(ctx, &section->text);
+    }
+    if (section->none && calm_table_rows(&section->table) == 0) {
+        calm_text_printf(out, "%*s%s\n", (int)indent, "", section->none);
+        return CALM_OK;
+    }
+    if (section->fields)
+        return calm_table_write_fields(ctx, &section->table, indent, out);
+    if (!raw)
+        calm_table_drop_empty(&section->table);
+    return calm_table_write(ctx, &section->table, indent, out);
+}
+
+static calm_status print_text(calm_ctx *ctx, calm_inspection *in, bool several)
+{
+    calm_text text;
+    calm_text_init(&text);
+    if (in->headed)
+        write_run(ctx, in->store, in->run, &text);
+    if (in->headed && in->other && ctx->status == CALM_OK)
+        write_run(ctx, in->store, in->other, &text);
+    for (size_t i = 0; i < in->n_sections && ctx->status == CALM_OK; i++) {
+        if (i || in->headed)
+            calm_text_append(&text, "\n", 1);
+        write_section(ctx, &in->sections[i], several || in->sections[i].titled, in->raw, &text);
+    }
+    return calm_inspect_print(ctx, &text);
+}
+
+calm_status calm_inspect_print_sections(calm_ctx *ctx, calm_inspection *in, bool several)
+{
+    if (in->query->form == CALM_INSPECT_JSON)
+        return print_json(ctx, in);
+    return in->query->form == CALM_INSPECT_CSV ? print_csv(ctx, in, several) : print_text(ctx, in, several);
+}

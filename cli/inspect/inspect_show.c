@@ -1,0 +1,94 @@
+/* calm inspect STORE show: everything about one run. */
+#include <string.h>
+
+#include "cli/inspect/inspect_recipe.h"
+#include "cli/inspect/inspect_view.h"
+
+static const char run_sql[] =
+    "SELECT r.id AS run, m.name AS model, r.status, r.result, r.reason AS verdict, r.unit, r.rule, r.metric, "
+    "r.bits_per_weight, r.bytes_before, r.bytes_after, 1.0 * r.bytes_after / nullif(r.bytes_before, 0) AS size_ratio, "
+    "(SELECT count(*) FROM run_candidate c WHERE c.run_id = r.id) AS candidates, "
+    "(SELECT count(*) FROM run_candidate c JOIN candidate k ON k.id = c.candidate_id WHERE c.run_id = r.id AND "
+    "  k.failure IS NOT NULL) AS failed, "
+    "(SELECT count(*) FROM choice c WHERE c.run_id = r.id) AS choices, r.command, r.version, r.n_threads AS threads, "
+    "r.attempts, r.started_at AS started, r.ended_at AS ended, r.key "
+    "FROM run r JOIN model m ON m.id = r.model_id WHERE r.id = ?1";
+
+static const char model_sql[] =
+    "SELECT m.name, m.path, m.architecture, m.dtype, m.n_params AS parameters, m.n_blocks AS blocks, m.hidden_size, "
+    "m.vocab_size, m.bytes, m.digest FROM run r JOIN model m ON m.id = r.model_id WHERE r.id = ?1";
+
+static const char calibration_sql[] =
+    "SELECT c.text_name AS text, c.n_windows AS windows, c.window_tokens, c.n_tokens AS tokens, c.seed, "
+    "c.score_windows, c.text_digest, c.tokens_digest, c.key "
+    "FROM run r JOIN calibration c ON c.id = r.calibration_id WHERE r.id = ?1";
+
+static const char environment_sql[] = "SELECT name, value FROM environment WHERE run_id = ?1 ORDER BY name";
+
+static const char chosen_sql[] =
+    "SELECT coalesce(a.name, 'float') AS algorithm, k.scheme, count(*) AS jobs, "
+    "sum(j.out_features * j.in_features) AS weights FROM choice c JOIN job j ON j.id = c.job_id "
+    "LEFT JOIN candidate k ON k.id = c.candidate_id LEFT JOIN algorithm a ON a.id = k.algorithm_id WHERE c.run_id = ?1 "
+    "GROUP BY 1, 2 ORDER BY jobs DESC, 1, 2";
+
+static const char evaluations_sql[] =
+    "SELECT v.role, v.subject, e.ppl, e.nll, e.kl, e.top1, v.delta_kl, v.delta_se, c.cosine, c.cosine_min, c.spearman, "
+    "e.tokens, e.n_windows AS windows, e.text_name AS text FROM run_evaluation v JOIN evaluation e ON e.id = "
+    "v.evaluation_id LEFT JOIN encoding c ON c.evaluation_id = e.id WHERE v.run_id = ?1 "
+    "ORDER BY v.role, e.kl, v.subject";
+
+static const char gates_sql[] = "SELECT gate, value AS measured, holds FROM gate WHERE run_id = ?1 ORDER BY position";
+
+static const char artifacts_sql[] =
+    "SELECT path, role, bytes, sha256 FROM artifact WHERE run_id = ?1 ORDER BY path";
+
+static calm_status add_value(calm_ctx *ctx, void *user, const char *pointer, const char *first, const char *second)
+{
+    (void)ctx, (void)second;
+    calm_table_text(user, pointer);
+    calm_table_text(user, first);
+    return CALM_OK;
+}
+
+/* Rows of pointer and value; programs that read JSON have the recipe itself. */
+static calm_status add_recipe(calm_ctx *ctx, calm_inspection *in)
+{
+    const calm_value run = calm_value_int(in->run);
+    calm_inspect_section *section = calm_inspect_section_new(in, "recipe", "Recipe, resolved");
+    calm_value text;
+    calm_inspect_columns(&section->table, "pointer value");
+    if (!in->run)
+        return CALM_OK;
+    CALM_TRY(calm_store_query_one(ctx, in->store, "SELECT recipe FROM run WHERE id = ?1", &run, 1, &text, 1));
+    if (text.type != CALM_VALUE_TEXT)
+        return CALM_OK;
+    CALM_TRY(calm_json_parse(ctx, "the run's recipe", text.text, text.n_bytes, &section->json));
+    return calm_inspect_walk(ctx, section->json, NULL, add_value, &section->table);
+}
+
+calm_status calm_inspect_show(calm_ctx *ctx, calm_inspection *in)
+{
+    static const struct {
+        const char *key, *title, *sql;
+        bool fields;
+    } lists[] = {
+        {"run", "Run", run_sql, true},
+        {"model", "Model", model_sql, true},
+        {"calibration", "Calibration", calibration_sql, true},
+        {"environment", "Environment", environment_sql, false},
+        {"chosen", "Chosen", chosen_sql, false},
+        {"evaluations", "Evaluations", evaluations_sql, false},
+        {"gates", "Gates", gates_sql, false},
+        {"artifacts", "Artifacts", artifacts_sql, false},
+    };
+    const calm_value run = calm_value_int(in->run);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        calm_inspect_section *section;
+        CALM_TRY(calm_inspect_select(ctx, in, lists[i].key, lists[i].title, lists[i].sql, &run, 1, &section));
+        section->fields = lists[i].fields;
+        section->none = "none";
+        if (strcmp(lists[i].key, "calibration") == 0)
+            CALM_TRY(add_recipe(ctx, in));
+    }
+    return CALM_OK;
+}

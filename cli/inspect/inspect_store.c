@@ -1,0 +1,155 @@
+/* calm inspect STORE: the table of views, and which runs are meant. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/inspect/inspect_print.h"
+#include "cli/inspect/inspect_view.h"
+
+/* What stands behind WHAT. */
+typedef enum words { RUNS_ALL, RUN_NEWEST, RUNS_TWO, SELECT } words;
+
+/* One WHAT. */
+typedef struct view {
+    const char *name;
+    words takes;          /* RUNS_ALL shows all runs unless one is named; RUN_NEWEST means the newest then */
+    calm_status (*fill)(calm_ctx *ctx, calm_inspection *in);
+    bool several;         /* sections */
+    bool unit, metric;    /* takes --unit, --metric */
+    bool needs_unit;
+} view;
+
+static const view views[] = {
+    {"summary", RUNS_ALL, calm_inspect_summary, .several = true},
+    {"runs", RUNS_ALL, calm_inspect_runs, .several = false},
+    {"show", RUN_NEWEST, calm_inspect_show, .several = true},
+    {"layers", RUN_NEWEST, calm_inspect_layers, .metric = true},
+    {"blocks", RUN_NEWEST, calm_inspect_blocks, .unit = true},
+    {"candidates", RUN_NEWEST, calm_inspect_candidates, .unit = true},
+    {"scores", RUN_NEWEST, calm_inspect_scores, .unit = true},
+    {"choices", RUN_NEWEST, calm_inspect_choices, .unit = true},
+    {"why", RUN_NEWEST, calm_inspect_why, .several = true, .unit = true, .needs_unit = true},
+    {"activations", RUN_NEWEST, calm_inspect_activations, .several = true},
+    {"evaluations", RUN_NEWEST, calm_inspect_evaluations, .several = false},
+    {"ablation", RUNS_ALL, calm_inspect_ablation, .several = false},
+    {"diff", RUNS_TWO, calm_inspect_diff, .several = true, .metric = true},
+    {"sql", SELECT, calm_inspect_sql, .several = false},
+};
+#define N_VIEWS (sizeof views / sizeof *views)
+
+const char *const *calm_inspect_views(size_t *n)
+{
+    static const char *names[N_VIEWS];
+    for (size_t i = 0; i < N_VIEWS; i++)
+        names[i] = views[i].name;
+    *n = N_VIEWS;
+    return names;
+}
+
+static calm_status find_view(calm_ctx *ctx, const char *path, const calm_inspect_query *query, const view **out)
+{
+    size_t n;
+    const char *what = query->what ? query->what : "summary";
+    *out = NULL;
+    for (size_t i = 0; i < N_VIEWS && !*out; i++)
+        *out = strcmp(views[i].name, what) == 0 ? &views[i] : NULL;
+    if (!*out) {
+        const char *const *names = calm_inspect_views(&n);
+        return calm_inspect_unknown(ctx, path, what, names, n);
+    }
+    const size_t least = (*out)->takes == RUNS_TWO ? 2 : (*out)->takes == SELECT ? 1 : 0;
+    const size_t most = least > 1 ? least : 1;
+    if (query->n_args < least || query->n_args > most)
+        return calm_fail(ctx, CALM_EARG, "calm inspect %s: expected %s, found %zu words", what,
+                         least == 2 ? "two runs" : least == 1 ? "one SELECT" : "at most one run", query->n_args);
+    if (query->unit && !(*out)->unit)
+        return calm_fail(ctx, CALM_EARG, "calm inspect %s: it takes no --unit", what);
+    if (query->metric && !(*out)->metric)
+        return calm_fail(ctx, CALM_EARG, "calm inspect %s: it takes no --metric", what);
+    if (!query->unit && (*out)->needs_unit)
+        return calm_fail(ctx, CALM_EARG, "calm inspect %s: name a unit with --unit; calm inspect layers lists them",
+                         what);
+    return CALM_OK;
+}
+
+/* ---- runs ---- */
+
+static calm_status parse_run(calm_ctx *ctx, const char *word, int64_t *run)
+{
+    char *end;
+    errno = 0;
+    const long long value = strtoll(word, &end, 10);
+    if (!isdigit((unsigned char)word[0]) || *end || errno || value < 1)
+        return calm_fail(ctx, CALM_EARG, "calm inspect: RUN \"%s\": expected a number from 1", word);
+    *run = value;
+    return CALM_OK;
+}
+
+/* "it has 1, 2, 5", of many the newest. */
+static calm_status no_run(calm_ctx *ctx, calm_store *store, int64_t asked)
+{
+    static const char sql[] =
+        "SELECT group_concat(id, ', '), (SELECT count(*) FROM run) FROM "
+        "(SELECT id FROM (SELECT id FROM run ORDER BY id DESC LIMIT 12) ORDER BY id)";
+    calm_value row[2];
+    CALM_TRY(calm_store_query_one(ctx, store, sql, NULL, 0, row, 2));
+    if (row[0].type != CALM_VALUE_TEXT)
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no run %lld; it has none", calm_store_path(store), (long long)asked);
+    return calm_fail(ctx, CALM_ENOTFOUND, "%s: no run %lld; it has %s%s", calm_store_path(store), (long long)asked,
+                     row[1].integer > 12 ? "many, the newest are " : "", row[0].text);
+}
+
+static calm_status find_run(calm_ctx *ctx, calm_store *store, const char *word, int64_t *run)
+{
+    calm_value found;
+    CALM_TRY(parse_run(ctx, word, run));
+    const calm_value param = calm_value_int(*run);
+    CALM_TRY(calm_store_query_one(ctx, store, "SELECT count(*) FROM run WHERE id = ?1", &param, 1, &found, 1));
+    return found.integer ? CALM_OK : no_run(ctx, store, *run);
+}
+
+/* The runs that are meant; 0: all of them, or there is none. */
+static calm_status find_runs(calm_ctx *ctx, const view *shown, calm_inspection *in)
+{
+    calm_value newest;
+    if (shown->takes == SELECT)
+        return CALM_OK;
+    if (in->query->n_args > 0)
+        CALM_TRY(find_run(ctx, in->store, in->query->args[0], &in->run));
+    if (in->query->n_args > 1)
+        return find_run(ctx, in->store, in->query->args[1], &in->other);
+    if (in->run || shown->takes == RUNS_ALL)
+        return CALM_OK;
+    CALM_TRY(calm_store_query_one(ctx, in->store, "SELECT coalesce(max(id), 0) FROM run", NULL, 0, &newest, 1));
+    in->run = newest.integer;
+    return CALM_OK;
+}
+
+/* ---- the command's part ---- */
+
+static calm_status show_view(calm_ctx *ctx, const view *shown, calm_inspection *in)
+{
+    CALM_TRY(find_runs(ctx, shown, in));
+    in->headed = shown->takes != RUNS_ALL && in->run;
+    in->raw = shown->takes == SELECT;
+    in->streams = in->query->form == CALM_INSPECT_CSV && !shown->several;
+    CALM_TRY(shown->fill(ctx, in));
+    return calm_inspect_print_sections(ctx, in, shown->several);
+}
+
+calm_status calm_inspect_store(calm_ctx *ctx, const char *path, const calm_inspect_query *query)
+{
+    const view *shown;
+    calm_inspection in = {.query = query};
+    CALM_TRY(find_view(ctx, path, query, &shown));
+    CALM_TRY(calm_store_open(ctx, path, NULL, &in.store));
+    /* All queries of a view see one moment of a store that is being written. */
+    calm_status status = calm_store_begin(ctx, in.store);
+    if (status == CALM_OK)
+        status = show_view(ctx, shown, &in);
+    calm_store_rollback(in.store);
+    calm_inspection_clear(&in);
+    calm_store_close(in.store);
+    return status;
+}

@@ -1,0 +1,253 @@
+/* Units of a stored run. */
+#include "cli/inspect/inspect_units.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- reading ---- */
+
+static bool has_budget(const calm_json *owner)
+{
+    const calm_json *budget = calm_json_get(owner, "budget");
+    return calm_json_size(budget) > 0 || isfinite(calm_json_number(budget, NAN));
+}
+
+/* How the run chose, as far as this program knows it: another version's unit, rule or metric can still be shown. */
+static void resolve(const char *metric, calm_inspect_units *units, calm_pool_query *query)
+{
+    calm_point point;
+    int score;
+    *query = (calm_pool_query){.metric = metric ? metric : units->run.metric, .partial = true};
+    if (!calm_stored_run_unit(&units->run, &query->unit))
+        query->unit = CALM_UNIT_JOB;
+    units->rule_known = calm_stored_run_rule(&units->run, &query->rule) && query->metric &&
+                        calm_score_find(query->unit, query->metric, &point, &score);
+    units->rule = units->run.rule;
+    units->metric = query->metric;
+    units->tie = query->metric && strncmp(query->metric, "delta_", 6) == 0 ? "delta_log_rel_mse" : "log_rel_mse";
+}
+
+/* A word of the store that names nothing (any more) leaves nothing out: it is shown, not obeyed. */
+static calm_status leave_out(calm_ctx *ctx, const calm_requests *one, calm_inspect_units *units)
+{
+    const size_t n = units->stored.pool.n_units * units->stored.pool.n_entries;
+    calm_scope scope;
+    const calm_status status = calm_scope_open(ctx, &units->stored.pool, one, &scope);
+    if (status == CALM_EARG)
+        calm_ctx_forgive(ctx);
+    else
+        CALM_TRY(status);
+    for (size_t i = 0; i < n && status == CALM_OK; i++)
+        units->scope.allowed[i] &= scope.allowed[i];
+    return CALM_OK;
+}
+
+/* What else decided than scores: a budget, and what calm select was to leave out. */
+static calm_status read_requests(calm_ctx *ctx, calm_inspect_units *units)
+{
+    const calm_json *recipe = units->run.recipe;
+    const calm_pool *pool = &units->stored.pool;
+    calm_requests requests;
+    calm_word *forbid;
+    calm_pin *pins;
+    units->budget = has_budget(recipe) || has_budget(calm_json_get(recipe, "select"));
+    CALM_TRY(calm_stored_requests(ctx, &units->run, 0, &forbid, &pins, &requests));
+    const calm_requests nothing = {.budget = NAN};    /* not its pins: the rule is asked */
+    CALM_TRY(calm_scope_open(ctx, pool, &nothing, &units->scope));
+    for (size_t i = 0; i < requests.n_forbid; i++) {
+        const calm_requests one = {.budget = NAN, .forbid = &forbid[i], .n_forbid = 1};
+        CALM_TRY(leave_out(ctx, &one, units));
+    }
+    /* What is not there does not compete: its unit has fewer candidates. */
+    for (size_t u = 0; u < pool->n_units; u++)
+        for (size_t i = 0; i < pool->n_entries; i++)
+            units->scope.allowed[u * pool->n_entries + i] &= calm_inspect_cell(units, u, i) != NULL;
+    return CALM_OK;
+}
+
+static calm_status find_chosen(calm_ctx *ctx, calm_inspect_units *units)
+{
+    const calm_pool *pool = &units->stored.pool;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, units->chosen, pool->n_units));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, units->seen, pool->n_units));
+    for (size_t u = 0; u < pool->n_units; u++) {
+        units->chosen[u] = CALM_INSPECT_NONE;
+        for (size_t j = pool->unit_begin[u]; j < pool->unit_begin[u + 1]; j++)
+            units->seen[u] |= units->stored.choices[j].decided;
+        for (size_t i = 0; i < pool->n_entries; i++) {
+            const calm_pool_cell *cell = calm_inspect_cell(units, u, i);
+            units->seen[u] |= cell != NULL;
+            if (cell && cell->id == calm_inspect_chosen(units, u)->candidate)
+                units->chosen[u] = i;
+        }
+    }
+    return CALM_OK;
+}
+
+static calm_status read_units(calm_ctx *ctx, calm_store *store, const char *metric, calm_inspect_units *out)
+{
+    calm_pool_query query;
+    resolve(metric, out, &query);
+    CALM_TRY(calm_pool_of_store(ctx, store, &out->run, &query, &out->stored));
+    out->stored.pool.remedy = "calm quantize measures it";
+    CALM_TRY(read_requests(ctx, out));
+    return find_chosen(ctx, out);
+}
+
+calm_status calm_inspect_units_read(calm_ctx *ctx, calm_store *store, int64_t run, const char *metric,
+                                    calm_inspect_units *out)
+{
+    *out = (calm_inspect_units){0};
+    calm_status status = calm_stored_run_read(ctx, store, run, &out->run);
+    if (status == CALM_OK)
+        status = read_units(ctx, store, metric, out);
+    calm_stored_run_clear(&out->run);
+    return status;
+}
+
+const calm_pool_cell *calm_inspect_cell(const calm_inspect_units *units, size_t unit, size_t entry)
+{
+    const calm_pool *pool = &units->stored.pool;
+    const calm_pool_cell *cell = calm_pool_at(pool, pool->unit_begin[unit], entry);
+    return cell->id ? cell : NULL;
+}
+
+const calm_stored_choice *calm_inspect_chosen(const calm_inspect_units *units, size_t unit)
+{
+    return &units->stored.choices[units->stored.pool.unit_begin[unit]];
+}
+
+/* ---- names ---- */
+
+static bool named(const char *name, const char *word)
+{
+    return strcmp(name, word) == 0 || strcmp(calm_unit_short_name(name), word) == 0;
+}
+
+calm_status calm_inspect_unit_find(calm_ctx *ctx, const calm_pool *pool, int64_t run, const char *name, size_t *out)
+{
+    const char *shown, **names;
+    const size_t n = pool->n_units + pool->n_jobs;
+    for (*out = 0; *out < pool->n_units; ++*out)
+        if (named(calm_pool_unit(pool, *out), name))
+            return CALM_OK;
+    for (*out = 0; *out < pool->n_units; ++*out)
+        for (size_t j = pool->unit_begin[*out]; j < pool->unit_begin[*out + 1]; j++)
+            if (named(pool->jobs[j].name, name))
+                return CALM_OK;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, names, 2 * n));
+    for (size_t i = 0; i < n; i++) {
+        names[2 * i] = i < pool->n_units ? calm_pool_unit(pool, i) : pool->jobs[i - pool->n_units].name;
+        names[2 * i + 1] = calm_unit_short_name(names[2 * i]);
+    }
+    const char *near = calm_nearest(name, names, 2 * n);
+    CALM_TRY(calm_inspect_printable(ctx, near ? near : n ? names[0] : "", &shown));
+    return calm_fail(ctx, CALM_ENOTFOUND, "run %lld has no unit \"%s\"%s%s%s", (long long)run, name,
+                     near ? "; did you mean \"" : n ? "; it has " : "", shown,
+                     near ? "\"?" : pool->n_units > 1 ? " and others" : "");
+}
+
+/* The jobs of a run's model with their units, without what competed. */
+static calm_status read_names(calm_ctx *ctx, const calm_inspection *in, calm_stored_pool *out)
+{
+    calm_inspect_units units = {0};
+    calm_pool_query query;
+    calm_status status = calm_stored_run_read(ctx, in->store, in->run, &units.run);
+    if (status == CALM_OK) {
+        resolve(NULL, &units, &query);
+        status = calm_jobs_of_store(ctx, in->store, &units.run, &query, out);
+    }
+    calm_stored_run_clear(&units.run);
+    return status;
+}
+
+calm_status calm_inspect_unit_params(calm_ctx *ctx, const calm_inspection *in, calm_value params[3])
+{
+    calm_stored_pool stored;
+    size_t u;
+    params[0] = params[1] = params[2] = (calm_value){.type = CALM_VALUE_NULL};
+    if (!in->query->unit)
+        return CALM_OK;
+    if (!in->run)
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: there is no run with a unit \"%s\"", calm_store_path(in->store),
+                         in->query->unit);
+    CALM_TRY(read_names(ctx, in, &stored));
+    CALM_TRY(calm_inspect_unit_find(ctx, &stored.pool, in->run, in->query->unit, &u));
+    const calm_stored_choice *first = &stored.choices[stored.pool.unit_begin[u]];
+    params[0] = calm_value_int(first->block_id);
+    params[1] = calm_value_int(first->position);
+    params[2] = calm_value_int(stored.choices[stored.pool.unit_begin[u + 1] - 1].position);
+    return CALM_OK;
+}
+
+/* ---- scores ---- */
+
+const char *calm_inspect_failure(const calm_inspect_units *units, size_t unit, size_t entry)
+{
+    const calm_pool *pool = &units->stored.pool;
+    const char *failure = NULL;
+    for (size_t j = pool->unit_begin[unit]; j < pool->unit_begin[unit + 1] && !failure; j++)
+        failure = calm_pool_at(pool, j, entry)->failure;
+    return failure;
+}
+
+bool calm_inspect_forbidden(const calm_inspect_units *units, size_t unit, size_t entry)
+{
+    return !units->scope.allowed[unit * units->stored.pool.n_entries + entry];
+}
+
+double calm_inspect_times(const char *metric, double value, double least)
+{
+    if (isnan(value) || isnan(least))
+        return NAN;
+    if (value == least)
+        return 1;
+    if (metric && strstr(metric, "log_"))
+        return exp(value - least);
+    return 1 + (value - least) / fabs(least);
+}
+
+double calm_inspect_least(const calm_inspect_units *units, size_t unit)
+{
+    double least = NAN;
+    for (size_t i = 0; i < units->stored.pool.n_entries; i++) {
+        const calm_pool_cell *cell = calm_inspect_cell(units, unit, i);
+        if (cell && isfinite(cell->metric) && !calm_inspect_failure(units, unit, i))
+            least = fmin(least, cell->metric);
+    }
+    return least;
+}
+
+/* ---- the rule again ---- */
+
+calm_status calm_inspect_choose(calm_ctx *ctx, const calm_inspect_units *units, size_t unit, size_t *out,
+                                const char **reason)
+{
+    const calm_pool *pool = &units->stored.pool;
+    const bool limited = units->budget && units->chosen[unit] != CALM_INSPECT_NONE;
+    const size_t scheme = limited ? pool->entries[units->chosen[unit]].of_scheme : CALM_ANY_SCHEME;
+    bool any = false;
+    char *text;
+    *out = CALM_INSPECT_NONE;
+    for (size_t i = 0; i < pool->n_entries; i++)
+        any |= calm_inspect_cell(units, unit, i) != NULL;
+    if (!units->rule_known)
+        CALM_TRY(calm_strf(ctx, ctx->out, &text, "this program has no rule \"%s\" of \"%s\"",
+                           units->rule ? units->rule : "", units->metric ? units->metric : ""));
+    else if (!any)
+        CALM_TRY(calm_strf(ctx, ctx->out, &text, "it has no candidate"));
+    if (!units->rule_known || !any) {
+        *reason = text;
+        return CALM_OK;
+    }
+    const calm_status status = calm_solve_unit(ctx, pool, &units->scope, unit, scheme, out, reason);
+    if (status != CALM_ENUMERIC && status != CALM_EARG)
+        return status;
+    *out = CALM_INSPECT_NONE;
+    char said[CALM_MESSAGE_MAX];
+    memcpy(said, ctx->message, sizeof said);
+    calm_ctx_forgive(ctx);
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", said));
+    *reason = text;
+    return CALM_OK;
+}

@@ -1,0 +1,224 @@
+/* calm inspect STORE why: what a unit has, the rule that decided, and why each other candidate lost. */
+#include <math.h>
+#include <string.h>
+
+#include "cli/inspect/inspect_units.h"
+
+/* ---- the unit ---- */
+
+/* Does the stored choice follow from the stored scores?  In words. */
+static const char *follows(const calm_inspect_units *units, size_t unit, size_t rule)
+{
+    const calm_stored_choice *choice = calm_inspect_chosen(units, unit);
+    if (!choice->decided)
+        return "nothing was chosen";
+    if (rule == CALM_INSPECT_NONE)
+        return "unknown: the rule cannot decide";
+    if (units->chosen[unit] == rule)
+        return units->budget ? "yes, at its scheme; a budget of bits decided the scheme" : "yes";
+    if (choice->reason && strncmp(choice->reason, "pinned", 6) == 0)
+        return "no: pinned";
+    return units->budget ? "no, and a budget of bits decides schemes alone" : "no";
+}
+
+static void put_name(calm_table *table, const calm_inspect_units *units, size_t entry)
+{
+    calm_table_text(table, entry == CALM_INSPECT_NONE ? NULL : units->stored.pool.entries[entry].name);
+}
+
+static calm_status put_jobs(calm_ctx *ctx, calm_table *table, const calm_pool *pool, size_t unit)
+{
+    calm_text names;
+    calm_text_init(&names);
+    for (size_t j = pool->unit_begin[unit]; j < pool->unit_begin[unit + 1]; j++)
+        calm_text_printf(&names, "%s%s", j > pool->unit_begin[unit] ? " " : "", pool->jobs[j].name);
+    const calm_status status = calm_text_check(ctx, &names);
+    if (status == CALM_OK)
+        calm_table_text(table, names.data);
+    calm_text_clear(&names);
+    return status;
+}
+
+static calm_status fill_unit(calm_ctx *ctx, const calm_inspect_units *units, size_t unit, size_t rule,
+                             const char *sentence, calm_inspect_section *section)
+{
+    const calm_stored_choice *choice = calm_inspect_chosen(units, unit);
+    const char *result = units->run.result;
+    calm_table *table = &section->table;
+    section->fields = true;
+    calm_inspect_columns(table, "unit jobs chosen reason rule metric tie_metric rule_takes rule_says follows advice "
+                                "disagrees result verdict");
+    calm_table_text(table, calm_pool_unit(&units->stored.pool, unit));
+    CALM_TRY(put_jobs(ctx, table, &units->stored.pool, unit));
+    if (choice->decided && !choice->candidate)
+        calm_table_text(table, "float");
+    else
+        put_name(table, units, units->chosen[unit]);
+    calm_table_text(table, choice->reason);
+    calm_table_text(table, units->rule);
+    calm_table_text(table, units->metric);
+    calm_table_text(table, units->tie);
+    put_name(table, units, rule);
+    calm_table_text(table, sentence);
+    calm_table_text(table, follows(units, unit, rule));
+    calm_table_text(table, choice->advice);
+    calm_table_bool(table, choice->disagrees);
+    if (result && strncmp(result, "hybrid", 6) != 0)
+        calm_table_format(table, "uniform %s: this unit has that in the checkpoint", result);
+    else
+        calm_table_text(table, result);
+    calm_table_text(table, units->run.reason);
+    return CALM_OK;
+}
+
+/* ---- its candidates ---- */
+
+typedef struct judged {
+    const calm_inspect_units *units;
+    size_t unit;
+    size_t rule;           /* entry that the rule takes */
+    double least;          /* of the metric among those that compete with it */
+} judged;
+
+/* Why a candidate that could have been had is not what the rule takes. */
+static calm_status beaten(calm_ctx *ctx, const judged *j, const calm_pool_cell *cell, char **out)
+{
+    const calm_pool_cell *winner = calm_inspect_cell(j->units, j->unit, j->rule);
+    const bool token = j->units->stored.pool.rule == CALM_RULE_TOKEN;
+    const double times = calm_inspect_times(j->units->metric, cell->metric, j->least);
+    if (!token && cell->metric > j->least)
+        return calm_strf(ctx, ctx->out, out, "larger %s: %.3g times the least", j->units->metric, times);
+    if (token && cell->metric > calm_near_tie(j->least))
+        return calm_strf(ctx, ctx->out, out, "outside the shortlist: %s is %.3g times the least, over %g",
+                         j->units->metric, times, CALM_NEAR_TIE);
+    if (token && isnan(cell->tie) && !isnan(winner->tie))
+        return calm_strf(ctx, ctx->out, out, "on the shortlist without a %s", j->units->tie);
+    if (token && cell->tie != winner->tie && !isnan(cell->tie))
+        return calm_strf(ctx, ctx->out, out, "on the shortlist with a larger %s, by %.3g", j->units->tie,
+                         cell->tie - winner->tie);
+    return calm_strf(ctx, ctx->out, out, "equal in all that the rule reads; the key decides");
+}
+
+/* Did the budget of bits decide against the scheme of an entry? */
+static bool is_other_scheme(const calm_inspect_units *units, size_t unit, size_t entry)
+{
+    const calm_pool_entry *entries = units->stored.pool.entries;
+    return units->budget && units->chosen[unit] != CALM_INSPECT_NONE &&
+           entries[units->chosen[unit]].of_scheme != entries[entry].of_scheme;
+}
+
+static calm_status say_why(calm_ctx *ctx, const judged *j, size_t entry, char **out)
+{
+    const calm_pool_cell *cell = calm_inspect_cell(j->units, j->unit, entry);
+    const char *failure = calm_inspect_failure(j->units, j->unit, entry);
+    const size_t chosen = j->units->chosen[j->unit];
+    if (entry == chosen && failure)
+        return calm_strf(ctx, ctx->out, out, "chosen, though it failed: %s", failure);
+    if (entry == chosen)
+        return calm_strf(ctx, ctx->out, out, entry == j->rule || j->rule == CALM_INSPECT_NONE
+                                                 ? "chosen" : "chosen, but the rule takes another");
+    if (failure)
+        return calm_strf(ctx, ctx->out, out, "failed: %s", failure);
+    if (calm_inspect_forbidden(j->units, j->unit, entry))
+        return calm_strf(ctx, ctx->out, out, "left out as asked (--forbid)");
+    if (is_other_scheme(j->units, j->unit, entry))
+        return calm_strf(ctx, ctx->out, out, "another scheme: the budget of bits decided");
+    if (j->rule == CALM_INSPECT_NONE)
+        return calm_strf(ctx, ctx->out, out, "the rule cannot decide");
+    if (entry == j->rule)
+        return calm_strf(ctx, ctx->out, out, "the rule takes this one");
+    if (!isfinite(cell->metric))
+        return calm_strf(ctx, ctx->out, out, "without a %s", j->units->metric);
+    return beaten(ctx, j, cell, out);
+}
+
+/* The metrics of outputs that people know a candidate by, beside what the rule reads. */
+static const char more_sql[] =
+    "SELECT max(iif(metric = 'cka', value, NULL)), max(iif(metric = 'cka_token', value, NULL)), "
+    "max(iif(metric = 'rel_mse', value, NULL)), max(iif(metric = 'probe_kl', value, NULL)) "
+    "FROM score WHERE candidate_id = ?1 AND unit = ?2";
+
+static calm_status add_candidate(calm_ctx *ctx, calm_store *store, const judged *j, size_t entry, calm_table *table)
+{
+    const calm_pool *pool = &j->units->stored.pool;
+    const calm_stored_cell *stored = &j->units->stored.cells[pool->unit_begin[j->unit] * pool->n_entries + entry];
+    const calm_pool_cell *cell = calm_inspect_cell(j->units, j->unit, entry);
+    const calm_value params[] = {calm_value_int(cell->id), calm_value_text(j->units->run.unit)};
+    calm_value more[4];
+    char *why;
+    CALM_TRY(say_why(ctx, j, entry, &why));
+    CALM_TRY(calm_store_query_one(ctx, store, more_sql, params, 2, more, 4));
+    calm_table_text(table, pool->entries[entry].name);
+    calm_table_bool(table, entry == j->units->chosen[j->unit]);
+    calm_table_number(table, cell->metric);
+    calm_table_number(table, cell->metric - j->least);
+    calm_table_number(table, calm_inspect_times(j->units->metric, cell->metric, j->least));
+    calm_table_number(table, cell->tie);
+    calm_table_text(table, why);
+    for (size_t i = 0; i < 4; i++)
+        calm_table_scientific(table, calm_value_as_real(&more[i]), 2);
+    calm_table_fixed(table, stored->bits_per_weight, 3);
+    calm_table_text(table, stored->algorithm);
+    calm_table_text(table, pool->entries[entry].scheme_name);
+    calm_table_int(table, cell->id);
+    return CALM_OK;
+}
+
+/* Is entry a before b: what can win by its metric, then the rest, in the order of the pool? */
+static bool before(const judged *j, size_t a, size_t b)
+{
+    const calm_pool_cell *x = calm_inspect_cell(j->units, j->unit, a), *y = calm_inspect_cell(j->units, j->unit, b);
+    const bool x_can = !calm_inspect_failure(j->units, j->unit, a) && isfinite(x->metric);
+    const bool y_can = !calm_inspect_failure(j->units, j->unit, b) && isfinite(y->metric);
+    if (x_can != y_can)
+        return x_can;
+    return x_can && x->metric != y->metric ? x->metric < y->metric : a < b;
+}
+
+/* Least metric among those that the rule compared. */
+static double least_of(const calm_inspect_units *units, size_t unit)
+{
+    double least = NAN;
+    for (size_t i = 0; i < units->stored.pool.n_entries; i++) {
+        const calm_pool_cell *cell = calm_inspect_cell(units, unit, i);
+        if (cell && !is_other_scheme(units, unit, i) && isfinite(cell->metric) &&
+            !calm_inspect_forbidden(units, unit, i) && !calm_inspect_failure(units, unit, i))
+            least = fmin(least, cell->metric);
+    }
+    return least;
+}
+
+static calm_status fill_candidates(calm_ctx *ctx, calm_inspection *in, const judged *j, calm_inspect_section *section)
+{
+    const size_t n_entries = j->units->stored.pool.n_entries;
+    size_t *order, n = 0, at;
+    calm_inspect_columns(&section->table, "entry chosen #metric #over_least #times #tie_metric why #one_minus_cka "
+                                          "#one_minus_cka_token #rel_mse #probe_kl #bits algorithm scheme #candidate");
+    section->none = "it has no candidates";
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, order, n_entries));
+    for (size_t i = 0; i < n_entries; i++) {
+        if (!calm_inspect_cell(j->units, j->unit, i))
+            continue;
+        for (at = n++; at && before(j, i, order[at - 1]); at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    for (size_t i = 0; i < n; i++)
+        CALM_TRY(add_candidate(ctx, in->store, j, order[i], &section->table));
+    return CALM_OK;
+}
+
+calm_status calm_inspect_why(calm_ctx *ctx, calm_inspection *in)
+{
+    calm_inspect_units units;
+    size_t unit, rule;
+    const char *sentence;
+    if (!in->run)
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: there is no run", calm_store_path(in->store));
+    CALM_TRY(calm_inspect_units_read(ctx, in->store, in->run, NULL, &units));
+    CALM_TRY(calm_inspect_unit_find(ctx, &units.stored.pool, in->run, in->query->unit, &unit));
+    CALM_TRY(calm_inspect_choose(ctx, &units, unit, &rule, &sentence));
+    const judged j = {&units, unit, rule, least_of(&units, unit)};
+    CALM_TRY(fill_unit(ctx, &units, unit, rule, sentence, calm_inspect_section_new(in, "unit", "Unit")));
+    return fill_candidates(ctx, in, &j, calm_inspect_section_new(in, "candidates", "Candidates"));
+}

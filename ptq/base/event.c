@@ -1,0 +1,20 @@
+/* Events reach their receiver, if there is one. */
+#include "ptq/base/event.h"
+
+void calm_event(const calm_events *events, calm_stage stage, size_t done, size_t total)
+{
+    if (events->fn && total)
+        events->fn(events->user, stage, done, total);
+}
+
+void calm_event_complete(const calm_events *events, calm_stage stage)
+{
+    if (events->fn)
+        events->fn(events->user, stage, 0, 0);
+}
+
+void calm_stage_tick(void *user, size_t done, size_t total)
+{
+    const calm_stage_events *of = user;
+    calm_event(of->events, of->stage, done, total);
+}

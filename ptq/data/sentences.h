@@ -1,0 +1,19 @@
+/* Sentences: what encoders read.  Every line of a text, or document of JSON lines ({"text": ...}, or a plain string; a
+ * path ending in .jsonl), is one window, with the special tokens of the tokenizer's template around it. */
+#ifndef CALM_DATA_SENTENCES_H
+#define CALM_DATA_SENTENCES_H
+
+#include "ptq/data/windows.h"
+
+/* Read `path` into ctx->out; blank lines are skipped.
+ *
+ *   seqlen   tokens of a window at most: of a longer sentence the first tokens are kept, and all special ones
+ *   samples  at most so many sentences, the first ones; 0: all
+ *   vocab    ids at or above this are an error; 0: not checked
+ *
+ * CALM_EARG: no sentence in the file; no room in `seqlen` beside the special tokens.  CALM_EFORMAT, with file and line:
+ * text that is not UTF-8, a line that is not JSON, an id outside the vocabulary, a sentence without a token. */
+calm_status calm_sentences_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path, size_t seqlen,
+                                size_t samples, size_t vocab, calm_windows *out);
+
+#endif

@@ -1,0 +1,221 @@
+/* Task files, one line at a time. */
+#include "ptq/data/task_file.h"
+
+#include <string.h>
+
+#include "ptq/io/json.h"
+#include "ptq/text/unicode.h"
+
+/* A line in work. */
+typedef struct line {
+    const calm_task_reader *reader;
+    const char *where;                /* file and line                                       */
+    const char *text;                 /* [n_context], the context                            */
+    size_t n_context, n_stripped;     /* its bytes, and without the white space at its end   */
+    uint32_t *context;                /* [n_context_ids] tokens of that                      */
+    size_t n_context_ids;             /* 0: the prefix token stands for it                   */
+} line;
+
+calm_status calm_task_reader_open(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path,
+                                  const calm_task_options *options, calm_task_reader *out)
+{
+    *out = (calm_task_reader){.tokenizer = tokenizer, .path = path, .options = *options};
+    CALM_TRY(calm_map_file(ctx, path, &out->map));
+    out->lines = (calm_lines){.text = out->map.data ? (const char *)out->map.data : "", .n = out->map.bytes};
+    return CALM_OK;
+}
+
+void calm_task_reader_close(calm_task_reader *reader)
+{
+    calm_unmap_file(&reader->map);
+}
+
+/* ---- text ---- */
+
+/* What Python's str.rstrip() takes away: white space and the four information separators. */
+static bool is_space(uint32_t character)
+{
+    return calm_unicode_is_space(character) || (character >= 0x1c && character <= 0x1f);
+}
+
+/* Bytes of well-formed `text` [n] up to its last character that is not white space. */
+static size_t stripped(const char *text, size_t n)
+{
+    while (n) {
+        uint32_t character;
+        size_t begin = n - 1;
+        while (begin && ((unsigned char)text[begin] & 0xc0) == 0x80)
+            begin--;
+        calm_utf8_decode(text + begin, &character);
+        if (!is_space(character))
+            break;
+        n = begin;
+    }
+    return n;
+}
+
+static size_t count_characters(const char *text, size_t n)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return count;
+}
+
+/* ---- tokens ---- */
+
+/* The tokenizer does not know where a text comes from.  ids in ctx->out. */
+static calm_status encode(calm_ctx *ctx, const line *l, const char *text, size_t n_bytes, bool special, uint32_t **ids,
+                          size_t *n)
+{
+    char reason[CALM_MESSAGE_MAX];
+    const size_t vocab = l->reader->options.vocab;
+    const calm_status status = calm_tokenizer_encode(ctx, l->reader->tokenizer, text, n_bytes, special, ids, n);
+    if (status != CALM_OK) {
+        memcpy(reason, ctx->message, sizeof reason);
+        calm_ctx_forgive(ctx);
+        return calm_fail(ctx, status, "%s: %s", l->where, reason);
+    }
+    for (size_t i = 0; vocab && i < *n; i++)
+        if ((*ids)[i] >= vocab)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: a token has id %u, but the model's vocabulary has %zu: tokenizer and "
+                             "model do not belong together", l->where, (*ids)[i], vocab);
+    return CALM_OK;
+}
+
+/* ids [*n] of context and choice, *own of them the choice's. */
+static calm_status encode_pair(calm_ctx *ctx, const line *l, const char *choice, size_t n_choice, uint32_t **ids, size_t *n,
+                               size_t *own)
+{
+    const size_t n_bytes = l->n_context + n_choice;
+    const bool special = l->reader->options.special;
+    uint32_t *whole;
+    char *text;
+    size_t n_whole;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, text, n_bytes));
+    memcpy(text, l->text, l->n_context);
+    memcpy(text + l->n_context, choice, n_choice);
+    CALM_TRY(encode(ctx, l, text, n_bytes, special && l->n_stripped, &whole, &n_whole));
+    if (l->n_stripped) {
+        *ids = whole;
+        *n = n_whole;
+        *own = n_whole > l->n_context_ids ? n_whole - l->n_context_ids : 0;
+        memcpy(whole, l->context, (n_whole - *own) * sizeof *whole);
+        return CALM_OK;
+    }
+    const long long prefix = l->reader->options.prefix;
+    const bool begins = n_whole && prefix >= 0 && whole[0] == (uint32_t)prefix;
+    if (prefix < 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"context\" is empty, and the model names no token that could stand in its "
+                         "place (bos_token or eos_token)", l->where);
+    *n = n_whole + !begins;
+    *own = *n ? *n - 1 : 0;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, *ids, *n));
+    (*ids)[0] = (uint32_t)prefix;
+    memcpy(*ids + !begins, whole, n_whole * sizeof **ids);
+    return CALM_OK;
+}
+
+/* ---- a line ---- */
+
+/* The tokens of a choice, cut from the left to what a model reads and predicts, in ctx->out: what they are cut from lives
+ * in `arena`. */
+static calm_status tokenize(calm_ctx *ctx, const line *l, const char *text, size_t n_bytes, size_t c, calm_arena *arena,
+                            calm_task_choice *out)
+{
+    const size_t most = l->reader->options.max_length;
+    calm_arena *caller = ctx->out;
+    uint32_t *ids = NULL;
+    size_t n = 0;
+    ctx->out = arena;
+    const calm_status status = encode_pair(ctx, l, text, n_bytes, &ids, &n, &out->own);
+    ctx->out = caller;
+    CALM_TRY(status);
+    if (out->own == 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: choices[%zu]: expected at least 1 token beyond those of the context, "
+                         "found none", l->where, c);
+    if (out->own > most)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: choices[%zu]: expected at most %zu tokens, which the model reads, found "
+                         "%zu", l->where, c, most, out->own);
+    out->n = n > most + 1 ? most + 1 : n;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->ids, out->n));
+    memcpy(out->ids, ids + n - out->n, out->n * sizeof *ids);
+    return CALM_OK;
+}
+
+static calm_status read_choice(calm_ctx *ctx, const line *l, const calm_json *choice, size_t c, calm_task_choice *out)
+{
+    const char *text = calm_json_string(choice, "");
+    const size_t n_bytes = calm_json_string_length(choice);
+    calm_arena arena;
+    if (calm_json_typeof(choice) != CALM_JSON_STRING || n_bytes == 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: choices[%zu]: expected a string that is not empty, found %s", l->where, c,
+                         calm_json_typeof(choice) == CALM_JSON_STRING ? "an empty one"
+                                                                      : calm_json_type_name(calm_json_typeof(choice)));
+    out->length = count_characters(text, n_bytes);
+    calm_arena_init(&arena);
+    const calm_status status = tokenize(ctx, l, text, n_bytes, c, &arena, out);
+    calm_arena_clear(&arena);
+    return status;
+}
+
+static calm_status read_task(calm_ctx *ctx, line *l, const calm_json *json, calm_task *out)
+{
+    const calm_json *context = calm_json_get(json, "context"), *choices = calm_json_get(json, "choices");
+    int64_t answer;
+    if (calm_json_typeof(json) != CALM_JSON_OBJECT)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: expected an object with \"context\", \"choices\" and \"answer\", found %s",
+                         l->where, calm_json_type_name(calm_json_typeof(json)));
+    if (calm_json_typeof(context) != CALM_JSON_STRING)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"context\": expected a string, found %s", l->where,
+                         context ? calm_json_type_name(calm_json_typeof(context)) : "nothing");
+    out->n = calm_json_size(choices);
+    if (calm_json_typeof(choices) != CALM_JSON_ARRAY || out->n == 0 || out->n > CALM_TASK_CHOICES_MAX)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"choices\": expected an array of 1 to %zu strings, found %s of %zu",
+                         l->where, CALM_TASK_CHOICES_MAX,
+                         choices ? calm_json_type_name(calm_json_typeof(choices)) : "nothing", out->n);
+    CALM_TRY(calm_json_need_int(ctx, l->where, json, "answer", NULL, 0, (int64_t)out->n - 1, &answer));
+    out->answer = (size_t)answer;
+    l->text = calm_json_string(context, "");
+    l->n_context = calm_json_string_length(context);
+    l->n_stripped = stripped(l->text, l->n_context);
+    if (l->n_stripped)
+        CALM_TRY(encode(ctx, l, l->text, l->n_stripped, l->reader->options.special, &l->context, &l->n_context_ids));
+    if (l->n_context_ids == 0)
+        l->n_stripped = 0;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->choices, out->n));
+    for (size_t c = 0; c < out->n; c++)
+        CALM_TRY(read_choice(ctx, l, calm_json_at(choices, c), c, &out->choices[c]));
+    return CALM_OK;
+}
+
+static calm_status read_line(calm_ctx *ctx, const calm_task_reader *reader, const char *text, size_t n, calm_task *out)
+{
+    line l = {.reader = reader};
+    char *where;
+    calm_json *json;
+    *out = (calm_task){.line = reader->lines.number};
+    CALM_TRY(calm_strf(ctx, ctx->out, &where, "%s: line %zu", reader->path, reader->lines.number));
+    l.where = where;
+    if (n > CALM_TASK_LINE_MAX)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: expected at most %zu bytes, found %zu", where, CALM_TASK_LINE_MAX, n);
+    CALM_TRY(calm_json_parse(ctx, where, text, n, &json));
+    const calm_status status = read_task(ctx, &l, json, out);
+    calm_json_free(json);
+    return status;
+}
+
+calm_status calm_task_reader_next(calm_ctx *ctx, calm_task_reader *reader, calm_task *out, bool *found)
+{
+    const char *text = NULL;
+    size_t n = 0;
+    const bool enough = reader->options.samples && reader->n == reader->options.samples;
+    *found = !enough && calm_lines_next(&reader->lines, &text, &n);
+    if (!*found)
+        return reader->n ? CALM_OK : calm_fail(ctx, CALM_EARG, "%s: no task in it", reader->path);
+    if (reader->n == CALM_TASKS_MAX)
+        return calm_fail(ctx, CALM_EARG, "%s: line %zu: expected at most %zu tasks, found more", reader->path,
+                         reader->lines.number, CALM_TASKS_MAX);
+    reader->n++;
+    return read_line(ctx, reader, text, n, out);
+}

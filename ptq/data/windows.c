@@ -1,0 +1,291 @@
+/* Windows of tokens: a text or JSON lines, cut and chosen. */
+#include "ptq/data/windows.h"
+
+#include <string.h>
+
+#include "ptq/base/file.h"
+#include "ptq/base/rng.h"
+#include "ptq/io/json.h"
+#include "ptq/text/lines.h"
+#include "ptq/tokenizer/tokenizer.h"
+
+#define TEXT_MAX ((size_t)4 * 1024 * 1024 * 1024)
+#define RNG_STREAM_WINDOWS 1
+
+/* Windows found so far, as begin and length in one growing token stream. */
+typedef struct cutter {
+    uint32_t *ids;
+    size_t n_ids, ids_capacity;
+    size_t *begin, *length;
+    size_t n, capacity;
+} cutter;
+
+static calm_status grow(calm_ctx *ctx, void *array, size_t used, size_t *capacity, size_t need, size_t size)
+{
+    void *old, *fresh;
+    size_t bigger = *capacity ? *capacity : 1024;
+    if (need <= *capacity)
+        return CALM_OK;
+    while (bigger < need)
+        if (!calm_size_mul(&bigger, bigger, 2))
+            return calm_fail(ctx, CALM_ENOMEM, "token windows overflow");
+    CALM_TRY(calm_alloc(ctx, ctx->scratch, &fresh, bigger, size, "token windows"));
+    memcpy(&old, array, sizeof old);
+    if (used)
+        memcpy(fresh, old, used * size);
+    memcpy(array, &fresh, sizeof fresh);
+    *capacity = bigger;
+    return CALM_OK;
+}
+
+static calm_status add_window(calm_ctx *ctx, cutter *cut, size_t begin, size_t length)
+{
+    size_t capacity = cut->capacity;
+    CALM_TRY(grow(ctx, &cut->begin, cut->n, &capacity, cut->n + 1, sizeof *cut->begin));
+    CALM_TRY(grow(ctx, &cut->length, cut->n, &cut->capacity, cut->n + 1, sizeof *cut->length));
+    cut->begin[cut->n] = begin;
+    cut->length[cut->n++] = length;
+    return CALM_OK;
+}
+
+/* Ids of one document, in ctx->out; failures name the file, which the tokenizer does not know. */
+static calm_status encode(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *where, const char *text,
+                          size_t n_bytes, const calm_windows_options *options, uint32_t **ids, size_t *n)
+{
+    const calm_status status = calm_tokenizer_encode(ctx, tokenizer, text, n_bytes, options->special, ids, n);
+    if (status != CALM_OK) {
+        char reason[CALM_MESSAGE_MAX];
+        memcpy(reason, ctx->message, sizeof reason);
+        calm_ctx_forgive(ctx);
+        return calm_fail(ctx, status, "%s: %s", where, reason);
+    }
+    for (size_t i = 0; i < *n; i++)
+        if (options->vocab && (*ids)[i] >= options->vocab)
+            return calm_fail(ctx, CALM_EFORMAT,
+                             "%s: token %zu has id %u, but the model's vocabulary has %zu: tokenizer and "
+                             "model do not belong together",
+                             where, i, (*ids)[i], options->vocab);
+    return CALM_OK;
+}
+
+/* Keep a document's ids and cut them; `rest` keeps a shorter last window. */
+static calm_status cut_ids(calm_ctx *ctx, const calm_windows_options *options, bool rest, const uint32_t *ids, size_t n,
+                           cutter *cut)
+{
+    CALM_TRY(grow(ctx, &cut->ids, cut->n_ids, &cut->ids_capacity, cut->n_ids + n, sizeof *ids));
+    if (n)
+        memcpy(cut->ids + cut->n_ids, ids, n * sizeof *ids);
+    size_t at = 0;
+    for (; at + options->seqlen <= n; at += options->seqlen)
+        CALM_TRY(add_window(ctx, cut, cut->n_ids + at, options->seqlen));
+    if (rest && n - at >= 2)
+        CALM_TRY(add_window(ctx, cut, cut->n_ids + at, n - at));
+    cut->n_ids += n;
+    return CALM_OK;
+}
+
+static calm_status cut_document(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *where, const char *text,
+                                size_t n_bytes, const calm_windows_options *options, bool rest, cutter *cut)
+{
+    uint32_t *ids;
+    size_t n;
+    calm_arena arena, *caller = ctx->out;
+    calm_arena_init(&arena);
+    ctx->out = &arena;
+    calm_status status = encode(ctx, tokenizer, where, text, n_bytes, options, &ids, &n);
+    ctx->out = caller;
+    if (status == CALM_OK)
+        status = cut_ids(ctx, options, rest, ids, n, cut);
+    calm_arena_clear(&arena);
+    return status;
+}
+
+static calm_status cut_line(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path, size_t number,
+                            const char *line, size_t n_bytes, const calm_windows_options *options, cutter *cut)
+{
+    char *where;
+    calm_json *json;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &where, "%s: line %zu", path, number));
+    CALM_TRY(calm_json_parse(ctx, where, line, n_bytes, &json));
+    const calm_json *text = calm_json_typeof(json) == CALM_JSON_OBJECT ? calm_json_get(json, "text") : json;
+    calm_status status;
+    if (calm_json_typeof(text) != CALM_JSON_STRING)
+        status = calm_fail(ctx, CALM_EFORMAT, "%s: expected a string or an object with \"text\"", where);
+    else
+        status = cut_document(ctx, tokenizer, where, calm_json_string(text, ""), calm_json_string_length(text), options,
+                              true, cut);
+    calm_json_free(json);
+    return status;
+}
+
+static calm_status cut_lines(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path, const char *text,
+                             size_t n, const calm_windows_options *options, cutter *cut)
+{
+    calm_lines lines = {.text = text, .n = n};
+    const char *line;
+    size_t length;
+    while (calm_lines_next(&lines, &line, &length))
+        CALM_TRY(cut_line(ctx, tokenizer, path, lines.number, line, length, options, cut));
+    return CALM_OK;
+}
+
+/* Which windows: the first ones, or drawn ones in drawing order. */
+static calm_status choose(calm_ctx *ctx, const calm_windows_options *options, size_t available, size_t *n,
+                          size_t **chosen)
+{
+    *n = options->samples && options->samples < available ? options->samples : available;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *chosen, *n ? *n : 1));
+    for (size_t i = 0; i < *n; i++)
+        (*chosen)[i] = i;
+    if (options->seed >= 0 &&
+        !calm_rng_choose((uint64_t)options->seed, RNG_STREAM_WINDOWS, available, *n, *chosen))
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory drawing %zu windows", *n);
+    return CALM_OK;
+}
+
+static calm_status digest(calm_ctx *ctx, calm_windows *windows)
+{
+    calm_sha256 sha;
+    calm_sha256_init(&sha);
+    for (size_t w = 0; w < windows->n; w++) {
+        const uint64_t length = windows->begin[w + 1] - windows->begin[w];
+        calm_sha256_update(&sha, &length, sizeof length);
+    }
+    calm_sha256_update(&sha, windows->ids, windows->begin[windows->n] * sizeof *windows->ids);
+    if (windows->positions)
+        calm_sha256_update(&sha, windows->positions, windows->begin[windows->n] * sizeof *windows->positions);
+    if (windows->types)
+        calm_sha256_update(&sha, windows->types, windows->begin[windows->n]);
+    return calm_sha256_finish(ctx, &sha, windows->sha256);
+}
+
+static calm_status collect(calm_ctx *ctx, const char *path, const calm_windows_options *options, const cutter *cut,
+                           calm_windows *out)
+{
+    size_t *chosen, total = 0;
+    if (cut->n == 0)
+        return calm_fail(ctx, CALM_EARG, "%s: %zu tokens, expected at least one window of %zu", path, cut->n_ids,
+                         options->seqlen);
+    *out = (calm_windows){.n_tokens = cut->n_ids, .n_available = cut->n};
+    CALM_TRY(choose(ctx, options, cut->n, &out->n, &chosen));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->begin, out->n + 1));
+    for (size_t w = 0; w < out->n; w++)
+        total += cut->length[chosen[w]];
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->ids, total));
+    for (size_t w = 0; w < out->n; w++) {
+        const size_t length = cut->length[chosen[w]];
+        memcpy(out->ids + out->begin[w], cut->ids + cut->begin[chosen[w]], length * sizeof *out->ids);
+        out->begin[w + 1] = out->begin[w] + length;
+        out->longest = length > out->longest ? length : out->longest;
+    }
+    return digest(ctx, out);
+}
+
+calm_status calm_windows_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path,
+                              const calm_windows_options *options, calm_windows *out)
+{
+    calm_mapping map;
+    cutter cut = {0};
+    const size_t length = strlen(path);
+    const bool lines = length > 6 && strcmp(path + length - 6, ".jsonl") == 0;
+    if (options->seqlen < 2)
+        return calm_fail(ctx, CALM_EARG, "windows of %zu tokens: expected at least 2", options->seqlen);
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(calm_map_file(ctx, path, &map));
+    const char *text = map.data ? (const char *)map.data : "";
+    calm_status status;
+    if (map.bytes > TEXT_MAX)
+        status = calm_fail(ctx, CALM_EARG, "%s: %zu bytes, expected at most %zu", path, map.bytes, TEXT_MAX);
+    else if (calm_lines_blank(text, map.bytes))
+        status = calm_fail(ctx, CALM_EARG, "%s: the text is empty", path);
+    else if (lines)
+        status = cut_lines(ctx, tokenizer, path, text, map.bytes, options, &cut);
+    else
+        status = cut_document(ctx, tokenizer, path, text, map.bytes, options, false, &cut);
+    if (status == CALM_OK)
+        status = collect(ctx, path, options, &cut, out);
+    calm_unmap_file(&map);
+    calm_arena_rewind(ctx->scratch, mark);
+    return status;
+}
+
+/* Ids of a sequence without padding into kept [n]; their number. */
+static size_t drop_padding(const calm_token_file *file, size_t s, uint32_t *kept)
+{
+    size_t n = 0;
+    for (size_t i = file->begin[s]; i < file->begin[s + 1]; i++)
+        if (!file->mask || file->mask[i])
+            kept[n++] = file->ids[i];
+    return n;
+}
+
+calm_status calm_windows_from_tokens(calm_ctx *ctx, const calm_token_file *file, const calm_windows_options *options,
+                                     calm_windows *out)
+{
+    cutter cut = {0};
+    uint32_t *kept;
+    if (options->seqlen < 2)
+        return calm_fail(ctx, CALM_EARG, "windows of %zu tokens: expected at least 2", options->seqlen);
+    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, kept, file->longest));
+    for (size_t s = 0; s < file->n; s++)
+        CALM_TRY(cut_ids(ctx, options, true, kept, drop_padding(file, s, kept), &cut));
+    const calm_status status = collect(ctx, file->path, options, &cut, out);
+    calm_arena_rewind(ctx->scratch, mark);
+    return status;
+}
+
+calm_status calm_windows_from_sequences(calm_ctx *ctx, const calm_token_file *file, calm_windows *out)
+{
+    const size_t total = file->begin[file->n];
+    size_t n = 0;
+    *out = (calm_windows){.n = file->n, .n_available = file->n};
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->begin, file->n + 1));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->ids, total));
+    if (file->mask)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, out->positions, total));
+    if (file->types)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, out->types, total));
+    for (size_t s = 0; s < file->n; s++) {
+        for (size_t i = file->begin[s]; i < file->begin[s + 1]; i++) {
+            if (file->mask && !file->mask[i])
+                continue;
+            out->ids[n] = file->ids[i];
+            if (out->positions)
+                out->positions[n] = (uint32_t)(i - file->begin[s]);
+            if (out->types)
+                out->types[n] = file->types[i];
+            n++;
+        }
+        out->begin[s + 1] = n;
+        out->longest = n - out->begin[s] > out->longest ? n - out->begin[s] : out->longest;
+    }
+    out->n_tokens = n;
+    return digest(ctx, out);
+}
+
+calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w0, size_t n, calm_windows *out)
+{
+    *out = *from;
+    out->n = n;
+    out->longest = 0;
+    out->ids = from->ids + from->begin[w0];
+    out->positions = from->positions ? from->positions + from->begin[w0] : NULL;
+    out->types = from->types ? from->types + from->begin[w0] : NULL;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->begin, n + 1));
+    for (size_t w = 0; w < n; w++) {
+        const size_t length = from->begin[w0 + w + 1] - from->begin[w0 + w];
+        out->begin[w + 1] = out->begin[w] + length;
+        out->longest = length > out->longest ? length : out->longest;
+    }
+    return digest(ctx, out);
+}
+
+size_t calm_windows_reach(const calm_windows *windows)
+{
+    size_t reach = windows->longest;
+    for (size_t w = 0; windows->positions && w < windows->n; w++)
+        if (windows->begin[w + 1] > windows->begin[w] && windows->positions[windows->begin[w + 1] - 1] >= reach)
+            reach = windows->positions[windows->begin[w + 1] - 1] + 1;
+    return reach;
+}

@@ -1,0 +1,56 @@
+/* Windows of tokens: what calibration and evaluation read.
+ *
+ * A text is one token stream cut into windows of `seqlen` tokens, the remainder dropped.  JSON lines
+ * ({"text": ...}, or a plain string, one document a line) never share a window: each document gives its full windows
+ * and, where at least 2 tokens remain, one shorter window. */
+#ifndef CALM_DATA_WINDOWS_H
+#define CALM_DATA_WINDOWS_H
+
+#include <stdint.h>
+
+#include "ptq/base/context.h"
+#include "ptq/base/sha256.h"
+#include "ptq/data/token_file.h"
+
+typedef struct calm_tokenizer calm_tokenizer;    /* ptq/io/tokenizer.h */
+
+typedef struct calm_windows {
+    uint32_t *ids;            /* all windows one after the other                                */
+    size_t *begin;            /* [n + 1] window w is ids[begin[w]] .. ids[begin[w + 1]] - 1     */
+    size_t n, longest;        /* windows; tokens of the longest                                 */
+    uint32_t *positions;      /* of every id within its window, rising; NULL: 0, 1, ...           */
+    uint8_t *types;           /* token type of every id, for encoders; NULL: all 0                 */
+    size_t n_tokens;          /* of the whole text, before windows were chosen                  */
+    size_t n_available;       /* windows the text has                                           */
+    char sha256[CALM_SHA256_HEX];    /* of the lengths and ids of the chosen windows            */
+} calm_windows;
+
+typedef struct calm_windows_options {
+    size_t seqlen;       /* tokens per window, >= 2                                              */
+    size_t samples;      /* at most so many windows; 0 = all                                     */
+    long long seed;      /* < 0: the first ones; else drawn without replacement                  */
+    size_t vocab;        /* ids at or above this are an error; 0 = not checked                   */
+    bool special;        /* add the special tokens of the tokenizer's template                   */
+} calm_windows_options;
+
+/* Read `path` (a name ending in .jsonl is JSON lines), tokenize, cut and choose, into ctx->out.
+ * CALM_EARG: an empty text, or one shorter than a window.  CALM_EFORMAT: text that is not UTF-8 (with its place), a
+ * line that is not JSON (with its number), an id outside the vocabulary. */
+calm_status calm_windows_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path,
+                              const calm_windows_options *options, calm_windows *out);
+
+/* The same from the ids of a token file: each sequence, less its padding, is cut as a document of JSON lines is; token
+ * types are not kept.  CALM_EARG when not one window comes of it. */
+calm_status calm_windows_from_tokens(calm_ctx *ctx, const calm_token_file *file, const calm_windows_options *options,
+                                     calm_windows *out);
+
+/* Each sequence of a token file as one window: padding is dropped, and with it positions say where the others stood. */
+calm_status calm_windows_from_sequences(calm_ctx *ctx, const calm_token_file *file, calm_windows *out);
+
+/* Windows w0 .. w0 + n - 1 of `from` as a set of their own, with a digest of their own, that borrows the ids. */
+calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w0, size_t n, calm_windows *out);
+
+/* One more than the largest position of any window: what position tables must cover. */
+size_t calm_windows_reach(const calm_windows *windows);
+
+#endif

@@ -1,0 +1,399 @@
+/* Dequantize: the tensors that are to be written are listed first, with where each comes from; then they are written
+ * one by one. */
+#include "ptq/export/dequantize.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/base/file.h"
+#include "ptq/export/export.h"
+#include "ptq/io/shards.h"
+#include "ptq/model/gguf_config.h"
+#include "ptq/model/stored.h"
+#include "ptq/quant/pack.h"
+
+#define CONFIG_MAX ((size_t)16 * 1024 * 1024)
+#define MOST_EXPERTS ((size_t)1 << 16) /* of a block */
+#define STACK ".switch_mlp."           /* of mlx-lm: all experts of a block in one tensor */
+#define ROWS_AT_ONCE ((size_t)1 << 22) /* elements of a tensor that are widened together */
+
+/* Where a tensor comes from. */
+typedef struct source {
+    const calm_tensor *plain; /* copied or converted                           */
+    const char *module;       /* the weight of a quantized module              */
+    calm_stored_scheme scheme;
+    const calm_gguf_entry *entry; /* of a GGUF file                                */
+} source;
+
+typedef struct work {
+    calm_ctx *ctx;
+    const char *path;
+    const calm_dequantize_options *options;
+    calm_dequantize_result *result;
+    calm_json *config; /* to be written */
+    calm_json *read;   /* as it was     */
+    calm_safetensors *set;
+    calm_stored *stored;
+    calm_gguf *gguf;
+    calm_gguf_list list;
+    calm_tensor *tensors; /* [n] to be written */
+    source *sources;      /* [n] */
+    size_t n;
+} work;
+
+/* ---- the configuration ---- */
+
+static const char *dtype_name(calm_dtype dtype)
+{
+    return dtype == CALM_F32 ? "float32" : dtype == CALM_F16 ? "float16" : "bfloat16";
+}
+
+static calm_dtype dtype_of(const calm_json *config, calm_dtype fallback)
+{
+    const char *name = calm_json_string(calm_json_get(config, "torch_dtype"), NULL);
+    name = calm_json_string(calm_json_get(config, "dtype"), name ? name : "");
+    return strcmp(name, "float32") == 0    ? CALM_F32
+           : strcmp(name, "float16") == 0  ? CALM_F16
+           : strcmp(name, "bfloat16") == 0 ? CALM_BF16
+                                           : fallback;
+}
+
+/* The same members without what speaks of quantization; the dtype changes with the weights'. */
+static calm_json *plain_config(const calm_json *read, calm_dtype asked)
+{
+    calm_json *out = calm_json_new_object();
+    const calm_json *value;
+    const char *key;
+    for (void *iter = NULL; calm_json_next(read, &iter, &key, &value);) {
+        const bool dtype = strcmp(key, "torch_dtype") == 0 || strcmp(key, "dtype") == 0;
+        if (strcmp(key, "quantization_config") == 0 || strcmp(key, "quantization") == 0)
+            continue;
+        if (dtype && asked != CALM_N_DTYPES)
+            calm_json_set_string(out, key, dtype_name(asked));
+        else
+            calm_json_set(out, key, calm_json_copy(value));
+    }
+    return out;
+}
+
+/* ---- a directory ---- */
+
+static calm_status need_part(work *w, const char *module, const char *suffix, const calm_tensor **out)
+{
+    char *name;
+    CALM_TRY(calm_strf(w->ctx, w->ctx->scratch, &name, "%s.%s", module, suffix));
+    *out = calm_safetensors_find(w->set, name);
+    return CALM_OK;
+}
+
+/* Rows and columns of a quantized weight from the tensors that hold it; calm_stored_load checks all of them against it.
+ */
+static calm_status find_shape(work *w, const calm_tensor *codes, const char *module, const calm_stored_scheme *scheme,
+                              calm_tensor *out)
+{
+    const char *format = calm_stored_format_of(w->stored)->name;
+    const calm_tensor *shape, *index;
+    const bool stacked = codes->n_dims == 3;
+    CALM_TRY(need_part(w, module, "weight_shape", &shape));
+    CALM_TRY(need_part(w, module, "g_idx", &index));
+    if (codes->n_dims != 2 && !stacked)
+        return calm_fail(w->ctx, CALM_EFORMAT, "%s: tensor %s: expected a matrix of codes", codes->file, codes->name);
+    const size_t rows = codes->shape[stacked], cols = codes->shape[1 + stacked], bits = (size_t)scheme->bits;
+    if (rows > (size_t)CALM_SIZE_LIMIT || cols > (size_t)CALM_SIZE_LIMIT)
+        return calm_fail(w->ctx, CALM_EFORMAT, "%s: tensor %s: %zu by %zu", codes->file, codes->name, rows, cols);
+    const bool awq = strcmp(format, "awq") == 0, gptq = strcmp(format, "gptq") == 0;
+    out->shape[0] = awq ? cols * 8 : gptq ? cols : rows;
+    out->shape[1] = awq ? rows : gptq ? rows * 32 / bits : codes->dtype == CALM_I8 ? cols : cols * 32 / bits;
+    if (gptq && index && index->n_dims == 1 && calm_pack_words(index->n_elements, scheme->bits) == rows)
+        out->shape[1] = index->n_elements;
+    int64_t said[2] = {0, 0};
+    if (shape && shape->dtype == CALM_I64 && shape->n_elements == 2)
+        memcpy(said, shape->data, sizeof said);
+    if (said[1] > 0 && said[1] < CALM_SIZE_LIMIT && calm_pack_words((size_t)said[1], scheme->bits) == cols)
+        out->shape[1] = (size_t)said[1];
+    out->n_dims = 2;
+    return CALM_OK;
+}
+
+static bool is_codes(const char *suffix, const calm_tensor *tensor)
+{
+    const bool weight = strcmp(suffix, "weight") == 0 && (tensor->dtype == CALM_I8 || tensor->dtype == CALM_U32);
+    return weight || strcmp(suffix, "weight_packed") == 0 || strcmp(suffix, "qweight") == 0;
+}
+
+/* Experts that share a tensor of codes; 0: it is one matrix. */
+static size_t n_stacked(const calm_tensor *tensor)
+{
+    return tensor->n_dims == 3 && tensor->dtype == CALM_U32 && strstr(tensor->name, STACK) ? tensor->shape[0] : 0;
+}
+
+/* Tensors beside the codes that make a weight. */
+static bool is_part(const char *suffix)
+{
+    static const char *const parts[] = {"weight_scale", "weight_shape", "weight_zero_point", "qzeros", "scales",
+                                        "g_idx",        "biases",       "weight_g_idx"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (strcmp(suffix, parts[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The weight of a module whose tensors are `tensor`, codes, and others; of expert `expert` of those that share it. */
+static calm_status add_weight(work *w, const calm_tensor *tensor, const char *dot, calm_dtype dtype, size_t expert)
+{
+    const char *stack = tensor->n_dims == 3 ? strstr(tensor->name, STACK) : NULL;
+    char *module, *name;
+    bool quantized = false;
+    source *from = &w->sources[w->n];
+    calm_tensor *to = &w->tensors[w->n];
+    if (stack)
+        CALM_TRY(calm_strf(w->ctx, w->ctx->out, &module, "%.*s.experts.%zu.%.*s", (int)(stack - tensor->name),
+                           tensor->name, expert, (int)(dot - stack - (long)strlen(STACK)), stack + strlen(STACK)));
+    else
+        CALM_TRY(calm_strf(w->ctx, w->ctx->out, &module, "%.*s", (int)(dot - tensor->name), tensor->name));
+    CALM_TRY(calm_strf(w->ctx, w->ctx->out, &name, "%s.weight", module));
+    CALM_TRY(calm_stored_find(w->ctx, w->stored, w->set, module, &quantized, &from->scheme));
+    if (!quantized)
+        return calm_fail(w->ctx, CALM_EFORMAT,
+                         "%s: %s has quantized tensors, but config.json says that it stays float; calm check "
+                         "says more",
+                         w->path, module);
+    *to = (calm_tensor){.name = name, .dtype = dtype};
+    CALM_TRY(find_shape(w, tensor, module, &from->scheme, to));
+    from->module = module;
+    w->n++;
+    w->result->n_dequantized++;
+    return CALM_OK;
+}
+
+static calm_status list_directory(work *w, calm_dtype dtype)
+{
+    const size_t n = calm_safetensors_count(w->set);
+    size_t most = n;
+    for (size_t i = 0; i < n; i++)
+        if (n_stacked(calm_safetensors_at(w->set, i)) > MOST_EXPERTS)
+            return calm_fail(w->ctx, CALM_EFORMAT, "%s: tensor %s: more than %zu experts", w->path,
+                             calm_safetensors_at(w->set, i)->name, MOST_EXPERTS);
+        else
+            most += n_stacked(calm_safetensors_at(w->set, i));
+    CALM_TRY(CALM_NEW(w->ctx, w->ctx->out, w->tensors, most));
+    CALM_TRY(CALM_NEW(w->ctx, w->ctx->out, w->sources, most));
+    for (size_t i = 0; i < n; i++) {
+        const calm_tensor *tensor = calm_safetensors_at(w->set, i);
+        const char *dot = strrchr(tensor->name, '.');
+        calm_arena_mark mark = calm_arena_save(w->ctx->scratch);
+        if (dot && is_codes(dot + 1, tensor)) {
+            CALM_TRY(add_weight(w, tensor, dot, dtype, 0));
+            for (size_t e = 1; e < n_stacked(tensor); e++)
+                CALM_TRY(add_weight(w, tensor, dot, dtype, e));
+        } else if (!dot || !is_part(dot + 1)) {
+            calm_tensor *to = &w->tensors[w->n];
+            *to = *tensor;
+            if (w->options->dtype != CALM_N_DTYPES && calm_dtype_is_float(tensor->dtype))
+                to->dtype = dtype;
+            w->sources[w->n++].plain = tensor;
+        }
+        calm_arena_rewind(w->ctx->scratch, mark);
+    }
+    return CALM_OK;
+}
+
+static calm_status open_directory(work *w)
+{
+    char *path;
+    CALM_TRY(calm_path_join(w->ctx, w->ctx->out, &path, w->path, "config.json"));
+    CALM_TRY(calm_json_read(w->ctx, path, CONFIG_MAX, &w->read));
+    CALM_TRY(calm_stored_open(w->ctx, path, w->read, &w->stored));
+    if (!w->stored)
+        return calm_fail(w->ctx, CALM_EUNSUPPORTED, "%s: it is a float model: config.json has no quantization entry",
+                         w->path);
+    CALM_TRY(calm_safetensors_open(w->ctx, w->path, &w->set));
+    const bool asked = w->options->dtype != CALM_N_DTYPES;
+    const calm_dtype dtype = asked ? w->options->dtype : dtype_of(w->read, CALM_BF16);
+    w->result->format = calm_stored_format_of(w->stored)->name;
+    if (strcmp(w->result->format, "compressed_tensors") == 0)
+        w->result->format = "compressed-tensors";
+    w->result->dtype = dtype;
+    w->config = plain_config(w->read, w->options->dtype);
+    return list_directory(w, dtype);
+}
+
+/* ---- a GGUF file ---- */
+
+static calm_status open_gguf(work *w)
+{
+    const bool asked = w->options->dtype != CALM_N_DTYPES;
+    CALM_TRY(calm_gguf_open(w->ctx, w->path, &w->gguf));
+    CALM_TRY(calm_gguf_list_tensors(w->ctx, w->gguf, &w->list));
+    CALM_TRY(calm_gguf_config(w->ctx, &w->list, NULL, NULL, &w->config));
+    const calm_gguf_tensor *table = calm_gguf_find_tensor(w->gguf, "token_embd.weight");
+    const calm_ggml_type type = table ? table->type : CALM_GGML_F16;
+    const calm_dtype own = type == CALM_GGML_F32 ? CALM_F32 : type == CALM_GGML_BF16 ? CALM_BF16 : CALM_F16;
+    w->result->format = "gguf";
+    w->result->dtype = asked ? w->options->dtype : own;
+    calm_json_set_string(w->config, "torch_dtype", dtype_name(w->result->dtype));
+    CALM_TRY(CALM_NEW(w->ctx, w->ctx->out, w->tensors, w->list.n));
+    CALM_TRY(CALM_NEW(w->ctx, w->ctx->out, w->sources, w->list.n));
+    for (size_t i = 0; i < w->list.n; i++) {
+        const calm_gguf_entry *entry = &w->list.entries[i];
+        if (!entry->name) {
+            calm_log(w->ctx, CALM_LOG_WARNING, "%s: tensor %s has no place in a checkpoint and is left out", w->path,
+                     entry->stored->name);
+            continue;
+        }
+        w->tensors[w->n] = (calm_tensor){.name = entry->name,
+                                         .dtype = w->result->dtype,
+                                         .n_dims = entry->n_dims,
+                                         .shape = {entry->shape[0], entry->shape[1]}};
+        w->sources[w->n++].entry = entry;
+        w->result->n_dequantized += calm_ggml_find(entry->stored->type)->elements > 1;
+    }
+    calm_log(w->ctx, CALM_LOG_WARNING,
+             "%s: a GGUF file does not hold tokenizer.json, generation_config.json nor the keys of config.json "
+             "that change no weight: copy the tokenizer of the float model",
+             w->path);
+    return CALM_OK;
+}
+
+/* ---- writing ---- */
+
+/* Narrow values [n] and put them. */
+static calm_status put_floats(work *w, calm_shards_writer *writer, const calm_tensor *to, const float *values, size_t n)
+{
+    uint8_t *bytes;
+    if (to->dtype == CALM_F32)
+        return calm_shards_put(w->ctx, writer, values, n * sizeof *values);
+    for (size_t i = 0; i < n && to->dtype == CALM_F16; i++)
+        if (fabsf(values[i]) >= 65520.0f) /* rounds to infinity */
+            return calm_fail(w->ctx, CALM_ENUMERIC, "%s: %s: %g is beyond float16; take `dtype` bf16 or f32", w->path,
+                             to->name, (double)values[i]);
+    CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, bytes, n * calm_dtype_bytes(to->dtype)));
+    CALM_TRY(calm_from_f32(w->ctx, to->dtype, values, n, bytes));
+    return calm_shards_put(w->ctx, writer, bytes, n * calm_dtype_bytes(to->dtype));
+}
+
+static calm_status put_plain(work *w, calm_shards_writer *writer, const calm_tensor *to, const calm_tensor *from)
+{
+    float *values;
+    if (to->dtype == from->dtype) {
+        CALM_TRY(calm_shards_put(w->ctx, writer, from->data, from->bytes));
+        calm_safetensors_release(w->set, from);
+        return CALM_OK;
+    }
+    CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, ROWS_AT_ONCE));
+    for (size_t at = 0; at < from->n_elements; at += ROWS_AT_ONCE) {
+        const size_t n = from->n_elements - at < ROWS_AT_ONCE ? from->n_elements - at : ROWS_AT_ONCE;
+        calm_arena_mark mark = calm_arena_save(w->ctx->scratch);
+        CALM_TRY(calm_tensor_part_to_f32(w->ctx, from, at, n, values));
+        CALM_TRY(put_floats(w, writer, to, values, n));
+        calm_arena_rewind(w->ctx->scratch, mark);
+    }
+    calm_safetensors_release(w->set, from);
+    return CALM_OK;
+}
+
+static calm_status put_stored(work *w, calm_shards_writer *writer, const calm_tensor *to, const source *from)
+{
+    float *values;
+    size_t n;
+    if (!calm_size_mul(&n, to->shape[0], to->shape[1]))
+        return calm_fail(w->ctx, CALM_EFORMAT, "%s: %s: its size overflows", w->path, to->name);
+    CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, n));
+    CALM_TRY(
+        calm_stored_load(w->ctx, w->stored, w->set, from->module, &from->scheme, to->shape[0], to->shape[1], values));
+    return put_floats(w, writer, to, values, n);
+}
+
+static calm_status put_entry(work *w, calm_shards_writer *writer, const calm_tensor *to, const calm_gguf_entry *entry)
+{
+    const size_t rows = entry->shape[0], cols = entry->n_dims < 2 ? 1 : entry->shape[1],
+                 most = ROWS_AT_ONCE / (cols ? cols : 1);
+    const size_t step = most ? most : 1;
+    float *values;
+    CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, step * cols));
+    for (size_t at = 0; at < rows; at += step) {
+        const size_t n = rows - at < step ? rows - at : step;
+        calm_arena_mark mark = calm_arena_save(w->ctx->scratch);
+        CALM_TRY(calm_gguf_entry_to_f32(w->ctx, &w->list, entry, at, n, values));
+        CALM_TRY(put_floats(w, writer, to, values, n * cols));
+        calm_arena_rewind(w->ctx->scratch, mark);
+    }
+    return CALM_OK;
+}
+
+static calm_status put_all(work *w, calm_shards_writer *writer)
+{
+    for (size_t i = 0; i < w->n; i++) {
+        const source *from = &w->sources[i];
+        calm_arena_mark mark = calm_arena_save(w->ctx->scratch);
+        CALM_TRY(from->plain   ? put_plain(w, writer, &w->tensors[i], from->plain)
+                 : from->entry ? put_entry(w, writer, &w->tensors[i], from->entry)
+                               : put_stored(w, writer, &w->tensors[i], from));
+        calm_arena_rewind(w->ctx->scratch, mark);
+        if (w->options->tick)
+            w->options->tick(w->options->tick_user, i + 1, w->n);
+    }
+    return CALM_OK;
+}
+
+static calm_status copy_companions(work *w, const char *dir)
+{
+    size_t n;
+    const char *const *names = calm_export_companions(&n);
+    for (size_t i = 0; i < n && !w->gguf; i++) {
+        char *from, *to;
+        CALM_TRY(calm_path_join(w->ctx, w->ctx->scratch, &from, w->path, names[i]));
+        CALM_TRY(calm_path_join(w->ctx, w->ctx->scratch, &to, dir, names[i]));
+        if (calm_path_exists(from))
+            CALM_TRY(calm_copy_file(w->ctx, from, to));
+    }
+    return CALM_OK;
+}
+
+static calm_status write_into(work *w, const char *dir)
+{
+    calm_shards_writer writer;
+    char *path;
+    CALM_TRY(calm_shards_begin(w->ctx, &writer, dir, w->tensors, w->n, w->options->max_shard_bytes));
+    const calm_status put = put_all(w, &writer), end = calm_shards_end(w->ctx, &writer);
+    CALM_TRY(put);
+    CALM_TRY(end);
+    CALM_TRY(calm_path_join(w->ctx, w->ctx->scratch, &path, dir, "config.json"));
+    CALM_TRY(calm_json_save(w->ctx, path, w->config));
+    w->result->n_tensors = w->n;
+    return copy_companions(w, dir);
+}
+
+static calm_status write_output(work *w)
+{
+    calm_export_place place;
+    CALM_TRY(calm_export_begin(w->ctx, w->options->output, &place));
+    calm_status status = write_into(w, place.temporary);
+    if (status == CALM_OK)
+        status = calm_export_commit(w->ctx, &place, w->options->output);
+    if (status != CALM_OK)
+        calm_export_abandon(w->ctx, &place);
+    return status;
+}
+
+calm_status calm_dequantize(calm_ctx *ctx, const char *path, const calm_dequantize_options *options,
+                            calm_dequantize_result *out)
+{
+    work w = {.ctx = ctx, .path = path, .options = options, .result = out};
+    *out = (calm_dequantize_result){0};
+    CALM_TRY(calm_export_target(ctx, options->output, options->force));
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    calm_status status = !calm_path_exists(path) ? calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file or directory", path)
+                         : calm_is_directory(path) ? open_directory(&w)
+                                                   : open_gguf(&w);
+    if (status == CALM_OK)
+        status = write_output(&w);
+    calm_arena_rewind(ctx->scratch, mark);
+    calm_json_free(w.config);
+    calm_json_free(w.read);
+    calm_stored_close(w.stored);
+    calm_safetensors_close(w.set);
+    calm_gguf_close(w.gguf);
+    return status;
+}

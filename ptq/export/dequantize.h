@@ -1,0 +1,29 @@
+/* Dequantize: a quantized directory or GGUF file back to plain floats in safetensors. */
+#ifndef CALM_EXPORT_DEQUANTIZE_H
+#define CALM_EXPORT_DEQUANTIZE_H
+
+#include "ptq/base/context.h"
+#include "ptq/tensor/dtype.h"
+
+typedef struct calm_dequantize_options {
+    const char *output;
+    calm_dtype dtype;       /* CALM_F32, CALM_F16, CALM_BF16; CALM_N_DTYPES: the checkpoint's own */
+    size_t max_shard_bytes; /* 0: CALM_SHARD_BYTES */
+    bool force;
+    calm_tick_fn *tick; /* hears of tensors written; may be NULL */
+    void *tick_user;
+} calm_dequantize_options;
+
+typedef struct calm_dequantize_result {
+    const char *format; /* "gguf", "gptq", ... */
+    calm_dtype dtype;   /* of the weights that were quantized */
+    size_t n_tensors, n_dequantized;
+} calm_dequantize_result;
+
+/* Write `path` to options->output, one tensor in memory at a time, under a temporary name until it is whole.
+ * CALM_EEXIST and CALM_EARG as calm_export_target; CALM_EUNSUPPORTED: nothing is quantized, or a format calm does not
+ * read; CALM_ENUMERIC: a weight is not finite, or too large for float16; CALM_EFORMAT, CALM_ENOTFOUND. */
+calm_status calm_dequantize(calm_ctx *ctx, const char *path, const calm_dequantize_options *options,
+                            calm_dequantize_result *out);
+
+#endif

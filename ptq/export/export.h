@@ -1,0 +1,68 @@
+/* Exporters: one plan, written as the directory that an engine loads.
+ *
+ * An exporter is one file export_<format>.c, which ends with its descriptor, and one line in export.def.
+ * Directories are written under a temporary name beside the target and renamed at the end. */
+#ifndef CALM_EXPORT_EXPORT_H
+#define CALM_EXPORT_EXPORT_H
+
+#include "ptq/base/context.h"
+#include "ptq/export/export_options.h"
+#include "ptq/plan/plan.h"
+#include "ptq/plan/targets.h"
+#include "ptq/model/model.h"
+
+typedef struct calm_export_input {
+    const calm_model *model;    /* float */
+    const calm_plan *plan;
+    calm_tick_fn *tick;         /* hears of blocks written; may be NULL */
+    void *tick_user;
+    const calm_export_options *options;    /* NULL: the defaults, all zero */
+} calm_export_input;
+
+typedef struct calm_exporter {
+    const char *name;           /* [a-z0-9_]+ : "compressed_tensors"; said with - on the command line */
+    const char *summary;
+    bool wants_importance;      /* options->importance must be there */
+    const char *file;           /* the one file it writes; NULL: a checkpoint, config.json and safetensors */
+    calm_tie tie;               /* jobs that share a scheme in its files, whoever reads them */
+    /* Refuse, by name, what the format cannot express; warn in the log where readers differ. */
+    calm_status (*check)(calm_ctx *ctx, const calm_export_input *input);
+    /* Write the checkpoint's own files into the existing empty directory `dir`. */
+    calm_status (*write)(calm_ctx *ctx, const calm_export_input *input, const char *dir);
+} calm_exporter;
+
+/* The exporters in the order of export.def; *n their number. */
+const calm_exporter *const *calm_exporters(size_t *n);
+
+/* Find by name, written with - or _.  CALM_EARG with the nearest name, and all of them. */
+calm_status calm_exporter_find(calm_ctx *ctx, const char *name, const calm_exporter **out);
+
+/* May `target` be written?  CALM_EEXIST when it exists and `force` is not given; CALM_EARG when it exists and is not a
+ * checkpoint (no config.json) nor the one file of another format nor an empty directory: --force replaces nothing else. */
+calm_status calm_export_target(calm_ctx *ctx, const char *target, bool force);
+
+/* A directory that is being written beside its target. */
+typedef struct calm_export_place {
+    char *temporary;    /* its name, in ctx->out                                             */
+    int lock;           /* its descriptor, locked as long as it is written; -1: nothing open */
+} calm_export_place;
+
+/* Open a fresh temporary directory beside `target`, after removing those that nobody writes any more; CALM_EBUSY when
+ * too many processes of one number (of several containers) write there. */
+calm_status calm_export_begin(calm_ctx *ctx, const char *target, calm_export_place *out);
+
+/* Move it to `target` when it is complete: a target that exists is exchanged in one step where the file system can.
+ * After a failure the place is still to be abandoned. */
+calm_status calm_export_commit(calm_ctx *ctx, calm_export_place *place, const char *target);
+
+/* Remove it after a failure, which stays the one that ctx reports. */
+void calm_export_abandon(calm_ctx *ctx, calm_export_place *place);
+
+/* Names of the files that go with a checkpoint unchanged: tokenizer, generation_config.json, licence; *n their number.
+ */
+const char *const *calm_export_companions(size_t *n);
+
+/* Copy those that the model has. */
+calm_status calm_export_copy_companions(calm_ctx *ctx, const calm_model *model, const char *dir);
+
+#endif

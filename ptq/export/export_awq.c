@@ -1,0 +1,176 @@
+/* AWQ in the GEMM layout: AutoAWQ, transformers, vLLM, SGLang, mlx-lm (docs/formats.md section 5a).
+ *
+ *   m.weight -> m.qweight I32 [in, out / 8]    m.qzeros I32 [G, out / 8]    m.scales F16 [G, out]
+ *
+ * Both are packed along out: nibble i of a word, low bits first, is row 8k + order[i], order = 0 2 4 6 1 3 5 7
+ * (AutoAWQ, awq/modules/linear/gemm.py, WQLinear_GEMM.from_linear; undone in awq/utils/packing_utils.py).  One width
+ * and one group size for all; symmetric weights have zeros of 8.  "modules_to_not_convert" says what stays float. */
+#include <string.h>
+
+#include "ptq/export/format_checks.h"
+#include "ptq/export/module_names.h"
+#include "ptq/export/safetensors_export.h"
+#include "ptq/quant/pack.h"
+
+#define NAME "awq"
+
+/* ---- a linear ---- */
+
+static size_t list_tensors(const void *user, const calm_scheme *scheme, size_t out, size_t in,
+                           calm_export_tensor list[CALM_EXPORT_TENSORS])
+{
+    const size_t groups = calm_scheme_groups(scheme, in);
+    (void)user;
+    list[0] = (calm_export_tensor){"qweight", CALM_I32, 2, {in, out / 8}};
+    list[1] = (calm_export_tensor){"qzeros", CALM_I32, 2, {groups, out / 8}};
+    list[2] = (calm_export_tensor){"scales", CALM_F16, 2, {groups, out}};
+    return 3;
+}
+
+/* values [out, cols] (NULL: 8 everywhere) -> words [cols, out / 8] */
+static calm_status put_interleaved(calm_ctx *ctx, calm_shards_writer *writer, const uint8_t *values, size_t out,
+                                   size_t cols)
+{
+    const size_t n_words = cols * (out / 8);
+    uint8_t *turned;
+    uint32_t *words;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, turned, out * cols));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, words, n_words));
+    calm_export_transpose(values, 8, out, cols, turned);
+    calm_pack_awq(turned, n_words, words);
+    return calm_shards_put(ctx, writer, words, n_words * sizeof *words);
+}
+
+static calm_status put(const void *user, calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear,
+                       size_t which)
+{
+    (void)user;
+    if (which == 0)
+        return put_interleaved(ctx, writer, linear->codes, linear->out, linear->in);
+    if (which == 1)
+        return put_interleaved(ctx, writer, linear->zeros, linear->out, linear->n_groups);
+    return calm_export_put_scales(ctx, writer, linear);
+}
+
+/* ---- the configuration ---- */
+
+/* "model.layers.0.self_attn.q_proj" -> the name under which engines fuse it: those that look for names within names
+ * would not find it otherwise. */
+static calm_status add_fused(calm_ctx *ctx, const calm_export_input *input, calm_json *modules)
+{
+    const calm_layout *layout = calm_model_layout(input->model);
+    for (size_t j = 0; j < layout->n_jobs; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        const char *first = layout->linears[job->first].module, *dot = strrchr(first, '.');
+        const char *fused = job->kind == CALM_JOB_QKV       ? "qkv_proj"
+                            : job->kind == CALM_JOB_GATE_UP ? "gate_up_proj"
+                                                            : NULL;
+        char *name;
+        if (input->plan->jobs[j].quantized || job->n < 2 || !fused || !dot || job->expert >= 0)
+            continue;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%.*s.%s", (int)(dot - first), first, fused));
+        calm_json_add_string(modules, name);
+    }
+    return CALM_OK;
+}
+
+static const calm_scheme *first_scheme(const calm_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_jobs; i++)
+        if (plan->jobs[i].quantized)
+            return &plan->jobs[i].scheme;
+    return NULL;
+}
+
+static calm_status write_config(calm_ctx *ctx, const calm_export_input *input, const char *dir)
+{
+    static const char *const key = "quantization_config";
+    const size_t group = first_scheme(input->plan)->group;
+    const char **floats;
+    size_t n;
+    CALM_TRY(calm_float_modules(ctx, input, false, &floats, &n));
+    calm_json *entry = calm_json_new_object(), *modules = calm_json_new_array();
+    for (size_t i = 0; i < n; i++)
+        calm_json_add_string(modules, floats[i]);
+    calm_status status = add_fused(ctx, input, modules);
+    calm_json_set_string(entry, "quant_method", "awq");
+    calm_json_set_int(entry, "bits", 4);
+    calm_json_set_int(entry, "group_size", group ? (int64_t)group : -1);
+    calm_json_set_bool(entry, "zero_point", true);
+    calm_json_set_string(entry, "version", "gemm");
+    calm_json_set(entry, "modules_to_not_convert", modules);
+    if (status == CALM_OK)
+        status = calm_export_config(ctx, input, dir, &key, 1, entry);
+    calm_json_free(entry);
+    return status;
+}
+
+/* ---- the exporter ---- */
+
+/* One group size. */
+static calm_status check_uniform(calm_ctx *ctx, const calm_export_input *input)
+{
+    const calm_layout *layout = calm_model_layout(input->model);
+    const calm_scheme *first = first_scheme(input->plan);
+    for (size_t i = 0; i < input->plan->n_jobs; i++) {
+        const calm_scheme *scheme = &input->plan->jobs[i].scheme;
+        char names[2][CALM_SCHEME_NAME_MAX];
+        if (!input->plan->jobs[i].quantized || scheme->group == first->group)
+            continue;
+        calm_scheme_name(first, names[0]);
+        calm_scheme_name(scheme, names[1]);
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         NAME ": %s is %s, others are %s: the format has one group size for all", layout->jobs[i].name,
+                         names[1], names[0]);
+    }
+    return CALM_OK;
+}
+
+/* Readers look for names within names: none that stays float may lie in one that is quantized. */
+static calm_status check_names(calm_ctx *ctx, const calm_export_input *input)
+{
+    const calm_layout *layout = calm_model_layout(input->model);
+    const char **floats;
+    size_t n;
+    CALM_TRY(calm_float_modules(ctx, input, false, &floats, &n));
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        for (size_t i = layout->jobs[j].first; i < layout->jobs[j].first + layout->jobs[j].n; i++)
+            for (size_t f = 0; f < n && input->plan->jobs[j].quantized; f++)
+                if (strstr(layout->linears[i].module, floats[f]))
+                    return calm_fail(ctx, CALM_EUNSUPPORTED,
+                                     NAME
+                                     ": %s stays float, and readers would leave %s so too, whose name begins alike",
+                                     floats[f], layout->linears[i].module);
+    return CALM_OK;
+}
+
+static calm_status check(calm_ctx *ctx, const calm_export_input *input)
+{
+    CALM_TRY(calm_check_weight_only(ctx, NAME, input, "4"));
+    CALM_TRY(check_uniform(ctx, input));
+    CALM_TRY(calm_check_groups(ctx, NAME, input));
+    CALM_TRY(calm_check_experts(ctx, NAME, input));
+    CALM_TRY(calm_check_words(ctx, NAME, input, false, true));
+    CALM_TRY(check_names(ctx, input));
+    if (!first_scheme(input->plan)->group)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 NAME ": one scale per row is group_size -1, which AutoAWQ, GPTQModel and vLLM read and "
+                      "mlx-lm does not");
+    return CALM_OK;
+}
+
+static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
+{
+    static const calm_export_form form = {list_tensors, put, NULL, NULL};
+    CALM_TRY(calm_export_weights(ctx, input, &form, dir));
+    CALM_TRY(write_config(ctx, input, dir));
+    return calm_export_copy_companions(ctx, input->model, dir);
+}
+
+const calm_exporter calm_export_awq = {
+    .name = NAME,
+    .summary = "AWQ, GEMM layout, uniform 4 bits: vLLM, SGLang, transformers, mlx-lm",
+    .tie = CALM_TIE_MODEL,
+    .check = check,
+    .write = write_checkpoint,
+};

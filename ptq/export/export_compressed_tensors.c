@@ -1,0 +1,153 @@
+/* compressed-tensors: the format that transformers, vLLM and SGLang load (docs/formats.md section 3).
+ *
+ *   m.weight -> pack-quantized   m.weight_packed I32 [out, ceil(in b / 32)], m.weight_scale [out, G],
+ *                                m.weight_shape I64 [2], m.weight_zero_point I32 [ceil(out b / 32), G] if asymmetric
+ *   m.weight -> int-quantized    m.weight I8 [out, in] = code - 2^(b-1), m.weight_scale [out, G]
+ *   all other tensors as they are, but for what input scales were folded into
+ *
+ * Order in the file: walk.h. */
+#include "ptq/export/ct_config.h"
+#include "ptq/export/format_checks.h"
+#include "ptq/export/safetensors_export.h"
+#include "ptq/quant/pack.h"
+
+#define NAME "compressed-tensors"
+
+/* ---- a linear ---- */
+
+static size_t list_tensors(const void *user, const calm_scheme *scheme, size_t out, size_t in,
+                           calm_export_tensor list[CALM_EXPORT_TENSORS])
+{
+    const size_t groups = calm_scheme_groups(scheme, in);
+    (void)user;
+    list[1] = (calm_export_tensor){"weight_scale", scheme->scale_dtype, 2, {out, groups}};
+    if (calm_ct_is_int_quantized(scheme)) {
+        list[0] = (calm_export_tensor){"weight", CALM_I8, 2, {out, in}};
+        return 2;
+    }
+    list[0] = (calm_export_tensor){"weight_packed", CALM_I32, 2, {out, calm_pack_words(in, scheme->bits)}};
+    list[2] = (calm_export_tensor){"weight_shape", CALM_I64, 1, {2, 0}};
+    list[3] = (calm_export_tensor){"weight_zero_point", CALM_I32, 2, {calm_pack_words(out, scheme->bits), groups}};
+    return scheme->symmetric ? 3 : 4;
+}
+
+static calm_status put_words(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, bool zeros)
+{
+    const int bits = linear->scheme.bits;
+    uint32_t *words;
+    size_t n =
+        zeros ? calm_pack_words(linear->out, bits) * linear->n_groups : linear->out * calm_pack_words(linear->in, bits);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, n));
+    if (zeros)
+        calm_pack_columns(linear->zeros, linear->out, linear->n_groups, bits, words);
+    else
+        calm_pack_rows(linear->codes, linear->out, linear->in, bits, words);
+    return calm_shards_put(ctx, writer, words, n * sizeof *words);
+}
+
+static calm_status put_codes(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
+{
+    const size_t n = linear->out * linear->in;
+    const int zero = 1 << (linear->scheme.bits - 1);
+    int8_t *values;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, values, n));
+    for (size_t i = 0; i < n; i++)
+        values[i] = (int8_t)((int)linear->codes[i] - zero);
+    return calm_shards_put(ctx, writer, values, n);
+}
+
+static calm_status put(const void *user, calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear,
+                       size_t which)
+{
+    const int64_t shape[2] = {(int64_t)linear->out, (int64_t)linear->in};
+    (void)user;
+    switch (which) {
+    case 0:
+        return calm_ct_is_int_quantized(&linear->scheme) ? put_codes(ctx, writer, linear)
+                                                         : put_words(ctx, writer, linear, false);
+    case 1:
+        return calm_export_put_floats(ctx, writer, linear->scheme.scale_dtype, linear->scales,
+                                      linear->out * linear->n_groups);
+    case 2:
+        return calm_shards_put(ctx, writer, shape, sizeof shape);
+    default:
+        return put_words(ctx, writer, linear, true);
+    }
+}
+
+/* ---- what is refused and warned of ---- */
+
+/* What a plan has that not every reader takes. */
+typedef struct found {
+    bool three, asymmetric, unread_experts, evaluation_only;
+} found;
+
+static calm_status look_at(calm_ctx *ctx, const calm_export_input *input, size_t index, found *has)
+{
+    const calm_scheme *scheme = &input->plan->jobs[index].scheme;
+    const calm_job_ref *job = &calm_model_layout(input->model)->jobs[index];
+    if (!input->plan->jobs[index].quantized)
+        return CALM_OK;
+    if (scheme->bits > 4 && scheme->bits < 8)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %d bits: readers disagree on the layout; use 2, 3, 4 or 8",
+                         scheme->bits);
+    if (scheme->act_bits && !scheme->symmetric)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": quantized activations need symmetric weights");
+    if (!scheme->symmetric && !(input->options && input->options->asymmetric))
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         NAME
+                         ": %s has asymmetric weights, which transformers with compressed-tensors 0.18 to 0.20 does "
+                         "not load; `asymmetric` writes them all the same, `formats` gptq another way",
+                         job->name);
+    has->unread_experts |= job->expert >= 0 && (scheme->act_bits || !scheme->symmetric);
+    has->three |= scheme->bits == 3;
+    has->asymmetric |= !scheme->symmetric;
+    has->evaluation_only |= scheme->act_bits && (scheme->act_bits < 8 || scheme->bits < 8 || scheme->group);
+    return CALM_OK;
+}
+
+static calm_status check(calm_ctx *ctx, const calm_export_input *input)
+{
+    found has = {0};
+    CALM_TRY(calm_check_experts(ctx, NAME, input));
+    CALM_TRY(calm_check_groups(ctx, NAME, input));
+    for (size_t i = 0; i < input->plan->n_jobs; i++)
+        CALM_TRY(look_at(ctx, input, i, &has));
+    if (has.three)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "3 bits: compressed-tensors before 0.18 packs them differently; this checkpoint needs 0.18 or later");
+    if (has.asymmetric)
+        calm_log(
+            ctx, CALM_LOG_WARNING,
+            "asymmetric weights: compressed-tensors 0.18 to 0.20 do not load them in transformers; 0.14 to 0.17 do");
+    if (has.unread_experts)
+        calm_log(
+            ctx, CALM_LOG_WARNING,
+            "experts with quantized activations or asymmetric weights: transformers 5 reads symmetric packed experts "
+            "alone; engines such as vLLM take 8-bit ones with 8-bit activations");
+    if (has.evaluation_only)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "quantized activations with weights of 4 bits or in groups, or of 4 bits themselves: transformers "
+                 "computes them, no engine has a kernel; this checkpoint is for evaluation");
+    return CALM_OK;
+}
+
+static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
+{
+    static const calm_export_form form = {list_tensors, put, NULL, NULL};
+    static const char *const key = "quantization_config";
+    calm_json *entry;
+    CALM_TRY(calm_export_weights(ctx, input, &form, dir));
+    CALM_TRY(calm_ct_config(ctx, input, &entry));
+    const calm_status status = calm_export_config(ctx, input, dir, &key, 1, entry);
+    calm_json_free(entry);
+    return status == CALM_OK ? calm_export_copy_companions(ctx, input->model, dir) : status;
+}
+
+const calm_exporter calm_export_compressed_tensors = {
+    .name = "compressed_tensors",
+    .summary = "safetensors with packed integers: transformers, vLLM, SGLang",
+    .tie = CALM_TIE_BLOCK,
+    .check = check,
+    .write = write_checkpoint,
+};

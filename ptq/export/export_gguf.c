@@ -1,0 +1,286 @@
+/* GGUF: the file that llama.cpp loads, written whole (docs/formats.md section 6).
+ *
+ *   keys       the architecture (gguf_arch.c) and the tokenizer (gguf_tokenizer.c)
+ *   linears    codes and scales as Q4_0, Q4_1 or Q8_0, bit for bit (gguf_linear.c)
+ *   the rest   float; vectors float32; Gemma's norms with their 1 added
+ * In the architecture llama rows of q and k are turned; codes and scales move with them.  One block is in memory at a time, of a
+ * mixture one expert: its projections are three tensors, so it is assembled three times. */
+#include <string.h>
+
+#include "ptq/base/file.h"
+#include "ptq/plan/assemble.h"
+#include "ptq/export/gguf_arch.h"
+#include "ptq/export/gguf_layout.h"
+#include "ptq/export/gguf_linear.h"
+#include "ptq/export/gguf_tokenizer.h"
+#include "ptq/model/arch.h"
+
+/* Elements that are converted at once. */
+#define PIECE ((size_t)64 * 1024)
+
+/* ---- bytes ---- */
+
+typedef struct output {
+    const calm_export_input *input;
+    const calm_gguf_layout *layout;
+    calm_gguf_writer writer;
+} output;
+
+static calm_dtype dtype_of(calm_ggml_type type)
+{
+    return type == CALM_GGML_F32 ? CALM_F32 : type == CALM_GGML_F16 ? CALM_F16 : CALM_BF16;
+}
+
+static calm_status put_floats(calm_ctx *ctx, output *to, const calm_gguf_part *part, calm_ggml_type type, const float *values,
+                              size_t n)
+{
+    const size_t size = calm_dtype_bytes(dtype_of(type));
+    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    uint8_t *bytes;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, bytes, n * size));
+    CALM_TRY(calm_from_f32(ctx, dtype_of(type), values, n, bytes));
+    if (type == CALM_GGML_F16)    /* float16 ends at 65504 */
+        for (size_t i = 0; i < n; i++)
+            if ((bytes[2 * i + 1] & 0x7c) == 0x7c)
+                return calm_fail(ctx, CALM_ENUMERIC, "gguf: tensor %s: the value %g is out of float16's range; write bf16 or f32",
+                                 part->source->name, (double)values[i]);
+    CALM_TRY(calm_gguf_put(ctx, &to->writer, bytes, n * size));
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+/* A vector: `values`, or the checkpoint's own where they are NULL. */
+static calm_status put_vector(calm_ctx *ctx, output *to, const calm_gguf_part *part, const float *values)
+{
+    const size_t n = part->source->n_elements;
+    float *out;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out, 2 * n));
+    if (!values) {
+        CALM_TRY(calm_tensor_to_f32(ctx, part->source, out + n));
+        values = out + n;
+    }
+    for (size_t i = 0; i < n; i++)
+        out[i] = values[part->head_dim ? calm_gguf_turn_back(i, part->head_dim) : i] + (part->spot.plus_one ? 1 : 0);
+    return put_floats(ctx, to, part, CALM_GGML_F32, out, n);
+}
+
+/* Rows of a float matrix: of `values` or, where they are NULL, of `source`. */
+static calm_status put_matrix(calm_ctx *ctx, output *to, const calm_gguf_part *part, const calm_tensor *source,
+                              calm_ggml_type type, const float *values)
+{
+    const size_t rows = source->shape[0], cols = source->shape[1];
+    const size_t most = part->head_dim || cols >= PIECE ? 1 : PIECE / cols;
+    const bool raw = !values && source->dtype == dtype_of(type);
+    float *piece;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, piece, most * cols));
+    for (size_t row = 0; row < rows; row += most) {
+        const size_t n = rows - row < most ? rows - row : most;
+        const size_t from = part->head_dim ? calm_gguf_turn_back(row, part->head_dim) : row;
+        if (!values)
+            CALM_TRY(calm_tensor_part_to_f32(ctx, source, from * cols, n * cols, piece));    /* refuses what is not finite */
+        if (raw)
+            CALM_TRY(calm_gguf_put(ctx, &to->writer, source->data + from * cols * calm_dtype_bytes(source->dtype),
+                                   n * cols * calm_dtype_bytes(source->dtype)));
+        else
+            CALM_TRY(put_floats(ctx, to, part, type, values ? values + from * cols : piece, n * cols));
+    }
+    return CALM_OK;
+}
+
+/* A linear's weight: its codes, floats that folding changed, or the checkpoint's. */
+static calm_status put_linear(calm_ctx *ctx, output *to, const calm_gguf_part *part, const calm_tensor *source,
+                              calm_ggml_type type, const calm_qlinear *linear)
+{
+    if (!linear->quantized)
+        return put_matrix(ctx, to, part, source, type, linear->w);
+    for (size_t row = 0; row < linear->out; row++)
+        CALM_TRY(calm_gguf_put_row(ctx, &to->writer, linear, source->name,
+                                   part->head_dim ? calm_gguf_turn_back(row, part->head_dim) : row, type));
+    return CALM_OK;
+}
+
+/* ---- blocks ---- */
+
+/* A block being written: its attention, and its MLP or shared expert. */
+typedef struct assembled {
+    calm_block block;
+    calm_qgroup sublayer[CALM_N_SUBLAYERS];
+} assembled;
+
+static calm_status assemble_block(calm_ctx *ctx, const calm_export_input *input, size_t index, assembled *out)
+{
+    CALM_TRY(calm_model_load_block(ctx, input->model, index, &out->block));
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        const bool mixture = s == CALM_SUBLAYER_MLP && out->block.moe.router;
+        const calm_group_ref group = {&out->block, s, mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT,
+                                      mixture ? out->block.moe.shared : out->block.weight};
+        CALM_TRY(calm_assemble_group(ctx, input->model, input->plan, &group, &out->sublayer[s]));
+    }
+    return CALM_OK;
+}
+
+/* The checkpoint's tensor of one expert in the place of that of expert 0. */
+static calm_status expert_source(calm_ctx *ctx, const output *to, const calm_gguf_part *part, size_t expert,
+                                 const calm_tensor **out)
+{
+    const calm_model *model = to->input->model;
+    char *module, *name;
+    CALM_TRY(calm_role_module(ctx, calm_model_config(model), calm_model_prefix(model), (size_t)part->block, part->role, (long)expert,
+                              &module));
+    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s.weight", module));
+    return calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, part->source->shape, out);
+}
+
+static calm_status put_expert(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part, size_t expert,
+                              calm_ggml_type type)
+{
+    calm_weight weight[CALM_N_ROLES] = {{0}};
+    const calm_group_ref group = {&from->block, CALM_SUBLAYER_MLP, (long)expert, weight};
+    const calm_mixture *moe = &from->block.moe;
+    const calm_tensor *source;
+    calm_qgroup one;
+    CALM_TRY(moe->load(moe->user, ctx, from->block.index, expert, weight));
+    CALM_TRY(calm_assemble_group(ctx, to->input->model, to->input->plan, &group, &one));
+    CALM_TRY(expert_source(ctx, to, part, expert, &source));
+    CALM_TRY(put_linear(ctx, to, part, source, type, &one.linear[part->role]));
+    calm_safetensors_release(calm_model_tensors(to->input->model), source);
+    return CALM_OK;
+}
+
+static calm_status put_experts(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part, calm_ggml_type type)
+{
+    const size_t n = calm_model_config(to->input->model)->moe.n_experts;
+    calm_arena arena, *caller = ctx->out;
+    calm_status status = CALM_OK;
+    calm_arena_init(&arena);
+    ctx->out = &arena;
+    for (size_t e = 0; e < n && status == CALM_OK; e++) {
+        const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        status = put_expert(ctx, to, from, part, e, type);
+        calm_arena_rewind(ctx->scratch, mark);
+        calm_arena_clear(&arena);
+    }
+    ctx->out = caller;
+    return status;
+}
+
+static calm_status put_part(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part, calm_ggml_type type)
+{
+    const calm_qgroup *group =
+        part->block < 0 ? NULL : &from->sublayer[part->job ? calm_job_sublayer(part->job->kind) : part->sublayer];
+    float *factors;
+    switch (part->kind) {
+    case CALM_GGUF_NORM:
+        return put_vector(ctx, to, part, group->norm);
+    case CALM_GGUF_BIAS:
+        return put_vector(ctx, to, part, group->linear[part->role].bias);
+    case CALM_GGUF_WEIGHT:
+        return put_linear(ctx, to, part, part->source, type, &group->linear[part->role]);
+    case CALM_GGUF_EXPERTS:
+        return put_experts(ctx, to, from, part, type);
+    case CALM_GGUF_ROPE_FACTORS:
+        CALM_TRY(calm_gguf_rope_factors(ctx, to->input->model, &factors));
+        return put_floats(ctx, to, part, type, factors, part->source->shape[0]);
+    case CALM_GGUF_COPY:
+        break;
+    }
+    if (part->source->n_dims != 2)
+        return put_vector(ctx, to, part, NULL);
+    return put_matrix(ctx, to, part, part->source, type, NULL);
+}
+
+/* All tensors of one block (or outside the blocks), starting at part *next. */
+static calm_status put_block(calm_ctx *ctx, output *to, long index, size_t *next)
+{
+    const calm_export_input *input = to->input;
+    assembled from = {0};
+    if (index >= 0)
+        CALM_TRY(assemble_block(ctx, input, (size_t)index, &from));
+    for (; *next < to->layout->n && to->layout->parts[*next].block == index; ++*next) {
+        const calm_gguf_part *part = &to->layout->parts[*next];
+        const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_TRY(put_part(ctx, to, &from, part, to->layout->tensors[*next].type));
+        if (part->source->data)
+            calm_safetensors_release(calm_model_tensors(input->model), part->source);
+        calm_arena_rewind(ctx->scratch, mark);
+    }
+    if (input->tick && index >= 0)
+        input->tick(input->tick_user, (size_t)index + 1, calm_model_config(input->model)->n_blocks);
+    return CALM_OK;
+}
+
+static calm_status put_all(calm_ctx *ctx, output *to)
+{
+    size_t next = 0;
+    calm_arena arena, *caller = ctx->out;
+    calm_status status = CALM_OK;
+    calm_arena_init(&arena);
+    ctx->out = &arena;
+    for (long block = -1; block < (long)calm_model_config(to->input->model)->n_blocks && status == CALM_OK; block++) {
+        status = put_block(ctx, to, block, &next);
+        calm_arena_clear(&arena);
+    }
+    ctx->out = caller;
+    return status;
+}
+
+/* ---- the exporter ---- */
+
+static calm_status add_keys(calm_ctx *ctx, const calm_export_input *input, uint32_t file_type, calm_gguf_keys *keys)
+{
+    const calm_tensor *table;
+    CALM_TRY(calm_gguf_add_arch(ctx, input->model, file_type, keys));
+    CALM_TRY(calm_model_table(ctx, input->model, false, &table));
+    return calm_gguf_add_tokenizer(ctx, calm_model_dir(input->model), calm_model_json(input->model), table->shape[0],
+                                   input->options ? input->options->gguf_pre : NULL, keys);
+}
+
+/* Layout and keys: all that can be refused. */
+static calm_status prepare(calm_ctx *ctx, const calm_export_input *input, calm_gguf_layout *layout, calm_gguf_keys *keys)
+{
+    CALM_TRY(calm_gguf_check_arch(ctx, input->model));
+    CALM_TRY(calm_gguf_lay_out(ctx, input, layout));
+    return add_keys(ctx, input, layout->file_type, keys);
+}
+
+static calm_status check(calm_ctx *ctx, const calm_export_input *input)
+{
+    calm_gguf_layout layout;
+    calm_gguf_keys keys;
+    calm_gguf_keys_init(&keys);
+    const calm_status status = prepare(ctx, input, &layout, &keys);
+    calm_gguf_keys_clear(&keys);
+    return status;
+}
+
+static calm_status write(calm_ctx *ctx, const calm_export_input *input, const char *dir)
+{
+    calm_gguf_layout layout;
+    calm_gguf_keys keys;
+    output to = {.input = input, .layout = &layout};
+    calm_log_fn *log = ctx->log;
+    char *path;
+    calm_gguf_keys_init(&keys);
+    calm_status status = calm_path_join(ctx, ctx->out, &path, dir, "model.gguf");
+    ctx->log = NULL;    /* check has warned */
+    if (status == CALM_OK)
+        status = prepare(ctx, input, &layout, &keys);
+    ctx->log = log;
+    if (status == CALM_OK) {
+        status = calm_gguf_begin(ctx, &to.writer, path, &keys, layout.tensors, layout.n);
+        if (status == CALM_OK)
+            put_all(ctx, &to);
+        status = calm_gguf_end(ctx, &to.writer);
+    }
+    calm_gguf_keys_clear(&keys);
+    return status;
+}
+
+const calm_exporter calm_export_gguf = {
+    .name = "gguf",
+    .summary = "one model.gguf for llama.cpp: int4 as Q4_0 or Q4_1, int8 as Q8_0, with its tokenizer",
+    .file = "model.gguf",
+    .tie = CALM_TIE_PROJECTION,
+    .check = check,
+    .write = write,
+};

@@ -1,0 +1,233 @@
+/* GPTQ: the format of GPTQModel, AutoGPTQ, vLLM and SGLang (docs/formats.md section 4).
+ *
+ *   m.weight -> m.qweight I32 [in b / 32, out], packed along in     m.scales F16 [G, out]
+ *               m.qzeros I32 [G, out b / 32], packed along out      m.g_idx I32 [in] = i / g
+ *
+ * "gptq" stores (zero - 1) mod 2^b; "gptq_v2", which asymmetric weights need, the zero itself.  The scheme of most
+ * weights is the file's; "dynamic" says what differs: other widths, and modules that stay float. */
+#include <string.h>
+
+#include "ptq/export/format_checks.h"
+#include "ptq/export/module_names.h"
+#include "ptq/export/safetensors_export.h"
+#include "ptq/quant/pack.h"
+
+#define NAME "gptq"
+
+static bool is_v2(const calm_plan *plan)
+{
+    bool asymmetric = false;
+    for (size_t i = 0; i < plan->n_jobs; i++)
+        asymmetric |= plan->jobs[i].quantized && !plan->jobs[i].scheme.symmetric;
+    return asymmetric;
+}
+
+/* ---- a linear; `user` is a bool: v2 ---- */
+
+static size_t list_tensors(const void *user, const calm_scheme *scheme, size_t out, size_t in,
+                           calm_export_tensor list[CALM_EXPORT_TENSORS])
+{
+    const size_t groups = calm_scheme_groups(scheme, in);
+    (void)user;
+    list[0] = (calm_export_tensor){"qweight", CALM_I32, 2, {calm_pack_words(in, scheme->bits), out}};
+    list[1] = (calm_export_tensor){"qzeros", CALM_I32, 2, {groups, calm_pack_words(out, scheme->bits)}};
+    list[2] = (calm_export_tensor){"scales", CALM_F16, 2, {groups, out}};
+    list[3] = (calm_export_tensor){"g_idx", CALM_I32, 1, {in, 0}};
+    return 4;
+}
+
+static calm_status put_codes(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
+{
+    const size_t n_words = calm_pack_words(linear->in, linear->scheme.bits) * linear->out;
+    uint8_t *codes;
+    uint32_t *words;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, codes, linear->in * linear->out));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, n_words));
+    calm_export_transpose(linear->codes, 0, linear->out, linear->in, codes);
+    calm_pack_columns(codes, linear->in, linear->out, linear->scheme.bits, words);
+    return calm_shards_put(ctx, writer, words, n_words * sizeof *words);
+}
+
+static calm_status put_zeros(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, bool v2)
+{
+    const int bits = linear->scheme.bits;
+    const size_t n = linear->n_groups * linear->out, n_words = linear->n_groups * calm_pack_words(linear->out, bits);
+    uint8_t *zeros;
+    uint32_t *words;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, zeros, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, n_words));
+    calm_export_transpose(linear->zeros, (uint8_t)(1 << (bits - 1)), linear->out, linear->n_groups, zeros);
+    for (size_t i = 0; i < n && !v2; i++)
+        zeros[i] = (uint8_t)((zeros[i] - 1) & ((1 << bits) - 1));
+    calm_pack_rows(zeros, linear->n_groups, linear->out, bits, words);
+    return calm_shards_put(ctx, writer, words, n_words * sizeof *words);
+}
+
+static calm_status put_g_idx(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
+{
+    int32_t *index;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, index, linear->in));
+    for (size_t i = 0; i < linear->in; i++)
+        index[i] = (int32_t)(i / linear->group);
+    return calm_shards_put(ctx, writer, index, linear->in * sizeof *index);
+}
+
+static calm_status put(const void *user, calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear,
+                       size_t which)
+{
+    switch (which) {
+    case 0:
+        return put_codes(ctx, writer, linear);
+    case 1:
+        return put_zeros(ctx, writer, linear, *(const bool *)user);
+    case 2:
+        return calm_export_put_scales(ctx, writer, linear);
+    default:
+        return put_g_idx(ctx, writer, linear);
+    }
+}
+
+/* ---- the configuration ---- */
+
+static int64_t group_of(const calm_scheme *scheme)
+{
+    return scheme->group ? (int64_t)scheme->group : -1;
+}
+
+/* Members of "dynamic" being added: what modules of one scheme have, NULL for those that stay float. */
+typedef struct rules {
+    calm_json *dynamic;
+    const calm_scheme *scheme;
+} rules;
+
+/* A calm_target_fn. */
+static void add_rule(void *user, const char *regex)
+{
+    const rules *to = user;
+    calm_json *values = calm_json_new_object();
+    calm_text key;
+    calm_text_init(&key);
+    calm_text_printf(&key, "%s:%s", to->scheme ? "+" : "-", regex);
+    if (to->scheme) {
+        calm_json_set_int(values, "bits", to->scheme->bits);
+        calm_json_set_int(values, "group_size", group_of(to->scheme));
+        calm_json_set_bool(values, "sym", to->scheme->symmetric);
+    }
+    calm_json_set(to->dynamic, key.data ? key.data : "", values);
+    calm_text_clear(&key);
+}
+
+/* Routers and what else is a matrix beside the linears that calm knows; the head has a member of its own. */
+static calm_status add_others(calm_ctx *ctx, const calm_export_input *input, rules *to)
+{
+    const char **modules;
+    size_t n;
+    CALM_TRY(calm_float_modules(ctx, input, false, &modules, &n));
+    for (size_t i = 0; i < n; i++) {
+        calm_text regex;
+        if (strcmp(modules[i], "lm_head") == 0 || calm_is_layout_linear(calm_model_layout(input->model), modules[i]))
+            continue;
+        calm_text_init(&regex);
+        calm_append_escaped(&regex, modules[i]);
+        calm_text_printf(&regex, "$");
+        add_rule(to, regex.data ? regex.data : "");
+        calm_text_clear(&regex);
+    }
+    return CALM_OK;
+}
+
+static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, calm_json *entry)
+{
+    calm_scheme *schemes;
+    size_t n, *weights, base = 0;
+    calm_json *dynamic = calm_json_new_object(), *meta = calm_json_new_object(), *quantizer = calm_json_new_array();
+    calm_status status = calm_plan_schemes(ctx, input, &schemes, &weights, &n);
+    for (size_t s = 1; status == CALM_OK && s < n; s++)
+        base = weights[s] > weights[base] ? s : base;
+    rules to = {dynamic, NULL};
+    if (status == CALM_OK) {
+        calm_module_regexes(input, calm_plan_is_float, NULL, add_rule, &to);
+        status = add_others(ctx, input, &to);
+    }
+    for (size_t s = 0; status == CALM_OK && s < n; s++) {
+        to.scheme = &schemes[s];
+        if (s != base)
+            calm_module_regexes(input, calm_plan_has_scheme, to.scheme, add_rule, &to);
+    }
+    calm_json_set_string(entry, "quant_method", "gptq");
+    if (status == CALM_OK) {
+        calm_json_set_int(entry, "bits", schemes[base].bits);
+        calm_json_set_int(entry, "group_size", group_of(&schemes[base]));
+        calm_json_set_bool(entry, "sym", schemes[base].symmetric);
+    }
+    calm_json_set_bool(entry, "desc_act", false);
+    calm_json_set_bool(entry, "lm_head", false);
+    calm_json_set_string(entry, "checkpoint_format", is_v2(input->plan) ? "gptq_v2" : "gptq");
+    calm_json_set_string(entry, "pack_dtype", "int32");
+    if (calm_json_size(dynamic))
+        calm_json_set(entry, "dynamic", dynamic);
+    else
+        calm_json_free(dynamic);
+    calm_json_add_string(quantizer, "calm:" CALM_VERSION);
+    calm_json_set(meta, "quantizer", quantizer);
+    calm_json_set(entry, "meta", meta);
+    return status;
+}
+
+static calm_status write_configs(calm_ctx *ctx, const calm_export_input *input, const char *dir)
+{
+    static const char *const key = "quantization_config";
+    calm_json *entry = calm_json_new_object();
+    char *path;
+    calm_status status = fill_entry(ctx, input, entry);
+    if (status == CALM_OK)
+        status = calm_export_config(ctx, input, dir, &key, 1, entry);
+    if (status == CALM_OK)
+        status = calm_path_join(ctx, ctx->scratch, &path, dir, "quantize_config.json");
+    if (status == CALM_OK)
+        status = calm_json_save(ctx, path, entry);
+    calm_json_free(entry);
+    return status;
+}
+
+/* ---- the exporter ---- */
+
+static calm_status check(calm_ctx *ctx, const calm_export_input *input)
+{
+    bool unread = false, mixed = false;
+    const calm_plan *plan = input->plan;
+    CALM_TRY(calm_check_weight_only(ctx, NAME, input, "2, 3, 4 or 8"));
+    CALM_TRY(calm_check_groups(ctx, NAME, input));
+    CALM_TRY(calm_check_experts(ctx, NAME, input));
+    CALM_TRY(calm_check_words(ctx, NAME, input, true, true));
+    for (size_t i = 0; i < plan->n_jobs; i++) {
+        const calm_scheme *scheme = &plan->jobs[i].scheme;
+        unread |= plan->jobs[i].quantized && (!scheme->symmetric || scheme->bits < 4);
+        mixed |= plan->jobs[i].quantized != plan->jobs[0].quantized ||
+                 (plan->jobs[i].quantized && !calm_plan_has_scheme(&plan->jobs[0].scheme, &plan->jobs[i]));
+    }
+    if (unread)
+        calm_log(ctx, CALM_LOG_WARNING, NAME ": vLLM reads symmetric weights of 4 and 8 bits alone");
+    if (mixed)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 NAME ": several schemes need \"dynamic\", which GPTQModel, vLLM and SGLang read and "
+                      "transformers does not");
+    return CALM_OK;
+}
+
+static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
+{
+    const bool v2 = is_v2(input->plan);
+    const calm_export_form form = {list_tensors, put, &v2, NULL};
+    CALM_TRY(calm_export_weights(ctx, input, &form, dir));
+    CALM_TRY(write_configs(ctx, input, dir));
+    return calm_export_copy_companions(ctx, input->model, dir);
+}
+
+const calm_exporter calm_export_gptq = {
+    .name = NAME,
+    .summary = "GPTQ v1 (v2 where asymmetric): GPTQModel, vLLM, SGLang, transformers",
+    .tie = CALM_TIE_BLOCK,
+    .check = check,
+    .write = write_checkpoint,
+};

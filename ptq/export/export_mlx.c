@@ -1,0 +1,202 @@
+/* MLX, affine quantization: mlx-lm (docs/formats.md section 5).
+ *
+ *   m.weight -> m.weight U32 [out, in b / 32], packed as compressed-tensors' weight_packed
+ *               m.scales, m.biases [out, G]      value = code * scale + bias, bias = -zero * scale
+ *
+ * Scales and biases are float16 where that holds every bias as it is - symmetric weights, whose zero is a power of two,
+ * and 2 bits - and float32 else.  MLX has groups of 32, 64 and 128: a scale per row is repeated in groups of the
+ * largest of these that divides the row, which changes no weight.  The experts of a block are one module, switch_mlp,
+ * whose tensors are [E, ...]. */
+#include <string.h>
+
+#include "ptq/export/format_checks.h"
+#include "ptq/export/module_names.h"
+#include "ptq/export/safetensors_export.h"
+#include "ptq/quant/pack.h"
+
+#define NAME "mlx"
+#define STACK "switch_mlp"    /* in place of "experts" */
+
+/* Columns per scale as MLX is told; 0: none of its sizes fits. */
+static size_t group_for(const calm_scheme *scheme, size_t in)
+{
+    for (size_t group = 128; group >= 32; group /= 2)
+        if (scheme->group ? scheme->group == group : in % group == 0)
+            return group;
+    return 0;
+}
+
+/* -zero * scale in 11 bits?  bfloat16 scales have 8, float16 ones 11. */
+static calm_dtype scale_dtype(const calm_scheme *scheme)
+{
+    const bool exact = scheme->symmetric || (scheme->scale_dtype == CALM_BF16 && scheme->bits <= 3);
+    return exact ? CALM_F16 : CALM_F32;
+}
+
+/* ---- a linear ---- */
+
+static size_t list_tensors(const void *user, const calm_scheme *scheme, size_t out, size_t in,
+                           calm_export_tensor list[CALM_EXPORT_TENSORS])
+{
+    const size_t groups = in / group_for(scheme, in);
+    (void)user;
+    list[0] = (calm_export_tensor){"weight", CALM_U32, 2, {out, calm_pack_words(in, scheme->bits)}};
+    list[1] = (calm_export_tensor){"scales", scale_dtype(scheme), 2, {out, groups}};
+    list[2] = (calm_export_tensor){"biases", scale_dtype(scheme), 2, {out, groups}};
+    return 3;
+}
+
+static calm_status put_codes(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
+{
+    const size_t n = linear->out * calm_pack_words(linear->in, linear->scheme.bits);
+    uint32_t *words;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, n));
+    calm_pack_rows(linear->codes, linear->out, linear->in, linear->scheme.bits, words);
+    return calm_shards_put(ctx, writer, words, n * sizeof *words);
+}
+
+/* Scales or biases, each as often as MLX has groups in one of the plan's. */
+static calm_status put_floats(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, bool biases)
+{
+    const size_t repeat = linear->group / group_for(&linear->scheme, linear->in), n = linear->out * linear->n_groups;
+    float *values;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values, n * repeat));
+    for (size_t i = 0; i < n; i++) {
+        const int zero = linear->zeros ? linear->zeros[i] : 1 << (linear->scheme.bits - 1);
+        for (size_t k = 0; k < repeat; k++)
+            values[i * repeat + k] = biases ? -(float)zero * linear->scales[i] : linear->scales[i];
+    }
+    if (scale_dtype(&linear->scheme) == CALM_F16)
+        return calm_export_put_f16(ctx, writer, values, n * repeat);
+    return calm_export_put_floats(ctx, writer, CALM_F32, values, n * repeat);
+}
+
+static calm_status put(const void *user, calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear,
+                       size_t which)
+{
+    (void)user;
+    return which == 0 ? put_codes(ctx, writer, linear) : put_floats(ctx, writer, linear, which == 2);
+}
+
+/* ---- the configuration ---- */
+
+static calm_json *settings(size_t group, int bits)
+{
+    calm_json *out = calm_json_new_object();
+    calm_json_set_int(out, "group_size", (int64_t)group);
+    calm_json_set_int(out, "bits", bits);
+    return out;
+}
+
+/* A linear's member of the entry: the experts of a block have one. */
+static calm_status add_member(calm_ctx *ctx, const calm_export_input *input, const calm_job_ref *job,
+                              const calm_linear_ref *linear, calm_json *value, calm_json *entry)
+{
+    char *name = NULL;
+    const calm_status status =
+        job->expert < 0 ? CALM_OK : calm_export_stack_name(ctx, input, linear->module, STACK, &name);
+    if (status == CALM_OK)
+        calm_json_set(entry, name ? name : linear->module, value);
+    else
+        calm_json_free(value);
+    return status;
+}
+
+/* The settings of most weights, and of each linear that has others. */
+static calm_status add_linears(calm_ctx *ctx, const calm_export_input *input, calm_json *entry)
+{
+    const calm_layout *layout = calm_model_layout(input->model);
+    calm_scheme *schemes;
+    size_t n, *weights, most = 0, base_group = 0;
+    int base_bits = 0;
+    CALM_TRY(calm_plan_schemes(ctx, input, &schemes, &weights, &n));
+    for (size_t s = 1; s < n; s++)
+        most = weights[s] > weights[most] ? s : most;
+    for (size_t j = 0; j < layout->n_jobs; j++) {
+        const calm_scheme *scheme = &input->plan->jobs[j].scheme;
+        const size_t group = group_for(scheme, layout->jobs[j].in);
+        if (!base_bits && calm_plan_has_scheme(&schemes[most], &input->plan->jobs[j])) {
+            base_group = group;
+            base_bits = scheme->bits;
+        }
+    }
+    calm_json_set_int(entry, "group_size", (int64_t)base_group);
+    calm_json_set_int(entry, "bits", base_bits);
+    calm_json_set_string(entry, "mode", "affine");
+    for (size_t j = 0; j < layout->n_jobs; j++) {
+        const calm_scheme *scheme = &input->plan->jobs[j].scheme;
+        const size_t group = group_for(scheme, layout->jobs[j].in);
+        if (!input->plan->jobs[j].quantized || (group == base_group && scheme->bits == base_bits) ||
+            layout->jobs[j].expert > 0)
+            continue;
+        for (size_t i = layout->jobs[j].first; i < layout->jobs[j].first + layout->jobs[j].n; i++)
+            CALM_TRY(add_member(ctx, input, &layout->jobs[j], &layout->linears[i], settings(group, scheme->bits),
+                                entry));
+    }
+    return CALM_OK;
+}
+
+static calm_status write_config(calm_ctx *ctx, const calm_export_input *input, const char *dir)
+{
+    static const char *const keys[] = {"quantization", "quantization_config"};
+    const char **floats;
+    size_t n;
+    CALM_TRY(calm_float_modules(ctx, input, true, &floats, &n));
+    calm_json *entry = calm_json_new_object();
+    calm_status status = add_linears(ctx, input, entry);
+    for (size_t i = 0; i < n; i++)
+        calm_json_set_bool(entry, floats[i], false);
+    if (status == CALM_OK)
+        status = calm_export_config(ctx, input, dir, keys, 2, entry);
+    calm_json_free(entry);
+    return status;
+}
+
+/* ---- the exporter ---- */
+
+static calm_status check_job(calm_ctx *ctx, const calm_export_input *input, size_t index, bool *repeated)
+{
+    const calm_job_ref *job = &calm_model_layout(input->model)->jobs[index];
+    const calm_scheme *scheme = &input->plan->jobs[index].scheme;
+    char name[CALM_SCHEME_NAME_MAX];
+    if (!input->plan->jobs[index].quantized)
+        return CALM_OK;
+    calm_scheme_name(scheme, name);
+    if (!group_for(scheme, job->in))
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         NAME ": %s is %s with %zu columns: the format has groups of 32, 64 and 128", job->name, name,
+                         job->in);
+    *repeated |= !scheme->group;
+    return CALM_OK;
+}
+
+static calm_status check(calm_ctx *ctx, const calm_export_input *input)
+{
+    bool repeated = false;
+    CALM_TRY(calm_check_weight_only(ctx, NAME, input, "2, 3, 4 or 8"));
+    CALM_TRY(calm_check_groups(ctx, NAME, input));
+    CALM_TRY(calm_check_experts(ctx, NAME, input));
+    for (size_t i = 0; i < input->plan->n_jobs; i++)
+        CALM_TRY(check_job(ctx, input, i, &repeated));
+    if (repeated)
+        calm_log(ctx, CALM_LOG_INFO,
+                 NAME ": the format has no scale per row; it is repeated in groups of up to 128 columns, "
+                      "which changes no weight");
+    return CALM_OK;
+}
+
+static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
+{
+    static const calm_export_form form = {list_tensors, put, NULL, STACK};
+    CALM_TRY(calm_export_weights(ctx, input, &form, dir));
+    CALM_TRY(write_config(ctx, input, dir));
+    return calm_export_copy_companions(ctx, input->model, dir);
+}
+
+const calm_exporter calm_export_mlx = {
+    .name = NAME,
+    .summary = "MLX affine: mlx-lm",
+    .tie = CALM_TIE_BLOCK,
+    .check = check,
+    .write = write_checkpoint,
+};

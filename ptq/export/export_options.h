@@ -1,0 +1,28 @@
+/* What a person may ask of exporters; each reads what concerns its format. */
+#ifndef CALM_EXPORT_EXPORT_OPTIONS_H
+#define CALM_EXPORT_EXPORT_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "ptq/quant/job_importance.h"
+
+/* What becomes of matrices that are not quantized, where a format leaves the choice. */
+typedef enum calm_export_float {
+    CALM_EXPORT_AS_STORED,    /* the dtype of the checkpoint */
+    CALM_EXPORT_F16, CALM_EXPORT_BF16, CALM_EXPORT_F32
+} calm_export_float;
+
+/* Their names in that order, as the values of an option. */
+#define CALM_EXPORT_FLOAT_NAMES "stored|f16|bf16|f32"
+
+/* Zeros are the defaults. */
+typedef struct calm_export_options {
+    size_t max_shard_bytes;              /* of tensors in a safetensors file; 0: CALM_SHARD_BYTES (ptq/io/shards.h) */
+    bool asymmetric;                     /* write asymmetric weights also where some readers fail on them           */
+    const char *gguf_pre;                /* llama.cpp's name of the pre-tokenizer; NULL: found from the pattern     */
+    calm_export_float gguf_float;
+    const calm_importance *importance;   /* for imatrix alone, which needs it                                       */
+} calm_export_options;
+
+#endif

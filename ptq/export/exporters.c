@@ -1,0 +1,325 @@
+/* The registry of exporters, and what all of them share: temporary directory, companions. */
+#include "ptq/export/export.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ptq/base/text.h"
+
+#define MOST_NAMES 100    /* of temporary directories of one process id */
+
+#define CALM_EXPORT(name) extern const calm_exporter calm_export_##name;
+#include "ptq/export/export.def"
+#undef CALM_EXPORT
+
+const calm_exporter *const *calm_exporters(size_t *n)
+{
+    static const calm_exporter *const all[] = {
+#define CALM_EXPORT(name) &calm_export_##name,
+#include "ptq/export/export.def"
+#undef CALM_EXPORT
+    };
+    *n = sizeof all / sizeof *all;
+    return all;
+}
+
+#define NAME_MAX_LENGTH 64
+
+/* As people write it: "compressed-tensors". */
+static const char *spoken(const char *name, char text[NAME_MAX_LENGTH])
+{
+    snprintf(text, NAME_MAX_LENGTH, "%s", name);
+    for (char *at = text; *at; at++)
+        *at = *at == '_' ? '-' : *at;
+    return text;
+}
+
+calm_status calm_exporter_find(calm_ctx *ctx, const char *name, const calm_exporter **out)
+{
+    enum { MOST = 32 };
+    char wanted[NAME_MAX_LENGTH], names[MOST][NAME_MAX_LENGTH];
+    const char *all[MOST];
+    size_t n;
+    const calm_exporter *const *exporters = calm_exporters(&n);
+    calm_text list;
+    spoken(name, wanted);
+    for (size_t i = 0; i < n && i < MOST; i++) {
+        all[i] = spoken(exporters[i]->name, names[i]);
+        if (strlen(name) < NAME_MAX_LENGTH && strcmp(all[i], wanted) == 0) {
+            *out = exporters[i];
+            return CALM_OK;
+        }
+    }
+    calm_text_init(&list);
+    for (size_t i = 0; i < n && i < MOST; i++)
+        calm_text_printf(&list, "%s%s", i ? ", " : "", all[i]);
+    const char *near = calm_nearest(wanted, all, n < MOST ? n : MOST);
+    calm_fail(ctx, CALM_EARG, "`formats` %s: no such format%s%s%s; there is %s", name, near ? " (did you mean " : "",
+              near ? near : "", near ? "?)" : "", list.data ? list.data : "none");
+    calm_text_clear(&list);
+    return ctx->status;
+}
+
+/* Remove the slashes at the end: the temporary name goes beside the target. */
+static calm_status clean_target(calm_ctx *ctx, const char *target, char **out)
+{
+    size_t length = strlen(target);
+    while (length > 1 && target[length - 1] == '/')
+        length--;
+    if (length == 0)
+        return calm_fail(ctx, CALM_EARG, "the output directory's name is empty");
+    return calm_strf(ctx, ctx->out, out, "%.*s", (int)length, target);
+}
+
+/* Does the directory hold what an exporter writes: a checkpoint's config.json, or the one file of another format? */
+static calm_status is_export(calm_ctx *ctx, const char *dir, bool *out)
+{
+    size_t n;
+    char *path;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "config.json"));
+    *out = calm_path_exists(path);
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "calm_recipe.json"));    /* above several formats */
+    *out |= calm_path_exists(path);
+    for (size_t i = 0; i < (calm_exporters(&n), n) && !*out; i++) {
+        if (!calm_exporters(&n)[i]->file)
+            continue;
+        CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, calm_exporters(&n)[i]->file));
+        *out = calm_path_exists(path);
+    }
+    return CALM_OK;
+}
+
+calm_status calm_export_target(calm_ctx *ctx, const char *target, bool force)
+{
+    char *clean;
+    bool known;
+    CALM_TRY(clean_target(ctx, target, &clean));
+    if (!calm_path_exists(clean))
+        return CALM_OK;
+    if (!force)
+        return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another `output`, or `force` to replace it",
+                         clean);
+    CALM_TRY(is_export(ctx, clean, &known));
+    if (!known && rmdir(clean) != 0)
+        return calm_fail(ctx, CALM_EARG,
+                         "%s: exists and holds no config.json, so it is no checkpoint; `force` does not "
+                         "replace it",
+                         clean);
+    return CALM_OK;
+}
+
+/* The directory that `path` lies in, in ctx->scratch. */
+static calm_status parent_of(calm_ctx *ctx, const char *path, char **out)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return calm_strf(ctx, ctx->scratch, out, ".");
+    return calm_strf(ctx, ctx->scratch, out, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+}
+
+/* ---- locks: a directory that is being written is locked, so that nobody takes it for a leftover ---- */
+
+typedef enum lock_state { TAKEN, HELD, GONE, NO_LOCKS } lock_state;
+
+/* Lock a directory; the kernel gives the lock back when its holder dies, whatever namespace its process id is of.
+ * *fd >= 0 when TAKEN, or NO_LOCKS (the file system has none). */
+static lock_state take(const char *path, int *fd)
+{
+    *fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (*fd < 0)
+        return GONE;
+    if (flock(*fd, LOCK_EX | LOCK_NB) == 0)
+        return TAKEN;
+    if (errno != EWOULDBLOCK)
+        return NO_LOCKS;
+    close(*fd);
+    *fd = -1;
+    return HELD;
+}
+
+static void release(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* ---- what killed processes left ---- */
+
+/* Is `name` that of a temporary directory of `base`: BASE.tmp.4711, BASE.old.4711, BASE.tmp.4711.2?  *process is the
+ * number in it. */
+static bool is_temporary(const char *name, const char *base, long *process)
+{
+    const size_t length = strlen(base);
+    if (strncmp(name, base, length) != 0 ||
+        (strncmp(name + length, ".tmp.", 5) != 0 && strncmp(name + length, ".old.", 5) != 0))
+        return false;
+    char *end;
+    errno = 0;
+    *process = strtol(name + length + 5, &end, 10);
+    return isdigit((unsigned char)name[length + 5]) && errno == 0 && *process > 0 &&
+           (*end == '\0' || (*end == '.' && end[1] && end[1 + strspn(end + 1, "0123456789")] == '\0'));
+}
+
+/* Remove the temporary directory unless somebody is writing it. */
+static calm_status remove_stale(calm_ctx *ctx, const char *path, long process)
+{
+    int fd;
+    const lock_state state = take(path, &fd);
+    const bool stale = state == TAKEN || (state == NO_LOCKS && kill((pid_t)process, 0) != 0 && errno == ESRCH);
+    const calm_status status = stale ? calm_remove_tree(ctx, path) : CALM_OK;
+    release(&fd);
+    return status;
+}
+
+/* Remove what killed processes left beside the target: a checkpoint may be large. */
+static calm_status sweep(calm_ctx *ctx, const char *clean)
+{
+    const char *slash = strrchr(clean, '/'), *base = slash ? slash + 1 : clean;
+    char *parent, *path;
+    long process;
+    CALM_TRY(parent_of(ctx, clean, &parent));
+    DIR *dir = opendir(parent);
+    calm_status status = CALM_OK;
+    if (!dir)
+        return CALM_OK;    /* not made yet */
+    for (struct dirent *entry; status == CALM_OK && (entry = readdir(dir));) {
+        if (!is_temporary(entry->d_name, base, &process))
+            continue;
+        status = calm_path_join(ctx, ctx->scratch, &path, parent, entry->d_name);
+        if (status == CALM_OK)
+            status = remove_stale(ctx, path, process);
+    }
+    closedir(dir);
+    return status;
+}
+
+/* ---- writing ---- */
+
+/* Do the descriptor and the name stand for one directory still?  A sweep may have been faster than the lock. */
+static bool is_there(int fd, const char *path)
+{
+    struct stat opened, named;
+    return fstat(fd, &opened) == 0 && stat(path, &named) == 0 && opened.st_ino == named.st_ino &&
+           opened.st_dev == named.st_dev;
+}
+
+calm_status calm_export_begin(calm_ctx *ctx, const char *target, calm_export_place *out)
+{
+    char *clean;
+    *out = (calm_export_place){.lock = -1};
+    CALM_TRY(clean_target(ctx, target, &clean));
+    CALM_TRY(sweep(ctx, clean));
+    for (int i = 1; i <= MOST_NAMES; i++) {
+        if (i == 1)
+            CALM_TRY(calm_strf(ctx, ctx->out, &out->temporary, "%s.tmp.%ld", clean, (long)getpid()));
+        else    /* a process of that number is writing there, in another container */
+            CALM_TRY(calm_strf(ctx, ctx->out, &out->temporary, "%s.tmp.%ld.%d", clean, (long)getpid(), i));
+        if (calm_path_exists(out->temporary))
+            continue;
+        CALM_TRY(calm_make_directories(ctx, out->temporary));
+        const lock_state state = take(out->temporary, &out->lock);
+        if ((state == TAKEN || state == NO_LOCKS) && is_there(out->lock, out->temporary))
+            return CALM_OK;
+        release(&out->lock);
+    }
+    return calm_fail(ctx, CALM_EBUSY, "%s.tmp.%ld: %d processes are writing there", clean, (long)getpid(), MOST_NAMES);
+}
+
+void calm_export_abandon(calm_ctx *ctx, calm_export_place *place)
+{
+    calm_ctx cleanup = *ctx;    /* the first failure is the one to report */
+    calm_ctx_forgive(&cleanup);
+    if (place->temporary)
+        calm_remove_tree(&cleanup, place->temporary);
+    release(&place->lock);
+}
+
+/* Where names cannot be exchanged: for a moment the target has no name but its old one. */
+static calm_status replace_in_steps(calm_ctx *ctx, const char *temporary, const char *clean, char **old)
+{
+    CALM_TRY(calm_strf(ctx, ctx->scratch, old, "%s.old.%ld", clean, (long)getpid()));
+    if (rename(clean, *old) != 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot move it aside", clean);
+    if (rename(temporary, clean) == 0)
+        return CALM_OK;
+    const int reason = errno;
+    if (rename(*old, clean) != 0)
+        return calm_fail_errno(ctx, reason, "%s: cannot rename to it; the old one is %s", clean, *old);
+    return calm_fail_errno(ctx, reason, "%s: cannot rename to it", clean);
+}
+
+/* Exchange both names in one step, so that at every moment the target is the old checkpoint or the new one; *old is
+ * where the old one lies afterwards. */
+static calm_status replace(calm_ctx *ctx, const char *temporary, const char *clean, char **old)
+{
+    CALM_TRY(calm_strf(ctx, ctx->scratch, old, "%s", temporary));
+    if (renameat2(AT_FDCWD, temporary, AT_FDCWD, clean, RENAME_EXCHANGE) == 0)
+        return CALM_OK;
+    if (errno == EINVAL || errno == ENOSYS)
+        return replace_in_steps(ctx, temporary, clean, old);
+    return calm_fail_errno(ctx, errno, "%s: cannot rename to it", clean);
+}
+
+/* Give the temporary directory the target's name; *old is what has to be removed then, or NULL. */
+static calm_status move(calm_ctx *ctx, const char *temporary, const char *clean, char **old)
+{
+    char *parent;
+    *old = NULL;
+    CALM_TRY(parent_of(ctx, clean, &parent));
+    CALM_TRY(calm_sync_directory(ctx, temporary));
+    if (calm_path_exists(clean))
+        CALM_TRY(replace(ctx, temporary, clean, old));
+    else if (rename(temporary, clean) != 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot rename to it", clean);
+    return calm_sync_directory(ctx, parent);
+}
+
+calm_status calm_export_commit(calm_ctx *ctx, calm_export_place *place, const char *target)
+{
+    char *clean, *old;
+    int old_lock;
+    CALM_TRY(clean_target(ctx, target, &clean));
+    take(clean, &old_lock);    /* it gets a temporary name */
+    calm_status status = move(ctx, place->temporary, clean, &old);
+    if (status == CALM_OK)
+        release(&place->lock);
+    if (status == CALM_OK && old)
+        status = calm_remove_tree(ctx, old);
+    release(&old_lock);
+    return status;
+}
+
+const char *const *calm_export_companions(size_t *n)
+{
+    static const char *const files[] = {
+        "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+        "merges.txt", "tokenizer.model", "chat_template.jinja", "chat_template.json", "generation_config.json",
+        "LICENSE",
+    };
+    *n = sizeof files / sizeof *files;
+    return files;
+}
+
+calm_status calm_export_copy_companions(calm_ctx *ctx, const calm_model *model, const char *dir)
+{
+    size_t n;
+    const char *const *files = calm_export_companions(&n);
+    for (size_t i = 0; i < n; i++) {
+        char *from, *to;
+        CALM_TRY(calm_path_join(ctx, ctx->scratch, &from, calm_model_dir(model), files[i]));
+        CALM_TRY(calm_path_join(ctx, ctx->scratch, &to, dir, files[i]));
+        if (calm_path_exists(from))
+            CALM_TRY(calm_copy_file(ctx, from, to));
+    }
+    return CALM_OK;
+}

@@ -1,0 +1,105 @@
+/* What several formats refuse alike. */
+#include "ptq/export/format_checks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Readers want groups that divide the row; propose the nearest usual one that does. */
+static calm_status check_group(calm_ctx *ctx, const char *format, const calm_export_input *input, size_t index)
+{
+    static const size_t usual[] = {128, 64, 32, 16, 8};
+    const calm_plan_job *job = &input->plan->jobs[index];
+    const calm_job_ref *ref = &calm_model_layout(input->model)->jobs[index];
+    const char *name = calm_model_layout(input->model)->linears[ref->first].module;
+    size_t proposal = 0;
+    if (!job->quantized || !job->scheme.group || ref->in % job->scheme.group == 0)
+        return CALM_OK;
+    for (size_t i = 0; i < sizeof usual / sizeof *usual && !proposal; i++)
+        proposal = usual[i] < job->scheme.group && ref->in % usual[i] == 0 ? usual[i] : 0;
+    if (!proposal)
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "%s: %s has %zu input columns, which groups of %zu do not divide; use a scheme without groups",
+                         format, name, ref->in, job->scheme.group);
+    return calm_fail(ctx, CALM_EUNSUPPORTED,
+                     "%s: %s has %zu input columns, which groups of %zu do not divide; groups of %zu do "
+                     "(`schemes` w%da%d_g%zu)",
+                     format, name, ref->in, job->scheme.group, proposal, job->scheme.bits,
+                     job->scheme.act_bits ? job->scheme.act_bits : 16, proposal);
+}
+
+calm_status calm_check_groups(calm_ctx *ctx, const char *format, const calm_export_input *input)
+{
+    for (size_t i = 0; i < input->plan->n_jobs; i++)
+        CALM_TRY(check_group(ctx, format, input, i));
+    return CALM_OK;
+}
+
+calm_status calm_check_experts(calm_ctx *ctx, const char *format, const calm_export_input *input)
+{
+    const calm_layout *table = calm_model_layout(input->model);
+    const calm_plan_job *jobs = input->plan->jobs;
+    const calm_scheme floating = {0};
+    size_t first = 0;    /* the block's first job of an expert */
+    for (size_t j = 0; j < table->n_jobs; j++) {
+        char name[CALM_SCHEME_NAME_MAX], other[CALM_SCHEME_NAME_MAX];
+        if (table->jobs[j].expert < 0)
+            continue;
+        if (table->jobs[first].expert < 0 || table->jobs[first].block != table->jobs[j].block)
+            first = j;
+        calm_scheme_name(jobs[j].quantized ? &jobs[j].scheme : &floating, name);
+        calm_scheme_name(jobs[first].quantized ? &jobs[first].scheme : &floating, other);
+        if (strcmp(name, other) != 0)
+            return calm_fail(ctx, CALM_EUNSUPPORTED,
+                             "%s: %s is %s, but %s is %s: readers take one scheme for all experts of a block",
+                             format, table->jobs[j].name, name, table->jobs[first].name, other);
+    }
+    return CALM_OK;
+}
+
+calm_status calm_check_weight_only(calm_ctx *ctx, const char *format, const calm_export_input *input, const char *bits)
+{
+    const calm_plan *plan = input->plan;
+    bool quantized = false;
+    for (size_t i = 0; i < plan->n_jobs; i++) {
+        const calm_scheme *scheme = &plan->jobs[i].scheme;
+        const char *job = calm_model_layout(input->model)->jobs[i].name;
+        char name[CALM_SCHEME_NAME_MAX], digit[2] = "";
+        if (!plan->jobs[i].quantized)
+            continue;
+        quantized = true;
+        calm_scheme_name(scheme, name);
+        digit[0] = (char)('0' + scheme->bits);
+        if (scheme->act_bits)
+            return calm_fail(ctx, CALM_EUNSUPPORTED,
+                             "%s: %s is %s: the format has no quantized activations; compressed-tensors has", format,
+                             job, name);
+        if (!strstr(bits, digit))
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s is %s: the format has weights of %s bits alone", format,
+                             job, name, bits);
+    }
+    if (!quantized)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: nothing is quantized: the float checkpoint is what you have",
+                         format);
+    return CALM_OK;
+}
+
+calm_status calm_check_words(calm_ctx *ctx, const char *format, const calm_export_input *input, bool columns, bool rows)
+{
+    const calm_layout *layout = calm_model_layout(input->model);
+    for (size_t j = 0; j < layout->n_jobs; j++) {
+        const size_t bits = (size_t)input->plan->jobs[j].scheme.bits;
+        for (size_t i = layout->jobs[j].first; i < layout->jobs[j].first + layout->jobs[j].n; i++) {
+            const calm_linear_ref *linear = &layout->linears[i];
+            if (!input->plan->jobs[j].quantized)
+                continue;
+            const bool bad_in = columns && linear->in * bits % 32 != 0;
+            if (bad_in || (rows && linear->out * bits % 32 != 0))
+                return calm_fail(
+                    ctx, CALM_EUNSUPPORTED,
+                    "%s: %s has %zu %s of %zu bits, which do not fill 32-bit words; compressed-tensors takes "
+                    "any number",
+                    format, linear->module, bad_in ? linear->in : linear->out, bad_in ? "columns" : "rows", bits);
+        }
+    }
+    return CALM_OK;
+}

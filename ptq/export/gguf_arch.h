@@ -1,0 +1,20 @@
+/* A model's architecture as keys of a GGUF file, and what llama.cpp computes otherwise. */
+#ifndef CALM_EXPORT_GGUF_ARCH_H
+#define CALM_EXPORT_GGUF_ARCH_H
+
+#include "ptq/base/context.h"
+#include "ptq/io/gguf_write.h"
+#include "ptq/model/model.h"
+
+/* Refuse, by name, a model whose computation llama.cpp's architecture cannot be told; warn where it differs only beyond a
+ * sliding window.  CALM_EUNSUPPORTED. */
+calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model);
+
+/* Add general.* and the architecture's keys for a file of `file_type` (a label; llama.cpp's enum). */
+calm_status calm_gguf_add_arch(calm_ctx *ctx, const calm_model *model, uint32_t file_type, calm_gguf_keys *keys);
+
+/* Are rope_freqs.weight's factors needed, and those [head_dim / 2] into ctx->out: the angles are divided by them. */
+bool calm_gguf_has_rope_factors(const calm_model *model);
+calm_status calm_gguf_rope_factors(calm_ctx *ctx, const calm_model *model, float **out);
+
+#endif

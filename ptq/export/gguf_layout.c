@@ -1,0 +1,246 @@
+/* Which tensors a GGUF file of a plan holds. */
+#include "ptq/export/gguf_layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/export/gguf_arch.h"
+#include "ptq/export/gguf_linear.h"
+#include "ptq/export/module_names.h"
+#include "ptq/model/arch.h"
+
+typedef struct builder {
+    const calm_export_input *input;
+    calm_named_linear *linears;    /* sorted by name */
+    calm_gguf_layout *out;
+} builder;
+
+/* ---- types ---- */
+
+static const calm_plan_job *planned(const builder *b, const calm_job_ref *job)
+{
+    return &b->input->plan->jobs[job - calm_model_layout(b->input->model)->jobs];
+}
+
+static calm_ggml_type float_type(const builder *b, calm_dtype dtype)
+{
+    const calm_export_float wanted = b->input->options ? b->input->options->gguf_float : CALM_EXPORT_AS_STORED;
+    if (wanted == CALM_EXPORT_F16 || (wanted == CALM_EXPORT_AS_STORED && dtype == CALM_F16))
+        return CALM_GGML_F16;
+    if (wanted == CALM_EXPORT_BF16 || (wanted == CALM_EXPORT_AS_STORED && dtype == CALM_BF16))
+        return CALM_GGML_BF16;
+    return CALM_GGML_F32;
+}
+
+/* One type for all experts of a projection: theirs, or Q8_0, which holds the codes of all others. */
+static calm_status type_of_experts(calm_ctx *ctx, const builder *b, const calm_gguf_part *part, calm_ggml_type *out)
+{
+    const calm_layout *table = calm_model_layout(b->input->model);
+    const calm_plan_job *first = planned(b, part->job);
+    const size_t in = part->source->shape[1];
+    if (first->quantized)
+        CALM_TRY(calm_gguf_type_of(ctx, &first->scheme, part->job->name, in, out));
+    else
+        *out = float_type(b, part->source->dtype);
+    for (size_t j = table->block_begin[part->job->block]; j < table->block_begin[part->job->block + 1]; j++) {
+        const calm_job_ref *job = &table->jobs[j];
+        const calm_plan_job *plan = planned(b, job);
+        calm_ggml_type type;
+        if (job->expert < 0 || job->kind != part->job->kind)
+            continue;
+        if (plan->quantized != first->quantized)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s is %s, but %s is %s: GGUF has one type for all experts of a block",
+                             job->name, plan->quantized ? "quantized" : "float", part->job->name,
+                             first->quantized ? "quantized" : "float");
+        if (!plan->quantized)
+            continue;
+        CALM_TRY(calm_gguf_type_of(ctx, &plan->scheme, job->name, in, &type));
+        *out = type == *out ? type : CALM_GGML_Q8_0;
+    }
+    return CALM_OK;
+}
+
+/* Vectors and what routes tokens are float32, as llama.cpp computes with them. */
+static bool stays_f32(const calm_gguf_part *part)
+{
+    return part->source->n_dims != 2 || strstr(part->spot.name, "ffn_gate_inp") != NULL;
+}
+
+static calm_status find_type(calm_ctx *ctx, const builder *b, const calm_gguf_part *part, calm_ggml_type *out)
+{
+    if (part->kind == CALM_GGUF_EXPERTS)
+        return type_of_experts(ctx, b, part, out);
+    if (part->kind == CALM_GGUF_WEIGHT && planned(b, part->job)->quantized) {
+        const calm_layout *table = calm_model_layout(b->input->model);
+        const char *module = part->job->name;
+        for (size_t i = part->job->first; i < part->job->first + part->job->n; i++)
+            if (table->linears[i].role == part->role)
+                module = table->linears[i].module;
+        return calm_gguf_type_of(ctx, &planned(b, part->job)->scheme, module, part->source->shape[1], out);
+    }
+    *out = stays_f32(part) ? CALM_GGML_F32 : float_type(b, part->source->dtype);
+    return CALM_OK;
+}
+
+/* ---- parts ---- */
+
+static calm_status add(calm_ctx *ctx, builder *b, const calm_gguf_part *part)
+{
+    const calm_config *config = calm_model_config(b->input->model);
+    const size_t *shape = part->source->shape;
+    calm_gguf_tensor *tensor = &b->out->tensors[b->out->n];
+    *tensor = (calm_gguf_tensor){.name = part->spot.name, .n_dims = part->source->n_dims, .dims = {shape[0], 1, 1, 1}};
+    CALM_TRY(find_type(ctx, b, part, &tensor->type));
+    if (tensor->n_dims == 2) {
+        tensor->dims[0] = shape[1];
+        tensor->dims[1] = shape[0];
+        if (shape[0] == 1 && strstr(part->spot.name, "ffn_gate_inp_shexp"))
+            tensor->n_dims = 1;    /* the shared expert's gate is a vector */
+    }
+    if (part->kind == CALM_GGUF_EXPERTS) {
+        tensor->n_dims = 3;
+        tensor->dims[2] = config->moe.n_experts;
+    }
+    b->out->parts[b->out->n++] = *part;
+    return CALM_OK;
+}
+
+/* Is it the norm before a sublayer? */
+static bool is_folded_norm(const calm_names *names, const char *tensor, calm_sublayer *sublayer)
+{
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        const char *norm = names->norm[s][CALM_NORM_IN];
+        const size_t n = strlen(tensor), end = norm ? strlen(norm) + strlen(".weight") : n + 1;
+        if (n <= end || tensor[n - end - 1] != '.' || strncmp(tensor + n - end, norm, strlen(norm)) != 0 ||
+            strcmp(tensor + n - strlen(".weight"), ".weight") != 0)
+            continue;
+        *sublayer = s;
+        return true;
+    }
+    return false;
+}
+
+static calm_status find_linear(calm_ctx *ctx, const builder *b, const calm_tensor *source, calm_gguf_part *part)
+{
+    const char *dot = strrchr(source->name, '.');
+    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    char *module;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%.*s", (int)(dot ? dot - source->name : 0), source->name));
+    const calm_named_linear *found = calm_linear_named(b->input->model, b->linears, module);
+    calm_arena_rewind(ctx->scratch, mark);
+    if (!found)
+        return CALM_OK;
+    part->job = found->job;
+    part->role = found->role;
+    part->kind = strcmp(dot, ".bias") == 0 ? CALM_GGUF_BIAS : CALM_GGUF_WEIGHT;
+    return CALM_OK;
+}
+
+static calm_status no_place(calm_ctx *ctx, const builder *b, const char *name)
+{
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: tensor %s has no place in llama.cpp's architecture %s", name,
+                     calm_gguf_arch_of(calm_model_config(b->input->model)->arch)->name);
+}
+
+/* The embedding stands for the head too where that is tied; llama.cpp wants it twice in some architectures. */
+static calm_status add_tied_head(calm_ctx *ctx, builder *b, const calm_gguf_part *part)
+{
+    calm_gguf_part head = *part;
+    head.spot.name = "output.weight";
+    return add(ctx, b, &head);
+}
+
+static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *source, const calm_gguf_spot *spot, long block)
+{
+    const calm_config *config = calm_model_config(b->input->model);
+    const calm_gguf_arch *as = calm_gguf_arch_of(config->arch);
+    calm_gguf_part part = {.kind = CALM_GGUF_COPY, .block = block, .source = source, .spot = *spot};
+    part.head_dim = spot->turn ? config->head_dim : 0;
+    CALM_TRY(find_linear(ctx, b, source, &part));
+    if (part.kind == CALM_GGUF_BIAS && !as->biases && calm_role_job(part.role) != CALM_JOB_QKV)
+        return no_place(ctx, b, source->name);
+    if (spot->expert >= 0) {
+        part.kind = CALM_GGUF_EXPERTS;
+        return spot->expert == 0 ? add(ctx, b, &part) : CALM_OK;
+    }
+    if (part.kind == CALM_GGUF_COPY && block >= 0 && is_folded_norm(config->arch->names, source->name, &part.sublayer))
+        part.kind = CALM_GGUF_NORM;
+    if (config->tied && strcmp(spot->name, "output.weight") == 0)
+        return CALM_OK;    /* a copy of the embedding that readers do not look at */
+    CALM_TRY(add(ctx, b, &part));
+    return config->tied && as->own_head && strcmp(spot->name, "token_embd.weight") == 0 ? add_tied_head(ctx, b, &part) : CALM_OK;
+}
+
+static calm_status add_rope_factors(calm_ctx *ctx, builder *b)
+{
+    const calm_config *config = calm_model_config(b->input->model);
+    if (!calm_gguf_has_rope_factors(b->input->model))
+        return CALM_OK;
+    calm_tensor *none;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, none, 1));
+    *none = (calm_tensor){.name = "rope_freqs.weight", .dtype = CALM_F32, .n_dims = 1, .shape = {config->head_dim / 2}};
+    const calm_gguf_part part = {.kind = CALM_GGUF_ROPE_FACTORS, .block = -1, .source = none,
+                                 .spot = {.name = none->name, .expert = CALM_NO_EXPERT}};
+    return add(ctx, b, &part);
+}
+
+/* ---- all of them ---- */
+
+/* The file's label: llama.cpp's number for the type that holds the most elements. */
+static uint32_t label(const calm_gguf_layout *layout)
+{
+    static const struct {
+        calm_ggml_type type;
+        uint32_t label;
+    } labels[] = {{CALM_GGML_F32, 0}, {CALM_GGML_F16, 1}, {CALM_GGML_Q4_0, 2}, {CALM_GGML_Q4_1, 3}, {CALM_GGML_Q8_0, 7},
+                  {CALM_GGML_BF16, 32}};
+    double most = -1;
+    uint32_t out = 0;
+    for (size_t l = 0; l < sizeof labels / sizeof *labels; l++) {
+        double elements = 0;
+        for (size_t i = 0; i < layout->n; i++) {
+            const size_t *dims = layout->tensors[i].dims;
+            if (layout->tensors[i].type == labels[l].type && layout->parts[i].job)
+                elements += (double)dims[0] * (double)dims[1] * (double)dims[2];
+        }
+        if (elements > most) {
+            most = elements;
+            out = labels[l].label;
+        }
+    }
+    return out;
+}
+
+/* Number of the block a spot lies in; -1: outside. */
+static long block_of(const calm_gguf_spot *spot)
+{
+    return strncmp(spot->name, "blk.", 4) == 0 ? strtol(spot->name + 4, NULL, 10) : -1;
+}
+
+calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, calm_gguf_layout *out)
+{
+    const calm_model *model = input->model;
+    const calm_safetensors *set = calm_model_tensors(model);
+    const size_t n = calm_safetensors_count(set);
+    builder b = {.input = input, .out = out};
+    calm_gguf_spot *spots;
+    *out = (calm_gguf_layout){0};
+    CALM_TRY(calm_linears_by_name(ctx, model, &b.linears));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, spots, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->parts, n + 2));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, n + 2));
+    for (size_t i = 0; i < n; i++) {
+        bool known;
+        const char *name = calm_safetensors_at(set, i)->name;
+        CALM_TRY(calm_gguf_spot_of(ctx, calm_model_config(model)->arch, calm_model_prefix(model), name, &spots[i], &known));
+        if (!known)
+            return no_place(ctx, &b, name);
+    }
+    CALM_TRY(add_rope_factors(ctx, &b));
+    for (long block = -1; block < (long)calm_model_config(model)->n_blocks; block++)
+        for (size_t i = 0; i < n; i++)
+            if (block_of(&spots[i]) == block)
+                CALM_TRY(add_source(ctx, &b, calm_safetensors_at(set, i), &spots[i], block));
+    out->file_type = label(out);
+    return CALM_OK;
+}

@@ -1,0 +1,43 @@
+/* Which tensors a GGUF file of a plan holds, in order: those outside the blocks, then block by block, by the names of the
+ * checkpoint; the experts of a projection are one tensor of three dimensions. */
+#ifndef CALM_EXPORT_GGUF_LAYOUT_H
+#define CALM_EXPORT_GGUF_LAYOUT_H
+
+#include "ptq/base/context.h"
+#include "ptq/export/export.h"
+#include "ptq/io/gguf_write.h"
+#include "ptq/model/gguf_names.h"
+
+typedef enum calm_gguf_part_kind {
+    CALM_GGUF_COPY,            /* as the checkpoint has it, in another type */
+    CALM_GGUF_NORM,            /* the norm before a sublayer, which scales fold into */
+    CALM_GGUF_BIAS,
+    CALM_GGUF_WEIGHT,          /* of a linear */
+    CALM_GGUF_EXPERTS,         /* weights of all experts */
+    CALM_GGUF_ROPE_FACTORS,
+} calm_gguf_part_kind;
+
+/* One tensor of the file. */
+typedef struct calm_gguf_part {
+    calm_gguf_part_kind kind;
+    long block;                    /* -1: outside the blocks                                           */
+    const calm_job_ref *job;       /* of a linear's tensors, of expert 0 for all experts; else NULL    */
+    calm_role role;                /* likewise                                                         */
+    calm_sublayer sublayer;        /* of a norm                                                        */
+    const calm_tensor *source;     /* of the checkpoint, of expert 0 for all; NULL: rope factors       */
+    calm_gguf_spot spot;
+    size_t head_dim;               /* of turned rows; 0: they stand as they are                        */
+} calm_gguf_part;
+
+typedef struct calm_gguf_layout {
+    calm_gguf_part *parts;         /* [n]                                  */
+    calm_gguf_tensor *tensors;     /* [n] the same as the file's table has them */
+    size_t n;
+    uint32_t file_type;            /* label: the type most elements have   */
+} calm_gguf_layout;
+
+/* Lay out a file, into ctx->out.  CALM_EUNSUPPORTED, by name: a tensor without a place in llama.cpp's architecture, a linear that
+ * GGUF has no type for, experts of one projection that have no type in common. */
+calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, calm_gguf_layout *out);
+
+#endif

@@ -1,0 +1,107 @@
+/* llama.cpp's names of pre-tokenizers, found from what they do.
+ *
+ * The patterns are those that llama.cpp's src/llama-vocab.cpp computes or says it adapted ("original regex from
+ * tokenizer.json"), and of tokenizer.json files in use.  Several names do the same; the first that llama.cpp had is given. */
+#include <string.h>
+
+#include "ptq/base/text.h"
+#include "ptq/export/gguf_tokenizer.h"
+
+#define ENGLISH "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define OTHERS " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACES
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define BEFORE "[^\\r\\n\\p{L}\\p{N}]?"
+#define CASED(end) BEFORE UPPER "*" LOWER "+" end "|" BEFORE UPPER "+" LOWER "*" end
+
+/* Lines of a pattern: "split REGEX", "digits", "digit" (one by one), "punctuation BEHAVIOR", "gpt-2" (ByteLevel's own regex);
+ * ByteLevel without its regex splits nothing. */
+static const struct {
+    const char *pattern;
+    const char *name, *whole_words;    /* the latter with "ignore_merges"; NULL: the same */
+} known[] = {
+    {"split " ENGLISH "|" BEFORE "\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACES "\n", "qwen2", NULL},
+    {"split " ENGLISH "|" BEFORE "\\p{L}+|\\p{N}{1,3}|" OTHERS "\n", "dbrx", "llama-bpe"},
+    {"gpt-2\n", "gpt-2", NULL},
+    {"digit\ngpt-2\n", "smollm", NULL},
+    {"split " CASED("") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES "\n", "tekken", NULL},
+    {"split " CASED(ENGLISH "?") "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES "\n", "gpt-4o", NULL},
+    {"split " ENGLISH "|" BEFORE "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES "\n", "qwen35", NULL},
+    {"split \\p{N}{1,3}\nsplit " ENGLISH "|" BEFORE "\\p{L}+|\\p{N}+|" OTHERS "\n", "minicpm5", NULL},
+    {"split '(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|"
+     "\\s+(?!\\S)|\\s+\n", "bailingmoe", NULL},
+    {"split " ENGLISH "|" BEFORE "\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES "\n", "seed-coder", NULL},
+    {"split \\p{N}{1,3}\nsplit [\xe4\xb8\x80-\xe9\xbe\xa5\xe3\x81\x80-\xe3\x82\x9f\xe3\x82\xa0-\xe3\x83\xbf]+\n"
+     "split [!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+"
+     "[\\r\\n]*|" SPACES "\n", "deepseek-v3", NULL},
+    {"punctuation Contiguous\ngpt-2\ndigits\nsplit [0-9][0-9][0-9]\n", "falcon", NULL},
+};
+
+const char *calm_gguf_find_pre(const char *pattern, bool whole_words)
+{
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].pattern, pattern) == 0)
+            return whole_words && known[i].whole_words ? known[i].whole_words : known[i].name;
+    return NULL;
+}
+
+/* A regex with carriage returns and newlines as escapes, as some files write them themselves. */
+static void add_regex(calm_text *text, const char *regex)
+{
+    calm_text_append(text, "split ", 6);
+    for (const char *at = regex; *at; at++)
+        if (*at == '\r' || *at == '\n')
+            calm_text_append(text, *at == '\r' ? "\\r" : "\\n", 2);
+        else
+            calm_text_append(text, at, 1);
+    calm_text_append(text, "\n", 1);
+}
+
+/* A Split keeps what it finds and what lies between: "Isolated", or, where everything is found, "Removed" and inverted. */
+static void add_split(calm_text *text, const calm_json *part)
+{
+    const char *behavior = calm_json_string(calm_json_get(part, "behavior"), "");
+    const char *regex = calm_json_string(calm_json_get(calm_json_get(part, "pattern"), "Regex"), NULL);
+    const bool invert = calm_json_bool(calm_json_get(part, "invert"), false);
+    if (regex && (strcmp(behavior, "Isolated") == 0 || (strcmp(behavior, "Removed") == 0 && invert)))
+        add_regex(text, regex);
+    else
+        calm_text_printf(text, "Split %s\n", behavior);
+}
+
+static void add_part(calm_text *text, const calm_json *part)
+{
+    const char *type = calm_json_string(calm_json_get(part, "type"), "none");
+    const calm_json *parts = calm_json_get(part, "pretokenizers");
+    if (strcmp(type, "Sequence") == 0)
+        for (size_t i = 0; i < calm_json_size(parts) && i < 64; i++) {
+            const calm_json *inner = calm_json_at(parts, i);
+            if (strcmp(calm_json_string(calm_json_get(inner, "type"), ""), "Sequence") == 0)
+                calm_text_append(text, "Sequence\n", 9);    /* none is known */
+            else
+                add_part(text, inner);
+        }
+    else if (strcmp(type, "Split") == 0)
+        add_split(text, part);
+    else if (strcmp(type, "ByteLevel") == 0)
+        calm_text_printf(text, "%s", calm_json_bool(calm_json_get(part, "use_regex"), true) ? "gpt-2\n" : "");
+    else if (strcmp(type, "Digits") == 0)
+        calm_text_printf(text, "%s\n", calm_json_bool(calm_json_get(part, "individual_digits"), false) ? "digit" : "digits");
+    else if (strcmp(type, "Punctuation") == 0)
+        calm_text_printf(text, "punctuation %s\n", calm_json_string(calm_json_get(part, "behavior"), "Isolated"));
+    else
+        calm_text_printf(text, "%s\n", type);
+}
+
+calm_status calm_gguf_pattern(calm_ctx *ctx, const calm_json *tokenizer, char **out)
+{
+    calm_text text;
+    calm_text_init(&text);
+    add_part(&text, calm_json_get(tokenizer, "pre_tokenizer"));
+    calm_status status = calm_text_check(ctx, &text);
+    if (status == CALM_OK)
+        status = calm_strf(ctx, ctx->out, out, "%s", text.data ? text.data : "");
+    calm_text_clear(&text);
+    return status;
+}

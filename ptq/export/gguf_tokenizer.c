@@ -1,0 +1,504 @@
+/* A checkpoint's tokenizer as keys of a GGUF file. */
+#include "ptq/export/gguf_tokenizer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ptq/base/file.h"
+#include "ptq/tokenizer/vocab.h"
+
+#define FILE_MAX ((size_t)64 * 1024 * 1024)
+#define SPACE "\xe2\x96\x81"    /* U+2581, which stands for a space in SentencePiece's vocabularies */
+
+/* A token that no merge makes: merged last. */
+#define NO_SCORE (-1e9f)
+
+typedef enum token_type { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 } token_type;
+
+typedef struct token {
+    const char *text;    /* NULL: no token has this id */
+    size_t n;
+    float score;
+    token_type type;
+} token;
+
+typedef struct reader {
+    const char *path;
+    const calm_json *root, *config, *settings;    /* tokenizer.json, config.json, tokenizer_config.json (NULL: none) */
+    token *tokens;                                /* [n] */
+    size_t n, n_left_out;
+} reader;
+
+static calm_status malformed(calm_ctx *ctx, const reader *in, const char *what)
+{
+    return calm_fail(ctx, CALM_EFORMAT, "%s: %s", in->path, what);
+}
+
+/* ---- tokens ---- */
+
+static void set_token(reader *in, int64_t id, const char *text, size_t n, token_type type, float score)
+{
+    if (id < 0 || (uint64_t)id >= in->n)
+        in->n_left_out++;
+    else
+        in->tokens[id] = (token){text, n, score, type};
+}
+
+/* "<0x0A>", as SentencePiece names bytes. */
+static bool is_byte(const char *text, size_t n)
+{
+    return n == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>' && strspn(text + 3, "0123456789ABCDEF") == 2;
+}
+
+static calm_status read_vocab(calm_ctx *ctx, reader *in)
+{
+    const calm_json *vocab = calm_json_get(calm_json_get(in->root, "model"), "vocab"), *value;
+    const char *text;
+    void *iter = NULL;
+    if (calm_json_typeof(vocab) != CALM_JSON_OBJECT)
+        return malformed(ctx, in, "model.vocab: expected an object");
+    while (calm_json_next(vocab, &iter, &text, &value)) {
+        const int64_t id = calm_json_int(value, -1);
+        if (id < 0)
+            return malformed(ctx, in, "model.vocab: an id is not a whole number from 0 on");
+        set_token(in, id, text, strlen(text), NORMAL, 0);
+    }
+    return CALM_OK;
+}
+
+static calm_status read_pieces(calm_ctx *ctx, reader *in)
+{
+    const calm_json *vocab = calm_json_get(calm_json_get(in->root, "model"), "vocab");
+    if (calm_json_typeof(vocab) != CALM_JSON_ARRAY)
+        return malformed(ctx, in, "model.vocab: expected an array of [piece, score]");
+    for (size_t i = 0; i < calm_json_size(vocab); i++) {
+        const calm_json *piece = calm_json_at(calm_json_at(vocab, i), 0);
+        const char *text = calm_json_string(piece, NULL);
+        if (!text)
+            return malformed(ctx, in, "model.vocab: a piece is not a string");
+        set_token(in, (int64_t)i, text, calm_json_string_length(piece), NORMAL,
+                  (float)calm_json_number(calm_json_at(calm_json_at(vocab, i), 1), 0));
+    }
+    return CALM_OK;
+}
+
+/* A text with a space for each U+2581, in ctx->out: llama.cpp looks for user-defined tokens before it replaces spaces. */
+static calm_status with_spaces(calm_ctx *ctx, const char *text, const char **out)
+{
+    char *copy;
+    size_t n = 0;
+    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", text));
+    for (const char *at = text; *at; at++)
+        if (strncmp(at, SPACE, 3) == 0) {
+            copy[n++] = ' ';
+            at += 2;
+        } else
+            copy[n++] = *at;
+    copy[n] = '\0';
+    *out = copy;
+    return CALM_OK;
+}
+
+static calm_status read_added(calm_ctx *ctx, reader *in, bool sentencepiece)
+{
+    const calm_json *added = calm_json_get(in->root, "added_tokens");
+    for (size_t i = 0; i < calm_json_size(added); i++) {
+        const calm_json *entry = calm_json_at(added, i);
+        const char *text = calm_json_string(calm_json_get(entry, "content"), NULL);
+        const int64_t id = calm_json_int(calm_json_get(entry, "id"), -1);
+        const bool special = calm_json_bool(calm_json_get(entry, "special"), false);
+        if (!text || id < 0)
+            return malformed(ctx, in, "added_tokens: an entry lacks its id or content");
+        if (sentencepiece && !special)
+            CALM_TRY(with_spaces(ctx, text, &text));
+        set_token(in, id, text, strlen(text), special ? CONTROL : USER_DEFINED, sentencepiece ? -1000 : 0);
+    }
+    return CALM_OK;
+}
+
+/* llama.cpp stops where two tokens have one text. */
+static calm_status check_unique(calm_ctx *ctx, const reader *in)
+{
+    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    calm_vocab vocab;
+    CALM_TRY(calm_vocab_init(ctx, ctx->scratch, &vocab, in->n));
+    for (size_t i = 0; i < in->n; i++)
+        if (!calm_vocab_add(&vocab, in->tokens[i].text, (uint32_t)in->tokens[i].n, (uint32_t)i))
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: tokens %u and %zu are both \"%.60s\", which llama.cpp does not read", in->path,
+                             (unsigned)calm_vocab_find(&vocab, in->tokens[i].text, in->tokens[i].n), i, in->tokens[i].text);
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+static calm_status fill_gaps(calm_ctx *ctx, reader *in)
+{
+    for (size_t i = 0; i < in->n; i++) {
+        char *name;
+        if (in->tokens[i].text)
+            continue;
+        CALM_TRY(calm_strf(ctx, ctx->out, &name, "[PAD%zu]", i));
+        in->tokens[i] = (token){name, strlen(name), NO_SCORE, UNUSED};
+    }
+    CALM_TRY(check_unique(ctx, in));
+    if (in->n_left_out)
+        calm_log(ctx, CALM_LOG_WARNING, "%s: %zu tokens have ids beyond the %zu rows of the embedding and are left out", in->path,
+                 in->n_left_out, in->n);
+    return CALM_OK;
+}
+
+static void add_tokens(const reader *in, bool scores, calm_gguf_keys *keys)
+{
+    calm_gguf_add_array(keys, "tokenizer.ggml.tokens", CALM_GGUF_STRING, in->n);
+    for (size_t i = 0; i < in->n; i++)
+        calm_gguf_element_string(keys, in->tokens[i].text, in->tokens[i].n);
+    if (scores) {
+        calm_gguf_add_array(keys, "tokenizer.ggml.scores", CALM_GGUF_F32, in->n);
+        for (size_t i = 0; i < in->n; i++)
+            calm_gguf_element_f32(keys, in->tokens[i].score);
+    }
+    calm_gguf_add_array(keys, "tokenizer.ggml.token_type", CALM_GGUF_I32, in->n);
+    for (size_t i = 0; i < in->n; i++)
+        calm_gguf_element_i32(keys, (int32_t)in->tokens[i].type);
+}
+
+/* ---- merges ---- */
+
+/* Left and right of merge `i`, "left right" or ["left", "right"]. */
+static calm_status merge_at(calm_ctx *ctx, const reader *in, size_t i, const char *part[2], size_t n[2])
+{
+    const calm_json *merge = calm_json_at(calm_json_get(calm_json_get(in->root, "model"), "merges"), i);
+    if (calm_json_typeof(merge) == CALM_JSON_ARRAY) {
+        for (size_t k = 0; k < 2; k++) {
+            part[k] = calm_json_string(calm_json_at(merge, k), NULL);
+            n[k] = calm_json_string_length(calm_json_at(merge, k));
+        }
+        return part[0] && part[1] ? CALM_OK : malformed(ctx, in, "model.merges: expected pairs of strings");
+    }
+    const char *text = calm_json_string(merge, ""), *space = strchr(text, ' ');
+    if (!space)
+        return malformed(ctx, in, "model.merges: expected two tokens with a space between");
+    part[0] = text, n[0] = (size_t)(space - text);
+    part[1] = space + 1, n[1] = strlen(space + 1);
+    return CALM_OK;
+}
+
+static size_t n_merges(const reader *in)
+{
+    return calm_json_size(calm_json_get(calm_json_get(in->root, "model"), "merges"));
+}
+
+/* Spaces within a token are spelled as byte-level vocabularies do: a space parts the two. */
+static void append_spelled(calm_text *to, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        calm_text_append(to, text[i] == ' ' ? "\xc4\xa0" : text + i, text[i] == ' ' ? 2 : 1);
+}
+
+static calm_status add_merges(calm_ctx *ctx, const reader *in, calm_gguf_keys *keys)
+{
+    calm_text text;
+    calm_status status = CALM_OK;
+    calm_text_init(&text);
+    calm_gguf_add_array(keys, "tokenizer.ggml.merges", CALM_GGUF_STRING, n_merges(in));
+    for (size_t i = 0; i < n_merges(in) && status == CALM_OK; i++) {
+        const char *part[2];
+        size_t n[2];
+        status = merge_at(ctx, in, i, part, n);
+        if (status != CALM_OK)
+            break;
+        text.length = 0;
+        append_spelled(&text, part[0], n[0]);
+        calm_text_append(&text, " ", 1);
+        append_spelled(&text, part[1], n[1]);
+        status = calm_text_check(ctx, &text);
+        if (status == CALM_OK)
+            calm_gguf_element_string(keys, text.data, text.length);
+    }
+    calm_text_clear(&text);
+    return status;
+}
+
+/* A token's score is less the first merge that makes it, so that llama.cpp merges in their order. */
+static calm_status score_merges(calm_ctx *ctx, reader *in)
+{
+    calm_vocab vocab;
+    calm_text text;
+    calm_status status = CALM_OK;
+    CALM_TRY(calm_vocab_init(ctx, ctx->scratch, &vocab, in->n));
+    for (size_t i = 0; i < in->n; i++)
+        if (in->tokens[i].text && in->tokens[i].type == NORMAL) {
+            calm_vocab_add(&vocab, in->tokens[i].text, (uint32_t)in->tokens[i].n, (uint32_t)i);
+            in->tokens[i].score = NO_SCORE;
+        }
+    calm_text_init(&text);
+    for (size_t i = 0; i < n_merges(in) && status == CALM_OK; i++) {
+        const char *part[2];
+        size_t n[2];
+        status = merge_at(ctx, in, i, part, n);
+        if (status != CALM_OK)
+            break;
+        text.length = 0;
+        calm_text_append(&text, part[0], n[0]);
+        calm_text_append(&text, part[1], n[1]);
+        status = calm_text_check(ctx, &text);
+        const uint32_t id = status == CALM_OK ? calm_vocab_find(&vocab, text.data, text.length) : CALM_NO_TOKEN;
+        if (id != CALM_NO_TOKEN && in->tokens[id].score == NO_SCORE)
+            in->tokens[id].score = -(float)i;
+    }
+    calm_text_clear(&text);
+    return status;
+}
+
+/* ---- special tokens ---- */
+
+/* The id of a text among added tokens, then in the vocabulary; -1: none. */
+static int64_t id_of(const reader *in, const char *text)
+{
+    for (size_t i = in->n; text && i-- > 0;)
+        if (in->tokens[i].type != UNUSED && in->tokens[i].n == strlen(text) && memcmp(in->tokens[i].text, text, in->tokens[i].n) == 0)
+            return (int64_t)i;
+    return -1;
+}
+
+/* "bos": what tokenizer_config.json says, else config.json. */
+static int64_t special_id(const reader *in, const char *which)
+{
+    char key[32];
+    snprintf(key, sizeof key, "%s_token", which);
+    const calm_json *entry = calm_json_get(in->settings, key);
+    const char *text = calm_json_string(entry, calm_json_string(calm_json_get(entry, "content"), NULL));
+    int64_t id = id_of(in, text);
+    snprintf(key, sizeof key, "%s_token_id", which);
+    entry = calm_json_get(in->config, key);
+    if (id < 0)
+        id = calm_json_int(entry, calm_json_int(calm_json_at(entry, 0), -1));
+    return id >= 0 && (uint64_t)id < in->n ? id : -1;
+}
+
+/* The "single" template of the post-processor; NULL: none. */
+static const calm_json *find_template(const reader *in)
+{
+    const calm_json *processor = calm_json_get(in->root, "post_processor"), *list = calm_json_get(processor, "processors");
+    for (size_t i = 0; i < calm_json_size(list); i++)
+        if (calm_json_get(calm_json_at(list, i), "single"))
+            processor = calm_json_at(list, i);
+    return calm_json_get(processor, "single");
+}
+
+/* Is a special token added before (or behind) the text?  *id: which one.  The template says it; without one,
+ * tokenizer_config.json's add_bos_token (add_eos_token). */
+static bool is_added(const reader *in, bool before, int64_t *id)
+{
+    const calm_json *single = find_template(in);
+    const size_t n = calm_json_size(single);
+    const calm_json *piece = calm_json_at(single, before ? 0 : n - (n > 0));
+    const char *text = calm_json_string(calm_json_get(calm_json_get(piece, "SpecialToken"), "id"), NULL);
+    if (!single)
+        return *id >= 0 && calm_json_bool(calm_json_get(in->settings, before ? "add_bos_token" : "add_eos_token"), false);
+    if (!text || id_of(in, text) < 0)
+        return false;
+    *id = id_of(in, text);
+    return true;
+}
+
+static void add_special(const reader *in, calm_gguf_keys *keys)
+{
+    static const char *const others[] = {"unk", "pad"};
+    static const char *const other_keys[] = {"tokenizer.ggml.unknown_token_id", "tokenizer.ggml.padding_token_id"};
+    int64_t bos = special_id(in, "bos"), eos = special_id(in, "eos"), last;
+    const bool add_bos = is_added(in, true, &bos);
+    last = eos;
+    const bool add_eos = is_added(in, false, &last) && last == eos;
+    if (bos >= 0)
+        calm_gguf_add_u32(keys, "tokenizer.ggml.bos_token_id", (uint32_t)bos);
+    if (eos >= 0)
+        calm_gguf_add_u32(keys, "tokenizer.ggml.eos_token_id", (uint32_t)eos);
+    for (size_t i = 0; i < 2; i++)
+        if (special_id(in, others[i]) >= 0)
+            calm_gguf_add_u32(keys, other_keys[i], (uint32_t)special_id(in, others[i]));
+    calm_gguf_add_bool(keys, "tokenizer.ggml.add_bos_token", add_bos);
+    calm_gguf_add_bool(keys, "tokenizer.ggml.add_eos_token", add_eos);
+}
+
+/* chat_template.jinja, chat_template.json, or tokenizer_config.json's: one text, or the one named "default" of several. */
+static calm_status add_template(calm_ctx *ctx, const reader *in, const char *dir, calm_gguf_keys *keys)
+{
+    const calm_json *entry = calm_json_get(in->settings, "chat_template");
+    const char *text = calm_json_string(entry, NULL);
+    char *path, *file;
+    size_t n;
+    calm_json *json = NULL;
+    for (size_t i = 0; i < calm_json_size(entry); i++)
+        if (strcmp(calm_json_string(calm_json_get(calm_json_at(entry, i), "name"), ""), "default") == 0)
+            text = calm_json_string(calm_json_get(calm_json_at(entry, i), "template"), NULL);
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "chat_template.json"));
+    if (calm_path_exists(path)) {
+        CALM_TRY(calm_json_read(ctx, path, FILE_MAX, &json));
+        text = calm_json_string(calm_json_get(json, "chat_template"), text);
+    }
+    calm_status status = calm_path_join(ctx, ctx->scratch, &path, dir, "chat_template.jinja");
+    if (status == CALM_OK && calm_path_exists(path)) {
+        status = calm_read_file(ctx, path, FILE_MAX, &file, &n);
+        text = status == CALM_OK ? file : NULL;
+    }
+    if (status == CALM_OK && text)
+        calm_gguf_add_string(keys, "tokenizer.chat_template", text);
+    calm_json_free(json);
+    return status;
+}
+
+/* ---- kinds of tokenizers ---- */
+
+/* Does a part of this type occur under `list` (of a Sequence) or as the part itself? */
+static const calm_json *find_part(const calm_json *part, const char *list, const char *type)
+{
+    const calm_json *parts = calm_json_get(part, list);
+    if (strcmp(calm_json_string(calm_json_get(part, "type"), ""), type) == 0)
+        return part;
+    for (size_t i = 0; i < calm_json_size(parts); i++)
+        if (strcmp(calm_json_string(calm_json_get(calm_json_at(parts, i), "type"), ""), type) == 0)
+            return calm_json_at(parts, i);
+    return NULL;
+}
+
+static calm_status find_pre(calm_ctx *ctx, const reader *in, const char *wanted, const char **out)
+{
+    const bool whole = calm_json_bool(calm_json_get(calm_json_get(in->root, "model"), "ignore_merges"), false);
+    char *pattern;
+    *out = wanted;
+    if (wanted)
+        return CALM_OK;
+    CALM_TRY(calm_gguf_pattern(ctx, in->root, &pattern));
+    *out = calm_gguf_find_pre(pattern, whole);
+    if (*out)
+        return CALM_OK;
+    for (char *at = pattern; *at; at++)
+        if (*at == '\n')
+            *at = at[1] ? ',' : '\0';
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: llama.cpp's name of its pre-tokenizer is not known (\"%.500s\"); say it with "
+                     "`export.gguf_pre` (qwen2, llama-bpe, gpt-2, ...: those of llama.cpp's src/llama-vocab.cpp)", in->path, pattern);
+}
+
+static calm_status add_byte_level(calm_ctx *ctx, reader *in, const char *wanted, calm_gguf_keys *keys)
+{
+    const calm_json *level = find_part(calm_json_get(in->root, "pre_tokenizer"), "pretokenizers", "ByteLevel");
+    const char *pre;
+    CALM_TRY(find_pre(ctx, in, wanted, &pre));
+    if (calm_json_bool(calm_json_get(level, "add_prefix_space"), false))
+        calm_log(ctx, CALM_LOG_WARNING, "%s: it puts a space before each text; llama.cpp does not", in->path);
+    CALM_TRY(read_vocab(ctx, in));
+    CALM_TRY(read_added(ctx, in, false));
+    CALM_TRY(fill_gaps(ctx, in));
+    calm_gguf_add_string(keys, "tokenizer.ggml.model", "gpt2");
+    calm_gguf_add_string(keys, "tokenizer.ggml.pre", pre);
+    add_tokens(in, false, keys);
+    return add_merges(ctx, in, keys);
+}
+
+/* The unknown token and the bytes. */
+static void mark_kinds(reader *in, const char *unknown, int64_t unknown_id)
+{
+    for (size_t i = 0; i < in->n; i++) {
+        token *t = &in->tokens[i];
+        if (t->text && is_byte(t->text, t->n))
+            t->type = BYTE;
+        if ((int64_t)i == unknown_id || (t->text && unknown && t->n == strlen(unknown) && memcmp(t->text, unknown, t->n) == 0))
+            t->type = UNKNOWN;
+    }
+}
+
+/* Is a space put before the text? */
+static bool adds_space(const reader *in)
+{
+    const calm_json *normalizer = calm_json_get(in->root, "normalizer"), *pre = calm_json_get(in->root, "pre_tokenizer");
+    const calm_json *prepend = find_part(normalizer, "normalizers", "Prepend"), *meta = find_part(pre, "pretokenizers", "Metaspace");
+    if (prepend)
+        return strcmp(calm_json_string(calm_json_get(prepend, "prepend"), ""), SPACE) == 0;
+    if (!meta)
+        return false;
+    const char *scheme = calm_json_string(calm_json_get(meta, "prepend_scheme"), NULL);
+    return scheme ? strcmp(scheme, "never") != 0 : calm_json_bool(calm_json_get(meta, "add_prefix_space"), true);
+}
+
+static calm_status add_sentencepiece(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
+{
+    const calm_json *model = calm_json_get(in->root, "model");
+    CALM_TRY(read_vocab(ctx, in));
+    CALM_TRY(score_merges(ctx, in));
+    CALM_TRY(read_added(ctx, in, true));
+    mark_kinds(in, calm_json_string(calm_json_get(model, "unk_token"), NULL), -1);
+    CALM_TRY(fill_gaps(ctx, in));
+    calm_gguf_add_string(keys, "tokenizer.ggml.model", "llama");
+    calm_gguf_add_string(keys, "tokenizer.ggml.pre", "default");
+    add_tokens(in, true, keys);
+    calm_gguf_add_bool(keys, "tokenizer.ggml.add_space_prefix", adds_space(in));
+    return CALM_OK;
+}
+
+static calm_status add_unigram(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
+{
+    const calm_json *model = calm_json_get(in->root, "model"), *pre = calm_json_get(in->root, "pre_tokenizer");
+    if (find_part(calm_json_get(in->root, "normalizer"), "normalizers", "Precompiled"))
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: a Unigram with a precompiled character map; calm does not write it to GGUF",
+                         in->path);
+    CALM_TRY(read_pieces(ctx, in));
+    CALM_TRY(read_added(ctx, in, true));
+    mark_kinds(in, NULL, calm_json_int(calm_json_get(model, "unk_id"), -1));
+    CALM_TRY(fill_gaps(ctx, in));
+    calm_gguf_add_string(keys, "tokenizer.ggml.model", "t5");
+    calm_gguf_add_string(keys, "tokenizer.ggml.pre", "default");
+    add_tokens(in, true, keys);
+    calm_gguf_add_bool(keys, "tokenizer.ggml.add_space_prefix", adds_space(in));
+    calm_gguf_add_bool(keys, "tokenizer.ggml.remove_extra_whitespaces", find_part(pre, "pretokenizers", "WhitespaceSplit") != NULL);
+    return CALM_OK;
+}
+
+static calm_status add_by_kind(calm_ctx *ctx, reader *in, const char *pre, calm_gguf_keys *keys)
+{
+    const calm_json *model = calm_json_get(in->root, "model");
+    const char *type = calm_json_string(calm_json_get(model, "type"), calm_json_get(model, "merges") ? "BPE" : "none");
+    if (strcmp(type, "Unigram") == 0)
+        return add_unigram(ctx, in, keys);
+    if (strcmp(type, "BPE") != 0)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: a model of type %s; calm writes BPE and Unigram to GGUF", in->path, type);
+    if (find_part(calm_json_get(in->root, "pre_tokenizer"), "pretokenizers", "ByteLevel"))
+        return add_byte_level(ctx, in, pre, keys);
+    if (calm_json_bool(calm_json_get(model, "byte_fallback"), false))
+        return add_sentencepiece(ctx, in, keys);
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: a BPE model that is neither byte-level nor has bytes to fall back to; llama.cpp "
+                     "has none of this kind", in->path);
+}
+
+static calm_status add_all(calm_ctx *ctx, reader *in, const char *dir, const char *pre, calm_gguf_keys *keys)
+{
+    CALM_TRY(CALM_NEW(ctx, ctx->out, in->tokens, in->n));
+    CALM_TRY(add_by_kind(ctx, in, pre, keys));
+    add_special(in, keys);
+    return add_template(ctx, in, dir, keys);
+}
+
+calm_status calm_gguf_add_tokenizer(calm_ctx *ctx, const char *dir, const calm_json *config, size_t n_tokens, const char *pre,
+                                    calm_gguf_keys *keys)
+{
+    reader in = {.config = config, .n = n_tokens};
+    calm_json *root = NULL, *settings = NULL;
+    char *path, *settings_path;
+    CALM_TRY(calm_path_join(ctx, ctx->out, &path, dir, "tokenizer.json"));
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &settings_path, dir, "tokenizer_config.json"));
+    if (!calm_path_exists(path)) {
+        calm_log(ctx, CALM_LOG_WARNING, "%s: no such file; llama.cpp will take ids alone", path);
+        calm_gguf_add_string(keys, "tokenizer.ggml.model", "none");
+        return CALM_OK;
+    }
+    in.path = path;
+    calm_status status = calm_json_read(ctx, path, FILE_MAX, &root);
+    if (status == CALM_OK && calm_path_exists(settings_path))
+        status = calm_json_read(ctx, settings_path, FILE_MAX, &settings);
+    in.root = root;
+    in.settings = settings;
+    if (status == CALM_OK)
+        status = add_all(ctx, &in, dir, pre, keys);
+    calm_json_free(root);
+    calm_json_free(settings);
+    return status;
+}

@@ -1,0 +1,246 @@
+/* Module names in quantization entries. */
+#include "ptq/export/module_names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/model/arch.h"
+
+/* ---- schemes ---- */
+
+bool calm_plan_has_scheme(const void *scheme, const calm_plan_job *job)
+{
+    char a[CALM_SCHEME_NAME_MAX], b[CALM_SCHEME_NAME_MAX];
+    if (!job->quantized)
+        return false;
+    calm_scheme_name(&job->scheme, a);
+    calm_scheme_name(scheme, b);
+    return strcmp(a, b) == 0;
+}
+
+bool calm_plan_is_float(const void *unused, const calm_plan_job *job)
+{
+    (void)unused;
+    return !job->quantized;
+}
+
+calm_status calm_plan_schemes(calm_ctx *ctx, const calm_export_input *input, calm_scheme **schemes, size_t **weights,
+                              size_t *n)
+{
+    const calm_plan *plan = input->plan;
+    const calm_job_ref *refs = calm_model_layout(input->model)->jobs;
+    *n = 0;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *schemes, plan->n_jobs));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *weights, plan->n_jobs));
+    for (size_t i = 0; i < plan->n_jobs; i++) {
+        size_t s = 0;
+        while (s < *n && !calm_plan_has_scheme(&(*schemes)[s], &plan->jobs[i]))
+            s++;
+        if (!plan->jobs[i].quantized)
+            continue;
+        if (s == *n)
+            (*schemes)[(*n)++] = plan->jobs[i].scheme;
+        (*weights)[s] += refs[i].out * refs[i].in;
+    }
+    return CALM_OK;
+}
+
+/* ---- regexes ---- */
+
+/* Where the linears of a job kind stand: in the block, in its shared expert, in its experts. */
+typedef enum place { IN_BLOCK, IN_SHARED, IN_EXPERTS, N_PLACES } place;
+
+static place place_of(const calm_job_ref *job)
+{
+    return job->expert == CALM_NO_EXPERT ? IN_BLOCK : job->expert == CALM_SHARED_EXPERT ? IN_SHARED : IN_EXPERTS;
+}
+
+static void add_escaped(calm_text *text, const char *name, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        calm_text_printf(text, "%s%c", name[i] == '.' ? "\\" : "", name[i]);
+}
+
+void calm_append_escaped(calm_text *text, const char *name)
+{
+    add_escaped(text, name, strlen(name));
+}
+
+/* "self_attn\.(q_proj|k_proj|v_proj|qkv_proj)": the modules of a job within its block, as the checkpoint and as fusing
+ * engines spell them. */
+static void add_modules(calm_text *text, const calm_names *names, calm_job_kind kind, place where)
+{
+    const char *stem = NULL, *parent = where == IN_SHARED    ? names->moe.shared
+                                       : where == IN_EXPERTS ? names->moe.experts
+                                                             : NULL;
+    size_t n = 0;
+    calm_text words;
+    calm_text_init(&words);
+    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
+        const char *module = names->role[role];
+        if (!module || calm_role_job(role) != kind)
+            continue;
+        const char *dot = strrchr(module, '.');
+        stem = module;
+        calm_text_printf(&words, "%s%s", n++ ? "|" : "", dot ? dot + 1 : module);
+    }
+    if (n > 1 && kind == CALM_JOB_QKV && strcmp(stem, "self_attn.v_proj") == 0)
+        calm_text_printf(&words, "|qkv_proj");
+    if (n > 1 && kind == CALM_JOB_GATE_UP)
+        calm_text_printf(&words, "|gate_up_proj");
+    const char *dot = stem ? strrchr(stem, '.') : NULL;
+    if (parent)
+        add_escaped(text, parent, strlen(parent));
+    else if (dot)
+        add_escaped(text, stem, (size_t)(dot - stem));
+    calm_text_printf(text, where == IN_EXPERTS ? "\\.\\d+\\." : parent || dot ? "\\." : "");
+    calm_text_printf(text, n > 1 ? "(%s)" : "%s", words.data ? words.data : "");
+    calm_text_clear(&words);
+}
+
+/* The jobs that are asked for, and who hears of them. */
+typedef struct wanted {
+    const calm_export_input *input;
+    calm_plan_match_fn *match;
+    const void *match_user;
+    calm_target_fn *each;
+    void *user;
+} wanted;
+
+/* Has a block a job of this kind there, and is it one of them?  All experts of a block have one scheme. */
+static bool block_has(const wanted *w, size_t block, calm_job_kind kind, place where)
+{
+    const calm_layout *layout = calm_model_layout(w->input->model);
+    for (size_t j = layout->block_begin[block]; j < layout->block_begin[block + 1]; j++)
+        if (layout->jobs[j].kind == kind && place_of(&layout->jobs[j]) == where)
+            return w->match(w->match_user, &w->input->plan->jobs[j]);
+    return false;
+}
+
+/* "model\.layers\.(0|2)\.mlp\.down_proj$" for the blocks whose job matches; nothing when there are none. */
+static void add_target(const wanted *w, calm_job_kind kind, place where)
+{
+    const calm_config *config = calm_model_config(w->input->model);
+    const calm_names *names = config->arch->names;
+    calm_text text;
+    size_t n = 0, listed = 0;
+    for (size_t block = 0; block < config->n_blocks; block++)
+        n += block_has(w, block, kind, where);
+    if (!n)
+        return;
+    calm_text_init(&text);
+    calm_append_escaped(&text, calm_model_prefix(w->input->model));
+    calm_append_escaped(&text, names->blocks);
+    calm_text_printf(&text, "\\.%s", n == config->n_blocks ? "\\d+" : "");
+    for (size_t block = 0; n < config->n_blocks && block < config->n_blocks; block++)
+        if (block_has(w, block, kind, where))
+            calm_text_printf(&text, "%s%zu", listed++ ? "|" : "(", block);
+    calm_text_printf(&text, "%s\\.", n < config->n_blocks ? ")" : "");
+    add_modules(&text, names, kind, where);
+    calm_text_printf(&text, "$");
+    w->each(w->user, text.data);
+    calm_text_clear(&text);
+}
+
+void calm_module_regexes(const calm_export_input *input, calm_plan_match_fn *match, const void *match_user,
+                  calm_target_fn *each, void *user)
+{
+    const wanted w = {input, match, match_user, each, user};
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+        for (place where = 0; where < N_PLACES; where++)
+            add_target(&w, kind, where);
+}
+
+/* ---- what stays float ---- */
+
+static int compare_modules(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Modules of the linears that the plan quantizes, sorted. */
+static calm_status list_quantized(calm_ctx *ctx, const calm_export_input *input, const char ***out, size_t *n)
+{
+    const calm_layout *layout = calm_model_layout(input->model);
+    *n = 0;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, layout->n_linears));
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        for (size_t i = layout->jobs[j].first;
+             input->plan->jobs[j].quantized && i < layout->jobs[j].first + layout->jobs[j].n; i++)
+            (*out)[(*n)++] = layout->linears[i].module;
+    qsort(*out, *n, sizeof **out, compare_modules);
+    return CALM_OK;
+}
+
+/* Has the model a head?  All decoders have; an encoder if the checkpoint has anything beside it (a bias, a transform).
+ */
+static bool has_head(const calm_model *model)
+{
+    const calm_arch *arch = calm_model_config(model)->arch;
+    const calm_safetensors *set = calm_model_tensors(model);
+    const char *head = arch->names->head, *dot = head ? strrchr(head, '.') : NULL;
+    bool found = head && !arch->encoder;
+    for (size_t i = 0; dot && i < calm_safetensors_count(set) && !found; i++)
+        found = strncmp(calm_safetensors_at(set, i)->name, head, (size_t)(dot - head) + 1) == 0;
+    return found;
+}
+
+calm_status calm_float_modules(calm_ctx *ctx, const calm_export_input *input, bool embeddings, const char ***out,
+                               size_t *n_out)
+{
+    const calm_safetensors *set = calm_model_tensors(input->model);
+    const char **quantized, **found;
+    size_t n, listed = 0;
+    CALM_TRY(list_quantized(ctx, input, &quantized, &n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, found, calm_safetensors_count(set) + 1));
+    const char *head = calm_model_config(input->model)->arch->names->head;
+    if (has_head(input->model))
+        found[listed++] = head;
+    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
+        const calm_tensor *tensor = calm_safetensors_at(set, i);
+        const char *dot = strrchr(tensor->name, '.');
+        char *module;
+        if (tensor->n_dims != 2 || !dot || strcmp(dot, ".weight") != 0 ||
+            (!embeddings && strstr(tensor->name, "embed")))
+            continue;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%.*s", (int)(dot - tensor->name), tensor->name));
+        const char *key = module;
+        if ((!head || strcmp(module, head) != 0) && !bsearch(&key, quantized, n, sizeof *quantized, compare_modules))
+            found[listed++] = module;
+    }
+    *out = found;
+    *n_out = listed;
+    return CALM_OK;
+}
+
+bool calm_is_layout_linear(const calm_layout *layout, const char *module)
+{
+    for (size_t i = 0; i < layout->n_linears; i++)
+        if (strcmp(layout->linears[i].module, module) == 0)
+            return true;
+    return false;
+}
+
+/* ---- linears by name ---- */
+
+static int compare_linears(const void *a, const void *b)
+{
+    return strcmp(((const calm_named_linear *)a)->module, ((const calm_named_linear *)b)->module);
+}
+
+calm_status calm_linears_by_name(calm_ctx *ctx, const calm_model *model, calm_named_linear **out)
+{
+    const calm_layout *table = calm_model_layout(model);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, table->n_linears));
+    for (size_t j = 0; j < table->n_jobs; j++)
+        for (size_t i = table->jobs[j].first; i < table->jobs[j].first + table->jobs[j].n; i++)
+            (*out)[i] = (calm_named_linear){table->linears[i].module, &table->jobs[j], table->linears[i].role};
+    qsort(*out, table->n_linears, sizeof **out, compare_linears);
+    return CALM_OK;
+}
+
+const calm_named_linear *calm_linear_named(const calm_model *model, const calm_named_linear *linears, const char *module)
+{
+    const calm_named_linear key = {module, NULL, 0};
+    return bsearch(&key, linears, calm_model_layout(model)->n_linears, sizeof *linears, compare_linears);
+}

@@ -1,0 +1,55 @@
+/* Which modules a quantization entry speaks of: regexes for the linears that a plan treats alike, names of what stays
+ * float.
+ *
+ * Engines fuse q, k, v into qkv_proj and gate, up into gate_up_proj and look for the fused name; the regexes match both
+ * spellings, and those of different schemes are disjoint (docs/formats.md section 3.4). */
+#ifndef CALM_EXPORT_MODULE_NAMES_H
+#define CALM_EXPORT_MODULE_NAMES_H
+
+#include "ptq/base/text.h"
+#include "ptq/export/export.h"
+
+/* Is the job one of those that are asked for? */
+typedef bool calm_plan_match_fn(const void *user, const calm_plan_job *job);
+
+/* Hears of one regex for whole module names, without "re:", ending in $. */
+typedef void calm_target_fn(void *user, const char *regex);
+
+/* One regex per kind of job and place (block, shared expert, experts) of which some block's job matches; of the experts
+ * of a block the first speaks for all. */
+void calm_module_regexes(const calm_export_input *input, calm_plan_match_fn *match, const void *match_user,
+                  calm_target_fn *each, void *user);
+
+/* A calm_plan_match_fn: quantized with the calm_scheme `scheme`. */
+bool calm_plan_has_scheme(const void *scheme, const calm_plan_job *job);
+
+/* A calm_plan_match_fn: stays float. */
+bool calm_plan_is_float(const void *unused, const calm_plan_job *job);
+
+/* The different schemes of a plan in order of first use, and how many weights have each; in ctx->scratch. */
+calm_status calm_plan_schemes(calm_ctx *ctx, const calm_export_input *input, calm_scheme **schemes, size_t **weights,
+                              size_t *n);
+
+/* Modules whose matrix stays float, in ctx->scratch: the head first (also where the file lacks it since it is tied),
+ * then by name; with `embeddings` those too. */
+calm_status calm_float_modules(calm_ctx *ctx, const calm_export_input *input, bool embeddings, const char ***out,
+                               size_t *n);
+
+/* A linear by its module's name. */
+typedef struct calm_named_linear {
+    const char *module;    /* of the layout */
+    const calm_job_ref *job;
+    calm_role role;
+} calm_named_linear;
+
+/* All linears of a model, sorted by name, in ctx->out; and the one of a name among them, NULL: there is none. */
+calm_status calm_linears_by_name(calm_ctx *ctx, const calm_model *model, calm_named_linear **out);
+const calm_named_linear *calm_linear_named(const calm_model *model, const calm_named_linear *linears, const char *module);
+
+/* Is `module` a linear of the layout (not a router, an embedding, the head)?  Linear in the number of linears. */
+bool calm_is_layout_linear(const calm_layout *layout, const char *module);
+
+/* `name` as a regex that matches it alone: dots with a backslash. */
+void calm_append_escaped(calm_text *text, const char *name);
+
+#endif

@@ -1,0 +1,444 @@
+/* The walk of the safetensors exporters, and config.json. */
+#include "ptq/export/safetensors_export.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/export/module_names.h"
+#include "ptq/model/arch.h"
+
+#define CONFIG_MAX ((size_t)16 * 1024 * 1024)
+
+typedef enum entry_kind { COPY, NORM, NORM_BIAS, BIAS, WEIGHT, QUANTIZED } entry_kind;
+
+/* One tensor of the output. */
+typedef struct entry {
+    entry_kind kind;
+    long block;                     /* -1: outside the blocks */
+    const calm_job_ref *job;        /* of a linear's tensors; else NULL */
+    calm_role role;                 /* likewise */
+    calm_sublayer sublayer;         /* of a norm */
+    const calm_tensor *source;      /* of the float checkpoint */
+    size_t which;                   /* of the tensors that a quantized weight becomes */
+    bool stacked;                   /* of all experts of the block */
+    uint8_t *stack;                 /* its bytes, once the block is being written */
+} entry;
+
+typedef struct layout {
+    entry *entries;
+    calm_tensor *tensors;    /* [n] the same as headers see them */
+    size_t n;
+} layout;
+
+/* ---- which tensors ---- */
+
+/* Number of the block a tensor belongs to and its name within; -1 for none. */
+static long block_of(const calm_model *model, const char *name, const char **rest)
+{
+    const calm_config *config = calm_model_config(model);
+    char prefix[64], *end;
+    int length = snprintf(prefix, sizeof prefix, "%s%s.", calm_model_prefix(model), config->arch->names->blocks);
+    if (strncmp(name, prefix, (size_t)length) != 0)
+        return -1;
+    unsigned long block = strtoul(name + length, &end, 10);
+    if (end == name + length || *end != '.' || block >= config->n_blocks)
+        return -1;
+    *rest = end + 1;
+    return (long)block;
+}
+
+static void add(layout *out, entry e, calm_tensor tensor)
+{
+    out->entries[out->n] = e;
+    out->tensors[out->n++] = tensor;
+}
+
+static calm_status add_copy(calm_ctx *ctx, layout *out, entry e)
+{
+    char *name;
+    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s", e.source->name));
+    calm_tensor tensor = {.name = name, .dtype = e.source->dtype, .n_dims = e.source->n_dims};
+    memcpy(tensor.shape, e.source->shape, sizeof tensor.shape);
+    add(out, e, tensor);
+    return CALM_OK;
+}
+
+calm_status calm_export_stack_name(calm_ctx *ctx, const calm_export_input *input, const char *name, const char *stack,
+                                   char **out)
+{
+    const char *experts = calm_model_config(input->model)->arch->names->moe.experts, *dot = strrchr(experts, '.');
+    const char *at = strstr(name, dot ? dot : experts);
+    const size_t length = strlen(dot ? dot : experts);
+    const char *rest = at ? strchr(at + length + 1, '.') : NULL;    /* after the number */
+    if (!rest)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: is no expert's", name);
+    return calm_strf(ctx, ctx->out, out, "%.*s%s%s%s", (int)(at - name), name, dot ? "." : "", stack, rest);
+}
+
+/* Tensors of all experts of a block stand where those of the first would. */
+static calm_status add_stacked(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form, layout *out,
+                               entry e, const calm_scheme *scheme)
+{
+    calm_export_tensor list[CALM_EXPORT_TENSORS];
+    const size_t n = form->tensors(form->user, scheme, e.source->shape[0], e.source->shape[1], list);
+    const size_t experts = calm_model_config(input->model)->moe.n_experts;
+    if (e.job->expert > 0)
+        return CALM_OK;
+    e.kind = QUANTIZED;
+    e.stacked = true;
+    for (e.which = 0; e.which < n; e.which++) {
+        const calm_export_tensor *tensor = &list[e.which];
+        char *stem, *name;
+        CALM_TRY(calm_export_stack_name(ctx, input, e.source->name, form->stack, &stem));
+        CALM_TRY(
+            calm_strf(ctx, ctx->out, &name, "%.*s%s", (int)(strlen(stem) - strlen("weight")), stem, tensor->suffix));
+        add(out, e, (calm_tensor){.name = name, .dtype = tensor->dtype, .n_dims = tensor->n_dims + 1,
+                                  .shape = {experts, tensor->shape[0], tensor->shape[1]}});
+    }
+    return CALM_OK;
+}
+
+static calm_status add_quantized(calm_ctx *ctx, const calm_export_form *form, layout *out, entry e,
+                                 const calm_scheme *scheme)
+{
+    calm_export_tensor list[CALM_EXPORT_TENSORS];
+    const size_t n = form->tensors(form->user, scheme, e.source->shape[0], e.source->shape[1], list);
+    const int stem = (int)(strlen(e.source->name) - strlen("weight"));
+    for (size_t i = 0; i < n; i++) {
+        char *name;
+        CALM_TRY(calm_strf(ctx, ctx->out, &name, "%.*s%s", stem, e.source->name, list[i].suffix));
+        e.kind = QUANTIZED;
+        e.which = i;
+        add(out, e, (calm_tensor){.name = name, .dtype = list[i].dtype, .n_dims = list[i].n_dims,
+                                  .shape = {list[i].shape[0], list[i].shape[1]}});
+    }
+    return CALM_OK;
+}
+
+/* Is it the norm before a sublayer, which scales fold into? */
+static bool find_norm(const calm_names *names, const char *rest, entry *e)
+{
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        const char *norm = names->norm[s][CALM_NORM_IN];
+        const size_t length = norm ? strlen(norm) : 0;
+        if (!norm || strncmp(rest, norm, length) != 0)
+            continue;
+        e->sublayer = s;
+        e->kind = strcmp(rest + length, ".weight") == 0 ? NORM : strcmp(rest + length, ".bias") == 0 ? NORM_BIAS : COPY;
+        if (e->kind != COPY)
+            return true;
+    }
+    return false;
+}
+
+static calm_status add_source(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
+                              const calm_named_linear *linears, entry e, const char *rest, layout *out)
+{
+    const calm_tensor *source = e.source;
+    const calm_layout *table = calm_model_layout(input->model);
+    const char *dot = strrchr(source->name, '.');
+    char *module;
+    if (e.block < 0 || !dot || find_norm(calm_model_config(input->model)->arch->names, rest, &e))
+        return add_copy(ctx, out, e);
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%.*s", (int)(dot - source->name), source->name));
+    const calm_named_linear *found = calm_linear_named(input->model, linears, module);
+    calm_arena_rewind(ctx->scratch, mark);
+    if (!found)
+        return add_copy(ctx, out, e);
+    e.job = found->job;
+    e.role = found->role;
+    e.kind = strcmp(dot, ".weight") == 0 ? WEIGHT : strcmp(dot, ".bias") == 0 ? BIAS : COPY;
+    const calm_plan_job *planned = &input->plan->jobs[e.job - table->jobs];
+    if (e.kind == WEIGHT && planned->quantized && form->stack && e.job->expert >= 0)
+        return add_stacked(ctx, input, form, out, e, &planned->scheme);
+    if (e.kind == WEIGHT && planned->quantized)
+        return add_quantized(ctx, form, out, e, &planned->scheme);
+    return add_copy(ctx, out, e);
+}
+
+static calm_status lay_out(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form, layout *out)
+{
+    const calm_safetensors *set = calm_model_tensors(input->model);
+    const size_t n = calm_safetensors_count(set);
+    const char *rest = NULL;
+    calm_named_linear *linears;
+    CALM_TRY(calm_linears_by_name(ctx, input->model, &linears));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->entries, CALM_EXPORT_TENSORS * n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, CALM_EXPORT_TENSORS * n));
+    for (long block = -1; block < (long)calm_model_config(input->model)->n_blocks; block++)
+        for (size_t i = 0; i < n; i++) {
+            const entry e = {.kind = COPY, .block = block, .source = calm_safetensors_at(set, i)};
+            if (block_of(input->model, e.source->name, &rest) == block)
+                CALM_TRY(add_source(ctx, input, form, linears, e, rest, out));
+        }
+    return CALM_OK;
+}
+
+/* ---- their bytes ---- */
+
+calm_status calm_export_put_floats(calm_ctx *ctx, calm_shards_writer *writer, calm_dtype dtype, const float *values,
+                                   size_t n)
+{
+    void *bytes;
+    CALM_TRY(calm_alloc(ctx, ctx->scratch, &bytes, n, calm_dtype_bytes(dtype), "a tensor"));
+    CALM_TRY(calm_from_f32(ctx, dtype, values, n, bytes));
+    return calm_shards_put(ctx, writer, bytes, n * calm_dtype_bytes(dtype));
+}
+
+calm_status calm_export_put_f16(calm_ctx *ctx, calm_shards_writer *writer, const float *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (calm_f16_to_f32(calm_f32_to_f16(values[i])) != values[i])
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: %.9g is no float16, which this format stores",
+                             calm_shards_next(writer)->name, (double)values[i]);
+    return calm_export_put_floats(ctx, writer, CALM_F16, values, n);
+}
+
+calm_status calm_export_put_scales(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
+{
+    const size_t groups = linear->n_groups, out = linear->out;
+    float *scales;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, scales, out * groups));
+    for (size_t g = 0; g < groups; g++)
+        for (size_t o = 0; o < out; o++)
+            scales[g * out + o] = linear->scales[o * groups + g];
+    return calm_export_put_f16(ctx, writer, scales, out * groups);
+}
+
+void calm_export_transpose(const uint8_t *in, uint8_t constant, size_t rows, size_t cols, uint8_t *out)
+{
+    const size_t tile = 64;    /* columns whose lines of `out` stay in the cache */
+    if (!in) {
+        memset(out, constant, rows * cols);
+        return;
+    }
+    for (size_t first = 0; first < cols; first += tile)
+        for (size_t r = 0; r < rows; r++)
+            for (size_t c = first; c < cols && c < first + tile; c++)
+                out[c * rows + r] = in[r * cols + c];
+}
+
+static calm_status put_entry(calm_ctx *ctx, const calm_export_form *form, calm_shards_writer *writer, const entry *e,
+                             const calm_qgroup *group)
+{
+    const calm_qlinear *linear = e->job ? &group->linear[e->role] : NULL;
+    const float *changed = NULL;
+    switch (e->kind) {
+    case QUANTIZED:
+        return form->put(form->user, ctx, writer, linear, e->which);
+    case NORM:
+        changed = group->norm;
+        break;
+    case NORM_BIAS:
+        changed = group->norm_bias;
+        break;
+    case BIAS:
+        changed = linear->bias;
+        break;
+    case WEIGHT:
+        changed = linear->w;
+        break;
+    case COPY:
+        break;
+    }
+    if (changed)
+        return calm_export_put_floats(ctx, writer, e->source->dtype, changed, e->source->n_elements);
+    return calm_shards_put(ctx, writer, e->source->data, e->source->bytes);
+}
+
+/* A block being written: its attention and MLP (or shared expert), and one expert at a time. */
+typedef struct assembled {
+    const calm_export_input *input;
+    calm_block block;
+    calm_qgroup sublayer[CALM_N_SUBLAYERS];
+    long expert;                 /* in `one`; < 0: none yet */
+    calm_qgroup one;
+    calm_arena arena;            /* of `one` */
+} assembled;
+
+static calm_status assemble_block(calm_ctx *ctx, size_t index, assembled *out)
+{
+    const calm_export_input *input = out->input;
+    CALM_TRY(calm_model_load_block(ctx, input->model, index, &out->block));
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        const bool mixture = s == CALM_SUBLAYER_MLP && out->block.moe.router;
+        const calm_group_ref group = {&out->block, s, mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT,
+                                      mixture ? out->block.moe.shared : out->block.weight};
+        CALM_TRY(calm_assemble_group(ctx, input->model, input->plan, &group, &out->sublayer[s]));
+    }
+    return CALM_OK;
+}
+
+static calm_status assemble_expert(calm_ctx *ctx, long expert, assembled *out)
+{
+    calm_weight weight[CALM_N_ROLES] = {{0}};
+    const calm_group_ref group = {&out->block, CALM_SUBLAYER_MLP, expert, weight};
+    calm_arena *caller = ctx->out;
+    calm_arena_clear(&out->arena);
+    out->expert = expert;
+    ctx->out = &out->arena;
+    calm_status status = out->block.moe.load(out->block.moe.user, ctx, out->block.index, (size_t)expert, weight);
+    if (status == CALM_OK)
+        status = calm_assemble_group(ctx, out->input->model, out->input->plan, &group, &out->one);
+    ctx->out = caller;
+    return status;
+}
+
+/* The group an entry belongs to. */
+static calm_status find_group(calm_ctx *ctx, const entry *e, assembled *from, const calm_qgroup **out)
+{
+    if (e->job && e->job->expert >= 0) {
+        if (e->job->expert != from->expert)
+            CALM_TRY(assemble_expert(ctx, e->job->expert, from));
+        *out = &from->one;
+        return CALM_OK;
+    }
+    *out = &from->sublayer[e->job ? calm_job_sublayer(e->job->kind) : e->sublayer];
+    return CALM_OK;
+}
+
+/* What all of the walk needs. */
+typedef struct walk {
+    const calm_export_input *input;
+    const calm_export_form *form;
+    layout plan;
+    calm_shards_writer writer;
+} walk;
+
+/* The stacked tensors of a block from entry `first` on, in ctx->out: each expert is assembled once. */
+static calm_status fill_stacks(calm_ctx *ctx, walk *w, assembled *from, size_t first)
+{
+    const size_t experts = calm_model_config(w->input->model)->moe.n_experts;
+    entry *entries = w->plan.entries;
+    size_t end = first, n_elements, bytes = 0;
+    for (; end < w->plan.n && entries[end].block == entries[first].block; end++)
+        if (entries[end].stacked) {
+            if (!calm_tensor_size(&w->plan.tensors[end], &n_elements, &bytes))
+                return calm_fail(ctx, CALM_EARG, "tensor %s: its size overflows", w->plan.tensors[end].name);
+            CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, entries[end].stack, bytes));
+        }
+    for (size_t e = 0; e < experts; e++) {
+        CALM_TRY(assemble_expert(ctx, (long)e, from));
+        for (size_t i = first; i < end; i++) {
+            calm_arena_mark mark = calm_arena_save(ctx->scratch);
+            if (!entries[i].stacked)
+                continue;
+            calm_tensor_size(&w->plan.tensors[i], &n_elements, &bytes);
+            calm_shards_divert(&w->writer, entries[i].stack + bytes / experts * e);
+            const calm_status status =
+                w->form->put(w->form->user, ctx, &w->writer, &from->one.linear[entries[i].role], entries[i].which);
+            calm_shards_divert(&w->writer, NULL);
+            calm_arena_rewind(ctx->scratch, mark);
+            CALM_TRY(status);
+        }
+    }
+    return CALM_OK;
+}
+
+/* A tensor of all experts; the first of a block makes them all. */
+static calm_status put_stacked(calm_ctx *ctx, walk *w, assembled *from, size_t index)
+{
+    size_t n_elements, bytes = 0;
+    if (!w->plan.entries[index].stack)
+        CALM_TRY(fill_stacks(ctx, w, from, index));
+    calm_tensor_size(&w->plan.tensors[index], &n_elements, &bytes);
+    return calm_shards_put(ctx, &w->writer, w->plan.entries[index].stack, bytes);
+}
+
+/* All tensors of one block (or outside the blocks), starting at entry *next. */
+static calm_status put_block(calm_ctx *ctx, walk *w, long index, size_t *next)
+{
+    const calm_export_input *input = w->input;
+    const layout *plan = &w->plan;
+    assembled from = {.input = input, .expert = CALM_NO_EXPERT};
+    const size_t n_blocks = calm_model_config(input->model)->n_blocks;
+    calm_arena_init(&from.arena);
+    calm_status status = index >= 0 ? assemble_block(ctx, (size_t)index, &from) : CALM_OK;
+    for (; status == CALM_OK && *next < plan->n && plan->entries[*next].block == index; ++*next) {
+        const entry *e = &plan->entries[*next];
+        const calm_qgroup *group = NULL;
+        calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        if (e->stacked)
+            status = put_stacked(ctx, w, &from, *next);
+        else
+            status = find_group(ctx, e, &from, &group);
+        if (status == CALM_OK && !e->stacked)
+            status = put_entry(ctx, w->form, &w->writer, e, group);
+        calm_safetensors_release(calm_model_tensors(input->model), e->source);
+        calm_arena_rewind(ctx->scratch, mark);
+    }
+    calm_arena_clear(&from.arena);
+    if (input->tick && index >= 0)
+        input->tick(input->tick_user, (size_t)index + 1, n_blocks);
+    return status;
+}
+
+static calm_status put_all(calm_ctx *ctx, walk *w)
+{
+    size_t next = 0;
+    calm_arena arena, *caller = ctx->out;
+    calm_arena_init(&arena);
+    ctx->out = &arena;
+    calm_status status = CALM_OK;
+    for (long block = -1; block < (long)calm_model_config(w->input->model)->n_blocks && status == CALM_OK; block++) {
+        status = put_block(ctx, w, block, &next);
+        calm_arena_clear(&arena);
+    }
+    ctx->out = caller;
+    return status;
+}
+
+calm_status calm_export_weights(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
+                                const char *dir)
+{
+    const size_t limit = input->options ? input->options->max_shard_bytes : 0;
+    walk w = {.input = input, .form = form};
+    CALM_TRY(lay_out(ctx, input, form, &w.plan));
+    if (calm_shards_begin(ctx, &w.writer, dir, w.plan.tensors, w.plan.n, limit) == CALM_OK)
+        put_all(ctx, &w);
+    return calm_shards_end(ctx, &w.writer);
+}
+
+/* ---- config.json ---- */
+
+/* Put the entries before the closing brace of the float model's config.json: every other byte stays as it was. */
+static calm_status splice(calm_ctx *ctx, const char *path, const char *const *keys, size_t n_keys, const char *value,
+                          calm_text *out)
+{
+    char *text;
+    size_t n;
+    CALM_TRY(calm_read_file(ctx, path, CONFIG_MAX, &text, &n));
+    while (n && text[n - 1] != '}')
+        n--;
+    for (n -= n > 0; n && strchr(" \t\r\n", text[n - 1]); n--)
+        continue;
+    calm_text_append(out, text, n);
+    for (size_t i = 0; i < n_keys; i++) {
+        calm_text_printf(out, "%s\n  \"%s\": ", n && text[n - 1] == '{' && !i ? "" : ",", keys[i]);
+        for (const char *at = value; *at; at++)
+            calm_text_printf(out, *at == '\n' ? "\n  " : "%c", *at);
+    }
+    calm_text_printf(out, "\n}\n");
+    return calm_text_check(ctx, out);
+}
+
+calm_status calm_export_config(calm_ctx *ctx, const calm_export_input *input, const char *dir, const char *const *keys,
+                               size_t n, const calm_json *value)
+{
+    calm_text text, config;
+    char *from, *to;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &from, calm_model_dir(input->model), "config.json"));
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &to, dir, "config.json"));
+    calm_text_init(&text);
+    calm_text_init(&config);
+    calm_status status = calm_json_write(ctx, value, 2, &text);
+    if (status == CALM_OK)
+        status = splice(ctx, from, keys, n, text.data, &config);
+    if (status == CALM_OK)
+        status = calm_write_file(ctx, to, config.data, config.length);
+    calm_text_clear(&text);
+    calm_text_clear(&config);
+    return status;
+}

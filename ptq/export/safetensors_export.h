@@ -1,0 +1,67 @@
+/* The walk of the safetensors exporters over the float checkpoint: tensors outside the blocks first, then block by
+ * block, by name; one group assembled at a time.
+ *
+ *   a quantized linear's weight    the tensors that the format makes of it (calm_export_form)
+ *   norms, biases, float weights   as assembly left them (assemble.h): input scales are folded into some
+ *   everything else                copied
+ *
+ * The order is that of the files, so one block is in memory at a time, and the same for all formats. */
+#ifndef CALM_EXPORT_SAFETENSORS_EXPORT_H
+#define CALM_EXPORT_SAFETENSORS_EXPORT_H
+
+#include "ptq/plan/assemble.h"
+#include "ptq/export/export.h"
+#include "ptq/io/shards.h"
+
+#define CALM_EXPORT_TENSORS 4    /* most that a linear's weight becomes */
+
+/* One of the tensors that a quantized weight becomes. */
+typedef struct calm_export_tensor {
+    const char *suffix;    /* stands in place of "weight": "weight_packed" */
+    calm_dtype dtype;
+    int n_dims;
+    size_t shape[2];
+} calm_export_tensor;
+
+/* How a format stores a quantized linear. */
+typedef struct calm_export_form {
+    /* The tensors of a weight [out, in] in the file's order; their number. */
+    size_t (*tensors)(const void *user, const calm_scheme *scheme, size_t out, size_t in,
+                      calm_export_tensor list[CALM_EXPORT_TENSORS]);
+    /* Bytes of number `which` of them, with calm_shards_put or one of the functions below. */
+    calm_status (*put)(const void *user, calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear,
+                       size_t which);
+    const void *user;
+    /* The module that holds all experts of a block, in place of "experts": each tensor is then that of all experts, [E, ...].
+     * NULL: every expert has its own. */
+    const char *stack;
+} calm_export_form;
+
+/* "model.layers.0.mlp.experts.3.gate_proj" and "switch_mlp" -> "model.layers.0.mlp.switch_mlp.gate_proj", in ctx->out;
+ * what follows stays. */
+calm_status calm_export_stack_name(calm_ctx *ctx, const calm_export_input *input, const char *name, const char *stack,
+                                   char **out);
+
+/* Write model.safetensors, or shards with their index, into `dir`. */
+calm_status calm_export_weights(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
+                                const char *dir);
+
+/* Floats [n] as dtype, one after another. */
+calm_status calm_export_put_floats(calm_ctx *ctx, calm_shards_writer *writer, calm_dtype dtype, const float *values,
+                                   size_t n);
+
+/* The same in float16, which must hold every value as it is.  CALM_ENUMERIC with the tensor's name. */
+calm_status calm_export_put_f16(calm_ctx *ctx, calm_shards_writer *writer, const float *values, size_t n);
+
+/* The scales of a linear in float16, transposed: [G, out]. */
+calm_status calm_export_put_scales(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear);
+
+/* out [cols, rows] = in [rows, cols]; NULL: every element is `constant` (zeros of symmetric schemes). */
+void calm_export_transpose(const uint8_t *in, uint8_t constant, size_t rows, size_t cols, uint8_t *out);
+
+/* Write config.json into `dir`: the float model's, every byte as it was, with the member `key` added for each of keys
+ * [n]. */
+calm_status calm_export_config(calm_ctx *ctx, const calm_export_input *input, const char *dir, const char *const *keys,
+                               size_t n, const calm_json *value);
+
+#endif

@@ -1,0 +1,267 @@
+/* Assembly of one group of jobs. */
+#include "ptq/plan/assemble.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ptq/model/arch.h"
+#include "ptq/quant/grid.h"
+
+/* ---- codes ---- */
+
+/* Distribute the rows of a job over its linears, in the layout's order. */
+static calm_status split_job(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job, const calm_scheme *scheme,
+                             const calm_qjob *qjob, calm_qgroup *out)
+{
+    const calm_layout *layout = calm_model_layout(model);
+    size_t row = 0;
+    if (qjob->out != job->out || qjob->in != job->in)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: [%zu, %zu], but the stored candidate has [%zu, %zu]", job->name, job->out,
+                         job->in, qjob->out, qjob->in);
+    for (size_t i = job->first; i < job->first + job->n; i++) {
+        const calm_linear_ref *linear = &layout->linears[i];
+        out->linear[linear->role] =
+            (calm_qlinear){.quantized = true, .scheme = *scheme, .out = linear->out, .in = linear->in, .group = qjob->group,
+                           .n_groups = qjob->n_groups, .codes = qjob->codes + row * qjob->in,
+                           .scales = qjob->scales + row * qjob->n_groups,
+                           .zeros = qjob->zeros ? qjob->zeros + row * qjob->n_groups : NULL};
+        row += linear->out;
+    }
+    return CALM_OK;
+}
+
+/* Nothing can take the scale: it stays at the input of the job's linears. */
+static void leave_scale(const calm_layout *layout, const calm_job_ref *job, const float *in_scale, calm_qgroup *out)
+{
+    for (size_t i = job->first; i < job->first + job->n; i++)
+        out->linear[layout->linears[i].role].in_scale = in_scale;
+}
+
+/* ---- folding ---- */
+
+static float round_to(calm_dtype dtype, float value)
+{
+    if (dtype == CALM_BF16)
+        return calm_bf16_to_f32(calm_f32_to_bf16(value));
+    return dtype == CALM_F16 ? calm_f16_to_f32(calm_f32_to_f16(value)) : value;
+}
+
+/* Round what was folded to the dtype that the checkpoint stores MODULE.PART in; nothing to do for NULL. */
+static calm_status round_stored(calm_ctx *ctx, const calm_model *model, const char *module, const char *part, float *values,
+                                size_t n)
+{
+    char *name;
+    if (!values)
+        return CALM_OK;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, part));
+    const calm_tensor *tensor = calm_safetensors_find(calm_model_tensors(model), name);
+    for (size_t i = 0; i < n; i++) {
+        values[i] = round_to(tensor ? tensor->dtype : CALM_BF16, values[i]);
+        if (!isfinite(values[i]))
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: value %zu is out of range after its input scale was folded in", name, i);
+    }
+    return CALM_OK;
+}
+
+/* The norm before the group divided by the scale; `stored_less` is what the checkpoint leaves off (gemma: 1). */
+static calm_status fold_norm(calm_ctx *ctx, const calm_model *model, const calm_group_ref *group, const float *in_scale,
+                             calm_qgroup *out)
+{
+    const calm_config *config = calm_model_config(model);
+    const calm_norm *norm = &group->block->norm[group->sublayer][CALM_NORM_IN];
+    const float stored_less = norm->kind == CALM_NORM_RMS_PLUS_ONE ? 1 : 0;
+    char *prefix, *module;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->norm, config->hidden));
+    if (norm->b)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, out->norm_bias, config->hidden));
+    for (size_t i = 0; i < config->hidden; i++) {
+        out->norm[i] = norm->w[i] / in_scale[i] - stored_less;
+        if (norm->b)
+            out->norm_bias[i] = norm->b[i] / in_scale[i];
+    }
+    CALM_TRY(calm_model_block_name(ctx, model, group->block->index, &prefix));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%s.%s", prefix,
+                       config->arch->names->norm[group->sublayer][CALM_NORM_IN]));
+    CALM_TRY(round_stored(ctx, model, module, "weight", out->norm, config->hidden));
+    return round_stored(ctx, model, module, "bias", out->norm_bias, config->hidden);
+}
+
+static calm_status fold_quantized_row(calm_ctx *ctx, const calm_weight *weight, calm_qlinear *linear, size_t row,
+                                      float s)
+{
+    for (size_t g = 0; g < linear->n_groups; g++) {
+        float *scale = &linear->scales[row * linear->n_groups + g];
+        *scale = calm_scale_round((double)*scale / (double)s, linear->scheme.scale_dtype);
+        if (!isfinite(*scale))
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: scale of row %zu, group %zu is out of range after folding %g",
+                             weight->name, row, g, (double)s);
+    }
+    return CALM_OK;
+}
+
+/* Divide row r of a linear by s: in its scales when it is quantized, else in a copy of its weights. */
+static calm_status fold_row(calm_ctx *ctx, const calm_weight *weight, calm_qlinear *linear, size_t row, float s)
+{
+    if (weight->bias && !linear->bias) {
+        CALM_TRY(CALM_NEW(ctx, ctx->out, linear->bias, weight->out));
+        memcpy(linear->bias, weight->bias, weight->out * sizeof *linear->bias);
+    }
+    if (linear->bias)
+        linear->bias[row] /= s;
+    if (linear->quantized)
+        return fold_quantized_row(ctx, weight, linear, row, s);
+    if (!linear->w) {
+        CALM_TRY(CALM_NEW(ctx, ctx->out, linear->w, weight->out * weight->in));
+        memcpy(linear->w, weight->w, weight->out * weight->in * sizeof *linear->w);
+    }
+    for (size_t i = 0; i < weight->in; i++)
+        linear->w[row * weight->in + i] /= s;
+    return CALM_OK;
+}
+
+/* The linear whose rows feed a job, and the first of those rows. */
+static calm_role find_feeder(const calm_config *config, const calm_weight *weight, calm_job_kind job, size_t *first)
+{
+    const calm_role fused = job == CALM_JOB_O ? CALM_ROLE_FUSED_QKV : CALM_ROLE_FUSED_GATE_UP;
+    *first = 0;
+    if (!weight[fused].w)
+        return job == CALM_JOB_O ? CALM_ROLE_V : CALM_ROLE_UP;
+    *first = job == CALM_JOB_O ? (config->n_heads + config->n_kv) * config->head_dim : weight[fused].out / 2;
+    return fused;
+}
+
+static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_group_ref *group, calm_job_kind job,
+                             const float *in_scale, calm_qgroup *out)
+{
+    const calm_config *config = calm_model_config(model);
+    size_t first;
+    const calm_role feeder = find_feeder(config, group->weight, job, &first);
+    const calm_weight *weight = &group->weight[feeder];
+    const size_t d = config->head_dim, heads_per_kv = config->n_heads / config->n_kv;
+    for (size_t row = 0; row < weight->out - first; row++) {
+        /* Input channel of o that reads row r of v: the first query head of its kv head. */
+        const size_t channel = job == CALM_JOB_O ? row / d * heads_per_kv * d + row % d : row;
+        CALM_TRY(fold_row(ctx, weight, &out->linear[feeder], first + row, in_scale[channel]));
+    }
+    CALM_TRY(round_stored(ctx, model, weight->name, "weight", out->linear[feeder].w, weight->out * weight->in));
+    return round_stored(ctx, model, weight->name, "bias", out->linear[feeder].bias, weight->out);
+}
+
+calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, const calm_group_ref *group,
+                                calm_qgroup *out)
+{
+    const calm_layout *layout = calm_model_layout(model);
+    const float *in_scale[CALM_N_JOBS] = {NULL};
+    size_t begin, end;
+    memset(out, 0, sizeof *out);
+    calm_layout_group(layout, group->block->index, group->sublayer, group->expert, &begin, &end);
+    for (size_t job = begin; job < end; job++) {
+        const calm_plan_job *planned = &plan->jobs[job];
+        calm_qjob qjob;
+        if (!planned->quantized)
+            continue;
+        CALM_TRY(plan->fetch(plan->user, ctx, planned, &qjob));
+        CALM_TRY(split_job(ctx, model, &layout->jobs[job], &planned->scheme, &qjob, out));
+        if (!qjob.in_scale || layout->jobs[job].can_absorb)
+            in_scale[layout->jobs[job].kind] = qjob.in_scale;
+        else if (plan->free_scales)
+            leave_scale(layout, &layout->jobs[job], qjob.in_scale, out);
+        else
+            return calm_fail(ctx, CALM_EFORMAT, "%s: the stored candidate has an input scale that nothing can take",
+                             layout->jobs[job].name);
+    }
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        if (!in_scale[kind])
+            continue;
+        if (kind == CALM_JOB_QKV || kind == CALM_JOB_GATE_UP)
+            CALM_TRY(fold_norm(ctx, model, group, in_scale[kind], out));
+        else
+            CALM_TRY(fold_rows(ctx, model, group, kind, in_scale[kind], out));
+    }
+    return CALM_OK;
+}
+
+/* ---- in place of the float weights ---- */
+
+static calm_status dequantize(calm_ctx *ctx, const calm_qlinear *linear, const float **out)
+{
+    float *w;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, linear->out * linear->in));
+    const calm_qjob rows = {.out = linear->out,
+                            .in = linear->in,
+                            .group = linear->group,
+                            .n_groups = linear->n_groups,
+                            .scheme = linear->scheme,
+                            .codes = (uint8_t *)(uintptr_t)linear->codes,
+                            .scales = linear->scales,
+                            .zeros = (uint8_t *)(uintptr_t)linear->zeros};
+    calm_qjob_dequantize(&rows, w);
+    *out = w;
+    return CALM_OK;
+}
+
+calm_status calm_qgroup_apply(calm_ctx *ctx, const calm_qgroup *assembled, calm_weight *weights, calm_norm *norm)
+{
+    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
+        const calm_qlinear *linear = &assembled->linear[role];
+        calm_weight *weight = &weights[role];
+        if (linear->quantized) {
+            CALM_TRY(dequantize(ctx, linear, &weight->w));
+            weight->act_bits = linear->scheme.act_bits;
+            weight->act_asymmetric = linear->scheme.act_asymmetric;
+            weight->act_rule = linear->scheme.act_rule;
+            weight->in_scale = linear->in_scale;
+        } else if (linear->w) {
+            weight->w = linear->w;
+        }
+        if (linear->bias)
+            weight->bias = linear->bias;
+    }
+    if (!norm || !assembled->norm)
+        return CALM_OK;
+    float *w;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, w, norm->width));
+    for (size_t i = 0; i < norm->width; i++)
+        w[i] = assembled->norm[i] + (norm->kind == CALM_NORM_RMS_PLUS_ONE ? 1 : 0);
+    norm->w = w;
+    norm->b = assembled->norm_bias ? assembled->norm_bias : norm->b;
+    return CALM_OK;
+}
+
+/* An expert loader that quantizes what another loads. */
+typedef struct expert_override {
+    calm_plan_override plan;
+    calm_block block;    /* float; its loader is the one underneath */
+} expert_override;
+
+static calm_status load_quantized(void *user, calm_ctx *ctx, size_t index, size_t expert, calm_weight weight[CALM_N_ROLES])
+{
+    const expert_override *override = user;
+    const calm_group_ref group = {&override->block, CALM_SUBLAYER_MLP, (long)expert, weight};
+    calm_qgroup assembled;
+    CALM_TRY(override->block.moe.load(override->block.moe.user, ctx, index, expert, weight));
+    CALM_TRY(calm_assemble_group(ctx, override->plan.model, override->plan.plan, &group, &assembled));
+    return calm_qgroup_apply(ctx, &assembled, weight, NULL);
+}
+
+calm_status calm_plan_apply(void *plan_override, calm_ctx *ctx, size_t index, calm_block *block)
+{
+    const calm_plan_override *override = plan_override;
+    calm_qgroup assembled;
+    (void)index;
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        const bool mixture = s == CALM_SUBLAYER_MLP && block->moe.router;
+        calm_weight *weight = mixture ? block->moe.shared : block->weight;
+        const calm_group_ref group = {block, s, mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT, weight};
+        CALM_TRY(calm_assemble_group(ctx, override->model, override->plan, &group, &assembled));
+        CALM_TRY(calm_qgroup_apply(ctx, &assembled, weight, &block->norm[s][CALM_NORM_IN]));
+    }
+    if (!block->moe.router)
+        return CALM_OK;
+    expert_override *experts;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, experts, 1));
+    *experts = (expert_override){*override, *block};
+    block->moe.load = load_quantized;
+    block->moe.user = experts;
+    return CALM_OK;
+}

@@ -1,0 +1,61 @@
+/* Assembly: what a plan makes of a sublayer or an expert - codes and scales per linear, and the tensors that input scales
+ * are folded into.
+ *
+ *   job      its input scale s folds into
+ *   qkv      the norm before attention:  weight / s
+ *   gate_up  the norm before the MLP:    weight / s      (not in a mixture: the norm feeds the router and all experts)
+ *   o        v:   row r / s (all query heads of a kv head share s)
+ *   down     up:  row r / s (where a gate multiplies it)
+ * A folded norm, bias or float weight is rounded to the checkpoint's dtype; a row of a quantized linear is folded into its
+ * scales, which are rounded again.  Guard and exporters both start from here, so what is measured is what is written. */
+#ifndef CALM_PLAN_ASSEMBLE_H
+#define CALM_PLAN_ASSEMBLE_H
+
+#include "ptq/base/context.h"
+#include "ptq/plan/plan.h"
+#include "ptq/model/model.h"
+
+/* One linear of an assembled group. */
+typedef struct calm_qlinear {
+    bool quantized;
+    calm_scheme scheme;
+    size_t out, in, group, n_groups;
+    const uint8_t *codes;    /* [out, in]                                          */
+    float *scales;           /* [out, n_groups], storable in scheme.scale_dtype    */
+    const uint8_t *zeros;    /* [out, n_groups] or NULL when symmetric             */
+    float *w;                /* [out, in] a float linear that folding changed; else NULL */
+    float *bias;             /* [out] a bias that folding changed; else NULL       */
+    const float *in_scale;   /* [in] that nothing took, in a plan that allows it; else NULL */
+} calm_qlinear;
+
+/* The jobs that fold into each other: a block's attention, its dense MLP, or one expert. */
+typedef struct calm_qgroup {
+    calm_qlinear linear[CALM_N_ROLES];
+    float *norm, *norm_bias;    /* [D] of the norm before it, folded, as the checkpoint stores them; NULL: unchanged */
+} calm_qgroup;
+
+/* Which group of which block, and its float weights. */
+typedef struct calm_group_ref {
+    const calm_block *block;
+    calm_sublayer sublayer;
+    long expert;                  /* CALM_NO_EXPERT, CALM_SHARED_EXPERT or its number */
+    const calm_weight *weight;    /* [CALM_N_ROLES] */
+} calm_group_ref;
+
+/* Assemble a group into ctx->out.
+ * CALM_EFORMAT: a fetched job does not fit the block, or has an input scale that nothing can take.  CALM_ENUMERIC: a folded scale is out of range. */
+calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, const calm_group_ref *group,
+                                calm_qgroup *out);
+
+/* Put the assembled weights in place of the float ones, as a reader of the checkpoint computes them (ctx->out): into
+ * weight [CALM_N_ROLES] and the norm (NULL for an expert). */
+calm_status calm_qgroup_apply(calm_ctx *ctx, const calm_qgroup *assembled, calm_weight *weight, calm_norm *norm);
+
+/* All of a block as an override of the forward pass; experts are assembled when they are loaded. */
+typedef struct calm_plan_override {
+    const calm_model *model;
+    const calm_plan *plan;
+} calm_plan_override;
+calm_status calm_plan_apply(void *plan_override, calm_ctx *ctx, size_t index, calm_block *block);
+
+#endif

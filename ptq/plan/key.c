@@ -1,0 +1,132 @@
+/* Content keys. */
+#include "ptq/plan/key.h"
+
+#include <stdio.h>
+
+#include "ptq/base/simd.h"
+#include "ptq/tensor/linalg.h"
+
+#define CHUNK_BYTES ((size_t)16 * 1024 * 1024)
+
+static void field_number(calm_sha256 *sha, uint64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    calm_sha256_field(sha, text);
+}
+
+/* Name, dtype, shape and bytes; pages are released as it goes, so that a large tensor is never resident whole. */
+static void field_tensor(calm_sha256 *sha, const calm_safetensors *set, const calm_tensor *tensor)
+{
+    calm_sha256_field(sha, tensor->name);
+    calm_sha256_field(sha, calm_dtype_name(tensor->dtype));
+    for (int i = 0; i < tensor->n_dims; i++)
+        field_number(sha, tensor->shape[i]);
+    for (size_t at = 0; at < tensor->bytes; at += CHUNK_BYTES) {
+        calm_sha256_update(sha, tensor->data + at, tensor->bytes - at < CHUNK_BYTES ? tensor->bytes - at : CHUNK_BYTES);
+        calm_safetensors_release(set, tensor);
+    }
+}
+
+calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM_SHA256_HEX])
+{
+    const calm_safetensors *set = calm_model_tensors(model);
+    calm_text config;
+    calm_sha256 sha;
+    calm_text_init(&config);
+    calm_status status = calm_json_write(ctx, calm_model_json(model), 0, &config);
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-model-1");
+    calm_sha256_field(&sha, config.data ? config.data : "");
+    calm_text_clear(&config);
+    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
+        const calm_tensor *tensor = calm_safetensors_at(set, i);
+        field_tensor(&sha, set, tensor);
+    }
+    calm_status finished = calm_sha256_finish(ctx, &sha, key);
+    return status != CALM_OK ? status : finished;
+}
+
+/* Sums in another order, and another exp, give other last bits. */
+static void field_arithmetic(calm_sha256 *sha)
+{
+    calm_sha256_field(sha, calm_linalg_release());
+    calm_sha256_field(sha, calm_linalg_kernels());
+    calm_sha256_field(sha, calm_instructions());
+}
+
+calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const calm_windows *windows,
+                                 size_t score_windows, char key[CALM_SHA256_HEX])
+{
+    calm_sha256 sha;
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-calibration");
+    field_number(&sha, CALM_CAPTURE_REVISION);
+    calm_sha256_field(&sha, model_key);
+    calm_sha256_field(&sha, windows->sha256);
+    field_number(&sha, score_windows);
+    field_arithmetic(&sha);
+    return calm_sha256_finish(ctx, &sha, key);
+}
+
+calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job, char key[CALM_SHA256_HEX])
+{
+    const calm_safetensors *set = calm_model_tensors(model);
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    calm_sha256 sha;
+    calm_status status = CALM_OK;
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-weights-1");
+    for (size_t i = job->first; i < job->first + job->n && status == CALM_OK; i++) {
+        const char *module = calm_model_layout(model)->linears[i].module;
+        char *name;
+        status = calm_strf(ctx, ctx->scratch, &name, "%s.weight", module);
+        const calm_tensor *tensor = status == CALM_OK ? calm_safetensors_find(set, name) : NULL;
+        if (tensor) {
+            field_tensor(&sha, set, tensor);
+        } else if (status == CALM_OK) {
+            status = calm_fail(ctx, CALM_EUNSUPPORTED,
+                               "%s: the checkpoint is quantized already; give calm the float model", module);
+        }
+    }
+    calm_status finished = calm_sha256_finish(ctx, &sha, key);
+    calm_arena_rewind(ctx->scratch, mark);
+    return status != CALM_OK ? status : finished;
+}
+
+calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, const calm_job_ref *job,
+                               const char *weights_key, const char *chain, const calm_scheme *scheme,
+                               const calm_key_expert *expert, char key[CALM_SHA256_HEX])
+{
+    char scheme_name[CALM_SCHEME_NAME_MAX];
+    calm_sha256 sha;
+    calm_scheme_name(scheme, scheme_name);
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-candidate-1");
+    calm_sha256_field(&sha, calibration_key);
+    field_number(&sha, job->block);
+    calm_sha256_field(&sha, job->role);
+    calm_sha256_field(&sha, weights_key);
+    calm_sha256_field(&sha, chain);
+    calm_sha256_field(&sha, scheme_name);
+    calm_sha256_field(&sha, "prefix=float");
+    if (job->expert >= 0) {
+        field_number(&sha, expert->least_tokens);
+        calm_sha256_field(&sha, expert->fallback);
+    }
+    return calm_sha256_finish(ctx, &sha, key);
+}
+
+calm_status calm_key_evaluation(calm_ctx *ctx, const char *model_key, const char *subject, const calm_windows *windows,
+                                char key[CALM_SHA256_HEX])
+{
+    calm_sha256 sha;
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-evaluation");
+    field_number(&sha, CALM_EVALUATION_REVISION);
+    calm_sha256_field(&sha, model_key);
+    calm_sha256_field(&sha, subject);
+    calm_sha256_field(&sha, windows->sha256);
+    field_arithmetic(&sha);
+    return calm_sha256_finish(ctx, &sha, key);
+}

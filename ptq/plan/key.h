@@ -1,0 +1,51 @@
+/* Content keys: what a result depends on, and nothing else - no name of a file, no time, no number of threads.
+ *
+ *   model        config.json's bytes and every tensor's name, dtype, shape and bytes
+ *   calibration  model, token windows, number of scoring windows, revision of the capture, arithmetic
+ *   candidate    calibration, job (block, role, its weights), chain with options and revisions, scheme, reference
+ * prefix
+ *   evaluation   what was evaluated, token windows, revision of the evaluation, arithmetic
+ *
+ * Arithmetic is OpenBLAS's version and kernel family, and the variant of the mathematical library: a store that travels to a
+ * CPU of another type would else mix the bits of both, and a resumed run would not end with the bytes of an undisturbed
+ * one.  A run whose kernels are pinned (cli/kernels.h) has the same keys on every CPU that runs them. */
+#ifndef CALM_PLAN_KEY_H
+#define CALM_PLAN_KEY_H
+
+#include "ptq/base/sha256.h"
+#include "ptq/data/windows.h"
+#include "ptq/model/model.h"
+#include "ptq/quant/scheme.h"
+
+/* Raised when capture or scoring give other numbers for the same input. */
+#define CALM_CAPTURE_REVISION 2
+/* Raised when evaluation gives other numbers. */
+#define CALM_EVALUATION_REVISION 2
+
+/* Digest of a checkpoint: config.json and every tensor.  Reads all bytes once. */
+calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM_SHA256_HEX]);
+
+/* Digest of what candidates are computed and scored from. */
+calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const calm_windows *windows,
+                                 size_t score_windows, char key[CALM_SHA256_HEX]);
+
+/* Digest over the float weights of a job's linears. */
+calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job,
+                             char key[CALM_SHA256_HEX]);
+
+/* What becomes of an expert with too few tokens: below `least_tokens` the chain `fallback` runs instead. */
+typedef struct calm_key_expert {
+    size_t least_tokens;
+    const char *fallback;
+} calm_key_expert;
+
+/* `chain` is calm_algorithm_canonical's text. */
+calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, const calm_job_ref *job,
+                               const char *weights_key, const char *chain, const calm_scheme *scheme,
+                               const calm_key_expert *expert, char key[CALM_SHA256_HEX]);
+
+/* `subject` identifies what is evaluated: a model key, or the keys of a plan's candidates. */
+calm_status calm_key_evaluation(calm_ctx *ctx, const char *model_key, const char *subject, const calm_windows *windows,
+                                char key[CALM_SHA256_HEX]);
+
+#endif

@@ -1,0 +1,29 @@
+/* Plan: one candidate per job of the model, and where its quantized weights come from.
+ *
+ * The plan knows schemes beforehand (headers and configs need them); codes are fetched one job at a time. */
+#ifndef CALM_PLAN_PLAN_H
+#define CALM_PLAN_PLAN_H
+
+#include "ptq/base/context.h"
+#include "ptq/model/layout.h"
+#include "ptq/quant/qjob.h"
+
+typedef struct calm_plan_job {
+    bool quantized;             /* false: the job's linears stay float        */
+    calm_scheme scheme;
+    const char *algorithm;      /* name, for cards and tables; NULL when float */
+    const void *source;         /* the fetcher's own                          */
+} calm_plan_job;
+
+/* Codes of a job that the plan quantizes, into ctx->out. */
+typedef calm_status calm_plan_fetch_fn(void *user, calm_ctx *ctx, const calm_plan_job *job, calm_qjob *out);
+
+typedef struct calm_plan {
+    size_t n_jobs;
+    calm_plan_job *jobs;        /* [n_jobs] numbered as in the layout */
+    bool free_scales;           /* input scales that nothing can take stay at the input: to measure, not to export */
+    calm_plan_fetch_fn *fetch;
+    void *user;
+} calm_plan;
+
+#endif

@@ -1,0 +1,150 @@
+/* Quantized jobs as blobs. */
+#include "ptq/quant/qblob.h"
+
+#include <float.h>
+#include <string.h>
+
+#include "ptq/quant/pack.h"
+#include "ptq/tensor/dtype.h"
+
+static const char magic[8] = "CALMQJ01";
+
+/* Bits of act_form. */
+enum { ASYMMETRIC = 1, VLLM = 2 };
+
+typedef struct blob_head {
+    char magic[8];
+    uint64_t out, in, group, n_groups;
+    int32_t bits, symmetric, act_bits, scale_dtype, has_in_scale, act_form;
+    double damp;
+} blob_head;
+
+_Static_assert(sizeof(blob_head) == 72, "the header is written as it lies in memory");
+
+/* Bytes of each section; false on overflow. */
+typedef struct sections {
+    size_t scales, in_scale, zeros, codes, total;
+} sections;
+
+static bool measure(const blob_head *head, sections *out)
+{
+    size_t cells, words;
+    const size_t rows = head->out, cols = head->in;
+    if (!calm_size_mul(&cells, rows, head->n_groups) || !calm_size_mul(&out->scales, cells, sizeof(float)) ||
+        !calm_size_mul(&words, rows, calm_pack_words(cols, head->bits)) || !calm_size_mul(&out->codes, words, 4) ||
+        !calm_size_mul(&out->in_scale, head->has_in_scale ? cols : 0, sizeof(float)))
+        return false;
+    out->zeros = head->symmetric ? 0 : (cells + 3) / 4 * 4;
+    out->total = sizeof *head;
+    return calm_size_add(&out->total, out->total, out->scales) &&
+           calm_size_add(&out->total, out->total, out->in_scale) &&
+           calm_size_add(&out->total, out->total, out->zeros) && calm_size_add(&out->total, out->total, out->codes);
+}
+
+calm_status calm_qblob_encode(calm_ctx *ctx, const calm_qjob *qjob, void **bytes, size_t *n_bytes)
+{
+    blob_head head = {.out = qjob->out, .in = qjob->in, .group = qjob->group, .n_groups = qjob->n_groups,
+                      .bits = qjob->scheme.bits, .symmetric = qjob->scheme.symmetric, .act_bits = qjob->scheme.act_bits,
+                      .scale_dtype = (int32_t)qjob->scheme.scale_dtype, .has_in_scale = qjob->in_scale != NULL,
+                      .act_form = (qjob->scheme.act_asymmetric ? ASYMMETRIC : 0) |
+                                  (qjob->scheme.act_rule == CALM_ACT_RULE_VLLM ? VLLM : 0),
+                      .damp = qjob->damp};
+    sections size;
+    uint8_t *at;
+    memcpy(head.magic, magic, sizeof magic);
+    if (!measure(&head, &size))
+        return calm_fail(ctx, CALM_ENOMEM, "a quantized job of %zu x %zu is too large", qjob->out, qjob->in);
+    CALM_TRY(calm_alloc(ctx, ctx->out, &at, size.total, 1, "a blob"));
+    *bytes = at;
+    *n_bytes = size.total;
+    memcpy(at, &head, sizeof head);
+    at += sizeof head;
+    memcpy(at, qjob->scales, size.scales);
+    at += size.scales;
+    if (qjob->in_scale)
+        memcpy(at, qjob->in_scale, size.in_scale);
+    at += size.in_scale;
+    if (qjob->zeros)
+        memcpy(at, qjob->zeros, qjob->out * qjob->n_groups);
+    at += size.zeros;
+    calm_pack_rows(qjob->codes, qjob->out, qjob->in, qjob->scheme.bits, (uint32_t *)(void *)at);
+    return CALM_OK;
+}
+
+static calm_status damaged(calm_ctx *ctx, const char *name, const char *what)
+{
+    return calm_fail(ctx, CALM_EFORMAT, "%s: not a quantized job: %s", name, what);
+}
+
+static calm_status check_head(calm_ctx *ctx, const char *name, const blob_head *head, size_t n_bytes, sections *size)
+{
+    if (memcmp(head->magic, magic, sizeof magic) != 0)
+        return damaged(ctx, name, "it does not begin with CALMQJ01");
+    if (head->bits < 2 || head->bits > 8 || head->act_bits < 0 || head->act_bits > 8)
+        return damaged(ctx, name, "bits out of range");
+    if (head->act_form & ~(ASYMMETRIC | VLLM) || (head->act_form && head->act_bits == 0))
+        return damaged(ctx, name, "impossible activations");
+    if (head->scale_dtype != CALM_BF16 && head->scale_dtype != CALM_F16)
+        return damaged(ctx, name, "unknown dtype of scales");
+    if (head->out == 0 || head->in == 0 || head->out > UINT32_MAX || head->in > UINT32_MAX || head->group == 0 ||
+        head->group > head->in || head->n_groups != (head->in + head->group - 1) / head->group)
+        return damaged(ctx, name, "impossible shape");
+    if (!measure(head, size) || size->total != n_bytes)
+        return damaged(ctx, name, "its length does not fit its shape");
+    return CALM_OK;
+}
+
+static calm_status check_values(calm_ctx *ctx, const char *name, const calm_qjob *qjob)
+{
+    const size_t cells = qjob->out * qjob->n_groups;
+    if (calm_find_nonfinite(qjob->scales, cells) < cells)
+        return damaged(ctx, name, "a scale is not finite");
+    for (size_t i = 0; qjob->in_scale && i < qjob->in; i++)
+        if (!(qjob->in_scale[i] > 0 && qjob->in_scale[i] <= FLT_MAX))
+            return damaged(ctx, name, "an input scale is not positive and finite");
+    for (size_t i = 0; qjob->zeros && i < cells; i++)
+        if (qjob->zeros[i] >> qjob->scheme.bits)
+            return damaged(ctx, name, "a zero point out of range");
+    return CALM_OK;
+}
+
+calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes, size_t n_bytes, calm_qjob *out)
+{
+    blob_head head;
+    sections size;
+    const uint8_t *at = bytes;
+    uint32_t *words;
+    if (n_bytes < sizeof head)
+        return damaged(ctx, name, "too short");
+    memcpy(&head, at, sizeof head);
+    at += sizeof head;
+    CALM_TRY(check_head(ctx, name, &head, n_bytes, &size));
+    *out =
+        (calm_qjob){.out = head.out, .in = head.in, .group = head.group, .n_groups = head.n_groups, .damp = head.damp};
+    out->scheme = (calm_scheme){.bits = head.bits, .group = head.group == head.in ? 0 : head.group,
+                                .symmetric = head.symmetric != 0, .act_bits = head.act_bits,
+                                .act_asymmetric = (head.act_form & ASYMMETRIC) != 0,
+                                .act_rule = head.act_form & VLLM ? CALM_ACT_RULE_VLLM
+                                                                 : CALM_ACT_RULE_COMPRESSED_TENSORS,
+                                .scale_dtype = (calm_dtype)head.scale_dtype};
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->scales, out->out * out->n_groups));
+    memcpy(out->scales, at, size.scales);
+    at += size.scales;
+    if (head.has_in_scale) {
+        CALM_TRY(CALM_NEW(ctx, ctx->out, out->in_scale, out->in));
+        memcpy(out->in_scale, at, size.in_scale);
+        at += size.in_scale;
+    }
+    if (size.zeros) {
+        CALM_TRY(CALM_NEW(ctx, ctx->out, out->zeros, out->out * out->n_groups));
+        memcpy(out->zeros, at, out->out * out->n_groups);
+        at += size.zeros;
+    }
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->codes, out->out * out->in));
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, size.codes / 4));
+    memcpy(words, at, size.codes);
+    calm_unpack_rows(words, out->out, out->in, head.bits, out->codes);
+    calm_arena_rewind(ctx->scratch, mark);
+    return check_values(ctx, name, out);
+}

@@ -1,0 +1,21 @@
+/* A quantized job as a blob of the store.
+ *
+ *   "CALMQJ01" | u64 out, in, group, n_groups
+ *   | i32 bits, symmetric, act_bits, scale_dtype, has_in_scale, act_form | f64 damp
+ *   | f32 scales [O, G] | f32 in_scale [I] if any | u8 zeros [O, G] unless symmetric, padded to 4 | u32 codes [O, words]
+ * act_form is the sum of 1 for asymmetric activations and 2 for those by vLLM's rule.
+ * All little-endian; codes as a dense bit stream per row (ptq/quant/pack.h). */
+#ifndef CALM_QUANT_QBLOB_H
+#define CALM_QUANT_QBLOB_H
+
+#include "ptq/base/context.h"
+#include "ptq/quant/qjob.h"
+
+/* Bytes of a blob in ctx->out. */
+calm_status calm_qblob_encode(calm_ctx *ctx, const calm_qjob *qjob, void **bytes, size_t *n_bytes);
+
+/* The quantized job of a blob, copied into ctx->out.  CALM_EFORMAT when lengths, codes or scales are not possible;
+ * `name` stands in the message. */
+calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes, size_t n_bytes, calm_qjob *out);
+
+#endif

@@ -1,0 +1,451 @@
+/* A spec and its document: one table, read in both directions. */
+#include "ptq/recipe/document.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ptq/base/file.h"
+#include "ptq/recipe/chain_json.h"
+#include "ptq/recipe/document_shape.h"
+#include "ptq/recipe/model_names.h"
+
+/* ---- document to spec ---- */
+
+/* Where a reading stands. */
+typedef struct reading {
+    const calm_json *document;
+    const char *path;
+    calm_recipe_spec *spec;
+    calm_json *overrides;
+} reading;
+
+static bool any_given(const calm_recipe_spec *spec, const char *options)
+{
+    char name[32];
+    for (const char *at = options; at && *at;) {
+        const size_t n = strcspn(at, " ");
+        snprintf(name, sizeof name, "%.*s", (int)n, at);
+        if (calm_spec_given(spec, name))
+            return true;
+        at += n + (at[n] == ' ');
+    }
+    return false;
+}
+
+/* The value at "section.key", or at "key" of the document. */
+static const calm_json *value_at(const calm_json *document, const char *place)
+{
+    char section[32];
+    const char *dot = strchr(place, '.');
+    if (!dot)
+        return calm_json_get(document, place);
+    snprintf(section, sizeof section, "%.*s", (int)(dot - place), place);
+    return calm_json_get(calm_json_get(document, section), dot + 1);
+}
+
+/* An item of a list must stay one where lists are typed: "rtn,gptq" would be two. */
+static calm_status check_item(calm_ctx *ctx, const reading *r, const calm_option *option, const char *item)
+{
+    const char *rest = item;
+    char *first;
+    CALM_TRY(calm_list_next(ctx, &rest, &first));
+    if (first && !*rest && strcmp(first, item) == 0)
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EARG, "%s: `%s`: expected one name in each item, found \"%s\"", r->path, option->place,
+                     item);
+}
+
+static calm_status read_words(calm_ctx *ctx, const reading *r, const calm_document_row *row, const calm_json *value,
+                              calm_words *out)
+{
+    const calm_option *option = calm_document_option(row);
+    *out = (calm_words){0};
+    for (size_t i = 0; i < calm_json_size(value); i++) {
+        const calm_json *item = calm_json_at(value, i);
+        char *text;
+        CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", calm_json_string(item, "")));
+        if (row->chains && calm_json_typeof(item) == CALM_JSON_OBJECT)
+            CALM_TRY(calm_chain_of_json(ctx, r->path, item, &text));
+        CALM_TRY(check_item(ctx, r, option, text));
+        CALM_TRY(calm_words_add(ctx, out, text));
+    }
+    return CALM_OK;
+}
+
+static calm_status read_pairs(calm_ctx *ctx, const reading *r, const calm_option *option, const calm_json *value,
+                              calm_pairs *out)
+{
+    const calm_json *member;
+    const char *key;
+    *out = (calm_pairs){0};
+    for (void *iter = NULL; calm_json_next(value, &iter, &key, &member);) {
+        CALM_TRY(check_item(ctx, r, option, calm_json_string(member, "")));
+        CALM_TRY(calm_pairs_add(ctx, out, key, calm_json_string(member, "")));
+    }
+    return CALM_OK;
+}
+
+static calm_status read_numbers(calm_ctx *ctx, const calm_json *value, calm_numbers *out)
+{
+    *out = (calm_numbers){0};
+    if (calm_json_typeof(value) != CALM_JSON_ARRAY)
+        return calm_numbers_add(ctx, out, calm_json_number(value, 0));
+    for (size_t i = 0; i < calm_json_size(value); i++)
+        CALM_TRY(calm_numbers_add(ctx, out, calm_json_number(calm_json_at(value, i), 0)));
+    return CALM_OK;
+}
+
+static long long whole(const calm_json *value)
+{
+    return calm_json_typeof(value) == CALM_JSON_REAL ? (long long)calm_json_number(value, 0)
+                                                     : (long long)calm_json_int(value, 0);
+}
+
+static calm_status read_string(calm_ctx *ctx, const calm_json *value, const char **out)
+{
+    char *copy;
+    *out = NULL;
+    if (calm_json_typeof(value) != CALM_JSON_STRING)
+        return CALM_OK;
+    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", calm_json_string(value, "")));
+    *out = copy;
+    return CALM_OK;
+}
+
+/* Put a checked value into the option's field. */
+static calm_status read_value(calm_ctx *ctx, const reading *r, const calm_document_row *row, const calm_option *option,
+                              const calm_json *value)
+{
+    void *field = (char *)r->spec + option->offset;
+    switch (option->type) {
+    case CALM_OPTION_BOOL:
+        *(bool *)field = calm_json_bool(value, false);
+        return CALM_OK;
+    case CALM_OPTION_INT:
+        *(long long *)field = whole(value);
+        return CALM_OK;
+    case CALM_OPTION_DOUBLE:
+        *(double *)field = calm_json_number(value, 0);
+        return CALM_OK;
+    case CALM_OPTION_ENUM:
+        return calm_option_set_one(ctx, option, r->spec, r->path, calm_json_string(value, ""), true);
+    case CALM_OPTION_STRING:
+        return read_string(ctx, value, field);
+    case CALM_OPTION_WORDS:
+        return read_words(ctx, r, row, value, field);
+    case CALM_OPTION_PAIRS:
+        return read_pairs(ctx, r, option, value, field);
+    case CALM_OPTION_NUMBERS:
+        return read_numbers(ctx, value, field);
+    case CALM_OPTION_RANGE:
+        *(calm_range *)field = (calm_range){true, whole(calm_json_at(value, 0)), whole(calm_json_at(value, 1))};
+        return CALM_OK;
+    }
+    return CALM_OK;
+}
+
+/* Note what was given instead of what the document has. */
+static calm_status note_override(calm_ctx *ctx, const reading *r, const calm_option *option)
+{
+    const void *field = (const char *)r->spec + option->offset;
+    calm_text text;
+    if (!r->spec->given[option - calm_spec_table])
+        return CALM_OK;
+    calm_text_init(&text);
+    calm_option_print(option, r->spec, &text);
+    if (option->type == CALM_OPTION_INT)
+        calm_json_set_int(r->overrides, option->name, *(const long long *)field);
+    else if (option->type == CALM_OPTION_BOOL)
+        calm_json_set_bool(r->overrides, option->name, *(const bool *)field);
+    else
+        calm_json_set_string(r->overrides, option->name, text.data);
+    const calm_status status = calm_text_check(ctx, &text);
+    calm_text_clear(&text);
+    return status;
+}
+
+/* "evaluation": false is the option "no-eval"; an object there is other options. */
+static bool is_negation(const calm_document_row *row)
+{
+    return row->shape && row->shape->kind == CALM_SHAPE_EITHER && row->shape->item->kind == CALM_SHAPE_FALSE;
+}
+
+static calm_status read_row(calm_ctx *ctx, const reading *r, const calm_document_row *row)
+{
+    const calm_option *option = calm_document_option(row);
+    const calm_json *value = value_at(r->document, row->place);
+    const bool empty = option->type == CALM_OPTION_WORDS && calm_json_size(value) == 0;    /* names nothing */
+    CALM_TRY(note_override(ctx, r, option));
+    if (calm_json_typeof(value) == CALM_JSON_NULL || empty || r->spec->given[option - calm_spec_table] ||
+        any_given(r->spec, option->yields_to))
+        return CALM_OK;
+    if (!is_negation(row))
+        return read_value(ctx, r, row, option, value);
+    if (calm_json_typeof(value) == CALM_JSON_BOOL)
+        *(bool *)((char *)r->spec + option->offset) = true;
+    return CALM_OK;
+}
+
+/* "qwen", or {"name", "revision", "digests"}. */
+static calm_status read_model(calm_ctx *ctx, const reading *r)
+{
+    const calm_json *model = calm_json_get(r->document, "model");
+    const bool object = calm_json_typeof(model) == CALM_JSON_OBJECT;
+    const calm_json *digests = calm_json_get(model, "digests"), *digest;
+    calm_demanded *demanded = &r->spec->demanded;
+    const char *name, *revision, *file;
+    char *text;
+    CALM_TRY(read_string(ctx, object ? calm_json_get(model, "name") : model, &name));
+    CALM_TRY(read_string(ctx, calm_json_get(model, "revision"), &revision));
+    if (!name || calm_spec_given(r->spec, "model"))
+        return CALM_OK;
+    r->spec->model = name;
+    if (revision) {
+        if (calm_is_path(name) || strchr(name, '@'))
+            return calm_fail(ctx, CALM_EARG, "%s: `model.revision`: \"%s\" is not a name on the hub without revision",
+                             r->path, name);
+        CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s@%s", name, revision));
+        r->spec->model = text;
+    }
+    const size_t n = calm_json_size(digests);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, demanded->files, n + 1));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, demanded->sha256, n + 1));
+    for (void *iter = NULL; calm_json_next(digests, &iter, &file, &digest); demanded->n_files++) {
+        CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", file));
+        demanded->files[demanded->n_files] = text;
+        CALM_TRY(read_string(ctx, digest, &demanded->sha256[demanded->n_files]));
+    }
+    return CALM_OK;
+}
+
+static calm_status read_digests(calm_ctx *ctx, const reading *r)
+{
+    calm_demanded *demanded = &r->spec->demanded;
+    if (!any_given(r->spec, "calib tokens"))
+        CALM_TRY(read_string(ctx, value_at(r->document, "calibration.sha256"), &demanded->calib_sha256));
+    if (!any_given(r->spec, "eval-text no-eval"))
+        CALM_TRY(read_string(ctx, value_at(r->document, "evaluation.sha256"), &demanded->eval_sha256));
+    return CALM_OK;
+}
+
+static calm_status read_all(calm_ctx *ctx, const reading *r)
+{
+    size_t n;
+    const calm_document_row *rows = calm_document_rows(&n);
+    CALM_TRY(note_override(ctx, r, calm_option_find(calm_spec_table, "model")));
+    CALM_TRY(note_override(ctx, r, calm_option_find(calm_spec_table, "bits")));
+    CALM_TRY(read_model(ctx, r));
+    CALM_TRY(read_digests(ctx, r));
+    for (size_t i = 0; i < n; i++)
+        if (calm_document_option(&rows[i]))
+            CALM_TRY(read_row(ctx, r, &rows[i]));
+    return CALM_OK;
+}
+
+/* JSON in one line as a text in ctx->out. */
+static calm_status print_json(calm_ctx *ctx, const calm_json *json, const char **out)
+{
+    calm_text text;
+    char *copy = NULL;
+    calm_text_init(&text);
+    calm_status status = calm_json_write(ctx, json, 0, &text);
+    if (status == CALM_OK)
+        status = calm_strf(ctx, ctx->out, &copy, "%s", text.data);
+    calm_text_clear(&text);
+    *out = copy;
+    return status;
+}
+
+calm_status calm_spec_read(calm_ctx *ctx, const calm_json *document, const char *path, calm_recipe_spec *spec)
+{
+    const reading r = {document, path, spec, calm_json_new_object()};
+    calm_status status = read_all(ctx, &r);
+    if (status == CALM_OK && calm_json_size(r.overrides))
+        status = print_json(ctx, r.overrides, &spec->overrides);
+    calm_json_free(r.overrides);
+    return status;
+}
+
+/* ---- spec to document ---- */
+
+static calm_json *words_json(const calm_words *words)
+{
+    calm_json *list = calm_json_new_array();
+    for (size_t i = 0; i < words->n; i++)
+        calm_json_add_string(list, words->of[i]);
+    return list;
+}
+
+static calm_json *pairs_json(const calm_pairs *pairs)
+{
+    calm_json *object = calm_json_new_object();
+    for (size_t i = 0; i < pairs->n; i++)
+        calm_json_set_string(object, pairs->of[i].key, pairs->of[i].value);
+    return object;
+}
+
+static calm_json *numbers_json(const calm_numbers *numbers)
+{
+    calm_json *list = calm_json_new_array();
+    for (size_t i = 0; i < numbers->n; i++)
+        calm_json_add_number(list, numbers->of[i]);
+    return list;
+}
+
+static calm_json *range_json(const calm_range *range)
+{
+    calm_json *list = calm_json_new_array();
+    calm_json_add_int(list, range->first);
+    calm_json_add_int(list, range->last);
+    return list;
+}
+
+static calm_status write_enum(calm_ctx *ctx, const calm_option *option, const calm_recipe_spec *spec, calm_json *object,
+                              const char *key)
+{
+    calm_text text;
+    calm_text_init(&text);
+    calm_option_print(option, spec, &text);
+    const calm_status status = calm_text_check(ctx, &text);
+    if (status == CALM_OK)
+        calm_json_set_string(object, key, text.data);
+    calm_text_clear(&text);
+    return status;
+}
+
+/* The value of an option into its place; what is not given - an empty list, a negative seed - is left out. */
+static calm_status write_value(calm_ctx *ctx, const calm_option *option, const calm_recipe_spec *spec, calm_json *object,
+                               const char *key)
+{
+    const void *field = (const char *)spec + option->offset;
+    const char *text;
+    switch (option->type) {
+    case CALM_OPTION_BOOL:
+        calm_json_set_bool(object, key, *(const bool *)field);
+        break;
+    case CALM_OPTION_INT:
+        if ((double)*(const long long *)field >= option->min)
+            calm_json_set_int(object, key, *(const long long *)field);
+        break;
+    case CALM_OPTION_DOUBLE:
+        calm_json_set_number(object, key, *(const double *)field);
+        break;
+    case CALM_OPTION_ENUM:
+        return write_enum(ctx, option, spec, object, key);
+    case CALM_OPTION_STRING:
+        memcpy(&text, field, sizeof text);
+        if (text)
+            calm_json_set_string(object, key, text);
+        break;
+    case CALM_OPTION_WORDS:
+        if (((const calm_words *)field)->n)
+            calm_json_set(object, key, words_json(field));
+        break;
+    case CALM_OPTION_PAIRS:
+        if (((const calm_pairs *)field)->n)
+            calm_json_set(object, key, pairs_json(field));
+        break;
+    case CALM_OPTION_NUMBERS:
+        if (((const calm_numbers *)field)->n)
+            calm_json_set(object, key, numbers_json(field));
+        break;
+    case CALM_OPTION_RANGE:
+        if (((const calm_range *)field)->given)
+            calm_json_set(object, key, range_json(field));
+        break;
+    }
+    return CALM_OK;
+}
+
+static calm_json *model_json(const calm_recipe_spec *spec)
+{
+    calm_json *model = calm_json_new_object(), *digests = calm_json_new_object();
+    const char *name = spec->model, *at = name && !calm_is_path(name) ? strchr(name, '@') : NULL;
+    if (at)
+        calm_json_set_bytes(model, "name", name, (size_t)(at - name));
+    else
+        calm_json_set_string(model, "name", name);
+    if (at)
+        calm_json_set_string(model, "revision", at + 1);
+    for (size_t i = 0; i < spec->demanded.n_files; i++)
+        calm_json_set_string(digests, spec->demanded.files[i], spec->demanded.sha256[i]);
+    if (spec->demanded.n_files)
+        calm_json_set(model, "digests", digests);
+    else
+        calm_json_free(digests);
+    return model;
+}
+
+/* The spec with schemes and algorithms by their names, so that the document says them. */
+static calm_status with_defaults(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe_spec *out)
+{
+    const char *schemes = calm_spec_default_schemes(spec), *algorithms = calm_spec_default_algorithms(spec);
+    *out = *spec;
+    if (!out->schemes.n && schemes)
+        CALM_TRY(calm_option_set_one(ctx, calm_option_find(calm_spec_table, "scheme"), out, "default", schemes, true));
+    if (!out->algorithms.n && algorithms)
+        CALM_TRY(calm_option_set_one(ctx, calm_option_find(calm_spec_table, "algorithms"), out, "default", algorithms, true));
+    return CALM_OK;
+}
+
+/* A section that is still growing; owned by the document. */
+static calm_json *open_section(calm_json *root, const char *name)
+{
+    calm_json_set(root, name, calm_json_new_object());
+    return (calm_json *)(uintptr_t)calm_json_get(root, name);
+}
+
+static calm_status write_row(calm_ctx *ctx, const calm_document_row *row, const calm_recipe_spec *spec, calm_json *root,
+                             calm_json **section)
+{
+    const calm_option *option = calm_document_option(row);
+    const char *dot = strchr(row->place, '.'), *key = dot ? dot + 1 : row->place;
+    const bool evaluation = strncmp(row->place, "evaluation", 10) == 0;
+    if (strncmp(row->place, "model", 5) == 0 || (evaluation && dot && spec->no_eval))
+        return CALM_OK;
+    if (is_negation(row) && spec->no_eval)
+        calm_json_set_bool(root, key, false);
+    else if (is_negation(row) || (!dot && row->shape && row->shape->kind == CALM_SHAPE_OBJECT))
+        *section = open_section(root, key);
+    else if (option)
+        return write_value(ctx, option, spec, dot ? *section : root, key);
+    else if (strcmp(row->place, "calibration.sha256") == 0 && spec->demanded.calib_sha256)
+        calm_json_set_string(*section, key, spec->demanded.calib_sha256);
+    else if (strcmp(row->place, "evaluation.sha256") == 0 && spec->demanded.eval_sha256)
+        calm_json_set_string(*section, key, spec->demanded.eval_sha256);
+    return CALM_OK;
+}
+
+static calm_status write_all(calm_ctx *ctx, const calm_recipe_spec *given, calm_json *root)
+{
+    calm_recipe_spec spec;
+    calm_json *section = NULL;
+    size_t n;
+    const calm_document_row *rows = calm_document_rows(&n);
+    CALM_TRY(with_defaults(ctx, given, &spec));
+    calm_json_set_int(root, "calm_recipe", CALM_RECIPE_VERSION);
+    calm_json_set(root, "model", model_json(&spec));
+    for (size_t i = 0; i < n; i++)
+        CALM_TRY(write_row(ctx, &rows[i], &spec, root, &section));
+    return CALM_OK;
+}
+
+calm_status calm_spec_write(calm_ctx *ctx, const calm_recipe_spec *spec, calm_json **out)
+{
+    *out = calm_json_new_object();
+    const calm_status status = write_all(ctx, spec, *out);
+    if (status != CALM_OK) {
+        calm_json_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+calm_status calm_spec_text(calm_ctx *ctx, const calm_recipe_spec *spec, const char **out)
+{
+    calm_json *json;
+    CALM_TRY(calm_spec_write(ctx, spec, &json));
+    const calm_status status = print_json(ctx, json, out);
+    calm_json_free(json);
+    return status;
+}

@@ -1,0 +1,394 @@
+/* Faults of a recipe document. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ptq/recipe/document.h"
+#include "ptq/recipe/document_shape.h"
+
+#define DEPTH 8         /* a recipe nests four deep */
+#define SHOWN_MAX 40    /* bytes of a text in a message */
+#define NAMES_MAX 64
+
+/* A comparison in progress. */
+typedef struct comparison {
+    calm_ctx *ctx;
+    const char *path[DEPTH];    /* keys that lead to the value; NULL: an index */
+    size_t index[DEPTH], depth;
+    calm_document_fault *faults;
+    size_t n;
+} comparison;
+
+static calm_status compare(comparison *c, const calm_shape *shape, const calm_json *value);
+
+/* ---- faults ---- */
+
+/* Keys and texts of untrusted documents are shown on terminals: no control characters. */
+static void make_plain(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = '?';
+}
+
+static void print_pointer(const comparison *c, const char *member, calm_text *out)
+{
+    for (size_t i = 0; i < c->depth + (member != NULL); i++) {
+        const char *key = i < c->depth ? c->path[i] : member;
+        calm_text_printf(out, "/");
+        if (!key)
+            calm_text_printf(out, "%zu", c->index[i]);
+        for (const char *at = key; at && *at; at++)
+            calm_text_append(out, *at == '~' ? "~0" : *at == '/' ? "~1" : at, *at == '~' || *at == '/' ? 2 : 1);
+    }
+}
+
+/* Add a fault of the value, or of its member. */
+static calm_status add_fault(comparison *c, const char *member, const char *message)
+{
+    calm_text pointer;
+    char *where = NULL, *what;
+    if (c->n == CALM_DOCUMENT_FAULTS)
+        return CALM_OK;
+    calm_text_init(&pointer);
+    print_pointer(c, member, &pointer);
+    calm_status status = calm_text_check(c->ctx, &pointer);
+    if (status == CALM_OK)
+        status = calm_strf(c->ctx, c->ctx->out, &where, "%s", pointer.data ? pointer.data : "");
+    calm_text_clear(&pointer);
+    CALM_TRY(status);
+    CALM_TRY(calm_strf(c->ctx, c->ctx->out, &what, "%s", message));
+    make_plain(where);
+    make_plain(what);
+    c->faults[c->n++] = (calm_document_fault){where, what};
+    return CALM_OK;
+}
+
+/* A value as a message shows it. */
+static const char *shown(const calm_json *value, char room[96])
+{
+    const char *text = calm_json_string(value, NULL);
+    if (text)
+        snprintf(room, 96, "\"%.*s\"%s", SHOWN_MAX, text, strlen(text) > SHOWN_MAX ? "..." : "");
+    else if (calm_json_typeof(value) == CALM_JSON_INT)
+        snprintf(room, 96, "%lld", (long long)calm_json_int(value, 0));
+    else if (calm_json_typeof(value) == CALM_JSON_REAL)
+        snprintf(room, 96, "%.15g", calm_json_number(value, 0));
+    else if (calm_json_typeof(value) == CALM_JSON_BOOL)
+        snprintf(room, 96, "%s", calm_json_bool(value, false) ? "true" : "false");
+    else
+        snprintf(room, 96, "%s", calm_json_type_name(calm_json_typeof(value)));
+    return room;
+}
+
+static calm_status expected(comparison *c, const calm_json *value, const char *what)
+{
+    char room[96], message[512];
+    snprintf(message, sizeof message, "expected %s, found %s", what, shown(value, room));
+    return add_fault(c, NULL, message);
+}
+
+/* ---- values ---- */
+
+static bool is_number(const calm_json *value)
+{
+    return calm_json_typeof(value) == CALM_JSON_INT || calm_json_typeof(value) == CALM_JSON_REAL;
+}
+
+/* JSON knows no whole numbers: 4.0 is one too. */
+static bool is_whole(const calm_json *value)
+{
+    return is_number(value) && floor(calm_json_number(value, 0)) == calm_json_number(value, 0);
+}
+
+static calm_status check_number(comparison *c, const calm_shape *shape, const calm_json *value)
+{
+    const double number = calm_json_number(value, 0);
+    const bool whole = shape->kind == CALM_SHAPE_INT;
+    char words[96];
+    if (whole ? !is_whole(value) : !is_number(value))
+        return expected(c, value, whole ? "a whole number" : "a number");
+    if (number > shape->max)
+        snprintf(words, sizeof words, "at most %.15g", shape->max);
+    else if (whole ? number < shape->min : number <= shape->min)
+        snprintf(words, sizeof words, "%s %.15g", whole ? "at least" : "more than", shape->min);
+    else
+        return CALM_OK;
+    return expected(c, value, words);
+}
+
+/* One fault when `n` is outside the shape's limits. */
+static calm_status check_size(comparison *c, const calm_shape *shape, const char *words, size_t n, bool *fits)
+{
+    char message[160];
+    const bool few = (double)n < shape->min;
+    *fits = !few && (double)n <= shape->max;
+    if (*fits)
+        return CALM_OK;
+    snprintf(message, sizeof message, "expected at %s %.0f %s, found %zu", few ? "least" : "most",
+             few ? shape->min : shape->max, words, n);
+    return add_fault(c, NULL, message);
+}
+
+static calm_status check_text(comparison *c, const calm_shape *shape, const calm_json *value)
+{
+    const char *text = calm_json_string(value, NULL);
+    size_t characters = 0;
+    char words[96];
+    bool fits;
+    if (!text)
+        return expected(c, value, "a text");
+    for (size_t i = 0; i < calm_json_string_length(value); i++)
+        characters += ((unsigned char)text[i] & 0xc0) != 0x80;    /* UTF-8: one lead byte each */
+    CALM_TRY(check_size(c, shape, "characters", characters, &fits));
+    if (!fits || !shape->pattern || (shape->pattern->fits(text) && strlen(text) == calm_json_string_length(value)))
+        return CALM_OK;
+    snprintf(words, sizeof words, "a text like %s", shape->pattern->regex);
+    return expected(c, value, words);
+}
+
+static calm_status check_word(comparison *c, const calm_shape *shape, const calm_json *value)
+{
+    const char *names[NAMES_MAX], *text = calm_json_string(value, NULL);
+    char all[400] = "", room[96], message[700], *at = all;
+    size_t n = 0;
+    snprintf(all, sizeof all, "%s", shape->values);
+    for (char *next; at && n < NAMES_MAX; at = next) {
+        next = strchr(at, '|');
+        if (next)
+            *next++ = '\0';
+        names[n++] = at;
+        if (text && strcmp(at, text) == 0 && strlen(text) == calm_json_string_length(value))
+            return CALM_OK;
+    }
+    const char *near = text ? calm_nearest(text, names, n) : NULL;
+    size_t used = (size_t)snprintf(message, sizeof message, "expected one of ");
+    for (size_t i = 0; i < n && used < sizeof message; i++)
+        used += (size_t)snprintf(message + used, sizeof message - used, "%s\"%s\"", i ? ", " : "", names[i]);
+    if (used < sizeof message)
+        snprintf(message + used, sizeof message - used, ", found %s%s%s%s", shown(value, room),
+                 near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    return add_fault(c, NULL, message);
+}
+
+static calm_status check_scalar(comparison *c, const calm_json *value)
+{
+    const calm_json_type type = calm_json_typeof(value);
+    return type == CALM_JSON_BOOL || is_number(value) || type == CALM_JSON_STRING
+               ? CALM_OK : expected(c, value, "true, false, a number or a text");
+}
+
+static calm_status check_version(comparison *c, const calm_shape *shape, const calm_json *value)
+{
+    char words[32];
+    snprintf(words, sizeof words, "%.0f", shape->max);
+    return is_number(value) && calm_json_number(value, 0) == shape->max ? CALM_OK : expected(c, value, words);
+}
+
+/* ---- structure ---- */
+
+static calm_status enter(comparison *c, const char *key, size_t index, const calm_shape *shape, const calm_json *value)
+{
+    c->path[c->depth] = key;    /* shapes nest less deep than DEPTH, however deep a document does */
+    c->index[c->depth++] = index;
+    const calm_status status = compare(c, shape, value);
+    c->depth--;
+    return status;
+}
+
+static calm_status check_list(comparison *c, const calm_shape *shape, const calm_json *value)
+{
+    bool fits;
+    if (calm_json_typeof(value) != CALM_JSON_ARRAY)
+        return expected(c, value, "a list");
+    CALM_TRY(check_size(c, shape, "items", calm_json_size(value), &fits));
+    for (size_t i = 0; fits && i < calm_json_size(value); i++)
+        CALM_TRY(enter(c, NULL, i, shape->item, calm_json_at(value, i)));
+    return CALM_OK;
+}
+
+static calm_status check_map(comparison *c, const calm_shape *shape, const calm_json *value)
+{
+    const calm_json *member;
+    const char *key;
+    char message[128];
+    bool fits;
+    if (calm_json_typeof(value) != CALM_JSON_OBJECT)
+        return expected(c, value, "an object");
+    CALM_TRY(check_size(c, shape, "members", calm_json_size(value), &fits));
+    for (void *iter = NULL; fits && calm_json_next(value, &iter, &key, &member);) {
+        if (shape->pattern && !shape->pattern->fits(key)) {
+            snprintf(message, sizeof message, "its key: expected a text like %s", shape->pattern->regex);
+            CALM_TRY(add_fault(c, key, message));
+        }
+        CALM_TRY(enter(c, key, 0, shape->item, member));
+    }
+    return CALM_OK;
+}
+
+/* The row of a section's member; NULL: there is none. */
+static const calm_document_row *find_row(const char *section, const char *key)
+{
+    size_t n;
+    const calm_document_row *rows = calm_document_rows(&n);
+    for (size_t i = 0; i < n; i++) {
+        const char *of = calm_document_key(rows[i].place, section);
+        if (of && strcmp(of, key) == 0)
+            return &rows[i];
+    }
+    return NULL;
+}
+
+static calm_status unknown_key(comparison *c, const char *section, const char *key)
+{
+    const char *names[NAMES_MAX] = {NULL};
+    char message[256];
+    size_t n_rows, n = 0;
+    const calm_document_row *rows = calm_document_rows(&n_rows);
+    for (size_t i = 0; i < n_rows && n < NAMES_MAX; i++) {
+        names[n] = calm_document_key(rows[i].place, section);
+        n += names[n] != NULL;
+    }
+    const char *near = calm_nearest(key, names, n);
+    snprintf(message, sizeof message, "unknown key%s%s%s", near ? "; did you mean \"" : "", near ? near : "",
+             near ? "\"?" : "");
+    return add_fault(c, key, message);
+}
+
+static calm_status missing_key(comparison *c, const char *key)
+{
+    char message[128];
+    snprintf(message, sizeof message, "the key \"%s\" is missing", key);
+    return add_fault(c, NULL, message);
+}
+
+static calm_status check_object(comparison *c, const char *section, const calm_json *value)
+{
+    const calm_json *member;
+    const char *key;
+    size_t n;
+    const calm_document_row *rows = calm_document_rows(&n);
+    if (calm_json_typeof(value) != CALM_JSON_OBJECT)
+        return expected(c, value, "an object");
+    for (size_t i = 0; i < n; i++) {
+        const char *of = calm_document_key(rows[i].place, section);
+        if (of && rows[i].required && !calm_json_get(value, of))
+            CALM_TRY(missing_key(c, of));
+    }
+    for (void *iter = NULL; calm_json_next(value, &iter, &key, &member);) {
+        const calm_document_row *row = find_row(section, key);
+        calm_shape room;
+        CALM_TRY(row ? enter(c, key, 0, calm_document_shape(row, &room), member) : unknown_key(c, section, key));
+    }
+    return CALM_OK;
+}
+
+/* Is the JSON type one that the shape may have? */
+static bool is_of_type(const calm_shape *shape, const calm_json *value)
+{
+    switch (shape->kind) {
+    case CALM_SHAPE_TEXT:
+        return calm_json_typeof(value) == CALM_JSON_STRING;
+    case CALM_SHAPE_NUMBER:
+        return is_number(value);
+    case CALM_SHAPE_LIST:
+        return calm_json_typeof(value) == CALM_JSON_ARRAY;
+    case CALM_SHAPE_FALSE:
+        return calm_json_typeof(value) == CALM_JSON_BOOL;
+    default:
+        return calm_json_typeof(value) == CALM_JSON_OBJECT;
+    }
+}
+
+static const char *type_words(const calm_shape *shape)
+{
+    switch (shape->kind) {
+    case CALM_SHAPE_TEXT:
+        return "a text";
+    case CALM_SHAPE_NUMBER:
+        return "a number";
+    case CALM_SHAPE_LIST:
+        return "a list";
+    case CALM_SHAPE_FALSE:
+        return "false";
+    default:
+        return "an object";
+    }
+}
+
+static calm_status check_either(comparison *c, const calm_shape *shape, const calm_json *value)
+{
+    char words[64];
+    if (is_of_type(shape->item, value))
+        return compare(c, shape->item, value);
+    if (is_of_type(shape->other, value))
+        return compare(c, shape->other, value);
+    snprintf(words, sizeof words, "%s or %s", type_words(shape->item), type_words(shape->other));
+    return expected(c, value, words);
+}
+
+static calm_status compare(comparison *c, const calm_shape *shape, const calm_json *value)
+{
+    const calm_json_type type = calm_json_typeof(value);
+    switch (shape->kind) {
+    case CALM_SHAPE_BOOL:
+        return type == CALM_JSON_BOOL ? CALM_OK : expected(c, value, "true or false");
+    case CALM_SHAPE_INT:
+    case CALM_SHAPE_NUMBER:
+        return check_number(c, shape, value);
+    case CALM_SHAPE_TEXT:
+        return check_text(c, shape, value);
+    case CALM_SHAPE_WORD:
+        return check_word(c, shape, value);
+    case CALM_SHAPE_LIST:
+        return check_list(c, shape, value);
+    case CALM_SHAPE_MAP:
+        return check_map(c, shape, value);
+    case CALM_SHAPE_OBJECT:
+        return check_object(c, shape->section, value);
+    case CALM_SHAPE_ANY:
+        return type == CALM_JSON_OBJECT ? CALM_OK : expected(c, value, "an object");
+    case CALM_SHAPE_SCALAR:
+        return check_scalar(c, value);
+    case CALM_SHAPE_FALSE:
+        return type == CALM_JSON_BOOL && !calm_json_bool(value, true) ? CALM_OK : expected(c, value, "false");
+    case CALM_SHAPE_VERSION:
+        return check_version(c, shape, value);
+    case CALM_SHAPE_EITHER:
+        return check_either(c, shape, value);
+    }
+    return CALM_OK;
+}
+
+/* ---- all of it ---- */
+
+calm_status calm_document_faults(calm_ctx *ctx, const calm_json *document, calm_document_fault **faults, size_t *n)
+{
+    comparison c = {.ctx = ctx};
+    CALM_TRY(CALM_NEW(ctx, ctx->out, c.faults, CALM_DOCUMENT_FAULTS));
+    CALM_TRY(check_object(&c, "", document));
+    *faults = c.faults;
+    *n = c.n;
+    return CALM_OK;
+}
+
+calm_status calm_document_check(calm_ctx *ctx, const char *where, const calm_json *document)
+{
+    calm_document_fault *faults;
+    size_t n;
+    CALM_TRY(calm_document_faults(ctx, document, &faults, &n));
+    return n == 0 ? CALM_OK
+                  : calm_fail(ctx, CALM_EFORMAT, "%s: %s: %s", where,
+                              faults[0].pointer[0] ? faults[0].pointer : "the document", faults[0].message);
+}
+
+calm_status calm_document_read(calm_ctx *ctx, const char *path, calm_json **out)
+{
+    CALM_TRY(calm_json_read(ctx, path, CALM_RECIPE_BYTES, out));
+    const calm_status status = calm_document_check(ctx, path, *out);
+    if (status != CALM_OK) {
+        calm_json_free(*out);
+        *out = NULL;
+    }
+    return status;
+}

@@ -1,0 +1,188 @@
+/* The table of a recipe document as JSON Schema. */
+#include <string.h>
+
+#include "ptq/recipe/document.h"
+#include "ptq/recipe/document_shape.h"
+
+static calm_json *shape_json(const calm_shape *shape);
+
+static void set_bound(calm_json *out, const char *key, double bound)
+{
+    calm_json_set_int(out, key, (int64_t)bound);
+}
+
+static void set_type(calm_json *out, const char *type)
+{
+    calm_json_set_string(out, "type", type);
+}
+
+static calm_json *words_json(const char *values)
+{
+    calm_json *list = calm_json_new_array(), *holder = calm_json_new_object();
+    for (const char *at = values; *at;) {
+        const size_t n = strcspn(at, "|");
+        calm_json_set_bytes(holder, "word", at, n);
+        calm_json_add(list, calm_json_copy(calm_json_get(holder, "word")));
+        at += n + (at[n] == '|');
+    }
+    calm_json_free(holder);
+    return list;
+}
+
+static void fill_text(const calm_shape *shape, calm_json *out)
+{
+    set_type(out, "string");
+    if (shape->min > 0)
+        set_bound(out, "minLength", shape->min);
+    set_bound(out, "maxLength", shape->max);
+    if (shape->pattern)
+        calm_json_set_string(out, "pattern", shape->pattern->regex);
+}
+
+static void fill_map(const calm_shape *shape, calm_json *out)
+{
+    set_type(out, "object");
+    if (shape->pattern) {
+        calm_json *names = calm_json_new_object();
+        calm_json_set_string(names, "pattern", shape->pattern->regex);
+        calm_json_set(out, "propertyNames", names);
+    }
+    calm_json_set(out, "additionalProperties", shape_json(shape->item));
+    set_bound(out, "maxProperties", shape->max);
+}
+
+/* "calibration windows (--samples)" */
+static void describe(const calm_document_row *row, calm_json *out)
+{
+    const calm_option *option = calm_document_option(row);
+    const char *help = row->help ? row->help : option->help;
+    calm_text text;
+    calm_text_init(&text);
+    calm_text_printf(&text, "%s", help);
+    if (option)
+        calm_text_printf(&text, " (--%s)", option->name);
+    calm_json_set_string(out, "description", text.data);
+    calm_text_clear(&text);
+}
+
+static void fill_object(const char *section, calm_json *out)
+{
+    calm_json *properties = calm_json_new_object(), *required = calm_json_new_array();
+    size_t n;
+    const calm_document_row *rows = calm_document_rows(&n);
+    set_type(out, "object");
+    for (size_t i = 0; i < n; i++) {
+        const char *key = calm_document_key(rows[i].place, section);
+        calm_shape room;
+        if (!key)
+            continue;
+        calm_json *member = calm_json_new_object(), *shape = shape_json(calm_document_shape(&rows[i], &room));
+        const calm_json *value;
+        const char *name;
+        describe(&rows[i], member);
+        for (void *iter = NULL; calm_json_next(shape, &iter, &name, &value);)
+            calm_json_set(member, name, calm_json_copy(value));
+        calm_json_free(shape);
+        calm_json_set(properties, key, member);
+        if (rows[i].required)
+            calm_json_add_string(required, key);
+    }
+    if (calm_json_size(required))
+        calm_json_set(out, "required", required);
+    else
+        calm_json_free(required);
+    calm_json_set_bool(out, "additionalProperties", false);
+    calm_json_set(out, "properties", properties);
+}
+
+static void fill_list(const calm_shape *shape, calm_json *out)
+{
+    set_type(out, "array");
+    calm_json_set(out, "items", shape_json(shape->item));
+    if (shape->min > 0)
+        set_bound(out, "minItems", shape->min);
+    set_bound(out, "maxItems", shape->max);
+}
+
+static void fill_either(const calm_shape *shape, calm_json *out)
+{
+    calm_json *list = calm_json_new_array();
+    calm_json_add(list, shape_json(shape->item));
+    calm_json_add(list, shape_json(shape->other));
+    calm_json_set(out, "oneOf", list);
+}
+
+/* A number's bounds: whole ones are included, bits per weight are more than the least. */
+static void fill_number(const calm_shape *shape, calm_json *out)
+{
+    const bool whole = shape->kind == CALM_SHAPE_INT;
+    set_type(out, whole ? "integer" : "number");
+    set_bound(out, whole ? "minimum" : "exclusiveMinimum", shape->min);
+    set_bound(out, "maximum", shape->max);
+}
+
+static void fill_scalar(calm_json *out)
+{
+    calm_json *types = calm_json_new_array();
+    calm_json_add_string(types, "boolean");
+    calm_json_add_string(types, "number");
+    calm_json_add_string(types, "string");
+    calm_json_set(out, "type", types);
+}
+
+static calm_json *shape_json(const calm_shape *shape)
+{
+    calm_json *out = calm_json_new_object();
+    switch (shape->kind) {
+    case CALM_SHAPE_BOOL:
+        set_type(out, "boolean");
+        break;
+    case CALM_SHAPE_INT:
+    case CALM_SHAPE_NUMBER:
+        fill_number(shape, out);
+        break;
+    case CALM_SHAPE_TEXT:
+        fill_text(shape, out);
+        break;
+    case CALM_SHAPE_WORD:
+        calm_json_set(out, "enum", words_json(shape->values));
+        break;
+    case CALM_SHAPE_LIST:
+        fill_list(shape, out);
+        break;
+    case CALM_SHAPE_MAP:
+        fill_map(shape, out);
+        break;
+    case CALM_SHAPE_OBJECT:
+        fill_object(shape->section, out);
+        break;
+    case CALM_SHAPE_ANY:
+        set_type(out, "object");
+        break;
+    case CALM_SHAPE_SCALAR:
+        fill_scalar(out);
+        break;
+    case CALM_SHAPE_FALSE:
+        calm_json_set_bool(out, "const", false);
+        break;
+    case CALM_SHAPE_VERSION:
+        calm_json_set_int(out, "const", (int64_t)shape->max);
+        break;
+    case CALM_SHAPE_EITHER:
+        fill_either(shape, out);
+        break;
+    }
+    return out;
+}
+
+calm_json *calm_document_schema(void)
+{
+    calm_json *root = calm_json_new_object();
+    calm_json_set_string(root, "$schema", "https://json-schema.org/draft/2020-12/schema");
+    calm_json_set_string(root, "$id", "https://calm/recipes/recipe.schema.json");
+    calm_json_set_string(root, "title", "calm recipe");
+    calm_json_set_string(root, "description",
+                         "What `calm quantize --recipe FILE` is asked to do. docs/recipes.md explains every key.");
+    fill_object("", root);
+    return root;
+}

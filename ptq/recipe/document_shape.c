@@ -1,0 +1,185 @@
+/* The table of a recipe document. */
+#include "ptq/recipe/document_shape.h"
+
+#include <string.h>
+
+#include "ptq/plan/targets.h"
+#include "ptq/recipe/document.h"
+
+/* ---- patterns ---- */
+
+static bool consists_of(const char *text, const char *set)
+{
+    return text[0] && !text[strspn(text, set)];
+}
+
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+static bool is_digest(const char *text)
+{
+    return consists_of(text, "0123456789abcdef") && strlen(text) == 64;
+}
+
+static bool is_revision(const char *text)
+{
+    return consists_of(text, LETTERS "._/-");
+}
+
+static bool is_file_name(const char *text)
+{
+    return consists_of(text, LETTERS "._-") && text[0] != '.';
+}
+
+/* A unit's name must not read as the rest of a pin. */
+static bool is_unit(const char *text)
+{
+    return text[0] && !text[strcspn(text, "=,()")];
+}
+
+static const calm_pattern digest_pattern = {"^[0-9a-f]{64}$", is_digest};
+static const calm_pattern revision_pattern = {"^[A-Za-z0-9._/-]+$", is_revision};
+static const calm_pattern file_pattern = {"^[A-Za-z0-9_-][A-Za-z0-9._-]*$", is_file_name};
+static const calm_pattern unit_pattern = {"^[^=,()]+$", is_unit};
+
+/* ---- shapes ---- */
+
+static const calm_shape name = {CALM_SHAPE_TEXT, .min = 1, .max = 512};
+static const calm_shape digest = {CALM_SHAPE_TEXT, .min = 64, .max = 64, .pattern = &digest_pattern};
+static const calm_shape digests = {CALM_SHAPE_MAP, .max = 1024, .pattern = &file_pattern, .item = &digest};
+static const calm_shape scalar = {.kind = CALM_SHAPE_SCALAR};
+static const calm_shape options = {CALM_SHAPE_MAP, .max = 32, .item = &scalar};
+static const calm_shape revision = {CALM_SHAPE_TEXT, .min = 1, .max = 128, .pattern = &revision_pattern};
+static const calm_shape model_object = {CALM_SHAPE_OBJECT, .section = "model"};
+static const calm_shape model = {CALM_SHAPE_EITHER, .item = &name, .other = &model_object};
+static const calm_shape algorithm_object = {CALM_SHAPE_OBJECT, .section = "algorithms"};
+static const calm_shape algorithm = {CALM_SHAPE_EITHER, .item = &name, .other = &algorithm_object};
+static const calm_shape algorithms = {CALM_SHAPE_LIST, .min = 1, .max = 64, .item = &algorithm};
+static const calm_shape bits = {CALM_SHAPE_NUMBER, .min = 0, .max = 32};
+static const calm_shape bits_list = {CALM_SHAPE_LIST, .min = 1, .max = 64, .item = &bits};
+static const calm_shape budget = {CALM_SHAPE_EITHER, .item = &bits, .other = &bits_list};
+static const calm_shape pins = {CALM_SHAPE_MAP, .max = 4096, .pattern = &unit_pattern, .item = &name};
+static const calm_shape gate = {CALM_SHAPE_TEXT, .min = 3, .max = 128};
+static const calm_shape gates = {CALM_SHAPE_LIST, .max = 64, .item = &gate};
+static const calm_shape format = {CALM_SHAPE_WORD, .values = "compressed-tensors|gptq|awq|mlx|gguf|imatrix|tensor-types"};
+static const calm_shape formats = {CALM_SHAPE_LIST, .min = 1, .max = 7, .item = &format};
+static const calm_shape target = {CALM_SHAPE_WORD, .values = CALM_TARGET_NAMES};
+static const calm_shape block = {CALM_SHAPE_INT, .min = 0, .max = 1 << 20};
+static const calm_shape blocks = {CALM_SHAPE_LIST, .min = 2, .max = 2, .item = &block};
+static const calm_shape no = {.kind = CALM_SHAPE_FALSE};
+static const calm_shape evaluation_object = {CALM_SHAPE_OBJECT, .section = "evaluation"};
+static const calm_shape evaluation = {CALM_SHAPE_EITHER, .item = &no, .other = &evaluation_object};
+static const calm_shape calibration = {CALM_SHAPE_OBJECT, .section = "calibration"};
+static const calm_shape choice = {CALM_SHAPE_OBJECT, .section = "choice"};
+static const calm_shape export = {CALM_SHAPE_OBJECT, .section = "export"};
+static const calm_shape version = {CALM_SHAPE_VERSION, .max = CALM_RECIPE_VERSION};
+static const calm_shape uri = {CALM_SHAPE_TEXT, .max = 512};
+static const calm_shape short_name = {CALM_SHAPE_TEXT, .min = 1, .max = 128};
+static const calm_shape sentence = {CALM_SHAPE_TEXT, .max = 2000};
+static const calm_shape any = {.kind = CALM_SHAPE_ANY};
+
+/* ---- rows ---- */
+
+static const calm_document_row rows[] = {
+    {"$schema", "where this schema is found, for editors", &uri, false, false},
+    {"calm_recipe", "version of this format", &version, true, false},
+    {"name", "a short name", &short_name, false, false},
+    {"description", "one sentence for people", &sentence, false, false},
+    {"model", "the float checkpoint", &model, true, false},
+    {"model.name", "a directory, a known name (calm pull --list), or ORG/NAME on the hub", &name, true, false},
+    {"model.revision", "commit, branch or tag on the hub", &revision, false, false},
+    {"model.digests", "SHA-256 of files of the model's directory", &digests, false, false},
+    {"calibration", "the text that statistics and scores come from", &calibration, false, false},
+    {"calibration.text", NULL, NULL, false, false},
+    {"calibration.sha256", "SHA-256 of the text", &digest, false, false},
+    {"calibration.tokens", NULL, NULL, false, false},
+    {"calibration.samples", NULL, NULL, false, false},
+    {"calibration.seqlen", NULL, NULL, false, false},
+    {"calibration.seed", NULL, NULL, false, false},
+    {"calibration.special", NULL, NULL, false, false},
+    {"calibration.stream", NULL, NULL, false, false},
+    {"calibration.prefix", NULL, NULL, false, false},
+    {"calibration.score_samples", NULL, NULL, false, false},
+    {"calibration.guard_samples", NULL, NULL, false, false},
+    {"schemes", "number formats: one, or the widths that share a budget", NULL, false, false},
+    {"scale_dtype", NULL, NULL, false, false},
+    {"act_rule", NULL, NULL, false, false},
+    {"algorithms", NULL, &algorithms, false, true},
+    {"algorithms.name", "a name or a chain (calm algorithms)", &name, true, false},
+    {"algorithms.options", "values instead of the named chain's", &options, false, false},
+    {"choice", "how one candidate is chosen per unit", &choice, false, false},
+    {"choice.unit", NULL, NULL, false, false},
+    {"choice.metric", NULL, NULL, false, false},
+    {"choice.rule", NULL, NULL, false, false},
+    {"choice.budget", "bits per weight that the schemes share; several give a table", &budget, false, false},
+    {"choice.pins", NULL, &pins, false, false},
+    {"choice.forbid", NULL, NULL, false, false},
+    {"choice.probe_samples", NULL, NULL, false, false},
+    {"choice.effort", NULL, NULL, false, false},
+    {"choice.keep_hybrid", NULL, NULL, false, false},
+    {"choice.expert_tokens", NULL, NULL, false, false},
+    {"blocks", "first and last block to quantize; the others stay float", &blocks, false, false},
+    {"formats", "formats that the result is written in; of several each has a folder of its name", &formats, false, false},
+    {"export", "what exporters may be told beside the plan", &export, false, false},
+    {"export.max_shard_size", NULL, NULL, false, false},
+    {"export.gguf_pre", NULL, NULL, false, false},
+    {"export.gguf_float", NULL, NULL, false, false},
+    {"target", NULL, &target, false, false},
+    {"evaluation", "text that float and result are measured on; false: none", &evaluation, false, false},
+    {"evaluation.text", NULL, NULL, false, false},
+    {"evaluation.sha256", "SHA-256 of the text", &digest, false, false},
+    {"evaluation.samples", NULL, NULL, false, false},
+    {"gates", NULL, &gates, false, false},
+    {"kernels", NULL, NULL, false, false},
+    {"measured", "figures of a run of this recipe, for people; a run does not read them", &any, false, false},
+};
+
+const calm_document_row *calm_document_rows(size_t *n)
+{
+    *n = sizeof rows / sizeof *rows;
+    return rows;
+}
+
+const calm_option *calm_document_option(const calm_document_row *row)
+{
+    for (const calm_option *option = calm_spec_table; option->name; option++)
+        if (option->place && strcmp(option->place, row->place) == 0)
+            return option;
+    return NULL;
+}
+
+const calm_shape *calm_document_shape(const calm_document_row *row, calm_shape *room)
+{
+    const calm_option *option = calm_document_option(row);
+    if (row->shape)
+        return row->shape;
+    *room = (calm_shape){.min = option->min, .max = option->max, .values = option->values};
+    switch (option->type) {
+    case CALM_OPTION_BOOL:
+        room->kind = CALM_SHAPE_BOOL;
+        break;
+    case CALM_OPTION_INT:
+        room->kind = CALM_SHAPE_INT;
+        break;
+    case CALM_OPTION_ENUM:
+        room->kind = CALM_SHAPE_WORD;
+        break;
+    case CALM_OPTION_WORDS:
+        room->kind = CALM_SHAPE_LIST;
+        room->item = &name;
+        break;
+    default:
+        room->kind = CALM_SHAPE_TEXT;
+        room->min = 1;
+        room->max = option->max > 0 ? option->max : 4096;
+        break;
+    }
+    return room;
+}
+
+const char *calm_document_key(const char *place, const char *section)
+{
+    const size_t n = strlen(section);
+    if (n == 0)
+        return strchr(place, '.') ? NULL : place;
+    return strncmp(place, section, n) == 0 && place[n] == '.' ? place + n + 1 : NULL;
+}

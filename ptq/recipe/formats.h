@@ -1,0 +1,49 @@
+/* Formats: which exporters write a result, and where each one's files lie.
+ *
+ *   one format       its files are the output's own
+ *   several          each has a folder of its name (compressed-tensors/, gguf/); card and recipe lie above them
+ *
+ * The first format that is a checkpoint is the one that is evaluated as it was written. */
+#ifndef CALM_RECIPE_FORMATS_H
+#define CALM_RECIPE_FORMATS_H
+
+#include "ptq/base/option.h"
+#include "ptq/export/export.h"
+#include "ptq/plan/targets.h"
+
+typedef struct calm_formats {
+    const calm_exporter **exporters;    /* [n] in ctx->out; n 0: compressed-tensors alone */
+    size_t n;
+    calm_export_options options;
+} calm_formats;
+
+/* Parse names ("compressed-tensors", "gguf") into out->exporters; none: compressed-tensors.  CALM_EARG: an unknown name (with
+ * the nearest), one named twice. */
+calm_status calm_formats_parse(calm_ctx *ctx, const calm_words *names, calm_formats *out);
+
+/* Number of formats, and one of them. */
+size_t calm_formats_count(const calm_formats *formats);
+const calm_exporter *calm_formats_at(const calm_formats *formats, size_t index);
+
+/* Its name with - for _, as people type it; in ctx->out. */
+calm_status calm_format_name(calm_ctx *ctx, const calm_exporter *exporter, char **out);
+
+/* The formats that a stored run's recipe names; as calm_formats_parse. */
+calm_status calm_formats_of_recipe(calm_ctx *ctx, const calm_json *recipe, calm_formats *out);
+
+/* The first of the formats that the target reads, with - for _, in ctx->out; NULL: none. */
+calm_status calm_formats_read_by(calm_ctx *ctx, const calm_formats *formats, const calm_target *target, char **out);
+
+/* Jobs that share a scheme in what is written. */
+calm_tie calm_formats_tie(const calm_formats *formats);
+
+/* For a card: "compressed-tensors." or "gptq, gguf, a folder each.", and for transformers how it is loaded. */
+calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, calm_text *out);
+
+/* Refuse, by name, what one of them cannot express. */
+calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const calm_model *model, const calm_plan *plan);
+
+/* Does one of them run the model over the calibration windows? */
+bool calm_formats_want_importance(const calm_formats *formats);
+
+#endif

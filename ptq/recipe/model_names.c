@@ -1,0 +1,192 @@
+/* Names of models. */
+#include "ptq/recipe/model_names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/hub/hub.h"
+#include "ptq/base/file.h"
+#include "ptq/base/text.h"
+#include "ptq/io/json.h"
+
+const char *calm_home(void)
+{
+    const char *home = getenv("CALM_HOME");
+    return home && home[0] ? home : CALM_SOURCE_DIR;
+}
+
+calm_status calm_recipes_path(calm_ctx *ctx, const char *name, char **out)
+{
+    return calm_strf(ctx, ctx->out, out, "%s/recipes/%s", calm_home(), name);
+}
+
+/* ---- aliases ---- */
+
+/* A member that may be absent, copied to ctx->out. */
+static calm_status take_text(calm_ctx *ctx, const char *where, const calm_json *entry, const char *key,
+                             const char **out)
+{
+    const char *text;
+    char *copy;
+    CALM_TRY(calm_json_need_string(ctx, where, entry, key, "", &text));
+    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", text));
+    *out = copy[0] ? copy : NULL;
+    return CALM_OK;
+}
+
+/* {"qwen": {"path": "models/qwen-demo", "note": "..."}, "minilm": {"repo": "ORG/NAME"}} */
+static calm_status take_aliases(calm_ctx *ctx, const char *where, const calm_json *root, calm_alias **out, size_t *n)
+{
+    const char *name;
+    char *copy;
+    const calm_json *entry;
+    *n = 0;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, calm_json_size(root)));
+    for (void *iter = NULL; calm_json_next(root, &iter, &name, &entry);) {
+        calm_alias *alias = &(*out)[(*n)++];
+        CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", name));
+        alias->name = copy;
+        CALM_TRY(take_text(ctx, where, entry, "path", &alias->path));
+        CALM_TRY(take_text(ctx, where, entry, "repo", &alias->repo));
+        CALM_TRY(take_text(ctx, where, entry, "note", &alias->note));
+        if (!alias->path == !alias->repo)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: %s: expected either \"path\" or \"repo\"", where, name);
+    }
+    return CALM_OK;
+}
+
+calm_status calm_aliases(calm_ctx *ctx, calm_alias **out, size_t *n)
+{
+    char *where;
+    calm_json *root;
+    CALM_TRY(calm_recipes_path(ctx, "models/aliases.json", &where));
+    CALM_TRY(calm_json_read(ctx, where, 1 << 20, &root));
+    const calm_status status = take_aliases(ctx, where, root, out, n);
+    calm_json_free(root);
+    return status;
+}
+
+/* The alias before the @ of `word`, or NULL. */
+static const calm_alias *find_alias(const calm_alias *aliases, size_t n, const char *word)
+{
+    const size_t length = strcspn(word, "@");
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(aliases[i].name, word, length) == 0 && aliases[i].name[length] == '\0' &&
+            (aliases[i].repo || word[length] == '\0'))    /* a bundled model has no revisions */
+            return &aliases[i];
+    return NULL;
+}
+
+/* With a suggestion where one is near; the bundled names, since the others are many. */
+static calm_status unknown(calm_ctx *ctx, const calm_alias *aliases, size_t n, const char *name)
+{
+    const char **names, *near;
+    calm_text bundled;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, names, n));
+    calm_text_init(&bundled);
+    for (size_t i = 0; i < n; i++) {
+        names[i] = aliases[i].name;
+        if (aliases[i].path)
+            calm_text_printf(&bundled, "%s%s", bundled.length ? ", " : "", aliases[i].name);
+    }
+    near = calm_nearest(name, names, n);
+    const calm_status status =
+        calm_fail(ctx, CALM_ENOTFOUND,
+                  "model \"%s\": no such directory, and no such name%s%s%s; known names: %s (bundled), ORG/NAME on "
+                  "the hub, and what \"calm pull --list\" shows",
+                  name, near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "",
+                  bundled.data ? bundled.data : "none");
+    calm_text_clear(&bundled);
+    return status;
+}
+
+/* ---- the hub ---- */
+
+bool calm_is_path(const char *word)
+{
+    return word[0] == '/' || strncmp(word, "./", 2) == 0 || strncmp(word, "../", 3) == 0 || calm_path_exists(word);
+}
+
+static calm_status hub_name(calm_ctx *ctx, const calm_alias *alias, const char *word, const char **out)
+{
+    char *copy;
+    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s%s", alias->repo, word + strcspn(word, "@")));
+    *out = copy;
+    return CALM_OK;
+}
+
+calm_status calm_model_hub_name(calm_ctx *ctx, const char *word, const char **out)
+{
+    calm_alias *aliases;
+    size_t n;
+    *out = calm_hub_is_name(word) ? word : NULL;
+    if (*out)
+        return CALM_OK;
+    CALM_TRY(calm_aliases(ctx, &aliases, &n));
+    const calm_alias *alias = find_alias(aliases, n, word);
+    return alias && alias->repo ? hub_name(ctx, alias, word, out) : CALM_OK;
+}
+
+/* From the cache, or from the hub into it. */
+static calm_status from_hub(calm_ctx *ctx, const char *word, calm_tick_fn *tick, void *user, calm_named_model *out)
+{
+    calm_hub_settings settings;
+    calm_hub_name name;
+    calm_hub_snapshot snapshot;
+    char *note;
+    CALM_TRY(calm_hub_settings_read(ctx, &settings));
+    CALM_TRY(calm_hub_name_parse(ctx, word, &name));
+    CALM_TRY(calm_hub_find(ctx, &settings, &name, &snapshot));
+    if (settings.offline)
+        CALM_TRY(calm_hub_check_offline(ctx, &settings, &snapshot));
+    else if (!snapshot.usable || snapshot.missing) {
+        calm_log(ctx, CALM_LOG_INFO, "%s@%s: asking %s", name.repo, name.revision, settings.endpoint);
+        CALM_TRY(calm_hub_pull(ctx, &settings, &name, tick, user, &snapshot));
+    }
+    if (snapshot.missing) {
+        CALM_TRY(calm_strf(ctx, ctx->out, &note, "%s: the cache has no %s, and HF_HUB_OFFLINE is set", name.repo,
+                           snapshot.missing));
+        out->note = note;
+    }
+    return calm_strf(ctx, ctx->out, &out->dir, "%s", snapshot.path);
+}
+
+/* What was typed may have been meant as a path: the failure says that this was looked for too. */
+static calm_status path_or_hub(calm_ctx *ctx, const char *word, calm_tick_fn *tick, void *user, calm_named_model *out)
+{
+    char *message;
+    const calm_status status = from_hub(ctx, word, tick, user, out);
+    if (status != CALM_ENOTFOUND && status != CALM_EIO)
+        return status;
+    message = strdup(ctx->message);
+    if (!message)
+        return status;
+    calm_ctx_forgive(ctx);
+    calm_fail(ctx, status, "%s (nor is there a directory %s)", message, word);
+    free(message);
+    return status;
+}
+
+calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick, void *user, calm_named_model *out)
+{
+    calm_alias *aliases;
+    size_t n;
+    const char *repo;
+    *out = (calm_named_model){.name = name};
+    if (strchr(name, '/')) {
+        if (!calm_is_path(name) && calm_hub_is_name(name))
+            return path_or_hub(ctx, name, tick, user, out);
+        return calm_strf(ctx, ctx->out, &out->dir, "%s", name);
+    }
+    CALM_TRY(calm_aliases(ctx, &aliases, &n));
+    const calm_alias *alias = find_alias(aliases, n, name);
+    if (!alias)
+        return calm_is_directory(name) ? calm_strf(ctx, ctx->out, &out->dir, "%s", name)
+                                       : unknown(ctx, aliases, n, name);
+    if (alias->repo) {
+        CALM_TRY(hub_name(ctx, alias, name, &repo));
+        return from_hub(ctx, repo, tick, user, out);
+    }
+    out->note = alias->note;
+    return calm_recipes_path(ctx, alias->path, &out->dir);
+}

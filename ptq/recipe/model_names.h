@@ -1,0 +1,43 @@
+/* Names of models, and where bundled recipes and texts lie. */
+#ifndef CALM_RECIPE_MODEL_NAMES_H
+#define CALM_RECIPE_MODEL_NAMES_H
+
+#include "ptq/base/context.h"
+
+/* The folder that holds recipes/: $CALM_HOME, else where calm was built.  Borrowed. */
+const char *calm_home(void);
+
+/* recipes/NAME below it, in ctx->out. */
+calm_status calm_recipes_path(calm_ctx *ctx, const char *name, char **out);
+
+typedef struct calm_alias {
+    const char *name;
+    const char *path;    /* below recipes/, of a bundled model; NULL: `repo` says where it is */
+    const char *repo;    /* ORG/NAME on the hub; NULL for a bundled one                       */
+    const char *note;    /* what people should know about it; NULL: nothing                   */
+} calm_alias;
+
+/* The rows of recipes/models/aliases.json in their order, in ctx->out. */
+calm_status calm_aliases(calm_ctx *ctx, calm_alias **out, size_t *n);
+
+/* The name on the hub that is meant by a word: an alias (qwen3-8b, qwen3-8b@REVISION) or
+ * ORG/NAME[@REVISION].  In ctx->out; NULL for a bundled model, a path, and anything else. */
+calm_status calm_model_hub_name(calm_ctx *ctx, const char *word, const char **out);
+
+typedef struct calm_named_model {
+    const char *name;    /* as typed                                                       */
+    char *dir;           /* of the checkpoint                                              */
+    const char *note;    /* what people should know about it; NULL: nothing                */
+} calm_named_model;
+
+/* Is it certainly a path: existing, or beginning with / or ./ or ../ ? */
+bool calm_is_path(const char *word);
+
+/* In this order: a path; an alias of recipes/models/aliases.json; ORG/NAME[@REVISION] on the hub; a directory.  An
+ * alias wins over a directory of the same name in the working folder, so that a name means one model everywhere; a
+ * directory ORG/NAME wins over the hub.  A model of the hub is taken from the Hugging Face cache as it lies there, and
+ * fetched into it when something is missing, with ticks of the bytes that come (NULL: not wanted).  Texts in ctx->out.
+ * CALM_ENOTFOUND with the nearest alias; the failures of calm_hub_pull. */
+calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick, void *user, calm_named_model *out);
+
+#endif

@@ -1,0 +1,257 @@
+/* Recipes: lists of algorithms, and the JSON form. */
+#include "ptq/recipe/recipe.h"
+
+#include <string.h>
+
+calm_status calm_recipe_schemes(calm_ctx *ctx, const calm_words *names, calm_recipe *recipe)
+{
+    recipe->n_schemes = 0;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->schemes, names->n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->range_said, names->n));
+    for (size_t i = 0; i < names->n; i++) {
+        calm_scheme *scheme = &recipe->schemes[recipe->n_schemes];
+        char name[CALM_SCHEME_NAME_MAX], other[CALM_SCHEME_NAME_MAX];
+        CALM_TRY(calm_scheme_parse(ctx, names->of[i], scheme));
+        if (scheme->bits == 0)
+            return calm_fail(ctx, CALM_EARG, "`schemes` float: there is nothing to quantize");
+        calm_scheme_name(scheme, name);
+        for (size_t j = 0; j < recipe->n_schemes; j++) {
+            calm_scheme_name(&recipe->schemes[j], other);
+            if (strcmp(name, other) == 0)
+                return calm_fail(ctx, CALM_EARG, "`schemes` %s is named twice", name);
+        }
+        recipe->range_said[recipe->n_schemes++] = calm_scheme_says_range(names->of[i]);
+    }
+    return recipe->n_schemes ? CALM_OK : calm_fail(ctx, CALM_EARG, "`schemes`: expected a name, as w4a16_g128");
+}
+
+/* ---- the pool ---- */
+
+static calm_status parse_algorithms(calm_ctx *ctx, const calm_words *names, calm_algorithm **algorithms)
+{
+    for (size_t n = 0; n < names->n; n++) {
+        CALM_TRY(calm_algorithm_parse(ctx, names->of[n], &algorithms[n]));
+        for (size_t i = 0; i < n; i++)
+            if (strcmp(calm_algorithm_canonical(algorithms[i]), calm_algorithm_canonical(algorithms[n])) == 0)
+                return calm_fail(ctx, CALM_EARG, "`algorithms`: \"%s\" and \"%s\" are the same chain",
+                                 calm_algorithm_name(algorithms[i]), names->of[n]);
+    }
+    return names->n ? CALM_OK
+                    : calm_fail(ctx, CALM_EARG, "`algorithms`: expected at least one name; see calm algorithms");
+}
+
+/* Add an algorithm at a scheme to the pool, unless it cannot reach it and others are left to it. */
+static calm_status add_entry(calm_ctx *ctx, calm_recipe *recipe, const calm_algorithm *algorithm, size_t of_scheme)
+{
+    const calm_scheme *scheme = &recipe->schemes[of_scheme];
+    calm_entry *entry = &recipe->pool[recipe->n_pool];
+    char name[CALM_SCHEME_NAME_MAX], *text;
+    const calm_status status = calm_algorithm_reaches(ctx, algorithm, scheme);
+    if (status == CALM_EUNSUPPORTED && recipe->n_schemes > 1) {
+        calm_ctx_forgive(ctx);
+        return CALM_OK;
+    }
+    CALM_TRY(status);
+    calm_scheme_name(scheme, name);
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s%s%s", calm_algorithm_name(algorithm),
+                       recipe->n_schemes > 1 ? " " : "", recipe->n_schemes > 1 ? name : ""));
+    *entry = (calm_entry){algorithm, *scheme, of_scheme, text};
+    recipe->n_pool++;
+    return CALM_OK;
+}
+
+calm_status calm_recipe_algorithms(calm_ctx *ctx, const calm_words *names, calm_recipe *recipe)
+{
+    calm_algorithm **algorithms;
+    const size_t n = names->n;
+    size_t room;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, algorithms, n));
+    CALM_TRY(parse_algorithms(ctx, names, algorithms));
+    recipe->n_pool = 0;
+    if (!calm_size_mul(&room, n, recipe->n_schemes))
+        return calm_fail(ctx, CALM_ENOMEM, "%zu algorithms at %zu schemes", n, recipe->n_schemes);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->pool, room));
+    for (size_t s = 0; s < recipe->n_schemes; s++)
+        for (size_t a = 0; a < n; a++)
+            CALM_TRY(add_entry(ctx, recipe, algorithms[a], s));
+    for (size_t a = 0; a < n; a++) {
+        bool reaches = false;
+        for (size_t i = 0; i < recipe->n_pool; i++)
+            reaches |= recipe->pool[i].algorithm == algorithms[a];
+        if (!reaches)
+            return calm_algorithm_reaches(ctx, algorithms[a], &recipe->schemes[0]);
+    }
+    return CALM_OK;
+}
+
+unsigned calm_recipe_caps(const calm_recipe *recipe)
+{
+    unsigned caps = 0;
+    for (size_t i = 0; i < recipe->n_pool; i++)
+        caps |= calm_algorithm_caps(recipe->pool[i].algorithm);
+    return caps;
+}
+
+bool calm_recipe_frees_scale(const calm_recipe *recipe, const calm_job_ref *job)
+{
+    const bool behind_norm = job->kind == CALM_JOB_QKV || job->kind == CALM_JOB_GATE_UP;
+    return !job->can_absorb && (recipe->input_scales == CALM_SCALES_FREE ||
+                                (recipe->input_scales == CALM_SCALES_NORMS && behind_norm));
+}
+
+bool calm_recipe_scores_linear(const calm_recipe *recipe, size_t in)
+{
+    bool floats = false;
+    for (size_t i = 0; i < recipe->n_schemes; i++)
+        floats |= recipe->schemes[i].act_bits == 0;
+    return floats && (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) &&
+           (recipe->linear || in <= CALM_LINEAR_INPUTS);
+}
+
+size_t calm_recipe_least_tokens(const calm_recipe *recipe)
+{
+    if (recipe->least_tokens > 0)
+        return (size_t)recipe->least_tokens;
+    size_t widest = 0;
+    for (size_t i = 0; i < recipe->n_schemes; i++) {
+        const size_t group = recipe->schemes[i].group ? recipe->schemes[i].group : 128;
+        widest = group > widest ? group : widest;
+    }
+    return 4 * widest;
+}
+
+/* Each algorithm of the pool once. */
+static calm_json *algorithms_json(const calm_recipe *recipe)
+{
+    calm_json *algorithms = calm_json_new_array();
+    for (size_t i = 0; i < recipe->n_pool; i++) {
+        const calm_algorithm *algorithm = recipe->pool[i].algorithm;
+        bool listed = false;
+        for (size_t j = 0; j < i; j++)
+            listed |= recipe->pool[j].algorithm == algorithm;
+        if (listed)
+            continue;
+        calm_json *entry = calm_json_new_object();
+        calm_json_set_string(entry, "name", calm_algorithm_name(algorithm));
+        calm_json_set_string(entry, "chain", calm_algorithm_canonical(algorithm));
+        calm_json_add(algorithms, entry);
+    }
+    return algorithms;
+}
+
+/* "scheme", or "schemes" where several compete; "budget" where bits are limited. */
+static void add_schemes(const calm_recipe *recipe, calm_json *root)
+{
+    char name[CALM_SCHEME_NAME_MAX];
+    calm_json *schemes = calm_json_new_array(), *budgets = calm_json_new_array();
+    for (size_t i = 0; i < recipe->n_schemes; i++) {
+        calm_scheme_name(&recipe->schemes[i], name);
+        calm_json_add_string(schemes, name);
+    }
+    for (size_t i = 0; i < recipe->n_budgets; i++)
+        calm_json_add_number(budgets, recipe->budgets[i]);
+    if (recipe->n_schemes == 1)
+        calm_json_set_string(root, "scheme", name);
+    else
+        calm_json_set(root, "schemes", schemes);
+    if (recipe->n_schemes == 1)
+        calm_json_free(schemes);
+    if (recipe->n_budgets)
+        calm_json_set(root, "budget", budgets);
+    else
+        calm_json_free(budgets);
+}
+
+static calm_json *calibration_json(const calm_recipe *recipe)
+{
+    calm_json *calibration = calm_json_new_object();
+    calm_json_set_string(calibration, "text", recipe->calib_name);
+    calm_json_set_int(calibration, "samples", recipe->samples);
+    calm_json_set_int(calibration, "seqlen", recipe->seqlen);
+    calm_json_set_int(calibration, "seed", recipe->seed);
+    calm_json_set_bool(calibration, "special", recipe->special);
+    if (recipe->stream)
+        calm_json_set_bool(calibration, "stream", true);
+    if (recipe->prefix != CALM_PREFIX_FLOAT)
+        calm_json_set_string(calibration, "prefix", "quantized");
+    return calibration;
+}
+
+/* "pins" and "forbid", where there are any. */
+static void add_names(const calm_recipe *recipe, calm_json *choice)
+{
+    calm_json *pins = calm_json_new_object(), *forbidden = calm_json_new_array();
+    for (size_t i = 0; i < recipe->n_pins; i++)
+        calm_json_set_string(pins, recipe->pins[i].unit, recipe->pins[i].candidate.said);
+    for (size_t i = 0; i < recipe->n_forbidden; i++)
+        calm_json_add_string(forbidden, recipe->forbidden[i].said);
+    if (recipe->n_pins)
+        calm_json_set(choice, "pins", pins);
+    else
+        calm_json_free(pins);
+    if (recipe->n_forbidden)
+        calm_json_set(choice, "forbid", forbidden);
+    else
+        calm_json_free(forbidden);
+}
+
+static calm_json *choice_json(const calm_recipe *recipe)
+{
+    const calm_selection *selection = &recipe->selection;
+    calm_json *choice = calm_json_new_object();
+    calm_json_set_string(choice, "unit", calm_unit_name(selection->unit));
+    calm_json_set_string(choice, "rule", calm_rule_name(selection->rule));
+    calm_json_set_string(choice, "metric", calm_score_name(selection->point, selection->score));
+    calm_json_set_int(choice, "score_windows", recipe->score_windows);
+    calm_json_set_int(choice, "guard_windows", recipe->guard_windows);
+    calm_json_set_bool(choice, "keep_hybrid", recipe->keep_hybrid);
+    calm_json_set_int(choice, "expert_tokens", (int64_t)calm_recipe_least_tokens(recipe));
+    if (recipe->n_budgets || selection->score == CALM_SCORE_PROBE_KL)
+        calm_json_set_int(choice, "probe_windows", recipe->probe_windows);
+    if (recipe->light)
+        calm_json_set_string(choice, "effort", "light");
+    add_names(recipe, choice);
+    return choice;
+}
+
+static calm_json *formats_json(const calm_recipe *recipe)
+{
+    calm_json *names = calm_json_new_array();
+    for (size_t i = 0; i < calm_formats_count(&recipe->formats); i++)
+        calm_json_add_string(names, calm_formats_at(&recipe->formats, i)->name);
+    return names;
+}
+
+calm_json *calm_recipe_json(const calm_recipe *recipe)
+{
+    calm_json *root = calm_json_new_object(), *evaluation = calm_json_new_object();
+    calm_json_set_string(root, "model", recipe->model.name);
+    add_schemes(recipe, root);
+    calm_json_set(root, "algorithms", algorithms_json(recipe));
+    calm_json_set(root, "calibration", calibration_json(recipe));
+    calm_json_set(root, "choice", choice_json(recipe));
+    if (recipe->last_block >= 0) {
+        calm_json *blocks = calm_json_new_array();
+        calm_json_add_int(blocks, recipe->first_block);
+        calm_json_add_int(blocks, recipe->last_block);
+        calm_json_set(root, "blocks", blocks);
+    }
+    if (calm_formats_count(&recipe->formats) == 1)
+        calm_json_set_string(root, "format", calm_formats_at(&recipe->formats, 0)->name);
+    else
+        calm_json_set(root, "formats", formats_json(recipe));
+    if (!calm_target_is_any(recipe->target))
+        calm_json_set_string(root, "target", calm_target_name(recipe->target));
+    calm_json_set_string(evaluation, "text", recipe->eval_path ? recipe->eval_name : NULL);
+    calm_json_set_int(evaluation, "samples", recipe->eval_windows);
+    calm_json_set(root, "evaluation", evaluation);
+    if (recipe->n_gates) {
+        calm_json *gates = calm_json_new_array();
+        for (size_t i = 0; i < recipe->n_gates; i++)
+            calm_json_add_string(gates, recipe->gates[i].text);
+        calm_json_set(root, "gates", gates);
+    }
+    if (recipe->kernels)
+        calm_json_set_string(root, "kernels", recipe->kernels);
+    return root;
+}

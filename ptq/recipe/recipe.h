@@ -1,0 +1,127 @@
+/* Recipe: what a quantization run is asked to do, resolved - every value filled in, every name found. */
+#ifndef CALM_RECIPE_RECIPE_H
+#define CALM_RECIPE_RECIPE_H
+
+#include "algorithms/algorithm.h"
+#include "ptq/recipe/formats.h"
+#include "ptq/recipe/gates.h"
+#include "ptq/recipe/model_names.h"
+#include "ptq/base/option.h"
+#include "ptq/plan/targets.h"
+#include "ptq/io/json.h"
+#include "ptq/plan/requests.h"
+#include "ptq/plan/scores.h"
+
+/* What every unit is offered: an algorithm and the scheme it is to reach. */
+typedef struct calm_entry {
+    const calm_algorithm *algorithm;
+    calm_scheme scheme;
+    size_t of_scheme;                       /* index into the recipe's schemes                            */
+    const char *name;                       /* "gptq-hls"; with several schemes "gptq-hls w3a16_g128"     */
+} calm_entry;
+
+/* Whose output calibration rows of a block come from. */
+typedef enum calm_prefix { CALM_PREFIX_FLOAT, CALM_PREFIX_QUANTIZED } calm_prefix;
+
+/* Where a job's input may have a channel scale.  A checkpoint holds the first alone; the others are to measure. */
+typedef enum calm_input_scales {
+    CALM_SCALES_FOLDED,    /* where a norm or a weight takes it                              */
+    CALM_SCALES_NORMS,     /* also behind a norm that a residual or a router reads as well   */
+    CALM_SCALES_FREE       /* everywhere                                                     */
+} calm_input_scales;
+
+#define CALM_INPUT_SCALES_NAMES "folded|norms|free"    /* in the order of calm_input_scales, for option tables */
+
+#define CALM_PREFIX_NAMES "float|quantized"    /* in the order of calm_prefix, for option tables */
+
+typedef struct calm_recipe {
+    calm_named_model model;
+    calm_scheme *schemes;                   /* [n_schemes]                                                */
+    bool *range_said;                       /* [n_schemes] the name says the range of activations         */
+    size_t n_schemes;
+    const char *scheme_note;                /* how they were completed; NULL: they are as typed           */
+    calm_entry *pool;                       /* [n_pool] scheme after scheme, each with its algorithms     */
+    size_t n_pool;
+    const char *calib_path, *calib_name;    /* text or JSON lines; as shown ("bundled ...")           */
+    bool tokens;                            /* calib_path is a token file                                     */
+    long long samples, seqlen, seed;        /* windows, tokens per window, < 0: the first windows     */
+    long long score_windows;                /* of the calibration windows, the first ones             */
+    long long guard_windows;                /* outside calibration; 0: no guard                       */
+    bool special;                           /* special tokens around the text                         */
+    bool stream;                            /* encoders read windows as decoders do, not sentences        */
+    calm_selection selection;
+    unsigned points;                        /* bit k: score at calm_point k; of a job always              */
+    bool linear;                            /* cka_linear is wanted of every job                          */
+    calm_prefix prefix;
+    calm_input_scales input_scales;
+    bool light;                             /* smoothing is not tried where inputs have no outliers       */
+    double *budgets;                        /* [n_budgets] bits per weight, rising; none: no budget       */
+    size_t n_budgets;
+    long long probe_windows;                /* of the calibration windows, the first ones                 */
+    bool keep_hybrid;                       /* even when a uniform run is better                      */
+    const char *eval_path, *eval_name;      /* NULL: no evaluation                                    */
+    long long eval_windows;                 /* 0: all                                                 */
+    calm_formats formats;                   /* that the result is written in                          */
+    const char *output;                     /* checkpoint directory; NULL: none is written            */
+    const char *store;                      /* SQLite file                                            */
+    bool force;
+    long long first_block, last_block;      /* blocks to quantize, both included; last < 0: to the end        */
+    long long least_tokens;                 /* an expert that saw fewer is rounded without data; 0: 4 groups  */
+    const struct calm_knobs *knobs;         /* instead of those that fit (cli/budget.h); NULL: chosen by memory  */
+    calm_pin *pins;                         /* [n_pins] units whose candidate is said                             */
+    size_t n_pins;
+    calm_word *forbidden;                   /* [n_forbidden] as typed; what is named so is not in the pool        */
+    size_t n_forbidden;
+    calm_word *forbid;                      /* [n_forbid] those that name one candidate by its number             */
+    size_t n_forbid;
+    const calm_target *target;              /* engine that the result is for; NULL: any                           */
+    const char *target_format;              /* of the formats to write, one that it reads; NULL: its first        */
+    calm_tie target_tie;                    /* jobs that share a scheme for it and for what is written             */
+    calm_gate *gates;                       /* [n_gates] what the result must hold                                */
+    size_t n_gates;
+    const char *kernels;                    /* OpenBLAS core type; NULL: what it takes itself                     */
+    const char *overrides;                  /* JSON object of what the command line says instead of the recipe
+                                             * file; NULL: nothing.  For people: not in calm_recipe_json           */
+    const char *document;                   /* JSON text of the recipe file that says the same (ptq/recipe/document.h), which
+                                             * goes into the checkpoint; NULL: the resolved form does              */
+    const char *memory;                     /* bytes this process may have resident: "2GB"; NULL: 70 % of free */
+} calm_recipe;
+
+/* least_tokens, or its default: 4 times the scheme's group (of 128, for a scheme without groups). */
+size_t calm_recipe_least_tokens(const calm_recipe *recipe);
+
+/* CALM_NEEDS_* and CALM_SETS_* bits of the pool: what at least one algorithm needs or sets. */
+unsigned calm_recipe_caps(const calm_recipe *recipe);
+
+/* Up to so many inputs cka_linear costs little beside quantizing; a wider job has it when it is wanted. */
+#define CALM_LINEAR_INPUTS ((size_t)3072)
+
+/* Is cka_linear measured of jobs with so many inputs?  It is of weight-only schemes, and needs the Gram matrix. */
+bool calm_recipe_scores_linear(const calm_recipe *recipe, size_t in);
+
+/* May an input scale of the job stay at its input? */
+bool calm_recipe_frees_scale(const calm_recipe *recipe, const calm_job_ref *job);
+
+/* The recipe as JSON: everything that decides the result, in a fixed order.  Freed by the caller. */
+calm_json *calm_recipe_json(const calm_recipe *recipe);
+
+/* Parse scheme names into recipe->schemes, in ctx->out.  CALM_EARG: none, a bad name, "float", one named twice. */
+calm_status calm_recipe_schemes(calm_ctx *ctx, const calm_words *names, calm_recipe *recipe);
+
+/* Parse algorithms - names, or chains "smooth(alpha=0.75)+hls+gptq" - in ctx->out, and make the pool of them and the recipe's
+ * schemes.  With several schemes an algorithm is left out where it cannot reach one.
+ * CALM_EARG: nothing named, an unknown algorithm, one named twice.  CALM_EUNSUPPORTED: an algorithm that reaches none. */
+calm_status calm_recipe_algorithms(calm_ctx *ctx, const calm_words *names, calm_recipe *recipe);
+
+/* Take what words name out of the pool; numbers of candidates stay in recipe->forbid.  CALM_EARG: a word that names nothing,
+ * with the nearest; nothing is left, or nothing of a scheme (words.c). */
+calm_status calm_recipe_forbid(calm_ctx *ctx, const calm_words *words, calm_recipe *recipe);
+
+/* Parse pins (unit, candidate) into recipe->pins; the pool is there.  CALM_EARG: a candidate that the pool has not
+ * (words.c). */
+calm_status calm_recipe_pins(calm_ctx *ctx, const calm_pairs *pairs, calm_recipe *recipe);
+
+/* Entries of a recipe's pool as plain data, [n_pool] in ctx->out. */
+calm_status calm_recipe_entries(calm_ctx *ctx, const calm_recipe *recipe, calm_pool_entry **out);
+
+#endif

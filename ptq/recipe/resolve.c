@@ -1,0 +1,463 @@
+/* A spec becomes a recipe, step by step. */
+#include "ptq/recipe/resolve.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/base/file.h"
+#include "ptq/base/sha256.h"
+#include "ptq/model/arch.h"
+
+/* Competes by default: docs/method.md section 4. */
+#define POOL_WEIGHTS "rtn,gptq,smoothquant,mkq,gptq-hls,mkq-full"
+#define POOL_ACTIVATIONS "rtn,gptq,smoothquant,mkq,gptq-hls,mkq-full,smoothquant-gptq"
+#define POOL_ACTIVATIONS_4 POOL_ACTIVATIONS ",actfit,smoothquant-actfit"
+
+#define CONFIG_MAX ((size_t)16 * 1024 * 1024)
+
+/* ---- faults ---- */
+
+calm_status calm_fault_note(calm_ctx *ctx, calm_status status, const char *key, calm_faults *faults)
+{
+    char said[CALM_MESSAGE_MAX], *pointer, *message;
+    if (status == CALM_OK || status == CALM_ENOMEM)
+        return status;
+    memcpy(said, ctx->message, sizeof said);
+    calm_ctx_forgive(ctx);
+    if (faults->n == CALM_DOCUMENT_FAULTS)
+        return CALM_OK;
+    CALM_TRY(calm_strf(ctx, ctx->out, &message, "%s", said));
+    CALM_TRY(calm_strf(ctx, ctx->out, &pointer, "%s%s", key ? "/" : "", key ? key : ""));
+    for (char *at = pointer; *at; at++)
+        *at = *at == '.' ? '/' : *at;
+    faults->of[faults->n++] = (calm_document_fault){pointer, message};
+    return CALM_OK;
+}
+
+/* ---- schemes and the pool ---- */
+
+static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    const char *fallback = calm_spec_default_schemes(spec);
+    calm_words names = spec->schemes;
+    bool acts = false;
+    if (!names.n && !fallback)
+        return calm_fail(ctx, CALM_EARG, "`bits` %lld: expected 2, 3, 4 or 8 (see `schemes` for other formats)", spec->bits);
+    if (!names.n)
+        CALM_TRY(calm_words_split(ctx, fallback, &names));
+    CALM_TRY(calm_recipe_schemes(ctx, &names, recipe));
+    for (size_t i = 0; i < recipe->n_schemes; i++) {
+        calm_scheme *scheme = &recipe->schemes[i];
+        scheme->scale_dtype = spec->scale_dtype == 1 ? CALM_F16 : scheme->scale_dtype;
+        if (scheme->act_bits && spec->act_rule == CALM_ACT_RULE_VLLM)    /* else as the scheme's name says */
+            scheme->act_rule = CALM_ACT_RULE_VLLM;
+        acts |= scheme->act_bits > 0;
+    }
+    if (spec->act_rule == CALM_ACT_RULE_VLLM && !acts)
+        return calm_fail(ctx, CALM_EARG, "`act_rule` vllm is about quantized activations, which the scheme leaves float; "
+                                         "try: `schemes` w8a8");
+    return CALM_OK;
+}
+
+static bool quantizes_activations(const calm_recipe *recipe)
+{
+    bool any = false;
+    for (size_t i = 0; i < recipe->n_schemes; i++)
+        any |= recipe->schemes[i].act_bits > 0;
+    return any;
+}
+
+/* Algorithms that compete at the recipe's schemes when none are named. */
+static const char *default_pool(const calm_recipe *recipe)
+{
+    bool any4 = false;
+    for (size_t i = 0; i < recipe->n_schemes; i++)
+        any4 |= recipe->schemes[i].act_bits == 4;
+    return any4 ? POOL_ACTIVATIONS_4 : quantizes_activations(recipe) ? POOL_ACTIVATIONS : POOL_WEIGHTS;
+}
+
+static calm_status resolve_algorithms(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    const char *fallback = calm_spec_default_algorithms(spec);
+    calm_words names = spec->algorithms;
+    if (!names.n)
+        CALM_TRY(calm_words_split(ctx, fallback ? fallback : default_pool(recipe), &names));
+    return calm_recipe_algorithms(ctx, &names, recipe);
+}
+
+/* Inputs of an encoder's linears lie between LayerNorms and GELUs, far from symmetric: there the range of activations that
+ * the name leaves open is the asymmetric one (docs/method.md section 1). */
+static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
+{
+    char *path, *note, name[CALM_SCHEME_NAME_MAX], asked[CALM_SCHEME_NAME_MAX];
+    calm_json *json;
+    calm_config config;
+    if (!quantizes_activations(recipe))
+        return CALM_OK;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, recipe->model.dir, "config.json"));
+    CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &json));
+    const calm_status status = calm_config_read(ctx, path, json, &config);
+    calm_json_free(json);
+    if (status != CALM_OK || !config.arch->encoder)
+        return status;
+    for (size_t i = 0; i < recipe->n_schemes; i++) {
+        if (!recipe->schemes[i].act_bits || recipe->range_said[i])
+            continue;
+        calm_scheme_name(&recipe->schemes[i], asked);
+        recipe->schemes[i].act_asymmetric = true;
+        calm_scheme_name(&recipe->schemes[i], name);
+        CALM_TRY(calm_strf(ctx, ctx->out, &note, "an encoder: `schemes` %s stands for %s, activations with a zero point; "
+                                                 "%s_symact is the one without", asked, name, asked));
+        recipe->scheme_note = note;
+    }
+    return CALM_OK;
+}
+
+/* ---- texts ---- */
+
+/* A text of the user, or a bundled one under a name that does not depend on where calm lies. */
+static calm_status resolve_text(calm_ctx *ctx, const char *given, const char *bundled, const char **path,
+                                const char **name)
+{
+    char *text;
+    if (given) {
+        *path = *name = given;
+        return CALM_OK;
+    }
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "text/%s", bundled));
+    CALM_TRY(calm_recipes_path(ctx, text, &text));
+    *path = text;
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, CALM_BUNDLED "%s", bundled));
+    *name = text;
+    return CALM_OK;
+}
+
+calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    if (spec->tokens && (spec->calib || spec->special))
+        return calm_fail(ctx, CALM_EARG,
+                         "`calibration.tokens` takes the place of `calibration.text` and `calibration.special`");
+    recipe->samples = spec->samples;
+    recipe->seqlen = spec->seqlen;
+    recipe->seed = spec->seed;
+    recipe->guard_windows = spec->guard_samples;
+    recipe->special = spec->special;
+    recipe->stream = spec->stream;
+    recipe->tokens = spec->tokens != NULL;
+    return resolve_text(ctx, spec->tokens ? spec->tokens : spec->calib, "wikitext2-valid.txt", &recipe->calib_path,
+                        &recipe->calib_name);
+}
+
+static calm_status resolve_evaluation(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    return spec->no_eval ? CALM_OK
+                         : resolve_text(ctx, spec->eval_text, "wikitext2-test.txt", &recipe->eval_path, &recipe->eval_name);
+}
+
+/* ---- choice ---- */
+
+static int compare_numbers(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static calm_status resolve_budgets(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    const calm_numbers *budgets = &spec->budgets;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->budgets, budgets->n));
+    for (size_t i = 0; i < budgets->n; i++)
+        recipe->budgets[i] = budgets->of[i];
+    recipe->n_budgets = budgets->n;
+    if (budgets->n)
+        qsort(recipe->budgets, budgets->n, sizeof *recipe->budgets, compare_numbers);
+    return CALM_OK;
+}
+
+calm_status calm_recipe_select(calm_ctx *ctx, calm_unit unit, calm_rule rule, const char *metric, calm_recipe *recipe)
+{
+    calm_selection *selection = &recipe->selection;
+    *selection = (calm_selection){.unit = unit, .rule = rule};
+    if (!metric)
+        metric = rule == CALM_RULE_ARGMAX ? "cka" : "cka_token";
+    CALM_TRY(calm_score_need(ctx, unit, metric, &selection->point, &selection->score));
+    recipe->linear |= selection->score == CALM_SCORE_CKA_LINEAR;
+    recipe->points |= 1u << selection->point | 1u << calm_unit_point(unit);
+    if (selection->score == CALM_SCORE_CKA_LINEAR && quantizes_activations(recipe))
+        return calm_fail(ctx, CALM_EARG, "`choice.metric` cka_linear is of float inputs; this scheme quantizes them");
+    if (selection->score == CALM_SCORE_CKA_LINEAR && !(calm_recipe_caps(recipe) & CALM_NEEDS_GRAM))
+        return calm_fail(ctx, CALM_EARG, "`choice.metric` cka_linear needs the inputs' Gram matrix, which none of these "
+                                         "algorithms collects; add gptq");
+    if (selection->score == CALM_SCORE_PROBE_KL && recipe->prefix == CALM_PREFIX_QUANTIZED)
+        return calm_fail(ctx, CALM_EARG, "`choice.metric` probe_kl measures units one by one in the float model; it has no "
+                                         "`calibration.prefix` quantized");
+    return CALM_OK;
+}
+
+/* What does not go together. */
+static calm_status check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    char name[CALM_SCHEME_NAME_MAX];
+    (void)spec;
+    if (recipe->light && recipe->selection.unit != CALM_UNIT_JOB)
+        return calm_fail(ctx, CALM_EARG, "`choice.effort` light decides job by job; it has no `choice.unit` %s",
+                         calm_unit_name(recipe->selection.unit));
+    if (recipe->n_budgets && recipe->prefix == CALM_PREFIX_QUANTIZED)
+        return calm_fail(ctx, CALM_EARG,
+                         "`choice.budget` decides over all blocks together; it has no `calibration.prefix` quantized");
+    if (recipe->n_budgets && recipe->selection.score == CALM_SCORE_PROBE_KL)
+        return calm_fail(ctx, CALM_EARG,
+                         "`choice.budget` probes one width of each unit itself; it has no `choice.metric` probe_kl");
+    calm_scheme_name(&recipe->schemes[0], name);
+    if (!recipe->n_budgets && recipe->n_schemes > 1)
+        return calm_fail(ctx, CALM_EARG, "`schemes` %s and others: several widths compete under `choice.budget` alone", name);
+    if (recipe->n_budgets && recipe->n_schemes == 1)
+        return calm_fail(ctx, CALM_EARG, "`choice.budget` needs several widths to choose from: `schemes` %s",
+                         calm_spec_default_schemes(spec));
+    return CALM_OK;
+}
+
+static calm_status resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    return calm_recipe_select(ctx, (calm_unit)spec->unit, (calm_rule)spec->rule, spec->metric, recipe);
+}
+
+static calm_status resolve_forbidden(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    return spec->forbid.n ? calm_recipe_forbid(ctx, &spec->forbid, recipe) : CALM_OK;
+}
+
+static calm_status resolve_pins(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    return spec->pins.n ? calm_recipe_pins(ctx, &spec->pins, recipe) : CALM_OK;
+}
+
+/* ---- formats, target, gates ---- */
+
+static calm_status resolve_formats(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    calm_formats *formats = &recipe->formats;
+    CALM_TRY(calm_formats_parse(ctx, &spec->formats, formats));
+    formats->options.asymmetric = true;    /* the scheme's name asks for it */
+    formats->options.gguf_pre = spec->gguf_pre;
+    formats->options.gguf_float = (calm_export_float)spec->gguf_float;
+    return spec->max_shard_size ? calm_size_parse(ctx, "export.max_shard_size", spec->max_shard_size,
+                                                  &formats->options.max_shard_bytes)
+                                : CALM_OK;
+}
+
+static calm_status resolve_target(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    char *format = NULL;
+    if (spec->target) {
+        CALM_TRY(calm_target_parse(ctx, spec->target, &recipe->target));
+        CALM_TRY(calm_formats_read_by(ctx, &recipe->formats, recipe->target, &format));
+    }
+    recipe->target_format = format;
+    recipe->target_tie = calm_tie_both(calm_target_tie(recipe->target, format), calm_formats_tie(&recipe->formats));
+    return CALM_OK;
+}
+
+static calm_status resolve_gates(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    CALM_TRY(calm_gates_parse(ctx, &spec->gates, &recipe->gates, &recipe->n_gates));
+    return calm_gates_check(ctx, recipe->gates, recipe->n_gates, !spec->no_eval, -1, spec->budgets.n > 1);
+}
+
+/* ---- the model, files, paths ---- */
+
+static calm_status need_model(calm_ctx *ctx, const calm_recipe_spec *spec)
+{
+    return spec->model ? CALM_OK : calm_fail(ctx, CALM_EARG, "`model` is missing; try: `model` qwen `bits` 4");
+}
+
+static void tick_pull(void *user, size_t done, size_t total)
+{
+    calm_event(user, CALM_STAGE_PULL, done, total);
+}
+
+static calm_status find_model(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_events *events, calm_recipe *recipe)
+{
+    calm_events copy = *events;
+    return calm_model_find(ctx, spec->model, tick_pull, &copy, &recipe->model);
+}
+
+static calm_status resolve_blocks(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    const calm_range *blocks = &spec->blocks;
+    if (!blocks->given)
+        return CALM_OK;
+    if (blocks->first > blocks->last)
+        return calm_fail(ctx, CALM_EARG, "`blocks`: expected the first before the last, found %lld, %lld", blocks->first,
+                         blocks->last);
+    recipe->first_block = blocks->first;
+    recipe->last_block = blocks->last;
+    return CALM_OK;
+}
+
+static calm_status check_memory(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    size_t limit;
+    recipe->memory = spec->memory;
+    return spec->memory ? calm_size_parse(ctx, "memory", spec->memory, &limit) : CALM_OK;
+}
+
+/* A file is the one that the recipe was made with. */
+static calm_status check_digest(calm_ctx *ctx, const char *path, const char *expected)
+{
+    char found[CALM_SHA256_HEX];
+    if (!expected)
+        return CALM_OK;
+    CALM_TRY(calm_sha256_file(ctx, path, found));
+    if (strcmp(found, expected) != 0)
+        return calm_fail(ctx, CALM_EMISMATCH, "%s: the recipe expects SHA-256 %s, found %s; it is another file than the "
+                                              "recipe was made with", path, expected, found);
+    return CALM_OK;
+}
+
+static calm_status check_demanded(calm_ctx *ctx, const calm_demanded *demanded, const calm_recipe *recipe)
+{
+    char *path;
+    for (size_t i = 0; i < demanded->n_files; i++) {
+        CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, recipe->model.dir, demanded->files[i]));
+        CALM_TRY(check_digest(ctx, path, demanded->sha256[i]));
+    }
+    CALM_TRY(check_digest(ctx, recipe->calib_path, demanded->calib_sha256));
+    return recipe->eval_path ? check_digest(ctx, recipe->eval_path, demanded->eval_sha256) : CALM_OK;
+}
+
+/* The last part of the model's name, for the output's name. */
+static const char *base_name(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    return slash && slash[1] ? slash + 1 : name;
+}
+
+static calm_status resolve_output(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    char scheme[CALM_SCHEME_NAME_MAX], *output;
+    recipe->output = spec->output;
+    if (recipe->output)
+        return CALM_OK;
+    calm_scheme_name(&recipe->schemes[0], scheme);
+    if (recipe->n_budgets)
+        snprintf(scheme, sizeof scheme, "%g-bits", recipe->budgets[0]);
+    CALM_TRY(calm_strf(ctx, ctx->out, &output, "calm-out/%s-%s", base_name(spec->model), scheme));
+    recipe->output = output;
+    return CALM_OK;
+}
+
+/* ---- all of it ---- */
+
+/* What a spec says as it stands. */
+static calm_recipe start(const calm_recipe_spec *spec)
+{
+    return (calm_recipe){.score_windows = spec->score_samples,
+                         .probe_windows = spec->probe_samples,
+                         .prefix = (calm_prefix)spec->prefix,
+                         .points = 1u << CALM_POINT_JOB,
+                         .eval_windows = spec->eval_samples,
+                         .store = spec->store,
+                         .least_tokens = spec->expert_tokens,
+                         .light = spec->effort == 1,
+                         .keep_hybrid = spec->keep_hybrid,
+                         .force = spec->force,
+                         .kernels = spec->kernels,
+                         .overrides = spec->overrides,
+                         .last_block = -1};
+}
+
+/* One step; `key` is what its failure is about. */
+typedef struct step {
+    const char *key;
+    calm_status (*resolve)(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
+} step;
+
+/* Before the model is looked for: what can be refused without it. */
+static const step early[] = {{"gates", resolve_gates},     {"formats", resolve_formats}, {"memory", check_memory},
+                             {"blocks", resolve_blocks},   {"schemes", resolve_schemes}, {"choice.budget", resolve_budgets},
+                             {"calibration.tokens", calm_recipe_calibration}};
+
+/* What is about the pool. */
+static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resolve_target},
+                            {"choice.metric", resolve_selection}, {"choice", check_choice},
+                            {"choice.forbid", resolve_forbidden}, {"choice.pins", resolve_pins}};
+
+#define N_STEPS(steps) (sizeof(steps) / sizeof *(steps))
+
+calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_events *events, calm_recipe *out)
+{
+    *out = start(spec);
+    CALM_TRY(need_model(ctx, spec));
+    for (size_t i = 0; i < N_STEPS(early); i++)
+        CALM_TRY(early[i].resolve(ctx, spec, out));
+    CALM_TRY(find_model(ctx, spec, events, out));
+    CALM_TRY(resolve_range(ctx, out));
+    for (size_t i = 0; i < N_STEPS(late); i++)
+        CALM_TRY(late[i].resolve(ctx, spec, out));
+    CALM_TRY(resolve_evaluation(ctx, spec, out));
+    CALM_TRY(check_demanded(ctx, &spec->demanded, out));
+    CALM_TRY(calm_spec_text(ctx, spec, &out->document));
+    return resolve_output(ctx, spec, out);
+}
+
+/* ---- faults of a spec ---- */
+
+/* Is there such a model, as far as names say?  The hub is not asked; dir stays NULL for a name on it. */
+static calm_status check_model(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    const char *hub;
+    CALM_TRY(need_model(ctx, spec));
+    CALM_TRY(calm_model_hub_name(ctx, spec->model, &hub));
+    if (hub && !calm_is_path(spec->model))
+        return CALM_OK;
+    CALM_TRY(calm_model_find(ctx, spec->model, NULL, NULL, &recipe->model));
+    return calm_is_directory(recipe->model.dir)
+               ? CALM_OK : calm_fail(ctx, CALM_ENOTFOUND, "%s: no such directory", recipe->model.dir);
+}
+
+static calm_status check_text(calm_ctx *ctx, const char *path)
+{
+    return !path || calm_path_exists(path) ? CALM_OK : calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file", path);
+}
+
+static calm_status check_texts(calm_ctx *ctx, const calm_recipe_spec *spec, calm_faults *faults)
+{
+    CALM_TRY(calm_fault_note(ctx, check_text(ctx, spec->calib), "calibration.text", faults));
+    CALM_TRY(calm_fault_note(ctx, check_text(ctx, spec->tokens), "calibration.tokens", faults));
+    return calm_fault_note(ctx, check_text(ctx, spec->no_eval ? NULL : spec->eval_text), "evaluation.text", faults);
+}
+
+/* One gate after the other, so that each has its place. */
+static calm_status check_gates(calm_ctx *ctx, const calm_recipe_spec *spec, calm_faults *faults)
+{
+    for (size_t i = 0; i < spec->gates.n; i++) {
+        calm_gate gate;
+        char *key;
+        CALM_TRY(calm_strf(ctx, ctx->out, &key, "gates.%zu", i));
+        calm_status status = calm_gate_parse(ctx, spec->gates.of[i], &gate);
+        if (status == CALM_OK)
+            status = calm_gates_check(ctx, &gate, 1, !spec->no_eval, -1, spec->budgets.n > 1);
+        CALM_TRY(calm_fault_note(ctx, status, key, faults));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_recipe_check(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *out, calm_faults *faults)
+{
+    *out = start(spec);
+    CALM_TRY(calm_fault_note(ctx, check_model(ctx, spec, out), "model", faults));
+    CALM_TRY(check_gates(ctx, spec, faults));
+    CALM_TRY(check_texts(ctx, spec, faults));
+    for (size_t i = 1; i < N_STEPS(early); i++)    /* gates were first */
+        CALM_TRY(calm_fault_note(ctx, early[i].resolve(ctx, spec, out), early[i].key, faults));
+    if (!out->n_schemes)
+        return CALM_OK;
+    for (size_t i = 0; i < N_STEPS(late) && (i == 0 || out->n_pool); i++)
+        CALM_TRY(calm_fault_note(ctx, late[i].resolve(ctx, spec, out), late[i].key, faults));
+    if (!faults->n)    /* they are known to parse */
+        CALM_TRY(resolve_gates(ctx, spec, out));
+    return CALM_OK;
+}

@@ -1,0 +1,84 @@
+/* Recipe files: by their path, or by the name of a shipped one. */
+#include "ptq/recipe/shipped.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/base/file.h"
+#include "ptq/base/text.h"
+#include "ptq/recipe/model_names.h"
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Length of a shipped recipe's name, 0: the file is none. */
+static size_t shipped_length(const char *file)
+{
+    const size_t n = strlen(file);
+    if (n <= 5 || file[0] == '.' || strcmp(file + n - 5, ".json") != 0)
+        return 0;
+    const bool other = (n > 12 && strcmp(file + n - 12, ".schema.json") == 0) ||
+                       (n > 10 && strcmp(file + n - 10, ".lock.json") == 0);
+    return other ? 0 : n - 5;
+}
+
+calm_status calm_recipe_file_shipped(calm_ctx *ctx, const char ***names, size_t *n)
+{
+    char *folder, *name;
+    size_t room = 0;
+    calm_status status = CALM_OK;
+    CALM_TRY(calm_recipes_path(ctx, "", &folder));
+    DIR *dir = opendir(folder);
+    if (!dir)
+        return calm_fail_errno(ctx, errno, "%s: cannot read the directory", folder);
+    while (readdir(dir))
+        room++;
+    rewinddir(dir);
+    *n = 0;
+    status = CALM_NEW(ctx, ctx->out, *names, room + 1);
+    for (struct dirent *entry; status == CALM_OK && *n < room && (entry = readdir(dir));) {
+        const size_t length = shipped_length(entry->d_name);
+        if (!length)
+            continue;
+        status = calm_strf(ctx, ctx->out, &name, "%.*s", (int)length, entry->d_name);
+        (*names)[(*n)++] = name;
+    }
+    closedir(dir);
+    if (status == CALM_OK)
+        qsort(*names, *n, sizeof **names, compare_names);
+    return status;
+}
+
+calm_status calm_recipe_file_find(calm_ctx *ctx, const char *word, char **path)
+{
+    const char **names;
+    size_t n;
+    CALM_TRY(calm_strf(ctx, ctx->out, path, "%s", word));
+    if (calm_path_exists(word) && !calm_is_directory(word))
+        return CALM_OK;
+    CALM_TRY(calm_recipe_file_shipped(ctx, &names, &n));
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(names[i], word) == 0) {
+            CALM_TRY(calm_strf(ctx, ctx->scratch, path, "%s.json", word));
+            return calm_recipes_path(ctx, *path, path);
+        }
+    const char *near = calm_nearest(word, names, n);
+    return calm_fail(ctx, CALM_ENOTFOUND, "recipe \"%s\": no such file, and no shipped recipe has this name%s%s%s", word,
+                     near ? "; did you mean " : " (calm recipe list)", near ? near : "", near ? "?" : "");
+}
+
+calm_status calm_recipe_file_apply(calm_ctx *ctx, const char *word, calm_recipe_spec *spec)
+{
+    calm_json *document;
+    char *path;
+    CALM_TRY(calm_recipe_file_find(ctx, word, &path));
+    CALM_TRY(calm_document_read(ctx, path, &document));
+    const calm_status status = calm_spec_read(ctx, document, path, spec);
+    calm_json_free(document);
+    return status;
+}

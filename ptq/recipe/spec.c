@@ -1,0 +1,186 @@
+/* The table of what a recipe can say. */
+#include "ptq/recipe/spec.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "ptq/export/export_options.h"
+#include "ptq/plan/targets.h"
+#include "ptq/model/layout.h"
+#include "ptq/plan/rule.h"
+#include "ptq/quant/scheme.h"
+#include "ptq/recipe/recipe.h"
+
+/* Schemes and algorithms of a budget, where none are named. */
+#define BUDGET_SCHEMES "w2a16_g64,w3a16_g128,w4a16_g128,w8a16"
+#define BUDGET_POOL "gptq,gptq-hls,mkq-full"
+
+#define WINDOWS_MAX (1 << 20)
+#define PATH_BYTES 4096
+
+#define AT(field) .offset = offsetof(calm_recipe_spec, field)
+
+const calm_option calm_spec_table[] = {
+    {.name = "model", .help = "checkpoint directory, or a known name", AT(model), .type = CALM_OPTION_STRING,
+     .max = 512, .metavar = "MODEL", .key = 'm'},
+    {.name = "bits", .help = "4: w4a16_g128, 3: w3a16_g128, 2: w2a16_g64, 8: w8a16", AT(bits), .type = CALM_OPTION_INT,
+     .fallback = "4", .min = 2, .max = 8, .metavar = "N", .key = 'b'},
+    {.name = "scheme", .help = "number format instead of --bits: w4a16_g64, w8a8, w4a4_g128, ...", AT(schemes),
+     .type = CALM_OPTION_WORDS, .min = 1, .max = 16, .metavar = "NAME", .place = "schemes", .yields_to = "bits"},
+    {.name = "scale-dtype", .help = "scales are rounded to it before codes are computed; bf16 is exact in every format",
+     AT(scale_dtype), .type = CALM_OPTION_ENUM, .values = "bf16|f16", .fallback = "bf16", .metavar = "bf16|f16",
+     .place = "scale_dtype"},
+    {.name = "algorithms", .help = "names or chains that compete; one alone is a uniform run", AT(algorithms),
+     .type = CALM_OPTION_WORDS, .max = 64, .metavar = "LIST", .key = 'a', .place = "algorithms"},
+    {.name = "calib", .help = "calibration text, or .jsonl with one document a line (default: bundled WikiText-2)",
+     AT(calib), .type = CALM_OPTION_STRING, .max = PATH_BYTES, .metavar = "FILE", .place = "calibration.text",
+     .yields_to = "tokens"},
+    {.name = "tokens",
+     .help = "calibration ids instead of a text: JSON lines {\"ids\": [...]}; the tokenizer need not be readable",
+     AT(tokens), .type = CALM_OPTION_STRING, .max = PATH_BYTES, .metavar = "FILE", .place = "calibration.tokens",
+     .yields_to = "calib special"},
+    {.name = "samples", .help = "calibration windows", AT(samples), .type = CALM_OPTION_INT, .fallback = "128", .min = 1,
+     .max = WINDOWS_MAX, .metavar = "N", .place = "calibration.samples"},
+    {.name = "seqlen", .help = "tokens per window", AT(seqlen), .type = CALM_OPTION_INT, .fallback = "512", .min = 2,
+     .max = WINDOWS_MAX, .metavar = "N", .place = "calibration.seqlen"},
+    {.name = "seed", .help = "draw the windows at random with this seed; without it: the first ones", AT(seed),
+     .type = CALM_OPTION_INT, .fallback = "-1", .min = 0, .max = 9e18, .metavar = "N", .place = "calibration.seed"},
+    {.name = "special", .help = "add the special tokens of the tokenizer's template", AT(special),
+     .type = CALM_OPTION_BOOL, .place = "calibration.special", .yields_to = "tokens"},
+    {.name = "stream", .help = "encoders: windows of the running text without special tokens, not sentences",
+     AT(stream), .type = CALM_OPTION_BOOL, .place = "calibration.stream"},
+    {.name = "score-samples", .help = "calibration windows that candidates are scored on", AT(score_samples),
+     .type = CALM_OPTION_INT, .fallback = "8", .min = 1, .max = WINDOWS_MAX, .metavar = "N",
+     .place = "calibration.score_samples"},
+    {.name = "guard-samples", .help = "windows outside calibration on which the hybrid must hold against uniform runs",
+     AT(guard_samples), .type = CALM_OPTION_INT, .fallback = "16", .min = 0, .max = WINDOWS_MAX, .metavar = "N",
+     .place = "calibration.guard_samples"},
+    {.name = "eval-text", .help = "text to evaluate on (default: bundled WikiText-2 test)", AT(eval_text),
+     .type = CALM_OPTION_STRING, .max = PATH_BYTES, .metavar = "FILE", .place = "evaluation.text",
+     .yields_to = "no-eval"},
+    {.name = "eval-samples", .help = "windows of it; 0 = all", AT(eval_samples), .type = CALM_OPTION_INT, .fallback = "0",
+     .min = 0, .max = 1 << 24, .metavar = "N", .place = "evaluation.samples", .yields_to = "no-eval"},
+    {.name = "store", .help = "SQLite file of candidates, scores and choices", AT(store), .type = CALM_OPTION_STRING,
+     .fallback = "calm-out/calm.db", .metavar = "FILE", .key = 's'},
+    {.name = "blocks", .help = "quantize blocks FIRST-LAST alone (or one block N); the others stay float", AT(blocks),
+     .type = CALM_OPTION_RANGE, .max = WINDOWS_MAX, .metavar = "A-B", .place = "blocks"},
+    {.name = "expert-tokens",
+     .help = "an expert that fewer calibration tokens were routed to is rounded without data; 0: 4 groups",
+     AT(expert_tokens), .type = CALM_OPTION_INT, .fallback = "0", .min = 0, .max = 1 << 24, .metavar = "N",
+     .place = "choice.expert_tokens"},
+    {.name = "memory", .help = "most memory this process may have resident: 6GB, 1500MiB (default: 70 % of what is free)",
+     AT(memory), .type = CALM_OPTION_STRING, .metavar = "SIZE"},
+    {.name = "act-rule", .help = "scales of quantized activations as transformers takes them, or vLLM's kernel",
+     AT(act_rule), .type = CALM_OPTION_ENUM, .values = CALM_ACT_RULE_NAMES, .fallback = "compressed-tensors",
+     .metavar = CALM_ACT_RULE_NAMES, .place = "act_rule"},
+    {.name = "probe-samples", .help = "calibration windows that probes of single units are measured on",
+     AT(probe_samples), .type = CALM_OPTION_INT, .fallback = "16", .min = 1, .max = WINDOWS_MAX, .metavar = "N",
+     .place = "choice.probe_samples"},
+    {.name = "prefix", .help = "blocks before: as they are, or as chosen (units then depend on each other)", AT(prefix),
+     .type = CALM_OPTION_ENUM, .values = CALM_PREFIX_NAMES, .fallback = "float", .metavar = "float|quantized",
+     .place = "calibration.prefix"},
+    /* From here on: one choice and one result. */
+    {.name = "budget", .help = "bits per weight that the widths of --scheme share; several, as 2.5,3,3.5, give a table",
+     AT(budgets), .type = CALM_OPTION_NUMBERS, .min = 0x1p-1000, .max = 32, .metavar = "BITS", .place = "choice.budget"},
+    {.name = "unit", .help = "what gets one choice", AT(unit), .type = CALM_OPTION_ENUM, .values = CALM_UNIT_NAMES,
+     .fallback = "job", .metavar = CALM_UNIT_NAMES, .place = "choice.unit"},
+    {.name = "effort", .help = "light: do not try to smooth inputs without outliers", AT(effort),
+     .type = CALM_OPTION_ENUM, .values = "full|light", .fallback = "full", .metavar = "full|light",
+     .place = "choice.effort"},
+    {.name = "rule", .help = "token: near ties by relative error; argmax: CALM as published", AT(rule),
+     .type = CALM_OPTION_ENUM, .values = CALM_RULE_NAMES, .fallback = "token", .metavar = "token|argmax",
+     .place = "choice.rule"},
+    {.name = "metric", .help = "score that the rule reads (default cka_token; cka with --rule argmax)", AT(metric),
+     .type = CALM_OPTION_STRING, .max = 64, .metavar = "NAME", .place = "choice.metric"},
+    {.name = "keep-hybrid", .help = "the hybrid is the result even when a uniform run is better", AT(keep_hybrid),
+     .type = CALM_OPTION_BOOL, .place = "choice.keep_hybrid"},
+    {.name = "pin",
+     .help = "units of this name, or matching this pattern, take this candidate, or one of several that it matches",
+     AT(pins), .type = CALM_OPTION_PAIRS, .max = 4096, .metavar = "UNIT=CANDIDATE", .place = "choice.pins"},
+    {.name = "forbid", .help = "candidate that is no unit's choice and no result: a name, a pattern (mkq*), #NUMBER",
+     AT(forbid), .type = CALM_OPTION_WORDS, .max = 64, .metavar = "CANDIDATE", .place = "choice.forbid"},
+    {.name = "gate", .help = "what the result must hold, as 'ppl_ratio <= 1.05', else exit status 3; may be repeated",
+     AT(gates), .type = CALM_OPTION_WORDS, .max = 64, .metavar = "GATE", .place = "gates"},
+    {.name = "format",
+     .help = "compressed-tensors (the default), gptq, awq, mlx, gguf, imatrix, tensor-types; of several each has a folder",
+     AT(formats), .type = CALM_OPTION_WORDS, .max = 7, .metavar = "LIST", .place = "formats"},
+    {.name = "max-shard-size", .help = "most bytes of tensors in a safetensors file (default 5GB)", AT(max_shard_size),
+     .type = CALM_OPTION_STRING, .metavar = "SIZE", .place = "export.max_shard_size"},
+    {.name = "gguf-pre", .help = "llama.cpp's name of the pre-tokenizer, where the split pattern does not tell it",
+     AT(gguf_pre), .type = CALM_OPTION_STRING, .metavar = "NAME", .place = "export.gguf_pre"},
+    {.name = "gguf-float", .help = "dtype of what is not quantized in a GGUF file", AT(gguf_float),
+     .type = CALM_OPTION_ENUM, .values = CALM_EXPORT_FLOAT_NAMES, .fallback = "stored",
+     .metavar = CALM_EXPORT_FLOAT_NAMES, .place = "export.gguf_float"},
+    {.name = "target", .help = "engine whose kernels must take the result: its schemes, shapes, and one for all experts",
+     AT(target), .type = CALM_OPTION_STRING, .metavar = CALM_TARGET_NAMES, .place = "target"},
+    {.name = "kernels", .help = "OpenBLAS core type whose kernels the run is to use (Haswell, SkylakeX, ...)",
+     AT(kernels), .type = CALM_OPTION_STRING, .max = 64, .metavar = "TYPE", .place = "kernels"},
+    {.name = "no-eval", .help = "skip the evaluation", AT(no_eval), .type = CALM_OPTION_BOOL, .place = "evaluation",
+     .yields_to = "eval-text eval-samples"},
+    {.name = "output", .help = "checkpoint to write (default calm-out/MODEL-SCHEME)", AT(output),
+     .type = CALM_OPTION_STRING, .metavar = "FILE", .key = 'o'},
+    {.name = "force", .help = "replace the output", AT(force), .type = CALM_OPTION_BOOL, .key = 'f'},
+    {0},
+};
+
+const size_t calm_spec_shared = 23;
+
+calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out)
+{
+    memset(out, 0, sizeof *out);
+    return calm_options_init(ctx, calm_spec_table, out);
+}
+
+/* By place, which is unique, or by name. */
+static const calm_option *find(const char *key)
+{
+    for (const calm_option *option = calm_spec_table; option->name; option++)
+        if (option->place && strcmp(option->place, key) == 0)
+            return option;
+    return calm_option_find(calm_spec_table, key);
+}
+
+calm_status calm_spec_set(calm_ctx *ctx, calm_recipe_spec *spec, const char *key, const char *value)
+{
+    const calm_option *option = find(key);
+    const char *names[2 * CALM_SPEC_OPTIONS];
+    size_t n = 0;
+    if (option) {
+        CALM_TRY(calm_option_set_one(ctx, option, spec, "recipe", value, false));
+        spec->given[option - calm_spec_table] = true;
+        return CALM_OK;
+    }
+    for (const calm_option *at = calm_spec_table; at->name; at++) {
+        names[n++] = at->name;
+        if (at->place)
+            names[n++] = at->place;
+    }
+    const char *near = calm_nearest(key, names, n);
+    return calm_fail(ctx, CALM_EARG, "recipe: there is no key \"%.100s\"%s%s%s", key, near ? "; did you mean \"" : "",
+                     near ? near : "", near ? "\"?" : "");
+}
+
+bool calm_spec_given(const calm_recipe_spec *spec, const char *name)
+{
+    const calm_option *option = calm_option_find(calm_spec_table, name);
+    return option && spec->given[option - calm_spec_table];
+}
+
+const char *calm_spec_flag(const char *key)
+{
+    const calm_option *option = find(key);
+    return option ? option->name : NULL;
+}
+
+const char *calm_spec_default_schemes(const calm_recipe_spec *spec)
+{
+    static const char *const by_bits[9] = {[2] = "w2a16_g64", [3] = "w3a16_g128", [4] = "w4a16_g128", [8] = "w8a16"};
+    if (spec->budgets.n)
+        return BUDGET_SCHEMES;
+    return spec->bits >= 0 && spec->bits <= 8 ? by_bits[spec->bits] : NULL;
+}
+
+const char *calm_spec_default_algorithms(const calm_recipe_spec *spec)
+{
+    return spec->budgets.n ? BUDGET_POOL : NULL;
+}

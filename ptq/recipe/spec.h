@@ -1,0 +1,74 @@
+/* Recipe spec: what people ask of a run, as they write it - nothing resolved, nothing looked up.
+ *
+ * One table (calm_spec_table) says every value: its name on a command line, its place in a recipe's JSON, its type, bounds and
+ * default.  Flags and documents fill the same struct through it: calm_spec_set, calm_spec_read (ptq/recipe/document.h).
+ * Paths are relative to the working folder. */
+#ifndef CALM_RECIPE_SPEC_H
+#define CALM_RECIPE_SPEC_H
+
+#include "ptq/base/option.h"
+
+/* Room for the options of the table. */
+#define CALM_SPEC_OPTIONS 64
+
+/* SHA-256 that a recipe demands of its inputs; NULL and 0: nothing is demanded. */
+typedef struct calm_demanded {
+    const char *calib_sha256, *eval_sha256;    /* of the texts                         */
+    const char **files, **sha256;              /* [n_files] of the model's directory   */
+    size_t n_files;
+} calm_demanded;
+
+typedef struct calm_recipe_spec {
+    const char *model;                         /* directory, alias, ORG/NAME[@REVISION] */
+    long long bits;
+    calm_words schemes, algorithms;
+    int scale_dtype, act_rule;                 /* 0: bf16, 1: f16; calm_act_rule       */
+    const char *calib, *tokens;
+    long long samples, seqlen, seed;           /* seed -1: the first windows           */
+    bool special, stream;
+    long long score_samples, guard_samples, probe_samples, expert_tokens;
+    int prefix;                                /* calm_prefix                          */
+    const char *eval_text;
+    long long eval_samples;
+    bool no_eval;
+    calm_range blocks;
+    calm_numbers budgets;
+    int unit, rule, effort;                    /* calm_unit, calm_choice_rule, 1: light */
+    const char *metric;                        /* NULL: the rule's own                 */
+    bool keep_hybrid;
+    calm_pairs pins;                           /* unit, candidate                      */
+    calm_words forbid, gates, formats;
+    const char *max_shard_size, *gguf_pre;
+    int gguf_float;                            /* calm_export_float                    */
+    const char *target, *kernels;
+    const char *output, *store, *memory;
+    bool force;
+    bool given[CALM_SPEC_OPTIONS];             /* [options of the table] said by calm_spec_set: counts more than a document */
+    calm_demanded demanded;                    /* a document alone says them           */
+    const char *overrides;                     /* JSON object of what was given although the document has it; NULL: nothing */
+} calm_recipe_spec;
+
+/* Every option with its default, ended by a NULL name.  The first `calm_spec_shared` of them are about candidates and their
+ * calibration, the others about choosing and writing one result. */
+extern const calm_option calm_spec_table[];
+extern const size_t calm_spec_shared;
+
+/* The defaults. */
+calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out);
+
+/* Set one value by its place in a recipe ("choice.budget") or its name ("budget"), from text as a command line has it.  A list
+ * grows.  Texts in ctx->out.  CALM_EARG: an unknown key (with the nearest), a value that it refuses. */
+calm_status calm_spec_set(calm_ctx *ctx, calm_recipe_spec *spec, const char *key, const char *value);
+
+/* Was the option of this name given? */
+bool calm_spec_given(const calm_recipe_spec *spec, const char *name);
+
+/* What the key of a message stands for on a command line: "--budget" of "choice.budget" and of "budget"; NULL: no option. */
+const char *calm_spec_flag(const char *key);
+
+/* Schemes and algorithms that the spec stands for, where none are named: of --bits, of a budget.  *algorithms is NULL when
+ * the default pool of the schemes is meant.  NULL, NULL: `bits` has no scheme. */
+const char *calm_spec_default_schemes(const calm_recipe_spec *spec);
+const char *calm_spec_default_algorithms(const calm_recipe_spec *spec);
+
+#endif

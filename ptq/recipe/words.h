@@ -1,0 +1,18 @@
+/* Words of a recipe: lists as people type them, and the canonical text of chains in them. */
+#ifndef CALM_RECIPE_WORDS_H
+#define CALM_RECIPE_WORDS_H
+
+#include "ptq/base/option.h"
+#include "ptq/plan/requests.h"
+
+/* A word for candidates ("gptq", "gptq(damp=0.1) w3a16_g128", "mkq*", "#12"), with its chain made canonical where it is one
+ * that this calm knows.  Refers to `text`; the rest in ctx->out. */
+calm_status calm_word_parse(calm_ctx *ctx, const char *text, calm_word *out);
+
+/* Append words to out [*n], which has room for them. */
+calm_status calm_words_parse(calm_ctx *ctx, const calm_words *words, calm_word *out, size_t *n);
+
+/* Append pins of a round to out [*n], which has room for them. */
+calm_status calm_pins_parse(calm_ctx *ctx, const calm_pairs *pairs, int round, calm_pin *out, size_t *n);
+
+#endif

@@ -1,0 +1,437 @@
+/* Experiments: trials of every way of choosing, measured together. */
+#include "ptq/run/ablation.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ptq/run/run_pool.h"
+#include "ptq/base/rng.h"
+
+/* Random rows have seeds 0 .. N_RANDOM - 1. */
+#define N_RANDOM 5
+#define RANDOM_STREAM 0x61626c6174650000u    /* "ablate" */
+
+/* Rows in work, and the trial of each. */
+typedef struct table {
+    calm_ablation_row *rows;    /* [room] in `keep`               */
+    calm_trial *trials;         /* [room] in ctx->out             */
+    calm_unit *units;           /* [room] in which differences are counted */
+    size_t n, room;
+    calm_arena *keep;
+} table;
+
+/* What the stages of one pipeline are given, and what they make. */
+typedef struct experiment {
+    const calm_ablation_plan *plan;
+    bool repeats;               /* a seed: uniform runs and the default hybrid alone */
+    calm_arena *keep;
+    calm_ablation *out;
+} experiment;
+
+/* ---- rows ---- */
+
+static calm_status start(calm_ctx *ctx, const calm_run *p, calm_arena *keep, table *out)
+{
+    *out = (table){.keep = keep};
+    out->room = p->in.recipe->n_pool + 2 * CALM_N_POINTS * CALM_N_SCORES + CALM_N_UNITS + N_RANDOM;
+    CALM_TRY(CALM_NEW(ctx, keep, out->rows, out->room));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->trials, out->room));
+    return CALM_NEW(ctx, ctx->out, out->units, out->room);
+}
+
+/* Add a row; choice NULL: there is no such plan, because of `failure`. */
+static calm_status add(calm_ctx *ctx, const calm_run *p, table *t, calm_ablation_row row, calm_unit unit,
+                       const size_t *choice, const char *failure)
+{
+    calm_trial *trial = &t->trials[t->n];
+    *trial = (calm_trial){.name = row.name, .missing = failure, .bits_per_weight = NAN};
+    if (choice)
+        CALM_TRY(calm_trial_new(ctx, &p->in, row.name, choice, trial));
+    t->units[t->n] = unit;
+    t->rows[t->n++] = row;
+    return CALM_OK;
+}
+
+static calm_status add_uniform(calm_ctx *ctx, const calm_run *p, table *t)
+{
+    for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
+        calm_ablation_row row = {.kind = "uniform", .seed = -1};
+        size_t *choice;
+        char *name;
+        CALM_TRY(calm_strf(ctx, t->keep, &name, "%s", p->in.recipe->pool[entry].name));
+        row.name = name;
+        CALM_TRY(calm_choice_uniform(ctx, &p->in, entry, &choice));
+        CALM_TRY(add(ctx, p, t, row, CALM_UNIT_JOB, choice, NULL));
+    }
+    return CALM_OK;
+}
+
+/* A hybrid, or with probe_kl the oracle.  A unit of which every entry failed has no choice, and the row no plan. */
+static calm_status add_selected(calm_ctx *ctx, const calm_run *p, table *t, const char *kind,
+                                const calm_selection *selection)
+{
+    calm_ablation_row row = {.kind = kind, .seed = -1, .unit = calm_unit_name(selection->unit),
+                             .metric = calm_score_name(selection->point, selection->score),
+                             .rule = calm_rule_name(selection->rule)};
+    const calm_requests requests = calm_run_requests(p, selection->unit);
+    calm_solution solution;
+    calm_pool pool;
+    size_t *choice;
+    char *name, *failure;
+    CALM_TRY(calm_strf(ctx, t->keep, &name, "%s %s %s", row.unit, row.metric, row.rule));
+    row.name = name;
+    CALM_TRY(calm_pool_of_run(ctx, p, selection, &pool));
+    const calm_status status = calm_solve(ctx, &pool, &requests, &solution);
+    if (status == CALM_OK) {
+        CALM_TRY(calm_run_spread(ctx, p, &pool, &solution, &choice));
+        return add(ctx, p, t, row, selection->unit, choice, NULL);
+    }
+    if (status != CALM_ENUMERIC)
+        return status;
+    char said[CALM_MESSAGE_MAX];
+    memcpy(said, ctx->message, sizeof said);
+    calm_ctx_forgive(ctx);
+    CALM_TRY(calm_strf(ctx, t->keep, &failure, "%s", said));
+    return add(ctx, p, t, row, selection->unit, NULL, failure);
+}
+
+/* cka_linear is of jobs, weight-only schemes, and inputs whose Gram matrix is at hand. */
+static bool has_linear(const calm_run *p)
+{
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    size_t first, end;
+    calm_inputs_jobs(&p->in, &first, &end);
+    for (size_t job = first; job < end; job++) {
+        bool any = layout->jobs[job].expert >= 0;    /* one without scoring tokens is chosen for blindly */
+        for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
+            const calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
+            any |= !candidate->failure && !isnan(candidate->scores.value[CALM_POINT_JOB][CALM_SCORE_CKA_LINEAR]);
+        }
+        if (!any)
+            return false;
+    }
+    return true;
+}
+
+static calm_status add_hybrids(calm_ctx *ctx, const calm_run *p, table *t)
+{
+    const bool linear = has_linear(p);
+    for (calm_point point = 0; point < CALM_N_POINTS; point++)
+        for (int score = 0; score <= CALM_SCORE_CKA_LINEAR; score++)
+            for (calm_rule rule = CALM_RULE_TOKEN; rule <= CALM_RULE_ARGMAX; rule++) {
+                const calm_selection selection = {calm_point_unit(point), rule, point, score};
+                if (score == CALM_SCORE_CKA_LINEAR && (point != CALM_POINT_JOB || !linear))
+                    continue;
+                CALM_TRY(add_selected(ctx, p, t, "hybrid", &selection));
+            }
+    return CALM_OK;
+}
+
+static calm_status add_oracles(calm_ctx *ctx, const calm_run *p, table *t)
+{
+    for (calm_unit unit = 0; unit < CALM_N_UNITS; unit++) {
+        const calm_selection selection = {unit, CALM_RULE_ARGMAX, calm_unit_point(unit), CALM_SCORE_PROBE_KL};
+        CALM_TRY(add_selected(ctx, p, t, "oracle", &selection));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_ablation_draw(calm_ctx *ctx, const calm_run *p, long long seed, size_t **choice)
+{
+    size_t first, end;
+    CALM_TRY(calm_choice_uniform(ctx, &p->in, 0, choice));
+    calm_inputs_jobs(&p->in, &first, &end);
+    for (size_t job = first; job < end; job++) {
+        size_t alive = 0, drawn;
+        for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
+            alive += !calm_candidate_at(&p->in, job, entry)->failure;
+        if (!alive)
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: every candidate failed", calm_model_layout(p->in.model)->jobs[job].name);
+        drawn = (size_t)(calm_rng_uniform((uint64_t)seed, RANDOM_STREAM, job) * (double)alive);
+        for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
+            if (!calm_candidate_at(&p->in, job, entry)->failure && drawn-- == 0)
+                (*choice)[job] = entry;
+    }
+    return CALM_OK;
+}
+
+static calm_status add_random(calm_ctx *ctx, const calm_run *p, table *t)
+{
+    for (long long seed = 0; seed < N_RANDOM; seed++) {
+        calm_ablation_row row = {.kind = "random", .unit = calm_unit_name(CALM_UNIT_JOB), .seed = seed};
+        size_t *choice;
+        char *name;
+        CALM_TRY(calm_strf(ctx, t->keep, &name, "random %lld", seed));
+        row.name = name;
+        CALM_TRY(calm_ablation_draw(ctx, p, seed, &choice));
+        CALM_TRY(add(ctx, p, t, row, CALM_UNIT_JOB, choice, NULL));
+    }
+    return CALM_OK;
+}
+
+/* ---- figures ---- */
+
+/* The measured uniform run of least KL; t->n when there is none. */
+static size_t best_uniform(const table *t, size_t n_pool)
+{
+    size_t best = t->n;
+    for (size_t i = 0; i < n_pool; i++)
+        if (t->trials[i].id && (best == t->n || t->trials[i].eval.kl < t->trials[best].eval.kl))
+            best = i;
+    return best;
+}
+
+/* Units of a plan, and those with another candidate than the best uniform run. */
+static void count_units(const calm_run *p, const calm_plan *plan, const calm_plan *best, calm_unit unit,
+                        calm_ablation_row *row)
+{
+    size_t first, end;
+    row->units = row->differs = 0;
+    calm_inputs_jobs(&p->in, &first, &end);
+    for (size_t job = first, unit_end; job < end; job = unit_end) {
+        size_t begin;
+        bool other = false;
+        calm_layout_unit(calm_model_layout(p->in.model), unit, job, &begin, &unit_end);
+        for (size_t j = begin; j < unit_end && best; j++)
+            other |= strcmp(((const calm_candidate *)plan->jobs[j].source)->key,
+                            ((const calm_candidate *)best->jobs[j].source)->key) != 0;
+        row->units++;
+        row->differs += other;
+    }
+    if (!best)
+        row->differs = -1;
+}
+
+/* Number the plans of measured rows; equal ones share theirs. */
+static void number_plans(table *t)
+{
+    long long n = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        size_t same = 0;
+        while (same < i && (t->trials[same].missing || strcmp(t->trials[same].key, t->trials[i].key) != 0))
+            same++;
+        t->rows[i].plan = t->trials[i].missing ? -1 : same < i ? t->rows[same].plan : ++n;
+    }
+}
+
+static double seconds_of(const calm_plan *plan)
+{
+    double sum = 0;
+    for (size_t job = 0; job < plan->n_jobs; job++)
+        if (plan->jobs[job].quantized)
+            sum += ((const calm_candidate *)plan->jobs[job].source)->seconds;
+    return sum;
+}
+
+/* Fill the rows from their trials. */
+static calm_status take_figures(calm_ctx *ctx, const calm_run *p, table *t, size_t best, calm_ablation *out)
+{
+    const bool encoder = calm_inputs_encode(&p->in);
+    out->pool_seconds = 0;
+    for (size_t i = 0; i < calm_model_layout(p->in.model)->n_jobs * p->in.recipe->n_pool; i++)
+        out->pool_seconds += p->in.candidates[i].seconds;
+    for (size_t i = 0; i < t->n; i++) {
+        const calm_trial *trial = &t->trials[i];
+        calm_ablation_row *row = &t->rows[i];
+        row->ppl = row->error = row->kl = row->top1 = row->delta = row->se = row->seconds = NAN;
+        row->bits = trial->bits_per_weight;
+        row->units = row->differs = -1;
+        if (trial->missing) {
+            char *text;
+            CALM_TRY(calm_strf(ctx, t->keep, &text, "%s", trial->missing));
+            row->failure = text;
+            continue;
+        }
+        row->seconds = seconds_of(&trial->plan);
+        row->kl = trial->eval.kl;
+        row->top1 = trial->eval.top1;
+        row->ppl = encoder ? NAN : trial->eval.ppl;
+        row->error = encoder ? trial->eval.nll : NAN;
+        count_units(p, &trial->plan, best < t->n ? &t->trials[best].plan : NULL, t->units[i], row);
+        if (best < t->n)
+            calm_eval_compare(&t->trials[best].eval, &trial->eval, p->eval.n, &row->delta, &row->se);
+    }
+    return CALM_OK;
+}
+
+static calm_status put_rows(calm_ctx *ctx, const calm_run *p, const table *t)
+{
+    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    for (size_t i = 0; i < t->n; i++) {
+        const calm_ablation_row *row = &t->rows[i];
+        const calm_store_ablation put = {.run_id = p->result.run_id, .subject = row->name, .kind = row->kind,
+                                         .unit = row->unit, .metric = row->metric, .rule = row->rule,
+                                         .bits = row->bits, .seconds = row->seconds, .differs = row->differs,
+                                         .failure = row->failure, .evaluation_id = t->trials[i].id,
+                                         .delta_kl = row->delta, .delta_se = row->se};
+        CALM_TRY(calm_store_ablation_put(ctx, p->in.store, &put));
+    }
+    return calm_store_commit(ctx, p->in.store);
+}
+
+/* By rising KL, those without one last; equal ones stay in order. */
+static void sort_rows(calm_ablation_row *rows, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        const calm_ablation_row row = rows[i];
+        size_t at = i;
+        for (; at && !isnan(row.kl) && (isnan(rows[at - 1].kl) || row.kl < rows[at - 1].kl); at--)
+            rows[at] = rows[at - 1];
+        rows[at] = row;
+    }
+}
+
+/* ---- one pipeline ---- */
+
+/* The float model on the same windows, for its perplexity. */
+static calm_status measure_float(calm_ctx *ctx, calm_run *p, calm_ablation *out)
+{
+    int64_t id;
+    out->float_ppl = NAN;
+    if (calm_inputs_encode(&p->in))
+        return CALM_OK;
+    CALM_TRY(calm_run_find_evaluation(ctx, p, "float", &p->eval, &p->result.eval_float, &id));
+    if (!id) {
+        CALM_TRY(calm_run_measure(ctx, p, &p->result.eval_float, NULL, 0, NULL, NULL, &p->eval, NULL, NULL));
+        CALM_TRY(calm_run_put_evaluation(ctx, p, "float", "float", p->in.recipe->eval_name, &p->eval, &p->result.eval_float,
+                                              &id));
+    }
+    out->float_ppl = p->result.eval_float.ppl;
+    const calm_store_verdict verdict = {p->result.run_id, id, "test", "float", NAN, NAN};
+    return calm_store_verdict_put(ctx, p->in.store, &verdict);
+}
+
+/* Measure the rows of a run, and keep them. */
+static calm_status measure(calm_ctx *ctx, calm_run *p, const experiment *e, table *t, calm_ablation *out)
+{
+    char *verdict;
+    CALM_TRY(calm_run_read_eval(ctx, p));
+    CALM_TRY(calm_trials_measure(ctx, p, t->trials, t->n, &p->eval, p->in.recipe->eval_name, CALM_STAGE_EVALUATE));
+    CALM_TRY(measure_float(ctx, p, out));
+    const size_t best = best_uniform(t, p->in.recipe->n_pool);
+    CALM_TRY(take_figures(ctx, p, t, best, out));
+    number_plans(t);
+    CALM_TRY(put_rows(ctx, p, t));
+    calm_event_complete(&p->events, CALM_STAGE_EVALUATE);
+    calm_memory_plan_note(&p->held.evaluate);
+    CALM_TRY(calm_strf(ctx, ctx->out, &verdict, "an ablation of %zu ways of choosing%s", t->n,
+                       e->repeats ? ", calibration windows drawn again" : ""));
+    p->result.verdict = verdict;
+    out->best = best < t->n ? t->rows[best].name : NULL;
+    out->windows = p->eval.n;
+    out->window_tokens = p->eval.longest;
+    return CALM_OK;
+}
+
+static calm_status compare_all(calm_ctx *ctx, calm_run *p, const experiment *e)
+{
+    table t;
+    CALM_TRY(start(ctx, p, e->keep, &t));
+    for (calm_unit unit = 0; unit < CALM_N_UNITS && e->plan->probes; unit++)
+        CALM_TRY(calm_run_probe_all(ctx, p, unit));
+    CALM_TRY(add_uniform(ctx, p, &t));
+    CALM_TRY(add_hybrids(ctx, p, &t));
+    if (e->plan->probes)
+        CALM_TRY(add_oracles(ctx, p, &t));
+    CALM_TRY(add_random(ctx, p, &t));
+    CALM_TRY(measure(ctx, p, e, &t, e->out));
+    e->out->encoder = calm_inputs_encode(&p->in);
+    e->out->probes = e->plan->probes;
+    e->out->rows = t.rows;
+    e->out->n_rows = t.n;
+    sort_rows(t.rows, t.n);
+    return calm_ablation_notes(ctx, p, e->keep, e->out);
+}
+
+/* Rows of one seed, behind those that are there. */
+static calm_status repeat(calm_ctx *ctx, calm_run *p, const experiment *e)
+{
+    calm_ablation *out = e->out, of_seed = {0};
+    calm_ablation_row *rows;
+    table t;
+    CALM_TRY(start(ctx, p, e->keep, &t));
+    CALM_TRY(add_uniform(ctx, p, &t));
+    CALM_TRY(add_selected(ctx, p, &t, "hybrid", &p->in.recipe->selection));
+    for (size_t i = 0; i < t.n; i++) {
+        t.rows[i].kind = "seed";
+        t.rows[i].seed = p->in.recipe->seed;
+    }
+    CALM_TRY(measure(ctx, p, e, &t, &of_seed));
+    CALM_TRY(CALM_NEW(ctx, e->keep, rows, out->n_rows + t.n));
+    memcpy(rows, out->rows, out->n_rows * sizeof *rows);
+    memcpy(rows + out->n_rows, t.rows, t.n * sizeof *rows);
+    out->rows = rows;
+    out->n_rows += t.n;
+    out->n_seed_rows += t.n;
+    return CALM_OK;
+}
+
+static calm_status stages(calm_ctx *ctx, calm_run *p, void *user)
+{
+    const experiment *e = user;
+    CALM_TRY(calm_run_choose(ctx, p));
+    return e->repeats ? repeat(ctx, p, e) : compare_all(ctx, p, e);
+}
+
+/* Run a recipe; nothing of it stays in ctx->out. */
+static calm_status run_one(calm_ctx *ctx, const calm_recipe *recipe, experiment *e)
+{
+    const calm_arena_mark mark = calm_arena_save(ctx->out);
+    calm_run *run;
+    if (e->repeats)
+        calm_log(ctx, CALM_LOG_INFO, "%s with calibration windows of seed %lld", e->out->scheme, recipe->seed);
+    else
+        calm_log(ctx, CALM_LOG_INFO, "%s%s%s", e->out->scheme, recipe->scheme_note ? ": " : "",
+                 recipe->scheme_note ? recipe->scheme_note : "");
+    const calm_status status = calm_run_stages(ctx, recipe, &e->plan->options, stages, e, &run);
+    calm_run_close(ctx, run);
+    calm_arena_rewind(ctx->out, mark);
+    return status;
+}
+
+/* ---- an experiment ---- */
+
+static calm_status check(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan, const calm_run *run)
+{
+    if (!run->result.evaluates)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: without its tokenizer there is no text to evaluate on",
+                         recipe->model.dir);
+    if (plan->n_seeds && run->result.encoder)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "seeds: an encoder's sentences are the first of the text, not drawn");
+    return CALM_OK;
+}
+
+calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan)
+{
+    const calm_arena_mark mark = calm_arena_save(ctx->out);
+    calm_log_fn *log = ctx->log;
+    calm_run *run;
+    ctx->log = NULL;    /* the experiment will say it */
+    calm_status status = calm_run_open(ctx, recipe, &run);
+    if (status == CALM_OK)
+        status = check(ctx, recipe, plan, run);
+    calm_run_close(ctx, run);
+    ctx->log = log;
+    calm_arena_rewind(ctx->out, mark);
+    return status;
+}
+
+calm_status calm_ablate(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan, calm_arena *keep,
+                        calm_ablation *out)
+{
+    experiment e = {.plan = plan, .keep = keep, .out = out};
+    char name[CALM_SCHEME_NAME_MAX], *scheme;
+    *out = (calm_ablation){0};
+    calm_scheme_name(&recipe->schemes[0], name);
+    CALM_TRY(calm_strf(ctx, keep, &scheme, "%s", name));
+    out->scheme = scheme;
+    CALM_TRY(run_one(ctx, recipe, &e));
+    e.repeats = true;
+    for (size_t i = 0; i < plan->n_seeds; i++) {
+        calm_recipe again = *recipe;
+        again.seed = plan->seeds[i];
+        again.points = 1u << CALM_POINT_JOB;
+        CALM_TRY(run_one(ctx, &again, &e));
+    }
+    return calm_ablation_seeds(ctx, keep, out);
+}

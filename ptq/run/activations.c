@@ -1,0 +1,97 @@
+/* Activation statistics of a run, into the store. */
+#include <string.h>
+
+#include "ptq/run/block_work.h"
+
+/* Peaks that are kept of an expert's hook points: there are many of them. */
+#define EXPERT_PEAKS 10
+
+/* "model.embed" and "model.final_norm" outside the blocks. */
+static calm_status hook_name(calm_ctx *ctx, const calm_run *p, long block, long expert, calm_hook hook, char **out)
+{
+    if (block < 0)
+        return calm_strf(ctx, ctx->out, out, "model.%s", calm_hook_name(hook));
+    return calm_run_hook_name(ctx, p, (size_t)block, expert, hook, out);
+}
+
+calm_status calm_activations_kept(calm_ctx *ctx, const calm_run *p, long block, bool *out)
+{
+    static const calm_hook outside[] = {CALM_HOOK_EMBED, CALM_HOOK_FINAL_NORM}, inside[] = {CALM_HOOK_BLOCK_OUT};
+    const calm_hook *hooks = block < 0 ? outside : inside;
+    *out = true;
+    for (size_t i = 0; i < (block < 0 ? 2 : 1) && *out; i++) {
+        char *name;
+        CALM_TRY(hook_name(ctx, p, block, CALM_NO_EXPERT, hooks[i], &name));
+        CALM_TRY(calm_store_activation_exists(ctx, p->in.store, p->result.model_id, p->result.calibration_id, name, out));
+    }
+    return CALM_OK;
+}
+
+static void fill_summary(calm_store_activation *row, const calm_act_summary *s)
+{
+    row->channels = (int64_t)s->channels;
+    row->count = (int64_t)s->count;
+    row->zeros = (int64_t)s->zeros;
+    row->n_tokens = (int64_t)s->n_tokens;
+    row->n_massive = (int64_t)s->n_massive;
+    row->mean = s->mean;
+    row->std = s->std;
+    row->mean_abs = s->mean_abs;
+    row->rms = s->rms;
+    row->min = s->min;
+    row->max = s->max;
+    row->max_abs = s->max_abs;
+    row->q25 = s->quantile[0];
+    row->q50 = s->quantile[1];
+    row->q75 = s->quantile[2];
+    row->q90 = s->quantile[3];
+    row->q99 = s->quantile[4];
+    row->q999 = s->quantile[5];
+    row->peak_median = s->peak_median;
+    row->ratio_median = s->ratio_median;
+    row->ratio_max = s->ratio_max;
+    row->ratio_mean = s->ratio_mean;
+    row->ratio_std = s->ratio_std;
+    row->crest_median = s->crest_median;
+    row->crest_max = s->crest_max;
+}
+
+calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, long expert, calm_hook hook,
+                                 const calm_act_acc *acc)
+{
+    calm_act_summary summary;
+    calm_store_peak *peaks;
+    char *name;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(hook_name(ctx, p, block, expert, hook, &name));
+    calm_act_summarize(acc, &summary);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, peaks, CALM_ACT_TOP));
+    for (size_t i = 0; i < acc->n_top; i++) {
+        const calm_act_peak *peak = &acc->top[i];
+        const uint32_t id = p->in.calib.ids[p->in.calib.begin[peak->window] + peak->token];
+        peaks[i] = (calm_store_peak){(double)peak->value, peak->window, peak->token, peak->channel,
+                                     p->in.tokenizer ? calm_tokenizer_token(p->in.tokenizer, id) : NULL};
+    }
+    calm_store_activation row = {.model_id = p->result.model_id,
+                                 .calibration_id = p->result.calibration_id,
+                                 .hook = name,
+                                 .point = calm_hook_name(hook),
+                                 .block = block,
+                                 .histogram = acc->histogram,
+                                 .n_bins = CALM_ACT_BINS,
+                                 .peaks = peaks,
+                                 .n_peaks = expert >= 0 && acc->n_top > EXPERT_PEAKS ? EXPERT_PEAKS : acc->n_top};
+    fill_summary(&row, &summary);
+    CALM_TRY(calm_store_activation_put(ctx, p->in.store, &row));
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+calm_status calm_activations_keep(calm_ctx *ctx, const calm_run *p, size_t block, const calm_capture *capture)
+{
+    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
+        if (capture->activations[hook])
+            CALM_TRY(calm_activation_keep(ctx, p, (long)block, capture->expert, hook, capture->activations[hook]));
+    return calm_store_commit(ctx, p->in.store);
+}

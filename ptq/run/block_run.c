@@ -1,0 +1,419 @@
+/* One block: capture its sublayers one after the other, and compute and keep the candidates of each. */
+#include <string.h>
+
+#include "ptq/run/block_work.h"
+#include "ptq/run/run_pool.h"
+#include "ptq/plan/assemble.h"
+
+/* Where a block's work stands. */
+typedef struct block_run {
+    calm_run *p;
+    size_t index;
+    bool activations;       /* statistics are wanted */
+    calm_batch *batch;
+    calm_block block;
+    const calm_missing *missing;
+    size_t *done;
+} block_run;
+
+static bool wanted(const calm_run *p, size_t job)
+{
+    bool todo = false;
+    for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
+        todo |= calm_candidate_at(&p->in, job, entry)->todo;
+    return todo;
+}
+
+/* ---- candidates ---- */
+
+static calm_status list_items(calm_ctx *ctx, const block_run *run, const calm_captured *captured, size_t n,
+                              calm_block_work *work)
+{
+    const calm_run *p = run->p;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, work->items, n * CALM_N_JOBS * p->in.recipe->n_pool));
+    for (size_t i = 0; i < n; i++)
+        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+            if (!captured[i].capture->job[kind].used)
+                continue;
+            const size_t job = captured[i].job[kind];
+            *run->done += calm_run_skip(ctx, p, job);
+            for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
+                if (calm_candidate_at(&p->in, job, entry)->todo)
+                    work->items[work->n++] = (calm_work){.from = &captured[i], .job = job, .entry = entry};
+        }
+    return CALM_OK;
+}
+
+/* Stack a job's float weights for cka_linear, which needs a Gram matrix of at least two rows. */
+static calm_status prepare_linear(calm_ctx *ctx, const block_run *run, calm_captured *captured, calm_job_kind kind)
+{
+    const calm_layout *layout = calm_model_layout(run->p->in.model);
+    const calm_job_capture *job = &captured->capture->job[kind];
+    const calm_job_ref *ref = &layout->jobs[captured->job[kind]];
+    const calm_cka_input input = {job->stats.rows, job->width, job->stats.gram, job->stats.sum};
+    float *w;
+    if (!job->used || !input.gram || input.rows < 2 || captured->linear[kind] ||
+        !calm_recipe_scores_linear(run->p->in.recipe, job->width))
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, ref->out * ref->in));
+    for (size_t i = 0, row = 0; i < ref->n; i++) {
+        const calm_weight *weight = &captured->capture->weight[layout->linears[ref->first + i].role];
+        memcpy(w + row * ref->in, weight->w, weight->out * weight->in * sizeof *w);
+        row += weight->out;
+    }
+    const calm_status status = calm_cka_linear_prepare(ctx, w, ref->out, &input, &captured->linear[kind]);
+    if (status == CALM_ENUMERIC)    /* the candidates that need the Gram matrix say so themselves */
+        calm_ctx_forgive(ctx);
+    return status == CALM_ENUMERIC ? CALM_OK : status;
+}
+
+/* What outputs of a sublayer or expert are compared with. */
+static calm_status prepare_reference(calm_ctx *ctx, const block_run *run, calm_captured *captured)
+{
+    const calm_capture *capture = captured->capture;
+    if (capture->score_rows < CALM_LEAST_SCORE_ROWS || captured->reference)
+        return CALM_OK;
+    return calm_score_prepare(ctx, capture->score_output, capture->score_rows, run->block.config->hidden,
+                              &captured->reference);
+}
+
+static calm_status prepare_scores(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        CALM_TRY(prepare_reference(ctx, run, &captured[i]));
+        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+            CALM_TRY(prepare_linear(ctx, run, &captured[i], kind));
+    }
+    return CALM_OK;
+}
+
+/* Quantize, score and keep the items of `work`; nothing of them stays in memory. */
+static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n,
+                                 calm_block_work *work)
+{
+    calm_run *p = run->p;
+    work->n_done = p->result.n_cached + *run->done;
+    calm_event(&p->events, CALM_STAGE_QUANTIZE, work->n_done, work->n_total);
+    calm_status status = calm_block_quantize(ctx, work);
+    calm_memory_plan_note(&p->held.quantize);
+    work->n_done = p->result.n_cached + *run->done;
+    calm_event(&p->events, CALM_STAGE_SCORE, work->n_done, work->n_total);
+    if (status == CALM_OK)
+        status = prepare_scores(ctx, run, captured, n);
+    if (status == CALM_OK)
+        status = calm_block_score(ctx, work);
+    if (status == CALM_OK)
+        status = calm_block_keep(ctx, work);
+    for (size_t i = 0; i < work->n; i++)
+        calm_arena_clear(&work->items[i].arena);
+    calm_memory_plan_note(&p->held.score);
+    *run->done += work->n;
+    return status;
+}
+
+/* What `capture` saw, with its jobs. */
+static calm_captured describe(const block_run *run, const calm_capture *capture)
+{
+    const calm_layout *layout = calm_model_layout(run->p->in.model);
+    calm_captured out = {.capture = capture};
+    calm_layout_group(layout, run->index, capture->sublayer, capture->expert, &out.begin, &out.end);
+    for (size_t job = out.begin; job < out.end; job++)
+        out.job[layout->jobs[job].kind] = job;
+    return out;
+}
+
+/* All candidates of what was captured, at once or in slices. */
+static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n)
+{
+    calm_run *p = run->p;
+    calm_block_work all = {.p = p, .block = &run->block};
+    CALM_TRY(list_items(ctx, run, captured, n, &all));
+    calm_memory_plan_note(&p->held.capture);
+    const size_t most =
+        p->memory.knobs.slices && p->memory.knobs.candidates_at_once ? p->memory.knobs.candidates_at_once : all.n;
+    for (size_t first = 0; first < all.n; first += most) {
+        calm_block_work slice = all;
+        slice.items = all.items + first;
+        slice.n = all.n - first < most ? all.n - first : most;
+        slice.n_total = p->result.n_cached + run->missing->n_candidates;
+        CALM_TRY(compute_slice(ctx, run, captured, n, &slice));
+    }
+    return CALM_OK;
+}
+
+/* Scores of the sublayer or expert as a whole, of those that were captured with their first job's input. */
+static calm_status compute_units(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!calm_unit_missing(run->p, captured[i].begin, captured[i].end, CALM_POINT_SUBLAYER))
+            continue;
+        CALM_TRY(prepare_reference(ctx, run, &captured[i]));
+        CALM_TRY(calm_sublayer_score(ctx, run->p, &run->block, &captured[i]));
+    }
+    return CALM_OK;
+}
+
+/* ---- attention, dense MLP, shared expert ---- */
+
+/* A pass over the calibration windows. */
+typedef struct pass {
+    calm_sublayer sublayer;
+    long expert;
+    unsigned jobs;        /* kinds whose candidates are computed                       */
+    bool activations;     /* statistics are wanted                                     */
+    bool units;           /* scores of the sublayer as a whole are                     */
+    bool stay;            /* the rows are run again                                    */
+} pass;
+
+static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
+{
+    static const calm_job_kind first_kind[CALM_N_SUBLAYERS] = {CALM_JOB_QKV, CALM_JOB_GATE_UP};
+    calm_run *p = run->p;
+    calm_capture capture;
+    const calm_capture_options options = {.jobs = how->jobs,
+                                          .inputs = how->units ? 1u << first_kind[how->sublayer] : 0,
+                                          .grams = how->jobs && (calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM),
+                                          .samples = how->jobs && (calm_recipe_caps(p->in.recipe) & CALM_NEEDS_SAMPLES),
+                                          .activations = how->activations,
+                                          .score_windows =
+                                              how->jobs || how->units ? (size_t)p->in.recipe->score_windows : 0,
+                                          .stay = how->stay,
+                                          .group_bytes = p->memory.knobs.group_bytes};
+    CALM_TRY(calm_capture_sublayer(ctx, &run->block, how->sublayer, how->expert, &p->rope, run->batch, &options,
+                                   &capture));
+    if (how->activations)
+        CALM_TRY(calm_activations_keep(ctx, p, run->index, &capture));
+    calm_captured captured = describe(run, &capture);
+    CALM_TRY(compute(ctx, run, &captured, 1));
+    return how->units ? compute_units(ctx, run, &captured, 1) : CALM_OK;
+}
+
+static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublayer, long expert)
+{
+    const calm_layout *layout = calm_model_layout(run->p->in.model);
+    const bool shared = expert == CALM_SHARED_EXPERT;
+    unsigned todo = 0;
+    size_t begin, end;
+    calm_arena arena, *caller = ctx->out;
+    calm_status status = CALM_OK;
+    calm_layout_group(layout, run->index, sublayer, expert, &begin, &end);
+    for (size_t job = begin; job < end; job++)
+        todo |= wanted(run->p, job) ? 1u << layout->jobs[job].kind : 0;
+    const bool units = calm_unit_missing(run->p, begin, end, CALM_POINT_SUBLAYER);
+    if (!todo && !run->activations && !units)
+        return shared ? CALM_OK
+                      : calm_batch_sublayer(ctx, &run->block, sublayer, &run->p->rope, run->batch, NULL);
+    calm_arena_init(&arena);
+    ctx->out = &arena;
+    bool activations = run->activations, more = true;
+    while (more && status == CALM_OK) {
+        /* All at once, or the lowest that is left. */
+        const unsigned jobs = run->p->memory.knobs.job_by_job ? todo & (0u - todo) : todo;
+        todo &= ~jobs;
+        more = todo != 0;
+        status = run_pass(ctx, run, &(pass){sublayer, expert, jobs, activations, units && !more, shared || more});
+        activations = false;
+        calm_arena_clear(&arena);
+        calm_memory_plan_note(&run->p->held.score);    /* what scoring left behind until now */
+    }
+    ctx->out = caller;
+    return status;
+}
+
+/* ---- mixtures ---- */
+
+/* How many tokens each expert saw, into the store. */
+static calm_status keep_counts(calm_ctx *ctx, const block_run *run, const calm_routing *routing)
+{
+    const calm_layout *layout = calm_model_layout(run->p->in.model);
+    CALM_TRY(calm_store_begin(ctx, run->p->in.store));
+    for (size_t job = layout->block_begin[run->index]; job < layout->block_begin[run->index + 1]; job++) {
+        const long expert = layout->jobs[job].expert;
+        if (expert < 0)
+            continue;
+        const size_t tokens = routing->begin[expert + 1] - routing->begin[expert];
+        CALM_TRY(
+            calm_store_expert_put(ctx, run->p->in.store, run->p->job_ids[job], run->p->result.calibration_id, (int64_t)tokens));
+    }
+    return calm_store_commit(ctx, run->p->in.store);
+}
+
+static bool wave_wanted(const block_run *run, size_t first, size_t n)
+{
+    const calm_layout *layout = calm_model_layout(run->p->in.model);
+    bool todo = run->activations;
+    for (size_t e = first; e < first + n && !todo; e++) {
+        size_t begin, end;
+        calm_layout_group(layout, run->index, CALM_SUBLAYER_MLP, (long)e, &begin, &end);
+        for (size_t job = begin; job < end; job++)
+            todo |= wanted(run->p, job);
+        todo |= calm_unit_missing(run->p, begin, end, CALM_POINT_SUBLAYER);
+    }
+    return todo;
+}
+
+static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *routing, size_t first, size_t n,
+                            calm_moe_sum *sum)
+{
+    calm_run *p = run->p;
+    const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM,
+                                          .samples = calm_recipe_caps(p->in.recipe) & CALM_NEEDS_SAMPLES,
+                                          .activations = run->activations,
+                                          .score_windows = (size_t)p->in.recipe->score_windows};
+    calm_capture *captures;
+    calm_captured *captured;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, captures, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, captured, n));
+    CALM_TRY(calm_capture_experts(ctx, &run->block, run->batch, routing, first, n, &options, sum, captures));
+    for (size_t i = 0; i < n; i++) {
+        captured[i] = describe(run, &captures[i]);
+        if (run->activations)
+            CALM_TRY(calm_activations_keep(ctx, p, run->index, &captures[i]));
+    }
+    CALM_TRY(compute(ctx, run, captured, n));
+    return compute_units(ctx, run, captured, n);
+}
+
+/* Experts from `first` on that are in work at once: as many as the budget says, or fewer where they saw more tokens than it
+ * allows for (twice an even share each). */
+static size_t wave_size(const block_run *run, const calm_routing *routing, size_t first)
+{
+    const calm_moe_config *moe = &run->block.config->moe;
+    const size_t most = run->p->memory.knobs.experts_at_once, left = moe->n_experts - first;
+    const size_t share = 2 * run->batch->rows * moe->top_k / moe->n_experts + 1;
+    size_t n = most < left ? most : left;
+    while (n > 1 && routing->begin[first + n] - routing->begin[first] > most * share)
+        n--;
+    return n;
+}
+
+static calm_status run_experts(calm_ctx *ctx, block_run *run, const calm_routing *routing, calm_moe_sum *sum)
+{
+    calm_arena wave, *caller = ctx->out;
+    calm_status status = CALM_OK;
+    calm_arena_init(&wave);
+    ctx->out = &wave;
+    for (size_t first = 0, n; first < run->block.config->moe.n_experts && status == CALM_OK; first += n) {
+        n = wave_size(run, routing, first);
+        if (wave_wanted(run, first, n))
+            status = run_wave(ctx, run, routing, first, n, sum);
+        else
+            status = calm_moe_experts(ctx, &run->block, run->batch, routing, first, n, NULL, sum);
+        calm_arena_clear(&wave);
+        calm_memory_plan_note(&run->p->held.score);
+    }
+    ctx->out = caller;
+    return status;
+}
+
+static calm_status run_mixture(calm_ctx *ctx, block_run *run)
+{
+    calm_moe_watch *watch = NULL;
+    calm_routing routing;
+    calm_moe_sum sum = {.rows.file = -1};
+    calm_capture whole;
+    if (run->activations)
+        CALM_TRY(calm_moe_watch_begin(ctx, run->batch, &watch));
+    const calm_observer observer = calm_moe_watch_observer(watch);
+    CALM_TRY(calm_moe_route(ctx, &run->block, run->batch, &observer, &routing));
+    CALM_TRY(keep_counts(ctx, run, &routing));
+    if (run->block.moe.shared[CALM_ROLE_DOWN].w)
+        CALM_TRY(run_dense(ctx, run, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT));
+    CALM_TRY(calm_moe_begin(ctx, run->batch, ctx->out, &sum));
+    calm_status status = run_experts(ctx, run, &routing, &sum);
+    if (status == CALM_OK)
+        status = calm_moe_end(ctx, &run->block, run->batch, &observer, &sum);
+    calm_row_store_close(&sum.rows);
+    CALM_TRY(status);
+    if (!watch)
+        return CALM_OK;
+    CALM_TRY(calm_moe_watch_end(ctx, watch, &whole));
+    return calm_activations_keep(ctx, run->p, run->index, &whole);
+}
+
+/* ---- the block ---- */
+
+static calm_status run_sublayers(calm_ctx *ctx, block_run *run, bool inside)
+{
+    calm_run *p = run->p;
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        CALM_TRY(calm_model_load_sublayer(ctx, p->in.model, run->index, s, &run->block));
+        if (!inside)
+            CALM_TRY(calm_batch_sublayer(ctx, &run->block, s, &p->rope, run->batch, NULL));
+        else if (s == CALM_SUBLAYER_MLP && run->block.moe.router)
+            CALM_TRY(run_mixture(ctx, run));
+        else
+            CALM_TRY(run_dense(ctx, run, s, CALM_NO_EXPERT));
+        calm_arena_clear(ctx->out);
+    }
+    return CALM_OK;
+}
+
+/* Choose for the jobs of this block alone: those of later blocks have no candidates yet. */
+static calm_status choose_block(calm_ctx *ctx, block_run *run)
+{
+    calm_run *p = run->p;
+    calm_pool pool;
+    size_t first, end;
+    calm_inputs_jobs(&p->in, &first, &end);
+    CALM_TRY(calm_pool_of_run(ctx, p, &p->in.recipe->selection, &pool));
+    pool.pending = false;    /* of the units that are asked for */
+    for (size_t u = 0; u < pool.n_units; u++) {
+        const char *reason;
+        size_t entry;
+        if (pool.jobs[pool.unit_begin[u]].block != run->index)
+            continue;
+        CALM_TRY(calm_solve_unit(ctx, &pool, &p->scope, u, CALM_ANY_SCHEME, &entry, &reason));
+        for (size_t job = pool.unit_begin[u]; job < pool.unit_begin[u + 1]; job++)
+            p->choice[first + job] = entry;
+    }
+    return CALM_OK;
+}
+
+/* A quantized prefix: choose for this block, and let the rows that entered it pass through what was chosen. */
+static calm_status pass_quantized(calm_ctx *ctx, block_run *run, const calm_batch *entered)
+{
+    calm_run *p = run->p;
+    calm_plan plan;
+    calm_block block;
+    CALM_TRY(choose_block(ctx, run));
+    CALM_TRY(calm_plan_of_choice(ctx, &p->in, p->choice, &plan));
+    calm_plan_override override = {p->in.model, &plan};
+    CALM_TRY(calm_model_load_block(ctx, p->in.model, run->index, &block));
+    CALM_TRY(calm_plan_apply(&override, ctx, run->index, &block));
+    CALM_TRY(calm_batch_assign(ctx, entered, run->batch));
+    return calm_batch_block(ctx, &block, &p->rope, run->batch, NULL);
+}
+
+static calm_status run_block(calm_ctx *ctx, block_run *run, bool inside, const calm_batch *entered, const calm_batch *scored)
+{
+    CALM_TRY(run_sublayers(ctx, run, inside));
+    if (scored)
+        CALM_TRY(calm_block_score_whole(ctx, run->p, run->index, scored));
+    calm_arena_clear(ctx->out);
+    return entered ? pass_quantized(ctx, run, entered) : CALM_OK;
+}
+
+calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const calm_missing *missing,
+                               calm_batch *batch, size_t *done)
+{
+    block_run run = {.p = p, .index = index, .batch = batch, .missing = missing, .done = done};
+    const bool inside = index >= p->in.first_block && index < p->in.end_block;
+    const bool again = inside && p->in.recipe->prefix == CALM_PREFIX_QUANTIZED, scores = inside && missing->blocks[index];
+    const size_t windows = (size_t)p->in.recipe->score_windows < batch->n ? (size_t)p->in.recipe->score_windows : batch->n;
+    calm_batch entered = {.hidden.file = -1}, scored = {.hidden.file = -1};
+    calm_arena kept;
+    calm_status status = CALM_OK;
+    run.activations = inside && missing->activations[index];
+    calm_arena_init(&kept);
+    if (again)
+        status = calm_batch_copy(ctx, batch, batch->n, &kept, p->spill_dir, &entered);
+    if (scores && status == CALM_OK)
+        status = calm_batch_copy(ctx, batch, windows, &kept, NULL, &scored);
+    if (status == CALM_OK)
+        status = run_block(ctx, &run, inside, again ? &entered : NULL, scores ? &scored : NULL);
+    calm_batch_close(&entered);
+    calm_batch_close(&scored);
+    calm_arena_clear(&kept);
+    return status;
+}

@@ -1,0 +1,111 @@
+/* The work on one block that has something to compute: candidates and activation statistics (blocks.c keeps the order
+ * of blocks, block_run.c that within a block). */
+#ifndef CALM_RUN_BLOCK_WORK_H
+#define CALM_RUN_BLOCK_WORK_H
+
+#include "cka/linear.h"
+#include "ptq/run/run_impl.h"
+#include "ptq/calib/capture.h"
+
+/* What the store lacks of a run. */
+typedef struct calm_missing {
+    bool *activations;      /* [n_blocks]                        */
+    bool *blocks;           /* [n_blocks] scores at the block's output */
+    bool outside;           /* embedding or final norm           */
+    size_t n_candidates;    /* to be computed, all blocks        */
+    size_t end;             /* blocks that have to be run        */
+} calm_missing;
+
+/* A sublayer or an expert that was captured, and what its candidates are scored against. */
+typedef struct calm_captured {
+    const calm_capture *capture;
+    size_t job[CALM_N_JOBS];       /* its jobs in the layout, where capture->job[kind].used      */
+    size_t begin, end;             /* all jobs of the sublayer or expert                         */
+    calm_score_ref *reference;     /* NULL: too few rows to score                                */
+    calm_cka_linear_ref *linear[CALM_N_JOBS];    /* for cka_linear; NULL: no Gram matrix         */
+} calm_captured;
+
+/* One candidate in work. */
+typedef struct calm_work {
+    const calm_captured *from;
+    size_t job, entry;             /* in the layout; in the recipe's pool                        */
+    const calm_algorithm *used;    /* that one, or the one that needs no data                    */
+    calm_arena arena;              /* owns qjob                                                  */
+    calm_qjob qjob;
+    calm_scores scores;
+    double cka_linear;             /* NaN: not measured                                          */
+    bool failed;                   /* by its own numbers: a row in the store, not the end        */
+    char reason[CALM_MESSAGE_MAX];
+    double seconds;                /* of quantizing                                              */
+} calm_work;
+
+/* Everything the tasks of a block read; they write their own calm_work alone. */
+typedef struct calm_block_work {
+    calm_run *p;
+    const calm_block *block;
+    calm_work *items;
+    size_t n;
+    size_t n_done;                 /* of the stage, all blocks together                          */
+    size_t n_total;
+} calm_block_work;
+
+/* Under --effort light inputs with a crest (calm_run_crest) below this are not smoothed. */
+#define CALM_LIGHT_CREST 5.0
+
+/* Leave out what need not be tried of a job, once the crest of its input is known.  Returns how many candidates would have
+ * been computed. */
+size_t calm_run_skip(calm_ctx *ctx, const calm_run *p, size_t job);
+
+/* Compute what a block lacks and advance the batch over it.  `done` counts finished candidates.  Everything of the
+ * block is gone afterwards. */
+calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const calm_missing *missing,
+                               calm_batch *batch, size_t *done);
+
+/* Fewest rows that the metrics are defined for. */
+#define CALM_LEAST_SCORE_ROWS 4
+
+/* Quantize, then score, every item; as many at once as memory allows. */
+calm_status calm_block_quantize(calm_ctx *ctx, calm_block_work *work);
+calm_status calm_block_score(calm_ctx *ctx, calm_block_work *work);
+
+/* Put every item's blob and row, in order. */
+calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work);
+
+/* ---- scores of whole sublayers and blocks (unit_scores.c) ---- */
+
+/* Is a score at this point wanted of the unit of jobs begin .. end - 1 and not known?  Entries with a failed candidate have
+ * none. */
+bool calm_unit_missing(const calm_run *p, size_t begin, size_t end, calm_point point);
+
+/* Score what was captured with all its jobs quantized by each entry, and put the scores.  Its first job's input was kept. */
+calm_status calm_sublayer_score(calm_ctx *ctx, calm_run *p, const calm_block *block, const calm_captured *captured);
+
+/* Score a block's output, and its output minus its input, with all its jobs quantized by each entry; `rows` enter it in the
+ * scoring windows. */
+calm_status calm_block_score_whole(calm_ctx *ctx, calm_run *p, size_t index, const calm_batch *rows);
+
+/* The weights of a job in weight [CALM_N_ROLES] replaced by a quantized job's, as they will run: weight-only schemes take the
+ * input scale into the weights, quantized activations need it on the input.  New weights are in ctx->scratch. */
+calm_status calm_job_replace(calm_ctx *ctx, const calm_layout *layout, size_t job, const calm_qjob *qjob,
+                             calm_weight *weight);
+
+/* Output of the sublayer or expert for the scoring rows from the input of its job `kind`, with weight [CALM_N_ROLES];
+ * z [n, D]. */
+calm_status calm_captured_output(calm_ctx *ctx, const calm_run *p, const calm_block *block,
+                                 const calm_captured *captured, calm_job_kind kind,
+                                 const calm_weight weight[CALM_N_ROLES], float *z);
+
+/* Scores as rows of the store.  rows has room for CALM_N_SCORES; returns their number. */
+size_t calm_scores_as_rows(const calm_score_set *set, calm_point point, calm_store_score *rows);
+
+/* Put the statistics of one hook point; block < 0: outside the blocks. */
+calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, long expert, calm_hook hook,
+                                 const calm_act_acc *acc);
+
+/* Put those of a sublayer or an expert, in one transaction. */
+calm_status calm_activations_keep(calm_ctx *ctx, const calm_run *p, size_t block, const calm_capture *capture);
+
+/* Are the hook points of a block (< 0: embedding and final norm) in the store?  The block's output is put last. */
+calm_status calm_activations_kept(calm_ctx *ctx, const calm_run *p, long block, bool *out);
+
+#endif

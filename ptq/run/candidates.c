@@ -1,0 +1,333 @@
+/* Candidates of one block: quantize, score, keep. */
+#include <math.h>
+#include <string.h>
+
+#include "ptq/run/block_work.h"
+#include "ptq/base/threads.h"
+#include "ptq/quant/qblob.h"
+#include "store/blob.h"
+
+/* Inputs of o are the query heads' contexts: heads that share a kv head read the same rows of v, so they share a
+ * scale. */
+static calm_status absorb_groups(calm_ctx *ctx, const calm_config *config, uint32_t **groups, size_t *n)
+{
+    const size_t d = config->head_dim, width = config->n_heads * d, heads_per_kv = config->n_heads / config->n_kv;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *groups, width));
+    for (size_t i = 0; i < width; i++)
+        (*groups)[i] = (uint32_t)(i / d / heads_per_kv * d + i % d);
+    *n = config->n_kv * d;
+    return CALM_OK;
+}
+
+/* The job as algorithms see it, in ctx->scratch. */
+static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, const calm_work *item, calm_job *out)
+{
+    const calm_layout *layout = calm_model_layout(work->p->in.model);
+    const calm_job_ref *ref = &layout->jobs[item->job];
+    calm_linear *linears;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, linears, ref->n));
+    *out = (calm_job){.name = ref->name, .linears = linears, .n_linears = ref->n,
+                      .stats = &item->from->capture->job[ref->kind].stats, .scheme = work->p->in.recipe->pool[item->entry].scheme,
+                      .can_absorb = ref->can_absorb || calm_recipe_frees_scale(work->p->in.recipe, ref)};
+    for (size_t i = 0; i < ref->n; i++) {
+        const calm_weight *weight = &item->from->capture->weight[layout->linears[ref->first + i].role];
+        linears[i] = (calm_linear){weight->name, weight->out, weight->in, weight->w};
+    }
+    if (ref->kind == CALM_JOB_O) {
+        uint32_t *groups;
+        CALM_TRY(absorb_groups(ctx, work->block->config, &groups, &out->n_absorb_groups));
+        out->absorb_group = groups;
+    }
+    return CALM_OK;
+}
+
+/* What runs: the algorithm, or for an expert that saw too few tokens one that needs none. */
+static const calm_algorithm *pick(const calm_run *p, const calm_work *item)
+{
+    const unsigned data = CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES;
+    const calm_algorithm *algorithm = p->in.recipe->pool[item->entry].algorithm;
+    const calm_capture *capture = item->from->capture;
+    const bool starved = capture->expert >= 0 && capture->rows < calm_recipe_least_tokens(p->in.recipe);
+    return starved && (calm_algorithm_caps(algorithm) & data) ? p->fallback : algorithm;
+}
+
+/* A candidate's own numerical failure is remembered with it; anything else ends the run. */
+static calm_status settle(calm_ctx *ctx, calm_work *item, calm_status status)
+{
+    if (status != CALM_ENUMERIC && status != CALM_EUNSUPPORTED)
+        return status;
+    item->failed = true;
+    memcpy(item->reason, ctx->message, sizeof item->reason);
+    calm_ctx_forgive(ctx);
+    return CALM_OK;
+}
+
+static void tick(calm_block_work *work, calm_stage stage)
+{
+    size_t done;
+#pragma omp atomic capture
+    done = ++work->n_done;
+    calm_event(&work->p->events, stage, done, work->n_total);
+}
+
+static calm_status quantize_one(calm_ctx *ctx, size_t index, void *user)
+{
+    calm_block_work *work = user;
+    calm_work *item = &work->items[index];
+    const double begun = calm_seconds();
+    calm_job job;
+    item->used = pick(work->p, item);
+    ctx->out = &item->arena;
+    calm_status status = describe_job(ctx, work, item, &job);
+    if (status == CALM_OK)
+        status = calm_algorithm_run(ctx, item->used, &job, &item->qjob);
+    ctx->out = NULL;
+    item->seconds = calm_seconds() - begun;
+    tick(work, CALM_STAGE_QUANTIZE);
+    return settle(ctx, item, status);
+}
+
+/* As many tasks at once as memory allows; a single one has all threads for itself. */
+static calm_status run_items(calm_ctx *ctx, calm_block_work *work, calm_task_fn *fn)
+{
+    calm_ctx fewer = *ctx;
+    calm_arena scratch;
+    if (work->p->memory.knobs.candidates_at_once != 1) {
+        if (work->p->memory.knobs.candidates_at_once && (size_t)fewer.n_threads > work->p->memory.knobs.candidates_at_once)
+            fewer.n_threads = (int)work->p->memory.knobs.candidates_at_once;
+        return calm_parallel_for(&fewer, work->n, fn, work) == CALM_OK
+                   ? CALM_OK
+                   : calm_fail(ctx, fewer.status, "%s", fewer.message);
+    }
+    calm_arena_init(&scratch);
+    fewer.scratch = &scratch;
+    fewer.out = NULL;
+    calm_status status = CALM_OK;
+    for (size_t i = 0; i < work->n && status == CALM_OK; i++) {
+        status = fn(&fewer, i, work);
+        calm_arena_clear(&scratch);
+    }
+    return status == CALM_OK ? CALM_OK : calm_fail(ctx, status, "%s", fewer.message);
+}
+
+calm_status calm_block_quantize(calm_ctx *ctx, calm_block_work *work)
+{
+    for (size_t i = 0; i < work->n; i++)
+        calm_arena_init(&work->items[i].arena);
+    return run_items(ctx, work, quantize_one);
+}
+
+/* ---- scoring ---- */
+
+calm_status calm_job_replace(calm_ctx *ctx, const calm_layout *layout, size_t job, const calm_qjob *qjob,
+                             calm_weight *weight)
+{
+    const calm_job_ref *ref = &layout->jobs[job];
+    const int act_bits = qjob->scheme.act_bits;
+    float *w;
+    size_t row = 0;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, w, qjob->out * qjob->in));
+    if (act_bits)
+        calm_qjob_dequantize(qjob, w);
+    else
+        calm_qjob_effective(qjob, w);
+    for (size_t i = ref->first; i < ref->first + ref->n; i++) {
+        calm_weight *replaced = &weight[layout->linears[i].role];
+        replaced->w = w + row * qjob->in;
+        replaced->in_scale = act_bits ? qjob->in_scale : NULL;
+        replaced->act_bits = act_bits;
+        replaced->act_asymmetric = qjob->scheme.act_asymmetric;
+        replaced->act_rule = qjob->scheme.act_rule;
+        row += replaced->out;
+    }
+    return CALM_OK;
+}
+
+/* Output of an expert over its scoring rows. */
+static calm_status expert_output(calm_ctx *ctx, const calm_block *block, const calm_capture *capture, calm_job_kind kind,
+                                 const calm_weight weight[CALM_N_ROLES], float *z)
+{
+    const calm_observation seen = {.expert = capture->expert};
+    const float *input = capture->job[kind].score_input;
+    if (kind == CALM_JOB_DOWN)
+        return calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], input, capture->score_rows, z);
+    return calm_mlp_run(ctx, block->config, weight, input, capture->score_rows, z, NULL, &seen);
+}
+
+calm_status calm_captured_output(calm_ctx *ctx, const calm_run *p, const calm_block *block,
+                                 const calm_captured *captured, calm_job_kind kind,
+                                 const calm_weight weight[CALM_N_ROLES], float *z)
+{
+    const calm_capture *capture = captured->capture;
+    const size_t width = capture->job[kind].width, hidden = block->config->hidden;
+    const calm_batch windows = {.windows = &p->in.calib, .n = p->in.calib.n};
+    calm_block replaced = *block;
+    if (capture->expert != CALM_NO_EXPERT)
+        return expert_output(ctx, block, capture, kind, weight, z);
+    memcpy(replaced.weight, weight, sizeof replaced.weight);
+    for (size_t w = 0; p->in.calib.begin[w] < capture->score_rows; w++) {
+        const calm_span span = calm_batch_span(&windows, w);
+        const size_t row = p->in.calib.begin[w];
+        calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_TRY(calm_block_from_job(ctx, &replaced, &p->rope, kind, capture->job[kind].score_input + row * width, &span,
+                                     z + row * hidden));
+        calm_arena_rewind(ctx->scratch, mark);
+    }
+    return CALM_OK;
+}
+
+/* Output of the sublayer for all scoring windows with this candidate alone. */
+static calm_status candidate_output(calm_ctx *ctx, const calm_block_work *work, const calm_work *item, float *z)
+{
+    const calm_layout *layout = calm_model_layout(work->p->in.model);
+    calm_weight weight[CALM_N_ROLES];
+    memcpy(weight, item->from->capture->weight, sizeof weight);
+    CALM_TRY(calm_job_replace(ctx, layout, item->job, &item->qjob, weight));
+    return calm_captured_output(ctx, work->p, work->block, item->from, layout->jobs[item->job].kind, weight, z);
+}
+
+/* In closed form, where there is a Gram matrix and the input stays float. */
+static calm_status score_linear(calm_ctx *ctx, const calm_block_work *work, calm_work *item)
+{
+    const calm_cka_linear_ref *reference = item->from->linear[calm_model_layout(work->p->in.model)->jobs[item->job].kind];
+    float *w;
+    item->cka_linear = NAN;
+    if (!reference || item->qjob.scheme.act_bits)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, w, item->qjob.out * item->qjob.in));
+    calm_qjob_effective(&item->qjob, w);
+    return calm_cka_linear(ctx, reference, w, &item->cka_linear);
+}
+
+static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
+{
+    calm_block_work *work = user;
+    calm_work *item = &work->items[index];
+    const double begun = calm_seconds();
+    float *z;
+    calm_status status = CALM_OK;
+    if (!item->failed && item->from->reference) {
+        status = CALM_NEW_RAW(ctx, ctx->scratch, z, item->from->capture->score_rows * work->block->config->hidden);
+        if (status == CALM_OK)
+            status = candidate_output(ctx, work, item, z);
+        if (status == CALM_OK)
+            status = calm_score(ctx, item->from->reference, z, &item->scores);
+        if (status == CALM_OK && item->scores.constant)
+            status = calm_fail(ctx, CALM_ENUMERIC, "score: the candidate's output is the same for all rows (dead)");
+    }
+    if (!item->failed && status == CALM_OK)
+        status = score_linear(ctx, work, item);
+    const double spent = calm_seconds() - begun;
+#pragma omp atomic
+    work->p->result.score_seconds += spent;
+    tick(work, CALM_STAGE_SCORE);
+    return settle(ctx, item, status);
+}
+
+calm_status calm_block_score(calm_ctx *ctx, calm_block_work *work)
+{
+    return run_items(ctx, work, score_one);
+}
+
+/* ---- keeping ---- */
+
+/* Name and chain for the store: of what ran, and instead of what. */
+static calm_status name_algorithm(calm_ctx *ctx, const calm_work *item, const calm_algorithm *asked, char **name, char **chain)
+{
+    const char *instead = calm_algorithm_name(asked);
+    if (item->used == asked) {
+        CALM_TRY(calm_strf(ctx, ctx->scratch, name, "%s", instead));
+        return calm_strf(ctx, ctx->scratch, chain, "%s", calm_algorithm_canonical(asked));
+    }
+    CALM_TRY(calm_strf(ctx, ctx->scratch, name, "%s for %s", calm_algorithm_name(item->used), instead));
+    return calm_strf(ctx, ctx->scratch, chain, "%s", calm_algorithm_canonical(item->used));
+}
+
+size_t calm_scores_as_rows(const calm_score_set *set, calm_point point, calm_store_score *rows)
+{
+    size_t n = 0;
+    for (int score = 0; score < CALM_N_SCORES; score++)
+        if (!isnan(set->value[point][score]))
+            rows[n++] = (calm_store_score){calm_unit_name(calm_point_unit(point)), calm_score_name(point, score),
+                                           set->value[point][score]};
+    return n;
+}
+
+/* The row, and that the run considered it, in one step: a run that is killed names what it has. */
+static calm_status put_row(calm_ctx *ctx, const calm_run *p, const calm_store_candidate *row, calm_candidate *candidate)
+{
+    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    if (calm_store_candidate_put(ctx, p->in.store, row, &candidate->id) == CALM_OK)
+        calm_store_run_candidate(ctx, p->in.store, p->result.run_id, candidate->id);
+    return calm_store_end(ctx, p->in.store);
+}
+
+/* A candidate that has no result: the row says why. */
+static calm_status keep_failure(calm_ctx *ctx, calm_run *p, const calm_work *item, calm_candidate *candidate,
+                                calm_store_candidate *row)
+{
+    char *reason;
+    CALM_TRY(calm_strf(ctx, p->arena, &reason, "%s", item->reason));
+    candidate->failure = reason;
+    row->failure = reason;
+    return put_row(ctx, p, row, candidate);
+}
+
+static calm_status keep_blob(calm_ctx *ctx, const calm_run *p, const calm_work *item, calm_candidate *candidate,
+                             calm_store_candidate *row)
+{
+    calm_arena_mark mark = calm_arena_save(ctx->out);
+    void *bytes;
+    size_t n_bytes;
+    CALM_TRY(calm_qblob_encode(ctx, &item->qjob, &bytes, &n_bytes));
+    const calm_blob_piece piece = {bytes, n_bytes};
+    CALM_TRY(calm_blob_put(ctx, calm_store_blobs(p->in.store), &piece, 1, candidate->blob));
+    calm_arena_rewind(ctx->out, mark);
+    row->blob = candidate->blob;
+    row->blob_bytes = (int64_t)n_bytes;
+    return CALM_OK;
+}
+
+static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const calm_work *item)
+{
+    calm_run *p = work->p;
+    const calm_entry *entry = &p->in.recipe->pool[item->entry];
+    calm_candidate *candidate = calm_candidate_at(&p->in, item->job, item->entry);
+    calm_store_score scores[CALM_N_POINTS * CALM_N_SCORES];
+    char scheme[CALM_SCHEME_NAME_MAX], *name, *chain;
+    calm_scheme_name(&entry->scheme, scheme);
+    CALM_TRY(name_algorithm(ctx, item, entry->algorithm, &name, &chain));
+    calm_store_candidate row = {.key = candidate->key,
+                                .calibration_id = p->result.calibration_id,
+                                .job_id = p->job_ids[item->job],
+                                .algorithm = name,
+                                .chain = chain,
+                                .scheme = scheme,
+                                .seconds = item->seconds};
+    candidate->seconds = item->seconds;
+    if (item->failed)
+        return keep_failure(ctx, p, item, candidate, &row);
+    CALM_TRY(keep_blob(ctx, p, item, candidate, &row));
+    if (item->from->reference)
+        calm_score_set_put(&candidate->scores, CALM_POINT_JOB, &item->scores);
+    candidate->scores.value[CALM_POINT_JOB][CALM_SCORE_CKA_LINEAR] = item->cka_linear;
+    candidate->bits_per_weight = calm_scheme_bits_per_weight(&entry->scheme, item->qjob.out, item->qjob.in);
+    row.bits_per_weight = candidate->bits_per_weight;
+    row.damp = item->qjob.damp;
+    row.score_rows = (int64_t)item->scores.n_rows;
+    row.dropped_rows = (int64_t)item->scores.n_dropped;
+    row.scores = scores;
+    for (calm_point point = 0; point < CALM_N_POINTS; point++)
+        row.n_scores += calm_scores_as_rows(&candidate->scores, point, scores + row.n_scores);
+    return put_row(ctx, p, &row, candidate);
+}
+
+calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work)
+{
+    for (size_t i = 0; i < work->n; i++) {
+        calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_TRY(keep_one(ctx, work, &work->items[i]));
+        calm_arena_rewind(ctx->scratch, mark);
+    }
+    return CALM_OK;
+}

@@ -1,0 +1,32 @@
+/* README.md of a checkpoint. */
+#include "ptq/run/checkpoint.h"
+#include "ptq/run/summary.h"
+
+calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_result *r, calm_text *out)
+{
+    const calm_config *config = calm_model_config(model);
+    const calm_selection *selection = &r->recipe->selection;
+    calm_text_printf(out, "---\nlibrary_name: transformers\ntags:\n");
+    for (size_t i = 0; i < calm_formats_count(&r->recipe->formats); i++) {
+        char *name;
+        CALM_TRY(calm_format_name(ctx, calm_formats_at(&r->recipe->formats, i), &name));
+        calm_text_printf(out, "- %s\n", name);
+    }
+    calm_text_printf(out, "- calm\n---\n\n# %s, ", r->recipe->model.name);
+    calm_summary_schemes(r, out);
+    calm_text_printf(out, "\n\n");
+    calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s.  Format: ", CALM_VERSION,
+                     calm_model_class(model), config->n_blocks, calm_dtype_name(config->dtype));
+    CALM_TRY(calm_formats_describe(ctx, &r->recipe->formats, out));
+    calm_text_printf(out, "## Size\n\n```\n");
+    calm_summary_size(r, out);
+    calm_text_printf(
+        out,
+        "```\n\n## Plan and evidence\n\nOne algorithm per unit, chosen by %s on %zu calibration tokens of %s "
+        "(%zu windows).\n\n```\n",
+        calm_score_name(selection->point, selection->score), r->calib.tokens, r->recipe->calib_name, r->calib.n);
+    CALM_TRY(calm_summary_tables(ctx, r, out));
+    CALM_TRY(calm_summary_gates(ctx, r, out));
+    calm_text_printf(out, "```\n\nThe same run again: `calm quantize --recipe calm_recipe.json`.\n");
+    return calm_text_check(ctx, out);
+}

@@ -1,0 +1,85 @@
+/* Recipes against a model. */
+#include "ptq/run/check_recipe.h"
+
+#include <string.h>
+
+#include "ptq/model/arch.h"
+#include "ptq/run/run_pool.h"
+
+/* Pins against the units of the model. */
+static calm_status check_pins(calm_ctx *ctx, const calm_run *run)
+{
+    calm_scope scope;
+    calm_pool pool;
+    CALM_TRY(calm_pool_of_run(ctx, run, &run->in.recipe->selection, &pool));
+    return calm_run_check_pins(ctx, run, &pool, &scope);
+}
+
+static calm_status check_blocks(calm_ctx *ctx, const calm_recipe *recipe, size_t n_blocks)
+{
+    if (recipe->last_block >= 0 && (size_t)recipe->last_block >= n_blocks)
+        return calm_fail(ctx, CALM_EARG, "the model has blocks 0 to %zu", n_blocks - 1);
+    return CALM_OK;
+}
+
+/* The run stands where it has a model and nothing else. */
+static calm_status check_layout(calm_ctx *ctx, calm_run *run, calm_faults *faults)
+{
+    const calm_recipe *recipe = run->in.recipe;
+    const calm_config *config = calm_model_config(run->in.model);
+    CALM_TRY(calm_fault_note(ctx, check_blocks(ctx, recipe, config->n_blocks), "blocks", faults));
+    if (faults->n)
+        return CALM_OK;
+    run->in.first_block = (size_t)recipe->first_block;
+    run->in.end_block = recipe->last_block < 0 ? config->n_blocks : (size_t)recipe->last_block + 1;
+    CALM_TRY(calm_fault_note(ctx, check_pins(ctx, run), "choice.pins", faults));
+    if (!faults->n)
+        CALM_TRY(calm_fault_note(ctx, calm_run_restrict(ctx, run), "target", faults));
+    if (!faults->n)
+        CALM_TRY(calm_fault_note(ctx, calm_run_check_budgets(ctx, run), "choice.budget", faults));
+    for (size_t i = 0; i < recipe->n_gates; i++) {
+        char *key;
+        CALM_TRY(calm_strf(ctx, ctx->out, &key, "gates.%zu", i));
+        CALM_TRY(calm_fault_note(ctx, calm_gates_check(ctx, &recipe->gates[i], 1, true, config->arch->encoder,
+                                                       recipe->n_budgets > 1), key, faults));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_spec_faults(calm_ctx *ctx, const calm_recipe_spec *spec, calm_faults *faults)
+{
+    calm_recipe recipe;
+    calm_run run = {.in.recipe = &recipe};
+    faults->n = 0;
+    CALM_TRY(calm_recipe_check(ctx, spec, &recipe, faults));
+    if (faults->n || !recipe.model.dir)
+        return CALM_OK;
+    CALM_TRY(calm_fault_note(ctx, calm_model_open(ctx, recipe.model.dir, &run.in.model), "model", faults));
+    const calm_status status = faults->n ? CALM_OK : check_layout(ctx, &run, faults);
+    calm_inputs_close(&run.in);
+    return status;
+}
+
+/* The structure, and where that is sound the names. */
+static calm_status document_faults(calm_ctx *ctx, const calm_json *document, const char *path, calm_faults *faults)
+{
+    calm_recipe_spec spec;
+    calm_document_fault *found;
+    CALM_TRY(calm_document_faults(ctx, document, &found, &faults->n));
+    memcpy(faults->of, found, faults->n * sizeof *found);
+    if (faults->n)
+        return CALM_OK;
+    CALM_TRY(calm_spec_init(ctx, &spec));
+    CALM_TRY(calm_fault_note(ctx, calm_spec_read(ctx, document, path, &spec), NULL, faults));
+    return faults->n ? CALM_OK : calm_spec_faults(ctx, &spec, faults);
+}
+
+calm_status calm_recipe_file_faults(calm_ctx *ctx, const char *path, calm_faults *faults)
+{
+    calm_json *document;
+    faults->n = 0;
+    CALM_TRY(calm_json_read(ctx, path, CALM_RECIPE_BYTES, &document));
+    const calm_status status = document_faults(ctx, document, path, faults);
+    calm_json_free(document);
+    return status;
+}

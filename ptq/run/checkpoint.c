@@ -1,0 +1,115 @@
+/* A checkpoint: weights, recipe and card, then its rows. */
+#include "ptq/run/checkpoint.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ptq/base/file.h"
+#include "ptq/export/export.h"
+
+/* ---- files beside the weights ---- */
+
+static calm_status write_text(calm_ctx *ctx, const char *dir, const char *name, calm_text *text)
+{
+    char *path;
+    CALM_TRY(calm_text_check(ctx, text));
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, name));
+    return calm_write_file(ctx, path, text->data, text->length);
+}
+
+/* The document that was given, else the resolved recipe: `calm quantize --recipe` reads the first. */
+static calm_status write_recipe(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
+{
+    const calm_recipe *recipe = checkpoint->in->recipe;
+    calm_text text;
+    calm_json *json;
+    if (recipe->document && !checkpoint->recipe)
+        CALM_TRY(calm_json_parse(ctx, "calm_recipe.json", recipe->document, strlen(recipe->document), &json));
+    else
+        json = checkpoint->recipe ? calm_json_copy(checkpoint->recipe) : calm_recipe_json(recipe);
+    calm_text_init(&text);
+    calm_status status = calm_json_write(ctx, json, 2, &text);
+    calm_text_append(&text, "\n", 1);
+    if (status == CALM_OK)
+        status = write_text(ctx, dir, "calm_recipe.json", &text);
+    calm_text_clear(&text);
+    calm_json_free(json);
+    return status;
+}
+
+static calm_status write_card(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
+{
+    calm_text text;
+    calm_text_init(&text);
+    calm_status status = calm_card_write(ctx, checkpoint->in->model, checkpoint->result, &text);
+    if (status == CALM_OK)
+        status = write_text(ctx, dir, "README.md", &text);
+    calm_text_clear(&text);
+    return status;
+}
+
+/* ---- artifacts ---- */
+
+static const char *file_role(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    name = slash ? slash + 1 : name;
+    if (strstr(name, ".safetensors") || strstr(name, ".gguf"))
+        return "weights";
+    if (strcmp(name, "README.md") == 0)
+        return "card";
+    if (strcmp(name, "calm_recipe.json") == 0)
+        return "recipe";
+    return strcmp(name, "config.json") == 0 || strcmp(name, "generation_config.json") == 0 ? "config" : "tokenizer";
+}
+
+static calm_status put_artifact(calm_ctx *ctx, const calm_result *result, const char *name)
+{
+    char *path, digest[CALM_SHA256_HEX];
+    struct stat info;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, result->recipe->output, name));
+    if (stat(path, &info) != 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot stat", path);
+    CALM_TRY(calm_sha256_file(ctx, path, digest));
+    const calm_store_artifact row = {result->run_id, path, file_role(name), info.st_size, digest};
+    return calm_store_artifact_put(ctx, result->store, &row);
+}
+
+calm_status calm_checkpoint_put(calm_ctx *ctx, const calm_result *result)
+{
+    char **names;
+    size_t n;
+    CALM_TRY(calm_outputs_files(ctx, result->recipe->output, &names, &n));
+    CALM_TRY(calm_store_begin(ctx, result->store));
+    for (size_t i = 0; i < n; i++)
+        CALM_TRY(put_artifact(ctx, result, names[i]));
+    return calm_store_commit(ctx, result->store);
+}
+
+/* ---- all of it ---- */
+
+static calm_status fill(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
+{
+    calm_result *result = checkpoint->result;
+    CALM_TRY(calm_outputs_write(ctx, checkpoint, dir));
+    result->bytes_before = (int64_t)calm_model_bytes(checkpoint->in->model);
+    CALM_TRY(calm_outputs_bytes(ctx, &checkpoint->in->recipe->formats, dir, &result->bytes_after));
+    result->bits_per_weight = calm_plan_bits(checkpoint->in, &result->plan);
+    if (checkpoint->written)
+        CALM_TRY(checkpoint->written(ctx, checkpoint->user, dir));
+    CALM_TRY(write_recipe(ctx, checkpoint, dir));
+    return write_card(ctx, checkpoint, dir);
+}
+
+calm_status calm_checkpoint_write(calm_ctx *ctx, const calm_checkpoint *checkpoint)
+{
+    const char *output = checkpoint->in->recipe->output;
+    calm_export_place place;
+    CALM_TRY(calm_export_begin(ctx, output, &place));
+    if (fill(ctx, checkpoint, place.temporary) != CALM_OK || calm_export_commit(ctx, &place, output) != CALM_OK) {
+        calm_export_abandon(ctx, &place);
+        return ctx->status;
+    }
+    return CALM_OK;
+}

@@ -1,0 +1,47 @@
+/* Checkpoint: a result written in its formats, with card and recipe, under a temporary name until it is whole. */
+#ifndef CALM_RUN_CHECKPOINT_H
+#define CALM_RUN_CHECKPOINT_H
+
+#include "ptq/base/event.h"
+#include "ptq/run/inputs.h"
+
+/* Called with the directory after the weights are written and before the card is. */
+typedef calm_status calm_written_fn(calm_ctx *ctx, void *user, const char *dir);
+
+typedef struct calm_checkpoint {
+    const calm_inputs *in;
+    calm_result *result;             /* its plan is written; sizes and bits are set               */
+    const calm_events *events;
+    const calm_json *recipe;         /* written as calm_recipe.json; NULL: the recipe's own        */
+    calm_written_fn *written;        /* NULL: none                                                 */
+    void *user;
+} calm_checkpoint;
+
+/* Write it to the recipe's output. */
+calm_status calm_checkpoint_write(calm_ctx *ctx, const calm_checkpoint *checkpoint);
+
+/* Put the files of the output as artifacts of the result's run. */
+calm_status calm_checkpoint_put(calm_ctx *ctx, const calm_result *result);
+
+/* ---- files (outputs.c) ---- */
+
+/* Write the plan in every format into the existing empty directory `dir`; events of all of them are one stage.  imatrix sums
+ * up over in->calib, or fails with CALM_EARG when no windows were read. */
+calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir);
+
+/* The folder of the first checkpoint among what was written to `dir`, in ctx->scratch; NULL: there is none. */
+calm_status calm_outputs_checkpoint(calm_ctx *ctx, const calm_formats *formats, const char *dir, char **out);
+
+/* Bytes of the first format's weights: of its safetensors files, or of the one file that it is. */
+calm_status calm_outputs_bytes(calm_ctx *ctx, const calm_formats *formats, const char *dir, int64_t *out);
+
+/* Names of all plain files of an output, one level of folders included ("gguf/model.gguf"), sorted; in ctx->out.  Names that
+ * begin with a dot are left out. */
+calm_status calm_outputs_files(calm_ctx *ctx, const char *dir, char ***names, size_t *n);
+
+/* ---- the card (card.c) ---- */
+
+/* README.md of a checkpoint: what it is, its figures, how it is loaded. */
+calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_result *result, calm_text *out);
+
+#endif

@@ -1,0 +1,52 @@
+/* Facts about this program and this machine that decide bytes, and the name of the CPU. */
+#include "ptq/run/environment.h"
+
+#include <gnu/libc-version.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "calm_commit.h"
+#include "ptq/base/simd.h"
+#include "ptq/tensor/linalg.h"
+
+#define LINE_MAX_BYTES 256
+
+/* "Intel(R) Xeon(R) Processor @ 2.80GHz"; "unknown" where /proc/cpuinfo does not say. */
+static calm_status cpu_name(calm_ctx *ctx, char **out)
+{
+    char line[LINE_MAX_BYTES] = "";
+    const char *value = NULL;
+    FILE *stream = fopen("/proc/cpuinfo", "rb");
+    while (stream && !value && fgets(line, sizeof line, stream))
+        if (strncmp(line, "model name", 10) == 0 && (value = strchr(line, ':')))
+            value += 1 + strspn(value + 1, " ");
+    if (stream)
+        fclose(stream);
+    line[strcspn(line, "\n")] = '\0';
+    return calm_strf(ctx, ctx->out, out, "%s", value ? value : "unknown");
+}
+
+calm_status calm_environment(calm_ctx *ctx, calm_fact facts[CALM_N_FACTS])
+{
+    char *cpu, *compiler, *libc;
+    CALM_TRY(cpu_name(ctx, &cpu));
+    CALM_TRY(calm_strf(ctx, ctx->out, &compiler, "%s", __VERSION__));
+    CALM_TRY(calm_strf(ctx, ctx->out, &libc, "glibc %s", gnu_get_libc_version()));
+    const calm_fact all[CALM_N_FACTS] = {
+        {"calm", CALM_VERSION}, {"commit", CALM_COMMIT[0] ? CALM_COMMIT : "unknown"},
+        {"kernels", calm_linalg_kernels()}, {"openblas", calm_linalg_release()}, {"libc", libc}, {"compiler", compiler},
+        {"cpu", cpu}, {"instructions", calm_instructions()},
+    };
+    memcpy(facts, all, sizeof all);
+    return CALM_OK;
+}
+
+calm_status calm_environment_put(calm_ctx *ctx, calm_store *store, int64_t run_id)
+{
+    calm_fact facts[CALM_N_FACTS];
+    CALM_TRY(calm_environment(ctx, facts));
+    CALM_TRY(calm_store_begin(ctx, store));
+    for (size_t i = 0; i < CALM_N_FACTS; i++)
+        CALM_TRY(calm_store_environment_put(ctx, store, run_id, facts[i].name, facts[i].value));
+    return calm_store_commit(ctx, store);
+}

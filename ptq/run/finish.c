@@ -1,0 +1,122 @@
+/* The end of a run: what was written is evaluated, before it gets its name. */
+#include <math.h>
+#include <string.h>
+
+#include "ptq/run/checkpoint.h"
+#include "ptq/run/run_impl.h"
+#include "ptq/plan/assemble.h"
+#include "ptq/export/export.h"
+#include "ptq/plan/key.h"
+
+/* ---- evaluation of what was written ---- */
+
+/* What was written as a checkpoint is read back; of other formats the plan is measured, whose weights they hold. */
+static calm_status measure_written(calm_ctx *ctx, calm_run *p, const char *dir)
+{
+    calm_stage_events events = {&p->events, CALM_STAGE_EVALUATE};
+    calm_model *written;
+    char *folder;
+    calm_act_rule rule = CALM_ACT_RULE_COMPRESSED_TENSORS;    /* which the directory does not say */
+    for (size_t i = 0; i < p->in.recipe->n_schemes; i++)
+        rule = p->in.recipe->schemes[i].act_bits ? p->in.recipe->schemes[i].act_rule : rule;
+    CALM_TRY(calm_outputs_checkpoint(ctx, &p->in.recipe->formats, dir, &folder));
+    if (!folder) {
+        calm_plan_override override = {p->in.model, &p->result.plan};
+        const calm_subject plan = {p->in.model, calm_plan_apply, &override};
+        return calm_run_measure(ctx, p, &p->result.eval_float, &plan, 1, &p->result.eval_result, &p->result.encoding, &p->eval,
+                                     calm_stage_tick, &events);
+    }
+    CALM_TRY(calm_model_open(ctx, folder, &written));
+    const calm_subject subject = {.model = written};
+    calm_status status = rule ? calm_model_set_act_rule(ctx, written, rule) : CALM_OK;
+    if (status == CALM_OK)
+        status = calm_run_measure(ctx, p, &p->result.eval_float, &subject, 1, &p->result.eval_result, &p->result.encoding, &p->eval,
+                                       calm_stage_tick, &events);
+    calm_model_close(written);
+    return status;
+}
+
+static calm_status measure(calm_ctx *ctx, calm_run *p, const char *dir, const char *plan_key, int64_t ids[2])
+{
+    CALM_TRY(measure_written(ctx, p, dir));
+    CALM_TRY(calm_run_put_evaluation(ctx, p, "float", "float", p->in.recipe->eval_name, &p->eval, &p->result.eval_float,
+                                          &ids[0]));
+    CALM_TRY(calm_run_put_evaluation(ctx, p, plan_key, p->result.name, p->in.recipe->eval_name, &p->eval,
+                                          &p->result.eval_result, &ids[1]));
+    if (!calm_inputs_encode(&p->in))
+        return CALM_OK;
+    const calm_embedding_result *e = &p->result.encoding;
+    const calm_store_encoding row = {(int64_t)e->n, (int64_t)e->pairs, e->error, e->cosine, e->cosine_min, e->spearman};
+    return calm_store_encoding_put(ctx, p->in.store, ids[1], &row);
+}
+
+calm_status calm_run_read_eval(calm_ctx *ctx, calm_run *p)
+{
+    CALM_TRY(calm_inputs_read_eval(ctx, &p->in, &p->eval));
+    p->result.eval = calm_window_facts_of(&p->eval);
+    return CALM_OK;
+}
+
+calm_status calm_run_test_budgets(calm_ctx *ctx, calm_run *p)
+{
+    const size_t n = p->in.recipe->n_budgets;
+    calm_trial *trials;
+    char *name;
+    if (!p->result.evaluates)
+        return CALM_OK;
+    CALM_TRY(calm_run_read_eval(ctx, p));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, trials, n));
+    for (size_t i = 0; i < n; i++) {
+        trials[i] = p->result.pareto[i].trials[p->result.pareto[i].result];
+        CALM_TRY(calm_strf(ctx, ctx->out, &name, "%g bits: %s", p->result.pareto[i].budget, trials[i].name));
+        trials[i].name = name;
+    }
+    CALM_TRY(calm_trials_measure(ctx, p, trials, n, &p->eval, p->in.recipe->eval_name, CALM_STAGE_EVALUATE));
+    CALM_TRY(calm_trials_put(ctx, p, trials, n, "budget"));
+    for (size_t i = 0; i < n; i++)
+        p->result.pareto[i].test = trials[i];
+    calm_event_complete(&p->events, CALM_STAGE_EVALUATE);
+    return CALM_OK;
+}
+
+static calm_status evaluate(calm_ctx *ctx, calm_run *p, const char *dir)
+{
+    char plan_key[CALM_SHA256_HEX];
+    int64_t ids[2] = {0, 0};
+    if (!p->result.evaluates)
+        return CALM_OK;
+    CALM_TRY(calm_run_read_eval(ctx, p));
+    CALM_TRY(calm_plan_key(ctx, &p->result.plan, plan_key));
+    CALM_TRY(calm_run_find_evaluation(ctx, p, "float", &p->eval, &p->result.eval_float, &ids[0]));
+    CALM_TRY(calm_run_find_evaluation(ctx, p, plan_key, &p->eval, &p->result.eval_result, &ids[1]));
+    if (!ids[0] || !ids[1])
+        CALM_TRY(measure(ctx, p, dir, plan_key, ids));
+    else if (calm_inputs_encode(&p->in))
+        CALM_TRY(calm_encoding_find(ctx, p->in.store, ids[1], &p->result.encoding));
+    calm_event_complete(&p->events, CALM_STAGE_EVALUATE);
+    const calm_store_verdict verdicts[2] = {{p->result.run_id, ids[0], "test", "float", NAN, NAN},
+                                            {p->result.run_id, ids[1], "test", p->result.name, NAN, NAN}};
+    CALM_TRY(calm_store_verdict_put(ctx, p->in.store, &verdicts[0]));
+    return calm_store_verdict_put(ctx, p->in.store, &verdicts[1]);
+}
+
+/* Evaluate what was written to `dir`, and judge it by the recipe's gates. */
+static calm_status evaluate_and_judge(calm_ctx *ctx, void *user, const char *dir)
+{
+    calm_run *p = user;
+    calm_memory_plan_note(&p->held.assemble);
+    CALM_TRY(evaluate(ctx, p, dir));
+    CALM_TRY(calm_gates_measure(ctx, &p->result));
+    return calm_gates_put(ctx, &p->result);
+}
+
+/* ---- the stage ---- */
+
+calm_status calm_run_export(calm_ctx *ctx, calm_run *p)
+{
+    const calm_checkpoint checkpoint = {.in = &p->in, .result = &p->result, .events = &p->events,
+                                        .written = evaluate_and_judge, .user = p};
+    CALM_TRY(calm_checkpoint_write(ctx, &checkpoint));
+    calm_memory_plan_note(&p->held.evaluate);
+    return calm_checkpoint_put(ctx, &p->result);
+}

@@ -1,0 +1,247 @@
+/* What a run would take, from its shapes and a second of measurement. */
+#include "ptq/run/forecast.h"
+
+#include <string.h>
+
+#include "ptq/base/memory.h"
+#include "ptq/base/rng.h"
+#include "ptq/base/threads.h"
+#include "ptq/run/run_impl.h"
+#include "ptq/tensor/linalg.h"
+
+/* The small job that each algorithm is measured on. */
+#define SAMPLE_OUT ((size_t)256)
+#define SAMPLE_IN ((size_t)512)
+#define PRODUCT_SIDE ((size_t)768)
+#define MEASURE_SECONDS 0.25
+/* Of sgemm's rate, that the forward pass reaches (`calm bench forward`). */
+#define FORWARD_SHARE 0.75
+
+/* The run that is foreseen, and what was measured of this machine. */
+typedef struct forecast {
+    calm_run *p;
+    calm_forecast *out;
+    double sgemm, dgemm;           /* multiply-adds count two, per second, all threads together           */
+    double *entry;                 /* [n_pool] seconds of one thread per weight of the small job          */
+} forecast;
+
+/* ---- measuring ---- */
+
+typedef struct products {
+    const float *a;
+    float *c;
+    const double *da;
+    double *dc;
+    bool in_double;
+} products;
+
+static calm_status multiply(calm_ctx *ctx, size_t index, void *user)
+{
+    const products *p = user;
+    const size_t n = PRODUCT_SIDE;
+    (void)ctx;
+    if (p->in_double)
+        calm_dgemm_nt(n, n, n, 1, p->da, n, p->da, n, 0, p->dc + index * n * n, n);
+    else
+        calm_sgemm_nt(n, n, n, 1, p->a, n, p->a, n, 0, p->c + index * n * n, n);
+    return CALM_OK;
+}
+
+static calm_status product_rate(calm_ctx *ctx, products *p, bool in_double, double *out)
+{
+    const size_t workers = (size_t)ctx->n_threads;
+    const double begun = calm_seconds(), n = (double)PRODUCT_SIDE;
+    double spent;
+    size_t rounds = 0;
+    p->in_double = in_double;
+    do {
+        CALM_TRY(calm_parallel_for(ctx, workers, multiply, p));
+        rounds++;
+        spent = calm_seconds() - begun;
+    } while (spent < MEASURE_SECONDS);
+    *out = 2 * n * n * n * (double)(rounds * workers) / spent;
+    return CALM_OK;
+}
+
+static calm_status measure_products(calm_ctx *ctx, forecast *f)
+{
+    const size_t cells = PRODUCT_SIDE * PRODUCT_SIDE, workers = (size_t)ctx->n_threads;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    float *a;
+    double *da;
+    products p;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, a, cells));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, da, cells));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.c, workers * cells));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.dc, workers * cells));
+    for (size_t i = 0; i < cells; i++)
+        a[i] = (float)(da[i] = calm_rng_uniform(1, 0, i) - 0.5);
+    p.a = a;
+    p.da = da;
+    CALM_TRY(product_rate(ctx, &p, false, &f->sgemm));
+    CALM_TRY(product_rate(ctx, &p, true, &f->dgemm));
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+/* Random weights and inputs for the small job. */
+static calm_status sample_job(calm_ctx *ctx, calm_linear *linear, calm_stats *stats, calm_job *out)
+{
+    const size_t rows = SAMPLE_IN + 64;
+    float *w, *absmax;
+    double *x, *gram;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w, SAMPLE_OUT * SAMPLE_IN));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, x, rows * SAMPLE_IN));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, gram, SAMPLE_IN * SAMPLE_IN));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, absmax, SAMPLE_IN));
+    for (size_t i = 0; i < SAMPLE_OUT * SAMPLE_IN; i++)
+        w[i] = (float)calm_rng_normal(2, 0, i);
+    for (size_t i = 0; i < rows * SAMPLE_IN; i++)
+        x[i] = calm_rng_normal(2, 1, i);
+    for (size_t j = 0; j < SAMPLE_IN; j++)
+        absmax[j] = 3;
+    calm_dsyrk_t(SAMPLE_IN, rows, 1, x, SAMPLE_IN, 0, gram, SAMPLE_IN);
+    calm_dsymmetrize(SAMPLE_IN, gram, SAMPLE_IN);
+    *linear = (calm_linear){"sample", SAMPLE_OUT, SAMPLE_IN, w};
+    *stats = (calm_stats){.rows = rows, .gram = gram, .absmax = absmax};
+    *out = (calm_job){.name = "sample", .linears = linear, .n_linears = 1, .stats = stats};
+    return CALM_OK;
+}
+
+static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
+{
+    const calm_recipe *recipe = f->p->in.recipe;
+    calm_linear linear;
+    calm_stats stats;
+    calm_job job;
+    calm_ctx one = *ctx;
+    calm_arena results;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, f->entry, recipe->n_pool));
+    CALM_TRY(sample_job(ctx, &linear, &stats, &job));
+    calm_arena_init(&results);
+    one.out = &results;
+    one.n_threads = 1;
+    for (size_t a = 0; a < recipe->n_pool; a++) {
+        calm_qjob qjob;
+        const double begun = calm_seconds();
+        job.scheme = recipe->pool[a].scheme;
+        if (calm_algorithm_run(&one, recipe->pool[a].algorithm, &job, &qjob) != CALM_OK)
+            calm_ctx_forgive(&one);    /* the run would note that as a failed candidate */
+        f->entry[a] = (calm_seconds() - begun) / (double)(SAMPLE_OUT * SAMPLE_IN);
+        calm_arena_clear(&results);
+    }
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+/* ---- adding up ---- */
+
+/* Floating-point operations of the whole model for one token. */
+static double model_flops(const calm_run *p)
+{
+    const calm_config *config = calm_model_config(p->in.model);
+    return 2 * calm_inputs_weights(&p->in, 0, calm_model_layout(p->in.model)->n_jobs, true) +
+           2 * (double)config->hidden * (double)config->vocab;
+}
+
+/* Seconds of evaluating the float model and the result on so many tokens. */
+static double evaluation_seconds(const forecast *f, double tokens)
+{
+    return 2 * model_flops(f->p) * tokens / (FORWARD_SHARE * f->sgemm);
+}
+
+/* Quantizing, scoring and the Gram matrix of one job. */
+static double job_seconds(const forecast *f, const calm_job_ref *job, double rows, double score_rows, int n_threads)
+{
+    const calm_recipe *recipe = f->p->in.recipe;
+    const double out = (double)job->out, in = (double)job->in, hidden = (double)calm_model_config(f->p->in.model)->hidden;
+    double seconds = 0;
+    bool gram = false;
+    for (size_t a = 0; a < recipe->n_pool; a++) {
+        const bool uses = calm_algorithm_caps(recipe->pool[a].algorithm) & CALM_NEEDS_GRAM;
+        const double growth = uses && in > (double)SAMPLE_IN ? in / (double)SAMPLE_IN : 1;
+        seconds += f->entry[a] * out * in * growth / n_threads;
+        seconds += uses ? 4.0 / 3.0 * in * in * in / f->dgemm : 0;
+        seconds += (2 * score_rows * out * in) / f->sgemm + 3 * 2 * score_rows * hidden * hidden / f->dgemm;
+        gram |= uses;
+    }
+    return seconds + (gram ? rows * in * in / (0.7 * f->sgemm) : 0);
+}
+
+static void add_up(forecast *f, int n_threads)
+{
+    calm_forecast *out = f->out;
+    const calm_run *p = f->p;
+    const calm_recipe *recipe = p->in.recipe;
+    const calm_config *config = calm_model_config(p->in.model);
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    const double rows = (double)p->in.calib.begin[p->in.calib.n], forward = FORWARD_SHARE * f->sgemm;
+    const size_t scored = (size_t)recipe->score_windows < p->in.calib.n ? (size_t)recipe->score_windows : p->in.calib.n;
+    size_t first, end;
+    double bits = 0, weights = 0;
+    calm_inputs_jobs(&p->in, &first, &end);
+    out->bytes_after = (double)calm_model_bytes(p->in.model);
+    for (size_t j = first; j < end; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        const double share = job->expert >= 0 ? (double)config->moe.top_k / (double)config->moe.n_experts : 1;
+        const double n = (double)job->out * (double)job->in;
+        double b = 0;
+        for (size_t i = 0; i < recipe->n_pool; i++) {
+            const double entry = calm_scheme_bits_per_weight(&recipe->pool[i].scheme, job->out, job->in);
+            out->store_bytes += n * (entry / 8 + 0.1);
+            b += entry / (double)recipe->n_pool;
+        }
+        b = recipe->n_budgets ? recipe->budgets[recipe->n_budgets - 1] : b;
+        out->seconds += job_seconds(f, job, share * rows, share * (double)p->in.calib.begin[scored], n_threads);
+        bits += b * n;
+        weights += n;
+        out->bytes_after += n * (b / 8 - (double)calm_dtype_bytes(config->dtype));
+        out->n_candidates += recipe->n_pool;
+    }
+    out->bits_per_weight = weights > 0 ? bits / weights : 0;
+    out->seconds += 2 * rows * calm_inputs_weights(&p->in, 0, layout->block_begin[p->in.end_block], true) / forward;
+    const double guard = (double)p->in.guard.begin[p->in.guard.n] * (double)(recipe->n_pool + 2);
+    out->seconds += guard * model_flops(p) / forward;
+    if (p->result.evaluates && recipe->eval_windows)
+        out->seconds += evaluation_seconds(f, (double)(recipe->eval_windows * recipe->seqlen));
+    /* Digests and reading: about 400 MB/s, twice; writing the result. */
+    out->seconds += 2 * (double)calm_model_bytes(p->in.model) / 4e8 + out->bytes_after / 3e8;
+    out->memory = p->memory;
+    out->sgemm_flops = f->sgemm;
+    out->dgemm_flops = f->dgemm;
+    out->bytes_before = (double)calm_model_bytes(p->in.model);
+}
+
+/* The evaluation's text is as long as it is: its windows are counted by tokenizing it. */
+static calm_status count_evaluation(calm_ctx *ctx, forecast *f)
+{
+    const calm_run *p = f->p;
+    const calm_config *config = calm_model_config(p->in.model);
+    const calm_windows_options options = {.seqlen = (size_t)p->in.recipe->seqlen, .seed = -1, .vocab = config->vocab,
+                                          .special = p->in.recipe->special};
+    calm_windows windows;
+    if (!p->result.evaluates || p->in.recipe->eval_windows)
+        return CALM_OK;
+    CALM_TRY(calm_inputs_read_text(ctx, &p->in, p->in.recipe->eval_path, &options, &windows));
+    f->out->seconds += evaluation_seconds(f, (double)windows.begin[windows.n]);
+    return CALM_OK;
+}
+
+calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, calm_forecast *out)
+{
+    forecast f = {.out = out};
+    memset(out, 0, sizeof *out);
+    calm_status status = calm_run_open(ctx, recipe, &f.p);
+    calm_memory_set_limit(0);
+    if (status == CALM_OK)
+        status = measure_products(ctx, &f);
+    if (status == CALM_OK)
+        status = measure_algorithms(ctx, &f);
+    if (status == CALM_OK)
+        status = count_evaluation(ctx, &f);
+    if (status == CALM_OK)
+        add_up(&f, ctx->n_threads);
+    calm_run_close(ctx, f.p);
+    return status;
+}

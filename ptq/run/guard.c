@@ -1,0 +1,106 @@
+/* Guard: the hybrid against every uniform run, on windows that calibration did not see. */
+#include <math.h>
+#include <string.h>
+
+#include "ptq/run/run_pool.h"
+
+/* A uniform run must be better by more than so many paired standard errors. */
+#define GUARD_ERRORS 2.0
+
+/* The hybrid, and each uniform run. */
+static calm_status list_trials(calm_ctx *ctx, calm_run *p)
+{
+    const calm_recipe *recipe = p->in.recipe;
+    p->result.n_trials = recipe->n_pool + 1;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, p->result.trials, p->result.n_trials));
+    CALM_TRY(calm_trial_new(ctx, &p->in, "hybrid", p->choice, &p->result.trials[0]));
+    for (size_t a = 0; a < recipe->n_pool; a++) {
+        calm_solution solution;
+        size_t *choice;
+        CALM_TRY(calm_solve_uniform(ctx, &p->pool, &p->scope, a, &solution));
+        CALM_TRY(calm_run_spread(ctx, p, &p->pool, &solution, &choice));
+        CALM_TRY(calm_trial_new(ctx, &p->in, recipe->pool[a].name, choice, &p->result.trials[a + 1]));
+        CALM_TRY(calm_trial_constrain(ctx, p, choice, &p->result.trials[a + 1]));
+    }
+    return CALM_OK;
+}
+
+/* The uniform run that replaces the hybrid, or 0. */
+static size_t better_uniform(const calm_trial *trials, size_t n)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (trials[i].id && trials[i].delta < -GUARD_ERRORS * trials[i].se &&
+            (best == 0 || trials[i].eval.kl < trials[best].eval.kl))
+            best = i;
+    return best;
+}
+
+/* A uniform run with the hybrid's candidates, or 0. */
+static size_t same_uniform(const calm_trial *trials, size_t n)
+{
+    size_t same = 0;
+    for (size_t i = 1; i < n; i++)
+        same = strcmp(trials[i].key, trials[0].key) == 0 ? i : same;
+    return same;
+}
+
+calm_status calm_guard_judge(calm_ctx *ctx, calm_run *p, calm_trial *trials, size_t n, size_t *result,
+                             const char **verdict)
+{
+    char *text;
+    *result = 0;
+    *verdict = "no windows were left for the guard: nothing says that the hybrid is better than a uniform run";
+    if (!p->in.guard.n)
+        return CALM_OK;
+    CALM_TRY(calm_trials_measure(ctx, p, trials, n, &p->in.guard, p->in.recipe->calib_name, CALM_STAGE_CHOOSE));
+    CALM_TRY(calm_trials_put(ctx, p, trials, n, "guard"));
+    const size_t best = better_uniform(trials, n), same = same_uniform(trials, n), windows = p->in.guard.n;
+    const calm_trial *trial = &trials[best];
+    const char *loss = calm_inputs_encode(&p->in) ? "1 - cosine" : "KL";
+    if (best)
+        CALM_TRY(calm_strf(ctx, ctx->out, &text,
+                           "uniform %s is better than the hybrid by %.5f %s (%.1f paired standard errors, %zu windows)%s",
+                           trial->name, -trial->delta, loss, -trial->delta / trial->se, windows,
+                           p->in.recipe->keep_hybrid ? "; the hybrid is kept as asked (--keep-hybrid)"
+                                                  : ", so it is the result"));
+    else if (same)
+        CALM_TRY(calm_strf(ctx, ctx->out, &text,
+                           "every unit%s chose %s, so the hybrid is that uniform run; no other is better by "
+                           "more than %g paired standard errors (%zu windows)",
+                           p->in.recipe->n_pins ? " without a pin" : "", trials[same].name, GUARD_ERRORS, windows));
+    else
+        CALM_TRY(calm_strf(ctx, ctx->out, &text,
+                           "no uniform run is better than the hybrid by more than %g paired standard "
+                           "errors (%zu windows)", GUARD_ERRORS, windows));
+    *verdict = text;
+    *result = p->in.recipe->keep_hybrid ? 0 : best;
+    return CALM_OK;
+}
+
+calm_status calm_verdict_add(calm_ctx *ctx, const char *cost, const char **verdict)
+{
+    char *text;
+    if (!cost)
+        return CALM_OK;
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s; %s", *verdict, cost));
+    *verdict = text;
+    return CALM_OK;
+}
+
+calm_status calm_run_guard(calm_ctx *ctx, calm_run *p)
+{
+    size_t result;
+    CALM_TRY(list_trials(ctx, p));
+    CALM_TRY(calm_guard_judge(ctx, p, p->result.trials, p->result.n_trials, &result, &p->result.verdict));
+    p->result.plan = p->result.trials[result].plan;
+    p->result.name = p->result.trials[result].name;
+    if (p->in.recipe->n_pool == 1) {
+        p->result.name = p->in.recipe->pool[0].name;
+        p->result.verdict = "one algorithm: a uniform run";
+    }
+    CALM_TRY(calm_verdict_add(ctx, p->cost, &p->result.verdict));
+    calm_event_complete(&p->events, CALM_STAGE_CHOOSE);
+    calm_memory_plan_note(&p->held.evaluate);
+    return CALM_OK;
+}

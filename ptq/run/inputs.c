@@ -1,0 +1,98 @@
+/* Inputs of a run: texts and windows, and what they are asked for. */
+#include "ptq/run/inputs.h"
+
+#include "ptq/base/file.h"
+#include "ptq/data/sentences.h"
+#include "ptq/data/token_file.h"
+#include "ptq/model/arch.h"
+
+calm_candidate *calm_candidate_at(const calm_inputs *in, size_t job, size_t entry)
+{
+    return &in->candidates[job * in->recipe->n_pool + entry];
+}
+
+void calm_inputs_jobs(const calm_inputs *in, size_t *first, size_t *end)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    *first = layout->block_begin[in->first_block];
+    *end = layout->block_begin[in->end_block];
+}
+
+bool calm_inputs_encode(const calm_inputs *in)
+{
+    return calm_model_config(in->model)->arch->encoder;
+}
+
+void calm_inputs_close(calm_inputs *in)
+{
+    calm_store_close(in->store);
+    calm_tokenizer_close(in->tokenizer);
+    calm_model_close(in->model);
+    in->store = NULL;
+    in->tokenizer = NULL;
+    in->model = NULL;
+}
+
+/* ---- texts ---- */
+
+calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in)
+{
+    char *path;
+    CALM_TRY(calm_path_join(ctx, ctx->out, &path, in->recipe->model.dir, "tokenizer.json"));
+    const calm_status status = calm_tokenizer_open(ctx, path, &in->tokenizer);
+    if (status == CALM_OK || !in->recipe->tokens)
+        return status;
+    calm_log(ctx, CALM_LOG_WARNING, "%s; the run goes on with the ids of %s%s", ctx->message, in->recipe->calib_path,
+             in->recipe->eval_path ? ", without evaluation" : "");
+    calm_ctx_forgive(ctx);
+    return CALM_OK;
+}
+
+calm_status calm_inputs_read_text(calm_ctx *ctx, const calm_inputs *in, const char *path,
+                                  const calm_windows_options *options, calm_windows *out)
+{
+    const size_t most = calm_model_config(in->model)->max_positions;
+    calm_windows_options shorter = *options;
+    shorter.seqlen = calm_inputs_encode(in) && most < shorter.seqlen ? most : shorter.seqlen;
+    if (!calm_inputs_encode(in) || in->recipe->stream)
+        return calm_windows_read(ctx, in->tokenizer, path, &shorter, out);
+    return calm_sentences_read(ctx, in->tokenizer, path, options->seqlen < most ? options->seqlen : most, options->samples,
+                               options->vocab, out);
+}
+
+calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
+{
+    const calm_recipe *recipe = in->recipe;
+    const calm_windows_options options = {.seqlen = (size_t)recipe->seqlen, .seed = recipe->seed,
+                                          .samples = (size_t)(recipe->samples + recipe->guard_windows),
+                                          .vocab = calm_model_config(in->model)->vocab, .special = recipe->special};
+    calm_windows all;
+    if (recipe->tokens) {
+        calm_token_file file;
+        CALM_TRY(calm_token_file_read(ctx, recipe->calib_path, options.vocab, &file));
+        CALM_TRY(calm_windows_from_tokens(ctx, &file, &options, &all));
+    } else {
+        CALM_TRY(calm_inputs_read_text(ctx, in, recipe->calib_path, &options, &all));
+    }
+    size_t n_guard = all.n > (size_t)recipe->samples ? all.n - (size_t)recipe->samples : 0;
+    if (n_guard < (size_t)recipe->guard_windows) {
+        /* A short text: an eighth of it guards, so that there is a guard at all. */
+        const size_t share = all.n / 8 < (size_t)recipe->guard_windows ? all.n / 8 : (size_t)recipe->guard_windows;
+        n_guard = n_guard > share ? n_guard : share;
+        calm_log(ctx, CALM_LOG_WARNING, "%s has %zu windows of %lld tokens: %zu for calibration, %zu for the guard",
+                 recipe->calib_name, all.n, recipe->seqlen, all.n - n_guard, n_guard);
+    }
+    CALM_TRY(calm_windows_slice(ctx, &all, 0, all.n - n_guard, &in->calib));
+    return calm_windows_slice(ctx, &all, all.n - n_guard, n_guard, &in->guard);
+}
+
+calm_status calm_inputs_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_windows *out)
+{
+    const calm_recipe *recipe = in->recipe;
+    const calm_windows_options options = {.seqlen = (size_t)recipe->seqlen,
+                                          .samples = (size_t)recipe->eval_windows,
+                                          .seed = -1,
+                                          .vocab = calm_model_config(in->model)->vocab,
+                                          .special = recipe->special};
+    return calm_inputs_read_text(ctx, in, recipe->eval_path, &options, out);
+}

@@ -1,0 +1,87 @@
+/* Inputs of a run: what plans are made of - the recipe, the float model, the candidates and the store that has their blobs.
+ *
+ * A run opens them from a recipe (run.c), a reassembly from the rows of a stored run (reassemble.c). */
+#ifndef CALM_RUN_INPUTS_H
+#define CALM_RUN_INPUTS_H
+
+#include "ptq/data/windows.h"
+#include "ptq/model/model.h"
+#include "ptq/run/result.h"
+#include "ptq/tokenizer/tokenizer.h"
+
+/* One entry of the pool on one job, as the store has it. */
+typedef struct calm_candidate {
+    char key[CALM_SHA256_HEX];
+    int64_t id;                                /* 0: not in the store                 */
+    char blob[CALM_SHA256_HEX];                /* empty when it failed                */
+    const char *failure;                       /* NULL: it succeeded                  */
+    bool skipped;                              /* not tried; failure says why         */
+    calm_score_set scores;
+    double bits_per_weight;
+    double seconds;                            /* it took; 0: unknown                 */
+    bool todo;                                 /* to be computed in this run          */
+} calm_candidate;
+
+typedef struct calm_inputs {
+    const calm_recipe *recipe;
+    calm_model *model;                         /* float                               */
+    calm_tokenizer *tokenizer;                 /* NULL: it cannot be read             */
+    calm_store *store;
+    size_t first_block, end_block;             /* blocks to quantize: first .. end - 1 */
+    calm_windows calib, guard;
+    calm_candidate *candidates;                /* [n_jobs][n_pool]                    */
+} calm_inputs;
+
+/* A job that a choice leaves as it is. */
+#define CALM_STAYS_FLOAT SIZE_MAX
+
+/* The candidate of an entry of the pool on a job of the layout. */
+calm_candidate *calm_candidate_at(const calm_inputs *in, size_t job, size_t entry);
+
+/* Jobs first .. end - 1 of the layout are to be quantized (the recipe's blocks); the others stay float. */
+void calm_inputs_jobs(const calm_inputs *in, size_t *first, size_t *end);
+
+/* Is the model an encoder? */
+bool calm_inputs_encode(const calm_inputs *in);
+
+/* Close model, tokenizer and store. */
+void calm_inputs_close(calm_inputs *in);
+
+/* ---- texts ---- */
+
+/* Open the tokenizer of the recipe's model.  With `calibration.tokens` one that calm cannot read costs the words in the
+ * reports and the evaluation, not the run: it is NULL then. */
+calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in);
+
+/* Read the recipe's calibration text into ctx->out: in->calib first, in->guard after it, of one reading, so that they cannot
+ * overlap.  Needs recipe, model and, for a text, tokenizer.  The failures of calm_windows_read and calm_token_file_read. */
+calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in);
+
+/* Windows of a text: of an encoder's, its sentences. */
+calm_status calm_inputs_read_text(calm_ctx *ctx, const calm_inputs *in, const char *path,
+                                  const calm_windows_options *options, calm_windows *out);
+
+/* Windows of the evaluation's text. */
+calm_status calm_inputs_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_windows *out);
+
+/* ---- plans ---- */
+
+/* The plan of choice [n_jobs]: entries of the pool, or CALM_STAYS_FLOAT. */
+calm_status calm_plan_of_choice(calm_ctx *ctx, const calm_inputs *in, const size_t *choice, calm_plan *out);
+
+/* choice [n_jobs] = `entry` for the jobs of the run, float for the others; in ctx->out. */
+calm_status calm_choice_uniform(calm_ctx *ctx, const calm_inputs *in, size_t entry, size_t **choice);
+
+/* Weights of jobs first .. end - 1; `active`: those that one token meets, of a mixture its share of the experts. */
+double calm_inputs_weights(const calm_inputs *in, size_t first, size_t end, bool active);
+
+/* Bits that a plan takes, with scales and zeros, per weight of all quantized linears; NaN for none. */
+double calm_plan_bits(const calm_inputs *in, const calm_plan *plan);
+
+/* Digest over the candidates of a plan: the subject of its evaluations. */
+calm_status calm_plan_key(calm_ctx *ctx, const calm_plan *plan, char key[CALM_SHA256_HEX]);
+
+/* A trial of choice [n_jobs], not measured yet. */
+calm_status calm_trial_new(calm_ctx *ctx, const calm_inputs *in, const char *name, const size_t *choice, calm_trial *out);
+
+#endif

@@ -1,0 +1,207 @@
+/* Locks: written, read, checked. */
+#include "ptq/run/lock.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ptq/run/environment.h"
+#include "ptq/recipe/document.h"
+#include "ptq/base/file.h"
+
+/* ---- where ---- */
+
+calm_status calm_lock_path(calm_ctx *ctx, const char *recipe_file, const char *output, const char **path)
+{
+    char *text;
+    const char *slash = recipe_file ? strrchr(recipe_file, '/') : NULL;
+    const bool in_checkpoint = recipe_file && strcmp(slash ? slash + 1 : recipe_file, "calm_recipe.json") == 0;
+    const bool by_path = recipe_file && !in_checkpoint && (slash || calm_path_exists(recipe_file));
+    const char *stem = by_path ? recipe_file : output;
+    size_t length = strlen(stem);
+    if (by_path && length > 5 && strcmp(stem + length - 5, ".json") == 0)
+        length -= 5;
+    while (!by_path && length > 1 && stem[length - 1] == '/')
+        length--;
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%.*s.lock.json", (int)length, stem));
+    *path = text;
+    return CALM_OK;
+}
+
+/* ---- parts of a run ---- */
+
+static calm_status environment_json(calm_ctx *ctx, calm_json **out)
+{
+    calm_fact facts[CALM_N_FACTS];
+    CALM_TRY(calm_environment(ctx, facts));
+    *out = calm_json_new_object();
+    for (size_t i = 0; i < CALM_N_FACTS; i++)
+        calm_json_set_string(*out, facts[i].name, facts[i].value);
+    return CALM_OK;
+}
+
+/* What each job of the run became. */
+static calm_status plan_json(calm_ctx *ctx, const calm_result *r, calm_json *plan)
+{
+    const calm_layout *layout = r->layout;
+    for (size_t job = r->first_job; job < r->end_job; job++) {
+        const calm_plan_job *chosen = &r->plan.jobs[job];
+        char scheme[CALM_SCHEME_NAME_MAX], *text = NULL;
+        calm_scheme_name(&chosen->scheme, scheme);
+        if (chosen->quantized && strstr(chosen->algorithm, scheme))
+            CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "%s", chosen->algorithm));
+        else if (chosen->quantized)
+            CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "%s %s", chosen->algorithm, scheme));
+        calm_json_set_string(plan, layout->jobs[job].name, text ? text : "float");
+    }
+    return CALM_OK;
+}
+
+static calm_json *result_json(const calm_result *r)
+{
+    calm_json *result = calm_json_new_object();
+    calm_json_set_string(result, "name", r->name);
+    calm_json_set_number(result, "bits_per_weight", r->bits_per_weight);
+    calm_json_set_int(result, "bytes_before", r->bytes_before);
+    calm_json_set_int(result, "bytes_after", r->bytes_after);
+    if (!r->evaluates)
+        return result;
+    calm_json_set_number(result, "ppl_float", r->eval_float.ppl);
+    calm_json_set_number(result, "ppl", r->eval_result.ppl);
+    calm_json_set_number(result, "kl", r->eval_result.kl);
+    calm_json_set_number(result, "top1", r->eval_result.top1);
+    if (!r->encoder)
+        return result;
+    calm_json_set_number(result, "cosine", r->encoding.cosine);
+    calm_json_set_number(result, "cosine_min", r->encoding.cosine_min);
+    calm_json_set_number(result, "spearman", r->encoding.spearman);
+    return result;
+}
+
+/* Token windows as they were cut, into the inputs. */
+static void add_windows(const calm_result *r, calm_json *inputs)
+{
+    calm_json *windows = calm_json_new_object();
+    calm_json_set_string(windows, "calibration", r->calib.sha256);
+    if (r->guard.n)
+        calm_json_set_string(windows, "guard", r->guard.sha256);
+    if (r->evaluates)
+        calm_json_set_string(windows, "evaluation", r->eval.sha256);
+    calm_json_set(inputs, "windows", windows);
+}
+
+calm_status calm_lock_new(calm_ctx *ctx, const calm_result *r, const calm_json *document, calm_json *inputs,
+                          calm_json **out)
+{
+    calm_json *root = calm_json_new_object(), *plan = calm_json_new_object(), *part = NULL;
+    calm_json_set_int(root, "calm_lock", CALM_LOCK_VERSION);
+    calm_json_set(root, "recipe", calm_json_copy(document));
+    calm_json_set(root, "resolved", calm_recipe_json(r->recipe));
+    add_windows(r, inputs);
+    calm_status status = environment_json(ctx, &part);
+    if (status == CALM_OK)
+        calm_json_set(root, "environment", part);
+    calm_json_set(root, "inputs", inputs);
+    if (status == CALM_OK)
+        status = plan_json(ctx, r, plan);
+    calm_json_set(root, "plan", plan);
+    if (status == CALM_OK)
+        status = calm_lock_outputs(ctx, r->recipe->output, &part);
+    if (status == CALM_OK)
+        calm_json_set(root, "outputs", part);
+    calm_json_set(root, "result", result_json(r));
+    if (status != CALM_OK)
+        calm_json_free(root);
+    *out = status == CALM_OK ? root : NULL;
+    return status;
+}
+
+/* ---- files ---- */
+
+/* One name for the temporary: what a killed run left there is written over by the next. */
+static calm_status write_text(calm_ctx *ctx, const char *path, const calm_text *text)
+{
+    calm_writer writer;
+    char *temporary;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &temporary, "%s.tmp", path));
+    CALM_TRY(calm_writer_open(ctx, &writer, temporary));
+    calm_writer_put(ctx, &writer, text->data, text->length);
+    if (calm_writer_close(ctx, &writer) == CALM_OK && rename(temporary, path) != 0)
+        calm_fail_errno(ctx, errno, "%s: cannot rename to it", path);
+    if (ctx->status != CALM_OK)
+        unlink(temporary);
+    return ctx->status;
+}
+
+calm_status calm_lock_write(calm_ctx *ctx, const calm_json *lock, const char *path)
+{
+    calm_text text;
+    CALM_TRY(calm_make_parent(ctx, path));
+    calm_text_init(&text);
+    calm_status status = calm_json_write(ctx, lock, 2, &text);
+    calm_text_append(&text, "\n", 1);
+    if (status == CALM_OK)
+        status = calm_text_check(ctx, &text);
+    if (status == CALM_OK)
+        status = write_text(ctx, path, &text);
+    calm_text_clear(&text);
+    return status;
+}
+
+/* Every member of an object is a digest. */
+static calm_status check_digests(calm_ctx *ctx, const char *path, const calm_json *lock, const char *part,
+                                 const char *member)
+{
+    const calm_json *digests = calm_json_get(calm_json_get(lock, part), member), *value;
+    const char *key;
+    if (calm_json_typeof(digests) != CALM_JSON_OBJECT)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: /%s/%s: expected an object of digests; the lock is damaged", path, part,
+                         member);
+    for (void *iter = NULL; calm_json_next(digests, &iter, &key, &value);) {
+        const char *text = calm_json_string(value, "");
+        if (strlen(text) != CALM_SHA256_HEX - 1 || strspn(text, "0123456789abcdef") != CALM_SHA256_HEX - 1)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: /%s/%s/%.200s: expected a SHA-256 of 64 digits", path, part, member,
+                             key);
+    }
+    return CALM_OK;
+}
+
+static calm_status check(calm_ctx *ctx, const char *path, const calm_json *lock)
+{
+    static const char *const digests[][2] = {{"inputs", "files"},  {"inputs", "tensors"},  {"inputs", "texts"},
+                                             {"inputs", "windows"}, {"outputs", "files"}, {"outputs", "tensors"}};
+    static const char *const objects[] = {"recipe", "environment", "plan", "result"};
+    char *where;
+    const calm_json *version = calm_json_get(lock, "calm_lock");
+    if (calm_json_typeof(version) != CALM_JSON_INT || calm_json_int(version, 0) < 1)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: not a lock of calm: it has no \"calm_lock\": %d", path, CALM_LOCK_VERSION);
+    if (calm_json_int(version, 0) > CALM_LOCK_VERSION)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: written by a newer calm: lock version %lld, this program knows "
+                                                 "versions up to %d", path, (long long)calm_json_int(version, 0),
+                         CALM_LOCK_VERSION);
+    for (size_t i = 0; i < sizeof objects / sizeof *objects; i++)
+        if (calm_json_typeof(calm_json_get(lock, objects[i])) != CALM_JSON_OBJECT)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: /%s: expected an object; the lock is damaged", path, objects[i]);
+    for (size_t i = 0; i < sizeof digests / sizeof *digests; i++)
+        CALM_TRY(check_digests(ctx, path, lock, digests[i][0], digests[i][1]));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &where, "%s: in /recipe", path));
+    return calm_document_check(ctx, where, calm_json_get(lock, "recipe"));
+}
+
+calm_status calm_lock_read(calm_ctx *ctx, const char *path, calm_json **out)
+{
+    CALM_TRY(calm_json_read(ctx, path, CALM_LOCK_BYTES, out));
+    const calm_status status = check(ctx, path, *out);
+    if (status != CALM_OK)
+        calm_json_free(*out);
+    if (status != CALM_OK)
+        *out = NULL;
+    return status;
+}
+
+const char *calm_lock_kernels(const calm_json *lock)
+{
+    return calm_json_string(calm_json_get(calm_json_get(lock, "environment"), "kernels"), NULL);
+}

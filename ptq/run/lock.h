@@ -1,0 +1,71 @@
+/* Lock: what went into a run and what came out, as digests, so that anybody can compute the same and compare.
+ *
+ *   {"calm_lock": 1,
+ *    "recipe": {...},          the recipe document (ptq/recipe/shipped.h): what calm verify runs
+ *    "resolved": {...},        the same with every value filled in, for people
+ *    "environment": {...},     calm, commit, kernels, ... (ptq/run/environment.h); kernels are pinned by calm verify
+ *    "inputs": {"files": {NAME: SHA-256}, "tensors": {...}, "texts": {...}, "windows": {...}},
+ *    "plan": {JOB: "ALGORITHM SCHEME"},
+ *    "outputs": {"files": {...}, "tensors": {...}},
+ *    "result": {...}}          figures, which are part of what must come out again
+ *
+ * A tensor's digest is over its bytes alone; names, types and shapes are in the file that holds it, which has its own. */
+#ifndef CALM_RUN_LOCK_H
+#define CALM_RUN_LOCK_H
+
+#include "ptq/run/result.h"
+#include "ptq/io/json.h"
+
+#define CALM_LOCK_VERSION 1
+
+/* Larger files are no locks. */
+#define CALM_LOCK_BYTES ((size_t)256 << 20)
+
+/* Where the lock of a run belongs: FILE.lock.json beside a recipe FILE.json that was given by its path, else (and for the
+ * calm_recipe.json of a checkpoint, where nothing is added) OUTPUT.lock.json beside the output directory.  In ctx->out. */
+calm_status calm_lock_path(calm_ctx *ctx, const char *recipe_file, const char *output, const char **path);
+
+/* "inputs" as they are before a run: files and tensors of the model, texts.  Freed by the caller. */
+calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, calm_json **out);
+
+/* "outputs": files and tensors of a directory.  Freed by the caller.  CALM_ENOTFOUND: there is none. */
+calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, calm_json **out);
+
+/* The lock of a finished run whose recipe document is `document`; `inputs` of calm_lock_inputs is taken over.  Freed by the
+ * caller. */
+calm_status calm_lock_new(calm_ctx *ctx, const calm_result *result, const calm_json *document, calm_json *inputs,
+                          calm_json **out);
+
+/* Write under a temporary name beside it, and rename. */
+calm_status calm_lock_write(calm_ctx *ctx, const calm_json *lock, const char *path);
+
+/* Read and check its parts.  Freed by the caller.  CALM_EFORMAT: not JSON, a lock of another program, a part that is missing
+ * or no digest.  CALM_EUNSUPPORTED: of a newer calm. */
+calm_status calm_lock_read(calm_ctx *ctx, const char *path, calm_json **out);
+
+/* The kernel family that a lock was written with; borrowed; NULL: it does not say. */
+const char *calm_lock_kernels(const calm_json *lock);
+
+/* One thing that is not as the lock says. */
+typedef struct calm_difference {
+    const char *what;                 /* "output tensor"                                 */
+    const char *name;
+    const char *expected, *found;     /* digests, or words; NULL: there is no such thing */
+} calm_difference;
+
+typedef struct calm_differences {
+    calm_difference *items;           /* [n] in ctx->out                                 */
+    size_t n, room;
+    size_t checked;                   /* things that were compared                       */
+} calm_differences;
+
+/* Compare member `part` ("inputs", "outputs", "plan", "result", "environment") of two locks, or of a lock and an object that
+ * has that member; what differs is added to *out in the order of names.  Members that `found` lacks altogether, such as
+ * the windows of inputs before a run, are not compared. */
+calm_status calm_lock_compare(calm_ctx *ctx, const calm_json *expected, const calm_json *found, const char *part,
+                              calm_differences *out);
+
+/* The first member of the recipe documents that differs; NULL: none does.  In ctx->out. */
+calm_status calm_lock_recipe_differs(calm_ctx *ctx, const calm_json *lock, const calm_json *document, const char **key);
+
+#endif

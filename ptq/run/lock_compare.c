@@ -1,0 +1,126 @@
+/* What is not as a lock says. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/run/lock.h"
+
+/* ---- a value in words ---- */
+
+/* In ctx->out; NULL for a value that is absent. */
+static calm_status words(calm_ctx *ctx, const calm_json *value, const char **out)
+{
+    calm_text text;
+    char *copy = NULL;
+    *out = NULL;
+    if (!value)
+        return CALM_OK;
+    calm_text_init(&text);
+    calm_status status = CALM_OK;
+    if (calm_json_typeof(value) == CALM_JSON_STRING)
+        calm_text_printf(&text, "%s", calm_json_string(value, ""));
+    else
+        status = calm_json_write(ctx, value, 0, &text);
+    if (status == CALM_OK)
+        status = calm_text_check(ctx, &text);
+    if (status == CALM_OK)
+        status = calm_strf(ctx, ctx->out, &copy, "%s", text.data ? text.data : "");
+    calm_text_clear(&text);
+    *out = copy;
+    return status;
+}
+
+/* Is it so whatever was computed?  Numbers are equal in every bit or not equal: they are written with all digits. */
+static calm_status same(calm_ctx *ctx, const calm_json *a, const calm_json *b, bool *out)
+{
+    const char *x, *y;
+    const calm_json_type type = calm_json_typeof(a), other = calm_json_typeof(b);
+    const bool numbers = (type == CALM_JSON_INT || type == CALM_JSON_REAL) &&
+                         (other == CALM_JSON_INT || other == CALM_JSON_REAL);
+    *out = false;
+    if (!a || !b || (type != other && !numbers))
+        return CALM_OK;
+    *out = numbers ? calm_json_number(a, 0) == calm_json_number(b, 1) : false;
+    if (numbers)
+        return CALM_OK;
+    CALM_TRY(words(ctx, a, &x));
+    CALM_TRY(words(ctx, b, &y));
+    *out = strcmp(x, y) == 0;
+    return CALM_OK;
+}
+
+/* ---- lists ---- */
+
+static calm_status add(calm_ctx *ctx, const char *what, const char *name, const calm_json *expected,
+                       const calm_json *found, calm_differences *out)
+{
+    if (out->n == out->room) {
+        calm_difference *items;
+        const size_t room = out->room ? 2 * out->room : 16;
+        CALM_TRY(CALM_NEW(ctx, ctx->out, items, room));
+        if (out->n)
+            memcpy(items, out->items, out->n * sizeof *items);
+        out->items = items;
+        out->room = room;
+    }
+    calm_difference *item = &out->items[out->n];
+    char *copy;
+    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", name));
+    *item = (calm_difference){.what = what, .name = copy};
+    CALM_TRY(words(ctx, expected, &item->expected));
+    CALM_TRY(words(ctx, found, &item->found));
+    out->n++;
+    return CALM_OK;
+}
+
+static calm_status compare_members(calm_ctx *ctx, const char *what, const calm_json *expected, const calm_json *found,
+                                   calm_differences *out)
+{
+    const calm_json *value;
+    const char *key;
+    for (void *iter = NULL; calm_json_next(expected, &iter, &key, &value);) {
+        const calm_json *other = calm_json_get(found, key);
+        calm_arena_mark mark = calm_arena_save(ctx->out);
+        bool equal;
+        CALM_TRY(same(ctx, value, other, &equal));
+        calm_arena_rewind(ctx->out, mark);
+        out->checked++;
+        if (!equal)
+            CALM_TRY(add(ctx, what, key, value, other, out));
+    }
+    for (void *iter = NULL; calm_json_next(found, &iter, &key, &value);)
+        if (!calm_json_get(expected, key))
+            CALM_TRY(add(ctx, what, key, NULL, value, out));
+    return CALM_OK;
+}
+
+calm_status calm_lock_compare(calm_ctx *ctx, const calm_json *expected, const calm_json *found, const char *part,
+                              calm_differences *out)
+{
+    static const struct {
+        const char *part, *member, *what;
+    } rows[] = {
+        {"inputs", "files", "input file"},       {"inputs", "tensors", "input tensor"},
+        {"inputs", "texts", "input text"},       {"inputs", "windows", "token windows"},
+        {"plan", NULL, "choice"},                {"outputs", "files", "output file"},
+        {"outputs", "tensors", "output tensor"}, {"result", NULL, "result"},
+        {"environment", NULL, "environment"},
+    };
+    const calm_json *a = calm_json_get(expected, part), *b = calm_json_get(found, part);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (strcmp(rows[i].part, part) != 0)
+            continue;
+        const calm_json *of_a = rows[i].member ? calm_json_get(a, rows[i].member) : a;
+        const calm_json *of_b = rows[i].member ? calm_json_get(b, rows[i].member) : b;
+        if (of_b)
+            CALM_TRY(compare_members(ctx, rows[i].what, of_a, of_b, out));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_lock_recipe_differs(calm_ctx *ctx, const calm_json *lock, const calm_json *document, const char **key)
+{
+    calm_differences differences = {0};
+    CALM_TRY(compare_members(ctx, "recipe", calm_json_get(lock, "recipe"), document, &differences));
+    *key = differences.n ? differences.items[0].name : NULL;
+    return CALM_OK;
+}

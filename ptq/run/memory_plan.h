@@ -1,0 +1,54 @@
+/* Memory plan: how much memory a run needs, and how to make it fit what it may have.
+ *
+ * The peak of each stage follows from the model's shapes, the recipe and four choices that change no result: whether
+ * hidden rows lie in a file, how many candidates and experts are in work at once, whether a sublayer's jobs are
+ * captured together. The cheapest combination that fits is taken; when none does, the smallest limit that would is
+ * named. */
+#ifndef CALM_RUN_MEMORY_PLAN_H
+#define CALM_RUN_MEMORY_PLAN_H
+
+#include "ptq/recipe/recipe.h"
+
+typedef struct calm_run calm_run;    /* ptq/run/run_impl.h */
+
+/* Choices that cost time and change no result. */
+typedef struct calm_knobs {
+    bool spill, job_by_job;
+    bool slices;                       /* results of candidates_at_once candidates are kept at once, not all */
+    size_t candidates_at_once, experts_at_once, group_bytes;
+} calm_knobs;
+
+/* Bytes of one stage's largest moment, all included. */
+typedef struct calm_memory_plan {
+    calm_knobs knobs;
+    size_t limit;                                /* that was allowed                                    */
+    size_t reserved;                             /* of the limit: not for arenas, but for program and BLAS */
+    size_t base;                                 /* program, libraries, tokenizer, store: there already */
+    size_t capture, quantize, score;             /* peaks of the three steps on a block                 */
+    size_t evaluate, assemble;
+    size_t peak;                                 /* of all of them                                      */
+    size_t spill_bytes;                          /* in a file, when knobs.spill                         */
+} calm_memory_plan;
+
+/* The most that arenas held in each stage of a run, and before the first. */
+typedef struct calm_memory_plan_held {
+    size_t open, capture, quantize, score, evaluate, assemble;
+} calm_memory_plan_held;
+
+/* A stage ends: raise `*held` to what arenas held at most since the last call. */
+void calm_memory_plan_note(size_t *held);
+
+/* What the run needs with these knobs. */
+void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_knobs *knobs, calm_memory_plan *out);
+
+/* Choose the knobs for `limit` bytes; those of the recipe, if it has any, are taken as they are.  CALM_ENOMEM, naming
+ * the smallest limit that would do. */
+calm_status calm_memory_plan_choose(calm_ctx *ctx, const calm_run *p, size_t limit, calm_memory_plan *out);
+
+/* Choose, tell the log, and set the knobs of the run and the limit of all arenas. */
+calm_status calm_memory_plan_apply(calm_ctx *ctx, calm_run *p, calm_memory_plan *out);
+
+/* `memory` of the recipe, or 70 % of what is free now. */
+calm_status calm_memory_plan_limit(calm_ctx *ctx, const calm_recipe *recipe, size_t *out);
+
+#endif

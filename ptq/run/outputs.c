@@ -1,0 +1,165 @@
+/* Outputs: each format's files, and where they lie. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ptq/base/file.h"
+#include "ptq/calib/importance.h"
+#include "ptq/export/export.h"
+#include "ptq/io/safetensors.h"
+#include "ptq/run/checkpoint.h"
+
+/* The folder of one format, in ctx->scratch. */
+static calm_status folder_of(calm_ctx *ctx, const calm_formats *formats, const char *dir, size_t index, char **out)
+{
+    char *name;
+    if (calm_formats_count(formats) == 1)
+        return calm_strf(ctx, ctx->scratch, out, "%s", dir);
+    CALM_TRY(calm_format_name(ctx, calm_formats_at(formats, index), &name));
+    return calm_path_join(ctx, ctx->scratch, out, dir, name);
+}
+
+calm_status calm_outputs_checkpoint(calm_ctx *ctx, const calm_formats *formats, const char *dir, char **out)
+{
+    *out = NULL;
+    for (size_t i = 0; i < calm_formats_count(formats); i++)
+        if (!calm_formats_at(formats, i)->file)
+            return folder_of(ctx, formats, dir, i, out);
+    return CALM_OK;
+}
+
+calm_status calm_outputs_bytes(calm_ctx *ctx, const calm_formats *formats, const char *dir, int64_t *out)
+{
+    const calm_exporter *first = calm_formats_at(formats, 0);
+    calm_safetensors *set;
+    struct stat info;
+    char *folder, *path;
+    *out = 0;
+    CALM_TRY(folder_of(ctx, formats, dir, 0, &folder));
+    if (first->file) {
+        CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, folder, first->file));
+        if (stat(path, &info) != 0)
+            return calm_fail_errno(ctx, errno, "%s: cannot stat", path);
+        *out = info.st_size;
+        return CALM_OK;
+    }
+    CALM_TRY(calm_safetensors_open(ctx, folder, &set));
+    for (size_t i = 0; i < calm_safetensors_count(set); i++)
+        *out += (int64_t)calm_safetensors_at(set, i)->bytes;
+    calm_safetensors_close(set);
+    return CALM_OK;
+}
+
+/* ---- writing ---- */
+
+/* Events of several formats as those of one stage. */
+typedef struct ticks {
+    const calm_events *events;
+    size_t before, formats, n_blocks;
+} ticks;
+
+static void tick_one(void *user, size_t done, size_t total)
+{
+    const ticks *all = user;
+    calm_event(all->events, CALM_STAGE_ASSEMBLE, all->before * total + done, all->formats * total);
+}
+
+/* The blocks of every batch count as the model's once, as those of other formats do. */
+static void tick_batches(void *user, size_t done, size_t total)
+{
+    const size_t n_blocks = ((const ticks *)user)->n_blocks;
+    tick_one(user, done * n_blocks / total, n_blocks);
+}
+
+/* Sum up what inputs weigh, where the exporter asks for it and there are windows. */
+static calm_status collect_importance(calm_ctx *ctx, const calm_inputs *in, ticks *all, calm_importance *importance,
+                                      calm_export_options *options)
+{
+    CALM_TRY(calm_importance_collect(ctx, in->model, &in->calib, in->recipe->calib_name, tick_batches, all, importance));
+    options->importance = importance;
+    return CALM_OK;
+}
+
+calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
+{
+    const calm_inputs *in = checkpoint->in;
+    const calm_formats *formats = &in->recipe->formats;
+    ticks all = {checkpoint->events, 0, calm_formats_count(formats), calm_model_config(in->model)->n_blocks};
+    for (; all.before < all.formats; all.before++) {
+        const calm_exporter *exporter = calm_formats_at(formats, all.before);
+        calm_export_options options = formats->options;
+        calm_importance importance;
+        char *folder;
+        CALM_TRY(folder_of(ctx, formats, dir, all.before, &folder));
+        CALM_TRY(calm_make_directories(ctx, folder));
+        if (exporter->wants_importance && in->calib.ids)    /* without windows the exporter says what it misses */
+            CALM_TRY(collect_importance(ctx, in, &all, &importance, &options));
+        const calm_export_input input = {in->model, &checkpoint->result->plan, tick_one, &all, &options};
+        CALM_TRY(exporter->write(ctx, &input, folder));
+        tick_one(&all, all.n_blocks, all.n_blocks);    /* some report no blocks */
+    }
+    return CALM_OK;
+}
+
+/* ---- what was written ---- */
+
+static int visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+typedef struct file_list {
+    char **names;
+    size_t n, room;
+} file_list;
+
+static calm_status add_name(calm_ctx *ctx, file_list *list, const char *name)
+{
+    if (list->n == list->room) {
+        char **names;
+        const size_t room = list->room ? 2 * list->room : 32;
+        CALM_TRY(CALM_NEW(ctx, ctx->out, names, room));
+        if (list->n)
+            memcpy(names, list->names, list->n * sizeof *names);
+        list->names = names;
+        list->room = room;
+    }
+    return calm_strf(ctx, ctx->out, &list->names[list->n++], "%s", name);
+}
+
+/* Files of dir/below, by names that begin with `below`. */
+static calm_status add_files(calm_ctx *ctx, const char *dir, const char *below, file_list *list)
+{
+    struct dirent **entries;
+    char *folder, *name, *path;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &folder, dir, below));
+    const int found = scandir(folder, &entries, visible, alphasort);
+    if (found < 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot read the directory", folder);
+    calm_status status = CALM_OK;
+    for (int i = 0; i < found; i++) {
+        struct stat info;
+        if (status == CALM_OK)
+            status = calm_strf(ctx, ctx->scratch, &name, "%s%s%s", below, *below ? "/" : "", entries[i]->d_name);
+        if (status == CALM_OK)
+            status = calm_path_join(ctx, ctx->scratch, &path, dir, name);
+        if (status == CALM_OK && stat(path, &info) == 0 && S_ISREG(info.st_mode))
+            status = add_name(ctx, list, name);
+        else if (status == CALM_OK && !*below && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+            status = add_files(ctx, dir, name, list);
+        free(entries[i]);
+    }
+    free(entries);
+    return status;
+}
+
+calm_status calm_outputs_files(calm_ctx *ctx, const char *dir, char ***names, size_t *n)
+{
+    file_list list = {0};
+    CALM_TRY(add_files(ctx, dir, "", &list));
+    *names = list.names;
+    *n = list.n;
+    return CALM_OK;
+}

@@ -1,0 +1,118 @@
+/* Plans: which candidate each job gets, where its codes come from, what it takes. */
+#include <math.h>
+#include <string.h>
+
+#include "ptq/quant/qblob.h"
+#include "ptq/run/inputs.h"
+#include "store/blob.h"
+
+/* A blob that was sound when the run began: what happened, and what to do. */
+static calm_status explain_damage(calm_ctx *ctx)
+{
+    char why[CALM_MESSAGE_MAX];
+    const calm_status status = ctx->status == CALM_EARG ? CALM_EFORMAT : ctx->status;    /* not a usage error */
+    memcpy(why, ctx->message, sizeof why);
+    calm_ctx_forgive(ctx);
+    return calm_fail(ctx, status, "%s; it was sound before: run the same command again, which computes it anew", why);
+}
+
+static calm_status fetch(void *user, calm_ctx *ctx, const calm_plan_job *job, calm_qjob *out)
+{
+    const calm_inputs *in = user;
+    const calm_candidate *candidate = job->source;
+    calm_mapping map;
+    if (calm_blob_get(ctx, calm_store_blobs(in->store), candidate->blob, &map) != CALM_OK)
+        return explain_damage(ctx);
+    const calm_status status = calm_qblob_decode(ctx, candidate->blob, map.data, map.bytes, out);
+    calm_unmap_file(&map);
+    return status;
+}
+
+calm_status calm_plan_of_choice(calm_ctx *ctx, const calm_inputs *in, const size_t *choice, calm_plan *out)
+{
+    const size_t n_jobs = calm_model_layout(in->model)->n_jobs;
+    *out = (calm_plan){.n_jobs = n_jobs, .free_scales = in->recipe->input_scales != CALM_SCALES_FOLDED, .fetch = fetch,
+                       .user = (void *)(uintptr_t)in};
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->jobs, n_jobs));
+    for (size_t j = 0; j < n_jobs; j++)
+        if (choice[j] != CALM_STAYS_FLOAT)
+            out->jobs[j] = (calm_plan_job){.quantized = true,
+                                           .scheme = in->recipe->pool[choice[j]].scheme,
+                                           .algorithm = in->recipe->pool[choice[j]].name,
+                                           .source = calm_candidate_at(in, j, choice[j])};
+    return CALM_OK;
+}
+
+calm_status calm_choice_uniform(calm_ctx *ctx, const calm_inputs *in, size_t entry, size_t **choice)
+{
+    const size_t n_jobs = calm_model_layout(in->model)->n_jobs;
+    size_t first, end;
+    calm_inputs_jobs(in, &first, &end);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *choice, n_jobs));
+    for (size_t j = 0; j < n_jobs; j++)
+        (*choice)[j] = j >= first && j < end ? entry : CALM_STAYS_FLOAT;
+    return CALM_OK;
+}
+
+double calm_inputs_weights(const calm_inputs *in, size_t first, size_t end, bool active)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    const calm_moe_config *moe = &calm_model_config(in->model)->moe;
+    double total = 0;
+    for (size_t j = first; j < end; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        const double share = active && job->expert >= 0 ? (double)moe->top_k / (double)moe->n_experts : 1;
+        total += share * (double)job->out * (double)job->in;
+    }
+    return total;
+}
+
+static double job_bits(const calm_layout *layout, size_t job, const calm_scheme *scheme)
+{
+    const calm_job_ref *ref = &layout->jobs[job];
+    double bits = 0;
+    for (size_t i = ref->first; i < ref->first + ref->n; i++) {
+        const calm_linear_ref *linear = &layout->linears[i];
+        bits += calm_scheme_bits_per_weight(scheme, linear->out, linear->in) * (double)linear->out * (double)linear->in;
+    }
+    return bits;
+}
+
+double calm_plan_bits(const calm_inputs *in, const calm_plan *plan)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    double bits = 0, weights = 0;
+    for (size_t j = 0; j < plan->n_jobs; j++)
+        if (plan->jobs[j].quantized) {
+            bits += job_bits(layout, j, &plan->jobs[j].scheme);
+            weights += (double)layout->jobs[j].out * (double)layout->jobs[j].in;
+        }
+    return weights > 0 ? bits / weights : NAN;
+}
+
+calm_status calm_plan_key(calm_ctx *ctx, const calm_plan *plan, char key[CALM_SHA256_HEX])
+{
+    calm_sha256 sha;
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-plan-1");
+    for (size_t i = 0; i < plan->n_jobs; i++)
+        calm_sha256_field(&sha,
+                          plan->jobs[i].quantized ? ((const calm_candidate *)plan->jobs[i].source)->key : "float");
+    return calm_sha256_finish(ctx, &sha, key);
+}
+
+calm_status calm_trial_new(calm_ctx *ctx, const calm_inputs *in, const char *name, const size_t *choice, calm_trial *out)
+{
+    *out = (calm_trial){.name = name, .delta = NAN, .se = NAN};
+    CALM_TRY(calm_plan_of_choice(ctx, in, choice, &out->plan));
+    for (size_t j = 0; j < out->plan.n_jobs && !out->missing; j++) {
+        const calm_candidate *candidate = out->plan.jobs[j].source;
+        char *missing;
+        if (!out->plan.jobs[j].quantized || !candidate->failure)
+            continue;
+        CALM_TRY(calm_strf(ctx, ctx->out, &missing, "%s: %s", calm_model_layout(in->model)->jobs[j].name, candidate->failure));
+        out->missing = missing;
+    }
+    out->bits_per_weight = calm_plan_bits(in, &out->plan);
+    return calm_plan_key(ctx, &out->plan, out->key);
+}

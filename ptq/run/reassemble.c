@@ -1,0 +1,523 @@
+/* A run taken up again where it exports. */
+#include "ptq/run/reassemble.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ptq/model/arch.h"
+#include "ptq/run/checkpoint.h"
+#include "ptq/run/run_impl.h"
+#include "ptq/run/stored_windows.h"
+#include "ptq/export/export.h"
+#include "ptq/plan/key.h"
+#include "ptq/quant/qblob.h"
+#include "store/blob.h"
+
+/* ---- the run's recipe, as far as plan and report need it ---- */
+
+static calm_status restore_pool(calm_ctx *ctx, calm_assembly *a)
+{
+    const calm_pool *pool = &a->stored.pool;
+    calm_recipe *recipe = &a->recipe;
+    recipe->n_pool = pool->n_entries;
+    recipe->n_schemes = pool->n_schemes;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->pool, pool->n_entries));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->schemes, pool->n_schemes));
+    for (size_t i = 0; i < pool->n_entries; i++) {
+        const calm_pool_entry *entry = &pool->entries[i];
+        recipe->pool[i] = (calm_entry){.scheme = entry->scheme, .of_scheme = entry->of_scheme, .name = entry->name};
+        recipe->schemes[entry->of_scheme] = entry->scheme;
+    }
+    return CALM_OK;
+}
+
+/* The formats that are asked for, else those of the run. */
+static calm_status restore_formats(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
+{
+    calm_formats *formats = &a->recipe.formats;
+    CALM_TRY(o->formats.n ? calm_formats_parse(ctx, &o->formats, formats)
+                          : calm_formats_of_recipe(ctx, a->run.recipe, formats));
+    formats->options = o->export;
+    return CALM_OK;
+}
+
+static void restore_recipe(const calm_assemble_options *o, calm_assembly *a)
+{
+    const calm_json *json = a->run.recipe, *calibration = calm_json_get(json, "calibration");
+    const calm_json *choice = calm_json_get(json, "choice");
+    a->recipe.model.name = calm_json_string(calm_json_get(json, "model"), a->run.model_name);
+    a->recipe.calib_name = calm_json_string(calm_json_get(calibration, "text"), "?");
+    a->recipe.eval_name = calm_json_string(calm_json_get(calm_json_get(json, "evaluation"), "text"), "?");
+    a->recipe.least_tokens = calm_json_int(calm_json_get(choice, "expert_tokens"), 0);
+    a->recipe.output = o->output;
+    a->recipe.store = o->store;
+    a->recipe.force = o->force;
+    a->recipe.last_block = -1;
+}
+
+/* How the run chose, which names its units and its options of a scheme. */
+static calm_status restore_selection(calm_ctx *ctx, calm_assembly *a, calm_pool_query *query)
+{
+    const calm_stored_run *run = &a->run;
+    calm_selection *selection = &a->recipe.selection;
+    *query = (calm_pool_query){.metric = run->metric};
+    if (!calm_stored_run_rule(run, &query->rule))
+        query->rule = CALM_RULE_TOKEN;    /* of a run that is not asked to choose: its result is a uniform run */
+    if (!calm_stored_run_unit(run, &query->unit) || !run->metric ||
+        !calm_score_find(query->unit, run->metric, &selection->point, &selection->score))
+        return calm_fail(ctx, CALM_EFORMAT, "run %lld chose by \"%s\" of a %s, which this calm does not know",
+                         (long long)run->id, run->metric ? run->metric : "", run->unit);
+    selection->unit = query->unit;
+    selection->rule = query->rule;
+    return CALM_OK;
+}
+
+/* ---- the model ---- */
+
+/* What the model is, for the result. */
+static void describe(calm_assembly *a)
+{
+    const calm_config *config = calm_model_config(a->in.model);
+    a->result.layout = calm_model_layout(a->in.model);
+    calm_inputs_jobs(&a->in, &a->result.first_job, &a->result.end_job);
+    a->result.encoder = config->arch->encoder;
+    a->result.n_experts = config->moe.n_experts;
+}
+
+static calm_status open_model(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
+{
+    const long long run = (long long)a->run.id;
+    char model_key[CALM_SHA256_HEX];
+    const char *dir = o->model ? o->model : a->run.model_path;
+    if (!dir || !calm_is_directory(dir))
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: the float model of run %lld is not there%s",
+                         dir ? dir : "(unknown)", run, o->model ? "" : "; say where it is: `model` DIR");
+    a->recipe.model.dir = (char *)(uintptr_t)dir;
+    CALM_TRY(calm_model_open(ctx, dir, &a->in.model));
+    if (calm_model_is_quantized(a->in.model))
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "%s: is quantized already; run %lld is assembled from the float model", dir, run);
+    CALM_TRY(calm_key_model(ctx, a->in.model, model_key));
+    if (strcmp(model_key, a->run.model_digest) != 0)
+        return calm_fail(ctx, CALM_EMISMATCH, "%s: not the model of run %lld: its digest is %s, the run's is %s", dir,
+                         run, model_key, a->run.model_digest);
+    a->in.end_block = calm_model_config(a->in.model)->n_blocks;
+    describe(a);
+    return CALM_OK;
+}
+
+/* ---- jobs and candidates ---- */
+
+/* A digest or a key of the store, which is not trusted. */
+static calm_status copy_digest(calm_ctx *ctx, const char *job, const char *from, char to[CALM_SHA256_HEX])
+{
+    if (!from || strlen(from) != CALM_SHA256_HEX - 1)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: the store has \"%s\" where a digest is expected", job,
+                         from ? from : "");
+    memcpy(to, from, CALM_SHA256_HEX);
+    return CALM_OK;
+}
+
+static calm_status restore_candidate(calm_ctx *ctx, calm_assembly *a, size_t of_pool, size_t job, size_t entry)
+{
+    const calm_pool_cell *row = calm_pool_at(&a->stored.pool, of_pool, entry);
+    calm_candidate *candidate = calm_candidate_at(&a->in, job, entry);
+    const char *name = a->stored.pool.jobs[of_pool].name;
+    candidate->id = row->id;
+    candidate->failure = row->id ? row->failure : CALM_NOT_TRIED;
+    if (row->id)
+        CALM_TRY(copy_digest(ctx, name, row->key, candidate->key));
+    return candidate->failure ? CALM_OK : copy_digest(ctx, name, row->blob, candidate->blob);
+}
+
+/* places [pool's n_jobs]: the job of the layout that each job of the store is. */
+static calm_status match_jobs(calm_ctx *ctx, calm_assembly *a, size_t **places)
+{
+    const calm_layout *layout = calm_model_layout(a->in.model);
+    size_t at = 0;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *places, a->stored.pool.n_jobs));
+    for (size_t j = 0; j < a->stored.pool.n_jobs; j++, at++) {
+        const calm_pool_job *job = &a->stored.pool.jobs[j];
+        while (at < layout->n_jobs && strcmp(layout->jobs[at].name, job->name) != 0)
+            at++;
+        if (at == layout->n_jobs || strcmp(layout->jobs[at].role, job->role) != 0 || layout->jobs[at].out != job->out ||
+            layout->jobs[at].in != job->in)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: job %s [%zu, %zu] of the store is none of the model's",
+                             a->recipe.store, job->name, job->out, job->in);
+        (*places)[j] = at;
+    }
+    return CALM_OK;
+}
+
+static calm_status restore_candidates(calm_ctx *ctx, calm_assembly *a, const size_t *places)
+{
+    const size_t n_jobs = calm_model_layout(a->in.model)->n_jobs;
+    size_t n;
+    if (!calm_size_mul(&n, n_jobs, a->stored.pool.n_entries))
+        return calm_fail(ctx, CALM_ENOMEM, "%zu jobs of %zu candidates", n_jobs, a->stored.pool.n_entries);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, a->in.candidates, n));
+    for (size_t j = 0; j < a->stored.pool.n_jobs; j++)
+        for (size_t entry = 0; entry < a->stored.pool.n_entries; entry++)
+            CALM_TRY(restore_candidate(ctx, a, j, places[j], entry));
+    return CALM_OK;
+}
+
+/* ---- what is written ---- */
+
+/* Units that the run's recipe pinned. */
+static calm_status restore_scope(calm_ctx *ctx, calm_assembly *a)
+{
+    calm_requests requests;
+    calm_word *forbid;
+    calm_pin *pins;
+    CALM_TRY(calm_stored_requests(ctx, &a->run, 0, &forbid, &pins, &requests));
+    requests.n_forbid = 0;
+    while (requests.n_pins && pins[requests.n_pins - 1].round > 0)    /* a selection's own have no uniform runs */
+        requests.n_pins--;
+    return calm_scope_open(ctx, &a->stored.pool, &requests, &a->scope);
+}
+
+/* choice [n_jobs of the layout] = of_job [n_jobs of the pool]. */
+static calm_status spread(calm_ctx *ctx, const calm_assembly *a, const size_t *places, const size_t *of_job,
+                          size_t **choice)
+{
+    const size_t n_jobs = calm_model_layout(a->in.model)->n_jobs;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *choice, n_jobs));
+    for (size_t job = 0; job < n_jobs; job++)
+        (*choice)[job] = CALM_STAYS_FLOAT;
+    for (size_t j = 0; j < a->stored.pool.n_jobs; j++)
+        (*choice)[places[j]] = of_job[j] == SIZE_MAX ? CALM_STAYS_FLOAT : of_job[j];
+    return CALM_OK;
+}
+
+/* One entry throughout, or "all w3a16_g128", each unit's own entry of that scheme; pinned units as they are pinned. */
+static calm_status spread_uniform(calm_ctx *ctx, const calm_assembly *a, const size_t *places, size_t entry, bool scheme,
+                                  size_t **choice, calm_solution *solution)
+{
+    const calm_pool *pool = &a->stored.pool;
+    size_t *of_job;
+    CALM_TRY(scheme ? calm_solve_scheme(ctx, pool, &a->scope, pool->entries[entry].of_scheme, solution)
+                    : calm_solve_uniform(ctx, pool, &a->scope, entry, solution));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, of_job, pool->n_jobs));
+    for (size_t u = 0; u < pool->n_units; u++)
+        for (size_t j = pool->unit_begin[u]; j < pool->unit_begin[u + 1]; j++)
+            of_job[j] = solution->choice[u];
+    return spread(ctx, a, places, of_job, choice);
+}
+
+/* The choices of the run; every job that competed must have one. */
+static calm_status spread_hybrid(calm_ctx *ctx, const calm_assembly *a, const size_t *places, size_t **choice)
+{
+    size_t *of_job;
+    CALM_TRY(calm_stored_entries(ctx, &a->run, &a->stored, &of_job));
+    for (size_t j = 0; j < a->stored.pool.n_jobs; j++)
+        if (of_job[j] == SIZE_MAX)
+            return calm_fail(ctx, CALM_EARG,
+                             "run %lld chose nothing for %s; calm select %lld --store %s makes a plan of it",
+                             (long long)a->run.id, a->stored.pool.jobs[j].name, (long long)a->run.id, a->recipe.store);
+    return spread(ctx, a, places, of_job, choice);
+}
+
+/* The plan that a name stands for: "hybrid", "all SCHEME", an entry. */
+static calm_status spread_named(calm_ctx *ctx, const calm_assembly *a, const size_t *places, const char *name,
+                                size_t **choice, calm_solution *solution)
+{
+    if (strcmp(name, "hybrid") == 0)
+        return spread_hybrid(ctx, a, places, choice);
+    for (size_t i = 0; i < a->stored.pool.n_entries; i++) {
+        const calm_pool_entry *entry = &a->stored.pool.entries[i];
+        if (strcmp(name, entry->name) == 0)
+            return spread_uniform(ctx, a, places, i, false, choice, solution);
+        if (strncmp(name, "all ", 4) == 0 && strcmp(name + 4, entry->scheme_name) == 0)
+            return spread_uniform(ctx, a, places, i, true, choice, solution);
+    }
+    return calm_fail(ctx, CALM_EFORMAT, "%s: the result of run %lld, \"%s\", is none of its candidates",
+                     a->recipe.store, (long long)a->run.id, name);
+}
+
+static calm_status name_result(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
+{
+    const calm_stored_run *run = &a->run;
+    a->result.name = o->hybrid ? "hybrid" : run->result;
+    a->result.verdict = run->reason ? run->reason : "";
+    if (o->hybrid && run->result && strcmp(run->result, "hybrid") != 0) {
+        char *text;
+        CALM_TRY(calm_strf(ctx, ctx->out, &text, "the hybrid as asked (--hybrid); the result of the run was %s",
+                           run->result));
+        a->result.verdict = text;
+    }
+    if (a->result.name)
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EARG,
+                     "run %lld (%s) came to no result; --hybrid writes its choices, calm select %lld --store %s "
+                     "chooses anew", (long long)run->id, run->status, (long long)run->id, a->recipe.store);
+}
+
+/* ---- blobs ---- */
+
+static const char *job_of(const calm_assembly *a, const calm_plan_job *job)
+{
+    return calm_model_layout(a->in.model)->jobs[job - a->result.plan.jobs].name;
+}
+
+/* A blob that cannot be had: which, of what, and how it comes back. */
+static calm_status blame(calm_ctx *ctx, const calm_assembly *a, const calm_plan_job *job, calm_status status)
+{
+    const calm_candidate *candidate = job->source;
+    char message[CALM_MESSAGE_MAX];
+    if (status != CALM_EFORMAT && status != CALM_ENOTFOUND)
+        return status;
+    memcpy(message, ctx->message, sizeof message);
+    calm_ctx_forgive(ctx);
+    return calm_fail(ctx, status,
+                     "%s: %s, blob %s: %.500s; calm quantize with the recipe of run %lld computes it again",
+                     job_of(a, job), job->algorithm, candidate->blob, message, (long long)a->run.id);
+}
+
+static calm_status get_blob(calm_ctx *ctx, const calm_assembly *a, const char *digest, calm_qjob *out)
+{
+    calm_mapping map;
+    CALM_TRY(calm_blob_get(ctx, calm_store_blobs(a->in.store), digest, &map));
+    const calm_status status = calm_qblob_decode(ctx, digest, map.data, map.bytes, out);
+    calm_unmap_file(&map);
+    return status;
+}
+
+static calm_status fetch(void *user, calm_ctx *ctx, const calm_plan_job *job, calm_qjob *out)
+{
+    const calm_assembly *a = user;
+    return blame(ctx, a, job, get_blob(ctx, a, ((const calm_candidate *)job->source)->blob, out));
+}
+
+/* Before anything is written: does every candidate have its blob? */
+static calm_status check_blobs(calm_ctx *ctx, const calm_assembly *a, const size_t *places)
+{
+    for (size_t j = 0; j < a->stored.pool.n_jobs; j++) {
+        const calm_plan_job *job = &a->result.plan.jobs[places[j]];
+        const calm_candidate *candidate = job->source;
+        if (!job->quantized)
+            continue;
+        if (candidate->failure)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: %s was chosen and has no result: %s", a->stored.pool.jobs[j].name,
+                             job->algorithm, candidate->failure);
+        const size_t entry = (size_t)(candidate - calm_candidate_at(&a->in, places[j], 0));
+        if (!calm_blob_present(calm_store_blobs(a->in.store), candidate->blob,
+                               (size_t)calm_pool_at(&a->stored.pool, j, entry)->blob_bytes))
+            return blame(ctx, a, job, calm_fail(ctx, CALM_ENOTFOUND, "it is not in %s, or has another size",
+                                                calm_store_blobs(a->in.store)));
+    }
+    return CALM_OK;
+}
+
+/* ---- what was measured, for the card ---- */
+
+/* Receives the evaluations of one role. */
+typedef struct measured_rows {
+    calm_assembly *a;
+} measured_rows;
+
+static calm_status take_guard(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+{
+    calm_result *r = &((measured_rows *)user)->a->result;
+    (void)ctx;
+    (void)n;
+    (void)names;
+    for (size_t i = 0; v && i < r->n_trials; i++) {
+        calm_trial *trial = &r->trials[i];
+        if (v[0].type != CALM_VALUE_TEXT || strcmp(trial->name, v[0].text) != 0)
+            continue;
+        r->guard.n = (size_t)v[6].integer;
+        trial->id = v[7].integer;
+        trial->delta = calm_value_as_real(&v[1]);
+        trial->se = calm_value_as_real(&v[2]);
+        trial->eval.kl = calm_value_as_real(&v[3]);
+        trial->eval.ppl = calm_value_as_real(&v[4]);
+        trial->eval.top1 = calm_value_as_real(&v[5]);
+    }
+    return CALM_OK;
+}
+
+/* The float model and the result on the test text. */
+static calm_status take_test(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+{
+    calm_result *r = &((measured_rows *)user)->a->result;
+    (void)ctx;
+    (void)n;
+    (void)names;
+    if (!v || v[0].type != CALM_VALUE_TEXT)
+        return CALM_OK;
+    const calm_eval_result eval = {.kl = calm_value_as_real(&v[3]), .ppl = calm_value_as_real(&v[4]), .top1 = calm_value_as_real(&v[5])};
+    if (strcmp(v[0].text, "float") == 0)
+        r->eval_float = eval;
+    if (strcmp(v[0].text, r->name) != 0)
+        return CALM_OK;
+    r->eval_result = eval;
+    r->eval.n = (size_t)v[6].integer;
+    r->eval.longest = (size_t)v[8].integer;
+    r->evaluates = v[7].integer > 0;
+    return CALM_OK;
+}
+
+static calm_status read_measured(calm_ctx *ctx, calm_assembly *a, const char *role, calm_store_row_fn *fn)
+{
+    const calm_value params[] = {calm_value_int(a->run.id), calm_value_text(role)};
+    measured_rows rows = {a};
+    return calm_store_query(ctx, a->in.store,
+                            "SELECT v.subject, v.delta_kl, v.delta_se, e.kl, e.ppl, e.top1, e.n_windows, e.id,"
+                            " e.window_tokens FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id"
+                            " WHERE v.run_id = ?1 AND v.role = ?2", params, 2, fn, &rows);
+}
+
+/* One more trial of the guard, unless it takes more bits than the budget. */
+static calm_status add_trial(calm_ctx *ctx, calm_assembly *a, const size_t *places, const char *name, double budget)
+{
+    calm_solution solution = {0};
+    size_t *choice;
+    CALM_TRY(spread_named(ctx, a, places, name, &choice, &solution));
+    CALM_TRY(calm_trial_new(ctx, &a->in, name, choice, &a->result.trials[a->result.n_trials]));
+    a->result.n_trials += isnan(budget) || solution.bits <= calm_budget_bits(&a->stored.pool, budget);
+    return CALM_OK;
+}
+
+/* The trials that the guard of the run had, in its order. */
+static calm_status list_trials(calm_ctx *ctx, calm_assembly *a, const size_t *places)
+{
+    const calm_json *budgets = calm_json_get(a->run.recipe, "budget");
+    const double budget = calm_json_number(calm_json_at(budgets, 0), NAN);
+    char name[CALM_SCHEME_NAME_MAX], *text;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, a->result.trials, 1 + a->stored.pool.n_schemes + a->stored.pool.n_entries));
+    CALM_TRY(add_trial(ctx, a, places, "hybrid", NAN));
+    for (size_t i = 0; i < a->stored.pool.n_schemes && !isnan(budget); i++) {
+        calm_scheme_name(&a->recipe.schemes[i], name);
+        CALM_TRY(calm_strf(ctx, ctx->out, &text, "all %s", name));
+        const calm_status status = add_trial(ctx, a, places, text, budget);
+        if (status == CALM_ENUMERIC)    /* a unit has none of that width */
+            calm_ctx_forgive(ctx);
+        else
+            CALM_TRY(status);
+    }
+    for (size_t i = 0; i < a->stored.pool.n_entries; i++)
+        CALM_TRY(add_trial(ctx, a, places, a->stored.pool.entries[i].name, budget));
+    return CALM_OK;
+}
+
+/* What the run measured; a selection has measured nothing. */
+static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a, const size_t *places)
+{
+    const calm_value params[] = {calm_value_int(a->run.id), calm_value_int(a->run.calibration_id)};
+    calm_value row[3];
+    CALM_TRY(calm_store_query_one(ctx, a->in.store, "SELECT (SELECT count(*) FROM run_evaluation WHERE run_id = ?1 AND"
+                                  " role = 'guard'), n_windows, n_tokens FROM calibration WHERE id = ?2", params, 2,
+                                  row, 3));
+    if (row[1].integer < 0 || row[1].integer > INT32_MAX || row[2].integer < 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld has %lld calibration windows", a->recipe.store,
+                         (long long)a->run.id, (long long)row[1].integer);
+    a->result.calib = (calm_window_facts){.n = (size_t)row[1].integer, .tokens = (size_t)row[2].integer};
+    if (row[0].integer)
+        CALM_TRY(list_trials(ctx, a, places));
+    CALM_TRY(read_measured(ctx, a, "guard", take_guard));
+    CALM_TRY(read_measured(ctx, a, "test", take_test));
+    if (!a->result.evaluates || !a->result.encoder)
+        return CALM_OK;
+    calm_value id;
+    const calm_value of[] = {calm_value_int(a->run.id), calm_value_text(a->result.name)};
+    CALM_TRY(calm_store_query_one(ctx, a->in.store, "SELECT evaluation_id FROM run_evaluation WHERE run_id = ?1 AND"
+                                  " role = 'test' AND subject = ?2", of, 2, &id, 1));
+    return calm_encoding_find(ctx, a->in.store, id.integer, &a->result.encoding);
+}
+
+/* ---- the whole line ---- */
+
+static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
+{
+    calm_pool_query query;
+    CALM_TRY(calm_export_target(ctx, o->output, o->force));
+    CALM_TRY(calm_store_open(ctx, o->store, NULL, &a->in.store));
+    a->result.store = a->in.store;
+    CALM_TRY(calm_stored_run_read(ctx, a->in.store, o->run, &a->run));
+    restore_recipe(o, a);
+    CALM_TRY(restore_formats(ctx, o, a));
+    CALM_TRY(restore_selection(ctx, a, &query));
+    CALM_TRY(name_result(ctx, o, a));
+    CALM_TRY(calm_pool_of_store(ctx, a->in.store, &a->run, &query, &a->stored));
+    a->stored.pool.remedy = "calm quantize measures it";
+    CALM_TRY(restore_pool(ctx, a));
+    CALM_TRY(restore_scope(ctx, a));
+    a->result.run_id = a->run.id;
+    const calm_json *document = calm_json_get(a->run.recipe, "document");
+    a->document = document && !calm_json_get(a->run.recipe, "select") ? document : a->run.recipe;
+    return open_model(ctx, o, a);
+}
+
+static calm_status plan(calm_ctx *ctx, calm_assembly *a)
+{
+    calm_solution solution;
+    size_t *places, *choice;
+    CALM_TRY(match_jobs(ctx, a, &places));
+    CALM_TRY(restore_candidates(ctx, a, places));
+    CALM_TRY(spread_named(ctx, a, places, a->result.name, &choice, &solution));
+    CALM_TRY(calm_plan_of_choice(ctx, &a->in, choice, &a->result.plan));
+    a->result.plan.fetch = fetch;
+    a->result.plan.user = a;
+    CALM_TRY(check_blobs(ctx, a, places));
+    CALM_TRY(calm_formats_check(ctx, &a->recipe.formats, a->in.model, &a->result.plan));
+    CALM_TRY(restore_measured(ctx, a, places));
+    if (!calm_formats_want_importance(&a->recipe.formats))
+        return CALM_OK;
+    return calm_stored_windows(ctx, a->in.store, &a->run, a->in.model, a->recipe.model.dir, &a->in.calib);
+}
+
+/* The gates of the run's recipe, for the card: of a result that was measured. */
+static calm_status restore_gates(calm_ctx *ctx, calm_assembly *a)
+{
+    const calm_json *gates = calm_json_get(a->run.recipe, "gates");
+    const size_t n = calm_json_size(gates);
+    if (!a->run.result || strcmp(a->run.result, a->result.name) != 0 || calm_json_get(a->run.recipe, "select"))
+        return CALM_OK;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, a->recipe.gates, n + 1));
+    for (size_t i = 0; i < n; i++)
+        CALM_TRY(calm_gate_parse(ctx, calm_json_string(calm_json_at(gates, i), ""), &a->recipe.gates[i]));
+    a->recipe.n_gates = n;
+    return CALM_OK;
+}
+
+static calm_status judge(calm_ctx *ctx, void *user, const char *dir)
+{
+    (void)dir;
+    return calm_gates_measure(ctx, user);
+}
+
+/* The rows of what was written; a run that wrote nothing yet learns its size. */
+static calm_status record(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
+{
+    const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = o->command, .wait_seconds = -1};
+    calm_store_close(a->in.store);
+    CALM_TRY(calm_store_open(ctx, o->store, &how, &a->in.store));
+    a->result.store = a->in.store;
+    CALM_TRY(calm_checkpoint_put(ctx, &a->result));
+    if (a->run.bytes_after || strcmp(a->run.status, "finished") != 0 || !a->run.result ||
+        strcmp(a->run.result, a->result.name) != 0)
+        return CALM_OK;
+    const calm_store_outcome outcome = {.status = a->run.status, .result = a->run.result, .reason = a->run.reason,
+                                        .bits_per_weight = a->run.bits_per_weight, .bytes_before = a->result.bytes_before,
+                                        .bytes_after = a->result.bytes_after};
+    return calm_store_run_end(ctx, a->in.store, a->run.id, &outcome);
+}
+
+calm_status calm_reassemble(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *out)
+{
+    *out = (calm_assembly){.in.recipe = &out->recipe, .result.recipe = &out->recipe};
+    CALM_TRY(restore(ctx, o, out));
+    CALM_TRY(plan(ctx, out));
+    CALM_TRY(restore_gates(ctx, out));
+    const calm_checkpoint checkpoint = {.in = &out->in, .result = &out->result, .events = &o->events,
+                                        .recipe = out->document, .written = judge, .user = &out->result};
+    CALM_TRY(calm_checkpoint_write(ctx, &checkpoint));
+    return record(ctx, o, out);
+}
+
+void calm_assembly_close(calm_assembly *assembly)
+{
+    calm_inputs_close(&assembly->in);
+    calm_stored_run_clear(&assembly->run);
+}

@@ -1,0 +1,289 @@
+/* A run that only chooses. */
+#include "ptq/run/reselect.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ptq/run/run_impl.h"
+#include "ptq/recipe/words.h"
+#include "ptq/base/sha256.h"
+
+/* ---- what is asked for ---- */
+
+static calm_status unknown_word(calm_ctx *ctx, const calm_stored_run *run, const char *what, const char *word)
+{
+    return calm_fail(ctx, CALM_EFORMAT, "run %lld has the %s \"%s\", which this calm does not know; say `choice.%s`",
+                     (long long)run->id, what, word ? word : "", what);
+}
+
+/* Unit, rule and metric: of the options, else of the run; the metric of another unit's choice may not be one of
+ * this. */
+static calm_status resolve_query(calm_ctx *ctx, const calm_select_options *o, const calm_stored_run *run,
+                                 calm_pool_query *out)
+{
+    calm_point point;
+    int score;
+    *out = (calm_pool_query){.unit = (calm_unit)o->unit, .rule = (calm_rule)o->rule};
+    if (o->unit == CALM_AS_IN_RUN && !calm_stored_run_unit(run, &out->unit))
+        return unknown_word(ctx, run, "unit", run->unit);
+    if (o->rule == CALM_AS_IN_RUN && !calm_stored_run_rule(run, &out->rule))
+        return unknown_word(ctx, run, "rule", run->rule);
+    if (o->metric)
+        CALM_TRY(calm_score_need(ctx, out->unit, o->metric, &point, &score));
+    else if ((!run->metric || !calm_score_find(out->unit, run->metric, &point, &score)) && o->unit == CALM_AS_IN_RUN)
+        return unknown_word(ctx, run, "metric", run->metric);
+    else if (!run->metric || !calm_score_find(out->unit, run->metric, &point, &score))
+        calm_score_find(out->unit, out->rule == CALM_RULE_ARGMAX ? "cka" : "cka_token", &point, &score);
+    out->metric = calm_score_name(point, score);
+    return CALM_OK;
+}
+
+/* Of the options, else of the selection that the run is, else of its recipe; a run may have compared several. */
+static calm_status resolve_budget(calm_ctx *ctx, const calm_select_options *o, const calm_stored_run *run, double *out)
+{
+    const calm_json *before = calm_json_get(calm_json_get(run->recipe, "select"), "budget");
+    const calm_json *budgets = calm_json_get(run->recipe, "budget");
+    *out = o->budget;
+    if (!isnan(o->budget))
+        return CALM_OK;
+    *out = calm_json_number(before ? before : calm_json_at(budgets, 0), NAN);
+    if (!before && calm_json_size(budgets) > 1)
+        return calm_fail(ctx, CALM_EARG, "run %lld compared %zu budgets and chose for none: say which, as `choice.budget` %g",
+                         (long long)run->id, calm_json_size(budgets), *out);
+    return CALM_OK;
+}
+
+/* Of the options, else of the selection that the run is, else of its recipe; in a format that the run was written in,
+ * where the target reads one. */
+static calm_status resolve_target(calm_ctx *ctx, const calm_select_options *o, const calm_stored_run *run,
+                                  calm_requests *out)
+{
+    const calm_json *before = calm_json_get(calm_json_get(run->recipe, "select"), "target");
+    const char *name = calm_json_string(before ? before : calm_json_get(run->recipe, "target"), "any");
+    CALM_TRY(calm_target_parse(ctx, o->target ? o->target : name, &out->target));
+    calm_formats formats;
+    char *format;
+    CALM_TRY(calm_formats_of_recipe(ctx, run->recipe, &formats));
+    CALM_TRY(calm_formats_read_by(ctx, &formats, out->target, &format));
+    out->format = format;
+    out->tie = calm_formats_tie(&formats);
+    return CALM_OK;
+}
+
+/* What the run was asked, and behind it what the options ask, which counts more. */
+static calm_status resolve_requests(calm_ctx *ctx, const calm_select_options *o, const calm_stored_run *run,
+                                    calm_requests *out)
+{
+    const size_t room = o->forbid.n > o->pins.n ? o->forbid.n : o->pins.n;
+    calm_word *forbid;
+    calm_pin *pins;
+    CALM_TRY(calm_stored_requests(ctx, run, room, &forbid, &pins, out));
+    const int round = 1 + (out->n_pins ? pins[out->n_pins - 1].round : 0);
+    CALM_TRY(calm_words_parse(ctx, &o->forbid, forbid, &out->n_forbid));
+    CALM_TRY(calm_pins_parse(ctx, &o->pins, round, pins, &out->n_pins));
+    CALM_TRY(resolve_target(ctx, o, run, out));
+    return resolve_budget(ctx, o, run, &out->budget);
+}
+
+/* ---- choosing ---- */
+
+bool calm_selected_differs(const calm_selected *s, size_t unit)
+{
+    bool differs = false;
+    const calm_pool *pool = &s->stored.pool;
+    for (size_t job = pool->unit_begin[unit]; job < pool->unit_begin[unit + 1]; job++)
+        differs |= s->before[job] != SIZE_MAX && s->before[job] != s->solution.choice[unit];
+    return differs;
+}
+
+static void compare(calm_selected *s)
+{
+    const calm_pool *pool = &s->stored.pool;
+    double bits = 0;
+    for (size_t u = 0; u < pool->n_units; u++)
+        s->n_changed += calm_selected_differs(s, u);
+    for (size_t job = 0; job < pool->n_jobs; job++)
+        bits += s->before[job] == SIZE_MAX
+                    ? NAN : calm_pool_bits(pool, job, job + 1, &pool->entries[s->before[job]].scheme);
+    s->bits_before = bits / calm_pool_weights(pool, 0, pool->n_jobs);
+}
+
+static void warn(calm_ctx *ctx, const calm_selected *s)
+{
+    const char *prefix = calm_json_string(calm_json_get(calm_json_get(s->parent.recipe, "calibration"), "prefix"), "");
+    if (strcmp(prefix, "quantized") == 0 && s->n_changed)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "run %lld scored each block behind the choices of those before it: after another choice the scores of "
+                 "later blocks are of another model", (long long)s->parent.id);
+    if (s->solution.unprobed)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "%zu of %zu units have no probe in the store: what a unit costs the model is taken to be its %s times "
+                 "its share of the weights, a guess; calm quantize with `choice.budget` probes them",
+                 s->solution.unprobed, s->stored.pool.n_units, s->stored.pool.metric);
+}
+
+/* All that is read, of one moment of the store. */
+static calm_status read_and_solve(calm_ctx *ctx, const calm_select_options *o, calm_store *store,
+                                  calm_requests *requests, calm_selected *out)
+{
+    calm_pool *pool = &out->stored.pool;
+    calm_pool_query query;
+    char *remedy;
+    CALM_TRY(calm_stored_run_read(ctx, store, o->run, &out->parent));
+    CALM_TRY(resolve_query(ctx, o, &out->parent, &query));
+    CALM_TRY(resolve_requests(ctx, o, &out->parent, requests));
+    CALM_TRY(calm_pool_of_store(ctx, store, &out->parent, &query, &out->stored));
+    CALM_TRY(calm_strf(ctx, ctx->out, &remedy, "calm quantize with `choice.unit` %s `choice.metric` %s measures it",
+                       calm_unit_name(query.unit), query.metric));
+    pool->remedy = remedy;
+    /* The run itself scored what it could; a score that it did not read may be there for some candidates alone. */
+    pool->every = strcmp(calm_unit_name(query.unit), out->parent.unit) != 0 || !out->parent.metric ||
+                  strcmp(query.metric, out->parent.metric) != 0;
+    out->budget = requests->budget;
+    out->target = requests->target;
+    CALM_TRY(calm_stored_entries(ctx, &out->parent, &out->stored, &out->before));
+    CALM_TRY(calm_solve(ctx, pool, requests, &out->solution));
+    compare(out);
+    return CALM_OK;
+}
+
+/* ---- keeping ---- */
+
+/* The member "select" of the recipe; `run` 0: without it, for the key. */
+static calm_json *select_json(const calm_selected *s, const calm_requests *requests, int64_t run)
+{
+    calm_json *root = calm_json_new_object(), *forbid = calm_json_new_array(), *pins = calm_json_new_array();
+    if (run)
+        calm_json_set_int(root, "run", run);
+    calm_json_set_string(root, "unit", calm_unit_name(s->stored.pool.unit));
+    calm_json_set_string(root, "rule", calm_rule_name(s->stored.pool.rule));
+    calm_json_set_string(root, "metric", s->stored.pool.metric);
+    if (!isnan(requests->budget))
+        calm_json_set_number(root, "budget", requests->budget);
+    const char *own = calm_json_string(calm_json_get(s->parent.recipe, "target"), "any");
+    if (strcmp(calm_target_name(requests->target), own) != 0)    /* else the recipe says it */
+        calm_json_set_string(root, "target", calm_target_name(requests->target));
+    for (size_t i = 0; i < requests->n_forbid; i++)
+        calm_json_add_string(forbid, requests->forbid[i].said);
+    for (size_t i = 0; i < requests->n_pins; i++) {
+        if (requests->pins[i].round == 0)    /* it is in the recipe already */
+            continue;
+        calm_json *pin = calm_json_new_object();
+        calm_json_set_string(pin, "unit", requests->pins[i].unit);
+        calm_json_set_string(pin, "candidate", requests->pins[i].candidate.said);
+        if (requests->pins[i].round > 1)
+            calm_json_set_int(pin, "round", requests->pins[i].round);
+        calm_json_add(pins, pin);
+    }
+    calm_json_set(root, "forbid", forbid);
+    calm_json_set(root, "pin", pins);
+    return root;
+}
+
+/* Append a JSON value in one line; it is freed. */
+static calm_status write_json(calm_ctx *ctx, calm_json *value, calm_text *out)
+{
+    const calm_status status = calm_json_write(ctx, value, 0, out);
+    calm_json_free(value);
+    return status;
+}
+
+/* Of the parent, the options and what came of them: the same again is the same run. */
+static calm_status make_key(calm_ctx *ctx, const calm_selected *s, const calm_requests *requests,
+                            char key[CALM_SHA256_HEX])
+{
+    const calm_pool *pool = &s->stored.pool;
+    calm_text options;
+    calm_sha256 sha;
+    calm_text_init(&options);
+    const calm_status status = write_json(ctx, select_json(s, requests, 0), &options);
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-select-1");
+    calm_sha256_field(&sha, CALM_VERSION);
+    calm_sha256_field(&sha, s->parent.key);
+    calm_sha256_field(&sha, options.data ? options.data : "");
+    for (size_t u = 0; u < pool->n_units; u++)
+        for (size_t job = pool->unit_begin[u]; job < pool->unit_begin[u + 1]; job++)
+            calm_sha256_field(&sha, calm_pool_at(pool, job, s->solution.choice[u])->key);
+    calm_text_clear(&options);
+    const calm_status hashed = calm_sha256_finish(ctx, &sha, key);
+    return status != CALM_OK ? status : hashed;
+}
+
+static calm_status put_run(calm_ctx *ctx, calm_store *store, const calm_select_options *o, const char *key,
+                           const char *recipe, calm_selected *s)
+{
+    const calm_store_run run = {.key = key, .model_id = s->parent.model_id, .calibration_id = s->parent.calibration_id,
+                                .command = o->command, .recipe = recipe, .unit = calm_unit_name(s->stored.pool.unit),
+                                .rule = calm_rule_name(s->stored.pool.rule), .metric = s->stored.pool.metric, .version = CALM_VERSION,
+                                .n_threads = ctx->n_threads};
+    char *reason;
+    CALM_TRY(calm_strf(ctx, ctx->out, &reason, "chosen anew from the candidates of run %lld: %zu of %zu units differ%s%s",
+                       (long long)s->parent.id, s->n_changed, s->stored.pool.n_units, s->solution.cost ? "; " : "",
+                       s->solution.cost ? s->solution.cost : ""));
+    CALM_TRY(calm_store_run_begin(ctx, store, &run, &s->run, NULL));
+    CALM_TRY(calm_store_run_pool(ctx, store, s->run, s->parent.id));
+    CALM_TRY(calm_choices_put(ctx, store, s->run, &s->stored.pool, &s->solution));
+    const calm_store_outcome outcome = {.status = "finished", .result = "hybrid", .reason = reason,
+                                        .bits_per_weight = s->solution.bits_per_weight};
+    return calm_store_run_end(ctx, store, s->run, &outcome);
+}
+
+static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_select_options *o,
+                               const calm_requests *requests, calm_selected *s)
+{
+    char key[CALM_SHA256_HEX];
+    calm_value known;
+    calm_text recipe;
+    CALM_TRY(make_key(ctx, s, requests, key));
+    const calm_value param = calm_value_text(key);
+    CALM_TRY(calm_store_query_one(ctx, store, "SELECT max(id) FROM run WHERE key = ?1 AND status = 'finished'", &param,
+                                  1, &known, 1));
+    s->found = known.type == CALM_VALUE_INTEGER;
+    s->run = s->found ? known.integer : 0;
+    if (s->found)
+        return CALM_OK;
+    calm_json *json = calm_json_copy(s->parent.recipe);
+    calm_json_set(json, "select", select_json(s, requests, s->parent.id));
+    calm_text_init(&recipe);
+    calm_status status = write_json(ctx, json, &recipe);
+    if (status == CALM_OK)
+        status = put_run(ctx, store, o, key, recipe.data, s);
+    calm_text_clear(&recipe);
+    return status;
+}
+
+static calm_status keep(calm_ctx *ctx, const calm_select_options *o, const calm_requests *requests, calm_selected *s)
+{
+    const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = o->command, .wait_seconds = -1};
+    calm_store *store;
+    CALM_TRY(calm_store_open(ctx, o->store, &how, &store));
+    calm_status status = calm_store_begin(ctx, store);
+    if (status == CALM_OK)
+        status = find_or_put(ctx, store, o, requests, s);
+    if (status == CALM_OK)
+        status = calm_store_commit(ctx, store);
+    calm_store_close(store);
+    return status;
+}
+
+calm_status calm_select(calm_ctx *ctx, const calm_select_options *o, calm_selected *out)
+{
+    calm_requests requests;
+    calm_store *store;
+    *out = (calm_selected){.budget = NAN};
+    CALM_TRY(calm_store_open(ctx, o->store, NULL, &store));
+    calm_status status = calm_store_begin(ctx, store);
+    if (status == CALM_OK)
+        status = read_and_solve(ctx, o, store, &requests, out);
+    calm_store_rollback(store);
+    calm_store_close(store);
+    CALM_TRY(status);
+    warn(ctx, out);
+    return o->dry_run ? CALM_OK : keep(ctx, o, &requests, out);
+}
+
+void calm_selected_clear(calm_selected *selected)
+{
+    calm_stored_run_clear(&selected->parent);
+}

@@ -1,0 +1,86 @@
+/* Result of a run: what reports, cards, gates and locks read of it. */
+#ifndef CALM_RUN_RESULT_H
+#define CALM_RUN_RESULT_H
+
+#include "ptq/base/sha256.h"
+#include "ptq/data/windows.h"
+#include "ptq/eval/encode.h"
+#include "ptq/eval/evaluate.h"
+#include "ptq/plan/allocate.h"
+#include "ptq/plan/limits.h"
+#include "ptq/plan/plan.h"
+#include "ptq/recipe/recipe.h"
+#include "store/store.h"
+
+/* A choice for every job that is measured end to end. */
+typedef struct calm_trial {
+    const char *name;            /* "hybrid", an entry of the pool                                          */
+    calm_plan plan;
+    char key[CALM_SHA256_HEX];   /* digest over its candidates                                              */
+    const char *missing;         /* why there is no such plan: a candidate that failed; NULL: there is       */
+    double bits_per_weight;
+    int64_t id;                  /* evaluation; 0: not measured                                             */
+    calm_eval_result eval;
+    double delta, se;            /* mean KL minus the first trial's, paired standard error; NaN for the first */
+} calm_trial;
+
+/* What a budget of bits came to. */
+typedef struct calm_pareto {
+    double budget;
+    calm_trial *trials;          /* [n_trials] the hybrid first, then uniform runs that fit                 */
+    size_t n_trials, result;     /* the one that holds                                                      */
+    const char *verdict;
+    calm_allocation total;       /* what the hybrid loses, and lost to the target                           */
+    calm_trial test;             /* the result on the evaluation's text                                     */
+} calm_pareto;
+
+/* Windows that something was measured on. */
+typedef struct calm_window_facts {
+    size_t n, tokens, longest;   /* windows; tokens of all; tokens of the longest                           */
+    char sha256[CALM_SHA256_HEX];
+} calm_window_facts;
+
+typedef struct calm_result {
+    const calm_recipe *recipe;
+    const calm_layout *layout;                 /* of the float model                                        */
+    size_t first_job, end_job;                 /* jobs of the layout that were to be quantized              */
+    bool encoder;
+    size_t n_experts;                          /* of each block of a mixture; 0: dense                      */
+    calm_store *store;                         /* where the run's rows are                                  */
+    int64_t run_id, model_id, calibration_id;
+
+    calm_plan plan;                            /* what is exported                                          */
+    const char *name, *verdict;                /* "hybrid" or an algorithm; the guard's sentence            */
+    calm_trial *trials;                        /* [n_trials] of the guard, the hybrid first                 */
+    size_t n_trials;
+    calm_pareto *pareto;                       /* [n_budgets] with several budgets                          */
+    calm_limits limits;                        /* what the target left                                      */
+
+    double bits_per_weight;                    /* of the quantized linears; NaN: not known yet              */
+    int64_t bytes_before, bytes_after;
+    calm_window_facts calib, guard, eval;
+    bool evaluates;
+    calm_eval_result eval_float, eval_result;
+    calm_embedding_result encoding;            /* of an encoder's result                                    */
+    double *gate_values;                       /* [n_gates] measured; NULL: not yet                         */
+
+    size_t n_cached;                           /* candidates found in the store                             */
+    double seconds;
+    double score_seconds;                      /* of all threads together                                   */
+} calm_result;
+
+/* Facts of windows; of none all zero. */
+calm_window_facts calm_window_facts_of(const calm_windows *windows);
+
+/* ---- gates ---- */
+
+/* result->gate_values from the figures, for the gates of the recipe. */
+calm_status calm_gates_measure(calm_ctx *ctx, calm_result *result);
+
+/* Put the values of measured gates into the store. */
+calm_status calm_gates_put(calm_ctx *ctx, const calm_result *result);
+
+/* CALM_EMISMATCH when one of them does not hold, with the gate and what was measured. */
+calm_status calm_gates_verdict(calm_ctx *ctx, const calm_result *result);
+
+#endif

@@ -1,0 +1,297 @@
+/* The order of stages. */
+#include "ptq/run/run_pool.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ptq/run/environment.h"
+#include "ptq/base/memory.h"
+#include "ptq/base/threads.h"
+#include "ptq/export/export.h"
+#include "ptq/plan/key.h"
+
+/* Calibration rows per input channel that come within 5 % of the limit (docs/method.md section 6). */
+#define ROWS_PER_INPUT 16
+
+/* The blocks that the recipe names, and what replaces methods that need data where there is too little. */
+static calm_status choose_blocks(calm_ctx *ctx, calm_run *p)
+{
+    const size_t n_blocks = calm_model_config(p->in.model)->n_blocks;
+    calm_algorithm *fallback;
+    p->in.first_block = (size_t)p->in.recipe->first_block;
+    p->in.end_block = p->in.recipe->last_block < 0 ? n_blocks : (size_t)p->in.recipe->last_block + 1;
+    if (p->in.end_block > n_blocks || p->in.first_block >= p->in.end_block)
+        return calm_fail(ctx, CALM_EARG, "`blocks` %lld-%lld: the model has blocks 0 to %zu", p->in.recipe->first_block,
+                         p->in.recipe->last_block, n_blocks - 1);
+    CALM_TRY(calm_algorithm_parse(ctx, "rtn", &fallback));
+    p->fallback = fallback;
+    return CALM_OK;
+}
+
+/* What the inputs are, for the result. */
+static void describe(calm_run *p)
+{
+    const calm_config *config = calm_model_config(p->in.model);
+    p->result.layout = calm_model_layout(p->in.model);
+    calm_inputs_jobs(&p->in, &p->result.first_job, &p->result.end_job);
+    p->result.encoder = config->arch->encoder;
+    p->result.n_experts = config->moe.n_experts;
+    p->result.calib = calm_window_facts_of(&p->in.calib);
+    p->result.guard = calm_window_facts_of(&p->in.guard);
+}
+
+static calm_status open_inputs(calm_ctx *ctx, calm_run *p)
+{
+    CALM_TRY(calm_model_open(ctx, p->in.recipe->model.dir, &p->in.model));
+    if (calm_model_is_quantized(p->in.model))
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: is quantized already; give calm the float checkpoint",
+                         p->in.recipe->model.dir);
+    CALM_TRY(choose_blocks(ctx, p));
+    CALM_TRY(calm_inputs_open_tokenizer(ctx, &p->in));
+    p->result.evaluates = p->in.recipe->eval_path && p->in.tokenizer;
+    CALM_TRY(calm_inputs_read_windows(ctx, &p->in));
+    describe(p);
+    const size_t longest = p->in.calib.longest > p->in.guard.longest ? p->in.calib.longest : p->in.guard.longest;
+    return calm_rope_init(ctx, calm_model_config(p->in.model), longest, &p->rope);
+}
+
+/* Refuse before any work what the exporter would refuse at the end. */
+static calm_status check_export(calm_ctx *ctx, calm_run *p)
+{
+    size_t *choice, first, end;
+    calm_inputs_jobs(&p->in, &first, &end);
+    for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
+        if (entry && p->in.recipe->pool[entry].of_scheme == p->in.recipe->pool[entry - 1].of_scheme)
+            continue;
+        CALM_TRY(calm_choice_uniform(ctx, &p->in, entry, &choice));
+        for (size_t job = first; job < end; job++)    /* what the target keeps from a job is no plan */
+            if (!calm_run_takes(p, job, p->in.recipe->pool[entry].of_scheme))
+                choice[job] = CALM_STAYS_FLOAT;
+        CALM_TRY(calm_plan_of_choice(ctx, &p->in, choice, &p->result.plan));
+        CALM_TRY(calm_formats_check(ctx, &p->in.recipe->formats, p->in.model, &p->result.plan));
+    }
+    return CALM_OK;
+}
+
+/* Many weights from few rows: least squares would fit what the rows happen to be (docs/method.md section 6). */
+static void warn_of_few_rows(calm_ctx *ctx, const calm_run *p)
+{
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    const size_t rows = p->in.calib.begin[p->in.calib.n];
+    size_t first, end, widest = 0;
+    calm_inputs_jobs(&p->in, &first, &end);
+    for (size_t job = first; job < end; job++)
+        widest = layout->jobs[job].in > widest && layout->jobs[job].expert < 0 ? layout->jobs[job].in : widest;
+    if (rows / ROWS_PER_INPUT < widest && (calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM))
+        calm_log(ctx, CALM_LOG_WARNING, "%zu calibration rows for %zu inputs: below %d rows per input results get worse "
+                                        "(more `calibration.samples`)", rows, widest, ROWS_PER_INPUT);
+}
+
+/* ---- the whole line ---- */
+
+/* A member of `json` from its text; NULL: none. */
+static calm_status add_member(calm_ctx *ctx, calm_json *json, const char *key, const char *text)
+{
+    calm_json *value;
+    if (!text)
+        return CALM_OK;
+    CALM_TRY(calm_json_parse(ctx, key, text, strlen(text), &value));
+    calm_json_set(json, key, value);
+    return CALM_OK;
+}
+
+/* The recipe as the store keeps it: `all` with what the command line said instead of a recipe file and with the file that says
+ * the same, which are not in the key. */
+static calm_status recipe_text(calm_ctx *ctx, const calm_recipe *recipe, bool all, calm_text *out)
+{
+    calm_json *json = calm_recipe_json(recipe);
+    calm_status status = all ? add_member(ctx, json, "overrides", recipe->overrides) : CALM_OK;
+    if (status == CALM_OK && all)
+        status = add_member(ctx, json, "document", recipe->document);
+    if (status == CALM_OK)
+        status = calm_json_write(ctx, json, 0, out);
+    calm_json_free(json);
+    return status;
+}
+
+static calm_status run_key(calm_ctx *ctx, const calm_run *p, char key[CALM_SHA256_HEX])
+{
+    calm_text recipe;
+    calm_sha256 sha;
+    calm_text_init(&recipe);
+    const calm_status status = recipe_text(ctx, p->in.recipe, false, &recipe);
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-run-1");
+    calm_sha256_field(&sha, CALM_VERSION);
+    calm_sha256_field(&sha, p->calib_key);
+    calm_sha256_field(&sha, recipe.data ? recipe.data : "");
+    const calm_status hashed = calm_sha256_finish(ctx, &sha, key);
+    calm_text_clear(&recipe);
+    return status != CALM_OK ? status : hashed;
+}
+
+static calm_status begin_run(calm_ctx *ctx, calm_run *p)
+{
+    const calm_selection *selection = &p->in.recipe->selection;
+    calm_text recipe;
+    char key[CALM_SHA256_HEX];
+    CALM_TRY(run_key(ctx, p, key));
+    calm_text_init(&recipe);
+    calm_status status = recipe_text(ctx, p->in.recipe, true, &recipe);
+    const calm_store_run run = {.key = key, .model_id = p->result.model_id, .calibration_id = p->result.calibration_id,
+                                .command = p->command, .recipe = recipe.data,
+                                .unit = calm_unit_name(selection->unit), .rule = calm_rule_name(selection->rule),
+                                .metric = calm_score_name(selection->point, selection->score),
+                                .version = CALM_VERSION, .n_threads = ctx->n_threads};
+    if (status == CALM_OK)
+        status = calm_store_run_begin(ctx, p->in.store, &run, &p->result.run_id, &p->resumed);
+    calm_text_clear(&recipe);
+    return status;
+}
+
+static calm_status end_run(calm_ctx *ctx, const calm_run *p, const char *status)
+{
+    const calm_store_outcome outcome = {.status = status, .result = p->result.name,
+                                        .reason = ctx->status == CALM_OK ? p->result.verdict : ctx->message,
+                                        .bits_per_weight = p->result.bits_per_weight, .bytes_before = p->result.bytes_before,
+                                        .bytes_after = p->result.bytes_after};
+    return calm_store_run_end(ctx, p->in.store, p->result.run_id, &outcome);
+}
+
+void calm_run_failed(calm_ctx *ctx, const calm_run *p)
+{
+    calm_ctx quiet = *ctx;
+    if (!p || !p->in.store || !p->result.run_id)
+        return;
+    calm_store_rollback(p->in.store);    /* of what was under way: within it this row would go with it */
+    end_run(&quiet, p, "failed");
+    if (ctx->status == CALM_ENOSPC || ctx->status == CALM_EIO)
+        calm_log(ctx, CALM_LOG_INFO, "what is done is in %s: the same command goes on from there", p->in.recipe->store);
+}
+
+/* A run over a recipe, in ctx->out. */
+static calm_status new_run(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options, calm_run **out)
+{
+    *out = NULL;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, 1));
+    (*out)->in.recipe = recipe;
+    (*out)->result.bits_per_weight = NAN;
+    (*out)->arena = ctx->out;
+    (*out)->command = options->command;
+    (*out)->events = options->events;
+    return CALM_OK;
+}
+
+/* Everything that can be refused before any work. */
+static calm_status open_all(calm_ctx *ctx, calm_run *p)
+{
+    size_t n_jobs;
+    if (p->in.recipe->output && p->in.recipe->n_budgets < 2)
+        CALM_TRY(calm_export_target(ctx, p->in.recipe->output, p->in.recipe->force));
+    CALM_TRY(open_inputs(ctx, p));
+    n_jobs = calm_model_layout(p->in.model)->n_jobs;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, p->in.candidates, n_jobs * p->in.recipe->n_pool));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, p->job_ids, n_jobs));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, p->choice, n_jobs));
+    for (size_t job = 0; job < n_jobs; job++)
+        p->choice[job] = CALM_STAYS_FLOAT;
+    CALM_TRY(calm_run_restrict(ctx, p));
+    p->result.recipe = p->in.recipe;
+    p->result.limits = p->scope.limits;
+    CALM_TRY(calm_gates_check(ctx, p->in.recipe->gates, p->in.recipe->n_gates, p->result.evaluates, calm_inputs_encode(&p->in),
+                              p->in.recipe->n_budgets > 1));
+    CALM_TRY(check_export(ctx, p));
+    CALM_TRY(calm_run_check_budgets(ctx, p));
+    warn_of_few_rows(ctx, p);
+    CALM_TRY(calm_memory_plan_apply(ctx, p, &p->memory));
+    calm_memory_plan_note(&p->held.open);
+    return CALM_OK;
+}
+
+calm_status calm_run_open(calm_ctx *ctx, const calm_recipe *recipe, calm_run **out)
+{
+    const calm_run_options options = {.command = NULL};
+    CALM_TRY(new_run(ctx, recipe, &options, out));
+    return open_all(ctx, *out);
+}
+
+static calm_status prepare(calm_ctx *ctx, calm_run *p)
+{
+    CALM_TRY(open_all(ctx, p));
+    CALM_TRY(calm_key_model(ctx, p->in.model, p->model_key));
+    CALM_TRY(calm_run_calibration_key(ctx, p));
+    const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = p->command, .wait_seconds = -1};
+    CALM_TRY(calm_make_parent(ctx, p->in.recipe->store));
+    CALM_TRY(calm_store_open(ctx, p->in.recipe->store, &how, &p->in.store));
+    p->result.store = p->in.store;
+    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    CALM_TRY(calm_run_register(ctx, p));
+    CALM_TRY(calm_store_commit(ctx, p->in.store));
+    CALM_TRY(begin_run(ctx, p));
+    return calm_environment_put(ctx, p->in.store, p->result.run_id);
+}
+
+/* Several budgets: their results side by side, none written. */
+static calm_status compare_budgets(calm_ctx *ctx, calm_run *p)
+{
+    CALM_TRY(calm_run_spend(ctx, p));
+    p->result.verdict = "several budgets were compared";
+    return calm_run_test_budgets(ctx, p);
+}
+
+/* What follows the candidates. */
+static calm_status run_stages(calm_ctx *ctx, calm_run *p, void *user)
+{
+    (void)user;
+    if (p->in.recipe->n_budgets > 1)
+        return compare_budgets(ctx, p);
+    if (p->in.recipe->n_budgets) {
+        CALM_TRY(calm_run_spend(ctx, p));
+    } else {
+        if (p->in.recipe->selection.score == CALM_SCORE_PROBE_KL)
+            CALM_TRY(calm_run_probe_all(ctx, p, p->in.recipe->selection.unit));
+        CALM_TRY(calm_run_choose(ctx, p));
+        CALM_TRY(calm_run_guard(ctx, p));
+    }
+    return calm_run_export(ctx, p);
+}
+
+static calm_status run_all(calm_ctx *ctx, calm_run *p, calm_stages_fn *stages, void *user)
+{
+    CALM_TRY(prepare(ctx, p));
+    CALM_TRY(calm_run_blocks(ctx, p));
+    CALM_TRY(stages(ctx, p, user));
+    return end_run(ctx, p, "finished");
+}
+
+calm_status calm_run_quantize(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options, calm_run **out)
+{
+    return calm_run_stages(ctx, recipe, options, run_stages, NULL, out);
+}
+
+calm_status calm_run_stages(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options,
+                            calm_stages_fn *stages, void *user, calm_run **out)
+{
+    const double begun = calm_seconds();
+    CALM_TRY(new_run(ctx, recipe, options, out));
+    const calm_status status = run_all(ctx, *out, stages, user);
+    if (status != CALM_OK)
+        calm_run_failed(ctx, *out);
+    (*out)->result.seconds = calm_seconds() - begun;
+    return status;
+}
+
+const calm_result *calm_run_result(const calm_run *run)
+{
+    return &run->result;
+}
+
+void calm_run_close(calm_ctx *ctx, calm_run *run)
+{
+    (void)ctx;
+    if (!run)
+        return;
+    calm_memory_set_limit(0);
+    calm_inputs_close(&run->in);
+    run->result.store = NULL;
+}

@@ -1,0 +1,143 @@
+/* The state of a run, and the stages that work on it.  Only files of this folder and their tests include it. */
+#ifndef CALM_RUN_RUN_IMPL_H
+#define CALM_RUN_RUN_IMPL_H
+
+#include "ptq/run/memory_plan.h"
+#include "ptq/plan/solve.h"
+#include "ptq/run/inputs.h"
+#include "ptq/run/run.h"
+
+/* Everything lives in the context's arenas or belongs to calm_run_close. */
+struct calm_run {
+    calm_inputs in;
+    calm_result result;
+    calm_events events;
+    const char *command;
+    calm_arena *arena;                         /* what lives as long as the run       */
+    char model_key[CALM_SHA256_HEX], calib_key[CALM_SHA256_HEX];
+    calm_rope rope;
+    int64_t *job_ids;                          /* [n_jobs] numbered as in the layout  */
+    bool resumed;
+    const calm_algorithm *fallback;            /* for experts that saw too few tokens */
+
+    calm_memory_plan memory;                     /* its knobs change no result                              */
+    calm_memory_plan_held held;
+    const char *spill_dir;                     /* hidden rows lie in a file there; NULL: in memory        */
+
+    bool surveyed, computed;                   /* what the store has of the candidates is known; all are there */
+    calm_pool pool;                            /* of the recipe's selection, as far as known */
+    calm_scope scope;                          /* what pins and target leave to its units */
+    size_t *choice;                            /* [n_jobs] entry of the pool          */
+    const char *cost;                          /* what the target cost; NULL: there is none */
+    calm_windows eval;
+};
+
+/* The same as calm_run_quantize with other stages after the candidates are there: what they do with them is theirs. */
+typedef calm_status calm_stages_fn(calm_ctx *ctx, calm_run *run, void *user);
+calm_status calm_run_stages(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options,
+                            calm_stages_fn *stages, void *user, calm_run **out);
+
+/* The beginning of a run alone: open everything, check what the exporter would refuse, fit the memory.  Nothing is
+ * written.  Close also after a failure. */
+calm_status calm_run_open(calm_ctx *ctx, const calm_recipe *recipe, calm_run **out);
+
+/* ---- stages, in their own files ---- */
+
+/* Put the rows of model, calibration, blocks and jobs, and compute every candidate's key (store_rows.c). */
+calm_status calm_run_register(calm_ctx *ctx, calm_run *run);
+
+/* Name of a hook point of a block or one of its experts, in ctx->out (store_rows.c). */
+calm_status calm_run_hook_name(calm_ctx *ctx, const calm_run *run, size_t block, long expert, calm_hook hook, char **out);
+
+/* run->calib_key: of the calibration windows; with a quantized prefix also of all that decides what the blocks before choose,
+ * so that candidates and statistics of different prefixes keep apart (store_rows.c). */
+calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *run);
+
+/* Find every candidate in the store, compute what is missing block by block, and put it there (survey.c). */
+calm_status calm_run_blocks(calm_ctx *ctx, calm_run *run);
+
+/* Choose per unit and put the choices (choices.c); then measure the hybrid and every uniform run on the guard windows and
+ * settle on the result (guard.c). */
+calm_status calm_run_choose(calm_ctx *ctx, calm_run *run);
+calm_status calm_run_guard(calm_ctx *ctx, calm_run *run);
+
+/* Measure trials [n] on the guard windows; *result = the first, or the uniform run that is better by more than two paired
+ * standard errors; *verdict says so, in ctx->out (guard.c). */
+calm_status calm_guard_judge(calm_ctx *ctx, calm_run *run, calm_trial *trials, size_t n, size_t *result,
+                             const char **verdict);
+
+/* Add what the target cost (NULL: nothing) to a verdict, in ctx->out (guard.c). */
+calm_status calm_verdict_add(calm_ctx *ctx, const char *cost, const char **verdict);
+
+/* Crest factor of a job's input: median over tokens of max|x| / rms(x); NaN when the store does not know (skip.c). */
+double calm_run_crest(calm_ctx *ctx, const calm_run *run, size_t job);
+
+/* Put what a solution over a pool takes for each job, with its reason and what the activation rule says of it (choices.c). */
+calm_status calm_choices_put(calm_ctx *ctx, calm_store *store, int64_t run, const calm_pool *pool,
+                             const calm_solution *solution);
+
+/* One probe per unit, then for each budget the plan of least predicted loss, its guard, and the result.  With one budget
+ * choice, trials and plan are set as by choice and guard, and the choices put (choices.c). */
+calm_status calm_run_spend(calm_ctx *ctx, calm_run *run);
+
+/* ---- sensitivity: probes of single units (sensitivity.c) ---- */
+
+/* One unit, by one of its jobs, quantized by one entry. */
+typedef struct calm_probe {
+    size_t job, entry;
+} calm_probe;
+
+/* Measure KL(float || .) with one unit of this kind quantized, on the first calibration windows, into the scores
+ * of its candidates; what is in the store is taken from there.  A unit with a failed candidate has none. */
+calm_status calm_run_probe(calm_ctx *ctx, calm_run *run, calm_unit unit, const calm_probe *probes, size_t n);
+
+/* The same for every unit and entry. */
+calm_status calm_run_probe_all(calm_ctx *ctx, calm_run *run, calm_unit unit);
+
+/* ---- trials (trials.c) ---- */
+
+/* A trial of choice [n_jobs] that the target would not take is missing the first job of that kind: it is not measured. */
+calm_status calm_trial_constrain(calm_ctx *ctx, const calm_run *run, const size_t *choice, calm_trial *trial);
+
+/* Measure trials [n] on windows: what the store has is taken from there, equal plans are measured once, those that miss a
+ * candidate are left out.  Sets id, eval, delta and se. */
+calm_status calm_trials_measure(calm_ctx *ctx, const calm_run *run, calm_trial *trials, size_t n,
+                                const calm_windows *windows, const char *text_name, calm_stage stage);
+
+/* At most so many trials are in memory at once. */
+#define CALM_TRIALS_AT_ONCE ((size_t)12)
+
+/* Put each measured trial as an evaluation that the run used for `role`, in one transaction. */
+calm_status calm_trials_put(calm_ctx *ctx, const calm_run *run, const calm_trial *trials, size_t n, const char *role);
+
+/* ---- the end ---- */
+
+/* Write the checkpoint under a temporary name, evaluate what was written, add card and recipe, and give it its name; put
+ * its files as artifacts (finish.c). */
+calm_status calm_run_export(calm_ctx *ctx, calm_run *run);
+
+/* Measure the results of several budgets, and the float model, on the evaluation's text (finish.c). */
+calm_status calm_run_test_budgets(calm_ctx *ctx, calm_run *run);
+
+/* Read the evaluation's text into run->eval and the result's facts (finish.c). */
+calm_status calm_run_read_eval(calm_ctx *ctx, calm_run *run);
+
+/* ---- evaluations (evaluations.c) ---- */
+
+/* An evaluation of the store as a result, and the other way.  find: *id is 0 when absent. */
+calm_status calm_run_find_evaluation(calm_ctx *ctx, const calm_run *run, const char *subject_key,
+                                     const calm_windows *windows, calm_eval_result *out, int64_t *id);
+calm_status calm_run_put_evaluation(calm_ctx *ctx, const calm_run *run, const char *subject_key, const char *subject,
+                                    const char *text_name, const calm_windows *windows, const calm_eval_result *result,
+                                    int64_t *id);
+
+/* The figures of an encoder's evaluation of the store.  CALM_EFORMAT: it has none. */
+calm_status calm_encoding_find(calm_ctx *ctx, calm_store *store, int64_t id, calm_embedding_result *out);
+
+/* Evaluate subjects [n] against the float model: by predictions, or by sentence embeddings; then `kl` is 1 - cosine, `nll`
+ * the relative error, `top1` the rank correlation, and `distances` [n] (NULL: not wanted) has all of it (encoders.c). */
+calm_status calm_run_measure(calm_ctx *ctx, const calm_run *run, calm_eval_result *reference_result,
+                             const calm_subject *subjects, size_t n, calm_eval_result *results,
+                             calm_embedding_result *distances, const calm_windows *windows, calm_tick_fn *fn, void *user);
+
+#endif

@@ -1,0 +1,85 @@
+/* Probes: the model with one unit quantized, measured end to end on calibration windows. */
+#include <math.h>
+#include <string.h>
+
+#include "ptq/run/block_work.h"
+
+static double *probe_of(const calm_run *p, calm_unit unit, size_t job, size_t entry)
+{
+    return &calm_candidate_at(&p->in, job, entry)->scores.value[calm_unit_point(unit)][CALM_SCORE_PROBE_KL];
+}
+
+/* The trial in which the unit of `job` alone is quantized by `entry`. */
+static calm_status new_trial(calm_ctx *ctx, const calm_run *p, calm_unit kind, const calm_probe *probe,
+                             calm_trial *out)
+{
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    size_t *choice, begin, end;
+    char *unit, *name;
+    calm_layout_unit(layout, kind, probe->job, &begin, &end);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, choice, layout->n_jobs));
+    for (size_t job = 0; job < layout->n_jobs; job++)
+        choice[job] = job >= begin && job < end ? probe->entry : CALM_STAYS_FLOAT;
+    CALM_TRY(calm_layout_unit_name(ctx, layout, kind, probe->job, &unit));
+    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s %s", unit, p->in.recipe->pool[probe->entry].name));
+    return calm_trial_new(ctx, &p->in, name, choice, out);
+}
+
+/* Keep a trial's KL with every candidate of the unit. */
+static calm_status keep(calm_ctx *ctx, const calm_run *p, calm_unit unit, const calm_probe *probe,
+                        const calm_trial *trial)
+{
+    const calm_point point = calm_unit_point(unit);
+    const calm_store_score row = {calm_unit_name(unit), calm_score_name(point, CALM_SCORE_PROBE_KL),
+                                  trial->eval.kl};
+    size_t begin, end;
+    calm_layout_unit(calm_model_layout(p->in.model), unit, probe->job, &begin, &end);
+    for (size_t job = begin; job < end; job++) {
+        *probe_of(p, unit, job, probe->entry) = trial->eval.kl;
+        CALM_TRY(calm_store_scores_add(ctx, p->in.store, calm_candidate_at(&p->in, job, probe->entry)->id, &row, 1));
+    }
+    return CALM_OK;
+}
+
+static calm_status measure(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n,
+                           const calm_windows *windows)
+{
+    calm_trial *trials;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, trials, n));
+    for (size_t i = 0; i < n; i++)
+        CALM_TRY(new_trial(ctx, p, unit, &probes[i], &trials[i]));
+    CALM_TRY(calm_trials_measure(ctx, p, trials, n, windows, p->in.recipe->calib_name, CALM_STAGE_PROBE));
+    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    for (size_t i = 0; i < n; i++)
+        if (trials[i].id)
+            CALM_TRY(keep(ctx, p, unit, &probes[i], &trials[i]));
+    CALM_TRY(calm_store_commit(ctx, p->in.store));
+    return calm_trials_put(ctx, p, trials, n, "probe");
+}
+
+calm_status calm_run_probe(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n)
+{
+    const size_t wanted = (size_t)p->in.recipe->probe_windows, most = wanted < p->in.calib.n ? wanted : p->in.calib.n;
+    calm_windows windows;
+    CALM_TRY(calm_windows_slice(ctx, &p->in.calib, 0, most, &windows));
+    if (n)
+        CALM_TRY(measure(ctx, p, unit, probes, n, &windows));
+    calm_event_complete(&p->events, CALM_STAGE_PROBE);
+    return CALM_OK;
+}
+
+calm_status calm_run_probe_all(calm_ctx *ctx, calm_run *p, calm_unit unit)
+{
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    calm_probe *probes;
+    size_t first, end, n = 0;
+    calm_inputs_jobs(&p->in, &first, &end);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, probes, (end - first) * p->in.recipe->n_pool));
+    for (size_t job = first, unit_end; job < end; job = unit_end) {
+        size_t begin;
+        calm_layout_unit(layout, unit, job, &begin, &unit_end);
+        for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
+            probes[n++] = (calm_probe){job, entry};
+    }
+    return calm_run_probe(ctx, p, unit, probes, n);
+}

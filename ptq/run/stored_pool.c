@@ -1,0 +1,541 @@
+/* Pools, read back from the store. */
+#include "ptq/run/stored_pool.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "algorithms/algorithm.h"
+
+/* Most entries of a pool: more is not a run of calm. */
+#define MAX_ENTRIES ((size_t)1000)
+
+/* ---- reading the pool ---- */
+
+/* A candidate as it comes from the store. */
+typedef struct raw_row {
+    int64_t job_id;
+    size_t entry;
+    calm_pool_cell cell;
+    calm_stored_cell more;
+} raw_row;
+
+/* A job with what was chosen for it. */
+typedef struct job_row {
+    calm_pool_job job;
+    calm_stored_choice choice;
+} job_row;
+
+typedef struct reading {
+    calm_store *store;
+    const calm_stored_run *run;
+    const calm_pool_query *query;
+    calm_pool_entry *entries;
+    size_t n_entries, entry_room;
+    bool several;              /* schemes                                            */
+    raw_row *raw;              /* [n_raw] by rising candidate                        */
+    size_t n_raw, raw_room;
+    job_row *jobs;             /* [n_jobs]                                           */
+    size_t n_jobs, job_room;
+    calm_pool_cell *cells;     /* [n_jobs][n_entries]                                */
+    calm_stored_cell *more;    /* the same                                           */
+    calm_pool_cell **of_raw;   /* [n_raw] where that candidate lies                  */
+    size_t at;                 /* of raw: the scores come in the same order          */
+    bool light;                /* the run left out what it need not try              */
+    size_t n_expected;         /* jobs of the blocks that the run is about           */
+    const char *tie, *probe;   /* names of the scores beside the query's             */
+} reading;
+
+static calm_status contradiction(calm_ctx *ctx, const reading *r, const char *what, int64_t candidate)
+{
+    return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld: candidate %lld %s", calm_store_path(r->store),
+                     (long long)r->run->id, (long long)candidate, what);
+}
+
+/* ---- entries ---- */
+
+/* One more entry; the algorithm is parsed for what the activation rule asks, and one of another version is none. */
+static calm_status add_entry(calm_ctx *ctx, reading *r, const char *algorithm, const char *chain, const char *scheme,
+                             size_t *out)
+{
+    calm_algorithm *parsed;
+    if (r->n_entries == MAX_ENTRIES)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld has more than %zu algorithms and schemes",
+                         calm_store_path(r->store), (long long)r->run->id, MAX_ENTRIES);
+    if (r->n_entries == r->entry_room) {
+        calm_pool_entry *more;
+        r->entry_room = 2 * r->entry_room + 16;
+        CALM_TRY(CALM_NEW(ctx, ctx->out, more, r->entry_room));
+        if (r->n_entries)
+            memcpy(more, r->entries, r->n_entries * sizeof *more);
+        r->entries = more;
+    }
+    calm_pool_entry *entry = &r->entries[r->n_entries];
+    char *text;
+    *entry = (calm_pool_entry){0};
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", algorithm));
+    entry->algorithm = text;
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", chain));
+    entry->chain = text;
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", scheme));
+    entry->scheme_name = text;
+    const bool known = calm_scheme_parse(ctx, scheme, &entry->scheme) == CALM_OK && entry->scheme.bits > 0;
+    calm_ctx_forgive(ctx);
+    if (!known && !r->query->partial)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld: \"%s\" is no scheme that this calm knows",
+                         calm_store_path(r->store), (long long)r->run->id, scheme);
+    if (calm_algorithm_parse(ctx, algorithm, &parsed) == CALM_OK)
+        entry->smooths = calm_algorithm_caps(parsed) & CALM_SETS_IN_SCALE;
+    calm_ctx_forgive(ctx);
+    *out = r->n_entries++;
+    return CALM_OK;
+}
+
+/* Can it be in a pool of several schemes?  What this calm does not know is taken at its word. */
+static bool may_reach(calm_ctx *ctx, const char *algorithm, const char *scheme_name)
+{
+    calm_algorithm *parsed;
+    calm_scheme scheme;
+    const bool known = calm_algorithm_parse(ctx, algorithm, &parsed) == CALM_OK &&
+                       calm_scheme_parse(ctx, scheme_name, &scheme) == CALM_OK;
+    const bool reaches = !known || calm_algorithm_reaches(ctx, parsed, &scheme) == CALM_OK;
+    calm_ctx_forgive(ctx);
+    return reaches;
+}
+
+/* The recipe's own order: scheme after scheme, each with its algorithms.  What it does not list (an older recipe)
+ * follows in the order of its candidates. */
+static calm_status list_recipe(calm_ctx *ctx, reading *r)
+{
+    const calm_json *recipe = r->run->recipe, *schemes = calm_json_get(recipe, "schemes");
+    const calm_json *algorithms = calm_json_get(recipe, "algorithms");
+    const char *one = calm_json_string(calm_json_get(recipe, "scheme"), NULL);
+    const size_t n_schemes = one ? 1 : calm_json_size(schemes), n = calm_json_size(algorithms);
+    size_t entry;
+    for (size_t s = 0; s < n_schemes; s++)
+        for (size_t a = 0; a < n; a++) {
+            const calm_json *algorithm = calm_json_at(algorithms, a);
+            const char *scheme = one ? one : calm_json_string(calm_json_at(schemes, s), NULL);
+            const char *name = calm_json_string(calm_json_get(algorithm, "name"), NULL);
+            const char *chain = calm_json_string(calm_json_get(algorithm, "chain"), "");
+            if (scheme && name && (n_schemes == 1 || may_reach(ctx, name, scheme)))
+                CALM_TRY(add_entry(ctx, r, name, chain, scheme, &entry));
+        }
+    r->several = n_schemes > 1;
+    return CALM_OK;
+}
+
+static calm_status set_chain(calm_ctx *ctx, calm_pool_entry *entry, const char *chain)
+{
+    char *text;
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", chain));
+    entry->chain = text;
+    return CALM_OK;
+}
+
+/* The entry of a candidate: of its chain; of "rtn for gptq", which an expert with too few tokens has, that of gptq. */
+static calm_status find_entry(calm_ctx *ctx, reading *r, const char *name, const char *chain, const char *scheme,
+                              size_t *out)
+{
+    const char *asked = strstr(name, " for ");
+    for (size_t i = 0; i < r->n_entries; i++) {
+        const calm_pool_entry *entry = &r->entries[i];
+        if (strcmp(entry->scheme_name, scheme) != 0)
+            continue;
+        const bool unknown = !entry->chain[0];    /* an older recipe names its algorithms alone */
+        if (asked || unknown ? strcmp(entry->algorithm, asked ? asked + 5 : name) == 0 : strcmp(entry->chain, chain) == 0) {
+            *out = i;
+            return unknown && !asked ? set_chain(ctx, &r->entries[i], chain) : CALM_OK;
+        }
+    }
+    if (asked)    /* an earlier run may have called the same chain otherwise */
+        for (size_t i = 0; i < r->n_entries; i++) {
+            calm_algorithm *parsed;
+            const bool same = strcmp(r->entries[i].scheme_name, scheme) == 0 &&
+                              calm_algorithm_parse(ctx, asked + 5, &parsed) == CALM_OK &&
+                              strcmp(calm_algorithm_canonical(parsed), r->entries[i].chain) == 0;
+            calm_ctx_forgive(ctx);
+            if (same) {
+                *out = i;
+                return CALM_OK;
+            }
+        }
+    return add_entry(ctx, r, asked ? asked + 5 : name, asked ? asked + 5 : chain, scheme, out);
+}
+
+/* ---- candidates ---- */
+
+static calm_status add_raw(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+{
+    reading *r = user;
+    (void)n;
+    (void)names;
+    if (!v)
+        return CALM_OK;
+    if (r->n_raw == r->raw_room)
+        return contradiction(ctx, r, "came while the store was read", calm_value_as_int(&v[0]));
+    raw_row *raw = &r->raw[r->n_raw++];
+    *raw = (raw_row){.job_id = calm_value_as_int(&v[1]),
+                     .cell = {.id = calm_value_as_int(&v[0]), .blob_bytes = calm_value_as_int(&v[8]), .metric = NAN, .tie = NAN,
+                              .probe = NAN},
+                     .more = {.bits_per_weight = calm_value_as_real(&v[9])}};
+    if (!calm_value_as_string(&v[2]) || !calm_value_as_string(&v[3]) || !calm_value_as_string(&v[4]) || !calm_value_as_string(&v[5]))
+        return contradiction(ctx, r, "has no name", raw->cell.id);
+    CALM_TRY(calm_value_copy(ctx, &v[2], &raw->more.algorithm));
+    CALM_TRY(calm_value_copy(ctx, &v[5], &raw->cell.key));
+    CALM_TRY(calm_value_copy(ctx, &v[6], &raw->cell.failure));
+    CALM_TRY(calm_value_copy(ctx, &v[7], &raw->cell.blob));
+    if (!raw->cell.failure && !raw->cell.blob)
+        return contradiction(ctx, r, "has neither a result nor a failure", raw->cell.id);
+    return find_entry(ctx, r, v[2].text, v[3].text, v[4].text, &raw->entry);
+}
+
+static calm_status nothing_competed(calm_ctx *ctx, const reading *r)
+{
+    const calm_stored_run *run = r->run;
+    return calm_fail(ctx, CALM_ENOTFOUND,
+                     "%s: run %lld (%s%s%s) has no candidates: the same calm quantize goes on where it stopped",
+                     calm_store_path(r->store), (long long)run->id, run->status,
+                     run->reason ? ": " : "", run->reason ? run->reason : "");
+}
+
+static calm_status read_candidates(calm_ctx *ctx, reading *r)
+{
+    const calm_value run = calm_value_int(r->run->id);
+    calm_value count;
+    CALM_TRY(calm_store_query_one(ctx, r->store, "SELECT count(*) FROM run_candidate WHERE run_id = ?1", &run, 1,
+                                  &count, 1));
+    r->raw_room = (size_t)calm_value_as_int(&count);
+    if (!r->raw_room && !r->query->partial)
+        return nothing_competed(ctx, r);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, r->raw, r->raw_room));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, r->of_raw, r->raw_room));
+    return calm_store_query(ctx, r->store,
+                            "SELECT k.id, k.job_id, a.name, a.chain, k.scheme, k.key, k.failure, k.blob, k.blob_bytes,"
+                            " k.bits_per_weight"
+                            " FROM run_candidate rc CROSS JOIN candidate k ON k.id = rc.candidate_id"
+                            " CROSS JOIN algorithm a ON a.id = k.algorithm_id WHERE rc.run_id = ?1"
+                            " ORDER BY rc.candidate_id",
+                            &run, 1, add_raw, r);
+}
+
+/* Entries of one scheme side by side, in the order in which schemes and entries came; names as people know them. */
+static calm_status sort_entries(calm_ctx *ctx, reading *r, size_t *n_schemes)
+{
+    calm_pool_entry *sorted;
+    size_t *place, n = 0;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, sorted, r->n_entries));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, place, r->n_entries));
+    *n_schemes = 0;
+    for (size_t i = 0; i < r->n_entries; i++) {
+        bool first = true;
+        for (size_t j = 0; j < i && first; j++)
+            first = strcmp(r->entries[j].scheme_name, r->entries[i].scheme_name) != 0;
+        for (size_t j = i; j < r->n_entries && first; j++)
+            if (strcmp(r->entries[j].scheme_name, r->entries[i].scheme_name) == 0) {
+                sorted[n] = r->entries[j];
+                sorted[n].of_scheme = *n_schemes;
+                place[j] = n++;
+            }
+        *n_schemes += first;
+    }
+    for (size_t i = 0; i < n; i++) {
+        char *name;
+        const bool several = r->several || *n_schemes > 1;
+        CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s%s%s", sorted[i].algorithm, several ? " " : "",
+                           several ? sorted[i].scheme_name : ""));
+        sorted[i].name = name;
+    }
+    for (size_t i = 0; i < r->n_raw; i++)
+        r->raw[i].entry = place[r->raw[i].entry];
+    r->entries = sorted;
+    return CALM_OK;
+}
+
+/* Take away what is named and was not tried on any job: a pair that the recipe forbids, where others have its
+ * algorithm or scheme.  Of a light run it may have been left out everywhere. */
+static void drop_untried(reading *r)
+{
+    bool tried[MAX_ENTRIES] = {false};
+    size_t place[MAX_ENTRIES], n = 0;
+    for (size_t i = 0; i < r->n_raw; i++)
+        tried[r->raw[i].entry] = true;
+    for (size_t i = 0; i < r->n_entries; i++) {
+        place[i] = n;
+        if (tried[i] || r->light)
+            r->entries[n++] = r->entries[i];
+    }
+    for (size_t i = 0; i < r->n_raw; i++)
+        r->raw[i].entry = place[r->raw[i].entry];
+    r->n_entries = n;
+}
+
+/* ---- jobs ---- */
+
+/* Name of the unit of a job, as calm_layout_unit_name makes it. */
+static calm_status name_unit(calm_ctx *ctx, calm_unit unit, const char *block, const char *sublayer, const char *role,
+                             const char *name, const char **out)
+{
+    const char *dot = strrchr(name, '.');
+    char *text;
+    if (unit == CALM_UNIT_JOB)
+        CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", name));
+    else if (unit == CALM_UNIT_BLOCK)
+        CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", block));
+    else if (strchr(role, '.') && dot)    /* experts.3.down, shared_expert.down: the expert */
+        CALM_TRY(calm_strf(ctx, ctx->out, &text, "%.*s", (int)(dot - name), name));
+    else
+        CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s.%s", block, sublayer));
+    *out = text;
+    return CALM_OK;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static calm_status add_job(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+{
+    reading *r = user;
+    (void)n;
+    (void)names;
+    if (!v)
+        return CALM_OK;
+    if (r->n_jobs == r->job_room || calm_value_as_int(&v[6]) <= 0 || calm_value_as_int(&v[7]) <= 0 || calm_value_as_int(&v[5]) < 0 || !calm_value_as_string(&v[1]) ||
+        !calm_value_as_string(&v[2]) || !calm_value_as_string(&v[3]) || !calm_value_as_string(&v[4]))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: job %lld is not one of calm's", calm_store_path(r->store),
+                         (long long)calm_value_as_int(&v[0]));
+    const calm_json *blocks = calm_json_get(r->run->recipe, "blocks");
+    r->n_expected += calm_value_as_int(&v[5]) >= calm_json_int(calm_json_at(blocks, 0), 0) &&
+                     calm_value_as_int(&v[5]) <= calm_json_int(calm_json_at(blocks, 1), INT64_MAX);
+    calm_pool_job *job = &r->jobs[r->n_jobs].job;
+    calm_stored_choice *choice = &r->jobs[r->n_jobs++].choice;
+    *job = (calm_pool_job){.id = calm_value_as_int(&v[0]), .block = (size_t)calm_value_as_int(&v[5]), .out = (size_t)calm_value_as_int(&v[6]),
+                           .in = (size_t)calm_value_as_int(&v[7]), .crest = calm_value_as_real(&v[8])};
+    *choice = (calm_stored_choice){.decided = calm_value_as_int(&v[10]) != 0, .candidate = calm_value_as_int(&v[9]),
+                                   .disagrees = calm_value_as_int(&v[13]) != 0, .block_id = calm_value_as_int(&v[14]),
+                                   .position = calm_value_as_int(&v[15])};
+    CALM_TRY(calm_value_copy(ctx, &v[1], &job->name));
+    CALM_TRY(calm_value_copy(ctx, &v[2], &job->role));
+    CALM_TRY(calm_value_copy(ctx, &v[11], &choice->reason));
+    CALM_TRY(calm_value_copy(ctx, &v[12], &choice->advice));
+    job->expert = strncmp(job->role, "experts.", 8) == 0;
+    job->down = ends_with(job->role, "down");
+    return name_unit(ctx, r->query->unit, v[4].text, v[3].text, job->role, job->name, &job->unit);
+}
+
+static calm_status read_jobs(calm_ctx *ctx, reading *r)
+{
+    const calm_value params[] = {calm_value_int(r->run->model_id), calm_value_int(r->run->id),
+                                 calm_value_int(r->run->calibration_id)};
+    calm_value count;
+    CALM_TRY(calm_store_query_one(ctx, r->store, "SELECT count(*) FROM job j JOIN block b ON b.id = j.block_id"
+                                  " WHERE b.model_id = ?1", params, 1, &count, 1));
+    r->job_room = (size_t)calm_value_as_int(&count);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, r->jobs, r->job_room));
+    return calm_store_query(ctx, r->store,
+                            "SELECT j.id, j.name, j.role, j.sublayer, b.name, b.number, j.out_features, j.in_features,"
+                            " x.crest_median, c.candidate_id, c.run_id IS NOT NULL, c.reason, c.advice, c.disagrees,"
+                            " b.id, j.position"
+                            " FROM block b CROSS JOIN job j ON j.block_id = b.id"
+                            " LEFT JOIN activation x ON x.model_id = ?1 AND x.calibration_id = ?3"
+                            " AND x.hook = j.input_hook"
+                            " LEFT JOIN choice c ON c.run_id = ?2 AND c.job_id = j.id"
+                            " WHERE b.model_id = ?1 ORDER BY b.number, j.position, j.id",
+                            params, 3, add_job, r);
+}
+
+/* Job ids with their places, for finding. */
+typedef struct job_place {
+    int64_t id;
+    size_t at;
+    bool used;
+} job_place;
+
+static int compare_places(const void *a, const void *b)
+{
+    const job_place *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static job_place *find_place(job_place *places, size_t n, int64_t id)
+{
+    const job_place wanted = {.id = id};
+    return bsearch(&wanted, places, n, sizeof *places, compare_places);
+}
+
+static calm_status new_cells(calm_ctx *ctx, reading *r, size_t n_jobs)
+{
+    size_t n;
+    if (!calm_size_mul(&n, n_jobs, r->n_entries))
+        return calm_fail(ctx, CALM_ENOMEM, "%zu jobs of %zu candidates", n_jobs, r->n_entries);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, r->cells, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, r->more, n));
+    for (size_t i = 0; i < n; i++) {
+        r->cells[i] = (calm_pool_cell){.metric = NAN, .tie = NAN, .probe = NAN};
+        r->more[i] = (calm_stored_cell){.bits_per_weight = NAN};
+    }
+    return CALM_OK;
+}
+
+/* Every candidate to its job and entry.  Jobs without any are not of the run (--blocks): they go, unless all are asked
+ * for. */
+static calm_status place_cells(calm_ctx *ctx, reading *r)
+{
+    job_place *places;
+    size_t n_used = 0, *now;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, places, r->n_jobs));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, now, r->n_jobs));
+    for (size_t i = 0; i < r->n_jobs; i++)
+        places[i] = (job_place){.id = r->jobs[i].job.id, .at = i, .used = r->query->partial};
+    qsort(places, r->n_jobs, sizeof *places, compare_places);
+    for (size_t i = 0; i < r->n_raw; i++) {
+        job_place *place = find_place(places, r->n_jobs, r->raw[i].job_id);
+        if (!place)
+            return contradiction(ctx, r, "is of another model", r->raw[i].cell.id);
+        place->used = true;
+    }
+    for (size_t i = 0; i < r->n_jobs; i++) {
+        now[i] = n_used;
+        if (find_place(places, r->n_jobs, r->jobs[i].job.id)->used)
+            r->jobs[n_used++] = r->jobs[i];
+    }
+    CALM_TRY(new_cells(ctx, r, n_used));
+    for (size_t i = 0; i < r->n_raw; i++) {
+        const size_t job = now[find_place(places, r->n_jobs, r->raw[i].job_id)->at];
+        r->of_raw[i] = &r->cells[job * r->n_entries + r->raw[i].entry];
+        *r->of_raw[i] = r->raw[i].cell;    /* of two, the later */
+        r->more[job * r->n_entries + r->raw[i].entry] = r->raw[i].more;
+    }
+    r->n_jobs = n_used;
+    return CALM_OK;
+}
+
+/* A run that did not come to its end may lack candidates: choosing among the others would be a plan of half a model. */
+static calm_status check_complete(calm_ctx *ctx, const reading *r)
+{
+    size_t n_missing = r->n_expected > r->n_jobs ? (r->n_expected - r->n_jobs) * r->n_entries : 0;
+    if (r->query->partial || strcmp(r->run->status, "finished") == 0)
+        return CALM_OK;
+    for (size_t i = 0; i < r->n_jobs * r->n_entries && !r->light; i++)
+        n_missing += !r->cells[i].id;
+    return !n_missing ? CALM_OK : calm_fail(ctx, CALM_ENOTFOUND,
+                                            "%s: run %lld (%s) stopped %zu candidates before it had all: "
+                                            "the same calm quantize goes on there", calm_store_path(r->store),
+                                            (long long)r->run->id, r->run->status, n_missing);
+}
+
+/* ---- scores ---- */
+
+static calm_status add_score(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+{
+    reading *r = user;
+    (void)n;
+    (void)names;
+    if (!v)
+        return CALM_OK;
+    while (r->at < r->n_raw && r->raw[r->at].cell.id < calm_value_as_int(&v[0]))
+        r->at++;
+    if (r->at == r->n_raw || r->raw[r->at].cell.id != calm_value_as_int(&v[0]) || !calm_value_as_string(&v[1]))
+        return contradiction(ctx, r, "came while the store was read", calm_value_as_int(&v[0]));
+    calm_pool_cell *cell = r->of_raw[r->at];
+    if (cell->id != calm_value_as_int(&v[0]))    /* a later one took its place */
+        return CALM_OK;
+    if (r->query->metric && strcmp(v[1].text, r->query->metric) == 0)
+        cell->metric = calm_value_as_real(&v[2]);
+    if (strcmp(v[1].text, r->tie) == 0)
+        cell->tie = calm_value_as_real(&v[2]);
+    if (strcmp(v[1].text, r->probe) == 0)
+        cell->probe = calm_value_as_real(&v[2]);
+    return CALM_OK;
+}
+
+static calm_status read_scores(calm_ctx *ctx, reading *r)
+{
+    const char *metric = r->query->metric ? r->query->metric : r->tie;
+    const bool delta = strncmp(metric, "delta_", 6) == 0;
+    r->tie = calm_score_name(delta ? CALM_POINT_DELTA : calm_unit_point(r->query->unit), CALM_METRIC_LOG_REL_MSE);
+    r->probe = calm_score_name(calm_unit_point(r->query->unit), CALM_SCORE_PROBE_KL);
+    const calm_value params[] = {calm_value_int(r->run->id), calm_value_text(calm_unit_name(r->query->unit)),
+                                 calm_value_text(metric), calm_value_text(r->tie), calm_value_text(r->probe)};
+    return calm_store_query(ctx, r->store,
+                            "SELECT rc.candidate_id, s.metric, s.value FROM run_candidate rc CROSS JOIN score s"
+                            " ON s.candidate_id = rc.candidate_id WHERE rc.run_id = ?1 AND s.unit = ?2"
+                            " AND s.metric IN (?3, ?4, ?5) ORDER BY rc.candidate_id",
+                            params, 5, add_score, r);
+}
+
+/* ---- all of it ---- */
+
+static calm_status list_schemes(calm_ctx *ctx, const reading *r, size_t n, const calm_scheme **out)
+{
+    calm_scheme *schemes;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, schemes, n));
+    for (size_t i = 0; i < r->n_entries; i++)
+        schemes[r->entries[i].of_scheme] = r->entries[i].scheme;
+    *out = schemes;
+    return CALM_OK;
+}
+
+/* What was read, as the caller gets it. */
+static calm_status hand_over(calm_ctx *ctx, const reading *r, size_t n_schemes, calm_stored_pool *out)
+{
+    calm_pool_job *jobs;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, jobs, r->n_jobs));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->choices, r->n_jobs));
+    for (size_t j = 0; j < r->n_jobs; j++) {
+        jobs[j] = r->jobs[j].job;
+        out->choices[j] = r->jobs[j].choice;
+    }
+    out->cells = r->more;
+    out->pool = (calm_pool){.entries = r->entries, .n_entries = r->n_entries, .n_schemes = n_schemes, .jobs = jobs,
+                            .n_jobs = r->n_jobs, .cells = r->cells, .unit = r->query->unit, .rule = r->query->rule,
+                            .metric = r->query->metric, .numbered = true};
+    CALM_TRY(list_schemes(ctx, r, n_schemes, &out->pool.schemes));
+    return calm_pool_index(ctx, &out->pool);
+}
+
+calm_status calm_pool_of_store(calm_ctx *ctx, calm_store *store, const calm_stored_run *run,
+                               const calm_pool_query *query, calm_stored_pool *out)
+{
+    reading r = {.store = store, .run = run, .query = query};
+    size_t n_schemes;
+    r.light = strcmp(calm_json_string(calm_json_get(calm_json_get(run->recipe, "choice"), "effort"), ""), "light") == 0;
+    CALM_TRY(list_recipe(ctx, &r));
+    CALM_TRY(read_candidates(ctx, &r));
+    drop_untried(&r);
+    CALM_TRY(sort_entries(ctx, &r, &n_schemes));
+    CALM_TRY(read_jobs(ctx, &r));
+    CALM_TRY(place_cells(ctx, &r));
+    CALM_TRY(check_complete(ctx, &r));
+    CALM_TRY(read_scores(ctx, &r));
+    return hand_over(ctx, &r, n_schemes, out);
+}
+
+calm_status calm_jobs_of_store(calm_ctx *ctx, calm_store *store, const calm_stored_run *run,
+                               const calm_pool_query *query, calm_stored_pool *out)
+{
+    reading r = {.store = store, .run = run, .query = query};
+    CALM_TRY(read_jobs(ctx, &r));
+    return hand_over(ctx, &r, 0, out);
+}
+
+calm_status calm_stored_entries(calm_ctx *ctx, const calm_stored_run *run, const calm_stored_pool *stored,
+                                size_t **entries)
+{
+    const calm_pool *pool = &stored->pool;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *entries, pool->n_jobs));
+    for (size_t job = 0; job < pool->n_jobs; job++) {
+        const int64_t chosen = stored->choices[job].candidate;
+        size_t entry = 0;
+        while (entry < pool->n_entries && calm_pool_at(pool, job, entry)->id != chosen)
+            entry++;
+        if (chosen && entry == pool->n_entries)
+            return calm_fail(ctx, CALM_EFORMAT, "run %lld: candidate %lld, chosen for %s, did not compete there",
+                             (long long)run->id, (long long)chosen, pool->jobs[job].name);
+        (*entries)[job] = chosen ? entry : SIZE_MAX;
+    }
+    return CALM_OK;
+}

@@ -1,0 +1,37 @@
+/* A run as the store has it: what it was, and what it was asked.  Nothing here needs the model. */
+#ifndef CALM_RUN_STORED_RUN_H
+#define CALM_RUN_STORED_RUN_H
+
+#include "ptq/io/json.h"
+#include "ptq/plan/requests.h"
+#include "store/store.h"
+
+typedef struct calm_stored_run {
+    int64_t id, model_id, calibration_id;         /* calibration 0: none                                  */
+    const char *key, *status, *unit, *rule, *metric;    /* rule, metric NULL: none                        */
+    const char *result, *reason;                  /* NULL: none                                           */
+    double bits_per_weight;                       /* NaN: unknown                                         */
+    int64_t bytes_after;                          /* 0: unknown                                           */
+    const char *recipe_text;                      /* as stored                                            */
+    calm_json *recipe;                            /* the same parsed                                      */
+    const char *model_digest, *model_name, *model_path;    /* path NULL: unknown                          */
+} calm_stored_run;
+
+/* Parse the word for a run: a number from 1.  `owner` is the command, for the message.  CALM_EARG. */
+calm_status calm_stored_run_number(calm_ctx *ctx, const char *owner, const char *word, int64_t *run);
+
+/* Read a run into ctx->out; clear it also after a failure.  CALM_ENOTFOUND: there is no such run (the message has the
+ * newest).  CALM_EFORMAT: its recipe is not an object. */
+calm_status calm_stored_run_read(calm_ctx *ctx, calm_store *store, int64_t run, calm_stored_run *out);
+void calm_stored_run_clear(calm_stored_run *run);
+
+/* The run's unit and rule by their names; false: this calm does not know it. */
+bool calm_stored_run_unit(const calm_stored_run *run, calm_unit *unit);
+bool calm_stored_run_rule(const calm_stored_run *run, calm_rule *rule);
+
+/* What the run's own choice was asked, with what earlier selections asked of it, in rounds: forbid and pins, with `room`
+ * more places for each behind them, in ctx->out.  Texts are the run's. */
+calm_status calm_stored_requests(calm_ctx *ctx, const calm_stored_run *run, size_t room, calm_word **forbid,
+                                 calm_pin **pins, calm_requests *out);
+
+#endif

@@ -1,0 +1,156 @@
+/* A run's recipe becomes its calibration windows again. */
+#include "ptq/run/stored_windows.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ptq/recipe/resolve.h"
+#include "ptq/run/inputs.h"
+
+/* What the store knows of the windows of a run. */
+typedef struct known {
+    const char *text, *tokens;    /* digests; text NULL: unknown */
+    int64_t n, n_tokens;
+} known;
+
+static calm_status read_known(calm_ctx *ctx, calm_store *store, const calm_stored_run *run, known *out)
+{
+    static const char sql[] = "SELECT text_digest, tokens_digest, n_windows, n_tokens FROM calibration WHERE id = ?1";
+    const calm_value id = calm_value_int(run->calibration_id);
+    calm_value v[4];
+    const calm_status status = calm_store_query_one(ctx, store, sql, &id, 1, v, 4);
+    if (status == CALM_ENOTFOUND)
+        calm_ctx_forgive(ctx);
+    else
+        CALM_TRY(status);
+    if (status == CALM_ENOTFOUND || v[1].type != CALM_VALUE_TEXT)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld has no digest of its calibration windows",
+                         calm_store_path(store), (long long)run->id);
+    *out = (known){v[0].type == CALM_VALUE_TEXT ? v[0].text : NULL, v[1].text, v[2].integer, v[3].integer};
+    return CALM_OK;
+}
+
+/* ---- the recipe ---- */
+
+/* "calibration" as recipe files have it, from the resolved form: of runs that no file stands for, as calm ablate's. */
+static calm_json *from_resolved(const calm_json *recipe)
+{
+    const calm_json *before = calm_json_get(recipe, "calibration"), *choice = calm_json_get(recipe, "choice");
+    calm_json *after = calm_json_new_object();
+    const char *text = calm_json_string(calm_json_get(before, "text"), "");
+    const int64_t seed = calm_json_int(calm_json_get(before, "seed"), -1);
+    if (strncmp(text, CALM_BUNDLED, strlen(CALM_BUNDLED)) != 0)
+        calm_json_set_string(after, "text", text);
+    calm_json_set_int(after, "samples", calm_json_int(calm_json_get(before, "samples"), 0));
+    calm_json_set_int(after, "seqlen", calm_json_int(calm_json_get(before, "seqlen"), 0));
+    if (seed >= 0)
+        calm_json_set_int(after, "seed", seed);
+    calm_json_set_bool(after, "special", calm_json_bool(calm_json_get(before, "special"), false));
+    calm_json_set_bool(after, "stream", calm_json_bool(calm_json_get(before, "stream"), false));
+    calm_json_set_int(after, "guard_samples", calm_json_int(calm_json_get(choice, "guard_windows"), 0));
+    return after;
+}
+
+/* The part of the run's recipe that says which windows, as a recipe file: untrusted until it is checked. */
+static calm_json *calibration_document(const calm_stored_run *run)
+{
+    const calm_json *document = calm_json_get(run->recipe, "document");
+    const calm_json *calibration = calm_json_get(document, "calibration");
+    calm_json *root = calm_json_new_object();
+    calm_json_set_int(root, "calm_recipe", CALM_RECIPE_VERSION);
+    calm_json_set_string(root, "model", "of the run");
+    calm_json_set(root, "calibration", calibration ? calm_json_copy(calibration) : from_resolved(run->recipe));
+    return root;
+}
+
+static calm_status restore_spec(calm_ctx *ctx, calm_store *store, const calm_stored_run *run, calm_recipe_spec *out)
+{
+    char *where;
+    CALM_TRY(calm_strf(ctx, ctx->out, &where, "%s: recipe of run %lld", calm_store_path(store), (long long)run->id));
+    CALM_TRY(calm_spec_init(ctx, out));
+    calm_json *document = calibration_document(run);
+    calm_status status = calm_document_check(ctx, where, document);
+    if (status == CALM_OK)
+        status = calm_spec_read(ctx, document, where, out);
+    calm_json_free(document);
+    return status;
+}
+
+/* ---- the windows ---- */
+
+/* *digest [CALM_SHA256_HEX]: of the text as it is now. */
+static calm_status find_text(calm_ctx *ctx, const calm_stored_run *run, const known *want, const calm_recipe *recipe,
+                             char *digest)
+{
+    const char *path = recipe->calib_path;
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISREG(info.st_mode))    /* an untrusted store may name a device */
+        return calm_sha256_file(ctx, path, digest);
+    return calm_fail(ctx, CALM_ENOTFOUND,
+                     "%s: expected the calibration text of run %lld (SHA-256 %s), found no such file; put it back%s",
+                     path, (long long)run->id, want->text ? want->text : "unknown",
+                     path[0] == '/' ? "" : ", or work in the folder that calm quantize worked in");
+}
+
+static calm_status read_windows(calm_ctx *ctx, const calm_recipe *recipe, calm_model *model, calm_windows *out)
+{
+    calm_inputs in = {.recipe = recipe, .model = model};
+    calm_status status = recipe->tokens ? CALM_OK : calm_inputs_open_tokenizer(ctx, &in);
+    if (status == CALM_OK)
+        status = calm_inputs_read_windows(ctx, &in);
+    *out = in.calib;
+    calm_tokenizer_close(in.tokenizer);
+    return status;
+}
+
+/* A text that is not the run's may well give no windows at all. */
+static calm_status blame_text(calm_ctx *ctx, const calm_stored_run *run, const known *want, const char *path,
+                              const char *digest, calm_status status)
+{
+    char reason[CALM_MESSAGE_MAX];
+    if ((status != CALM_EARG && status != CALM_EFORMAT) || !want->text || strcmp(want->text, digest) == 0)
+        return status;
+    memcpy(reason, ctx->message, sizeof reason);
+    calm_ctx_forgive(ctx);
+    return calm_fail(ctx, CALM_EMISMATCH,
+                     "%s: expected the calibration text of run %lld (SHA-256 %s), found another (%s): %.400s; "
+                     "put the run's back", path, (long long)run->id, want->text, digest, reason);
+}
+
+/* The text is another one, or the tokenizer that reads it. */
+static calm_status check_windows(calm_ctx *ctx, const calm_stored_run *run, const known *want,
+                                 const calm_recipe *recipe, const char *digest, const calm_windows *found)
+{
+    char *remedy;
+    if (strcmp(found->sha256, want->tokens) == 0 && (int64_t)found->n == want->n &&
+        (int64_t)found->begin[found->n] == want->n_tokens)
+        return CALM_OK;
+    if (want->text && strcmp(want->text, digest) == 0)
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &remedy, "the text is the run's, so put back the tokenizer.json in %s",
+                           recipe->model.dir));
+    else
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &remedy, "put back the text of SHA-256 %s (this one has %s)",
+                           want->text ? want->text : "unknown", digest));
+    return calm_fail(ctx, CALM_EMISMATCH,
+                     "%s: expected the calibration windows of run %lld (%lld, together %lld tokens, digest %s), "
+                     "found %zu, together %zu tokens, digest %s; %s", recipe->calib_path, (long long)run->id,
+                     (long long)want->n, (long long)want->n_tokens, want->tokens, found->n, found->begin[found->n],
+                     found->sha256, remedy);
+}
+
+calm_status calm_stored_windows(calm_ctx *ctx, calm_store *store, const calm_stored_run *run, calm_model *model,
+                                char *model_dir, calm_windows *out)
+{
+    calm_recipe_spec spec;
+    calm_recipe recipe = {.model.dir = model_dir};
+    char digest[CALM_SHA256_HEX];
+    known want = {0};
+    CALM_TRY(read_known(ctx, store, run, &want));
+    CALM_TRY(restore_spec(ctx, store, run, &spec));
+    CALM_TRY(calm_recipe_calibration(ctx, &spec, &recipe));
+    CALM_TRY(find_text(ctx, run, &want, &recipe, digest));
+    const calm_status status = read_windows(ctx, &recipe, model, out);
+    if (status != CALM_OK)
+        return blame_text(ctx, run, &want, recipe.calib_path, digest, status);
+    return check_windows(ctx, run, &want, &recipe, digest, out);
+}

@@ -1,0 +1,300 @@
+/* Summary: tables of a result, for reports and cards. */
+#include "ptq/run/summary.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ptq/plan/requests.h"
+#include "ptq/text/table.h"
+
+/* ---- units ---- */
+
+/* One row per unit, with the places of the activation maxima as the store knows them. */
+static const char units_sql[] =
+    "SELECT c.unit, j.name, coalesce(a.name, 'float'), s1.value, s2.value, s3.value, p.value, p.text, p.channel, p.window, "
+    "p.token,"
+    " x.crest_median, k.bits_per_weight, coalesce(c.advice || CASE WHEN c.disagrees THEN ' (differs)' ELSE '' END, ''), c.reason"
+    " FROM choice c JOIN run r ON r.id = c.run_id JOIN job j ON j.id = c.job_id JOIN block b ON b.id = j.block_id"
+    " LEFT JOIN candidate k ON k.id = c.candidate_id LEFT JOIN algorithm a ON a.id = k.algorithm_id"
+    " LEFT JOIN score s1 ON s1.candidate_id = k.id AND s1.unit = r.unit AND s1.metric = 'cka'"
+    " LEFT JOIN score s2 ON s2.candidate_id = k.id AND s2.unit = r.unit AND s2.metric = 'cka_token'"
+    " LEFT JOIN score s3 ON s3.candidate_id = k.id AND s3.unit = r.unit AND s3.metric = 'rel_mse'"
+    " LEFT JOIN activation x ON x.model_id = r.model_id AND x.calibration_id = r.calibration_id AND x.hook = "
+    "j.input_hook"
+    " LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1"
+    " WHERE c.run_id = ?1 ORDER BY b.number, j.position";
+
+enum { UNIT, JOB, ALGORITHM, CKA, CKA_TOKEN, REL_MSE, PEAK, PEAK_TEXT, CHANNEL, WINDOW, POSITION, CREST, BITS, ADVICE, REASON };
+
+const char *const calm_summary_keys[CALM_SUMMARY_COLUMNS] = {
+    "unit", "job", "algorithm", "cka", "cka_token", "rel_mse", "activation_max", "token",
+    "channel", "window", "position", "crest", "bits", "advice", "reason"};
+
+calm_status calm_summary_units(calm_ctx *ctx, const calm_result *r, calm_store_row_fn *fn, void *user)
+{
+    const calm_value run = calm_value_int(r->run_id);
+    return calm_store_query(ctx, r->store, units_sql, &run, 1, fn, user);
+}
+
+/* The table of units as it grows. */
+typedef struct units_rows {
+    calm_table *table;
+    bool bits;    /* jobs differ in their bits */
+} units_rows;
+
+/* A row for people: what was chosen, how near it is, what its input looks like. */
+static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
+{
+    const units_rows *rows = user;
+    calm_table *table = rows->table;
+    (void)ctx;
+    (void)n;
+    (void)names;
+    if (!values)
+        return CALM_OK;
+    calm_table_text(table, calm_unit_short_name(values[JOB].text));
+    calm_table_text(table, values[ALGORITHM].text);
+    calm_table_scientific(table, calm_value_as_real(&values[CKA]), 2);
+    calm_table_scientific(table, calm_value_as_real(&values[CKA_TOKEN]), 2);
+    calm_table_scientific(table, calm_value_as_real(&values[REL_MSE]), 2);
+    calm_table_fixed(table, calm_value_as_real(&values[PEAK]), 2);
+    if (values[PEAK].type == CALM_VALUE_NULL)
+        calm_table_empty(table);
+    else
+        calm_table_format(table, "\"%s\" %lld:%lld, channel %lld",
+                          values[PEAK_TEXT].text ? values[PEAK_TEXT].text : "?", (long long)values[WINDOW].integer,
+                          (long long)values[POSITION].integer, (long long)values[CHANNEL].integer);
+    calm_table_fixed(table, calm_value_as_real(&values[CREST]), 1);
+    if (rows->bits)
+        calm_table_fixed(table, calm_value_as_real(&values[BITS]), 3);
+    calm_table_text(table, values[ADVICE].text);
+    return CALM_OK;
+}
+
+static bool is_expert(const char *unit)
+{
+    return strstr(unit, ".experts.") != NULL;
+}
+
+/* Experts are too many for a row each. */
+static calm_status add_dense_unit(calm_ctx *ctx, void *user, size_t n, const char *const *names,
+                                  const calm_value *values)
+{
+    return values && is_expert(values[JOB].text) ? CALM_OK : add_unit(ctx, user, n, names, values);
+}
+
+static calm_status units_table(calm_ctx *ctx, const calm_result *r, calm_table *table)
+{
+    units_rows rows = {table, r->recipe->n_schemes > 1};
+    calm_table_column(table, r->recipe->selection.unit == CALM_UNIT_JOB ? "unit" : "job", CALM_ALIGN_LEFT);
+    calm_table_column(table, "algorithm", CALM_ALIGN_LEFT);
+    calm_table_column(table, "1-CKA", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "1-CKA token", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "rel. error", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "max |x|", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "at token, window:position", CALM_ALIGN_LEFT);
+    calm_table_column(table, "crest", CALM_ALIGN_RIGHT);
+    if (rows.bits)
+        calm_table_column(table, "bits", CALM_ALIGN_RIGHT);
+    calm_table_column(table, r->recipe->schemes[0].act_bits ? "advice" : "", CALM_ALIGN_LEFT);
+    return calm_summary_units(ctx, r, add_dense_unit, &rows);
+}
+
+/* ---- experts ---- */
+
+/* One row per block, kind of job and chosen algorithm. */
+static const char experts_sql[] = "SELECT block, replace(substr(job, instr(substr(job, 9), '.') + 9), '.', ''), "
+                                  "algorithm, count(*), min(tokens), max(tokens)"
+                                  " FROM v_experts WHERE run = ?1 GROUP BY 1, 2, 3 ORDER BY 1, 2 DESC, 4 DESC";
+
+static calm_status add_experts(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
+{
+    calm_table *table = user;
+    (void)ctx;
+    (void)n;
+    (void)names;
+    if (!values)
+        return CALM_OK;
+    calm_table_int(table, values[0].integer);
+    calm_table_text(table, values[1].text);
+    calm_table_text(table, values[2].text);
+    for (size_t i = 3; i < 6; i++)
+        calm_table_int(table, values[i].integer);
+    return CALM_OK;
+}
+
+static calm_status write_experts(calm_ctx *ctx, const calm_result *r, calm_text *out)
+{
+    const calm_value run = calm_value_int(r->run_id);
+    calm_table table;
+    if (!r->n_experts)
+        return CALM_OK;
+    calm_table_init(&table);
+    calm_table_column(&table, "block", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, "experts' job", CALM_ALIGN_LEFT);
+    calm_table_column(&table, "algorithm", CALM_ALIGN_LEFT);
+    calm_table_column(&table, "experts", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, "fewest tokens", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, "most", CALM_ALIGN_RIGHT);
+    calm_status status = calm_store_query(ctx, r->store, experts_sql, &run, 1, add_experts, &table);
+    if (status == CALM_OK)
+        status = calm_table_write(ctx, &table, 2, out);
+    calm_table_clear(&table);
+    calm_text_printf(out,
+                     "  \"rtn for X\": fewer than %zu tokens were routed to the expert, so X was not run on it\n\n",
+                     calm_recipe_least_tokens(r->recipe));
+    return status;
+}
+
+/* ---- guard and evaluation ---- */
+
+/* Names of the recipe's schemes. */
+void calm_summary_schemes(const calm_result *r, calm_text *out)
+{
+    char name[CALM_SCHEME_NAME_MAX];
+    for (size_t i = 0; i < r->recipe->n_schemes; i++) {
+        calm_scheme_name(&r->recipe->schemes[i], name);
+        calm_text_printf(out, "%s%s", i ? ", " : "", name);
+    }
+}
+
+static void guard_table(const calm_result *r, calm_table *table)
+{
+    calm_table_column(table, "guard windows", CALM_ALIGN_LEFT);
+    calm_table_column(table, r->encoder ? "1 - cosine" : "KL", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "minus hybrid", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "+- std. error", CALM_ALIGN_RIGHT);
+    calm_table_column(table, r->encoder ? "rank correlation" : "perplexity", CALM_ALIGN_RIGHT);
+    for (size_t i = 0; i < r->n_trials; i++) {
+        const calm_trial *trial = &r->trials[i];
+        calm_table_text(table, trial->name);
+        calm_table_fixed(table, trial->id ? trial->eval.kl : NAN, 5);
+        if (trial->id && !isnan(trial->delta))
+            calm_table_format(table, "%+.5f", trial->delta);
+        else
+            calm_table_text(table, trial->missing ? "a job failed" : NULL);
+        calm_table_fixed(table, trial->id ? trial->se : NAN, 5);
+        calm_table_fixed(table, !trial->id ? NAN : r->encoder ? trial->eval.top1 : trial->eval.ppl, 4);
+    }
+}
+
+/* An encoder's sentence embeddings. */
+static void encoding_table(const calm_result *r, calm_table *table)
+{
+    const calm_embedding_result *e = &r->encoding;
+    calm_table_column(table, "test text", CALM_ALIGN_LEFT);
+    calm_table_column(table, "cosine to float", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "least", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "rel. error", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "rank correlation", CALM_ALIGN_RIGHT);
+    calm_table_text(table, r->name);
+    calm_table_fixed(table, e->cosine, 6);
+    calm_table_fixed(table, e->cosine_min, 6);
+    calm_table_fixed(table, e->error, 6);
+    calm_table_fixed(table, e->spearman, 6);
+}
+
+static void evaluation_table(const calm_result *r, calm_table *table)
+{
+    if (r->encoder) {
+        encoding_table(r, table);
+        return;
+    }
+    calm_table_column(table, "test text", CALM_ALIGN_LEFT);
+    calm_table_column(table, "perplexity", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "KL to float", CALM_ALIGN_RIGHT);
+    calm_table_column(table, "top-1 %", CALM_ALIGN_RIGHT);
+    calm_table_text(table, "float");
+    calm_table_fixed(table, r->eval_float.ppl, 4);
+    calm_table_fixed(table, 0, 5);
+    calm_table_empty(table);
+    calm_table_text(table, r->name);
+    calm_table_fixed(table, r->eval_result.ppl, 4);
+    calm_table_fixed(table, r->eval_result.kl, 5);
+    calm_table_fixed(table, 100 * r->eval_result.top1, 2);
+}
+
+/* Units, guard and evaluation, each as far as the run has it. */
+calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *out)
+{
+    calm_table units, guard, evaluation;
+    calm_table_init(&units);
+    calm_table_init(&guard);
+    calm_table_init(&evaluation);
+    calm_status status = units_table(ctx, r, &units);
+    if (status == CALM_OK)
+        status = calm_table_write(ctx, &units, 2, out);
+    calm_text_printf(out, "\n");
+    if (status == CALM_OK)
+        status = write_experts(ctx, r, out);
+    if (status == CALM_OK && r->guard.n) {
+        guard_table(r, &guard);
+        status = calm_table_write(ctx, &guard, 2, out);
+    }
+    for (size_t i = 0; i < r->n_trials && r->guard.n; i++)
+        if (r->trials[i].missing)
+            calm_text_printf(out, "  no %s: %s\n", r->trials[i].name, r->trials[i].missing);
+    calm_text_printf(out, "  %s\n\n", r->verdict);
+    if (status == CALM_OK && r->evaluates) {
+        evaluation_table(r, &evaluation);
+        status = calm_table_write(ctx, &evaluation, 2, out);
+        calm_text_printf(out, "  %s, %zu windows of %zu tokens\n\n", r->recipe->eval_name, r->eval.n, r->eval.longest);
+    }
+    calm_table_clear(&units);
+    calm_table_clear(&guard);
+    calm_table_clear(&evaluation);
+    return status;
+}
+
+/* How often each algorithm was chosen: "mkq-full 20, gptq-hls 4". */
+static void print_counts(const calm_result *r, calm_text *out)
+{
+    size_t listed = 0;
+    for (size_t a = 0; a < r->recipe->n_pool; a++) {
+        const char *name = r->recipe->pool[a].name;
+        size_t n = 0;
+        for (size_t i = 0; i < r->plan.n_jobs; i++)
+            n += r->plan.jobs[i].algorithm && strcmp(r->plan.jobs[i].algorithm, name) == 0;
+        if (n)
+            calm_text_printf(out, "%s%s %zu", listed++ ? ", " : "", name, n);
+    }
+}
+
+void calm_summary_size(const calm_result *r, calm_text *out)
+{
+    size_t n_units = 0;
+    for (size_t job = 0, end; job < r->plan.n_jobs; job = end) {
+        size_t begin;
+        calm_layout_unit(r->layout, r->recipe->selection.unit, job, &begin, &end);
+        n_units += r->plan.jobs[job].quantized;
+    }
+    calm_text_printf(out, "  result       %s: ", r->name);
+    print_counts(r, out);
+    calm_text_printf(out, " (%zu units)\n  scheme       ", n_units);
+    calm_summary_schemes(r, out);
+    calm_text_printf(out, ", %.3f bits per weight with scales (the quantized linears)\n", r->bits_per_weight);
+    calm_text_printf(out, "  size         %.2f MiB -> %.2f MiB (%.1f %%)\n", (double)r->bytes_before / 1048576.0,
+                     (double)r->bytes_after / 1048576.0, 100.0 * (double)r->bytes_after / (double)r->bytes_before);
+}
+
+/* One line per gate of the recipe. */
+calm_status calm_summary_gates(calm_ctx *ctx, const calm_result *r, calm_text *out)
+{
+    calm_table table;
+    if (!r->recipe->n_gates || !r->gate_values)
+        return CALM_OK;
+    calm_table_init(&table);
+    calm_table_column(&table, "gate", CALM_ALIGN_LEFT);
+    calm_table_column(&table, "measured", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, "holds", CALM_ALIGN_LEFT);
+    for (size_t i = 0; i < r->recipe->n_gates; i++) {
+        calm_table_text(&table, r->recipe->gates[i].text);
+        calm_table_format(&table, "%.6g", r->gate_values[i]);
+        calm_table_text(&table, calm_gate_holds(&r->recipe->gates[i], r->gate_values[i]) ? "yes" : "no");
+    }
+    const calm_status status = calm_table_write(ctx, &table, 2, out);
+    calm_table_clear(&table);
+    calm_text_printf(out, "\n");
+    return status;
+}
+

@@ -1,0 +1,221 @@
+/* Block by block: find what the store has, compute what it lacks.
+ *
+ * Hidden rows are needed up to the last block that lacks something; a block that lacks nothing is only run forward. */
+#include "ptq/run/block_work.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ptq/run/run_pool.h"
+#include "store/blob.h"
+
+/* ---- what the store has ---- */
+
+/* A blob that is missing or whose content is not what its name says is computed again. */
+static bool blob_is_sound(calm_ctx *ctx, const calm_run *p, const char *digest)
+{
+    calm_mapping map;
+    if (calm_blob_get(ctx, calm_store_blobs(p->in.store), digest, &map) == CALM_OK) {
+        calm_unmap_file(&map);
+        return true;
+    }
+    calm_log(ctx, CALM_LOG_WARNING, "%s; it is computed again", ctx->message);
+    calm_ctx_forgive(ctx);
+    return false;
+}
+
+/* Scores of this version's names; others are of no use here. */
+static void adopt_scores(const calm_store_candidate *row, calm_score_set *out)
+{
+    for (size_t i = 0; i < row->n_scores; i++) {
+        calm_point point;
+        int score;
+        for (calm_unit unit = 0; unit < CALM_N_UNITS; unit++)
+            if (strcmp(row->scores[i].unit, calm_unit_name(unit)) == 0 &&
+                calm_score_find(unit, row->scores[i].metric, &point, &score))
+                out->value[point][score] = row->scores[i].value;
+    }
+}
+
+/* Does a row have all scores of a job that this run needs?  Of too few rows there are none. */
+static bool is_scored(const calm_run *p, size_t job, size_t entry, int64_t score_rows, const calm_score_set *scores)
+{
+    const bool linear = p->in.recipe->linear && p->in.recipe->pool[entry].scheme.act_bits == 0 &&
+                        calm_recipe_scores_linear(p->in.recipe, calm_model_layout(p->in.model)->jobs[job].in);
+    return score_rows < CALM_LEAST_SCORE_ROWS ||
+           (calm_score_set_has(scores, CALM_POINT_JOB) &&
+            (!linear || !isnan(scores->value[CALM_POINT_JOB][CALM_SCORE_CKA_LINEAR])));
+}
+
+/* Take over a row that is complete: all scores of a job, and a sound blob. */
+static calm_status adopt(calm_ctx *ctx, const calm_run *p, size_t job, size_t entry)
+{
+    calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
+    calm_store_candidate row;
+    CALM_TRY(calm_store_candidate_find(ctx, p->in.store, candidate->key, &row, &candidate->id));
+    candidate->todo = true;
+    calm_score_set_clear(&candidate->scores);
+    if (candidate->id == 0)
+        return CALM_OK;
+    candidate->failure = row.failure;
+    adopt_scores(&row, &candidate->scores);
+    candidate->bits_per_weight = row.bits_per_weight;
+    candidate->seconds = isnan(row.seconds) ? 0 : row.seconds;
+    const bool complete = is_scored(p, job, entry, row.score_rows, &candidate->scores);
+    candidate->todo = !row.failure && (!complete || !blob_is_sound(ctx, p, row.blob));
+    if (!row.failure && !candidate->todo)
+        memcpy(candidate->blob, row.blob, CALM_SHA256_HEX);
+    return CALM_OK;
+}
+
+static calm_status survey_job(calm_ctx *ctx, calm_run *p, size_t job, size_t *lacking)
+{
+    for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
+        CALM_TRY(adopt(ctx, p, job, entry));
+    calm_run_skip(ctx, p, job);
+    for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
+        const calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
+        const bool adopted = !candidate->todo && !candidate->skipped;
+        *lacking += candidate->todo;
+        p->result.n_cached += adopted;
+        /* Under --effort light it may be left out yet, when the crest is known: note_candidates. */
+        if (adopted && !p->in.recipe->light)
+            CALM_TRY(calm_store_run_candidate(ctx, p->in.store, p->result.run_id, candidate->id));
+    }
+    return CALM_OK;
+}
+
+/* What the jobs of a block lack, as the number of candidates; those that are there become the run's. */
+static calm_status survey_block(calm_ctx *ctx, calm_run *p, size_t block, size_t *lacking, bool *units)
+{
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
+    *lacking = 0;
+    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    for (size_t job = begin; job < end && ctx->status == CALM_OK; job++)
+        survey_job(ctx, p, job, lacking);
+    CALM_TRY(calm_store_end(ctx, p->in.store));
+    *units = calm_unit_missing(p, begin, end, CALM_POINT_BLOCK) || calm_unit_missing(p, begin, end, CALM_POINT_DELTA);
+    return CALM_OK;
+}
+
+/* Does a sublayer or expert of the block lack scores? */
+static bool sublayers_lack(const calm_run *p, size_t block)
+{
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    bool missing = false;
+    for (size_t job = layout->block_begin[block], end; job < layout->block_begin[block + 1]; job = end) {
+        size_t begin;
+        calm_layout_unit(layout, CALM_UNIT_SUBLAYER, job, &begin, &end);
+        missing |= calm_unit_missing(p, begin, end, CALM_POINT_SUBLAYER);
+    }
+    return missing;
+}
+
+static calm_status survey(calm_ctx *ctx, calm_run *p, calm_missing *out)
+{
+    const size_t n_blocks = calm_model_config(p->in.model)->n_blocks;
+    bool kept;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->activations, n_blocks));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->blocks, n_blocks));
+    for (size_t b = p->in.first_block; b < p->in.end_block; b++) {
+        size_t lacking;
+        CALM_TRY(survey_block(ctx, p, b, &lacking, &out->blocks[b]));
+        CALM_TRY(calm_activations_kept(ctx, p, (long)b, &kept));
+        out->activations[b] = !kept;
+        out->n_candidates += lacking;
+        if (!kept || lacking || out->blocks[b] || sublayers_lack(p, b))
+            out->end = b + 1;
+    }
+    CALM_TRY(calm_activations_kept(ctx, p, -1, &kept));
+    /* The final norm is seen by runs of the whole model alone. */
+    out->outside = !kept && p->in.end_block == n_blocks;
+    if (out->outside)
+        out->end = n_blocks;
+    return CALM_OK;
+}
+
+/* ---- all of them ---- */
+
+static calm_status keep_outside(calm_ctx *ctx, calm_run *p, calm_hook hook, const calm_batch *batch)
+{
+    calm_act_acc *acc;
+    CALM_TRY(calm_capture_rows(ctx, batch, &acc));
+    return calm_activation_keep(ctx, p, -1, CALM_NO_EXPERT, hook, acc);
+}
+
+static calm_status run_final_norm(calm_ctx *ctx, calm_run *p, calm_batch *batch)
+{
+    calm_head head;
+    CALM_TRY(calm_model_load_head(ctx, p->in.model, &head));
+    CALM_TRY(calm_batch_norm(ctx, &head.norm, batch));
+    return keep_outside(ctx, p, CALM_HOOK_FINAL_NORM, batch);
+}
+
+/* The batch is embedded; ctx->out is cleared after each block. */
+static calm_status run_missing(calm_ctx *ctx, calm_run *p, const calm_missing *missing, calm_batch *batch)
+{
+    size_t done = 0;
+    calm_status status = missing->outside ? keep_outside(ctx, p, CALM_HOOK_EMBED, batch) : CALM_OK;
+    for (size_t b = 0; b < missing->end && status == CALM_OK; b++) {
+        calm_event(&p->events, CALM_STAGE_CALIBRATE, b, missing->end);
+        status = calm_block_process(ctx, p, b, missing, batch, &done);
+        calm_arena_clear(ctx->out);
+    }
+    if (status == CALM_OK && missing->outside)
+        status = run_final_norm(ctx, p, batch);
+    calm_arena_clear(ctx->out);
+    return status;
+}
+
+static calm_status embed_and_run(calm_ctx *ctx, calm_run *p, const calm_missing *missing)
+{
+    calm_batch batch;
+    calm_arena block_arena, hidden_arena, *caller = ctx->out;
+    calm_arena_init(&block_arena);
+    calm_arena_init(&hidden_arena);
+    calm_status status = calm_batch_embed(ctx, p->in.model, &p->in.calib, 0, p->in.calib.n, &hidden_arena, p->spill_dir, &batch);
+    ctx->out = &block_arena;
+    if (status == CALM_OK)
+        status = run_missing(ctx, p, missing, &batch);
+    ctx->out = caller;
+    calm_batch_close(&batch);
+    calm_arena_clear(&block_arena);
+    calm_arena_clear(&hidden_arena);
+    return status;
+}
+
+/* --effort light: the candidates that were not left out; which ones those are is known only now. */
+static calm_status note_candidates(calm_ctx *ctx, calm_run *p)
+{
+    size_t first, end;
+    calm_inputs_jobs(&p->in, &first, &end);
+    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    for (size_t job = first; job < end; job++)
+        for (size_t entry = 0; entry < p->in.recipe->n_pool && ctx->status == CALM_OK; entry++) {
+            const calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
+            if (!candidate->skipped)
+                calm_store_run_candidate(ctx, p->in.store, p->result.run_id, candidate->id);
+        }
+    return calm_store_end(ctx, p->in.store);
+}
+
+calm_status calm_run_blocks(calm_ctx *ctx, calm_run *p)
+{
+    calm_missing missing = {0};
+    CALM_TRY(survey(ctx, p, &missing));
+    p->surveyed = true;
+    CALM_TRY(calm_run_rescope(ctx, p));
+    if (p->result.n_cached)
+        calm_log(ctx, CALM_LOG_INFO, "%zu of %zu candidates are in %s already", p->result.n_cached,
+                 p->result.n_cached + missing.n_candidates, p->in.recipe->store);
+    calm_event(&p->events, CALM_STAGE_SCORE, p->result.n_cached, p->result.n_cached + missing.n_candidates);
+    calm_event(&p->events, CALM_STAGE_QUANTIZE, p->result.n_cached, p->result.n_cached + missing.n_candidates);
+    calm_event(&p->events, CALM_STAGE_CALIBRATE, 0, missing.end ? missing.end : 1);
+    if (missing.end)
+        CALM_TRY(embed_and_run(ctx, p, &missing));
+    calm_event_complete(&p->events, CALM_STAGE_CALIBRATE);
+    p->computed = true;
+    CALM_TRY(calm_run_rescope(ctx, p));
+    return p->in.recipe->light ? note_candidates(ctx, p) : CALM_OK;
+}

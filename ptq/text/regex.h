@@ -1,0 +1,60 @@
+/* Regular expressions as tokenizers and module patterns write them; the only user of PCRE2.
+ *
+ * Patterns come from Oniguruma (tokenizer.json) or Python (`re:` targets) and see characters, not bytes.
+ * What those engines read otherwise than PCRE2 is rewritten or refused:
+ *
+ *   \s \S   White_Space property (PCRE2 alone would add U+180E)
+ *   \w \W   letters, marks, decimal and letter numbers, connectors (PCRE2 alone would take no marks); \b \B by them
+ *   \p{L}   and the other categories: with the characters since Unicode 15 that the system's PCRE2 may not know
+ *   ^ $     at every line
+ *   {1,3}+  repeats the whole again (PCRE2 alone would take it as possessive)
+ *   \uHHHH  a character
+ *   [a[bc]] a set inside a set
+ *   \h \H, a complement inside a set, && in a set, [:alpha:] and the like: CALM_EUNSUPPORTED
+ *
+ * A calm_regex is compiled once and read by any number of threads; each thread brings its own matcher.  Every
+ * search has a limit on backtracking, so an exponential pattern is an error and not a hang. */
+#ifndef CALM_TEXT_REGEX_H
+#define CALM_TEXT_REGEX_H
+
+#include <stdint.h>
+
+#include "ptq/base/context.h"
+
+typedef struct calm_regex calm_regex;
+typedef struct calm_matcher calm_matcher;    /* the room one thread needs to search with one regex */
+
+/* Compile `pattern` [n] (well-formed UTF-8; borrowed only during the call).
+ *
+ *   where  stands in error messages, also of later searches ("tokenizer.json: pre_tokenizer.pattern")
+ *   out    freed with calm_regex_free; NULL on failure
+ *
+ * Fails with CALM_EFORMAT (not a pattern, too long), CALM_EUNSUPPORTED, CALM_ENOMEM. */
+calm_status calm_regex_new(calm_ctx *ctx, const char *where, const char *pattern, size_t n, calm_regex **out);
+void calm_regex_free(calm_regex *regex);
+
+/* Steps that a pattern over names of modules may take: dozens of alternatives of block numbers take some hundred. */
+#define CALM_NAME_STEPS 2000
+
+/* Let searches with it give up after about `steps` instead of millions: for patterns of strangers that are held against
+ * many names. */
+void calm_regex_limit(calm_regex *regex, uint32_t steps);
+
+/* A matcher borrows the regex and is freed before it.  Fails with CALM_ENOMEM. */
+calm_status calm_matcher_new(calm_ctx *ctx, const calm_regex *regex, calm_matcher **out);
+void calm_matcher_free(calm_matcher *matcher);
+
+/* The leftmost match in `text` [n] that begins at or after byte `offset`; what lies before is seen by
+ * look-behind.  `text` must be well-formed UTF-8 and `offset` the start of a character or n.
+ *
+ *   begin, end  the bytes matched; both untouched when *found is false
+ *
+ * Fails with CALM_EFORMAT, naming the pattern, when the search passes the limits. */
+calm_status calm_matcher_find(calm_ctx *ctx, calm_matcher *matcher, const char *text, size_t n, size_t offset,
+                              bool *found, size_t *begin, size_t *end);
+
+/* Does the pattern match at the very start of `name` (Python's re.match)?  For few and short names: it makes
+ * its own matcher.  Fails as calm_matcher_find does, and with CALM_EARG when `name` is not UTF-8. */
+calm_status calm_regex_matches_prefix(calm_ctx *ctx, const calm_regex *regex, const char *name, bool *out);
+
+#endif

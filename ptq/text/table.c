@@ -1,0 +1,446 @@
+/* Tables as aligned text, CSV and Markdown. */
+#include "ptq/text/table.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/text/unicode.h"
+
+#define GAP "  "    /* between two columns */
+
+void calm_table_init(calm_table *table)
+{
+    *table = (calm_table){0};
+    calm_arena_init(&table->arena);
+}
+
+void calm_table_clear(calm_table *table)
+{
+    calm_arena_clear(&table->arena);
+    free(table->headings);
+    free(table->cells);
+    *table = (calm_table){0};
+}
+
+/* Room for one more entry of `size` bytes; false when memory ran out. */
+static bool grow(calm_table *table, void **array, size_t used, size_t *capacity, size_t size)
+{
+    size_t wanted = *capacity ? *capacity : 16, bytes;
+    if (table->failed || used < *capacity)
+        return !table->failed;
+    if (*capacity && !calm_size_mul(&wanted, *capacity, 2))
+        wanted = SIZE_MAX;
+    void *grown = calm_size_mul(&bytes, wanted, size) ? realloc(*array, bytes) : NULL;
+    if (!grown) {
+        table->failed = true;
+        return false;
+    }
+    *array = grown;
+    *capacity = wanted;
+    return true;
+}
+
+static const char *keep(calm_table *table, const char *text, size_t n)
+{
+    char *copy = calm_arena_alloc(&table->arena, n + 1, 1);
+    if (!copy) {
+        table->failed = true;
+        return "";
+    }
+    memcpy(copy, text, n);
+    copy[n] = '\0';
+    return copy;
+}
+
+/* ---- cells ---- */
+
+void calm_table_printable(const char *text, calm_text *out, size_t *columns)
+{
+    calm_text sound;
+    size_t ignored;
+    columns = columns ? columns : &ignored;
+    calm_text_init(&sound);
+    calm_utf8_repair(text, strlen(text), &sound);
+    *columns = 0;
+    for (size_t at = 0; !sound.failed && at < sound.length;) {
+        uint32_t character;
+        const size_t length = calm_utf8_decode(sound.data + at, &character), before = out->length;
+        if (character == '\n')
+            calm_text_printf(out, "\\n");
+        else if (character == '\t')
+            calm_text_printf(out, "\\t");
+        else if (character == '\r')
+            calm_text_printf(out, "\\r");
+        else if (calm_unicode_is_unprintable(character))
+            calm_text_printf(out, "\\u{%x}", (unsigned)character);
+        else {
+            calm_text_append(out, sound.data + at, length);
+            *columns += (size_t)calm_unicode_columns(character);
+            at += length;
+            continue;
+        }
+        *columns += out->length - before;
+        at += length;
+    }
+    out->failed = out->failed || sound.failed;
+    calm_text_clear(&sound);
+}
+
+static void add_cell(calm_table *table, calm_table_cell cell, const char *shown)
+{
+    void *cells = table->cells;
+    calm_text printable;
+    if (!grow(table, &cells, table->n_cells, &table->cell_capacity, sizeof cell))
+        return;
+    table->cells = cells;
+    calm_text_init(&printable);
+    calm_table_printable(shown, &printable, &cell.columns);
+    cell.shown = keep(table, printable.data ? printable.data : "", printable.length);
+    table->failed = table->failed || printable.failed;
+    calm_text_clear(&printable);
+    table->cells[table->n_cells++] = cell;
+}
+
+void calm_table_column(calm_table *table, const char *heading, calm_align align)
+{
+    void *headings = table->headings;
+    if (!grow(table, &headings, table->n_columns, &table->column_capacity, sizeof *table->headings))
+        return;
+    table->headings = headings;
+    table->headings[table->n_columns++] = (calm_table_heading){keep(table, heading, strlen(heading)), align};
+    table->rows = calm_arena_save(&table->arena);
+}
+
+void calm_table_text(calm_table *table, const char *text)
+{
+    if (text)
+        add_cell(table, (calm_table_cell){.type = CALM_CELL_TEXT, .text = keep(table, text, strlen(text))}, text);
+    else
+        calm_table_empty(table);
+}
+
+void calm_table_format(calm_table *table, const char *format, ...)
+{
+    char *text;
+    va_list args;
+    va_start(args, format);
+    const int length = vasprintf(&text, format, args);
+    va_end(args);
+    if (length < 0) {
+        table->failed = true;
+        return;
+    }
+    calm_table_text(table, text);
+    free(text);
+}
+
+void calm_table_int(calm_table *table, int64_t value)
+{
+    char shown[32];
+    snprintf(shown, sizeof shown, "%lld", (long long)value);
+    add_cell(table, (calm_table_cell){.type = CALM_CELL_INT, .integer = value}, shown);
+}
+
+void calm_table_bool(calm_table *table, bool value)
+{
+    add_cell(table, (calm_table_cell){.type = CALM_CELL_BOOL, .integer = value}, value ? "yes" : "");
+}
+
+static void add_number(calm_table *table, double value, const char *shown)
+{
+    if (isnan(value))
+        calm_table_empty(table);
+    else
+        add_cell(table, (calm_table_cell){.type = CALM_CELL_NUMBER, .number = value}, shown);
+}
+
+void calm_table_fixed(calm_table *table, double value, int digits)
+{
+    char shown[400];    /* the largest double has 309 digits before the point */
+    snprintf(shown, sizeof shown, "%.*f", digits, value);
+    add_number(table, value, shown);
+}
+
+void calm_table_scientific(calm_table *table, double value, int digits)
+{
+    char shown[400];
+    snprintf(shown, sizeof shown, "%.*e", digits, value);
+    add_number(table, value, shown);
+}
+
+void calm_table_number(calm_table *table, double value)
+{
+    char shown[32];
+    snprintf(shown, sizeof shown, "%.6g", value);
+    add_number(table, value, shown);
+}
+
+void calm_table_empty(calm_table *table)
+{
+    add_cell(table, (calm_table_cell){.type = CALM_CELL_EMPTY}, "");
+}
+
+size_t calm_table_rows(const calm_table *table)
+{
+    return table->n_columns ? table->n_cells / table->n_columns : 0;
+}
+
+static bool column_is_empty(const calm_table *table, size_t column)
+{
+    for (size_t row = 0; row < calm_table_rows(table); row++)
+        if (table->cells[row * table->n_columns + column].columns)
+            return false;
+    return true;
+}
+
+static void drop_column(calm_table *table, size_t column)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < table->n_cells; i++)
+        if (i % table->n_columns != column)
+            table->cells[kept++] = table->cells[i];
+    table->n_cells = kept;
+    table->n_columns--;
+    memmove(table->headings + column, table->headings + column + 1,
+            (table->n_columns - column) * sizeof *table->headings);
+}
+
+void calm_table_drop_empty(calm_table *table)
+{
+    for (size_t c = table->n_columns; calm_table_rows(table) && c-- > 0;)
+        if (table->n_columns > 1 && column_is_empty(table, c))
+            drop_column(table, c);
+}
+
+/* ---- text ---- */
+
+static void trim_end(calm_text *out)
+{
+    while (out->length && out->data[out->length - 1] == ' ')
+        out->data[--out->length] = '\0';
+}
+
+static void pad(calm_text *out, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        calm_text_append(out, " ", 1);
+}
+
+static void put(calm_text *out, const char *shown, size_t columns, size_t width, calm_align align)
+{
+    if (align == CALM_ALIGN_RIGHT)
+        pad(out, width - columns);
+    calm_text_append(out, shown, strlen(shown));
+    if (align == CALM_ALIGN_LEFT)
+        pad(out, width - columns);
+}
+
+static size_t text_columns(const char *text)
+{
+    calm_text printable;
+    size_t columns;
+    calm_text_init(&printable);
+    calm_table_printable(text, &printable, &columns);
+    calm_text_clear(&printable);
+    return columns;
+}
+
+/* A heading may be a stranger's too: the column of a view that is in the store. */
+static void put_heading(calm_text *out, const char *name, size_t width, calm_align align)
+{
+    calm_text printable;
+    size_t columns;
+    calm_text_init(&printable);
+    calm_table_printable(name, &printable, &columns);
+    out->failed = out->failed || printable.failed;
+    put(out, printable.data ? printable.data : "", columns, width, align);
+    calm_text_clear(&printable);
+}
+
+/* Width of each column into width [n_columns]. */
+static void measure(const calm_table *table, size_t *width)
+{
+    for (size_t c = 0; c < table->n_columns; c++)
+        width[c] = text_columns(table->headings[c].name);
+    for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
+        const size_t columns = table->cells[i].columns;
+        width[i % table->n_columns] = columns > width[i % table->n_columns] ? columns : width[i % table->n_columns];
+    }
+}
+
+static void write_headings(const calm_table *table, size_t indent, const size_t *width, calm_text *out)
+{
+    pad(out, indent);
+    for (size_t c = 0; c < table->n_columns; c++) {
+        put_heading(out, table->headings[c].name, width[c], table->headings[c].align);
+        calm_text_append(out, GAP, sizeof GAP - 1);
+    }
+    trim_end(out);
+    calm_text_append(out, "\n", 1);
+    pad(out, indent);
+    for (size_t c = 0; c < table->n_columns; c++) {
+        for (size_t i = 0; i < width[c]; i++)
+            calm_text_append(out, "-", 1);
+        calm_text_append(out, GAP, sizeof GAP - 1);
+    }
+    trim_end(out);
+    calm_text_append(out, "\n", 1);
+}
+
+static void write_rows(const calm_table *table, size_t indent, const size_t *width, calm_text *out)
+{
+    for (size_t row = 0; row < calm_table_rows(table); row++) {
+        pad(out, indent);
+        for (size_t c = 0; c < table->n_columns; c++) {
+            const calm_table_cell *cell = &table->cells[row * table->n_columns + c];
+            put(out, cell->shown, cell->columns, width[c], table->headings[c].align);
+            calm_text_append(out, GAP, sizeof GAP - 1);
+        }
+        trim_end(out);
+        calm_text_append(out, "\n", 1);
+    }
+}
+
+calm_status calm_table_write(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out)
+{
+    size_t *width;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    if (table->failed)
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, width, table->n_columns + 1));
+    measure(table, width);
+    write_headings(table, indent, width, out);
+    write_rows(table, indent, width, out);
+    calm_arena_rewind(ctx->scratch, mark);
+    return calm_text_check(ctx, out);
+}
+
+calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out)
+{
+    size_t width = 0;
+    if (table->failed)
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
+    for (size_t c = 0; c < table->n_columns; c++) {
+        const size_t columns = text_columns(table->headings[c].name);
+        width = columns > width ? columns : width;
+    }
+    for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
+        const char *name = table->headings[i % table->n_columns].name;
+        if (table->cells[i].columns == 0)
+            continue;
+        pad(out, indent);
+        put_heading(out, name, width, CALM_ALIGN_LEFT);
+        calm_text_printf(out, GAP "%s\n", table->cells[i].shown);
+    }
+    return calm_text_check(ctx, out);
+}
+
+/* ---- CSV and Markdown ---- */
+
+static void put_csv_text(calm_text *out, const char *text)
+{
+    if (!strpbrk(text, ",\"\r\n")) {
+        calm_text_append(out, text, strlen(text));
+        return;
+    }
+    calm_text_append(out, "\"", 1);
+    for (const char *at = text; *at; at++)
+        calm_text_append(out, *at == '"' ? "\"\"" : at, *at == '"' ? 2 : 1);
+    calm_text_append(out, "\"", 1);
+}
+
+/* The fewest digits that read back the same. */
+static void put_csv_number(calm_text *out, double value)
+{
+    char shown[40];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(shown, sizeof shown, "%.*g", digits, value);
+        if (strtod(shown, NULL) == value)
+            break;
+    }
+    calm_text_append(out, shown, strlen(shown));
+}
+
+static void put_csv_cell(calm_text *out, const calm_table_cell *cell)
+{
+    if (cell->type == CALM_CELL_TEXT)
+        put_csv_text(out, cell->text);
+    else if (cell->type == CALM_CELL_BOOL)
+        calm_text_printf(out, cell->integer ? "true" : "false");
+    else if (cell->type == CALM_CELL_NUMBER)
+        put_csv_number(out, cell->number);
+    else
+        calm_text_append(out, cell->shown, strlen(cell->shown));
+}
+
+static void put_csv_headings(calm_text *out, const calm_table *table)
+{
+    for (size_t c = 0; c < table->n_columns; c++) {
+        put_csv_text(out, table->headings[c].name);
+        calm_text_printf(out, c + 1 < table->n_columns ? "," : "\r\n");
+    }
+}
+
+static void put_csv_rows(calm_text *out, const calm_table *table)
+{
+    for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
+        put_csv_cell(out, &table->cells[i]);
+        calm_text_printf(out, (i + 1) % table->n_columns ? "," : "\r\n");
+    }
+}
+
+calm_status calm_table_write_csv(calm_ctx *ctx, const calm_table *table, calm_text *out)
+{
+    if (table->failed)
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
+    put_csv_headings(out, table);
+    put_csv_rows(out, table);
+    return calm_text_check(ctx, out);
+}
+
+/* A cell of a Markdown table: what would end it is escaped. */
+static void put_markdown(calm_text *out, const char *shown)
+{
+    for (const char *at = shown; *at; at++) {
+        if (*at == '|' || *at == '\\' || *at == '<')
+            calm_text_append(out, "\\", 1);
+        calm_text_append(out, at, 1);
+    }
+    calm_text_append(out, " |", 2);
+}
+
+calm_status calm_table_write_markdown(calm_ctx *ctx, const calm_table *table, calm_text *out)
+{
+    if (table->failed)
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
+    calm_text_printf(out, "|");
+    for (size_t c = 0; c < table->n_columns; c++) {
+        calm_text_printf(out, " ");
+        put_markdown(out, table->headings[c].name);
+    }
+    calm_text_printf(out, "\n|");
+    for (size_t c = 0; c < table->n_columns; c++)
+        calm_text_printf(out, table->headings[c].align == CALM_ALIGN_RIGHT ? "---:|" : "---|");
+    for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
+        calm_text_printf(out, i % table->n_columns ? " " : "\n| ");
+        put_markdown(out, table->cells[i].shown);
+    }
+    calm_text_printf(out, "\n");
+    return calm_text_check(ctx, out);
+}
+
+calm_status calm_table_take_csv(calm_ctx *ctx, calm_table *table, calm_text *out)
+{
+    if (table->failed)
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
+    if (!table->headed)
+        put_csv_headings(out, table);
+    put_csv_rows(out, table);
+    calm_arena_rewind(&table->arena, table->rows);
+    table->n_cells = 0;
+    table->headed = true;
+    return calm_text_check(ctx, out);
+}

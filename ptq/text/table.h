@@ -1,0 +1,99 @@
+/* Tables: the same rows as aligned text, CSV and Markdown; programs get them as JSON (cli/print.h).
+ *
+ *   calm_table table;
+ *   calm_table_init(&table);
+ *   calm_table_column(&table, "block", CALM_ALIGN_RIGHT);
+ *   calm_table_column(&table, "algorithm", CALM_ALIGN_LEFT);
+ *   calm_table_int(&table, 0);                    cells fill the rows from left to right
+ *   calm_table_text(&table, "gptq");
+ *   status = calm_table_write(ctx, &table, 0, &text);
+ *   calm_table_clear(&table);
+ *
+ * Columns are as wide as their widest cell, in columns of a terminal.  Running out of memory is remembered and
+ * reported by the writing function. */
+#ifndef CALM_TEXT_TABLE_H
+#define CALM_TEXT_TABLE_H
+
+#include <stdint.h>
+
+#include "ptq/base/context.h"
+#include "ptq/base/text.h"
+
+typedef enum calm_align { CALM_ALIGN_LEFT, CALM_ALIGN_RIGHT } calm_align;
+
+typedef enum calm_cell_type {
+    CALM_CELL_EMPTY, CALM_CELL_TEXT, CALM_CELL_INT, CALM_CELL_BOOL, CALM_CELL_NUMBER
+} calm_cell_type;
+
+typedef struct calm_table_cell {
+    calm_cell_type type;
+    const char *text;    /* as it was given: JSON's form of a text           */
+    const char *shown;   /* what people see, printable                       */
+    size_t columns;      /* width of it on a terminal                        */
+    int64_t integer;
+    double number;
+} calm_table_cell;
+
+typedef struct calm_table_heading {
+    const char *name;
+    calm_align align;
+} calm_table_heading;
+
+typedef struct calm_table {
+    calm_arena arena;               /* texts of all cells              */
+    calm_table_heading *headings;   /* [n_columns]                     */
+    calm_table_cell *cells;         /* [n_cells], row after row        */
+    size_t n_columns, n_cells;
+    size_t column_capacity, cell_capacity;
+    bool failed;                    /* memory ran out                  */
+    bool headed;                    /* a stream has its headings       */
+    calm_arena_mark rows;           /* where the first cell begins     */
+} calm_table;
+
+/* Start empty; clear frees everything, and the table may be started again. */
+void calm_table_init(calm_table *table);
+void calm_table_clear(calm_table *table);
+
+/* Add a column; all of them before the first cell.  `heading` is copied and is the key of the JSON rows. */
+void calm_table_column(calm_table *table, const char *heading, calm_align align);
+
+/* The next cell.  Text is copied; NULL and NaN give an empty cell (JSON null).  Numbers are shown with so many digits
+ * behind the point, and have up to 15 in JSON. */
+void calm_table_text(calm_table *table, const char *text);
+void calm_table_format(calm_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void calm_table_int(calm_table *table, int64_t value);
+void calm_table_bool(calm_table *table, bool value);                          /* yes, or empty */
+void calm_table_fixed(calm_table *table, double value, int digits);         /* 4.125         */
+void calm_table_scientific(calm_table *table, double value, int digits);    /* 1.25e-05      */
+void calm_table_number(calm_table *table, double value);                      /* six digits: 4.125, 1.25e-05 */
+void calm_table_empty(calm_table *table);
+
+/* Number of complete rows. */
+size_t calm_table_rows(const calm_table *table);
+
+/* Take away the columns whose cells all show nothing; without rows all columns stay. */
+void calm_table_drop_empty(calm_table *table);
+
+/* Append headings, a rule and the rows, each line indented by `indent` spaces, without blanks at the ends of lines.
+ * Control characters are shown as \n, \t, \u{...}. */
+calm_status calm_table_write(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out);
+
+/* Append headings and rows as CSV (RFC 4180: lines end with CR LF, a field with a comma, a quote or a line end is quoted);
+ * numbers have all digits, empty cells no character, yes and no are true and false. */
+calm_status calm_table_write_csv(calm_ctx *ctx, const calm_table *table, calm_text *out);
+
+/* Append the rows so far as such CSV and forget them; the headings come with the first call.  For more rows than memory should
+ * hold. */
+calm_status calm_table_take_csv(calm_ctx *ctx, calm_table *table, calm_text *out);
+
+/* Append headings and rows as a Markdown table with the texts that people see. */
+calm_status calm_table_write_markdown(calm_ctx *ctx, const calm_table *table, calm_text *out);
+
+/* Append each row as a list, one line per cell that is not empty: "heading  value". */
+calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out);
+
+/* Append a text as tables show it: well-formed, control characters as \n, \t, \u{...}; *columns (NULL: not wanted) is
+ * its width on a terminal. */
+void calm_table_printable(const char *text, calm_text *out, size_t *columns);
+
+#endif

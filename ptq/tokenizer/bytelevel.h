@@ -1,0 +1,30 @@
+/* The byte-level alphabet of GPT-2: 256 printable characters that stand for the 256 bytes in vocabularies.
+ *
+ *   bytes 21-7E, A1-AC, AE-FF   the character of the same number
+ *   the others, in order        U+0100, U+0101, ... U+0143   (a space, 20, is U+0120)
+ *
+ * Source: bytes_to_unicode in the GPT-2 release (openai/gpt-2, src/encoder.py). */
+#ifndef CALM_TOKENIZER_BYTELEVEL_H
+#define CALM_TOKENIZER_BYTELEVEL_H
+
+#include <stdint.h>
+
+#include "ptq/base/context.h"
+
+/* No character of the alphabet is at or above this one, and none takes more than two bytes in UTF-8. */
+#define CALM_BYTELEVEL_END 0x144
+
+/* The character that stands for a byte. */
+uint32_t calm_bytelevel_character(uint8_t byte);
+
+/* The byte a character stands for, or -1. */
+int calm_bytelevel_byte(uint32_t character);
+
+/* Spell bytes `in` [n] in the alphabet into out [2 n]; the bytes written. */
+size_t calm_bytelevel_spell(const char *in, size_t n, char *out);
+
+/* The bytes that well-formed `in` [n] spells into out [n]; the bytes written.  A text with any character outside
+ * the alphabet is not spelled in it: it is copied as it stands. */
+size_t calm_bytelevel_read(const char *in, size_t n, char *out);
+
+#endif

@@ -1,0 +1,155 @@
+/* Opening tokenizer.json: its members in the order in which they need each other. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/tokenizer/bytelevel.h"
+#include "ptq/tokenizer/tokenizer_parts.h"
+#include "ptq/text/unicode.h"
+
+/* Twice the largest of today (Gemma 3: 33 MB); a parsed document takes some ten times its size. */
+#define FILE_MAX ((size_t)64 * 1024 * 1024)
+
+/* ---- human-readable tokens ---- */
+
+static void show_character(const char *text, size_t length, calm_text *out)
+{
+    uint32_t c;
+    calm_utf8_decode(text, &c);
+    if (c == '\n' || c == '\r' || c == '\t')
+        calm_text_printf(out, "\\%c", c == '\n' ? 'n' : c == '\r' ? 'r' : 't');
+    else if (c != ' ' && (calm_unicode_is_unprintable(c) || calm_unicode_is_space(c)))
+        calm_text_printf(out, c < 0x80 ? "\\x%02X" : "\\u{%04X}", c);
+    else
+        calm_text_append(out, text, length);
+}
+
+static void show_bytes(const char *bytes, size_t n, calm_text *out)
+{
+    uint32_t c;
+    for (size_t at = 0; at < n;) {
+        size_t good = at + calm_utf8_invalid_at(bytes + at, n - at);
+        while (at < good) {
+            size_t length = calm_utf8_decode(bytes + at, &c);
+            show_character(bytes + at, length, out);
+            at += length;
+        }
+        if (at < n)
+            calm_text_printf(out, "\\x%02X", (unsigned char)bytes[at++]);
+    }
+}
+
+/* Fills tok->shown. */
+static calm_status show_tokens(calm_ctx *ctx, calm_tokenizer *tok)
+{
+    size_t longest = 0;
+    char *bytes;
+    for (size_t id = 0; id < tok->n_ids; id++)
+        longest = tok->tokens[id].piece.n > longest ? tok->tokens[id].piece.n : longest;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, bytes, longest));
+    calm_text_append(&tok->shown, "", 1);
+    for (size_t id = 0; id < tok->n_ids; id++) {
+        calm_token *token = &tok->tokens[id];
+        if (!token->piece.text)
+            continue;
+        token->shown = tok->shown.length;
+        if (tok->byte_level && !token->added)
+            show_bytes(bytes, calm_bytelevel_read(token->piece.text, token->piece.n, bytes), &tok->shown);
+        else
+            show_bytes(token->piece.text, token->piece.n, &tok->shown);
+        calm_text_append(&tok->shown, "", 1);
+    }
+    return calm_text_check(ctx, &tok->shown);
+}
+
+const char *calm_tokenizer_token(const calm_tokenizer *tok, uint32_t id)
+{
+    return tok->shown.data + (id < tok->n_ids ? tok->tokens[id].shown : 0);
+}
+
+size_t calm_tokenizer_size(const calm_tokenizer *tok)
+{
+    return tok->n_ids;
+}
+
+/* ---- the file ---- */
+
+static calm_status read_model(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
+{
+    static const calm_tokenizer_type types[] = {{"BPE", calm_tokenizer_read_bpe},
+                                                {"Unigram", calm_tokenizer_read_unigram},
+                                                {"WordPiece", calm_tokenizer_read_wordpiece},
+                                                {NULL, NULL}};
+    if (calm_json_typeof(json) != CALM_JSON_OBJECT)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: expected an object, found %s", where,
+                         calm_json_type_name(calm_json_typeof(json)));
+    /* Files of 2019 and 2020 (gpt2) do not name the type; only BPE has merges. */
+    if (!calm_json_get(json, "type") && calm_json_get(json, "merges"))
+        return calm_tokenizer_read_bpe(ctx, tok, where, json);
+    return calm_tokenizer_read_parts(ctx, tok, where, json, NULL, types);
+}
+
+static calm_status read_file(calm_ctx *ctx, calm_tokenizer *tok, const calm_json *json)
+{
+    static const struct {
+        const char *key;
+        calm_tokenizer_reader *read;
+    } members[] = {
+        {"normalizer", calm_tokenizer_read_normalizer}, {"pre_tokenizer", calm_tokenizer_read_pretokenizer},
+        {"model", read_model},                          {"added_tokens", calm_tokenizer_read_added},
+        {"decoder", calm_tokenizer_read_decoder},       {"post_processor", calm_tokenizer_read_template},
+    };
+    const char *version;
+    char *place;
+    if (calm_json_typeof(json) != CALM_JSON_OBJECT)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: expected an object, found %s", tok->path,
+                         calm_json_type_name(calm_json_typeof(json)));
+    CALM_TRY(calm_json_need_string(ctx, tok->path, json, "version", "1.0", &version));
+    if (strcmp(version, "1.0") != 0)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: version \"%.60s\": not supported; known is \"1.0\"", tok->path,
+                         version);
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &place, "%s: %s", tok->path, members[i].key));
+        CALM_TRY(members[i].read(ctx, tok, place, calm_json_get(json, members[i].key)));
+    }
+    return show_tokens(ctx, tok);
+}
+
+calm_status calm_tokenizer_open(calm_ctx *ctx, const char *path, calm_tokenizer **out)
+{
+    calm_json *json = NULL;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    calm_tokenizer *tok = calloc(1, sizeof *tok);
+    *out = NULL;
+    if (!tok)
+        return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
+    calm_arena_init(&tok->arena);
+    calm_text_init(&tok->shown);
+    calm_status status = calm_strf(ctx, &tok->arena, &tok->path, "%s", path);
+    if (status == CALM_OK)
+        status = calm_json_read(ctx, path, FILE_MAX, &json);
+    if (status == CALM_OK)
+        status = read_file(ctx, tok, json);
+    calm_json_free(json);
+    calm_arena_rewind(ctx->scratch, mark);
+    if (status == CALM_OK)
+        *out = tok;
+    else
+        calm_tokenizer_close(tok);
+    return status;
+}
+
+void calm_tokenizer_close(calm_tokenizer *tok)
+{
+    if (!tok)
+        return;
+    for (size_t i = 0; i < tok->n_pretokenizers; i++)
+        calm_regex_free(tok->pretokenizers[i].pattern.regex);
+    for (size_t i = 0; i < tok->n_normalizers; i++)
+        calm_regex_free(tok->normalizers[i].pattern.regex);
+    for (size_t i = 0; i < tok->n_decoders; i++)
+        calm_regex_free(tok->decoders[i].pattern.regex);
+    calm_text_clear(&tok->shown);
+    free(tok->tokens);
+    calm_arena_clear(&tok->arena);
+    free(tok);
+}

@@ -1,0 +1,58 @@
+/* Decoding: ids to tokens, tokens through the decoders (tokenizer_decoders.c), and together. */
+#include <string.h>
+
+#include "ptq/tokenizer/tokenizer_parts.h"
+
+static calm_status collect(calm_ctx *ctx, const calm_tokenizer *tok, const uint32_t *ids, size_t n, bool special,
+                           calm_piece *pieces, size_t *n_pieces)
+{
+    *n_pieces = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] >= tok->n_ids || !tok->tokens[ids[i]].piece.text)
+            return calm_fail(ctx, CALM_EARG, "%s: no token has id %u (number %zu of those to decode)", tok->path,
+                             ids[i], i);
+        if (special || !tok->tokens[ids[i]].special)
+            pieces[(*n_pieces)++] = tok->tokens[ids[i]].piece;
+    }
+    return CALM_OK;
+}
+
+static calm_status finish(calm_ctx *ctx, const calm_tokenizer *tok, const calm_piece *pieces, size_t n, char **text,
+                          size_t *n_bytes)
+{
+    calm_text joined;
+    calm_text_init(&joined);
+    for (size_t i = 0; i < n; i++) {
+        /* The library's own rule for a file without a decoder. */
+        if (i > 0 && tok->n_decoders == 0)
+            calm_text_append(&joined, " ", 1);
+        calm_utf8_repair(pieces[i].text, pieces[i].n, &joined);
+    }
+    calm_status status = calm_text_check(ctx, &joined);
+    if (status == CALM_OK)
+        status = CALM_NEW(ctx, ctx->out, *text, joined.length + 1);
+    if (status == CALM_OK && joined.length)
+        memcpy(*text, joined.data, joined.length);
+    *n_bytes = joined.length;
+    calm_text_clear(&joined);
+    return status;
+}
+
+calm_status calm_tokenizer_decode(calm_ctx *ctx, const calm_tokenizer *tok, const uint32_t *ids, size_t n, bool special,
+                                  char **text, size_t *n_bytes)
+{
+    calm_piece *pieces;
+    size_t n_pieces;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    *text = NULL;
+    *n_bytes = 0;
+    calm_status status = CALM_NEW(ctx, ctx->scratch, pieces, n + 1);    /* Fuse makes one of none */
+    if (status == CALM_OK)
+        status = collect(ctx, tok, ids, n, special, pieces, &n_pieces);
+    for (size_t i = 0; i < tok->n_decoders && status == CALM_OK; i++)
+        status = tok->decoders[i].run(ctx, &tok->decoders[i], pieces, &n_pieces);
+    if (status == CALM_OK)
+        status = finish(ctx, tok, pieces, n_pieces, text, n_bytes);
+    calm_arena_rewind(ctx->scratch, mark);
+    return status;
+}

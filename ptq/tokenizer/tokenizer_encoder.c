@@ -1,0 +1,244 @@
+/* The path of one piece through pre-tokenizers to the model, and the ids that come out of it. */
+#include "ptq/tokenizer/tokenizer_encoder.h"
+
+#include <string.h>
+
+#include "ptq/tokenizer/bytelevel.h"
+#include "ptq/text/unicode.h"
+
+/* Longer pieces rarely occur twice: they are not kept, and are cut first where that does not change the ids. */
+#define KEPT_MAX 256
+
+/* Slots of the largest table of pieces; once half of them are taken, further pieces are encoded each time. */
+#define CACHE_SLOTS_MAX ((size_t)1 << 22)
+
+/* Texts of the table's pieces are copied into blocks of so many bytes, not into one allocation each. */
+#define KEPT_BLOCK 65536
+
+/* ---- memory and ids ---- */
+
+calm_status calm_encoder_reserve(calm_encoder *enc, calm_room *room, size_t count, size_t size, void *out)
+{
+    size_t bytes;
+    if (!calm_size_mul(&bytes, count, size))
+        return calm_fail(enc->ctx, CALM_ENOMEM, "out of memory: %zu x %zu bytes to tokenize", count, size);
+    if (bytes > room->bytes || !room->data) {
+        size_t grown = bytes < 4096 ? 4096 : bytes + bytes / 2;
+        room->data = calm_arena_alloc(enc->ctx->scratch, grown, 1);
+        room->bytes = grown;
+        if (!room->data)
+            return calm_fail(enc->ctx, CALM_ENOMEM, "out of memory: %zu bytes to tokenize", grown);
+    }
+    memcpy(out, &room->data, sizeof room->data);
+    return CALM_OK;
+}
+
+calm_status calm_encoder_reserve_ids(calm_encoder *enc, size_t count)
+{
+    if (enc->ids_capacity - enc->n_ids >= count)
+        return CALM_OK;
+    size_t capacity = 2 * (enc->ids_capacity + count) + 64;
+    uint32_t *grown = calm_arena_alloc(enc->ctx->scratch, capacity, sizeof *grown);
+    if (!grown)
+        return calm_fail(enc->ctx, CALM_ENOMEM, "out of memory for %zu token ids", capacity);
+    if (enc->n_ids)
+        memcpy(grown, enc->ids, enc->n_ids * sizeof *grown);
+    enc->ids = grown;
+    enc->ids_capacity = capacity;
+    return CALM_OK;
+}
+
+calm_status calm_encoder_put(calm_encoder *enc, uint32_t id)
+{
+    if (enc->n_ids == enc->ids_capacity)
+        CALM_TRY(calm_encoder_reserve_ids(enc, 1));
+    enc->ids[enc->n_ids++] = id;
+    return CALM_OK;
+}
+
+/* ---- pieces seen before ---- */
+
+struct calm_cache_slot {
+    const char *text;    /* a copy of the piece; NULL: the slot is free */
+    uint32_t n, hash;
+    uint32_t first, count;    /* its ids in calm_encoder.ids */
+};
+
+/* The slot that holds the piece, or the free one where it belongs. */
+static calm_cache_slot *locate(calm_cache_slot *cache, size_t mask, calm_piece piece, uint32_t hash)
+{
+    for (size_t i = hash & mask;; i = (i + 1) & mask) {
+        calm_cache_slot *slot = &cache[i];
+        if (!slot->text)
+            return slot;
+        if (slot->hash == hash && slot->n == piece.n && memcmp(slot->text, piece.text, piece.n) == 0)
+            return slot;
+    }
+}
+
+static calm_status grow_cache(calm_encoder *enc)
+{
+    calm_cache_slot *grown;
+    size_t n_slots = enc->cache ? 2 * (enc->cache_mask + 1) : 256;
+    CALM_TRY(CALM_NEW(enc->ctx, enc->ctx->scratch, grown, n_slots));
+    for (size_t i = 0; enc->cache && i <= enc->cache_mask; i++) {
+        const calm_cache_slot *slot = &enc->cache[i];
+        if (slot->text)
+            *locate(grown, n_slots - 1, (calm_piece){slot->text, slot->n}, slot->hash) = *slot;
+    }
+    enc->cache = grown;
+    enc->cache_mask = n_slots - 1;
+    return CALM_OK;
+}
+
+static calm_status encode_new(calm_encoder *enc, calm_piece piece)
+{
+    if (enc->tok->byte_level) {
+        char *spelled;
+        CALM_TRY(calm_encoder_reserve(enc, &enc->spelled, piece.n, 2, &spelled));
+        piece = (calm_piece){spelled, calm_bytelevel_spell(piece.text, piece.n, spelled)};
+    }
+    return enc->tok->encode(enc, piece);
+}
+
+/* A copy of the piece that lasts as long as the encoder. */
+static calm_status keep_text(calm_encoder *enc, calm_piece piece, const char **out)
+{
+    if (enc->kept_left < piece.n) {
+        CALM_TRY(CALM_NEW_RAW(enc->ctx, enc->ctx->scratch, enc->kept, KEPT_BLOCK));
+        enc->kept_left = KEPT_BLOCK;
+    }
+    memcpy(enc->kept, piece.text, piece.n);
+    *out = enc->kept;
+    enc->kept += piece.n;
+    enc->kept_left -= piece.n;
+    return CALM_OK;
+}
+
+static calm_status encode_short(calm_encoder *enc, calm_piece piece)
+{
+    const char *text;
+    if (!enc->cache || (enc->n_cached > enc->cache_mask / 2 && enc->cache_mask < CACHE_SLOTS_MAX - 1))
+        CALM_TRY(grow_cache(enc));
+    uint32_t hash = (uint32_t)calm_hash_bytes(piece.text, piece.n);
+    calm_cache_slot *slot = locate(enc->cache, enc->cache_mask, piece, hash);
+    if (slot->text) {
+        CALM_TRY(calm_encoder_reserve_ids(enc, slot->count));
+        memcpy(enc->ids + enc->n_ids, enc->ids + slot->first, slot->count * sizeof *enc->ids);
+        enc->n_ids += slot->count;
+        return CALM_OK;
+    }
+    size_t first = enc->n_ids;
+    CALM_TRY(encode_new(enc, piece));
+    if (enc->n_cached > enc->cache_mask / 2)
+        return CALM_OK;
+    CALM_TRY(keep_text(enc, piece, &text));
+    *slot = (calm_cache_slot){text, (uint32_t)piece.n, hash, (uint32_t)first, (uint32_t)(enc->n_ids - first)};
+    enc->n_cached++;
+    return CALM_OK;
+}
+
+static calm_status encode_piece(calm_encoder *enc, calm_piece piece)
+{
+    const calm_tokenizer *tok = enc->tok;
+    if (piece.n <= KEPT_MAX)
+        return encode_short(enc, piece);
+    for (size_t begin = 0, end; begin < piece.n; begin = end) {
+        end = tok->cut ? tok->cut(tok, piece, begin) : piece.n;
+        const calm_piece part = {piece.text + begin, end - begin};
+        CALM_TRY(part.n <= KEPT_MAX ? encode_short(enc, part) : encode_new(enc, part));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_encoder_pass(calm_encoder *enc, size_t index, calm_piece piece)
+{
+    if (piece.n == 0)
+        return CALM_OK;
+    if (index < enc->tok->n_pretokenizers)
+        return enc->tok->pretokenizers[index].run(enc, index, piece);
+    return encode_piece(enc, piece);
+}
+
+/* ---- splitting ---- */
+
+/* Matches and the spans between them are joined as the behavior says: `begin`..`end` is held back as long as the next
+ * span may still join it. */
+typedef struct splitter {
+    calm_encoder *enc;
+    size_t index;
+    calm_piece in;
+    size_t begin, end;
+    bool holding, previous;    /* a span is held back; the last span was a match */
+} splitter;
+
+static calm_status pass(splitter *s, size_t begin, size_t end)
+{
+    return calm_encoder_pass(s->enc, s->index + 1, (calm_piece){s->in.text + begin, end - begin});
+}
+
+static calm_status flush(splitter *s)
+{
+    if (!s->holding)
+        return CALM_OK;
+    s->holding = false;
+    return pass(s, s->begin, s->end);
+}
+
+static calm_status add_span(splitter *s, const calm_pretokenizer *self, size_t begin, size_t end, bool match)
+{
+    bool joins = false;
+    match ^= self->invert;
+    switch (self->behavior) {
+    case CALM_SPLIT_ISOLATED:
+        return pass(s, begin, end);
+    case CALM_SPLIT_REMOVED:
+        return match ? CALM_OK : pass(s, begin, end);
+    case CALM_SPLIT_MERGED_WITH_PREVIOUS:
+        joins = match && !s->previous;
+        break;
+    case CALM_SPLIT_MERGED_WITH_NEXT:
+        joins = !match && s->previous;
+        break;
+    case CALM_SPLIT_CONTIGUOUS:
+        joins = match == s->previous;
+        break;
+    }
+    s->previous = match;
+    if (s->holding && joins) {
+        s->end = end;
+        return CALM_OK;
+    }
+    CALM_TRY(flush(s));
+    s->holding = true;
+    s->begin = begin;
+    s->end = end;
+    return CALM_OK;
+}
+
+/* An empty match splits too, but not where the match before it ends. */
+calm_status calm_encoder_split(calm_encoder *enc, size_t index, calm_piece in)
+{
+    const calm_pretokenizer *self = &enc->tok->pretokenizers[index];
+    splitter s = {.enc = enc, .index = index, .in = in};
+    size_t offset = 0, done = 0, begin = 0, end = 0;
+    bool found, any = false;
+    while (offset <= in.n) {
+        CALM_TRY(calm_pattern_find(enc->ctx, &self->pattern, enc->matchers[index], in, offset, &found, &begin, &end));
+        if (!found)
+            break;
+        if (begin == end && any && end == done) {
+            uint32_t skipped;
+            offset += offset < in.n ? calm_utf8_decode(in.text + offset, &skipped) : 1;
+            continue;
+        }
+        if (done < begin)
+            CALM_TRY(add_span(&s, self, done, begin, false));
+        CALM_TRY(add_span(&s, self, begin, end, true));
+        done = offset = end;
+        any = true;
+    }
+    if (done < in.n)
+        CALM_TRY(add_span(&s, self, done, in.n, false));
+    return flush(&s);
+}

@@ -1,0 +1,92 @@
+/* WordPiece: the longest token that a word begins with, then the longest with the prefix ("##") that goes on, to the
+ * end; a word that cannot be covered so, or is too long, is one unknown token.
+ *
+ * Schuster, Nakajima, "Japanese and Korean Voice Search", ICASSP 2012; greedy as in google-research/bert. */
+#include <string.h>
+
+#include "ptq/tokenizer/tokenizer_encoder.h"
+#include "ptq/tokenizer/trie.h"
+
+typedef struct wordpiece {
+    calm_trie trie;
+    uint32_t inner;      /* node of the prefix, where all tokens but a word's first begin; or CALM_TRIE_NONE */
+    uint32_t unknown;
+    size_t longest;      /* characters of the longest word that is taken apart */
+} wordpiece;
+
+/* The longest token from `node` on at text[at]: its id and where it ends, at when there is none. */
+static size_t longest_token(const wordpiece *self, uint32_t node, calm_piece word, size_t at, uint32_t *id)
+{
+    size_t end = at;
+    for (size_t i = at; i < word.n && node != CALM_TRIE_NONE;) {
+        node = calm_trie_step(&self->trie, node, (uint8_t)word.text[i++]);
+        if (node != CALM_TRIE_NONE && self->trie.id[node] != CALM_TRIE_NONE) {
+            *id = self->trie.id[node];
+            end = i;
+        }
+    }
+    return end;
+}
+
+static bool is_longer(calm_piece word, size_t limit)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < word.n && n <= limit; i++)
+        n += ((unsigned char)word.text[i] & 0xC0) != 0x80;
+    return n > limit;
+}
+
+static calm_status encode(calm_encoder *enc, calm_piece word)
+{
+    const wordpiece *self = enc->tok->model;
+    const size_t n_before = enc->n_ids;
+    uint32_t id = CALM_NO_TOKEN;
+    bool good = !is_longer(word, self->longest);
+    for (size_t at = 0, end; good && at < word.n; at = end) {
+        end = longest_token(self, at == 0 ? CALM_TRIE_ROOT : self->inner, word, at, &id);
+        good = end > at;
+        if (good)
+            CALM_TRY(calm_encoder_put(enc, id));
+    }
+    if (good)
+        return CALM_OK;
+    enc->n_ids = n_before;
+    return calm_encoder_put(enc, self->unknown);
+}
+
+static calm_status build(calm_ctx *ctx, calm_tokenizer *tok, wordpiece *self)
+{
+    calm_trie_entry *entries;
+    size_t n = 0;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, entries, tok->n_ids));
+    for (uint32_t id = 0; id < tok->n_ids; id++) {
+        const calm_piece piece = tok->tokens[id].piece;
+        if (piece.text)
+            entries[n++] = (calm_trie_entry){piece.text, (uint32_t)piece.n, id};
+    }
+    return calm_trie_init(ctx, &tok->arena, &self->trie, entries, n);
+}
+
+calm_status calm_tokenizer_read_wordpiece(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
+{
+    const int64_t hundred = 100;
+    const char *unknown, *prefix;
+    int64_t longest;
+    wordpiece *self;
+    CALM_TRY(calm_json_need_string(ctx, where, json, "unk_token", NULL, &unknown));
+    CALM_TRY(calm_json_need_string(ctx, where, json, "continuing_subword_prefix", "##", &prefix));
+    CALM_TRY(calm_json_need_int(ctx, where, json, "max_input_chars_per_word", &hundred, 0, INT64_MAX, &longest));
+    CALM_TRY(CALM_NEW(ctx, &tok->arena, self, 1));
+    tok->model = self;
+    tok->encode = encode;
+    CALM_TRY(calm_tokenizer_read_vocab(ctx, tok, where, calm_json_get(json, "vocab")));
+    self->unknown = calm_vocab_find(&tok->vocab, unknown, strlen(unknown));
+    if (self->unknown == CALM_NO_TOKEN)
+        return calm_fail(ctx, CALM_EFORMAT, "%s.unk_token: no token \"%.60s\" in the vocabulary", where, unknown);
+    self->longest = (size_t)longest;
+    CALM_TRY(build(ctx, tok, self));
+    self->inner = CALM_TRIE_ROOT;
+    for (size_t i = 0; prefix[i] && self->inner != CALM_TRIE_NONE; i++)
+        self->inner = calm_trie_step(&self->trie, self->inner, (uint8_t)prefix[i]);
+    return CALM_OK;
+}

@@ -1,0 +1,150 @@
+/* The program killed by SIGKILL at points spread over its operations on the disk: whatever it had done, the output's name
+ * stands for nothing or for a whole checkpoint, the store is sound, and the same command goes on where it stopped and
+ * ends with the same bytes. */
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "ptq/base/file.h"
+#include "tests/program/program.h"
+
+#ifdef CALM_SANITIZED
+#define KILL_POINTS 10
+#define TWICE_POINTS 3
+#else
+#define KILL_POINTS 200
+#define TWICE_POINTS 20
+#endif
+
+#define BLOCKS 2
+#define POOL "rtn,gptq,gptq-hls"
+#define N_CANDIDATES 24    /* 2 blocks x 4 jobs x 3 algorithms */
+#define THREADS_EVERY 10   /* points of two threads            */
+
+/* What came of it, all workers together. */
+typedef struct tally {
+    atomic_long with_some, with_all, killed_twice;
+} tally;
+
+/* An undisturbed run, which all others are compared with. */
+typedef struct model_run {
+    program p;
+    long operations;
+    const char *digest, *files;
+    tally *count;
+} model_run;
+
+static model_run undisturbed(void)
+{
+    const play of = program_play(BLOCKS, POOL);
+    model_run first = {.p = program_new(&of, "run")};
+    first.operations = program_count(&first.p);
+    ck_assert_int_gt(first.operations, KILL_POINTS);
+    ck_assert_int_eq(program_cached(&first.p), 0);
+    first.digest = play_digest(first.p.output);
+    first.files = program_files(&first.p);
+    first.count = program_shared(sizeof *first.count);
+    ck_assert_int_eq(program_check(&first.p, first.digest, "undisturbed"), N_CANDIDATES);
+    return first;
+}
+
+/* Started again it uses what there is - `have` candidates - and ends like the first. */
+static void check_resume(const model_run *first, const program *p, int64_t have, const char *where)
+{
+    long long done = 0, begun = 0;
+    if (calm_path_exists(p->store))
+        sscanf(program_text(p, "SELECT printf('%d %d', total(status = 'finished'), total(status <> 'finished')) FROM run"),
+               "%lld %lld", &done, &begun);
+    const program_end end = program_run(p, NULL, calm_path_exists(p->output));
+    ck_assert_msg(end.status == 0, "%s: %d %d %s", where, end.status, end.signal, end.said);
+    ck_assert_msg(program_cached(p) == have, "%s: %lld of %lld candidates were used", where,
+                  (long long)program_cached(p), (long long)have);
+    const char *found = play_digest(p->output);
+    ck_assert_msg(strcmp(found, first->digest) == 0, "%s: resumed to other bytes:\n%s%s", where, found, first->digest);
+    ck_assert_msg(strcmp(program_files(p), first->files) == 0, "%s: left behind: %s", where, program_files(p));
+    ck_assert_int_eq(program_check(p, first->digest, where), N_CANDIDATES);
+    /* The same run, unless it had ended. */
+    const char *rows = program_text(p, "SELECT printf('%d %d %d', count(*), total(status = 'finished'), max(attempts)) FROM run");
+    const char *expected = test_format("%lld %lld %lld", done + 1, done + 1, 1 + begun);
+    ck_assert_msg(strcmp(rows, expected) == 0, "%s: runs, finished, attempts: %s, not %s", where, rows, expected);
+}
+
+static const char *where_of(const model_run *first, const disturbance *wanted)
+{
+    return test_format("%s at %s", wanted->what, program_operation(&first->p, wanted->at));
+}
+
+static void kill_once(void *user, long point, int worker)
+{
+    const model_run *first = user;
+    const disturbance wanted = {.at = 1 + point * (first->operations - 1) / (KILL_POINTS - 1),
+                                .what = point / 2 % 2 ? "tear" : "kill"};
+    const char *where = where_of(first, &wanted);
+    program p = program_new(&first->p.of, test_format("killed%d", worker));
+    p.of.threads = point % THREADS_EVERY == 3 ? 2 : 1;
+    const program_end end = program_run(&p, &wanted, false);
+    ck_assert_msg(end.signal == SIGKILL, "%s was not reached: %d %s", where, end.status, end.said);
+    const int64_t have = program_check(&p, first->digest, where);
+    atomic_fetch_add(&first->count->with_some, have > 0 && have < N_CANDIDATES);
+    atomic_fetch_add(&first->count->with_all, have == N_CANDIDATES);
+    check_resume(first, &p, have, where);
+}
+
+TEST(killed_anywhere)
+{
+    model_run first = undisturbed();
+    program_spread(KILL_POINTS, kill_once, &first);
+    const long with_some = first.count->with_some, with_all = first.count->with_all;
+    printf("%ld operations, %d points: %ld with some candidates, %ld with all\n", first.operations, KILL_POINTS, with_some,
+           with_all);
+    ck_assert_int_gt(4 * with_some, KILL_POINTS);
+    ck_assert_int_gt(8 * with_all, KILL_POINTS);
+}
+END_OF_TEST
+
+static void kill_twice(void *user, long point, int worker)
+{
+    const model_run *first = user;
+    const disturbance once = {.at = 1 + point * (first->operations - 1) / TWICE_POINTS, .what = "kill"};
+    const disturbance again = {.at = 1 + point * 7 % TWICE_POINTS * (first->operations - once.at) / TWICE_POINTS,
+                               .what = "tear"};
+    const char *where = test_format("%s, then number %ld", where_of(first, &once), again.at);
+    program p = program_new(&first->p.of, test_format("twice%d", worker));
+    ck_assert_int_eq(program_run(&p, &once, false).signal, SIGKILL);
+    const int64_t had = program_check(&p, first->digest, where);
+    const bool struck = program_run(&p, &again, calm_path_exists(p.output)).signal == SIGKILL;
+    const int64_t have = program_check(&p, first->digest, where);
+    ck_assert_msg(have >= had, "%s: %lld candidates, then %lld", where, (long long)had, (long long)have);
+    atomic_fetch_add(&first->count->killed_twice, struck);
+    if (struck)    /* else it ended before the second point */
+        ck_assert_int_eq(program_run(&p, NULL, calm_path_exists(p.output)).status, 0);
+    ck_assert_str_eq(play_digest(p.output), first->digest);
+    ck_assert_str_eq(program_files(&p), first->files);
+    ck_assert_int_eq(program_check(&p, first->digest, where), N_CANDIDATES);
+}
+
+/* What a resumed run that is killed leaves is as good. */
+TEST(killed_while_it_resumes)
+{
+    model_run first = undisturbed();
+    program_spread(TWICE_POINTS, kill_twice, &first);
+    ck_assert_int_gt(4 * first.count->killed_twice, 3 * TWICE_POINTS);
+}
+END_OF_TEST
+
+/* The same operations in the same order, so that a number means the same every time. */
+TEST(operations_are_counted_alike)
+{
+    const model_run first = undisturbed();
+    program p = program_new(&first.p.of, "again");
+    ck_assert_int_eq(program_count(&p), first.operations);
+    p.of.threads = 2;
+    ck_assert_int_eq(program_count(&p), first.operations);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("program_kills", (const TTest *[]){operations_are_counted_alike, killed_anywhere,
+                                                        killed_while_it_resumes, NULL});
+}

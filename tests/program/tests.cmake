@@ -1,0 +1,29 @@
+# Every cases/NAME.case through run_case.sh, and the program killed, refused, resumed.
+add_executable(json_shape program/json_shape.c)
+target_link_libraries(json_shape PRIVATE calm_io)
+add_executable(hub_serve program/hub_serve.c)
+target_link_libraries(hub_serve PRIVATE calm_test_hub)
+add_executable(store_sql program/store_sql.c)
+target_link_libraries(store_sql PRIVATE calm_store)
+file(GLOB cases CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/program/cases/*.case)
+foreach(case IN LISTS cases)
+  cmake_path(GET case STEM name)
+  add_test(NAME program.${name}
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/program/run_case.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR} ${case})
+  set_tests_properties(program.${name} PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}"
+    ENVIRONMENT_MODIFICATION "${CALM_TEST_UNSET}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+endforeach()
+add_library(calm_test_program STATIC program/program.c)
+target_link_libraries(calm_test_program PUBLIC calm_test_play)
+target_compile_definitions(calm_test_program PRIVATE CALM_PROGRAM="$<TARGET_FILE:calm>"
+  CALM_FAULT_SHIM="$<TARGET_FILE:fault_shim>")
+add_dependencies(calm_test_program calm fault_shim)
+calm_test(program test_resume calm_test_program)
+calm_test(program test_program_kills calm_test_program)
+calm_test(program test_program_refusals calm_test_program)
+set_tests_properties(program.test_program_kills program.test_program_refusals PROPERTIES TIMEOUT 900)    # thousands of runs
+if(NOT CALM_SANITIZE)    # an emulator
+  add_test(NAME program.other_cpu COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/program/other_cpu.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(program.other_cpu PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600
+    SKIP_RETURN_CODE 77)
+endif()

@@ -1,0 +1,38 @@
+/* schema_valid: read JSON files and print a line each, "NAME valid" or "NAME POINTER" with the pointer of the first fault
+ * that calm finds in the structure of a recipe; "NAME unread" for what is no JSON. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ptq/recipe/document.h"
+
+static void check(calm_ctx *ctx, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    calm_document_fault *faults;
+    calm_json *value;
+    size_t n;
+    if (calm_json_read(ctx, path, CALM_RECIPE_BYTES, &value) != CALM_OK) {
+        printf("%s unread\n", name);
+        calm_ctx_forgive(ctx);
+        return;
+    }
+    if (calm_document_faults(ctx, value, &faults, &n) == CALM_OK)
+        printf("%s %s\n", name, n == 0 ? "valid" : faults[0].pointer[0] ? faults[0].pointer : "(document)");
+    calm_json_free(value);
+}
+
+int main(int argc, char **argv)
+{
+    calm_arena out, scratch;
+    calm_ctx ctx;
+    calm_arena_init(&out);
+    calm_arena_init(&scratch);
+    calm_ctx_init(&ctx, &out, &scratch);
+    for (int i = 1; i < argc; i++)
+        check(&ctx, argv[i]);
+    if (ctx.status != CALM_OK)
+        fprintf(stderr, "%s\n", ctx.message);
+    calm_arena_clear(&out);
+    calm_arena_clear(&scratch);
+    return ctx.status != CALM_OK;
+}

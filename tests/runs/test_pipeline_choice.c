@@ -1,0 +1,391 @@
+/* What a run chooses from: units, prefixes, budgets, and candidates that must never win. */
+#include <math.h>
+
+#include "algorithms/chain.h"
+#include "ptq/run/run_impl.h"
+#include "ptq/quant/qblob.h"
+#include "store/blob.h"
+#include "tests/support/play.h"
+
+#define ALL_POINTS ((1u << CALM_N_POINTS) - 1)
+
+static const fault none = {0};
+
+static play with_unit(const play *run, calm_unit unit, const char *name)
+{
+    play other = play_elsewhere(run, name);
+    other.recipe.selection.unit = unit;
+    other.recipe.selection.point = calm_unit_point(unit);
+    other.recipe.points = ALL_POINTS;
+    return other;
+}
+
+/* ---- scores of units against a plain recomputation ---- */
+
+/* What a block gives in the scoring windows. */
+typedef struct outputs {
+    double *attention, *block, *delta;    /* [n, D] */
+    const calm_batch *batch;
+} outputs;
+
+static calm_status watch(void *user, calm_ctx *worker, const calm_observation *seen)
+{
+    const outputs *out = user;
+    const size_t row = calm_batch_row(out->batch, seen->window);
+    (void)worker;
+    if (seen->hook == CALM_HOOK_ATTN_OUT)
+        for (size_t i = 0; i < seen->n_rows * seen->width; i++)
+            out->attention[row * seen->width + i] = seen->x[i];
+    return CALM_OK;
+}
+
+/* Run block 0 over the batch, with the weights of the store's rtn candidates unless `store` is NULL. */
+static outputs run_first_block(const calm_model *model, const calm_rope *rope, const calm_windows *windows, calm_store *store)
+{
+    calm_batch *batch, before;
+    calm_block block;
+    outputs out;
+    ck_ok(CALM_NEW(ctx, ctx->out, batch, 1));
+    ck_ok(calm_batch_embed(ctx, model, windows, 0, windows->n, ctx->out, NULL, batch));
+    ck_ok(calm_batch_copy(ctx, batch, batch->n, ctx->out, NULL, &before));
+    ck_ok(calm_model_load_block(ctx, model, 0, &block));
+    const calm_layout *layout = calm_model_layout(model);
+    for (size_t job = 0; store && job < layout->block_begin[1]; job++) {
+        const calm_value role = calm_value_text(layout->jobs[job].role);
+        calm_value blob;
+        calm_mapping map;
+        calm_qjob qjob;
+        float *w;
+        ck_ok(calm_store_query_one(ctx, store, "SELECT k.blob FROM candidate k JOIN job j ON j.id = k.job_id JOIN block b"
+                                   " ON b.id = j.block_id JOIN algorithm a ON a.id = k.algorithm_id WHERE b.number = 0"
+                                   " AND j.role = ?1 AND a.name = 'rtn'", &role, 1, &blob, 1));
+        ck_ok(calm_blob_get(ctx, calm_store_blobs(store), blob.text, &map));
+        ck_ok(calm_qblob_decode(ctx, "blob", map.data, map.bytes, &qjob));
+        calm_unmap_file(&map);
+        ck_ok(CALM_NEW(ctx, ctx->out, w, qjob.out * qjob.in));
+        calm_qjob_effective(&qjob, w);
+        for (size_t i = layout->jobs[job].first, row = 0; i < layout->jobs[job].first + layout->jobs[job].n; i++) {
+            block.weight[layout->linears[i].role].w = w + row * qjob.in;
+            row += layout->linears[i].out;
+        }
+    }
+    const size_t n = batch->rows * batch->width;
+    ck_ok(CALM_NEW(ctx, ctx->out, out.attention, n));
+    ck_ok(CALM_NEW(ctx, ctx->out, out.block, n));
+    ck_ok(CALM_NEW(ctx, ctx->out, out.delta, n));
+    out.batch = batch;
+    const calm_observer observer = {watch, &out};
+    ctx->n_threads = 1;    /* the children of this process start threads of their own */
+    ck_ok(calm_batch_block(ctx, &block, rope, batch, &observer));
+    for (size_t i = 0; i < n; i++) {
+        out.block[i] = batch->hidden.data[i];
+        out.delta[i] = (double)(batch->hidden.data[i] - before.hidden.data[i]);
+    }
+    return out;
+}
+
+/* sum |z - y|^2 / sum |y - mean y|^2 */
+static double rel_mse(const double *y, const double *z, size_t n, size_t d)
+{
+    double error = 0, spread = 0;
+    for (size_t j = 0; j < d; j++) {
+        double mean = 0;
+        for (size_t t = 0; t < n; t++)
+            mean += y[t * d + j] / (double)n;
+        for (size_t t = 0; t < n; t++) {
+            error += (z[t * d + j] - y[t * d + j]) * (z[t * d + j] - y[t * d + j]);
+            spread += (y[t * d + j] - mean) * (y[t * d + j] - mean);
+        }
+    }
+    return error / spread;
+}
+
+static void check_score(calm_store *store, const char *unit, const char *metric, const char *role, double expected)
+{
+    const calm_value params[] = {calm_value_text(unit), calm_value_text(metric), calm_value_text(role)};
+    calm_value value;
+    ck_ok(calm_store_query_one(ctx, store, "SELECT value FROM v_scores WHERE block = 0 AND algorithm = 'rtn' AND unit = ?1"
+                               " AND metric = ?2 AND job = ?3", params, 3, &value, 1));
+    /* Both run the same float32 pass but for its order of rows within a product: 1e-7 of values, 1e-5 of their error. */
+    ck_assert_msg(fabs(value.real - expected) <= 2e-5 * expected, "%s %s of %s: %.9g, expected %.9g", unit, metric, role,
+                  value.real, expected);
+}
+
+TEST(scores_of_units_are_what_they_say)
+{
+    const play first = play_new(NULL, "w4a16_g16", "rtn,gptq"), run = with_unit(&first, CALM_UNIT_BLOCK, "block");
+    calm_model *model;
+    calm_tokenizer *tokenizer;
+    calm_store *store;
+    calm_windows all, windows;
+    calm_rope rope;
+    play_must_run(&run);
+    ck_ok(calm_store_open(ctx, run.recipe.store, NULL, &store));
+    ck_ok(calm_model_open(ctx, run.recipe.model.dir, &model));
+    ck_ok(calm_tokenizer_open(ctx, test_format("%s/tokenizer.json", run.recipe.model.dir), &tokenizer));
+    const calm_windows_options options = {.seqlen = 32, .seed = 0,
+                                          .samples = (size_t)(run.recipe.samples + run.recipe.guard_windows)};
+    ck_ok(calm_windows_read(ctx, tokenizer, run.recipe.calib_path, &options, &all));
+    ck_ok(calm_windows_slice(ctx, &all, 0, (size_t)run.recipe.score_windows, &windows));
+    ck_ok(calm_rope_init(ctx, calm_model_config(model), 32, &rope));
+    const outputs y = run_first_block(model, &rope, &windows, NULL), z = run_first_block(model, &rope, &windows, store);
+    const size_t n = y.batch->rows, d = y.batch->width;
+    static const char *const roles[] = {"qkv", "o", "gate_up", "down"};
+    for (size_t i = 0; i < 4; i++) {
+        check_score(store, "block", "rel_mse", roles[i], rel_mse(y.block, z.block, n, d));
+        check_score(store, "block", "delta_rel_mse", roles[i], rel_mse(y.delta, z.delta, n, d));
+        if (i < 2)
+            check_score(store, "sublayer", "rel_mse", roles[i], rel_mse(y.attention, z.attention, n, d));
+    }
+    calm_store_close(store);
+    calm_tokenizer_close(tokenizer);
+    calm_model_close(model);
+}
+END_OF_TEST
+
+/* ---- units ---- */
+
+TEST(a_unit_has_one_choice)
+{
+    const play first = play_new(NULL, "w3a16_g16", "rtn,gptq,gptq-hls");
+    const play sublayer = with_unit(&first, CALM_UNIT_SUBLAYER, "sublayer"), block = with_unit(&first, CALM_UNIT_BLOCK, "block");
+    play_must_run(&sublayer);
+    play_must_run(&block);
+    ck_assert_int_eq(play_sql(&sublayer, "SELECT count(DISTINCT unit) FROM choice"), 4);
+    ck_assert_int_eq(play_sql(&block, "SELECT count(DISTINCT unit) FROM choice"), 2);
+    ck_assert_int_eq(play_sql(&block, "SELECT max(n) FROM (SELECT count(DISTINCT k.algorithm_id) n FROM choice c JOIN"
+                                      " candidate k ON k.id = c.candidate_id GROUP BY c.unit)"), 1);
+    ck_assert_str_eq(play_text(&block, "SELECT DISTINCT unit FROM choice ORDER BY 1"), "model.layers.0\nmodel.layers.1\n");
+    ck_assert_str_eq(play_text(&sublayer, "SELECT DISTINCT unit FROM choice ORDER BY 1"),
+                     "model.layers.0.attention\nmodel.layers.0.mlp\nmodel.layers.1.attention\nmodel.layers.1.mlp\n");
+    ck_assert_str_eq(play_text(&block, "SELECT unit || ' ' || rule || ' ' || metric FROM run"), "block token cka_token\n");
+}
+END_OF_TEST
+
+/* Scores of units are added to candidates that were scored as jobs before; with any number of threads. */
+TEST(units_of_stored_candidates)
+{
+    const play first = play_new(NULL, "w3a16_g16", "rtn,gptq-hls");
+    play_must_run(&first);
+    play later = with_unit(&first, CALM_UNIT_BLOCK, "later"), fresh = with_unit(&first, CALM_UNIT_BLOCK, "fresh");
+    later.recipe.store = first.recipe.store;
+    ck_assert_uint_eq(play_must_run(&later).cached, 16);
+    fresh.threads = 1;
+    play_must_run(&fresh);
+    static const char scores[] = "SELECT k.key || s.unit || s.metric || s.value FROM score s JOIN candidate k"
+                                 " ON k.id = s.candidate_id ORDER BY 1";
+    ck_assert_str_eq(play_text(&later, scores), play_text(&fresh, scores));
+    ck_assert_str_eq(play_digest(later.recipe.output), play_digest(fresh.recipe.output));
+}
+END_OF_TEST
+
+/* Experts are sublayers of their own; a sparse block is scored as a whole. */
+TEST(units_of_a_mixture)
+{
+    const tiny_model mixture = tiny_of("qwen3_moe");
+    const play first = play_new(&mixture, "w4a16_g8", "rtn,gptq");
+    const play sublayer = with_unit(&first, CALM_UNIT_SUBLAYER, "sublayer"), block = with_unit(&first, CALM_UNIT_BLOCK, "block");
+    play_must_run(&sublayer);
+    play_must_run(&block);
+    ck_assert_int_gt(play_sql(&sublayer, "SELECT count(*) FROM v_scores WHERE unit = 'sublayer' AND job LIKE 'experts.%'"), 0);
+    ck_assert_int_eq(play_sql(&sublayer, "SELECT count(DISTINCT unit) FROM choice WHERE unit LIKE '%.experts.%'"),
+                     (int64_t)(2 * mixture.n_experts));
+    ck_assert_int_gt(play_sql(&block, "SELECT count(*) FROM v_scores WHERE unit = 'block' AND job LIKE 'experts.%'"), 0);
+}
+END_OF_TEST
+
+/* ---- prefix ---- */
+
+TEST(a_quantized_prefix)
+{
+    const play first = play_new(NULL, "w2a16_g16", "rtn,gptq-hls");
+    play_must_run(&first);
+    play run = play_elsewhere(&first, "prefix"), again = play_elsewhere(&first, "again");
+    run.recipe.prefix = again.recipe.prefix = CALM_PREFIX_QUANTIZED;
+    run.recipe.store = first.recipe.store;    /* beside those of a float prefix */
+    again.threads = 1;
+    ck_assert_uint_eq(play_must_run(&run).cached, 0);
+    play_must_run(&again);
+    ck_assert_str_eq(play_digest(run.recipe.output), play_digest(again.recipe.output));
+    /* Nothing lies before block 0; what block 1 reads is another thing. */
+    static const char differ[] = "SELECT count(*) FROM v_scores a JOIN v_scores b USING (block, job, algorithm, unit, metric)"
+                                 " WHERE a.calibration < b.calibration AND a.value <> b.value AND block = %d";
+    ck_assert_int_eq(play_sql(&first, test_format(differ, 0)), 0);
+    ck_assert_int_gt(play_sql(&first, test_format(differ, 1)), 0);
+    run.recipe.output = play_path(&first, "third");
+    ck_assert_uint_eq(play_must_run(&run).cached, 16);
+    ck_assert_str_eq(play_digest(run.recipe.output), play_digest(again.recipe.output));
+}
+END_OF_TEST
+
+/* ---- budgets ---- */
+
+static play with_budget(const play *run, double *bits, size_t n, const char *name)
+{
+    play other = play_elsewhere(run, name);
+    other.recipe.store = run->recipe.store;
+    other.recipe.budgets = bits;
+    other.recipe.n_budgets = n;
+    return other;
+}
+
+TEST(bits_are_shared)
+{
+    double budgets[] = {3.6, 4.2, 5.5};
+    const play first = play_new(NULL, "w2a16_g16,w3a16_g16,w4a16_g16,w8a16", "gptq-hls");
+    double last = 0;
+    for (size_t i = 0; i < 3; i++) {
+        const play run = with_budget(&first, &budgets[i], 1, test_format("of%zu", i));
+        const outcome said = play_must_run(&run);
+        ck_assert_uint_eq(said.cached, i ? 32 : 0);
+        const double bits = (double)play_sql(&run, "SELECT round(1e6 * bits_per_weight) FROM run ORDER BY id DESC LIMIT 1") / 1e6;
+        ck_assert_msg(bits <= budgets[i] && bits > last, "%g bits of %g", bits, budgets[i]);
+        last = bits;
+    }
+    /* One probe for each of 8 units, at the narrowest width, whatever the number of budgets. */
+    ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM score WHERE metric = 'probe_kl'"), 8);
+    ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM v_scores WHERE metric = 'probe_kl' AND scheme <> 'w2a16_g16'"), 0);
+    const play table = with_budget(&first, budgets, 3, "table");
+    const outcome said = play_must_run(&table);
+    ck_assert_uint_eq(said.cached, 32);
+    ck_assert_ptr_null(play_digest(table.recipe.output));
+    ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM run_evaluation WHERE role = 'budget'"), 3);
+}
+END_OF_TEST
+
+/* Alone or resumed, with one thread or two: the same plan. */
+TEST(a_budget_is_repeatable)
+{
+    double bits = 4.2;
+    const play first = play_new(NULL, "w2a16_g16,w3a16_g16,w4a16_g16", "rtn,gptq-hls");
+    play run = with_budget(&first, &bits, 1, "run"), again = with_budget(&first, &bits, 1, "again");
+    again.recipe.store = play_path(&first, "again.db");
+    again.threads = 1;
+    play_must_run(&run);
+    play_must_run(&again);
+    ck_assert_str_eq(play_digest(run.recipe.output), play_digest(again.recipe.output));
+}
+END_OF_TEST
+
+TEST(budgets_out_of_reach)
+{
+    double bits[] = {2.0, 20};
+    const play first = play_new(NULL, "w2a16_g16,w3a16_g16", "rtn");
+    for (size_t i = 0; i < 2; i++) {
+        const play run = with_budget(&first, &bits[i], 1, "none");
+        const outcome said = play_run(&run, none);
+        ck_assert_int_eq(said.status, CALM_EARG);
+        ck_assert_msg(strstr(said.message, "take from 3.0000 to 4.0000 bits per weight"), "%s", said.message);
+        ck_assert_str_eq(play_list(&run, "none"), "");
+    }
+}
+END_OF_TEST
+
+/* ---- light effort ---- */
+
+TEST(light_effort)
+{
+    const play full = play_new(NULL, "w4a4_g16", "rtn,smoothquant");
+    play light = play_elsewhere(&full, "light"), later = play_elsewhere(&full, "later");
+    light.recipe.light = later.recipe.light = true;
+    later.recipe.store = full.recipe.store;
+    play_must_run(&full);
+    play_must_run(&light);
+    /* The tiny model's inputs are flat: every crest is below 5. */
+    ck_assert_int_eq(play_sql(&light, "SELECT count(*) FROM activation WHERE point LIKE '%_in' AND crest_median >= 5"), 0);
+    ck_assert_int_eq(play_sql(&light, "SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id"
+                                      " WHERE a.name = 'smoothquant'"), 0);
+    ck_assert_int_eq(play_sql(&light, "SELECT count(*) FROM candidate"), 8);
+    /* What an earlier run stored does not change it. */
+    ck_assert_uint_eq(play_must_run(&later).cached, 8);
+    ck_assert_str_eq(play_digest(later.recipe.output), play_digest(light.recipe.output));
+}
+END_OF_TEST
+
+/* ---- candidates that must never win ---- */
+
+/* All codes at zero: a dead output. */
+static calm_status dead(calm_ctx *c, calm_target *target, const void *opts, calm_qjob *qjob)
+{
+    (void)opts;
+    CALM_TRY(calm_target_grids(c, target, qjob));
+    memset(qjob->codes, calm_symmetric_zero(&qjob->scheme), qjob->out * qjob->in);
+    return CALM_OK;
+}
+
+static calm_status not_a_number(calm_ctx *c, calm_target *target, const void *opts, calm_qjob *qjob)
+{
+    CALM_TRY(dead(c, target, opts, qjob));
+    qjob->scales[0] = NAN;
+    return CALM_OK;
+}
+
+/* absmax and a rounding of our own, under another name, as the recipe's entry i. */
+static void replace_entry(play *run, size_t i, const char *name, calm_part *part)
+{
+    calm_algorithm *algorithm;
+    calm_entry *pool;
+    ck_ok(CALM_NEW(ctx, ctx->out, pool, run->recipe.n_pool));
+    memcpy(pool, run->recipe.pool, run->recipe.n_pool * sizeof *pool);
+    ck_ok(calm_algorithm_parse(ctx, "absmax+nearest", &algorithm));
+    algorithm->name = algorithm->canonical = pool[i].name = name;
+    algorithm->steps[1].part = part;
+    pool[i].algorithm = algorithm;
+    run->recipe.pool = pool;
+}
+
+static void check_failed(const play *run, const char *name, const char *why, int64_t n)
+{
+    ck_assert_int_eq(play_sql(run, test_format("SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id"
+                                               " WHERE a.name = '%s' AND k.failure LIKE '%%%s%%'", name, why)), n);
+    ck_assert_int_eq(play_sql(run, test_format("SELECT count(*) FROM v_choices WHERE algorithm = '%s'", name)), 0);
+}
+
+TEST(dead_and_nan_candidates)
+{
+    static calm_part dead_part = {.name = "dead", .kind = CALM_KIND_ROUND, .run.round = dead};
+    static calm_part nan_part = {.name = "nan", .kind = CALM_KIND_ROUND, .run.round = not_a_number};
+    static const calm_rule rules[] = {CALM_RULE_TOKEN, CALM_RULE_ARGMAX};
+    for (size_t i = 0; i < 2; i++) {
+        play run = play_new(NULL, "w4a16_g16", "mkq,rtn,gptq");
+        run.recipe.selection.rule = rules[i];
+        replace_entry(&run, 0, "dead", &dead_part);
+        replace_entry(&run, 1, "nan", &nan_part);
+        play_must_run(&run);
+        check_failed(&run, "dead", "the same for all rows (dead)", 8);
+        check_failed(&run, "nan", "nan at row", 8);
+        ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM v_choices WHERE algorithm = 'gptq'"), 8);
+    }
+}
+END_OF_TEST
+
+TEST(starved_actfit)
+{
+    const play run = play_new(NULL, "w4a4_g16", "rtn,actfit");
+    play_must_run(&run);
+    check_failed(&run, "actfit", "128 kept rows", 8);
+}
+END_OF_TEST
+
+/* ---- rows ---- */
+
+TEST(too_few_rows_to_choose)
+{
+    play run = play_new(NULL, "w4a16_g16", "rtn,gptq");
+    run.recipe.seqlen = 3;
+    run.recipe.score_windows = 1;
+    const outcome said = play_run(&run, none);
+    ck_assert_int_eq(said.status, CALM_EARG);
+    ck_assert_msg(strstr(said.message, "3 rows were scored") && strstr(said.message, "needs at least 4"), "%s", said.message);
+    ck_assert_msg(strstr(said.log, "below 16 rows per input"), "%s", said.log);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("pipeline_choice", (const TTest *[]){
+        a_unit_has_one_choice, units_of_stored_candidates, units_of_a_mixture,
+        a_quantized_prefix, bits_are_shared, a_budget_is_repeatable, budgets_out_of_reach, light_effort,
+        dead_and_nan_candidates, starved_actfit, too_few_rows_to_choose,
+        scores_of_units_are_what_they_say, NULL});    /* last: it computes here, and OpenMP does not survive a fork */
+}

@@ -1,0 +1,253 @@
+/* The whole run on other families: mixtures of experts with too few tokens, fused matrices, norms stored less one,
+ * encoders; some blocks alone; killed and resumed. */
+#include <stdio.h>
+
+#include "ptq/run/run_impl.h"
+#include "ptq/base/file.h"
+#include "tests/support/play.h"
+
+#define LEAST_TOKENS 50    /* some experts of the tiny mixture see more of the 128, some fewer */
+#define TOKENS       128
+
+static const fault none = {0};
+
+/* Widths that groups of 16 divide. */
+static tiny_model family_model(const char *family)
+{
+    tiny_model spec = tiny_of(family);
+    spec.expert_inner = 32;
+    spec.shared_inner = 48;
+    return spec;
+}
+
+static play new_play(const char *family, const char *scheme, const char *algorithms)
+{
+    const tiny_model spec = family_model(family);
+    play run = play_new(&spec, scheme, algorithms);
+    run.recipe.least_tokens = LEAST_TOKENS;
+    if (strncmp(family, "bert", 4) == 0) {    /* no next token to predict */
+        run.recipe.guard_windows = 0;
+        run.recipe.eval_path = NULL;
+    }
+    return run;
+}
+
+/* ---- every family ---- */
+
+static int64_t count_jobs(const play *run)
+{
+    calm_model *model;
+    ck_ok(calm_model_open(ctx, run->recipe.model.dir, &model));
+    const int64_t n = (int64_t)calm_model_layout(model)->n_jobs;
+    calm_model_close(model);
+    return n;
+}
+
+static void check_quantized(const play *run)
+{
+    calm_model *model;
+    ck_ok(calm_model_open(ctx, run->recipe.output, &model));
+    ck_assert(calm_model_is_quantized(model));
+    calm_model_close(model);
+}
+
+/* Every job is decided, and what is written does not depend on threads, pools with and without data, or the store. */
+TEST(every_family_from_end_to_end)
+{
+    for (size_t f = 0; tiny_families[f]; f++) {
+        play first = new_play(tiny_families[f], "w4a16_g16", "rtn,gptq,smoothquant");
+        first.threads = 1;
+        play_must_run(&first);
+        check_quantized(&first);
+        ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM choice"), count_jobs(&first));
+        ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM candidate WHERE failure IS NULL"),
+                         3 * count_jobs(&first));
+        play again = play_elsewhere(&first, "again");
+        again.threads = 3;
+        ck_assert_uint_eq(play_must_run(&again).cached, 0);
+        ck_assert_msg(strcmp(play_digest(first.recipe.output), play_digest(again.recipe.output)) == 0,
+                      "%s: other bytes with 3 threads", tiny_families[f]);
+        again.recipe.output = play_path(&first, "third");
+        ck_assert_int_eq((int64_t)play_must_run(&again).cached, 3 * count_jobs(&first));
+        ck_assert_str_eq(play_digest(first.recipe.output), play_digest(again.recipe.output));
+    }
+}
+END_OF_TEST
+
+/* Eight bits leave the model what it was: weights move by 1/255 of the row's largest at most, some 2 % of their size,
+ * and logits of size 6 by some 0.2 after two blocks, a divergence of some 0.2^2 / 2.  A matrix in the wrong place costs
+ * more than 1. */
+TEST(eight_bits_are_the_model)
+{
+    for (size_t f = 0; tiny_families[f]; f++) {
+        if (strncmp(tiny_families[f], "bert", 4) == 0)
+            continue;
+        const play run = new_play(tiny_families[f], "w8a16", "rtn");
+        play_must_run(&run);
+        const int64_t millionths =
+            play_sql(&run, "SELECT cast(1e6 * e.kl AS INTEGER) FROM run_evaluation v JOIN evaluation e"
+                           " ON e.id = v.evaluation_id WHERE v.role = 'test' AND v.subject = 'rtn'");
+        ck_assert_msg(millionths > 0 && millionths < 20000, "%s: KL %lld millionths", tiny_families[f],
+                      (long long)millionths);
+    }
+}
+END_OF_TEST
+
+/* ---- experts ---- */
+
+static void check_counts(const play *run)
+{
+    for (int block = 0; block < 2; block++)
+        for (int down = 0; down < 2; down++)
+            ck_assert_int_eq(
+                play_sql(run, test_format("SELECT sum(tokens) FROM v_experts WHERE run = 1 AND block = %d AND job LIKE"
+                                          " 'experts.%%.%s'",
+                                          block, down ? "down" : "gate_up")),
+                2 * TOKENS);
+    ck_assert_int_eq(play_sql(run, "SELECT count(*) FROM v_experts WHERE run = 1"), 2 * 5 * 2);
+}
+
+/* Where there is too little to learn from, weights are rounded without data, and the store says so. */
+TEST(experts_with_too_few_tokens)
+{
+    static const char few[] =
+        "SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id JOIN expert e ON"
+        " e.job_id = k.job_id WHERE a.name = '%s' AND e.tokens %s %d";
+    play run = new_play("qwen3_moe", "w4a16_g16", "gptq,rtn,smoothquant");
+    play_must_run(&run);
+    check_counts(&run);
+    ck_assert_int_gt(play_sql(&run, test_format(few, "rtn for gptq", "<", LEAST_TOKENS)), 0);
+    ck_assert_int_eq(play_sql(&run, test_format(few, "rtn for gptq", ">=", LEAST_TOKENS)), 0);
+    ck_assert_int_gt(play_sql(&run, test_format(few, "gptq", ">=", LEAST_TOKENS)), 0);
+    ck_assert_int_eq(play_sql(&run, test_format(few, "gptq", "<", LEAST_TOKENS)), 0);
+    ck_assert_int_eq(play_sql(&run, test_format(few, "smoothquant", "<", LEAST_TOKENS)), 0);
+    ck_assert_int_gt(play_sql(&run, test_format(few, "rtn", "<", LEAST_TOKENS)), 0);    /* itself needs none */
+    /* What is called so is so: the codes of rtn, under rtn's chain. */
+    ck_assert_int_eq(
+        play_sql(&run, "SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id JOIN candidate r"
+                       " ON r.job_id = k.job_id JOIN algorithm b ON b.id = r.algorithm_id WHERE b.name = 'rtn' AND"
+                       " a.name LIKE 'rtn for %' AND (k.blob <> r.blob OR a.chain <> b.chain)"),
+        0);
+    /* Another threshold is another candidate for experts, and the same for everything else. */
+    play more = run;
+    more.recipe.output = play_path(&run, "more");
+    more.recipe.least_tokens = 1;
+    ck_assert_int_eq((int64_t)play_must_run(&more).cached, 3 * (count_jobs(&run) - 2 * 5 * 2));
+    ck_assert_int_eq(
+        play_sql(&run, "SELECT count(*) FROM v_experts WHERE run = 2 AND tokens > 0 AND algorithm LIKE '% for %'"), 0);
+}
+END_OF_TEST
+
+/* No token of two reaches more than four of five experts. */
+TEST(experts_that_saw_nothing)
+{
+    play run = new_play("qwen2_moe", "w4a16_g16", "gptq");
+    run.recipe.samples = 1;
+    run.recipe.seqlen = 2;
+    run.recipe.least_tokens = 1;
+    play_must_run(&run);
+    check_quantized(&run);
+    const int64_t idle = play_sql(&run, "SELECT count(*) FROM v_experts WHERE tokens = 0");
+    ck_assert_int_ge(idle, 2 * 2);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM v_experts WHERE tokens = 0 AND algorithm = 'rtn for gptq' AND"
+                                    " coalesce(score_rows, 0) = 0"), idle);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM v_experts WHERE tokens > 0 AND algorithm <> 'gptq'"), 0);
+}
+END_OF_TEST
+
+TEST(mixture_killed_and_started_again)
+{
+    play first = new_play("qwen2_moe", "w4a16_g16", "rtn,gptq");
+    const outcome said = play_must_run(&first);
+    const char *expected = play_digest(first.recipe.output);
+    check_counts(&first);
+    size_t used = 0;
+    for (int i = 1; i < 8; i++) {
+        play run = play_elsewhere(&first, test_format("killed%d", i));
+        ck_assert(play_run(&run, (fault){.at = said.calls * i / 8}).killed);
+        const int64_t stored = play_sql(&run, "SELECT count(*) FROM candidate");
+        run.recipe.force = true;
+        const outcome resumed = play_must_run(&run);
+        ck_assert_int_eq((int64_t)resumed.cached, stored);
+        ck_assert_str_eq(play_digest(run.recipe.output), expected);
+        check_counts(&run);
+        used += stored > 0;
+    }
+    ck_assert_uint_ge(used, 4);
+}
+END_OF_TEST
+
+/* ---- some blocks alone ---- */
+
+static bool of_block(const char *name, const char *block)
+{
+    return strstr(name, block) != NULL;
+}
+
+/* Tensors outside the block are as they were; the linears of the block are not there as floats. */
+static void check_only(const play *run, const char *block)
+{
+    calm_safetensors *from, *to;
+    size_t changed = 0, same = 0;
+    ck_ok(calm_safetensors_open(ctx, run->recipe.model.dir, &from));
+    ck_ok(calm_safetensors_open(ctx, run->recipe.output, &to));
+    for (size_t i = 0; i < calm_safetensors_count(from); i++) {
+        const calm_tensor *a = calm_safetensors_at(from, i), *b = calm_safetensors_find(to, a->name);
+        const bool equal = b && a->dtype == b->dtype && a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes) == 0;
+        ck_assert_msg(equal || of_block(a->name, block), "%s was changed", a->name);
+        changed += !equal;
+        same += equal;
+    }
+    for (size_t i = 0; i < calm_safetensors_count(to); i++) {
+        const calm_tensor *b = calm_safetensors_at(to, i);
+        ck_assert_msg(calm_safetensors_find(from, b->name) || of_block(b->name, block), "%s is new", b->name);
+    }
+    ck_assert_uint_gt(changed, 3);
+    ck_assert_uint_gt(same, 3);
+    calm_safetensors_close(from);
+    calm_safetensors_close(to);
+}
+
+TEST(one_block_alone)
+{
+    static const char *const families[] = {"qwen3", "qwen3_moe", "gemma2", "phi3", "bert"};
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
+        play run = new_play(families[f], "w4a16_g16", "rtn,smoothquant");
+        run.recipe.first_block = run.recipe.last_block = 1;
+        play_must_run(&run);
+        check_quantized(&run);
+        check_only(&run, strcmp(families[f], "bert") == 0 ? "encoder.layer.1." : "layers.1.");
+        ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice"), count_jobs(&run) / 2);
+        ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM block WHERE number <> 1"), 0);
+        /* All blocks later: what is known of block 1 is not computed again, since both see the float prefix. */
+        play whole = run;
+        whole.recipe.output = play_path(&run, "whole");
+        whole.recipe.first_block = 0;
+        whole.recipe.last_block = -1;
+        ck_assert_int_eq((int64_t)play_must_run(&whole).cached, count_jobs(&run));
+        ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM block"), 2);
+    }
+}
+END_OF_TEST
+
+TEST(blocks_that_are_not_there)
+{
+    static const long long ranges[][2] = {{0, 2}, {2, 2}, {1, 0}};
+    play run = new_play("qwen3", "w4a16_g16", "rtn");
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        run.recipe.first_block = ranges[i][0];
+        run.recipe.last_block = ranges[i][1];
+        const outcome said = play_run(&run, none);
+        ck_assert_int_eq(said.status, CALM_EARG);
+        ck_assert_msg(strstr(said.message, "the model has blocks 0 to 1"), "%s", said.message);
+        ck_assert_str_eq(play_list(&run, "calm.db"), "");
+    }
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("pipeline_families", (const TTest *[]){
+        every_family_from_end_to_end, eight_bits_are_the_model, experts_with_too_few_tokens, experts_that_saw_nothing,
+        mixture_killed_and_started_again, one_block_alone, blocks_that_are_not_there, NULL});
+}

@@ -1,0 +1,225 @@
+/* Runs for a target: plans of a mixture under a budget are legal, select gives them again, what nothing fits is refused
+ * before any work.  What is legal is written down here once more, as SQL over the choices. */
+#include <stdio.h>
+
+#include "ptq/run/reselect.h"
+#include "ptq/io/safetensors.h"
+#include "tests/support/play.h"
+
+static const fault none = {0};
+
+/* Widths that kernels divide: experts of [128, 128] and [128, 64]. */
+static tiny_model mixture(void)
+{
+    tiny_model model = tiny_of("qwen3_moe");
+    model.hidden = 128;
+    model.inner = 128;
+    model.n_heads = 4;
+    model.n_kv = 2;
+    model.head_dim = 32;
+    model.n_experts = 4;
+    model.expert_inner = 64;
+    return model;
+}
+
+static play for_target(const play *first, const char *target, double *bits)
+{
+    play run = play_elsewhere(first, target);
+    run.recipe.store = first->recipe.store;
+    run.recipe.target = calm_target_find(target);
+    run.recipe.target_format = calm_target_reads(run.recipe.target, "compressed-tensors") ? "compressed-tensors" : NULL;
+    run.recipe.target_tie = calm_tie_both(calm_target_tie(run.recipe.target, run.recipe.target_format), CALM_TIE_BLOCK);
+    run.recipe.budgets = bits;
+    run.recipe.n_budgets = 1;
+    run.recipe.keep_hybrid = true;
+    return run;
+}
+
+static int64_t newest(const play *run)
+{
+    return play_sql(run, "SELECT max(id) FROM run");
+}
+
+/* The number of a statement over the choices of a run. */
+static int64_t of_choices(const play *run, int64_t id, const char *what, const char *where)
+{
+    return play_sql(run, test_format("SELECT %s FROM v_choices WHERE run = %lld AND %s", what, (long long)id, where));
+}
+
+static void check_legal(const play *run, int64_t id, const char *target)
+{
+    static const char schemes_of_block[] = "SELECT max(n) FROM (SELECT count(DISTINCT scheme) n FROM v_choices WHERE run ="
+                                           " %lld AND job LIKE 'experts.%%' GROUP BY block)";
+    ck_assert_int_eq(play_sql(run, test_format(schemes_of_block, (long long)id)), 1);
+    if (strcmp(target, "transformers") == 0)
+        ck_assert_int_eq(of_choices(run, id, "count(DISTINCT scheme)", "job LIKE 'experts.%'"), 1);
+    if (strcmp(target, "sglang") == 0)
+        ck_assert_int_eq(of_choices(run, id, "count(*)", "scheme LIKE 'w3%'"), 0);
+    if (strcmp(target, "vllm") == 0)
+        ck_assert_int_eq(of_choices(run, id, "count(*)", "scheme LIKE 'w3%' AND job LIKE 'experts.%'"), 0);
+    ck_assert_int_eq(of_choices(run, id, "count(*)", "1"), 20);
+    /* What engines fuse is one job, so it has one choice. */
+    ck_assert_int_eq(play_sql(run, "SELECT count(*) FROM job WHERE linears LIKE '%q_proj%k_proj%v_proj%'"), 2);
+    ck_assert_int_eq(play_sql(run, "SELECT count(*) FROM job WHERE linears LIKE '%gate_proj%up_proj%'"), 8);
+}
+
+static const char *decided(const play *run, int64_t of)
+{
+    return play_text(run, test_format("SELECT printf('%%d %%d %%s', job_id, candidate_id, reason) FROM choice WHERE run_id ="
+                                      " %lld ORDER BY job_id", (long long)of));
+}
+
+static int64_t select_run(const play *run, int64_t of, const char *target, double budget)
+{
+    const calm_select_options o = {.store = run->recipe.store, .run = of, .unit = CALM_AS_IN_RUN, .rule = CALM_AS_IN_RUN,
+                                   .budget = budget, .target = target, .command = "calm test"};
+    calm_selected selected;
+    ck_ok(calm_select(ctx, &o, &selected));
+    calm_selected_clear(&selected);
+    return selected.run;
+}
+
+/* No file says an order of its own: gptq reorders while it calibrates, the groups stay where they are. */
+static void check_no_order(const play *run)
+{
+    calm_safetensors *set;
+    ck_ok(calm_safetensors_open(ctx, test_format("%s/model.safetensors", run->recipe.output), &set));
+    for (size_t i = 0; i < calm_safetensors_count(set); i++)
+        ck_assert_ptr_null(strstr(calm_safetensors_at(set, i)->name, "g_idx"));
+    calm_safetensors_close(set);
+}
+
+TEST(a_mixture_for_each_target)
+{
+    static const char *const targets[] = {"vllm", "sglang", "llamacpp", "mlx", "transformers", "any"};
+    const tiny_model model = mixture();
+    const play first = play_new(&model, "w3a16_g32,w4a16_g32,w8a16_g32", "gptq");
+    double bits = 5.2, wide = 5.9;
+    size_t n_held = 0;
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+        const bool any = strcmp(targets[i], "any") == 0;
+        play run = for_target(&first, targets[i], strcmp(targets[i], "sglang") == 0 ? &wide : &bits);
+        const outcome said = play_must_run(&run);
+        const int64_t id = newest(&run);
+        check_legal(&run, id, targets[i]);
+        check_no_order(&run);
+        /* A format has its own rule, whoever reads it. */
+        const char *asks = any ? "; the format written: " : test_format("; target %s: ", targets[i]);
+        ck_assert_msg(strstr(said.verdict, asks) != NULL, "%s", said.verdict);
+        n_held += strstr(said.verdict, "held back, predicted KL") != NULL;
+        ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate WHERE scheme LIKE 'w3%'"), 20);
+        ck_assert_str_eq(decided(&run, select_run(&run, id, NULL, NAN)), decided(&run, id));
+        ck_assert_str_eq(play_text(&run, test_format("SELECT json_extract(recipe, '$.target') FROM run WHERE id = %lld",
+                                                     (long long)id)), test_format("%s\n", any ? "NULL" : targets[i]));
+    }
+    ck_assert_uint_gt(n_held, 0);
+}
+END_OF_TEST
+
+/* A run without a target, chosen anew for one, is the run for that target; and the other way round. */
+TEST(select_is_the_run)
+{
+    const tiny_model model = mixture();
+    const play first = play_new(&model, "w3a16_g32,w4a16_g32,w8a16_g32", "rtn,gptq");
+    double bits[] = {5.2, 5.5};
+    play any = for_target(&first, "any", bits), vllm = for_target(&first, "vllm", bits);
+    any.recipe.n_budgets = 2;    /* a table: nothing is written, so nothing is refused */
+    play_must_run(&any);
+    const int64_t table = newest(&any);
+    play_must_run(&vllm);
+    const int64_t constrained = newest(&any);
+    ck_assert_str_eq(decided(&any, select_run(&any, table, "vllm", 5.2)), decided(&any, constrained));
+    ck_assert_str_eq(decided(&any, select_run(&any, constrained, "any", NAN)),
+                     decided(&any, select_run(&any, table, NULL, 5.2)));
+    ck_assert_str_ne(decided(&any, select_run(&any, table, NULL, 5.2)), decided(&any, constrained));
+}
+END_OF_TEST
+
+/* Odd widths: Marlin takes no weight-only scheme of [., 96], W8A8 takes every shape. */
+TEST(a_dense_model_of_odd_widths)
+{
+    double bits = 6;
+    tiny_model model = tiny_default;
+    model.hidden = 128;
+    model.inner = 96;
+    model.n_heads = 4;
+    model.n_kv = 2;
+    model.head_dim = 32;
+    const play first = play_new(&model, "w3a16_g32,w4a16_g32,w8a8", "rtn");
+    play run = for_target(&first, "vllm", &bits);
+    run.recipe.target_tie = CALM_TIE_NONE;
+    const outcome said = play_must_run(&run);
+    const int64_t id = newest(&run);
+    ck_assert_int_eq(of_choices(&run, id, "count(*)", "job = 'down' AND scheme <> 'w8a8'"), 0);
+    ck_assert_int_gt(of_choices(&run, id, "count(*)", "scheme <> 'w8a8'"), 0);
+    ck_assert_msg(strstr(said.verdict, "target vllm: ") != NULL, "%s", said.verdict);
+    /* No uniform run of the others is measured. */
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation r JOIN evaluation e ON e.id = r.evaluation_id WHERE"
+                                    " r.role = 'guard' AND (e.subject LIKE '%w3a16%' OR e.subject LIKE '%w4a16%')"), 0);
+    ck_assert_int_gt(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard'"), 0);
+    play alone = play_new(&model, "w4a16_g32", "rtn");
+    alone.recipe.target = calm_target_find("vllm");
+    const outcome refused = play_run(&alone, none);
+    ck_assert_int_eq(refused.status, CALM_EARG);
+    ck_assert_msg(strstr(refused.message, "`target` vllm takes no w4a16_g32 for model.layers.0.down [128, 96]: it takes input "
+                                          "columns that 128 divides, not 96; `schemes` w8a8 would do") != NULL, "%s",
+                  refused.message);
+    ck_assert_ptr_null(play_digest(alone.recipe.output));
+}
+END_OF_TEST
+
+/* What no linear can have is not computed; a pin to it is refused. */
+TEST(schemes_that_are_left_out)
+{
+    double bits = 5;
+    const tiny_model model = mixture();
+    const play first = play_new(&model, "w3a16_g32,w4a16_g32,w8a16_g32", "rtn");
+    play run = for_target(&first, "sglang", &bits);
+    const outcome said = play_must_run(&run);
+    ck_assert_msg(strstr(said.log, "w3a16_g32 is left out: target sglang has no use for it anywhere; of model.layers.0.qkv "
+                                   "it takes weights of 4 or 8 bits, not 3") != NULL, "%s", said.log);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate WHERE scheme LIKE 'w3%'"), 0);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate"), 40);
+    play pinned = for_target(&first, "sglang", &bits);
+    calm_pin pin = {"*.qkv", {"rtn w3a16_g32", "rtn w3a16_g32"}, 0};
+    pinned.recipe.pins = &pin;
+    pinned.recipe.n_pins = 1;
+    pinned.recipe.output = play_path(&first, "pinned");
+    const outcome refused = play_run(&pinned, none);
+    ck_assert_int_eq(refused.status, CALM_EARG);
+    ck_assert_msg(strstr(refused.message, "`target` sglang takes no w3a16_g32") != NULL, "%s", refused.message);
+    /* A pin to an entry whose number moves is still that entry. */
+    double wide = 6;
+    play moved = for_target(&first, "sglang", &wide);
+    pin.candidate = (calm_word){"rtn w8a16_g32", "rtn w8a16_g32"};
+    moved.recipe.pins = &pin;
+    moved.recipe.n_pins = 1;
+    moved.recipe.output = play_path(&first, "moved");
+    play_must_run(&moved);
+    ck_assert_int_eq(of_choices(&moved, newest(&moved), "count(*)", "job = 'qkv' AND scheme <> 'w8a16_g32'"), 0);
+}
+END_OF_TEST
+
+/* Without a budget nothing can differ: the target only checks. */
+TEST(one_scheme)
+{
+    const tiny_model model = mixture();
+    const play first = play_new(&model, "w4a16_g32", "rtn,gptq");
+    play plain = play_elsewhere(&first, "plain"), vllm = play_elsewhere(&first, "vllm");
+    vllm.recipe.target = calm_target_find("vllm");
+    vllm.recipe.target_tie = CALM_TIE_BLOCK;
+    play_must_run(&plain);
+    const outcome said = play_must_run(&vllm);
+    ck_assert_msg(strstr(said.verdict, "target vllm: nothing was held back") != NULL, "%s", said.verdict);
+    ck_assert_str_eq(play_text(&vllm, "SELECT candidate_id FROM choice ORDER BY job_id"),
+                     play_text(&plain, "SELECT candidate_id FROM choice ORDER BY job_id"));
+    ck_assert_int_eq(play_sql(&plain, "SELECT recipe LIKE '%target%' FROM run"), 0);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("pipeline_target", (const TTest *[]){a_mixture_for_each_target, select_is_the_run,
+                                                          a_dense_model_of_odd_widths, schemes_that_are_left_out,
+                                                          one_scheme, NULL});
+}

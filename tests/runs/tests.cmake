@@ -1,0 +1,10 @@
+# Whole runs as a library.
+calm_test(runs test_pipeline_faults calm_test_play)
+calm_test(runs test_pipeline calm_test_play)
+calm_test(runs test_pipeline_choice calm_test_play)
+calm_test(runs test_pipeline_target calm_test_play)
+calm_test(runs test_pipeline_families calm_test_play)
+calm_test(runs test_select_run calm_test_play)
+calm_test(runs test_run_memory calm_test_play)
+set_tests_properties(runs.test_run_memory PROPERTIES TIMEOUT 900)    # two hundred runs
+calm_test(runs test_ablation calm_test_play calm_cli)
