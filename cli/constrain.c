@@ -44,15 +44,15 @@ static calm_status list_offers(calm_ctx *ctx, const calm_pipeline *p, const calm
 /* Why the first job has none of the scheme, for a note. */
 static calm_status note_dropped(calm_ctx *ctx, const calm_pipeline *p, const calm_constraint *c, size_t scheme)
 {
-    const calm_target_linear linear = {c->jobs[0].name, c->jobs[0].out, c->jobs[0].in, c->jobs[0].expert};
+    const calm_engine_linear linear = {c->jobs[0].name, c->jobs[0].out, c->jobs[0].in, c->jobs[0].expert};
     char name[CALM_SCHEME_NAME_MAX], *why;
     calm_scheme_name(&c->schemes[scheme], name);
     for (size_t i = 0; i < p->recipe->n_pins; i++)
         if (p->recipe->pool[p->recipe->pins[i].entry].of_scheme == scheme)
-            return calm_target_check_scheme(ctx, c->target, c->format, &linear, &c->schemes[scheme]);
-    CALM_TRY(calm_target_explain(ctx, c->target, c->format, &linear, &c->schemes[scheme], &why));
+            return calm_engine_check_scheme(ctx, c->target, c->format, &linear, &c->schemes[scheme]);
+    CALM_TRY(calm_engine_explain(ctx, c->target, c->format, &linear, &c->schemes[scheme], &why));
     calm_log(ctx, CALM_LOG_INFO, "%s is left out: target %s has no use for it anywhere; of %s it %s", name,
-             calm_target_name(c->target), linear.name, why);
+             calm_engine_name(c->target), linear.name, why);
     return CALM_OK;
 }
 
@@ -105,10 +105,10 @@ calm_status calm_pipeline_constrain(calm_ctx *ctx, calm_pipeline *p)
     bool *offered;
     size_t known = 0;
     *c = (calm_constraint){0};
-    if (!calm_target_is_any(recipe->target) && !recipe->target_format && recipe->output)
+    if (!calm_engine_is_any(recipe->target) && !recipe->target_format && recipe->output)
         calm_log(ctx, CALM_LOG_WARNING, "target %s reads %s and not what this run writes: the plan is legal for it, the "
-                                        "checkpoint is for others", calm_target_name(recipe->target),
-                 calm_target_formats(recipe->target));
+                                        "checkpoint is for others", calm_engine_name(recipe->target),
+                 calm_engine_formats(recipe->target));
     c->target = recipe->target;
     c->format = recipe->target_format;
     c->tie = recipe->target_tie;

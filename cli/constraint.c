@@ -5,15 +5,15 @@
 
 #include "ptq/base/text.h"
 
-static calm_target_linear linear_of(const calm_constraint_job *job)
+static calm_engine_linear linear_of(const calm_constraint_job *job)
 {
-    return (calm_target_linear){job->name, job->out, job->in, job->expert};
+    return (calm_engine_linear){job->name, job->out, job->in, job->expert};
 }
 
 static bool takes(const calm_constraint *c, const calm_constraint_job *job, size_t scheme)
 {
-    const calm_target_linear linear = linear_of(job);
-    return calm_target_verdict(c->target, c->format, &linear, &c->schemes[scheme]) == CALM_TARGET_TAKES;
+    const calm_engine_linear linear = linear_of(job);
+    return calm_engine_verdict(c->target, c->format, &linear, &c->schemes[scheme]) == CALM_ENGINE_TAKES;
 }
 
 bool calm_constraint_takes(const calm_constraint *c, size_t unit, size_t scheme)
@@ -89,7 +89,7 @@ static bool is_offered(const calm_constraint *c, const bool *offered, size_t uni
 static calm_status refuse_job(calm_ctx *ctx, const calm_constraint *c, const bool *offered,
                               const calm_constraint_job *job)
 {
-    const calm_target_linear linear = linear_of(job);
+    const calm_engine_linear linear = linear_of(job);
     size_t first = c->n_schemes;
     for (size_t s = c->n_schemes; s-- > 0;) {
         if (!is_offered(c, offered, job->unit, s))
@@ -99,7 +99,7 @@ static calm_status refuse_job(calm_ctx *ctx, const calm_constraint *c, const boo
         first = s;
     }
     return first == c->n_schemes ? CALM_OK
-                                 : calm_target_check_scheme(ctx, c->target, c->format, &linear, &c->schemes[first]);
+                                 : calm_engine_check_scheme(ctx, c->target, c->format, &linear, &c->schemes[first]);
 }
 
 /* Each scheme with the first job that keeps it from the set. */
@@ -110,13 +110,13 @@ static calm_status print_keepers(calm_ctx *ctx, const calm_constraint *c, const 
         for (size_t j = 0; j < c->n_jobs; j++) {
             const calm_constraint_job *job = &c->jobs[j];
             const bool may = is_offered(c, offered, job->unit, s);
-            const calm_target_linear linear = linear_of(job);
+            const calm_engine_linear linear = linear_of(job);
             char name[CALM_SCHEME_NAME_MAX], *why = "another is pinned";
             if (c->set[job->unit] != set || (may && takes(c, job, s)))
                 continue;
             calm_scheme_name(&c->schemes[s], name);
             if (may)
-                CALM_TRY(calm_target_explain(ctx, c->target, c->format, &linear, &c->schemes[s], &why));
+                CALM_TRY(calm_engine_explain(ctx, c->target, c->format, &linear, &c->schemes[s], &why));
             calm_text_printf(out, "%s%s not %s (%s)", s ? ", " : "", job->name, name, why);
             break;
         }
@@ -135,7 +135,7 @@ static calm_status refuse_set(calm_ctx *ctx, const calm_constraint *c, const boo
         status = calm_text_check(ctx, &text);
     if (status == CALM_OK)
         status = calm_fail(ctx, CALM_EARG, "%s%s: %s share a scheme, and none is left to them: %.700s",
-                           calm_target_is_any(c->target) ? "" : "--", c->asks, calm_tie_text(c->tie), text.data);
+                           calm_engine_is_any(c->target) ? "" : "--", c->asks, calm_tie_text(c->tie), text.data);
     calm_text_clear(&text);
     return status;
 }
@@ -151,13 +151,13 @@ calm_status calm_constraint_apply(calm_ctx *ctx, const bool *offered, calm_const
     CALM_TRY(CALM_NEW(ctx, ctx->out, c->set, c->n_units));
     CALM_TRY(find_sets(ctx, c));
     c->takes = NULL;
-    if (calm_target_is_any(c->target) && !ties(c)) {
+    if (calm_engine_is_any(c->target) && !ties(c)) {
         c->set = NULL;
         return CALM_OK;
     }
-    CALM_TRY(calm_target_is_any(c->target)
+    CALM_TRY(calm_engine_is_any(c->target)
                  ? calm_strf(ctx, ctx->out, &c->asks, "the format written")
-                 : calm_strf(ctx, ctx->out, &c->asks, "target %s", calm_target_name(c->target)));
+                 : calm_strf(ctx, ctx->out, &c->asks, "target %s", calm_engine_name(c->target)));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, c->takes, n));
     memset(c->takes, true, n);
     for (size_t j = 0; j < c->n_jobs; j++)

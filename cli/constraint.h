@@ -1,4 +1,4 @@
-/* Constraint: what the target and the formats written leave of the schemes of a run (ptq/hybrid/targets.h), by unit.
+/* Constraint: what the target and the formats written leave of the schemes of a run (ptq/plan/engines.h), by unit.
  *
  *   takes    a unit may have a scheme when the target takes it for each of its jobs
  *   set      units that share a scheme: of jobs that target or format tie; such a set has what all of its units may have
@@ -7,7 +7,7 @@
 #ifndef CALM_CLI_CONSTRAINT_H
 #define CALM_CLI_CONSTRAINT_H
 
-#include "ptq/hybrid/targets.h"
+#include "ptq/plan/engines.h"
 
 typedef struct calm_constraint_job {
     const char *name;      /* for messages                                                     */
@@ -18,7 +18,7 @@ typedef struct calm_constraint_job {
 
 /* Every field 0: no target and no tie, everything is taken. */
 typedef struct calm_constraint {
-    const calm_target *target;           /* NULL: none                                         */
+    const calm_engine *target;           /* NULL: none                                         */
     const char *format;                  /* NULL: the target's first                           */
     calm_tie tie;                        /* of the target, and of what is written              */
     const calm_scheme *schemes;          /* [n_schemes]                                        */

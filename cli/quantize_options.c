@@ -121,11 +121,11 @@ calm_status calm_quantize_target(calm_ctx *ctx, const calm_quantize_options *o, 
 {
     char *format = NULL;
     if (o->target) {
-        CALM_TRY(calm_target_parse(ctx, o->target, &recipe->target));
+        CALM_TRY(calm_engine_parse(ctx, o->target, &recipe->target));
         CALM_TRY(calm_formats_read_by(ctx, &recipe->formats, recipe->target, &format));
     }
     recipe->target_format = format;
-    recipe->target_tie = calm_tie_both(calm_target_tie(recipe->target, format), calm_formats_tie(&recipe->formats));
+    recipe->target_tie = calm_tie_both(calm_engine_tie(recipe->target, format), calm_formats_tie(&recipe->formats));
     return CALM_OK;
 }
 

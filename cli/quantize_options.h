@@ -69,7 +69,7 @@ typedef struct calm_quantize_options {
      .metavar = "LIST", .list = true},                                                                               \
     CALM_FORMAT_OPTIONS(calm_quantize_options),                                                                      \
     {.name = "target", .help = "engine whose kernels must take the result: its schemes, shapes, and one for all experts", \
-     .offset = offsetof(calm_quantize_options, target), .type = CALM_OPTION_STRING, .metavar = CALM_TARGET_NAMES},   \
+     .offset = offsetof(calm_quantize_options, target), .type = CALM_OPTION_STRING, .metavar = CALM_ENGINE_NAMES},   \
     {.name = "kernels", .help = "OpenBLAS core type whose kernels the run is to use (Haswell, SkylakeX, ...)",       \
      .offset = offsetof(calm_quantize_options, kernels), .type = CALM_OPTION_STRING, .metavar = "TYPE"},             \
     {.name = "no-eval", .help = "skip the evaluation", .offset = offsetof(calm_quantize_options, no_eval),           \

@@ -8,7 +8,7 @@
 #include "cli/resolve.h"
 #include "cli/scores.h"
 #include "ptq/hybrid/select.h"
-#include "ptq/hybrid/targets.h"
+#include "ptq/plan/engines.h"
 #include "ptq/io/json.h"
 
 /* What every unit is offered: an algorithm and the scheme it is to reach. */
@@ -86,7 +86,7 @@ typedef struct calm_recipe {
     size_t n_pins;
     const char **forbidden;                 /* [n_forbidden] candidates that the pool lacks, as typed            */
     size_t n_forbidden;
-    const calm_target *target;              /* engine that the result is for; NULL: any                           */
+    const calm_engine *target;              /* engine that the result is for; NULL: any                           */
     const char *target_format;              /* of the formats to write, one that it reads; NULL: its first        */
     calm_tie target_tie;                    /* jobs that share a scheme for it and for what is written             */
     calm_gate *gates;                       /* [n_gates] what the result must hold                                */

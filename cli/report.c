@@ -473,7 +473,7 @@ static void set_target(const calm_pipeline *p, const calm_pareto *pareto, calm_j
     if (!p->constraint.takes)
         return;
     calm_json *target = calm_json_new_object();
-    calm_json_set_string(target, "name", calm_target_name(p->constraint.target));
+    calm_json_set_string(target, "name", calm_engine_name(p->constraint.target));
     calm_json_set_int(target, "held_back", pareto ? (int64_t)pareto->total.held : 0);
     calm_json_set_number(target, "loss", pareto ? pareto->total.loss : NAN);
     calm_json_set_number(target, "loss_unconstrained", pareto ? pareto->total.unconstrained : NAN);

@@ -233,7 +233,7 @@ calm_status calm_solve_constrain(calm_ctx *ctx, const calm_solve_pool *pool, con
     calm_scheme *schemes;
     bool *offered;
     *out = (calm_constraint){.target = wishes->target, .format = wishes->format};
-    out->tie = calm_tie_both(calm_target_tie(wishes->target, wishes->format), wishes->tie);
+    out->tie = calm_tie_both(calm_engine_tie(wishes->target, wishes->format), wishes->tie);
     CALM_TRY(CALM_NEW(ctx, ctx->out, jobs, pool->n_jobs));
     CALM_TRY(CALM_NEW(ctx, ctx->out, schemes, pool->n_schemes));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, offered, units->n_units * pool->n_schemes));

@@ -132,7 +132,7 @@ typedef struct calm_solve_wishes {
     const calm_solve_pin *pins;        /* [n_pins] of several for a unit the last counts                */
     size_t n_pins;
     double budget;                     /* bits per weight; NaN: none                                    */
-    const calm_target *target;         /* whose plans are legal; NULL: nobody's                         */
+    const calm_engine *target;         /* whose plans are legal; NULL: nobody's                         */
     const char *format;                /* that it is to read; NULL: its first                           */
     calm_tie tie;                      /* jobs that share a scheme in what is written                      */
 } calm_solve_wishes;

@@ -48,7 +48,7 @@ const char *calm_check_engines(unsigned engines, char text[64])
     if (engines == ALL)
         return strcpy(text, "all");
     text[0] = 0;
-    for (calm_check_target t = CALM_CHECK_VLLM; t <= CALM_CHECK_MLX; t++)
+    for (calm_check_engine t = CALM_CHECK_VLLM; t <= CALM_CHECK_MLX; t++)
         if (engines & 1u << t)
             used += snprintf(text + used, 64 - (size_t)used, "%s%s", used ? ", " : "", names[t]);
     return text;
@@ -343,7 +343,7 @@ static calm_status check_path(calm_checking *c)
     return check_directory(c);
 }
 
-calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_target target, calm_check_report *out)
+calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_engine target, calm_check_report *out)
 {
     calm_checking c = {.ctx = ctx, .target = target, .report = out, .path = path};
     *out = (calm_check_report){0};

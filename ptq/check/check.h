@@ -10,17 +10,17 @@
 
 #include "ptq/base/context.h"
 
-typedef enum calm_check_target {
+typedef enum calm_check_engine {
     CALM_CHECK_ANY,
     CALM_CHECK_VLLM,
     CALM_CHECK_SGLANG,
     CALM_CHECK_TRANSFORMERS,
     CALM_CHECK_LLAMACPP,
     CALM_CHECK_MLX
-} calm_check_target;
+} calm_check_engine;
 
 /* Their names in that order, as the values of an option. */
-#define CALM_CHECK_TARGET_NAMES "any|vllm|sglang|transformers|llamacpp|mlx"
+#define CALM_CHECK_ENGINE_NAMES "any|vllm|sglang|transformers|llamacpp|mlx"
 
 typedef enum calm_severity { CALM_SEVERITY_NOTE, CALM_SEVERITY_WARNING, CALM_SEVERITY_ERROR } calm_severity;
 
@@ -31,7 +31,7 @@ typedef struct calm_check_rule {
     const char *id; /* "CT002"                                                       */
     calm_severity severity;
     bool asked;       /* said only when the target is one of `engines`                 */
-    unsigned engines; /* bit 1 << calm_check_target for each whose behaviour it predicts */
+    unsigned engines; /* bit 1 << calm_check_engine for each whose behaviour it predicts */
     const char *title, *behaviour, *remedy;
 } calm_check_rule;
 
@@ -59,6 +59,6 @@ typedef struct calm_check_report {
 /* Check a directory (one without safetensors: its model.gguf) or a .gguf file for `target`; the report is in ctx->out.
  * CALM_ENOTFOUND: no such path, or neither config.json nor tensors in it; CALM_EIO, CALM_ENOMEM.  Whatever is wrong
  * with what is there is a finding and no failure. */
-calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_target target, calm_check_report *out);
+calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_engine target, calm_check_report *out);
 
 #endif

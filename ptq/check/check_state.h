@@ -39,7 +39,7 @@ typedef struct calm_check_module {
 
 typedef struct calm_checking {
     calm_ctx *ctx;
-    calm_check_target target;
+    calm_check_engine target;
     calm_check_report *report;
     size_t capacity; /* of report->findings */
     const char *path, *config_path;

@@ -8,7 +8,7 @@
 #include "ptq/base/context.h"
 #include "ptq/hybrid/export_options.h"
 #include "ptq/hybrid/plan.h"
-#include "ptq/hybrid/targets.h"
+#include "ptq/plan/engines.h"
 #include "ptq/model/model.h"
 
 typedef struct calm_export_input {

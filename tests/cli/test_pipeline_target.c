@@ -26,9 +26,9 @@ static play for_target(const play *first, const char *target, double *bits)
 {
     play run = play_elsewhere(first, target);
     run.recipe.store = first->recipe.store;
-    run.recipe.target = calm_target_find(target);
-    run.recipe.target_format = calm_target_reads(run.recipe.target, "compressed-tensors") ? "compressed-tensors" : NULL;
-    run.recipe.target_tie = calm_tie_both(calm_target_tie(run.recipe.target, run.recipe.target_format), CALM_TIE_BLOCK);
+    run.recipe.target = calm_engine_find(target);
+    run.recipe.target_format = calm_engine_reads(run.recipe.target, "compressed-tensors") ? "compressed-tensors" : NULL;
+    run.recipe.target_tie = calm_tie_both(calm_engine_tie(run.recipe.target, run.recipe.target_format), CALM_TIE_BLOCK);
     run.recipe.budgets = bits;
     run.recipe.n_budgets = 1;
     run.recipe.keep_hybrid = true;
@@ -158,7 +158,7 @@ TEST(a_dense_model_of_odd_widths)
                                     " r.role = 'guard' AND (e.subject LIKE '%w3a16%' OR e.subject LIKE '%w4a16%')"), 0);
     ck_assert_int_gt(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard'"), 0);
     play alone = play_new(&model, "w4a16_g32", "rtn");
-    alone.recipe.target = calm_target_find("vllm");
+    alone.recipe.target = calm_engine_find("vllm");
     const outcome refused = play_run(&alone, none);
     ck_assert_int_eq(refused.status, CALM_EARG);
     ck_assert_msg(strstr(refused.message, "--target vllm takes no w4a16_g32 for model.layers.0.down [128, 96]: it takes input "
@@ -206,7 +206,7 @@ TEST(one_scheme)
     const tiny_model model = mixture();
     const play first = play_new(&model, "w4a16_g32", "rtn,gptq");
     play plain = play_elsewhere(&first, "plain"), vllm = play_elsewhere(&first, "vllm");
-    vllm.recipe.target = calm_target_find("vllm");
+    vllm.recipe.target = calm_engine_find("vllm");
     vllm.recipe.target_tie = CALM_TIE_BLOCK;
     play_must_run(&plain);
     const outcome said = play_must_run(&vllm);

@@ -152,7 +152,7 @@ static size_t n_solved, n_held;
 
 static void check_plan(const char *target, bench *b, double budget)
 {
-    const calm_solve_wishes wishes = {.budget = budget, .target = calm_target_find(target)};
+    const calm_solve_wishes wishes = {.budget = budget, .target = calm_engine_find(target)};
     double free_loss, loss, bits, best = best_of(target, b, floor(budget * b->weights + 0.5), &free_loss);
     calm_solution found;
     if (isnan(best)) {
@@ -221,7 +221,7 @@ TEST(several_schemes_without_a_budget)
     bench b;
     double loss, bits, free_loss;
     for (size_t t = 1; t < 6; t++) {
-        const calm_solve_wishes wishes = {.budget = NAN, .target = calm_target_find(targets[t])};
+        const calm_solve_wishes wishes = {.budget = NAN, .target = calm_engine_find(targets[t])};
         calm_solution found;
         make(7, true, &b);
         ck_ok(calm_solve(ctx, &b.pool, &wishes, &found));
@@ -237,7 +237,7 @@ TEST(a_pin_ties_the_others)
     const calm_solve_pin pins[] = {{"model.layers.0.experts.1.down", "rtn w4a16_g32", false},
                                    {"model.layers.0.experts.0.down", "rtn w8a8", false},
                                    {"model.layers.0.experts.0.down", "rtn w3a16_g32", false}};
-    calm_solve_wishes wishes = {.budget = NAN, .pins = pins, .n_pins = 1, .target = calm_target_find("vllm")};
+    calm_solve_wishes wishes = {.budget = NAN, .pins = pins, .n_pins = 1, .target = calm_engine_find("vllm")};
     calm_solution found;
     bench b;
     make(3, false, &b);
@@ -255,7 +255,7 @@ TEST(a_pin_ties_the_others)
              "--target vllm takes no w3a16_g32 for model.layers.0.experts.0.down");
     wishes.pins = &pins[0];
     wishes.n_pins = 2;
-    wishes.target = calm_target_find("any");
+    wishes.target = calm_engine_find("any");
     ck_ok(calm_solve(ctx, &b.pool, &wishes, &found));
 }
 END_OF_TEST
@@ -263,7 +263,7 @@ END_OF_TEST
 TEST(what_nothing_fits)
 {
     const char *const forbid[] = {"rtn w8a8"};
-    const calm_solve_wishes wishes = {.budget = NAN, .forbid = forbid, .n_forbid = 1, .target = calm_target_find("vllm")};
+    const calm_solve_wishes wishes = {.budget = NAN, .forbid = forbid, .n_forbid = 1, .target = calm_engine_find("vllm")};
     calm_solution found;
     bench b;
     make(3, true, &b);
@@ -276,7 +276,7 @@ END_OF_TEST
 /* Experts whose candidates failed at different widths have none in common. */
 TEST(failures_that_leave_no_scheme)
 {
-    const calm_solve_wishes wishes = {.budget = 8, .target = calm_target_find("llamacpp")};
+    const calm_solve_wishes wishes = {.budget = 8, .target = calm_engine_find("llamacpp")};
     calm_solution found;
     bench b;
     make(3, false, &b);
@@ -291,7 +291,7 @@ END_OF_TEST
 /* A unit of two jobs joins both projections: units of a set are merged over their jobs. */
 TEST(units_of_several_jobs)
 {
-    const calm_solve_wishes wishes = {.budget = NAN, .target = calm_target_find("llamacpp")};
+    const calm_solve_wishes wishes = {.budget = NAN, .target = calm_engine_find("llamacpp")};
     calm_solution found;
     bench b;
     make(3, false, &b);

@@ -1,6 +1,6 @@
 /* What engines take.  Versions read: vLLM 0.33, SGLang 0.5.23, Transformers 5.23 with compressed-tensors 0.17 to 0.20,
  * mlx-lm 0.32, llama.cpp; docs/targets.md has each rule with its source. */
-#include "ptq/hybrid/targets.h"
+#include "ptq/plan/engines.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,14 +39,14 @@ typedef struct reading {
     calm_tie tie;
 } reading;
 
-struct calm_target {
+struct calm_engine {
     const char *name, *summary, *formats;
     reading readings[MAX_FORMATS];
 };
 
-static const calm_target any = {"any", "asks for nothing beyond what the format can express", "", {{0}}};
+static const calm_engine any = {"any", "asks for nothing beyond what the format can express", "", {{0}}};
 
-static const calm_target vllm = {
+static const calm_engine vllm = {
     "vllm", "vLLM: Marlin kernels, W8A8", "compressed-tensors,gptq,awq",
     {{"compressed-tensors", {.bits = B_2_TO_8, .zeros = B(4), INT8_PAIR, MARLIN},
       {.bits = B(4) | B(8), INT8_PAIR, MARLIN_EXPERTS}, CALM_TIE_BLOCK},
@@ -54,7 +54,7 @@ static const calm_target vllm = {
      {"awq", {.bits = B(4), .zeros = B(4), MARLIN}, {.bits = B(4), .zeros = B(4), MARLIN_EXPERTS}, CALM_TIE_MODEL}},
 };
 
-static const calm_target sglang = {
+static const calm_engine sglang = {
     "sglang", "SGLang: Marlin kernels, W8A8", "compressed-tensors,gptq,awq",
     {{"compressed-tensors", {.bits = B(4) | B(8), .zeros = B(4), INT8_PAIR, MARLIN},
       {.bits = B(4) | B(8), INT8_PAIR, MARLIN_EXPERTS}, CALM_TIE_BLOCK},
@@ -65,20 +65,20 @@ static const calm_target sglang = {
 /* Blocks of 32; 2 and 3 bits are written as Q4_0, which has no zero point. */
 #define GGML .bits = B_STORED, .zeros = B(4), .group_multiple = 32, .row = true, .columns = 32
 
-static const calm_target llamacpp = {
+static const calm_engine llamacpp = {
     "llamacpp", "llama.cpp: Q4_0, Q4_1 and Q8_0, weight-only", "gguf",
     {{"gguf", {GGML}, {GGML}, CALM_TIE_PROJECTION}},
 };
 
 #define AFFINE .bits = B_STORED, .zeros = B_STORED, .groups = {32, 64, 128}
 
-static const calm_target mlx = {
+static const calm_engine mlx = {
     "mlx", "MLX: affine groups of 32, 64 or 128, weight-only", "mlx",
     {{"mlx", {AFFINE}, {AFFINE}, CALM_TIE_PROJECTION}},
 };
 
 /* Zero points: compressed-tensors 0.18 to 0.20 do not load them; experts: one packed, symmetric scheme for all. */
-static const calm_target transformers = {
+static const calm_engine transformers = {
     "transformers", "Transformers: everything symmetric that compressed-tensors stores, activations simulated",
     "compressed-tensors,gptq",
     {{"compressed-tensors",
@@ -87,93 +87,93 @@ static const calm_target transformers = {
      {"gptq", {.bits = B_STORED, .row = true}, {.bits = B_STORED, .row = true}, CALM_TIE_MODEL}},
 };
 
-const calm_target *const *calm_targets(size_t *n)
+const calm_engine *const *calm_engines(size_t *n)
 {
-    static const calm_target *const all[] = {&any, &vllm, &sglang, &llamacpp, &mlx, &transformers};
+    static const calm_engine *const all[] = {&any, &vllm, &sglang, &llamacpp, &mlx, &transformers};
     *n = sizeof all / sizeof *all;
     return all;
 }
 
 /* ---- names ---- */
 
-const char *calm_target_rule_name(calm_target_rule rule)
+const char *calm_engine_rule_name(calm_engine_rule rule)
 {
     static const char *const names[] = {
         "takes",
-#define CALM_TARGET_RULE_NAME(rule, name, help) name,
-        CALM_TARGET_RULE_LIST(CALM_TARGET_RULE_NAME)
-#undef CALM_TARGET_RULE_NAME
+#define CALM_ENGINE_RULE_NAME(rule, name, help) name,
+        CALM_ENGINE_RULE_LIST(CALM_ENGINE_RULE_NAME)
+#undef CALM_ENGINE_RULE_NAME
     };
     return names[rule];
 }
 
-const calm_target *calm_target_find(const char *name)
+const calm_engine *calm_engine_find(const char *name)
 {
     size_t n;
-    const calm_target *const *all = calm_targets(&n);
+    const calm_engine *const *all = calm_engines(&n);
     for (size_t i = 0; i < n; i++)
         if (strcmp(all[i]->name, name) == 0)
             return all[i];
     return NULL;
 }
 
-calm_status calm_target_parse(calm_ctx *ctx, const char *name, const calm_target **out)
+calm_status calm_engine_parse(calm_ctx *ctx, const char *name, const calm_engine **out)
 {
     size_t n;
-    const calm_target *const *all = calm_targets(&n);
+    const calm_engine *const *all = calm_engines(&n);
     const char *names[16];
-    *out = calm_target_find(name);
+    *out = calm_engine_find(name);
     if (*out)
         return CALM_OK;
     for (size_t i = 0; i < n; i++)
         names[i] = all[i]->name;
     const char *near = calm_nearest(name, names, n);
-    return calm_fail(ctx, CALM_EARG, "target \"%.60s\": expected one of " CALM_TARGET_NAMES "%s%s%s", name,
+    return calm_fail(ctx, CALM_EARG, "target \"%.60s\": expected one of " CALM_ENGINE_NAMES "%s%s%s", name,
                      near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
-const char *calm_target_name(const calm_target *target)
+const char *calm_engine_name(const calm_engine *engine)
 {
-    return target->name;
+    return engine->name;
 }
 
-const char *calm_target_summary(const calm_target *target)
+const char *calm_engine_summary(const calm_engine *engine)
 {
-    return target->summary;
+    return engine->summary;
 }
 
-const char *calm_target_formats(const calm_target *target)
+const char *calm_engine_formats(const calm_engine *engine)
 {
-    return target->formats;
+    return engine->formats;
 }
 
-bool calm_target_is_any(const calm_target *target)
+bool calm_engine_is_any(const calm_engine *engine)
 {
-    return !target || target == &any;
+    return !engine || engine == &any;
 }
 
 /* ---- formats ---- */
 
-/* NULL: the target does not read it, or is `any`. */
-static const reading *reading_of(const calm_target *target, const char *format)
+/* NULL: the engine does not read it, or is `any`. */
+static const reading *reading_of(const calm_engine *engine, const char *format)
 {
-    for (size_t i = 0; i < MAX_FORMATS && target->readings[i].format; i++)
-        if (!format || strcmp(target->readings[i].format, format) == 0)
-            return &target->readings[i];
+    for (size_t i = 0; i < MAX_FORMATS && engine->readings[i].format; i++)
+        if (!format || strcmp(engine->readings[i].format, format) == 0)
+            return &engine->readings[i];
     return NULL;
 }
 
-bool calm_target_reads(const calm_target *target, const char *format)
+bool calm_engine_reads(const calm_engine *engine, const char *format)
 {
-    return calm_target_is_any(target) || reading_of(target, format);
+    return calm_engine_is_any(engine) || reading_of(engine, format);
 }
 
-calm_status calm_target_check_format(calm_ctx *ctx, const calm_target *target, const char *format)
+calm_status calm_engine_check_format(calm_ctx *ctx, const calm_engine *engine, const char *format)
 {
-    if (calm_target_reads(target, format))
+    if (calm_engine_reads(engine, format))
         return CALM_OK;
-    return calm_fail(ctx, CALM_EARG, "--target %s does not read --format %.60s; it reads %s", target->name, format,
-                     target->formats);
+    return calm_fail(ctx, CALM_EARG, "--target %s does not read --format %.60s; it reads %s", engine->name, format,
+                     engine->formats);
 }
 
 /* ---- verdicts ---- */
@@ -194,51 +194,51 @@ static bool divides(size_t step, size_t n)
 }
 
 /* Zero points of weights or activations are known to no kernel beside quantized activations. */
-static calm_target_rule pair_verdict(const limits *l, const calm_target_linear *linear, const calm_scheme *scheme)
+static calm_engine_rule pair_verdict(const limits *l, const calm_engine_linear *linear, const calm_scheme *scheme)
 {
     if (!l->pairs || scheme->act_bits > 8 || !(l->acts & B(scheme->act_bits)) || scheme->act_asymmetric)
-        return CALM_TARGET_ACTIVATIONS;
+        return CALM_ENGINE_ACTIVATIONS;
     if (!(l->pairs & B(scheme->bits)))
-        return CALM_TARGET_BITS;
+        return CALM_ENGINE_BITS;
     if (!scheme->symmetric)
-        return CALM_TARGET_ZEROS;
+        return CALM_ENGINE_ZEROS;
     if (scheme->group && !l->pairs_group)
-        return CALM_TARGET_GROUP;
-    return divides(scheme->group, linear->in) ? CALM_TARGET_TAKES : CALM_TARGET_COLUMNS;
+        return CALM_ENGINE_GROUP;
+    return divides(scheme->group, linear->in) ? CALM_ENGINE_TAKES : CALM_ENGINE_COLUMNS;
 }
 
-static calm_target_rule weight_verdict(const limits *l, const calm_target_linear *linear, const calm_scheme *scheme)
+static calm_engine_rule weight_verdict(const limits *l, const calm_engine_linear *linear, const calm_scheme *scheme)
 {
     if (!(l->bits & B(scheme->bits)))
-        return CALM_TARGET_BITS;
+        return CALM_ENGINE_BITS;
     if (!scheme->symmetric && !(l->zeros & B(scheme->bits)))
-        return CALM_TARGET_ZEROS;
+        return CALM_ENGINE_ZEROS;
     if (!has_group(l, scheme->group))
-        return CALM_TARGET_GROUP;
+        return CALM_ENGINE_GROUP;
     if (!divides(scheme->group, linear->in) || !divides(l->columns, linear->in))
-        return CALM_TARGET_COLUMNS;
-    return divides(l->rows, linear->out) ? CALM_TARGET_TAKES : CALM_TARGET_ROWS;
+        return CALM_ENGINE_COLUMNS;
+    return divides(l->rows, linear->out) ? CALM_ENGINE_TAKES : CALM_ENGINE_ROWS;
 }
 
 /* The limits that count; NULL: the format is not read. */
-static const limits *limits_of(const calm_target *target, const char *format, const calm_target_linear *linear)
+static const limits *limits_of(const calm_engine *engine, const char *format, const calm_engine_linear *linear)
 {
-    const reading *r = reading_of(target, format);
+    const reading *r = reading_of(engine, format);
     return !r ? NULL : linear->expert ? &r->experts : &r->dense;
 }
 
-calm_target_rule calm_target_verdict(const calm_target *target, const char *format, const calm_target_linear *linear,
+calm_engine_rule calm_engine_verdict(const calm_engine *engine, const char *format, const calm_engine_linear *linear,
                                      const calm_scheme *scheme)
 {
-    if (calm_target_is_any(target))
-        return CALM_TARGET_TAKES;
-    const limits *l = limits_of(target, format, linear);
+    if (calm_engine_is_any(engine))
+        return CALM_ENGINE_TAKES;
+    const limits *l = limits_of(engine, format, linear);
     if (!l)
-        return CALM_TARGET_FORMAT;
+        return CALM_ENGINE_FORMAT;
     if (scheme->bits == 0)
-        return CALM_TARGET_TAKES;
+        return CALM_ENGINE_TAKES;
     if (scheme->bits < 0 || scheme->bits > 8 || scheme->act_bits < 0)
-        return CALM_TARGET_BITS;
+        return CALM_ENGINE_BITS;
     return scheme->act_bits ? pair_verdict(l, linear, scheme) : weight_verdict(l, linear, scheme);
 }
 
@@ -304,33 +304,33 @@ static void print_zeros(calm_text *out, const limits *l, const calm_scheme *sche
     calm_text_printf(out, " bits, not %d", scheme->bits);
 }
 
-static void print_rule(calm_text *out, const limits *l, calm_target_rule rule, const calm_target_linear *linear,
+static void print_rule(calm_text *out, const limits *l, calm_engine_rule rule, const calm_engine_linear *linear,
                        const calm_scheme *scheme)
 {
     switch (rule) {
-    case CALM_TARGET_ACTIVATIONS:
+    case CALM_ENGINE_ACTIVATIONS:
         print_activations(out, l, scheme);
         break;
-    case CALM_TARGET_BITS:
+    case CALM_ENGINE_BITS:
         calm_text_printf(out, "takes weights of ");
         print_widths(out, scheme->act_bits ? l->pairs : l->bits);
         calm_text_printf(out, " bits%s, not %d", scheme->act_bits ? " beside quantized activations" : "", scheme->bits);
         break;
-    case CALM_TARGET_ZEROS:
+    case CALM_ENGINE_ZEROS:
         print_zeros(out, l, scheme);
         break;
-    case CALM_TARGET_GROUP:
+    case CALM_ENGINE_GROUP:
         if (scheme->act_bits)
             calm_text_printf(out, "takes one scale per row beside quantized activations, not groups of %zu",
                              scheme->group);
         else
             print_groups(out, l, scheme->group);
         break;
-    case CALM_TARGET_COLUMNS:
+    case CALM_ENGINE_COLUMNS:
         calm_text_printf(out, "takes input columns that %zu divides, not %zu",
                          divides(scheme->group, linear->in) ? l->columns : scheme->group, linear->in);
         break;
-    case CALM_TARGET_ROWS:
+    case CALM_ENGINE_ROWS:
         calm_text_printf(out, "takes output rows that %zu divides, not %zu", l->rows, linear->out);
         break;
     default:
@@ -339,20 +339,20 @@ static void print_rule(calm_text *out, const limits *l, calm_target_rule rule, c
     }
 }
 
-calm_status calm_target_explain(calm_ctx *ctx, const calm_target *target, const char *format,
-                                const calm_target_linear *linear, const calm_scheme *scheme, char **out)
+calm_status calm_engine_explain(calm_ctx *ctx, const calm_engine *engine, const char *format,
+                                const calm_engine_linear *linear, const calm_scheme *scheme, char **out)
 {
-    const calm_target_rule rule = calm_target_verdict(target, format, linear, scheme);
+    const calm_engine_rule rule = calm_engine_verdict(engine, format, linear, scheme);
     calm_text text;
     calm_text_init(&text);
-    if (rule == CALM_TARGET_FORMAT)
-        calm_text_printf(&text, "reads %s, not %.60s", target->formats, format);
+    if (rule == CALM_ENGINE_FORMAT)
+        calm_text_printf(&text, "reads %s, not %.60s", engine->formats, format);
     else
-        print_rule(&text, rule ? limits_of(target, format, linear) : NULL, rule, linear, scheme);
+        print_rule(&text, rule ? limits_of(engine, format, linear) : NULL, rule, linear, scheme);
     calm_status status = calm_text_check(ctx, &text);
     if (status == CALM_OK)
         status = calm_strf(ctx, ctx->out, out, "%s%s", text.data,
-                           linear->expert && rule > CALM_TARGET_FORMAT ? " (experts)" : "");
+                           linear->expert && rule > CALM_ENGINE_FORMAT ? " (experts)" : "");
     calm_text_clear(&text);
     return status;
 }
@@ -366,7 +366,7 @@ static size_t distance(const calm_scheme *a, const calm_scheme *b)
            (a->group != b->group) + (a->group == 0 || b->group == 0);
 }
 
-bool calm_target_propose(const calm_target *target, const char *format, const calm_target_linear *linear,
+bool calm_engine_propose(const calm_engine *engine, const char *format, const calm_engine_linear *linear,
                          const calm_scheme *scheme, calm_scheme *out)
 {
     static const int widths[] = {2, 3, 4, 8};
@@ -379,7 +379,7 @@ bool calm_target_propose(const calm_target *target, const char *format, const ca
                                            .act_bits = act_bits, .scale_dtype = scheme->scale_dtype};
                 const size_t d = distance(&usual, scheme);
                 if ((act_bits && (widths[i] != 8 || groups[j])) || d >= best ||
-                    calm_target_verdict(target, format, linear, &usual) != CALM_TARGET_TAKES)
+                    calm_engine_verdict(engine, format, linear, &usual) != CALM_ENGINE_TAKES)
                     continue;
                 best = d;
                 *out = usual;
@@ -387,29 +387,29 @@ bool calm_target_propose(const calm_target *target, const char *format, const ca
     return best != SIZE_MAX;
 }
 
-calm_status calm_target_check_scheme(calm_ctx *ctx, const calm_target *target, const char *format,
-                                     const calm_target_linear *linear, const calm_scheme *scheme)
+calm_status calm_engine_check_scheme(calm_ctx *ctx, const calm_engine *engine, const char *format,
+                                     const calm_engine_linear *linear, const calm_scheme *scheme)
 {
     char name[CALM_SCHEME_NAME_MAX], other[CALM_SCHEME_NAME_MAX], *reason;
     calm_scheme proposal;
-    if (calm_target_verdict(target, format, linear, scheme) == CALM_TARGET_TAKES)
+    if (calm_engine_verdict(engine, format, linear, scheme) == CALM_ENGINE_TAKES)
         return CALM_OK;
     calm_scheme_name(scheme, name);
-    CALM_TRY(calm_target_explain(ctx, target, format, linear, scheme, &reason));
-    if (!calm_target_propose(target, format, linear, scheme, &proposal))
+    CALM_TRY(calm_engine_explain(ctx, engine, format, linear, scheme, &reason));
+    if (!calm_engine_propose(engine, format, linear, scheme, &proposal))
         return calm_fail(ctx, CALM_EARG, "--target %s takes no %s for %s [%zu, %zu]: it %s; no usual scheme would do: leave "
                                          "the block out (--blocks) or give another --target",
-                         target->name, name, linear->name, linear->out, linear->in, reason);
+                         engine->name, name, linear->name, linear->out, linear->in, reason);
     calm_scheme_name(&proposal, other);
     return calm_fail(ctx, CALM_EARG, "--target %s takes no %s for %s [%zu, %zu]: it %s; --scheme %s would do",
-                     target->name, name, linear->name, linear->out, linear->in, reason, other);
+                     engine->name, name, linear->name, linear->out, linear->in, reason, other);
 }
 
 /* ---- ties ---- */
 
-calm_tie calm_target_tie(const calm_target *target, const char *format)
+calm_tie calm_engine_tie(const calm_engine *engine, const char *format)
 {
-    const reading *r = calm_target_is_any(target) ? NULL : reading_of(target, format);
+    const reading *r = calm_engine_is_any(engine) ? NULL : reading_of(engine, format);
     return r ? r->tie : CALM_TIE_NONE;
 }
 
