@@ -1,11 +1,11 @@
-/* Engines: what one's kernels take of a format - which scheme for which linear, and which linears share one.
+/* Engines: what their kernels take of a format - which scheme for which linear, and which linears share a scheme.
  *
- *   engine      an engine by name; `any` asks for nothing
+ *   engine      by name; `any` asks for nothing
  *   reading     one format that it reads, with the schemes it takes in it for dense linears and for experts
  *   tie         jobs that the engine keeps in one tensor or under one quantization method: they share a scheme
  *
  * Everything is one table in engines.c (docs/targets.md has it as text, with where each rule comes from).  It knows
- * neither models nor checkpoints, so the solver asks it before anything is quantized and `calm check` about what lies on
+ * neither models nor checkpoints: the solver asks it before anything is quantized, `calm check` about what lies on
  * disk.  Shapes are those of one device: slices of tensor parallelism must satisfy the rules themselves. */
 #ifndef CALM_PLAN_ENGINES_H
 #define CALM_PLAN_ENGINES_H
@@ -64,9 +64,8 @@ const calm_engine *calm_engine_find(const char *name);
 /* By name.  CALM_EARG with the nearest and all of them. */
 calm_status calm_engine_parse(calm_ctx *ctx, const char *name, const calm_engine **out);
 
-/* "vllm"; a few words about it; the formats it reads, best first, comma between ("" of `any`: every one).  Static. */
+/* "vllm"; the formats that it reads, best first, comma between ("" of `any`: every one).  Static. */
 const char *calm_engine_name(const calm_engine *engine);
-const char *calm_engine_summary(const calm_engine *engine);
 const char *calm_engine_formats(const calm_engine *engine);
 
 /* Does it ask for nothing?  Also of NULL. */
@@ -85,18 +84,15 @@ calm_engine_rule calm_engine_verdict(const calm_engine *engine, const char *form
 calm_status calm_engine_explain(calm_ctx *ctx, const calm_engine *engine, const char *format,
                                 const calm_engine_linear *linear, const calm_scheme *scheme, char **out);
 
-/* A usual scheme that the engine takes for the linear, nearest to `scheme` in bits (its kind of activations first), into
- * *out; false: none of the usual ones. */
+/* A usual scheme that the engine takes for the linear, nearest to `scheme` in bits (its kind of activations first),
+ * into *out; false: none of the usual ones. */
 bool calm_engine_propose(const calm_engine *engine, const char *format, const calm_engine_linear *linear,
                          const calm_scheme *scheme, calm_scheme *out);
 
-/* CALM_EARG unless the engine takes the scheme for the linear, which has a name: engine, linear, scheme, the rule and what
- * would do, in one sentence. */
+/* CALM_EARG unless the engine takes the scheme for the linear, which has a name: engine, linear, scheme, the rule and
+ * what would do, in one sentence. */
 calm_status calm_engine_check_scheme(calm_ctx *ctx, const calm_engine *engine, const char *format,
                                      const calm_engine_linear *linear, const calm_scheme *scheme);
-
-/* CALM_EARG when the engine does not read the format: names what it reads. */
-calm_status calm_engine_check_format(calm_ctx *ctx, const calm_engine *engine, const char *format);
 
 /* Which jobs share a scheme in this format (NULL: the engine's first). */
 calm_tie calm_engine_tie(const calm_engine *engine, const char *format);

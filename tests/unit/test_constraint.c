@@ -81,16 +81,14 @@ static bool experts_equal(const char *target, const size_t *plan)
 
 static bool is_legal(const char *target, const bench *b, const size_t *plan)
 {
-    const bool marlin = strcmp(target, "vllm") == 0 || strcmp(target, "sglang") == 0;
+    const bool unpadded = strcmp(target, "sglang") == 0;
     const bool weights_only = strcmp(target, "llamacpp") == 0 || strcmp(target, "mlx") == 0;
     if (strcmp(target, "any") == 0)
         return true;
     for (size_t j = 0; j < N_JOBS; j++) {
         if (weights_only && plan[j] == W8A8)
             return false;
-        if (marlin && plan[j] == W3 && (is_expert(j) || strcmp(target, "sglang") == 0))
-            return false;
-        if (marlin && plan[j] != W8A8 && b->jobs[j].in % 128)
+        if (unpadded && (plan[j] == W3 || (plan[j] != W8A8 && b->jobs[j].in % 128)))
             return false;
         if (strcmp(target, "transformers") == 0 && is_expert(j) && plan[j] == W8A8)
             return false;
@@ -206,8 +204,8 @@ TEST(targets_differ)
             n[t] += is_legal(targets[t], &b, plan);
     }
     ck_assert_uint_eq(n[0], N_PLANS);
-    ck_assert_uint_eq(n[1], 3 * 1 * 2 * 2);       /* dense 3, odd dense 1, experts of a block 2 each */
-    ck_assert_uint_eq(n[2], 2 * 1 * 2 * 2);
+    ck_assert_uint_eq(n[1], 3 * 3 * 3 * 3);       /* of any width: dense jobs, the experts of a block */
+    ck_assert_uint_eq(n[2], 2 * 1 * 2 * 2);       /* dense 2, odd dense 1, experts of a block 2 each */
     ck_assert_uint_eq(n[3], 2 * 2 * 16);          /* four projections of 2 */
     ck_assert_uint_eq(n[4], 2 * 2 * 16);
     ck_assert_uint_eq(n[5], 3 * 3 * 2);           /* the experts of the model */
@@ -237,7 +235,7 @@ TEST(a_pin_ties_the_others)
     const calm_solve_pin pins[] = {{"model.layers.0.experts.1.down", "rtn w4a16_g32", false},
                                    {"model.layers.0.experts.0.down", "rtn w8a8", false},
                                    {"model.layers.0.experts.0.down", "rtn w3a16_g32", false}};
-    calm_solve_wishes wishes = {.budget = NAN, .pins = pins, .n_pins = 1, .target = calm_engine_find("vllm")};
+    calm_solve_wishes wishes = {.budget = NAN, .pins = pins, .n_pins = 1, .target = calm_engine_find("sglang")};
     calm_solution found;
     bench b;
     make(3, false, &b);
@@ -246,13 +244,13 @@ TEST(a_pin_ties_the_others)
         ck_assert_uint_eq(found.choice[j], W4);
     wishes.n_pins = 2;
     ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_EARG,
-             "--target vllm: all experts of a block share a scheme, and none is left to them: "
+             "--target sglang: all experts of a block share a scheme, and none is left to them: "
              "model.layers.0.experts.0.gate_up not w3a16_g32 (takes weights of 4 or 8 bits, not 3 (experts)), "
              "model.layers.0.experts.0.down not w4a16_g32 (another is pinned)");
     wishes.pins = &pins[2];
     wishes.n_pins = 1;
     ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_EARG,
-             "--target vllm takes no w3a16_g32 for model.layers.0.experts.0.down");
+             "--target sglang takes no w3a16_g32 for model.layers.0.experts.0.down");
     wishes.pins = &pins[0];
     wishes.n_pins = 2;
     wishes.target = calm_engine_find("any");
@@ -263,13 +261,14 @@ END_OF_TEST
 TEST(what_nothing_fits)
 {
     const char *const forbid[] = {"rtn w8a8"};
-    const calm_solve_wishes wishes = {.budget = NAN, .forbid = forbid, .n_forbid = 1, .target = calm_engine_find("vllm")};
+    const calm_solve_wishes wishes = {.budget = NAN, .forbid = forbid, .n_forbid = 1,
+                                      .target = calm_engine_find("sglang")};
     calm_solution found;
     bench b;
     make(3, true, &b);
     ck_fails(calm_solve(ctx, &b.pool, &wishes, &found), CALM_EARG,
-             "--target vllm takes no w3a16_g32 for model.layers.1.qkv [256, 96]: it takes input columns that 128 divides, "
-             "not 96; --scheme w8a8 would do");
+             "--target sglang takes no w3a16_g32 for model.layers.1.qkv [256, 96]: it takes weights of 4 or 8 bits, not 3; "
+             "--scheme w8a8 would do");
 }
 END_OF_TEST
 
