@@ -41,16 +41,21 @@ const char *calm_severity_name(calm_severity severity)
     return names[severity];
 }
 
-const char *calm_check_engines(unsigned engines, char text[64])
+const char *calm_check_engine_name(calm_check_engine engine)
 {
     static const char *const names[] = {"any", "vllm", "sglang", "transformers", "llamacpp", "mlx"};
+    return names[engine];
+}
+
+const char *calm_check_engines(unsigned engines, char text[64])
+{
     int used = 0;
     if (engines == ALL)
         return strcpy(text, "all");
     text[0] = 0;
     for (calm_check_engine t = CALM_CHECK_VLLM; t <= CALM_CHECK_MLX; t++)
         if (engines & 1u << t)
-            used += snprintf(text + used, 64 - (size_t)used, "%s%s", used ? ", " : "", names[t]);
+            used += snprintf(text + used, 64 - (size_t)used, "%s%s", used ? ", " : "", calm_check_engine_name(t));
     return text;
 }
 
@@ -74,7 +79,7 @@ bool calm_check_wants(const calm_checking *c, calm_rule rule)
     if (c->partial && is_absence(rule))
         return false;
     const calm_check_rule *at = &calm_check_rules(&n)[rule];
-    return c->target == CALM_CHECK_ANY ? !at->asked : (at->engines & 1u << c->target) != 0;
+    return c->asked == CALM_CHECK_ANY ? !at->asked : (at->engines & 1u << c->asked) != 0;
 }
 
 static calm_status add_finding(calm_checking *c, const calm_finding *finding)
@@ -222,20 +227,12 @@ static calm_status find_format(calm_checking *c, const char **name)
 }
 
 /* *taken false: the engine that is asked for does not read the format at all. */
-static calm_status check_target(calm_checking *c, const char *format, bool *taken)
+static calm_status check_reads(calm_checking *c, bool *taken)
 {
-    static const struct {
-        const char *format;
-        unsigned engines;
-    } read[] = {
-        {"compressed_tensors", V | S | T}, {"gptq", V | S | T | M}, {"awq", V | S | T | M}, {"mlx", M}, {"gguf", L}};
-    *taken = true;
-    for (size_t i = 0; format && i < sizeof read / sizeof *read; i++)
-        if (strcmp(format, read[i].format) == 0 && c->target != CALM_CHECK_ANY && !(read[i].engines & 1u << c->target)) {
-            *taken = false;
-            return calm_check_say(c, CALM_RULE_TARGET_FORMAT, c->path, "the format is %s", c->report->format);
-        }
-    return CALM_OK;
+    *taken = !c->report->format || calm_engine_reads(c->engine, c->report->format);
+    return *taken ? CALM_OK
+                  : calm_check_say(c, CALM_RULE_TARGET_FORMAT, c->path, "the format is %s; %s reads %s",
+                                   c->report->format, calm_engine_name(c->engine), calm_engine_formats(c->engine));
 }
 
 /* Quantized tensors that nothing explains. */
@@ -297,7 +294,7 @@ static calm_status check_directory(calm_checking *c)
     CALM_TRY(find_format(c, &name));
     CALM_TRY(calm_check_model(c));
     CALM_TRY(check_format(c, name));
-    CALM_TRY(check_target(c, name, &taken));
+    CALM_TRY(check_reads(c, &taken));
     if (c->resolved)
         CALM_TRY(calm_check_parts(c));
     CALM_TRY(calm_check_floats(c));
@@ -316,7 +313,7 @@ static calm_status check_gguf_file(calm_checking *c)
 {
     bool taken;
     c->report->format = "gguf";
-    CALM_TRY(check_target(c, "gguf", &taken));
+    CALM_TRY(check_reads(c, &taken));
     return calm_check_gguf(c);
 }
 
@@ -343,9 +340,10 @@ static calm_status check_path(calm_checking *c)
     return check_directory(c);
 }
 
-calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_engine target, calm_check_report *out)
+calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_engine engine, calm_check_report *out)
 {
-    calm_checking c = {.ctx = ctx, .target = target, .report = out, .path = path};
+    calm_checking c = {.ctx = ctx, .asked = engine, .report = out, .path = path};
+    c.engine = calm_engine_find(calm_check_engine_name(engine));
     *out = (calm_check_report){0};
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     const calm_status status = check_path(&c);

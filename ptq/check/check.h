@@ -10,6 +10,7 @@
 
 #include "ptq/base/context.h"
 
+/* The engines of ptq/plan/engines.h. */
 typedef enum calm_check_engine {
     CALM_CHECK_ANY,
     CALM_CHECK_VLLM,
@@ -22,6 +23,9 @@ typedef enum calm_check_engine {
 /* Their names in that order, as the values of an option. */
 #define CALM_CHECK_ENGINE_NAMES "any|vllm|sglang|transformers|llamacpp|mlx"
 
+/* "vllm": the name in calm_engine_find.  Static. */
+const char *calm_check_engine_name(calm_check_engine engine);
+
 typedef enum calm_severity { CALM_SEVERITY_NOTE, CALM_SEVERITY_WARNING, CALM_SEVERITY_ERROR } calm_severity;
 
 /* "error" */
@@ -30,7 +34,7 @@ const char *calm_severity_name(calm_severity severity);
 typedef struct calm_check_rule {
     const char *id; /* "CT002"                                                       */
     calm_severity severity;
-    bool asked;       /* said only when the target is one of `engines`                 */
+    bool asked;       /* said only when the check is for one of `engines`              */
     unsigned engines; /* bit 1 << calm_check_engine for each whose behaviour it predicts */
     const char *title, *behaviour, *remedy;
 } calm_check_rule;
@@ -56,9 +60,9 @@ typedef struct calm_check_report {
     uint64_t bytes; /* of all tensors                 */
 } calm_check_report;
 
-/* Check a directory (one without safetensors: its model.gguf) or a .gguf file for `target`; the report is in ctx->out.
+/* Check a directory (one without safetensors: its model.gguf) or a .gguf file for `engine`; the report is in ctx->out.
  * CALM_ENOTFOUND: no such path, or neither config.json nor tensors in it; CALM_EIO, CALM_ENOMEM.  Whatever is wrong
  * with what is there is a finding and no failure. */
-calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_engine target, calm_check_report *out);
+calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_engine engine, calm_check_report *out);
 
 #endif

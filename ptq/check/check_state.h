@@ -7,6 +7,7 @@
 #include "ptq/io/safetensors.h"
 #include "ptq/model/layout.h"
 #include "ptq/model/stored.h"
+#include "ptq/plan/engines.h"
 
 /* CALM_RULE_SHARD_HEADER, ... in the order of rules.def. */
 typedef enum calm_rule {
@@ -39,7 +40,8 @@ typedef struct calm_check_module {
 
 typedef struct calm_checking {
     calm_ctx *ctx;
-    calm_check_engine target;
+    calm_check_engine asked;
+    const calm_engine *engine; /* the same, with its limits */
     calm_check_report *report;
     size_t capacity; /* of report->findings */
     const char *path, *config_path;
@@ -60,7 +62,7 @@ typedef struct calm_checking {
     bool resolved;                    /* quantized and scheme of the modules are filled in */
 } calm_checking;
 
-/* Say a finding, unless it is of another target.  CALM_ENOMEM. */
+/* Say a finding, unless it is of another engine.  CALM_ENOMEM. */
 calm_status calm_check_say(calm_checking *c, calm_rule rule, const char *where, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -82,6 +84,15 @@ bool calm_check_is_embedding(const char *module);
 
 /* Do engines fuse it with others, by its name: q, k, v; gate, up; experts? */
 bool calm_check_is_fused(const char *module);
+
+/* Is it a part that engines fuse into one linear, or that linear, by its name: no expert's down? */
+bool calm_check_is_fused_part(const char *module);
+
+/* Does it hold an expert of a mixture, or all of a block? */
+bool calm_check_is_expert(const calm_check_module *module);
+
+/* Output rows of the linear that engines make of a module: its own and those of the parts that are fused with it. */
+calm_status calm_check_fused_rows(calm_checking *c, const calm_check_module *module, size_t *out);
 
 /* Do two schemes mean the same? */
 bool calm_check_same_scheme(const calm_stored_scheme *a, const calm_stored_scheme *b);
