@@ -10,7 +10,7 @@
 #include "ptq/hybrid/export.h"
 #include "ptq/io/shards.h"
 #include "ptq/model/gguf_config.h"
-#include "ptq/model/stored.h"
+#include "ptq/model/qformat.h"
 #include "ptq/quant/pack.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
@@ -22,7 +22,7 @@
 typedef struct source {
     const calm_tensor *plain; /* copied or converted                           */
     const char *module;       /* the weight of a quantized module              */
-    calm_stored_scheme scheme;
+    calm_qformat_scheme scheme;
     const calm_gguf_entry *entry; /* of a GGUF file                                */
 } source;
 
@@ -34,7 +34,7 @@ typedef struct work {
     calm_json *config; /* to be written */
     calm_json *read;   /* as it was     */
     calm_safetensors *set;
-    calm_stored *stored;
+    calm_qformat_reader *stored;
     calm_gguf *gguf;
     calm_gguf_list list;
     calm_tensor *tensors; /* [n] to be written */
@@ -87,12 +87,12 @@ static calm_status need_part(work *w, const char *module, const char *suffix, co
     return CALM_OK;
 }
 
-/* Rows and columns of a quantized weight from the tensors that hold it; calm_stored_load checks all of them against it.
- */
-static calm_status find_shape(work *w, const calm_tensor *codes, const char *module, const calm_stored_scheme *scheme,
+/* Rows and columns of a quantized weight from the tensors that hold it; calm_qformat_load checks all of them against
+ * it. */
+static calm_status find_shape(work *w, const calm_tensor *codes, const char *module, const calm_qformat_scheme *scheme,
                               calm_tensor *out)
 {
-    const char *format = calm_stored_format_of(w->stored)->name;
+    const char *format = calm_qformat_of(w->stored)->name;
     const calm_tensor *shape, *index;
     const bool stacked = codes->n_dims == 3;
     CALM_TRY(need_part(w, module, "weight_shape", &shape));
@@ -153,7 +153,7 @@ static calm_status add_weight(work *w, const calm_tensor *tensor, const char *do
     else
         CALM_TRY(calm_strf(w->ctx, w->ctx->out, &module, "%.*s", (int)(dot - tensor->name), tensor->name));
     CALM_TRY(calm_strf(w->ctx, w->ctx->out, &name, "%s.weight", module));
-    CALM_TRY(calm_stored_find(w->ctx, w->stored, w->set, module, &quantized, &from->scheme));
+    CALM_TRY(calm_qformat_find(w->ctx, w->stored, w->set, module, &quantized, &from->scheme));
     if (!quantized)
         return calm_fail(w->ctx, CALM_EFORMAT,
                          "%s: %s has quantized tensors, but config.json says that it stays float; calm check "
@@ -204,14 +204,14 @@ static calm_status open_directory(work *w)
     char *path;
     CALM_TRY(calm_path_join(w->ctx, w->ctx->out, &path, w->path, "config.json"));
     CALM_TRY(calm_json_read(w->ctx, path, CONFIG_MAX, &w->read));
-    CALM_TRY(calm_stored_open(w->ctx, path, w->read, &w->stored));
+    CALM_TRY(calm_qformat_open(w->ctx, path, w->read, &w->stored));
     if (!w->stored)
         return calm_fail(w->ctx, CALM_EUNSUPPORTED, "%s: it is a float model: config.json has no quantization entry",
                          w->path);
     CALM_TRY(calm_safetensors_open(w->ctx, w->path, &w->set));
     const bool asked = w->options->dtype != CALM_N_DTYPES;
     const calm_dtype dtype = asked ? w->options->dtype : dtype_of(w->read, CALM_BF16);
-    w->result->format = calm_stored_format_of(w->stored)->name;
+    w->result->format = calm_qformat_of(w->stored)->name;
     if (strcmp(w->result->format, "compressed_tensors") == 0)
         w->result->format = "compressed-tensors";
     w->result->dtype = dtype;
@@ -301,7 +301,7 @@ static calm_status put_stored(work *w, calm_shards_writer *writer, const calm_te
         return calm_fail(w->ctx, CALM_EFORMAT, "%s: %s: its size overflows", w->path, to->name);
     CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, n));
     CALM_TRY(
-        calm_stored_load(w->ctx, w->stored, w->set, from->module, &from->scheme, to->shape[0], to->shape[1], values));
+        calm_qformat_load(w->ctx, w->stored, w->set, from->module, &from->scheme, to->shape[0], to->shape[1], values));
     return put_floats(w, writer, to, values, n);
 }
 
@@ -392,7 +392,7 @@ calm_status calm_dequantize(calm_ctx *ctx, const char *path, const calm_dequanti
     calm_arena_rewind(ctx->scratch, mark);
     calm_json_free(w.config);
     calm_json_free(w.read);
-    calm_stored_close(w.stored);
+    calm_qformat_close(w.stored);
     calm_safetensors_close(w.set);
     calm_gguf_close(w.gguf);
     return status;

@@ -128,13 +128,13 @@ calm_status calm_check_say_failure(calm_checking *c, calm_rule rule, const char 
 
 /* ---- schemes and words ---- */
 
-bool calm_check_same_scheme(const calm_stored_scheme *a, const calm_stored_scheme *b)
+bool calm_check_same_scheme(const calm_qformat_scheme *a, const calm_qformat_scheme *b)
 {
     return a->bits == b->bits && a->group == b->group && a->symmetric == b->symmetric && a->act_bits == b->act_bits &&
            a->act_asymmetric == b->act_asymmetric && a->layout == b->layout;
 }
 
-const char *calm_check_scheme_text(const calm_stored_scheme *scheme, char text[96])
+const char *calm_check_scheme_text(const calm_qformat_scheme *scheme, char text[96])
 {
     int used = snprintf(text, 96, "%d bits, ", scheme->bits);
     used += scheme->group ? snprintf(text + used, 96 - (size_t)used, "group %zu", scheme->group)
@@ -200,7 +200,7 @@ static calm_status find_format(calm_checking *c, const char **name)
     const calm_json *entry = calm_json_get(c->config, "quantization_config");
     const char *method = calm_json_string(calm_json_get(entry, "quant_method"), NULL);
     size_t n;
-    const calm_stored_format *const *formats = calm_stored_formats(&n);
+    const calm_qformat *const *formats = calm_qformats(&n);
     for (size_t i = 0; i < n && !c->format; i++)
         c->format = formats[i]->detect(c->config) ? formats[i] : NULL;
     if (!c->format && calm_json_get(entry, "config_groups") && !method)
@@ -276,7 +276,7 @@ static calm_status check_format(calm_checking *c, const char *name)
     c->report->format = strcmp(name, "compressed_tensors") == 0 ? "compressed-tensors" : name;
     if (strcmp(name, "compressed_tensors") == 0)
         return calm_check_compressed_tensors(c);
-    if (calm_stored_open(c->ctx, c->config_path, c->config, &c->stored) != CALM_OK) {
+    if (calm_qformat_open(c->ctx, c->config_path, c->config, &c->reader) != CALM_OK) {
         c->unread = true;
         CALM_TRY(calm_check_say_failure(c, rule_of_refusal(c, name), "config.json"));
     }
@@ -348,7 +348,7 @@ calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_engine engine
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     const calm_status status = check_path(&c);
     calm_arena_rewind(ctx->scratch, mark);
-    calm_stored_close(c.stored);
+    calm_qformat_close(c.reader);
     calm_safetensors_close(c.set);
     calm_json_free(c.config);
     return status;

@@ -86,7 +86,7 @@ static bool is_reordered(const calm_json *order)
 static calm_status check_weights(calm_checking *c, const char *where, calm_ct_group *group)
 {
     const calm_json *args = calm_json_get(group->json, "weights"), *order = calm_json_get(args, "actorder");
-    calm_stored_scheme *scheme = &group->scheme;
+    calm_qformat_scheme *scheme = &group->scheme;
     ct_args found;
     char place[160];
     snprintf(place, sizeof place, "%s.weights", where);

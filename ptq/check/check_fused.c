@@ -108,7 +108,7 @@ static calm_status compare(calm_checking *c, const char *where, const calm_check
 static calm_status check_name(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user,
                               const char *name, const calm_check_module *part)
 {
-    calm_stored_scheme scheme = part->scheme;
+    calm_qformat_scheme scheme = part->scheme;
     char x[96], y[96];
     bool hit = false;
     if (!fused || !part->quantized)

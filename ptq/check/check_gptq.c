@@ -12,10 +12,10 @@
 /* ---- which modules ---- */
 
 /* A calm_check_fused_fn. */
-static calm_status fused(calm_checking *c, const void *user, const char *name, bool *hit, calm_stored_scheme *scheme)
+static calm_status fused(calm_checking *c, const void *user, const char *name, bool *hit, calm_qformat_scheme *scheme)
 {
     (void)user;
-    return calm_stored_find(c->ctx, c->stored, NULL, name, hit, scheme);
+    return calm_qformat_find(c->ctx, c->reader, NULL, name, hit, scheme);
 }
 
 /* All linears are quantized but those that the entry leaves out; nothing outside the blocks is. */
@@ -25,10 +25,10 @@ static calm_status resolve(calm_checking *c)
         calm_check_module *module = &c->modules[i];
         const bool layout = c->model_known ? module->in_layout : module->stored;
         bool quantized;
-        calm_stored_scheme scheme;
+        calm_qformat_scheme scheme;
         if (!module->linear || (!layout && !module->stored))
             continue;
-        if (calm_stored_find(c->ctx, c->stored, c->set, module->name, &quantized, &scheme) != CALM_OK)
+        if (calm_qformat_find(c->ctx, c->reader, c->set, module->name, &quantized, &scheme) != CALM_OK)
             return calm_check_say_failure(c, CALM_RULE_GPTQ_CONFIG, module->name);
         if (!quantized && module->stored)
             CALM_TRY(calm_check_say(c, CALM_RULE_PART_EXTRA, module->name,
@@ -133,7 +133,7 @@ calm_status calm_check_gptq(calm_checking *c)
     if (reordered && calm_json_int(calm_json_get(entry, "group_size"), -1) > 0)
         CALM_TRY(calm_check_say(c, CALM_RULE_DESC_ACT, "quantization_config", "desc_act is true, group_size %lld",
                                 (long long)calm_json_int(calm_json_get(entry, "group_size"), -1)));
-    if (!c->stored)
+    if (!c->reader)
         return CALM_OK;
     if (c->n_modules && calm_json_size(dynamic) > MOST_MATCHES / c->n_modules)
         return calm_check_say(c, CALM_RULE_TARGETS_MANY, "dynamic", "%zu rules, %zu modules", calm_json_size(dynamic),
@@ -166,7 +166,7 @@ calm_status calm_check_awq(calm_checking *c)
         CALM_TRY(calm_check_say(c, CALM_RULE_AWQ_VERSION, "quantization_config", "version is \"%.32s\"", version));
     if (!calm_json_bool(calm_json_get(entry, "zero_point"), true))
         CALM_TRY(calm_check_say(c, CALM_RULE_AWQ_ZERO_POINT, "quantization_config", "zero_point is false"));
-    if (!c->stored)
+    if (!c->reader)
         return CALM_OK;
     if (c->n_modules && calm_json_size(list) > 20 * MOST_MATCHES / c->n_modules)
         return calm_check_say(c, CALM_RULE_TARGETS_MANY, "modules_to_not_convert", "%zu names, %zu modules",

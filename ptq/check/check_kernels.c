@@ -6,7 +6,7 @@
 
 static calm_scheme scheme_of(const calm_check_module *module)
 {
-    const calm_stored_scheme *from = &module->scheme;
+    const calm_qformat_scheme *from = &module->scheme;
     return (calm_scheme){.bits = from->bits, .group = from->group, .symmetric = from->symmetric,
                          .act_bits = from->act_bits, .act_asymmetric = from->act_asymmetric};
 }

@@ -50,7 +50,7 @@ static calm_status resolve(calm_checking *c, const calm_json *entry)
         bool quantized = false;
         if (!module->linear && !(weight && weight->n_dims == 2))
             continue;
-        if (calm_stored_find(c->ctx, c->stored, c->set, module->name, &quantized, &module->scheme) != CALM_OK)
+        if (calm_qformat_find(c->ctx, c->reader, c->set, module->name, &quantized, &module->scheme) != CALM_OK)
             return calm_check_say_failure(c, CALM_RULE_MLX_CONFIG, module->name);
         module->quantized = quantized && (module->stored || calm_json_typeof(value) != CALM_JSON_NULL);
         if (!quantized && !value && weight && weight->n_dims == 2)
@@ -95,5 +95,5 @@ calm_status calm_check_mlx(calm_checking *c)
     CALM_TRY(check_two_entries(c, entry, calm_json_get(c->config, "quantization_config")));
     for (void *iter = NULL; calm_json_next(entry, &iter, &key, &value);)
         CALM_TRY(check_entry(c, key, value));
-    return c->stored ? resolve(c, entry) : CALM_OK;
+    return c->reader ? resolve(c, entry) : CALM_OK;
 }

@@ -56,7 +56,7 @@ static calm_status check_shape_value(calm_checking *c, const calm_check_module *
                           (long long)said[0], (long long)said[1], module->out, module->in);
 }
 
-static calm_status check_one(calm_checking *c, const calm_check_module *module, const calm_stored_tensor *expected)
+static calm_status check_one(calm_checking *c, const calm_check_module *module, const calm_qformat_tensor *expected)
 {
     char found_text[128], expected_text[128];
     const size_t stack[3] = {module->experts, expected->shape[0], expected->shape[1]};
@@ -65,7 +65,7 @@ static calm_status check_one(calm_checking *c, const calm_check_module *module, 
     const calm_tensor *tensor = calm_check_part(c, module, expected->suffix);
     const bool floats = expected->dtype == CALM_N_DTYPES;
     if (!tensor)
-        return expected->optional && expected->part != CALM_STORED_SHAPE
+        return expected->optional && expected->part != CALM_QFORMAT_SHAPE
                    ? CALM_OK
                    : calm_check_say(c, CALM_RULE_PART_MISSING, module->name, "expected %s %s %s", expected->suffix,
                                     floats ? "BF16 or F16" : calm_dtype_name(expected->dtype),
@@ -80,10 +80,10 @@ static calm_status check_one(calm_checking *c, const calm_check_module *module, 
         return calm_check_say(c, CALM_RULE_PART_DTYPE, module->name, "%s is %s, expected %s", expected->suffix,
                               calm_dtype_name(tensor->dtype),
                               floats ? "BF16, F16 or F32" : calm_dtype_name(expected->dtype));
-    return expected->part == CALM_STORED_SHAPE ? check_shape_value(c, module, tensor) : CALM_OK;
+    return expected->part == CALM_QFORMAT_SHAPE ? check_shape_value(c, module, tensor) : CALM_OK;
 }
 
-static calm_status check_extra(calm_checking *c, const calm_check_module *module, const calm_stored_tensor *list,
+static calm_status check_extra(calm_checking *c, const calm_check_module *module, const calm_qformat_tensor *list,
                                size_t n)
 {
     for (size_t i = module->first; i < module->first + module->n; i++) {
@@ -103,7 +103,7 @@ static calm_status check_extra(calm_checking *c, const calm_check_module *module
 
 static calm_status check_module(calm_checking *c, calm_check_module *module)
 {
-    calm_stored_tensor list[CALM_N_STORED_PARTS];
+    calm_qformat_tensor list[CALM_N_QFORMAT_PARTS];
     size_t n = 0;
     derive_shape(c, module);
     if (!module->out || !module->in)

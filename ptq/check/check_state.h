@@ -6,7 +6,7 @@
 #include "ptq/io/json.h"
 #include "ptq/io/safetensors.h"
 #include "ptq/model/layout.h"
-#include "ptq/model/stored.h"
+#include "ptq/model/qformat.h"
 #include "ptq/plan/engines.h"
 
 /* CALM_RULE_SHARD_HEADER, ... in the order of rules.def. */
@@ -35,7 +35,7 @@ typedef struct calm_check_module {
     bool quantized;  /* the configuration says so: `scheme`                                     */
     bool unread;     /* the configuration says so, by a scheme that calm does not read          */
     bool reordered;  /* its columns have a group index                                          */
-    calm_stored_scheme scheme;
+    calm_qformat_scheme scheme;
 } calm_check_module;
 
 typedef struct calm_checking {
@@ -55,8 +55,8 @@ typedef struct calm_checking {
     calm_config model;
     const char *prefix;
     calm_layout layout;
-    const calm_stored_format *format; /* NULL: float, or not known */
-    calm_stored *stored;              /* NULL: its entry could not be read */
+    const calm_qformat *format; /* NULL: float, or not known */
+    calm_qformat_reader *reader;              /* NULL: its entry could not be read */
     bool unread;                      /* quantized in a way that calm does not read: linears are not compared */
     bool partial;                     /* files or tensors could not be read: that others are missing says nothing */
     bool resolved;                    /* quantized and scheme of the modules are filled in */
@@ -95,10 +95,10 @@ bool calm_check_is_expert(const calm_check_module *module);
 calm_status calm_check_fused_rows(calm_checking *c, const calm_check_module *module, size_t *out);
 
 /* Do two schemes mean the same? */
-bool calm_check_same_scheme(const calm_stored_scheme *a, const calm_stored_scheme *b);
+bool calm_check_same_scheme(const calm_qformat_scheme *a, const calm_qformat_scheme *b);
 
 /* "4 bits, group 128, symmetric" */
-const char *calm_check_scheme_text(const calm_stored_scheme *scheme, char text[96]);
+const char *calm_check_scheme_text(const calm_qformat_scheme *scheme, char text[96]);
 
 /* Is `word` one of `list` [n]? */
 bool calm_check_listed(const char *word, const char *const *list, size_t n);
@@ -126,7 +126,7 @@ calm_status calm_check_parts(calm_checking *c);
 /* What engines fuse.  `fused`: does the configuration speak of a name, and of what scheme?  Called with that of the
  * parts in *scheme; one that differs comes before one that does not. */
 typedef calm_status calm_check_fused_fn(calm_checking *c, const void *user, const char *name, bool *hit,
-                                        calm_stored_scheme *scheme);
+                                        calm_qformat_scheme *scheme);
 calm_status calm_check_fusion(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user);
 /* What one engine takes. */
 calm_status calm_check_kernels(calm_checking *c);

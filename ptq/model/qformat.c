@@ -1,24 +1,24 @@
 /* Quantized checkpoints: the registry of formats, and what they share. */
-#include "ptq/model/stored.h"
+#include "ptq/model/qformat.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct calm_stored {
-    const calm_stored_format *format;
+struct calm_qformat_reader {
+    const calm_qformat *format;
     void *self;
 };
 
-#define CALM_STORED(name) extern const calm_stored_format calm_stored_##name;
-#include "ptq/model/stored.def"
-#undef CALM_STORED
+#define CALM_QFORMAT(name) extern const calm_qformat calm_qformat_##name;
+#include "ptq/model/qformats.def"
+#undef CALM_QFORMAT
 
-const calm_stored_format *const *calm_stored_formats(size_t *n)
+const calm_qformat *const *calm_qformats(size_t *n)
 {
-    static const calm_stored_format *const all[] = {
-#define CALM_STORED(name) &calm_stored_##name,
-#include "ptq/model/stored.def"
-#undef CALM_STORED
+    static const calm_qformat *const all[] = {
+#define CALM_QFORMAT(name) &calm_qformat_##name,
+#include "ptq/model/qformats.def"
+#undef CALM_QFORMAT
     };
     *n = sizeof all / sizeof *all;
     return all;
@@ -39,10 +39,10 @@ static calm_status unknown(calm_ctx *ctx, const char *path, const calm_json *con
         path, method);
 }
 
-calm_status calm_stored_open(calm_ctx *ctx, const char *path, const calm_json *config, calm_stored **out)
+calm_status calm_qformat_open(calm_ctx *ctx, const char *path, const calm_json *config, calm_qformat_reader **out)
 {
     size_t n;
-    const calm_stored_format *const *formats = calm_stored_formats(&n), *format = NULL;
+    const calm_qformat *const *formats = calm_qformats(&n), *format = NULL;
     *out = NULL;
     for (size_t i = 0; i < n && !format; i++)
         format = formats[i]->detect(config) ? formats[i] : NULL;
@@ -51,54 +51,54 @@ calm_status calm_stored_open(calm_ctx *ctx, const char *path, const calm_json *c
         return CALM_OK;
     if (!format)
         return unknown(ctx, path, config);
-    calm_stored *stored = calloc(1, sizeof *stored);
+    calm_qformat_reader *reader = calloc(1, sizeof *reader);
     void *self = calloc(1, format->bytes);
-    if (!stored || !self) {
-        free(stored);
+    if (!reader || !self) {
+        free(reader);
         free(self);
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
     }
-    *stored = (calm_stored){.format = format, .self = self};
+    *reader = (calm_qformat_reader){.format = format, .self = self};
     const calm_status status = format->read(ctx, path, config, self);
     if (status == CALM_OK)
-        *out = stored;
+        *out = reader;
     else
-        calm_stored_close(stored);
+        calm_qformat_close(reader);
     return status;
 }
 
-void calm_stored_close(calm_stored *stored)
+void calm_qformat_close(calm_qformat_reader *reader)
 {
-    if (!stored)
+    if (!reader)
         return;
-    stored->format->release(stored->self);
-    free(stored->self);
-    free(stored);
+    reader->format->release(reader->self);
+    free(reader->self);
+    free(reader);
 }
 
-const calm_stored_format *calm_stored_format_of(const calm_stored *stored)
+const calm_qformat *calm_qformat_of(const calm_qformat_reader *reader)
 {
-    return stored->format;
+    return reader->format;
 }
 
-calm_status calm_stored_find(calm_ctx *ctx, const calm_stored *stored, const calm_safetensors *set, const char *module,
-                             bool *quantized, calm_stored_scheme *out)
+calm_status calm_qformat_find(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                              const char *module, bool *quantized, calm_qformat_scheme *out)
 {
-    return stored->format->find(ctx, stored->self, set, module, quantized, out);
+    return reader->format->find(ctx, reader->self, set, module, quantized, out);
 }
 
-calm_status calm_stored_tensors(calm_ctx *ctx, const calm_stored *stored, const char *module,
-                                const calm_stored_scheme *scheme, size_t out, size_t in, calm_stored_tensor *list,
-                                size_t *n)
+calm_status calm_qformat_tensors(calm_ctx *ctx, const calm_qformat_reader *reader, const char *module,
+                                 const calm_qformat_scheme *scheme, size_t out, size_t in, calm_qformat_tensor *list,
+                                 size_t *n)
 {
-    return stored->format->tensors(ctx, module, scheme, out, in, list, n);
+    return reader->format->tensors(ctx, module, scheme, out, in, list, n);
 }
 
 /* ---- a module's tensors ---- */
 
 /* The expert's part of a tensor of all experts, as a tensor in ctx->scratch; *out NULL: there is none. */
-static calm_status find_stacked(calm_ctx *ctx, const calm_stored_format *format, const calm_safetensors *set,
-                                const char *module, const calm_stored_tensor *expected, const calm_tensor **out)
+static calm_status find_stacked(calm_ctx *ctx, const calm_qformat *format, const calm_safetensors *set,
+                                const char *module, const calm_qformat_tensor *expected, const calm_tensor **out)
 {
     char *stack = NULL, *name, text[128];
     size_t expert = 0;
@@ -128,8 +128,8 @@ static calm_status find_stacked(calm_ctx *ctx, const calm_stored_format *format,
     return CALM_OK;
 }
 
-static calm_status need(calm_ctx *ctx, const calm_stored_format *format, const calm_safetensors *set,
-                        const char *module, const calm_stored_tensor *expected, const calm_tensor **out)
+static calm_status need(calm_ctx *ctx, const calm_qformat *format, const calm_safetensors *set,
+                        const char *module, const calm_qformat_tensor *expected, const calm_tensor **out)
 {
     char *name;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, expected->suffix));
@@ -149,47 +149,47 @@ static calm_status need(calm_ctx *ctx, const calm_stored_format *format, const c
     return CALM_OK;
 }
 
-static calm_status need_all(calm_ctx *ctx, const calm_stored *stored, const calm_safetensors *set, const char *module,
-                            const calm_stored_scheme *scheme, size_t out, size_t in,
-                            const calm_tensor *found[CALM_N_STORED_PARTS])
+static calm_status need_all(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                            const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
+                            const calm_tensor *found[CALM_N_QFORMAT_PARTS])
 {
-    calm_stored_tensor list[CALM_N_STORED_PARTS];
+    calm_qformat_tensor list[CALM_N_QFORMAT_PARTS];
     size_t n = 0;
-    memset(found, 0, CALM_N_STORED_PARTS * sizeof *found);
-    CALM_TRY(stored->format->tensors(ctx, module, scheme, out, in, list, &n));
+    memset(found, 0, CALM_N_QFORMAT_PARTS * sizeof *found);
+    CALM_TRY(reader->format->tensors(ctx, module, scheme, out, in, list, &n));
     for (size_t i = 0; i < n; i++)
-        CALM_TRY(need(ctx, stored->format, set, module, &list[i], &found[list[i].part]));
+        CALM_TRY(need(ctx, reader->format, set, module, &list[i], &found[list[i].part]));
     return CALM_OK;
 }
 
-calm_status calm_stored_check(calm_ctx *ctx, const calm_stored *stored, const calm_safetensors *set, const char *module,
-                              const calm_stored_scheme *scheme, size_t out, size_t in)
+calm_status calm_qformat_check(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                               const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in)
 {
-    const calm_tensor *found[CALM_N_STORED_PARTS];
-    return need_all(ctx, stored, set, module, scheme, out, in, found);
+    const calm_tensor *found[CALM_N_QFORMAT_PARTS];
+    return need_all(ctx, reader, set, module, scheme, out, in, found);
 }
 
-calm_status calm_stored_unpack(calm_ctx *ctx, const calm_stored *stored, const calm_safetensors *set,
-                               const char *module, const calm_stored_scheme *scheme, size_t out, size_t in,
-                               calm_stored_values *values)
+calm_status calm_qformat_unpack(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                                const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
+                                calm_qformat_values *values)
 {
-    const calm_tensor *found[CALM_N_STORED_PARTS];
-    CALM_TRY(need_all(ctx, stored, set, module, scheme, out, in, found));
-    *values = (calm_stored_values){.out = out, .in = in, .group = scheme->group ? scheme->group : in};
+    const calm_tensor *found[CALM_N_QFORMAT_PARTS];
+    CALM_TRY(need_all(ctx, reader, set, module, scheme, out, in, found));
+    *values = (calm_qformat_values){.out = out, .in = in, .group = scheme->group ? scheme->group : in};
     values->n_groups = (in + values->group - 1) / values->group;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->codes, out * in));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->zeros, out * values->n_groups));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->scales, out * values->n_groups));
     memset(values->zeros, 1 << (scheme->bits - 1), out * values->n_groups);
-    CALM_TRY(stored->format->unpack(ctx, module, scheme, found, values));
-    for (size_t i = 0; i < CALM_N_STORED_PARTS; i++)
+    CALM_TRY(reader->format->unpack(ctx, module, scheme, found, values));
+    for (size_t i = 0; i < CALM_N_QFORMAT_PARTS; i++)
         if (found[i])
             calm_safetensors_release(set, found[i]);
     return CALM_OK;
 }
 
 /* One row; its groups are runs of columns. */
-static void row_in_runs(const calm_stored_values *v, size_t row, float *w)
+static void row_in_runs(const calm_qformat_values *v, size_t row, float *w)
 {
     for (size_t g = 0, i = 0; g < v->n_groups; g++) {
         const size_t at = row * v->n_groups + g, end = v->in - i < v->group ? v->in : i + v->group;
@@ -205,7 +205,7 @@ static void row_in_runs(const calm_stored_values *v, size_t row, float *w)
 }
 
 /* One row; each column says which group it is of. */
-static void row_by_index(const calm_stored_values *v, size_t row, float *w)
+static void row_by_index(const calm_qformat_values *v, size_t row, float *w)
 {
     for (size_t i = 0; i < v->in; i++) {
         const size_t at = row * v->n_groups + v->group_of[i];
@@ -213,12 +213,12 @@ static void row_by_index(const calm_stored_values *v, size_t row, float *w)
     }
 }
 
-calm_status calm_stored_load(calm_ctx *ctx, const calm_stored *stored, const calm_safetensors *set, const char *module,
-                             const calm_stored_scheme *scheme, size_t out, size_t in, float *w)
+calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                              const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in, float *w)
 {
-    calm_stored_values values;
+    calm_qformat_values values;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    CALM_TRY(calm_stored_unpack(ctx, stored, set, module, scheme, out, in, &values));
+    CALM_TRY(calm_qformat_unpack(ctx, reader, set, module, scheme, out, in, &values));
     for (size_t row = 0; row < out; row++)
         (values.group_of ? row_by_index : row_in_runs)(&values, row, w + row * in);
     calm_arena_rewind(ctx->scratch, mark);
@@ -227,28 +227,28 @@ calm_status calm_stored_load(calm_ctx *ctx, const calm_stored *stored, const cal
 
 /* ---- for formats ---- */
 
-calm_status calm_stored_words(calm_ctx *ctx, const calm_tensor *tensor, uint32_t **out)
+calm_status calm_qformat_words(calm_ctx *ctx, const calm_tensor *tensor, uint32_t **out)
 {
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *out, tensor->n_elements));
     memcpy(*out, tensor->data, tensor->bytes);
     return CALM_OK;
 }
 
-calm_status calm_stored_floats(calm_ctx *ctx, const calm_tensor *tensor, bool turned, size_t rows, size_t cols,
-                               float *out)
+calm_status calm_qformat_floats(calm_ctx *ctx, const calm_tensor *tensor, bool transposed, size_t rows, size_t cols,
+                                float *out)
 {
-    float *stored;
-    if (!turned)
+    float *values;
+    if (!transposed)
         return calm_tensor_to_f32(ctx, tensor, out);
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, stored, tensor->n_elements));
-    CALM_TRY(calm_tensor_to_f32(ctx, tensor, stored));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values, tensor->n_elements));
+    CALM_TRY(calm_tensor_to_f32(ctx, tensor, values));
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < cols; c++)
-            out[r * cols + c] = stored[c * rows + r];
+            out[r * cols + c] = values[c * rows + r];
     return CALM_OK;
 }
 
-void calm_stored_turn(const uint8_t *in, size_t rows, size_t cols, uint8_t *out)
+void calm_qformat_transpose(const uint8_t *in, size_t rows, size_t cols, uint8_t *out)
 {
     const size_t tile = 64;    /* lines of `in` that stay in the cache */
     for (size_t first = 0; first < cols; first += tile)
@@ -257,8 +257,8 @@ void calm_stored_turn(const uint8_t *in, size_t rows, size_t cols, uint8_t *out)
                 out[r * cols + c] = in[c * rows + r];
 }
 
-calm_status calm_stored_bits(calm_ctx *ctx, const char *path, const calm_json *entry, const char *key, int fallback,
-                             int *out)
+calm_status calm_qformat_bits(calm_ctx *ctx, const char *path, const calm_json *entry, const char *key, int fallback,
+                              int *out)
 {
     const int64_t usual = fallback;
     int64_t bits = 0;
@@ -270,8 +270,8 @@ calm_status calm_stored_bits(calm_ctx *ctx, const char *path, const calm_json *e
     return CALM_OK;
 }
 
-calm_status calm_stored_group(calm_ctx *ctx, const char *path, const calm_json *entry, const char *key, size_t fallback,
-                              size_t *out)
+calm_status calm_qformat_group(calm_ctx *ctx, const char *path, const calm_json *entry, const char *key,
+                               size_t fallback, size_t *out)
 {
     const int64_t usual = fallback ? (int64_t)fallback : -1;
     int64_t group = 0;
