@@ -195,7 +195,7 @@ static calm_status find_modelopt(calm_checking *c)
 }
 
 /* The format that the entry names, also where calm could not read it further. */
-static calm_status find_format(calm_checking *c, const char **name)
+static calm_status find_format(calm_checking *c)
 {
     const calm_json *entry = calm_json_get(c->config, "quantization_config");
     const char *method = calm_json_string(calm_json_get(entry, "quant_method"), NULL);
@@ -203,11 +203,8 @@ static calm_status find_format(calm_checking *c, const char **name)
     const calm_qformat *const *formats = calm_qformats(&n);
     for (size_t i = 0; i < n && !c->format; i++)
         c->format = formats[i]->detect(c->config) ? formats[i] : NULL;
-    if (!c->format && calm_json_get(entry, "config_groups") && !method)
-        for (size_t i = 0; i < n; i++) /* the entry is there, and lacks its name */
-            if (strcmp(formats[i]->name, "compressed_tensors") == 0)
-                c->format = formats[i];
-    *name = c->format ? c->format->name : NULL;
+    for (size_t i = 0; i < n && !c->format && !method; i++) /* the entry is there without its name */
+        c->format = formats[i]->resembles && formats[i]->resembles(c->config) ? formats[i] : NULL;
     if (c->format || !c->config)
         return CALM_OK;
     if (calm_json_typeof(calm_json_get(c->config, "quantization")) == CALM_JSON_OBJECT)
@@ -258,42 +255,23 @@ static calm_status check_unexplained(calm_checking *c)
                : calm_check_say(c, CALM_RULE_FLOAT_MODEL, c->path, "no quantization entry and no quantized tensor");
 }
 
-/* What is not read is a fault of the entry, unless engines have it and calm alone does not. */
-static calm_rule rule_of_refusal(const calm_checking *c, const char *name)
+static calm_status check_format(calm_checking *c)
 {
-    const bool refused = c->ctx->status == CALM_EUNSUPPORTED;
-    if (strcmp(name, "gptq") == 0)
-        return refused && calm_check_gptq_elsewhere(c) ? CALM_RULE_METHOD_UNCHECKED : CALM_RULE_GPTQ_CONFIG;
-    if (strcmp(name, "awq") == 0)
-        return refused && calm_check_awq_elsewhere(c) ? CALM_RULE_METHOD_UNCHECKED : CALM_RULE_AWQ_CONFIG;
-    return refused && calm_check_mlx_elsewhere(c) ? CALM_RULE_METHOD_UNCHECKED : CALM_RULE_MLX_CONFIG;
-}
-
-static calm_status check_format(calm_checking *c, const char *name)
-{
-    if (!name)
+    if (!c->format)
         return check_unexplained(c);
-    c->report->format = strcmp(name, "compressed_tensors") == 0 ? "compressed-tensors" : name;
-    if (strcmp(name, "compressed_tensors") == 0)
-        return calm_check_compressed_tensors(c);
-    if (calm_qformat_open(c->ctx, c->config_path, c->config, &c->reader) != CALM_OK) {
-        c->unread = true;
-        CALM_TRY(calm_check_say_failure(c, rule_of_refusal(c, name), "config.json"));
-    }
-    return strcmp(name, "gptq") == 0  ? calm_check_gptq(c)
-           : strcmp(name, "awq") == 0 ? calm_check_awq(c)
-                                      : calm_check_mlx(c);
+    c->report->format = c->format->label;
+    c->by_format = calm_check_format_of(c->format);
+    return c->by_format->entry(c);
 }
 
 static calm_status check_directory(calm_checking *c)
 {
-    const char *name;
     bool taken;
     CALM_TRY(read_config(c));
     CALM_TRY(calm_check_files(c));
-    CALM_TRY(find_format(c, &name));
+    CALM_TRY(find_format(c));
     CALM_TRY(calm_check_model(c));
-    CALM_TRY(check_format(c, name));
+    CALM_TRY(check_format(c));
     CALM_TRY(check_reads(c, &taken));
     if (c->resolved)
         CALM_TRY(calm_check_parts(c));

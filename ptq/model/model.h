@@ -1,6 +1,6 @@
 /* Model: a checkpoint directory opened for reading - mapped shards, config.json, names - and its parts as float32.
  *
- * Float checkpoints and those in a quantized format (stored.h) are read alike: a quantized linear comes out as the
+ * Float checkpoints and those in a quantized format (qformat.h) are read alike: a quantized linear comes out as the
  * float32 weight its codes and scales stand for.  Nothing is converted before it is asked for, one sublayer or expert
  * at a time. */
 #ifndef CALM_MODEL_MODEL_H

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/model/config.h"
+#include "ptq/quant/pack.h"
+
 struct calm_qformat_reader {
     const calm_qformat *format;
     void *self;
@@ -22,6 +25,65 @@ const calm_qformat *const *calm_qformats(size_t *n)
     };
     *n = sizeof all / sizeof *all;
     return all;
+}
+
+/* ---- suffixes and shapes ---- */
+
+static bool find_suffix(const calm_qformat *format, const char *suffix, calm_qformat_part *part)
+{
+    for (const calm_qformat_suffix *at = format->suffixes; at->suffix; at++)
+        if (strcmp(at->suffix, suffix) == 0) {
+            *part = at->part;
+            return true;
+        }
+    return false;
+}
+
+bool calm_qformat_suffix_part(const calm_qformat *format, const char *suffix, calm_qformat_part *part)
+{
+    size_t n;
+    const calm_qformat *const *formats = calm_qformats(&n);
+    bool found = format && find_suffix(format, suffix, part);
+    for (size_t i = 0; i < n && !format && !found; i++)
+        found = find_suffix(formats[i], suffix, part);
+    return found;
+}
+
+/* Columns that a tensor says beside the codes of a weight of so many rows: the shape, or a group for each; 0: none. */
+static size_t said_columns(const calm_tensor *tensor, calm_qformat_part part, size_t rows)
+{
+    int64_t shape[2] = {0, 0};
+    if (part == CALM_QFORMAT_INDEX)
+        return tensor->n_dims == 1 ? tensor->n_elements : 0;
+    if (tensor->dtype == CALM_I64 && tensor->n_elements == 2)
+        memcpy(shape, tensor->data, sizeof shape);
+    return shape[0] == (int64_t)rows && shape[1] > 0 && shape[1] < CALM_SIZE_LIMIT ? (size_t)shape[1] : 0;
+}
+
+calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const calm_safetensors *set,
+                               const char *module, const calm_qformat_scheme *scheme, const calm_tensor *codes,
+                               size_t *out, size_t *in)
+{
+    const bool stacked = codes->n_dims == 3;
+    char *name;
+    *out = *in = 0;
+    if ((codes->n_dims != 2 && !stacked) || codes->shape[stacked] > (size_t)CALM_SIZE_LIMIT ||
+        codes->shape[1 + stacked] > (size_t)CALM_SIZE_LIMIT)
+        return CALM_OK;
+    format->shape(scheme, codes->dtype, codes->shape[stacked], codes->shape[1 + stacked], out, in);
+    for (const calm_qformat_suffix *at = format->suffixes; at->suffix && codes->dtype != CALM_I8; at++) {
+        if (at->part != CALM_QFORMAT_SHAPE && at->part != CALM_QFORMAT_INDEX)
+            continue;
+        calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, at->suffix));
+        const calm_tensor *tensor = calm_safetensors_find(set, name);
+        const size_t said = tensor ? said_columns(tensor, at->part, *out) : 0;
+        calm_arena_rewind(ctx->scratch, mark);
+        if (said && said < (size_t)CALM_SIZE_LIMIT &&
+            calm_pack_words(said, scheme->bits) == calm_pack_words(*in, scheme->bits))
+            *in = said;
+    }
+    return CALM_OK;
 }
 
 /* ---- opening ---- */

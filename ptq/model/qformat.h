@@ -32,6 +32,12 @@ typedef enum calm_qformat_part {
     CALM_N_QFORMAT_PARTS
 } calm_qformat_part;
 
+/* A name of tensors beside a module's: "qzeros". */
+typedef struct calm_qformat_suffix {
+    const char *suffix;
+    calm_qformat_part part;
+} calm_qformat_suffix;
+
 /* A tensor that a quantized linear has. */
 typedef struct calm_qformat_tensor {
     calm_qformat_part part;
@@ -53,9 +59,14 @@ typedef struct calm_qformat_values {
 } calm_qformat_values;
 
 typedef struct calm_qformat {
-    const char *name;      /* [a-z0-9_]+ : "gptq" */
+    const char *name;      /* [a-z0-9_]+ : "compressed_tensors" */
+    const char *label;     /* as people and engines write it: "compressed-tensors" */
+    /* All suffixes of tensors that stand for a weight, ended by NULL.  "weight" is of a float weight too. */
+    const calm_qformat_suffix *suffixes;
     /* Is this config.json of the format?  Alone the entry's presence and method are looked at. */
     bool (*detect)(const calm_json *config);
+    /* Is its entry like one of the format but for the method, which is missing?  NULL: never. */
+    bool (*resembles)(const calm_json *config);
     size_t bytes;          /* of `self` below */
     /* Read the entry into `self`, which is all zero. */
     calm_status (*read)(calm_ctx *ctx, const char *path, const calm_json *config, void *self);
@@ -67,6 +78,9 @@ typedef struct calm_qformat {
     /* Which tensors a linear of that scheme has; *n at most CALM_N_QFORMAT_PARTS. */
     calm_status (*tensors)(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
                            calm_qformat_tensor *list, size_t *n);
+    /* Rows and columns of the weight whose codes are [rows, cols] of that dtype. */
+    void (*shape)(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
+                  size_t *in);
     /* Where the experts of a block share a module: its name in ctx->scratch and the expert's number, for a module that
      * is an expert's; its tensors are then [E, ...].  NULL: they never do; *name NULL: `module` is no expert's. */
     calm_status (*stack)(calm_ctx *ctx, const char *module, char **name, size_t *expert);
@@ -80,6 +94,15 @@ typedef struct calm_qformat_reader calm_qformat_reader;
 
 /* The formats in the order of qformats.def; *n their number. */
 const calm_qformat *const *calm_qformats(size_t *n);
+
+/* What a suffix stands for in the format, in any format for NULL; false: in none. */
+bool calm_qformat_suffix_part(const calm_qformat *format, const char *suffix, calm_qformat_part *part);
+
+/* Rows and columns of a module's weight from its codes, a matrix or one for each expert, and from the tensor that says
+ * where the last word ends; 0: they cannot be told.  Whether the tensors agree with that is not checked. */
+calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const calm_safetensors *set,
+                               const char *module, const calm_qformat_scheme *scheme, const calm_tensor *codes,
+                               size_t *out, size_t *in);
 
 /* Read what the config.json `config` at `path` says of quantization; *out NULL: nothing, the checkpoint is float.  Free
  * with calm_qformat_close.  CALM_EUNSUPPORTED: a method that calm does not know, or what it cannot compute;

@@ -124,13 +124,30 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_
     return calm_qformat_floats(ctx, found[CALM_QFORMAT_SCALES], true, out, groups, values->scales);
 }
 
+static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
+                  size_t *in)
+{
+    (void)scheme;
+    (void)dtype;
+    *out = cols * 8;
+    *in = rows;
+}
+
+static const calm_qformat_suffix suffixes[] = {{"qweight", CALM_QFORMAT_CODES},
+                                               {"qzeros", CALM_QFORMAT_ZEROS},
+                                               {"scales", CALM_QFORMAT_SCALES},
+                                               {NULL, CALM_QFORMAT_CODES}};
+
 const calm_qformat calm_qformat_awq = {
     .name = "awq",
+    .label = "awq",
+    .suffixes = suffixes,
     .detect = detect,
     .bytes = sizeof(awq),
     .read = read,
     .release = release,
     .find = find,
     .tensors = tensors,
+    .shape = shape,
     .unpack = unpack,
 };

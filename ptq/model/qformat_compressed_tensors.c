@@ -159,6 +159,11 @@ static bool detect(const calm_json *config)
     return strcmp(calm_json_string(calm_json_get(entry, "quant_method"), ""), "compressed-tensors") == 0;
 }
 
+static bool resembles(const calm_json *config)
+{
+    return calm_json_get(calm_json_get(config, "quantization_config"), "config_groups") != NULL;
+}
+
 static void release(void *self)
 {
     compressed *out = self;
@@ -223,6 +228,13 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
     return CALM_OK;
 }
 
+static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
+                  size_t *in)
+{
+    *out = rows;
+    *in = dtype == CALM_I8 ? cols : cols * 32 / (size_t)scheme->bits;
+}
+
 /* Signed bytes to codes. */
 static calm_status unpack_bytes(calm_ctx *ctx, const char *module, int bits, const calm_tensor *tensor, uint8_t *codes)
 {
@@ -254,13 +266,23 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_
     return CALM_OK;
 }
 
+static const calm_qformat_suffix suffixes[] = {
+    {"weight_packed", CALM_QFORMAT_CODES}, {"weight", CALM_QFORMAT_CODES},
+    {"weight_scale", CALM_QFORMAT_SCALES}, {"weight_zero_point", CALM_QFORMAT_ZEROS},
+    {"weight_shape", CALM_QFORMAT_SHAPE},  {"weight_g_idx", CALM_QFORMAT_INDEX},
+    {NULL, CALM_QFORMAT_CODES}};
+
 const calm_qformat calm_qformat_compressed_tensors = {
     .name = "compressed_tensors",
+    .label = "compressed-tensors",
+    .suffixes = suffixes,
     .detect = detect,
+    .resembles = resembles,
     .bytes = sizeof(compressed),
     .read = read,
     .release = release,
     .find = find,
     .tensors = tensors,
+    .shape = shape,
     .unpack = unpack,
 };

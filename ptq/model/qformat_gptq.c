@@ -210,13 +210,30 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_
     return found[CALM_QFORMAT_INDEX] ? read_index(ctx, module, scheme, found[CALM_QFORMAT_INDEX], values) : CALM_OK;
 }
 
+static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
+                  size_t *in)
+{
+    (void)dtype;
+    *out = cols;
+    *in = rows * 32 / (size_t)scheme->bits;
+}
+
+static const calm_qformat_suffix suffixes[] = {{"qweight", CALM_QFORMAT_CODES},
+                                               {"qzeros", CALM_QFORMAT_ZEROS},
+                                               {"scales", CALM_QFORMAT_SCALES},
+                                               {"g_idx", CALM_QFORMAT_INDEX},
+                                               {NULL, CALM_QFORMAT_CODES}};
+
 const calm_qformat calm_qformat_gptq = {
     .name = "gptq",
+    .label = "gptq",
+    .suffixes = suffixes,
     .detect = detect,
     .bytes = sizeof(gptq),
     .read = read,
     .release = release,
     .find = find,
     .tensors = tensors,
+    .shape = shape,
     .unpack = unpack,
 };

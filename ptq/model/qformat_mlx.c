@@ -154,14 +154,30 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_
     return calm_qformat_floats(ctx, found[CALM_QFORMAT_BIASES], false, 0, 0, values->biases);
 }
 
+static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
+                  size_t *in)
+{
+    (void)dtype;
+    *out = rows;
+    *in = cols * 32 / (size_t)scheme->bits;
+}
+
+static const calm_qformat_suffix suffixes[] = {{"weight", CALM_QFORMAT_CODES},
+                                               {"scales", CALM_QFORMAT_SCALES},
+                                               {"biases", CALM_QFORMAT_BIASES},
+                                               {NULL, CALM_QFORMAT_CODES}};
+
 const calm_qformat calm_qformat_mlx = {
     .name = "mlx",
+    .label = "mlx",
+    .suffixes = suffixes,
     .detect = detect,
     .bytes = sizeof(mlx),
     .read = read,
     .release = release,
     .find = find,
     .tensors = tensors,
+    .shape = shape,
     .stack = stack,
     .unpack = unpack,
 };
