@@ -386,6 +386,89 @@ TEST(experts_in_one_module)
 }
 END_OF_TEST
 
+/* ---- suffixes and shapes ---- */
+
+/* What tensors() asks for has a suffix of the format, and the shape of the codes leads back to that of the weight. */
+static size_t check_shape(const calm_qformat *format, const calm_qformat_scheme *scheme, size_t out, size_t in)
+{
+    static const uint8_t zeros[1 << 16];
+    const int64_t said[2] = {(int64_t)out, (int64_t)in};
+    calm_qformat_tensor list[CALM_N_QFORMAT_PARTS];
+    calm_qformat_part part;
+    calm_tensor stacked = {0};
+    given from = {.n = 0};
+    size_t n = 0, rows, columns;
+    if (format->tensors(ctx, "m", scheme, out, in, list, &n) != CALM_OK) {
+        calm_ctx_forgive(ctx);
+        return 0;
+    }
+    for (size_t i = 0; i < n; i++) {
+        ck_assert(calm_qformat_suffix_part(format, list[i].suffix, &part) && part == list[i].part);
+        ck_assert(calm_qformat_suffix_part(NULL, list[i].suffix, &part) && part == list[i].part);
+        give(&from, test_format("m.%s", list[i].suffix), list[i].dtype == CALM_N_DTYPES ? CALM_F16 : list[i].dtype,
+             list[i].shape[0], list[i].shape[1], list[i].part == CALM_QFORMAT_SHAPE ? (const void *)said : zeros);
+    }
+    calm_safetensors *set = set_of(&from);
+    const calm_tensor *codes = calm_safetensors_find(set, test_format("m.%s", list[0].suffix));
+    ck_ok(calm_qformat_shape(ctx, format, set, "m", scheme, codes, &rows, &columns));
+    ck_assert_msg(rows == out && columns == in, "%s of %d bits: [%zu, %zu], expected [%zu, %zu]", format->name,
+                  scheme->bits, rows, columns, out, in);
+    stacked = *codes;
+    stacked.n_dims = 3;
+    for (int i = 2; i > 0; i--)
+        stacked.shape[i] = codes->shape[i - 1];
+    ck_ok(calm_qformat_shape(ctx, format, set, "m", scheme, &stacked, &rows, &columns));
+    ck_assert(rows == out && columns == in);
+    stacked.n_dims = 1;
+    ck_ok(calm_qformat_shape(ctx, format, set, "m", scheme, &stacked, &rows, &columns));
+    ck_assert(rows == 0 && columns == 0);
+    calm_safetensors_close(set);
+    return 1;
+}
+
+TEST(shapes_lead_back)
+{
+    static const int widths[] = {2, 3, 4, 8};
+    static const size_t rows[] = {8, 40}, columns[] = {32, 96, 41, 7};
+    size_t n, n_shapes = 0;
+    const calm_qformat *const *formats = calm_qformats(&n);
+    calm_qformat_part part;
+    for (size_t f = 0; f < n; f++)
+        for (size_t i = 0; i < 4 * 2 * 4 * 2; i++) {
+            const int bits = strcmp(formats[f]->name, "awq") == 0 ? 4 : widths[i % 4];
+            const bool whole = strcmp(formats[f]->name, "mlx") == 0;    /* its groups fill words */
+            const calm_qformat_scheme scheme = {.bits = bits, .group = whole ? 32 : 0, .symmetric = true,
+                                                .layout = (int)(i / 32)};
+            n_shapes += check_shape(formats[f], &scheme, rows[i / 4 % 2], columns[i / 8 % 4]);
+        }
+    ck_assert_uint_ge(n_shapes, 200);
+    ck_assert(!calm_qformat_suffix_part(NULL, "bias", &part) && !calm_qformat_suffix_part(formats[1], "biases", &part));
+}
+END_OF_TEST
+
+/* An entry that lost its method is still known by what is in it. */
+TEST(entries_without_a_method)
+{
+    static const struct {
+        const char *text, *format;
+    } rows[] = {{"{\"quantization_config\": {\"config_groups\": {}}}", "compressed_tensors"},
+                {"{\"quantization_config\": {\"bits\": 4}}", NULL},
+                {"{}", NULL}};
+    size_t n;
+    const calm_qformat *const *formats = calm_qformats(&n);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        calm_json *config;
+        const char *found = NULL;
+        ck_ok(calm_json_parse(ctx, "config.json", rows[i].text, strlen(rows[i].text), &config));
+        for (size_t f = 0; f < n; f++)
+            if (formats[f]->resembles && formats[f]->resembles(config))
+                found = formats[f]->name;
+        ck_assert(found ? rows[i].format && strcmp(found, rows[i].format) == 0 : !rows[i].format);
+        calm_json_free(config);
+    }
+}
+END_OF_TEST
+
 /* ---- the corpus of the fuzz targets: every file is one that is read ---- */
 
 static void check_corpus_file(const char *format, const char *path)
@@ -445,5 +528,5 @@ int main(void)
     return run_tests("qformat", (const TTest *[]){float_checkpoints, refused_configurations, schemes_of_modules,
                                                  section_8_of_the_formats, awq_order, columns_out_of_order,
                                                  tensors_that_do_not_fit, experts_in_one_module,
-                                                 corpus_is_read, NULL});
+                                                 shapes_lead_back, entries_without_a_method, corpus_is_read, NULL});
 }
