@@ -11,7 +11,6 @@
 #include "ptq/io/shards.h"
 #include "ptq/model/gguf_config.h"
 #include "ptq/model/qformat.h"
-#include "ptq/quant/pack.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 #define MOST_EXPERTS ((size_t)1 << 16) /* of a block */
@@ -79,47 +78,25 @@ static calm_json *plain_config(const calm_json *read, calm_dtype asked)
 
 /* ---- a directory ---- */
 
-static calm_status need_part(work *w, const char *module, const char *suffix, const calm_tensor **out)
-{
-    char *name;
-    CALM_TRY(calm_strf(w->ctx, w->ctx->scratch, &name, "%s.%s", module, suffix));
-    *out = calm_safetensors_find(w->set, name);
-    return CALM_OK;
-}
-
 /* Rows and columns of a quantized weight from the tensors that hold it; calm_qformat_load checks all of them against
  * it. */
-static calm_status find_shape(work *w, const calm_tensor *codes, const char *module, const calm_qformat_scheme *scheme,
-                              calm_tensor *out)
+static calm_status find_shape(work *w, const calm_tensor *codes, const char *module,
+                              const calm_qformat_scheme *scheme, calm_tensor *out)
 {
-    const char *format = calm_qformat_of(w->stored)->name;
-    const calm_tensor *shape, *index;
-    const bool stacked = codes->n_dims == 3;
-    CALM_TRY(need_part(w, module, "weight_shape", &shape));
-    CALM_TRY(need_part(w, module, "g_idx", &index));
-    if (codes->n_dims != 2 && !stacked)
-        return calm_fail(w->ctx, CALM_EFORMAT, "%s: tensor %s: expected a matrix of codes", codes->file, codes->name);
-    const size_t rows = codes->shape[stacked], cols = codes->shape[1 + stacked], bits = (size_t)scheme->bits;
-    if (rows > (size_t)CALM_SIZE_LIMIT || cols > (size_t)CALM_SIZE_LIMIT)
-        return calm_fail(w->ctx, CALM_EFORMAT, "%s: tensor %s: %zu by %zu", codes->file, codes->name, rows, cols);
-    const bool awq = strcmp(format, "awq") == 0, gptq = strcmp(format, "gptq") == 0;
-    out->shape[0] = awq ? cols * 8 : gptq ? cols : rows;
-    out->shape[1] = awq ? rows : gptq ? rows * 32 / bits : codes->dtype == CALM_I8 ? cols : cols * 32 / bits;
-    if (gptq && index && index->n_dims == 1 && calm_pack_words(index->n_elements, scheme->bits) == rows)
-        out->shape[1] = index->n_elements;
-    int64_t said[2] = {0, 0};
-    if (shape && shape->dtype == CALM_I64 && shape->n_elements == 2)
-        memcpy(said, shape->data, sizeof said);
-    if (said[1] > 0 && said[1] < CALM_SIZE_LIMIT && calm_pack_words((size_t)said[1], scheme->bits) == cols)
-        out->shape[1] = (size_t)said[1];
     out->n_dims = 2;
-    return CALM_OK;
+    CALM_TRY(calm_qformat_shape(w->ctx, calm_qformat_of(w->stored), w->set, module, scheme, codes, &out->shape[0],
+                                &out->shape[1]));
+    return out->shape[0] && out->shape[1] ? CALM_OK
+                                          : calm_fail(w->ctx, CALM_EFORMAT,
+                                                      "%s: tensor %s: expected a matrix of codes", codes->file,
+                                                      codes->name);
 }
 
 static bool is_codes(const char *suffix, const calm_tensor *tensor)
 {
-    const bool weight = strcmp(suffix, "weight") == 0 && (tensor->dtype == CALM_I8 || tensor->dtype == CALM_U32);
-    return weight || strcmp(suffix, "weight_packed") == 0 || strcmp(suffix, "qweight") == 0;
+    calm_qformat_part part;
+    return calm_qformat_suffix_part(NULL, suffix, &part) && part == CALM_QFORMAT_CODES &&
+           (strcmp(suffix, "weight") != 0 || tensor->dtype == CALM_I8 || tensor->dtype == CALM_U32);
 }
 
 /* Experts that share a tensor of codes; 0: it is one matrix. */
@@ -131,12 +108,8 @@ static size_t n_stacked(const calm_tensor *tensor)
 /* Tensors beside the codes that make a weight. */
 static bool is_part(const char *suffix)
 {
-    static const char *const parts[] = {"weight_scale", "weight_shape", "weight_zero_point", "qzeros", "scales",
-                                        "g_idx",        "biases",       "weight_g_idx"};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (strcmp(suffix, parts[i]) == 0)
-            return true;
-    return false;
+    calm_qformat_part part;
+    return calm_qformat_suffix_part(NULL, suffix, &part) && part != CALM_QFORMAT_CODES;
 }
 
 /* The weight of a module whose tensors are `tensor`, codes, and others; of expert `expert` of those that share it. */
@@ -211,9 +184,7 @@ static calm_status open_directory(work *w)
     CALM_TRY(calm_safetensors_open(w->ctx, w->path, &w->set));
     const bool asked = w->options->dtype != CALM_N_DTYPES;
     const calm_dtype dtype = asked ? w->options->dtype : dtype_of(w->read, CALM_BF16);
-    w->result->format = calm_qformat_of(w->stored)->name;
-    if (strcmp(w->result->format, "compressed_tensors") == 0)
-        w->result->format = "compressed-tensors";
+    w->result->format = calm_qformat_of(w->stored)->label;
     w->result->dtype = dtype;
     w->config = plain_config(w->read, w->options->dtype);
     return list_directory(w, dtype);
