@@ -21,16 +21,16 @@ static calm_status share(calm_ctx *ctx, const calm_job *job, size_t n, double *s
     return CALM_OK;
 }
 
-calm_status calm_channel_scale(calm_ctx *ctx, const calm_target *target, double *s, float *scale)
+calm_status calm_channel_scale(calm_ctx *ctx, const calm_problem *problem, double *s, float *scale)
 {
     double least = INFINITY, most = 0;
-    CALM_TRY(share(ctx, target->job, target->in, s));
-    for (size_t j = 0; j < target->in; j++) {
+    CALM_TRY(share(ctx, problem->job, problem->in, s));
+    for (size_t j = 0; j < problem->in; j++) {
         least = fmin(least, s[j]);
         most = fmax(most, s[j]);
     }
     double middle = sqrt(least * most);
-    for (size_t j = 0; j < target->in; j++)
+    for (size_t j = 0; j < problem->in; j++)
         scale[j] = (float)(s[j] / middle);
     return CALM_OK;
 }

@@ -9,7 +9,7 @@ static calm_status absmax(calm_ctx *ctx, const calm_group *group, const void *op
     (void)opts;
     double lo, hi;
     calm_grid_span(group->w, group->n, &lo, &hi);
-    return calm_group_finish(ctx, group, calm_grid_between(&group->target->job->scheme, lo, hi), out);
+    return calm_group_finish(ctx, group, calm_grid_between(&group->problem->job->scheme, lo, hi), out);
 }
 
 const calm_part calm_grid_absmax = {

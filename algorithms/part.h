@@ -21,7 +21,7 @@
 #include "ptq/quant/grid.h"
 
 /* What a chain works on: the job as its transforms have changed it.  All memory is scratch. */
-typedef struct calm_target {
+typedef struct calm_problem {
     const calm_job *job;
     size_t out, in, group, n_groups;    /* O, I, columns per group, G                                      */
     float *w;                           /* [O, I] W diag(in_scale)                                          */
@@ -29,13 +29,13 @@ typedef struct calm_target {
                                          * the identity when no input was seen; NULL unless a part needs it */
     double *h_diag;                     /* [I] its diagonal, >= 0; NULL with h                              */
     float *in_scale;                    /* [I] > 0; NULL = ones                                             */
-    const struct calm_part *grid;       /* of the chain, for calm_target_grid, from the transforms on      */
+    const struct calm_part *grid;       /* of the chain, for calm_problem_grid, from the transforms on     */
     const void *grid_opts;
-} calm_target;
+} calm_problem;
 
 /* One group of weights whose grid is wanted. */
 typedef struct calm_group {
-    const calm_target *target;
+    const calm_problem *problem;
     size_t row, index;    /* of O and of G */
     const double *w;      /* [n] weights, as corrected so far   */
     const double *h;      /* [n] diagonal of H, or NULL          */
@@ -57,14 +57,14 @@ typedef struct calm_part {
     const char *(*refuses)(const calm_scheme *scheme);        /* why a scheme other than float is out of reach, or
                                                                * NULL for one that is not; NULL: reaches them all */
     union {
-        /* Change w, h, h_diag and in_scale of the target.  One that sets in_scale runs only where the job can absorb. */
-        calm_status (*transform)(calm_ctx *ctx, calm_target *target, const void *opts);
+        /* Change w, h, h_diag and in_scale of the problem.  One that sets in_scale runs only where the job can absorb. */
+        calm_status (*transform)(calm_ctx *ctx, calm_problem *problem, const void *opts);
         /* Scale, rounded as the scheme says, and zero of one group.  Called from several threads. */
         calm_status (*grid)(calm_ctx *ctx, const calm_group *group, const void *opts, calm_grid *out);
         /* Codes, scales and zeros of the whole job.  May change w (gptq clears columns without input). */
-        calm_status (*round)(calm_ctx *ctx, calm_target *target, const void *opts, calm_qjob *qjob);
+        calm_status (*round)(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob);
         /* Better codes and scales. */
-        calm_status (*refit)(calm_ctx *ctx, const calm_target *target, const void *opts, calm_qjob *qjob);
+        calm_status (*refit)(calm_ctx *ctx, const calm_problem *problem, const void *opts, calm_qjob *qjob);
     } run;
 } calm_part;
 
@@ -80,24 +80,24 @@ const char *calm_part_kind_name(calm_part_kind kind);
 #define CALM_ROW_CHUNK ((size_t)128)
 
 /* Multiply the channels of w by s [I] (> 0), divide H accordingly, and multiply in_scale by s. */
-calm_status calm_target_scale(calm_ctx *ctx, calm_target *target, const float *s);
+calm_status calm_problem_scale(calm_ctx *ctx, calm_problem *problem, const float *s);
 
 /* First column and number of columns of group g. */
-size_t calm_target_group_start(const calm_target *target, size_t g);
-size_t calm_target_group_columns(const calm_target *target, size_t g);
+size_t calm_problem_group_start(const calm_problem *problem, size_t g);
+size_t calm_problem_group_columns(const calm_problem *problem, size_t g);
 
 /* Ask the chain's grid for group g of `row`, whose weights are w [columns of g]. */
-calm_status calm_target_grid(calm_ctx *ctx, const calm_target *target, size_t row, size_t g, const double *w,
-                             calm_grid *out);
+calm_status calm_problem_grid(calm_ctx *ctx, const calm_problem *problem, size_t row, size_t g, const double *w,
+                              calm_grid *out);
 
-/* Fill scales and zeros of the whole job from the target's weights. */
-calm_status calm_target_grids(calm_ctx *ctx, const calm_target *target, calm_qjob *qjob);
+/* Fill scales and zeros of the whole job from the problem's weights. */
+calm_status calm_problem_grids(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob);
 
 /* The same with the nearest codes on those grids. */
-calm_status calm_target_nearest(calm_ctx *ctx, const calm_target *target, calm_qjob *qjob);
+calm_status calm_problem_nearest(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob);
 
 /* *out [I, I], in scratch = H + damp mean(diag H) I, both triangles. */
-calm_status calm_target_damped(calm_ctx *ctx, const calm_target *target, double damp, double **out);
+calm_status calm_problem_damped(calm_ctx *ctx, const calm_problem *problem, double damp, double **out);
 
 /* The grid, or CALM_ENUMERIC naming row and group when its scale left the storable range. */
 calm_status calm_group_finish(calm_ctx *ctx, const calm_group *group, calm_grid grid, calm_grid *out);
@@ -106,6 +106,6 @@ calm_status calm_group_finish(calm_ctx *ctx, const calm_group *group, calm_grid 
 void calm_qjob_set_grid(calm_qjob *qjob, size_t row, size_t g, calm_grid grid);
 
 /* Run fn over chunks of CALM_ROW_CHUNK rows; index is the chunk's number. */
-calm_status calm_target_each_chunk(calm_ctx *ctx, const calm_target *target, calm_task_fn *fn, void *user);
+calm_status calm_problem_each_chunk(calm_ctx *ctx, const calm_problem *problem, calm_task_fn *fn, void *user);
 
 #endif

@@ -15,7 +15,7 @@ static const calm_option ls_table[] = {
 };
 
 typedef struct ls_job {
-    const calm_target *target;
+    const calm_problem *problem;
     calm_qjob *qjob;
     const double *h;
     size_t chunk;
@@ -24,9 +24,9 @@ typedef struct ls_job {
 static calm_status ls_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const ls_job *job = user;
-    size_t first = index * job->chunk, left = job->target->out - first;
+    size_t first = index * job->chunk, left = job->problem->out - first;
     calm_rows rows;
-    CALM_TRY(calm_rows_load(ctx, &rows, job->target, job->qjob, job->h, first, left < job->chunk ? left : job->chunk));
+    CALM_TRY(calm_rows_load(ctx, &rows, job->problem, job->qjob, job->h, first, left < job->chunk ? left : job->chunk));
     CALM_TRY(calm_rows_begin_scales(ctx, &rows));
     calm_rows_scales(ctx, &rows);
     for (size_t r = 0; r < rows.n; r++)
@@ -34,14 +34,14 @@ static calm_status ls_chunk(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
-static calm_status ls(calm_ctx *ctx, const calm_target *target, const void *opts, calm_qjob *qjob)
+static calm_status ls(calm_ctx *ctx, const calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const ls_options *options = opts;
     double *h;
-    ls_job job = {.target = target, .qjob = qjob, .chunk = calm_rows_chunk(target)};
-    CALM_TRY(calm_target_damped(ctx, target, options->damp, &h));
+    ls_job job = {.problem = problem, .qjob = qjob, .chunk = calm_rows_chunk(problem)};
+    CALM_TRY(calm_problem_damped(ctx, problem, options->damp, &h));
     job.h = h;
-    return calm_parallel_for(ctx, (target->out + job.chunk - 1) / job.chunk, ls_chunk, &job);
+    return calm_parallel_for(ctx, (problem->out + job.chunk - 1) / job.chunk, ls_chunk, &job);
 }
 
 const calm_part calm_refit_ls = {

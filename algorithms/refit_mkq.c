@@ -25,7 +25,7 @@ static const calm_option mkq_table[] = {
 };
 
 typedef struct mkq_job {
-    const calm_target *target;
+    const calm_problem *problem;
     calm_qjob *qjob;
     const double *h;
     size_t chunk;
@@ -35,9 +35,9 @@ typedef struct mkq_job {
 static calm_status mkq_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const mkq_job *job = user;
-    size_t first = index * job->chunk, left = job->target->out - first;
+    size_t first = index * job->chunk, left = job->problem->out - first;
     calm_rows rows;
-    CALM_TRY(calm_rows_load(ctx, &rows, job->target, job->qjob, job->h, first, left < job->chunk ? left : job->chunk));
+    CALM_TRY(calm_rows_load(ctx, &rows, job->problem, job->qjob, job->h, first, left < job->chunk ? left : job->chunk));
     CALM_TRY(calm_rows_begin_scales(ctx, &rows));
     for (long long round = 0; round < job->rounds && rows.n; round++) {
         calm_rows_scales(ctx, &rows);
@@ -51,14 +51,14 @@ static calm_status mkq_chunk(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
-static calm_status mkq(calm_ctx *ctx, const calm_target *target, const void *opts, calm_qjob *qjob)
+static calm_status mkq(calm_ctx *ctx, const calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const mkq_options *options = opts;
     double *h;
-    mkq_job job = {.target = target, .qjob = qjob, .chunk = calm_rows_chunk(target), .rounds = options->rounds};
-    CALM_TRY(calm_target_damped(ctx, target, options->damp, &h));
+    mkq_job job = {.problem = problem, .qjob = qjob, .chunk = calm_rows_chunk(problem), .rounds = options->rounds};
+    CALM_TRY(calm_problem_damped(ctx, problem, options->damp, &h));
     job.h = h;
-    return calm_parallel_for(ctx, (target->out + job.chunk - 1) / job.chunk, mkq_chunk, &job);
+    return calm_parallel_for(ctx, (problem->out + job.chunk - 1) / job.chunk, mkq_chunk, &job);
 }
 
 const calm_part calm_refit_mkq = {

@@ -21,7 +21,7 @@ static const calm_option cd_table[] = {
 };
 
 typedef struct cd_job {
-    const calm_target *target;
+    const calm_problem *problem;
     calm_qjob *qjob;
     const double *h;
     long long sweeps;
@@ -30,9 +30,9 @@ typedef struct cd_job {
 static calm_status cd_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const cd_job *job = user;
-    size_t first = index * CALM_ROW_CHUNK, left = job->target->out - first;
+    size_t first = index * CALM_ROW_CHUNK, left = job->problem->out - first;
     calm_rows rows;
-    CALM_TRY(calm_rows_load(ctx, &rows, job->target, job->qjob, job->h, first,
+    CALM_TRY(calm_rows_load(ctx, &rows, job->problem, job->qjob, job->h, first,
                             left < CALM_ROW_CHUNK ? left : CALM_ROW_CHUNK));
     for (long long sweep = 0; sweep < job->sweeps; sweep++)
         calm_rows_sweep(&rows);
@@ -41,15 +41,15 @@ static calm_status cd_chunk(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
-static calm_status cd(calm_ctx *ctx, calm_target *target, const void *opts, calm_qjob *qjob)
+static calm_status cd(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const cd_options *options = opts;
     double *h;
-    cd_job job = {.target = target, .qjob = qjob, .sweeps = options->sweeps};
-    CALM_TRY(calm_target_nearest(ctx, target, qjob));
-    CALM_TRY(calm_target_damped(ctx, target, options->damp, &h));
+    cd_job job = {.problem = problem, .qjob = qjob, .sweeps = options->sweeps};
+    CALM_TRY(calm_problem_nearest(ctx, problem, qjob));
+    CALM_TRY(calm_problem_damped(ctx, problem, options->damp, &h));
     job.h = h;
-    return calm_target_each_chunk(ctx, target, cd_chunk, &job);
+    return calm_problem_each_chunk(ctx, problem, cd_chunk, &job);
 }
 
 const calm_part calm_round_cd = {

@@ -71,31 +71,31 @@ static int compare_columns(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
-static calm_status order_columns(calm_ctx *ctx, const calm_target *target, int order, size_t **out)
+static calm_status order_columns(calm_ctx *ctx, const calm_problem *problem, int order, size_t **out)
 {
     ranked *columns;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, target->in));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, columns, target->in));
-    for (size_t j = 0; j < target->in; j++)
-        columns[j] = (ranked){target->h_diag[j], j};
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, problem->in));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, columns, problem->in));
+    for (size_t j = 0; j < problem->in; j++)
+        columns[j] = (ranked){problem->h_diag[j], j};
     if (order == ORDER_ACTIVATION)
-        qsort(columns, target->in, sizeof *columns, compare_columns);
-    for (size_t j = 0; j < target->in; j++)
+        qsort(columns, problem->in, sizeof *columns, compare_columns);
+    for (size_t j = 0; j < problem->in; j++)
         (*out)[j] = columns[j].index;
     return CALM_OK;
 }
 
 /* u [I, I] = upper Cholesky factor of (P H P^T + damp mean(diag H) I)^-1, columns in the given order. */
-static calm_status factor(calm_ctx *ctx, const calm_target *target, const size_t *order, double damp, double *u)
+static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp, double *u)
 {
-    size_t n = target->in;
+    size_t n = problem->in;
     double mean = 0;
     for (size_t i = 0; i < n; i++)
-        mean += target->h_diag[i];
+        mean += problem->h_diag[i];
     mean /= (double)n;
     for (size_t i = 0; i < n; i++) {
         for (size_t j = i; j < n; j++)
-            u[i * n + j] = target->h[order[i] * n + order[j]];
+            u[i * n + j] = problem->h[order[i] * n + order[j]];
         u[i * n + i] += damp * mean;
     }
     CALM_TRY(calm_dcholesky_upper(ctx, n, u, n));
@@ -104,32 +104,32 @@ static calm_status factor(calm_ctx *ctx, const calm_target *target, const size_t
 }
 
 /* The same with `damp` doubled until it succeeds; *used is the damping that did. */
-static calm_status factor_damped(calm_ctx *ctx, const calm_target *target, const size_t *order, double damp, double *u,
-                                 double *used)
+static calm_status factor_damped(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
+                                 double *u, double *used)
 {
     calm_ctx trial = *ctx;
     for (int doubling = 0; doubling <= MAX_DOUBLINGS; doubling++, damp *= 2) {
         calm_ctx_forgive(&trial);
         *used = damp;
-        if (factor(&trial, target, order, damp, u) == CALM_OK)
+        if (factor(&trial, problem, order, damp, u) == CALM_OK)
             return CALM_OK;
     }
     return calm_fail(ctx, CALM_ENUMERIC, "%s: the Gram matrix is not positive definite at a damping of %g of its mean "
-                                         "diagonal: %s", target->job->name, *used, trial.message);
+                                         "diagonal: %s", problem->job->name, *used, trial.message);
 }
 
 /* A column whose input is always zero carries nothing: its weights become zero. */
-static void clear_dead_columns(calm_target *target)
+static void clear_dead_columns(calm_problem *problem)
 {
-    for (size_t j = 0; j < target->in; j++)
-        for (size_t i = 0; target->h_diag[j] == 0 && i < target->out; i++)
-            target->w[i * target->in + j] = 0;
+    for (size_t j = 0; j < problem->in; j++)
+        for (size_t i = 0; problem->h_diag[j] == 0 && i < problem->out; i++)
+            problem->w[i * problem->in + j] = 0;
 }
 
 /* ---- a chunk of rows ---- */
 
 typedef struct gptq_job {
-    const calm_target *target;
+    const calm_problem *problem;
     calm_qjob *qjob;
     const size_t *order;    /* [I] position -> column        */
     const double *u;        /* [I, I] in that order           */
@@ -180,7 +180,7 @@ static size_t tile_rows(const chunk_state *state)
 /* Where scale and zero of group g of the tile lie. */
 static size_t tile_grid(const chunk_state *state, size_t g)
 {
-    return (state->tile_row / TILE * state->job->target->n_groups + g) * TILE;
+    return (state->tile_row / TILE * state->job->problem->n_groups + g) * TILE;
 }
 
 static void read_grids(chunk_state *state, size_t g)
@@ -199,15 +199,15 @@ static void read_grids(chunk_state *state, size_t g)
  * columns before `end` and state->w, untouched by this block, those after. */
 static calm_status enter_group(calm_ctx *ctx, chunk_state *state, size_t g, size_t start, size_t end)
 {
-    const calm_target *target = state->job->target;
-    size_t first = calm_target_group_start(target, g), n = calm_target_group_columns(target, g);
+    const calm_problem *problem = state->job->problem;
+    size_t first = calm_problem_group_start(problem, g), n = calm_problem_group_columns(problem, g);
     for (size_t r = 0; r < tile_rows(state); r++) {
         calm_grid grid;
-        const double *row = state->w + (state->tile_row + r) * target->in;
+        const double *row = state->w + (state->tile_row + r) * problem->in;
         for (size_t j = first; j < first + n; j++)
             state->group_w[j - first] = j < end ? state->tile[j - start][r] : row[j];
         size_t absolute = state->first + state->tile_row + r;
-        CALM_TRY(calm_target_grid(ctx, target, absolute, g, state->group_w, &grid));
+        CALM_TRY(calm_problem_grid(ctx, problem, absolute, g, state->group_w, &grid));
         calm_qjob_set_grid(state->job->qjob, absolute, g, grid);
     }
     read_grids(state, g);
@@ -216,7 +216,7 @@ static calm_status enter_group(calm_ctx *ctx, chunk_state *state, size_t g, size
 
 static void load_tile(chunk_state *state, size_t start, size_t end)
 {
-    size_t in = state->job->target->in;
+    size_t in = state->job->problem->in;
     for (size_t r = 0; r < TILE; r++) {
         const double *row = state->w + (state->tile_row + r) * in;
         for (size_t j = start; j < end; j++)
@@ -229,7 +229,7 @@ static calm_status quantize_tile(calm_ctx *ctx, chunk_state *state, size_t start
 {
     const gptq_job *job = state->job;
     const calm_scheme *scheme = &job->qjob->scheme;
-    size_t in = job->target->in, group = job->target->group;
+    size_t in = job->problem->in, group = job->problem->group;
     uint8_t code[TILE];
     double e[TILE];
     load_tile(state, start, end);
@@ -252,7 +252,7 @@ static calm_status quantize_tile(calm_ctx *ctx, chunk_state *state, size_t start
 /* First column after the block that begins at `start`. */
 static size_t block_end(const gptq_job *job, size_t start)
 {
-    size_t in = job->target->in, group = job->target->group, end = start + BLOCK;
+    size_t in = job->problem->in, group = job->problem->group, end = start + BLOCK;
     if (job->sequential && group <= BLOCK)
         end = start + BLOCK / group * group;
     else if (job->sequential && end > (start / group + 1) * group)
@@ -262,28 +262,28 @@ static size_t block_end(const gptq_job *job, size_t start)
 
 static calm_status allocate_chunk(calm_ctx *ctx, chunk_state *state)
 {
-    const calm_target *target = state->job->target;
-    size_t n_grids = (state->n + TILE - 1) / TILE * target->n_groups * TILE;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->w, state->n * target->in));
+    const calm_problem *problem = state->job->problem;
+    size_t n_grids = (state->n + TILE - 1) / TILE * problem->n_groups * TILE;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->w, state->n * problem->in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->e, state->n * BLOCK));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->scale, n_grids));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->zero, n_grids));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->group_w, target->group));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->group_w, problem->group));
     return CALM_NEW(ctx, ctx->scratch, state->tile, BLOCK);
 }
 
 static calm_status gptq_chunk(calm_ctx *ctx, size_t chunk, void *user)
 {
     const gptq_job *job = user;
-    const calm_target *target = job->target;
-    size_t in = target->in, first = chunk * CALM_ROW_CHUNK, left = target->out - first;
+    const calm_problem *problem = job->problem;
+    size_t in = problem->in, first = chunk * CALM_ROW_CHUNK, left = problem->out - first;
     chunk_state state = {.job = job, .first = first, .n = left < CALM_ROW_CHUNK ? left : CALM_ROW_CHUNK};
     CALM_TRY(allocate_chunk(ctx, &state));
     for (size_t r = 0; r < state.n; r++)
         for (size_t j = 0; j < in; j++)
-            state.w[r * in + j] = target->w[(state.first + r) * in + job->order[j]];
+            state.w[r * in + j] = problem->w[(state.first + r) * in + job->order[j]];
     for (state.tile_row = 0; !job->sequential && state.tile_row < state.n; state.tile_row += TILE)
-        for (size_t g = 0; g < target->n_groups; g++)
+        for (size_t g = 0; g < problem->n_groups; g++)
             read_grids(&state, g);
     for (size_t start = 0, end; start < in; start = end) {
         end = block_end(job, start);
@@ -298,19 +298,19 @@ static calm_status gptq_chunk(calm_ctx *ctx, size_t chunk, void *user)
 
 /* ---- the rounding ---- */
 
-static calm_status gptq(calm_ctx *ctx, calm_target *target, const void *opts, calm_qjob *qjob)
+static calm_status gptq(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const gptq_options *options = opts;
     size_t *order;
     double *u;
-    clear_dead_columns(target);
-    CALM_TRY(order_columns(ctx, target, options->order, &order));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, u, target->in * target->in));
-    CALM_TRY(factor_damped(ctx, target, order, options->damp, u, &qjob->damp));
-    gptq_job job = {target, qjob, order, u, options->groups == GROUPS_SEQUENTIAL};
+    clear_dead_columns(problem);
+    CALM_TRY(order_columns(ctx, problem, options->order, &order));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, u, problem->in * problem->in));
+    CALM_TRY(factor_damped(ctx, problem, order, options->damp, u, &qjob->damp));
+    gptq_job job = {problem, qjob, order, u, options->groups == GROUPS_SEQUENTIAL};
     if (!job.sequential)
-        CALM_TRY(calm_target_grids(ctx, target, qjob));
-    return calm_target_each_chunk(ctx, target, gptq_chunk, &job);
+        CALM_TRY(calm_problem_grids(ctx, problem, qjob));
+    return calm_problem_each_chunk(ctx, problem, gptq_chunk, &job);
 }
 
 const calm_part calm_round_gptq = {

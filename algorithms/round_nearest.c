@@ -1,10 +1,10 @@
 /* Round to nearest: u = clip(round_half_even(w / s) + zero) on the grid of each group. */
 #include "algorithms/part.h"
 
-static calm_status nearest(calm_ctx *ctx, calm_target *target, const void *opts, calm_qjob *qjob)
+static calm_status nearest(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     (void)opts;
-    return calm_target_nearest(ctx, target, qjob);
+    return calm_problem_nearest(ctx, problem, qjob);
 }
 
 const calm_part calm_round_nearest = {

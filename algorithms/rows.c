@@ -19,9 +19,9 @@
 #define NORMAL_CELLS ((size_t)1 << 21)    /* 16 MiB of normal equations in a chunk */
 #define ROUND_F64 0x1.8p52
 
-size_t calm_rows_chunk(const calm_target *target)
+size_t calm_rows_chunk(const calm_problem *problem)
 {
-    size_t n = NORMAL_CELLS / target->n_groups / target->n_groups;
+    size_t n = NORMAL_CELLS / problem->n_groups / problem->n_groups;
     return n < 4 ? 4 : n < CALM_ROW_CHUNK ? n : CALM_ROW_CHUNK;
 }
 
@@ -29,7 +29,7 @@ size_t calm_rows_chunk(const calm_target *target)
 
 static calm_status allocate(calm_ctx *ctx, calm_rows *rows, size_t n)
 {
-    size_t in = rows->target->in, n_groups = rows->target->n_groups;
+    size_t in = rows->problem->in, n_groups = rows->problem->n_groups;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->row, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->w, n * in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->q, n * in));
@@ -41,11 +41,11 @@ static calm_status allocate(calm_ctx *ctx, calm_rows *rows, size_t n)
     return CALM_NEW(ctx, ctx->scratch, rows->gradient, n * CALM_SWEEP_BLOCK);
 }
 
-calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_target *target, calm_qjob *qjob, const double *h,
-                           size_t first, size_t n)
+calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_problem *problem, calm_qjob *qjob,
+                           const double *h, size_t first, size_t n)
 {
-    size_t in = target->in, n_groups = target->n_groups;
-    *rows = (calm_rows){.target = target, .qjob = qjob, .h = h, .n = n};
+    size_t in = problem->in, n_groups = problem->n_groups;
+    *rows = (calm_rows){.problem = problem, .qjob = qjob, .h = h, .n = n};
     CALM_TRY(allocate(ctx, rows, n));
     for (size_t r = 0; r < n; r++) {
         rows->row[r] = first + r;
@@ -55,8 +55,8 @@ calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_target *ta
             rows->zero[r * n_groups + g] = qjob->zeros ? qjob->zeros[cell] : calm_symmetric_zero(&qjob->scheme);
         }
         for (size_t j = 0; j < in; j++) {
-            rows->w[r * in + j] = target->w[(first + r) * in + j];
-            rows->q[r * in + j] = qjob->codes[(first + r) * in + j] - rows->zero[r * n_groups + j / target->group];
+            rows->w[r * in + j] = problem->w[(first + r) * in + j];
+            rows->q[r * in + j] = qjob->codes[(first + r) * in + j] - rows->zero[r * n_groups + j / problem->group];
         }
     }
     return CALM_OK;
@@ -64,7 +64,7 @@ calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_target *ta
 
 calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows)
 {
-    size_t n = rows->n, in = rows->target->in, n_groups = rows->target->n_groups;
+    size_t n = rows->n, in = rows->problem->in, n_groups = rows->problem->n_groups;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->wh, n * in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->normal, n * n_groups * n_groups));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->right, n * n_groups));
@@ -76,11 +76,11 @@ calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows)
 
 void calm_rows_store(const calm_rows *rows, size_t r)
 {
-    size_t in = rows->target->in, n_groups = rows->target->n_groups, row = rows->row[r];
+    size_t in = rows->problem->in, n_groups = rows->problem->n_groups, row = rows->row[r];
     for (size_t g = 0; g < n_groups; g++)
         rows->qjob->scales[row * n_groups + g] = (float)rows->scale[r * n_groups + g];
     for (size_t j = 0; j < in; j++) {
-        double code = rows->q[r * in + j] + rows->zero[r * n_groups + j / rows->target->group];
+        double code = rows->q[r * in + j] + rows->zero[r * n_groups + j / rows->problem->group];
         rows->qjob->codes[row * in + j] = (uint8_t)(int)code;
     }
 }
@@ -92,7 +92,7 @@ static void move_row(double *matrix, size_t width, size_t from, size_t to)
 
 void calm_rows_drop(calm_rows *rows, size_t r)
 {
-    size_t last = rows->n - 1, in = rows->target->in, n_groups = rows->target->n_groups;
+    size_t last = rows->n - 1, in = rows->problem->in, n_groups = rows->problem->n_groups;
     calm_rows_store(rows, r);
     rows->row[r] = rows->row[last];
     move_row(rows->w, in, last, r);
@@ -123,17 +123,17 @@ static double dot(size_t n, const double *x, const double *y)
 /* normal and right of all rows. */
 static void build_normal(calm_rows *rows)
 {
-    const calm_target *target = rows->target;
-    size_t in = target->in, n_groups = target->n_groups;
+    const calm_problem *problem = rows->problem;
+    size_t in = problem->in, n_groups = problem->n_groups;
     for (size_t g = 0; g < n_groups; g++) {
-        size_t start = calm_target_group_start(target, g), n = calm_target_group_columns(target, g);
+        size_t start = calm_problem_group_start(problem, g), n = calm_problem_group_columns(problem, g);
         calm_dgemm_nn(rows->n, in - start, n, 1, rows->q + start, in, rows->h + start * in + start, in, 0,
                       rows->product + start, in);
         for (size_t r = 0; r < rows->n; r++) {
             double *normal = rows->normal + (r * n_groups + g) * n_groups;
             for (size_t k = g; k < n_groups; k++) {
-                size_t at = r * in + calm_target_group_start(target, k);
-                normal[k] = dot(calm_target_group_columns(target, k), rows->product + at, rows->q + at);
+                size_t at = r * in + calm_problem_group_start(problem, k);
+                normal[k] = dot(calm_problem_group_columns(problem, k), rows->product + at, rows->q + at);
             }
             rows->right[r * n_groups + g] = dot(n, rows->wh + r * in + start, rows->q + r * in + start);
         }
@@ -143,7 +143,7 @@ static void build_normal(calm_rows *rows)
 /* w H w - 2 s b + s A s. */
 static double loss_at(const calm_rows *rows, size_t r, const double *s)
 {
-    size_t in = rows->target->in, n_groups = rows->target->n_groups;
+    size_t in = rows->problem->in, n_groups = rows->problem->n_groups;
     double loss = dot(in, rows->w + r * in, rows->wh + r * in);
     for (size_t g = 0; g < n_groups; g++) {
         const double *normal = rows->normal + (r * n_groups + g) * n_groups;
@@ -158,7 +158,7 @@ static double loss_at(const calm_rows *rows, size_t r, const double *s)
 /* Storable least-squares scales of row r into rows->solution; false when there are none. */
 static bool solve_row(calm_ctx *ctx, calm_rows *rows, size_t r)
 {
-    size_t n_groups = rows->target->n_groups;
+    size_t n_groups = rows->problem->n_groups;
     const double *normal = rows->normal + r * n_groups * n_groups;
     double ridge = 0;
     for (size_t g = 0; g < n_groups; g++)
@@ -183,7 +183,7 @@ static bool solve_row(calm_ctx *ctx, calm_rows *rows, size_t r)
 
 void calm_rows_scales(calm_ctx *ctx, calm_rows *rows)
 {
-    size_t n_groups = rows->target->n_groups;
+    size_t n_groups = rows->problem->n_groups;
     calm_ctx trial = *ctx;
     build_normal(rows);
     for (size_t r = 0; r < rows->n; r++) {
@@ -242,7 +242,7 @@ static void enter_group(const calm_rows *rows, sweep_tile *tile, size_t first, s
 {
     const calm_scheme *scheme = &rows->qjob->scheme;
     for (size_t r = 0; r < TILE; r++) {
-        size_t cell = (first + r) * rows->target->n_groups + g;
+        size_t cell = (first + r) * rows->problem->n_groups + g;
         tile->scale[r] = r < n ? rows->scale[cell] : 1;
         tile->lo[r] = r < n ? calm_code_min(scheme) - rows->zero[cell] : 0;
         tile->hi[r] = r < n ? calm_code_max(scheme) - rows->zero[cell] : 0;
@@ -252,7 +252,7 @@ static void enter_group(const calm_rows *rows, sweep_tile *tile, size_t first, s
 /* Columns start .. end - 1 of the tile of rows from `first` on; rows->gradient holds H e of the block. */
 static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t start, size_t end)
 {
-    size_t in = rows->target->in, group = rows->target->group;
+    size_t in = rows->problem->in, group = rows->problem->group;
     size_t n = rows->n - first < TILE ? rows->n - first : TILE;
     for (size_t k = 0; k < end - start; k++)
         for (size_t r = 0; r < TILE; r++) {
@@ -276,7 +276,7 @@ static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t 
 /* errors [n, I] = w - s q over columns start .. end - 1. */
 static void update_errors(calm_rows *rows, size_t start, size_t end)
 {
-    size_t in = rows->target->in, n_groups = rows->target->n_groups, group = rows->target->group;
+    size_t in = rows->problem->in, n_groups = rows->problem->n_groups, group = rows->problem->group;
     for (size_t r = 0; r < rows->n; r++) {
         const double *w = rows->w + r * in, *q = rows->q + r * in;
         for (size_t g = start / group, j = start; j < end; g++) {
@@ -289,7 +289,7 @@ static void update_errors(calm_rows *rows, size_t start, size_t end)
 
 void calm_rows_sweep(calm_rows *rows)
 {
-    size_t in = rows->target->in;
+    size_t in = rows->problem->in;
     sweep_tile tile;
     update_errors(rows, 0, in);
     for (size_t start = 0; start < in; start += CALM_SWEEP_BLOCK) {

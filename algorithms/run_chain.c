@@ -1,4 +1,4 @@
-/* Run a chain on a job: check the inputs, build the target, transforms, rounding, refits.
+/* Run a chain on a job: check the inputs, build the problem, transforms, rounding, refits.
  *
  *   H = X^T X / N.  No input at all (N = 0: an expert that no token reached) says nothing about which inputs
  *   matter, so H is then the identity and every algorithm degrades to its unweighted form. */
@@ -81,16 +81,16 @@ static calm_status check_samples(calm_ctx *ctx, const calm_job *job, size_t in)
                                 job->stats->samples[bad]);
 }
 
-/* ---- the target ---- */
+/* ---- the problem ---- */
 
-static calm_status stack_weights(calm_ctx *ctx, const calm_job *job, calm_target *target)
+static calm_status stack_weights(calm_ctx *ctx, const calm_job *job, calm_problem *problem)
 {
     size_t n_weights;
     float *to;
-    if (!calm_size_mul(&n_weights, target->out, target->in))
-        return calm_fail(ctx, CALM_ENOMEM, "%s: %zu x %zu weights do not fit", job->name, target->out, target->in);
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, target->w, n_weights));
-    to = target->w;
+    if (!calm_size_mul(&n_weights, problem->out, problem->in))
+        return calm_fail(ctx, CALM_ENOMEM, "%s: %zu x %zu weights do not fit", job->name, problem->out, problem->in);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, problem->w, n_weights));
+    to = problem->w;
     for (size_t i = 0; i < job->n_linears; i++) {
         const calm_linear *linear = &job->linears[i];
         size_t n = linear->out * linear->in;
@@ -106,15 +106,15 @@ static calm_status stack_weights(calm_ctx *ctx, const calm_job *job, calm_target
 }
 
 /* H = 1/N X^T X, or the identity when no input is known. */
-static calm_status copy_gram(calm_ctx *ctx, const calm_job *job, calm_target *target)
+static calm_status copy_gram(calm_ctx *ctx, const calm_job *job, calm_problem *problem)
 {
-    size_t n = target->in, cells;
+    size_t n = problem->in, cells;
     double trace = 0;
     const double *gram = job->stats->gram;
     if (!calm_size_mul(&cells, n, n))
         return calm_fail(ctx, CALM_ENOMEM, "%s: a %zu x %zu matrix does not fit", job->name, n, n);
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, target->h, cells));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, target->h_diag, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, problem->h, cells));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, problem->h_diag, n));
     for (size_t i = 0; i < cells; i++)
         if (!isfinite(gram[i]))
             return calm_fail(ctx, CALM_ENUMERIC, "%s: Gram matrix [%zu, %zu] is %g", job->name, i / n, i % n, gram[i]);
@@ -126,51 +126,51 @@ static calm_status copy_gram(calm_ctx *ctx, const calm_job *job, calm_target *ta
     }
     bool blind = job->stats->rows == 0 || trace == 0;
     for (size_t i = 0; i < cells; i++)
-        target->h[i] = blind ? i / n == i % n : gram[i] / (double)job->stats->rows;
+        problem->h[i] = blind ? i / n == i % n : gram[i] / (double)job->stats->rows;
     for (size_t j = 0; j < n; j++)
-        target->h_diag[j] = target->h[j * n + j];
+        problem->h_diag[j] = problem->h[j * n + j];
     return CALM_OK;
 }
 
-static calm_status build_target(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
-                                calm_target *target)
+static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
+                                 calm_problem *problem)
 {
-    *target = (calm_target){.job = job, .in = job->linears[0].in};
+    *problem = (calm_problem){.job = job, .in = job->linears[0].in};
     for (size_t i = 0; i < job->n_linears; i++)
-        target->out += job->linears[i].out;
-    target->n_groups = calm_scheme_groups(&job->scheme, target->in);
-    target->group = calm_scheme_group_size(&job->scheme, target->in);
-    if (target->group > target->in)
-        target->group = target->in;
-    CALM_TRY(stack_weights(ctx, job, target));
+        problem->out += job->linears[i].out;
+    problem->n_groups = calm_scheme_groups(&job->scheme, problem->in);
+    problem->group = calm_scheme_group_size(&job->scheme, problem->in);
+    if (problem->group > problem->in)
+        problem->group = problem->in;
+    CALM_TRY(stack_weights(ctx, job, problem));
     if (algorithm->caps & CALM_NEEDS_ABSMAX)
-        CALM_TRY(check_absmax(ctx, job, target->in));
+        CALM_TRY(check_absmax(ctx, job, problem->in));
     if (algorithm->caps & CALM_NEEDS_SUMS)
-        CALM_TRY(check_sums(ctx, job, target->in));
+        CALM_TRY(check_sums(ctx, job, problem->in));
     if (algorithm->caps & CALM_NEEDS_SAMPLES)
-        CALM_TRY(check_samples(ctx, job, target->in));
+        CALM_TRY(check_samples(ctx, job, problem->in));
     if (algorithm->caps & CALM_NEEDS_GRAM)
-        CALM_TRY(copy_gram(ctx, job, target));
+        CALM_TRY(copy_gram(ctx, job, problem));
     return CALM_OK;
 }
 
 /* ---- the result ---- */
 
-static calm_status allocate_result(calm_ctx *ctx, const calm_target *target, calm_qjob *out)
+static calm_status allocate_result(calm_ctx *ctx, const calm_problem *problem, calm_qjob *out)
 {
     size_t n_scales;
-    *out = (calm_qjob){.out = target->out, .in = target->in, .n_groups = target->n_groups, .group = target->group,
-                       .scheme = target->job->scheme};
-    if (!calm_size_mul(&n_scales, target->out, target->n_groups))
-        return calm_fail(ctx, CALM_ENOMEM, "%s: %zu x %zu scales do not fit", target->job->name, target->out,
-                         target->n_groups);
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->codes, target->out * target->in));
+    *out = (calm_qjob){.out = problem->out, .in = problem->in, .n_groups = problem->n_groups, .group = problem->group,
+                       .scheme = problem->job->scheme};
+    if (!calm_size_mul(&n_scales, problem->out, problem->n_groups))
+        return calm_fail(ctx, CALM_ENOMEM, "%s: %zu x %zu scales do not fit", problem->job->name, problem->out,
+                         problem->n_groups);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->codes, problem->out * problem->in));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->scales, n_scales));
     if (!out->scheme.symmetric)
         CALM_TRY(CALM_NEW(ctx, ctx->out, out->zeros, n_scales));
-    if (target->in_scale) {
-        CALM_TRY(CALM_NEW(ctx, ctx->out, out->in_scale, target->in));
-        memcpy(out->in_scale, target->in_scale, target->in * sizeof *out->in_scale);
+    if (problem->in_scale) {
+        CALM_TRY(CALM_NEW(ctx, ctx->out, out->in_scale, problem->in));
+        memcpy(out->in_scale, problem->in_scale, problem->in * sizeof *out->in_scale);
     }
     return CALM_OK;
 }
@@ -178,32 +178,32 @@ static calm_status allocate_result(calm_ctx *ctx, const calm_target *target, cal
 /* ---- run ---- */
 
 /* Transforms; one that sets channel scales is left out where nothing before the job can take them. */
-static calm_status run_transforms(calm_ctx *ctx, const calm_algorithm *algorithm, calm_target *target, size_t *at)
+static calm_status run_transforms(calm_ctx *ctx, const calm_algorithm *algorithm, calm_problem *problem, size_t *at)
 {
     for (*at = 0; algorithm->steps[*at].part->kind == CALM_KIND_TRANSFORM; (*at)++) {
         const calm_step *step = &algorithm->steps[*at];
-        if (target->job->can_absorb || !(step->part->caps & CALM_SETS_IN_SCALE))
-            CALM_TRY(step->part->run.transform(ctx, target, step->opts));
+        if (problem->job->can_absorb || !(step->part->caps & CALM_SETS_IN_SCALE))
+            CALM_TRY(step->part->run.transform(ctx, problem, step->opts));
     }
     return CALM_OK;
 }
 
 static calm_status run_steps(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job, calm_qjob *out)
 {
-    calm_target target;
+    calm_problem problem;
     size_t at = 0;
-    CALM_TRY(build_target(ctx, algorithm, job, &target));
+    CALM_TRY(build_problem(ctx, algorithm, job, &problem));
     while (algorithm->steps[at].part->kind != CALM_KIND_GRID)
         at++;
-    target.grid = algorithm->steps[at].part;
-    target.grid_opts = algorithm->steps[at].opts;
-    CALM_TRY(run_transforms(ctx, algorithm, &target, &at));
+    problem.grid = algorithm->steps[at].part;
+    problem.grid_opts = algorithm->steps[at].opts;
+    CALM_TRY(run_transforms(ctx, algorithm, &problem, &at));
     at++;
-    CALM_TRY(allocate_result(ctx, &target, out));
-    CALM_TRY(algorithm->steps[at].part->run.round(ctx, &target, algorithm->steps[at].opts, out));
+    CALM_TRY(allocate_result(ctx, &problem, out));
+    CALM_TRY(algorithm->steps[at].part->run.round(ctx, &problem, algorithm->steps[at].opts, out));
     for (at++; at < algorithm->n_steps; at++) {
         assert(algorithm->steps[at].part->kind == CALM_KIND_REFIT);
-        CALM_TRY(algorithm->steps[at].part->run.refit(ctx, &target, algorithm->steps[at].opts, out));
+        CALM_TRY(algorithm->steps[at].part->run.refit(ctx, &problem, algorithm->steps[at].opts, out));
     }
     return CALM_OK;
 }

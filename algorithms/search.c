@@ -47,7 +47,7 @@ static void add_candidate(candidates *c, const calm_scheme *scheme, calm_grid gr
 
 static void add_spans(candidates *c, const calm_group *group, bool both_signs)
 {
-    const calm_scheme *scheme = &group->target->job->scheme;
+    const calm_scheme *scheme = &group->problem->job->scheme;
     double least = shrink_least(scheme->bits);
     bool mirror = both_signs && scheme->symmetric && calm_code_min(scheme) == 0;
     double lo, hi;
@@ -96,7 +96,7 @@ static void project(const calm_group *group, const double *h, double scale, doub
 /* Least squares from the best candidate on. */
 static calm_grid refine(const calm_group *group, const double *h, const candidates *c, size_t best, int rounds)
 {
-    const calm_scheme *scheme = &group->target->job->scheme;
+    const calm_scheme *scheme = &group->problem->job->scheme;
     calm_grid grid = c->grid[best];
     double loss = c->loss[best];
     for (int round = 0; round < rounds; round++) {

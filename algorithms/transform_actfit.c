@@ -34,19 +34,19 @@ static const char *refuses(const calm_scheme *scheme)
 }
 
 typedef struct actfit_job {
-    const calm_target *target;
+    const calm_problem *problem;
     size_t n;         /* kept rows                                        */
     float *xq;        /* [n, I]                                           */
     double *h, *c;    /* [I, I] Hq, of which the upper triangle, and Cq  */
 } actfit_job;
 
 /* Rows first .. first + n - 1 of x / in_scale, in float32 as the model divides. */
-static void scaled_rows(const calm_target *target, size_t first, size_t n, float *x)
+static void scaled_rows(const calm_problem *problem, size_t first, size_t n, float *x)
 {
-    size_t in = target->in;
-    memcpy(x, target->job->stats->samples + first * in, n * in * sizeof *x);
-    for (size_t i = 0; target->in_scale && i < n * in; i++)
-        x[i] /= target->in_scale[i % in];
+    size_t in = problem->in;
+    memcpy(x, problem->job->stats->samples + first * in, n * in * sizeof *x);
+    for (size_t i = 0; problem->in_scale && i < n * in; i++)
+        x[i] /= problem->in_scale[i % in];
 }
 
 static size_t chunk_rows(const actfit_job *job, size_t first)
@@ -57,11 +57,11 @@ static size_t chunk_rows(const actfit_job *job, size_t first)
 static calm_status quantize_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const actfit_job *job = user;
-    const calm_scheme *scheme = &job->target->job->scheme;
-    size_t first = index * CHUNK, n = chunk_rows(job, first), in = job->target->in;
+    const calm_scheme *scheme = &job->problem->job->scheme;
+    size_t first = index * CHUNK, n = chunk_rows(job, first), in = job->problem->in;
     float *xq = job->xq + first * in;
     (void)ctx;
-    scaled_rows(job->target, first, n, xq);
+    scaled_rows(job->problem, first, n, xq);
     calm_act_quantize_rows(xq, n, in, scheme->act_bits, scheme->act_asymmetric, scheme->act_rule, xq);
     return CALM_OK;
 }
@@ -70,7 +70,7 @@ static calm_status quantize_chunk(calm_ctx *ctx, size_t index, void *user)
 static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
 {
     const actfit_job *job = user;
-    size_t in = job->target->in, start = index * TILE, tile = in - start < TILE ? in - start : TILE;
+    size_t in = job->problem->in, start = index * TILE, tile = in - start < TILE ? in - start : TILE;
     float *x;
     double *a, *b;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, x, CHUNK * in));
@@ -78,7 +78,7 @@ static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, b, CHUNK * in));
     for (size_t first = 0; first < job->n; first += CHUNK) {
         size_t n = chunk_rows(job, first);
-        scaled_rows(job->target, first, n, x);
+        scaled_rows(job->problem, first, n, x);
         for (size_t i = 0; i < n * in; i++) {
             a[i] = job->xq[first * in + i];
             b[i] = x[i];
@@ -97,7 +97,7 @@ static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
 /* c = (Hq + l I)^-1 (Cq + l I). */
 static calm_status solve(calm_ctx *ctx, const actfit_job *job, double shift)
 {
-    size_t in = job->target->in;
+    size_t in = job->problem->in;
     double *u;
     calm_ctx trial = *ctx;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, u, in * in));
@@ -110,7 +110,7 @@ static calm_status solve(calm_ctx *ctx, const actfit_job *job, double shift)
     if (status == CALM_OK)
         status = calm_dcholesky_solve(&trial, in, u, in, in, job->c, in);
     return status == CALM_OK ? CALM_OK
-                             : calm_fail(ctx, status, "%s: actfit: E[xq xq^T] + %g I: %s", job->target->job->name, shift,
+                             : calm_fail(ctx, status, "%s: actfit: E[xq xq^T] + %g I: %s", job->problem->job->name, shift,
                                          trial.message);
 }
 
@@ -118,10 +118,10 @@ static calm_status solve(calm_ctx *ctx, const actfit_job *job, double shift)
 static calm_status fit_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const actfit_job *job = user;
-    const calm_target *target = job->target;
-    size_t in = target->in, first = index * CALM_ROW_CHUNK, left = target->out - first;
+    const calm_problem *problem = job->problem;
+    size_t in = problem->in, first = index * CALM_ROW_CHUNK, left = problem->out - first;
     size_t n = left < CALM_ROW_CHUNK ? left : CALM_ROW_CHUNK, cells = n * in;
-    float *w = target->w + first * in;
+    float *w = problem->w + first * in;
     double *from, *to;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, from, cells));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, to, cells));
@@ -131,7 +131,7 @@ static calm_status fit_chunk(calm_ctx *ctx, size_t index, void *user)
     for (size_t i = 0; i < cells; i++) {
         w[i] = (float)to[i];
         if (!isfinite(w[i]))
-            return calm_fail(ctx, CALM_ENUMERIC, "%s: actfit: the fitted weight [%zu, %zu] is %g", target->job->name,
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: actfit: the fitted weight [%zu, %zu] is %g", problem->job->name,
                              first + i / in, i % in, to[i]);
     }
     return CALM_OK;
@@ -140,9 +140,9 @@ static calm_status fit_chunk(calm_ctx *ctx, size_t index, void *user)
 /* The sums over the kept rows. */
 static calm_status multiply(calm_ctx *ctx, actfit_job *job)
 {
-    size_t in = job->target->in, cells;
+    size_t in = job->problem->in, cells;
     if (!calm_size_mul(&cells, in, in))
-        return calm_fail(ctx, CALM_ENOMEM, "%s: a %zu x %zu matrix does not fit", job->target->job->name, in, in);
+        return calm_fail(ctx, CALM_ENOMEM, "%s: a %zu x %zu matrix does not fit", job->problem->job->name, in, in);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, job->xq, job->n * in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, job->c, cells));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, job->h, cells));
@@ -152,34 +152,34 @@ static calm_status multiply(calm_ctx *ctx, actfit_job *job)
     return CALM_OK;
 }
 
-static calm_status fit(calm_ctx *ctx, calm_target *target, const actfit_options *options)
+static calm_status fit(calm_ctx *ctx, calm_problem *problem, const actfit_options *options)
 {
-    size_t in = target->in;
+    size_t in = problem->in;
     double mean = 0;
-    actfit_job job = {.target = target, .n = target->job->stats->n_samples};
+    actfit_job job = {.problem = problem, .n = problem->job->stats->n_samples};
     CALM_TRY(multiply(ctx, &job));
     for (size_t j = 0; j < in; j++)
         mean += job.h[j * in + j] / (double)in;
     if (mean == 0)
         return CALM_OK;    /* every kept row is zero: as without input, nothing says what to change */
     CALM_TRY(solve(ctx, &job, options->lambda * mean));
-    CALM_TRY(calm_target_each_chunk(ctx, target, fit_chunk, &job));
-    if (!target->h)
+    CALM_TRY(calm_problem_each_chunk(ctx, problem, fit_chunk, &job));
+    if (!problem->h)
         return CALM_OK;
-    memcpy(target->h, job.h, in * in * sizeof *target->h);
+    memcpy(problem->h, job.h, in * in * sizeof *problem->h);
     for (size_t j = 0; j < in; j++)
-        target->h_diag[j] = target->h[j * in + j];
+        problem->h_diag[j] = problem->h[j * in + j];
     return CALM_OK;
 }
 
-static calm_status actfit(calm_ctx *ctx, calm_target *target, const void *opts)
+static calm_status actfit(calm_ctx *ctx, calm_problem *problem, const void *opts)
 {
-    size_t kept = target->job->stats->n_samples, needed;
-    if (!calm_size_mul(&needed, ROWS_PER_INPUT, target->in) || kept < needed)
+    size_t kept = problem->job->stats->n_samples, needed;
+    if (!calm_size_mul(&needed, ROWS_PER_INPUT, problem->in) || kept < needed)
         return calm_fail(ctx, CALM_ENUMERIC, "%s: actfit has %zu kept rows for %zu inputs, needs %zu: more calibration windows",
-                         target->job->name, kept, target->in, needed);
+                         problem->job->name, kept, problem->in, needed);
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    calm_status status = fit(ctx, target, opts);
+    calm_status status = fit(ctx, problem, opts);
     calm_arena_rewind(ctx->scratch, mark);
     return status;
 }

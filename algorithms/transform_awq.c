@@ -19,7 +19,7 @@
 
 /* The search: tasks are pairs of an exponent and a chunk of rows. */
 typedef struct awq_search {
-    const calm_target *target;
+    const calm_problem *problem;
     size_t n_chunks;
     float *scale;      /* [N_RATIOS, I] s                     */
     double *h_diag;    /* [N_RATIOS, I] diag H / s^2           */
@@ -28,7 +28,7 @@ typedef struct awq_search {
 
 /* What a task holds. */
 typedef struct awq_chunk {
-    calm_target target;    /* as it would be with s; only its h_diag differs */
+    calm_problem problem;    /* as it would be with s; only its h_diag differs */
     const float *scale;    /* [I] s                                           */
     size_t first, n;       /* rows                                            */
     double *w;             /* [group]                                         */
@@ -40,15 +40,15 @@ typedef struct awq_chunk {
 /* Errors of group g of the chunk's row r. */
 static calm_status round_group(calm_ctx *ctx, awq_chunk *chunk, size_t r, size_t g)
 {
-    const calm_target *target = &chunk->target;
-    size_t start = calm_target_group_start(target, g), n = calm_target_group_columns(target, g);
-    const float *w = target->w + (chunk->first + r) * target->in + start, *s = chunk->scale + start;
-    double *e = chunk->e + r * target->in + start;
+    const calm_problem *problem = &chunk->problem;
+    size_t start = calm_problem_group_start(problem, g), n = calm_problem_group_columns(problem, g);
+    const float *w = problem->w + (chunk->first + r) * problem->in + start, *s = chunk->scale + start;
+    double *e = chunk->e + r * problem->in + start;
     calm_grid grid;
     for (size_t j = 0; j < n; j++)
         chunk->w[j] = w[j] * s[j];    /* in float32, as it would be stored */
-    CALM_TRY(calm_target_grid(ctx, target, chunk->first + r, g, chunk->w, &grid));
-    calm_grid_encode(&target->job->scheme, grid, chunk->w, n, chunk->codes);
+    CALM_TRY(calm_problem_grid(ctx, problem, chunk->first + r, g, chunk->w, &grid));
+    calm_grid_encode(&problem->job->scheme, grid, chunk->w, n, chunk->codes);
     for (size_t j = 0; j < n; j++)
         e[j] = w[j] - (double)grid.scale * (chunk->codes[j] - grid.zero) / s[j];
     return CALM_OK;
@@ -57,11 +57,11 @@ static calm_status round_group(calm_ctx *ctx, awq_chunk *chunk, size_t r, size_t
 /* Sum over rows of e H e^T, by the blocks on and above the diagonal. */
 static double quadratic(const awq_chunk *chunk)
 {
-    size_t in = chunk->target.in;
+    size_t in = chunk->problem.in;
     double sum = 0;
     for (size_t start = 0; start < in; start += BLOCK) {
         size_t width = in - start < BLOCK ? in - start : BLOCK;
-        const double *h = chunk->target.h + start * in + start, *e = chunk->e + start;
+        const double *h = chunk->problem.h + start * in + start, *e = chunk->e + start;
         calm_dgemm_nn(chunk->n, in - start, width, 1, e, in, h, in, 0, chunk->product, in);
         for (size_t r = 0; r < chunk->n; r++)
             for (size_t j = 0; j < in - start; j++)
@@ -72,17 +72,17 @@ static double quadratic(const awq_chunk *chunk)
 
 static calm_status measure(calm_ctx *ctx, const awq_search *search, size_t ratio, size_t index, double *loss)
 {
-    const calm_target *target = search->target;
-    size_t in = target->in, first = index * CALM_ROW_CHUNK, left = target->out - first;
-    awq_chunk chunk = {.target = *target, .scale = search->scale + ratio * in, .first = first,
+    const calm_problem *problem = search->problem;
+    size_t in = problem->in, first = index * CALM_ROW_CHUNK, left = problem->out - first;
+    awq_chunk chunk = {.problem = *problem, .scale = search->scale + ratio * in, .first = first,
                        .n = left < CALM_ROW_CHUNK ? left : CALM_ROW_CHUNK};
-    chunk.target.h_diag = search->h_diag + ratio * in;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, chunk.w, target->group));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, chunk.codes, target->group));
+    chunk.problem.h_diag = search->h_diag + ratio * in;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, chunk.w, problem->group));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, chunk.codes, problem->group));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, chunk.e, chunk.n * in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, chunk.product, chunk.n * in));
     for (size_t r = 0; r < chunk.n; r++)
-        for (size_t g = 0; g < target->n_groups; g++)
+        for (size_t g = 0; g < problem->n_groups; g++)
             CALM_TRY(round_group(ctx, &chunk, r, g));
     *loss = quadratic(&chunk);
     return CALM_OK;
@@ -101,12 +101,12 @@ static calm_status measure_task(calm_ctx *ctx, size_t index, void *user)
 }
 
 /* The channel scales of all exponents. */
-static calm_status prepare(calm_ctx *ctx, const calm_target *target, awq_search *search)
+static calm_status prepare(calm_ctx *ctx, const calm_problem *problem, awq_search *search)
 {
-    size_t n = target->in;
-    const calm_stats *stats = target->job->stats;
+    size_t n = problem->in;
+    const calm_stats *stats = problem->job->stats;
     double *s;
-    *search = (awq_search){.target = target, .n_chunks = (target->out + CALM_ROW_CHUNK - 1) / CALM_ROW_CHUNK};
+    *search = (awq_search){.problem = problem, .n_chunks = (problem->out + CALM_ROW_CHUNK - 1) / CALM_ROW_CHUNK};
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, s, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, search->scale, N_RATIOS * n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, search->h_diag, N_RATIOS * n));
@@ -115,13 +115,13 @@ static calm_status prepare(calm_ctx *ctx, const calm_target *target, awq_search 
         float *scale = search->scale + i * n;
         for (size_t j = 0; j < n; j++) {
             double mean = stats->rows ? stats->sumabs[j] / (double)stats->rows : 0;
-            if (target->in_scale)
-                mean /= target->in_scale[j];
+            if (problem->in_scale)
+                mean /= problem->in_scale[j];
             s[j] = pow(fmax(mean, CALM_CHANNEL_FLOOR), RATIO_STEP * (double)i);
         }
-        CALM_TRY(calm_channel_scale(ctx, target, s, scale));
+        CALM_TRY(calm_channel_scale(ctx, problem, s, scale));
         for (size_t j = 0; j < n; j++)
-            search->h_diag[i * n + j] = target->h_diag[j] / ((double)scale[j] * scale[j]);
+            search->h_diag[i * n + j] = problem->h_diag[j] / ((double)scale[j] * scale[j]);
     }
     return CALM_OK;
 }
@@ -143,13 +143,13 @@ static size_t choose(const awq_search *search)
     return best;
 }
 
-static calm_status awq(calm_ctx *ctx, calm_target *target, const void *opts)
+static calm_status awq(calm_ctx *ctx, calm_problem *problem, const void *opts)
 {
     awq_search search;
     (void)opts;
-    CALM_TRY(prepare(ctx, target, &search));
+    CALM_TRY(prepare(ctx, problem, &search));
     CALM_TRY(calm_parallel_for(ctx, N_RATIOS * search.n_chunks, measure_task, &search));
-    return calm_target_scale(ctx, target, search.scale + choose(&search) * target->in);
+    return calm_problem_scale(ctx, problem, search.scale + choose(&search) * problem->in);
 }
 
 const calm_part calm_transform_awq = {

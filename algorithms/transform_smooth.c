@@ -29,28 +29,28 @@ void calm_smooth_scale(double alpha, size_t n, const float *absmax, const float 
 }
 
 /* max_i |W_ij| over the rows of all linears. */
-static void column_maxima(const calm_target *target, float *w_max)
+static void column_maxima(const calm_problem *problem, float *w_max)
 {
-    for (size_t i = 0; i < target->out; i++)
-        for (size_t j = 0; j < target->in; j++) {
-            float a = fabsf(target->w[i * target->in + j]);
+    for (size_t i = 0; i < problem->out; i++)
+        for (size_t j = 0; j < problem->in; j++) {
+            float a = fabsf(problem->w[i * problem->in + j]);
             w_max[j] = a > w_max[j] ? a : w_max[j];
         }
 }
 
-static calm_status smooth(calm_ctx *ctx, calm_target *target, const void *opts)
+static calm_status smooth(calm_ctx *ctx, calm_problem *problem, const void *opts)
 {
     const smooth_options *options = opts;
     float *w_max, *scale;
     double *s;
-    size_t n = target->in;
+    size_t n = problem->in;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w_max, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, scale, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, s, n));
-    column_maxima(target, w_max);
-    calm_smooth_scale(options->alpha, n, target->job->stats->absmax, w_max, s);
-    CALM_TRY(calm_channel_scale(ctx, target, s, scale));
-    return calm_target_scale(ctx, target, scale);
+    column_maxima(problem, w_max);
+    calm_smooth_scale(options->alpha, n, problem->job->stats->absmax, w_max, s);
+    CALM_TRY(calm_channel_scale(ctx, problem, s, scale));
+    return calm_problem_scale(ctx, problem, scale);
 }
 
 const calm_part calm_transform_smooth = {

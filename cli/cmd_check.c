@@ -22,7 +22,7 @@ static const calm_option table[] = {
      .offset = offsetof(options, target),
      .type = CALM_OPTION_ENUM,
      .fallback = "any",
-     .values = CALM_CHECK_TARGET_NAMES,
+     .values = CALM_CHECK_ENGINE_NAMES,
      .key = 't'},
     {.name = "list",
      .help = "print the rules instead: what each says, and what engines do",
@@ -100,7 +100,7 @@ static calm_json *finding_json(const calm_finding *finding)
 
 static const char *target_name(const options *o, char text[32])
 {
-    const char *at = CALM_CHECK_TARGET_NAMES;
+    const char *at = CALM_CHECK_ENGINE_NAMES;
     for (int i = 0; i < o->target; i++)
         at = strchr(at, '|') + 1;
     snprintf(text, 32, "%.*s", (int)strcspn(at, "|"), at);
@@ -191,7 +191,7 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
         return list_rules(ctx, o->json);
     if (n_args == 0)
         return calm_fail(ctx, CALM_EARG, "calm check: what is to be checked? A directory or a .gguf file, or --list");
-    CALM_TRY(calm_check(ctx, args[0], (calm_check_target)o->target, &report));
+    CALM_TRY(calm_check(ctx, args[0], (calm_check_engine)o->target, &report));
     CALM_TRY(o->json ? print_json(ctx, args[0], o, &report) : print_text(ctx, args[0], o, &report));
     const size_t faults = report.n_severity[CALM_SEVERITY_ERROR] + report.n_severity[CALM_SEVERITY_WARNING];
     if (faults)

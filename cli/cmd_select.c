@@ -38,7 +38,7 @@ static const calm_option table[] = {
     {.name = "pin", .help = "decide a unit, by name or pattern (model.layers.0.*=gptq); a name counts more than a pattern",
      .offset = offsetof(options, pins), .type = CALM_OPTION_PAIRS, .metavar = "UNIT=CAND"},
     {.name = "target", .help = "engine whose kernels must take the plan (default: as in the run; any lifts it)",
-     .offset = offsetof(options, target), .type = CALM_OPTION_STRING, .metavar = CALM_TARGET_NAMES},
+     .offset = offsetof(options, target), .type = CALM_OPTION_STRING, .metavar = CALM_ENGINE_NAMES},
     {.name = "dry-run", .help = "print the plan and write nothing", .offset = offsetof(options, dry_run),
      .type = CALM_OPTION_BOOL},
     {.name = "json", .help = "print the plan as JSON", .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
@@ -126,7 +126,7 @@ static calm_status print_json(calm_ctx *ctx, const calm_selected *s, const calm_
     calm_json_set_int(root, "changed", (int64_t)s->n_changed);
     if (s->solution.cost) {
         calm_json *target = calm_json_new_object();
-        calm_json_set_string(target, "name", calm_target_name(s->target));
+        calm_json_set_string(target, "name", calm_engine_name(s->target));
         calm_json_set_int(target, "held_back", (int64_t)s->solution.total.held);
         calm_json_set_number(target, "loss", s->solution.total.loss);
         calm_json_set_number(target, "loss_unconstrained", s->solution.total.unconstrained);

@@ -173,7 +173,7 @@ static void set_target(const calm_result *r, const calm_pareto *pareto, calm_jso
     if (!r->limits.takes)
         return;
     calm_json *target = calm_json_new_object();
-    calm_json_set_string(target, "name", calm_target_name(r->limits.target));
+    calm_json_set_string(target, "name", calm_engine_name(r->limits.target));
     calm_json_set_int(target, "held_back", pareto ? (int64_t)pareto->total.held : 0);
     calm_json_set_number(target, "loss", pareto ? pareto->total.loss : NAN);
     calm_json_set_number(target, "loss_unconstrained", pareto ? pareto->total.unconstrained : NAN);

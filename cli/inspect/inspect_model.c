@@ -36,22 +36,22 @@ static double bits_per_weight(size_t bytes, size_t weights)
 /* ---- reading ---- */
 
 /* Is the tensor part of what stands for a weight?  Biases of layers, shapes and the order of columns are not. */
-static bool counts(calm_stored_part part)
+static bool counts(calm_qformat_part part)
 {
-    return part != CALM_STORED_SHAPE && part != CALM_STORED_INDEX;
+    return part != CALM_QFORMAT_SHAPE && part != CALM_QFORMAT_INDEX;
 }
 
 /* Bytes of what stands for the weight - codes, scales and zeros, or the weight itself - and the dtype of scales or
  * weight. */
-static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, const calm_stored_scheme *scheme,
+static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, const calm_qformat_scheme *scheme,
                                   stored_linear *linear, size_t *floats, calm_dtype *dtype)
 {
-    calm_stored_tensor list[CALM_N_STORED_PARTS] = {{.part = CALM_STORED_CODES, .suffix = "weight"}};
+    calm_qformat_tensor list[CALM_N_QFORMAT_PARTS] = {{.part = CALM_QFORMAT_CODES, .suffix = "weight"}};
     size_t n = 1;
     char *name;
     if (linear->quantized)
-        CALM_TRY(calm_stored_tensors(ctx, calm_model_stored(model), linear->module, scheme, linear->out, linear->in,
-                                     list, &n));
+        CALM_TRY(calm_qformat_tensors(ctx, calm_model_stored(model), linear->module, scheme, linear->out, linear->in,
+                                      list, &n));
     for (size_t i = 0; i < n; i++) {
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", linear->module, list[i].suffix));
         const calm_tensor *tensor = calm_safetensors_find(calm_model_tensors(model), name);
@@ -60,7 +60,7 @@ static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, const 
         linear->bytes += tensor->bytes;
         if (calm_dtype_is_float(tensor->dtype))
             *floats += tensor->n_elements;
-        if (list[i].part == CALM_STORED_SCALES || !linear->quantized)
+        if (list[i].part == CALM_QFORMAT_SCALES || !linear->quantized)
             *dtype = tensor->dtype;
     }
     return CALM_OK;
@@ -70,13 +70,13 @@ static calm_status read_linear(calm_ctx *ctx, contents *to, const calm_job_ref *
                                stored_linear *out)
 {
     const calm_model *model = to->model;
-    calm_stored_scheme stored;
+    calm_qformat_scheme stored;
     calm_dtype dtype = CALM_BF16;
     size_t floats = 0;
     *out = (stored_linear){.job = job, .module = linear->module, .out = linear->out, .in = linear->in};
     if (calm_model_stored(model))
-        CALM_TRY(calm_stored_find(ctx, calm_model_stored(model), calm_model_tensors(model), linear->module,
-                                  &out->quantized, &stored));
+        CALM_TRY(calm_qformat_find(ctx, calm_model_stored(model), calm_model_tensors(model), linear->module,
+                                   &out->quantized, &stored));
     CALM_TRY(measure_linear(ctx, model, &stored, out, &floats, &dtype));
     if (!out->quantized) {
         snprintf(out->scheme, sizeof out->scheme, "%s", calm_dtype_name(dtype));

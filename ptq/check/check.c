@@ -6,7 +6,6 @@
 #include "ptq/check/check_state.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
-#define ENGINE(name) (1u << CALM_CHECK_##name)
 
 static calm_status read_config(calm_checking *c)
 {
@@ -48,19 +47,16 @@ static calm_status find_modelopt(calm_checking *c)
 }
 
 /* The format that the entry names, also where calm could not read it further. */
-static calm_status find_format(calm_checking *c, const char **name)
+static calm_status find_format(calm_checking *c)
 {
     const calm_json *entry = calm_json_get(c->config, "quantization_config");
     const char *method = calm_json_string(calm_json_get(entry, "quant_method"), NULL);
     size_t n;
-    const calm_stored_format *const *formats = calm_stored_formats(&n);
+    const calm_qformat *const *formats = calm_qformats(&n);
     for (size_t i = 0; i < n && !c->format; i++)
         c->format = formats[i]->detect(c->config) ? formats[i] : NULL;
-    if (!c->format && calm_json_get(entry, "config_groups") && !method)
-        for (size_t i = 0; i < n; i++) /* the entry is there, and lacks its name */
-            if (strcmp(formats[i]->name, "compressed_tensors") == 0)
-                c->format = formats[i];
-    *name = c->format ? c->format->name : NULL;
+    for (size_t i = 0; i < n && !c->format && !method; i++) /* the entry is there without its name */
+        c->format = formats[i]->resembles && formats[i]->resembles(c->config) ? formats[i] : NULL;
     if (c->format || !c->config)
         return CALM_OK;
     if (calm_json_typeof(calm_json_get(c->config, "quantization")) == CALM_JSON_OBJECT)
@@ -80,23 +76,12 @@ static calm_status find_format(calm_checking *c, const char **name)
 }
 
 /* *taken false: the engine that is asked for does not read the format at all. */
-static calm_status check_target(calm_checking *c, const char *format, bool *taken)
+static calm_status check_reads(calm_checking *c, bool *taken)
 {
-    static const struct {
-        const char *format;
-        unsigned engines;
-    } read[] = {{"compressed_tensors", ENGINE(VLLM) | ENGINE(SGLANG) | ENGINE(TRANSFORMERS)},
-                {"gptq", ENGINE(VLLM) | ENGINE(SGLANG) | ENGINE(TRANSFORMERS) | ENGINE(MLX)},
-                {"awq", ENGINE(VLLM) | ENGINE(SGLANG) | ENGINE(TRANSFORMERS) | ENGINE(MLX)},
-                {"mlx", ENGINE(MLX)},
-                {"gguf", ENGINE(LLAMACPP)}};
-    *taken = true;
-    for (size_t i = 0; format && i < sizeof read / sizeof *read; i++)
-        if (strcmp(format, read[i].format) == 0 && c->target != CALM_CHECK_ANY && !(read[i].engines & 1u << c->target)) {
-            *taken = false;
-            return calm_check_say(c, CALM_RULE_TARGET_FORMAT, c->path, "the format is %s", c->report->format);
-        }
-    return CALM_OK;
+    *taken = !c->report->format || calm_engine_reads(c->engine, c->report->format);
+    return *taken ? CALM_OK
+                  : calm_check_say(c, CALM_RULE_TARGET_FORMAT, c->path, "the format is %s; %s reads %s",
+                                   c->report->format, calm_engine_name(c->engine), calm_engine_formats(c->engine));
 }
 
 /* Quantized tensors that nothing explains. */
@@ -122,43 +107,24 @@ static calm_status check_unexplained(calm_checking *c)
                : calm_check_say(c, CALM_RULE_FLOAT_MODEL, c->path, "no quantization entry and no quantized tensor");
 }
 
-/* What is not read is a fault of the entry, unless engines have it and calm alone does not. */
-static calm_rule rule_of_refusal(const calm_checking *c, const char *name)
+static calm_status check_format(calm_checking *c)
 {
-    const bool refused = c->ctx->status == CALM_EUNSUPPORTED;
-    if (strcmp(name, "gptq") == 0)
-        return refused && calm_check_gptq_elsewhere(c) ? CALM_RULE_METHOD_UNCHECKED : CALM_RULE_GPTQ_CONFIG;
-    if (strcmp(name, "awq") == 0)
-        return refused && calm_check_awq_elsewhere(c) ? CALM_RULE_METHOD_UNCHECKED : CALM_RULE_AWQ_CONFIG;
-    return refused && calm_check_mlx_elsewhere(c) ? CALM_RULE_METHOD_UNCHECKED : CALM_RULE_MLX_CONFIG;
-}
-
-static calm_status check_format(calm_checking *c, const char *name)
-{
-    if (!name)
+    if (!c->format)
         return check_unexplained(c);
-    c->report->format = strcmp(name, "compressed_tensors") == 0 ? "compressed-tensors" : name;
-    if (strcmp(name, "compressed_tensors") == 0)
-        return calm_check_compressed_tensors(c);
-    if (calm_stored_open(c->ctx, c->config_path, c->config, &c->stored) != CALM_OK) {
-        c->unread = true;
-        CALM_TRY(calm_check_say_failure(c, rule_of_refusal(c, name), "config.json"));
-    }
-    return strcmp(name, "gptq") == 0  ? calm_check_gptq(c)
-           : strcmp(name, "awq") == 0 ? calm_check_awq(c)
-                                      : calm_check_mlx(c);
+    c->report->format = c->format->label;
+    c->by_format = calm_check_format_of(c->format);
+    return c->by_format->entry(c);
 }
 
 static calm_status check_directory(calm_checking *c)
 {
-    const char *name;
     bool taken;
     CALM_TRY(read_config(c));
     CALM_TRY(calm_check_files(c));
-    CALM_TRY(find_format(c, &name));
+    CALM_TRY(find_format(c));
     CALM_TRY(calm_check_model(c));
-    CALM_TRY(check_format(c, name));
-    CALM_TRY(check_target(c, name, &taken));
+    CALM_TRY(check_format(c));
+    CALM_TRY(check_reads(c, &taken));
     if (c->resolved)
         CALM_TRY(calm_check_parts(c));
     CALM_TRY(calm_check_floats(c));
@@ -177,7 +143,7 @@ static calm_status check_gguf_file(calm_checking *c)
 {
     bool taken;
     c->report->format = "gguf";
-    CALM_TRY(check_target(c, "gguf", &taken));
+    CALM_TRY(check_reads(c, &taken));
     return calm_check_gguf(c);
 }
 
@@ -204,14 +170,15 @@ static calm_status check_path(calm_checking *c)
     return check_directory(c);
 }
 
-calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_target target, calm_check_report *out)
+calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_engine engine, calm_check_report *out)
 {
-    calm_checking c = {.ctx = ctx, .target = target, .report = out, .path = path};
+    calm_checking c = {.ctx = ctx, .asked = engine, .report = out, .path = path};
+    c.engine = calm_engine_find(calm_check_engine_name(engine));
     *out = (calm_check_report){0};
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     const calm_status status = check_path(&c);
     calm_arena_rewind(ctx->scratch, mark);
-    calm_stored_close(c.stored);
+    calm_qformat_close(c.reader);
     calm_safetensors_close(c.set);
     calm_json_free(c.config);
     return status;

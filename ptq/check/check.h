@@ -26,9 +26,9 @@ typedef struct calm_check_report {
     uint64_t bytes; /* of all tensors                 */
 } calm_check_report;
 
-/* Check a directory (one without safetensors: its model.gguf) or a .gguf file for `target`; the report is in ctx->out.
+/* Check a directory (one without safetensors: its model.gguf) or a .gguf file for `engine`; the report is in ctx->out.
  * CALM_ENOTFOUND: no such path, or neither config.json nor tensors in it; CALM_EIO, CALM_ENOMEM.  Whatever is wrong
  * with what is there is a finding and no failure. */
-calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_target target, calm_check_report *out);
+calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_engine engine, calm_check_report *out);
 
 #endif

@@ -86,7 +86,7 @@ static bool is_reordered(const calm_json *order)
 static calm_status check_weights(calm_checking *c, const char *where, calm_ct_group *group)
 {
     const calm_json *args = calm_json_get(group->json, "weights"), *order = calm_json_get(args, "actorder");
-    calm_stored_scheme *scheme = &group->scheme;
+    calm_qformat_scheme *scheme = &group->scheme;
     ct_args found;
     char place[160];
     snprintf(place, sizeof place, "%s.weights", where);
@@ -323,10 +323,24 @@ static calm_status check_entry(calm_ct_entry *entry)
     return entry->n_groups ? calm_ct_resolve(entry) : CALM_OK;
 }
 
-calm_status calm_check_compressed_tensors(calm_checking *c)
+static calm_status check(calm_checking *c)
 {
     calm_ct_entry entry = {.c = c, .json = calm_json_get(c->config, "quantization_config")};
     const calm_status status = check_entry(&entry);
     calm_ct_clear(&entry);
     return status;
 }
+
+static calm_status check_values(calm_checking *c, const calm_check_module *module)
+{
+    const calm_tensor *packed = calm_check_part(c, module, "weight_packed"),
+                      *zeros = calm_check_part(c, module, "weight_zero_point");
+    const size_t bits = (size_t)module->scheme.bits;
+    if (packed && packed->n_dims == 2)
+        CALM_TRY(calm_check_padding(c, packed, packed->shape[0], packed->shape[1], module->in * bits));
+    if (zeros && zeros->n_dims == 2)
+        return calm_check_last_row(c, zeros, zeros->shape[0], zeros->shape[1], module->out * bits);
+    return CALM_OK;
+}
+
+const calm_check_format calm_check_format_compressed_tensors = {.entry = check, .values = check_values};

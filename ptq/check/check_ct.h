@@ -5,13 +5,13 @@
 #include "ptq/check/check_state.h"
 #include "ptq/text/regex.h"
 
-/* As in stored_compressed_tensors.c: calm_stored_scheme.layout. */
+/* As in stored_compressed_tensors.c: calm_qformat_scheme.layout. */
 enum { CALM_CT_INT, CALM_CT_PACK };
 
 typedef struct calm_ct_group {
     const char *name;
     const calm_json *json;
-    calm_stored_scheme scheme;
+    calm_qformat_scheme scheme;
     const char *format; /* its own, inferred where it has none */
     bool usable;        /* weights of ints were understood */
     bool foreign;       /* valid, but of a scheme that calm does not read: floats, blocks, sparse */

@@ -183,7 +183,7 @@ static calm_status check_hits(const calm_ct_entry *entry)
 }
 
 /* A calm_check_fused_fn: names and patterns, no classes. */
-static calm_status fused(calm_checking *c, const void *user, const char *name, bool *hit, calm_stored_scheme *scheme)
+static calm_status fused(calm_checking *c, const void *user, const char *name, bool *hit, calm_qformat_scheme *scheme)
 {
     calm_ct_entry *entry = (calm_ct_entry *)(uintptr_t)user;
     (void)c;

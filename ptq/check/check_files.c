@@ -52,11 +52,11 @@ static int compare_members(const void *a, const void *b)
     return order ? order : strcmp(x->suffix, y->suffix);
 }
 
+/* Of a quantized weight and of nothing else. */
 static bool is_stored_suffix(const char *suffix)
 {
-    static const char *const list[] = {
-        "weight_packed", "weight_scale", "weight_zero_point", "weight_shape", "qweight", "qzeros", "scales", "biases"};
-    return calm_check_listed(suffix, list, sizeof list / sizeof *list);
+    calm_qformat_part part;
+    return calm_qformat_suffix_part(NULL, suffix, &part) && part != CALM_QFORMAT_INDEX && strcmp(suffix, "weight") != 0;
 }
 
 bool calm_check_is_embedding(const char *module)

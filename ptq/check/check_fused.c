@@ -24,14 +24,57 @@ static size_t experts_stem(const char *name)
     return at && at[9] >= '0' && at[9] <= '9' ? (size_t)(at - name) : 0;
 }
 
-bool calm_check_is_fused(const char *module)
+static const char *last_word(const char *module)
 {
-    const char *dot = strrchr(module, '.'), *last = dot ? dot + 1 : module;
+    const char *dot = strrchr(module, '.');
+    return dot ? dot + 1 : module;
+}
+
+/* The fusion that a module is part of, by its name; NULL: none. */
+static const fusion *fusion_of(const char *module)
+{
+    const char *last = last_word(module);
     for (size_t f = 0; f < sizeof fusions / sizeof *fusions; f++)
         for (size_t i = 0; i < 3 && fusions[f].parts[i]; i++)
             if (strcmp(last, fusions[f].parts[i]) == 0)
-                return true;
-    return experts_stem(module) != 0;
+                return &fusions[f];
+    return NULL;
+}
+
+bool calm_check_is_fused(const char *module)
+{
+    return fusion_of(module) || experts_stem(module) != 0;
+}
+
+bool calm_check_is_fused_part(const char *module)
+{
+    const char *last = last_word(module);
+    for (size_t f = 0; f < sizeof fusions / sizeof *fusions; f++)
+        if (fusions[f].fused && strcmp(last, fusions[f].fused) == 0)
+            return true;
+    return fusion_of(module) != NULL;
+}
+
+bool calm_check_is_expert(const calm_check_module *module)
+{
+    return module->experts || experts_stem(module->name);
+}
+
+calm_status calm_check_fused_rows(calm_checking *c, const calm_check_module *module, size_t *out)
+{
+    const fusion *with = fusion_of(module->name);
+    const size_t parent = (size_t)(last_word(module->name) - module->name);
+    char *name;
+    *out = module->out;
+    for (size_t i = 0; with && i < 3 && with->parts[i]; i++) {
+        calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
+        CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%.*s%s", (int)parent, module->name, with->parts[i]));
+        const calm_check_module *other = calm_check_find_module(c, name);
+        if (other && other != module && other->linear)
+            *out += other->out;
+        calm_arena_rewind(c->ctx->scratch, mark);
+    }
+    return CALM_OK;
 }
 
 static const char *state_text(const calm_check_module *module, char text[96])
@@ -65,7 +108,7 @@ static calm_status compare(calm_checking *c, const char *where, const calm_check
 static calm_status check_name(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user,
                               const char *name, const calm_check_module *part)
 {
-    calm_stored_scheme scheme = part->scheme;
+    calm_qformat_scheme scheme = part->scheme;
     char x[96], y[96];
     bool hit = false;
     if (!fused || !part->quantized)

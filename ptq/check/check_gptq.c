@@ -1,43 +1,20 @@
-/* Check: the entries of GPTQ and AWQ, and which modules they mean. */
+/* Check: the entry of GPTQ, and which modules it means. */
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "ptq/check/check_state.h"
 #include "ptq/text/regex.h"
 #include "ptq/model/arch.h"
+#include "ptq/quant/pack.h"
 
-#define MOST_MATCHES ((size_t)2000000) /* modules times rules: seconds of matching */
 
 /* ---- which modules ---- */
 
 /* A calm_check_fused_fn. */
-static calm_status fused(calm_checking *c, const void *user, const char *name, bool *hit, calm_stored_scheme *scheme)
+static calm_status fused(calm_checking *c, const void *user, const char *name, bool *hit, calm_qformat_scheme *scheme)
 {
     (void)user;
-    return calm_stored_find(c->ctx, c->stored, NULL, name, hit, scheme);
-}
-
-/* All linears are quantized but those that the entry leaves out; nothing outside the blocks is. */
-static calm_status resolve(calm_checking *c)
-{
-    for (size_t i = 0; i < c->n_modules; i++) {
-        calm_check_module *module = &c->modules[i];
-        const bool layout = c->model_known ? module->in_layout : module->stored;
-        bool quantized;
-        calm_stored_scheme scheme;
-        if (!module->linear || (!layout && !module->stored))
-            continue;
-        if (calm_stored_find(c->ctx, c->stored, c->set, module->name, &quantized, &scheme) != CALM_OK)
-            return calm_check_say_failure(c, CALM_RULE_GPTQ_CONFIG, module->name);
-        if (!quantized && module->stored)
-            CALM_TRY(calm_check_say(c, CALM_RULE_PART_EXTRA, module->name,
-                                    "it stays float by config.json, but has quantized tensors"));
-        module->quantized = quantized;
-        module->scheme = scheme;
-    }
-    c->resolved = true;
-    return CALM_OK;
+    return calm_qformat_find(c->ctx, c->reader, NULL, name, hit, scheme);
 }
 
 /* ---- GPTQ ---- */
@@ -108,7 +85,7 @@ static calm_status check_dynamic(calm_checking *c, const calm_json *dynamic)
     return CALM_OK;
 }
 
-bool calm_check_gptq_elsewhere(const calm_checking *c)
+static bool is_elsewhere(const calm_checking *c)
 {
     static const char *const layouts[] = {"marlin", "marlin_24", "bitblas", "gemm", "qqq", "ipex", "exllamav3"},
                              *const words[] = {"int64", "int16", "int8"};
@@ -119,12 +96,13 @@ bool calm_check_gptq_elsewhere(const calm_checking *c)
                              sizeof words / sizeof *words);
 }
 
-calm_status calm_check_gptq(calm_checking *c)
+static calm_status check(calm_checking *c)
 {
     const calm_json *entry = calm_json_get(c->config, "quantization_config"),
                     *dynamic = calm_json_get(entry, "dynamic");
     const char *format = calm_json_string(calm_json_get(entry, "checkpoint_format"), "gptq");
     const bool reordered = calm_json_bool(calm_json_get(entry, "desc_act"), false);
+    CALM_TRY(calm_check_open(c, CALM_RULE_GPTQ_CONFIG, is_elsewhere));
     CALM_TRY(check_two_configs(c, entry));
     if (!calm_json_bool(calm_json_get(entry, "sym"), true) && strcmp(format, "gptq") == 0 &&
         !names_new_quantizer(entry))
@@ -133,44 +111,82 @@ calm_status calm_check_gptq(calm_checking *c)
     if (reordered && calm_json_int(calm_json_get(entry, "group_size"), -1) > 0)
         CALM_TRY(calm_check_say(c, CALM_RULE_DESC_ACT, "quantization_config", "desc_act is true, group_size %lld",
                                 (long long)calm_json_int(calm_json_get(entry, "group_size"), -1)));
-    if (!c->stored)
+    if (!c->reader)
         return CALM_OK;
-    if (c->n_modules && calm_json_size(dynamic) > MOST_MATCHES / c->n_modules)
+    if (c->n_modules && calm_json_size(dynamic) > CALM_CHECK_MATCHES / c->n_modules)
         return calm_check_say(c, CALM_RULE_TARGETS_MANY, "dynamic", "%zu rules, %zu modules", calm_json_size(dynamic),
                               c->n_modules);
     CALM_TRY(check_dynamic(c, dynamic));
-    CALM_TRY(resolve(c));
+    CALM_TRY(calm_check_resolve(c, CALM_RULE_GPTQ_CONFIG));
     return c->resolved ? calm_check_fusion(c, CALM_RULE_DYNAMIC_FUSED, fused, NULL) : CALM_OK;
 }
 
-/* ---- AWQ ---- */
+/* ---- values ---- */
 
-/* Layouts and symmetric weights that AutoAWQ has: rules of their own say who does not read them. */
-bool calm_check_awq_elsewhere(const calm_checking *c)
-{
-    static const char *const versions[] = {"gemv", "gemv_fast", "marlin", "exllama", "ipex", "llm-awq"};
-    const calm_json *entry = calm_json_get(c->config, "quantization_config");
-    const char *version = calm_json_string(calm_json_get(entry, "version"), "gemm");
-    bool other = !calm_json_bool(calm_json_get(entry, "zero_point"), true);
-    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
-        other |= strcasecmp(version, versions[i]) == 0;
-    return other;
-}
-
-calm_status calm_check_awq(calm_checking *c)
+/* Zeros of a symmetric weight are all the middle; v1 stores them less one. */
+static calm_status check_qzeros(calm_checking *c, const calm_check_module *module, const calm_tensor *zeros)
 {
     const calm_json *entry = calm_json_get(c->config, "quantization_config");
-    const char *version = calm_json_string(calm_json_get(entry, "version"), "gemm");
-    const calm_json *list = calm_json_get(entry, "modules_to_not_convert");
-    if (strcasecmp(version, "gemm") != 0)
-        CALM_TRY(calm_check_say(c, CALM_RULE_AWQ_VERSION, "quantization_config", "version is \"%.32s\"", version));
-    if (!calm_json_bool(calm_json_get(entry, "zero_point"), true))
-        CALM_TRY(calm_check_say(c, CALM_RULE_AWQ_ZERO_POINT, "quantization_config", "zero_point is false"));
-    if (!c->stored)
+    const bool v2 = strcmp(calm_json_string(calm_json_get(entry, "checkpoint_format"), "gptq"), "gptq_v2") == 0;
+    const int bits = module->scheme.bits;
+    const size_t words = calm_pack_words(module->out, bits), rows = zeros->n_dims == 2 ? zeros->shape[0] : 0;
+    const uint8_t middle = (uint8_t)((1 << (bits - 1)) - !v2), most = (uint8_t)((1 << bits) - 1);
+    uint8_t *codes;
+    uint32_t *row;
+    size_t other = 0, wraps = 0;
+    if (zeros->dtype != CALM_I32 || zeros->n_elements != rows * words || !rows)
         return CALM_OK;
-    if (c->n_modules && calm_json_size(list) > 20 * MOST_MATCHES / c->n_modules)
-        return calm_check_say(c, CALM_RULE_TARGETS_MANY, "modules_to_not_convert", "%zu names, %zu modules",
-                              calm_json_size(list), c->n_modules);
-    CALM_TRY(resolve(c));
-    return c->resolved ? calm_check_fusion(c, CALM_RULE_FUSED_NAME, NULL, NULL) : CALM_OK;
+    CALM_TRY(CALM_NEW(c->ctx, c->ctx->scratch, codes, module->out));
+    CALM_TRY(CALM_NEW(c->ctx, c->ctx->scratch, row, words));
+    for (size_t r = 0; r < rows; r++) {
+        memcpy(row, zeros->data + 4 * r * words, 4 * words);
+        calm_unpack_row(row, module->out, bits, codes);
+        for (size_t i = 0; i < module->out; i++) {
+            other += codes[i] != middle;
+            wraps += codes[i] == most;
+        }
+    }
+    calm_safetensors_release(c->set, zeros);
+    if (module->scheme.symmetric && other)
+        return calm_check_say(c, CALM_RULE_SYMMETRIC_ZEROS, module->name, "%zu of %zu zeros are not stored as %d",
+                              other, rows * module->out, middle);
+    return !v2 && wraps ? calm_check_say(c, CALM_RULE_ZERO_WRAPS, module->name, "%zu of %zu", wraps, rows * module->out)
+                        : CALM_OK;
 }
+
+static calm_status check_index(calm_checking *c, const calm_check_module *module, const calm_tensor *index)
+{
+    const calm_json *entry = calm_json_get(c->config, "quantization_config");
+    const size_t group = module->scheme.group ? module->scheme.group : module->in,
+                 groups = (module->in + group - 1) / group;
+    size_t order = 0, range = 0;
+    if (index->dtype != CALM_I32 || index->n_elements != module->in)
+        return CALM_OK;
+    for (size_t i = 0; i < module->in; i++) {
+        int32_t value;
+        memcpy(&value, index->data + 4 * i, sizeof value);
+        order += value != (int32_t)(i / group);
+        range += value < 0 || (size_t)value >= groups;
+    }
+    if (range)
+        return calm_check_say(c, CALM_RULE_INDEX_RANGE, module->name, "%zu of %zu columns; there are %zu groups", range,
+                              module->in, groups);
+    if (order && !calm_json_bool(calm_json_get(entry, "desc_act"), false))
+        return calm_check_say(c, CALM_RULE_INDEX_ORDER, module->name, "%zu of %zu columns", order, module->in);
+    return CALM_OK;
+}
+
+static calm_status check_values(calm_checking *c, const calm_check_module *module)
+{
+    const calm_tensor *zeros = calm_check_part(c, module, "qzeros"), *index = calm_check_part(c, module, "g_idx");
+    const calm_tensor *codes = calm_check_part(c, module, "qweight");
+    if (zeros)
+        CALM_TRY(check_qzeros(c, module, zeros));
+    if (index)
+        CALM_TRY(check_index(c, module, index));
+    if (!codes || codes->n_dims != 2)
+        return CALM_OK;
+    return calm_check_last_row(c, codes, codes->shape[0], codes->shape[1], module->in * (size_t)module->scheme.bits);
+}
+
+const calm_check_format calm_check_format_gptq = {.entry = check, .values = check_values};

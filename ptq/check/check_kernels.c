@@ -1,49 +1,71 @@
-/* Check: what one engine's kernels take; said only to those who name it. */
+/* Check: what one engine's kernels take, as the table of engines has it (ptq/plan/engines.h): a plan made for an engine
+ * and the checkpoint written from it are judged by the same rules.  Said only to those who name the engine. */
 #include <string.h>
 
 #include "ptq/check/check_state.h"
 
-static calm_status check_scheme(calm_checking *c, const calm_check_module *module)
+static calm_scheme scheme_of(const calm_check_module *module)
 {
-    const calm_stored_scheme *scheme = &module->scheme;
-    const bool gptq = strcmp(c->format->name, "gptq") == 0, ct = strcmp(c->format->name, "compressed_tensors") == 0;
-    const bool wide = scheme->bits == 4 || scheme->bits == 8;
-    char text[96];
-    const bool taken = c->target == CALM_CHECK_VLLM ? !gptq || (wide && scheme->symmetric) : !gptq && !ct ? true : wide;
-    if (!taken)
-        return calm_check_say(c, CALM_RULE_TARGET_SCHEME, module->name, "%s: %s", c->report->format,
-                              calm_check_scheme_text(scheme, text));
-    if (scheme->act_bits && (scheme->act_bits < 8 || scheme->bits < 8))
-        return calm_check_say(c, CALM_RULE_NO_ACT_KERNEL, module->name, "%s", calm_check_scheme_text(scheme, text));
-    return CALM_OK;
+    const calm_qformat_scheme *from = &module->scheme;
+    return (calm_scheme){.bits = from->bits, .group = from->group, .symmetric = from->symmetric,
+                         .act_bits = from->act_bits, .act_asymmetric = from->act_asymmetric};
 }
 
-static calm_status check_shape(calm_checking *c, const calm_check_module *module)
+/* The rule of the check that stands for one of the engine. */
+static calm_rule rule_of(const calm_checking *c, calm_engine_rule broken, const calm_engine_linear *linear,
+                         const calm_scheme *scheme)
 {
-    const size_t group = module->scheme.group;
-    if (module->in % 128 != 0 || module->out % 64 != 0)
-        CALM_TRY(calm_check_say(c, CALM_RULE_KERNEL_SHAPE, module->name,
-                                "[%zu, %zu], expected rows %% 64 = 0 and columns %% 128 = 0", module->out, module->in));
-    if (group && group != 32 && group != 64 && group != 128)
-        CALM_TRY(calm_check_say(c, CALM_RULE_KERNEL_GROUP, module->name, "groups of %zu", group));
-    if (group && module->in % 2 == 0 && module->in / 2 % group != 0)
-        CALM_TRY(
-            calm_check_say(c, CALM_RULE_PARALLEL_SLICE, module->name, "%zu columns, groups of %zu", module->in, group));
-    return CALM_OK;
+    const bool zeros = broken == CALM_ENGINE_ZEROS;
+    if (broken == CALM_ENGINE_COLUMNS || broken == CALM_ENGINE_ROWS)
+        return CALM_RULE_KERNEL_SHAPE;
+    if (scheme->act_bits)
+        return CALM_RULE_NO_ACT_KERNEL;
+    if (zeros && c->asked == CALM_CHECK_TRANSFORMERS)
+        return linear->expert ? CALM_RULE_EXPERTS_ONE : CALM_RULE_ASYMMETRIC_CT;
+    return broken == CALM_ENGINE_GROUP ? CALM_RULE_KERNEL_GROUP : CALM_RULE_TARGET_SCHEME;
 }
 
-/* Experts of the whole model have one scheme in transformers. */
-static calm_status check_experts(calm_checking *c)
+static calm_status check_module(calm_checking *c, const calm_check_module *module)
 {
+    const calm_scheme scheme = scheme_of(module);
+    const char *format = c->report->format;
+    const bool fuses = c->asked == CALM_CHECK_VLLM || c->asked == CALM_CHECK_SGLANG;
+    calm_engine_linear linear = {module->name, module->out, module->in, calm_check_is_expert(module)};
+    char text[96], *why;
+    if (fuses)
+        CALM_TRY(calm_check_fused_rows(c, module, &linear.out));
+    calm_engine_rule broken = calm_engine_verdict(c->engine, format, &linear, &scheme);
+    if (broken != CALM_ENGINE_TAKES) {
+        CALM_TRY(calm_engine_explain(c->ctx, c->engine, format, &linear, &scheme, &why));
+        return calm_check_say(c, rule_of(c, broken, &linear, &scheme), module->name, "%s[%zu, %zu], %s: %s %s",
+                              linear.out == module->out ? "" : "fused ", linear.out, linear.in,
+                              calm_check_scheme_text(&module->scheme, text), calm_engine_name(c->engine), why);
+    }
+    if (linear.in % 2 != 0 || calm_check_is_fused_part(module->name))    /* those are cut along their rows */
+        return CALM_OK;
+    linear.in /= 2;
+    broken = calm_engine_verdict(c->engine, format, &linear, &scheme);
+    if (broken == CALM_ENGINE_TAKES)
+        return CALM_OK;
+    CALM_TRY(calm_engine_explain(c->ctx, c->engine, format, &linear, &scheme, &why));
+    return calm_check_say(c, CALM_RULE_PARALLEL_SLICE, module->name, "half of %zu columns: %s %s", module->in,
+                          calm_engine_name(c->engine), why);
+}
+
+/* Experts that the engine keeps under one scheme across blocks; those of one block are compared whatever the engine
+ * (check_fused.c). */
+static calm_status check_ties(calm_checking *c)
+{
+    const calm_tie tie = calm_engine_tie(c->engine, c->report->format);
     const calm_check_module *first = NULL;
     char a[96], b[96];
+    if (tie <= CALM_TIE_BLOCK)
+        return CALM_OK;
     for (size_t i = 0; i < c->n_modules; i++) {
         const calm_check_module *at = &c->modules[i];
-        if (!at->quantized || !strstr(at->name, ".experts."))
+        if (!at->quantized || !calm_check_is_expert(at))
             continue;
         first = first ? first : at;
-        if (!at->scheme.symmetric)
-            return calm_check_say(c, CALM_RULE_EXPERTS_ONE, at->name, "%s", calm_check_scheme_text(&at->scheme, a));
         if (!calm_check_same_scheme(&first->scheme, &at->scheme))
             return calm_check_say(c, CALM_RULE_EXPERTS_ONE, at->name, "%s, but %s is %s",
                                   calm_check_scheme_text(&at->scheme, a), first->name,
@@ -54,18 +76,10 @@ static calm_status check_experts(calm_checking *c)
 
 calm_status calm_check_kernels(calm_checking *c)
 {
-    const bool engine = c->target == CALM_CHECK_VLLM || c->target == CALM_CHECK_SGLANG;
-    const bool ct = c->format && strcmp(c->format->name, "compressed_tensors") == 0;
-    for (size_t i = 0; i < c->n_modules; i++) {
-        const calm_check_module *at = &c->modules[i];
-        if (!at->quantized || !at->out || !at->in)
-            continue;
-        if (engine) {
-            CALM_TRY(check_scheme(c, at));
-            CALM_TRY(check_shape(c, at));
-        }
-        if (ct && !at->scheme.symmetric)
-            CALM_TRY(calm_check_say(c, CALM_RULE_ASYMMETRIC_CT, at->name, "a zero point per group"));
-    }
-    return ct ? check_experts(c) : CALM_OK;
+    if (calm_engine_is_any(c->engine))
+        return CALM_OK;
+    for (size_t i = 0; i < c->n_modules; i++)
+        if (c->modules[i].quantized && c->modules[i].out && c->modules[i].in)
+            CALM_TRY(check_module(c, &c->modules[i]));
+    return check_ties(c);
 }

@@ -50,7 +50,7 @@ static calm_status resolve(calm_checking *c, const calm_json *entry)
         bool quantized = false;
         if (!module->linear && !(weight && weight->n_dims == 2))
             continue;
-        if (calm_stored_find(c->ctx, c->stored, c->set, module->name, &quantized, &module->scheme) != CALM_OK)
+        if (calm_qformat_find(c->ctx, c->reader, c->set, module->name, &quantized, &module->scheme) != CALM_OK)
             return calm_check_say_failure(c, CALM_RULE_MLX_CONFIG, module->name);
         module->quantized = quantized && (module->stored || calm_json_typeof(value) != CALM_JSON_NULL);
         if (!quantized && !value && weight && weight->n_dims == 2)
@@ -78,7 +78,7 @@ static bool is_of_mlx(const calm_json *entry, const calm_json *base)
            (strcmp(mode, "affine") == 0 && known_bits && known_group);
 }
 
-bool calm_check_mlx_elsewhere(const calm_checking *c)
+static bool is_elsewhere(const calm_checking *c)
 {
     const calm_json *base = calm_json_get(c->config, "quantization"), *value;
     const char *key;
@@ -88,12 +88,15 @@ bool calm_check_mlx_elsewhere(const calm_checking *c)
     return all;
 }
 
-calm_status calm_check_mlx(calm_checking *c)
+static calm_status check(calm_checking *c)
 {
     const calm_json *entry = calm_json_get(c->config, "quantization"), *value;
     const char *key;
+    CALM_TRY(calm_check_open(c, CALM_RULE_MLX_CONFIG, is_elsewhere));
     CALM_TRY(check_two_entries(c, entry, calm_json_get(c->config, "quantization_config")));
     for (void *iter = NULL; calm_json_next(entry, &iter, &key, &value);)
         CALM_TRY(check_entry(c, key, value));
-    return c->stored ? resolve(c, entry) : CALM_OK;
+    return c->reader ? resolve(c, entry) : CALM_OK;
 }
+
+const calm_check_format calm_check_format_mlx = {.entry = check};

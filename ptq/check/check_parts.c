@@ -3,45 +3,20 @@
 #include <string.h>
 
 #include "ptq/check/check_state.h"
-#include "ptq/quant/pack.h"
 
-/* Suffixes that belong to a quantized weight, of any format: those that a scheme does not have are extra. */
-static const char *const owned[] = {
-    "weight", "weight_packed", "weight_scale", "weight_shape", "weight_zero_point", "weight_g_idx", "qweight",
-    "qzeros", "scales",        "g_idx",        "biases"};
-
-/* Rows and columns of a module that the architecture does not say, from its codes and, of compressed-tensors,
- * weight_shape. */
-static void derive_shape(const calm_checking *c, calm_check_module *module)
+/* Rows and columns of a module that the architecture does not say, from its codes. */
+static calm_status derive_shape(const calm_checking *c, calm_check_module *module)
 {
-    const int bits = module->scheme.bits;
-    const calm_tensor *codes = calm_check_part(c, module, "weight_packed"),
-                      *shape = calm_check_part(c, module, "weight_shape");
-    int64_t said[2] = {0, 0};
+    const calm_tensor *codes = NULL;
     if (module->out && module->in)
-        return;
-    if (!codes)
-        codes = calm_check_part(c, module, "qweight");
-    if (!codes)
-        codes = calm_check_part(c, module, "weight");
+        return CALM_OK;
+    for (const calm_qformat_suffix *at = c->format->suffixes; at->suffix && !codes; at++)
+        codes = at->part == CALM_QFORMAT_CODES ? calm_check_part(c, module, at->suffix) : NULL;
     if (!codes || (codes->n_dims != 2 && codes->n_dims != 3))
-        return;
-    const bool stacked = codes->n_dims == 3;
-    const size_t rows = codes->shape[stacked], cols = codes->shape[1 + stacked];
-    module->experts = stacked ? codes->shape[0] : 0;
-    if (rows > (size_t)CALM_SIZE_LIMIT || cols > (size_t)CALM_SIZE_LIMIT)
-        return;
-    const bool awq = strcmp(c->format->name, "awq") == 0, gptq = strcmp(c->format->name, "gptq") == 0;
-    module->out = awq ? cols * 8 : gptq ? cols : rows;
-    module->in = awq                       ? rows
-                 : gptq                    ? rows * 32 / (size_t)bits
-                 : codes->dtype == CALM_I8 ? cols
-                                           : cols * 32 / (size_t)bits;
-    if (shape && shape->dtype == CALM_I64 && shape->n_elements == 2)
-        memcpy(said, shape->data, sizeof said);
-    if (said[0] == (int64_t)rows && said[1] > 0 && said[1] < CALM_SIZE_LIMIT &&
-        calm_pack_words((size_t)said[1], bits) == cols)
-        module->in = (size_t)said[1];
+        return CALM_OK;
+    module->experts = codes->n_dims == 3 ? codes->shape[0] : 0;
+    return calm_qformat_shape(c->ctx, c->format, c->set, module->name, &module->scheme, codes, &module->out,
+                              &module->in);
 }
 
 static calm_status check_shape_value(calm_checking *c, const calm_check_module *module, const calm_tensor *tensor)
@@ -56,7 +31,7 @@ static calm_status check_shape_value(calm_checking *c, const calm_check_module *
                           (long long)said[0], (long long)said[1], module->out, module->in);
 }
 
-static calm_status check_one(calm_checking *c, const calm_check_module *module, const calm_stored_tensor *expected)
+static calm_status check_one(calm_checking *c, const calm_check_module *module, const calm_qformat_tensor *expected)
 {
     char found_text[128], expected_text[128];
     const size_t stack[3] = {module->experts, expected->shape[0], expected->shape[1]};
@@ -65,7 +40,7 @@ static calm_status check_one(calm_checking *c, const calm_check_module *module, 
     const calm_tensor *tensor = calm_check_part(c, module, expected->suffix);
     const bool floats = expected->dtype == CALM_N_DTYPES;
     if (!tensor)
-        return expected->optional && expected->part != CALM_STORED_SHAPE
+        return expected->optional && expected->part != CALM_QFORMAT_SHAPE
                    ? CALM_OK
                    : calm_check_say(c, CALM_RULE_PART_MISSING, module->name, "expected %s %s %s", expected->suffix,
                                     floats ? "BF16 or F16" : calm_dtype_name(expected->dtype),
@@ -80,15 +55,16 @@ static calm_status check_one(calm_checking *c, const calm_check_module *module, 
         return calm_check_say(c, CALM_RULE_PART_DTYPE, module->name, "%s is %s, expected %s", expected->suffix,
                               calm_dtype_name(tensor->dtype),
                               floats ? "BF16, F16 or F32" : calm_dtype_name(expected->dtype));
-    return expected->part == CALM_STORED_SHAPE ? check_shape_value(c, module, tensor) : CALM_OK;
+    return expected->part == CALM_QFORMAT_SHAPE ? check_shape_value(c, module, tensor) : CALM_OK;
 }
 
-static calm_status check_extra(calm_checking *c, const calm_check_module *module, const calm_stored_tensor *list,
+static calm_status check_extra(calm_checking *c, const calm_check_module *module, const calm_qformat_tensor *list,
                                size_t n)
 {
     for (size_t i = module->first; i < module->first + module->n; i++) {
         const calm_check_member *at = &c->members[i];
-        bool known = !calm_check_listed(at->suffix, owned, sizeof owned / sizeof *owned) ||
+        calm_qformat_part part;
+        bool known = !calm_qformat_suffix_part(NULL, at->suffix, &part) ||
                      (module->reordered && strcmp(at->suffix, "weight_g_idx") == 0);
         for (size_t k = 0; k < n && !known; k++)
             known = strcmp(list[k].suffix, at->suffix) == 0;
@@ -103,9 +79,9 @@ static calm_status check_extra(calm_checking *c, const calm_check_module *module
 
 static calm_status check_module(calm_checking *c, calm_check_module *module)
 {
-    calm_stored_tensor list[CALM_N_STORED_PARTS];
+    calm_qformat_tensor list[CALM_N_QFORMAT_PARTS];
     size_t n = 0;
-    derive_shape(c, module);
+    CALM_TRY(derive_shape(c, module));
     if (!module->out || !module->in)
         return calm_check_say(c, CALM_RULE_PART_MISSING, module->name, "it has no codes");
     if (module->scheme.group && module->in % module->scheme.group != 0)

@@ -29,7 +29,7 @@ bool calm_check_wants(const calm_checking *c, calm_rule rule)
     if (c->partial && is_absence(rule))
         return false;
     const calm_check_rule *at = &calm_check_rules(&n)[rule];
-    return c->target == CALM_CHECK_ANY ? !at->asked : (at->engines & 1u << c->target) != 0;
+    return c->asked == CALM_CHECK_ANY ? !at->asked : (at->engines & 1u << c->asked) != 0;
 }
 
 static calm_status add_finding(calm_checking *c, const calm_finding *finding)
@@ -79,13 +79,13 @@ calm_status calm_check_say_failure(calm_checking *c, calm_rule rule, const char 
 
 /* ---- words of findings ---- */
 
-bool calm_check_same_scheme(const calm_stored_scheme *a, const calm_stored_scheme *b)
+bool calm_check_same_scheme(const calm_qformat_scheme *a, const calm_qformat_scheme *b)
 {
     return a->bits == b->bits && a->group == b->group && a->symmetric == b->symmetric && a->act_bits == b->act_bits &&
            a->act_asymmetric == b->act_asymmetric && a->layout == b->layout;
 }
 
-const char *calm_check_scheme_text(const calm_stored_scheme *scheme, char text[96])
+const char *calm_check_scheme_text(const calm_qformat_scheme *scheme, char text[96])
 {
     int used = snprintf(text, 96, "%d bits, ", scheme->bits);
     used += scheme->group ? snprintf(text + used, 96 - (size_t)used, "group %zu", scheme->group)

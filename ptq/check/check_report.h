@@ -3,7 +3,7 @@
 #define CALM_CHECK_CHECK_REPORT_H
 
 #include "ptq/check/check.h"
-#include "ptq/model/stored.h"
+#include "ptq/model/qformat.h"
 
 /* CALM_RULE_SHARD_HEADER, ... in the order of rules.def. */
 typedef enum calm_rule {
@@ -32,10 +32,10 @@ calm_status calm_check_say_failure(calm_checking *c, calm_rule rule, const char 
 /* ---- words of findings ---- */
 
 /* Are the two schemes the same format? */
-bool calm_check_same_scheme(const calm_stored_scheme *a, const calm_stored_scheme *b);
+bool calm_check_same_scheme(const calm_qformat_scheme *a, const calm_qformat_scheme *b);
 
 /* "4 bits, group 128, symmetric", in `text`. */
-const char *calm_check_scheme_text(const calm_stored_scheme *scheme, char text[96]);
+const char *calm_check_scheme_text(const calm_qformat_scheme *scheme, char text[96]);
 
 /* Is `word` one of `list` [n]? */
 bool calm_check_listed(const char *word, const char *const *list, size_t n);

@@ -34,15 +34,20 @@ const char *calm_severity_name(calm_severity severity)
     return names[severity];
 }
 
-const char *calm_check_engines(unsigned engines, char text[64])
+const char *calm_check_engine_name(calm_check_engine engine)
 {
     static const char *const names[] = {"any", "vllm", "sglang", "transformers", "llamacpp", "mlx"};
+    return names[engine];
+}
+
+const char *calm_check_engines(unsigned engines, char text[64])
+{
     int used = 0;
     if (engines == ALL)
         return strcpy(text, "all");
     text[0] = 0;
-    for (calm_check_target t = CALM_CHECK_VLLM; t <= CALM_CHECK_MLX; t++)
+    for (calm_check_engine t = CALM_CHECK_VLLM; t <= CALM_CHECK_MLX; t++)
         if (engines & 1u << t)
-            used += snprintf(text + used, 64 - (size_t)used, "%s%s", used ? ", " : "", names[t]);
+            used += snprintf(text + used, 64 - (size_t)used, "%s%s", used ? ", " : "", calm_check_engine_name(t));
     return text;
 }

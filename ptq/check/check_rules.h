@@ -5,17 +5,21 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef enum calm_check_target {
+/* The engines of ptq/plan/engines.h. */
+typedef enum calm_check_engine {
     CALM_CHECK_ANY,
     CALM_CHECK_VLLM,
     CALM_CHECK_SGLANG,
     CALM_CHECK_TRANSFORMERS,
     CALM_CHECK_LLAMACPP,
     CALM_CHECK_MLX
-} calm_check_target;
+} calm_check_engine;
 
 /* Their names in that order, as the values of an option. */
-#define CALM_CHECK_TARGET_NAMES "any|vllm|sglang|transformers|llamacpp|mlx"
+#define CALM_CHECK_ENGINE_NAMES "any|vllm|sglang|transformers|llamacpp|mlx"
+
+/* "vllm": the name in calm_engine_find.  Static. */
+const char *calm_check_engine_name(calm_check_engine engine);
 
 typedef enum calm_severity { CALM_SEVERITY_NOTE, CALM_SEVERITY_WARNING, CALM_SEVERITY_ERROR } calm_severity;
 
@@ -25,8 +29,8 @@ const char *calm_severity_name(calm_severity severity);
 typedef struct calm_check_rule {
     const char *id; /* "CT002"                                                       */
     calm_severity severity;
-    bool asked;       /* applies only when the target is one of `engines`              */
-    unsigned engines; /* bit 1 << calm_check_target for each whose behaviour it predicts */
+    bool asked;       /* applies only when the engine is one of `engines`              */
+    unsigned engines; /* bit 1 << calm_check_engine for each whose behaviour it predicts */
     const char *title, *behaviour, *remedy;
 } calm_check_rule;
 

@@ -6,7 +6,8 @@
 #include "ptq/io/json.h"
 #include "ptq/io/safetensors.h"
 #include "ptq/model/layout.h"
-#include "ptq/model/stored.h"
+#include "ptq/model/qformat.h"
+#include "ptq/plan/engines.h"
 
 /* A tensor "model.layers.0.mlp.up_proj.weight_scale" as module and suffix. */
 typedef struct calm_check_member {
@@ -26,12 +27,21 @@ typedef struct calm_check_module {
     bool quantized;  /* the configuration says so: `scheme`                                     */
     bool unread;     /* the configuration says so, by a scheme that calm does not read          */
     bool reordered;  /* its columns have a group index                                          */
-    calm_stored_scheme scheme;
+    calm_qformat_scheme scheme;
 } calm_check_module;
+
+/* What is done with a format: calm_check_format_<name> for each of qformats.def. */
+typedef struct calm_check_format {
+    /* Check the quantization entry and fill in quantized and scheme of all modules. */
+    calm_status (*entry)(calm_checking *c);
+    /* Check small tensors of a quantized module whose shape is known.  NULL: there is nothing to check. */
+    calm_status (*values)(calm_checking *c, const calm_check_module *module);
+} calm_check_format;
 
 struct calm_checking {
     calm_ctx *ctx;
-    calm_check_target target;
+    calm_check_engine asked;
+    const calm_engine *engine; /* the same, with its limits */
     calm_check_report *report;
     size_t capacity; /* of report->findings */
     const char *path, *config_path;
@@ -45,11 +55,12 @@ struct calm_checking {
     calm_config model;
     const char *prefix;
     calm_layout layout;
-    const calm_stored_format *format; /* NULL: float, or not known */
-    calm_stored *stored;              /* NULL: its entry could not be read */
-    bool unread;                      /* quantized in a way that calm does not read: linears are not compared */
-    bool partial;                     /* files or tensors could not be read: that others are missing says nothing */
-    bool resolved;                    /* quantized and scheme of the modules are filled in */
+    const calm_qformat *format;         /* NULL: float, or not known */
+    const calm_check_format *by_format; /* NULL: as `format` */
+    calm_qformat_reader *reader;        /* NULL: its entry could not be read */
+    bool unread;                        /* quantized in a way that calm does not read: linears are not compared */
+    bool partial;                       /* files or tensors could not be read: that others are missing says nothing */
+    bool resolved;                      /* quantized and scheme of the modules are filled in */
 };
 
 /* The module that holds a linear of the layout: itself, or that of all experts of the block; *out NULL: none. */
@@ -65,6 +76,15 @@ bool calm_check_is_embedding(const char *module);
 /* Do engines fuse it with others, by its name: q, k, v; gate, up; experts? */
 bool calm_check_is_fused(const char *module);
 
+/* Is it a part that engines fuse into one linear, or that linear, by its name: no expert's down? */
+bool calm_check_is_fused_part(const char *module);
+
+/* Does it hold an expert of a mixture, or all of a block? */
+bool calm_check_is_expert(const calm_check_module *module);
+
+/* Output rows of the linear that engines make of a module: its own and those of the parts that are fused with it. */
+calm_status calm_check_fused_rows(calm_checking *c, const calm_check_module *module, size_t *out);
+
 /* ---- the stages, each in its file ---- */
 
 /* Shards, index and the modules of their tensors. */
@@ -74,27 +94,39 @@ calm_status calm_check_model(calm_checking *c);
 /* Presence and shapes of what stays float; after the configuration is resolved. */
 calm_status calm_check_floats(calm_checking *c);
 calm_status calm_check_tokenizer(calm_checking *c);
-/* The quantization entry of each format; they fill in quantized and scheme of all modules. */
-calm_status calm_check_compressed_tensors(calm_checking *c);
-calm_status calm_check_gptq(calm_checking *c);
-calm_status calm_check_awq(calm_checking *c);
-calm_status calm_check_mlx(calm_checking *c);
-/* Is an entry that calm does not read one that engines do: another layout of GPTQ or AWQ, other bits or modes of MLX? */
-bool calm_check_gptq_elsewhere(const calm_checking *c);
-bool calm_check_awq_elsewhere(const calm_checking *c);
-bool calm_check_mlx_elsewhere(const calm_checking *c);
+/* What is done with a format, which is one of calm_qformats. */
+const calm_check_format *calm_check_format_of(const calm_qformat *format);
 /* Tensors of quantized modules against their schemes. */
 calm_status calm_check_parts(calm_checking *c);
 /* What engines fuse.  `fused`: does the configuration speak of a name, and of what scheme?  Called with that of the
  * parts in *scheme; one that differs comes before one that does not. */
 typedef calm_status calm_check_fused_fn(calm_checking *c, const void *user, const char *name, bool *hit,
-                                        calm_stored_scheme *scheme);
+                                        calm_qformat_scheme *scheme);
 calm_status calm_check_fusion(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user);
-/* What one engine takes. */
+/* What one engine takes of the linears that are quantized. */
 calm_status calm_check_kernels(calm_checking *c);
 /* Scales, codes and floats, streamed. */
 calm_status calm_check_values(calm_checking *c);
 /* A GGUF file, all of it. */
 calm_status calm_check_gguf(calm_checking *c);
+
+/* ---- for formats ---- */
+
+#define CALM_CHECK_MATCHES ((size_t)2000000) /* modules times rules: seconds of matching */
+
+/* Open c->reader.  A failure is a finding of `rule`, or of MD013 where `elsewhere` says that engines read what calm does
+ * not: another layout, other widths. */
+calm_status calm_check_open(calm_checking *c, calm_rule rule, bool (*elsewhere)(const calm_checking *c));
+
+/* Fill in the modules where all linears of blocks are quantized but those that the entry leaves out.  A module that the
+ * reader refuses is a finding of `rule`. */
+calm_status calm_check_resolve(calm_checking *c, calm_rule rule);
+
+/* Bits behind the codes of every row of words [rows, words]; behind those of the last row [rows, cols], packed along
+ * rows. */
+calm_status calm_check_padding(calm_checking *c, const calm_tensor *tensor, size_t rows, size_t words,
+                               size_t used_bits);
+calm_status calm_check_last_row(calm_checking *c, const calm_tensor *tensor, size_t rows, size_t cols,
+                                size_t used_bits);
 
 #endif

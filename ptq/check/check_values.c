@@ -6,7 +6,6 @@
 #include "ptq/base/threads.h"
 #include "ptq/check/check_scan.h"
 #include "ptq/check/check_state.h"
-#include "ptq/quant/pack.h"
 
 #define PIECE ((size_t)4 << 20) /* bytes of a tensor that one task reads */
 
@@ -29,10 +28,11 @@ typedef struct scan {
 
 static look choose(const calm_check_module *module, const calm_check_member *at, int *limit)
 {
-    static const char *const scales[] = {"weight_scale", "scales"}, *const words[] = {"weight_packed", "qweight"};
     const calm_tensor *tensor = at->tensor;
+    calm_qformat_part part;
+    const bool known = calm_qformat_suffix_part(NULL, at->suffix, &part);
     *limit = 0;
-    if (calm_check_listed(at->suffix, scales, 2) && calm_dtype_is_float(tensor->dtype))
+    if (known && part == CALM_QFORMAT_SCALES && calm_dtype_is_float(tensor->dtype))
         return LOOK_SCALES;
     if (calm_dtype_is_float(tensor->dtype))
         return LOOK_FLOATS;
@@ -40,7 +40,7 @@ static look choose(const calm_check_module *module, const calm_check_member *at,
         *limit = 1 << (module->scheme.bits - 1);
         return LOOK_RANGE;
     }
-    const bool packed = calm_check_listed(at->suffix, words, 2);
+    const bool packed = known && part == CALM_QFORMAT_CODES && strcmp(at->suffix, "weight") != 0;
     return packed && module->quantized && module->scheme.symmetric ? LOOK_HOLES : LOOK_NOTHING;
 }
 
@@ -139,123 +139,6 @@ static calm_status judge(calm_checking *c, const piece *pieces, size_t begin, si
 
 /* ---- small tensors ---- */
 
-/* Bits behind the codes of every row of words. */
-static calm_status check_padding(calm_checking *c, const calm_tensor *tensor, size_t rows, size_t words,
-                                 size_t used_bits)
-{
-    const uint32_t mask = used_bits % 32 ? ~0u << used_bits % 32 : 0;
-    size_t bad = 0, first = 0;
-    if (!mask || tensor->dtype != CALM_I32 || tensor->n_elements != rows * words || !words)
-        return CALM_OK;
-    for (size_t r = rows; r-- > 0;) {
-        uint32_t word;
-        memcpy(&word, tensor->data + 4 * (r * words + words - 1), sizeof word);
-        if (word & mask) {
-            bad++;
-            first = r;
-        }
-    }
-    calm_safetensors_release(c->set, tensor);
-    return bad ? calm_check_say(c, CALM_RULE_CODE_PADDING, tensor->name, "%zu of %zu rows, the first is %zu", bad, rows,
-                                first)
-               : CALM_OK;
-}
-
-/* The last row of words [rows, cols], packed along rows. */
-static calm_status check_last_row(calm_checking *c, const calm_tensor *tensor, size_t rows, size_t cols,
-                                  size_t used_bits)
-{
-    const uint32_t mask = used_bits % 32 ? ~0u << used_bits % 32 : 0;
-    size_t bad = 0;
-    if (!mask || tensor->dtype != CALM_I32 || tensor->n_elements != rows * cols || !rows)
-        return CALM_OK;
-    for (size_t i = 0; i < cols; i++) {
-        uint32_t word;
-        memcpy(&word, tensor->data + 4 * ((rows - 1) * cols + i), sizeof word);
-        bad += (word & mask) != 0;
-    }
-    return bad ? calm_check_say(c, CALM_RULE_CODE_PADDING, tensor->name, "%zu of %zu words of the last row", bad, cols)
-               : CALM_OK;
-}
-
-static calm_status check_ct(calm_checking *c, const calm_check_module *module)
-{
-    const calm_tensor *packed = calm_check_part(c, module, "weight_packed"),
-                      *zeros = calm_check_part(c, module, "weight_zero_point");
-    const size_t bits = (size_t)module->scheme.bits;
-    if (packed && packed->n_dims == 2)
-        CALM_TRY(check_padding(c, packed, packed->shape[0], packed->shape[1], module->in * bits));
-    if (zeros && zeros->n_dims == 2)
-        return check_last_row(c, zeros, zeros->shape[0], zeros->shape[1], module->out * bits);
-    return CALM_OK;
-}
-
-/* Zeros of GPTQ: those of a symmetric weight are all the middle; v1 stores them less one. */
-static calm_status check_qzeros(calm_checking *c, const calm_check_module *module, const calm_tensor *zeros)
-{
-    const calm_json *entry = calm_json_get(c->config, "quantization_config");
-    const bool v2 = strcmp(calm_json_string(calm_json_get(entry, "checkpoint_format"), "gptq"), "gptq_v2") == 0;
-    const int bits = module->scheme.bits;
-    const size_t words = calm_pack_words(module->out, bits), rows = zeros->n_dims == 2 ? zeros->shape[0] : 0;
-    const uint8_t middle = (uint8_t)((1 << (bits - 1)) - !v2), most = (uint8_t)((1 << bits) - 1);
-    uint8_t *codes;
-    uint32_t *row;
-    size_t other = 0, wraps = 0;
-    if (zeros->dtype != CALM_I32 || zeros->n_elements != rows * words || !rows)
-        return CALM_OK;
-    CALM_TRY(CALM_NEW(c->ctx, c->ctx->scratch, codes, module->out));
-    CALM_TRY(CALM_NEW(c->ctx, c->ctx->scratch, row, words));
-    for (size_t r = 0; r < rows; r++) {
-        memcpy(row, zeros->data + 4 * r * words, 4 * words);
-        calm_unpack_row(row, module->out, bits, codes);
-        for (size_t i = 0; i < module->out; i++) {
-            other += codes[i] != middle;
-            wraps += codes[i] == most;
-        }
-    }
-    calm_safetensors_release(c->set, zeros);
-    if (module->scheme.symmetric && other)
-        return calm_check_say(c, CALM_RULE_SYMMETRIC_ZEROS, module->name, "%zu of %zu zeros are not stored as %d",
-                              other, rows * module->out, middle);
-    return !v2 && wraps ? calm_check_say(c, CALM_RULE_ZERO_WRAPS, module->name, "%zu of %zu", wraps, rows * module->out)
-                        : CALM_OK;
-}
-
-static calm_status check_index(calm_checking *c, const calm_check_module *module, const calm_tensor *index)
-{
-    const calm_json *entry = calm_json_get(c->config, "quantization_config");
-    const size_t group = module->scheme.group ? module->scheme.group : module->in,
-                 groups = (module->in + group - 1) / group;
-    size_t order = 0, range = 0;
-    if (index->dtype != CALM_I32 || index->n_elements != module->in)
-        return CALM_OK;
-    for (size_t i = 0; i < module->in; i++) {
-        int32_t value;
-        memcpy(&value, index->data + 4 * i, sizeof value);
-        order += value != (int32_t)(i / group);
-        range += value < 0 || (size_t)value >= groups;
-    }
-    if (range)
-        return calm_check_say(c, CALM_RULE_INDEX_RANGE, module->name, "%zu of %zu columns; there are %zu groups", range,
-                              module->in, groups);
-    if (order && !calm_json_bool(calm_json_get(entry, "desc_act"), false))
-        return calm_check_say(c, CALM_RULE_INDEX_ORDER, module->name, "%zu of %zu columns", order, module->in);
-    return CALM_OK;
-}
-
-static calm_status check_gptq(calm_checking *c, const calm_check_module *module)
-{
-    const calm_tensor *zeros = calm_check_part(c, module, "qzeros"), *index = calm_check_part(c, module, "g_idx");
-    const calm_tensor *codes = calm_check_part(c, module, "qweight");
-    if (zeros)
-        CALM_TRY(check_qzeros(c, module, zeros));
-    if (index)
-        CALM_TRY(check_index(c, module, index));
-    if (codes && codes->n_dims == 2)
-        return check_last_row(c, codes, codes->shape[0], codes->shape[1], module->in * (size_t)module->scheme.bits);
-    return CALM_OK;
-}
-
 static calm_status check_small(calm_checking *c)
 {
     for (size_t i = 0; i < c->n_modules && c->resolved; i++) {
@@ -263,10 +146,8 @@ static calm_status check_small(calm_checking *c)
         calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
         if (!module->quantized || !module->out || !module->in)
             continue;
-        if (strcmp(c->format->name, "gptq") == 0)
-            CALM_TRY(check_gptq(c, module));
-        else if (strcmp(c->format->name, "compressed_tensors") == 0)
-            CALM_TRY(check_ct(c, module));
+        if (c->by_format->values)
+            CALM_TRY(c->by_format->values(c, module));
         calm_arena_rewind(c->ctx->scratch, mark);
     }
     return CALM_OK;

@@ -25,7 +25,7 @@ static calm_json *int_args(int bits, bool symmetric, const char *strategy, size_
     return args;
 }
 
-/* A calm_target_fn. */
+/* A calm_pattern_fn. */
 static void add_target(void *targets, const char *regex)
 {
     calm_text text;

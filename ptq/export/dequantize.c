@@ -10,8 +10,7 @@
 #include "ptq/export/export.h"
 #include "ptq/io/shards.h"
 #include "ptq/model/gguf_config.h"
-#include "ptq/model/stored.h"
-#include "ptq/quant/pack.h"
+#include "ptq/model/qformat.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 #define MOST_EXPERTS ((size_t)1 << 16) /* of a block */
@@ -22,7 +21,7 @@
 typedef struct source {
     const calm_tensor *plain; /* copied or converted                           */
     const char *module;       /* the weight of a quantized module              */
-    calm_stored_scheme scheme;
+    calm_qformat_scheme scheme;
     const calm_gguf_entry *entry; /* of a GGUF file                                */
 } source;
 
@@ -34,7 +33,7 @@ typedef struct work {
     calm_json *config; /* to be written */
     calm_json *read;   /* as it was     */
     calm_safetensors *set;
-    calm_stored *stored;
+    calm_qformat_reader *stored;
     calm_gguf *gguf;
     calm_gguf_list list;
     calm_tensor *tensors; /* [n] to be written */
@@ -79,47 +78,25 @@ static calm_json *plain_config(const calm_json *read, calm_dtype asked)
 
 /* ---- a directory ---- */
 
-static calm_status need_part(work *w, const char *module, const char *suffix, const calm_tensor **out)
+/* Rows and columns of a quantized weight from the tensors that hold it; calm_qformat_load checks all of them against
+ * it. */
+static calm_status find_shape(work *w, const calm_tensor *codes, const char *module,
+                              const calm_qformat_scheme *scheme, calm_tensor *out)
 {
-    char *name;
-    CALM_TRY(calm_strf(w->ctx, w->ctx->scratch, &name, "%s.%s", module, suffix));
-    *out = calm_safetensors_find(w->set, name);
-    return CALM_OK;
-}
-
-/* Rows and columns of a quantized weight from the tensors that hold it; calm_stored_load checks all of them against it.
- */
-static calm_status find_shape(work *w, const calm_tensor *codes, const char *module, const calm_stored_scheme *scheme,
-                              calm_tensor *out)
-{
-    const char *format = calm_stored_format_of(w->stored)->name;
-    const calm_tensor *shape, *index;
-    const bool stacked = codes->n_dims == 3;
-    CALM_TRY(need_part(w, module, "weight_shape", &shape));
-    CALM_TRY(need_part(w, module, "g_idx", &index));
-    if (codes->n_dims != 2 && !stacked)
-        return calm_fail(w->ctx, CALM_EFORMAT, "%s: tensor %s: expected a matrix of codes", codes->file, codes->name);
-    const size_t rows = codes->shape[stacked], cols = codes->shape[1 + stacked], bits = (size_t)scheme->bits;
-    if (rows > (size_t)CALM_SIZE_LIMIT || cols > (size_t)CALM_SIZE_LIMIT)
-        return calm_fail(w->ctx, CALM_EFORMAT, "%s: tensor %s: %zu by %zu", codes->file, codes->name, rows, cols);
-    const bool awq = strcmp(format, "awq") == 0, gptq = strcmp(format, "gptq") == 0;
-    out->shape[0] = awq ? cols * 8 : gptq ? cols : rows;
-    out->shape[1] = awq ? rows : gptq ? rows * 32 / bits : codes->dtype == CALM_I8 ? cols : cols * 32 / bits;
-    if (gptq && index && index->n_dims == 1 && calm_pack_words(index->n_elements, scheme->bits) == rows)
-        out->shape[1] = index->n_elements;
-    int64_t said[2] = {0, 0};
-    if (shape && shape->dtype == CALM_I64 && shape->n_elements == 2)
-        memcpy(said, shape->data, sizeof said);
-    if (said[1] > 0 && said[1] < CALM_SIZE_LIMIT && calm_pack_words((size_t)said[1], scheme->bits) == cols)
-        out->shape[1] = (size_t)said[1];
     out->n_dims = 2;
-    return CALM_OK;
+    CALM_TRY(calm_qformat_shape(w->ctx, calm_qformat_of(w->stored), w->set, module, scheme, codes, &out->shape[0],
+                                &out->shape[1]));
+    return out->shape[0] && out->shape[1] ? CALM_OK
+                                          : calm_fail(w->ctx, CALM_EFORMAT,
+                                                      "%s: tensor %s: expected a matrix of codes", codes->file,
+                                                      codes->name);
 }
 
 static bool is_codes(const char *suffix, const calm_tensor *tensor)
 {
-    const bool weight = strcmp(suffix, "weight") == 0 && (tensor->dtype == CALM_I8 || tensor->dtype == CALM_U32);
-    return weight || strcmp(suffix, "weight_packed") == 0 || strcmp(suffix, "qweight") == 0;
+    calm_qformat_part part;
+    return calm_qformat_suffix_part(NULL, suffix, &part) && part == CALM_QFORMAT_CODES &&
+           (strcmp(suffix, "weight") != 0 || tensor->dtype == CALM_I8 || tensor->dtype == CALM_U32);
 }
 
 /* Experts that share a tensor of codes; 0: it is one matrix. */
@@ -131,12 +108,8 @@ static size_t n_stacked(const calm_tensor *tensor)
 /* Tensors beside the codes that make a weight. */
 static bool is_part(const char *suffix)
 {
-    static const char *const parts[] = {"weight_scale", "weight_shape", "weight_zero_point", "qzeros", "scales",
-                                        "g_idx",        "biases",       "weight_g_idx"};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (strcmp(suffix, parts[i]) == 0)
-            return true;
-    return false;
+    calm_qformat_part part;
+    return calm_qformat_suffix_part(NULL, suffix, &part) && part != CALM_QFORMAT_CODES;
 }
 
 /* The weight of a module whose tensors are `tensor`, codes, and others; of expert `expert` of those that share it. */
@@ -153,7 +126,7 @@ static calm_status add_weight(work *w, const calm_tensor *tensor, const char *do
     else
         CALM_TRY(calm_strf(w->ctx, w->ctx->out, &module, "%.*s", (int)(dot - tensor->name), tensor->name));
     CALM_TRY(calm_strf(w->ctx, w->ctx->out, &name, "%s.weight", module));
-    CALM_TRY(calm_stored_find(w->ctx, w->stored, w->set, module, &quantized, &from->scheme));
+    CALM_TRY(calm_qformat_find(w->ctx, w->stored, w->set, module, &quantized, &from->scheme));
     if (!quantized)
         return calm_fail(w->ctx, CALM_EFORMAT,
                          "%s: %s has quantized tensors, but config.json says that it stays float; calm check "
@@ -204,16 +177,14 @@ static calm_status open_directory(work *w)
     char *path;
     CALM_TRY(calm_path_join(w->ctx, w->ctx->out, &path, w->path, "config.json"));
     CALM_TRY(calm_json_read(w->ctx, path, CONFIG_MAX, &w->read));
-    CALM_TRY(calm_stored_open(w->ctx, path, w->read, &w->stored));
+    CALM_TRY(calm_qformat_open(w->ctx, path, w->read, &w->stored));
     if (!w->stored)
         return calm_fail(w->ctx, CALM_EUNSUPPORTED, "%s: it is a float model: config.json has no quantization entry",
                          w->path);
     CALM_TRY(calm_safetensors_open(w->ctx, w->path, &w->set));
     const bool asked = w->options->dtype != CALM_N_DTYPES;
     const calm_dtype dtype = asked ? w->options->dtype : dtype_of(w->read, CALM_BF16);
-    w->result->format = calm_stored_format_of(w->stored)->name;
-    if (strcmp(w->result->format, "compressed_tensors") == 0)
-        w->result->format = "compressed-tensors";
+    w->result->format = calm_qformat_of(w->stored)->label;
     w->result->dtype = dtype;
     w->config = plain_config(w->read, w->options->dtype);
     return list_directory(w, dtype);
@@ -301,7 +272,7 @@ static calm_status put_stored(work *w, calm_shards_writer *writer, const calm_te
         return calm_fail(w->ctx, CALM_EFORMAT, "%s: %s: its size overflows", w->path, to->name);
     CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, n));
     CALM_TRY(
-        calm_stored_load(w->ctx, w->stored, w->set, from->module, &from->scheme, to->shape[0], to->shape[1], values));
+        calm_qformat_load(w->ctx, w->stored, w->set, from->module, &from->scheme, to->shape[0], to->shape[1], values));
     return put_floats(w, writer, to, values, n);
 }
 
@@ -392,7 +363,7 @@ calm_status calm_dequantize(calm_ctx *ctx, const char *path, const calm_dequanti
     calm_arena_rewind(ctx->scratch, mark);
     calm_json_free(w.config);
     calm_json_free(w.read);
-    calm_stored_close(w.stored);
+    calm_qformat_close(w.stored);
     calm_safetensors_close(w.set);
     calm_gguf_close(w.gguf);
     return status;

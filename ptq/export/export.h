@@ -8,7 +8,7 @@
 #include "ptq/base/context.h"
 #include "ptq/export/export_options.h"
 #include "ptq/plan/plan.h"
-#include "ptq/plan/targets.h"
+#include "ptq/plan/engines.h"
 #include "ptq/model/model.h"
 
 typedef struct calm_export_input {

@@ -100,7 +100,7 @@ typedef struct rules {
     const calm_scheme *scheme;
 } rules;
 
-/* A calm_target_fn. */
+/* A calm_pattern_fn. */
 static void add_rule(void *user, const char *regex)
 {
     const rules *to = user;

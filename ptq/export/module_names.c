@@ -103,7 +103,7 @@ typedef struct wanted {
     const calm_export_input *input;
     calm_plan_match_fn *match;
     const void *match_user;
-    calm_target_fn *each;
+    calm_pattern_fn *each;
     void *user;
 } wanted;
 
@@ -143,7 +143,7 @@ static void add_target(const wanted *w, calm_job_kind kind, place where)
 }
 
 void calm_module_regexes(const calm_export_input *input, calm_plan_match_fn *match, const void *match_user,
-                  calm_target_fn *each, void *user)
+                  calm_pattern_fn *each, void *user)
 {
     const wanted w = {input, match, match_user, each, user};
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)

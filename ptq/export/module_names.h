@@ -13,12 +13,12 @@
 typedef bool calm_plan_match_fn(const void *user, const calm_plan_job *job);
 
 /* Hears of one regex for whole module names, without "re:", ending in $. */
-typedef void calm_target_fn(void *user, const char *regex);
+typedef void calm_pattern_fn(void *user, const char *regex);
 
 /* One regex per kind of job and place (block, shared expert, experts) of which some block's job matches; of the experts
  * of a block the first speaks for all. */
 void calm_module_regexes(const calm_export_input *input, calm_plan_match_fn *match, const void *match_user,
-                  calm_target_fn *each, void *user);
+                  calm_pattern_fn *each, void *user);
 
 /* A calm_plan_match_fn: quantized with the calm_scheme `scheme`. */
 bool calm_plan_has_scheme(const void *scheme, const calm_plan_job *job);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ptq/model/arch.h"
-#include "ptq/model/stored.h"
+#include "ptq/model/qformat.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
 
@@ -19,7 +19,7 @@ struct calm_model {
     calm_config config;
     calm_layout layout;
     calm_safetensors *tensors;
-    calm_stored *stored;            /* NULL: a float checkpoint */
+    calm_qformat_reader *stored;            /* NULL: a float checkpoint */
     calm_act_rule act_rule;         /* of linears whose input is quantized */
 };
 
@@ -62,19 +62,19 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
                                float *w, calm_weight *weight)
 {
     bool quantized = false;
-    calm_stored_scheme scheme;
+    calm_qformat_scheme scheme;
     char *name;
     const calm_tensor *tensor;
     if (model->stored)
-        CALM_TRY(calm_stored_find(ctx, model->stored, model->tensors, module, &quantized, &scheme));
+        CALM_TRY(calm_qformat_find(ctx, model->stored, model->tensors, module, &quantized, &scheme));
     if (weight) {
         weight->act_bits = quantized ? scheme.act_bits : 0;
         weight->act_asymmetric = quantized && scheme.act_asymmetric;
         weight->act_rule = model->act_rule;
     }
     if (quantized)
-        return w ? calm_stored_load(ctx, model->stored, model->tensors, module, &scheme, out, in, w)
-                 : calm_stored_check(ctx, model->stored, model->tensors, module, &scheme, out, in);
+        return w ? calm_qformat_load(ctx, model->stored, model->tensors, module, &scheme, out, in, w)
+                 : calm_qformat_check(ctx, model->stored, model->tensors, module, &scheme, out, in);
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", module));
     CALM_TRY(need_matrix(ctx, model, name, out, in, &tensor));
     if (!w)
@@ -280,7 +280,7 @@ static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such model directory", dir);
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &model->json));
     CALM_TRY(calm_config_read(ctx, path, model->json, &model->config));
-    CALM_TRY(calm_stored_open(ctx, path, model->json, &model->stored));
+    CALM_TRY(calm_qformat_open(ctx, path, model->json, &model->stored));
     CALM_TRY(calm_safetensors_open(ctx, dir, &model->tensors));
     CALM_TRY(find_prefix(ctx, model));
     CALM_TRY(check_tie(ctx, model));
@@ -312,7 +312,7 @@ void calm_model_close(calm_model *model)
     if (!model)
         return;
     calm_safetensors_close(model->tensors);
-    calm_stored_close(model->stored);
+    calm_qformat_close(model->stored);
     calm_json_free(model->json);
     calm_arena_clear(&model->arena);
     free(model);
@@ -359,7 +359,7 @@ bool calm_model_is_quantized(const calm_model *model)
     return model->stored != NULL;
 }
 
-const calm_stored *calm_model_stored(const calm_model *model)
+const calm_qformat_reader *calm_model_stored(const calm_model *model)
 {
     return model->stored;
 }
@@ -368,9 +368,9 @@ calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_r
 {
     const calm_layout *layout = &model->layout;
     bool quantized;
-    calm_stored_scheme scheme;
+    calm_qformat_scheme scheme;
     for (size_t i = 0; model->stored && i < layout->n_linears; i++) {
-        CALM_TRY(calm_stored_find(ctx, model->stored, model->tensors, layout->linears[i].module, &quantized, &scheme));
+        CALM_TRY(calm_qformat_find(ctx, model->stored, model->tensors, layout->linears[i].module, &quantized, &scheme));
         if (quantized && scheme.act_bits) {
             model->act_rule = rule;
             return CALM_OK;

@@ -1,6 +1,6 @@
 /* Model: a checkpoint directory opened for reading - mapped shards, config.json, names - and its parts as float32.
  *
- * Float checkpoints and those in a quantized format (stored.h) are read alike: a quantized linear comes out as the
+ * Float checkpoints and those in a quantized format (qformat.h) are read alike: a quantized linear comes out as the
  * float32 weight its codes and scales stand for.  Nothing is converted before it is asked for, one sublayer or expert
  * at a time. */
 #ifndef CALM_MODEL_MODEL_H
@@ -11,7 +11,7 @@
 #include "ptq/model/block.h"
 #include "ptq/model/config.h"
 #include "ptq/model/layout.h"
-#include "ptq/model/stored.h"
+#include "ptq/model/qformat.h"
 
 typedef struct calm_model calm_model;
 
@@ -29,7 +29,7 @@ const calm_json *calm_model_json(const calm_model *model);              /* confi
 const char *calm_model_class(const calm_model *model);                  /* "Qwen3ForCausalLM" */
 const calm_safetensors *calm_model_tensors(const calm_model *model);
 bool calm_model_is_quantized(const calm_model *model);
-const calm_stored *calm_model_stored(const calm_model *model);          /* NULL: float */
+const calm_qformat_reader *calm_model_stored(const calm_model *model);          /* NULL: float */
 
 /* By which rule inputs are quantized from now on, in a checkpoint that quantizes them (grid.h): after opening it is
  * that of compressed-tensors.  CALM_EARG: no linear of the checkpoint has quantized activations. */

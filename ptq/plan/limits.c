@@ -5,15 +5,15 @@
 
 #include "ptq/base/text.h"
 
-calm_target_linear calm_limits_linear(const calm_pool_job *job)
+calm_engine_linear calm_limits_linear(const calm_pool_job *job)
 {
-    return (calm_target_linear){job->name, job->out, job->in, job->expert};
+    return (calm_engine_linear){job->name, job->out, job->in, job->expert};
 }
 
 static bool takes(const calm_limits *limits, const calm_pool *pool, const calm_pool_job *job, size_t scheme)
 {
-    const calm_target_linear linear = calm_limits_linear(job);
-    return calm_target_verdict(limits->target, limits->format, &linear, &pool->schemes[scheme]) == CALM_TARGET_TAKES;
+    const calm_engine_linear linear = calm_limits_linear(job);
+    return calm_engine_verdict(limits->target, limits->format, &linear, &pool->schemes[scheme]) == CALM_ENGINE_TAKES;
 }
 
 bool calm_limits_take(const calm_limits *limits, size_t unit, size_t scheme)
@@ -89,7 +89,7 @@ static bool ties(const calm_limits *limits, const calm_pool *pool)
 static calm_status refuse_job(calm_ctx *ctx, const calm_limits *limits, const calm_pool *pool, const bool *offered,
                               const calm_pool_job *job)
 {
-    const calm_target_linear linear = calm_limits_linear(job);
+    const calm_engine_linear linear = calm_limits_linear(job);
     size_t first = pool->n_schemes;
     for (size_t s = pool->n_schemes; s-- > 0;) {
         if (!offered[s])
@@ -100,20 +100,20 @@ static calm_status refuse_job(calm_ctx *ctx, const calm_limits *limits, const ca
     }
     return first == pool->n_schemes
                ? CALM_OK
-               : calm_target_check_scheme(ctx, limits->target, limits->format, &linear, &pool->schemes[first]);
+               : calm_engine_check_scheme(ctx, limits->target, limits->format, &linear, &pool->schemes[first]);
 }
 
 /* Why a job keeps a scheme from its set, appended to `out`; *keeps false: it does not. */
 static calm_status print_keeper(calm_ctx *ctx, const calm_limits *limits, const calm_pool *pool, bool offered,
                                 const calm_pool_job *job, size_t scheme, calm_text *out, bool *keeps)
 {
-    const calm_target_linear linear = calm_limits_linear(job);
+    const calm_engine_linear linear = calm_limits_linear(job);
     char name[CALM_SCHEME_NAME_MAX], *why = "another is pinned";
     *keeps = !offered || !takes(limits, pool, job, scheme);
     if (!*keeps)
         return CALM_OK;
     if (offered)
-        CALM_TRY(calm_target_explain(ctx, limits->target, limits->format, &linear, &pool->schemes[scheme], &why));
+        CALM_TRY(calm_engine_explain(ctx, limits->target, limits->format, &linear, &pool->schemes[scheme], &why));
     calm_scheme_name(&pool->schemes[scheme], name);
     calm_text_printf(out, "%s%s not %s (%s)", scheme ? ", " : "", job->name, name, why);
     return CALM_OK;
@@ -146,8 +146,8 @@ static calm_status refuse_set(calm_ctx *ctx, const calm_limits *limits, const ca
         status = calm_text_check(ctx, &text);
     if (status == CALM_OK)
         status = calm_fail(ctx, CALM_EARG, "%s%s: %s share a scheme, and none is left to them: %.700s",
-                           calm_target_is_any(limits->target) ? limits->asks : "`target` ",
-                           calm_target_is_any(limits->target) ? "" : calm_target_name(limits->target),
+                           calm_engine_is_any(limits->target) ? limits->asks : "`target` ",
+                           calm_engine_is_any(limits->target) ? "" : calm_engine_name(limits->target),
                            calm_tie_text(limits->tie), text.data);
     calm_text_clear(&text);
     return status;
@@ -163,13 +163,13 @@ calm_status calm_limits_apply(calm_ctx *ctx, const calm_pool *pool, const bool *
     if (!calm_size_mul(&n, pool->n_units, pool->n_schemes))
         return calm_fail(ctx, CALM_ENOMEM, "%zu units of %zu schemes", pool->n_units, pool->n_schemes);
     CALM_TRY(find_sets(ctx, pool, limits));
-    if (calm_target_is_any(limits->target) && !ties(limits, pool)) {
+    if (calm_engine_is_any(limits->target) && !ties(limits, pool)) {
         limits->set = NULL;
         return CALM_OK;
     }
-    CALM_TRY(calm_target_is_any(limits->target)
+    CALM_TRY(calm_engine_is_any(limits->target)
                  ? calm_strf(ctx, ctx->out, &limits->asks, "the format written")
-                 : calm_strf(ctx, ctx->out, &limits->asks, "target %s", calm_target_name(limits->target)));
+                 : calm_strf(ctx, ctx->out, &limits->asks, "target %s", calm_engine_name(limits->target)));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, limits->takes, n));
     memset(limits->takes, true, n);
     /* The row of a set's first unit becomes what all of its units may have; the others copy it. */

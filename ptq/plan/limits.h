@@ -7,12 +7,12 @@
 #ifndef CALM_PLAN_LIMITS_H
 #define CALM_PLAN_LIMITS_H
 
-#include "ptq/plan/targets.h"
+#include "ptq/plan/engines.h"
 #include "ptq/plan/pool.h"
 
 /* Every field 0: no engine and no tie, everything is taken. */
 typedef struct calm_limits {
-    const calm_target *target;           /* NULL: none                                         */
+    const calm_engine *target;           /* NULL: none                                         */
     const char *format;                  /* NULL: the engine's first                           */
     calm_tie tie;                        /* of the engine, and of what is written              */
     size_t n_schemes;
@@ -35,7 +35,7 @@ bool calm_limits_take(const calm_limits *limits, size_t unit, size_t scheme);
 bool calm_limits_know(const calm_limits *limits, const calm_pool *pool, size_t scheme);
 
 /* A job as the engine's table knows it. */
-calm_target_linear calm_limits_linear(const calm_pool_job *job);
+calm_engine_linear calm_limits_linear(const calm_pool_job *job);
 
 /* What limits cost a choice: "target vllm: 3 units were held back, predicted KL 1.23e-02 instead of 1.20e-02", in ctx->out;
  * `loss` names what was added up.  With held 0: "target vllm: nothing was held back". */

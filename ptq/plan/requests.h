@@ -7,7 +7,7 @@
 #ifndef CALM_PLAN_REQUESTS_H
 #define CALM_PLAN_REQUESTS_H
 
-#include "ptq/plan/targets.h"
+#include "ptq/plan/engines.h"
 #include "ptq/plan/limits.h"
 #include "ptq/plan/pool.h"
 
@@ -29,7 +29,7 @@ typedef struct calm_requests {
     const calm_pin *pins;              /* [n_pins] rounds rise                                          */
     size_t n_pins;
     double budget;                     /* bits per weight; NaN: none                                    */
-    const calm_target *target;         /* engine whose kernels must take the plan; NULL: any            */
+    const calm_engine *target;         /* engine whose kernels must take the plan; NULL: any            */
     const char *format;                /* the one it reads; NULL: its first                             */
     calm_tie tie;                      /* jobs that share a scheme in what is written                   */
 } calm_requests;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "ptq/plan/targets.h"
+#include "ptq/plan/engines.h"
 #include "ptq/recipe/document.h"
 
 /* ---- patterns ---- */
@@ -62,7 +62,7 @@ static const calm_shape gate = {CALM_SHAPE_TEXT, .min = 3, .max = 128};
 static const calm_shape gates = {CALM_SHAPE_LIST, .max = 64, .item = &gate};
 static const calm_shape format = {CALM_SHAPE_WORD, .values = "compressed-tensors|gptq|awq|mlx|gguf|imatrix|tensor-types"};
 static const calm_shape formats = {CALM_SHAPE_LIST, .min = 1, .max = 7, .item = &format};
-static const calm_shape target = {CALM_SHAPE_WORD, .values = CALM_TARGET_NAMES};
+static const calm_shape target = {CALM_SHAPE_WORD, .values = CALM_ENGINE_NAMES};
 static const calm_shape block = {CALM_SHAPE_INT, .min = 0, .max = 1 << 20};
 static const calm_shape blocks = {CALM_SHAPE_LIST, .min = 2, .max = 2, .item = &block};
 static const calm_shape no = {.kind = CALM_SHAPE_FALSE};

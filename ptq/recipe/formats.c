@@ -53,12 +53,12 @@ calm_status calm_formats_of_recipe(calm_ctx *ctx, const calm_json *recipe, calm_
     return calm_formats_parse(ctx, &names, out);
 }
 
-calm_status calm_formats_read_by(calm_ctx *ctx, const calm_formats *formats, const calm_target *target, char **out)
+calm_status calm_formats_read_by(calm_ctx *ctx, const calm_formats *formats, const calm_engine *target, char **out)
 {
     *out = NULL;
     for (size_t i = 0; i < calm_formats_count(formats); i++) {
         CALM_TRY(calm_format_name(ctx, calm_formats_at(formats, i), out));
-        if (calm_target_reads(target, *out))
+        if (calm_engine_reads(target, *out))
             return CALM_OK;
     }
     *out = NULL;

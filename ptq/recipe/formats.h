@@ -9,7 +9,7 @@
 
 #include "ptq/base/option.h"
 #include "ptq/export/export.h"
-#include "ptq/plan/targets.h"
+#include "ptq/plan/engines.h"
 
 typedef struct calm_formats {
     const calm_exporter **exporters;    /* [n] in ctx->out; n 0: compressed-tensors alone */
@@ -32,7 +32,7 @@ calm_status calm_format_name(calm_ctx *ctx, const calm_exporter *exporter, char 
 calm_status calm_formats_of_recipe(calm_ctx *ctx, const calm_json *recipe, calm_formats *out);
 
 /* The first of the formats that the target reads, with - for _, in ctx->out; NULL: none. */
-calm_status calm_formats_read_by(calm_ctx *ctx, const calm_formats *formats, const calm_target *target, char **out);
+calm_status calm_formats_read_by(calm_ctx *ctx, const calm_formats *formats, const calm_engine *target, char **out);
 
 /* Jobs that share a scheme in what is written. */
 calm_tie calm_formats_tie(const calm_formats *formats);

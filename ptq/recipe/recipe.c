@@ -240,8 +240,8 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
         calm_json_set_string(root, "format", calm_formats_at(&recipe->formats, 0)->name);
     else
         calm_json_set(root, "formats", formats_json(recipe));
-    if (!calm_target_is_any(recipe->target))
-        calm_json_set_string(root, "target", calm_target_name(recipe->target));
+    if (!calm_engine_is_any(recipe->target))
+        calm_json_set_string(root, "target", calm_engine_name(recipe->target));
     calm_json_set_string(evaluation, "text", recipe->eval_path ? recipe->eval_name : NULL);
     calm_json_set_int(evaluation, "samples", recipe->eval_windows);
     calm_json_set(root, "evaluation", evaluation);

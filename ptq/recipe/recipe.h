@@ -7,7 +7,7 @@
 #include "ptq/recipe/gates.h"
 #include "ptq/recipe/model_names.h"
 #include "ptq/base/option.h"
-#include "ptq/plan/targets.h"
+#include "ptq/plan/engines.h"
 #include "ptq/io/json.h"
 #include "ptq/plan/requests.h"
 #include "ptq/plan/scores.h"
@@ -74,7 +74,7 @@ typedef struct calm_recipe {
     size_t n_forbidden;
     calm_word *forbid;                      /* [n_forbid] those that name one candidate by its number             */
     size_t n_forbid;
-    const calm_target *target;              /* engine that the result is for; NULL: any                           */
+    const calm_engine *target;              /* engine that the result is for; NULL: any                           */
     const char *target_format;              /* of the formats to write, one that it reads; NULL: its first        */
     calm_tie target_tie;                    /* jobs that share a scheme for it and for what is written             */
     calm_gate *gates;                       /* [n_gates] what the result must hold                                */

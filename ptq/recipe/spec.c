@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ptq/export/export_options.h"
-#include "ptq/plan/targets.h"
+#include "ptq/plan/engines.h"
 #include "ptq/model/layout.h"
 #include "ptq/plan/rule.h"
 #include "ptq/quant/scheme.h"
@@ -112,7 +112,7 @@ const calm_option calm_spec_table[] = {
      .type = CALM_OPTION_ENUM, .values = CALM_EXPORT_FLOAT_NAMES, .fallback = "stored",
      .metavar = CALM_EXPORT_FLOAT_NAMES, .place = "export.gguf_float"},
     {.name = "target", .help = "engine whose kernels must take the result: its schemes, shapes, and one for all experts",
-     AT(target), .type = CALM_OPTION_STRING, .metavar = CALM_TARGET_NAMES, .place = "target"},
+     AT(target), .type = CALM_OPTION_STRING, .metavar = CALM_ENGINE_NAMES, .place = "target"},
     {.name = "kernels", .help = "OpenBLAS core type whose kernels the run is to use (Haswell, SkylakeX, ...)",
      AT(kernels), .type = CALM_OPTION_STRING, .max = 64, .metavar = "TYPE", .place = "kernels"},
     {.name = "no-eval", .help = "skip the evaluation", AT(no_eval), .type = CALM_OPTION_BOOL, .place = "evaluation",

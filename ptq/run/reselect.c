@@ -60,7 +60,7 @@ static calm_status resolve_target(calm_ctx *ctx, const calm_select_options *o, c
 {
     const calm_json *before = calm_json_get(calm_json_get(run->recipe, "select"), "target");
     const char *name = calm_json_string(before ? before : calm_json_get(run->recipe, "target"), "any");
-    CALM_TRY(calm_target_parse(ctx, o->target ? o->target : name, &out->target));
+    CALM_TRY(calm_engine_parse(ctx, o->target ? o->target : name, &out->target));
     calm_formats formats;
     char *format;
     CALM_TRY(calm_formats_of_recipe(ctx, run->recipe, &formats));
@@ -161,8 +161,8 @@ static calm_json *select_json(const calm_selected *s, const calm_requests *reque
     if (!isnan(requests->budget))
         calm_json_set_number(root, "budget", requests->budget);
     const char *own = calm_json_string(calm_json_get(s->parent.recipe, "target"), "any");
-    if (strcmp(calm_target_name(requests->target), own) != 0)    /* else the recipe says it */
-        calm_json_set_string(root, "target", calm_target_name(requests->target));
+    if (strcmp(calm_engine_name(requests->target), own) != 0)    /* else the recipe says it */
+        calm_json_set_string(root, "target", calm_engine_name(requests->target));
     for (size_t i = 0; i < requests->n_forbid; i++)
         calm_json_add_string(forbid, requests->forbid[i].said);
     for (size_t i = 0; i < requests->n_pins; i++) {

@@ -27,7 +27,7 @@ typedef struct calm_selected {
     calm_stored_pool stored;    /* its pool                                                                   */
     calm_solution solution;
     double budget;              /* that held; NaN: none                                                       */
-    const calm_target *target;  /* that held                                                                  */
+    const calm_engine *target;  /* that held                                                                  */
     size_t *before;             /* [n_jobs] entries that the parent chose; SIZE_MAX: none                     */
     double bits_before;         /* per weight, of those; NaN: some job had none                               */
     size_t n_changed;           /* units that differ in at least one job                                      */

@@ -107,17 +107,17 @@ calm_requests calm_run_requests(const calm_run *p, calm_unit unit)
 static calm_status note_dropped(calm_ctx *ctx, const calm_run *p, const calm_pool *pool, const calm_scope *pinned,
                                 const calm_requests *requests, size_t scheme)
 {
-    const calm_target_linear linear = calm_limits_linear(&pool->jobs[0]);
+    const calm_engine_linear linear = calm_limits_linear(&pool->jobs[0]);
     char name[CALM_SCHEME_NAME_MAX], *why;
     calm_scheme_name(&pool->schemes[scheme], name);
     for (size_t u = 0; u < pool->n_units; u++) {
         size_t entry;
         if (calm_scope_settles(pool, pinned, u, &entry) && pool->entries[entry].of_scheme == scheme)
-            return calm_target_check_scheme(ctx, requests->target, requests->format, &linear, &pool->schemes[scheme]);
+            return calm_engine_check_scheme(ctx, requests->target, requests->format, &linear, &pool->schemes[scheme]);
     }
-    CALM_TRY(calm_target_explain(ctx, requests->target, requests->format, &linear, &pool->schemes[scheme], &why));
+    CALM_TRY(calm_engine_explain(ctx, requests->target, requests->format, &linear, &pool->schemes[scheme], &why));
     calm_log(ctx, CALM_LOG_INFO, "%s is left out: target %s has no use for it anywhere; of %s it %s", name,
-             calm_target_name(p->in.recipe->target), linear.name, why);
+             calm_engine_name(p->in.recipe->target), linear.name, why);
     return CALM_OK;
 }
 
@@ -189,10 +189,10 @@ calm_status calm_run_rescope(calm_ctx *ctx, calm_run *p)
 calm_status calm_run_restrict(calm_ctx *ctx, calm_run *p)
 {
     const calm_recipe *recipe = p->in.recipe;
-    if (!calm_target_is_any(recipe->target) && !recipe->target_format && recipe->output)
+    if (!calm_engine_is_any(recipe->target) && !recipe->target_format && recipe->output)
         calm_log(ctx, CALM_LOG_WARNING, "target %s reads %s and not what this run writes: the plan is legal for it, the "
-                                        "checkpoint is for others", calm_target_name(recipe->target),
-                 calm_target_formats(recipe->target));
+                                        "checkpoint is for others", calm_engine_name(recipe->target),
+                 calm_engine_formats(recipe->target));
     CALM_TRY(drop_unknown(ctx, p));
     return calm_run_rescope(ctx, p);
 }

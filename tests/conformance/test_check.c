@@ -65,12 +65,12 @@ END_OF_TEST
 
 /* ---- the broken ones ---- */
 
-static calm_check_target target_of(const char *name)
+static calm_check_engine target_of(const char *name)
 {
-    const char *at = CALM_CHECK_TARGET_NAMES;
+    const char *at = CALM_CHECK_ENGINE_NAMES;
     for (int i = 0; name && at; i++, at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
         if (strncmp(at, name, strlen(name)) == 0)
-            return (calm_check_target)i;
+            return (calm_check_engine)i;
     return CALM_CHECK_ANY;
 }
 

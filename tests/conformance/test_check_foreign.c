@@ -373,7 +373,7 @@ static void expect(const char *name, const char *path, const char *rules, const 
                   ids, rules, named, texts);
     ck_assert_uint_gt(report.n_tensors, 0);
     /* Engines may lack it, but none finds it broken. */
-    for (calm_check_target target = CALM_CHECK_VLLM; target <= CALM_CHECK_MLX; target++) {
+    for (calm_check_engine target = CALM_CHECK_VLLM; target <= CALM_CHECK_MLX; target++) {
         ck_ok(calm_check(ctx, path, target, &report));
         (void)said(&report, &texts);
         for (size_t i = 0; i < report.n; i++) {

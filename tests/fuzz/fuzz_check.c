@@ -51,7 +51,7 @@ static const char *write_files(const uint8_t *data, size_t size)
     return folder;
 }
 
-static void check(const char *path, calm_check_target target)
+static void check(const char *path, calm_check_engine target)
 {
     calm_ctx *ctx = fuzz_context();
     calm_check_report report;
@@ -81,6 +81,6 @@ int calm_fuzz_one(const uint8_t *data, size_t size)
 #endif
     const char *folder = write_files(data, size);
     snprintf(gguf, sizeof gguf, "%s/model.gguf", folder);
-    check(access(gguf, F_OK) == 0 ? gguf : folder, (calm_check_target)(size % 6));
+    check(access(gguf, F_OK) == 0 ? gguf : folder, (calm_check_engine)(size % 6));
     return 0;
 }

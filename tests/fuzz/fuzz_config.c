@@ -3,7 +3,7 @@
 
 #include "ptq/model/arch.h"
 #include "ptq/model/layout.h"
-#include "ptq/model/stored.h"
+#include "ptq/model/qformat.h"
 #include "tests/fuzz/fuzz.h"
 
 static bool in_range(double value, double min, double max)
@@ -64,20 +64,20 @@ static void check_config(calm_ctx *ctx, const calm_config *config)
 static void check_quantization(calm_ctx *ctx, const calm_json *config)
 {
     static const char *const modules[] = {"model.layers.0.self_attn.q_proj", "lm_head", ""};
-    calm_stored *stored;
-    if (calm_stored_open(ctx, "config.json", config, &stored) != CALM_OK || !stored) {
-        if (stored)
+    calm_qformat_reader *reader;
+    if (calm_qformat_open(ctx, "config.json", config, &reader) != CALM_OK || !reader) {
+        if (reader)
             abort();
         return;
     }
     for (size_t i = 0; i < 3 && ctx->status == CALM_OK; i++) {
         bool quantized = false;
-        calm_stored_scheme scheme;
-        if (calm_stored_find(ctx, stored, NULL, modules[i], &quantized, &scheme) == CALM_OK && quantized &&
+        calm_qformat_scheme scheme;
+        if (calm_qformat_find(ctx, reader, NULL, modules[i], &quantized, &scheme) == CALM_OK && quantized &&
             (scheme.bits < 2 || scheme.bits > 8 || scheme.act_bits < 0 || scheme.act_bits > 8))
             abort();
     }
-    calm_stored_close(stored);
+    calm_qformat_close(reader);
 }
 
 int calm_fuzz_one(const uint8_t *data, size_t size)

@@ -87,7 +87,7 @@ registries() {
     registry algorithms/parts.def CALM_PART algorithms '\([a-z0-9_]*\), *\([a-z0-9_]*\).*/\1_\2.c' \
         'grid_*.c' 'transform_*.c' 'round_*.c' 'refit_*.c'
     registry ptq/model/arch.def CALM_ARCH ptq/model '\([a-z0-9_]*\).*/arch_\1.c' 'arch_*.c'
-    registry ptq/model/stored.def CALM_STORED ptq/model '\([a-z0-9_]*\).*/stored_\1.c' 'stored_*.c'
+    registry ptq/model/qformats.def CALM_QFORMAT ptq/model '\([a-z0-9_]*\).*/qformat_\1.c' 'qformat_*.c'
     registry ptq/export/export.def CALM_EXPORT ptq/export '\([a-z0-9_]*\).*/export_\1.c' 'export_*.c'
     registry cli/commands.def CALM_COMMAND cli '\([a-z0-9_]*\).*/cmd_\1.c' 'cmd_*.c'
     for file in $(sources tests); do

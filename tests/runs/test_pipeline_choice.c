@@ -305,17 +305,17 @@ END_OF_TEST
 /* ---- candidates that must never win ---- */
 
 /* All codes at zero: a dead output. */
-static calm_status dead(calm_ctx *c, calm_target *target, const void *opts, calm_qjob *qjob)
+static calm_status dead(calm_ctx *c, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     (void)opts;
-    CALM_TRY(calm_target_grids(c, target, qjob));
+    CALM_TRY(calm_problem_grids(c, problem, qjob));
     memset(qjob->codes, calm_symmetric_zero(&qjob->scheme), qjob->out * qjob->in);
     return CALM_OK;
 }
 
-static calm_status not_a_number(calm_ctx *c, calm_target *target, const void *opts, calm_qjob *qjob)
+static calm_status not_a_number(calm_ctx *c, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
-    CALM_TRY(dead(c, target, opts, qjob));
+    CALM_TRY(dead(c, problem, opts, qjob));
     qjob->scales[0] = NAN;
     return CALM_OK;
 }

@@ -26,9 +26,9 @@ static play for_target(const play *first, const char *target, double *bits)
 {
     play run = play_elsewhere(first, target);
     run.recipe.store = first->recipe.store;
-    run.recipe.target = calm_target_find(target);
-    run.recipe.target_format = calm_target_reads(run.recipe.target, "compressed-tensors") ? "compressed-tensors" : NULL;
-    run.recipe.target_tie = calm_tie_both(calm_target_tie(run.recipe.target, run.recipe.target_format), CALM_TIE_BLOCK);
+    run.recipe.target = calm_engine_find(target);
+    run.recipe.target_format = calm_engine_reads(run.recipe.target, "compressed-tensors") ? "compressed-tensors" : NULL;
+    run.recipe.target_tie = calm_tie_both(calm_engine_tie(run.recipe.target, run.recipe.target_format), CALM_TIE_BLOCK);
     run.recipe.budgets = bits;
     run.recipe.n_budgets = 1;
     run.recipe.keep_hybrid = true;
@@ -55,8 +55,6 @@ static void check_legal(const play *run, int64_t id, const char *target)
         ck_assert_int_eq(of_choices(run, id, "count(DISTINCT scheme)", "job LIKE 'experts.%'"), 1);
     if (strcmp(target, "sglang") == 0)
         ck_assert_int_eq(of_choices(run, id, "count(*)", "scheme LIKE 'w3%'"), 0);
-    if (strcmp(target, "vllm") == 0)
-        ck_assert_int_eq(of_choices(run, id, "count(*)", "scheme LIKE 'w3%' AND job LIKE 'experts.%'"), 0);
     ck_assert_int_eq(of_choices(run, id, "count(*)", "1"), 20);
     /* What engines fuse is one job, so it has one choice. */
     ck_assert_int_eq(play_sql(run, "SELECT count(*) FROM job WHERE linears LIKE '%q_proj%k_proj%v_proj%'"), 2);
@@ -122,20 +120,20 @@ TEST(select_is_the_run)
     const tiny_model model = mixture();
     const play first = play_new(&model, "w3a16_g32,w4a16_g32,w8a16_g32", "rtn,gptq");
     double bits[] = {5.2, 5.5};
-    play any = for_target(&first, "any", bits), vllm = for_target(&first, "vllm", bits);
+    play any = for_target(&first, "any", bits), tied = for_target(&first, "transformers", bits);
     any.recipe.n_budgets = 2;    /* a table: nothing is written, so nothing is refused */
     play_must_run(&any);
     const int64_t table = newest(&any);
-    play_must_run(&vllm);
+    play_must_run(&tied);
     const int64_t constrained = newest(&any);
-    ck_assert_str_eq(decided(&any, select_run(&any, table, "vllm", 5.2)), decided(&any, constrained));
+    ck_assert_str_eq(decided(&any, select_run(&any, table, "transformers", 5.2)), decided(&any, constrained));
     ck_assert_str_eq(decided(&any, select_run(&any, constrained, "any", NAN)),
                      decided(&any, select_run(&any, table, NULL, 5.2)));
     ck_assert_str_ne(decided(&any, select_run(&any, table, NULL, 5.2)), decided(&any, constrained));
 }
 END_OF_TEST
 
-/* Odd widths: Marlin takes no weight-only scheme of [., 96], W8A8 takes every shape. */
+/* Odd widths: a Marlin that does not pad takes no weight-only scheme of [., 96], CUTLASS takes it in W8A8. */
 TEST(a_dense_model_of_odd_widths)
 {
     double bits = 6;
@@ -146,23 +144,23 @@ TEST(a_dense_model_of_odd_widths)
     model.n_kv = 2;
     model.head_dim = 32;
     const play first = play_new(&model, "w3a16_g32,w4a16_g32,w8a8", "rtn");
-    play run = for_target(&first, "vllm", &bits);
+    play run = for_target(&first, "sglang", &bits);
     run.recipe.target_tie = CALM_TIE_NONE;
     const outcome said = play_must_run(&run);
     const int64_t id = newest(&run);
     ck_assert_int_eq(of_choices(&run, id, "count(*)", "job = 'down' AND scheme <> 'w8a8'"), 0);
     ck_assert_int_gt(of_choices(&run, id, "count(*)", "scheme <> 'w8a8'"), 0);
-    ck_assert_msg(strstr(said.verdict, "target vllm: ") != NULL, "%s", said.verdict);
+    ck_assert_msg(strstr(said.verdict, "target sglang: ") != NULL, "%s", said.verdict);
     /* No uniform run of the others is measured. */
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation r JOIN evaluation e ON e.id = r.evaluation_id WHERE"
                                     " r.role = 'guard' AND (e.subject LIKE '%w3a16%' OR e.subject LIKE '%w4a16%')"), 0);
     ck_assert_int_gt(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard'"), 0);
     play alone = play_new(&model, "w4a16_g32", "rtn");
-    alone.recipe.target = calm_target_find("vllm");
+    alone.recipe.target = calm_engine_find("sglang");
     const outcome refused = play_run(&alone, none);
     ck_assert_int_eq(refused.status, CALM_EARG);
-    ck_assert_msg(strstr(refused.message, "`target` vllm takes no w4a16_g32 for model.layers.0.down [128, 96]: it takes input "
-                                          "columns that 128 divides, not 96; `schemes` w8a8 would do") != NULL, "%s",
+    ck_assert_msg(strstr(refused.message, "`target` sglang takes no w4a16_g32 for model.layers.0.down [128, 96]: it takes input "
+                                          "columns that 64 divides, not 96; `schemes` w8a8 would do") != NULL, "%s",
                   refused.message);
     ck_assert_ptr_null(play_digest(alone.recipe.output));
 }
@@ -206,7 +204,7 @@ TEST(one_scheme)
     const tiny_model model = mixture();
     const play first = play_new(&model, "w4a16_g32", "rtn,gptq");
     play plain = play_elsewhere(&first, "plain"), vllm = play_elsewhere(&first, "vllm");
-    vllm.recipe.target = calm_target_find("vllm");
+    vllm.recipe.target = calm_engine_find("vllm");
     vllm.recipe.target_tie = CALM_TIE_BLOCK;
     play_must_run(&plain);
     const outcome said = play_must_run(&vllm);

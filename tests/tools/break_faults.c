@@ -150,12 +150,13 @@ const break_fault break_faults[] = {
     {"norm_nan", "ct", "VA010", "model.norm.weight", BREAK_POKE, "model.norm.weight", "c0ff", 0, 0},
 
     /* engines */
-    {"vllm_shape", "ct-moe", "TG003", Q0, BREAK_SET, QC "version", "\"0.17.1\"", 0, "vllm"},
+    {"sglang_shape", "ct-moe", "TG003", "layers.0.self_attn.o_proj", BREAK_SET, QC "version", "\"0.17.1\"", 0,
+     "sglang"},
     {"transformers_asymmetric", "ct-asym", "TG006", "model.layers.0", BREAK_SET, QC "version", "\"0.17.1\"", 0,
      "transformers"},
     {"mlx_cannot", "ct", "TG001", "", BREAK_SET, QC "version", "\"0.17.1\"", 0, "mlx"},
     {"vllm_group", "ct", "TG004", Q0, BREAK_SET, GROUP "weights/group_size", "16", 0, "vllm"},
-    {"vllm_slice", "ct", "TG005", Q0, BREAK_SET, GROUP "weights/group_size", "128", 0, "vllm"},
+    {"vllm_slice", "ct", "TG005", "self_attn.o_proj", BREAK_SET, GROUP "weights/group_size", "128", 0, "vllm"},
     {"vllm_activations", "ct-w4a4", "TG009", Q0, BREAK_SET, QC "version", "\"0.17.1\"", 0, "vllm"},
     {"transformers_experts", "ct-moe", "TG008", "mlp.experts.0", BREAK_SET, GROUP "weights/symmetric", "false", 0,
      "transformers"},

@@ -88,16 +88,14 @@ static bool experts_equal(const char *target, const size_t *plan)
 
 static bool is_legal(const char *target, const bench *b, const size_t *plan)
 {
-    const bool marlin = strcmp(target, "vllm") == 0 || strcmp(target, "sglang") == 0;
+    const bool unpadded = strcmp(target, "sglang") == 0;
     const bool weights_only = strcmp(target, "llamacpp") == 0 || strcmp(target, "mlx") == 0;
     if (strcmp(target, "any") == 0)
         return true;
     for (size_t j = 0; j < N_JOBS; j++) {
         if (weights_only && plan[j] == W8A8)
             return false;
-        if (marlin && plan[j] == W3 && (is_expert(j) || strcmp(target, "sglang") == 0))
-            return false;
-        if (marlin && plan[j] != W8A8 && b->jobs[j].in % 128)
+        if (unpadded && (plan[j] == W3 || (plan[j] != W8A8 && b->jobs[j].in % 128)))
             return false;
         if (strcmp(target, "transformers") == 0 && is_expert(j) && plan[j] == W8A8)
             return false;
@@ -159,7 +157,7 @@ static size_t n_solved, n_held;
 
 static void check_plan(const char *target, bench *b, double budget)
 {
-    const calm_requests requests = {.budget = budget, .target = calm_target_find(target)};
+    const calm_requests requests = {.budget = budget, .target = calm_engine_find(target)};
     double free_loss, loss, bits, best = best_of(target, b, floor(budget * b->weights + 0.5), &free_loss);
     calm_solution found;
     if (isnan(best)) {
@@ -213,8 +211,8 @@ TEST(targets_differ)
             n[t] += is_legal(targets[t], &b, plan);
     }
     ck_assert_uint_eq(n[0], N_PLANS);
-    ck_assert_uint_eq(n[1], 3 * 1 * 2 * 2);       /* dense 3, odd dense 1, experts of a block 2 each */
-    ck_assert_uint_eq(n[2], 2 * 1 * 2 * 2);
+    ck_assert_uint_eq(n[1], 3 * 3 * 3 * 3);       /* of any width: dense jobs, the experts of a block */
+    ck_assert_uint_eq(n[2], 2 * 1 * 2 * 2);       /* dense 2, odd dense 1, experts of a block 2 each */
     ck_assert_uint_eq(n[3], 2 * 2 * 16);          /* four projections of 2 */
     ck_assert_uint_eq(n[4], 2 * 2 * 16);
     ck_assert_uint_eq(n[5], 3 * 3 * 2);           /* the experts of the model */
@@ -228,7 +226,7 @@ TEST(several_schemes_without_a_budget)
     bench b;
     double loss, bits, free_loss;
     for (size_t t = 1; t < 6; t++) {
-        const calm_requests requests = {.budget = NAN, .target = calm_target_find(targets[t])};
+        const calm_requests requests = {.budget = NAN, .target = calm_engine_find(targets[t])};
         calm_solution found;
         make(7, true, &b);
         ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
@@ -244,7 +242,7 @@ TEST(a_pin_ties_the_others)
     const calm_pin pins[] = {{"model.layers.0.experts.1.down", WORD("rtn w4a16_g32"), 1},
                                    {"model.layers.0.experts.0.down", WORD("rtn w8a8"), 1},
                                    {"model.layers.0.experts.0.down", WORD("rtn w3a16_g32"), 1}};
-    calm_requests requests = {.budget = NAN, .pins = pins, .n_pins = 1, .target = calm_target_find("vllm")};
+    calm_requests requests = {.budget = NAN, .pins = pins, .n_pins = 1, .target = calm_engine_find("sglang")};
     calm_solution found;
     bench b;
     make(3, false, &b);
@@ -253,16 +251,16 @@ TEST(a_pin_ties_the_others)
         ck_assert_uint_eq(found.choice[j], W4);
     requests.n_pins = 2;
     ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG,
-             "`target` vllm: all experts of a block share a scheme, and none is left to them: "
+             "`target` sglang: all experts of a block share a scheme, and none is left to them: "
              "model.layers.0.experts.0.gate_up not w3a16_g32 (takes weights of 4 or 8 bits, not 3 (experts)), "
              "model.layers.0.experts.0.down not w4a16_g32 (another is pinned)");
     requests.pins = &pins[2];
     requests.n_pins = 1;
     ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG,
-             "`target` vllm takes no w3a16_g32 for model.layers.0.experts.0.down");
+             "`target` sglang takes no w3a16_g32 for model.layers.0.experts.0.down");
     requests.pins = &pins[0];
     requests.n_pins = 2;
-    requests.target = calm_target_find("any");
+    requests.target = calm_engine_find("any");
     ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
 }
 END_OF_TEST
@@ -270,20 +268,21 @@ END_OF_TEST
 TEST(what_nothing_fits)
 {
     const calm_word forbid[] = {WORD("rtn w8a8")};
-    const calm_requests requests = {.budget = NAN, .forbid = forbid, .n_forbid = 1, .target = calm_target_find("vllm")};
+    const calm_requests requests = {.budget = NAN, .forbid = forbid, .n_forbid = 1,
+                                    .target = calm_engine_find("sglang")};
     calm_solution found;
     bench b;
     make(3, true, &b);
     ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG,
-             "`target` vllm takes no w3a16_g32 for model.layers.1.qkv [256, 96]: it takes input columns that 128 divides, "
-             "not 96; `schemes` w8a8 would do");
+             "`target` sglang takes no w3a16_g32 for model.layers.1.qkv [256, 96]: it takes weights of 4 or 8 bits, not 3; "
+             "`schemes` w8a8 would do");
 }
 END_OF_TEST
 
 /* Experts whose candidates failed at different widths have none in common. */
 TEST(failures_that_leave_no_scheme)
 {
-    const calm_requests requests = {.budget = 8, .target = calm_target_find("llamacpp")};
+    const calm_requests requests = {.budget = 8, .target = calm_engine_find("llamacpp")};
     calm_solution found;
     bench b;
     make(3, false, &b);
@@ -298,7 +297,7 @@ END_OF_TEST
 /* A unit of two jobs joins both projections: units of a set are merged over their jobs. */
 TEST(units_of_several_jobs)
 {
-    const calm_requests requests = {.budget = NAN, .target = calm_target_find("llamacpp")};
+    const calm_requests requests = {.budget = NAN, .target = calm_engine_find("llamacpp")};
     calm_solution found;
     bench b;
     make(3, false, &b);

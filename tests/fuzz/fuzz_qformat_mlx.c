@@ -1,7 +1,7 @@
 /* mlx checkpoints: the entry of config.json and a module's tensors. */
-#include "tests/fuzz/fuzz_stored.h"
+#include "tests/fuzz/fuzz_qformat.h"
 
 int calm_fuzz_one(const uint8_t *data, size_t size)
 {
-    return fuzz_stored("mlx", data, size);
+    return fuzz_qformat("mlx", data, size);
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "ptq/text/regex.h"
-#include "ptq/model/stored.h"
+#include "ptq/model/qformat.h"
 #include "ptq/quant/pack.h"
 
 typedef struct target {
@@ -17,11 +17,11 @@ typedef struct target {
     size_t group;         /* index of the group; n_groups = ignored */
 } target;
 
-enum { INT_QUANTIZED, PACK_QUANTIZED };    /* calm_stored_scheme.layout */
+enum { INT_QUANTIZED, PACK_QUANTIZED };    /* calm_qformat_scheme.layout */
 
 typedef struct compressed {
     calm_arena arena;
-    calm_stored_scheme *groups;
+    calm_qformat_scheme *groups;
     size_t n_groups;
     target *targets;
     size_t n_targets;
@@ -35,7 +35,7 @@ static calm_status unsupported(calm_ctx *ctx, const char *path, const char *grou
 /* ---- the configuration ---- */
 
 static calm_status read_weights(calm_ctx *ctx, const char *path, const char *group, const calm_json *args,
-                                calm_stored_scheme *out)
+                                calm_qformat_scheme *out)
 {
     const bool yes = true;
     const int64_t none = 0;
@@ -58,7 +58,7 @@ static calm_status read_weights(calm_ctx *ctx, const char *path, const char *gro
 }
 
 static calm_status read_activations(calm_ctx *ctx, const char *path, const char *group, const calm_json *args,
-                                    calm_stored_scheme *out)
+                                    calm_qformat_scheme *out)
 {
     const bool yes = true, no = false;
     int64_t bits = 0;
@@ -79,7 +79,7 @@ static calm_status read_activations(calm_ctx *ctx, const char *path, const char 
 }
 
 static calm_status read_group(calm_ctx *ctx, const char *path, const char *name, const calm_json *group,
-                              const char *global_format, calm_stored_scheme *out)
+                              const char *global_format, calm_qformat_scheme *out)
 {
     const char *format;
     if (calm_json_typeof(calm_json_get(group, "weights")) != CALM_JSON_OBJECT)
@@ -159,6 +159,11 @@ static bool detect(const calm_json *config)
     return strcmp(calm_json_string(calm_json_get(entry, "quant_method"), ""), "compressed-tensors") == 0;
 }
 
+static bool resembles(const calm_json *config)
+{
+    return calm_json_get(calm_json_get(config, "quantization_config"), "config_groups") != NULL;
+}
+
 static void release(void *self)
 {
     compressed *out = self;
@@ -175,7 +180,7 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config
 /* ---- modules ---- */
 
 static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module,
-                        bool *quantized, calm_stored_scheme *out)
+                        bool *quantized, calm_qformat_scheme *out)
 {
     const compressed *from = self;
     const target *best = NULL;
@@ -202,25 +207,32 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     return CALM_OK;
 }
 
-static calm_status tensors(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme, size_t out, size_t in,
-                           calm_stored_tensor *list, size_t *n)
+static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
+                           calm_qformat_tensor *list, size_t *n)
 {
     const size_t group = scheme->group ? scheme->group : in, groups = (in + group - 1) / group;
     const bool packed = scheme->layout == PACK_QUANTIZED;
     if (!packed && !scheme->symmetric)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: asymmetric int-quantized weights", module);
-    list[0] = (calm_stored_tensor){CALM_STORED_CODES, "weight", CALM_I8, 2, {out, in}, false};
+    list[0] = (calm_qformat_tensor){CALM_QFORMAT_CODES, "weight", CALM_I8, 2, {out, in}, false};
     if (packed)
-        list[0] = (calm_stored_tensor){CALM_STORED_CODES, "weight_packed", CALM_I32, 2,
-                                       {out, calm_pack_words(in, scheme->bits)}, false};
-    list[1] = (calm_stored_tensor){CALM_STORED_SCALES, "weight_scale", CALM_N_DTYPES, 2, {out, groups}, false};
+        list[0] = (calm_qformat_tensor){CALM_QFORMAT_CODES, "weight_packed", CALM_I32, 2,
+                                        {out, calm_pack_words(in, scheme->bits)}, false};
+    list[1] = (calm_qformat_tensor){CALM_QFORMAT_SCALES, "weight_scale", CALM_N_DTYPES, 2, {out, groups}, false};
     *n = 2;
     if (packed)
-        list[(*n)++] = (calm_stored_tensor){CALM_STORED_SHAPE, "weight_shape", CALM_I64, 1, {2, 0}, true};
+        list[(*n)++] = (calm_qformat_tensor){CALM_QFORMAT_SHAPE, "weight_shape", CALM_I64, 1, {2, 0}, true};
     if (!scheme->symmetric)
-        list[(*n)++] = (calm_stored_tensor){CALM_STORED_ZEROS, "weight_zero_point", CALM_I32, 2,
-                                            {calm_pack_words(out, scheme->bits), groups}, false};
+        list[(*n)++] = (calm_qformat_tensor){CALM_QFORMAT_ZEROS, "weight_zero_point", CALM_I32, 2,
+                                             {calm_pack_words(out, scheme->bits), groups}, false};
     return CALM_OK;
+}
+
+static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
+                  size_t *in)
+{
+    *out = rows;
+    *in = dtype == CALM_I8 ? cols : cols * 32 / (size_t)scheme->bits;
 }
 
 /* Signed bytes to codes. */
@@ -237,30 +249,40 @@ static calm_status unpack_bytes(calm_ctx *ctx, const char *module, int bits, con
     return CALM_OK;
 }
 
-static calm_status unpack(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme,
-                          const calm_tensor *const found[CALM_N_STORED_PARTS], calm_stored_values *values)
+static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme,
+                          const calm_tensor *const found[CALM_N_QFORMAT_PARTS], calm_qformat_values *values)
 {
-    const calm_tensor *codes = found[CALM_STORED_CODES], *zeros = found[CALM_STORED_ZEROS];
+    const calm_tensor *codes = found[CALM_QFORMAT_CODES], *zeros = found[CALM_QFORMAT_ZEROS];
     uint32_t *words;
-    CALM_TRY(calm_stored_floats(ctx, found[CALM_STORED_SCALES], false, 0, 0, values->scales));
+    CALM_TRY(calm_qformat_floats(ctx, found[CALM_QFORMAT_SCALES], false, 0, 0, values->scales));
     if (scheme->layout == INT_QUANTIZED)
         return unpack_bytes(ctx, module, scheme->bits, codes, values->codes);
-    CALM_TRY(calm_stored_words(ctx, codes, &words));
+    CALM_TRY(calm_qformat_words(ctx, codes, &words));
     calm_unpack_rows(words, values->out, values->in, scheme->bits, values->codes);
     if (!zeros)
         return CALM_OK;
-    CALM_TRY(calm_stored_words(ctx, zeros, &words));
+    CALM_TRY(calm_qformat_words(ctx, zeros, &words));
     calm_unpack_columns(words, values->out, values->n_groups, scheme->bits, values->zeros);
     return CALM_OK;
 }
 
-const calm_stored_format calm_stored_compressed_tensors = {
+static const calm_qformat_suffix suffixes[] = {
+    {"weight_packed", CALM_QFORMAT_CODES}, {"weight", CALM_QFORMAT_CODES},
+    {"weight_scale", CALM_QFORMAT_SCALES}, {"weight_zero_point", CALM_QFORMAT_ZEROS},
+    {"weight_shape", CALM_QFORMAT_SHAPE},  {"weight_g_idx", CALM_QFORMAT_INDEX},
+    {NULL, CALM_QFORMAT_CODES}};
+
+const calm_qformat calm_qformat_compressed_tensors = {
     .name = "compressed_tensors",
+    .label = "compressed-tensors",
+    .suffixes = suffixes,
     .detect = detect,
+    .resembles = resembles,
     .bytes = sizeof(compressed),
     .read = read,
     .release = release,
     .find = find,
     .tensors = tensors,
+    .shape = shape,
     .unpack = unpack,
 };

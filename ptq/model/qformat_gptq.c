@@ -7,20 +7,20 @@
 #include <string.h>
 
 #include "ptq/text/regex.h"
-#include "ptq/model/stored.h"
+#include "ptq/model/qformat.h"
 #include "ptq/quant/pack.h"
 
-enum { V2 = 1, DESC_ACT = 2 };    /* calm_stored_scheme.layout */
+enum { V2 = 1, DESC_ACT = 2 };    /* calm_qformat_scheme.layout */
 
 typedef struct rule {
     calm_regex *regex;
     bool stays_float;
-    calm_stored_scheme scheme;
+    calm_qformat_scheme scheme;
 } rule;
 
 typedef struct gptq {
     calm_arena arena;
-    calm_stored_scheme base;
+    calm_qformat_scheme base;
     rule *rules;
     size_t n_rules;
     char **only;        /* [n_only] one of them must be part of a quantized module's name; none: all are */
@@ -42,12 +42,12 @@ static void release(void *self)
 }
 
 /* Bits, group, sym and desc_act, each as in `scheme` where absent. */
-static calm_status read_scheme(calm_ctx *ctx, const char *path, const calm_json *entry, calm_stored_scheme *scheme)
+static calm_status read_scheme(calm_ctx *ctx, const char *path, const calm_json *entry, calm_qformat_scheme *scheme)
 {
     const bool symmetric = scheme->symmetric, reordered = scheme->layout & DESC_ACT;
     bool desc_act;
-    CALM_TRY(calm_stored_bits(ctx, path, entry, "bits", scheme->bits, &scheme->bits));
-    CALM_TRY(calm_stored_group(ctx, path, entry, "group_size", scheme->group, &scheme->group));
+    CALM_TRY(calm_qformat_bits(ctx, path, entry, "bits", scheme->bits, &scheme->bits));
+    CALM_TRY(calm_qformat_group(ctx, path, entry, "group_size", scheme->group, &scheme->group));
     CALM_TRY(calm_json_need_bool(ctx, path, entry, "sym", &symmetric, &scheme->symmetric));
     CALM_TRY(calm_json_need_bool(ctx, path, entry, "desc_act", &reordered, &desc_act));
     scheme->layout = (scheme->layout & V2) | (desc_act ? DESC_ACT : 0);
@@ -117,7 +117,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     if (strcmp(dtype, "int32") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.pack_dtype \"%.64s\": int32 is read", path,
                          dtype);
-    out->base = (calm_stored_scheme){.symmetric = true, .layout = strcmp(format, "gptq_v2") == 0 ? V2 : 0};
+    out->base = (calm_qformat_scheme){.symmetric = true, .layout = strcmp(format, "gptq_v2") == 0 ? V2 : 0};
     CALM_TRY(read_scheme(ctx, path, entry, &out->base));
     CALM_TRY(read_rules(ctx, path, calm_json_get(entry, "dynamic"), out));
     return read_only(ctx, path, calm_json_get(entry, "modules_in_block_to_quantize"), out);
@@ -131,7 +131,7 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config
 /* ---- modules ---- */
 
 static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module,
-                        bool *quantized, calm_stored_scheme *out)
+                        bool *quantized, calm_qformat_scheme *out)
 {
     const gptq *from = self;
     bool hit = false, listed = from->n_only == 0;
@@ -153,29 +153,29 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     return CALM_OK;
 }
 
-static calm_status tensors(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme, size_t out, size_t in,
-                           calm_stored_tensor *list, size_t *n)
+static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
+                           calm_qformat_tensor *list, size_t *n)
 {
     const size_t group = scheme->group ? scheme->group : in, groups = (in + group - 1) / group;
     (void)ctx;
     (void)module;
-    list[0] = (calm_stored_tensor){
-        CALM_STORED_CODES, "qweight", CALM_I32, 2, {calm_pack_words(in, scheme->bits), out}, false};
-    list[1] = (calm_stored_tensor){
-        CALM_STORED_ZEROS, "qzeros", CALM_I32, 2, {groups, calm_pack_words(out, scheme->bits)}, false};
-    list[2] = (calm_stored_tensor){CALM_STORED_SCALES, "scales", CALM_N_DTYPES, 2, {groups, out}, false};
-    list[3] = (calm_stored_tensor){CALM_STORED_INDEX, "g_idx", CALM_I32, 1, {in, 0}, !(scheme->layout & DESC_ACT)};
+    list[0] = (calm_qformat_tensor){
+        CALM_QFORMAT_CODES, "qweight", CALM_I32, 2, {calm_pack_words(in, scheme->bits), out}, false};
+    list[1] = (calm_qformat_tensor){
+        CALM_QFORMAT_ZEROS, "qzeros", CALM_I32, 2, {groups, calm_pack_words(out, scheme->bits)}, false};
+    list[2] = (calm_qformat_tensor){CALM_QFORMAT_SCALES, "scales", CALM_N_DTYPES, 2, {groups, out}, false};
+    list[3] = (calm_qformat_tensor){CALM_QFORMAT_INDEX, "g_idx", CALM_I32, 1, {in, 0}, !(scheme->layout & DESC_ACT)};
     *n = 4;
     return CALM_OK;
 }
 
 /* Columns in order need no index; others only where the configuration says that they are reordered: engines that
  * believe it do not look. */
-static calm_status read_index(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme,
-                              const calm_tensor *tensor, calm_stored_values *values)
+static calm_status read_index(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme,
+                              const calm_tensor *tensor, calm_qformat_values *values)
 {
     bool in_order = true;
-    CALM_TRY(calm_stored_words(ctx, tensor, &values->group_of));
+    CALM_TRY(calm_qformat_words(ctx, tensor, &values->group_of));
     for (size_t i = 0; i < values->in; i++) {
         const uint32_t group = values->group_of[i];
         if (group >= values->n_groups)
@@ -190,33 +190,50 @@ static calm_status read_index(calm_ctx *ctx, const char *module, const calm_stor
     return CALM_OK;
 }
 
-static calm_status unpack(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme,
-                          const calm_tensor *const found[CALM_N_STORED_PARTS], calm_stored_values *values)
+static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme,
+                          const calm_tensor *const found[CALM_N_QFORMAT_PARTS], calm_qformat_values *values)
 {
     const size_t out = values->out, in = values->in, groups = values->n_groups;
     const unsigned mask = (1u << scheme->bits) - 1, less = scheme->layout & V2 ? 0 : 1;
     uint32_t *words;
-    uint8_t *turned;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, turned, out * in));
-    CALM_TRY(calm_stored_words(ctx, found[CALM_STORED_CODES], &words));
-    calm_unpack_columns(words, in, out, scheme->bits, turned);
-    calm_stored_turn(turned, out, in, values->codes);
-    CALM_TRY(calm_stored_words(ctx, found[CALM_STORED_ZEROS], &words));
-    calm_unpack_rows(words, groups, out, scheme->bits, turned);
+    uint8_t *transposed;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, transposed, out * in));
+    CALM_TRY(calm_qformat_words(ctx, found[CALM_QFORMAT_CODES], &words));
+    calm_unpack_columns(words, in, out, scheme->bits, transposed);
+    calm_qformat_transpose(transposed, out, in, values->codes);
+    CALM_TRY(calm_qformat_words(ctx, found[CALM_QFORMAT_ZEROS], &words));
+    calm_unpack_rows(words, groups, out, scheme->bits, transposed);
     for (size_t i = 0; i < groups * out; i++)
-        turned[i] = (uint8_t)((turned[i] + less) & mask);
-    calm_stored_turn(turned, out, groups, values->zeros);
-    CALM_TRY(calm_stored_floats(ctx, found[CALM_STORED_SCALES], true, out, groups, values->scales));
-    return found[CALM_STORED_INDEX] ? read_index(ctx, module, scheme, found[CALM_STORED_INDEX], values) : CALM_OK;
+        transposed[i] = (uint8_t)((transposed[i] + less) & mask);
+    calm_qformat_transpose(transposed, out, groups, values->zeros);
+    CALM_TRY(calm_qformat_floats(ctx, found[CALM_QFORMAT_SCALES], true, out, groups, values->scales));
+    return found[CALM_QFORMAT_INDEX] ? read_index(ctx, module, scheme, found[CALM_QFORMAT_INDEX], values) : CALM_OK;
 }
 
-const calm_stored_format calm_stored_gptq = {
+static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
+                  size_t *in)
+{
+    (void)dtype;
+    *out = cols;
+    *in = rows * 32 / (size_t)scheme->bits;
+}
+
+static const calm_qformat_suffix suffixes[] = {{"qweight", CALM_QFORMAT_CODES},
+                                               {"qzeros", CALM_QFORMAT_ZEROS},
+                                               {"scales", CALM_QFORMAT_SCALES},
+                                               {"g_idx", CALM_QFORMAT_INDEX},
+                                               {NULL, CALM_QFORMAT_CODES}};
+
+const calm_qformat calm_qformat_gptq = {
     .name = "gptq",
+    .label = "gptq",
+    .suffixes = suffixes,
     .detect = detect,
     .bytes = sizeof(gptq),
     .read = read,
     .release = release,
     .find = find,
     .tensors = tensors,
+    .shape = shape,
     .unpack = unpack,
 };

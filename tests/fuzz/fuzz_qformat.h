@@ -2,40 +2,40 @@
  * tensors are read within their bounds or refused with a message.
  *
  * An input is a config.json, a line "%%", and a safetensors file. */
-#ifndef CALM_TESTS_FUZZ_STORED_H
-#define CALM_TESTS_FUZZ_STORED_H
+#ifndef CALM_TESTS_FUZZ_QFORMAT_H
+#define CALM_TESTS_FUZZ_QFORMAT_H
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptq/model/stored.h"
+#include "ptq/model/qformat.h"
 #include "tests/fuzz/fuzz.h"
 
 /* A volatile sink, so that every weight is really read. */
 static volatile float fuzz_sink;
 
-static inline void fuzz_module(calm_ctx *ctx, const calm_stored *stored, const calm_safetensors *set,
+static inline void fuzz_module(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                                const char *module, size_t out, size_t in)
 {
-    calm_stored_scheme scheme;
-    calm_stored_tensor list[CALM_N_STORED_PARTS];
+    calm_qformat_scheme scheme;
+    calm_qformat_tensor list[CALM_N_QFORMAT_PARTS];
     bool quantized = false;
     size_t n = 0;
     float *w;
-    if (calm_stored_find(ctx, stored, set, module, &quantized, &scheme) != CALM_OK || !quantized)
+    if (calm_qformat_find(ctx, reader, set, module, &quantized, &scheme) != CALM_OK || !quantized)
         return;
     if ((scheme.bits != 2 && scheme.bits != 3 && scheme.bits != 4 && scheme.bits != 8) || scheme.act_bits < 0 ||
         scheme.act_bits > 8 || scheme.group > (size_t)1 << 24)
         abort();
-    if (calm_stored_tensors(ctx, stored, module, &scheme, out, in, list, &n) == CALM_OK && n > CALM_N_STORED_PARTS)
+    if (calm_qformat_tensors(ctx, reader, module, &scheme, out, in, list, &n) == CALM_OK && n > CALM_N_QFORMAT_PARTS)
         abort();
     if (!set || calm_alloc(ctx, ctx->out, &w, out * in, sizeof *w, "w") != CALM_OK)
         return;
-    const calm_status checked = calm_stored_check(ctx, stored, set, module, &scheme, out, in);
+    const calm_status checked = calm_qformat_check(ctx, reader, set, module, &scheme, out, in);
     const bool message = ctx->message[0];
     if ((checked != CALM_OK) != message)
         abort();
-    const calm_status loaded = calm_stored_load(ctx, stored, set, module, &scheme, out, in, w);
+    const calm_status loaded = calm_qformat_load(ctx, reader, set, module, &scheme, out, in, w);
     for (size_t i = 0; loaded == CALM_OK && i < out * in; i++)
         fuzz_sink = w[i];
     if (checked != CALM_OK && loaded == CALM_OK)
@@ -43,7 +43,7 @@ static inline void fuzz_module(calm_ctx *ctx, const calm_stored *stored, const c
 }
 
 /* `format`: the others' inputs are left to their targets. */
-static inline int fuzz_stored(const char *format, const uint8_t *data, size_t size)
+static inline int fuzz_qformat(const char *format, const uint8_t *data, size_t size)
 {
     static const struct {
         const char *module;
@@ -55,25 +55,25 @@ static inline int fuzz_stored(const char *format, const uint8_t *data, size_t si
     const uint8_t *mark = size ? memmem(data, size, "\n%%\n", 4) : NULL;
     const size_t n = mark ? (size_t)(mark - data) : size;
     calm_json *config;
-    calm_stored *stored;
+    calm_qformat_reader *reader;
     calm_safetensors *set = NULL;
     if (calm_json_parse(ctx, "config.json", (const char *)data, n, &config) != CALM_OK)
         return 0;
-    const calm_status status = calm_stored_open(ctx, "config.json", config, &stored);
-    if ((status != CALM_OK && (stored || !ctx->message[0])) || (status == CALM_OK && ctx->message[0]))
+    const calm_status status = calm_qformat_open(ctx, "config.json", config, &reader);
+    if ((status != CALM_OK && (reader || !ctx->message[0])) || (status == CALM_OK && ctx->message[0]))
         abort();
     calm_ctx_forgive(ctx);
-    if (stored && mark &&
+    if (reader && mark &&
         calm_safetensors_open(ctx, fuzz_file("model.safetensors", mark + 4, size - n - 4), &set) != CALM_OK)
         set = NULL;
     calm_ctx_forgive(ctx);
     for (size_t i = 0;
-         stored && strcmp(calm_stored_format_of(stored)->name, format) == 0 && i < sizeof modules / sizeof *modules;
+         reader && strcmp(calm_qformat_of(reader)->name, format) == 0 && i < sizeof modules / sizeof *modules;
          i++) {
-        fuzz_module(ctx, stored, set, modules[i].module, modules[i].out, modules[i].in);
+        fuzz_module(ctx, reader, set, modules[i].module, modules[i].out, modules[i].in);
         calm_ctx_forgive(ctx);
     }
-    calm_stored_close(stored);
+    calm_qformat_close(reader);
     calm_safetensors_close(set);
     calm_json_free(config);
     return 0;

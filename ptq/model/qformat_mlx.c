@@ -8,18 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptq/model/stored.h"
+#include "ptq/model/qformat.h"
 #include "ptq/quant/pack.h"
 
 typedef struct module_entry {
     const char *name;
     bool stays_float;
-    calm_stored_scheme scheme;
+    calm_qformat_scheme scheme;
 } module_entry;
 
 typedef struct mlx {
     calm_arena arena;
-    calm_stored_scheme base;
+    calm_qformat_scheme base;
     module_entry *modules;    /* [n_modules] sorted by name */
     size_t n_modules;
 } mlx;
@@ -37,15 +37,15 @@ static void release(void *self)
 }
 
 static calm_status read_scheme(calm_ctx *ctx, const char *path, const char *module, const calm_json *entry,
-                               calm_stored_scheme *scheme)
+                               calm_qformat_scheme *scheme)
 {
     const char *mode;
     CALM_TRY(calm_json_need_string(ctx, path, entry, "mode", "affine", &mode));
     if (strcmp(mode, "affine") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization%s%.128s: mode \"%.64s\": affine is read", path,
                          module ? "." : "", module ? module : "", mode);
-    CALM_TRY(calm_stored_bits(ctx, path, entry, "bits", scheme->bits, &scheme->bits));
-    CALM_TRY(calm_stored_group(ctx, path, entry, "group_size", scheme->group, &scheme->group));
+    CALM_TRY(calm_qformat_bits(ctx, path, entry, "bits", scheme->bits, &scheme->bits));
+    CALM_TRY(calm_qformat_group(ctx, path, entry, "group_size", scheme->group, &scheme->group));
     if (scheme->group != 32 && scheme->group != 64 && scheme->group != 128)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization%s%.128s: groups of %zu: MLX has 32, 64 and 128",
                          path, module ? "." : "", module ? module : "", scheme->group);
@@ -108,7 +108,7 @@ static const module_entry *find_entry(const mlx *from, const char *module)
 }
 
 static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module,
-                        bool *quantized, calm_stored_scheme *out)
+                        bool *quantized, calm_qformat_scheme *out)
 {
     const mlx *from = self;
     const module_entry *found = find_entry(from, module);
@@ -128,40 +128,56 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     return CALM_OK;
 }
 
-static calm_status tensors(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme, size_t out, size_t in,
-                           calm_stored_tensor *list, size_t *n)
+static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
+                           calm_qformat_tensor *list, size_t *n)
 {
     if (in % scheme->group != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s has %zu columns, which groups of %zu do not divide", module, in,
                          scheme->group);
-    list[0] =
-        (calm_stored_tensor){CALM_STORED_CODES, "weight", CALM_U32, 2, {out, calm_pack_words(in, scheme->bits)}, false};
-    list[1] = (calm_stored_tensor){CALM_STORED_SCALES, "scales", CALM_N_DTYPES, 2, {out, in / scheme->group}, false};
-    list[2] = (calm_stored_tensor){CALM_STORED_BIASES, "biases", CALM_N_DTYPES, 2, {out, in / scheme->group}, false};
+    const size_t words = calm_pack_words(in, scheme->bits);
+    list[0] = (calm_qformat_tensor){CALM_QFORMAT_CODES, "weight", CALM_U32, 2, {out, words}, false};
+    list[1] = (calm_qformat_tensor){CALM_QFORMAT_SCALES, "scales", CALM_N_DTYPES, 2, {out, in / scheme->group}, false};
+    list[2] = (calm_qformat_tensor){CALM_QFORMAT_BIASES, "biases", CALM_N_DTYPES, 2, {out, in / scheme->group}, false};
     *n = 3;
     return CALM_OK;
 }
 
-static calm_status unpack(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme,
-                          const calm_tensor *const found[CALM_N_STORED_PARTS], calm_stored_values *values)
+static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme,
+                          const calm_tensor *const found[CALM_N_QFORMAT_PARTS], calm_qformat_values *values)
 {
     uint32_t *words;
     (void)module;
-    CALM_TRY(calm_stored_words(ctx, found[CALM_STORED_CODES], &words));
+    CALM_TRY(calm_qformat_words(ctx, found[CALM_QFORMAT_CODES], &words));
     calm_unpack_rows(words, values->out, values->in, scheme->bits, values->codes);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->biases, values->out * values->n_groups));
-    CALM_TRY(calm_stored_floats(ctx, found[CALM_STORED_SCALES], false, 0, 0, values->scales));
-    return calm_stored_floats(ctx, found[CALM_STORED_BIASES], false, 0, 0, values->biases);
+    CALM_TRY(calm_qformat_floats(ctx, found[CALM_QFORMAT_SCALES], false, 0, 0, values->scales));
+    return calm_qformat_floats(ctx, found[CALM_QFORMAT_BIASES], false, 0, 0, values->biases);
 }
 
-const calm_stored_format calm_stored_mlx = {
+static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
+                  size_t *in)
+{
+    (void)dtype;
+    *out = rows;
+    *in = cols * 32 / (size_t)scheme->bits;
+}
+
+static const calm_qformat_suffix suffixes[] = {{"weight", CALM_QFORMAT_CODES},
+                                               {"scales", CALM_QFORMAT_SCALES},
+                                               {"biases", CALM_QFORMAT_BIASES},
+                                               {NULL, CALM_QFORMAT_CODES}};
+
+const calm_qformat calm_qformat_mlx = {
     .name = "mlx",
+    .label = "mlx",
+    .suffixes = suffixes,
     .detect = detect,
     .bytes = sizeof(mlx),
     .read = read,
     .release = release,
     .find = find,
     .tensors = tensors,
+    .shape = shape,
     .stack = stack,
     .unpack = unpack,
 };

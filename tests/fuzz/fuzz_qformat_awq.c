@@ -1,7 +1,7 @@
 /* awq checkpoints: the entry of config.json and a module's tensors. */
-#include "tests/fuzz/fuzz_stored.h"
+#include "tests/fuzz/fuzz_qformat.h"
 
 int calm_fuzz_one(const uint8_t *data, size_t size)
 {
-    return fuzz_stored("awq", data, size);
+    return fuzz_qformat("awq", data, size);
 }

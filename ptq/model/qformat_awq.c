@@ -7,12 +7,12 @@
 #include <string.h>
 #include <strings.h>
 
-#include "ptq/model/stored.h"
+#include "ptq/model/qformat.h"
 #include "ptq/quant/pack.h"
 
 typedef struct awq {
     calm_arena arena;
-    calm_stored_scheme scheme;
+    calm_qformat_scheme scheme;
     char **floats;      /* [n_floats] */
     size_t n_floats;
 } awq;
@@ -50,9 +50,9 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     const char *bits = calm_json_get(entry, "bits") ? "bits" : "w_bit";
     const char *group = calm_json_get(entry, "group_size") ? "group_size" : "q_group_size", *version;
     bool zero_point;
-    out->scheme = (calm_stored_scheme){.symmetric = false};
-    CALM_TRY(calm_stored_bits(ctx, path, entry, bits, 4, &out->scheme.bits));
-    CALM_TRY(calm_stored_group(ctx, path, entry, group, 128, &out->scheme.group));
+    out->scheme = (calm_qformat_scheme){.symmetric = false};
+    CALM_TRY(calm_qformat_bits(ctx, path, entry, bits, 4, &out->scheme.bits));
+    CALM_TRY(calm_qformat_group(ctx, path, entry, group, 128, &out->scheme.group));
     CALM_TRY(calm_json_need_bool(ctx, path, entry, "zero_point", &yes, &zero_point));
     CALM_TRY(calm_json_need_string(ctx, path, entry, "version", "gemm", &version));
     if (out->scheme.bits != 4)
@@ -76,7 +76,7 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config
 /* ---- modules ---- */
 
 static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module,
-                        bool *quantized, calm_stored_scheme *out)
+                        bool *quantized, calm_qformat_scheme *out)
 {
     const awq *from = self;
     (void)ctx;
@@ -88,15 +88,15 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     return CALM_OK;
 }
 
-static calm_status tensors(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme, size_t out, size_t in,
-                           calm_stored_tensor *list, size_t *n)
+static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
+                           calm_qformat_tensor *list, size_t *n)
 {
     const size_t group = scheme->group ? scheme->group : in, groups = (in + group - 1) / group;
     if (out % 8 != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s has %zu rows: AWQ packs eight in a word", module, out);
-    list[0] = (calm_stored_tensor){CALM_STORED_CODES, "qweight", CALM_I32, 2, {in, out / 8}, false};
-    list[1] = (calm_stored_tensor){CALM_STORED_ZEROS, "qzeros", CALM_I32, 2, {groups, out / 8}, false};
-    list[2] = (calm_stored_tensor){CALM_STORED_SCALES, "scales", CALM_N_DTYPES, 2, {groups, out}, false};
+    list[0] = (calm_qformat_tensor){CALM_QFORMAT_CODES, "qweight", CALM_I32, 2, {in, out / 8}, false};
+    list[1] = (calm_qformat_tensor){CALM_QFORMAT_ZEROS, "qzeros", CALM_I32, 2, {groups, out / 8}, false};
+    list[2] = (calm_qformat_tensor){CALM_QFORMAT_SCALES, "scales", CALM_N_DTYPES, 2, {groups, out}, false};
     *n = 3;
     return CALM_OK;
 }
@@ -105,32 +105,49 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_stored_
 static calm_status unpack_words(calm_ctx *ctx, const calm_tensor *tensor, size_t out, size_t cols, uint8_t *codes)
 {
     uint32_t *words;
-    uint8_t *turned;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, turned, out * cols));
-    CALM_TRY(calm_stored_words(ctx, tensor, &words));
-    calm_unpack_awq(words, tensor->n_elements, turned);
-    calm_stored_turn(turned, out, cols, codes);
+    uint8_t *transposed;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, transposed, out * cols));
+    CALM_TRY(calm_qformat_words(ctx, tensor, &words));
+    calm_unpack_awq(words, tensor->n_elements, transposed);
+    calm_qformat_transpose(transposed, out, cols, codes);
     return CALM_OK;
 }
 
-static calm_status unpack(calm_ctx *ctx, const char *module, const calm_stored_scheme *scheme,
-                          const calm_tensor *const found[CALM_N_STORED_PARTS], calm_stored_values *values)
+static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme,
+                          const calm_tensor *const found[CALM_N_QFORMAT_PARTS], calm_qformat_values *values)
 {
     const size_t out = values->out, groups = values->n_groups;
     (void)module;
     (void)scheme;
-    CALM_TRY(unpack_words(ctx, found[CALM_STORED_CODES], out, values->in, values->codes));
-    CALM_TRY(unpack_words(ctx, found[CALM_STORED_ZEROS], out, groups, values->zeros));
-    return calm_stored_floats(ctx, found[CALM_STORED_SCALES], true, out, groups, values->scales);
+    CALM_TRY(unpack_words(ctx, found[CALM_QFORMAT_CODES], out, values->in, values->codes));
+    CALM_TRY(unpack_words(ctx, found[CALM_QFORMAT_ZEROS], out, groups, values->zeros));
+    return calm_qformat_floats(ctx, found[CALM_QFORMAT_SCALES], true, out, groups, values->scales);
 }
 
-const calm_stored_format calm_stored_awq = {
+static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
+                  size_t *in)
+{
+    (void)scheme;
+    (void)dtype;
+    *out = cols * 8;
+    *in = rows;
+}
+
+static const calm_qformat_suffix suffixes[] = {{"qweight", CALM_QFORMAT_CODES},
+                                               {"qzeros", CALM_QFORMAT_ZEROS},
+                                               {"scales", CALM_QFORMAT_SCALES},
+                                               {NULL, CALM_QFORMAT_CODES}};
+
+const calm_qformat calm_qformat_awq = {
     .name = "awq",
+    .label = "awq",
+    .suffixes = suffixes,
     .detect = detect,
     .bytes = sizeof(awq),
     .read = read,
     .release = release,
     .find = find,
     .tensors = tensors,
+    .shape = shape,
     .unpack = unpack,
 };

@@ -1,6 +1,6 @@
 /* Formats of quantized checkpoints, reading: what a configuration says of modules, and a module's tensors to weights.
  */
-#include "ptq/model/stored.h"
+#include "ptq/model/qformat.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -13,33 +13,33 @@
 #define AWQ(rest) "{\"quantization_config\": {\"quant_method\": \"awq\", " rest "}}"
 #define MLX(rest) "{\"quantization\": {" rest "}}"
 
-static calm_status open_text(const char *text, calm_stored **out)
+static calm_status open_text(const char *text, calm_qformat_reader **out)
 {
     calm_json *config;
     ck_ok(calm_json_parse(ctx, "config.json", text, strlen(text), &config));
-    const calm_status status = calm_stored_open(ctx, "config.json", config, out);
+    const calm_status status = calm_qformat_open(ctx, "config.json", config, out);
     calm_json_free(config);    /* nothing is borrowed from it */
     return status;
 }
 
-static calm_stored *must_open(const char *text, const char *format)
+static calm_qformat_reader *must_open(const char *text, const char *format)
 {
-    calm_stored *stored;
-    ck_ok(open_text(text, &stored));
-    ck_assert_msg(stored != NULL, "%s: float", text);
-    ck_assert_str_eq(calm_stored_format_of(stored)->name, format);
-    return stored;
+    calm_qformat_reader *reader;
+    ck_ok(open_text(text, &reader));
+    ck_assert_msg(reader != NULL, "%s: float", text);
+    ck_assert_str_eq(calm_qformat_of(reader)->name, format);
+    return reader;
 }
 
 TEST(float_checkpoints)
 {
     static const char *const texts[] = {"{}", "{\"quantization_config\": null}", "{\"quantization\": null}"};
-    calm_stored *stored;
+    calm_qformat_reader *reader;
     for (size_t i = 0; i < 3; i++) {
-        ck_ok(open_text(texts[i], &stored));
-        ck_assert_ptr_null(stored);
+        ck_ok(open_text(texts[i], &reader));
+        ck_assert_ptr_null(reader);
     }
-    calm_stored_close(NULL);
+    calm_qformat_close(NULL);
 }
 END_OF_TEST
 
@@ -82,9 +82,9 @@ TEST(refused_configurations)
          "quantization.m: groups of 16", CALM_EUNSUPPORTED},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        calm_stored *stored;
-        const calm_status status = open_text(rows[i].text, &stored);
-        ck_assert_ptr_null(stored);
+        calm_qformat_reader *reader;
+        const calm_status status = open_text(rows[i].text, &reader);
+        ck_assert_ptr_null(reader);
         ck_assert_msg(status == rows[i].status && strstr(ctx->message, rows[i].words), "%s: %s: %s", rows[i].text,
                       calm_status_name(status), ctx->message);
         calm_ctx_forgive(ctx);
@@ -95,11 +95,11 @@ END_OF_TEST
 /* ---- schemes ---- */
 
 /* "" where it stays float, else bits, group and s or a. */
-static const char *scheme_of(const calm_stored *stored, const char *module)
+static const char *scheme_of(const calm_qformat_reader *reader, const char *module)
 {
-    calm_stored_scheme scheme;
+    calm_qformat_scheme scheme;
     bool quantized;
-    ck_ok(calm_stored_find(ctx, stored, NULL, module, &quantized, &scheme));
+    ck_ok(calm_qformat_find(ctx, reader, NULL, module, &quantized, &scheme));
     return quantized ? test_format("%d g%zu %c", scheme.bits, scheme.group, scheme.symmetric ? 's' : 'a') : "";
 }
 
@@ -139,11 +139,11 @@ TEST(schemes_of_modules)
          "lm_head", ""},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        calm_stored *stored = must_open(rows[i].text, rows[i].format);
-        const char *found = scheme_of(stored, rows[i].module);
+        calm_qformat_reader *reader = must_open(rows[i].text, rows[i].format);
+        const char *found = scheme_of(reader, rows[i].module);
         ck_assert_msg(strcmp(found, rows[i].scheme) == 0, "%s: %s: \"%s\", expected \"%s\"", rows[i].text,
                       rows[i].module, found, rows[i].scheme);
-        calm_stored_close(stored);
+        calm_qformat_close(reader);
     }
 }
 END_OF_TEST
@@ -187,27 +187,27 @@ static calm_safetensors *set_of(const given *from)
 static void check_load(const char *text, const char *format, const given *from, const float *expected,
                        const char *words)
 {
-    calm_stored *stored = must_open(text, format);
+    calm_qformat_reader *reader = must_open(text, format);
     calm_safetensors *set = set_of(from);
-    calm_stored_scheme scheme;
+    calm_qformat_scheme scheme;
     bool quantized;
     float w[64];
-    ck_ok(calm_stored_find(ctx, stored, set, "m", &quantized, &scheme));
+    ck_ok(calm_qformat_find(ctx, reader, set, "m", &quantized, &scheme));
     ck_assert(quantized);
     if (words) {
-        const calm_status status = calm_stored_load(ctx, stored, set, "m", &scheme, 8, 8, w);
+        const calm_status status = calm_qformat_load(ctx, reader, set, "m", &scheme, 8, 8, w);
         ck_assert_msg(status != CALM_OK && strstr(ctx->message, words), "%s: %s: \"%s\" lacks \"%s\"", text,
                       calm_status_name(status), ctx->message, words);
         calm_ctx_forgive(ctx);
     } else {
-        ck_ok(calm_stored_check(ctx, stored, set, "m", &scheme, 8, 8));
-        ck_ok(calm_stored_load(ctx, stored, set, "m", &scheme, 8, 8, w));
+        ck_ok(calm_qformat_check(ctx, reader, set, "m", &scheme, 8, 8));
+        ck_ok(calm_qformat_load(ctx, reader, set, "m", &scheme, 8, 8, w));
         for (size_t i = 0; i < 64; i++)
             ck_assert_msg(w[i] == expected[i], "%s: [%zu] is %g, expected %g", text, i, (double)w[i],
                           (double)expected[i]);
     }
     calm_safetensors_close(set);
-    calm_stored_close(stored);
+    calm_qformat_close(reader);
 }
 
 static void expected_of_section_8(float w[64])
@@ -224,8 +224,8 @@ TEST(section_8_of_the_formats)
     static const uint32_t v1_zeros = 0xa9876543;
     float w[64], biases[8], scales[8];
     given ct = {.n = 0}, v1 = {.n = 0}, v2 = {.n = 0}, mlx = {.n = 0};
-    calm_stored *stored;
-    calm_stored_values values;
+    calm_qformat_reader *reader;
+    calm_qformat_values values;
     expected_of_section_8(w);
     for (int o = 0; o < 8; o++) {
         biases[o] = (float)-(o + 4);
@@ -254,14 +254,14 @@ TEST(section_8_of_the_formats)
     give(&mlx, "m.biases", CALM_F32, 8, 1, biases);
     check_load(MLX("\"group_size\": 32, \"bits\": 4"), "mlx", &mlx, NULL,
                "8 columns, which groups of 32 do not divide");
-    stored = must_open(MLX("\"group_size\": 32, \"bits\": 4"), "mlx");
+    reader = must_open(MLX("\"group_size\": 32, \"bits\": 4"), "mlx");
     calm_safetensors *set = set_of(&mlx);
-    const calm_stored_scheme scheme = {.bits = 4, .group = 8};
-    ck_ok(calm_stored_unpack(ctx, stored, set, "m", &scheme, 8, 8, &values));
+    const calm_qformat_scheme scheme = {.bits = 4, .group = 8};
+    ck_ok(calm_qformat_unpack(ctx, reader, set, "m", &scheme, 8, 8, &values));
     for (int i = 0; i < 64; i++)
         ck_assert(values.codes[i] == (3 * (i / 8) + 5 * (i % 8)) % 16 && values.biases[i / 8] == biases[i / 8]);
     calm_safetensors_close(set);
-    calm_stored_close(stored);
+    calm_qformat_close(reader);
 }
 END_OF_TEST
 
@@ -368,21 +368,104 @@ TEST(experts_in_one_module)
         mlx.tensors[i].n_dims = 3;
         mlx.tensors[i].shape[2] = i ? 1 : 8;
     }
-    calm_stored *stored = must_open(text, "mlx");
+    calm_qformat_reader *reader = must_open(text, "mlx");
     calm_safetensors *set = set_of(&mlx);
-    calm_stored_scheme scheme;
+    calm_qformat_scheme scheme;
     bool quantized;
-    ck_ok(calm_stored_find(ctx, stored, set, "a.experts.2.up", &quantized, &scheme));
+    ck_ok(calm_qformat_find(ctx, reader, set, "a.experts.2.up", &quantized, &scheme));
     ck_assert(quantized && scheme.bits == 8);
-    ck_ok(calm_stored_load(ctx, stored, set, "a.experts.2.up", &scheme, 2, 32, w));
+    ck_ok(calm_qformat_load(ctx, reader, set, "a.experts.2.up", &scheme, 2, 32, w));
     for (int i = 0; i < 64; i++)
         ck_assert(w[i] == (float)(32 + i / 4) * (float)(5 + i / 32) - 1);
-    ck_fails(calm_stored_check(ctx, stored, set, "a.experts.3.up", &scheme, 2, 32), CALM_EFORMAT, "more than 3, 2, 8");
-    ck_fails(calm_stored_check(ctx, stored, set, "a.experts.0.up", &scheme, 3, 32), CALM_EFORMAT, "shape [3, 2, 8]");
-    ck_fails(calm_stored_check(ctx, stored, set, "a.experts.x.up", &scheme, 2, 32), CALM_ENOTFOUND,
+    ck_fails(calm_qformat_check(ctx, reader, set, "a.experts.3.up", &scheme, 2, 32), CALM_EFORMAT, "more than 3, 2, 8");
+    ck_fails(calm_qformat_check(ctx, reader, set, "a.experts.0.up", &scheme, 3, 32), CALM_EFORMAT, "shape [3, 2, 8]");
+    ck_fails(calm_qformat_check(ctx, reader, set, "a.experts.x.up", &scheme, 2, 32), CALM_ENOTFOUND,
              "a.experts.x.up.weight");
     calm_safetensors_close(set);
-    calm_stored_close(stored);
+    calm_qformat_close(reader);
+}
+END_OF_TEST
+
+/* ---- suffixes and shapes ---- */
+
+/* What tensors() asks for has a suffix of the format, and the shape of the codes leads back to that of the weight. */
+static size_t check_shape(const calm_qformat *format, const calm_qformat_scheme *scheme, size_t out, size_t in)
+{
+    static const uint8_t zeros[1 << 16];
+    const int64_t said[2] = {(int64_t)out, (int64_t)in};
+    calm_qformat_tensor list[CALM_N_QFORMAT_PARTS];
+    calm_qformat_part part;
+    calm_tensor stacked = {0};
+    given from = {.n = 0};
+    size_t n = 0, rows, columns;
+    if (format->tensors(ctx, "m", scheme, out, in, list, &n) != CALM_OK) {
+        calm_ctx_forgive(ctx);
+        return 0;
+    }
+    for (size_t i = 0; i < n; i++) {
+        ck_assert(calm_qformat_suffix_part(format, list[i].suffix, &part) && part == list[i].part);
+        ck_assert(calm_qformat_suffix_part(NULL, list[i].suffix, &part) && part == list[i].part);
+        give(&from, test_format("m.%s", list[i].suffix), list[i].dtype == CALM_N_DTYPES ? CALM_F16 : list[i].dtype,
+             list[i].shape[0], list[i].shape[1], list[i].part == CALM_QFORMAT_SHAPE ? (const void *)said : zeros);
+    }
+    calm_safetensors *set = set_of(&from);
+    const calm_tensor *codes = calm_safetensors_find(set, test_format("m.%s", list[0].suffix));
+    ck_ok(calm_qformat_shape(ctx, format, set, "m", scheme, codes, &rows, &columns));
+    ck_assert_msg(rows == out && columns == in, "%s of %d bits: [%zu, %zu], expected [%zu, %zu]", format->name,
+                  scheme->bits, rows, columns, out, in);
+    stacked = *codes;
+    stacked.n_dims = 3;
+    for (int i = 2; i > 0; i--)
+        stacked.shape[i] = codes->shape[i - 1];
+    ck_ok(calm_qformat_shape(ctx, format, set, "m", scheme, &stacked, &rows, &columns));
+    ck_assert(rows == out && columns == in);
+    stacked.n_dims = 1;
+    ck_ok(calm_qformat_shape(ctx, format, set, "m", scheme, &stacked, &rows, &columns));
+    ck_assert(rows == 0 && columns == 0);
+    calm_safetensors_close(set);
+    return 1;
+}
+
+TEST(shapes_lead_back)
+{
+    static const int widths[] = {2, 3, 4, 8};
+    static const size_t rows[] = {8, 40}, columns[] = {32, 96, 41, 7};
+    size_t n, n_shapes = 0;
+    const calm_qformat *const *formats = calm_qformats(&n);
+    calm_qformat_part part;
+    for (size_t f = 0; f < n; f++)
+        for (size_t i = 0; i < 4 * 2 * 4 * 2; i++) {
+            const int bits = strcmp(formats[f]->name, "awq") == 0 ? 4 : widths[i % 4];
+            const bool whole = strcmp(formats[f]->name, "mlx") == 0;    /* its groups fill words */
+            const calm_qformat_scheme scheme = {.bits = bits, .group = whole ? 32 : 0, .symmetric = true,
+                                                .layout = (int)(i / 32)};
+            n_shapes += check_shape(formats[f], &scheme, rows[i / 4 % 2], columns[i / 8 % 4]);
+        }
+    ck_assert_uint_ge(n_shapes, 200);
+    ck_assert(!calm_qformat_suffix_part(NULL, "bias", &part) && !calm_qformat_suffix_part(formats[1], "biases", &part));
+}
+END_OF_TEST
+
+/* An entry that lost its method is still known by what is in it. */
+TEST(entries_without_a_method)
+{
+    static const struct {
+        const char *text, *format;
+    } rows[] = {{"{\"quantization_config\": {\"config_groups\": {}}}", "compressed_tensors"},
+                {"{\"quantization_config\": {\"bits\": 4}}", NULL},
+                {"{}", NULL}};
+    size_t n;
+    const calm_qformat *const *formats = calm_qformats(&n);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        calm_json *config;
+        const char *found = NULL;
+        ck_ok(calm_json_parse(ctx, "config.json", rows[i].text, strlen(rows[i].text), &config));
+        for (size_t f = 0; f < n; f++)
+            if (formats[f]->resembles && formats[f]->resembles(config))
+                found = formats[f]->name;
+        ck_assert(found ? rows[i].format && strcmp(found, rows[i].format) == 0 : !rows[i].format);
+        calm_json_free(config);
+    }
 }
 END_OF_TEST
 
@@ -403,30 +486,30 @@ static void check_corpus_file(const char *format, const char *path)
     const char *tensors = test_format("%s/model.safetensors", test_directory());
     ck_ok(calm_write_file(ctx, tensors, mark + 4, n - (size_t)(mark + 4 - bytes)));
     *mark = '\0';
-    calm_stored *stored = must_open(bytes, format);
+    calm_qformat_reader *reader = must_open(bytes, format);
     calm_safetensors *set;
     ck_ok(calm_safetensors_open(ctx, tensors, &set));
     ck_ok(CALM_NEW(ctx, ctx->out, w, 64 * 32));
     for (size_t i = 0; i < 2; i++) {
-        calm_stored_scheme scheme;
+        calm_qformat_scheme scheme;
         bool quantized;
-        ck_ok(calm_stored_find(ctx, stored, set, modules[i].module, &quantized, &scheme));
+        ck_ok(calm_qformat_find(ctx, reader, set, modules[i].module, &quantized, &scheme));
         if (!quantized)
             continue;
-        ck_ok(calm_stored_load(ctx, stored, set, modules[i].module, &scheme, modules[i].out, modules[i].in, w));
+        ck_ok(calm_qformat_load(ctx, reader, set, modules[i].module, &scheme, modules[i].out, modules[i].in, w));
         read++;
     }
     ck_assert_msg(read > 0, "%s: nothing is quantized", path);
     calm_safetensors_close(set);
-    calm_stored_close(stored);
+    calm_qformat_close(reader);
 }
 
 TEST(corpus_is_read)
 {
     size_t n, files = 0;
-    const calm_stored_format *const *formats = calm_stored_formats(&n);
+    const calm_qformat *const *formats = calm_qformats(&n);
     for (size_t f = 0; f < n; f++) {
-        const char *folder = test_format("%s/tests/fuzz/corpus/stored_%s", CALM_SOURCE_DIR, formats[f]->name);
+        const char *folder = test_format("%s/tests/fuzz/corpus/qformat_%s", CALM_SOURCE_DIR, formats[f]->name);
         DIR *dir = opendir(folder);
         ck_assert_msg(dir != NULL, "%s", folder);
         for (struct dirent *entry; (entry = readdir(dir));)
@@ -442,8 +525,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("stored", (const TTest *[]){float_checkpoints, refused_configurations, schemes_of_modules,
+    return run_tests("qformat", (const TTest *[]){float_checkpoints, refused_configurations, schemes_of_modules,
                                                  section_8_of_the_formats, awq_order, columns_out_of_order,
                                                  tensors_that_do_not_fit, experts_in_one_module,
-                                                 corpus_is_read, NULL});
+                                                 shapes_lead_back, entries_without_a_method, corpus_is_read, NULL});
 }

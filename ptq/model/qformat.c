@@ -1,0 +1,345 @@
+/* Quantized checkpoints: the registry of formats, and what they share. */
+#include "ptq/model/qformat.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/model/config.h"
+#include "ptq/quant/pack.h"
+
+struct calm_qformat_reader {
+    const calm_qformat *format;
+    void *self;
+};
+
+#define CALM_QFORMAT(name) extern const calm_qformat calm_qformat_##name;
+#include "ptq/model/qformats.def"
+#undef CALM_QFORMAT
+
+const calm_qformat *const *calm_qformats(size_t *n)
+{
+    static const calm_qformat *const all[] = {
+#define CALM_QFORMAT(name) &calm_qformat_##name,
+#include "ptq/model/qformats.def"
+#undef CALM_QFORMAT
+    };
+    *n = sizeof all / sizeof *all;
+    return all;
+}
+
+/* ---- suffixes and shapes ---- */
+
+static bool find_suffix(const calm_qformat *format, const char *suffix, calm_qformat_part *part)
+{
+    for (const calm_qformat_suffix *at = format->suffixes; at->suffix; at++)
+        if (strcmp(at->suffix, suffix) == 0) {
+            *part = at->part;
+            return true;
+        }
+    return false;
+}
+
+bool calm_qformat_suffix_part(const calm_qformat *format, const char *suffix, calm_qformat_part *part)
+{
+    size_t n;
+    const calm_qformat *const *formats = calm_qformats(&n);
+    bool found = format && find_suffix(format, suffix, part);
+    for (size_t i = 0; i < n && !format && !found; i++)
+        found = find_suffix(formats[i], suffix, part);
+    return found;
+}
+
+/* Columns that a tensor says beside the codes of a weight of so many rows: the shape, or a group for each; 0: none. */
+static size_t said_columns(const calm_tensor *tensor, calm_qformat_part part, size_t rows)
+{
+    int64_t shape[2] = {0, 0};
+    if (part == CALM_QFORMAT_INDEX)
+        return tensor->n_dims == 1 ? tensor->n_elements : 0;
+    if (tensor->dtype == CALM_I64 && tensor->n_elements == 2)
+        memcpy(shape, tensor->data, sizeof shape);
+    return shape[0] == (int64_t)rows && shape[1] > 0 && shape[1] < CALM_SIZE_LIMIT ? (size_t)shape[1] : 0;
+}
+
+calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const calm_safetensors *set,
+                               const char *module, const calm_qformat_scheme *scheme, const calm_tensor *codes,
+                               size_t *out, size_t *in)
+{
+    const bool stacked = codes->n_dims == 3;
+    char *name;
+    *out = *in = 0;
+    if ((codes->n_dims != 2 && !stacked) || codes->shape[stacked] > (size_t)CALM_SIZE_LIMIT ||
+        codes->shape[1 + stacked] > (size_t)CALM_SIZE_LIMIT)
+        return CALM_OK;
+    format->shape(scheme, codes->dtype, codes->shape[stacked], codes->shape[1 + stacked], out, in);
+    for (const calm_qformat_suffix *at = format->suffixes; at->suffix && codes->dtype != CALM_I8; at++) {
+        if (at->part != CALM_QFORMAT_SHAPE && at->part != CALM_QFORMAT_INDEX)
+            continue;
+        calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, at->suffix));
+        const calm_tensor *tensor = calm_safetensors_find(set, name);
+        const size_t said = tensor ? said_columns(tensor, at->part, *out) : 0;
+        calm_arena_rewind(ctx->scratch, mark);
+        if (said && said < (size_t)CALM_SIZE_LIMIT &&
+            calm_pack_words(said, scheme->bits) == calm_pack_words(*in, scheme->bits))
+            *in = said;
+    }
+    return CALM_OK;
+}
+
+/* ---- opening ---- */
+
+static calm_status unknown(calm_ctx *ctx, const char *path, const calm_json *config)
+{
+    const calm_json *entry = calm_json_get(config, "quantization_config");
+    const char *method = calm_json_string(calm_json_get(entry, "quant_method"), "(none)");
+    if (calm_json_typeof(entry) == CALM_JSON_NULL)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"quantization\" without group_size and bits, as MLX has", path);
+    return calm_fail(
+        ctx, CALM_EUNSUPPORTED,
+        "%s: quantization_config.quant_method \"%.64s\": calm reads compressed-tensors, gptq, awq and MLX's own "
+        "entry",
+        path, method);
+}
+
+calm_status calm_qformat_open(calm_ctx *ctx, const char *path, const calm_json *config, calm_qformat_reader **out)
+{
+    size_t n;
+    const calm_qformat *const *formats = calm_qformats(&n), *format = NULL;
+    *out = NULL;
+    for (size_t i = 0; i < n && !format; i++)
+        format = formats[i]->detect(config) ? formats[i] : NULL;
+    if (!format && calm_json_typeof(calm_json_get(config, "quantization_config")) == CALM_JSON_NULL &&
+        calm_json_typeof(calm_json_get(config, "quantization")) == CALM_JSON_NULL)
+        return CALM_OK;
+    if (!format)
+        return unknown(ctx, path, config);
+    calm_qformat_reader *reader = calloc(1, sizeof *reader);
+    void *self = calloc(1, format->bytes);
+    if (!reader || !self) {
+        free(reader);
+        free(self);
+        return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
+    }
+    *reader = (calm_qformat_reader){.format = format, .self = self};
+    const calm_status status = format->read(ctx, path, config, self);
+    if (status == CALM_OK)
+        *out = reader;
+    else
+        calm_qformat_close(reader);
+    return status;
+}
+
+void calm_qformat_close(calm_qformat_reader *reader)
+{
+    if (!reader)
+        return;
+    reader->format->release(reader->self);
+    free(reader->self);
+    free(reader);
+}
+
+const calm_qformat *calm_qformat_of(const calm_qformat_reader *reader)
+{
+    return reader->format;
+}
+
+calm_status calm_qformat_find(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                              const char *module, bool *quantized, calm_qformat_scheme *out)
+{
+    return reader->format->find(ctx, reader->self, set, module, quantized, out);
+}
+
+calm_status calm_qformat_tensors(calm_ctx *ctx, const calm_qformat_reader *reader, const char *module,
+                                 const calm_qformat_scheme *scheme, size_t out, size_t in, calm_qformat_tensor *list,
+                                 size_t *n)
+{
+    return reader->format->tensors(ctx, module, scheme, out, in, list, n);
+}
+
+/* ---- a module's tensors ---- */
+
+/* The expert's part of a tensor of all experts, as a tensor in ctx->scratch; *out NULL: there is none. */
+static calm_status find_stacked(calm_ctx *ctx, const calm_qformat *format, const calm_safetensors *set,
+                                const char *module, const calm_qformat_tensor *expected, const calm_tensor **out)
+{
+    char *stack = NULL, *name, text[128];
+    size_t expert = 0;
+    const size_t *shape = expected->shape;
+    calm_tensor *part;
+    if (format->stack)
+        CALM_TRY(format->stack(ctx, module, &stack, &expert));
+    if (!stack)
+        return CALM_OK;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", stack, expected->suffix));
+    const calm_tensor *all = calm_safetensors_find(set, name);
+    if (!all)
+        return CALM_OK;
+    if (all->n_dims != 3 || expected->n_dims != 2 || all->shape[1] != shape[0] || all->shape[2] != shape[1] ||
+        expert >= all->shape[0])
+        return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: shape %s, expected [more than %zu, %zu, %zu]", all->file,
+                         name, calm_shape_text(all->n_dims, all->shape, text), expert, shape[0], shape[1]);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, part, 1));
+    *part = *all;
+    part->n_dims = 2;
+    part->shape[0] = shape[0];
+    part->shape[1] = shape[1];
+    part->bytes = all->bytes / all->shape[0];
+    part->n_elements = all->n_elements / all->shape[0];
+    part->data = all->data + expert * part->bytes;
+    *out = part;
+    return CALM_OK;
+}
+
+static calm_status need(calm_ctx *ctx, const calm_qformat *format, const calm_safetensors *set,
+                        const char *module, const calm_qformat_tensor *expected, const calm_tensor **out)
+{
+    char *name;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, expected->suffix));
+    const bool own = calm_safetensors_find(set, name) != NULL;
+    *out = NULL;
+    if (!own)
+        CALM_TRY(find_stacked(ctx, format, set, module, expected, out));
+    if (!own && !*out && expected->optional)
+        return CALM_OK;
+    if (!*out)
+        CALM_TRY(calm_safetensors_need(ctx, set, name, expected->n_dims, expected->shape, out));
+    const bool any = expected->dtype == CALM_N_DTYPES;
+    const calm_dtype dtype = (*out)->dtype;
+    if (any ? dtype != CALM_BF16 && dtype != CALM_F16 && dtype != CALM_F32 : dtype != expected->dtype)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: dtype %s, expected %s", (*out)->file, name,
+                         calm_dtype_name(dtype), any ? "BF16, F16 or F32" : calm_dtype_name(expected->dtype));
+    return CALM_OK;
+}
+
+static calm_status need_all(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                            const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
+                            const calm_tensor *found[CALM_N_QFORMAT_PARTS])
+{
+    calm_qformat_tensor list[CALM_N_QFORMAT_PARTS];
+    size_t n = 0;
+    memset(found, 0, CALM_N_QFORMAT_PARTS * sizeof *found);
+    CALM_TRY(reader->format->tensors(ctx, module, scheme, out, in, list, &n));
+    for (size_t i = 0; i < n; i++)
+        CALM_TRY(need(ctx, reader->format, set, module, &list[i], &found[list[i].part]));
+    return CALM_OK;
+}
+
+calm_status calm_qformat_check(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                               const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in)
+{
+    const calm_tensor *found[CALM_N_QFORMAT_PARTS];
+    return need_all(ctx, reader, set, module, scheme, out, in, found);
+}
+
+calm_status calm_qformat_unpack(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                                const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
+                                calm_qformat_values *values)
+{
+    const calm_tensor *found[CALM_N_QFORMAT_PARTS];
+    CALM_TRY(need_all(ctx, reader, set, module, scheme, out, in, found));
+    *values = (calm_qformat_values){.out = out, .in = in, .group = scheme->group ? scheme->group : in};
+    values->n_groups = (in + values->group - 1) / values->group;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->codes, out * in));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->zeros, out * values->n_groups));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->scales, out * values->n_groups));
+    memset(values->zeros, 1 << (scheme->bits - 1), out * values->n_groups);
+    CALM_TRY(reader->format->unpack(ctx, module, scheme, found, values));
+    for (size_t i = 0; i < CALM_N_QFORMAT_PARTS; i++)
+        if (found[i])
+            calm_safetensors_release(set, found[i]);
+    return CALM_OK;
+}
+
+/* One row; its groups are runs of columns. */
+static void row_in_runs(const calm_qformat_values *v, size_t row, float *w)
+{
+    for (size_t g = 0, i = 0; g < v->n_groups; g++) {
+        const size_t at = row * v->n_groups + g, end = v->in - i < v->group ? v->in : i + v->group;
+        const float scale = v->scales[at], bias = v->biases ? v->biases[at] : 0;
+        const int zero = v->zeros[at];
+        if (v->biases)
+            for (; i < end; i++)
+                w[i] = (float)v->codes[row * v->in + i] * scale + bias;
+        else
+            for (; i < end; i++)
+                w[i] = (float)((int)v->codes[row * v->in + i] - zero) * scale;
+    }
+}
+
+/* One row; each column says which group it is of. */
+static void row_by_index(const calm_qformat_values *v, size_t row, float *w)
+{
+    for (size_t i = 0; i < v->in; i++) {
+        const size_t at = row * v->n_groups + v->group_of[i];
+        w[i] = (float)((int)v->codes[row * v->in + i] - (int)v->zeros[at]) * v->scales[at];
+    }
+}
+
+calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                              const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in, float *w)
+{
+    calm_qformat_values values;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_TRY(calm_qformat_unpack(ctx, reader, set, module, scheme, out, in, &values));
+    for (size_t row = 0; row < out; row++)
+        (values.group_of ? row_by_index : row_in_runs)(&values, row, w + row * in);
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
+}
+
+/* ---- for formats ---- */
+
+calm_status calm_qformat_words(calm_ctx *ctx, const calm_tensor *tensor, uint32_t **out)
+{
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *out, tensor->n_elements));
+    memcpy(*out, tensor->data, tensor->bytes);
+    return CALM_OK;
+}
+
+calm_status calm_qformat_floats(calm_ctx *ctx, const calm_tensor *tensor, bool transposed, size_t rows, size_t cols,
+                                float *out)
+{
+    float *values;
+    if (!transposed)
+        return calm_tensor_to_f32(ctx, tensor, out);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values, tensor->n_elements));
+    CALM_TRY(calm_tensor_to_f32(ctx, tensor, values));
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < cols; c++)
+            out[r * cols + c] = values[c * rows + r];
+    return CALM_OK;
+}
+
+void calm_qformat_transpose(const uint8_t *in, size_t rows, size_t cols, uint8_t *out)
+{
+    const size_t tile = 64;    /* lines of `in` that stay in the cache */
+    for (size_t first = 0; first < cols; first += tile)
+        for (size_t r = 0; r < rows; r++)
+            for (size_t c = first; c < cols && c < first + tile; c++)
+                out[r * cols + c] = in[c * rows + r];
+}
+
+calm_status calm_qformat_bits(calm_ctx *ctx, const char *path, const calm_json *entry, const char *key, int fallback,
+                              int *out)
+{
+    const int64_t usual = fallback;
+    int64_t bits = 0;
+    CALM_TRY(calm_json_need_int(ctx, path, entry, key, fallback ? &usual : NULL, 1, 64, &bits));
+    if (bits != 2 && bits != 3 && bits != 4 && bits != 8)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\" is %lld: weights of 2, 3, 4 and 8 bits are read", path,
+                         key, (long long)bits);
+    *out = (int)bits;
+    return CALM_OK;
+}
+
+calm_status calm_qformat_group(calm_ctx *ctx, const char *path, const calm_json *entry, const char *key,
+                               size_t fallback, size_t *out)
+{
+    const int64_t usual = fallback ? (int64_t)fallback : -1;
+    int64_t group = 0;
+    CALM_TRY(calm_json_need_int(ctx, path, entry, key, &usual, -1, 1 << 24, &group));
+    if (group == 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\" is 0, expected -1 or columns per group", path, key);
+    *out = group < 0 ? 0 : (size_t)group;
+    return CALM_OK;
+}

@@ -1,0 +1,159 @@
+/* Quantized safetensors checkpoints, reading: which linear has which scheme, which tensors stand for its weight, and
+ * that weight in float32.
+ *
+ * A format is one file qformat_<format>.c, which ends with its descriptor, and one line in qformats.def.  Every format
+ * is read into the same form - codes, zeros and scales per row and group (docs/formats.md section 1) - so a weight has
+ * the same bits whichever it came from.  Configurations and tensors are untrusted: all of it is checked. */
+#ifndef CALM_MODEL_QFORMAT_H
+#define CALM_MODEL_QFORMAT_H
+
+#include "ptq/base/context.h"
+#include "ptq/io/json.h"
+#include "ptq/io/safetensors.h"
+
+/* How one linear is stored. */
+typedef struct calm_qformat_scheme {
+    int bits;             /* 2, 3, 4 or 8                                        */
+    size_t group;         /* columns per scale; 0 = one per row                  */
+    bool symmetric;
+    int act_bits;         /* 0 = activations stay float                          */
+    bool act_asymmetric;
+    int layout;           /* the format's own: which of its ways to store it     */
+} calm_qformat_scheme;
+
+/* What a tensor of a quantized linear is; INDEX: the group of each column, SHAPE: the weight's. */
+typedef enum calm_qformat_part {
+    CALM_QFORMAT_CODES,
+    CALM_QFORMAT_SCALES,
+    CALM_QFORMAT_ZEROS,
+    CALM_QFORMAT_BIASES,
+    CALM_QFORMAT_INDEX,
+    CALM_QFORMAT_SHAPE,
+    CALM_N_QFORMAT_PARTS
+} calm_qformat_part;
+
+/* A name of tensors beside a module's: "qzeros". */
+typedef struct calm_qformat_suffix {
+    const char *suffix;
+    calm_qformat_part part;
+} calm_qformat_suffix;
+
+/* A tensor that a quantized linear has. */
+typedef struct calm_qformat_tensor {
+    calm_qformat_part part;
+    const char *suffix;    /* "weight_packed" of "m.weight_packed"           */
+    calm_dtype dtype;      /* CALM_N_DTYPES: BF16, F16 or F32                */
+    int n_dims;
+    size_t shape[2];
+    bool optional;         /* readers do without it                          */
+} calm_qformat_tensor;
+
+/* A weight [out, in] in the form that all formats share: (code - zero) * scale, or code * scale + bias. */
+typedef struct calm_qformat_values {
+    size_t out, in, group, n_groups;
+    uint8_t *codes;        /* [out, in]                                          */
+    uint8_t *zeros;        /* [out, G], filled with 2^(bits-1) beforehand         */
+    float *scales;         /* [out, G]                                           */
+    float *biases;         /* [out, G] instead of zeros; NULL: zeros             */
+    uint32_t *group_of;    /* [in] below G; NULL: column / group                 */
+} calm_qformat_values;
+
+typedef struct calm_qformat {
+    const char *name;      /* [a-z0-9_]+ : "compressed_tensors" */
+    const char *label;     /* as people and engines write it: "compressed-tensors" */
+    /* All suffixes of tensors that stand for a weight, ended by NULL.  "weight" is of a float weight too. */
+    const calm_qformat_suffix *suffixes;
+    /* Is this config.json of the format?  Alone the entry's presence and method are looked at. */
+    bool (*detect)(const calm_json *config);
+    /* Is its entry like one of the format but for the method, which is missing?  NULL: never. */
+    bool (*resembles)(const calm_json *config);
+    size_t bytes;          /* of `self` below */
+    /* Read the entry into `self`, which is all zero. */
+    calm_status (*read)(calm_ctx *ctx, const char *path, const calm_json *config, void *self);
+    /* Free what `self` holds, also when `read` has failed. */
+    void (*release)(void *self);
+    /* The scheme of a module; *quantized false: float.  `set`: the checkpoint's tensors, NULL for none. */
+    calm_status (*find)(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module,
+                        bool *quantized, calm_qformat_scheme *out);
+    /* Which tensors a linear of that scheme has; *n at most CALM_N_QFORMAT_PARTS. */
+    calm_status (*tensors)(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
+                           calm_qformat_tensor *list, size_t *n);
+    /* Rows and columns of the weight whose codes are [rows, cols] of that dtype. */
+    void (*shape)(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
+                  size_t *in);
+    /* Where the experts of a block share a module: its name in ctx->scratch and the expert's number, for a module that
+     * is an expert's; its tensors are then [E, ...].  NULL: they never do; *name NULL: `module` is no expert's. */
+    calm_status (*stack)(calm_ctx *ctx, const char *module, char **name, size_t *expert);
+    /* Fill codes, zeros (or biases) and scales from tensors of the right dtype and shape; `found` by part, NULL:
+     * absent. What it adds is in ctx->scratch. */
+    calm_status (*unpack)(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme,
+                          const calm_tensor *const found[CALM_N_QFORMAT_PARTS], calm_qformat_values *values);
+} calm_qformat;
+
+typedef struct calm_qformat_reader calm_qformat_reader;
+
+/* The formats in the order of qformats.def; *n their number. */
+const calm_qformat *const *calm_qformats(size_t *n);
+
+/* What a suffix stands for in the format, in any format for NULL; false: in none. */
+bool calm_qformat_suffix_part(const calm_qformat *format, const char *suffix, calm_qformat_part *part);
+
+/* Rows and columns of a module's weight from its codes, a matrix or one for each expert, and from the tensor that says
+ * where the last word ends; 0: they cannot be told.  Whether the tensors agree with that is not checked. */
+calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const calm_safetensors *set,
+                               const char *module, const calm_qformat_scheme *scheme, const calm_tensor *codes,
+                               size_t *out, size_t *in);
+
+/* Read what the config.json `config` at `path` says of quantization; *out NULL: nothing, the checkpoint is float.  Free
+ * with calm_qformat_close.  CALM_EUNSUPPORTED: a method that calm does not know, or what it cannot compute;
+ * CALM_EFORMAT. */
+calm_status calm_qformat_open(calm_ctx *ctx, const char *path, const calm_json *config, calm_qformat_reader **out);
+void calm_qformat_close(calm_qformat_reader *reader);
+
+/* The format of an open one. */
+const calm_qformat *calm_qformat_of(const calm_qformat_reader *reader);
+
+/* The scheme of a module; *quantized false: it stays float.  `set`: the checkpoint's tensors. */
+calm_status calm_qformat_find(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                              const char *module, bool *quantized, calm_qformat_scheme *out);
+
+/* Which tensors a quantized module [out, in] has: list [CALM_N_QFORMAT_PARTS], *n of them. */
+calm_status calm_qformat_tensors(calm_ctx *ctx, const calm_qformat_reader *reader, const char *module,
+                                 const calm_qformat_scheme *scheme, size_t out, size_t in, calm_qformat_tensor *list,
+                                 size_t *n);
+
+/* Check presence, dtype and shape of a quantized module's tensors. */
+calm_status calm_qformat_check(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                               const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in);
+
+/* The same, and its values in ctx->scratch: what stands in the file, whatever it amounts to.  CALM_ENUMERIC: a scale or
+ * bias is not finite. */
+calm_status calm_qformat_unpack(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                                const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
+                                calm_qformat_values *values);
+
+/* w [out, in] of a quantized module in float32. */
+calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                              const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in, float *w);
+
+/* ---- for formats ---- */
+
+/* The words of a mapped tensor, which may lie at any alignment, copied into ctx->scratch. */
+calm_status calm_qformat_words(calm_ctx *ctx, const calm_tensor *tensor, uint32_t **out);
+
+/* The scales or biases of a tensor [rows, cols] into out, of a transposed one [cols, rows] with `transposed`. */
+calm_status calm_qformat_floats(calm_ctx *ctx, const calm_tensor *tensor, bool transposed, size_t rows, size_t cols,
+                                float *out);
+
+/* out [rows, cols] = in [cols, rows] */
+void calm_qformat_transpose(const uint8_t *in, size_t rows, size_t cols, uint8_t *out);
+
+/* "bits" of an entry: `fallback` or a failure where absent (0); one of 2, 3, 4, 8. */
+calm_status calm_qformat_bits(calm_ctx *ctx, const char *path, const calm_json *entry, const char *key, int fallback,
+                              int *out);
+
+/* "group_size": -1 (and null) is one per row, which is 0 here; else 1 to 2^24.  `fallback` where absent. */
+calm_status calm_qformat_group(calm_ctx *ctx, const char *path, const calm_json *entry, const char *key,
+                               size_t fallback, size_t *out);
+
+#endif

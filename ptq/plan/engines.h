@@ -1,0 +1,110 @@
+/* Engines: what their kernels take of a format - which scheme for which linear, and which linears share a scheme.
+ *
+ *   engine      by name; `any` asks for nothing
+ *   reading     one format that it reads, with the schemes it takes in it for dense linears and for experts
+ *   tie         jobs that the engine keeps in one tensor or under one quantization method: they share a scheme
+ *
+ * Everything is one table in engines.c (docs/targets.md has it as text, with where each rule comes from).  It knows
+ * neither models nor checkpoints: the solver asks it before anything is quantized, `calm check` about what lies on
+ * disk.  Shapes are those of one device: slices of tensor parallelism must satisfy the rules themselves. */
+#ifndef CALM_PLAN_ENGINES_H
+#define CALM_PLAN_ENGINES_H
+
+#include "ptq/base/context.h"
+#include "ptq/quant/scheme.h"
+
+/* Their names, `any` first, as the values of an option. */
+#define CALM_ENGINE_NAMES "any|vllm|sglang|llamacpp|mlx|transformers"
+
+/* X(RULE, name, what an engine asks): in the order in which they are tried. */
+#define CALM_ENGINE_RULE_LIST(X)                                                                             \
+    X(FORMAT, "format", "a format that it reads")                                                            \
+    X(ACTIVATIONS, "activations", "activations that its kernels quantize")                                   \
+    X(BITS, "bits", "weights of so many bits")                                                               \
+    X(ZEROS, "zeros", "zero points at so many bits")                                                         \
+    X(GROUP, "group", "a group size that its kernels know")                                                  \
+    X(COLUMNS, "columns", "input columns that the kernels and groups divide")                                \
+    X(ROWS, "rows", "output rows that the kernels divide")
+
+typedef enum calm_engine_rule {
+    CALM_ENGINE_TAKES,    /* no rule is broken */
+#define CALM_ENGINE_RULE_ENUM(rule, name, help) CALM_ENGINE_##rule,
+    CALM_ENGINE_RULE_LIST(CALM_ENGINE_RULE_ENUM)
+#undef CALM_ENGINE_RULE_ENUM
+    CALM_N_ENGINE_RULES
+} calm_engine_rule;
+
+/* "takes", "bits"; static. */
+const char *calm_engine_rule_name(calm_engine_rule rule);
+
+/* Which jobs share a scheme; each ties all that the one before it does. */
+typedef enum calm_tie {
+    CALM_TIE_NONE,          /* each its own                                                       */
+    CALM_TIE_PROJECTION,    /* the experts of a block: gate and up of all, down of all            */
+    CALM_TIE_BLOCK,         /* the experts of a block, all projections                            */
+    CALM_TIE_EXPERTS,       /* the experts of the whole model                                     */
+    CALM_TIE_MODEL          /* every job                                                          */
+} calm_tie;
+
+typedef struct calm_engine calm_engine;
+
+/* A linear as the engine computes it: q, k, v and gate, up of one input are one (`out` of all of them). */
+typedef struct calm_engine_linear {
+    const char *name;    /* for messages; may be NULL where none is asked for                     */
+    size_t out, in;
+    bool expert;         /* of a mixture; the shared expert is none                               */
+} calm_engine_linear;
+
+/* The engines in the order of CALM_ENGINE_NAMES, `any` first; *n their number.  Static. */
+const calm_engine *const *calm_engines(size_t *n);
+
+/* By name; NULL: there is none. */
+const calm_engine *calm_engine_find(const char *name);
+
+/* By name.  CALM_EARG with the nearest and all of them. */
+calm_status calm_engine_parse(calm_ctx *ctx, const char *name, const calm_engine **out);
+
+/* "vllm"; the formats that it reads, best first, comma between ("" of `any`: every one).  Static. */
+const char *calm_engine_name(const calm_engine *engine);
+const char *calm_engine_formats(const calm_engine *engine);
+
+/* Does it ask for nothing?  Also of NULL. */
+bool calm_engine_is_any(const calm_engine *engine);
+
+/* Does the engine read the format ("compressed-tensors", "gptq", "awq", "gguf", "mlx")?  `any` reads every one. */
+bool calm_engine_reads(const calm_engine *engine, const char *format);
+
+/* The first rule that the scheme breaks for the linear in this format (NULL: the engine's first), or CALM_ENGINE_TAKES.
+ * A float scheme (bits 0) breaks none.  Needs no context and no name. */
+calm_engine_rule calm_engine_verdict(const calm_engine *engine, const char *format, const calm_engine_linear *linear,
+                                     const calm_scheme *scheme);
+
+/* What that rule asks and what was found, half a sentence in ctx->out: "takes groups of 32, 64, 128 or one per row, not
+ * 256".  Of CALM_ENGINE_TAKES "takes it". */
+calm_status calm_engine_explain(calm_ctx *ctx, const calm_engine *engine, const char *format,
+                                const calm_engine_linear *linear, const calm_scheme *scheme, char **out);
+
+/* A usual scheme that the engine takes for the linear, nearest to `scheme` in bits (its kind of activations first),
+ * into *out; false: none of the usual ones. */
+bool calm_engine_propose(const calm_engine *engine, const char *format, const calm_engine_linear *linear,
+                         const calm_scheme *scheme, calm_scheme *out);
+
+/* CALM_EARG unless the engine takes the scheme for the linear, which has a name: engine, linear, scheme, the rule and
+ * what would do, in one sentence. */
+calm_status calm_engine_check_scheme(calm_ctx *ctx, const calm_engine *engine, const char *format,
+                                     const calm_engine_linear *linear, const calm_scheme *scheme);
+
+/* Which jobs share a scheme in this format (NULL: the engine's first). */
+calm_tie calm_engine_tie(const calm_engine *engine, const char *format);
+
+/* The one of both that ties more: they are nested in the order of calm_tie. */
+calm_tie calm_tie_both(calm_tie a, calm_tie b);
+
+/* "all experts of a block"; static. */
+const char *calm_tie_text(calm_tie tie);
+
+/* Jobs with the same number share a scheme; 0: the job is free.  `expert` is false of a dense job, `down` tells the two
+ * projections of an expert apart. */
+size_t calm_tie_number(calm_tie tie, size_t block, bool expert, bool down);
+
+#endif

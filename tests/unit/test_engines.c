@@ -1,0 +1,308 @@
+/* Engines: every rule of docs/targets.md by an example on each side of it, sentences, proposals, ties. */
+#include "ptq/plan/engines.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/support/harness.h"
+
+typedef struct example {
+    const char *target, *format;    /* format NULL: the first */
+    size_t out, in;
+    bool expert;
+    const char *scheme;
+    calm_engine_rule rule;
+} example;
+
+static const example examples[] = {
+    /* vLLM pads dense shapes: what is left are words of 32 bits, along the columns, and along the rows of zero points. */
+    {"vllm", NULL, 65, 576, false, "w4a16_g64", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 65, 192, false, "w8a16", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 96, 72, false, "w4a16", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 96, 76, false, "w4a16", CALM_ENGINE_COLUMNS},
+    {"vllm", NULL, 96, 76, false, "w8a16", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 96, 72, false, "w3a16", CALM_ENGINE_COLUMNS},
+    {"vllm", NULL, 96, 64, false, "w3a16", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 72, 64, false, "w4a16_g32_asym", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 76, 64, false, "w4a16_g32_asym", CALM_ENGINE_ROWS},
+    {"vllm", NULL, 76, 64, false, "w4a16_g32", CALM_ENGINE_TAKES},
+    /* Groups are Marlin's. */
+    {"vllm", NULL, 64, 192, false, "w4a16_g128", CALM_ENGINE_COLUMNS},
+    {"vllm", NULL, 64, 256, false, "w4a16_g256", CALM_ENGINE_GROUP},
+    {"vllm", NULL, 64, 256, false, "w4a16_g16", CALM_ENGINE_GROUP},
+    {"vllm", NULL, 64, 256, false, "w4a16_g32", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 64, 256, false, "w4a16", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 64, 256, false, "w8a16_g64", CALM_ENGINE_TAKES},
+    /* 2 to 8 bits in compressed-tensors, with zero points too; 4 and 8 in GPTQ, 4 in AWQ. */
+    {"vllm", NULL, 64, 256, false, "w3a16_g128", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 64, 256, false, "w2a16_g64_asym", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 64, 256, false, "w4a16_g128_asym", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 64, 256, false, "w8a16_g128_asym", CALM_ENGINE_TAKES},
+    {"vllm", "gptq", 64, 256, false, "w3a16_g128", CALM_ENGINE_BITS},
+    {"vllm", "gptq", 64, 256, false, "w8a16", CALM_ENGINE_TAKES},
+    {"vllm", "gptq", 72, 96, false, "w4a16_g32", CALM_ENGINE_TAKES},
+    {"vllm", "gptq", 76, 96, false, "w4a16_g32", CALM_ENGINE_ROWS},
+    {"vllm", "gptq", 64, 256, false, "w4a16_g128_asym", CALM_ENGINE_ZEROS},
+    {"vllm", "gptq", 64, 256, false, "w8a8", CALM_ENGINE_ACTIVATIONS},
+    {"vllm", "awq", 72, 96, false, "w4a16_g32_asym", CALM_ENGINE_TAKES},
+    {"vllm", "awq", 76, 96, false, "w4a16_g32_asym", CALM_ENGINE_ROWS},
+    {"vllm", "awq", 64, 256, false, "w4a16_asym", CALM_ENGINE_TAKES},
+    {"vllm", "awq", 64, 256, false, "w8a16", CALM_ENGINE_BITS},
+    {"vllm", "gguf", 64, 256, false, "w4a16_g128", CALM_ENGINE_FORMAT},
+    /* Activations: W8A8 in every shape, with zero points in those that CUTLASS takes; no int4 kernels. */
+    {"vllm", NULL, 7, 19, false, "w8a8", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 96, 576, false, "w8a8", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 96, 48, false, "w8a8_asymact", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 96, 40, false, "w8a8_asymact", CALM_ENGINE_COLUMNS},
+    {"vllm", NULL, 88, 48, false, "w8a8_asymact", CALM_ENGINE_ROWS},
+    {"vllm", NULL, 64, 256, false, "w4a4_g128", CALM_ENGINE_ACTIVATIONS},
+    {"vllm", NULL, 64, 256, false, "w4a8_g128", CALM_ENGINE_BITS},
+    {"vllm", NULL, 64, 256, false, "w8a8_g128", CALM_ENGINE_GROUP},
+    {"vllm", NULL, 64, 256, false, "w8a8_asym", CALM_ENGINE_ZEROS},
+    /* Experts: any shape in groups, Marlin's in rows - 4 and 8 bits, zero points at 4; activations are symmetric. */
+    {"vllm", NULL, 72, 96, true, "w4a16_g32", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 72, 96, true, "w3a16_g32", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 72, 96, true, "w8a16_g32_asym", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 128, 64, true, "w4a16", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 128, 64, true, "w4a16_asym", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 128, 64, true, "w8a16_asym", CALM_ENGINE_GROUP},
+    {"vllm", NULL, 128, 64, true, "w3a16", CALM_ENGINE_GROUP},
+    {"vllm", NULL, 64, 128, true, "w4a16", CALM_ENGINE_ROWS},
+    {"vllm", NULL, 128, 96, true, "w4a16", CALM_ENGINE_COLUMNS},
+    {"vllm", NULL, 96, 96, true, "w8a8", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 96, 96, true, "w8a8_asymact", CALM_ENGINE_ACTIVATIONS},
+    {"vllm", "gptq", 64, 96, true, "w4a16_g32", CALM_ENGINE_TAKES},
+    {"vllm", "gptq", 64, 128, true, "w8a16", CALM_ENGINE_ROWS},
+    {"vllm", "awq", 64, 96, true, "w4a16_g32_asym", CALM_ENGINE_TAKES},
+    {"vllm", "awq", 128, 64, true, "w4a16_asym", CALM_ENGINE_GROUP},
+    /* SGLang: 4 and 8 bits in either of Marlin's tiles. */
+    {"sglang", NULL, 64, 256, false, "w3a16_g128", CALM_ENGINE_BITS},
+    {"sglang", NULL, 64, 256, false, "w2a16_g64", CALM_ENGINE_BITS},
+    {"sglang", NULL, 64, 128, false, "w4a16_g128", CALM_ENGINE_TAKES},
+    {"sglang", NULL, 128, 64, false, "w4a16_g64", CALM_ENGINE_TAKES},
+    {"sglang", NULL, 128, 576, false, "w8a16", CALM_ENGINE_TAKES},
+    {"sglang", NULL, 64, 576, false, "w8a16", CALM_ENGINE_COLUMNS},
+    {"sglang", NULL, 128, 96, false, "w8a16", CALM_ENGINE_COLUMNS},
+    {"sglang", NULL, 96, 128, false, "w8a16", CALM_ENGINE_ROWS},
+    {"sglang", NULL, 64, 256, false, "w4a16_g128_asym", CALM_ENGINE_TAKES},
+    {"sglang", NULL, 64, 256, false, "w8a16_g128_asym", CALM_ENGINE_ZEROS},
+    {"sglang", NULL, 8, 576, false, "w8a8", CALM_ENGINE_TAKES},
+    {"sglang", NULL, 12, 576, false, "w8a8", CALM_ENGINE_ROWS},
+    {"sglang", NULL, 16, 72, false, "w8a8", CALM_ENGINE_COLUMNS},
+    {"sglang", NULL, 64, 256, false, "w8a8_asymact", CALM_ENGINE_ACTIVATIONS},
+    {"sglang", NULL, 128, 64, true, "w4a16_g64", CALM_ENGINE_TAKES},
+    {"sglang", NULL, 64, 128, true, "w4a16_g64", CALM_ENGINE_ROWS},
+    {"sglang", NULL, 128, 96, true, "w4a16_g32", CALM_ENGINE_COLUMNS},
+    {"sglang", NULL, 128, 64, true, "w4a16_g64_asym", CALM_ENGINE_ZEROS},
+    {"sglang", NULL, 7, 19, true, "w8a8", CALM_ENGINE_TAKES},
+    {"sglang", "gptq", 128, 576, false, "w4a16_g64", CALM_ENGINE_TAKES},
+    {"sglang", "gptq", 64, 576, false, "w4a16_g64", CALM_ENGINE_COLUMNS},
+    {"sglang", "gptq", 64, 128, true, "w4a16_g64", CALM_ENGINE_ROWS},
+    {"sglang", "awq", 72, 96, false, "w4a16_g32_asym", CALM_ENGINE_TAKES},
+    {"sglang", "awq", 64, 128, false, "w4a16_asym", CALM_ENGINE_TAKES},
+    {"sglang", "awq", 128, 64, false, "w4a16_asym", CALM_ENGINE_COLUMNS},
+    {"sglang", "awq", 72, 96, true, "w4a16_g32_asym", CALM_ENGINE_TAKES},
+    /* llama.cpp: blocks of 32, whatever the group that is a multiple. */
+    {"llamacpp", NULL, 7, 96, false, "w4a16_g96", CALM_ENGINE_TAKES},
+    {"llamacpp", NULL, 7, 96, false, "w4a16_g48", CALM_ENGINE_GROUP},
+    {"llamacpp", NULL, 7, 80, false, "w8a16", CALM_ENGINE_COLUMNS},
+    {"llamacpp", NULL, 7, 96, false, "w8a16", CALM_ENGINE_TAKES},
+    {"llamacpp", NULL, 7, 96, false, "w3a16_g32", CALM_ENGINE_TAKES},
+    {"llamacpp", NULL, 7, 96, false, "w2a16_g32", CALM_ENGINE_TAKES},
+    {"llamacpp", NULL, 7, 96, false, "w4a16_g32_asym", CALM_ENGINE_TAKES},
+    {"llamacpp", NULL, 7, 96, false, "w8a16_g32_asym", CALM_ENGINE_ZEROS},
+    {"llamacpp", NULL, 7, 96, false, "w8a8", CALM_ENGINE_ACTIVATIONS},
+    {"llamacpp", "compressed-tensors", 7, 96, false, "w8a16", CALM_ENGINE_FORMAT},
+    /* MLX: three groups, no rows, zero points everywhere; AWQ of dense linears, GPTQ not. */
+    {"mlx", NULL, 7, 128, false, "w4a16_g64", CALM_ENGINE_TAKES},
+    {"mlx", NULL, 7, 128, false, "w4a16", CALM_ENGINE_GROUP},
+    {"mlx", NULL, 7, 128, false, "w4a16_g16", CALM_ENGINE_GROUP},
+    {"mlx", NULL, 7, 96, false, "w4a16_g64", CALM_ENGINE_COLUMNS},
+    {"mlx", NULL, 7, 96, false, "w3a16_g32_asym", CALM_ENGINE_TAKES},
+    {"mlx", NULL, 7, 96, true, "w3a16_g32_asym", CALM_ENGINE_TAKES},
+    {"mlx", NULL, 7, 96, false, "w8a8", CALM_ENGINE_ACTIVATIONS},
+    {"mlx", "awq", 8, 96, false, "w4a16_g32_asym", CALM_ENGINE_TAKES},
+    {"mlx", "awq", 8, 96, false, "w4a16_asym", CALM_ENGINE_GROUP},
+    {"mlx", "awq", 8, 96, true, "w4a16_g32_asym", CALM_ENGINE_BITS},
+    {"mlx", "gptq", 8, 96, false, "w4a16_g32", CALM_ENGINE_FORMAT},
+    /* Transformers: what compressed-tensors stores, symmetric; experts weight-only; GPTQModel's kernels for dense. */
+    {"transformers", NULL, 7, 24, false, "w3a16_g8", CALM_ENGINE_TAKES},
+    {"transformers", NULL, 7, 24, false, "w4a4_g8", CALM_ENGINE_TAKES},
+    {"transformers", NULL, 7, 24, false, "w4a8", CALM_ENGINE_TAKES},
+    {"transformers", NULL, 7, 24, false, "w8a8", CALM_ENGINE_TAKES},
+    {"transformers", NULL, 7, 24, false, "w8a8_asymact", CALM_ENGINE_TAKES},
+    {"transformers", NULL, 7, 24, false, "w4a16_g8_asym", CALM_ENGINE_ZEROS},
+    {"transformers", NULL, 7, 24, false, "w4a16_g16", CALM_ENGINE_COLUMNS},
+    {"transformers", NULL, 7, 24, true, "w8a8", CALM_ENGINE_ACTIVATIONS},
+    {"transformers", NULL, 7, 24, true, "w4a16_g8", CALM_ENGINE_TAKES},
+    {"transformers", "gptq", 7, 32, false, "w8a8", CALM_ENGINE_ACTIVATIONS},
+    {"transformers", "gptq", 7, 32, false, "w3a16_g16_asym", CALM_ENGINE_TAKES},
+    {"transformers", "gptq", 7, 32, false, "w3a16_g8", CALM_ENGINE_GROUP},
+    {"transformers", "gptq", 7, 32, true, "w4a16_g16", CALM_ENGINE_BITS},
+    {"transformers", "awq", 8, 32, false, "w4a16_g16_asym", CALM_ENGINE_TAKES},
+    {"transformers", "awq", 8, 512, false, "w4a16_g256_asym", CALM_ENGINE_GROUP},
+    {"transformers", "awq", 8, 32, true, "w4a16_g16_asym", CALM_ENGINE_BITS},
+    /* Nothing is asked. */
+    {"any", "gguf", 7, 24, true, "w4a4_g16_asym", CALM_ENGINE_TAKES},
+};
+
+TEST(each_rule_has_two_sides)
+{
+    unsigned seen = 0;
+    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
+        const example *e = &examples[i];
+        const calm_engine_linear linear = {"m", e->out, e->in, e->expert};
+        calm_scheme scheme;
+        ck_ok(calm_scheme_parse(ctx, e->scheme, &scheme));
+        const calm_engine_rule rule = calm_engine_verdict(calm_engine_find(e->target), e->format, &linear, &scheme);
+        if (rule != e->rule)
+            printf("%s %s [%zu, %zu]%s: %s, expected %s\n", e->target, e->scheme, e->out, e->in,
+                   e->expert ? " expert" : "", calm_engine_rule_name(rule), calm_engine_rule_name(e->rule));
+        ck_assert(rule == e->rule);
+        seen |= 1u << rule;
+    }
+    ck_assert(seen == (1u << CALM_N_ENGINE_RULES) - 1);
+}
+END_OF_TEST
+
+TEST(float_is_always_taken)
+{
+    const calm_scheme floating = {0};
+    const calm_engine_linear linear = {"m", 7, 5, true};
+    size_t n;
+    const calm_engine *const *all = calm_engines(&n);
+    for (size_t i = 0; i < n; i++)
+        ck_assert(calm_engine_verdict(all[i], NULL, &linear, &floating) == CALM_ENGINE_TAKES);
+}
+END_OF_TEST
+
+TEST(names_are_those_of_the_option)
+{
+    char joined[256] = "";
+    size_t n;
+    const calm_engine *const *all = calm_engines(&n), *found;
+    for (size_t i = 0; i < n; i++) {
+        snprintf(joined + strlen(joined), sizeof joined - strlen(joined), "%s%s", i ? "|" : "", calm_engine_name(all[i]));
+        ck_ok(calm_engine_parse(ctx, calm_engine_name(all[i]), &found));
+        ck_assert(found == all[i] && calm_engine_is_any(found) == (i == 0));
+        ck_assert((i == 0) == (*calm_engine_formats(found) == '\0'));
+    }
+    ck_assert_str_eq(joined, CALM_ENGINE_NAMES);
+    ck_assert(calm_engine_is_any(NULL));
+    ck_fails(calm_engine_parse(ctx, "vlm", &found), CALM_EARG, "did you mean vllm?");
+}
+END_OF_TEST
+
+TEST(formats_are_checked_by_name)
+{
+    const calm_engine *vllm = calm_engine_find("vllm"), *llamacpp = calm_engine_find("llamacpp");
+    ck_assert(calm_engine_reads(vllm, "gptq") && !calm_engine_reads(vllm, "gguf") && calm_engine_reads(llamacpp, "gguf"));
+    ck_assert(calm_engine_reads(calm_engine_find("any"), "gguf") && calm_engine_reads(calm_engine_find("mlx"), "mlx"));
+}
+END_OF_TEST
+
+/* What a refusal proposes is taken, and the sentence says linear, number and cure. */
+TEST(refusals_say_what_would_do)
+{
+    const calm_engine_linear odd = {"model.layers.0.o", 64, 192, false}, wide = {"model.layers.0.down", 64, 256, false};
+    const calm_engine_linear none = {"model.layers.0.o", 64, 72, false};
+    const calm_engine *sglang = calm_engine_find("sglang"), *llamacpp = calm_engine_find("llamacpp");
+    calm_scheme scheme, found;
+    ck_ok(calm_scheme_parse(ctx, "w4a16_g64", &scheme));
+    ck_assert(calm_engine_propose(sglang, NULL, &odd, &scheme, &found) && found.act_bits == 8);
+    ck_fails(calm_engine_check_scheme(ctx, sglang, NULL, &odd, &scheme), CALM_EARG,
+             "`target` sglang takes no w4a16_g64 for model.layers.0.o [64, 192]: it takes input columns that 128 divides or "
+             "output rows that 128 divides, not 192 and 64; `schemes` w8a8 would do");
+    ck_ok(calm_scheme_parse(ctx, "w4a16_g256", &scheme));
+    ck_fails(calm_engine_check_scheme(ctx, sglang, NULL, &wide, &scheme), CALM_EARG,
+             "takes groups of 32, 64 or 128 columns or one scale per row, not 256; `schemes` w4a16_g128 would do");
+    ck_ok(calm_scheme_parse(ctx, "w8a8", &scheme));
+    ck_assert(!calm_engine_propose(llamacpp, NULL, &none, &scheme, &found));
+    ck_fails(calm_engine_check_scheme(ctx, llamacpp, NULL, &none, &scheme), CALM_EARG,
+             "takes weight-only schemes, no quantized activations; no usual scheme would do");
+}
+END_OF_TEST
+
+/* The number that a sentence about a shape names is the one that is broken: a multiple of it is taken. */
+TEST(sentences_name_the_number)
+{
+    static const struct {
+        const char *engine, *format, *scheme, *sentence;
+        size_t out, in;
+        bool expert;
+    } list[] = {
+        {"vllm", NULL, "w4a16_g128", "takes input columns that 128 divides, not 192", 64, 192, false},
+        {"vllm", NULL, "w3a16", "takes input columns that 32 divides, not 72", 64, 72, false},
+        {"vllm", NULL, "w4a16_g32_asym", "takes output rows that 8 divides, not 76", 76, 64, false},
+        {"vllm", NULL, "w8a8_asymact", "takes output rows that 16 divides, not 88", 88, 48, false},
+        {"sglang", NULL, "w8a16", "takes input columns that 64 divides, not 96", 128, 96, false},
+        {"sglang", NULL, "w8a16", "takes output rows that 64 divides, not 96", 96, 128, false},
+        {"sglang", NULL, "w4a16", "takes output rows that 128 divides, not 64 (experts)", 64, 128, true},
+        {"sglang", NULL, "w8a8", "takes output rows that 8 divides, not 12", 12, 576, false},
+        {"vllm", NULL, "w3a16", "takes groups of 32, 64 or 128 columns, not one scale per row (experts)", 128, 64, true},
+        {"mlx", "awq", "w4a16_g32", "takes none that are quantized in this format (experts)", 128, 64, true},
+        {"mlx", "gptq", "w4a16_g32", "reads mlx,awq, not gptq", 128, 64, false},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const calm_engine_linear linear = {"m", list[i].out, list[i].in, list[i].expert};
+        calm_scheme scheme;
+        char *text;
+        ck_ok(calm_scheme_parse(ctx, list[i].scheme, &scheme));
+        ck_ok(calm_engine_explain(ctx, calm_engine_find(list[i].engine), list[i].format, &linear, &scheme, &text));
+        ck_assert_str_eq(text, list[i].sentence);
+    }
+}
+END_OF_TEST
+
+/* Every explanation is a sentence of its rule: none is empty, none is that of another. */
+TEST(explanations_name_the_rule)
+{
+    static const char *const words[] = {"takes it", "reads", "activations", "bits", "", "groups", "columns", "rows"};
+    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
+        const example *e = &examples[i];
+        const calm_engine_linear linear = {"m", e->out, e->in, e->expert};
+        calm_scheme scheme;
+        char *text;
+        ck_ok(calm_scheme_parse(ctx, e->scheme, &scheme));
+        ck_ok(calm_engine_explain(ctx, calm_engine_find(e->target), e->format, &linear, &scheme, &text));
+        if (e->rule == CALM_ENGINE_BITS && e->expert && e->format)
+            ck_assert(strstr(text, "none that are quantized") != NULL);
+        else if (e->rule == CALM_ENGINE_ZEROS)
+            ck_assert(strstr(text, "zero points") != NULL);
+        else if (e->rule == CALM_ENGINE_GROUP)
+            ck_assert(strstr(text, "groups of") != NULL || strstr(text, "one scale per row") != NULL);
+        else
+            ck_assert(strstr(text, words[e->rule]) != NULL);
+    }
+}
+END_OF_TEST
+
+TEST(ties_number_what_is_fused)
+{
+    ck_assert(calm_engine_tie(calm_engine_find("vllm"), NULL) == CALM_TIE_BLOCK);
+    ck_assert(calm_engine_tie(calm_engine_find("sglang"), "gptq") == CALM_TIE_BLOCK);
+    ck_assert(calm_engine_tie(calm_engine_find("llamacpp"), NULL) == CALM_TIE_PROJECTION);
+    ck_assert(calm_engine_tie(calm_engine_find("mlx"), NULL) == CALM_TIE_PROJECTION);
+    ck_assert(calm_engine_tie(calm_engine_find("transformers"), NULL) == CALM_TIE_EXPERTS);
+    ck_assert(calm_engine_tie(calm_engine_find("transformers"), "gptq") == CALM_TIE_MODEL);
+    ck_assert(calm_engine_tie(calm_engine_find("any"), NULL) == CALM_TIE_NONE);
+    for (int tie = CALM_TIE_NONE; tie < CALM_TIE_MODEL; tie++)
+        ck_assert(calm_tie_number((calm_tie)tie, 3, false, true) == 0);
+    ck_assert(calm_tie_number(CALM_TIE_PROJECTION, 3, true, true) != calm_tie_number(CALM_TIE_PROJECTION, 3, true, false));
+    ck_assert(calm_tie_number(CALM_TIE_PROJECTION, 3, true, true) != calm_tie_number(CALM_TIE_PROJECTION, 4, true, false));
+    ck_assert(calm_tie_number(CALM_TIE_BLOCK, 3, true, true) == calm_tie_number(CALM_TIE_BLOCK, 3, true, false));
+    ck_assert(calm_tie_number(CALM_TIE_BLOCK, 3, true, true) != calm_tie_number(CALM_TIE_BLOCK, 4, true, true));
+    ck_assert(calm_tie_number(CALM_TIE_EXPERTS, 3, true, true) == calm_tie_number(CALM_TIE_EXPERTS, 0, true, false));
+    ck_assert(calm_tie_both(CALM_TIE_BLOCK, CALM_TIE_PROJECTION) == CALM_TIE_BLOCK);
+    ck_assert(calm_tie_both(CALM_TIE_NONE, CALM_TIE_EXPERTS) == CALM_TIE_EXPERTS);
+    ck_assert(calm_tie_number(CALM_TIE_MODEL, 3, false, true) == calm_tie_number(CALM_TIE_MODEL, 0, true, false));
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("engines",
+                     (const TTest *[]){each_rule_has_two_sides, float_is_always_taken, names_are_those_of_the_option,
+                                       formats_are_checked_by_name, refusals_say_what_would_do, sentences_name_the_number,
+                                       explanations_name_the_rule, ties_number_what_is_fused, NULL});
+}
