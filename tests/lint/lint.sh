@@ -320,9 +320,8 @@ dead() {
             for (i = 1; i <= n_uses; i++) note(from[i], used[i], 0)
             for (i = 1; i <= n; i++) {
                 f = name[i]
-                if (f in public) continue
                 if (!(f in definer)) { print where[i] ": " f ": is defined nowhere"; continue }
-                if (f in in_product) continue
+                if (f in public || f in in_product) continue
                 print where[i] ": " f ": " (f in in_tests ? "test-only" : "dead") \
                     (f in in_own ? " outside of " definer[f] : "")
             }
@@ -341,7 +340,7 @@ untested() {
     } | awk '
         function base(path) { sub(/.*\//, "", path); return path }
         $1 == "covered" { row++; if (NF > 1 && $2 !~ /^#/) { path[++n] = $2; by[n] = $3; at[n] = row } }
-        $1 == "test" && $2 ~ /^tests\/[^\/]*\/[^\/]*$/ { own["test_" substr(base($2), 6)] = $2 }
+        $1 == "test" && $2 ~ /^tests\/[^\/]*\/[^\/]*$/ { own[base($2)] = $2 }
         $1 == "exists" { exists[$2] = 1 }
         $1 == "source" { source[++n_sources] = $2; is_source[$2] = 1 }
         END {

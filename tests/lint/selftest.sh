@@ -399,6 +399,8 @@ printf 'int f(void) { return calm_a_used(2); }\n' | file tests/unit/test_a.c
 finds dead 'ptq/base/a.h:1: calm_a_used: test-only'
 printf 'int calm_a_used(int n);\n' | file calm.h
 passes dead
+printf 'int calm_a_used(int n);\nint calm_a_promised(void);\n' | file calm.h
+finds dead 'calm.h:2: calm_a_promised: is defined nowhere'
 rm "$scratch/tree/calm.h" "$scratch/tree/tests/unit/test_a.c"
 echo 'static int f(void) { return calm_a_used(3); }' >>"$scratch/tree/ptq/base/a.c"
 finds dead 'calm_a_used: dead outside of ptq/base/a.c'
