@@ -56,7 +56,9 @@ function uses(code, owner,   name, before) {
         if (before ~ /[A-Za-z0-9_]/) { before = "_"; continue }
         before = "_"
         if (owner != "") { print "macro", file, line, owner, name; continue }
-        if (++seen[name] <= 2) print seen[name] == 1 ? "use" : "again", file, line, name
+        seen[name]++
+        if (seen[name] == 1) print "use", file, line, name
+        else if (seen[name] == 2) print "again", file, line, name
     }
 }
 

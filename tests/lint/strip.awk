@@ -17,7 +17,7 @@ FNR == 1 { in_comment = 0 }
             in_comment = 0
             continue
         }
-        if (!match(rest, /["'\/]/)) { code = code rest; break }
+        if (!match(rest, "[\"'/]")) { code = code rest; break }
         code = code substr(rest, 1, RSTART - 1)
         rest = substr(rest, RSTART)
         two = substr(rest, 1, 2)
