@@ -369,7 +369,11 @@ if $update && [ "$rule" != prefixes ]; then
     echo "lint.sh: $rule has no table to update" >&2
     exit 2
 fi
-findings=$("$rule")
+# A tool that fails in the middle of a pipe is a finding too: what it says of it.
+status=0
+findings=$("$rule" 2>&1) || status=$?
+[ "$status" = 0 ] || findings="${findings:+$findings
+}lint.sh: $rule ended with status $status"
 [ -n "$findings" ] || exit 0
 printf '%s\n' "$findings"
 exit 1

@@ -216,7 +216,7 @@ finds docstrings 'calm.h:6: no comment above: int calm_start('
 # ---- comments ----
 # commented N M: N lines of code, M of them with a comment
 commented() {
-    awk -v n="$1" -v m="$2" 'BEGIN { for (i = 0; i < n; i++) print i < m ? "    x++;    /* " i " */\n" : "    y++;\n" }'
+    awk -v n="$1" -v m="$2" 'BEGIN { for (i = 0; i < n; i++) if (i < m) print "    x++;    /* " i " */\n"; else print "    y++;\n" }'
 }
 fresh
 commented 100 12 | file ptq/calib/gram.c
@@ -435,6 +435,12 @@ printf 'algorithms/grid_ls.c tests/conformance/test_algorithms.c\nptq/base/text.
 finds untested 'tests/covered.txt:2: ptq/base/text.c has tests/unit/test_text.c'
 printf 'algorithms/grid_ls.c tests/unit/test_text.c\nalgorithms/grid_ls.c tests/unit/test_text.c\n' | file tests/covered.txt
 finds untested 'tests/covered.txt:2: algorithms/grid_ls.c is listed twice'
+
+# ---- lint.sh itself ----
+fresh    # a file that cannot be read is no file without findings
+ln -s nowhere "$scratch/tree/cli/gone.c"
+finds columns 'gone.c'
+finds tags 'gone.c'
 
 echo "$n_cases cases, $n_failed failed"
 [ "$n_failed" = 0 ]
