@@ -1,34 +1,86 @@
 #!/bin/sh
 # One rule of the house, checked over the tree:  lint.sh RULE [ROOT]
 #
-#   layers       who may include whom (layers.txt); a third-party header appears in one file
+#   layers       who may include whom (layers.txt, a table without a cycle); a third-party header appears in one file
+#   cycles       neither the includes between folders nor the calls between .c files of the product have a cycle
 #   registries   every line of a .def list has its file, every such file its line; every test is registered
 #   docstrings   every function that a header declares has a comment: above it, above its group of adjacent
 #                lines, or behind an earlier line of the group
+#   comments     of the lines of some folders' .c files, enough have a comment (comment_floors below)
 #   sizes        .c and .h files up to 600 lines, functions up to 100
+#   columns      lines of .c, .h and .def files up to 120 characters
 #   forbidden    below cli/ nothing prints, exits or calls rand(); no -ffast-math anywhere
 #   names        no two source files share a name
+#   tags         a struct, union, enum or typedef is defined in one file
+#   prefixes     a function that a header declares has a prefix of its folder (prefixes.txt)
+#   dead         a function that a header declares is used by a product file other than its own
+#   untested     a .c file below cli/ has its test, or a line in tests/covered.txt
 #
-# Prints one line per finding; exit status 1 when there is one.
+# Prints one line per finding, and indented what explains it; exit status 1 when there is one.
+#
+#   lint.sh prefixes --update    writes prefixes.txt anew from the headers: after functions or files have moved.  What
+#                                the change of the table shows is then what changed hands.
 set -eu
-rule=${1:?usage: lint.sh RULE [ROOT]}
+rule=${1:?usage: lint.sh RULE [--update] [ROOT]}
+shift
+update=false
+[ "${1-}" != --update ] || { update=true; shift; }
 here=$(cd "$(dirname "$0")" && pwd)
-cd "${2:-$here/../..}"
+cd "${1:-$here/../..}"
+export LC_ALL=C    # bytes, the same in every awk
 
 # Source files under the given folders that exist; the data of tests is no source.
 sources() {
-    for folder in "$@"; do
-        [ ! -d "$folder" ] || find "$folder" -name '*.[ch]' ! -path 'tests/data/*'
-    done | LC_ALL=C sort
+    for path in "$@"; do
+        [ ! -e "$path" ] || find "$path" -name '*.[ch]' ! -path 'tests/data/*'
+    done | sort
 }
+product='ptq algorithms cka store cli'
 all_sources() {
-    sources ptq algorithms cka store cli tests
+    sources calm.h $product tests
+}
+# Lists of the same folders, which X-macros read.
+lists() {
+    for path in "$@"; do
+        [ ! -e "$path" ] || find "$path" -name '*.def' ! -path 'tests/data/*'
+    done | sort
+}
+
+# The table of a rule: that of the tree, or the one beside this script.
+table() {
+    if [ -e "tests/lint/$1" ]; then echo "tests/lint/$1"; else echo "$here/$1"; fi
+}
+
+# For awk: the folder that a path belongs to, as the tables name it.
+layer_of='function layer_of(path,   part) { split(path, part, "/"); return part[1] (part[1] == "ptq" ? "/" part[2] : "") }'
+
+# Standard input of paths: what facts.awk says of these files
+facts() {
+    xargs awk -f "$here/strip.awk" | awk -f "$here/facts.awk"
+}
+# components NOUN TITLE: the cycles among the edges on standard input
+components() {
+    awk -v noun="$1" -v title="$2" -f "$here/components.awk"
 }
 
 # ---- layers ----
 
 layers() {
-    all_sources | xargs awk -v table="$here/layers.txt" -v embedded="$(sed -n -e 's/^embed(.* \([^ ]*\))$/\1/p' -e 's/.*HEADER=.*generated\/\([a-z_]*\.h\).*/\1/p' CMakeLists.txt 2>/dev/null | tr '\n' ' ')" '
+    # the table itself: what it lists are its rows, and what it permits is an order
+    awk '
+        /^#/ || NF == 0 { next }
+        { known[$1] = 1; for (i = 2; i <= NF; i++) { from[++n] = $1; to[n] = $i; at[n] = FNR } }
+        END {
+            for (i = 1; i <= n; i++) {
+                where = "layers.txt:" at[i] ": "
+                if (to[i] == "*") { if (from[i] != "cli" && from[i] != "tests") print where from[i] " may not include all" }
+                else if (to[i] == "cli" || to[i] == "tests") print where "nothing may include " to[i]
+                else if (!(to[i] in known)) print where to[i] " has no row"
+            }
+        }' "$(table layers.txt)"
+    awk '!/^#/ && NF { for (i = 2; i <= NF; i++) if ($i != "*") print $1, $i, "layers.txt:" FNR }' \
+        "$(table layers.txt)" | components folders permissions
+    all_sources | xargs awk -v table="$(table layers.txt)" -v embedded="$(sed -n -e 's/^embed(.* \([^ ]*\))$/\1/p' -e 's/.*HEADER=.*generated\/\([a-z_]*\.h\).*/\1/p' CMakeLists.txt 2>/dev/null | tr '\n' ' ')" "$layer_of"'
         BEGIN {
             while ((getline line < table) > 0) {
                 n = split(line, word, " ")
@@ -36,10 +88,6 @@ layers() {
                 known[word[1]] = 1
                 for (i = 2; i <= n; i++) may[word[1], word[i]] = 1
             }
-        }
-        function layer_of(path,   part) {
-            split(path, part, "/")
-            return part[1] == "ptq" ? part[1] "/" part[2] : part[1]
         }
         /^[ \t]*#[ \t]*include[ \t]*"/ {
             split($0, quoted, "\"")
@@ -62,6 +110,26 @@ layers() {
             else if (user[header] != FILENAME)
                 print FILENAME ":" FNR ": <" header "> belongs to " user[header] " alone"
         }'
+}
+
+# ---- cycles ----
+
+cycles() {
+    all_sources | facts | awk "$layer_of"'
+        $1 == "include" && $4 ~ /\/|^calm\.h$/ && layer_of($2) != layer_of($4) { print layer_of($2), layer_of($4), $2 ":" $3 }' |
+        components folders includes
+    # Lists (X-macros over a .def) make no edges: a registry names its entries so that nothing else has to.
+    # A macro of a header stands for what its body names.
+    sources $product | facts | awk '
+        $1 == "def" && $4 ~ /^calm_/ { definer[$4] = $2 }
+        $1 == "macro" { in_macro[$4, ++n_in[$4]] = $5 }
+        $1 == "use" && $2 ~ /\.c$/ { file[++n] = $2; name[n] = $4 }
+        function edges(from, name, depth,   i) {
+            if (name in definer && definer[name] != from) print from, definer[name], name
+            if (depth < 8) for (i = 1; i <= n_in[name]; i++) edges(from, in_macro[name, i], depth + 1)
+        }
+        END { for (i = 1; i <= n; i++) edges(file[i], name[i], 0) }' |
+        components files calls
 }
 
 # ---- registries ----
@@ -101,8 +169,9 @@ registries() {
 # ---- docstrings ----
 
 docstrings() {
-    sources ptq algorithms cka store cli | grep '\.h$' | xargs awk '
+    sources calm.h $product | grep '\.h$' | xargs awk '
         FNR == 1 { documented = 0; depth = 0; in_comment = 0 }
+        /^extern "C"/ { next }
         in_comment { if (/\*\//) { in_comment = 0; documented = 1 } next }
         /^[ \t]*\/\*/ { if (/\*\//) documented = 1; else in_comment = 1; next }
         /^[ \t]*$/ { documented = 0; next }
@@ -111,7 +180,28 @@ docstrings() {
         depth == 0 && /^[A-Za-z_].*\(/ && !/^typedef/ && !documented {
             print FILENAME ":" FNR ": no comment above: " $0
         }
-        { depth += gsub(/\{/, "{") - gsub(/\}/, "}") }'
+        { depth += gsub(/\{/, "{") - gsub(/\}/, "}"); if (depth < 0) depth = 0 }'
+}
+
+# ---- comments ----
+
+# Least share, in percent, of the lines of a folder's .c files that have a comment (a line of one, or code with one behind
+# it) among those that are not blank.  A folder that does not exist has nothing to say.
+comment_floors='ptq/run 12  ptq/calib 12  ptq/model 12  ptq/plan 12  algorithms 12'
+
+comments() {
+    sources $product | grep '\.c$' | xargs awk -v comments=1 -f "$here/strip.awk" |
+        awk -F: -v floors="$comment_floors" '
+            { folder = $1; sub(/\/[^\/]*$/, "", folder); n_lines[folder]++; n_comments[folder] += $3 }
+            END {
+                n = split(floors, floor, " ")
+                for (i = 1; i < n; i += 2) {
+                    folder = floor[i]
+                    if (!n_lines[folder] || n_comments[folder] * 100 >= floor[i + 1] * n_lines[folder]) continue
+                    printf "%s: %.1f %% of the lines have a comment (%d of %d), less than %s %%\n", folder,
+                        100 * n_comments[folder] / n_lines[folder], n_comments[folder], n_lines[folder], floor[i + 1]
+                }
+            }'
 }
 
 # ---- sizes ----
@@ -127,6 +217,18 @@ sizes() {
             if (start && FNR - start + 1 > 100)
                 print FILENAME ":" start ": " FNR - start + 1 " lines: " substr(name, 1, 70)
             start = 0; head = 0
+        }'
+}
+
+# ---- columns ----
+
+# Characters are the bytes that do not continue one in UTF-8.
+columns() {
+    { all_sources; lists $product tests; } | xargs awk '
+        length($0) > 120 {
+            text = $0
+            gsub(/[\200-\277]/, "", text)
+            if (length(text) > 120) print FILENAME ":" FNR ": " length(text) " columns"
         }'
 }
 
@@ -149,11 +251,129 @@ names() {
         { first[$NF] = $0 }'
 }
 
+# ---- tags ----
+
+# Counted are headers, and in .c files what is called calm_*; other names of a .c file are its own.  A typedef that only says
+# that a struct exists defines nothing.
+tags() {
+    sources calm.h $product tests/support | facts | awk '
+        $1 != "tag" || ($2 ~ /\.c$/ && $4 !~ /^calm_/) { next }
+        $4 in first { print $2 ":" $3 ": " $4 " is defined in " first[$4] " too"; next }
+        { first[$4] = $2 ":" $3 }'
+}
+
+# ---- prefixes ----
+
+# A row of prefixes.txt that ends in _ is a prefix, another one a whole name; the longest that fits counts.
+prefixes() {
+    declared=$(sources $product | grep '\.h$' | facts | grep '^decl ' || true)
+    if $update; then
+        mkdir -p tests/lint
+        {
+            sed -n '/^#/p' "$(table prefixes.txt)"
+            printf '%s\n' "$declared" | awk "$layer_of $(cat "$here/prefixes.awk")" | sort
+        } >tests/lint/prefixes.new
+        mv tests/lint/prefixes.new tests/lint/prefixes.txt
+        return
+    fi
+    printf '%s\n' "$declared" | awk -v table="$(table prefixes.txt)" "$layer_of"'
+        BEGIN {
+            while ((getline line < table) > 0) {
+                row++
+                if (split(line, word, " ") == 0 || line ~ /^#/) continue
+                if (word[1] in folder) print "prefixes.txt:" row ": " word[1] " is listed twice"
+                folder[word[1]] = word[2]
+            }
+        }
+        NF < 4 { next }
+        {
+            prefix = $4
+            while (prefix != "" && !(prefix in folder)) {
+                sub(/_$/, "", prefix)
+                if (!sub(/[^_]*$/, "", prefix)) prefix = ""
+            }
+            if (prefix == "") print $2 ":" $3 ": " $4 " has no prefix of prefixes.txt"
+            else if (folder[prefix] != layer_of($2))
+                print $2 ":" $3 ": " $4 " has a prefix of " folder[prefix] " (" prefix ")"
+        }'
+}
+
+# ---- dead ----
+
+# What calm.h declares is for others.  Uses are code outside the file that defines the function: of .c files, of braces in
+# headers, of a macro that is used itself, of .def lists and of what a macro pastes together from their lines.
+dead() {
+    { all_sources; lists $product tests; } | facts | awk '
+        $1 == "decl" && $2 == "calm.h" { public[$4] = 1 }
+        $1 == "decl" && $2 !~ /^tests\// { name[++n] = $4; where[n] = $2 ":" $3 }
+        $1 == "def" && $2 !~ /^tests\// { definer[$4] = $2 }
+        $1 == "again" { twice[$2, $4] = 1 }    # once is the definition
+        $1 == "macro" { in_macro[$4, ++n_in[$4]] = $5 }
+        $1 == "use" || $1 == "pasted" { from[++n_uses] = $2; used[n_uses] = $4 }
+        function note(from, name, depth,   i) {
+            if (name in definer && definer[name] == from) { if (depth || (from, name) in twice) in_own[name] = 1 }
+            else if (from ~ /^tests\//) in_tests[name] = 1
+            else in_product[name] = 1
+            if (depth < 8) for (i = 1; i <= n_in[name]; i++) note(from, in_macro[name, i], depth + 1)
+        }
+        END {
+            for (i = 1; i <= n_uses; i++) note(from[i], used[i], 0)
+            for (i = 1; i <= n; i++) {
+                f = name[i]
+                if (!(f in definer)) { print where[i] ": " f ": is defined nowhere"; continue }
+                if (f in public || f in in_product) continue
+                print where[i] ": " f ": " (f in in_tests ? "test-only" : "dead") \
+                    (f in in_own ? " outside of " definer[f] : "")
+            }
+        }'
+}
+
+# ---- untested ----
+
+# tests/covered.txt: one file per line that has no test of its own: its path, the test that covers it, why that one.
+untested() {
+    {
+        [ ! -e tests/covered.txt ] || sed 's/^/covered /' tests/covered.txt
+        find tests -name 'test_*.c' 2>/dev/null | sed 's/^/test /'
+        find tests -type f 2>/dev/null | sed 's/^/exists /'
+        sources ptq algorithms cka store | sed -n 's/^.*\.c$/source &/p'
+    } | awk '
+        function base(path) { sub(/.*\//, "", path); return path }
+        $1 == "covered" { row++; if (NF > 1 && $2 !~ /^#/) { path[++n] = $2; by[n] = $3; at[n] = row } }
+        $1 == "test" && $2 ~ /^tests\/[^\/]*\/[^\/]*$/ { own[base($2)] = $2 }
+        $1 == "exists" { exists[$2] = 1 }
+        $1 == "source" { source[++n_sources] = $2; is_source[$2] = 1 }
+        END {
+            for (i = 1; i <= n; i++) {
+                where = "tests/covered.txt:" at[i] ": "
+                test = "test_" base(path[i])
+                if (path[i] in seen) print where path[i] " is listed twice"
+                seen[path[i]] = 1
+                if (!(path[i] in is_source)) print where "there is no " path[i]
+                else if (test in own) print where path[i] " has " own[test]
+                if (by[i] == "") print where "names no test of " path[i]
+                else if (!(by[i] in exists)) print where "there is no " by[i]
+            }
+            for (i = 1; i <= n_sources; i++)
+                if (!(("test_" base(source[i])) in own) && !(source[i] in seen))
+                    print source[i] ": has neither tests/*/test_" base(source[i]) " nor a line in tests/covered.txt"
+        }'
+}
+
 case $rule in
-    layers | registries | docstrings | sizes | forbidden | names) ;;
+    layers | cycles | registries | docstrings | comments | sizes | columns) ;;
+    forbidden | names | tags | prefixes | dead | untested) ;;
     *) echo "lint.sh: no rule $rule" >&2; exit 2 ;;
 esac
-findings=$("$rule")
+if $update && [ "$rule" != prefixes ]; then
+    echo "lint.sh: $rule has no table to update" >&2
+    exit 2
+fi
+# A tool that fails in the middle of a pipe is a finding too: what it says of it.
+status=0
+findings=$("$rule" 2>&1) || status=$?
+[ "$status" = 0 ] || findings="${findings:+$findings
+}lint.sh: $rule ended with status $status"
 [ -n "$findings" ] || exit 0
 printf '%s\n' "$findings"
 exit 1
