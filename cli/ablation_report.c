@@ -179,7 +179,7 @@ static calm_status put_scheme(calm_ctx *ctx, const calm_ablation *of, bool markd
     return of->n_noise ? put_table(ctx, of, noise_table, markdown, out) : CALM_OK;
 }
 
-calm_status calm_ablation_print(calm_ctx *ctx, const calm_ablation_set *set)
+calm_status calm_ablation_report_print(calm_ctx *ctx, const calm_ablation_set *set)
 {
     calm_text text;
     calm_text_init(&text);
@@ -309,7 +309,7 @@ static calm_status as_json(calm_ctx *ctx, const calm_ablation_set *set, calm_jso
     return status;
 }
 
-calm_status calm_ablation_json(calm_ctx *ctx, const calm_ablation_set *set)
+calm_status calm_ablation_report_json(calm_ctx *ctx, const calm_ablation_set *set)
 {
     calm_json *root;
     calm_status status = as_json(ctx, set, &root);
@@ -376,7 +376,7 @@ static calm_status write_file(calm_ctx *ctx, const calm_ablation_set *set, const
     return status;
 }
 
-calm_status calm_ablation_target(calm_ctx *ctx, const char *dir, bool force)
+calm_status calm_ablation_report_target(calm_ctx *ctx, const char *dir, bool force)
 {
     char *file;
     if (!calm_path_exists(dir))
@@ -389,7 +389,7 @@ calm_status calm_ablation_target(calm_ctx *ctx, const char *dir, bool force)
     return CALM_OK;
 }
 
-calm_status calm_ablation_write(calm_ctx *ctx, const calm_ablation_set *set, const char *dir)
+calm_status calm_ablation_report_write(calm_ctx *ctx, const calm_ablation_set *set, const char *dir)
 {
     calm_export_place place;
     CALM_TRY(calm_export_begin(ctx, dir, &place));

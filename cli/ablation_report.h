@@ -13,14 +13,14 @@ typedef struct calm_ablation_set {
 } calm_ablation_set;
 
 /* Aligned tables on stdout; one JSON object on stdout (docs/ablation.md). */
-calm_status calm_ablation_print(calm_ctx *ctx, const calm_ablation_set *set);
-calm_status calm_ablation_json(calm_ctx *ctx, const calm_ablation_set *set);
+calm_status calm_ablation_report_print(calm_ctx *ctx, const calm_ablation_set *set);
+calm_status calm_ablation_report_json(calm_ctx *ctx, const calm_ablation_set *set);
 
 /* May `dir` be written?  CALM_EEXIST when it exists and `force` is not given; CALM_EARG when it exists and holds no
  * ablation.json: --force replaces nothing else. */
-calm_status calm_ablation_target(calm_ctx *ctx, const char *dir, bool force);
+calm_status calm_ablation_report_target(calm_ctx *ctx, const char *dir, bool force);
 
 /* Write ablation.md, ablation.csv and ablation.json to `dir`, under a temporary name until all are there. */
-calm_status calm_ablation_write(calm_ctx *ctx, const calm_ablation_set *set, const char *dir);
+calm_status calm_ablation_report_write(calm_ctx *ctx, const calm_ablation_set *set, const char *dir);
 
 #endif

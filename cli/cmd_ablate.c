@@ -138,8 +138,8 @@ static calm_status resolve(calm_ctx *ctx, const options *o, const calm_events *e
 static calm_status write_and_print(calm_ctx *ctx, const options *o, const calm_ablation_set *set)
 {
     if (o->output)
-        CALM_TRY(calm_ablation_write(ctx, set, o->output));
-    return o->json ? calm_ablation_json(ctx, set) : calm_ablation_print(ctx, set);
+        CALM_TRY(calm_ablation_report_write(ctx, set, o->output));
+    return o->json ? calm_ablation_report_json(ctx, set) : calm_ablation_report_print(ctx, set);
 }
 
 /* All experiments, one after the other; results in `keep`. */
@@ -177,7 +177,7 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     (void)n_args;
     CALM_TRY(parse_seeds(ctx, o->seeds, &plan));
     if (o->output)
-        CALM_TRY(calm_ablation_target(ctx, o->output, o->force));
+        CALM_TRY(calm_ablation_report_target(ctx, o->output, o->force));
     calm_arena_init(&keep);
     calm_progress_begin(ctx, &progress, o->common.quiet);
     const calm_status status = ablate(ctx, o, &plan, &keep, &progress);

@@ -50,7 +50,7 @@ static const calm_option table[] = {
 /* ---- the plan as a table ---- */
 
 /* What the parent chose for a unit: one entry, "mixed" where its jobs differ, nothing where it chose nothing. */
-static const char *name_before(const calm_selected *s, size_t unit)
+static const char *name_before(const calm_reselected *s, size_t unit)
 {
     const size_t begin = s->stored.pool.unit_begin[unit], first = s->before[begin];
     for (size_t job = begin; job < s->stored.pool.unit_begin[unit + 1]; job++)
@@ -60,7 +60,7 @@ static const char *name_before(const calm_selected *s, size_t unit)
 }
 
 /* `all`: for programs, with every column in every row. */
-static void fill_table(const calm_selected *s, bool all, calm_table *out)
+static void fill_table(const calm_reselected *s, bool all, calm_table *out)
 {
     calm_table_column(out, "unit", CALM_ALIGN_LEFT);
     calm_table_column(out, "candidate", CALM_ALIGN_LEFT);
@@ -74,7 +74,7 @@ static void fill_table(const calm_selected *s, bool all, calm_table *out)
     for (size_t u = 0; u < s->stored.pool.n_units; u++) {
         const size_t begin = s->stored.pool.unit_begin[u], entry = s->solution.choice[u];
         const calm_pool_job *job = &s->stored.pool.jobs[begin];
-        const bool differs = calm_selected_differs(s, u);
+        const bool differs = calm_reselected_differs(s, u);
         calm_table_text(out, job->unit);
         calm_table_text(out, s->stored.pool.entries[entry].name);
         calm_table_scientific(out, calm_pool_at(&s->stored.pool, begin, entry)->metric, 2);
@@ -87,7 +87,7 @@ static void fill_table(const calm_selected *s, bool all, calm_table *out)
     }
 }
 
-static void print_summary(const options *o, const calm_selected *s)
+static void print_summary(const options *o, const calm_reselected *s)
 {
     const long long parent = (long long)s->parent.id, run = (long long)s->run;
     printf("\n  changed      %zu of %zu units against run %lld\n", s->n_changed, s->stored.pool.n_units, parent);
@@ -107,7 +107,7 @@ static void print_summary(const options *o, const calm_selected *s)
            s->found ? ", where this selection was kept before" : "", calm_program(), run, o->store);
 }
 
-static calm_status print_json(calm_ctx *ctx, const calm_selected *s, const calm_table *units)
+static calm_status print_json(calm_ctx *ctx, const calm_reselected *s, const calm_table *units)
 {
     calm_json *root = calm_json_new_object(), *rows;
     calm_status status = calm_rows_json(ctx, units, &rows);
@@ -151,7 +151,7 @@ static calm_status print_csv(calm_ctx *ctx, const calm_table *units)
     return status;
 }
 
-static calm_status print(calm_ctx *ctx, const options *o, const calm_selected *s)
+static calm_status print(calm_ctx *ctx, const options *o, const calm_reselected *s)
 {
     calm_table units;
     calm_status status;
@@ -176,10 +176,10 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_selected *s
 static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
 {
     const options *o = opts;
-    calm_select_options how = {.store = o->store, .unit = o->unit - 1, .rule = o->rule - 1, .metric = o->metric,
+    calm_reselect_options how = {.store = o->store, .unit = o->unit - 1, .rule = o->rule - 1, .metric = o->metric,
                                .budget = o->budget > 0 ? o->budget : NAN, .forbid = o->forbid, .pins = o->pins,
                                .target = o->target, .dry_run = o->dry_run};
-    calm_selected selected;
+    calm_reselected selected;
     calm_progress progress;
     char *command;
     (void)n_args;
@@ -189,11 +189,11 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     CALM_TRY(calm_strf(ctx, ctx->out, &command, "calm select %lld --store %s", (long long)how.run, o->store));
     how.command = command;
     calm_progress_begin(ctx, &progress, o->common.quiet);
-    calm_status status = calm_select(ctx, &how, &selected);
+    calm_status status = calm_reselect(ctx, &how, &selected);
     calm_progress_end(ctx, &progress);
     if (status == CALM_OK)
         status = print(ctx, o, &selected);
-    calm_selected_clear(&selected);
+    calm_reselected_clear(&selected);
     return status;
 }
 

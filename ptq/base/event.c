@@ -3,13 +3,13 @@
 
 void calm_event(const calm_events *events, calm_stage stage, size_t done, size_t total)
 {
-    if (events->fn && total)
+    if (events && events->fn && total)
         events->fn(events->user, stage, done, total);
 }
 
 void calm_event_complete(const calm_events *events, calm_stage stage)
 {
-    if (events->fn)
+    if (events && events->fn)
         events->fn(events->user, stage, 0, 0);
 }
 

@@ -20,7 +20,7 @@ typedef enum calm_stage {
 /* `stage` has done `done` of `total`; total 0: it is complete, whatever it counted.  May be called from any thread. */
 typedef void calm_event_fn(void *user, calm_stage stage, size_t done, size_t total);
 
-/* Receives events; fn NULL: nobody does. */
+/* Receives events; fn NULL, or no calm_events at all: nothing does. */
 typedef struct calm_events {
     calm_event_fn *fn;
     void *user;

@@ -1,4 +1,6 @@
 /* Activation statistics of a run, into the store. */
+#include <math.h>
+
 #include <string.h>
 
 #include "ptq/run/block_work.h"
@@ -94,4 +96,18 @@ calm_status calm_activations_keep(calm_ctx *ctx, const calm_run *p, size_t block
         if (capture->activations[hook])
             CALM_TRY(calm_activation_keep(ctx, p, (long)block, capture->expert, hook, capture->activations[hook]));
     return calm_store_commit(ctx, p->in.store);
+}
+
+double calm_run_crest(calm_ctx *ctx, const calm_run *p, size_t job)
+{
+    static const char sql[] = "SELECT x.crest_median FROM activation x JOIN job j ON j.input_hook = x.hook "
+                              "WHERE j.id = ?1 AND x.model_id = ?2 AND x.calibration_id = ?3";
+    const calm_value params[] = {calm_value_int(p->job_ids[job]), calm_value_int(p->result.model_id),
+                                 calm_value_int(p->result.calibration_id)};
+    calm_value value;
+    if (calm_store_query_one(ctx, p->in.store, sql, params, 3, &value, 1) != CALM_OK) {
+        calm_ctx_forgive(ctx);
+        return NAN;
+    }
+    return value.type == CALM_VALUE_REAL ? value.real : NAN;
 }

@@ -18,7 +18,7 @@ static calm_status unknown_word(calm_ctx *ctx, const calm_stored_run *run, const
 
 /* Unit, rule and metric: of the options, else of the run; the metric of another unit's choice may not be one of
  * this. */
-static calm_status resolve_query(calm_ctx *ctx, const calm_select_options *o, const calm_stored_run *run,
+static calm_status resolve_query(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run,
                                  calm_pool_query *out)
 {
     calm_point point;
@@ -39,7 +39,7 @@ static calm_status resolve_query(calm_ctx *ctx, const calm_select_options *o, co
 }
 
 /* Of the options, else of the selection that the run is, else of its recipe; a run may have compared several. */
-static calm_status resolve_budget(calm_ctx *ctx, const calm_select_options *o, const calm_stored_run *run, double *out)
+static calm_status resolve_budget(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run, double *out)
 {
     const calm_json *before = calm_json_get(calm_json_get(run->recipe, "select"), "budget");
     const calm_json *budgets = calm_json_get(run->recipe, "budget");
@@ -55,7 +55,7 @@ static calm_status resolve_budget(calm_ctx *ctx, const calm_select_options *o, c
 
 /* Of the options, else of the selection that the run is, else of its recipe; in a format that the run was written in,
  * where the target reads one. */
-static calm_status resolve_target(calm_ctx *ctx, const calm_select_options *o, const calm_stored_run *run,
+static calm_status resolve_target(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run,
                                   calm_requests *out)
 {
     const calm_json *before = calm_json_get(calm_json_get(run->recipe, "select"), "target");
@@ -71,7 +71,7 @@ static calm_status resolve_target(calm_ctx *ctx, const calm_select_options *o, c
 }
 
 /* What the run was asked, and behind it what the options ask, which counts more. */
-static calm_status resolve_requests(calm_ctx *ctx, const calm_select_options *o, const calm_stored_run *run,
+static calm_status resolve_requests(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run,
                                     calm_requests *out)
 {
     const size_t room = o->forbid.n > o->pins.n ? o->forbid.n : o->pins.n;
@@ -87,7 +87,7 @@ static calm_status resolve_requests(calm_ctx *ctx, const calm_select_options *o,
 
 /* ---- choosing ---- */
 
-bool calm_selected_differs(const calm_selected *s, size_t unit)
+bool calm_reselected_differs(const calm_reselected *s, size_t unit)
 {
     bool differs = false;
     const calm_pool *pool = &s->stored.pool;
@@ -96,19 +96,19 @@ bool calm_selected_differs(const calm_selected *s, size_t unit)
     return differs;
 }
 
-static void compare(calm_selected *s)
+static void compare(calm_reselected *s)
 {
     const calm_pool *pool = &s->stored.pool;
     double bits = 0;
     for (size_t u = 0; u < pool->n_units; u++)
-        s->n_changed += calm_selected_differs(s, u);
+        s->n_changed += calm_reselected_differs(s, u);
     for (size_t job = 0; job < pool->n_jobs; job++)
         bits += s->before[job] == SIZE_MAX
                     ? NAN : calm_pool_bits(pool, job, job + 1, &pool->entries[s->before[job]].scheme);
     s->bits_before = bits / calm_pool_weights(pool, 0, pool->n_jobs);
 }
 
-static void warn(calm_ctx *ctx, const calm_selected *s)
+static void warn(calm_ctx *ctx, const calm_reselected *s)
 {
     const char *prefix = calm_json_string(calm_json_get(calm_json_get(s->parent.recipe, "calibration"), "prefix"), "");
     if (strcmp(prefix, "quantized") == 0 && s->n_changed)
@@ -123,8 +123,8 @@ static void warn(calm_ctx *ctx, const calm_selected *s)
 }
 
 /* All that is read, of one moment of the store. */
-static calm_status read_and_solve(calm_ctx *ctx, const calm_select_options *o, calm_store *store,
-                                  calm_requests *requests, calm_selected *out)
+static calm_status read_and_solve(calm_ctx *ctx, const calm_reselect_options *o, calm_store *store,
+                                  calm_requests *requests, calm_reselected *out)
 {
     calm_pool *pool = &out->stored.pool;
     calm_pool_query query;
@@ -150,7 +150,7 @@ static calm_status read_and_solve(calm_ctx *ctx, const calm_select_options *o, c
 /* ---- keeping ---- */
 
 /* The member "select" of the recipe; `run` 0: without it, for the key. */
-static calm_json *select_json(const calm_selected *s, const calm_requests *requests, int64_t run)
+static calm_json *select_json(const calm_reselected *s, const calm_requests *requests, int64_t run)
 {
     calm_json *root = calm_json_new_object(), *forbid = calm_json_new_array(), *pins = calm_json_new_array();
     if (run)
@@ -189,7 +189,7 @@ static calm_status write_json(calm_ctx *ctx, calm_json *value, calm_text *out)
 }
 
 /* Of the parent, the options and what came of them: the same again is the same run. */
-static calm_status make_key(calm_ctx *ctx, const calm_selected *s, const calm_requests *requests,
+static calm_status make_key(calm_ctx *ctx, const calm_reselected *s, const calm_requests *requests,
                             char key[CALM_SHA256_HEX])
 {
     const calm_pool *pool = &s->stored.pool;
@@ -210,8 +210,8 @@ static calm_status make_key(calm_ctx *ctx, const calm_selected *s, const calm_re
     return status != CALM_OK ? status : hashed;
 }
 
-static calm_status put_run(calm_ctx *ctx, calm_store *store, const calm_select_options *o, const char *key,
-                           const char *recipe, calm_selected *s)
+static calm_status put_run(calm_ctx *ctx, calm_store *store, const calm_reselect_options *o, const char *key,
+                           const char *recipe, calm_reselected *s)
 {
     const calm_store_run run = {.key = key, .model_id = s->parent.model_id, .calibration_id = s->parent.calibration_id,
                                 .command = o->command, .recipe = recipe, .unit = calm_unit_name(s->stored.pool.unit),
@@ -229,8 +229,8 @@ static calm_status put_run(calm_ctx *ctx, calm_store *store, const calm_select_o
     return calm_store_run_end(ctx, store, s->run, &outcome);
 }
 
-static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_select_options *o,
-                               const calm_requests *requests, calm_selected *s)
+static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_reselect_options *o,
+                               const calm_requests *requests, calm_reselected *s)
 {
     char key[CALM_SHA256_HEX];
     calm_value known;
@@ -253,7 +253,7 @@ static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_sele
     return status;
 }
 
-static calm_status keep(calm_ctx *ctx, const calm_select_options *o, const calm_requests *requests, calm_selected *s)
+static calm_status keep(calm_ctx *ctx, const calm_reselect_options *o, const calm_requests *requests, calm_reselected *s)
 {
     const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = o->command, .wait_seconds = -1};
     calm_store *store;
@@ -267,11 +267,11 @@ static calm_status keep(calm_ctx *ctx, const calm_select_options *o, const calm_
     return status;
 }
 
-calm_status calm_select(calm_ctx *ctx, const calm_select_options *o, calm_selected *out)
+calm_status calm_reselect(calm_ctx *ctx, const calm_reselect_options *o, calm_reselected *out)
 {
     calm_requests requests;
     calm_store *store;
-    *out = (calm_selected){.budget = NAN};
+    *out = (calm_reselected){.budget = NAN};
     CALM_TRY(calm_store_open(ctx, o->store, NULL, &store));
     calm_status status = calm_store_begin(ctx, store);
     if (status == CALM_OK)
@@ -283,7 +283,7 @@ calm_status calm_select(calm_ctx *ctx, const calm_select_options *o, calm_select
     return o->dry_run ? CALM_OK : keep(ctx, o, &requests, out);
 }
 
-void calm_selected_clear(calm_selected *selected)
+void calm_reselected_clear(calm_reselected *selected)
 {
     calm_stored_run_clear(&selected->parent);
 }

@@ -9,7 +9,7 @@
 
 #define CALM_AS_IN_RUN (-1)
 
-typedef struct calm_select_options {
+typedef struct calm_reselect_options {
     const char *store;
     int64_t run;
     int unit, rule;             /* calm_unit, calm_rule, or CALM_AS_IN_RUN                                    */
@@ -20,9 +20,9 @@ typedef struct calm_select_options {
     const char *target;         /* engine that the plan is for; NULL: the run's                               */
     bool dry_run;               /* write nothing                                                              */
     const char *command;        /* as typed                                                                   */
-} calm_select_options;
+} calm_reselect_options;
 
-typedef struct calm_selected {
+typedef struct calm_reselected {
     calm_stored_run parent;
     calm_stored_pool stored;    /* its pool                                                                   */
     calm_solution solution;
@@ -33,16 +33,16 @@ typedef struct calm_selected {
     size_t n_changed;           /* units that differ in at least one job                                      */
     int64_t run;                /* that holds the new choices; 0: a dry run                                   */
     bool found;                 /* the same selection was there already                                       */
-} calm_selected;
+} calm_reselected;
 
 /* Does a unit of the solution differ from what the parent chose? */
-bool calm_selected_differs(const calm_selected *selected, size_t unit);
+bool calm_reselected_differs(const calm_reselected *selected, size_t unit);
 
 /* Choose, and unless it is a dry run put the result as a finished run of its own: the same selection of the same run is
  * found again.  In ctx->out; clear also after a failure, after which the store is as it was.
  * Fails as the store, calm_pool_of_store and calm_solve do; CALM_EARG: a metric that the unit has not (with the
  * nearest), a list of requests that cannot be read. */
-calm_status calm_select(calm_ctx *ctx, const calm_select_options *options, calm_selected *out);
-void calm_selected_clear(calm_selected *selected);
+calm_status calm_reselect(calm_ctx *ctx, const calm_reselect_options *options, calm_reselected *out);
+void calm_reselected_clear(calm_reselected *selected);
 
 #endif

@@ -69,7 +69,7 @@ calm_status calm_guard_judge(calm_ctx *ctx, calm_run *run, calm_trial *trials, s
 /* Add what the target cost (NULL: nothing) to a verdict, in ctx->out (guard.c). */
 calm_status calm_verdict_add(calm_ctx *ctx, const char *cost, const char **verdict);
 
-/* Crest factor of a job's input: median over tokens of max|x| / rms(x); NaN when the store does not know (skip.c). */
+/* Crest factor of a job's input: median over tokens of max|x| / rms(x); NaN when the store does not know (activations.c). */
 double calm_run_crest(calm_ctx *ctx, const calm_run *run, size_t job);
 
 /* Put what a solution over a pool takes for each job, with its reason and what the activation rule says of it (choices.c). */

@@ -56,7 +56,7 @@ static const char *without_times(const play *run, const calm_ablation *of, const
     const char *dir = play_path(run, name), *all = "";
     char *text;
     size_t n;
-    ck_ok(calm_ablation_write(ctx, &set, dir));
+    ck_ok(calm_ablation_report_write(ctx, &set, dir));
     ck_ok(calm_read_file(ctx, test_format("%s/ablation.json", dir), 1 << 24, &text, &n));
     for (char *rest, *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
         if (!strstr(line, "seconds\"") && !strstr(line, "\"store\""))
@@ -258,20 +258,20 @@ TEST(output_directories)
     const calm_ablation of = {.scheme = "w4a16_g16"};
     const calm_ablation_set set = {&run.recipe, &of, 1, 0};
     const char *dir = play_path(&run, "out"), *other = play_path(&run, "other"), *empty = play_path(&run, "empty");
-    ck_ok(calm_ablation_target(ctx, dir, false));
-    ck_ok(calm_ablation_write(ctx, &set, dir));
+    ck_ok(calm_ablation_report_target(ctx, dir, false));
+    ck_ok(calm_ablation_report_write(ctx, &set, dir));
     for (const char *const *name = (const char *const[]){"md", "csv", "json", NULL}; *name; name++)
         ck_assert(calm_path_exists(test_format("%s/ablation.%s", dir, *name)));
-    ck_fails(calm_ablation_target(ctx, dir, false), CALM_EEXIST, "--force");
-    ck_ok(calm_ablation_target(ctx, dir, true));
+    ck_fails(calm_ablation_report_target(ctx, dir, false), CALM_EEXIST, "--force");
+    ck_ok(calm_ablation_report_target(ctx, dir, true));
     ck_assert_int_eq(mkdir(other, 0777), 0);
     ck_ok(calm_write_file(ctx, test_format("%s/thesis.tex", other), "x", 1));
-    ck_fails(calm_ablation_target(ctx, other, true), CALM_EARG, "no ablation.json");
+    ck_fails(calm_ablation_report_target(ctx, other, true), CALM_EARG, "no ablation.json");
     ck_assert(calm_path_exists(test_format("%s/thesis.tex", other)));
     ck_assert_int_eq(mkdir(empty, 0777), 0);
-    ck_fails(calm_ablation_target(ctx, empty, false), CALM_EEXIST, "--force");
-    ck_ok(calm_ablation_target(ctx, empty, true));
-    ck_ok(calm_ablation_write(ctx, &set, empty));
+    ck_fails(calm_ablation_report_target(ctx, empty, false), CALM_EEXIST, "--force");
+    ck_ok(calm_ablation_report_target(ctx, empty, true));
+    ck_ok(calm_ablation_report_write(ctx, &set, empty));
     ck_assert_str_eq(play_list(&run, ".tmp"), "");
 }
 END_OF_TEST
@@ -284,14 +284,14 @@ TEST(a_full_disk_leaves_the_old_output)
     const calm_ablation_set old = {&run.recipe, &of, 1, 1}, new = {&run.recipe, &of, 1, 2};
     const char *dir = play_path(&run, "out");
     long failed = 0, calls;
-    ck_ok(calm_ablation_write(ctx, &new, play_path(&run, "new")));
+    ck_ok(calm_ablation_report_write(ctx, &new, play_path(&run, "new")));
     const char *digest = play_digest(play_path(&run, "new"));
-    ck_ok(calm_ablation_write(ctx, &old, dir));
+    ck_ok(calm_ablation_report_write(ctx, &old, dir));
     const char *before = play_digest(dir);
     ck_assert_str_ne(before, digest);
     for (calm_status status = CALM_EIO; status != CALM_OK;) {
         fault_plan((fault){.at = failed + 1, .error = ENOSPC, .stays = true});
-        status = calm_ablation_write(ctx, &new, dir);
+        status = calm_ablation_report_write(ctx, &new, dir);
         calls = fault_calls();
         fault_plan((fault){0});
         calm_ctx_forgive(ctx);

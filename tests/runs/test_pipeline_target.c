@@ -69,11 +69,11 @@ static const char *decided(const play *run, int64_t of)
 
 static int64_t select_run(const play *run, int64_t of, const char *target, double budget)
 {
-    const calm_select_options o = {.store = run->recipe.store, .run = of, .unit = CALM_AS_IN_RUN, .rule = CALM_AS_IN_RUN,
+    const calm_reselect_options o = {.store = run->recipe.store, .run = of, .unit = CALM_AS_IN_RUN, .rule = CALM_AS_IN_RUN,
                                    .budget = budget, .target = target, .command = "calm test"};
-    calm_selected selected;
-    ck_ok(calm_select(ctx, &o, &selected));
-    calm_selected_clear(&selected);
+    calm_reselected selected;
+    ck_ok(calm_reselect(ctx, &o, &selected));
+    calm_reselected_clear(&selected);
     return selected.run;
 }
 

@@ -20,26 +20,26 @@ static play with_unit(const play *run, calm_unit unit, const char *name)
     return other;
 }
 
-static calm_select_options asking(const play *run, int64_t of)
+static calm_reselect_options asking(const play *run, int64_t of)
 {
-    return (calm_select_options){.store = run->recipe.store, .run = of, .unit = CALM_AS_IN_RUN, .rule = CALM_AS_IN_RUN,
+    return (calm_reselect_options){.store = run->recipe.store, .run = of, .unit = CALM_AS_IN_RUN, .rule = CALM_AS_IN_RUN,
                                  .budget = NAN, .command = "calm test"};
 }
 
 /* The run that holds the selection. */
-static int64_t select_run(const calm_select_options *o)
+static int64_t select_run(const calm_reselect_options *o)
 {
-    calm_selected selected;
-    ck_ok(calm_select(ctx, o, &selected));
-    calm_selected_clear(&selected);
+    calm_reselected selected;
+    ck_ok(calm_reselect(ctx, o, &selected));
+    calm_reselected_clear(&selected);
     return selected.run;
 }
 
-static void refuse(const calm_select_options *o, calm_status status, const char *message)
+static void refuse(const calm_reselect_options *o, calm_status status, const char *message)
 {
-    calm_selected selected;
-    ck_fails(calm_select(ctx, o, &selected), status, message);
-    calm_selected_clear(&selected);
+    calm_reselected selected;
+    ck_fails(calm_reselect(ctx, o, &selected), status, message);
+    calm_reselected_clear(&selected);
 }
 
 /* All that was decided in a run, one job a line. */
@@ -55,7 +55,7 @@ static const char *decided(const play *run, int64_t of)
 static void check_reproduced(const play *run)
 {
     const outcome said = play_must_run(run);
-    const calm_select_options o = asking(run, 1);
+    const calm_reselect_options o = asking(run, 1);
     const int64_t anew = select_run(&o);
     (void)said;
     ck_assert_int_eq(anew, 2);
@@ -67,7 +67,7 @@ static void check_reproduced(const play *run)
                      play_sql(run, "SELECT count(*) FROM run_candidate WHERE run_id = 2"));
     /* Once more: found, not doubled; and its own selection is the same again. */
     ck_assert_int_eq(select_run(&o), anew);
-    const calm_select_options of_anew = asking(run, anew);
+    const calm_reselect_options of_anew = asking(run, anew);
     ck_assert_str_eq(decided(run, select_run(&of_anew)), decided(run, 1));
 }
 
@@ -153,7 +153,7 @@ TEST(another_budget_and_wishes)
     run.recipe.budgets = &bits;
     run.recipe.n_budgets = 1;
     play_must_run(&run);
-    calm_select_options o = asking(&run, 1);
+    calm_reselect_options o = asking(&run, 1);
     o.budget = 3.75;
     o.forbid = test_words("rtn");
     o.pins = test_pairs("model.layers.0.*=gptq-hls w3a16_g16,model.layers.0.o=gptq-hls w4a16_g16");
@@ -171,7 +171,7 @@ TEST(another_budget_and_wishes)
     ck_assert_int_eq(play_sql(&run, "SELECT (SELECT json_remove(recipe, '$.select') FROM run WHERE id = 2) ="
                                     " (SELECT recipe FROM run WHERE id = 1)"), 1);
     /* What a selection was asked holds for selections of it. */
-    calm_select_options further = asking(&run, anew);
+    calm_reselect_options further = asking(&run, anew);
     further.pins = test_pairs("model.layers.0.qkv=gptq-hls w2a16_g16");
     ck_assert_int_eq(select_run(&further), 3);
     ck_assert_str_eq(play_text(&run, "SELECT scheme FROM v_choices WHERE run = 3 AND block = 0"),
@@ -194,7 +194,7 @@ TEST(a_budget_without_probes)
     run.recipe.budgets = &bits;
     run.recipe.n_budgets = 1;
     play_must_run(&run);
-    calm_select_options o = asking(&run, 1);
+    calm_reselect_options o = asking(&run, 1);
     ctx->log = listen;
     ctx->log_user = said;
     select_run(&o);
@@ -217,7 +217,7 @@ TEST(a_quantized_prefix_is_warned_of)
     play run = play_new(NULL, "w2a16_g16", "rtn,gptq-hls");
     run.recipe.prefix = CALM_PREFIX_QUANTIZED;
     play_must_run(&run);
-    calm_select_options o = asking(&run, 1);
+    calm_reselect_options o = asking(&run, 1);
     ctx->log = listen;
     ctx->log_user = said;
     select_run(&o);
@@ -233,7 +233,7 @@ TEST(another_unit_and_metric)
 {
     const play first = play_new(NULL, "w3a16_g16", "rtn,gptq"), run = with_unit(&first, CALM_UNIT_BLOCK, "block");
     play_must_run(&run);
-    calm_select_options o = asking(&run, 1);
+    calm_reselect_options o = asking(&run, 1);
     o.unit = CALM_UNIT_SUBLAYER;
     o.metric = "rel_mse";
     o.rule = CALM_RULE_ARGMAX;
@@ -270,7 +270,7 @@ TEST(selections_that_are_refused)
     play_sql(&run, "INSERT INTO run (key, model_id, status, reason) SELECT 'x', id, 'failed', 'no memory' FROM model");
     play_sql(&run, "INSERT INTO run (key, model_id, status, recipe) SELECT 'y', id, 'finished', '[1]' FROM model");
     const char *before = all_rows(&run);
-    calm_select_options o = asking(&run, 4);
+    calm_reselect_options o = asking(&run, 4);
     refuse(&o, CALM_ENOTFOUND, "no run 4; the newest is 3");
     o = asking(&run, 2);
     o.rule = CALM_RULE_TOKEN;
@@ -309,7 +309,7 @@ TEST(runs_without_an_end)
 {
     const play run = play_new(NULL, "w3a16_g16", "rtn,gptq");
     play_must_run(&run);
-    const calm_select_options o = asking(&run, 1);
+    const calm_reselect_options o = asking(&run, 1);
     play_sql(&run, "UPDATE run SET status = 'failed'");
     ck_assert_int_eq(select_run(&o), 2);
     play_sql(&run, "UPDATE run SET status = 'interrupted' WHERE id = 1");
@@ -331,7 +331,7 @@ TEST(pins_of_the_recipe)
     play_must_run(&run);
     play_sql(&run,
              "UPDATE run SET recipe = json_set(recipe, '$.choice.pins', json('{\"1.down\":\"gptq\",\"*.down\":\"rtn\"}'))");
-    calm_select_options o = asking(&run, 1);
+    calm_reselect_options o = asking(&run, 1);
     static const char pinned[] = "SELECT job || block || ' ' || algorithm || ' ' || reason FROM v_choices WHERE run = %d AND reason"
                                  " LIKE 'pinned%%' ORDER BY 1";
     select_run(&o);
@@ -349,7 +349,7 @@ TEST(rows_that_contradict)
 {
     const play run = play_new(NULL, "w3a16_g16", "rtn,gptq");
     play_must_run(&run);
-    const calm_select_options o = asking(&run, 1);
+    const calm_reselect_options o = asking(&run, 1);
     play_sql(&run, "UPDATE candidate SET scheme = 'w9' WHERE id = 1");
     refuse(&o, CALM_EFORMAT, "\"w9\" is no scheme");
     play_sql(&run, "UPDATE candidate SET scheme = 'w3a16_g16' WHERE id = 1");
@@ -487,7 +487,7 @@ TEST(a_selection_is_assembled)
     play_must_run(&keep);
     const char *moved = play_path(&run, "elsewhere");
     ck_assert_int_eq(rename(run.recipe.model.dir, moved), 0);
-    calm_select_options wish = asking(&gone, 1);
+    calm_reselect_options wish = asking(&gone, 1);
     wish.forbid = test_words("gptq");
     ck_assert_int_eq(select_run(&wish), 2);    /* the model is gone */
     calm_assemble_options o = writing(&run, 2, "selection");
