@@ -49,7 +49,7 @@ static calm_status list_rules(calm_ctx *ctx, bool json)
     calm_table rows;
     calm_json *list;
     size_t n;
-    const calm_check_rule *rules = calm_check_rules(&n);
+    const calm_check_rule_info *rules = calm_check_rules(&n);
     char engines[64];
     calm_table_init(&rows);
     calm_table_column(&rows, "rule", CALM_ALIGN_LEFT);

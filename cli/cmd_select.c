@@ -28,8 +28,8 @@ static const calm_option table[] = {
     {.name = "metric", .help = "score that the rule reads (default: as in the run)",
      .offset = offsetof(options, metric), .type = CALM_OPTION_STRING, .metavar = "NAME"},
     {.name = "rule", .help = "token: near ties by relative error; argmax: CALM as published",
-     .offset = offsetof(options, rule), .type = CALM_OPTION_ENUM, .values = "run|" CALM_RULE_NAMES, .fallback = "run",
-     .metavar = CALM_RULE_NAMES},
+     .offset = offsetof(options, rule), .type = CALM_OPTION_ENUM, .values = "run|" CALM_CHOICE_RULE_NAMES, .fallback = "run",
+     .metavar = CALM_CHOICE_RULE_NAMES},
     {.name = "unit", .help = "what gets one choice", .offset = offsetof(options, unit), .type = CALM_OPTION_ENUM,
      .values = "run|" CALM_UNIT_NAMES, .fallback = "run", .metavar = CALM_UNIT_NAMES},
     {.name = "forbid",
@@ -118,7 +118,7 @@ static calm_status print_json(calm_ctx *ctx, const calm_reselected *s, const cal
     calm_json_set_bool(root, "found", s->found);
     calm_json_set_int(root, "parent", s->parent.id);
     calm_json_set_string(root, "unit", calm_unit_name(s->stored.pool.unit));
-    calm_json_set_string(root, "rule", calm_rule_name(s->stored.pool.rule));
+    calm_json_set_string(root, "rule", calm_choice_rule_name(s->stored.pool.rule));
     calm_json_set_string(root, "metric", s->stored.pool.metric);
     calm_json_set_number(root, "budget", s->budget);
     calm_json_set_number(root, "bits_per_weight", s->solution.bits_per_weight);

@@ -84,7 +84,7 @@ typedef struct judged {
 static calm_status beaten(calm_ctx *ctx, const judged *j, const calm_pool_cell *cell, char **out)
 {
     const calm_pool_cell *winner = calm_inspect_cell(j->units, j->unit, j->rule);
-    const bool token = j->units->stored.pool.rule == CALM_RULE_TOKEN;
+    const bool token = j->units->stored.pool.rule == CALM_CHOICE_RULE_TOKEN;
     const double times = calm_inspect_times(j->units->metric, cell->metric, j->least);
     if (!token && cell->metric > j->least)
         return calm_strf(ctx, ctx->out, out, "larger %s: %.3g times the least", j->units->metric, times);

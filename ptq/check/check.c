@@ -13,11 +13,11 @@ static calm_status read_config(calm_checking *c)
     CALM_TRY(calm_path_join(c->ctx, c->ctx->out, &path, c->path, "config.json"));
     c->config_path = path;
     if (calm_json_read(c->ctx, path, CONFIG_MAX, &c->config) != CALM_OK)
-        return calm_check_say_failure(c, CALM_RULE_CONFIG_FORM, "config.json");
+        return calm_check_say_failure(c, CALM_CHECK_RULE_CONFIG_FORM, "config.json");
     if (calm_json_typeof(c->config) != CALM_JSON_OBJECT) {
         calm_json_free(c->config);
         c->config = NULL;
-        return calm_check_say(c, CALM_RULE_CONFIG_FORM, "config.json", "%s, expected an object", path);
+        return calm_check_say(c, CALM_CHECK_RULE_CONFIG_FORM, "config.json", "%s, expected an object", path);
     }
     return CALM_OK;
 }
@@ -41,7 +41,7 @@ static calm_status find_modelopt(calm_checking *c)
     char *path;
     CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &path, c->path, "hf_quant_config.json"));
     c->unread = calm_path_exists(path);
-    return c->unread ? calm_check_say(c, CALM_RULE_METHOD_UNCHECKED, "hf_quant_config.json",
+    return c->unread ? calm_check_say(c, CALM_CHECK_RULE_METHOD_UNCHECKED, "hf_quant_config.json",
                                       "the checkpoint is ModelOpt's: calm reads quantization_config of config.json")
                      : CALM_OK;
 }
@@ -60,17 +60,17 @@ static calm_status find_format(calm_checking *c)
     if (c->format || !c->config)
         return CALM_OK;
     if (calm_json_typeof(calm_json_get(c->config, "quantization")) == CALM_JSON_OBJECT)
-        return calm_check_say(c, CALM_RULE_MLX_CONFIG, "quantization", "group_size or bits is missing");
+        return calm_check_say(c, CALM_CHECK_RULE_MLX_CONFIG, "quantization", "group_size or bits is missing");
     if (calm_json_typeof(entry) == CALM_JSON_NULL)
         return find_modelopt(c);
     c->unread = true;
     if (!method)
-        return calm_check_say(c, CALM_RULE_NO_METHOD, "quantization_config", "%s: quant_method is missing",
+        return calm_check_say(c, CALM_CHECK_RULE_NO_METHOD, "quantization_config", "%s: quant_method is missing",
                               c->config_path);
     return calm_check_say(c,
                           calm_check_listed(method, other_methods, sizeof other_methods / sizeof *other_methods)
-                              ? CALM_RULE_METHOD_UNCHECKED
-                              : CALM_RULE_METHOD_UNKNOWN,
+                              ? CALM_CHECK_RULE_METHOD_UNCHECKED
+                              : CALM_CHECK_RULE_METHOD_UNKNOWN,
                           "quantization_config",
                           "quant_method \"%.64s\": calm reads compressed-tensors, gptq, awq and MLX's entry", method);
 }
@@ -80,7 +80,7 @@ static calm_status check_reads(calm_checking *c, bool *taken)
 {
     *taken = !c->report->format || calm_engine_reads(c->engine, c->report->format);
     return *taken ? CALM_OK
-                  : calm_check_say(c, CALM_RULE_TARGET_FORMAT, c->path, "the format is %s; %s reads %s",
+                  : calm_check_say(c, CALM_CHECK_RULE_TARGET_FORMAT, c->path, "the format is %s; %s reads %s",
                                    c->report->format, calm_engine_name(c->engine), calm_engine_formats(c->engine));
 }
 
@@ -98,13 +98,13 @@ static calm_status check_unexplained(calm_checking *c)
     if (c->unread)
         return CALM_OK;
     if (n && !entry)
-        return calm_check_say(c, CALM_RULE_ENTRY_MISSING, c->modules[first].name,
+        return calm_check_say(c, CALM_CHECK_RULE_ENTRY_MISSING, c->modules[first].name,
                               "%zu modules have quantized tensors, config.json "
                               "has no quantization_config",
                               n);
     return n || entry
                ? CALM_OK
-               : calm_check_say(c, CALM_RULE_FLOAT_MODEL, c->path, "no quantization entry and no quantized tensor");
+               : calm_check_say(c, CALM_CHECK_RULE_FLOAT_MODEL, c->path, "no quantization entry and no quantized tensor");
 }
 
 static calm_status check_format(calm_checking *c)

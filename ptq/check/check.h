@@ -12,7 +12,7 @@
 #include "ptq/check/check_rules.h"
 
 typedef struct calm_finding {
-    const calm_check_rule *rule;
+    const calm_check_rule_info *rule;
     const char *where; /* module, tensor, file or key; never NULL */
     const char *what;  /* what was found, and what is expected    */
 } calm_finding;

@@ -21,7 +21,7 @@ static calm_status check_keys(calm_checking *c, const char *where, const calm_js
     for (void *iter = NULL; calm_json_next(object, &iter, &key, &value);)
         if (!calm_check_listed(key, known, n)) {
             const char *nearest = calm_nearest(key, known, n);
-            CALM_TRY(calm_check_say(c, CALM_RULE_GROUP_KEYS, where, "\"%.64s\" is no key of it%s%s%s", key,
+            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GROUP_KEYS, where, "\"%.64s\" is no key of it%s%s%s", key,
                                     nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"?" : ""));
         }
     return CALM_OK;
@@ -50,24 +50,24 @@ static calm_status check_args(calm_checking *c, const char *where, const calm_js
     CALM_TRY(check_keys(c, where, args, args_keys, COUNT(args_keys)));
     if (n_bits < 1 || n_bits > 16 ||
         (calm_json_get(args, "num_bits") && calm_json_typeof(calm_json_get(args, "num_bits")) != CALM_JSON_INT))
-        return calm_check_say(c, CALM_RULE_ARGS, where, "num_bits is %lld, expected a whole number from 2 to 8",
+        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "num_bits is %lld, expected a whole number from 2 to 8",
                               (long long)n_bits);
     if (strcmp(type, "int") != 0 && strcmp(type, "float") != 0)
-        return calm_check_say(c, CALM_RULE_ARGS, where, "type is \"%.32s\", expected int or float", type);
+        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "type is \"%.32s\", expected int or float", type);
     if (calm_json_typeof(group) != CALM_JSON_NULL &&
         (calm_json_typeof(group) != CALM_JSON_INT || size < -1 || size == 0 || size > 1 << 24))
-        return calm_check_say(c, CALM_RULE_ARGS, where, "group_size is %lld, expected columns per group, -1 or null",
+        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "group_size is %lld, expected columns per group, -1 or null",
                               (long long)size);
     out->strategy =
         calm_json_string(calm_json_get(args, "strategy"), size > 0 ? "group" : size < 0 ? "channel" : "tensor");
     if (!calm_check_listed(out->strategy, strategies, COUNT(strategies)))
-        return calm_check_say(c, CALM_RULE_ARGS, where,
+        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where,
                               "strategy is \"%.32s\", expected group, channel, tensor or token", out->strategy);
     const bool grouped = strcmp(out->strategy, "group") == 0 || strcmp(out->strategy, "tensor_group") == 0;
     if (grouped && size <= 0)
-        return calm_check_say(c, CALM_RULE_ARGS, where, "strategy is %s, but group_size is not given", out->strategy);
+        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "strategy is %s, but group_size is not given", out->strategy);
     if (!grouped && size > 0)
-        return calm_check_say(c, CALM_RULE_ARGS, where, "group_size is %lld, but strategy is %s", (long long)size,
+        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "group_size is %lld, but strategy is %s", (long long)size,
                               out->strategy);
     out->valid = true;
     out->ints = strcmp(type, "int") == 0;
@@ -94,7 +94,7 @@ static calm_status check_weights(calm_checking *c, const char *where, calm_ct_gr
     if (group->no_weights)
         return CALM_OK;
     if (calm_json_typeof(args) != CALM_JSON_OBJECT)
-        return calm_check_say(c, CALM_RULE_ARGS, place, "%s, expected an object",
+        return calm_check_say(c, CALM_CHECK_RULE_ARGS, place, "%s, expected an object",
                               calm_json_type_name(calm_json_typeof(args)));
     CALM_TRY(check_args(c, place, args, &found));
     const bool rows = strcmp(found.strategy, "group") == 0 || strcmp(found.strategy, "channel") == 0;
@@ -105,12 +105,12 @@ static calm_status check_weights(calm_checking *c, const char *where, calm_ct_gr
     group->foreign = found.valid && (!found.ints || !rows);
     group->reordered = is_reordered(order);
     if (group->reordered)
-        CALM_TRY(calm_check_say(c, CALM_RULE_ACTORDER, place, "actorder is \"%.16s\"",
+        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_ACTORDER, place, "actorder is \"%.16s\"",
                                 calm_json_string(order, "true")));
     if (ints && (scheme->bits < 2 || scheme->bits > 8))
-        CALM_TRY(calm_check_say(c, CALM_RULE_ARGS, place, "num_bits is %d, expected 2 to 8", scheme->bits));
+        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_ARGS, place, "num_bits is %d, expected 2 to 8", scheme->bits));
     else if (ints && scheme->bits > 4 && scheme->bits < 8)
-        CALM_TRY(calm_check_say(c, CALM_RULE_ODD_BITS, place, "num_bits is %d", scheme->bits));
+        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_ODD_BITS, place, "num_bits is %d", scheme->bits));
     group->usable =
         ints && rows && (scheme->bits == 2 || scheme->bits == 3 || scheme->bits == 4 || scheme->bits == 8);
     return CALM_OK;
@@ -125,7 +125,7 @@ static calm_status check_activations(calm_checking *c, const char *where, calm_c
         return CALM_OK;
     snprintf(place, sizeof place, "%s.input_activations", where);
     if (calm_json_typeof(args) != CALM_JSON_OBJECT)
-        return calm_check_say(c, CALM_RULE_ARGS, place, "%s, expected an object",
+        return calm_check_say(c, CALM_CHECK_RULE_ARGS, place, "%s, expected an object",
                               calm_json_type_name(calm_json_typeof(args)));
     CALM_TRY(check_args(c, place, args, &found));
     group->scheme.act_bits = found.bits;
@@ -135,7 +135,7 @@ static calm_status check_activations(calm_checking *c, const char *where, calm_c
     const bool token = strcmp(found.strategy, "token") == 0 && dynamic,
                tensor = strcmp(found.strategy, "tensor") == 0 && !dynamic;
     if (found.valid && found.ints && !group->no_weights && !token && !tensor)
-        return calm_check_say(c, CALM_RULE_ACTIVATIONS, place, "strategy %s, %s", found.strategy,
+        return calm_check_say(c, CALM_CHECK_RULE_ACTIVATIONS, place, "strategy %s, %s", found.strategy,
                               dynamic ? "dynamic" : "static");
     return CALM_OK;
 }
@@ -146,7 +146,7 @@ static calm_status say_foreign(calm_checking *c, const char *where, calm_ct_grou
     const calm_json *args = calm_json_get(group->json, "weights");
     group->foreign = true;
     group->usable = false;
-    return calm_check_say(c, CALM_RULE_METHOD_UNCHECKED, where,
+    return calm_check_say(c, CALM_CHECK_RULE_METHOD_UNCHECKED, where,
                           "%s, %d-bit %s weights, %s activations: calm reads pack-quantized and int-quantized weights "
                           "of ints, by group or channel",
                           group->format ? group->format : "a format that readers infer", group->scheme.bits,
@@ -161,7 +161,7 @@ static calm_status check_group_format(calm_checking *c, const char *where, const
     const char *inferred = group->scheme.act_bits ? "int-quantized" : "pack-quantized";
     if (group->format && !calm_check_listed(group->format, formats, COUNT(formats))) {
         group->usable = false;
-        return calm_check_say(c, CALM_RULE_GLOBAL_FORMAT, where,
+        return calm_check_say(c, CALM_CHECK_RULE_GLOBAL_FORMAT, where,
                               "format is \"%.32s\", expected pack-quantized or int-quantized", group->format);
     }
     if (group->no_weights)
@@ -174,7 +174,7 @@ static calm_status check_group_format(calm_checking *c, const char *where, const
     if (!group->format) {
         /* With one format for all the reader's guess is right where it is the global one. */
         if (strcmp(global, inferred) != 0)
-            CALM_TRY(calm_check_say(c, CALM_RULE_GROUP_FORMAT, where,
+            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GROUP_FORMAT, where,
                                     "no format; readers take %s, the global one is \"%.32s\"", inferred, global));
         group->format = calm_check_listed(global, formats, 2) ? global : inferred;
     }
@@ -186,10 +186,10 @@ static calm_status check_group_format(calm_checking *c, const char *where, const
     if (!packed && !plain)
         return say_foreign(c, where, group);
     if ((packed && group->scheme.act_bits) || (plain && !group->scheme.act_bits))
-        CALM_TRY(calm_check_say(c, CALM_RULE_FORMAT_SCHEME, where, "%s with %s activations", group->format,
+        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_FORMAT_SCHEME, where, "%s with %s activations", group->format,
                                 group->scheme.act_bits ? "quantized" : "float"));
     if (plain && !group->scheme.symmetric) {
-        CALM_TRY(calm_check_say(c, CALM_RULE_ASYMMETRIC_INT, where, "weights.symmetric is false"));
+        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_ASYMMETRIC_INT, where, "weights.symmetric is false"));
         group->usable = false;
     }
     return CALM_OK;
@@ -199,16 +199,16 @@ static calm_status check_group_targets(calm_checking *c, const char *where, cons
 {
     const calm_json *targets = calm_json_get(group->json, "targets");
     if (calm_json_typeof(targets) != CALM_JSON_ARRAY || calm_json_size(targets) == 0)
-        return calm_check_say(c, CALM_RULE_TARGET_FORM, where, "targets is %s, expected an array of names and patterns",
+        return calm_check_say(c, CALM_CHECK_RULE_TARGET_FORM, where, "targets is %s, expected an array of names and patterns",
                               calm_json_size(targets) ? calm_json_type_name(calm_json_typeof(targets))
                                                       : "missing or empty");
     const char *only = calm_json_size(targets) == 1 ? calm_json_string(calm_json_at(targets, 0), "") : "";
     const size_t length = strlen(only), tail = strlen("Attention");
     const bool attention = length >= tail && strcmp(only + length - tail, "Attention") == 0;
     if (attention && !group->no_weights)
-        return calm_check_say(c, CALM_RULE_ATTENTION_TARGET, where, "targets [\"%.128s\"]", only);
+        return calm_check_say(c, CALM_CHECK_RULE_ATTENTION_TARGET, where, "targets [\"%.128s\"]", only);
     if (group->no_weights && !attention)
-        return calm_check_say(c, CALM_RULE_ARGS, where,
+        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where,
                               "it has no weights: vLLM takes such a group only for one class that ends in Attention");
     return CALM_OK;
 }
@@ -219,7 +219,7 @@ static calm_status check_group(calm_checking *c, const calm_json *entry, calm_ct
     char where[128];
     snprintf(where, sizeof where, "config_groups.%.64s", group->name);
     if (calm_json_typeof(group->json) != CALM_JSON_OBJECT)
-        return calm_check_say(c, CALM_RULE_ARGS, where, "%s, expected an object",
+        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "%s, expected an object",
                               calm_json_type_name(calm_json_typeof(group->json)));
     CALM_TRY(check_keys(c, where, group->json, keys, COUNT(keys)));
     CALM_TRY(check_weights(c, where, group));
@@ -240,15 +240,15 @@ static calm_status check_global_format(calm_checking *c, const calm_ct_entry *en
             differ |= strcmp(entry->groups[i].format, first) != 0;
         }
     if (!global || !calm_check_listed(global, formats, COUNT(formats)))
-        return calm_check_say(c, CALM_RULE_GLOBAL_FORMAT, "quantization_config", "format is %s%.32s%s",
+        return calm_check_say(c, CALM_CHECK_RULE_GLOBAL_FORMAT, "quantization_config", "format is %s%.32s%s",
                               global ? "\"" : "missing", global ? global : "", global ? "\"" : "");
     const bool mixed = strcmp(global, "mixed-precision") == 0;
     if (mixed && !differ && first)
-        return calm_check_say(c, CALM_RULE_MIXED_NEEDLESS, "quantization_config", "all groups are %s", first);
+        return calm_check_say(c, CALM_CHECK_RULE_MIXED_NEEDLESS, "quantization_config", "all groups are %s", first);
     if (!mixed && (differ || (first && strcmp(first, global) != 0)))
-        return calm_check_say(c, CALM_RULE_FORMATS_DIFFER, "quantization_config", "format is %s, %s", global,
+        return calm_check_say(c, CALM_CHECK_RULE_FORMATS_DIFFER, "quantization_config", "format is %s, %s", global,
                               differ ? "the groups have several" : first);
-    return mixed && differ ? calm_check_say(c, CALM_RULE_MIXED_PARTS, "quantization_config",
+    return mixed && differ ? calm_check_say(c, CALM_CHECK_RULE_MIXED_PARTS, "quantization_config",
                                             "pack-quantized and int-quantized groups")
                            : CALM_OK;
 }
@@ -267,20 +267,20 @@ static calm_status check_top(calm_checking *c, const calm_ct_entry *entry)
     const calm_json *sparse = calm_json_get(entry->json, "sparsity_config"),
                     *turns = calm_json_get(calm_json_get(entry->json, "transform_config"), "config_groups");
     if (!calm_json_string(calm_json_get(entry->json, "quant_method"), NULL))
-        CALM_TRY(calm_check_say(c, CALM_RULE_NO_METHOD, "quantization_config", "quant_method is missing"));
+        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_NO_METHOD, "quantization_config", "quant_method is missing"));
     if (entry->n_groups && (!status || strcmp(status, "compressed") != 0))
-        CALM_TRY(calm_check_say(c, CALM_RULE_STATUS, "quantization_config", "quantization_status is %s%.32s%s",
+        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_STATUS, "quantization_config", "quantization_status is %s%.32s%s",
                                 status ? "\"" : "missing", status ? status : "", status ? "\"" : ""));
     if (calm_json_size(turns))
-        CALM_TRY(calm_check_say(c, CALM_RULE_METHOD_UNCHECKED, "quantization_config",
+        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_METHOD_UNCHECKED, "quantization_config",
                                 "transform_config has %zu rotations: calm does not read them", calm_json_size(turns)));
     if (calm_json_size(calm_json_get(sparse, "targets")))
-        CALM_TRY(calm_check_say(c, CALM_RULE_SPARSITY, "quantization_config", "sparsity_config.targets names %zu",
+        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_SPARSITY, "quantization_config", "sparsity_config.targets names %zu",
                                 calm_json_size(calm_json_get(sparse, "targets"))));
     for (size_t i = 0; i < entry->n_groups; i++)
         if (entry->groups[i].usable && entry->groups[i].scheme.bits == 3 &&
             entry->groups[i].scheme.layout == CALM_CT_PACK && !takes_dense(version))
-            return calm_check_say(c, CALM_RULE_THREE_BITS, "quantization_config", "version is \"%.32s\"",
+            return calm_check_say(c, CALM_CHECK_RULE_THREE_BITS, "quantization_config", "version is \"%.32s\"",
                                   version ? version : "");
     return CALM_OK;
 }
@@ -294,13 +294,13 @@ static calm_status check_no_groups(const calm_ct_entry *entry, const calm_json *
     c->unread = strcmp(sparse, "dense") != 0;
     c->resolved = !c->unread && calm_json_typeof(calm_json_get(entry->json, "kv_cache_scheme")) == CALM_JSON_OBJECT;
     if (c->unread)
-        return calm_check_say(c, CALM_RULE_METHOD_UNCHECKED, "quantization_config",
+        return calm_check_say(c, CALM_CHECK_RULE_METHOD_UNCHECKED, "quantization_config",
                               "sparsity_config.format is \"%.32s\": calm reads quantized weights, not sparse ones",
                               sparse);
     if (c->resolved)
         return CALM_OK;
     return calm_check_say(
-        c, CALM_RULE_NO_GROUPS, "quantization_config", "config_groups is %s",
+        c, CALM_CHECK_RULE_NO_GROUPS, "quantization_config", "config_groups is %s",
         calm_json_typeof(groups) == CALM_JSON_OBJECT ? "empty" : calm_json_type_name(calm_json_typeof(groups)));
 }
 

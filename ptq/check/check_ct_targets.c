@@ -26,7 +26,7 @@ static calm_status add_target(calm_ct_entry *entry, const char *list, const calm
     calm_ct_target *at = &entry->targets[entry->n_targets++];
     *at = (calm_ct_target){.text = calm_json_string(value, NULL), .group = group};
     if (!at->text || !at->text[0])
-        return calm_check_say(c, CALM_RULE_TARGET_FORM, list, "%s, expected a name or pattern",
+        return calm_check_say(c, CALM_CHECK_RULE_TARGET_FORM, list, "%s, expected a name or pattern",
                               at->text ? "an empty string" : calm_json_type_name(calm_json_typeof(value)));
     at->class_name = !strchr(at->text, '.') && strstr(at->text, "Linear");
     at->other_class = !strchr(at->text, '.') && !at->class_name && at->text[0] >= 'A' && at->text[0] <= 'Z';
@@ -39,7 +39,7 @@ static calm_status add_target(calm_ct_entry *entry, const char *list, const calm
         return CALM_OK;
     }
     at->usable = false;
-    return calm_check_say_failure(c, CALM_RULE_TARGET_FORM, list);
+    return calm_check_say_failure(c, CALM_CHECK_RULE_TARGET_FORM, list);
 }
 
 static calm_status read_targets(calm_ct_entry *entry)
@@ -76,7 +76,7 @@ static calm_status hits_name(calm_ct_entry *entry, calm_ct_target *target, const
     if (calm_regex_matches_prefix(entry->c->ctx, target->regex, name, hit) == CALM_OK)
         return CALM_OK;
     target->usable = *hit = false;
-    return calm_check_say_failure(entry->c, CALM_RULE_TARGET_FORM, target->text);
+    return calm_check_say_failure(entry->c, CALM_CHECK_RULE_TARGET_FORM, target->text);
 }
 
 typedef struct match {
@@ -136,14 +136,14 @@ static calm_status judge(calm_ct_entry *entry, calm_check_module *module, const 
     if (!module->linear)
         return CALM_OK;
     if (found->ignored)
-        return module->stored ? calm_check_say(c, CALM_RULE_IGNORED_PACKED, module->name, "it is in ignore") : CALM_OK;
+        return module->stored ? calm_check_say(c, CALM_CHECK_RULE_IGNORED_PACKED, module->name, "it is in ignore") : CALM_OK;
     if (!found->best)
-        return calm_check_say(c, module->stored ? CALM_RULE_UNMATCHED_PACKED : CALM_RULE_UNMATCHED_FLOAT, module->name,
+        return calm_check_say(c, module->stored ? CALM_CHECK_RULE_UNMATCHED_PACKED : CALM_CHECK_RULE_UNMATCHED_FLOAT, module->name,
                               module->stored ? "expected a target of its scheme's group" : "expected in ignore");
     const bool by_class = found->other && (found->other->class_name || found->best->class_name);
     /* A name or pattern goes before a class in every engine, except where it looks for a fused name. */
     if (found->other && (!by_class || calm_check_is_fused(module->name))) {
-        CALM_TRY(calm_check_say(c, by_class ? CALM_RULE_CLASS_TARGET : CALM_RULE_MATCHED_TWICE, module->name,
+        CALM_TRY(calm_check_say(c, by_class ? CALM_CHECK_RULE_CLASS_TARGET : CALM_CHECK_RULE_MATCHED_TWICE, module->name,
                                 "hit by \"%.160s\" of %.64s and \"%.160s\" of %.64s", found->best->text,
                                 entry->groups[found->best->group].name, found->other->text,
                                 entry->groups[found->other->group].name));
@@ -155,7 +155,7 @@ static calm_status judge(calm_ct_entry *entry, calm_check_module *module, const 
     if (!module->stored && group->foreign && (!weight || !calm_dtype_is_float(weight->dtype)))
         return CALM_OK;
     if (!module->stored)
-        return calm_check_say(c, CALM_RULE_TARGETED_FLOAT, module->name,
+        return calm_check_say(c, CALM_CHECK_RULE_TARGETED_FLOAT, module->name,
                               "hit by \"%.160s\" of %.64s, but it has no quantized tensors", found->best->text,
                               group->name);
     if (group->usable) {
@@ -175,9 +175,9 @@ static calm_status check_hits(const calm_ct_entry *entry)
             continue;
         if (at->group < entry->n_groups)
             CALM_TRY(
-                calm_check_say(c, CALM_RULE_TARGET_NOTHING, entry->groups[at->group].name, "\"%.256s\"", at->text));
+                calm_check_say(c, CALM_CHECK_RULE_TARGET_NOTHING, entry->groups[at->group].name, "\"%.256s\"", at->text));
         else if (strcmp(at->text, "lm_head") != 0 && strcmp(at->text, head) != 0) /* lacking where it is tied */
-            CALM_TRY(calm_check_say(c, CALM_RULE_IGNORE_NOTHING, "ignore", "\"%.256s\"", at->text));
+            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_IGNORE_NOTHING, "ignore", "\"%.256s\"", at->text));
     }
     return CALM_OK;
 }
@@ -224,7 +224,7 @@ calm_status calm_ct_resolve(calm_ct_entry *entry)
     calm_checking *c = entry->c;
     CALM_TRY(read_targets(entry));
     if (c->n_modules && entry->n_targets > MOST_MATCHES / c->n_modules)
-        return calm_check_say(c, CALM_RULE_TARGETS_MANY, "config_groups", "%zu targets and ignore entries, %zu modules",
+        return calm_check_say(c, CALM_CHECK_RULE_TARGETS_MANY, "config_groups", "%zu targets and ignore entries, %zu modules",
                               entry->n_targets, c->n_modules);
     for (size_t i = 0; i < c->n_modules; i++) {
         match found;
@@ -233,6 +233,6 @@ calm_status calm_ct_resolve(calm_ct_entry *entry)
     }
     c->resolved = true;
     CALM_TRY(check_tied_head(entry));
-    CALM_TRY(calm_check_fusion(c, CALM_RULE_FUSED_NAME, fused, entry));
+    CALM_TRY(calm_check_fusion(c, CALM_CHECK_RULE_FUSED_NAME, fused, entry));
     return check_hits(entry); /* a target may be there for the fused name alone */
 }

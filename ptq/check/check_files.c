@@ -27,7 +27,7 @@ static void hear(void *user, calm_shard_fault fault, const char *tensor, const c
 {
     hearing *to = user;
     calm_checking *c = to->c;
-    calm_rule rule = (calm_rule)(CALM_RULE_SHARD_HEADER + (int)fault);
+    calm_check_rule rule = (calm_check_rule)(CALM_CHECK_RULE_SHARD_HEADER + (int)fault);
     char copy[CALM_MESSAGE_MAX], file[256];
     const size_t length = strlen(c->path);
     memcpy(copy, text, strlen(text) + 1);
@@ -39,7 +39,7 @@ static void hear(void *user, calm_shard_fault fault, const char *tensor, const c
     if (fault == CALM_SHARD_DTYPE && is_other_dtype(copy)) {
         if (to->other_dtypes++)
             return;
-        rule = CALM_RULE_METHOD_UNCHECKED;
+        rule = CALM_CHECK_RULE_METHOD_UNCHECKED;
     }
     if (to->status == CALM_OK)
         to->status = calm_check_say(c, rule, tensor ? tensor : *file ? file : c->path, "%s", copy);

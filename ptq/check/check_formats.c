@@ -19,16 +19,16 @@ const calm_check_format *calm_check_format_of(const calm_qformat *format)
     return all[i];
 }
 
-calm_status calm_check_open(calm_checking *c, calm_rule rule, bool (*elsewhere)(const calm_checking *c))
+calm_status calm_check_open(calm_checking *c, calm_check_rule rule, bool (*elsewhere)(const calm_checking *c))
 {
     if (calm_qformat_open(c->ctx, c->config_path, c->config, &c->reader) == CALM_OK)
         return CALM_OK;
     c->unread = true;
     const bool other = c->ctx->status == CALM_EUNSUPPORTED && elsewhere(c);
-    return calm_check_say_failure(c, other ? CALM_RULE_METHOD_UNCHECKED : rule, "config.json");
+    return calm_check_say_failure(c, other ? CALM_CHECK_RULE_METHOD_UNCHECKED : rule, "config.json");
 }
 
-calm_status calm_check_resolve(calm_checking *c, calm_rule rule)
+calm_status calm_check_resolve(calm_checking *c, calm_check_rule rule)
 {
     for (size_t i = 0; i < c->n_modules; i++) {
         calm_check_module *module = &c->modules[i];
@@ -40,7 +40,7 @@ calm_status calm_check_resolve(calm_checking *c, calm_rule rule)
         if (calm_qformat_find(c->ctx, c->reader, c->set, module->name, &quantized, &scheme) != CALM_OK)
             return calm_check_say_failure(c, rule, module->name);
         if (!quantized && module->stored)
-            CALM_TRY(calm_check_say(c, CALM_RULE_PART_EXTRA, module->name,
+            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_PART_EXTRA, module->name,
                                     "it stays float by config.json, but has quantized tensors"));
         module->quantized = quantized;
         module->scheme = scheme;

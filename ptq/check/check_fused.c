@@ -97,15 +97,15 @@ static calm_status compare(calm_checking *c, const char *where, const calm_check
     if (!*said)
         return CALM_OK;
     return calm_check_say(c,
-                          experts  ? CALM_RULE_EXPERTS_SCHEMES
-                          : partly ? CALM_RULE_FUSED_PARTLY
-                                   : CALM_RULE_FUSED_SCHEMES,
+                          experts  ? CALM_CHECK_RULE_EXPERTS_SCHEMES
+                          : partly ? CALM_CHECK_RULE_FUSED_PARTLY
+                                   : CALM_CHECK_RULE_FUSED_SCHEMES,
                           where, "%s is %s, %s is %s", a->name, state_text(a, x), b->name, state_text(b, y));
 }
 
 /* ---- parts of a layer ---- */
 
-static calm_status check_name(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user,
+static calm_status check_name(calm_checking *c, calm_check_rule rule, calm_check_fused_fn *fused, const void *user,
                               const char *name, const calm_check_module *part)
 {
     calm_qformat_scheme scheme = part->scheme;
@@ -120,7 +120,7 @@ static calm_status check_name(calm_checking *c, calm_rule rule, calm_check_fused
     return CALM_OK;
 }
 
-static calm_status check_layer(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user,
+static calm_status check_layer(calm_checking *c, calm_check_rule rule, calm_check_fused_fn *fused, const void *user,
                                const fusion *with, const calm_check_module *first, size_t parent)
 {
     calm_ctx *ctx = c->ctx;
@@ -166,7 +166,7 @@ static calm_status check_experts(calm_checking *c)
     return CALM_OK;
 }
 
-calm_status calm_check_fusion(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user)
+calm_status calm_check_fusion(calm_checking *c, calm_check_rule rule, calm_check_fused_fn *fused, const void *user)
 {
     for (size_t i = 0; i < c->n_modules; i++) {
         const calm_check_module *at = &c->modules[i];

@@ -14,7 +14,7 @@ static void hear_key(void *user, const char *key, const char *text)
     g->keys_bad = true;
     if (g->status == CALM_OK)
         g->status = calm_check_say(
-            g->c, strstr(text, "missing") ? CALM_RULE_GGUF_KEY_MISSING : CALM_RULE_GGUF_KEY_VALUE, key, "%s", text);
+            g->c, strstr(text, "missing") ? CALM_CHECK_RULE_GGUF_KEY_MISSING : CALM_CHECK_RULE_GGUF_KEY_VALUE, key, "%s", text);
 }
 
 /* One tensor that the architecture has, under its name in a checkpoint. */
@@ -34,16 +34,16 @@ static calm_status need_tensor(calm_check_gguf_state *g, const char *module, con
     if (!tensor)
         return spot.expert > 0
                    ? CALM_OK
-                   : calm_check_say(c, CALM_RULE_GGUF_TENSOR_MISSING, spot.name, "%s of config.json's names", name);
+                   : calm_check_say(c, CALM_CHECK_RULE_GGUF_TENSOR_MISSING, spot.name, "%s of config.json's names", name);
     /* A shared expert's gate is a vector there. */
     const size_t shape[3] = {spot.expert >= 0 ? g->config.moe.n_experts : 1, rows, cols};
     const size_t stored[3] = {tensor->dims[2], tensor->n_dims < 2 ? 1 : tensor->dims[1], tensor->dims[0]};
     const size_t wanted[3] = {shape[0], one ? 1 : rows, one ? rows : cols};
     if (memcmp(stored, wanted, sizeof stored) != 0 && spot.expert <= 0)
-        CALM_TRY(calm_check_say(c, CALM_RULE_GGUF_DIMS, spot.name, "%s slowest first, expected %s",
+        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GGUF_DIMS, spot.name, "%s slowest first, expected %s",
                                 calm_shape_text(3, stored, found), calm_shape_text(3, wanted, expected)));
     if (one && tensor->type != CALM_GGML_F32)
-        CALM_TRY(calm_check_say(c, CALM_RULE_GGUF_VECTOR_TYPE, spot.name, "it is %s, expected F32",
+        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GGUF_VECTOR_TYPE, spot.name, "it is %s, expected F32",
                                 calm_ggml_find(tensor->type)->name));
     return CALM_OK;
 }
@@ -89,7 +89,7 @@ static calm_status check_tensors(calm_check_gguf_state *g)
     calm_layout layout;
     char *module;
     if (calm_layout_build(ctx, &g->config, "model.", &layout) != CALM_OK)
-        return calm_check_say_failure(g->c, CALM_RULE_GGUF_KEY_VALUE, "general.architecture");
+        return calm_check_say_failure(g->c, CALM_CHECK_RULE_GGUF_KEY_VALUE, "general.architecture");
     for (size_t i = 0; i < layout.n_linears; i++) {
         const calm_linear_ref *linear = &layout.linears[i];
         CALM_TRY(need(g, linear->module, "weight", 2, linear->out, linear->in));
@@ -136,7 +136,7 @@ static calm_status check_names(calm_check_gguf_state *g)
         last = at->stored;
         const bool beyond = sscanf(name, "blk.%9zu.", &block) == 1 && g->config_known && block >= g->config.n_blocks;
         if ((!at->name || beyond) && !is_extra(name) && !is_scale(g, name))
-            CALM_TRY(calm_check_say(g->c, CALM_RULE_GGUF_TENSOR_UNKNOWN, name,
+            CALM_TRY(calm_check_say(g->c, CALM_CHECK_RULE_GGUF_TENSOR_UNKNOWN, name,
                                     beyond ? "the file has %zu blocks" : "%zu blocks",
                                     g->config_known ? g->config.n_blocks : 0));
     }
@@ -157,22 +157,22 @@ static calm_status check_architecture(calm_check_gguf_state *g)
     calm_checking *c = g->c;
     calm_json *config = NULL;
     if (!calm_gguf_find_key(g->file, "general.architecture"))
-        return calm_check_say(c, CALM_RULE_GGUF_KEY_MISSING, "general.architecture", "it is missing");
+        return calm_check_say(c, CALM_CHECK_RULE_GGUF_KEY_MISSING, "general.architecture", "it is missing");
     if (calm_gguf_list_tensors(c->ctx, g->file, &g->list) != CALM_OK)
         return calm_check_say_failure(
-            c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_RULE_GGUF_ARCH : CALM_RULE_GGUF_KEY_VALUE,
+            c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_CHECK_RULE_GGUF_ARCH : CALM_CHECK_RULE_GGUF_KEY_VALUE,
             "general.architecture");
     if (is_other_mixture(g)) {
         g->list.n = 0;
-        return calm_check_say(c, CALM_RULE_GGUF_ARCH, "general.architecture", "%s with experts", g->list.as->name);
+        return calm_check_say(c, CALM_CHECK_RULE_GGUF_ARCH, "general.architecture", "%s with experts", g->list.as->name);
     }
     if (calm_gguf_config(c->ctx, &g->list, hear_key, g, &config) != CALM_OK)
-        CALM_TRY(calm_check_say_failure(c, CALM_RULE_GGUF_ARCH, "general.architecture"));
+        CALM_TRY(calm_check_say_failure(c, CALM_CHECK_RULE_GGUF_ARCH, "general.architecture"));
     calm_status status = g->status;
     if (config && status == CALM_OK && !g->keys_bad) {
         g->config_known = calm_config_read(c->ctx, c->path, config, &g->config) == CALM_OK;
         if (!g->config_known)
-            status = calm_check_say_failure(c, CALM_RULE_GGUF_KEY_VALUE, "general.architecture");
+            status = calm_check_say_failure(c, CALM_CHECK_RULE_GGUF_KEY_VALUE, "general.architecture");
     }
     if (status == CALM_OK && g->config_known)
         status = check_tensors(g);
@@ -185,7 +185,7 @@ static calm_status check_split(calm_check_gguf_state *g, bool *split)
 {
     int64_t n = 0;
     *split = calm_gguf_int(calm_gguf_find_key(g->file, "split.count"), 0, &n) && n > 1;
-    return *split ? calm_check_say(g->c, CALM_RULE_GGUF_SPLIT, g->c->path, "one of %lld files", (long long)n) : CALM_OK;
+    return *split ? calm_check_say(g->c, CALM_CHECK_RULE_GGUF_SPLIT, g->c->path, "one of %lld files", (long long)n) : CALM_OK;
 }
 
 calm_status calm_check_gguf(calm_checking *c)
@@ -195,7 +195,7 @@ calm_status calm_check_gguf(calm_checking *c)
         if (c->ctx->status == CALM_ENOTFOUND || c->ctx->status == CALM_EARG)
             return c->ctx->status;
         return calm_check_say_failure(
-            c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_RULE_GGUF_TYPE : CALM_RULE_GGUF_FORM, c->path);
+            c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_CHECK_RULE_GGUF_TYPE : CALM_CHECK_RULE_GGUF_FORM, c->path);
     }
     c->report->n_tensors = calm_gguf_n_tensors(g.file);
     for (size_t i = 0; i < c->report->n_tensors; i++) {

@@ -29,7 +29,7 @@ static calm_status check_two_configs(calm_checking *c, const calm_json *entry)
     if (!calm_path_exists(path))
         return CALM_OK;
     if (calm_json_read(c->ctx, path, (size_t)16 << 20, &other) != CALM_OK)
-        return calm_check_say_failure(c, CALM_RULE_TWO_CONFIGS, "quantize_config.json");
+        return calm_check_say_failure(c, CALM_CHECK_RULE_TWO_CONFIGS, "quantize_config.json");
     for (size_t i = 0; i < sizeof keys / sizeof *keys && status == CALM_OK; i++) {
         const calm_json *a = calm_json_get(entry, keys[i]), *b = calm_json_get(other, keys[i]);
         const calm_json_type type = calm_json_typeof(a);
@@ -38,7 +38,7 @@ static calm_status check_two_configs(calm_checking *c, const calm_json *entry)
             same = calm_json_int(a, 0) == calm_json_int(b, 0) && calm_json_bool(a, false) == calm_json_bool(b, false) &&
                    strcmp(calm_json_string(a, ""), calm_json_string(b, "")) == 0;
         if (!same)
-            status = calm_check_say(c, CALM_RULE_TWO_CONFIGS, "quantize_config.json",
+            status = calm_check_say(c, CALM_CHECK_RULE_TWO_CONFIGS, "quantize_config.json",
                                     "%s is another one in config.json", keys[i]);
     }
     calm_json_free(other);
@@ -61,7 +61,7 @@ static calm_status check_rule(calm_checking *c, const char *key)
     calm_regex *regex;
     bool hit = false;
     if (calm_regex_new(c->ctx, "dynamic", pattern, strlen(pattern), &regex) != CALM_OK)
-        return calm_check_say_failure(c, CALM_RULE_GPTQ_CONFIG, "dynamic");
+        return calm_check_say_failure(c, CALM_CHECK_RULE_GPTQ_CONFIG, "dynamic");
     calm_regex_limit(regex, CALM_NAME_STEPS);
     calm_status status = CALM_OK;
     for (size_t i = 0; i < c->n_modules && !hit && status == CALM_OK; i++)
@@ -70,8 +70,8 @@ static calm_status check_rule(calm_checking *c, const char *key)
         status = calm_regex_matches_prefix(c->ctx, regex, c->model.arch->names->head, &hit);
     calm_regex_free(regex);
     if (status != CALM_OK)
-        return calm_check_say_failure(c, CALM_RULE_GPTQ_CONFIG, "dynamic");
-    return hit ? CALM_OK : calm_check_say(c, CALM_RULE_DYNAMIC_NOTHING, "dynamic", "\"%.256s\"", key);
+        return calm_check_say_failure(c, CALM_CHECK_RULE_GPTQ_CONFIG, "dynamic");
+    return hit ? CALM_OK : calm_check_say(c, CALM_CHECK_RULE_DYNAMIC_NOTHING, "dynamic", "\"%.256s\"", key);
 }
 
 static calm_status check_dynamic(calm_checking *c, const calm_json *dynamic)
@@ -81,7 +81,7 @@ static calm_status check_dynamic(calm_checking *c, const calm_json *dynamic)
     for (void *iter = NULL; calm_json_next(dynamic, &iter, &key, &value);)
         CALM_TRY(check_rule(c, key));
     if (calm_json_size(dynamic))
-        CALM_TRY(calm_check_say(c, CALM_RULE_DYNAMIC, "dynamic", "%zu rules", calm_json_size(dynamic)));
+        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_DYNAMIC, "dynamic", "%zu rules", calm_json_size(dynamic)));
     return CALM_OK;
 }
 
@@ -102,23 +102,23 @@ static calm_status check(calm_checking *c)
                     *dynamic = calm_json_get(entry, "dynamic");
     const char *format = calm_json_string(calm_json_get(entry, "checkpoint_format"), "gptq");
     const bool reordered = calm_json_bool(calm_json_get(entry, "desc_act"), false);
-    CALM_TRY(calm_check_open(c, CALM_RULE_GPTQ_CONFIG, is_elsewhere));
+    CALM_TRY(calm_check_open(c, CALM_CHECK_RULE_GPTQ_CONFIG, is_elsewhere));
     CALM_TRY(check_two_configs(c, entry));
     if (!calm_json_bool(calm_json_get(entry, "sym"), true) && strcmp(format, "gptq") == 0 &&
         !names_new_quantizer(entry))
-        CALM_TRY(calm_check_say(c, CALM_RULE_ASYMMETRIC_V1, "quantization_config",
+        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_ASYMMETRIC_V1, "quantization_config",
                                 "sym is false, checkpoint_format is gptq"));
     if (reordered && calm_json_int(calm_json_get(entry, "group_size"), -1) > 0)
-        CALM_TRY(calm_check_say(c, CALM_RULE_DESC_ACT, "quantization_config", "desc_act is true, group_size %lld",
+        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_DESC_ACT, "quantization_config", "desc_act is true, group_size %lld",
                                 (long long)calm_json_int(calm_json_get(entry, "group_size"), -1)));
     if (!c->reader)
         return CALM_OK;
     if (c->n_modules && calm_json_size(dynamic) > CALM_CHECK_MATCHES / c->n_modules)
-        return calm_check_say(c, CALM_RULE_TARGETS_MANY, "dynamic", "%zu rules, %zu modules", calm_json_size(dynamic),
+        return calm_check_say(c, CALM_CHECK_RULE_TARGETS_MANY, "dynamic", "%zu rules, %zu modules", calm_json_size(dynamic),
                               c->n_modules);
     CALM_TRY(check_dynamic(c, dynamic));
-    CALM_TRY(calm_check_resolve(c, CALM_RULE_GPTQ_CONFIG));
-    return c->resolved ? calm_check_fusion(c, CALM_RULE_DYNAMIC_FUSED, fused, NULL) : CALM_OK;
+    CALM_TRY(calm_check_resolve(c, CALM_CHECK_RULE_GPTQ_CONFIG));
+    return c->resolved ? calm_check_fusion(c, CALM_CHECK_RULE_DYNAMIC_FUSED, fused, NULL) : CALM_OK;
 }
 
 /* ---- values ---- */
@@ -148,9 +148,9 @@ static calm_status check_qzeros(calm_checking *c, const calm_check_module *modul
     }
     calm_safetensors_release(c->set, zeros);
     if (module->scheme.symmetric && other)
-        return calm_check_say(c, CALM_RULE_SYMMETRIC_ZEROS, module->name, "%zu of %zu zeros are not stored as %d",
+        return calm_check_say(c, CALM_CHECK_RULE_SYMMETRIC_ZEROS, module->name, "%zu of %zu zeros are not stored as %d",
                               other, rows * module->out, middle);
-    return !v2 && wraps ? calm_check_say(c, CALM_RULE_ZERO_WRAPS, module->name, "%zu of %zu", wraps, rows * module->out)
+    return !v2 && wraps ? calm_check_say(c, CALM_CHECK_RULE_ZERO_WRAPS, module->name, "%zu of %zu", wraps, rows * module->out)
                         : CALM_OK;
 }
 
@@ -169,10 +169,10 @@ static calm_status check_index(calm_checking *c, const calm_check_module *module
         range += value < 0 || (size_t)value >= groups;
     }
     if (range)
-        return calm_check_say(c, CALM_RULE_INDEX_RANGE, module->name, "%zu of %zu columns; there are %zu groups", range,
+        return calm_check_say(c, CALM_CHECK_RULE_INDEX_RANGE, module->name, "%zu of %zu columns; there are %zu groups", range,
                               module->in, groups);
     if (order && !calm_json_bool(calm_json_get(entry, "desc_act"), false))
-        return calm_check_say(c, CALM_RULE_INDEX_ORDER, module->name, "%zu of %zu columns", order, module->in);
+        return calm_check_say(c, CALM_CHECK_RULE_INDEX_ORDER, module->name, "%zu of %zu columns", order, module->in);
     return CALM_OK;
 }
 

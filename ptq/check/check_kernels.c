@@ -12,17 +12,17 @@ static calm_scheme scheme_of(const calm_check_module *module)
 }
 
 /* The rule of the check that stands for one of the engine. */
-static calm_rule rule_of(const calm_checking *c, calm_engine_rule broken, const calm_engine_linear *linear,
+static calm_check_rule rule_of(const calm_checking *c, calm_engine_rule broken, const calm_engine_linear *linear,
                          const calm_scheme *scheme)
 {
     const bool zeros = broken == CALM_ENGINE_ZEROS;
     if (broken == CALM_ENGINE_COLUMNS || broken == CALM_ENGINE_ROWS)
-        return CALM_RULE_KERNEL_SHAPE;
+        return CALM_CHECK_RULE_KERNEL_SHAPE;
     if (scheme->act_bits)
-        return CALM_RULE_NO_ACT_KERNEL;
+        return CALM_CHECK_RULE_NO_ACT_KERNEL;
     if (zeros && c->asked == CALM_CHECK_TRANSFORMERS)
-        return linear->expert ? CALM_RULE_EXPERTS_ONE : CALM_RULE_ASYMMETRIC_CT;
-    return broken == CALM_ENGINE_GROUP ? CALM_RULE_KERNEL_GROUP : CALM_RULE_TARGET_SCHEME;
+        return linear->expert ? CALM_CHECK_RULE_EXPERTS_ONE : CALM_CHECK_RULE_ASYMMETRIC_CT;
+    return broken == CALM_ENGINE_GROUP ? CALM_CHECK_RULE_KERNEL_GROUP : CALM_CHECK_RULE_TARGET_SCHEME;
 }
 
 static calm_status check_module(calm_checking *c, const calm_check_module *module)
@@ -48,7 +48,7 @@ static calm_status check_module(calm_checking *c, const calm_check_module *modul
     if (broken == CALM_ENGINE_TAKES)
         return CALM_OK;
     CALM_TRY(calm_engine_explain(c->ctx, c->engine, format, &linear, &scheme, &why));
-    return calm_check_say(c, CALM_RULE_PARALLEL_SLICE, module->name, "half of %zu columns: %s %s", module->in,
+    return calm_check_say(c, CALM_CHECK_RULE_PARALLEL_SLICE, module->name, "half of %zu columns: %s %s", module->in,
                           calm_engine_name(c->engine), why);
 }
 
@@ -67,7 +67,7 @@ static calm_status check_ties(calm_checking *c)
             continue;
         first = first ? first : at;
         if (!calm_check_same_scheme(&first->scheme, &at->scheme))
-            return calm_check_say(c, CALM_RULE_EXPERTS_ONE, at->name, "%s, but %s is %s",
+            return calm_check_say(c, CALM_CHECK_RULE_EXPERTS_ONE, at->name, "%s, but %s is %s",
                                   calm_check_scheme_text(&at->scheme, a), first->name,
                                   calm_check_scheme_text(&first->scheme, b));
     }

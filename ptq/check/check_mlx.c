@@ -19,7 +19,7 @@ static calm_status check_two_entries(calm_checking *c, const calm_json *first, c
     if (status == CALM_OK)
         status = write_entry(c, second, &b);
     if (status == CALM_OK && strcmp(a.data, b.data) != 0)
-        status = calm_check_say(c, CALM_RULE_MLX_TWO_ENTRIES, "config.json",
+        status = calm_check_say(c, CALM_CHECK_RULE_MLX_TWO_ENTRIES, "config.json",
                                 "quantization and quantization_config are not the same");
     calm_text_clear(&a);
     calm_text_clear(&b);
@@ -32,10 +32,10 @@ static calm_status check_entry(calm_checking *c, const char *module, const calm_
     const calm_check_module *found = calm_check_find_module(c, module);
     const bool scales = found && calm_check_part(c, found, "scales");
     if (type == CALM_JSON_OBJECT && !scales)
-        return calm_check_say(c, CALM_RULE_MLX_NO_SCALES, module, "the entry has settings, %s",
+        return calm_check_say(c, CALM_CHECK_RULE_MLX_NO_SCALES, module, "the entry has settings, %s",
                               found ? "there are no scales" : "there is no such module");
     if (type == CALM_JSON_BOOL && !calm_json_bool(value, true) && scales)
-        return calm_check_say(c, CALM_RULE_MLX_FALSE, module, "the entry is false");
+        return calm_check_say(c, CALM_CHECK_RULE_MLX_FALSE, module, "the entry is false");
     return CALM_OK;
 }
 
@@ -51,10 +51,10 @@ static calm_status resolve(calm_checking *c, const calm_json *entry)
         if (!module->linear && !(weight && weight->n_dims == 2))
             continue;
         if (calm_qformat_find(c->ctx, c->reader, c->set, module->name, &quantized, &module->scheme) != CALM_OK)
-            return calm_check_say_failure(c, CALM_RULE_MLX_CONFIG, module->name);
+            return calm_check_say_failure(c, CALM_CHECK_RULE_MLX_CONFIG, module->name);
         module->quantized = quantized && (module->stored || calm_json_typeof(value) != CALM_JSON_NULL);
         if (!quantized && !value && weight && weight->n_dims == 2)
-            CALM_TRY(calm_check_say(c, CALM_RULE_MLX_NO_FALSE, module->name, "config.json does not name it"));
+            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_MLX_NO_FALSE, module->name, "config.json does not name it"));
     }
     c->resolved = true;
     return CALM_OK;
@@ -92,7 +92,7 @@ static calm_status check(calm_checking *c)
 {
     const calm_json *entry = calm_json_get(c->config, "quantization"), *value;
     const char *key;
-    CALM_TRY(calm_check_open(c, CALM_RULE_MLX_CONFIG, is_elsewhere));
+    CALM_TRY(calm_check_open(c, CALM_CHECK_RULE_MLX_CONFIG, is_elsewhere));
     CALM_TRY(check_two_entries(c, entry, calm_json_get(c->config, "quantization_config")));
     for (void *iter = NULL; calm_json_next(entry, &iter, &key, &value);)
         CALM_TRY(check_entry(c, key, value));

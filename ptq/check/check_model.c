@@ -42,10 +42,10 @@ calm_status calm_check_model(calm_checking *c)
         return CALM_OK;
     if (calm_config_read(c->ctx, c->config_path, c->config, &c->model) != CALM_OK)
         return calm_check_say_failure(
-            c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_RULE_CONFIG_UNKNOWN : CALM_RULE_CONFIG_VALUE, "config.json");
+            c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_CHECK_RULE_CONFIG_UNKNOWN : CALM_CHECK_RULE_CONFIG_VALUE, "config.json");
     CALM_TRY(find_prefix(c));
     if (calm_layout_build(c->ctx, &c->model, c->prefix, &c->layout) != CALM_OK)
-        return calm_check_say_failure(c, CALM_RULE_CONFIG_VALUE, "config.json");
+        return calm_check_say_failure(c, CALM_CHECK_RULE_CONFIG_VALUE, "config.json");
     c->model_known = true;
     for (size_t i = 0; i < c->layout.n_linears; i++) {
         const calm_linear_ref *linear = &c->layout.linears[i];
@@ -71,14 +71,14 @@ static calm_status need(calm_checking *c, const char *name, int n_dims, const si
     char found[128], expected[128];
     const calm_tensor *tensor = calm_safetensors_find(c->set, name);
     if (!tensor)
-        return calm_check_say(c, CALM_RULE_MODEL_MISSING, name, "expected shape %s",
+        return calm_check_say(c, CALM_CHECK_RULE_MODEL_MISSING, name, "expected shape %s",
                               calm_shape_text(n_dims, shape, expected));
     if (tensor->n_dims != n_dims || memcmp(tensor->shape, shape, (size_t)n_dims * sizeof *shape) != 0)
-        return calm_check_say(c, CALM_RULE_MODEL_SHAPE, name, "found %s, expected %s by config.json",
+        return calm_check_say(c, CALM_CHECK_RULE_MODEL_SHAPE, name, "found %s, expected %s by config.json",
                               calm_shape_text(tensor->n_dims, tensor->shape, found),
                               calm_shape_text(n_dims, shape, expected));
     if (!calm_dtype_is_float(tensor->dtype))
-        return calm_check_say(c, CALM_RULE_MODEL_DTYPE, name, "found %s, expected BF16, F16 or F32",
+        return calm_check_say(c, CALM_CHECK_RULE_MODEL_DTYPE, name, "found %s, expected BF16, F16 or F32",
                               calm_dtype_name(tensor->dtype));
     return CALM_OK;
 }
@@ -221,11 +221,11 @@ static calm_status check_extra(calm_checking *c)
         if (end == module->name + length || *end != '.')
             continue;
         if (block >= c->model.n_blocks)
-            CALM_TRY(calm_check_say(c, CALM_RULE_MODEL_EXTRA, module->name, "config.json has %zu blocks",
+            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_MODEL_EXTRA, module->name, "config.json has %zu blocks",
                                     c->model.n_blocks));
         else if (!is_block_part(c, module, block, end + 1))
             CALM_TRY(
-                calm_check_say(c, CALM_RULE_MODEL_EXTRA, module->name, "%s has no such module", c->model.arch->name));
+                calm_check_say(c, CALM_CHECK_RULE_MODEL_EXTRA, module->name, "%s has no such module", c->model.arch->name));
     }
     return CALM_OK;
 }
@@ -261,7 +261,7 @@ static calm_status check_ids(calm_checking *c, const calm_json *root)
     const bool beyond = c->model_known && highest >= (int64_t)c->model.vocab;
     if (!beyond && (!c->model_known || placed < (int64_t)c->model.vocab))
         return CALM_OK;
-    return calm_check_say(c, beyond ? CALM_RULE_TOKENIZER_VOCAB : CALM_RULE_TOKENIZER_ADDED, "tokenizer.json",
+    return calm_check_say(c, beyond ? CALM_CHECK_RULE_TOKENIZER_VOCAB : CALM_CHECK_RULE_TOKENIZER_ADDED, "tokenizer.json",
                           "its highest id is %lld, the embedding has %zu rows",
                           (long long)(placed > highest ? placed : highest), c->model.vocab);
 }
@@ -278,13 +278,13 @@ calm_status calm_check_tokenizer(calm_checking *c)
         any = calm_path_exists(path);
     }
     if (!any)
-        return calm_check_say(c, CALM_RULE_TOKENIZER_MISSING, c->path,
+        return calm_check_say(c, CALM_CHECK_RULE_TOKENIZER_MISSING, c->path,
                               "expected tokenizer.json, tokenizer.model, vocab.json or vocab.txt");
     CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &path, c->path, "tokenizer.json"));
     if (!calm_path_exists(path))
         return CALM_OK;
     if (calm_json_read(c->ctx, path, (size_t)256 << 20, &root) != CALM_OK)
-        return calm_check_say_failure(c, CALM_RULE_TOKENIZER_FORM, "tokenizer.json");
+        return calm_check_say_failure(c, CALM_CHECK_RULE_TOKENIZER_FORM, "tokenizer.json");
     const calm_status status = check_ids(c, root);
     calm_json_free(root);
     return status;

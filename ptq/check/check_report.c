@@ -12,23 +12,23 @@
 /* ---- findings ---- */
 
 /* Does the rule report something as missing? */
-static bool is_absence(calm_rule rule)
+static bool is_absence(calm_check_rule rule)
 {
-    static const calm_rule list[] = {CALM_RULE_MODEL_MISSING,  CALM_RULE_PART_MISSING,   CALM_RULE_TARGET_NOTHING,
-                                     CALM_RULE_IGNORE_NOTHING, CALM_RULE_TARGETED_FLOAT, CALM_RULE_DYNAMIC_NOTHING,
-                                     CALM_RULE_MLX_NO_SCALES,  CALM_RULE_ENTRY_MISSING,  CALM_RULE_FLOAT_MODEL};
+    static const calm_check_rule list[] = {CALM_CHECK_RULE_MODEL_MISSING,  CALM_CHECK_RULE_PART_MISSING,   CALM_CHECK_RULE_TARGET_NOTHING,
+                                     CALM_CHECK_RULE_IGNORE_NOTHING, CALM_CHECK_RULE_TARGETED_FLOAT, CALM_CHECK_RULE_DYNAMIC_NOTHING,
+                                     CALM_CHECK_RULE_MLX_NO_SCALES,  CALM_CHECK_RULE_ENTRY_MISSING,  CALM_CHECK_RULE_FLOAT_MODEL};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (list[i] == rule)
             return true;
     return false;
 }
 
-bool calm_check_wants(const calm_checking *c, calm_rule rule)
+bool calm_check_wants(const calm_checking *c, calm_check_rule rule)
 {
     size_t n;
     if (c->partial && is_absence(rule))
         return false;
-    const calm_check_rule *at = &calm_check_rules(&n)[rule];
+    const calm_check_rule_info *at = &calm_check_rules(&n)[rule];
     return c->asked == CALM_CHECK_ANY ? !at->asked : (at->engines & 1u << c->asked) != 0;
 }
 
@@ -50,7 +50,7 @@ static calm_status add_finding(calm_checking *c, const calm_finding *finding)
     return CALM_OK;
 }
 
-calm_status calm_check_say(calm_checking *c, calm_rule rule, const char *where, const char *format, ...)
+calm_status calm_check_say(calm_checking *c, calm_check_rule rule, const char *where, const char *format, ...)
 {
     size_t n;
     char text[1024], *copy, *place;
@@ -67,7 +67,7 @@ calm_status calm_check_say(calm_checking *c, calm_rule rule, const char *where, 
     return add_finding(c, &(calm_finding){&calm_check_rules(&n)[rule], place, copy});
 }
 
-calm_status calm_check_say_failure(calm_checking *c, calm_rule rule, const char *where)
+calm_status calm_check_say_failure(calm_checking *c, calm_check_rule rule, const char *where)
 {
     char text[CALM_MESSAGE_MAX];
     if (c->ctx->status == CALM_ENOMEM || c->ctx->status == CALM_EIO || c->ctx->status == CALM_EINTERRUPTED)

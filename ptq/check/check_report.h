@@ -5,29 +5,29 @@
 #include "ptq/check/check.h"
 #include "ptq/model/qformat.h"
 
-/* CALM_RULE_SHARD_HEADER, ... in the order of rules.def. */
-typedef enum calm_rule {
-#define CALM_RULE(id, name, ...) CALM_RULE_##name,
+/* CALM_CHECK_RULE_SHARD_HEADER, ... in the order of rules.def. */
+typedef enum calm_check_rule {
+#define CALM_CHECK_RULE(id, name, ...) CALM_CHECK_RULE_##name,
 #include "ptq/check/rules.def"
-#undef CALM_RULE
-    CALM_N_RULES
-} calm_rule;
+#undef CALM_CHECK_RULE
+    CALM_N_CHECK_RULES
+} calm_check_rule;
 
 /* A check in progress (check_state.h). */
 typedef struct calm_checking calm_checking;
 
 /* Does the rule apply here?  Not if it is about other engines than the requested one, nor if it reports something as
  * missing while parts of the checkpoint could not be read.  For checks that cost something. */
-bool calm_check_wants(const calm_checking *c, calm_rule rule);
+bool calm_check_wants(const calm_checking *c, calm_check_rule rule);
 
 /* Add a finding about `where` (module, tensor, file, key) if the rule applies.  Both texts are copied to ctx->out, the
  * formatted one cut at 1023 bytes, `where` at 512.  After 20000 findings only the counts grow.  CALM_ENOMEM. */
-calm_status calm_check_say(calm_checking *c, calm_rule rule, const char *where, const char *format, ...)
+calm_status calm_check_say(calm_checking *c, calm_check_rule rule, const char *where, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 /* Make a finding of the failure in the context, and clear the failure.  CALM_ENOMEM, CALM_EIO and CALM_EINTERRUPTED are
  * no fault of the checkpoint: they stay, and are returned. */
-calm_status calm_check_say_failure(calm_checking *c, calm_rule rule, const char *where);
+calm_status calm_check_say_failure(calm_checking *c, calm_check_rule rule, const char *where);
 
 /* ---- words of findings ---- */
 

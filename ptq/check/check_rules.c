@@ -16,13 +16,13 @@ enum {
 #define ALWAYS false
 #define ASKED true
 
-const calm_check_rule *calm_check_rules(size_t *n)
+const calm_check_rule_info *calm_check_rules(size_t *n)
 {
-    static const calm_check_rule all[] = {
-#define CALM_RULE(id, name, severity, scope, engines, title, behaviour, remedy)                                        \
+    static const calm_check_rule_info all[] = {
+#define CALM_CHECK_RULE(id, name, severity, scope, engines, title, behaviour, remedy)                                        \
     {#id, CALM_SEVERITY_##severity, scope, engines, title, behaviour, remedy},
 #include "ptq/check/rules.def"
-#undef CALM_RULE
+#undef CALM_CHECK_RULE
     };
     *n = sizeof all / sizeof *all;
     return all;

@@ -26,16 +26,16 @@ typedef enum calm_severity { CALM_SEVERITY_NOTE, CALM_SEVERITY_WARNING, CALM_SEV
 /* "error" */
 const char *calm_severity_name(calm_severity severity);
 
-typedef struct calm_check_rule {
+typedef struct calm_check_rule_info {
     const char *id; /* "CT002"                                                       */
     calm_severity severity;
     bool asked;       /* applies only when the engine is one of `engines`              */
     unsigned engines; /* bit 1 << calm_check_engine for each whose behaviour it predicts */
     const char *title, *behaviour, *remedy;
-} calm_check_rule;
+} calm_check_rule_info;
 
 /* All rules in the order of rules.def; *n their number. */
-const calm_check_rule *calm_check_rules(size_t *n);
+const calm_check_rule_info *calm_check_rules(size_t *n);
 
 /* The names of a rule's engines in `text`: "vllm, sglang", or "all"; returns `text`. */
 const char *calm_check_engines(unsigned engines, char text[64]);

@@ -102,7 +102,7 @@ calm_status calm_check_parts(calm_checking *c);
  * parts in *scheme; one that differs comes before one that does not. */
 typedef calm_status calm_check_fused_fn(calm_checking *c, const void *user, const char *name, bool *hit,
                                         calm_qformat_scheme *scheme);
-calm_status calm_check_fusion(calm_checking *c, calm_rule rule, calm_check_fused_fn *fused, const void *user);
+calm_status calm_check_fusion(calm_checking *c, calm_check_rule rule, calm_check_fused_fn *fused, const void *user);
 /* What one engine takes of the linears that are quantized. */
 calm_status calm_check_kernels(calm_checking *c);
 /* Scales, codes and floats, streamed. */
@@ -116,11 +116,11 @@ calm_status calm_check_gguf(calm_checking *c);
 
 /* Open c->reader.  A failure is a finding of `rule`, or of MD013 where `elsewhere` says that engines read what calm does
  * not: another layout, other widths. */
-calm_status calm_check_open(calm_checking *c, calm_rule rule, bool (*elsewhere)(const calm_checking *c));
+calm_status calm_check_open(calm_checking *c, calm_check_rule rule, bool (*elsewhere)(const calm_checking *c));
 
 /* Fill in the modules where all linears of blocks are quantized but those that the entry leaves out.  A module that the
  * reader refuses is a finding of `rule`. */
-calm_status calm_check_resolve(calm_checking *c, calm_rule rule);
+calm_status calm_check_resolve(calm_checking *c, calm_check_rule rule);
 
 /* Bits behind the codes of every row of words [rows, words]; behind those of the last row [rows, cols], packed along
  * rows. */

@@ -16,7 +16,7 @@
 /* How one entry is chosen for a unit: which score, read by which rule. */
 typedef struct calm_selection {
     calm_unit unit;
-    calm_rule rule;
+    calm_choice_rule rule;
     calm_point point;                  /* where the score was measured; of this unit                    */
     int score;                         /* CALM_METRIC_* or CALM_SCORE_*                                 */
 } calm_selection;
@@ -61,7 +61,7 @@ typedef struct calm_pool {
     size_t *unit_begin;                /* [n_units + 1] first job of each unit (calm_pool_index)        */
     size_t n_units;
     calm_unit unit;
-    calm_rule rule;
+    calm_choice_rule rule;
     const char *metric;                /* name of the score that the cells' `metric` is                 */
     bool pending;                      /* candidates are still to be computed: none has failed yet      */
     bool numbered;                     /* cells have the ids of what the store has: requests that name

@@ -9,9 +9,9 @@ static bool can_win(const calm_contender *contender)
     return !contender->failure && isfinite(contender->metric);
 }
 
-const char *calm_rule_name(calm_rule rule)
+const char *calm_choice_rule_name(calm_choice_rule rule)
 {
-    return rule == CALM_RULE_ARGMAX ? "argmax" : "token";
+    return rule == CALM_CHOICE_RULE_ARGMAX ? "argmax" : "token";
 }
 
 /* Is a before b by this value, ties by key?  A NaN comes after every number. */
@@ -41,7 +41,7 @@ double calm_near_tie(double least)
     return least < 0 ? least / CALM_NEAR_TIE : least * CALM_NEAR_TIE;
 }
 
-calm_status calm_choose(calm_ctx *ctx, calm_rule rule, const char *metric_name, const calm_contender *contenders,
+calm_status calm_choose(calm_ctx *ctx, calm_choice_rule rule, const char *metric_name, const calm_contender *contenders,
                         size_t n, size_t *winner, char **reason)
 {
     size_t best = n, chosen = n, short_list = 0;
@@ -52,7 +52,7 @@ calm_status calm_choose(calm_ctx *ctx, calm_rule rule, const char *metric_name, 
     if (best == n)
         return nobody(ctx, contenders, n);
     *winner = best;
-    if (rule == CALM_RULE_ARGMAX)
+    if (rule == CALM_CHOICE_RULE_ARGMAX)
         return calm_strf(ctx, ctx->out, reason, "least %s of %zu", metric_name, n);
     for (size_t i = 0; i < n; i++) {
         const calm_contender *c = &contenders[i];

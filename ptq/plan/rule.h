@@ -8,12 +8,12 @@
 
 #include "ptq/base/text.h"
 
-typedef enum calm_rule { CALM_RULE_TOKEN, CALM_RULE_ARGMAX } calm_rule;
+typedef enum calm_choice_rule { CALM_CHOICE_RULE_TOKEN, CALM_CHOICE_RULE_ARGMAX } calm_choice_rule;
 
-#define CALM_RULE_NAMES "token|argmax"    /* in the order of calm_rule, for option tables */
+#define CALM_CHOICE_RULE_NAMES "token|argmax"    /* in the order of calm_choice_rule, for option tables */
 
 /* "token" */
-const char *calm_rule_name(calm_rule rule);
+const char *calm_choice_rule_name(calm_choice_rule rule);
 
 #define CALM_NEAR_TIE 1.05
 
@@ -31,7 +31,7 @@ typedef struct calm_contender {
 
 /* Index of the winner among contenders [n] and, in ctx->out, one sentence that says why.
  * A metric that is not finite never wins.  CALM_ENUMERIC when no candidate can win (says why each failed). */
-calm_status calm_choose(calm_ctx *ctx, calm_rule rule, const char *metric_name, const calm_contender *contenders,
+calm_status calm_choose(calm_ctx *ctx, calm_choice_rule rule, const char *metric_name, const calm_contender *contenders,
                         size_t n, size_t *winner, char **reason);
 
 #endif

@@ -36,10 +36,10 @@ static bool is_unit(const char *text)
     return text[0] && !text[strcspn(text, "=,()")];
 }
 
-static const calm_pattern digest_pattern = {"^[0-9a-f]{64}$", is_digest};
-static const calm_pattern revision_pattern = {"^[A-Za-z0-9._/-]+$", is_revision};
-static const calm_pattern file_pattern = {"^[A-Za-z0-9_-][A-Za-z0-9._-]*$", is_file_name};
-static const calm_pattern unit_pattern = {"^[^=,()]+$", is_unit};
+static const calm_shape_pattern digest_pattern = {"^[0-9a-f]{64}$", is_digest};
+static const calm_shape_pattern revision_pattern = {"^[A-Za-z0-9._/-]+$", is_revision};
+static const calm_shape_pattern file_pattern = {"^[A-Za-z0-9_-][A-Za-z0-9._-]*$", is_file_name};
+static const calm_shape_pattern unit_pattern = {"^[^=,()]+$", is_unit};
 
 /* ---- shapes ---- */
 

@@ -20,17 +20,17 @@ typedef enum calm_shape_kind {
     CALM_SHAPE_EITHER     /* `item` or `other`, told apart by their JSON types                */
 } calm_shape_kind;
 
-typedef struct calm_pattern {
+typedef struct calm_shape_pattern {
     const char *regex;    /* as JSON Schema has it */
     bool (*fits)(const char *text);
-} calm_pattern;
+} calm_shape_pattern;
 
 typedef struct calm_shape {
     calm_shape_kind kind;
     double min, max;
     const char *values;             /* joined by '|'                     */
     const char *section;            /* "model": rows "model.name", ...   */
-    const calm_pattern *pattern;    /* NULL: every text                  */
+    const calm_shape_pattern *pattern;    /* NULL: every text                  */
     const struct calm_shape *item, *other;
 } calm_shape;
 

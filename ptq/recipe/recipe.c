@@ -200,7 +200,7 @@ static calm_json *choice_json(const calm_recipe *recipe)
     const calm_selection *selection = &recipe->selection;
     calm_json *choice = calm_json_new_object();
     calm_json_set_string(choice, "unit", calm_unit_name(selection->unit));
-    calm_json_set_string(choice, "rule", calm_rule_name(selection->rule));
+    calm_json_set_string(choice, "rule", calm_choice_rule_name(selection->rule));
     calm_json_set_string(choice, "metric", calm_score_name(selection->point, selection->score));
     calm_json_set_int(choice, "score_windows", recipe->score_windows);
     calm_json_set_int(choice, "guard_windows", recipe->guard_windows);

@@ -176,12 +176,12 @@ static calm_status resolve_budgets(calm_ctx *ctx, const calm_recipe_spec *spec, 
     return CALM_OK;
 }
 
-calm_status calm_recipe_select(calm_ctx *ctx, calm_unit unit, calm_rule rule, const char *metric, calm_recipe *recipe)
+calm_status calm_recipe_select(calm_ctx *ctx, calm_unit unit, calm_choice_rule rule, const char *metric, calm_recipe *recipe)
 {
     calm_selection *selection = &recipe->selection;
     *selection = (calm_selection){.unit = unit, .rule = rule};
     if (!metric)
-        metric = rule == CALM_RULE_ARGMAX ? "cka" : "cka_token";
+        metric = rule == CALM_CHOICE_RULE_ARGMAX ? "cka" : "cka_token";
     CALM_TRY(calm_score_need(ctx, unit, metric, &selection->point, &selection->score));
     recipe->linear |= selection->score == CALM_SCORE_CKA_LINEAR;
     recipe->points |= 1u << selection->point | 1u << calm_unit_point(unit);
@@ -221,7 +221,7 @@ static calm_status check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, cal
 
 static calm_status resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
-    return calm_recipe_select(ctx, (calm_unit)spec->unit, (calm_rule)spec->rule, spec->metric, recipe);
+    return calm_recipe_select(ctx, (calm_unit)spec->unit, (calm_choice_rule)spec->rule, spec->metric, recipe);
 }
 
 static calm_status resolve_forbidden(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)

@@ -36,6 +36,6 @@ calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec,
 
 /* How units are chosen: the rule, and a metric by name (NULL: cka_token, of the rule argmax cka), checked against the unit
  * and the recipe's schemes.  CALM_EARG, naming the nearest. */
-calm_status calm_recipe_select(calm_ctx *ctx, calm_unit unit, calm_rule rule, const char *metric, calm_recipe *recipe);
+calm_status calm_recipe_select(calm_ctx *ctx, calm_unit unit, calm_choice_rule rule, const char *metric, calm_recipe *recipe);
 
 #endif

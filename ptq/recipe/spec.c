@@ -88,7 +88,7 @@ const calm_option calm_spec_table[] = {
      .type = CALM_OPTION_ENUM, .values = "full|light", .fallback = "full", .metavar = "full|light",
      .place = "choice.effort"},
     {.name = "rule", .help = "token: near ties by relative error; argmax: CALM as published", AT(rule),
-     .type = CALM_OPTION_ENUM, .values = CALM_RULE_NAMES, .fallback = "token", .metavar = "token|argmax",
+     .type = CALM_OPTION_ENUM, .values = CALM_CHOICE_RULE_NAMES, .fallback = "token", .metavar = "token|argmax",
      .place = "choice.rule"},
     {.name = "metric", .help = "score that the rule reads (default cka_token; cka with --rule argmax)", AT(metric),
      .type = CALM_OPTION_STRING, .max = 64, .metavar = "NAME", .place = "choice.metric"},

@@ -72,7 +72,7 @@ static calm_status add_selected(calm_ctx *ctx, const calm_run *p, table *t, cons
 {
     calm_ablation_row row = {.kind = kind, .seed = -1, .unit = calm_unit_name(selection->unit),
                              .metric = calm_score_name(selection->point, selection->score),
-                             .rule = calm_rule_name(selection->rule)};
+                             .rule = calm_choice_rule_name(selection->rule)};
     const calm_requests requests = calm_run_requests(p, selection->unit);
     calm_solution solution;
     calm_pool pool;
@@ -118,7 +118,7 @@ static calm_status add_hybrids(calm_ctx *ctx, const calm_run *p, table *t)
     const bool linear = has_linear(p);
     for (calm_point point = 0; point < CALM_N_POINTS; point++)
         for (int score = 0; score <= CALM_SCORE_CKA_LINEAR; score++)
-            for (calm_rule rule = CALM_RULE_TOKEN; rule <= CALM_RULE_ARGMAX; rule++) {
+            for (calm_choice_rule rule = CALM_CHOICE_RULE_TOKEN; rule <= CALM_CHOICE_RULE_ARGMAX; rule++) {
                 const calm_selection selection = {calm_point_unit(point), rule, point, score};
                 if (score == CALM_SCORE_CKA_LINEAR && (point != CALM_POINT_JOB || !linear))
                     continue;
@@ -130,7 +130,7 @@ static calm_status add_hybrids(calm_ctx *ctx, const calm_run *p, table *t)
 static calm_status add_oracles(calm_ctx *ctx, const calm_run *p, table *t)
 {
     for (calm_unit unit = 0; unit < CALM_N_UNITS; unit++) {
-        const calm_selection selection = {unit, CALM_RULE_ARGMAX, calm_unit_point(unit), CALM_SCORE_PROBE_KL};
+        const calm_selection selection = {unit, CALM_CHOICE_RULE_ARGMAX, calm_unit_point(unit), CALM_SCORE_PROBE_KL};
         CALM_TRY(add_selected(ctx, p, t, "oracle", &selection));
     }
     return CALM_OK;

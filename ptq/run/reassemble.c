@@ -62,7 +62,7 @@ static calm_status restore_selection(calm_ctx *ctx, calm_assembly *a, calm_pool_
     calm_selection *selection = &a->recipe.selection;
     *query = (calm_pool_query){.metric = run->metric};
     if (!calm_stored_run_rule(run, &query->rule))
-        query->rule = CALM_RULE_TOKEN;    /* of a run that is not asked to choose: its result is a uniform run */
+        query->rule = CALM_CHOICE_RULE_TOKEN;    /* of a run that is not asked to choose: its result is a uniform run */
     if (!calm_stored_run_unit(run, &query->unit) || !run->metric ||
         !calm_score_find(query->unit, run->metric, &selection->point, &selection->score))
         return calm_fail(ctx, CALM_EFORMAT, "run %lld chose by \"%s\" of a %s, which this calm does not know",

@@ -23,7 +23,7 @@ static calm_status resolve_query(calm_ctx *ctx, const calm_reselect_options *o, 
 {
     calm_point point;
     int score;
-    *out = (calm_pool_query){.unit = (calm_unit)o->unit, .rule = (calm_rule)o->rule};
+    *out = (calm_pool_query){.unit = (calm_unit)o->unit, .rule = (calm_choice_rule)o->rule};
     if (o->unit == CALM_AS_IN_RUN && !calm_stored_run_unit(run, &out->unit))
         return unknown_word(ctx, run, "unit", run->unit);
     if (o->rule == CALM_AS_IN_RUN && !calm_stored_run_rule(run, &out->rule))
@@ -33,7 +33,7 @@ static calm_status resolve_query(calm_ctx *ctx, const calm_reselect_options *o, 
     else if ((!run->metric || !calm_score_find(out->unit, run->metric, &point, &score)) && o->unit == CALM_AS_IN_RUN)
         return unknown_word(ctx, run, "metric", run->metric);
     else if (!run->metric || !calm_score_find(out->unit, run->metric, &point, &score))
-        calm_score_find(out->unit, out->rule == CALM_RULE_ARGMAX ? "cka" : "cka_token", &point, &score);
+        calm_score_find(out->unit, out->rule == CALM_CHOICE_RULE_ARGMAX ? "cka" : "cka_token", &point, &score);
     out->metric = calm_score_name(point, score);
     return CALM_OK;
 }
@@ -156,7 +156,7 @@ static calm_json *select_json(const calm_reselected *s, const calm_requests *req
     if (run)
         calm_json_set_int(root, "run", run);
     calm_json_set_string(root, "unit", calm_unit_name(s->stored.pool.unit));
-    calm_json_set_string(root, "rule", calm_rule_name(s->stored.pool.rule));
+    calm_json_set_string(root, "rule", calm_choice_rule_name(s->stored.pool.rule));
     calm_json_set_string(root, "metric", s->stored.pool.metric);
     if (!isnan(requests->budget))
         calm_json_set_number(root, "budget", requests->budget);
@@ -215,7 +215,7 @@ static calm_status put_run(calm_ctx *ctx, calm_store *store, const calm_reselect
 {
     const calm_store_run run = {.key = key, .model_id = s->parent.model_id, .calibration_id = s->parent.calibration_id,
                                 .command = o->command, .recipe = recipe, .unit = calm_unit_name(s->stored.pool.unit),
-                                .rule = calm_rule_name(s->stored.pool.rule), .metric = s->stored.pool.metric, .version = CALM_VERSION,
+                                .rule = calm_choice_rule_name(s->stored.pool.rule), .metric = s->stored.pool.metric, .version = CALM_VERSION,
                                 .n_threads = ctx->n_threads};
     char *reason;
     CALM_TRY(calm_strf(ctx, ctx->out, &reason, "chosen anew from the candidates of run %lld: %zu of %zu units differ%s%s",

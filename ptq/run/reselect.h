@@ -12,7 +12,7 @@
 typedef struct calm_reselect_options {
     const char *store;
     int64_t run;
-    int unit, rule;             /* calm_unit, calm_rule, or CALM_AS_IN_RUN                                    */
+    int unit, rule;             /* calm_unit, calm_choice_rule, or CALM_AS_IN_RUN                                    */
     const char *metric;         /* NULL: the run's                                                            */
     double budget;              /* bits per weight; NaN: the run's, if it had one                             */
     calm_words forbid;          /* "gptq", "#12": besides what the run had                                    */

@@ -140,7 +140,7 @@ static calm_status begin_run(calm_ctx *ctx, calm_run *p)
     calm_status status = recipe_text(ctx, p->in.recipe, true, &recipe);
     const calm_store_run run = {.key = key, .model_id = p->result.model_id, .calibration_id = p->result.calibration_id,
                                 .command = p->command, .recipe = recipe.data,
-                                .unit = calm_unit_name(selection->unit), .rule = calm_rule_name(selection->rule),
+                                .unit = calm_unit_name(selection->unit), .rule = calm_choice_rule_name(selection->rule),
                                 .metric = calm_score_name(selection->point, selection->score),
                                 .version = CALM_VERSION, .n_threads = ctx->n_threads};
     if (status == CALM_OK)

@@ -87,10 +87,10 @@ bool calm_stored_run_unit(const calm_stored_run *run, calm_unit *unit)
     return false;
 }
 
-bool calm_stored_run_rule(const calm_stored_run *run, calm_rule *rule)
+bool calm_stored_run_rule(const calm_stored_run *run, calm_choice_rule *rule)
 {
-    for (*rule = CALM_RULE_TOKEN; run->rule && *rule <= CALM_RULE_ARGMAX; ++*rule)
-        if (strcmp(run->rule, calm_rule_name(*rule)) == 0)
+    for (*rule = CALM_CHOICE_RULE_TOKEN; run->rule && *rule <= CALM_CHOICE_RULE_ARGMAX; ++*rule)
+        if (strcmp(run->rule, calm_choice_rule_name(*rule)) == 0)
             return true;
     return false;
 }

@@ -27,7 +27,7 @@ void calm_stored_run_clear(calm_stored_run *run);
 
 /* The run's unit and rule by their names; false: this calm does not know it. */
 bool calm_stored_run_unit(const calm_stored_run *run, calm_unit *unit);
-bool calm_stored_run_rule(const calm_stored_run *run, calm_rule *rule);
+bool calm_stored_run_rule(const calm_stored_run *run, calm_choice_rule *rule);
 
 /* What the run's own choice was asked, with what earlier selections asked of it, in rounds: forbid and pins, with `room`
  * more places for each behind them, in ctx->out.  Texts are the run's. */

@@ -170,7 +170,7 @@ END_OF_TEST
 TEST(every_rule_has_its_fault)
 {
     size_t n;
-    const calm_check_rule *rules = calm_check_rules(&n);
+    const calm_check_rule_info *rules = calm_check_rules(&n);
     const char *missing = "";
     for (size_t i = 0; i < n; i++) {
         bool shown = false;
@@ -191,7 +191,7 @@ TEST(documented)
 {
     size_t n, bytes;
     char *text, engines[64];
-    const calm_check_rule *rules = calm_check_rules(&n);
+    const calm_check_rule_info *rules = calm_check_rules(&n);
     ck_ok(calm_read_file(ctx, CALM_SOURCE_DIR "/docs/check.md", (size_t)1 << 20, &text, &bytes));
     for (size_t i = 0; i < n; i++) {
         const char *line =

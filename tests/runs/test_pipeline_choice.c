@@ -345,7 +345,7 @@ TEST(dead_and_nan_candidates)
 {
     static calm_part dead_part = {.name = "dead", .kind = CALM_KIND_ROUND, .run.round = dead};
     static calm_part nan_part = {.name = "nan", .kind = CALM_KIND_ROUND, .run.round = not_a_number};
-    static const calm_rule rules[] = {CALM_RULE_TOKEN, CALM_RULE_ARGMAX};
+    static const calm_choice_rule rules[] = {CALM_CHOICE_RULE_TOKEN, CALM_CHOICE_RULE_ARGMAX};
     for (size_t i = 0; i < 2; i++) {
         play run = play_new(NULL, "w4a16_g16", "mkq,rtn,gptq");
         run.recipe.selection.rule = rules[i];

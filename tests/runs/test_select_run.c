@@ -77,7 +77,7 @@ TEST(every_unit_comes_out_again)
     const play sublayer = with_unit(&first, CALM_UNIT_SUBLAYER, "sublayer"), block = with_unit(&first, CALM_UNIT_BLOCK,
                                                                                                "block");
     play argmax = with_unit(&first, CALM_UNIT_BLOCK, "argmax");
-    argmax.recipe.selection = (calm_selection){CALM_UNIT_BLOCK, CALM_RULE_ARGMAX, CALM_POINT_DELTA, CALM_METRIC_CKA};
+    argmax.recipe.selection = (calm_selection){CALM_UNIT_BLOCK, CALM_CHOICE_RULE_ARGMAX, CALM_POINT_DELTA, CALM_METRIC_CKA};
     check_reproduced(&first);
     check_reproduced(&sublayer);
     check_reproduced(&block);
@@ -236,7 +236,7 @@ TEST(another_unit_and_metric)
     calm_reselect_options o = asking(&run, 1);
     o.unit = CALM_UNIT_SUBLAYER;
     o.metric = "rel_mse";
-    o.rule = CALM_RULE_ARGMAX;
+    o.rule = CALM_CHOICE_RULE_ARGMAX;
     select_run(&o);
     /* Whatever has the least rel_mse of its sublayer. */
     ck_assert_int_eq(play_sql(&run,
@@ -273,7 +273,7 @@ TEST(selections_that_are_refused)
     calm_reselect_options o = asking(&run, 4);
     refuse(&o, CALM_ENOTFOUND, "no run 4; the newest is 3");
     o = asking(&run, 2);
-    o.rule = CALM_RULE_TOKEN;
+    o.rule = CALM_CHOICE_RULE_TOKEN;
     o.metric = "cka_token";
     refuse(&o, CALM_ENOTFOUND, "run 2 (failed: no memory) has no candidates");
     o.run = 3;

@@ -68,7 +68,7 @@ TEST(every_place_becomes_its_option)
                                              "absmax+gptq(order=activation,order=none,damp=0.050000000000000003)");
     ck_assert_int_eq(o.unit, CALM_UNIT_BLOCK);
     ck_assert_str_eq(o.metric, "cka");
-    ck_assert_int_eq(o.rule, CALM_RULE_ARGMAX);
+    ck_assert_int_eq(o.rule, CALM_CHOICE_RULE_ARGMAX);
     ck_assert_uint_eq(o.budgets.n, 2);
     ck_near(o.budgets.of[0], 3.5, 0);
     ck_near(o.budgets.of[1], 4, 0);

@@ -3,7 +3,7 @@
 
 #include "tests/support/harness.h"
 
-static size_t winner(calm_rule rule, const calm_contender *contenders, size_t n)
+static size_t winner(calm_choice_rule rule, const calm_contender *contenders, size_t n)
 {
     size_t index = n;
     char *reason = NULL;
@@ -17,8 +17,8 @@ TEST(the_least_wins_when_no_other_is_near)
 {
     const calm_contender c[] = {
         {"k1", "a", NULL, 2e-5, -9}, {"k2", "b", NULL, 1e-5, -1}, {"k3", "c", NULL, 1.06e-5, -9}};
-    ck_assert_uint_eq(winner(CALM_RULE_TOKEN, c, 3), 1);
-    ck_assert_uint_eq(winner(CALM_RULE_ARGMAX, c, 3), 1);
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 3), 1);
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_ARGMAX, c, 3), 1);
 }
 END_OF_TEST
 
@@ -28,22 +28,22 @@ TEST(near_ties_go_to_the_tie_metric)
         {"k1", "a", NULL, 1.04e-5, -3}, {"k2", "b", NULL, 1e-5, -2}, {"k3", "c", NULL, 2e-5, -9}};
     size_t index;
     char *reason;
-    ck_ok(calm_choose(ctx, CALM_RULE_TOKEN, "cka_token", c, 3, &index, &reason));
+    ck_ok(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, "cka_token", c, 3, &index, &reason));
     ck_assert_uint_eq(index, 0);
     ck_assert_msg(strstr(reason, "log_rel_mse of 2 within 1.05 of the least cka_token"), "%s", reason);
     ck_assert_msg(strstr(reason, "not the least itself"), "%s", reason);
-    ck_assert_uint_eq(winner(CALM_RULE_ARGMAX, c, 3), 1);
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_ARGMAX, c, 3), 1);
 }
 END_OF_TEST
 
 TEST(the_bound_of_a_near_tie)
 {
     calm_contender c[] = {{"k1", "a", NULL, 1.0, -1}, {"k2", "b", NULL, CALM_NEAR_TIE, -2}};
-    ck_assert_uint_eq(winner(CALM_RULE_TOKEN, c, 2), 1);
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 2), 1);
     c[1].metric = nextafter(CALM_NEAR_TIE, 2);
-    ck_assert_uint_eq(winner(CALM_RULE_TOKEN, c, 2), 0);
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 2), 0);
     c[0].metric = c[1].metric = 0;    /* perfect ones tie */
-    ck_assert_uint_eq(winner(CALM_RULE_TOKEN, c, 2), 1);
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 2), 1);
 }
 END_OF_TEST
 
@@ -51,22 +51,22 @@ END_OF_TEST
 TEST(metrics_below_zero)
 {
     calm_contender c[] = {{"k1", "a", NULL, -2, -4}, {"k2", "b", NULL, -4.2, -2}, {"k3", "c", NULL, -4.1, -3}};
-    ck_assert_uint_eq(winner(CALM_RULE_TOKEN, c, 3), 2);    /* on the shortlist: below -4.2 / 1.05 = -4 */
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 3), 2);    /* on the shortlist: below -4.2 / 1.05 = -4 */
     c[2].metric = -3.9;
-    ck_assert_uint_eq(winner(CALM_RULE_TOKEN, c, 3), 1);
-    ck_assert_uint_eq(winner(CALM_RULE_ARGMAX, c, 3), 1);
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 3), 1);
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_ARGMAX, c, 3), 1);
 }
 END_OF_TEST
 
 TEST(equal_values_go_to_the_smaller_key)
 {
     calm_contender c[] = {{"k9", "a", NULL, 1e-5, -2}, {"k1", "b", NULL, 1e-5, -2}, {"k5", "c", NULL, 1e-5, -2}};
-    ck_assert_uint_eq(winner(CALM_RULE_TOKEN, c, 3), 1);
-    ck_assert_uint_eq(winner(CALM_RULE_ARGMAX, c, 3), 1);
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 3), 1);
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_ARGMAX, c, 3), 1);
     calm_contender turned[] = {c[2], c[0], c[1]};
-    ck_assert_uint_eq(winner(CALM_RULE_TOKEN, turned, 3), 2);
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, turned, 3), 2);
     c[0].tie_metric = -3;
-    ck_assert_uint_eq(winner(CALM_RULE_TOKEN, c, 3), 0);
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 3), 0);
 }
 END_OF_TEST
 
@@ -74,7 +74,7 @@ TEST(what_is_not_finite_never_wins)
 {
     static const double values[] = {NAN, INFINITY, -INFINITY};
     for (size_t i = 0; i < 3; i++)
-        for (calm_rule rule = CALM_RULE_TOKEN; rule <= CALM_RULE_ARGMAX; rule++) {
+        for (calm_choice_rule rule = CALM_CHOICE_RULE_TOKEN; rule <= CALM_CHOICE_RULE_ARGMAX; rule++) {
             const calm_contender c[] = {{"k1", "a", NULL, values[i], -9}, {"k2", "b", NULL, 5.0, 3}};
             ck_assert_uint_eq(winner(rule, c, 2), 1);
         }
@@ -87,25 +87,25 @@ TEST(a_nan_tie_metric_loses)
     const calm_contender c[] = {{"k1", "a", NULL, 1.0, NAN}, {"k2", "b", NULL, 1.01, 3}, {"k3", "c", NULL, 1.02, NAN}};
     const calm_contender turned[] = {c[2], c[1], c[0]};
     const calm_contender last[] = {c[0], c[2], c[1]};
-    ck_assert_uint_eq(winner(CALM_RULE_TOKEN, c, 3), 1);
-    ck_assert_uint_eq(winner(CALM_RULE_TOKEN, turned, 3), 1);
-    ck_assert_uint_eq(winner(CALM_RULE_TOKEN, last, 3), 2);
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 3), 1);
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, turned, 3), 1);
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, last, 3), 2);
     const calm_contender none[] = {c[2], c[0]};
-    ck_assert_uint_eq(winner(CALM_RULE_TOKEN, none, 2), 1);    /* by key */
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, none, 2), 1);    /* by key */
 }
 END_OF_TEST
 
 TEST(failed_candidates_never_win)
 {
     const calm_contender c[] = {{"k1", "a", "not positive definite", 0, -99}, {"k2", "b", NULL, 5.0, 3}};
-    ck_assert_uint_eq(winner(CALM_RULE_TOKEN, c, 2), 1);
-    ck_assert_uint_eq(winner(CALM_RULE_ARGMAX, c, 2), 1);
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 2), 1);
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_ARGMAX, c, 2), 1);
     const calm_contender all[] = {{"k1", "gptq", "not positive definite", 0, 0}, {"k2", "rtn", NULL, NAN, 0}};
     size_t index;
     char *reason;
-    ck_fails(calm_choose(ctx, CALM_RULE_TOKEN, "cka_token", all, 2, &index, &reason), CALM_ENUMERIC,
+    ck_fails(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, "cka_token", all, 2, &index, &reason), CALM_ENUMERIC,
              "gptq: not positive definite; rtn: score is not finite");
-    ck_fails(calm_choose(ctx, CALM_RULE_TOKEN, "cka_token", NULL, 0, &index, &reason), CALM_ENUMERIC, "none was run");
+    ck_fails(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, "cka_token", NULL, 0, &index, &reason), CALM_ENUMERIC, "none was run");
 }
 END_OF_TEST
 
@@ -114,9 +114,9 @@ TEST(reasons)
     const calm_contender c[] = {{"k1", "a", NULL, 2.0, -9}, {"k2", "b", NULL, 1.0, -1}};
     size_t index;
     char *reason;
-    ck_ok(calm_choose(ctx, CALM_RULE_TOKEN, "cka_token", c, 2, &index, &reason));
+    ck_ok(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, "cka_token", c, 2, &index, &reason));
     ck_assert_str_eq(reason, "least cka_token of 2, no other within 1.05");
-    ck_ok(calm_choose(ctx, CALM_RULE_ARGMAX, "cka", c, 2, &index, &reason));
+    ck_ok(calm_choose(ctx, CALM_CHOICE_RULE_ARGMAX, "cka", c, 2, &index, &reason));
     ck_assert_str_eq(reason, "least cka of 2");
 }
 END_OF_TEST
