@@ -17,26 +17,16 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "target",
-     .help = "the engine that is to load it; any: what holds for every engine",
-     .offset = offsetof(options, target),
-     .type = CALM_OPTION_ENUM,
-     .fallback = "any",
-     .values = CALM_CHECK_ENGINE_NAMES,
-     .key = 't'},
-    {.name = "list",
-     .help = "print the rules instead: what each says, and what engines do",
-     .offset = offsetof(options, list),
-     .type = CALM_OPTION_BOOL},
-    {.name = "all",
-     .help = "print every finding, not only the first twenty of a rule",
-     .offset = offsetof(options, all),
-     .type = CALM_OPTION_BOOL},
+    {.name = "target", .help = "the engine that is to load it; any: what holds for every engine",
+     .offset = offsetof(options, target), .type = CALM_OPTION_ENUM, .fallback = "any",
+     .values = CALM_CHECK_ENGINE_NAMES, .key = 't'},
+    {.name = "list", .help = "print the rules instead: what each says, and what engines do",
+     .offset = offsetof(options, list), .type = CALM_OPTION_BOOL},
+    {.name = "all", .help = "print every finding, not only the first twenty of a rule",
+     .offset = offsetof(options, all), .type = CALM_OPTION_BOOL},
     {.name = "json",
-     .help =
-         "print {path, target, format, tensors, linears, quantized, bytes, errors, warnings, notes, findings: [{rule, "
-         "severity, where, what, title, engines, behaviour, remedy}]}",
-     .offset = offsetof(options, json),
+     .help = "print {path, target, format, tensors, linears, quantized, bytes, errors, warnings, notes, findings: [{rule, "
+             "severity, where, what, title, engines, behaviour, remedy}]}", .offset = offsetof(options, json),
      .type = CALM_OPTION_BOOL},
     CALM_COMMON_OPTIONS(options),
     {0},

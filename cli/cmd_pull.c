@@ -12,15 +12,11 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "list",
-     .help = "show the short names and the repositories that they stand for",
-     .offset = offsetof(options, list),
-     .type = CALM_OPTION_BOOL},
+    {.name = "list", .help = "show the short names and the repositories that they stand for",
+     .offset = offsetof(options, list), .type = CALM_OPTION_BOOL},
     {.name = "json",
      .help = "print {repo, revision, commit, path, files: [{name, bytes, fetched}]}; with --list {models: [{name, "
-             "repo, note}]}",
-     .offset = offsetof(options, json),
-     .type = CALM_OPTION_BOOL},
+             "repo, note}]}", .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
     CALM_COMMON_OPTIONS(options),
     {0},
 };
