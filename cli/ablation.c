@@ -311,7 +311,7 @@ static calm_status measure(calm_ctx *ctx, calm_pipeline *p, const experiment *e,
     number_plans(t);
     CALM_TRY(put_rows(ctx, p, t));
     calm_progress_finish(p->progress, CALM_STAGE_EVALUATE);
-    calm_budget_note(&p->held.evaluate);
+    calm_memory_plan_note(&p->held.evaluate);
     CALM_TRY(calm_strf(ctx, ctx->out, &verdict, "an ablation of %zu ways of choosing%s", t->n,
                        e->repeats ? ", calibration windows drawn again" : ""));
     p->verdict = verdict;

@@ -211,7 +211,7 @@ calm_status calm_pipeline_share_bits(calm_ctx *ctx, calm_pipeline *p)
     const calm_recipe *recipe = p->recipe;
     sharing s;
     size_t *picked;
-    calm_budget_note(&p->held.capture);
+    calm_memory_plan_note(&p->held.capture);
     CALM_TRY(list_units(ctx, p, &s));
     CALM_TRY(measure_losses(ctx, p, &s));
     CALM_TRY(CALM_NEW(ctx, ctx->out, picked, s.n));
@@ -233,6 +233,6 @@ calm_status calm_pipeline_share_bits(calm_ctx *ctx, calm_pipeline *p)
         p->result = p->trials[p->pareto[0].result].plan;
     }
     calm_progress_finish(p->progress, CALM_STAGE_CHOOSE);
-    calm_budget_note(&p->held.evaluate);
+    calm_memory_plan_note(&p->held.evaluate);
     return CALM_OK;
 }

@@ -94,7 +94,7 @@ static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *c
     work->n_done = p->n_cached + *run->done;
     calm_progress_update(p->progress, CALM_STAGE_QUANTIZE, work->n_done, work->n_total);
     calm_status status = calm_block_quantize(ctx, work);
-    calm_budget_note(&p->held.quantize);
+    calm_memory_plan_note(&p->held.quantize);
     work->n_done = p->n_cached + *run->done;
     calm_progress_update(p->progress, CALM_STAGE_SCORE, work->n_done, work->n_total);
     if (status == CALM_OK)
@@ -105,7 +105,7 @@ static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *c
         status = calm_block_keep(ctx, work);
     for (size_t i = 0; i < work->n; i++)
         calm_arena_clear(&work->items[i].arena);
-    calm_budget_note(&p->held.score);
+    calm_memory_plan_note(&p->held.score);
     *run->done += work->n;
     return status;
 }
@@ -127,9 +127,9 @@ static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *capture
     calm_pipeline *p = run->p;
     calm_block_work all = {.p = p, .block = &run->block};
     CALM_TRY(list_items(ctx, run, captured, n, &all));
-    calm_budget_note(&p->held.capture);
+    calm_memory_plan_note(&p->held.capture);
     const size_t most =
-        p->budget.knobs.slices && p->budget.knobs.candidates_at_once ? p->budget.knobs.candidates_at_once : all.n;
+        p->memory.knobs.slices && p->memory.knobs.candidates_at_once ? p->memory.knobs.candidates_at_once : all.n;
     for (size_t first = 0; first < all.n; first += most) {
         calm_block_work slice = all;
         slice.items = all.items + first;
@@ -177,7 +177,7 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
                                           .score_windows =
                                               how->jobs || how->units ? (size_t)p->recipe->score_windows : 0,
                                           .stay = how->stay,
-                                          .group_bytes = p->budget.knobs.group_bytes};
+                                          .group_bytes = p->memory.knobs.group_bytes};
     CALM_TRY(calm_capture_sublayer(ctx, &run->block, how->sublayer, how->expert, &p->rope, run->batch, &options,
                                    &capture));
     if (how->activations)
@@ -207,13 +207,13 @@ static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublay
     bool activations = run->activations, more = true;
     while (more && status == CALM_OK) {
         /* All at once, or the lowest that is left. */
-        const unsigned jobs = run->p->budget.knobs.job_by_job ? todo & (0u - todo) : todo;
+        const unsigned jobs = run->p->memory.knobs.job_by_job ? todo & (0u - todo) : todo;
         todo &= ~jobs;
         more = todo != 0;
         status = run_pass(ctx, run, &(pass){sublayer, expert, jobs, activations, units && !more, shared || more});
         activations = false;
         calm_arena_clear(&arena);
-        calm_budget_note(&run->p->held.score);    /* what scoring left behind until now */
+        calm_memory_plan_note(&run->p->held.score);    /* what scoring left behind until now */
     }
     ctx->out = caller;
     return status;
@@ -273,12 +273,12 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
     return compute_units(ctx, run, captured, n);
 }
 
-/* Experts from `first` on that are in work at once: as many as the budget says, or fewer where they saw more tokens than it
- * allows for (twice an even share each). */
+/* Experts from `first` on that are in work at once: as many as the memory plan says, or fewer where they saw more tokens
+ * than it allows for (twice an even share each). */
 static size_t wave_size(const block_run *run, const calm_routing *routing, size_t first)
 {
     const calm_moe_config *moe = &run->block.config->moe;
-    const size_t most = run->p->budget.knobs.experts_at_once, left = moe->n_experts - first;
+    const size_t most = run->p->memory.knobs.experts_at_once, left = moe->n_experts - first;
     const size_t share = 2 * run->batch->rows * moe->top_k / moe->n_experts + 1;
     size_t n = most < left ? most : left;
     while (n > 1 && routing->begin[first + n] - routing->begin[first] > most * share)
@@ -299,7 +299,7 @@ static calm_status run_experts(calm_ctx *ctx, block_run *run, const calm_routing
         else
             status = calm_moe_experts(ctx, &run->block, run->batch, routing, first, n, NULL, sum);
         calm_arena_clear(&wave);
-        calm_budget_note(&run->p->held.score);
+        calm_memory_plan_note(&run->p->held.score);
     }
     ctx->out = caller;
     return status;

@@ -92,9 +92,9 @@ static calm_status run_items(calm_ctx *ctx, calm_block_work *work, calm_task_fn 
 {
     calm_ctx fewer = *ctx;
     calm_arena scratch;
-    if (work->p->budget.knobs.candidates_at_once != 1) {
-        if (work->p->budget.knobs.candidates_at_once && (size_t)fewer.n_threads > work->p->budget.knobs.candidates_at_once)
-            fewer.n_threads = (int)work->p->budget.knobs.candidates_at_once;
+    if (work->p->memory.knobs.candidates_at_once != 1) {
+        if (work->p->memory.knobs.candidates_at_once && (size_t)fewer.n_threads > work->p->memory.knobs.candidates_at_once)
+            fewer.n_threads = (int)work->p->memory.knobs.candidates_at_once;
         return calm_parallel_for(&fewer, work->n, fn, work) == CALM_OK
                    ? CALM_OK
                    : calm_fail(ctx, fewer.status, "%s", fewer.message);

@@ -130,7 +130,7 @@ calm_status calm_pipeline_choose(calm_ctx *ctx, calm_pipeline *p)
 {
     const char **reasons;
     size_t first, end;
-    calm_budget_note(&p->held.capture);
+    calm_memory_plan_note(&p->held.capture);
     calm_pipeline_jobs(p, &first, &end);
     CALM_TRY(CALM_NEW(ctx, ctx->out, reasons, calm_model_layout(p->model)->n_jobs));
     CALM_TRY(calm_pipeline_select_all(ctx, p, &p->recipe->selection, first, end, p->choice, reasons));

@@ -2,7 +2,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "cli/budget.h"
+#include "cli/memory_plan.h"
 #include "cli/command.h"
 #include "cli/dequantize.h"
 #include "cli/progress.h"
@@ -65,7 +65,7 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     (void)n_args;
     if (!o->output)
         return calm_fail(ctx, CALM_EARG, "calm dequantize: where is it to be written? Say --output DIR");
-    CALM_TRY(calm_budget_parse(ctx, o->max_shard_size, &how.max_shard_bytes));
+    CALM_TRY(calm_memory_plan_parse(ctx, o->max_shard_size, &how.max_shard_bytes));
     calm_progress_init(&to.progress, o->common.quiet);
     to.stage = calm_progress_add(&to.progress, "write", "tensors");
     calm_log_fn *log = ctx->log;

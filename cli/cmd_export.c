@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "cli/assembly.h"
-#include "cli/budget.h"
+#include "cli/memory_plan.h"
 #include "cli/command.h"
 #include "cli/quantize_options.h"
 #include "cli/table.h"
@@ -82,7 +82,7 @@ static calm_status resolve(calm_ctx *ctx, const options *o, const char *run, cal
         return calm_fail(ctx, CALM_EARG, "calm export: --output is missing; try: calm export %s --format %s --output out",
                          run, o->formats);
     if (o->max_shard_size)
-        CALM_TRY(calm_budget_parse(ctx, o->max_shard_size, &how->export.max_shard_bytes));
+        CALM_TRY(calm_memory_plan_parse(ctx, o->max_shard_size, &how->export.max_shard_bytes));
     if (!o->model)
         return CALM_OK;
     CALM_TRY(calm_resolve_model(ctx, o->model, o->common.quiet, &model));

@@ -230,7 +230,7 @@ static calm_status count_evaluation(calm_ctx *ctx, forecast *f)
 
 static calm_status print_json(calm_ctx *ctx, const forecast *f)
 {
-    const calm_budget *b = &f->p.budget;
+    const calm_memory_plan *b = &f->p.memory;
     calm_json *root = calm_json_new_object(), *memory = calm_json_new_object(), *stages = calm_json_new_object();
     calm_json *disk = calm_json_new_object(), *time = calm_json_new_object(), *result = calm_json_new_object();
     calm_json_set_int(memory, "peak_bytes", (int64_t)b->peak);
@@ -266,7 +266,7 @@ static calm_status print_json(calm_ctx *ctx, const forecast *f)
 
 static void print_text(const forecast *f)
 {
-    const calm_budget *b = &f->p.budget;
+    const calm_memory_plan *b = &f->p.memory;
     const double seconds = f->seconds, before = (double)calm_model_bytes(f->p.model);
     printf("memory   %.2f GB at most, of %.2f GB allowed\n", (double)b->peak / 1e9, (double)b->limit / 1e9);
     printf("         capture %.2f, quantize %.2f, score %.2f, evaluate %.2f, assemble %.2f GB\n",

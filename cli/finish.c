@@ -219,7 +219,7 @@ calm_status calm_checkpoint_put(calm_ctx *ctx, const calm_pipeline *p)
 static calm_status fill(calm_ctx *ctx, calm_pipeline *p, const char *dir, calm_tick_fn *tick, calm_evaluate_fn *measure_it)
 {
     CALM_TRY(calm_formats_write(ctx, p, dir, tick));
-    calm_budget_note(&p->held.assemble);
+    calm_memory_plan_note(&p->held.assemble);
     p->bytes_before = (int64_t)calm_model_bytes(p->model);
     CALM_TRY(calm_formats_bytes(ctx, &p->recipe->formats, dir, &p->bytes_after));
     p->bits_per_weight = calm_pipeline_plan_bits(p, &p->result);
@@ -244,6 +244,6 @@ calm_status calm_checkpoint_write(calm_ctx *ctx, calm_pipeline *p, calm_tick_fn 
 calm_status calm_pipeline_export(calm_ctx *ctx, calm_pipeline *p)
 {
     CALM_TRY(calm_checkpoint_write(ctx, p, assembled, evaluate_and_judge));
-    calm_budget_note(&p->held.evaluate);
+    calm_memory_plan_note(&p->held.evaluate);
     return calm_checkpoint_put(ctx, p);
 }

@@ -94,6 +94,6 @@ calm_status calm_pipeline_guard(calm_ctx *ctx, calm_pipeline *p)
     }
     CALM_TRY(calm_pipeline_say_cost(ctx, p, NULL, &p->verdict));
     calm_progress_finish(p->progress, CALM_STAGE_CHOOSE);
-    calm_budget_note(&p->held.evaluate);
+    calm_memory_plan_note(&p->held.evaluate);
     return CALM_OK;
 }

@@ -237,8 +237,8 @@ static calm_status open_all(calm_ctx *ctx, calm_pipeline *p)
     CALM_TRY(check_export(ctx, p));
     CALM_TRY(calm_pipeline_check_budgets(ctx, p));
     warn_of_few_rows(ctx, p);
-    CALM_TRY(calm_budget_apply(ctx, p, &p->budget));
-    calm_budget_note(&p->held.open);
+    CALM_TRY(calm_memory_plan_apply(ctx, p, &p->memory));
+    calm_memory_plan_note(&p->held.open);
     return CALM_OK;
 }
 

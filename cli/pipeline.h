@@ -6,7 +6,7 @@
 #ifndef CALM_CLI_PIPELINE_H
 #define CALM_CLI_PIPELINE_H
 
-#include "cli/budget.h"
+#include "cli/memory_plan.h"
 #include "cli/progress.h"
 #include "cli/recipe.h"
 #include "cli/solve.h"
@@ -87,8 +87,8 @@ typedef struct calm_pipeline {
     size_t first_block, end_block;             /* blocks to quantize: first .. end - 1 */
     const calm_algorithm *fallback;            /* for experts that saw too few tokens */
 
-    calm_budget budget;                        /* its knobs change no result                              */
-    calm_budget_held held;
+    calm_memory_plan memory;                   /* its knobs change no result                              */
+    calm_memory_plan_held held;
     const char *spill_dir;                     /* hidden rows lie in a file there; NULL: in memory        */
 
     calm_windows calib, guard;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/budget.h"
+#include "cli/memory_plan.h"
 #include "cli/recipe_file.h"
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
@@ -114,7 +114,7 @@ calm_status calm_quantize_formats(calm_ctx *ctx, const calm_quantize_options *o,
     out->options.asymmetric = true;    /* the scheme's name asks for it */
     out->options.gguf_pre = o->gguf_pre;
     out->options.gguf_float = (calm_export_float)o->gguf_float;
-    return o->max_shard_size ? calm_budget_parse(ctx, o->max_shard_size, &out->options.max_shard_bytes) : CALM_OK;
+    return o->max_shard_size ? calm_memory_plan_parse(ctx, o->max_shard_size, &out->options.max_shard_bytes) : CALM_OK;
 }
 
 calm_status calm_quantize_target(calm_ctx *ctx, const calm_quantize_options *o, calm_recipe *recipe)

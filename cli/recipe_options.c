@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/budget.h"
+#include "cli/memory_plan.h"
 #include "ptq/base/file.h"
 #include "ptq/model/arch.h"
 
@@ -139,7 +139,7 @@ calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_options *o, con
 {
     size_t limit;
     if (o->memory)
-        CALM_TRY(calm_budget_parse(ctx, o->memory, &limit));    /* before the model is looked for */
+        CALM_TRY(calm_memory_plan_parse(ctx, o->memory, &limit));    /* before the model is looked for */
     *out = (calm_recipe){.score_windows = o->score_samples,
                          .probe_windows = o->probe_samples,
                          .prefix = (calm_prefix)o->prefix,

@@ -135,10 +135,10 @@ calm_status calm_batch_block(calm_ctx *ctx, const calm_block *block, const calm_
     return CALM_OK;
 }
 
-size_t calm_batch_windows(const calm_windows *windows, size_t width, size_t budget_bytes)
+size_t calm_batch_windows(const calm_windows *windows, size_t width, size_t most_bytes)
 {
     size_t per_window = windows->longest * width * sizeof(float);
-    size_t n = per_window ? budget_bytes / per_window : windows->n;
+    size_t n = per_window ? most_bytes / per_window : windows->n;
     return n < 1 ? 1 : n;
 }
 

@@ -48,8 +48,8 @@ calm_status calm_batch_block(calm_ctx *ctx, const calm_block *block, const calm_
 /* The batch's hidden rows normalised in place; nothing to do for a norm that is not there. */
 calm_status calm_batch_norm(calm_ctx *ctx, const calm_norm *norm, calm_batch *batch);
 
-/* Windows of at most `budget_bytes` of hidden rows, at least one; depends on the windows and D alone. */
-size_t calm_batch_windows(const calm_windows *windows, size_t width, size_t budget_bytes);
+/* Windows of at most `most_bytes` of hidden rows, at least one; depends on the windows and D alone. */
+size_t calm_batch_windows(const calm_windows *windows, size_t width, size_t most_bytes);
 
 /* Changes a float block before it runs: puts quantized weights in place of some. */
 typedef calm_status calm_override_fn(void *user, calm_ctx *ctx, size_t index, calm_block *block);

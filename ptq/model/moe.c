@@ -216,12 +216,12 @@ calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_
     return CALM_OK;
 }
 
-size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_t first, size_t budget_bytes)
+size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_t first, size_t most_bytes)
 {
     const size_t row_bytes = block->config->hidden * sizeof(float);
     size_t n = 1;
     while (first + n < block->config->moe.n_experts &&
-           (routing->begin[first + n + 1] - routing->begin[first]) * row_bytes <= budget_bytes)
+           (routing->begin[first + n + 1] - routing->begin[first]) * row_bytes <= most_bytes)
         n++;
     return n;
 }

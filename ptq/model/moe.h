@@ -54,8 +54,8 @@ calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_
 /* Outputs of the experts of a wave, when a batch is run for itself. */
 #define CALM_MOE_WAVE_BYTES ((size_t)64 * 1024 * 1024)
 
-/* How many experts from `first` on make a wave whose outputs take at most `budget_bytes`; at least one. */
-size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_t first, size_t budget_bytes);
+/* How many experts from `first` on make a wave whose outputs take at most `most_bytes`; at least one. */
+size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_t first, size_t most_bytes);
 
 /* Add the shared expert and the sum to the hidden rows, in parallel over windows: the end of the sublayer. */
 calm_status calm_moe_end(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer,

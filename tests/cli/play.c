@@ -92,7 +92,7 @@ static void work(const play *run, fault wanted, outcome *said)
     fault_plan((fault){0});
     said->held = pipeline.held;
     said->resident = calm_memory_resident_peak();
-    said->budget = pipeline.budget;
+    said->memory = pipeline.memory;
     said->cached = pipeline.n_cached;
     memcpy(said->message, ctx->message, sizeof said->message);
     snprintf(said->result, sizeof said->result, "%s", pipeline.result_name ? pipeline.result_name : "");

@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-#include "cli/budget.h"
+#include "cli/memory_plan.h"
 #include "cli/recipe.h"
 #include "tests/support/faults.h"
 #include "tests/support/harness.h"
@@ -24,8 +24,8 @@ typedef struct outcome {
     char message[CALM_MESSAGE_MAX];
     long calls;                  /* that write, as faults.h counts them           */
     size_t cached;               /* candidates that were in the store             */
-    calm_budget budget;
-    calm_budget_held held;
+    calm_memory_plan memory;
+    calm_memory_plan_held held;
     size_t resident;             /* the most that the system saw, all included    */
     char result[64], verdict[512], log[4096];
 } outcome;

@@ -5,7 +5,7 @@
 #include "ptq/base/memory.h"
 #include "tests/cli/play.h"
 
-/* Held back for libraries: 24 MiB for each of two threads, and as much again (cli/budget.c). */
+/* Held back for libraries: 24 MiB for each of two threads, and as much again (cli/memory_plan.c). */
 #define OUTSIDE ((size_t)3 * 24 * 1024 * 1024)
 
 #ifdef CALM_SANITIZED
@@ -68,7 +68,7 @@ static void check_same(const play *first, const calm_knobs *knobs, const char *e
     const char *name = test_format("%s: spill %d, slices %d, job by job %d, %zu candidates, %zu experts, groups %zu",
                                    run.recipe.model.dir, knobs->spill, knobs->slices, knobs->job_by_job,
                                    knobs->candidates_at_once, knobs->experts_at_once, knobs->group_bytes);
-    ck_assert_mem_eq(&said.budget.knobs, knobs, sizeof *knobs);
+    ck_assert_mem_eq(&said.memory.knobs, knobs, sizeof *knobs);
     ck_assert_uint_eq(said.cached, 0);
     ck_assert_msg(strcmp(play_digest(run.recipe.output), expected) == 0, "%s: other bytes", name);
     ck_assert_msg(strcmp(results(&run), stored) == 0, "%s: other results in the store", name);
@@ -150,15 +150,15 @@ static void check_limits(const char *family)
     ck_assert_str_eq(play_list(&run, "out"), "");
     run.recipe.memory = test_format("%.2fGB", (double)smallest / 100);
     const outcome said = play_must_run(&run);
-    ck_assert_uint_le(said.budget.peak, smallest * 10000000);
+    ck_assert_uint_le(said.memory.peak, smallest * 10000000);
     const char *expected = play_digest(run.recipe.output);
     /* With all the memory there is, the same result. */
     play wide = play_elsewhere(&run, "wide");
     wide.recipe.memory = "1000GB";
     const outcome easy = play_must_run(&wide);
     ck_assert_str_eq(play_digest(wide.recipe.output), expected);
-    ck_assert_uint_ge(easy.budget.peak - easy.budget.base, said.budget.peak - said.budget.base);
-    ck_assert(!easy.budget.knobs.spill && !easy.budget.knobs.slices && !easy.budget.knobs.job_by_job);
+    ck_assert_uint_ge(easy.memory.peak - easy.memory.base, said.memory.peak - said.memory.base);
+    ck_assert(!easy.memory.knobs.spill && !easy.memory.knobs.slices && !easy.memory.knobs.job_by_job);
 #ifndef CALM_SANITIZED    /* shadow memory is resident too */
     ck_assert_msg(said.resident <= smallest * 10000000, "%s: %zu MB resident of %zu", family, said.resident / 1000000,
                   smallest * 10);
@@ -176,20 +176,20 @@ END_OF_TEST
 /* ---- estimates ---- */
 
 /* What the run would need with a base of nothing. */
-static calm_budget estimate(const play *run, size_t n_threads, const calm_knobs *knobs)
+static calm_memory_plan estimate(const play *run, size_t n_threads, const calm_knobs *knobs)
 {
     calm_pipeline p;
-    calm_budget out = {.base = 0};
+    calm_memory_plan out = {.base = 0};
     play open = *run;
     open.recipe.knobs = knobs;
     ck_ok(calm_pipeline_open(ctx, &open.recipe, &p));
-    calm_budget_estimate(&p, n_threads, knobs, &out);
+    calm_memory_plan_estimate(&p, n_threads, knobs, &out);
     calm_pipeline_close(&p);
     return out;
 }
 
 /* Every stage of `less` needs no more than that of `more`; `strictly`: and some stage less. */
-static void check_order(const char *what, const calm_budget *less, const calm_budget *more, bool strictly)
+static void check_order(const char *what, const calm_memory_plan *less, const calm_memory_plan *more, bool strictly)
 {
     const size_t a[] = {less->capture, less->quantize, less->score, less->evaluate, less->assemble, less->peak};
     const size_t b[] = {more->capture, more->quantize, more->score, more->evaluate, more->assemble, more->peak};
@@ -214,35 +214,35 @@ static play shaped(const char *family)
 static void check_growth(const char *family)
 {
     const play run = shaped(family);
-    const calm_budget now = estimate(&run, 2, &everything_at_once);
+    const calm_memory_plan now = estimate(&run, 2, &everything_at_once);
     play more = run;
     more.recipe.samples *= 2;
-    const calm_budget samples = estimate(&more, 2, &everything_at_once);
+    const calm_memory_plan samples = estimate(&more, 2, &everything_at_once);
     check_order("samples", &now, &samples, true);
     more = run;
     more.recipe.seqlen *= 2;
-    const calm_budget seqlen = estimate(&more, 2, &everything_at_once);
+    const calm_memory_plan seqlen = estimate(&more, 2, &everything_at_once);
     check_order("seqlen", &now, &seqlen, true);
     more = run;
     more.recipe.score_windows *= 2;
-    const calm_budget scored = estimate(&more, 2, &everything_at_once);
+    const calm_memory_plan scored = estimate(&more, 2, &everything_at_once);
     check_order("score windows", &now, &scored, true);
     more = run;
     ck_ok(calm_recipe_algorithms(ctx, "rtn,gptq,smoothquant", &more.recipe));
-    const calm_budget pool = estimate(&more, 2, &everything_at_once);
+    const calm_memory_plan pool = estimate(&more, 2, &everything_at_once);
     check_order("algorithms", &now, &pool, true);
     ck_ok(calm_recipe_algorithms(ctx, "rtn", &more.recipe));
-    const calm_budget rtn = estimate(&more, 2, &everything_at_once);
+    const calm_memory_plan rtn = estimate(&more, 2, &everything_at_once);
     check_order("without Gram matrices", &rtn, &now, true);
-    const calm_budget threads = estimate(&run, 3, &everything_at_once);
+    const calm_memory_plan threads = estimate(&run, 3, &everything_at_once);
     check_order("threads", &now, &threads, true);
     more = run;
     more.recipe.guard_windows = 3;
-    const calm_budget guard = estimate(&more, 2, &everything_at_once);
+    const calm_memory_plan guard = estimate(&more, 2, &everything_at_once);
     check_order("guard", &now, &guard, true);
     more = run;
     more.recipe.first_block = more.recipe.last_block = 1;
-    const calm_budget block = estimate(&more, 2, &everything_at_once);
+    const calm_memory_plan block = estimate(&more, 2, &everything_at_once);
     check_order("one block", &block, &now, false);
 }
 
@@ -261,7 +261,7 @@ static void check_savings(const char *family)
     const bool mixture = strstr(family, "moe") != NULL;
     const play run = shaped(family);
     static const char *const names[] = {"spill", "slices", "job by job", "small groups", "experts", "candidates"};
-    calm_budget all[64];
+    calm_memory_plan all[64];
     for (int i = 0; i < 64; i++) {
         const calm_knobs knobs = {.spill = i & 1, .slices = i & 2, .job_by_job = i & 4, .group_bytes = i & 8 ? 6000 : 0,
                                   .experts_at_once = i & 16 ? 1 : 5, .candidates_at_once = i & 32 ? 1 : 2};
@@ -288,16 +288,16 @@ END_OF_TEST
  * capture, quantize, score, assemble and evaluate. */
 static void check_stages(const outcome *said, const char *name, size_t n)
 {
-    const calm_budget *budget = &said->budget;
-    const size_t base = budget->base - (budget->reserved - OUTSIDE);
+    const calm_memory_plan *plan = &said->memory;
+    const size_t base = plan->base - (plan->reserved - OUTSIDE);
     const struct {
         const char *stage;
         size_t held, expected;
-    } stages[] = {{"capture", said->held.capture, budget->capture},    {"quantize", said->held.quantize, budget->quantize},
-                  {"score", said->held.score, budget->score},          {"assemble", said->held.assemble, budget->assemble},
-                  {"evaluate", said->held.evaluate, budget->evaluate}};
+    } stages[] = {{"capture", said->held.capture, plan->capture},    {"quantize", said->held.quantize, plan->quantize},
+                  {"score", said->held.score, plan->score},          {"assemble", said->held.assemble, plan->assemble},
+                  {"evaluate", said->held.evaluate, plan->evaluate}};
     for (size_t i = 0; i < n; i++) {
-        const size_t held = stages[i].held, expected = stages[i].expected - budget->reserved + REDZONES;
+        const size_t held = stages[i].held, expected = stages[i].expected - plan->reserved + REDZONES;
         ck_assert_msg(held <= expected, "%s: arenas held %zu KiB in %s, expected at most %zu", name, (held - base) / 1024,
                       stages[i].stage, (expected - base) / 1024);
     }

@@ -1,11 +1,11 @@
-/* Budget: how much memory a run needs, and how to make it fit what it may have.
+/* Memory plan: how much memory a run needs, and how to make it fit what it may have.
  *
  * The peak of each stage follows from the model's shapes, the recipe and four choices that change no result: whether
  * hidden rows lie in a file, how many candidates and experts are in work at once, whether a sublayer's jobs are
  * captured together. The cheapest combination that fits is taken; when none does, the smallest limit that would is
  * named. */
-#ifndef CALM_CLI_BUDGET_H
-#define CALM_CLI_BUDGET_H
+#ifndef CALM_CLI_MEMORY_PLAN_H
+#define CALM_CLI_MEMORY_PLAN_H
 
 #include "cli/recipe.h"
 
@@ -19,7 +19,7 @@ typedef struct calm_knobs {
 } calm_knobs;
 
 /* Bytes of one stage's largest moment, all included. */
-typedef struct calm_budget {
+typedef struct calm_memory_plan {
     calm_knobs knobs;
     size_t limit;                                /* that was allowed                                    */
     size_t reserved;                             /* of the limit: not for arenas, but for program and BLAS */
@@ -28,30 +28,30 @@ typedef struct calm_budget {
     size_t evaluate, assemble;
     size_t peak;                                 /* of all of them                                      */
     size_t spill_bytes;                          /* in a file, when knobs.spill                         */
-} calm_budget;
+} calm_memory_plan;
 
 /* The most that arenas held in each stage of a run, and before the first. */
-typedef struct calm_budget_held {
+typedef struct calm_memory_plan_held {
     size_t open, capture, quantize, score, evaluate, assemble;
-} calm_budget_held;
+} calm_memory_plan_held;
 
 /* A stage ends: raise `*held` to what arenas held at most since the last call. */
-void calm_budget_note(size_t *held);
+void calm_memory_plan_note(size_t *held);
 
 /* What the run needs with these knobs. */
-void calm_budget_estimate(const calm_pipeline *p, size_t n_threads, const calm_knobs *knobs, calm_budget *out);
+void calm_memory_plan_estimate(const calm_pipeline *p, size_t n_threads, const calm_knobs *knobs, calm_memory_plan *out);
 
 /* Choose the knobs for `limit` bytes; those of the recipe, if it has any, are taken as they are.  CALM_ENOMEM, naming
  * the smallest limit that would do. */
-calm_status calm_budget_choose(calm_ctx *ctx, const calm_pipeline *p, size_t limit, calm_budget *out);
+calm_status calm_memory_plan_choose(calm_ctx *ctx, const calm_pipeline *p, size_t limit, calm_memory_plan *out);
 
 /* 2000000000, 2GB, 1.5GiB, 512M: bytes; K, M, G are powers of 1000, Ki, Mi, Gi of 1024.  CALM_EARG. */
-calm_status calm_budget_parse(calm_ctx *ctx, const char *text, size_t *out);
+calm_status calm_memory_plan_parse(calm_ctx *ctx, const char *text, size_t *out);
 
 /* Choose, tell the log, and set the pipeline's knobs and the limit of all arenas. */
-calm_status calm_budget_apply(calm_ctx *ctx, calm_pipeline *p, calm_budget *out);
+calm_status calm_memory_plan_apply(calm_ctx *ctx, calm_pipeline *p, calm_memory_plan *out);
 
 /* --memory, or 70 % of what is free now. */
-calm_status calm_budget_limit(calm_ctx *ctx, const calm_recipe *recipe, size_t *out);
+calm_status calm_memory_plan_limit(calm_ctx *ctx, const calm_recipe *recipe, size_t *out);
 
 #endif

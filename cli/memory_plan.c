@@ -1,5 +1,5 @@
 /* What a run needs, from its shapes. */
-#include "cli/budget.h"
+#include "cli/memory_plan.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -195,7 +195,7 @@ static size_t capture_bytes(const estimate *e, size_t width)
            n * (CHANNEL_BYTES * width + N_WATCHED * sizeof(calm_act_acc) + ROUNDING);
 }
 
-static void add_steps(const estimate *e, const group_needs *g, size_t held, calm_budget *out)
+static void add_steps(const estimate *e, const group_needs *g, size_t held, calm_memory_plan *out)
 {
     const size_t at_once = e->knobs->candidates_at_once ? e->knobs->candidates_at_once : e->n_threads;
     const size_t group = g->width ? capture_bytes(e, g->width) : 0;
@@ -208,7 +208,7 @@ static void add_steps(const estimate *e, const group_needs *g, size_t held, calm
     out->score = larger(out->score, always + g->reference + codes + at_once * g->score);
 }
 
-static void add_mixture(const estimate *e, size_t block, calm_budget *out)
+static void add_mixture(const estimate *e, size_t block, calm_memory_plan *out)
 {
     const calm_layout *layout = calm_model_layout(e->p->model);
     const calm_moe_config *moe = &e->config->moe;
@@ -236,7 +236,7 @@ static void add_mixture(const estimate *e, size_t block, calm_budget *out)
     add_steps(e, &expert, held + n * tokens * e->config->hidden * sizeof(float), out);
 }
 
-static void add_block(const estimate *e, size_t block, calm_budget *out)
+static void add_block(const estimate *e, size_t block, calm_memory_plan *out)
 {
     const calm_layout *layout = calm_model_layout(e->p->model);
     size_t begin, end;
@@ -292,7 +292,7 @@ static size_t head_bytes(const estimate *e)
 
 /* Evaluation runs each model's blocks in turn: float and quantized weights of one block, hidden rows of a batch per
  * model.  Assembly holds one block's float weights and codes. */
-static void add_models(const estimate *e, calm_budget *out)
+static void add_models(const estimate *e, calm_memory_plan *out)
 {
     const calm_recipe *recipe = e->p->recipe;
     const calm_config *config = e->config;
@@ -311,7 +311,7 @@ static void add_models(const estimate *e, calm_budget *out)
         out->evaluate = most + models * batch + head_bytes(e) + e->n_threads * forward;
 }
 
-void calm_budget_estimate(const calm_pipeline *p, size_t n_threads, const calm_knobs *knobs, calm_budget *out)
+void calm_memory_plan_estimate(const calm_pipeline *p, size_t n_threads, const calm_knobs *knobs, calm_memory_plan *out)
 {
     const calm_config *config = calm_model_config(p->model);
     const size_t base = out->base;
@@ -320,7 +320,7 @@ void calm_budget_estimate(const calm_pipeline *p, size_t n_threads, const calm_k
     e.windows = p->calib.n;
     e.rows = p->calib.begin[p->calib.n];
     e.score_rows = p->calib.begin[scored];
-    *out = (calm_budget){.base = base, .knobs = *knobs};
+    *out = (calm_memory_plan){.base = base, .knobs = *knobs};
     for (size_t b = p->first_block; b < p->end_block; b++)
         add_block(&e, b, out);
     add_models(&e, out);
@@ -338,15 +338,15 @@ void calm_budget_estimate(const calm_pipeline *p, size_t n_threads, const calm_k
 
 /* ---- choosing ---- */
 
-calm_status calm_budget_choose(calm_ctx *ctx, const calm_pipeline *p, size_t limit, calm_budget *out)
+calm_status calm_memory_plan_choose(calm_ctx *ctx, const calm_pipeline *p, size_t limit, calm_memory_plan *out)
 {
     static const size_t experts[] = {16, 8, 4, 2, 1};
     const size_t threads = (size_t)ctx->n_threads, base = calm_memory_resident();
     const size_t n_experts = calm_model_config(p->model)->moe.n_experts ? sizeof experts / sizeof *experts : 1;
     size_t smallest = SIZE_MAX;
-    *out = (calm_budget){.base = base};
+    *out = (calm_memory_plan){.base = base};
     if (p->recipe->knobs) {
-        calm_budget_estimate(p, threads, p->recipe->knobs, out);
+        calm_memory_plan_estimate(p, threads, p->recipe->knobs, out);
         return CALM_OK;
     }
     /* From the inside out, what costs more time: a file, barriers, small groups; small waves, idle threads, another
@@ -358,8 +358,8 @@ calm_status calm_budget_choose(calm_ctx *ctx, const calm_pipeline *p, size_t lim
                     const calm_knobs knobs = {.spill = choice & 1, .slices = choice & 2, .job_by_job = by_job,
                                               .candidates_at_once = at_once, .experts_at_once = experts[x],
                                               .group_bytes = choice & 4 ? SMALL_GROUP : 0};
-                    *out = (calm_budget){.base = base};
-                    calm_budget_estimate(p, threads, &knobs, out);
+                    *out = (calm_memory_plan){.base = base};
+                    calm_memory_plan_estimate(p, threads, &knobs, out);
                     smallest = smaller(smallest, out->peak);
                     if (out->peak <= limit)
                         return CALM_OK;
@@ -370,7 +370,7 @@ calm_status calm_budget_choose(calm_ctx *ctx, const calm_pipeline *p, size_t lim
                      "fewer --samples, --score-samples or --threads need less");
 }
 
-calm_status calm_budget_parse(calm_ctx *ctx, const char *text, size_t *out)
+calm_status calm_memory_plan_parse(calm_ctx *ctx, const char *text, size_t *out)
 {
     static const struct {
         const char *suffix;
@@ -391,27 +391,27 @@ calm_status calm_budget_parse(calm_ctx *ctx, const char *text, size_t *out)
     return calm_fail(ctx, CALM_EARG, "--memory %s: expected a size of at least 1 MB: 2GB, 1.5GiB, 800M", text);
 }
 
-calm_status calm_budget_limit(calm_ctx *ctx, const calm_recipe *recipe, size_t *out)
+calm_status calm_memory_plan_limit(calm_ctx *ctx, const calm_recipe *recipe, size_t *out)
 {
     const size_t free_bytes = calm_memory_available();
     if (recipe->memory)
-        return calm_budget_parse(ctx, recipe->memory, out);
+        return calm_memory_plan_parse(ctx, recipe->memory, out);
     *out = free_bytes ? free_bytes / 10 * 7 : (size_t)4 * 1024 * MIB;
     return CALM_OK;
 }
 
-void calm_budget_note(size_t *held)
+void calm_memory_plan_note(size_t *held)
 {
     *held = larger(*held, calm_memory_peak());
     calm_memory_restart();
 }
 
-calm_status calm_budget_apply(calm_ctx *ctx, calm_pipeline *p, calm_budget *out)
+calm_status calm_memory_plan_apply(calm_ctx *ctx, calm_pipeline *p, calm_memory_plan *out)
 {
     size_t limit;
     char *dir, *slash;
-    CALM_TRY(calm_budget_limit(ctx, p->recipe, &limit));
-    CALM_TRY(calm_budget_choose(ctx, p, limit, out));
+    CALM_TRY(calm_memory_plan_limit(ctx, p->recipe, &limit));
+    CALM_TRY(calm_memory_plan_choose(ctx, p, limit, out));
     out->limit = limit;
     const calm_knobs *knobs = &out->knobs;
     if (knobs->spill) {

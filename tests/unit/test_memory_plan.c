@@ -1,5 +1,5 @@
 /* --memory's sizes. */
-#include "cli/budget.h"
+#include "cli/memory_plan.h"
 
 #include "ptq/base/memory.h"
 #include "tests/support/harness.h"
@@ -37,7 +37,7 @@ TEST(sizes)
                  {"1000TB", 1000000000000000}};    /* the largest */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t bytes = 0;
-        ck_ok(calm_budget_parse(ctx, cases[i].text, &bytes));
+        ck_ok(calm_memory_plan_parse(ctx, cases[i].text, &bytes));
         ck_assert_msg(bytes == cases[i].bytes, "%s: %zu", cases[i].text, bytes);
     }
 }
@@ -52,7 +52,7 @@ TEST(no_sizes)
         "nanGB", "-nan", "inf", "infinity", "INFINITYGB", "1e", "1eGB", "0x", "5Ti", "5PB", "5Mib.", "\xff\xff", "5\tGB"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         size_t bytes = 77;
-        const calm_status status = calm_budget_parse(ctx, texts[i], &bytes);
+        const calm_status status = calm_memory_plan_parse(ctx, texts[i], &bytes);
         ck_assert_msg(status == CALM_EARG, "\"%s\": %s, %zu bytes", texts[i], calm_status_name(status), bytes);
         ck_assert_uint_eq(bytes, 77);
         ck_assert_msg(strstr(ctx->message, test_format("--memory %s: expected", texts[i])) != NULL, "%s", ctx->message);
@@ -65,15 +65,15 @@ TEST(limit_of_a_recipe)
 {
     calm_recipe recipe = {.memory = "3GB"};
     size_t limit;
-    ck_ok(calm_budget_limit(ctx, &recipe, &limit));
+    ck_ok(calm_memory_plan_limit(ctx, &recipe, &limit));
     ck_assert_uint_eq(limit, 3000000000);
     recipe.memory = "3x";
-    ck_fails(calm_budget_limit(ctx, &recipe, &limit), CALM_EARG, "--memory 3x");
+    ck_fails(calm_memory_plan_limit(ctx, &recipe, &limit), CALM_EARG, "--memory 3x");
     /* 70 % of what is free; other processes take and give while this one looks, so within what it sees before and
      * after, and a tenth for what happens between. */
     recipe.memory = NULL;
     const double before = (double)calm_memory_available();
-    ck_ok(calm_budget_limit(ctx, &recipe, &limit));
+    ck_ok(calm_memory_plan_limit(ctx, &recipe, &limit));
     const double after = (double)calm_memory_available();
     ck_assert_double_ge((double)limit, 0.63 * fmin(before, after));
     ck_assert_double_le((double)limit, 0.77 * fmax(before, after));
@@ -82,5 +82,5 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("budget", (const TTest *[]){sizes, no_sizes, limit_of_a_recipe, NULL});
+    return run_tests("memory_plan", (const TTest *[]){sizes, no_sizes, limit_of_a_recipe, NULL});
 }
