@@ -13,11 +13,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ptq/base/memory.h"
 #include "ptq/tensor/linalg.h"
 
 #define EXIT_SKIPPED 77    /* tests/CMakeLists.txt shows it as skipped */
 
 static calm_arena out_arena, scratch_arena, test_arena;
+static calm_arena measured_out, measured_scratch;
+static size_t measured_before;
 static calm_ctx test_ctx;
 calm_ctx *const ctx = &test_ctx;
 
@@ -55,6 +58,8 @@ static void tear_down(void)
     calm_arena_clear(&out_arena);
     calm_arena_clear(&scratch_arena);
     calm_arena_clear(&test_arena);
+    calm_arena_clear(&measured_out);
+    calm_arena_clear(&measured_scratch);
     out_arena.fail_in = scratch_arena.fail_in = 0;
     if (lacks_fixtures)
         ++*n_without_fixtures;
@@ -75,6 +80,8 @@ int run_tests(const char *name, const TTest *const *tests)
     calm_arena_init(&out_arena);
     calm_arena_init(&scratch_arena);
     calm_arena_init(&test_arena);
+    calm_arena_init(&measured_out);
+    calm_arena_init(&measured_scratch);
     make_temporary_root();
     n_without_fixtures = mmap(NULL, sizeof *n_without_fixtures, PROT_READ | PROT_WRITE,
                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -120,6 +127,23 @@ char *test_format(const char *format, ...)
     vsnprintf(text, (size_t)length + 1, format, again);
     va_end(again);
     return text;
+}
+
+void test_memory_begin(void)
+{
+    calm_arena_clear(&measured_out);
+    calm_arena_clear(&measured_scratch);
+    ctx->out = &measured_out;
+    ctx->scratch = &measured_scratch;
+    measured_before = calm_memory_used();
+    calm_memory_restart();
+}
+
+test_memory test_memory_end(void)
+{
+    ctx->out = &out_arena;
+    ctx->scratch = &scratch_arena;
+    return (test_memory){measured_out.used_bytes, measured_scratch.most_bytes, calm_memory_peak() - measured_before};
 }
 
 const char *test_directory(void)
