@@ -135,11 +135,27 @@ calm_status calm_batch_block(calm_ctx *ctx, const calm_block *block, const calm_
     return CALM_OK;
 }
 
+size_t calm_batch_block_scratch_bytes(const calm_config *config, size_t index, size_t n_windows, size_t longest,
+                                      size_t expert_bytes, bool prepared, size_t n_threads)
+{
+    const size_t workers = calm_size_min(n_windows, n_threads);
+    const size_t attention = calm_block_sublayer_scratch_bytes(config, CALM_SUBLAYER_ATTENTION, longest, prepared);
+    const size_t mlp = config->moe.sparse[index]
+                           ? calm_moe_run_scratch_bytes(config, n_windows, longest, expert_bytes, n_threads)
+                           : workers * calm_block_sublayer_scratch_bytes(config, CALM_SUBLAYER_MLP, longest, prepared);
+    return calm_size_max(workers * attention, mlp);
+}
+
+size_t calm_batch_count(size_t n_windows, size_t longest, size_t width, size_t most_bytes)
+{
+    size_t per_window = longest * width * sizeof(float);
+    size_t n = per_window ? most_bytes / per_window : n_windows;
+    return n < 1 ? 1 : n;
+}
+
 size_t calm_batch_windows(const calm_windows *windows, size_t width, size_t most_bytes)
 {
-    size_t per_window = windows->longest * width * sizeof(float);
-    size_t n = per_window ? most_bytes / per_window : windows->n;
-    return n < 1 ? 1 : n;
+    return calm_batch_count(windows->n, windows->longest, width, most_bytes);
 }
 
 typedef struct norm_task {
