@@ -38,7 +38,7 @@ static calm_status ls(calm_ctx *ctx, const calm_target *target, const void *opts
 {
     const ls_options *options = opts;
     double *h;
-    ls_job job = {.target = target, .qjob = qjob, .chunk = calm_rows_chunk(target)};
+    ls_job job = {.target = target, .qjob = qjob, .chunk = calm_rows_chunk(target->n_groups)};
     CALM_TRY(calm_target_damped(ctx, target, options->damp, &h));
     job.h = h;
     return calm_parallel_for(ctx, (target->out + job.chunk - 1) / job.chunk, ls_chunk, &job);
@@ -53,5 +53,6 @@ const calm_part calm_refit_ls = {
     .caps = CALM_NEEDS_GRAM,
     .opts_size = sizeof(ls_options),
     .opts = ls_table,
+    .memory = calm_rows_refit_memory,
     .run.refit = ls,
 };

@@ -55,7 +55,8 @@ static calm_status mkq(calm_ctx *ctx, const calm_target *target, const void *opt
 {
     const mkq_options *options = opts;
     double *h;
-    mkq_job job = {.target = target, .qjob = qjob, .chunk = calm_rows_chunk(target), .rounds = options->rounds};
+    mkq_job job = {.target = target, .qjob = qjob, .chunk = calm_rows_chunk(target->n_groups),
+                   .rounds = options->rounds};
     CALM_TRY(calm_target_damped(ctx, target, options->damp, &h));
     job.h = h;
     return calm_parallel_for(ctx, (target->out + job.chunk - 1) / job.chunk, mkq_chunk, &job);
@@ -70,5 +71,6 @@ const calm_part calm_refit_mkq = {
     .caps = CALM_NEEDS_GRAM,
     .opts_size = sizeof(mkq_options),
     .opts = mkq_table,
+    .memory = calm_rows_refit_memory,
     .run.refit = mkq,
 };

@@ -260,10 +260,24 @@ static size_t block_end(const gptq_job *job, size_t start)
     return end < in ? end : in;
 }
 
+/* Scales that a chunk of n rows holds, in whole tiles. */
+static size_t count_grids(size_t n, size_t n_groups)
+{
+    return (n + TILE - 1) / TILE * n_groups * TILE;
+}
+
+static size_t chunk_bytes(const calm_job_shape *shape)
+{
+    const size_t n = calm_size_min(shape->out, CALM_ROW_CHUNK);
+    return CALM_BYTES(double, n * shape->in) + CALM_BYTES(double, n * BLOCK) +
+           2 * CALM_BYTES(double, count_grids(n, shape->n_groups)) + CALM_BYTES(double, shape->group) +
+           CALM_BYTES(double[TILE], BLOCK);
+}
+
 static calm_status allocate_chunk(calm_ctx *ctx, chunk_state *state)
 {
     const calm_target *target = state->job->target;
-    size_t n_grids = (state->n + TILE - 1) / TILE * target->n_groups * TILE;
+    size_t n_grids = count_grids(state->n, target->n_groups);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->w, state->n * target->in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->e, state->n * BLOCK));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->scale, n_grids));
@@ -313,6 +327,14 @@ static calm_status gptq(calm_ctx *ctx, calm_target *target, const void *opts, ca
     return calm_target_each_chunk(ctx, target, gptq_chunk, &job);
 }
 
+static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
+{
+    (void)opts;
+    return (calm_part_memory){CALM_BYTES(size_t, shape->in) + CALM_BYTES(ranked, shape->in) +
+                                  CALM_BYTES(double, shape->in * shape->in),
+                              calm_shape_workers(shape) * chunk_bytes(shape)};
+}
+
 const calm_part calm_round_gptq = {
     .name = "gptq",
     .revision = 1,
@@ -323,5 +345,6 @@ const calm_part calm_round_gptq = {
     .opts_size = sizeof(gptq_options),
     .opts = gptq_table,
     .check = check_options,
+    .memory = memory,
     .run.round = gptq,
 };

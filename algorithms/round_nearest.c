@@ -7,11 +7,18 @@ static calm_status nearest(calm_ctx *ctx, calm_target *target, const void *opts,
     return calm_target_nearest(ctx, target, qjob);
 }
 
+static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
+{
+    (void)opts;
+    return (calm_part_memory){.most = calm_target_nearest_scratch_bytes(shape)};
+}
+
 const calm_part calm_round_nearest = {
     .name = "nearest",
     .revision = 1,
     .summary = "round to nearest, ties to even",
     .reference = "-",
     .kind = CALM_KIND_ROUND,
+    .memory = memory,
     .run.round = nearest,
 };

@@ -132,16 +132,22 @@ static calm_status copy_gram(calm_ctx *ctx, const calm_job *job, calm_target *ta
     return CALM_OK;
 }
 
+calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t in)
+{
+    const size_t group = calm_scheme_group_size(scheme, in);
+    return (calm_job_shape){.out = out, .in = in, .group = group < in ? group : in,
+                            .n_groups = calm_scheme_groups(scheme, in), .n_threads = 1, .symmetric = scheme->symmetric};
+}
+
 static calm_status build_target(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
                                 calm_target *target)
 {
     *target = (calm_target){.job = job, .in = job->linears[0].in};
     for (size_t i = 0; i < job->n_linears; i++)
         target->out += job->linears[i].out;
-    target->n_groups = calm_scheme_groups(&job->scheme, target->in);
-    target->group = calm_scheme_group_size(&job->scheme, target->in);
-    if (target->group > target->in)
-        target->group = target->in;
+    const calm_job_shape shape = calm_job_shape_of(&job->scheme, target->out, target->in);
+    target->n_groups = shape.n_groups;
+    target->group = shape.group;
     CALM_TRY(stack_weights(ctx, job, target));
     if (algorithm->caps & CALM_NEEDS_ABSMAX)
         CALM_TRY(check_absmax(ctx, job, target->in));
@@ -158,20 +164,11 @@ static calm_status build_target(calm_ctx *ctx, const calm_algorithm *algorithm, 
 
 static calm_status allocate_result(calm_ctx *ctx, const calm_target *target, calm_qjob *out)
 {
-    size_t n_scales;
     *out = (calm_qjob){.out = target->out, .in = target->in, .n_groups = target->n_groups, .group = target->group,
                        .scheme = target->job->scheme};
-    if (!calm_size_mul(&n_scales, target->out, target->n_groups))
-        return calm_fail(ctx, CALM_ENOMEM, "%s: %zu x %zu scales do not fit", target->job->name, target->out,
-                         target->n_groups);
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->codes, target->out * target->in));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->scales, n_scales));
-    if (!out->scheme.symmetric)
-        CALM_TRY(CALM_NEW(ctx, ctx->out, out->zeros, n_scales));
-    if (target->in_scale) {
-        CALM_TRY(CALM_NEW(ctx, ctx->out, out->in_scale, target->in));
+    CALM_TRY(calm_qjob_new(ctx, target->in_scale != NULL, out));
+    if (target->in_scale)
         memcpy(out->in_scale, target->in_scale, target->in * sizeof *out->in_scale);
-    }
     return CALM_OK;
 }
 
@@ -206,6 +203,30 @@ static calm_status run_steps(calm_ctx *ctx, const calm_algorithm *algorithm, con
         CALM_TRY(algorithm->steps[at].part->run.refit(ctx, &target, algorithm->steps[at].opts, out));
     }
     return CALM_OK;
+}
+
+size_t calm_algorithm_run_bytes(const calm_algorithm *algorithm, const calm_job_shape *shape)
+{
+    const calm_scheme scheme = {.group = shape->group, .symmetric = shape->symmetric};
+    return calm_qjob_bytes(&scheme, shape->out, shape->in, algorithm->caps & CALM_SETS_IN_SCALE);
+}
+
+size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const calm_job_shape *shape)
+{
+    size_t kept = CALM_BYTES(float, shape->out * shape->in), most = 0;
+    if (algorithm->caps & CALM_NEEDS_GRAM)
+        kept += CALM_BYTES(double, shape->in * shape->in) + CALM_BYTES(double, shape->in);
+    if (algorithm->caps & CALM_SETS_IN_SCALE)
+        kept += calm_target_scale_bytes(shape->in);
+    for (size_t i = 0; i < algorithm->n_steps; i++) {
+        const calm_step *step = &algorithm->steps[i];
+        calm_part_memory memory = {0, 0};
+        if (step->part->memory)
+            memory = step->part->memory(shape, step->opts);
+        kept += memory.kept;
+        most = calm_size_max(most, kept + memory.most);
+    }
+    return calm_size_max(kept, most);
 }
 
 calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job, calm_qjob *out)

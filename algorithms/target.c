@@ -16,6 +16,16 @@ size_t calm_target_group_columns(const calm_target *target, size_t g)
     return left < target->group ? left : target->group;
 }
 
+size_t calm_shape_chunks(const calm_job_shape *shape)
+{
+    return (shape->out + CALM_ROW_CHUNK - 1) / CALM_ROW_CHUNK;
+}
+
+size_t calm_shape_workers(const calm_job_shape *shape)
+{
+    return calm_size_min(shape->n_threads, calm_shape_chunks(shape));
+}
+
 calm_status calm_target_each_chunk(calm_ctx *ctx, const calm_target *target, calm_task_fn *fn, void *user)
 {
     return calm_parallel_for(ctx, (target->out + CALM_ROW_CHUNK - 1) / CALM_ROW_CHUNK, fn, user);
@@ -103,11 +113,21 @@ static calm_status encode_chunk(calm_ctx *ctx, size_t chunk, void *user)
     return CALM_OK;
 }
 
+size_t calm_target_nearest_scratch_bytes(const calm_job_shape *shape)
+{
+    return calm_shape_workers(shape) * CALM_BYTES(double, shape->group);
+}
+
 calm_status calm_target_nearest(calm_ctx *ctx, const calm_target *target, calm_qjob *qjob)
 {
     grids_job job = {target, qjob};
     CALM_TRY(calm_target_grids(ctx, target, qjob));
     return calm_target_each_chunk(ctx, target, encode_chunk, &job);
+}
+
+size_t calm_target_damped_bytes(size_t in)
+{
+    return CALM_BYTES(double, in * in);
 }
 
 calm_status calm_target_damped(calm_ctx *ctx, const calm_target *target, double damp, double **out)
@@ -125,6 +145,11 @@ calm_status calm_target_damped(calm_ctx *ctx, const calm_target *target, double 
     for (size_t j = 0; j < n; j++)
         (*out)[j * n + j] += damp * mean;
     return CALM_OK;
+}
+
+size_t calm_target_scale_bytes(size_t in)
+{
+    return CALM_BYTES(float, in);
 }
 
 calm_status calm_target_scale(calm_ctx *ctx, calm_target *target, const float *s)

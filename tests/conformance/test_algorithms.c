@@ -523,6 +523,51 @@ TEST(channel_scales_are_shared_or_left_out)
 }
 END_OF_TEST
 
+/* ---- memory ---- */
+
+/* What a chain says it takes is what it takes: each part counts.  A chunk for the result, one for the caller, and one for
+ * each worker.  With one worker everything that is held is there at one time, but for an input scale that is made after
+ * it was searched for; the result may come later. */
+static void check_memory(const char *chain, const char *scheme, size_t out, size_t in, bool absorbs, size_t n_threads)
+{
+    static uint32_t groups[256];
+    sample s;
+    calm_algorithm *algorithm;
+    calm_qjob q;
+    make_sample(&s, out, in, enough_rows(chain, 300, in), scheme);
+    ck_ok(calm_algorithm_parse(ctx, chain, &algorithm));
+    calm_job_shape shape = calm_job_shape_of(&s.job.scheme, out, in);
+    shape.n_samples = s.rows;
+    shape.n_threads = n_threads;
+    for (size_t j = 0; absorbs && j < in; j++)
+        groups[j] = (uint32_t)j / 2;
+    if (absorbs) {
+        s.job.absorb_group = groups;
+        s.job.n_absorb_groups = shape.n_absorb_groups = (in + 1) / 2;
+    }
+    const size_t left = calm_algorithm_run_bytes(algorithm, &shape);
+    const size_t held = calm_algorithm_run_scratch_bytes(algorithm, &shape);
+    ctx->n_threads = (int)n_threads;
+    test_memory_begin();
+    ck_ok(calm_algorithm_run(ctx, algorithm, &s.job, &q));
+    const test_memory found = test_memory_end();
+    ck_assert_msg(found.out == left, "%s, %s: left %zu, said %zu", chain, scheme, found.out, left);
+    ck_assert_msg(found.most <= left + held + (2 + n_threads) * CALM_ARENA_CHUNK, "%s, %s: took %zu, said %zu",
+                  chain, scheme, found.most, left + held);
+    ck_assert_msg(n_threads > 1 || found.most + CALM_BYTES(float, in) >= held, "%s, %s: took %zu, said %zu", chain,
+                  scheme, found.most, held);
+}
+
+TEST(memory_is_what_it_says)
+{
+    static const size_t shapes[][2] = {{300, 200}, {60, 256}};
+    for (const char **chain = all_chains(); *chain; chain++)
+        for (size_t i = 0; i < 4; i++)
+            check_memory(*chain, within_reach(*chain, schemes[i]), shapes[i / 2][0], shapes[i / 2][1], i & 1,
+                         i & 1 ? 1 : 2);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("algorithms", (const TTest *[]){
@@ -530,5 +575,5 @@ int main(void)
         huge_outliers_in_weights_and_inputs, tiny_weights, no_calibration_rows, not_worse_than_rtn, refits_never_lose,
         bad_numbers_are_named, missing_statistics_and_float_are_refused, schemes_out_of_reach,
         fits_need_eight_rows_per_input, each_allocation_may_fail,
-        threads_do_not_matter, channel_scales_are_shared_or_left_out, NULL});
+        threads_do_not_matter, channel_scales_are_shared_or_left_out, memory_is_what_it_says, NULL});
 }
