@@ -347,6 +347,41 @@ TEST(rows_are_turned)
 }
 END_OF_TEST
 
+/* llama.cpp divides the angles of llama3's scaling by factors that the file holds: 1 for wave lengths below 1000 / 4, 8
+ * above 1000 / 1, and between them the frequency is mixed of both. */
+TEST(factors_of_llama3)
+{
+    static const double original = 1000, low = 1, high = 4, factor = 8;
+    tiny_model spec = model_of("llama");
+    size_t n_kept = 0, n_divided = 0;
+    tiny_plan p;
+    spec.extra = "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0, "
+                 "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 1000}";
+    tiny_plan_open(&p, tiny_model_write(&spec));
+    const char *path = export(&p, NULL);
+    check_written(&p, path);
+    opened in = open_written(path);
+    const calm_gguf_tensor *stored = calm_gguf_find_tensor(in.file, "rope_freqs.weight");
+    ck_assert_ptr_nonnull(stored);
+    ck_assert(stored->type == CALM_GGML_F32 && stored->n_dims == 1 && stored->dims[0] == spec.head_dim / 2);
+    for (size_t i = 0; i < spec.head_dim / 2; i++) {
+        const double frequency = pow(10000, -2 * (double)i / (double)spec.head_dim), length = 2 * M_PI / frequency;
+        const double smooth = (original / length - low) / (high - low);
+        const double scaled = length < original / high  ? frequency
+                              : length > original / low ? frequency / factor
+                                                        : (1 - smooth) * frequency / factor + smooth * frequency;
+        float found;
+        memcpy(&found, stored->data + 4 * i, sizeof found);
+        ck_near(found, frequency / scaled, 1e-6 * factor);
+        n_kept += found == 1;
+        n_divided += found == 8;
+    }
+    ck_assert(n_kept > 0 && n_divided > 0 && n_kept + n_divided < spec.head_dim / 2);
+    calm_gguf_close(in.file);
+    calm_model_close(p.model);
+}
+END_OF_TEST
+
 static void check_refused(const tiny_model *spec, const char *scheme, const char *words)
 {
     tiny_plan p;
@@ -506,7 +541,8 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("export_gguf", (const TTest *[]){every_scheme, every_family, biases_and_dtypes, float_types,
-                                                      experts_of_different_schemes, rows_are_turned, refused_by_name, targets,
+                                                      experts_of_different_schemes, rows_are_turned, factors_of_llama3,
+                                                      refused_by_name, targets,
                                                       warned_of_windows, same_bytes,
                                                       every_allocation_fails, memory, NULL});
 }

@@ -129,6 +129,11 @@ char *test_format(const char *format, ...)
     return text;
 }
 
+double test_worse(double worst, double error)
+{
+    return error > worst || isnan(error) ? error : worst;
+}
+
 void test_memory_begin(void)
 {
     calm_arena_clear(&measured_out);
@@ -171,6 +176,8 @@ const char *fixtures_root(void)
     const char *root = named && *named ? named : test_format("%s/../shared/fixtures", CALM_SOURCE_DIR);
     if (is_folder(root))
         return root;
+    if (!lacks_fixtures)
+        printf("SKIP: no reference fixtures (../shared/fixtures or CALM_FIXTURES)\n");
     lacks_fixtures = true;
     return NULL;
 }
@@ -197,7 +204,6 @@ char **fixture_entries(const char *sub, const char *suffix)
         free(found[i]);
     }
     free(found);
-    if (n == 0)
-        lacks_fixtures = true;
+    ck_assert_msg(!root || n > 0, "%s: no %s", folder, suffix ? test_format("*%s", suffix) : "folder");
     return names;
 }

@@ -47,6 +47,9 @@ int run_tests(const char *name, const TTest *const *tests);
                       ck_b_, ck_t_);                                                                         \
     } while (0)
 
+/* The larger of two errors; NaN where one is, which no bound holds for (fmax would forget it). */
+double test_worse(double worst, double error);
+
 /* ---- memory that calls take ---- */
 
 /* What ctx's arenas held between test_memory_begin and test_memory_end. */
@@ -89,11 +92,12 @@ test_memory test_memory_end(void);
     } while (0)
 
 /* Root of the reference fixtures: $CALM_FIXTURES, else ../shared/fixtures beside the checkout.
- * NULL where absent: print a SKIP line and return from the test. */
+ * NULL where absent, after a SKIP line: return from the test. */
 const char *fixtures_root(void);
 
 /* The names of the directories (or, with `suffix`, files ending so) under root/sub, sorted, NULL-terminated; owned by
- * the harness until the end of the test.  Empty when the folder is absent. */
+ * the harness until the end of the test.  Empty where there are no fixtures at all, after a SKIP line; fixtures that
+ * lack these fail the test, so that no loop over them passes without a turn. */
 char **fixture_entries(const char *sub, const char *suffix);
 
 /* printf into memory that lives until the end of the test. */
