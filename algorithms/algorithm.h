@@ -33,6 +33,18 @@ typedef struct calm_job {
     size_t n_absorb_groups;       /* numbers in absorb_group are below this                         */
 } calm_job;
 
+/* What the memory for a job follows from. */
+typedef struct calm_job_shape {
+    size_t out, in, group, n_groups;    /* O, I, columns per group, G                                */
+    size_t n_samples;                   /* kept rows                                                 */
+    size_t n_absorb_groups;             /* 0: every input has a scale of its own                     */
+    size_t n_threads;                   /* that share the work on the job                            */
+    bool symmetric;
+} calm_job_shape;
+
+/* Of a job with one thread, and neither kept rows nor groups of inputs. */
+calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t in);
+
 /* A parsed chain of parts with resolved options; opaque. */
 typedef struct calm_algorithm calm_algorithm;
 
@@ -67,6 +79,10 @@ calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorith
  * Runs in parallel over rows where that changes no sum (ctx->n_threads). */
 calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
                                calm_qjob *out);
+
+/* What it leaves in ctx->out, and the most that it holds of ctx->scratch, its workers together. */
+size_t calm_algorithm_run_bytes(const calm_algorithm *algorithm, const calm_job_shape *shape);
+size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const calm_job_shape *shape);
 
 /* ---- the registries, for `calm algorithms` and the conformance tests ---- */
 

@@ -21,6 +21,12 @@ static calm_status share(calm_ctx *ctx, const calm_job *job, size_t n, double *s
     return CALM_OK;
 }
 
+size_t calm_channel_scale_bytes(const calm_job_shape *shape)
+{
+    const size_t n = shape->n_absorb_groups;
+    return n ? CALM_BYTES(double, n) + CALM_BYTES(size_t, n) : 0;
+}
+
 calm_status calm_channel_scale(calm_ctx *ctx, const calm_problem *problem, double *s, float *scale)
 {
     double least = INFINITY, most = 0;

@@ -12,4 +12,7 @@
  * (docs/method.md section 4).  CALM_ENOMEM. */
 calm_status calm_channel_scale(calm_ctx *ctx, const calm_problem *problem, double *s, float *scale);
 
+/* What that keeps of ctx->scratch. */
+size_t calm_channel_scale_bytes(const calm_job_shape *shape);
+
 #endif

@@ -42,6 +42,12 @@ typedef struct calm_group {
     size_t n;
 } calm_group;
 
+/* What a part takes of ctx->scratch. */
+typedef struct calm_part_memory {
+    size_t kept;    /* until the chain ends                                          */
+    size_t most;    /* besides, while the part runs: all its workers together        */
+} calm_part_memory;
+
 typedef enum calm_part_kind { CALM_KIND_TRANSFORM, CALM_KIND_GRID, CALM_KIND_ROUND, CALM_KIND_REFIT } calm_part_kind;
 
 /* The last object of algorithms/<kind>_<name>.c, called calm_<kind>_<name>. */
@@ -56,6 +62,7 @@ typedef struct calm_part {
     calm_status (*check)(calm_ctx *ctx, const void *opts);    /* options that exclude each other; may be NULL    */
     const char *(*refuses)(const calm_scheme *scheme);        /* why a scheme other than float is out of reach, or
                                                                * NULL for one that is not; NULL: reaches them all */
+    calm_part_memory (*memory)(const calm_job_shape *shape, const void *opts);    /* NULL: it takes none         */
     union {
         /* Change w, h, h_diag and in_scale of the problem.  One that sets in_scale runs only where the job can absorb. */
         calm_status (*transform)(calm_ctx *ctx, calm_problem *problem, const void *opts);
@@ -79,8 +86,15 @@ const char *calm_part_kind_name(calm_part_kind kind);
 /* Rows that one task handles; fixed, so that no result depends on the number of threads. */
 #define CALM_ROW_CHUNK ((size_t)128)
 
+/* Chunks of the job's rows, and how many of them are in work at once. */
+size_t calm_shape_chunks(const calm_job_shape *shape);
+size_t calm_shape_workers(const calm_job_shape *shape);
+
 /* Multiply the channels of w by s [I] (> 0), divide H accordingly, and multiply in_scale by s. */
 calm_status calm_problem_scale(calm_ctx *ctx, calm_problem *problem, const float *s);
+
+/* What that keeps of ctx->scratch, the first time. */
+size_t calm_problem_scale_bytes(size_t in);
 
 /* First column and number of columns of group g. */
 size_t calm_problem_group_start(const calm_problem *problem, size_t g);
@@ -96,8 +110,14 @@ calm_status calm_problem_grids(calm_ctx *ctx, const calm_problem *problem, calm_
 /* The same with the nearest codes on those grids. */
 calm_status calm_problem_nearest(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob);
 
+/* What either holds of ctx->scratch at most, all workers together. */
+size_t calm_problem_nearest_scratch_bytes(const calm_job_shape *shape);
+
 /* *out [I, I], in scratch = H + damp mean(diag H) I, both triangles. */
 calm_status calm_problem_damped(calm_ctx *ctx, const calm_problem *problem, double damp, double **out);
+
+/* What that keeps of ctx->scratch. */
+size_t calm_problem_damped_bytes(size_t in);
 
 /* The grid, or CALM_ENUMERIC naming row and group when its scale left the storable range. */
 calm_status calm_group_finish(calm_ctx *ctx, const calm_group *group, calm_grid grid, calm_grid *out);

@@ -16,6 +16,16 @@ size_t calm_problem_group_columns(const calm_problem *problem, size_t g)
     return left < problem->group ? left : problem->group;
 }
 
+size_t calm_shape_chunks(const calm_job_shape *shape)
+{
+    return (shape->out + CALM_ROW_CHUNK - 1) / CALM_ROW_CHUNK;
+}
+
+size_t calm_shape_workers(const calm_job_shape *shape)
+{
+    return calm_size_min(shape->n_threads, calm_shape_chunks(shape));
+}
+
 calm_status calm_problem_each_chunk(calm_ctx *ctx, const calm_problem *problem, calm_task_fn *fn, void *user)
 {
     return calm_parallel_for(ctx, (problem->out + CALM_ROW_CHUNK - 1) / CALM_ROW_CHUNK, fn, user);
@@ -103,11 +113,21 @@ static calm_status encode_chunk(calm_ctx *ctx, size_t chunk, void *user)
     return CALM_OK;
 }
 
+size_t calm_problem_nearest_scratch_bytes(const calm_job_shape *shape)
+{
+    return calm_shape_workers(shape) * CALM_BYTES(double, shape->group);
+}
+
 calm_status calm_problem_nearest(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob)
 {
     grids_job job = {problem, qjob};
     CALM_TRY(calm_problem_grids(ctx, problem, qjob));
     return calm_problem_each_chunk(ctx, problem, encode_chunk, &job);
+}
+
+size_t calm_problem_damped_bytes(size_t in)
+{
+    return CALM_BYTES(double, in * in);
 }
 
 calm_status calm_problem_damped(calm_ctx *ctx, const calm_problem *problem, double damp, double **out)
@@ -125,6 +145,11 @@ calm_status calm_problem_damped(calm_ctx *ctx, const calm_problem *problem, doub
     for (size_t j = 0; j < n; j++)
         (*out)[j * n + j] += damp * mean;
     return CALM_OK;
+}
+
+size_t calm_problem_scale_bytes(size_t in)
+{
+    return CALM_BYTES(float, in);
 }
 
 calm_status calm_problem_scale(calm_ctx *ctx, calm_problem *problem, const float *s)

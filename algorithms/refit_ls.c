@@ -38,7 +38,7 @@ static calm_status ls(calm_ctx *ctx, const calm_problem *problem, const void *op
 {
     const ls_options *options = opts;
     double *h;
-    ls_job job = {.problem = problem, .qjob = qjob, .chunk = calm_rows_chunk(problem)};
+    ls_job job = {.problem = problem, .qjob = qjob, .chunk = calm_rows_chunk(problem->n_groups)};
     CALM_TRY(calm_problem_damped(ctx, problem, options->damp, &h));
     job.h = h;
     return calm_parallel_for(ctx, (problem->out + job.chunk - 1) / job.chunk, ls_chunk, &job);
@@ -53,5 +53,6 @@ const calm_part calm_refit_ls = {
     .caps = CALM_NEEDS_GRAM,
     .opts_size = sizeof(ls_options),
     .opts = ls_table,
+    .memory = calm_rows_refit_memory,
     .run.refit = ls,
 };

@@ -55,7 +55,8 @@ static calm_status mkq(calm_ctx *ctx, const calm_problem *problem, const void *o
 {
     const mkq_options *options = opts;
     double *h;
-    mkq_job job = {.problem = problem, .qjob = qjob, .chunk = calm_rows_chunk(problem), .rounds = options->rounds};
+    mkq_job job = {.problem = problem, .qjob = qjob, .chunk = calm_rows_chunk(problem->n_groups),
+                   .rounds = options->rounds};
     CALM_TRY(calm_problem_damped(ctx, problem, options->damp, &h));
     job.h = h;
     return calm_parallel_for(ctx, (problem->out + job.chunk - 1) / job.chunk, mkq_chunk, &job);
@@ -70,5 +71,6 @@ const calm_part calm_refit_mkq = {
     .caps = CALM_NEEDS_GRAM,
     .opts_size = sizeof(mkq_options),
     .opts = mkq_table,
+    .memory = calm_rows_refit_memory,
     .run.refit = mkq,
 };

@@ -52,6 +52,15 @@ static calm_status cd(calm_ctx *ctx, calm_problem *problem, const void *opts, ca
     return calm_problem_each_chunk(ctx, problem, cd_chunk, &job);
 }
 
+static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
+{
+    const size_t rows = calm_size_min(shape->out, CALM_ROW_CHUNK);
+    (void)opts;
+    /* The nearest codes come before H is damped. */
+    return (calm_part_memory){calm_problem_damped_bytes(shape->in),
+                              calm_shape_workers(shape) * calm_rows_load_bytes(shape, rows)};
+}
+
 const calm_part calm_round_cd = {
     .name = "cd",
     .revision = 1,
@@ -61,5 +70,6 @@ const calm_part calm_round_cd = {
     .caps = CALM_NEEDS_GRAM,
     .opts_size = sizeof(cd_options),
     .opts = cd_table,
+    .memory = memory,
     .run.round = cd,
 };

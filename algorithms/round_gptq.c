@@ -104,8 +104,8 @@ static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size
 }
 
 /* The same with `damp` doubled until it succeeds; *used is the damping that did. */
-static calm_status factor_damped(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
-                                 double *u, double *used)
+static calm_status factor_damped(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp, double *u,
+                                 double *used)
 {
     calm_ctx trial = *ctx;
     for (int doubling = 0; doubling <= MAX_DOUBLINGS; doubling++, damp *= 2) {
@@ -260,10 +260,24 @@ static size_t block_end(const gptq_job *job, size_t start)
     return end < in ? end : in;
 }
 
+/* Scales that a chunk of n rows holds, in whole tiles. */
+static size_t count_grids(size_t n, size_t n_groups)
+{
+    return (n + TILE - 1) / TILE * n_groups * TILE;
+}
+
+static size_t chunk_bytes(const calm_job_shape *shape)
+{
+    const size_t n = calm_size_min(shape->out, CALM_ROW_CHUNK);
+    return CALM_BYTES(double, n * shape->in) + CALM_BYTES(double, n * BLOCK) +
+           2 * CALM_BYTES(double, count_grids(n, shape->n_groups)) + CALM_BYTES(double, shape->group) +
+           CALM_BYTES(double[TILE], BLOCK);
+}
+
 static calm_status allocate_chunk(calm_ctx *ctx, chunk_state *state)
 {
     const calm_problem *problem = state->job->problem;
-    size_t n_grids = (state->n + TILE - 1) / TILE * problem->n_groups * TILE;
+    size_t n_grids = count_grids(state->n, problem->n_groups);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->w, state->n * problem->in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->e, state->n * BLOCK));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->scale, n_grids));
@@ -313,6 +327,14 @@ static calm_status gptq(calm_ctx *ctx, calm_problem *problem, const void *opts, 
     return calm_problem_each_chunk(ctx, problem, gptq_chunk, &job);
 }
 
+static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
+{
+    (void)opts;
+    return (calm_part_memory){CALM_BYTES(size_t, shape->in) + CALM_BYTES(ranked, shape->in) +
+                                  CALM_BYTES(double, shape->in * shape->in),
+                              calm_shape_workers(shape) * chunk_bytes(shape)};
+}
+
 const calm_part calm_round_gptq = {
     .name = "gptq",
     .revision = 1,
@@ -323,5 +345,6 @@ const calm_part calm_round_gptq = {
     .opts_size = sizeof(gptq_options),
     .opts = gptq_table,
     .check = check_options,
+    .memory = memory,
     .run.round = gptq,
 };

@@ -19,9 +19,9 @@
 #define NORMAL_CELLS ((size_t)1 << 21)    /* 16 MiB of normal equations in a chunk */
 #define ROUND_F64 0x1.8p52
 
-size_t calm_rows_chunk(const calm_problem *problem)
+size_t calm_rows_chunk(size_t n_groups)
 {
-    size_t n = NORMAL_CELLS / problem->n_groups / problem->n_groups;
+    size_t n = NORMAL_CELLS / n_groups / n_groups;
     return n < 4 ? 4 : n < CALM_ROW_CHUNK ? n : CALM_ROW_CHUNK;
 }
 
@@ -41,8 +41,31 @@ static calm_status allocate(calm_ctx *ctx, calm_rows *rows, size_t n)
     return CALM_NEW(ctx, ctx->scratch, rows->gradient, n * CALM_SWEEP_BLOCK);
 }
 
-calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_problem *problem, calm_qjob *qjob,
-                           const double *h, size_t first, size_t n)
+size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n)
+{
+    return CALM_BYTES(size_t, n) + 3 * CALM_BYTES(double, n * shape->in) + 2 * CALM_BYTES(double, n * shape->n_groups) +
+           2 * CALM_BYTES(double, n) + CALM_BYTES(double, n * CALM_SWEEP_BLOCK);
+}
+
+size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n)
+{
+    const size_t groups = shape->n_groups;
+    return calm_rows_load_bytes(shape, n) + CALM_BYTES(double, n * shape->in) +
+           CALM_BYTES(double, n * groups * groups) + CALM_BYTES(double, n * groups) +
+           CALM_BYTES(double, groups * groups) + CALM_BYTES(double, groups);
+}
+
+calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void *opts)
+{
+    const size_t chunk = calm_rows_chunk(shape->n_groups), n_chunks = (shape->out + chunk - 1) / chunk;
+    (void)opts;
+    return (calm_part_memory){calm_problem_damped_bytes(shape->in),
+                              calm_size_min(shape->n_threads, n_chunks) *
+                                  calm_rows_scales_bytes(shape, calm_size_min(chunk, shape->out))};
+}
+
+calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_problem *problem, calm_qjob *qjob, const double *h,
+                           size_t first, size_t n)
 {
     size_t in = problem->in, n_groups = problem->n_groups;
     *rows = (calm_rows){.problem = problem, .qjob = qjob, .h = h, .n = n};

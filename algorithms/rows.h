@@ -30,15 +30,22 @@ typedef struct calm_rows {
 } calm_rows;
 
 /* Rows per chunk: fewer when there are many groups, whose normal equations take G^2 cells a row. */
-size_t calm_rows_chunk(const calm_problem *problem);
+size_t calm_rows_chunk(size_t n_groups);
 
 /* Load rows first .. first + n - 1 of the job as it stands; memory from ctx->scratch.  The loss is 0 until `scales` sets
  * it. */
-calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_problem *problem, calm_qjob *qjob,
-                           const double *h, size_t first, size_t n);
+calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_problem *problem, calm_qjob *qjob, const double *h,
+                           size_t first, size_t n);
 
 /* What `scales` needs besides: W H, and memory for normal equations, from ctx->scratch.  Before the first of them. */
 calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows);
+
+/* What calm_rows_load takes of ctx->scratch, and with calm_rows_begin_scales, for n rows of a job of this shape. */
+size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n);
+size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n);
+
+/* Of a refit that does both in chunks of calm_rows_chunk rows, after damping H. */
+calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void *opts);
 
 /* Least-squares scales for the codes, kept for each row if they lower its loss; sets `before` and `loss`. */
 void calm_rows_scales(calm_ctx *ctx, calm_rows *rows);

@@ -132,16 +132,22 @@ static calm_status copy_gram(calm_ctx *ctx, const calm_job *job, calm_problem *p
     return CALM_OK;
 }
 
+calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t in)
+{
+    const size_t group = calm_scheme_group_size(scheme, in);
+    return (calm_job_shape){.out = out, .in = in, .group = group < in ? group : in,
+                            .n_groups = calm_scheme_groups(scheme, in), .n_threads = 1, .symmetric = scheme->symmetric};
+}
+
 static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
-                                 calm_problem *problem)
+                                calm_problem *problem)
 {
     *problem = (calm_problem){.job = job, .in = job->linears[0].in};
     for (size_t i = 0; i < job->n_linears; i++)
         problem->out += job->linears[i].out;
-    problem->n_groups = calm_scheme_groups(&job->scheme, problem->in);
-    problem->group = calm_scheme_group_size(&job->scheme, problem->in);
-    if (problem->group > problem->in)
-        problem->group = problem->in;
+    const calm_job_shape shape = calm_job_shape_of(&job->scheme, problem->out, problem->in);
+    problem->n_groups = shape.n_groups;
+    problem->group = shape.group;
     CALM_TRY(stack_weights(ctx, job, problem));
     if (algorithm->caps & CALM_NEEDS_ABSMAX)
         CALM_TRY(check_absmax(ctx, job, problem->in));
@@ -158,20 +164,11 @@ static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm,
 
 static calm_status allocate_result(calm_ctx *ctx, const calm_problem *problem, calm_qjob *out)
 {
-    size_t n_scales;
     *out = (calm_qjob){.out = problem->out, .in = problem->in, .n_groups = problem->n_groups, .group = problem->group,
                        .scheme = problem->job->scheme};
-    if (!calm_size_mul(&n_scales, problem->out, problem->n_groups))
-        return calm_fail(ctx, CALM_ENOMEM, "%s: %zu x %zu scales do not fit", problem->job->name, problem->out,
-                         problem->n_groups);
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->codes, problem->out * problem->in));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->scales, n_scales));
-    if (!out->scheme.symmetric)
-        CALM_TRY(CALM_NEW(ctx, ctx->out, out->zeros, n_scales));
-    if (problem->in_scale) {
-        CALM_TRY(CALM_NEW(ctx, ctx->out, out->in_scale, problem->in));
+    CALM_TRY(calm_qjob_new(ctx, problem->in_scale != NULL, out));
+    if (problem->in_scale)
         memcpy(out->in_scale, problem->in_scale, problem->in * sizeof *out->in_scale);
-    }
     return CALM_OK;
 }
 
@@ -206,6 +203,30 @@ static calm_status run_steps(calm_ctx *ctx, const calm_algorithm *algorithm, con
         CALM_TRY(algorithm->steps[at].part->run.refit(ctx, &problem, algorithm->steps[at].opts, out));
     }
     return CALM_OK;
+}
+
+size_t calm_algorithm_run_bytes(const calm_algorithm *algorithm, const calm_job_shape *shape)
+{
+    const calm_scheme scheme = {.group = shape->group, .symmetric = shape->symmetric};
+    return calm_qjob_bytes(&scheme, shape->out, shape->in, algorithm->caps & CALM_SETS_IN_SCALE);
+}
+
+size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const calm_job_shape *shape)
+{
+    size_t kept = CALM_BYTES(float, shape->out * shape->in), most = 0;
+    if (algorithm->caps & CALM_NEEDS_GRAM)
+        kept += CALM_BYTES(double, shape->in * shape->in) + CALM_BYTES(double, shape->in);
+    if (algorithm->caps & CALM_SETS_IN_SCALE)
+        kept += calm_problem_scale_bytes(shape->in);
+    for (size_t i = 0; i < algorithm->n_steps; i++) {
+        const calm_step *step = &algorithm->steps[i];
+        calm_part_memory memory = {0, 0};
+        if (step->part->memory)
+            memory = step->part->memory(shape, step->opts);
+        kept += memory.kept;
+        most = calm_size_max(most, kept + memory.most);
+    }
+    return calm_size_max(kept, most);
 }
 
 calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job, calm_qjob *out)

@@ -184,6 +184,18 @@ static calm_status actfit(calm_ctx *ctx, calm_problem *problem, const void *opts
     return status;
 }
 
+/* The products of the kept rows, then the system and the rows of W*; all of it is released. */
+static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
+{
+    const size_t in = shape->in, square = CALM_BYTES(double, in * in), n_tiles = (in + TILE - 1) / TILE;
+    const size_t tile = CALM_BYTES(float, CHUNK * in) + 2 * CALM_BYTES(double, CHUNK * in);
+    const size_t rows = 2 * CALM_BYTES(double, calm_size_min(shape->out, CALM_ROW_CHUNK) * in);
+    (void)opts;
+    return (calm_part_memory){.most = CALM_BYTES(float, shape->n_samples * in) + 2 * square +
+                                      calm_size_max(calm_size_min(shape->n_threads, n_tiles) * tile,
+                                                    square + calm_shape_workers(shape) * rows)};
+}
+
 const calm_part calm_transform_actfit = {
     .name = "actfit",
     .revision = 1,
@@ -194,5 +206,6 @@ const calm_part calm_transform_actfit = {
     .opts_size = sizeof(actfit_options),
     .opts = actfit_table,
     .refuses = refuses,
+    .memory = memory,
     .run.transform = actfit,
 };

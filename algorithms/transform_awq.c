@@ -152,6 +152,17 @@ static calm_status awq(calm_ctx *ctx, calm_problem *problem, const void *opts)
     return calm_problem_scale(ctx, problem, search.scale + choose(&search) * problem->in);
 }
 
+static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
+{
+    const size_t in = shape->in, tasks = N_RATIOS * calm_shape_chunks(shape);
+    const size_t cells = calm_size_min(shape->out, CALM_ROW_CHUNK) * in;
+    const size_t group = CALM_BYTES(double, shape->group) + CALM_BYTES(uint8_t, shape->group);
+    const size_t scales = CALM_BYTES(double, in) + CALM_BYTES(float, N_RATIOS * in) + CALM_BYTES(double, N_RATIOS * in);
+    (void)opts;
+    return (calm_part_memory){scales + CALM_BYTES(double, tasks) + N_RATIOS * calm_channel_scale_bytes(shape),
+                              calm_size_min(shape->n_threads, tasks) * (group + 2 * CALM_BYTES(double, cells))};
+}
+
 const calm_part calm_transform_awq = {
     .name = "awq",
     .revision = 1,
@@ -159,5 +170,6 @@ const calm_part calm_transform_awq = {
     .reference = "Lin et al. 2023, arXiv 2306.00978",
     .kind = CALM_KIND_TRANSFORM,
     .caps = CALM_NEEDS_GRAM | CALM_NEEDS_SUMS | CALM_SETS_IN_SCALE,
+    .memory = memory,
     .run.transform = awq,
 };

@@ -53,6 +53,13 @@ static calm_status smooth(calm_ctx *ctx, calm_problem *problem, const void *opts
     return calm_problem_scale(ctx, problem, scale);
 }
 
+static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
+{
+    (void)opts;
+    return (calm_part_memory){2 * CALM_BYTES(float, shape->in) + CALM_BYTES(double, shape->in) +
+                                  calm_channel_scale_bytes(shape), 0};
+}
+
 const calm_part calm_transform_smooth = {
     .name = "smooth",
     .revision = 1,
@@ -62,5 +69,6 @@ const calm_part calm_transform_smooth = {
     .caps = CALM_NEEDS_ABSMAX | CALM_SETS_IN_SCALE,
     .opts_size = sizeof(smooth_options),
     .opts = smooth_table,
+    .memory = memory,
     .run.transform = smooth,
 };

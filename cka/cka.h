@@ -55,10 +55,21 @@ typedef struct calm_score_ref calm_score_ref;
  * CALM_ENUMERIC when Y holds a value that is not finite, with row and column; CALM_EARG for n < 4 or d = 0. */
 calm_status calm_score_prepare(calm_ctx *ctx, const float *y, size_t n, size_t d, calm_score_ref **out);
 
+/* What it leaves in ctx->out, and holds of ctx->scratch at most.  Of more rows than calm_score_square_rows it is
+ * less than of so many, until they are a few times as many. */
+size_t calm_score_prepare_bytes(size_t n, size_t d);
+size_t calm_score_prepare_scratch_bytes(size_t n, size_t d);
+
+/* The most rows whose [n, n] matrices are kept instead of [d, d] ones. */
+size_t calm_score_square_rows(size_t d);
+
 /* All metrics of Z [n, d] against a prepared Y.  CALM_ENUMERIC when Z holds a value that is not finite, with row
  * and column: such a candidate is rejected.  Temporaries in ctx->scratch, released on return.  Runs on the calling
  * thread, and gives the same bits on any. */
 calm_status calm_score(calm_ctx *ctx, const calm_score_ref *ref, const float *z, calm_scores *out);
+
+/* What it holds of ctx->scratch at most. */
+size_t calm_score_scratch_bytes(size_t n, size_t d);
 
 /* Linear CKA of two matrices of different widths, X [n, d1] and Y [n, d2] in double, the general form that the
  * fixtures state: *cka and *debiased receive the similarities themselves (not 1 - ...); either may be NULL.

@@ -178,6 +178,24 @@ static calm_status prepare(calm_ctx *ctx, const calm_cka_input *input, calm_cka_
     return CALM_OK;
 }
 
+/* What a candidate costs besides 2 O I^2 flops: 2 I^3, or 3 O^2 I. */
+static bool is_by_inputs(size_t out, size_t in)
+{
+    return 2 * (double)in * (double)in <= 3 * (double)out * (double)out;
+}
+
+size_t calm_cka_linear_prepare_bytes(size_t out, size_t in)
+{
+    const size_t inputs = CALM_BYTES(double, in * in);
+    return CALM_BYTES(calm_cka_linear_ref, 1) + inputs + CALM_BYTES(double, in) +
+           (is_by_inputs(out, in) ? inputs : CALM_BYTES(double, out * in) + CALM_BYTES(double, out * out));
+}
+
+size_t calm_cka_linear_prepare_scratch_bytes(size_t out, size_t in)
+{
+    return CALM_BYTES(double, CHUNK * in) + (is_by_inputs(out, in) ? 2 * CALM_BYTES(double, in * in) : 0);
+}
+
 calm_status calm_cka_linear_prepare(calm_ctx *ctx, const float *w, size_t out, const calm_cka_input *input,
                                     calm_cka_linear_ref **ref)
 {
@@ -191,9 +209,7 @@ calm_status calm_cka_linear_prepare(calm_ctx *ctx, const float *w, size_t out, c
     if (!calm_size_mul(&square, in, in) || !calm_size_mul(&cells, out, in) || !calm_size_mul(&outputs, out, out))
         return calm_fail(ctx, CALM_ENOMEM, "cka_linear: %zu x %zu values", out, in);
     CALM_TRY(CALM_NEW(ctx, ctx->out, made, 1));
-    /* What a candidate costs besides 2 O I^2 flops: 2 I^3, or 3 O^2 I. */
-    *made = (calm_cka_linear_ref){.w = w, .out = out, .in = in,
-                                  .by_inputs = 2 * (double)in * (double)in <= 3 * (double)out * (double)out};
+    *made = (calm_cka_linear_ref){.w = w, .out = out, .in = in, .by_inputs = is_by_inputs(out, in)};
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     calm_status status = prepare(ctx, input, made);
     calm_arena_rewind(ctx->scratch, mark);
@@ -221,10 +237,15 @@ static void add_transpose(double *m, size_t n)
                     m[i * n + j] = m[j * n + i] = m[i * n + j] + m[j * n + i];
 }
 
+static size_t block_side(size_t n)
+{
+    return n < BLOCK ? n : BLOCK;
+}
+
 /* tr(M C M C) = sum of (M C)_ij (M C)_ji over pairs of blocks. */
 static calm_status trace_square(calm_ctx *ctx, const double *m, const double *c, size_t n, double *out)
 {
-    const size_t side = n < BLOCK ? n : BLOCK;
+    const size_t side = block_side(n);
     double *upper, *lower;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, upper, side * side));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, lower, side * side));
@@ -300,6 +321,13 @@ static calm_status score(calm_ctx *ctx, const calm_cka_linear_ref *ref, const fl
         return calm_fail(ctx, CALM_ENUMERIC, "cka_linear: the candidate's products overflow");
     *loss = calm_cka_loss(p, s);
     return CALM_OK;
+}
+
+size_t calm_cka_linear_scratch_bytes(size_t out, size_t in)
+{
+    const size_t side = block_side(in), rows = CALM_BYTES(double, CHUNK * in);
+    return is_by_inputs(out, in) ? CALM_BYTES(double, in * in) + 2 * rows + 2 * CALM_BYTES(double, side * side)
+                                 : 2 * CALM_BYTES(double, out * out) + 3 * rows;
 }
 
 calm_status calm_cka_linear(calm_ctx *ctx, const calm_cka_linear_ref *ref, const float *q, double *loss)

@@ -29,10 +29,17 @@ typedef struct calm_cka_linear_ref calm_cka_linear_ref;
 calm_status calm_cka_linear_prepare(calm_ctx *ctx, const float *w, size_t out, const calm_cka_input *input,
                                     calm_cka_linear_ref **ref);
 
+/* What it leaves in ctx->out, and holds of ctx->scratch at most. */
+size_t calm_cka_linear_prepare_bytes(size_t out, size_t in);
+size_t calm_cka_linear_prepare_scratch_bytes(size_t out, size_t in);
+
 /* *loss = 1 - CKA of Q [out, in], the weights a candidate stands for (codes times scales, divided by the input scale).
  * Temporaries in ctx->scratch, released on return: one [in, in], or two [out, out] matrices, and chunks of rows.  Runs
  * on the calling thread.  Cost 2 out in^2 + 2 in^3 flops, or 2 out in^2 + 3 out^2 in, in double.
  * CALM_ENUMERIC: Q holds a value that is not finite, with row and column. */
 calm_status calm_cka_linear(calm_ctx *ctx, const calm_cka_linear_ref *ref, const float *q, double *loss);
+
+/* What it holds of ctx->scratch at most. */
+size_t calm_cka_linear_scratch_bytes(size_t out, size_t in);
 
 #endif

@@ -65,6 +65,12 @@ calm_products calm_debias(calm_products p, const double *k, const double *d, siz
 calm_status calm_columns_prepare(calm_ctx *ctx, calm_score_ref *ref);
 calm_status calm_rows_prepare(calm_ctx *ctx, calm_score_ref *ref);
 
+/* What they leave in ctx->out and hold of ctx->scratch at most. */
+size_t calm_columns_prepare_bytes(size_t d);
+size_t calm_columns_prepare_scratch_bytes(size_t d);
+size_t calm_rows_prepare_bytes(size_t n);
+size_t calm_rows_prepare_scratch_bytes(size_t n);
+
 /* <K, D> and <D, D> from A = Yc^T Yc, C = Yc^T Ec, B = Ec^T Ec [d, d], with <K, K> = kk.  Of B the upper triangle is
  * read; the lower one is filled in. */
 calm_products calm_columns_combine(const double *a, const double *c, double *b, size_t d, double s, double kk);
@@ -74,5 +80,9 @@ calm_status calm_columns_products(calm_ctx *ctx, const calm_score_ref *ref, cons
                                   calm_products out[CALM_N_ROWSETS]);
 calm_status calm_rows_products(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error,
                                calm_products out[CALM_N_ROWSETS]);
+
+/* What they hold of ctx->scratch, where cka_drop leaves out rows. */
+size_t calm_columns_products_scratch_bytes(size_t d);
+size_t calm_rows_products_scratch_bytes(size_t n);
 
 #endif

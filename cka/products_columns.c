@@ -85,6 +85,21 @@ static double norm2(const double *a, size_t count)
     return sum;
 }
 
+size_t calm_columns_prepare_bytes(size_t d)
+{
+    return CALM_N_ROWSETS * CALM_BYTES(double, d * d);
+}
+
+size_t calm_columns_prepare_scratch_bytes(size_t d)
+{
+    return CALM_BYTES(double, CHUNK * d);
+}
+
+size_t calm_columns_products_scratch_bytes(size_t d)
+{
+    return 2 * CALM_BYTES(double, CHUNK * d) + 2 * CALM_BYTES(double, d * d);
+}
+
 calm_status calm_columns_prepare(calm_ctx *ctx, calm_score_ref *ref)
 {
     size_t d = ref->d, square;

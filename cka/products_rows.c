@@ -119,6 +119,12 @@ static calm_products products(const rowset *set, const double *difference, size_
     return p;
 }
 
+/* Of one rowset. */
+static size_t rowset_bytes(size_t n)
+{
+    return 2 * CALM_BYTES(double, n);
+}
+
 static calm_status rowset_of(calm_ctx *ctx, const calm_score_ref *ref, calm_rowset which, rowset *out)
 {
     double *zeros, *ones;
@@ -137,6 +143,22 @@ static calm_status rowset_of(calm_ctx *ctx, const calm_score_ref *ref, calm_rows
         *out = (rowset){ones, ones, ref->n, ref->k[CALM_ROWS_KEPT], ref->shift, ref->shift_mean};
     }
     return CALM_OK;
+}
+
+size_t calm_rows_prepare_bytes(size_t n)
+{
+    return CALM_BYTES(double, n) + 2 * CALM_BYTES(double, n * n);
+}
+
+size_t calm_rows_prepare_scratch_bytes(size_t n)
+{
+    return calm_size_max(CALM_BYTES(double, n * CHUNK), CALM_N_ROWSETS * rowset_bytes(n));
+}
+
+size_t calm_rows_products_scratch_bytes(size_t n)
+{
+    return CALM_BYTES(double, n * n) + CALM_BYTES(double, n) + 2 * CALM_BYTES(double, n * CHUNK) +
+           CALM_N_ROWSETS * rowset_bytes(n);
 }
 
 calm_status calm_rows_prepare(calm_ctx *ctx, calm_score_ref *ref)

@@ -188,6 +188,17 @@ static void measure_columns(calm_score_ref *ref)
     }
 }
 
+/* 2 n^2 d flops and two [n, n] in memory, against 6 n d^2 and three [d, d]. */
+size_t calm_score_square_rows(size_t d)
+{
+    return 2 * d + 1;
+}
+
+static bool is_by_rows(size_t n, size_t d)
+{
+    return n <= calm_score_square_rows(d);
+}
+
 static calm_status prepare(calm_ctx *ctx, calm_score_ref *ref)
 {
     CALM_TRY(CALM_NEW(ctx, ctx->out, ref->order, ref->n));
@@ -200,9 +211,22 @@ static calm_status prepare(calm_ctx *ctx, calm_score_ref *ref)
     CALM_TRY(measure_rows(ctx, ref));
     CALM_TRY(split_rows(ctx, ref));
     measure_columns(ref);
-    /* 2 n^2 d flops and two [n, n] in memory, against 6 n d^2 and three [d, d]. */
-    ref->by_rows = ref->n / 2 <= ref->d;
+    ref->by_rows = is_by_rows(ref->n, ref->d);
     return ref->by_rows ? calm_rows_prepare(ctx, ref) : calm_columns_prepare(ctx, ref);
+}
+
+size_t calm_score_prepare_bytes(size_t n, size_t d)
+{
+    return CALM_BYTES(calm_score_ref, 1) + CALM_BYTES(size_t, n) + 4 * CALM_BYTES(double, n) +
+           CALM_N_ROWSETS * CALM_BYTES(double, d) +
+           (is_by_rows(n, d) ? calm_rows_prepare_bytes(n) : calm_columns_prepare_bytes(d));
+}
+
+/* split_rows' norms stay beside what follows. */
+size_t calm_score_prepare_scratch_bytes(size_t n, size_t d)
+{
+    return 2 * CALM_BYTES(double, n) +
+           (is_by_rows(n, d) ? calm_rows_prepare_scratch_bytes(n) : calm_columns_prepare_scratch_bytes(d));
 }
 
 calm_status calm_score_prepare(calm_ctx *ctx, const float *y, size_t n, size_t d, calm_score_ref **out)
@@ -324,6 +348,12 @@ static calm_status score(calm_ctx *ctx, const calm_score_ref *ref, const float *
     value[CALM_METRIC_COSINE] = sum.angle / n;
     value[CALM_METRIC_REL_MAE] = ratio(sum.abs_e, ref->abs_sum);
     return CALM_OK;
+}
+
+size_t calm_score_scratch_bytes(size_t n, size_t d)
+{
+    return CALM_N_ROWSETS * CALM_BYTES(double, d) + CALM_BYTES(double, n) +
+           (is_by_rows(n, d) ? calm_rows_products_scratch_bytes(n) : calm_columns_products_scratch_bytes(d));
 }
 
 calm_status calm_score(calm_ctx *ctx, const calm_score_ref *ref, const float *z, calm_scores *out)

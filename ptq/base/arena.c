@@ -1,7 +1,9 @@
 /* Arena: a list of chunks, allocation by bumping a cursor in the newest one.
  *
- * A chunk has 64 KiB; a request larger than that gets a chunk of its own.  Rewinding frees the chunks begun since,
- * so that a task's peak is given back to the system. */
+ * A chunk has 64 KiB; a request larger than a quarter of that gets a chunk of its own, in a second list: so a large
+ * request between two small ones does not end the chunk that they share.  What an arena takes from the system is what
+ * was asked for, a third more for small requests at most, and one chunk.  Rewinding frees the chunks begun since, so
+ * that a task's peak is given back to the system. */
 #include "ptq/base/arena.h"
 
 #include <stdint.h>
@@ -22,6 +24,7 @@
 #endif
 
 #define ALIGNMENT ((size_t)64)
+#define LARGE     (CALM_ARENA_CHUNK / 4)    /* requests above it have a chunk of their own */
 
 struct calm_arena_chunk {
     calm_arena_chunk *older;
@@ -48,10 +51,10 @@ void calm_arena_init(calm_arena *arena)
     memset(arena, 0, sizeof *arena);
 }
 
-static void pop_chunk(calm_arena *arena)
+static void pop_chunk(calm_arena_chunk **list)
 {
-    calm_arena_chunk *chunk = arena->top;
-    arena->top = chunk->older;
+    calm_arena_chunk *chunk = *list;
+    *list = chunk->older;
     UNPOISON(chunk_data(chunk), chunk->capacity);
     calm_memory_give(chunk->capacity);
     free(chunk);
@@ -59,20 +62,21 @@ static void pop_chunk(calm_arena *arena)
 
 void calm_arena_clear(calm_arena *arena)
 {
-    while (arena->top)
-        pop_chunk(arena);
-    arena->used_bytes = 0;
+    calm_arena_rewind(arena, (calm_arena_mark){NULL, NULL, 0, 0});
+    arena->used_bytes = arena->most_bytes = 0;
 }
 
 calm_arena_mark calm_arena_save(const calm_arena *arena)
 {
-    return (calm_arena_mark){arena->top, arena->top ? arena->top->used : 0, arena->used_bytes};
+    return (calm_arena_mark){arena->top, arena->large, arena->top ? arena->top->used : 0, arena->used_bytes};
 }
 
 void calm_arena_rewind(calm_arena *arena, calm_arena_mark mark)
 {
+    while (arena->large != mark.large)
+        pop_chunk(&arena->large);
     while (arena->top != mark.chunk)
-        pop_chunk(arena);
+        pop_chunk(&arena->top);
     if (arena->top) {
         arena->top->used = mark.chunk_used;
         POISON(chunk_data(arena->top) + mark.chunk_used, arena->top->capacity - mark.chunk_used);
@@ -80,9 +84,8 @@ void calm_arena_rewind(calm_arena *arena, calm_arena_mark mark)
     arena->used_bytes = mark.used_bytes;
 }
 
-static calm_arena_chunk *push_chunk(calm_arena *arena, size_t need)
+static calm_arena_chunk *push_chunk(calm_arena_chunk **list, size_t capacity)
 {
-    size_t capacity = need > CALM_ARENA_CHUNK ? need : CALM_ARENA_CHUNK;
     size_t bytes;
     if (!calm_size_add(&bytes, capacity, 2 * ALIGNMENT))
         return NULL;
@@ -93,31 +96,40 @@ static calm_arena_chunk *push_chunk(calm_arena *arena, size_t need)
         calm_memory_give(capacity);
         return NULL;
     }
-    *chunk = (calm_arena_chunk){arena->top, 0, capacity};
+    *chunk = (calm_arena_chunk){*list, 0, capacity};
     POISON(chunk_data(chunk), capacity);
-    arena->top = chunk;
+    *list = chunk;
     return chunk;
+}
+
+size_t calm_arena_bytes(size_t count, size_t size)
+{
+    size_t bytes, padded;
+    if (!calm_size_mul(&bytes, count, size) || !calm_size_add(&padded, bytes, ALIGNMENT - 1 + REDZONE))
+        return SIZE_MAX;
+    padded = padded / ALIGNMENT * ALIGNMENT;
+    return padded ? padded : ALIGNMENT;
 }
 
 void *calm_arena_alloc(calm_arena *arena, size_t count, size_t size)
 {
-    size_t bytes, padded;
+    const size_t padded = calm_arena_bytes(count, size);
     if (arena->fail_in > 0 && --arena->fail_in == 0)
         return NULL;
-    if (!calm_size_mul(&bytes, count, size) || !calm_size_add(&padded, bytes, ALIGNMENT - 1 + REDZONE))
+    if (padded == SIZE_MAX)
         return NULL;
-    padded = padded / ALIGNMENT * ALIGNMENT;
-    if (padded == 0)
-        padded = ALIGNMENT;
     calm_arena_chunk *chunk = arena->top;
-    if (!chunk || chunk->capacity - chunk->used < padded)
-        chunk = push_chunk(arena, padded);
+    if (padded > LARGE)
+        chunk = push_chunk(&arena->large, padded);
+    else if (!chunk || chunk->capacity - chunk->used < padded)
+        chunk = push_chunk(&arena->top, CALM_ARENA_CHUNK);
     if (!chunk)
         return NULL;
     void *block = chunk_data(chunk) + chunk->used;
     chunk->used += padded;
     arena->used_bytes += padded;
-    UNPOISON(block, bytes);
+    arena->most_bytes = calm_size_max(arena->most_bytes, arena->used_bytes);
+    UNPOISON(block, count * size);
     return block;
 }
 

@@ -9,6 +9,9 @@
 /* Blocks from this size on are mapped one by one.  Tasks take and give back the same few megabytes over and over: those
  * are kept instead of asking the system each time.  Fixed, or the C library would raise it. */
 #define MAPPED_BYTES (16 * 1024 * 1024)
+/* What may lie free at the end of a heap.  With holes that is up to a fifth of what was taken, as measured. */
+#define TRIM_BYTES (2 * MAPPED_BYTES)
+#define HOLES      5
 
 static atomic_size_t limit_bytes, used_bytes, peak_bytes;
 
@@ -60,7 +63,13 @@ void calm_memory_give(size_t bytes)
 void calm_memory_setup(void)
 {
     mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
-    mallopt(M_TRIM_THRESHOLD, 2 * MAPPED_BYTES);
+    mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
+}
+
+size_t calm_memory_kept(size_t bytes, size_t n_threads)
+{
+    const size_t most = (n_threads + 1) * TRIM_BYTES;
+    return bytes / HOLES < most ? bytes / HOLES : most;
 }
 
 /* ---- what the system says ---- */

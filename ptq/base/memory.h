@@ -28,6 +28,10 @@ size_t calm_memory_resident_peak(void);
  * allows when that is less; 0 when the system does not say. */
 size_t calm_memory_available(void);
 
+/* Of so many bytes that arenas hold at most, what is resident besides when some of it was given back: free lists of
+ * the C library, one for this thread and one for each of the workers. */
+size_t calm_memory_kept(size_t bytes, size_t n_threads);
+
 /* Call once at start: the C library gives large blocks back to the system as soon as they are freed. */
 void calm_memory_setup(void);
 

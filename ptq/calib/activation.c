@@ -179,6 +179,11 @@ static void add_peaks(calm_act_acc *acc, const float *x, uint32_t window, uint32
 
 /* ---- accumulating ---- */
 
+size_t calm_act_init_bytes(size_t capacity)
+{
+    return 3 * CALM_BYTES(float, capacity);
+}
+
 calm_status calm_act_init(calm_ctx *ctx, calm_arena *arena, size_t channels, size_t capacity, calm_act_acc *acc)
 {
     *acc = (calm_act_acc){.channels = channels, .capacity = capacity, .min = INFINITY, .max = -INFINITY};

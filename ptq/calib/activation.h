@@ -50,6 +50,9 @@ typedef struct calm_act_summary {
  * caller's.  CALM_ENOMEM. */
 calm_status calm_act_init(calm_ctx *ctx, calm_arena *arena, size_t channels, size_t capacity, calm_act_acc *acc);
 
+/* What it takes of `arena`. */
+size_t calm_act_init_bytes(size_t capacity);
+
 /* Add X [n, D] (row stride D): tokens first_token .. of window `window`.  Tokens must come in the order of (window,
  * token), which is how ties among the largest |x| are broken.  CALM_ENUMERIC, with position, when a value is not finite
  * (`acc` then holds the rows before it); CALM_EARG when more than `capacity` tokens would be held. */

@@ -51,6 +51,16 @@ calm_status calm_channel_sums_new(calm_ctx *ctx, calm_arena *arena, size_t width
     return CALM_NEW(ctx, arena, sums->sumabs, width);
 }
 
+size_t calm_channel_sums_bytes(size_t width)
+{
+    return CALM_BYTES(float, width) + 3 * CALM_BYTES(double, width);
+}
+
+size_t calm_act_new_bytes(size_t tokens)
+{
+    return CALM_BYTES(calm_act_acc, 1) + calm_act_init_bytes(tokens);
+}
+
 calm_status calm_act_new(calm_ctx *ctx, calm_arena *arena, size_t width, size_t tokens, calm_act_acc **out)
 {
     CALM_TRY(CALM_NEW(ctx, arena, *out, 1));
@@ -76,10 +86,20 @@ size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
 #define SAMPLES_LEAST ((size_t)8192)
 #define SAMPLES_PER_INPUT ((size_t)8)
 
+static size_t samples_wanted(size_t width)
+{
+    return calm_size_max(SAMPLES_PER_INPUT * width, SAMPLES_LEAST);
+}
+
 size_t calm_sample_step(size_t rows, size_t width)
 {
-    const size_t wide = SAMPLES_PER_INPUT * width, wanted = wide > SAMPLES_LEAST ? wide : SAMPLES_LEAST;
+    const size_t wanted = samples_wanted(width);
     return rows > wanted ? rows / wanted : 1;
+}
+
+size_t calm_sample_most(size_t rows, size_t width)
+{
+    return calm_size_min(rows, 2 * samples_wanted(width) - 1);
 }
 
 size_t calm_sample_count(size_t rows, size_t width)
@@ -96,12 +116,18 @@ void calm_job_samples_keep(const calm_job_sums *sums, size_t first, const float 
         memcpy(sums->samples + row / sums->step * width, x + (row - first) * width, width * sizeof *x);
 }
 
+/* Is anything kept of a job's input? */
+static bool is_kept(const calm_capture_options *options, calm_sublayer sublayer, calm_job_kind kind)
+{
+    return calm_job_sublayer(kind) == sublayer && (options->jobs | options->inputs) & 1u << kind;
+}
+
 calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, const calm_capture_options *options,
                                   calm_capture *out, calm_job_sums *sums)
 {
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         calm_job_capture *job = &out->job[kind];
-        if (calm_job_sublayer(kind) != out->sublayer || !((options->jobs | options->inputs) & 1u << kind))
+        if (!is_kept(options, out->sublayer, kind))
             continue;
         job->used = options->jobs & 1u << kind;
         job->width = calm_hook_width(config, calm_job_input(kind), out->expert);
@@ -120,6 +146,24 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
     if (out->score_rows)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->score_output, out->score_rows * config->hidden));
     return CALM_OK;
+}
+
+size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_capture_options *options)
+{
+    size_t bytes = shape->score_rows ? CALM_BYTES(float, shape->score_rows * shape->config->hidden) : 0;
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        const size_t width = calm_hook_width(shape->config, calm_job_input(kind), shape->expert);
+        if (!is_kept(options, shape->sublayer, kind))
+            continue;
+        bytes += shape->score_rows ? CALM_BYTES(float, shape->score_rows * width) : 0;
+        if (!(options->jobs & 1u << kind))
+            continue;
+        bytes += calm_channel_sums_bytes(width);
+        bytes += options->grams && shape->rows ? calm_gram_bytes(width) : 0;
+        const size_t kept = (shape->expert < 0 ? calm_sample_count : calm_sample_most)(shape->rows, width);
+        bytes += options->samples && shape->rows ? CALM_BYTES(float, kept * width) : 0;
+    }
+    return bytes;
 }
 
 void calm_job_captures_finish(calm_capture *out, const calm_job_sums *sums)
@@ -212,14 +256,19 @@ static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
 /* ---- buffers ---- */
 
 /* Does a hook point belong to this sublayer?  Of an expert it is what its own linears read and give. */
-static bool watched(const capture_state *state, calm_hook hook)
+static bool belongs(calm_sublayer sublayer, long expert, calm_hook hook)
 {
     const bool attention = hook == CALM_HOOK_QKV_IN || hook == CALM_HOOK_O_IN || hook == CALM_HOOK_ATTN_OUT;
-    if (!state->options->activations || !calm_hook_in_block(hook))
+    if (!calm_hook_in_block(hook))
         return false;
-    if (state->out->sublayer == CALM_SUBLAYER_ATTENTION)
+    if (sublayer == CALM_SUBLAYER_ATTENTION)
         return attention;
-    return !attention && (state->out->expert == CALM_NO_EXPERT || hook != CALM_HOOK_BLOCK_OUT);
+    return !attention && (expert == CALM_NO_EXPERT || hook != CALM_HOOK_BLOCK_OUT);
+}
+
+static bool watched(const capture_state *state, calm_hook hook)
+{
+    return state->options->activations && belongs(state->out->sublayer, state->out->expert, hook);
 }
 
 /* Results, in ctx->out. */
@@ -334,7 +383,65 @@ calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_s
     return CALM_OK;
 }
 
+/* ---- memory ---- */
+
+/* Hook points whose statistics are collected. */
+static size_t count_watched(const calm_capture_shape *shape, const calm_capture_options *options)
+{
+    size_t n = 0;
+    for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
+        n += options->activations && belongs(shape->sublayer, shape->expert, hook);
+    return n;
+}
+
+size_t calm_capture_bytes(const calm_capture_shape *shape, const calm_capture_options *options)
+{
+    return calm_job_captures_bytes(shape, options) + count_watched(shape, options) * calm_act_new_bytes(shape->rows);
+}
+
+/* What a worker holds with one window. */
+static size_t window_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options)
+{
+    const calm_config *config = shape->config;
+    const size_t tokens = shape->longest, rows = calm_row_store_bytes(tokens, config->hidden);
+    const size_t read = shape->in_file ? rows : 0, copy = options->stay ? rows : 0;
+    if (shape->expert == CALM_SHARED_EXPERT)
+        return read + 2 * rows + calm_mlp_run_scratch_bytes(config, config->moe.shared_inner, tokens, false);
+    return read + copy + calm_block_sublayer_scratch_bytes(config, shape->sublayer, tokens, false);
+}
+
+size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options,
+                                           size_t n_threads)
+{
+    const size_t group_bytes = options->group_bytes ? options->group_bytes : CALM_CAPTURE_GROUP_BYTES;
+    size_t widths[CALM_N_JOBS], n_grams = 0, width = 1, sums = 0, inputs = 0;
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        if (!is_kept(options, shape->sublayer, kind))
+            continue;
+        widths[n_grams] = calm_hook_width(shape->config, calm_job_input(kind), shape->expert);
+        width += widths[n_grams];
+        if (!(options->jobs & 1u << kind))
+            continue;
+        sums += calm_channel_sums_bytes(widths[n_grams]);
+        n_grams += options->grams && shape->rows;
+    }
+    const size_t fitting = calm_batch_count(shape->n_windows, shape->longest, width, group_bytes);
+    const size_t n = calm_size_min(shape->n_windows, fitting);
+    const size_t rows = calm_size_min(shape->rows, n * shape->longest);
+    for (size_t i = 0; i < n_grams; i++)
+        inputs += CALM_BYTES(float, rows * widths[i]);
+    const size_t each = sums + count_watched(shape, options) * calm_act_new_bytes(shape->longest);
+    return CALM_BYTES(size_t, n + 1) + CALM_BYTES(window_part, n) + inputs + n * each +
+           calm_size_max(calm_size_min(n, n_threads) * window_scratch_bytes(shape, options),
+                         calm_gram_add_scratch_bytes(widths, n_grams, n_threads));
+}
+
 /* ---- rows of whole windows ---- */
+
+size_t calm_act_parts_bytes(size_t n_windows, size_t tokens)
+{
+    return CALM_BYTES(calm_act_acc *, n_windows) + n_windows * calm_act_new_bytes(tokens);
+}
 
 calm_status calm_act_parts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, calm_act_acc ***out)
 {
@@ -366,6 +473,11 @@ static calm_status add_rows(calm_ctx *ctx, size_t i, void *user)
     float *x;
     CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, calm_batch_row(task->batch, i), n, &x));
     return calm_act_add(ctx, task->parts[i], x, n, (uint32_t)(task->batch->first + i), 0);
+}
+
+size_t calm_capture_rows_scratch_bytes(size_t n_windows, size_t longest)
+{
+    return calm_act_parts_bytes(n_windows, longest);
 }
 
 calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_act_acc **out)

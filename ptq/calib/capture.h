@@ -36,6 +36,9 @@ typedef struct calm_capture_options {
 size_t calm_sample_step(size_t rows, size_t width);
 size_t calm_sample_count(size_t rows, size_t width);
 
+/* The most rows kept of at most N rows: of fewer rows more may be kept, since k falls with them. */
+size_t calm_sample_most(size_t rows, size_t width);
+
 /* What was seen at the input of one job. */
 typedef struct calm_job_capture {
     bool used;                     /* the job belongs here and was asked for    */
@@ -79,6 +82,41 @@ calm_status calm_moe_watch_end(calm_ctx *ctx, calm_moe_watch *watch, calm_captur
 /* Statistics of rows outside the blocks (embedding output, final norm): the batch's hidden rows as they are. */
 calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_act_acc **out);
 
+/* ---- memory ---- */
+
+/* What a capture's memory follows from.  Of experts that are captured together `rows` and `score_rows` are the
+ * tokens that are routed to each, `most_rows` those of the one that gets the most. */
+typedef struct calm_capture_shape {
+    const calm_config *config;
+    calm_sublayer sublayer;
+    long expert;
+    size_t rows, score_rows;      /* N, n                                                 */
+    size_t most_rows;             /* experts alone                                        */
+    size_t n_windows, longest;    /* of the batch; tokens of its longest window           */
+    bool in_file;                 /* hidden rows are, so that each worker has a copy      */
+} calm_capture_shape;
+
+/* What calm_capture_sublayer leaves in ctx->out.  score_windows of the options does not count here. */
+size_t calm_capture_bytes(const calm_capture_shape *shape, const calm_capture_options *options);
+
+/* The most that calm_capture_sublayer holds of ctx->scratch, its workers together, with all windows as long as the
+ * longest. */
+size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options,
+                                           size_t n_threads);
+
+/* The same of n experts that are captured together, each of this shape or with fewer rows, or with more where others
+ * have fewer, without their weights. */
+size_t calm_capture_experts_bytes(const calm_capture_shape *shape, const calm_capture_options *options, size_t n);
+size_t calm_capture_experts_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options,
+                                          size_t n, size_t n_threads);
+
+/* What calm_moe_watch_begin and calm_moe_watch_end leave in ctx->out together, with all windows as long as the
+ * longest. */
+size_t calm_moe_watch_bytes(size_t rows, size_t n_windows, size_t longest);
+
+/* What calm_capture_rows holds of ctx->scratch. */
+size_t calm_capture_rows_scratch_bytes(size_t n_windows, size_t longest);
+
 /* ---- shared by the files of this folder ---- */
 
 /* Per-channel sums of one input, [width] each. */
@@ -117,7 +155,13 @@ size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert);
 calm_status calm_act_parts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, calm_act_acc ***out);
 calm_status calm_act_parts_merge(calm_ctx *ctx, const calm_batch *batch, calm_act_acc *const *parts, calm_act_acc **out);
 
-/* An empty accumulator in `arena`. */
+/* An empty accumulator in `arena`, and what it takes of that. */
 calm_status calm_act_new(calm_ctx *ctx, calm_arena *arena, size_t width, size_t tokens, calm_act_acc **out);
+size_t calm_act_new_bytes(size_t tokens);
+
+/* What calm_channel_sums_new takes; calm_job_captures_new; calm_act_parts_new, for windows of the same length. */
+size_t calm_channel_sums_bytes(size_t width);
+size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_capture_options *options);
+size_t calm_act_parts_bytes(size_t n_windows, size_t tokens);
 
 #endif

@@ -89,13 +89,16 @@ static size_t count_score_rows(const calm_batch *batch, const calm_routing *rout
     return routing->window[expert * (routing->n_windows + 1) + windows] - routing->begin[expert];
 }
 
+/* Inputs of the expert's jobs. */
+static const calm_hook watched[] = {CALM_HOOK_GATE_UP_IN, CALM_HOOK_DOWN_IN};
+#define N_WATCHED (sizeof watched / sizeof *watched)
+
 static calm_status new_results(calm_ctx *ctx, const calm_block *block, expert_state *state)
 {
     const calm_config *config = block->config;
     calm_capture *out = state->out;
     CALM_TRY(calm_job_captures_new(ctx, config, state->options, out, state->sums));
-    static const calm_hook watched[] = {CALM_HOOK_GATE_UP_IN, CALM_HOOK_DOWN_IN};    /* inputs of the expert's jobs */
-    for (size_t i = 0; i < sizeof watched / sizeof *watched && state->options->activations; i++)
+    for (size_t i = 0; i < N_WATCHED && state->options->activations; i++)
         CALM_TRY(calm_act_new(ctx, ctx->out, calm_hook_width(config, watched[i], out->expert), out->rows,
                               &out->activations[watched[i]]));
     return CALM_OK;
@@ -139,6 +142,37 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
     return CALM_OK;
 }
 
+size_t calm_capture_experts_bytes(const calm_capture_shape *shape, const calm_capture_options *options, size_t n)
+{
+    const size_t one = calm_job_captures_bytes(shape, options) +
+                       (options->activations ? N_WATCHED * calm_act_new_bytes(shape->rows) : 0);
+    return CALM_BYTES(calm_weight[CALM_N_ROLES], n) + n * one;
+}
+
+/* What observe_expert holds: of one hook point's rows after the other, a Gram matrix's product or their places. */
+static size_t observer_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options)
+{
+    size_t most = options->activations ? CALM_BYTES(calm_act_place, calm_size_min(shape->most_rows, CALM_MOE_ROWS)) : 0;
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        const size_t width = calm_hook_width(shape->config, calm_job_input(kind), shape->expert);
+        if (options->grams && calm_job_sublayer(kind) == CALM_SUBLAYER_MLP && options->jobs & 1u << kind)
+            most = calm_size_max(most, calm_gram_add_scratch_bytes(&width, 1, 1));
+    }
+    return most;
+}
+
+size_t calm_capture_experts_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options,
+                                          size_t n, size_t n_threads)
+{
+    const calm_config *config = shape->config;
+    const size_t gathered = shape->in_file ? calm_row_store_bytes(1, config->hidden) : 0;
+    const size_t added = shape->in_file ? calm_row_store_bytes(shape->longest, config->hidden) : 0;
+    const size_t expert =
+        calm_moe_expert_scratch_bytes(config, shape->most_rows) + gathered + observer_scratch_bytes(shape, options);
+    return CALM_BYTES(expert_state, n) + calm_moe_experts_scratch_bytes(config, n, shape->rows) +
+           calm_size_max(calm_size_min(n, n_threads) * expert, calm_size_min(shape->n_windows, n_threads) * added);
+}
+
 /* ---- the block as a whole ---- */
 
 static const calm_hook block_hooks[] = {CALM_HOOK_GATE_UP_IN, CALM_HOOK_MLP_OUT, CALM_HOOK_BLOCK_OUT};
@@ -148,6 +182,12 @@ struct calm_moe_watch {
     const calm_batch *batch;
     calm_act_acc **parts[CALM_N_HOOKS];    /* [n] by window */
 };
+
+size_t calm_moe_watch_bytes(size_t rows, size_t n_windows, size_t longest)
+{
+    return CALM_BYTES(calm_moe_watch, 1) +
+           N_BLOCK_HOOKS * (calm_act_parts_bytes(n_windows, longest) + calm_act_new_bytes(rows));
+}
 
 calm_status calm_moe_watch_begin(calm_ctx *ctx, const calm_batch *batch, calm_moe_watch **out)
 {

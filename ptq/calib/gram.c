@@ -11,6 +11,9 @@
 #include "ptq/base/threads.h"
 #include "ptq/tensor/linalg.h"
 
+/* A tile's product in float32, which each worker holds. */
+#define TILE_ROWS ((size_t)512)
+#define TILE_COLS ((size_t)1024)    /* multiple of the rows */
 
 typedef struct tile {
     const calm_gram_job *job;
@@ -58,26 +61,30 @@ static calm_status run_tile(calm_ctx *ctx, size_t index, void *user)
 
 /* ---- tiles of the upper triangle ---- */
 
-/* Add one tile to `tiles` unless that is NULL; returns the number of columns it takes. */
-static size_t put_tile(tile *tiles, size_t *n_tiles, const calm_gram_job *job, size_t row, size_t col)
+typedef struct tile_list {
+    tile *tiles;       /* NULL: they are counted alone */
+    size_t n, most;    /* tiles; values of the largest */
+} tile_list;
+
+/* Add one tile; returns the number of columns it takes. */
+static size_t put_tile(tile_list *list, const calm_gram_job *job, size_t row, size_t col)
 {
     const bool diagonal = row == col;
-    const size_t most = diagonal ? CALM_GRAM_TILE_ROWS : CALM_GRAM_TILE_COLS - col % CALM_GRAM_TILE_COLS;
-    const size_t m = job->width - row < CALM_GRAM_TILE_ROWS ? job->width - row : CALM_GRAM_TILE_ROWS;
-    const size_t n = job->width - col < most ? job->width - col : most;
-    if (tiles)
-        tiles[*n_tiles] = (tile){job, row, col, m, n, (double)job->rows * (double)m * (double)n * (diagonal ? 0.5 : 1)};
-    ++*n_tiles;
+    const size_t most = diagonal ? TILE_ROWS : TILE_COLS - col % TILE_COLS;
+    const size_t m = calm_size_min(job->width - row, TILE_ROWS), n = calm_size_min(job->width - col, most);
+    const double work = (double)job->rows * (double)m * (double)n * (diagonal ? 0.5 : 1);
+    if (list->tiles)
+        list->tiles[list->n] = (tile){job, row, col, m, n, work};
+    list->n++;
+    list->most = calm_size_max(list->most, m * n);
     return n;
 }
 
-static void list_tiles(const calm_gram_job *jobs, size_t n, tile *tiles, size_t *n_tiles)
+static void list_tiles(const calm_gram_job *job, tile_list *list)
 {
-    *n_tiles = 0;
-    for (size_t j = 0; j < n; j++)
-        for (size_t row = 0; row < jobs[j].width; row += CALM_GRAM_TILE_ROWS)
-            for (size_t col = row; col < jobs[j].width;)
-                col += put_tile(tiles, n_tiles, &jobs[j], row, col);
+    for (size_t row = 0; row < job->width; row += TILE_ROWS)
+        for (size_t col = row; col < job->width;)
+            col += put_tile(list, job, row, col);
 }
 
 static int by_work(const void *a, const void *b)
@@ -86,13 +93,29 @@ static int by_work(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
+size_t calm_gram_bytes(size_t width)
+{
+    return CALM_BYTES(double, width * width);
+}
+
+size_t calm_gram_add_scratch_bytes(const size_t *widths, size_t n, size_t n_threads)
+{
+    tile_list list = {NULL};
+    for (size_t i = 0; i < n; i++)
+        list_tiles(&(calm_gram_job){.width = widths[i]}, &list);
+    return n ? CALM_BYTES(tile, list.n) + calm_size_min(n_threads, list.n) * CALM_BYTES(float, list.most) : 0;
+}
+
 calm_status calm_gram_add(calm_ctx *ctx, const calm_gram_job *jobs, size_t n)
 {
-    size_t n_tiles;
+    tile_list list = {NULL};
     tile *tiles;
-    list_tiles(jobs, n, NULL, &n_tiles);
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, tiles, n_tiles));
-    list_tiles(jobs, n, tiles, &n_tiles);
-    qsort(tiles, n_tiles, sizeof *tiles, by_work);    /* the largest first: the last ones to end are small */
-    return calm_parallel_for(ctx, n_tiles, run_tile, tiles);
+    for (size_t j = 0; j < n; j++)
+        list_tiles(&jobs[j], &list);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, tiles, list.n));
+    list = (tile_list){tiles, 0, 0};
+    for (size_t j = 0; j < n; j++)
+        list_tiles(&jobs[j], &list);
+    qsort(tiles, list.n, sizeof *tiles, by_work);    /* the largest first: the last ones to end are small */
+    return calm_parallel_for(ctx, list.n, run_tile, tiles);
 }

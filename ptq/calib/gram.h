@@ -7,11 +7,6 @@
 /* Rows of one float32 product; the sum over chunks is in double. */
 #define CALM_GRAM_CHUNK ((size_t)512)
 
-/* A tile's product in float32, which each worker holds. */
-#define CALM_GRAM_TILE_ROWS  ((size_t)512)
-#define CALM_GRAM_TILE_COLS  ((size_t)1024)    /* multiple of the rows */
-#define CALM_GRAM_TILE_BYTES (CALM_GRAM_TILE_ROWS * CALM_GRAM_TILE_COLS * sizeof(float))
-
 /* One addition: gram [I, I] (upper triangle, zero before the first call) += X^T X over X [N, I]. */
 typedef struct calm_gram_job {
     double *gram;
@@ -24,5 +19,11 @@ typedef struct calm_gram_job {
 /* Run several additions in parallel over tiles of the matrices: each tile adds its chunks in order.  The strict lower
  * triangles are left alone. */
 calm_status calm_gram_add(calm_ctx *ctx, const calm_gram_job *jobs, size_t n);
+
+/* A matrix of width I. */
+size_t calm_gram_bytes(size_t width);
+
+/* What calm_gram_add holds of ctx->scratch at most, its workers together, for matrices of these widths [n]. */
+size_t calm_gram_add_scratch_bytes(const size_t *widths, size_t n, size_t n_threads);
 
 #endif

@@ -96,6 +96,74 @@ static calm_status run_block(calm_ctx *ctx, collector *to, size_t index)
     return run_sublayer(ctx, to, &block, CALM_SUBLAYER_MLP, CALM_NO_EXPERT);
 }
 
+/* ---- memory ---- */
+
+/* What a batch of `n` windows needs of a mixture's experts: the routing, the sum, one wave. */
+static size_t mixture_bytes(const calm_model *model, size_t block, const calm_capture_shape *shape,
+                            const calm_capture_options *options, size_t n_threads)
+{
+    const calm_config *config = calm_model_config(model);
+    const calm_moe_config *moe = &config->moe;
+    const size_t tokens = shape->rows * moe->top_k / moe->n_experts + 1;    /* an even share */
+    const size_t n = calm_size_min(moe->n_experts, 1 + WAVE_BYTES / (tokens * config->hidden * sizeof(float)));
+    calm_capture_shape expert = *shape;
+    size_t begin, end;
+    expert.expert = 0;
+    expert.rows = tokens;
+    expert.most_rows = calm_moe_most_tokens(moe, shape->rows);
+    calm_layout_group(calm_model_layout(model), block, CALM_SUBLAYER_MLP, 0, &begin, &end);
+    const size_t ends = calm_size_min(n_threads, shape->n_windows) * calm_moe_end_scratch_bytes(config, shape->longest);
+    const size_t wave = n * calm_model_load_jobs_bytes(model, begin, end) + CALM_BYTES(calm_capture, n) +
+                        calm_capture_experts_bytes(&expert, options, n) +
+                        calm_capture_experts_scratch_bytes(&expert, options, n, n_threads);
+    return calm_moe_route_bytes(config, shape->rows, shape->n_windows) +
+           calm_row_store_bytes(shape->rows, config->hidden) + calm_size_max(wave, ends);
+}
+
+/* A block with what was captured of it, which is released at its end. */
+static size_t block_bytes(const calm_model *model, size_t block, calm_capture_shape *shape, size_t n_threads)
+{
+    calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS};
+    size_t held = 0, most = 0;
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        const bool mixture = s == CALM_SUBLAYER_MLP && shape->config->moe.sparse[block];
+        held += calm_model_load_sublayer_bytes(model, block, s);
+        shape->sublayer = s;
+        shape->expert = mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT;
+        options.stay = mixture;
+        if (!mixture || shape->config->moe.shared_inner) {
+            held += calm_capture_bytes(shape, &options);
+            most = calm_size_max(most, calm_capture_sublayer_scratch_bytes(shape, &options, n_threads));
+        }
+        if (mixture)
+            most = calm_size_max(most, mixture_bytes(model, block, shape, &options, n_threads));
+    }
+    return held + most;
+}
+
+size_t calm_importance_collect_bytes(const calm_model *model, size_t longest)
+{
+    const calm_layout *layout = calm_model_layout(model);
+    size_t bytes = CALM_BYTES(calm_job_importance, layout->n_jobs) + CALM_BYTES(double *, layout->n_jobs);
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        bytes += CALM_BYTES(double, layout->jobs[j].in);
+    return bytes + calm_rope_bytes(calm_model_config(model), longest);
+}
+
+size_t calm_importance_collect_scratch_bytes(const calm_model *model, size_t n_windows, size_t longest,
+                                             size_t n_threads)
+{
+    const calm_config *config = calm_model_config(model);
+    const size_t n = calm_size_min(n_windows, calm_batch_count(n_windows, longest, config->hidden, BATCH_BYTES));
+    calm_capture_shape shape = {.config = config, .rows = n * longest, .n_windows = n, .longest = longest};
+    size_t most = 0;
+    for (size_t b = 0; b < config->n_blocks; b++)
+        most = calm_size_max(most, block_bytes(model, b, &shape, n_threads));
+    return calm_row_store_bytes(shape.rows, config->hidden) + most;
+}
+
+/* ---- batches ---- */
+
 /* All blocks over windows first .. first + n - 1. */
 static calm_status run_batch(calm_ctx *ctx, collector *to, const calm_windows *windows, size_t first, size_t n, calm_tick_fn *tick,
                              void *tick_user)

@@ -37,6 +37,11 @@ static calm_status pool_window(calm_ctx *ctx, size_t i, void *user)
     return CALM_OK;
 }
 
+size_t calm_encode_batch(const calm_config *config, size_t n, size_t longest)
+{
+    return calm_size_min(n, calm_batch_count(n, longest, config->hidden, BATCH_BYTES));
+}
+
 static calm_status encode_batches(calm_ctx *ctx, const calm_subject *subject, const calm_windows *windows,
                                   calm_tick_fn *tick, void *tick_user, calm_embeddings *out)
 {
@@ -45,7 +50,7 @@ static calm_status encode_batches(calm_ctx *ctx, const calm_subject *subject, co
     CALM_TRY(calm_rope_init(ctx, calm_model_config(subject->model), calm_windows_reach(windows), &rope));
     CALM_TRY(calm_model_load_head(ctx, subject->model, &head));
     for (size_t first = 0, n; first < windows->n; first += n) {
-        const size_t most = calm_batch_windows(windows, out->width, BATCH_BYTES);
+        const size_t most = calm_encode_batch(calm_model_config(subject->model), windows->n, windows->longest);
         calm_arena arena;
         calm_batch batch;
         const pooling task = {&batch, out};
@@ -61,6 +66,17 @@ static calm_status encode_batches(calm_ctx *ctx, const calm_subject *subject, co
             tick(tick_user, first + n, windows->n);
     }
     return CALM_OK;
+}
+
+size_t calm_encode_bytes(const calm_config *config, size_t n)
+{
+    return CALM_BYTES(double, n * config->hidden);
+}
+
+size_t calm_encode_scratch_bytes(const calm_config *config, size_t n, size_t longest, size_t block_bytes)
+{
+    return calm_rope_bytes(config, longest) + calm_model_load_head_bytes(config) +
+           calm_row_store_bytes(calm_encode_batch(config, n, longest) * longest, config->hidden) + block_bytes;
 }
 
 calm_status calm_encode(calm_ctx *ctx, const calm_subject *subject, const calm_windows *windows, calm_tick_fn *tick,
@@ -193,13 +209,29 @@ static calm_status rank_pairs(calm_ctx *ctx, const calm_embeddings *from, size_t
     return CALM_OK;
 }
 
+static size_t count_pairs(size_t n)
+{
+    return n * (n - 1) / 2;
+}
+
+size_t calm_embedding_compare_bytes(size_t n)
+{
+    return CALM_BYTES(calm_embedding_distance, n);
+}
+
+size_t calm_embedding_compare_scratch_bytes(size_t n)
+{
+    const size_t pairs = count_pairs(calm_size_min(n, CALM_PAIRED_SENTENCES));
+    return 3 * CALM_BYTES(double, pairs) + CALM_BYTES(ranked, pairs);
+}
+
 static calm_status correlate(calm_ctx *ctx, const calm_embeddings *reference, const calm_embeddings *found,
                              calm_embedding_result *out)
 {
-    const size_t n = out->n < CALM_PAIRED_SENTENCES ? out->n : CALM_PAIRED_SENTENCES;
+    const size_t n = calm_size_min(out->n, CALM_PAIRED_SENTENCES);
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     double *a, *b;
-    out->pairs = n * (n - 1) / 2;
+    out->pairs = count_pairs(n);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a, out->pairs));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, b, out->pairs));
     CALM_TRY(rank_pairs(ctx, reference, n, out->pairs, a));

@@ -37,10 +37,22 @@ typedef struct calm_embedding_result {
 calm_status calm_encode(calm_ctx *ctx, const calm_subject *subject, const calm_windows *windows, calm_tick_fn *tick,
                         void *tick_user, calm_embeddings *out);
 
+/* What that leaves in ctx->out, and the most it holds besides at the windows' length `longest`; `block_bytes`: a
+ * model's most while it runs one of its blocks on a batch. */
+size_t calm_encode_bytes(const calm_config *config, size_t n);
+size_t calm_encode_scratch_bytes(const calm_config *config, size_t n, size_t longest, size_t block_bytes);
+
+/* Windows of a batch, for block_bytes. */
+size_t calm_encode_batch(const calm_config *config, size_t n, size_t longest);
+
 /* Embeddings of the same sentences, n >= 1, by a reference and by another model.
  * CALM_EARG: other numbers of sentences or widths.  CALM_ENUMERIC: an embedding of the reference is 0. */
 calm_status calm_embedding_compare(calm_ctx *ctx, const calm_embeddings *reference, const calm_embeddings *found,
                                    calm_embedding_result *out);
+
+/* What that leaves in ctx->out for n sentences, and holds of ctx->scratch at most. */
+size_t calm_embedding_compare_bytes(size_t n);
+size_t calm_embedding_compare_scratch_bytes(size_t n);
 
 /* ranks [n] of values: 1 for the least; equal values share the mean of their ranks. */
 calm_status calm_ranks(calm_ctx *ctx, const double *values, size_t n, double *ranks);

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+/* Hidden rows of one model for one batch of windows. */
+#define BATCH_BYTES ((size_t)24 * 1024 * 1024)
 /* Narrow models count as so wide, since a row of sums is kept per row and model too. */
 #define BATCH_WIDTH ((size_t)256)
 
@@ -111,9 +113,14 @@ static calm_status run_batch(calm_ctx *ctx, evaluation *e, size_t first, size_t 
 
 /* ---- all windows ---- */
 
-size_t calm_eval_width(size_t hidden)
+size_t calm_evaluation_rows(const calm_config *config)
 {
-    return hidden < BATCH_WIDTH ? BATCH_WIDTH : hidden;
+    return BATCH_BYTES / (calm_size_max(config->hidden, BATCH_WIDTH) * sizeof(float));
+}
+
+size_t calm_evaluation_batch(const calm_config *config, size_t n_windows, size_t longest)
+{
+    return longest ? calm_size_min(n_windows, calm_size_max(1, calm_evaluation_rows(config) / longest)) : n_windows;
 }
 
 static void finish(calm_eval_result *result, size_t n_windows, bool compared)
@@ -146,9 +153,9 @@ static calm_status run_all(calm_ctx *ctx, const calm_subject *reference, calm_ev
     e->results[0] = reference_result;
     for (size_t i = 0; i < n; i++)
         e->results[first + i] = &results[i];
+    const calm_config *config = calm_model_config(e->set.models[0].subject->model);
     for (size_t w = 0; w < n_windows;) {
-        const size_t most = calm_batch_windows(e->windows, calm_eval_width(e->set.models[0].head.hidden),
-                                               CALM_EVAL_BATCH_BYTES);
+        const size_t most = calm_evaluation_batch(config, n_windows, e->windows->longest);
         const size_t now = n_windows - w < most ? n_windows - w : most;
         CALM_TRY(run_batch(ctx, e, w, now, tick, tick_user));
         w += now;
@@ -207,4 +214,25 @@ void calm_eval_compare(const calm_eval_result *a, const calm_eval_result *b, siz
     }
     *delta = mean;
     *se = n_windows < 2 ? NAN : sqrt(spread / (double)(n_windows - 1) / (double)n_windows);
+}
+
+/* ---- memory ---- */
+
+size_t calm_evaluate_bytes(const calm_evaluation_shape *shape)
+{
+    return (shape->n + shape->has_reference) * CALM_BYTES(calm_eval_window, shape->n_windows);
+}
+
+size_t calm_evaluate_scratch_bytes(const calm_evaluation_shape *shape, size_t n_threads)
+{
+    const calm_config *config = shape->config;
+    const size_t models = shape->n + shape->has_reference;
+    const size_t rows = calm_evaluation_batch(config, shape->n_windows, shape->longest) * shape->longest;
+    const size_t tables = calm_predictors_open_bytes(config, shape->n, shape->n_checkpoints, shape->longest) +
+                          CALM_BYTES(calm_batch, shape->n + 1) + CALM_BYTES(calm_eval_result *, shape->n + 1);
+    const size_t each = calm_row_store_bytes(rows, config->hidden) + CALM_BYTES(calm_prediction, rows);
+    const size_t tops = shape->has_reference ? shape->n * CALM_BYTES(calm_top, rows) : 0;
+    return tables + models * each + tops +
+           calm_size_max(shape->block_bytes, CALM_BYTES(uint32_t, rows) + calm_predict_scratch_bytes(config, rows,
+                                                                                   shape->has_reference, n_threads));
 }

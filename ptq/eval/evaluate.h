@@ -54,12 +54,24 @@ calm_status calm_evaluate_worst(calm_ctx *ctx, const calm_subject *reference, ca
 void calm_eval_compare(const calm_eval_result *a, const calm_eval_result *b, size_t n_windows, double *delta,
                        double *se);
 
-/* ---- what an evaluation holds, for those who must know beforehand ---- */
+/* ---- memory ---- */
 
-/* Hidden rows of one model for one batch of windows; all models together hold (n + 1) of these. */
-#define CALM_EVAL_BATCH_BYTES ((size_t)24 * 1024 * 1024)
+/* An evaluation, as far as its memory follows from it. */
+typedef struct calm_evaluation_shape {
+    const calm_config *config;     /* of all models                                                          */
+    size_t n_windows, longest;     /* the longest window's tokens, which all may have                        */
+    size_t n;                      /* subjects                                                               */
+    bool has_reference;
+    size_t n_checkpoints;          /* models, with the reference; several subjects may be of one             */
+    size_t block_bytes;            /* a model's most while it runs one of its blocks: weights and activations */
+} calm_evaluation_shape;
 
-/* The width that a model of D = `hidden` counts as when windows are put into batches. */
-size_t calm_eval_width(size_t hidden);
+/* What calm_evaluate leaves in ctx->out, with reference_result; and the most it holds besides, its workers together. */
+size_t calm_evaluate_bytes(const calm_evaluation_shape *shape);
+size_t calm_evaluate_scratch_bytes(const calm_evaluation_shape *shape, size_t n_threads);
+
+/* Hidden rows of a batch, and its windows of so many tokens: one at least. */
+size_t calm_evaluation_rows(const calm_config *config);
+size_t calm_evaluation_batch(const calm_config *config, size_t n_windows, size_t longest);
 
 #endif

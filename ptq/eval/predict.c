@@ -162,7 +162,8 @@ bool calm_top_has(const calm_top *top, uint32_t token)
 
 /* ---- models ---- */
 
-size_t calm_eval_chunk(size_t tile)
+/* Rows whose logits over a tile of the vocabulary one task holds. */
+static size_t chunk_rows(size_t tile)
 {
     const size_t rows = CHUNK_FLOATS / tile;
     return rows < 1 ? 1 : rows < CHUNK_ROWS ? rows : CHUNK_ROWS;
@@ -200,7 +201,7 @@ static calm_status prepare_tiles(calm_ctx *ctx, calm_predictors *set)
         set->tile = tile < set->tile ? tile : set->tile;
     }
     set->slices = (set->tile * set->models[0].head.hidden + SLICE_FLOATS - 1) / SLICE_FLOATS;
-    set->chunk = calm_eval_chunk(set->tile);
+    set->chunk = chunk_rows(set->tile);
     for (size_t m = 0; m < set->n; m++) {
         calm_predictor *model = &set->models[m];
         for (size_t k = 0; k < m && !model->shares; k++) {
@@ -223,4 +224,28 @@ calm_status calm_predictors_open(calm_ctx *ctx, const calm_subject *reference, c
     for (size_t i = 0; i < n; i++)
         CALM_TRY(add_model(ctx, out, &subjects[i], reach));
     return prepare_tiles(ctx, out);
+}
+
+/* ---- memory ---- */
+
+static calm_head head_of(const calm_config *config)
+{
+    return (calm_head){.hidden = config->hidden, .vocab = config->vocab};
+}
+
+size_t calm_predictors_open_bytes(const calm_config *config, size_t n, size_t n_checkpoints, size_t reach)
+{
+    const calm_head head = head_of(config);
+    return CALM_BYTES(calm_predictor, n + 1) +
+           n_checkpoints * (calm_rope_bytes(config, reach) + calm_model_load_head_bytes(config) +
+                            calm_head_tile_bytes(&head));
+}
+
+size_t calm_predict_scratch_bytes(const calm_config *config, size_t n, bool has_reference, size_t n_threads)
+{
+    const calm_head head = head_of(config);
+    const size_t tile = calm_head_tile(&head), rows = calm_size_min(n, chunk_rows(tile));
+    const size_t chunk = CALM_BYTES(float, rows * tile) + CALM_BYTES(float, tile) +
+                         (has_reference ? CALM_BYTES(float, rows * tile) + CALM_BYTES(double, rows) : 0);
+    return rows ? calm_size_min(n_threads, (n + rows - 1) / rows) * chunk : 0;
 }

@@ -59,8 +59,14 @@ typedef struct calm_predictors {
 calm_status calm_predictors_open(calm_ctx *ctx, const calm_subject *reference, const calm_subject *subjects, size_t n,
                                  size_t reach, calm_predictors *out);
 
+/* What that leaves in ctx->out for n models that have so many checkpoints of this shape among them. */
+size_t calm_predictors_open_bytes(const calm_config *config, size_t n, size_t n_checkpoints, size_t reach);
+
 /* The predictions of all models for `n` rows with these targets [n], which are below the vocabulary or CALM_NO_TARGET. */
 calm_status calm_predict(calm_ctx *ctx, const calm_predictors *set, const uint32_t *targets, size_t n);
+
+/* The most that holds of ctx->scratch, its workers together. */
+size_t calm_predict_scratch_bytes(const calm_config *config, size_t n, bool has_reference, size_t n_threads);
 
 /* -log p(target). */
 double calm_prediction_nll(const calm_prediction *row);
@@ -70,8 +76,5 @@ double calm_prediction_kl(const calm_prediction *reference, const calm_predictio
 
 /* Is `token` among the five? */
 bool calm_top_has(const calm_top *top, uint32_t token);
-
-/* Rows whose logits over a tile of the vocabulary one task holds. */
-size_t calm_eval_chunk(size_t tile);
 
 #endif

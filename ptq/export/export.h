@@ -27,6 +27,9 @@ typedef struct calm_exporter {
     calm_tie tie;               /* jobs that share a scheme in its files, whoever reads them */
     /* Refuse, by name, what the format cannot express; warn in the log where readers differ. */
     calm_status (*check)(calm_ctx *ctx, const calm_export_input *input);
+    /* What `write` holds at most, of a plan whose jobs are all quantized to `scheme`, with input scales or without;
+     * NULL: names and numbers alone. */
+    size_t (*write_bytes)(const calm_model *model, const calm_scheme *scheme, bool scaled);
     /* Write the checkpoint's own files into the existing empty directory `dir`. */
     calm_status (*write)(calm_ctx *ctx, const calm_export_input *input, const char *dir);
 } calm_exporter;

@@ -159,9 +159,15 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     return CALM_OK;
 }
 
+static const calm_export_form form = {list_tensors, put, NULL, NULL};
+
+static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, bool scaled)
+{
+    return calm_export_weights_bytes(model, &form, scheme, scaled);
+}
+
 static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
 {
-    static const calm_export_form form = {list_tensors, put, NULL, NULL};
     CALM_TRY(calm_export_weights(ctx, input, &form, dir));
     CALM_TRY(write_config(ctx, input, dir));
     return calm_export_copy_companions(ctx, input->model, dir);
@@ -172,5 +178,6 @@ const calm_exporter calm_export_awq = {
     .summary = "AWQ, GEMM layout, uniform 4 bits: vLLM, SGLang, transformers, mlx-lm",
     .tie = CALM_TIE_MODEL,
     .check = check,
+    .write_bytes = write_bytes,
     .write = write_checkpoint,
 };

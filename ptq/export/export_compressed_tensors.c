@@ -132,9 +132,15 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     return CALM_OK;
 }
 
+static const calm_export_form form = {list_tensors, put, NULL, NULL};
+
+static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, bool scaled)
+{
+    return calm_export_weights_bytes(model, &form, scheme, scaled);
+}
+
 static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
 {
-    static const calm_export_form form = {list_tensors, put, NULL, NULL};
     static const char *const key = "quantization_config";
     calm_json *entry;
     CALM_TRY(calm_export_weights(ctx, input, &form, dir));
@@ -149,5 +155,6 @@ const calm_exporter calm_export_compressed_tensors = {
     .summary = "safetensors with packed integers: transformers, vLLM, SGLang",
     .tie = CALM_TIE_BLOCK,
     .check = check,
+    .write_bytes = write_bytes,
     .write = write_checkpoint,
 };

@@ -276,11 +276,30 @@ static calm_status write(calm_ctx *ctx, const calm_export_input *input, const ch
     return status;
 }
 
+/* A block and one expert of it, and a piece of floats: read, turned, and as they are written. */
+static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, bool scaled)
+{
+    const calm_config *config = calm_model_config(model);
+    const calm_layout *layout = calm_model_layout(model);
+    size_t most = 0, widest = PIECE;
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        widest = calm_size_max(widest, calm_size_max(layout->jobs[j].in, layout->jobs[j].out));
+    for (size_t b = 0; b < config->n_blocks; b++) {
+        const size_t begin = layout->block_begin[b], end = layout->block_begin[b + 1];
+        const size_t put = calm_size_max(3 * CALM_BYTES(float, widest),
+                                         calm_assemble_group_scratch_bytes(model, begin, end, scheme));
+        most = calm_size_max(most, calm_assembled_block_bytes(model, b, scheme, scaled) +
+                                       calm_assembled_expert_bytes(model, b, scheme, scaled) + put);
+    }
+    return most;
+}
+
 const calm_exporter calm_export_gguf = {
     .name = "gguf",
     .summary = "one model.gguf for llama.cpp: int4 as Q4_0 or Q4_1, int8 as Q8_0, with its tokenizer",
     .file = "model.gguf",
     .tie = CALM_TIE_PROJECTION,
     .check = check,
+    .write_bytes = write_bytes,
     .write = write,
 };

@@ -215,6 +215,12 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     return CALM_OK;
 }
 
+static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, bool scaled)
+{
+    const calm_export_form form = {.tensors = list_tensors};
+    return calm_export_weights_bytes(model, &form, scheme, scaled);
+}
+
 static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
 {
     const bool v2 = is_v2(input->plan);
@@ -229,5 +235,6 @@ const calm_exporter calm_export_gptq = {
     .summary = "GPTQ v1 (v2 where asymmetric): GPTQModel, vLLM, SGLang, transformers",
     .tie = CALM_TIE_BLOCK,
     .check = check,
+    .write_bytes = write_bytes,
     .write = write_checkpoint,
 };

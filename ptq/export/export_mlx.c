@@ -38,7 +38,7 @@ static calm_dtype scale_dtype(const calm_scheme *scheme)
 static size_t list_tensors(const void *user, const calm_scheme *scheme, size_t out, size_t in,
                            calm_export_tensor list[CALM_EXPORT_TENSORS])
 {
-    const size_t groups = in / group_for(scheme, in);
+    const size_t groups = in / calm_size_max(1, group_for(scheme, in));    /* of a plan, there is one */
     (void)user;
     list[0] = (calm_export_tensor){"weight", CALM_U32, 2, {out, calm_pack_words(in, scheme->bits)}};
     list[1] = (calm_export_tensor){"scales", scale_dtype(scheme), 2, {out, groups}};
@@ -185,9 +185,15 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     return CALM_OK;
 }
 
+static const calm_export_form form = {list_tensors, put, NULL, STACK};
+
+static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, bool scaled)
+{
+    return calm_export_weights_bytes(model, &form, scheme, scaled);
+}
+
 static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
 {
-    static const calm_export_form form = {list_tensors, put, NULL, STACK};
     CALM_TRY(calm_export_weights(ctx, input, &form, dir));
     CALM_TRY(write_config(ctx, input, dir));
     return calm_export_copy_companions(ctx, input->model, dir);
@@ -198,5 +204,6 @@ const calm_exporter calm_export_mlx = {
     .summary = "MLX affine: mlx-lm",
     .tie = CALM_TIE_BLOCK,
     .check = check,
+    .write_bytes = write_bytes,
     .write = write_checkpoint,
 };

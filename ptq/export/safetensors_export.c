@@ -401,6 +401,65 @@ calm_status calm_export_weights(calm_ctx *ctx, const calm_export_input *input, c
     return calm_shards_end(ctx, &w.writer);
 }
 
+/* ---- memory ---- */
+
+/* The largest of the tensors that a linear's weight becomes; *all: all of them. */
+static size_t tensors_bytes(const calm_export_form *form, const calm_scheme *scheme, size_t out, size_t in, size_t *all)
+{
+    calm_export_tensor list[CALM_EXPORT_TENSORS];
+    const size_t n = form->tensors(form->user, scheme, out, in, list);
+    size_t most = 0;
+    *all = 0;
+    for (size_t i = 0; i < n; i++) {
+        const size_t elements = list[i].shape[0] * (list[i].n_dims > 1 ? list[i].shape[1] : 1);
+        const size_t bytes = CALM_BYTES(uint8_t, elements * calm_dtype_bytes(list[i].dtype));
+        most = calm_size_max(most, bytes);
+        *all += bytes;
+    }
+    return most;
+}
+
+/* Writing the linears of jobs begin .. end - 1 one by one; *all: bytes of what they become. */
+static size_t put_bytes(const calm_model *model, const calm_export_form *form, const calm_scheme *scheme, size_t begin,
+                        size_t end, size_t *all)
+{
+    const calm_layout *table = calm_model_layout(model);
+    size_t most = 0, tensors;
+    *all = 0;
+    for (size_t j = begin; j < end; j++)
+        for (size_t i = table->jobs[j].first; i < table->jobs[j].first + table->jobs[j].n; i++) {
+            const calm_linear_ref *linear = &table->linears[i];
+            const size_t largest = tensors_bytes(form, scheme, linear->out, linear->in, &tensors);
+            most = calm_size_max(most, largest + CALM_BYTES(uint8_t, linear->out * linear->in));
+            *all += tensors;
+        }
+    return most;
+}
+
+size_t calm_export_weights_bytes(const calm_model *model, const calm_export_form *form, const calm_scheme *scheme,
+                                 bool scaled)
+{
+    const calm_config *config = calm_model_config(model);
+    const calm_layout *table = calm_model_layout(model);
+    const size_t n = calm_safetensors_count(calm_model_tensors(model));
+    size_t most = 0;
+    for (size_t b = 0; b < config->n_blocks; b++) {
+        const size_t begin = table->block_begin[b], end = table->block_begin[b + 1];
+        size_t stacks = 0, outside, first = begin, last;
+        while (first < end && table->jobs[first].expert < 0)
+            first++;
+        for (last = first; last < end && table->jobs[last].expert == 0;)
+            last++;
+        size_t put = calm_size_max(put_bytes(model, form, scheme, begin, first, &outside),
+                                   put_bytes(model, form, scheme, first, last, &stacks));
+        put = calm_size_max(put, calm_assemble_group_scratch_bytes(model, begin, last, scheme));
+        most = calm_size_max(most, calm_assembled_block_bytes(model, b, scheme, scaled) +
+                                       calm_assembled_expert_bytes(model, b, scheme, scaled) + put +
+                                       (form->stack ? config->moe.n_experts * stacks : 0));
+    }
+    return most + CALM_EXPORT_TENSORS * (CALM_BYTES(entry, n) + CALM_BYTES(calm_tensor, n));
+}
+
 /* ---- config.json ---- */
 
 /* Put the entries before the closing brace of the float model's config.json: every other byte stays as it was. */

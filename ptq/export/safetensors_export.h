@@ -28,7 +28,8 @@ typedef struct calm_export_form {
     /* The tensors of a weight [out, in] in the file's order; their number. */
     size_t (*tensors)(const void *user, const calm_scheme *scheme, size_t out, size_t in,
                       calm_export_tensor list[CALM_EXPORT_TENSORS]);
-    /* Bytes of number `which` of them, with calm_shards_put or one of the functions below. */
+    /* Bytes of number `which` of them, with calm_shards_put or one of the functions below.  Of ctx->scratch it holds
+     * that tensor and one byte per weight at most. */
     calm_status (*put)(const void *user, calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear,
                        size_t which);
     const void *user;
@@ -45,6 +46,11 @@ calm_status calm_export_stack_name(calm_ctx *ctx, const calm_export_input *input
 /* Write model.safetensors, or shards with their index, into `dir`. */
 calm_status calm_export_weights(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
                                 const char *dir);
+
+/* What that holds at most, ctx->out and ctx->scratch together, of a plan whose jobs are all quantized to `scheme`,
+ * with input scales or without. */
+size_t calm_export_weights_bytes(const calm_model *model, const calm_export_form *form, const calm_scheme *scheme,
+                                 bool scaled);
 
 /* Floats [n] as dtype, one after another. */
 calm_status calm_export_put_floats(calm_ctx *ctx, calm_shards_writer *writer, calm_dtype dtype, const float *values,

@@ -10,6 +10,7 @@
 
 #include "ptq/model/arch.h"
 #include "ptq/model/block.h"
+#include "ptq/model/layout.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
 
@@ -86,9 +87,15 @@ static void attend_block(const heads *a, size_t head, size_t t0, size_t rows)
         calm_vec_scale(d, 1.0f / a->sums[r], context + r * width);
 }
 
+/* Query rows whose scores are held at once. */
+static size_t query_rows(size_t n_tokens)
+{
+    return n_tokens < QUERY_ROWS ? n_tokens : QUERY_ROWS;
+}
+
 static calm_status attend(calm_ctx *ctx, heads *a)
 {
-    const size_t n_tokens = a->span->n_tokens, block_rows = n_tokens < QUERY_ROWS ? n_tokens : QUERY_ROWS;
+    const size_t n_tokens = a->span->n_tokens, block_rows = query_rows(n_tokens);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->scores, block_rows * n_tokens));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->sums, block_rows));
     for (size_t head = 0; head < a->config->n_heads; head++)
@@ -131,6 +138,19 @@ static calm_status rotate(calm_ctx *ctx, const calm_block *block, const calm_rop
     calm_rope_rotate(&table, a->q, a->q_stride, n, config->n_heads, config->head_dim, a->span->positions);
     calm_rope_rotate(&table, a->k, a->kv_stride, n, config->n_kv, config->head_dim, a->span->positions);
     return CALM_OK;
+}
+
+size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_tokens, bool prepared)
+{
+    const size_t q_width = config->n_heads * config->head_dim, kv_width = config->n_kv * config->head_dim;
+    const size_t projected = calm_has_role(config, CALM_ROLE_FUSED_QKV)
+                                 ? CALM_BYTES(float, n_tokens * (q_width + 2 * kv_width))
+                                 : CALM_BYTES(float, n_tokens * q_width) + 2 * CALM_BYTES(float, n_tokens * kv_width);
+    const size_t first = prepared ? calm_weight_apply_scratch_bytes(config->hidden, n_tokens) : 0;
+    const size_t last = prepared ? calm_weight_apply_scratch_bytes(q_width, n_tokens) : 0;
+    const size_t context = CALM_BYTES(float, n_tokens * q_width), rows = query_rows(n_tokens);
+    return projected + calm_size_max(first, calm_rope_scratch_bytes(config, n_tokens) + context +
+                                                CALM_BYTES(float, rows * n_tokens) + CALM_BYTES(float, rows) + last);
 }
 
 calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,

@@ -24,11 +24,16 @@ calm_span calm_batch_span(const calm_batch *batch, size_t i)
                        .positions = windows->positions ? windows->positions + windows->begin[batch->first + i] : NULL};
 }
 
-size_t calm_batch_windows(const calm_windows *windows, size_t width, size_t budget_bytes)
+size_t calm_batch_count(size_t n_windows, size_t longest, size_t width, size_t most_bytes)
 {
-    size_t per_window = windows->longest * width * sizeof(float);
-    size_t n = per_window ? budget_bytes / per_window : windows->n;
+    size_t per_window = longest * width * sizeof(float);
+    size_t n = per_window ? most_bytes / per_window : n_windows;
     return n < 1 ? 1 : n;
+}
+
+size_t calm_batch_windows(const calm_windows *windows, size_t width, size_t most_bytes)
+{
+    return calm_batch_count(windows->n, windows->longest, width, most_bytes);
 }
 
 /* ---- embedding ---- */

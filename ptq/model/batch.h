@@ -20,8 +20,11 @@ size_t calm_batch_row(const calm_batch *batch, size_t i);
 size_t calm_batch_tokens(const calm_batch *batch, size_t i);
 calm_span calm_batch_span(const calm_batch *batch, size_t i);
 
-/* How many windows have at most `budget_bytes` of hidden rows if all are as long as the longest; at least 1. */
-size_t calm_batch_windows(const calm_windows *windows, size_t width, size_t budget_bytes);
+/* How many windows have at most `most_bytes` of hidden rows if all are as long as the longest; at least 1. */
+size_t calm_batch_windows(const calm_windows *windows, size_t width, size_t most_bytes);
+
+/* The same of windows known by their number and the longest of them alone. */
+size_t calm_batch_count(size_t n_windows, size_t longest, size_t width, size_t most_bytes);
 
 /* Allocate hidden rows in `arena` (with a spill_dir: in a nameless file there) and fill them with embeddings.  Close
  * with calm_batch_close.  Fails as calm_row_store_open and calm_model_embed, and closes the batch then. */

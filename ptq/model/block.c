@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ptq/model/arch.h"
+#include "ptq/model/layout.h"
 #include "ptq/tensor/vector.h"
 
 /* ---- MLP ---- */
@@ -50,6 +51,15 @@ static calm_status project_up(calm_ctx *ctx, const calm_weight *weight, const fl
     }
     calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
+}
+
+size_t calm_mlp_run_scratch_bytes(const calm_config *config, size_t inner, size_t n, bool prepared)
+{
+    const bool fused = calm_has_role(config, CALM_ROLE_FUSED_GATE_UP);
+    const size_t one = CALM_BYTES(float, n * inner), both = fused ? CALM_BYTES(float, n * 2 * inner) : 0;
+    const size_t first = prepared ? calm_weight_apply_scratch_bytes(config->hidden, n) : 0;
+    const size_t last = prepared ? calm_weight_apply_scratch_bytes(inner, n) : 0;
+    return (fused || calm_has_role(config, CALM_ROLE_GATE) ? 2 : 1) * one + calm_size_max(both + first, last);
 }
 
 static calm_status observe_as(const calm_observer *observer, calm_ctx *ctx, const calm_observation *seen, calm_hook hook,
@@ -141,6 +151,16 @@ calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     CALM_TRY(calm_block_add(ctx, block, sublayer, out, x, span, observer));
     calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
+}
+
+size_t calm_block_sublayer_scratch_bytes(const calm_config *config, calm_sublayer sublayer, size_t n_tokens,
+                                         bool prepared)
+{
+    const size_t rows = CALM_BYTES(float, n_tokens * config->hidden);
+    const size_t outputs = (config->arch->names->norm[sublayer][CALM_NORM_IN] ? 2 : 1) * rows;
+    if (sublayer == CALM_SUBLAYER_ATTENTION)
+        return outputs + calm_block_attention_scratch_bytes(config, n_tokens, prepared);
+    return outputs + calm_mlp_run_scratch_bytes(config, config->inner, n_tokens, prepared);
 }
 
 calm_status calm_block_run(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, float *x,

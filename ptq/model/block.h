@@ -48,12 +48,19 @@ typedef struct calm_span {
 calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
                                  const calm_span *span, float *out, const calm_observer *observer);
 
+/* What that holds of ctx->scratch at most, for T tokens.  `prepared`: the inputs of its linears are scaled or
+ * quantized. */
+size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_tokens, bool prepared);
+
 /* The activation function in place over n values. */
 void calm_activate(calm_activation activation, size_t n, float *x);
 
 /* A gated or plain MLP: out [n, D] from h [n, D].  `seen` says whose rows they are (hook, x, width are filled in). */
 calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES], const float *h,
                          size_t n, float *out, const calm_observer *observer, const calm_observation *seen);
+
+/* What that holds of ctx->scratch at most; `inner`: columns of down. */
+size_t calm_mlp_run_scratch_bytes(const calm_config *config, size_t inner, size_t n, bool prepared);
 
 /* Output [T, D] of a dense job's sublayer as it is added to x, from that job's input [T, in]: the score point. */
 calm_status calm_block_from_job(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, calm_job_kind job,
@@ -62,6 +69,10 @@ calm_status calm_block_from_job(calm_ctx *ctx, const calm_block *block, const ca
 /* One sublayer of a dense block, or the attention of any, in place: x [T, D]. */
 calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
                                 float *x, const calm_span *span, const calm_observer *observer);
+
+/* What that holds of ctx->scratch at most; the MLP is the dense one. */
+size_t calm_block_sublayer_scratch_bytes(const calm_config *config, calm_sublayer sublayer, size_t n_tokens,
+                                         bool prepared);
 
 /* What a sublayer adds, y [T, D] (changed by the OUT norm), added to x [T, D] and normalised; observed as its output and,
  * after the MLP, as the block's. */

@@ -46,6 +46,17 @@ calm_status calm_batch_block(calm_ctx *ctx, const calm_block *block, const calm_
     return CALM_OK;
 }
 
+size_t calm_batch_block_scratch_bytes(const calm_config *config, size_t index, size_t n_windows, size_t longest,
+                                      size_t expert_bytes, bool prepared, size_t n_threads)
+{
+    const size_t workers = calm_size_min(n_windows, n_threads);
+    const size_t attention = calm_block_sublayer_scratch_bytes(config, CALM_SUBLAYER_ATTENTION, longest, prepared);
+    const size_t mlp = config->moe.sparse[index]
+                           ? calm_moe_run_scratch_bytes(config, n_windows, longest, expert_bytes, n_threads)
+                           : workers * calm_block_sublayer_scratch_bytes(config, CALM_SUBLAYER_MLP, longest, prepared);
+    return calm_size_max(workers * attention, mlp);
+}
+
 typedef struct norm_task {
     const calm_norm *norm;
     calm_batch *batch;

@@ -17,6 +17,12 @@ calm_status calm_batch_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
 calm_status calm_batch_block(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, calm_batch *batch,
                              const calm_observer *observer);
 
+/* The most that holds of ctx->scratch for windows of the same length in memory, its workers together;
+ * `expert_bytes`: what the loader leaves of an expert.  `prepared`: inputs of linears outside the experts are scaled
+ * or quantized. */
+size_t calm_batch_block_scratch_bytes(const calm_config *config, size_t index, size_t n_windows, size_t longest,
+                                      size_t expert_bytes, bool prepared, size_t n_threads);
+
 /* The batch's hidden rows normalised in place; nothing to do for a norm that is not there. */
 calm_status calm_batch_norm(calm_ctx *ctx, const calm_norm *norm, calm_batch *batch);
 

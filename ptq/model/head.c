@@ -63,12 +63,25 @@ calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_he
     return CALM_OK;
 }
 
+size_t calm_model_load_head_bytes(const calm_config *config)
+{
+    const size_t row = CALM_BYTES(float, config->hidden), vectors = config->arch->norm == CALM_NORM_LAYER ? 2 : 1;
+    const size_t matrix = CALM_BYTES(float, config->hidden * config->hidden) + row;
+    return (config->arch->names->final_norm ? vectors * row : 0) +
+           (config->arch->encoder ? 2 * matrix + vectors * row + CALM_BYTES(float, config->vocab) : 0);
+}
+
 /* ---- logits ---- */
 
 size_t calm_head_tile(const calm_head *head)
 {
     const size_t rows = TILE_FLOATS / head->hidden;
     return rows < 256 ? (head->vocab < 256 ? head->vocab : 256) : rows < head->vocab ? rows : head->vocab;
+}
+
+size_t calm_head_tile_bytes(const calm_head *head)
+{
+    return CALM_BYTES(float, calm_head_tile(head) * head->hidden);
 }
 
 calm_status calm_head_prepare(calm_ctx *ctx, const calm_head *head, float *x, size_t n)

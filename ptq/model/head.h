@@ -22,8 +22,14 @@ typedef struct calm_head {
 /* In ctx->out: norms and small matrices; the table is borrowed from the model. */
 calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_head *out);
 
+/* What that leaves at most: an encoder may lack some of it. */
+size_t calm_model_load_head_bytes(const calm_config *config);
+
 /* Columns of logits that are computed together: a tile of the table in float32 takes a few MB. */
 size_t calm_head_tile(const calm_head *head);
+
+/* What calm_head_tile_logits holds of ctx->scratch: a tile in float32. */
+size_t calm_head_tile_bytes(const calm_head *head);
 
 /* What the table multiplies: x [n, D] itself, or its transform, in place. */
 calm_status calm_head_prepare(calm_ctx *ctx, const calm_head *head, float *x, size_t n);

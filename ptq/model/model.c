@@ -460,6 +460,47 @@ static void begin_block(const calm_model *model, size_t index, calm_block *out)
             out->norm[s][place].width = model->config.hidden;
 }
 
+size_t calm_model_load_jobs_bytes(const calm_model *model, size_t begin, size_t end)
+{
+    size_t bytes = 0;
+    for (size_t job = begin; job < end; job++) {
+        const calm_job_ref *ref = &model->layout.jobs[job];
+        for (size_t i = ref->first; i < ref->first + ref->n; i++) {
+            const calm_linear_ref *linear = &model->layout.linears[i];
+            bytes += CALM_BYTES(float, linear->out * linear->in) + (linear->bias ? CALM_BYTES(float, linear->out) : 0);
+        }
+    }
+    return bytes;
+}
+
+/* The norms of a sublayer, and of a mixture the router and the shared expert's gate. */
+static size_t small_parts_bytes(const calm_model *model, size_t index, calm_sublayer sublayer)
+{
+    const calm_config *config = &model->config;
+    const calm_names *names = config->arch->names;
+    const size_t vectors = config->arch->norm == CALM_NORM_LAYER ? 2 : 1, row = CALM_BYTES(float, config->hidden);
+    const bool heads = config->arch->qk_norm == CALM_QK_NORM_HEAD;
+    size_t bytes = 0;
+    for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
+        bytes += names->norm[sublayer][place] ? vectors * row : 0;
+    if (sublayer == CALM_SUBLAYER_ATTENTION && config->arch->qk_norm != CALM_QK_NORM_NONE)
+        bytes += vectors * (CALM_BYTES(float, (heads ? 1 : config->n_heads) * config->head_dim) +
+                            CALM_BYTES(float, (heads ? 1 : config->n_kv) * config->head_dim));
+    if (sublayer == CALM_SUBLAYER_MLP && config->moe.sparse[index])
+        bytes += CALM_BYTES(float, config->moe.n_experts * config->hidden) +
+                 (config->moe.shared_inner && names->moe.shared_gate ? row : 0);
+    return bytes;
+}
+
+size_t calm_model_load_sublayer_bytes(const calm_model *model, size_t index, calm_sublayer sublayer)
+{
+    size_t begin, end, bytes = small_parts_bytes(model, index, sublayer);
+    calm_layout_sublayer(&model->layout, index, sublayer, &begin, &end);
+    for (size_t job = begin; job < end; job++)
+        bytes += model->layout.jobs[job].expert < 0 ? calm_model_load_jobs_bytes(model, job, job + 1) : 0;
+    return bytes;
+}
+
 calm_status calm_model_load_sublayer(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
                                      calm_block *out)
 {

@@ -50,6 +50,11 @@ calm_status calm_model_load_block(calm_ctx *ctx, const calm_model *model, size_t
 calm_status calm_model_load_sublayer(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
                                      calm_block *out);
 
+/* What a sublayer's loading leaves in ctx->out, and that of the linears of jobs begin .. end - 1: of an expert, its
+ * load. */
+size_t calm_model_load_sublayer_bytes(const calm_model *model, size_t index, calm_sublayer sublayer);
+size_t calm_model_load_jobs_bytes(const calm_model *model, size_t begin, size_t end);
+
 /* One linear, norm or vector by name, in ctx->out.  A norm or vector whose `out` is NULL is checked alone. */
 calm_status calm_model_load_linear(calm_ctx *ctx, const calm_model *model, const char *module, size_t out, size_t in,
                                    bool bias, calm_weight *weight);

@@ -97,6 +97,21 @@ static void sort_routes(const calm_moe_config *moe, const calm_batch *batch, cal
     }
 }
 
+size_t calm_moe_route_bytes(const calm_config *config, size_t rows, size_t n_windows)
+{
+    const calm_moe_config *moe = &config->moe;
+    const size_t n = rows * moe->top_k;
+    return CALM_BYTES(calm_route, n) + CALM_BYTES(size_t, moe->n_experts + 1) + CALM_BYTES(uint32_t, n) +
+           CALM_BYTES(float, n) + CALM_BYTES(size_t, moe->n_experts * (n_windows + 1));
+}
+
+size_t calm_moe_route_scratch_bytes(const calm_config *config, size_t n_tokens)
+{
+    const size_t n_experts = config->moe.n_experts;
+    return CALM_BYTES(float, n_tokens * config->hidden) + CALM_BYTES(float, n_tokens * n_experts) +
+           CALM_BYTES(float, n_experts);
+}
+
 calm_status calm_moe_route(calm_ctx *ctx, const calm_block *block, const calm_batch *batch,
                            const calm_observer *observer, calm_routing *out)
 {
@@ -199,6 +214,17 @@ static calm_status add_window(calm_ctx *ctx, size_t i, void *user)
     return calm_row_store_put(ctx, &w->sum->rows, row, n, sum);
 }
 
+size_t calm_moe_experts_scratch_bytes(const calm_config *config, size_t n, size_t tokens)
+{
+    return CALM_BYTES(float *, n) + n * CALM_BYTES(float, tokens * config->hidden);
+}
+
+size_t calm_moe_expert_scratch_bytes(const calm_config *config, size_t tokens)
+{
+    const size_t n = calm_size_min(tokens, CALM_MOE_ROWS);
+    return CALM_BYTES(float, n * config->hidden) + calm_mlp_run_scratch_bytes(config, config->moe.inner, n, false);
+}
+
 calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_batch *batch,
                              const calm_routing *routing, size_t first, size_t n, const calm_observer *observer,
                              calm_moe_sum *sum)
@@ -216,12 +242,17 @@ calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_
     return CALM_OK;
 }
 
-size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_t first, size_t budget_bytes)
+size_t calm_moe_most_tokens(const calm_moe_config *moe, size_t rows)
+{
+    return calm_size_min(rows, 8 * rows * moe->top_k / moe->n_experts + 1);
+}
+
+size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_t first, size_t most_bytes)
 {
     const size_t row_bytes = block->config->hidden * sizeof(float);
     size_t n = 1;
     while (first + n < block->config->moe.n_experts &&
-           (routing->begin[first + n + 1] - routing->begin[first]) * row_bytes <= budget_bytes)
+           (routing->begin[first + n + 1] - routing->begin[first]) * row_bytes <= most_bytes)
         n++;
     return n;
 }
@@ -288,6 +319,14 @@ static calm_status end_window(calm_ctx *ctx, size_t i, void *user)
     return calm_row_store_put(ctx, &w->batch->hidden, row, span.n_tokens, x);
 }
 
+size_t calm_moe_end_scratch_bytes(const calm_config *config, size_t n_tokens)
+{
+    const size_t shared = config->moe.shared_inner;
+    return shared ? 2 * CALM_BYTES(float, n_tokens * config->hidden) +
+                        calm_mlp_run_scratch_bytes(config, shared, n_tokens, false)
+                  : 0;
+}
+
 calm_status calm_moe_end(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer,
                          calm_moe_sum *sum)
 {
@@ -295,6 +334,22 @@ calm_status calm_moe_end(calm_ctx *ctx, const calm_block *block, calm_batch *bat
     const calm_status status = calm_parallel_for(ctx, batch->n, end_window, &w);
     calm_row_store_close(&sum->rows);
     return status;
+}
+
+size_t calm_moe_run_scratch_bytes(const calm_config *config, size_t n_windows, size_t longest, size_t expert_bytes,
+                                  size_t n_threads)
+{
+    const calm_moe_config *moe = &config->moe;
+    const size_t rows = n_windows * longest, most = calm_moe_most_tokens(moe, rows), width = config->hidden;
+    const size_t outputs = calm_size_min(CALM_BYTES(float, rows * moe->top_k * width),
+                                         calm_size_max(CALM_BYTES(float, most * width), CALM_MOE_WAVE_BYTES));
+    const size_t experts = CALM_BYTES(float *, moe->n_experts) + outputs +
+                           calm_size_min(moe->n_experts, n_threads) *
+                               (expert_bytes + calm_moe_expert_scratch_bytes(config, most));
+    const size_t workers = calm_size_min(n_windows, n_threads);
+    const size_t sum = calm_row_store_bytes(rows, width), end = workers * calm_moe_end_scratch_bytes(config, longest);
+    return calm_moe_route_bytes(config, rows, n_windows) +
+           calm_size_max(workers * calm_moe_route_scratch_bytes(config, longest), sum + calm_size_max(experts, end));
 }
 
 calm_status calm_moe_run(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer)

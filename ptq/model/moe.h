@@ -36,6 +36,11 @@ typedef struct calm_routing {
 calm_status calm_moe_route(calm_ctx *ctx, const calm_block *block, const calm_batch *batch,
                            const calm_observer *observer, calm_routing *out);
 
+/* What it leaves in ctx->out, for so many rows of so many windows; and what a worker holds of ctx->scratch at most,
+ * with a window of T tokens. */
+size_t calm_moe_route_bytes(const calm_config *config, size_t rows, size_t n_windows);
+size_t calm_moe_route_scratch_bytes(const calm_config *config, size_t n_tokens);
+
 /* The sum over experts in progress. */
 typedef struct calm_moe_sum {
     calm_row_store rows;        /* [rows, D] */
@@ -51,17 +56,33 @@ calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_
                              const calm_routing *routing, size_t first, size_t n, const calm_observer *observer,
                              calm_moe_sum *sum);
 
+/* What it holds of ctx->scratch for n experts with so many tokens each; and each worker besides, while it runs one
+ * expert, whose weights the loader puts where it says. */
+size_t calm_moe_experts_scratch_bytes(const calm_config *config, size_t n, size_t tokens);
+size_t calm_moe_expert_scratch_bytes(const calm_config *config, size_t tokens);
+
 /* Outputs of the experts of a wave, when a batch is run for itself. */
 #define CALM_MOE_WAVE_BYTES ((size_t)64 * 1024 * 1024)
 
-/* How many experts from `first` on make a wave whose outputs take at most `budget_bytes`; at least one. */
-size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_t first, size_t budget_bytes);
+/* Tokens of the expert that most of so many rows are routed to, as estimates have it: eight times an even share. */
+size_t calm_moe_most_tokens(const calm_moe_config *moe, size_t rows);
+
+/* How many experts from `first` on make a wave whose outputs take at most `most_bytes`; at least one. */
+size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_t first, size_t most_bytes);
 
 /* Add the shared expert and the sum to the hidden rows, in parallel over windows: the end of the sublayer. */
 calm_status calm_moe_end(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer,
                          calm_moe_sum *sum);
 
+/* What a worker holds of ctx->scratch there, with a window of T tokens. */
+size_t calm_moe_end_scratch_bytes(const calm_config *config, size_t n_tokens);
+
 /* All of that: the MLP sublayer of a sparse block over a batch. */
 calm_status calm_moe_run(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer);
+
+/* The most that holds for windows of the same length in memory, its workers together; `expert_bytes`: what the
+ * loader leaves of an expert. */
+size_t calm_moe_run_scratch_bytes(const calm_config *config, size_t n_windows, size_t longest, size_t expert_bytes,
+                                  size_t n_threads);
 
 #endif

@@ -77,6 +77,23 @@ static float frequency(const calm_rope_config *rope, size_t c, bool beyond, size
 
 /* ---- tables ---- */
 
+static size_t table_bytes(const calm_rope_config *rope, size_t n_positions)
+{
+    return 2 * CALM_BYTES(float, n_positions * (rope->rotary / 2));
+}
+
+/* Is there a second table, for positions beyond the original ones? */
+static bool has_beyond(const calm_rope_config *rope, size_t n_positions)
+{
+    return rope->kind == CALM_ROPE_LONGROPE && (double)n_positions > rope->original;
+}
+
+/* Is the table of a window of this length its own? */
+static bool is_dynamic(const calm_rope_config *rope, size_t length, size_t max_positions)
+{
+    return rope->kind == CALM_ROPE_DYNAMIC && length > max_positions;
+}
+
 static calm_status fill_table(calm_ctx *ctx, calm_arena *arena, const calm_rope_config *rope, size_t n_positions,
                               bool beyond, size_t length, size_t max_positions, calm_rope_table *out)
 {
@@ -107,10 +124,30 @@ calm_status calm_rope_init(calm_ctx *ctx, const calm_config *config, size_t n_po
         if (rope->rotary == 0)
             continue;
         CALM_TRY(fill_table(ctx, ctx->out, rope, n_positions, false, 0, config->max_positions, &out->table[set][0]));
-        if (rope->kind == CALM_ROPE_LONGROPE && (double)n_positions > rope->original)
+        if (has_beyond(rope, n_positions))
             CALM_TRY(fill_table(ctx, ctx->out, rope, n_positions, true, 0, config->max_positions, &out->table[set][1]));
     }
     return CALM_OK;
+}
+
+size_t calm_rope_bytes(const calm_config *config, size_t n_positions)
+{
+    size_t bytes = 0;
+    for (calm_rope_set set = 0; set < CALM_N_ROPES; set++) {
+        const calm_rope_config *rope = &config->rope[set];
+        if (rope->rotary)
+            bytes += (has_beyond(rope, n_positions) ? 2 : 1) * table_bytes(rope, n_positions);
+    }
+    return bytes;
+}
+
+size_t calm_rope_scratch_bytes(const calm_config *config, size_t length)
+{
+    size_t most = 0;
+    for (calm_rope_set set = 0; set < CALM_N_ROPES; set++)
+        if (is_dynamic(&config->rope[set], length, config->max_positions))
+            most = calm_size_max(most, table_bytes(&config->rope[set], length));
+    return most;
 }
 
 calm_status calm_rope_find(calm_ctx *ctx, const calm_rope *rope, const calm_config *config, size_t block, size_t length,
@@ -120,8 +157,8 @@ calm_status calm_rope_find(calm_ctx *ctx, const calm_rope *rope, const calm_conf
     const calm_rope_config *kind = &config->rope[set];
     if (length > rope->n_positions)
         return calm_fail(ctx, CALM_EARG, "a window of %zu positions, rotary tables for %zu", length, rope->n_positions);
-    *out = rope->table[set][kind->kind == CALM_ROPE_LONGROPE && (double)length > kind->original];
-    if (kind->kind == CALM_ROPE_DYNAMIC && length > config->max_positions)
+    *out = rope->table[set][has_beyond(kind, length)];
+    if (is_dynamic(kind, length, config->max_positions))
         return fill_table(ctx, ctx->scratch, kind, length, true, length, config->max_positions, out);
     return CALM_OK;
 }

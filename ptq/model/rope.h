@@ -34,10 +34,16 @@ typedef struct calm_rope {
 /* Tables for positions 0 .. n_positions - 1 in ctx->out. */
 calm_status calm_rope_init(calm_ctx *ctx, const calm_config *config, size_t n_positions, calm_rope *out);
 
+/* What it leaves in ctx->out. */
+size_t calm_rope_bytes(const calm_config *config, size_t n_positions);
+
 /* The table for a block and a window of length T (one more than its last position).  Dynamic tables beyond the trained
  * length are made in ctx->scratch.  CALM_EARG: positions beyond n_positions. */
 calm_status calm_rope_find(calm_ctx *ctx, const calm_rope *rope, const calm_config *config, size_t block, size_t length,
                            calm_rope_table *out);
+
+/* What that takes of ctx->scratch for a window of length T, in the block that takes the most. */
+size_t calm_rope_scratch_bytes(const calm_config *config, size_t length);
 
 /* Rotate the heads of x [T, n_heads * head_dim] (row stride `stride`); `positions` [T] or NULL = 0, 1, ... */
 void calm_rope_rotate(const calm_rope_table *table, float *x, size_t stride, size_t n_tokens, size_t n_heads,

@@ -28,6 +28,11 @@ static calm_status open_file(calm_ctx *ctx, const char *dir, size_t bytes, int *
     return CALM_OK;
 }
 
+size_t calm_row_store_bytes(size_t n, size_t width)
+{
+    return CALM_BYTES(float, n * width);
+}
+
 calm_status calm_row_store_open(calm_ctx *ctx, calm_arena *arena, size_t n, size_t width, const char *spill_dir,
                                 calm_row_store *out)
 {

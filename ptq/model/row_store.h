@@ -19,6 +19,9 @@ calm_status calm_row_store_open(calm_ctx *ctx, calm_arena *arena, size_t n, size
                            calm_row_store *out);
 void calm_row_store_close(calm_row_store *rows);
 
+/* Of n rows in memory; and what calm_row_store_get of n rows in a file takes of ctx->scratch. */
+size_t calm_row_store_bytes(size_t n, size_t width);
+
 /* *x [count, width] = rows first .. first + count - 1: the matrix itself, or a copy in ctx->scratch. */
 calm_status calm_row_store_get(calm_ctx *ctx, const calm_row_store *rows, size_t first, size_t count, float **x);
 

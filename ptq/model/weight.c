@@ -27,6 +27,11 @@ static calm_status prepare_input(calm_ctx *ctx, const calm_weight *weight, const
     return CALM_OK;
 }
 
+size_t calm_weight_apply_scratch_bytes(size_t in, size_t n_tokens)
+{
+    return CALM_BYTES(float, n_tokens * in);
+}
+
 calm_status calm_weight_apply(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y)
 {
     calm_arena_mark mark = calm_arena_save(ctx->scratch);

@@ -20,4 +20,7 @@ typedef struct calm_weight {
 /* y [T, out] = the linear applied to x [T, in].  CALM_ENOMEM: no copy of x can be made, where the input is changed. */
 calm_status calm_weight_apply(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y);
 
+/* What that holds of ctx->scratch when the input is prepared: scaled, or quantized. */
+size_t calm_weight_apply_scratch_bytes(size_t in, size_t n_tokens);
+
 #endif

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/quant/qblob.h"
 #include "ptq/model/arch.h"
 #include "ptq/quant/grid.h"
 
@@ -147,6 +148,74 @@ static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_
     return round_stored(ctx, model, weight->name, "bias", out->linear[feeder].bias, weight->out);
 }
 
+#define BLOCK_NAME 64    /* bytes that hold "model.layers.47" */
+
+/* Of the norm that a job's input scale folds into, with its bias and the block's name. */
+static size_t folded_norm_bytes(const calm_config *config, const calm_job_ref *job)
+{
+    const size_t vectors = config->arch->norm == CALM_NORM_LAYER ? 2 : 1;
+    const bool folds = job->can_absorb && (job->kind == CALM_JOB_QKV || job->kind == CALM_JOB_GATE_UP);
+    return folds ? vectors * CALM_BYTES(float, config->hidden) + CALM_BYTES(char, BLOCK_NAME) : 0;
+}
+
+/* Those of the bias of the linear that feeds a job. */
+static size_t folded_bias_bytes(const calm_config *config, const calm_job_ref *job)
+{
+    const bool attention = job->kind == CALM_JOB_O, fused = calm_has_role(config, attention ? CALM_ROLE_FUSED_QKV
+                                                                                            : CALM_ROLE_FUSED_GATE_UP);
+    const calm_role feeder = attention ? (fused ? CALM_ROLE_FUSED_QKV : CALM_ROLE_V)
+                                       : (fused ? CALM_ROLE_FUSED_GATE_UP : CALM_ROLE_UP);
+    size_t out, in;
+    if (!job->can_absorb || (job->kind != CALM_JOB_O && job->kind != CALM_JOB_DOWN) || !config->bias[feeder])
+        return 0;
+    calm_role_shape(config, feeder, job->expert, &out, &in);
+    return CALM_BYTES(float, out);
+}
+
+size_t calm_assemble_group_bytes(const calm_model *model, size_t begin, size_t end, const calm_scheme *scheme,
+                                 bool scaled)
+{
+    const calm_config *config = calm_model_config(model);
+    size_t bytes = 0;
+    for (size_t j = begin; j < end; j++) {
+        const calm_job_ref *job = &calm_model_layout(model)->jobs[j];
+        bytes += calm_qjob_bytes(scheme, job->out, job->in, scaled);
+        if (scaled)
+            bytes += folded_norm_bytes(config, job) + folded_bias_bytes(config, job);
+    }
+    return bytes;
+}
+
+size_t calm_assemble_group_scratch_bytes(const calm_model *model, size_t begin, size_t end, const calm_scheme *scheme)
+{
+    size_t most = 0;
+    for (size_t j = begin; j < end; j++) {
+        const calm_job_ref *job = &calm_model_layout(model)->jobs[j];
+        most = calm_size_max(most, calm_qblob_decode_scratch_bytes(scheme, job->out, job->in));
+    }
+    return most;
+}
+
+size_t calm_assembled_block_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, bool scaled)
+{
+    const calm_layout *layout = calm_model_layout(model);
+    size_t bytes = 0;
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        bytes += calm_model_load_sublayer_bytes(model, block, s);
+    for (size_t j = layout->block_begin[block]; j < layout->block_begin[block + 1]; j++)
+        bytes += layout->jobs[j].expert < 0 ? calm_assemble_group_bytes(model, j, j + 1, scheme, scaled) : 0;
+    return bytes;
+}
+
+size_t calm_assembled_expert_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, bool scaled)
+{
+    size_t begin, end;
+    if (!calm_model_config(model)->moe.sparse[block])
+        return 0;
+    calm_layout_group(calm_model_layout(model), block, CALM_SUBLAYER_MLP, 0, &begin, &end);
+    return calm_model_load_jobs_bytes(model, begin, end) + calm_assemble_group_bytes(model, begin, end, scheme, scaled);
+}
+
 calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, const calm_group_ref *group,
                                 calm_qgroup *out)
 {
@@ -226,6 +295,21 @@ calm_status calm_qgroup_apply(calm_ctx *ctx, const calm_qgroup *assembled, calm_
     norm->w = w;
     norm->b = assembled->norm_bias ? assembled->norm_bias : norm->b;
     return CALM_OK;
+}
+
+size_t calm_qgroup_apply_bytes(const calm_model *model, size_t begin, size_t end, bool scaled)
+{
+    const calm_layout *layout = calm_model_layout(model);
+    size_t bytes = 0;
+    for (size_t j = begin; j < end; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        for (size_t i = job->first; i < job->first + job->n; i++)
+            bytes += CALM_BYTES(float, layout->linears[i].out * layout->linears[i].in);
+        bytes += scaled && folded_norm_bytes(calm_model_config(model), job)
+                     ? CALM_BYTES(float, calm_model_config(model)->hidden)
+                     : 0;
+    }
+    return bytes;
 }
 
 /* An expert loader that quantizes what another loads. */

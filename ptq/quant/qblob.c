@@ -41,6 +41,25 @@ static bool measure(const blob_head *head, sections *out)
            calm_size_add(&out->total, out->total, out->zeros) && calm_size_add(&out->total, out->total, out->codes);
 }
 
+/* Sections of a job of this shape; 0 everywhere when they overflow. */
+static sections sections_of(const calm_scheme *scheme, size_t out, size_t in, bool scaled)
+{
+    const blob_head head = {.out = out, .in = in, .n_groups = calm_scheme_groups(scheme, in), .bits = scheme->bits,
+                            .symmetric = scheme->symmetric, .has_in_scale = scaled};
+    sections size;
+    return measure(&head, &size) ? size : (sections){0};
+}
+
+size_t calm_qblob_encode_bytes(const calm_scheme *scheme, size_t out, size_t in, bool scaled)
+{
+    return CALM_BYTES(uint8_t, sections_of(scheme, out, in, scaled).total);
+}
+
+size_t calm_qblob_decode_scratch_bytes(const calm_scheme *scheme, size_t out, size_t in)
+{
+    return CALM_BYTES(uint8_t, sections_of(scheme, out, in, false).codes);
+}
+
 calm_status calm_qblob_encode(calm_ctx *ctx, const calm_qjob *qjob, void **bytes, size_t *n_bytes)
 {
     blob_head head = {.out = qjob->out, .in = qjob->in, .group = qjob->group, .n_groups = qjob->n_groups,
@@ -127,20 +146,15 @@ calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes
                                 .act_rule = head.act_form & VLLM ? CALM_ACT_RULE_VLLM
                                                                  : CALM_ACT_RULE_COMPRESSED_TENSORS,
                                 .scale_dtype = (calm_dtype)head.scale_dtype};
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->scales, out->out * out->n_groups));
+    CALM_TRY(calm_qjob_new(ctx, head.has_in_scale != 0, out));
     memcpy(out->scales, at, size.scales);
     at += size.scales;
-    if (head.has_in_scale) {
-        CALM_TRY(CALM_NEW(ctx, ctx->out, out->in_scale, out->in));
+    if (out->in_scale)
         memcpy(out->in_scale, at, size.in_scale);
-        at += size.in_scale;
-    }
-    if (size.zeros) {
-        CALM_TRY(CALM_NEW(ctx, ctx->out, out->zeros, out->out * out->n_groups));
+    at += size.in_scale;
+    if (out->zeros)
         memcpy(out->zeros, at, out->out * out->n_groups);
-        at += size.zeros;
-    }
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->codes, out->out * out->in));
+    at += size.zeros;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, size.codes / 4));
     memcpy(words, at, size.codes);

@@ -14,8 +14,14 @@
 /* Bytes of a blob in ctx->out. */
 calm_status calm_qblob_encode(calm_ctx *ctx, const calm_qjob *qjob, void **bytes, size_t *n_bytes);
 
+/* What that takes of ctx->out. */
+size_t calm_qblob_encode_bytes(const calm_scheme *scheme, size_t out, size_t in, bool scaled);
+
 /* The quantized job of a blob, copied into ctx->out.  CALM_EFORMAT when lengths, codes or scales are not possible;
  * `name` stands in the message. */
 calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes, size_t n_bytes, calm_qjob *out);
+
+/* What that holds of ctx->scratch at most; what it leaves in ctx->out is calm_qjob_bytes. */
+size_t calm_qblob_decode_scratch_bytes(const calm_scheme *scheme, size_t out, size_t in);
 
 #endif

@@ -3,6 +3,26 @@
 
 #include "ptq/quant/grid.h"
 
+calm_status calm_qjob_new(calm_ctx *ctx, bool scaled, calm_qjob *qjob)
+{
+    size_t codes, scales;
+    if (!calm_size_mul(&codes, qjob->out, qjob->in) || !calm_size_mul(&scales, qjob->out, qjob->n_groups))
+        return calm_fail(ctx, CALM_ENOMEM, "a quantized job of %zu x %zu with %zu scales a row does not fit", qjob->out,
+                         qjob->in, qjob->n_groups);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, qjob->codes, codes));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, qjob->scales, scales));
+    if (!qjob->scheme.symmetric)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, qjob->zeros, scales));
+    return scaled ? CALM_NEW(ctx, ctx->out, qjob->in_scale, qjob->in) : CALM_OK;
+}
+
+size_t calm_qjob_bytes(const calm_scheme *scheme, size_t out, size_t in, bool scaled)
+{
+    const size_t scales = out * calm_scheme_groups(scheme, in);
+    const size_t zeros = scheme->symmetric ? 0 : CALM_BYTES(uint8_t, scales);
+    return CALM_BYTES(uint8_t, out * in) + CALM_BYTES(float, scales) + zeros + (scaled ? CALM_BYTES(float, in) : 0);
+}
+
 void calm_qjob_dequantize(const calm_qjob *qjob, float *w)
 {
     for (size_t i = 0; i < qjob->out; i++) {

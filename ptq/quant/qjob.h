@@ -19,6 +19,13 @@ typedef struct calm_qjob {
     double damp;         /* damping that the Cholesky factorisation needed, relative; 0 = not used  */
 } calm_qjob;
 
+/* Codes, scales, unless the scheme is symmetric zeros, and with `scaled` an input scale, all zero, in ctx->out, for
+ * the shape and scheme that qjob has.  CALM_ENOMEM. */
+calm_status calm_qjob_new(calm_ctx *ctx, bool scaled, calm_qjob *qjob);
+
+/* What that takes of ctx->out. */
+size_t calm_qjob_bytes(const calm_scheme *scheme, size_t out, size_t in, bool scaled);
+
 /* w [O, I] = (codes - zeros) * scales in float32, not divided by in_scale: what a checkpoint reader computes. */
 void calm_qjob_dequantize(const calm_qjob *qjob, float *w);
 

@@ -67,7 +67,7 @@ typedef struct calm_recipe {
     bool force;
     long long first_block, last_block;      /* blocks to quantize, both included; last < 0: to the end        */
     long long least_tokens;                 /* an expert that saw fewer is rounded without data; 0: 4 groups  */
-    const struct calm_knobs *knobs;         /* instead of those that fit (cli/budget.h); NULL: chosen by memory  */
+    const struct calm_knobs *knobs;         /* instead of those that fit (memory_plan.h); NULL: chosen by memory      */
     calm_pin *pins;                         /* [n_pins] units whose candidate is said                             */
     size_t n_pins;
     calm_word *forbidden;                   /* [n_forbidden] as typed; what is named so is not in the pool        */

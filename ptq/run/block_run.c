@@ -274,19 +274,6 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
     return compute_units(ctx, run, captured, n);
 }
 
-/* Experts from `first` on that are in work at once: as many as the budget says, or fewer where they saw more tokens than it
- * allows for (twice an even share each). */
-static size_t wave_size(const block_run *run, const calm_routing *routing, size_t first)
-{
-    const calm_moe_config *moe = &run->block.config->moe;
-    const size_t most = run->p->memory.knobs.experts_at_once, left = moe->n_experts - first;
-    const size_t share = 2 * run->batch->rows * moe->top_k / moe->n_experts + 1;
-    size_t n = most < left ? most : left;
-    while (n > 1 && routing->begin[first + n] - routing->begin[first] > most * share)
-        n--;
-    return n;
-}
-
 static calm_status run_experts(calm_ctx *ctx, block_run *run, const calm_routing *routing, calm_moe_sum *sum)
 {
     calm_arena wave, *caller = ctx->out;
@@ -294,7 +281,7 @@ static calm_status run_experts(calm_ctx *ctx, block_run *run, const calm_routing
     calm_arena_init(&wave);
     ctx->out = &wave;
     for (size_t first = 0, n; first < run->block.config->moe.n_experts && status == CALM_OK; first += n) {
-        n = wave_size(run, routing, first);
+        n = calm_memory_plan_wave(run->p, routing, first, (size_t)ctx->n_threads);
         if (wave_wanted(run, first, n))
             status = run_wave(ctx, run, routing, first, n, sum);
         else
@@ -390,6 +377,7 @@ static calm_status run_block(calm_ctx *ctx, block_run *run, bool inside, const c
     CALM_TRY(run_sublayers(ctx, run, inside));
     if (scored)
         CALM_TRY(calm_block_score_whole(ctx, run->p, run->index, scored));
+    calm_memory_plan_note(&run->p->held.score);
     calm_arena_clear(ctx->out);
     return entered ? pass_quantized(ctx, run, entered) : CALM_OK;
 }

@@ -1,4 +1,4 @@
-/* What a run needs, from its shapes. */
+/* What a run needs, from its shapes: what each module says of itself, added up stage by stage. */
 #include "ptq/run/memory_plan.h"
 
 #include <stdint.h>
@@ -6,331 +6,483 @@
 #include <string.h>
 #include <strings.h>
 
-#include "algorithms/part.h"
-#include "ptq/run/run_impl.h"
+#include "cka/linear.h"
+#include "ptq/run/block_work.h"
 #include "ptq/base/memory.h"
-#include "ptq/calib/activation.h"
-#include "ptq/calib/capture.h"
-#include "ptq/calib/gram.h"
-#include "ptq/model/arch.h"
+#include "ptq/calib/importance.h"
+#include "ptq/plan/assemble.h"
+#include "ptq/quant/qblob.h"
 
 #define MIB ((size_t)1024 * 1024)
-/* Buffers of a BLAS call per thread, stacks, the C library's free lists: measured, not allocated by us. */
+/* Buffers of a BLAS call per thread, stacks: measured, not allocated by us. */
 #define THREAD_BYTES (24 * MIB)
 #define SLACK_BYTES (24 * MIB)
+/* By which what is resident at first differs between two runs of the same command. */
+#define SPREAD_BYTES ((size_t)2000000)
 /* Captured inputs when memory is short. */
 #define SMALL_GROUP (8 * MIB)
 /* A text that is evaluated to its end has at least so many windows, or its batches are full. */
 #define UNKNOWN_WINDOWS ((size_t)8192)
-/* Of an evaluated row of one model: sums, the five best and target. */
-#define SUMS_BYTES (sizeof(calm_prediction) + sizeof(calm_top) + sizeof(uint32_t))
-/* Sums of a channel: absmax, and three in double. */
-#define CHANNEL_BYTES (sizeof(float) + 3 * sizeof(double))
-/* Of each token at a hook point, and hook points of a sublayer at most. */
-#define TOKEN_BYTES (3 * sizeof(float))
-#define N_WATCHED ((size_t)5)
-/* Rows that cka_linear widens at a time. */
-#define LINEAR_ROWS ((size_t)256)
-#define LINEAR_BLOCK ((size_t)512)
-/* Blocks of an arena are rounded up: some thirty of a window. */
-#define ROUNDING ((size_t)2048)
-
-/* ---- one job ---- */
-
-/* Quantizing: the stacked weights; H and the factor of its inverse; a fit to the input holds Hq, its factor and Cq besides,
- * and the kept rows quantized; rows in work, in double, several copies. */
-static size_t quantize_bytes(const calm_recipe *recipe, const calm_job_ref *job, size_t samples, size_t n_threads)
-{
-    const size_t fit = (calm_recipe_caps(recipe) & CALM_NEEDS_SAMPLES) ? 2 * job->in * job->in * sizeof(double) + samples : 0;
-    const size_t square = job->in * job->in * sizeof(double);
-    const size_t weights = job->out * job->in * (sizeof(float) + 1), chunk = 4 * CALM_ROW_CHUNK * job->in * sizeof(double);
-    return weights + ((calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) ? 2 * square : 0) + fit + n_threads * chunk;
-}
-
-/* Activations of a window: attention, or an MLP of the given width. */
-static size_t attention_bytes(const calm_config *config, size_t tokens)
-{
-    const size_t q = config->n_heads * config->head_dim, kv = config->n_kv * config->head_dim;
-    return (tokens * (3 * config->hidden + 2 * q + 2 * kv) + 128 * tokens) * sizeof(float);
-}
-
-static size_t mlp_bytes(const calm_config *config, size_t tokens, size_t inner)
-{
-    const bool fused = calm_has_role(config, CALM_ROLE_FUSED_GATE_UP);
-    return tokens * (3 * config->hidden + (fused ? 4 : 2) * inner) * sizeof(float);
-}
-
-/* ---- a group of jobs: attention, dense MLP, shared expert, one expert ---- */
-
-typedef struct group_needs {
-    size_t widest;       /* columns of one job                                             */
-    size_t weights;      /* float32                                                        */
-    size_t statistics;   /* Gram matrices, sums, rows kept for scoring                     */
-    size_t width;        /* columns of the jobs that are captured together                 */
-    size_t forward;      /* activations of one window                                      */
-    size_t reference;    /* scoring: matrices of the float output, and:                    */
-    size_t linear;       /* what cka_linear keeps of the float weights                     */
-    size_t quantize;     /* the hungriest candidate                                        */
-    size_t score;        /* the hungriest candidate                                        */
-    size_t codes;        /* of all candidates of the group                                 */
-    size_t one_code;     /* of the largest                                                 */
-} group_needs;
 
 /* Where the estimate stands. */
 typedef struct estimate {
     const calm_run *p;
     const calm_config *config;
+    const calm_layout *layout;
     const calm_knobs *knobs;
-    size_t n_threads, windows, rows, score_rows, longest;    /* of the calibration */
+    size_t n_threads, windows, rows, score_rows, longest;    /* of the calibration                            */
+    unsigned caps;                                           /* CALM_NEEDS_* and CALM_SETS_* of the pool      */
+    bool scaled;                                             /* candidates may have input scales              */
 } estimate;
 
-static size_t smaller(size_t a, size_t b)
+/* Raise *most to `bytes`, where those are more. */
+static void raise_to(size_t *most, size_t bytes)
 {
-    return a < b ? a : b;
+    *most = calm_size_max(*most, bytes);
 }
 
-static size_t larger(size_t a, size_t b)
+static bool wants_point(const estimate *e, calm_point point)
 {
-    return a > b ? a : b;
+    return e->p->in.recipe->points & 1u << point;
 }
 
-/* Tokens that an expert sees: twice an even share of `rows`. */
-static size_t expert_rows(const estimate *e, size_t rows)
+/* ---- jobs that are captured together: of attention, a dense MLP, the shared expert, or one expert ---- */
+
+/* Sizes of which the largest matter: those that can be in work at once. */
+#define AT_ONCE ((size_t)64)
+typedef struct sizes {
+    size_t n, all, bytes[AT_ONCE];    /* by falling size; all: the sum of all of them */
+} sizes;
+
+static void add_size(sizes *to, size_t bytes)
 {
-    const calm_moe_config *moe = &e->config->moe;
-    return 2 * rows * moe->top_k / moe->n_experts + 1;
+    size_t at = to->n < AT_ONCE ? to->n++ : AT_ONCE - 1;
+    to->all += bytes;
+    for (; at > 0 && to->bytes[at - 1] < bytes; at--)
+        to->bytes[at] = to->bytes[at - 1];
+    if (to->bytes[at] < bytes)
+        to->bytes[at] = bytes;
 }
 
-/* Rows kept of a job's input.  Of an expert the number of rows is not known, and of fewer rows up to twice as many may be
- * kept: the step falls with them. */
-static size_t sample_bytes(const estimate *e, const calm_job_ref *job)
+/* The `count` largest, each of which is there `times` times. */
+static size_t largest(const sizes *from, size_t times, size_t count)
 {
-    const size_t rows = job->expert >= 0 ? smaller(expert_rows(e, e->rows), e->rows) : e->rows;
-    const size_t kept = calm_sample_count(rows, job->in);
-    if (!(calm_recipe_caps(e->p->in.recipe) & CALM_NEEDS_SAMPLES))
-        return 0;
-    return (job->expert >= 0 ? smaller(rows, 2 * kept) : kept) * job->in * sizeof(float);
+    size_t sum = 0;
+    for (size_t i = 0; i < from->n && count; i++) {
+        const size_t taken = calm_size_min(times, count);
+        sum += taken * from->bytes[i];
+        count -= taken;
+    }
+    return sum + (from->n == AT_ONCE ? count * from->bytes[AT_ONCE - 1] : 0);
 }
 
-static void add_job(const estimate *e, const calm_job_ref *job, size_t score_rows, group_needs *out)
+typedef struct group_needs {
+    sizes codes;         /* of the candidates, each with an arena of its own                          */
+    sizes quantize;      /* while they are made                                                       */
+    sizes score;         /* while they are scored                                                     */
+    size_t reference;    /* what scores are compared with                                             */
+    size_t prepare;      /* while that is made                                                        */
+} group_needs;
+
+static calm_job_shape job_shape(const estimate *e, const calm_job_ref *job, const calm_scheme *scheme, size_t rows)
+{
+    calm_job_shape shape = calm_job_shape_of(scheme, job->out, job->in);
+    shape.n_samples = job->expert < 0 ? calm_sample_count(rows, job->in) : calm_sample_most(rows, job->in);
+    shape.n_absorb_groups = job->kind == CALM_JOB_O ? e->config->n_kv * e->config->head_dim : 0;
+    shape.n_threads = e->knobs->candidates_at_once == 1 ? e->n_threads : 1;
+    return shape;
+}
+
+/* The output of the sublayer or expert, from the job's input, for the scoring rows. */
+static size_t output_bytes(const estimate *e, const calm_job_ref *job, size_t score_rows, bool prepared)
+{
+    const size_t rows = job->expert == CALM_NO_EXPERT ? e->longest : score_rows;    /* window by window, or all */
+    size_t out, inner;
+    if (job->kind == CALM_JOB_O || job->kind == CALM_JOB_DOWN)
+        return prepared ? calm_weight_apply_scratch_bytes(job->in, rows) : 0;
+    if (job->kind == CALM_JOB_QKV)
+        return calm_block_attention_scratch_bytes(e->config, rows, prepared);
+    calm_role_shape(e->config, CALM_ROLE_DOWN, job->expert, &out, &inner);
+    return calm_mlp_run_scratch_bytes(e->config, inner, rows, prepared);
+}
+
+/* Of n rows, or of fewer where those take more: an expert's are not known. */
+static size_t most_for_rows(size_t (*bytes)(size_t n, size_t d), size_t n, size_t d)
+{
+    return calm_size_max(bytes(n, d), bytes(calm_size_min(n, calm_score_square_rows(d)), d));
+}
+
+/* Scoring the rows of a capture. */
+static size_t score_bytes(size_t (*bytes)(size_t n, size_t d), const calm_capture_shape *captured)
+{
+    const size_t n = captured->score_rows, d = captured->config->hidden;
+    return captured->expert < 0 ? bytes(n, d) : most_for_rows(bytes, n, d);
+}
+
+static void add_candidate(const estimate *e, const calm_job_ref *job, const calm_entry *entry,
+                          const calm_capture_shape *captured, bool linear, group_needs *out)
+{
+    const calm_job_shape shape = job_shape(e, job, &entry->scheme, captured->rows);
+    const size_t code = calm_algorithm_run_bytes(entry->algorithm, &shape) + CALM_ARENA_CHUNK;
+    const size_t weights = CALM_BYTES(float, job->out * job->in);
+    size_t score = output_bytes(e, job, captured->score_rows, entry->scheme.act_bits);
+    add_size(&out->codes, code);
+    add_size(&out->quantize, calm_algorithm_run_scratch_bytes(entry->algorithm, &shape) +
+                                 (job->kind == CALM_JOB_O ? CALM_BYTES(uint32_t, job->in) : 0));
+    raise_to(&score, score_bytes(calm_score_scratch_bytes, captured));
+    if (linear && !entry->scheme.act_bits)
+        raise_to(&score, weights + calm_cka_linear_scratch_bytes(job->out, job->in));
+    score += CALM_BYTES(float, captured->score_rows * e->config->hidden) + weights;
+    raise_to(&score, calm_qblob_encode_bytes(&entry->scheme, job->out, job->in, e->scaled));    /* when it is kept */
+    add_size(&out->score, score);
+}
+
+static void add_job(const estimate *e, const calm_job_ref *job, const calm_capture_shape *captured, group_needs *out)
 {
     const calm_recipe *recipe = e->p->in.recipe;
-    const size_t samples = sample_bytes(e, job);
-    const size_t gram = (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) ? job->in * job->in * sizeof(double) : 0;
-    const size_t kept = score_rows * job->in * sizeof(float) + samples,
-                 sums = CHANNEL_BYTES * job->in;
-    const bool alone = e->knobs->job_by_job && job->expert < 0;    /* experts' jobs are captured together */
-    const size_t threads = e->knobs->candidates_at_once == 1 ? e->n_threads : 1;
-    out->weights += job->out * job->in * sizeof(float);
-    out->statistics = alone ? larger(out->statistics, gram + kept + sums) : out->statistics + gram + kept + sums;
-    out->widest = larger(out->widest, job->in);
-    out->width = alone ? larger(out->width, job->in) : out->width + job->in;
-    out->quantize = larger(out->quantize, quantize_bytes(recipe, job, samples, threads));
-    for (size_t i = 0; i < recipe->n_pool; i++) {
-        const size_t groups = calm_scheme_groups(&recipe->pool[i].scheme, job->in);
-        /* Each candidate has an arena of its own. */
-        const size_t code = job->out * (job->in + 5 * groups) + CALM_ARENA_CHUNK;
-        out->codes += code;
-        out->one_code = larger(out->one_code, code);
-    }
-    const size_t weights = job->out * job->in, linear = calm_recipe_scores_linear(recipe, job->in);
-    const size_t inputs = job->in * job->in * sizeof(double), outputs = job->out * job->out * sizeof(double);
-    const bool by_inputs = 2 * job->in * job->in <= 3 * job->out * job->out;
-    out->linear = (alone ? 0 : out->linear) +
-                  linear * (weights * sizeof(float) + inputs +
-                            (by_inputs ? inputs : weights * sizeof(double) + outputs));
-    const size_t blocks = 2 * smaller(inputs, LINEAR_BLOCK * LINEAR_BLOCK * sizeof(double));
-    out->score = larger(out->score, weights * sizeof(float) +
-                                        linear * (weights * sizeof(float) + (by_inputs ? inputs + blocks : 2 * outputs) +
-                                                  3 * LINEAR_ROWS * job->in * sizeof(double)));
+    const bool linear = e->caps & CALM_NEEDS_GRAM && calm_recipe_scores_linear(recipe, job->in);
+    for (size_t i = 0; i < recipe->n_pool; i++)
+        add_candidate(e, job, &recipe->pool[i], captured, linear, out);
+    if (!linear)
+        return;
+    out->reference += CALM_BYTES(float, job->out * job->in) + calm_cka_linear_prepare_bytes(job->out, job->in);
+    raise_to(&out->prepare, calm_cka_linear_prepare_scratch_bytes(job->out, job->in));
 }
 
-/* Jobs begin .. end - 1, which are captured together. */
-static group_needs measure_group(const estimate *e, size_t begin, size_t end, size_t score_rows)
+/* Jobs begin .. end - 1. */
+static group_needs measure_group(const estimate *e, size_t begin, size_t end, const calm_capture_shape *captured)
 {
-    const calm_layout *layout = calm_model_layout(e->p->in.model);
-    const size_t width = e->config->hidden, side = smaller(width, score_rows);
-    const size_t square = side * side * sizeof(double);
-    group_needs out = {0};
+    group_needs out = {.reference = score_bytes(calm_score_prepare_bytes, captured),
+                       .prepare = score_bytes(calm_score_prepare_scratch_bytes, captured)};
     for (size_t j = begin; j < end; j++)
-        add_job(e, &layout->jobs[j], score_rows, &out);
-    const bool attention = begin < end && calm_job_sublayer(layout->jobs[begin].kind) == CALM_SUBLAYER_ATTENTION;
-    out.forward = attention ? attention_bytes(e->config, e->longest)
-                            : mlp_bytes(e->config, e->longest, begin < end ? layout->jobs[end - 1].in : 0);
-    out.statistics += score_rows * width * sizeof(float) + N_WATCHED * (TOKEN_BYTES * e->rows + sizeof(calm_act_acc));
-    out.reference = 3 * square + out.linear;
-    out.score += score_rows * width * sizeof(float) + 2 * square + 2 * 256 * width * sizeof(double) +
-                 (attention ? attention_bytes(e->config, e->longest)
-                            : mlp_bytes(e->config, e->longest, begin < end ? layout->jobs[end - 1].in : 0));
+        add_job(e, &e->layout->jobs[j], captured, &out);
     return out;
 }
 
-/* ---- the steps on a block ---- */
-
-/* Hidden rows of all windows, twice with a quantized prefix; those that enter a block that is scored as a whole, and what
- * is kept of its float and its quantized output. */
-static size_t hidden_bytes(const estimate *e)
+/* Scores of the sublayer or expert as a whole: a worker has all its jobs from the store, and their weights. */
+static size_t unit_bytes(const estimate *e, size_t begin, size_t end, const calm_capture_shape *captured)
 {
     const calm_recipe *recipe = e->p->in.recipe;
-    const size_t row = e->config->hidden * sizeof(float), copies = recipe->prefix == CALM_PREFIX_QUANTIZED ? 2 : 1;
-    const size_t scored = recipe->points & (1u << CALM_POINT_BLOCK | 1u << CALM_POINT_DELTA) ? 5 * e->score_rows * row : 0;
-    return scored + (e->knobs->spill ? 2 * e->n_threads * e->longest * row : copies * e->rows * row);
+    size_t most = 0;
+    for (size_t i = 0; i < recipe->n_pool && wants_point(e, CALM_POINT_SUBLAYER); i++) {
+        const calm_scheme *scheme = &recipe->pool[i].scheme;
+        size_t jobs = 0, then = score_bytes(calm_score_scratch_bytes, captured);
+        for (size_t j = begin; j < end; j++) {
+            const calm_job_ref *job = &e->layout->jobs[j];
+            jobs += calm_qjob_bytes(scheme, job->out, job->in, e->scaled) + CALM_BYTES(float, job->out * job->in);
+            raise_to(&then, calm_qblob_decode_scratch_bytes(scheme, job->out, job->in));
+        }
+        raise_to(&then, output_bytes(e, &e->layout->jobs[begin], captured->score_rows, scheme->act_bits));
+        raise_to(&most, jobs + CALM_BYTES(float, captured->score_rows * e->config->hidden) + then);
+    }
+    return calm_size_min(e->n_threads, recipe->n_pool) * most;
 }
 
-/* Rows of as many windows as fit `budget` bytes with `width` columns, one at least. */
-static size_t batch_rows(size_t windows, size_t rows, size_t longest, size_t width, size_t budget, size_t *n)
-{
-    const size_t per_window = longest * width * sizeof(float);
-    *n = smaller(windows, larger(1, per_window ? budget / per_window : windows));
-    return smaller(rows, *n * longest);
-}
-
-/* What the windows that are captured together add: inputs of the jobs, and sums and statistics of each window. */
-static size_t capture_bytes(const estimate *e, size_t width)
-{
-    size_t n;
-    const size_t budget = e->knobs->group_bytes ? e->knobs->group_bytes : CALM_CAPTURE_GROUP_BYTES;
-    const size_t rows = batch_rows(e->windows, e->rows, e->longest, width + 1, budget, &n);
-    return rows * (width * sizeof(float) + N_WATCHED * TOKEN_BYTES) +
-           n * (CHANNEL_BYTES * width + N_WATCHED * sizeof(calm_act_acc) + ROUNDING);
-}
-
-static void add_steps(const estimate *e, const group_needs *g, size_t held, calm_memory_plan *out)
+/* The steps on n such groups, for which `held` stays; `captured_bytes` are what the capture left, `capturing` what
+ * it took besides. */
+static void add_steps(const estimate *e, const group_needs *g, size_t n, size_t held, size_t captured_bytes,
+                      size_t capturing, size_t units, calm_memory_plan *out)
 {
     const size_t at_once = e->knobs->candidates_at_once ? e->knobs->candidates_at_once : e->n_threads;
-    const size_t group = g->width ? capture_bytes(e, g->width) : 0;
-    const size_t codes = e->knobs->slices ? smaller(g->codes, at_once * g->one_code) : g->codes;
-    const size_t always = held + g->weights + g->statistics;
-    const size_t tile = smaller(CALM_GRAM_TILE_BYTES, g->widest * g->widest * sizeof(float));
-    /* A Gram tile's product per thread; a tensor's mapped pages while it is converted. */
-    out->capture = larger(out->capture, always + group + e->n_threads * (g->forward + tile) + g->weights / 4);
-    out->quantize = larger(out->quantize, always + g->reference + codes + at_once * g->quantize);
-    out->score = larger(out->score, always + g->reference + codes + at_once * g->score);
+    const size_t codes = e->knobs->slices ? largest(&g->codes, n, at_once) : n * g->codes.all;
+    const size_t reference = n * g->reference, results = held + captured_bytes;
+    const size_t always = results + CALM_BYTES(calm_work, n * CALM_N_JOBS * e->p->in.recipe->n_pool);
+    raise_to(&out->capture, results + capturing);
+    /* What scores are compared with is made after the first slice was quantized. */
+    raise_to(&out->quantize, always + (e->knobs->slices ? reference : 0) + codes + largest(&g->quantize, n, at_once));
+    raise_to(&out->score, always + reference + codes + calm_size_max(g->prepare, largest(&g->score, n, at_once)));
+    raise_to(&out->score, always + reference + units);
 }
 
-static void add_mixture(const estimate *e, size_t block, calm_memory_plan *out)
+/* ---- the sublayers of a block ---- */
+
+static calm_capture_shape capture_shape(const estimate *e, calm_sublayer sublayer, long expert)
 {
-    const calm_layout *layout = calm_model_layout(e->p->in.model);
-    const calm_moe_config *moe = &e->config->moe;
-    const size_t route = e->rows * moe->top_k * 16 + (e->windows + 1) * moe->n_experts * sizeof(size_t);
-    /* The block's own hook points, each once for every window and once for all. */
-    const size_t watch = 3 * (2 * e->rows * TOKEN_BYTES + (e->windows + 1) * (sizeof(calm_act_acc) + ROUNDING / 4));
-    const size_t held = 2 * hidden_bytes(e) + route + watch;
-    /* An even spread of tokens; one expert may get more, which costs only its rows. */
-    const size_t tokens = expert_rows(e, e->rows), scored = expert_rows(e, e->score_rows);
-    size_t begin, end;
-    if (moe->shared_inner) {
-        calm_layout_group(layout, block, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT, &begin, &end);
-        const group_needs shared = measure_group(e, begin, end, e->score_rows);
-        add_steps(e, &shared, held, out);
+    return (calm_capture_shape){.config = e->config, .sublayer = sublayer, .expert = expert, .rows = e->rows,
+                                .score_rows = e->score_rows, .n_windows = e->windows, .longest = e->longest,
+                                .in_file = e->knobs->spill};
+}
+
+static calm_capture_options capture_options(const estimate *e, unsigned jobs, unsigned inputs)
+{
+    return (calm_capture_options){.jobs = jobs, .inputs = inputs, .grams = e->caps & CALM_NEEDS_GRAM,
+                                  .samples = e->caps & CALM_NEEDS_SAMPLES, .activations = true,
+                                  .group_bytes = e->knobs->group_bytes};
+}
+
+/* Attention, a dense MLP, or a shared expert: all jobs in one pass, or one pass per job. */
+static void add_dense(const estimate *e, size_t block, calm_sublayer sublayer, long expert, size_t held,
+                      calm_memory_plan *out)
+{
+    const calm_capture_shape shape = capture_shape(e, sublayer, expert);
+    size_t begin, end, step;
+    calm_layout_group(e->layout, block, sublayer, expert, &begin, &end);
+    const unsigned first = wants_point(e, CALM_POINT_SUBLAYER) ? 1u << e->layout->jobs[begin].kind : 0;
+    const size_t units = unit_bytes(e, begin, end, &shape);
+    step = e->knobs->job_by_job ? 1 : end - begin;
+    for (size_t j = begin; j < end; j += step) {
+        unsigned jobs = 0;
+        for (size_t i = j; i < j + step; i++)
+            jobs |= 1u << e->layout->jobs[i].kind;
+        calm_capture_options options = capture_options(e, jobs, first);
+        options.stay = e->knobs->job_by_job;
+        const group_needs needs = measure_group(e, j, j + step, &shape);
+        add_steps(e, &needs, 1, held, calm_capture_bytes(&shape, &options),
+                  calm_capture_sublayer_scratch_bytes(&shape, &options, e->n_threads), units, out);
     }
-    calm_layout_group(layout, block, CALM_SUBLAYER_MLP, 0, &begin, &end);
-    group_needs expert = measure_group(e, begin, end, smaller(scored, e->score_rows));
-    const size_t n = e->knobs->experts_at_once;
-    expert.weights *= n;
-    expert.statistics *= n;
-    expert.codes *= n;
-    expert.reference *= n;
-    expert.width = 0;    /* each expert's Gram matrices grow as its rows pass */
-    expert.forward = mlp_bytes(e->config, smaller(tokens, CALM_MOE_ROWS), moe->inner);
-    add_steps(e, &expert, held + n * tokens * e->config->hidden * sizeof(float), out);
+}
+
+/* Tokens that one of several experts is allowed of so many rows: twice an even share. */
+static size_t allowed_tokens(const calm_moe_config *moe, size_t rows)
+{
+    return calm_size_min(rows, 2 * rows * moe->top_k / moe->n_experts + 1);
+}
+
+/* n experts at once with so many tokens each. */
+static void add_wave(const estimate *e, size_t block, size_t held, size_t n, size_t rows, size_t score_rows,
+                     calm_memory_plan *out)
+{
+    const calm_capture_options options = capture_options(e, CALM_CAPTURE_ALL_JOBS, 0);
+    calm_capture_shape shape = capture_shape(e, CALM_SUBLAYER_MLP, 0);
+    size_t begin, end;
+    shape.rows = rows;
+    shape.score_rows = score_rows;
+    shape.most_rows = calm_moe_most_tokens(&e->config->moe, e->rows);
+    calm_layout_group(e->layout, block, CALM_SUBLAYER_MLP, 0, &begin, &end);
+    const group_needs needs = measure_group(e, begin, end, &shape);
+    const size_t weights = n * calm_model_load_jobs_bytes(e->p->in.model, begin, end);
+    add_steps(e, &needs, n, held + weights + n * (sizeof(calm_capture) + sizeof(calm_captured)),
+              calm_capture_experts_bytes(&shape, &options, n),
+              calm_capture_experts_scratch_bytes(&shape, &options, n, e->n_threads),
+              n * unit_bytes(e, begin, end, &shape), out);
+}
+
+/* The experts of a mixture, as many at once as the knobs say; or one alone that got more tokens than it is allowed. */
+static void add_experts(const estimate *e, size_t block, size_t held, calm_memory_plan *out)
+{
+    const calm_moe_config *moe = &e->config->moe;
+    add_wave(e, block, held, calm_size_min(e->knobs->experts_at_once, moe->n_experts), allowed_tokens(moe, e->rows),
+             allowed_tokens(moe, e->score_rows), out);
+    add_wave(e, block, held, 1, calm_moe_most_tokens(moe, e->rows), calm_moe_most_tokens(moe, e->score_rows), out);
+}
+
+/* What scoring takes that grows with the square of an expert's rows: of the wave, and of the candidates in work. */
+typedef struct wave_needs {
+    size_t rows, reference;
+    sizes score;
+} wave_needs;
+
+static void add_expert(wave_needs *to, size_t rows, size_t reference, size_t score)
+{
+    to->rows += rows;
+    to->reference += reference;
+    add_size(&to->score, score);
+}
+
+size_t calm_memory_plan_wave(const calm_run *p, const calm_routing *routing, size_t first, size_t n_threads)
+{
+    const calm_config *config = calm_model_config(p->in.model);
+    const size_t most = calm_size_min(p->memory.knobs.experts_at_once, config->moe.n_experts - first);
+    const size_t at_once = p->memory.knobs.candidates_at_once ? p->memory.knobs.candidates_at_once : n_threads;
+    const size_t scored = calm_size_min((size_t)p->in.recipe->score_windows, p->in.calib.n), stride = routing->n_windows + 1;
+    const size_t share = allowed_tokens(&config->moe, p->in.calib.begin[p->in.calib.n]), width = config->hidden;
+    const size_t score_share = allowed_tokens(&config->moe, p->in.calib.begin[scored]);
+    wave_needs allowed = {0}, found = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < most; i++)
+        add_expert(&allowed, share, most_for_rows(calm_score_prepare_bytes, score_share, width),
+                   most_for_rows(calm_score_scratch_bytes, score_share, width));
+    for (bool fits = true; fits && n < most; n += fits) {
+        const size_t *window = routing->window + (first + n) * stride, rows = window[scored] - window[0];
+        add_expert(&found, window[routing->n_windows] - window[0], calm_score_prepare_bytes(rows, width),
+                   calm_score_scratch_bytes(rows, width));
+        fits = n == 0 || (found.rows <= allowed.rows && found.reference + largest(&found.score, 1, at_once) <=
+                                                            allowed.reference + largest(&allowed.score, 1, at_once));
+    }
+    return n;
+}
+
+static void add_mixture(const estimate *e, size_t block, size_t held, calm_memory_plan *out)
+{
+    const calm_config *config = e->config;
+    const size_t copy = e->knobs->spill ? calm_row_store_bytes(e->longest, config->hidden) : 0;
+    const size_t workers = calm_size_min(e->windows, e->n_threads);
+    held += calm_moe_route_bytes(config, e->rows, e->windows) + calm_moe_watch_bytes(e->rows, e->windows, e->longest);
+    raise_to(&out->capture, held + workers * (copy + calm_moe_route_scratch_bytes(config, e->longest)));
+    if (config->moe.shared_inner)
+        add_dense(e, block, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT, held, out);
+    held += e->knobs->spill ? 0 : calm_row_store_bytes(e->rows, config->hidden);    /* the sum */
+    add_experts(e, block, held, out);
+    raise_to(&out->capture, held + workers * (2 * copy + calm_moe_end_scratch_bytes(config, e->longest)));
+}
+
+/* ---- whole blocks ---- */
+
+/* What a model holds of one of its blocks with every job quantized, float and quantized weights, and while it runs
+ * on so many windows, or after that `then`. */
+static size_t planned_block_bytes(const estimate *e, size_t block, size_t n_windows, size_t longest, size_t then)
+{
+    const calm_recipe *recipe = e->p->in.recipe;
+    const calm_model *model = e->p->in.model;
+    const size_t begin = e->layout->block_begin[block], end = e->layout->block_begin[block + 1];
+    size_t most = 0, outside = begin, expert_end;
+    while (outside < end && e->layout->jobs[outside].expert < 0)
+        outside++;
+    for (expert_end = outside; expert_end < end && e->layout->jobs[expert_end].expert == 0;)
+        expert_end++;
+    for (size_t i = 0; i < recipe->n_schemes; i++) {
+        const calm_scheme *scheme = &recipe->schemes[i];
+        size_t expert = 0;
+        if (outside < end)
+            expert = calm_assembled_expert_bytes(model, block, scheme, e->scaled) +
+                     calm_qgroup_apply_bytes(model, outside, expert_end, e->scaled) +
+                     calm_assemble_group_scratch_bytes(model, outside, expert_end, scheme);
+        raise_to(&then, calm_assemble_group_scratch_bytes(model, begin, outside, scheme));
+        raise_to(&then, calm_batch_block_scratch_bytes(e->config, block, n_windows, longest, expert, scheme->act_bits,
+                                                    e->n_threads));
+        raise_to(&most, calm_assembled_block_bytes(model, block, scheme, e->scaled) +
+                         calm_qgroup_apply_bytes(model, begin, outside, e->scaled) + then);
+    }
+    return most;
+}
+
+/* Hidden rows of all windows, unless they are in a file; with a quantized prefix also as they entered the block, and
+ * of a block that is scored as a whole those of the scoring windows. */
+static size_t hidden_bytes(const estimate *e)
+{
+    const size_t width = e->config->hidden, copies = e->p->in.recipe->prefix == CALM_PREFIX_QUANTIZED ? 2 : 1;
+    const bool scored = wants_point(e, CALM_POINT_BLOCK) || wants_point(e, CALM_POINT_DELTA);
+    return (e->knobs->spill ? 0 : copies * calm_row_store_bytes(e->rows, width)) +
+           (scored ? calm_row_store_bytes(e->score_rows, width) : 0);
+}
+
+/* A block's output and what it adds, float and by one entry after the other. */
+static size_t whole_bytes(const estimate *e, size_t block)
+{
+    const size_t windows = calm_size_min((size_t)e->p->in.recipe->score_windows, e->windows), n = e->score_rows;
+    const size_t width = e->config->hidden, outputs = 2 * calm_row_store_bytes(n, width);
+    const size_t scoring = calm_size_min(2, e->n_threads) * calm_score_scratch_bytes(n, width);
+    size_t weights = 0;
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        weights += calm_model_load_sublayer_bytes(e->p->in.model, block, s);
+    return outputs + weights + 2 * calm_score_prepare_bytes(n, width) +
+           calm_size_max(calm_score_prepare_scratch_bytes(n, width),
+                         outputs + planned_block_bytes(e, block, windows, e->longest, scoring));
 }
 
 static void add_block(const estimate *e, size_t block, calm_memory_plan *out)
 {
-    const calm_layout *layout = calm_model_layout(e->p->in.model);
-    size_t begin, end;
-    calm_layout_group(layout, block, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT, &begin, &end);
-    const group_needs attention = measure_group(e, begin, end, e->score_rows);
-    add_steps(e, &attention, hidden_bytes(e), out);
-    if (e->config->moe.sparse[block]) {
-        add_mixture(e, block, out);
-        return;
+    const size_t hidden = hidden_bytes(e);
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        /* A tensor's mapped pages while it is converted, before anything else is there. */
+        const size_t weights = calm_model_load_sublayer_bytes(e->p->in.model, block, s);
+        raise_to(&out->capture, hidden + weights + weights / 4);
+        if (s == CALM_SUBLAYER_MLP && e->config->moe.sparse[block])
+            add_mixture(e, block, hidden + weights, out);
+        else
+            add_dense(e, block, s, CALM_NO_EXPERT, hidden + weights, out);
     }
-    calm_layout_group(layout, block, CALM_SUBLAYER_MLP, CALM_NO_EXPERT, &begin, &end);
-    const group_needs mlp = measure_group(e, begin, end, e->score_rows);
-    add_steps(e, &mlp, hidden_bytes(e), out);
+    if (wants_point(e, CALM_POINT_BLOCK) || wants_point(e, CALM_POINT_DELTA))
+        raise_to(&out->score, hidden + whole_bytes(e, block));
+    if (e->p->in.recipe->prefix == CALM_PREFIX_QUANTIZED)
+        raise_to(&out->capture, hidden + planned_block_bytes(e, block, e->windows, e->longest, 0));
 }
 
 /* ---- whole models ---- */
 
-/* Weights of a block outside its experts, and of one expert. */
-static void count_block(const estimate *e, size_t block, size_t *outside, size_t *expert)
-{
-    const calm_layout *layout = calm_model_layout(e->p->in.model);
-    *outside = *expert = 0;
-    for (size_t j = layout->block_begin[block]; j < layout->block_begin[block + 1]; j++) {
-        const calm_job_ref *job = &layout->jobs[j];
-        *outside += job->expert < 0 ? job->out * job->in : 0;
-        *expert += job->expert == 0 ? job->out * job->in : 0;
-    }
-}
-
-/* Hidden rows and sums of one model for the windows that are evaluated together; of an encoder its embeddings. */
-static size_t evaluated_bytes(const estimate *e)
-{
-    const calm_recipe *recipe = e->p->in.recipe;
-    const size_t hidden = e->config->hidden, seqlen = (size_t)recipe->seqlen;
-    const size_t eval = !e->p->result.evaluates ? 0 : recipe->eval_windows ? (size_t)recipe->eval_windows : UNKNOWN_WINDOWS;
-    const size_t windows = larger(e->p->in.guard.n, eval), longest = larger(e->longest, seqlen);
-    size_t n;
-    const size_t rows = batch_rows(windows, windows * longest, longest, calm_eval_width(hidden), CALM_EVAL_BATCH_BYTES, &n);
-    return rows * (hidden * sizeof(float) + SUMS_BYTES) +
-           (calm_inputs_encode(&e->p->in) ? windows * (hidden + 8) * sizeof(double) : windows * (sizeof(calm_eval_window) + sizeof(double)));
-}
-
-/* Tiles of the tables of two models, logits of a tile in each thread; of an encoder the similarities of all pairs. */
-static size_t head_bytes(const estimate *e)
+/* n models with their plans against the float model on so many windows. */
+static size_t measured_bytes(const estimate *e, size_t n, size_t n_windows, size_t longest, size_t n_checkpoints)
 {
     const calm_config *config = e->config;
-    const calm_head head = {.hidden = config->hidden, .vocab = config->vocab};
-    const size_t tile = calm_head_tile(&head), chunk = calm_eval_chunk(tile), sentences = CALM_PAIRED_SENTENCES;
-    if (calm_inputs_encode(&e->p->in))
-        return sentences * sentences / 2 * 5 * sizeof(double);
-    return 2 * tile * config->hidden * sizeof(float) + e->n_threads * (2 * chunk + 1) * tile * sizeof(float);
+    const bool encodes = calm_inputs_encode(&e->p->in);
+    const size_t batch = (encodes ? calm_encode_batch : calm_evaluation_batch)(config, n_windows, longest);
+    calm_evaluation_shape shape = {.config = config, .n_windows = n_windows, .longest = longest, .n = n,
+                                   .has_reference = true, .n_checkpoints = n_checkpoints};
+    for (size_t b = 0; b < config->n_blocks; b++)
+        raise_to(&shape.block_bytes, planned_block_bytes(e, b, batch, longest, 0));
+    if (!n || !n_windows)
+        return 0;
+    if (!encodes)
+        return calm_evaluate_bytes(&shape) + calm_evaluate_scratch_bytes(&shape, e->n_threads);
+    return (n + 1) * (calm_encode_bytes(config, n_windows) + calm_embedding_compare_bytes(n_windows) +
+                      CALM_BYTES(calm_eval_window, n_windows)) +
+           calm_size_max(calm_encode_scratch_bytes(config, n_windows, longest, shape.block_bytes),
+                         calm_embedding_compare_scratch_bytes(n_windows));
 }
 
-/* Evaluation runs each model's blocks in turn: float and quantized weights of one block, hidden rows of a batch per
- * model.  Assembly holds one block's float weights and codes. */
-static void add_models(const estimate *e, calm_memory_plan *out)
+/* The hybrid and the uniform runs on the guard's windows, probes on the first of the calibration's, the result on
+ * the text. */
+static void add_evaluations(const estimate *e, calm_memory_plan *out)
 {
     const calm_recipe *recipe = e->p->in.recipe;
-    const calm_config *config = e->config;
-    const size_t batch = evaluated_bytes(e), guard = recipe->guard_windows ? smaller(recipe->n_pool, CALM_TRIALS_AT_ONCE) + 2 : 0,
-                 models = larger(guard, e->p->result.evaluates ? 2 : 0);
-    const size_t forward = larger(attention_bytes(config, e->longest), mlp_bytes(config, e->longest, config->inner));
+    const bool probes = recipe->n_budgets || recipe->selection.score == CALM_SCORE_PROBE_KL;
+    const size_t probed = calm_size_min((size_t)recipe->probe_windows, e->windows);
+    const size_t n_probes = calm_size_min(e->layout->n_jobs * recipe->n_pool, CALM_TRIALS_AT_ONCE);
+    const size_t n_trials = calm_size_min(recipe->n_pool + 1, CALM_TRIALS_AT_ONCE);
+    const size_t text = recipe->eval_windows ? (size_t)recipe->eval_windows : UNKNOWN_WINDOWS;
+    const size_t longest = calm_size_max(e->longest, (size_t)recipe->seqlen);
+    if (recipe->guard_windows)
+        out->evaluate = measured_bytes(e, n_trials, e->p->in.guard.n, e->p->in.guard.longest, 1);
+    if (probes)
+        raise_to(&out->evaluate, measured_bytes(e, n_probes, probed, e->longest, 1));
+    if (e->p->result.evaluates)
+        raise_to(&out->evaluate, recipe->n_budgets > 1 ? measured_bytes(e, recipe->n_budgets, text, longest, 1)
+                                                    : measured_bytes(e, 1, text, longest, 2));
+}
+
+/* Pages of the largest tensor while it is copied: an embedding, when there is no block in memory. */
+static size_t mapped_bytes(const estimate *e)
+{
+    const calm_safetensors *tensors = calm_model_tensors(e->p->in.model);
     size_t most = 0;
-    for (size_t b = 0; b < config->n_blocks; b++) {
-        size_t outside, expert;
-        count_block(e, b, &outside, &expert);
-        const size_t here = 9 * outside + (expert ? e->n_threads * 9 * expert + CALM_MOE_WAVE_BYTES + 2 * batch : 0);
-        most = larger(most, here);
-        out->assemble = larger(out->assemble, 6 * outside + 6 * expert + 2 * larger(outside / 2, expert / 2));
+    for (size_t i = 0; i < calm_safetensors_count(tensors); i++)
+        raise_to(&most, calm_safetensors_at(tensors, i)->bytes);
+    return most;
+}
+
+static void add_formats(const estimate *e, calm_memory_plan *out)
+{
+    const calm_recipe *recipe = e->p->in.recipe;
+    out->assemble = mapped_bytes(e);
+    for (size_t f = 0; f < calm_formats_count(&recipe->formats); f++) {
+        const calm_exporter *exporter = calm_formats_at(&recipe->formats, f);
+        for (size_t s = 0; s < recipe->n_schemes && exporter->write_bytes; s++)
+            raise_to(&out->assemble, exporter->write_bytes(e->p->in.model, &recipe->schemes[s], e->scaled));
+        if (exporter->wants_importance)
+            raise_to(&out->assemble,
+                  calm_importance_collect_bytes(e->p->in.model, e->longest) +
+                      calm_importance_collect_scratch_bytes(e->p->in.model, e->windows, e->longest, e->n_threads));
     }
-    if (models)
-        out->evaluate = most + models * batch + head_bytes(e) + e->n_threads * forward;
 }
 
 void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_knobs *knobs, calm_memory_plan *out)
 {
     const calm_config *config = calm_model_config(p->in.model);
     const size_t base = out->base;
-    estimate e = {.p = p, .config = config, .knobs = knobs, .n_threads = n_threads, .longest = p->in.calib.longest};
-    const size_t scored = smaller((size_t)p->in.recipe->score_windows, p->in.calib.n);
+    estimate e = {.p = p, .config = config, .layout = calm_model_layout(p->in.model), .knobs = knobs,
+                  .n_threads = n_threads, .longest = p->in.calib.longest, .caps = calm_recipe_caps(p->in.recipe)};
+    const size_t scored = calm_size_min((size_t)p->in.recipe->score_windows, p->in.calib.n);
+    e.scaled = e.caps & CALM_SETS_IN_SCALE;
     e.windows = p->in.calib.n;
     e.rows = p->in.calib.begin[p->in.calib.n];
     e.score_rows = p->in.calib.begin[scored];
     *out = (calm_memory_plan){.base = base, .knobs = *knobs};
     for (size_t b = p->in.first_block; b < p->in.end_block; b++)
         add_block(&e, b, out);
-    add_models(&e, out);
+    /* The statistics of the embeddings, and of the final norm. */
+    raise_to(&out->capture, hidden_bytes(&e) + calm_act_new_bytes(e.rows) +
+                             calm_capture_rows_scratch_bytes(e.windows, e.longest));
+    add_evaluations(&e, out);
+    add_formats(&e, out);
     const size_t chunks = (8 + 2 * n_threads) * CALM_ARENA_CHUNK;    /* begun, in arenas and their scratch */
     const size_t always = base + n_threads * THREAD_BYTES + SLACK_BYTES + chunks;
     size_t *const stages[] = {&out->capture, &out->quantize, &out->score, &out->evaluate, &out->assemble};
-    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
-        *stages[i] += always;
-        out->peak = larger(out->peak, *stages[i]);
-    }
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        raise_to(&out->peak, *stages[i]);
+    out->kept = calm_memory_kept(out->peak, n_threads);
+    out->peak += always + out->kept;
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        *stages[i] += always + out->kept;
     out->spill_bytes = knobs->spill ? e.rows * config->hidden * sizeof(float) * (config->moe.n_experts ? 2 : 1) *
                                            (p->in.recipe->prefix == CALM_PREFIX_QUANTIZED ? 2 : 1)
                                      : 0;
@@ -360,13 +512,13 @@ calm_status calm_memory_plan_choose(calm_ctx *ctx, const calm_run *p, size_t lim
                                               .group_bytes = choice & 4 ? SMALL_GROUP : 0};
                     *out = (calm_memory_plan){.base = base};
                     calm_memory_plan_estimate(p, threads, &knobs, out);
-                    smallest = smaller(smallest, out->peak);
+                    smallest = calm_size_min(smallest, out->peak);
                     if (out->peak <= limit)
                         return CALM_OK;
                 }
     return calm_fail(ctx, CALM_ENOMEM,
                      "the run does not fit in %.2f GB of memory; the smallest limit it fits in is `memory` %.2fGB (%s)",
-                     (double)limit / 1e9, (double)(smallest + 5000000) / 1e9,
+                     (double)limit / 1e9, (double)(smallest + SPREAD_BYTES + 4999999) / 1e9,    /* rounded up */
                      "fewer `calibration.samples`, `calibration.score_samples` or threads need less");
 }
 
@@ -381,7 +533,7 @@ calm_status calm_memory_plan_limit(calm_ctx *ctx, const calm_recipe *recipe, siz
 
 void calm_memory_plan_note(size_t *held)
 {
-    *held = larger(*held, calm_memory_peak());
+    raise_to(held, calm_memory_peak());
     calm_memory_restart();
 }
 
@@ -401,7 +553,7 @@ calm_status calm_memory_plan_apply(calm_ctx *ctx, calm_run *p, calm_memory_plan 
         p->spill_dir = slash ? dir : ".";
     }
     const size_t elsewhere = out->base > calm_memory_used() ? out->base - calm_memory_used() : 0;
-    out->reserved = elsewhere + (size_t)ctx->n_threads * THREAD_BYTES + SLACK_BYTES;
+    out->reserved = elsewhere + (size_t)ctx->n_threads * THREAD_BYTES + SLACK_BYTES + out->kept;
     calm_memory_set_limit(limit > out->reserved ? limit - out->reserved : 1);
     calm_log(ctx, CALM_LOG_INFO, "memory: %.2f GB expected, %.2f GB allowed%s%s%s", (double)out->peak / 1e9,
              (double)limit / 1e9, knobs->spill ? "; hidden rows in a file" : "",

@@ -8,6 +8,7 @@
 #define CALM_RUN_MEMORY_PLAN_H
 
 #include "ptq/recipe/recipe.h"
+#include "ptq/model/moe.h"
 
 typedef struct calm_run calm_run;    /* ptq/run/run_impl.h */
 
@@ -23,6 +24,7 @@ typedef struct calm_memory_plan {
     calm_knobs knobs;
     size_t limit;                                /* that was allowed                                    */
     size_t reserved;                             /* of the limit: not for arenas, but for program and BLAS */
+    size_t kept;                                 /* of that: free lists of the C library                */
     size_t base;                                 /* program, libraries, tokenizer, store: there already */
     size_t capture, quantize, score;             /* peaks of the three steps on a block                 */
     size_t evaluate, assemble;
@@ -40,6 +42,10 @@ void calm_memory_plan_note(size_t *held);
 
 /* What the run needs with these knobs. */
 void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_knobs *knobs, calm_memory_plan *out);
+
+/* Experts from `first` on that are in work at once: as many as p->memory says, or fewer where they saw more tokens
+ * than it allows for (twice an even share each); at least one. */
+size_t calm_memory_plan_wave(const calm_run *p, const calm_routing *routing, size_t first, size_t n_threads);
 
 /* Choose the knobs for `limit` bytes; those of the recipe, if it has any, are taken as they are.  CALM_ENOMEM, naming
  * the smallest limit that would do. */

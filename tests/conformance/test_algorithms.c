@@ -317,10 +317,10 @@ END_OF_TEST
  * is the outputs and a little of the weights. */
 TEST(refits_never_lose)
 {
-    size_t n;
+    size_t n, n_checked = 0;
     const calm_part *const *parts = calm_parts(&n);
     for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; parts[i]->kind == CALM_KIND_REFIT && k < N_SCHEMES; k++) {
+        for (size_t k = 0; parts[i]->kind == CALM_KIND_REFIT && k < N_SCHEMES; k++, n_checked++) {
             sample s;
             calm_qjob before, after;
             make_sample(&s, 30, 70, 400, schemes[k]);
@@ -335,6 +335,7 @@ TEST(refits_never_lose)
             /* Codes times scales of 8 or 11 bits are exact in float32; what is left is the order of double sums. */
             ck_assert_msg(found <= bound * (1 + 1e-9), "%s %s: %g, was %g", parts[i]->name, schemes[k], found, bound);
         }
+    ck_assert_uint_gt(n_checked, 0);
 }
 END_OF_TEST
 
@@ -442,8 +443,8 @@ TEST(fits_need_eight_rows_per_input)
 }
 END_OF_TEST
 
-/* Make allocation k of an arena fail, for every k until the run succeeds. */
-static void fail_each_allocation(const char *chain, const calm_job *job, calm_arena *arena)
+/* Make allocation k of an arena fail, for every k until the run succeeds: how many that were. */
+static long fail_each_allocation(const char *chain, const calm_job *job, calm_arena *arena)
 {
     for (long k = 1;; k++) {
         calm_qjob q;
@@ -453,7 +454,7 @@ static void fail_each_allocation(const char *chain, const calm_job *job, calm_ar
         bool used = arena->fail_in == 0;
         arena->fail_in = 0;
         if (status == CALM_OK && !used)
-            return;
+            return k - 1;
         ck_assert_msg(status == CALM_ENOMEM, "%s: allocation %ld: %s", chain, k, calm_status_name(status));
         ck_assert_str_ne(ctx->message, "");
         calm_ctx_forgive(ctx);
@@ -465,8 +466,8 @@ TEST(each_allocation_may_fail)
     for (const char **chain = all_chains(); *chain; chain++) {
         sample s;
         make_sample(&s, 9, 37, enough_rows(*chain, 60, 37), within_reach(*chain, "w3a16_g16_asym"));
-        fail_each_allocation(*chain, &s.job, ctx->out);
-        fail_each_allocation(*chain, &s.job, ctx->scratch);
+        ck_assert_int_gt(fail_each_allocation(*chain, &s.job, ctx->out), 0);
+        ck_assert_int_gt(fail_each_allocation(*chain, &s.job, ctx->scratch), 0);
     }
 }
 END_OF_TEST
@@ -478,6 +479,7 @@ static void check_equal(const char *chain, const calm_qjob *a, const calm_qjob *
     size_t n_scales = a->out * a->n_groups;
     ck_assert_msg(memcmp(a->codes, b->codes, a->out * a->in) == 0, "%s: codes differ", chain);
     ck_assert_msg(memcmp(a->scales, b->scales, n_scales * sizeof *a->scales) == 0, "%s: scales differ", chain);
+    ck_assert(!a->zeros == !b->zeros && !a->in_scale == !b->in_scale);
     ck_assert_msg(!a->zeros || memcmp(a->zeros, b->zeros, n_scales) == 0, "%s: zeros differ", chain);
     ck_assert(!a->in_scale || memcmp(a->in_scale, b->in_scale, a->in * sizeof *a->in_scale) == 0);
     ck_assert(a->damp == b->damp);
@@ -523,6 +525,51 @@ TEST(channel_scales_are_shared_or_left_out)
 }
 END_OF_TEST
 
+/* ---- memory ---- */
+
+/* What a chain says it takes is what it takes: each part counts.  A chunk for the result, one for the caller, and one for
+ * each worker.  With one worker everything that is held is there at one time, but for an input scale that is made after
+ * it was searched for; the result may come later. */
+static void check_memory(const char *chain, const char *scheme, size_t out, size_t in, bool absorbs, size_t n_threads)
+{
+    static uint32_t groups[256];
+    sample s;
+    calm_algorithm *algorithm;
+    calm_qjob q;
+    make_sample(&s, out, in, enough_rows(chain, 300, in), scheme);
+    ck_ok(calm_algorithm_parse(ctx, chain, &algorithm));
+    calm_job_shape shape = calm_job_shape_of(&s.job.scheme, out, in);
+    shape.n_samples = s.rows;
+    shape.n_threads = n_threads;
+    for (size_t j = 0; absorbs && j < in; j++)
+        groups[j] = (uint32_t)j / 2;
+    if (absorbs) {
+        s.job.absorb_group = groups;
+        s.job.n_absorb_groups = shape.n_absorb_groups = (in + 1) / 2;
+    }
+    const size_t left = calm_algorithm_run_bytes(algorithm, &shape);
+    const size_t held = calm_algorithm_run_scratch_bytes(algorithm, &shape);
+    ctx->n_threads = (int)n_threads;
+    test_memory_begin();
+    ck_ok(calm_algorithm_run(ctx, algorithm, &s.job, &q));
+    const test_memory found = test_memory_end();
+    ck_assert_msg(found.out == left, "%s, %s: left %zu, said %zu", chain, scheme, found.out, left);
+    ck_assert_msg(found.most <= left + held + (2 + n_threads) * CALM_ARENA_CHUNK, "%s, %s: took %zu, said %zu",
+                  chain, scheme, found.most, left + held);
+    ck_assert_msg(n_threads > 1 || found.most + CALM_BYTES(float, in) >= held, "%s, %s: took %zu, said %zu", chain,
+                  scheme, found.most, held);
+}
+
+TEST(memory_is_what_it_says)
+{
+    static const size_t shapes[][2] = {{300, 200}, {60, 256}};
+    for (const char **chain = all_chains(); *chain; chain++)
+        for (size_t i = 0; i < 4; i++)
+            check_memory(*chain, within_reach(*chain, schemes[i]), shapes[i / 2][0], shapes[i / 2][1], i & 1,
+                         i & 1 ? 1 : 2);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("algorithms", (const TTest *[]){
@@ -530,5 +577,5 @@ int main(void)
         huge_outliers_in_weights_and_inputs, tiny_weights, no_calibration_rows, not_worse_than_rtn, refits_never_lose,
         bad_numbers_are_named, missing_statistics_and_float_are_refused, schemes_out_of_reach,
         fits_need_eight_rows_per_input, each_allocation_may_fail,
-        threads_do_not_matter, channel_scales_are_shared_or_left_out, NULL});
+        threads_do_not_matter, channel_scales_are_shared_or_left_out, memory_is_what_it_says, NULL});
 }

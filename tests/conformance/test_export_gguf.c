@@ -7,6 +7,7 @@
 #include "ptq/base/sha256.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/export/export.h"
+#include "ptq/export/gguf_layout.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/gguf_names.h"
 #include "tests/support/harness.h"
@@ -346,6 +347,41 @@ TEST(rows_are_turned)
 }
 END_OF_TEST
 
+/* llama.cpp divides the angles of llama3's scaling by factors that the file holds: 1 for wave lengths below 1000 / 4, 8
+ * above 1000 / 1, and between them the frequency is mixed of both. */
+TEST(factors_of_llama3)
+{
+    static const double original = 1000, low = 1, high = 4, factor = 8;
+    tiny_model spec = model_of("llama");
+    size_t n_kept = 0, n_divided = 0;
+    tiny_plan p;
+    spec.extra = "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0, "
+                 "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 1000}";
+    tiny_plan_open(&p, tiny_model_write(&spec));
+    const char *path = export(&p, NULL);
+    check_written(&p, path);
+    opened in = open_written(path);
+    const calm_gguf_tensor *stored = calm_gguf_find_tensor(in.file, "rope_freqs.weight");
+    ck_assert_ptr_nonnull(stored);
+    ck_assert(stored->type == CALM_GGML_F32 && stored->n_dims == 1 && stored->dims[0] == spec.head_dim / 2);
+    for (size_t i = 0; i < spec.head_dim / 2; i++) {
+        const double frequency = pow(10000, -2 * (double)i / (double)spec.head_dim), length = 2 * M_PI / frequency;
+        const double smooth = (original / length - low) / (high - low);
+        const double scaled = length < original / high  ? frequency
+                              : length > original / low ? frequency / factor
+                                                        : (1 - smooth) * frequency / factor + smooth * frequency;
+        float found;
+        memcpy(&found, stored->data + 4 * i, sizeof found);
+        ck_near(found, frequency / scaled, 1e-6 * factor);
+        n_kept += found == 1;
+        n_divided += found == 8;
+    }
+    ck_assert(n_kept > 0 && n_divided > 0 && n_kept + n_divided < spec.head_dim / 2);
+    calm_gguf_close(in.file);
+    calm_model_close(p.model);
+}
+END_OF_TEST
+
 static void check_refused(const tiny_model *spec, const char *scheme, const char *words)
 {
     tiny_plan p;
@@ -466,10 +502,47 @@ TEST(every_allocation_fails)
 }
 END_OF_TEST
 
+/* What write_bytes says is held while a row is written, but for input scales that jobs cannot take and pieces of float
+ * matrices, of which a block has none here; the layout and a chunk for each of four arenas are what is more. */
+TEST(memory)
+{
+    static const char *const few[] = {"qwen3", "qwen2_moe"}, *const scheme = "w4a16_g32";
+    for (size_t f = 0; f < sizeof few / sizeof *few; f++) {
+        tiny_model spec = model_of(few[f]);
+        calm_scheme parsed;
+        tiny_plan p;
+        size_t scales = 0;    /* pieces have 64 Ki floats */
+        spec.hidden = 256;
+        spec.head_dim = 64;
+        spec.inner = 512;
+        spec.expert_inner = spec.shared_inner = 384;
+        tiny_plan_open(&p, tiny_model_write(&spec));
+        tiny_plan_quantize_all(&p, &scheme, 1, TINY_GENERAL);
+        tiny_plan_pack(&p);
+        ck_ok(calm_scheme_parse(ctx, scheme, &parsed));
+        const calm_layout *layout = calm_model_layout(p.model);
+        for (size_t j = 0; j < layout->n_jobs; j++)
+            scales += CALM_BYTES(float, layout->jobs[j].in);
+        const size_t said = gguf()->write_bytes(p.model, &parsed, true);
+        const size_t per_tensor = sizeof(calm_gguf_part) + sizeof(calm_gguf_tensor) + sizeof(calm_gguf_spot) + 256;
+        const size_t more = calm_safetensors_count(calm_model_tensors(p.model)) * per_tensor + 4 * CALM_ARENA_CHUNK;
+        const calm_export_input input = {.model = p.model, .plan = &p.plan};
+        const char *dir = test_directory();
+        test_memory_begin();
+        ck_ok(gguf()->write(ctx, &input, dir));
+        const size_t most = test_memory_end().most;
+        ck_assert_msg(most + scales + 3 * CALM_BYTES(float, 64 * 1024) >= said && most <= said + more,
+                      "%s: took %zu, said %zu", few[f], most, said);
+        calm_model_close(p.model);
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("export_gguf", (const TTest *[]){every_scheme, every_family, biases_and_dtypes, float_types,
-                                                      experts_of_different_schemes, rows_are_turned, refused_by_name, targets,
+                                                      experts_of_different_schemes, rows_are_turned, factors_of_llama3,
+                                                      refused_by_name, targets,
                                                       warned_of_windows, same_bytes,
-                                                      every_allocation_fails, NULL});
+                                                      every_allocation_fails, memory, NULL});
 }

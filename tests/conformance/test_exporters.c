@@ -527,11 +527,65 @@ TEST(found_by_name)
 }
 END_OF_TEST
 
+/* ---- memory ---- */
+
+/* What write_bytes says is held while the block's largest tensor is written: no less but for what that format need not
+ * turn about and jobs that take no input scale; no more but for a chunk of each of four arenas, and for names and the
+ * index. */
+static void check_memory(const calm_exporter *exporter, const char *family, const char *scheme)
+{
+    tiny_model spec = tiny_wide(family);
+    calm_scheme parsed;
+    tiny_plan p;
+    size_t largest = 0, scales = 0;
+    spec.hidden = 256;
+    spec.head_dim = 64;
+    spec.inner = 512;
+    spec.expert_inner = spec.shared_inner = 384;
+    new_plan(&p, &spec, &scheme, 1);
+    tiny_plan_pack(&p);
+    ck_ok(calm_scheme_parse(ctx, scheme, &parsed));
+    const calm_layout *layout = calm_model_layout(p.model);
+    for (size_t i = 0; i < layout->n_linears; i++)
+        largest = calm_size_max(largest, layout->linears[i].out * layout->linears[i].in);
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        scales += CALM_BYTES(float, layout->jobs[j].in);
+    const size_t said = exporter->write_bytes(p.model, &parsed, true);
+    const size_t names = 4 * 128 * calm_safetensors_count(calm_model_tensors(p.model));
+    const calm_export_input input = input_of(&p);
+    const char *dir = test_directory();
+    test_memory_begin();
+    ck_ok(exporter->write(ctx, &input, dir));
+    const size_t most = test_memory_end().most;
+    ck_assert_msg(most + 2 * largest + scales >= said, "%s, %s: took %zu, said %zu", exporter->name, family, most,
+                  said);
+    ck_assert_msg(most <= said + names + 4 * CALM_ARENA_CHUNK, "%s, %s: took %zu, said %zu", exporter->name, family,
+                  most, said);
+    calm_model_close(p.model);
+}
+
+TEST(memory)
+{
+    size_t n, checked = 0;
+    for (size_t e = 0; e < (calm_exporters(&n), n); e++) {
+        const calm_exporter *exporter = calm_exporters(&n)[e];
+        ck_assert_int_eq(exporter->write_bytes == NULL, is(exporter, "imatrix") || is(exporter, "tensor_types"));
+        if (!exporter->write_bytes || exporter->file)
+            continue;
+        check_memory(exporter, "qwen3", "w4a16_g32");
+        check_memory(exporter, "qwen3_moe", "w4a16_g32");
+        check_memory(exporter, "qwen2_moe", is(exporter, "awq") ? "w4a16_g32_asym" : "w8a16");
+        checked++;
+    }
+    ck_assert_uint_ge(checked, 4);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("exporters",
                      (const TTest *[]){one_scheme, mixed_schemes, other_models, every_family,
                                        config_keeps_every_key,
                                        same_bytes_in_a_fixed_order, shards, found_by_name, refused_by_name,
-                                       every_allocation_fails, NULL});
+                                       every_allocation_fails, memory, NULL});
 }

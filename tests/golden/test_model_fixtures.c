@@ -86,7 +86,7 @@ static void compare(const fixture *f, const char *what, const float *found, size
     for (size_t t = 0; t < f->windows.begin[f->windows.n]; t++)
         for (size_t i = 0; i < width; i++) {
             const double difference = fabs((double)found[t * width + i] - (double)expected[f->row[t] * width + i]);
-            worst = difference <= worst ? worst : difference;    /* a NaN is the worst */
+            worst = test_worse(worst, difference);
         }
     ck_assert_msg(worst <= TOLERANCE, "%s: %s: largest difference %g, tolerance %g", f->name, what, worst, TOLERANCE);
 }
@@ -160,8 +160,7 @@ static void check_nll(const fixture *f, const float *logits, size_t vocab)
 {
     const calm_tensor *stored = calm_safetensors_find(f->set, "token_nll");
     double expected = 0;
-    if (!stored)
-        return;    /* an encoder */
+    ck_assert_msg(stored && stored->n_elements > 0, "%s: reference.safetensors lacks token_nll", f->name);
     for (size_t i = 0; i < stored->n_elements; i++) {
         double value;
         memcpy(&value, stored->data + 8 * i, sizeof value);
@@ -279,7 +278,8 @@ static void check_head(const fixture *f, const calm_model *model, calm_batch *ba
     ck_ok(calm_head_prepare(ctx, &head, batch->hidden.data, batch->rows));
     ck_ok(calm_head_logits(ctx, &head, batch->hidden.data, batch->rows, logits));
     compare(f, "logits", logits, head.vocab);
-    check_nll(f, logits, head.vocab);
+    if (!config->arch->encoder)
+        check_nll(f, logits, head.vocab);
 }
 
 static void check_model(const char *name, const char *dir, const char *source)
@@ -317,10 +317,8 @@ static const char *with_config(const char *source, const char *config, char **fi
 TEST(model_fixtures)
 {
     const char *root = fixtures_root();
-    if (!root) {
-        printf("SKIP: all: no reference fixtures (../shared/fixtures or CALM_FIXTURES)\n");
+    if (!root)
         return;
-    }
     calm_linalg_setup();
     char **names = fixture_entries("models", NULL);
     size_t n_run = 0;
@@ -338,7 +336,7 @@ TEST(model_fixtures)
         printf("ok %s\n", names[i]);
         n_run++;
     }
-    ck_assert_msg(!names[0] || n_run > 0, "no model fixture could be run");
+    ck_assert_msg(n_run > 0, "no model fixture could be run");
 }
 END_OF_TEST
 

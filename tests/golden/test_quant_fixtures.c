@@ -56,6 +56,7 @@ typedef struct gptq_problem {
     calm_linear linear;
     calm_stats stats;
     double damp;
+    size_t *n_dequantized;    /* cases whose weights were compared as well */
 } gptq_problem;
 
 static const char *chain_of(const char *mode, double damp)
@@ -111,13 +112,16 @@ static void check_gptq_case(const gptq_problem *problem, const char *key, const 
     float *w;
     ck_ok(CALM_NEW(ctx, ctx->out, w, n));
     calm_qjob_dequantize(&qjob, w);
-    if (calm_safetensors_find(problem->set, test_format("%s.dequant", key)))
+    if (calm_safetensors_find(problem->set, test_format("%s.dequant", key))) {
         ck_assert_mem_eq(w, floats(problem->set, test_format("%s.dequant", key), n), n * sizeof *w);
+        ++*problem->n_dequantized;
+    }
     double found = objective(problem, w), wanted = calm_json_number(calm_json_get(expected, "objective"), -1);
     ck_near(found, wanted, 1e-9 * wanted);
 }
 
-static size_t check_gptq_problem(const char *stem, double damp, const char *name, const calm_json *description)
+static size_t check_gptq_problem(const char *stem, double damp, const char *name, const calm_json *description,
+                                 size_t *n_dequantized)
 {
     const calm_safetensors *set = open_numerics(test_format("%s_%s.safetensors", stem, name));
     const calm_tensor *w = must_find(set, "W");
@@ -127,7 +131,7 @@ static size_t check_gptq_problem(const char *stem, double damp, const char *name
     ck_ok(CALM_NEW(ctx, ctx->out, gram, in * in));
     for (size_t i = 0; i < in * in; i++)
         gram[i] = h[i];
-    gptq_problem problem = {.name = name, .set = set, .damp = damp,
+    gptq_problem problem = {.name = name, .set = set, .damp = damp, .n_dequantized = n_dequantized,
                             .linear = {.name = name, .out = out, .in = in, .w = floats(set, "W", out * in)},
                             .stats = {.gram = gram}};
     problem.stats.rows = (size_t)calm_json_int(calm_json_get(description, "samples"), 1);
@@ -135,23 +139,28 @@ static size_t check_gptq_problem(const char *stem, double damp, const char *name
     const calm_json *expected;
     for (void *iter = NULL; calm_json_next(calm_json_get(description, "cases"), &iter, &key, &expected); n_cases++)
         check_gptq_case(&problem, key, expected);
+    ck_assert_msg(n_cases > 0, "%s: no case", name);
     calm_safetensors_close((calm_safetensors *)set);
     return n_cases;
 }
 
 TEST(gptq_codes_are_equal)
 {
-    size_t n_cases = 0;
+    size_t n_cases = 0, n_dequantized = 0;
+    if (!fixtures_root())
+        return;
     for (char **name = fixture_entries("numerics", ".json"); *name; name++) {
         calm_json *root = read_json("numerics", *name);
         const calm_json *problems = calm_json_get(root, "problems"), *description;
         double damp = calm_json_number(calm_json_get(root, "percdamp"), -1);
         const char *problem;
         for (void *iter = NULL; damp > 0 && calm_json_next(problems, &iter, &problem, &description);)
-            n_cases += check_gptq_problem(without_suffix(*name), damp, problem, description);
+            n_cases += check_gptq_problem(without_suffix(*name), damp, problem, description, &n_dequantized);
         calm_json_free(root);
     }
-    printf("gptq: %zu cases\n", n_cases);
+    printf("gptq: %zu cases, the weights of %zu\n", n_cases, n_dequantized);
+    ck_assert_uint_gt(n_cases, 0);
+    ck_assert_uint_gt(n_dequantized, 0);
 }
 END_OF_TEST
 
@@ -173,6 +182,7 @@ static void check_smooth_chain(const calm_safetensors *set, size_t in, double al
             break;
         linears[job.n_linears] = (calm_linear){name, w->shape[0], in, floats(set, name, w->n_elements)};
     }
+    ck_assert_uint_gt(job.n_linears, 0);
     ck_ok(calm_scheme_parse(ctx, "w8a16", &job.scheme));
     ck_ok(calm_algorithm_parse(ctx, test_format("smooth(alpha=%.17g)+absmax+nearest", alpha), &algorithm));
     ck_ok(calm_algorithm_run(ctx, algorithm, &job, &qjob));
@@ -204,6 +214,9 @@ static void check_smooth_set(const calm_safetensors *set, const calm_json *alpha
 
 TEST(smoothquant_scales)
 {
+    size_t n_sets = 0;
+    if (!fixtures_root())
+        return;
     for (char **name = fixture_entries("numerics", ".json"); *name; name++) {
         calm_json *root = read_json("numerics", *name);
         const calm_json *alphas = calm_json_get(root, "alphas");
@@ -211,9 +224,11 @@ TEST(smoothquant_scales)
             calm_safetensors *set = open_numerics(test_format("%s.safetensors", without_suffix(*name)));
             check_smooth_set(set, alphas);
             calm_safetensors_close(set);
+            n_sets++;
         }
         calm_json_free(root);
     }
+    ck_assert_uint_gt(n_sets, 0);
 }
 END_OF_TEST
 
@@ -221,6 +236,7 @@ END_OF_TEST
 
 static void check_formats(const calm_tensor *f32, const calm_tensor *bf16, const calm_tensor *f16)
 {
+    size_t n_in_both = 0;
     ck_assert_uint_eq(bf16->n_elements, f32->n_elements);
     ck_assert_uint_eq(f16->n_elements, f32->n_elements);
     for (size_t i = 0; i < f32->n_elements; i++) {
@@ -231,19 +247,28 @@ static void check_formats(const calm_tensor *f32, const calm_tensor *bf16, const
         memcpy(&as_f16, f16->data + 2 * i, 2);
         ck_assert_msg(calm_f32_to_bf16(value) == as_bf16, "bf16 of %a", value);
         ck_assert_msg(calm_f32_to_f16(value) == as_f16, "f16 of %a", value);
-        if (fabsf(value) >= 0x1p-17f && fabsf(calm_bf16_to_f32(as_bf16)) <= 65280)
+        if (fabsf(value) >= 0x1p-17f && fabsf(calm_bf16_to_f32(as_bf16)) <= 65280) {
             ck_assert(calm_scale_round(value, CALM_BF16) == calm_bf16_to_f32(as_bf16));
+            n_in_both++;
+        }
     }
+    ck_assert_uint_gt(n_in_both, 0);
 }
 
 TEST(float_formats)
 {
+    size_t n_sets = 0;
+    if (!fixtures_root())
+        return;
     for (char **name = fixture_entries("numerics", ".safetensors"); *name; name++) {
         calm_safetensors *set = open_numerics(*name);
-        if (calm_safetensors_find(set, "f32") && calm_safetensors_find(set, "bf16"))
+        if (calm_safetensors_find(set, "f32") && calm_safetensors_find(set, "bf16")) {
             check_formats(must_find(set, "f32"), must_find(set, "bf16"), must_find(set, "f16"));
+            n_sets++;
+        }
         calm_safetensors_close(set);
     }
+    ck_assert_uint_gt(n_sets, 0);
 }
 END_OF_TEST
 
@@ -282,54 +307,64 @@ static void check_words(const calm_json *rows, const uint32_t *words, size_t n_r
     }
 }
 
-/* One case of any list: whichever packed arrays it holds. */
-static size_t check_packing_case(const calm_json *expected)
+/* The arrays that a case may hold, and the words that ours are packed into. */
+enum { ROWS_CT, ROWS_MLX, ZEROS_CT, COLUMNS, ZEROS_V1, ZEROS_V2, N_ARRAYS };
+static const char *const array_names[N_ARRAYS] = {"weight_packed", "weight", "weight_zero_point", "qweight",
+                                                  "qzeros_v1", "qzeros_v2"};
+
+static void pack(int array, const calm_json *expected, uint32_t **words, size_t *n_rows, size_t *n_cols)
 {
-    size_t rows, cols, out, groups, checked = 0;
-    int bits = (int)calm_json_int(calm_json_get(expected, "bits"), 0);
+    size_t rows, cols, out, groups;
+    const int bits = (int)calm_json_int(calm_json_get(expected, "bits"), 0);
     const uint8_t *codes = codes_of(calm_json_get(expected, "codes"), &rows, &cols);
     const uint8_t *zeros = codes_of(calm_json_get(expected, "zeros"), &out, &groups);
-    uint32_t *words;
-    ck_ok(CALM_NEW(ctx, ctx->out, words, rows * cols + 1));
-    static const char *const along_rows[] = {"weight_packed", "weight"};
-    for (size_t i = 0; i < 2; i++)
-        if (calm_json_get(expected, along_rows[i])) {
-            calm_pack_rows(codes, rows, cols, bits, words);
-            check_words(calm_json_get(expected, along_rows[i]), words, rows, calm_pack_words(cols, bits));
-            checked++;
-        }
-    if (calm_json_get(expected, "weight_zero_point")) {
-        calm_pack_columns(zeros, out, groups, bits, words);
-        check_words(calm_json_get(expected, "weight_zero_point"), words, calm_pack_words(out, bits), groups);
+    ck_ok(CALM_NEW(ctx, ctx->out, *words, rows * cols + 1));
+    if (array == ROWS_CT || array == ROWS_MLX) {
+        calm_pack_rows(codes, rows, cols, bits, *words);
+        *n_rows = rows, *n_cols = calm_pack_words(cols, bits);
+    } else if (array == ZEROS_CT) {
+        calm_pack_columns(zeros, out, groups, bits, *words);
+        *n_rows = calm_pack_words(out, bits), *n_cols = groups;
+    } else if (array == COLUMNS) {
+        calm_pack_columns(transposed(codes, rows, cols, 0, bits), cols, rows, bits, *words);
+        *n_rows = calm_pack_words(cols, bits), *n_cols = rows;
+    } else {
+        calm_pack_rows(transposed(zeros, out, groups, array == ZEROS_V1, bits), groups, out, bits, *words);
+        *n_rows = groups, *n_cols = calm_pack_words(out, bits);
     }
-    if (calm_json_get(expected, "qweight")) {
-        calm_pack_columns(transposed(codes, rows, cols, 0, bits), cols, rows, bits, words);
-        check_words(calm_json_get(expected, "qweight"), words, calm_pack_words(cols, bits), rows);
-        checked++;
+}
+
+/* One case of any list: whichever packed arrays it holds. */
+static void check_packing_case(const calm_json *expected, size_t checked[N_ARRAYS])
+{
+    for (int array = 0; array < N_ARRAYS; array++) {
+        const calm_json *rows = calm_json_get(expected, array_names[array]);
+        uint32_t *words;
+        size_t n_rows, n_cols;
+        if (!rows)
+            continue;
+        pack(array, expected, &words, &n_rows, &n_cols);
+        check_words(rows, words, n_rows, n_cols);
+        checked[array]++;
     }
-    for (unsigned v = 1; v <= 2; v++) {
-        const calm_json *qzeros = calm_json_get(expected, v == 1 ? "qzeros_v1" : "qzeros_v2");
-        calm_pack_rows(transposed(zeros, out, groups, 2 - v, bits), groups, out, bits, words);
-        if (qzeros)
-            check_words(qzeros, words, groups, calm_pack_words(out, bits));
-    }
-    return checked;
 }
 
 TEST(packed_words)
 {
+    size_t checked[N_ARRAYS] = {0};
+    if (!fixtures_root())
+        return;
     for (char **name = fixture_entries("packing", ".json"); *name; name++) {
         calm_json *root = read_json("packing", *name);
         const char *list;
         const calm_json *cases;
-        size_t checked = 0;
         for (void *iter = NULL; calm_json_next(root, &iter, &list, &cases);)
             for (size_t i = 0; calm_json_typeof(cases) == CALM_JSON_ARRAY && i < calm_json_size(cases); i++)
-                if (calm_json_get(calm_json_at(cases, i), "codes"))
-                    checked += check_packing_case(calm_json_at(cases, i));
-        ck_assert_uint_gt(checked, 0);
+                check_packing_case(calm_json_at(cases, i), checked);
         calm_json_free(root);
     }
+    for (int array = 0; array < N_ARRAYS; array++)
+        ck_assert_msg(checked[array] > 0, "no case has %s", array_names[array]);
 }
 END_OF_TEST
 

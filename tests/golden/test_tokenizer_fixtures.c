@@ -72,10 +72,9 @@ static size_t check_cases(const calm_tokenizer *tok, const char *path)
 
 TEST(every_fixture)
 {
-    char **names = fixture_entries("tokenizers", NULL);
-    if (!*names)
-        printf("SKIP: no tokenizer fixtures\n");
-    for (; *names; names++) {
+    if (!fixtures_root())
+        return;
+    for (char **names = fixture_entries("tokenizers", NULL); *names; names++) {
         const char *folder = test_format("%s/tokenizers/%s", fixtures_root(), *names);
         calm_tokenizer *tok;
         ck_ok(calm_tokenizer_open(ctx, test_format("%s/tokenizer.json", folder), &tok));
@@ -88,10 +87,9 @@ END_OF_TEST
 /* The tokenizer of a model fixture opens and knows no more ids than the model. */
 TEST(every_model_fixture)
 {
-    char **names = fixture_entries("models", NULL);
-    if (!*names)
-        printf("SKIP: no model fixtures\n");
-    for (; *names; names++) {
+    if (!fixtures_root())
+        return;
+    for (char **names = fixture_entries("models", NULL); *names; names++) {
         const char *folder = test_format("%s/models/%s", fixtures_root(), *names);
         calm_tokenizer *tok;
         calm_json *config;

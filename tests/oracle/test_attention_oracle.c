@@ -246,8 +246,8 @@ static void compare(const setting *s, size_t n_tokens)
     const size_t terms = n_tokens > s->hidden ? n_tokens : s->hidden;
     double largest = 0, worst = 0;
     for (size_t i = 0; i < n_tokens * s->hidden; i++) {
-        largest = fmax(largest, fabs(expected[i]));
-        worst = fmax(worst, fabs((double)out[i] - expected[i]));
+        largest = test_worse(largest, fabs(expected[i]));
+        worst = test_worse(worst, fabs((double)out[i] - expected[i]));
     }
     const double tolerance = largest * fmax(16 * (double)terms * 0x1p-24, s->gaps ? 2e-4 : 1e-4);
     ck_assert_msg(worst <= tolerance, "T %zu, heads %zu/%zu of %zu, window %zu: off by %g, tolerance %g", n_tokens,

@@ -58,7 +58,11 @@ compare() {    # compare EXPECTED FILE NAME
 }
 
 run_step() {    # runs the command collected so far and judges it
-    [ -n "$command" ] || return 0
+    if [ -z "$command" ]; then
+        [ ! -s "$work/want.out" ] && [ ! -s "$work/want.err" ] && [ "$status" = 0 ] && return 0
+        echo "$case_file: something is expected before the first command"
+        exit 2
+    fi
     (cd "$work/in" && exec sh -c "$command") >"$work/out" 2>"$work/err" </dev/null
     found=$?
     problem=
@@ -97,5 +101,6 @@ while IFS= read -r line || [ -n "$line" ]; do
         *) echo "$case_file: cannot read the line: $line"; exit 2 ;;
     esac
 done <"$case_file"
+[ -n "$command" ] || { echo "$case_file: no command"; exit 2; }
 run_step
 exit $failed

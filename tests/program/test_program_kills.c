@@ -23,7 +23,7 @@
 
 /* What came of it, all workers together. */
 typedef struct tally {
-    atomic_long with_some, with_all, killed_twice;
+    atomic_long with_some, with_all, with_output, killed_twice;
 } tally;
 
 /* An undisturbed run, which all others are compared with. */
@@ -87,6 +87,7 @@ static void kill_once(void *user, long point, int worker)
     const int64_t have = program_check(&p, first->digest, where);
     atomic_fetch_add(&first->count->with_some, have > 0 && have < N_CANDIDATES);
     atomic_fetch_add(&first->count->with_all, have == N_CANDIDATES);
+    atomic_fetch_add(&first->count->with_output, calm_path_exists(p.output));
     check_resume(first, &p, have, where);
 }
 
@@ -94,11 +95,14 @@ TEST(killed_anywhere)
 {
     model_run first = undisturbed();
     program_spread(KILL_POINTS, kill_once, &first);
-    const long with_some = first.count->with_some, with_all = first.count->with_all;
-    printf("%ld operations, %d points: %ld with some candidates, %ld with all\n", first.operations, KILL_POINTS, with_some,
-           with_all);
+    const long with_some = first.count->with_some, with_all = first.count->with_all,
+               with_output = first.count->with_output;
+    printf("%ld operations, %d points: %ld with some candidates, %ld with all, %ld with the output\n", first.operations,
+           KILL_POINTS, with_some, with_all, with_output);
     ck_assert_int_gt(4 * with_some, KILL_POINTS);
     ck_assert_int_gt(8 * with_all, KILL_POINTS);
+    ck_assert_int_gt(with_output, 0);
+    ck_assert_int_lt(with_output, KILL_POINTS);
 }
 END_OF_TEST
 

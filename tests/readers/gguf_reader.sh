@@ -33,8 +33,10 @@ done
 
 # Every architecture, from the reference fixtures: their shapes leave them float.  llama.cpp lacks gemma2's scale there.
 pairs=
+[ -d "$fixtures" ] || echo "SKIP of a part: no reference fixtures in $fixtures"
 for name in llama llama3_rope mistral qwen2 qwen2_yarn qwen2_untied qwen3 qwen3_moe gemma2 gemma3_text olmo2; do
-    [ -d "$fixtures/$name" ] || { echo "SKIPPED: no fixture $name"; continue; }
+    [ -d "$fixtures" ] || continue
+    [ -d "$fixtures/$name" ] || { echo "no fixture $name"; exit 1; }
     cp -r "$fixtures/$name" "$work/$name"
     [ $name != gemma2 ] || sed -i 's/"query_pre_attn_scalar": [0-9.]*/"query_pre_attn_scalar": 24/' "$work/$name/config.json"
     write_gguf "$work/$name" float "$work/out-$name" f32 >/dev/null
@@ -45,7 +47,7 @@ done
 # shellcheck disable=SC2086
 read_with parse $folders
 "$python" -c 'import llama_cpp, torch, transformers, tokenizers' 2>/dev/null ||
-    { echo "SKIPPED: what llama.cpp shows: no Python with llama-cpp-python, torch and transformers"; exit 0; }
+    { echo "SKIP of a part, what llama.cpp shows: no Python with llama-cpp-python, torch and transformers"; exit 0; }
 # shellcheck disable=SC2086
 [ -z "$pairs" ] || read_with logits 0.01 $pairs
 # shellcheck disable=SC2086

@@ -68,9 +68,9 @@ def main(directory, path, result):
             n_tokens += len(own)
         assert len(mine["log_probs"]) == len(theirs), mine
         apart = max(abs(a - b) for a, b in zip(mine["log_probs"], theirs))
-        if apart > TOLERANCE:
+        if not apart <= TOLERANCE:
             print(f"line {mine['line']}: {mine['log_probs']}, by transformers {theirs}")
-        worst = max(worst, apart)
+        worst = apart if apart > worst or math.isnan(apart) else worst    # max() forgets a NaN
         best = argmax(theirs), argmax([p / len(c) for p, c in zip(theirs, task["choices"])])
         assert (mine["choice"], mine["choice_norm"]) == best and mine["answer"] == task["answer"], (mine, theirs)
         right.append(best[0] == task["answer"])

@@ -51,11 +51,12 @@ static long call_at(long i, long n, long calls)
     return 1 + i * (calls - 1) / (n - 1);
 }
 
-/* The output is as expected, or not there. */
-static void check_output(const play *run, long at, const char *expected)
+/* The output is as expected, or not there.  Is it there? */
+static bool check_output(const play *run, long at, const char *expected)
 {
     const char *found = play_digest(run->recipe.output);
     ck_assert_msg(!found || strcmp(found, expected) == 0, "call %ld: a half output:\n%s", at, found);
+    return found != NULL;
 }
 
 /* Candidates that the store has with their scores; it opens for reading if it is there. */
@@ -90,17 +91,19 @@ static void check_resume(play *run, long at, const char *expected)
 TEST(killed_and_started_again)
 {
     const play first = new_run();
-    long calls, used = 0;
+    long calls, used = 0, whole = 0;
     const char *expected = undisturbed(&first, &calls);
     for (long i = 0; i < KILL_POINTS; i++) {
         const long at = call_at(i, KILL_POINTS, calls);
         play run = nth_run(&first, i);
         ck_assert_msg(play_run(&run, (fault){.at = at}).killed, "call %ld was not reached", at);
-        check_output(&run, at, expected);
+        whole += check_output(&run, at, expected);
         used += stored_candidates(&run) > 0;
         check_resume(&run, at, expected);
     }
     ck_assert_int_gt(3 * used, KILL_POINTS);
+    ck_assert_int_gt(whole, 0);
+    ck_assert_int_lt(whole, KILL_POINTS);
 }
 END_OF_TEST
 
@@ -138,7 +141,7 @@ END_OF_TEST
 TEST(replaced_as_a_whole)
 {
     play run = new_run();
-    long calls;
+    long calls, n_old = 0, n_new = 0;
     const char *expected = undisturbed(&run, &calls);
     const char *stray = test_format("%s/stray.txt", run.recipe.output);
     run.recipe.force = true;
@@ -157,7 +160,11 @@ TEST(replaced_as_a_whole)
                       "nor the new checkpoint:\n%s",
                       at, again.calls, found ? found : "nothing");
         ck_assert_msg(said.killed || strcmp(found, expected) == 0, "call %ld", at);
+        n_old += strcmp(found, old) == 0;
+        n_new += strcmp(found, expected) == 0;
     }
+    ck_assert_int_gt(n_old, 0);
+    ck_assert_int_gt(n_new, 0);
     check_resume(&run, 0, expected);
 }
 END_OF_TEST
@@ -177,7 +184,7 @@ TEST(replaced_without_exchange)
 }
 END_OF_TEST
 
-static void fail_calls(int error, bool stays, calm_status status, const char *words)
+static void fail_calls(int error, bool stays, calm_status status)
 {
     const play first = new_run();
     long calls, reported = 0;
@@ -190,8 +197,8 @@ static void fail_calls(int error, bool stays, calm_status status, const char *wo
         ck_assert_str_eq(play_list(&run, ".tmp."), "");
         if (said.status != CALM_OK) {
             reported++;
-            ck_assert_msg(said.status == status && strstr(said.message, words) && strchr(said.message, '/'),
-                          "call %ld: %s: %s", at, calm_status_name(said.status), said.message);
+            ck_assert_msg(said.status == status && strchr(said.message, '/'), "call %ld: %s: %s", at,
+                          calm_status_name(said.status), said.message);
         } else {
             ck_assert_msg(play_digest(run.recipe.output) != NULL, "call %ld failed unseen", at);
         }
@@ -202,13 +209,13 @@ static void fail_calls(int error, bool stays, calm_status status, const char *wo
 
 TEST(disk_full)
 {
-    fail_calls(ENOSPC, true, CALM_ENOSPC, "");
+    fail_calls(ENOSPC, true, CALM_ENOSPC);
 }
 END_OF_TEST
 
 TEST(calls_that_fail_once)
 {
-    fail_calls(EIO, false, CALM_EIO, "");
+    fail_calls(EIO, false, CALM_EIO);
 }
 END_OF_TEST
 

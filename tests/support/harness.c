@@ -13,11 +13,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ptq/base/memory.h"
 #include "ptq/tensor/linalg.h"
 
 #define EXIT_SKIPPED 77    /* tests/CMakeLists.txt shows it as skipped */
 
 static calm_arena out_arena, scratch_arena, test_arena;
+static calm_arena measured_out, measured_scratch;
+static size_t measured_before;
 static calm_ctx test_ctx;
 calm_ctx *const ctx = &test_ctx;
 
@@ -55,6 +58,8 @@ static void tear_down(void)
     calm_arena_clear(&out_arena);
     calm_arena_clear(&scratch_arena);
     calm_arena_clear(&test_arena);
+    calm_arena_clear(&measured_out);
+    calm_arena_clear(&measured_scratch);
     out_arena.fail_in = scratch_arena.fail_in = 0;
     if (lacks_fixtures)
         ++*n_without_fixtures;
@@ -75,6 +80,8 @@ int run_tests(const char *name, const TTest *const *tests)
     calm_arena_init(&out_arena);
     calm_arena_init(&scratch_arena);
     calm_arena_init(&test_arena);
+    calm_arena_init(&measured_out);
+    calm_arena_init(&measured_scratch);
     make_temporary_root();
     n_without_fixtures = mmap(NULL, sizeof *n_without_fixtures, PROT_READ | PROT_WRITE,
                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -139,6 +146,28 @@ char *test_format(const char *format, ...)
     return text;
 }
 
+double test_worse(double worst, double error)
+{
+    return error > worst || isnan(error) ? error : worst;
+}
+
+void test_memory_begin(void)
+{
+    calm_arena_clear(&measured_out);
+    calm_arena_clear(&measured_scratch);
+    ctx->out = &measured_out;
+    ctx->scratch = &measured_scratch;
+    measured_before = calm_memory_used();
+    calm_memory_restart();
+}
+
+test_memory test_memory_end(void)
+{
+    ctx->out = &out_arena;
+    ctx->scratch = &scratch_arena;
+    return (test_memory){measured_out.used_bytes, measured_scratch.most_bytes, calm_memory_peak() - measured_before};
+}
+
 const char *test_directory(void)
 {
     char *path = test_format("%s/XXXXXX", temporary_root);
@@ -164,6 +193,8 @@ const char *fixtures_root(void)
     const char *root = named && *named ? named : test_format("%s/../shared/fixtures", CALM_SOURCE_DIR);
     if (is_folder(root))
         return root;
+    if (!lacks_fixtures)
+        printf("SKIP: no reference fixtures (../shared/fixtures or CALM_FIXTURES)\n");
     lacks_fixtures = true;
     return NULL;
 }
@@ -190,7 +221,6 @@ char **fixture_entries(const char *sub, const char *suffix)
         free(found[i]);
     }
     free(found);
-    if (n == 0)
-        lacks_fixtures = true;
+    ck_assert_msg(!root || n > 0, "%s: no %s", folder, suffix ? test_format("*%s", suffix) : "folder");
     return names;
 }

@@ -48,12 +48,57 @@ int run_tests(const char *name, const TTest *const *tests);
                       ck_b_, ck_t_);                                                                         \
     } while (0)
 
+/* The larger of two errors; NaN where one is, which no bound holds for (fmax would forget it). */
+double test_worse(double worst, double error);
+
+/* ---- memory that calls take ---- */
+
+/* What ctx's arenas held between test_memory_begin and test_memory_end. */
+typedef struct test_memory {
+    size_t out;        /* bytes that are in ctx->out                                                      */
+    size_t scratch;    /* bytes that were in ctx->scratch at most                                         */
+    size_t most;       /* that all arenas, those of workers too, took from the system at most, in chunks  */
+} test_memory;
+
+/* Fresh arenas for ctx, whose results live until the next begin; and back to those it had. */
+void test_memory_begin(void);
+test_memory test_memory_end(void);
+
+/* The call, which has no workers, must succeed, leave exactly `left` bytes in ctx->out, and hold exactly `held`
+ * bytes of ctx->scratch at most. */
+#define ck_memory(expr, left, held)                                                                          \
+    do {                                                                                                     \
+        const size_t ck_left_ = (left), ck_held_ = (held);                                                   \
+        test_memory_begin();                                                                                 \
+        ck_ok(expr);                                                                                         \
+        const test_memory ck_memory_ = test_memory_end();                                                    \
+        ck_assert_msg(ck_memory_.out == ck_left_, "%s: left %zu bytes, said %zu", #expr, ck_memory_.out, ck_left_); \
+        ck_assert_msg(ck_memory_.scratch == ck_held_, "%s: held %zu bytes, said %zu", #expr, ck_memory_.scratch, \
+                      ck_held_);                                                                             \
+    } while (0)
+
+/* The same of a call with workers, which hold `held` together with ctx->scratch.  Arenas take memory in chunks, so what
+ * was taken is up to `n_chunks` chunks more than `left + held`: one per arena, and one for every three that small
+ * requests fill.  It is less by up to `less` where not everything is held at one time. */
+#define ck_memory_of_workers(expr, left, held, n_chunks, less)                                               \
+    do {                                                                                                     \
+        const size_t ck_left_ = (left), ck_all_ = ck_left_ + (held);                                         \
+        test_memory_begin();                                                                                 \
+        ck_ok(expr);                                                                                         \
+        const test_memory ck_memory_ = test_memory_end();                                                    \
+        ck_assert_msg(ck_memory_.out == ck_left_, "%s: left %zu bytes, said %zu", #expr, ck_memory_.out, ck_left_); \
+        ck_assert_msg(ck_memory_.most + (less) >= ck_all_ &&                                                 \
+                          ck_memory_.most <= ck_all_ + (n_chunks) * CALM_ARENA_CHUNK,                        \
+                      "%s: held %zu bytes, said %zu", #expr, ck_memory_.most, ck_all_);                      \
+    } while (0)
+
 /* Root of the reference fixtures: $CALM_FIXTURES, else ../shared/fixtures beside the checkout.
- * NULL where absent: print a SKIP line and return from the test. */
+ * NULL where absent, after a SKIP line: return from the test. */
 const char *fixtures_root(void);
 
 /* The names of the directories (or, with `suffix`, files ending so) under root/sub, sorted, NULL-terminated; owned by
- * the harness until the end of the test.  Empty when the folder is absent. */
+ * the harness until the end of the test.  Empty where there are no fixtures at all, after a SKIP line; fixtures that
+ * lack these fail the test, so that no loop over them passes without a turn. */
 char **fixture_entries(const char *sub, const char *suffix);
 
 /* A comma list as items; "a=b,c=d" as pairs.  NULL: none.  They live until the test ends. */

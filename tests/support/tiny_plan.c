@@ -2,6 +2,7 @@
 #include "tests/support/tiny_plan.h"
 
 #include "ptq/base/rng.h"
+#include "ptq/quant/qblob.h"
 #include "ptq/quant/grid.h"
 #include "tests/support/harness.h"
 
@@ -16,6 +17,23 @@ static calm_status fetch(void *user, calm_ctx *task, const calm_plan_job *job, c
     CALM_TRY(CALM_NEW(task, task->out, out->scales, out->out * out->n_groups));
     memcpy(out->scales, scales, out->out * out->n_groups * sizeof *scales);
     return CALM_OK;
+}
+
+static calm_status fetch_blob(void *user, calm_ctx *task, const calm_plan_job *job, calm_qjob *out)
+{
+    const tiny_plan *p = user;
+    const size_t index = (size_t)(job - p->plan.jobs);
+    return calm_qblob_decode(task, "blob", p->blobs[index], p->n_bytes[index], out);
+}
+
+void tiny_plan_pack(tiny_plan *p)
+{
+    ck_ok(CALM_NEW(ctx, ctx->out, p->blobs, p->plan.n_jobs));
+    ck_ok(CALM_NEW(ctx, ctx->out, p->n_bytes, p->plan.n_jobs));
+    for (size_t j = 0; j < p->plan.n_jobs; j++)
+        if (p->plan.jobs[j].quantized)
+            ck_ok(calm_qblob_encode(ctx, &p->qjobs[j], &p->blobs[j], &p->n_bytes[j]));
+    p->plan.fetch = fetch_blob;
 }
 
 void tiny_plan_open(tiny_plan *out, const char *dir)

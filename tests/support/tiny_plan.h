@@ -15,6 +15,8 @@ typedef struct tiny_plan {
     calm_model *model;
     calm_plan plan;
     calm_qjob *qjobs;    /* [n_jobs] */
+    void **blobs;        /* [n_jobs] after tiny_plan_pack, and their bytes */
+    size_t *n_bytes;
 } tiny_plan;
 
 /* Open a checkpoint; every job is float.  Everything else lives in ctx->out; close with calm_model_close. */
@@ -28,6 +30,9 @@ void tiny_plan_quantize_all(tiny_plan *p, const char *const *schemes, size_t n, 
 
 /* One scheme for all experts, as readers want it; the others take turns over blocks and kinds of jobs. */
 void tiny_plan_quantize_family(tiny_plan *p, const char *const *schemes, size_t n);
+
+/* Fetch from blobs from now on, as runs do: what is fetched is all in ctx->out. */
+void tiny_plan_pack(tiny_plan *p);
 
 /* Float weights [CALM_N_ROLES] of the block or one of its experts. */
 const calm_weight *tiny_plan_weights(const calm_block *block, long expert);

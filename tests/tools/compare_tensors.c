@@ -33,11 +33,12 @@ static calm_status compare(calm_ctx *ctx, const calm_tensor *a, const calm_safet
     CALM_TRY(widened(ctx, a, &x));
     CALM_TRY(widened(ctx, b, &y));
     for (size_t i = 0; i < a->n_elements; i++) {
-        most = fmax(most, fabs((double)x[i] - (double)y[i]));
+        const double difference = fabs((double)x[i] - (double)y[i]);
+        most = difference > most || isnan(difference) ? difference : most;    /* fmax would forget a NaN */
         largest = fmax(largest, fabs((double)x[i]));
     }
     printf("%s: largest difference %.3g, largest value %.3g\n", a->name, most, largest);
-    if (most > limit)
+    if (!(most <= limit))
         return calm_fail(ctx, CALM_EMISMATCH, "%s: values differ by %.3g, expected at most %.3g", a->name, most, limit);
     return CALM_OK;
 }

@@ -214,6 +214,14 @@ TEST(every_failing_allocation_is_reported)
 }
 END_OF_TEST
 
+TEST(memory)
+{
+    calm_act_acc acc;
+    ck_memory(calm_act_init(ctx, ctx->out, 7, 0, &acc), calm_act_init_bytes(0), 0);
+    ck_memory(calm_act_init(ctx, ctx->out, 7, 1000, &acc), calm_act_init_bytes(1000), 0);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("activation",
@@ -221,5 +229,5 @@ int main(void)
                                        the_largest_are_sorted_and_ties_go_by_position, merged_windows_are_one_pass,
                                        massive_and_silent_tokens, nothing_added_gives_zeros,
                                        bad_values_and_full_accumulators_are_refused,
-                                       every_failing_allocation_is_reported, NULL});
+                                       every_failing_allocation_is_reported, memory, NULL});
 }

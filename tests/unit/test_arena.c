@@ -1,6 +1,8 @@
 /* The arena: alignment, overflow, rewinding, injected failures, redzones. */
 #include <stdint.h>
+#include <stdio.h>
 
+#include "ptq/base/memory.h"
 #include "tests/support/harness.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -142,7 +144,64 @@ TEST(what_lies_outside_a_block_is_poisoned)
     ck_assert(!__asan_address_is_poisoned(kept));
     ck_assert(__asan_address_is_poisoned(gone));
     calm_arena_rewind(ctx->scratch, mark);
+#else
+    puts("SKIP: what_lies_outside_a_block_is_poisoned: a build without AddressSanitizer");
 #endif
+}
+END_OF_TEST
+
+/* A large request between two small ones does not end the chunk that they share, and has exactly what it asked for. */
+TEST(large_requests_have_chunks_of_their_own)
+{
+    calm_arena arena;
+    size_t large = 0;
+    const size_t before = calm_memory_used();
+    calm_arena_init(&arena);
+    for (size_t i = 0; i < 100; i++) {
+        unsigned char *small = calm_arena_alloc(&arena, 100, 1), *own = calm_arena_alloc(&arena, 20000 + 999 * i, 1);
+        ck_assert(small && own);
+        memset(small, 1, 100);
+        memset(own, 2, 20000 + 999 * i);
+        large += calm_arena_bytes(20000 + 999 * i, 1);
+    }
+    ck_assert_uint_eq(calm_memory_used() - before, large + CALM_ARENA_CHUNK);
+    const calm_arena_mark mark = calm_arena_save(&arena);
+    ck_assert_ptr_nonnull(calm_arena_alloc(&arena, 1 << 20, 1));
+    ck_assert_ptr_nonnull(calm_arena_alloc(&arena, 1 << 20, 1));
+    for (size_t i = 0; i < 2 * CALM_ARENA_CHUNK; i += 16000)
+        ck_assert_ptr_nonnull(calm_arena_alloc(&arena, 16000, 1));
+    calm_arena_rewind(&arena, mark);
+    ck_assert_uint_eq(calm_memory_used() - before, large + CALM_ARENA_CHUNK);
+    calm_arena_clear(&arena);
+    ck_assert_uint_eq(calm_memory_used(), before);
+}
+END_OF_TEST
+
+/* What calm_arena_bytes says is what used_bytes grows by; most_bytes remembers the largest of it. */
+TEST(bytes_of_an_allocation)
+{
+    calm_arena arena;
+    size_t all = 0;
+    calm_arena_init(&arena);
+    for (size_t count = 0; count < 300; count += 7) {
+        ck_assert_ptr_nonnull(calm_arena_alloc(&arena, count, 5));
+        all += calm_arena_bytes(count, 5);
+        ck_assert_uint_ge(calm_arena_bytes(count, 5), count * 5);
+        ck_assert_uint_eq(calm_arena_bytes(count, 5) % 64, 0);
+        ck_assert_uint_eq(arena.used_bytes, all);
+    }
+    ck_assert_uint_eq(CALM_BYTES(double, 1000), calm_arena_bytes(1000, 8));
+    const calm_arena_mark mark = calm_arena_save(&arena);
+    ck_assert_ptr_nonnull(calm_arena_alloc(&arena, 1 << 20, 1));
+    calm_arena_rewind(&arena, mark);
+    ck_assert_uint_eq(arena.used_bytes, all);
+    ck_assert_uint_eq(arena.most_bytes, all + calm_arena_bytes(1 << 20, 1));
+    calm_arena_clear(&arena);
+    ck_assert_uint_eq(arena.most_bytes, 0);
+    ck_assert_uint_eq(calm_arena_bytes(SIZE_MAX / 8 + 1, 8), SIZE_MAX);
+    ck_assert_uint_eq(calm_arena_bytes(SIZE_MAX, 1), SIZE_MAX);
+    ck_assert_uint_eq(calm_size_min(3, 5), 3);
+    ck_assert_uint_eq(calm_size_max(3, 5), 5);
 }
 END_OF_TEST
 
@@ -153,5 +212,6 @@ int main(void)
                                        zalloc_clears_memory_that_was_used, sizes_that_overflow_are_refused,
                                        size_arithmetic_sees_overflow, rewind_frees_what_came_later_and_keeps_the_rest,
                                        marks_nest, the_kth_allocation_can_be_made_to_fail, clear_keeps_the_countdown,
-                                       what_lies_outside_a_block_is_poisoned, NULL});
+                                       what_lies_outside_a_block_is_poisoned,
+                                       large_requests_have_chunks_of_their_own, bytes_of_an_allocation, NULL});
 }

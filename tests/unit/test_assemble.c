@@ -380,10 +380,67 @@ TEST(scales_out_of_range_are_refused)
 }
 END_OF_TEST
 
+/* ---- memory ---- */
+
+/* Assembling and applying each sublayer, or an expert, from blobs: exactly where all jobs have an input scale or
+ * none has. */
+static void check_memory(const bench *b, const calm_scheme *scheme, calm_sublayer s, long expert, bool scaled)
+{
+    const calm_layout *layout = calm_model_layout(b->p.model);
+    calm_weight weight[CALM_N_ROLES];
+    calm_norm norm = b->block.norm[s][CALM_NORM_IN];
+    calm_qgroup assembled;
+    size_t begin, end, unscaled = 0;
+    memcpy(weight, tiny_plan_weights(&b->block, expert), sizeof weight);
+    calm_layout_group(layout, 1, s, expert, &begin, &end);
+    for (size_t j = begin; j < end; j++)
+        unscaled += scaled && !layout->jobs[j].can_absorb ? CALM_BYTES(float, layout->jobs[j].in) : 0;
+    const calm_group_ref group = {&b->block, s, expert, weight};
+    test_memory_begin();
+    ck_ok(calm_assemble_group(ctx, b->p.model, &b->p.plan, &group, &assembled));
+    const test_memory found = test_memory_end();
+    ck_assert_uint_eq(found.out + unscaled, calm_assemble_group_bytes(b->p.model, begin, end, scheme, scaled));
+    const size_t held = calm_assemble_group_scratch_bytes(b->p.model, begin, end, scheme);
+    ck_assert(found.scratch >= held && found.scratch <= held + 8 * CALM_BYTES(char, 64));    /* names */
+    ck_ok(calm_assemble_group(ctx, b->p.model, &b->p.plan, &group, &assembled));
+    ck_memory(calm_qgroup_apply(ctx, &assembled, weight, expert < 0 ? &norm : NULL),
+              calm_qgroup_apply_bytes(b->p.model, begin, end, scaled), 0);
+}
+
+TEST(memory)
+{
+    static const char *const schemes[] = {"w4a16_g16", "w8a8", "w3a16_g32_asym"};
+    for (size_t f = 0; tiny_families[f]; f++)
+        for (int variant = 0; variant < 3; variant++) {
+            tiny_model spec = tiny_wide(tiny_families[f]);
+            calm_scheme scheme;
+            bench b;
+            ck_ok(calm_scheme_parse(ctx, schemes[variant], &scheme));
+            new_bench(&b, &spec, schemes[variant], ALL_JOBS, variant ? TINY_GENERAL : TINY_UNSCALED);
+            tiny_plan_pack(&b.p);
+            const bool mixture = b.block.moe.router != NULL, scaled = variant > 0;
+            size_t all = 0;
+            check_memory(&b, &scheme, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT, scaled);
+            if (!mixture || b.block.moe.shared[CALM_ROLE_DOWN].w)
+                check_memory(&b, &scheme, CALM_SUBLAYER_MLP, mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT, scaled);
+            if (mixture)
+                check_memory(&b, &scheme, CALM_SUBLAYER_MLP, 3, scaled);
+            for (size_t j = b.first; j < b.end; j++)
+                all += calm_model_layout(b.p.model)->jobs[j].expert < 0
+                           ? calm_assemble_group_bytes(b.p.model, j, j + 1, &scheme, scaled) : 0;
+            for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+                all += calm_model_load_sublayer_bytes(b.p.model, 1, s);
+            ck_assert_uint_eq(calm_assembled_block_bytes(b.p.model, 1, &scheme, scaled), all);
+            ck_assert_int_eq(calm_assembled_expert_bytes(b.p.model, 1, &scheme, scaled) > 0, mixture);
+            calm_model_close(b.p.model);
+        }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("assemble", (const TTest *[]){
         powers_of_two_fold_exactly, every_family_folds, folding_into_float_tensors, folding_into_bfloat16,
         jobs_that_can_absorb, scales_that_nothing_takes_are_refused, folded_values_are_storable, float_jobs_stay,
-        what_does_not_fit_is_refused, scales_out_of_range_are_refused, NULL});
+        what_does_not_fit_is_refused, scales_out_of_range_are_refused, memory, NULL});
 }

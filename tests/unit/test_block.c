@@ -185,8 +185,53 @@ TEST(no_memory)
 }
 END_OF_TEST
 
+/* Of a window that fits one tile of query rows and one that does not, with inputs as they are and quantized. */
+static void check_memory(const char *family, size_t tokens, bool prepared)
+{
+    const calm_span span = {.n_tokens = tokens};
+    tiny_model spec = tiny_of(family);
+    calm_model *model;
+    calm_block block;
+    calm_rope rope;
+    float *x, *y;
+    if (strcmp(family, "qwen3") == 0)
+        spec.extra = "\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2.0}";
+    ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
+    calm_config changed = *calm_model_config(model), *config = &changed;
+    changed.max_positions = 16;    /* beyond which dynamic tables are a window's own */
+    ck_ok(calm_model_load_block(ctx, model, 1, &block));
+    block.config = config;
+    ck_ok(calm_rope_init(ctx, config, tokens, &rope));
+    for (calm_role role = 0; role < CALM_N_ROLES; role++)
+        block.weight[role].act_bits = prepared ? 8 : 0;
+    ck_ok(CALM_NEW(ctx, ctx->out, x, tokens * HIDDEN));
+    ck_ok(CALM_NEW(ctx, ctx->out, y, tokens * HIDDEN));
+    fill(x, tokens * HIDDEN, 7);
+    ck_memory(calm_block_attention(ctx, &block, &rope, x, &span, y, NULL), 0,
+              calm_block_attention_scratch_bytes(config, tokens, prepared));
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        ck_memory(calm_block_sublayer(ctx, &block, s, &rope, x, &span, NULL), 0,
+                  calm_block_sublayer_scratch_bytes(config, s, tokens, prepared));
+    ck_memory(calm_mlp_run(ctx, config, block.weight, x, tokens, y, NULL,
+                           &(calm_observation){.expert = CALM_NO_EXPERT}), 0,
+              calm_mlp_run_scratch_bytes(config, config->inner, tokens, prepared));
+    ck_memory(calm_weight_apply(ctx, &block.weight[CALM_ROLE_O], x, tokens, y), 0,
+              prepared ? calm_weight_apply_scratch_bytes(config->n_heads * config->head_dim, tokens) : 0);
+    calm_model_close(model);
+}
+
+TEST(memory)
+{
+    static const char *const families[] = {"llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "olmo2", "bert"};
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (int variant = 0; variant < 4; variant++)
+            check_memory(families[f], variant & 1 ? 200 : 9, variant & 2);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("block",
-                     (const TTest *[]){linears, hook_points, where_norms_stand, observers_that_fail, no_memory, NULL});
+                     (const TTest *[]){linears, hook_points, where_norms_stand, observers_that_fail, no_memory, memory,
+                                       NULL});
 }

@@ -389,9 +389,97 @@ TEST(only_what_is_asked_for)
 }
 END_OF_TEST
 
+/* ---- memory ---- */
+
+/* Four windows of 70 tokens through a sublayer, in one group or one by one; wide enough that chunks count for
+ * little. */
+static void check_memory(const bench *b, calm_batch *batch, calm_sublayer s, calm_capture_options options,
+                         size_t n_threads)
+{
+    const calm_config *config = calm_model_config(b->model);
+    const calm_capture_shape shape = {.config = config, .sublayer = s, .expert = CALM_NO_EXPERT, .rows = 280,
+                                      .n_windows = 4, .score_rows = 70 * options.score_windows, .longest = 70,
+                                      .in_file = batch->hidden.file >= 0};
+    const size_t left = calm_capture_bytes(&shape, &options);
+    const size_t held = calm_capture_sublayer_scratch_bytes(&shape, &options, n_threads);
+    calm_capture out;
+    ctx->n_threads = (int)n_threads;
+    test_memory_begin();
+    ck_ok(calm_capture_sublayer(ctx, &b->block, s, CALM_NO_EXPERT, &b->rope, batch, &options, &out));
+    const test_memory found = test_memory_end();
+    ck_assert_uint_eq(found.out, left);
+    /* One thread holds all that is said at one time.  Of several, one may have ended before the last one's most.
+     * Small requests fill three quarters of their chunks. */
+    ck_assert_msg(found.most <= left + held + held / 3 + 4 * CALM_ARENA_CHUNK, "took %zu, said %zu", found.most,
+                  left + held);
+    ck_assert_msg(n_threads > 1 || found.most >= left + held, "took %zu, said %zu", found.most, left + held);
+}
+
+TEST(memory)
+{
+    static const size_t same[] = {70, 70, 70, 70};
+    static const char *const families[] = {"qwen3", "phi3", "olmo2", "bert"};
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
+        tiny_model spec = tiny_of(families[f]);
+        bench b = {.windows = tiny_windows(same, 4)};
+        spec.hidden = 256;
+        spec.head_dim = 64;
+        spec.inner = 512;
+        ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &b.model));
+        ck_ok(calm_rope_init(ctx, calm_model_config(b.model), 70, &b.rope));
+        ck_ok(calm_model_load_block(ctx, b.model, 0, &b.block));
+        for (int variant = 0; variant < 16; variant++) {
+            calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = variant & 1, .samples = variant & 1,
+                                            .activations = true, .score_windows = variant & 2 ? 3 : 0,
+                                            .group_bytes = variant & 4 ? 1 : 0};
+            ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, 4, ctx->out, variant & 8 ? test_directory() : NULL,
+                                   &b.batch));
+            for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+                check_memory(&b, &b.batch, s, options, variant & 1 ? 1 : 2);
+            options.jobs = 1u << CALM_JOB_DOWN;
+            options.inputs = 1u << CALM_JOB_GATE_UP;
+            options.stay = true;
+            check_memory(&b, &b.batch, CALM_SUBLAYER_MLP, options, 1);
+            calm_batch_close(&b.batch);
+        }
+        calm_model_close(b.model);
+    }
+}
+END_OF_TEST
+
+TEST(memory_of_rows)
+{
+    static const size_t same[] = {40, 40, 40};
+    bench b = new_bench(tiny_model_write(&tiny_default));
+    calm_act_acc *acc;
+    b.windows = tiny_windows(same, 3);
+    ctx->n_threads = 1;
+    ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, 3, ctx->out, NULL, &b.batch));
+    ck_memory(calm_act_new(ctx, ctx->out, 32, 120, &acc), calm_act_new_bytes(120), 0);
+    ck_memory(calm_capture_rows(ctx, &b.batch, &acc), calm_act_new_bytes(120), calm_capture_rows_scratch_bytes(3, 40));
+    calm_model_close(b.model);
+}
+END_OF_TEST
+
+/* Of at most N rows, the most that any number of them keeps. */
+TEST(most_samples)
+{
+    for (size_t width = 512; width <= 4096; width *= 8)
+        for (size_t rows = 1; rows < 200000; rows = rows * 7 / 5 + 1) {
+            size_t most = 0;
+            for (size_t fewer = 0; fewer <= rows; fewer += rows < 1000 || fewer + 997 > rows ? 1 : 997)
+                most = calm_size_max(most, calm_sample_count(fewer, width));
+            ck_assert_uint_ge(calm_sample_most(rows, width), most);
+            ck_assert_uint_le(calm_sample_most(rows, width), rows);
+        }
+    ck_assert_uint_eq(calm_sample_most(20000, 64), calm_sample_count(16383, 64));
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("capture", (const TTest *[]){
         statistics_equal_naive_ones, which_rows_are_kept, kept_rows_come_in_pieces, every_second_row_of_many, score_outputs_follow_from_score_inputs, same_bytes_for_every_number_of_threads,
-        same_bytes_for_every_group, one_kind_of_jobs_after_the_other, rows_in_a_file, only_what_is_asked_for, NULL});
+        same_bytes_for_every_group, one_kind_of_jobs_after_the_other, rows_in_a_file, only_what_is_asked_for, memory,
+        memory_of_rows, most_samples, NULL});
 }

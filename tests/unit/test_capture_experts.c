@@ -1,6 +1,7 @@
 /* Capture of experts: what each saw equals a slow computation over the tokens routed to it, and neither threads nor
  * waves, nor where hidden rows are kept, change a byte. */
 #include "ptq/calib/capture.h"
+#include "ptq/calib/gram.h"
 
 #include "tests/support/harness.h"
 #include "tests/support/same_capture.h"
@@ -446,10 +447,74 @@ TEST(the_shared_expert_sees_every_token)
 }
 END_OF_TEST
 
+/* ---- memory ---- */
+
+/* Each expert by itself on one thread, whose tokens are known: exactly what it leaves, and all that it holds at one
+ * time, but for the chunks of the two arenas and of the nested products', and for the product of the first input,
+ * which is wider than the second but comes before the MLP has its activations. */
+static void check_memory(bench *b, const calm_capture_options *options, calm_moe_sum *sum)
+{
+    const calm_config *config = calm_model_config(b->model);
+    const calm_routing *routing = &b->routing;
+    calm_capture_shape shape = {.config = config, .sublayer = CALM_SUBLAYER_MLP, .n_windows = b->windows.n,
+                                .longest = 70, .in_file = b->batch.hidden.file >= 0};
+    const size_t first = calm_gram_add_scratch_bytes(&config->hidden, 1, 1);
+    size_t begin, end, checked = 0;
+    for (size_t e = 0; e < EXPERTS; e++) {
+        calm_capture out;
+        shape.rows = shape.most_rows = routing->begin[e + 1] - routing->begin[e];
+        shape.score_rows = routing->window[e * (routing->n_windows + 1) + options->score_windows] - routing->begin[e];
+        calm_layout_group(calm_model_layout(b->model), 0, CALM_SUBLAYER_MLP, (long)e, &begin, &end);
+        if (!shape.rows || !shape.score_rows)
+            continue;
+        const size_t left = calm_capture_experts_bytes(&shape, options, 1) +
+                            calm_model_load_jobs_bytes(b->model, begin, end);
+        ck_memory_of_workers(calm_capture_experts(ctx, &b->block, &b->batch, routing, e, 1, options, sum, &out), left,
+                             calm_capture_experts_scratch_bytes(&shape, options, 1, 1), 4, first);
+        checked++;
+    }
+    ck_assert_uint_ge(checked, 3);
+}
+
+TEST(memory)
+{
+    static const char *const families[] = {"qwen2_moe", "qwen3_moe"};
+    static const size_t same[] = {70, 70, 70, 70};
+    for (size_t f = 0; f < 2; f++)
+        for (int variant = 0; variant < 4; variant++) {
+            const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = variant & 1,
+                                                  .samples = variant & 1, .activations = true, .score_windows = 3};
+            tiny_model spec = tiny_of(families[f]);
+            bench b = {.windows = tiny_windows(same, 4)};
+            calm_moe_watch *watch;
+            calm_moe_sum sum;
+            calm_capture whole;
+            spec.hidden = 256;
+            spec.head_dim = 64;
+            spec.expert_inner = 128;
+            ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &b.model));
+            ck_ok(calm_rope_init(ctx, calm_model_config(b.model), 70, &b.rope));
+            ck_ok(calm_model_load_block(ctx, b.model, 0, &b.block));
+            ctx->n_threads = 1;
+            embed(&b, variant & 2 ? test_directory() : NULL);
+            ck_ok(calm_moe_route(ctx, &b.block, &b.batch, NULL, &b.routing));
+            ck_ok(calm_moe_begin(ctx, &b.batch, ctx->out, &sum));
+            check_memory(&b, &options, &sum);
+            calm_row_store_close(&sum.rows);
+            test_memory_begin();
+            ck_ok(calm_moe_watch_begin(ctx, &b.batch, &watch));
+            ck_ok(calm_moe_watch_end(ctx, watch, &whole));
+            ck_assert_uint_eq(test_memory_end().out, calm_moe_watch_bytes(280, 4, 70));
+            calm_batch_close(&b.batch);
+            calm_model_close(b.model);
+        }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("capture_experts",
                      (const TTest *[]){each_expert_over_its_tokens, kept_rows_of_many_tokens, the_block_as_a_whole,
                                        same_bytes_for_threads_waves_and_files, an_expert_without_tokens,
-                                       the_shared_expert_sees_every_token, NULL});
+                                       the_shared_expert_sees_every_token, memory, NULL});
 }

@@ -196,8 +196,10 @@ TEST(times)
 {
     size_t out, in;
     const char *wanted = getenv("CALM_TEST_TIMES");
-    if (!wanted || sscanf(wanted, "%zux%zu", &out, &in) != 2)
+    if (!wanted || sscanf(wanted, "%zux%zu", &out, &in) != 2) {
+        puts("SKIP: times, which CALM_TEST_TIMES=OUTxIN asks for");
         return;
+    }
     problem it = {.n = 64, .in = in, .out = out, .x = floats(64 * in), .w = floats(out * in), .q = floats(out * in)};
     calm_cka_linear_ref *ref;
     double *c, loss, at[4] = {calm_seconds()};
@@ -228,9 +230,28 @@ TEST(times)
 }
 END_OF_TEST
 
+/* By inputs and by outputs; blocks of M C that are smaller than 512, and of that size. */
+TEST(memory)
+{
+    static const size_t sizes[][2] = {{30, 20}, {20, 30}, {300, 300}, {40, 300}, {600, 560}};    /* out, in */
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const size_t out = sizes[i][0], in = sizes[i][1];
+        const problem it = make(40, in, out, 0.1);
+        const calm_cka_input input = {it.n, in, it.gram, it.sum};
+        calm_cka_linear_ref *ref;
+        double loss;
+        ck_memory(calm_cka_linear_prepare(ctx, it.w, out, &input, &ref), calm_cka_linear_prepare_bytes(out, in),
+                  calm_cka_linear_prepare_scratch_bytes(out, in));
+        ck_ok(calm_cka_linear_prepare(ctx, it.w, out, &input, &ref));
+        ck_memory(calm_cka_linear(ctx, ref, it.q, &loss), 0, calm_cka_linear_scratch_bytes(out, in));
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
     calm_linalg_setup();
     return run_tests("cka_linear", (const TTest *[]){equals_the_score_of_the_outputs, a_rescaled_copy_has_no_loss,
-                                                     constants, what_is_refused, failing_allocations, times, NULL});
+                                                     constants, what_is_refused, failing_allocations, times, memory,
+                                                     NULL});
 }

@@ -66,6 +66,7 @@ TEST(sizes_and_kinds)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
             ck_assert_msg(sizes[k][0] == sizes[k][1], "%s: size %zu: %zu, expected %zu", want->file, k, sizes[k][0],
                           sizes[k][1]);
+        ck_assert(!c.moe.n_experts == !strstr(want->family, "moe"));
         for (size_t b = 0; b < c.n_blocks; b++) {
             ck_assert(c.window[b] == 0 || c.window[b] == want->window);
             n_sliding += c.window[b] > 0;

@@ -185,9 +185,38 @@ TEST(no_correlation)
 }
 END_OF_TEST
 
+/* Embeddings exactly, and besides them at most: an encoder may lack a part of its head. */
+TEST(memory)
+{
+    static const size_t same[] = {40, 40, 40, 40};
+    const calm_windows windows = tiny_windows(same, 4);
+    tiny_encoder spec = tiny_encoder_default;
+    calm_model *model;
+    calm_embeddings found;
+    calm_embedding_result result;
+    spec.hidden = 256;
+    ck_ok(calm_model_open(ctx, tiny_encoder_write(&spec), &model));
+    const calm_config *config = calm_model_config(model);
+    const calm_subject subject = {.model = model};
+    size_t block = calm_batch_block_scratch_bytes(config, 0, 4, 40, 0, false, 1);
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        block += calm_model_load_sublayer_bytes(model, 0, s);
+    ck_assert_uint_eq(calm_encode_batch(config, 4, 40), 4);
+    ctx->n_threads = 1;
+    ck_memory_of_workers(calm_encode(ctx, &subject, &windows, NULL, NULL, &found), calm_encode_bytes(config, 4),
+                         calm_encode_scratch_bytes(config, 4, 40, block), 5, calm_model_load_head_bytes(config));
+    ck_ok(calm_encode(ctx, &subject, &windows, NULL, NULL, &found));
+    ck_memory(calm_embedding_compare(ctx, &found, &found, &result), calm_embedding_compare_bytes(4),
+              calm_embedding_compare_scratch_bytes(4));
+    ck_assert_uint_eq(calm_embedding_compare_scratch_bytes(CALM_PAIRED_SENTENCES),
+                      calm_embedding_compare_scratch_bytes(2 * CALM_PAIRED_SENTENCES));
+    calm_model_close(model);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("encode", (const TTest *[]){
         embeddings_are_means_of_rows, same_bytes_alone_and_together, a_model_does_not_differ_from_itself, failures,
-        distances_by_hand, ranks_with_ties, no_correlation, NULL});
+        distances_by_hand, ranks_with_ties, no_correlation, memory, NULL});
 }

@@ -482,10 +482,48 @@ TEST(paired_comparison)
 }
 END_OF_TEST
 
+/* Two subjects, one of them of the reference's checkpoint; the head's products are the most of it. */
+TEST(memory)
+{
+    static const size_t same[] = {70, 70, 70, 70};
+    const calm_windows windows = tiny_windows(same, 4);
+    tiny_model spec = tiny_default;
+    calm_model *a, *b;
+    calm_eval_result reference, results[2];
+    spec.hidden = 256;
+    spec.head_dim = 64;
+    spec.vocab = 4096;
+    ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &a));
+    spec.seed++;
+    ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &b));
+    const calm_config *config = calm_model_config(a);
+    const calm_subject one = {.model = a}, subjects[] = {{.model = b}, {.model = a}};
+    calm_evaluation_shape shape = {.config = config, .n_windows = 4, .longest = 70, .n = 2, .has_reference = true,
+                                   .n_checkpoints = 2};
+    shape.block_bytes = calm_batch_block_scratch_bytes(config, 0, 4, 70, 0, false, 1);
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        shape.block_bytes += calm_model_load_sublayer_bytes(a, 0, s);
+    ck_assert_uint_eq(calm_evaluation_batch(config, 4, 70), 4);
+    ck_assert_uint_eq(calm_evaluation_batch(config, 1000, 70), calm_evaluation_rows(config) / 70);
+    ck_assert_uint_eq(calm_evaluation_batch(config, 3, 0), 3);
+    ctx->n_threads = 1;
+    ck_memory_of_workers(calm_evaluate(ctx, &one, &reference, subjects, 2, results, &windows, NULL, NULL),
+                         calm_evaluate_bytes(&shape), calm_evaluate_scratch_bytes(&shape, 1), 4, 0);
+    shape.has_reference = false;
+    shape.n = 1;
+    shape.n_checkpoints = 1;
+    ck_memory_of_workers(calm_evaluate(ctx, NULL, NULL, subjects, 1, results, &windows, NULL, NULL),
+                         calm_evaluate_bytes(&shape), calm_evaluate_scratch_bytes(&shape, 1), 4, 0);
+    calm_model_close(a);
+    calm_model_close(b);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("evaluate", (const TTest *[]){
         equals_a_naive_computation, a_vocabulary_of_several_tiles, the_first_of_equal_maxima,
         nearly_equal_models, a_model_does_not_differ_from_itself, without_a_reference,
-        same_bytes_for_every_number_of_threads, the_worst_positions, equal_positions_keep_their_order, failures, ticks_reach_the_end, paired_comparison, NULL});
+        same_bytes_for_every_number_of_threads, the_worst_positions, equal_positions_keep_their_order, failures,
+        ticks_reach_the_end, paired_comparison, memory, NULL});
 }

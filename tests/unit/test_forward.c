@@ -2,6 +2,7 @@
 #include "ptq/model/forward.h"
 
 #include "ptq/model/arch.h"
+#include "ptq/model/moe.h"
 #include "ptq/tensor/linalg.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
@@ -102,7 +103,7 @@ TEST(positions)
         const float *shifted = run(model, &windows, 0, N_WINDOWS, NULL);
         double worst = 0;
         for (size_t i = 0; i < n * 32; i++)
-            worst = fmax(worst, fabs((double)shifted[i] - (double)expected[i]));
+            worst = test_worse(worst, fabs((double)shifted[i] - (double)expected[i]));
         if (calm_model_config(model)->arch->encoder)
             ck_assert(worst > 0.1);
         else
@@ -177,6 +178,8 @@ TEST(windows_within_a_budget)
     ck_assert_uint_eq(calm_batch_windows(&windows, 32, 0), 1);
     ck_assert_uint_eq(calm_batch_windows(&windows, 32, 2 * one - 1), 1);
     ck_assert_uint_eq(calm_batch_windows(&windows, 32, 2 * one), 2);
+    ck_assert_uint_eq(calm_batch_count(N_WINDOWS, 140, 32, 2 * one), 2);
+    ck_assert_uint_eq(calm_batch_count(N_WINDOWS, 0, 32, 2 * one), N_WINDOWS);
 }
 END_OF_TEST
 
@@ -202,8 +205,50 @@ TEST(failures)
 }
 END_OF_TEST
 
+/* Windows of one length, so that workers all hold the same; wide enough that chunks count for little. */
+TEST(memory)
+{
+    static const size_t same[] = {70, 70, 70, 70};
+    for (size_t f = 0; tiny_families[f]; f++) {
+        tiny_model spec = tiny_of(tiny_families[f]);
+        const calm_windows windows = tiny_windows(same, 4);
+        calm_model *model;
+        calm_batch batch;
+        calm_rope rope;
+        calm_block block;
+        size_t begin, end;
+        spec.hidden = 512;
+        spec.head_dim = 128;
+        spec.inner = 1024;
+        ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
+        const calm_config *config = calm_model_config(model);
+        const bool mixture = config->moe.n_experts > 0;
+        ck_ok(calm_rope_init(ctx, config, 70, &rope));
+        ck_ok(calm_model_load_block(ctx, model, 1, &block));
+        ck_ok(calm_batch_embed(ctx, model, &windows, 0, 4, ctx->out, NULL, &batch));
+        calm_layout_group(calm_model_layout(model), 1, CALM_SUBLAYER_MLP, mixture ? 0 : CALM_NO_EXPERT, &begin, &end);
+        const size_t expert = mixture ? calm_model_load_jobs_bytes(model, begin, end) : 0;
+        for (int threads = 1; threads <= 2; threads++) {
+            ctx->n_threads = threads;
+            const size_t said = calm_batch_block_scratch_bytes(config, 1, 4, 70, expert, false, (size_t)threads);
+            /* Tokens do not spread evenly over five experts, and two workers need not be at their most at one time:
+             * more than half of it is held all the same.  What is more is an expert with all tokens. */
+            const size_t more = mixture ? calm_moe_experts_scratch_bytes(config, 1, 280) +
+                                              (size_t)threads * calm_moe_expert_scratch_bytes(config, 280) : 0;
+            test_memory_begin();
+            ck_ok(calm_batch_block(ctx, &block, &rope, &batch, NULL));
+            const size_t most = test_memory_end().most;
+            ck_assert_msg(2 * most > said && most <= said + more + 6 * CALM_ARENA_CHUNK, "%s: %zu, said %zu",
+                          tiny_families[f], most, said);
+        }
+        ctx->n_threads = 1;
+        calm_model_close(model);
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("forward", (const TTest *[]){threads_and_files, windows_alone, positions, causality, whole_model,
-                                                  windows_within_a_budget, failures, NULL});
+                                                  windows_within_a_budget, failures, memory, NULL});
 }

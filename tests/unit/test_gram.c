@@ -105,8 +105,28 @@ TEST(same_bytes_for_every_number_of_threads)
 }
 END_OF_TEST
 
+/* The list of tiles, and of each worker the product of its largest tile. */
+TEST(memory)
+{
+    static const size_t widths[] = {5, 100, 600, 1600, 2100};
+    double *gram;
+    ck_memory(CALM_NEW(ctx, ctx->out, gram, 37 * 37), calm_gram_bytes(37), 0);
+    ck_assert_uint_eq(calm_gram_add_scratch_bytes(widths, 0, 2), 0);
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        sample s = new_sample(3, widths[i], 1, i + 1);
+        const calm_gram_job job = job_of(&s);
+        ctx->n_threads = 1;
+        ck_memory_of_workers(calm_gram_add(ctx, &job, 1), 0, calm_gram_add_scratch_bytes(&widths[i], 1, 1), 2, 0);
+    }
+    /* More workers than tiles hold no more. */
+    ck_assert_uint_eq(calm_gram_add_scratch_bytes(widths, 1, 1), calm_gram_add_scratch_bytes(widths, 1, 9));
+    ck_assert_uint_gt(calm_gram_add_scratch_bytes(widths, 5, 2), calm_gram_add_scratch_bytes(widths, 5, 1));
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("gram", (const TTest *[]){equals_naive_sums, the_lower_triangle_is_left_alone,
-                                               adds_to_what_is_there, same_bytes_for_every_number_of_threads, NULL});
+                                               adds_to_what_is_there, same_bytes_for_every_number_of_threads, memory,
+                                               NULL});
 }

@@ -243,8 +243,34 @@ TEST(decoders)
 }
 END_OF_TEST
 
+/* A tile, and what is loaded: exactly of a decoder, at most of an encoder, which may lack some of it. */
+TEST(memory)
+{
+    enum { HIDDEN = 24, VOCAB = 37 };
+    float *w, logits[VOCAB], *x = draw(HIDDEN, 1, 2);
+    const calm_head one = new_head(HIDDEN, VOCAB, CALM_BF16, SIZE_MAX, &w);
+    ck_memory(calm_head_tile_logits(ctx, &one, x, 1, 0, VOCAB, logits, VOCAB), 0, calm_head_tile_bytes(&one));
+    close_head(&one);
+    for (size_t f = 0; tiny_families[f]; f++) {
+        const tiny_model spec = tiny_of(tiny_families[f]);
+        calm_model *model;
+        calm_head head;
+        ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
+        const calm_config *config = calm_model_config(model);
+        test_memory_begin();
+        ck_ok(calm_model_load_head(ctx, model, &head));
+        const size_t left = test_memory_end().out, said = calm_model_load_head_bytes(config);
+        if (config->arch->encoder)
+            ck_assert_msg(left > 0 && left <= said, "%s: %zu of %zu", tiny_families[f], left, said);
+        else
+            ck_assert_uint_eq(left, said);
+        calm_model_close(model);
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("head", (const TTest *[]){logits_in_tiles, size_of_a_tile, any_boundary, damaged_tables_are_named,
-                                               transform_of_a_masked_language_model, pooler, decoders, NULL});
+                                               transform_of_a_masked_language_model, pooler, decoders, memory, NULL});
 }

@@ -218,8 +218,40 @@ TEST(tensor_types)
 }
 END_OF_TEST
 
+/* On one thread a dense model holds all that is said; of a mixture an expert could have had more tokens, so it is half of
+ * that at least. */
+static void check_memory(const char *family)
+{
+    static const size_t same[] = {70, 70, 70, 70};
+    const calm_windows windows = tiny_windows(same, 4);
+    const bool mixture = strstr(family, "moe") != NULL;
+    tiny_model spec = tiny_of(family);
+    calm_importance sums;
+    calm_model *model;
+    spec.hidden = 256;
+    spec.head_dim = 64;
+    spec.inner = 512;
+    spec.expert_inner = spec.shared_inner = 384;
+    ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
+    const size_t left = calm_importance_collect_bytes(model, 70);
+    const size_t held = calm_importance_collect_scratch_bytes(model, 4, 70, 1);
+    ctx->n_threads = 1;
+    ck_memory_of_workers(calm_importance_collect(ctx, model, &windows, "a text", NULL, NULL, &sums), left,
+                         held, 4, mixture ? held / 2 : 0);
+    calm_model_close(model);
+}
+
+TEST(memory)
+{
+    check_memory("qwen3");
+    check_memory("bert");
+    check_memory("qwen2_moe");
+    check_memory("qwen3_moe");
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("importance",
-                     (const TTest *[]){sums_of_squares, imatrix, imatrix_needs_a_text, tensor_types, NULL});
+                     (const TTest *[]){sums_of_squares, imatrix, imatrix_needs_a_text, tensor_types, memory, NULL});
 }

@@ -223,6 +223,18 @@ TEST(available_is_some_of_what_there_is)
 }
 END_OF_TEST
 
+/* A share of what was held, and never more than may lie free in the heap of each thread. */
+TEST(what_the_library_keeps)
+{
+    ck_assert_uint_eq(calm_memory_kept(0, 2), 0);
+    ck_assert_uint_gt(calm_memory_kept(MIB, 2), 0);
+    ck_assert_uint_lt(calm_memory_kept(MIB, 2), MIB);
+    ck_assert_uint_eq(calm_memory_kept(20 * MIB, 2), 20 * calm_memory_kept(MIB, 2) + (20 * MIB / 5 - 20 * (MIB / 5)));
+    ck_assert_uint_eq(calm_memory_kept((size_t)1 << 40, 2), 96 * MIB);
+    ck_assert_uint_eq(calm_memory_kept((size_t)1 << 40, 4), 160 * MIB);
+}
+END_OF_TEST
+
 int main(void)
 {
     calm_memory_setup();
@@ -231,5 +243,5 @@ int main(void)
                                        limit_refuses_and_says_so, limit_refuses_a_small_block,
                                        limit_is_not_blamed_for_overflow, threads_never_pass_the_limit_together,
                                        arenas_of_threads_share_the_limit, resident_follows_what_is_touched,
-                                       available_is_some_of_what_there_is, NULL});
+                                       available_is_some_of_what_there_is, what_the_library_keeps, NULL});
 }

@@ -361,6 +361,39 @@ TEST(directories_that_are_no_models)
 }
 END_OF_TEST
 
+/* What is loaded of a block, sublayer by sublayer, and of an expert. */
+TEST(memory)
+{
+    for (size_t f = 0; tiny_families[f]; f++)
+        for (int bias = 0; bias < 2; bias++) {
+            tiny_model spec = tiny_of(tiny_families[f]);
+            spec.bias = bias;
+            calm_model *model = open_tiny(&spec);
+            const calm_config *config = calm_model_config(model);
+            calm_block block;
+            calm_weight weight[CALM_N_ROLES] = {{0}};
+            size_t all = 0, begin, end;
+            for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+                test_memory_begin();
+                ck_ok(calm_model_load_sublayer(ctx, model, 1, s, &block));
+                ck_assert_uint_eq(test_memory_end().out, calm_model_load_sublayer_bytes(model, 1, s));
+                all += calm_model_load_sublayer_bytes(model, 1, s);
+            }
+            test_memory_begin();
+            ck_ok(calm_model_load_block(ctx, model, 1, &block));
+            ck_assert_uint_eq(test_memory_end().out, all);
+            ck_assert_int_eq(block.moe.router != NULL, config->moe.n_experts > 0);
+            if (block.moe.router) {
+                calm_layout_group(calm_model_layout(model), 1, CALM_SUBLAYER_MLP, 3, &begin, &end);
+                test_memory_begin();
+                ck_ok(block.moe.load(block.moe.user, ctx, 1, 3, weight));
+                ck_assert_uint_eq(test_memory_end().out, calm_model_load_jobs_bytes(model, begin, end));
+            }
+            calm_model_close(model);
+        }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("model",
@@ -368,5 +401,5 @@ int main(void)
                                        dtype_against_what_is_needed, missing_tensors, nan_is_named_by_tensor_and_index,
                                        nan_in_an_expert_is_found_when_it_is_read, every_family_opens,
                                        every_tensor_is_needed, heads_beside_a_tied_embedding, older_names,
-                                       ids_outside_the_vocabulary, directories_that_are_no_models, NULL});
+                                       ids_outside_the_vocabulary, directories_that_are_no_models, memory, NULL});
 }

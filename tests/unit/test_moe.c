@@ -439,11 +439,49 @@ TEST(no_memory)
 }
 END_OF_TEST
 
+/* Parts of the sublayer on the calling thread alone: routing, an expert's rows, the end. */
+TEST(memory)
+{
+    static const char *const families[] = {"qwen2_moe", "qwen3_moe"};
+    for (size_t i = 0; i < N(families); i++) {
+        fixture f;
+        open_fixture(families[i], NULL, &f);
+        calm_batch batch = new_batch(&f, NULL);
+        calm_routing routing;
+        calm_moe_sum sum;
+        const size_t each = calm_moe_expert_scratch_bytes(&f.config, f.rows);
+        ctx->n_threads = 1;
+        ck_memory_of_workers(calm_moe_route(ctx, &f.block, &batch, NULL, &routing),
+                             calm_moe_route_bytes(&f.config, f.rows, N(lengths)),
+                             calm_moe_route_scratch_bytes(&f.config, 17), 3, 0);
+        ck_ok(calm_moe_route(ctx, &f.block, &batch, NULL, &routing));
+        ck_ok(calm_moe_begin(ctx, &batch, ctx->out, &sum));
+        test_memory_begin();
+        ck_ok(calm_moe_experts(ctx, &f.block, &batch, &routing, 0, 5, NULL, &sum));
+        const test_memory held = test_memory_end();
+        size_t outputs = CALM_BYTES(float *, 5);
+        for (size_t e = 0; e < 5; e++)
+            outputs += calm_moe_experts_scratch_bytes(&f.config, 1, routing.begin[e + 1] - routing.begin[e]) -
+                       CALM_BYTES(float *, 1);
+        ck_assert_uint_eq(held.scratch, outputs);
+        ck_assert_uint_le(outputs, calm_moe_experts_scratch_bytes(&f.config, 5, f.rows));
+        ck_assert_uint_le(held.most, outputs + each + 4 * CALM_ARENA_CHUNK);
+        ck_assert_uint_eq(calm_moe_expert_scratch_bytes(&f.config, CALM_MOE_ROWS),
+                          calm_moe_expert_scratch_bytes(&f.config, 2 * CALM_MOE_ROWS));
+        ck_assert_int_eq(calm_moe_end_scratch_bytes(&f.config, 17) > 0, f.config.moe.shared_inner > 0);
+        ck_memory_of_workers(calm_moe_end(ctx, &f.block, &batch, NULL, &sum), 0,
+                             calm_moe_end_scratch_bytes(&f.config, 17), 2, 0);
+        calm_batch_close(&batch);
+        calm_model_close(f.model);
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("moe",
                      (const TTest *[]){experts_of_qwen3, shared_expert_of_qwen2, choice, logits_that_are_not_numbers,
                                        tokens_by_expert, waves_of_any_size, size_of_a_wave, threads_and_files,
                                        experts_nobody_chose, an_expert_that_cannot_be_read,
-                                       observers_see_each_expert_its_rows, no_memory, NULL});
+                                       observers_see_each_expert_its_rows, no_memory, memory, NULL});
 }

@@ -94,7 +94,36 @@ TEST(codes_are_packed)
 }
 END_OF_TEST
 
+TEST(memory)
+{
+    static const int bits[] = {2, 3, 4, 8};
+    for (int variant = 0; variant < 12; variant++) {
+        const bool symmetric = variant & 1, scaled = variant & 2;
+        const size_t in = variant < 4 ? 200 : 37, group = variant < 8 ? 32 : in;
+        const calm_qjob job = random_job(bits[(variant + variant / 4) % 4], 50, in, group, symmetric, scaled, 3);
+        calm_qjob found = job;
+        void *bytes;
+        size_t n;
+        ck_memory(calm_qjob_new(ctx, scaled, &found), calm_qjob_bytes(&job.scheme, 50, in, scaled), 0);
+        ck_memory(calm_qblob_encode(ctx, &job, &bytes, &n), calm_qblob_encode_bytes(&job.scheme, 50, in, scaled), 0);
+        ck_ok(calm_qblob_encode(ctx, &job, &bytes, &n));
+        ck_memory(calm_qblob_decode(ctx, "blob", bytes, n, &found), calm_qjob_bytes(&job.scheme, 50, in, scaled),
+                  calm_qblob_decode_scratch_bytes(&job.scheme, 50, in));
+    }
+}
+END_OF_TEST
+
+/* A job whose cells no number counts. */
+TEST(impossible_jobs)
+{
+    calm_qjob job = {.out = SIZE_MAX / 2, .in = 4, .n_groups = 1};
+    ck_fails(calm_qjob_new(ctx, false, &job), CALM_ENOMEM, "does not fit");
+    job = (calm_qjob){.out = SIZE_MAX / 4, .in = 2, .n_groups = 8};
+    ck_fails(calm_qjob_new(ctx, false, &job), CALM_ENOMEM, "does not fit");
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("qblob", (const TTest *[]){there_and_back, codes_are_packed, NULL});
+    return run_tests("qblob", (const TTest *[]){there_and_back, codes_are_packed, memory, impossible_jobs, NULL});
 }

@@ -314,8 +314,32 @@ TEST(no_memory)
 }
 END_OF_TEST
 
+/* Tables for all positions; longrope has two once the original length is exceeded, dynamic a table per window. */
+TEST(memory)
+{
+    static const calm_rope_kind kinds[] = {CALM_ROPE_DEFAULT, CALM_ROPE_DYNAMIC, CALM_ROPE_LONGROPE};
+    static const double factors[] = {1, 2, 3, 4};
+    for (size_t k = 0; k < 3; k++)
+        for (size_t length = 60; length <= 180; length += 60) {
+            const calm_rope_config rope = {.kind = kinds[k], .theta = 1000, .factor = 2, .m = 1, .rotary = 8,
+                                           .original = 100, .long_factor = factors, .short_factor = factors};
+            fixture f;
+            calm_rope tables;
+            calm_rope_table table;
+            new_config(&rope, 100, &f);
+            ck_memory(calm_rope_init(ctx, &f.config, length, &tables), calm_rope_bytes(&f.config, length), 0);
+            const bool own = kinds[k] == CALM_ROPE_DYNAMIC && length > 100;
+            ck_assert_int_eq(calm_rope_scratch_bytes(&f.config, length) > 0, own);
+            ck_ok(calm_rope_init(ctx, &f.config, length, &tables));
+            ck_memory(calm_rope_find(ctx, &tables, &f.config, 0, length, &table), 0,
+                      calm_rope_scratch_bytes(&f.config, length));
+        }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("rope", (const TTest *[]){default_and_linear, dynamic, llama3, yarn, longrope, float32_frequencies,
-                                               blocks_with_an_embedding_of_their_own, rotation, no_memory, NULL});
+                                               blocks_with_an_embedding_of_their_own, rotation, no_memory, memory,
+                                               NULL});
 }

@@ -92,13 +92,34 @@ TEST(nameless)
 }
 END_OF_TEST
 
+/* No file is made for nothing: what is read of no rows is an address in memory. */
 TEST(no_rows)
+{
+    const char *dir = test_directory();
+    for (int in_file = 0; in_file < 2; in_file++) {
+        calm_row_store rows = {.file = 5};
+        float *x = NULL;
+        ck_ok(calm_row_store_open(ctx, ctx->out, 0, WIDTH, in_file ? dir : NULL, &rows));
+        ck_assert_int_eq(rows.file, -1);
+        ck_assert_uint_eq(rows.n, 0);
+        ck_assert_uint_eq(rows.width, WIDTH);
+        ck_assert_ptr_nonnull(rows.data);
+        ck_ok(calm_row_store_get(ctx, &rows, 0, 0, &x));
+        ck_assert_ptr_eq(x, rows.data);
+        ck_ok(calm_row_store_put(ctx, &rows, 0, 0, x));
+        calm_row_store_close(&rows);
+    }
+    ck_assert_int_eq(rmdir(dir), 0);
+}
+END_OF_TEST
+
+TEST(memory)
 {
     calm_row_store rows;
     float *x;
-    ck_ok(calm_row_store_open(ctx, ctx->out, 0, WIDTH, test_directory(), &rows));
-    ck_ok(calm_row_store_get(ctx, &rows, 0, 0, &x));
-    ck_ok(calm_row_store_put(ctx, &rows, 0, 0, x));
+    ck_memory(calm_row_store_open(ctx, ctx->out, N, WIDTH, NULL, &rows), calm_row_store_bytes(N, WIDTH), 0);
+    ck_memory(calm_row_store_open(ctx, ctx->out, N, WIDTH, test_directory(), &rows), 0, 0);
+    ck_memory(calm_row_store_get(ctx, &rows, 3, 11, &x), 0, calm_row_store_bytes(11, WIDTH));
     calm_row_store_close(&rows);
 }
 END_OF_TEST
@@ -159,6 +180,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("row_store", (const TTest *[]){what_is_put_is_got, several_threads, nameless, no_rows, refused,
-                                                    no_space, closed_behind_our_back, NULL});
+    return run_tests("row_store", (const TTest *[]){what_is_put_is_got, several_threads, nameless, no_rows, memory,
+                                                    refused, no_space, closed_behind_our_back, NULL});
 }

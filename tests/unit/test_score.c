@@ -285,6 +285,31 @@ TEST(one_thread_and_four_give_the_same_bytes)
 }
 END_OF_TEST
 
+/* Both forms, with rows that are left out, when all rowsets differ. */
+TEST(memory)
+{
+    static const size_t sizes[][2] = {{150, 19}, {39, 19}, {40, 19}, {24, 40}, {700, 300}, {300, 200}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const size_t n = sizes[i][0], d = sizes[i][1];
+        float *y = random_matrix(1, n * d, 1);
+        const float *z = random_matrix(2, n * d, 1);
+        calm_score_ref *ref;
+        calm_scores scores;
+        for (size_t j = 0; j < d; j++)
+            y[j] *= 300;
+        ck_memory(calm_score_prepare(ctx, y, n, d, &ref), calm_score_prepare_bytes(n, d),
+                  calm_score_prepare_scratch_bytes(n, d));
+        ck_ok(calm_score_prepare(ctx, y, n, d, &ref));
+        ck_memory(calm_score(ctx, ref, z, &scores), 0, calm_score_scratch_bytes(n, d));
+        ck_assert_uint_eq(scores.n_dropped, 1);
+    }
+    /* The form changes there, and the other one takes less. */
+    ck_assert_uint_eq(calm_score_square_rows(19), 39);
+    ck_assert_uint_lt(calm_score_prepare_bytes(40, 19), calm_score_prepare_bytes(39, 19));
+    ck_assert_uint_lt(calm_score_scratch_bytes(40, 19), calm_score_scratch_bytes(39, 19));
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("score",
@@ -295,5 +320,5 @@ int main(void)
                                        values_that_are_not_finite_are_rejected_with_their_place,
                                        the_largest_and_smallest_floats_give_finite_scores,
                                        four_rows_are_enough_and_three_are_not, every_failing_allocation_is_reported,
-                                       one_thread_and_four_give_the_same_bytes, NULL});
+                                       one_thread_and_four_give_the_same_bytes, memory, NULL});
 }

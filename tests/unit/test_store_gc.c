@@ -428,8 +428,8 @@ typedef struct outcome {
     size_t n_after;
 } outcome;
 
-/* As before or as after it, and after another collection as after it. */
-static void check_whole(const char *path, const outcome *expected, long at)
+/* As before or as after it, and after another collection as after it.  Was it as after it? */
+static bool check_whole(const char *path, const outcome *expected, long at)
 {
     calm_gc_result freed;
     const char *now = lines(path, all_rows);
@@ -441,6 +441,7 @@ static void check_whole(const char *path, const outcome *expected, long at)
     ck_assert_uint_eq(n_blobs(path), expected->n_after);
     check_sound(path, at);
     ck_ok(calm_remove_tree(ctx, test_format("%s.blobs", path)));
+    return done;
 }
 
 #ifdef CALM_SANITIZED
@@ -452,6 +453,7 @@ static void check_whole(const char *path, const outcome *expected, long at)
 TEST(killed_or_refused_at_many_calls)
 {
     word said;
+    long killed_after = 0, refused = 0, refused_after = 0;
     const char *path = fill();
     outcome expected = {.before = lines(path, all_rows)};
     ck_assert(collect_with(path, (fault){0}, &said));
@@ -465,12 +467,17 @@ TEST(killed_or_refused_at_many_calls)
         const long at = 1 + i * (calls - 1) / (POINTS - 1);
         path = fill();
         ck_assert_msg(!collect_with(path, (fault){.at = at}, &said), "call %ld was not reached", at);
-        check_whole(path, &expected, at);
+        killed_after += check_whole(path, &expected, at);
         path = fill();
         ck_assert(collect_with(path, (fault){.at = at, .error = ENOSPC, .stays = true}, &said));
         ck_assert_msg(said.status == CALM_OK || said.status == CALM_ENOSPC, "call %ld: %s", at, said.message);
-        check_whole(path, &expected, at);
+        refused += said.status != CALM_OK;
+        refused_after += check_whole(path, &expected, at);
     }
+    ck_assert_int_gt(killed_after, 0);
+    ck_assert_int_lt(killed_after, POINTS);
+    ck_assert_int_gt(refused, 0);
+    ck_assert_int_lt(refused_after, POINTS);
     /* Rows are gone, of the blobs some. */
     for (kill_at_removal = 1; kill_at_removal <= 3; kill_at_removal++) {
         path = fill();

@@ -395,8 +395,13 @@ static bool open_with(const char *path, fault wanted, word *said)
     return WIFEXITED(status);
 }
 
+/* How many stores were new, and how many came to have a second copy. */
+typedef struct tally {
+    long migrated, copied_again;
+} tally;
+
 /* Old or new, and opened once more it is new, with every row; each copy is complete, and there is one when it is new. */
-static void check_whole(const char *path, const char *expected, long at)
+static void check_whole(const char *path, const char *expected, long at, tally *count)
 {
     const int64_t version = version_of(path);
     const char *first = test_format("%s.v1.bak", path), *second = test_format("%s.v1.bak.2", path);
@@ -409,6 +414,8 @@ static void check_whole(const char *path, const char *expected, long at)
     ck_assert_int_eq(version_of(first), 1);
     ck_assert_msg(!calm_path_exists(second) || strcmp(contents(second), expected) == 0, "call %ld: half a copy", at);
     ck_assert_int_eq(version_of(path), calm_store_version());
+    count->migrated += version != 1;
+    count->copied_again += calm_path_exists(second);
 }
 
 static const char *copy_of(const char *path)
@@ -427,6 +434,7 @@ static const char *copy_of(const char *path)
 TEST(killed_or_refused_at_many_calls)
 {
     long copies_refused = 0;
+    tally killed = {0}, refused = {0};
     word said;
     const char *original = old_store(), *expected = contents(original), *path = copy_of(original);
     ck_assert(open_with(path, (fault){0}, &said));
@@ -438,16 +446,20 @@ TEST(killed_or_refused_at_many_calls)
         const long at = 1 + i * (calls - 1) / (POINTS - 1);
         path = copy_of(original);
         ck_assert_msg(!open_with(path, (fault){.at = at}, &said), "call %ld was not reached", at);
-        check_whole(path, expected, at);
+        check_whole(path, expected, at, &killed);
         path = copy_of(original);
         ck_assert(open_with(path, (fault){.at = at, .error = ENOSPC, .stays = true}, &said));
         ck_assert_msg(said.status == CALM_OK || said.status == CALM_ENOSPC, "call %ld: %s", at, said.message);
         const bool refused_copy = strstr(said.message, "nothing was changed") != NULL;
         ck_assert_msg(!refused_copy || version_of(path) == 1, "call %ld: changed without a copy", at);
         copies_refused += refused_copy;
-        check_whole(path, expected, at);
+        check_whole(path, expected, at, &refused);
     }
     ck_assert_int_gt(copies_refused, 1);
+    ck_assert_int_gt(killed.migrated, 0);
+    ck_assert_int_lt(killed.migrated, POINTS);
+    ck_assert_int_gt(killed.copied_again + refused.copied_again, 0);
+    ck_assert_int_lt(refused.migrated, POINTS);
 }
 END_OF_TEST
 
