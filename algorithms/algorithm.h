@@ -69,7 +69,8 @@ const char *calm_algorithm_canonical(const calm_algorithm *algorithm);
 /* CALM_NEEDS_* and CALM_SETS_* bits of all parts together. */
 unsigned calm_algorithm_caps(const calm_algorithm *algorithm);
 
-/* Can the algorithm quantize to this scheme?  CALM_EUNSUPPORTED, naming algorithm, part, scheme and why, when it cannot. */
+/* Can the algorithm quantize to this scheme?  CALM_EUNSUPPORTED, naming algorithm, part, scheme and why, when it
+ * cannot. */
 calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_scheme *scheme);
 
 /* Quantize a job into ctx->out; temporaries in ctx->scratch.

@@ -90,9 +90,10 @@ static calm_status after_fit(calm_ctx *ctx, const chain_parse *parse, const calm
 {
     if (part->kind != CALM_KIND_TRANSFORM || !(parse->algorithm->caps & CALM_FITS_INPUT))
         return CALM_OK;
-    return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": %s comes after %s, which fits the weights to the input as it is and "
-                                     "must be the last transform", parse->text, part->name,
-                     parse->algorithm->steps[parse->algorithm->n_steps - 1].part->name);
+    return calm_fail(ctx, CALM_EARG,
+                     "algorithm \"%s\": %s comes after %s, which fits the weights to the input as it is and "
+                     "must be the last transform",
+                     parse->text, part->name, parse->algorithm->steps[parse->algorithm->n_steps - 1].part->name);
 }
 
 /* The part that `name` means at this place. */

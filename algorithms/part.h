@@ -64,7 +64,8 @@ typedef struct calm_part {
                                                                * NULL for one that is not; NULL: reaches them all */
     calm_part_memory (*memory)(const calm_job_shape *shape, const void *opts);    /* NULL: it takes none         */
     union {
-        /* Change w, h, h_diag and in_scale of the problem.  One that sets in_scale runs only where the job can absorb. */
+        /* Change w, h, h_diag and in_scale of the problem.  One that sets in_scale runs only where the job
+         * can absorb. */
         calm_status (*transform)(calm_ctx *ctx, calm_problem *problem, const void *opts);
         /* Scale, rounded as the scheme says, and zero of one group.  Called from several threads. */
         calm_status (*grid)(calm_ctx *ctx, const calm_group *group, const void *opts, calm_grid *out);

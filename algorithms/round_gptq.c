@@ -104,8 +104,8 @@ static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size
 }
 
 /* The same with `damp` doubled until it succeeds; *used is the damping that did. */
-static calm_status factor_damped(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp, double *u,
-                                 double *used)
+static calm_status factor_damped(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
+                                 double *u, double *used)
 {
     calm_ctx trial = *ctx;
     for (int doubling = 0; doubling <= MAX_DOUBLINGS; doubling++, damp *= 2) {

@@ -64,8 +64,8 @@ calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void 
                                   calm_rows_scales_bytes(shape, calm_size_min(chunk, shape->out))};
 }
 
-calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_problem *problem, calm_qjob *qjob, const double *h,
-                           size_t first, size_t n)
+calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_problem *problem, calm_qjob *qjob,
+                           const double *h, size_t first, size_t n)
 {
     size_t in = problem->in, n_groups = problem->n_groups;
     *rows = (calm_rows){.problem = problem, .qjob = qjob, .h = h, .n = n};

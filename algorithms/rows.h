@@ -32,10 +32,10 @@ typedef struct calm_rows {
 /* Rows per chunk: fewer when there are many groups, whose normal equations take G^2 cells a row. */
 size_t calm_rows_chunk(size_t n_groups);
 
-/* Load rows first .. first + n - 1 of the job as it stands; memory from ctx->scratch.  The loss is 0 until `scales` sets
- * it. */
-calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_problem *problem, calm_qjob *qjob, const double *h,
-                           size_t first, size_t n);
+/* Load rows first .. first + n - 1 of the job as it stands; memory from ctx->scratch.  The loss is 0 until `scales`
+ * sets it. */
+calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_problem *problem, calm_qjob *qjob,
+                           const double *h, size_t first, size_t n);
 
 /* What `scales` needs besides: W H, and memory for normal equations, from ctx->scratch.  Before the first of them. */
 calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows);

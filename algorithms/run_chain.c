@@ -44,8 +44,9 @@ calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorith
     char name[CALM_SCHEME_NAME_MAX];
     calm_scheme_name(scheme, name);
     if (scheme->bits == 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s cannot reach %s: the scheme is float, there is nothing to round to",
-                         algorithm->name, name);
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "%s cannot reach %s: the scheme is float, there is nothing to round to", algorithm->name,
+                         name);
     for (size_t i = 0; i < algorithm->n_steps; i++) {
         const calm_part *part = algorithm->steps[i].part;
         const char *why = part->refuses ? part->refuses(scheme) : NULL;

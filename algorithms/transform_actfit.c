@@ -110,8 +110,8 @@ static calm_status solve(calm_ctx *ctx, const actfit_job *job, double shift)
     if (status == CALM_OK)
         status = calm_dcholesky_solve(&trial, in, u, in, in, job->c, in);
     return status == CALM_OK ? CALM_OK
-                             : calm_fail(ctx, status, "%s: actfit: E[xq xq^T] + %g I: %s", job->problem->job->name, shift,
-                                         trial.message);
+                             : calm_fail(ctx, status, "%s: actfit: E[xq xq^T] + %g I: %s", job->problem->job->name,
+                                         shift, trial.message);
 }
 
 /* Rows of W* = W c^T in place of those of W. */
@@ -176,7 +176,8 @@ static calm_status actfit(calm_ctx *ctx, calm_problem *problem, const void *opts
 {
     size_t kept = problem->job->stats->n_samples, needed;
     if (!calm_size_mul(&needed, ROWS_PER_INPUT, problem->in) || kept < needed)
-        return calm_fail(ctx, CALM_ENUMERIC, "%s: actfit has %zu kept rows for %zu inputs, needs %zu: more calibration windows",
+        return calm_fail(ctx, CALM_ENUMERIC,
+                         "%s: actfit has %zu kept rows for %zu inputs, needs %zu: more calibration windows",
                          problem->job->name, kept, problem->in, needed);
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     calm_status status = fit(ctx, problem, opts);

@@ -4,9 +4,9 @@
  *   chosen: the r of least tr((W - Q/s) H (W - Q/s)^T), the smaller one of equals; Q = the nearest codes of W' on the
  *   chain's own grid, H undamped
  *
- * The paper measures outputs on a sample and clips weights by a search of their own; here H says the same of all rows, and
- * the grid is the chain's.  m counts as CALM_CHANNEL_FLOOR at least; channel_scale.c shares and normalises s.  An exponent
- * whose grid cannot be stored is left out. */
+ * The paper measures outputs on a sample and clips weights by a search of their own; here H says the same of all rows,
+ * and the grid is the chain's.  m counts as CALM_CHANNEL_FLOOR at least; channel_scale.c shares and normalises s.  An
+ * exponent whose grid cannot be stored is left out. */
 #include <math.h>
 #include <stddef.h>
 
@@ -92,7 +92,8 @@ static calm_status measure_task(calm_ctx *ctx, size_t index, void *user)
 {
     awq_search *search = user;
     calm_ctx trial = *ctx;
-    calm_status status = measure(&trial, search, index / search->n_chunks, index % search->n_chunks, &search->loss[index]);
+    calm_status status = measure(&trial, search, index / search->n_chunks, index % search->n_chunks,
+                                 &search->loss[index]);
     if (status == CALM_ENUMERIC)
         search->loss[index] = INFINITY;
     else if (status != CALM_OK)

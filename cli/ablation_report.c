@@ -36,7 +36,8 @@ static void add_data_rows(const calm_ablation *of, bool with_scheme, calm_table 
 {
     for (size_t i = 0; i < of->n_rows; i++) {
         const calm_ablation_row *row = &of->rows[i];
-        const double values[] = {row->bits, of->encoder ? row->error : row->ppl, row->kl, row->delta, row->se, row->top1};
+        const double values[] = {row->bits, of->encoder ? row->error : row->ppl, row->kl, row->delta, row->se,
+                                 row->top1};
         if (with_scheme)
             calm_table_text(table, of->scheme);
         calm_table_text(table, row->kind);
@@ -155,8 +156,8 @@ static void put_massive(const calm_ablation *of, const char *indent, calm_text *
     for (size_t i = 0; i < of->n_hooks; i++) {
         const calm_ablation_hooks *hook = &of->hooks[i];
         if (hook->massive || strcmp(hook->point, "block_out") == 0)
-            calm_text_printf(out, "%s%s: %lld massive of %lld tokens of all blocks; max |x| / median |x| up to %.0f\n", indent,
-                             hook->point, hook->massive, hook->tokens, hook->ratio_max);
+            calm_text_printf(out, "%s%s: %lld massive of %lld tokens of all blocks; max |x| / median |x| up to %.0f\n",
+                             indent, hook->point, hook->massive, hook->tokens, hook->ratio_max);
     }
     calm_text_printf(out, "%scka_drop left out %lld of %lld rows of all jobs\n", indent, of->dropped_rows,
                      of->scored_rows);

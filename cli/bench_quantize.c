@@ -2,8 +2,8 @@
  *
  *   allowed = (4/3 I^3) / Cholesky rate + O I^2 / dgemm rate
  *
- * I^3/3 each for the two factorisations and 2/3 I^3 for the inverse between them; O I^2 for the updates of the columns after
- * each block. Rates are measured in the same run, on I x I matrices. */
+ * I^3/3 each for the two factorisations and 2/3 I^3 for the inverse between them; O I^2 for the updates of the columns
+ * after each block. Rates are measured in the same run, on I x I matrices. */
 #include "cli/bench_quantize.h"
 
 #include <math.h>

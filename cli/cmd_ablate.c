@@ -23,7 +23,8 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "schemes", .help = "number formats, an experiment each (default: those of --scheme or --bits, or " SCHEMES ")",
+    {.name = "schemes", .help = "number formats, an experiment each (default: those of --scheme or --bits, or "
+                                SCHEMES ")",
      .offset = offsetof(options, schemes), .type = CALM_OPTION_WORDS, .metavar = "LIST"},
     {.name = "eval-samples", .help = "windows of the text to evaluate on; 0 = all",
      .offset = offsetof(options, spec.eval_samples), .type = CALM_OPTION_INT, .fallback = "200", .min = 0,
@@ -34,7 +35,8 @@ static const calm_option table[] = {
      .help = "uniform runs and the default hybrid again, calibration windows drawn with each of these: 1,2,3",
      .offset = offsetof(options, seeds), .type = CALM_OPTION_STRING, .metavar = "LIST"},
     {.name = "input-scales",
-     .help = "norms: also behind norms that a residual reads too (encoders); free: everywhere; no checkpoint holds those",
+     .help = "norms: also behind norms that a residual reads too (encoders); free: everywhere; no checkpoint holds "
+             "those",
      .offset = offsetof(options, input_scales), .type = CALM_OPTION_ENUM, .values = CALM_INPUT_SCALES_NAMES,
      .fallback = "folded", .metavar = CALM_INPUT_SCALES_NAMES},
     {.name = "no-probes",
@@ -64,8 +66,10 @@ static calm_status parse_seeds(calm_ctx *ctx, const char *list, calm_ablation_pl
         bool known = false;
         for (size_t i = 0; i < plan->n_seeds; i++)
             known |= seeds[i] == seed;
-        if (end == at || *at < '0' || *at > '9' || (*end && *end != ',') || errno || known || plan->n_seeds == MAX_SEEDS)
-            return calm_fail(ctx, CALM_EARG, "--seeds %s: expected up to %d different whole numbers: 1,2,3", list, MAX_SEEDS);
+        if (end == at || *at < '0' || *at > '9' || (*end && *end != ',') || errno || known
+            || plan->n_seeds == MAX_SEEDS)
+            return calm_fail(ctx, CALM_EARG, "--seeds %s: expected up to %d different whole numbers: 1,2,3", list,
+                             MAX_SEEDS);
         seeds[plan->n_seeds++] = seed;
         at = end;
         if (!*at)
@@ -73,8 +77,8 @@ static calm_status parse_seeds(calm_ctx *ctx, const char *list, calm_ablation_pl
     }
 }
 
-/* The recipe of one scheme, or with NULL of what the spec says.  It writes no checkpoint, so that none of its parts are kept
- * as a recipe. */
+/* The recipe of one scheme, or with NULL of what the spec says.  It writes no checkpoint, so that none of its parts are
+ * kept as a recipe. */
 static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *scheme, const calm_events *events,
                                calm_recipe *recipe)
 {
@@ -121,11 +125,13 @@ static calm_status resolve(calm_ctx *ctx, const options *o, const calm_events *e
 {
     calm_words schemes = o->schemes.n ? o->schemes : o->spec.schemes;
     if (!o->spec.model)
-        return calm_fail(ctx, CALM_EARG, "calm ablate: --model is missing; try: calm ablate --model qwen --schemes w4a4_g128");
+        return calm_fail(ctx, CALM_EARG,
+                         "calm ablate: --model is missing; try: calm ablate --model qwen --schemes w4a4_g128");
     if (o->schemes.n && o->spec.schemes.n)
         return calm_fail(ctx, CALM_EARG, "--schemes takes the place of --scheme");
     if (o->spec.prefix == CALM_PREFIX_QUANTIZED)
-        return calm_fail(ctx, CALM_EARG, "calm ablate chooses in many ways from the same candidates; it has no --prefix quantized");
+        return calm_fail(ctx, CALM_EARG,
+                         "calm ablate chooses in many ways from the same candidates; it has no --prefix quantized");
     if (!schemes.n && o->spec.bits == 4)
         CALM_TRY(calm_words_split(ctx, SCHEMES, &schemes));
     if (schemes.n)
@@ -191,8 +197,8 @@ const calm_command calm_cmd_ablate = {
     .summary = "compare every way of choosing: scores, units, rules, oracle, chance",
     .description =
         "Measures uniform runs, the hybrids of every score, unit and rule, the oracle of single-unit probes and random "
-        "choices on the same windows, and says which score predicts what a unit costs.  Everything is kept in the store, "
-        "so the same command again computes nothing twice.",
+        "choices on the same windows, and says which score predicts what a unit costs.  Everything is kept in the "
+        "store, so the same command again computes nothing twice.",
     .examples = "  calm ablate --model qwen --schemes w4a4_g128\n"
                 "  calm ablate --model qwen --output evidence --seeds 1,2,3\n"
                 "  calm ablate --model qwen --schemes w3a16_g128 --no-probes --eval-samples 24\n",

@@ -1,5 +1,5 @@
-/* calm bench: how near the hot loops run to what OpenBLAS gives on this machine, as a ratio within one run; quantize is in
- * bench_quantize.c. */
+/* calm bench: how near the hot loops run to what OpenBLAS gives on this machine, as a ratio within one run; quantize is
+ * in bench_quantize.c. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -232,8 +232,8 @@ const calm_command calm_cmd_bench = {
     .arguments = "[forward|gram|quantize]",
     .description =
         "Times one transformer block (forward) or the Gram matrix of its input (gram) and OpenBLAS's sgemm in the "
-        "same run, one window per worker, and prints the ratio.  quantize: one linear by GPTQ on one thread, beside the "
-        "time that the Cholesky and dgemm rates of the same run allow, and the other algorithms once each.",
+        "same run, one window per worker, and prints the ratio.  quantize: one linear by GPTQ on one thread, beside "
+        "the time that the Cholesky and dgemm rates of the same run allow, and the other algorithms once each.",
     .examples = "  calm bench forward\n  calm bench gram --hidden 1024 --json\n  calm bench quantize\n",
     .options = table,
     .opts_size = sizeof(options),

@@ -25,8 +25,8 @@ static const calm_option table[] = {
     {.name = "all", .help = "print every finding, not only the first twenty of a rule",
      .offset = offsetof(options, all), .type = CALM_OPTION_BOOL},
     {.name = "json",
-     .help = "print {path, target, format, tensors, linears, quantized, bytes, errors, warnings, notes, findings: [{rule, "
-             "severity, where, what, title, engines, behaviour, remedy}]}", .offset = offsetof(options, json),
+     .help = "print {path, target, format, tensors, linears, quantized, bytes, errors, warnings, notes, findings: "
+             "[{rule, severity, where, what, title, engines, behaviour, remedy}]}", .offset = offsetof(options, json),
      .type = CALM_OPTION_BOOL},
     CALM_COMMON_OPTIONS(options),
     {0},

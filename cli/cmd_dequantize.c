@@ -35,7 +35,8 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     const options *o = opts;
     calm_progress progress;
     calm_dequantize_options how = {
-        .output = o->output, .dtype = dtypes[o->dtype], .force = o->force, .tick = calm_progress_tick, .tick_user = &progress};
+        .output = o->output, .dtype = dtypes[o->dtype], .force = o->force, .tick = calm_progress_tick,
+        .tick_user = &progress};
     calm_dequantize_result result;
     (void)n_args;
     if (!o->output)

@@ -302,8 +302,8 @@ const calm_command calm_cmd_eval = {
     .description =
         "Evaluates a float or compressed-tensors directory on a text: windows of --seqlen tokens, the remainder "
         "dropped, the first token of a window not predicted; float32 compute, sums in double.  With --tasks: which "
-        "choice of each task has the greatest log-probability, also divided by its length in characters.  An encoder is "
-        "compared with --reference by the mean of its last hidden state over the tokens of each sentence.",
+        "choice of each task has the greatest log-probability, also divided by its length in characters.  An encoder "
+        "is compared with --reference by the mean of its last hidden state over the tokens of each sentence.",
     .examples = "  calm eval --model qwen\n"
                 "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 200 --json\n"
                 "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 50 --worst 20\n"

@@ -39,7 +39,8 @@ static const calm_option table[] = {
      .offset = offsetof(options, hybrid), .type = CALM_OPTION_BOOL},
     {.name = "force", .help = "replace the output directory", .offset = offsetof(options, force),
      .type = CALM_OPTION_BOOL, .key = 'f'},
-    {.name = "json", .help = "print what was written as JSON", .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
+    {.name = "json", .help = "print what was written as JSON", .offset = offsetof(options, json),
+     .type = CALM_OPTION_BOOL},
     CALM_COMMON_OPTIONS(options),
     {0},
 };
@@ -83,11 +84,12 @@ static calm_status resolve(calm_ctx *ctx, const options *o, const char *run, cal
                                               .gguf_float = (calm_export_float)o->gguf_float}};
     CALM_TRY(calm_stored_run_number(ctx, "export", run, &how->run));
     if (!o->formats.n)
-        return calm_fail(ctx, CALM_EARG, "calm export: --format is missing; try: calm export %s --format gguf --output out",
-                         run);
+        return calm_fail(ctx, CALM_EARG,
+                         "calm export: --format is missing; try: calm export %s --format gguf --output out", run);
     if (!o->output)
-        return calm_fail(ctx, CALM_EARG, "calm export: --output is missing; try: calm export %s --format %s --output out",
-                         run, o->formats.of[0]);
+        return calm_fail(ctx, CALM_EARG,
+                         "calm export: --output is missing; try: calm export %s --format %s --output out", run,
+                         o->formats.of[0]);
     if (o->max_shard_size)
         CALM_TRY(calm_size_parse(ctx, "max-shard-size", o->max_shard_size, &how->export.max_shard_bytes));
     if (!o->model)
@@ -119,11 +121,11 @@ const calm_command calm_cmd_export = {
     .name = "export",
     .summary = "write a run's plan in other formats",
     .arguments = "RUN",
-    .description = "Writes the plan of RUN from its stored candidates in one or more formats: compressed-tensors, gptq, awq, mlx, "
-                   "gguf, and for llama-quantize imatrix and tensor-types.  Codes and scales are those of the run, so nothing is "
-                   "quantized a second time; what a format cannot express is refused by name.  For imatrix the float model "
-                   "runs over the run's calibration windows again, so their text must be where the run read it, with the "
-                   "same windows in it.",
+    .description = "Writes the plan of RUN from its stored candidates in one or more formats: compressed-tensors, "
+                   "gptq, awq, mlx, gguf, and for llama-quantize imatrix and tensor-types.  Codes and scales are "
+                   "those of the run, so nothing is quantized a second time; what a format cannot express is refused "
+                   "by name.  For imatrix the float model runs over the run's calibration windows again, so their "
+                   "text must be where the run read it, with the same windows in it.",
     .examples = "  calm export 4 --format gguf --output out\n"
                 "  calm export 4 --format compressed-tensors,gptq,mlx --output out    (out/gptq, out/mlx, ...)\n",
     .options = table,

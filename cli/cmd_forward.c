@@ -36,8 +36,8 @@ static calm_status forward(calm_ctx *ctx, const options *o, const calm_model *mo
     CALM_TRY(calm_token_file_read(ctx, o->tokens, calm_model_config(model)->vocab, &tokens));
     calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "forward", "parts");
-    const calm_forward_request request = {.model = model, .tokens = &tokens, .hidden = o->hidden, .tick = calm_progress_tick,
-                                          .tick_user = &progress};
+    const calm_forward_request request = {
+        .model = model, .tokens = &tokens, .hidden = o->hidden, .tick = calm_progress_tick, .tick_user = &progress};
     const calm_status status = calm_forward_write(ctx, &request, o->output, &result);
     calm_progress_end(ctx, &progress);
     CALM_TRY(status);

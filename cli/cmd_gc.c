@@ -121,7 +121,8 @@ static int64_t freed_blobs(const calm_gc_result *freed)
 
 static calm_status print_text(calm_ctx *ctx, const options *o, const calm_gc_result *freed, const calm_table *rows)
 {
-    const double blobs = (double)freed_blobs(freed) / 1e6, shrunk = (double)(freed->bytes_before - freed->bytes_after) / 1e6;
+    const double blobs = (double)freed_blobs(freed) / 1e6,
+                 shrunk = (double)(freed->bytes_before - freed->bytes_after) / 1e6;
     calm_text text;
     calm_text_init(&text);
     write_runs(&text, o->dry_run ? "Runs that would go:" : "Runs dropped:", freed->dropped, freed->n_dropped);
@@ -136,8 +137,8 @@ static calm_status print_text(calm_ctx *ctx, const options *o, const calm_gc_res
         calm_text_printf(&text, "\nWould free %.1f MB of blobs, and what the rows take of the %.1f MB of %s.\n", blobs,
                          (double)freed->bytes_before / 1e6, o->store);
     else
-        calm_text_printf(&text, "\nFreed %.1f MB: %.1f MB of blobs, %.1f MB of %s, which has %.1f MB now.\n", blobs + shrunk,
-                         blobs, shrunk, o->store, (double)freed->bytes_after / 1e6);
+        calm_text_printf(&text, "\nFreed %.1f MB: %.1f MB of blobs, %.1f MB of %s, which has %.1f MB now.\n",
+                         blobs + shrunk, blobs, shrunk, o->store, (double)freed->bytes_after / 1e6);
     if (freed->note)
         calm_text_printf(&text, "%s: %s.\n", o->store, freed->note);
     if (status == CALM_OK && calm_text_check(ctx, &text) == CALM_OK && fwrite(text.data, 1, text.length, stdout) !=
@@ -182,8 +183,8 @@ const calm_command calm_cmd_gc = {
     .name = "gc",
     .summary = "drop what no kept run needs from a store",
     .description = "Drops runs from a store, then every row and blob that no run which is left needs, and compacts the "
-                   "file.  Without --keep and --drop every run stays, and only what no run needs goes: leftovers of killed "
-                   "runs.  A run that did not finish keeps all that it would go on with.",
+                   "file.  Without --keep and --drop every run stays, and only what no run needs goes: leftovers of "
+                   "killed runs.  A run that did not finish keeps all that it would go on with.",
     .examples = "  calm gc --dry-run                    what would go\n"
                 "  calm gc --keep 5                     the newest five runs stay\n"
                 "  calm gc --drop 3,4 --store calm.db\n\n"

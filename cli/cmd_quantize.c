@@ -45,8 +45,10 @@ static calm_status read_lock(calm_ctx *ctx, const calm_recipe_spec *spec, const 
         status = calm_lock_recipe_differs(ctx, *out, document, &key);
     calm_json_free(document);
     if (status == CALM_OK && key)
-        status = calm_fail(ctx, CALM_EMISMATCH, "%s: was written for another recipe: \"%s\" differs; run without --locked "
-                                                "to write it anew", path, key);
+        status = calm_fail(ctx, CALM_EMISMATCH,
+                           "%s: was written for another recipe: \"%s\" differs; run without --locked "
+                           "to write it anew",
+                           path, key);
     if (status != CALM_OK)
         calm_json_free(*out);
     return status;
@@ -65,8 +67,9 @@ static calm_status settle(calm_ctx *ctx, const options *o, const calm_locked_run
     if (!run->differences.n)
         return CALM_OK;
     CALM_TRY(calm_lock_print(ctx, &run->differences, stderr));
-    return calm_fail(ctx, CALM_EMISMATCH, "%s: %zu of %zu things are not as the lock says%s", o->lock, run->differences.n,
-                     run->differences.checked, run->run ? "" : "; inputs differ, so nothing was computed");
+    return calm_fail(ctx, CALM_EMISMATCH, "%s: %zu of %zu things are not as the lock says%s", o->lock,
+                     run->differences.n, run->differences.checked,
+                     run->run ? "" : "; inputs differ, so nothing was computed");
 }
 
 static calm_status report(calm_ctx *ctx, const options *o, const calm_result *result)
@@ -143,8 +146,8 @@ const calm_command calm_cmd_quantize = {
         "store, so the next run goes on from there: interrupted, killed or out of disk, start the same command again.  "
         "The output's name never stands for half a checkpoint.",
     .examples = "  calm quantize --model qwen --bits 4\n"
-                "  calm quantize --recipe qwen-w4 --output out                    (a shipped recipe; see calm recipe list)\n"
-                "  calm quantize --model /models/Qwen3-0.6B --scheme w4a16_g64 --output out --store out.db\n"
+                "  calm quantize --recipe qwen-w4 --output out                    (a shipped recipe; see calm recipe "
+                "list)\n  calm quantize --model /models/Qwen3-0.6B --scheme w4a16_g64 --output out --store out.db\n"
                 "  calm quantize --model qwen --bits 4 --algorithms gptq          (a uniform run)\n"
                 "  calm quantize --model qwen --scheme w4a4_g128 --algorithms rtn,gptq,smoothquant,mkq\n",
     .options = table,

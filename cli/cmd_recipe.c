@@ -40,7 +40,8 @@ static calm_status write_recipe(calm_ctx *ctx, const options *o, const calm_json
     if (!o->output)
         return calm_print_json(ctx, document);
     if (calm_path_exists(o->output) && !o->force)
-        return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another --output, or --force to replace it", o->output);
+        return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another --output, or --force to replace it",
+                         o->output);
     calm_text_init(&text);
     calm_status status = calm_json_write(ctx, document, 2, &text);
     calm_text_append(&text, "\n", 1);
@@ -81,8 +82,9 @@ static int compare_names(const void *a, const void *b)
 static bool decides(const char *name)
 {
     const size_t n = strlen(name);
-    return name[0] != '.' && ((n > 12 && strcmp(name + n - 12, ".safetensors") == 0) || strcmp(name, "config.json") == 0 ||
-                              strcmp(name, "tokenizer.json") == 0 || strcmp(name, "model.safetensors.index.json") == 0);
+    return name[0] != '.'
+           && ((n > 12 && strcmp(name + n - 12, ".safetensors") == 0) || strcmp(name, "config.json") == 0
+               || strcmp(name, "tokenizer.json") == 0 || strcmp(name, "model.safetensors.index.json") == 0);
 }
 
 /* Names of the files of a model that decide a result, sorted, in ctx->out. */
@@ -321,9 +323,9 @@ const calm_command calm_cmd_recipe = {
     .summary = "write, show, check and list recipes of quantization runs",
     .arguments = "init | show RECIPE | check RECIPE... | list | schema",
     .description =
-        "A recipe is a JSON file that says what `calm quantize --recipe` does: model, calibration, schemes, algorithms, "
-        "choice, evaluation, and gates that the result must hold.  init writes one from flags of quantize; show prints it "
-        "resolved, with the digests of its inputs (the model must be here); check finds "
+        "A recipe is a JSON file that says what `calm quantize --recipe` does: model, calibration, schemes, "
+        "algorithms, choice, evaluation, and gates that the result must hold.  init writes one from flags of "
+        "quantize; show prints it resolved, with the digests of its inputs (the model must be here); check finds "
         "faults of its structure, its names, and for a model that is here its units; list shows those that come with "
         "calm; schema prints the JSON Schema of recipes.",
     .examples = "  calm recipe list\n"

@@ -35,7 +35,8 @@ static const calm_option table[] = {
     {.name = "forbid",
      .help = "leave out an algorithm (gptq, mkq*), one at a scheme (\"gptq w3a16_g128\") or a candidate (#123)",
      .offset = offsetof(options, forbid), .type = CALM_OPTION_WORDS, .metavar = "CAND"},
-    {.name = "pin", .help = "decide a unit, by name or pattern (model.layers.0.*=gptq); a name counts more than a pattern",
+    {.name = "pin", .help = "decide a unit, by name or pattern (model.layers.0.*=gptq); a name counts more than a "
+                            "pattern",
      .offset = offsetof(options, pins), .type = CALM_OPTION_PAIRS, .metavar = "UNIT=CAND"},
     {.name = "target", .help = "engine whose kernels must take the plan (default: as in the run; any lifts it)",
      .offset = offsetof(options, target), .type = CALM_OPTION_STRING, .metavar = CALM_ENGINE_NAMES},

@@ -111,8 +111,8 @@ static calm_status verify_output(calm_ctx *ctx, const char *path, const options 
 }
 
 /* What the lock's recipe asks, and where this run is to work. */
-static calm_status make_spec(calm_ctx *ctx, const char *path, const options *o, const calm_json *lock, const char *folder,
-                             calm_recipe_spec *out)
+static calm_status make_spec(calm_ctx *ctx, const char *path, const options *o, const calm_json *lock,
+                             const char *folder, calm_recipe_spec *out)
 {
     char *output, *store;
     CALM_TRY(calm_spec_init(ctx, out));
@@ -198,12 +198,13 @@ const calm_command calm_cmd_verify = {
     .summary = "repeat a run from its lock and compare every byte",
     .arguments = "LOCK",
     .description =
-        "Repeats the run that a lock (FILE.lock.json, which calm quantize writes) stands for, with the kernels it was made "
-        "with, and compares choices, figures and the digests of every tensor and file.  Exit status 3 and a table when "
-        "something differs; inputs are compared first.",
+        "Repeats the run that a lock (FILE.lock.json, which calm quantize writes) stands for, with the kernels it was "
+        "made with, and compares choices, figures and the digests of every tensor and file.  Exit status 3 and a "
+        "table when something differs; inputs are compared first.",
     .examples = "  calm verify qwen-w4.lock.json\n"
-                "  calm verify --output-only calm-out/qwen-w4a16_g128 qwen-w4.lock.json    (seconds: nothing is computed)\n"
-                "  calm verify --store calm-out/calm.db qwen-w4.lock.json    (candidates of the store are trusted)\n",
+                "  calm verify --output-only calm-out/qwen-w4a16_g128 qwen-w4.lock.json    (seconds: nothing is "
+                "computed)\n  calm verify --store calm-out/calm.db qwen-w4.lock.json    (candidates of the store are "
+                "trusted)\n",
     .options = table,
     .opts_size = sizeof(options),
     .min_args = 1,

@@ -14,9 +14,10 @@ typedef struct calm_eval_request {
     bool special, json, quiet;
 } calm_eval_request;
 
-/* Let both models (reference NULL: one) answer a file of tasks and print the result.  Inputs are as long as the shorter of
- * the models' max_position_embeddings, 2,048 where config.json says none.  In place of an empty context stands bos_token or
- * else eos_token of tokenizer_config.json, or, without that file, the id of the same name in config.json. */
+/* Let both models (reference NULL: one) answer a file of tasks and print the result.  Inputs are as long as the shorter
+ * of the models' max_position_embeddings, 2,048 where config.json says none.  In place of an empty context stands
+ * bos_token or else eos_token of tokenizer_config.json, or, without that file, the id of the same name
+ * in config.json. */
 calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_request *request, const calm_model *model,
                             const calm_model *reference, const calm_tokenizer *tokenizer);
 
@@ -24,8 +25,8 @@ calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_request *request, con
 calm_status calm_eval_print_worst(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
                                   const calm_eval_worst *worst);
 
-/* The same as an array of objects {window, token, kl, reference_nll, nll, before, follows, reference_best, best}; freed by
- * the caller. */
+/* The same as an array of objects {window, token, kl, reference_nll, nll, before, follows, reference_best, best}; freed
+ * by the caller. */
 calm_status calm_eval_worst_json(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
                                  const calm_eval_worst *worst, calm_json **out);
 

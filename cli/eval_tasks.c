@@ -29,7 +29,8 @@ static size_t max_length(const calm_model *model)
 static const char *token_text(const calm_json *config, const char *key)
 {
     const calm_json *token = calm_json_get(config, key);
-    return calm_json_string(calm_json_typeof(token) == CALM_JSON_OBJECT ? calm_json_get(token, "content") : token, NULL);
+    return calm_json_string(calm_json_typeof(token) == CALM_JSON_OBJECT ? calm_json_get(token, "content") : token,
+                            NULL);
 }
 
 /* *prefix stays as it is when the text is not one token. */
@@ -44,7 +45,8 @@ static calm_status token_id(calm_ctx *ctx, const calm_tokenizer *tokenizer, cons
 }
 
 /* What the harness has as prefix_token_id: < 0 when the model names no such token. */
-static calm_status find_prefix(calm_ctx *ctx, const calm_model *model, const calm_tokenizer *tokenizer, long long *prefix)
+static calm_status find_prefix(calm_ctx *ctx, const calm_model *model, const calm_tokenizer *tokenizer,
+                               long long *prefix)
 {
     const calm_json *config = calm_model_json(model), *eos = calm_json_get(config, "eos_token_id");
     char *path;
@@ -94,7 +96,8 @@ static calm_status print_text(calm_ctx *ctx, const calm_eval_request *request, c
     const calm_status status = calm_print_table(ctx, &table, stdout);
     calm_table_clear(&table);
     if (status == CALM_OK && request->reference)
-        printf("\nagreement    %.2f %% the same answer, %.2f %% by length\n", 100 * result->same, 100 * result->same_norm);
+        printf("\nagreement    %.2f %% the same answer, %.2f %% by length\n", 100 * result->same,
+               100 * result->same_norm);
     return status;
 }
 
@@ -167,8 +170,9 @@ calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_request *request, con
     CALM_TRY(find_prefix(ctx, model, tokenizer, &options.prefix));
     calm_progress_begin(ctx, &progress, request->quiet);
     calm_progress_add(&progress, "tasks", "choices");
-    const calm_status status = calm_tasks_evaluate(ctx, request->tasks, tokenizer, &options, reference ? &against : NULL,
-                                                   &subject, calm_progress_tick, &progress, &result);
+    const calm_status status = calm_tasks_evaluate(ctx, request->tasks, tokenizer, &options,
+                                                   reference ? &against : NULL, &subject, calm_progress_tick, &progress,
+                                                   &result);
     calm_progress_end(ctx, &progress);
     CALM_TRY(status);
     return request->json ? print_json(ctx, request, &result) : print_text(ctx, request, &result);

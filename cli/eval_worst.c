@@ -7,8 +7,8 @@
 /* Tokens of the window that are shown before the one that follows. */
 #define BEFORE ((size_t)8)
 
-/* Text of ids [n], in ctx->out, or the ids themselves.  A model may put an id first for which the tokenizer has no token:
- * vocabularies are padded. */
+/* Text of ids [n], in ctx->out, or the ids themselves.  A model may put an id first for which the tokenizer has no
+ * token: vocabularies are padded. */
 static calm_status show(calm_ctx *ctx, const calm_tokenizer *tokenizer, const uint32_t *ids, size_t n, char **out)
 {
     size_t n_bytes;

@@ -70,8 +70,8 @@ calm_status calm_kernels_pin(calm_ctx *ctx, const char *name)
     if (!name || strcasecmp(name, have) == 0)
         return CALM_OK;
     if (!cpu_runs(name))
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "kernels %s: this CPU lacks instructions that they need; it computes with %s",
-                         name, have);
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "kernels %s: this CPU lacks instructions that they need; it computes with %s", name, have);
     if (started && strcmp(started, name) == 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "kernels %s: OpenBLAS has no such kernels here; it computes with %s "
                                                  "(known: Nehalem, Sandybridge, Haswell, Zen, SkylakeX)", name, have);

@@ -36,8 +36,8 @@ size_t calm_progress_add(calm_progress *progress, const char *name, const char *
 /* Announce the stages of a run, so that all its bars are there from the beginning. */
 void calm_progress_add_run(calm_progress *progress);
 
-/* Stage `index` has done `done` of `total`; it becomes the active stage, whose clock runs.  One that falls back begins anew.
- * May be called from any thread. */
+/* Stage `index` has done `done` of `total`; it becomes the active stage, whose clock runs.  One that falls back begins
+ * anew. May be called from any thread. */
 void calm_progress_update(calm_progress *progress, size_t index, size_t done, size_t total);
 
 /* A calm_tick_fn: updates stage 0; `user` is the progress. */

@@ -80,8 +80,10 @@ static calm_status print_pareto(calm_ctx *ctx, const calm_result *r, calm_text *
     if (r->evaluates)
         calm_text_printf(out, "  test text: %s, %zu windows of %zu tokens\n", r->recipe->eval_name, r->eval.n,
                          r->eval.longest);
-    calm_text_printf(out, "\n  store        %s\n  time         %.1f s\n\n  next: the same command with one of the budgets "
-                          "writes its checkpoint; nothing is computed again\n", r->recipe->store, r->seconds);
+    calm_text_printf(out,
+                     "\n  store        %s\n  time         %.1f s\n\n  next: the same command with one of the budgets "
+                     "writes its checkpoint; nothing is computed again\n",
+                     r->recipe->store, r->seconds);
     return status;
 }
 

@@ -34,8 +34,9 @@ typedef struct calm_gc_result {
 } calm_gc_result;
 
 /* Collect.  The store is open for writing, or for reading when it is a dry run.
- * CALM_ENOTFOUND: a run to drop is not there; the message names those that are, and nothing was changed.  Other failures
- * before the rows have gone change nothing either; after that the rows are gone and another collection goes on. */
+ * CALM_ENOTFOUND: a run to drop is not there; the message names those that are, and nothing was changed.  Other
+ * failures before the rows have gone change nothing either; after that the rows are gone and another collection goes
+ * on. */
 calm_status calm_store_gc(calm_ctx *ctx, calm_store *store, const calm_gc_plan *plan, calm_gc_result *out);
 
 #endif

@@ -106,7 +106,8 @@ static calm_status fail(calm_ctx *ctx, calm_sql *sql, int code)
     char why[128];
     if (!reason)
         return calm_fail(ctx, status_of(code, 0), "%s: %s", sql->path, words);
-    return calm_fail(ctx, status_of(code, reason), "%s: %s (%s)", sql->path, words, strerror_r(reason, why, sizeof why));
+    return calm_fail(ctx, status_of(code, reason), "%s: %s (%s)", sql->path, words,
+                     strerror_r(reason, why, sizeof why));
 }
 
 /* ---- values ---- */

@@ -44,9 +44,9 @@ typedef struct calm_store_how {
  *
  * WRITE: a file that is absent, empty, or left without tables by an interrupted creation becomes a new store; its
  * folder must exist.  While another writer holds the lock a warning is logged once ("waiting for process 4711
- * (calm quantize ...)").  A store of an older version is copied to PATH.v<version>.bak (.bak.2 ... where that is taken),
- * a warning names the copy, and it is brought up to date; when it cannot be copied, nothing is changed.  Runs that a dead
- * writer left as `running` become `interrupted`, stale temporary blobs go.
+ * (calm quantize ...)").  A store of an older version is copied to PATH.v<version>.bak (.bak.2 ... where that is
+ * taken), a warning names the copy, and it is brought up to date; when it cannot be copied, nothing is changed.  Runs
+ * that a dead writer left as `running` become `interrupted`, stale temporary blobs go.
  *
  * Fails with
  *   CALM_ENOTFOUND     READ and no such file, or an empty one
@@ -377,8 +377,8 @@ calm_value calm_value_int(int64_t integer);
 calm_value calm_value_real(double real);
 calm_value calm_value_text(const char *text);
 
-/* A cell as what is expected there; SQLite lets a cell have any type.  int: 0 for anything else; real: integers too, NaN for
- * anything else; string: NULL for anything else, valid as long as the value. */
+/* A cell as what is expected there; SQLite lets a cell have any type.  int: 0 for anything else; real: integers too,
+ * NaN for anything else; string: NULL for anything else, valid as long as the value. */
 int64_t calm_value_as_int(const calm_value *value);
 double calm_value_as_real(const calm_value *value);
 const char *calm_value_as_string(const calm_value *value);

@@ -23,8 +23,8 @@ static const char make_sets[] = SET("gc_kept") SET("gc_run") SET("gc_needed") SE
 #define DOOMED(name, from, unless) "INSERT INTO gc_" name " SELECT id FROM " from " WHERE NOT (" unless ");"
 #define UNFINISHED "SELECT * FROM run WHERE id IN temp.gc_kept AND status <> 'finished'"
 
-/* gc_kept is filled; what is needed of candidates, and then everything that is not.  Older stores know the candidates of an
- * unfinished run by its model and calibration alone. */
+/* gc_kept is filled; what is needed of candidates, and then everything that is not.  Older stores know the candidates
+ * of an unfinished run by its model and calibration alone. */
 static const char fill_sets[] =
     DOOMED("run", "run", "id IN temp.gc_kept")
     "INSERT INTO gc_needed SELECT candidate_id FROM run_candidate WHERE run_id IN temp.gc_kept"
@@ -139,10 +139,11 @@ static calm_status size_expression(calm_ctx *ctx, calm_sql *sql, const char *tab
 {
     calm_statement *row;
     *out = NULL;
-    CALM_TRY(calm_sql_first(ctx, sql,
-                            "SELECT group_concat(CASE type WHEN 'TEXT' THEN printf('coalesce(length(CAST(\"%w\" AS BLOB)), 0)'"
-                            ", name) ELSE printf('8 * (\"%w\" IS NOT NULL)', name) END, ' + ') FROM pragma_table_info(?1)",
-                            CALM_BIND(CALM_T(table)), &row));
+    CALM_TRY(calm_sql_first(
+        ctx, sql,
+        "SELECT group_concat(CASE type WHEN 'TEXT' THEN printf('coalesce(length(CAST(\"%w\" AS BLOB)), 0)'"
+        ", name) ELSE printf('8 * (\"%w\" IS NOT NULL)', name) END, ' + ') FROM pragma_table_info(?1)",
+        CALM_BIND(CALM_T(table)), &row));
     if (calm_sql_next(ctx, sql, row))
         calm_sql_text(ctx, row, 0, out);
     calm_sql_end(row);
@@ -210,8 +211,8 @@ static calm_status read_kept(calm_ctx *ctx, calm_sql *sql, blobs *it)
     CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM candidate WHERE blob IS NOT NULL", CALM_NONE, &n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, it->kept, (size_t)n));
     CALM_TRY(calm_sql_first(ctx, sql,
-                            "SELECT blob FROM candidate WHERE blob IS NOT NULL AND id NOT IN temp.gc_candidate", CALM_NONE,
-                            &row));
+                            "SELECT blob FROM candidate WHERE blob IS NOT NULL AND id NOT IN temp.gc_candidate",
+                            CALM_NONE, &row));
     while (calm_sql_next(ctx, sql, row) && it->n_kept < (size_t)n) {
         const calm_value digest = calm_sql_value(row, 0);
         if (digest.type == CALM_VALUE_TEXT && digest.n_bytes == DIGITS)
@@ -254,11 +255,11 @@ static calm_status has_room(calm_ctx *ctx, calm_store *store, const char **note)
     const double needed = 2.0 * (double)(pages - unused) * (double)page;
     char *words = NULL;
     if (statvfs(store->path, &room) == 0 && (double)room.f_bavail * (double)room.f_frsize < needed)
-        CALM_TRY(calm_strf(ctx, ctx->out, &words,
-                           "not compacted: that takes %.1f MB beside the store, %.1f MB are free; %.1f MB in it are free for "
-                           "new rows",
-                           needed / 1e6, (double)room.f_bavail * (double)room.f_frsize / 1e6,
-                           (double)unused * (double)page / 1e6));
+        CALM_TRY(calm_strf(
+            ctx, ctx->out, &words,
+            "not compacted: that takes %.1f MB beside the store, %.1f MB are free; %.1f MB in it are free for "
+            "new rows",
+            needed / 1e6, (double)room.f_bavail * (double)room.f_frsize / 1e6, (double)unused * (double)page / 1e6));
     *note = words;
     return CALM_OK;
 }

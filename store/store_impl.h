@@ -22,8 +22,9 @@ void calm_store_unlock(int fd);
  * another form than it must; NULL: none (store_schema.c).  Fails as SQL does. */
 calm_status calm_store_difference(calm_ctx *ctx, calm_sql *sql, int64_t version, const char **out);
 
-/* Copy the store of an older `version` at `path` to PATH.v<version>.bak, or .bak.2 ... where that is taken, complete or not
- * at all, and say so in the log (store_migrate.c).  The caller holds the lock.  A failure says that nothing was changed. */
+/* Copy the store of an older `version` at `path` to PATH.v<version>.bak, or .bak.2 ... where that is taken, complete or
+ * not at all, and say so in the log (store_migrate.c).  The caller holds the lock.  A failure says that nothing was
+ * changed. */
 calm_status calm_store_back_up(calm_ctx *ctx, const char *path, int64_t version);
 
 /* Bring an older store up to date in one transaction.  Versions so far only added tables, indexes and views: views are

@@ -67,18 +67,20 @@ calm_status calm_store_back_up(calm_ctx *ctx, const char *path, int64_t version)
     CALM_TRY(calm_strf(ctx, ctx->scratch, &temporary, "%s.bak.new", path));
     calm_sql_remove(ctx, temporary, true);
     if (write_copy(ctx, path, temporary) == CALM_OK && rename_copy(ctx, temporary, name) == CALM_OK) {
-        calm_log(ctx, CALM_LOG_WARNING, "%s: a store of version %lld, brought up to version %d; a copy of it is kept: %s",
-                 path, (long long)version, calm_store_version(), name);
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "%s: a store of version %lld, brought up to version %d; a copy of it is kept: %s", path,
+                 (long long)version, calm_store_version(), name);
         return CALM_OK;
     }
     const calm_status status = ctx->status;
     snprintf(words, sizeof words, "%s", ctx->message);
     calm_ctx_forgive(ctx);
     calm_sql_remove(ctx, temporary, true);
-    return calm_fail(ctx, status,
-                     "%s: a store of version %lld cannot be copied to %s, which is done before it is brought up to date: "
-                     "nothing was changed (%s)",
-                     path, (long long)version, name, words);
+    return calm_fail(
+        ctx, status,
+        "%s: a store of version %lld cannot be copied to %s, which is done before it is brought up to date: "
+        "nothing was changed (%s)",
+        path, (long long)version, name, words);
 }
 
 /* ---- today's schema ---- */

@@ -192,18 +192,18 @@ calm_status calm_store_verdict_put(calm_ctx *ctx, calm_store *store, const calm_
 calm_status calm_store_ablation_put(calm_ctx *ctx, calm_store *store, const calm_store_ablation *a)
 {
     const calm_value unknown = {.type = CALM_VALUE_NULL};
-    return calm_sql_run(ctx, store->sql,
-                        "INSERT INTO ablation (run_id, subject, kind, unit, metric, rule, bits, seconds, differs, failure,"
-                        " evaluation_id, delta_kl, delta_se) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
-                        " ON CONFLICT (run_id, subject) DO UPDATE SET kind = excluded.kind, unit = excluded.unit,"
-                        " metric = excluded.metric, rule = excluded.rule, bits = excluded.bits,"
-                        " seconds = excluded.seconds, differs = excluded.differs, failure = excluded.failure,"
-                        " evaluation_id = excluded.evaluation_id, delta_kl = excluded.delta_kl,"
-                        " delta_se = excluded.delta_se",
-                        CALM_BIND(CALM_ID(a->run_id), CALM_T(a->subject), CALM_T(a->kind), CALM_T(a->unit),
-                                  CALM_T(a->metric), CALM_T(a->rule), CALM_R(a->bits), CALM_R(a->seconds),
-                                  a->differs < 0 ? unknown : CALM_I(a->differs), CALM_T(a->failure),
-                                  CALM_ID(a->evaluation_id), CALM_R(a->delta_kl), CALM_R(a->delta_se)));
+    return calm_sql_run(
+        ctx, store->sql,
+        "INSERT INTO ablation (run_id, subject, kind, unit, metric, rule, bits, seconds, differs, failure,"
+        " evaluation_id, delta_kl, delta_se) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
+        " ON CONFLICT (run_id, subject) DO UPDATE SET kind = excluded.kind, unit = excluded.unit,"
+        " metric = excluded.metric, rule = excluded.rule, bits = excluded.bits,"
+        " seconds = excluded.seconds, differs = excluded.differs, failure = excluded.failure,"
+        " evaluation_id = excluded.evaluation_id, delta_kl = excluded.delta_kl,"
+        " delta_se = excluded.delta_se",
+        CALM_BIND(CALM_ID(a->run_id), CALM_T(a->subject), CALM_T(a->kind), CALM_T(a->unit), CALM_T(a->metric),
+                  CALM_T(a->rule), CALM_R(a->bits), CALM_R(a->seconds), a->differs < 0 ? unknown : CALM_I(a->differs),
+                  CALM_T(a->failure), CALM_ID(a->evaluation_id), CALM_R(a->delta_kl), CALM_R(a->delta_se)));
 }
 
 calm_status calm_store_artifact_put(calm_ctx *ctx, calm_store *store, const calm_store_artifact *a)

@@ -52,8 +52,8 @@ double calm_inspect_times(const char *metric, double value, double least);
 /* Least value of the metric among the entries that can be had for a unit; NaN: there is none. */
 double calm_inspect_least(const calm_inspect_units *units, size_t unit);
 
-/* What the rule takes of a unit from the stored scores, and its sentence in ctx->out; among the chosen scheme alone where a
- * budget decided between schemes.  *out is CALM_INSPECT_NONE when the rule cannot say; *reason is why. */
+/* What the rule takes of a unit from the stored scores, and its sentence in ctx->out; among the chosen scheme alone
+ * where a budget decided between schemes.  *out is CALM_INSPECT_NONE when the rule cannot say; *reason is why. */
 calm_status calm_inspect_choose(calm_ctx *ctx, const calm_inspect_units *units, size_t unit, size_t *out,
                                 const char **reason);
 

@@ -223,8 +223,8 @@ static calm_status set_range(calm_ctx *ctx, const calm_option *option, calm_rang
     if (end != value && *end == '-')
         range->last = strtoll(end + 1, &end, 10);
     if (*end || end == value || value[0] == '-' || range->last < range->first || !in_range(option, (double)range->last))
-        return calm_fail(ctx, CALM_EARG, "%s: option %s: expected one number, or FIRST-LAST, as 0-3, found \"%s\"", owner,
-                         option->name, value);
+        return calm_fail(ctx, CALM_EARG, "%s: option %s: expected one number, or FIRST-LAST, as 0-3, found \"%s\"",
+                         owner, option->name, value);
     return CALM_OK;
 }
 
@@ -233,7 +233,8 @@ static calm_status set_string(calm_ctx *ctx, const calm_option *option, void *fi
 {
     char *copy;
     if (option->max > 0 && (double)strlen(value) > option->max)
-        return calm_fail(ctx, CALM_EARG, "%s: option %s: expected at most %.0f bytes", owner, option->name, option->max);
+        return calm_fail(ctx, CALM_EARG, "%s: option %s: expected at most %.0f bytes", owner, option->name,
+                         option->max);
     CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", value));
     memcpy(field, &copy, sizeof copy);
     return CALM_OK;

@@ -11,8 +11,8 @@
 #define CALM_VECTORIZE
 #endif
 
-/* Which variant of the system's exp, log and tanh runs here ("x86-64 avx2 fma"): glibc has some with and some without fused
- * multiply-add, and they give other last bits.  Static storage. */
+/* Which variant of the system's exp, log and tanh runs here ("x86-64 avx2 fma"): glibc has some with and some without
+ * fused multiply-add, and they give other last bits.  Static storage. */
 const char *calm_instructions(void);
 
 #endif

@@ -140,7 +140,8 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
             CALM_TRY(CALM_NEW(ctx, ctx->out, sums[kind].gram, job->width * job->width));
         if (options->samples && out->rows) {
             sums[kind].step = calm_sample_step(out->rows, job->width);
-            CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, sums[kind].samples, calm_sample_count(out->rows, job->width) * job->width));
+            CALM_TRY(
+                CALM_NEW_RAW(ctx, ctx->out, sums[kind].samples, calm_sample_count(out->rows, job->width) * job->width));
         }
     }
     if (out->score_rows)
@@ -207,8 +208,8 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
             memcpy(state->inputs[kind] + state->row_begin[index] * seen->width, seen->x,
                    seen->n_rows * seen->width * sizeof *seen->x);
         calm_channel_sums_add(seen->x, seen->n_rows, seen->width, &part->sums[kind]);
-        calm_job_samples_keep(&state->sums[kind], calm_batch_row(state->batch, seen->window - state->batch->first), seen->x,
-                              seen->n_rows, seen->width);
+        calm_job_samples_keep(&state->sums[kind], calm_batch_row(state->batch, seen->window - state->batch->first),
+                              seen->x, seen->n_rows, seen->width);
         keep_rows(job->score_input, state, seen->window, seen->x, seen->n_rows, seen->width);
     }
     if (seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT)
@@ -373,8 +374,8 @@ calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_s
     size_t width = 1;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
         width += out->job[kind].width;
-    const size_t most =
-        calm_batch_windows(batch->windows, width, options->group_bytes ? options->group_bytes : CALM_CAPTURE_GROUP_BYTES);
+    const size_t most = calm_batch_windows(batch->windows, width,
+                                           options->group_bytes ? options->group_bytes : CALM_CAPTURE_GROUP_BYTES);
     for (state.first = 0; state.first < batch->n; state.first += state.n) {
         state.n = batch->n - state.first < most ? batch->n - state.first : most;
         CALM_TRY(run_group(ctx, &state));

@@ -31,8 +31,8 @@ typedef struct calm_capture_options {
 
 #define CALM_CAPTURE_ALL_JOBS ((1u << CALM_N_JOBS) - 1)
 
-/* Of N rows of width I every k-th is kept, the first one first: k = max(1, floor(N / max(8192, 8 I))), so that a fit has at
- * least 8 rows per input wherever N has; and how many that are. */
+/* Of N rows of width I every k-th is kept, the first one first: k = max(1, floor(N / max(8192, 8 I))), so that a fit
+ * has at least 8 rows per input wherever N has; and how many that are. */
 size_t calm_sample_step(size_t rows, size_t width);
 size_t calm_sample_count(size_t rows, size_t width);
 
@@ -140,8 +140,8 @@ typedef struct calm_job_sums {
 /* Keep what is to be kept of x [n, width], rows `first` .. of the N; does nothing without samples. */
 void calm_job_samples_keep(const calm_job_sums *sums, size_t first, const float *x, size_t n, size_t width);
 
-/* Buffers of the jobs that options ask for, and of the score rows, in ctx->out; out->sublayer, expert, rows and score_rows
- * are set.  `sums` [CALM_N_JOBS]. */
+/* Buffers of the jobs that options ask for, and of the score rows, in ctx->out; out->sublayer, expert, rows and
+ * score_rows are set.  `sums` [CALM_N_JOBS]. */
 calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, const calm_capture_options *options,
                                   calm_capture *out, calm_job_sums *sums);
 
@@ -153,7 +153,8 @@ size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert);
 
 /* Accumulators of hidden rows, one per window of the batch; and all of them merged in order into *out, in ctx->out. */
 calm_status calm_act_parts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, calm_act_acc ***out);
-calm_status calm_act_parts_merge(calm_ctx *ctx, const calm_batch *batch, calm_act_acc *const *parts, calm_act_acc **out);
+calm_status calm_act_parts_merge(calm_ctx *ctx, const calm_batch *batch, calm_act_acc *const *parts,
+                                 calm_act_acc **out);
 
 /* An empty accumulator in `arena`, and what it takes of that. */
 calm_status calm_act_new(calm_ctx *ctx, calm_arena *arena, size_t width, size_t tokens, calm_act_acc **out);

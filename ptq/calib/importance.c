@@ -34,7 +34,8 @@ static void add(collector *to, size_t block, const calm_capture *seen)
     }
 }
 
-static calm_status run_sublayer(calm_ctx *ctx, collector *to, const calm_block *block, calm_sublayer sublayer, long expert)
+static calm_status run_sublayer(calm_ctx *ctx, collector *to, const calm_block *block, calm_sublayer sublayer,
+                                long expert)
 {
     const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .stay = expert == CALM_SHARED_EXPERT};
     calm_capture seen;
@@ -43,8 +44,8 @@ static calm_status run_sublayer(calm_ctx *ctx, collector *to, const calm_block *
     return CALM_OK;
 }
 
-static calm_status run_wave(calm_ctx *ctx, collector *to, const calm_block *block, const calm_routing *routing, size_t first,
-                            size_t n, calm_moe_sum *sum)
+static calm_status run_wave(calm_ctx *ctx, collector *to, const calm_block *block, const calm_routing *routing,
+                            size_t first, size_t n, calm_moe_sum *sum)
 {
     const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS};
     calm_capture *seen;
@@ -165,8 +166,8 @@ size_t calm_importance_collect_scratch_bytes(const calm_model *model, size_t n_w
 /* ---- batches ---- */
 
 /* All blocks over windows first .. first + n - 1. */
-static calm_status run_batch(calm_ctx *ctx, collector *to, const calm_windows *windows, size_t first, size_t n, calm_tick_fn *tick,
-                             void *tick_user)
+static calm_status run_batch(calm_ctx *ctx, collector *to, const calm_windows *windows, size_t first, size_t n,
+                             calm_tick_fn *tick, void *tick_user)
 {
     calm_arena rows, block, *caller = ctx->out;
     calm_arena_init(&rows);
@@ -187,8 +188,8 @@ static calm_status run_batch(calm_ctx *ctx, collector *to, const calm_windows *w
     return status;
 }
 
-calm_status calm_importance_collect(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, const char *dataset,
-                                    calm_tick_fn *tick, void *tick_user, calm_importance *out)
+calm_status calm_importance_collect(calm_ctx *ctx, const calm_model *model, const calm_windows *windows,
+                                    const char *dataset, calm_tick_fn *tick, void *tick_user, calm_importance *out)
 {
     const calm_layout *layout = calm_model_layout(model);
     const calm_config *config = calm_model_config(model);

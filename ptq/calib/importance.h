@@ -7,11 +7,12 @@
 #include "ptq/model/model.h"
 #include "ptq/quant/job_importance.h"
 
-/* Run the float model over `windows` and sum up, into ctx->out; no Gram matrix is made.  Windows are taken in batches whose hidden
- * rows fit 1 GiB, which depends on the windows and the model alone: neither threads nor memory change a bit.  `dataset` names the
- * text (borrowed); `tick` (may be NULL) hears of blocks.  CALM_EARG: an id or position the model has no row for. */
-calm_status calm_importance_collect(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, const char *dataset,
-                                    calm_tick_fn *tick, void *tick_user, calm_importance *out);
+/* Run the float model over `windows` and sum up, into ctx->out; no Gram matrix is made.  Windows are taken in batches
+ * whose hidden rows fit 1 GiB, which depends on the windows and the model alone: neither threads nor memory change a
+ * bit.  `dataset` names the text (borrowed); `tick` (may be NULL) hears of blocks.  CALM_EARG: an id or position the
+ * model has no row for. */
+calm_status calm_importance_collect(calm_ctx *ctx, const calm_model *model, const calm_windows *windows,
+                                    const char *dataset, calm_tick_fn *tick, void *tick_user, calm_importance *out);
 
 /* What it leaves in ctx->out for so many windows, the longest of `longest` tokens; and the most it holds besides,
  * its workers together: a batch and a block.  Tokens of a mixture are taken to be spread evenly over the experts. */

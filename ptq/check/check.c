@@ -102,9 +102,9 @@ static calm_status check_unexplained(calm_checking *c)
                               "%zu modules have quantized tensors, config.json "
                               "has no quantization_config",
                               n);
-    return n || entry
-               ? CALM_OK
-               : calm_check_say(c, CALM_CHECK_RULE_FLOAT_MODEL, c->path, "no quantization entry and no quantized tensor");
+    return n || entry ? CALM_OK
+                      : calm_check_say(c, CALM_CHECK_RULE_FLOAT_MODEL, c->path,
+                                       "no quantization entry and no quantized tensor");
 }
 
 static calm_status check_format(calm_checking *c)

@@ -22,7 +22,8 @@ static calm_status check(calm_checking *c)
     const calm_json *list = calm_json_get(entry, "modules_to_not_convert");
     CALM_TRY(calm_check_open(c, CALM_CHECK_RULE_AWQ_CONFIG, is_elsewhere));
     if (strcasecmp(version, "gemm") != 0)
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_AWQ_VERSION, "quantization_config", "version is \"%.32s\"", version));
+        CALM_TRY(
+            calm_check_say(c, CALM_CHECK_RULE_AWQ_VERSION, "quantization_config", "version is \"%.32s\"", version));
     if (!calm_json_bool(calm_json_get(entry, "zero_point"), true))
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_AWQ_ZERO_POINT, "quantization_config", "zero_point is false"));
     if (!c->reader)

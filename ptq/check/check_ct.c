@@ -56,8 +56,8 @@ static calm_status check_args(calm_checking *c, const char *where, const calm_js
         return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "type is \"%.32s\", expected int or float", type);
     if (calm_json_typeof(group) != CALM_JSON_NULL &&
         (calm_json_typeof(group) != CALM_JSON_INT || size < -1 || size == 0 || size > 1 << 24))
-        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "group_size is %lld, expected columns per group, -1 or null",
-                              (long long)size);
+        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where,
+                              "group_size is %lld, expected columns per group, -1 or null", (long long)size);
     out->strategy =
         calm_json_string(calm_json_get(args, "strategy"), size > 0 ? "group" : size < 0 ? "channel" : "tensor");
     if (!calm_check_listed(out->strategy, strategies, COUNT(strategies)))
@@ -65,7 +65,8 @@ static calm_status check_args(calm_checking *c, const char *where, const calm_js
                               "strategy is \"%.32s\", expected group, channel, tensor or token", out->strategy);
     const bool grouped = strcmp(out->strategy, "group") == 0 || strcmp(out->strategy, "tensor_group") == 0;
     if (grouped && size <= 0)
-        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "strategy is %s, but group_size is not given", out->strategy);
+        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "strategy is %s, but group_size is not given",
+                              out->strategy);
     if (!grouped && size > 0)
         return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "group_size is %lld, but strategy is %s", (long long)size,
                               out->strategy);
@@ -199,9 +200,9 @@ static calm_status check_group_targets(calm_checking *c, const char *where, cons
 {
     const calm_json *targets = calm_json_get(group->json, "targets");
     if (calm_json_typeof(targets) != CALM_JSON_ARRAY || calm_json_size(targets) == 0)
-        return calm_check_say(c, CALM_CHECK_RULE_TARGET_FORM, where, "targets is %s, expected an array of names and patterns",
-                              calm_json_size(targets) ? calm_json_type_name(calm_json_typeof(targets))
-                                                      : "missing or empty");
+        return calm_check_say(
+            c, CALM_CHECK_RULE_TARGET_FORM, where, "targets is %s, expected an array of names and patterns",
+            calm_json_size(targets) ? calm_json_type_name(calm_json_typeof(targets)) : "missing or empty");
     const char *only = calm_json_size(targets) == 1 ? calm_json_string(calm_json_at(targets, 0), "") : "";
     const size_t length = strlen(only), tail = strlen("Attention");
     const bool attention = length >= tail && strcmp(only + length - tail, "Attention") == 0;

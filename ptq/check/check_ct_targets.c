@@ -136,15 +136,17 @@ static calm_status judge(calm_ct_entry *entry, calm_check_module *module, const 
     if (!module->linear)
         return CALM_OK;
     if (found->ignored)
-        return module->stored ? calm_check_say(c, CALM_CHECK_RULE_IGNORED_PACKED, module->name, "it is in ignore") : CALM_OK;
+        return module->stored ? calm_check_say(c, CALM_CHECK_RULE_IGNORED_PACKED, module->name, "it is in ignore")
+                              : CALM_OK;
     if (!found->best)
-        return calm_check_say(c, module->stored ? CALM_CHECK_RULE_UNMATCHED_PACKED : CALM_CHECK_RULE_UNMATCHED_FLOAT, module->name,
+        return calm_check_say(c, module->stored ? CALM_CHECK_RULE_UNMATCHED_PACKED : CALM_CHECK_RULE_UNMATCHED_FLOAT,
+                              module->name,
                               module->stored ? "expected a target of its scheme's group" : "expected in ignore");
     const bool by_class = found->other && (found->other->class_name || found->best->class_name);
     /* A name or pattern goes before a class in every engine, except where it looks for a fused name. */
     if (found->other && (!by_class || calm_check_is_fused(module->name))) {
-        CALM_TRY(calm_check_say(c, by_class ? CALM_CHECK_RULE_CLASS_TARGET : CALM_CHECK_RULE_MATCHED_TWICE, module->name,
-                                "hit by \"%.160s\" of %.64s and \"%.160s\" of %.64s", found->best->text,
+        CALM_TRY(calm_check_say(c, by_class ? CALM_CHECK_RULE_CLASS_TARGET : CALM_CHECK_RULE_MATCHED_TWICE,
+                                module->name, "hit by \"%.160s\" of %.64s and \"%.160s\" of %.64s", found->best->text,
                                 entry->groups[found->best->group].name, found->other->text,
                                 entry->groups[found->other->group].name));
     }
@@ -174,8 +176,8 @@ static calm_status check_hits(const calm_ct_entry *entry)
         if (!at->usable || at->hits || at->other_class)
             continue;
         if (at->group < entry->n_groups)
-            CALM_TRY(
-                calm_check_say(c, CALM_CHECK_RULE_TARGET_NOTHING, entry->groups[at->group].name, "\"%.256s\"", at->text));
+            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_TARGET_NOTHING, entry->groups[at->group].name, "\"%.256s\"",
+                                    at->text));
         else if (strcmp(at->text, "lm_head") != 0 && strcmp(at->text, head) != 0) /* lacking where it is tied */
             CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_IGNORE_NOTHING, "ignore", "\"%.256s\"", at->text));
     }
@@ -224,8 +226,8 @@ calm_status calm_ct_resolve(calm_ct_entry *entry)
     calm_checking *c = entry->c;
     CALM_TRY(read_targets(entry));
     if (c->n_modules && entry->n_targets > MOST_MATCHES / c->n_modules)
-        return calm_check_say(c, CALM_CHECK_RULE_TARGETS_MANY, "config_groups", "%zu targets and ignore entries, %zu modules",
-                              entry->n_targets, c->n_modules);
+        return calm_check_say(c, CALM_CHECK_RULE_TARGETS_MANY, "config_groups",
+                              "%zu targets and ignore entries, %zu modules", entry->n_targets, c->n_modules);
     for (size_t i = 0; i < c->n_modules; i++) {
         match found;
         CALM_TRY(match_module(entry, &c->modules[i], &found));

@@ -14,7 +14,8 @@ static void hear_key(void *user, const char *key, const char *text)
     g->keys_bad = true;
     if (g->status == CALM_OK)
         g->status = calm_check_say(
-            g->c, strstr(text, "missing") ? CALM_CHECK_RULE_GGUF_KEY_MISSING : CALM_CHECK_RULE_GGUF_KEY_VALUE, key, "%s", text);
+            g->c, strstr(text, "missing") ? CALM_CHECK_RULE_GGUF_KEY_MISSING : CALM_CHECK_RULE_GGUF_KEY_VALUE, key,
+            "%s", text);
 }
 
 /* One tensor that the architecture has, under its name in a checkpoint. */
@@ -32,9 +33,9 @@ static calm_status need_tensor(calm_check_gguf_state *g, const char *module, con
         return CALM_OK;
     const calm_gguf_tensor *tensor = calm_gguf_find_tensor(g->file, spot.name);
     if (!tensor)
-        return spot.expert > 0
-                   ? CALM_OK
-                   : calm_check_say(c, CALM_CHECK_RULE_GGUF_TENSOR_MISSING, spot.name, "%s of config.json's names", name);
+        return spot.expert > 0 ? CALM_OK
+                               : calm_check_say(c, CALM_CHECK_RULE_GGUF_TENSOR_MISSING, spot.name,
+                                                "%s of config.json's names", name);
     /* A shared expert's gate is a vector there. */
     const size_t shape[3] = {spot.expert >= 0 ? g->config.moe.n_experts : 1, rows, cols};
     const size_t stored[3] = {tensor->dims[2], tensor->n_dims < 2 ? 1 : tensor->dims[1], tensor->dims[0]};
@@ -164,7 +165,8 @@ static calm_status check_architecture(calm_check_gguf_state *g)
             "general.architecture");
     if (is_other_mixture(g)) {
         g->list.n = 0;
-        return calm_check_say(c, CALM_CHECK_RULE_GGUF_ARCH, "general.architecture", "%s with experts", g->list.as->name);
+        return calm_check_say(c, CALM_CHECK_RULE_GGUF_ARCH, "general.architecture", "%s with experts",
+                              g->list.as->name);
     }
     if (calm_gguf_config(c->ctx, &g->list, hear_key, g, &config) != CALM_OK)
         CALM_TRY(calm_check_say_failure(c, CALM_CHECK_RULE_GGUF_ARCH, "general.architecture"));
@@ -185,7 +187,8 @@ static calm_status check_split(calm_check_gguf_state *g, bool *split)
 {
     int64_t n = 0;
     *split = calm_gguf_int(calm_gguf_find_key(g->file, "split.count"), 0, &n) && n > 1;
-    return *split ? calm_check_say(g->c, CALM_CHECK_RULE_GGUF_SPLIT, g->c->path, "one of %lld files", (long long)n) : CALM_OK;
+    return *split ? calm_check_say(g->c, CALM_CHECK_RULE_GGUF_SPLIT, g->c->path, "one of %lld files", (long long)n)
+                  : CALM_OK;
 }
 
 calm_status calm_check_gguf(calm_checking *c)

@@ -9,8 +9,8 @@ static calm_status check_lengths(calm_check_gguf_state *g, const calm_gguf_key *
     for (int i = 0; i < 2; i++) {
         const calm_gguf_key *key = calm_gguf_find_key(g->file, names[i]);
         if (key && (!key->array || key->n != tokens->n))
-            CALM_TRY(calm_check_say(g->c, CALM_CHECK_RULE_GGUF_TOKENS, names[i], "%zu elements, there are %zu tokens", key->n,
-                                    tokens->n));
+            CALM_TRY(calm_check_say(g->c, CALM_CHECK_RULE_GGUF_TOKENS, names[i], "%zu elements, there are %zu tokens",
+                                    key->n, tokens->n));
     }
     return CALM_OK;
 }
@@ -26,8 +26,8 @@ static calm_status check_types(calm_check_gguf_state *g)
             first = i;
         }
     }
-    return bad ? calm_check_say(g->c, CALM_CHECK_RULE_GGUF_TOKEN_TYPE, key->name, "%zu of %zu, the first is token %zu", bad,
-                                key->n, first)
+    return bad ? calm_check_say(g->c, CALM_CHECK_RULE_GGUF_TOKEN_TYPE, key->name, "%zu of %zu, the first is token %zu",
+                                bad, key->n, first)
                : CALM_OK;
 }
 
@@ -51,8 +51,8 @@ static calm_status check_kind(calm_check_gguf_state *g, const calm_gguf_key *mod
     const calm_gguf_key *merges = calm_gguf_find_key(g->file, "tokenizer.ggml.merges");
     if (calm_gguf_is(model, "gpt2")) {
         if (!merges || !merges->array || merges->kind != CALM_GGUF_STRING)
-            CALM_TRY(
-                calm_check_say(g->c, CALM_CHECK_RULE_GGUF_MERGES, "tokenizer.ggml.merges", "expected an array of strings"));
+            CALM_TRY(calm_check_say(g->c, CALM_CHECK_RULE_GGUF_MERGES, "tokenizer.ggml.merges",
+                                    "expected an array of strings"));
         if (!calm_gguf_find_key(g->file, "tokenizer.ggml.pre"))
             return calm_check_say(g->c, CALM_CHECK_RULE_GGUF_MERGES, "tokenizer.ggml.pre",
                                   "it is missing: llama.cpp warns and takes its default");
@@ -77,7 +77,8 @@ calm_status calm_check_gguf_keys(calm_check_gguf_state *g)
     if (calm_gguf_is(model, "none") || calm_gguf_is(model, "no_vocab"))
         return CALM_OK;
     if (!tokens || !tokens->array || tokens->kind != CALM_GGUF_STRING)
-        return calm_check_say(c, CALM_CHECK_RULE_GGUF_KEY_MISSING, "tokenizer.ggml.tokens", "expected an array of strings");
+        return calm_check_say(c, CALM_CHECK_RULE_GGUF_KEY_MISSING, "tokenizer.ggml.tokens",
+                              "expected an array of strings");
     if (table && table->dims[1] != tokens->n)
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GGUF_VOCAB, "tokenizer.ggml.tokens",
                                 "%zu tokens, token_embd.weight has %zu rows", tokens->n, table->dims[1]));

@@ -124,8 +124,8 @@ calm_status calm_check_gguf_values(calm_check_gguf_state *g)
             zero += s.pieces[end].zero;
         }
         if (nonfinite)
-            CALM_TRY(calm_check_say(g->c, floats ? CALM_CHECK_RULE_FLOAT_NONFINITE : CALM_CHECK_RULE_GGUF_SCALE, at->name,
-                                    "%zu of %s", nonfinite, floats ? "its values" : "its scales"));
+            CALM_TRY(calm_check_say(g->c, floats ? CALM_CHECK_RULE_FLOAT_NONFINITE : CALM_CHECK_RULE_GGUF_SCALE,
+                                    at->name, "%zu of %s", nonfinite, floats ? "its values" : "its scales"));
         if (zero)
             CALM_TRY(calm_check_say(g->c, CALM_CHECK_RULE_GGUF_SCALE_ZERO, at->name, "%zu blocks", zero));
     }

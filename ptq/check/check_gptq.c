@@ -114,8 +114,8 @@ static calm_status check(calm_checking *c)
     if (!c->reader)
         return CALM_OK;
     if (c->n_modules && calm_json_size(dynamic) > CALM_CHECK_MATCHES / c->n_modules)
-        return calm_check_say(c, CALM_CHECK_RULE_TARGETS_MANY, "dynamic", "%zu rules, %zu modules", calm_json_size(dynamic),
-                              c->n_modules);
+        return calm_check_say(c, CALM_CHECK_RULE_TARGETS_MANY, "dynamic", "%zu rules, %zu modules",
+                              calm_json_size(dynamic), c->n_modules);
     CALM_TRY(check_dynamic(c, dynamic));
     CALM_TRY(calm_check_resolve(c, CALM_CHECK_RULE_GPTQ_CONFIG));
     return c->resolved ? calm_check_fusion(c, CALM_CHECK_RULE_DYNAMIC_FUSED, fused, NULL) : CALM_OK;
@@ -150,8 +150,9 @@ static calm_status check_qzeros(calm_checking *c, const calm_check_module *modul
     if (module->scheme.symmetric && other)
         return calm_check_say(c, CALM_CHECK_RULE_SYMMETRIC_ZEROS, module->name, "%zu of %zu zeros are not stored as %d",
                               other, rows * module->out, middle);
-    return !v2 && wraps ? calm_check_say(c, CALM_CHECK_RULE_ZERO_WRAPS, module->name, "%zu of %zu", wraps, rows * module->out)
-                        : CALM_OK;
+    return !v2 && wraps
+               ? calm_check_say(c, CALM_CHECK_RULE_ZERO_WRAPS, module->name, "%zu of %zu", wraps, rows * module->out)
+               : CALM_OK;
 }
 
 static calm_status check_index(calm_checking *c, const calm_check_module *module, const calm_tensor *index)
@@ -169,8 +170,8 @@ static calm_status check_index(calm_checking *c, const calm_check_module *module
         range += value < 0 || (size_t)value >= groups;
     }
     if (range)
-        return calm_check_say(c, CALM_CHECK_RULE_INDEX_RANGE, module->name, "%zu of %zu columns; there are %zu groups", range,
-                              module->in, groups);
+        return calm_check_say(c, CALM_CHECK_RULE_INDEX_RANGE, module->name, "%zu of %zu columns; there are %zu groups",
+                              range, module->in, groups);
     if (order && !calm_json_bool(calm_json_get(entry, "desc_act"), false))
         return calm_check_say(c, CALM_CHECK_RULE_INDEX_ORDER, module->name, "%zu of %zu columns", order, module->in);
     return CALM_OK;

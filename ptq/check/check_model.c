@@ -42,7 +42,8 @@ calm_status calm_check_model(calm_checking *c)
         return CALM_OK;
     if (calm_config_read(c->ctx, c->config_path, c->config, &c->model) != CALM_OK)
         return calm_check_say_failure(
-            c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_CHECK_RULE_CONFIG_UNKNOWN : CALM_CHECK_RULE_CONFIG_VALUE, "config.json");
+            c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_CHECK_RULE_CONFIG_UNKNOWN : CALM_CHECK_RULE_CONFIG_VALUE,
+            "config.json");
     CALM_TRY(find_prefix(c));
     if (calm_layout_build(c->ctx, &c->model, c->prefix, &c->layout) != CALM_OK)
         return calm_check_say_failure(c, CALM_CHECK_RULE_CONFIG_VALUE, "config.json");
@@ -195,7 +196,8 @@ static bool is_block_part(const calm_checking *c, const calm_check_module *modul
 {
     const calm_config *config = &c->model;
     const calm_names *names = config->arch->names;
-    if (module->in_layout || module->transform || is_cache_scale(c, module) || strstr(part, "rotary_emb") || strstr(part, "LayerNorm"))
+    if (module->in_layout || module->transform || is_cache_scale(c, module) || strstr(part, "rotary_emb")
+        || strstr(part, "LayerNorm"))
         return true;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)
@@ -224,8 +226,8 @@ static calm_status check_extra(calm_checking *c)
             CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_MODEL_EXTRA, module->name, "config.json has %zu blocks",
                                     c->model.n_blocks));
         else if (!is_block_part(c, module, block, end + 1))
-            CALM_TRY(
-                calm_check_say(c, CALM_CHECK_RULE_MODEL_EXTRA, module->name, "%s has no such module", c->model.arch->name));
+            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_MODEL_EXTRA, module->name, "%s has no such module",
+                                    c->model.arch->name));
     }
     return CALM_OK;
 }
@@ -261,8 +263,8 @@ static calm_status check_ids(calm_checking *c, const calm_json *root)
     const bool beyond = c->model_known && highest >= (int64_t)c->model.vocab;
     if (!beyond && (!c->model_known || placed < (int64_t)c->model.vocab))
         return CALM_OK;
-    return calm_check_say(c, beyond ? CALM_CHECK_RULE_TOKENIZER_VOCAB : CALM_CHECK_RULE_TOKENIZER_ADDED, "tokenizer.json",
-                          "its highest id is %lld, the embedding has %zu rows",
+    return calm_check_say(c, beyond ? CALM_CHECK_RULE_TOKENIZER_VOCAB : CALM_CHECK_RULE_TOKENIZER_ADDED,
+                          "tokenizer.json", "its highest id is %lld, the embedding has %zu rows",
                           (long long)(placed > highest ? placed : highest), c->model.vocab);
 }
 

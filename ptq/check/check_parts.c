@@ -27,8 +27,9 @@ static calm_status check_shape_value(calm_checking *c, const calm_check_module *
     memcpy(said, tensor->data, sizeof said);
     if (said[0] == (int64_t)module->out && said[1] == (int64_t)module->in)
         return CALM_OK;
-    return calm_check_say(c, CALM_CHECK_RULE_SHAPE_VALUE, module->name, "weight_shape is [%lld, %lld], expected [%zu, %zu]",
-                          (long long)said[0], (long long)said[1], module->out, module->in);
+    return calm_check_say(c, CALM_CHECK_RULE_SHAPE_VALUE, module->name,
+                          "weight_shape is [%lld, %lld], expected [%zu, %zu]", (long long)said[0], (long long)said[1],
+                          module->out, module->in);
 }
 
 static calm_status check_one(calm_checking *c, const calm_check_module *module, const calm_qformat_tensor *expected)
@@ -42,8 +43,8 @@ static calm_status check_one(calm_checking *c, const calm_check_module *module, 
     if (!tensor)
         return expected->optional && expected->part != CALM_QFORMAT_SHAPE
                    ? CALM_OK
-                   : calm_check_say(c, CALM_CHECK_RULE_PART_MISSING, module->name, "expected %s %s %s", expected->suffix,
-                                    floats ? "BF16 or F16" : calm_dtype_name(expected->dtype),
+                   : calm_check_say(c, CALM_CHECK_RULE_PART_MISSING, module->name, "expected %s %s %s",
+                                    expected->suffix, floats ? "BF16 or F16" : calm_dtype_name(expected->dtype),
                                     calm_shape_text(n_dims, shape, expected_text));
     if (tensor->n_dims != n_dims || memcmp(tensor->shape, shape, (size_t)n_dims * sizeof *shape) != 0)
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_PART_SHAPE, module->name, "%s is %s, expected %s", expected->suffix,
@@ -71,8 +72,8 @@ static calm_status check_extra(calm_checking *c, const calm_check_module *module
         if (known)
             continue;
         const bool leftover = strcmp(at->suffix, "weight") == 0 && calm_dtype_is_float(at->tensor->dtype);
-        CALM_TRY(calm_check_say(c, leftover ? CALM_CHECK_RULE_LEFTOVER : CALM_CHECK_RULE_PART_EXTRA, module->name, "%s %s",
-                                at->suffix, calm_dtype_name(at->tensor->dtype)));
+        CALM_TRY(calm_check_say(c, leftover ? CALM_CHECK_RULE_LEFTOVER : CALM_CHECK_RULE_PART_EXTRA, module->name,
+                                "%s %s", at->suffix, calm_dtype_name(at->tensor->dtype)));
     }
     return CALM_OK;
 }

@@ -19,7 +19,7 @@ enum {
 const calm_check_rule_info *calm_check_rules(size_t *n)
 {
     static const calm_check_rule_info all[] = {
-#define CALM_CHECK_RULE(id, name, severity, scope, engines, title, behaviour, remedy)                                        \
+#define CALM_CHECK_RULE(id, name, severity, scope, engines, title, behaviour, remedy)                              \
     {#id, CALM_SEVERITY_##severity, scope, engines, title, behaviour, remedy},
 #include "ptq/check/rules.def"
 #undef CALM_CHECK_RULE

@@ -114,8 +114,8 @@ calm_status calm_check_gguf(calm_checking *c);
 
 #define CALM_CHECK_MATCHES ((size_t)2000000) /* modules times rules: seconds of matching */
 
-/* Open c->reader.  A failure is a finding of `rule`, or of MD013 where `elsewhere` says that engines read what calm does
- * not: another layout, other widths. */
+/* Open c->reader.  A failure is a finding of `rule`, or of MD013 where `elsewhere` says that engines read what calm
+ * does not: another layout, other widths. */
 calm_status calm_check_open(calm_checking *c, calm_check_rule rule, bool (*elsewhere)(const calm_checking *c));
 
 /* Fill in the modules where all linears of blocks are quantized but those that the entry leaves out.  A module that the

@@ -108,9 +108,9 @@ static bool is_bfloat16_model(const calm_checking *c)
 
 static calm_check_rule rule_of(const piece *p, int fault)
 {
-    static const calm_check_rule scales[CALM_N_SCALE_FAULTS] = {CALM_CHECK_RULE_SCALE_NONFINITE,  CALM_CHECK_RULE_SCALE_ZERO,
-                                                          CALM_CHECK_RULE_SCALE_MINUS_ZERO, CALM_CHECK_RULE_SCALE_TINY,
-                                                          CALM_CHECK_RULE_SCALE_HUGE,       CALM_CHECK_RULE_SCALE_ROUNDED};
+    static const calm_check_rule scales[CALM_N_SCALE_FAULTS] = {
+        CALM_CHECK_RULE_SCALE_NONFINITE, CALM_CHECK_RULE_SCALE_ZERO, CALM_CHECK_RULE_SCALE_MINUS_ZERO,
+        CALM_CHECK_RULE_SCALE_TINY,      CALM_CHECK_RULE_SCALE_HUGE, CALM_CHECK_RULE_SCALE_ROUNDED};
     static const calm_check_rule others[] = {[LOOK_FLOATS] = CALM_CHECK_RULE_FLOAT_NONFINITE,
                                        [LOOK_RANGE] = CALM_CHECK_RULE_CODE_RANGE,
                                        [LOOK_HOLES] = CALM_CHECK_RULE_CODE_HOLE};

@@ -19,8 +19,8 @@ calm_status calm_check_padding(calm_checking *c, const calm_tensor *tensor, size
         }
     }
     calm_safetensors_release(c->set, tensor);
-    return bad ? calm_check_say(c, CALM_CHECK_RULE_CODE_PADDING, tensor->name, "%zu of %zu rows, the first is %zu", bad, rows,
-                                first)
+    return bad ? calm_check_say(c, CALM_CHECK_RULE_CODE_PADDING, tensor->name, "%zu of %zu rows, the first is %zu", bad,
+                                rows, first)
                : CALM_OK;
 }
 
@@ -36,6 +36,7 @@ calm_status calm_check_last_row(calm_checking *c, const calm_tensor *tensor, siz
         memcpy(&word, tensor->data + 4 * ((rows - 1) * cols + i), sizeof word);
         bad += (word & mask) != 0;
     }
-    return bad ? calm_check_say(c, CALM_CHECK_RULE_CODE_PADDING, tensor->name, "%zu of %zu words of the last row", bad, cols)
+    return bad ? calm_check_say(c, CALM_CHECK_RULE_CODE_PADDING, tensor->name, "%zu of %zu words of the last row", bad,
+                                cols)
                : CALM_OK;
 }

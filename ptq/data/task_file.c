@@ -78,14 +78,16 @@ static calm_status encode(calm_ctx *ctx, const line *l, const char *text, size_t
     }
     for (size_t i = 0; vocab && i < *n; i++)
         if ((*ids)[i] >= vocab)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: a token has id %u, but the model's vocabulary has %zu: tokenizer and "
-                             "model do not belong together", l->where, (*ids)[i], vocab);
+            return calm_fail(ctx, CALM_EFORMAT,
+                             "%s: a token has id %u, but the model's vocabulary has %zu: tokenizer and "
+                             "model do not belong together",
+                             l->where, (*ids)[i], vocab);
     return CALM_OK;
 }
 
 /* ids [*n] of context and choice, *own of them the choice's. */
-static calm_status encode_pair(calm_ctx *ctx, const line *l, const char *choice, size_t n_choice, uint32_t **ids, size_t *n,
-                               size_t *own)
+static calm_status encode_pair(calm_ctx *ctx, const line *l, const char *choice, size_t n_choice, uint32_t **ids,
+                               size_t *n, size_t *own)
 {
     const size_t n_bytes = l->n_context + n_choice;
     const bool special = l->reader->options.special;
@@ -106,8 +108,10 @@ static calm_status encode_pair(calm_ctx *ctx, const line *l, const char *choice,
     const long long prefix = l->reader->options.prefix;
     const bool begins = n_whole && prefix >= 0 && whole[0] == (uint32_t)prefix;
     if (prefix < 0)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"context\" is empty, and the model names no token that could stand in its "
-                         "place (bos_token or eos_token)", l->where);
+        return calm_fail(ctx, CALM_EFORMAT,
+                         "%s: \"context\" is empty, and the model names no token that could stand in its "
+                         "place (bos_token or eos_token)",
+                         l->where);
     *n = n_whole + !begins;
     *own = *n ? *n - 1 : 0;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, *ids, *n));
@@ -118,8 +122,8 @@ static calm_status encode_pair(calm_ctx *ctx, const line *l, const char *choice,
 
 /* ---- a line ---- */
 
-/* The tokens of a choice, cut from the left to what a model reads and predicts, in ctx->out: what they are cut from lives
- * in `arena`. */
+/* The tokens of a choice, cut from the left to what a model reads and predicts, in ctx->out: what they are cut from
+ * lives in `arena`. */
 static calm_status tokenize(calm_ctx *ctx, const line *l, const char *text, size_t n_bytes, size_t c, calm_arena *arena,
                             calm_task_choice *out)
 {
@@ -135,8 +139,10 @@ static calm_status tokenize(calm_ctx *ctx, const line *l, const char *text, size
         return calm_fail(ctx, CALM_EFORMAT, "%s: choices[%zu]: expected at least 1 token beyond those of the context, "
                          "found none", l->where, c);
     if (out->own > most)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: choices[%zu]: expected at most %zu tokens, which the model reads, found "
-                         "%zu", l->where, c, most, out->own);
+        return calm_fail(ctx, CALM_EFORMAT,
+                         "%s: choices[%zu]: expected at most %zu tokens, which the model reads, found "
+                         "%zu",
+                         l->where, c, most, out->own);
     out->n = n > most + 1 ? most + 1 : n;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->ids, out->n));
     memcpy(out->ids, ids + n - out->n, out->n * sizeof *ids);
@@ -149,7 +155,8 @@ static calm_status read_choice(calm_ctx *ctx, const line *l, const calm_json *ch
     const size_t n_bytes = calm_json_string_length(choice);
     calm_arena arena;
     if (calm_json_typeof(choice) != CALM_JSON_STRING || n_bytes == 0)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: choices[%zu]: expected a string that is not empty, found %s", l->where, c,
+        return calm_fail(ctx, CALM_EFORMAT, "%s: choices[%zu]: expected a string that is not empty, found %s", l->where,
+                         c,
                          calm_json_typeof(choice) == CALM_JSON_STRING ? "an empty one"
                                                                       : calm_json_type_name(calm_json_typeof(choice)));
     out->length = count_characters(text, n_bytes);
@@ -164,8 +171,9 @@ static calm_status read_task(calm_ctx *ctx, line *l, const calm_json *json, calm
     const calm_json *context = calm_json_get(json, "context"), *choices = calm_json_get(json, "choices");
     int64_t answer;
     if (calm_json_typeof(json) != CALM_JSON_OBJECT)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: expected an object with \"context\", \"choices\" and \"answer\", found %s",
-                         l->where, calm_json_type_name(calm_json_typeof(json)));
+        return calm_fail(ctx, CALM_EFORMAT,
+                         "%s: expected an object with \"context\", \"choices\" and \"answer\", found %s", l->where,
+                         calm_json_type_name(calm_json_typeof(json)));
     if (calm_json_typeof(context) != CALM_JSON_STRING)
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"context\": expected a string, found %s", l->where,
                          context ? calm_json_type_name(calm_json_typeof(context)) : "nothing");

@@ -6,11 +6,12 @@
  * lm-evaluation-harness (TemplateLM._encode_pair, HFLM._loglikelihood_tokens):
  *
  *   - white space at the end of the context moves to the beginning of the choice;
- *   - context and context + choice are encoded; the choice's tokens are what the second has beyond the first one's length,
- *     and they come after those of the first, though the second may begin otherwise;
- *   - after an empty context (or one that is white space alone, which the harness refuses) stands the prefix token, unless
- *     the choice begins with it;
- *   - of what is longer than `max_length` + 1 tokens the first ones are dropped: the last token is predicted, not read. */
+ *   - context and context + choice are encoded; the choice's tokens are what the second has beyond the first one's
+ * length, and they come after those of the first, though the second may begin otherwise;
+ *   - after an empty context (or one that is white space alone, which the harness refuses) stands the prefix token,
+ * unless the choice begins with it;
+ *   - of what is longer than `max_length` + 1 tokens the first ones are dropped: the last token is predicted,
+ * not read. */
 #ifndef CALM_DATA_TASK_FILE_H
 #define CALM_DATA_TASK_FILE_H
 
@@ -60,10 +61,10 @@ calm_status calm_task_reader_open(calm_ctx *ctx, const calm_tokenizer *tokenizer
                                   const calm_task_options *options, calm_task_reader *out);
 void calm_task_reader_close(calm_task_reader *reader);
 
-/* The next task in ctx->out; *found is false at the end of the file.  CALM_EFORMAT, with file, line, expected and found: a
- * line that is too long, not UTF-8 or not JSON; no context, choices or answer; no choice, or an empty one; an answer that
- * is none of the choices; a choice without a token of its own or of more than `max_length`; an id outside the vocabulary;
- * an empty context without a prefix token.  CALM_EARG: too many tasks, or none in the whole file. */
+/* The next task in ctx->out; *found is false at the end of the file.  CALM_EFORMAT, with file, line, expected and
+ * found: a line that is too long, not UTF-8 or not JSON; no context, choices or answer; no choice, or an empty one; an
+ * answer that is none of the choices; a choice without a token of its own or of more than `max_length`; an id outside
+ * the vocabulary; an empty context without a prefix token.  CALM_EARG: too many tasks, or none in the whole file. */
 calm_status calm_task_reader_next(calm_ctx *ctx, calm_task_reader *reader, calm_task *out, bool *found);
 
 #endif

@@ -121,7 +121,8 @@ static calm_status read_slice(calm_ctx *ctx, size_t index, void *user)
     const size_t begin = slice * p->count / slices, end = (slice + 1) * p->count / slices;
     if (model->shares)
         return CALM_OK;
-    return calm_head_read_tile(ctx, &model->head, p->first + begin, end - begin, model->tile + begin * model->head.hidden);
+    return calm_head_read_tile(ctx, &model->head, p->first + begin, end - begin,
+                               model->tile + begin * model->head.hidden);
 }
 
 calm_status calm_predict(calm_ctx *ctx, const calm_predictors *set, const uint32_t *targets, size_t n)

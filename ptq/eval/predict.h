@@ -1,7 +1,7 @@
 /* Predictions of the next token: the head's logits, tile after tile of the vocabulary, for several models at once.
  *
- * A model's hidden rows are the caller's affair; here they meet the tables.  The first model may be the reference, whose
- * distribution the others are compared with row by row. */
+ * A model's hidden rows are the caller's affair; here they meet the tables.  The first model may be the reference,
+ * whose distribution the others are compared with row by row. */
 #ifndef CALM_EVAL_PREDICT_H
 #define CALM_EVAL_PREDICT_H
 
@@ -54,15 +54,16 @@ typedef struct calm_predictors {
     size_t slices;                /* tasks that widen a tile                                   */
 } calm_predictors;
 
-/* Heads, tables' tiles and rotations for positions below `reach`, in ctx->out: `reference` (NULL: none), then `subjects`
- * [n].  Subjects of the same model share them.  CALM_EARG: an encoder; vocabularies of different size. */
+/* Heads, tables' tiles and rotations for positions below `reach`, in ctx->out: `reference` (NULL: none), then
+ * `subjects` [n].  Subjects of the same model share them.  CALM_EARG: an encoder; vocabularies of different size. */
 calm_status calm_predictors_open(calm_ctx *ctx, const calm_subject *reference, const calm_subject *subjects, size_t n,
                                  size_t reach, calm_predictors *out);
 
 /* What that leaves in ctx->out for n models that have so many checkpoints of this shape among them. */
 size_t calm_predictors_open_bytes(const calm_config *config, size_t n, size_t n_checkpoints, size_t reach);
 
-/* The predictions of all models for `n` rows with these targets [n], which are below the vocabulary or CALM_NO_TARGET. */
+/* The predictions of all models for `n` rows with these targets [n], which are below the vocabulary
+ * or CALM_NO_TARGET. */
 calm_status calm_predict(calm_ctx *ctx, const calm_predictors *set, const uint32_t *targets, size_t n);
 
 /* The most that holds of ctx->scratch, its workers together. */

@@ -136,7 +136,8 @@ static calm_status fill_batch(calm_ctx *ctx, work *w)
 }
 
 /* Of the hidden rows of model m those that predict, in an order of their own. */
-static calm_status gather(calm_ctx *ctx, const work *w, const calm_batch *batch, calm_arena *arena, calm_row_store **out)
+static calm_status gather(calm_ctx *ctx, const work *w, const calm_batch *batch, calm_arena *arena,
+                          calm_row_store **out)
 {
     CALM_TRY(CALM_NEW(ctx, arena, *out, 1));
     CALM_TRY(calm_row_store_open(ctx, arena, w->n_predicted, batch->width, NULL, *out));
@@ -158,7 +159,8 @@ static calm_status run_model(calm_ctx *ctx, work *w, size_t m, calm_arena *arena
     calm_arena rows;
     calm_arena_init(&rows);
     calm_status status = calm_batch_forward(ctx, model->subject->model, &model->rope, &model->head, &w->windows, 0,
-                                            w->windows.n, model->subject->override, model->subject->user, &rows, &batch);
+                                            w->windows.n, model->subject->override, model->subject->user, &rows,
+                                            &batch);
     if (status == CALM_OK)
         status = gather(ctx, w, &batch, arena, &hidden);
     calm_arena_clear(&rows);
@@ -298,7 +300,8 @@ static calm_status answer(calm_ctx *ctx, const calm_subject *reference, const ca
 
 calm_status calm_tasks_evaluate(calm_ctx *ctx, const char *path, const calm_tokenizer *tokenizer,
                                 const calm_task_options *options, const calm_subject *reference,
-                                const calm_subject *subject, calm_tick_fn *tick, void *tick_user, calm_tasks_result *out)
+                                const calm_subject *subject, calm_tick_fn *tick, void *tick_user,
+                                calm_tasks_result *out)
 {
     work w = {.out = out};
     *out = (calm_tasks_result){.same = NAN, .same_norm = NAN};

@@ -41,7 +41,8 @@ const calm_exporter *const *calm_exporters(size_t *n);
 calm_status calm_exporter_find(calm_ctx *ctx, const char *name, const calm_exporter **out);
 
 /* May `target` be written?  CALM_EEXIST when it exists and `force` is not given; CALM_EARG when it exists and is not a
- * checkpoint (no config.json) nor the one file of another format nor an empty directory: --force replaces nothing else. */
+ * checkpoint (no config.json) nor the one file of another format nor an empty directory: --force replaces
+ * nothing else. */
 calm_status calm_export_target(calm_ctx *ctx, const char *target, bool force);
 
 /* A directory that is being written beside its target. */
@@ -61,8 +62,8 @@ calm_status calm_export_commit(calm_ctx *ctx, calm_export_place *place, const ch
 /* Remove it after a failure, which stays the one that ctx reports. */
 void calm_export_abandon(calm_ctx *ctx, calm_export_place *place);
 
-/* Names of the files that go with a checkpoint unchanged: tokenizer, generation_config.json, licence; *n their number.
- */
+/* Names of the files that go with a checkpoint unchanged: tokenizer, generation_config.json, licence; *n
+ * their number. */
 const char *const *calm_export_companions(size_t *n);
 
 /* Copy those that the model has. */

@@ -3,8 +3,8 @@
  *   keys       the architecture (gguf_arch.c) and the tokenizer (gguf_tokenizer.c)
  *   linears    codes and scales as Q4_0, Q4_1 or Q8_0, bit for bit (gguf_linear.c)
  *   the rest   float; vectors float32; Gemma's norms with their 1 added
- * In the architecture llama rows of q and k are turned; codes and scales move with them.  One block is in memory at a time, of a
- * mixture one expert: its projections are three tensors, so it is assembled three times. */
+ * In the architecture llama rows of q and k are turned; codes and scales move with them.  One block is in memory at a
+ * time, of a mixture one expert: its projections are three tensors, so it is assembled three times. */
 #include <string.h>
 
 #include "ptq/base/file.h"
@@ -31,8 +31,8 @@ static calm_dtype dtype_of(calm_ggml_type type)
     return type == CALM_GGML_F32 ? CALM_F32 : type == CALM_GGML_F16 ? CALM_F16 : CALM_BF16;
 }
 
-static calm_status put_floats(calm_ctx *ctx, output *to, const calm_gguf_part *part, calm_ggml_type type, const float *values,
-                              size_t n)
+static calm_status put_floats(calm_ctx *ctx, output *to, const calm_gguf_part *part, calm_ggml_type type,
+                              const float *values, size_t n)
 {
     const size_t size = calm_dtype_bytes(dtype_of(type));
     const calm_arena_mark mark = calm_arena_save(ctx->scratch);
@@ -42,7 +42,8 @@ static calm_status put_floats(calm_ctx *ctx, output *to, const calm_gguf_part *p
     if (type == CALM_GGML_F16)    /* float16 ends at 65504 */
         for (size_t i = 0; i < n; i++)
             if ((bytes[2 * i + 1] & 0x7c) == 0x7c)
-                return calm_fail(ctx, CALM_ENUMERIC, "gguf: tensor %s: the value %g is out of float16's range; write bf16 or f32",
+                return calm_fail(ctx, CALM_ENUMERIC,
+                                 "gguf: tensor %s: the value %g is out of float16's range; write bf16 or f32",
                                  part->source->name, (double)values[i]);
     CALM_TRY(calm_gguf_put(ctx, &to->writer, bytes, n * size));
     calm_arena_rewind(ctx->scratch, mark);
@@ -77,7 +78,8 @@ static calm_status put_matrix(calm_ctx *ctx, output *to, const calm_gguf_part *p
         const size_t n = rows - row < most ? rows - row : most;
         const size_t from = part->head_dim ? calm_gguf_turn_back(row, part->head_dim) : row;
         if (!values)
-            CALM_TRY(calm_tensor_part_to_f32(ctx, source, from * cols, n * cols, piece));    /* refuses what is not finite */
+            CALM_TRY(
+                calm_tensor_part_to_f32(ctx, source, from * cols, n * cols, piece)); /* refuses what is not finite */
         if (raw)
             CALM_TRY(calm_gguf_put(ctx, &to->writer, source->data + from * cols * calm_dtype_bytes(source->dtype),
                                    n * cols * calm_dtype_bytes(source->dtype)));
@@ -125,14 +127,14 @@ static calm_status expert_source(calm_ctx *ctx, const output *to, const calm_ggu
 {
     const calm_model *model = to->input->model;
     char *module, *name;
-    CALM_TRY(calm_role_module(ctx, calm_model_config(model), calm_model_prefix(model), (size_t)part->block, part->role, (long)expert,
-                              &module));
+    CALM_TRY(calm_role_module(ctx, calm_model_config(model), calm_model_prefix(model), (size_t)part->block, part->role,
+                              (long)expert, &module));
     CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s.weight", module));
     return calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, part->source->shape, out);
 }
 
-static calm_status put_expert(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part, size_t expert,
-                              calm_ggml_type type)
+static calm_status put_expert(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part,
+                              size_t expert, calm_ggml_type type)
 {
     calm_weight weight[CALM_N_ROLES] = {{0}};
     const calm_group_ref group = {&from->block, CALM_SUBLAYER_MLP, (long)expert, weight};
@@ -147,7 +149,8 @@ static calm_status put_expert(calm_ctx *ctx, output *to, const assembled *from, 
     return CALM_OK;
 }
 
-static calm_status put_experts(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part, calm_ggml_type type)
+static calm_status put_experts(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part,
+                               calm_ggml_type type)
 {
     const size_t n = calm_model_config(to->input->model)->moe.n_experts;
     calm_arena arena, *caller = ctx->out;
@@ -164,7 +167,8 @@ static calm_status put_experts(calm_ctx *ctx, output *to, const assembled *from,
     return status;
 }
 
-static calm_status put_part(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part, calm_ggml_type type)
+static calm_status put_part(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part,
+                            calm_ggml_type type)
 {
     const calm_qgroup *group =
         part->block < 0 ? NULL : &from->sublayer[part->job ? calm_job_sublayer(part->job->kind) : part->sublayer];
@@ -236,7 +240,8 @@ static calm_status add_keys(calm_ctx *ctx, const calm_export_input *input, uint3
 }
 
 /* Layout and keys: all that can be refused. */
-static calm_status prepare(calm_ctx *ctx, const calm_export_input *input, calm_gguf_layout *layout, calm_gguf_keys *keys)
+static calm_status prepare(calm_ctx *ctx, const calm_export_input *input, calm_gguf_layout *layout,
+                           calm_gguf_keys *keys)
 {
     CALM_TRY(calm_gguf_check_arch(ctx, input->model));
     CALM_TRY(calm_gguf_lay_out(ctx, input, layout));

@@ -84,7 +84,8 @@ static calm_status name_tensors(calm_ctx *ctx, const calm_importance *importance
         CALM_TRY(calm_strf(ctx, ctx->out, &counts, "%s.counts", weights[i].name));
         tensors[2 * i] = (calm_gguf_tensor){.name = sums, .type = CALM_GGML_F32, .n_dims = 2,
                                             .dims = {importance->jobs[weights[i].first].width, weights[i].n}};
-        tensors[2 * i + 1] = (calm_gguf_tensor){.name = counts, .type = CALM_GGML_F32, .n_dims = 2, .dims = {1, weights[i].n}};
+        tensors[2 * i + 1] = (calm_gguf_tensor){
+            .name = counts, .type = CALM_GGML_F32, .n_dims = 2, .dims = {1, weights[i].n}};
     }
     return CALM_OK;
 }
@@ -122,8 +123,8 @@ static calm_status put_weight(calm_ctx *ctx, calm_gguf_writer *writer, const cal
     return CALM_OK;
 }
 
-static calm_status put_all(calm_ctx *ctx, calm_gguf_writer *writer, const calm_export_input *input, const weight *weights,
-                           size_t n)
+static calm_status put_all(calm_ctx *ctx, calm_gguf_writer *writer, const calm_export_input *input,
+                           const weight *weights, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const calm_arena_mark mark = calm_arena_save(ctx->scratch);

@@ -2,9 +2,10 @@
  *
  *   blk\.0\.attn_q\.weight=q4_0
  *
- * The left side is a regular expression that is searched for in names, in lower case.  llama-quantize rounds by itself: the plan
- * gives bits alone.  8 bits: q8_0; 4: q4_0, asymmetric q4_1; 3 and 2: q3_K and q2_K, whose blocks have 256 columns, else q4_0;
- * float: the checkpoint's dtype.  All experts of a projection have the type of the one with the most bits. */
+ * The left side is a regular expression that is searched for in names, in lower case.  llama-quantize rounds by itself:
+ * the plan gives bits alone.  8 bits: q8_0; 4: q4_0, asymmetric q4_1; 3 and 2: q3_K and q2_K, whose blocks have 256
+ * columns, else q4_0; float: the checkpoint's dtype.  All experts of a projection have the type of the one with the
+ * most bits. */
 #include <string.h>
 
 #include "ptq/base/file.h"
@@ -40,7 +41,8 @@ static const calm_plan_job *deciding(const calm_export_input *input, size_t inde
     const calm_job_ref *job = &layout->jobs[index];
     const calm_plan_job *most = &input->plan->jobs[index];
     for (size_t j = layout->block_begin[job->block]; job->expert == 0 && j < layout->block_begin[job->block + 1]; j++)
-        if (layout->jobs[j].expert >= 0 && layout->jobs[j].kind == job->kind && bits_of(&input->plan->jobs[j]) > bits_of(most))
+        if (layout->jobs[j].expert >= 0 && layout->jobs[j].kind == job->kind
+            && bits_of(&input->plan->jobs[j]) > bits_of(most))
             most = &input->plan->jobs[j];
     return most;
 }
@@ -71,7 +73,8 @@ static calm_status build(calm_ctx *ctx, const calm_export_input *input, calm_tex
         return calm_fail(ctx, CALM_EUNSUPPORTED, "tensor-types: %s: calm does not know llama.cpp's names for %s models",
                          calm_model_dir(input->model), arch->name);
     for (size_t j = 0; j < layout->n_jobs; j++)
-        for (size_t l = layout->jobs[j].first; layout->jobs[j].expert <= 0 && l < layout->jobs[j].first + layout->jobs[j].n; l++)
+        for (size_t l = layout->jobs[j].first;
+             layout->jobs[j].expert <= 0 && l < layout->jobs[j].first + layout->jobs[j].n; l++)
             CALM_TRY(add_line(ctx, input, j, &layout->linears[l], text));
     return calm_text_check(ctx, text);
 }

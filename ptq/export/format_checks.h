@@ -15,8 +15,8 @@ calm_status calm_check_experts(calm_ctx *ctx, const char *format, const calm_exp
 calm_status calm_check_weight_only(calm_ctx *ctx, const char *format, const calm_export_input *input,
                                    const char *bits);
 
-/* Codes fill whole 32-bit words along the columns and, with `rows`, along the rows of each linear.  CALM_EUNSUPPORTED.
- */
+/* Codes fill whole 32-bit words along the columns and, with `rows`, along the rows of each linear.
+ * CALM_EUNSUPPORTED. */
 calm_status calm_check_words(calm_ctx *ctx, const char *format, const calm_export_input *input, bool columns,
                              bool rows);
 

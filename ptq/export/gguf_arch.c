@@ -29,7 +29,8 @@ static bool is_family(const calm_config *config, const char *name)
 static bool scale_is_known(const calm_config *config)
 {
     double width = (double)config->head_dim;
-    if ((is_family(config, "gemma2") && config->n_blocks == 46) || (is_family(config, "gemma3") && config->n_blocks == 62))
+    if ((is_family(config, "gemma2") && config->n_blocks == 46)
+        || (is_family(config, "gemma3") && config->n_blocks == 62))
         width = (double)(config->hidden / config->n_heads);
     return fabs((double)config->attention_scale * sqrt(width) - 1) < 1e-6;
 }
@@ -61,11 +62,15 @@ static calm_status check_rope(calm_ctx *ctx, const calm_model *model)
     if (rope->kind == CALM_ROPE_YARN && !rope->truncate)
         return refuse(ctx, model, "yarn without truncation");
     if (rope->kind == CALM_ROPE_YARN && (rope->beta_fast != 32 || rope->beta_slow != 1))
-        return refuse(ctx, model, "yarn with other beta_fast and beta_slow than 32 and 1, which llama.cpp does not read in files of "
-                                  "this architecture");
+        return refuse(
+            ctx, model,
+            "yarn with other beta_fast and beta_slow than 32 and 1, which llama.cpp does not read in files of "
+            "this architecture");
     if (rope->kind == CALM_ROPE_DYNAMIC)
-        calm_log(ctx, CALM_LOG_WARNING, "gguf: dynamic rope scaling is not written: the same up to the %zu positions the model was "
-                 "trained on", config->max_positions);
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "gguf: dynamic rope scaling is not written: the same up to the %zu positions the model was "
+                 "trained on",
+                 config->max_positions);
     return CALM_OK;
 }
 
@@ -94,8 +99,10 @@ static calm_status check_windows(calm_ctx *ctx, const calm_model *model)
             return refuse(ctx, model, "rotary embeddings do not change with the sliding window, as llama.cpp has them");
     }
     if (window && !slides(config))
-        calm_log(ctx, CALM_LOG_WARNING, "gguf: the model's attention slides over %zu tokens, llama.cpp's does not: the same up to "
-                 "that length", window);
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "gguf: the model's attention slides over %zu tokens, llama.cpp's does not: the same up to "
+                 "that length",
+                 window);
     return CALM_OK;
 }
 
@@ -108,8 +115,9 @@ static calm_status check_experts(calm_ctx *ctx, const calm_model *model)
         if (!config->moe.sparse[i])
             return refuse(ctx, model, "some blocks have experts and some have none");
     if (config->moe.norm_top_k != is_family(config, "qwen3_moe"))
-        return refuse(ctx, model, config->moe.norm_top_k ? "norm_topk_prob is set, which llama.cpp does not do in qwen2moe"
-                                                         : "norm_topk_prob is not set, but llama.cpp does it in qwen3moe");
+        return refuse(ctx, model,
+                      config->moe.norm_top_k ? "norm_topk_prob is set, which llama.cpp does not do in qwen2moe"
+                                             : "norm_topk_prob is not set, but llama.cpp does it in qwen3moe");
     return CALM_OK;
 }
 
@@ -118,10 +126,13 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
     const calm_config *config = calm_model_config(model);
     const calm_gguf_arch *as = calm_gguf_arch_of(config->arch);
     if (!as)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s: calm does not write %s models to GGUF; it writes llama, mistral, qwen2, "
-                         "qwen3, qwen2_moe, qwen3_moe, gemma2, gemma3 and olmo2", calm_model_dir(model), config->arch->name);
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "gguf: %s: calm does not write %s models to GGUF; it writes llama, mistral, qwen2, "
+                         "qwen3, qwen2_moe, qwen3_moe, gemma2, gemma3 and olmo2",
+                         calm_model_dir(model), config->arch->name);
     if (as->square && config->n_heads * config->head_dim != config->hidden)
-        return refuse(ctx, model, "heads times head_dim is not the hidden size, as llama.cpp has it in this architecture");
+        return refuse(ctx, model,
+                      "heads times head_dim is not the hidden size, as llama.cpp has it in this architecture");
     if (as->fixed_head && !config->tied)
         return refuse(ctx, model, "it has a head of its own, which llama.cpp does not have in this architecture");
     CALM_TRY(check_activation(ctx, model));
@@ -242,7 +253,7 @@ calm_status calm_gguf_rope_factors(calm_ctx *ctx, const calm_model *model, float
     for (size_t i = 0; i < half; i++) {
         const double turns = rope->original / (2 * M_PI * pow(rope->theta, 2 * (double)i / (double)rope->rotary));
         const double smooth = (turns - rope->low_freq) / (rope->high_freq - rope->low_freq);
-        const double kept = smooth < 0 ? 0 : smooth > 1 ? 1 : smooth;    /* share of the frequency that is not divided */
+        const double kept = smooth < 0 ? 0 : smooth > 1 ? 1 : smooth; /* share of the frequency that is not divided */
         (*out)[i] = (float)(1 / ((1 - kept) / rope->factor + kept));
     }
     return CALM_OK;

@@ -49,8 +49,9 @@ static calm_status type_of_experts(calm_ctx *ctx, const builder *b, const calm_g
         if (job->expert < 0 || job->kind != part->job->kind)
             continue;
         if (plan->quantized != first->quantized)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s is %s, but %s is %s: GGUF has one type for all experts of a block",
-                             job->name, plan->quantized ? "quantized" : "float", part->job->name,
+            return calm_fail(ctx, CALM_EUNSUPPORTED,
+                             "gguf: %s is %s, but %s is %s: GGUF has one type for all experts of a block", job->name,
+                             plan->quantized ? "quantized" : "float", part->job->name,
                              first->quantized ? "quantized" : "float");
         if (!plan->quantized)
             continue;
@@ -150,7 +151,8 @@ static calm_status add_tied_head(calm_ctx *ctx, builder *b, const calm_gguf_part
     return add(ctx, b, &head);
 }
 
-static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *source, const calm_gguf_spot *spot, long block)
+static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *source, const calm_gguf_spot *spot,
+                              long block)
 {
     const calm_config *config = calm_model_config(b->input->model);
     const calm_gguf_arch *as = calm_gguf_arch_of(config->arch);
@@ -168,7 +170,8 @@ static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *sour
     if (config->tied && strcmp(spot->name, "output.weight") == 0)
         return CALM_OK;    /* a copy of the embedding that readers do not look at */
     CALM_TRY(add(ctx, b, &part));
-    return config->tied && as->own_head && strcmp(spot->name, "token_embd.weight") == 0 ? add_tied_head(ctx, b, &part) : CALM_OK;
+    return config->tied && as->own_head && strcmp(spot->name, "token_embd.weight") == 0 ? add_tied_head(ctx, b, &part)
+                                                                                        : CALM_OK;
 }
 
 static calm_status add_rope_factors(calm_ctx *ctx, builder *b)
@@ -232,7 +235,8 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
     for (size_t i = 0; i < n; i++) {
         bool known;
         const char *name = calm_safetensors_at(set, i)->name;
-        CALM_TRY(calm_gguf_spot_of(ctx, calm_model_config(model)->arch, calm_model_prefix(model), name, &spots[i], &known));
+        CALM_TRY(
+            calm_gguf_spot_of(ctx, calm_model_config(model)->arch, calm_model_prefix(model), name, &spots[i], &known));
         if (!known)
             return no_place(ctx, &b, name);
     }

@@ -1,5 +1,5 @@
-/* Which tensors a GGUF file of a plan holds, in order: those outside the blocks, then block by block, by the names of the
- * checkpoint; the experts of a projection are one tensor of three dimensions. */
+/* Which tensors a GGUF file of a plan holds, in order: those outside the blocks, then block by block, by the names of
+ * the checkpoint; the experts of a projection are one tensor of three dimensions. */
 #ifndef CALM_EXPORT_GGUF_LAYOUT_H
 #define CALM_EXPORT_GGUF_LAYOUT_H
 
@@ -36,8 +36,8 @@ typedef struct calm_gguf_layout {
     uint32_t file_type;            /* label: the type most elements have   */
 } calm_gguf_layout;
 
-/* Lay out a file, into ctx->out.  CALM_EUNSUPPORTED, by name: a tensor without a place in llama.cpp's architecture, a linear that
- * GGUF has no type for, experts of one projection that have no type in common. */
+/* Lay out a file, into ctx->out.  CALM_EUNSUPPORTED, by name: a tensor without a place in llama.cpp's architecture, a
+ * linear that GGUF has no type for, experts of one projection that have no type in common. */
 calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, calm_gguf_layout *out);
 
 #endif

@@ -3,23 +3,31 @@
 
 #include <math.h>
 
-calm_status calm_gguf_type_of(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in, calm_ggml_type *out)
+calm_status calm_gguf_type_of(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in,
+                              calm_ggml_type *out)
 {
     char name[CALM_SCHEME_NAME_MAX];
     calm_scheme_name(scheme, name);
     if (scheme->act_bits)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s is %s: GGUF has no quantized activations; use a scheme for weights alone "
-                         "(w4a16_g32, w8a16)", module, name);
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "gguf: %s is %s: GGUF has no quantized activations; use a scheme for weights alone "
+                         "(w4a16_g32, w8a16)",
+                         module, name);
     if (scheme->group % CALM_GGML_BLOCK)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s is %s: GGUF's blocks have %d columns, which must divide the groups of %zu",
-                         module, name, CALM_GGML_BLOCK, scheme->group);
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "gguf: %s is %s: GGUF's blocks have %d columns, which must divide the groups of %zu", module,
+                         name, CALM_GGML_BLOCK, scheme->group);
     if (in % CALM_GGML_BLOCK)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s has %zu input columns, which GGUF's blocks of %d do not divide; leave it "
-                         "float", module, in, CALM_GGML_BLOCK);
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "gguf: %s has %zu input columns, which GGUF's blocks of %d do not divide; leave it "
+                         "float",
+                         module, in, CALM_GGML_BLOCK);
     if (scheme->bits == 8 && !scheme->symmetric)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s is %s: GGUF has no asymmetric type of 8 bits; use %s", module, name,
-                         "a symmetric one");
-    *out = scheme->bits > 4 ? CALM_GGML_Q8_0 : scheme->bits == 4 && !scheme->symmetric ? CALM_GGML_Q4_1 : CALM_GGML_Q4_0;
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s is %s: GGUF has no asymmetric type of 8 bits; use %s",
+                         module, name, "a symmetric one");
+    *out = scheme->bits > 4                          ? CALM_GGML_Q8_0
+           : scheme->bits == 4 && !scheme->symmetric ? CALM_GGML_Q4_1
+                                                     : CALM_GGML_Q4_0;
     return CALM_OK;
 }
 
@@ -46,12 +54,13 @@ static calm_status put_block(calm_ctx *ctx, calm_gguf_writer *writer, const calm
     uint8_t codes[CALM_GGML_BLOCK], block[CALM_GGML_BLOCK_BYTES];
     uint16_t scale, minimum = 0;
     if (!exact_half(s, &scale))
-        return calm_fail(ctx, CALM_ENUMERIC, "gguf: %s: the scale %g of row %zu, group %zu is no float16", module, (double)s, row,
-                         first / linear->group);
+        return calm_fail(ctx, CALM_ENUMERIC, "gguf: %s: the scale %g of row %zu, group %zu is no float16", module,
+                         (double)s, row, first / linear->group);
     if (type == CALM_GGML_Q4_1) {
         minimum = calm_f32_to_f16(-(float)zero * s);
         if (!isfinite(calm_f16_to_f32(minimum)))
-            return calm_fail(ctx, CALM_ENUMERIC, "gguf: %s: the minimum %g of row %zu, group %zu is out of float16's range", module,
+            return calm_fail(ctx, CALM_ENUMERIC,
+                             "gguf: %s: the minimum %g of row %zu, group %zu is out of float16's range", module,
                              -zero * (double)s, row, first / linear->group);
     }
     for (int i = 0; i < CALM_GGML_BLOCK; i++)

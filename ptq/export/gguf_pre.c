@@ -1,7 +1,8 @@
 /* llama.cpp's names of pre-tokenizers, found from what they do.
  *
  * The patterns are those that llama.cpp's src/llama-vocab.cpp computes or says it adapted ("original regex from
- * tokenizer.json"), and of tokenizer.json files in use.  Several names do the same; the first that llama.cpp had is given. */
+ * tokenizer.json"), and of tokenizer.json files in use.  Several names do the same; the first that llama.cpp had is
+ * given. */
 #include <string.h>
 
 #include "ptq/base/text.h"
@@ -15,8 +16,8 @@
 #define BEFORE "[^\\r\\n\\p{L}\\p{N}]?"
 #define CASED(end) BEFORE UPPER "*" LOWER "+" end "|" BEFORE UPPER "+" LOWER "*" end
 
-/* Lines of a pattern: "split REGEX", "digits", "digit" (one by one), "punctuation BEHAVIOR", "gpt-2" (ByteLevel's own regex);
- * ByteLevel without its regex splits nothing. */
+/* Lines of a pattern: "split REGEX", "digits", "digit" (one by one), "punctuation BEHAVIOR", "gpt-2" (ByteLevel's own
+ * regex); ByteLevel without its regex splits nothing. */
 static const struct {
     const char *pattern;
     const char *name, *whole_words;    /* the latter with "ignore_merges"; NULL: the same */
@@ -27,14 +28,17 @@ static const struct {
     {"digit\ngpt-2\n", "smollm", NULL},
     {"split " CASED("") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES "\n", "tekken", NULL},
     {"split " CASED(ENGLISH "?") "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES "\n", "gpt-4o", NULL},
-    {"split " ENGLISH "|" BEFORE "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES "\n", "qwen35", NULL},
+    {"split " ENGLISH "|" BEFORE "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES "\n", "qwen35",
+     NULL},
     {"split \\p{N}{1,3}\nsplit " ENGLISH "|" BEFORE "\\p{L}+|\\p{N}+|" OTHERS "\n", "minicpm5", NULL},
     {"split '(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|"
-     "\\s+(?!\\S)|\\s+\n", "bailingmoe", NULL},
+     "\\s+(?!\\S)|\\s+\n",
+     "bailingmoe", NULL},
     {"split " ENGLISH "|" BEFORE "\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES "\n", "seed-coder", NULL},
     {"split \\p{N}{1,3}\nsplit [\xe4\xb8\x80-\xe9\xbe\xa5\xe3\x81\x80-\xe3\x82\x9f\xe3\x82\xa0-\xe3\x83\xbf]+\n"
-     "split [!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+"
-     "[\\r\\n]*|" SPACES "\n", "deepseek-v3", NULL},
+     "split [!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
+     "?[\\p{P}\\p{S}]+[\\r\\n]*|" SPACES "\n",
+     "deepseek-v3", NULL},
     {"punctuation Contiguous\ngpt-2\ndigits\nsplit [0-9][0-9][0-9]\n", "falcon", NULL},
 };
 
@@ -58,7 +62,8 @@ static void add_regex(calm_text *text, const char *regex)
     calm_text_append(text, "\n", 1);
 }
 
-/* A Split keeps what it finds and what lies between: "Isolated", or, where everything is found, "Removed" and inverted. */
+/* A Split keeps what it finds and what lies between: "Isolated", or, where everything is found, "Removed"
+ * and inverted. */
 static void add_split(calm_text *text, const calm_json *part)
 {
     const char *behavior = calm_json_string(calm_json_get(part, "behavior"), "");
@@ -87,7 +92,8 @@ static void add_part(calm_text *text, const calm_json *part)
     else if (strcmp(type, "ByteLevel") == 0)
         calm_text_printf(text, "%s", calm_json_bool(calm_json_get(part, "use_regex"), true) ? "gpt-2\n" : "");
     else if (strcmp(type, "Digits") == 0)
-        calm_text_printf(text, "%s\n", calm_json_bool(calm_json_get(part, "individual_digits"), false) ? "digit" : "digits");
+        calm_text_printf(text, "%s\n",
+                         calm_json_bool(calm_json_get(part, "individual_digits"), false) ? "digit" : "digits");
     else if (strcmp(type, "Punctuation") == 0)
         calm_text_printf(text, "punctuation %s\n", calm_json_string(calm_json_get(part, "behavior"), "Isolated"));
     else

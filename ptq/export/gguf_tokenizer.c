@@ -82,7 +82,8 @@ static calm_status read_pieces(calm_ctx *ctx, reader *in)
     return CALM_OK;
 }
 
-/* A text with a space for each U+2581, in ctx->out: llama.cpp looks for user-defined tokens before it replaces spaces. */
+/* A text with a space for each U+2581, in ctx->out: llama.cpp looks for user-defined tokens before it
+ * replaces spaces. */
 static calm_status with_spaces(calm_ctx *ctx, const char *text, const char **out)
 {
     char *copy;
@@ -124,8 +125,10 @@ static calm_status check_unique(calm_ctx *ctx, const reader *in)
     CALM_TRY(calm_vocab_init(ctx, ctx->scratch, &vocab, in->n));
     for (size_t i = 0; i < in->n; i++)
         if (!calm_vocab_add(&vocab, in->tokens[i].text, (uint32_t)in->tokens[i].n, (uint32_t)i))
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: tokens %u and %zu are both \"%.60s\", which llama.cpp does not read", in->path,
-                             (unsigned)calm_vocab_find(&vocab, in->tokens[i].text, in->tokens[i].n), i, in->tokens[i].text);
+            return calm_fail(ctx, CALM_EUNSUPPORTED,
+                             "%s: tokens %u and %zu are both \"%.60s\", which llama.cpp does not read", in->path,
+                             (unsigned)calm_vocab_find(&vocab, in->tokens[i].text, in->tokens[i].n), i,
+                             in->tokens[i].text);
     calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
@@ -141,8 +144,8 @@ static calm_status fill_gaps(calm_ctx *ctx, reader *in)
     }
     CALM_TRY(check_unique(ctx, in));
     if (in->n_left_out)
-        calm_log(ctx, CALM_LOG_WARNING, "%s: %zu tokens have ids beyond the %zu rows of the embedding and are left out", in->path,
-                 in->n_left_out, in->n);
+        calm_log(ctx, CALM_LOG_WARNING, "%s: %zu tokens have ids beyond the %zu rows of the embedding and are left out",
+                 in->path, in->n_left_out, in->n);
     return CALM_OK;
 }
 
@@ -255,7 +258,8 @@ static calm_status score_merges(calm_ctx *ctx, reader *in)
 static int64_t id_of(const reader *in, const char *text)
 {
     for (size_t i = in->n; text && i-- > 0;)
-        if (in->tokens[i].type != UNUSED && in->tokens[i].n == strlen(text) && memcmp(in->tokens[i].text, text, in->tokens[i].n) == 0)
+        if (in->tokens[i].type != UNUSED && in->tokens[i].n == strlen(text)
+            && memcmp(in->tokens[i].text, text, in->tokens[i].n) == 0)
             return (int64_t)i;
     return -1;
 }
@@ -278,7 +282,8 @@ static int64_t special_id(const reader *in, const char *which)
 /* The "single" template of the post-processor; NULL: none. */
 static const calm_json *find_template(const reader *in)
 {
-    const calm_json *processor = calm_json_get(in->root, "post_processor"), *list = calm_json_get(processor, "processors");
+    const calm_json *processor = calm_json_get(in->root, "post_processor"),
+                    *list = calm_json_get(processor, "processors");
     for (size_t i = 0; i < calm_json_size(list); i++)
         if (calm_json_get(calm_json_at(list, i), "single"))
             processor = calm_json_at(list, i);
@@ -294,7 +299,8 @@ static bool is_added(const reader *in, bool before, int64_t *id)
     const calm_json *piece = calm_json_at(single, before ? 0 : n - (n > 0));
     const char *text = calm_json_string(calm_json_get(calm_json_get(piece, "SpecialToken"), "id"), NULL);
     if (!single)
-        return *id >= 0 && calm_json_bool(calm_json_get(in->settings, before ? "add_bos_token" : "add_eos_token"), false);
+        return *id >= 0
+               && calm_json_bool(calm_json_get(in->settings, before ? "add_bos_token" : "add_eos_token"), false);
     if (!text || id_of(in, text) < 0)
         return false;
     *id = id_of(in, text);
@@ -320,7 +326,8 @@ static void add_special(const reader *in, calm_gguf_keys *keys)
     calm_gguf_add_bool(keys, "tokenizer.ggml.add_eos_token", add_eos);
 }
 
-/* chat_template.jinja, chat_template.json, or tokenizer_config.json's: one text, or the one named "default" of several. */
+/* chat_template.jinja, chat_template.json, or tokenizer_config.json's: one text, or the one named "default"
+ * of several. */
 static calm_status add_template(calm_ctx *ctx, const reader *in, const char *dir, calm_gguf_keys *keys)
 {
     const calm_json *entry = calm_json_get(in->settings, "chat_template");
@@ -375,8 +382,10 @@ static calm_status find_pre(calm_ctx *ctx, const reader *in, const char *wanted,
     for (char *at = pattern; *at; at++)
         if (*at == '\n')
             *at = at[1] ? ',' : '\0';
-    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: llama.cpp's name of its pre-tokenizer is not known (\"%.500s\"); say it with "
-                     "`export.gguf_pre` (qwen2, llama-bpe, gpt-2, ...: those of llama.cpp's src/llama-vocab.cpp)", in->path, pattern);
+    return calm_fail(ctx, CALM_EUNSUPPORTED,
+                     "%s: llama.cpp's name of its pre-tokenizer is not known (\"%.500s\"); say it with "
+                     "`export.gguf_pre` (qwen2, llama-bpe, gpt-2, ...: those of llama.cpp's src/llama-vocab.cpp)",
+                     in->path, pattern);
 }
 
 static calm_status add_byte_level(calm_ctx *ctx, reader *in, const char *wanted, calm_gguf_keys *keys)
@@ -402,7 +411,8 @@ static void mark_kinds(reader *in, const char *unknown, int64_t unknown_id)
         token *t = &in->tokens[i];
         if (t->text && is_byte(t->text, t->n))
             t->type = BYTE;
-        if ((int64_t)i == unknown_id || (t->text && unknown && t->n == strlen(unknown) && memcmp(t->text, unknown, t->n) == 0))
+        if ((int64_t)i == unknown_id
+            || (t->text && unknown && t->n == strlen(unknown) && memcmp(t->text, unknown, t->n) == 0))
             t->type = UNKNOWN;
     }
 }
@@ -410,8 +420,10 @@ static void mark_kinds(reader *in, const char *unknown, int64_t unknown_id)
 /* Is a space put before the text? */
 static bool adds_space(const reader *in)
 {
-    const calm_json *normalizer = calm_json_get(in->root, "normalizer"), *pre = calm_json_get(in->root, "pre_tokenizer");
-    const calm_json *prepend = find_part(normalizer, "normalizers", "Prepend"), *meta = find_part(pre, "pretokenizers", "Metaspace");
+    const calm_json *normalizer = calm_json_get(in->root, "normalizer"),
+                    *pre = calm_json_get(in->root, "pre_tokenizer");
+    const calm_json *prepend = find_part(normalizer, "normalizers", "Prepend"),
+                    *meta = find_part(pre, "pretokenizers", "Metaspace");
     if (prepend)
         return strcmp(calm_json_string(calm_json_get(prepend, "prepend"), ""), SPACE) == 0;
     if (!meta)
@@ -439,8 +451,8 @@ static calm_status add_unigram(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
 {
     const calm_json *model = calm_json_get(in->root, "model"), *pre = calm_json_get(in->root, "pre_tokenizer");
     if (find_part(calm_json_get(in->root, "normalizer"), "normalizers", "Precompiled"))
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: a Unigram with a precompiled character map; calm does not write it to GGUF",
-                         in->path);
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "%s: a Unigram with a precompiled character map; calm does not write it to GGUF", in->path);
     CALM_TRY(read_pieces(ctx, in));
     CALM_TRY(read_added(ctx, in, true));
     mark_kinds(in, NULL, calm_json_int(calm_json_get(model, "unk_id"), -1));
@@ -449,7 +461,8 @@ static calm_status add_unigram(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
     calm_gguf_add_string(keys, "tokenizer.ggml.pre", "default");
     add_tokens(in, true, keys);
     calm_gguf_add_bool(keys, "tokenizer.ggml.add_space_prefix", adds_space(in));
-    calm_gguf_add_bool(keys, "tokenizer.ggml.remove_extra_whitespaces", find_part(pre, "pretokenizers", "WhitespaceSplit") != NULL);
+    calm_gguf_add_bool(keys, "tokenizer.ggml.remove_extra_whitespaces",
+                       find_part(pre, "pretokenizers", "WhitespaceSplit") != NULL);
     return CALM_OK;
 }
 
@@ -460,13 +473,16 @@ static calm_status add_by_kind(calm_ctx *ctx, reader *in, const char *pre, calm_
     if (strcmp(type, "Unigram") == 0)
         return add_unigram(ctx, in, keys);
     if (strcmp(type, "BPE") != 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: a model of type %s; calm writes BPE and Unigram to GGUF", in->path, type);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: a model of type %s; calm writes BPE and Unigram to GGUF",
+                         in->path, type);
     if (find_part(calm_json_get(in->root, "pre_tokenizer"), "pretokenizers", "ByteLevel"))
         return add_byte_level(ctx, in, pre, keys);
     if (calm_json_bool(calm_json_get(model, "byte_fallback"), false))
         return add_sentencepiece(ctx, in, keys);
-    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: a BPE model that is neither byte-level nor has bytes to fall back to; llama.cpp "
-                     "has none of this kind", in->path);
+    return calm_fail(ctx, CALM_EUNSUPPORTED,
+                     "%s: a BPE model that is neither byte-level nor has bytes to fall back to; llama.cpp "
+                     "has none of this kind",
+                     in->path);
 }
 
 static calm_status add_all(calm_ctx *ctx, reader *in, const char *dir, const char *pre, calm_gguf_keys *keys)
@@ -477,8 +493,8 @@ static calm_status add_all(calm_ctx *ctx, reader *in, const char *dir, const cha
     return add_template(ctx, in, dir, keys);
 }
 
-calm_status calm_gguf_add_tokenizer(calm_ctx *ctx, const char *dir, const calm_json *config, size_t n_tokens, const char *pre,
-                                    calm_gguf_keys *keys)
+calm_status calm_gguf_add_tokenizer(calm_ctx *ctx, const char *dir, const calm_json *config, size_t n_tokens,
+                                    const char *pre, calm_gguf_keys *keys)
 {
     reader in = {.config = config, .n = n_tokens};
     calm_json *root = NULL, *settings = NULL;

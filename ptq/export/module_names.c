@@ -172,8 +172,8 @@ static calm_status list_quantized(calm_ctx *ctx, const calm_export_input *input,
     return CALM_OK;
 }
 
-/* Has the model a head?  All decoders have; an encoder if the checkpoint has anything beside it (a bias, a transform).
- */
+/* Has the model a head?  All decoders have; an encoder if the checkpoint has anything beside it (a bias,
+ * a transform). */
 static bool has_head(const calm_model *model)
 {
     const calm_arch *arch = calm_model_config(model)->arch;
@@ -239,7 +239,8 @@ calm_status calm_linears_by_name(calm_ctx *ctx, const calm_model *model, calm_na
     return CALM_OK;
 }
 
-const calm_named_linear *calm_linear_named(const calm_model *model, const calm_named_linear *linears, const char *module)
+const calm_named_linear *calm_linear_named(const calm_model *model, const calm_named_linear *linears,
+                                           const char *module)
 {
     const calm_named_linear key = {module, NULL, 0};
     return bsearch(&key, linears, calm_model_layout(model)->n_linears, sizeof *linears, compare_linears);

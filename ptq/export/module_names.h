@@ -44,7 +44,8 @@ typedef struct calm_named_linear {
 
 /* All linears of a model, sorted by name, in ctx->out; and the one of a name among them, NULL: there is none. */
 calm_status calm_linears_by_name(calm_ctx *ctx, const calm_model *model, calm_named_linear **out);
-const calm_named_linear *calm_linear_named(const calm_model *model, const calm_named_linear *linears, const char *module);
+const calm_named_linear *calm_linear_named(const calm_model *model, const calm_named_linear *linears,
+                                           const char *module);
 
 /* Is `module` a linear of the layout (not a router, an embedding, the head)?  Linear in the number of linears. */
 bool calm_is_layout_linear(const calm_layout *layout, const char *module);

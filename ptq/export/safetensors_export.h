@@ -33,8 +33,8 @@ typedef struct calm_export_form {
     calm_status (*put)(const void *user, calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear,
                        size_t which);
     const void *user;
-    /* The module that holds all experts of a block, in place of "experts": each tensor is then that of all experts, [E, ...].
-     * NULL: every expert has its own. */
+    /* The module that holds all experts of a block, in place of "experts": each tensor is then that of all experts, [E,
+     * ...]. NULL: every expert has its own. */
     const char *stack;
 } calm_export_form;
 

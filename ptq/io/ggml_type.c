@@ -23,8 +23,8 @@ static float half_at(const uint8_t *at)
     return calm_f16_to_f32((uint16_t)(at[0] | at[1] << 8));
 }
 
-/* Nibbles of qs, with the fifth bits of qh (NULL: none), less `zero`, times d, plus what `minimum` holds (NULL: none).  Every
- * product is exact in float32, so that all readers get the same bits. */
+/* Nibbles of qs, with the fifth bits of qh (NULL: none), less `zero`, times d, plus what `minimum` holds (NULL: none).
+ * Every product is exact in float32, so that all readers get the same bits. */
 static void widen_nibbles(const uint8_t *qs, const uint8_t *qh, int zero, float d, const uint8_t *minimum, float *out)
 {
     const float m = minimum ? half_at(minimum) : 0;
@@ -67,7 +67,11 @@ calm_status calm_ggml_to_f32(calm_ctx *ctx, calm_ggml_type type, const void *in,
     if (!info || !info->readable)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "tensors of type %s cannot be widened", info ? info->name : "unknown");
     if (info->elements == 1)
-        return calm_to_f32(ctx, type == CALM_GGML_F32 ? CALM_F32 : type == CALM_GGML_F16 ? CALM_F16 : CALM_BF16, in, n, out);
+        return calm_to_f32(ctx,
+                           type == CALM_GGML_F32   ? CALM_F32
+                           : type == CALM_GGML_F16 ? CALM_F16
+                                                   : CALM_BF16,
+                           in, n, out);
     assert(n % info->elements == 0);
     for (size_t i = 0; i < n; i += info->elements, at += info->bytes)
         widen_block(type, at, out + i);

@@ -1,4 +1,5 @@
-/* ggml's tensor types: blocks of consecutive elements of a row, each with scales of its own (docs/formats.md section 6).
+/* ggml's tensor types: blocks of consecutive elements of a row, each with scales of its own (docs/formats.md section
+ * 6).
  *
  *   type   elements   bytes   layout                          value (h: float16)
  *   F32 F16 BF16  1   4 2 2
@@ -8,8 +9,8 @@
  *   Q5_1   32         24      d h, m h, qh[4], qs[16]         d (nib(i) + 16 bit(qh, i)) + m
  *   Q8_0   32         34      d h, qs[32] int8                d qs[i]
  *
- * nib(i) is the low nibble of qs[i] for i < 16 and the high nibble of qs[i - 16] from there on.  The other types are known by
- * name and size, so that files that hold them can be listed and checked. */
+ * nib(i) is the low nibble of qs[i] for i < 16 and the high nibble of qs[i - 16] from there on.  The other types are
+ * known by name and size, so that files that hold them can be listed and checked. */
 #ifndef CALM_IO_GGML_TYPE_H
 #define CALM_IO_GGML_TYPE_H
 
@@ -51,12 +52,12 @@ typedef struct calm_ggml_info {
 /* What is known of the type with this number; NULL for one that is not in the list. */
 const calm_ggml_info *calm_ggml_find(uint32_t number);
 
-/* Widen `n` elements, a whole number of blocks, from `in` (any alignment) to out [n].  CALM_EUNSUPPORTED for a type that is not
- * readable. */
+/* Widen `n` elements, a whole number of blocks, from `in` (any alignment) to out [n].  CALM_EUNSUPPORTED for a type
+ * that is not readable. */
 calm_status calm_ggml_to_f32(calm_ctx *ctx, calm_ggml_type type, const void *in, size_t n, float *out);
 
-/* One block of Q4_0, Q4_1 or Q8_0 from codes [32] (0 .. 15, or int8 as its two's complement), its scale and, in Q4_1, its
- * minimum, both as float16 bits; returns the bytes written to `out`. */
+/* One block of Q4_0, Q4_1 or Q8_0 from codes [32] (0 .. 15, or int8 as its two's complement), its scale and, in Q4_1,
+ * its minimum, both as float16 bits; returns the bytes written to `out`. */
 size_t calm_ggml_pack(calm_ggml_type type, const uint8_t codes[CALM_GGML_BLOCK], uint16_t scale, uint16_t minimum,
                       uint8_t out[CALM_GGML_BLOCK_BYTES]);
 

@@ -12,8 +12,8 @@
 #define ALIGNMENT_MAX ((size_t)1 << 30)
 #define KEY_NAME_MAX 65535
 
-/* The least that a key (length, one character, type, one byte) and a tensor (length, one character, dimensions, type, offset)
- * take: what bounds their counts by the bytes that are there. */
+/* The least that a key (length, one character, type, one byte) and a tensor (length, one character, dimensions, type,
+ * offset) take: what bounds their counts by the bytes that are there. */
 #define KEY_LEAST 14
 #define TENSOR_LEAST 25
 
@@ -67,8 +67,8 @@ static uint64_t little_endian(const uint8_t *at, size_t n)
 static calm_status need(calm_ctx *ctx, const cursor *in, uint64_t bytes, const char *what)
 {
     if (bytes > in->bytes - in->at)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %s takes %llu bytes, but only %zu are left (truncated download?)", in->path,
-                         in->place, what, (unsigned long long)bytes, in->bytes - in->at);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %s takes %llu bytes, but only %zu are left (truncated download?)",
+                         in->path, in->place, what, (unsigned long long)bytes, in->bytes - in->at);
     return CALM_OK;
 }
 
@@ -100,8 +100,8 @@ static calm_status read_name(calm_ctx *ctx, cursor *in, size_t most, raw_name *o
 static calm_status skip_strings(calm_ctx *ctx, cursor *in, uint64_t n)
 {
     if (n > (in->bytes - in->at) / 8)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %llu strings, more than the %zu bytes left can hold", in->path, in->place,
-                         (unsigned long long)n, in->bytes - in->at);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %llu strings, more than the %zu bytes left can hold", in->path,
+                         in->place, (unsigned long long)n, in->bytes - in->at);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t length;
         CALM_TRY(read_number(ctx, in, 8, "the length of a string", &length));
@@ -128,8 +128,8 @@ static calm_status read_elements(calm_ctx *ctx, cursor *in, uint64_t n, calm_ggu
     else {
         const size_t size = kinds[key->kind].bytes;
         if (n > (in->bytes - in->at) / size)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %llu values of type %s reach past the end of the file", in->path,
-                             in->place, (unsigned long long)n, kinds[key->kind].name);
+            return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %llu values of type %s reach past the end of the file",
+                             in->path, in->place, (unsigned long long)n, kinds[key->kind].name);
         in->at += (size_t)n * size;
     }
     key->n = (size_t)n;
@@ -159,8 +159,8 @@ static calm_status read_key(calm_ctx *ctx, cursor *in, size_t index, raw_name *n
         key->array = true;
         CALM_TRY(read_kind(ctx, in, "the type of its elements", &key->kind));
         if (key->kind == CALM_GGUF_ARRAY)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s: an array of arrays, which llama.cpp does not read", in->path,
-                             in->place);
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s: an array of arrays, which llama.cpp does not read",
+                             in->path, in->place);
         CALM_TRY(read_number(ctx, in, 8, "the number of its elements", &n));
     }
     return read_elements(ctx, in, n, key);
@@ -176,8 +176,8 @@ static calm_status measure(calm_ctx *ctx, const cursor *in, calm_gguf_tensor *te
         if (!calm_size_mul(&tensor->n_elements, tensor->n_elements, tensor->dims[i]))
             return calm_fail(ctx, CALM_EFORMAT, "%s: %s: the product of its sizes overflows", in->path, in->place);
     if (tensor->dims[0] % info->elements)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: rows of %zu elements, expected a multiple of %zu for type %s", in->path,
-                         in->place, tensor->dims[0], info->elements, info->name);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: rows of %zu elements, expected a multiple of %zu for type %s",
+                         in->path, in->place, tensor->dims[0], info->elements, info->name);
     if (!calm_size_mul(&tensor->bytes, tensor->n_elements / info->elements, info->bytes))
         return calm_fail(ctx, CALM_EFORMAT, "%s: %s: its size overflows", in->path, in->place);
     return CALM_OK;
@@ -202,8 +202,8 @@ static calm_status read_tensor(calm_ctx *ctx, cursor *in, size_t index, raw_name
             continue;
         CALM_TRY(read_number(ctx, in, 8, "a size", &size));
         if (size == 0 || size > INT64_MAX)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: %s: size %d is %llu, expected 1 to 2^63 - 1", in->path, in->place, i,
-                             (unsigned long long)size);
+            return calm_fail(ctx, CALM_EFORMAT, "%s: %s: size %d is %llu, expected 1 to 2^63 - 1", in->path, in->place,
+                             i, (unsigned long long)size);
         tensor->dims[i] = (size_t)size;
     }
     CALM_TRY(read_number(ctx, in, 4, "its type", &type));
@@ -261,7 +261,8 @@ static calm_status sort_names(calm_ctx *ctx, calm_gguf *file)
             return calm_fail(ctx, CALM_EFORMAT, "%s: key %.100s stands twice", file->path, file->sorted_keys[i]->name);
     for (size_t i = 1; i < file->n_tensors; i++)
         if (strcmp(file->sorted_tensors[i - 1]->name, file->sorted_tensors[i]->name) == 0)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s stands twice", file->path, file->sorted_tensors[i]->name);
+            return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s stands twice", file->path,
+                             file->sorted_tensors[i]->name);
     return CALM_OK;
 }
 
@@ -278,13 +279,14 @@ static calm_status read_head(calm_ctx *ctx, cursor *in, calm_gguf *file)
     if (version == UINT64_C(0x03000000) || version == UINT64_C(0x02000000))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: a big-endian GGUF file; calm reads little-endian ones", in->path);
     if (version != 2 && version != 3)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: GGUF version %llu, expected 2 or 3", in->path, (unsigned long long)version);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: GGUF version %llu, expected 2 or 3", in->path,
+                         (unsigned long long)version);
     CALM_TRY(read_number(ctx, in, 8, "the number of tensors", &n_tensors));
     CALM_TRY(read_number(ctx, in, 8, "the number of keys", &n_keys));
     const size_t left = in->bytes - in->at;
     if (n_keys > left / KEY_LEAST || n_tensors > left / TENSOR_LEAST)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %llu keys and %llu tensors, more than its %zu bytes can hold", in->path,
-                         (unsigned long long)n_keys, (unsigned long long)n_tensors, in->bytes);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %llu keys and %llu tensors, more than its %zu bytes can hold",
+                         in->path, (unsigned long long)n_keys, (unsigned long long)n_tensors, in->bytes);
     file->n_keys = (size_t)n_keys;
     file->n_tensors = (size_t)n_tensors;
     return CALM_OK;
@@ -301,8 +303,8 @@ static calm_status find_alignment(calm_ctx *ctx, const calm_gguf *file, size_t *
         return calm_fail(ctx, CALM_EFORMAT, "%s: key general.alignment is of type %s%s, expected u32", file->path,
                          key->array ? "array of " : "", kinds[key->kind].name);
     if (!calm_gguf_int(key, 0, &value) || value <= 0 || (size_t)value > ALIGNMENT_MAX || (value & (value - 1)) != 0)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: key general.alignment is %lld, expected a power of two up to 2^30", file->path,
-                         (long long)value);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: key general.alignment is %lld, expected a power of two up to 2^30",
+                         file->path, (long long)value);
     *out = (size_t)value;
     return CALM_OK;
 }
@@ -321,16 +323,21 @@ static calm_status place_tensors(calm_ctx *ctx, calm_gguf *file, const cursor *i
     size_t alignment, begin = in->at, at = 0;
     CALM_TRY(find_alignment(ctx, file, &alignment));
     if (!pad(&begin, alignment) || (file->n_tensors && begin > in->bytes))
-        return calm_fail(ctx, CALM_EFORMAT, "%s: the data begin at byte %zu, but the file has %zu (truncated download?)", in->path,
-                         begin, in->bytes);
+        return calm_fail(ctx, CALM_EFORMAT,
+                         "%s: the data begin at byte %zu, but the file has %zu (truncated download?)", in->path, begin,
+                         in->bytes);
     for (size_t i = 0; i < file->n_tensors; i++) {
         calm_gguf_tensor *tensor = &file->tensors[i];
         if (offsets[i] != at)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: offset %llu, expected %zu: tensors lie one after the other, each "
-                             "padded to %zu bytes", in->path, tensor->name, (unsigned long long)offsets[i], at, alignment);
+            return calm_fail(ctx, CALM_EFORMAT,
+                             "%s: tensor %s: offset %llu, expected %zu: tensors lie one after the other, each "
+                             "padded to %zu bytes",
+                             in->path, tensor->name, (unsigned long long)offsets[i], at, alignment);
         if (at > in->bytes - begin || tensor->bytes > in->bytes - begin - at)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: %zu bytes from offset %zu on reach past the %zu data bytes of the "
-                             "file (truncated download?)", in->path, tensor->name, tensor->bytes, at, in->bytes - begin);
+            return calm_fail(ctx, CALM_EFORMAT,
+                             "%s: tensor %s: %zu bytes from offset %zu on reach past the %zu data bytes of the "
+                             "file (truncated download?)",
+                             in->path, tensor->name, tensor->bytes, at, in->bytes - begin);
         tensor->data = in->data + begin + at;
         at += tensor->bytes;
         if (!pad(&at, alignment))
@@ -427,9 +434,9 @@ const calm_gguf_key *calm_gguf_find_key(const calm_gguf *file, const char *name)
 const calm_gguf_tensor *calm_gguf_find_tensor(const calm_gguf *file, const char *name)
 {
     const calm_gguf_tensor tensor = {.name = name}, *wanted = &tensor;
-    const calm_gguf_tensor **found =
-        file->n_tensors ? bsearch(&wanted, file->sorted_tensors, file->n_tensors, sizeof *file->sorted_tensors, by_tensor)
-                        : NULL;
+    const calm_gguf_tensor **found = file->n_tensors ? bsearch(&wanted, file->sorted_tensors, file->n_tensors,
+                                                               sizeof *file->sorted_tensors, by_tensor)
+                                                     : NULL;
     return found ? *found : NULL;
 }
 
@@ -512,7 +519,8 @@ bool calm_gguf_is(const calm_gguf_key *key, const char *text)
 {
     const char *found;
     size_t at = 0, n;
-    return key && !key->array && calm_gguf_next_string(key, &at, &found, &n) && n == strlen(text) && memcmp(found, text, n) == 0;
+    return key && !key->array && calm_gguf_next_string(key, &at, &found, &n) && n == strlen(text)
+           && memcmp(found, text, n) == 0;
 }
 
 /* ---- tensors ---- */
@@ -522,15 +530,17 @@ size_t calm_gguf_rows(const calm_gguf_tensor *tensor)
     return tensor->n_elements / tensor->dims[0];
 }
 
-calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_tensor *tensor, size_t first, size_t n,
-                             float *out)
+calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_tensor *tensor, size_t first,
+                             size_t n, float *out)
 {
     const calm_ggml_info *info = calm_ggml_find(tensor->type);
     const size_t width = tensor->dims[0];
     if (!info->readable)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: tensor %s: type %s; calm reads F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0",
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "%s: tensor %s: type %s; calm reads F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0",
                          file->path, tensor->name, info->name);
-    CALM_TRY(calm_ggml_to_f32(ctx, tensor->type, tensor->data + first * (width / info->elements) * info->bytes, n * width, out));
+    CALM_TRY(calm_ggml_to_f32(ctx, tensor->type, tensor->data + first * (width / info->elements) * info->bytes,
+                              n * width, out));
     const size_t bad = calm_find_nonfinite(out, n * width);
     if (bad < n * width)
         return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: element %zu is not finite", file->path, tensor->name,

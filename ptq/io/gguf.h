@@ -4,10 +4,10 @@
  *   key     u64 length, name | u32 type | value;  an array is u32 type of its elements, u64 how many, elements
  *   tensor  u64 length, name | u32 dimensions | u64 sizes, the fastest first | u32 type | u64 offset in the data
  *
- * Little-endian.  Files come from strangers: every count, length, type, size, product and offset is checked before it is used,
- * names are unique, tensors lie one after the other in the order of the table, each padded to the alignment, and end within
- * the file: as llama.cpp demands.  What is allocated is in proportion to the bytes that the file really has.  Files are mapped;
- * values and tensors are views. */
+ * Little-endian.  Files come from strangers: every count, length, type, size, product and offset is checked before it
+ * is used, names are unique, tensors lie one after the other in the order of the table, each padded to the alignment,
+ * and end within the file: as llama.cpp demands.  What is allocated is in proportion to the bytes that the file really
+ * has.  Files are mapped; values and tensors are views. */
 #ifndef CALM_IO_GGUF_H
 #define CALM_IO_GGUF_H
 
@@ -21,8 +21,20 @@
 
 /* Types of values; numbers as in files. */
 typedef enum calm_gguf_kind {
-    CALM_GGUF_U8, CALM_GGUF_I8, CALM_GGUF_U16, CALM_GGUF_I16, CALM_GGUF_U32, CALM_GGUF_I32, CALM_GGUF_F32, CALM_GGUF_BOOL,
-    CALM_GGUF_STRING, CALM_GGUF_ARRAY, CALM_GGUF_U64, CALM_GGUF_I64, CALM_GGUF_F64, CALM_GGUF_N_KINDS
+    CALM_GGUF_U8,
+    CALM_GGUF_I8,
+    CALM_GGUF_U16,
+    CALM_GGUF_I16,
+    CALM_GGUF_U32,
+    CALM_GGUF_I32,
+    CALM_GGUF_F32,
+    CALM_GGUF_BOOL,
+    CALM_GGUF_STRING,
+    CALM_GGUF_ARRAY,
+    CALM_GGUF_U64,
+    CALM_GGUF_I64,
+    CALM_GGUF_F64,
+    CALM_GGUF_N_KINDS
 } calm_gguf_kind;
 
 /* "u32", "string", ... */
@@ -48,8 +60,9 @@ typedef struct calm_gguf_tensor {
 
 typedef struct calm_gguf calm_gguf;
 
-/* Open a file; everything it owns is released by close.  CALM_ENOTFOUND, CALM_EIO; CALM_EFORMAT: file, key or tensor, expected,
- * found; CALM_EUNSUPPORTED: another version or byte order, a tensor type that is not known, an array of arrays. */
+/* Open a file; everything it owns is released by close.  CALM_ENOTFOUND, CALM_EIO; CALM_EFORMAT: file, key or tensor,
+ * expected, found; CALM_EUNSUPPORTED: another version or byte order, a tensor type that is not known, an array of
+ * arrays. */
 calm_status calm_gguf_open(calm_ctx *ctx, const char *path, calm_gguf **out);
 void calm_gguf_close(calm_gguf *file);
 
@@ -71,14 +84,14 @@ size_t calm_gguf_spare(const calm_gguf *file);
 
 /* ---- values ---- */
 
-/* Element `index` of a key: any integer kind within int64, any number, a bool; false when `key` is NULL, holds another kind, or
- * has fewer elements. */
+/* Element `index` of a key: any integer kind within int64, any number, a bool; false when `key` is NULL, holds another
+ * kind, or has fewer elements. */
 bool calm_gguf_int(const calm_gguf_key *key, size_t index, int64_t *out);
 bool calm_gguf_number(const calm_gguf_key *key, size_t index, double *out);
 bool calm_gguf_bool(const calm_gguf_key *key, bool *out);
 
-/* Walk the strings of a key: start with *at = 0; false at the end, and for other kinds.  `text` [*n] is borrowed from the
- * file, without a NUL, and of any bytes. */
+/* Walk the strings of a key: start with *at = 0; false at the end, and for other kinds.  `text` [*n] is borrowed from
+ * the file, without a NUL, and of any bytes. */
 bool calm_gguf_next_string(const calm_gguf_key *key, size_t *at, const char **text, size_t *n);
 
 /* Is the value of `key` this one string? */
@@ -89,10 +102,10 @@ bool calm_gguf_is(const calm_gguf_key *key, const char *text);
 /* Rows of a tensor: the product of all sizes but the first. */
 size_t calm_gguf_rows(const calm_gguf_tensor *tensor);
 
-/* Widen rows first .. first + n - 1 into out [n, dims[0]].  CALM_EUNSUPPORTED for a type that is not readable; CALM_ENUMERIC when a
- * value is NaN or infinite, with tensor and index. */
-calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_tensor *tensor, size_t first, size_t n,
-                             float *out);
+/* Widen rows first .. first + n - 1 into out [n, dims[0]].  CALM_EUNSUPPORTED for a type that is not readable;
+ * CALM_ENUMERIC when a value is NaN or infinite, with tensor and index. */
+calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_tensor *tensor, size_t first,
+                             size_t n, float *out);
 
 /* Drop a tensor's pages from resident memory; they are read again when touched. */
 void calm_gguf_release(const calm_gguf *file, const calm_gguf_tensor *tensor);

@@ -1,4 +1,5 @@
-/* GGUF version 3, writing: keys, tensor table, then the data of one tensor after the other, nothing of them held in memory.
+/* GGUF version 3, writing: keys, tensor table, then the data of one tensor after the other, nothing of them held in
+ * memory.
  *
  * The same calls give the same bytes. */
 #ifndef CALM_IO_GGUF_WRITE_H
@@ -46,9 +47,9 @@ typedef struct calm_gguf_writer {
 /* Bytes of a tensor from its type and dims; false when rows are no whole number of blocks, or on overflow. */
 bool calm_gguf_tensor_bytes(const calm_gguf_tensor *tensor, size_t *bytes);
 
-/* Write head, keys and table for `tensors` [n] (data, n_elements and bytes are not read) and the padding before the data.  The
- * file is to be ended also after a failure.  CALM_EARG: a tensor's name is empty, longer than 63 bytes or there twice, or its
- * size cannot be. */
+/* Write head, keys and table for `tensors` [n] (data, n_elements and bytes are not read) and the padding before the
+ * data.  The file is to be ended also after a failure.  CALM_EARG: a tensor's name is empty, longer than 63 bytes or
+ * there twice, or its size cannot be. */
 calm_status calm_gguf_begin(calm_ctx *ctx, calm_gguf_writer *writer, const char *path, const calm_gguf_keys *keys,
                             const calm_gguf_tensor *tensors, size_t n);
 

@@ -30,8 +30,8 @@ calm_status calm_shards_begin(calm_ctx *ctx, calm_shards_writer *writer, const c
 /* Data of the next tensor, whole or in pieces, as calm_safetensors_put takes it. */
 calm_status calm_shards_put(calm_ctx *ctx, calm_shards_writer *writer, const void *data, size_t bytes);
 
-/* From here on bytes that are put go to `to`, one after another, and not into the file; NULL ends that.  For tensors whose
- * pieces are not made in the file's order. */
+/* From here on bytes that are put go to `to`, one after another, and not into the file; NULL ends that.  For tensors
+ * whose pieces are not made in the file's order. */
 void calm_shards_divert(calm_shards_writer *writer, uint8_t *to);
 
 /* The tensor that the next bytes belong to. */

@@ -30,7 +30,8 @@ void calm_activate(calm_activation activation, size_t n, float *x)
 /* a [n, M] what the activation function reads and b [n, M] what its result is multiplied by, NULL without a gate. */
 static calm_status project_up(calm_ctx *ctx, const calm_weight *weight, const float *h, size_t n, float **a, float **b)
 {
-    const calm_weight *fused = &weight[CALM_ROLE_FUSED_GATE_UP], *gate = &weight[CALM_ROLE_GATE], *up = &weight[CALM_ROLE_UP];
+    const calm_weight *fused = &weight[CALM_ROLE_FUSED_GATE_UP], *gate = &weight[CALM_ROLE_GATE],
+                      *up = &weight[CALM_ROLE_UP];
     const size_t inner = weight[CALM_ROLE_DOWN].in;
     float *both;
     *b = NULL;
@@ -62,8 +63,8 @@ size_t calm_mlp_run_scratch_bytes(const calm_config *config, size_t inner, size_
     return (fused || calm_has_role(config, CALM_ROLE_GATE) ? 2 : 1) * one + calm_size_max(both + first, last);
 }
 
-static calm_status observe_as(const calm_observer *observer, calm_ctx *ctx, const calm_observation *seen, calm_hook hook,
-                              const float *x, size_t n_rows, size_t width)
+static calm_status observe_as(const calm_observer *observer, calm_ctx *ctx, const calm_observation *seen,
+                              calm_hook hook, const float *x, size_t n_rows, size_t width)
 {
     calm_observation here = *seen;
     here.hook = hook;
@@ -73,8 +74,9 @@ static calm_status observe_as(const calm_observer *observer, calm_ctx *ctx, cons
     return calm_observe(observer, ctx, &here);
 }
 
-calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES], const float *h,
-                         size_t n, float *out, const calm_observer *observer, const calm_observation *seen)
+calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],
+                         const float *h, size_t n, float *out, const calm_observer *observer,
+                         const calm_observation *seen)
 {
     const size_t inner = weight[CALM_ROLE_DOWN].in;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
@@ -97,8 +99,9 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
 
 /* ---- sublayers ---- */
 
-static calm_status sublayer_function(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
-                                     const float *h, const calm_span *span, float *out, const calm_observer *observer)
+static calm_status sublayer_function(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer,
+                                     const calm_rope *rope, const float *h, const calm_span *span, float *out,
+                                     const calm_observer *observer)
 {
     const calm_observation seen = {.expert = CALM_NO_EXPERT, .window = span->window};
     if (sublayer == CALM_SUBLAYER_ATTENTION)

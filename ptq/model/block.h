@@ -56,8 +56,9 @@ size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_to
 void calm_activate(calm_activation activation, size_t n, float *x);
 
 /* A gated or plain MLP: out [n, D] from h [n, D].  `seen` says whose rows they are (hook, x, width are filled in). */
-calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES], const float *h,
-                         size_t n, float *out, const calm_observer *observer, const calm_observation *seen);
+calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],
+                         const float *h, size_t n, float *out, const calm_observer *observer,
+                         const calm_observation *seen);
 
 /* What that holds of ctx->scratch at most; `inner`: columns of down. */
 size_t calm_mlp_run_scratch_bytes(const calm_config *config, size_t inner, size_t n, bool prepared);
@@ -74,8 +75,8 @@ calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
 size_t calm_block_sublayer_scratch_bytes(const calm_config *config, calm_sublayer sublayer, size_t n_tokens,
                                          bool prepared);
 
-/* What a sublayer adds, y [T, D] (changed by the OUT norm), added to x [T, D] and normalised; observed as its output and,
- * after the MLP, as the block's. */
+/* What a sublayer adds, y [T, D] (changed by the OUT norm), added to x [T, D] and normalised; observed as its output
+ * and, after the MLP, as the block's. */
 calm_status calm_block_add(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, float *y, float *x,
                            const calm_span *span, const calm_observer *observer);
 

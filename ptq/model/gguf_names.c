@@ -45,7 +45,7 @@ const calm_gguf_arch *calm_gguf_arch_find(const char *name)
 
 /* A module of a block and llama.cpp's word for it. */
 typedef struct word {
-    const char *parent;    /* "mlp.shared_expert", "mlp.experts": the module is parent + "." + its last word; NULL: none */
+    const char *parent; /* "mlp.shared_expert", "mlp.experts": the module is parent + "." + its last word; NULL: none */
     const char *module;    /* "self_attn.q_proj" */
     const char *word;      /* "attn_q" */
     bool experts;          /* there is a number between parent and module */
@@ -164,8 +164,8 @@ static bool has_word(const word *w, const char *rest, size_t n, long *expert)
     return (size_t)(rest + n - at) == length && memcmp(at, w->module, length) == 0;
 }
 
-static calm_status spot_in_block(calm_ctx *ctx, const calm_arch *arch, const char *rest, size_t block, calm_gguf_spot *out,
-                                 bool *known)
+static calm_status spot_in_block(calm_ctx *ctx, const calm_arch *arch, const char *rest, size_t block,
+                                 calm_gguf_spot *out, bool *known)
 {
     word words[MOST_WORDS];
     const size_t n = list_words(arch, words);
@@ -199,7 +199,8 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *
         return take_number(&at, &block) ? spot_in_block(ctx, arch, at, block, out, known) : CALM_OK;
     }
     for (int i = 0; i < 2 && rest && dot && !name; i++)
-        if (modules[i] && strlen(modules[i]) == (size_t)(dot - rest) && strncmp(rest, modules[i], (size_t)(dot - rest)) == 0)
+        if (modules[i] && strlen(modules[i]) == (size_t)(dot - rest)
+            && strncmp(rest, modules[i], (size_t)(dot - rest)) == 0)
             CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s%s", words[i], dot));
     if (!name && names->head && dot && strlen(names->head) == (size_t)(dot - tensor) &&
         strncmp(tensor, names->head, (size_t)(dot - tensor)) == 0)
@@ -217,7 +218,8 @@ bool calm_gguf_is_experts(const char *name)
     return strncmp(name, "blk.", 4) == 0 && dot && ends_with(name, (size_t)(dot - name), "_exps");
 }
 
-static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const char *prefix, calm_gguf_spot *spot, char **out)
+static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const char *prefix, calm_gguf_spot *spot,
+                                 char **out)
 {
     const char *at = spot->name + strlen("blk."), *dot = ending(spot->name);
     word words[MOST_WORDS];
@@ -240,7 +242,8 @@ static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const cha
     return CALM_OK;
 }
 
-calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *prefix, calm_gguf_spot *spot, char **out)
+calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *prefix, calm_gguf_spot *spot,
+                              char **out)
 {
     const calm_names *names = arch->names;
     *out = NULL;
@@ -288,8 +291,10 @@ static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_lis
     const char *text = "none";
     size_t at = 0, n = 4;
     calm_gguf_next_string(key, &at, &text, &n);
-    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: architecture %.*s; calm knows llama, qwen2, qwen3, qwen2moe, qwen3moe, gemma2, "
-                     "gemma3 and olmo2", calm_gguf_path(file), (int)(n < 60 ? n : 60), text);
+    return calm_fail(ctx, CALM_EUNSUPPORTED,
+                     "%s: architecture %.*s; calm knows llama, qwen2, qwen3, qwen2moe, qwen3moe, gemma2, "
+                     "gemma3 and olmo2",
+                     calm_gguf_path(file), (int)(n < 60 ? n : 60), text);
 }
 
 /* Rows of a head of a turned tensor. */
@@ -301,7 +306,8 @@ static calm_status find_head_dim(calm_ctx *ctx, const calm_gguf_list *list, calm
     char name[64];
     snprintf(name, sizeof name, "%s.attention.%s", list->as->name, which);
     if (!calm_gguf_int(calm_gguf_find_key(list->file, name), 0, &heads) || heads <= 0)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: key %s: expected a whole number above 0", calm_gguf_path(list->file), name);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: key %s: expected a whole number above 0", calm_gguf_path(list->file),
+                         name);
     if (rows % (size_t)heads || rows / (size_t)heads % 2)
         return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: %zu rows, expected %lld heads of an even number of rows",
                          calm_gguf_path(list->file), entry->spot.name, rows, (long long)heads);
@@ -335,8 +341,8 @@ calm_status calm_gguf_list_tensors(calm_ctx *ctx, const calm_gguf *file, calm_gg
     for (size_t i = 0; i < calm_gguf_n_tensors(file); i++) {
         const calm_gguf_tensor *stored = calm_gguf_tensor_at(file, i);
         if (stored->n_dims == 3 && stored->dims[2] > MOST_EXPERTS)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: %zu experts, expected at most %zu", calm_gguf_path(file),
-                             stored->name, stored->dims[2], MOST_EXPERTS);
+            return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: %zu experts, expected at most %zu",
+                             calm_gguf_path(file), stored->name, stored->dims[2], MOST_EXPERTS);
         n += stored->n_dims == 3 && calm_gguf_is_experts(stored->name) ? stored->dims[2] : 1;
     }
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->entries, n));
@@ -368,8 +374,8 @@ static calm_status vector_to_f32(calm_ctx *ctx, const calm_gguf_list *list, cons
     return status;
 }
 
-calm_status calm_gguf_entry_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry, size_t first,
-                                   size_t n, float *out)
+calm_status calm_gguf_entry_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry,
+                                   size_t first, size_t n, float *out)
 {
     const calm_gguf_tensor *stored = entry->stored;
     if (stored->n_dims < 2)

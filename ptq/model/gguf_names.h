@@ -39,15 +39,16 @@ typedef struct calm_gguf_spot {
 calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *prefix, const char *tensor,
                               calm_gguf_spot *out, bool *known);
 
-/* The name in a checkpoint of what stands at `spot`, in ctx->out; its tensor's name and expert are given, the rest is filled
- * in.  *out is NULL for a tensor that checkpoints do not have, or that is not known. */
-calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *prefix, calm_gguf_spot *spot, char **out);
+/* The name in a checkpoint of what stands at `spot`, in ctx->out; its tensor's name and expert are given, the rest is
+ * filled in.  *out is NULL for a tensor that checkpoints do not have, or that is not known. */
+calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *prefix, calm_gguf_spot *spot,
+                              char **out);
 
 /* Is this the name of a tensor that holds one matrix per expert? */
 bool calm_gguf_is_experts(const char *name);
 
-/* The row of a turned matrix with heads of `head_dim` rows in which row `row` of the checkpoint stands, and the other way:
- *   new row h d + 2 j + t = old row h d + t d / 2 + j */
+/* The row of a turned matrix with heads of `head_dim` rows in which row `row` of the checkpoint stands, and the other
+ * way: new row h d + 2 j + t = old row h d + t d / 2 + j */
 size_t calm_gguf_turn(size_t row, size_t head_dim);
 size_t calm_gguf_turn_back(size_t row, size_t head_dim);
 
@@ -55,7 +56,7 @@ size_t calm_gguf_turn_back(size_t row, size_t head_dim);
 
 /* One tensor as a checkpoint has it. */
 typedef struct calm_gguf_entry {
-    const char *name;                   /* "model.layers.0.self_attn.q_proj.weight"; NULL: checkpoints have no such tensor */
+    const char *name; /* "model.layers.0.self_attn.q_proj.weight"; NULL: checkpoints have no such tensor */
     const calm_gguf_tensor *stored;
     calm_gguf_spot spot;
     size_t head_dim;                    /* of a turned one          */
@@ -72,13 +73,13 @@ typedef struct calm_gguf_list {
 } calm_gguf_list;
 
 /* List the tensors of a file under their names in a checkpoint, in ctx->out; the file must stay open.
- * CALM_EUNSUPPORTED: an architecture that calm does not know.  CALM_EFORMAT: its head count is missing or does not divide the rows
- * of q or k. */
+ * CALM_EUNSUPPORTED: an architecture that calm does not know.  CALM_EFORMAT: its head count is missing or does not
+ * divide the rows of q or k. */
 calm_status calm_gguf_list_tensors(calm_ctx *ctx, const calm_gguf *file, calm_gguf_list *out);
 
-/* Rows first .. first + n - 1 (elements, of a vector) as the checkpoint has them, into out: not turned, without the 1 that
- * was added.  Fails as calm_gguf_to_f32. */
-calm_status calm_gguf_entry_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry, size_t first,
-                                   size_t n, float *out);
+/* Rows first .. first + n - 1 (elements, of a vector) as the checkpoint has them, into out: not turned, without the 1
+ * that was added.  Fails as calm_gguf_to_f32. */
+calm_status calm_gguf_entry_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry,
+                                   size_t first, size_t n, float *out);
 
 #endif

@@ -213,6 +213,7 @@ calm_status calm_layout_unit_name(calm_ctx *ctx, const calm_layout *layout, calm
     if (unit == CALM_UNIT_JOB)
         return calm_strf(ctx, ctx->out, out, "%s", ref->name);
     if (ref->expert == CALM_NO_EXPERT)
-        return calm_strf(ctx, ctx->out, out, "%.*s.%s", block, ref->name, calm_sublayer_name(calm_job_sublayer(ref->kind)));
+        return calm_strf(ctx, ctx->out, out, "%.*s.%s", block, ref->name,
+                         calm_sublayer_name(calm_job_sublayer(ref->kind)));
     return calm_strf(ctx, ctx->out, out, "%.*s", (int)(strrchr(ref->name, '.') - ref->name), ref->name);
 }

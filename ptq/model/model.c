@@ -143,7 +143,8 @@ static calm_status read_norms(calm_ctx *ctx, const calm_model *model, size_t ind
             continue;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%s%s.%zu.%s", model->prefix, names->blocks, index,
                            names->norm[sublayer][place]));
-        CALM_TRY(calm_model_load_norm(ctx, model, module, config->hidden, block ? &block->norm[sublayer][place] : NULL));
+        CALM_TRY(
+            calm_model_load_norm(ctx, model, module, config->hidden, block ? &block->norm[sublayer][place] : NULL));
     }
     for (int i = 0; i < 2 && sublayer == CALM_SUBLAYER_ATTENTION && config->arch->qk_norm != CALM_QK_NORM_NONE; i++) {
         const size_t width =

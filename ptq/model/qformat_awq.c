@@ -2,8 +2,8 @@
  *
  *   m.qweight I32 [in, out / 8]   m.qzeros I32 [G, out / 8]   m.scales [G, out]      nibbles in AWQ's order (pack.h)
  *
- * "modules_to_not_convert" has parts of module names, as all readers take it.  Older files say w_bit and q_group_size.
- */
+ * "modules_to_not_convert" has parts of module names, as all readers take it.  Older files say w_bit
+ * and q_group_size. */
 #include <string.h>
 #include <strings.h>
 

@@ -24,8 +24,8 @@ double calm_unit_kappa(double probe, double score)
 
 /* ---- sets ---- */
 
-/* Sets as units of the knapsack: an option is a scheme that each of the set's units has, at what it costs and loses in all
- * of them. */
+/* Sets as units of the knapsack: an option is a scheme that each of the set's units has, at what it costs and loses in
+ * all of them. */
 typedef struct sets {
     const calm_unit_options *units;
     bool free;                         /* every unit is a set of its own, and nothing is held back */

@@ -1,5 +1,5 @@
-/* Allocation of bits: units with the schemes that each may take, and the plan of least total loss within a budget - or the
- * best legal one, where the engine holds schemes back and units of a set share theirs (ptq/plan/limits.h). */
+/* Allocation of bits: units with the schemes that each may take, and the plan of least total loss within a budget - or
+ * the best legal one, where the engine holds schemes back and units of a set share theirs (ptq/plan/limits.h). */
 #ifndef CALM_PLAN_ALLOCATE_H
 #define CALM_PLAN_ALLOCATE_H
 
@@ -35,9 +35,9 @@ typedef struct calm_allocation {
     size_t held;                       /* units that are another option there                           */
 } calm_allocation;
 
-/* The best plan of units [n] within so many bits: picked [n], an option of each, none that is held, those of a set at one
- * scheme.  Temporaries in ctx->scratch.  Fails as calm_knapsack does; CALM_ENUMERIC: candidates failed so that a set has
- * no scheme. */
+/* The best plan of units [n] within so many bits: picked [n], an option of each, none that is held, those of a set at
+ * one scheme.  Temporaries in ctx->scratch.  Fails as calm_knapsack does; CALM_ENUMERIC: candidates failed so that a
+ * set has no scheme. */
 calm_status calm_allocate(calm_ctx *ctx, const calm_unit_options *units, size_t n, uint64_t bits, size_t *picked,
                           calm_allocation *out);
 

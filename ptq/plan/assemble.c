@@ -17,15 +17,19 @@ static calm_status split_job(calm_ctx *ctx, const calm_model *model, const calm_
     const calm_layout *layout = calm_model_layout(model);
     size_t row = 0;
     if (qjob->out != job->out || qjob->in != job->in)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: [%zu, %zu], but the stored candidate has [%zu, %zu]", job->name, job->out,
-                         job->in, qjob->out, qjob->in);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: [%zu, %zu], but the stored candidate has [%zu, %zu]", job->name,
+                         job->out, job->in, qjob->out, qjob->in);
     for (size_t i = job->first; i < job->first + job->n; i++) {
         const calm_linear_ref *linear = &layout->linears[i];
-        out->linear[linear->role] =
-            (calm_qlinear){.quantized = true, .scheme = *scheme, .out = linear->out, .in = linear->in, .group = qjob->group,
-                           .n_groups = qjob->n_groups, .codes = qjob->codes + row * qjob->in,
-                           .scales = qjob->scales + row * qjob->n_groups,
-                           .zeros = qjob->zeros ? qjob->zeros + row * qjob->n_groups : NULL};
+        out->linear[linear->role] = (calm_qlinear){.quantized = true,
+                                                   .scheme = *scheme,
+                                                   .out = linear->out,
+                                                   .in = linear->in,
+                                                   .group = qjob->group,
+                                                   .n_groups = qjob->n_groups,
+                                                   .codes = qjob->codes + row * qjob->in,
+                                                   .scales = qjob->scales + row * qjob->n_groups,
+                                                   .zeros = qjob->zeros ? qjob->zeros + row * qjob->n_groups : NULL};
         row += linear->out;
     }
     return CALM_OK;
@@ -48,8 +52,8 @@ static float round_to(calm_dtype dtype, float value)
 }
 
 /* Round what was folded to the dtype that the checkpoint stores MODULE.PART in; nothing to do for NULL. */
-static calm_status round_stored(calm_ctx *ctx, const calm_model *model, const char *module, const char *part, float *values,
-                                size_t n)
+static calm_status round_stored(calm_ctx *ctx, const calm_model *model, const char *module, const char *part,
+                                float *values, size_t n)
 {
     char *name;
     if (!values)
@@ -59,7 +63,8 @@ static calm_status round_stored(calm_ctx *ctx, const calm_model *model, const ch
     for (size_t i = 0; i < n; i++) {
         values[i] = round_to(tensor ? tensor->dtype : CALM_BF16, values[i]);
         if (!isfinite(values[i]))
-            return calm_fail(ctx, CALM_ENUMERIC, "%s: value %zu is out of range after its input scale was folded in", name, i);
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: value %zu is out of range after its input scale was folded in",
+                             name, i);
     }
     return CALM_OK;
 }
@@ -216,8 +221,8 @@ size_t calm_assembled_expert_bytes(const calm_model *model, size_t block, const 
     return calm_model_load_jobs_bytes(model, begin, end) + calm_assemble_group_bytes(model, begin, end, scheme, scaled);
 }
 
-calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, const calm_group_ref *group,
-                                calm_qgroup *out)
+calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const calm_plan *plan,
+                                const calm_group_ref *group, calm_qgroup *out)
 {
     const calm_layout *layout = calm_model_layout(model);
     const float *in_scale[CALM_N_JOBS] = {NULL};
@@ -318,7 +323,8 @@ typedef struct expert_override {
     calm_block block;    /* float; its loader is the one underneath */
 } expert_override;
 
-static calm_status load_quantized(void *user, calm_ctx *ctx, size_t index, size_t expert, calm_weight weight[CALM_N_ROLES])
+static calm_status load_quantized(void *user, calm_ctx *ctx, size_t index, size_t expert,
+                                  calm_weight weight[CALM_N_ROLES])
 {
     const expert_override *override = user;
     const calm_group_ref group = {&override->block, CALM_SUBLAYER_MLP, (long)expert, weight};

@@ -1,13 +1,14 @@
-/* Assembly: what a plan makes of a sublayer or an expert - codes and scales per linear, and the tensors that input scales
- * are folded into.
+/* Assembly: what a plan makes of a sublayer or an expert - codes and scales per linear, and the tensors that input
+ * scales are folded into.
  *
  *   job      its input scale s folds into
  *   qkv      the norm before attention:  weight / s
  *   gate_up  the norm before the MLP:    weight / s      (not in a mixture: the norm feeds the router and all experts)
  *   o        v:   row r / s (all query heads of a kv head share s)
  *   down     up:  row r / s (where a gate multiplies it)
- * A folded norm, bias or float weight is rounded to the checkpoint's dtype; a row of a quantized linear is folded into its
- * scales, which are rounded again.  Guard and exporters both start from here, so what is measured is what is written. */
+ * A folded norm, bias or float weight is rounded to the checkpoint's dtype; a row of a quantized linear is folded into
+ * its scales, which are rounded again.  Guard and exporters both start from here, so what is measured is what is
+ * written. */
 #ifndef CALM_PLAN_ASSEMBLE_H
 #define CALM_PLAN_ASSEMBLE_H
 
@@ -43,9 +44,10 @@ typedef struct calm_group_ref {
 } calm_group_ref;
 
 /* Assemble a group into ctx->out.
- * CALM_EFORMAT: a fetched job does not fit the block, or has an input scale that nothing can take.  CALM_ENUMERIC: a folded scale is out of range. */
-calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, const calm_group_ref *group,
-                                calm_qgroup *out);
+ * CALM_EFORMAT: a fetched job does not fit the block, or has an input scale that nothing can take.  CALM_ENUMERIC: a
+ * folded scale is out of range. */
+calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const calm_plan *plan,
+                                const calm_group_ref *group, calm_qgroup *out);
 
 /* What that leaves in ctx->out at most, of jobs begin .. end - 1 that are all quantized to `scheme`, with input
  * scales or without; and what it holds of ctx->scratch, besides a few names. */

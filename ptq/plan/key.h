@@ -6,9 +6,9 @@
  * prefix
  *   evaluation   what was evaluated, token windows, revision of the evaluation, arithmetic
  *
- * Arithmetic is OpenBLAS's version and kernel family, and the variant of the mathematical library: a store that travels to a
- * CPU of another type would else mix the bits of both, and a resumed run would not end with the bytes of an undisturbed
- * one.  A run whose kernels are pinned (cli/kernels.h) has the same keys on every CPU that runs them. */
+ * Arithmetic is OpenBLAS's version and kernel family, and the variant of the mathematical library: a store that travels
+ * to a CPU of another type would else mix the bits of both, and a resumed run would not end with the bytes of an
+ * undisturbed one.  A run whose kernels are pinned (cli/kernels.h) has the same keys on every CPU that runs them. */
 #ifndef CALM_PLAN_KEY_H
 #define CALM_PLAN_KEY_H
 

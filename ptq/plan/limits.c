@@ -187,8 +187,8 @@ calm_status calm_limits_apply(calm_ctx *ctx, const calm_pool *pool, const bool *
     return CALM_OK;
 }
 
-calm_status calm_limits_cost(calm_ctx *ctx, const calm_limits *limits, size_t held, const char *loss, double constrained,
-                             double unconstrained, char **out)
+calm_status calm_limits_cost(calm_ctx *ctx, const calm_limits *limits, size_t held, const char *loss,
+                             double constrained, double unconstrained, char **out)
 {
     if (!held)
         return calm_strf(ctx, ctx->out, out, "%s: nothing was held back", limits->asks);

@@ -1,7 +1,8 @@
 /* Limits: which schemes the engine and the formats written leave to each unit (ptq/plan/targets.h).
  *
  *   takes    a unit may have a scheme when the engine takes it for each of its jobs
- *   set      units that share a scheme, because engine or format tie their jobs; such a set has what all its units may have
+ *   set      units that share a scheme, because engine or format tie their jobs; such a set has what all its units may
+ * have
  *
  * The plans that limits leave are legal for the engine. */
 #ifndef CALM_PLAN_LIMITS_H
@@ -37,9 +38,9 @@ bool calm_limits_know(const calm_limits *limits, const calm_pool *pool, size_t s
 /* A job as the engine's table knows it. */
 calm_engine_linear calm_limits_linear(const calm_pool_job *job);
 
-/* What limits cost a choice: "target vllm: 3 units were held back, predicted KL 1.23e-02 instead of 1.20e-02", in ctx->out;
- * `loss` names what was added up.  With held 0: "target vllm: nothing was held back". */
-calm_status calm_limits_cost(calm_ctx *ctx, const calm_limits *limits, size_t held, const char *loss, double constrained,
-                             double unconstrained, char **out);
+/* What limits cost a choice: "target vllm: 3 units were held back, predicted KL 1.23e-02 instead of 1.20e-02", in
+ * ctx->out; `loss` names what was added up.  With held 0: "target vllm: nothing was held back". */
+calm_status calm_limits_cost(calm_ctx *ctx, const calm_limits *limits, size_t held, const char *loss,
+                             double constrained, double unconstrained, char **out);
 
 #endif

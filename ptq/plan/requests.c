@@ -84,7 +84,8 @@ static calm_status find_number(calm_ctx *ctx, const calm_pool *pool, const char 
                 out->unit = u;
                 return CALM_OK;
             }
-    return calm_fail(ctx, CALM_EARG, "`%s` %s: the run has no such candidate; calm inspect shows their numbers", key, said);
+    return calm_fail(ctx, CALM_EARG, "`%s` %s: the run has no such candidate; calm inspect shows their numbers", key,
+                     said);
 }
 
 static calm_status find_named(calm_ctx *ctx, const calm_pool *pool, const char *key, const calm_word *word, named *out)
@@ -150,7 +151,8 @@ static calm_status unknown_unit(calm_ctx *ctx, const calm_pool *pool, const calm
                      near ? "\"?" : "", names[0]);
 }
 
-/* A pin must be about a unit, also where a later one overrides it; a candidate by its number belongs to its own unit. */
+/* A pin must be about a unit, also where a later one overrides it; a candidate by its number belongs to its
+ * own unit. */
 static calm_status check_pin(calm_ctx *ctx, const calm_pool *pool, const calm_pin *pin, named *what)
 {
     bool any = false;
@@ -197,8 +199,8 @@ static calm_status pin_unit(calm_ctx *ctx, const calm_pool *pool, const calm_pin
     for (size_t i = 0; i < pool->n_entries; i++)
         allowed[i] &= what->entries[i];
     if (!memchr(allowed, true, pool->n_entries))
-        return calm_fail(ctx, CALM_EARG, PIN " %s=%s: " FORBID " leaves that out for %s", pin->unit, pin->candidate.said,
-                         calm_pool_unit(pool, unit));
+        return calm_fail(ctx, CALM_EARG, PIN " %s=%s: " FORBID " leaves that out for %s", pin->unit,
+                         pin->candidate.said, calm_pool_unit(pool, unit));
     const char *failure = NULL;
     for (size_t i = 0; i < pool->n_entries; i++)
         if (allowed[i]) {

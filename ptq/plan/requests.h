@@ -1,7 +1,8 @@
-/* Requests: what people ask of a choice beside the rule - entries that are forbidden, units that are pinned, a budget of
- * bits, an engine - and what they leave to each unit of a pool.
+/* Requests: what people ask of a choice beside the rule - entries that are forbidden, units that are pinned, a budget
+ * of bits, an engine - and what they leave to each unit of a pool.
  *
- * A word names entries: an algorithm ("gptq"), its chain, one at a scheme ("gptq w3a16_g128"), a pattern of any of these
+ * A word names entries: an algorithm ("gptq"), its chain, one at a scheme ("gptq w3a16_g128"), a pattern of any of
+ * these
  * ("mkq*"), or one candidate by its number ("#123").  A unit is named in full ("model.layers.0.qkv"), without what all
  * units share ("0.qkv"), or by a pattern ("*.down"). */
 #ifndef CALM_PLAN_REQUESTS_H
@@ -43,9 +44,9 @@ typedef struct calm_scope {
 
 /* Open the scope of requests over an indexed pool.  Where the pool is not numbered, numbers of candidates are not
  * judged.
- * CALM_EARG: a word that names nothing (with the nearest name); a pin of a unit that is not there; two pins of one round
- * and one kind (exact name or pattern) that disagree; a unit to which nothing is left, by forbidding or by the engine.
- * CALM_ENUMERIC: the candidates that a pin names failed. */
+ * CALM_EARG: a word that names nothing (with the nearest name); a pin of a unit that is not there; two pins of one
+ * round and one kind (exact name or pattern) that disagree; a unit to which nothing is left, by forbidding or by the
+ * engine. CALM_ENUMERIC: the candidates that a pin names failed. */
 calm_status calm_scope_open(calm_ctx *ctx, const calm_pool *pool, const calm_requests *requests, calm_scope *out);
 
 /* The only entry that a pin leaves to a unit; false: there is no pin, or it leaves several. */

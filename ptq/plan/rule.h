@@ -1,8 +1,8 @@
 /* Choice: one candidate per unit from its stored scores (docs/method.md section 5).
  *
- *   token    c* = least value of the metric (cka_token); shortlist = candidates within 1.05 c* (c* / 1.05 where c* < 0);
- *            the least log_rel_mse of the shortlist wins, ties by candidate key
- *   argmax   CALM as published: the least value of the metric (cka) wins, ties by candidate key */
+ *   token    c* = least value of the metric (cka_token); shortlist = candidates within 1.05 c* (c* / 1.05 where c* <
+ * 0); the least log_rel_mse of the shortlist wins, ties by candidate key argmax   CALM as published: the least value of
+ * the metric (cka) wins, ties by candidate key */
 #ifndef CALM_PLAN_RULE_H
 #define CALM_PLAN_RULE_H
 

@@ -5,8 +5,9 @@
  *   block      the block's output with all its jobs quantized so
  *   delta      the block's output minus its input; stored under unit "block" as "delta_cka", ...
  *
- * The metrics of two outputs are those of cka/cka.h.  Two more are not of outputs: cka_linear (cka/linear.h; of a job) and
- * probe_kl, the mean KL(float || .) per token of the model with that unit alone quantized (of an encoder: 1 - cosine). */
+ * The metrics of two outputs are those of cka/cka.h.  Two more are not of outputs: cka_linear (cka/linear.h; of a job)
+ * and probe_kl, the mean KL(float || .) per token of the model with that unit alone quantized (of an encoder: 1 -
+ * cosine). */
 #ifndef CALM_PLAN_SCORES_H
 #define CALM_PLAN_SCORES_H
 

@@ -224,8 +224,8 @@ static double kappa_of(const calm_pool *pool, size_t unit, const calm_unit_optio
     return NAN;
 }
 
-/* Probes count only when every unit with scores has one: predicted KL and a score are not to be added up.  Without them a
- * score counts by its unit's share of the weights.  A unit without scores (an expert that no scoring token met) loses
+/* Probes count only when every unit with scores has one: predicted KL and a score are not to be added up.  Without them
+ * a score counts by its unit's share of the weights.  A unit without scores (an expert that no scoring token met) loses
  * nothing, and gets its narrowest option. */
 static void set_losses(const calm_pool *pool, calm_unit_options *units, calm_solution *out)
 {
@@ -329,7 +329,8 @@ calm_status calm_solve(calm_ctx *ctx, const calm_pool *pool, const calm_requests
     return CALM_OK;
 }
 
-/* What a pinned unit takes in a uniform plan: the entry itself, else its own of that scheme, else the first it may have. */
+/* What a pinned unit takes in a uniform plan: the entry itself, else its own of that scheme, else the first it may
+ * have. */
 static size_t pinned_uniform(const calm_pool *pool, const calm_scope *scope, size_t unit, size_t entry)
 {
     const bool *allowed = scope->allowed + unit * pool->n_entries;

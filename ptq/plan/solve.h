@@ -1,8 +1,8 @@
 /* Solve: one entry of a pool per unit, from scores and requests - the only place that chooses.
  *
  *   rule      without a budget: ptq/plan/rule.h takes the best of what the unit's scope allows
- *   budget    with one: at each scheme the entry that the rule takes, then the schemes whose predicted loss adds up to the
- *             least within the bits (ptq/plan/allocate.h).  The loss of an option is kappa * score, with kappa = probe_kl /
+ *   budget    with one: at each scheme the entry that the rule takes, then the schemes whose predicted loss adds up to
+ * the least within the bits (ptq/plan/allocate.h).  The loss of an option is kappa * score, with kappa = probe_kl /
  *             score of the unit's narrowest option: a score compares the options of one unit, the probe says what that
  *             unit's score costs the model. */
 #ifndef CALM_PLAN_SOLVE_H
@@ -24,17 +24,17 @@ typedef struct calm_solution {
 } calm_solution;
 
 /* Choose for every unit of an indexed pool; *out in ctx->out.
- * CALM_EARG: as calm_scope_open; a budget out of reach (the message has the range); a unit whose candidates lack the score.
- * CALM_ENUMERIC: a unit whose candidates all failed. */
+ * CALM_EARG: as calm_scope_open; a budget out of reach (the message has the range); a unit whose candidates lack the
+ * score. CALM_ENUMERIC: a unit whose candidates all failed. */
 calm_status calm_solve(calm_ctx *ctx, const calm_pool *pool, const calm_requests *requests, calm_solution *out);
 
-/* Choose for one unit by the rule, among the entries of one scheme or of CALM_ANY_SCHEME; *reason in ctx->out.  Fails as
- * calm_solve does for that unit. */
+/* Choose for one unit by the rule, among the entries of one scheme or of CALM_ANY_SCHEME; *reason in ctx->out.  Fails
+ * as calm_solve does for that unit. */
 calm_status calm_solve_unit(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit, size_t scheme,
                             size_t *entry, const char **reason);
 
-/* The plans that a run measures beside its own choice.  One entry throughout; for each unit its own entry of one scheme.
- * Pinned units stay at what their pin allows.  CALM_ENUMERIC: a unit has no entry of the scheme. */
+/* The plans that a run measures beside its own choice.  One entry throughout; for each unit its own entry of one
+ * scheme. Pinned units stay at what their pin allows.  CALM_ENUMERIC: a unit has no entry of the scheme. */
 calm_status calm_solve_uniform(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t entry,
                                calm_solution *out);
 calm_status calm_solve_scheme(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t scheme,

@@ -47,8 +47,8 @@ void calm_grid_encode(const calm_scheme *scheme, calm_grid grid, const double *w
 /* w [n] = (codes - zero) * scale in float32. */
 void calm_grid_decode(calm_grid grid, const uint8_t *codes, size_t n, float *w);
 
-/* Fake quantization of activations, per token, dynamic, in float32 operation by operation as the library that the rule is
- * named after computes it; with lo = -2^(bits-1), hi = 2^(bits-1) - 1:
+/* Fake quantization of activations, per token, dynamic, in float32 operation by operation as the library that the rule
+ * is named after computes it; with lo = -2^(bits-1), hi = 2^(bits-1) - 1:
  *
  * compressed-tensors
  *   symmetric    s = max|x| / (2^(bits-1) - 0.5), z = 0
@@ -56,12 +56,13 @@ void calm_grid_decode(calm_grid grid, const uint8_t *codes, size_t n, float *w);
  *   y = (round_half_even(clip(x / s + z, lo, hi)) - z) s
  * vLLM (dynamic_scaled_int8_quant, csrc/quantization/w8a8/int8/scaled_quant.cu, which has 8 bits alone)
  *   symmetric    s = max|x| / hi, 1/s computed as hi / max|x|, z = 0
- *   asymmetric   s = (max x - min x) / (2^bits - 1): the range need not hold 0; z = round_half_even(lo - min x / s), not
- *                clipped; a row of equal values has s = 0 and becomes 0
- *   y = (clip(round_half_even(x (1/s)) + z, lo, hi) - z) s, sum and difference in whole numbers
+ *   asymmetric   s = (max x - min x) / (2^bits - 1): the range need not hold 0; z = round_half_even(lo - min x / s),
+ * not clipped; a row of equal values has s = 0 and becomes 0 y = (clip(round_half_even(x (1/s)) + z, lo, hi) - z) s,
+ * sum and difference in whole numbers
  *
  *   x, y  [n, d]  may be the same array; a row of zeros stays zero; a row with NaN or infinity gives NaN in it
  *   bits  2 to 8 */
-void calm_act_quantize_rows(const float *x, size_t n, size_t d, int bits, bool asymmetric, calm_act_rule rule, float *y);
+void calm_act_quantize_rows(const float *x, size_t n, size_t d, int bits, bool asymmetric, calm_act_rule rule,
+                            float *y);
 
 #endif

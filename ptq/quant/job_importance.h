@@ -1,4 +1,5 @@
-/* Importance: how large the inputs of every job were over a calibration text - what llama.cpp's importance matrix holds.
+/* Importance: how large the inputs of every job were over a calibration text - what llama.cpp's importance matrix
+ * holds.
  *
  * Collected by ptq/calib/importance.c, written by ptq/hybrid/export_imatrix.c. */
 #ifndef CALM_QUANT_JOB_IMPORTANCE_H

@@ -109,10 +109,10 @@ void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]
     }
     if (scheme->group)
         snprintf(group, sizeof group, "_g%zu", scheme->group);
-    int length = snprintf(name, CALM_SCHEME_NAME_MAX, "w%da%d%s%s%s%s%s", scheme->bits,
-                          scheme->act_bits ? scheme->act_bits : 16, group, scheme->symmetric ? "" : "_asym",
-                          scheme->act_asymmetric ? "_asymact" : "",
-                          scheme->act_rule == CALM_ACT_RULE_VLLM ? "_vllmact" : "", scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
+    int length = snprintf(
+        name, CALM_SCHEME_NAME_MAX, "w%da%d%s%s%s%s%s", scheme->bits, scheme->act_bits ? scheme->act_bits : 16, group,
+        scheme->symmetric ? "" : "_asym", scheme->act_asymmetric ? "_asymact" : "",
+        scheme->act_rule == CALM_ACT_RULE_VLLM ? "_vllmact" : "", scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
     assert(length < CALM_SCHEME_NAME_MAX);
     (void)length;
 }

@@ -54,8 +54,9 @@ static calm_status add_option(calm_ctx *ctx, const char *where, const char *name
         return calm_fail(ctx, CALM_EARG, "%s: `algorithms`: %s has no option \"%s\"%s%s%s", where, name, option,
                          near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
     if (n_steps > 1)
-        return calm_fail(ctx, CALM_EARG, "%s: `algorithms`: several parts of %s have an option \"%s\"; write the chain: %s",
-                         where, name, option, *chain);
+        return calm_fail(ctx, CALM_EARG,
+                         "%s: `algorithms`: several parts of %s have an option \"%s\"; write the chain: %s", where,
+                         name, option, *chain);
     const bool open = step[length - 1] == ')';
     const size_t before = (size_t)(step - *chain) + length - open;
     return calm_strf(ctx, ctx->out, chain, "%.*s%s%s=%s)%s", (int)before, *chain, open ? "," : "(", option, value,

@@ -314,8 +314,8 @@ static calm_status write_enum(calm_ctx *ctx, const calm_option *option, const ca
 }
 
 /* The value of an option into its place; what is not given - an empty list, a negative seed - is left out. */
-static calm_status write_value(calm_ctx *ctx, const calm_option *option, const calm_recipe_spec *spec, calm_json *object,
-                               const char *key)
+static calm_status write_value(calm_ctx *ctx, const calm_option *option, const calm_recipe_spec *spec,
+                               calm_json *object, const char *key)
 {
     const void *field = (const char *)spec + option->offset;
     const char *text;
@@ -384,7 +384,8 @@ static calm_status with_defaults(calm_ctx *ctx, const calm_recipe_spec *spec, ca
     if (!out->schemes.n && schemes)
         CALM_TRY(calm_option_set_one(ctx, calm_option_find(calm_spec_table, "scheme"), out, "default", schemes, true));
     if (!out->algorithms.n && algorithms)
-        CALM_TRY(calm_option_set_one(ctx, calm_option_find(calm_spec_table, "algorithms"), out, "default", algorithms, true));
+        CALM_TRY(calm_option_set_one(ctx, calm_option_find(calm_spec_table, "algorithms"), out, "default", algorithms,
+                                     true));
     return CALM_OK;
 }
 

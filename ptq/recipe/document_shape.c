@@ -60,7 +60,8 @@ static const calm_shape budget = {CALM_SHAPE_EITHER, .item = &bits, .other = &bi
 static const calm_shape pins = {CALM_SHAPE_MAP, .max = 4096, .pattern = &unit_pattern, .item = &name};
 static const calm_shape gate = {CALM_SHAPE_TEXT, .min = 3, .max = 128};
 static const calm_shape gates = {CALM_SHAPE_LIST, .max = 64, .item = &gate};
-static const calm_shape format = {CALM_SHAPE_WORD, .values = "compressed-tensors|gptq|awq|mlx|gguf|imatrix|tensor-types"};
+static const calm_shape format = {CALM_SHAPE_WORD,
+                                  .values = "compressed-tensors|gptq|awq|mlx|gguf|imatrix|tensor-types"};
 static const calm_shape formats = {CALM_SHAPE_LIST, .min = 1, .max = 7, .item = &format};
 static const calm_shape target = {CALM_SHAPE_WORD, .values = CALM_ENGINE_NAMES};
 static const calm_shape block = {CALM_SHAPE_INT, .min = 0, .max = 1 << 20};
@@ -118,7 +119,8 @@ static const calm_document_row rows[] = {
     {"choice.keep_hybrid", NULL, NULL, false, false},
     {"choice.expert_tokens", NULL, NULL, false, false},
     {"blocks", "first and last block to quantize; the others stay float", &blocks, false, false},
-    {"formats", "formats that the result is written in; of several each has a folder of its name", &formats, false, false},
+    {"formats", "formats that the result is written in; of several each has a folder of its name", &formats, false,
+     false},
     {"export", "what exporters may be told beside the plan", &export, false, false},
     {"export.max_shard_size", NULL, NULL, false, false},
     {"export.gguf_pre", NULL, NULL, false, false},

@@ -73,7 +73,8 @@ calm_tie calm_formats_tie(const calm_formats *formats)
     return tie;
 }
 
-calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const calm_model *model, const calm_plan *plan)
+calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const calm_model *model,
+                               const calm_plan *plan)
 {
     const calm_export_input input = {.model = model, .plan = plan, .options = &formats->options};
     for (size_t i = 0; i < calm_formats_count(formats); i++)
@@ -91,8 +92,9 @@ calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, ca
     }
     calm_text_printf(out, "%s.\n\n", n > 1 ? ", a folder each" : "");
     if (n == 1 && strcmp(calm_formats_at(formats, 0)->name, "compressed_tensors") == 0)
-        calm_text_printf(out, "    from transformers import AutoModelForCausalLM    # with compressed-tensors installed\n"
-                              "    model = AutoModelForCausalLM.from_pretrained(\"DIRECTORY\")\n\n");
+        calm_text_printf(out,
+                         "    from transformers import AutoModelForCausalLM    # with compressed-tensors installed\n"
+                         "    model = AutoModelForCausalLM.from_pretrained(\"DIRECTORY\")\n\n");
     return CALM_OK;
 }
 

@@ -17,8 +17,8 @@ typedef struct calm_formats {
     calm_export_options options;
 } calm_formats;
 
-/* Parse names ("compressed-tensors", "gguf") into out->exporters; none: compressed-tensors.  CALM_EARG: an unknown name (with
- * the nearest), one named twice. */
+/* Parse names ("compressed-tensors", "gguf") into out->exporters; none: compressed-tensors.  CALM_EARG: an unknown name
+ * (with the nearest), one named twice. */
 calm_status calm_formats_parse(calm_ctx *ctx, const calm_words *names, calm_formats *out);
 
 /* Number of formats, and one of them. */
@@ -41,7 +41,8 @@ calm_tie calm_formats_tie(const calm_formats *formats);
 calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, calm_text *out);
 
 /* Refuse, by name, what one of them cannot express. */
-calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const calm_model *model, const calm_plan *plan);
+calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const calm_model *model,
+                               const calm_plan *plan);
 
 /* Does one of them run the model over the calibration windows? */
 bool calm_formats_want_importance(const calm_formats *formats);

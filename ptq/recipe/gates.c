@@ -13,8 +13,8 @@ typedef enum figure_of { OF_RESULT, OF_DECODER, OF_ENCODER } figure_of;
 static const char *const names[CALM_N_FIGURES] = {"ppl", "ppl_float", "ppl_ratio", "kl", "top1", "bits", "bytes",
                                              "size_ratio", "cosine", "cosine_min", "spearman", "error"};
 
-static const figure_of kinds[CALM_N_FIGURES] = {OF_DECODER, OF_DECODER, OF_DECODER, OF_DECODER, OF_DECODER, OF_RESULT, OF_RESULT,
-                                           OF_RESULT, OF_ENCODER, OF_ENCODER, OF_ENCODER, OF_ENCODER};
+static const figure_of kinds[CALM_N_FIGURES] = {OF_DECODER, OF_DECODER, OF_DECODER, OF_DECODER, OF_DECODER, OF_RESULT,
+                                                OF_RESULT,  OF_RESULT,  OF_ENCODER, OF_ENCODER, OF_ENCODER, OF_ENCODER};
 
 static const char *const ops[] = {"<=", "<", ">=", ">"};
 
@@ -31,8 +31,9 @@ static const char *skip(const char *text)
 static calm_status unknown_figure(calm_ctx *ctx, const char *text, const char *name)
 {
     const char *near = calm_nearest(name, names, CALM_N_FIGURES);
-    return calm_fail(ctx, CALM_EARG, "gate \"%s\": nothing measured is called \"%s\"%s%s%s; there are ppl, ppl_float, "
-                                     "ppl_ratio, kl, top1, bits, bytes, size_ratio, cosine, cosine_min, spearman, error",
+    return calm_fail(ctx, CALM_EARG,
+                     "gate \"%s\": nothing measured is called \"%s\"%s%s%s; there are ppl, ppl_float, "
+                     "ppl_ratio, kl, top1, bits, bytes, size_ratio, cosine, cosine_min, spearman, error",
                      text, name, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 }
 
@@ -76,7 +77,8 @@ calm_status calm_gates_check(calm_ctx *ctx, const calm_gate *gates, size_t n, bo
     for (size_t i = 0; i < n; i++) {
         const figure_of kind = kinds[gates[i].figure];
         if (several)
-            return calm_fail(ctx, CALM_EARG, "gate \"%s\": several budgets give a table, not one result; give one `choice.budget`",
+            return calm_fail(ctx, CALM_EARG,
+                             "gate \"%s\": several budgets give a table, not one result; give one `choice.budget`",
                              gates[i].text);
         if (kind != OF_RESULT && !evaluates)
             return calm_fail(ctx, CALM_EARG, "gate \"%s\": this run does not evaluate its result (see `evaluation`)",
@@ -84,7 +86,8 @@ calm_status calm_gates_check(calm_ctx *ctx, const calm_gate *gates, size_t n, bo
         if (encoder >= 0 && kind != OF_RESULT && encoder != (kind == OF_ENCODER))
             return calm_fail(ctx, CALM_EARG, "gate \"%s\": the model is %s, of which %s are measured", gates[i].text,
                              encoder ? "an encoder" : "a decoder",
-                             encoder ? "cosine, cosine_min, spearman and error" : "ppl, ppl_float, ppl_ratio, kl and top1");
+                             encoder ? "cosine, cosine_min, spearman and error"
+                                     : "ppl, ppl_float, ppl_ratio, kl and top1");
     }
     return CALM_OK;
 }

@@ -23,8 +23,8 @@ typedef struct calm_gate {
 /* "ppl_ratio". */
 const char *calm_figure_name(calm_figure figure);
 
-/* Parse "NAME OP NUMBER" (<= < >= >), blanks anywhere between.  In ctx->out.  CALM_EARG: an unknown name, with the nearest;
- * another operator; no number. */
+/* Parse "NAME OP NUMBER" (<= < >= >), blanks anywhere between.  In ctx->out.  CALM_EARG: an unknown name, with the
+ * nearest; another operator; no number. */
 calm_status calm_gate_parse(calm_ctx *ctx, const char *text, calm_gate *out);
 
 /* Parse words into gates [*n], in ctx->out. */
@@ -34,7 +34,8 @@ calm_status calm_gates_parse(calm_ctx *ctx, const calm_words *words, calm_gate *
  *   evaluates   the result is measured on a text
  *   encoder     1: it is one, 0: it is none, -1: not known yet
  *   several     several budgets are compared, so there is no one result */
-calm_status calm_gates_check(calm_ctx *ctx, const calm_gate *gates, size_t n, bool evaluates, int encoder, bool several);
+calm_status calm_gates_check(calm_ctx *ctx, const calm_gate *gates, size_t n, bool evaluates, int encoder,
+                             bool several);
 
 /* Does the value hold it?  NaN never does. */
 bool calm_gate_holds(const calm_gate *gate, double value);

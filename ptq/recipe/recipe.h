@@ -82,8 +82,8 @@ typedef struct calm_recipe {
     const char *kernels;                    /* OpenBLAS core type; NULL: what it takes itself                     */
     const char *overrides;                  /* JSON object of what the command line says instead of the recipe
                                              * file; NULL: nothing.  For people: not in calm_recipe_json           */
-    const char *document;                   /* JSON text of the recipe file that says the same (ptq/recipe/document.h), which
-                                             * goes into the checkpoint; NULL: the resolved form does              */
+    const char *document; /* JSON text of the recipe file that says the same (ptq/recipe/document.h), which
+                           * goes into the checkpoint; NULL: the resolved form does              */
     const char *memory;                     /* bytes this process may have resident: "2GB"; NULL: 70 % of free */
 } calm_recipe;
 
@@ -108,13 +108,13 @@ calm_json *calm_recipe_json(const calm_recipe *recipe);
 /* Parse scheme names into recipe->schemes, in ctx->out.  CALM_EARG: none, a bad name, "float", one named twice. */
 calm_status calm_recipe_schemes(calm_ctx *ctx, const calm_words *names, calm_recipe *recipe);
 
-/* Parse algorithms - names, or chains "smooth(alpha=0.75)+hls+gptq" - in ctx->out, and make the pool of them and the recipe's
- * schemes.  With several schemes an algorithm is left out where it cannot reach one.
- * CALM_EARG: nothing named, an unknown algorithm, one named twice.  CALM_EUNSUPPORTED: an algorithm that reaches none. */
+/* Parse algorithms - names, or chains "smooth(alpha=0.75)+hls+gptq" - in ctx->out, and make the pool of them and the
+ * recipe's schemes.  With several schemes an algorithm is left out where it cannot reach one. CALM_EARG: nothing named,
+ * an unknown algorithm, one named twice.  CALM_EUNSUPPORTED: an algorithm that reaches none. */
 calm_status calm_recipe_algorithms(calm_ctx *ctx, const calm_words *names, calm_recipe *recipe);
 
-/* Take what words name out of the pool; numbers of candidates stay in recipe->forbid.  CALM_EARG: a word that names nothing,
- * with the nearest; nothing is left, or nothing of a scheme (words.c). */
+/* Take what words name out of the pool; numbers of candidates stay in recipe->forbid.  CALM_EARG: a word that names
+ * nothing, with the nearest; nothing is left, or nothing of a scheme (words.c). */
 calm_status calm_recipe_forbid(calm_ctx *ctx, const calm_words *words, calm_recipe *recipe);
 
 /* Parse pins (unit, candidate) into recipe->pins; the pool is there.  CALM_EARG: a candidate that the pool has not

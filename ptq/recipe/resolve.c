@@ -44,7 +44,8 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, 
     calm_words names = spec->schemes;
     bool acts = false;
     if (!names.n && !fallback)
-        return calm_fail(ctx, CALM_EARG, "`bits` %lld: expected 2, 3, 4 or 8 (see `schemes` for other formats)", spec->bits);
+        return calm_fail(ctx, CALM_EARG, "`bits` %lld: expected 2, 3, 4 or 8 (see `schemes` for other formats)",
+                         spec->bits);
     if (!names.n)
         CALM_TRY(calm_words_split(ctx, fallback, &names));
     CALM_TRY(calm_recipe_schemes(ctx, &names, recipe));
@@ -56,8 +57,9 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, 
         acts |= scheme->act_bits > 0;
     }
     if (spec->act_rule == CALM_ACT_RULE_VLLM && !acts)
-        return calm_fail(ctx, CALM_EARG, "`act_rule` vllm is about quantized activations, which the scheme leaves float; "
-                                         "try: `schemes` w8a8");
+        return calm_fail(ctx, CALM_EARG,
+                         "`act_rule` vllm is about quantized activations, which the scheme leaves float; "
+                         "try: `schemes` w8a8");
     return CALM_OK;
 }
 
@@ -87,8 +89,8 @@ static calm_status resolve_algorithms(calm_ctx *ctx, const calm_recipe_spec *spe
     return calm_recipe_algorithms(ctx, &names, recipe);
 }
 
-/* Inputs of an encoder's linears lie between LayerNorms and GELUs, far from symmetric: there the range of activations that
- * the name leaves open is the asymmetric one (docs/method.md section 1). */
+/* Inputs of an encoder's linears lie between LayerNorms and GELUs, far from symmetric: there the range of activations
+ * that the name leaves open is the asymmetric one (docs/method.md section 1). */
 static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
 {
     char *path, *note, name[CALM_SCHEME_NAME_MAX], asked[CALM_SCHEME_NAME_MAX];
@@ -108,8 +110,10 @@ static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
         calm_scheme_name(&recipe->schemes[i], asked);
         recipe->schemes[i].act_asymmetric = true;
         calm_scheme_name(&recipe->schemes[i], name);
-        CALM_TRY(calm_strf(ctx, ctx->out, &note, "an encoder: `schemes` %s stands for %s, activations with a zero point; "
-                                                 "%s_symact is the one without", asked, name, asked));
+        CALM_TRY(calm_strf(ctx, ctx->out, &note,
+                           "an encoder: `schemes` %s stands for %s, activations with a zero point; "
+                           "%s_symact is the one without",
+                           asked, name, asked));
         recipe->scheme_note = note;
     }
     return CALM_OK;
@@ -152,8 +156,9 @@ calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec,
 
 static calm_status resolve_evaluation(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
-    return spec->no_eval ? CALM_OK
-                         : resolve_text(ctx, spec->eval_text, "wikitext2-test.txt", &recipe->eval_path, &recipe->eval_name);
+    return spec->no_eval
+               ? CALM_OK
+               : resolve_text(ctx, spec->eval_text, "wikitext2-test.txt", &recipe->eval_path, &recipe->eval_name);
 }
 
 /* ---- choice ---- */
@@ -176,7 +181,8 @@ static calm_status resolve_budgets(calm_ctx *ctx, const calm_recipe_spec *spec, 
     return CALM_OK;
 }
 
-calm_status calm_recipe_select(calm_ctx *ctx, calm_unit unit, calm_choice_rule rule, const char *metric, calm_recipe *recipe)
+calm_status calm_recipe_select(calm_ctx *ctx, calm_unit unit, calm_choice_rule rule, const char *metric,
+                               calm_recipe *recipe)
 {
     calm_selection *selection = &recipe->selection;
     *selection = (calm_selection){.unit = unit, .rule = rule};
@@ -188,11 +194,13 @@ calm_status calm_recipe_select(calm_ctx *ctx, calm_unit unit, calm_choice_rule r
     if (selection->score == CALM_SCORE_CKA_LINEAR && quantizes_activations(recipe))
         return calm_fail(ctx, CALM_EARG, "`choice.metric` cka_linear is of float inputs; this scheme quantizes them");
     if (selection->score == CALM_SCORE_CKA_LINEAR && !(calm_recipe_caps(recipe) & CALM_NEEDS_GRAM))
-        return calm_fail(ctx, CALM_EARG, "`choice.metric` cka_linear needs the inputs' Gram matrix, which none of these "
-                                         "algorithms collects; add gptq");
+        return calm_fail(ctx, CALM_EARG,
+                         "`choice.metric` cka_linear needs the inputs' Gram matrix, which none of these "
+                         "algorithms collects; add gptq");
     if (selection->score == CALM_SCORE_PROBE_KL && recipe->prefix == CALM_PREFIX_QUANTIZED)
-        return calm_fail(ctx, CALM_EARG, "`choice.metric` probe_kl measures units one by one in the float model; it has no "
-                                         "`calibration.prefix` quantized");
+        return calm_fail(ctx, CALM_EARG,
+                         "`choice.metric` probe_kl measures units one by one in the float model; it has no "
+                         "`calibration.prefix` quantized");
     return CALM_OK;
 }
 
@@ -212,7 +220,8 @@ static calm_status check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, cal
                          "`choice.budget` probes one width of each unit itself; it has no `choice.metric` probe_kl");
     calm_scheme_name(&recipe->schemes[0], name);
     if (!recipe->n_budgets && recipe->n_schemes > 1)
-        return calm_fail(ctx, CALM_EARG, "`schemes` %s and others: several widths compete under `choice.budget` alone", name);
+        return calm_fail(ctx, CALM_EARG, "`schemes` %s and others: several widths compete under `choice.budget` alone",
+                         name);
     if (recipe->n_budgets && recipe->n_schemes == 1)
         return calm_fail(ctx, CALM_EARG, "`choice.budget` needs several widths to choose from: `schemes` %s",
                          calm_spec_default_schemes(spec));
@@ -278,7 +287,8 @@ static void tick_pull(void *user, size_t done, size_t total)
     calm_event(user, CALM_STAGE_PULL, done, total);
 }
 
-static calm_status find_model(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_events *events, calm_recipe *recipe)
+static calm_status find_model(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_events *events,
+                              calm_recipe *recipe)
 {
     calm_events copy = *events;
     return calm_model_find(ctx, spec->model, tick_pull, &copy, &recipe->model);
@@ -290,8 +300,8 @@ static calm_status resolve_blocks(calm_ctx *ctx, const calm_recipe_spec *spec, c
     if (!blocks->given)
         return CALM_OK;
     if (blocks->first > blocks->last)
-        return calm_fail(ctx, CALM_EARG, "`blocks`: expected the first before the last, found %lld, %lld", blocks->first,
-                         blocks->last);
+        return calm_fail(ctx, CALM_EARG, "`blocks`: expected the first before the last, found %lld, %lld",
+                         blocks->first, blocks->last);
     recipe->first_block = blocks->first;
     recipe->last_block = blocks->last;
     return CALM_OK;
@@ -312,8 +322,10 @@ static calm_status check_digest(calm_ctx *ctx, const char *path, const char *exp
         return CALM_OK;
     CALM_TRY(calm_sha256_file(ctx, path, found));
     if (strcmp(found, expected) != 0)
-        return calm_fail(ctx, CALM_EMISMATCH, "%s: the recipe expects SHA-256 %s, found %s; it is another file than the "
-                                              "recipe was made with", path, expected, found);
+        return calm_fail(ctx, CALM_EMISMATCH,
+                         "%s: the recipe expects SHA-256 %s, found %s; it is another file than the "
+                         "recipe was made with",
+                         path, expected, found);
     return CALM_OK;
 }
 
@@ -376,8 +388,12 @@ typedef struct step {
 } step;
 
 /* Before the model is looked for: what can be refused without it. */
-static const step early[] = {{"gates", resolve_gates},     {"formats", resolve_formats}, {"memory", check_memory},
-                             {"blocks", resolve_blocks},   {"schemes", resolve_schemes}, {"choice.budget", resolve_budgets},
+static const step early[] = {{"gates", resolve_gates},
+                             {"formats", resolve_formats},
+                             {"memory", check_memory},
+                             {"blocks", resolve_blocks},
+                             {"schemes", resolve_schemes},
+                             {"choice.budget", resolve_budgets},
                              {"calibration.tokens", calm_recipe_calibration}};
 
 /* What is about the pool. */
@@ -387,7 +403,8 @@ static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resol
 
 #define N_STEPS(steps) (sizeof(steps) / sizeof *(steps))
 
-calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_events *events, calm_recipe *out)
+calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_events *events,
+                                calm_recipe *out)
 {
     *out = start(spec);
     CALM_TRY(need_model(ctx, spec));

@@ -9,10 +9,10 @@
 /* What the names of bundled texts begin with, in reports and stores. */
 #define CALM_BUNDLED "bundled "
 
-/* Resolve a spec, which must outlive the recipe; in ctx->out.  A model of the hub that is not in the cache is fetched, with
- * events of CALM_STAGE_PULL.
- * CALM_EARG: what is missing, unknown or does not go together; the message has the key.  CALM_EMISMATCH: a file is not the
- * one that the spec demands, with its name and both digests.  CALM_ENOTFOUND and what finding a model fails with. */
+/* Resolve a spec, which must outlive the recipe; in ctx->out.  A model of the hub that is not in the cache is fetched,
+ * with events of CALM_STAGE_PULL. CALM_EARG: what is missing, unknown or does not go together; the message has the key.
+ * CALM_EMISMATCH: a file is not the one that the spec demands, with its name and both digests.  CALM_ENOTFOUND and what
+ * finding a model fails with. */
 calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_events *events,
                                 calm_recipe *out);
 
@@ -22,20 +22,22 @@ typedef struct calm_faults {
     size_t n;
 } calm_faults;
 
-/* Resolve the names of a spec and list every fault instead of stopping at the first; the hub is not asked, no file's content is
- * read.  `out` is complete but for what faults leave open and, without a model here, its directory.  CALM_ENOMEM. */
+/* Resolve the names of a spec and list every fault instead of stopping at the first; the hub is not asked, no file's
+ * content is read.  `out` is complete but for what faults leave open and, without a model here, its directory.
+ * CALM_ENOMEM. */
 calm_status calm_recipe_check(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *out, calm_faults *faults);
 
-/* Note the failure of ctx as a fault at a key of the spec ("choice.pins" is the pointer /choice/pins; NULL: the document) and
- * forgive it.  Running out of memory stays a failure. */
+/* Note the failure of ctx as a fault at a key of the spec ("choice.pins" is the pointer /choice/pins; NULL: the
+ * document) and forgive it.  Running out of memory stays a failure. */
 calm_status calm_fault_note(calm_ctx *ctx, calm_status status, const char *key, calm_faults *faults);
 
 /* Which text and which windows of it calibrate and guard, into the recipe.  CALM_EARG: tokens beside a text or special
  * tokens. */
 calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
 
-/* How units are chosen: the rule, and a metric by name (NULL: cka_token, of the rule argmax cka), checked against the unit
- * and the recipe's schemes.  CALM_EARG, naming the nearest. */
-calm_status calm_recipe_select(calm_ctx *ctx, calm_unit unit, calm_choice_rule rule, const char *metric, calm_recipe *recipe);
+/* How units are chosen: the rule, and a metric by name (NULL: cka_token, of the rule argmax cka), checked against the
+ * unit and the recipe's schemes.  CALM_EARG, naming the nearest. */
+calm_status calm_recipe_select(calm_ctx *ctx, calm_unit unit, calm_choice_rule rule, const char *metric,
+                               calm_recipe *recipe);
 
 #endif

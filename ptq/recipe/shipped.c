@@ -68,8 +68,8 @@ calm_status calm_recipe_file_find(calm_ctx *ctx, const char *word, char **path)
             return calm_recipes_path(ctx, *path, path);
         }
     const char *near = calm_nearest(word, names, n);
-    return calm_fail(ctx, CALM_ENOTFOUND, "recipe \"%s\": no such file, and no shipped recipe has this name%s%s%s", word,
-                     near ? "; did you mean " : " (calm recipe list)", near ? near : "", near ? "?" : "");
+    return calm_fail(ctx, CALM_ENOTFOUND, "recipe \"%s\": no such file, and no shipped recipe has this name%s%s%s",
+                     word, near ? "; did you mean " : " (calm recipe list)", near ? near : "", near ? "?" : "");
 }
 
 calm_status calm_recipe_file_apply(calm_ctx *ctx, const char *word, calm_recipe_spec *spec)

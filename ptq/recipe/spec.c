@@ -68,7 +68,8 @@ const calm_option calm_spec_table[] = {
      .help = "an expert that fewer calibration tokens were routed to is rounded without data; 0: 4 groups",
      AT(expert_tokens), .type = CALM_OPTION_INT, .fallback = "0", .min = 0, .max = 1 << 24, .metavar = "N",
      .place = "choice.expert_tokens"},
-    {.name = "memory", .help = "most memory this process may have resident: 6GB, 1500MiB (default: 70 % of what is free)",
+    {.name = "memory", .help = "most memory this process may have resident: 6GB, 1500MiB (default: 70 % of what is "
+                               "free)",
      AT(memory), .type = CALM_OPTION_STRING, .metavar = "SIZE"},
     {.name = "act-rule", .help = "scales of quantized activations as transformers takes them, or vLLM's kernel",
      AT(act_rule), .type = CALM_OPTION_ENUM, .values = CALM_ACT_RULE_NAMES, .fallback = "compressed-tensors",
@@ -81,7 +82,8 @@ const calm_option calm_spec_table[] = {
      .place = "calibration.prefix"},
     /* From here on: one choice and one result. */
     {.name = "budget", .help = "bits per weight that the widths of --scheme share; several, as 2.5,3,3.5, give a table",
-     AT(budgets), .type = CALM_OPTION_NUMBERS, .min = 0x1p-1000, .max = 32, .metavar = "BITS", .place = "choice.budget"},
+     AT(budgets), .type = CALM_OPTION_NUMBERS, .min = 0x1p-1000, .max = 32, .metavar = "BITS",
+     .place = "choice.budget"},
     {.name = "unit", .help = "what gets one choice", AT(unit), .type = CALM_OPTION_ENUM, .values = CALM_UNIT_NAMES,
      .fallback = "job", .metavar = CALM_UNIT_NAMES, .place = "choice.unit"},
     {.name = "effort", .help = "light: do not try to smooth inputs without outliers", AT(effort),
@@ -102,7 +104,8 @@ const calm_option calm_spec_table[] = {
     {.name = "gate", .help = "what the result must hold, as 'ppl_ratio <= 1.05', else exit status 3; may be repeated",
      AT(gates), .type = CALM_OPTION_WORDS, .max = 64, .metavar = "GATE", .place = "gates"},
     {.name = "format",
-     .help = "compressed-tensors (the default), gptq, awq, mlx, gguf, imatrix, tensor-types; of several each has a folder",
+     .help = "compressed-tensors (the default), gptq, awq, mlx, gguf, imatrix, tensor-types; of several each has a "
+             "folder",
      AT(formats), .type = CALM_OPTION_WORDS, .max = 7, .metavar = "LIST", .place = "formats"},
     {.name = "max-shard-size", .help = "most bytes of tensors in a safetensors file (default 5GB)", AT(max_shard_size),
      .type = CALM_OPTION_STRING, .metavar = "SIZE", .place = "export.max_shard_size"},
@@ -111,7 +114,8 @@ const calm_option calm_spec_table[] = {
     {.name = "gguf-float", .help = "dtype of what is not quantized in a GGUF file", AT(gguf_float),
      .type = CALM_OPTION_ENUM, .values = CALM_EXPORT_FLOAT_NAMES, .fallback = "stored",
      .metavar = CALM_EXPORT_FLOAT_NAMES, .place = "export.gguf_float"},
-    {.name = "target", .help = "engine whose kernels must take the result: its schemes, shapes, and one for all experts",
+    {.name = "target", .help = "engine whose kernels must take the result: its schemes, shapes, and one for all "
+                               "experts",
      AT(target), .type = CALM_OPTION_STRING, .metavar = CALM_ENGINE_NAMES, .place = "target"},
     {.name = "kernels", .help = "OpenBLAS core type whose kernels the run is to use (Haswell, SkylakeX, ...)",
      AT(kernels), .type = CALM_OPTION_STRING, .max = 64, .metavar = "TYPE", .place = "kernels"},

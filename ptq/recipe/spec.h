@@ -1,8 +1,8 @@
 /* Recipe spec: what people ask of a run, as they write it - nothing resolved, nothing looked up.
  *
- * One table (calm_spec_table) says every value: its name on a command line, its place in a recipe's JSON, its type, bounds and
- * default.  Flags and documents fill the same struct through it: calm_spec_set, calm_spec_read (ptq/recipe/document.h).
- * Paths are relative to the working folder. */
+ * One table (calm_spec_table) says every value: its name on a command line, its place in a recipe's JSON, its type,
+ * bounds and default.  Flags and documents fill the same struct through it: calm_spec_set, calm_spec_read
+ * (ptq/recipe/document.h). Paths are relative to the working folder. */
 #ifndef CALM_RECIPE_SPEC_H
 #define CALM_RECIPE_SPEC_H
 
@@ -43,31 +43,32 @@ typedef struct calm_recipe_spec {
     const char *target, *kernels;
     const char *output, *store, *memory;
     bool force;
-    bool given[CALM_SPEC_OPTIONS];             /* [options of the table] said by calm_spec_set: counts more than a document */
+    bool given[CALM_SPEC_OPTIONS]; /* [options of the table] said by calm_spec_set: counts more than a document */
     calm_demanded demanded;                    /* a document alone says them           */
-    const char *overrides;                     /* JSON object of what was given although the document has it; NULL: nothing */
+    const char *overrides; /* JSON object of what was given although the document has it; NULL: nothing */
 } calm_recipe_spec;
 
-/* Every option with its default, ended by a NULL name.  The first `calm_spec_shared` of them are about candidates and their
- * calibration, the others about choosing and writing one result. */
+/* Every option with its default, ended by a NULL name.  The first `calm_spec_shared` of them are about candidates and
+ * their calibration, the others about choosing and writing one result. */
 extern const calm_option calm_spec_table[];
 extern const size_t calm_spec_shared;
 
 /* The defaults. */
 calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out);
 
-/* Set one value by its place in a recipe ("choice.budget") or its name ("budget"), from text as a command line has it.  A list
- * grows.  Texts in ctx->out.  CALM_EARG: an unknown key (with the nearest), a value that it refuses. */
+/* Set one value by its place in a recipe ("choice.budget") or its name ("budget"), from text as a command line has it.
+ * A list grows.  Texts in ctx->out.  CALM_EARG: an unknown key (with the nearest), a value that it refuses. */
 calm_status calm_spec_set(calm_ctx *ctx, calm_recipe_spec *spec, const char *key, const char *value);
 
 /* Was the option of this name given? */
 bool calm_spec_given(const calm_recipe_spec *spec, const char *name);
 
-/* What the key of a message stands for on a command line: "--budget" of "choice.budget" and of "budget"; NULL: no option. */
+/* What the key of a message stands for on a command line: "--budget" of "choice.budget" and of "budget"; NULL: no
+ * option. */
 const char *calm_spec_flag(const char *key);
 
-/* Schemes and algorithms that the spec stands for, where none are named: of --bits, of a budget.  *algorithms is NULL when
- * the default pool of the schemes is meant.  NULL, NULL: `bits` has no scheme. */
+/* Schemes and algorithms that the spec stands for, where none are named: of --bits, of a budget.  *algorithms is NULL
+ * when the default pool of the schemes is meant.  NULL, NULL: `bits` has no scheme. */
 const char *calm_spec_default_schemes(const calm_recipe_spec *spec);
 const char *calm_spec_default_algorithms(const calm_recipe_spec *spec);
 

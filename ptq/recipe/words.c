@@ -112,7 +112,8 @@ calm_status calm_recipe_forbid(calm_ctx *ctx, const calm_words *words, calm_reci
     return CALM_OK;
 }
 
-/* A pin that names one entry is kept by that entry's name, however it was typed: the recipe's JSON and key have that. */
+/* A pin that names one entry is kept by that entry's name, however it was typed: the recipe's JSON and key
+ * have that. */
 static calm_status settle_pin(calm_ctx *ctx, const calm_recipe *recipe, calm_pin *pin)
 {
     size_t n = 0, entry = 0;

@@ -5,8 +5,8 @@
 #include "ptq/base/option.h"
 #include "ptq/plan/requests.h"
 
-/* A word for candidates ("gptq", "gptq(damp=0.1) w3a16_g128", "mkq*", "#12"), with its chain made canonical where it is one
- * that this calm knows.  Refers to `text`; the rest in ctx->out. */
+/* A word for candidates ("gptq", "gptq(damp=0.1) w3a16_g128", "mkq*", "#12"), with its chain made canonical where it is
+ * one that this calm knows.  Refers to `text`; the rest in ctx->out. */
 calm_status calm_word_parse(calm_ctx *ctx, const char *text, calm_word *out);
 
 /* Append words to out [*n], which has room for them. */

@@ -146,7 +146,8 @@ calm_status calm_ablation_draw(calm_ctx *ctx, const calm_run *p, long long seed,
         for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
             alive += !calm_candidate_at(&p->in, job, entry)->failure;
         if (!alive)
-            return calm_fail(ctx, CALM_ENUMERIC, "%s: every candidate failed", calm_model_layout(p->in.model)->jobs[job].name);
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: every candidate failed",
+                             calm_model_layout(p->in.model)->jobs[job].name);
         drawn = (size_t)(calm_rng_uniform((uint64_t)seed, RANDOM_STREAM, job) * (double)alive);
         for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
             if (!calm_candidate_at(&p->in, job, entry)->failure && drawn-- == 0)
@@ -293,8 +294,8 @@ static calm_status measure_float(calm_ctx *ctx, calm_run *p, calm_ablation *out)
     CALM_TRY(calm_run_find_evaluation(ctx, p, "float", &p->eval, &p->result.eval_float, &id));
     if (!id) {
         CALM_TRY(calm_run_measure(ctx, p, &p->result.eval_float, NULL, 0, NULL, NULL, &p->eval, NULL, NULL));
-        CALM_TRY(calm_run_put_evaluation(ctx, p, "float", "float", p->in.recipe->eval_name, &p->eval, &p->result.eval_float,
-                                              &id));
+        CALM_TRY(calm_run_put_evaluation(ctx, p, "float", "float", p->in.recipe->eval_name, &p->eval,
+                                         &p->result.eval_float, &id));
     }
     out->float_ppl = p->result.eval_float.ppl;
     const calm_store_verdict verdict = {p->result.run_id, id, "test", "float", NAN, NAN};

@@ -4,7 +4,8 @@
  *   hybrid    a score, measured at a point, read by a rule, for jobs, sublayers or blocks
  *   oracle    the entry with the least KL of the model when that unit alone is quantized
  *   random    any entry that did not fail, job by job: the middle of what scores could do
- *   seed      uniform runs and the default hybrid again with calibration windows drawn at random: the noise of calibration
+ *   seed      uniform runs and the default hybrid again with calibration windows drawn at random: the noise of
+ * calibration
  *
  * An experiment is one scheme and one calibration: one run of the store, whose candidates all its rows share.  Windows
  * of the text are the samples of paired differences, all against the best uniform run of the same experiment. */
@@ -77,16 +78,17 @@ typedef struct calm_ablation_plan {
     calm_run_options options;              /* of each run                                                       */
 } calm_ablation_plan;
 
-/* Choices of one random row, in ctx->out [n_jobs]: for each job one of its entries that did not fail, by the counter-based
- * generator; jobs outside the run stay float.  CALM_ENUMERIC: a job without such an entry. */
+/* Choices of one random row, in ctx->out [n_jobs]: for each job one of its entries that did not fail, by the
+ * counter-based generator; jobs outside the run stay float.  CALM_ENUMERIC: a job without such an entry. */
 calm_status calm_ablation_draw(calm_ctx *ctx, const calm_run *p, long long seed, size_t **choice);
 
 /* Refuse what an experiment would refuse, before any work: the recipe cannot be opened or exported, has no text to
  * evaluate on, or (CALM_EUNSUPPORTED) is of an encoder, whose sentences are not drawn, with seeds. */
 calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan);
 
-/* Run the experiment of a recipe, and its repetitions; results in `keep`, which is not ctx->out, rows also in the store.  The
- * recipe has one scheme, all points, the default selection and a text to evaluate on.  Fails as the pipeline does. */
+/* Run the experiment of a recipe, and its repetitions; results in `keep`, which is not ctx->out, rows also in the
+ * store.  The recipe has one scheme, all points, the default selection and a text to evaluate on.  Fails as the
+ * pipeline does. */
 calm_status calm_ablate(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan, calm_arena *keep,
                         calm_ablation *out);
 

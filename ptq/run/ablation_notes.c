@@ -1,5 +1,5 @@
-/* What goes with an ablation's rows: which score orders a unit's entries as their cost does, massive tokens, and the noise of
- * calibration. */
+/* What goes with an ablation's rows: which score orders a unit's entries as their cost does, massive tokens, and the
+ * noise of calibration. */
 #include <math.h>
 #include <string.h>
 
@@ -121,9 +121,11 @@ static calm_status add_hook(calm_ctx *ctx, void *user, size_t n, const char *con
 
 static calm_status read_hooks(calm_ctx *ctx, const calm_run *p, calm_arena *keep, calm_ablation *out)
 {
-    static const char count[] = "SELECT count(DISTINCT point) FROM activation WHERE model_id = ?1 AND calibration_id = ?2";
-    static const char sql[] = "SELECT point, sum(n_tokens), sum(n_massive), max(ratio_max), max(max_abs) FROM activation "
-                              "WHERE model_id = ?1 AND calibration_id = ?2 GROUP BY point ORDER BY point";
+    static const char count[] =
+        "SELECT count(DISTINCT point) FROM activation WHERE model_id = ?1 AND calibration_id = ?2";
+    static const char sql[] =
+        "SELECT point, sum(n_tokens), sum(n_massive), max(ratio_max), max(max_abs) FROM activation "
+        "WHERE model_id = ?1 AND calibration_id = ?2 GROUP BY point ORDER BY point";
     const calm_value params[] = {calm_value_int(p->result.model_id), calm_value_int(p->result.calibration_id)};
     calm_value n;
     CALM_TRY(calm_store_query_one(ctx, p->in.store, count, params, 2, &n, 1));
@@ -135,9 +137,10 @@ static calm_status read_hooks(calm_ctx *ctx, const calm_run *p, calm_arena *keep
 /* Rows are the same for all candidates of a job. */
 static calm_status read_dropped(calm_ctx *ctx, const calm_run *p, calm_ablation *out)
 {
-    static const char sql[] = "SELECT coalesce(sum(n), 0), coalesce(sum(d), 0) FROM (SELECT max(k.score_rows) AS n, "
-                              "max(k.dropped_rows) AS d FROM run_candidate rc JOIN candidate k ON k.id = rc.candidate_id "
-                              "WHERE rc.run_id = ?1 GROUP BY k.job_id)";
+    static const char sql[] =
+        "SELECT coalesce(sum(n), 0), coalesce(sum(d), 0) FROM (SELECT max(k.score_rows) AS n, "
+        "max(k.dropped_rows) AS d FROM run_candidate rc JOIN candidate k ON k.id = rc.candidate_id "
+        "WHERE rc.run_id = ?1 GROUP BY k.job_id)";
     const calm_value run = calm_value_int(p->result.run_id);
     calm_value row[2];
     CALM_TRY(calm_store_query_one(ctx, p->in.store, sql, &run, 1, row, 2));

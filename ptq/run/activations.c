@@ -24,7 +24,8 @@ calm_status calm_activations_kept(calm_ctx *ctx, const calm_run *p, long block, 
     for (size_t i = 0; i < (block < 0 ? 2 : 1) && *out; i++) {
         char *name;
         CALM_TRY(hook_name(ctx, p, block, CALM_NO_EXPERT, hooks[i], &name));
-        CALM_TRY(calm_store_activation_exists(ctx, p->in.store, p->result.model_id, p->result.calibration_id, name, out));
+        CALM_TRY(
+            calm_store_activation_exists(ctx, p->in.store, p->result.model_id, p->result.calibration_id, name, out));
     }
     return CALM_OK;
 }

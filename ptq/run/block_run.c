@@ -232,8 +232,8 @@ static calm_status keep_counts(calm_ctx *ctx, const block_run *run, const calm_r
         if (expert < 0)
             continue;
         const size_t tokens = routing->begin[expert + 1] - routing->begin[expert];
-        CALM_TRY(
-            calm_store_expert_put(ctx, run->p->in.store, run->p->job_ids[job], run->p->result.calibration_id, (int64_t)tokens));
+        CALM_TRY(calm_store_expert_put(ctx, run->p->in.store, run->p->job_ids[job], run->p->result.calibration_id,
+                                       (int64_t)tokens));
     }
     return calm_store_commit(ctx, run->p->in.store);
 }
@@ -256,7 +256,8 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
                             calm_moe_sum *sum)
 {
     calm_run *p = run->p;
-    const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM,
+    const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS,
+                                          .grams = calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM,
                                           .samples = calm_recipe_caps(p->in.recipe) & CALM_NEEDS_SAMPLES,
                                           .activations = run->activations,
                                           .score_windows = (size_t)p->in.recipe->score_windows};
@@ -372,7 +373,8 @@ static calm_status pass_quantized(calm_ctx *ctx, block_run *run, const calm_batc
     return calm_batch_block(ctx, &block, &p->rope, run->batch, NULL);
 }
 
-static calm_status run_block(calm_ctx *ctx, block_run *run, bool inside, const calm_batch *entered, const calm_batch *scored)
+static calm_status run_block(calm_ctx *ctx, block_run *run, bool inside, const calm_batch *entered,
+                             const calm_batch *scored)
 {
     CALM_TRY(run_sublayers(ctx, run, inside));
     if (scored)
@@ -387,8 +389,10 @@ calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const c
 {
     block_run run = {.p = p, .index = index, .batch = batch, .missing = missing, .done = done};
     const bool inside = index >= p->in.first_block && index < p->in.end_block;
-    const bool again = inside && p->in.recipe->prefix == CALM_PREFIX_QUANTIZED, scores = inside && missing->blocks[index];
-    const size_t windows = (size_t)p->in.recipe->score_windows < batch->n ? (size_t)p->in.recipe->score_windows : batch->n;
+    const bool again = inside && p->in.recipe->prefix == CALM_PREFIX_QUANTIZED,
+               scores = inside && missing->blocks[index];
+    const size_t windows = (size_t)p->in.recipe->score_windows < batch->n ? (size_t)p->in.recipe->score_windows
+                                                                          : batch->n;
     calm_batch entered = {.hidden.file = -1}, scored = {.hidden.file = -1};
     calm_arena kept;
     calm_status status = CALM_OK;

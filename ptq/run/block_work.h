@@ -52,8 +52,8 @@ typedef struct calm_block_work {
 /* Under --effort light inputs with a crest (calm_run_crest) below this are not smoothed. */
 #define CALM_LIGHT_CREST 5.0
 
-/* Leave out what need not be tried of a job, once the crest of its input is known.  Returns how many candidates would have
- * been computed. */
+/* Leave out what need not be tried of a job, once the crest of its input is known.  Returns how many candidates would
+ * have been computed. */
 size_t calm_run_skip(calm_ctx *ctx, const calm_run *p, size_t job);
 
 /* Compute what a block lacks and advance the batch over it.  `done` counts finished candidates.  Everything of the
@@ -73,19 +73,21 @@ calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work);
 
 /* ---- scores of whole sublayers and blocks (unit_scores.c) ---- */
 
-/* Is a score at this point wanted of the unit of jobs begin .. end - 1 and not known?  Entries with a failed candidate have
- * none. */
+/* Is a score at this point wanted of the unit of jobs begin .. end - 1 and not known?  Entries with a failed candidate
+ * have none. */
 bool calm_unit_missing(const calm_run *p, size_t begin, size_t end, calm_point point);
 
-/* Score what was captured with all its jobs quantized by each entry, and put the scores.  Its first job's input was kept. */
+/* Score what was captured with all its jobs quantized by each entry, and put the scores.  Its first job's input was
+ * kept. */
 calm_status calm_sublayer_score(calm_ctx *ctx, calm_run *p, const calm_block *block, const calm_captured *captured);
 
-/* Score a block's output, and its output minus its input, with all its jobs quantized by each entry; `rows` enter it in the
- * scoring windows. */
+/* Score a block's output, and its output minus its input, with all its jobs quantized by each entry; `rows` enter it in
+ * the scoring windows. */
 calm_status calm_block_score_whole(calm_ctx *ctx, calm_run *p, size_t index, const calm_batch *rows);
 
-/* The weights of a job in weight [CALM_N_ROLES] replaced by a quantized job's, as they will run: weight-only schemes take the
- * input scale into the weights, quantized activations need it on the input.  New weights are in ctx->scratch. */
+/* The weights of a job in weight [CALM_N_ROLES] replaced by a quantized job's, as they will run: weight-only schemes
+ * take the input scale into the weights, quantized activations need it on the input.  New weights are
+ * in ctx->scratch. */
 calm_status calm_job_replace(calm_ctx *ctx, const calm_layout *layout, size_t job, const calm_qjob *qjob,
                              calm_weight *weight);
 

@@ -27,7 +27,8 @@ static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, cons
     calm_linear *linears;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, linears, ref->n));
     *out = (calm_job){.name = ref->name, .linears = linears, .n_linears = ref->n,
-                      .stats = &item->from->capture->job[ref->kind].stats, .scheme = work->p->in.recipe->pool[item->entry].scheme,
+                      .stats = &item->from->capture->job[ref->kind].stats,
+                      .scheme = work->p->in.recipe->pool[item->entry].scheme,
                       .can_absorb = ref->can_absorb || calm_recipe_frees_scale(work->p->in.recipe, ref)};
     for (size_t i = 0; i < ref->n; i++) {
         const calm_weight *weight = &item->from->capture->weight[layout->linears[ref->first + i].role];
@@ -93,7 +94,8 @@ static calm_status run_items(calm_ctx *ctx, calm_block_work *work, calm_task_fn 
     calm_ctx fewer = *ctx;
     calm_arena scratch;
     if (work->p->memory.knobs.candidates_at_once != 1) {
-        if (work->p->memory.knobs.candidates_at_once && (size_t)fewer.n_threads > work->p->memory.knobs.candidates_at_once)
+        if (work->p->memory.knobs.candidates_at_once
+            && (size_t)fewer.n_threads > work->p->memory.knobs.candidates_at_once)
             fewer.n_threads = (int)work->p->memory.knobs.candidates_at_once;
         return calm_parallel_for(&fewer, work->n, fn, work) == CALM_OK
                    ? CALM_OK
@@ -144,8 +146,8 @@ calm_status calm_job_replace(calm_ctx *ctx, const calm_layout *layout, size_t jo
 }
 
 /* Output of an expert over its scoring rows. */
-static calm_status expert_output(calm_ctx *ctx, const calm_block *block, const calm_capture *capture, calm_job_kind kind,
-                                 const calm_weight weight[CALM_N_ROLES], float *z)
+static calm_status expert_output(calm_ctx *ctx, const calm_block *block, const calm_capture *capture,
+                                 calm_job_kind kind, const calm_weight weight[CALM_N_ROLES], float *z)
 {
     const calm_observation seen = {.expert = capture->expert};
     const float *input = capture->job[kind].score_input;
@@ -169,8 +171,8 @@ calm_status calm_captured_output(calm_ctx *ctx, const calm_run *p, const calm_bl
         const calm_span span = calm_batch_span(&windows, w);
         const size_t row = p->in.calib.begin[w];
         calm_arena_mark mark = calm_arena_save(ctx->scratch);
-        CALM_TRY(calm_block_from_job(ctx, &replaced, &p->rope, kind, capture->job[kind].score_input + row * width, &span,
-                                     z + row * hidden));
+        CALM_TRY(calm_block_from_job(ctx, &replaced, &p->rope, kind, capture->job[kind].score_input + row * width,
+                                     &span, z + row * hidden));
         calm_arena_rewind(ctx->scratch, mark);
     }
     return CALM_OK;
@@ -189,7 +191,8 @@ static calm_status candidate_output(calm_ctx *ctx, const calm_block_work *work, 
 /* In closed form, where there is a Gram matrix and the input stays float. */
 static calm_status score_linear(calm_ctx *ctx, const calm_block_work *work, calm_work *item)
 {
-    const calm_cka_linear_ref *reference = item->from->linear[calm_model_layout(work->p->in.model)->jobs[item->job].kind];
+    const calm_cka_linear_ref *reference =
+        item->from->linear[calm_model_layout(work->p->in.model)->jobs[item->job].kind];
     float *w;
     item->cka_linear = NAN;
     if (!reference || item->qjob.scheme.act_bits)
@@ -232,7 +235,8 @@ calm_status calm_block_score(calm_ctx *ctx, calm_block_work *work)
 /* ---- keeping ---- */
 
 /* Name and chain for the store: of what ran, and instead of what. */
-static calm_status name_algorithm(calm_ctx *ctx, const calm_work *item, const calm_algorithm *asked, char **name, char **chain)
+static calm_status name_algorithm(calm_ctx *ctx, const calm_work *item, const calm_algorithm *asked, char **name,
+                                  char **chain)
 {
     const char *instead = calm_algorithm_name(asked);
     if (item->used == asked) {

@@ -4,8 +4,8 @@
 
 #include "ptq/recipe/resolve.h"
 
-/* List the faults of a spec: those of calm_recipe_check, and without such, where the model is here, blocks, pins, target,
- * budgets and gates against its layout; no weight is read.  CALM_ENOMEM. */
+/* List the faults of a spec: those of calm_recipe_check, and without such, where the model is here, blocks, pins,
+ * target, budgets and gates against its layout; no weight is read.  CALM_ENOMEM. */
 calm_status calm_spec_faults(calm_ctx *ctx, const calm_recipe_spec *spec, calm_faults *faults);
 
 /* The same of a file, its structure first.  CALM_ENOMEM, CALM_EIO, CALM_EFORMAT (not JSON). */

@@ -25,8 +25,8 @@ calm_status calm_checkpoint_put(calm_ctx *ctx, const calm_result *result);
 
 /* ---- files (outputs.c) ---- */
 
-/* Write the plan in every format into the existing empty directory `dir`; events of all of them are one stage.  imatrix sums
- * up over in->calib, or fails with CALM_EARG when no windows were read. */
+/* Write the plan in every format into the existing empty directory `dir`; events of all of them are one stage.  imatrix
+ * sums up over in->calib, or fails with CALM_EARG when no windows were read. */
 calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir);
 
 /* The folder of the first checkpoint among what was written to `dir`, in ctx->scratch; NULL: there is none. */
@@ -35,8 +35,8 @@ calm_status calm_outputs_checkpoint(calm_ctx *ctx, const calm_formats *formats, 
 /* Bytes of the first format's weights: of its safetensors files, or of the one file that it is. */
 calm_status calm_outputs_bytes(calm_ctx *ctx, const calm_formats *formats, const char *dir, int64_t *out);
 
-/* Names of all plain files of an output, one level of folders included ("gguf/model.gguf"), sorted; in ctx->out.  Names that
- * begin with a dot are left out. */
+/* Names of all plain files of an output, one level of folders included ("gguf/model.gguf"), sorted; in ctx->out.  Names
+ * that begin with a dot are left out. */
 calm_status calm_outputs_files(calm_ctx *ctx, const char *dir, char ***names, size_t *n);
 
 /* ---- the card (card.c) ---- */

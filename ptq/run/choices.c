@@ -74,7 +74,8 @@ static calm_status list_trials(calm_ctx *ctx, const calm_run *p, const calm_solu
     calm_solution solution;
     char *name;
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->trials, 1 + pool->n_schemes + pool->n_entries));
-    CALM_TRY(calm_strf(ctx, ctx->out, &name, p->in.recipe->n_budgets > 1 ? "hybrid of %g bits" : "hybrid", out->budget));
+    CALM_TRY(
+        calm_strf(ctx, ctx->out, &name, p->in.recipe->n_budgets > 1 ? "hybrid of %g bits" : "hybrid", out->budget));
     CALM_TRY(add_trial(ctx, p, name, hybrid, out));
     for (size_t s = 0; s < pool->n_schemes; s++) {
         char scheme[CALM_SCHEME_NAME_MAX];

@@ -1,7 +1,7 @@
 /* Evaluations of a run: of language models by their predictions, of encoders by their sentence embeddings.
  *
- * What the guard compares is one loss per window, its "kl": the divergence from the float model, or 1 - cosine to the float
- * model's embedding of the sentence that the window is. */
+ * What the guard compares is one loss per window, its "kl": the divergence from the float model, or 1 - cosine to the
+ * float model's embedding of the sentence that the window is. */
 #include <math.h>
 
 #include "ptq/run/run_impl.h"

@@ -11,8 +11,8 @@ typedef struct calm_fact {
 
 enum { CALM_N_FACTS = 8 };
 
-/* calm, commit, kernels, openblas, libc, compiler, cpu, instructions, in that order; in ctx->out.  The commit is "unknown"
- * where calm was not built from a repository, and ends with "-modified" where that had changes. */
+/* calm, commit, kernels, openblas, libc, compiler, cpu, instructions, in that order; in ctx->out.  The commit is
+ * "unknown" where calm was not built from a repository, and ends with "-modified" where that had changes. */
 calm_status calm_environment(calm_ctx *ctx, calm_fact facts[CALM_N_FACTS]);
 
 /* Put them beside a run. */

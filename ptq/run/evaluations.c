@@ -40,10 +40,18 @@ calm_status calm_run_put_evaluation(calm_ctx *ctx, const calm_run *p, const char
         rows[w] = (calm_store_window){(int64_t)from->tokens, from->nll, isnan(result->kl) ? NAN : from->kl,
                                       isnan(result->kl) ? NAN : from->top1};
     }
-    const calm_store_evaluation row = {.key = key, .model_id = p->result.model_id, .subject = subject, .text_name = text_name,
-                                       .window_tokens = (int64_t)windows->longest, .tokens = (int64_t)result->tokens,
-                                       .nll = result->nll, .ppl = result->ppl, .kl = result->kl, .top1 = result->top1,
-                                       .windows = rows, .n_windows = windows->n};
+    const calm_store_evaluation row = {.key = key,
+                                       .model_id = p->result.model_id,
+                                       .subject = subject,
+                                       .text_name = text_name,
+                                       .window_tokens = (int64_t)windows->longest,
+                                       .tokens = (int64_t)result->tokens,
+                                       .nll = result->nll,
+                                       .ppl = result->ppl,
+                                       .kl = result->kl,
+                                       .top1 = result->top1,
+                                       .windows = rows,
+                                       .n_windows = windows->n};
     return calm_store_evaluation_put(ctx, p->in.store, &row, id);
 }
 

@@ -23,15 +23,15 @@ static calm_status measure_written(calm_ctx *ctx, calm_run *p, const char *dir)
     if (!folder) {
         calm_plan_override override = {p->in.model, &p->result.plan};
         const calm_subject plan = {p->in.model, calm_plan_apply, &override};
-        return calm_run_measure(ctx, p, &p->result.eval_float, &plan, 1, &p->result.eval_result, &p->result.encoding, &p->eval,
-                                     calm_stage_tick, &events);
+        return calm_run_measure(ctx, p, &p->result.eval_float, &plan, 1, &p->result.eval_result, &p->result.encoding,
+                                &p->eval, calm_stage_tick, &events);
     }
     CALM_TRY(calm_model_open(ctx, folder, &written));
     const calm_subject subject = {.model = written};
     calm_status status = rule ? calm_model_set_act_rule(ctx, written, rule) : CALM_OK;
     if (status == CALM_OK)
-        status = calm_run_measure(ctx, p, &p->result.eval_float, &subject, 1, &p->result.eval_result, &p->result.encoding, &p->eval,
-                                       calm_stage_tick, &events);
+        status = calm_run_measure(ctx, p, &p->result.eval_float, &subject, 1, &p->result.eval_result,
+                                  &p->result.encoding, &p->eval, calm_stage_tick, &events);
     calm_model_close(written);
     return status;
 }

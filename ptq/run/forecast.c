@@ -155,7 +155,8 @@ static double evaluation_seconds(const forecast *f, double tokens)
 static double job_seconds(const forecast *f, const calm_job_ref *job, double rows, double score_rows, int n_threads)
 {
     const calm_recipe *recipe = f->p->in.recipe;
-    const double out = (double)job->out, in = (double)job->in, hidden = (double)calm_model_config(f->p->in.model)->hidden;
+    const double out = (double)job->out, in = (double)job->in,
+                 hidden = (double)calm_model_config(f->p->in.model)->hidden;
     double seconds = 0;
     bool gram = false;
     for (size_t a = 0; a < recipe->n_pool; a++) {

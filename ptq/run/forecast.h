@@ -14,8 +14,8 @@ typedef struct calm_forecast {
     double sgemm_flops, dgemm_flops;        /* measured: per second, all threads; multiply-adds count two      */
 } calm_forecast;
 
-/* Open the run of a recipe, measure this machine for a second (matrix products, and each algorithm on a small job), and add up.
- * What the store has already is not known.  Fails as the beginning of the run would. */
+/* Open the run of a recipe, measure this machine for a second (matrix products, and each algorithm on a small job), and
+ * add up. What the store has already is not known.  Fails as the beginning of the run would. */
 calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, calm_forecast *out);
 
 #endif

@@ -59,11 +59,11 @@ calm_status calm_guard_judge(calm_ctx *ctx, calm_run *p, calm_trial *trials, siz
     const calm_trial *trial = &trials[best];
     const char *loss = calm_inputs_encode(&p->in) ? "1 - cosine" : "KL";
     if (best)
-        CALM_TRY(calm_strf(ctx, ctx->out, &text,
-                           "uniform %s is better than the hybrid by %.5f %s (%.1f paired standard errors, %zu windows)%s",
-                           trial->name, -trial->delta, loss, -trial->delta / trial->se, windows,
-                           p->in.recipe->keep_hybrid ? "; the hybrid is kept as asked (--keep-hybrid)"
-                                                  : ", so it is the result"));
+        CALM_TRY(calm_strf(
+            ctx, ctx->out, &text,
+            "uniform %s is better than the hybrid by %.5f %s (%.1f paired standard errors, %zu windows)%s", trial->name,
+            -trial->delta, loss, -trial->delta / trial->se, windows,
+            p->in.recipe->keep_hybrid ? "; the hybrid is kept as asked (--keep-hybrid)" : ", so it is the result"));
     else if (same)
         CALM_TRY(calm_strf(ctx, ctx->out, &text,
                            "every unit%s chose %s, so the hybrid is that uniform run; no other is better by "

@@ -56,8 +56,8 @@ calm_status calm_inputs_read_text(calm_ctx *ctx, const calm_inputs *in, const ch
     shorter.seqlen = calm_inputs_encode(in) && most < shorter.seqlen ? most : shorter.seqlen;
     if (!calm_inputs_encode(in) || in->recipe->stream)
         return calm_windows_read(ctx, in->tokenizer, path, &shorter, out);
-    return calm_sentences_read(ctx, in->tokenizer, path, options->seqlen < most ? options->seqlen : most, options->samples,
-                               options->vocab, out);
+    return calm_sentences_read(ctx, in->tokenizer, path, options->seqlen < most ? options->seqlen : most,
+                               options->samples, options->vocab, out);
 }
 
 calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)

@@ -1,4 +1,5 @@
-/* Inputs of a run: what plans are made of - the recipe, the float model, the candidates and the store that has their blobs.
+/* Inputs of a run: what plans are made of - the recipe, the float model, the candidates and the store that has their
+ * blobs.
  *
  * A run opens them from a recipe (run.c), a reassembly from the rows of a stored run (reassemble.c). */
 #ifndef CALM_RUN_INPUTS_H
@@ -53,8 +54,9 @@ void calm_inputs_close(calm_inputs *in);
  * reports and the evaluation, not the run: it is NULL then. */
 calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in);
 
-/* Read the recipe's calibration text into ctx->out: in->calib first, in->guard after it, of one reading, so that they cannot
- * overlap.  Needs recipe, model and, for a text, tokenizer.  The failures of calm_windows_read and calm_token_file_read. */
+/* Read the recipe's calibration text into ctx->out: in->calib first, in->guard after it, of one reading, so that they
+ * cannot overlap.  Needs recipe, model and, for a text, tokenizer.  The failures of calm_windows_read and
+ * calm_token_file_read. */
 calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in);
 
 /* Windows of a text: of an encoder's, its sentences. */
@@ -82,6 +84,7 @@ double calm_plan_bits(const calm_inputs *in, const calm_plan *plan);
 calm_status calm_plan_key(calm_ctx *ctx, const calm_plan *plan, char key[CALM_SHA256_HEX]);
 
 /* A trial of choice [n_jobs], not measured yet. */
-calm_status calm_trial_new(calm_ctx *ctx, const calm_inputs *in, const char *name, const size_t *choice, calm_trial *out);
+calm_status calm_trial_new(calm_ctx *ctx, const calm_inputs *in, const char *name, const size_t *choice,
+                           calm_trial *out);
 
 #endif

@@ -157,13 +157,13 @@ static calm_status check_digests(calm_ctx *ctx, const char *path, const calm_jso
     const calm_json *digests = calm_json_get(calm_json_get(lock, part), member), *value;
     const char *key;
     if (calm_json_typeof(digests) != CALM_JSON_OBJECT)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: /%s/%s: expected an object of digests; the lock is damaged", path, part,
-                         member);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: /%s/%s: expected an object of digests; the lock is damaged", path,
+                         part, member);
     for (void *iter = NULL; calm_json_next(digests, &iter, &key, &value);) {
         const char *text = calm_json_string(value, "");
         if (strlen(text) != CALM_SHA256_HEX - 1 || strspn(text, "0123456789abcdef") != CALM_SHA256_HEX - 1)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: /%s/%s/%.200s: expected a SHA-256 of 64 digits", path, part, member,
-                             key);
+            return calm_fail(ctx, CALM_EFORMAT, "%s: /%s/%s/%.200s: expected a SHA-256 of 64 digits", path, part,
+                             member, key);
     }
     return CALM_OK;
 }
@@ -176,7 +176,8 @@ static calm_status check(calm_ctx *ctx, const char *path, const calm_json *lock)
     char *where;
     const calm_json *version = calm_json_get(lock, "calm_lock");
     if (calm_json_typeof(version) != CALM_JSON_INT || calm_json_int(version, 0) < 1)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: not a lock of calm: it has no \"calm_lock\": %d", path, CALM_LOCK_VERSION);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: not a lock of calm: it has no \"calm_lock\": %d", path,
+                         CALM_LOCK_VERSION);
     if (calm_json_int(version, 0) > CALM_LOCK_VERSION)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: written by a newer calm: lock version %lld, this program knows "
                                                  "versions up to %d", path, (long long)calm_json_int(version, 0),

@@ -9,7 +9,8 @@
  *    "outputs": {"files": {...}, "tensors": {...}},
  *    "result": {...}}          figures, which are part of what must come out again
  *
- * A tensor's digest is over its bytes alone; names, types and shapes are in the file that holds it, which has its own. */
+ * A tensor's digest is over its bytes alone; names, types and shapes are in the file that holds it, which has
+ * its own. */
 #ifndef CALM_RUN_LOCK_H
 #define CALM_RUN_LOCK_H
 
@@ -21,8 +22,9 @@
 /* Larger files are no locks. */
 #define CALM_LOCK_BYTES ((size_t)256 << 20)
 
-/* Where the lock of a run belongs: FILE.lock.json beside a recipe FILE.json that was given by its path, else (and for the
- * calm_recipe.json of a checkpoint, where nothing is added) OUTPUT.lock.json beside the output directory.  In ctx->out. */
+/* Where the lock of a run belongs: FILE.lock.json beside a recipe FILE.json that was given by its path, else (and for
+ * the calm_recipe.json of a checkpoint, where nothing is added) OUTPUT.lock.json beside the output directory.  In
+ * ctx->out. */
 calm_status calm_lock_path(calm_ctx *ctx, const char *recipe_file, const char *output, const char **path);
 
 /* "inputs" as they are before a run: files and tensors of the model, texts.  Freed by the caller. */
@@ -31,16 +33,16 @@ calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, calm_json
 /* "outputs": files and tensors of a directory.  Freed by the caller.  CALM_ENOTFOUND: there is none. */
 calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, calm_json **out);
 
-/* The lock of a finished run whose recipe document is `document`; `inputs` of calm_lock_inputs is taken over.  Freed by the
- * caller. */
+/* The lock of a finished run whose recipe document is `document`; `inputs` of calm_lock_inputs is taken over.  Freed by
+ * the caller. */
 calm_status calm_lock_new(calm_ctx *ctx, const calm_result *result, const calm_json *document, calm_json *inputs,
                           calm_json **out);
 
 /* Write under a temporary name beside it, and rename. */
 calm_status calm_lock_write(calm_ctx *ctx, const calm_json *lock, const char *path);
 
-/* Read and check its parts.  Freed by the caller.  CALM_EFORMAT: not JSON, a lock of another program, a part that is missing
- * or no digest.  CALM_EUNSUPPORTED: of a newer calm. */
+/* Read and check its parts.  Freed by the caller.  CALM_EFORMAT: not JSON, a lock of another program, a part that is
+ * missing or no digest.  CALM_EUNSUPPORTED: of a newer calm. */
 calm_status calm_lock_read(calm_ctx *ctx, const char *path, calm_json **out);
 
 /* The kernel family that a lock was written with; borrowed; NULL: it does not say. */
@@ -59,9 +61,9 @@ typedef struct calm_differences {
     size_t checked;                   /* things that were compared                       */
 } calm_differences;
 
-/* Compare member `part` ("inputs", "outputs", "plan", "result", "environment") of two locks, or of a lock and an object that
- * has that member; what differs is added to *out in the order of names.  Members that `found` lacks altogether, such as
- * the windows of inputs before a run, are not compared. */
+/* Compare member `part` ("inputs", "outputs", "plan", "result", "environment") of two locks, or of a lock and an object
+ * that has that member; what differs is added to *out in the order of names.  Members that `found` lacks altogether,
+ * such as the windows of inputs before a run, are not compared. */
 calm_status calm_lock_compare(calm_ctx *ctx, const calm_json *expected, const calm_json *found, const char *part,
                               calm_differences *out);
 

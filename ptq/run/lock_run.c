@@ -20,7 +20,8 @@ static calm_status compare_outputs(calm_ctx *ctx, const calm_json *expected, cal
     return status;
 }
 
-static calm_status compare_inputs(calm_ctx *ctx, const calm_json *expected, const calm_json *inputs, calm_locked_run *run)
+static calm_status compare_inputs(calm_ctx *ctx, const calm_json *expected, const calm_json *inputs,
+                                  calm_locked_run *run)
 {
     calm_json *found = calm_json_new_object();
     calm_json_set(found, "inputs", calm_json_copy(inputs));

@@ -284,7 +284,8 @@ size_t calm_memory_plan_wave(const calm_run *p, const calm_routing *routing, siz
     const calm_config *config = calm_model_config(p->in.model);
     const size_t most = calm_size_min(p->memory.knobs.experts_at_once, config->moe.n_experts - first);
     const size_t at_once = p->memory.knobs.candidates_at_once ? p->memory.knobs.candidates_at_once : n_threads;
-    const size_t scored = calm_size_min((size_t)p->in.recipe->score_windows, p->in.calib.n), stride = routing->n_windows + 1;
+    const size_t scored = calm_size_min((size_t)p->in.recipe->score_windows, p->in.calib.n),
+                 stride = routing->n_windows + 1;
     const size_t share = allowed_tokens(&config->moe, p->in.calib.begin[p->in.calib.n]), width = config->hidden;
     const size_t score_share = allowed_tokens(&config->moe, p->in.calib.begin[scored]);
     wave_needs allowed = {0}, found = {0};

@@ -77,7 +77,8 @@ static void tick_batches(void *user, size_t done, size_t total)
 static calm_status collect_importance(calm_ctx *ctx, const calm_inputs *in, ticks *all, calm_importance *importance,
                                       calm_export_options *options)
 {
-    CALM_TRY(calm_importance_collect(ctx, in->model, &in->calib, in->recipe->calib_name, tick_batches, all, importance));
+    CALM_TRY(
+        calm_importance_collect(ctx, in->model, &in->calib, in->recipe->calib_name, tick_batches, all, importance));
     options->importance = importance;
     return CALM_OK;
 }

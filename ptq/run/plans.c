@@ -101,7 +101,8 @@ calm_status calm_plan_key(calm_ctx *ctx, const calm_plan *plan, char key[CALM_SH
     return calm_sha256_finish(ctx, &sha, key);
 }
 
-calm_status calm_trial_new(calm_ctx *ctx, const calm_inputs *in, const char *name, const size_t *choice, calm_trial *out)
+calm_status calm_trial_new(calm_ctx *ctx, const calm_inputs *in, const char *name, const size_t *choice,
+                           calm_trial *out)
 {
     *out = (calm_trial){.name = name, .delta = NAN, .se = NAN};
     CALM_TRY(calm_plan_of_choice(ctx, in, choice, &out->plan));
@@ -110,7 +111,8 @@ calm_status calm_trial_new(calm_ctx *ctx, const calm_inputs *in, const char *nam
         char *missing;
         if (!out->plan.jobs[j].quantized || !candidate->failure)
             continue;
-        CALM_TRY(calm_strf(ctx, ctx->out, &missing, "%s: %s", calm_model_layout(in->model)->jobs[j].name, candidate->failure));
+        CALM_TRY(calm_strf(ctx, ctx->out, &missing, "%s: %s", calm_model_layout(in->model)->jobs[j].name,
+                           candidate->failure));
         out->missing = missing;
     }
     out->bits_per_weight = calm_plan_bits(in, &out->plan);

@@ -191,8 +191,8 @@ static calm_status spread(calm_ctx *ctx, const calm_assembly *a, const size_t *p
 }
 
 /* One entry throughout, or "all w3a16_g128", each unit's own entry of that scheme; pinned units as they are pinned. */
-static calm_status spread_uniform(calm_ctx *ctx, const calm_assembly *a, const size_t *places, size_t entry, bool scheme,
-                                  size_t **choice, calm_solution *solution)
+static calm_status spread_uniform(calm_ctx *ctx, const calm_assembly *a, const size_t *places, size_t entry,
+                                  bool scheme, size_t **choice, calm_solution *solution)
 {
     const calm_pool *pool = &a->stored.pool;
     size_t *of_job;
@@ -346,7 +346,8 @@ static calm_status take_test(calm_ctx *ctx, void *user, size_t n, const char *co
     (void)names;
     if (!v || v[0].type != CALM_VALUE_TEXT)
         return CALM_OK;
-    const calm_eval_result eval = {.kl = calm_value_as_real(&v[3]), .ppl = calm_value_as_real(&v[4]), .top1 = calm_value_as_real(&v[5])};
+    const calm_eval_result eval = {
+        .kl = calm_value_as_real(&v[3]), .ppl = calm_value_as_real(&v[4]), .top1 = calm_value_as_real(&v[5])};
     if (strcmp(v[0].text, "float") == 0)
         r->eval_float = eval;
     if (strcmp(v[0].text, r->name) != 0)
@@ -499,7 +500,8 @@ static calm_status record(calm_ctx *ctx, const calm_assemble_options *o, calm_as
         strcmp(a->run.result, a->result.name) != 0)
         return CALM_OK;
     const calm_store_outcome outcome = {.status = a->run.status, .result = a->run.result, .reason = a->run.reason,
-                                        .bits_per_weight = a->run.bits_per_weight, .bytes_before = a->result.bytes_before,
+                                        .bits_per_weight = a->run.bits_per_weight,
+                                        .bytes_before = a->result.bytes_before,
                                         .bytes_after = a->result.bytes_after};
     return calm_store_run_end(ctx, a->in.store, a->run.id, &outcome);
 }

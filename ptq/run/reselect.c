@@ -39,7 +39,8 @@ static calm_status resolve_query(calm_ctx *ctx, const calm_reselect_options *o, 
 }
 
 /* Of the options, else of the selection that the run is, else of its recipe; a run may have compared several. */
-static calm_status resolve_budget(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run, double *out)
+static calm_status resolve_budget(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run,
+                                  double *out)
 {
     const calm_json *before = calm_json_get(calm_json_get(run->recipe, "select"), "budget");
     const calm_json *budgets = calm_json_get(run->recipe, "budget");
@@ -48,7 +49,8 @@ static calm_status resolve_budget(calm_ctx *ctx, const calm_reselect_options *o,
         return CALM_OK;
     *out = calm_json_number(before ? before : calm_json_at(budgets, 0), NAN);
     if (!before && calm_json_size(budgets) > 1)
-        return calm_fail(ctx, CALM_EARG, "run %lld compared %zu budgets and chose for none: say which, as `choice.budget` %g",
+        return calm_fail(ctx, CALM_EARG,
+                         "run %lld compared %zu budgets and chose for none: say which, as `choice.budget` %g",
                          (long long)run->id, calm_json_size(budgets), *out);
     return CALM_OK;
 }
@@ -215,10 +217,12 @@ static calm_status put_run(calm_ctx *ctx, calm_store *store, const calm_reselect
 {
     const calm_store_run run = {.key = key, .model_id = s->parent.model_id, .calibration_id = s->parent.calibration_id,
                                 .command = o->command, .recipe = recipe, .unit = calm_unit_name(s->stored.pool.unit),
-                                .rule = calm_choice_rule_name(s->stored.pool.rule), .metric = s->stored.pool.metric, .version = CALM_VERSION,
+                                .rule = calm_choice_rule_name(s->stored.pool.rule), .metric = s->stored.pool.metric,
+                                .version = CALM_VERSION,
                                 .n_threads = ctx->n_threads};
     char *reason;
-    CALM_TRY(calm_strf(ctx, ctx->out, &reason, "chosen anew from the candidates of run %lld: %zu of %zu units differ%s%s",
+    CALM_TRY(calm_strf(ctx, ctx->out, &reason,
+                       "chosen anew from the candidates of run %lld: %zu of %zu units differ%s%s",
                        (long long)s->parent.id, s->n_changed, s->stored.pool.n_units, s->solution.cost ? "; " : "",
                        s->solution.cost ? s->solution.cost : ""));
     CALM_TRY(calm_store_run_begin(ctx, store, &run, &s->run, NULL));
@@ -253,7 +257,8 @@ static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_rese
     return status;
 }
 
-static calm_status keep(calm_ctx *ctx, const calm_reselect_options *o, const calm_requests *requests, calm_reselected *s)
+static calm_status keep(calm_ctx *ctx, const calm_reselect_options *o, const calm_requests *requests,
+                        calm_reselected *s)
 {
     const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = o->command, .wait_seconds = -1};
     calm_store *store;

@@ -77,7 +77,8 @@ calm_status calm_gates_verdict(calm_ctx *ctx, const calm_result *r)
             n++;
         }
     return n == 0 ? CALM_OK
-                  : calm_fail(ctx, CALM_EMISMATCH, "gate \"%s\" does not hold: measured %.6g (%zu of %zu gates fail); the "
-                                                   "checkpoint is written: %s", recipe->gates[first].text,
-                              r->gate_values[first], n, recipe->n_gates, recipe->output);
+                  : calm_fail(ctx, CALM_EMISMATCH,
+                              "gate \"%s\" does not hold: measured %.6g (%zu of %zu gates fail); the "
+                              "checkpoint is written: %s",
+                              recipe->gates[first].text, r->gate_values[first], n, recipe->n_gates, recipe->output);
 }

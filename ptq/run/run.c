@@ -83,8 +83,10 @@ static void warn_of_few_rows(calm_ctx *ctx, const calm_run *p)
     for (size_t job = first; job < end; job++)
         widest = layout->jobs[job].in > widest && layout->jobs[job].expert < 0 ? layout->jobs[job].in : widest;
     if (rows / ROWS_PER_INPUT < widest && (calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM))
-        calm_log(ctx, CALM_LOG_WARNING, "%zu calibration rows for %zu inputs: below %d rows per input results get worse "
-                                        "(more `calibration.samples`)", rows, widest, ROWS_PER_INPUT);
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "%zu calibration rows for %zu inputs: below %d rows per input results get worse "
+                 "(more `calibration.samples`)",
+                 rows, widest, ROWS_PER_INPUT);
 }
 
 /* ---- the whole line ---- */
@@ -100,8 +102,8 @@ static calm_status add_member(calm_ctx *ctx, calm_json *json, const char *key, c
     return CALM_OK;
 }
 
-/* The recipe as the store keeps it: `all` with what the command line said instead of a recipe file and with the file that says
- * the same, which are not in the key. */
+/* The recipe as the store keeps it: `all` with what the command line said instead of a recipe file and with the file
+ * that says the same, which are not in the key. */
 static calm_status recipe_text(calm_ctx *ctx, const calm_recipe *recipe, bool all, calm_text *out)
 {
     calm_json *json = calm_recipe_json(recipe);
@@ -153,7 +155,8 @@ static calm_status end_run(calm_ctx *ctx, const calm_run *p, const char *status)
 {
     const calm_store_outcome outcome = {.status = status, .result = p->result.name,
                                         .reason = ctx->status == CALM_OK ? p->result.verdict : ctx->message,
-                                        .bits_per_weight = p->result.bits_per_weight, .bytes_before = p->result.bytes_before,
+                                        .bits_per_weight = p->result.bits_per_weight,
+                                        .bytes_before = p->result.bytes_before,
                                         .bytes_after = p->result.bytes_after};
     return calm_store_run_end(ctx, p->in.store, p->result.run_id, &outcome);
 }
@@ -198,8 +201,8 @@ static calm_status open_all(calm_ctx *ctx, calm_run *p)
     CALM_TRY(calm_run_restrict(ctx, p));
     p->result.recipe = p->in.recipe;
     p->result.limits = p->scope.limits;
-    CALM_TRY(calm_gates_check(ctx, p->in.recipe->gates, p->in.recipe->n_gates, p->result.evaluates, calm_inputs_encode(&p->in),
-                              p->in.recipe->n_budgets > 1));
+    CALM_TRY(calm_gates_check(ctx, p->in.recipe->gates, p->in.recipe->n_gates, p->result.evaluates,
+                              calm_inputs_encode(&p->in), p->in.recipe->n_budgets > 1));
     CALM_TRY(check_export(ctx, p));
     CALM_TRY(calm_run_check_budgets(ctx, p));
     warn_of_few_rows(ctx, p);

@@ -16,16 +16,18 @@ typedef struct calm_run_options {
     calm_events events;
 } calm_run_options;
 
-/* Run a recipe, which must outlive the run.  *out is closed by the caller also after a failure, which is recorded in the store
- * as far as it got; it is NULL without memory.  Fails as its stages do; nothing half-written stays under the output's
- * name. */
-calm_status calm_run_quantize(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options, calm_run **out);
+/* Run a recipe, which must outlive the run.  *out is closed by the caller also after a failure, which is recorded in
+ * the store as far as it got; it is NULL without memory.  Fails as its stages do; nothing half-written stays under the
+ * output's name. */
+calm_status calm_run_quantize(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options,
+                              calm_run **out);
 void calm_run_close(calm_ctx *ctx, calm_run *run);
 
 /* What came of it; complete when the run did not fail. */
 const calm_result *calm_run_result(const calm_run *run);
 
-/* Put the failure of ctx as the run's end, keeping its message; the store may be what failed.  For what follows a run. */
+/* Put the failure of ctx as the run's end, keeping its message; the store may be what failed.  For what follows
+ * a run. */
 void calm_run_failed(calm_ctx *ctx, const calm_run *run);
 
 #endif

@@ -47,37 +47,40 @@ calm_status calm_run_open(calm_ctx *ctx, const calm_recipe *recipe, calm_run **o
 calm_status calm_run_register(calm_ctx *ctx, calm_run *run);
 
 /* Name of a hook point of a block or one of its experts, in ctx->out (store_rows.c). */
-calm_status calm_run_hook_name(calm_ctx *ctx, const calm_run *run, size_t block, long expert, calm_hook hook, char **out);
+calm_status calm_run_hook_name(calm_ctx *ctx, const calm_run *run, size_t block, long expert, calm_hook hook,
+                               char **out);
 
-/* run->calib_key: of the calibration windows; with a quantized prefix also of all that decides what the blocks before choose,
- * so that candidates and statistics of different prefixes keep apart (store_rows.c). */
+/* run->calib_key: of the calibration windows; with a quantized prefix also of all that decides what the blocks before
+ * choose, so that candidates and statistics of different prefixes keep apart (store_rows.c). */
 calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *run);
 
 /* Find every candidate in the store, compute what is missing block by block, and put it there (survey.c). */
 calm_status calm_run_blocks(calm_ctx *ctx, calm_run *run);
 
-/* Choose per unit and put the choices (choices.c); then measure the hybrid and every uniform run on the guard windows and
- * settle on the result (guard.c). */
+/* Choose per unit and put the choices (choices.c); then measure the hybrid and every uniform run on the guard windows
+ * and settle on the result (guard.c). */
 calm_status calm_run_choose(calm_ctx *ctx, calm_run *run);
 calm_status calm_run_guard(calm_ctx *ctx, calm_run *run);
 
-/* Measure trials [n] on the guard windows; *result = the first, or the uniform run that is better by more than two paired
- * standard errors; *verdict says so, in ctx->out (guard.c). */
+/* Measure trials [n] on the guard windows; *result = the first, or the uniform run that is better by more than two
+ * paired standard errors; *verdict says so, in ctx->out (guard.c). */
 calm_status calm_guard_judge(calm_ctx *ctx, calm_run *run, calm_trial *trials, size_t n, size_t *result,
                              const char **verdict);
 
 /* Add what the target cost (NULL: nothing) to a verdict, in ctx->out (guard.c). */
 calm_status calm_verdict_add(calm_ctx *ctx, const char *cost, const char **verdict);
 
-/* Crest factor of a job's input: median over tokens of max|x| / rms(x); NaN when the store does not know (activations.c). */
+/* Crest factor of a job's input: median over tokens of max|x| / rms(x); NaN when the store does not know
+ * (activations.c). */
 double calm_run_crest(calm_ctx *ctx, const calm_run *run, size_t job);
 
-/* Put what a solution over a pool takes for each job, with its reason and what the activation rule says of it (choices.c). */
+/* Put what a solution over a pool takes for each job, with its reason and what the activation rule says of it
+ * (choices.c). */
 calm_status calm_choices_put(calm_ctx *ctx, calm_store *store, int64_t run, const calm_pool *pool,
                              const calm_solution *solution);
 
-/* One probe per unit, then for each budget the plan of least predicted loss, its guard, and the result.  With one budget
- * choice, trials and plan are set as by choice and guard, and the choices put (choices.c). */
+/* One probe per unit, then for each budget the plan of least predicted loss, its guard, and the result.  With one
+ * budget choice, trials and plan are set as by choice and guard, and the choices put (choices.c). */
 calm_status calm_run_spend(calm_ctx *ctx, calm_run *run);
 
 /* ---- sensitivity: probes of single units (sensitivity.c) ---- */
@@ -96,11 +99,12 @@ calm_status calm_run_probe_all(calm_ctx *ctx, calm_run *run, calm_unit unit);
 
 /* ---- trials (trials.c) ---- */
 
-/* A trial of choice [n_jobs] that the target would not take is missing the first job of that kind: it is not measured. */
+/* A trial of choice [n_jobs] that the target would not take is missing the first job of that kind: it is
+ * not measured. */
 calm_status calm_trial_constrain(calm_ctx *ctx, const calm_run *run, const size_t *choice, calm_trial *trial);
 
-/* Measure trials [n] on windows: what the store has is taken from there, equal plans are measured once, those that miss a
- * candidate are left out.  Sets id, eval, delta and se. */
+/* Measure trials [n] on windows: what the store has is taken from there, equal plans are measured once, those that miss
+ * a candidate are left out.  Sets id, eval, delta and se. */
 calm_status calm_trials_measure(calm_ctx *ctx, const calm_run *run, calm_trial *trials, size_t n,
                                 const calm_windows *windows, const char *text_name, calm_stage stage);
 
@@ -112,8 +116,8 @@ calm_status calm_trials_put(calm_ctx *ctx, const calm_run *run, const calm_trial
 
 /* ---- the end ---- */
 
-/* Write the checkpoint under a temporary name, evaluate what was written, add card and recipe, and give it its name; put
- * its files as artifacts (finish.c). */
+/* Write the checkpoint under a temporary name, evaluate what was written, add card and recipe, and give it its name;
+ * put its files as artifacts (finish.c). */
 calm_status calm_run_export(calm_ctx *ctx, calm_run *run);
 
 /* Measure the results of several budgets, and the float model, on the evaluation's text (finish.c). */
@@ -134,10 +138,12 @@ calm_status calm_run_put_evaluation(calm_ctx *ctx, const calm_run *run, const ch
 /* The figures of an encoder's evaluation of the store.  CALM_EFORMAT: it has none. */
 calm_status calm_encoding_find(calm_ctx *ctx, calm_store *store, int64_t id, calm_embedding_result *out);
 
-/* Evaluate subjects [n] against the float model: by predictions, or by sentence embeddings; then `kl` is 1 - cosine, `nll`
- * the relative error, `top1` the rank correlation, and `distances` [n] (NULL: not wanted) has all of it (encoders.c). */
+/* Evaluate subjects [n] against the float model: by predictions, or by sentence embeddings; then `kl` is 1 - cosine,
+ * `nll` the relative error, `top1` the rank correlation, and `distances` [n] (NULL: not wanted) has all of it
+ * (encoders.c). */
 calm_status calm_run_measure(calm_ctx *ctx, const calm_run *run, calm_eval_result *reference_result,
                              const calm_subject *subjects, size_t n, calm_eval_result *results,
-                             calm_embedding_result *distances, const calm_windows *windows, calm_tick_fn *fn, void *user);
+                             calm_embedding_result *distances, const calm_windows *windows, calm_tick_fn *fn,
+                             void *user);
 
 #endif

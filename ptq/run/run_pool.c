@@ -31,9 +31,15 @@ static calm_status list_jobs(calm_ctx *ctx, const calm_run *p, calm_unit kind, c
         CALM_TRY(calm_layout_unit_name(ctx, layout, kind, job, &unit));
         for (size_t j = job; j < unit_end; j++) {
             const calm_job_ref *ref = &layout->jobs[j];
-            jobs[j - first] = (calm_pool_job){.id = p->job_ids ? p->job_ids[j] : 0, .name = ref->name, .role = ref->role,
-                                              .unit = unit, .block = ref->block, .out = ref->out, .in = ref->in,
-                                              .expert = ref->expert >= 0, .down = ref->kind == CALM_JOB_DOWN,
+            jobs[j - first] = (calm_pool_job){.id = p->job_ids ? p->job_ids[j] : 0,
+                                              .name = ref->name,
+                                              .role = ref->role,
+                                              .unit = unit,
+                                              .block = ref->block,
+                                              .out = ref->out,
+                                              .in = ref->in,
+                                              .expert = ref->expert >= 0,
+                                              .down = ref->kind == CALM_JOB_DOWN,
                                               .crest = crest ? calm_run_crest(ctx, p, j) : NAN};
         }
     }
@@ -58,7 +64,8 @@ static calm_status fill_cells(calm_ctx *ctx, const calm_run *p, const calm_selec
         const double *at_point = candidate->scores.value[selection->point];
         cells[i] = (calm_pool_cell){
             .id = candidate->id, .key = candidate->key, .blob = candidate->blob[0] ? candidate->blob : NULL,
-            .failure = candidate->failure, .metric = at_point[selection->score], .tie = at_point[CALM_METRIC_LOG_REL_MSE],
+            .failure = candidate->failure, .metric = at_point[selection->score],
+            .tie = at_point[CALM_METRIC_LOG_REL_MSE],
             .probe = candidate->scores.value[calm_unit_point(selection->unit)][CALM_SCORE_PROBE_KL]};
     }
     return CALM_OK;
@@ -68,7 +75,8 @@ static calm_status fill_cells(calm_ctx *ctx, const calm_run *p, const calm_selec
 static calm_status say_remedy(calm_ctx *ctx, const calm_run *p, calm_pool *pool)
 {
     const calm_windows *calib = &p->in.calib;
-    const size_t windows = (size_t)p->in.recipe->score_windows < calib->n ? (size_t)p->in.recipe->score_windows : calib->n;
+    const size_t windows = (size_t)p->in.recipe->score_windows < calib->n ? (size_t)p->in.recipe->score_windows
+                                                                          : calib->n;
     char *text;
     CALM_TRY(calm_strf(ctx, ctx->out, &text, "%zu rows were scored (--score-samples, --seqlen), it needs at least 4",
                        calib->begin ? calib->begin[windows] : 0));
@@ -94,8 +102,12 @@ calm_status calm_pool_of_run(calm_ctx *ctx, const calm_run *p, const calm_select
 calm_requests calm_run_requests(const calm_run *p, calm_unit unit)
 {
     const calm_recipe *recipe = p->in.recipe;
-    calm_requests out = {.forbid = recipe->forbid, .n_forbid = recipe->n_forbid, .budget = NAN, .target = recipe->target,
-                         .format = recipe->target_format, .tie = recipe->target_tie};
+    calm_requests out = {.forbid = recipe->forbid,
+                         .n_forbid = recipe->n_forbid,
+                         .budget = NAN,
+                         .target = recipe->target,
+                         .format = recipe->target_format,
+                         .tie = recipe->target_tie};
     if (unit == recipe->selection.unit) {
         out.pins = recipe->pins;
         out.n_pins = recipe->n_pins;
@@ -121,7 +133,8 @@ static calm_status note_dropped(calm_ctx *ctx, const calm_run *p, const calm_poo
     return CALM_OK;
 }
 
-/* The recipe without schemes that no job can have, so that nothing of theirs is computed; p->in.recipe is then a copy. */
+/* The recipe without schemes that no job can have, so that nothing of theirs is computed; p->in.recipe is then
+ * a copy. */
 static calm_status drop_schemes(calm_ctx *ctx, calm_run *p, const calm_pool *pool, const bool *known)
 {
     const calm_recipe *from = p->in.recipe;
@@ -190,9 +203,10 @@ calm_status calm_run_restrict(calm_ctx *ctx, calm_run *p)
 {
     const calm_recipe *recipe = p->in.recipe;
     if (!calm_engine_is_any(recipe->target) && !recipe->target_format && recipe->output)
-        calm_log(ctx, CALM_LOG_WARNING, "target %s reads %s and not what this run writes: the plan is legal for it, the "
-                                        "checkpoint is for others", calm_engine_name(recipe->target),
-                 calm_engine_formats(recipe->target));
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "target %s reads %s and not what this run writes: the plan is legal for it, the "
+                 "checkpoint is for others",
+                 calm_engine_name(recipe->target), calm_engine_formats(recipe->target));
     CALM_TRY(drop_unknown(ctx, p));
     return calm_run_rescope(ctx, p);
 }

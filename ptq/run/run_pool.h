@@ -4,15 +4,15 @@
 
 #include "ptq/run/run_impl.h"
 
-/* The candidates of a run, for a selection; in ctx->out.  Jobs are those of the run, units those of the selection.  Until
- * all candidates are computed the pool is pending, until they are surveyed it has no numbers. */
+/* The candidates of a run, for a selection; in ctx->out.  Jobs are those of the run, units those of the selection.
+ * Until all candidates are computed the pool is pending, until they are surveyed it has no numbers. */
 calm_status calm_pool_of_run(calm_ctx *ctx, const calm_run *p, const calm_selection *selection, calm_pool *out);
 
 /* What the recipe asks of a choice between units of this kind: pins are about the recipe's own units alone. */
 calm_requests calm_run_requests(const calm_run *p, calm_unit unit);
 
-/* What recipe, pins and target leave to each unit, before anything is computed: p->pool and p->scope.  Schemes that no job
- * can have leave the recipe, which is then a copy.  CALM_EARG: as calm_scope_open. */
+/* What recipe, pins and target leave to each unit, before anything is computed: p->pool and p->scope.  Schemes that no
+ * job can have leave the recipe, which is then a copy.  CALM_EARG: as calm_scope_open. */
 calm_status calm_run_restrict(calm_ctx *ctx, calm_run *p);
 
 /* The scope that pins alone leave in a pool of the run.  CALM_EARG: as calm_scope_open. */

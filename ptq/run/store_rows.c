@@ -128,7 +128,8 @@ calm_status calm_run_register(calm_ctx *ctx, calm_run *p)
         char *name;
         int64_t id;
         CALM_TRY(calm_model_block_name(ctx, p->in.model, block, &name));
-        CALM_TRY(calm_store_block_id(ctx, p->in.store, &(calm_store_block){p->result.model_id, (int64_t)block, name, kind}, &id));
+        CALM_TRY(calm_store_block_id(ctx, p->in.store,
+                                     &(calm_store_block){p->result.model_id, (int64_t)block, name, kind}, &id));
         for (size_t job = layout->block_begin[block]; job < layout->block_begin[block + 1]; job++)
             CALM_TRY(put_job(ctx, p, job, id));
     }

@@ -143,7 +143,8 @@ static calm_status find_entry(calm_ctx *ctx, reading *r, const char *name, const
         if (strcmp(entry->scheme_name, scheme) != 0)
             continue;
         const bool unknown = !entry->chain[0];    /* an older recipe names its algorithms alone */
-        if (asked || unknown ? strcmp(entry->algorithm, asked ? asked + 5 : name) == 0 : strcmp(entry->chain, chain) == 0) {
+        if (asked || unknown ? strcmp(entry->algorithm, asked ? asked + 5 : name) == 0
+                             : strcmp(entry->chain, chain) == 0) {
             *out = i;
             return unknown && !asked ? set_chain(ctx, &r->entries[i], chain) : CALM_OK;
         }
@@ -176,10 +177,12 @@ static calm_status add_raw(calm_ctx *ctx, void *user, size_t n, const char *cons
         return contradiction(ctx, r, "came while the store was read", calm_value_as_int(&v[0]));
     raw_row *raw = &r->raw[r->n_raw++];
     *raw = (raw_row){.job_id = calm_value_as_int(&v[1]),
-                     .cell = {.id = calm_value_as_int(&v[0]), .blob_bytes = calm_value_as_int(&v[8]), .metric = NAN, .tie = NAN,
+                     .cell = {.id = calm_value_as_int(&v[0]), .blob_bytes = calm_value_as_int(&v[8]), .metric = NAN,
+                     .tie = NAN,
                               .probe = NAN},
                      .more = {.bits_per_weight = calm_value_as_real(&v[9])}};
-    if (!calm_value_as_string(&v[2]) || !calm_value_as_string(&v[3]) || !calm_value_as_string(&v[4]) || !calm_value_as_string(&v[5]))
+    if (!calm_value_as_string(&v[2]) || !calm_value_as_string(&v[3]) || !calm_value_as_string(&v[4])
+        || !calm_value_as_string(&v[5]))
         return contradiction(ctx, r, "has no name", raw->cell.id);
     CALM_TRY(calm_value_copy(ctx, &v[2], &raw->more.algorithm));
     CALM_TRY(calm_value_copy(ctx, &v[5], &raw->cell.key));
@@ -303,8 +306,9 @@ static calm_status add_job(calm_ctx *ctx, void *user, size_t n, const char *cons
     (void)names;
     if (!v)
         return CALM_OK;
-    if (r->n_jobs == r->job_room || calm_value_as_int(&v[6]) <= 0 || calm_value_as_int(&v[7]) <= 0 || calm_value_as_int(&v[5]) < 0 || !calm_value_as_string(&v[1]) ||
-        !calm_value_as_string(&v[2]) || !calm_value_as_string(&v[3]) || !calm_value_as_string(&v[4]))
+    if (r->n_jobs == r->job_room || calm_value_as_int(&v[6]) <= 0 || calm_value_as_int(&v[7]) <= 0
+        || calm_value_as_int(&v[5]) < 0 || !calm_value_as_string(&v[1]) || !calm_value_as_string(&v[2])
+        || !calm_value_as_string(&v[3]) || !calm_value_as_string(&v[4]))
         return calm_fail(ctx, CALM_EFORMAT, "%s: job %lld is not one of calm's", calm_store_path(r->store),
                          (long long)calm_value_as_int(&v[0]));
     const calm_json *blocks = calm_json_get(r->run->recipe, "blocks");
@@ -312,8 +316,11 @@ static calm_status add_job(calm_ctx *ctx, void *user, size_t n, const char *cons
                      calm_value_as_int(&v[5]) <= calm_json_int(calm_json_at(blocks, 1), INT64_MAX);
     calm_pool_job *job = &r->jobs[r->n_jobs].job;
     calm_stored_choice *choice = &r->jobs[r->n_jobs++].choice;
-    *job = (calm_pool_job){.id = calm_value_as_int(&v[0]), .block = (size_t)calm_value_as_int(&v[5]), .out = (size_t)calm_value_as_int(&v[6]),
-                           .in = (size_t)calm_value_as_int(&v[7]), .crest = calm_value_as_real(&v[8])};
+    *job = (calm_pool_job){.id = calm_value_as_int(&v[0]),
+                           .block = (size_t)calm_value_as_int(&v[5]),
+                           .out = (size_t)calm_value_as_int(&v[6]),
+                           .in = (size_t)calm_value_as_int(&v[7]),
+                           .crest = calm_value_as_real(&v[8])};
     *choice = (calm_stored_choice){.decided = calm_value_as_int(&v[10]) != 0, .candidate = calm_value_as_int(&v[9]),
                                    .disagrees = calm_value_as_int(&v[13]) != 0, .block_id = calm_value_as_int(&v[14]),
                                    .position = calm_value_as_int(&v[15])};

@@ -35,10 +35,9 @@ typedef struct calm_stored_pool {
     calm_stored_cell *cells;     /* [n_jobs][n_entries]                                               */
 } calm_stored_pool;
 
-/* Read the pool of a run into ctx->out, by its candidates: the entries in the order of its recipe, units named as the run
- * would.
- * CALM_ENOTFOUND (unless partial): the run considered no candidate, or stopped before it had all.  CALM_EFORMAT: rows that
- * contradict each other; more entries than a pool has. */
+/* Read the pool of a run into ctx->out, by its candidates: the entries in the order of its recipe, units named as the
+ * run would. CALM_ENOTFOUND (unless partial): the run considered no candidate, or stopped before it had all.
+ * CALM_EFORMAT: rows that contradict each other; more entries than a pool has. */
 calm_status calm_pool_of_store(calm_ctx *ctx, calm_store *store, const calm_stored_run *run,
                                const calm_pool_query *query, calm_stored_pool *out);
 

@@ -62,7 +62,8 @@ calm_status calm_stored_run_read(calm_ctx *ctx, calm_store *store, int64_t run, 
     out->model_name = calm_value_as_string(&v[13]);
     out->model_path = calm_value_as_string(&v[14]);
     if (!out->key || !out->status || !out->unit || !out->recipe_text || !out->model_digest || !out->model_name)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld is incomplete: a text is missing", calm_store_path(store), (long long)run);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld is incomplete: a text is missing", calm_store_path(store),
+                         (long long)run);
     char *name;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s: recipe of run %lld", calm_store_path(store), (long long)run));
     CALM_TRY(calm_json_parse(ctx, name, out->recipe_text, strlen(out->recipe_text), &out->recipe));

@@ -29,8 +29,8 @@ void calm_stored_run_clear(calm_stored_run *run);
 bool calm_stored_run_unit(const calm_stored_run *run, calm_unit *unit);
 bool calm_stored_run_rule(const calm_stored_run *run, calm_choice_rule *rule);
 
-/* What the run's own choice was asked, with what earlier selections asked of it, in rounds: forbid and pins, with `room`
- * more places for each behind them, in ctx->out.  Texts are the run's. */
+/* What the run's own choice was asked, with what earlier selections asked of it, in rounds: forbid and pins, with
+ * `room` more places for each behind them, in ctx->out.  Texts are the run's. */
 calm_status calm_stored_requests(calm_ctx *ctx, const calm_stored_run *run, size_t room, calm_word **forbid,
                                  calm_pin **pins, calm_requests *out);
 

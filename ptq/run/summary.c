@@ -11,11 +11,11 @@
 
 /* One row per unit, with the places of the activation maxima as the store knows them. */
 static const char units_sql[] =
-    "SELECT c.unit, j.name, coalesce(a.name, 'float'), s1.value, s2.value, s3.value, p.value, p.text, p.channel, p.window, "
-    "p.token,"
-    " x.crest_median, k.bits_per_weight, coalesce(c.advice || CASE WHEN c.disagrees THEN ' (differs)' ELSE '' END, ''), c.reason"
-    " FROM choice c JOIN run r ON r.id = c.run_id JOIN job j ON j.id = c.job_id JOIN block b ON b.id = j.block_id"
-    " LEFT JOIN candidate k ON k.id = c.candidate_id LEFT JOIN algorithm a ON a.id = k.algorithm_id"
+    "SELECT c.unit, j.name, coalesce(a.name, 'float'), s1.value, s2.value, s3.value, p.value, p.text, p.channel, "
+    "p.window, p.token,"
+    " x.crest_median, k.bits_per_weight, coalesce(c.advice || CASE WHEN c.disagrees THEN ' (differs)' ELSE '' END, "
+    "''), c.reason FROM choice c JOIN run r ON r.id = c.run_id JOIN job j ON j.id = c.job_id JOIN block b ON b.id = "
+    "j.block_id LEFT JOIN candidate k ON k.id = c.candidate_id LEFT JOIN algorithm a ON a.id = k.algorithm_id"
     " LEFT JOIN score s1 ON s1.candidate_id = k.id AND s1.unit = r.unit AND s1.metric = 'cka'"
     " LEFT JOIN score s2 ON s2.candidate_id = k.id AND s2.unit = r.unit AND s2.metric = 'cka_token'"
     " LEFT JOIN score s3 ON s3.candidate_id = k.id AND s3.unit = r.unit AND s3.metric = 'rel_mse'"
@@ -24,7 +24,10 @@ static const char units_sql[] =
     " LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1"
     " WHERE c.run_id = ?1 ORDER BY b.number, j.position";
 
-enum { UNIT, JOB, ALGORITHM, CKA, CKA_TOKEN, REL_MSE, PEAK, PEAK_TEXT, CHANNEL, WINDOW, POSITION, CREST, BITS, ADVICE, REASON };
+enum {
+    UNIT, JOB, ALGORITHM, CKA, CKA_TOKEN, REL_MSE, PEAK, PEAK_TEXT, CHANNEL,
+    WINDOW, POSITION, CREST, BITS, ADVICE, REASON
+};
 
 const char *const calm_summary_keys[CALM_SUMMARY_COLUMNS] = {
     "unit", "job", "algorithm", "cka", "cka_token", "rel_mse", "activation_max", "token",

@@ -174,7 +174,8 @@ static calm_status embed_and_run(calm_ctx *ctx, calm_run *p, const calm_missing 
     calm_arena block_arena, hidden_arena, *caller = ctx->out;
     calm_arena_init(&block_arena);
     calm_arena_init(&hidden_arena);
-    calm_status status = calm_batch_embed(ctx, p->in.model, &p->in.calib, 0, p->in.calib.n, &hidden_arena, p->spill_dir, &batch);
+    calm_status status = calm_batch_embed(ctx, p->in.model, &p->in.calib, 0, p->in.calib.n, &hidden_arena, p->spill_dir,
+                                          &batch);
     ctx->out = &block_arena;
     if (status == CALM_OK)
         status = run_missing(ctx, p, missing, &batch);

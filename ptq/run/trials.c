@@ -109,7 +109,8 @@ calm_status calm_trials_put(calm_ctx *ctx, const calm_run *p, const calm_trial *
 {
     CALM_TRY(calm_store_begin(ctx, p->in.store));
     for (size_t i = 0; i < n; i++) {
-        const calm_store_verdict verdict = {p->result.run_id, trials[i].id, role, trials[i].name, trials[i].delta, trials[i].se};
+        const calm_store_verdict verdict = {p->result.run_id, trials[i].id,    role,
+                                            trials[i].name,   trials[i].delta, trials[i].se};
         if (trials[i].id)
             CALM_TRY(calm_store_verdict_put(ctx, p->in.store, &verdict));
     }

@@ -186,7 +186,8 @@ calm_status calm_block_score_whole(calm_ctx *ctx, calm_run *p, size_t index, con
     ctx->out = &one;
     calm_status status = CALM_OK;
     for (size_t entry = 0; entry < p->in.recipe->n_pool && status == CALM_OK; entry++) {
-        if (entry_missing(p, begin, end, entry, CALM_POINT_BLOCK) || entry_missing(p, begin, end, entry, CALM_POINT_DELTA))
+        if (entry_missing(p, begin, end, entry, CALM_POINT_BLOCK)
+            || entry_missing(p, begin, end, entry, CALM_POINT_DELTA))
             status = score_entry(ctx, p, index, entry, rows, references);
         calm_arena_clear(&one);
     }

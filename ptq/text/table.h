@@ -78,12 +78,12 @@ void calm_table_drop_empty(calm_table *table);
  * Control characters are shown as \n, \t, \u{...}. */
 calm_status calm_table_write(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out);
 
-/* Append headings and rows as CSV (RFC 4180: lines end with CR LF, a field with a comma, a quote or a line end is quoted);
- * numbers have all digits, empty cells no character, yes and no are true and false. */
+/* Append headings and rows as CSV (RFC 4180: lines end with CR LF, a field with a comma, a quote or a line end is
+ * quoted); numbers have all digits, empty cells no character, yes and no are true and false. */
 calm_status calm_table_write_csv(calm_ctx *ctx, const calm_table *table, calm_text *out);
 
-/* Append the rows so far as such CSV and forget them; the headings come with the first call.  For more rows than memory should
- * hold. */
+/* Append the rows so far as such CSV and forget them; the headings come with the first call.  For more rows than memory
+ * should hold. */
 calm_status calm_table_take_csv(calm_ctx *ctx, calm_table *table, calm_text *out);
 
 /* Append headings and rows as a Markdown table with the texts that people see. */

@@ -244,7 +244,8 @@ TEST(no_calibration_rows)
                 continue;
             make_sample(&s, 9, 37, 0, schemes[k]);
             if (caps_of(*chain) & CALM_NEEDS_SAMPLES) {
-                ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "job: actfit has 0 kept rows for 37 inputs, needs 296");
+                ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC,
+                         "job: actfit has 0 kept rows for 37 inputs, needs 296");
                 continue;
             }
             ck_ok(try(*chain, &s.job, &q));
@@ -410,7 +411,8 @@ TEST(schemes_out_of_reach)
     sample s;
     calm_qjob q;
     for (size_t i = 0; i < sizeof fits / sizeof *fits; i++) {
-        const char *message = test_format("%s cannot reach w4a16_g16: its transform actfit: activations stay float", fits[i]);
+        const char *message = test_format("%s cannot reach w4a16_g16: its transform actfit: activations stay float",
+                                          fits[i]);
         make_sample(&s, 9, 37, 300, "w4a16_g16");
         ck_ok(calm_algorithm_parse(ctx, fits[i], &algorithm));
         ck_fails(calm_algorithm_reaches(ctx, algorithm, &s.job.scheme), CALM_EUNSUPPORTED, message);
@@ -527,9 +529,9 @@ END_OF_TEST
 
 /* ---- memory ---- */
 
-/* What a chain says it takes is what it takes: each part counts.  A chunk for the result, one for the caller, and one for
- * each worker.  With one worker everything that is held is there at one time, but for an input scale that is made after
- * it was searched for; the result may come later. */
+/* What a chain says it takes is what it takes: each part counts.  A chunk for the result, one for the caller, and one
+ * for each worker.  With one worker everything that is held is there at one time, but for an input scale that is made
+ * after it was searched for; the result may come later. */
 static void check_memory(const char *chain, const char *scheme, size_t out, size_t in, bool absorbs, size_t n_threads)
 {
     static uint32_t groups[256];

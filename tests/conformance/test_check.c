@@ -248,7 +248,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("check", (const TTest *[]){good_ones_are_clean, every_family_is_clean, every_fault_is_found,
-                                                every_other_fault_is_found, every_rule_has_its_fault, documented, cannot_be_read_at_all,
-                                                a_directory_with_a_gguf_file, another_engine,
+                                                every_other_fault_is_found, every_rule_has_its_fault, documented,
+                                                cannot_be_read_at_all, a_directory_with_a_gguf_file, another_engine,
                                                 same_for_any_number_of_threads, NULL});
 }

@@ -269,7 +269,8 @@ typedef struct foreign {
 
 #define TOKEN8 "\"strategy\": \"token\", \"dynamic\": true"
 #define TENSOR8 "\"strategy\": \"tensor\", \"dynamic\": false"
-#define AWQ "\"quantization_config\": {\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": 32, \"zero_point\": true, "
+#define AWQ                                                                                                            \
+    "\"quantization_config\": {\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": 32, \"zero_point\": true, "
 #define GPTQ "\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4, \"group_size\": 32, \"sym\": true, "
 #define MLX "\"quantization\": {\"group_size\": 32, "
 
@@ -369,8 +370,8 @@ static void expect(const char *name, const char *path, const char *rules, const 
     const char *texts;
     ck_ok(calm_check(ctx, path, CALM_CHECK_ANY, &report));
     const char *ids = said(&report, &texts);
-    ck_assert_msg(strcmp(ids, rules) == 0 && strstr(texts, named), "%s: \"%s\", expected \"%s\" that names \"%s\"%s", name,
-                  ids, rules, named, texts);
+    ck_assert_msg(strcmp(ids, rules) == 0 && strstr(texts, named), "%s: \"%s\", expected \"%s\" that names \"%s\"%s",
+                  name, ids, rules, named, texts);
     ck_assert_uint_gt(report.n_tensors, 0);
     /* Engines may lack it, but none finds it broken. */
     for (calm_check_engine target = CALM_CHECK_VLLM; target <= CALM_CHECK_MLX; target++) {
@@ -400,7 +401,8 @@ TEST(modelopt)
 {
     tiny_model spec = tiny_wide("qwen3");
     spec.bias = false;
-    static const char entry[] = "{\"producer\": {\"name\": \"modelopt\"}, \"quantization\": {\"quant_algo\": \"W4A16\"}}";
+    static const char entry[] =
+        "{\"producer\": {\"name\": \"modelopt\"}, \"quantization\": {\"quant_algo\": \"W4A16\"}}";
     const char *dir = foreign_write(&spec, "\"use_cache\": true", mxfp4);
     ck_ok(calm_write_file(ctx, test_format("%s/hf_quant_config.json", dir), entry, strlen(entry)));
     expect("ModelOpt", dir, "MD013", "hf_quant_config.json");

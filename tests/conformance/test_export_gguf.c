@@ -1,6 +1,6 @@
-/* The exporter gguf: what is written, read back through calm's own parser, has float32 weights equal bit for bit to those that
- * the guard measured, for every family that llama.cpp knows and every scheme that its types hold; Q4_1's minimum is rounded
- * to float16. */
+/* The exporter gguf: what is written, read back through calm's own parser, has float32 weights equal bit for bit to
+ * those that the guard measured, for every family that llama.cpp knows and every scheme that its types hold; Q4_1's
+ * minimum is rounded to float16. */
 #include <stdio.h>
 
 #include "ptq/base/file.h"
@@ -14,7 +14,8 @@
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_plan.h"
 
-static const char *const families[] = {"llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma2", "gemma3", "olmo2"};
+static const char *const families[] = {"llama",     "mistral", "qwen2",  "qwen3", "qwen2_moe",
+                                       "qwen3_moe", "gemma2",  "gemma3", "olmo2"};
 #define N_FAMILIES (sizeof families / sizeof *families)
 
 static const calm_exporter *gguf(void)
@@ -116,8 +117,8 @@ static void round_minimum(const calm_qlinear *linear, float *w)
 }
 
 /* The linears of a group: as the plan's override leaves them, Q4_1 rounded. */
-static void check_weights(const opened *in, const tiny_plan *p, const calm_block *floats, calm_sublayer sublayer, long expert,
-                          const calm_weight expected[CALM_N_ROLES])
+static void check_weights(const opened *in, const tiny_plan *p, const calm_block *floats, calm_sublayer sublayer,
+                          long expert, const calm_weight expected[CALM_N_ROLES])
 {
     const calm_group_ref group = {floats, sublayer, expert, tiny_plan_weights(floats, expert)};
     calm_qgroup assembled;
@@ -135,13 +136,14 @@ static void check_weights(const opened *in, const tiny_plan *p, const calm_block
         if (entry->stored->type == CALM_GGML_Q4_1)
             round_minimum(&assembled.linear[role], w);
         check_floats(name, read_floats(in, name, e->out, e->in), w, e->out * e->in);
-        check_floats(test_format("%s.bias", e->name), read_floats(in, test_format("%s.bias", e->name), e->out, 1), e->bias,
-                     e->out);
+        check_floats(test_format("%s.bias", e->name), read_floats(in, test_format("%s.bias", e->name), e->out, 1),
+                     e->bias, e->out);
     }
 }
 
 /* A norm multiplies by the same numbers: Gemma's 1 + w. */
-static void check_norm(const opened *in, const tiny_plan *p, size_t block, const char *module, const calm_norm *expected)
+static void check_norm(const opened *in, const tiny_plan *p, size_t block, const char *module,
+                       const calm_norm *expected)
 {
     const float added = calm_model_config(p->model)->arch->norm == CALM_NORM_RMS_PLUS_ONE ? 1 : 0;
     if (!module)
@@ -193,7 +195,8 @@ static void check_table(const opened *in, const tiny_plan *p, bool head)
     ck_ok(calm_model_table(ctx, p->model, head, &table));
     ck_ok(CALM_NEW(ctx, ctx->out, values, table->n_elements));
     ck_ok(calm_tensor_to_f32(ctx, table, values));
-    check_floats(table->name, read_floats(in, table->name, table->shape[0], table->shape[1]), values, table->n_elements);
+    check_floats(table->name, read_floats(in, table->name, table->shape[0], table->shape[1]), values,
+                 table->n_elements);
 }
 
 /* Every tensor of the checkpoint is there, and nothing that it does not have. */
@@ -202,7 +205,8 @@ static void check_names(const opened *in, const tiny_plan *p)
     const calm_safetensors *set = calm_model_tensors(p->model);
     size_t n = 0;
     for (size_t i = 0; i < calm_safetensors_count(set); i++)
-        ck_assert_msg(find(in, calm_safetensors_at(set, i)->name) != NULL, "%s is not there", calm_safetensors_at(set, i)->name);
+        ck_assert_msg(find(in, calm_safetensors_at(set, i)->name) != NULL, "%s is not there",
+                      calm_safetensors_at(set, i)->name);
     for (size_t i = 0; i < in->list.n; i++)
         if (!in->list.entries[i].name)
             ck_assert_str_eq(in->list.entries[i].spot.name, "rope_freqs.weight");
@@ -230,7 +234,8 @@ static void check_plan(const tiny_model *spec, const char *const *schemes, size_
     const calm_layout *layout = calm_model_layout(p.model);
     for (size_t j = 0; j < layout->n_jobs; j++) {
         const calm_job_ref *job = &layout->jobs[j];
-        tiny_plan_quantize(&p, j, schemes[job->expert >= 0 ? 0 : (job->block * CALM_N_JOBS + job->kind) % n], TINY_GENERAL);
+        tiny_plan_quantize(&p, j, schemes[job->expert >= 0 ? 0 : (job->block * CALM_N_JOBS + job->kind) % n],
+                           TINY_GENERAL);
     }
     check_written(&p, export(&p, NULL));
     calm_model_close(p.model);
@@ -240,8 +245,9 @@ static void check_plan(const tiny_model *spec, const char *const *schemes, size_
 
 TEST(every_scheme)
 {
-    static const char *const schemes[] = {"w4a16_g32", "w4a16", "w4a16_g32_asym", "w8a16", "w8a16_g32", "w3a16_g32", "w2a16_g32",
-                                          "w3a16_g32_asym", "w2a16_g32_asym", "w4a16_g32_f16s", "w4a16_g64", "float"};
+    static const char *const schemes[] = {"w4a16_g32",      "w4a16",          "w4a16_g32_asym", "w8a16",
+                                          "w8a16_g32",      "w3a16_g32",      "w2a16_g32",      "w3a16_g32_asym",
+                                          "w2a16_g32_asym", "w4a16_g32_f16s", "w4a16_g64",      "float"};
     const tiny_model spec = model_of("llama");
     for (size_t s = 0; s < sizeof schemes / sizeof *schemes; s++)
         check_plan(&spec, &schemes[s], 1);
@@ -250,7 +256,8 @@ END_OF_TEST
 
 TEST(every_family)
 {
-    static const char *const one[] = {"w4a16_g32"}, *const mixed[] = {"w4a16_g32_asym", "w8a16", "float", "w3a16_g32", "w4a16_g32"};
+    static const char *const one[] = {"w4a16_g32"}, *const mixed[] = {"w4a16_g32_asym", "w8a16", "float", "w3a16_g32",
+                                                                      "w4a16_g32"};
     for (size_t f = 0; f < N_FAMILIES; f++) {
         tiny_model spec = model_of(families[f]);
         check_plan(&spec, one, 1);
@@ -309,7 +316,8 @@ TEST(experts_of_different_schemes)
     const calm_layout *layout = calm_model_layout(p.model);
     static const char *const schemes[] = {"w4a16_g32", "w4a16_g32_asym", "w8a16", "w3a16_g32"};
     for (size_t j = 0; j < layout->n_jobs; j++)
-        tiny_plan_quantize(&p, j, layout->jobs[j].expert >= 0 ? schemes[(size_t)layout->jobs[j].expert % 4] : "float", TINY_GENERAL);
+        tiny_plan_quantize(&p, j, layout->jobs[j].expert >= 0 ? schemes[(size_t)layout->jobs[j].expert % 4] : "float",
+                           TINY_GENERAL);
     const char *path = export(&p, NULL);
     opened in = open_written(path);
     ck_assert_int_eq(find(&in, "model.layers.0.mlp.experts.1.down_proj.weight")->stored->type, CALM_GGML_Q8_0);
@@ -331,7 +339,8 @@ TEST(rows_are_turned)
     tiny_plan p;
     tiny_plan_open(&p, tiny_model_write(&spec));
     opened in = open_written(export(&p, NULL));
-    const calm_tensor *source = calm_safetensors_find(calm_model_tensors(p.model), "model.layers.0.self_attn.k_proj.weight");
+    const calm_tensor *source = calm_safetensors_find(calm_model_tensors(p.model),
+                                                      "model.layers.0.self_attn.k_proj.weight");
     const calm_gguf_tensor *stored = calm_gguf_find_tensor(in.file, "blk.0.attn_k.weight");
     const size_t bytes = spec.hidden * 2;    /* BF16 as it is */
     for (size_t h = 0; h < spec.n_kv; h++)
@@ -401,10 +410,12 @@ TEST(refused_by_name)
     tiny_model gemma = model_of("gemma2"), moe = model_of("qwen2_moe"), square = model_of("qwen2");
     check_refused(&spec, "w8a8", "model.layers.0.mlp.down_proj is w8a8: GGUF has no quantized activations");
     check_refused(&spec, "w4a4_g32", "is w4a4_g32: GGUF has no quantized activations");
-    check_refused(&spec, "w4a16_g16", "is w4a16_g16: GGUF's blocks have 32 columns, which must divide the groups of 16");
+    check_refused(&spec, "w4a16_g16",
+                  "is w4a16_g16: GGUF's blocks have 32 columns, which must divide the groups of 16");
     check_refused(&spec, "w8a16_asym", "is w8a16_asym: GGUF has no asymmetric type of 8 bits");
     odd.inner = 80;
-    check_refused(&odd, "w4a16_g32", "model.layers.0.mlp.down_proj has 80 input columns, which GGUF's blocks of 32 do not divide");
+    check_refused(&odd, "w4a16_g32",
+                  "model.layers.0.mlp.down_proj has 80 input columns, which GGUF's blocks of 32 do not divide");
     gemma.head_dim = 16;
     check_refused(&gemma, "float", "query_pre_attn_scalar");
     moe.extra = "\"norm_topk_prob\": true";

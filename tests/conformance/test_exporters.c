@@ -380,8 +380,8 @@ TEST(same_bytes_in_a_fixed_order)
 }
 END_OF_TEST
 
-/* Tensor bytes in files of the directory, each no more than the limit unless it has one tensor alone; number of files.
- */
+/* Tensor bytes in files of the directory, each no more than the limit unless it has one tensor alone; number
+ * of files. */
 static size_t check_shards(const char *dir, size_t limit)
 {
     calm_safetensors *set;

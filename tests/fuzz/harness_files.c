@@ -1,4 +1,5 @@
-/* What every fuzz target uses, under the driver and under libFuzzer: a context, and files for parsers that read paths. */
+/* What every fuzz target uses, under the driver and under libFuzzer: a context, and files for parsers that
+ * read paths. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -30,7 +31,8 @@ void fuzz_make_folder(void)
 {
     if (work_folder[0])
         return;
-    snprintf(work_folder, sizeof work_folder, "%s/calm-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    snprintf(work_folder, sizeof work_folder, "%s/calm-fuzz-XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     if (!mkdtemp(work_folder)) {
         perror(work_folder);
         exit(2);

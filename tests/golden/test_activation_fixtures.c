@@ -1,4 +1,5 @@
-/* Every activation tensor of the numerics files, discovered: the statistics of one hook point, in one piece and in merged windows.
+/* Every activation tensor of the numerics files, discovered: the statistics of one hook point, in one piece and in
+ * merged windows.
  *
  * Tolerances (fixtures/README.md): counts, extremes, medians and the 100 largest exactly; quantiles relative 1e-9. Sums
  * in double over n values: n u relative, below 1e-12 for these.  A token's ratio is stored as a float: 2^-24 relative,

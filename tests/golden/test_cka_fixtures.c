@@ -1,5 +1,5 @@
-/* Every CKA case of the numerics files, discovered: similarities in the general form and, for matrices of one width, the losses of
- * calm_score.
+/* Every CKA case of the numerics files, discovered: similarities in the general form and, for matrices of one width,
+ * the losses of calm_score.
  *
  * The stored values are exact for the stored inputs (fixtures/README.md).  Tolerances from there: 1e-10 absolute for
  * the similarity; relative 1e-5 for 1 - CKA >= 1e-8.  Below 1e-8 (a scaled copy) 1e-13: no more than double can mean.

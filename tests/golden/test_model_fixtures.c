@@ -3,8 +3,8 @@
  *
  * Tolerances (fixtures/README.md): a float64 forward pass differs from the stored float32 values by at most 3e-5;
  * another float32 summation order adds about as much.  2e-4 is seven times that noise and a sixth of the smallest
- * change that a misread setting makes (1.2e-3).  Mean NLL 1e-5, sums of squares and maxima 1e-4 relative per channel.
- */
+ * change that a misread setting makes (1.2e-3).  Mean NLL 1e-5, sums of squares and maxima 1e-4 relative
+ * per channel. */
 #include "tests/support/harness.h"
 
 #include <stdio.h>

@@ -207,7 +207,8 @@ static void check_search(const char *scheme, const char *grid, bool weighted, bo
 
 TEST(searches_by_brute_force)
 {
-    static const char *const schemes[] = {"w4a16_g32", "w3a16_g16", "w2a16", "w8a16_g16", "w4a16_g32_asym", "w2a16_asym"};
+    static const char *const schemes[] = {"w4a16_g32", "w3a16_g16",      "w2a16",
+                                          "w8a16_g16", "w4a16_g32_asym", "w2a16_asym"};
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         check_search(schemes[i], "mse", false, false, false);
         check_search(schemes[i], "mse(signed=true)", false, true, false);
@@ -269,8 +270,8 @@ static void slow_scales(const double *h, const float *w, const double *q, float 
         memcpy(scale, next, n * sizeof *scale);
 }
 
-/* Refit what `chain` makes slowly with `rounds` of scales and, if asked, sweeps; compare with what `refit` makes of it.
- */
+/* Refit what `chain` makes slowly with `rounds` of scales and, if asked, sweeps; compare with what `refit` makes
+ * of it. */
 static void check_refit(const char *scheme, const char *chain, const char *refit, int rounds, bool sweeps)
 {
     slow_problem p;

@@ -1,5 +1,5 @@
-/* cd by the sum over all other columns at every step, from codes rounded one by one.  The weights are random, so no value
- * lies within 1e-9 of a rounding tie and codes must be equal. */
+/* cd by the sum over all other columns at every step, from codes rounded one by one.  The weights are random, so no
+ * value lies within 1e-9 of a rounding tie and codes must be equal. */
 #include "tests/support/slow_parts.h"
 
 /* O crosses a chunk of 128 rows and a tile of 32, I a block of 128 columns. */
@@ -15,7 +15,8 @@ static void check_cd(const char *scheme, const char *grid, int sweeps)
         const float *w = p.w + r * p.in, *scale = qjob.scales + r * qjob.n_groups;
         double *row = q + r * p.in;
         for (size_t j = 0; j < p.in; j++)
-            row[j] = slow_rounded(&qjob.scheme, w[j] / (double)scale[j / qjob.group], slow_zero(&qjob, r, j / qjob.group));
+            row[j] = slow_rounded(&qjob.scheme, w[j] / (double)scale[j / qjob.group],
+                                  slow_zero(&qjob, r, j / qjob.group));
         double before = slow_loss(h, w, row, scale, p.in, qjob.group);
         for (int sweep = 0; sweep < sweeps; sweep++)
             slow_sweep(&qjob, r, h, w, row, scale);

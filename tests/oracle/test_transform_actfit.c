@@ -1,6 +1,6 @@
 /* actfit from its definition: tokens quantized one value at a time, sums over rows, Gaussian elimination; then what
- * follows must do what it does for W* and Hq given by hand.  The weights are random, so after rounding W* to float32 both ways
- * no value lies near enough to a rounding tie for codes to differ. */
+ * follows must do what it does for W* and Hq given by hand.  The weights are random, so after rounding W* to float32
+ * both ways no value lies near enough to a rounding tie for codes to differ. */
 #include "tests/support/slow_parts.h"
 
 /* A token to the values that the scheme can hold, in float32 as docs/method.md section 1 says. */
@@ -90,8 +90,8 @@ TEST(of_the_smoothed_input)
 }
 END_OF_TEST
 
-/* What it is for: the output from quantized activations is nearer to the float one than without the fit.  Weights of 8 bits
- * hardly add to the error. */
+/* What it is for: the output from quantized activations is nearer to the float one than without the fit.  Weights of 8
+ * bits hardly add to the error. */
 static double output_error(const slow_problem *p, const char *chain)
 {
     calm_qjob qjob = slow_run(p, chain);
@@ -133,6 +133,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("transform_actfit", (const TTest *[]){weights_and_gram_of_the_quantized_input, of_the_smoothed_input,
-                                                           the_fit_lowers_the_error, nothing_to_fit_to, NULL});
+    return run_tests("transform_actfit",
+                     (const TTest *[]){weights_and_gram_of_the_quantized_input, of_the_smoothed_input,
+                                       the_fit_lowers_the_error, nothing_to_fit_to, NULL});
 }

@@ -1,8 +1,8 @@
-/* awq by trying every exponent: scales from the definition, each group rounded one weight at a time, the loss by the sum
- * over all pairs of columns.
+/* awq by trying every exponent: scales from the definition, each group rounded one weight at a time, the loss by the
+ * sum over all pairs of columns.
  *
- * The chain stores s as float32 and its own exp, log and pow may be off by a unit or two: 1e-6 relative.  Codes are compared
- * on the scales the chain found, which are then exact. */
+ * The chain stores s as float32 and its own exp, log and pow may be off by a unit or two: 1e-6 relative.  Codes are
+ * compared on the scales the chain found, which are then exact. */
 #include "ptq/base/rng.h"
 #include "tests/support/slow_parts.h"
 

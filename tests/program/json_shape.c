@@ -1,6 +1,6 @@
 /* json_shape: read JSON from standard input and print one line per member, "path: type", so that a case can say what
- * a report has without saying its numbers.  Arrays show their first element alone; exit status 1 when it is not JSON.
- */
+ * a report has without saying its numbers.  Arrays show their first element alone; exit status 1 when it is
+ * not JSON. */
 #include <stdio.h>
 
 #include "ptq/io/json.h"

@@ -172,13 +172,36 @@ static void command_line(const program *p, bool force, const char *words[MAX_WOR
     calm_scheme_name(&r->schemes[0], scheme);
     for (size_t i = 1; i < r->n_pool; i++)
         algorithms = test_format("%s,%s", algorithms, calm_algorithm_name(r->pool[i].algorithm));
-    const char *const all[] = {
-        "calm", "quantize", "--quiet", "--json", "--model", r->model.dir, "--scheme", test_format("%s", scheme),
-        "--algorithms", algorithms, "--calib", r->calib_path, "--eval-text", r->eval_path,
-        "--samples", test_format("%lld", r->samples), "--seqlen", test_format("%lld", r->seqlen),
-        "--score-samples", test_format("%lld", r->score_windows), "--guard-samples", test_format("%lld", r->guard_windows),
-        "--eval-samples", test_format("%lld", r->eval_windows), "--store", p->store, "--output", p->output,
-        "--threads", test_format("%d", p->of.threads)};
+    const char *const all[] = {"calm",
+                               "quantize",
+                               "--quiet",
+                               "--json",
+                               "--model",
+                               r->model.dir,
+                               "--scheme",
+                               test_format("%s", scheme),
+                               "--algorithms",
+                               algorithms,
+                               "--calib",
+                               r->calib_path,
+                               "--eval-text",
+                               r->eval_path,
+                               "--samples",
+                               test_format("%lld", r->samples),
+                               "--seqlen",
+                               test_format("%lld", r->seqlen),
+                               "--score-samples",
+                               test_format("%lld", r->score_windows),
+                               "--guard-samples",
+                               test_format("%lld", r->guard_windows),
+                               "--eval-samples",
+                               test_format("%lld", r->eval_windows),
+                               "--store",
+                               p->store,
+                               "--output",
+                               p->output,
+                               "--threads",
+                               test_format("%d", p->of.threads)};
     for (; n < sizeof all / sizeof *all; n++)
         words[n] = all[n];
     if (force)

@@ -58,8 +58,8 @@ int64_t program_check(const program *p, const char *expected, const char *where)
 /* Names in the directory, joined by a space; and "calm.db.blobs/tmp/..." where a temporary blob lies. */
 const char *program_files(const program *p);
 
-/* Call `fn` for every point from 0 to n - 1, in two processes that share them; where one of them fails, so does the test.
- * What they count must lie in memory from program_shared, zeroed and the processes' own; `worker` is 0 or 1. */
+/* Call `fn` for every point from 0 to n - 1, in two processes that share them; where one of them fails, so does the
+ * test. What they count must lie in memory from program_shared, zeroed and the processes' own; `worker` is 0 or 1. */
 void program_spread(long n, void (*fn)(void *user, long point, int worker), void *user);
 void *program_shared(size_t bytes);
 

@@ -1,6 +1,6 @@
-/* The program killed by SIGKILL at points spread over its operations on the disk: whatever it had done, the output's name
- * stands for nothing or for a whole checkpoint, the store is sound, and the same command goes on where it stopped and
- * ends with the same bytes. */
+/* The program killed by SIGKILL at points spread over its operations on the disk: whatever it had done, the output's
+ * name stands for nothing or for a whole checkpoint, the store is sound, and the same command goes on where it stopped
+ * and ends with the same bytes. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -53,8 +53,9 @@ static void check_resume(const model_run *first, const program *p, int64_t have,
 {
     long long done = 0, begun = 0;
     if (calm_path_exists(p->store))
-        sscanf(program_text(p, "SELECT printf('%d %d', total(status = 'finished'), total(status <> 'finished')) FROM run"),
-               "%lld %lld", &done, &begun);
+        sscanf(
+            program_text(p, "SELECT printf('%d %d', total(status = 'finished'), total(status <> 'finished')) FROM run"),
+            "%lld %lld", &done, &begun);
     const program_end end = program_run(p, NULL, calm_path_exists(p->output));
     ck_assert_msg(end.status == 0, "%s: %d %d %s", where, end.status, end.signal, end.said);
     ck_assert_msg(program_cached(p) == have, "%s: %lld of %lld candidates were used", where,
@@ -64,7 +65,8 @@ static void check_resume(const model_run *first, const program *p, int64_t have,
     ck_assert_msg(strcmp(program_files(p), first->files) == 0, "%s: left behind: %s", where, program_files(p));
     ck_assert_int_eq(program_check(p, first->digest, where), N_CANDIDATES);
     /* The same run, unless it had ended. */
-    const char *rows = program_text(p, "SELECT printf('%d %d %d', count(*), total(status = 'finished'), max(attempts)) FROM run");
+    const char *rows = program_text(
+        p, "SELECT printf('%d %d %d', count(*), total(status = 'finished'), max(attempts)) FROM run");
     const char *expected = test_format("%lld %lld %lld", done + 1, done + 1, 1 + begun);
     ck_assert_msg(strcmp(rows, expected) == 0, "%s: runs, finished, attempts: %s, not %s", where, rows, expected);
 }

@@ -10,7 +10,8 @@
 #ifdef CALM_SANITIZED
 #define STEP 61
 #else
-#define STEP 2    /* the odd ones by a full disk, the even ones by the device; 1, all by both, after a change of what writes */
+#define STEP                                                                                                           \
+    2 /* the odd ones by a full disk, the even ones by the device; 1, all by both, after a change of what writes */
 #endif
 
 /* Of so many failed runs one is started again: test_program_kills has resuming at more points. */
@@ -80,7 +81,8 @@ static void check_resume(const refusal *r, int64_t have, const char *where)
         return;
     must(r, program_cached(&r->p) == have, where, "candidates used",
          test_format("%lld of %lld", (long long)program_cached(&r->p), (long long)have));
-    must(r, strcmp(play_digest(r->p.output), r->digest) == 0, where, "resumed to other bytes", play_digest(r->p.output));
+    must(r, strcmp(play_digest(r->p.output), r->digest) == 0, where, "resumed to other bytes",
+         play_digest(r->p.output));
     must(r, strcmp(program_files(&r->p), r->files) == 0, where, "left behind", program_files(&r->p));
 }
 

@@ -1,5 +1,5 @@
-/* What a later run takes over: candidates are found by their content, whatever the files are called and whenever they were
- * written, and blobs that are not what their rows say are computed again. */
+/* What a later run takes over: candidates are found by their content, whatever the files are called and whenever they
+ * were written, and blobs that are not what their rows say are computed again. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -259,6 +259,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("resume", (const TTest *[]){names_and_times_are_in_no_key, what_changes_a_key, chains_carry_revisions,
-                                                 damaged_blobs_are_computed_again, damaged_while_it_runs, NULL});
+    return run_tests("resume",
+                     (const TTest *[]){names_and_times_are_in_no_key, what_changes_a_key, chains_carry_revisions,
+                                       damaged_blobs_are_computed_again, damaged_while_it_runs, NULL});
 }

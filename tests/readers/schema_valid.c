@@ -1,5 +1,5 @@
-/* schema_valid: read JSON files and print a line each, "NAME valid" or "NAME POINTER" with the pointer of the first fault
- * that calm finds in the structure of a recipe; "NAME unread" for what is no JSON. */
+/* schema_valid: read JSON files and print a line each, "NAME valid" or "NAME POINTER" with the pointer of the first
+ * fault that calm finds in the structure of a recipe; "NAME unread" for what is no JSON. */
 #include <stdio.h>
 #include <string.h>
 

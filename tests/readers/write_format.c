@@ -49,7 +49,8 @@ TEST(write)
     size_t n = 0;
     tiny_plan p;
     const calm_exporter *exporter;
-    const calm_export_options options = {.max_shard_bytes = arguments[5] ? (size_t)atoll(arguments[5]) : 0, .asymmetric = true};
+    const calm_export_options options = {.max_shard_bytes = arguments[5] ? (size_t)atoll(arguments[5]) : 0,
+                                         .asymmetric = true};
     for (char *word = strtok(arguments[4], ","); word && n < MOST_SCHEMES; word = strtok(NULL, ","))
         schemes[n++] = word;
     tiny_plan_open(&p, arguments[1]);

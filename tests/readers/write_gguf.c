@@ -43,7 +43,9 @@ static void read_back(const char *folder)
     ck_ok(CALM_NEW(ctx, ctx->out, tensors, list.n));
     for (size_t i = 0; i < list.n; i++)
         if (list.entries[i].name)
-            tensors[n++] = (calm_tensor){.name = list.entries[i].name, .dtype = CALM_F32, .n_dims = list.entries[i].n_dims,
+            tensors[n++] = (calm_tensor){.name = list.entries[i].name,
+                                         .dtype = CALM_F32,
+                                         .n_dims = list.entries[i].n_dims,
                                          .shape = {list.entries[i].shape[0], list.entries[i].shape[1]}};
     ck_ok(calm_safetensors_begin(ctx, &writer, test_format("%s/calm.safetensors", folder), tensors, n));
     for (size_t i = 0; i < list.n; i++) {

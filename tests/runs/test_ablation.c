@@ -1,5 +1,5 @@
-/* Ablations of a tiny model: figures that no number of threads changes, that the store gives back, and that agree with what
- * the store's scores say; entries that fail; outputs that are refused. */
+/* Ablations of a tiny model: figures that no number of threads changes, that the store gives back, and that agree with
+ * what the store's scores say; entries that fail; outputs that are refused. */
 #include "cli/ablation_report.h"
 
 #include <errno.h>
@@ -163,7 +163,8 @@ TEST(differences_are_to_the_best_uniform_run)
 }
 END_OF_TEST
 
-/* With two entries a unit's order agrees or is turned round: the mean correlation follows from the share that agrees. */
+/* With two entries a unit's order agrees or is turned round: the mean correlation follows from the share
+ * that agrees. */
 TEST(correlations_of_two_entries)
 {
     const play run = new_play("w4a16_g16", "rtn,gptq");

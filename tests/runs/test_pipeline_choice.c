@@ -40,7 +40,8 @@ static calm_status watch(void *user, calm_ctx *worker, const calm_observation *s
 }
 
 /* Run block 0 over the batch, with the weights of the store's rtn candidates unless `store` is NULL. */
-static outputs run_first_block(const calm_model *model, const calm_rope *rope, const calm_windows *windows, calm_store *store)
+static outputs run_first_block(const calm_model *model, const calm_rope *rope, const calm_windows *windows,
+                               calm_store *store)
 {
     calm_batch *batch, before;
     calm_block block;
@@ -56,9 +57,11 @@ static outputs run_first_block(const calm_model *model, const calm_rope *rope, c
         calm_mapping map;
         calm_qjob qjob;
         float *w;
-        ck_ok(calm_store_query_one(ctx, store, "SELECT k.blob FROM candidate k JOIN job j ON j.id = k.job_id JOIN block b"
+        ck_ok(calm_store_query_one(ctx, store,
+                                   "SELECT k.blob FROM candidate k JOIN job j ON j.id = k.job_id JOIN block b"
                                    " ON b.id = j.block_id JOIN algorithm a ON a.id = k.algorithm_id WHERE b.number = 0"
-                                   " AND j.role = ?1 AND a.name = 'rtn'", &role, 1, &blob, 1));
+                                   " AND j.role = ?1 AND a.name = 'rtn'",
+                                   &role, 1, &blob, 1));
         ck_ok(calm_blob_get(ctx, calm_store_blobs(store), blob.text, &map));
         ck_ok(calm_qblob_decode(ctx, "blob", map.data, map.bytes, &qjob));
         calm_unmap_file(&map);
@@ -104,11 +107,14 @@ static void check_score(calm_store *store, const char *unit, const char *metric,
 {
     const calm_value params[] = {calm_value_text(unit), calm_value_text(metric), calm_value_text(role)};
     calm_value value;
-    ck_ok(calm_store_query_one(ctx, store, "SELECT value FROM v_scores WHERE block = 0 AND algorithm = 'rtn' AND unit = ?1"
-                               " AND metric = ?2 AND job = ?3", params, 3, &value, 1));
-    /* Both run the same float32 pass but for its order of rows within a product: 1e-7 of values, 1e-5 of their error. */
-    ck_assert_msg(fabs(value.real - expected) <= 2e-5 * expected, "%s %s of %s: %.9g, expected %.9g", unit, metric, role,
-                  value.real, expected);
+    ck_ok(calm_store_query_one(ctx, store,
+                               "SELECT value FROM v_scores WHERE block = 0 AND algorithm = 'rtn' AND unit = ?1"
+                               " AND metric = ?2 AND job = ?3",
+                               params, 3, &value, 1));
+    /* Both run the same float32 pass but for its order of rows within a product: 1e-7 of values, 1e-5 of
+     * their error. */
+    ck_assert_msg(fabs(value.real - expected) <= 2e-5 * expected, "%s %s of %s: %.9g, expected %.9g", unit, metric,
+                  role, value.real, expected);
 }
 
 TEST(scores_of_units_are_what_they_say)
@@ -148,17 +154,20 @@ END_OF_TEST
 TEST(a_unit_has_one_choice)
 {
     const play first = play_new(NULL, "w3a16_g16", "rtn,gptq,gptq-hls");
-    const play sublayer = with_unit(&first, CALM_UNIT_SUBLAYER, "sublayer"), block = with_unit(&first, CALM_UNIT_BLOCK, "block");
+    const play sublayer = with_unit(&first, CALM_UNIT_SUBLAYER, "sublayer"),
+               block = with_unit(&first, CALM_UNIT_BLOCK, "block");
     play_must_run(&sublayer);
     play_must_run(&block);
     ck_assert_int_eq(play_sql(&sublayer, "SELECT count(DISTINCT unit) FROM choice"), 4);
     ck_assert_int_eq(play_sql(&block, "SELECT count(DISTINCT unit) FROM choice"), 2);
     ck_assert_int_eq(play_sql(&block, "SELECT max(n) FROM (SELECT count(DISTINCT k.algorithm_id) n FROM choice c JOIN"
                                       " candidate k ON k.id = c.candidate_id GROUP BY c.unit)"), 1);
-    ck_assert_str_eq(play_text(&block, "SELECT DISTINCT unit FROM choice ORDER BY 1"), "model.layers.0\nmodel.layers.1\n");
+    ck_assert_str_eq(play_text(&block, "SELECT DISTINCT unit FROM choice ORDER BY 1"),
+                     "model.layers.0\nmodel.layers.1\n");
     ck_assert_str_eq(play_text(&sublayer, "SELECT DISTINCT unit FROM choice ORDER BY 1"),
                      "model.layers.0.attention\nmodel.layers.0.mlp\nmodel.layers.1.attention\nmodel.layers.1.mlp\n");
-    ck_assert_str_eq(play_text(&block, "SELECT unit || ' ' || rule || ' ' || metric FROM run"), "block token cka_token\n");
+    ck_assert_str_eq(play_text(&block, "SELECT unit || ' ' || rule || ' ' || metric FROM run"),
+                     "block token cka_token\n");
 }
 END_OF_TEST
 
@@ -184,13 +193,16 @@ TEST(units_of_a_mixture)
 {
     const tiny_model mixture = tiny_of("qwen3_moe");
     const play first = play_new(&mixture, "w4a16_g8", "rtn,gptq");
-    const play sublayer = with_unit(&first, CALM_UNIT_SUBLAYER, "sublayer"), block = with_unit(&first, CALM_UNIT_BLOCK, "block");
+    const play sublayer = with_unit(&first, CALM_UNIT_SUBLAYER, "sublayer"),
+               block = with_unit(&first, CALM_UNIT_BLOCK, "block");
     play_must_run(&sublayer);
     play_must_run(&block);
-    ck_assert_int_gt(play_sql(&sublayer, "SELECT count(*) FROM v_scores WHERE unit = 'sublayer' AND job LIKE 'experts.%'"), 0);
+    ck_assert_int_gt(
+        play_sql(&sublayer, "SELECT count(*) FROM v_scores WHERE unit = 'sublayer' AND job LIKE 'experts.%'"), 0);
     ck_assert_int_eq(play_sql(&sublayer, "SELECT count(DISTINCT unit) FROM choice WHERE unit LIKE '%.experts.%'"),
                      (int64_t)(2 * mixture.n_experts));
-    ck_assert_int_gt(play_sql(&block, "SELECT count(*) FROM v_scores WHERE unit = 'block' AND job LIKE 'experts.%'"), 0);
+    ck_assert_int_gt(play_sql(&block, "SELECT count(*) FROM v_scores WHERE unit = 'block' AND job LIKE 'experts.%'"),
+                     0);
 }
 END_OF_TEST
 
@@ -208,8 +220,9 @@ TEST(a_quantized_prefix)
     play_must_run(&again);
     ck_assert_str_eq(play_digest(run.recipe.output), play_digest(again.recipe.output));
     /* Nothing lies before block 0; what block 1 reads is another thing. */
-    static const char differ[] = "SELECT count(*) FROM v_scores a JOIN v_scores b USING (block, job, algorithm, unit, metric)"
-                                 " WHERE a.calibration < b.calibration AND a.value <> b.value AND block = %d";
+    static const char differ[] =
+        "SELECT count(*) FROM v_scores a JOIN v_scores b USING (block, job, algorithm, unit, metric)"
+        " WHERE a.calibration < b.calibration AND a.value <> b.value AND block = %d";
     ck_assert_int_eq(play_sql(&first, test_format(differ, 0)), 0);
     ck_assert_int_gt(play_sql(&first, test_format(differ, 1)), 0);
     run.recipe.output = play_path(&first, "third");
@@ -238,13 +251,16 @@ TEST(bits_are_shared)
         const play run = with_budget(&first, &budgets[i], 1, test_format("of%zu", i));
         const outcome said = play_must_run(&run);
         ck_assert_uint_eq(said.cached, i ? 32 : 0);
-        const double bits = (double)play_sql(&run, "SELECT round(1e6 * bits_per_weight) FROM run ORDER BY id DESC LIMIT 1") / 1e6;
+        const double bits = (double)play_sql(&run,
+                                             "SELECT round(1e6 * bits_per_weight) FROM run ORDER BY id DESC LIMIT 1")
+                            / 1e6;
         ck_assert_msg(bits <= budgets[i] && bits > last, "%g bits of %g", bits, budgets[i]);
         last = bits;
     }
     /* One probe for each of 8 units, at the narrowest width, whatever the number of budgets. */
     ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM score WHERE metric = 'probe_kl'"), 8);
-    ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM v_scores WHERE metric = 'probe_kl' AND scheme <> 'w2a16_g16'"), 0);
+    ck_assert_int_eq(
+        play_sql(&first, "SELECT count(*) FROM v_scores WHERE metric = 'probe_kl' AND scheme <> 'w2a16_g16'"), 0);
     const play table = with_budget(&first, budgets, 3, "table");
     const outcome said = play_must_run(&table);
     ck_assert_uint_eq(said.cached, 32);
@@ -292,7 +308,8 @@ TEST(light_effort)
     play_must_run(&full);
     play_must_run(&light);
     /* The tiny model's inputs are flat: every crest is below 5. */
-    ck_assert_int_eq(play_sql(&light, "SELECT count(*) FROM activation WHERE point LIKE '%_in' AND crest_median >= 5"), 0);
+    ck_assert_int_eq(play_sql(&light, "SELECT count(*) FROM activation WHERE point LIKE '%_in' AND crest_median >= 5"),
+                     0);
     ck_assert_int_eq(play_sql(&light, "SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id"
                                       " WHERE a.name = 'smoothquant'"), 0);
     ck_assert_int_eq(play_sql(&light, "SELECT count(*) FROM candidate"), 8);
@@ -336,8 +353,11 @@ static void replace_entry(play *run, size_t i, const char *name, calm_part *part
 
 static void check_failed(const play *run, const char *name, const char *why, int64_t n)
 {
-    ck_assert_int_eq(play_sql(run, test_format("SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id"
-                                               " WHERE a.name = '%s' AND k.failure LIKE '%%%s%%'", name, why)), n);
+    ck_assert_int_eq(
+        play_sql(run, test_format("SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id"
+                                  " WHERE a.name = '%s' AND k.failure LIKE '%%%s%%'",
+                                  name, why)),
+        n);
     ck_assert_int_eq(play_sql(run, test_format("SELECT count(*) FROM v_choices WHERE algorithm = '%s'", name)), 0);
 }
 
@@ -376,7 +396,8 @@ TEST(too_few_rows_to_choose)
     run.recipe.score_windows = 1;
     const outcome said = play_run(&run, none);
     ck_assert_int_eq(said.status, CALM_EARG);
-    ck_assert_msg(strstr(said.message, "3 rows were scored") && strstr(said.message, "needs at least 4"), "%s", said.message);
+    ck_assert_msg(strstr(said.message, "3 rows were scored") && strstr(said.message, "needs at least 4"), "%s",
+                  said.message);
     ck_assert_msg(strstr(said.log, "below 16 rows per input"), "%s", said.log);
 }
 END_OF_TEST

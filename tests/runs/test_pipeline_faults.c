@@ -221,7 +221,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("pipeline_faults", (const TTest *[]){killed_and_started_again, killed_while_it_resumes, a_killed_run_names_what_it_has,
-                                                          replaced_as_a_whole, replaced_without_exchange, disk_full,
-                                                          calls_that_fail_once, NULL});
+    return run_tests("pipeline_faults",
+                     (const TTest *[]){killed_and_started_again, killed_while_it_resumes,
+                                       a_killed_run_names_what_it_has, replaced_as_a_whole, replaced_without_exchange,
+                                       disk_full, calls_that_fail_once, NULL});
 }

@@ -48,8 +48,9 @@ static int64_t of_choices(const play *run, int64_t id, const char *what, const c
 
 static void check_legal(const play *run, int64_t id, const char *target)
 {
-    static const char schemes_of_block[] = "SELECT max(n) FROM (SELECT count(DISTINCT scheme) n FROM v_choices WHERE run ="
-                                           " %lld AND job LIKE 'experts.%%' GROUP BY block)";
+    static const char schemes_of_block[] =
+        "SELECT max(n) FROM (SELECT count(DISTINCT scheme) n FROM v_choices WHERE run ="
+        " %lld AND job LIKE 'experts.%%' GROUP BY block)";
     ck_assert_int_eq(play_sql(run, test_format(schemes_of_block, (long long)id)), 1);
     if (strcmp(target, "transformers") == 0)
         ck_assert_int_eq(of_choices(run, id, "count(DISTINCT scheme)", "job LIKE 'experts.%'"), 1);
@@ -63,14 +64,21 @@ static void check_legal(const play *run, int64_t id, const char *target)
 
 static const char *decided(const play *run, int64_t of)
 {
-    return play_text(run, test_format("SELECT printf('%%d %%d %%s', job_id, candidate_id, reason) FROM choice WHERE run_id ="
-                                      " %lld ORDER BY job_id", (long long)of));
+    return play_text(run,
+                     test_format("SELECT printf('%%d %%d %%s', job_id, candidate_id, reason) FROM choice WHERE run_id ="
+                                 " %lld ORDER BY job_id",
+                                 (long long)of));
 }
 
 static int64_t select_run(const play *run, int64_t of, const char *target, double budget)
 {
-    const calm_reselect_options o = {.store = run->recipe.store, .run = of, .unit = CALM_AS_IN_RUN, .rule = CALM_AS_IN_RUN,
-                                   .budget = budget, .target = target, .command = "calm test"};
+    const calm_reselect_options o = {.store = run->recipe.store,
+                                     .run = of,
+                                     .unit = CALM_AS_IN_RUN,
+                                     .rule = CALM_AS_IN_RUN,
+                                     .budget = budget,
+                                     .target = target,
+                                     .command = "calm test"};
     calm_reselected selected;
     ck_ok(calm_reselect(ctx, &o, &selected));
     calm_reselected_clear(&selected);
@@ -153,16 +161,20 @@ TEST(a_dense_model_of_odd_widths)
     ck_assert_int_gt(of_choices(&run, id, "count(*)", "scheme <> 'w8a8'"), 0);
     ck_assert_msg(strstr(said.verdict, "target sglang: ") != NULL, "%s", said.verdict);
     /* No uniform run of the others is measured. */
-    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation r JOIN evaluation e ON e.id = r.evaluation_id WHERE"
-                                    " r.role = 'guard' AND (e.subject LIKE '%w3a16%' OR e.subject LIKE '%w4a16%')"), 0);
+    ck_assert_int_eq(play_sql(&run,
+                              "SELECT count(*) FROM run_evaluation r JOIN evaluation e ON e.id = r.evaluation_id WHERE"
+                              " r.role = 'guard' AND (e.subject LIKE '%w3a16%' OR e.subject LIKE '%w4a16%')"),
+                     0);
     ck_assert_int_gt(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard'"), 0);
     play alone = play_new(&model, "w4a16_g32", "rtn");
     alone.recipe.target = calm_engine_find("sglang");
     const outcome refused = play_run(&alone, none);
     ck_assert_int_eq(refused.status, CALM_EARG);
-    ck_assert_msg(strstr(refused.message, "`target` sglang takes no w4a16_g32 for model.layers.0.down [128, 96]: it takes input "
-                                          "columns that 64 divides, not 96; `schemes` w8a8 would do") != NULL, "%s",
-                  refused.message);
+    ck_assert_msg(strstr(refused.message,
+                         "`target` sglang takes no w4a16_g32 for model.layers.0.down [128, 96]: it takes input "
+                         "columns that 64 divides, not 96; `schemes` w8a8 would do")
+                      != NULL,
+                  "%s", refused.message);
     ck_assert_ptr_null(play_digest(alone.recipe.output));
 }
 END_OF_TEST
@@ -175,8 +187,11 @@ TEST(schemes_that_are_left_out)
     const play first = play_new(&model, "w3a16_g32,w4a16_g32,w8a16_g32", "rtn");
     play run = for_target(&first, "sglang", &bits);
     const outcome said = play_must_run(&run);
-    ck_assert_msg(strstr(said.log, "w3a16_g32 is left out: target sglang has no use for it anywhere; of model.layers.0.qkv "
-                                   "it takes weights of 4 or 8 bits, not 3") != NULL, "%s", said.log);
+    ck_assert_msg(strstr(said.log,
+                         "w3a16_g32 is left out: target sglang has no use for it anywhere; of model.layers.0.qkv "
+                         "it takes weights of 4 or 8 bits, not 3")
+                      != NULL,
+                  "%s", said.log);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate WHERE scheme LIKE 'w3%'"), 0);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate"), 40);
     play pinned = for_target(&first, "sglang", &bits);

@@ -47,15 +47,16 @@ static const char *results(const play *run)
         play_text(run, "SELECT k.key || ' ' || j.name || ' ' || a.name || ' ' || coalesce(k.blob, k.failure) || ' ' ||"
                        " coalesce(printf('%.17g', k.damp), '') || ' ' || coalesce(k.score_rows, 0) FROM candidate k"
                        " JOIN job j ON j.id = k.job_id JOIN algorithm a ON a.id = k.algorithm_id ORDER BY k.key");
-    const char *scores = play_text(run, "SELECT k.key || ' ' || s.metric || ' ' || printf('%.17g', s.value)"
-                                        " FROM score s JOIN candidate k ON k.id = s.candidate_id ORDER BY k.key, s.metric");
+    const char *scores = play_text(run,
+                                   "SELECT k.key || ' ' || s.metric || ' ' || printf('%.17g', s.value)"
+                                   " FROM score s JOIN candidate k ON k.id = s.candidate_id ORDER BY k.key, s.metric");
     const char *choices =
         play_text(run, "SELECT c.unit || ' ' || k.key || ' ' || c.reason FROM choice c JOIN candidate k"
                        " ON k.id = c.candidate_id ORDER BY c.unit");
-    const char *activations =
-        play_text(run, "SELECT x.hook || ' ' || x.count || ' ' || printf('%.17g %.17g %.17g', x.mean, x.std, x.mean_abs)"
-                       " || ' ' || coalesce((SELECT group_concat(printf('%.17g', p.value), ' ') FROM activation_peak p"
-                       " WHERE p.activation_id = x.id), '') FROM activation x ORDER BY x.hook");
+    const char *activations = play_text(
+        run, "SELECT x.hook || ' ' || x.count || ' ' || printf('%.17g %.17g %.17g', x.mean, x.std, x.mean_abs)"
+             " || ' ' || coalesce((SELECT group_concat(printf('%.17g', p.value), ' ') FROM activation_peak p"
+             " WHERE p.activation_id = x.id), '') FROM activation x ORDER BY x.hook");
     ck_assert(candidates[0] && scores[0] && choices[0] && activations[0]);
     return test_format("%s%s%s%s", candidates, scores, choices, activations);
 }
@@ -286,8 +287,8 @@ END_OF_TEST
 
 /* ---- estimates against what arenas held ---- */
 
-/* What is held back from arenas is the base and an allowance for libraries, so arenas may hold the rest: the first `n` of
- * capture, quantize, score, assemble and evaluate. */
+/* What is held back from arenas is the base and an allowance for libraries, so arenas may hold the rest: the first `n`
+ * of capture, quantize, score, assemble and evaluate. */
 static void check_stages(const outcome *said, const char *name, size_t n)
 {
     const calm_memory_plan *plan = &said->memory;
@@ -300,8 +301,8 @@ static void check_stages(const outcome *said, const char *name, size_t n)
                   {"evaluate", said->held.evaluate, plan->evaluate}};
     for (size_t i = 0; i < n; i++) {
         const size_t held = stages[i].held, expected = stages[i].expected - plan->reserved + REDZONES;
-        ck_assert_msg(held <= expected, "%s: arenas held %zu KiB in %s, expected at most %zu", name, (held - base) / 1024,
-                      stages[i].stage, (expected - base) / 1024);
+        ck_assert_msg(held <= expected, "%s: arenas held %zu KiB in %s, expected at most %zu", name,
+                      (held - base) / 1024, stages[i].stage, (expected - base) / 1024);
     }
 }
 
@@ -392,8 +393,8 @@ TEST(estimates_hold_for_many_windows)
 }
 END_OF_TEST
 
-/* Fits to the quantized input keep rows, and hold more than one square matrix; enough rows that they run.  What follows the
- * rounding does not know of them. */
+/* Fits to the quantized input keep rows, and hold more than one square matrix; enough rows that they run.  What follows
+ * the rounding does not know of them. */
 TEST(estimates_hold_for_kept_rows)
 {
     static const char *const families[] = {"qwen3", "qwen3_moe"};

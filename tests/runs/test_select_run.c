@@ -22,8 +22,8 @@ static play with_unit(const play *run, calm_unit unit, const char *name)
 
 static calm_reselect_options asking(const play *run, int64_t of)
 {
-    return (calm_reselect_options){.store = run->recipe.store, .run = of, .unit = CALM_AS_IN_RUN, .rule = CALM_AS_IN_RUN,
-                                 .budget = NAN, .command = "calm test"};
+    return (calm_reselect_options){.store = run->recipe.store, .run = of, .unit = CALM_AS_IN_RUN,
+                                   .rule = CALM_AS_IN_RUN, .budget = NAN, .command = "calm test"};
 }
 
 /* The run that holds the selection. */
@@ -45,9 +45,10 @@ static void refuse(const calm_reselect_options *o, calm_status status, const cha
 /* All that was decided in a run, one job a line. */
 static const char *decided(const play *run, int64_t of)
 {
-    return play_text(run, test_format("SELECT printf('%%d %%d %%s|%%s|%%s|%%d', job_id, candidate_id, unit, reason,"
-                                      " coalesce(advice, '-'), disagrees) FROM choice WHERE run_id = %lld ORDER BY job_id",
-                                      (long long)of));
+    return play_text(run,
+                     test_format("SELECT printf('%%d %%d %%s|%%s|%%s|%%d', job_id, candidate_id, unit, reason,"
+                                 " coalesce(advice, '-'), disagrees) FROM choice WHERE run_id = %lld ORDER BY job_id",
+                                 (long long)of));
 }
 
 /* ---- the same again ---- */
@@ -77,7 +78,8 @@ TEST(every_unit_comes_out_again)
     const play sublayer = with_unit(&first, CALM_UNIT_SUBLAYER, "sublayer"), block = with_unit(&first, CALM_UNIT_BLOCK,
                                                                                                "block");
     play argmax = with_unit(&first, CALM_UNIT_BLOCK, "argmax");
-    argmax.recipe.selection = (calm_selection){CALM_UNIT_BLOCK, CALM_CHOICE_RULE_ARGMAX, CALM_POINT_DELTA, CALM_METRIC_CKA};
+    argmax.recipe.selection = (calm_selection){CALM_UNIT_BLOCK, CALM_CHOICE_RULE_ARGMAX, CALM_POINT_DELTA,
+                                               CALM_METRIC_CKA};
     check_reproduced(&first);
     check_reproduced(&sublayer);
     check_reproduced(&block);
@@ -164,10 +166,11 @@ TEST(another_budget_and_wishes)
     ck_assert_str_eq(play_text(&run, "SELECT scheme FROM v_choices WHERE run = 2 AND block = 0"),
                      "w3a16_g16\nw4a16_g16\nw3a16_g16\nw3a16_g16\n");
     ck_assert_int_eq(play_sql(&run, "SELECT bits_per_weight <= 3.75 FROM run WHERE id = 2"), 1);
-    ck_assert_str_eq(play_text(&run, "SELECT json_extract(recipe, '$.select') FROM run WHERE id = 2"),
-                     "{\"run\":1,\"unit\":\"job\",\"rule\":\"token\",\"metric\":\"cka_token\",\"budget\":3.75,"
-                     "\"forbid\":[\"rtn\"],\"pin\":[{\"unit\":\"model.layers.0.*\",\"candidate\":\"gptq-hls w3a16_g16\"},"
-                     "{\"unit\":\"model.layers.0.o\",\"candidate\":\"gptq-hls w4a16_g16\"}]}\n");
+    ck_assert_str_eq(
+        play_text(&run, "SELECT json_extract(recipe, '$.select') FROM run WHERE id = 2"),
+        "{\"run\":1,\"unit\":\"job\",\"rule\":\"token\",\"metric\":\"cka_token\",\"budget\":3.75,"
+        "\"forbid\":[\"rtn\"],\"pin\":[{\"unit\":\"model.layers.0.*\",\"candidate\":\"gptq-hls w3a16_g16\"},"
+        "{\"unit\":\"model.layers.0.o\",\"candidate\":\"gptq-hls w4a16_g16\"}]}\n");
     ck_assert_int_eq(play_sql(&run, "SELECT (SELECT json_remove(recipe, '$.select') FROM run WHERE id = 2) ="
                                     " (SELECT recipe FROM run WHERE id = 1)"), 1);
     /* What a selection was asked holds for selections of it. */
@@ -199,13 +202,15 @@ TEST(a_budget_without_probes)
     ctx->log_user = said;
     select_run(&o);
     ck_assert_str_eq(said, "");
-    play_sql(&run,
-             "DELETE FROM score WHERE metric = 'probe_kl' AND candidate_id IN (SELECT id FROM candidate WHERE job_id < 4)");
+    play_sql(
+        &run,
+        "DELETE FROM score WHERE metric = 'probe_kl' AND candidate_id IN (SELECT id FROM candidate WHERE job_id < 4)");
     ck_assert_int_eq(select_run(&o), 3);    /* the same wishes, and another plan */
     ck_assert_msg(strstr(said, "3 of 8 units have no probe in the store") && strstr(said, "cka_token times its share"),
                   "%s", said);
-    ck_assert_int_eq(play_sql(&run,
-                              "SELECT count(*) FROM choice WHERE run_id = 3 AND reason LIKE 'score by share of weights %'"), 8);
+    ck_assert_int_eq(
+        play_sql(&run, "SELECT count(*) FROM choice WHERE run_id = 3 AND reason LIKE 'score by share of weights %'"),
+        8);
     ck_assert_int_eq(play_sql(&run, "SELECT bits_per_weight <= 4.2 FROM run WHERE id = 3"), 1);
 }
 END_OF_TEST
@@ -239,11 +244,12 @@ TEST(another_unit_and_metric)
     o.rule = CALM_CHOICE_RULE_ARGMAX;
     select_run(&o);
     /* Whatever has the least rel_mse of its sublayer. */
-    ck_assert_int_eq(play_sql(&run,
-                              "SELECT count(*) FROM choice c JOIN candidate k ON k.id = c.candidate_id JOIN score s"
-                              " ON s.candidate_id = k.id AND s.unit = 'sublayer' AND s.metric = 'rel_mse' WHERE c.run_id = 2"
-                              " AND s.value = (SELECT min(t.value) FROM candidate l JOIN score t ON t.candidate_id = l.id AND"
-                              " t.unit = 'sublayer' AND t.metric = 'rel_mse' WHERE l.job_id = c.job_id)"), 8);
+    ck_assert_int_eq(
+        play_sql(&run, "SELECT count(*) FROM choice c JOIN candidate k ON k.id = c.candidate_id JOIN score s"
+                       " ON s.candidate_id = k.id AND s.unit = 'sublayer' AND s.metric = 'rel_mse' WHERE c.run_id = 2"
+                       " AND s.value = (SELECT min(t.value) FROM candidate l JOIN score t ON t.candidate_id = l.id AND"
+                       " t.unit = 'sublayer' AND t.metric = 'rel_mse' WHERE l.job_id = c.job_id)"),
+        8);
     ck_assert_int_eq(play_sql(&run, "SELECT count(DISTINCT unit) FROM choice WHERE run_id = 2"), 4);
 }
 END_OF_TEST
@@ -256,10 +262,10 @@ static const char *all_rows(const play *run)
     static const char *const tables[] = {"run", "choice", "run_candidate", "candidate", "score", "artifact"};
     const char *text = "";
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        text = test_format("%s%s %s", text, tables[i],
-                           play_text(run,
-                                     test_format("SELECT count(*) || ' ' || sum(length(printf('%%s', %s))) FROM %s",
-                                                      i == 0 ? "recipe || status || coalesce(ended_at, '')" : "1", tables[i])));
+        text = test_format(
+            "%s%s %s", text, tables[i],
+            play_text(run, test_format("SELECT count(*) || ' ' || sum(length(printf('%%s', %s))) FROM %s",
+                                       i == 0 ? "recipe || status || coalesce(ended_at, '')" : "1", tables[i])));
     return text;
 }
 
@@ -282,8 +288,10 @@ TEST(selections_that_are_refused)
     o.metric = "cka_tokem";
     refuse(&o, CALM_EARG, "`choice.metric` cka_tokem: a job has no such score; did you mean cka_token?");
     o.metric = "probe_kl";
-    refuse(&o, CALM_EARG,
-           "has no probe_kl of a job in the store; calm quantize with `choice.unit` job `choice.metric` probe_kl measures it");
+    refuse(
+        &o, CALM_EARG,
+        "has no probe_kl of a job in the store; calm quantize with `choice.unit` job `choice.metric` probe_kl "
+        "measures it");
     o.metric = NULL;
     o.unit = CALM_UNIT_BLOCK;
     refuse(&o, CALM_EARG, "model.layers.0: rtn has no cka_token of a block in the store");
@@ -313,12 +321,14 @@ TEST(runs_without_an_end)
     play_sql(&run, "UPDATE run SET status = 'failed'");
     ck_assert_int_eq(select_run(&o), 2);
     play_sql(&run, "UPDATE run SET status = 'interrupted' WHERE id = 1");
-    play_sql(&run,
-             "DELETE FROM run_candidate WHERE run_id = 1 AND candidate_id IN (SELECT id FROM candidate WHERE job_id > 6)");
+    play_sql(
+        &run,
+        "DELETE FROM run_candidate WHERE run_id = 1 AND candidate_id IN (SELECT id FROM candidate WHERE job_id > 6)");
     refuse(&o, CALM_ENOTFOUND, "run 1 (interrupted) stopped 4 candidates before it had all");
     play_sql(&run, "UPDATE run SET recipe = json_set(recipe, '$.blocks', json('[0,0]')) WHERE id = 1");
-    play_sql(&run,
-             "DELETE FROM run_candidate WHERE run_id = 1 AND candidate_id IN (SELECT id FROM candidate WHERE job_id > 4)");
+    play_sql(
+        &run,
+        "DELETE FROM run_candidate WHERE run_id = 1 AND candidate_id IN (SELECT id FROM candidate WHERE job_id > 4)");
     ck_assert_int_eq(select_run(&o), 3);    /* it was about the first block alone */
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice WHERE run_id = 3"), 4);
 }
@@ -329,11 +339,13 @@ TEST(pins_of_the_recipe)
 {
     const play run = play_new(NULL, "w3a16_g16", "rtn,gptq");
     play_must_run(&run);
-    play_sql(&run,
-             "UPDATE run SET recipe = json_set(recipe, '$.choice.pins', json('{\"1.down\":\"gptq\",\"*.down\":\"rtn\"}'))");
+    play_sql(
+        &run,
+        "UPDATE run SET recipe = json_set(recipe, '$.choice.pins', json('{\"1.down\":\"gptq\",\"*.down\":\"rtn\"}'))");
     calm_reselect_options o = asking(&run, 1);
-    static const char pinned[] = "SELECT job || block || ' ' || algorithm || ' ' || reason FROM v_choices WHERE run = %d AND reason"
-                                 " LIKE 'pinned%%' ORDER BY 1";
+    static const char pinned[] =
+        "SELECT job || block || ' ' || algorithm || ' ' || reason FROM v_choices WHERE run = %d AND reason"
+        " LIKE 'pinned%%' ORDER BY 1";
     select_run(&o);
     ck_assert_str_eq(play_text(&run, test_format(pinned, 2)),
                      "down0 rtn pinned by the recipe\ndown1 gptq pinned by the recipe\n");
@@ -564,8 +576,8 @@ TEST(blobs_that_are_damaged)
     refuse_assembly(&run, &o, CALM_EFORMAT, "computes it again");
     ck_fails(assemble(&o), CALM_EFORMAT, test_format("model.layers.0.qkv: "));
     /* Sound, and of another job. */
-    const char *other = play_text(&run,
-                                  "SELECT blob || blob_bytes FROM candidate WHERE job_id = 4 AND blob IS NOT NULL LIMIT 1");
+    const char *other = play_text(
+        &run, "SELECT blob || blob_bytes FROM candidate WHERE job_id = 4 AND blob IS NOT NULL LIMIT 1");
     play_sql(&run, test_format("UPDATE candidate SET blob = '%.64s', blob_bytes = %s WHERE job_id = 1", other,
                                other + 64));
     refuse_assembly(&run, &o, CALM_EFORMAT, "model.layers.0.qkv");

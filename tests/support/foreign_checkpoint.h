@@ -1,5 +1,5 @@
-/* Checkpoints as other tools write them, of schemes that calm does not write: names, dtypes, shapes and keys are theirs,
- * values are not. */
+/* Checkpoints as other tools write them, of schemes that calm does not write: names, dtypes, shapes and keys are
+ * theirs, values are not. */
 #ifndef CALM_TESTS_FOREIGN_CHECKPOINT_H
 #define CALM_TESTS_FOREIGN_CHECKPOINT_H
 
@@ -22,8 +22,8 @@ typedef struct foreign_part {
 /* What stands for the weight [out, in] of a module: list [FOREIGN_PARTS], and how many; 0: the weight itself. */
 typedef size_t foreign_fn(const char *module, size_t out, size_t in, foreign_part *list);
 
-/* The tiny model with its matrices replaced, `entry` ("\"quantization_config\": {}") in its config.json, and a tokenizer.
- * The directory lives until the end of the test. */
+/* The tiny model with its matrices replaced, `entry` ("\"quantization_config\": {}") in its config.json, and a
+ * tokenizer. The directory lives until the end of the test. */
 const char *foreign_write(const tiny_model *spec, const char *entry, foreign_fn *parts);
 
 typedef struct foreign_file {

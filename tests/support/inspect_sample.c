@@ -58,9 +58,13 @@ static void evaluate(const filling *f, const char *key, const char *role, const 
                                               .nll = log(ppl), .kl = kl, .top1 = 0.5};
     int64_t id;
     ck_ok(calm_store_evaluation_put(ctx, f->store, &evaluation, &id));
-    ck_ok(calm_store_verdict_put(ctx, f->store, &(calm_store_verdict){.run_id = f->run, .evaluation_id = id, .role = role,
-                                                                      .subject = subject, .delta_kl = NAN,
-                                                                      .delta_se = NAN}));
+    ck_ok(calm_store_verdict_put(ctx, f->store,
+                                 &(calm_store_verdict){.run_id = f->run,
+                                                       .evaluation_id = id,
+                                                       .role = role,
+                                                       .subject = subject,
+                                                       .delta_kl = NAN,
+                                                       .delta_se = NAN}));
 }
 
 static void activate(const filling *f, const char *hook, int block, double peak, const char *text)
@@ -68,7 +72,8 @@ static void activate(const filling *f, const char *hook, int block, double peak,
     const calm_store_peak peaks[] = {{-peak, 3, 17, 42, text}, {peak / 2, 0, 1, 41, "the"}};
     const calm_store_activation activation = {.model_id = f->model, .calibration_id = f->calibration, .hook = hook,
                                               .point = "block_out", .block = block, .channels = 64, .count = 640,
-                                              .n_tokens = 10, .max_abs = peak, .q50 = 0.5, .peaks = peaks, .n_peaks = 2};
+                                              .n_tokens = 10, .max_abs = peak, .q50 = 0.5, .peaks = peaks,
+                                              .n_peaks = 2};
     ck_ok(calm_store_activation_put(ctx, f->store, &activation));
 }
 
@@ -100,8 +105,9 @@ static void fill_first(filling *f)
     ck_ok(calm_store_gate_put(ctx, f->store, &(calm_store_gate){f->run, 0, "ppl_ratio <= 1.05", 1.02, true}));
     ck_ok(calm_store_artifact_put(ctx, f->store, &(calm_store_artifact){f->run, "out/model.safetensors", "weights", 77,
                                                                         "abcd"}));
-    ck_ok(calm_store_run_end(ctx, f->store, f->run, &(calm_store_outcome){"finished", "hybrid", "no uniform run is better",
-                                                                          4.125, 1000, 400}));
+    ck_ok(
+        calm_store_run_end(ctx, f->store, f->run,
+                           &(calm_store_outcome){"finished", "hybrid", "no uniform run is better", 4.125, 1000, 400}));
 }
 
 static void fill_second(filling *f)
@@ -130,7 +136,8 @@ static void fill_others(filling *f)
     put(f, 0, "gptq", "w4a16_g128", "job", 1e-4, 1e-3, -7, NULL);
     const int64_t narrow = put(f, 0, "gptq", "w3a16_g128", "job", 9e-4, 9e-3, -4, NULL);
     choose(f, 0, narrow, "predicted KL 1e-3 of 1e-3 at the narrowest width; there: the only candidate");
-    begin(f, "r4", "sublayer", "token", "cka_token", "{\"scheme\":\"w4a16_g128\",\"algorithms\":[{\"name\":\"rtn\"},{\"name\":\"gptq\"}]}");
+    begin(f, "r4", "sublayer", "token", "cka_token",
+          "{\"scheme\":\"w4a16_g128\",\"algorithms\":[{\"name\":\"rtn\"},{\"name\":\"gptq\"}]}");
     put(f, 0, "rtn for gptq", "w4a16_g128", "sublayer", 2e-4, 1e-3, -7, NULL);
     put(f, 0, "rtn", "w4a16_g128", "sublayer", 1e-4, 1e-3, -7, NULL);
 }
@@ -149,8 +156,14 @@ calm_store *inspect_sample_open(const char **path)
         ck_ok(calm_store_block_id(ctx, f.store, &(calm_store_block){f.model, b, name, "decoder"}, &block));
         for (int j = 0; j < 2; j++) {
             const char *role = j ? "down" : "qkv";
-            const calm_store_job job = {.block_id = block, .role = role, .position = j, .sublayer = j ? "mlp" : "attention",
-                                        .name = test_format("%s.%s", name, role), .linears = role, .out = 128, .in = 64,
+            const calm_store_job job = {.block_id = block,
+                                        .role = role,
+                                        .position = j,
+                                        .sublayer = j ? "mlp" : "attention",
+                                        .name = test_format("%s.%s", name, role),
+                                        .linears = role,
+                                        .out = 128,
+                                        .in = 64,
                                         .input_hook = test_format("%s.block_out", name)};
             ck_ok(calm_store_job_id(ctx, f.store, &job, &f.jobs[2 * b + j]));
         }

@@ -187,7 +187,8 @@ void slow_sweep(const calm_qjob *qjob, size_t r, const double *h, const float *w
         for (size_t k = 0; k < in; k++)
             if (k != j)
                 sum += h[j * in + k] * (w[k] - scale[k / group] * q[k]);
-        q[j] = slow_rounded(&qjob->scheme, (w[j] + sum / h[j * in + j]) / scale[j / group], slow_zero(qjob, r, j / group));
+        q[j] = slow_rounded(&qjob->scheme, (w[j] + sum / h[j * in + j]) / scale[j / group],
+                            slow_zero(qjob, r, j / group));
     }
 }
 

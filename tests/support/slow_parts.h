@@ -1,5 +1,5 @@
-/* What slow versions of parts share: a random job, and arithmetic written from docs/method.md sections 1 and 4 without any
- * of the code under test.  Memory lives until the end of the test. */
+/* What slow versions of parts share: a random job, and arithmetic written from docs/method.md sections 1 and 4 without
+ * any of the code under test.  Memory lives until the end of the test. */
 #ifndef CALM_TESTS_SLOW_PARTS_H
 #define CALM_TESTS_SLOW_PARTS_H
 
@@ -43,8 +43,8 @@ double slow_rounded(const calm_scheme *scheme, double value, size_t zero);
 /* The grid `absmax` of w [n]. */
 void slow_absmax(const calm_scheme *scheme, const double *w, size_t n, float *scale, size_t *zero);
 
-/* The grids mse, hmse (h given, h[j * stride] of column j), ls and hls (refine): the best of the spans of w [n], then least
- * squares while it helps; scale, and *zero. */
+/* The grids mse, hmse (h given, h[j * stride] of column j), ls and hls (refine): the best of the spans of w [n], then
+ * least squares while it helps; scale, and *zero. */
 float slow_search(const calm_scheme *scheme, const float *w, const double *h, size_t stride, size_t n, bool both,
                   bool refine, size_t *zero);
 

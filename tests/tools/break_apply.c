@@ -277,8 +277,8 @@ static char *behind_name(char *bytes, size_t n, const char *name)
     return NULL;
 }
 
-/* The first string of an array of them, which `at` is after the name of, takes the second into itself: as many bytes, one
- * element less. */
+/* The first string of an array of them, which `at` is after the name of, takes the second into itself: as many bytes,
+ * one element less. */
 static calm_status swallow(calm_ctx *ctx, const break_fault *fault, char *at)
 {
     uint64_t count, first, second;

@@ -12,22 +12,21 @@ const break_fault break_faults[] = {
     {"header_not_json", "ct", "ST001", "", BREAK_HEADER, "{\"", "{{", 0, 0},
     {"dtype_unknown", "ct", "ST002", "", BREAK_HEADER, "\"BF16\"", "\"XF16\"", 0, 0},
     {"file_cut", "ct", "ST003", "", BREAK_CUT, "model.safetensors", "64", 0, 0},
-    {"tensors_overlap", "ct", "ST004", "model.embed_tokens", BREAK_ENTRY, "model.norm.weight/data_offsets", "[0, 256]", 0,
-     0},
+    {"tensors_overlap", "ct", "ST004", "model.embed_tokens", BREAK_ENTRY, "model.norm.weight/data_offsets", "[0, 256]",
+     0, 0},
     {"bytes_behind", "ct", "ST005", "model.safetensors", BREAK_APPEND, "model.safetensors", "spare", 0, 0},
     {"index_empty", "ct-shards", "ST007", "", BREAK_SET, "weight_map", "{}", "model.safetensors.index.json", 0},
     {"index_not_json", "ct-shards", "ST007", "", BREAK_TEXT, "model.safetensors.index.json", "{", 0, 0},
     {"shard_missing", "ct-shards", "ST008", "", BREAK_REMOVE, "model-00002-of-00002.safetensors", 0, 0, 0},
     {"index_wrong_file", "ct-shards", "ST009", UP0 ".weight_packed", BREAK_SET,
-     "weight_map/model." UP0 ".weight_packed",
-     "\"model-00002-of-00002.safetensors\"", "model.safetensors.index.json", 0},
+     "weight_map/model." UP0 ".weight_packed", "\"model-00002-of-00002.safetensors\"", "model.safetensors.index.json",
+     0},
     {"index_of_nothing", "ct-shards", "ST009", "model.ghost.weight", BREAK_SET, "weight_map/model.ghost.weight",
      "\"model-00002-of-00002.safetensors\"", "model.safetensors.index.json", 0},
     {"tensor_twice", "ct-shards", "ST006", UP0 ".weight_shape", BREAK_ENTRY, "model." UP0 ".weight_shape",
      "{\"dtype\": \"I64\", \"shape\": [0], \"data_offsets\": [0, 0]}", "model-00002-of-00002.safetensors", 0},
     {"index_lacks_tensor", "ct-shards", "ST010", UP0 ".weight_scale", BREAK_SET,
-     "weight_map/model." UP0 ".weight_scale", 0,
-     "model.safetensors.index.json", 0},
+     "weight_map/model." UP0 ".weight_scale", 0, "model.safetensors.index.json", 0},
     {"index_total", "ct-shards", "ST011", "", BREAK_SET, "metadata/total_size", "1", "model.safetensors.index.json", 0},
 
     /* model */
@@ -35,8 +34,8 @@ const break_fault break_faults[] = {
     {"config_array", "ct", "MD001", "config.json", BREAK_TEXT, "config.json", "[]", 0, 0},
     {"config_unknown", "ct", "MD002", "config.json", BREAK_SET, "architectures", "[\"OtherForCausalLM\"]", 0, 0},
     {"config_heads", "ct", "MD003", "config.json", BREAK_SET, "num_key_value_heads", "3", 0, 0},
-    {"norm_missing", "ct", "MD004", "layers.1.input_layernorm.weight", BREAK_DROP, "layers.1.input_layernorm.weight",
-     0, 0, 0},
+    {"norm_missing", "ct", "MD004", "layers.1.input_layernorm.weight", BREAK_DROP, "layers.1.input_layernorm.weight", 0,
+     0, 0},
     {"vocab_wrong", "ct", "MD005", "embed_tokens", BREAK_SET, "vocab_size", "60", 0, 0},
     {"norm_integers", "ct", "MD006", "model.norm.weight", BREAK_DTYPE, "model.norm.weight", "I16", 0, 0},
     {"block_too_many", "ct", "MD007", "model.layers.1", BREAK_SET, "num_hidden_layers", "1", 0, 0},
@@ -48,8 +47,8 @@ const break_fault break_faults[] = {
      0},
     {"tokens_added", "ct", "MD016", "tokenizer.json", BREAK_SET, "added_tokens/0/id", "100000", "tokenizer.json", 0},
     {"entry_missing", "ct", "MD011", "model.layers.0", BREAK_SET, "quantization_config", 0, 0, 0},
-    {"method_misspelt", "ct", "MD012", "quantization_config", BREAK_SET, QC "quant_method", "\"compressed_tensors\"",
-     0, 0},
+    {"method_misspelt", "ct", "MD012", "quantization_config", BREAK_SET, QC "quant_method", "\"compressed_tensors\"", 0,
+     0},
     {"method_other", "ct", "MD013", "quantization_config", BREAK_SET, QC "quant_method", "\"hqq\"", 0, 0},
     {"group_does_not_divide", "ct", "MD014", Q0, BREAK_SET, GROUP "weights/group_size", "48", 0, 0},
 
@@ -94,14 +93,16 @@ const break_fault break_faults[] = {
      "\"pack-quantized\", "
      "\"config_groups\": {\"group_0\": {\"targets\": [\"Linear\"], \"format\": \"pack-quantized\", \"weights\": "
      "{\"num_bits\": 4, "
-     "\"type\": \"int\", \"symmetric\": true, \"strategy\": \"group\", \"group_size\": 32}}}, \"ignore\": []}", 0, 0},
+     "\"type\": \"int\", \"symmetric\": true, \"strategy\": \"group\", \"group_size\": 32}}}, \"ignore\": []}",
+     0, 0},
     {"router_targeted", "ct-moe", "CT022", "mlp.gate", BREAK_SET, "quantization_config",
      "{\"quant_method\": \"compressed-tensors\", \"quantization_status\": \"compressed\", \"format\": "
      "\"pack-quantized\", "
      "\"config_groups\": {\"group_0\": {\"targets\": [\"Linear\"], \"format\": \"pack-quantized\", \"weights\": "
      "{\"num_bits\": 4, "
      "\"type\": \"int\", \"symmetric\": true, \"strategy\": \"group\", \"group_size\": 32}}}, \"ignore\": "
-     "[\"lm_head\"]}", 0, 0},
+     "[\"lm_head\"]}",
+     0, 0},
     {"head_not_ignored", "ct-moe", "CT023", "lm_head", BREAK_SET, QC "ignore/0", "\"model.embed_tokens\"", 0, 0},
     {"router_not_ignored", "ct-moe", "CT023", "mlp.gate", BREAK_SET, QC "ignore", "[\"lm_head\"]", 0, 0},
     {"attention_target", "ct-mixed", "CT024", "group_01", BREAK_SET, QC "config_groups/group_01/targets",
@@ -128,8 +129,9 @@ const break_fault break_faults[] = {
     {"fused_partly", "ct", "FU002", "model.layers.0.self_attn", BREAK_SET, QC "ignore/+", "\"" Q0 "\"", 0, 0},
     {"fused_schemes", "ct", "FU001", "model.layers.0.self_attn", BREAK_SET, QC "config_groups/group_01",
      "{\"targets\": [\"" Q0 "\"], \"format\": \"pack-quantized\", \"weights\": {\"num_bits\": 8, \"type\": \"int\", "
-                            "\"symmetric\": true, "
-     "\"strategy\": \"channel\", \"dynamic\": false}}", 0, 0},
+     "\"symmetric\": true, "
+     "\"strategy\": \"channel\", \"dynamic\": false}}",
+     0, 0},
     {"experts_schemes", "ct-moe", "FU003", "model.layers.0.mlp.experts", BREAK_SET, QC "ignore/+",
      "\"re:.*layers\\\\.0\\\\.mlp\\\\.experts\\\\.1\\\\.\"", 0, 0},
     {"fused_name_elsewhere", "ct-mixed", "FU004", "qkv_proj", BREAK_SET, QC "config_groups/group_01/targets/+",
@@ -167,16 +169,16 @@ const break_fault break_faults[] = {
 
     /* GPTQ */
     {"gptq_bits", "gptq", "GQ001", "config.json", BREAK_SET, QC "bits", "7", 0, 0},
-    {"gptq_two_configs", "gptq", "GQ002", "quantize_config.json", BREAK_SET, "desc_act", "true",
-     "quantize_config.json", 0},
+    {"gptq_two_configs", "gptq", "GQ002", "quantize_config.json", BREAK_SET, "desc_act", "true", "quantize_config.json",
+     0},
     {"gptq_index_order", "gptq", "GQ003", UP0, BREAK_POKE, UP0 ".g_idx", "01000000", 0, 0},
     {"gptq_desc_act", "gptq", "GQ004", "quantization_config", BREAK_SET, QC "desc_act", "true", 0, "vllm"},
     {"gptq_zeros_v2", "gptq", "GQ005", "model.layers.0", BREAK_SET, QC "checkpoint_format", "\"gptq_v2\"", 0, 0},
     {"gptq_zero_other", "gptq", "GQ005", UP0, BREAK_POKE, UP0 ".qzeros", "78777777", 0, 0},
     {"gptq_asymmetric_v1", "gptq-asym", "GQ006", "quantization_config", BREAK_SET, QC "checkpoint_format", "\"gptq\"",
      0, 0},
-    {"gptq_dynamic_fused", "gptq", "GQ007", "qkv_proj", BREAK_SET, QC "dynamic",
-     "{\"+:.*qkv_proj$\": {\"bits\": 8}}", 0, 0},
+    {"gptq_dynamic_fused", "gptq", "GQ007", "qkv_proj", BREAK_SET, QC "dynamic", "{\"+:.*qkv_proj$\": {\"bits\": 8}}",
+     0, 0},
     {"gptq_dynamic_nothing", "gptq", "GQ008", "dynamic", BREAK_SET, QC "dynamic", "{\"-:lm_tail\": {}}", 0, 0},
     {"gptq_index_range", "gptq", "GQ010", UP0, BREAK_POKE, UP0 ".g_idx", "ffff0000", 0, 0},
     {"gptq_scales_missing", "gptq", "TE001", UP0, BREAK_DROP, UP0 ".scales", 0, 0, 0},
@@ -203,8 +205,8 @@ const break_fault break_faults[] = {
     {"gguf_arch", "gguf", "GG003", "general.architecture", BREAK_KEY, "general.architecture", "8@7a7a7a7a7a", 0, 0},
     {"gguf_version", "gguf", "GG002", "", BREAK_BYTES, "GGUF\3", "GGUF\7", 0, 0},
     {"gguf_type", "gguf", "GG002", "", BREAK_TYPE, "token_embd.weight", "63", 0, 0},
-    {"gguf_key_missing", "gguf", "GG004", "qwen3.block_count", BREAK_BYTES, "qwen3.block_count", "qwen3.block_cound",
-     0, 0},
+    {"gguf_key_missing", "gguf", "GG004", "qwen3.block_count", BREAK_BYTES, "qwen3.block_count", "qwen3.block_cound", 0,
+     0},
     {"gguf_heads", "gguf", "GG008", "attn_k", BREAK_KEY, "qwen3.attention.head_count_kv", "01000000", 0, 0},
     {"gguf_eps", "gguf", "GG005", "layer_norm_rms_epsilon", BREAK_KEY, "qwen3.attention.layer_norm_rms_epsilon",
      "0000c07f", 0, 0},

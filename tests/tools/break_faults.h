@@ -4,8 +4,8 @@
 
 #include "ptq/base/context.h"
 
-/* What is done; `a` and `b` say to what.  Tensors are named by the end of their name: the first that ends so is meant.
- */
+/* What is done; `a` and `b` say to what.  Tensors are named by the end of their name: the first that ends so
+ * is meant. */
 typedef enum break_kind {
     BREAK_SET,    /* member `a` ("quantization_config/format") of `file` becomes the JSON b; NULL: is removed; "/+":
                      appended */

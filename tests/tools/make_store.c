@@ -44,6 +44,7 @@ static calm_status make(calm_ctx *ctx, void *opts)
 int main(int argc, char **argv)
 {
     arguments args;
-    const tool it = {"make_store", "--output FILE", "Makes a store with made-up rows in every table.", table, &args, make};
+    const tool it = {"make_store", "--output FILE", "Makes a store with made-up rows in every table.",
+                     table,        &args,           make};
     return tool_main(&it, argc, argv);
 }

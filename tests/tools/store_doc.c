@@ -1,8 +1,9 @@
 /* store_doc: docs/store.md against the program.
  *
- * Between the lines <!-- schema --> and <!-- /schema -->, below the queries, stands what this tool makes of store/schema.sql and its comments;
- * each ```sql block that another block follows is a query, and that block its rows, from a store that make_store's rows
- * fill (synth_store.h).  Without --update it says where the file differs, with it the file is put right. */
+ * Between the lines <!-- schema --> and <!-- /schema -->, below the queries, stands what this tool makes of
+ * store/schema.sql and its comments; each ```sql block that another block follows is a query, and that block its rows,
+ * from a store that make_store's rows fill (synth_store.h).  Without --update it says where the file differs, with it
+ * the file is put right. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,8 +44,8 @@ static bool declares(const char *line, const char *comment, const char *name, bo
         return strncmp(at, name, n) == 0 && at[n] == ' ';
     while (comment > line && strchr(" ,", comment[-1]))
         comment--;
-    return comment - line > (long)n + 3 && strncmp(comment - n, name, n) == 0 && strncmp(comment - n - 3, "AS ", 3) == 0 &&
-           !is_word(comment[-(long)n - 1]);
+    return comment - line > (long)n + 3 && strncmp(comment - n, name, n) == 0 && strncmp(comment - n - 3, "AS ", 3) == 0
+           && !is_word(comment[-(long)n - 1]);
 }
 
 /* The comment on the line that declares a column; with `name` NULL the one on the first line. */
@@ -85,14 +86,16 @@ static calm_status add_rows(calm_ctx *ctx, calm_sql *sql, const char *query, con
     return ctx->status;
 }
 
-static calm_status add_columns(calm_ctx *ctx, calm_sql *sql, const char *name, const char *text, bool view, calm_text *out)
+static calm_status add_columns(calm_ctx *ctx, calm_sql *sql, const char *name, const char *text, bool view,
+                               calm_text *out)
 {
     calm_statement *row;
     const char *column, *type, *comment;
     CALM_TRY(calm_sql_first(
         ctx, sql,
-        "SELECT c.name, c.type || iif(c.\"notnull\" OR c.pk, '', ' or NULL') || coalesce((SELECT ', `' || f.\"table\" || '.' "
-        "|| f.\"to\" || '`' FROM pragma_foreign_key_list(?1) f WHERE f.\"from\" = c.name), '') FROM pragma_table_info(?1) c",
+        "SELECT c.name, c.type || iif(c.\"notnull\" OR c.pk, '', ' or NULL') || coalesce((SELECT ', `' || f.\"table\" "
+        "|| '.' || f.\"to\" || '`' FROM pragma_foreign_key_list(?1) f WHERE f.\"from\" = c.name), '') FROM "
+        "pragma_table_info(?1) c",
         CALM_BIND(CALM_T(name)), &row));
     calm_text_printf(out, view ? "| column | meaning |\n|---|---|\n" : "| column | type | meaning |\n|---|---|---|\n");
     while (calm_sql_next(ctx, sql, row)) {
@@ -115,17 +118,21 @@ static calm_status add_keys(calm_ctx *ctx, calm_sql *sql, const char *name, calm
     CALM_TRY(add_rows(ctx, sql,
                       "SELECT 'Primary key: `' || group_concat(name, ', ') || '`.' FROM (SELECT name FROM"
                       " pragma_table_info(?1) WHERE pk ORDER BY pk)", name, out));
-    CALM_TRY(add_rows(ctx, sql,
-                      "SELECT '  Unique: `' || (SELECT group_concat(name, ', ') FROM pragma_index_info(l.name)) || '`.' FROM"
-                      " pragma_index_list(?1) l WHERE l.origin = 'u' ORDER BY l.seq", name, out));
-    CALM_TRY(add_rows(ctx, sql,
-                      "SELECT '  Index `' || l.name || '`: `' || (SELECT group_concat(name, ', ') FROM"
-                      " pragma_index_info(l.name)) || '`.' FROM pragma_index_list(?1) l WHERE l.origin = 'c' ORDER BY l.name",
-                      name, out));
-    CALM_TRY(add_rows(ctx, sql,
-                      "SELECT '  Goes with its ' || group_concat(name, ' and ') || '.' FROM (SELECT DISTINCT '`' || \"table\" || '`'"
-                      " AS name FROM pragma_foreign_key_list(?1) WHERE on_delete = 'CASCADE' ORDER BY id DESC)",
-                      name, out));
+    CALM_TRY(
+        add_rows(ctx, sql,
+                 "SELECT '  Unique: `' || (SELECT group_concat(name, ', ') FROM pragma_index_info(l.name)) || '`.' FROM"
+                 " pragma_index_list(?1) l WHERE l.origin = 'u' ORDER BY l.seq",
+                 name, out));
+    CALM_TRY(add_rows(
+        ctx, sql,
+        "SELECT '  Index `' || l.name || '`: `' || (SELECT group_concat(name, ', ') FROM"
+        " pragma_index_info(l.name)) || '`.' FROM pragma_index_list(?1) l WHERE l.origin = 'c' ORDER BY l.name",
+        name, out));
+    CALM_TRY(add_rows(
+        ctx, sql,
+        "SELECT '  Goes with its ' || group_concat(name, ' and ') || '.' FROM (SELECT DISTINCT '`' || \"table\" || '`'"
+        " AS name FROM pragma_foreign_key_list(?1) WHERE on_delete = 'CASCADE' ORDER BY id DESC)",
+        name, out));
     return CALM_OK;
 }
 
@@ -142,7 +149,8 @@ static void add_checks(const char *text, calm_text *out)
     calm_text_printf(out, "\n\n");
 }
 
-static calm_status add_object(calm_ctx *ctx, calm_sql *sql, const char *name, const char *text, bool view, calm_text *out)
+static calm_status add_object(calm_ctx *ctx, calm_sql *sql, const char *name, const char *text, bool view,
+                              calm_text *out)
 {
     const char *comment;
     CALM_TRY(comment_of(ctx, text, NULL, view, &comment));
@@ -267,7 +275,8 @@ static calm_status renew_queries(calm_ctx *ctx, document *it, const char *path)
         it->n_queries++;
     }
     if (it->n_queries < LEAST_QUERIES)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %d queries with rows, expected %d", path, it->n_queries, LEAST_QUERIES);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %d queries with rows, expected %d", path, it->n_queries,
+                         LEAST_QUERIES);
     return CALM_OK;
 }
 
@@ -341,6 +350,7 @@ static calm_status work(calm_ctx *ctx, void *opts)
 int main(int argc, char **argv)
 {
     arguments args;
-    const tool it = {"store_doc", "--docs FILE", "Checks docs/store.md against the schema and a store.", table, &args, work};
+    const tool it = {"store_doc", "--docs FILE", "Checks docs/store.md against the schema and a store.",
+                     table,       &args,         work};
     return tool_main(&it, argc, argv);
 }

@@ -150,9 +150,14 @@ static calm_status put_calibration(calm_ctx *ctx, maker *it)
 {
     char key[CALM_SHA256_HEX];
     CALM_TRY(digest(ctx, it, "calibration", it->model, it->calibration, 0, key));
-    const calm_store_calibration calibration = {.key = key, .text_name = "bundled wikitext2-valid.txt", .text_digest = key,
-                                                .tokens_digest = key, .n_windows = 128, .window_tokens = 512,
-                                                .n_tokens = 65536, .seed = it->calibration ? it->calibration : -1,
+    const calm_store_calibration calibration = {.key = key,
+                                                .text_name = "bundled wikitext2-valid.txt",
+                                                .text_digest = key,
+                                                .tokens_digest = key,
+                                                .n_windows = 128,
+                                                .window_tokens = 512,
+                                                .n_tokens = 65536,
+                                                .seed = it->calibration ? it->calibration : -1,
                                                 .score_windows = 8};
     return calm_store_calibration_id(ctx, it->store, &calibration, &it->calibration_id);
 }
@@ -176,7 +181,8 @@ static calm_status put_hook(calm_ctx *ctx, maker *it, const char *hook, const ch
 {
     static const uint64_t histogram[] = {3, 40, 700, 5000, 800, 20, 1};
     calm_store_peak peaks[PEAKS];
-    const uint64_t base = (uint64_t)((it->model * 1009 + it->calibration) * 10000019 + block * 101 + (long)strlen(hook) * 7)
+    const uint64_t base = (uint64_t)((it->model * 1009 + it->calibration) * 10000019 + block * 101
+                                     + (long)strlen(hook) * 7)
                           + (uint64_t)(size * 1000);
     for (long i = 0; i < PEAKS; i++) {
         const double at = uniform(it, PEAKS_AT, base + (uint64_t)i);
@@ -219,7 +225,8 @@ static calm_status put_activations(calm_ctx *ctx, maker *it)
 /* The number of a candidate in the whole store: its draws. */
 static uint64_t number_of(const maker *it, long job, long entry)
 {
-    return ((uint64_t)it->run * (uint64_t)it->size->jobs + (uint64_t)job) * SYNTH_STORE_MAX_CANDIDATES + (uint64_t)entry;
+    return ((uint64_t)it->run * (uint64_t)it->size->jobs + (uint64_t)job) * SYNTH_STORE_MAX_CANDIDATES
+           + (uint64_t)entry;
 }
 
 /* Relative squared error of an algorithm at a scheme on a job; the job's part is the same for all. */
@@ -342,10 +349,13 @@ static calm_status put_evaluation(calm_ctx *ctx, maker *it, const char *role, co
     CALM_TRY(digest(ctx, it, what, it->run, 0, 0, key));
     const double mean = total / (double)n, nll = 2.5 + mean;
     const calm_store_evaluation row = {.key = key, .model_id = it->model_id, .subject = subject,
-                                       .text_name = guard ? "bundled wikitext2-valid.txt" : "bundled wikitext2-test.txt",
-                                       .text_digest = key, .window_tokens = 512, .tokens = n * WINDOW_TOKENS, .nll = nll,
+                                       .text_name = guard ? "bundled wikitext2-valid.txt" : "bundled "
+                                               "wikitext2-test.txt",
+                                       .text_digest = key, .window_tokens = 512, .tokens = n * WINDOW_TOKENS,
+                                       .nll = nll,
                                        .ppl = exp(nll), .kl = plain ? NAN : mean,
-                                       .top1 = plain ? NAN : 1 - 0.5 * sqrt(kl), .windows = windows, .n_windows = (size_t)n};
+                                       .top1 = plain ? NAN : 1 - 0.5 * sqrt(kl), .windows = windows,
+                                       .n_windows = (size_t)n};
     CALM_TRY(calm_store_evaluation_put(ctx, it->store, &row, &id));
     calm_store_verdict verdict = {.run_id = it->run_id, .evaluation_id = id, .role = role, .subject = subject,
                                   .delta_kl = NAN, .delta_se = NAN};
@@ -371,17 +381,19 @@ static calm_status put_notes(calm_ctx *ctx, maker *it)
 {
     char file[CALM_SHA256_HEX];
     CALM_TRY(digest(ctx, it, "artifact", it->run, 0, 0, file));
-    CALM_TRY(calm_store_artifact_put(ctx, it->store,
-                                     &(calm_store_artifact){it->run_id, "out/model.safetensors", "weights", 9000000, file}));
+    CALM_TRY(calm_store_artifact_put(
+        ctx, it->store, &(calm_store_artifact){it->run_id, "out/model.safetensors", "weights", 9000000, file}));
     CALM_TRY(calm_store_environment_put(ctx, it->store, it->run_id, "kernels", "Haswell"));
-    return calm_store_gate_put(ctx, it->store, &(calm_store_gate){it->run_id, 0, "kl <= 0.01", it->hybrid_kl, it->hybrid_kl <= 0.01});
+    return calm_store_gate_put(ctx, it->store,
+                               &(calm_store_gate){it->run_id, 0, "kl <= 0.01", it->hybrid_kl, it->hybrid_kl <= 0.01});
 }
 
 static calm_status begin_run(calm_ctx *ctx, maker *it)
 {
     char key[CALM_SHA256_HEX], command[80], recipe[80];
     CALM_TRY(digest(ctx, it, "run", it->run, 0, 0, key));
-    snprintf(command, sizeof command, "calm quantize --model model-%ld --scheme %s", it->model, schemes[it->start].name);
+    snprintf(command, sizeof command, "calm quantize --model model-%ld --scheme %s", it->model,
+             schemes[it->start].name);
     snprintf(recipe, sizeof recipe, "{\"model\":\"model-%ld\",\"scheme\":\"%s\"}", it->model, schemes[it->start].name);
     const calm_store_run run = {.key = key, .model_id = it->model_id, .calibration_id = it->calibration_id,
                                 .command = command, .recipe = recipe, .unit = "job", .rule = "token",

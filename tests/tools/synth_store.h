@@ -10,7 +10,7 @@
 #include "ptq/base/context.h"
 
 typedef struct synth_store {
-    long long runs, jobs, candidates, scores;    /* runs; jobs of a model; candidates of a job and run; scores of each */
+    long long runs, jobs, candidates, scores; /* runs; jobs of a model; candidates of a job and run; scores of each */
     long long models;     /* that the runs take turns on                                   */
     long long experts;    /* of each block; 0: dense                                       */
     long long seed;

@@ -19,9 +19,16 @@ static const calm_option table[] = {
     {0},
 };
 
-static const calm_command command = {.name = "demo", .summary = "s", .description = "d", .examples = "e", .arguments = "A",
-                                     .options = table, .opts_size = sizeof(options), .spec = CALM_SPEC_SHARED,
-                                     .spec_at = offsetof(options, spec), .max_args = 2};
+static const calm_command command = {.name = "demo",
+                                     .summary = "s",
+                                     .description = "d",
+                                     .examples = "e",
+                                     .arguments = "A",
+                                     .options = table,
+                                     .opts_size = sizeof(options),
+                                     .spec = CALM_SPEC_SHARED,
+                                     .spec_at = offsetof(options, spec),
+                                     .max_args = 2};
 
 static options parse(char **words, size_t n)
 {
@@ -55,7 +62,8 @@ TEST(options_of_a_recipe_are_marked_as_given)
 }
 END_OF_TEST
 
-/* An option of the command's own comes before the recipe's of the same name; others than the shared ones are unknown. */
+/* An option of the command's own comes before the recipe's of the same name; others than the shared ones
+ * are unknown. */
 TEST(a_command_has_its_own_and_some_of_the_recipes_options)
 {
     static const calm_option own[] = {

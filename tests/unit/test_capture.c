@@ -478,8 +478,10 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("capture", (const TTest *[]){
-        statistics_equal_naive_ones, which_rows_are_kept, kept_rows_come_in_pieces, every_second_row_of_many, score_outputs_follow_from_score_inputs, same_bytes_for_every_number_of_threads,
-        same_bytes_for_every_group, one_kind_of_jobs_after_the_other, rows_in_a_file, only_what_is_asked_for, memory,
-        memory_of_rows, most_samples, NULL});
+    return run_tests("capture",
+                     (const TTest *[]){statistics_equal_naive_ones, which_rows_are_kept, kept_rows_come_in_pieces,
+                                       every_second_row_of_many, score_outputs_follow_from_score_inputs,
+                                       same_bytes_for_every_number_of_threads, same_bytes_for_every_group,
+                                       one_kind_of_jobs_after_the_other, rows_in_a_file, only_what_is_asked_for, memory,
+                                       memory_of_rows, most_samples, NULL});
 }

@@ -15,7 +15,8 @@ typedef struct example {
 } example;
 
 static const example examples[] = {
-    /* vLLM pads dense shapes: what is left are words of 32 bits, along the columns, and along the rows of zero points. */
+    /* vLLM pads dense shapes: what is left are words of 32 bits, along the columns, and along the rows of
+     * zero points. */
     {"vllm", NULL, 65, 576, false, "w4a16_g64", CALM_ENGINE_TAKES},
     {"vllm", NULL, 65, 192, false, "w8a16", CALM_ENGINE_TAKES},
     {"vllm", NULL, 96, 72, false, "w4a16", CALM_ENGINE_TAKES},
@@ -182,7 +183,8 @@ TEST(names_are_those_of_the_option)
     size_t n;
     const calm_engine *const *all = calm_engines(&n), *found;
     for (size_t i = 0; i < n; i++) {
-        snprintf(joined + strlen(joined), sizeof joined - strlen(joined), "%s%s", i ? "|" : "", calm_engine_name(all[i]));
+        snprintf(joined + strlen(joined), sizeof joined - strlen(joined), "%s%s", i ? "|" : "",
+                 calm_engine_name(all[i]));
         ck_ok(calm_engine_parse(ctx, calm_engine_name(all[i]), &found));
         ck_assert(found == all[i] && calm_engine_is_any(found) == (i == 0));
         ck_assert((i == 0) == (*calm_engine_formats(found) == '\0'));
@@ -196,7 +198,8 @@ END_OF_TEST
 TEST(formats_are_checked_by_name)
 {
     const calm_engine *vllm = calm_engine_find("vllm"), *llamacpp = calm_engine_find("llamacpp");
-    ck_assert(calm_engine_reads(vllm, "gptq") && !calm_engine_reads(vllm, "gguf") && calm_engine_reads(llamacpp, "gguf"));
+    ck_assert(calm_engine_reads(vllm, "gptq") && !calm_engine_reads(vllm, "gguf")
+              && calm_engine_reads(llamacpp, "gguf"));
     ck_assert(calm_engine_reads(calm_engine_find("any"), "gguf") && calm_engine_reads(calm_engine_find("mlx"), "mlx"));
 }
 END_OF_TEST
@@ -210,9 +213,10 @@ TEST(refusals_say_what_would_do)
     calm_scheme scheme, found;
     ck_ok(calm_scheme_parse(ctx, "w4a16_g64", &scheme));
     ck_assert(calm_engine_propose(sglang, NULL, &odd, &scheme, &found) && found.act_bits == 8);
-    ck_fails(calm_engine_check_scheme(ctx, sglang, NULL, &odd, &scheme), CALM_EARG,
-             "`target` sglang takes no w4a16_g64 for model.layers.0.o [64, 192]: it takes input columns that 128 divides or "
-             "output rows that 128 divides, not 192 and 64; `schemes` w8a8 would do");
+    ck_fails(
+        calm_engine_check_scheme(ctx, sglang, NULL, &odd, &scheme), CALM_EARG,
+        "`target` sglang takes no w4a16_g64 for model.layers.0.o [64, 192]: it takes input columns that 128 divides or "
+        "output rows that 128 divides, not 192 and 64; `schemes` w8a8 would do");
     ck_ok(calm_scheme_parse(ctx, "w4a16_g256", &scheme));
     ck_fails(calm_engine_check_scheme(ctx, sglang, NULL, &wide, &scheme), CALM_EARG,
              "takes groups of 32, 64 or 128 columns or one scale per row, not 256; `schemes` w4a16_g128 would do");
@@ -239,7 +243,8 @@ TEST(sentences_name_the_number)
         {"sglang", NULL, "w8a16", "takes output rows that 64 divides, not 96", 96, 128, false},
         {"sglang", NULL, "w4a16", "takes output rows that 128 divides, not 64 (experts)", 64, 128, true},
         {"sglang", NULL, "w8a8", "takes output rows that 8 divides, not 12", 12, 576, false},
-        {"vllm", NULL, "w3a16", "takes groups of 32, 64 or 128 columns, not one scale per row (experts)", 128, 64, true},
+        {"vllm", NULL, "w3a16", "takes groups of 32, 64 or 128 columns, not one scale per row (experts)", 128, 64,
+         true},
         {"mlx", "awq", "w4a16_g32", "takes none that are quantized in this format (experts)", 128, 64, true},
         {"mlx", "gptq", "w4a16_g32", "reads mlx,awq, not gptq", 128, 64, false},
     };
@@ -288,8 +293,10 @@ TEST(ties_number_what_is_fused)
     ck_assert(calm_engine_tie(calm_engine_find("any"), NULL) == CALM_TIE_NONE);
     for (int tie = CALM_TIE_NONE; tie < CALM_TIE_MODEL; tie++)
         ck_assert(calm_tie_number((calm_tie)tie, 3, false, true) == 0);
-    ck_assert(calm_tie_number(CALM_TIE_PROJECTION, 3, true, true) != calm_tie_number(CALM_TIE_PROJECTION, 3, true, false));
-    ck_assert(calm_tie_number(CALM_TIE_PROJECTION, 3, true, true) != calm_tie_number(CALM_TIE_PROJECTION, 4, true, false));
+    ck_assert(calm_tie_number(CALM_TIE_PROJECTION, 3, true, true)
+              != calm_tie_number(CALM_TIE_PROJECTION, 3, true, false));
+    ck_assert(calm_tie_number(CALM_TIE_PROJECTION, 3, true, true)
+              != calm_tie_number(CALM_TIE_PROJECTION, 4, true, false));
     ck_assert(calm_tie_number(CALM_TIE_BLOCK, 3, true, true) == calm_tie_number(CALM_TIE_BLOCK, 3, true, false));
     ck_assert(calm_tie_number(CALM_TIE_BLOCK, 3, true, true) != calm_tie_number(CALM_TIE_BLOCK, 4, true, true));
     ck_assert(calm_tie_number(CALM_TIE_EXPERTS, 3, true, true) == calm_tie_number(CALM_TIE_EXPERTS, 0, true, false));
@@ -301,8 +308,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("engines",
-                     (const TTest *[]){each_rule_has_two_sides, float_is_always_taken, names_are_those_of_the_option,
-                                       formats_are_checked_by_name, refusals_say_what_would_do, sentences_name_the_number,
-                                       explanations_name_the_rule, ties_number_what_is_fused, NULL});
+    return run_tests("engines", (const TTest *[]){each_rule_has_two_sides, float_is_always_taken,
+                                                  names_are_those_of_the_option, formats_are_checked_by_name,
+                                                  refusals_say_what_would_do, sentences_name_the_number,
+                                                  explanations_name_the_rule, ties_number_what_is_fused, NULL});
 }

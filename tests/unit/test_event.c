@@ -45,5 +45,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("event", (const TTest *[]){ticks_are_progress_of_their_stage, without_a_receiver_nothing_happens, NULL});
+    return run_tests("event",
+                     (const TTest *[]){ticks_are_progress_of_their_stage, without_a_receiver_nothing_happens, NULL});
 }

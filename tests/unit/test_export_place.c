@@ -1,5 +1,5 @@
-/* Temporary directories beside a target: whose they are is said by a lock, not by the process id in the name, which means
- * nothing in another container. */
+/* Temporary directories beside a target: whose they are is said by a lock, not by the process id in the name, which
+ * means nothing in another container. */
 #include <signal.h>
 #include <stdio.h>
 #include <sys/file.h>

@@ -65,8 +65,8 @@ TEST(threads_and_files)
 END_OF_TEST
 
 /* Windows do not see each other: alone, each gives the rows that it has among the others.  In a mixture an expert's
- * tokens are then multiplied in another company, which moves sums of 48 products by their rounding: 48 x 2^-24 x 100.
- */
+ * tokens are then multiplied in another company, which moves sums of 48 products by their rounding: 48 x 2^-24
+ * x 100. */
 TEST(windows_alone)
 {
     for (size_t f = 0; tiny_families[f]; f++) {

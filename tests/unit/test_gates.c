@@ -72,7 +72,8 @@ TEST(what_a_run_does_not_measure_is_refused)
     ck_ok(calm_gates_check(ctx, gates, n, true, 0, false));
     ck_ok(calm_gates_check(ctx, gates, n, true, -1, false));
     ck_ok(calm_gates_check(ctx, gates, 1, false, 1, false));
-    ck_fails(calm_gates_check(ctx, gates, n, false, 0, false), CALM_EARG, "\"ppl_ratio <= 1.05\": this run does not evaluate");
+    ck_fails(calm_gates_check(ctx, gates, n, false, 0, false), CALM_EARG,
+             "\"ppl_ratio <= 1.05\": this run does not evaluate");
     ck_fails(calm_gates_check(ctx, gates, n, true, 1, false), CALM_EARG, "an encoder");
     ck_fails(calm_gates_check(ctx, gates, n, true, 0, true), CALM_EARG, "several budgets");
     ck_ok(calm_gates_parse(ctx, &(calm_words){(const char *[]){"cosine >= 0.99"}, 1}, &gates, &n));

@@ -207,7 +207,8 @@ TEST(broken_heads)
     check_changed(4, "\0\0\0\3", 4, CALM_EUNSUPPORTED, "big-endian");
     check_changed(8, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, CALM_EFORMAT, "more than its");
     check_changed(16, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, CALM_EFORMAT, "more than its");
-    check_changed(24, "\xff\xff\xff\xff\xff\xff\xff\x7f", 8, CALM_EFORMAT, "key 0: its name takes 9223372036854775807 bytes");
+    check_changed(24, "\xff\xff\xff\xff\xff\xff\xff\x7f", 8, CALM_EFORMAT,
+                  "key 0: its name takes 9223372036854775807 bytes");
     check_changed(24, "\0", 1, CALM_EFORMAT, "key 0: its name has 0 bytes, expected 1 to 65535");
     check_changed(34, "\0", 1, CALM_EFORMAT, "key 0: its name holds a zero byte");
 }
@@ -242,8 +243,10 @@ TEST(broken_tensors)
     check_changed(z + 11, "\x40\3\0\0\0\0\0\0\x40", 9, CALM_EFORMAT, "the product of its sizes overflows");
     check_changed(z + 20, "\5", 1, CALM_EUNSUPPORTED, "tensor z.weight: its type is 5, which is not known");
     check_changed(z + 24, "\1", 1, CALM_EFORMAT, "tensor z.weight: offset 1, expected 0");
-    check_changed(a + 4, "\x41", 1, CALM_EFORMAT, "tensor a.weight: rows of 65 elements, expected a multiple of 32 for type Q4_0");
-    check_changed(a + 24, "\x40", 1, CALM_EFORMAT, "tensor a.weight: offset 64, expected 32: tensors lie one after the other");
+    check_changed(a + 4, "\x41", 1, CALM_EFORMAT,
+                  "tensor a.weight: rows of 65 elements, expected a multiple of 32 for type Q4_0");
+    check_changed(a + 24, "\x40", 1, CALM_EFORMAT,
+                  "tensor a.weight: offset 64, expected 32: tensors lie one after the other");
     check_changed(z - 8, "a", 1, CALM_EFORMAT, "tensor a.weight stands twice");
     check_changed(z - 8, "\0", 1, CALM_EFORMAT, "tensor 0: its name holds a zero byte");
     check_changed(k + 28, "\7", 1, CALM_EFORMAT, "tensor k: offset 288, expected 224");    /* smaller in Q5_1 */
@@ -308,8 +311,10 @@ TEST(alignment)
         calm_gguf_close(file);
     }
     check_refused(aligned_file(CALM_GGUF_U32, 0, 96), CALM_EFORMAT, "general.alignment is 0, expected a power of two");
-    check_refused(aligned_file(CALM_GGUF_U32, 24, 96), CALM_EFORMAT, "general.alignment is 24, expected a power of two");
-    check_refused(aligned_file(CALM_GGUF_U32, UINT32_C(1) << 31, 96), CALM_EFORMAT, "expected a power of two up to 2^30");
+    check_refused(aligned_file(CALM_GGUF_U32, 24, 96), CALM_EFORMAT,
+                  "general.alignment is 24, expected a power of two");
+    check_refused(aligned_file(CALM_GGUF_U32, UINT32_C(1) << 31, 96), CALM_EFORMAT,
+                  "expected a power of two up to 2^30");
     check_refused(aligned_file(CALM_GGUF_I32, 32, 96), CALM_EFORMAT, "general.alignment is of type i32, expected u32");
     check_refused(aligned_file(CALM_GGUF_U32, 4096, 96), CALM_EFORMAT, "the data begin at byte 4096, but the file has");
 }

@@ -93,11 +93,18 @@ END_OF_TEST
 
 TEST(unknown_names)
 {
-    static const char *const names[] = {"model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.x.mlp.up_proj.weight",
-                                        "model.layers.01.mlp.up_proj.weight", "model.layers.0.mlp.up_proj", "lm_head", "weight",
-                                        "model.layers.0", "transformer.wte.weight", "model.layers.0.mlp.up_proj.weight_packed"};
-    static const char *const spots[] = {"blk.0.attn_q.scale", "blk.x.attn_q.weight", "blk.0.attn_q", "blk.", "output.bias",
-                                        "rope_freqs.weight", "blk.0..weight", "blk.99999999999999999999.attn_q.weight"};
+    static const char *const names[] = {"model.layers.0.self_attn.rotary_emb.inv_freq",
+                                        "model.layers.x.mlp.up_proj.weight",
+                                        "model.layers.01.mlp.up_proj.weight",
+                                        "model.layers.0.mlp.up_proj",
+                                        "lm_head",
+                                        "weight",
+                                        "model.layers.0",
+                                        "transformer.wte.weight",
+                                        "model.layers.0.mlp.up_proj.weight_packed"};
+    static const char *const spots[] = {
+        "blk.0.attn_q.scale", "blk.x.attn_q.weight", "blk.0.attn_q",  "blk.",
+        "output.bias",        "rope_freqs.weight",   "blk.0..weight", "blk.99999999999999999999.attn_q.weight"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         calm_gguf_spot spot;
         bool known;
@@ -115,7 +122,8 @@ END_OF_TEST
 
 /* ---- files that cannot be a checkpoint ---- */
 
-static void check_list(const char *arch, size_t heads, const calm_gguf_tensor *tensor, calm_status status, const char *words)
+static void check_list(const char *arch, size_t heads, const calm_gguf_tensor *tensor, calm_status status,
+                       const char *words)
 {
     const char *path = test_format("%s/x.gguf", test_directory());
     calm_gguf_keys keys;
@@ -147,7 +155,8 @@ TEST(lists_that_fail)
 {
     const calm_gguf_tensor q = {.name = "blk.0.attn_q.weight", .type = CALM_GGML_F32, .n_dims = 2, .dims = {4, 6}};
     const calm_gguf_tensor other = {.name = "v.patch", .type = CALM_GGML_F32, .n_dims = 2, .dims = {4, 6}};
-    const calm_gguf_tensor experts = {.name = "blk.0.ffn_up_exps.weight", .type = CALM_GGML_I8, .n_dims = 3, .dims = {1, 1, 70000}};
+    const calm_gguf_tensor experts = {
+        .name = "blk.0.ffn_up_exps.weight", .type = CALM_GGML_I8, .n_dims = 3, .dims = {1, 1, 70000}};
     check_list("clip", 0, &q, CALM_EUNSUPPORTED, "architecture clip; calm knows llama");
     check_list(NULL, 0, &q, CALM_EUNSUPPORTED, "architecture none");
     check_list("llama", 0, &q, CALM_EFORMAT, "key llama.attention.head_count: expected a whole number above 0");

@@ -4,9 +4,11 @@
 #include "ptq/base/file.h"
 #include "tests/support/harness.h"
 
-#define QWEN2 "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|" \
+#define QWEN2 "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}" \
+              "| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|" \
               "\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
-#define SPLIT(regex) "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"" regex "\"}, \"behavior\": \"Isolated\", \"invert\": false}"
+#define SPLIT(regex)                                                                                                   \
+    "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"" regex "\"}, \"behavior\": \"Isolated\", \"invert\": false}"
 #define LEVEL(regex) "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": " regex "}"
 #define SEQUENCE(a, b) "{\"type\": \"Sequence\", \"pretokenizers\": [" a ", " b "]}"
 
@@ -71,9 +73,11 @@ static const char *byte_level(const char *pre_tokenizer, const char *more)
 {
     const char *dir = test_directory();
     put(dir, "tokenizer.json",
-        test_format("{\"added_tokens\": [{\"id\": 3, \"content\": \"<|end|>\", \"special\": true}, {\"id\": 4, \"content\": \"<tool>\","
-                    " \"special\": false}], \"pre_tokenizer\": %s, \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2},"
-                    " \"merges\": [\"a b\"]%s}}", pre_tokenizer, more));
+        test_format(
+            "{\"added_tokens\": [{\"id\": 3, \"content\": \"<|end|>\", \"special\": true}, {\"id\": 4, \"content\": "
+            "\"<tool>\", \"special\": false}], \"pre_tokenizer\": %s, \"model\": {\"type\": \"BPE\", \"vocab\": "
+            "{\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]%s}}",
+            pre_tokenizer, more));
     return dir;
 }
 
@@ -82,8 +86,8 @@ TEST(byte_level_tokens)
     const char *dir = byte_level(SEQUENCE(SPLIT(QWEN2), LEVEL("false")), "");
     calm_gguf *file;
     put(dir, "tokenizer_config.json",
-        "{\"eos_token\": {\"content\": \"<|end|>\"}, \"bos_token\": null, \"chat_template\": [{\"name\": \"x\", \"template\": \"no\"},"
-        " {\"name\": \"default\", \"template\": \"{{ yes }}\"}]}");
+        "{\"eos_token\": {\"content\": \"<|end|>\"}, \"bos_token\": null, \"chat_template\": [{\"name\": \"x\", "
+        "\"template\": \"no\"}, {\"name\": \"default\", \"template\": \"{{ yes }}\"}]}");
     ck_ok(try_keys(dir, "{\"bos_token_id\": 3, \"pad_token_id\": [1, 2]}", 7, NULL, &file));
     ck_assert(calm_gguf_is(key(file, "model"), "gpt2") && calm_gguf_is(key(file, "pre"), "qwen2"));
     check_strings(file, "tokens", "a|b|ab|<|end|>|<tool>|[PAD5]|[PAD6]|");
@@ -115,10 +119,14 @@ TEST(added_around_the_text)
         const char *dir = test_directory();
         calm_gguf *file;
         put(dir, "tokenizer.json",
-            test_format("{\"added_tokens\": [{\"id\": 3, \"content\": \"<|end|>\", \"special\": true}], \"pre_tokenizer\": " LEVEL("true")
-                        ", \"post_processor\": {\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}, {\"type\": "
-                        "\"TemplateProcessing\", \"single\": %s}]}, \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2},"
-                        " \"merges\": [[\"a\", \"b\"]]}}", single[i]));
+            test_format(
+                "{\"added_tokens\": [{\"id\": 3, \"content\": \"<|end|>\", \"special\": true}], \"pre_tokenizer\": "
+                "" LEVEL(
+                    "true") ", \"post_processor\": {\"type\": \"Sequence\", \"processors\": [{\"type\": "
+                            "\"ByteLevel\"}, {\"type\": \"TemplateProcessing\", \"single\": %s}]}, \"model\": "
+                            "{\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [[\"a\", "
+                            "\"b\"]]}}",
+                single[i]));
         put(dir, "tokenizer_config.json", "{\"eos_token\": \"<|end|>\"}");
         ck_ok(try_keys(dir, "{}", 4, NULL, &file));
         ck_assert(calm_gguf_is(key(file, "pre"), "gpt-2"));
@@ -143,7 +151,8 @@ static const char *pre_of(const char *pre_tokenizer, bool whole)
 
 TEST(names_of_pre_tokenizers)
 {
-#define LLAMA3 "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|" \
+#define LLAMA3 "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}" \
+               "| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|" \
                "\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
 #define DIGITS "{\"type\": \"Digits\", \"individual_digits\": true}"
     ck_assert_str_eq(pre_of(SEQUENCE(SPLIT(QWEN2), LEVEL("false")), false), "qwen2");
@@ -152,9 +161,12 @@ TEST(names_of_pre_tokenizers)
     ck_assert_str_eq(pre_of(LEVEL("true"), false), "gpt-2");
     ck_assert_str_eq(pre_of("{\"type\": \"ByteLevel\"}", false), "gpt-2");
     ck_assert_str_eq(pre_of(SEQUENCE(DIGITS, LEVEL("true")), false), "smollm");
-    ck_assert_str_eq(pre_of("{\"type\": \"Split\", \"pattern\": {\"Regex\": \"" QWEN2 "\"}, \"behavior\": \"Removed\", \"invert\": true}",
-                            false), "qwen2");
-    ck_assert_ptr_null(pre_of("{\"type\": \"Split\", \"pattern\": {\"Regex\": \"" QWEN2 "\"}, \"behavior\": \"Removed\"}", false));
+    ck_assert_str_eq(pre_of("{\"type\": \"Split\", \"pattern\": {\"Regex\": \"" QWEN2
+                            "\"}, \"behavior\": \"Removed\", \"invert\": true}",
+                            false),
+                     "qwen2");
+    ck_assert_ptr_null(
+        pre_of("{\"type\": \"Split\", \"pattern\": {\"Regex\": \"" QWEN2 "\"}, \"behavior\": \"Removed\"}", false));
     ck_assert_ptr_null(pre_of(SEQUENCE(SPLIT(QWEN2), LEVEL("true")), false));
     ck_assert_ptr_null(pre_of(LEVEL("false"), false));
     ck_assert_ptr_null(pre_of("null", false));
@@ -173,12 +185,14 @@ TEST(refused)
     ck_fails(try_keys(byte_level("null", ""), "{}", 5, NULL, &file), CALM_EUNSUPPORTED, "neither byte-level nor");
     dir = test_directory();
     put(dir, "tokenizer.json", "{\"model\": {\"type\": \"WordPiece\", \"vocab\": {}}}");
-    ck_fails(try_keys(dir, "{}", 5, NULL, &file), CALM_EUNSUPPORTED, "a model of type WordPiece; calm writes BPE and Unigram");
+    ck_fails(try_keys(dir, "{}", 5, NULL, &file), CALM_EUNSUPPORTED,
+             "a model of type WordPiece; calm writes BPE and Unigram");
     put(dir, "tokenizer.json", "{\"model\": {\"type\": \"BPE\", \"byte_fallback\": true, \"vocab\": []}}");
     ck_fails(try_keys(dir, "{}", 5, NULL, &file), CALM_EFORMAT, "model.vocab: expected an object");
     put(dir, "tokenizer.json", "{\"model\": {\"type\": \"BPE\", \"byte_fallback\": true, \"vocab\": {\"a\": -1}}}");
     ck_fails(try_keys(dir, "{}", 5, NULL, &file), CALM_EFORMAT, "an id is not a whole number");
-    put(dir, "tokenizer.json", "{\"model\": {\"type\": \"BPE\", \"byte_fallback\": true, \"vocab\": {\"a\": 0}, \"merges\": [\"ab\"]}}");
+    put(dir, "tokenizer.json",
+        "{\"model\": {\"type\": \"BPE\", \"byte_fallback\": true, \"vocab\": {\"a\": 0}, \"merges\": [\"ab\"]}}");
     ck_fails(try_keys(dir, "{}", 5, NULL, &file), CALM_EFORMAT, "model.merges: expected two tokens");
     put(dir, "tokenizer.json", "{\"model\": {\"type\": \"BPE\", \"byte_fallback\": true, \"vocab\": {\"a\": 0}}, "
                                "\"added_tokens\": [{\"id\": 1, \"content\": \"a\"}]}");
@@ -194,10 +208,10 @@ TEST(sentencepiece_tokens)
     calm_gguf *file;
     double score[8];
     put(dir, "tokenizer.json",
-        "{\"added_tokens\": [{\"id\": 0, \"content\": \"<unk>\", \"special\": true}, {\"id\": 1, \"content\": \"<s>\", \"special\": true},"
-        " {\"id\": 7, \"content\": \"\xe2\x96\x81\xe2\x96\x81\", \"special\": false}],"
-        " \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", \"prepend\": \"\xe2\x96\x81\"}]},"
-        " \"model\": {\"type\": \"BPE\", \"unk_token\": \"<unk>\", \"byte_fallback\": true,"
+        "{\"added_tokens\": [{\"id\": 0, \"content\": \"<unk>\", \"special\": true}, {\"id\": 1, \"content\": "
+        "\"<s>\", \"special\": true}, {\"id\": 7, \"content\": \"\xe2\x96\x81\xe2\x96\x81\", \"special\": false}],"
+        " \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", \"prepend\": "
+        "\"\xe2\x96\x81\"}]}, \"model\": {\"type\": \"BPE\", \"unk_token\": \"<unk>\", \"byte_fallback\": true,"
         " \"vocab\": {\"<unk>\": 0, \"<s>\": 1, \"<0x0A>\": 2, \"a\": 3, \"b\": 4, \"ab\": 5, \"aab\": 6},"
         " \"merges\": [\"a b\", \"a ab\"]}}");
     ck_ok(try_keys(dir, "{\"bos_token_id\": 1}", 8, NULL, &file));
@@ -218,15 +232,17 @@ TEST(unigram_tokens)
     const char *dir = test_directory();
     calm_gguf *file;
     double score;
-    put(dir, "tokenizer.json", "{\"pre_tokenizer\": {\"type\": \"Metaspace\", \"prepend_scheme\": \"never\"}, \"model\": {\"type\": "
-                               "\"Unigram\", \"unk_id\": 0, \"vocab\": [[\"<unk>\", 0], [\"a\", -1.5]]}}");
+    put(dir, "tokenizer.json",
+        "{\"pre_tokenizer\": {\"type\": \"Metaspace\", \"prepend_scheme\": \"never\"}, \"model\": {\"type\": "
+        "\"Unigram\", \"unk_id\": 0, \"vocab\": [[\"<unk>\", 0], [\"a\", -1.5]]}}");
     ck_ok(try_keys(dir, "{}", 2, NULL, &file));
     ck_assert(calm_gguf_is(key(file, "model"), "t5"));
     check_ints(file, "token_type", "2 1 ");
     ck_assert(calm_gguf_number(key(file, "scores"), 1, &score) && score == -1.5);
     ck_assert(!truth(file, "add_space_prefix") && !truth(file, "remove_extra_whitespaces"));
     calm_gguf_close(file);
-    put(dir, "tokenizer.json", "{\"normalizer\": {\"type\": \"Precompiled\"}, \"model\": {\"type\": \"Unigram\", \"vocab\": []}}");
+    put(dir, "tokenizer.json",
+        "{\"normalizer\": {\"type\": \"Precompiled\"}, \"model\": {\"type\": \"Unigram\", \"vocab\": []}}");
     ck_fails(try_keys(dir, "{}", 2, NULL, &file), CALM_EUNSUPPORTED, "precompiled character map");
 }
 END_OF_TEST

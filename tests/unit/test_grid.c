@@ -160,10 +160,11 @@ TEST(activations_per_token)
 }
 END_OF_TEST
 
-/* By hand, with scales that are powers of two.  First row: lo -1, hi 14, 15 steps of 4 bits: s = 1, z = -8 + 1 = -7; 2.5
- * lies at -4.5, which goes to the even -4, thus to 3, and 3.5 at -3.5, thus to 3 too: ties are of the code, not of the value.
- * Second: all above zero, so the range begins at zero: s = 0.5, z = -8; 0.7 at -8 + 1.4 = -6.6 -> -7 -> 0.5.  Third: all
- * below: lo -30, s = 2, z = -8 + 15 = 7; -1 at 6.5 -> 6 -> -2, -3 at 5.5 -> 6 -> -2, -29 at -7.5 -> -8 -> -30. */
+/* By hand, with scales that are powers of two.  First row: lo -1, hi 14, 15 steps of 4 bits: s = 1, z = -8 + 1 =
+ * -7; 2.5 lies at -4.5, which goes to the even -4, thus to 3, and 3.5 at -3.5, thus to 3 too: ties are of the code, not
+ * of the value. Second: all above zero, so the range begins at zero: s = 0.5, z = -8; 0.7 at -8 + 1.4 = -6.6 -> -7 ->
+ * 0.5.  Third: all below: lo -30, s = 2, z = -8 + 15 = 7; -1 at 6.5 -> 6 -> -2, -3 at 5.5 -> 6 -> -2, -29 at -7.5 -> -8
+ * -> -30. */
 TEST(asymmetric_activations_by_hand)
 {
     enum { D = 5 };
@@ -233,9 +234,9 @@ TEST(activations_per_token_by_the_rule_of_vllm)
 }
 END_OF_TEST
 
-/* Symmetric, by hand: 7 / 7 = 1, ties to even; then 3.5 / 7 = 0.5.  Asymmetric: s = 15 / 15, z = -8 + 1 = -7, and 2.5 is
- * rounded before z is added: 2, where compressed-tensors says 3; a range of 100 to 115 has s = 1, z = -108 and loses no
- * code to the zero that it does not hold; equal values have s = 0. */
+/* Symmetric, by hand: 7 / 7 = 1, ties to even; then 3.5 / 7 = 0.5.  Asymmetric: s = 15 / 15, z = -8 + 1 = -7, and 2.5
+ * is rounded before z is added: 2, where compressed-tensors says 3; a range of 100 to 115 has s = 1, z = -108 and loses
+ * no code to the zero that it does not hold; equal values have s = 0. */
 TEST(the_rule_of_vllm_by_hand)
 {
     enum { D = 5 };

@@ -77,7 +77,8 @@ static void check_family(const char *family)
     ck_assert_uint_eq(one.window, 12);
     for (size_t j = 0; j < one.n_jobs; j++) {
         const char *name = calm_model_layout(model)->jobs[j].name;
-        ck_assert_msg(one.jobs[j].rows == naive.rows[j], "%s: %zu rows, expected %zu", name, one.jobs[j].rows, naive.rows[j]);
+        ck_assert_msg(one.jobs[j].rows == naive.rows[j], "%s: %zu rows, expected %zu", name, one.jobs[j].rows,
+                      naive.rows[j]);
         ck_assert(memcmp(one.jobs[j].sumsq, four.jobs[j].sumsq, one.jobs[j].width * sizeof(double)) == 0);
         for (size_t i = 0; i < one.jobs[j].width; i++)    /* doubles added in another order: 26 terms, 2^-53 each */
             ck_near(one.jobs[j].sumsq[i], naive.sums[j][i], 26 * 0x1p-52 * naive.sums[j][i]);
@@ -123,7 +124,7 @@ static void check_imatrix(const char *family)
     ck_ok(calm_gguf_open(ctx, test_format("%s/imatrix.gguf", dir), &file));
     ck_assert(calm_gguf_is(calm_gguf_find_key(file, "general.type"), "imatrix"));
     ck_assert(calm_gguf_int(calm_gguf_find_key(file, "imatrix.chunk_size"), 0, &chunk) && chunk == 12);
-    ck_assert(calm_gguf_int(calm_gguf_find_key(file, "imatrix.chunk_count"), 0, &chunk) && chunk == 3);    /* 26 tokens */
+    ck_assert(calm_gguf_int(calm_gguf_find_key(file, "imatrix.chunk_count"), 0, &chunk) && chunk == 3); /* 26 tokens */
     for (size_t j = 0; j < layout->n_jobs; j++)
         for (size_t l = layout->jobs[j].first; l < layout->jobs[j].first + layout->jobs[j].n; l++) {
             const size_t expert = layout->jobs[j].expert > 0 ? (size_t)layout->jobs[j].expert : 0;
@@ -194,9 +195,10 @@ TEST(tensor_types)
     spec.n_blocks = wide.n_blocks = 1;
     tiny_plan_open(&p, tiny_model_write(&spec));
     tiny_plan_quantize_all(&p, schemes, 4, TINY_UNSCALED);
-    ck_assert_str_eq(types_of(&p), "blk\\.0\\.attn_q\\.weight=q4_0\nblk\\.0\\.attn_k\\.weight=q4_0\nblk\\.0\\.attn_v\\.weight=q4_0\n"
-                                   "blk\\.0\\.attn_output\\.weight=q8_0\nblk\\.0\\.ffn_gate\\.weight=q4_1\n"
-                                   "blk\\.0\\.ffn_up\\.weight=q4_1\nblk\\.0\\.ffn_down\\.weight=bf16\n");
+    ck_assert_str_eq(types_of(&p),
+                     "blk\\.0\\.attn_q\\.weight=q4_0\nblk\\.0\\.attn_k\\.weight=q4_0\nblk\\.0\\.attn_v\\.weight=q4_0\n"
+                     "blk\\.0\\.attn_output\\.weight=q8_0\nblk\\.0\\.ffn_gate\\.weight=q4_1\n"
+                     "blk\\.0\\.ffn_up\\.weight=q4_1\nblk\\.0\\.ffn_down\\.weight=bf16\n");
     calm_model_close(p.model);
     wide.inner = 256;
     tiny_plan_open(&p, tiny_model_write(&wide));
@@ -218,8 +220,8 @@ TEST(tensor_types)
 }
 END_OF_TEST
 
-/* On one thread a dense model holds all that is said; of a mixture an expert could have had more tokens, so it is half of
- * that at least. */
+/* On one thread a dense model holds all that is said; of a mixture an expert could have had more tokens, so it is half
+ * of that at least. */
 static void check_memory(const char *family)
 {
     static const size_t same[] = {70, 70, 70, 70};

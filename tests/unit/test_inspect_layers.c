@@ -15,16 +15,17 @@ __attribute__((noinline)) static const char *strip(const char *path, bool ascii,
 TEST(the_strip)
 {
     const char *path = inspect_sample();
-    ck_assert_str_eq(strip(path, true, false, NULL),
-                     "Run 1: qwen, finished\n\n"
-                     "cka_token of each candidate, as times the least of its job:\n"
-                     "  . up to 1.05  - up to 1.25  + up to 2  * up to 4  # more  x failed   ?  no score  [ ] chosen\n\n"
-                     "   1  rtn\n   2  gptq\n   3  gptq-hls\n\n"
-                     "unit     1  2  3       least  chosen\n"
-                     "0.qkv    # [.] .    1.00e-04  gptq\n"
-                     "0.down  [+] x  .    1.00e-03  rtn\n"
-                     "1.qkv       . [+]   1.00e-04  gptq-hls\n"
-                     "1.down      .       1.00e-04  float\n");
+    ck_assert_str_eq(
+        strip(path, true, false, NULL),
+        "Run 1: qwen, finished\n\n"
+        "cka_token of each candidate, as times the least of its job:\n"
+        "  . up to 1.05  - up to 1.25  + up to 2  * up to 4  # more  x failed   ?  no score  [ ] chosen\n\n"
+        "   1  rtn\n   2  gptq\n   3  gptq-hls\n\n"
+        "unit     1  2  3       least  chosen\n"
+        "0.qkv    # [.] .    1.00e-04  gptq\n"
+        "0.down  [+] x  .    1.00e-03  rtn\n"
+        "1.qkv       . [+]   1.00e-04  gptq-hls\n"
+        "1.down      .       1.00e-04  float\n");
     const char *text = strip(path, false, false, NULL);
     ck_has(text, "0.qkv    \u2588 [\u00b7] \u00b7    1.00e-04  gptq\n");
     ck_has(text, "0.down  [\u2592] \u00d7  \u00b7    1.00e-03  rtn\n");
@@ -74,8 +75,10 @@ TEST(stored_names_reach_no_terminal_as_they_are)
     ck_ok(calm_store_job_id(ctx, store, &job, &candidate.job_id));
     ck_ok(calm_store_candidate_put(ctx, store, &candidate, &id));
     ck_ok(calm_store_run_candidate(ctx, store, 1, id));
-    ck_ok(calm_store_choice_put(ctx, store, &(calm_store_choice){.run_id = 1, .job_id = candidate.job_id, .candidate_id = id,
-                                                                .unit = "\033u", .reason = "\033r"}));
+    ck_ok(calm_store_choice_put(
+        ctx, store,
+        &(calm_store_choice){
+            .run_id = 1, .job_id = candidate.job_id, .candidate_id = id, .unit = "\033u", .reason = "\033r"}));
     calm_store_close(store);
     ck_lacks(strip(path, false, false, NULL), "\033");
     ck_has(strip(path, false, false, NULL), "\\u{1b}[2Jx\\n w\\u{1b}]4");

@@ -1,5 +1,5 @@
-/* The queries of `calm inspect` find one run by indexes, however large the store: the command is run here, and each query
- * that it sends to the store (calm_store_query, wrapped by the linker) is explained first. */
+/* The queries of `calm inspect` find one run by indexes, however large the store: the command is run here, and each
+ * query that it sends to the store (calm_store_query, wrapped by the linker) is explained first. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -23,7 +23,8 @@ static bool is_large(const char *sql, const char *name)
 {
     static const char *const tables[] = {"score", "candidate", "run_candidate"};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        const char *const forms[] = {test_format(" %s %s ", tables[i], name), test_format(" %s AS %s ", tables[i], name)};
+        const char *const forms[] = {test_format(" %s %s ", tables[i], name),
+                                     test_format(" %s AS %s ", tables[i], name)};
         if (strcmp(tables[i], name) == 0 || strstr(sql, forms[0]) || strstr(sql, forms[1]))
             return true;
     }
@@ -64,7 +65,8 @@ extern const calm_command calm_cmd_inspect;
 static void inspect(const char *path, const char *what, const char *run, const char *more)
 {
     const calm_command *it = &calm_cmd_inspect;
-    char *argv[] = {"inspect", (char *)path, (char *)what, (char *)run, (char *)more, NULL};    /* more: --unit=... or a run */
+    char *argv[] = {"inspect",   (char *)path, (char *)what,
+                    (char *)run, (char *)more, NULL}; /* more: --unit=... or a run */
     const char **args;
     char *opts;
     size_t n_args;

@@ -69,6 +69,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("inspect_recipe",
-                     (const TTest *[]){every_value_once, kinds_that_differ_are_told_whole, the_first_failure_ends_it, NULL});
+    return run_tests("inspect_recipe", (const TTest *[]){every_value_once, kinds_that_differ_are_told_whole,
+                                                         the_first_failure_ends_it, NULL});
 }

@@ -12,7 +12,8 @@ static const char *sql(const char *path, const char *select, calm_inspect_form f
 TEST(rows_of_the_user)
 {
     const char *path = inspect_sample();
-    const char *select = "SELECT id, id * 1.5 AS x, NULL AS n, 'a\"b,c' AS t, X'00ff' AS b, id AS \"id\" FROM run WHERE id < 3";
+    const char *select =
+        "SELECT id, id * 1.5 AS x, NULL AS n, 'a\"b,c' AS t, X'00ff' AS b, id AS \"id\" FROM run WHERE id < 3";
     ck_assert_str_eq(sql(path, select, CALM_INSPECT_TEXT), "id    x  n  t      b        id:1\n"
                                                            "--  ---  -  -----  -------  ----\n"
                                                            " 1  1.5     a\"b,c  X'00FF'     1\n"
@@ -44,8 +45,10 @@ END_OF_TEST
 
 TEST(csv_streams)
 {
-    const char *path = inspect_sample(), *args[] = {"WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c LIMIT "
-                                                    "200000) SELECT i, 'some text of a row' AS t FROM c"}, *out;
+    const char *path = inspect_sample(),
+               *args[] = {"WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c LIMIT "
+                          "200000) SELECT i, 'some text of a row' AS t FROM c"},
+               *out;
     const calm_inspect_query query = {.what = "sql", .args = args, .n_args = 1, .form = CALM_INSPECT_CSV};
     ck_ok(inspect_printed(path, &query, &out));
     ck_assert(strncmp(out, "i,t\r\n1,some text of a row\r\n2,", 29) == 0);

@@ -36,7 +36,8 @@ TEST(runs_that_are_not_there)
     ck_ok(calm_store_open(ctx, path, &how, &store));
     for (int i = 5; i <= 20; i++) {
         int64_t id;
-        ck_ok(calm_store_run_begin(ctx, store, &(calm_store_run){.key = test_format("n%d", i), .model_id = 1}, &id, NULL));
+        ck_ok(calm_store_run_begin(ctx, store, &(calm_store_run){.key = test_format("n%d", i), .model_id = 1}, &id,
+                                   NULL));
     }
     calm_store_close(store);
     ck_fails(ask(path, "show", 1, "99", NULL, NULL, NULL), CALM_ENOTFOUND,
@@ -131,6 +132,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("inspect_store", (const TTest *[]){words_and_options, runs_that_are_not_there, a_store_without_runs,
-                                                        every_form_of_every_view, every_column_is_documented, NULL});
+    return run_tests("inspect_store",
+                     (const TTest *[]){words_and_options, runs_that_are_not_there, a_store_without_runs,
+                                       every_form_of_every_view, every_column_is_documented, NULL});
 }

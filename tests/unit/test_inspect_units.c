@@ -63,8 +63,10 @@ TEST(a_unit_has_several_names)
     ck_assert_uint_eq(u, 1);
     ck_ok(calm_inspect_unit_find(ctx, &units.stored.pool, 4, "0.down", &u));
     ck_assert_uint_eq(u, 1);
-    ck_fails(calm_inspect_unit_find(ctx, &units.stored.pool, 4, "0.dwon", &u), CALM_ENOTFOUND, "did you mean \"0.down\"?");
-    ck_fails(calm_inspect_unit_find(ctx, &units.stored.pool, 4, "qqqqqqqqqqq", &u), CALM_ENOTFOUND, "it has model.layers.0.attention");
+    ck_fails(calm_inspect_unit_find(ctx, &units.stored.pool, 4, "0.dwon", &u), CALM_ENOTFOUND,
+             "did you mean \"0.down\"?");
+    ck_fails(calm_inspect_unit_find(ctx, &units.stored.pool, 4, "qqqqqqqqqqq", &u), CALM_ENOTFOUND,
+             "it has model.layers.0.attention");
     const calm_pool none = {0};
     ck_fails(calm_inspect_unit_find(ctx, &none, 9, "x", &u), CALM_ENOTFOUND, "run 9 has no unit \"x\"");
 }
@@ -119,13 +121,15 @@ TEST(too_many_columns_are_refused)
     calm_inspect_units units;
     for (int i = 0; i < 1000; i++) {
         const calm_store_candidate candidate = {.key = test_format("x%d", i), .job_id = 1, .calibration_id = 1,
-                                                .algorithm = test_format("a%d", i), .chain = test_format("x%d", i), .scheme = "w4a16_g128",
+                                                .algorithm = test_format("a%d", i), .chain = test_format("x%d", i),
+                                                .scheme = "w4a16_g128",
                                                 .failure = "none", .bits_per_weight = NAN, .damp = NAN};
         int64_t id;
         ck_ok(calm_store_candidate_put(ctx, store, &candidate, &id));
         ck_ok(calm_store_run_candidate(ctx, store, 1, id));
     }
-    ck_fails(calm_inspect_units_read(ctx, store, 1, NULL, &units), CALM_EFORMAT, "more than 1000 algorithms and schemes");
+    ck_fails(calm_inspect_units_read(ctx, store, 1, NULL, &units), CALM_EFORMAT,
+             "more than 1000 algorithms and schemes");
     calm_store_close(store);
 }
 END_OF_TEST

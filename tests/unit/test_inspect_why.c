@@ -53,8 +53,13 @@ TEST(what_was_forbidden)
     calm_store *store = inspect_sample_open(&path);
     for (size_t i = 0; i < 3; i++) {
         const char *recipe = test_format("{\"select\":{\"run\":1,\"forbid\":[\"none\",\"%s\"]}}", words[i]);
-        const calm_store_run run = {.key = words[i], .model_id = 1, .calibration_id = 1, .unit = "job", .rule = "argmax",
-                                    .metric = "cka_token", .recipe = recipe};
+        const calm_store_run run = {.key = words[i],
+                                    .model_id = 1,
+                                    .calibration_id = 1,
+                                    .unit = "job",
+                                    .rule = "argmax",
+                                    .metric = "cka_token",
+                                    .recipe = recipe};
         int64_t id;
         ck_ok(calm_store_run_begin(ctx, store, &run, &id, NULL));
         for (int64_t candidate = 1; candidate <= 3; candidate++)
@@ -120,7 +125,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("inspect_why",
-                     (const TTest *[]){the_rule_and_the_losers, choices_that_the_rule_does_not_make,
-                                       what_was_forbidden, equal_scores_go_by_the_key, figures_for_programs, what_there_is_no_why_of, NULL});
+    return run_tests("inspect_why", (const TTest *[]){the_rule_and_the_losers, choices_that_the_rule_does_not_make,
+                                                      what_was_forbidden, equal_scores_go_by_the_key,
+                                                      figures_for_programs, what_there_is_no_why_of, NULL});
 }

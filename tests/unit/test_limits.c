@@ -51,7 +51,8 @@ static void make(uint64_t seed, bool odd, bench *b)
                 .probe = i ? NAN : calm_rng_uniform(seed, 1, j)};
     }
     b->pool = (calm_pool){.entries = b->entries, .n_entries = N_SCHEMES, .n_schemes = N_SCHEMES, .jobs = b->jobs,
-                                .n_jobs = N_JOBS, .cells = b->rows, .schemes = b->schemes, .numbered = true, .unit = CALM_UNIT_JOB, .metric = "cka_token",
+                                .n_jobs = N_JOBS, .cells = b->rows, .schemes = b->schemes, .numbered = true,
+                                .unit = CALM_UNIT_JOB, .metric = "cka_token",
                                 .remedy = "measure it"};
     ck_ok(calm_pool_index(ctx, &b->pool));
 }
@@ -273,9 +274,10 @@ TEST(what_nothing_fits)
     calm_solution found;
     bench b;
     make(3, true, &b);
-    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG,
-             "`target` sglang takes no w3a16_g32 for model.layers.1.qkv [256, 96]: it takes weights of 4 or 8 bits, not 3; "
-             "`schemes` w8a8 would do");
+    ck_fails(
+        calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG,
+        "`target` sglang takes no w3a16_g32 for model.layers.1.qkv [256, 96]: it takes weights of 4 or 8 bits, not 3; "
+        "`schemes` w8a8 would do");
 }
 END_OF_TEST
 

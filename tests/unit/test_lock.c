@@ -54,7 +54,8 @@ TEST(what_is_no_lock)
         {"{\"calm_lock\": 2}", CALM_EUNSUPPORTED, "lock version 2, this program knows versions up to 1"},
         {"{\"calm_lock\": 1}", CALM_EFORMAT, "/recipe: expected an object"},
         {"{\"calm_lock\": 1, " RECIPE ", " INPUTS ", " REST "}", CALM_EFORMAT, "/outputs/files: expected an object"},
-        {"{\"calm_lock\": 1, " RECIPE ", " INPUTS ", " REST ", \"outputs\": {\"files\": {\"x\": \"12\"}, \"tensors\": {}}}",
+        {"{\"calm_lock\": 1, " RECIPE ", " INPUTS ", " REST
+         ", \"outputs\": {\"files\": {\"x\": \"12\"}, \"tensors\": {}}}",
          CALM_EFORMAT, "/outputs/files/x: expected a SHA-256 of 64 digits"},
         {"{\"calm_lock\": 1, " RECIPE ", " INPUTS ", " REST ", \"outputs\": {\"files\": {\"x\": 12}, \"tensors\": {}}}",
          CALM_EFORMAT, "/outputs/files/x: expected a SHA-256"},
@@ -101,17 +102,20 @@ TEST(differences)
                               "{\"result\": {\"n\": 3.0, \"ppl\": 1.5, \"kl\": null}}", "result", &n), "");
     ck_assert_uint_eq(n, 3);
     ck_assert_str_eq(compared("{\"result\": {\"ppl\": 1.5, \"kl\": null, \"name\": \"hybrid\"}}",
-                              "{\"result\": {\"ppl\": 1.5000000000000002, \"kl\": 0, \"name\": \"rtn\"}}", "result", &n),
+                              "{\"result\": {\"ppl\": 1.5000000000000002, \"kl\": 0, \"name\": \"rtn\"}}", "result",
+                              &n),
                      "result ppl 1.5 1.5000000000000002; result kl null 0; result name hybrid rtn");
     ck_assert_str_eq(compared("{\"outputs\": {\"files\": {\"a\": \"1\", \"b\": \"2\"}, \"tensors\": {\"t\": \"3\"}}}",
-                              "{\"outputs\": {\"files\": {\"b\": \"2\", \"c\": \"4\"}, \"tensors\": {\"t\": \"5\"}}}", "outputs", &n),
+                              "{\"outputs\": {\"files\": {\"b\": \"2\", \"c\": \"4\"}, \"tensors\": {\"t\": \"5\"}}}",
+                              "outputs", &n),
                      "output file a 1 -; output file c - 4; output tensor t 3 5");
     ck_assert_uint_eq(n, 3);
     /* What is not known yet is not compared. */
     ck_assert_str_eq(compared("{\"inputs\": {\"files\": {\"a\": \"1\"}, \"windows\": {\"calibration\": \"2\"}}}",
                               "{\"inputs\": {\"files\": {\"a\": \"1\"}}}", "inputs", &n), "");
     ck_assert_uint_eq(n, 1);
-    ck_assert_str_eq(compared("{\"plan\": {\"q\": \"rtn w4\"}}", "{\"plan\": {\"q\": 7}}", "plan", &n), "choice q rtn w4 7");
+    ck_assert_str_eq(compared("{\"plan\": {\"q\": \"rtn w4\"}}", "{\"plan\": {\"q\": 7}}", "plan", &n),
+                     "choice q rtn w4 7");
 }
 END_OF_TEST
 

@@ -72,7 +72,8 @@ TEST(waves_of_experts)
     ck_assert_uint_eq(calm_memory_plan_wave(&p, &last_two, 3, 2), 1);
     ck_assert_uint_eq(calm_memory_plan_wave(&p, &last_two, 2, 2), 2);
     calm_model_close(p.in.model);
-    /* Three may have 99 tokens of each window, but the squares of two's scoring rows are more than three even shares'. */
+    /* Three may have 99 tokens of each window, but the squares of two's scoring rows are more than three
+     * even shares'. */
     spec.hidden = 128;
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &p.in.model));
     p.memory.knobs.experts_at_once = 3;

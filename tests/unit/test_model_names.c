@@ -101,7 +101,8 @@ TEST(a_model_of_the_hub_is_fetched_once)
     ck_assert_uint_eq(hub.n_requests, 4);
     ck_assert_str_eq(resolve("test/tiny").dir, dir);
     ck_assert_uint_eq(hub.n_requests, 4);
-    ck_fails(calm_model_find(ctx, "test/typo", NULL, NULL, &out), CALM_ENOTFOUND, "(nor is there a directory test/typo)");
+    ck_fails(calm_model_find(ctx, "test/typo", NULL, NULL, &out), CALM_ENOTFOUND,
+             "(nor is there a directory test/typo)");
     hub_stop(&hub);
     setenv("HF_HUB_OFFLINE", "1", 1);
     ck_assert_str_eq(resolve("test/tiny").dir, dir);

@@ -14,12 +14,14 @@ typedef struct settings {
 
 static const calm_option table[] = {
     {.name = "act_order", .offset = offsetof(settings, act_order), .type = CALM_OPTION_BOOL, .fallback = "true"},
-    {.name = "rounds", .offset = offsetof(settings, rounds), .type = CALM_OPTION_INT, .fallback = "8", .min = 1, .max = 100},
+    {.name = "rounds", .offset = offsetof(settings, rounds), .type = CALM_OPTION_INT, .fallback = "8", .min = 1,
+     .max = 100},
     {.name = "damp", .offset = offsetof(settings, damp), .type = CALM_OPTION_DOUBLE, .fallback = "0.01", .max = 1},
     {.name = "order", .offset = offsetof(settings, order), .type = CALM_OPTION_ENUM, .fallback = "activation",
      .values = "none|activation|diag"},
     {.name = "text", .offset = offsetof(settings, text), .type = CALM_OPTION_STRING, .max = 40},
-    {.name = "unset", .offset = offsetof(settings, unset), .type = CALM_OPTION_INT, .fallback = "-1", .min = 1, .max = 9},
+    {.name = "unset", .offset = offsetof(settings, unset), .type = CALM_OPTION_INT, .fallback = "-1", .min = 1,
+     .max = 9},
     {0},
 };
 
@@ -223,7 +225,8 @@ TEST(bad_items_are_named)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         lists l;
         ck_ok(calm_options_init(ctx, list_table, &l));
-        ck_fails(calm_option_set(ctx, list_table, &l, "calm x", rows[i].name, rows[i].value), CALM_EARG, rows[i].message);
+        ck_fails(calm_option_set(ctx, list_table, &l, "calm x", rows[i].name, rows[i].value), CALM_EARG,
+                 rows[i].message);
     }
 }
 END_OF_TEST

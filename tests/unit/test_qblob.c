@@ -11,7 +11,8 @@ static calm_qjob random_job(int bits, size_t out, size_t in, size_t group, bool 
     job.n_groups = (in + job.group - 1) / job.group;
     job.scheme = (calm_scheme){.bits = bits, .group = group == in ? 0 : group, .symmetric = symmetric,
                                .act_bits = bits == 8 ? 8 : 0, .act_asymmetric = bits == 8 && in_scale,
-                               .act_rule = bits == 8 && !symmetric ? CALM_ACT_RULE_VLLM : CALM_ACT_RULE_COMPRESSED_TENSORS,
+                               .act_rule = bits == 8 && !symmetric ? CALM_ACT_RULE_VLLM
+                                                                   : CALM_ACT_RULE_COMPRESSED_TENSORS,
                                .scale_dtype = in_scale ? CALM_F16 : CALM_BF16};
     ck_ok(CALM_NEW(ctx, ctx->out, job.codes, out * in));
     ck_ok(CALM_NEW(ctx, ctx->out, job.scales, out * job.n_groups));

@@ -1,5 +1,5 @@
-/* Formats of quantized checkpoints, reading: what a configuration says of modules, and a module's tensors to weights.
- */
+/* Formats of quantized checkpoints, reading: what a configuration says of modules, and a module's tensors
+ * to weights. */
 #include "ptq/model/qformat.h"
 
 #include <dirent.h>

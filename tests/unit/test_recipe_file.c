@@ -1,4 +1,5 @@
-/* Recipe files: every place is its option in both directions, what is given counts more, and wrong ones name the place. */
+/* Recipe files: every place is its option in both directions, what is given counts more, and wrong ones name
+ * the place. */
 #include "ptq/recipe/shipped.h"
 
 #include "ptq/base/file.h"
@@ -167,7 +168,8 @@ TEST(keys_of_a_spec)
 {
     calm_recipe_spec spec = defaults();
     ck_fails(calm_spec_set(ctx, &spec, "choice.budgte", "3"), CALM_EARG, "did you mean \"choice.budget\"?");
-    ck_fails(calm_spec_set(ctx, &spec, "calibration.samples", "many"), CALM_EARG, "expected a whole number, found \"many\"");
+    ck_fails(calm_spec_set(ctx, &spec, "calibration.samples", "many"), CALM_EARG,
+             "expected a whole number, found \"many\"");
     ck_fails(calm_spec_set(ctx, &spec, "samples", "0"), CALM_EARG, "outside 1 ..");
     ck_fails(calm_spec_set(ctx, &spec, "choice.unit", "head"), CALM_EARG, "found \"head\"");
     ck_assert(!calm_spec_given(&spec, "samples") && !calm_spec_given(&spec, "no-such-option"));
@@ -274,5 +276,6 @@ int main(void)
                                        defaults_are_written_by_their_names, what_was_given_counts_more_and_is_noted,
                                        a_text_to_evaluate_overrides_no_evaluation, each_wrong_recipe_names_its_place,
                                        each_wrong_name_is_found_without_a_model, every_shipped_recipe_is_valid,
-                                       a_name_finds_a_shipped_recipe, what_is_no_document_is_refused, keys_of_a_spec, NULL});
+                                       a_name_finds_a_shipped_recipe, what_is_no_document_is_refused, keys_of_a_spec,
+                                       NULL});
 }

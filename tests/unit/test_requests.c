@@ -23,15 +23,20 @@ static void make(bench *b)
     ck_ok(calm_scheme_parse(ctx, "w4a16_g128", &b->scheme));
     for (size_t i = 0; i < N_ENTRIES; i++) {
         b->entries[i] = (calm_pool_entry){.name = algorithms[i], .algorithm = algorithms[i], .scheme = b->scheme,
-                                          .scheme_name = "w4a16_g128", .chain = test_format("%s@1(x=1)", algorithms[i])};
+                                          .scheme_name = "w4a16_g128", .chain = test_format("%s@1(x=1)",
+                                          algorithms[i])};
     }
     for (size_t j = 0; j < N_JOBS; j++) {
         const char *name = test_format("model.layers.%zu.%s", j / 2, j % 2 ? "down" : "qkv");
         b->jobs[j] = (calm_pool_job){.id = (int64_t)j + 1, .name = name, .unit = name, .role = j % 2 ? "down" : "qkv",
                                      .block = j / 2, .out = 128, .in = 128, .down = j % 2, .crest = NAN};
         for (size_t i = 0; i < N_ENTRIES; i++)
-            b->cells[j * N_ENTRIES + i] = (calm_pool_cell){.id = (int64_t)(j * N_ENTRIES + i) + 1, .key = "k", .blob = "b",
-                                                           .metric = 1 + (double)i, .tie = 0, .probe = NAN};
+            b->cells[j * N_ENTRIES + i] = (calm_pool_cell){.id = (int64_t)(j * N_ENTRIES + i) + 1,
+                                                           .key = "k",
+                                                           .blob = "b",
+                                                           .metric = 1 + (double)i,
+                                                           .tie = 0,
+                                                           .probe = NAN};
     }
     b->pool = (calm_pool){.entries = b->entries, .n_entries = N_ENTRIES, .schemes = &b->scheme, .n_schemes = 1,
                           .jobs = b->jobs, .n_jobs = N_JOBS, .cells = b->cells, .metric = "cka_token", .numbered = true,
@@ -62,8 +67,8 @@ TEST(words_name_entries)
     ck_assert_uint_eq(count_marks(&b, "mkq w4a16_g128", "mkq w4a16_g128"), 1);
     ck_assert_uint_eq(count_marks(&b, "mkq(x=1)", "mkq@1(x=1)"), 1);
     ck_assert_uint_eq(count_marks(&b, "mkq(x=1) w4a16_g128", "mkq@1(x=1) w4a16_g128"), 1);
-    ck_fails(calm_word_entries(ctx, b.entries, N_ENTRIES, "choice.forbid", &(calm_word)WORD("mkq w3a16_g128"), marks), CALM_EARG,
-             "`choice.forbid` mkq w3a16_g128: no candidate has that name");
+    ck_fails(calm_word_entries(ctx, b.entries, N_ENTRIES, "choice.forbid", &(calm_word)WORD("mkq w3a16_g128"), marks),
+             CALM_EARG, "`choice.forbid` mkq w3a16_g128: no candidate has that name");
     ck_fails(calm_word_entries(ctx, b.entries, N_ENTRIES, "choice.forbid", &(calm_word)WORD("gptq*"), marks), CALM_EARG,
              "there are rtn, mkq, mkq-full");
 }

@@ -105,7 +105,8 @@ TEST(failed_candidates_never_win)
     char *reason;
     ck_fails(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, "cka_token", all, 2, &index, &reason), CALM_ENUMERIC,
              "gptq: not positive definite; rtn: score is not finite");
-    ck_fails(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, "cka_token", NULL, 0, &index, &reason), CALM_ENUMERIC, "none was run");
+    ck_fails(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, "cka_token", NULL, 0, &index, &reason), CALM_ENUMERIC,
+             "none was run");
 }
 END_OF_TEST
 
@@ -124,7 +125,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("rule", (const TTest *[]){the_least_wins_when_no_other_is_near, near_ties_go_to_the_tie_metric,
-                                                 the_bound_of_a_near_tie, metrics_below_zero, equal_values_go_to_the_smaller_key,
-                                                 what_is_not_finite_never_wins, a_nan_tie_metric_loses,
-                                                 failed_candidates_never_win, reasons, NULL});
+                                               the_bound_of_a_near_tie, metrics_below_zero,
+                                               equal_values_go_to_the_smaller_key, what_is_not_finite_never_wins,
+                                               a_nan_tie_metric_loses, failed_candidates_never_win, reasons, NULL});
 }

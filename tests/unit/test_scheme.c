@@ -13,9 +13,19 @@ static void check_name(const char *given, const char *canonical)
 
 TEST(names_round_trip)
 {
-    static const char *const names[] = {"w4a16_g128", "w4a16_g128_asym", "w8a16", "w8a8", "w4a8_g64", "w4a4_g32_f16s",
-                                        "w3a16_g128", "w2a16_g64_asym_f16s", "w8a8_asymact", "w4a4_g128_asymact",
-                                        "w4a8_g64_asym_asymact_f16s", "w8a8_vllmact", "w4a8_g64_asym_asymact_vllmact_f16s",
+    static const char *const names[] = {"w4a16_g128",
+                                        "w4a16_g128_asym",
+                                        "w8a16",
+                                        "w8a8",
+                                        "w4a8_g64",
+                                        "w4a4_g32_f16s",
+                                        "w3a16_g128",
+                                        "w2a16_g64_asym_f16s",
+                                        "w8a8_asymact",
+                                        "w4a4_g128_asymact",
+                                        "w4a8_g64_asym_asymact_f16s",
+                                        "w8a8_vllmact",
+                                        "w4a8_g64_asym_asymact_vllmact_f16s",
                                         "float"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         check_name(names[i], names[i]);
@@ -106,5 +116,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("scheme", (const TTest *[]){names_round_trip, fields, bad_names, names_that_say_the_range, groups_and_bits, NULL});
+    return run_tests("scheme", (const TTest *[]){names_round_trip, fields, bad_names, names_that_say_the_range,
+                                                 groups_and_bits, NULL});
 }

@@ -53,7 +53,8 @@ static void make(uint64_t seed, bench *b)
             b->rows[j * N_ENTRIES + i].metric *= 0.5 + calm_rng_uniform(seed, 3, index);
     }
     b->pool = (calm_pool){.entries = b->entries, .n_entries = N_ENTRIES, .n_schemes = N_SCHEMES, .jobs = b->jobs,
-                                .n_jobs = N_JOBS, .cells = b->rows, .schemes = b->schemes, .numbered = true, .unit = CALM_UNIT_JOB, .metric = "cka_token",
+                                .n_jobs = N_JOBS, .cells = b->rows, .schemes = b->schemes, .numbered = true,
+                                .unit = CALM_UNIT_JOB, .metric = "cka_token",
                                 .remedy = "measure it"};
     ck_ok(calm_pool_index(ctx, &b->pool));
 }
@@ -200,7 +201,8 @@ END_OF_TEST
 static calm_solution solve_with(bench *b, const calm_word *forbid, size_t n_forbid, const calm_pin *pins,
                                 size_t n_pins)
 {
-    const calm_requests requests = {.forbid = forbid, .n_forbid = n_forbid, .pins = pins, .n_pins = n_pins, .budget = NAN};
+    const calm_requests requests = {
+        .forbid = forbid, .n_forbid = n_forbid, .pins = pins, .n_pins = n_pins, .budget = NAN};
     calm_solution found;
     ck_ok(calm_solve(ctx, &b->pool, &requests, &found));
     return found;
@@ -261,7 +263,8 @@ TEST(requests_that_name_nothing)
 {
     bench b;
     make(5, &b);
-    refuse(&b, "gptk", NULL, NULL, "`choice.forbid` gptk: no candidate has that name (did you mean \"gptq\"?); there are rtn w2a16_g16, ");
+    refuse(&b, "gptk", NULL, NULL,
+           "`choice.forbid` gptk: no candidate has that name (did you mean \"gptq\"?); there are rtn w2a16_g16, ");
     refuse(&b, "gptq w3a16_g17", NULL, NULL, "did you mean \"gptq w3a16_g16\"?");
     refuse(&b, "zzzzzzzzzzzz", NULL, NULL, "no candidate has that name; there are");
     refuse(&b, "#0", NULL, NULL, "`choice.forbid` #0: the run has no such candidate");
@@ -269,7 +272,8 @@ TEST(requests_that_name_nothing)
     refuse(&b, "#1x", NULL, NULL, "no such candidate");
     refuse(&b, "#", NULL, NULL, "no such candidate");
     refuse(&b, "#99999999999999999999999", NULL, NULL, "no such candidate");
-    refuse(&b, NULL, "model.layers.0.qvk", "gptq", "this run has no job of that name; did you mean \"model.layers.0.qkv\"?");
+    refuse(&b, NULL, "model.layers.0.qvk", "gptq",
+           "this run has no job of that name; did you mean \"model.layers.0.qkv\"?");
     refuse(&b, NULL, "nowhere*", "gptq", "no job of that name; they are like 0.qkv");
     refuse(&b, NULL, "[", "gptq", "no job of that name");
     refuse(&b, NULL, "*", "rtm", "did you mean \"rtn\"?");
@@ -278,7 +282,8 @@ TEST(requests_that_name_nothing)
     const calm_word all[] = {WORD("gptq"), WORD("rtn")};
     const calm_requests requests = {.forbid = all, .n_forbid = 2, .budget = NAN};
     calm_solution found;
-    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG, "`choice.forbid` leaves nothing for model.layers.0.qkv");
+    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG,
+             "`choice.forbid` leaves nothing for model.layers.0.qkv");
 }
 END_OF_TEST
 

@@ -363,13 +363,13 @@ TEST(ablation_round_trip)
     ck_ok(calm_store_ablation_put(ctx, store, &hybrid));
     hybrid.differs = 7;
     ck_ok(calm_store_ablation_put(ctx, store, &hybrid));
-    ck_assert_str_eq(sample_text(store,
-                                 "SELECT group_concat(kind || '|' || subject || '|' || bits || '|' || coalesce(kl, '') ||"
-                                 " '|' || coalesce(delta_kl, '') || '|' || coalesce(delta_se, '') || '|' ||"
-                                 " coalesce(differs, '') || '|' || coalesce(failure, ''), char(10)) FROM v_ablation"),
-                     "hybrid|job cka_token token|4.125|0.10000|-0.10000|0.00500|7|\n"
-                     "uniform|gptq|4.125|0.20000|+0.00000|0.00000|0|\n"
-                     "uniform|actfit|4.125|||||too few rows");
+    ck_assert_str_eq(
+        sample_text(store, "SELECT group_concat(kind || '|' || subject || '|' || bits || '|' || coalesce(kl, '') ||"
+                           " '|' || coalesce(delta_kl, '') || '|' || coalesce(delta_se, '') || '|' ||"
+                           " coalesce(differs, '') || '|' || coalesce(failure, ''), char(10)) FROM v_ablation"),
+        "hybrid|job cka_token token|4.125|0.10000|-0.10000|0.00500|7|\n"
+        "uniform|gptq|4.125|0.20000|+0.00000|0.00000|0|\n"
+        "uniform|actfit|4.125|||||too few rows");
     ck_assert_str_eq(sample_text(store, "SELECT unit || metric || rule FROM ablation WHERE kind = 'hybrid'"),
                      "jobcka_tokentoken");
     /* Either figures or a failure; kinds and units of the schema alone. */

@@ -85,8 +85,8 @@ static model put_model(const char *name)
     ck_ok(calm_store_job_id(ctx, store, &job, &m.job));
     ck_ok(calm_store_expert_put(ctx, store, m.job, m.calibration, 5));
     const calm_store_peak peak = {-1.5, 0, 1, 2, "the"};
-    const calm_store_activation activation = {.model_id = m.id, .calibration_id = m.calibration, .hook = "h", .point = "o_in",
-                                              .peaks = &peak, .n_peaks = 1};
+    const calm_store_activation activation = {
+        .model_id = m.id, .calibration_id = m.calibration, .hook = "h", .point = "o_in", .peaks = &peak, .n_peaks = 1};
     ck_ok(calm_store_activation_put(ctx, store, &activation));
     return m;
 }
@@ -125,8 +125,8 @@ static void put_run(const char *key, const model *m, const int64_t *pool, size_t
     ck_ok(calm_store_run_end(ctx, store, run, &(calm_store_outcome){.status = status, .result = "hybrid"}));
 }
 
-/* Run 1: candidates a b.  Run 2: b c, the same model; c's blob is that of x, which no run has.  Run 3: killed, of model n,
- * whose candidate d no row gives it.  Run 4: model p. */
+/* Run 1: candidates a b.  Run 2: b c, the same model; c's blob is that of x, which no run has.  Run 3: killed, of model
+ * n, whose candidate d no row gives it.  Run 4: model p. */
 static const char *fill(void)
 {
     const char *path = sample_path();
@@ -168,12 +168,13 @@ static const char *lines(const char *path, const char *query)
 }
 
 static const char all_rows[] =
-    "SELECT line FROM (SELECT 'run ' || key AS line FROM run UNION SELECT 'candidate ' || key || ' ' || (SELECT count(*) FROM"
-    " score WHERE candidate_id = id) FROM candidate UNION SELECT 'algorithm ' || name FROM algorithm UNION SELECT"
-    " 'evaluation ' || key FROM evaluation UNION SELECT 'calibration ' || key FROM calibration UNION SELECT 'model ' ||"
-    " digest FROM model UNION SELECT 'activation ' || model_id || ' ' || (SELECT count(*) FROM activation_peak) FROM"
-    " activation UNION SELECT 'gate ' || run_id FROM gate UNION SELECT 'pool ' || run_id || ' ' || candidate_id FROM"
-    " run_candidate UNION SELECT 'expert ' || job_id FROM expert UNION SELECT 'job ' || id FROM job) ORDER BY 1";
+    "SELECT line FROM (SELECT 'run ' || key AS line FROM run UNION SELECT 'candidate ' || key || ' ' || (SELECT "
+    "count(*) FROM score WHERE candidate_id = id) FROM candidate UNION SELECT 'algorithm ' || name FROM algorithm "
+    "UNION SELECT 'evaluation ' || key FROM evaluation UNION SELECT 'calibration ' || key FROM calibration UNION "
+    "SELECT 'model ' || digest FROM model UNION SELECT 'activation ' || model_id || ' ' || (SELECT count(*) FROM "
+    "activation_peak) FROM activation UNION SELECT 'gate ' || run_id FROM gate UNION SELECT 'pool ' || run_id || ' ' "
+    "|| candidate_id FROM run_candidate UNION SELECT 'expert ' || job_id FROM expert UNION SELECT 'job ' || id FROM "
+    "job) ORDER BY 1";
 
 static calm_status count_blob(calm_ctx *c, void *user, const char *digest, size_t n_bytes)
 {
@@ -271,17 +272,36 @@ TEST(dropped_runs)
     ck_assert(freed.n_kept == 2 && freed.kept[0] == 2 && freed.kept[1] == 3);
     ck_assert_str_eq(lines(path, "SELECT key FROM run"), "2 3 ");
     ck_assert_str_eq(lines(path, "SELECT key FROM candidate ORDER BY 1"), "b c d ");
-    ck_assert_str_eq(lines(path, "SELECT key FROM evaluation ORDER BY 1"), "ablation 2 guard 2 seen by the killed run ");
+    ck_assert_str_eq(lines(path, "SELECT key FROM evaluation ORDER BY 1"),
+                     "ablation 2 guard 2 seen by the killed run ");
     ck_assert_str_eq(lines(path, "SELECT digest FROM model ORDER BY 1"), "m n ");
     ck_assert_str_eq(lines(path, "SELECT key FROM calibration ORDER BY 1"), "m n ");
     ck_assert_str_eq(lines(path, "SELECT model_id FROM activation ORDER BY 1"), "1 2 ");
     static const struct {
         const char *kind;
         int64_t rows;
-    } expected[] = {{"gate", 2}, {"environment", 2}, {"artifact", 2}, {"ablation", 2}, {"run_evaluation", 2}, {"choice", 2},
-                    {"run_candidate", 3}, {"run", 2}, {"score", 6}, {"candidate", 3}, {"algorithm", 3}, {"encoding", 5},
-                    {"evaluation_window", 5}, {"evaluation", 5}, {"activation_peak", 1}, {"activation", 1}, {"expert", 1},
-                    {"calibration", 1}, {"job", 1}, {"block", 1}, {"model", 1}, {"blob", 3}};
+    } expected[] = {{"gate", 2},
+                    {"environment", 2},
+                    {"artifact", 2},
+                    {"ablation", 2},
+                    {"run_evaluation", 2},
+                    {"choice", 2},
+                    {"run_candidate", 3},
+                    {"run", 2},
+                    {"score", 6},
+                    {"candidate", 3},
+                    {"algorithm", 3},
+                    {"encoding", 5},
+                    {"evaluation_window", 5},
+                    {"evaluation", 5},
+                    {"activation_peak", 1},
+                    {"activation", 1},
+                    {"expert", 1},
+                    {"calibration", 1},
+                    {"job", 1},
+                    {"block", 1},
+                    {"model", 1},
+                    {"blob", 3}};
     ck_assert_uint_eq(freed.n_kinds, sizeof expected / sizeof *expected);
     for (size_t i = 0; i < freed.n_kinds; i++) {
         ck_assert_int_eq(kind(&freed, expected[i].kind)->rows, expected[i].rows);
@@ -328,7 +348,8 @@ TEST(no_such_run)
     calm_gc_result freed;
     for (int dry = 0; dry < 2; dry++) {
         store = sample_open(path, dry ? CALM_STORE_READ : CALM_STORE_WRITE);
-        ck_fails(calm_store_gc(ctx, store, &(calm_gc_plan){.keep = -1, .drop = (int64_t[]){1, 7}, .n_drop = 2, .dry_run = dry},
+        ck_fails(calm_store_gc(ctx, store,
+                               &(calm_gc_plan){.keep = -1, .drop = (int64_t[]){1, 7}, .n_drop = 2, .dry_run = dry},
                                &freed),
                  CALM_ENOTFOUND, test_format("%s: no run 7 to drop; it has 1, 2, 3, 4", path));
         calm_store_close(store);

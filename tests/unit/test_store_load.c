@@ -1,5 +1,5 @@
-/* A large store is answered from its indexes: query plans of the views on a small one (tests/tools/synth_store.h), which
- * are the same at any size, since nothing here runs ANALYZE.  docs/store.md has times at 800,000 candidates. */
+/* A large store is answered from its indexes: query plans of the views on a small one (tests/tools/synth_store.h),
+ * which are the same at any size, since nothing here runs ANALYZE.  docs/store.md has times at 800,000 candidates. */
 #include "store/sql.h"
 #include "store/store.h"
 #include "tests/support/harness.h"
@@ -83,7 +83,8 @@ TEST(made_again)
                               " JOIN algorithm a ON a.id = k.algorithm_id LEFT JOIN score s ON s.candidate_id = k.id";
     synth_store other = small;
     const char *path = sample_path();
-    calm_store *first = sample_open(small_store(), CALM_STORE_READ), *second = sample_open(small_store(), CALM_STORE_READ);
+    calm_store *first = sample_open(small_store(), CALM_STORE_READ),
+               *second = sample_open(small_store(), CALM_STORE_READ);
     ck_assert_str_eq(sample_text(first, sum), sample_text(second, sum));
     calm_store_close(second);
     other.seed = 2;

@@ -1,5 +1,5 @@
-/* Stores of versions 1 (tests/data/store_v1.sql) and 2: brought up to date with every row, refused with a hint on reading,
- * refused unchanged when damaged, kept as a copy, and whole when the machine fails on the way. */
+/* Stores of versions 1 (tests/data/store_v1.sql) and 2: brought up to date with every row, refused with a hint on
+ * reading, refused unchanged when damaged, kept as a copy, and whole when the machine fails on the way. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -215,7 +215,8 @@ TEST(version_2)
     ck_assert_str_eq(contents(path), before);
     calm_store_close(sample_open(fresh, CALM_STORE_WRITE));
     ck_assert_str_eq(schema_of(path), schema_of(fresh));
-    run_script(path, "DROP VIEW v_experts; DROP TABLE expert; PRAGMA user_version = 2; PRAGMA wal_checkpoint(TRUNCATE)");
+    run_script(path,
+               "DROP VIEW v_experts; DROP TABLE expert; PRAGMA user_version = 2; PRAGMA wal_checkpoint(TRUNCATE)");
     ck_fails(calm_store_open(ctx, path, &sample_writing, &store), CALM_EFORMAT, "\"expert\" is missing");
 }
 END_OF_TEST
@@ -321,8 +322,8 @@ TEST(a_copy_is_kept)
     ctx->log = keep_line, ctx->log_user = line;
     calm_store_close(sample_open(path, CALM_STORE_WRITE));
     const char *copy = test_format("%s.v1.bak.3", path);
-    ck_assert_str_eq(line, test_format("%s: a store of version 1, brought up to version %d; a copy of it is kept: %s", path,
-                                       calm_store_version(), copy));
+    ck_assert_str_eq(line, test_format("%s: a store of version 1, brought up to version %d; a copy of it is kept: %s",
+                                       path, calm_store_version(), copy));
     ck_assert_int_eq(version_of(copy), 1);
     ck_assert_str_eq(contents(copy), before);
     ck_assert_str_eq(contents(path), before);
@@ -347,9 +348,11 @@ TEST(no_copy_no_change)
     const char *path = old_store(), *before = contents(path);
     calm_store *store;
     ck_ok(calm_make_directories(ctx, test_format("%s.bak.new", path)));
-    ck_fails(calm_store_open(ctx, path, &sample_writing, &store), CALM_EIO,
-             test_format("%s: a store of version 1 cannot be copied to %s.v1.bak, which is done before it is brought up to "
-                         "date: nothing was changed (%s: ", path, path, path));
+    ck_fails(
+        calm_store_open(ctx, path, &sample_writing, &store), CALM_EIO,
+        test_format("%s: a store of version 1 cannot be copied to %s.v1.bak, which is done before it is brought up to "
+                    "date: nothing was changed (%s: ",
+                    path, path, path));
     ck_assert_int_eq(version_of(path), 1);
     ck_assert_str_eq(contents(path), before);
     ck_assert(!calm_path_exists(test_format("%s.v1.bak", path)));
@@ -367,8 +370,8 @@ typedef struct word {
     char message[CALM_MESSAGE_MAX];
 } word;
 
-/* Open for writing in a child that is killed at call `at`, or whose calls fail from there on; false when it was killed.
- */
+/* Open for writing in a child that is killed at call `at`, or whose calls fail from there on; false when it
+ * was killed. */
 static bool open_with(const char *path, fault wanted, word *said)
 {
     int ends[2], status;
@@ -400,7 +403,8 @@ typedef struct tally {
     long migrated, copied_again;
 } tally;
 
-/* Old or new, and opened once more it is new, with every row; each copy is complete, and there is one when it is new. */
+/* Old or new, and opened once more it is new, with every row; each copy is complete, and there is one when it
+ * is new. */
 static void check_whole(const char *path, const char *expected, long at, tally *count)
 {
     const int64_t version = version_of(path);

@@ -1,5 +1,5 @@
-/* Readers while a run writes: in another process through the store, with the sqlite3 program, and in the middle of a query.
- * None sees an error or half of a transaction, and the writer never waits: its busy timeout is 0. */
+/* Readers while a run writes: in another process through the store, with the sqlite3 program, and in the middle of a
+ * query. None sees an error or half of a transaction, and the writer never waits: its busy timeout is 0. */
 #include <poll.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -32,7 +32,8 @@ static calm_status put_transaction(calm_store *store, const sample *s, int numbe
         int64_t id;
         snprintf(keys[i], sizeof keys[i], "k%d.%d", number, i);
         const calm_store_candidate candidate = {.key = keys[i], .job_id = number % 2 ? s->qkv : s->down,
-                                                .calibration_id = s->calibration, .algorithm = "rtn", .chain = "absmax@1()",
+                                                .calibration_id = s->calibration, .algorithm = "rtn",
+                                                .chain = "absmax@1()",
                                                 .scheme = "w4a16_g128", .blob = keys[i], .blob_bytes = 9,
                                                 .scores = scores, .n_scores = SCORES};
         CALM_TRY(calm_store_candidate_put(ctx, store, &candidate, &id));
@@ -43,8 +44,8 @@ static calm_status put_transaction(calm_store *store, const sample *s, int numbe
     return calm_store_commit(ctx, store);
 }
 
-/* A child that writes transactions until `done` is closed, and says by its status whether all went well; `ready` is told when
- * it has opened the store. */
+/* A child that writes transactions until `done` is closed, and says by its status whether all went well; `ready` is
+ * told when it has opened the store. */
 static pid_t start_writer(const char *path, int *ready, int *done)
 {
     int to_parent[2], to_child[2];
@@ -73,9 +74,9 @@ static pid_t start_writer(const char *path, int *ready, int *done)
 
 /* Candidates that are there; -1: a transaction is there by half. */
 static const char count_sql[] =
-    "SELECT CASE WHEN count(*) % 4 = 0 AND coalesce(sum(scores), 0) = 5 * count(*) AND count(*) = coalesce(sum(noted), 0) "
-    "THEN count(*) ELSE -1 END FROM (SELECT (SELECT count(*) FROM score WHERE candidate_id = c.id) AS scores, "
-    "(SELECT count(*) FROM run_candidate WHERE candidate_id = c.id) AS noted FROM candidate c)";
+    "SELECT CASE WHEN count(*) % 4 = 0 AND coalesce(sum(scores), 0) = 5 * count(*) AND count(*) = "
+    "coalesce(sum(noted), 0) THEN count(*) ELSE -1 END FROM (SELECT (SELECT count(*) FROM score WHERE candidate_id = "
+    "c.id) AS scores, (SELECT count(*) FROM run_candidate WHERE candidate_id = c.id) AS noted FROM candidate c)";
 
 static const char *made_store(void)
 {
@@ -181,7 +182,8 @@ typedef struct slow_reader {
     int rows;
 } slow_reader;
 
-static calm_status write_meanwhile(calm_ctx *c, void *user, size_t n, const char *const *names, const calm_value *values)
+static calm_status write_meanwhile(calm_ctx *c, void *user, size_t n, const char *const *names,
+                                   const calm_value *values)
 {
     slow_reader *it = user;
     (void)c, (void)n, (void)names;

@@ -215,7 +215,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("table", (const TTest *[]){columns_are_as_wide_as_their_cells, headings_without_rows, numbers_of_six_digits,
-                                                empty_columns_can_go, widths_of_text, json_keeps_types_and_digits,
-                                                csv, markdown, many_rows, missing_memory_is_reported, NULL});
+    return run_tests("table",
+                     (const TTest *[]){columns_are_as_wide_as_their_cells, headings_without_rows, numbers_of_six_digits,
+                                       empty_columns_can_go, widths_of_text, json_keeps_types_and_digits, csv, markdown,
+                                       many_rows, missing_memory_is_reported, NULL});
 }

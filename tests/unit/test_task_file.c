@@ -1,5 +1,6 @@
-/* Task files: tokens of choices as lm-evaluation-harness makes them, and what is refused.  With a byte-level tokenizer of
- * the letters a to e (0 to 4), "ab" (8), the space (7) and the bytes of U+00E9 (9 10) and U+00A0 (11 12), and [CLS] (5). */
+/* Task files: tokens of choices as lm-evaluation-harness makes them, and what is refused.  With a byte-level tokenizer
+ * of the letters a to e (0 to 4), "ab" (8), the space (7) and the bytes of U+00E9 (9 10) and U+00A0 (11 12), and [CLS]
+ * (5). */
 #include "ptq/data/task_file.h"
 
 #include "ptq/base/file.h"
@@ -13,7 +14,8 @@ static calm_tokenizer *open_tokenizer(void)
     const char *json =
         "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":5,\"content\":\"[CLS]\",\"special\":true}],\"normalizer\":null,"
         "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false},"
-        "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"[CLS]\",\"type_id\":0}},"
+        "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":["
+        "{\"SpecialToken\":{\"id\":\"[CLS]\",\"type_id\":0}},"
         "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[],\"special_tokens\":{\"[CLS]\":{\"id\":\"[CLS]\","
         "\"ids\":[5],\"tokens\":[\"[CLS]\"]}}},\"decoder\":null,"
         "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"d\":3,\"e\":4,\"\xc4\xa0\":7,\"ab\":8,"
@@ -71,7 +73,8 @@ END_OF_TEST
 /* The length is that of the choice as it stands in the file. */
 TEST(white_space_moves_to_the_choice)
 {
-    ck_assert_str_eq(listed("{\"context\": \"c  \", \"choices\": [\"d\"], \"answer\": 0}", &plain), "1: 2|7 7 3 (1) =0\n");
+    ck_assert_str_eq(listed("{\"context\": \"c  \", \"choices\": [\"d\"], \"answer\": 0}", &plain),
+                     "1: 2|7 7 3 (1) =0\n");
     ck_assert_str_eq(listed("{\"context\": \"c\\u00a0\", \"choices\": [\"\\u00e9\"], \"answer\": 0}", &plain),
                      "1: 2|11 12 9 10 (1) =0\n");
 }
@@ -80,7 +83,8 @@ END_OF_TEST
 /* Of "cabd" the tokens are c ab d, of "ca" c a: the choice has one, and the context's are its own. */
 TEST(a_token_across_the_border)
 {
-    ck_assert_str_eq(listed("{\"context\": \"ca\", \"choices\": [\"bd\"], \"answer\": 0}", &plain), "1: 2 0|3 (2) =0\n");
+    ck_assert_str_eq(listed("{\"context\": \"ca\", \"choices\": [\"bd\"], \"answer\": 0}", &plain),
+                     "1: 2 0|3 (2) =0\n");
 }
 END_OF_TEST
 
@@ -139,32 +143,39 @@ static void check_refused(const char *line, size_t n, const calm_task_options *o
     ck_ok(calm_task_reader_open(ctx, tokenizer, task_file(text, n_good + n), options, &reader));
     ck_ok(calm_task_reader_next(ctx, &reader, &task, &found));
     ck_assert(found);
-    ck_fails(calm_task_reader_next(ctx, &reader, &task, &found), expected, test_format("tasks.jsonl: line 3%s", message));
+    ck_fails(calm_task_reader_next(ctx, &reader, &task, &found), expected,
+             test_format("tasks.jsonl: line 3%s", message));
     calm_task_reader_close(&reader);
     calm_tokenizer_close(tokenizer);
 }
 
 TEST(bad_lines)
 {
-    static const struct { const char *line, *message; } cases[] = {
+    static const struct { const char *line, *message;
+    } cases[] = {
         {"{\"context\": ", ": "},
         {"{\"context\": \"\xff\", \"choices\": [\"a\"], \"answer\": 0}", ": "},
         {"[1]", ": expected an object with \"context\", \"choices\" and \"answer\", found an array"},
         {"{\"choices\": [\"a\"], \"answer\": 0}", ": \"context\": expected a string, found nothing"},
-        {"{\"context\": 5, \"choices\": [\"a\"], \"answer\": 0}", ": \"context\": expected a string, found a whole number"},
+        {"{\"context\": 5, \"choices\": [\"a\"], \"answer\": 0}",
+         ": \"context\": expected a string, found a whole number"},
         {"{\"context\": \"c\", \"answer\": 0}", ": \"choices\": expected an array of 1 to 256 strings, found nothing"},
-        {"{\"context\": \"c\", \"choices\": [], \"answer\": 0}", ": \"choices\": expected an array of 1 to 256 strings, found"},
+        {"{\"context\": \"c\", \"choices\": [], \"answer\": 0}",
+         ": \"choices\": expected an array of 1 to 256 strings, found"},
         {"{\"context\": \"c\", \"choices\": \"a\", \"answer\": 0}", ": \"choices\": expected an array"},
-        {"{\"context\": \"c\", \"choices\": [\"a\", 1], \"answer\": 0}", ": choices[1]: expected a string that is not empty, found "
-                                                                    "a whole number"},
-        {"{\"context\": \"c\", \"choices\": [\"\"], \"answer\": 0}", ": choices[0]: expected a string that is not empty, found an "
-                                                                "empty one"},
+        {"{\"context\": \"c\", \"choices\": [\"a\", 1], \"answer\": 0}",
+         ": choices[1]: expected a string that is not empty, found "
+         "a whole number"},
+        {"{\"context\": \"c\", \"choices\": [\"\"], \"answer\": 0}",
+         ": choices[0]: expected a string that is not empty, found an "
+         "empty one"},
         {"{\"context\": \"c\", \"choices\": [\"a\"]}", ": "},
         {"{\"context\": \"c\", \"choices\": [\"a\"], \"answer\": 1}", ": "},
         {"{\"context\": \"c\", \"choices\": [\"a\"], \"answer\": -1}", ": "},
         {"{\"context\": \"c\", \"choices\": [\"a\"], \"answer\": \"0\"}", ": "},
-        {"{\"context\": \"ca\", \"choices\": [\"b\"], \"answer\": 0}", ": choices[0]: expected at least 1 token beyond those of "
-                                                                "the context, found none"},
+        {"{\"context\": \"ca\", \"choices\": [\"b\"], \"answer\": 0}",
+         ": choices[0]: expected at least 1 token beyond those of "
+         "the context, found none"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_refused(cases[i].line, strlen(cases[i].line), &plain, CALM_EFORMAT, cases[i].message);
@@ -195,12 +206,14 @@ TEST(too_much)
     char *long_line;
     ck_ok(CALM_NEW(ctx, ctx->out, long_line, CALM_TASK_LINE_MAX + 1));
     memset(long_line, 'a', CALM_TASK_LINE_MAX + 1);
-    check_refused(long_line, CALM_TASK_LINE_MAX + 1, &plain, CALM_EFORMAT, ": expected at most 1048576 bytes, found 1048577");
+    check_refused(long_line, CALM_TASK_LINE_MAX + 1, &plain, CALM_EFORMAT,
+                  ": expected at most 1048576 bytes, found 1048577");
     const char *many = "{\"context\": \"c\", \"answer\": 0, \"choices\": [\"a\"";
     for (size_t i = 0; i < CALM_TASK_CHOICES_MAX; i++)
         many = test_format("%s,\"a\"", many);
     many = test_format("%s]}", many);
-    check_refused(many, strlen(many), &plain, CALM_EFORMAT, ": \"choices\": expected an array of 1 to 256 strings, found an "
+    check_refused(many, strlen(many), &plain, CALM_EFORMAT,
+                  ": \"choices\": expected an array of 1 to 256 strings, found an "
                   "array of 257");
     calm_tokenizer *tokenizer = open_tokenizer();
     ck_ok(calm_task_reader_open(ctx, tokenizer, task_file(many, strlen(many)), &plain, &reader));
@@ -210,7 +223,8 @@ TEST(too_much)
     ck_ok(calm_task_reader_open(ctx, tokenizer, task_file("\n \n", 3), &plain, &reader));
     ck_fails(calm_task_reader_next(ctx, &reader, &task, &found), CALM_EARG, "tasks.jsonl: no task in it");
     calm_task_reader_close(&reader);
-    ck_fails(calm_task_reader_open(ctx, tokenizer, "/nowhere.jsonl", &plain, &reader), CALM_ENOTFOUND, "/nowhere.jsonl");
+    ck_fails(calm_task_reader_open(ctx, tokenizer, "/nowhere.jsonl", &plain, &reader), CALM_ENOTFOUND,
+             "/nowhere.jsonl");
     calm_task_reader_close(&reader);
     calm_tokenizer_close(tokenizer);
 }
@@ -218,8 +232,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("task_file", (const TTest *[]){
-        choices_come_after_the_context, white_space_moves_to_the_choice, a_token_across_the_border, an_empty_context,
-        special_tokens, long_ones_are_cut_from_the_left, the_first_samples, bad_lines, what_the_model_cannot_read, too_much,
-        NULL});
+    return run_tests("task_file", (const TTest *[]){choices_come_after_the_context, white_space_moves_to_the_choice,
+                                                    a_token_across_the_border, an_empty_context, special_tokens,
+                                                    long_ones_are_cut_from_the_left, the_first_samples, bad_lines,
+                                                    what_the_model_cannot_read, too_much, NULL});
 }

@@ -128,7 +128,8 @@ static void check_answers(const calm_tasks_result *tasks, const calm_task_answer
         for (size_t c = begin; c < end; c++) {
             ck_near(found->log_prob[c], expected[c], TOLERANCE);
             best = found->log_prob[c] > found->log_prob[best] ? c : best;
-            if (found->log_prob[c] / (double)tasks->length[c] > found->log_prob[best_norm] / (double)tasks->length[best_norm])
+            if (found->log_prob[c] / (double)tasks->length[c]
+                > found->log_prob[best_norm] / (double)tasks->length[best_norm])
                 best_norm = c;
         }
         ck_assert_uint_eq(found->choice[t], best - begin);
@@ -170,7 +171,8 @@ TEST(equals_one_choice_at_a_time)
     }
     ck_near(result.same, same / N_TASKS, 1e-15);
     ck_near(result.same_norm, same_norm / N_TASKS, 1e-15);
-    ck_assert(result.same > 0.1 && result.same < 0.9 && result.same_norm < 0.9 && result.model.acc != result.model.acc_norm);
+    ck_assert(result.same > 0.1 && result.same < 0.9 && result.same_norm < 0.9
+              && result.model.acc != result.model.acc_norm);
     ck_assert_uint_eq(result.length[0], 1 + 1);    /* a space and a letter */
     calm_model_close(a);
     calm_model_close(b);
@@ -280,6 +282,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("tasks", (const TTest *[]){
-        equals_one_choice_at_a_time, same_bytes_for_every_number_of_threads, equal_choices_and_a_single_task, failures, NULL});
+    return run_tests("tasks", (const TTest *[]){equals_one_choice_at_a_time, same_bytes_for_every_number_of_threads,
+                                                equal_choices_and_a_single_task, failures, NULL});
 }

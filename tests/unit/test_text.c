@@ -119,10 +119,12 @@ END_OF_TEST
 /* Each is an error that repeats what was given. */
 TEST(no_sizes)
 {
-    static const char *const texts[] = {
-        "", " ", "GB", "five", "5x", "5GBs", "5 G B", "5,5GB", "5GB 5", "5GB ", "--5GB", "-5GB", "-1", "-0", "0", "0GB",
-        "999999", "999KB", "0.9MB", "1", "5", "1001TB", "1e16", "1e400", "1e400GB", "-1e400", "1e308GB", "1e-400", "nan",
-        "nanGB", "-nan", "inf", "infinity", "INFINITYGB", "1e", "1eGB", "0x", "5Ti", "5PB", "5Mib.", "\xff\xff", "5\tGB"};
+    static const char *const texts[] = {"",       " ",     "GB",     "five",    "5x",       "5GBs",       "5 G B",
+                                        "5,5GB",  "5GB 5", "5GB ",   "--5GB",   "-5GB",     "-1",         "-0",
+                                        "0",      "0GB",   "999999", "999KB",   "0.9MB",    "1",          "5",
+                                        "1001TB", "1e16",  "1e400",  "1e400GB", "-1e400",   "1e308GB",    "1e-400",
+                                        "nan",    "nanGB", "-nan",   "inf",     "infinity", "INFINITYGB", "1e",
+                                        "1eGB",   "0x",    "5Ti",    "5PB",     "5Mib.",    "\xff\xff",   "5\tGB"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         size_t bytes = 77;
         const calm_status status = calm_size_parse(ctx, "memory", texts[i], &bytes);
@@ -137,7 +139,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("text",
-                     (const TTest *[]){sizes, no_sizes, text_grows_and_stays_terminated, bytes_may_hold_zeros_and_be_none,
-                                       a_failed_append_is_remembered, edit_distance_is_levenshteins,
-                                       nearest_finds_a_slip_and_nothing_far, NULL});
+                     (const TTest *[]){sizes, no_sizes, text_grows_and_stays_terminated,
+                                       bytes_may_hold_zeros_and_be_none, a_failed_append_is_remembered,
+                                       edit_distance_is_levenshteins, nearest_finds_a_slip_and_nothing_far, NULL});
 }

@@ -1,5 +1,5 @@
-/* tokenizer.json files that are refused: each row changes one member of a good file, and the message names the place.
- */
+/* tokenizer.json files that are refused: each row changes one member of a good file, and the message names
+ * the place. */
 #include <fcntl.h>
 #include <unistd.h>
 
