@@ -258,6 +258,7 @@ static calm_status build(calm_ctx *ctx, const char *text, const char *chain, cal
 
 calm_status calm_algorithm_parse(calm_ctx *ctx, const char *text, calm_algorithm **out)
 {
+    CALM_ENTER(ctx, text && out);
     size_t n;
     const calm_preset *presets = calm_presets(&n);
     *out = NULL;

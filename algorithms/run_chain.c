@@ -19,16 +19,41 @@ static calm_status check_statistic(calm_ctx *ctx, const calm_algorithm *algorith
                      algorithm->name, what);
 }
 
+/* A scheme that no name stands for: a caller of the library may fill in anything. */
+static calm_status check_scheme(calm_ctx *ctx, const calm_job *job)
+{
+    const calm_scheme *s = &job->scheme;
+    if ((s->bits == 0 || (s->bits >= 2 && s->bits <= 8)) && (s->scale_dtype == CALM_BF16 || s->scale_dtype == CALM_F16))
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EARG,
+                     "%s: a scheme of %d bits with scales of type %d; expected 2 to 8 bits, bf16 or f16", job->name,
+                     s->bits, (int)s->scale_dtype);
+}
+
+static calm_status check_absorb_groups(calm_ctx *ctx, const calm_job *job)
+{
+    for (size_t i = 0; job->absorb_group && i < job->linears[0].in; i++)
+        if (job->absorb_group[i] >= job->n_absorb_groups)
+            return calm_fail(ctx, CALM_EARG, "%s: absorb_group[%zu] is %u, expected less than %zu", job->name, i,
+                             job->absorb_group[i], job->n_absorb_groups);
+    return CALM_OK;
+}
+
 static calm_status check_job(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job)
 {
     const calm_stats *stats = job->stats;
+    CALM_TRY(check_scheme(ctx, job));
     CALM_TRY(calm_algorithm_reaches(ctx, algorithm, &job->scheme));
+    for (size_t i = 0; i < job->n_linears; i++)
+        if (!job->linears[i].name || (!job->linears[i].w && job->linears[i].out))
+            return calm_fail(ctx, CALM_EARG, "%s: linears[%zu] has no name or no weights", job->name, i);
     for (size_t i = 0; i < job->n_linears; i++)
         if (job->linears[i].in != job->linears[0].in)
             return calm_fail(ctx, CALM_EARG, "%s: %zu inputs, but %s of the same job has %zu", job->linears[i].name,
                              job->linears[i].in, job->linears[0].name, job->linears[0].in);
     if (job->n_linears == 0 || job->linears[0].in == 0)
         return calm_fail(ctx, CALM_EARG, "%s: a job without weights", job->name);
+    CALM_TRY(check_absorb_groups(ctx, job));
     if (algorithm->caps & (CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES) && !stats)
         return calm_fail(ctx, CALM_EARG, "%s: %s needs calibration", job->name, algorithm->name);
     if (!stats)
@@ -232,6 +257,7 @@ size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const c
 
 calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job, calm_qjob *out)
 {
+    CALM_ENTER(ctx, algorithm && job && job->name && (job->linears || !job->n_linears) && out);
     CALM_TRY(check_job(ctx, algorithm, job));
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     calm_status status = run_steps(ctx, algorithm, job, out);

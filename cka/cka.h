@@ -17,58 +17,22 @@
 
 #include "ptq/base/context.h"
 
-/* X(field, "name", "what it is") - one place for names, order and help of all metrics */
-#define CALM_METRIC_LIST(X)                                                                                  \
-    X(CKA, "cka", "1 - linear CKA, columns centred")                                                         \
-    X(CKA_DEBIASED, "cka_debiased", "1 - debiased linear CKA (n >= 4; may exceed 1)")                        \
-    X(CKA_TOKEN, "cka_token", "1 - CKA of rows divided by the float row's norm: every token counts alike")   \
-    X(CKA_DROP, "cka_drop", "1 - CKA without rows whose float norm is above 6 medians")                      \
-    X(REL_MSE, "rel_mse", "sum |z-y|^2 / sum |y - mean y|^2")                                                \
-    X(LOG_REL_MSE, "log_rel_mse", "mean over tokens of log(|z-y|^2 / |y|^2)")                                \
-    X(COSINE, "cosine", "mean over tokens of 1 - cos(y, z)")                                                 \
-    X(REL_MAE, "rel_mae", "sum |z-y| / sum |y|")
-
-typedef enum calm_metric {
-#define CALM_METRIC_ENUM(field, name, help) CALM_METRIC_##field,
-    CALM_METRIC_LIST(CALM_METRIC_ENUM)
-#undef CALM_METRIC_ENUM
-    CALM_N_METRICS
-} calm_metric;
-
-/* Name ("cka") and one line for people; static storage. */
-const char *calm_metric_name(calm_metric metric);
+/* One line about a metric; static storage. */
 const char *calm_metric_help(calm_metric metric);
 /* CALM_N_METRICS when unknown. */
 calm_metric calm_metric_find(const char *name);
 
-typedef struct calm_scores {
-    double value[CALM_N_METRICS];
-    size_t n_rows, n_dropped;    /* rows scored; rows cka_drop left out */
-    bool constant;               /* Z is the same in all rows, by cka.h's rule, and Y is not: a dead candidate */
-} calm_scores;
-
-/* What depends on Y alone, computed once per sublayer and shared by all its candidates; read-only afterwards,
- * so threads may share it.  Lives in the arena it was made in; `y` is borrowed. */
-typedef struct calm_score_ref calm_score_ref;
-
-/* Prepare Y [n, d] in ctx->out, which keeps a few [d, d] matrices of doubles, or two [n, n] where n <= 2 d.
- * CALM_ENUMERIC when Y holds a value that is not finite, with row and column; CALM_EARG for n < 4 or d = 0. */
-calm_status calm_score_prepare(calm_ctx *ctx, const float *y, size_t n, size_t d, calm_score_ref **out);
-
-/* What it leaves in ctx->out, and holds of ctx->scratch at most.  Of more rows than calm_score_square_rows it is
- * less than of so many, until they are a few times as many. */
+/* What calm_score_prepare leaves in ctx->out (a few [d, d] matrices of doubles, or two [n, n] where n <= 2 d), and
+ * holds of ctx->scratch at most.  Its result is read-only, so threads may share it.  Of more rows than
+ * calm_score_square_rows it is less than of so many, until they are a few times as many. */
 size_t calm_score_prepare_bytes(size_t n, size_t d);
 size_t calm_score_prepare_scratch_bytes(size_t n, size_t d);
 
 /* The most rows whose [n, n] matrices are kept instead of [d, d] ones. */
 size_t calm_score_square_rows(size_t d);
 
-/* All metrics of Z [n, d] against a prepared Y.  CALM_ENUMERIC when Z holds a value that is not finite, with row
- * and column: such a candidate is rejected.  Temporaries in ctx->scratch, released on return.  Runs on the calling
- * thread, and gives the same bits on any. */
-calm_status calm_score(calm_ctx *ctx, const calm_score_ref *ref, const float *z, calm_scores *out);
-
-/* What it holds of ctx->scratch at most. */
+/* What calm_score holds of ctx->scratch at most, released on return.  It runs on the calling thread, and gives the same
+ * bits on any. */
 size_t calm_score_scratch_bytes(size_t n, size_t d);
 
 /* Linear CKA of two matrices of different widths, X [n, d1] and Y [n, d2] in double, the general form that the

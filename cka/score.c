@@ -231,6 +231,7 @@ size_t calm_score_prepare_scratch_bytes(size_t n, size_t d)
 
 calm_status calm_score_prepare(calm_ctx *ctx, const float *y, size_t n, size_t d, calm_score_ref **out)
 {
+    CALM_ENTER(ctx, y && out);
     *out = NULL;
     if (n < 4 || d == 0)
         return calm_fail(ctx, CALM_EARG, "score: %zu rows of %zu columns, expected at least 4 rows and 1 column", n, d);
@@ -358,6 +359,7 @@ size_t calm_score_scratch_bytes(size_t n, size_t d)
 
 calm_status calm_score(calm_ctx *ctx, const calm_score_ref *ref, const float *z, calm_scores *out)
 {
+    CALM_ENTER(ctx, ref && z && out);
     *out = (calm_scores){.n_rows = ref->n, .n_dropped = ref->n - ref->n_kept};
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     calm_status status = score(ctx, ref, z, out);

@@ -84,7 +84,7 @@ static calm_status dispatch(calm_ctx *ctx, int argc, char **argv)
         return argc < 2 ? calm_fail(ctx, CALM_EARG, "expected a command") : CALM_OK;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("calm %s\n%s\n", CALM_VERSION, calm_linalg_version());
+        printf("calm %s\n%s\n", calm_version(), calm_linalg_version());
         return CALM_OK;
     }
     for (size_t i = 0; i < n; i++)
@@ -95,20 +95,16 @@ static calm_status dispatch(calm_ctx *ctx, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    calm_arena out, scratch;
-    calm_ctx ctx;
-    calm_arena_init(&out);
-    calm_arena_init(&scratch);
-    calm_ctx_init(&ctx, &out, &scratch);
-    calm_linalg_setup();
+    calm_ctx *ctx;
     calm_memory_setup();
-    const calm_status status = dispatch(&ctx, argc, argv);
+    calm_status status = calm_start(&ctx);
+    if (status == CALM_OK)
+        status = dispatch(ctx, argc, argv);
     if (status != CALM_OK) {
-        const char *message = ctx.message[0] ? ctx.message : calm_status_words(status);
+        const char *message = calm_error_text(ctx);
         fputs(strncmp(message, "calm ", 5) == 0 ? "" : "calm: ", stderr);
         calm_flags_print(stderr, message);
     }
-    calm_arena_clear(&out);
-    calm_arena_clear(&scratch);
+    calm_stop(&ctx);
     return exit_status(status);
 }

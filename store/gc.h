@@ -39,4 +39,8 @@ typedef struct calm_gc_result {
  * on. */
 calm_status calm_store_gc(calm_ctx *ctx, calm_store *store, const calm_gc_plan *plan, calm_gc_result *out);
 
+/* The same of a file that is opened for it; it must be a store already.  CALM_ENOTFOUND: there is none. */
+calm_status calm_store_gc_file(calm_ctx *ctx, const char *path, const char *command, const calm_gc_plan *plan,
+                               calm_gc_result *out);
+
 #endif

@@ -332,3 +332,20 @@ calm_status calm_store_gc(calm_ctx *ctx, calm_store *store, const calm_gc_plan *
     calm_arena_rewind(ctx->scratch, mark);
     return ctx->status;
 }
+
+calm_status calm_store_gc_file(calm_ctx *ctx, const char *path, const char *command, const calm_gc_plan *plan,
+                               calm_gc_result *out)
+{
+    const calm_store_how how = {.mode = plan->dry_run ? CALM_STORE_READ : CALM_STORE_WRITE, .command = command};
+    struct stat info;
+    calm_store *store;
+    /* Opened for writing, a store would be made. */
+    if (stat(path, &info) != 0)
+        return calm_fail_errno(ctx, errno, "%s: no store", path);
+    if (info.st_size == 0)
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: an empty file, not a calm store", path);
+    CALM_TRY(calm_store_open(ctx, path, &how, &store));
+    const calm_status status = calm_store_gc(ctx, store, plan, out);
+    calm_store_close(store);
+    return status;
+}

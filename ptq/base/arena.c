@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptq/base/memory.h"
-
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #define POISON(p, n) ASAN_POISON_MEMORY_REGION((p), (n))
@@ -28,6 +26,7 @@
 
 struct calm_arena_chunk {
     calm_arena_chunk *older;
+    calm_memory *memory;      /* account that it was taken from, which the arena's may have followed */
     size_t used, capacity;    /* of data [capacity], which begins ALIGNMENT bytes after the chunk */
 };
 
@@ -56,7 +55,7 @@ static void pop_chunk(calm_arena_chunk **list)
     calm_arena_chunk *chunk = *list;
     *list = chunk->older;
     UNPOISON(chunk_data(chunk), chunk->capacity);
-    calm_memory_give(chunk->capacity);
+    calm_memory_give(chunk->memory, chunk->capacity);
     free(chunk);
 }
 
@@ -84,19 +83,19 @@ void calm_arena_rewind(calm_arena *arena, calm_arena_mark mark)
     arena->used_bytes = mark.used_bytes;
 }
 
-static calm_arena_chunk *push_chunk(calm_arena_chunk **list, size_t capacity)
+static calm_arena_chunk *push_chunk(calm_memory *memory, calm_arena_chunk **list, size_t capacity)
 {
     size_t bytes;
     if (!calm_size_add(&bytes, capacity, 2 * ALIGNMENT))
         return NULL;
-    if (!calm_memory_take(capacity))
+    if (!calm_memory_take(memory, capacity))
         return NULL;
     calm_arena_chunk *chunk = aligned_alloc(ALIGNMENT, bytes / ALIGNMENT * ALIGNMENT);
     if (!chunk) {
-        calm_memory_give(capacity);
+        calm_memory_give(memory, capacity);
         return NULL;
     }
-    *chunk = (calm_arena_chunk){*list, 0, capacity};
+    *chunk = (calm_arena_chunk){*list, memory, 0, capacity};
     POISON(chunk_data(chunk), capacity);
     *list = chunk;
     return chunk;
@@ -120,9 +119,9 @@ void *calm_arena_alloc(calm_arena *arena, size_t count, size_t size)
         return NULL;
     calm_arena_chunk *chunk = arena->top;
     if (padded > LARGE)
-        chunk = push_chunk(&arena->large, padded);
+        chunk = push_chunk(arena->memory, &arena->large, padded);
     else if (!chunk || chunk->capacity - chunk->used < padded)
-        chunk = push_chunk(&arena->top, CALM_ARENA_CHUNK);
+        chunk = push_chunk(arena->memory, &arena->top, CALM_ARENA_CHUNK);
     if (!chunk)
         return NULL;
     void *block = chunk_data(chunk) + chunk->used;

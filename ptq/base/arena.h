@@ -6,8 +6,7 @@
 #ifndef CALM_BASE_ARENA_H
 #define CALM_BASE_ARENA_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "ptq/base/memory.h"
 
 /* An arena takes memory from the system in pieces of this many bytes; a request above a quarter of it has one of its
  * own. */
@@ -18,6 +17,7 @@ typedef struct calm_arena_chunk calm_arena_chunk;
 typedef struct calm_arena {
     calm_arena_chunk *top;    /* newest chunk of small requests, linked to the older ones            */
     calm_arena_chunk *large;  /* newest of the large requests, likewise                              */
+    calm_memory *memory;      /* account that its next chunk is taken from; NULL: not counted             */
     size_t used_bytes;        /* sum over live allocations, for reports                              */
     size_t most_bytes;        /* the largest it was, for tests                                       */
     long fail_in;             /* tests: > 0 counts down at each allocation, the one reaching 0 fails */
@@ -29,10 +29,10 @@ typedef struct calm_arena_mark {
     size_t chunk_used, used_bytes;
 } calm_arena_mark;
 
-/* An arena without memory. */
+/* An arena without memory or account; calm_alloc gives it the account of the context that first uses it. */
 void calm_arena_init(calm_arena *arena);
 
-/* Release all memory; the arena is then as after init (fail_in kept). */
+/* Release all memory; the arena is then as after init (account and fail_in kept). */
 void calm_arena_clear(calm_arena *arena);
 
 /* Remember a place; release everything allocated since. */

@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ptq/base/memory.h"
-
 void calm_ctx_init(calm_ctx *ctx, calm_arena *out, calm_arena *scratch)
 {
     memset(ctx, 0, sizeof *ctx);
@@ -75,12 +73,20 @@ void calm_log(calm_ctx *ctx, calm_log_level level, const char *format, ...)
 }
 
 /* Is it the limit that refuses a block?  Arenas ask for whole chunks, and a little more than the block. */
-static bool passes_limit(size_t count, size_t size)
+static bool passes_limit(const calm_memory *memory, size_t count, size_t size)
 {
-    const size_t limit = calm_memory_limit(), used = calm_memory_used();
+    const size_t limit = calm_memory_limit(memory), used = calm_memory_used(memory);
     size_t bytes;
     return limit && calm_size_mul(&bytes, count, size) && calm_size_add(&bytes, bytes, CALM_ARENA_CHUNK) &&
            (used > limit || bytes > limit - used);
+}
+
+/* The arena with the account of the context that uses it first: its later chunks count there. */
+static calm_arena *counted(const calm_ctx *ctx, calm_arena *arena)
+{
+    if (!arena->memory)
+        arena->memory = ctx->memory;
+    return arena;
 }
 
 /* Hand a block over, or say what there was no memory for. */
@@ -89,21 +95,21 @@ static calm_status deliver(calm_ctx *ctx, void *block, void *out, size_t count, 
     memcpy(out, &block, sizeof block);
     if (block)
         return CALM_OK;
-    if (passes_limit(count, size))
+    if (passes_limit(ctx->memory, count, size))
         return calm_fail(ctx, CALM_ENOMEM,
                          "out of memory: %zu x %zu bytes for %s would pass the limit of %.2f GB (`memory`)", count,
-                         size, what, (double)calm_memory_limit() / 1e9);
+                         size, what, (double)calm_memory_limit(ctx->memory) / 1e9);
     return calm_fail(ctx, CALM_ENOMEM, "out of memory: %zu x %zu bytes for %s", count, size, what);
 }
 
 calm_status calm_alloc_raw(calm_ctx *ctx, calm_arena *arena, void *out, size_t count, size_t size, const char *what)
 {
-    return deliver(ctx, calm_arena_alloc(arena, count, size), out, count, size, what);
+    return deliver(ctx, calm_arena_alloc(counted(ctx, arena), count, size), out, count, size, what);
 }
 
 calm_status calm_alloc(calm_ctx *ctx, calm_arena *arena, void *out, size_t count, size_t size, const char *what)
 {
-    return deliver(ctx, calm_arena_zalloc(arena, count, size), out, count, size, what);
+    return deliver(ctx, calm_arena_zalloc(counted(ctx, arena), count, size), out, count, size, what);
 }
 
 calm_status calm_strf(calm_ctx *ctx, calm_arena *arena, char **out, const char *format, ...)

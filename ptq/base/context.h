@@ -9,29 +9,36 @@
 
 #define CALM_MESSAGE_MAX 1024
 
-typedef enum calm_log_level { CALM_LOG_DEBUG, CALM_LOG_INFO, CALM_LOG_WARNING } calm_log_level;
-
-/* Receives one line without a newline.  May be called from several threads at once: it locks if it must. */
-typedef void calm_log_fn(void *user, calm_log_level level, const char *line);
-
 /* Told how far a long piece of work is; called from the thread that runs it. */
 typedef void calm_tick_fn(void *user, size_t done, size_t total);
 
-typedef struct calm_ctx {
+struct calm_ctx {
     calm_arena *out;                   /* results of the work in progress; owned by the caller      */
     calm_arena *scratch;               /* temporaries; whoever runs a piece of work rewinds it      */
     calm_status status;                /* first failure, CALM_OK before one                         */
     char message[CALM_MESSAGE_MAX];    /* one sentence about it, no newline                         */
+    calm_memory *memory;               /* account of its arenas and its workers'; NULL: not counted */
     int n_threads;                     /* workers for calm_parallel_for, >= 1                       */
     calm_log_fn *log;                  /* NULL: silent                                              */
     void *log_user;
-} calm_ctx;
+};
 
-/* A context over two arenas of the caller, one thread, no log. */
+/* A context over two arenas of the caller: not counted, one thread, no log. */
 void calm_ctx_init(calm_ctx *ctx, calm_arena *out, calm_arena *scratch);
 
 /* Forget the failure, for callers that go on after one (a candidate that failed is a row in the store). */
 void calm_ctx_forgive(calm_ctx *ctx);
+
+/* For functions of calm.h, first: forget what the last call failed with; CALM_EARG without a context, or when `given`,
+ * which says that every needed pointer is there, is false. */
+#define CALM_ENTER(ctx, given)                                                                                         \
+    do {                                                                                                               \
+        if (!(ctx))                                                                                                    \
+            return CALM_EARG;                                                                                          \
+        calm_ctx_forgive(ctx);                                                                                         \
+        if (!(given))                                                                                                  \
+            return calm_fail((ctx), CALM_EARG, "%s: a pointer that is needed is NULL", __func__);                      \
+    } while (0)
 
 /* Record a failure and return its status.  The first failure wins: a later call changes nothing and returns
  * the first status.  `status` must not be CALM_OK. */

@@ -4,22 +4,6 @@
 
 #include "ptq/base/context.h"
 
-/* Stages in the order of a run, with what each counts. */
-typedef enum calm_stage {
-    CALM_STAGE_PULL,         /* bytes of a model that come from the hub */
-    CALM_STAGE_CALIBRATE,    /* blocks                                  */
-    CALM_STAGE_QUANTIZE,     /* candidates                              */
-    CALM_STAGE_SCORE,        /* candidates                              */
-    CALM_STAGE_PROBE,        /* windows                                 */
-    CALM_STAGE_CHOOSE,       /* guard windows                           */
-    CALM_STAGE_ASSEMBLE,     /* blocks                                  */
-    CALM_STAGE_EVALUATE,     /* windows                                 */
-    CALM_N_STAGES
-} calm_stage;
-
-/* `stage` has done `done` of `total`; total 0: it is complete, whatever it counted.  May be called from any thread. */
-typedef void calm_event_fn(void *user, calm_stage stage, size_t done, size_t total);
-
 /* Receives events; fn NULL, or no calm_events at all: nothing does. */
 typedef struct calm_events {
     calm_event_fn *fn;

@@ -1,8 +1,7 @@
-/* Memory of this process. */
+/* Accounts of memory, and what the system says. */
 #include "ptq/base/memory.h"
 
 #include <malloc.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,51 +12,54 @@
 #define TRIM_BYTES (2 * MAPPED_BYTES)
 #define HOLES      5
 
-static atomic_size_t limit_bytes, used_bytes, peak_bytes;
-
-void calm_memory_set_limit(size_t bytes)
+void calm_memory_set_limit(calm_memory *memory, size_t bytes)
 {
-    atomic_store(&limit_bytes, bytes);
+    if (memory)
+        atomic_store(&memory->limit, bytes);
 }
 
-size_t calm_memory_limit(void)
+size_t calm_memory_limit(const calm_memory *memory)
 {
-    return atomic_load(&limit_bytes);
+    return memory ? atomic_load(&memory->limit) : 0;
 }
 
-size_t calm_memory_used(void)
+size_t calm_memory_used(const calm_memory *memory)
 {
-    return atomic_load(&used_bytes);
+    return memory ? atomic_load(&memory->used) : 0;
 }
 
-size_t calm_memory_peak(void)
+size_t calm_memory_peak(const calm_memory *memory)
 {
-    return atomic_load(&peak_bytes);
+    return memory ? atomic_load(&memory->peak) : 0;
 }
 
-void calm_memory_restart(void)
+void calm_memory_restart(calm_memory *memory)
 {
-    atomic_store(&peak_bytes, atomic_load(&used_bytes));
+    if (memory)
+        atomic_store(&memory->peak, atomic_load(&memory->used));
 }
 
-bool calm_memory_take(size_t bytes)
+bool calm_memory_take(calm_memory *memory, size_t bytes)
 {
-    const size_t limit = atomic_load(&limit_bytes);
-    size_t used = atomic_load(&used_bytes), now;
+    if (!memory)
+        return true;
+    const size_t limit = atomic_load(&memory->limit);
+    size_t used = atomic_load(&memory->used), now;
     do {    /* in one step: a request that is refused must not be seen by another that would fit */
         now = used + bytes;
         if (now < used || (limit && now > limit))
             return false;
-    } while (!atomic_compare_exchange_weak(&used_bytes, &used, now));
-    size_t peak = atomic_load(&peak_bytes);
-    while (now > peak && !atomic_compare_exchange_weak(&peak_bytes, &peak, now))
+    } while (!atomic_compare_exchange_weak(&memory->used, &used, now));
+    size_t peak = atomic_load(&memory->peak);
+    while (now > peak && !atomic_compare_exchange_weak(&memory->peak, &peak, now))
         continue;
     return true;
 }
 
-void calm_memory_give(size_t bytes)
+void calm_memory_give(calm_memory *memory, size_t bytes)
 {
-    atomic_fetch_sub(&used_bytes, bytes);
+    if (memory)
+        atomic_fetch_sub(&memory->used, bytes);
 }
 
 void calm_memory_setup(void)

@@ -1,24 +1,32 @@
-/* Memory of this process: what its arenas hold, a limit on that, and what the system says.
+/* Memory: an account of what the arenas of a context and its workers hold, with a limit, and what the system says of
+ * the process.
  *
  * Arenas are nearly all of it: an allocation that would pass the limit fails like one that the system refuses. */
 #ifndef CALM_BASE_MEMORY_H
 #define CALM_BASE_MEMORY_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-/* At most so many bytes in all arenas together; 0: no limit.  Not for use while workers run. */
-void calm_memory_set_limit(size_t bytes);
-size_t calm_memory_limit(void);
+/* All members are 0 at the start.  An account outlives every arena that took from it.  Every function below takes NULL
+ * for "not counted": nothing is held, and there is no limit. */
+typedef struct calm_memory {
+    atomic_size_t limit, used, peak;
+} calm_memory;
 
-/* Bytes that all arenas hold now, and the most they held since calm_memory_restart. */
-size_t calm_memory_used(void);
-size_t calm_memory_peak(void);
-void calm_memory_restart(void);
+/* The most bytes that the arenas of an account may hold together; 0: no limit.  Not for use while workers run. */
+void calm_memory_set_limit(calm_memory *memory, size_t bytes);
+size_t calm_memory_limit(const calm_memory *memory);
+
+/* Bytes that the arenas hold now, and the most they held since calm_memory_restart. */
+size_t calm_memory_used(const calm_memory *memory);
+size_t calm_memory_peak(const calm_memory *memory);
+void calm_memory_restart(calm_memory *memory);
 
 /* For arenas: take `bytes`, false when the limit does not allow it; give them back. */
-bool calm_memory_take(size_t bytes);
-void calm_memory_give(size_t bytes);
+bool calm_memory_take(calm_memory *memory, size_t bytes);
+void calm_memory_give(calm_memory *memory, size_t bytes);
 
 /* Resident bytes of this process, now and at most; 0 when the system does not say. */
 size_t calm_memory_resident(void);
@@ -32,7 +40,8 @@ size_t calm_memory_available(void);
  * the C library, one for this thread and one for each of the workers. */
 size_t calm_memory_kept(size_t bytes, size_t n_threads);
 
-/* Call once at start: the C library gives large blocks back to the system as soon as they are freed. */
+/* For a program, once at its start: the C library gives large blocks back to the system as soon as they are freed.  A
+ * library leaves that to its host. */
 void calm_memory_setup(void);
 
 #endif

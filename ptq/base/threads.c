@@ -31,6 +31,7 @@ static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first
     calm_arena_init(&scratch);
     calm_ctx ctx;
     calm_ctx_init(&ctx, NULL, &scratch);
+    ctx.memory = parent->memory;
     ctx.log = parent->log;
     ctx.log_user = parent->log_user;
     calm_arena_mark mark = calm_arena_save(&scratch);

@@ -12,8 +12,6 @@
 #include "ptq/base/sha256.h"
 #include "ptq/data/token_file.h"
 
-typedef struct calm_tokenizer calm_tokenizer;    /* ptq/io/tokenizer.h */
-
 typedef struct calm_windows {
     uint32_t *ids;            /* all windows one after the other                                */
     size_t *begin;            /* [n + 1] window w is ids[begin[w]] .. ids[begin[w + 1]] - 1     */

@@ -291,6 +291,7 @@ static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
 
 calm_status calm_model_open(calm_ctx *ctx, const char *dir, calm_model **out)
 {
+    CALM_ENTER(ctx, dir && out);
     *out = NULL;
     calm_model *model = calloc(1, sizeof *model);
     if (!model)

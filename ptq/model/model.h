@@ -13,13 +13,6 @@
 #include "ptq/model/layout.h"
 #include "ptq/model/qformat.h"
 
-typedef struct calm_model calm_model;
-
-/* Open `dir` (config.json and safetensors) and check every tensor's presence, shape and dtype against config.json.
- * Close with calm_model_close.  CALM_ENOTFOUND, CALM_EFORMAT, CALM_EUNSUPPORTED; file, tensor, expected, found. */
-calm_status calm_model_open(calm_ctx *ctx, const char *dir, calm_model **out);
-void calm_model_close(calm_model *model);
-
 /* Parts of the open model, borrowed until it is closed. */
 const calm_config *calm_model_config(const calm_model *model);
 const calm_layout *calm_model_layout(const calm_model *model);

@@ -38,6 +38,8 @@ void calm_qjob_dequantize(const calm_qjob *qjob, float *w)
 
 void calm_qjob_effective(const calm_qjob *qjob, float *w)
 {
+    if (!qjob || !w)
+        return;
     calm_qjob_dequantize(qjob, w);
     for (size_t i = 0; qjob->in_scale && i < qjob->out; i++)
         for (size_t j = 0; j < qjob->in; j++)

@@ -75,6 +75,7 @@ static calm_status read_suffix(calm_ctx *ctx, const char *name, const char **at,
 
 calm_status calm_scheme_parse(calm_ctx *ctx, const char *name, calm_scheme *out)
 {
+    CALM_ENTER(ctx, name && out);
     const char *at = name;
     unsigned long bits, act_bits;
     *out = (calm_scheme){.symmetric = true, .scale_dtype = CALM_BF16};

@@ -16,24 +16,8 @@
 
 #define CALM_SCHEME_NAME_MAX 48
 
-/* How the scale of a token's activations comes of its range: whose rule is followed.  A checkpoint does not say. */
-typedef enum calm_act_rule { CALM_ACT_RULE_COMPRESSED_TENSORS, CALM_ACT_RULE_VLLM } calm_act_rule;
-
 /* Their names in that order, as the values of an option. */
 #define CALM_ACT_RULE_NAMES "compressed-tensors|vllm"
-
-typedef struct calm_scheme {
-    int bits;                 /* of a weight: 2 to 8; 0 = float                        */
-    size_t group;             /* input columns per scale; 0 = one group per row        */
-    bool symmetric;           /* zero point 2^(bits-1) everywhere                      */
-    int act_bits;             /* 0 = activations stay float; else per token            */
-    bool act_asymmetric;      /* false without act_bits                                */
-    calm_act_rule act_rule;   /* CALM_ACT_RULE_COMPRESSED_TENSORS without act_bits     */
-    calm_dtype scale_dtype;   /* CALM_BF16 (default) or CALM_F16                       */
-} calm_scheme;
-
-/* Parse a name.  CALM_EARG with what is wrong and examples. */
-calm_status calm_scheme_parse(calm_ctx *ctx, const char *name, calm_scheme *out);
 
 /* Does a name say itself what the range of activations is (_symact, _asymact)? */
 bool calm_scheme_says_range(const char *name);

@@ -5,17 +5,6 @@
 #ifndef CALM_QUANT_STATS_H
 #define CALM_QUANT_STATS_H
 
-#include <stddef.h>
-
-typedef struct calm_stats {
-    size_t rows;             /* N                                                              */
-    const double *gram;      /* [I, I] X^T X (not divided by N), both triangles; or NULL       */
-    const float *absmax;     /* [I] max |x|; or NULL                                           */
-    const double *sum;       /* [I] sum of x; or NULL                                          */
-    const double *sumsq;     /* [I] sum of x^2; or NULL                                        */
-    const double *sumabs;    /* [I] sum of |x|; or NULL                                        */
-    const float *samples;    /* [n_samples, I] kept rows (calm_sample_step says which), or NULL */
-    size_t n_samples;
-} calm_stats;
+#include "calm.h"
 
 #endif

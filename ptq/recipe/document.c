@@ -444,6 +444,7 @@ calm_status calm_spec_write(calm_ctx *ctx, const calm_recipe_spec *spec, calm_js
 
 calm_status calm_spec_text(calm_ctx *ctx, const calm_recipe_spec *spec, const char **out)
 {
+    CALM_ENTER(ctx, spec && out);
     calm_json *json;
     CALM_TRY(calm_spec_write(ctx, spec, &json));
     const calm_status status = print_json(ctx, json, out);

@@ -45,7 +45,4 @@ calm_status calm_spec_read(calm_ctx *ctx, const calm_json *document, const char 
  * it is the default; texts that are not given are left out. */
 calm_status calm_spec_write(calm_ctx *ctx, const calm_recipe_spec *spec, calm_json **out);
 
-/* The same as text without line breaks, in ctx->out. */
-calm_status calm_spec_text(calm_ctx *ctx, const calm_recipe_spec *spec, const char **out);
-
 #endif

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ptq/hub/hub.h"
 #include "ptq/base/file.h"
@@ -12,7 +13,10 @@
 const char *calm_home(void)
 {
     const char *home = getenv("CALM_HOME");
-    return home && home[0] ? home : CALM_SOURCE_DIR;
+    if (home && home[0])
+        return home;
+    /* An installed calm may outlive the tree that it was built in. */
+    return access(CALM_SOURCE_DIR "/recipes", R_OK) == 0 ? CALM_SOURCE_DIR : CALM_DATA_DIR;
 }
 
 calm_status calm_recipes_path(calm_ctx *ctx, const char *name, char **out)

@@ -4,7 +4,8 @@
 
 #include "ptq/base/context.h"
 
-/* The folder that holds recipes/: $CALM_HOME, else where calm was built.  Borrowed. */
+/* The folder that holds recipes/: $CALM_HOME, else where calm was built while that is there, else where it was
+ * installed.  Borrowed. */
 const char *calm_home(void);
 
 /* recipes/NAME below it, in ctx->out. */

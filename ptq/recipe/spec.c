@@ -146,6 +146,7 @@ static const calm_option *find(const char *key)
 
 calm_status calm_spec_set(calm_ctx *ctx, calm_recipe_spec *spec, const char *key, const char *value)
 {
+    CALM_ENTER(ctx, spec && key && value);
     const calm_option *option = find(key);
     const char *names[2 * CALM_SPEC_OPTIONS];
     size_t n = 0;

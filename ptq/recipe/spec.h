@@ -18,7 +18,7 @@ typedef struct calm_demanded {
     size_t n_files;
 } calm_demanded;
 
-typedef struct calm_recipe_spec {
+struct calm_recipe_spec {
     const char *model;                         /* directory, alias, ORG/NAME[@REVISION] */
     long long bits;
     calm_words schemes, algorithms;
@@ -46,7 +46,7 @@ typedef struct calm_recipe_spec {
     bool given[CALM_SPEC_OPTIONS]; /* [options of the table] said by calm_spec_set: counts more than a document */
     calm_demanded demanded;                    /* a document alone says them           */
     const char *overrides; /* JSON object of what was given although the document has it; NULL: nothing */
-} calm_recipe_spec;
+};
 
 /* Every option with its default, ended by a NULL name.  The first `calm_spec_shared` of them are about candidates and
  * their calibration, the others about choosing and writing one result. */
@@ -55,10 +55,6 @@ extern const size_t calm_spec_shared;
 
 /* The defaults. */
 calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out);
-
-/* Set one value by its place in a recipe ("choice.budget") or its name ("budget"), from text as a command line has it.
- * A list grows.  Texts in ctx->out.  CALM_EARG: an unknown key (with the nearest), a value that it refuses. */
-calm_status calm_spec_set(calm_ctx *ctx, calm_recipe_spec *spec, const char *key, const char *value);
 
 /* Was the option of this name given? */
 bool calm_spec_given(const calm_recipe_spec *spec, const char *name);

@@ -314,7 +314,7 @@ static calm_status measure(calm_ctx *ctx, calm_run *p, const experiment *e, tabl
     number_plans(t);
     CALM_TRY(put_rows(ctx, p, t));
     calm_event_complete(&p->events, CALM_STAGE_EVALUATE);
-    calm_memory_plan_note(&p->held.evaluate);
+    calm_memory_plan_note(ctx, &p->held.evaluate);
     CALM_TRY(calm_strf(ctx, ctx->out, &verdict, "an ablation of %zu ways of choosing%s", t->n,
                        e->repeats ? ", calibration windows drawn again" : ""));
     p->result.verdict = verdict;

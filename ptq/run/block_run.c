@@ -95,7 +95,7 @@ static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *c
     work->n_done = p->result.n_cached + *run->done;
     calm_event(&p->events, CALM_STAGE_QUANTIZE, work->n_done, work->n_total);
     calm_status status = calm_block_quantize(ctx, work);
-    calm_memory_plan_note(&p->held.quantize);
+    calm_memory_plan_note(ctx, &p->held.quantize);
     work->n_done = p->result.n_cached + *run->done;
     calm_event(&p->events, CALM_STAGE_SCORE, work->n_done, work->n_total);
     if (status == CALM_OK)
@@ -106,7 +106,7 @@ static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *c
         status = calm_block_keep(ctx, work);
     for (size_t i = 0; i < work->n; i++)
         calm_arena_clear(&work->items[i].arena);
-    calm_memory_plan_note(&p->held.score);
+    calm_memory_plan_note(ctx, &p->held.score);
     *run->done += work->n;
     return status;
 }
@@ -128,7 +128,7 @@ static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *capture
     calm_run *p = run->p;
     calm_block_work all = {.p = p, .block = &run->block};
     CALM_TRY(list_items(ctx, run, captured, n, &all));
-    calm_memory_plan_note(&p->held.capture);
+    calm_memory_plan_note(ctx, &p->held.capture);
     const size_t most =
         p->memory.knobs.slices && p->memory.knobs.candidates_at_once ? p->memory.knobs.candidates_at_once : all.n;
     for (size_t first = 0; first < all.n; first += most) {
@@ -214,7 +214,7 @@ static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublay
         status = run_pass(ctx, run, &(pass){sublayer, expert, jobs, activations, units && !more, shared || more});
         activations = false;
         calm_arena_clear(&arena);
-        calm_memory_plan_note(&run->p->held.score);    /* what scoring left behind until now */
+        calm_memory_plan_note(ctx, &run->p->held.score);    /* what scoring left behind until now */
     }
     ctx->out = caller;
     return status;
@@ -288,7 +288,7 @@ static calm_status run_experts(calm_ctx *ctx, block_run *run, const calm_routing
         else
             status = calm_moe_experts(ctx, &run->block, run->batch, routing, first, n, NULL, sum);
         calm_arena_clear(&wave);
-        calm_memory_plan_note(&run->p->held.score);
+        calm_memory_plan_note(ctx, &run->p->held.score);
     }
     ctx->out = caller;
     return status;
@@ -379,7 +379,7 @@ static calm_status run_block(calm_ctx *ctx, block_run *run, bool inside, const c
     CALM_TRY(run_sublayers(ctx, run, inside));
     if (scored)
         CALM_TRY(calm_block_score_whole(ctx, run->p, run->index, scored));
-    calm_memory_plan_note(&run->p->held.score);
+    calm_memory_plan_note(ctx, &run->p->held.score);
     calm_arena_clear(ctx->out);
     return entered ? pass_quantized(ctx, run, entered) : CALM_OK;
 }

@@ -33,7 +33,7 @@ calm_status calm_run_choose(calm_ctx *ctx, calm_run *p)
 {
     const calm_requests requests = calm_run_requests(p, p->in.recipe->selection.unit);
     calm_solution solution;
-    calm_memory_plan_note(&p->held.capture);
+    calm_memory_plan_note(ctx, &p->held.capture);
     CALM_TRY(calm_run_rescope(ctx, p));
     CALM_TRY(calm_solve(ctx, &p->pool, &requests, &solution));
     p->cost = solution.cost;
@@ -112,7 +112,7 @@ calm_status calm_run_spend(calm_ctx *ctx, calm_run *p)
 {
     const calm_recipe *recipe = p->in.recipe;
     calm_solution hybrid;
-    calm_memory_plan_note(&p->held.capture);
+    calm_memory_plan_note(ctx, &p->held.capture);
     CALM_TRY(calm_run_rescope(ctx, p));
     CALM_TRY(probe_narrowest(ctx, p));
     CALM_TRY(calm_run_rescope(ctx, p));    /* with the probes */
@@ -131,6 +131,6 @@ calm_status calm_run_spend(calm_ctx *ctx, calm_run *p)
         p->result.plan = p->result.trials[only->result].plan;
     }
     calm_event_complete(&p->events, CALM_STAGE_CHOOSE);
-    calm_memory_plan_note(&p->held.evaluate);
+    calm_memory_plan_note(ctx, &p->held.evaluate);
     return CALM_OK;
 }

@@ -104,7 +104,7 @@ static calm_status evaluate(calm_ctx *ctx, calm_run *p, const char *dir)
 static calm_status evaluate_and_judge(calm_ctx *ctx, void *user, const char *dir)
 {
     calm_run *p = user;
-    calm_memory_plan_note(&p->held.assemble);
+    calm_memory_plan_note(ctx, &p->held.assemble);
     CALM_TRY(evaluate(ctx, p, dir));
     CALM_TRY(calm_gates_measure(ctx, &p->result));
     return calm_gates_put(ctx, &p->result);
@@ -117,6 +117,6 @@ calm_status calm_run_export(calm_ctx *ctx, calm_run *p)
     const calm_checkpoint checkpoint = {.in = &p->in, .result = &p->result, .events = &p->events,
                                         .written = evaluate_and_judge, .user = p};
     CALM_TRY(calm_checkpoint_write(ctx, &checkpoint));
-    calm_memory_plan_note(&p->held.evaluate);
+    calm_memory_plan_note(ctx, &p->held.evaluate);
     return calm_checkpoint_put(ctx, &p->result);
 }

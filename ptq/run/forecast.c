@@ -234,7 +234,7 @@ calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, calm_fo
     forecast f = {.out = out};
     memset(out, 0, sizeof *out);
     calm_status status = calm_run_open(ctx, recipe, &f.p);
-    calm_memory_set_limit(0);
+    calm_memory_set_limit(ctx->memory, 0);
     if (status == CALM_OK)
         status = measure_products(ctx, &f);
     if (status == CALM_OK)

@@ -101,6 +101,6 @@ calm_status calm_run_guard(calm_ctx *ctx, calm_run *p)
     }
     CALM_TRY(calm_verdict_add(ctx, p->cost, &p->result.verdict));
     calm_event_complete(&p->events, CALM_STAGE_CHOOSE);
-    calm_memory_plan_note(&p->held.evaluate);
+    calm_memory_plan_note(ctx, &p->held.evaluate);
     return CALM_OK;
 }

@@ -48,13 +48,6 @@ calm_status calm_lock_read(calm_ctx *ctx, const char *path, calm_json **out);
 /* The kernel family that a lock was written with; borrowed; NULL: it does not say. */
 const char *calm_lock_kernels(const calm_json *lock);
 
-/* One thing that is not as the lock says. */
-typedef struct calm_difference {
-    const char *what;                 /* "output tensor"                                 */
-    const char *name;
-    const char *expected, *found;     /* digests, or words; NULL: there is no such thing */
-} calm_difference;
-
 typedef struct calm_differences {
     calm_difference *items;           /* [n] in ctx->out                                 */
     size_t n, room;

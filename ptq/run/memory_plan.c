@@ -532,10 +532,10 @@ calm_status calm_memory_plan_limit(calm_ctx *ctx, const calm_recipe *recipe, siz
     return CALM_OK;
 }
 
-void calm_memory_plan_note(size_t *held)
+void calm_memory_plan_note(calm_ctx *ctx, size_t *held)
 {
-    raise_to(held, calm_memory_peak());
-    calm_memory_restart();
+    raise_to(held, calm_memory_peak(ctx->memory));
+    calm_memory_restart(ctx->memory);
 }
 
 calm_status calm_memory_plan_apply(calm_ctx *ctx, calm_run *p, calm_memory_plan *out)
@@ -553,9 +553,9 @@ calm_status calm_memory_plan_apply(calm_ctx *ctx, calm_run *p, calm_memory_plan 
             *slash = 0;
         p->spill_dir = slash ? dir : ".";
     }
-    const size_t elsewhere = out->base > calm_memory_used() ? out->base - calm_memory_used() : 0;
+    const size_t elsewhere = out->base > calm_memory_used(ctx->memory) ? out->base - calm_memory_used(ctx->memory) : 0;
     out->reserved = elsewhere + (size_t)ctx->n_threads * THREAD_BYTES + SLACK_BYTES + out->kept;
-    calm_memory_set_limit(limit > out->reserved ? limit - out->reserved : 1);
+    calm_memory_set_limit(ctx->memory, limit > out->reserved ? limit - out->reserved : 1);
     calm_log(ctx, CALM_LOG_INFO, "memory: %.2f GB expected, %.2f GB allowed%s%s%s", (double)out->peak / 1e9,
              (double)limit / 1e9, knobs->spill ? "; hidden rows in a file" : "",
              knobs->candidates_at_once < (size_t)ctx->n_threads ? "; fewer candidates at once than threads" : "",

@@ -38,7 +38,7 @@ typedef struct calm_memory_plan_held {
 } calm_memory_plan_held;
 
 /* A stage ends: raise `*held` to what arenas held at most since the last call. */
-void calm_memory_plan_note(size_t *held);
+void calm_memory_plan_note(calm_ctx *ctx, size_t *held);
 
 /* What the run needs with these knobs. */
 void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_knobs *knobs, calm_memory_plan *out);

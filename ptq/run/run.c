@@ -207,7 +207,7 @@ static calm_status open_all(calm_ctx *ctx, calm_run *p)
     CALM_TRY(calm_run_check_budgets(ctx, p));
     warn_of_few_rows(ctx, p);
     CALM_TRY(calm_memory_plan_apply(ctx, p, &p->memory));
-    calm_memory_plan_note(&p->held.open);
+    calm_memory_plan_note(ctx, &p->held.open);
     return CALM_OK;
 }
 
@@ -291,10 +291,9 @@ const calm_result *calm_run_result(const calm_run *run)
 
 void calm_run_close(calm_ctx *ctx, calm_run *run)
 {
-    (void)ctx;
     if (!run)
         return;
-    calm_memory_set_limit(0);
+    calm_memory_set_limit(ctx->memory, 0);
     calm_inputs_close(&run->in);
     run->result.store = NULL;
 }

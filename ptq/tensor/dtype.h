@@ -7,18 +7,6 @@
 
 #include "ptq/base/context.h"
 
-/* X(NAME, bytes per element); names as in safetensors headers */
-#define CALM_DTYPE_LIST(X)                                                                                   \
-    X(F64, 8) X(F32, 4) X(F16, 2) X(BF16, 2) X(I64, 8) X(I32, 4) X(I16, 2) X(I8, 1) X(U64, 8) X(U32, 4)      \
-    X(U16, 2) X(U8, 1) X(BOOL, 1)
-
-typedef enum calm_dtype {
-#define CALM_DTYPE_ENUM(name, bytes) CALM_##name,
-    CALM_DTYPE_LIST(CALM_DTYPE_ENUM)
-#undef CALM_DTYPE_ENUM
-    CALM_N_DTYPES
-} calm_dtype;
-
 /* Name as in a safetensors header ("unknown" outside the list), and bytes of one element. */
 const char *calm_dtype_name(calm_dtype dtype);
 size_t calm_dtype_bytes(calm_dtype dtype);

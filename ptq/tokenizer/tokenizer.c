@@ -116,6 +116,7 @@ static calm_status read_file(calm_ctx *ctx, calm_tokenizer *tok, const calm_json
 
 calm_status calm_tokenizer_open(calm_ctx *ctx, const char *path, calm_tokenizer **out)
 {
+    CALM_ENTER(ctx, path && out);
     calm_json *json = NULL;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     calm_tokenizer *tok = calloc(1, sizeof *tok);

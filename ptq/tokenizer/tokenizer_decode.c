@@ -41,6 +41,7 @@ static calm_status finish(calm_ctx *ctx, const calm_tokenizer *tok, const calm_p
 calm_status calm_tokenizer_decode(calm_ctx *ctx, const calm_tokenizer *tok, const uint32_t *ids, size_t n, bool special,
                                   char **text, size_t *n_bytes)
 {
+    CALM_ENTER(ctx, tok && (ids || !n) && text && n_bytes);
     calm_piece *pieces;
     size_t n_pieces;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);

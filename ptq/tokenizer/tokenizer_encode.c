@@ -55,6 +55,7 @@ static calm_status encode_all(calm_encoder *enc, calm_piece text, bool special)
 calm_status calm_tokenizer_encode(calm_ctx *ctx, const calm_tokenizer *tok, const char *text, size_t n_bytes,
                                   bool special, uint32_t **ids, size_t *n_ids)
 {
+    CALM_ENTER(ctx, tok && (text || !n_bytes) && ids && n_ids);
     *ids = NULL;
     *n_ids = 0;
     if (n_bytes >= CALM_TOKENIZER_MAX_TEXT)

@@ -180,6 +180,7 @@ function opened(text,   name) {
     code = substr(code, at + 1)
 
     if (directive != "" || code ~ /^[ \t]*#/) {
+        included = ""    # <...> is not of this tree
         if (match(code, /^[ \t]*#[ \t]*include[ \t]*"/)) {
             included = substr(code, RLENGTH + 1)
             sub(/".*/, "", included)

@@ -21,6 +21,7 @@
 static calm_arena out_arena, scratch_arena, test_arena;
 static calm_arena measured_out, measured_scratch;
 static size_t measured_before;
+static calm_memory account;
 static calm_ctx test_ctx;
 calm_ctx *const ctx = &test_ctx;
 
@@ -50,6 +51,8 @@ static void set_up(void)
 {
     calm_ctx_init(&test_ctx, &out_arena, &scratch_arena);
     test_ctx.n_threads = 2;
+    test_ctx.memory = out_arena.memory = scratch_arena.memory = test_arena.memory = &account;
+    measured_out.memory = measured_scratch.memory = &account;
     lacks_fixtures = false;
 }
 
@@ -157,15 +160,16 @@ void test_memory_begin(void)
     calm_arena_clear(&measured_scratch);
     ctx->out = &measured_out;
     ctx->scratch = &measured_scratch;
-    measured_before = calm_memory_used();
-    calm_memory_restart();
+    measured_before = calm_memory_used(ctx->memory);
+    calm_memory_restart(ctx->memory);
 }
 
 test_memory test_memory_end(void)
 {
     ctx->out = &out_arena;
     ctx->scratch = &scratch_arena;
-    return (test_memory){measured_out.used_bytes, measured_scratch.most_bytes, calm_memory_peak() - measured_before};
+    return (test_memory){measured_out.used_bytes, measured_scratch.most_bytes,
+                         calm_memory_peak(ctx->memory) - measured_before};
 }
 
 const char *test_directory(void)

@@ -101,7 +101,7 @@ static void work(const play *run, fault wanted, outcome *said)
     ctx->log_user = said;
     ctx->n_threads = run->threads;
     calm_memory_setup();
-    calm_memory_restart();
+    calm_memory_restart(ctx->memory);
     fault_plan(wanted);
     said->status = calm_run_quantize(ctx, &run->recipe, &options, &finished);
     said->calls = fault_calls();

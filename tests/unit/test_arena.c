@@ -155,8 +155,9 @@ TEST(large_requests_have_chunks_of_their_own)
 {
     calm_arena arena;
     size_t large = 0;
-    const size_t before = calm_memory_used();
+    const size_t before = calm_memory_used(ctx->memory);
     calm_arena_init(&arena);
+    arena.memory = ctx->memory;
     for (size_t i = 0; i < 100; i++) {
         unsigned char *small = calm_arena_alloc(&arena, 100, 1), *own = calm_arena_alloc(&arena, 20000 + 999 * i, 1);
         ck_assert(small && own);
@@ -164,16 +165,16 @@ TEST(large_requests_have_chunks_of_their_own)
         memset(own, 2, 20000 + 999 * i);
         large += calm_arena_bytes(20000 + 999 * i, 1);
     }
-    ck_assert_uint_eq(calm_memory_used() - before, large + CALM_ARENA_CHUNK);
+    ck_assert_uint_eq(calm_memory_used(ctx->memory) - before, large + CALM_ARENA_CHUNK);
     const calm_arena_mark mark = calm_arena_save(&arena);
     ck_assert_ptr_nonnull(calm_arena_alloc(&arena, 1 << 20, 1));
     ck_assert_ptr_nonnull(calm_arena_alloc(&arena, 1 << 20, 1));
     for (size_t i = 0; i < 2 * CALM_ARENA_CHUNK; i += 16000)
         ck_assert_ptr_nonnull(calm_arena_alloc(&arena, 16000, 1));
     calm_arena_rewind(&arena, mark);
-    ck_assert_uint_eq(calm_memory_used() - before, large + CALM_ARENA_CHUNK);
+    ck_assert_uint_eq(calm_memory_used(ctx->memory) - before, large + CALM_ARENA_CHUNK);
     calm_arena_clear(&arena);
-    ck_assert_uint_eq(calm_memory_used(), before);
+    ck_assert_uint_eq(calm_memory_used(ctx->memory), before);
 }
 END_OF_TEST
 
@@ -183,6 +184,7 @@ TEST(bytes_of_an_allocation)
     calm_arena arena;
     size_t all = 0;
     calm_arena_init(&arena);
+    arena.memory = ctx->memory;
     for (size_t count = 0; count < 300; count += 7) {
         ck_assert_ptr_nonnull(calm_arena_alloc(&arena, count, 5));
         all += calm_arena_bytes(count, 5);

@@ -13,40 +13,41 @@
 
 TEST(what_is_taken_is_given_back)
 {
-    const size_t before = calm_memory_used();
+    const size_t before = calm_memory_used(ctx->memory);
     calm_arena arena;
     calm_arena_init(&arena);
-    ck_assert_uint_eq(calm_memory_used(), before);    /* an arena without blocks holds nothing */
+    arena.memory = ctx->memory;
+    ck_assert_uint_eq(calm_memory_used(ctx->memory), before);    /* an arena without blocks holds nothing */
     ck_assert_ptr_nonnull(calm_arena_alloc(&arena, 1, 1));
-    ck_assert_uint_eq(calm_memory_used(), before + CALM_ARENA_CHUNK);
+    ck_assert_uint_eq(calm_memory_used(ctx->memory), before + CALM_ARENA_CHUNK);
     ck_assert_ptr_nonnull(calm_arena_alloc(&arena, 1000, 1));    /* of the same chunk */
-    ck_assert_uint_eq(calm_memory_used(), before + CALM_ARENA_CHUNK);
+    ck_assert_uint_eq(calm_memory_used(ctx->memory), before + CALM_ARENA_CHUNK);
     const calm_arena_mark mark = calm_arena_save(&arena);
     ck_assert_ptr_nonnull(calm_arena_alloc(&arena, 5, MIB));
-    const size_t most = calm_memory_used();
+    const size_t most = calm_memory_used(ctx->memory);
     ck_assert_uint_ge(most, before + CALM_ARENA_CHUNK + 5 * MIB);
     ck_assert_uint_le(most, before + CALM_ARENA_CHUNK + 5 * MIB + 1024);
     calm_arena_rewind(&arena, mark);
-    ck_assert_uint_eq(calm_memory_used(), before + CALM_ARENA_CHUNK);
+    ck_assert_uint_eq(calm_memory_used(ctx->memory), before + CALM_ARENA_CHUNK);
     calm_arena_clear(&arena);
-    ck_assert_uint_eq(calm_memory_used(), before);
+    ck_assert_uint_eq(calm_memory_used(ctx->memory), before);
 }
 END_OF_TEST
 
 TEST(peak_stays_until_it_is_restarted)
 {
-    calm_memory_restart();
-    const size_t before = calm_memory_used();
-    ck_assert_uint_eq(calm_memory_peak(), before);
+    calm_memory_restart(ctx->memory);
+    const size_t before = calm_memory_used(ctx->memory);
+    ck_assert_uint_eq(calm_memory_peak(ctx->memory), before);
     const calm_arena_mark mark = calm_arena_save(ctx->scratch);
     ck_assert_ptr_nonnull(calm_arena_alloc(ctx->scratch, 3, MIB));
-    const size_t most = calm_memory_used();
+    const size_t most = calm_memory_used(ctx->memory);
     calm_arena_rewind(ctx->scratch, mark);
     ck_assert_ptr_nonnull(calm_arena_alloc(ctx->scratch, 1, MIB));
-    ck_assert_uint_lt(calm_memory_used(), most);
-    ck_assert_uint_eq(calm_memory_peak(), most);
-    calm_memory_restart();
-    ck_assert_uint_eq(calm_memory_peak(), calm_memory_used());
+    ck_assert_uint_lt(calm_memory_used(ctx->memory), most);
+    ck_assert_uint_eq(calm_memory_peak(ctx->memory), most);
+    calm_memory_restart(ctx->memory);
+    ck_assert_uint_eq(calm_memory_peak(ctx->memory), calm_memory_used(ctx->memory));
 }
 END_OF_TEST
 
@@ -55,19 +56,19 @@ END_OF_TEST
 TEST(limit_refuses_and_says_so)
 {
     char *block;
-    calm_memory_set_limit(calm_memory_used() + 4 * MIB);
+    calm_memory_set_limit(ctx->memory, calm_memory_used(ctx->memory) + 4 * MIB);
     ck_ok(CALM_NEW(ctx, ctx->scratch, block, 3 * MIB));
     memset(block, 1, 3 * MIB);
-    const size_t held = calm_memory_used();
+    const size_t held = calm_memory_used(ctx->memory);
     ck_fails(CALM_NEW(ctx, ctx->out, block, 2 * MIB), CALM_ENOMEM, "the limit of 0.00 GB (`memory`)");
     ck_assert_ptr_null(block);
-    ck_assert_uint_eq(calm_memory_used(), held);    /* what is refused is not counted */
+    ck_assert_uint_eq(calm_memory_used(ctx->memory), held);    /* what is refused is not counted */
     calm_arena_clear(ctx->scratch);
     ck_ok(CALM_NEW(ctx, ctx->out, block, 2 * MIB));
     ck_fails(CALM_NEW(ctx, ctx->scratch, block, 3 * MIB), CALM_ENOMEM, "`memory`");
-    calm_memory_set_limit(0);
+    calm_memory_set_limit(ctx->memory, 0);
     ck_ok(CALM_NEW(ctx, ctx->scratch, block, 2 * MIB));
-    ck_assert_uint_eq(calm_memory_limit(), 0);
+    ck_assert_uint_eq(calm_memory_limit(ctx->memory), 0);
 }
 END_OF_TEST
 
@@ -75,11 +76,11 @@ END_OF_TEST
 TEST(limit_refuses_a_small_block)
 {
     char *block;
-    calm_memory_set_limit(calm_memory_used() + CALM_ARENA_CHUNK - 1);
+    calm_memory_set_limit(ctx->memory, calm_memory_used(ctx->memory) + CALM_ARENA_CHUNK - 1);
     ck_fails(CALM_NEW(ctx, ctx->scratch, block, 8), CALM_ENOMEM, "`memory`");
-    calm_memory_set_limit(calm_memory_used() + CALM_ARENA_CHUNK);
+    calm_memory_set_limit(ctx->memory, calm_memory_used(ctx->memory) + CALM_ARENA_CHUNK);
     ck_ok(CALM_NEW(ctx, ctx->scratch, block, 8));
-    calm_memory_set_limit(0);
+    calm_memory_set_limit(ctx->memory, 0);
 }
 END_OF_TEST
 
@@ -87,17 +88,17 @@ END_OF_TEST
 TEST(limit_is_not_blamed_for_overflow)
 {
     double *block;
-    calm_memory_set_limit((size_t)1 << 40);
+    calm_memory_set_limit(ctx->memory, (size_t)1 << 40);
     ck_assert_int_eq(CALM_NEW(ctx, ctx->scratch, block, SIZE_MAX / 4), CALM_ENOMEM);
     ck_assert_ptr_null(strstr(ctx->message, "`memory`"));
-    ck_assert(!calm_memory_take(SIZE_MAX - 5));
-    calm_memory_set_limit(0);
-    calm_memory_give(0);
-    const size_t held = calm_memory_used();
-    ck_assert(calm_memory_take(1));
-    ck_assert(!calm_memory_take(SIZE_MAX));    /* the sum would wrap */
-    ck_assert_uint_eq(calm_memory_used(), held + 1);
-    calm_memory_give(1);
+    ck_assert(!calm_memory_take(ctx->memory, SIZE_MAX - 5));
+    calm_memory_set_limit(ctx->memory, 0);
+    calm_memory_give(ctx->memory, 0);
+    const size_t held = calm_memory_used(ctx->memory);
+    ck_assert(calm_memory_take(ctx->memory, 1));
+    ck_assert(!calm_memory_take(ctx->memory, SIZE_MAX));    /* the sum would wrap */
+    ck_assert_uint_eq(calm_memory_used(ctx->memory), held + 1);
+    calm_memory_give(ctx->memory, 1);
 }
 END_OF_TEST
 
@@ -112,8 +113,8 @@ static calm_status compete(calm_ctx *worker, size_t index, void *user)
     (void)worker;
     for (int i = 0; i < 20000; i++) {
         const size_t bytes = index % 2 ? 100 : c->limit + 1;
-        const bool got = calm_memory_take(bytes);
-        const bool over = calm_memory_used() > c->limit;
+        const bool got = calm_memory_take(ctx->memory, bytes);
+        const bool over = calm_memory_used(ctx->memory) > c->limit;
 #pragma omp atomic
         c->passed += over;
 #pragma omp atomic
@@ -121,25 +122,25 @@ static calm_status compete(calm_ctx *worker, size_t index, void *user)
 #pragma omp atomic
         c->refused += !got;
         if (got)
-            calm_memory_give(bytes);
+            calm_memory_give(ctx->memory, bytes);
     }
     return CALM_OK;
 }
 
 TEST(threads_never_pass_the_limit_together)
 {
-    const size_t before = calm_memory_used();
+    const size_t before = calm_memory_used(ctx->memory);
     contest c = {.limit = before + 64 * MIB};
-    calm_memory_restart();
-    calm_memory_set_limit(c.limit);
+    calm_memory_restart(ctx->memory);
+    calm_memory_set_limit(ctx->memory, c.limit);
     ctx->n_threads = 4;
     ck_ok(calm_parallel_for(ctx, 8, compete, &c));
-    calm_memory_set_limit(0);
+    calm_memory_set_limit(ctx->memory, 0);
     ck_assert_uint_eq(c.passed, 0);
-    ck_assert_uint_le(calm_memory_peak(), c.limit);
+    ck_assert_uint_le(calm_memory_peak(ctx->memory), c.limit);
     ck_assert_uint_eq(c.taken, 4 * 20000);      /* what fits is not refused because of what does not */
     ck_assert_uint_eq(c.refused, 4 * 20000);
-    ck_assert_uint_eq(calm_memory_used(), before);
+    ck_assert_uint_eq(calm_memory_used(ctx->memory), before);
 }
 END_OF_TEST
 
@@ -156,9 +157,10 @@ static calm_status fill(calm_ctx *worker, size_t index, void *user)
         calm_arena arena;
         bool full = false;
         calm_arena_init(&arena);
+        arena.memory = ctx->memory;
         for (size_t i = 0; i < 60 && !full; i++)
             full = !calm_arena_alloc(&arena, (index + i) % 7 * 30000 + 1, 1);
-        const bool over = calm_memory_used() > c->limit;
+        const bool over = calm_memory_used(ctx->memory) > c->limit;
 #pragma omp atomic
         c->passed += over;
 #pragma omp atomic
@@ -170,17 +172,17 @@ static calm_status fill(calm_ctx *worker, size_t index, void *user)
 
 TEST(arenas_of_threads_share_the_limit)
 {
-    const size_t before = calm_memory_used();
+    const size_t before = calm_memory_used(ctx->memory);
     crowd c = {.limit = before + 3 * MIB};    /* one of them alone would take 6 MB */
-    calm_memory_restart();
-    calm_memory_set_limit(c.limit);
+    calm_memory_restart(ctx->memory);
+    calm_memory_set_limit(ctx->memory, c.limit);
     ctx->n_threads = 4;
     ck_ok(calm_parallel_for(ctx, 8, fill, &c));
-    calm_memory_set_limit(0);
+    calm_memory_set_limit(ctx->memory, 0);
     ck_assert_uint_eq(c.passed, 0);
     ck_assert_uint_gt(c.refused, 0);
-    ck_assert_uint_gt(calm_memory_peak(), before + 2 * MIB);
-    ck_assert_uint_le(calm_memory_peak(), c.limit);
+    ck_assert_uint_gt(calm_memory_peak(ctx->memory), before + 2 * MIB);
+    ck_assert_uint_le(calm_memory_peak(ctx->memory), c.limit);
 }
 END_OF_TEST
 

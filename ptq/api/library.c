@@ -1,0 +1,99 @@
+/* Contexts of the library. */
+#include "ptq/api/library.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/base/threads.h"
+#include "ptq/tensor/linalg.h"
+
+const char *calm_version(void)
+{
+    return CALM_VERSION;
+}
+
+calm_status calm_start(calm_ctx **out)
+{
+    if (!out)
+        return CALM_EARG;
+    calm_library *library = calloc(1, sizeof *library);
+    *out = library ? &library->ctx : NULL;
+    if (!library)
+        return CALM_ENOMEM;
+    calm_arena_init(&library->out);
+    calm_arena_init(&library->scratch);
+    calm_ctx_init(&library->ctx, &library->out, &library->scratch);
+    /* Also what is allocated without calm_alloc is counted. */
+    library->ctx.memory = library->out.memory = library->scratch.memory = &library->memory;
+    library->ctx.n_threads = calm_n_cores();
+    calm_linalg_setup();
+    return CALM_OK;
+}
+
+void calm_stop(calm_ctx **ctx)
+{
+    if (!ctx || !*ctx)
+        return;
+    calm_clear(*ctx);
+    free(*ctx);
+    *ctx = NULL;
+}
+
+void calm_clear(calm_ctx *ctx)
+{
+    if (!ctx)
+        return;
+    calm_arena_clear(ctx->out);
+    calm_arena_clear(ctx->scratch);
+}
+
+const char *calm_error_text(const calm_ctx *ctx)
+{
+    if (!ctx)
+        return "there is no context: calm_start did not run, or calm_stop did";
+    if (ctx->status == CALM_OK)
+        return "";
+    return ctx->message[0] ? ctx->message : calm_status_words(ctx->status);
+}
+
+calm_status calm_set_threads(calm_ctx *ctx, int n_threads)
+{
+    CALM_ENTER(ctx, true);
+    if (n_threads < 0)
+        return calm_fail(ctx, CALM_EARG, "calm_set_threads: expected a number of threads from 0 on, found %d",
+                         n_threads);
+    ctx->n_threads = n_threads ? n_threads : calm_n_cores();
+    return CALM_OK;
+}
+
+calm_status calm_set_log(calm_ctx *ctx, calm_log_fn *fn, void *user)
+{
+    CALM_ENTER(ctx, true);
+    ctx->log = fn;
+    ctx->log_user = user;
+    return CALM_OK;
+}
+
+calm_status calm_set_events(calm_ctx *ctx, calm_event_fn *fn, void *user)
+{
+    CALM_ENTER(ctx, true);
+    ((calm_library *)ctx)->events = (calm_events){fn, user};
+    return CALM_OK;
+}
+
+const calm_events *calm_library_events(const calm_ctx *ctx)
+{
+    return &((const calm_library *)ctx)->events;
+}
+
+int calm_name_index(const char *names, const char *name)
+{
+    const size_t length = strlen(name);
+    for (int index = 0; names; index++) {
+        const size_t word = strcspn(names, "|");
+        if (word == length && memcmp(names, name, length) == 0)
+            return index;
+        names = names[word] ? names + word + 1 : NULL;
+    }
+    return -1;
+}

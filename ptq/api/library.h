@@ -1,0 +1,20 @@
+/* The context as calm.h hands it out: arenas, account and events of its own. */
+#ifndef CALM_API_LIBRARY_H
+#define CALM_API_LIBRARY_H
+
+#include "ptq/base/event.h"
+
+typedef struct calm_library {
+    calm_ctx ctx;    /* first: a calm_ctx of calm_start is the beginning of its calm_library */
+    calm_arena out, scratch;
+    calm_memory memory;
+    calm_events events;
+} calm_library;
+
+/* Where the context's progress goes. */
+const calm_events *calm_library_events(const calm_ctx *ctx);
+
+/* The place of `name` among `names`, joined by '|'; < 0: it is none of them. */
+int calm_name_index(const char *names, const char *name);
+
+#endif

@@ -1,0 +1,10 @@
+# The installed library, as programs outside of the tree use it.
+set(sanitize)
+if(CALM_SANITIZE)
+  set(sanitize -fsanitize=${CALM_SANITIZE})
+endif()
+add_test(NAME library.consumers
+  COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/library/consumers.sh ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${sanitize})
+set_tests_properties(library.consumers PROPERTIES TIMEOUT 900)
+add_test(NAME library.exports
+  COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/library/exports.sh $<TARGET_FILE:calm_shared> ${PROJECT_SOURCE_DIR}/calm.h)
