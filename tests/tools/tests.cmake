@@ -1,5 +1,5 @@
 # Programs for measuring, built with the tests; check_tools.sh runs them.
-add_library(calm_test_tool STATIC tools/tool.c)
+add_library(calm_test_tool STATIC tools/tool.c tools/page.c)
 target_link_libraries(calm_test_tool PUBLIC calm_base)
 add_executable(make_checkpoint tools/make_checkpoint.c)
 target_link_libraries(make_checkpoint PRIVATE calm_test_tool calm_test_synth)
@@ -17,6 +17,12 @@ add_executable(peak_memory tools/peak_memory.c)
 target_link_libraries(peak_memory PRIVATE calm_base)
 add_test(NAME tools.check COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/check_tools.sh ${CMAKE_CURRENT_BINARY_DIR})
 set_tests_properties(tools.check PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300)
+# Parts of docs/ that are made from tables of the program; `pages --update` writes them anew.
+add_executable(pages tools/pages.c)
+target_link_libraries(pages PRIVATE calm_test_tool calm_cli)
+add_test(NAME docs.commands COMMAND pages --page commands --docs ${PROJECT_SOURCE_DIR}/docs/commands.md)
+add_test(NAME docs.recipes COMMAND pages --page keys --docs ${PROJECT_SOURCE_DIR}/docs/recipes.md)
+add_test(NAME docs.check COMMAND pages --page rules --docs ${PROJECT_SOURCE_DIR}/docs/check.md)
 # What docs/store.md says of the schema, and the rows of its queries.
 add_test(NAME docs.store COMMAND store_doc --docs ${PROJECT_SOURCE_DIR}/docs/store.md)
 set_tests_properties(docs.store PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300)
