@@ -16,7 +16,7 @@
 #include "tests/tools/synth_store.h"
 #include "tests/tools/tool.h"
 
-#define LEAST_QUERIES 10
+#define LEAST_QUERIES 6
 
 typedef struct arguments {
     const char *docs;
