@@ -23,6 +23,8 @@ target_link_libraries(pages PRIVATE calm_test_tool calm_cli)
 add_test(NAME docs.commands COMMAND pages --page commands --docs ${PROJECT_SOURCE_DIR}/docs/commands.md)
 add_test(NAME docs.recipes COMMAND pages --page keys --docs ${PROJECT_SOURCE_DIR}/docs/recipes.md)
 add_test(NAME docs.check COMMAND pages --page rules --docs ${PROJECT_SOURCE_DIR}/docs/check.md)
+# Links, files and names in pages; the size of README.md.
+add_test(NAME docs.names COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/check_pages.sh)
 # What docs/store.md says of the schema, and the rows of its queries.
 add_test(NAME docs.store COMMAND store_doc --docs ${PROJECT_SOURCE_DIR}/docs/store.md)
 set_tests_properties(docs.store PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300)
