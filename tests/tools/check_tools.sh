@@ -79,15 +79,15 @@ status "$bin/store_doc" --docs "$work/store.md" --update
 { [ "$code" = 0 ] && cmp -s "$docs" "$work/store.md"; } || fail "store_doc --update: status $code: $(cat "$work/err")"
 
 # Pages made from tables: a word of a table, and a page without its marks.
-for page in commands:commands keys:recipes rules:check; do
+for page in commands:commands keys:recipes rules:check metrics:method algorithms:method; do
     docs=$CALM_HOME/docs/${page#*:}.md
-    for change in '/^| /s/ the / a /' '/^<!-- \/.* -->$/d'; do
+    for change in '/^| `*[a-zA-Z-]/s/ the / a /' '/^<!-- \/.* -->$/d'; do
         sed "$change" "$docs" > "$work/page.md"
         ! cmp -s "$docs" "$work/page.md" || fail "pages: $change changes nothing in $docs"
         status "$bin/pages" --page "${page%:*}" --docs "$work/page.md"
         { [ "$code" = 1 ] && [ ! -s "$work/out" ]; } || fail "pages after $change in $docs: status $code"
     done
-    sed '/^| /s/ the / a /' "$docs" > "$work/page.md"
+    sed '/^| `*[a-zA-Z-]/s/ the / a /' "$docs" > "$work/page.md"
     status "$bin/pages" --page "${page%:*}" --docs "$work/page.md" --update
     [ "$code" = 0 ] || fail "pages --update of $docs: status $code: $(cat "$work/err")"
     status "$bin/pages" --page "${page%:*}" --docs "$work/page.md"

@@ -3,12 +3,16 @@
  *   commands   docs/commands.md   options of every command (cli/cmd_*.c, ptq/recipe/spec.c)
  *   keys       docs/recipes.md    keys of a recipe (ptq/recipe/document_shape.c)
  *   rules      docs/check.md      rules of calm check (ptq/check/rules.def)
+ *   metrics    docs/method.md     scores of an output (cka/cka.h)
+ *   algorithms docs/method.md     named chains (algorithms/presets.def)
  *
  * Without --update it compares the page with the table and reports the first line that differs. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "algorithms/algorithm.h"
+#include "cka/cka.h"
 #include "cli/command.h"
 #include "ptq/check/check_rules.h"
 #include "ptq/recipe/document_shape.h"
@@ -22,7 +26,8 @@ typedef struct arguments {
 } arguments;
 
 static const calm_option table[] = {
-    {"page", "which table: commands, keys, rules", offsetof(arguments, page), CALM_OPTION_STRING, .metavar = "NAME"},
+    {"page", "which table: commands, keys, rules, metrics, algorithms", offsetof(arguments, page), CALM_OPTION_STRING,
+     .metavar = "NAME"},
     {"docs", "file of the page", offsetof(arguments, docs), CALM_OPTION_STRING, .metavar = "FILE"},
     {"update", "write the part of the page anew", offsetof(arguments, update), CALM_OPTION_BOOL, .metavar = NULL},
     {0}};
@@ -187,12 +192,44 @@ static calm_status write_rules(calm_ctx *ctx, calm_text *out)
     return CALM_OK;
 }
 
+/* ---- scores and algorithms ---- */
+
+static calm_status write_metrics(calm_ctx *ctx, calm_text *out)
+{
+    static const char *const rows[][2] = {
+#define ROW(field, name, help) {name, help},
+        CALM_METRIC_LIST(ROW)
+#undef ROW
+    };
+    (void)ctx;
+    calm_text_printf(out, "| score | loss |\n|---|---|\n");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        calm_text_printf(out, "| `%s` | ", rows[i][0]);
+        page_cell(out, rows[i][1]);
+        calm_text_printf(out, " |\n");
+    }
+    return CALM_OK;
+}
+
+static calm_status write_algorithms(calm_ctx *ctx, calm_text *out)
+{
+    size_t n;
+    const calm_preset *presets = calm_presets(&n);
+    (void)ctx;
+    calm_text_printf(out, "| name | chain | what it is | paper |\n|---|---|---|---|\n");
+    for (size_t i = 0; i < n; i++)
+        calm_text_printf(out, "| `%s` | `%s` | %s | %s |\n", presets[i].name, presets[i].chain, presets[i].summary,
+                         presets[i].reference);
+    return CALM_OK;
+}
+
 /* ---- pages ---- */
 
 static const struct {
     const char *name;
     calm_status (*write)(calm_ctx *ctx, calm_text *out);
-} pages[] = {{"commands", write_commands}, {"keys", write_keys}, {"rules", write_rules}};
+} pages[] = {{"commands", write_commands}, {"keys", write_keys}, {"rules", write_rules},
+             {"metrics", write_metrics}, {"algorithms", write_algorithms}};
 
 static calm_status work(calm_ctx *ctx, void *opts)
 {
@@ -204,7 +241,7 @@ static calm_status work(calm_ctx *ctx, void *opts)
     while (i < n && (!args->page || strcmp(pages[i].name, args->page) != 0))
         i++;
     if (i == n || !args->docs)
-        return calm_fail(ctx, CALM_EARG, "--page commands|keys|rules and --docs FILE are missing; --help explains");
+        return calm_fail(ctx, CALM_EARG, "--page and --docs FILE are missing or not known; --help explains");
     CALM_TRY(calm_strf(ctx, ctx->out, &remedy, "pages --page %s --docs %s --update", args->page, args->docs));
     calm_text_init(&text);
     calm_status status = pages[i].write(ctx, &text);
