@@ -185,24 +185,6 @@ TEST(every_rule_has_its_fault)
 }
 END_OF_TEST
 
-/* ---- the document ---- */
-
-TEST(documented)
-{
-    size_t n, bytes;
-    char *text, engines[64];
-    const calm_check_rule_info *rules = calm_check_rules(&n);
-    ck_ok(calm_read_file(ctx, CALM_SOURCE_DIR "/docs/check.md", (size_t)1 << 20, &text, &bytes));
-    for (size_t i = 0; i < n; i++) {
-        const char *line =
-            test_format("| %s | %s | %s%s | %s | %s | %s |\n", rules[i].id, calm_severity_name(rules[i].severity),
-                        calm_check_engines(rules[i].engines, engines), rules[i].asked ? ", asked" : "", rules[i].title,
-                        rules[i].behaviour, rules[i].remedy);
-        ck_assert_msg(strstr(text, line) != NULL, "docs/check.md lacks the row\n%s", line);
-    }
-}
-END_OF_TEST
-
 /* ---- the rest ---- */
 
 TEST(cannot_be_read_at_all)
@@ -248,7 +230,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("check", (const TTest *[]){good_ones_are_clean, every_family_is_clean, every_fault_is_found,
-                                                every_other_fault_is_found, every_rule_has_its_fault, documented,
+                                                every_other_fault_is_found, every_rule_has_its_fault,
                                                 cannot_be_read_at_all, a_directory_with_a_gguf_file, another_engine,
                                                 same_for_any_number_of_threads, NULL});
 }

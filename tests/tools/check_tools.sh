@@ -78,6 +78,39 @@ sed 's/joins tables/joins rows/; s/^\(gptq-hls  *12 .*[0-9]\)$/\10/' "$docs" > "
 status "$bin/store_doc" --docs "$work/store.md" --update
 { [ "$code" = 0 ] && cmp -s "$docs" "$work/store.md"; } || fail "store_doc --update: status $code: $(cat "$work/err")"
 
+# Pages made from tables: a word of a table, and a page without its marks.
+for page in commands:commands keys:recipes rules:check metrics:method algorithms:method; do
+    docs=$CALM_HOME/docs/${page#*:}.md
+    for change in '/^| `*[a-zA-Z-]/s/ the / a /' '/^<!-- \/.* -->$/d'; do
+        sed "$change" "$docs" > "$work/page.md"
+        ! cmp -s "$docs" "$work/page.md" || fail "pages: $change changes nothing in $docs"
+        status "$bin/pages" --page "${page%:*}" --docs "$work/page.md"
+        { [ "$code" = 1 ] && [ ! -s "$work/out" ]; } || fail "pages after $change in $docs: status $code"
+    done
+    sed '/^| `*[a-zA-Z-]/s/ the / a /' "$docs" > "$work/page.md"
+    status "$bin/pages" --page "${page%:*}" --docs "$work/page.md" --update
+    [ "$code" = 0 ] || fail "pages --update of $docs: status $code: $(cat "$work/err")"
+    status "$bin/pages" --page "${page%:*}" --docs "$work/page.md"
+    [ "$code" = 0 ] || fail "pages after --update of $docs: status $code: $(cat "$work/err")"
+done
+status "$bin/pages" --page none --docs "$work/page.md"
+[ "$code" = 2 ] || fail "pages of no table: status $code"
+
+# What pages name: a link, a path, a file, a word, and README's command, none of which are there; then all of them.
+mkdir -p "$work/pages/docs" "$work/pages/ptq"
+cat > "$work/pages/README.md" <<'END'
+[a](docs/a.md) [b](https://example.org/b) `ptq/a.c` `a.h` `calm_a` `ptq/<name>.c`
+END
+pages=$CALM_HOME/tests/tools/check_pages.sh
+status "$pages" "$work/pages"
+{ [ "$code" = 1 ] && [ "$(wc -l < "$work/out")" = 5 ]; } || fail "check_pages: status $code: $(cat "$work/out")"
+printf '\n./calm quantize --model qwen\n' >> "$work/pages/README.md"
+echo > "$work/pages/docs/a.md"
+echo 'int calm_a(void);' > "$work/pages/ptq/a.h"
+echo > "$work/pages/ptq/a.c"
+status "$pages" "$work/pages"
+[ "$code" = 0 ] || fail "check_pages of good pages: status $code: $(cat "$work/out" "$work/err")"
+
 # dd holds its block: 80 MB in one read and write.
 status "$bin/peak_memory" dd if=/dev/zero of=/dev/null bs=80000000 count=1
 [ "$code" = 0 ] || fail "peak_memory: status $code: $(cat "$work/err")"

@@ -12,10 +12,11 @@
 #include "ptq/text/table.h"
 #include "ptq/base/file.h"
 #include "store/sql.h"
+#include "tests/tools/page.h"
 #include "tests/tools/synth_store.h"
 #include "tests/tools/tool.h"
 
-#define LEAST_QUERIES 10
+#define LEAST_QUERIES 6
 
 typedef struct arguments {
     const char *docs;
@@ -66,13 +67,6 @@ static calm_status comment_of(calm_ctx *ctx, const char *sql, const char *name, 
     return calm_fail(ctx, CALM_EFORMAT, "store/schema.sql: \"%s\" has no comment: %.60s", name ? name : "it", sql);
 }
 
-/* In a cell of a Markdown table. */
-static void add_cell(calm_text *out, const char *words)
-{
-    for (const char *at = words; *at; at++)
-        calm_text_printf(out, *at == '|' || *at == '<' || *at == '*' ? "\\%c" : "%c", *at);
-}
-
 /* The one column of every row of a query with one parameter. */
 static calm_status add_rows(calm_ctx *ctx, calm_sql *sql, const char *query, const char *param, calm_text *out)
 {
@@ -105,7 +99,7 @@ static calm_status add_columns(calm_ctx *ctx, calm_sql *sql, const char *name, c
         calm_text_printf(out, "| `%s` | ", column);
         if (!view)
             calm_text_printf(out, "%s | ", type);
-        add_cell(out, comment);
+        page_cell(out, comment);
         calm_text_printf(out, " |\n");
     }
     calm_sql_end(row);
@@ -280,28 +274,13 @@ static calm_status renew_queries(calm_ctx *ctx, document *it, const char *path)
     return CALM_OK;
 }
 
-/* Says which line is the first that differs. */
-static calm_status compare(calm_ctx *ctx, const char *path, const char *found, const char *expected)
-{
-    int line = 1;
-    size_t i = 0, begin = 0;
-    for (; found[i] && found[i] == expected[i]; i++)
-        if (found[i] == '\n')
-            line++, begin = i + 1;
-    if (!found[i] && !expected[i])
-        return CALM_OK;
-    return calm_fail(ctx, CALM_EMISMATCH,
-                     "%s:%d: \"%.*s\", expected \"%.*s\"; after a look at it: store_doc --docs %s --update", path, line,
-                     (int)strcspn(found + begin, "\n"), found + begin, (int)strcspn(expected + begin, "\n"),
-                     expected + begin, path);
-}
-
 static calm_status renew(calm_ctx *ctx, const arguments *args, const char *folder)
 {
     static const synth_store size = {.runs = 4, .jobs = 12, .candidates = 6, .scores = 8, .models = 1, .experts = 2};
     document it = {0};
-    char *text, *path;
+    char *text, *path, *remedy;
     size_t n;
+    CALM_TRY(calm_strf(ctx, ctx->out, &remedy, "store_doc --docs %s --update", args->docs));
     CALM_TRY(calm_read_file(ctx, args->docs, 1 << 22, &text, &n));
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, folder, "calm.db"));
     CALM_TRY(synth_store_make(ctx, path, &size));
@@ -315,8 +294,7 @@ static calm_status renew(calm_ctx *ctx, const arguments *args, const char *folde
     if (status == CALM_OK)
         status = calm_text_check(ctx, &it.out);
     if (status == CALM_OK)
-        status = args->update ? calm_write_file(ctx, args->docs, it.out.data, it.out.length)
-                              : compare(ctx, args->docs, text, it.out.data);
+        status = page_settle(ctx, args->docs, text, it.out.data, args->update, remedy);
     calm_text_clear(&it.out);
     calm_store_close(it.store);
     return status;

@@ -1,5 +1,5 @@
 # Programs for measuring, built with the tests; check_tools.sh runs them.
-add_library(calm_test_tool STATIC tools/tool.c)
+add_library(calm_test_tool STATIC tools/tool.c tools/page.c)
 target_link_libraries(calm_test_tool PUBLIC calm_base)
 add_executable(make_checkpoint tools/make_checkpoint.c)
 target_link_libraries(make_checkpoint PRIVATE calm_test_tool calm_test_synth)
@@ -17,9 +17,22 @@ add_executable(peak_memory tools/peak_memory.c)
 target_link_libraries(peak_memory PRIVATE calm_base)
 add_test(NAME tools.check COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/check_tools.sh ${CMAKE_CURRENT_BINARY_DIR})
 set_tests_properties(tools.check PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300)
+# Parts of docs/ that are made from tables of the program: a test for each, and `ninja docs` writes them anew.
+add_executable(pages tools/pages.c)
+target_link_libraries(pages PRIVATE calm_test_tool calm_cli)
+foreach(page IN ITEMS commands:commands keys:recipes rules:check metrics:method algorithms:method)
+  string(REGEX MATCH "(.*):(.*)" page ${page})
+  set(command pages --page ${CMAKE_MATCH_1} --docs ${PROJECT_SOURCE_DIR}/docs/${CMAKE_MATCH_2}.md)
+  add_test(NAME docs.${CMAKE_MATCH_1} COMMAND ${command})
+  list(APPEND CALM_PAGES COMMAND ${command} --update)
+endforeach()
 # What docs/store.md says of the schema, and the rows of its queries.
-add_test(NAME docs.store COMMAND store_doc --docs ${PROJECT_SOURCE_DIR}/docs/store.md)
+set(command store_doc --docs ${PROJECT_SOURCE_DIR}/docs/store.md)
+add_test(NAME docs.store COMMAND ${command})
 set_tests_properties(docs.store PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300)
+add_custom_target(docs ${CALM_PAGES} COMMAND ${command} --update COMMENT "pages of docs/")
+# Links, files and names in pages; the size of README.md.
+add_test(NAME docs.names COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/check_pages.sh)
 # A machine that fails, for LD_PRELOAD; never with a sanitizer of its own, which would have to be loaded before it.
 add_library(fault_shim SHARED tools/fault_shim.c support/faults.c)
 target_include_directories(fault_shim PRIVATE ${PROJECT_SOURCE_DIR})

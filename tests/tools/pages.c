@@ -1,0 +1,262 @@
+/* pages: parts of docs/ that repeat a table of the program, made from that table.
+ *
+ *   commands   docs/commands.md   options of every command (cli/cmd_*.c, ptq/recipe/spec.c)
+ *   keys       docs/recipes.md    keys of a recipe (ptq/recipe/document_shape.c)
+ *   rules      docs/check.md      rules of calm check (ptq/check/rules.def)
+ *   metrics    docs/method.md     scores of an output (cka/cka.h)
+ *   algorithms docs/method.md     named chains (algorithms/presets.def)
+ *
+ * Without --update it compares the page with the table and reports the first line that differs. */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "algorithms/algorithm.h"
+#include "cka/cka.h"
+#include "cli/command.h"
+#include "ptq/check/check_rules.h"
+#include "ptq/recipe/document_shape.h"
+#include "tests/tools/page.h"
+#include "tests/tools/tool.h"
+
+typedef struct arguments {
+    calm_common common;
+    const char *page, *docs;
+    bool update;
+} arguments;
+
+static const calm_option table[] = {
+    {"page", "which table: commands, keys, rules, metrics, algorithms", offsetof(arguments, page), CALM_OPTION_STRING,
+     .metavar = "NAME"},
+    {"docs", "file of the page", offsetof(arguments, docs), CALM_OPTION_STRING, .metavar = "FILE"},
+    {"update", "write the part of the page anew", offsetof(arguments, update), CALM_OPTION_BOOL, .metavar = NULL},
+    {0}};
+
+/* ---- commands ---- */
+
+#define CALM_COMMAND(name) extern const calm_command calm_cmd_##name;
+#include "cli/commands.def"
+#undef CALM_COMMAND
+
+static const calm_command *const commands[] = {
+#define CALM_COMMAND(name) &calm_cmd_##name,
+#include "cli/commands.def"
+#undef CALM_COMMAND
+};
+
+static const calm_option common[] = {CALM_COMMON_OPTIONS(arguments), {0}};
+
+/* An option that every command has in the same words is listed once. */
+static bool is_common(const calm_option *option)
+{
+    const calm_option *same = calm_option_find(common, option->name);
+    return same && strcmp(same->help, option->help) == 0;
+}
+
+static void add_option(calm_text *out, const calm_option *option)
+{
+    const char *fallback = option->fallback && strcmp(option->fallback, "-1") != 0 ? option->fallback : "";
+    calm_text_printf(out, "| `--%s", option->name);
+    if (option->type != CALM_OPTION_BOOL) {
+        calm_text_printf(out, " ");
+        page_cell(out, option->metavar ? option->metavar : "VALUE");
+    }
+    calm_text_printf(out, "`");
+    if (option->key)
+        calm_text_printf(out, ", `-%c`", option->key);
+    calm_text_printf(out, " | ");
+    page_cell(out, option->help);
+    if (*fallback)
+        calm_text_printf(out, " (default %s)", fallback);
+    calm_text_printf(out, " |\n");
+}
+
+/* The options [begin, end) of a table that are not common; none where there are none. */
+static void add_options(calm_text *out, const calm_option *options, size_t n)
+{
+    bool any = false;
+    for (size_t i = 0; i < n; i++) {
+        if (is_common(&options[i]) && options != common)
+            continue;
+        calm_text_printf(out, any ? "" : "| option | meaning |\n|---|---|\n");
+        any = true;
+        add_option(out, &options[i]);
+    }
+    calm_text_printf(out, any ? "\n" : "");
+}
+
+/* "Usage" of a command: one line for each line of its arguments. */
+static void add_usage(calm_text *out, const calm_command *command)
+{
+    const char *words = command->arguments ? command->arguments : "";
+    calm_text_printf(out, "```\n");
+    for (size_t n; ; words += n + 1) {
+        n = strcspn(words, "\n");
+        calm_text_printf(out, "calm %s%s%.*s [OPTION...]\n", command->name, n ? " " : "", (int)n, words);
+        if (!words[n])
+            break;
+    }
+    calm_text_printf(out, "%s%s```\n\n", command->examples ? "\n" : "", command->examples ? command->examples : "");
+}
+
+static void add_command(calm_text *out, const calm_command *command)
+{
+    calm_text_printf(out, "## %s\n\n", command->name);
+    page_cell(out, command->description ? command->description : command->summary);
+    calm_text_printf(out, "\n\n");
+    add_usage(out, command);
+    add_options(out, command->options, calm_options_count(command->options));
+    if (command->spec != CALM_SPEC_NONE)
+        calm_text_printf(out, "And the options of a run about %s.\n\n",
+                         command->spec == CALM_SPEC_ALL ? "[candidates](#candidates) and the [result](#result)"
+                                                        : "[candidates](#candidates)");
+}
+
+static calm_status write_commands(calm_ctx *ctx, calm_text *out)
+{
+    (void)ctx;
+    calm_text_printf(out, "## Every command\n\n");
+    add_options(out, common, calm_options_count(common));
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        add_command(out, commands[i]);
+    calm_text_printf(out, "## Candidates\n\nOf `quantize`, `recipe init` and `ablate`.\n\n");
+    add_options(out, calm_spec_table, calm_spec_shared);
+    calm_text_printf(out, "## Result\n\nOf `quantize` and `recipe init`.\n\n");
+    add_options(out, calm_spec_table + calm_spec_shared, calm_options_count(calm_spec_table) - calm_spec_shared);
+    return CALM_OK;
+}
+
+/* ---- keys of a recipe ---- */
+
+static calm_status write_keys(calm_ctx *ctx, calm_text *out)
+{
+    size_t n;
+    const calm_document_row *rows = calm_document_rows(&n);
+    (void)ctx;
+    calm_text_printf(out, "| key | flag | meaning |\n|---|---|---|\n");
+    for (size_t i = 0; i < n; i++) {
+        const calm_option *option = calm_document_option(&rows[i]);
+        calm_text_printf(out, "| `%s` | ", rows[i].place);
+        if (option)
+            calm_text_printf(out, "`--%s` ", option->name);
+        calm_text_printf(out, "| ");
+        page_cell(out, rows[i].help ? rows[i].help : option->help);
+        calm_text_printf(out, " |\n");
+    }
+    return CALM_OK;
+}
+
+/* ---- rules of the check ---- */
+
+/* The heading above the rules whose names begin so. */
+static const struct {
+    const char *begins, *heading;
+} sections[] = {
+    {"ST", "Files of safetensors"}, {"MD", "The model"}, {"CT", "compressed-tensors"},
+    {"TE", "Tensors of quantized modules"}, {"FU", "What engines fuse"}, {"GQ", "GPTQ"},
+    {"AW", "AWQ"}, {"MX", "MLX"}, {"GG", "GGUF"},
+    {"VA", "Values"}, {"TG", "What one engine takes"},
+};
+
+static const char *heading_of(const char *id)
+{
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+        if (strncmp(sections[i].begins, id, 2) == 0)
+            return sections[i].heading;
+    return NULL;
+}
+
+static calm_status write_rules(calm_ctx *ctx, calm_text *out)
+{
+    size_t n;
+    const calm_check_rule_info *rules = calm_check_rules(&n);
+    for (size_t i = 0; i < n; i++) {
+        char engines[64];
+        const char *heading = heading_of(rules[i].id);
+        if (!heading)
+            return calm_fail(ctx, CALM_EFORMAT, "rule %s: no heading begins with these letters", rules[i].id);
+        if (i == 0 || strncmp(rules[i].id, rules[i - 1].id, 2) != 0)
+            calm_text_printf(out,
+                             "%s### %s\n\n| rule | severity | engines | what is wrong | what engines do | what to do "
+                             "|\n|---|---|---|---|---|---|\n",
+                             i == 0 ? "" : "\n", heading);
+        calm_text_printf(out, "| %s | %s | %s%s | ", rules[i].id, calm_severity_name(rules[i].severity),
+                         calm_check_engines(rules[i].engines, engines), rules[i].asked ? ", asked" : "");
+        page_cell(out, rules[i].title);
+        calm_text_printf(out, " | ");
+        page_cell(out, rules[i].behaviour);
+        calm_text_printf(out, " | ");
+        page_cell(out, rules[i].remedy);
+        calm_text_printf(out, " |\n");
+    }
+    return CALM_OK;
+}
+
+/* ---- scores and algorithms ---- */
+
+static calm_status write_metrics(calm_ctx *ctx, calm_text *out)
+{
+    static const char *const rows[][2] = {
+#define ROW(field, name, help) {name, help},
+        CALM_METRIC_LIST(ROW)
+#undef ROW
+    };
+    (void)ctx;
+    calm_text_printf(out, "| score | loss |\n|---|---|\n");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        calm_text_printf(out, "| `%s` | ", rows[i][0]);
+        page_cell(out, rows[i][1]);
+        calm_text_printf(out, " |\n");
+    }
+    return CALM_OK;
+}
+
+static calm_status write_algorithms(calm_ctx *ctx, calm_text *out)
+{
+    size_t n;
+    const calm_preset *presets = calm_presets(&n);
+    (void)ctx;
+    calm_text_printf(out, "| name | chain | what it is | paper |\n|---|---|---|---|\n");
+    for (size_t i = 0; i < n; i++)
+        calm_text_printf(out, "| `%s` | `%s` | %s | %s |\n", presets[i].name, presets[i].chain, presets[i].summary,
+                         presets[i].reference);
+    return CALM_OK;
+}
+
+/* ---- pages ---- */
+
+static const struct {
+    const char *name;
+    calm_status (*write)(calm_ctx *ctx, calm_text *out);
+} pages[] = {{"commands", write_commands}, {"keys", write_keys}, {"rules", write_rules},
+             {"metrics", write_metrics}, {"algorithms", write_algorithms}};
+
+static calm_status work(calm_ctx *ctx, void *opts)
+{
+    const arguments *args = opts;
+    const size_t n = sizeof pages / sizeof *pages;
+    size_t i = 0;
+    char *remedy;
+    calm_text text;
+    while (i < n && (!args->page || strcmp(pages[i].name, args->page) != 0))
+        i++;
+    if (i == n || !args->docs)
+        return calm_fail(ctx, CALM_EARG, "--page and --docs FILE are missing or not known; --help explains");
+    CALM_TRY(calm_strf(ctx, ctx->out, &remedy, "pages --page %s --docs %s --update", args->page, args->docs));
+    calm_text_init(&text);
+    calm_status status = pages[i].write(ctx, &text);
+    if (status == CALM_OK)
+        status = calm_text_check(ctx, &text);
+    if (status == CALM_OK)
+        status = page_settle_part(ctx, args->docs, args->page, text.data, args->update, remedy);
+    calm_text_clear(&text);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    arguments args;
+    const tool it = {"pages", "--page NAME --docs FILE", "Checks a page of docs/ against a table of the program.",
+                     table,   &args,                     work};
+    return tool_main(&it, argc, argv);
+}
