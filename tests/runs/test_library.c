@@ -325,7 +325,8 @@ TEST(null_is_refused)
         calm_ctx *const c = contexts[i];
         const calm_status statuses[] = {
             calm_spec_new(c, NULL), calm_spec_load(c, NULL, "qwen-ci"), calm_spec_load(c, spec, NULL),
-            calm_spec_set(c, NULL, "bits", "4"), calm_spec_set(c, spec, NULL, "4"), calm_spec_set(c, spec, "bits", NULL),
+            calm_spec_set(c, NULL, "bits", "4"), calm_spec_set(c, spec, NULL, "4"),
+            calm_spec_set(c, spec, "bits", NULL),
             calm_spec_text(c, NULL, &text), calm_spec_text(c, spec, NULL), calm_spec_resolve(c, NULL, &text),
             calm_forecast_run(c, NULL, &needs), calm_quantize(c, NULL, NULL, &came),
             calm_quantize(c, spec, NULL, NULL),
