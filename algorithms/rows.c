@@ -47,7 +47,8 @@ size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n)
            2 * CALM_BYTES(double, n) + CALM_BYTES(double, n * CALM_SWEEP_BLOCK);
 }
 
-size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n)
+/* The same with calm_rows_begin_scales. */
+static size_t scales_bytes(const calm_job_shape *shape, size_t n)
 {
     const size_t groups = shape->n_groups;
     return calm_rows_load_bytes(shape, n) + CALM_BYTES(double, n * shape->in) +
@@ -61,7 +62,7 @@ calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void 
     (void)opts;
     return (calm_part_memory){calm_problem_damped_bytes(shape->in),
                               calm_size_min(shape->n_threads, n_chunks) *
-                                  calm_rows_scales_bytes(shape, calm_size_min(chunk, shape->out))};
+                                  scales_bytes(shape, calm_size_min(chunk, shape->out))};
 }
 
 calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_problem *problem, calm_qjob *qjob,

@@ -40,9 +40,8 @@ calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_problem *p
 /* What `scales` needs besides: W H, and memory for normal equations, from ctx->scratch.  Before the first of them. */
 calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows);
 
-/* What calm_rows_load takes of ctx->scratch, and with calm_rows_begin_scales, for n rows of a job of this shape. */
+/* What calm_rows_load takes of ctx->scratch for n rows of a job of this shape. */
 size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n);
-size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n);
 
 /* Of a refit that does both in chunks of calm_rows_chunk rows, after damping H. */
 calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void *opts);

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "algorithms/channel_scale.h"
-#include "algorithms/smooth.h"
+#include "algorithms/transform_smooth_impl.h"
 
 typedef struct smooth_options {
     double alpha;

@@ -35,11 +35,8 @@ typedef enum calm_metric {
     CALM_N_METRICS
 } calm_metric;
 
-/* Name ("cka") and one line for people; static storage. */
+/* The name ("cka"); static storage. */
 const char *calm_metric_name(calm_metric metric);
-const char *calm_metric_help(calm_metric metric);
-/* CALM_N_METRICS when unknown. */
-calm_metric calm_metric_find(const char *name);
 
 typedef struct calm_scores {
     double value[CALM_N_METRICS];
@@ -70,12 +67,5 @@ calm_status calm_score(calm_ctx *ctx, const calm_score_ref *ref, const float *z,
 
 /* What it holds of ctx->scratch at most. */
 size_t calm_score_scratch_bytes(size_t n, size_t d);
-
-/* Linear CKA of two matrices of different widths, X [n, d1] and Y [n, d2] in double, the general form that the
- * fixtures state: *cka and *debiased receive the similarities themselves (not 1 - ...); either may be NULL.
- * A constant matrix is similar to nothing: 0.  CALM_ENUMERIC for a value that is not finite; CALM_EARG for
- * n < 2, or n < 4 when `debiased` is asked for.  Cost 2 n (d1 d2 + d1^2 + d2^2) flops; temporaries in ctx->scratch. */
-calm_status calm_cka_general(calm_ctx *ctx, const double *x, size_t d1, const double *y, size_t d2, size_t n,
-                             double *cka, double *debiased);
 
 #endif

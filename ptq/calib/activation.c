@@ -132,7 +132,8 @@ static double median_abs(const float *x, size_t count, float probe)
     return ((double)from_bits(lower) + (double)from_bits(upper)) / 2;
 }
 
-float calm_median_nonneg(const float *x, size_t n)
+/* The same over the figures of n >= 1 tokens, which are not negative. */
+static float median(const float *x, size_t n)
 {
     return (float)median_abs(x, n, x[n / 2]);
 }
@@ -314,9 +315,9 @@ static void summarize_tokens(const calm_act_acc *acc, calm_act_summary *out)
     for (size_t t = 0; t < acc->n_tokens; t++)
         sumsq += (acc->ratio[t] - out->ratio_mean) * (acc->ratio[t] - out->ratio_mean);
     out->ratio_std = sqrt(sumsq / n);
-    out->peak_median = calm_median_nonneg(acc->peak, acc->n_tokens);
-    out->ratio_median = calm_median_nonneg(acc->ratio, acc->n_tokens);
-    out->crest_median = calm_median_nonneg(acc->crest, acc->n_tokens);
+    out->peak_median = median(acc->peak, acc->n_tokens);
+    out->ratio_median = median(acc->ratio, acc->n_tokens);
+    out->crest_median = median(acc->crest, acc->n_tokens);
 }
 
 void calm_act_summarize(const calm_act_acc *acc, calm_act_summary *out)

@@ -51,7 +51,7 @@ calm_status calm_channel_sums_new(calm_ctx *ctx, calm_arena *arena, size_t width
     return CALM_NEW(ctx, arena, sums->sumabs, width);
 }
 
-size_t calm_channel_sums_bytes(size_t width)
+static size_t channel_sums_bytes(size_t width)
 {
     return CALM_BYTES(float, width) + 3 * CALM_BYTES(double, width);
 }
@@ -91,7 +91,8 @@ static size_t samples_wanted(size_t width)
     return calm_size_max(SAMPLES_PER_INPUT * width, SAMPLES_LEAST);
 }
 
-size_t calm_sample_step(size_t rows, size_t width)
+/* One row of so many is kept. */
+static size_t sample_step(size_t rows, size_t width)
 {
     const size_t wanted = samples_wanted(width);
     return rows > wanted ? rows / wanted : 1;
@@ -104,7 +105,7 @@ size_t calm_sample_most(size_t rows, size_t width)
 
 size_t calm_sample_count(size_t rows, size_t width)
 {
-    const size_t step = calm_sample_step(rows, width);
+    const size_t step = sample_step(rows, width);
     return rows / step + (rows % step != 0);
 }
 
@@ -139,7 +140,7 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
         if (options->grams && out->rows)
             CALM_TRY(CALM_NEW(ctx, ctx->out, sums[kind].gram, job->width * job->width));
         if (options->samples && out->rows) {
-            sums[kind].step = calm_sample_step(out->rows, job->width);
+            sums[kind].step = sample_step(out->rows, job->width);
             CALM_TRY(
                 CALM_NEW_RAW(ctx, ctx->out, sums[kind].samples, calm_sample_count(out->rows, job->width) * job->width));
         }
@@ -159,7 +160,7 @@ size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_captu
         bytes += shape->score_rows ? CALM_BYTES(float, shape->score_rows * width) : 0;
         if (!(options->jobs & 1u << kind))
             continue;
-        bytes += calm_channel_sums_bytes(width);
+        bytes += channel_sums_bytes(width);
         bytes += options->grams && shape->rows ? calm_gram_bytes(width) : 0;
         const size_t kept = (shape->expert < 0 ? calm_sample_count : calm_sample_most)(shape->rows, width);
         bytes += options->samples && shape->rows ? CALM_BYTES(float, kept * width) : 0;
@@ -423,7 +424,7 @@ size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, cons
         width += widths[n_grams];
         if (!(options->jobs & 1u << kind))
             continue;
-        sums += calm_channel_sums_bytes(widths[n_grams]);
+        sums += channel_sums_bytes(widths[n_grams]);
         n_grams += options->grams && shape->rows;
     }
     const size_t fitting = calm_batch_count(shape->n_windows, shape->longest, width, group_bytes);

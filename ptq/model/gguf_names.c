@@ -1,5 +1,5 @@
 /* llama.cpp's names for families and tensors. */
-#include "ptq/model/gguf_names.h"
+#include "ptq/model/gguf_names_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,14 +29,6 @@ const calm_gguf_arch *calm_gguf_arch_of(const calm_arch *arch)
 {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(all[i].family, arch->name) == 0)
-            return &all[i];
-    return NULL;
-}
-
-const calm_gguf_arch *calm_gguf_arch_find(const char *name)
-{
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (strcmp(all[i].name, name) == 0)
             return &all[i];
     return NULL;
 }
@@ -262,7 +254,8 @@ calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *
 
 /* ---- turning ---- */
 
-size_t calm_gguf_turn(size_t row, size_t head_dim)
+/* The row of a permuted matrix in which the checkpoint's row `row` stands. */
+static size_t turn(size_t row, size_t head_dim)
 {
     const size_t half = head_dim / 2, in_head = row % head_dim;
     return row - in_head + 2 * (in_head % half) + in_head / half;
@@ -369,7 +362,7 @@ static calm_status vector_to_f32(calm_ctx *ctx, const calm_gguf_list *list, cons
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, entry->stored->dims[0]));
     const calm_status status = calm_gguf_to_f32(ctx, list->file, entry->stored, 0, 1, row);
     for (size_t i = 0; status == CALM_OK && i < n; i++)
-        out[i] = row[entry->head_dim ? calm_gguf_turn(first + i, entry->head_dim) : first + i] - added;
+        out[i] = row[entry->head_dim ? turn(first + i, entry->head_dim) : first + i] - added;
     calm_arena_rewind(ctx->scratch, mark);
     return status;
 }
@@ -384,7 +377,7 @@ calm_status calm_gguf_entry_to_f32(calm_ctx *ctx, const calm_gguf_list *list, co
     if (!entry->head_dim)
         return calm_gguf_to_f32(ctx, list->file, stored, base + first, n, out);
     for (size_t i = 0; i < n; i++)
-        CALM_TRY(calm_gguf_to_f32(ctx, list->file, stored, calm_gguf_turn(first + i, entry->head_dim), 1,
+        CALM_TRY(calm_gguf_to_f32(ctx, list->file, stored, turn(first + i, entry->head_dim), 1,
                                   out + i * entry->shape[1]));
     return CALM_OK;
 }

@@ -23,9 +23,8 @@ typedef struct calm_gguf_arch {
     bool square;           /* heads * head_dim is the hidden size                                             */
 } calm_gguf_arch;
 
-/* By calm's family; by llama.cpp's name, the first of the families that share it.  NULL when there is none. */
+/* By calm's family; NULL when llama.cpp has none of it. */
 const calm_gguf_arch *calm_gguf_arch_of(const calm_arch *arch);
-const calm_gguf_arch *calm_gguf_arch_find(const char *name);
 
 /* Where a tensor of a checkpoint stands in a GGUF file. */
 typedef struct calm_gguf_spot {
@@ -39,17 +38,8 @@ typedef struct calm_gguf_spot {
 calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *prefix, const char *tensor,
                               calm_gguf_spot *out, bool *known);
 
-/* The name in a checkpoint of what stands at `spot`, in ctx->out; its tensor's name and expert are given, the rest is
- * filled in.  *out is NULL for a tensor that checkpoints do not have, or that is not known. */
-calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *prefix, calm_gguf_spot *spot,
-                              char **out);
-
-/* Is this the name of a tensor that holds one matrix per expert? */
-bool calm_gguf_is_experts(const char *name);
-
-/* The row of a turned matrix with heads of `head_dim` rows in which row `row` of the checkpoint stands, and the other
- * way: new row h d + 2 j + t = old row h d + t d / 2 + j */
-size_t calm_gguf_turn(size_t row, size_t head_dim);
+/* The checkpoint's row that stands in row `row` of a permuted matrix with heads of `head_dim` rows:
+ * new row h d + 2 j + t = old row h d + t d / 2 + j */
 size_t calm_gguf_turn_back(size_t row, size_t head_dim);
 
 /* ---- a file as a checkpoint ---- */

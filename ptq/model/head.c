@@ -130,16 +130,6 @@ calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const fl
     return CALM_OK;
 }
 
-calm_status calm_head_logits(calm_ctx *ctx, const calm_head *head, const float *x, size_t n, float *logits)
-{
-    const size_t tile = calm_head_tile(head);
-    for (size_t first = 0; first < head->vocab; first += tile) {
-        const size_t count = head->vocab - first < tile ? head->vocab - first : tile;
-        CALM_TRY(calm_head_tile_logits(ctx, head, x, n, first, count, logits + first, head->vocab));
-    }
-    return CALM_OK;
-}
-
 calm_status calm_head_pool(calm_ctx *ctx, const calm_head *head, const float *x, float *out)
 {
     CALM_TRY(calm_weight_apply(ctx, &head->pooler, x, 1, out));

@@ -46,9 +46,6 @@ void calm_head_multiply(const calm_head *head, const float *w, const float *x, s
 calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const float *x, size_t n, size_t first,
                                   size_t count, float *logits, size_t stride);
 
-/* logits [n, V] of prepared rows. */
-calm_status calm_head_logits(calm_ctx *ctx, const calm_head *head, const float *x, size_t n, float *logits);
-
 /* out [D] = tanh(W x + b) of the first token's row x [D] of a window. */
 calm_status calm_head_pool(calm_ctx *ctx, const calm_head *head, const float *x, float *out);
 

@@ -1,5 +1,5 @@
 /* Mixture of experts over a batch. */
-#include "ptq/model/moe.h"
+#include "ptq/model/moe_impl.h"
 
 #include <math.h>
 #include <string.h>

@@ -17,10 +17,6 @@ typedef struct calm_route {
     float weight;
 } calm_route;
 
-/* logits [n, E] of the router for normalised rows h [n, D]; then the choice [n, top_k] by falling probability. */
-void calm_router_logits(const calm_block *block, const float *h, size_t n, float *logits);
-calm_status calm_router_choose(calm_ctx *ctx, const calm_block *block, const float *logits, size_t n, calm_route *out);
-
 /* Tokens of a batch by expert. */
 typedef struct calm_routing {
     calm_route *routes;    /* [rows, top_k]                                                  */

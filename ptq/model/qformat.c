@@ -231,9 +231,10 @@ calm_status calm_qformat_check(calm_ctx *ctx, const calm_qformat_reader *reader,
     return need_all(ctx, reader, set, module, scheme, out, in, found);
 }
 
-calm_status calm_qformat_unpack(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
-                                const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
-                                calm_qformat_values *values)
+/* Codes, zeros or biases, and scales of a quantized module, in ctx->scratch. */
+static calm_status unpack(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                          const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
+                          calm_qformat_values *values)
 {
     const calm_tensor *found[CALM_N_QFORMAT_PARTS];
     CALM_TRY(need_all(ctx, reader, set, module, scheme, out, in, found));
@@ -280,7 +281,7 @@ calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, 
 {
     calm_qformat_values values;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    CALM_TRY(calm_qformat_unpack(ctx, reader, set, module, scheme, out, in, &values));
+    CALM_TRY(unpack(ctx, reader, set, module, scheme, out, in, &values));
     for (size_t row = 0; row < out; row++)
         (values.group_of ? row_by_index : row_in_runs)(&values, row, w + row * in);
     calm_arena_rewind(ctx->scratch, mark);

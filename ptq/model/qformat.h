@@ -126,13 +126,8 @@ calm_status calm_qformat_tensors(calm_ctx *ctx, const calm_qformat_reader *reade
 calm_status calm_qformat_check(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                                const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in);
 
-/* The same, and its values in ctx->scratch: what stands in the file, whatever it amounts to.  CALM_ENUMERIC: a scale or
- * bias is not finite. */
-calm_status calm_qformat_unpack(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
-                                const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
-                                calm_qformat_values *values);
-
-/* w [out, in] of a quantized module in float32. */
+/* w [out, in] of a quantized module in float32: what stands in the file, whatever it amounts to.  CALM_ENUMERIC: a scale
+ * or bias is not finite. */
 calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                               const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in, float *w);
 
