@@ -9,6 +9,7 @@
 
 struct calm_qformat_reader {
     const calm_qformat *format;
+    calm_arena arena;    /* of what the format read */
     void *self;
 };
 
@@ -101,13 +102,27 @@ static calm_status unknown(calm_ctx *ctx, const char *path, const calm_json *con
         path, method);
 }
 
+/* The member of config.json that describes the format. */
+static const calm_json *entry_of(const calm_qformat *format, const calm_json *config)
+{
+    return calm_json_get(config, format->entry ? format->entry : "quantization_config");
+}
+
+bool calm_qformat_detect(const calm_qformat *format, const calm_json *config)
+{
+    if (format->detect)
+        return format->detect(config);
+    const calm_json *method = calm_json_get(entry_of(format, config), "quant_method");
+    return strcmp(calm_json_string(method, ""), format->label) == 0;
+}
+
 calm_status calm_qformat_open(calm_ctx *ctx, const char *path, const calm_json *config, calm_qformat_reader **out)
 {
     size_t n;
     const calm_qformat *const *formats = calm_qformats(&n), *format = NULL;
     *out = NULL;
     for (size_t i = 0; i < n && !format; i++)
-        format = formats[i]->detect(config) ? formats[i] : NULL;
+        format = calm_qformat_detect(formats[i], config) ? formats[i] : NULL;
     if (!format && calm_json_typeof(calm_json_get(config, "quantization_config")) == CALM_JSON_NULL &&
         calm_json_typeof(calm_json_get(config, "quantization")) == CALM_JSON_NULL)
         return CALM_OK;
@@ -121,7 +136,7 @@ calm_status calm_qformat_open(calm_ctx *ctx, const char *path, const calm_json *
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
     }
     *reader = (calm_qformat_reader){.format = format, .self = self};
-    const calm_status status = format->read(ctx, path, config, self);
+    const calm_status status = format->read(ctx, path, entry_of(format, config), &reader->arena, self);
     if (status == CALM_OK)
         *out = reader;
     else
@@ -133,7 +148,9 @@ void calm_qformat_close(calm_qformat_reader *reader)
 {
     if (!reader)
         return;
-    reader->format->release(reader->self);
+    if (reader->format->release)
+        reader->format->release(reader->self);
+    calm_arena_clear(&reader->arena);
     free(reader->self);
     free(reader);
 }
@@ -311,13 +328,36 @@ calm_status calm_qformat_floats(calm_ctx *ctx, const calm_tensor *tensor, bool t
     return CALM_OK;
 }
 
-void calm_qformat_transpose(const uint8_t *in, size_t rows, size_t cols, uint8_t *out)
+/* out [rows, cols] = in [cols, rows], by tiles of lines of `in` that stay in the cache. */
+static void transpose(const uint8_t *in, size_t rows, size_t cols, uint8_t *out)
 {
-    const size_t tile = 64;    /* lines of `in` that stay in the cache */
+    const size_t tile = 64;
     for (size_t first = 0; first < cols; first += tile)
         for (size_t r = 0; r < rows; r++)
             for (size_t c = first; c < cols && c < first + tile; c++)
                 out[r * cols + c] = in[c * rows + r];
+}
+
+calm_status calm_qformat_codes(calm_ctx *ctx, const calm_tensor *tensor, calm_qformat_packing packing, int bits,
+                               bool transposed, size_t rows, size_t cols, uint8_t *out)
+{
+    const size_t stored_rows = transposed ? cols : rows, stored_cols = transposed ? rows : cols;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    uint32_t *words;
+    uint8_t *codes = out;
+    CALM_TRY(calm_qformat_words(ctx, tensor, &words));
+    if (transposed)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, codes, rows * cols));
+    if (packing == CALM_QFORMAT_BY_ROWS)
+        calm_unpack_rows(words, stored_rows, stored_cols, bits, codes);
+    else if (packing == CALM_QFORMAT_BY_COLUMNS)
+        calm_unpack_columns(words, stored_rows, stored_cols, bits, codes);
+    else
+        calm_unpack_awq(words, tensor->n_elements, codes);
+    if (transposed)
+        transpose(codes, rows, cols, out);
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
 }
 
 calm_status calm_qformat_bits(calm_ctx *ctx, const char *path, const calm_json *entry, const char *key, int fallback,

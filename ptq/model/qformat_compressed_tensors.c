@@ -20,7 +20,6 @@ typedef struct target {
 enum { INT_QUANTIZED, PACK_QUANTIZED };    /* calm_qformat_scheme.layout */
 
 typedef struct compressed {
-    calm_arena arena;
     calm_qformat_scheme *groups;
     size_t n_groups;
     target *targets;
@@ -98,8 +97,8 @@ static calm_status read_group(calm_ctx *ctx, const char *path, const char *name,
     return CALM_OK;
 }
 
-static calm_status add_target(calm_ctx *ctx, compressed *out, const char *path, const calm_json *value,
-                              size_t group)
+static calm_status add_target(calm_ctx *ctx, const char *path, const calm_json *value, size_t group,
+                              calm_arena *arena, compressed *out)
 {
     const char *text = calm_json_string(value, NULL);
     target *at = &out->targets[out->n_targets];
@@ -111,33 +110,35 @@ static calm_status add_target(calm_ctx *ctx, compressed *out, const char *path, 
         CALM_TRY(calm_regex_new(ctx, path, text + 3, strlen(text + 3), &at->regex));
         calm_regex_limit(at->regex, CALM_NAME_STEPS);
     } else {
-        CALM_TRY(calm_strf(ctx, &out->arena, &copy, "%s", text));
+        CALM_TRY(calm_strf(ctx, arena, &copy, "%s", text));
         at->name = copy;
     }
     out->n_targets++;
     return CALM_OK;
 }
 
-static calm_status read_targets(calm_ctx *ctx, const char *path, const calm_json *root, compressed *out)
+static calm_status read_targets(calm_ctx *ctx, const char *path, const calm_json *root, calm_arena *arena,
+                                compressed *out)
 {
     const calm_json *groups = calm_json_get(root, "config_groups"), *ignore = calm_json_get(root, "ignore"), *group;
     size_t n = calm_json_size(ignore), index = 0;
     const char *name;
     for (void *iter = NULL; calm_json_next(groups, &iter, &name, &group);)
         n += calm_json_size(calm_json_get(group, "targets"));
-    CALM_TRY(CALM_NEW(ctx, &out->arena, out->targets, n + 1));
+    CALM_TRY(CALM_NEW(ctx, arena, out->targets, n + 1));
     for (size_t i = 0; i < calm_json_size(ignore); i++)
-        CALM_TRY(add_target(ctx, out, path, calm_json_at(ignore, i), out->n_groups));
+        CALM_TRY(add_target(ctx, path, calm_json_at(ignore, i), out->n_groups, arena, out));
     for (void *iter = NULL; calm_json_next(groups, &iter, &name, &group); index++) {
         const calm_json *targets = calm_json_get(group, "targets");
         for (size_t i = 0; i < calm_json_size(targets); i++)
-            CALM_TRY(add_target(ctx, out, path, calm_json_at(targets, i), index));
+            CALM_TRY(add_target(ctx, path, calm_json_at(targets, i), index, arena, out));
     }
     return CALM_OK;
 }
 
-static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, compressed *out)
+static calm_status read(calm_ctx *ctx, const char *path, const calm_json *root, calm_arena *arena, void *self)
 {
+    compressed *out = self;
     const calm_json *groups = calm_json_get(root, "config_groups"), *group;
     const char *status, *format, *name;
     CALM_TRY(calm_json_need_string(ctx, path, root, "quantization_status", "(none)", &status));
@@ -147,16 +148,10 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_json_need_string(ctx, path, root, "format", "mixed-precision", &format));
     if (calm_json_typeof(groups) != CALM_JSON_OBJECT || calm_json_size(groups) == 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config.config_groups is missing or empty", path);
-    CALM_TRY(CALM_NEW(ctx, &out->arena, out->groups, calm_json_size(groups)));
+    CALM_TRY(CALM_NEW(ctx, arena, out->groups, calm_json_size(groups)));
     for (void *iter = NULL; calm_json_next(groups, &iter, &name, &group);)
         CALM_TRY(read_group(ctx, path, name, group, format, &out->groups[out->n_groups++]));
-    return read_targets(ctx, path, root, out);
-}
-
-static bool detect(const calm_json *config)
-{
-    const calm_json *entry = calm_json_get(config, "quantization_config");
-    return strcmp(calm_json_string(calm_json_get(entry, "quant_method"), ""), "compressed-tensors") == 0;
+    return read_targets(ctx, path, root, arena, out);
 }
 
 static bool resembles(const calm_json *config)
@@ -169,12 +164,6 @@ static void release(void *self)
     compressed *out = self;
     for (size_t i = 0; i < out->n_targets; i++)
         calm_regex_free(out->targets[i].regex);
-    calm_arena_clear(&out->arena);
-}
-
-static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config, void *self)
-{
-    return read_config(ctx, path, calm_json_get(config, "quantization_config"), self);
 }
 
 /* ---- modules ---- */
@@ -253,17 +242,14 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_
                           const calm_tensor *const found[CALM_N_QFORMAT_PARTS], calm_qformat_values *values)
 {
     const calm_tensor *codes = found[CALM_QFORMAT_CODES], *zeros = found[CALM_QFORMAT_ZEROS];
-    uint32_t *words;
     CALM_TRY(calm_qformat_floats(ctx, found[CALM_QFORMAT_SCALES], false, 0, 0, values->scales));
     if (scheme->layout == INT_QUANTIZED)
         return unpack_bytes(ctx, module, scheme->bits, codes, values->codes);
-    CALM_TRY(calm_qformat_words(ctx, codes, &words));
-    calm_unpack_rows(words, values->out, values->in, scheme->bits, values->codes);
-    if (!zeros)
-        return CALM_OK;
-    CALM_TRY(calm_qformat_words(ctx, zeros, &words));
-    calm_unpack_columns(words, values->out, values->n_groups, scheme->bits, values->zeros);
-    return CALM_OK;
+    CALM_TRY(calm_qformat_codes(ctx, codes, CALM_QFORMAT_BY_ROWS, scheme->bits, false, values->out, values->in,
+                                values->codes));
+    return zeros ? calm_qformat_codes(ctx, zeros, CALM_QFORMAT_BY_COLUMNS, scheme->bits, false, values->out,
+                                      values->n_groups, values->zeros)
+                 : CALM_OK;
 }
 
 static const calm_qformat_suffix suffixes[] = {
@@ -276,7 +262,6 @@ const calm_qformat calm_qformat_compressed_tensors = {
     .name = "compressed_tensors",
     .label = "compressed-tensors",
     .suffixes = suffixes,
-    .detect = detect,
     .resembles = resembles,
     .bytes = sizeof(compressed),
     .read = read,

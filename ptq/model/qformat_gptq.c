@@ -19,7 +19,6 @@ typedef struct rule {
 } rule;
 
 typedef struct gptq {
-    calm_arena arena;
     calm_qformat_scheme base;
     rule *rules;
     size_t n_rules;
@@ -27,18 +26,11 @@ typedef struct gptq {
     size_t n_only;
 } gptq;
 
-static bool detect(const calm_json *config)
-{
-    const calm_json *entry = calm_json_get(config, "quantization_config");
-    return strcmp(calm_json_string(calm_json_get(entry, "quant_method"), ""), "gptq") == 0;
-}
-
 static void release(void *self)
 {
     gptq *from = self;
     for (size_t i = 0; i < from->n_rules; i++)
         calm_regex_free(from->rules[i].regex);
-    calm_arena_clear(&from->arena);
 }
 
 /* Bits, group, sym and desc_act, each as in `scheme` where absent. */
@@ -54,7 +46,8 @@ static calm_status read_scheme(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_OK;
 }
 
-static calm_status read_rules(calm_ctx *ctx, const char *path, const calm_json *dynamic, gptq *out)
+static calm_status read_rules(calm_ctx *ctx, const char *path, const calm_json *dynamic, calm_arena *arena,
+                              gptq *out)
 {
     const calm_json *values;
     const char *key;
@@ -63,7 +56,7 @@ static calm_status read_rules(calm_ctx *ctx, const char *path, const calm_json *
     if (calm_json_typeof(dynamic) != CALM_JSON_OBJECT)
         return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config.dynamic: %s, expected an object", path,
                          calm_json_type_name(calm_json_typeof(dynamic)));
-    CALM_TRY(CALM_NEW(ctx, &out->arena, out->rules, calm_json_size(dynamic)));
+    CALM_TRY(CALM_NEW(ctx, arena, out->rules, calm_json_size(dynamic)));
     for (void *iter = NULL; calm_json_next(dynamic, &iter, &key, &values);) {
         const bool prefixed = strncmp(key, "+:", 2) == 0 || strncmp(key, "-:", 2) == 0;
         const char *pattern = prefixed ? key + 2 : key;
@@ -82,12 +75,12 @@ static calm_status read_rules(calm_ctx *ctx, const char *path, const calm_json *
 }
 
 /* Names, or lists of names. */
-static calm_status read_only(calm_ctx *ctx, const char *path, const calm_json *list, gptq *out)
+static calm_status read_only(calm_ctx *ctx, const char *path, const calm_json *list, calm_arena *arena, gptq *out)
 {
     size_t n = 0;
     for (size_t i = 0; i < calm_json_size(list); i++)
         n += 1 + calm_json_size(calm_json_at(list, i));
-    CALM_TRY(CALM_NEW(ctx, &out->arena, out->only, n));
+    CALM_TRY(CALM_NEW(ctx, arena, out->only, n));
     for (size_t i = 0; i < calm_json_size(list); i++) {
         const calm_json *item = calm_json_at(list, i);
         const bool nested = calm_json_typeof(item) == CALM_JSON_ARRAY;
@@ -98,14 +91,15 @@ static calm_status read_only(calm_ctx *ctx, const char *path, const calm_json *l
                                  "%s: quantization_config.modules_in_block_to_quantize: a name that is "
                                  "not a string",
                                  path);
-            CALM_TRY(calm_strf(ctx, &out->arena, &out->only[out->n_only++], "%s", name));
+            CALM_TRY(calm_strf(ctx, arena, &out->only[out->n_only++], "%s", name));
         }
     }
     return CALM_OK;
 }
 
-static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *entry, gptq *out)
+static calm_status read(calm_ctx *ctx, const char *path, const calm_json *entry, calm_arena *arena, void *self)
 {
+    gptq *out = self;
     const char *format, *dtype;
     CALM_TRY(calm_json_need_string(ctx, path, entry, "checkpoint_format", "gptq", &format));
     CALM_TRY(calm_json_need_string(ctx, path, entry, "pack_dtype", "int32", &dtype));
@@ -119,13 +113,8 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
                          dtype);
     out->base = (calm_qformat_scheme){.symmetric = true, .layout = strcmp(format, "gptq_v2") == 0 ? V2 : 0};
     CALM_TRY(read_scheme(ctx, path, entry, &out->base));
-    CALM_TRY(read_rules(ctx, path, calm_json_get(entry, "dynamic"), out));
-    return read_only(ctx, path, calm_json_get(entry, "modules_in_block_to_quantize"), out);
-}
-
-static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config, void *self)
-{
-    return read_config(ctx, path, calm_json_get(config, "quantization_config"), self);
+    CALM_TRY(read_rules(ctx, path, calm_json_get(entry, "dynamic"), arena, out));
+    return read_only(ctx, path, calm_json_get(entry, "modules_in_block_to_quantize"), arena, out);
 }
 
 /* ---- modules ---- */
@@ -193,19 +182,14 @@ static calm_status read_index(calm_ctx *ctx, const char *module, const calm_qfor
 static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme,
                           const calm_tensor *const found[CALM_N_QFORMAT_PARTS], calm_qformat_values *values)
 {
-    const size_t out = values->out, in = values->in, groups = values->n_groups;
+    const size_t out = values->out, groups = values->n_groups;
     const unsigned mask = (1u << scheme->bits) - 1, less = scheme->layout & V2 ? 0 : 1;
-    uint32_t *words;
-    uint8_t *transposed;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, transposed, out * in));
-    CALM_TRY(calm_qformat_words(ctx, found[CALM_QFORMAT_CODES], &words));
-    calm_unpack_columns(words, in, out, scheme->bits, transposed);
-    calm_qformat_transpose(transposed, out, in, values->codes);
-    CALM_TRY(calm_qformat_words(ctx, found[CALM_QFORMAT_ZEROS], &words));
-    calm_unpack_rows(words, groups, out, scheme->bits, transposed);
+    CALM_TRY(calm_qformat_codes(ctx, found[CALM_QFORMAT_CODES], CALM_QFORMAT_BY_COLUMNS, scheme->bits, true, out,
+                                values->in, values->codes));
+    CALM_TRY(calm_qformat_codes(ctx, found[CALM_QFORMAT_ZEROS], CALM_QFORMAT_BY_ROWS, scheme->bits, true, out, groups,
+                                values->zeros));
     for (size_t i = 0; i < groups * out; i++)
-        transposed[i] = (uint8_t)((transposed[i] + less) & mask);
-    calm_qformat_transpose(transposed, out, groups, values->zeros);
+        values->zeros[i] = (uint8_t)((values->zeros[i] + less) & mask);
     CALM_TRY(calm_qformat_floats(ctx, found[CALM_QFORMAT_SCALES], true, out, groups, values->scales));
     return found[CALM_QFORMAT_INDEX] ? read_index(ctx, module, scheme, found[CALM_QFORMAT_INDEX], values) : CALM_OK;
 }
@@ -228,7 +212,6 @@ const calm_qformat calm_qformat_gptq = {
     .name = "gptq",
     .label = "gptq",
     .suffixes = suffixes,
-    .detect = detect,
     .bytes = sizeof(gptq),
     .read = read,
     .release = release,

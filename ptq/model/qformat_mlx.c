@@ -18,7 +18,6 @@ typedef struct module_entry {
 } module_entry;
 
 typedef struct mlx {
-    calm_arena arena;
     calm_qformat_scheme base;
     module_entry *modules;    /* [n_modules] sorted by name */
     size_t n_modules;
@@ -28,12 +27,6 @@ static bool detect(const calm_json *config)
 {
     const calm_json *entry = calm_json_get(config, "quantization");
     return calm_json_get(entry, "group_size") && calm_json_get(entry, "bits");
-}
-
-static void release(void *self)
-{
-    mlx *from = self;
-    calm_arena_clear(&from->arena);
 }
 
 static calm_status read_scheme(calm_ctx *ctx, const char *path, const char *module, const calm_json *entry,
@@ -57,12 +50,13 @@ static int compare(const void *a, const void *b)
     return strcmp(((const module_entry *)a)->name, ((const module_entry *)b)->name);
 }
 
-static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *entry, mlx *out)
+static calm_status read(calm_ctx *ctx, const char *path, const calm_json *entry, calm_arena *arena, void *self)
 {
+    mlx *out = self;
     const calm_json *value;
     const char *key;
     CALM_TRY(read_scheme(ctx, path, NULL, entry, &out->base));
-    CALM_TRY(CALM_NEW(ctx, &out->arena, out->modules, calm_json_size(entry)));
+    CALM_TRY(CALM_NEW(ctx, arena, out->modules, calm_json_size(entry)));
     for (void *iter = NULL; calm_json_next(entry, &iter, &key, &value);) {
         const calm_json_type type = calm_json_typeof(value);
         module_entry *at = &out->modules[out->n_modules];
@@ -73,17 +67,12 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
             (module_entry){.stays_float = type == CALM_JSON_BOOL && !calm_json_bool(value, true), .scheme = out->base};
         if (type == CALM_JSON_OBJECT)
             CALM_TRY(read_scheme(ctx, path, key, value, &at->scheme));
-        CALM_TRY(calm_strf(ctx, &out->arena, &name, "%s", key));
+        CALM_TRY(calm_strf(ctx, arena, &name, "%s", key));
         at->name = name;
         out->n_modules++;
     }
     qsort(out->modules, out->n_modules, sizeof *out->modules, compare);
     return CALM_OK;
-}
-
-static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config, void *self)
-{
-    return read_config(ctx, path, calm_json_get(config, "quantization"), self);
 }
 
 /* ---- modules ---- */
@@ -145,10 +134,9 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
 static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme,
                           const calm_tensor *const found[CALM_N_QFORMAT_PARTS], calm_qformat_values *values)
 {
-    uint32_t *words;
     (void)module;
-    CALM_TRY(calm_qformat_words(ctx, found[CALM_QFORMAT_CODES], &words));
-    calm_unpack_rows(words, values->out, values->in, scheme->bits, values->codes);
+    CALM_TRY(calm_qformat_codes(ctx, found[CALM_QFORMAT_CODES], CALM_QFORMAT_BY_ROWS, scheme->bits, false, values->out,
+                                values->in, values->codes));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->biases, values->out * values->n_groups));
     CALM_TRY(calm_qformat_floats(ctx, found[CALM_QFORMAT_SCALES], false, 0, 0, values->scales));
     return calm_qformat_floats(ctx, found[CALM_QFORMAT_BIASES], false, 0, 0, values->biases);
@@ -172,9 +160,9 @@ const calm_qformat calm_qformat_mlx = {
     .label = "mlx",
     .suffixes = suffixes,
     .detect = detect,
+    .entry = "quantization",
     .bytes = sizeof(mlx),
     .read = read,
-    .release = release,
     .find = find,
     .tensors = tensors,
     .shape = shape,
