@@ -65,8 +65,9 @@ calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void 
                                   scales_bytes(shape, calm_size_min(chunk, shape->out))};
 }
 
-calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_problem *problem, calm_qjob *qjob,
-                           const double *h, size_t first, size_t n)
+/* Rows first .. first + n - 1 of the job as it stands, in ctx->scratch.  The loss is 0 until `scales` sets it. */
+static calm_status load(calm_ctx *ctx, calm_rows *rows, const calm_problem *problem, calm_qjob *qjob, const double *h,
+                        size_t first, size_t n)
 {
     size_t in = problem->in, n_groups = problem->n_groups;
     *rows = (calm_rows){.problem = problem, .qjob = qjob, .h = h, .n = n};
@@ -98,7 +99,7 @@ calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows)
     return CALM_OK;
 }
 
-void calm_rows_store(const calm_rows *rows, size_t r)
+static void store(const calm_rows *rows, size_t r)
 {
     size_t in = rows->problem->in, n_groups = rows->problem->n_groups, row = rows->row[r];
     for (size_t g = 0; g < n_groups; g++)
@@ -117,7 +118,7 @@ static void move_row(double *matrix, size_t width, size_t from, size_t to)
 void calm_rows_drop(calm_rows *rows, size_t r)
 {
     size_t last = rows->n - 1, in = rows->problem->in, n_groups = rows->problem->n_groups;
-    calm_rows_store(rows, r);
+    store(rows, r);
     rows->row[r] = rows->row[last];
     move_row(rows->w, in, last, r);
     move_row(rows->wh, in, last, r);
@@ -126,6 +127,39 @@ void calm_rows_drop(calm_rows *rows, size_t r)
     move_row(rows->zero, n_groups, last, r);
     move_row(rows->loss, 1, last, r);
     rows->n--;
+}
+
+/* ---- all rows ---- */
+
+typedef struct rows_job {
+    const calm_problem *problem;
+    calm_qjob *qjob;
+    const double *h;
+    size_t chunk;
+    calm_rows_fn *fn;
+    const void *opts;
+} rows_job;
+
+static calm_status run_chunk(calm_ctx *ctx, size_t index, void *user)
+{
+    const rows_job *job = user;
+    const size_t first = index * job->chunk;
+    calm_rows rows;
+    CALM_TRY(load(ctx, &rows, job->problem, job->qjob, job->h, first,
+                  calm_size_min(job->problem->out - first, job->chunk)));
+    CALM_TRY(job->fn(ctx, &rows, job->opts));
+    for (size_t r = 0; r < rows.n; r++)
+        store(&rows, r);
+    return CALM_OK;
+}
+
+calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, double damp, size_t chunk,
+                           calm_rows_fn *fn, const void *opts)
+{
+    double *h;
+    CALM_TRY(calm_problem_damped(ctx, problem, damp, &h));
+    rows_job job = {problem, qjob, h, chunk, fn, opts};
+    return calm_parallel_for(ctx, (problem->out + chunk - 1) / chunk, run_chunk, &job);
 }
 
 /* ---- scales ---- */

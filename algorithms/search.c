@@ -11,6 +11,7 @@
 #include "algorithms/search.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "ptq/base/simd.h"
@@ -19,6 +20,19 @@
 #define SHRINK_MOST 1.1
 #define LANES 80                   /* >= 2 (N_SHRINK + 1), a multiple of the widest vector */
 #define ROUND_F64 0x1.8p52
+
+#define SIGNED_OPTION                                                                                                  \
+    {.name = "signed", .help = "try negative scales too", .offset = offsetof(calm_search, both_signs),                 \
+     .type = CALM_OPTION_BOOL, .fallback = "false"}
+
+const calm_option calm_search_options[] = {SIGNED_OPTION, {.name = NULL}};
+
+const calm_option calm_search_ls_options[] = {
+    SIGNED_OPTION,
+    {.name = "rounds", .help = "of least squares at most", .offset = offsetof(calm_search, rounds),
+     .type = CALM_OPTION_INT, .fallback = "8", .min = 1, .max = 1000},
+    {.name = NULL},
+};
 
 /* Candidates side by side: the inner loop runs over them, so each one's sum is taken in column order whatever the
  * vector width. */
@@ -94,12 +108,13 @@ static void project(const calm_group *group, const double *h, double scale, doub
 }
 
 /* Least squares from the best candidate on. */
-static calm_grid refine(const calm_group *group, const double *h, const candidates *c, size_t best, int rounds)
+static calm_grid refine(const calm_group *group, const double *h, const candidates *c, size_t best,
+                        long long rounds)
 {
     const calm_scheme *scheme = &group->problem->job->scheme;
     calm_grid grid = c->grid[best];
     double loss = c->loss[best];
-    for (int round = 0; round < rounds; round++) {
+    for (long long round = 0; round < rounds; round++) {
         double wq, qq;
         candidates one = {.n = 0};
         calm_grid next = grid;
@@ -128,10 +143,11 @@ static const double *weights_of(const calm_group *group, bool weighted)
     return sum > 0 ? group->h : NULL;
 }
 
-calm_status calm_search_grid(calm_ctx *ctx, const calm_group *group, const calm_search *search, calm_grid *out)
+calm_status calm_search_grid(calm_ctx *ctx, const calm_group *group, const calm_search *search, bool weighted,
+                             calm_grid *out)
 {
     candidates c;
-    const double *h = weights_of(group, search->weighted);
+    const double *h = weights_of(group, weighted);
     add_spans(&c, group, search->both_signs);
     if (c.n == 0)
         return calm_group_finish(ctx, group, (calm_grid){INFINITY, 0}, out);
