@@ -118,6 +118,18 @@ CALM_VECTORIZE double calm_vec_dot(size_t n, const float *a, const float *b)
     return sum;
 }
 
+CALM_VECTORIZE double calm_vec_ddot(size_t n, const double *a, const double *b)
+{
+    double lane[8] = {0};
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (size_t j = 0; j < 8; j++)
+            lane[j] += a[i + j] * b[i + j];
+    for (size_t j = 0; i < n; i++, j++)
+        lane[j] += a[i] * b[i];
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
 CALM_VECTORIZE static float exp_sum(size_t n, float scale, float shift, float *x)
 {
     float lane[LANES] = {0}, sum = 0;

@@ -31,6 +31,9 @@ double calm_vec_exp_sum(size_t n, float shift, const float *x, float *out);
 /* sum of a[i] b[i] in double; every product is exact. */
 double calm_vec_dot(size_t n, const float *a, const float *b);
 
+/* sum of a[i] b[i] of doubles, in eight lanes that are added pairwise. */
+double calm_vec_ddot(size_t n, const double *a, const double *b);
+
 /* gate[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + exp(-x)). */
 void calm_vec_silu_mul(size_t n, float *gate, const float *up);
 
