@@ -14,6 +14,7 @@ static const calm_option ls_table[] = {
     {.name = NULL},
 };
 
+/* One solution per row, since codes do not move. */
 static calm_status fit_scales(calm_ctx *ctx, calm_rows *rows, const void *opts)
 {
     (void)opts;

@@ -24,6 +24,7 @@ static const calm_option mkq_table[] = {
     {.name = NULL},
 };
 
+/* Rounds until every row has stopped. */
 static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *opts)
 {
     const mkq_options *options = opts;

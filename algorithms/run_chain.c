@@ -10,6 +10,7 @@
 
 /* ---- check inputs ---- */
 
+/* CALM_EARG when a part needs what calibration did not collect. */
 static calm_status check_statistic(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job, unsigned cap,
                                    const void *values, const char *what)
 {
@@ -19,6 +20,7 @@ static calm_status check_statistic(calm_ctx *ctx, const calm_algorithm *algorith
                      algorithm->name, what);
 }
 
+/* What can be seen without reading weights or statistics. */
 static calm_status check_job(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job)
 {
     const calm_stats *stats = job->stats;
@@ -57,6 +59,7 @@ calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorith
     return CALM_OK;
 }
 
+/* Statistics come from the store, too: a damaged one must not become a scale. */
 static calm_status check_absmax(calm_ctx *ctx, const calm_job *job, size_t in)
 {
     for (size_t j = 0; j < in; j++)
@@ -84,6 +87,7 @@ static calm_status check_samples(calm_ctx *ctx, const calm_job *job, size_t in)
 
 /* ---- the problem ---- */
 
+/* problem->w [O, I] = the linears of the job under each other, checked to be finite. */
 static calm_status stack_weights(calm_ctx *ctx, const calm_job *job, calm_problem *problem)
 {
     size_t n_weights;
@@ -125,6 +129,7 @@ static calm_status copy_gram(calm_ctx *ctx, const calm_job *job, calm_problem *p
                              gram[j * n + j]);
         trace += gram[j * n + j];
     }
+    /* Rows that are all zero say no more than no rows. */
     bool blind = job->stats->rows == 0 || trace == 0;
     for (size_t i = 0; i < cells; i++)
         problem->h[i] = blind ? i / n == i % n : gram[i] / (double)job->stats->rows;
@@ -140,6 +145,7 @@ calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t i
                             .n_groups = calm_scheme_groups(scheme, in), .n_threads = 1, .symmetric = scheme->symmetric};
 }
 
+/* The job in the form that parts change: a copy, so that candidates do not meet each other's changes. */
 static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
                                 calm_problem *problem)
 {
@@ -163,6 +169,7 @@ static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm,
 
 /* ---- the result ---- */
 
+/* In ctx->out. The input scale is final here: transforms are done, and nothing later changes it. */
 static calm_status allocate_result(calm_ctx *ctx, const calm_problem *problem, calm_qjob *out)
 {
     *out = (calm_qjob){.out = problem->out, .in = problem->in, .n_groups = problem->n_groups, .group = problem->group,
@@ -191,6 +198,7 @@ static calm_status run_steps(calm_ctx *ctx, const calm_algorithm *algorithm, con
     calm_problem problem;
     size_t at = 0;
     CALM_TRY(build_problem(ctx, algorithm, job, &problem));
+    /* AWQ searches with the chain's own grid, so it is known before the transforms run. */
     while (algorithm->steps[at].part->kind != CALM_KIND_GRID)
         at++;
     problem.grid = algorithm->steps[at].part;
@@ -200,6 +208,7 @@ static calm_status run_steps(calm_ctx *ctx, const calm_algorithm *algorithm, con
     CALM_TRY(allocate_result(ctx, &problem, out));
     CALM_TRY(algorithm->steps[at].part->run.round(ctx, &problem, algorithm->steps[at].opts, out));
     for (at++; at < algorithm->n_steps; at++) {
+        /* The parser lets nothing else through. */
         assert(algorithm->steps[at].part->kind == CALM_KIND_REFIT);
         CALM_TRY(algorithm->steps[at].part->run.refit(ctx, &problem, algorithm->steps[at].opts, out));
     }
@@ -225,6 +234,7 @@ size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const c
         if (step->part->memory)
             memory = step->part->memory(shape, step->opts);
         kept += memory.kept;
+        /* What a part keeps stays until the end of the chain; what it holds while it runs does not add up. */
         most = calm_size_max(most, kept + memory.most);
     }
     return calm_size_max(kept, most);

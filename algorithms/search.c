@@ -42,11 +42,13 @@ typedef struct candidates {
     size_t n;
 } candidates;
 
+/* The fewer codes, the more a narrow span may gain by clipping. */
 static double shrink_least(int bits)
 {
     return bits == 2 ? 0.20 : bits == 3 ? 0.30 : 0.35;
 }
 
+/* A scale beyond the storable range is no candidate. */
 static void add_candidate(candidates *c, const calm_scheme *scheme, calm_grid grid)
 {
     if (!isfinite(grid.scale))
@@ -59,6 +61,7 @@ static void add_candidate(candidates *c, const calm_scheme *scheme, calm_grid gr
     c->n++;
 }
 
+/* All spans that are tried; p = 1 first, so that it wins among equals. */
 static void add_spans(candidates *c, const calm_group *group, bool both_signs)
 {
     const calm_scheme *scheme = &group->problem->job->scheme;
@@ -68,6 +71,7 @@ static void add_spans(candidates *c, const calm_group *group, bool both_signs)
     calm_grid_span(group->w, group->n, &lo, &hi);
     memset(c, 0, sizeof *c);
     for (int i = -1; i < N_SHRINK; i++) {
+        /* From wide to narrow. */
         double p = i < 0 ? 1 : SHRINK_MOST - i * (SHRINK_MOST - least) / (N_SHRINK - 1);
         calm_grid grid = calm_grid_between(scheme, p * lo, p * hi);
         add_candidate(c, scheme, grid);
@@ -126,6 +130,7 @@ static calm_grid refine(const calm_group *group, const double *h, const candidat
             break;
         add_candidate(&one, scheme, next);
         measure(&one, 1, group->w, h, group->n);
+        /* Rounding the scale may raise the loss: then the last one stays. */
         if (!one.n || !(one.loss[0] < loss))
             break;
         grid = next;
@@ -151,6 +156,7 @@ calm_status calm_search_grid(calm_ctx *ctx, const calm_group *group, const calm_
     add_spans(&c, group, search->both_signs);
     if (c.n == 0)
         return calm_group_finish(ctx, group, (calm_grid){INFINITY, 0}, out);
+    /* Whole vectors; lanes beyond c.n are zero and not looked at. */
     measure(&c, (c.n + 7) / 8 * 8, group->w, h, group->n);
     size_t best = 0;
     for (size_t i = 1; i < c.n; i++)

@@ -70,6 +70,7 @@ static double quadratic(const awq_chunk *chunk)
     return sum;
 }
 
+/* Loss of one exponent over the rows of chunk `index`. */
 static calm_status measure(calm_ctx *ctx, const awq_search *search, size_t ratio, size_t index, double *loss)
 {
     const calm_problem *problem = search->problem;
@@ -88,6 +89,7 @@ static calm_status measure(calm_ctx *ctx, const awq_search *search, size_t ratio
     return CALM_OK;
 }
 
+/* An exponent that cannot be stored counts as infinitely bad; every other failure is one. */
 static calm_status measure_task(calm_ctx *ctx, size_t index, void *user)
 {
     awq_search *search = user;
@@ -116,6 +118,7 @@ static calm_status prepare(calm_ctx *ctx, const calm_problem *problem, awq_searc
         float *scale = search->scale + i * n;
         for (size_t j = 0; j < n; j++) {
             double mean = stats->rows ? stats->sumabs[j] / (double)stats->rows : 0;
+            /* An earlier transform divides the input already: m is that of what is left. */
             if (problem->in_scale)
                 mean /= problem->in_scale[j];
             s[j] = pow(fmax(mean, CALM_CHANNEL_FLOOR), RATIO_STEP * (double)i);
