@@ -12,6 +12,7 @@ typedef struct sublayer_task {
     const calm_observer *observer;
 } sublayer_task;
 
+/* One window through one sublayer or both; windows share the weights and nothing else. */
 static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
 {
     const sublayer_task *task = user;
@@ -30,6 +31,7 @@ calm_status calm_batch_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
                                 calm_batch *batch, const calm_observer *observer)
 {
     sublayer_task task = {block, sublayer, rope, batch, observer};
+    /* A mixture runs over the batch, expert by expert: window by window every window would read all experts. */
     if (sublayer == CALM_SUBLAYER_MLP && block->moe.router)
         return calm_moe_run(ctx, block, batch, observer);
     return calm_parallel_for(ctx, batch->n, run_window, &task);
@@ -39,6 +41,7 @@ calm_status calm_batch_block(calm_ctx *ctx, const calm_block *block, const calm_
                              const calm_observer *observer)
 {
     sublayer_task task = {block, CALM_N_SUBLAYERS, rope, batch, observer};
+    /* Both sublayers while the window's rows are in the cache; rows in a file are read and written once. */
     if (!block->moe.router)
         return calm_parallel_for(ctx, batch->n, run_window, &task);
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
@@ -50,6 +53,7 @@ size_t calm_batch_block_scratch_bytes(const calm_config *config, size_t index, s
                                       size_t expert_bytes, bool prepared, size_t n_threads)
 {
     const size_t workers = calm_size_min(n_windows, n_threads);
+    /* The sublayers run one after the other and each gives its memory back. */
     const size_t attention = calm_block_sublayer_scratch_bytes(config, CALM_SUBLAYER_ATTENTION, longest, prepared);
     const size_t mlp = config->moe.sparse[index]
                            ? calm_moe_run_scratch_bytes(config, n_windows, longest, expert_bytes, n_threads)
@@ -62,6 +66,7 @@ typedef struct norm_task {
     calm_batch *batch;
 } norm_task;
 
+/* Normalise the rows of one window in place. */
 static calm_status norm_window(calm_ctx *ctx, size_t i, void *user)
 {
     const norm_task *task = user;
@@ -83,6 +88,7 @@ calm_status calm_batch_forward(calm_ctx *ctx, const calm_model *model, const cal
                                void *user, calm_arena *arena, calm_batch *out)
 {
     CALM_TRY(calm_batch_embed(ctx, model, windows, first, n, arena, NULL, out));
+    /* One block at a time: the arena is cleared before the next is loaded. */
     calm_arena *caller = ctx->out, block_arena;
     calm_arena_init(&block_arena);
     ctx->out = &block_arena;

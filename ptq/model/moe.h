@@ -66,6 +66,11 @@ size_t calm_moe_most_tokens(const calm_moe_config *moe, size_t rows);
 /* How many experts from `first` on make a wave whose outputs take at most `most_bytes`; at least one. */
 size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_t first, size_t most_bytes);
 
+/* y [n, D] = the shared expert's output for a window's rows x before its gate, and h [n, D] what it and the gate read,
+ * both in ctx->scratch. */
+calm_status calm_moe_shared(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span,
+                            const calm_observer *observer, float **h, float **y);
+
 /* Add the shared expert and the sum to the hidden rows, in parallel over windows: the end of the sublayer. */
 calm_status calm_moe_end(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer,
                          calm_moe_sum *sum);

@@ -30,6 +30,7 @@ const calm_qformat *const *calm_qformats(size_t *n)
 
 /* ---- suffixes and shapes ---- */
 
+/* The part that a suffix stands for in one format; *part is left alone when it has none of that name. */
 static bool find_suffix(const calm_qformat *format, const char *suffix, calm_qformat_part *part)
 {
     for (const calm_qformat_suffix *at = format->suffixes; at->suffix; at++)
@@ -53,6 +54,7 @@ bool calm_qformat_suffix_part(const calm_qformat *format, const char *suffix, ca
 /* Columns that a tensor says beside the codes of a weight of so many rows: the shape, or a group for each; 0: none. */
 static size_t said_columns(const calm_tensor *tensor, calm_qformat_part part, size_t rows)
 {
+    /* The data of a mapped tensor may lie at any alignment: copied, not cast. */
     int64_t shape[2] = {0, 0};
     if (part == CALM_QFORMAT_INDEX)
         return tensor->n_dims == 1 ? tensor->n_elements : 0;
@@ -65,6 +67,7 @@ calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const 
                                const char *module, const calm_qformat_scheme *scheme, const calm_tensor *codes,
                                size_t *out, size_t *in)
 {
+    /* MLX may keep the experts of a block in one tensor [E, rows, words]. */
     const bool stacked = codes->n_dims == 3;
     char *name;
     *out = *in = 0;
@@ -72,6 +75,8 @@ calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const 
         codes->shape[1 + stacked] > (size_t)CALM_SIZE_LIMIT)
         return CALM_OK;
     format->shape(scheme, codes->dtype, codes->shape[stacked], codes->shape[1 + stacked], out, in);
+    /* Packed codes tell the columns only up to a whole word (of 3 bits, up to 32 columns too many). What the file says
+     * itself is believed only if it needs the same number of words; bytes have no such doubt. */
     for (const calm_qformat_suffix *at = format->suffixes; at->suffix && codes->dtype != CALM_I8; at++) {
         if (at->part != CALM_QFORMAT_SHAPE && at->part != CALM_QFORMAT_INDEX)
             continue;
@@ -89,10 +94,12 @@ calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const 
 
 /* ---- opening ---- */
 
+/* A config with an entry that is no known format's. */
 static calm_status unknown(calm_ctx *ctx, const char *path, const calm_json *config)
 {
     const calm_json *entry = calm_json_get(config, "quantization_config");
     const char *method = calm_json_string(calm_json_get(entry, "quant_method"), "(none)");
+    /* Only MLX writes "quantization", and its detect() has found neither group_size nor bits there. */
     if (calm_json_typeof(entry) == CALM_JSON_NULL)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"quantization\" without group_size and bits, as MLX has", path);
     return calm_fail(
@@ -123,11 +130,13 @@ calm_status calm_qformat_open(calm_ctx *ctx, const char *path, const calm_json *
     *out = NULL;
     for (size_t i = 0; i < n && !format; i++)
         format = calm_qformat_detect(formats[i], config) ? formats[i] : NULL;
+    /* Neither entry: a float checkpoint, which is not an error. */
     if (!format && calm_json_typeof(calm_json_get(config, "quantization_config")) == CALM_JSON_NULL &&
         calm_json_typeof(calm_json_get(config, "quantization")) == CALM_JSON_NULL)
         return CALM_OK;
     if (!format)
         return unknown(ctx, path, config);
+    /* On the heap: the reader is closed with the model, whenever that is, and owns regexes beside its arena. */
     calm_qformat_reader *reader = calloc(1, sizeof *reader);
     void *self = calloc(1, format->bytes);
     if (!reader || !self) {
@@ -182,6 +191,7 @@ static calm_status find_stacked(calm_ctx *ctx, const calm_qformat *format, const
     char *stack = NULL, *name, text[128];
     size_t expert = 0;
     const size_t *shape = expected->shape;
+    /* The expert is a slice of the mapped tensor, described as a tensor of its own: nothing is copied. */
     calm_tensor *part;
     if (format->stack)
         CALM_TRY(format->stack(ctx, module, &stack, &expert));
@@ -191,6 +201,7 @@ static calm_status find_stacked(calm_ctx *ctx, const calm_qformat *format, const
     const calm_tensor *all = calm_safetensors_find(set, name);
     if (!all)
         return CALM_OK;
+    /* More experts than this one asks for are no fault: the layout asks for each in turn. */
     if (all->n_dims != 3 || expected->n_dims != 2 || all->shape[1] != shape[0] || all->shape[2] != shape[1] ||
         expert >= all->shape[0])
         return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: shape %s, expected [more than %zu, %zu, %zu]", all->file,
@@ -207,11 +218,13 @@ static calm_status find_stacked(calm_ctx *ctx, const calm_qformat *format, const
     return CALM_OK;
 }
 
+/* *out = the tensor that is expected, checked; NULL for an optional one that is absent. */
 static calm_status need(calm_ctx *ctx, const calm_qformat *format, const calm_safetensors *set,
                         const char *module, const calm_qformat_tensor *expected, const calm_tensor **out)
 {
     char *name;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, expected->suffix));
+    /* A tensor under the module's own name wins over its slice of a stacked one. */
     const bool own = calm_safetensors_find(set, name) != NULL;
     *out = NULL;
     if (!own)
@@ -220,6 +233,7 @@ static calm_status need(calm_ctx *ctx, const calm_qformat *format, const calm_sa
         return CALM_OK;
     if (!*out)
         CALM_TRY(calm_safetensors_need(ctx, set, name, expected->n_dims, expected->shape, out));
+    /* Scales come in whatever float type the exporter liked; codes have the one type of their format. */
     const bool any = expected->dtype == CALM_N_DTYPES;
     const calm_dtype dtype = (*out)->dtype;
     if (any ? dtype != CALM_BF16 && dtype != CALM_F16 && dtype != CALM_F32 : dtype != expected->dtype)
@@ -228,6 +242,7 @@ static calm_status need(calm_ctx *ctx, const calm_qformat *format, const calm_sa
     return CALM_OK;
 }
 
+/* All tensors that a linear of this scheme has, checked; by part, absent optional ones NULL. */
 static calm_status need_all(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                             const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
                             const calm_tensor *found[CALM_N_QFORMAT_PARTS])
@@ -260,8 +275,10 @@ static calm_status unpack(calm_ctx *ctx, const calm_qformat_reader *reader, cons
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->codes, out * in));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->zeros, out * values->n_groups));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->scales, out * values->n_groups));
+    /* The middle code is the zero of a symmetric scheme, which stores none. */
     memset(values->zeros, 1 << (scheme->bits - 1), out * values->n_groups);
     CALM_TRY(reader->format->unpack(ctx, module, scheme, found, values));
+    /* All of them are copied by now; keeping their pages would hold the checkpoint in memory twice. */
     for (size_t i = 0; i < CALM_N_QFORMAT_PARTS; i++)
         if (found[i])
             calm_safetensors_release(set, found[i]);
@@ -275,6 +292,8 @@ static void row_in_runs(const calm_qformat_values *v, size_t row, float *w)
         const size_t at = row * v->n_groups + g, end = v->in - i < v->group ? v->in : i + v->group;
         const float scale = v->scales[at], bias = v->biases ? v->biases[at] : 0;
         const int zero = v->zeros[at];
+        /* MLX adds a bias in float32; the others subtract an integer zero first. The order matters: these are the bits
+         * the format's own readers get. */
         if (v->biases)
             for (; i < end; i++)
                 w[i] = (float)v->codes[row * v->in + i] * scale + bias;
@@ -366,6 +385,7 @@ calm_status calm_qformat_bits(calm_ctx *ctx, const char *path, const calm_json *
     const int64_t usual = fallback;
     int64_t bits = 0;
     CALM_TRY(calm_json_need_int(ctx, path, entry, key, fallback ? &usual : NULL, 1, 64, &bits));
+    /* 5 and 6 bits exist in MLX files; no scheme of calm has them. */
     if (bits != 2 && bits != 3 && bits != 4 && bits != 8)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\" is %lld: weights of 2, 3, 4 and 8 bits are read", path,
                          key, (long long)bits);
@@ -376,6 +396,7 @@ calm_status calm_qformat_bits(calm_ctx *ctx, const char *path, const calm_json *
 calm_status calm_qformat_group(calm_ctx *ctx, const char *path, const calm_json *entry, const char *key,
                                size_t fallback, size_t *out)
 {
+    /* Formats write "one scale per row" as -1 or null; here that is 0, so that a fallback of 0 is passed on as -1. */
     const int64_t usual = fallback ? (int64_t)fallback : -1;
     int64_t group = 0;
     CALM_TRY(calm_json_need_int(ctx, path, entry, key, &usual, -1, 1 << 24, &group));

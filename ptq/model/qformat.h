@@ -130,8 +130,8 @@ calm_status calm_qformat_tensors(calm_ctx *ctx, const calm_qformat_reader *reade
 calm_status calm_qformat_check(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                                const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in);
 
-/* w [out, in] of a quantized module in float32: what stands in the file, whatever it amounts to.  CALM_ENUMERIC: a scale
- * or bias is not finite. */
+/* w [out, in] of a quantized module in float32: what stands in the file, whatever it amounts to.  CALM_ENUMERIC: a
+ * scale or bias is not finite. */
 calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                               const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in, float *w);
 

@@ -15,6 +15,7 @@ typedef struct awq {
     size_t n_floats;
 } awq;
 
+/* Copies of the names: the document may be closed before the reader. */
 static calm_status read_floats(calm_ctx *ctx, const char *path, const calm_json *list, calm_arena *arena, awq *out)
 {
     CALM_TRY(CALM_NEW(ctx, arena, out->floats, calm_json_size(list)));
@@ -34,6 +35,7 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *entry,
 {
     awq *out = self;
     const bool yes = true;
+    /* The names of older files (llm-awq) and of newer ones (AutoAWQ). */
     const char *bits = calm_json_get(entry, "bits") ? "bits" : "w_bit";
     const char *group = calm_json_get(entry, "group_size") ? "group_size" : "q_group_size", *version;
     bool zero_point;
@@ -44,6 +46,7 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *entry,
     CALM_TRY(calm_json_need_string(ctx, path, entry, "version", "gemm", &version));
     if (out->scheme.bits != 4)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: AWQ weights of %d bits: 4 are read", path, out->scheme.bits);
+    /* "gemv" and "exllama" order the nibbles differently; files write GEMM in either case. */
     if (strcasecmp(version, "gemm") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.version \"%.64s\": AWQ's gemm layout is read",
                          path, version);
@@ -66,6 +69,7 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     *out = from->scheme;
     *quantized = true;
     for (size_t i = 0; i < from->n_floats && *quantized; i++)
+        /* A part of the name, as readers take it: "lm_head" also leaves out "model.lm_head". */
         *quantized = !strstr(module, from->floats[i]);
     return CALM_OK;
 }
@@ -74,6 +78,7 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
                            calm_qformat_tensor *list, size_t *n)
 {
     const size_t group = scheme->group ? scheme->group : in, groups = (in + group - 1) / group;
+    /* Eight nibbles in a word run along the outputs; a row more would have no place. */
     if (out % 8 != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s has %zu rows: AWQ packs eight in a word", module, out);
     list[0] = (calm_qformat_tensor){CALM_QFORMAT_CODES, "qweight", CALM_I32, 2, {in, out / 8}, false};
@@ -88,6 +93,7 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_
 {
     const size_t out = values->out, groups = values->n_groups;
     (void)module;
+    /* All three tensors have inputs first; the form that formats share has outputs first. */
     CALM_TRY(calm_qformat_codes(ctx, found[CALM_QFORMAT_CODES], CALM_QFORMAT_AWQ_ORDER, scheme->bits, true, out,
                                 values->in, values->codes));
     CALM_TRY(calm_qformat_codes(ctx, found[CALM_QFORMAT_ZEROS], CALM_QFORMAT_AWQ_ORDER, scheme->bits, true, out, groups,
@@ -95,6 +101,7 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_
     return calm_qformat_floats(ctx, found[CALM_QFORMAT_SCALES], true, out, groups, values->scales);
 }
 
+/* qweight [in, out / 8]. */
 static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
                   size_t *in)
 {

@@ -33,6 +33,7 @@ static calm_status unsupported(calm_ctx *ctx, const char *path, const char *grou
 
 /* ---- the configuration ---- */
 
+/* "weights" of a group; what the grids of calm cannot say is refused. */
 static calm_status read_weights(calm_ctx *ctx, const char *path, const char *group, const calm_json *args,
                                 calm_qformat_scheme *out)
 {
@@ -44,11 +45,13 @@ static calm_status read_weights(calm_ctx *ctx, const char *path, const char *gro
     CALM_TRY(calm_json_need_int(ctx, path, args, "group_size", &none, -1, 1 << 24, &width));
     CALM_TRY(calm_json_need_bool(ctx, path, args, "symmetric", &yes, &out->symmetric));
     CALM_TRY(calm_json_need_string(ctx, path, args, "type", "int", &type));
+    /* Older files leave the strategy out; the group size tells it. */
     CALM_TRY(calm_json_need_string(ctx, path, args, "strategy", width > 0 ? "group" : "channel", &strategy));
     if (strcmp(type, "int") != 0)
         return unsupported(ctx, path, group, "weights that are not of type int");
     if (strcmp(strategy, "group") != 0 && strcmp(strategy, "channel") != 0)
         return unsupported(ctx, path, group, "weights.strategy is neither group nor channel");
+    /* The library packs any number of bits; calm has grids of 2, 3, 4 and 8. */
     if (bits > 4 && bits < 8)
         return unsupported(ctx, path, group, "weights of 5, 6 or 7 bits");
     out->bits = (int)bits;
@@ -56,6 +59,7 @@ static calm_status read_weights(calm_ctx *ctx, const char *path, const char *gro
     return CALM_OK;
 }
 
+/* "input_activations" of a group; absent or null: they stay float. */
 static calm_status read_activations(calm_ctx *ctx, const char *path, const char *group, const calm_json *args,
                                     calm_qformat_scheme *out)
 {
@@ -70,6 +74,7 @@ static calm_status read_activations(calm_ctx *ctx, const char *path, const char 
     CALM_TRY(calm_json_need_bool(ctx, path, args, "dynamic", &no, &dynamic));
     CALM_TRY(calm_json_need_string(ctx, path, args, "strategy", "token", &strategy));
     CALM_TRY(calm_json_need_string(ctx, path, args, "type", "int", &type));
+    /* Static scales would be tensors of their own, which the forward pass does not apply. */
     if (!dynamic || strcmp(strategy, "token") != 0 || strcmp(type, "int") != 0)
         return unsupported(ctx, path, group, "input_activations other than int, dynamic, per token");
     out->act_bits = (int)bits;
@@ -77,6 +82,7 @@ static calm_status read_activations(calm_ctx *ctx, const char *path, const char 
     return CALM_OK;
 }
 
+/* The scheme of one of config_groups. */
 static calm_status read_group(calm_ctx *ctx, const char *path, const char *name, const calm_json *group,
                               const char *global_format, calm_qformat_scheme *out)
 {
@@ -97,6 +103,7 @@ static calm_status read_group(calm_ctx *ctx, const char *path, const char *name,
     return CALM_OK;
 }
 
+/* A module name, a pattern after "re:", or a class; `group` is n_groups for what is ignored. */
 static calm_status add_target(calm_ctx *ctx, const char *path, const calm_json *value, size_t group,
                               calm_arena *arena, compressed *out)
 {
@@ -117,6 +124,7 @@ static calm_status add_target(calm_ctx *ctx, const char *path, const calm_json *
     return CALM_OK;
 }
 
+/* Targets of "ignore" and of all groups in one list. */
 static calm_status read_targets(calm_ctx *ctx, const char *path, const calm_json *root, calm_arena *arena,
                                 compressed *out)
 {
@@ -129,6 +137,7 @@ static calm_status read_targets(calm_ctx *ctx, const char *path, const calm_json
     for (size_t i = 0; i < calm_json_size(ignore); i++)
         CALM_TRY(add_target(ctx, path, calm_json_at(ignore, i), out->n_groups, arena, out));
     for (void *iter = NULL; calm_json_next(groups, &iter, &name, &group); index++) {
+        /* Numbered like the schemes: read_group and this loop walk the groups in the same order. */
         const calm_json *targets = calm_json_get(group, "targets");
         for (size_t i = 0; i < calm_json_size(targets); i++)
             CALM_TRY(add_target(ctx, path, calm_json_at(targets, i), index, arena, out));
@@ -142,6 +151,7 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *root, 
     const calm_json *groups = calm_json_get(root, "config_groups"), *group;
     const char *status, *format, *name;
     CALM_TRY(calm_json_need_string(ctx, path, root, "quantization_status", "(none)", &status));
+    /* "frozen" checkpoints hold float weights next to their scales. */
     if (strcmp(status, "compressed") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.quantization_status is \"%s\", expected "
                                                  "\"compressed\"", path, status);
@@ -154,6 +164,7 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *root, 
     return read_targets(ctx, path, root, arena, out);
 }
 
+/* Early files have no quant_method. */
 static bool resembles(const calm_json *config)
 {
     return calm_json_get(calm_json_get(config, "quantization_config"), "config_groups") != NULL;
@@ -168,6 +179,7 @@ static void release(void *self)
 
 /* ---- modules ---- */
 
+/* A module without a target stays float. */
 static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module,
                         bool *quantized, calm_qformat_scheme *out)
 {
@@ -178,6 +190,7 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     for (size_t i = 0; i < from->n_targets; i++) {
         const target *at = &from->targets[i];
         bool hit = at->name && strcmp(at->name, module) == 0;
+        /* A name may hit several targets: the one of the lowest rank decides, the first of equal ones. */
         int rank = at->group == from->n_groups ? 0 : at->regex ? 2 : 1;
         if (at->regex)
             CALM_TRY(calm_regex_matches_prefix(ctx, at->regex, module, &hit));
@@ -200,6 +213,7 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
                            calm_qformat_tensor *list, size_t *n)
 {
     const size_t group = scheme->group ? scheme->group : in, groups = (in + group - 1) / group;
+    /* Bytes have their zero in the middle of the signed range; a zero point beside them is unknown to readers. */
     const bool packed = scheme->layout == PACK_QUANTIZED;
     if (!packed && !scheme->symmetric)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: asymmetric int-quantized weights", module);
@@ -217,6 +231,7 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
     return CALM_OK;
 }
 
+/* weight I8 [out, in], or weight_packed [out, in bits / 32]. */
 static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
                   size_t *in)
 {
@@ -227,6 +242,7 @@ static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t ro
 /* Signed bytes to codes. */
 static calm_status unpack_bytes(calm_ctx *ctx, const char *module, int bits, const calm_tensor *tensor, uint8_t *codes)
 {
+    /* Fewer bits may be stored in a byte each: the value must still be one of theirs. */
     const int zero = 1 << (bits - 1);
     for (size_t i = 0; i < tensor->bytes; i++) {
         const int value = (int8_t)tensor->data[i];

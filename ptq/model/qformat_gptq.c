@@ -14,7 +14,7 @@ enum { V2 = 1, DESC_ACT = 2 };    /* calm_qformat_scheme.layout */
 
 typedef struct rule {
     calm_regex *regex;
-    bool stays_float;
+    bool stays_float;    /* "-:" in front of its pattern */
     calm_qformat_scheme scheme;
 } rule;
 
@@ -36,6 +36,7 @@ static void release(void *self)
 /* Bits, group, sym and desc_act, each as in `scheme` where absent. */
 static calm_status read_scheme(calm_ctx *ctx, const char *path, const calm_json *entry, calm_qformat_scheme *scheme)
 {
+    /* Members that an override does not name are those of the base, which `scheme` holds on entry. */
     const bool symmetric = scheme->symmetric, reordered = scheme->layout & DESC_ACT;
     bool desc_act;
     CALM_TRY(calm_qformat_bits(ctx, path, entry, "bits", scheme->bits, &scheme->bits));
@@ -46,6 +47,7 @@ static calm_status read_scheme(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_OK;
 }
 
+/* "dynamic": rules in the order of the file, which is the order in which they are tried. */
 static calm_status read_rules(calm_ctx *ctx, const char *path, const calm_json *dynamic, calm_arena *arena,
                               gptq *out)
 {
@@ -58,16 +60,19 @@ static calm_status read_rules(calm_ctx *ctx, const char *path, const calm_json *
                          calm_json_type_name(calm_json_typeof(dynamic)));
     CALM_TRY(CALM_NEW(ctx, arena, out->rules, calm_json_size(dynamic)));
     for (void *iter = NULL; calm_json_next(dynamic, &iter, &key, &values);) {
+        /* "+:" includes, as a pattern without a prefix does. */
         const bool prefixed = strncmp(key, "+:", 2) == 0 || strncmp(key, "-:", 2) == 0;
         const char *pattern = prefixed ? key + 2 : key;
         rule *at = &out->rules[out->n_rules];
         *at = (rule){.stays_float = prefixed && key[0] == '-', .scheme = out->base};
+        /* What a "-:" rule says besides is not looked at: the module stays float. */
         if (!at->stays_float && calm_json_typeof(values) != CALM_JSON_OBJECT)
             return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config.dynamic: \"%.64s\" is %s, expected an object",
                              path, key, calm_json_type_name(calm_json_typeof(values)));
         if (!at->stays_float)
             CALM_TRY(read_scheme(ctx, path, values, &at->scheme));
         CALM_TRY(calm_regex_new(ctx, path, pattern, strlen(pattern), &at->regex));
+        /* Patterns are untrusted: a bound on backtracking, or a crafted one would never end. */
         calm_regex_limit(at->regex, CALM_NAME_STEPS);
         out->n_rules++;
     }
@@ -78,6 +83,7 @@ static calm_status read_rules(calm_ctx *ctx, const char *path, const calm_json *
 static calm_status read_only(calm_ctx *ctx, const char *path, const calm_json *list, calm_arena *arena, gptq *out)
 {
     size_t n = 0;
+    /* Room first: names may stand one by one or in lists of lists. */
     for (size_t i = 0; i < calm_json_size(list); i++)
         n += 1 + calm_json_size(calm_json_at(list, i));
     CALM_TRY(CALM_NEW(ctx, arena, out->only, n));
@@ -127,11 +133,13 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     (void)set;
     *out = from->base;
     *quantized = false;
+    /* The list of modules comes first: a rule cannot bring back what it leaves out. */
     for (size_t i = 0; i < from->n_only && !listed; i++)
         listed = strstr(module, from->only[i]) != NULL;
     if (!listed)
         return CALM_OK;
     for (size_t i = 0; i < from->n_rules && !hit; i++) {
+        /* Anchored at the beginning alone, as Python re.match, which writers of these files use. */
         CALM_TRY(calm_regex_matches_prefix(ctx, from->rules[i].regex, module, &hit));
         if (hit && from->rules[i].stays_float)
             return CALM_OK;
@@ -153,6 +161,8 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
     list[1] = (calm_qformat_tensor){
         CALM_QFORMAT_ZEROS, "qzeros", CALM_I32, 2, {groups, calm_pack_words(out, scheme->bits)}, false};
     list[2] = (calm_qformat_tensor){CALM_QFORMAT_SCALES, "scales", CALM_N_DTYPES, 2, {groups, out}, false};
+    /* The index may be left out unless columns are reordered; files of the same group size often have it all the
+     * same. */
     list[3] = (calm_qformat_tensor){CALM_QFORMAT_INDEX, "g_idx", CALM_I32, 1, {in, 0}, !(scheme->layout & DESC_ACT)};
     *n = 4;
     return CALM_OK;
@@ -166,6 +176,7 @@ static calm_status read_index(calm_ctx *ctx, const char *module, const calm_qfor
     bool in_order = true;
     CALM_TRY(calm_qformat_words(ctx, tensor, &values->group_of));
     for (size_t i = 0; i < values->in; i++) {
+        /* Negative numbers of the I32 come out above G here and are refused with the rest. */
         const uint32_t group = values->group_of[i];
         if (group >= values->n_groups)
             return calm_fail(ctx, CALM_EFORMAT, "%s: %s.g_idx: column %zu is of group %d; there are %zu", tensor->file,
@@ -175,6 +186,7 @@ static calm_status read_index(calm_ctx *ctx, const char *module, const calm_qfor
     if (!in_order && !(scheme->layout & DESC_ACT))
         return calm_fail(ctx, CALM_EFORMAT, "%s: %s.g_idx: columns are not in order, as they must be without desc_act",
                          tensor->file, module);
+    /* In order the groups are runs of columns, which are multiplied faster. */
     values->group_of = in_order ? NULL : values->group_of;
     return CALM_OK;
 }
@@ -183,6 +195,7 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_
                           const calm_tensor *const found[CALM_N_QFORMAT_PARTS], calm_qformat_values *values)
 {
     const size_t out = values->out, groups = values->n_groups;
+    /* The first version stores zeros less one, modulo 2^bits: a stored 15 of 4 bits is zero 0. */
     const unsigned mask = (1u << scheme->bits) - 1, less = scheme->layout & V2 ? 0 : 1;
     CALM_TRY(calm_qformat_codes(ctx, found[CALM_QFORMAT_CODES], CALM_QFORMAT_BY_COLUMNS, scheme->bits, true, out,
                                 values->in, values->codes));
@@ -194,6 +207,7 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_
     return found[CALM_QFORMAT_INDEX] ? read_index(ctx, module, scheme, found[CALM_QFORMAT_INDEX], values) : CALM_OK;
 }
 
+/* qweight [in bits / 32, out]: columns in whole words. */
 static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
                   size_t *in)
 {

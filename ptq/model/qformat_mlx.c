@@ -23,17 +23,20 @@ typedef struct mlx {
     size_t n_modules;
 } mlx;
 
+/* MLX names no method; other tools write other things under "quantization". */
 static bool detect(const calm_json *config)
 {
     const calm_json *entry = calm_json_get(config, "quantization");
     return calm_json_get(entry, "group_size") && calm_json_get(entry, "bits");
 }
 
+/* Bits and group of all modules (`module` NULL) or of one, whose absent members are those of all. */
 static calm_status read_scheme(calm_ctx *ctx, const char *path, const char *module, const calm_json *entry,
                                calm_qformat_scheme *scheme)
 {
     const char *mode;
     CALM_TRY(calm_json_need_string(ctx, path, entry, "mode", "affine", &mode));
+    /* "mxfp4" and others are float formats of 4 bits, not codes on a grid. */
     if (strcmp(mode, "affine") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization%s%.128s: mode \"%.64s\": affine is read", path,
                          module ? "." : "", module ? module : "", mode);
@@ -71,6 +74,7 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *entry,
         at->name = name;
         out->n_modules++;
     }
+    /* A large model has an entry for each of its modules, and each is looked up: searched by halves. */
     qsort(out->modules, out->n_modules, sizeof *out->modules, compare);
     return CALM_OK;
 }
@@ -84,6 +88,7 @@ static calm_status stack(calm_ctx *ctx, const char *module, char **name, size_t 
     const char *at = strstr(module, word), *digits = at ? at + strlen(word) : NULL;
     const size_t n = digits ? strspn(digits, "0123456789") : 0;
     *name = NULL;
+    /* More than nine digits would not fit what strtoul is asked for, and no model has them. */
     if (n == 0 || n > 9 || digits[n] != '.')
         return CALM_OK;
     *expert = strtoul(digits, NULL, 10);
@@ -105,10 +110,12 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     size_t expert;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     CALM_TRY(stack(ctx, module, &shared, &expert));
+    /* An entry of the stack holds for all of its experts. */
     if (!found && shared)
         found = find_entry(from, shared);
     *out = found ? found->scheme : from->base;
     *quantized = found && !found->stays_float;
+    /* Without an entry the tensors decide, as in mlx-lm: a module that has scales is quantized. */
     for (int i = 0; !found && set && i < (shared ? 2 : 1) && !*quantized; i++) {
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.scales", i ? shared : module));
         *quantized = calm_safetensors_find(set, name) != NULL;
@@ -120,6 +127,7 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
 static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
                            calm_qformat_tensor *list, size_t *n)
 {
+    /* MLX itself refuses to quantize such a matrix. */
     if (in % scheme->group != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s has %zu columns, which groups of %zu do not divide", module, in,
                          scheme->group);
@@ -142,6 +150,7 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_
     return calm_qformat_floats(ctx, found[CALM_QFORMAT_BIASES], false, 0, 0, values->biases);
 }
 
+/* weight [out, in bits / 32]: columns in whole words. */
 static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
                   size_t *in)
 {

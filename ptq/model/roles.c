@@ -1,6 +1,7 @@
 /* Tables of roles, jobs and hook points. */
 #include "ptq/model/roles.h"
 
+/* Tables from the lists of roles.h, so that a new role or hook is one line there. */
 calm_job_kind calm_role_job(calm_role role)
 {
     static const calm_job_kind jobs[] = {
