@@ -6,7 +6,7 @@
 
 typedef struct sublayer_task {
     const calm_block *block;
-    calm_sublayer sublayer;    /* CALM_N_SUBLAYERS: both, one after the other */
+    calm_sublayer first, end;    /* sublayers first .. end - 1, one after the other */
     const calm_rope *rope;
     calm_batch *batch;
     const calm_observer *observer;
@@ -20,17 +20,15 @@ static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
     const size_t row = calm_batch_row(task->batch, i);
     float *x;
     CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, row, span.n_tokens, &x));
-    if (task->sublayer == CALM_N_SUBLAYERS)
-        CALM_TRY(calm_block_run(ctx, task->block, task->rope, x, &span, task->observer));
-    else
-        CALM_TRY(calm_block_sublayer(ctx, task->block, task->sublayer, task->rope, x, &span, task->observer));
+    for (calm_sublayer s = task->first; s < task->end; s++)
+        CALM_TRY(calm_block_sublayer(ctx, task->block, s, task->rope, x, &span, task->observer));
     return calm_row_store_put(ctx, &task->batch->hidden, row, span.n_tokens, x);
 }
 
 calm_status calm_batch_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
                                 calm_batch *batch, const calm_observer *observer)
 {
-    sublayer_task task = {block, sublayer, rope, batch, observer};
+    sublayer_task task = {block, sublayer, sublayer + 1, rope, batch, observer};
     /* A mixture runs over the batch, expert by expert: window by window every window would read all experts. */
     if (sublayer == CALM_SUBLAYER_MLP && block->moe.router)
         return calm_moe_run(ctx, block, batch, observer);
@@ -40,7 +38,7 @@ calm_status calm_batch_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
 calm_status calm_batch_block(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, calm_batch *batch,
                              const calm_observer *observer)
 {
-    sublayer_task task = {block, CALM_N_SUBLAYERS, rope, batch, observer};
+    sublayer_task task = {block, CALM_SUBLAYER_ATTENTION, CALM_N_SUBLAYERS, rope, batch, observer};
     /* Both sublayers while the window's rows are in the cache; rows in a file are read and written once. */
     if (!block->moe.router)
         return calm_parallel_for(ctx, batch->n, run_window, &task);

@@ -116,6 +116,12 @@ static const char *ending(const char *name)
     return dot && (strcmp(dot, ".weight") == 0 || strcmp(dot, ".bias") == 0) ? dot : NULL;
 }
 
+/* Is text [n] what is expected?  NULL: it is not. */
+static bool is_word(const char *text, size_t n, const char *expected)
+{
+    return expected && strlen(expected) == n && memcmp(text, expected, n) == 0;
+}
+
 static bool ends_with(const char *text, size_t n, const char *end)
 {
     const size_t m = strlen(end);
@@ -148,12 +154,12 @@ static bool take_number(const char **text, size_t *out)
 /* Does `rest` [n], the module within a block, have this word?  Then *expert is its number, if it has one. */
 static bool has_word(const word *w, const char *rest, size_t n, long *expert)
 {
-    size_t number, length;
+    size_t number;
     const char *at = rest;
     *expert = CALM_NO_EXPERT;
     /* "mlp.experts.7.up_proj": the parent, for experts a number, and the word. */
     if (w->parent) {
-        length = strlen(w->parent);
+        const size_t length = strlen(w->parent);
         if (n <= length || strncmp(rest, w->parent, length) != 0 || rest[length] != '.')
             return false;
         at += length + 1;
@@ -163,8 +169,7 @@ static bool has_word(const word *w, const char *rest, size_t n, long *expert)
             *expert = (long)number;
         }
     }
-    length = strlen(w->module);
-    return (size_t)(rest + n - at) == length && memcmp(at, w->module, length) == 0;
+    return is_word(at, (size_t)(rest + n - at), w->module);
 }
 
 /* Word of a module of block `block`; `rest` is the name behind the number. */
@@ -205,12 +210,10 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *
         return take_number(&at, &block) ? spot_in_block(ctx, arch, at, block, out, known) : CALM_OK;
     }
     for (int i = 0; i < 2 && rest && dot && !name; i++)
-        if (modules[i] && strlen(modules[i]) == (size_t)(dot - rest)
-            && strncmp(rest, modules[i], (size_t)(dot - rest)) == 0)
+        if (is_word(rest, (size_t)(dot - rest), modules[i]))
             CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s%s", words[i], dot));
     /* The head alone stands without the prefix. */
-    if (!name && names->head && dot && strlen(names->head) == (size_t)(dot - tensor) &&
-        strncmp(tensor, names->head, (size_t)(dot - tensor)) == 0)
+    if (!name && dot && is_word(tensor, (size_t)(dot - tensor), names->head))
         CALM_TRY(calm_strf(ctx, ctx->out, &name, "output%s", dot));
     out->name = name;
     *known = name != NULL;
@@ -240,8 +243,7 @@ static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const cha
         const word *w = &words[i];
         /* A word of experts names a slice; one that is asked for whole, or a dense one with a number, does not
          * exist. */
-        if (strlen(w->word) != (size_t)(dot - at) || memcmp(w->word, at, (size_t)(dot - at)) != 0 ||
-            w->experts != (spot->expert >= 0))
+        if (!is_word(at, (size_t)(dot - at), w->word) || w->experts != (spot->expert >= 0))
             continue;
         spot->turn = w->turn;
         if (w->experts)

@@ -32,20 +32,47 @@ const char *calm_linalg_release(void)
     return text;
 }
 
-/* C = alpha op(A) op(B) + beta C for row-major matrices; op is the transpose or nothing. */
-#define GEMM(name, blas, real, op_a, op_b)                                                                             \
-    void name(size_t m, size_t n, size_t k, real alpha, const real *a, size_t lda, const real *b, size_t ldb,          \
-              real beta, real *c, size_t ldc)                                                                          \
-    {                                                                                                                  \
-        blas(CblasRowMajor, op_a, op_b, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);   \
-    }
+void calm_sgemm_nt(size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda, const float *b, size_t ldb,
+                   float beta, float *c, size_t ldc)
+{
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb,
+                beta, c, (int)ldc);
+}
 
-GEMM(calm_sgemm_nt, cblas_sgemm, float, CblasNoTrans, CblasTrans)
-GEMM(calm_sgemm_nn, cblas_sgemm, float, CblasNoTrans, CblasNoTrans)
-GEMM(calm_sgemm_tn, cblas_sgemm, float, CblasTrans, CblasNoTrans)
-GEMM(calm_dgemm_nt, cblas_dgemm, double, CblasNoTrans, CblasTrans)
-GEMM(calm_dgemm_nn, cblas_dgemm, double, CblasNoTrans, CblasNoTrans)
-GEMM(calm_dgemm_tn, cblas_dgemm, double, CblasTrans, CblasNoTrans)
+void calm_sgemm_nn(size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda, const float *b, size_t ldb,
+                   float beta, float *c, size_t ldc)
+{
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb,
+                beta, c, (int)ldc);
+}
+
+void calm_sgemm_tn(size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda, const float *b, size_t ldb,
+                   float beta, float *c, size_t ldc)
+{
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb,
+                beta, c, (int)ldc);
+}
+
+void calm_dgemm_nt(size_t m, size_t n, size_t k, double alpha, const double *a, size_t lda, const double *b,
+                   size_t ldb, double beta, double *c, size_t ldc)
+{
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb,
+                beta, c, (int)ldc);
+}
+
+void calm_dgemm_nn(size_t m, size_t n, size_t k, double alpha, const double *a, size_t lda, const double *b,
+                   size_t ldb, double beta, double *c, size_t ldc)
+{
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb,
+                beta, c, (int)ldc);
+}
+
+void calm_dgemm_tn(size_t m, size_t n, size_t k, double alpha, const double *a, size_t lda, const double *b,
+                   size_t ldb, double beta, double *c, size_t ldc)
+{
+    cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb,
+                beta, c, (int)ldc);
+}
 
 void calm_ssyrk_t(size_t n, size_t k, float alpha, const float *a, size_t lda, float beta, float *c, size_t ldc)
 {
