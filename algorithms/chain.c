@@ -61,7 +61,7 @@ static bool may_follow(calm_part_kind last, calm_part_kind next)
     return false;
 }
 
-/* CALM_EARG with the nearest name, presets first: people mean those more often. */
+/* CALM_EARG with the nearest name, presets first: they are the usual spelling. */
 static calm_status unknown_name(calm_ctx *ctx, const chain_parse *parse, const char *name)
 {
     const char *names[NAMES_MAX];

@@ -69,7 +69,7 @@ typedef struct grids_job {
     bool encode;    /* the nearest codes too */
 } grids_job;
 
-/* Grids of the rows of a chunk, and their nearest codes if asked for. */
+/* Grids of the rows of a chunk, and with `encode` their nearest codes. */
 static calm_status grids_of_chunk(calm_ctx *ctx, size_t chunk, void *user)
 {
     const grids_job *job = user;
@@ -120,7 +120,7 @@ calm_status calm_problem_damped(calm_ctx *ctx, const calm_problem *problem, doub
 {
     size_t n = problem->in, cells;
     double mean = 0;
-    /* A part that calls this says CALM_NEEDS_GRAM. */
+    /* Parts that call this have CALM_NEEDS_GRAM among their caps. */
     assert(problem->h);
     if (!calm_size_mul(&cells, n, n))
         return calm_fail(ctx, CALM_ENOMEM, "%s: a %zu x %zu matrix does not fit", problem->job->name, n, n);

@@ -23,7 +23,7 @@
 
 #define BLOCK ((size_t)128)
 #define TILE ((size_t)32)
-/* 0.01 becomes 2.56 of the mean diagonal: beyond that H says nothing any more. */
+/* 0.01 becomes 2.56 of the mean diagonal: beyond that the damping outweighs H. */
 #define MAX_DOUBLINGS 8
 /* Added and taken off again: rounds a double to a whole number, ties to even, in one vector lane. */
 #define ROUND_F64 0x1.8p52
@@ -307,7 +307,7 @@ static calm_status gptq_chunk(calm_ctx *ctx, size_t chunk, void *user)
     for (size_t r = 0; r < state.n; r++)
         for (size_t j = 0; j < in; j++)
             state.w[r * in + j] = problem->w[(state.first + r) * in + job->order[j]];
-    /* Static grids stand in the job already; sequential ones are found when their group is entered. */
+    /* Static grids stand in the job already; sequential ones are found at the first column of their group. */
     for (state.tile_row = 0; !job->sequential && state.tile_row < state.n; state.tile_row += TILE)
         for (size_t g = 0; g < problem->n_groups; g++)
             read_grids(&state, g);

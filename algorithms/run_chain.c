@@ -1,6 +1,6 @@
 /* Run a chain on a job: check the inputs, build the problem, transforms, rounding, refits.
  *
- *   H = X^T X / N.  No input at all (N = 0: an expert that no token reached) says nothing about which inputs
+ *   H = X^T X / N.  No input at all (N = 0: an expert that no token reached) gives no information about which inputs
  *   matter, so H is then the identity and every algorithm degrades to its unweighted form. */
 #include <assert.h>
 #include <math.h>

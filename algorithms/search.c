@@ -1,8 +1,8 @@
 /* Scale search over shrunken spans, then least squares.
  *
  *   tried      s = p s0, s0 the span of the group, p 36 equally spaced values from 1.1 down to 0.35 (3 bits: 0.30,
- *              2 bits: 0.20), and p = 1; both signs if asked: the symmetric grid has one code more below zero
- *              than above, so the sign says which side has it
+ *              2 bits: 0.20), and p = 1; with "signed" both signs: the symmetric grid has one code more below
+ *              zero than above, and the sign decides which side has it
  *   then       q = round(w / s) clipped, s = sum h w q / sum h q^2, while sum h (w - s q)^2 falls
  *
  * Every scale is rounded to its storable value before its error is taken, so what is compared is what is stored.

@@ -102,7 +102,7 @@ static calm_status solve(calm_ctx *ctx, const actfit_job *job, double shift)
 {
     size_t in = job->problem->in;
     double *u;
-    /* The failure is told again with the matrix that it is about. */
+    /* The failure is reported below, with the name of the matrix. */
     calm_ctx trial = *ctx;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, u, in * in));
     memcpy(u, job->h, in * in * sizeof *u);
@@ -165,7 +165,7 @@ static calm_status fit(calm_ctx *ctx, calm_problem *problem, const actfit_option
     for (size_t j = 0; j < in; j++)
         mean += job.h[j * in + j] / (double)in;
     if (mean == 0)
-        return CALM_OK;    /* every kept row is zero: as without input, nothing says what to change */
+        return CALM_OK;    /* every kept row is zero: as without input, there is nothing to fit to */
     CALM_TRY(solve(ctx, &job, options->lambda * mean));
     CALM_TRY(calm_problem_each_chunk(ctx, problem, fit_chunk, &job));
     if (!problem->h)

@@ -52,8 +52,8 @@ typedef struct calm_score_ref calm_score_ref;
  * CALM_ENUMERIC when Y holds a value that is not finite, with row and column; CALM_EARG for n < 4 or d = 0. */
 calm_status calm_score_prepare(calm_ctx *ctx, const float *y, size_t n, size_t d, calm_score_ref **out);
 
-/* What it leaves in ctx->out, and holds of ctx->scratch at most.  Of more rows than calm_score_square_rows it is
- * less than of so many, until they are a few times as many. */
+/* Bytes that calm_score_prepare leaves in ctx->out, and the most it holds of ctx->scratch.  Not monotonic in n: they
+ * fall where n passes calm_score_square_rows(d). */
 size_t calm_score_prepare_bytes(size_t n, size_t d);
 size_t calm_score_prepare_scratch_bytes(size_t n, size_t d);
 

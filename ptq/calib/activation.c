@@ -239,7 +239,7 @@ static calm_status add_row(calm_ctx *ctx, calm_act_acc *acc, const float *x, uin
     acc->max = row.max > acc->max ? row.max : acc->max;
     acc->count += acc->channels;
     add_token(acc, x, &row);
-    /* Most rows have no element among the largest, and their peak says so. */
+    /* Most rows have no element among the largest, which their peak shows. */
     if (abs_bits(&acc->peak[acc->n_tokens - 1]) > top_limit(acc))
         add_peaks(acc, x, window, token);
     return CALM_OK;

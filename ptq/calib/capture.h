@@ -40,7 +40,7 @@ size_t calm_sample_most(size_t rows, size_t width);
 
 /* What was seen at the input of one job. */
 typedef struct calm_job_capture {
-    bool used;                     /* the job belongs here and was asked for    */
+    bool used;                     /* the job belongs here and is in `jobs`     */
     size_t width;                  /* I                                         */
     calm_stats stats;              /* of all N rows                             */
     float *score_input;            /* [n, I] or NULL                            */
@@ -64,7 +64,7 @@ calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_s
                                   calm_capture *out);
 
 /* Run experts first .. first + n - 1 of a mixture over the tokens routed to them, add their outputs to `sum`, and
- * collect into ctx->out; out [n].  Their weights are loaded into ctx->out too: candidates need them. */
+ * collect into ctx->out; out [n].  Their weights stay in ctx->out too, where candidates read them. */
 calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_routing *routing,
                                  size_t first, size_t n, const calm_capture_options *options, calm_moe_sum *sum,
                                  calm_capture *out);
@@ -103,8 +103,8 @@ size_t calm_capture_bytes(const calm_capture_shape *shape, const calm_capture_op
 size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options,
                                            size_t n_threads);
 
-/* The same of n experts that are captured together, each of this shape or with fewer rows, or with more where others
- * have fewer, without their weights. */
+/* The same for n experts that are captured together, without their weights.  The shape is that of an even share: some
+ * may have more rows where others have fewer. */
 size_t calm_capture_experts_bytes(const calm_capture_shape *shape, const calm_capture_options *options, size_t n);
 size_t calm_capture_experts_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options,
                                           size_t n, size_t n_threads);

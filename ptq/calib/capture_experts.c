@@ -221,7 +221,7 @@ static calm_status observe_block(void *user, calm_ctx *ctx, const calm_observati
 
 calm_observer calm_moe_watch_observer(calm_moe_watch *watch)
 {
-    /* No watch, no observer: activations were not asked for. */
+    /* No watch, no observer: activations are not collected. */
     return (calm_observer){watch ? observe_block : NULL, watch};
 }
 

@@ -2,7 +2,7 @@
  *
  * A tile walks over all rows, one BLAS product per chunk.  Each product copies its two operands into BLAS's own order
  * first, so tiles are large: 128 x 128 spends a third of its time on these copies, 512 x 1024 a tenth.  Tiles on the
- * diagonal are symmetric rank-k updates, which leave the half out that nobody reads. */
+ * diagonal are symmetric rank-k updates, which leave out the half that is not read. */
 #include "ptq/calib/gram.h"
 
 #include <stdlib.h>

@@ -13,7 +13,7 @@
 static calm_status unknown_architecture(calm_ctx *ctx, const char *path, const char *class_name, const char *model_type)
 {
     size_t n;
-    /* All class names in one line, as people know families by them; the lists are joined by '|'. */
+    /* All class names in one line; the lists are joined by '|'. */
     const calm_arch *const *all = calm_architectures(&n);
     calm_text known;
     calm_text_init(&known);

@@ -66,7 +66,7 @@ static calm_status number(calm_ctx *ctx, const source *from, const char *key, co
     return calm_json_need_number(ctx, from->path, from->described, key, fallback, min, max, out);
 }
 
-/* The channels that turn.  Only Phi's code in the field knows a partial embedding for every kind of rope; elsewhere
+/* The rotated channels.  Only Phi's code in the field knows a partial embedding for every kind of rope; elsewhere
  * readers disagree on whether the factor counts, so it is refused. */
 static calm_status read_rotary(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
 {
@@ -175,7 +175,7 @@ static calm_status read_llama3(calm_ctx *ctx, const source *from, calm_rope_conf
     return CALM_OK;
 }
 
-/* One embedding from its object; `theta` is what the top level says. */
+/* One embedding from its object; `theta` is that of the top level. */
 static calm_status read_one(calm_ctx *ctx, const source *from, double theta, const calm_config *config,
                             calm_rope_config *out)
 {
@@ -231,7 +231,7 @@ calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *r
 {
     const calm_json *scaling = calm_json_get(root, "rope_scaling"),
                     *parameters = calm_json_get(root, "rope_parameters");
-    /* An empty rope_scaling object occurs, and says as little as null. */
+    /* An empty rope_scaling object occurs, and means the same as null. */
     const bool classic = calm_json_typeof(scaling) == CALM_JSON_OBJECT ? calm_json_size(scaling) > 0
                                                                        : calm_json_typeof(scaling) != CALM_JSON_NULL;
     const calm_json *full = calm_json_get(parameters, "full_attention"),

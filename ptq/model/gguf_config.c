@@ -70,11 +70,11 @@ static double take_number(builder *b, const char *rest, double fallback)
     return value;
 }
 
-/* Keys are float32: the shortest decimal that is the same one, as people wrote it. */
+/* Keys are float32: the shortest decimal that is the same one, as config.json had it. */
 static void set_number(calm_json *object, const char *name, double value)
 {
     char text[32];
-    /* Nine digits tell any two floats apart, so the loop always ends at one that reads back. */
+    /* Nine digits distinguish any two floats, so the loop always ends at one that reads back. */
     for (int digits = 1; digits <= 9; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtof(text, NULL) == (float)value)
@@ -115,7 +115,7 @@ static void add_rope(builder *b, int64_t context)
     /* llama.cpp has the theta of sliding blocks in its code, older files do not have the key. */
     if (is_family(b, "gemma3"))
         set_number(b->config, "rope_local_base_freq", take_number(b, "rope.freq_base_swa", 10000));
-    /* The factors were computed from settings that cannot be told back from them. */
+    /* The factors were computed from settings that cannot be derived from them. */
     if (!b->hear && (has_tensor(b, "rope_freqs.weight") || calm_gguf_is(type, "longrope")))
         b->status = b->status != CALM_OK
                         ? b->status
@@ -234,7 +234,7 @@ static void build(builder *b)
     calm_json_set_string(config, "hidden_act", is_gemma(b) ? "gelu_pytorch_tanh" : "silu");
     /* A file without output.weight uses the embedding. */
     calm_json_set_bool(config, "tie_word_embeddings", b->list->as->fixed_head || !has_tensor(b, "output.weight"));
-    /* Whether there are biases is told by the first block; a block without them would be a missing tensor later. */
+    /* The first block decides whether there are biases; a block without them would be a missing tensor later. */
     if (b->list->as->biases) {
         calm_json_set_bool(config, "attention_bias", has_tensor(b, "blk.0.attn_q.bias"));
         if (is_family(b, "llama"))

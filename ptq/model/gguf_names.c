@@ -241,8 +241,8 @@ static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const cha
         return CALM_OK;
     for (size_t i = 0; i < n; i++) {
         const word *w = &words[i];
-        /* A word of experts names a slice; one that is asked for whole, or a dense one with a number, does not
-         * exist. */
+        /* A word of experts stands for one slice; all of it, or a dense word with a number, is no tensor of a
+         * checkpoint. */
         if (!is_word(at, (size_t)(dot - at), w->word) || w->experts != (spot->expert >= 0))
             continue;
         spot->turn = w->turn;
@@ -313,7 +313,7 @@ static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_lis
                      calm_gguf_path(file), (int)(n < 60 ? n : 60), text);
 }
 
-/* Rows of a head of a turned tensor. */
+/* Rows of a head of a permuted tensor. */
 static calm_status find_head_dim(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_entry *entry)
 {
     const char *which = entry->spot.turn == 'q' ? "head_count" : "head_count_kv";

@@ -120,7 +120,7 @@ calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const c
     const calm_norm_kind kind = model->config.arch->norm;
     const float *w, *b = NULL;
     bool old = false;    /* the first BERT checkpoints say gamma and beta */
-    /* RMSNorms have no bias, so nothing but LayerNorm is asked for one. */
+    /* RMSNorms have no bias, so only LayerNorms are searched for one. */
     if (kind == CALM_NORM_LAYER) {
         char *name;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.gamma", module));
@@ -287,7 +287,7 @@ static calm_status check_tie(calm_ctx *ctx, calm_model *model)
     return CALM_OK;
 }
 
-/* In this order: config.json says what to look for, the shards what there is, the prefix how it is called. */
+/* In this order: config.json gives the expected tensors, the shards those that exist, the prefix their names. */
 static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
 {
     char *path;

@@ -200,7 +200,7 @@ static calm_status run_expert(calm_ctx *ctx, size_t index, void *user)
     calm_weight weight[CALM_N_ROLES] = {{0}};
     calm_arena arena, *caller = ctx->out;
     if (w->routing->begin[expert + 1] == w->routing->begin[expert])
-        return CALM_OK;    /* nobody asked */
+        return CALM_OK;    /* no token was routed to it */
     calm_arena_init(&arena);
     /* The loader writes to ctx->out: an arena of this task, so that the weights go when the expert is done. */
     ctx->out = &arena;

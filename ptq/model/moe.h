@@ -1,9 +1,9 @@
 /* Mixture of experts: routing, and the MLP of a sparse block over a whole batch, expert by expert.
  *
- *   p = softmax(h R^T) over all experts; the top k (ties to the lower number), divided by their sum if the config says
- * so y = sum_e p_e expert_e(h), by rising e, + sigmoid(h . g) shared(h)
+ *   p = softmax(h R^T) over all experts; the top k (ties to the lower number), with norm_topk_prob divided by their sum
+ *   y = sum_e p_e expert_e(h), by rising e, + sigmoid(h . g) shared(h)
  *
- * Experts are read when their turn comes, and released: memory holds one wave of them.  Neither the size of a wave nor
+ * Experts are read wave by wave, and released: memory holds one wave of them.  Neither the size of a wave nor
  * the number of threads changes a bit. */
 #ifndef CALM_MODEL_MOE_H
 #define CALM_MODEL_MOE_H
@@ -53,7 +53,7 @@ calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_
                              calm_moe_sum *sum);
 
 /* What it holds of ctx->scratch for n experts with so many tokens each; and each worker besides, while it runs one
- * expert, whose weights the loader puts where it says. */
+ * expert, not counting its weights, which the loader allocates. */
 size_t calm_moe_experts_scratch_bytes(const calm_config *config, size_t n, size_t tokens);
 size_t calm_moe_expert_scratch_bytes(const calm_config *config, size_t tokens);
 

@@ -51,8 +51,9 @@ bool calm_qformat_suffix_part(const calm_qformat *format, const char *suffix, ca
     return found;
 }
 
-/* Columns that a tensor says beside the codes of a weight of so many rows: the shape, or a group for each; 0: none. */
-static size_t said_columns(const calm_tensor *tensor, calm_qformat_part part, size_t rows)
+/* Number of columns that a tensor beside the codes states, of a weight with `rows` rows: its shape, or the length of
+ * its index; 0: none. */
+static size_t stated_columns(const calm_tensor *tensor, calm_qformat_part part, size_t rows)
 {
     /* The data of a mapped tensor may lie at any alignment: copied, not cast. */
     int64_t shape[2] = {0, 0};
@@ -75,7 +76,7 @@ calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const 
         codes->shape[1 + stacked] > (size_t)CALM_SIZE_LIMIT)
         return CALM_OK;
     format->shape(scheme, codes->dtype, codes->shape[stacked], codes->shape[1 + stacked], out, in);
-    /* Packed codes tell the columns only up to a whole word (of 3 bits, up to 32 columns too many). What the file says
+    /* Packed codes give the columns only up to a whole word (of 3 bits, up to 32 columns too many). What the file says
      * itself is believed only if it needs the same number of words; bytes have no such doubt. */
     for (const calm_qformat_suffix *at = format->suffixes; at->suffix && codes->dtype != CALM_I8; at++) {
         if (at->part != CALM_QFORMAT_SHAPE && at->part != CALM_QFORMAT_INDEX)
@@ -83,11 +84,11 @@ calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const 
         calm_arena_mark mark = calm_arena_save(ctx->scratch);
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, at->suffix));
         const calm_tensor *tensor = calm_safetensors_find(set, name);
-        const size_t said = tensor ? said_columns(tensor, at->part, *out) : 0;
+        const size_t stated = tensor ? stated_columns(tensor, at->part, *out) : 0;
         calm_arena_rewind(ctx->scratch, mark);
-        if (said && said < (size_t)CALM_SIZE_LIMIT &&
-            calm_pack_words(said, scheme->bits) == calm_pack_words(*in, scheme->bits))
-            *in = said;
+        if (stated && stated < (size_t)CALM_SIZE_LIMIT &&
+            calm_pack_words(stated, scheme->bits) == calm_pack_words(*in, scheme->bits))
+            *in = stated;
     }
     return CALM_OK;
 }
@@ -201,7 +202,7 @@ static calm_status find_stacked(calm_ctx *ctx, const calm_qformat *format, const
     const calm_tensor *all = calm_safetensors_find(set, name);
     if (!all)
         return CALM_OK;
-    /* More experts than this one asks for are no fault: the layout asks for each in turn. */
+    /* More experts than this one are no fault: the layout lists each of them. */
     if (all->n_dims != 3 || expected->n_dims != 2 || all->shape[1] != shape[0] || all->shape[2] != shape[1] ||
         expert >= all->shape[0])
         return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: shape %s, expected [more than %zu, %zu, %zu]", all->file,
@@ -303,7 +304,7 @@ static void row_in_runs(const calm_qformat_values *v, size_t row, float *w)
     }
 }
 
-/* One row; each column says which group it is of. */
+/* One row; the group of each column stands in group_of. */
 static void row_by_index(const calm_qformat_values *v, size_t row, float *w)
 {
     for (size_t i = 0; i < v->in; i++) {

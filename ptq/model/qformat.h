@@ -102,13 +102,13 @@ bool calm_qformat_detect(const calm_qformat *format, const calm_json *config);
 /* What a suffix stands for in the format, in any format for NULL; false: in none. */
 bool calm_qformat_suffix_part(const calm_qformat *format, const char *suffix, calm_qformat_part *part);
 
-/* Rows and columns of a module's weight from its codes, a matrix or one for each expert, and from the tensor that says
- * where the last word ends; 0: they cannot be told.  Whether the tensors agree with that is not checked. */
+/* Rows and columns of a module's weight from its codes, a matrix or one for each expert, and from the tensor that
+ * states where the last word ends; 0: not known.  Whether the tensors agree with that is not checked. */
 calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const calm_safetensors *set,
                                const char *module, const calm_qformat_scheme *scheme, const calm_tensor *codes,
                                size_t *out, size_t *in);
 
-/* Read what the config.json `config` at `path` says of quantization; *out NULL: nothing, the checkpoint is float.  Free
+/* Read the quantization entry of `config`, the config.json at `path`; *out NULL: none, the checkpoint is float.  Free
  * with calm_qformat_close.  CALM_EUNSUPPORTED: a method that calm does not know, or what it cannot compute;
  * CALM_EFORMAT. */
 calm_status calm_qformat_open(calm_ctx *ctx, const char *path, const calm_json *config, calm_qformat_reader **out);

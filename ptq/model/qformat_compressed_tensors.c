@@ -45,7 +45,7 @@ static calm_status read_weights(calm_ctx *ctx, const char *path, const char *gro
     CALM_TRY(calm_json_need_int(ctx, path, args, "group_size", &none, -1, 1 << 24, &width));
     CALM_TRY(calm_json_need_bool(ctx, path, args, "symmetric", &yes, &out->symmetric));
     CALM_TRY(calm_json_need_string(ctx, path, args, "type", "int", &type));
-    /* Older files leave the strategy out; the group size tells it. */
+    /* Older files leave the strategy out; it follows from the group size. */
     CALM_TRY(calm_json_need_string(ctx, path, args, "strategy", width > 0 ? "group" : "channel", &strategy));
     if (strcmp(type, "int") != 0)
         return unsupported(ctx, path, group, "weights that are not of type int");

@@ -65,7 +65,7 @@ static calm_status read_rules(calm_ctx *ctx, const char *path, const calm_json *
         const char *pattern = prefixed ? key + 2 : key;
         rule *at = &out->rules[out->n_rules];
         *at = (rule){.stays_float = prefixed && key[0] == '-', .scheme = out->base};
-        /* What a "-:" rule says besides is not looked at: the module stays float. */
+        /* Other members of a "-:" rule are not read: the module stays float. */
         if (!at->stays_float && calm_json_typeof(values) != CALM_JSON_OBJECT)
             return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config.dynamic: \"%.64s\" is %s, expected an object",
                              path, key, calm_json_type_name(calm_json_typeof(values)));

@@ -88,7 +88,7 @@ static calm_status stack(calm_ctx *ctx, const char *module, char **name, size_t 
     const char *at = strstr(module, word), *digits = at ? at + strlen(word) : NULL;
     const size_t n = digits ? strspn(digits, "0123456789") : 0;
     *name = NULL;
-    /* More than nine digits would not fit what strtoul is asked for, and no model has them. */
+    /* strtoul cannot overflow on nine digits, and no model has more. */
     if (n == 0 || n > 9 || digits[n] != '.')
         return CALM_OK;
     *expert = strtoul(digits, NULL, 10);

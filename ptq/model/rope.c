@@ -8,7 +8,7 @@
 /* ---- frequencies ----
  *
  * In float32, in the order of operations of the code that the models were trained with: over some thousand positions a
- * frequency off by one unit in the last place turns a head visibly. */
+ * frequency off by one unit in the last place rotates a head visibly wrong. */
 
 /* theta^(2c/r). */
 static float inverse(const calm_rope_config *rope, float theta, size_t c)
@@ -33,7 +33,7 @@ static float llama3(const calm_rope_config *rope, float f)
     return (1 - s) * f / factor + s * f;
 }
 
-/* The (fractional) pair of channels that makes `turns` turns within the original length. */
+/* The (fractional) pair of channels that makes `turns` full rotations within the original length. */
 static double yarn_bound(const calm_rope_config *rope, double turns)
 {
     return (double)rope->rotary * log(rope->original / (turns * 2 * PI)) / (2 * log(rope->theta));
