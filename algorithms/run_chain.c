@@ -59,21 +59,16 @@ calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorith
     return CALM_OK;
 }
 
-/* Statistics come from the store, too: a damaged one must not become a scale. */
-static calm_status check_absmax(calm_ctx *ctx, const calm_job *job, size_t in)
+/* A statistic of every input, which must be finite and not negative.  Statistics come from the store, too: a damaged
+ * one must not become a scale. */
+static calm_status check_inputs(calm_ctx *ctx, const calm_job *job, size_t in, const char *what, const float *single,
+                                const double *wide)
 {
-    for (size_t j = 0; j < in; j++)
-        if (!isfinite(job->stats->absmax[j]) || job->stats->absmax[j] < 0)
-            return calm_fail(ctx, CALM_ENUMERIC, "%s: max|x| of input %zu is %g", job->name, j, job->stats->absmax[j]);
-    return CALM_OK;
-}
-
-static calm_status check_sums(calm_ctx *ctx, const calm_job *job, size_t in)
-{
-    for (size_t j = 0; j < in; j++)
-        if (!isfinite(job->stats->sumabs[j]) || job->stats->sumabs[j] < 0)
-            return calm_fail(ctx, CALM_ENUMERIC, "%s: the sum of |x| of input %zu is %g", job->name, j,
-                             job->stats->sumabs[j]);
+    for (size_t j = 0; j < in; j++) {
+        const double value = single ? (double)single[j] : wide[j];
+        if (!isfinite(value) || value < 0)
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: %s of input %zu is %g", job->name, what, j, value);
+    }
     return CALM_OK;
 }
 
@@ -157,9 +152,9 @@ static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm,
     problem->group = shape.group;
     CALM_TRY(stack_weights(ctx, job, problem));
     if (algorithm->caps & CALM_NEEDS_ABSMAX)
-        CALM_TRY(check_absmax(ctx, job, problem->in));
+        CALM_TRY(check_inputs(ctx, job, problem->in, "max|x|", job->stats->absmax, NULL));
     if (algorithm->caps & CALM_NEEDS_SUMS)
-        CALM_TRY(check_sums(ctx, job, problem->in));
+        CALM_TRY(check_inputs(ctx, job, problem->in, "the sum of |x|", NULL, job->stats->sumabs));
     if (algorithm->caps & CALM_NEEDS_SAMPLES)
         CALM_TRY(check_samples(ctx, job, problem->in));
     if (algorithm->caps & CALM_NEEDS_GRAM)
@@ -169,7 +164,7 @@ static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm,
 
 /* ---- the result ---- */
 
-/* In ctx->out. The input scale is final here: transforms are done, and nothing later changes it. */
+/* In ctx->out.  The input scale is final here: transforms are done, and nothing later changes it. */
 static calm_status allocate_result(calm_ctx *ctx, const calm_problem *problem, calm_qjob *out)
 {
     *out = (calm_qjob){.out = problem->out, .in = problem->in, .n_groups = problem->n_groups, .group = problem->group,

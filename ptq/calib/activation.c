@@ -321,7 +321,7 @@ static double deviation(double sum, double sumsq, double n)
     return sqrt(fmax(0, sumsq / n - mean * mean));
 }
 
-/* Figures over tokens. The deviation is taken in a second pass: ratios span nine orders of magnitude. */
+/* Figures over tokens.  The deviation is taken in a second pass: ratios span nine orders of magnitude. */
 static void summarize_tokens(const calm_act_acc *acc, calm_act_summary *out)
 {
     double sum = 0, sumsq = 0, n = (double)acc->n_tokens;

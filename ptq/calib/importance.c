@@ -4,7 +4,7 @@
 #include "ptq/calib/capture.h"
 #include "ptq/model/moe.h"
 
-/* Hidden rows at once. Fixed, not taken from the free memory: batches decide the order of the sums. */
+/* Hidden rows at once.  Fixed, not taken from the free memory: batches decide the order of the sums. */
 #define BATCH_BYTES ((size_t)1 << 30)
 
 /* Experts' outputs at once. */

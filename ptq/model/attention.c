@@ -174,12 +174,7 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
     const size_t n = span->n_tokens, width = config->n_heads * config->head_dim;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     heads a = {.config = config, .span = span, .window = config->window[block->index]};
-    calm_observation seen = {.hook = CALM_HOOK_QKV_IN,
-                             .expert = CALM_NO_EXPERT,
-                             .window = span->window,
-                             .x = h,
-                             .n_rows = n,
-                             .width = config->hidden};
+    calm_observation seen = {CALM_HOOK_QKV_IN, CALM_NO_EXPERT, span->window, h, n, config->hidden, NULL};
     CALM_TRY(calm_observe(observer, ctx, &seen));
     CALM_TRY(project(ctx, block, h, n, &a));
     /* Before the rotation: it does not change lengths, but the weights of a norm are per channel. */

@@ -61,11 +61,7 @@ size_t calm_mlp_run_scratch_bytes(const calm_config *config, size_t inner, size_
 static calm_status observe_as(const calm_observer *observer, calm_ctx *ctx, const calm_observation *seen,
                               calm_hook hook, const float *x, size_t n_rows, size_t width)
 {
-    calm_observation here = *seen;
-    here.hook = hook;
-    here.x = x;
-    here.n_rows = n_rows;
-    here.width = width;
+    const calm_observation here = {hook, seen->expert, seen->window, x, n_rows, width, seen->rows};
     return calm_observe(observer, ctx, &here);
 }
 

@@ -76,7 +76,7 @@ calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const 
         codes->shape[1 + stacked] > (size_t)CALM_SIZE_LIMIT)
         return CALM_OK;
     format->shape(scheme, codes->dtype, codes->shape[stacked], codes->shape[1 + stacked], out, in);
-    /* Packed codes give the columns only up to a whole word (of 3 bits, up to 32 columns too many). What the file says
+    /* Packed codes give the columns only up to a whole word (of 2 bits, up to 15 columns too many).  What the file says
      * itself is believed only if it needs the same number of words; bytes have no such doubt. */
     for (const calm_qformat_suffix *at = format->suffixes; at->suffix && codes->dtype != CALM_I8; at++) {
         if (at->part != CALM_QFORMAT_SHAPE && at->part != CALM_QFORMAT_INDEX)
@@ -293,7 +293,7 @@ static void row_in_runs(const calm_qformat_values *v, size_t row, float *w)
         const size_t at = row * v->n_groups + g, end = v->in - i < v->group ? v->in : i + v->group;
         const float scale = v->scales[at], bias = v->biases ? v->biases[at] : 0;
         const int zero = v->zeros[at];
-        /* MLX adds a bias in float32; the others subtract an integer zero first. The order matters: these are the bits
+        /* MLX adds a bias in float32; the others subtract an integer zero first.  The order matters: these are the bits
          * the format's own readers get. */
         if (v->biases)
             for (; i < end; i++)

@@ -111,10 +111,8 @@ static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t ro
     *in = rows;
 }
 
-static const calm_qformat_suffix suffixes[] = {{"qweight", CALM_QFORMAT_CODES},
-                                               {"qzeros", CALM_QFORMAT_ZEROS},
-                                               {"scales", CALM_QFORMAT_SCALES},
-                                               {NULL, CALM_QFORMAT_CODES}};
+static const calm_qformat_suffix suffixes[] = {{"qweight", CALM_QFORMAT_CODES}, {"qzeros", CALM_QFORMAT_ZEROS},
+                                               {"scales", CALM_QFORMAT_SCALES}, {NULL, CALM_QFORMAT_CODES}};
 
 const calm_qformat calm_qformat_awq = {
     .name = "awq",

@@ -216,10 +216,8 @@ static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t ro
     *in = rows * 32 / (size_t)scheme->bits;
 }
 
-static const calm_qformat_suffix suffixes[] = {{"qweight", CALM_QFORMAT_CODES},
-                                               {"qzeros", CALM_QFORMAT_ZEROS},
-                                               {"scales", CALM_QFORMAT_SCALES},
-                                               {"g_idx", CALM_QFORMAT_INDEX},
+static const calm_qformat_suffix suffixes[] = {{"qweight", CALM_QFORMAT_CODES}, {"qzeros", CALM_QFORMAT_ZEROS},
+                                               {"scales", CALM_QFORMAT_SCALES}, {"g_idx", CALM_QFORMAT_INDEX},
                                                {NULL, CALM_QFORMAT_CODES}};
 
 const calm_qformat calm_qformat_gptq = {

@@ -159,10 +159,8 @@ static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t ro
     *in = cols * 32 / (size_t)scheme->bits;
 }
 
-static const calm_qformat_suffix suffixes[] = {{"weight", CALM_QFORMAT_CODES},
-                                               {"scales", CALM_QFORMAT_SCALES},
-                                               {"biases", CALM_QFORMAT_BIASES},
-                                               {NULL, CALM_QFORMAT_CODES}};
+static const calm_qformat_suffix suffixes[] = {{"weight", CALM_QFORMAT_CODES}, {"scales", CALM_QFORMAT_SCALES},
+                                               {"biases", CALM_QFORMAT_BIASES}, {NULL, CALM_QFORMAT_CODES}};
 
 const calm_qformat calm_qformat_mlx = {
     .name = "mlx",

@@ -3,8 +3,9 @@
  *
  * The stored values are exact for the stored inputs (fixtures/README.md).  Tolerances from there: relative 1e-5 for
  * 1 - CKA >= 1e-8.  Below 1e-8 (a scaled copy) 1e-13: no more than double can mean.  A case in double is rounded to
- * float: of 10 columns K = X X^T moves by 2 sqrt(10) 2^-24 of its norm at most, so a cosine of two such by 8e-7, and the
- * debiased one, whose norms are within a factor of 1.1 of the biased ones', by 1e-6: less than 1e-5 of a loss of 0.4. */
+ * float: of 10 columns K = X X^T moves by 2 sqrt(10) 2^-24 of its norm at most, so a cosine of two such by 8e-7, and
+ * the debiased one, whose norms are within a factor of 1.1 of the biased ones', by 1e-6: less than 1e-5 of a loss of
+ * 0.4. */
 #include "tests/support/harness.h"
 
 #include <stdio.h>

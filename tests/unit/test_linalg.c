@@ -274,5 +274,6 @@ int main(void)
                      (const TTest *[]){gemm_nt, gemm_nn, gemm_tn, syrk_fills_the_upper_triangle_alone,
                                        cholesky_gives_the_factor, invert_gives_the_upper_triangle_of_the_inverse,
                                        solve_takes_several_right_hand_sides,
-                                       a_matrix_that_is_not_positive_definite_is_refused, the_library_names_itself, NULL});
+                                       a_matrix_that_is_not_positive_definite_is_refused, the_library_names_itself,
+                                       NULL});
 }
