@@ -378,7 +378,7 @@ typedef struct calm_stats {
     const double *sum;       /* [I] sum of x; or NULL                                          */
     const double *sumsq;     /* [I] sum of x^2; or NULL                                        */
     const double *sumabs;    /* [I] sum of |x|; or NULL                                        */
-    const float *samples;    /* [n_samples, I] kept rows (calm_sample_step says which), or NULL */
+    const float *samples;    /* [n_samples, I] kept rows; or NULL                               */
     size_t n_samples;
 } calm_stats;
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* More than parts and presets together; names beyond it are not suggested, nothing else. */
 #define NAMES_MAX 128
 
 /* A parse in progress. */
@@ -19,6 +20,7 @@ typedef struct chain_parse {
     calm_part_kind reached;     /* kind of the last step; TRANSFORM before the first */
 } chain_parse;
 
+/* Without white space at both ends; cut in place. */
 static char *trim(char *text)
 {
     while (isspace((unsigned char)*text))
@@ -34,6 +36,7 @@ static char *cut(char *text, char separator)
 {
     int depth = 0;
     for (; *text; text++) {
+        /* Options may hold commas and plus signs ("1e+3"), which are then within parentheses. */
         depth += (*text == '(') - (*text == ')');
         if (*text == separator && depth == 0) {
             *text = '\0';
@@ -58,6 +61,7 @@ static bool may_follow(calm_part_kind last, calm_part_kind next)
     return false;
 }
 
+/* CALM_EARG with the nearest name, presets first: they are the usual spelling. */
 static calm_status unknown_name(calm_ctx *ctx, const chain_parse *parse, const char *name)
 {
     const char *names[NAMES_MAX];
@@ -76,6 +80,7 @@ static calm_status unknown_name(calm_ctx *ctx, const chain_parse *parse, const c
                      parse->text, name);
 }
 
+/* CALM_EARG: the name is known, but not at this place. */
 static calm_status wrong_place(calm_ctx *ctx, const chain_parse *parse, const calm_part *part)
 {
     static const char *const expected[] = {"a grid (or a transform)", "a rounding", "a refit", "a refit"};
@@ -108,6 +113,7 @@ static calm_status find_part(calm_ctx *ctx, const chain_parse *parse, const char
             *out = parts[i];
             return after_fit(ctx, parse, parts[i]);
         }
+        /* A name of two kinds is misplaced only if neither fits; the later one is named then. */
         misplaced = parts[i];
     }
     return misplaced ? wrong_place(ctx, parse, misplaced) : unknown_name(ctx, parse, name);
@@ -147,6 +153,7 @@ static calm_status parse_step(calm_ctx *ctx, chain_parse *parse, char *text)
         return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": more than %d parts", parse->text, CALM_CHAIN_MAX);
     calm_step *step = &algorithm->steps[algorithm->n_steps];
     CALM_TRY(find_part(ctx, parse, trim(text), &step->part));
+    /* Defaults first, so that options in the text change single members. */
     CALM_TRY(calm_alloc(ctx, ctx->out, &step->opts, 1, step->part->opts_size, "options"));
     CALM_TRY(calm_options_init(ctx, step->part->opts, step->opts));
     if (options)
@@ -159,6 +166,7 @@ static calm_status parse_step(calm_ctx *ctx, chain_parse *parse, char *text)
     return CALM_OK;
 }
 
+/* All steps; the chain must reach a rounding. */
 static calm_status parse_chain(calm_ctx *ctx, chain_parse *parse, const char *chain)
 {
     char *step, *rest;
@@ -210,6 +218,7 @@ static calm_status print_changed(calm_ctx *ctx, const calm_step *step, calm_text
     CALM_TRY(calm_alloc(ctx, ctx->scratch, &defaults, 1, step->part->opts_size, "options"));
     CALM_TRY(calm_options_init(ctx, step->part->opts, defaults));
     for (const calm_option *option = step->part->opts; option && option->name; option++) {
+        /* As text, so that the comparison needs no knowledge of types. */
         const calm_option one[] = {*option, {.name = NULL}};
         calm_text now, before;
         calm_text_init(&now);

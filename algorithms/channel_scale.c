@@ -35,6 +35,7 @@ calm_status calm_channel_scale(calm_ctx *ctx, const calm_problem *problem, doubl
         least = fmin(least, s[j]);
         most = fmax(most, s[j]);
     }
+    /* Largest and smallest scale are then inverses of each other. */
     double middle = sqrt(least * most);
     for (size_t j = 0; j < problem->in; j++)
         scale[j] = (float)(s[j] / middle);

@@ -36,6 +36,7 @@ calm_status calm_group_finish(calm_ctx *ctx, const calm_group *group, calm_grid 
     *out = grid;
     if (isfinite(grid.scale))
         return CALM_OK;
+    /* The row is one of the stacked job; the message names the linear it belongs to and its row there. */
     const calm_linear *linear = group->problem->job->linears;
     size_t row = group->row;
     while (row >= linear->out)
@@ -58,30 +59,36 @@ void calm_qjob_set_grid(calm_qjob *qjob, size_t row, size_t g, calm_grid grid)
     if (qjob->zeros)
         qjob->zeros[row * qjob->n_groups + g] = grid.zero;
     else
+        /* A symmetric result has no zeros to store it in. */
         assert(grid.zero == calm_symmetric_zero(&qjob->scheme));
 }
 
 typedef struct grids_job {
     const calm_problem *problem;
     calm_qjob *qjob;
+    bool encode;    /* the nearest codes too */
 } grids_job;
 
+/* Grids of the rows of a chunk, and with `encode` their nearest codes. */
 static calm_status grids_of_chunk(calm_ctx *ctx, size_t chunk, void *user)
 {
     const grids_job *job = user;
     const calm_problem *problem = job->problem;
+    const size_t first = chunk * CALM_ROW_CHUNK, end = calm_size_min(first + CALM_ROW_CHUNK, problem->out);
     double *w;
+    /* In double: grids and codes of all parts are computed from the same widened weights. */
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w, problem->group));
-    size_t end = (chunk + 1) * CALM_ROW_CHUNK < problem->out ? (chunk + 1) * CALM_ROW_CHUNK : problem->out;
-    for (size_t row = chunk * CALM_ROW_CHUNK; row < end; row++) {
+    for (size_t row = first; row < end; row++) {
         for (size_t g = 0; g < problem->n_groups; g++) {
-            const float *from = problem->w + row * problem->in + calm_problem_group_start(problem, g);
-            size_t n = calm_problem_group_columns(problem, g);
+            const size_t at = row * problem->in + calm_problem_group_start(problem, g);
+            const size_t n = calm_problem_group_columns(problem, g);
             calm_grid grid;
             for (size_t j = 0; j < n; j++)
-                w[j] = from[j];
+                w[j] = problem->w[at + j];
             CALM_TRY(calm_problem_grid(ctx, problem, row, g, w, &grid));
             calm_qjob_set_grid(job->qjob, row, g, grid);
+            if (job->encode)
+                calm_grid_encode(&job->qjob->scheme, grid, w, n, job->qjob->codes + at);
         }
     }
     return CALM_OK;
@@ -89,28 +96,8 @@ static calm_status grids_of_chunk(calm_ctx *ctx, size_t chunk, void *user)
 
 calm_status calm_problem_grids(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob)
 {
-    grids_job job = {problem, qjob};
+    grids_job job = {problem, qjob, false};
     return calm_problem_each_chunk(ctx, problem, grids_of_chunk, &job);
-}
-
-/* Codes of the rows of a chunk, on the grids that stand in the job. */
-static calm_status encode_chunk(calm_ctx *ctx, size_t chunk, void *user)
-{
-    const grids_job *job = user;
-    const calm_problem *problem = job->problem;
-    const calm_qjob *qjob = job->qjob;
-    double *w;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w, problem->group));
-    size_t end = (chunk + 1) * CALM_ROW_CHUNK < problem->out ? (chunk + 1) * CALM_ROW_CHUNK : problem->out;
-    for (size_t cell = chunk * CALM_ROW_CHUNK * problem->n_groups; cell < end * problem->n_groups; cell++) {
-        size_t g = cell % problem->n_groups, n = calm_problem_group_columns(problem, g);
-        size_t at = cell / problem->n_groups * problem->in + calm_problem_group_start(problem, g);
-        calm_grid grid = {qjob->scales[cell], qjob->zeros ? qjob->zeros[cell] : calm_symmetric_zero(&qjob->scheme)};
-        for (size_t j = 0; j < n; j++)
-            w[j] = problem->w[at + j];
-        calm_grid_encode(&qjob->scheme, grid, w, n, qjob->codes + at);
-    }
-    return CALM_OK;
 }
 
 size_t calm_problem_nearest_scratch_bytes(const calm_job_shape *shape)
@@ -120,9 +107,8 @@ size_t calm_problem_nearest_scratch_bytes(const calm_job_shape *shape)
 
 calm_status calm_problem_nearest(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob)
 {
-    grids_job job = {problem, qjob};
-    CALM_TRY(calm_problem_grids(ctx, problem, qjob));
-    return calm_problem_each_chunk(ctx, problem, encode_chunk, &job);
+    grids_job job = {problem, qjob, true};
+    return calm_problem_each_chunk(ctx, problem, grids_of_chunk, &job);
 }
 
 size_t calm_problem_damped_bytes(size_t in)
@@ -134,6 +120,7 @@ calm_status calm_problem_damped(calm_ctx *ctx, const calm_problem *problem, doub
 {
     size_t n = problem->in, cells;
     double mean = 0;
+    /* Parts that call this have CALM_NEEDS_GRAM among their caps. */
     assert(problem->h);
     if (!calm_size_mul(&cells, n, n))
         return calm_fail(ctx, CALM_ENOMEM, "%s: a %zu x %zu matrix does not fit", problem->job->name, n, n);
@@ -141,6 +128,7 @@ calm_status calm_problem_damped(calm_ctx *ctx, const calm_problem *problem, doub
     memcpy(*out, problem->h, cells * sizeof **out);
     for (size_t j = 0; j < n; j++)
         mean += problem->h_diag[j];
+    /* Relative to the mean of the diagonal, so that the same damping suits inputs of any size. */
     mean /= (double)n;
     for (size_t j = 0; j < n; j++)
         (*out)[j * n + j] += damp * mean;
@@ -155,6 +143,7 @@ size_t calm_problem_scale_bytes(size_t in)
 calm_status calm_problem_scale(calm_ctx *ctx, calm_problem *problem, const float *s)
 {
     size_t n = problem->in;
+    /* The first transform that scales; a second one multiplies. */
     if (!problem->in_scale) {
         CALM_TRY(CALM_NEW(ctx, ctx->scratch, problem->in_scale, n));
         for (size_t j = 0; j < n; j++)
@@ -165,6 +154,7 @@ calm_status calm_problem_scale(calm_ctx *ctx, calm_problem *problem, const float
     for (size_t i = 0; i < problem->out; i++)
         for (size_t j = 0; j < n; j++)
             problem->w[i * n + j] *= s[j];
+    /* x is divided by s, so H = E[x x^T] is divided by s_i s_j; W x stays what it was. */
     for (size_t i = 0; problem->h && i < n; i++)
         for (size_t j = 0; j < n; j++)
             problem->h[i * n + j] /= (double)s[i] * s[j];

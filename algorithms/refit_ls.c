@@ -14,34 +14,19 @@ static const calm_option ls_table[] = {
     {.name = NULL},
 };
 
-typedef struct ls_job {
-    const calm_problem *problem;
-    calm_qjob *qjob;
-    const double *h;
-    size_t chunk;
-} ls_job;
-
-static calm_status ls_chunk(calm_ctx *ctx, size_t index, void *user)
+/* One solution per row, since codes do not move. */
+static calm_status fit_scales(calm_ctx *ctx, calm_rows *rows, const void *opts)
 {
-    const ls_job *job = user;
-    size_t first = index * job->chunk, left = job->problem->out - first;
-    calm_rows rows;
-    CALM_TRY(calm_rows_load(ctx, &rows, job->problem, job->qjob, job->h, first, left < job->chunk ? left : job->chunk));
-    CALM_TRY(calm_rows_begin_scales(ctx, &rows));
-    calm_rows_scales(ctx, &rows);
-    for (size_t r = 0; r < rows.n; r++)
-        calm_rows_store(&rows, r);
+    (void)opts;
+    CALM_TRY(calm_rows_begin_scales(ctx, rows));
+    calm_rows_scales(ctx, rows);
     return CALM_OK;
 }
 
 static calm_status ls(calm_ctx *ctx, const calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const ls_options *options = opts;
-    double *h;
-    ls_job job = {.problem = problem, .qjob = qjob, .chunk = calm_rows_chunk(problem->n_groups)};
-    CALM_TRY(calm_problem_damped(ctx, problem, options->damp, &h));
-    job.h = h;
-    return calm_parallel_for(ctx, (problem->out + job.chunk - 1) / job.chunk, ls_chunk, &job);
+    return calm_rows_each(ctx, problem, qjob, options->damp, calm_rows_chunk(problem->n_groups), fit_scales, NULL);
 }
 
 const calm_part calm_refit_ls = {

@@ -24,42 +24,26 @@ static const calm_option mkq_table[] = {
     {.name = NULL},
 };
 
-typedef struct mkq_job {
-    const calm_problem *problem;
-    calm_qjob *qjob;
-    const double *h;
-    size_t chunk;
-    long long rounds;
-} mkq_job;
-
-static calm_status mkq_chunk(calm_ctx *ctx, size_t index, void *user)
+/* Rounds until every row has stopped. */
+static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *opts)
 {
-    const mkq_job *job = user;
-    size_t first = index * job->chunk, left = job->problem->out - first;
-    calm_rows rows;
-    CALM_TRY(calm_rows_load(ctx, &rows, job->problem, job->qjob, job->h, first, left < job->chunk ? left : job->chunk));
-    CALM_TRY(calm_rows_begin_scales(ctx, &rows));
-    for (long long round = 0; round < job->rounds && rows.n; round++) {
-        calm_rows_scales(ctx, &rows);
-        calm_rows_sweep(&rows);
-        for (size_t r = rows.n; r-- > 0;)
-            if (!(rows.before[r] - rows.loss[r] > LEAST_FALL * rows.before[r]))
-                calm_rows_drop(&rows, r);
+    const mkq_options *options = opts;
+    CALM_TRY(calm_rows_begin_scales(ctx, rows));
+    for (long long round = 0; round < options->rounds && rows->n; round++) {
+        calm_rows_scales(ctx, rows);
+        calm_rows_sweep(rows);
+        /* From the last row down: a dropped one is replaced by the last, which has been looked at already. */
+        for (size_t r = rows->n; r-- > 0;)
+            if (!(rows->before[r] - rows->loss[r] > LEAST_FALL * rows->before[r]))
+                calm_rows_drop(rows, r);
     }
-    for (size_t r = 0; r < rows.n; r++)
-        calm_rows_store(&rows, r);
     return CALM_OK;
 }
 
 static calm_status mkq(calm_ctx *ctx, const calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const mkq_options *options = opts;
-    double *h;
-    mkq_job job = {.problem = problem, .qjob = qjob, .chunk = calm_rows_chunk(problem->n_groups),
-                   .rounds = options->rounds};
-    CALM_TRY(calm_problem_damped(ctx, problem, options->damp, &h));
-    job.h = h;
-    return calm_parallel_for(ctx, (problem->out + job.chunk - 1) / job.chunk, mkq_chunk, &job);
+    return calm_rows_each(ctx, problem, qjob, options->damp, calm_rows_chunk(problem->n_groups), alternate, options);
 }
 
 const calm_part calm_refit_mkq = {

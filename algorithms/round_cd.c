@@ -20,36 +20,21 @@ static const calm_option cd_table[] = {
     {.name = NULL},
 };
 
-typedef struct cd_job {
-    const calm_problem *problem;
-    calm_qjob *qjob;
-    const double *h;
-    long long sweeps;
-} cd_job;
-
-static calm_status cd_chunk(calm_ctx *ctx, size_t index, void *user)
+/* No row is dropped: the sweeps are few, and one without a move costs a product alone. */
+static calm_status sweep_rows(calm_ctx *ctx, calm_rows *rows, const void *opts)
 {
-    const cd_job *job = user;
-    size_t first = index * CALM_ROW_CHUNK, left = job->problem->out - first;
-    calm_rows rows;
-    CALM_TRY(calm_rows_load(ctx, &rows, job->problem, job->qjob, job->h, first,
-                            left < CALM_ROW_CHUNK ? left : CALM_ROW_CHUNK));
-    for (long long sweep = 0; sweep < job->sweeps; sweep++)
-        calm_rows_sweep(&rows);
-    for (size_t r = 0; r < rows.n; r++)
-        calm_rows_store(&rows, r);
+    const cd_options *options = opts;
+    (void)ctx;
+    for (long long sweep = 0; sweep < options->sweeps; sweep++)
+        calm_rows_sweep(rows);
     return CALM_OK;
 }
 
 static calm_status cd(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const cd_options *options = opts;
-    double *h;
-    cd_job job = {.problem = problem, .qjob = qjob, .sweeps = options->sweeps};
     CALM_TRY(calm_problem_nearest(ctx, problem, qjob));
-    CALM_TRY(calm_problem_damped(ctx, problem, options->damp, &h));
-    job.h = h;
-    return calm_problem_each_chunk(ctx, problem, cd_chunk, &job);
+    return calm_rows_each(ctx, problem, qjob, options->damp, CALM_ROW_CHUNK, sweep_rows, options);
 }
 
 static calm_part_memory memory(const calm_job_shape *shape, const void *opts)

@@ -23,7 +23,9 @@
 
 #define BLOCK ((size_t)128)
 #define TILE ((size_t)32)
+/* 0.01 becomes 2.56 of the mean diagonal: beyond that the damping outweighs H. */
 #define MAX_DOUBLINGS 8
+/* Added and taken off again: rounds a double to a whole number, ties to even, in one vector lane. */
 #define ROUND_F64 0x1.8p52
 
 enum { ORDER_ACTIVATION, ORDER_NONE };
@@ -71,6 +73,7 @@ static int compare_columns(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
+/* *out [I]: position -> column. */
 static calm_status order_columns(calm_ctx *ctx, const calm_problem *problem, int order, size_t **out)
 {
     ranked *columns;
@@ -94,10 +97,12 @@ static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size
         mean += problem->h_diag[i];
     mean /= (double)n;
     for (size_t i = 0; i < n; i++) {
+        /* The upper triangle alone, which is what the factorisation reads. */
         for (size_t j = i; j < n; j++)
             u[i * n + j] = problem->h[order[i] * n + order[j]];
         u[i * n + i] += damp * mean;
     }
+    /* The factor of H, from it the inverse, and the upper factor of that: the steps of the published code. */
     CALM_TRY(calm_dcholesky_upper(ctx, n, u, n));
     CALM_TRY(calm_dcholesky_invert(ctx, n, u, n));
     return calm_dcholesky_upper(ctx, n, u, n);
@@ -107,6 +112,7 @@ static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size
 static calm_status factor_damped(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
                                  double *u, double *used)
 {
+    /* Failures of the attempts stay in a context of their own; the last one is quoted. */
     calm_ctx trial = *ctx;
     for (int doubling = 0; doubling <= MAX_DOUBLINGS; doubling++, damp *= 2) {
         calm_ctx_forgive(&trial);
@@ -171,6 +177,7 @@ static void correct_columns(double (*tile)[TILE], size_t from, size_t to, const 
             tile[k][r] -= u[k] * e[r];
 }
 
+/* Rows of the tile that exist: the last one of a chunk may be short. */
 static size_t tile_rows(const chunk_state *state)
 {
     size_t left = state->n - state->tile_row;
@@ -183,6 +190,7 @@ static size_t tile_grid(const chunk_state *state, size_t g)
     return (state->tile_row / TILE * state->job->problem->n_groups + g) * TILE;
 }
 
+/* Scales and zeros of group g for the rows of the tile; missing rows get a harmless 1. */
 static void read_grids(chunk_state *state, size_t g)
 {
     const calm_qjob *qjob = state->job->qjob;
@@ -214,6 +222,7 @@ static calm_status enter_group(calm_ctx *ctx, chunk_state *state, size_t g, size
     return CALM_OK;
 }
 
+/* The block's columns of the tile, transposed. */
 static void load_tile(chunk_state *state, size_t start, size_t end)
 {
     size_t in = state->job->problem->in;
@@ -242,6 +251,8 @@ static calm_status quantize_tile(calm_ctx *ctx, chunk_state *state, size_t start
                         calm_code_min(scheme), calm_code_max(scheme), u[j], code, e);
         correct_columns(state->tile, j + 1 - start, end - start, u + start, e);
         for (size_t r = 0; r < tile_rows(state); r++) {
+            /* Back in the order of the matrix: codes by column number; errors by position, for the product that
+             * follows. */
             job->qjob->codes[(state->first + state->tile_row + r) * in + column] = code[r];
             state->e[(state->tile_row + r) * BLOCK + j - start] = e[r];
         }
@@ -296,6 +307,7 @@ static calm_status gptq_chunk(calm_ctx *ctx, size_t chunk, void *user)
     for (size_t r = 0; r < state.n; r++)
         for (size_t j = 0; j < in; j++)
             state.w[r * in + j] = problem->w[(state.first + r) * in + job->order[j]];
+    /* Static grids stand in the job already; sequential ones are found at the first column of their group. */
     for (state.tile_row = 0; !job->sequential && state.tile_row < state.n; state.tile_row += TILE)
         for (size_t g = 0; g < problem->n_groups; g++)
             read_grids(&state, g);
@@ -303,6 +315,7 @@ static calm_status gptq_chunk(calm_ctx *ctx, size_t chunk, void *user)
         end = block_end(job, start);
         for (state.tile_row = 0; state.tile_row < state.n; state.tile_row += TILE)
             CALM_TRY(quantize_tile(ctx, &state, start, end));
+        /* The lazy update: what this block's errors do to all later columns, in one product. */
         if (end < in)
             calm_dgemm_nn(state.n, in - end, end - start, -1, state.e, BLOCK, job->u + start * in + end, in, 1,
                           state.w + end, in);
@@ -317,6 +330,7 @@ static calm_status gptq(calm_ctx *ctx, calm_problem *problem, const void *opts, 
     const gptq_options *options = opts;
     size_t *order;
     double *u;
+    /* Before the grids: a cleared weight must not widen its group's span. */
     clear_dead_columns(problem);
     CALM_TRY(order_columns(ctx, problem, options->order, &order));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, u, problem->in * problem->in));

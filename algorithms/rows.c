@@ -13,6 +13,7 @@
 
 #include "ptq/base/simd.h"
 #include "ptq/tensor/linalg.h"
+#include "ptq/tensor/vector.h"
 
 #define TILE ((size_t)32)
 #define RIDGE 1e-6
@@ -27,6 +28,7 @@ size_t calm_rows_chunk(size_t n_groups)
 
 /* ---- loading and storing ---- */
 
+/* In the order of calm_rows_load_bytes. */
 static calm_status allocate(calm_ctx *ctx, calm_rows *rows, size_t n)
 {
     size_t in = rows->problem->in, n_groups = rows->problem->n_groups;
@@ -47,7 +49,8 @@ size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n)
            2 * CALM_BYTES(double, n) + CALM_BYTES(double, n * CALM_SWEEP_BLOCK);
 }
 
-size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n)
+/* The same with calm_rows_begin_scales. */
+static size_t scales_bytes(const calm_job_shape *shape, size_t n)
 {
     const size_t groups = shape->n_groups;
     return calm_rows_load_bytes(shape, n) + CALM_BYTES(double, n * shape->in) +
@@ -57,15 +60,17 @@ size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n)
 
 calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void *opts)
 {
+    /* Damped H is shared; each worker has the rows of one chunk. */
     const size_t chunk = calm_rows_chunk(shape->n_groups), n_chunks = (shape->out + chunk - 1) / chunk;
     (void)opts;
     return (calm_part_memory){calm_problem_damped_bytes(shape->in),
                               calm_size_min(shape->n_threads, n_chunks) *
-                                  calm_rows_scales_bytes(shape, calm_size_min(chunk, shape->out))};
+                                  scales_bytes(shape, calm_size_min(chunk, shape->out))};
 }
 
-calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_problem *problem, calm_qjob *qjob,
-                           const double *h, size_t first, size_t n)
+/* Rows first .. first + n - 1 of the job as it stands, in ctx->scratch.  The loss is 0 until `scales` sets it. */
+static calm_status load(calm_ctx *ctx, calm_rows *rows, const calm_problem *problem, calm_qjob *qjob, const double *h,
+                        size_t first, size_t n)
 {
     size_t in = problem->in, n_groups = problem->n_groups;
     *rows = (calm_rows){.problem = problem, .qjob = qjob, .h = h, .n = n};
@@ -79,6 +84,7 @@ calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_problem *p
         }
         for (size_t j = 0; j < in; j++) {
             rows->w[r * in + j] = problem->w[(first + r) * in + j];
+            /* Codes less zeros, so that both kinds of scheme read w = s q from here on. */
             rows->q[r * in + j] = qjob->codes[(first + r) * in + j] - rows->zero[r * n_groups + j / problem->group];
         }
     }
@@ -93,11 +99,13 @@ calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->right, n * n_groups));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->system, n_groups * n_groups));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->solution, n_groups));
+    /* W H does not change while codes and scales do: once for all rounds. */
     calm_dgemm_nn(n, in, in, 1, rows->w, in, rows->h, in, 0, rows->wh, in);
     return CALM_OK;
 }
 
-void calm_rows_store(const calm_rows *rows, size_t r)
+/* Write row r back to the job. */
+static void store(const calm_rows *rows, size_t r)
 {
     size_t in = rows->problem->in, n_groups = rows->problem->n_groups, row = rows->row[r];
     for (size_t g = 0; g < n_groups; g++)
@@ -108,6 +116,7 @@ void calm_rows_store(const calm_rows *rows, size_t r)
     }
 }
 
+/* Copy a row onto another, which may be itself. */
 static void move_row(double *matrix, size_t width, size_t from, size_t to)
 {
     memmove(matrix + to * width, matrix + from * width, width * sizeof *matrix);
@@ -116,7 +125,8 @@ static void move_row(double *matrix, size_t width, size_t from, size_t to)
 void calm_rows_drop(calm_rows *rows, size_t r)
 {
     size_t last = rows->n - 1, in = rows->problem->in, n_groups = rows->problem->n_groups;
-    calm_rows_store(rows, r);
+    store(rows, r);
+    /* Everything that outlives a round moves; products and normal equations are made anew. */
     rows->row[r] = rows->row[last];
     move_row(rows->w, in, last, r);
     move_row(rows->wh, in, last, r);
@@ -127,21 +137,41 @@ void calm_rows_drop(calm_rows *rows, size_t r)
     rows->n--;
 }
 
-/* ---- scales ---- */
+/* ---- all rows ---- */
 
-/* Eight lanes, added pairwise: one order on every processor. */
-CALM_VECTORIZE
-static double dot(size_t n, const double *x, const double *y)
+typedef struct rows_job {
+    const calm_problem *problem;
+    calm_qjob *qjob;
+    const double *h;
+    size_t chunk;
+    calm_rows_fn *fn;
+    const void *opts;
+} rows_job;
+
+/* Load one chunk, run the part over it, store what it has not dropped. */
+static calm_status run_chunk(calm_ctx *ctx, size_t index, void *user)
 {
-    double lane[8] = {0};
-    size_t j = 0;
-    for (; j + 8 <= n; j += 8)
-        for (size_t l = 0; l < 8; l++)
-            lane[l] += x[j + l] * y[j + l];
-    for (size_t l = 0; j < n; j++, l++)
-        lane[l] += x[j] * y[j];
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+    const rows_job *job = user;
+    const size_t first = index * job->chunk;
+    calm_rows rows;
+    CALM_TRY(load(ctx, &rows, job->problem, job->qjob, job->h, first,
+                  calm_size_min(job->problem->out - first, job->chunk)));
+    CALM_TRY(job->fn(ctx, &rows, job->opts));
+    for (size_t r = 0; r < rows.n; r++)
+        store(&rows, r);
+    return CALM_OK;
 }
+
+calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, double damp, size_t chunk,
+                           calm_rows_fn *fn, const void *opts)
+{
+    double *h;
+    CALM_TRY(calm_problem_damped(ctx, problem, damp, &h));
+    rows_job job = {problem, qjob, h, chunk, fn, opts};
+    return calm_parallel_for(ctx, (problem->out + chunk - 1) / chunk, run_chunk, &job);
+}
+
+/* ---- scales ---- */
 
 /* normal and right of all rows. */
 static void build_normal(calm_rows *rows)
@@ -152,13 +182,14 @@ static void build_normal(calm_rows *rows)
         size_t start = calm_problem_group_start(problem, g), n = calm_problem_group_columns(problem, g);
         calm_dgemm_nn(rows->n, in - start, n, 1, rows->q + start, in, rows->h + start * in + start, in, 0,
                       rows->product + start, in);
+        /* The product has q H from column `start` on: only groups k >= g are wanted, the matrix is symmetric. */
         for (size_t r = 0; r < rows->n; r++) {
             double *normal = rows->normal + (r * n_groups + g) * n_groups;
             for (size_t k = g; k < n_groups; k++) {
                 size_t at = r * in + calm_problem_group_start(problem, k);
-                normal[k] = dot(calm_problem_group_columns(problem, k), rows->product + at, rows->q + at);
+                normal[k] = calm_vec_ddot(calm_problem_group_columns(problem, k), rows->product + at, rows->q + at);
             }
-            rows->right[r * n_groups + g] = dot(n, rows->wh + r * in + start, rows->q + r * in + start);
+            rows->right[r * n_groups + g] = calm_vec_ddot(n, rows->wh + r * in + start, rows->q + r * in + start);
         }
     }
 }
@@ -167,7 +198,7 @@ static void build_normal(calm_rows *rows)
 static double loss_at(const calm_rows *rows, size_t r, const double *s)
 {
     size_t in = rows->problem->in, n_groups = rows->problem->n_groups;
-    double loss = dot(in, rows->w + r * in, rows->wh + r * in);
+    double loss = calm_vec_ddot(in, rows->w + r * in, rows->wh + r * in);
     for (size_t g = 0; g < n_groups; g++) {
         const double *normal = rows->normal + (r * n_groups + g) * n_groups;
         double sum = -2 * rows->right[r * n_groups + g] + normal[g] * s[g];
@@ -188,10 +219,12 @@ static bool solve_row(calm_ctx *ctx, calm_rows *rows, size_t r)
         ridge += RIDGE * normal[g * n_groups + g] / (double)n_groups;
     memcpy(rows->system, normal, n_groups * n_groups * sizeof *normal);
     for (size_t g = 0; g < n_groups; g++) {
+        /* An empty group has a zero row and column: 1 on the diagonal leaves its scale as it is. */
         bool empty = !(normal[g * n_groups + g] > 0);
         rows->system[g * n_groups + g] = empty ? 1 : normal[g * n_groups + g] + ridge;
         rows->solution[g] = empty ? rows->scale[r * n_groups + g] : rows->right[r * n_groups + g];
     }
+    /* The ridge makes this rare: two groups whose codes have the same effect on the output. */
     if (calm_dcholesky_upper(ctx, n_groups, rows->system, n_groups) != CALM_OK)
         return false;
     if (calm_dcholesky_solve(ctx, n_groups, rows->system, n_groups, 1, rows->solution, 1) != CALM_OK)
@@ -207,6 +240,7 @@ static bool solve_row(calm_ctx *ctx, calm_rows *rows, size_t r)
 void calm_rows_scales(calm_ctx *ctx, calm_rows *rows)
 {
     size_t n_groups = rows->problem->n_groups;
+    /* A row that cannot be solved keeps its scales; its failure must not become that of the run. */
     calm_ctx trial = *ctx;
     build_normal(rows);
     for (size_t r = 0; r < rows->n; r++) {
@@ -215,6 +249,7 @@ void calm_rows_scales(calm_ctx *ctx, calm_rows *rows)
         calm_ctx_forgive(&trial);
         if (!solve_row(&trial, rows, r))
             continue;
+        /* Compared with the scales as stored: rounding to 16 bits may undo what little least squares gained. */
         double loss = loss_at(rows, r, rows->solution);
         if (loss < rows->loss[r]) {
             memcpy(scale, rows->solution, n_groups * sizeof *scale);
@@ -242,6 +277,7 @@ static double move_column(sweep_tile *tile, size_t k, double power)
         next = next > tile->hi[r] ? tile->hi[r] : next;
         next = (next + ROUND_F64) - ROUND_F64;
         double step = tile->scale[r] * (next - q);
+        /* What the loss falls by when e_j changes by -step: 2 step (H e)_j - step^2 H_jj. */
         tile->gain[r] += step * (2 * c - step * power);
         tile->q[k][r] = next;
         tile->step[r] = step;
@@ -284,6 +320,7 @@ static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t 
         }
     memset(tile->gain, 0, sizeof tile->gain);
     for (size_t j = start; j < end; j++) {
+        /* Blocks and groups end at different columns where a group is no divisor of the block. */
         if (j == start || j % group == 0)
             enter_group(rows, tile, first, n, j / group);
         if (move_column(tile, j - start, rows->h[j * in + j]) > 0)
@@ -321,6 +358,7 @@ void calm_rows_sweep(calm_rows *rows)
                       CALM_SWEEP_BLOCK);
         for (size_t first = 0; first < rows->n; first += TILE)
             sweep_block(rows, &tile, first, start, end);
+        /* The next block's product reads the errors that this block has left. */
         update_errors(rows, start, end);
     }
 }

@@ -29,20 +29,21 @@ typedef struct calm_rows {
     double *solution;         /* [G] work                                                */
 } calm_rows;
 
+/* What a part does to a chunk of rows; they are stored afterwards. */
+typedef calm_status calm_rows_fn(calm_ctx *ctx, calm_rows *rows, const void *opts);
+
+/* Run fn over all rows of the job in chunks of `chunk` rows, under H with `damp` times its mean diagonal added. */
+calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, double damp, size_t chunk,
+                           calm_rows_fn *fn, const void *opts);
+
 /* Rows per chunk: fewer when there are many groups, whose normal equations take G^2 cells a row. */
 size_t calm_rows_chunk(size_t n_groups);
-
-/* Load rows first .. first + n - 1 of the job as it stands; memory from ctx->scratch.  The loss is 0 until `scales`
- * sets it. */
-calm_status calm_rows_load(calm_ctx *ctx, calm_rows *rows, const calm_problem *problem, calm_qjob *qjob,
-                           const double *h, size_t first, size_t n);
 
 /* What `scales` needs besides: W H, and memory for normal equations, from ctx->scratch.  Before the first of them. */
 calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows);
 
-/* What calm_rows_load takes of ctx->scratch, and with calm_rows_begin_scales, for n rows of a job of this shape. */
+/* What calm_rows_each takes of ctx->scratch for n rows of a job of this shape. */
 size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n);
-size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n);
 
 /* Of a refit that does both in chunks of calm_rows_chunk rows, after damping H. */
 calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void *opts);
@@ -53,10 +54,7 @@ void calm_rows_scales(calm_ctx *ctx, calm_rows *rows);
 /* One sweep of cyclic coordinate descent over the codes; lowers `loss` by what each change gains. */
 void calm_rows_sweep(calm_rows *rows);
 
-/* Write row r back to the job. */
-void calm_rows_store(const calm_rows *rows, size_t r);
-
-/* Write row r back and put the last row in its place. */
+/* Write row r back to the job and put the last row in its place. */
 void calm_rows_drop(calm_rows *rows, size_t r);
 
 #endif

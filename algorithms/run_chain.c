@@ -1,6 +1,6 @@
 /* Run a chain on a job: check the inputs, build the problem, transforms, rounding, refits.
  *
- *   H = X^T X / N.  No input at all (N = 0: an expert that no token reached) says nothing about which inputs
+ *   H = X^T X / N.  No input at all (N = 0: an expert that no token reached) gives no information about which inputs
  *   matter, so H is then the identity and every algorithm degrades to its unweighted form. */
 #include <assert.h>
 #include <math.h>
@@ -10,6 +10,7 @@
 
 /* ---- check inputs ---- */
 
+/* CALM_EARG when a part needs what calibration did not collect. */
 static calm_status check_statistic(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job, unsigned cap,
                                    const void *values, const char *what)
 {
@@ -39,6 +40,7 @@ static calm_status check_absorb_groups(calm_ctx *ctx, const calm_job *job)
     return CALM_OK;
 }
 
+/* What can be seen without reading weights or statistics. */
 static calm_status check_job(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job)
 {
     const calm_stats *stats = job->stats;
@@ -82,20 +84,16 @@ calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorith
     return CALM_OK;
 }
 
-static calm_status check_absmax(calm_ctx *ctx, const calm_job *job, size_t in)
+/* A statistic of every input, which must be finite and not negative.  Statistics come from the store, too: a damaged
+ * one must not become a scale. */
+static calm_status check_inputs(calm_ctx *ctx, const calm_job *job, size_t in, const char *what, const float *single,
+                                const double *wide)
 {
-    for (size_t j = 0; j < in; j++)
-        if (!isfinite(job->stats->absmax[j]) || job->stats->absmax[j] < 0)
-            return calm_fail(ctx, CALM_ENUMERIC, "%s: max|x| of input %zu is %g", job->name, j, job->stats->absmax[j]);
-    return CALM_OK;
-}
-
-static calm_status check_sums(calm_ctx *ctx, const calm_job *job, size_t in)
-{
-    for (size_t j = 0; j < in; j++)
-        if (!isfinite(job->stats->sumabs[j]) || job->stats->sumabs[j] < 0)
-            return calm_fail(ctx, CALM_ENUMERIC, "%s: the sum of |x| of input %zu is %g", job->name, j,
-                             job->stats->sumabs[j]);
+    for (size_t j = 0; j < in; j++) {
+        const double value = single ? (double)single[j] : wide[j];
+        if (!isfinite(value) || value < 0)
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: %s of input %zu is %g", job->name, what, j, value);
+    }
     return CALM_OK;
 }
 
@@ -109,6 +107,7 @@ static calm_status check_samples(calm_ctx *ctx, const calm_job *job, size_t in)
 
 /* ---- the problem ---- */
 
+/* problem->w [O, I] = the linears of the job under each other, checked to be finite. */
 static calm_status stack_weights(calm_ctx *ctx, const calm_job *job, calm_problem *problem)
 {
     size_t n_weights;
@@ -150,6 +149,7 @@ static calm_status copy_gram(calm_ctx *ctx, const calm_job *job, calm_problem *p
                              gram[j * n + j]);
         trace += gram[j * n + j];
     }
+    /* Rows that are all zero say no more than no rows. */
     bool blind = job->stats->rows == 0 || trace == 0;
     for (size_t i = 0; i < cells; i++)
         problem->h[i] = blind ? i / n == i % n : gram[i] / (double)job->stats->rows;
@@ -165,6 +165,7 @@ calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t i
                             .n_groups = calm_scheme_groups(scheme, in), .n_threads = 1, .symmetric = scheme->symmetric};
 }
 
+/* The job in the form that parts change: a copy, so that candidates do not meet each other's changes. */
 static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
                                 calm_problem *problem)
 {
@@ -176,9 +177,9 @@ static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm,
     problem->group = shape.group;
     CALM_TRY(stack_weights(ctx, job, problem));
     if (algorithm->caps & CALM_NEEDS_ABSMAX)
-        CALM_TRY(check_absmax(ctx, job, problem->in));
+        CALM_TRY(check_inputs(ctx, job, problem->in, "max|x|", job->stats->absmax, NULL));
     if (algorithm->caps & CALM_NEEDS_SUMS)
-        CALM_TRY(check_sums(ctx, job, problem->in));
+        CALM_TRY(check_inputs(ctx, job, problem->in, "the sum of |x|", NULL, job->stats->sumabs));
     if (algorithm->caps & CALM_NEEDS_SAMPLES)
         CALM_TRY(check_samples(ctx, job, problem->in));
     if (algorithm->caps & CALM_NEEDS_GRAM)
@@ -188,6 +189,7 @@ static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm,
 
 /* ---- the result ---- */
 
+/* In ctx->out.  The input scale is final here: transforms are done, and nothing later changes it. */
 static calm_status allocate_result(calm_ctx *ctx, const calm_problem *problem, calm_qjob *out)
 {
     *out = (calm_qjob){.out = problem->out, .in = problem->in, .n_groups = problem->n_groups, .group = problem->group,
@@ -216,6 +218,7 @@ static calm_status run_steps(calm_ctx *ctx, const calm_algorithm *algorithm, con
     calm_problem problem;
     size_t at = 0;
     CALM_TRY(build_problem(ctx, algorithm, job, &problem));
+    /* AWQ searches with the chain's own grid, so it is known before the transforms run. */
     while (algorithm->steps[at].part->kind != CALM_KIND_GRID)
         at++;
     problem.grid = algorithm->steps[at].part;
@@ -225,6 +228,7 @@ static calm_status run_steps(calm_ctx *ctx, const calm_algorithm *algorithm, con
     CALM_TRY(allocate_result(ctx, &problem, out));
     CALM_TRY(algorithm->steps[at].part->run.round(ctx, &problem, algorithm->steps[at].opts, out));
     for (at++; at < algorithm->n_steps; at++) {
+        /* The parser lets nothing else through. */
         assert(algorithm->steps[at].part->kind == CALM_KIND_REFIT);
         CALM_TRY(algorithm->steps[at].part->run.refit(ctx, &problem, algorithm->steps[at].opts, out));
     }
@@ -250,6 +254,7 @@ size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const c
         if (step->part->memory)
             memory = step->part->memory(shape, step->opts);
         kept += memory.kept;
+        /* What a part keeps stays until the end of the chain; what it holds while it runs does not add up. */
         most = calm_size_max(most, kept + memory.most);
     }
     return calm_size_max(kept, most);

@@ -1,8 +1,8 @@
 /* Scale search over shrunken spans, then least squares.
  *
  *   tried      s = p s0, s0 the span of the group, p 36 equally spaced values from 1.1 down to 0.35 (3 bits: 0.30,
- *              2 bits: 0.20), and p = 1; both signs if asked: the symmetric grid has one code more below zero
- *              than above, so the sign says which side has it
+ *              2 bits: 0.20), and p = 1; with "signed" both signs: the symmetric grid has one code more below
+ *              zero than above, and the sign decides which side has it
  *   then       q = round(w / s) clipped, s = sum h w q / sum h q^2, while sum h (w - s q)^2 falls
  *
  * Every scale is rounded to its storable value before its error is taken, so what is compared is what is stored.
@@ -11,6 +11,7 @@
 #include "algorithms/search.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "ptq/base/simd.h"
@@ -20,6 +21,19 @@
 #define LANES 80                   /* >= 2 (N_SHRINK + 1), a multiple of the widest vector */
 #define ROUND_F64 0x1.8p52
 
+#define SIGNED_OPTION                                                                                                  \
+    {.name = "signed", .help = "try negative scales too", .offset = offsetof(calm_search, both_signs),                 \
+     .type = CALM_OPTION_BOOL, .fallback = "false"}
+
+const calm_option calm_search_options[] = {SIGNED_OPTION, {.name = NULL}};
+
+const calm_option calm_search_ls_options[] = {
+    SIGNED_OPTION,
+    {.name = "rounds", .help = "of least squares at most", .offset = offsetof(calm_search, rounds),
+     .type = CALM_OPTION_INT, .fallback = "8", .min = 1, .max = 1000},
+    {.name = NULL},
+};
+
 /* Candidates side by side: the inner loop runs over them, so each one's sum is taken in column order whatever the
  * vector width. */
 typedef struct candidates {
@@ -28,11 +42,13 @@ typedef struct candidates {
     size_t n;
 } candidates;
 
+/* The fewer codes, the more a narrow span may gain by clipping. */
 static double shrink_least(int bits)
 {
     return bits == 2 ? 0.20 : bits == 3 ? 0.30 : 0.35;
 }
 
+/* A scale beyond the storable range is no candidate. */
 static void add_candidate(candidates *c, const calm_scheme *scheme, calm_grid grid)
 {
     if (!isfinite(grid.scale))
@@ -45,6 +61,7 @@ static void add_candidate(candidates *c, const calm_scheme *scheme, calm_grid gr
     c->n++;
 }
 
+/* All spans that are tried; p = 1 first, so that it wins among equals. */
 static void add_spans(candidates *c, const calm_group *group, bool both_signs)
 {
     const calm_scheme *scheme = &group->problem->job->scheme;
@@ -54,6 +71,7 @@ static void add_spans(candidates *c, const calm_group *group, bool both_signs)
     calm_grid_span(group->w, group->n, &lo, &hi);
     memset(c, 0, sizeof *c);
     for (int i = -1; i < N_SHRINK; i++) {
+        /* From wide to narrow. */
         double p = i < 0 ? 1 : SHRINK_MOST - i * (SHRINK_MOST - least) / (N_SHRINK - 1);
         calm_grid grid = calm_grid_between(scheme, p * lo, p * hi);
         add_candidate(c, scheme, grid);
@@ -94,12 +112,13 @@ static void project(const calm_group *group, const double *h, double scale, doub
 }
 
 /* Least squares from the best candidate on. */
-static calm_grid refine(const calm_group *group, const double *h, const candidates *c, size_t best, int rounds)
+static calm_grid refine(const calm_group *group, const double *h, const candidates *c, size_t best,
+                        long long rounds)
 {
     const calm_scheme *scheme = &group->problem->job->scheme;
     calm_grid grid = c->grid[best];
     double loss = c->loss[best];
-    for (int round = 0; round < rounds; round++) {
+    for (long long round = 0; round < rounds; round++) {
         double wq, qq;
         candidates one = {.n = 0};
         calm_grid next = grid;
@@ -111,6 +130,7 @@ static calm_grid refine(const calm_group *group, const double *h, const candidat
             break;
         add_candidate(&one, scheme, next);
         measure(&one, 1, group->w, h, group->n);
+        /* Rounding the scale may raise the loss: then the last one stays. */
         if (!one.n || !(one.loss[0] < loss))
             break;
         grid = next;
@@ -128,13 +148,15 @@ static const double *weights_of(const calm_group *group, bool weighted)
     return sum > 0 ? group->h : NULL;
 }
 
-calm_status calm_search_grid(calm_ctx *ctx, const calm_group *group, const calm_search *search, calm_grid *out)
+calm_status calm_search_grid(calm_ctx *ctx, const calm_group *group, const calm_search *search, bool weighted,
+                             calm_grid *out)
 {
     candidates c;
-    const double *h = weights_of(group, search->weighted);
+    const double *h = weights_of(group, weighted);
     add_spans(&c, group, search->both_signs);
     if (c.n == 0)
         return calm_group_finish(ctx, group, (calm_grid){INFINITY, 0}, out);
+    /* Whole vectors; lanes beyond c.n are zero and not looked at. */
     measure(&c, (c.n + 7) / 8 * 8, group->w, h, group->n);
     size_t best = 0;
     for (size_t i = 1; i < c.n; i++)

@@ -4,13 +4,17 @@
 
 #include "algorithms/part.h"
 
+/* Options of these grids. */
 typedef struct calm_search {
-    bool weighted;    /* errors count by diag H, else alike */
-    bool both_signs;  /* try negative scales too            */
-    int rounds;       /* of least squares after the search  */
+    bool both_signs;    /* try negative scales too           */
+    long long rounds;   /* of least squares after the search */
 } calm_search;
 
-/* The grid of least sum_j h_j (w_j - s q_j)^2 among those tried. */
-calm_status calm_search_grid(calm_ctx *ctx, const calm_group *group, const calm_search *search, calm_grid *out);
+/* "signed" alone, for a search without least squares; "signed" and "rounds". */
+extern const calm_option calm_search_options[], calm_search_ls_options[];
+
+/* The grid of least sum_j h_j (w_j - s q_j)^2 among those tried; h is diag H or, where it is not `weighted`, 1. */
+calm_status calm_search_grid(calm_ctx *ctx, const calm_group *group, const calm_search *search, bool weighted,
+                             calm_grid *out);
 
 #endif

@@ -28,6 +28,7 @@ static const calm_option actfit_table[] = {
     {.name = NULL},
 };
 
+/* A scheme without quantized activations. */
 static const char *refuses(const calm_scheme *scheme)
 {
     return scheme->act_bits ? NULL : "activations stay float, so there is nothing to fit";
@@ -59,6 +60,7 @@ static calm_status quantize_chunk(calm_ctx *ctx, size_t index, void *user)
     const actfit_job *job = user;
     const calm_scheme *scheme = &job->problem->job->scheme;
     size_t first = index * CHUNK, n = chunk_rows(job, first), in = job->problem->in;
+    /* Scaled in place of the result, then quantized there. */
     float *xq = job->xq + first * in;
     (void)ctx;
     scaled_rows(job->problem, first, n, xq);
@@ -83,6 +85,7 @@ static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
             a[i] = job->xq[first * in + i];
             b[i] = x[i];
         }
+        /* Hq is symmetric: from the diagonal on. */
         calm_dgemm_tn(tile, in - start, n, 1, a + start, in, a + start, in, 1, job->h + start * in + start, in);
         calm_dgemm_tn(tile, in, n, 1, a + start, in, b, in, 1, job->c + start * in, in);
     }
@@ -99,6 +102,7 @@ static calm_status solve(calm_ctx *ctx, const actfit_job *job, double shift)
 {
     size_t in = job->problem->in;
     double *u;
+    /* The failure is reported below, with the name of the matrix. */
     calm_ctx trial = *ctx;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, u, in * in));
     memcpy(u, job->h, in * in * sizeof *u);
@@ -161,7 +165,7 @@ static calm_status fit(calm_ctx *ctx, calm_problem *problem, const actfit_option
     for (size_t j = 0; j < in; j++)
         mean += job.h[j * in + j] / (double)in;
     if (mean == 0)
-        return CALM_OK;    /* every kept row is zero: as without input, nothing says what to change */
+        return CALM_OK;    /* every kept row is zero: as without input, there is nothing to fit to */
     CALM_TRY(solve(ctx, &job, options->lambda * mean));
     CALM_TRY(calm_problem_each_chunk(ctx, problem, fit_chunk, &job));
     if (!problem->h)

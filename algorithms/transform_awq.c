@@ -4,7 +4,7 @@
  *   chosen: the r of least tr((W - Q/s) H (W - Q/s)^T), the smaller one of equals; Q = the nearest codes of W' on the
  *   chain's own grid, H undamped
  *
- * The paper measures outputs on a sample and clips weights by a search of their own; here H says the same of all rows,
+ * The paper measures outputs on a sample and clips weights by a search of their own; here H measures them on all rows,
  * and the grid is the chain's.  m counts as CALM_CHANNEL_FLOOR at least; channel_scale.c shares and normalises s.  An
  * exponent whose grid cannot be stored is left out. */
 #include <math.h>
@@ -70,6 +70,7 @@ static double quadratic(const awq_chunk *chunk)
     return sum;
 }
 
+/* Loss of one exponent over the rows of chunk `index`. */
 static calm_status measure(calm_ctx *ctx, const awq_search *search, size_t ratio, size_t index, double *loss)
 {
     const calm_problem *problem = search->problem;
@@ -88,6 +89,7 @@ static calm_status measure(calm_ctx *ctx, const awq_search *search, size_t ratio
     return CALM_OK;
 }
 
+/* An exponent that cannot be stored counts as infinitely bad; every other failure is one. */
 static calm_status measure_task(calm_ctx *ctx, size_t index, void *user)
 {
     awq_search *search = user;
@@ -116,6 +118,7 @@ static calm_status prepare(calm_ctx *ctx, const calm_problem *problem, awq_searc
         float *scale = search->scale + i * n;
         for (size_t j = 0; j < n; j++) {
             double mean = stats->rows ? stats->sumabs[j] / (double)stats->rows : 0;
+            /* An earlier transform divides the input already: m is that of what is left. */
             if (problem->in_scale)
                 mean /= problem->in_scale[j];
             s[j] = pow(fmax(mean, CALM_CHANNEL_FLOOR), RATIO_STEP * (double)i);

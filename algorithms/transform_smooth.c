@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "algorithms/channel_scale.h"
-#include "algorithms/smooth.h"
+#include "algorithms/transform_smooth_impl.h"
 
 typedef struct smooth_options {
     double alpha;
@@ -47,6 +47,7 @@ static calm_status smooth(calm_ctx *ctx, calm_problem *problem, const void *opts
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w_max, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, scale, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, s, n));
+    /* Of W as earlier transforms have left it. */
     column_maxima(problem, w_max);
     calm_smooth_scale(options->alpha, n, problem->job->stats->absmax, w_max, s);
     CALM_TRY(calm_channel_scale(ctx, problem, s, scale));

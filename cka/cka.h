@@ -17,14 +17,9 @@
 
 #include "ptq/base/context.h"
 
-/* One line about a metric; static storage. */
-const char *calm_metric_help(calm_metric metric);
-/* CALM_N_METRICS when unknown. */
-calm_metric calm_metric_find(const char *name);
-
 /* What calm_score_prepare leaves in ctx->out (a few [d, d] matrices of doubles, or two [n, n] where n <= 2 d), and
- * holds of ctx->scratch at most.  Its result is read-only, so threads may share it.  Of more rows than
- * calm_score_square_rows it is less than of so many, until they are a few times as many. */
+ * holds of ctx->scratch at most.  Its result is read-only, so threads may share it.  Not monotonic in n:
+ * both fall where n passes calm_score_square_rows(d). */
 size_t calm_score_prepare_bytes(size_t n, size_t d);
 size_t calm_score_prepare_scratch_bytes(size_t n, size_t d);
 
@@ -34,12 +29,5 @@ size_t calm_score_square_rows(size_t d);
 /* What calm_score holds of ctx->scratch at most, released on return.  It runs on the calling thread, and gives the same
  * bits on any. */
 size_t calm_score_scratch_bytes(size_t n, size_t d);
-
-/* Linear CKA of two matrices of different widths, X [n, d1] and Y [n, d2] in double, the general form that the
- * fixtures state: *cka and *debiased receive the similarities themselves (not 1 - ...); either may be NULL.
- * A constant matrix is similar to nothing: 0.  CALM_ENUMERIC for a value that is not finite; CALM_EARG for
- * n < 2, or n < 4 when `debiased` is asked for.  Cost 2 n (d1 d2 + d1^2 + d2^2) flops; temporaries in ctx->scratch. */
-calm_status calm_cka_general(calm_ctx *ctx, const double *x, size_t d1, const double *y, size_t d2, size_t n,
-                             double *cka, double *debiased);
 
 #endif

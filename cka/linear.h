@@ -4,7 +4,7 @@
  *   1 - CKA(Y, Z) = 1 - |W C Q^T|_F^2 / (|W C W^T|_F |Q C Q^T|_F)         docs/method.md section 3
  *
  * It equals metric `cka` of calm_score on the same rows, without a forward pass and without the rows.  Rounding of
- * activations is not in it: for weight-only schemes.  A dead Q gives 1, and so on, as cka.h says. */
+ * activations is not in it: for weight-only schemes.  Constant outputs count as in cka.h: a constant Z gives 1. */
 #ifndef CALM_CKA_LINEAR_H
 #define CALM_CKA_LINEAR_H
 

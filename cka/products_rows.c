@@ -9,6 +9,7 @@
 #include "cka/products.h"
 #include "ptq/base/simd.h"
 #include "ptq/tensor/linalg.h"
+#include "ptq/tensor/vector.h"
 
 enum { CHUNK = 256, LANES = 8 };    /* columns multiplied at a time; fixed lanes of a sum */
 
@@ -21,20 +22,6 @@ typedef struct rowset {
     const double *shift;     /* [n] row means to take off k, with their mean                */
     double shift_mean;
 } rowset;
-
-/* Sum a_j x_j over n in fixed lanes. */
-CALM_VECTORIZE
-static double dot(const double *restrict a, const double *restrict x, size_t n)
-{
-    double lane[LANES] = {0};
-    size_t j = 0;
-    for (; j + LANES <= n; j += LANES)
-        for (int l = 0; l < LANES; l++)
-            lane[l] += a[j + l] * x[j + l];
-    for (; j < n; j++)
-        lane[j % LANES] += a[j] * x[j];
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
-}
 
 /* ref->k[set] = Yc Yc^T of all rows, with the column means of `set`. */
 static calm_status gram(calm_ctx *ctx, calm_score_ref *ref, calm_rowset set)
@@ -110,7 +97,7 @@ static calm_products products(const rowset *set, const double *difference, size_
     calm_products p = {kk, 0, 0};
     double grand = 0;
     for (size_t i = 0; i < n; i++) {
-        mean[i] = set->factor[i] * dot(set->factor, difference + i * n, n) / (double)set->m;
+        mean[i] = set->factor[i] * calm_vec_ddot(n, set->factor, difference + i * n) / (double)set->m;
         grand += mean[i] / (double)set->m;
     }
     for (size_t i = 0; i < n; i++)

@@ -44,16 +44,19 @@ static void row_moments(const float *restrict x, size_t n, moments *out)
         if (n - j >= LANES) {
             memcpy(&part, x + j, sizeof part);
         } else {
+            /* Zeros add nothing to the sums; min and max get the first value in their place, below. */
             part = (lanes_float){0};
             memcpy(&part, x + j, (n - j) * sizeof *x);
         }
         lanes_double v = __builtin_convertvector(part, lanes_double);
         sum += v;
         sumsq += v * v;
+        /* |v| by clearing the sign bit. */
         sumabs += (lanes_double)((lanes_long)v & INT64_MAX);
         if (n - j < LANES)    /* the zeros beyond the row's end are none of its values */
             for (size_t l = n - j; l < LANES; l++)
                 part[l] = x[0];
+        /* A comparison gives all ones or zeros in each lane: a selection without a branch. */
         lanes_int below = part < min, above = part > max;
         min = (lanes_float)((below & (lanes_int)part) | (~below & (lanes_int)min));
         max = (lanes_float)((above & (lanes_int)part) | (~above & (lanes_int)max));
@@ -67,6 +70,7 @@ static void row_moments(const float *restrict x, size_t n, moments *out)
 
 /* ---- medians: |x| compares as its bits do ---- */
 
+/* The bits of |x|. */
 static inline int32_t abs_bits(const float *x)
 {
     int32_t bits;
@@ -108,6 +112,7 @@ static int32_t least_above(const float *restrict x, int32_t n, int32_t limit)
  * doubling, until the median is enclosed; then bisection until one element is left. */
 static double median_abs(const float *x, size_t count, float probe)
 {
+    /* A step of 2^23 in the bits is a factor of two in the value. */
     enum { INFINITE = 0x7f800000, OCTAVE = 1 << 23 };
     int32_t n = (int32_t)count, rank = (n + 1) / 2;
     /* |x| <= low for n_low < rank elements; |x| <= high for n_high >= rank elements. */
@@ -117,6 +122,7 @@ static double median_abs(const float *x, size_t count, float probe)
         if (upto >= rank) {
             high = middle;
             n_high = upto;
+            /* Still open below: go down in steps that double; enclosed: halve. */
             middle = low < 0 && high > step ? high - step : low + (high - low) / 2;
         } else {
             low = middle;
@@ -127,12 +133,15 @@ static double median_abs(const float *x, size_t count, float probe)
     }
     /* The element of this rank; the next one is equal to it where several are left between neighbouring bits. */
     int32_t lower = least_above(x, n, low), upper = lower;
+    /* Exactly `rank` elements are at most `lower`: the upper middle one is the next above it; otherwise both are
+     * equal. */
     if (n % 2 == 0 && n_high == rank)
         upper = least_above(x, n, lower);
     return ((double)from_bits(lower) + (double)from_bits(upper)) / 2;
 }
 
-float calm_median_nonneg(const float *x, size_t n)
+/* The same over the figures of n >= 1 tokens, which are not negative. */
+static float median(const float *x, size_t n)
 {
     return (float)median_abs(x, n, x[n / 2]);
 }
@@ -170,6 +179,7 @@ static void insert_peak(calm_act_acc *acc, calm_act_peak peak)
     acc->top[at] = peak;
 }
 
+/* Put the row's elements that belong among the largest into the list, which raises the limit as it fills. */
 static void add_peaks(calm_act_acc *acc, const float *x, uint32_t window, uint32_t token)
 {
     size_t n = acc->channels;
@@ -194,11 +204,13 @@ calm_status calm_act_init(calm_ctx *ctx, calm_arena *arena, size_t channels, siz
     return CALM_NEW(ctx, arena, acc->crest, capacity);
 }
 
+/* The figures of one token, from the moments of its row. */
 static void add_token(calm_act_acc *acc, const float *x, const moments *row)
 {
     double rms = sqrt(row->sumsq / (double)acc->channels), peak = fmax(-(double)row->min, (double)row->max);
     /* The median of |x| lies below its mean in every activation seen; two thirds is near the normal distribution's. */
     double median = median_abs(x, acc->channels, (float)(0.75 * row->sumabs / (double)acc->channels));
+    /* A token with a zero median has the ratio infinity here, which RATIO_MAX cuts off. */
     double ratio = peak > 0 ? fmin(peak / median, RATIO_MAX) : 0;
     size_t t = acc->n_tokens++;
     acc->peak[t] = (float)peak;
@@ -207,10 +219,12 @@ static void add_token(calm_act_acc *acc, const float *x, const moments *row)
     acc->n_massive += peak > MASSIVE_PEAK && ratio > MASSIVE_RATIO;
 }
 
+/* Add one token to everything but the histogram. */
 static calm_status add_row(calm_ctx *ctx, calm_act_acc *acc, const float *x, uint32_t window, uint32_t token)
 {
     moments row;
     row_moments(x, acc->channels, &row);
+    /* A float's square is finite in double, so the sum is not finite only if an element is not. */
     if (!isfinite(row.sumsq)) {
         size_t j = 0;
         while (isfinite(x[j]))
@@ -225,11 +239,13 @@ static calm_status add_row(calm_ctx *ctx, calm_act_acc *acc, const float *x, uin
     acc->max = row.max > acc->max ? row.max : acc->max;
     acc->count += acc->channels;
     add_token(acc, x, &row);
+    /* Most rows have no element among the largest, which their peak shows. */
     if (abs_bits(&acc->peak[acc->n_tokens - 1]) > top_limit(acc))
         add_peaks(acc, x, window, token);
     return CALM_OK;
 }
 
+/* The arrays of figures per token do not grow. */
 static calm_status check_room(calm_ctx *ctx, const calm_act_acc *acc, size_t n)
 {
     if (n > acc->capacity - acc->n_tokens)
@@ -251,6 +267,7 @@ static calm_status add_rows(calm_ctx *ctx, calm_act_acc *acc, const float *x, si
         if (status == CALM_OK)
             calm_histogram_add(&histogram, x + t * acc->channels, acc->channels);
     }
+    /* Both copies into the accumulator once per call: adding 1026 bins for every row would cost more than the row. */
     for (size_t k = 0; k < CALM_ACT_BINS; k++)
         acc->histogram[k] += histogram.count[0][k] + histogram.count[1][k];
     acc->zeros += histogram.count[0][CALM_ACT_BINS] + histogram.count[1][CALM_ACT_BINS];
@@ -284,6 +301,7 @@ calm_status calm_act_merge(calm_ctx *ctx, calm_act_acc *into, const calm_act_acc
     into->max = from->max > into->max ? from->max : into->max;
     for (size_t k = 0; k < CALM_ACT_BINS; k++)
         into->histogram[k] += from->histogram[k];
+    /* Both lists fall: the first that does not get in ends it. An equal one stays behind, since its window is later. */
     for (size_t i = 0; i < from->n_top && abs_bits(&from->top[i].value) > top_limit(into); i++)
         insert_peak(into, from->top[i]);
     memcpy(into->peak + into->n_tokens, from->peak, from->n_tokens * sizeof *from->peak);
@@ -296,12 +314,14 @@ calm_status calm_act_merge(calm_ctx *ctx, calm_act_acc *into, const calm_act_acc
 
 /* ---- figures ---- */
 
+/* Population standard deviation; rounding may leave the variance just below zero. */
 static double deviation(double sum, double sumsq, double n)
 {
     double mean = sum / n;
     return sqrt(fmax(0, sumsq / n - mean * mean));
 }
 
+/* Figures over tokens.  The deviation is taken in a second pass: ratios span nine orders of magnitude. */
 static void summarize_tokens(const calm_act_acc *acc, calm_act_summary *out)
 {
     double sum = 0, sumsq = 0, n = (double)acc->n_tokens;
@@ -314,9 +334,9 @@ static void summarize_tokens(const calm_act_acc *acc, calm_act_summary *out)
     for (size_t t = 0; t < acc->n_tokens; t++)
         sumsq += (acc->ratio[t] - out->ratio_mean) * (acc->ratio[t] - out->ratio_mean);
     out->ratio_std = sqrt(sumsq / n);
-    out->peak_median = calm_median_nonneg(acc->peak, acc->n_tokens);
-    out->ratio_median = calm_median_nonneg(acc->ratio, acc->n_tokens);
-    out->crest_median = calm_median_nonneg(acc->crest, acc->n_tokens);
+    out->peak_median = median(acc->peak, acc->n_tokens);
+    out->ratio_median = median(acc->ratio, acc->n_tokens);
+    out->crest_median = median(acc->crest, acc->n_tokens);
 }
 
 void calm_act_summarize(const calm_act_acc *acc, calm_act_summary *out)

@@ -75,8 +75,4 @@ calm_status calm_act_merge(calm_ctx *ctx, calm_act_acc *into, const calm_act_acc
 /* The figures; all are finite, and 0 when nothing was added. */
 void calm_act_summarize(const calm_act_acc *acc, calm_act_summary *out);
 
-/* Median of n non-negative finite floats (mean of the middle two when n is even), n >= 1, by bisection on their bit
- * patterns: exact, and without a copy. */
-float calm_median_nonneg(const float *x, size_t n);
-
 #endif

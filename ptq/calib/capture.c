@@ -31,6 +31,7 @@ typedef struct capture_state {
 
 /* ---- shared pieces ---- */
 
+/* Rows outside, channels inside: each channel adds in row order whatever the width of vectors. */
 CALM_VECTORIZE void calm_channel_sums_add(const float *x, size_t n, size_t width, calm_channel_sums *sums)
 {
     for (size_t t = 0; t < n; t++)
@@ -51,7 +52,8 @@ calm_status calm_channel_sums_new(calm_ctx *ctx, calm_arena *arena, size_t width
     return CALM_NEW(ctx, arena, sums->sumabs, width);
 }
 
-size_t calm_channel_sums_bytes(size_t width)
+/* What calm_channel_sums_new takes. */
+static size_t channel_sums_bytes(size_t width)
 {
     return CALM_BYTES(float, width) + 3 * CALM_BYTES(double, width);
 }
@@ -70,6 +72,7 @@ calm_status calm_act_new(calm_ctx *ctx, calm_arena *arena, size_t width, size_t 
 size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
 {
     size_t out, in;
+    /* A fused gate_up has the width of down like the others: its two halves are multiplied into one. */
     switch (hook) {
     case CALM_HOOK_O_IN:
         return config->n_heads * config->head_dim;
@@ -86,12 +89,14 @@ size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
 #define SAMPLES_LEAST ((size_t)8192)
 #define SAMPLES_PER_INPUT ((size_t)8)
 
+/* A fit of I inputs solves I equations: eight rows for each, and never fewer than suffice for narrow layers. */
 static size_t samples_wanted(size_t width)
 {
     return calm_size_max(SAMPLES_PER_INPUT * width, SAMPLES_LEAST);
 }
 
-size_t calm_sample_step(size_t rows, size_t width)
+/* One row of so many is kept. */
+static size_t sample_step(size_t rows, size_t width)
 {
     const size_t wanted = samples_wanted(width);
     return rows > wanted ? rows / wanted : 1;
@@ -99,12 +104,13 @@ size_t calm_sample_step(size_t rows, size_t width)
 
 size_t calm_sample_most(size_t rows, size_t width)
 {
+    /* The step goes from 1 to 2 when there are twice as many rows as wanted: just before that most are kept. */
     return calm_size_min(rows, 2 * samples_wanted(width) - 1);
 }
 
 size_t calm_sample_count(size_t rows, size_t width)
 {
-    const size_t step = calm_sample_step(rows, width);
+    const size_t step = sample_step(rows, width);
     return rows / step + (rows % step != 0);
 }
 
@@ -112,6 +118,8 @@ void calm_job_samples_keep(const calm_job_sums *sums, size_t first, const float 
 {
     if (!sums->samples)
         return;
+    /* The first multiple of the step from `first` on: which rows are kept follows from their numbers alone, not from
+     * how they come. */
     for (size_t row = (first + sums->step - 1) / sums->step * sums->step; row < first + n; row += sums->step)
         memcpy(sums->samples + row / sums->step * width, x + (row - first) * width, width * sizeof *x);
 }
@@ -129,17 +137,20 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
         calm_job_capture *job = &out->job[kind];
         if (!is_kept(options, out->sublayer, kind))
             continue;
+        /* Kept but not used: the input is scored against, nothing is collected of it. */
         job->used = options->jobs & 1u << kind;
         job->width = calm_hook_width(config, calm_job_input(kind), out->expert);
         if (out->score_rows)
+            /* Raw: every row is written by exactly one window. */
             CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, job->score_input, out->score_rows * job->width));
         if (!job->used)
             continue;
         CALM_TRY(calm_channel_sums_new(ctx, ctx->out, job->width, &sums[kind].total));
         if (options->grams && out->rows)
+            /* Zeroed: calm_gram_add adds to it. */
             CALM_TRY(CALM_NEW(ctx, ctx->out, sums[kind].gram, job->width * job->width));
         if (options->samples && out->rows) {
-            sums[kind].step = calm_sample_step(out->rows, job->width);
+            sums[kind].step = sample_step(out->rows, job->width);
             CALM_TRY(
                 CALM_NEW_RAW(ctx, ctx->out, sums[kind].samples, calm_sample_count(out->rows, job->width) * job->width));
         }
@@ -159,8 +170,9 @@ size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_captu
         bytes += shape->score_rows ? CALM_BYTES(float, shape->score_rows * width) : 0;
         if (!(options->jobs & 1u << kind))
             continue;
-        bytes += calm_channel_sums_bytes(width);
+        bytes += channel_sums_bytes(width);
         bytes += options->grams && shape->rows ? calm_gram_bytes(width) : 0;
+        /* How many tokens an expert gets is not known beforehand, and fewer rows may keep more of them. */
         const size_t kept = (shape->expert < 0 ? calm_sample_count : calm_sample_most)(shape->rows, width);
         bytes += options->samples && shape->rows ? CALM_BYTES(float, kept * width) : 0;
     }
@@ -172,6 +184,7 @@ void calm_job_captures_finish(calm_capture *out, const calm_job_sums *sums)
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         const calm_channel_sums *total = &sums[kind].total;
         calm_job_capture *job = &out->job[kind];
+        /* The products fill upper triangles alone; algorithms read both. */
         if (sums[kind].gram)
             calm_dsymmetrize(job->width, sums[kind].gram, job->width);
         if (job->used)
@@ -184,6 +197,7 @@ void calm_job_captures_finish(calm_capture *out, const calm_job_sums *sums)
 
 /* ---- one window ---- */
 
+/* Copy a window's rows to their place among the scoring rows, if it is one of the scoring windows. */
 static void keep_rows(float *kept, const capture_state *state, size_t window, const float *x, size_t n, size_t width)
 {
     const size_t row = calm_batch_row(state->batch, window - state->batch->first);
@@ -202,16 +216,18 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
         if (calm_job_input(kind) != seen->hook)
             continue;
         keep_rows(job->score_input, state, seen->window, seen->x, seen->n_rows, seen->width);
-        if (!job->used)
+        if (!job->used)    /* its input alone is wanted */
             continue;
+        /* Gram matrices are multiplied after all windows of the group have run: a product over many rows, in one
+         * order. */
         if (state->inputs[kind])
             memcpy(state->inputs[kind] + state->row_begin[index] * seen->width, seen->x,
                    seen->n_rows * seen->width * sizeof *seen->x);
         calm_channel_sums_add(seen->x, seen->n_rows, seen->width, &part->sums[kind]);
         calm_job_samples_keep(&state->sums[kind], calm_batch_row(state->batch, seen->window - state->batch->first),
                               seen->x, seen->n_rows, seen->width);
-        keep_rows(job->score_input, state, seen->window, seen->x, seen->n_rows, seen->width);
     }
+    /* A sublayer has one of the two; its output is what candidates are compared with. */
     if (seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT)
         keep_rows(state->out->score_output, state, seen->window, seen->x, seen->n_rows, seen->width);
     if (part->activations[seen->hook])
@@ -219,36 +235,22 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
     return CALM_OK;
 }
 
-/* The shared expert alone: its rows are those the router reads. */
-static calm_status run_shared(calm_ctx *ctx, const capture_state *state, const float *x, const calm_span *span,
-                              const calm_observer *observer)
-{
-    const calm_block *block = state->block;
-    calm_observation seen = {.hook = CALM_HOOK_MLP_OUT, .expert = CALM_SHARED_EXPERT, .window = span->window,
-                             .n_rows = span->n_tokens, .width = block->config->hidden};
-    float *h, *y;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, span->n_tokens * seen.width));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, y, span->n_tokens * seen.width));
-    calm_norm_rows(&block->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN], x, span->n_tokens, h);
-    CALM_TRY(calm_mlp_run(ctx, block->config, block->moe.shared, h, span->n_tokens, y, observer, &seen));
-    seen.x = y;
-    return calm_observe(observer, ctx, &seen);
-}
-
+/* One window through the sublayer, observed; its rows are changed unless the options say that they stay. */
 static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
 {
     capture_state *state = user;
     const size_t window = state->first + i, row = calm_batch_row(state->batch, window);
     const calm_span span = calm_batch_span(state->batch, window);
     const calm_observer observer = {observe_window, state};
-    float *x, *copy;
+    float *x, *copy, *h, *y;
     CALM_TRY(calm_row_store_get(ctx, &state->batch->hidden, row, span.n_tokens, &x));
-    if (state->out->expert == CALM_SHARED_EXPERT)
-        return run_shared(ctx, state, x, &span, &observer);
+    if (state->out->expert == CALM_SHARED_EXPERT)    /* alone: only what the observer sees counts */
+        return calm_moe_shared(ctx, state->block, x, &span, &observer, &h, &y);
     if (!state->options->stay) {
         CALM_TRY(calm_block_sublayer(ctx, state->block, state->out->sublayer, state->rope, x, &span, &observer));
         return calm_row_store_put(ctx, &state->batch->hidden, row, span.n_tokens, x);
     }
+    /* On a copy: the caller runs the same rows again, with other weights. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, copy, span.n_tokens * state->batch->width));
     memcpy(copy, x, span.n_tokens * state->batch->width * sizeof *x);
     return calm_block_sublayer(ctx, state->block, state->out->sublayer, state->rope, copy, &span, &observer);
@@ -267,6 +269,7 @@ static bool belongs(calm_sublayer sublayer, long expert, calm_hook hook)
     return !attention && (expert == CALM_NO_EXPERT || hook != CALM_HOOK_BLOCK_OUT);
 }
 
+/* Are statistics of this hook point collected? */
 static bool watched(const capture_state *state, calm_hook hook)
 {
     return state->options->activations && belongs(state->out->sublayer, state->out->expert, hook);
@@ -280,6 +283,7 @@ static calm_status new_results(calm_ctx *ctx, capture_state *state)
     calm_capture *out = state->out;
     const size_t score_windows = options->score_windows < state->batch->n ? options->score_windows : state->batch->n;
     out->rows = state->batch->rows;
+    /* Windows are scored whole: the row at which the first unscored one begins. */
     out->score_rows = calm_batch_row(state->batch, score_windows);
     CALM_TRY(calm_job_captures_new(ctx, config, options, out, state->sums));
     for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
@@ -296,6 +300,7 @@ static calm_status new_group(calm_ctx *ctx, capture_state *state)
     const calm_batch *batch = state->batch;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->row_begin, state->n + 1));
     for (size_t i = 0; i <= state->n; i++)
+        /* Chunks of a Gram matrix end at these rows, so its bits do not depend on which windows make a group. */
         state->row_begin[i] = calm_batch_row(batch, state->first + i) - calm_batch_row(batch, state->first);
     state->rows = state->row_begin[state->n];
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->parts, state->n));
@@ -303,6 +308,8 @@ static calm_status new_group(calm_ctx *ctx, capture_state *state)
         if (state->sums[kind].gram)
             CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->inputs[kind], state->rows * state->out->job[kind].width));
     for (size_t w = 0; w < state->n; w++) {
+        /* A part for each window, although workers are few: merged by window number, sums do not depend on who ran
+         * which. */
         window_part *part = &state->parts[w];
         for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
             if (state->out->job[kind].used)
@@ -317,6 +324,7 @@ static calm_status new_group(calm_ctx *ctx, capture_state *state)
 
 /* ---- merging, in window order ---- */
 
+/* into += from, channel by channel. */
 static void merge_sums(calm_channel_sums *into, const calm_channel_sums *from, size_t width)
 {
     for (size_t i = 0; i < width; i++) {
@@ -327,6 +335,7 @@ static void merge_sums(calm_channel_sums *into, const calm_channel_sums *from, s
     }
 }
 
+/* Add the parts of the group to the totals, in the order of windows. */
 static calm_status merge_group(calm_ctx *ctx, capture_state *state)
 {
     for (size_t w = 0; w < state->n; w++) {
@@ -341,6 +350,7 @@ static calm_status merge_group(calm_ctx *ctx, capture_state *state)
     return CALM_OK;
 }
 
+/* All matrices of the group at once, so that the tiles of the small ones fill the gaps of the large. */
 static calm_status add_grams(calm_ctx *ctx, capture_state *state)
 {
     calm_gram_job jobs[CALM_N_JOBS];
@@ -352,6 +362,7 @@ static calm_status add_grams(calm_ctx *ctx, capture_state *state)
     return n ? calm_gram_add(ctx, jobs, n) : CALM_OK;
 }
 
+/* As many windows as fit the limit for job inputs; the memory is used again for the next group. */
 static calm_status run_group(calm_ctx *ctx, capture_state *state)
 {
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
@@ -371,6 +382,8 @@ calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_s
     *out = (calm_capture){.sublayer = sublayer, .expert = expert,
                           .weight = expert == CALM_SHARED_EXPERT ? block->moe.shared : block->weight};
     CALM_TRY(new_results(ctx, &state));
+    /* Floats per token of all kept inputs; 1 stands for a capture that keeps none, so that the division below is
+     * defined. */
     size_t width = 1;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
         width += out->job[kind].width;
@@ -415,6 +428,7 @@ size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, cons
                                            size_t n_threads)
 {
     const size_t group_bytes = options->group_bytes ? options->group_bytes : CALM_CAPTURE_GROUP_BYTES;
+    /* The same loop as new_group: what it allocates, in the same order. */
     size_t widths[CALM_N_JOBS], n_grams = 0, width = 1, sums = 0, inputs = 0;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         if (!is_kept(options, shape->sublayer, kind))
@@ -423,15 +437,17 @@ size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, cons
         width += widths[n_grams];
         if (!(options->jobs & 1u << kind))
             continue;
-        sums += calm_channel_sums_bytes(widths[n_grams]);
+        sums += channel_sums_bytes(widths[n_grams]);
         n_grams += options->grams && shape->rows;
     }
+    /* As calm_capture_sublayer divides the windows into groups. */
     const size_t fitting = calm_batch_count(shape->n_windows, shape->longest, width, group_bytes);
     const size_t n = calm_size_min(shape->n_windows, fitting);
     const size_t rows = calm_size_min(shape->rows, n * shape->longest);
     for (size_t i = 0; i < n_grams; i++)
         inputs += CALM_BYTES(float, rows * widths[i]);
     const size_t each = sums + count_watched(shape, options) * calm_act_new_bytes(shape->longest);
+    /* Either the windows run or the matrices are multiplied, not both. */
     return CALM_BYTES(size_t, n + 1) + CALM_BYTES(window_part, n) + inputs + n * each +
            calm_size_max(calm_size_min(n, n_threads) * window_scratch_bytes(shape, options),
                          calm_gram_add_scratch_bytes(widths, n_grams, n_threads));
@@ -467,6 +483,7 @@ typedef struct rows_task {
     calm_act_acc **parts;    /* [n] */
 } rows_task;
 
+/* Statistics of the rows of one window as they are. */
 static calm_status add_rows(calm_ctx *ctx, size_t i, void *user)
 {
     const rows_task *task = user;

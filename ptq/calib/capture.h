@@ -22,7 +22,7 @@ typedef struct calm_capture_options {
     unsigned jobs;            /* bit k: collect what calm_job_kind k needs                           */
     unsigned inputs;          /* bit k: keep the scoring rows of that job's input, though nothing else     */
     bool grams;               /* collect X^T X of those jobs                                         */
-    bool samples;             /* keep rows of those jobs' inputs (calm_sample_step)                  */
+    bool samples;             /* keep rows of those jobs' inputs (calm_sample_count)                 */
     bool activations;         /* collect the statistics of every hook point                          */
     size_t score_windows;     /* keep inputs and outputs of so many first windows                    */
     bool stay;                /* leave the batch's hidden rows as they are: they will be run again   */
@@ -32,8 +32,7 @@ typedef struct calm_capture_options {
 #define CALM_CAPTURE_ALL_JOBS ((1u << CALM_N_JOBS) - 1)
 
 /* Of N rows of width I every k-th is kept, the first one first: k = max(1, floor(N / max(8192, 8 I))), so that a fit
- * has at least 8 rows per input wherever N has; and how many that are. */
-size_t calm_sample_step(size_t rows, size_t width);
+ * has at least 8 rows per input wherever N has: how many that are. */
 size_t calm_sample_count(size_t rows, size_t width);
 
 /* The most rows kept of at most N rows: of fewer rows more may be kept, since k falls with them. */
@@ -41,7 +40,7 @@ size_t calm_sample_most(size_t rows, size_t width);
 
 /* What was seen at the input of one job. */
 typedef struct calm_job_capture {
-    bool used;                     /* the job belongs here and was asked for    */
+    bool used;                     /* the job belongs here and is in `jobs`     */
     size_t width;                  /* I                                         */
     calm_stats stats;              /* of all N rows                             */
     float *score_input;            /* [n, I] or NULL                            */
@@ -65,7 +64,7 @@ calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_s
                                   calm_capture *out);
 
 /* Run experts first .. first + n - 1 of a mixture over the tokens routed to them, add their outputs to `sum`, and
- * collect into ctx->out; out [n].  Their weights are loaded into ctx->out too: candidates need them. */
+ * collect into ctx->out; out [n].  Their weights stay in ctx->out too, where candidates read them. */
 calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_routing *routing,
                                  size_t first, size_t n, const calm_capture_options *options, calm_moe_sum *sum,
                                  calm_capture *out);
@@ -104,8 +103,8 @@ size_t calm_capture_bytes(const calm_capture_shape *shape, const calm_capture_op
 size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options,
                                            size_t n_threads);
 
-/* The same of n experts that are captured together, each of this shape or with fewer rows, or with more where others
- * have fewer, without their weights. */
+/* The same for n experts that are captured together, without their weights.  The shape is that of an even share: some
+ * may have more rows where others have fewer. */
 size_t calm_capture_experts_bytes(const calm_capture_shape *shape, const calm_capture_options *options, size_t n);
 size_t calm_capture_experts_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options,
                                           size_t n, size_t n_threads);
@@ -133,7 +132,7 @@ void calm_channel_sums_add(const float *x, size_t n, size_t width, calm_channel_
 typedef struct calm_job_sums {
     double *gram;                  /* [I, I] or NULL                                */
     float *samples;                /* [calm_sample_count(N, I), I] or NULL          */
-    size_t step;                   /* calm_sample_step(N, I), with samples          */
+    size_t step;                   /* one row of so many is kept, with samples     */
     calm_channel_sums total;
 } calm_job_sums;
 
@@ -160,8 +159,7 @@ calm_status calm_act_parts_merge(calm_ctx *ctx, const calm_batch *batch, calm_ac
 calm_status calm_act_new(calm_ctx *ctx, calm_arena *arena, size_t width, size_t tokens, calm_act_acc **out);
 size_t calm_act_new_bytes(size_t tokens);
 
-/* What calm_channel_sums_new takes; calm_job_captures_new; calm_act_parts_new, for windows of the same length. */
-size_t calm_channel_sums_bytes(size_t width);
+/* What calm_job_captures_new takes; calm_act_parts_new, for windows of the same length. */
 size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_capture_options *options);
 size_t calm_act_parts_bytes(size_t n_windows, size_t tokens);
 

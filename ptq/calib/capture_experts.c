@@ -29,6 +29,7 @@ static calm_status find_places(calm_ctx *ctx, const calm_batch *batch, const uin
     size_t window = 0;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *out, n));
     for (size_t i = 0; i < n; i++) {
+        /* Rows rise within an expert, so one walk over the windows finds all of them. */
         while (rows[i] >= calm_batch_row(batch, window) + calm_batch_tokens(batch, window))
             window++;
         (*out)[i] =
@@ -37,6 +38,7 @@ static calm_status find_places(calm_ctx *ctx, const calm_batch *batch, const uin
     return CALM_OK;
 }
 
+/* Rows rise, so those of the scoring windows are an expert's first: copied until score_rows are full. */
 static void keep(float *kept, const expert_state *state, size_t at, const calm_observation *seen)
 {
     const size_t left = at < state->out->score_rows ? state->out->score_rows - at : 0;
@@ -45,6 +47,7 @@ static void keep(float *kept, const expert_state *state, size_t at, const calm_o
         memcpy(kept + at * seen->width, seen->x, n * seen->width * sizeof *kept);
 }
 
+/* gram += X^T X over the rows seen, as one part: pieces come in fixed sizes (CALM_MOE_ROWS). */
 static calm_status add_gram(calm_ctx *ctx, double *gram, const calm_observation *seen)
 {
     const size_t rows[2] = {0, seen->n_rows};
@@ -52,10 +55,12 @@ static calm_status add_gram(calm_ctx *ctx, double *gram, const calm_observation 
     return calm_gram_add(ctx, &job, 1);
 }
 
+/* The observer; an expert is run by one worker, so its state needs no lock. */
 static calm_status observe_expert(void *user, calm_ctx *ctx, const calm_observation *seen)
 {
     expert_state *state = &((experts_state *)user)->experts[(size_t)seen->expert - ((experts_state *)user)->first];
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    /* Pieces come in order: where this one starts is what was seen before. */
     const size_t at = state->at[seen->hook];
     state->at[seen->hook] += seen->n_rows;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
@@ -93,6 +98,7 @@ static size_t count_score_rows(const calm_batch *batch, const calm_routing *rout
 static const calm_hook watched[] = {CALM_HOOK_GATE_UP_IN, CALM_HOOK_DOWN_IN};
 #define N_WATCHED (sizeof watched / sizeof *watched)
 
+/* Buffers of one expert, as large as its tokens need, in ctx->out. */
 static calm_status new_results(calm_ctx *ctx, const calm_block *block, expert_state *state)
 {
     const calm_config *config = block->config;
@@ -110,6 +116,8 @@ static calm_status hand_out(void *user, calm_ctx *ctx, size_t block, size_t expe
     const experts_state *state = user;
     (void)ctx;
     (void)block;
+    /* calm_moe_experts asks for the weights of each expert; they are loaded already, since candidates need them
+     * longer. */
     memcpy(weight, state->weight[expert - state->first], sizeof *state->weight);
     return CALM_OK;
 }
@@ -126,6 +134,8 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state.experts, n));
     for (size_t i = 0; i < n; i++) {
         const size_t expert = first + i;
+        /* Here, one after the other, and not in the workers: results and weights go to ctx->out, which workers do not
+         * have. */
         CALM_TRY(block->moe.load(block->moe.user, ctx, block->index, expert, state.weight[i]));
         out[i] = (calm_capture){.sublayer = CALM_SUBLAYER_MLP, .expert = (long)expert, .weight = state.weight[i],
                                 .rows = routing->begin[expert + 1] - routing->begin[expert],
@@ -133,6 +143,7 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
         state.experts[i] = (expert_state){.out = &out[i], .options = options, .batch = batch};
         CALM_TRY(new_results(ctx, block, &state.experts[i]));
     }
+    /* A copy of the block with another loader: the caller's block is left alone. */
     loaded.moe.load = hand_out;
     loaded.moe.user = &state;
     CALM_TRY(calm_moe_experts(ctx, &loaded, batch, routing, first, n, &observer, sum));
@@ -198,6 +209,7 @@ calm_status calm_moe_watch_begin(calm_ctx *ctx, const calm_batch *batch, calm_mo
     return CALM_OK;
 }
 
+/* Rows of the block as a whole; those of its experts have captures of their own. */
 static calm_status observe_block(void *user, calm_ctx *ctx, const calm_observation *seen)
 {
     const calm_moe_watch *watch = user;
@@ -209,6 +221,7 @@ static calm_status observe_block(void *user, calm_ctx *ctx, const calm_observati
 
 calm_observer calm_moe_watch_observer(calm_moe_watch *watch)
 {
+    /* No watch, no observer: activations are not collected. */
     return (calm_observer){watch ? observe_block : NULL, watch};
 }
 

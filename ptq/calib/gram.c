@@ -2,7 +2,7 @@
  *
  * A tile walks over all rows, one BLAS product per chunk.  Each product copies its two operands into BLAS's own order
  * first, so tiles are large: 128 x 128 spends a third of its time on these copies, 512 x 1024 a tenth.  Tiles on the
- * diagonal are symmetric rank-k updates, which leave the half out that nobody reads. */
+ * diagonal are symmetric rank-k updates, which leave out the half that is not read. */
 #include "ptq/calib/gram.h"
 
 #include <stdlib.h>
@@ -45,6 +45,7 @@ static void add_chunk(const tile *at, size_t row, size_t rows, float *product)
     }
 }
 
+/* All rows of a job for one tile, chunk after chunk: the order of the double sum is the order of rows. */
 static calm_status run_tile(calm_ctx *ctx, size_t index, void *user)
 {
     const tile *at = (const tile *)user + index;
@@ -80,6 +81,7 @@ static size_t put_tile(tile_list *list, const calm_gram_job *job, size_t row, si
     return n;
 }
 
+/* Tiles on and above the diagonal; columns start at it, so the first one of a row may be narrower. */
 static void list_tiles(const calm_gram_job *job, tile_list *list)
 {
     for (size_t row = 0; row < job->width; row += TILE_ROWS)
@@ -87,6 +89,7 @@ static void list_tiles(const calm_gram_job *job, tile_list *list)
             col += put_tile(list, job, row, col);
 }
 
+/* Falling work; which of two equal ones comes first changes no result. */
 static int by_work(const void *a, const void *b)
 {
     const double x = ((const tile *)a)->work, y = ((const tile *)b)->work;

@@ -102,6 +102,7 @@ static void guess_bins(const float *restrict x, size_t n, int32_t *restrict bits
     }
 }
 
+/* The guess, or the bin after it when the value has reached that bin's edge. */
 static inline size_t settle(int32_t bits, uint32_t guess)
 {
     return (size_t)guess + (bits >= edges[(size_t)guess + 1]);
@@ -111,6 +112,7 @@ void calm_histogram_add(calm_histogram *histogram, const float *x, size_t n)
 {
     int32_t bits[BLOCK];
     uint32_t guess[BLOCK];
+    /* Neighbouring elements often share a bin, and an increment must wait for the one before it on the same word. */
     uint64_t *even = histogram->count[0], *odd = histogram->count[1];
     for (size_t first = 0; first < n; first += BLOCK) {
         size_t count = n - first < BLOCK ? n - first : BLOCK, j = 0;
@@ -132,6 +134,7 @@ double calm_act_quantile(const uint64_t histogram[CALM_ACT_BINS], double q)
     double rank = q * (double)total;
     for (size_t k = 0; k < CALM_ACT_BINS; k++) {
         if (histogram[k] > 0 && (double)(before + histogram[k]) >= rank)
+            /* Linear in log10 |x| within the bin. */
             return pow(10, ((double)k + (rank - (double)before) / (double)histogram[k]) / 32 - 8);
         before += histogram[k];
     }

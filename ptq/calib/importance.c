@@ -4,6 +4,7 @@
 #include "ptq/calib/capture.h"
 #include "ptq/model/moe.h"
 
+/* Hidden rows at once.  Fixed, not taken from the free memory: batches decide the order of the sums. */
 #define BATCH_BYTES ((size_t)1 << 30)
 
 /* Experts' outputs at once. */
@@ -34,6 +35,7 @@ static void add(collector *to, size_t block, const calm_capture *seen)
     }
 }
 
+/* Capture attention, a dense MLP or the shared expert, and add its sums. */
 static calm_status run_sublayer(calm_ctx *ctx, collector *to, const calm_block *block, calm_sublayer sublayer,
                                 long expert)
 {
@@ -44,6 +46,7 @@ static calm_status run_sublayer(calm_ctx *ctx, collector *to, const calm_block *
     return CALM_OK;
 }
 
+/* Capture experts first .. first + n - 1 and add their sums. */
 static calm_status run_wave(calm_ctx *ctx, collector *to, const calm_block *block, const calm_routing *routing,
                             size_t first, size_t n, calm_moe_sum *sum)
 {
@@ -56,6 +59,7 @@ static calm_status run_wave(calm_ctx *ctx, collector *to, const calm_block *bloc
     return CALM_OK;
 }
 
+/* All experts of a block; weights and captures of a wave are released before the next. */
 static calm_status run_waves(calm_ctx *ctx, collector *to, const calm_block *block, const calm_routing *routing,
                              calm_moe_sum *sum)
 {
@@ -72,6 +76,7 @@ static calm_status run_waves(calm_ctx *ctx, collector *to, const calm_block *blo
     return status;
 }
 
+/* A sparse MLP: the shared expert sees the rows as they enter, so it comes before the sum is added to them. */
 static calm_status run_mixture(calm_ctx *ctx, collector *to, const calm_block *block)
 {
     calm_routing routing;
@@ -87,6 +92,7 @@ static calm_status run_mixture(calm_ctx *ctx, collector *to, const calm_block *b
     return status;
 }
 
+/* One block over the batch, whose hidden rows are then those that enter the next. */
 static calm_status run_block(calm_ctx *ctx, collector *to, size_t index)
 {
     calm_block block;
@@ -109,6 +115,7 @@ static size_t mixture_bytes(const calm_model *model, size_t block, const calm_ca
     const size_t n = calm_size_min(moe->n_experts, 1 + WAVE_BYTES / (tokens * config->hidden * sizeof(float)));
     calm_capture_shape expert = *shape;
     size_t begin, end;
+    /* Any of them: all have the same shape. */
     expert.expert = 0;
     expert.rows = tokens;
     expert.most_rows = calm_moe_most_tokens(moe, shape->rows);
@@ -131,6 +138,7 @@ static size_t block_bytes(const calm_model *model, size_t block, calm_capture_sh
         held += calm_model_load_sublayer_bytes(model, block, s);
         shape->sublayer = s;
         shape->expert = mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT;
+        /* The shared expert is captured alone and leaves the rows as they are. */
         options.stay = mixture;
         if (!mixture || shape->config->moe.shared_inner) {
             held += calm_capture_bytes(shape, &options);
@@ -172,6 +180,7 @@ static calm_status run_batch(calm_ctx *ctx, collector *to, const calm_windows *w
     calm_arena rows, block, *caller = ctx->out;
     calm_arena_init(&rows);
     calm_arena_init(&block);
+    /* A batch that was not opened is not closed; everything else is cleaned up in either case. */
     const calm_status embedded = calm_batch_embed(ctx, to->model, windows, first, n, &rows, NULL, &to->batch);
     calm_status status = embedded;
     ctx->out = &block;
@@ -200,6 +209,7 @@ calm_status calm_importance_collect(calm_ctx *ctx, const calm_model *model, cons
     for (size_t j = 0; j < layout->n_jobs; j++) {
         CALM_TRY(CALM_NEW(ctx, ctx->out, to.sums[j], layout->jobs[j].in));
         to.jobs[j].width = layout->jobs[j].in;
+        /* The result points to the sums as const; this file adds to them through `sums`. */
         to.jobs[j].sumsq = to.sums[j];
     }
     CALM_TRY(calm_rope_init(ctx, config, calm_windows_reach(windows), &to.rope));

@@ -9,8 +9,8 @@
 
 /* Run the float model over `windows` and sum up, into ctx->out; no Gram matrix is made.  Windows are taken in batches
  * whose hidden rows fit 1 GiB, which depends on the windows and the model alone: neither threads nor memory change a
- * bit.  `dataset` names the text (borrowed); `tick` (may be NULL) hears of blocks.  CALM_EARG: an id or position the
- * model has no row for. */
+ * bit.  `dataset` names the text (borrowed); `tick` (may be NULL) is called after each block.  CALM_EARG: an id or
+ * position for which the model has no row. */
 calm_status calm_importance_collect(calm_ctx *ctx, const calm_model *model, const calm_windows *windows,
                                     const char *dataset, calm_tick_fn *tick, void *tick_user, calm_importance *out);
 

@@ -54,7 +54,7 @@ static calm_status find_format(calm_checking *c)
     size_t n;
     const calm_qformat *const *formats = calm_qformats(&n);
     for (size_t i = 0; i < n && !c->format; i++)
-        c->format = formats[i]->detect(c->config) ? formats[i] : NULL;
+        c->format = calm_qformat_detect(formats[i], c->config) ? formats[i] : NULL;
     for (size_t i = 0; i < n && !c->format && !method; i++) /* the entry is there without its name */
         c->format = formats[i]->resembles && formats[i]->resembles(c->config) ? formats[i] : NULL;
     if (c->format || !c->config)

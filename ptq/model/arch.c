@@ -36,18 +36,25 @@ bool calm_arch_listed(const char *list, char separator, const char *word)
         const size_t n = end ? (size_t)(end - at) : strlen(at);
         if (n == length && strncmp(at, word, n) == 0)
             return true;
+        /* Behind the separator, or at the end. */
         at += n + (end != NULL);
     }
     return false;
+}
+
+const char *calm_arch_model_types(const calm_arch *arch)
+{
+    return arch->model_types ? arch->model_types : arch->name;
 }
 
 const calm_arch *calm_arch_find(const char *class_name, const char *model_type)
 {
     size_t n;
     const calm_arch *const *all = calm_architectures(&n);
+    /* The class decides where there is one: families share model types (gemma3 with and without images). */
     for (size_t i = 0; i < n; i++)
         if (class_name ? calm_arch_listed(all[i]->classes, '|', class_name)
-                       : model_type && calm_arch_listed(all[i]->model_types, '|', model_type))
+                       : model_type && calm_arch_listed(calm_arch_model_types(all[i]), '|', model_type))
             return all[i];
     return NULL;
 }

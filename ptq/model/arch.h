@@ -38,7 +38,7 @@ typedef struct calm_names {
 typedef struct calm_arch {
     const char *name;          /* [a-z0-9_]+ : the name in arch.def                       */
     const char *classes;       /* "architectures" of config.json, joined by '|'           */
-    const char *model_types;   /* "model_type" of config.json, joined by '|'              */
+    const char *model_types;   /* "model_type" of config.json, joined by '|'; NULL: name  */
     const char *prefixes;      /* of tensor names, joined by '|', the usual first: "model." */
     const calm_names *names;
     calm_norm_kind norm;
@@ -74,6 +74,9 @@ extern const calm_names calm_names_qk_norm;
 
 /* The known architectures, *n of them, in the order of arch.def. */
 const calm_arch *const *calm_architectures(size_t *n);
+
+/* "model_type" of the family's config.json, joined by '|'. */
+const char *calm_arch_model_types(const calm_arch *arch);
 
 /* Find by class name; when that is NULL by model type; NULL when unknown. */
 const calm_arch *calm_arch_find(const char *class_name, const char *model_type);

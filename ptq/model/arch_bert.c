@@ -15,6 +15,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     const char *positions;
     CALM_TRY(calm_config_size(ctx, path, root, "type_vocab_size", &types, &config->n_types));
     CALM_TRY(calm_json_need_string(ctx, path, root, "position_embedding_type", "absolute", &positions));
+    /* Relative positions add terms to the scores that the attention here does not have. */
     if (strcmp(positions, "absolute") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "%s: \"position_embedding_type\": \"%s\" is not supported, only \"absolute\"", path,
@@ -38,7 +39,6 @@ static const calm_names names = {
 const calm_arch calm_arch_bert = {
     .name = "bert",
     .classes = "BertModel|BertForMaskedLM|BertForSequenceClassification|BertForPreTraining",
-    .model_types = "bert",
     .prefixes = "bert.|",
     .names = &names,
     .norm = CALM_NORM_LAYER,

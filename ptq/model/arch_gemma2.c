@@ -16,6 +16,7 @@ static bool even(size_t block, int64_t pattern)
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     CALM_TRY(calm_gemma_read(ctx, path, root, 50, 30, config));
+    /* The list of layer types, which newer configs have, wins over the pattern. */
     return calm_config_windows(ctx, path, root, 4096, even, 0, config);
 }
 
@@ -24,7 +25,6 @@ static const calm_names names = {CALM_GEMMA_NAMES};
 const calm_arch calm_arch_gemma2 = {
     .name = "gemma2",
     .classes = "Gemma2ForCausalLM",
-    .model_types = "gemma2",
     .prefixes = "model.|",
     .names = &names,
     .norm = CALM_NORM_RMS_PLUS_ONE,

@@ -4,6 +4,7 @@
  * Reference: arXiv 2503.19786; transformers' modeling_gemma3.py. */
 #include "ptq/model/gemma.h"
 
+/* Blocks 6, 12, ... (counted from 1) see everything. */
 static bool between(size_t block, int64_t pattern)
 {
     return (block + 1) % (size_t)pattern != 0;
@@ -13,6 +14,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 {
     const int64_t six = 6;
     int64_t pattern;
+    /* Soft caps are off unless the config sets them. */
     CALM_TRY(calm_gemma_read(ctx, path, root, 0, 0, config));
     CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window_pattern", &six, 1, 4096, &pattern));
     return calm_config_windows(ctx, path, root, 4096, between, pattern, config);

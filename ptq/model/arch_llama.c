@@ -11,6 +11,7 @@ static calm_status read_biases(calm_ctx *ctx, const char *path, const calm_json 
 {
     const bool no = false;
     bool mlp;
+    /* One switch for all three linears of the MLP, as in the reference. */
     CALM_TRY(calm_json_need_bool(ctx, path, root, "mlp_bias", &no, &mlp));
     config->bias[CALM_ROLE_GATE] = config->bias[CALM_ROLE_UP] = config->bias[CALM_ROLE_DOWN] = mlp;
     return calm_config_attention_biases(ctx, path, root, config);
@@ -19,7 +20,6 @@ static calm_status read_biases(calm_ctx *ctx, const char *path, const calm_json 
 const calm_arch calm_arch_llama = {
     .name = "llama",
     .classes = "LlamaForCausalLM",
-    .model_types = "llama",
     .prefixes = "model.|",
     .names = &calm_names_llama,
     .default_rope_theta = 10000.0,

@@ -5,13 +5,13 @@
 
 static calm_status read_windows(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
+    /* The first Mistral has the window, later ones null. */
     return calm_config_windows(ctx, path, root, 4096, calm_slides_always, 0, config);
 }
 
 const calm_arch calm_arch_mistral = {
     .name = "mistral",
     .classes = "MistralForCausalLM",
-    .model_types = "mistral",
     .prefixes = "model.|",
     .names = &calm_names_llama,
     .default_kv_heads = 8,

@@ -16,7 +16,6 @@ static const calm_names names = {
 const calm_arch calm_arch_olmo2 = {
     .name = "olmo2",
     .classes = "Olmo2ForCausalLM",
-    .model_types = "olmo2",
     .prefixes = "model.|",
     .names = &names,
     .qk_norm = CALM_QK_NORM_WHOLE,

@@ -6,6 +6,7 @@
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
+    /* Without the key there is no window, where the code of Mistral assumes 4096. */
     return calm_config_windows(ctx, path, root, 0, calm_slides_always, 0, config);
 }
 
@@ -23,7 +24,6 @@ static const calm_names names = {
 const calm_arch calm_arch_phi3 = {
     .name = "phi3",
     .classes = "Phi3ForCausalLM",
-    .model_types = "phi3",
     .prefixes = "model.|",
     .names = &names,
     .default_positions = 4096,

@@ -5,6 +5,7 @@
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
+    /* Not a setting: the class always has them, and never one on o. */
     config->bias[CALM_ROLE_Q] = config->bias[CALM_ROLE_K] = config->bias[CALM_ROLE_V] = true;
     return calm_qwen_windows(ctx, path, root, calm_qwen_slides, config);
 }
@@ -12,7 +13,6 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 const calm_arch calm_arch_qwen2 = {
     .name = "qwen2",
     .classes = "Qwen2ForCausalLM",
-    .model_types = "qwen2",
     .prefixes = "model.|",
     .names = &calm_names_llama,
     .default_kv_heads = 32,

@@ -15,6 +15,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 {
     const bool yes = true;
     bool bias;
+    /* A switch in this class, on by default, where the dense one has no choice. */
     CALM_TRY(calm_json_need_bool(ctx, path, root, "qkv_bias", &yes, &bias));
     config->bias[CALM_ROLE_Q] = config->bias[CALM_ROLE_K] = config->bias[CALM_ROLE_V] = bias;
     CALM_TRY(calm_config_experts(ctx, path, root, config));
@@ -25,7 +26,6 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 const calm_arch calm_arch_qwen2_moe = {
     .name = "qwen2_moe",
     .classes = "Qwen2MoeForCausalLM",
-    .model_types = "qwen2_moe",
     .prefixes = "model.|",
     .names = &calm_names_llama,
     .default_kv_heads = 16,

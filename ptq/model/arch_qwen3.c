@@ -16,7 +16,6 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 const calm_arch calm_arch_qwen3 = {
     .name = "qwen3",
     .classes = "Qwen3ForCausalLM",
-    .model_types = "qwen3",
     .prefixes = "model.|",
     .names = &calm_names_qk_norm,
     .qk_norm = CALM_QK_NORM_HEAD,

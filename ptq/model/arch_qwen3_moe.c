@@ -10,13 +10,13 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 {
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     CALM_TRY(calm_config_experts(ctx, path, root, config));
+    /* Unlike the dense class: max_window_layers does not count here. */
     return calm_qwen_windows(ctx, path, root, calm_slides_always, config);
 }
 
 const calm_arch calm_arch_qwen3_moe = {
     .name = "qwen3_moe",
     .classes = "Qwen3MoeForCausalLM",
-    .model_types = "qwen3_moe",
     .prefixes = "model.|",
     .names = &calm_names_qk_norm,
     .qk_norm = CALM_QK_NORM_HEAD,

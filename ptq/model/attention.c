@@ -14,6 +14,7 @@
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
 
+/* Scores of 128 queries over some thousand keys stay in the second-level cache. */
 #define QUERY_ROWS ((size_t)128)
 
 /* RMSNorm over each head, or over all of them together; x [T, stride], heads of d from its first column. */
@@ -36,6 +37,7 @@ typedef struct heads {
     size_t window;                 /* 0: all                                                */
 } heads;
 
+/* Position of token t: windows from which padding was dropped keep the positions of what is left. */
 static size_t position(const heads *a, size_t t)
 {
     return a->span->positions ? a->span->positions[t] : t;
@@ -50,6 +52,7 @@ static size_t first_key(const heads *a, size_t t)
     const size_t least = position(a, t) + 1 - a->window;
     if (!a->span->positions)
         return least;
+    /* Positions rise but may skip, where padding was dropped: the distance counts, not the index. */
     while (a->span->positions[j] < least)
         j++;
     return j;
@@ -60,24 +63,29 @@ static void mask_and_exponentiate(const heads *a, size_t t0, size_t rows, size_t
 {
     const calm_config *config = a->config;
     for (size_t r = 0; r < rows; r++) {
+        /* Keys of the block begin at k0, the first that its first query sees; later queries may see fewer of them. */
         const size_t last = config->arch->encoder ? n_keys - 1 : t0 + r - k0, first = first_key(a, t0 + r) - k0;
         const size_t n = last + 1 - first;
         float *row = a->scores + r * n_keys;
         memset(row, 0, first * sizeof *row);
+        /* The cap is on scaled scores, so it applies the scale; else the softmax does, which saves a pass. */
         if (config->attention_cap > 0)
             calm_vec_soft_cap(n, config->attention_scale, config->attention_cap, row + first);
         a->sums[r] =
             calm_vec_softmax_numerators(n, config->attention_cap > 0 ? 1 : config->attention_scale, row + first);
+        /* Zeros, so that one product with v serves all rows of the block. */
         memset(row + last + 1, 0, (n_keys - last - 1) * sizeof *row);
     }
 }
 
+/* Context of one head for query rows t0 .. t0 + rows - 1; query heads share a key head in groups of n_heads / n_kv. */
 static void attend_block(const heads *a, size_t head, size_t t0, size_t rows)
 {
     const calm_config *config = a->config;
     const size_t d = config->head_dim, width = config->n_heads * d, kv_head = head / (config->n_heads / config->n_kv);
     const size_t k0 = first_key(a, t0), end = config->arch->encoder ? a->span->n_tokens : t0 + rows, n_keys = end - k0;
     float *context = a->context + t0 * width + head * d;
+    /* Unscaled: the scale is applied where the softmax reads the scores anyway. */
     calm_sgemm_nt(rows, n_keys, d, 1.0f, a->q + t0 * a->q_stride + head * d, a->q_stride,
                   a->k + k0 * a->kv_stride + kv_head * d, a->kv_stride, 0.0f, a->scores, n_keys);
     mask_and_exponentiate(a, t0, rows, k0, n_keys);
@@ -93,11 +101,13 @@ static size_t query_rows(size_t n_tokens)
     return n_tokens < QUERY_ROWS ? n_tokens : QUERY_ROWS;
 }
 
+/* context [T, h d] from q, k and v. */
 static calm_status attend(calm_ctx *ctx, heads *a)
 {
     const size_t n_tokens = a->span->n_tokens, block_rows = query_rows(n_tokens);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->scores, block_rows * n_tokens));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->sums, block_rows));
+    /* Heads one after the other: windows are what runs in parallel. */
     for (size_t head = 0; head < a->config->n_heads; head++)
         for (size_t t0 = 0; t0 < n_tokens; t0 += QUERY_ROWS)
             attend_block(a, head, t0, n_tokens - t0 < QUERY_ROWS ? n_tokens - t0 : QUERY_ROWS);
@@ -110,6 +120,7 @@ static calm_status project(calm_ctx *ctx, const calm_block *block, const float *
     const calm_config *config = block->config;
     const size_t q_width = config->n_heads * config->head_dim, kv_width = config->n_kv * config->head_dim;
     const calm_weight *fused = &block->weight[CALM_ROLE_FUSED_QKV];
+    /* The three parts stay where the fused product put them, as columns of one matrix with a common stride. */
     if (fused->w) {
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->q, n_tokens * fused->out));
         a->k = a->q + q_width;
@@ -127,11 +138,13 @@ static calm_status project(calm_ctx *ctx, const calm_block *block, const float *
     return calm_weight_apply(ctx, &block->weight[CALM_ROLE_V], h, n_tokens, a->v);
 }
 
+/* Rotary embedding of q and k in place; the table depends on the block and on how far the window reaches. */
 static calm_status rotate(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, heads *a)
 {
     const calm_config *config = block->config;
     const size_t n = a->span->n_tokens;
     calm_rope_table table;
+    /* Encoders add positions to the embedding instead. */
     if (config->rope[CALM_ROPE_GLOBAL].rotary == 0)
         return CALM_OK;
     CALM_TRY(calm_rope_find(ctx, rope, config, block->index, n ? position(a, n - 1) + 1 : 0, &table));
@@ -146,6 +159,7 @@ size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_to
     const size_t projected = calm_has_role(config, CALM_ROLE_FUSED_QKV)
                                  ? CALM_BYTES(float, n_tokens * (q_width + 2 * kv_width))
                                  : CALM_BYTES(float, n_tokens * q_width) + 2 * CALM_BYTES(float, n_tokens * kv_width);
+    /* The prepared input of q, k and v is gone before scores are made; that of o comes on top of all. */
     const size_t first = prepared ? calm_weight_apply_scratch_bytes(config->hidden, n_tokens) : 0;
     const size_t last = prepared ? calm_weight_apply_scratch_bytes(q_width, n_tokens) : 0;
     const size_t context = CALM_BYTES(float, n_tokens * q_width), rows = query_rows(n_tokens);
@@ -160,14 +174,10 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
     const size_t n = span->n_tokens, width = config->n_heads * config->head_dim;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     heads a = {.config = config, .span = span, .window = config->window[block->index]};
-    calm_observation seen = {.hook = CALM_HOOK_QKV_IN,
-                             .expert = CALM_NO_EXPERT,
-                             .window = span->window,
-                             .x = h,
-                             .n_rows = n,
-                             .width = config->hidden};
+    calm_observation seen = {CALM_HOOK_QKV_IN, CALM_NO_EXPERT, span->window, h, n, config->hidden, NULL};
     CALM_TRY(calm_observe(observer, ctx, &seen));
     CALM_TRY(project(ctx, block, h, n, &a));
+    /* Before the rotation: it does not change lengths, but the weights of a norm are per channel. */
     norm_heads(config, &block->q_norm, a.q, a.q_stride, n, config->n_heads);
     norm_heads(config, &block->k_norm, a.k, a.kv_stride, n, config->n_kv);
     CALM_TRY(rotate(ctx, block, rope, &a));

@@ -26,6 +26,7 @@ calm_span calm_batch_span(const calm_batch *batch, size_t i)
 
 size_t calm_batch_count(size_t n_windows, size_t longest, size_t width, size_t most_bytes)
 {
+    /* All windows are taken to be as long as the longest, so the number does not depend on which windows come first. */
     size_t per_window = longest * width * sizeof(float);
     size_t n = per_window ? most_bytes / per_window : n_windows;
     return n < 1 ? 1 : n;
@@ -43,6 +44,7 @@ typedef struct embed_task {
     const calm_batch *batch;
 } embed_task;
 
+/* Fill the rows of window i; a task writes those alone. */
 static calm_status embed_window(calm_ctx *ctx, size_t i, void *user)
 {
     const embed_task *task = user;
@@ -51,6 +53,7 @@ static calm_status embed_window(calm_ctx *ctx, size_t i, void *user)
     const calm_span span = calm_batch_span(batch, i);
     const size_t at = windows->begin[span.window], row = calm_batch_row(batch, i);
     float *x;
+    /* In memory x is the matrix itself and put does nothing; in a file x is a copy in scratch. */
     CALM_TRY(calm_row_store_get(ctx, &batch->hidden, row, span.n_tokens, &x));
     CALM_TRY(
         calm_model_embed(ctx, task->model, windows->ids + at, windows->types ? windows->types + at : NULL, &span, x));
@@ -66,6 +69,7 @@ calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_
     out->rows = windows->begin[first + n] - windows->begin[first];
     CALM_TRY(calm_row_store_open(ctx, arena, out->rows, out->width, spill_dir, &out->hidden));
     const calm_status status = calm_parallel_for(ctx, n, embed_window, &task);
+    /* The caller has no batch to close after a failure. */
     if (status != CALM_OK)
         calm_batch_close(out);
     return status;
@@ -83,6 +87,7 @@ calm_status calm_batch_copy(calm_ctx *ctx, const calm_batch *from, size_t n, cal
     out->n = n;
     out->rows = n ? calm_batch_row(from, n - 1) + calm_batch_tokens(from, n - 1) : 0;
     out->spill_dir = spill_dir;
+    /* *out still has the file of `from`: closing the copy after a failure must not close that. */
     out->hidden = (calm_row_store){.file = -1};
     CALM_TRY(calm_row_store_open(ctx, arena, out->rows, out->width, spill_dir, &out->hidden));
     return calm_batch_assign(ctx, from, out);
@@ -90,6 +95,7 @@ calm_status calm_batch_copy(calm_ctx *ctx, const calm_batch *from, size_t n, cal
 
 calm_status calm_batch_assign(calm_ctx *ctx, const calm_batch *from, const calm_batch *to)
 {
+    /* Window by window: both may be files, and a copy of all rows would not fit. */
     for (size_t i = 0; i < to->n; i++) {
         const size_t row = calm_batch_row(to, i), n = calm_batch_tokens(to, i);
         calm_arena_mark mark = calm_arena_save(ctx->scratch);

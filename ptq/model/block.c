@@ -11,20 +11,11 @@
 
 void calm_activate(calm_activation activation, size_t n, float *x)
 {
-    switch (activation) {
-    case CALM_ACTIVATION_SILU:
-        calm_vec_silu(n, x);
-        break;
-    case CALM_ACTIVATION_GELU:
-        calm_vec_gelu(n, x);
-        break;
-    case CALM_ACTIVATION_GELU_TANH:
-        calm_vec_gelu_tanh(n, x);
-        break;
-    case CALM_ACTIVATION_RELU:
-        calm_vec_relu(n, x);
-        break;
-    }
+    static void (*const functions[])(size_t n, float *x) = {[CALM_ACTIVATION_SILU] = calm_vec_silu,
+                                                            [CALM_ACTIVATION_GELU] = calm_vec_gelu,
+                                                            [CALM_ACTIVATION_GELU_TANH] = calm_vec_gelu_tanh,
+                                                            [CALM_ACTIVATION_RELU] = calm_vec_relu};
+    functions[activation](n, x);
 }
 
 /* a [n, M] what the activation function reads and b [n, M] what its result is multiplied by, NULL without a gate. */
@@ -35,6 +26,7 @@ static calm_status project_up(calm_ctx *ctx, const calm_weight *weight, const fl
     const size_t inner = weight[CALM_ROLE_DOWN].in;
     float *both;
     *b = NULL;
+    /* a and b outlive this function: they are allocated before the mark that releases `both`. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *a, n * inner));
     if (!fused->w && !gate->w)
         return calm_weight_apply(ctx, up, h, n, *a);
@@ -46,6 +38,7 @@ static calm_status project_up(calm_ctx *ctx, const calm_weight *weight, const fl
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, both, n * 2 * inner));
     CALM_TRY(calm_weight_apply(ctx, fused, h, n, both));
+    /* Rows of the fused product are [gate | up]; the activation kernels want each of them contiguous. */
     for (size_t t = 0; t < n; t++) {
         memcpy(*a + t * inner, both + t * 2 * inner, inner * sizeof **a);
         memcpy(*b + t * inner, both + t * 2 * inner + inner, inner * sizeof **b);
@@ -57,20 +50,18 @@ static calm_status project_up(calm_ctx *ctx, const calm_weight *weight, const fl
 size_t calm_mlp_run_scratch_bytes(const calm_config *config, size_t inner, size_t n, bool prepared)
 {
     const bool fused = calm_has_role(config, CALM_ROLE_FUSED_GATE_UP);
+    /* `both` and the prepared input of the first product are released before down prepares its own. */
     const size_t one = CALM_BYTES(float, n * inner), both = fused ? CALM_BYTES(float, n * 2 * inner) : 0;
     const size_t first = prepared ? calm_weight_apply_scratch_bytes(config->hidden, n) : 0;
     const size_t last = prepared ? calm_weight_apply_scratch_bytes(inner, n) : 0;
     return (fused || calm_has_role(config, CALM_ROLE_GATE) ? 2 : 1) * one + calm_size_max(both + first, last);
 }
 
+/* Observe x [n_rows, width] at a hook point, of the window or expert that `seen` describes. */
 static calm_status observe_as(const calm_observer *observer, calm_ctx *ctx, const calm_observation *seen,
                               calm_hook hook, const float *x, size_t n_rows, size_t width)
 {
-    calm_observation here = *seen;
-    here.hook = hook;
-    here.x = x;
-    here.n_rows = n_rows;
-    here.width = width;
+    const calm_observation here = {hook, seen->expert, seen->window, x, n_rows, width, seen->rows};
     return calm_observe(observer, ctx, &here);
 }
 
@@ -84,6 +75,7 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE_UP_IN, h, n, config->hidden));
     CALM_TRY(project_up(ctx, weight, h, n, &a, &b));
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE, a, n, inner));
+    /* The usual case in one pass over both; silu(a) b rounds the same in one loop or two. */
     if (b && config->activation == CALM_ACTIVATION_SILU) {
         calm_vec_silu_mul(n * inner, a, b);
     } else {
@@ -99,6 +91,7 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
 
 /* ---- sublayers ---- */
 
+/* f of a dense sublayer, between its IN norm and its OUT norm. */
 static calm_status sublayer_function(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer,
                                      const calm_rope *rope, const float *h, const calm_span *span, float *out,
                                      const calm_observer *observer)
@@ -112,6 +105,7 @@ static calm_status sublayer_function(calm_ctx *ctx, const calm_block *block, cal
 calm_status calm_block_from_job(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, calm_job_kind job,
                                 const float *input, const calm_span *span, float *out)
 {
+    /* A job's input is either what f reads (qkv, gate_up: all of f runs) or what its last product reads (o, down). */
     const calm_sublayer sublayer = calm_job_sublayer(job);
     if (job == CALM_JOB_O || job == CALM_JOB_DOWN) {
         const calm_role last = job == CALM_JOB_O ? CALM_ROLE_O : CALM_ROLE_DOWN;
@@ -144,6 +138,7 @@ calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     const size_t n = span->n_tokens * block->config->hidden;
     const calm_norm *in = &block->norm[sublayer][CALM_NORM_IN];
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    /* Without an IN norm f reads x itself; x is written only after f is done. */
     float *h = x, *out;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out, n));
     if (in->w) {

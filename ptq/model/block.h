@@ -55,7 +55,8 @@ size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_to
 /* The activation function in place over n values. */
 void calm_activate(calm_activation activation, size_t n, float *x);
 
-/* A gated or plain MLP: out [n, D] from h [n, D].  `seen` says whose rows they are (hook, x, width are filled in). */
+/* A gated or plain MLP: out [n, D] from h [n, D].  `seen` names the window or
+ * expert of the rows; hook, x, n_rows and width are filled in. */
 calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],
                          const float *h, size_t n, float *out, const calm_observer *observer,
                          const calm_observation *seen);

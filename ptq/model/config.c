@@ -6,11 +6,14 @@
 
 #include "ptq/model/arch.h"
 
+/* A bound on n_blocks * n_experts, which a config of a few bytes could make as large as it likes. */
 #define EXPERTS_MAX ((size_t)1 << 18)
 
+/* The failure names what was found and every class that is known. */
 static calm_status unknown_architecture(calm_ctx *ctx, const char *path, const char *class_name, const char *model_type)
 {
     size_t n;
+    /* All class names in one line; the lists are joined by '|'. */
     const calm_arch *const *all = calm_architectures(&n);
     calm_text known;
     calm_text_init(&known);
@@ -34,10 +37,12 @@ calm_status calm_config_size(calm_ctx *ctx, const char *path, const calm_json *r
     return CALM_OK;
 }
 
+/* Numbers of heads and their width, and the scale 1 / sqrt(d) of the scores, which Gemma overrides. */
 static calm_status read_heads(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_arch *arch = config->arch;
     CALM_TRY(calm_config_size(ctx, path, root, "num_attention_heads", NULL, &config->n_heads));
+    /* Only then is the width of a head the quotient; elsewhere heads * head_dim may differ from the hidden size. */
     if (!arch->default_head_dim && calm_json_typeof(calm_json_get(root, "head_dim")) == CALM_JSON_NULL &&
         config->hidden % config->n_heads != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: hidden_size %zu is not a multiple of num_attention_heads %zu", path,
@@ -51,6 +56,7 @@ static calm_status read_heads(calm_ctx *ctx, const char *path, const calm_json *
     if (config->n_heads % config->n_kv != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: num_attention_heads %zu is not a multiple of num_key_value_heads %zu",
                          path, config->n_heads, config->n_kv);
+    /* Each factor is below 2^24; the width of q is a dimension like others and has their limit. */
     if (config->n_heads * config->head_dim > (size_t)CALM_SIZE_LIMIT)
         return calm_fail(ctx, CALM_EFORMAT, "%s: %zu heads of %zu: expected at most %lld in all", path, config->n_heads,
                          config->head_dim, (long long)CALM_SIZE_LIMIT);
@@ -58,15 +64,18 @@ static calm_status read_heads(calm_ctx *ctx, const char *path, const calm_json *
     return CALM_OK;
 }
 
+/* "torch_dtype" or "dtype": the type that exporters write floats in. */
 static calm_status read_dtype(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     static const struct {
         const char *name;
         calm_dtype dtype;
     } known[] = {{"bfloat16", CALM_BF16}, {"float16", CALM_F16}, {"float32", CALM_F32}};
+    /* The newer key is read second and so wins where both are present. */
     const char *name = "bfloat16";
     CALM_TRY(calm_json_need_string(ctx, path, root, "torch_dtype", name, &name));
     CALM_TRY(calm_json_need_string(ctx, path, root, "dtype", name, &name));
+    /* What is assumed for a config without either key is corrected when the tensors are open. */
     config->dtype_known = calm_json_typeof(calm_json_get(root, "torch_dtype")) != CALM_JSON_NULL ||
                           calm_json_typeof(calm_json_get(root, "dtype")) != CALM_JSON_NULL;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -86,6 +95,7 @@ static calm_status read_activation(calm_ctx *ctx, const char *path, const calm_j
     } known[] = {{"silu", CALM_ACTIVATION_SILU},           {"swish", CALM_ACTIVATION_SILU},
                  {"gelu", CALM_ACTIVATION_GELU},           {"gelu_pytorch_tanh", CALM_ACTIVATION_GELU_TANH},
                  {"gelu_new", CALM_ACTIVATION_GELU_TANH},  {"relu", CALM_ACTIVATION_RELU}};
+    /* Gemma configs may carry a hidden_act too, which their own code does not read. */
     const bool gemma = config->arch->norm == CALM_NORM_RMS_PLUS_ONE;
     const char *usual = gemma ? "gelu_pytorch_tanh" : config->arch->encoder ? "gelu" : "silu";
     const char *key = gemma ? "hidden_activation" : "hidden_act", *name;
@@ -100,6 +110,7 @@ static calm_status read_activation(calm_ctx *ctx, const char *path, const calm_j
                      path, key, name);
 }
 
+/* What every family has, with its defaults where the config is silent; also room for what differs by block. */
 static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const bool tied = config->arch->default_tied;
@@ -112,12 +123,14 @@ static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_size(ctx, path, root, "num_hidden_layers", NULL, &config->n_blocks));
     CALM_TRY(calm_config_size(ctx, path, root, "vocab_size", NULL, &config->vocab));
     CALM_TRY(calm_config_size(ctx, path, root, "max_position_embeddings", &positions, &config->max_positions));
+    /* Arrays over blocks are allocated below; no real model comes near. */
     if (config->n_blocks > 4096)
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"num_hidden_layers\": expected 1 to 4096, found %zu", path,
                          config->n_blocks);
     CALM_TRY(read_heads(ctx, path, root, config));
     CALM_TRY(calm_json_need_number(ctx, path, root, eps_key, &eps, 0, 1, &value));
     config->norm_eps = (float)value;
+    /* What families change: their read_config runs last. */
     config->embedding_scale = 1;
     CALM_TRY(calm_json_need_bool(ctx, path, root, "tie_word_embeddings", &tied, &config->tied));
     CALM_TRY(read_activation(ctx, path, root, config));
@@ -136,8 +149,10 @@ calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *r
     out->arch = calm_arch_find(class_name, model_type);
     if (!out->arch)
         return unknown_architecture(ctx, path, class_name, model_type);
+    /* First: a setting that is not known is a better message than what it leads to. */
     CALM_TRY(calm_config_check_keys(ctx, path, root, out->arch));
     CALM_TRY(read_common(ctx, path, root, out));
+    /* After head_dim and max_positions, which rotary embeddings are measured in. */
     if (out->arch->default_rope_theta > 0)
         CALM_TRY(calm_config_rope(ctx, path, root, out));
     CALM_TRY(read_dtype(ctx, path, root, out));
@@ -159,15 +174,19 @@ calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"layer_types\": %zu entries, expected %zu (num_hidden_layers)", path,
                          calm_json_size(types), config->n_blocks);
     for (size_t i = 0; i < config->n_blocks; i++) {
+        /* The explicit list wins over the pattern: files may give both. */
         const char *type = types ? calm_json_string(calm_json_at(types, i), "") : NULL;
         const bool slide = type ? strcmp(type, "sliding_attention") == 0 : slides && slides(i, pattern);
         if (type && !slide && strcmp(type, "full_attention") != 0)
             return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"layer_types\"[%zu]: \"%s\" is not supported", path, i,
                              type);
+        /* A width that is left to null is a decision (Mistral 0.2); one that is missing for a block said to slide is a
+         * fault. */
         if (slide && width == 0 && (type || calm_json_typeof(calm_json_get(root, "sliding_window")) != CALM_JSON_NULL))
             return calm_fail(ctx, CALM_EFORMAT, "%s: block %zu slides, but \"sliding_window\" is 0 or missing", path,
                              i);
         config->window[i] = slide ? (size_t)width : 0;
+        /* Only gemma3 has a second embedding; elsewhere its theta is 0. */
         config->local_rope[i] = slide && config->rope[CALM_ROPE_LOCAL].theta > 0;
     }
     return CALM_OK;
@@ -187,6 +206,7 @@ calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const 
     const bool no = false;
     bool bias;
     CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &no, &bias));
+    /* Also o: the reference gives all four the same switch. */
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
         if (calm_job_sublayer(calm_role_job(role)) == CALM_SUBLAYER_ATTENTION)
             config->bias[role] = bias;
@@ -212,6 +232,7 @@ static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json 
         if (block < 0)
             return calm_fail(ctx, CALM_EFORMAT, "%s: \"mlp_only_layers\"[%zu]: expected the number of a block", path,
                              i);
+        /* Numbers beyond the last block say nothing: a config may be cut down from a larger model. */
         if ((size_t)block < config->n_blocks)
             config->moe.sparse[block] = false;
     }
@@ -223,6 +244,7 @@ calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json
     const bool no = false;
     const int64_t experts_limit = 1 << 14;
     calm_moe_config *moe = &config->moe;
+    /* Mixtral's name of the key; newer files of other families have it too. */
     const bool local = calm_json_typeof(calm_json_get(root, "num_local_experts")) != CALM_JSON_NULL;
     const char *key = local ? "num_local_experts" : "num_experts";
     int64_t n, k;

@@ -31,7 +31,7 @@ typedef enum calm_rope_kind {
 typedef struct calm_rope_config {
     calm_rope_kind kind;
     double theta, factor;
-    size_t rotary;                      /* r: channels of a head that turn, even; 0: no rotary embedding */
+    size_t rotary;                      /* r: rotated channels of a head, even; 0: no rotary embedding   */
     double original;                    /* positions the model was first trained on                      */
     double low_freq, high_freq;         /* llama3                                                        */
     double beta_fast, beta_slow;        /* yarn                                                          */
@@ -58,7 +58,7 @@ typedef struct calm_config {
     size_t max_positions, n_types;    /* rows of the position and type embeddings, encoders     */
     float norm_eps;
     calm_rope_config rope[CALM_N_ROPES];
-    bool *local_rope;                 /* [n_blocks] turns by rope[CALM_ROPE_LOCAL]              */
+    bool *local_rope;                 /* [n_blocks] is rotated by rope[CALM_ROPE_LOCAL]         */
     bool tied;                        /* the head is the embedding                              */
     bool bias[CALM_N_ROLES];          /* this role's linear has one                             */
     calm_activation activation;
@@ -81,7 +81,7 @@ calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *r
 calm_status calm_config_size(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
                              const int64_t *fallback, size_t *out);
 
-/* Fill config->window: "layer_types" says which blocks slide; without it `slides` does (may be NULL: none).  Their
+/* Fill config->window: "layer_types" lists which blocks slide; without it `slides` decides (NULL: none).  Their
  * width is "sliding_window", or `fallback` when the key is absent; null is none, and 0 where no block slides.
  * `pattern` is passed to `slides`. */
 typedef bool calm_slides_fn(size_t block, int64_t pattern);
@@ -98,7 +98,7 @@ calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const 
  * norm_topk_prob, decoder_sparse_step and mlp_only_layers. */
 calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
-/* Fill config->rope (config_rope.c).  `partial`: share of a head's channels that turn, when the config is silent. */
+/* Fill config->rope (config_rope.c).  CALM_EUNSUPPORTED: a kind or setting that is not known.  CALM_EFORMAT. */
 calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
 /* CALM_EUNSUPPORTED, naming it, for a key of config.json that nothing reads and that may matter (config_keys.c). */

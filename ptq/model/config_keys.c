@@ -37,8 +37,10 @@ static bool is_neutral(const char *key, const calm_json *value)
     return calm_arch_listed("full_attn_mod interpolate_factor", ' ', key) && calm_json_number(value, 0) == 1;
 }
 
+/* A value at which an unknown setting does nothing. */
 static bool is_off(const calm_json *value)
 {
+    /* Zero is not "off": as a number it is a value like any other. */
     switch (calm_json_typeof(value)) {
     case CALM_JSON_NULL:
         return true;
@@ -60,8 +62,10 @@ static bool is_usual(const calm_arch *arch, const char *key, const calm_json *va
     return strcmp(key, "is_causal") != 0 || calm_json_bool(value, !arch->encoder) == !arch->encoder;
 }
 
+/* Does something read the key, or does it not matter for this family? */
 static bool is_known(const calm_arch *arch, const char *key, const calm_json *value)
 {
+    /* Keys with an underscore are bookkeeping of transformers ("_name_or_path"). */
     return key[0] == '_' || is_off(value) || is_neutral(key, value) || strcmp(key, "is_causal") == 0 ||
            calm_arch_listed(common, ' ', key) || calm_arch_listed(harmless, ' ', key) ||
            (arch->keys && calm_arch_listed(arch->keys, ' ', key)) ||

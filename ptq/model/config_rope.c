@@ -8,6 +8,7 @@
 
 #include "ptq/model/arch.h"
 
+/* Keeps products of two factors finite in float32. */
 #define FACTOR_MAX 1e9
 
 static const char known[] =
@@ -20,10 +21,12 @@ typedef struct source {
     const calm_json *root, *described;
 } source;
 
+/* CALM_EUNSUPPORTED for a member of the embedding's object that nothing reads. */
 static calm_status check_names(calm_ctx *ctx, const source *from)
 {
     const char *key;
     const calm_json *value;
+    /* An unknown setting is refused unless it is off: it would change every angle. */
     for (void *iter = NULL; calm_json_next(from->described, &iter, &key, &value);)
         if (!calm_arch_listed(known, ' ', key) && calm_json_typeof(value) != CALM_JSON_NULL &&
             !(calm_json_typeof(value) == CALM_JSON_BOOL && !calm_json_bool(value, true)))
@@ -31,6 +34,7 @@ static calm_status check_names(calm_ctx *ctx, const source *from)
     return CALM_OK;
 }
 
+/* "rope_type" or "type"; none is the plain embedding. */
 static calm_status find_kind(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
 {
     static const struct {
@@ -38,8 +42,9 @@ static calm_status find_kind(calm_ctx *ctx, const source *from, const calm_confi
         calm_rope_kind kind;
     } kinds[] = {{"default", CALM_ROPE_DEFAULT}, {"linear", CALM_ROPE_LINEAR}, {"dynamic", CALM_ROPE_DYNAMIC},
                  {"llama3", CALM_ROPE_LLAMA3},   {"yarn", CALM_ROPE_YARN},     {"longrope", CALM_ROPE_LONGROPE},
-                 {"su", CALM_ROPE_LONGROPE}};
+                 {"su", CALM_ROPE_LONGROPE}};    /* Phi-3's first name of it */
     const char *name = "default";
+    /* The old key first, so that the new one wins where both are given. */
     CALM_TRY(calm_json_need_string(ctx, from->path, from->described, "type", name, &name));
     CALM_TRY(calm_json_need_string(ctx, from->path, from->described, "rope_type", name, &name));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -54,13 +59,14 @@ static calm_status find_kind(calm_ctx *ctx, const source *from, const calm_confi
         from->path, name);
 }
 
+/* A number of the embedding's own object. */
 static calm_status number(calm_ctx *ctx, const source *from, const char *key, const double *fallback, double min,
                           double max, double *out)
 {
     return calm_json_need_number(ctx, from->path, from->described, key, fallback, min, max, out);
 }
 
-/* The channels that turn.  Only Phi's code in the field knows a partial embedding for every kind of rope; elsewhere
+/* The rotated channels.  Only Phi's code in the field knows a partial embedding for every kind of rope; elsewhere
  * readers disagree on whether the factor counts, so it is refused. */
 static calm_status read_rotary(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
 {
@@ -70,6 +76,7 @@ static calm_status read_rotary(calm_ctx *ctx, const source *from, const calm_con
     if (share != 1 && !config->arch->phi_rope)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"partial_rotary_factor\" %g is not supported for %s", from->path,
                          share, config->arch->name);
+    /* Rounded down, as int() does in the reference. */
     out->rotary = (size_t)((double)config->head_dim * share);
     if (out->rotary == 0 || out->rotary % 2 != 0)
         return calm_fail(ctx, CALM_EFORMAT,
@@ -78,8 +85,10 @@ static calm_status read_rotary(calm_ctx *ctx, const source *from, const calm_con
     return CALM_OK;
 }
 
+/* The length that the model was first trained on, before its context was extended. */
 static calm_status read_original(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
 {
+    /* Phi keeps the original length at the top level; there it wins over the object's. */
     const int64_t all = config->arch->phi_rope ? 4096 : (int64_t)config->max_positions;
     int64_t value;
     CALM_TRY(calm_json_need_int(ctx, from->path, from->described, "original_max_position_embeddings", &all, 1,
@@ -90,6 +99,7 @@ static calm_status read_original(calm_ctx *ctx, const source *from, const calm_c
     return CALM_OK;
 }
 
+/* A list of one factor for each pair of channels, n of them. */
 static calm_status read_factors(calm_ctx *ctx, const source *from, const char *key, size_t n, const double **out)
 {
     const calm_json *list = calm_json_get(from->described, key);
@@ -99,6 +109,7 @@ static calm_status read_factors(calm_ctx *ctx, const source *from, const char *k
                          "%s: rope settings: \"%s\": expected %zu numbers (half the rotary channels)", from->path, key,
                          n);
     CALM_TRY(CALM_NEW(ctx, ctx->out, values, n));
+    /* A factor divides a frequency: 0, negative ones and NaN (what is no number reads as) are refused. */
     for (size_t i = 0; i < n; i++) {
         values[i] = calm_json_number(calm_json_at(list, i), NAN);
         if (!(values[i] >= 1e-6 && values[i] <= FACTOR_MAX))
@@ -115,11 +126,14 @@ static double yarn_scale(double factor, double scale)
     return factor <= 1 ? 1 : 0.1 * scale * log(factor) + 1;
 }
 
+/* Bounds of the ramp and the attention scale m (rope.h has the formulas). */
 static calm_status read_yarn(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
 {
+    /* The fallbacks are those of transformers; a factor that is absent follows from the two lengths. */
     const double fast = 32, slow = 1, zero = 0, ratio = (double)config->max_positions / out->original;
     const bool yes = true;
     double scale, scale_all, m;
+    /* yarn_bound divides by ln theta. */
     if (out->theta <= 1)
         return calm_fail(ctx, CALM_EFORMAT, "%s: rope_type yarn: expected a rope_theta above 1, found %g", from->path,
                          out->theta);
@@ -128,27 +142,32 @@ static calm_status read_yarn(calm_ctx *ctx, const source *from, const calm_confi
     CALM_TRY(number(ctx, from, "beta_slow", &slow, 1e-6, FACTOR_MAX, &out->beta_slow));
     CALM_TRY(number(ctx, from, "mscale", &zero, 0, FACTOR_MAX, &scale));
     CALM_TRY(number(ctx, from, "mscale_all_dim", &zero, 0, FACTOR_MAX, &scale_all));
+    /* DeepSeek's pair of scales; everybody else has the plain one, or attention_factor, which wins below. */
     m = scale > 0 && scale_all > 0 ? yarn_scale(out->factor, scale) / yarn_scale(out->factor, scale_all)
                                    : yarn_scale(out->factor, 1);
     CALM_TRY(calm_json_need_bool(ctx, from->path, from->described, "truncate", &yes, &out->truncate));
     return number(ctx, from, "attention_factor", &m, 1e-6, FACTOR_MAX, &out->m);
 }
 
+/* Two lists of factors and the attention scale m. */
 static calm_status read_longrope(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
 {
     const double ratio = (double)config->max_positions / out->original;
     CALM_TRY(number(ctx, from, "factor", &ratio, 1e-6, FACTOR_MAX, &out->factor));
+    /* Of the paper: attention grows sharper with the log of the length; ln 1 = 0 would divide by zero. */
     const double m = out->factor > 1 && out->original > 1 ? sqrt(1 + log(out->factor) / log(out->original)) : 1;
     CALM_TRY(read_factors(ctx, from, "long_factor", out->rotary / 2, &out->long_factor));
     CALM_TRY(read_factors(ctx, from, "short_factor", out->rotary / 2, &out->short_factor));
     return number(ctx, from, "attention_factor", &m, 1e-6, FACTOR_MAX, &out->m);
 }
 
+/* The factor and the two frequencies between which it sets in; none of them has a default. */
 static calm_status read_llama3(calm_ctx *ctx, const source *from, calm_rope_config *out)
 {
     CALM_TRY(number(ctx, from, "factor", NULL, 1e-6, FACTOR_MAX, &out->factor));
     CALM_TRY(number(ctx, from, "low_freq_factor", NULL, 1e-6, FACTOR_MAX, &out->low_freq));
     CALM_TRY(number(ctx, from, "high_freq_factor", NULL, 1e-6, FACTOR_MAX, &out->high_freq));
+    /* The blend in rope.c divides by their difference. */
     if (out->high_freq <= out->low_freq)
         return calm_fail(ctx, CALM_EFORMAT,
                          "%s: rope settings: high_freq_factor %g, expected more than low_freq_factor %g", from->path,
@@ -156,6 +175,7 @@ static calm_status read_llama3(calm_ctx *ctx, const source *from, calm_rope_conf
     return CALM_OK;
 }
 
+/* One embedding from its object; `theta` is that of the top level. */
 static calm_status read_one(calm_ctx *ctx, const source *from, double theta, const calm_config *config,
                             calm_rope_config *out)
 {
@@ -184,6 +204,7 @@ static calm_status read_one(calm_ctx *ctx, const source *from, double theta, con
     case CALM_ROPE_DEFAULT:
         break;
     }
+    /* The exponent r / (r - 2) of the stretched theta. */
     if (out->kind == CALM_ROPE_DYNAMIC && out->rotary < 4)
         return calm_fail(ctx, CALM_EFORMAT, "%s: rope_type dynamic: expected at least 4 rotary channels, found %zu",
                          from->path, out->rotary);
@@ -210,6 +231,7 @@ calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *r
 {
     const calm_json *scaling = calm_json_get(root, "rope_scaling"),
                     *parameters = calm_json_get(root, "rope_parameters");
+    /* An empty rope_scaling object occurs, and means the same as null. */
     const bool classic = calm_json_typeof(scaling) == CALM_JSON_OBJECT ? calm_json_size(scaling) > 0
                                                                        : calm_json_typeof(scaling) != CALM_JSON_NULL;
     const calm_json *full = calm_json_get(parameters, "full_attention"),
@@ -220,6 +242,7 @@ calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *r
                                              : parameters},
                  inner = {path, root, sliding};
     double theta = config->arch->default_rope_theta, local = 0;
+    /* The top level first; read_one lets the object override it. */
     CALM_TRY(calm_json_need_number(ctx, path, root, "rope_theta", &theta, 1, 1e12, &theta));
     if (config->arch->keys && calm_arch_listed(config->arch->keys, ' ', "rope_local_base_freq")) {
         const double usual = 10000;

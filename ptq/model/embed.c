@@ -14,6 +14,7 @@ static calm_status finish_encoder(calm_ctx *ctx, const calm_model *model, const 
     calm_norm norm;
     float *row;
     char *name;
+    /* Rows are looked up in the mapped tables one by one; no table is made float32 as a whole. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, width));
     for (int i = 0; i < 2; i++) {
         const size_t shape[2] = {sizes[i], width};
@@ -24,6 +25,7 @@ static calm_status finish_encoder(calm_ctx *ctx, const calm_model *model, const 
         for (size_t t = 0; t < span->n_tokens; t++) {
             const size_t position = span->positions ? span->positions[t] : t;
             const size_t index = i == 0 ? position : types ? types[t] : 0;
+            /* Positions and types come with the tokens, which are untrusted. */
             if (index >= sizes[i])
                 return calm_fail(ctx, CALM_EARG, "%s %zu of a token, but the model has %zu", i ? "type" : "position",
                                  index, sizes[i]);
@@ -32,6 +34,7 @@ static calm_status finish_encoder(calm_ctx *ctx, const calm_model *model, const 
         }
     }
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembeddings.LayerNorm", calm_model_prefix(model)));
+    /* The norm is needed for this window alone, and workers have no ctx->out. */
     ctx->out = ctx->scratch;
     const calm_status status = calm_model_load_norm(ctx, model, name, width, &norm);
     ctx->out = caller;
@@ -53,6 +56,7 @@ calm_status calm_model_embed(calm_ctx *ctx, const calm_model *model, const uint3
             return calm_fail(ctx, CALM_EARG, "token id %u, but the vocabulary has %zu", ids[t], config->vocab);
         CALM_TRY(calm_tensor_part_to_f32(ctx, table, ids[t] * width, width, out + t * width));
     }
+    /* Times 1 would change no bit; this spares a pass. */
     if (config->embedding_scale != 1)
         calm_vec_scale(span->n_tokens * width, config->embedding_scale, out);
     if (config->arch->encoder)

@@ -6,12 +6,13 @@
 
 typedef struct sublayer_task {
     const calm_block *block;
-    calm_sublayer sublayer;    /* CALM_N_SUBLAYERS: both, one after the other */
+    calm_sublayer first, end;    /* sublayers first .. end - 1, one after the other */
     const calm_rope *rope;
     calm_batch *batch;
     const calm_observer *observer;
 } sublayer_task;
 
+/* One window through one sublayer or both; windows share the weights and nothing else. */
 static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
 {
     const sublayer_task *task = user;
@@ -19,17 +20,16 @@ static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
     const size_t row = calm_batch_row(task->batch, i);
     float *x;
     CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, row, span.n_tokens, &x));
-    if (task->sublayer == CALM_N_SUBLAYERS)
-        CALM_TRY(calm_block_run(ctx, task->block, task->rope, x, &span, task->observer));
-    else
-        CALM_TRY(calm_block_sublayer(ctx, task->block, task->sublayer, task->rope, x, &span, task->observer));
+    for (calm_sublayer s = task->first; s < task->end; s++)
+        CALM_TRY(calm_block_sublayer(ctx, task->block, s, task->rope, x, &span, task->observer));
     return calm_row_store_put(ctx, &task->batch->hidden, row, span.n_tokens, x);
 }
 
 calm_status calm_batch_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
                                 calm_batch *batch, const calm_observer *observer)
 {
-    sublayer_task task = {block, sublayer, rope, batch, observer};
+    sublayer_task task = {block, sublayer, sublayer + 1, rope, batch, observer};
+    /* A mixture runs over the batch, expert by expert: window by window every window would read all experts. */
     if (sublayer == CALM_SUBLAYER_MLP && block->moe.router)
         return calm_moe_run(ctx, block, batch, observer);
     return calm_parallel_for(ctx, batch->n, run_window, &task);
@@ -38,7 +38,8 @@ calm_status calm_batch_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
 calm_status calm_batch_block(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, calm_batch *batch,
                              const calm_observer *observer)
 {
-    sublayer_task task = {block, CALM_N_SUBLAYERS, rope, batch, observer};
+    sublayer_task task = {block, CALM_SUBLAYER_ATTENTION, CALM_N_SUBLAYERS, rope, batch, observer};
+    /* Both sublayers while the window's rows are in the cache; rows in a file are read and written once. */
     if (!block->moe.router)
         return calm_parallel_for(ctx, batch->n, run_window, &task);
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
@@ -50,6 +51,7 @@ size_t calm_batch_block_scratch_bytes(const calm_config *config, size_t index, s
                                       size_t expert_bytes, bool prepared, size_t n_threads)
 {
     const size_t workers = calm_size_min(n_windows, n_threads);
+    /* The sublayers run one after the other and each gives its memory back. */
     const size_t attention = calm_block_sublayer_scratch_bytes(config, CALM_SUBLAYER_ATTENTION, longest, prepared);
     const size_t mlp = config->moe.sparse[index]
                            ? calm_moe_run_scratch_bytes(config, n_windows, longest, expert_bytes, n_threads)
@@ -62,6 +64,7 @@ typedef struct norm_task {
     calm_batch *batch;
 } norm_task;
 
+/* Normalise the rows of one window in place. */
 static calm_status norm_window(calm_ctx *ctx, size_t i, void *user)
 {
     const norm_task *task = user;
@@ -83,6 +86,7 @@ calm_status calm_batch_forward(calm_ctx *ctx, const calm_model *model, const cal
                                void *user, calm_arena *arena, calm_batch *out)
 {
     CALM_TRY(calm_batch_embed(ctx, model, windows, first, n, arena, NULL, out));
+    /* One block at a time: the arena is cleared before the next is loaded. */
     calm_arena *caller = ctx->out, block_arena;
     calm_arena_init(&block_arena);
     ctx->out = &block_arena;

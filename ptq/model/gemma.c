@@ -7,6 +7,7 @@
 static calm_status read_cap(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, double usual,
                             float *out)
 {
+    /* calm_json_need_number takes null for absent, so the difference is made here. */
     const double fallback = calm_json_get(root, key) ? 0 : usual;
     double value;
     CALM_TRY(calm_json_need_number(ctx, path, root, key, &fallback, 1e-3, 1e6, &value));
@@ -21,6 +22,7 @@ calm_status calm_gemma_read(calm_ctx *ctx, const char *path, const calm_json *ro
     double scalar;
     CALM_TRY(calm_json_need_number(ctx, path, root, "query_pre_attn_scalar", &usual, 1e-3, 1e6, &scalar));
     config->attention_scale = (float)(1.0 / sqrt(scalar));
+    /* The reference rounds the scale to the dtype of the model; calm computes in float32 throughout. */
     config->embedding_scale = (float)sqrt((double)config->hidden);
     CALM_TRY(read_cap(ctx, path, root, "attn_logit_softcapping", attention_cap, &config->attention_cap));
     CALM_TRY(read_cap(ctx, path, root, "final_logit_softcapping", logit_cap, &config->logit_cap));

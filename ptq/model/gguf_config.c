@@ -9,12 +9,13 @@
 typedef struct builder {
     calm_ctx *ctx;
     const calm_gguf_list *list;
-    calm_gguf_hear_fn *hear;
+    calm_gguf_hear_fn *hear;    /* NULL: the first fault is a failure */
     void *user;
     calm_json *config;
-    calm_status status;
+    calm_status status;    /* of the first fault; later ones are not reported */
 } builder;
 
+/* One fault of the file: passed on, or kept as the failure. */
 static void complain(builder *b, const char *key, const char *text)
 {
     if (b->hear)
@@ -35,18 +36,23 @@ static int64_t take_size(builder *b, const char *rest, int64_t fallback)
 {
     char name[128];
     int64_t value = 0;
+    const char *fault = NULL;
     const calm_gguf_key *key = find(b, rest, name);
     if (!key && fallback)
         return fallback;
-    if (!calm_gguf_int(key, 0, &value) || (key->array && key->n > 1)) {
-        complain(b, name, key ? "expected one whole number" : "it is missing");
-        return fallback ? fallback : 1;
-    }
-    if (value < 1 || value > (int64_t)1 << 24) {
-        complain(b, name, "expected a whole number from 1 to 2^24");
-        return fallback ? fallback : 1;
-    }
-    return value;
+    if (!calm_gguf_int(key, 0, &value) || (key->array && key->n > 1))
+        fault = key ? "expected one whole number" : "it is missing";
+    else if (value < 1 || value > CALM_SIZE_LIMIT)
+        fault = "expected a whole number from 1 to 2^24";
+    if (fault)
+        complain(b, name, fault);
+    return !fault ? value : fallback ? fallback : 1;    /* 1 lets the rest be read, so that all faults are listed */
+}
+
+/* config.MEMBER = the whole number under the architecture's key `rest`. */
+static void set_size(builder *b, const char *member, const char *rest, int64_t fallback)
+{
+    calm_json_set_int(b->config, member, take_size(b, rest, fallback));
 }
 
 /* A finite number above 0; `fallback` 0: it must be there. */
@@ -64,10 +70,11 @@ static double take_number(builder *b, const char *rest, double fallback)
     return value;
 }
 
-/* Keys are float32: the shortest decimal that is the same one, as people wrote it. */
+/* Keys are float32: the shortest decimal that is the same one, as config.json had it. */
 static void set_number(calm_json *object, const char *name, double value)
 {
     char text[32];
+    /* Nine digits distinguish any two floats, so the loop always ends at one that reads back. */
     for (int digits = 1; digits <= 9; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtof(text, NULL) == (float)value)
@@ -76,16 +83,20 @@ static void set_number(calm_json *object, const char *name, double value)
     calm_json_set_number(object, name, strtod(text, NULL));
 }
 
-static void set_word(calm_json *object, const char *key, const char *list)
+/* The first of several words that are joined by '|'. */
+static void first_word(const char *list, char word[64])
 {
-    char word[64];
-    snprintf(word, sizeof word, "%.*s", (int)strcspn(list, "|"), list);
-    calm_json_set_string(object, key, word);
+    snprintf(word, 64, "%.*s", (int)strcspn(list, "|"), list);
 }
 
 static bool is_family(const builder *b, const char *name)
 {
     return strcmp(b->list->arch->name, name) == 0;
+}
+
+static bool is_gemma(const builder *b)
+{
+    return is_family(b, "gemma2") || is_family(b, "gemma3");
 }
 
 static bool has_tensor(const builder *b, const char *name)
@@ -101,8 +112,10 @@ static void add_rope(builder *b, int64_t context)
     char name[128];
     const calm_gguf_key *type = find(b, "rope.scaling.type", name);
     set_number(b->config, "rope_theta", take_number(b, "rope.freq_base", 10000));
+    /* llama.cpp has the theta of sliding blocks in its code, older files do not have the key. */
     if (is_family(b, "gemma3"))
         set_number(b->config, "rope_local_base_freq", take_number(b, "rope.freq_base_swa", 10000));
+    /* The factors were computed from settings that cannot be derived from them. */
     if (!b->hear && (has_tensor(b, "rope_freqs.weight") || calm_gguf_is(type, "longrope")))
         b->status = b->status != CALM_OK
                         ? b->status
@@ -114,6 +127,7 @@ static void add_rope(builder *b, int64_t context)
     if (!calm_gguf_is(type, "linear") && !calm_gguf_is(type, "yarn"))
         return;
     calm_json *scaling = calm_json_new_object();
+    /* Everything else is "none", or was refused above. */
     const bool yarn = calm_gguf_is(type, "yarn");
     calm_json_set_string(scaling, "rope_type", yarn ? "yarn" : "linear");
     set_number(scaling, "factor", take_number(b, "rope.scaling.factor", 1));
@@ -131,14 +145,12 @@ static void add_windows(builder *b, int64_t n_blocks)
 {
     char name[128];
     const calm_gguf_key *pattern = find(b, "attention.sliding_window_pattern", name);
-    calm_json *types = calm_json_new_array();
-    if (!is_family(b, "gemma2") && !is_family(b, "gemma3")) {
-        calm_json_free(types);
+    if (!is_gemma(b))
         return;
-    }
-    calm_json_set_int(b->config, "sliding_window",
-                      take_size(b, "attention.sliding_window", is_family(b, "gemma2") ? 4096 : 1024));
+    calm_json *types = calm_json_new_array();
+    set_size(b, "sliding_window", "attention.sliding_window", is_family(b, "gemma2") ? 4096 : 1024);
     for (int64_t i = 0; i < n_blocks && i < 4096; i++) {
+        /* Without the pattern: every other block, or five of six, as llama.cpp has it. */
         bool slides = is_family(b, "gemma2") ? i % 2 == 0 : i % 6 != 5;
         if (pattern && pattern->array && pattern->kind == CALM_GGUF_BOOL && (size_t)i < pattern->n)
             slides = pattern->data[i] != 0;
@@ -147,42 +159,42 @@ static void add_windows(builder *b, int64_t n_blocks)
     calm_json_set(b->config, "layer_types", types);
 }
 
+/* Settings that only Gemma's configs have. */
 static void add_gemma(builder *b, int64_t n_blocks, int64_t hidden, int64_t heads, int64_t head_dim)
 {
-    char name[128];
+    static const char *const caps[] = {"attn_logit_softcapping", "final_logit_softcapping"};
     const bool large = n_blocks == (is_family(b, "gemma2") ? 46 : 62);
-    const calm_gguf_key *cap;
-    if (!is_family(b, "gemma2") && !is_family(b, "gemma3"))
+    if (!is_gemma(b))
         return;
     calm_json_set_string(b->config, "hidden_activation", "gelu_pytorch_tanh");
+    /* The largest of each generation alone divides scores by sqrt(hidden / heads); files do not say so. */
     calm_json_set_int(b->config, "query_pre_attn_scalar", large ? hidden / heads : head_dim);
-    cap = find(b, "attn_logit_softcapping", name);
-    if (cap)
-        set_number(b->config, "attn_logit_softcapping", take_number(b, "attn_logit_softcapping", 0));
-    else
-        calm_json_set(b->config, "attn_logit_softcapping", calm_json_new_null());
-    cap = find(b, "final_logit_softcapping", name);
-    if (cap)
-        set_number(b->config, "final_logit_softcapping", take_number(b, "final_logit_softcapping", 0));
-    else
-        calm_json_set(b->config, "final_logit_softcapping", calm_json_new_null());
+    for (int i = 0; i < 2; i++) {
+        char name[128];
+        if (find(b, caps[i], name))
+            set_number(b->config, caps[i], take_number(b, caps[i], 0));
+        else    /* null is "no cap"; an absent member would be the family's usual one */
+            calm_json_set(b->config, caps[i], calm_json_new_null());
+    }
 }
 
+/* Settings of mixtures. */
 static void add_experts(builder *b)
 {
     if (!is_family(b, "qwen2_moe") && !is_family(b, "qwen3_moe"))
         return;
-    calm_json_set_int(b->config, "num_experts", take_size(b, "expert_count", 0));
-    calm_json_set_int(b->config, "num_experts_per_tok", take_size(b, "expert_used_count", 0));
-    calm_json_set_int(b->config, "moe_intermediate_size", take_size(b, "expert_feed_forward_length", 0));
+    set_size(b, "num_experts", "expert_count", 0);
+    set_size(b, "num_experts_per_tok", "expert_used_count", 0);
+    set_size(b, "moe_intermediate_size", "expert_feed_forward_length", 0);
     if (is_family(b, "qwen2_moe"))
-        calm_json_set_int(b->config, "shared_expert_intermediate_size",
-                          take_size(b, "expert_shared_feed_forward_length", 0));
+        set_size(b, "shared_expert_intermediate_size", "expert_shared_feed_forward_length", 0);
+    /* What files do not say is fixed in llama.cpp, by architecture. */
     calm_json_set_bool(b->config, "norm_topk_prob", is_family(b, "qwen3_moe"));
     calm_json_set_int(b->config, "decoder_sparse_step", 1);
     calm_json_set(b->config, "mlp_only_layers", calm_json_new_array());
 }
 
+/* Ids of the tokens that begin and end a text: for whoever generates; the forward pass does not read them. */
 static void add_ids(builder *b)
 {
     static const char *const keys[2][2] = {{"tokenizer.ggml.bos_token_id", "bos_token_id"},
@@ -193,31 +205,36 @@ static void add_ids(builder *b)
             calm_json_set_int(b->config, keys[i][1], id);
 }
 
+/* All of config.json but for what calm's reader would default to the same. */
 static void build(builder *b)
 {
     const calm_gguf_tensor *table = calm_gguf_find_tensor(b->list->file, "token_embd.weight");
     calm_json *classes = calm_json_new_array(), *config = b->config;
     char word[64];
-    snprintf(word, sizeof word, "%.*s", (int)strcspn(b->list->arch->classes, "|"), b->list->arch->classes);
+    first_word(b->list->arch->classes, word);
     calm_json_add_string(classes, word);
     calm_json_set(config, "architectures", classes);
-    set_word(config, "model_type", b->list->arch->model_types);
+    first_word(calm_arch_model_types(b->list->arch), word);
+    calm_json_set_string(config, "model_type", word);
+    /* Read one by one, in the order of the members, so that faults are listed in that order. */
     const int64_t n_blocks = take_size(b, "block_count", 0), hidden = take_size(b, "embedding_length", 0);
     const int64_t heads = take_size(b, "attention.head_count", 0), kv = take_size(b, "attention.head_count_kv", heads);
     const int64_t head_dim = take_size(b, "attention.key_length", hidden / heads ? hidden / heads : 1);
     calm_json_set_int(config, "num_hidden_layers", n_blocks);
     calm_json_set_int(config, "hidden_size", hidden);
-    calm_json_set_int(config, "intermediate_size", take_size(b, "feed_forward_length", 0));
+    set_size(b, "intermediate_size", "feed_forward_length", 0);
     calm_json_set_int(config, "num_attention_heads", heads);
     calm_json_set_int(config, "num_key_value_heads", kv);
     calm_json_set_int(config, "head_dim", head_dim);
     const int64_t context = take_size(b, "context_length", 0);
     calm_json_set_int(config, "max_position_embeddings", context);
+    /* The size of the table, not of the token list: checkpoints pad their tables. */
     calm_json_set_int(config, "vocab_size", table ? (int64_t)table->dims[1] : 1);
     set_number(config, "rms_norm_eps", take_number(b, "attention.layer_norm_rms_epsilon", 0));
-    calm_json_set_string(config, "hidden_act",
-                         is_family(b, "gemma2") || is_family(b, "gemma3") ? "gelu_pytorch_tanh" : "silu");
+    calm_json_set_string(config, "hidden_act", is_gemma(b) ? "gelu_pytorch_tanh" : "silu");
+    /* A file without output.weight uses the embedding. */
     calm_json_set_bool(config, "tie_word_embeddings", b->list->as->fixed_head || !has_tensor(b, "output.weight"));
+    /* The first block decides whether there are biases; a block without them would be a missing tensor later. */
     if (b->list->as->biases) {
         calm_json_set_bool(config, "attention_bias", has_tensor(b, "blk.0.attn_q.bias"));
         if (is_family(b, "llama"))

@@ -1,5 +1,5 @@
 /* llama.cpp's names for families and tensors. */
-#include "ptq/model/gguf_names.h"
+#include "ptq/model/gguf_names_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@
 /* No mixture comes near; bounds what a small file makes us list. */
 #define MOST_EXPERTS ((size_t)1 << 16)
 
+/* Quirks are those of llama.cpp's convert_hf_to_gguf.py and of its loaders. */
 static const calm_gguf_arch all[] = {
     {.name = "llama", .family = "llama", .turned = true, .biases = true},
     {.name = "llama", .family = "mistral", .turned = true, .biases = true},
@@ -33,14 +34,6 @@ const calm_gguf_arch *calm_gguf_arch_of(const calm_arch *arch)
     return NULL;
 }
 
-const calm_gguf_arch *calm_gguf_arch_find(const char *name)
-{
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (strcmp(all[i].name, name) == 0)
-            return &all[i];
-    return NULL;
-}
-
 /* ---- words ---- */
 
 /* A module of a block and llama.cpp's word for it. */
@@ -52,23 +45,27 @@ typedef struct word {
     char turn;
 } word;
 
+/* "up_proj" of "mlp.up_proj". */
 static const char *last_word(const char *module)
 {
     const char *dot = strrchr(module, '.');
     return dot ? dot + 1 : module;
 }
 
+/* Nothing to add for a module that the family has not. */
 static void add(word *words, size_t *n, const char *module, const char *name)
 {
     if (module)
         words[(*n)++] = (word){.module = module, .word = name};
 }
 
+/* Words of a mixture: of its experts, the shared one, the router and the gate. */
 static void add_experts(const calm_names *names, word *words, size_t *n)
 {
     static const calm_role roles[] = {CALM_ROLE_GATE, CALM_ROLE_UP, CALM_ROLE_DOWN};
     static const char *const many[] = {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};
     static const char *const shared[] = {"ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"};
+    /* One tensor holds a matrix of all experts; the shared expert's stand alone. */
     for (int i = 0; i < 3; i++) {
         const char *module = names->role[roles[i]];
         if (names->moe.experts && module)
@@ -90,6 +87,7 @@ static size_t list_words(const calm_arch *arch, word words[MOST_WORDS])
     } roles[] = {{CALM_ROLE_Q, "attn_q", 'q'},     {CALM_ROLE_K, "attn_k", 'k'},   {CALM_ROLE_V, "attn_v", 0},
                  {CALM_ROLE_O, "attn_output", 0},  {CALM_ROLE_GATE, "ffn_gate", 0}, {CALM_ROLE_UP, "ffn_up", 0},
                  {CALM_ROLE_DOWN, "ffn_down", 0}};
+    /* No word for a norm after a residual add: BERT alone has those, and is not read from GGUF files. */
     static const char *const norms[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES] = {
         {"attn_norm", "post_attention_norm", NULL}, {"ffn_norm", "post_ffw_norm", NULL}};
     const calm_gguf_arch *as = calm_gguf_arch_of(arch);
@@ -98,6 +96,8 @@ static size_t list_words(const calm_arch *arch, word words[MOST_WORDS])
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         if (names->role[roles[i].role])
             words[n++] = (word){.module = names->role[roles[i].role], .word = roles[i].word,
+                                /* llama.cpp rotates neighbouring channels for these families, so its writers permute
+                                 * rows of q and k. */
                                 .turn = as && as->turned ? roles[i].turn : 0};
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
@@ -116,6 +116,12 @@ static const char *ending(const char *name)
     return dot && (strcmp(dot, ".weight") == 0 || strcmp(dot, ".bias") == 0) ? dot : NULL;
 }
 
+/* Is text [n] what is expected?  NULL: it is not. */
+static bool is_word(const char *text, size_t n, const char *expected)
+{
+    return expected && strlen(expected) == n && memcmp(text, expected, n) == 0;
+}
+
 static bool ends_with(const char *text, size_t n, const char *end)
 {
     const size_t m = strlen(end);
@@ -132,9 +138,11 @@ static bool adds_one(const calm_arch *arch, const char *name)
 static bool take_number(const char **text, size_t *out)
 {
     char *end;
+    /* A zero in front ("layers.01.") would give two names for one block. */
     if (**text < '0' || **text > '9' || (**text == '0' && (*text)[1] != '.'))
         return false;
     *out = strtoul(*text, &end, 10);
+    /* Nine digits fit any size_t, and strtoul has not overflowed. */
     if (*end != '.' || end - *text > 9)
         return false;
     *text = end + 1;
@@ -146,11 +154,12 @@ static bool take_number(const char **text, size_t *out)
 /* Does `rest` [n], the module within a block, have this word?  Then *expert is its number, if it has one. */
 static bool has_word(const word *w, const char *rest, size_t n, long *expert)
 {
-    size_t number, length;
+    size_t number;
     const char *at = rest;
     *expert = CALM_NO_EXPERT;
+    /* "mlp.experts.7.up_proj": the parent, for experts a number, and the word. */
     if (w->parent) {
-        length = strlen(w->parent);
+        const size_t length = strlen(w->parent);
         if (n <= length || strncmp(rest, w->parent, length) != 0 || rest[length] != '.')
             return false;
         at += length + 1;
@@ -160,14 +169,15 @@ static bool has_word(const word *w, const char *rest, size_t n, long *expert)
             *expert = (long)number;
         }
     }
-    length = strlen(w->module);
-    return (size_t)(rest + n - at) == length && memcmp(at, w->module, length) == 0;
+    return is_word(at, (size_t)(rest + n - at), w->module);
 }
 
+/* Word of a module of block `block`; `rest` is the name behind the number. */
 static calm_status spot_in_block(calm_ctx *ctx, const calm_arch *arch, const char *rest, size_t block,
                                  calm_gguf_spot *out, bool *known)
 {
     word words[MOST_WORDS];
+    /* Made anew for each tensor: some twenty rows, against reading the tensor itself. */
     const size_t n = list_words(arch, words);
     const char *dot = ending(rest);
     for (size_t i = 0; dot && i < n; i++) {
@@ -194,16 +204,16 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *
     char *name = NULL;
     *out = (calm_gguf_spot){.expert = CALM_NO_EXPERT, .plus_one = adds_one(arch, tensor)};
     *known = false;
+    /* Within a block; a number that is no number has no place. */
     if (rest && strncmp(rest, names->blocks, n_blocks) == 0 && rest[n_blocks] == '.') {
         const char *at = rest + n_blocks + 1;
         return take_number(&at, &block) ? spot_in_block(ctx, arch, at, block, out, known) : CALM_OK;
     }
     for (int i = 0; i < 2 && rest && dot && !name; i++)
-        if (modules[i] && strlen(modules[i]) == (size_t)(dot - rest)
-            && strncmp(rest, modules[i], (size_t)(dot - rest)) == 0)
+        if (is_word(rest, (size_t)(dot - rest), modules[i]))
             CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s%s", words[i], dot));
-    if (!name && names->head && dot && strlen(names->head) == (size_t)(dot - tensor) &&
-        strncmp(tensor, names->head, (size_t)(dot - tensor)) == 0)
+    /* The head alone stands without the prefix. */
+    if (!name && dot && is_word(tensor, (size_t)(dot - tensor), names->head))
         CALM_TRY(calm_strf(ctx, ctx->out, &name, "output%s", dot));
     out->name = name;
     *known = name != NULL;
@@ -218,9 +228,11 @@ bool calm_gguf_is_experts(const char *name)
     return strncmp(name, "blk.", 4) == 0 && dot && ends_with(name, (size_t)(dot - name), "_exps");
 }
 
+/* The way back: the module of block N that has this word. */
 static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const char *prefix, calm_gguf_spot *spot,
                                  char **out)
 {
+    /* Suffixes other than weight and bias (".scale") are not known. */
     const char *at = spot->name + strlen("blk."), *dot = ending(spot->name);
     word words[MOST_WORDS];
     const size_t n = list_words(arch, words);
@@ -229,8 +241,9 @@ static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const cha
         return CALM_OK;
     for (size_t i = 0; i < n; i++) {
         const word *w = &words[i];
-        if (strlen(w->word) != (size_t)(dot - at) || memcmp(w->word, at, (size_t)(dot - at)) != 0 ||
-            w->experts != (spot->expert >= 0))
+        /* A word of experts stands for one slice; all of it, or a dense word with a number, is no tensor of a
+         * checkpoint. */
+        if (!is_word(at, (size_t)(dot - at), w->word) || w->experts != (spot->expert >= 0))
             continue;
         spot->turn = w->turn;
         if (w->experts)
@@ -262,7 +275,8 @@ calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *
 
 /* ---- turning ---- */
 
-size_t calm_gguf_turn(size_t row, size_t head_dim)
+/* The row of a permuted matrix in which the checkpoint's row `row` stands. */
+static size_t turn(size_t row, size_t head_dim)
 {
     const size_t half = head_dim / 2, in_head = row % head_dim;
     return row - in_head + 2 * (in_head % half) + in_head / half;
@@ -276,18 +290,20 @@ size_t calm_gguf_turn_back(size_t row, size_t head_dim)
 
 /* ---- a file as a checkpoint ---- */
 
+/* The family of "general.architecture". */
 static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_list *out)
 {
     const calm_gguf_key *key = calm_gguf_find_key(file, "general.architecture");
     size_t n_families;
-    for (size_t i = 0; i < sizeof all / sizeof *all && !out->as; i++)
-        if (calm_gguf_is(key, all[i].name))
-            out->as = &all[i];
-    for (size_t i = 0; out->as && i < (calm_architectures(&n_families), n_families); i++)
-        if (strcmp(calm_architectures(&n_families)[i]->name, out->as->family) == 0)
-            out->arch = calm_architectures(&n_families)[i];
-    if (out->arch)
-        return CALM_OK;
+    const calm_arch *const *families = calm_architectures(&n_families);
+    for (size_t i = 0; i < n_families; i++) {
+        const calm_gguf_arch *as = calm_gguf_arch_of(families[i]);
+        if (!as || !calm_gguf_is(key, as->name))
+            continue;
+        out->as = as;
+        out->arch = families[i];
+        return CALM_OK;    /* the first of those that share a name: llama before mistral */
+    }
     const char *text = "none";
     size_t at = 0, n = 4;
     calm_gguf_next_string(key, &at, &text, &n);
@@ -297,7 +313,7 @@ static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_lis
                      calm_gguf_path(file), (int)(n < 60 ? n : 60), text);
 }
 
-/* Rows of a head of a turned tensor. */
+/* Rows of a head of a permuted tensor. */
 static calm_status find_head_dim(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_entry *entry)
 {
     const char *which = entry->spot.turn == 'q' ? "head_count" : "head_count_kv";
@@ -308,6 +324,7 @@ static calm_status find_head_dim(calm_ctx *ctx, const calm_gguf_list *list, calm
     if (!calm_gguf_int(calm_gguf_find_key(list->file, name), 0, &heads) || heads <= 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: key %s: expected a whole number above 0", calm_gguf_path(list->file),
                          name);
+    /* Half of a head's rows is paired with the other half. */
     if (rows % (size_t)heads || rows / (size_t)heads % 2)
         return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: %zu rows, expected %lld heads of an even number of rows",
                          calm_gguf_path(list->file), entry->spot.name, rows, (long long)heads);
@@ -315,12 +332,14 @@ static calm_status find_head_dim(calm_ctx *ctx, const calm_gguf_list *list, calm
     return CALM_OK;
 }
 
+/* Name, shape as a checkpoint has it, and how the rows are permuted. */
 static calm_status fill_entry(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_entry *entry)
 {
     const calm_gguf_tensor *stored = entry->stored;
     char *name;
     CALM_TRY(calm_gguf_name_of(ctx, list->arch, "model.", &entry->spot, &name));
     entry->name = name;
+    /* GGUF has the fastest dimension first, checkpoints the slowest; of three dimensions an entry is one matrix. */
     entry->n_dims = stored->n_dims < 2 ? 1 : 2;
     entry->shape[0] = entry->n_dims == 1 ? stored->dims[0] : stored->dims[1];
     entry->shape[1] = entry->n_dims == 1 ? 1 : stored->dims[0];
@@ -338,6 +357,7 @@ calm_status calm_gguf_list_tensors(calm_ctx *ctx, const calm_gguf *file, calm_gg
     size_t n = 0;
     *out = (calm_gguf_list){.file = file};
     CALM_TRY(find_arch(ctx, file, out));
+    /* Counted first: one tensor of experts becomes many entries, and its size is untrusted. */
     for (size_t i = 0; i < calm_gguf_n_tensors(file); i++) {
         const calm_gguf_tensor *stored = calm_gguf_tensor_at(file, i);
         if (stored->n_dims == 3 && stored->dims[2] > MOST_EXPERTS)
@@ -363,13 +383,14 @@ calm_status calm_gguf_list_tensors(calm_ctx *ctx, const calm_gguf *file, calm_gg
 static calm_status vector_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry, size_t first,
                                  size_t n, float *out)
 {
+    /* Norm weights: llama.cpp multiplies by them as they are, so its files hold 1 + w. */
     const float added = entry->spot.plus_one ? 1 : 0;
     const calm_arena_mark mark = calm_arena_save(ctx->scratch);
     float *row;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, entry->stored->dims[0]));
     const calm_status status = calm_gguf_to_f32(ctx, list->file, entry->stored, 0, 1, row);
     for (size_t i = 0; status == CALM_OK && i < n; i++)
-        out[i] = row[entry->head_dim ? calm_gguf_turn(first + i, entry->head_dim) : first + i] - added;
+        out[i] = row[entry->head_dim ? turn(first + i, entry->head_dim) : first + i] - added;
     calm_arena_rewind(ctx->scratch, mark);
     return status;
 }
@@ -380,11 +401,12 @@ calm_status calm_gguf_entry_to_f32(calm_ctx *ctx, const calm_gguf_list *list, co
     const calm_gguf_tensor *stored = entry->stored;
     if (stored->n_dims < 2)
         return vector_to_f32(ctx, list, entry, first, entry->n_dims == 1 ? n : entry->shape[1], out);
+    /* The experts' rows follow each other: those of expert e start at e times rows. */
     const size_t base = entry->spot.expert > 0 ? (size_t)entry->spot.expert * entry->shape[0] : 0;
     if (!entry->head_dim)
         return calm_gguf_to_f32(ctx, list->file, stored, base + first, n, out);
     for (size_t i = 0; i < n; i++)
-        CALM_TRY(calm_gguf_to_f32(ctx, list->file, stored, calm_gguf_turn(first + i, entry->head_dim), 1,
+        CALM_TRY(calm_gguf_to_f32(ctx, list->file, stored, turn(first + i, entry->head_dim), 1,
                                   out + i * entry->shape[1]));
     return CALM_OK;
 }

@@ -16,40 +16,30 @@
 typedef struct calm_gguf_arch {
     const char *name;      /* "general.architecture": "qwen3moe"                                               */
     const char *family;    /* calm's name: "qwen3_moe"                                                        */
-    bool turned;           /* rows of q and k stand as interleaved rotary embeddings want them                */
+    bool turned;           /* rows of q and k are permuted for interleaved rotary embeddings                  */
     bool biases;           /* o, gate, up and down may have biases; else q, k and v alone                     */
     bool own_head;         /* output.weight is there also when the head is the embedding                      */
     bool fixed_head;       /* there is no output.weight: the head is the embedding                            */
     bool square;           /* heads * head_dim is the hidden size                                             */
 } calm_gguf_arch;
 
-/* By calm's family; by llama.cpp's name, the first of the families that share it.  NULL when there is none. */
+/* By calm's family; NULL when llama.cpp has none of it. */
 const calm_gguf_arch *calm_gguf_arch_of(const calm_arch *arch);
-const calm_gguf_arch *calm_gguf_arch_find(const char *name);
 
 /* Where a tensor of a checkpoint stands in a GGUF file. */
 typedef struct calm_gguf_spot {
     const char *name;      /* "blk.0.attn_q.weight"                                                  */
     long expert;           /* the matrix of a tensor of three dimensions; CALM_NO_EXPERT: all of it  */
     bool plus_one;         /* values are stored with 1 added                                         */
-    char turn;             /* 'q' or 'k': rows turned, head by head; 0: not                          */
+    char turn;             /* 'q' or 'k': rows permuted, head by head; 0: not                          */
 } calm_gguf_spot;
 
 /* Where `tensor`, which begins with `prefix`, goes, in ctx->out; *known is false for one without a place. */
 calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *prefix, const char *tensor,
                               calm_gguf_spot *out, bool *known);
 
-/* The name in a checkpoint of what stands at `spot`, in ctx->out; its tensor's name and expert are given, the rest is
- * filled in.  *out is NULL for a tensor that checkpoints do not have, or that is not known. */
-calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *prefix, calm_gguf_spot *spot,
-                              char **out);
-
-/* Is this the name of a tensor that holds one matrix per expert? */
-bool calm_gguf_is_experts(const char *name);
-
-/* The row of a turned matrix with heads of `head_dim` rows in which row `row` of the checkpoint stands, and the other
- * way: new row h d + 2 j + t = old row h d + t d / 2 + j */
-size_t calm_gguf_turn(size_t row, size_t head_dim);
+/* The checkpoint's row that stands in row `row` of a permuted matrix with heads of `head_dim` rows:
+ * new row h d + 2 j + t = old row h d + t d / 2 + j */
 size_t calm_gguf_turn_back(size_t row, size_t head_dim);
 
 /* ---- a file as a checkpoint ---- */
@@ -59,7 +49,7 @@ typedef struct calm_gguf_entry {
     const char *name; /* "model.layers.0.self_attn.q_proj.weight"; NULL: checkpoints have no such tensor */
     const calm_gguf_tensor *stored;
     calm_gguf_spot spot;
-    size_t head_dim;                    /* of a turned one          */
+    size_t head_dim;                    /* of a permuted one        */
     int n_dims;
     size_t shape[2];                    /* rows and columns, or length */
 } calm_gguf_entry;
@@ -77,7 +67,7 @@ typedef struct calm_gguf_list {
  * divide the rows of q or k. */
 calm_status calm_gguf_list_tensors(calm_ctx *ctx, const calm_gguf *file, calm_gguf_list *out);
 
-/* Rows first .. first + n - 1 (elements, of a vector) as the checkpoint has them, into out: not turned, without the 1
+/* Rows first .. first + n - 1 (elements, of a vector) as the checkpoint has them, into out: in its order, without the 1
  * that was added.  Fails as calm_gguf_to_f32. */
 calm_status calm_gguf_entry_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry,
                                    size_t first, size_t n, float *out);

@@ -8,6 +8,7 @@
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
 
+/* 4 MB of float32: larger than the caches' share of a product, small beside the table of a large vocabulary. */
 #define TILE_FLOATS ((size_t)1024 * 1024)
 
 /* ---- loading ---- */
@@ -31,6 +32,7 @@ static calm_status load_encoder(calm_ctx *ctx, const calm_model *model, calm_hea
     char *pooler;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &pooler, "%spooler.dense", calm_model_prefix(model)));
     CALM_TRY(load_optional(ctx, model, pooler, width, width, &out->pooler));
+    /* A plain encoder: its result are the hidden rows. */
     if (!calm_safetensors_find(set, "cls.predictions.transform.dense.weight"))
         return CALM_OK;
     CALM_TRY(load_optional(ctx, model, "cls.predictions.transform.dense", width, width, &out->transform));
@@ -45,6 +47,7 @@ static calm_status load_encoder(calm_ctx *ctx, const calm_model *model, calm_hea
 calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_head *out)
 {
     const calm_config *config = calm_model_config(model);
+    /* A norm without weights still needs its width, to copy rows. */
     *out = (calm_head){.hidden = config->hidden, .vocab = config->vocab, .set = calm_model_tensors(model),
                        .logit_cap = config->logit_cap, .activation = config->activation,
                        .norm = {.width = config->hidden}};
@@ -75,6 +78,7 @@ size_t calm_model_load_head_bytes(const calm_config *config)
 
 size_t calm_head_tile(const calm_head *head)
 {
+    /* At least 256 columns, however wide the model: thinner products waste the BLAS kernel. */
     const size_t rows = TILE_FLOATS / head->hidden;
     return rows < 256 ? (head->vocab < 256 ? head->vocab : 256) : rows < head->vocab ? rows : head->vocab;
 }
@@ -93,6 +97,7 @@ calm_status calm_head_prepare(calm_ctx *ctx, const calm_head *head, float *x, si
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, y, n * head->hidden));
     CALM_TRY(calm_weight_apply(ctx, &head->transform, x, n, y));
     calm_activate(head->activation, n * head->hidden, y);
+    /* Back into x, which the table then multiplies. */
     calm_norm_rows(&head->transform_norm, y, n, x);
     calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
@@ -103,6 +108,7 @@ calm_status calm_head_read_tile(calm_ctx *ctx, const calm_head *head, size_t fir
     const size_t row_bytes = head->hidden * calm_dtype_bytes(head->table->dtype);
     const calm_status status =
         calm_tensor_part_to_f32(ctx, head->table, first * head->hidden, count * head->hidden, w);
+    /* Also after a failure; of a table of 1 GB only one tile is resident. */
     calm_safetensors_release_part(head->set, head->table, first * row_bytes, count * row_bytes);
     return status;
 }
@@ -111,6 +117,7 @@ void calm_head_multiply(const calm_head *head, const float *w, const float *x, s
                         float *logits, size_t stride)
 {
     const size_t width = head->hidden;
+    /* The bias is what the product adds to (beta = 1): no second pass over the logits. */
     for (size_t t = 0; head->bias && t < n; t++)
         memcpy(logits + t * stride, head->bias + first, count * sizeof *logits);
     calm_sgemm_nt(n, count, width, 1.0f, x, width, w, width, head->bias ? 1.0f : 0.0f, logits, stride);
@@ -130,18 +137,9 @@ calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const fl
     return CALM_OK;
 }
 
-calm_status calm_head_logits(calm_ctx *ctx, const calm_head *head, const float *x, size_t n, float *logits)
-{
-    const size_t tile = calm_head_tile(head);
-    for (size_t first = 0; first < head->vocab; first += tile) {
-        const size_t count = head->vocab - first < tile ? head->vocab - first : tile;
-        CALM_TRY(calm_head_tile_logits(ctx, head, x, n, first, count, logits + first, head->vocab));
-    }
-    return CALM_OK;
-}
-
 calm_status calm_head_pool(calm_ctx *ctx, const calm_head *head, const float *x, float *out)
 {
+    /* The first token is [CLS], whose row stands for the text. */
     CALM_TRY(calm_weight_apply(ctx, &head->pooler, x, 1, out));
     for (size_t i = 0; i < head->hidden; i++)
         out[i] = tanhf(out[i]);

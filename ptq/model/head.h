@@ -13,7 +13,7 @@ typedef struct calm_head {
     const calm_safetensors *set; /* it belongs to                                                    */
     const float *bias;           /* [V] or NULL                                                      */
     float logit_cap;             /* 0: none                                                          */
-    calm_activation activation;  /* a masked language model turns its rows before the head:           */
+    calm_activation activation;  /* a masked language model transforms its rows before the head:      */
     calm_weight transform;       /* w NULL: there is no such step                                    */
     calm_norm transform_norm;
     calm_weight pooler;          /* tanh(W x_0 + b) of the first token; w NULL: none                  */
@@ -22,7 +22,7 @@ typedef struct calm_head {
 /* In ctx->out: norms and small matrices; the table is borrowed from the model. */
 calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_head *out);
 
-/* What that leaves at most: an encoder may lack some of it. */
+/* What that leaves at most: an encoder need not have all of it. */
 size_t calm_model_load_head_bytes(const calm_config *config);
 
 /* Columns of logits that are computed together: a tile of the table in float32 takes a few MB. */
@@ -45,9 +45,6 @@ void calm_head_multiply(const calm_head *head, const float *w, const float *x, s
 /* Both, with the tile in ctx->scratch. */
 calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const float *x, size_t n, size_t first,
                                   size_t count, float *logits, size_t stride);
-
-/* logits [n, V] of prepared rows. */
-calm_status calm_head_logits(calm_ctx *ctx, const calm_head *head, const float *x, size_t n, float *logits);
 
 /* out [D] = tanh(W x + b) of the first token's row x [D] of a window. */
 calm_status calm_head_pool(calm_ctx *ctx, const calm_head *head, const float *x, float *out);

@@ -16,39 +16,21 @@ void calm_role_shape(const calm_config *config, calm_role role, long expert, siz
     const size_t inner = expert == CALM_NO_EXPERT       ? config->inner
                          : expert == CALM_SHARED_EXPERT ? config->moe.shared_inner
                                                         : config->moe.inner;
-    *in = config->hidden;
-    switch (role) {
-    case CALM_ROLE_Q:
-        *out = q_width;
-        break;
-    case CALM_ROLE_K:
-    case CALM_ROLE_V:
-        *out = kv_width;
-        break;
-    case CALM_ROLE_FUSED_QKV:
-        *out = q_width + 2 * kv_width;
-        break;
-    case CALM_ROLE_O:
-        *out = config->hidden, *in = q_width;
-        break;
-    case CALM_ROLE_GATE:
-    case CALM_ROLE_UP:
-        *out = inner;
-        break;
-    case CALM_ROLE_FUSED_GATE_UP:
-        *out = 2 * inner;
-        break;
-    case CALM_ROLE_DOWN:
-    case CALM_N_ROLES:
-        *out = config->hidden, *in = inner;
-        break;
-    }
+    /* Rows of each role; columns are the hidden size but for o and down, which lead back to it. */
+    const size_t outputs[CALM_N_ROLES] = {[CALM_ROLE_Q] = q_width, [CALM_ROLE_K] = kv_width, [CALM_ROLE_V] = kv_width,
+                                          [CALM_ROLE_FUSED_QKV] = q_width + 2 * kv_width,
+                                          [CALM_ROLE_O] = config->hidden, [CALM_ROLE_GATE] = inner,
+                                          [CALM_ROLE_UP] = inner, [CALM_ROLE_FUSED_GATE_UP] = 2 * inner,
+                                          [CALM_ROLE_DOWN] = config->hidden};
+    *out = outputs[role];
+    *in = role == CALM_ROLE_O ? q_width : role == CALM_ROLE_DOWN ? inner : config->hidden;
 }
 
 calm_status calm_role_module(calm_ctx *ctx, const calm_config *config, const char *prefix, size_t block, calm_role role,
                              long expert, char **out)
 {
     const calm_names *names = config->arch->names;
+    /* Of an expert only the last word of a dense module's name is left: "up_proj" of "mlp.up_proj". */
     const char *module = names->role[role], *dot = strrchr(module, '.');
     const char *word = dot ? dot + 1 : module;
     if (expert == CALM_NO_EXPERT)
@@ -66,6 +48,7 @@ typedef struct builder {
     calm_layout *out;
 } builder;
 
+/* "experts.3.down" within the block, and "model.layers.0.experts.3.down". */
 static calm_status name_job(calm_ctx *ctx, const builder *b, calm_job_ref *job)
 {
     const char *kind = calm_job_name(job->kind);
@@ -102,6 +85,7 @@ static bool can_absorb(const calm_config *config, const calm_job_ref *job)
     return true;
 }
 
+/* The next row of the table, and a row for each of its linears that the family has. */
 static calm_status add_job(calm_ctx *ctx, const builder *b, size_t block, calm_job_kind kind, long expert)
 {
     calm_layout *out = b->out;
@@ -110,6 +94,7 @@ static calm_status add_job(calm_ctx *ctx, const builder *b, size_t block, calm_j
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
         calm_linear_ref *linear = &out->linears[out->n_linears];
         char *module;
+        /* Roles are listed in the order in which a job stacks them, so linears are numbered in that order. */
         if (calm_role_job(role) != kind || !calm_has_role(b->config, role))
             continue;
         CALM_TRY(calm_role_module(ctx, b->config, b->prefix, block, role, expert, &module));
@@ -125,15 +110,18 @@ static calm_status add_job(calm_ctx *ctx, const builder *b, size_t block, calm_j
     return name_job(ctx, b, job);
 }
 
+/* Both jobs of one MLP; they fold into each other and so stand side by side. */
 static calm_status add_mlp(calm_ctx *ctx, const builder *b, size_t block, long expert)
 {
     CALM_TRY(add_job(ctx, b, block, CALM_JOB_GATE_UP, expert));
     return add_job(ctx, b, block, CALM_JOB_DOWN, expert);
 }
 
+/* All jobs of a block, in the order in which calibration meets their inputs. */
 static calm_status add_block(calm_ctx *ctx, const builder *b, size_t block)
 {
     const calm_moe_config *moe = &b->config->moe;
+    /* Attention first, then the shared expert, then the others: calm_layout_sublayer splits at the first MLP job. */
     b->out->block_begin[block] = b->out->n_jobs;
     CALM_TRY(add_job(ctx, b, block, CALM_JOB_QKV, CALM_NO_EXPERT));
     CALM_TRY(add_job(ctx, b, block, CALM_JOB_O, CALM_NO_EXPERT));
@@ -149,6 +137,7 @@ static calm_status add_block(calm_ctx *ctx, const builder *b, size_t block)
 calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const char *prefix, calm_layout *out)
 {
     const builder b = {config, prefix, out};
+    /* Counted first: the arrays are as large as a mixture of many experts needs, and do not grow. */
     size_t n_jobs = 0;
     *out = (calm_layout){0};
     for (size_t i = 0; i < config->n_blocks; i++)
@@ -207,6 +196,7 @@ void calm_layout_unit(const calm_layout *layout, calm_unit unit, size_t job, siz
 calm_status calm_layout_unit_name(calm_ctx *ctx, const calm_layout *layout, calm_unit unit, size_t job, char **out)
 {
     const calm_job_ref *ref = &layout->jobs[job];
+    /* A job's name ends in its role, so what is before it is the block's. */
     const int block = (int)(strlen(ref->name) - strlen(ref->role) - 1);    /* "model.layers.0" */
     if (unit == CALM_UNIT_BLOCK)
         return calm_strf(ctx, ctx->out, out, "%.*s", block, ref->name);

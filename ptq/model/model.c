@@ -9,9 +9,11 @@
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
 
+/* Bounds what a wrong file makes us read; entries per module make some files large. */
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
 struct calm_model {
+    /* Names, layout and arrays of the config: what lives until the model is closed. */
     calm_arena arena;
     char *dir;
     calm_json *json;
@@ -30,13 +32,14 @@ calm_status calm_model_block_name(calm_ctx *ctx, const calm_model *model, size_t
     return calm_strf(ctx, ctx->out, out, "%s%s.%zu", model->prefix, model->config.arch->names->blocks, index);
 }
 
-/* ---- opening ---- */
-
-static calm_status need_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n,
-                               const calm_tensor **out)
+/* "model.layers.3.MODULE" in ctx->scratch. */
+static calm_status block_module(calm_ctx *ctx, const calm_model *model, size_t index, const char *module, char **out)
 {
-    return calm_safetensors_need_floats(ctx, model->tensors, name, 1, &n, out);
+    return calm_strf(ctx, ctx->scratch, out, "%s%s.%zu.%s", model->prefix, model->config.arch->names->blocks, index,
+                     module);
 }
+
+/* ---- opening ---- */
 
 static calm_status need_matrix(calm_ctx *ctx, const calm_model *model, const char *name, size_t rows, size_t cols,
                                const calm_tensor **out)
@@ -67,11 +70,13 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
     const calm_tensor *tensor;
     if (model->stored)
         CALM_TRY(calm_qformat_find(ctx, model->stored, model->tensors, module, &quantized, &scheme));
+    /* How a linear quantizes its input belongs to the stored scheme, not to the architecture. */
     if (weight) {
         weight->act_bits = quantized ? scheme.act_bits : 0;
         weight->act_asymmetric = quantized && scheme.act_asymmetric;
         weight->act_rule = model->act_rule;
     }
+    /* Checking reads no element: opening a checkpoint touches headers and names alone. */
     if (quantized)
         return w ? calm_qformat_load(ctx, model->stored, model->tensors, module, &scheme, out, in, w)
                  : calm_qformat_check(ctx, model->stored, model->tensors, module, &scheme, out, in);
@@ -80,6 +85,7 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
     if (!w)
         return CALM_OK;
     CALM_TRY(calm_tensor_to_f32(ctx, tensor, w));
+    /* The float32 copy stands; the mapped pages would only be evicted later, in worse order. */
     calm_safetensors_release(model->tensors, tensor);
     return CALM_OK;
 }
@@ -89,7 +95,7 @@ calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const
 {
     const calm_tensor *tensor;
     float *values;
-    CALM_TRY(need_vector(ctx, model, name, n, &tensor));
+    CALM_TRY(calm_safetensors_need_floats(ctx, model->tensors, name, 1, &n, &tensor));
     if (!out)
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->out, values, n));
@@ -114,6 +120,7 @@ calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const c
     const calm_norm_kind kind = model->config.arch->norm;
     const float *w, *b = NULL;
     bool old = false;    /* the first BERT checkpoints say gamma and beta */
+    /* RMSNorms have no bias, so only LayerNorms are searched for one. */
     if (kind == CALM_NORM_LAYER) {
         char *name;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.gamma", module));
@@ -123,6 +130,8 @@ calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const c
     CALM_TRY(read_part(ctx, model, module, old ? "gamma" : "weight", width, out ? &w : NULL));
     if (!out)
         return CALM_OK;
+    /* Added in float32 as the reference does, (1.0 + weight.float()); load_vector has just made w, so it may be
+     * changed. */
     for (size_t i = 0; kind == CALM_NORM_RMS_PLUS_ONE && i < width; i++)
         ((float *)(uintptr_t)w)[i] += 1;
     *out = (calm_norm){kind, model->config.norm_eps, width, w, b};
@@ -141,15 +150,15 @@ static calm_status read_norms(calm_ctx *ctx, const calm_model *model, size_t ind
     for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++) {
         if (!names->norm[sublayer][place])
             continue;
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%s%s.%zu.%s", model->prefix, names->blocks, index,
-                           names->norm[sublayer][place]));
-        CALM_TRY(
-            calm_model_load_norm(ctx, model, module, config->hidden, block ? &block->norm[sublayer][place] : NULL));
+        calm_norm *norm = block ? &block->norm[sublayer][place] : NULL;
+        CALM_TRY(block_module(ctx, model, index, names->norm[sublayer][place], &module));
+        CALM_TRY(calm_model_load_norm(ctx, model, module, config->hidden, norm));
     }
     for (int i = 0; i < 2 && sublayer == CALM_SUBLAYER_ATTENTION && config->arch->qk_norm != CALM_QK_NORM_NONE; i++) {
+        /* Over a head every head has the same weights; over the whole projection each channel has its own. */
         const size_t width =
             config->arch->qk_norm == CALM_QK_NORM_HEAD ? config->head_dim : heads[i] * config->head_dim;
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%s%s.%zu.%s", model->prefix, names->blocks, index, qk[i]));
+        CALM_TRY(block_module(ctx, model, index, qk[i], &module));
         CALM_TRY(calm_model_load_norm(ctx, model, module, width, !block ? NULL : i ? &block->k_norm : &block->q_norm));
     }
     return CALM_OK;
@@ -164,12 +173,13 @@ static calm_status read_router(calm_ctx *ctx, const calm_model *model, size_t in
     const char *const modules[2] = {names->moe.router, config->moe.shared_inner ? names->moe.shared_gate : NULL};
     for (int i = 0; i < 2; i++) {
         const calm_tensor *tensor;
-        char *name;
+        char *module, *name;
         float *w;
+        /* A family without a shared expert, or whose shared expert has no gate. */
         if (!modules[i])
             continue;
-        CALM_TRY(
-            calm_strf(ctx, ctx->scratch, &name, "%s%s.%zu.%s.weight", model->prefix, names->blocks, index, modules[i]));
+        CALM_TRY(block_module(ctx, model, index, modules[i], &module));
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", module));
         CALM_TRY(need_matrix(ctx, model, name, rows[i], config->hidden, &tensor));
         if (!moe)
             continue;
@@ -180,6 +190,7 @@ static calm_status read_router(calm_ctx *ctx, const calm_model *model, size_t in
     return CALM_OK;
 }
 
+/* Presence, shape and dtype of every linear and its bias; names are rewound one by one, there may be 10^5. */
 static calm_status check_linears(calm_ctx *ctx, const calm_model *model)
 {
     for (size_t i = 0; i < model->layout.n_linears; i++) {
@@ -207,11 +218,13 @@ static calm_status check_encoder(calm_ctx *ctx, const calm_model *model)
     return calm_model_load_norm(ctx, model, name, config->hidden, NULL);
 }
 
+/* Every tensor that the forward pass will read, so that a run of hours does not fail on the last block. */
 static calm_status check_tensors(calm_ctx *ctx, calm_model *model)
 {
     const calm_config *config = &model->config;
     const calm_tensor *tensor;
     CALM_TRY(calm_model_table(ctx, model, false, &tensor));
+    /* A config that states no dtype: exporters write floats as the embedding is stored. */
     if (!config->dtype_known)
         model->config.dtype = tensor->dtype;
     CALM_TRY(check_linears(ctx, model));
@@ -242,6 +255,7 @@ static calm_status find_prefix(calm_ctx *ctx, calm_model *model)
         CALM_TRY(calm_strf(ctx, &model->arena, &prefix, "%.*s", length, at));
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", prefix, arch->names->embed));
         if (!model->prefix || calm_safetensors_find(model->tensors, name))
+            /* Also without a hit: messages about missing tensors then say the usual name. */
             model->prefix = prefix;
         if (calm_safetensors_find(model->tensors, name))
             return CALM_OK;
@@ -253,6 +267,7 @@ static calm_status find_prefix(calm_ctx *ctx, calm_model *model)
 /* config.json may tie the head to the embedding although the file holds both.  Where they differ both are meant. */
 static calm_status check_tie(calm_ctx *ctx, calm_model *model)
 {
+    /* By pieces that are released at once: the two tables of a large model are some GB. */
     const size_t piece = (size_t)8 * 1024 * 1024;
     const calm_names *names = model->config.arch->names;
     char *name;
@@ -272,6 +287,7 @@ static calm_status check_tie(calm_ctx *ctx, calm_model *model)
     return CALM_OK;
 }
 
+/* In this order: config.json gives the expected tensors, the shards those that exist, the prefix their names. */
 static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
 {
     char *path;
@@ -296,6 +312,7 @@ calm_status calm_model_open(calm_ctx *ctx, const char *dir, calm_model **out)
     calm_model *model = calloc(1, sizeof *model);
     if (!model)
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", dir);
+    /* Readers of parts put their results into ctx->out: for the time of opening that is the model. */
     calm_arena *caller = ctx->out;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     ctx->out = &model->arena;    /* what the config owns lives as long as the model */
@@ -428,6 +445,7 @@ static calm_status load_job(calm_ctx *ctx, const calm_model *model, const calm_j
 /* The expert loader of a block (block.h). */
 static calm_status load_expert(void *user, calm_ctx *ctx, size_t block, size_t expert, calm_weight weight[CALM_N_ROLES])
 {
+    /* Called by the workers of a wave at the same time: the model is only read. */
     const calm_model *model = user;
     size_t begin, end;
     calm_layout_group(&model->layout, block, CALM_SUBLAYER_MLP, (long)expert, &begin, &end);
@@ -436,6 +454,7 @@ static calm_status load_expert(void *user, calm_ctx *ctx, size_t block, size_t e
     return CALM_OK;
 }
 
+/* Weights of one sublayer but for its experts; what the other sublayer has in *out stays. */
 static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
                                  calm_block *out)
 {
@@ -443,27 +462,32 @@ static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t 
     calm_layout_sublayer(&model->layout, index, sublayer, &begin, &end);
     for (size_t job = begin; job < end; job++) {
         const calm_job_ref *ref = &model->layout.jobs[job];
+        /* The shared expert is loaded with its block; the others when their wave comes. */
         if (ref->expert < 0)
             CALM_TRY(load_job(ctx, model, ref, ref->expert == CALM_SHARED_EXPERT ? out->moe.shared : out->weight));
     }
     if (sublayer == CALM_SUBLAYER_MLP && model->config.moe.sparse[index]) {
         CALM_TRY(read_router(ctx, model, index, &out->moe));
         out->moe.load = load_expert;
+        /* The loader takes a const model out of it again. */
         out->moe.user = (void *)(uintptr_t)model;
     }
     return read_norms(ctx, model, index, sublayer, out);
 }
 
+/* A block without weights. */
 static void begin_block(const calm_model *model, size_t index, calm_block *out)
 {
     *out = (calm_block){.index = index, .config = &model->config};
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
+            /* Absent norms need it too: copying rows through one has a width. */
             out->norm[s][place].width = model->config.hidden;
 }
 
 size_t calm_model_load_jobs_bytes(const calm_model *model, size_t begin, size_t end)
 {
+    /* As calm_model_load_linear allocates, linear by linear: each allocation is rounded up by itself. */
     size_t bytes = 0;
     for (size_t job = begin; job < end; job++) {
         const calm_job_ref *ref = &model->layout.jobs[job];
@@ -481,6 +505,7 @@ static size_t small_parts_bytes(const calm_model *model, size_t index, calm_subl
     const calm_config *config = &model->config;
     const calm_names *names = config->arch->names;
     const size_t vectors = config->arch->norm == CALM_NORM_LAYER ? 2 : 1, row = CALM_BYTES(float, config->hidden);
+    /* A norm over heads has head_dim weights, one over the projection as many as it has channels. */
     const bool heads = config->arch->qk_norm == CALM_QK_NORM_HEAD;
     size_t bytes = 0;
     for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)

@@ -1,8 +1,8 @@
 /* Model: a checkpoint directory opened for reading - mapped shards, config.json, names - and its parts as float32.
  *
  * Float checkpoints and those in a quantized format (qformat.h) are read alike: a quantized linear comes out as the
- * float32 weight its codes and scales stand for.  Nothing is converted before it is asked for, one sublayer or expert
- * at a time. */
+ * float32 weight its codes and scales stand for.  Weights are converted when they are loaded, one sublayer or
+ * expert at a time. */
 #ifndef CALM_MODEL_MODEL_H
 #define CALM_MODEL_MODEL_H
 
@@ -24,8 +24,8 @@ const calm_safetensors *calm_model_tensors(const calm_model *model);
 bool calm_model_is_quantized(const calm_model *model);
 const calm_qformat_reader *calm_model_stored(const calm_model *model);          /* NULL: float */
 
-/* By which rule inputs are quantized from now on, in a checkpoint that quantizes them (grid.h): after opening it is
- * that of compressed-tensors.  CALM_EARG: no linear of the checkpoint has quantized activations. */
+/* Set the rule (grid.h) by which inputs are quantized, in a checkpoint that quantizes them.  After opening it is that
+ * of compressed-tensors.  CALM_EARG: no linear of the checkpoint has quantized activations. */
 calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_rule rule);
 
 /* Numbers of all stored float parameters, and of bytes of all tensors. */
@@ -43,8 +43,8 @@ calm_status calm_model_load_block(calm_ctx *ctx, const calm_model *model, size_t
 calm_status calm_model_load_sublayer(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
                                      calm_block *out);
 
-/* What a sublayer's loading leaves in ctx->out, and that of the linears of jobs begin .. end - 1: of an expert, its
- * load. */
+/* Bytes that calm_model_load_sublayer leaves in ctx->out, and those of the linears of jobs begin .. end - 1, which of
+ * an expert is all that its loader leaves. */
 size_t calm_model_load_sublayer_bytes(const calm_model *model, size_t index, calm_sublayer sublayer);
 size_t calm_model_load_jobs_bytes(const calm_model *model, size_t begin, size_t end);
 

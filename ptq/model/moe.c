@@ -1,5 +1,5 @@
 /* Mixture of experts over a batch. */
-#include "ptq/model/moe.h"
+#include "ptq/model/moe_impl.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,15 +25,20 @@ calm_status calm_router_choose(calm_ctx *ctx, const calm_block *block, const flo
     for (size_t t = 0; t < n; t++) {
         float chosen = 0, total;
         memcpy(p, logits + t * moe->n_experts, moe->n_experts * sizeof *p);
+        /* Divided only where one is chosen: of 128 experts 8 are. */
         total = calm_vec_softmax_numerators(moe->n_experts, 1, p);
+        /* A NaN among the logits makes every comparison below false and would choose expert 0 silently. */
         if (!isfinite(total))
             return calm_fail(ctx, CALM_ENUMERIC, "block %zu: a router logit is not finite", block->index);
         for (size_t k = 0; k < moe->top_k; k++) {
             const size_t best = calm_vec_argmax(moe->n_experts, p);
             out[t * moe->top_k + k] = (calm_route){(uint32_t)best, p[best] / total};
             chosen += p[best] / total;
+            /* Below every probability, so that it is not chosen again; argmax gives the lower number of two equal
+             * ones. */
             p[best] = -1;
         }
+        /* In float32, after the choice, in the order of the choice: as the reference divides. */
         for (size_t k = 0; moe->norm_top_k && k < moe->top_k; k++)
             out[t * moe->top_k + k].weight /= chosen;
     }
@@ -56,6 +61,7 @@ static calm_status normalised(calm_ctx *ctx, const calm_block *block, const floa
     return CALM_OK;
 }
 
+/* Routes of the rows of one window. */
 static calm_status route_window(calm_ctx *ctx, size_t i, void *user)
 {
     const route_task *task = user;
@@ -63,6 +69,8 @@ static calm_status route_window(calm_ctx *ctx, size_t i, void *user)
     const size_t row = calm_batch_row(task->batch, i), n = calm_batch_tokens(task->batch, i);
     float *x, *h, *logits;
     CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, row, n, &x));
+    /* The router and the experts read the same normalised rows; they are made again for each expert rather than kept
+     * for all tokens. */
     CALM_TRY(normalised(ctx, task->block, x, n, &h));
     const calm_observation seen = {
         CALM_HOOK_GATE_UP_IN, CALM_NO_EXPERT, task->batch->first + i, h, n, task->batch->width, NULL};
@@ -83,6 +91,8 @@ static void sort_routes(const calm_moe_config *moe, const calm_batch *batch, cal
     /* window[e][w + 1] counts up while window w is filled in; window[e][w] is where it began. */
     for (size_t e = 0; e < moe->n_experts; e++)
         out->window[e * stride] = out->begin[e];
+    /* A second pass in the order of rows makes the sort stable: an expert sees its tokens in the order of windows and
+     * tokens, whatever the number of threads. */
     for (size_t w = 0; w < out->n_windows; w++) {
         for (size_t e = 0; e < moe->n_experts; e++)
             out->window[e * stride + w + 1] = out->window[e * stride + w];
@@ -118,6 +128,7 @@ calm_status calm_moe_route(calm_ctx *ctx, const calm_block *block, const calm_ba
     const calm_moe_config *moe = &block->config->moe;
     route_task task = {block, batch, observer, NULL};
     *out = (calm_routing){.n_windows = batch->n};
+    /* Rows are 32-bit numbers in `token`, half of what size_t would take for every route. */
     if (batch->rows > UINT32_MAX)
         return calm_fail(ctx, CALM_EARG, "%zu tokens are too many for a mixture of experts", batch->rows);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->routes, batch->rows * moe->top_k));
@@ -126,6 +137,7 @@ calm_status calm_moe_route(calm_ctx *ctx, const calm_block *block, const calm_ba
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->weight, batch->rows * moe->top_k));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->window, moe->n_experts * (batch->n + 1)));
     task.routes = out->routes;
+    /* Routing is parallel, sorting is one thread: it is a few passes over rows times top_k. */
     CALM_TRY(calm_parallel_for(ctx, batch->n, route_window, &task));
     sort_routes(moe, batch, out);
     return CALM_OK;
@@ -157,8 +169,10 @@ static calm_status gather(calm_ctx *ctx, const wave *w, const uint32_t *tokens, 
     return CALM_OK;
 }
 
+/* out [tokens, D] = the expert's output for all tokens routed to it, unweighted. */
 static calm_status run_rows(calm_ctx *ctx, const wave *w, size_t expert, const calm_weight *weight, float *out)
 {
+    /* A popular expert may have most tokens of the batch; pieces bound what its MLP holds. */
     const size_t begin = w->routing->begin[expert], total = w->routing->begin[expert + 1] - begin;
     const size_t width = w->block->config->hidden;
     for (size_t at = 0; at < total; at += CALM_MOE_ROWS) {
@@ -178,6 +192,7 @@ static calm_status run_rows(calm_ctx *ctx, const wave *w, size_t expert, const c
     return CALM_OK;
 }
 
+/* Load one expert of the wave, run it over its tokens, release it. */
 static calm_status run_expert(calm_ctx *ctx, size_t index, void *user)
 {
     const wave *w = user;
@@ -185,8 +200,9 @@ static calm_status run_expert(calm_ctx *ctx, size_t index, void *user)
     calm_weight weight[CALM_N_ROLES] = {{0}};
     calm_arena arena, *caller = ctx->out;
     if (w->routing->begin[expert + 1] == w->routing->begin[expert])
-        return CALM_OK;    /* nobody asked */
+        return CALM_OK;    /* no token was routed to it */
     calm_arena_init(&arena);
+    /* The loader writes to ctx->out: an arena of this task, so that the weights go when the expert is done. */
     ctx->out = &arena;
     calm_status status = w->block->moe.load(w->block->moe.user, ctx, w->block->index, expert, weight);
     ctx->out = caller;
@@ -202,6 +218,8 @@ static calm_status add_window(calm_ctx *ctx, size_t i, void *user)
     const wave *w = user;
     const size_t width = w->block->config->hidden, stride = w->routing->n_windows + 1;
     const size_t row = calm_batch_row(w->batch, i), n = calm_batch_tokens(w->batch, i);
+    /* Each window has its own rows of the sum, so windows are independent; within one, experts rise, which fixes the
+     * order of additions. */
     float *sum;
     CALM_TRY(calm_row_store_get(ctx, &w->sum->rows, row, n, &sum));
     for (size_t e = w->first; e < w->first + w->n; e++) {
@@ -229,6 +247,8 @@ calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_
                              const calm_routing *routing, size_t first, size_t n, const calm_observer *observer,
                              calm_moe_sum *sum)
 {
+    /* Outputs are kept for the whole wave and added afterwards: adding while experts run would order the sum by which
+     * of them ends first. */
     wave w = {block, batch, routing, observer, sum, first, n, NULL};
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.outputs, n));
@@ -250,6 +270,7 @@ size_t calm_moe_most_tokens(const calm_moe_config *moe, size_t rows)
 size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_t first, size_t most_bytes)
 {
     const size_t row_bytes = block->config->hidden * sizeof(float);
+    /* At least one, however many tokens it has: the limit bounds waves, it must not stop them. */
     size_t n = 1;
     while (first + n < block->config->moe.n_experts &&
            (routing->begin[first + n + 1] - routing->begin[first]) * row_bytes <= most_bytes)
@@ -259,6 +280,7 @@ size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_
 
 /* ---- the sublayer ---- */
 
+/* Zero the sum of one window; in a file there is no memset for all of it. */
 static calm_status clear_window(calm_ctx *ctx, size_t i, void *user)
 {
     const wave *w = user;
@@ -272,6 +294,7 @@ static calm_status clear_window(calm_ctx *ctx, size_t i, void *user)
 calm_status calm_moe_begin(calm_ctx *ctx, const calm_batch *batch, calm_arena *arena, calm_moe_sum *out)
 {
     wave w = {.batch = batch, .sum = out};
+    /* Where the hidden rows did not fit in memory the sum, which is as large, does not either. */
     CALM_TRY(calm_row_store_open(ctx, arena, batch->rows, batch->width,
                                  batch->hidden.file < 0 ? NULL : batch->spill_dir, &out->rows));
     const calm_status status = calm_parallel_for(ctx, batch->n, clear_window, &w);
@@ -280,21 +303,25 @@ calm_status calm_moe_begin(calm_ctx *ctx, const calm_batch *batch, calm_arena *a
     return status;
 }
 
+calm_status calm_moe_shared(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span,
+                            const calm_observer *observer, float **h, float **y)
+{
+    calm_observation seen = {.hook = CALM_HOOK_MLP_OUT, .expert = CALM_SHARED_EXPERT, .window = span->window,
+                             .n_rows = span->n_tokens, .width = block->config->hidden};
+    CALM_TRY(normalised(ctx, block, x, span->n_tokens, h));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *y, span->n_tokens * seen.width));
+    CALM_TRY(calm_mlp_run(ctx, block->config, block->moe.shared, *h, span->n_tokens, *y, observer, &seen));
+    seen.x = *y;
+    return calm_observe(observer, ctx, &seen);
+}
+
 /* sum += sigmoid(h . g) shared(h). */
 static calm_status add_shared(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span, float *sum,
                               const calm_observer *observer)
 {
     const size_t width = block->config->hidden, n = span->n_tokens;
-    calm_observation seen = {.expert = CALM_SHARED_EXPERT, .window = span->window};
     float *h, *y;
-    CALM_TRY(normalised(ctx, block, x, n, &h));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, y, n * width));
-    CALM_TRY(calm_mlp_run(ctx, block->config, block->moe.shared, h, n, y, observer, &seen));
-    seen.hook = CALM_HOOK_MLP_OUT;
-    seen.x = y;
-    seen.n_rows = n;
-    seen.width = width;
-    CALM_TRY(calm_observe(observer, ctx, &seen));
+    CALM_TRY(calm_moe_shared(ctx, block, x, span, observer, &h, &y));
     for (size_t t = 0; t < n; t++) {
         float gate = 1;
         if (block->moe.shared_gate)
@@ -305,6 +332,7 @@ static calm_status add_shared(calm_ctx *ctx, const calm_block *block, const floa
     return CALM_OK;
 }
 
+/* x += OUT norm of (sum + shared expert), for the rows of one window. */
 static calm_status end_window(calm_ctx *ctx, size_t i, void *user)
 {
     const wave *w = user;
@@ -341,6 +369,7 @@ size_t calm_moe_run_scratch_bytes(const calm_config *config, size_t n_windows, s
 {
     const calm_moe_config *moe = &config->moe;
     const size_t rows = n_windows * longest, most = calm_moe_most_tokens(moe, rows), width = config->hidden;
+    /* A wave stops at the limit unless one expert alone is above it; all routes together bound both. */
     const size_t outputs = calm_size_min(CALM_BYTES(float, rows * moe->top_k * width),
                                          calm_size_max(CALM_BYTES(float, most * width), CALM_MOE_WAVE_BYTES));
     const size_t experts = CALM_BYTES(float *, moe->n_experts) + outputs +
@@ -357,6 +386,7 @@ calm_status calm_moe_run(calm_ctx *ctx, const calm_block *block, calm_batch *bat
     const size_t n_experts = block->config->moe.n_experts;
     calm_arena arena, *caller = ctx->out;
     calm_routing routing;
+    /* Closing must be harmless also when the sum was never opened. */
     calm_moe_sum sum = {.rows.file = -1};
     calm_arena_init(&arena);
     ctx->out = &arena;
@@ -370,6 +400,7 @@ calm_status calm_moe_run(calm_ctx *ctx, const calm_block *block, calm_batch *bat
     }
     if (status == CALM_OK)
         status = calm_moe_end(ctx, block, batch, observer, &sum);
+    /* Closed already unless a step before calm_moe_end failed. */
     calm_row_store_close(&sum.rows);
     ctx->out = caller;
     calm_arena_clear(&arena);

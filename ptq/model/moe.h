@@ -1,9 +1,9 @@
 /* Mixture of experts: routing, and the MLP of a sparse block over a whole batch, expert by expert.
  *
- *   p = softmax(h R^T) over all experts; the top k (ties to the lower number), divided by their sum if the config says
- * so y = sum_e p_e expert_e(h), by rising e, + sigmoid(h . g) shared(h)
+ *   p = softmax(h R^T) over all experts; the top k (ties to the lower number), with norm_topk_prob divided by their sum
+ *   y = sum_e p_e expert_e(h), by rising e, + sigmoid(h . g) shared(h)
  *
- * Experts are read when their turn comes, and released: memory holds one wave of them.  Neither the size of a wave nor
+ * Experts are read wave by wave, and released: memory holds one wave of them.  Neither the size of a wave nor
  * the number of threads changes a bit. */
 #ifndef CALM_MODEL_MOE_H
 #define CALM_MODEL_MOE_H
@@ -16,10 +16,6 @@ typedef struct calm_route {
     uint32_t expert;
     float weight;
 } calm_route;
-
-/* logits [n, E] of the router for normalised rows h [n, D]; then the choice [n, top_k] by falling probability. */
-void calm_router_logits(const calm_block *block, const float *h, size_t n, float *logits);
-calm_status calm_router_choose(calm_ctx *ctx, const calm_block *block, const float *logits, size_t n, calm_route *out);
 
 /* Tokens of a batch by expert. */
 typedef struct calm_routing {
@@ -57,7 +53,7 @@ calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_
                              calm_moe_sum *sum);
 
 /* What it holds of ctx->scratch for n experts with so many tokens each; and each worker besides, while it runs one
- * expert, whose weights the loader puts where it says. */
+ * expert, not counting its weights, which the loader allocates. */
 size_t calm_moe_experts_scratch_bytes(const calm_config *config, size_t n, size_t tokens);
 size_t calm_moe_expert_scratch_bytes(const calm_config *config, size_t tokens);
 
@@ -69,6 +65,11 @@ size_t calm_moe_most_tokens(const calm_moe_config *moe, size_t rows);
 
 /* How many experts from `first` on make a wave whose outputs take at most `most_bytes`; at least one. */
 size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_t first, size_t most_bytes);
+
+/* y [n, D] = the shared expert's output for a window's rows x before its gate, and h [n, D] what it and the gate read,
+ * both in ctx->scratch. */
+calm_status calm_moe_shared(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span,
+                            const calm_observer *observer, float **h, float **y);
 
 /* Add the shared expert and the sum to the hidden rows, in parallel over windows: the end of the sublayer. */
 calm_status calm_moe_end(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer,

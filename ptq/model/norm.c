@@ -8,6 +8,7 @@
 void calm_norm_rows(const calm_norm *norm, const float *x, size_t n, float *out)
 {
     const size_t width = norm->width;
+    /* No norm at this place of the family. */
     if (!norm->w && x != out)
         memcpy(out, x, n * width * sizeof *out);
     for (size_t t = 0; t < n && norm->w; t++) {

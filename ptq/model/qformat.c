@@ -9,6 +9,7 @@
 
 struct calm_qformat_reader {
     const calm_qformat *format;
+    calm_arena arena;    /* of what the format read */
     void *self;
 };
 
@@ -29,6 +30,7 @@ const calm_qformat *const *calm_qformats(size_t *n)
 
 /* ---- suffixes and shapes ---- */
 
+/* The part that a suffix stands for in one format; *part is left alone when it has none of that name. */
 static bool find_suffix(const calm_qformat *format, const char *suffix, calm_qformat_part *part)
 {
     for (const calm_qformat_suffix *at = format->suffixes; at->suffix; at++)
@@ -49,9 +51,11 @@ bool calm_qformat_suffix_part(const calm_qformat *format, const char *suffix, ca
     return found;
 }
 
-/* Columns that a tensor says beside the codes of a weight of so many rows: the shape, or a group for each; 0: none. */
-static size_t said_columns(const calm_tensor *tensor, calm_qformat_part part, size_t rows)
+/* Number of columns that a tensor beside the codes states, of a weight with `rows` rows: its shape, or the length of
+ * its index; 0: none. */
+static size_t stated_columns(const calm_tensor *tensor, calm_qformat_part part, size_t rows)
 {
+    /* The data of a mapped tensor may lie at any alignment: copied, not cast. */
     int64_t shape[2] = {0, 0};
     if (part == CALM_QFORMAT_INDEX)
         return tensor->n_dims == 1 ? tensor->n_elements : 0;
@@ -64,6 +68,7 @@ calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const 
                                const char *module, const calm_qformat_scheme *scheme, const calm_tensor *codes,
                                size_t *out, size_t *in)
 {
+    /* MLX may keep the experts of a block in one tensor [E, rows, words]. */
     const bool stacked = codes->n_dims == 3;
     char *name;
     *out = *in = 0;
@@ -71,27 +76,31 @@ calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const 
         codes->shape[1 + stacked] > (size_t)CALM_SIZE_LIMIT)
         return CALM_OK;
     format->shape(scheme, codes->dtype, codes->shape[stacked], codes->shape[1 + stacked], out, in);
+    /* Packed codes give the columns only up to a whole word (of 2 bits, up to 15 columns too many).  What the file says
+     * itself is believed only if it needs the same number of words; bytes have no such doubt. */
     for (const calm_qformat_suffix *at = format->suffixes; at->suffix && codes->dtype != CALM_I8; at++) {
         if (at->part != CALM_QFORMAT_SHAPE && at->part != CALM_QFORMAT_INDEX)
             continue;
         calm_arena_mark mark = calm_arena_save(ctx->scratch);
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, at->suffix));
         const calm_tensor *tensor = calm_safetensors_find(set, name);
-        const size_t said = tensor ? said_columns(tensor, at->part, *out) : 0;
+        const size_t stated = tensor ? stated_columns(tensor, at->part, *out) : 0;
         calm_arena_rewind(ctx->scratch, mark);
-        if (said && said < (size_t)CALM_SIZE_LIMIT &&
-            calm_pack_words(said, scheme->bits) == calm_pack_words(*in, scheme->bits))
-            *in = said;
+        if (stated && stated < (size_t)CALM_SIZE_LIMIT &&
+            calm_pack_words(stated, scheme->bits) == calm_pack_words(*in, scheme->bits))
+            *in = stated;
     }
     return CALM_OK;
 }
 
 /* ---- opening ---- */
 
+/* A config with an entry that is no known format's. */
 static calm_status unknown(calm_ctx *ctx, const char *path, const calm_json *config)
 {
     const calm_json *entry = calm_json_get(config, "quantization_config");
     const char *method = calm_json_string(calm_json_get(entry, "quant_method"), "(none)");
+    /* Only MLX writes "quantization", and its detect() has found neither group_size nor bits there. */
     if (calm_json_typeof(entry) == CALM_JSON_NULL)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"quantization\" without group_size and bits, as MLX has", path);
     return calm_fail(
@@ -101,18 +110,34 @@ static calm_status unknown(calm_ctx *ctx, const char *path, const calm_json *con
         path, method);
 }
 
+/* The member of config.json that describes the format. */
+static const calm_json *entry_of(const calm_qformat *format, const calm_json *config)
+{
+    return calm_json_get(config, format->entry ? format->entry : "quantization_config");
+}
+
+bool calm_qformat_detect(const calm_qformat *format, const calm_json *config)
+{
+    if (format->detect)
+        return format->detect(config);
+    const calm_json *method = calm_json_get(entry_of(format, config), "quant_method");
+    return strcmp(calm_json_string(method, ""), format->label) == 0;
+}
+
 calm_status calm_qformat_open(calm_ctx *ctx, const char *path, const calm_json *config, calm_qformat_reader **out)
 {
     size_t n;
     const calm_qformat *const *formats = calm_qformats(&n), *format = NULL;
     *out = NULL;
     for (size_t i = 0; i < n && !format; i++)
-        format = formats[i]->detect(config) ? formats[i] : NULL;
+        format = calm_qformat_detect(formats[i], config) ? formats[i] : NULL;
+    /* Neither entry: a float checkpoint, which is not an error. */
     if (!format && calm_json_typeof(calm_json_get(config, "quantization_config")) == CALM_JSON_NULL &&
         calm_json_typeof(calm_json_get(config, "quantization")) == CALM_JSON_NULL)
         return CALM_OK;
     if (!format)
         return unknown(ctx, path, config);
+    /* On the heap: the reader is closed with the model, whenever that is, and owns regexes beside its arena. */
     calm_qformat_reader *reader = calloc(1, sizeof *reader);
     void *self = calloc(1, format->bytes);
     if (!reader || !self) {
@@ -121,7 +146,7 @@ calm_status calm_qformat_open(calm_ctx *ctx, const char *path, const calm_json *
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
     }
     *reader = (calm_qformat_reader){.format = format, .self = self};
-    const calm_status status = format->read(ctx, path, config, self);
+    const calm_status status = format->read(ctx, path, entry_of(format, config), &reader->arena, self);
     if (status == CALM_OK)
         *out = reader;
     else
@@ -133,7 +158,9 @@ void calm_qformat_close(calm_qformat_reader *reader)
 {
     if (!reader)
         return;
-    reader->format->release(reader->self);
+    if (reader->format->release)
+        reader->format->release(reader->self);
+    calm_arena_clear(&reader->arena);
     free(reader->self);
     free(reader);
 }
@@ -165,6 +192,7 @@ static calm_status find_stacked(calm_ctx *ctx, const calm_qformat *format, const
     char *stack = NULL, *name, text[128];
     size_t expert = 0;
     const size_t *shape = expected->shape;
+    /* The expert is a slice of the mapped tensor, described as a tensor of its own: nothing is copied. */
     calm_tensor *part;
     if (format->stack)
         CALM_TRY(format->stack(ctx, module, &stack, &expert));
@@ -174,6 +202,7 @@ static calm_status find_stacked(calm_ctx *ctx, const calm_qformat *format, const
     const calm_tensor *all = calm_safetensors_find(set, name);
     if (!all)
         return CALM_OK;
+    /* More experts than this one are no fault: the layout lists each of them. */
     if (all->n_dims != 3 || expected->n_dims != 2 || all->shape[1] != shape[0] || all->shape[2] != shape[1] ||
         expert >= all->shape[0])
         return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: shape %s, expected [more than %zu, %zu, %zu]", all->file,
@@ -190,11 +219,13 @@ static calm_status find_stacked(calm_ctx *ctx, const calm_qformat *format, const
     return CALM_OK;
 }
 
+/* *out = the tensor that is expected, checked; NULL for an optional one that is absent. */
 static calm_status need(calm_ctx *ctx, const calm_qformat *format, const calm_safetensors *set,
                         const char *module, const calm_qformat_tensor *expected, const calm_tensor **out)
 {
     char *name;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, expected->suffix));
+    /* A tensor under the module's own name wins over its slice of a stacked one. */
     const bool own = calm_safetensors_find(set, name) != NULL;
     *out = NULL;
     if (!own)
@@ -203,6 +234,7 @@ static calm_status need(calm_ctx *ctx, const calm_qformat *format, const calm_sa
         return CALM_OK;
     if (!*out)
         CALM_TRY(calm_safetensors_need(ctx, set, name, expected->n_dims, expected->shape, out));
+    /* Scales come in whatever float type the exporter liked; codes have the one type of their format. */
     const bool any = expected->dtype == CALM_N_DTYPES;
     const calm_dtype dtype = (*out)->dtype;
     if (any ? dtype != CALM_BF16 && dtype != CALM_F16 && dtype != CALM_F32 : dtype != expected->dtype)
@@ -211,6 +243,7 @@ static calm_status need(calm_ctx *ctx, const calm_qformat *format, const calm_sa
     return CALM_OK;
 }
 
+/* All tensors that a linear of this scheme has, checked; by part, absent optional ones NULL. */
 static calm_status need_all(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                             const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
                             const calm_tensor *found[CALM_N_QFORMAT_PARTS])
@@ -231,9 +264,10 @@ calm_status calm_qformat_check(calm_ctx *ctx, const calm_qformat_reader *reader,
     return need_all(ctx, reader, set, module, scheme, out, in, found);
 }
 
-calm_status calm_qformat_unpack(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
-                                const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
-                                calm_qformat_values *values)
+/* Codes, zeros or biases, and scales of a quantized module, in ctx->scratch. */
+static calm_status unpack(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                          const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
+                          calm_qformat_values *values)
 {
     const calm_tensor *found[CALM_N_QFORMAT_PARTS];
     CALM_TRY(need_all(ctx, reader, set, module, scheme, out, in, found));
@@ -242,8 +276,10 @@ calm_status calm_qformat_unpack(calm_ctx *ctx, const calm_qformat_reader *reader
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->codes, out * in));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->zeros, out * values->n_groups));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->scales, out * values->n_groups));
+    /* The middle code is the zero of a symmetric scheme, which stores none. */
     memset(values->zeros, 1 << (scheme->bits - 1), out * values->n_groups);
     CALM_TRY(reader->format->unpack(ctx, module, scheme, found, values));
+    /* All of them are copied by now; keeping their pages would hold the checkpoint in memory twice. */
     for (size_t i = 0; i < CALM_N_QFORMAT_PARTS; i++)
         if (found[i])
             calm_safetensors_release(set, found[i]);
@@ -257,6 +293,8 @@ static void row_in_runs(const calm_qformat_values *v, size_t row, float *w)
         const size_t at = row * v->n_groups + g, end = v->in - i < v->group ? v->in : i + v->group;
         const float scale = v->scales[at], bias = v->biases ? v->biases[at] : 0;
         const int zero = v->zeros[at];
+        /* MLX adds a bias in float32; the others subtract an integer zero first.  The order matters: these are the bits
+         * the format's own readers get. */
         if (v->biases)
             for (; i < end; i++)
                 w[i] = (float)v->codes[row * v->in + i] * scale + bias;
@@ -266,7 +304,7 @@ static void row_in_runs(const calm_qformat_values *v, size_t row, float *w)
     }
 }
 
-/* One row; each column says which group it is of. */
+/* One row; the group of each column stands in group_of. */
 static void row_by_index(const calm_qformat_values *v, size_t row, float *w)
 {
     for (size_t i = 0; i < v->in; i++) {
@@ -280,7 +318,7 @@ calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, 
 {
     calm_qformat_values values;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    CALM_TRY(calm_qformat_unpack(ctx, reader, set, module, scheme, out, in, &values));
+    CALM_TRY(unpack(ctx, reader, set, module, scheme, out, in, &values));
     for (size_t row = 0; row < out; row++)
         (values.group_of ? row_by_index : row_in_runs)(&values, row, w + row * in);
     calm_arena_rewind(ctx->scratch, mark);
@@ -310,13 +348,36 @@ calm_status calm_qformat_floats(calm_ctx *ctx, const calm_tensor *tensor, bool t
     return CALM_OK;
 }
 
-void calm_qformat_transpose(const uint8_t *in, size_t rows, size_t cols, uint8_t *out)
+/* out [rows, cols] = in [cols, rows], by tiles of lines of `in` that stay in the cache. */
+static void transpose(const uint8_t *in, size_t rows, size_t cols, uint8_t *out)
 {
-    const size_t tile = 64;    /* lines of `in` that stay in the cache */
+    const size_t tile = 64;
     for (size_t first = 0; first < cols; first += tile)
         for (size_t r = 0; r < rows; r++)
             for (size_t c = first; c < cols && c < first + tile; c++)
                 out[r * cols + c] = in[c * rows + r];
+}
+
+calm_status calm_qformat_codes(calm_ctx *ctx, const calm_tensor *tensor, calm_qformat_packing packing, int bits,
+                               bool transposed, size_t rows, size_t cols, uint8_t *out)
+{
+    const size_t stored_rows = transposed ? cols : rows, stored_cols = transposed ? rows : cols;
+    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    uint32_t *words;
+    uint8_t *codes = out;
+    CALM_TRY(calm_qformat_words(ctx, tensor, &words));
+    if (transposed)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, codes, rows * cols));
+    if (packing == CALM_QFORMAT_BY_ROWS)
+        calm_unpack_rows(words, stored_rows, stored_cols, bits, codes);
+    else if (packing == CALM_QFORMAT_BY_COLUMNS)
+        calm_unpack_columns(words, stored_rows, stored_cols, bits, codes);
+    else
+        calm_unpack_awq(words, tensor->n_elements, codes);
+    if (transposed)
+        transpose(codes, rows, cols, out);
+    calm_arena_rewind(ctx->scratch, mark);
+    return CALM_OK;
 }
 
 calm_status calm_qformat_bits(calm_ctx *ctx, const char *path, const calm_json *entry, const char *key, int fallback,
@@ -325,6 +386,7 @@ calm_status calm_qformat_bits(calm_ctx *ctx, const char *path, const calm_json *
     const int64_t usual = fallback;
     int64_t bits = 0;
     CALM_TRY(calm_json_need_int(ctx, path, entry, key, fallback ? &usual : NULL, 1, 64, &bits));
+    /* 5 and 6 bits exist in MLX files; no scheme of calm has them. */
     if (bits != 2 && bits != 3 && bits != 4 && bits != 8)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\" is %lld: weights of 2, 3, 4 and 8 bits are read", path,
                          key, (long long)bits);
@@ -335,6 +397,7 @@ calm_status calm_qformat_bits(calm_ctx *ctx, const char *path, const calm_json *
 calm_status calm_qformat_group(calm_ctx *ctx, const char *path, const calm_json *entry, const char *key,
                                size_t fallback, size_t *out)
 {
+    /* Formats write "one scale per row" as -1 or null; here that is 0, so that a fallback of 0 is passed on as -1. */
     const int64_t usual = fallback ? (int64_t)fallback : -1;
     int64_t group = 0;
     CALM_TRY(calm_json_need_int(ctx, path, entry, key, &usual, -1, 1 << 24, &group));

@@ -60,17 +60,18 @@ typedef struct calm_qformat_values {
 
 typedef struct calm_qformat {
     const char *name;      /* [a-z0-9_]+ : "compressed_tensors" */
-    const char *label;     /* as people and engines write it: "compressed-tensors" */
+    const char *label;     /* as engines write it, and quant_method: "compressed-tensors" */
     /* All suffixes of tensors that stand for a weight, ended by NULL.  "weight" is of a float weight too. */
     const calm_qformat_suffix *suffixes;
-    /* Is this config.json of the format?  Alone the entry's presence and method are looked at. */
+    const char *entry;     /* member of config.json that describes the format; NULL: quantization_config */
+    /* Is this config.json of the format?  Only the entry's presence is looked at.  NULL: quant_method is the label. */
     bool (*detect)(const calm_json *config);
     /* Is its entry like one of the format but for the method, which is missing?  NULL: never. */
     bool (*resembles)(const calm_json *config);
     size_t bytes;          /* of `self` below */
-    /* Read the entry into `self`, which is all zero. */
-    calm_status (*read)(calm_ctx *ctx, const char *path, const calm_json *config, void *self);
-    /* Free what `self` holds, also when `read` has failed. */
+    /* Read the entry into `self`, which is all zero; arrays and names go to `arena`, which lives as long. */
+    calm_status (*read)(calm_ctx *ctx, const char *path, const calm_json *entry, calm_arena *arena, void *self);
+    /* Free what `self` holds outside the arena, also when `read` has failed.  NULL: nothing. */
     void (*release)(void *self);
     /* The scheme of a module; *quantized false: float.  `set`: the checkpoint's tensors, NULL for none. */
     calm_status (*find)(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module,
@@ -95,16 +96,19 @@ typedef struct calm_qformat_reader calm_qformat_reader;
 /* The formats in the order of qformats.def; *n their number. */
 const calm_qformat *const *calm_qformats(size_t *n);
 
+/* Is this config.json of the format? */
+bool calm_qformat_detect(const calm_qformat *format, const calm_json *config);
+
 /* What a suffix stands for in the format, in any format for NULL; false: in none. */
 bool calm_qformat_suffix_part(const calm_qformat *format, const char *suffix, calm_qformat_part *part);
 
-/* Rows and columns of a module's weight from its codes, a matrix or one for each expert, and from the tensor that says
- * where the last word ends; 0: they cannot be told.  Whether the tensors agree with that is not checked. */
+/* Rows and columns of a module's weight from its codes, a matrix or one for each expert, and from the tensor that
+ * states where the last word ends; 0: not known.  Whether the tensors agree with that is not checked. */
 calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const calm_safetensors *set,
                                const char *module, const calm_qformat_scheme *scheme, const calm_tensor *codes,
                                size_t *out, size_t *in);
 
-/* Read what the config.json `config` at `path` says of quantization; *out NULL: nothing, the checkpoint is float.  Free
+/* Read the quantization entry of `config`, the config.json at `path`; *out NULL: none, the checkpoint is float.  Free
  * with calm_qformat_close.  CALM_EUNSUPPORTED: a method that calm does not know, or what it cannot compute;
  * CALM_EFORMAT. */
 calm_status calm_qformat_open(calm_ctx *ctx, const char *path, const calm_json *config, calm_qformat_reader **out);
@@ -126,13 +130,8 @@ calm_status calm_qformat_tensors(calm_ctx *ctx, const calm_qformat_reader *reade
 calm_status calm_qformat_check(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                                const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in);
 
-/* The same, and its values in ctx->scratch: what stands in the file, whatever it amounts to.  CALM_ENUMERIC: a scale or
- * bias is not finite. */
-calm_status calm_qformat_unpack(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
-                                const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
-                                calm_qformat_values *values);
-
-/* w [out, in] of a quantized module in float32. */
+/* w [out, in] of a quantized module in float32: what stands in the file, whatever it amounts to.  CALM_ENUMERIC: a
+ * scale or bias is not finite. */
 calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                               const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in, float *w);
 
@@ -145,8 +144,16 @@ calm_status calm_qformat_words(calm_ctx *ctx, const calm_tensor *tensor, uint32_
 calm_status calm_qformat_floats(calm_ctx *ctx, const calm_tensor *tensor, bool transposed, size_t rows, size_t cols,
                                 float *out);
 
-/* out [rows, cols] = in [cols, rows] */
-void calm_qformat_transpose(const uint8_t *in, size_t rows, size_t cols, uint8_t *out);
+/* How codes lie in 32-bit words (pack.h): along a row, along a column, or in AWQ's order. */
+typedef enum calm_qformat_packing {
+    CALM_QFORMAT_BY_ROWS,
+    CALM_QFORMAT_BY_COLUMNS,
+    CALM_QFORMAT_AWQ_ORDER
+} calm_qformat_packing;
+
+/* out [rows, cols] = the codes of a tensor, which holds them as they are or, with `transposed`, as [cols, rows]. */
+calm_status calm_qformat_codes(calm_ctx *ctx, const calm_tensor *tensor, calm_qformat_packing packing, int bits,
+                               bool transposed, size_t rows, size_t cols, uint8_t *out);
 
 /* "bits" of an entry: `fallback` or a failure where absent (0); one of 2, 3, 4, 8. */
 calm_status calm_qformat_bits(calm_ctx *ctx, const char *path, const calm_json *entry, const char *key, int fallback,

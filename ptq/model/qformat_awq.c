@@ -8,30 +8,17 @@
 #include <strings.h>
 
 #include "ptq/model/qformat.h"
-#include "ptq/quant/pack.h"
 
 typedef struct awq {
-    calm_arena arena;
     calm_qformat_scheme scheme;
     char **floats;      /* [n_floats] */
     size_t n_floats;
 } awq;
 
-static bool detect(const calm_json *config)
+/* Copies of the names: the document may be closed before the reader. */
+static calm_status read_floats(calm_ctx *ctx, const char *path, const calm_json *list, calm_arena *arena, awq *out)
 {
-    const calm_json *entry = calm_json_get(config, "quantization_config");
-    return strcmp(calm_json_string(calm_json_get(entry, "quant_method"), ""), "awq") == 0;
-}
-
-static void release(void *self)
-{
-    awq *from = self;
-    calm_arena_clear(&from->arena);
-}
-
-static calm_status read_floats(calm_ctx *ctx, const char *path, const calm_json *list, awq *out)
-{
-    CALM_TRY(CALM_NEW(ctx, &out->arena, out->floats, calm_json_size(list)));
+    CALM_TRY(CALM_NEW(ctx, arena, out->floats, calm_json_size(list)));
     for (size_t i = 0; i < calm_json_size(list); i++) {
         const char *name = calm_json_string(calm_json_at(list, i), NULL);
         if (!name || !*name)
@@ -39,14 +26,16 @@ static calm_status read_floats(calm_ctx *ctx, const char *path, const calm_json 
                              "%s: quantization_config.modules_to_not_convert: a name that is no string, "
                              "or empty",
                              path);
-        CALM_TRY(calm_strf(ctx, &out->arena, &out->floats[out->n_floats++], "%s", name));
+        CALM_TRY(calm_strf(ctx, arena, &out->floats[out->n_floats++], "%s", name));
     }
     return CALM_OK;
 }
 
-static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *entry, awq *out)
+static calm_status read(calm_ctx *ctx, const char *path, const calm_json *entry, calm_arena *arena, void *self)
 {
+    awq *out = self;
     const bool yes = true;
+    /* The names of older files (llm-awq) and of newer ones (AutoAWQ). */
     const char *bits = calm_json_get(entry, "bits") ? "bits" : "w_bit";
     const char *group = calm_json_get(entry, "group_size") ? "group_size" : "q_group_size", *version;
     bool zero_point;
@@ -57,6 +46,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_json_need_string(ctx, path, entry, "version", "gemm", &version));
     if (out->scheme.bits != 4)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: AWQ weights of %d bits: 4 are read", path, out->scheme.bits);
+    /* "gemv" and "exllama" order the nibbles differently; files write GEMM in either case. */
     if (strcasecmp(version, "gemm") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.version \"%.64s\": AWQ's gemm layout is read",
                          path, version);
@@ -65,12 +55,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
                          "%s: quantization_config.zero_point is false: AWQ weights with zeros are "
                          "read",
                          path);
-    return read_floats(ctx, path, calm_json_get(entry, "modules_to_not_convert"), out);
-}
-
-static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config, void *self)
-{
-    return read_config(ctx, path, calm_json_get(config, "quantization_config"), self);
+    return read_floats(ctx, path, calm_json_get(entry, "modules_to_not_convert"), arena, out);
 }
 
 /* ---- modules ---- */
@@ -84,6 +69,7 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     *out = from->scheme;
     *quantized = true;
     for (size_t i = 0; i < from->n_floats && *quantized; i++)
+        /* A part of the name, as readers take it: "lm_head" also leaves out "model.lm_head". */
         *quantized = !strstr(module, from->floats[i]);
     return CALM_OK;
 }
@@ -92,6 +78,7 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
                            calm_qformat_tensor *list, size_t *n)
 {
     const size_t group = scheme->group ? scheme->group : in, groups = (in + group - 1) / group;
+    /* Eight nibbles in a word run along the outputs; a row more would have no place. */
     if (out % 8 != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s has %zu rows: AWQ packs eight in a word", module, out);
     list[0] = (calm_qformat_tensor){CALM_QFORMAT_CODES, "qweight", CALM_I32, 2, {in, out / 8}, false};
@@ -101,29 +88,20 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
     return CALM_OK;
 }
 
-/* words [cols, out / 8] -> codes [out, cols] */
-static calm_status unpack_words(calm_ctx *ctx, const calm_tensor *tensor, size_t out, size_t cols, uint8_t *codes)
-{
-    uint32_t *words;
-    uint8_t *transposed;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, transposed, out * cols));
-    CALM_TRY(calm_qformat_words(ctx, tensor, &words));
-    calm_unpack_awq(words, tensor->n_elements, transposed);
-    calm_qformat_transpose(transposed, out, cols, codes);
-    return CALM_OK;
-}
-
 static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme,
                           const calm_tensor *const found[CALM_N_QFORMAT_PARTS], calm_qformat_values *values)
 {
     const size_t out = values->out, groups = values->n_groups;
     (void)module;
-    (void)scheme;
-    CALM_TRY(unpack_words(ctx, found[CALM_QFORMAT_CODES], out, values->in, values->codes));
-    CALM_TRY(unpack_words(ctx, found[CALM_QFORMAT_ZEROS], out, groups, values->zeros));
+    /* All three tensors have inputs first; the form that formats share has outputs first. */
+    CALM_TRY(calm_qformat_codes(ctx, found[CALM_QFORMAT_CODES], CALM_QFORMAT_AWQ_ORDER, scheme->bits, true, out,
+                                values->in, values->codes));
+    CALM_TRY(calm_qformat_codes(ctx, found[CALM_QFORMAT_ZEROS], CALM_QFORMAT_AWQ_ORDER, scheme->bits, true, out, groups,
+                                values->zeros));
     return calm_qformat_floats(ctx, found[CALM_QFORMAT_SCALES], true, out, groups, values->scales);
 }
 
+/* qweight [in, out / 8]. */
 static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
                   size_t *in)
 {
@@ -133,19 +111,15 @@ static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t ro
     *in = rows;
 }
 
-static const calm_qformat_suffix suffixes[] = {{"qweight", CALM_QFORMAT_CODES},
-                                               {"qzeros", CALM_QFORMAT_ZEROS},
-                                               {"scales", CALM_QFORMAT_SCALES},
-                                               {NULL, CALM_QFORMAT_CODES}};
+static const calm_qformat_suffix suffixes[] = {{"qweight", CALM_QFORMAT_CODES}, {"qzeros", CALM_QFORMAT_ZEROS},
+                                               {"scales", CALM_QFORMAT_SCALES}, {NULL, CALM_QFORMAT_CODES}};
 
 const calm_qformat calm_qformat_awq = {
     .name = "awq",
     .label = "awq",
     .suffixes = suffixes,
-    .detect = detect,
     .bytes = sizeof(awq),
     .read = read,
-    .release = release,
     .find = find,
     .tensors = tensors,
     .shape = shape,

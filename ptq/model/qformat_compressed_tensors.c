@@ -20,7 +20,6 @@ typedef struct target {
 enum { INT_QUANTIZED, PACK_QUANTIZED };    /* calm_qformat_scheme.layout */
 
 typedef struct compressed {
-    calm_arena arena;
     calm_qformat_scheme *groups;
     size_t n_groups;
     target *targets;
@@ -34,6 +33,7 @@ static calm_status unsupported(calm_ctx *ctx, const char *path, const char *grou
 
 /* ---- the configuration ---- */
 
+/* "weights" of a group; what the grids of calm cannot say is refused. */
 static calm_status read_weights(calm_ctx *ctx, const char *path, const char *group, const calm_json *args,
                                 calm_qformat_scheme *out)
 {
@@ -45,11 +45,13 @@ static calm_status read_weights(calm_ctx *ctx, const char *path, const char *gro
     CALM_TRY(calm_json_need_int(ctx, path, args, "group_size", &none, -1, 1 << 24, &width));
     CALM_TRY(calm_json_need_bool(ctx, path, args, "symmetric", &yes, &out->symmetric));
     CALM_TRY(calm_json_need_string(ctx, path, args, "type", "int", &type));
+    /* Older files leave the strategy out; it follows from the group size. */
     CALM_TRY(calm_json_need_string(ctx, path, args, "strategy", width > 0 ? "group" : "channel", &strategy));
     if (strcmp(type, "int") != 0)
         return unsupported(ctx, path, group, "weights that are not of type int");
     if (strcmp(strategy, "group") != 0 && strcmp(strategy, "channel") != 0)
         return unsupported(ctx, path, group, "weights.strategy is neither group nor channel");
+    /* The library packs any number of bits; calm has grids of 2, 3, 4 and 8. */
     if (bits > 4 && bits < 8)
         return unsupported(ctx, path, group, "weights of 5, 6 or 7 bits");
     out->bits = (int)bits;
@@ -57,6 +59,7 @@ static calm_status read_weights(calm_ctx *ctx, const char *path, const char *gro
     return CALM_OK;
 }
 
+/* "input_activations" of a group; absent or null: they stay float. */
 static calm_status read_activations(calm_ctx *ctx, const char *path, const char *group, const calm_json *args,
                                     calm_qformat_scheme *out)
 {
@@ -71,6 +74,7 @@ static calm_status read_activations(calm_ctx *ctx, const char *path, const char 
     CALM_TRY(calm_json_need_bool(ctx, path, args, "dynamic", &no, &dynamic));
     CALM_TRY(calm_json_need_string(ctx, path, args, "strategy", "token", &strategy));
     CALM_TRY(calm_json_need_string(ctx, path, args, "type", "int", &type));
+    /* Static scales would be tensors of their own, which the forward pass does not apply. */
     if (!dynamic || strcmp(strategy, "token") != 0 || strcmp(type, "int") != 0)
         return unsupported(ctx, path, group, "input_activations other than int, dynamic, per token");
     out->act_bits = (int)bits;
@@ -78,6 +82,7 @@ static calm_status read_activations(calm_ctx *ctx, const char *path, const char 
     return CALM_OK;
 }
 
+/* The scheme of one of config_groups. */
 static calm_status read_group(calm_ctx *ctx, const char *path, const char *name, const calm_json *group,
                               const char *global_format, calm_qformat_scheme *out)
 {
@@ -98,8 +103,9 @@ static calm_status read_group(calm_ctx *ctx, const char *path, const char *name,
     return CALM_OK;
 }
 
-static calm_status add_target(calm_ctx *ctx, compressed *out, const char *path, const calm_json *value,
-                              size_t group)
+/* A module name, a pattern after "re:", or a class; `group` is n_groups for what is ignored. */
+static calm_status add_target(calm_ctx *ctx, const char *path, const calm_json *value, size_t group,
+                              calm_arena *arena, compressed *out)
 {
     const char *text = calm_json_string(value, NULL);
     target *at = &out->targets[out->n_targets];
@@ -111,54 +117,54 @@ static calm_status add_target(calm_ctx *ctx, compressed *out, const char *path, 
         CALM_TRY(calm_regex_new(ctx, path, text + 3, strlen(text + 3), &at->regex));
         calm_regex_limit(at->regex, CALM_NAME_STEPS);
     } else {
-        CALM_TRY(calm_strf(ctx, &out->arena, &copy, "%s", text));
+        CALM_TRY(calm_strf(ctx, arena, &copy, "%s", text));
         at->name = copy;
     }
     out->n_targets++;
     return CALM_OK;
 }
 
-static calm_status read_targets(calm_ctx *ctx, const char *path, const calm_json *root, compressed *out)
+/* Targets of "ignore" and of all groups in one list. */
+static calm_status read_targets(calm_ctx *ctx, const char *path, const calm_json *root, calm_arena *arena,
+                                compressed *out)
 {
     const calm_json *groups = calm_json_get(root, "config_groups"), *ignore = calm_json_get(root, "ignore"), *group;
     size_t n = calm_json_size(ignore), index = 0;
     const char *name;
     for (void *iter = NULL; calm_json_next(groups, &iter, &name, &group);)
         n += calm_json_size(calm_json_get(group, "targets"));
-    CALM_TRY(CALM_NEW(ctx, &out->arena, out->targets, n + 1));
+    CALM_TRY(CALM_NEW(ctx, arena, out->targets, n + 1));
     for (size_t i = 0; i < calm_json_size(ignore); i++)
-        CALM_TRY(add_target(ctx, out, path, calm_json_at(ignore, i), out->n_groups));
+        CALM_TRY(add_target(ctx, path, calm_json_at(ignore, i), out->n_groups, arena, out));
     for (void *iter = NULL; calm_json_next(groups, &iter, &name, &group); index++) {
+        /* Numbered like the schemes: read_group and this loop walk the groups in the same order. */
         const calm_json *targets = calm_json_get(group, "targets");
         for (size_t i = 0; i < calm_json_size(targets); i++)
-            CALM_TRY(add_target(ctx, out, path, calm_json_at(targets, i), index));
+            CALM_TRY(add_target(ctx, path, calm_json_at(targets, i), index, arena, out));
     }
     return CALM_OK;
 }
 
-static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, compressed *out)
+static calm_status read(calm_ctx *ctx, const char *path, const calm_json *root, calm_arena *arena, void *self)
 {
+    compressed *out = self;
     const calm_json *groups = calm_json_get(root, "config_groups"), *group;
     const char *status, *format, *name;
     CALM_TRY(calm_json_need_string(ctx, path, root, "quantization_status", "(none)", &status));
+    /* "frozen" checkpoints hold float weights next to their scales. */
     if (strcmp(status, "compressed") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.quantization_status is \"%s\", expected "
                                                  "\"compressed\"", path, status);
     CALM_TRY(calm_json_need_string(ctx, path, root, "format", "mixed-precision", &format));
     if (calm_json_typeof(groups) != CALM_JSON_OBJECT || calm_json_size(groups) == 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config.config_groups is missing or empty", path);
-    CALM_TRY(CALM_NEW(ctx, &out->arena, out->groups, calm_json_size(groups)));
+    CALM_TRY(CALM_NEW(ctx, arena, out->groups, calm_json_size(groups)));
     for (void *iter = NULL; calm_json_next(groups, &iter, &name, &group);)
         CALM_TRY(read_group(ctx, path, name, group, format, &out->groups[out->n_groups++]));
-    return read_targets(ctx, path, root, out);
+    return read_targets(ctx, path, root, arena, out);
 }
 
-static bool detect(const calm_json *config)
-{
-    const calm_json *entry = calm_json_get(config, "quantization_config");
-    return strcmp(calm_json_string(calm_json_get(entry, "quant_method"), ""), "compressed-tensors") == 0;
-}
-
+/* Early files have no quant_method. */
 static bool resembles(const calm_json *config)
 {
     return calm_json_get(calm_json_get(config, "quantization_config"), "config_groups") != NULL;
@@ -169,16 +175,11 @@ static void release(void *self)
     compressed *out = self;
     for (size_t i = 0; i < out->n_targets; i++)
         calm_regex_free(out->targets[i].regex);
-    calm_arena_clear(&out->arena);
-}
-
-static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config, void *self)
-{
-    return read_config(ctx, path, calm_json_get(config, "quantization_config"), self);
 }
 
 /* ---- modules ---- */
 
+/* A module without a target stays float. */
 static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module,
                         bool *quantized, calm_qformat_scheme *out)
 {
@@ -189,6 +190,7 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     for (size_t i = 0; i < from->n_targets; i++) {
         const target *at = &from->targets[i];
         bool hit = at->name && strcmp(at->name, module) == 0;
+        /* A name may hit several targets: the one of the lowest rank decides, the first of equal ones. */
         int rank = at->group == from->n_groups ? 0 : at->regex ? 2 : 1;
         if (at->regex)
             CALM_TRY(calm_regex_matches_prefix(ctx, at->regex, module, &hit));
@@ -211,6 +213,7 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
                            calm_qformat_tensor *list, size_t *n)
 {
     const size_t group = scheme->group ? scheme->group : in, groups = (in + group - 1) / group;
+    /* Bytes have their zero in the middle of the signed range; a zero point beside them is unknown to readers. */
     const bool packed = scheme->layout == PACK_QUANTIZED;
     if (!packed && !scheme->symmetric)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: asymmetric int-quantized weights", module);
@@ -228,6 +231,7 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
     return CALM_OK;
 }
 
+/* weight I8 [out, in], or weight_packed [out, in bits / 32]. */
 static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
                   size_t *in)
 {
@@ -238,6 +242,7 @@ static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t ro
 /* Signed bytes to codes. */
 static calm_status unpack_bytes(calm_ctx *ctx, const char *module, int bits, const calm_tensor *tensor, uint8_t *codes)
 {
+    /* Fewer bits may be stored in a byte each: the value must still be one of theirs. */
     const int zero = 1 << (bits - 1);
     for (size_t i = 0; i < tensor->bytes; i++) {
         const int value = (int8_t)tensor->data[i];
@@ -253,17 +258,14 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_
                           const calm_tensor *const found[CALM_N_QFORMAT_PARTS], calm_qformat_values *values)
 {
     const calm_tensor *codes = found[CALM_QFORMAT_CODES], *zeros = found[CALM_QFORMAT_ZEROS];
-    uint32_t *words;
     CALM_TRY(calm_qformat_floats(ctx, found[CALM_QFORMAT_SCALES], false, 0, 0, values->scales));
     if (scheme->layout == INT_QUANTIZED)
         return unpack_bytes(ctx, module, scheme->bits, codes, values->codes);
-    CALM_TRY(calm_qformat_words(ctx, codes, &words));
-    calm_unpack_rows(words, values->out, values->in, scheme->bits, values->codes);
-    if (!zeros)
-        return CALM_OK;
-    CALM_TRY(calm_qformat_words(ctx, zeros, &words));
-    calm_unpack_columns(words, values->out, values->n_groups, scheme->bits, values->zeros);
-    return CALM_OK;
+    CALM_TRY(calm_qformat_codes(ctx, codes, CALM_QFORMAT_BY_ROWS, scheme->bits, false, values->out, values->in,
+                                values->codes));
+    return zeros ? calm_qformat_codes(ctx, zeros, CALM_QFORMAT_BY_COLUMNS, scheme->bits, false, values->out,
+                                      values->n_groups, values->zeros)
+                 : CALM_OK;
 }
 
 static const calm_qformat_suffix suffixes[] = {
@@ -276,7 +278,6 @@ const calm_qformat calm_qformat_compressed_tensors = {
     .name = "compressed_tensors",
     .label = "compressed-tensors",
     .suffixes = suffixes,
-    .detect = detect,
     .resembles = resembles,
     .bytes = sizeof(compressed),
     .read = read,

@@ -14,12 +14,11 @@ enum { V2 = 1, DESC_ACT = 2 };    /* calm_qformat_scheme.layout */
 
 typedef struct rule {
     calm_regex *regex;
-    bool stays_float;
+    bool stays_float;    /* "-:" in front of its pattern */
     calm_qformat_scheme scheme;
 } rule;
 
 typedef struct gptq {
-    calm_arena arena;
     calm_qformat_scheme base;
     rule *rules;
     size_t n_rules;
@@ -27,23 +26,17 @@ typedef struct gptq {
     size_t n_only;
 } gptq;
 
-static bool detect(const calm_json *config)
-{
-    const calm_json *entry = calm_json_get(config, "quantization_config");
-    return strcmp(calm_json_string(calm_json_get(entry, "quant_method"), ""), "gptq") == 0;
-}
-
 static void release(void *self)
 {
     gptq *from = self;
     for (size_t i = 0; i < from->n_rules; i++)
         calm_regex_free(from->rules[i].regex);
-    calm_arena_clear(&from->arena);
 }
 
 /* Bits, group, sym and desc_act, each as in `scheme` where absent. */
 static calm_status read_scheme(calm_ctx *ctx, const char *path, const calm_json *entry, calm_qformat_scheme *scheme)
 {
+    /* Members that an override does not name are those of the base, which `scheme` holds on entry. */
     const bool symmetric = scheme->symmetric, reordered = scheme->layout & DESC_ACT;
     bool desc_act;
     CALM_TRY(calm_qformat_bits(ctx, path, entry, "bits", scheme->bits, &scheme->bits));
@@ -54,7 +47,9 @@ static calm_status read_scheme(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_OK;
 }
 
-static calm_status read_rules(calm_ctx *ctx, const char *path, const calm_json *dynamic, gptq *out)
+/* "dynamic": rules in the order of the file, which is the order in which they are tried. */
+static calm_status read_rules(calm_ctx *ctx, const char *path, const calm_json *dynamic, calm_arena *arena,
+                              gptq *out)
 {
     const calm_json *values;
     const char *key;
@@ -63,18 +58,21 @@ static calm_status read_rules(calm_ctx *ctx, const char *path, const calm_json *
     if (calm_json_typeof(dynamic) != CALM_JSON_OBJECT)
         return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config.dynamic: %s, expected an object", path,
                          calm_json_type_name(calm_json_typeof(dynamic)));
-    CALM_TRY(CALM_NEW(ctx, &out->arena, out->rules, calm_json_size(dynamic)));
+    CALM_TRY(CALM_NEW(ctx, arena, out->rules, calm_json_size(dynamic)));
     for (void *iter = NULL; calm_json_next(dynamic, &iter, &key, &values);) {
+        /* "+:" includes, as a pattern without a prefix does. */
         const bool prefixed = strncmp(key, "+:", 2) == 0 || strncmp(key, "-:", 2) == 0;
         const char *pattern = prefixed ? key + 2 : key;
         rule *at = &out->rules[out->n_rules];
         *at = (rule){.stays_float = prefixed && key[0] == '-', .scheme = out->base};
+        /* Other members of a "-:" rule are not read: the module stays float. */
         if (!at->stays_float && calm_json_typeof(values) != CALM_JSON_OBJECT)
             return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config.dynamic: \"%.64s\" is %s, expected an object",
                              path, key, calm_json_type_name(calm_json_typeof(values)));
         if (!at->stays_float)
             CALM_TRY(read_scheme(ctx, path, values, &at->scheme));
         CALM_TRY(calm_regex_new(ctx, path, pattern, strlen(pattern), &at->regex));
+        /* Patterns are untrusted: a bound on backtracking, or a crafted one would never end. */
         calm_regex_limit(at->regex, CALM_NAME_STEPS);
         out->n_rules++;
     }
@@ -82,12 +80,13 @@ static calm_status read_rules(calm_ctx *ctx, const char *path, const calm_json *
 }
 
 /* Names, or lists of names. */
-static calm_status read_only(calm_ctx *ctx, const char *path, const calm_json *list, gptq *out)
+static calm_status read_only(calm_ctx *ctx, const char *path, const calm_json *list, calm_arena *arena, gptq *out)
 {
     size_t n = 0;
+    /* Room first: names may stand one by one or in lists of lists. */
     for (size_t i = 0; i < calm_json_size(list); i++)
         n += 1 + calm_json_size(calm_json_at(list, i));
-    CALM_TRY(CALM_NEW(ctx, &out->arena, out->only, n));
+    CALM_TRY(CALM_NEW(ctx, arena, out->only, n));
     for (size_t i = 0; i < calm_json_size(list); i++) {
         const calm_json *item = calm_json_at(list, i);
         const bool nested = calm_json_typeof(item) == CALM_JSON_ARRAY;
@@ -98,14 +97,15 @@ static calm_status read_only(calm_ctx *ctx, const char *path, const calm_json *l
                                  "%s: quantization_config.modules_in_block_to_quantize: a name that is "
                                  "not a string",
                                  path);
-            CALM_TRY(calm_strf(ctx, &out->arena, &out->only[out->n_only++], "%s", name));
+            CALM_TRY(calm_strf(ctx, arena, &out->only[out->n_only++], "%s", name));
         }
     }
     return CALM_OK;
 }
 
-static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *entry, gptq *out)
+static calm_status read(calm_ctx *ctx, const char *path, const calm_json *entry, calm_arena *arena, void *self)
 {
+    gptq *out = self;
     const char *format, *dtype;
     CALM_TRY(calm_json_need_string(ctx, path, entry, "checkpoint_format", "gptq", &format));
     CALM_TRY(calm_json_need_string(ctx, path, entry, "pack_dtype", "int32", &dtype));
@@ -119,13 +119,8 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
                          dtype);
     out->base = (calm_qformat_scheme){.symmetric = true, .layout = strcmp(format, "gptq_v2") == 0 ? V2 : 0};
     CALM_TRY(read_scheme(ctx, path, entry, &out->base));
-    CALM_TRY(read_rules(ctx, path, calm_json_get(entry, "dynamic"), out));
-    return read_only(ctx, path, calm_json_get(entry, "modules_in_block_to_quantize"), out);
-}
-
-static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config, void *self)
-{
-    return read_config(ctx, path, calm_json_get(config, "quantization_config"), self);
+    CALM_TRY(read_rules(ctx, path, calm_json_get(entry, "dynamic"), arena, out));
+    return read_only(ctx, path, calm_json_get(entry, "modules_in_block_to_quantize"), arena, out);
 }
 
 /* ---- modules ---- */
@@ -138,11 +133,13 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     (void)set;
     *out = from->base;
     *quantized = false;
+    /* The list of modules comes first: a rule cannot bring back what it leaves out. */
     for (size_t i = 0; i < from->n_only && !listed; i++)
         listed = strstr(module, from->only[i]) != NULL;
     if (!listed)
         return CALM_OK;
     for (size_t i = 0; i < from->n_rules && !hit; i++) {
+        /* Anchored at the beginning alone, as Python re.match, which writers of these files use. */
         CALM_TRY(calm_regex_matches_prefix(ctx, from->rules[i].regex, module, &hit));
         if (hit && from->rules[i].stays_float)
             return CALM_OK;
@@ -164,6 +161,8 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
     list[1] = (calm_qformat_tensor){
         CALM_QFORMAT_ZEROS, "qzeros", CALM_I32, 2, {groups, calm_pack_words(out, scheme->bits)}, false};
     list[2] = (calm_qformat_tensor){CALM_QFORMAT_SCALES, "scales", CALM_N_DTYPES, 2, {groups, out}, false};
+    /* The index may be left out unless columns are reordered; files of the same group size often have it all the
+     * same. */
     list[3] = (calm_qformat_tensor){CALM_QFORMAT_INDEX, "g_idx", CALM_I32, 1, {in, 0}, !(scheme->layout & DESC_ACT)};
     *n = 4;
     return CALM_OK;
@@ -177,6 +176,7 @@ static calm_status read_index(calm_ctx *ctx, const char *module, const calm_qfor
     bool in_order = true;
     CALM_TRY(calm_qformat_words(ctx, tensor, &values->group_of));
     for (size_t i = 0; i < values->in; i++) {
+        /* Negative numbers of the I32 come out above G here and are refused with the rest. */
         const uint32_t group = values->group_of[i];
         if (group >= values->n_groups)
             return calm_fail(ctx, CALM_EFORMAT, "%s: %s.g_idx: column %zu is of group %d; there are %zu", tensor->file,
@@ -186,6 +186,7 @@ static calm_status read_index(calm_ctx *ctx, const char *module, const calm_qfor
     if (!in_order && !(scheme->layout & DESC_ACT))
         return calm_fail(ctx, CALM_EFORMAT, "%s: %s.g_idx: columns are not in order, as they must be without desc_act",
                          tensor->file, module);
+    /* In order the groups are runs of columns, which are multiplied faster. */
     values->group_of = in_order ? NULL : values->group_of;
     return CALM_OK;
 }
@@ -193,23 +194,20 @@ static calm_status read_index(calm_ctx *ctx, const char *module, const calm_qfor
 static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme,
                           const calm_tensor *const found[CALM_N_QFORMAT_PARTS], calm_qformat_values *values)
 {
-    const size_t out = values->out, in = values->in, groups = values->n_groups;
+    const size_t out = values->out, groups = values->n_groups;
+    /* The first version stores zeros less one, modulo 2^bits: a stored 15 of 4 bits is zero 0. */
     const unsigned mask = (1u << scheme->bits) - 1, less = scheme->layout & V2 ? 0 : 1;
-    uint32_t *words;
-    uint8_t *transposed;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, transposed, out * in));
-    CALM_TRY(calm_qformat_words(ctx, found[CALM_QFORMAT_CODES], &words));
-    calm_unpack_columns(words, in, out, scheme->bits, transposed);
-    calm_qformat_transpose(transposed, out, in, values->codes);
-    CALM_TRY(calm_qformat_words(ctx, found[CALM_QFORMAT_ZEROS], &words));
-    calm_unpack_rows(words, groups, out, scheme->bits, transposed);
+    CALM_TRY(calm_qformat_codes(ctx, found[CALM_QFORMAT_CODES], CALM_QFORMAT_BY_COLUMNS, scheme->bits, true, out,
+                                values->in, values->codes));
+    CALM_TRY(calm_qformat_codes(ctx, found[CALM_QFORMAT_ZEROS], CALM_QFORMAT_BY_ROWS, scheme->bits, true, out, groups,
+                                values->zeros));
     for (size_t i = 0; i < groups * out; i++)
-        transposed[i] = (uint8_t)((transposed[i] + less) & mask);
-    calm_qformat_transpose(transposed, out, groups, values->zeros);
+        values->zeros[i] = (uint8_t)((values->zeros[i] + less) & mask);
     CALM_TRY(calm_qformat_floats(ctx, found[CALM_QFORMAT_SCALES], true, out, groups, values->scales));
     return found[CALM_QFORMAT_INDEX] ? read_index(ctx, module, scheme, found[CALM_QFORMAT_INDEX], values) : CALM_OK;
 }
 
+/* qweight [in bits / 32, out]: columns in whole words. */
 static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
                   size_t *in)
 {
@@ -218,17 +216,14 @@ static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t ro
     *in = rows * 32 / (size_t)scheme->bits;
 }
 
-static const calm_qformat_suffix suffixes[] = {{"qweight", CALM_QFORMAT_CODES},
-                                               {"qzeros", CALM_QFORMAT_ZEROS},
-                                               {"scales", CALM_QFORMAT_SCALES},
-                                               {"g_idx", CALM_QFORMAT_INDEX},
+static const calm_qformat_suffix suffixes[] = {{"qweight", CALM_QFORMAT_CODES}, {"qzeros", CALM_QFORMAT_ZEROS},
+                                               {"scales", CALM_QFORMAT_SCALES}, {"g_idx", CALM_QFORMAT_INDEX},
                                                {NULL, CALM_QFORMAT_CODES}};
 
 const calm_qformat calm_qformat_gptq = {
     .name = "gptq",
     .label = "gptq",
     .suffixes = suffixes,
-    .detect = detect,
     .bytes = sizeof(gptq),
     .read = read,
     .release = release,

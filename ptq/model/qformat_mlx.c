@@ -18,29 +18,25 @@ typedef struct module_entry {
 } module_entry;
 
 typedef struct mlx {
-    calm_arena arena;
     calm_qformat_scheme base;
     module_entry *modules;    /* [n_modules] sorted by name */
     size_t n_modules;
 } mlx;
 
+/* MLX names no method; other tools write other things under "quantization". */
 static bool detect(const calm_json *config)
 {
     const calm_json *entry = calm_json_get(config, "quantization");
     return calm_json_get(entry, "group_size") && calm_json_get(entry, "bits");
 }
 
-static void release(void *self)
-{
-    mlx *from = self;
-    calm_arena_clear(&from->arena);
-}
-
+/* Bits and group of all modules (`module` NULL) or of one, whose absent members are those of all. */
 static calm_status read_scheme(calm_ctx *ctx, const char *path, const char *module, const calm_json *entry,
                                calm_qformat_scheme *scheme)
 {
     const char *mode;
     CALM_TRY(calm_json_need_string(ctx, path, entry, "mode", "affine", &mode));
+    /* "mxfp4" and others are float formats of 4 bits, not codes on a grid. */
     if (strcmp(mode, "affine") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization%s%.128s: mode \"%.64s\": affine is read", path,
                          module ? "." : "", module ? module : "", mode);
@@ -57,12 +53,13 @@ static int compare(const void *a, const void *b)
     return strcmp(((const module_entry *)a)->name, ((const module_entry *)b)->name);
 }
 
-static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *entry, mlx *out)
+static calm_status read(calm_ctx *ctx, const char *path, const calm_json *entry, calm_arena *arena, void *self)
 {
+    mlx *out = self;
     const calm_json *value;
     const char *key;
     CALM_TRY(read_scheme(ctx, path, NULL, entry, &out->base));
-    CALM_TRY(CALM_NEW(ctx, &out->arena, out->modules, calm_json_size(entry)));
+    CALM_TRY(CALM_NEW(ctx, arena, out->modules, calm_json_size(entry)));
     for (void *iter = NULL; calm_json_next(entry, &iter, &key, &value);) {
         const calm_json_type type = calm_json_typeof(value);
         module_entry *at = &out->modules[out->n_modules];
@@ -73,17 +70,13 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
             (module_entry){.stays_float = type == CALM_JSON_BOOL && !calm_json_bool(value, true), .scheme = out->base};
         if (type == CALM_JSON_OBJECT)
             CALM_TRY(read_scheme(ctx, path, key, value, &at->scheme));
-        CALM_TRY(calm_strf(ctx, &out->arena, &name, "%s", key));
+        CALM_TRY(calm_strf(ctx, arena, &name, "%s", key));
         at->name = name;
         out->n_modules++;
     }
+    /* A large model has an entry for each of its modules, and each is looked up: searched by halves. */
     qsort(out->modules, out->n_modules, sizeof *out->modules, compare);
     return CALM_OK;
-}
-
-static calm_status read(calm_ctx *ctx, const char *path, const calm_json *config, void *self)
-{
-    return read_config(ctx, path, calm_json_get(config, "quantization"), self);
 }
 
 /* ---- modules ---- */
@@ -95,6 +88,7 @@ static calm_status stack(calm_ctx *ctx, const char *module, char **name, size_t 
     const char *at = strstr(module, word), *digits = at ? at + strlen(word) : NULL;
     const size_t n = digits ? strspn(digits, "0123456789") : 0;
     *name = NULL;
+    /* strtoul cannot overflow on nine digits, and no model has more. */
     if (n == 0 || n > 9 || digits[n] != '.')
         return CALM_OK;
     *expert = strtoul(digits, NULL, 10);
@@ -116,10 +110,12 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     size_t expert;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     CALM_TRY(stack(ctx, module, &shared, &expert));
+    /* An entry of the stack holds for all of its experts. */
     if (!found && shared)
         found = find_entry(from, shared);
     *out = found ? found->scheme : from->base;
     *quantized = found && !found->stays_float;
+    /* Without an entry the tensors decide, as in mlx-lm: a module that has scales is quantized. */
     for (int i = 0; !found && set && i < (shared ? 2 : 1) && !*quantized; i++) {
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.scales", i ? shared : module));
         *quantized = calm_safetensors_find(set, name) != NULL;
@@ -131,6 +127,7 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
 static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
                            calm_qformat_tensor *list, size_t *n)
 {
+    /* MLX itself refuses to quantize such a matrix. */
     if (in % scheme->group != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s has %zu columns, which groups of %zu do not divide", module, in,
                          scheme->group);
@@ -145,15 +142,15 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
 static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme,
                           const calm_tensor *const found[CALM_N_QFORMAT_PARTS], calm_qformat_values *values)
 {
-    uint32_t *words;
     (void)module;
-    CALM_TRY(calm_qformat_words(ctx, found[CALM_QFORMAT_CODES], &words));
-    calm_unpack_rows(words, values->out, values->in, scheme->bits, values->codes);
+    CALM_TRY(calm_qformat_codes(ctx, found[CALM_QFORMAT_CODES], CALM_QFORMAT_BY_ROWS, scheme->bits, false, values->out,
+                                values->in, values->codes));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->biases, values->out * values->n_groups));
     CALM_TRY(calm_qformat_floats(ctx, found[CALM_QFORMAT_SCALES], false, 0, 0, values->scales));
     return calm_qformat_floats(ctx, found[CALM_QFORMAT_BIASES], false, 0, 0, values->biases);
 }
 
+/* weight [out, in bits / 32]: columns in whole words. */
 static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
                   size_t *in)
 {
@@ -162,19 +159,17 @@ static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t ro
     *in = cols * 32 / (size_t)scheme->bits;
 }
 
-static const calm_qformat_suffix suffixes[] = {{"weight", CALM_QFORMAT_CODES},
-                                               {"scales", CALM_QFORMAT_SCALES},
-                                               {"biases", CALM_QFORMAT_BIASES},
-                                               {NULL, CALM_QFORMAT_CODES}};
+static const calm_qformat_suffix suffixes[] = {{"weight", CALM_QFORMAT_CODES}, {"scales", CALM_QFORMAT_SCALES},
+                                               {"biases", CALM_QFORMAT_BIASES}, {NULL, CALM_QFORMAT_CODES}};
 
 const calm_qformat calm_qformat_mlx = {
     .name = "mlx",
     .label = "mlx",
     .suffixes = suffixes,
     .detect = detect,
+    .entry = "quantization",
     .bytes = sizeof(mlx),
     .read = read,
-    .release = release,
     .find = find,
     .tensors = tensors,
     .shape = shape,

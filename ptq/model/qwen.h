@@ -4,7 +4,7 @@
 
 #include "ptq/model/arch.h"
 
-/* Fill config->window; `slides` hears of max_window_layers (28 when absent) as its pattern. */
+/* Fill config->window; `slides` receives max_window_layers (28 when absent) as its pattern. */
 calm_status calm_qwen_windows(calm_ctx *ctx, const char *path, const calm_json *root, calm_slides_fn *slides,
                               calm_config *config);
 

@@ -1,6 +1,7 @@
 /* Tables of roles, jobs and hook points. */
 #include "ptq/model/roles.h"
 
+/* Tables from the lists of roles.h, so that a new role or hook is one line there. */
 calm_job_kind calm_role_job(calm_role role)
 {
     static const calm_job_kind jobs[] = {
@@ -41,22 +42,14 @@ calm_hook calm_job_input(calm_job_kind job)
     return job_table[job].input;
 }
 
-static const struct {
-    const char *name, *help;
-} hook_table[] = {
-#define CALM_HOOK_ROW(hook, name, help) {name, help},
-    CALM_HOOK_LIST(CALM_HOOK_ROW)
-#undef CALM_HOOK_ROW
-};
-
 const char *calm_hook_name(calm_hook hook)
 {
-    return hook_table[hook].name;
-}
-
-const char *calm_hook_help(calm_hook hook)
-{
-    return hook_table[hook].help;
+    static const char *const names[] = {
+#define CALM_HOOK_ROW(hook, name, help) name,
+        CALM_HOOK_LIST(CALM_HOOK_ROW)
+#undef CALM_HOOK_ROW
+    };
+    return names[hook];
 }
 
 bool calm_hook_in_block(calm_hook hook)

@@ -78,9 +78,8 @@ calm_hook calm_job_input(calm_job_kind job);
 /* "attention", "mlp". */
 const char *calm_sublayer_name(calm_sublayer sublayer);
 
-/* "qkv_in", and what it is in a few words. */
+/* "qkv_in" */
 const char *calm_hook_name(calm_hook hook);
-const char *calm_hook_help(calm_hook hook);
 
 /* True for the hook points of a block, false for the two outside. */
 bool calm_hook_in_block(calm_hook hook);

@@ -8,7 +8,7 @@
 /* ---- frequencies ----
  *
  * In float32, in the order of operations of the code that the models were trained with: over some thousand positions a
- * frequency off by one unit in the last place turns a head visibly. */
+ * frequency off by one unit in the last place rotates a head visibly wrong. */
 
 /* theta^(2c/r). */
 static float inverse(const calm_rope_config *rope, float theta, size_t c)
@@ -17,26 +17,33 @@ static float inverse(const calm_rope_config *rope, float theta, size_t c)
     return (float)pow((double)theta, (double)exponent);
 }
 
+/* The frequency f of one pair, stretched if its wavelength is long. */
 static float llama3(const calm_rope_config *rope, float f)
 {
+    /* Single precision and this order of operations are those of modeling_rope_utils.py; algebra that looks simpler
+     * moves last places. */
     const float wavelength = 1.0f / f * (float)(2 * PI), original = (float)rope->original, factor = (float)rope->factor;
     const float low = (float)rope->low_freq, width = (float)(rope->high_freq - rope->low_freq);
     if (wavelength > (float)(rope->original / rope->low_freq))
         return f / factor;
     if (wavelength < (float)(rope->original / rope->high_freq))
         return f;
+    /* Between the two wavelengths the frequency goes over from stretched to kept. */
     const float s = (1.0f / wavelength * original - low) / width;
     return (1 - s) * f / factor + s * f;
 }
 
+/* The (fractional) pair of channels that makes `turns` full rotations within the original length. */
 static double yarn_bound(const calm_rope_config *rope, double turns)
 {
     return (double)rope->rotary * log(rope->original / (turns * 2 * PI)) / (2 * log(rope->theta));
 }
 
+/* The frequency of pair c, whose plain one is 1 / power. */
 static float yarn(const calm_rope_config *rope, float power, size_t c)
 {
     double lo = yarn_bound(rope, rope->beta_fast), hi = yarn_bound(rope, rope->beta_slow);
+    /* gpt-oss switched the rounding to whole pairs off; everything else has it. */
     if (rope->truncate) {
         lo = floor(lo);
         hi = ceil(hi);
@@ -44,7 +51,9 @@ static float yarn(const calm_rope_config *rope, float power, size_t c)
     lo = fmax(lo, 0);
     hi = fmin(hi, (double)rope->rotary - 1);
     if (lo == hi)
+        /* The ramp below divides by hi - lo. */
         hi += 0.001;
+    /* 0 for fast pairs, which extrapolate, 1 for slow ones, which are stretched. */
     const float ramp = fminf(fmaxf(((float)c - (float)lo) / (float)(hi - lo), 0), 1), kept = 1 - ramp;
     return 1.0f / ((float)rope->factor * power) * (1 - kept) + 1.0f / power * kept;
 }
@@ -54,6 +63,7 @@ static float frequency(const calm_rope_config *rope, size_t c, bool beyond, size
 {
     const double r = (double)rope->rotary;
     float theta = (float)rope->theta;
+    /* NTK-aware scaling: theta grows with the window, so that the slowest pair stays within its trained range. */
     if (rope->kind == CALM_ROPE_DYNAMIC && beyond) {
         const float stretch = (float)rope->factor * (float)length / (float)max_positions - (float)(rope->factor - 1);
         theta *= (float)pow((double)stretch, r / (r - 2));
@@ -94,19 +104,24 @@ static bool is_dynamic(const calm_rope_config *rope, size_t length, size_t max_p
     return rope->kind == CALM_ROPE_DYNAMIC && length > max_positions;
 }
 
+/* cos and sin of all positions, both times m. */
 static calm_status fill_table(calm_ctx *ctx, calm_arena *arena, const calm_rope_config *rope, size_t n_positions,
                               bool beyond, size_t length, size_t max_positions, calm_rope_table *out)
 {
     const size_t half = rope->rotary / 2;
     size_t n;
     float *cosines, *sines;
+    /* Positions come from token files, which are untrusted. */
     if (!calm_size_mul(&n, n_positions, half))
         return calm_fail(ctx, CALM_EARG, "%zu positions are too many", n_positions);
     CALM_TRY(CALM_NEW_RAW(ctx, arena, cosines, n));
     CALM_TRY(CALM_NEW_RAW(ctx, arena, sines, n));
+    /* Pairs outside, positions inside: a frequency costs a pow and serves all positions. */
     for (size_t c = 0; c < half; c++) {
         const float f = frequency(rope, c, beyond, length, max_positions);
         for (size_t t = 0; t < n_positions; t++) {
+            /* A float32 angle, as in the reference: at position 30000 it is good to 0.002, which the model has learnt
+             * with. */
             const float angle = (float)t * f;
             cosines[t * half + c] = (float)(cos((double)angle) * rope->m);
             sines[t * half + c] = (float)(sin((double)angle) * rope->m);
@@ -119,6 +134,7 @@ static calm_status fill_table(calm_ctx *ctx, calm_arena *arena, const calm_rope_
 calm_status calm_rope_init(calm_ctx *ctx, const calm_config *config, size_t n_positions, calm_rope *out)
 {
     *out = (calm_rope){.n_positions = n_positions};
+    /* A family without a second embedding has rotary 0 in it. */
     for (calm_rope_set set = 0; set < CALM_N_ROPES; set++) {
         const calm_rope_config *rope = &config->rope[set];
         if (rope->rotary == 0)
@@ -143,6 +159,7 @@ size_t calm_rope_bytes(const calm_config *config, size_t n_positions)
 
 size_t calm_rope_scratch_bytes(const calm_config *config, size_t length)
 {
+    /* Only windows beyond the trained length make a table of their own; all others read the shared ones. */
     size_t most = 0;
     for (calm_rope_set set = 0; set < CALM_N_ROPES; set++)
         if (is_dynamic(&config->rope[set], length, config->max_positions))
@@ -157,6 +174,7 @@ calm_status calm_rope_find(calm_ctx *ctx, const calm_rope *rope, const calm_conf
     const calm_rope_config *kind = &config->rope[set];
     if (length > rope->n_positions)
         return calm_fail(ctx, CALM_EARG, "a window of %zu positions, rotary tables for %zu", length, rope->n_positions);
+    /* longrope takes the long factors for the whole window once it is longer than the original one. */
     *out = rope->table[set][has_beyond(kind, length)];
     if (is_dynamic(kind, length, config->max_positions))
         return fill_table(ctx, ctx->scratch, kind, length, true, length, config->max_positions, out);
@@ -171,6 +189,8 @@ void calm_rope_rotate(const calm_rope_table *table, float *x, size_t stride, siz
         const size_t position = positions ? positions[t] : t;
         const float *cosines = table->cos + position * half, *sines = table->sin + position * half;
         for (size_t head = 0; head < n_heads; head++) {
+            /* Channel c with c + half, not with its neighbour: the layout of Hugging Face checkpoints (GGUF files
+             * permute rows). */
             float *a = x + t * stride + head * head_dim, *b = a + half;
             for (size_t c = 0; c < half; c++) {
                 const float u = a[c], v = b[c];

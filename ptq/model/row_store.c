@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A file of `bytes` bytes that has no name, so that nothing is left behind when the process is killed. */
 static calm_status open_file(calm_ctx *ctx, const char *dir, size_t bytes, int *out)
 {
     int file = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -17,8 +18,10 @@ static calm_status open_file(calm_ctx *ctx, const char *dir, size_t bytes, int *
         file = mkostemp(name, O_CLOEXEC);
         if (file < 0)
             return calm_fail_errno(ctx, errno, "%s: cannot make a temporary file", dir);
+        /* The name existed for a moment only. */
         unlink(name);
     }
+    /* A full disk is reported now and not in the middle of a block. */
     const int reserved = posix_fallocate(file, 0, (off_t)bytes);
     if (reserved != 0) {
         close(file);
@@ -64,8 +67,10 @@ calm_status calm_row_store_get(calm_ctx *ctx, const calm_row_store *rows, size_t
     while (done < bytes) {
         const ssize_t n =
             pread(rows->file, (char *)*x + done, bytes - done, (off_t)(first * rows->width * sizeof(float) + done));
+        /* A signal (the progress timer) may interrupt a long read. */
         if (n < 0 && errno == EINTR)
             continue;
+        /* 0 is the end of a file that was reserved in full: somebody has truncated it. */
         if (n <= 0)
             return calm_fail_errno(ctx, n < 0 ? errno : EIO, "cannot read hidden rows back from their temporary file");
         done += (size_t)n;
@@ -77,6 +82,7 @@ calm_status calm_row_store_put(calm_ctx *ctx, const calm_row_store *rows, size_t
 {
     const size_t bytes = count * rows->width * sizeof(float);
     size_t done = 0;
+    /* pread and pwrite have no common position: workers share the descriptor. */
     while (rows->file >= 0 && done < bytes) {
         const ssize_t n = pwrite(rows->file, (const char *)x + done, bytes - done,
                                  (off_t)(first * rows->width * sizeof(float) + done));

@@ -121,8 +121,3 @@ calm_status calm_dcholesky_solve(calm_ctx *ctx, size_t n, const double *u, size_
                 (int)ldu, b, (int)ldb);
     return CALM_OK;
 }
-
-void calm_daxpy(size_t n, double alpha, const double *x, double *y)
-{
-    cblas_daxpy((int)n, alpha, x, 1, y, 1);
-}

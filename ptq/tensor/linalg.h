@@ -62,7 +62,4 @@ calm_status calm_dcholesky_invert(calm_ctx *ctx, size_t n, double *a, size_t lda
 calm_status calm_dcholesky_solve(calm_ctx *ctx, size_t n, const double *u, size_t ldu, size_t n_rhs, double *b,
                                  size_t ldb);
 
-/* y += alpha x over n doubles. */
-void calm_daxpy(size_t n, double alpha, const double *x, double *y);
-
 #endif

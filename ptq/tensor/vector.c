@@ -33,26 +33,6 @@ static inline float exp_one(float x)
     return x < -87.3f ? 0.0f : x == x ? value : x;
 }
 
-CALM_VECTORIZE void calm_vec_exp(size_t n, const float *x, float *out)
-{
-    for (size_t i = 0; i < n; i++)
-        out[i] = exp_one(x[i]);
-}
-
-CALM_VECTORIZE double calm_vec_sumsq(size_t n, const float *x)
-{
-    double lane[LANES] = {0}, sum = 0;
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (size_t j = 0; j < LANES; j++)
-            lane[j] += (double)x[i + j] * x[i + j];
-    for (; i < n; i++)
-        lane[i % LANES] += (double)x[i] * x[i];
-    for (size_t j = 0; j < LANES; j++)
-        sum += lane[j];
-    return sum;
-}
-
 CALM_VECTORIZE void calm_vec_add(size_t n, const float *x, float *y)
 {
     for (size_t i = 0; i < n; i++)
@@ -138,6 +118,18 @@ CALM_VECTORIZE double calm_vec_dot(size_t n, const float *a, const float *b)
     return sum;
 }
 
+CALM_VECTORIZE double calm_vec_ddot(size_t n, const double *a, const double *b)
+{
+    double lane[8] = {0};
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (size_t j = 0; j < 8; j++)
+            lane[j] += a[i + j] * b[i + j];
+    for (size_t j = 0; i < n; i++, j++)
+        lane[j] += a[i] * b[i];
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
 CALM_VECTORIZE static float exp_sum(size_t n, float scale, float shift, float *x)
 {
     float lane[LANES] = {0}, sum = 0;
@@ -175,7 +167,7 @@ CALM_VECTORIZE static void scale_rows(size_t d, const float *x, const float *wei
 
 void calm_vec_rmsnorm(size_t d, const float *x, const float *weight, float eps, float *out)
 {
-    double mean = calm_vec_sumsq(d, x) / (double)d;
+    double mean = calm_vec_dot(d, x, x) / (double)d;
     scale_rows(d, x, weight, (float)(1.0 / sqrt(mean + (double)eps)), out);
 }
 

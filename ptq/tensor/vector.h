@@ -7,13 +7,6 @@
 
 #include <stddef.h>
 
-/* out[i] = exp(x[i]) within 2 units in the last place; 0 below -87.3, the largest finite value's neighbourhood is
- * clamped at exp(88).  A NaN stays one.  In place allowed. */
-void calm_vec_exp(size_t n, const float *x, float *out);
-
-/* Sum of x[i]^2 in double. */
-double calm_vec_sumsq(size_t n, const float *x);
-
 /* y[i] += x[i]. */
 void calm_vec_add(size_t n, const float *x, float *y);
 
@@ -31,11 +24,15 @@ float calm_vec_softmax_numerators(size_t n, float scale, float *x);
 float calm_vec_max(size_t n, const float *x);
 size_t calm_vec_argmax(size_t n, const float *x);
 
-/* out[i] = exp(x[i] - shift); returns their sum in double. */
+/* out[i] = exp(x[i] - shift) within 2 units in the last place; returns their sum in double.  Below -87.3 the result is
+ * 0, from 88 on it is exp(88); a NaN stays one.  In place allowed. */
 double calm_vec_exp_sum(size_t n, float shift, const float *x, float *out);
 
 /* sum of a[i] b[i] in double; every product is exact. */
 double calm_vec_dot(size_t n, const float *a, const float *b);
+
+/* sum of a[i] b[i] of doubles, in eight lanes that are added pairwise. */
+double calm_vec_ddot(size_t n, const double *a, const double *b);
 
 /* gate[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + exp(-x)). */
 void calm_vec_silu_mul(size_t n, float *gate, const float *up);

@@ -12,7 +12,7 @@
 #include "ptq/base/file.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/forward.h"
-#include "ptq/model/moe.h"
+#include "ptq/model/moe_impl.h"
 #include "ptq/tensor/linalg.h"
 
 #define TOLERANCE 2e-4
@@ -276,7 +276,7 @@ static void check_head(const fixture *f, const calm_model *model, calm_batch *ba
         return;
     ck_ok(CALM_NEW(ctx, ctx->out, logits, batch->rows * head.vocab));
     ck_ok(calm_head_prepare(ctx, &head, batch->hidden.data, batch->rows));
-    ck_ok(calm_head_logits(ctx, &head, batch->hidden.data, batch->rows, logits));
+    ck_ok(calm_head_tile_logits(ctx, &head, batch->hidden.data, batch->rows, 0, head.vocab, logits, head.vocab));
     compare(f, "logits", logits, head.vocab);
     if (!config->arch->encoder)
         check_nll(f, logits, head.vocab);

@@ -5,7 +5,7 @@
  * than 1e-12.  SmoothQuant scales: float32 holds the result, 2^-24 relative, so 1e-6. */
 #include <stdio.h>
 
-#include "algorithms/smooth.h"
+#include "algorithms/transform_smooth_impl.h"
 #include "ptq/io/json.h"
 #include "ptq/io/safetensors.h"
 #include "ptq/quant/pack.h"

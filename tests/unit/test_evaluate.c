@@ -41,7 +41,7 @@ static float *logits_of(const calm_subject *subject, const calm_windows *windows
     ck_ok(calm_batch_forward(ctx, model, &rope, &head, windows, 0, windows->n, subject->override, subject->user,
                              ctx->out, &batch));
     ck_ok(CALM_NEW(ctx, ctx->out, logits, batch.rows * head.vocab));
-    ck_ok(calm_head_logits(ctx, &head, batch.hidden.data, batch.rows, logits));
+    ck_ok(calm_head_tile_logits(ctx, &head, batch.hidden.data, batch.rows, 0, head.vocab, logits, head.vocab));
     return logits;
 }
 

@@ -170,7 +170,7 @@ TEST(logits_in_pieces_and_tiles)
     ck_ok(CALM_NEW(ctx, ctx->out, logits, vocab));
     for (size_t row = 417; row < tokens; row++) {
         memcpy(x, row_of(set, "hidden.final_norm", row), head.hidden * sizeof *x);
-        ck_ok(calm_head_logits(ctx, &head, x, 1, logits));
+        ck_ok(calm_head_tile_logits(ctx, &head, x, 1, 0, head.vocab, logits, head.vocab));
         check_rows(logits, row_of(set, "logits", row), vocab);
     }
     calm_safetensors_close(set);

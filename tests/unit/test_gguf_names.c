@@ -1,5 +1,5 @@
 /* llama.cpp's names, both ways: every tensor of every family has one of its own and is found back under it. */
-#include "ptq/model/gguf_names.h"
+#include "ptq/model/gguf_names_impl.h"
 
 #include "ptq/base/file.h"
 #include "ptq/io/gguf_write.h"

@@ -262,18 +262,6 @@ TEST(a_matrix_that_is_not_positive_definite_is_refused)
 }
 END_OF_TEST
 
-TEST(axpy_adds)
-{
-    double x[] = {1, 2, 3}, y[] = {10, 20, 30, 40};
-    calm_daxpy(3, -2, x, y);
-    ck_assert_double_eq(y[0], 8);
-    ck_assert_double_eq(y[1], 16);
-    ck_assert_double_eq(y[2], 24);
-    ck_assert_double_eq(y[3], 40);
-    calm_daxpy(0, 1, NULL, NULL);
-}
-END_OF_TEST
-
 TEST(the_library_names_itself)
 {
     ck_assert_ptr_nonnull(strstr(calm_linalg_version(), "OpenBLAS"));
@@ -286,6 +274,6 @@ int main(void)
                      (const TTest *[]){gemm_nt, gemm_nn, gemm_tn, syrk_fills_the_upper_triangle_alone,
                                        cholesky_gives_the_factor, invert_gives_the_upper_triangle_of_the_inverse,
                                        solve_takes_several_right_hand_sides,
-                                       a_matrix_that_is_not_positive_definite_is_refused, axpy_adds,
-                                       the_library_names_itself, NULL});
+                                       a_matrix_that_is_not_positive_definite_is_refused, the_library_names_itself,
+                                       NULL});
 }

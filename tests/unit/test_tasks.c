@@ -81,7 +81,7 @@ static double naive_log_prob(const calm_model *model, const calm_task_choice *ch
     ck_ok(calm_model_load_head(ctx, model, &head));
     ck_ok(calm_batch_forward(ctx, model, &rope, &head, &windows, 0, 1, NULL, NULL, ctx->out, &batch));
     ck_ok(CALM_NEW(ctx, ctx->out, logits, choice->n * VOCAB));
-    ck_ok(calm_head_logits(ctx, &head, batch.hidden.data, choice->n, logits));
+    ck_ok(calm_head_tile_logits(ctx, &head, batch.hidden.data, choice->n, 0, head.vocab, logits, head.vocab));
     for (size_t t = choice->n - choice->own; t < choice->n; t++) {
         double total = 0;
         for (size_t v = 0; v < VOCAB; v++)

@@ -1,0 +1,15 @@
+/* The way from a GGUF file's names back to a checkpoint's.  Only files of this folder and their tests include it. */
+#ifndef CALM_MODEL_GGUF_NAMES_IMPL_H
+#define CALM_MODEL_GGUF_NAMES_IMPL_H
+
+#include "ptq/model/gguf_names.h"
+
+/* The name in a checkpoint of what stands at `spot`, in ctx->out; its tensor's name and expert are given, the rest is
+ * filled in.  *out is NULL for a tensor that checkpoints do not have, or that is not known. */
+calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *prefix, calm_gguf_spot *spot,
+                              char **out);
+
+/* Is this the name of a tensor that holds one matrix per expert? */
+bool calm_gguf_is_experts(const char *name);
+
+#endif
