@@ -6,7 +6,7 @@
 #ifndef CALM_BASE_STATUS_H
 #define CALM_BASE_STATUS_H
 
-/* X(NAME, "words for people") */
+/* X(NAME, "words for a message") */
 #define CALM_STATUS_LIST(X)                                                                                  \
     X(OK, "ok")                                                                                              \
     X(EARG, "wrong argument")                /* the caller's or user's words are off: exit status 2      */  \
@@ -29,10 +29,7 @@ typedef enum calm_status {
     CALM_N_STATUS
 } calm_status;
 
-/* Name of a status without its prefix ("EFORMAT"); never NULL, also for values outside the list. */
-const char *calm_status_name(calm_status status);
-
-/* A few words for people ("malformed data"); never NULL. */
+/* Words for a message ("malformed data"); never NULL, also for values outside the list. */
 const char *calm_status_words(calm_status status);
 
 /* Return early when `expr` fails; for functions that own nothing (arenas own the memory). */

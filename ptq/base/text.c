@@ -72,7 +72,8 @@ calm_status calm_text_check(calm_ctx *ctx, const calm_text *text)
 
 #define WORD_MAX ((size_t)63)
 
-size_t calm_edit_distance(const char *a, const char *b)
+/* Levenshtein distance. */
+static size_t edit_distance(const char *a, const char *b)
 {
     size_t n_a = strnlen(a, WORD_MAX), n_b = strnlen(b, WORD_MAX);
     size_t row[WORD_MAX + 1];
@@ -96,7 +97,7 @@ const char *calm_nearest(const char *word, const char *const *names, size_t n)
     const char *best = NULL;
     size_t best_distance = 0;
     for (size_t i = 0; i < n; i++) {
-        size_t distance = calm_edit_distance(word, names[i]);
+        size_t distance = edit_distance(word, names[i]);
         size_t longer = strlen(word) > strlen(names[i]) ? strlen(word) : strlen(names[i]);
         if (distance > (longer + 2) / 3)
             continue;

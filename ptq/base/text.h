@@ -21,10 +21,8 @@ void calm_text_printf(calm_text *text, const char *format, ...) __attribute__((f
 /* CALM_ENOMEM when an append failed. */
 calm_status calm_text_check(calm_ctx *ctx, const calm_text *text);
 
-/* Levenshtein distance of two short strings (longer than 63 bytes: cut); the base of "did you mean". */
-size_t calm_edit_distance(const char *a, const char *b);
-
-/* The name in `names` [n] nearest to `word`, or NULL when none is near (distance over a third of the longer). */
+/* The name in `names` [n] nearest to `word` by Levenshtein distance, of equally near ones the first; NULL when every
+ * distance is above a third of the longer word, rounded up to the next whole number.  Of each word 63 bytes are read. */
 const char *calm_nearest(const char *word, const char *const *names, size_t n);
 
 /* Parse "2GB", "1.5GiB", "800M", at least 1 MB, into bytes; `key` is whose value it is, for the message.  CALM_EARG. */

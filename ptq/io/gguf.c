@@ -1,5 +1,5 @@
 /* GGUF, reading. */
-#include "ptq/io/gguf.h"
+#include "ptq/io/gguf_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,11 +48,6 @@ static const struct {
     size_t bytes;        /* 0: no fixed size */
 } kinds[CALM_GGUF_N_KINDS] = {{"u8", 1},   {"i8", 1},     {"u16", 2},   {"i16", 2}, {"u32", 4}, {"i32", 4}, {"f32", 4},
                               {"bool", 1}, {"string", 0}, {"array", 0}, {"u64", 8}, {"i64", 8}, {"f64", 8}};
-
-const char *calm_gguf_kind_name(calm_gguf_kind kind)
-{
-    return (size_t)kind < CALM_GGUF_N_KINDS ? kinds[kind].name : "unknown";
-}
 
 static uint64_t little_endian(const uint8_t *at, size_t n)
 {
@@ -497,14 +492,6 @@ bool calm_gguf_number(const calm_gguf_key *key, size_t index, double *out)
     return key->kind == CALM_GGUF_F64;
 }
 
-bool calm_gguf_bool(const calm_gguf_key *key, bool *out)
-{
-    if (!key || key->kind != CALM_GGUF_BOOL || key->n == 0)
-        return false;
-    *out = key->data[0] != 0;
-    return true;
-}
-
 bool calm_gguf_next_string(const calm_gguf_key *key, size_t *at, const char **text, size_t *n)
 {
     if (!key || key->kind != CALM_GGUF_STRING || *at >= key->bytes)
@@ -525,11 +512,6 @@ bool calm_gguf_is(const calm_gguf_key *key, const char *text)
 
 /* ---- tensors ---- */
 
-size_t calm_gguf_rows(const calm_gguf_tensor *tensor)
-{
-    return tensor->n_elements / tensor->dims[0];
-}
-
 calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_tensor *tensor, size_t first,
                              size_t n, float *out)
 {
@@ -546,11 +528,6 @@ calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gg
         return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: element %zu is not finite", file->path, tensor->name,
                          first * width + bad);
     return CALM_OK;
-}
-
-void calm_gguf_release(const calm_gguf *file, const calm_gguf_tensor *tensor)
-{
-    calm_mapping_release(&file->map, (size_t)(tensor->data - file->map.data), tensor->bytes);
 }
 
 void calm_gguf_release_part(const calm_gguf *file, const calm_gguf_tensor *tensor, size_t offset, size_t bytes)

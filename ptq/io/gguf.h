@@ -37,9 +37,6 @@ typedef enum calm_gguf_kind {
     CALM_GGUF_N_KINDS
 } calm_gguf_kind;
 
-/* "u32", "string", ... */
-const char *calm_gguf_kind_name(calm_gguf_kind kind);
-
 typedef struct calm_gguf_key {
     const char *name;
     calm_gguf_kind kind;     /* of the value; of an array: of its elements */
@@ -69,9 +66,7 @@ void calm_gguf_close(calm_gguf *file);
 /* The path it was opened under. */
 const char *calm_gguf_path(const calm_gguf *file);
 
-/* Keys and tensors in the order of the file. */
-size_t calm_gguf_n_keys(const calm_gguf *file);
-const calm_gguf_key *calm_gguf_key_at(const calm_gguf *file, size_t index);
+/* Tensors in the order of the file. */
 size_t calm_gguf_n_tensors(const calm_gguf *file);
 const calm_gguf_tensor *calm_gguf_tensor_at(const calm_gguf *file, size_t index);
 
@@ -84,11 +79,10 @@ size_t calm_gguf_spare(const calm_gguf *file);
 
 /* ---- values ---- */
 
-/* Element `index` of a key: any integer kind within int64, any number, a bool; false when `key` is NULL, holds another
- * kind, or has fewer elements. */
+/* Element `index` of a key: any integer kind within int64; any number.  False when `key` is NULL, holds another kind,
+ * or has fewer elements. */
 bool calm_gguf_int(const calm_gguf_key *key, size_t index, int64_t *out);
 bool calm_gguf_number(const calm_gguf_key *key, size_t index, double *out);
-bool calm_gguf_bool(const calm_gguf_key *key, bool *out);
 
 /* Walk the strings of a key: start with *at = 0; false at the end, and for other kinds.  `text` [*n] is borrowed from
  * the file, without a NUL, and of any bytes. */
@@ -99,18 +93,12 @@ bool calm_gguf_is(const calm_gguf_key *key, const char *text);
 
 /* ---- tensors ---- */
 
-/* Rows of a tensor: the product of all sizes but the first. */
-size_t calm_gguf_rows(const calm_gguf_tensor *tensor);
-
-/* Widen rows first .. first + n - 1 into out [n, dims[0]].  CALM_EUNSUPPORTED for a type that is not readable;
+/* Widen rows first .. first + n - 1 (a tensor has the product of all sizes but the first) into out [n, dims[0]].  CALM_EUNSUPPORTED for a type that is not readable;
  * CALM_ENUMERIC when a value is NaN or infinite, with tensor and index. */
 calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_tensor *tensor, size_t first,
                              size_t n, float *out);
 
-/* Drop a tensor's pages from resident memory; they are read again when touched. */
-void calm_gguf_release(const calm_gguf *file, const calm_gguf_tensor *tensor);
-
-/* The same for `bytes` of it from `offset` on. */
+/* Drop the pages of `bytes` of a tensor from byte `offset` on from resident memory; they are read again when touched. */
 void calm_gguf_release_part(const calm_gguf *file, const calm_gguf_tensor *tensor, size_t offset, size_t bytes);
 
 #endif

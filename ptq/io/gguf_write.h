@@ -44,9 +44,6 @@ typedef struct calm_gguf_writer {
     size_t filled;                      /* bytes of tensor `next` that were put */
 } calm_gguf_writer;
 
-/* Bytes of a tensor from its type and dims; false when rows are no whole number of blocks, or on overflow. */
-bool calm_gguf_tensor_bytes(const calm_gguf_tensor *tensor, size_t *bytes);
-
 /* Write head, keys and table for `tensors` [n] (data, n_elements and bytes are not read) and the padding before the
  * data.  The file is to be ended also after a failure.  CALM_EARG: a tensor's name is empty, longer than 63 bytes or
  * there twice, or its size cannot be. */

@@ -458,17 +458,6 @@ const calm_tensor *calm_safetensors_find(const calm_safetensors *set, const char
     return bsearch(&key, set->tensors, set->n_tensors, sizeof key, by_name);
 }
 
-const char *calm_safetensors_metadata(const calm_safetensors *set, const char *key)
-{
-    for (size_t i = 0; i < set->n_shards; i++) {
-        const calm_json *table = calm_json_get(set->shards[i].header, "__metadata__");
-        const char *value = calm_json_string(calm_json_get(table, key), NULL);
-        if (value)
-            return value;
-    }
-    return NULL;
-}
-
 calm_status calm_safetensors_need(calm_ctx *ctx, const calm_safetensors *set, const char *name, int n_dims,
                                   const size_t *shape, const calm_tensor **out)
 {

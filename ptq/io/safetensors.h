@@ -67,9 +67,6 @@ const calm_tensor *calm_safetensors_at(const calm_safetensors *set, size_t index
 /* NULL when absent. */
 const calm_tensor *calm_safetensors_find(const calm_safetensors *set, const char *name);
 
-/* Value of a __metadata__ key of any shard, or NULL. */
-const char *calm_safetensors_metadata(const calm_safetensors *set, const char *key);
-
 /* Find a tensor and check its shape; CALM_ENOTFOUND or CALM_EFORMAT with both shapes. */
 calm_status calm_safetensors_need(calm_ctx *ctx, const calm_safetensors *set, const char *name, int n_dims,
                                   const size_t *shape, const calm_tensor **out);

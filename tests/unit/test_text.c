@@ -47,22 +47,28 @@ TEST(a_failed_append_is_remembered)
 }
 END_OF_TEST
 
-TEST(edit_distance_is_levenshteins)
+/* A word is near at a distance of up to (characters of the longer + 2) / 3: rows that are, and are not by one. */
+TEST(nearness_is_levenshteins_distance)
 {
     static const struct {
         const char *a, *b;
-        size_t distance;
-    } rows[] = {{"", "", 0},           {"", "abc", 3},         {"kitten", "sitting", 3}, {"flaw", "lawn", 2},
-                {"gptq", "gptq", 0},   {"gtpq", "gptq", 2},    {"rtn", "mkq", 3}};
+        bool near;
+    } rows[] = {{"", "", true},                 {"", "abc", false},        {"kitten", "sitting", true},
+                {"kitten", "sittng", false},    {"flaw", "lawn", true},    {"flaw", "lown", false},
+                {"gptq", "gptq", true},         {"gtpq", "gptq", true},    {"rtn", "mkq", false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        ck_assert_uint_eq(calm_edit_distance(rows[i].a, rows[i].b), rows[i].distance);
-        ck_assert_uint_eq(calm_edit_distance(rows[i].b, rows[i].a), rows[i].distance);
+        const char *found = rows[i].near ? rows[i].b : NULL, *back = rows[i].near ? rows[i].a : NULL;
+        ck_assert_ptr_eq(calm_nearest(rows[i].a, &rows[i].b, 1), found);
+        ck_assert_ptr_eq(calm_nearest(rows[i].b, &rows[i].a, 1), back);
     }
     char long_word[1000];
     memset(long_word, 'a', sizeof long_word - 1);
     long_word[sizeof long_word - 1] = '\0';
-    ck_assert_uint_eq(calm_edit_distance(long_word, long_word), 0);
-    ck_assert_uint_eq(calm_edit_distance(long_word, ""), 63);
+    const char *const long_names[] = {"", long_word};
+    ck_assert_ptr_eq(calm_nearest(long_word, long_names + 1, 1), long_word);
+    ck_assert_ptr_eq(calm_nearest("", long_names + 1, 1), long_word);    /* 63 of 999 bytes count */
+    ck_assert_ptr_eq(calm_nearest(long_word, long_names, 2), long_word);
+    ck_assert_str_eq(calm_nearest("gtpq", (const char *const[]){"gpqt", "gptq", "gtpx"}, 3), "gtpx");
 }
 END_OF_TEST
 
@@ -141,5 +147,5 @@ int main(void)
     return run_tests("text",
                      (const TTest *[]){sizes, no_sizes, text_grows_and_stays_terminated,
                                        bytes_may_hold_zeros_and_be_none, a_failed_append_is_remembered,
-                                       edit_distance_is_levenshteins, nearest_finds_a_slip_and_nothing_far, NULL});
+                                       nearness_is_levenshteins_distance, nearest_finds_a_slip_and_nothing_far, NULL});
 }
