@@ -18,8 +18,18 @@ void calm_text_clear(calm_text *text);
 void calm_text_append(calm_text *text, const char *bytes, size_t n_bytes);
 void calm_text_printf(calm_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Append a number with the fewest digits, from `least` (1 to 17) on, that read back the same. */
+void calm_text_number(calm_text *text, double value, int least);
+
+/* The digits that calm_text_number takes. */
+int calm_digits_needed(double value, int least);
+
 /* CALM_ENOMEM when an append failed. */
 calm_status calm_text_check(calm_ctx *ctx, const calm_text *text);
+
+/* Copy the text, with a NUL behind it, to `arena`, and clear it, also on failure.  *n (NULL: not wanted) are its bytes,
+ * which may hold zeros.  CALM_ENOMEM when an append failed, or the copy does. */
+calm_status calm_text_take(calm_ctx *ctx, calm_arena *arena, calm_text *text, char **out, size_t *n);
 
 /* The name in `names` [n] nearest to `word` by Levenshtein distance, of equally near ones the first; NULL when every
  * distance is above a third of the longer word, rounded up to the next whole number.  Of each word 63 bytes are read. */

@@ -4,8 +4,6 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/base/file.h"
@@ -306,14 +304,6 @@ static int append(const char *bytes, size_t n, void *user)
     return 0;
 }
 
-/* Does `value` come back the same from so many digits? */
-static bool survives(double value, int digits)
-{
-    char text[40];
-    snprintf(text, sizeof text, "%.*g", digits, value);
-    return strtod(text, NULL) == value;
-}
-
 /* The fewest digits, 15 to 17, from which every number of the document reads back the same: a document of decimal
  * numbers (0.05) does not come out as 0.050000000000000003. */
 static int digits_needed(const json_t *value)
@@ -323,8 +313,7 @@ static int digits_needed(const json_t *value)
     json_t *child;
     size_t index;
     if (json_is_real(value))
-        while (most < 17 && !survives(json_real_value(value), most))
-            most++;
+        most = calm_digits_needed(json_real_value(value), most);
     json_object_foreach((json_t *)(uintptr_t)value, key, child) {
         const int digits = digits_needed(child);
         most = digits > most ? digits : most;

@@ -35,7 +35,9 @@ typedef struct calm_table_cell {
 } calm_table_cell;
 
 typedef struct calm_table_heading {
-    const char *name;
+    const char *name;    /* as it was given: the key of JSON rows */
+    const char *shown;   /* printable                             */
+    size_t columns;      /* width of it on a terminal             */
     calm_align align;
 } calm_table_heading;
 

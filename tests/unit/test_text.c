@@ -20,6 +20,48 @@ TEST(text_grows_and_stays_terminated)
 }
 END_OF_TEST
 
+TEST(a_text_moves_to_an_arena)
+{
+    calm_text text;
+    char *out;
+    size_t n;
+    calm_text_init(&text);
+    calm_text_append(&text, "a\0b", 3);
+    ck_ok(calm_text_take(ctx, ctx->out, &text, &out, &n));
+    ck_assert_mem_eq(out, "a\0b", 4);
+    ck_assert_uint_eq(n, 3);
+    ck_assert_ptr_null(text.data);
+    ck_ok(calm_text_take(ctx, ctx->out, &text, &out, NULL));    /* of nothing: "" */
+    ck_assert_str_eq(out, "");
+    calm_text_append(&text, "x", SIZE_MAX - 2);
+    ck_fails(calm_text_take(ctx, ctx->out, &text, &out, NULL), CALM_ENOMEM, "out of memory");
+    ck_assert(!text.failed);
+    calm_text_append(&text, "more", 4);
+    ctx->out->fail_in = 1;
+    ck_fails(calm_text_take(ctx, ctx->out, &text, &out, NULL), CALM_ENOMEM, "out of memory");
+    ck_assert_ptr_null(text.data);
+}
+END_OF_TEST
+
+TEST(numbers_have_the_digits_they_need)
+{
+    static const struct {
+        double value;
+        int least;
+        const char *shown;
+    } rows[] = {{0.05, 1, "0.05"},     {0.05, 15, "0.05"},  {1.0 / 3, 1, "0.3333333333333333"}, {100, 1, "1e+02"},
+                {100, 15, "100"},      {-2.5, 1, "-2.5"},   {0.1 + 0.2, 15, "0.30000000000000004"},
+                {1.0 / 3, 17, "0.33333333333333331"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        calm_text text;
+        calm_text_init(&text);
+        calm_text_number(&text, rows[i].value, rows[i].least);
+        ck_assert_str_eq(text.data, rows[i].shown);
+        calm_text_clear(&text);
+    }
+}
+END_OF_TEST
+
 TEST(bytes_may_hold_zeros_and_be_none)
 {
     calm_text text;
@@ -146,6 +188,7 @@ int main(void)
 {
     return run_tests("text",
                      (const TTest *[]){sizes, no_sizes, text_grows_and_stays_terminated,
-                                       bytes_may_hold_zeros_and_be_none, a_failed_append_is_remembered,
+                                       bytes_may_hold_zeros_and_be_none, a_text_moves_to_an_arena,
+                                       numbers_have_the_digits_they_need, a_failed_append_is_remembered,
                                        nearness_is_levenshteins_distance, nearest_finds_a_slip_and_nothing_far, NULL});
 }
