@@ -9,16 +9,21 @@
 
 /* A file mapped read-only.  The mapping is private: a file that shrinks while mapped is the user's fault. */
 typedef struct calm_mapping {
-    const uint8_t *data;    /* NULL for an empty file */
+    const uint8_t *data;    /* never NULL while mapped, also of an empty file */
     size_t bytes;
 } calm_mapping;
 
 /* Map a regular file.  CALM_ENOTFOUND, CALM_EIO; CALM_EARG when it is a directory or another special file. */
 calm_status calm_map_file(calm_ctx *ctx, const char *path, calm_mapping *out);
+
+/* The same for a file of at most `limit` bytes.  CALM_EFORMAT when it is larger. */
+calm_status calm_map_file_within(calm_ctx *ctx, const char *path, size_t limit, calm_mapping *out);
+
+/* Safe to call again, and on a mapping that failed. */
 void calm_unmap_file(calm_mapping *map);
 
-/* Tell the system that a range of a mapping will not be needed soon; drops it from resident memory with the whole of
- * its first and last page.  Who reads there at the same time loses nothing: the page is read from the file again. */
+/* Drop a range of a mapping from resident memory, with the whole of its first and last page.  Safe while others read
+ * there: the page is read from the file again. */
 void calm_mapping_release(const calm_mapping *map, size_t offset, size_t bytes);
 
 /* Read a whole file into ctx->out, with a NUL after the last byte.

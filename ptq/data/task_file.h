@@ -15,12 +15,7 @@
 #ifndef CALM_DATA_TASK_FILE_H
 #define CALM_DATA_TASK_FILE_H
 
-#include <stdint.h>
-
-#include "ptq/base/context.h"
-#include "ptq/base/file.h"
-#include "ptq/text/lines.h"
-#include "ptq/tokenizer/tokenizer.h"
+#include "ptq/data/texts.h"
 
 /* What a file may have: tasks, bytes of a line, choices of a task. */
 #define CALM_TASKS_MAX ((size_t)1 << 20)
@@ -51,9 +46,8 @@ typedef struct calm_task_reader {
     const calm_tokenizer *tokenizer;    /* borrowed, as is the path */
     const char *path;
     calm_task_options options;
-    calm_mapping map;
-    calm_lines lines;
-    size_t n;                           /* tasks handed out */
+    calm_texts texts;
+    size_t n;                           /* tasks read */
 } calm_task_reader;
 
 /* Close with calm_task_reader_close, also after a failure.  CALM_ENOTFOUND, CALM_EIO. */

@@ -49,6 +49,13 @@ size_t calm_json_string_length(const calm_json *value);
 /* Walk an object in document order: start with iter = NULL; false at the end. */
 bool calm_json_next(const calm_json *object, void **iter, const char **key, const calm_json **value);
 
+/* ---- checked values: errors name the place ---- */
+
+/* CALM_EFORMAT, "PLACE: expected an array, found null", when the value is not of the type; a whole number is a
+ * CALM_JSON_REAL too.  The place is printed by format. */
+calm_status calm_json_expect(calm_ctx *ctx, const calm_json *value, calm_json_type type, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
 /* ---- checked members of an object: errors name `where` (a file) and the key ---- */
 
 /* Integer in [min, max].  Absent: *out = *fallback, or CALM_EFORMAT when fallback is NULL.  JSON null counts as

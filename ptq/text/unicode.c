@@ -113,6 +113,14 @@ size_t calm_utf8_step_back(const char *text, size_t at)
     return at;
 }
 
+size_t calm_utf8_count(const char *text, size_t n)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return count;
+}
+
 size_t calm_utf8_encode(uint32_t character, char out[CALM_UTF8_MAX])
 {
     if (character < 0x80) {

@@ -21,6 +21,9 @@ size_t calm_utf8_decode(const char *text, uint32_t *out);
 /* Offset of the character of well-formed `text` that ends at byte `at` > 0. */
 size_t calm_utf8_step_back(const char *text, size_t at);
 
+/* Characters of well-formed `text` [n]. */
+size_t calm_utf8_count(const char *text, size_t n);
+
 /* Encode a character below U+110000; its length in bytes. */
 size_t calm_utf8_encode(uint32_t character, char out[CALM_UTF8_MAX]);
 
