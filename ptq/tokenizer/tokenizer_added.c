@@ -115,8 +115,7 @@ static void finish_set(calm_added_set *set)
     qsort(set->tokens, set->n, sizeof *set->tokens, compare_tokens);
     for (size_t i = 0; i < set->n; i++) {
         const calm_piece piece = set->tokens[i].piece;
-        if (kept > 0 && set->tokens[kept - 1].piece.n == piece.n &&
-            memcmp(set->tokens[kept - 1].piece.text, piece.text, piece.n) == 0)
+        if (kept > 0 && calm_piece_equal(set->tokens[kept - 1].piece, piece))
             continue;
         set->begins[(unsigned char)piece.text[0]] = true;
         set->tokens[kept++] = set->tokens[i];
@@ -148,8 +147,7 @@ static calm_status read_token(calm_ctx *ctx, calm_tokenizer *tok, const char *wh
     const bool no = false;
     calm_added token = {.id = 0};
     CALM_TRY(calm_json_need_int(ctx, where, json, "id", NULL, 0, CALM_TOKENIZER_MAX_IDS - 1, &id));
-    CALM_TRY(calm_tokenizer_copy_string(ctx, &tok->arena, where, "content", calm_json_get(json, "content"),
-                                        &token.piece));
+    CALM_TRY(calm_tokenizer_read_string(ctx, tok, where, json, "content", &token.piece));
     CALM_TRY(calm_json_need_bool(ctx, where, json, "special", &no, &special));
     CALM_TRY(calm_json_need_bool(ctx, where, json, "single_word", &no, &token.single_word));
     CALM_TRY(calm_json_need_bool(ctx, where, json, "lstrip", &no, &token.lstrip));
@@ -165,7 +163,7 @@ static calm_status read_token(calm_ctx *ctx, calm_tokenizer *tok, const char *wh
         CALM_TRY(CALM_NEW(ctx, &tok->arena, kept, found.piece.n + 1));
         memcpy(kept, found.piece.text, found.piece.n);
         /* The library decodes such a token as what it looks for, and what is special is the text as written. */
-        if (found.piece.n != token.piece.n || memcmp(kept, token.piece.text, token.piece.n) != 0)
+        if (!calm_piece_equal(found.piece, token.piece))
             tok->tokens[id].special = false;
         token.piece = (calm_piece){kept, found.piece.n};
         tok->tokens[id].piece = token.piece;
@@ -181,9 +179,8 @@ calm_status calm_tokenizer_read_added(calm_ctx *ctx, calm_tokenizer *tok, const 
 {
     size_t n = calm_json_size(json);
     char *place;
-    if (calm_json_typeof(json) != CALM_JSON_ARRAY && calm_json_typeof(json) != CALM_JSON_NULL)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: expected an array, found %s", where,
-                         calm_json_type_name(calm_json_typeof(json)));
+    if (calm_json_typeof(json) != CALM_JSON_NULL)
+        CALM_TRY(calm_json_expect(ctx, json, CALM_JSON_ARRAY, "%s", where));
     CALM_TRY(CALM_NEW(ctx, &tok->arena, tok->raw.tokens, n));
     CALM_TRY(CALM_NEW(ctx, &tok->arena, tok->normalized.tokens, n));
     for (size_t i = 0; i < n; i++) {

@@ -97,21 +97,14 @@ static calm_status read_pairs(calm_ctx *ctx, calm_tokenizer *tok, const char *wh
     return join(ctx, tok, tok->after, tok->n_after, &after, 1, &tok->after, &tok->n_after);
 }
 
-/* Trims offsets only, which nobody asks for here. */
-static calm_status read_byte_level(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    (void)ctx, (void)tok, (void)where, (void)json;
-    return CALM_OK;
-}
-
 calm_status calm_tokenizer_read_template(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
 {
     static const calm_tokenizer_type types[] = {
-        {"BertProcessing", read_pairs},
-        {"ByteLevel", read_byte_level},
-        {"RobertaProcessing", read_pairs},
-        {"TemplateProcessing", read_template},
-        {NULL, NULL},
+        {"BertProcessing", {0}, NULL, read_pairs},
+        {"ByteLevel", {0}, NULL, NULL},    /* it trims offsets only, which calm has none of */
+        {"RobertaProcessing", {0}, NULL, read_pairs},
+        {"TemplateProcessing", {0}, NULL, read_template},
+        {NULL, {0}, NULL, NULL},
     };
-    return calm_tokenizer_read_parts(ctx, tok, where, json, "processors", types);
+    return calm_tokenizer_read_parts(ctx, tok, where, json, "processors", types, NULL);
 }
