@@ -42,18 +42,12 @@ static const calm_added *longest_at(const calm_added_set *set, const char *text,
 
 static bool stands_alone(calm_piece text, size_t begin, size_t end)
 {
-    uint32_t c;
-    if (begin > 0) {
-        calm_utf8_decode(text.text + calm_utf8_step_back(text.text, begin), &c);
-        if (calm_unicode_is_word(c))
-            return false;
-    }
-    if (end < text.n) {
-        calm_utf8_decode(text.text + end, &c);
-        if (calm_unicode_is_word(c))
-            return false;
-    }
-    return true;
+    uint32_t before = ' ', after = ' ';
+    if (begin > 0)
+        calm_utf8_decode(text.text + calm_utf8_step_back(text.text, begin), &before);
+    if (end < text.n)
+        calm_utf8_decode(text.text + end, &after);
+    return !calm_unicode_is_word(before) && !calm_unicode_is_word(after);
 }
 
 bool calm_added_next(calm_added_cursor *cursor, calm_piece *gap, uint32_t *id)
@@ -100,12 +94,8 @@ bool calm_added_next(calm_added_cursor *cursor, calm_piece *gap, uint32_t *id)
 static int compare_tokens(const void *left, const void *right)
 {
     const calm_added *a = left, *b = right;
-    int order = memcmp(a->piece.text, b->piece.text, a->piece.n < b->piece.n ? a->piece.n : b->piece.n);
-    if (order != 0)
-        return order;
-    if (a->piece.n != b->piece.n)
-        return a->piece.n < b->piece.n ? -1 : 1;
-    return a->id < b->id ? -1 : a->id > b->id;
+    const int order = calm_compare_bytes(a->piece.text, a->piece.n, b->piece.text, b->piece.n);
+    return order != 0 ? order : (a->id > b->id) - (a->id < b->id);
 }
 
 /* Sort, and drop tokens that look the same (two normalized ones may): the first id stays. */

@@ -44,11 +44,11 @@ static calm_status encode_all(calm_encoder *enc, calm_piece text, bool special)
     for (size_t i = 0; i < tok->pretokenizers.n; i++)
         if (tok->pretokenizers.of[i].pattern.regex)
             CALM_TRY(calm_matcher_new(enc->ctx, tok->pretokenizers.of[i].pattern.regex, &enc->matchers[i]));
-    for (size_t i = 0; special && i < tok->n_before; i++)
-        CALM_TRY(calm_encoder_put(enc, tok->before[i]));
+    for (size_t i = 0; special && i < tok->before.n; i++)
+        CALM_TRY(calm_encoder_put(enc, tok->before.of[i]));
     CALM_TRY(encode_text(enc, text));
-    for (size_t i = 0; special && i < tok->n_after; i++)
-        CALM_TRY(calm_encoder_put(enc, tok->after[i]));
+    for (size_t i = 0; special && i < tok->after.n; i++)
+        CALM_TRY(calm_encoder_put(enc, tok->after.of[i]));
     return CALM_OK;
 }
 

@@ -14,25 +14,6 @@ static calm_status run_form(calm_ctx *ctx, const calm_token_part *self, calm_nor
 
 /* ---- letters ---- */
 
-static calm_status run_lowercase(calm_ctx *ctx, const calm_token_part *self, calm_normal *text)
-{
-    const calm_piece in = text->piece;
-    calm_bytes out = {0};
-    uint32_t c, lower[2];
-    (void)self;
-    for (size_t at = 0; at < in.n;) {
-        at += calm_utf8_decode(in.text + at, &c);
-        CALM_TRY(calm_bytes_reserve(ctx, &out, 2 * CALM_UTF8_MAX));
-        const size_t count = c < 0x80 ? 0 : calm_unicode_lower(c, lower);
-        if (count == 0)
-            out.data[out.n++] = (char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
-        for (size_t i = 0; i < count; i++)
-            out.n += calm_utf8_encode(lower[i], out.data + out.n);
-    }
-    text->piece = calm_bytes_piece(&out);
-    return CALM_OK;
-}
-
 static calm_status run_strip_accents(calm_ctx *ctx, const calm_token_part *self, calm_normal *text)
 {
     const calm_piece in = text->piece;
@@ -116,7 +97,7 @@ calm_status calm_tokenizer_read_normalizer(calm_ctx *ctx, calm_tokenizer *tok, c
 {
     static const calm_tokenizer_type types[] = {
         {"BertNormalizer", {0}, calm_tokenizer_read_bert_normalizer, NULL},
-        {"Lowercase", {.normalize = run_lowercase}, NULL, NULL},
+        {"Lowercase", {0}, calm_tokenizer_read_lowercase, NULL},
         {"NFC", {.normalize = run_form, .flags = CALM_NFC}, NULL, NULL},
         {"NFD", {.normalize = run_form, .flags = CALM_NFD}, NULL, NULL},
         {"NFKC", {.normalize = run_form, .flags = CALM_NFKC}, NULL, NULL},

@@ -96,3 +96,13 @@ calm_status calm_tokenizer_read_bert_normalizer(calm_ctx *ctx, calm_tokenizer *t
                   (lowercase ? LOWERCASE : 0u);
     return CALM_OK;
 }
+
+/* Lowercase is BertNormalizer's last step alone. */
+calm_status calm_tokenizer_read_lowercase(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                                          calm_token_part *part)
+{
+    (void)ctx, (void)tok, (void)where, (void)json;
+    part->normalize = run;
+    part->flags = LOWERCASE;
+    return CALM_OK;
+}

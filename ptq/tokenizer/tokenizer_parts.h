@@ -109,6 +109,11 @@ typedef struct calm_token_chain {
     size_t n;
 } calm_token_chain;
 
+typedef struct calm_token_ids {
+    uint32_t *of;         /* [n] */
+    size_t n;
+} calm_token_ids;
+
 struct calm_tokenizer {
     calm_arena arena;     /* everything below that is not said to be elsewhere */
     char *path;
@@ -128,8 +133,7 @@ struct calm_tokenizer {
     /* The first place after byte `from` where a piece may be cut without changing the ids, or piece.n; NULL: none. */
     size_t (*cut)(const calm_tokenizer *tok, calm_piece piece, size_t from);
 
-    uint32_t *before, *after;    /* special tokens of the template */
-    size_t n_before, n_after;
+    calm_token_ids before, after;    /* special tokens of the template */
 };
 
 /* ---- reading ---- */
@@ -205,6 +209,7 @@ calm_tokenizer_reader calm_tokenizer_read_pretokenizer;
 
 /* The readers of parts that have a source file of their own. */
 calm_token_part_reader calm_tokenizer_read_bert_normalizer;
+calm_token_part_reader calm_tokenizer_read_lowercase;
 calm_token_part_reader calm_tokenizer_read_precompiled;
 calm_tokenizer_reader calm_tokenizer_read_bpe;
 calm_tokenizer_reader calm_tokenizer_read_wordpiece;

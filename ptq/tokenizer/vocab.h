@@ -18,6 +18,9 @@ typedef struct calm_vocab {
 /* 64 well-mixed bits of `bytes` [n]; equal on every machine of one byte order. */
 uint64_t calm_hash_bytes(const char *bytes, size_t n);
 
+/* Order of byte strings, a prefix first: below 0, 0 or above, as of memcmp. */
+int calm_compare_bytes(const char *a, size_t n_a, const char *b, size_t n_b);
+
 /* Slots, a power of two, for a table of n entries at most half full; 0 when that overflows. */
 size_t calm_hash_slots(size_t n);
 
