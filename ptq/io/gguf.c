@@ -51,9 +51,14 @@ typedef struct cursor {
 
 static const struct {
     const char *name;
-    size_t bytes;        /* 0: no fixed size */
-} kinds[CALM_GGUF_N_KINDS] = {{"u8", 1},   {"i8", 1},     {"u16", 2},   {"i16", 2}, {"u32", 4}, {"i32", 4}, {"f32", 4},
-                              {"bool", 1}, {"string", 0}, {"array", 0}, {"u64", 8}, {"i64", 8}, {"f64", 8}};
+    size_t bytes;              /* 0: no fixed size */
+    bool is_whole, is_signed;
+} kinds[CALM_GGUF_N_KINDS] = {
+    {"u8", 1, true, false},     {"i8", 1, true, true},   {"u16", 2, true, false},    {"i16", 2, true, true},
+    {"u32", 4, true, false},    {"i32", 4, true, true},  {"f32", 4, false, true},    {"bool", 1, false, false},
+    {"string", 0, false, false}, {"array", 0, false, false}, {"u64", 8, true, false}, {"i64", 8, true, true},
+    {"f64", 8, false, true},
+};
 
 static uint64_t little_endian(const uint8_t *at, size_t n)
 {
@@ -440,32 +445,13 @@ size_t calm_gguf_spare(const calm_gguf *file)
 
 bool calm_gguf_int(const calm_gguf_key *key, size_t index, int64_t *out)
 {
-    if (!key || index >= key->n || kinds[key->kind].bytes == 0)
+    if (!key || index >= key->n || !kinds[key->kind].is_whole)
         return false;
-    const size_t size = kinds[key->kind].bytes;
+    const size_t size = kinds[key->kind].bytes, unused = 64 - 8 * size;
     const uint64_t value = little_endian(key->data + index * size, size);
-    switch (key->kind) {
-    case CALM_GGUF_I8:
-        *out = (int8_t)value;
-        return true;
-    case CALM_GGUF_I16:
-        *out = (int16_t)value;
-        return true;
-    case CALM_GGUF_I32:
-        *out = (int32_t)value;
-        return true;
-    case CALM_GGUF_I64:
-        *out = (int64_t)value;
-        return true;
-    case CALM_GGUF_U8:
-    case CALM_GGUF_U16:
-    case CALM_GGUF_U32:
-    case CALM_GGUF_U64:
-        *out = (int64_t)value;
-        return value <= INT64_MAX;
-    default:
-        return false;
-    }
+    /* The sign bit goes to the top, and the shift back spreads it. */
+    *out = kinds[key->kind].is_signed ? (int64_t)(value << unused) >> unused : (int64_t)value;
+    return kinds[key->kind].is_signed || value <= INT64_MAX;
 }
 
 bool calm_gguf_number(const calm_gguf_key *key, size_t index, double *out)

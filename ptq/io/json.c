@@ -47,26 +47,11 @@ void calm_json_free(calm_json *root)
 
 calm_json_type calm_json_typeof(const calm_json *value)
 {
-    if (!value)
-        return CALM_JSON_NULL;
-    switch (json_typeof(raw(value))) {
-    case JSON_OBJECT:
-        return CALM_JSON_OBJECT;
-    case JSON_ARRAY:
-        return CALM_JSON_ARRAY;
-    case JSON_STRING:
-        return CALM_JSON_STRING;
-    case JSON_INTEGER:
-        return CALM_JSON_INT;
-    case JSON_REAL:
-        return CALM_JSON_REAL;
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return CALM_JSON_BOOL;
-    case JSON_NULL:
-        break;
-    }
-    return CALM_JSON_NULL;
+    static const calm_json_type types[] = {
+        [JSON_OBJECT] = CALM_JSON_OBJECT, [JSON_ARRAY] = CALM_JSON_ARRAY, [JSON_STRING] = CALM_JSON_STRING,
+        [JSON_INTEGER] = CALM_JSON_INT,   [JSON_REAL] = CALM_JSON_REAL,   [JSON_TRUE] = CALM_JSON_BOOL,
+        [JSON_FALSE] = CALM_JSON_BOOL,    [JSON_NULL] = CALM_JSON_NULL};
+    return value ? types[json_typeof(raw(value))] : CALM_JSON_NULL;
 }
 
 const char *calm_json_type_name(calm_json_type type)
@@ -88,9 +73,7 @@ const calm_json *calm_json_at(const calm_json *value, size_t index)
 
 size_t calm_json_size(const calm_json *value)
 {
-    if (!value)
-        return 0;
-    return json_is_array(raw(value)) ? json_array_size(raw(value)) : json_object_size(raw(value));
+    return json_array_size(raw(value)) + json_object_size(raw(value));    /* of another type: 0, also of NULL */
 }
 
 int64_t calm_json_int(const calm_json *value, int64_t fallback)

@@ -1,22 +1,17 @@
 /* Bytes that grow in the scratch arena, white space, and patterns found and replaced. */
 #include <string.h>
 
+#include "ptq/base/array.h"
 #include "ptq/tokenizer/tokenizer_parts.h"
 
 calm_status calm_bytes_reserve(calm_ctx *ctx, calm_bytes *bytes, size_t more)
 {
-    char *grown;
     if (bytes->capacity - bytes->n >= more)
         return CALM_OK;
     if (more >= CALM_TOKENIZER_MAX_TEXT || bytes->n >= CALM_TOKENIZER_MAX_TEXT - more)
         return calm_fail(ctx, CALM_EARG, "text: grows beyond %zu bytes at a time", CALM_TOKENIZER_MAX_TEXT);
-    const size_t capacity = 2 * (bytes->n + more) + 64;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, grown, capacity));
-    if (bytes->n)
-        memcpy(grown, bytes->data, bytes->n);
-    bytes->data = grown;
-    bytes->capacity = capacity;
-    return CALM_OK;
+    return calm_array_grow(ctx, ctx->scratch, &bytes->data, bytes->n, &bytes->capacity,
+                           calm_size_max(bytes->n + more, 64), 1, "text");
 }
 
 calm_status calm_bytes_add(calm_ctx *ctx, calm_bytes *bytes, const char *text, size_t n)

@@ -22,13 +22,9 @@ calm_status calm_encoder_reserve(calm_encoder *enc, calm_room *room, size_t coun
     size_t bytes;
     if (!calm_size_mul(&bytes, count, size))
         return calm_fail(enc->ctx, CALM_ENOMEM, "out of memory: %zu x %zu bytes to tokenize", count, size);
-    if (bytes > room->bytes || !room->data) {
-        size_t grown = bytes < 4096 ? 4096 : bytes + bytes / 2;
-        room->data = calm_arena_alloc(enc->ctx->scratch, grown, 1);
-        room->bytes = grown;
-        if (!room->data)
-            return calm_fail(enc->ctx, CALM_ENOMEM, "out of memory: %zu bytes to tokenize", grown);
-    }
+    /* Most pieces are words: the first room does for all of them. */
+    CALM_TRY(calm_array_grow(enc->ctx, enc->ctx->scratch, &room->data, 0, &room->bytes, calm_size_max(bytes, 4096), 1,
+                             "the tokenizer"));
     memcpy(out, &room->data, sizeof room->data);
     return CALM_OK;
 }
