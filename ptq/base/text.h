@@ -27,12 +27,13 @@ int calm_digits_needed(double value, int least);
 /* CALM_ENOMEM when an append failed. */
 calm_status calm_text_check(calm_ctx *ctx, const calm_text *text);
 
-/* Copy the text, with a NUL behind it, to `arena`, and clear it, also on failure.  *n (NULL: not wanted) are its bytes,
- * which may hold zeros.  CALM_ENOMEM when an append failed, or the copy does. */
+/* Move the text, with a NUL behind it, to `arena`; the text is cleared, also on failure.  n: its bytes, which may hold
+ * zeros; may be NULL.  CALM_ENOMEM when an append has failed, or the copy does. */
 calm_status calm_text_take(calm_ctx *ctx, calm_arena *arena, calm_text *text, char **out, size_t *n);
 
 /* The name in `names` [n] nearest to `word` by Levenshtein distance, of equally near ones the first; NULL when every
- * distance is above a third of the longer word, rounded up to the next whole number.  Of each word 63 bytes are read. */
+ * distance is above a third of the longer word, rounded up to the next whole number.  Of each word 63 bytes are read.
+ *  */
 const char *calm_nearest(const char *word, const char *const *names, size_t n);
 
 /* Parse "2GB", "1.5GiB", "800M", at least 1 MB, into bytes; `key` is whose value it is, for the message.  CALM_EARG. */

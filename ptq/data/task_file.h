@@ -2,7 +2,7 @@
  *
  *   {"context": "The sun rises in the", "choices": [" east.", " west."], "answer": 0}
  *
- * Other members are left alone; blank lines are skipped.  A choice becomes tokens as in EleutherAI's
+ * Other members are ignored; blank lines are skipped.  A choice becomes tokens as in EleutherAI's
  * lm-evaluation-harness (TemplateLM._encode_pair, HFLM._loglikelihood_tokens):
  *
  *   - white space at the end of the context moves to the beginning of the choice;
@@ -17,7 +17,7 @@
 
 #include "ptq/data/texts.h"
 
-/* What a file may have: tasks, bytes of a line, choices of a task. */
+/* Limits: tasks of a file, bytes of a line, choices of a task. */
 #define CALM_TASKS_MAX ((size_t)1 << 20)
 #define CALM_TASK_LINE_MAX ((size_t)1 << 20)
 #define CALM_TASK_CHOICES_MAX ((size_t)256)

@@ -83,7 +83,8 @@ calm_status calm_texts_check_ids(calm_ctx *ctx, const char *where, const uint32_
 {
     for (size_t i = 0; vocab && i < n; i++)
         if (ids[i] >= vocab)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: token %zu has id %u, but the model's vocabulary has %zu: tokenizer "
-                             "and model do not belong together", where, i, ids[i], vocab);
+            return calm_fail(ctx, CALM_EFORMAT,
+                             "%s: token %zu has id %u, but the model's vocabulary has %zu: tokenizer and model do not "
+                             "belong together", where, i, ids[i], vocab);
     return CALM_OK;
 }

@@ -1,4 +1,4 @@
-/* Texts of a file, one by one, and their token ids: what windows, sentences and the files of ids and tasks are read by.
+/* Texts of a file, one by one, and their token ids.
  *
  * A path that ends in .jsonl is JSON lines: a document in each, {"text": ...} or a plain string.  Blank lines are
  * skipped. */
@@ -27,8 +27,8 @@ void calm_texts_close(calm_texts *texts);
  * CALM_EFORMAT: a line that is too long or not JSON. */
 calm_status calm_texts_next_json(calm_ctx *ctx, calm_texts *texts, size_t line_max, const calm_json **out);
 
-/* The document of the next line of JSON lines; of another file the next line without carriage returns at its end.  `text`
- * [*n] is valid until the next call; NULL at the end.  CALM_EFORMAT: a line that is not JSON, or without a text. */
+/* The next document of JSON lines; of another file the next line, without carriage returns at its end.  `text` [*n] is
+ * valid until the next call; NULL at the end.  CALM_EFORMAT: a line that is not JSON, or without a text. */
 calm_status calm_texts_next(calm_ctx *ctx, calm_texts *texts, const char **text, size_t *n);
 
 /* Ids of a text, in ctx->out, as calm_tokenizer_encode gives them; its failures get `where` as prefix. */

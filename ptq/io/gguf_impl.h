@@ -1,4 +1,4 @@
-/* GGUF: what tests look at besides.  Only files of this folder and tests include it. */
+/* GGUF: all keys, and sizes before writing.  Only files of this folder and tests include it. */
 #ifndef CALM_IO_GGUF_IMPL_H
 #define CALM_IO_GGUF_IMPL_H
 

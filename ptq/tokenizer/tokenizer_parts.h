@@ -27,7 +27,7 @@
 /* Ids lie below this; the largest vocabularies of today have 2^18. */
 #define CALM_TOKENIZER_MAX_IDS (UINT32_C(1) << 22)
 
-/* Normalizers, pre-tokenizers or decoders of one tokenizer, Sequences flattened. */
+/* Most parts of a chain; a Sequence counts as its parts. */
 #define CALM_TOKENIZER_MAX_PARTS 16
 
 /* Bytes of a text, also of what the normalizers make of it, are fewer: positions fit 32 bits with a margin. */
@@ -93,7 +93,7 @@ struct calm_token_part {
     /* Decoder: changes pieces [*n], well-formed UTF-8 each, in place; new texts go to ctx->scratch. */
     calm_status (*decode)(calm_ctx *ctx, const calm_token_part *self, calm_piece *pieces, size_t *n);
     calm_pattern pattern;     /* Replace, Split, and all that look for something fixed */
-    calm_piece content;       /* Replace: what is put in; Prepend, Strip, WordPiece: the text; Metaspace: its character */
+    calm_piece content;       /* Replace: the new text; Prepend, Strip, WordPiece: theirs; Metaspace: its character */
     const void *data;         /* of the kind */
     unsigned flags;           /* of the kind */
     size_t start, stop;       /* Strip of decoders: how many are cut off at most */
@@ -115,7 +115,7 @@ typedef struct calm_token_ids {
 } calm_token_ids;
 
 struct calm_tokenizer {
-    calm_arena arena;     /* everything below that is not said to be elsewhere */
+    calm_arena arena;     /* all below, unless noted */
     char *path;
 
     calm_token *tokens;   /* [n_ids] by id; on the heap, because it grows */
@@ -153,9 +153,9 @@ typedef struct calm_tokenizer_type {
     calm_tokenizer_reader *read;      /* without a chain; NULL: the type does nothing here */
 } calm_tokenizer_type;
 
-/* Append to `chain` (NULL: the kind has none) the part `json` of the type that its "type" names; of a Sequence, each part
- * of its array `list` (NULL: the kind has no Sequences).  JSON null is no part.  CALM_EUNSUPPORTED: a type that the table
- * does not have, with those that it has, or a chain that is full; CALM_EFORMAT; else as the type's reader. */
+/* Append the part `json` to `chain` (NULL: the kind has none); its "type" names a row of `types`.  Of a Sequence each
+ * part of its array `list` is appended (NULL: the kind has no Sequences).  JSON null is no part.
+ * CALM_EUNSUPPORTED: a type without a row, with the known ones, or a full chain.  CALM_EFORMAT; else as the reader. */
 calm_status calm_tokenizer_read_parts(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                                       const char *list, const calm_tokenizer_type *types, calm_token_chain *chain);
 
@@ -172,8 +172,8 @@ calm_status calm_tokenizer_read_string(calm_ctx *ctx, calm_tokenizer *tok, const
 calm_status calm_tokenizer_read_character(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                                           const char *key, calm_piece *out);
 
-/* Read the member "pattern": {"Regex": "..."}, or {"String": "..."}, which is matched literally.  CALM_EFORMAT: neither,
- * or both; else as calm_regex_new. */
+/* Read the member "pattern": {"Regex": "..."}, or {"String": "..."}, which is matched literally.  CALM_EFORMAT:
+ * neither, or both; else as calm_regex_new. */
 calm_status calm_tokenizer_read_pattern(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                                         calm_pattern *out);
 
@@ -282,8 +282,8 @@ typedef struct calm_pattern_walk {
     bool any;                 /* a match was found */
 } calm_pattern_walk;
 
-/* The next match; *found is false at the end, and `end` then still that of the last one.  An empty match counts too, but
- * not where the match before it ends.  CALM_EFORMAT when the search passes its limits. */
+/* The next match; at the end *found is false, and `end` stays that of the last match.  An empty match counts too,
+ * except where the match before it ends.  CALM_EFORMAT when the search passes its limits. */
 calm_status calm_pattern_next(calm_ctx *ctx, calm_pattern_walk *walk, bool *found);
 
 #endif

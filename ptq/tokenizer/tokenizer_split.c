@@ -114,7 +114,8 @@ static calm_status read_punctuation(calm_ctx *ctx, calm_tokenizer *tok, const ch
 }
 
 /* Parts that split at single characters. */
-#define AT_SPACES      {.split = calm_encoder_split, .pattern.is_match = calm_unicode_is_space, .behavior = CALM_SPLIT_REMOVED}
+#define AT_SPACES                                                                                                      \
+    {.split = calm_encoder_split, .pattern.is_match = calm_unicode_is_space, .behavior = CALM_SPLIT_REMOVED}
 #define AT_PUNCTUATION {.split = calm_encoder_split, .pattern.is_match = calm_unicode_is_punctuation}
 #define AT_NUMBERS     {.split = calm_encoder_split, .pattern.is_match = calm_unicode_is_number}
 

@@ -27,7 +27,7 @@ size_t calm_hash_slots(size_t n);
 /* An empty vocabulary with room for `n_max` entries.  Fails with CALM_ENOMEM. */
 calm_status calm_vocab_init(calm_ctx *ctx, calm_arena *arena, calm_vocab *vocab, size_t n_max);
 
-/* Enter `text` [n], borrowed for the life of the vocabulary.  False when it is there already. */
+/* Add `text` [n], borrowed for the life of the vocabulary.  False when it is there already. */
 bool calm_vocab_add(calm_vocab *vocab, const char *text, uint32_t n, uint32_t id);
 
 /* The id of `text` [n], or CALM_NO_TOKEN. */

@@ -4,8 +4,8 @@
 #include "ptq/text/unicode.h"
 #include "tests/support/harness.h"
 
-/* The byte that a character stands for, or -1: with one outside the alphabet a text is copied, and U+0120 behind it stays
- * two bytes instead of a space. */
+/* The byte that a character stands for, or -1: a text with a character outside the alphabet is copied, so that U+0120
+ * behind it stays two bytes and does not become a space. */
 static int byte_of(uint32_t character)
 {
     char text[CALM_UTF8_MAX + 2], out[CALM_UTF8_MAX + 2];

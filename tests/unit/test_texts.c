@@ -47,7 +47,8 @@ TEST(failures_name_the_line)
     ck_ok(calm_texts_next(ctx, &texts, &text, &n));
     ck_fails(calm_texts_next(ctx, &texts, &text, &n), CALM_EFORMAT,
              test_format("%s: line 3: expected a string or an object with \"text\"", path));
-    ck_fails(calm_texts_next_json(ctx, &texts, 0, &json), CALM_EFORMAT, test_format("%s: line 4: not valid JSON", path));
+    ck_fails(calm_texts_next_json(ctx, &texts, 0, &json), CALM_EFORMAT,
+             test_format("%s: line 4: not valid JSON", path));
     ck_assert_ptr_null(json);
     ck_ok(calm_texts_next_json(ctx, &texts, 0, &json));
     ck_assert_ptr_null(json);
