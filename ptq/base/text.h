@@ -32,8 +32,7 @@ calm_status calm_text_check(calm_ctx *ctx, const calm_text *text);
 calm_status calm_text_take(calm_ctx *ctx, calm_arena *arena, calm_text *text, char **out, size_t *n);
 
 /* The name in `names` [n] nearest to `word` by Levenshtein distance, of equally near ones the first; NULL when every
- * distance is above a third of the longer word, rounded up to the next whole number.  Of each word 63 bytes are read.
- *  */
+ * distance is above a third of the longer word, rounded up.  Of each word 63 bytes are read. */
 const char *calm_nearest(const char *word, const char *const *names, size_t n);
 
 /* Parse "2GB", "1.5GiB", "800M", at least 1 MB, into bytes; `key` is whose value it is, for the message.  CALM_EARG. */

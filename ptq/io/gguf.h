@@ -99,8 +99,7 @@ bool calm_gguf_is(const calm_gguf_key *key, const char *text);
 calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_tensor *tensor, size_t first,
                              size_t n, float *out);
 
-/* Drop the pages of `bytes` of a tensor, from byte `offset` on, from resident memory.  They are read again on access.
- *  */
+/* Drop the pages of `bytes` of a tensor, from byte `offset` on, from resident memory.  Access reads them again. */
 void calm_gguf_release_part(const calm_gguf *file, const calm_gguf_tensor *tensor, size_t offset, size_t bytes);
 
 #endif
