@@ -293,7 +293,7 @@ static calm_status read_head(calm_ctx *ctx, cursor *in, calm_gguf *file)
 static calm_status find_alignment(calm_ctx *ctx, const calm_gguf *file, size_t *out)
 {
     const calm_gguf_key *key = calm_gguf_find_key(file, "general.alignment");
-    int64_t value;
+    int64_t value = 0;
     *out = DEFAULT_ALIGNMENT;
     if (!key)
         return CALM_OK;

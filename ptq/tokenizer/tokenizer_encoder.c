@@ -81,7 +81,7 @@ static calm_status grow_cache(calm_encoder *enc)
 static calm_status encode_new(calm_encoder *enc, calm_piece piece)
 {
     if (enc->tok->byte_level) {
-        char *spelled;
+        char *spelled = NULL;
         CALM_TRY(calm_encoder_reserve(enc, &enc->spelled, piece.n, 2, &spelled));
         piece = (calm_piece){spelled, calm_bytelevel_spell(piece.text, piece.n, spelled)};
     }

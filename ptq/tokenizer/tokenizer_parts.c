@@ -37,7 +37,7 @@ calm_status calm_tokenizer_add_part(calm_ctx *ctx, calm_tokenizer *tok, const ch
 static calm_status read_part(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                              const calm_tokenizer_type *type, calm_token_chain *chain)
 {
-    calm_token_part *part;
+    calm_token_part *part = NULL;
     if (!chain)
         return type->read ? type->read(ctx, tok, where, json) : CALM_OK;
     CALM_TRY(calm_tokenizer_add_part(ctx, tok, where, chain, &type->start, &part));
