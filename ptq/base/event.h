@@ -1,16 +1,16 @@
-/* Events: what a long piece of work reports while it goes on, stage by stage. */
+/* Events: progress of long work, stage by stage. */
 #ifndef CALM_BASE_EVENT_H
 #define CALM_BASE_EVENT_H
 
 #include "ptq/base/context.h"
 
-/* Receives events; fn NULL, or no calm_events at all: nothing does. */
+/* The receiver of events.  fn NULL, or a NULL calm_events: events are dropped. */
 typedef struct calm_events {
     calm_event_fn *fn;
     void *user;
 } calm_events;
 
-/* A stage that somebody counts: the `user` of calm_stage_tick. */
+/* A stage and its receiver: the `user` of calm_stage_tick. */
 typedef struct calm_stage_events {
     const calm_events *events;
     calm_stage stage;
@@ -19,7 +19,7 @@ typedef struct calm_stage_events {
 /* A calm_tick_fn that reports ticks as progress of a stage. */
 void calm_stage_tick(void *user, size_t done, size_t total);
 
-/* Report progress of a stage; that it is complete. */
+/* Report progress of a stage (nothing for total 0); report that it is complete. */
 void calm_event(const calm_events *events, calm_stage stage, size_t done, size_t total);
 void calm_event_complete(const calm_events *events, calm_stage stage);
 

@@ -34,7 +34,9 @@ calm_status calm_map_file(calm_ctx *ctx, const char *path, calm_mapping *out)
     int fd;
     *out = (calm_mapping){NULL, 0};
     CALM_TRY(open_regular(ctx, path, &fd, &out->bytes));
-    if (out->bytes) {
+    if (out->bytes == 0) {    /* which mmap refuses */
+        out->data = (const uint8_t *)"";
+    } else {
         void *data = mmap(NULL, out->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
         if (data == MAP_FAILED)
             calm_fail_errno(ctx, errno, "%s: cannot map %zu bytes", path, out->bytes);
@@ -45,9 +47,19 @@ calm_status calm_map_file(calm_ctx *ctx, const char *path, calm_mapping *out)
     return ctx->status;
 }
 
+calm_status calm_map_file_within(calm_ctx *ctx, const char *path, size_t limit, calm_mapping *out)
+{
+    CALM_TRY(calm_map_file(ctx, path, out));
+    const size_t bytes = out->bytes;
+    if (bytes <= limit)
+        return CALM_OK;
+    calm_unmap_file(out);
+    return calm_fail(ctx, CALM_EFORMAT, "%s: %zu bytes, expected at most %zu", path, bytes, limit);
+}
+
 void calm_unmap_file(calm_mapping *map)
 {
-    if (map->data)
+    if (map->data && map->bytes)
         munmap((void *)(uintptr_t)map->data, map->bytes);
     *map = (calm_mapping){NULL, 0};
 }
@@ -64,15 +76,10 @@ void calm_mapping_release(const calm_mapping *map, size_t offset, size_t bytes)
 calm_status calm_read_file(calm_ctx *ctx, const char *path, size_t limit, char **out, size_t *n_bytes)
 {
     calm_mapping map;
-    CALM_TRY(calm_map_file(ctx, path, &map));
-    calm_status status;
-    if (map.bytes > limit)
-        status = calm_fail(ctx, CALM_EFORMAT, "%s: %zu bytes, expected at most %zu", path, map.bytes, limit);
-    else
-        status = calm_alloc(ctx, ctx->out, out, map.bytes + 1, 1, path);
+    CALM_TRY(calm_map_file_within(ctx, path, limit, &map));
+    const calm_status status = calm_alloc(ctx, ctx->out, out, map.bytes + 1, 1, path);
     if (status == CALM_OK) {
-        if (map.bytes)
-            memcpy(*out, map.data, map.bytes);
+        memcpy(*out, map.data, map.bytes);
         *n_bytes = map.bytes;
     }
     calm_unmap_file(&map);

@@ -1,4 +1,4 @@
-/* Files: reading whole ones, mapping, and writing so that a reader sees the old file or the new one. */
+/* Files: whole reads, mappings, and writing so that a reader sees either the old file or the new one. */
 #ifndef CALM_BASE_FILE_H
 #define CALM_BASE_FILE_H
 
@@ -7,18 +7,23 @@
 
 #include "ptq/base/context.h"
 
-/* A file mapped read-only.  The mapping is private: a file that shrinks while mapped is the user's fault. */
+/* A file mapped read-only.  Reading it after another process has shortened the file ends this process (SIGBUS). */
 typedef struct calm_mapping {
-    const uint8_t *data;    /* NULL for an empty file */
+    const uint8_t *data;    /* never NULL while mapped, also of an empty file */
     size_t bytes;
 } calm_mapping;
 
 /* Map a regular file.  CALM_ENOTFOUND, CALM_EIO; CALM_EARG when it is a directory or another special file. */
 calm_status calm_map_file(calm_ctx *ctx, const char *path, calm_mapping *out);
+
+/* The same for a file of at most `limit` bytes.  CALM_EFORMAT when it is larger. */
+calm_status calm_map_file_within(calm_ctx *ctx, const char *path, size_t limit, calm_mapping *out);
+
+/* Safe to call again, and on a mapping that failed. */
 void calm_unmap_file(calm_mapping *map);
 
-/* Tell the system that a range of a mapping will not be needed soon; drops it from resident memory with the whole of
- * its first and last page.  Who reads there at the same time loses nothing: the page is read from the file again. */
+/* Drop a range of a mapping from resident memory, with the whole of its first and last page.  Safe while others read
+ * there: the page is read from the file again. */
 void calm_mapping_release(const calm_mapping *map, size_t offset, size_t bytes);
 
 /* Read a whole file into ctx->out, with a NUL after the last byte.
@@ -29,7 +34,7 @@ calm_status calm_read_file(calm_ctx *ctx, const char *path, size_t limit, char *
  * on failure the temporary file is removed. */
 calm_status calm_write_file(calm_ctx *ctx, const char *path, const void *bytes, size_t n_bytes);
 
-/* A file being written front to back under a final name inside a directory that is itself temporary. */
+/* A file being written front to back.  Not atomic: its directory is temporary and is renamed as a whole. */
 typedef struct calm_writer {
     FILE *stream;
     const char *path;    /* borrowed */
@@ -37,17 +42,17 @@ typedef struct calm_writer {
 } calm_writer;
 calm_status calm_writer_open(calm_ctx *ctx, calm_writer *writer, const char *path);
 calm_status calm_writer_put(calm_ctx *ctx, calm_writer *writer, const void *bytes, size_t n_bytes);
-/* Flush, fsync, close.  Call also after a failure of put (it then only closes and returns that failure). */
+/* Flush, fsync, close.  Also after a failure: it then closes only, and returns the failure in ctx. */
 calm_status calm_writer_close(calm_ctx *ctx, calm_writer *writer);
 
-/* Anything under that name, a broken link too; a directory, or a link to one. */
+/* Is there anything under this name, a broken link too?  Is it a directory, or a link to one? */
 bool calm_path_exists(const char *path);
 bool calm_is_directory(const char *path);
 
 /* Create a directory and its parents; no error when it is there. */
 calm_status calm_make_directories(calm_ctx *ctx, const char *path);
 
-/* Create the directory that `path` is to lie in, and its parents. */
+/* Create the directory part of `path`, and its parents. */
 calm_status calm_make_parent(calm_ctx *ctx, const char *path);
 
 /* Remove a file or a directory with all below it; no error when it is not there.  Links are not followed. */
@@ -59,7 +64,7 @@ calm_status calm_path_join(calm_ctx *ctx, calm_arena *arena, char **out, const c
 /* fsync a directory, so that a rename in it survives a power cut. */
 calm_status calm_sync_directory(calm_ctx *ctx, const char *path);
 
-/* Copy a file's bytes. */
+/* Copy the bytes of a file, without owner, mode and times. */
 calm_status calm_copy_file(calm_ctx *ctx, const char *from, const char *to);
 
 #endif

@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "ptq/base/array.h"
+#include "ptq/base/message.h"
 
 #define NAMES_MAX 64
 
@@ -32,20 +34,19 @@ static int word_index(const char *values, const char *word)
     }
 }
 
-static calm_status set_bool(calm_ctx *ctx, const calm_option *option, void *field, const char *owner, const char *value)
+static calm_status wrong(calm_ctx *ctx, const calm_option *option, const char *owner, const char *expected,
+                         const char *value)
 {
-    bool yes = strcmp(value, "true") == 0;
-    if (!yes && strcmp(value, "false") != 0)
-        return calm_fail(ctx, CALM_EARG, "%s: option %s: expected true or false, found \"%s\"", owner,
-                         option->name, value);
-    memcpy(field, &yes, sizeof yes);
-    return CALM_OK;
+    return calm_fail(ctx, CALM_EARG, "%s: option %s: expected %s, found \"%s\"", owner, option->name, expected, value);
 }
 
-static calm_status out_of_range(calm_ctx *ctx, const calm_option *option, const char *owner, const char *value)
+static calm_status set_bool(calm_ctx *ctx, const calm_option *option, void *field, const char *owner, const char *value)
 {
-    return calm_fail(ctx, CALM_EARG, "%s: option %s: %s is outside %.15g .. %.15g", owner, option->name, value,
-                     option->min, option->max);
+    const bool yes = strcmp(value, "true") == 0;
+    if (!yes && strcmp(value, "false") != 0)
+        return wrong(ctx, option, owner, "true or false", value);
+    memcpy(field, &yes, sizeof yes);
+    return CALM_OK;
 }
 
 static bool in_range(const calm_option *option, double value)
@@ -53,16 +54,23 @@ static bool in_range(const calm_option *option, double value)
     return (option->min == 0 && option->max == 0) || (value >= option->min && value <= option->max);
 }
 
+static calm_status check_range(calm_ctx *ctx, const calm_option *option, const char *owner, const char *value,
+                               double number)
+{
+    if (in_range(option, number))
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EARG, "%s: option %s: %s is outside %.15g .. %.15g", owner, option->name, value,
+                     option->min, option->max);
+}
+
 static calm_status set_int(calm_ctx *ctx, const calm_option *option, void *field, const char *owner, const char *value)
 {
     char *end;
     errno = 0;
-    long long number = strtoll(value, &end, 10);
+    const long long number = strtoll(value, &end, 10);
     if (end == value || *end || errno)
-        return calm_fail(ctx, CALM_EARG, "%s: option %s: expected a whole number, found \"%s\"", owner,
-                         option->name, value);
-    if (!in_range(option, (double)number))
-        return out_of_range(ctx, option, owner, value);
+        return wrong(ctx, option, owner, "a whole number", value);
+    CALM_TRY(check_range(ctx, option, owner, value, (double)number));
     memcpy(field, &number, sizeof number);
     return CALM_OK;
 }
@@ -71,39 +79,31 @@ static calm_status set_double(calm_ctx *ctx, const calm_option *option, void *fi
                               const char *value)
 {
     char *end;
-    double number = strtod(value, &end);
+    const double number = strtod(value, &end);
     if (end == value || *end || !isfinite(number))
-        return calm_fail(ctx, CALM_EARG, "%s: option %s: expected a number, found \"%s\"", owner, option->name, value);
-    if (!in_range(option, number))
-        return out_of_range(ctx, option, owner, value);
+        return wrong(ctx, option, owner, "a number", value);
+    CALM_TRY(check_range(ctx, option, owner, value, number));
     memcpy(field, &number, sizeof number);
     return CALM_OK;
 }
 
 static calm_status set_enum(calm_ctx *ctx, const calm_option *option, void *field, const char *owner, const char *value)
 {
-    int index = word_index(option->values, value);
+    const int index = word_index(option->values, value);
     if (index < 0)
-        return calm_fail(ctx, CALM_EARG, "%s: option %s: expected %s, found \"%s\"", owner, option->name,
-                         option->values, value);
+        return wrong(ctx, option, owner, option->values, value);
     memcpy(field, &index, sizeof index);
     return CALM_OK;
 }
 
 /* ---- lists ---- */
 
-/* Lists grow by doubling; the arena keeps the old arrays until it is cleared, at most as much again. */
+/* Room for one more item.  The structs of lists are part of option values, without a capacity: they have room up to the
+ * next power of two. */
 static calm_status grow(calm_ctx *ctx, void *array, size_t n, size_t size)
 {
-    void *old, *larger;
-    if (n & (n - 1))    /* there is room up to the next power of two */
-        return CALM_OK;
-    memcpy(&old, array, sizeof old);
-    CALM_TRY(calm_alloc(ctx, ctx->out, &larger, n ? 2 * n : 1, size, "list"));
-    if (n)
-        memcpy(larger, old, n * size);
-    memcpy(array, &larger, sizeof larger);
-    return CALM_OK;
+    size_t capacity = n & (n - 1) ? n + 1 : n;
+    return calm_array_grow(ctx, ctx->out, array, n, &capacity, n + 1, size, "list");
 }
 
 calm_status calm_words_add(calm_ctx *ctx, calm_words *words, const char *item)
@@ -145,86 +145,87 @@ calm_status calm_words_split(calm_ctx *ctx, const char *list, calm_words *out)
 
 static calm_status no_item(calm_ctx *ctx, const calm_option *option, const char *owner, const char *value)
 {
-    return calm_fail(ctx, CALM_EARG, "%s: option %s: expected %s, found \"%s\"", owner, option->name,
-                     option->values     ? option->values
-                     : option->metavar  ? option->metavar
-                                        : "a list", value);
+    const char *expected = option->values ? option->values : option->metavar ? option->metavar : "a list";
+    return wrong(ctx, option, owner, expected, value);
 }
 
-static calm_status too_many(calm_ctx *ctx, const calm_option *option, const char *owner)
+/* Adds an item to the list; `item` may be written to. */
+typedef calm_status item_fn(calm_ctx *ctx, const calm_option *option, void *list, const char *owner, char *item);
+
+static calm_status add_word(calm_ctx *ctx, const calm_option *option, void *list, const char *owner, char *item)
 {
-    return calm_fail(ctx, CALM_EARG, "%s: option %s: expected at most %.0f items", owner, option->name, option->max);
+    if (option->values && word_index(option->values, item) < 0)
+        return no_item(ctx, option, owner, item);
+    return calm_words_add(ctx, list, item);
 }
 
-static bool is_full(const calm_option *option, size_t n)
+static calm_status add_pair(calm_ctx *ctx, const calm_option *option, void *list, const char *owner, char *item)
 {
-    return option->max > 0 && n >= (size_t)option->max;
+    char *sign = strchr(item, '=');
+    if (!sign || sign == item || !sign[1])
+        return no_item(ctx, option, owner, item);
+    *sign = '\0';
+    return calm_pairs_add(ctx, list, item, sign + 1);
 }
 
-static calm_status add_words(calm_ctx *ctx, const calm_option *option, calm_words *words, const char *owner,
-                             const char *value)
-{
-    for (const char *at = value;;) {
-        char *item;
-        CALM_TRY(calm_list_next(ctx, &at, &item));
-        if (!item)
-            return *value ? CALM_OK : no_item(ctx, option, owner, value);
-        if (option->values && word_index(option->values, item) < 0)
-            return no_item(ctx, option, owner, item);
-        if (is_full(option, words->n))
-            return too_many(ctx, option, owner);
-        CALM_TRY(calm_words_add(ctx, words, item));
-    }
-}
-
-static calm_status add_pairs(calm_ctx *ctx, const calm_option *option, calm_pairs *pairs, const char *owner,
-                             const char *value)
+/* Items of a comma list, one by one; *n is the list's count. */
+static calm_status add_items(calm_ctx *ctx, const calm_option *option, void *list, const size_t *n, const char *owner,
+                             const char *value, item_fn *add)
 {
     for (const char *at = value;;) {
         char *item;
         CALM_TRY(calm_list_next(ctx, &at, &item));
         if (!item)
             return *value ? CALM_OK : no_item(ctx, option, owner, value);
-        char *sign = strchr(item, '=');
-        if (!sign || sign == item || !sign[1])
-            return no_item(ctx, option, owner, item);
-        if (is_full(option, pairs->n))
-            return too_many(ctx, option, owner);
-        *sign = '\0';
-        CALM_TRY(calm_pairs_add(ctx, pairs, item, sign + 1));
+        if (option->max > 0 && *n >= (size_t)option->max)
+            return calm_fail(ctx, CALM_EARG, "%s: option %s: expected at most %.0f items", owner, option->name,
+                             option->max);
+        CALM_TRY(add(ctx, option, list, owner, item));
     }
 }
 
-/* NUMBERS have no bound on their count but the length of what a person types. */
-static calm_status add_numbers(calm_ctx *ctx, const calm_option *option, calm_numbers *numbers, const char *owner,
+static calm_status add_words(calm_ctx *ctx, const calm_option *option, void *field, const char *owner,
+                             const char *value)
+{
+    const calm_words *words = field;
+    return add_items(ctx, option, field, &words->n, owner, value, add_word);
+}
+
+static calm_status add_pairs(calm_ctx *ctx, const calm_option *option, void *field, const char *owner,
+                             const char *value)
+{
+    const calm_pairs *pairs = field;
+    return add_items(ctx, option, field, &pairs->n, owner, value, add_pair);
+}
+
+/* NUMBERS have no bound on their count but the length of the argument. */
+static calm_status add_numbers(calm_ctx *ctx, const calm_option *option, void *field, const char *owner,
                                const char *value)
 {
     for (const char *at = value;; at++) {
         char *end;
         const double number = strtod(at, &end);
         if (end == at || (*end && *end != ',') || !isfinite(number))
-            return calm_fail(ctx, CALM_EARG, "%s: option %s: expected numbers, as 2.5,3, found \"%s\"", owner,
-                             option->name, value);
-        if (!in_range(option, number))
-            return out_of_range(ctx, option, owner, value);
-        CALM_TRY(calm_numbers_add(ctx, numbers, number));
+            return wrong(ctx, option, owner, "numbers, as 2.5,3", value);
+        CALM_TRY(check_range(ctx, option, owner, value, number));
+        CALM_TRY(calm_numbers_add(ctx, field, number));
         at = end;
         if (!*at)
             return CALM_OK;
     }
 }
 
-static calm_status set_range(calm_ctx *ctx, const calm_option *option, calm_range *range, const char *owner,
+static calm_status set_range(calm_ctx *ctx, const calm_option *option, void *field, const char *owner,
                              const char *value)
 {
+    calm_range *range = field;
     char *end;
     range->given = true;
     range->first = range->last = strtoll(value, &end, 10);
     if (end != value && *end == '-')
         range->last = strtoll(end + 1, &end, 10);
     if (*end || end == value || value[0] == '-' || range->last < range->first || !in_range(option, (double)range->last))
-        return calm_fail(ctx, CALM_EARG, "%s: option %s: expected one number, or FIRST-LAST, as 0-3, found \"%s\"",
-                         owner, option->name, value);
+        return wrong(ctx, option, owner, "one number, or FIRST-LAST, as 0-3", value);
     return CALM_OK;
 }
 
@@ -242,46 +243,28 @@ static calm_status set_string(calm_ctx *ctx, const calm_option *option, void *fi
 
 /* ---- fields ---- */
 
-static size_t field_size(calm_option_type type)
-{
-    static const size_t sizes[] = {sizeof(bool),       sizeof(long long),  sizeof(double),       sizeof(int),
-                                   sizeof(char *),     sizeof(calm_words), sizeof(calm_pairs),   sizeof(calm_numbers),
-                                   sizeof(calm_range)};
-    return sizes[type];
-}
-
-static calm_status set_field(calm_ctx *ctx, const calm_option *option, void *opts, const char *owner, const char *value)
-{
-    void *field = (char *)opts + option->offset;
-    switch (option->type) {
-    case CALM_OPTION_BOOL:
-        return set_bool(ctx, option, field, owner, value);
-    case CALM_OPTION_INT:
-        return set_int(ctx, option, field, owner, value);
-    case CALM_OPTION_DOUBLE:
-        return set_double(ctx, option, field, owner, value);
-    case CALM_OPTION_ENUM:
-        return set_enum(ctx, option, field, owner, value);
-    case CALM_OPTION_STRING:
-        return set_string(ctx, option, field, owner, value);
-    case CALM_OPTION_WORDS:
-        return add_words(ctx, option, field, owner, value);
-    case CALM_OPTION_PAIRS:
-        return add_pairs(ctx, option, field, owner, value);
-    case CALM_OPTION_NUMBERS:
-        return add_numbers(ctx, option, field, owner, value);
-    case CALM_OPTION_RANGE:
-        return set_range(ctx, option, field, owner, value);
-    }
-    return CALM_OK;
-}
+static const struct kind {
+    size_t size;
+    calm_status (*set)(calm_ctx *ctx, const calm_option *option, void *field, const char *owner, const char *value);
+} kinds[] = {
+    [CALM_OPTION_BOOL] = {sizeof(bool), set_bool},
+    [CALM_OPTION_INT] = {sizeof(long long), set_int},
+    [CALM_OPTION_DOUBLE] = {sizeof(double), set_double},
+    [CALM_OPTION_ENUM] = {sizeof(int), set_enum},
+    [CALM_OPTION_STRING] = {sizeof(char *), set_string},
+    [CALM_OPTION_WORDS] = {sizeof(calm_words), add_words},
+    [CALM_OPTION_PAIRS] = {sizeof(calm_pairs), add_pairs},
+    [CALM_OPTION_NUMBERS] = {sizeof(calm_numbers), add_numbers},
+    [CALM_OPTION_RANGE] = {sizeof(calm_range), set_range},
+};
 
 calm_status calm_option_set_one(calm_ctx *ctx, const calm_option *option, void *opts, const char *owner,
                                 const char *value, bool replace)
 {
+    void *field = (char *)opts + option->offset;
     if (replace)
-        memset((char *)opts + option->offset, 0, field_size(option->type));
-    return set_field(ctx, option, opts, owner, value);
+        memset(field, 0, kinds[option->type].size);
+    return kinds[option->type].set(ctx, option, field, owner, value);
 }
 
 const calm_option *calm_option_find(const calm_option *table, const char *name)
@@ -298,9 +281,9 @@ calm_status calm_options_init(calm_ctx *ctx, const calm_option *table, void *opt
         /* A default may lie outside the range a user may give: -1 for "not set". */
         calm_option unbounded = *option;
         unbounded.min = unbounded.max = 0;
-        memset((char *)opts + option->offset, 0, field_size(option->type));
+        memset((char *)opts + option->offset, 0, kinds[option->type].size);
         if (option->fallback)
-            CALM_TRY(set_field(ctx, &unbounded, opts, "default", option->fallback));
+            CALM_TRY(calm_option_set_one(ctx, &unbounded, opts, "default", option->fallback, false));
     }
     return CALM_OK;
 }
@@ -309,29 +292,15 @@ calm_status calm_option_set(calm_ctx *ctx, const calm_option *table, void *opts,
                             const char *value)
 {
     const char *names[NAMES_MAX] = {NULL};
+    char hint[CALM_HINT_MAX];
     size_t n = 0;
-    for (const calm_option *option = table; option && option->name; option++) {
-        if (strcmp(option->name, name) == 0)
-            return set_field(ctx, option, opts, owner, value);
-        if (n < NAMES_MAX)
-            names[n++] = option->name;
-    }
-    const char *near = calm_nearest(name, names, n);
-    if (near)
-        return calm_fail(ctx, CALM_EARG, "%s: unknown option \"%s\"; did you mean \"%s\"?", owner, name, near);
-    return calm_fail(ctx, CALM_EARG, "%s: unknown option \"%s\"%s", owner, name, n ? "" : "; it takes none");
-}
-
-/* The fewest digits that read back the same. */
-static void print_double(calm_text *out, double value)
-{
-    char digits[40];
-    for (int precision = 1; precision <= 17; precision++) {
-        snprintf(digits, sizeof digits, "%.*g", precision, value);
-        if (strtod(digits, NULL) == value)
-            break;
-    }
-    calm_text_printf(out, "%s", digits);
+    const calm_option *option = calm_option_find(table, name);
+    if (option)
+        return calm_option_set_one(ctx, option, opts, owner, value, false);
+    for (option = table; option && option->name && n < NAMES_MAX; option++)
+        names[n++] = option->name;
+    return calm_fail(ctx, CALM_EARG, "%s: unknown option \"%s\"%s", owner, name,
+                     n ? calm_did_you_mean(hint, name, names, n) : "; it takes none");
 }
 
 static void print_enum(calm_text *out, const char *values, int index)
@@ -342,28 +311,13 @@ static void print_enum(calm_text *out, const char *values, int index)
     calm_text_append(out, at, strcspn(at, "|"));
 }
 
-static void print_words(const calm_words *words, calm_text *out)
+void calm_option_print(const calm_option *option, const void *opts, calm_text *out)
 {
-    for (size_t i = 0; i < words->n; i++)
-        calm_text_printf(out, "%s%s", i ? "," : "", words->of[i]);
-}
-
-static void print_pairs(const calm_pairs *pairs, calm_text *out)
-{
-    for (size_t i = 0; i < pairs->n; i++)
-        calm_text_printf(out, "%s%s=%s", i ? "," : "", pairs->of[i].key, pairs->of[i].value);
-}
-
-static void print_numbers(const calm_numbers *numbers, calm_text *out)
-{
-    for (size_t i = 0; i < numbers->n; i++) {
-        calm_text_printf(out, "%s", i ? "," : "");
-        print_double(out, numbers->of[i]);
-    }
-}
-
-static void print_field(const calm_option *option, const void *field, calm_text *out)
-{
+    const void *field = (const char *)opts + option->offset;
+    const calm_words *words = field;
+    const calm_pairs *pairs = field;
+    const calm_numbers *numbers = field;
+    const calm_range *range = field;
     switch (option->type) {
     case CALM_OPTION_BOOL:
         calm_text_printf(out, "%s", *(const bool *)field ? "true" : "false");
@@ -372,7 +326,7 @@ static void print_field(const calm_option *option, const void *field, calm_text 
         calm_text_printf(out, "%lld", *(const long long *)field);
         break;
     case CALM_OPTION_DOUBLE:
-        print_double(out, *(const double *)field);
+        calm_text_number(out, *(const double *)field, 1);
         break;
     case CALM_OPTION_ENUM:
         print_enum(out, option->values, *(const int *)field);
@@ -381,24 +335,24 @@ static void print_field(const calm_option *option, const void *field, calm_text 
         calm_text_printf(out, "%s", *(char *const *)field ? *(char *const *)field : "");
         break;
     case CALM_OPTION_WORDS:
-        print_words(field, out);
+        for (size_t i = 0; i < words->n; i++)
+            calm_text_printf(out, "%s%s", i ? "," : "", words->of[i]);
         break;
     case CALM_OPTION_PAIRS:
-        print_pairs(field, out);
+        for (size_t i = 0; i < pairs->n; i++)
+            calm_text_printf(out, "%s%s=%s", i ? "," : "", pairs->of[i].key, pairs->of[i].value);
         break;
     case CALM_OPTION_NUMBERS:
-        print_numbers(field, out);
+        for (size_t i = 0; i < numbers->n; i++) {
+            calm_text_printf(out, "%s", i ? "," : "");
+            calm_text_number(out, numbers->of[i], 1);
+        }
         break;
     case CALM_OPTION_RANGE:
-        if (((const calm_range *)field)->given)
-            calm_text_printf(out, "%lld-%lld", ((const calm_range *)field)->first, ((const calm_range *)field)->last);
+        if (range->given)
+            calm_text_printf(out, "%lld-%lld", range->first, range->last);
         break;
     }
-}
-
-void calm_option_print(const calm_option *option, const void *opts, calm_text *out)
-{
-    print_field(option, (const char *)opts + option->offset, out);
 }
 
 void calm_options_canonical(const calm_option *table, const void *opts, calm_text *out)

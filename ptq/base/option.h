@@ -1,7 +1,7 @@
-/* Option tables: one typed table serves the parser, the help, the defaults and the canonical form.
+/* Option tables: one typed table for parser, help, defaults and canonical form.
  *
- * The same table type describes the options of an algorithm's part (`gptq(damp=0.02)`), of a recipe and of a
- * command line.  A table is a const array that ends with an entry whose name is NULL. */
+ * The options of an algorithm's part (`gptq(damp=0.02)`), of a recipe and of a command line have the same table type.
+ *  A table is a const array that ends with an entry whose name is NULL. */
 #ifndef CALM_BASE_OPTION_H
 #define CALM_BASE_OPTION_H
 
@@ -69,7 +69,7 @@ calm_status calm_options_init(calm_ctx *ctx, const calm_option *table, void *opt
 calm_status calm_option_set(calm_ctx *ctx, const calm_option *table, void *opts, const char *owner,
                             const char *name, const char *value);
 
-/* The same for one option.  A list grows by what `value` names, or is replaced by it. */
+/* The same for one option.  `value` is appended to a list, or replaces it. */
 calm_status calm_option_set_one(calm_ctx *ctx, const calm_option *option, void *opts, const char *owner,
                                 const char *value, bool replace);
 
@@ -84,19 +84,19 @@ calm_status calm_words_add(calm_ctx *ctx, calm_words *words, const char *item);
 calm_status calm_pairs_add(calm_ctx *ctx, calm_pairs *pairs, const char *key, const char *value);
 calm_status calm_numbers_add(calm_ctx *ctx, calm_numbers *numbers, double number);
 
-/* The value of an option as calm_option_set reads it, appended to `out`. */
+/* Append the value of an option in the form that calm_option_set reads. */
 void calm_option_print(const calm_option *option, const void *opts, calm_text *out);
 
-/* Append "a=1,b=x" with every option in table order, defaults too: the form that enters keys and the store.
- * Doubles are printed with the fewest digits that read back the same. */
+/* Append "a=1,b=x" with every option in table order, defaults too: the form in candidates' keys and in the store.
+ * Doubles have the fewest digits that read back the same. */
 void calm_options_canonical(const calm_option *table, const void *opts, calm_text *out);
 
 /* Number of entries before the terminator; 0 for NULL. */
 size_t calm_options_count(const calm_option *table);
 
-/* Reads a comma list such as "rtn,gptq(damp=0.1,order=none)" item by item: *out is a copy of the first item of *list in
- * ctx->out, and *list advances past it and its comma.  At the end of the list *out is NULL.  A comma within parentheses
- * belongs to its item.  An item between two commas may be empty; after a last comma there is none.  CALM_ENOMEM. */
+/* The next item of a comma list such as "rtn,gptq(damp=0.1,order=none)": *out is a copy of it in ctx->out, NULL at
+ * the end of the list, and *list advances past the item and its comma.  A comma within parentheses is part of its
+ * item.  An item between two commas may be empty; after a last comma there is none.  CALM_ENOMEM. */
 calm_status calm_list_next(calm_ctx *ctx, const char **list, char **out);
 
 #endif

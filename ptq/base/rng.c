@@ -1,5 +1,5 @@
 /* Philox4x32-10 and what is drawn from it. */
-#include "ptq/base/rng.h"
+#include "ptq/base/rng_impl.h"
 
 #include <math.h>
 #include <stdbool.h>

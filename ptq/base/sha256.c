@@ -78,33 +78,37 @@ static int feed(calm_sha256 *sha, FILE *stream)
     return ferror(stream) ? errno : 0;
 }
 
-calm_status calm_sha256_file(calm_ctx *ctx, const char *path, char hex[CALM_SHA256_HEX])
+/* Digest of a file; `git` puts git's head in front, which has the file's size. */
+static calm_status digest_file(calm_ctx *ctx, const char *path, const EVP_MD *kind, const char *name, bool git,
+                               unsigned n_bytes, char *hex)
 {
     FILE *stream = fopen(path, "rb");
     if (!stream)
         return calm_fail_errno(ctx, errno, "%s: cannot open", path);
     calm_sha256 sha;
-    calm_sha256_init(&sha);
-    const int broken = feed(&sha, stream);
+    struct stat info = {0};
+    int broken = 0;
+    init(&sha, kind);
+    if (git) {
+        char head[32];
+        broken = fstat(fileno(stream), &info) == 0 ? 0 : errno;
+        const int n = snprintf(head, sizeof head, "blob %lld", (long long)info.st_size);
+        calm_sha256_update(&sha, head, (size_t)n + 1);
+    }
+    if (!broken)
+        broken = feed(&sha, stream);
     fclose(stream);
-    const calm_status status = calm_sha256_finish(ctx, &sha, hex);
+    /* Also after a failed read: it frees the state. */
+    const calm_status status = finish(ctx, &sha, name, n_bytes, hex);
     return broken ? calm_fail_errno(ctx, broken, "%s: cannot read", path) : status;
+}
+
+calm_status calm_sha256_file(calm_ctx *ctx, const char *path, char hex[CALM_SHA256_HEX])
+{
+    return digest_file(ctx, path, EVP_sha256(), "SHA-256", false, CALM_SHA256_HEX / 2, hex);
 }
 
 calm_status calm_git_blob_file(calm_ctx *ctx, const char *path, char hex[CALM_SHA1_HEX])
 {
-    struct stat info;
-    FILE *stream = fopen(path, "rb");
-    if (!stream)
-        return calm_fail_errno(ctx, errno, "%s: cannot open", path);
-    char head[32];
-    const int unknown = fstat(fileno(stream), &info) == 0 ? 0 : errno;
-    const int n = snprintf(head, sizeof head, "blob %lld", unknown ? 0LL : (long long)info.st_size);
-    calm_sha256 sha;
-    init(&sha, EVP_sha1());
-    calm_sha256_update(&sha, head, (size_t)n + 1);
-    const int broken = unknown ? unknown : feed(&sha, stream);
-    fclose(stream);
-    const calm_status status = finish(ctx, &sha, "SHA-1", CALM_SHA1_HEX / 2, hex);
-    return broken ? calm_fail_errno(ctx, broken, "%s: cannot read", path) : status;
+    return digest_file(ctx, path, EVP_sha1(), "SHA-1", true, CALM_SHA1_HEX / 2, hex);
 }

@@ -12,12 +12,12 @@ typedef struct calm_sha256 {
     bool failed;
 } calm_sha256;
 
-/* Start, feed, finish; `hex` receives lower-case digits.  A failure of the library is reported by finish
- * (CALM_ENOMEM).  Every init needs a finish, which frees the state. */
+/* Start, feed, finish; `hex` receives lower-case digits.  A failure of the library is remembered and reported by finish
+ * (CALM_ENOMEM), which also frees the state: every init needs one. */
 void calm_sha256_init(calm_sha256 *sha);
 void calm_sha256_update(calm_sha256 *sha, const void *bytes, size_t n_bytes);
 
-/* Feed the length of a string and the string, so that neighbouring fields cannot run together. */
+/* Feed the length of a string and then the string: fields "ab", "c" and "a", "bc" have different digests. */
 void calm_sha256_field(calm_sha256 *sha, const char *text);
 calm_status calm_sha256_finish(calm_ctx *ctx, calm_sha256 *sha, char hex[CALM_SHA256_HEX]);
 
@@ -27,8 +27,8 @@ calm_status calm_sha256_bytes(calm_ctx *ctx, const void *bytes, size_t n_bytes, 
 /* Digest of a file's content, read in pieces.  CALM_EIO or CALM_ENOTFOUND with the path. */
 calm_status calm_sha256_file(calm_ctx *ctx, const char *path, char hex[CALM_SHA256_HEX]);
 
-/* The name git gives a file's content: SHA-1 of "blob <bytes>", a NUL and the bytes.  For comparing with what a hub
- * says, not for security.  CALM_EIO or CALM_ENOTFOUND with the path. */
+/* Git's name for a file's content: SHA-1 of "blob <size>", a NUL and the bytes.  For comparing with a hub's listing,
+ * not for security.  CALM_EIO or CALM_ENOTFOUND with the path. */
 calm_status calm_git_blob_file(calm_ctx *ctx, const char *path, char hex[CALM_SHA1_HEX]);
 
 #endif

@@ -1,15 +1,5 @@
-/* Names and words of the status codes. */
+/* Words for the status codes. */
 #include "ptq/base/status.h"
-
-const char *calm_status_name(calm_status status)
-{
-    static const char *const names[] = {
-#define CALM_STATUS_STRING(name, words) #name,
-        CALM_STATUS_LIST(CALM_STATUS_STRING)
-#undef CALM_STATUS_STRING
-    };
-    return (unsigned)status < CALM_N_STATUS ? names[status] : "unknown status";
-}
 
 const char *calm_status_words(calm_status status)
 {

@@ -8,9 +8,6 @@
 
 #include "calm.h"
 
-/* Name of a status without its prefix ("EFORMAT"); never NULL, also for values outside the list. */
-const char *calm_status_name(calm_status status);
-
 /* Return early when `expr` fails; for functions that own nothing (arenas own the memory). */
 #define CALM_TRY(expr)                                                                                       \
     do {                                                                                                     \

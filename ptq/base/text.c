@@ -70,9 +70,39 @@ calm_status calm_text_check(calm_ctx *ctx, const calm_text *text)
     return CALM_OK;
 }
 
+int calm_digits_needed(double value, int least)
+{
+    char text[40];
+    for (; least < 17; least++) {    /* 17 tell any two doubles apart */
+        snprintf(text, sizeof text, "%.*g", least, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    return least;
+}
+
+void calm_text_number(calm_text *text, double value, int least)
+{
+    calm_text_printf(text, "%.*g", calm_digits_needed(value, least), value);
+}
+
+calm_status calm_text_take(calm_ctx *ctx, calm_arena *arena, calm_text *text, char **out, size_t *n)
+{
+    calm_status status = calm_text_check(ctx, text);
+    if (status == CALM_OK)
+        status = calm_alloc(ctx, arena, out, text->length + 1, 1, "a text");
+    if (status == CALM_OK && text->length)
+        memcpy(*out, text->data, text->length);
+    if (n)
+        *n = text->length;
+    calm_text_clear(text);
+    return status;
+}
+
 #define WORD_MAX ((size_t)63)
 
-size_t calm_edit_distance(const char *a, const char *b)
+/* Levenshtein distance. */
+static size_t edit_distance(const char *a, const char *b)
 {
     size_t n_a = strnlen(a, WORD_MAX), n_b = strnlen(b, WORD_MAX);
     size_t row[WORD_MAX + 1];
@@ -96,7 +126,7 @@ const char *calm_nearest(const char *word, const char *const *names, size_t n)
     const char *best = NULL;
     size_t best_distance = 0;
     for (size_t i = 0; i < n; i++) {
-        size_t distance = calm_edit_distance(word, names[i]);
+        size_t distance = edit_distance(word, names[i]);
         size_t longer = strlen(word) > strlen(names[i]) ? strlen(word) : strlen(names[i]);
         if (distance > (longer + 2) / 3)
             continue;

@@ -18,13 +18,21 @@ void calm_text_clear(calm_text *text);
 void calm_text_append(calm_text *text, const char *bytes, size_t n_bytes);
 void calm_text_printf(calm_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Append a number with the fewest digits, from `least` (1 to 17) on, that read back the same. */
+void calm_text_number(calm_text *text, double value, int least);
+
+/* The digits that calm_text_number takes. */
+int calm_digits_needed(double value, int least);
+
 /* CALM_ENOMEM when an append failed. */
 calm_status calm_text_check(calm_ctx *ctx, const calm_text *text);
 
-/* Levenshtein distance of two short strings (longer than 63 bytes: cut); the base of "did you mean". */
-size_t calm_edit_distance(const char *a, const char *b);
+/* Move the text, with a NUL behind it, to `arena`; the text is cleared, also on failure.  n: its bytes, which may hold
+ * zeros; may be NULL.  CALM_ENOMEM when an append has failed, or the copy does. */
+calm_status calm_text_take(calm_ctx *ctx, calm_arena *arena, calm_text *text, char **out, size_t *n);
 
-/* The name in `names` [n] nearest to `word`, or NULL when none is near (distance over a third of the longer). */
+/* The name in `names` [n] nearest to `word` by Levenshtein distance, of equally near ones the first; NULL when every
+ * distance is above a third of the longer word, rounded up.  Of each word 63 bytes are read. */
 const char *calm_nearest(const char *word, const char *const *names, size_t n);
 
 /* Parse "2GB", "1.5GiB", "800M", at least 1 MB, into bytes; `key` is whose value it is, for the message.  CALM_EARG. */

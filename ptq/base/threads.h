@@ -1,7 +1,7 @@
-/* Threads: independent tasks over OpenMP; the one user of omp.h.
+/* Threads: independent tasks on OpenMP workers; the one user of omp.h.
  *
- * Parallel over independent work, never inside a sum: a task writes only what belongs to its index, so the
- * bytes do not depend on the number of threads. */
+ * Parallel over independent work, never inside a sum: a task writes only the results of its index, so the bytes do not
+ * depend on the number of threads. */
 #ifndef CALM_BASE_THREADS_H
 #define CALM_BASE_THREADS_H
 
@@ -17,7 +17,7 @@ calm_status calm_parallel_for(calm_ctx *ctx, size_t n, calm_task_fn *fn, void *u
 /* Cores this process may use, >= 1. */
 int calm_n_cores(void);
 
-/* Seconds from a monotonic clock, for progress and `bench` only; never enters a result. */
+/* Seconds from a monotonic clock, for progress and `bench`; no result depends on it. */
 double calm_seconds(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* Sentences: what encoders read.  Every line of a text, or document of JSON lines ({"text": ...}, or a plain string; a
- * path ending in .jsonl), is one window, with the special tokens of the tokenizer's template around it. */
+/* Sentences, the input of encoders.  Every line of a text, or document of JSON lines ({"text": ...}, or a plain
+ * string; a path ending in .jsonl), is one window, with the special tokens of the tokenizer's template around it. */
 #ifndef CALM_DATA_SENTENCES_H
 #define CALM_DATA_SENTENCES_H
 
@@ -7,8 +7,8 @@
 
 /* Read `path` into ctx->out; blank lines are skipped.
  *
- *   seqlen   tokens of a window at most: of a longer sentence the first tokens are kept, and all special ones
- *   samples  at most so many sentences, the first ones; 0: all
+ *   seqlen   most tokens of a window; of a longer sentence the first tokens and all special ones are kept
+ *   samples  most sentences, the first ones; 0: all
  *   vocab    ids at or above this are an error; 0: not checked
  *
  * CALM_EARG: no sentence in the file; no room in `seqlen` beside the special tokens.  CALM_EFORMAT, with file and line:

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "ptq/io/json.h"
 #include "ptq/text/unicode.h"
 
 /* A line in work. */
@@ -20,14 +19,12 @@ calm_status calm_task_reader_open(calm_ctx *ctx, const calm_tokenizer *tokenizer
                                   const calm_task_options *options, calm_task_reader *out)
 {
     *out = (calm_task_reader){.tokenizer = tokenizer, .path = path, .options = *options};
-    CALM_TRY(calm_map_file(ctx, path, &out->map));
-    out->lines = (calm_lines){.text = out->map.data ? (const char *)out->map.data : "", .n = out->map.bytes};
-    return CALM_OK;
+    return calm_texts_open(ctx, path, SIZE_MAX, &out->texts);
 }
 
 void calm_task_reader_close(calm_task_reader *reader)
 {
-    calm_unmap_file(&reader->map);
+    calm_texts_close(&reader->texts);
 }
 
 /* ---- text ---- */
@@ -42,10 +39,8 @@ static bool is_space(uint32_t character)
 static size_t stripped(const char *text, size_t n)
 {
     while (n) {
+        const size_t begin = calm_utf8_step_back(text, n);
         uint32_t character;
-        size_t begin = n - 1;
-        while (begin && ((unsigned char)text[begin] & 0xc0) == 0x80)
-            begin--;
         calm_utf8_decode(text + begin, &character);
         if (!is_space(character))
             break;
@@ -54,35 +49,14 @@ static size_t stripped(const char *text, size_t n)
     return n;
 }
 
-static size_t count_characters(const char *text, size_t n)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++)
-        count += ((unsigned char)text[i] & 0xc0) != 0x80;
-    return count;
-}
-
 /* ---- tokens ---- */
 
-/* The tokenizer does not know where a text comes from.  ids in ctx->out. */
+/* ids in ctx->out. */
 static calm_status encode(calm_ctx *ctx, const line *l, const char *text, size_t n_bytes, bool special, uint32_t **ids,
                           size_t *n)
 {
-    char reason[CALM_MESSAGE_MAX];
-    const size_t vocab = l->reader->options.vocab;
-    const calm_status status = calm_tokenizer_encode(ctx, l->reader->tokenizer, text, n_bytes, special, ids, n);
-    if (status != CALM_OK) {
-        memcpy(reason, ctx->message, sizeof reason);
-        calm_ctx_forgive(ctx);
-        return calm_fail(ctx, status, "%s: %s", l->where, reason);
-    }
-    for (size_t i = 0; vocab && i < *n; i++)
-        if ((*ids)[i] >= vocab)
-            return calm_fail(ctx, CALM_EFORMAT,
-                             "%s: a token has id %u, but the model's vocabulary has %zu: tokenizer and "
-                             "model do not belong together",
-                             l->where, (*ids)[i], vocab);
-    return CALM_OK;
+    CALM_TRY(calm_texts_encode(ctx, l->reader->tokenizer, l->where, text, n_bytes, special, ids, n));
+    return calm_texts_check_ids(ctx, l->where, *ids, *n, l->reader->options.vocab);
 }
 
 /* ids [*n] of context and choice, *own of them the choice's. */
@@ -159,7 +133,7 @@ static calm_status read_choice(calm_ctx *ctx, const line *l, const calm_json *ch
                          c,
                          calm_json_typeof(choice) == CALM_JSON_STRING ? "an empty one"
                                                                       : calm_json_type_name(calm_json_typeof(choice)));
-    out->length = count_characters(text, n_bytes);
+    out->length = calm_utf8_count(text, n_bytes);
     calm_arena_init(&arena);
     const calm_status status = tokenize(ctx, l, text, n_bytes, c, &arena, out);
     calm_arena_clear(&arena);
@@ -197,33 +171,21 @@ static calm_status read_task(calm_ctx *ctx, line *l, const calm_json *json, calm
     return CALM_OK;
 }
 
-static calm_status read_line(calm_ctx *ctx, const calm_task_reader *reader, const char *text, size_t n, calm_task *out)
-{
-    line l = {.reader = reader};
-    char *where;
-    calm_json *json;
-    *out = (calm_task){.line = reader->lines.number};
-    CALM_TRY(calm_strf(ctx, ctx->out, &where, "%s: line %zu", reader->path, reader->lines.number));
-    l.where = where;
-    if (n > CALM_TASK_LINE_MAX)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: expected at most %zu bytes, found %zu", where, CALM_TASK_LINE_MAX, n);
-    CALM_TRY(calm_json_parse(ctx, where, text, n, &json));
-    const calm_status status = read_task(ctx, &l, json, out);
-    calm_json_free(json);
-    return status;
-}
-
 calm_status calm_task_reader_next(calm_ctx *ctx, calm_task_reader *reader, calm_task *out, bool *found)
 {
-    const char *text = NULL;
-    size_t n = 0;
     const bool enough = reader->options.samples && reader->n == reader->options.samples;
-    *found = !enough && calm_lines_next(&reader->lines, &text, &n);
-    if (!*found)
+    const calm_json *json = NULL;
+    *found = false;
+    if (!enough)
+        CALM_TRY(calm_texts_next_json(ctx, &reader->texts, CALM_TASK_LINE_MAX, &json));
+    if (!json)
         return reader->n ? CALM_OK : calm_fail(ctx, CALM_EARG, "%s: no task in it", reader->path);
     if (reader->n == CALM_TASKS_MAX)
-        return calm_fail(ctx, CALM_EARG, "%s: line %zu: expected at most %zu tasks, found more", reader->path,
-                         reader->lines.number, CALM_TASKS_MAX);
+        return calm_fail(ctx, CALM_EARG, "%s: expected at most %zu tasks, found more", reader->texts.where,
+                         CALM_TASKS_MAX);
     reader->n++;
-    return read_line(ctx, reader, text, n, out);
+    *found = true;
+    line l = {.reader = reader, .where = reader->texts.where};
+    *out = (calm_task){.line = reader->texts.lines.number};
+    return read_task(ctx, &l, json, out);
 }

@@ -2,7 +2,7 @@
  *
  *   {"context": "The sun rises in the", "choices": [" east.", " west."], "answer": 0}
  *
- * Other members are left alone; blank lines are skipped.  A choice becomes tokens as in EleutherAI's
+ * Other members are ignored; blank lines are skipped.  A choice becomes tokens as in EleutherAI's
  * lm-evaluation-harness (TemplateLM._encode_pair, HFLM._loglikelihood_tokens):
  *
  *   - white space at the end of the context moves to the beginning of the choice;
@@ -15,14 +15,9 @@
 #ifndef CALM_DATA_TASK_FILE_H
 #define CALM_DATA_TASK_FILE_H
 
-#include <stdint.h>
+#include "ptq/data/texts.h"
 
-#include "ptq/base/context.h"
-#include "ptq/base/file.h"
-#include "ptq/text/lines.h"
-#include "ptq/tokenizer/tokenizer.h"
-
-/* What a file may have: tasks, bytes of a line, choices of a task. */
+/* Limits: tasks of a file, bytes of a line, choices of a task. */
 #define CALM_TASKS_MAX ((size_t)1 << 20)
 #define CALM_TASK_LINE_MAX ((size_t)1 << 20)
 #define CALM_TASK_CHOICES_MAX ((size_t)256)
@@ -51,9 +46,8 @@ typedef struct calm_task_reader {
     const calm_tokenizer *tokenizer;    /* borrowed, as is the path */
     const char *path;
     calm_task_options options;
-    calm_mapping map;
-    calm_lines lines;
-    size_t n;                           /* tasks handed out */
+    calm_texts texts;
+    size_t n;                           /* tasks read */
 } calm_task_reader;
 
 /* Close with calm_task_reader_close, also after a failure.  CALM_ENOTFOUND, CALM_EIO. */

@@ -3,9 +3,7 @@
 
 #include <string.h>
 
-#include "ptq/base/file.h"
-#include "ptq/io/json.h"
-#include "ptq/text/lines.h"
+#include "ptq/data/texts.h"
 
 /* Of a file, and so of each of its numbers. */
 #define FILE_MAX ((size_t)4 * 1024 * 1024 * 1024)
@@ -13,7 +11,7 @@
 /* Room for what the lines hold: a number takes two bytes of the file at least. */
 typedef struct reader {
     calm_token_file *out;
-    const char *where;    /* file and line */
+    calm_texts texts;
     size_t vocab;
     size_t n_ids;
     bool masked, typed;   /* some line has a mask, types */
@@ -25,10 +23,10 @@ static calm_status read_number(calm_ctx *ctx, const reader *r, const char *key, 
     const calm_json *value = calm_json_at(list, i);
     *out = calm_json_int(value, -1);
     if (calm_json_typeof(value) != CALM_JSON_INT)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %s[%zu]: expected a whole number, found %s", r->where, key, i,
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %s[%zu]: expected a whole number, found %s", r->texts.where, key, i,
                          calm_json_type_name(calm_json_typeof(value)));
     if (*out < 0 || *out >= limit)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %s[%zu]: expected 0 to %lld, found %lld", r->where, key, i,
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %s[%zu]: expected 0 to %lld, found %lld", r->texts.where, key, i,
                          (long long)limit - 1, (long long)*out);
     return CALM_OK;
 }
@@ -44,7 +42,7 @@ static calm_status read_bytes(calm_ctx *ctx, const reader *r, const calm_json *j
         return CALM_OK;
     if (calm_json_typeof(list) != CALM_JSON_ARRAY || calm_json_size(list) != n)
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected an array of %zu, as many as \"ids\", found %s of %zu",
-                         r->where, key, n, calm_json_type_name(calm_json_typeof(list)), calm_json_size(list));
+                         r->texts.where, key, n, calm_json_type_name(calm_json_typeof(list)), calm_json_size(list));
     for (size_t i = 0; i < n; i++) {
         CALM_TRY(read_number(ctx, r, key, list, i, limit, &value));
         out[i] = (uint8_t)value;
@@ -61,7 +59,7 @@ static calm_status read_sequence(calm_ctx *ctx, reader *r, const calm_json *json
     const int64_t limit = r->vocab ? (int64_t)r->vocab : UINT32_MAX;
     int64_t id;
     if (calm_json_typeof(list) != CALM_JSON_ARRAY || n == 0)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: expected {\"ids\": [...]} with at least one id", r->where);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: expected {\"ids\": [...]} with at least one id", r->texts.where);
     for (size_t i = 0; i < n; i++) {
         CALM_TRY(read_number(ctx, r, "ids", list, i, limit, &id));
         out->ids[at + i] = (uint32_t)id;
@@ -69,42 +67,34 @@ static calm_status read_sequence(calm_ctx *ctx, reader *r, const calm_json *json
     CALM_TRY(read_bytes(ctx, r, json, "mask", n, 2, 1, &r->masked, out->mask + at));
     CALM_TRY(read_bytes(ctx, r, json, "types", n, 256, 0, &r->typed, out->types + at));
     if (!memchr(out->mask + at, 1, n))
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"mask\": all of the sequence is padding", r->where);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"mask\": all of the sequence is padding", r->texts.where);
     r->n_ids += n;
     out->begin[++out->n] = r->n_ids;
-    out->longest = n > out->longest ? n : out->longest;
+    out->longest = calm_size_max(out->longest, n);
     return CALM_OK;
 }
 
-static calm_status read_lines(calm_ctx *ctx, reader *r, calm_lines lines)
+static calm_status read_lines(calm_ctx *ctx, reader *r)
 {
-    const char *line;
-    size_t n;
-    while (calm_lines_next(&lines, &line, &n)) {
-        const calm_arena_mark mark = calm_arena_save(ctx->scratch);
-        char *where;
-        calm_json *json;
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &where, "%s: line %zu", r->out->path, lines.number));
-        r->where = where;
-        r->out->line[r->out->n] = lines.number;
-        CALM_TRY(calm_json_parse(ctx, where, line, n, &json));
-        const calm_status status = read_sequence(ctx, r, json);
-        calm_json_free(json);
-        CALM_TRY(status);
-        calm_arena_rewind(ctx->scratch, mark);
+    for (;;) {
+        const calm_json *json;
+        CALM_TRY(calm_texts_next_json(ctx, &r->texts, 0, &json));
+        if (!json)
+            break;
+        r->out->line[r->out->n] = r->texts.lines.number;
+        CALM_TRY(read_sequence(ctx, r, json));
     }
-    if (r->out->n == 0)
-        return calm_fail(ctx, CALM_EARG, "%s: no sequence of ids in it", r->out->path);
-    return CALM_OK;
+    return r->out->n ? CALM_OK : calm_fail(ctx, CALM_EARG, "%s: no sequence of ids in it", r->out->path);
 }
 
-static calm_status read_text(calm_ctx *ctx, reader *r, const char *text, size_t n)
+static calm_status read_text(calm_ctx *ctx, reader *r)
 {
+    const calm_mapping *map = &r->texts.map;
     size_t n_lines = 1, n_numbers = 1;
     char *path;
-    for (size_t i = 0; i < n; i++) {
-        n_lines += text[i] == '\n';
-        n_numbers += text[i] == ',' || text[i] == '[';
+    for (size_t i = 0; i < map->bytes; i++) {
+        n_lines += map->data[i] == '\n';
+        n_numbers += map->data[i] == ',' || map->data[i] == '[';
     }
     CALM_TRY(calm_strf(ctx, ctx->out, &path, "%s", r->out->path));
     r->out->path = path;
@@ -113,7 +103,7 @@ static calm_status read_text(calm_ctx *ctx, reader *r, const char *text, size_t 
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, r->out->types, n_numbers));
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->out->begin, n_lines + 1));
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->out->line, n_lines));
-    CALM_TRY(read_lines(ctx, r, (calm_lines){.text = text, .n = n}));
+    CALM_TRY(read_lines(ctx, r));
     r->out->mask = r->masked ? r->out->mask : NULL;
     r->out->types = r->typed ? r->out->types : NULL;
     return CALM_OK;
@@ -121,17 +111,11 @@ static calm_status read_text(calm_ctx *ctx, reader *r, const char *text, size_t 
 
 calm_status calm_token_file_read(calm_ctx *ctx, const char *path, size_t vocab, calm_token_file *out)
 {
-    calm_mapping map;
-    calm_status status;
-    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
     *out = (calm_token_file){.path = path};
     reader r = {.out = out, .vocab = vocab};
-    CALM_TRY(calm_map_file(ctx, path, &map));
-    if (map.bytes > FILE_MAX)
-        status = calm_fail(ctx, CALM_EARG, "%s: %zu bytes, expected at most %zu", path, map.bytes, FILE_MAX);
-    else
-        status = read_text(ctx, &r, map.data ? (const char *)map.data : "", map.bytes);
-    calm_unmap_file(&map);
-    calm_arena_rewind(ctx->scratch, mark);
+    calm_status status = calm_texts_open(ctx, path, FILE_MAX, &r.texts);
+    if (status == CALM_OK)
+        status = read_text(ctx, &r);
+    calm_texts_close(&r.texts);
     return status;
 }

@@ -3,11 +3,9 @@
 
 #include <string.h>
 
-#include "ptq/base/file.h"
+#include "ptq/base/array.h"
 #include "ptq/base/rng.h"
-#include "ptq/io/json.h"
-#include "ptq/text/lines.h"
-#include "ptq/tokenizer/tokenizer.h"
+#include "ptq/data/texts.h"
 
 #define TEXT_MAX ((size_t)4 * 1024 * 1024 * 1024)
 #define RNG_STREAM_WINDOWS 1
@@ -20,51 +18,13 @@ typedef struct cutter {
     size_t n, capacity;
 } cutter;
 
-static calm_status grow(calm_ctx *ctx, void *array, size_t used, size_t *capacity, size_t need, size_t size)
-{
-    void *old, *fresh;
-    size_t bigger = *capacity ? *capacity : 1024;
-    if (need <= *capacity)
-        return CALM_OK;
-    while (bigger < need)
-        if (!calm_size_mul(&bigger, bigger, 2))
-            return calm_fail(ctx, CALM_ENOMEM, "token windows overflow");
-    CALM_TRY(calm_alloc(ctx, ctx->scratch, &fresh, bigger, size, "token windows"));
-    memcpy(&old, array, sizeof old);
-    if (used)
-        memcpy(fresh, old, used * size);
-    memcpy(array, &fresh, sizeof fresh);
-    *capacity = bigger;
-    return CALM_OK;
-}
-
 static calm_status add_window(calm_ctx *ctx, cutter *cut, size_t begin, size_t length)
 {
     size_t capacity = cut->capacity;
-    CALM_TRY(grow(ctx, &cut->begin, cut->n, &capacity, cut->n + 1, sizeof *cut->begin));
-    CALM_TRY(grow(ctx, &cut->length, cut->n, &cut->capacity, cut->n + 1, sizeof *cut->length));
+    CALM_TRY(CALM_GROW(ctx, ctx->scratch, cut->begin, cut->n, &capacity, cut->n + 1));
+    CALM_TRY(CALM_GROW(ctx, ctx->scratch, cut->length, cut->n, &cut->capacity, cut->n + 1));
     cut->begin[cut->n] = begin;
     cut->length[cut->n++] = length;
-    return CALM_OK;
-}
-
-/* Ids of one document, in ctx->out; failures name the file, which the tokenizer does not know. */
-static calm_status encode(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *where, const char *text,
-                          size_t n_bytes, const calm_windows_options *options, uint32_t **ids, size_t *n)
-{
-    const calm_status status = calm_tokenizer_encode(ctx, tokenizer, text, n_bytes, options->special, ids, n);
-    if (status != CALM_OK) {
-        char reason[CALM_MESSAGE_MAX];
-        memcpy(reason, ctx->message, sizeof reason);
-        calm_ctx_forgive(ctx);
-        return calm_fail(ctx, status, "%s: %s", where, reason);
-    }
-    for (size_t i = 0; i < *n; i++)
-        if (options->vocab && (*ids)[i] >= options->vocab)
-            return calm_fail(ctx, CALM_EFORMAT,
-                             "%s: token %zu has id %u, but the model's vocabulary has %zu: tokenizer and "
-                             "model do not belong together",
-                             where, i, (*ids)[i], options->vocab);
     return CALM_OK;
 }
 
@@ -72,7 +32,7 @@ static calm_status encode(calm_ctx *ctx, const calm_tokenizer *tokenizer, const 
 static calm_status cut_ids(calm_ctx *ctx, const calm_windows_options *options, bool rest, const uint32_t *ids, size_t n,
                            cutter *cut)
 {
-    CALM_TRY(grow(ctx, &cut->ids, cut->n_ids, &cut->ids_capacity, cut->n_ids + n, sizeof *ids));
+    CALM_TRY(CALM_GROW(ctx, ctx->scratch, cut->ids, cut->n_ids, &cut->ids_capacity, cut->n_ids + n));
     if (n)
         memcpy(cut->ids + cut->n_ids, ids, n * sizeof *ids);
     size_t at = 0;
@@ -92,41 +52,31 @@ static calm_status cut_document(calm_ctx *ctx, const calm_tokenizer *tokenizer, 
     calm_arena arena, *caller = ctx->out;
     calm_arena_init(&arena);
     ctx->out = &arena;
-    calm_status status = encode(ctx, tokenizer, where, text, n_bytes, options, &ids, &n);
+    calm_status status = calm_texts_encode(ctx, tokenizer, where, text, n_bytes, options->special, &ids, &n);
     ctx->out = caller;
+    if (status == CALM_OK)
+        status = calm_texts_check_ids(ctx, where, ids, n, options->vocab);
     if (status == CALM_OK)
         status = cut_ids(ctx, options, rest, ids, n, cut);
     calm_arena_clear(&arena);
     return status;
 }
 
-static calm_status cut_line(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path, size_t number,
-                            const char *line, size_t n_bytes, const calm_windows_options *options, cutter *cut)
+static calm_status cut_texts(calm_ctx *ctx, const calm_tokenizer *tokenizer, calm_texts *texts,
+                             const calm_windows_options *options, cutter *cut)
 {
-    char *where;
-    calm_json *json;
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &where, "%s: line %zu", path, number));
-    CALM_TRY(calm_json_parse(ctx, where, line, n_bytes, &json));
-    const calm_json *text = calm_json_typeof(json) == CALM_JSON_OBJECT ? calm_json_get(json, "text") : json;
-    calm_status status;
-    if (calm_json_typeof(text) != CALM_JSON_STRING)
-        status = calm_fail(ctx, CALM_EFORMAT, "%s: expected a string or an object with \"text\"", where);
-    else
-        status = cut_document(ctx, tokenizer, where, calm_json_string(text, ""), calm_json_string_length(text), options,
-                              true, cut);
-    calm_json_free(json);
-    return status;
-}
-
-static calm_status cut_lines(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path, const char *text,
-                             size_t n, const calm_windows_options *options, cutter *cut)
-{
-    calm_lines lines = {.text = text, .n = n};
-    const char *line;
-    size_t length;
-    while (calm_lines_next(&lines, &line, &length))
-        CALM_TRY(cut_line(ctx, tokenizer, path, lines.number, line, length, options, cut));
-    return CALM_OK;
+    const char *text = (const char *)texts->map.data;
+    size_t n = texts->map.bytes;
+    if (calm_lines_blank(text, n))
+        return calm_fail(ctx, CALM_EARG, "%s: the text is empty", texts->path);
+    if (!texts->is_json)
+        return cut_document(ctx, tokenizer, texts->where, text, n, options, false, cut);
+    for (;;) {
+        CALM_TRY(calm_texts_next(ctx, texts, &text, &n));
+        if (!text)
+            return CALM_OK;
+        CALM_TRY(cut_document(ctx, tokenizer, texts->where, text, n, options, true, cut));
+    }
 }
 
 /* Which windows: the first ones, or drawn ones in drawing order. */
@@ -176,7 +126,7 @@ static calm_status collect(calm_ctx *ctx, const char *path, const calm_windows_o
         const size_t length = cut->length[chosen[w]];
         memcpy(out->ids + out->begin[w], cut->ids + cut->begin[chosen[w]], length * sizeof *out->ids);
         out->begin[w + 1] = out->begin[w] + length;
-        out->longest = length > out->longest ? length : out->longest;
+        out->longest = calm_size_max(out->longest, length);
     }
     return digest(ctx, out);
 }
@@ -184,27 +134,17 @@ static calm_status collect(calm_ctx *ctx, const char *path, const calm_windows_o
 calm_status calm_windows_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path,
                               const calm_windows_options *options, calm_windows *out)
 {
-    calm_mapping map;
+    calm_texts texts;
     cutter cut = {0};
-    const size_t length = strlen(path);
-    const bool lines = length > 6 && strcmp(path + length - 6, ".jsonl") == 0;
     if (options->seqlen < 2)
         return calm_fail(ctx, CALM_EARG, "windows of %zu tokens: expected at least 2", options->seqlen);
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    CALM_TRY(calm_map_file(ctx, path, &map));
-    const char *text = map.data ? (const char *)map.data : "";
-    calm_status status;
-    if (map.bytes > TEXT_MAX)
-        status = calm_fail(ctx, CALM_EARG, "%s: %zu bytes, expected at most %zu", path, map.bytes, TEXT_MAX);
-    else if (calm_lines_blank(text, map.bytes))
-        status = calm_fail(ctx, CALM_EARG, "%s: the text is empty", path);
-    else if (lines)
-        status = cut_lines(ctx, tokenizer, path, text, map.bytes, options, &cut);
-    else
-        status = cut_document(ctx, tokenizer, path, text, map.bytes, options, false, &cut);
+    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    calm_status status = calm_texts_open(ctx, path, TEXT_MAX, &texts);
+    if (status == CALM_OK)
+        status = cut_texts(ctx, tokenizer, &texts, options, &cut);
     if (status == CALM_OK)
         status = collect(ctx, path, options, &cut, out);
-    calm_unmap_file(&map);
+    calm_texts_close(&texts);
     calm_arena_rewind(ctx->scratch, mark);
     return status;
 }
@@ -276,7 +216,7 @@ calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w
     for (size_t w = 0; w < n; w++) {
         const size_t length = from->begin[w0 + w + 1] - from->begin[w0 + w];
         out->begin[w + 1] = out->begin[w] + length;
-        out->longest = length > out->longest ? length : out->longest;
+        out->longest = calm_size_max(out->longest, length);
     }
     return digest(ctx, out);
 }

@@ -1,4 +1,4 @@
-/* Windows of tokens: what calibration and evaluation read.
+/* Windows of tokens: the input of calibration and evaluation.
  *
  * A text is one token stream cut into windows of `seqlen` tokens, the remainder dropped.  JSON lines
  * ({"text": ...}, or a plain string, one document a line) never share a window: each document gives its full windows
@@ -42,13 +42,13 @@ calm_status calm_windows_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, co
 calm_status calm_windows_from_tokens(calm_ctx *ctx, const calm_token_file *file, const calm_windows_options *options,
                                      calm_windows *out);
 
-/* Each sequence of a token file as one window: padding is dropped, and with it positions say where the others stood. */
+/* Each sequence of a token file as one window without its padding; tokens keep their positions in the sequence. */
 calm_status calm_windows_from_sequences(calm_ctx *ctx, const calm_token_file *file, calm_windows *out);
 
 /* Windows w0 .. w0 + n - 1 of `from` as a set of their own, with a digest of their own, that borrows the ids. */
 calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w0, size_t n, calm_windows *out);
 
-/* One more than the largest position of any window: what position tables must cover. */
+/* One more than the largest position of any window: the rows that position tables need. */
 size_t calm_windows_reach(const calm_windows *windows);
 
 #endif

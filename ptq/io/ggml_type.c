@@ -23,40 +23,36 @@ static float half_at(const uint8_t *at)
     return calm_f16_to_f32((uint16_t)(at[0] | at[1] << 8));
 }
 
-/* Nibbles of qs, with the fifth bits of qh (NULL: none), less `zero`, times d, plus what `minimum` holds (NULL: none).
- * Every product is exact in float32, so that all readers get the same bits. */
-static void widen_nibbles(const uint8_t *qs, const uint8_t *qh, int zero, float d, const uint8_t *minimum, float *out)
-{
-    const float m = minimum ? half_at(minimum) : 0;
-    for (int i = 0; i < CALM_GGML_BLOCK; i++) {
-        int code = i < HALF ? qs[i] & 15 : qs[i - HALF] >> 4;
-        if (qh)
-            code |= (qh[i / 8] >> i % 8 & 1) << 4;
-        out[i] = (float)(code - zero) * d;
-        if (minimum)
-            out[i] += m;
-    }
-}
+/* Where the parts of a block of nibbles lie, in bytes behind its scale d; 0: it has no such part. */
+static const struct nibbles {
+    size_t minimum, fifth_bits, codes;
+    int zero;
+} nibbles[] = {
+    [CALM_GGML_Q4_0] = {0, 0, 2, 8},
+    [CALM_GGML_Q4_1] = {2, 0, 4, 0},
+    [CALM_GGML_Q5_0] = {0, 2, 6, 16},
+    [CALM_GGML_Q5_1] = {2, 4, 8, 0},
+};
 
+/* Every product is exact in float32, so that all readers get the same bits. */
 static void widen_block(calm_ggml_type type, const uint8_t *in, float *out)
 {
     const float d = half_at(in);
-    switch (type) {
-    case CALM_GGML_Q4_0:
-        widen_nibbles(in + 2, NULL, 8, d, NULL, out);
-        return;
-    case CALM_GGML_Q4_1:
-        widen_nibbles(in + 4, NULL, 0, d, in + 2, out);
-        return;
-    case CALM_GGML_Q5_0:
-        widen_nibbles(in + 6, in + 2, 16, d, NULL, out);
-        return;
-    case CALM_GGML_Q5_1:
-        widen_nibbles(in + 8, in + 4, 0, d, in + 2, out);
-        return;
-    default:    /* Q8_0 */
+    if (type == CALM_GGML_Q8_0) {
         for (int i = 0; i < CALM_GGML_BLOCK; i++)
             out[i] = (float)(int8_t)in[2 + i] * d;
+        return;
+    }
+    const struct nibbles *at = &nibbles[type];
+    const float m = at->minimum ? half_at(in + at->minimum) : 0;
+    for (int i = 0; i < CALM_GGML_BLOCK; i++) {
+        const uint8_t *qs = in + at->codes, *qh = in + at->fifth_bits;
+        int code = i < HALF ? qs[i] & 15 : qs[i - HALF] >> 4;
+        if (at->fifth_bits)
+            code |= (qh[i / 8] >> i % 8 & 1) << 4;
+        out[i] = (float)(code - at->zero) * d;
+        if (at->minimum)    /* adding 0 would turn -0 into 0 */
+            out[i] += m;
     }
 }
 

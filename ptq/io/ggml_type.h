@@ -9,8 +9,8 @@
  *   Q5_1   32         24      d h, m h, qh[4], qs[16]         d (nib(i) + 16 bit(qh, i)) + m
  *   Q8_0   32         34      d h, qs[32] int8                d qs[i]
  *
- * nib(i) is the low nibble of qs[i] for i < 16 and the high nibble of qs[i - 16] from there on.  The other types are
- * known by name and size, so that files that hold them can be listed and checked. */
+ * nib(i) is the low nibble of qs[i] for i < 16 and the high nibble of qs[i - 16] from there on.  The other types have
+ * a name and sizes only: files with them can be listed and checked. */
 #ifndef CALM_IO_GGML_TYPE_H
 #define CALM_IO_GGML_TYPE_H
 
@@ -49,7 +49,7 @@ typedef struct calm_ggml_info {
     bool readable;              /* calm_ggml_to_f32 knows it */
 } calm_ggml_info;
 
-/* What is known of the type with this number; NULL for one that is not in the list. */
+/* The type with this number; NULL for one that is not in the list. */
 const calm_ggml_info *calm_ggml_find(uint32_t number);
 
 /* Widen `n` elements, a whole number of blocks, from `in` (any alignment) to out [n].  CALM_EUNSUPPORTED for a type

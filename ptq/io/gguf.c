@@ -1,11 +1,12 @@
 /* GGUF, reading. */
-#include "ptq/io/gguf.h"
+#include "ptq/io/gguf_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ptq/base/file.h"
+#include "ptq/base/message.h"
 #include "ptq/tensor/dtype.h"
 
 #define DEFAULT_ALIGNMENT 32
@@ -23,14 +24,19 @@ typedef struct raw_name {
     size_t n;
 } raw_name;
 
+/* A key's or a tensor's name, and its number in the file. */
+typedef struct name_entry {
+    const char *name;
+    size_t index;
+} name_entry;
+
 struct calm_gguf {
     calm_arena arena;
     char *path;
     calm_mapping map;
     calm_gguf_key *keys;
     calm_gguf_tensor *tensors;
-    const calm_gguf_key **sorted_keys;          /* by name */
-    const calm_gguf_tensor **sorted_tensors;
+    name_entry *sorted_keys, *sorted_tensors;    /* by name */
     size_t n_keys, n_tensors;
     size_t end;                                 /* of the last tensor with its padding, in bytes of the file */
 };
@@ -45,14 +51,14 @@ typedef struct cursor {
 
 static const struct {
     const char *name;
-    size_t bytes;        /* 0: no fixed size */
-} kinds[CALM_GGUF_N_KINDS] = {{"u8", 1},   {"i8", 1},     {"u16", 2},   {"i16", 2}, {"u32", 4}, {"i32", 4}, {"f32", 4},
-                              {"bool", 1}, {"string", 0}, {"array", 0}, {"u64", 8}, {"i64", 8}, {"f64", 8}};
-
-const char *calm_gguf_kind_name(calm_gguf_kind kind)
-{
-    return (size_t)kind < CALM_GGUF_N_KINDS ? kinds[kind].name : "unknown";
-}
+    size_t bytes;              /* 0: no fixed size */
+    bool is_whole, is_signed;
+} kinds[CALM_GGUF_N_KINDS] = {
+    {"u8", 1, true, false},     {"i8", 1, true, true},   {"u16", 2, true, false},    {"i16", 2, true, true},
+    {"u32", 4, true, false},    {"i32", 4, true, true},  {"f32", 4, false, true},    {"bool", 1, false, false},
+    {"string", 0, false, false}, {"array", 0, false, false}, {"u64", 8, true, false}, {"i64", 8, true, true},
+    {"f64", 8, false, true},
+};
 
 static uint64_t little_endian(const uint8_t *at, size_t n)
 {
@@ -62,13 +68,13 @@ static uint64_t little_endian(const uint8_t *at, size_t n)
     return value;
 }
 
-/* ---- the cursor ---- */
+/* ---- the cursor: messages begin with what is wrong; read_all puts file and place before them ---- */
 
 static calm_status need(calm_ctx *ctx, const cursor *in, uint64_t bytes, const char *what)
 {
     if (bytes > in->bytes - in->at)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %s takes %llu bytes, but only %zu are left (truncated download?)",
-                         in->path, in->place, what, (unsigned long long)bytes, in->bytes - in->at);
+        return calm_fail(ctx, CALM_EFORMAT, "%s takes %llu bytes, but only %zu are left (truncated download?)", what,
+                         (unsigned long long)bytes, in->bytes - in->at);
     return CALM_OK;
 }
 
@@ -87,10 +93,9 @@ static calm_status read_name(calm_ctx *ctx, cursor *in, size_t most, raw_name *o
     CALM_TRY(need(ctx, in, n, "its name"));
     *out = (raw_name){in->data + in->at, (size_t)n};
     if (n == 0 || n > most)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: its name has %llu bytes, expected 1 to %zu", in->path, in->place,
-                         (unsigned long long)n, most);
+        return calm_fail(ctx, CALM_EFORMAT, "its name has %llu bytes, expected 1 to %zu", (unsigned long long)n, most);
     if (memchr(out->text, 0, out->n))
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: its name holds a zero byte", in->path, in->place);
+        return calm_fail(ctx, CALM_EFORMAT, "its name holds a zero byte");
     in->at += out->n;
     return CALM_OK;
 }
@@ -100,22 +105,14 @@ static calm_status read_name(calm_ctx *ctx, cursor *in, size_t most, raw_name *o
 static calm_status skip_strings(calm_ctx *ctx, cursor *in, uint64_t n)
 {
     if (n > (in->bytes - in->at) / 8)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %llu strings, more than the %zu bytes left can hold", in->path,
-                         in->place, (unsigned long long)n, in->bytes - in->at);
+        return calm_fail(ctx, CALM_EFORMAT, "%llu strings, more than the %zu bytes left can hold",
+                         (unsigned long long)n, in->bytes - in->at);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t length;
         CALM_TRY(read_number(ctx, in, 8, "the length of a string", &length));
         CALM_TRY(need(ctx, in, length, "a string"));
         in->at += (size_t)length;
     }
-    return CALM_OK;
-}
-
-static calm_status check_bools(calm_ctx *ctx, const cursor *in, const uint8_t *at, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (at[i] > 1)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: %s: a bool is %d, expected 0 or 1", in->path, in->place, at[i]);
     return CALM_OK;
 }
 
@@ -128,13 +125,16 @@ static calm_status read_elements(calm_ctx *ctx, cursor *in, uint64_t n, calm_ggu
     else {
         const size_t size = kinds[key->kind].bytes;
         if (n > (in->bytes - in->at) / size)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %llu values of type %s reach past the end of the file",
-                             in->path, in->place, (unsigned long long)n, kinds[key->kind].name);
+            return calm_fail(ctx, CALM_EFORMAT, "%llu values of type %s reach past the end of the file",
+                             (unsigned long long)n, kinds[key->kind].name);
         in->at += (size_t)n * size;
     }
     key->n = (size_t)n;
     key->bytes = in->at - begin;
-    return key->kind == CALM_GGUF_BOOL ? check_bools(ctx, in, key->data, key->n) : CALM_OK;
+    for (size_t i = 0; key->kind == CALM_GGUF_BOOL && i < key->n; i++)
+        if (key->data[i] > 1)
+            return calm_fail(ctx, CALM_EFORMAT, "a bool is %d, expected 0 or 1", key->data[i]);
+    return CALM_OK;
 }
 
 static calm_status read_kind(calm_ctx *ctx, cursor *in, const char *what, calm_gguf_kind *out)
@@ -142,8 +142,8 @@ static calm_status read_kind(calm_ctx *ctx, cursor *in, const char *what, calm_g
     uint64_t kind;
     CALM_TRY(read_number(ctx, in, 4, what, &kind));
     if (kind >= CALM_GGUF_N_KINDS)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %s is %llu, expected 0 to %d", in->path, in->place, what,
-                         (unsigned long long)kind, CALM_GGUF_N_KINDS - 1);
+        return calm_fail(ctx, CALM_EFORMAT, "%s is %llu, expected 0 to %d", what, (unsigned long long)kind,
+                         CALM_GGUF_N_KINDS - 1);
     *out = (calm_gguf_kind)kind;
     return CALM_OK;
 }
@@ -159,8 +159,7 @@ static calm_status read_key(calm_ctx *ctx, cursor *in, size_t index, raw_name *n
         key->array = true;
         CALM_TRY(read_kind(ctx, in, "the type of its elements", &key->kind));
         if (key->kind == CALM_GGUF_ARRAY)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s: an array of arrays, which llama.cpp does not read",
-                             in->path, in->place);
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "an array of arrays, which llama.cpp does not read");
         CALM_TRY(read_number(ctx, in, 8, "the number of its elements", &n));
     }
     return read_elements(ctx, in, n, key);
@@ -168,18 +167,18 @@ static calm_status read_key(calm_ctx *ctx, cursor *in, size_t index, raw_name *n
 
 /* ---- tensors ---- */
 
-static calm_status measure(calm_ctx *ctx, const cursor *in, calm_gguf_tensor *tensor)
+static calm_status measure(calm_ctx *ctx, calm_gguf_tensor *tensor)
 {
     const calm_ggml_info *info = calm_ggml_find(tensor->type);
     tensor->n_elements = 1;
     for (int i = 0; i < tensor->n_dims; i++)
         if (!calm_size_mul(&tensor->n_elements, tensor->n_elements, tensor->dims[i]))
-            return calm_fail(ctx, CALM_EFORMAT, "%s: %s: the product of its sizes overflows", in->path, in->place);
+            return calm_fail(ctx, CALM_EFORMAT, "the product of its sizes overflows");
     if (tensor->dims[0] % info->elements)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: rows of %zu elements, expected a multiple of %zu for type %s",
-                         in->path, in->place, tensor->dims[0], info->elements, info->name);
+        return calm_fail(ctx, CALM_EFORMAT, "rows of %zu elements, expected a multiple of %zu for type %s",
+                         tensor->dims[0], info->elements, info->name);
     if (!calm_size_mul(&tensor->bytes, tensor->n_elements / info->elements, info->bytes))
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: its size overflows", in->path, in->place);
+        return calm_fail(ctx, CALM_EFORMAT, "its size overflows");
     return CALM_OK;
 }
 
@@ -193,8 +192,8 @@ static calm_status read_tensor(calm_ctx *ctx, cursor *in, size_t index, raw_name
     snprintf(in->place, sizeof in->place, "tensor %.*s", (int)name->n, (const char *)name->text);
     CALM_TRY(read_number(ctx, in, 4, "the number of its dimensions", &n_dims));
     if (n_dims > CALM_GGUF_MAX_DIMS)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %llu dimensions, expected at most %d", in->path, in->place,
-                         (unsigned long long)n_dims, CALM_GGUF_MAX_DIMS);
+        return calm_fail(ctx, CALM_EFORMAT, "%llu dimensions, expected at most %d", (unsigned long long)n_dims,
+                         CALM_GGUF_MAX_DIMS);
     tensor->n_dims = (int)n_dims;
     for (int i = 0; i < CALM_GGUF_MAX_DIMS; i++) {
         tensor->dims[i] = 1;
@@ -202,29 +201,22 @@ static calm_status read_tensor(calm_ctx *ctx, cursor *in, size_t index, raw_name
             continue;
         CALM_TRY(read_number(ctx, in, 8, "a size", &size));
         if (size == 0 || size > INT64_MAX)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: %s: size %d is %llu, expected 1 to 2^63 - 1", in->path, in->place,
-                             i, (unsigned long long)size);
+            return calm_fail(ctx, CALM_EFORMAT, "size %d is %llu, expected 1 to 2^63 - 1", i, (unsigned long long)size);
         tensor->dims[i] = (size_t)size;
     }
     CALM_TRY(read_number(ctx, in, 4, "its type", &type));
     if (!calm_ggml_find((uint32_t)type))
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s: its type is %llu, which is not known", in->path, in->place,
-                         (unsigned long long)type);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "its type is %llu, which is not known", (unsigned long long)type);
     tensor->type = (calm_ggml_type)type;
     CALM_TRY(read_number(ctx, in, 8, "the offset of its data", offset));
-    return measure(ctx, in, tensor);
+    return measure(ctx, tensor);
 }
 
 /* ---- names ---- */
 
-static int by_key(const void *a, const void *b)
+static int by_name(const void *a, const void *b)
 {
-    return strcmp((*(const calm_gguf_key *const *)a)->name, (*(const calm_gguf_key *const *)b)->name);
-}
-
-static int by_tensor(const void *a, const void *b)
-{
-    return strcmp((*(const calm_gguf_tensor *const *)a)->name, (*(const calm_gguf_tensor *const *)b)->name);
+    return strcmp(((const name_entry *)a)->name, ((const name_entry *)b)->name);
 }
 
 /* Copies of all names, each with a NUL, in one piece: names[0 .. n_keys - 1] are the keys'. */
@@ -244,26 +236,33 @@ static calm_status keep_names(calm_ctx *ctx, calm_gguf *file, const raw_name *na
     return CALM_OK;
 }
 
-static calm_status sort_names(calm_ctx *ctx, calm_gguf *file)
+static calm_status sort_names(calm_ctx *ctx, const calm_gguf *file, name_entry *entries, size_t n, const char *what)
+{
+    if (n)
+        qsort(entries, n, sizeof *entries, by_name);
+    for (size_t i = 1; i < n; i++)
+        if (strcmp(entries[i - 1].name, entries[i].name) == 0)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: %s %.100s stands twice", file->path, what, entries[i].name);
+    return CALM_OK;
+}
+
+static calm_status index_names(calm_ctx *ctx, calm_gguf *file)
 {
     CALM_TRY(CALM_NEW(ctx, &file->arena, file->sorted_keys, file->n_keys));
     CALM_TRY(CALM_NEW(ctx, &file->arena, file->sorted_tensors, file->n_tensors));
     for (size_t i = 0; i < file->n_keys; i++)
-        file->sorted_keys[i] = &file->keys[i];
+        file->sorted_keys[i] = (name_entry){file->keys[i].name, i};
     for (size_t i = 0; i < file->n_tensors; i++)
-        file->sorted_tensors[i] = &file->tensors[i];
-    if (file->n_keys)
-        qsort(file->sorted_keys, file->n_keys, sizeof *file->sorted_keys, by_key);
-    if (file->n_tensors)
-        qsort(file->sorted_tensors, file->n_tensors, sizeof *file->sorted_tensors, by_tensor);
-    for (size_t i = 1; i < file->n_keys; i++)
-        if (strcmp(file->sorted_keys[i - 1]->name, file->sorted_keys[i]->name) == 0)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: key %.100s stands twice", file->path, file->sorted_keys[i]->name);
-    for (size_t i = 1; i < file->n_tensors; i++)
-        if (strcmp(file->sorted_tensors[i - 1]->name, file->sorted_tensors[i]->name) == 0)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s stands twice", file->path,
-                             file->sorted_tensors[i]->name);
-    return CALM_OK;
+        file->sorted_tensors[i] = (name_entry){file->tensors[i].name, i};
+    CALM_TRY(sort_names(ctx, file, file->sorted_keys, file->n_keys, "key"));
+    return sort_names(ctx, file, file->sorted_tensors, file->n_tensors, "tensor");
+}
+
+/* NULL when absent. */
+static const name_entry *find_name(const name_entry *entries, size_t n, const char *name)
+{
+    const name_entry wanted = {.name = name};
+    return n ? bsearch(&wanted, entries, n, sizeof *entries, by_name) : NULL;
 }
 
 /* ---- the file ---- */
@@ -271,7 +270,6 @@ static calm_status sort_names(calm_ctx *ctx, calm_gguf *file)
 static calm_status read_head(calm_ctx *ctx, cursor *in, calm_gguf *file)
 {
     uint64_t version, n_tensors, n_keys;
-    snprintf(in->place, sizeof in->place, "its head");
     if (in->bytes < 24 || memcmp(in->data, "GGUF", 4) != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: it does not begin with \"GGUF\" and 20 more bytes", in->path);
     in->at = 4;
@@ -295,7 +293,7 @@ static calm_status read_head(calm_ctx *ctx, cursor *in, calm_gguf *file)
 static calm_status find_alignment(calm_ctx *ctx, const calm_gguf *file, size_t *out)
 {
     const calm_gguf_key *key = calm_gguf_find_key(file, "general.alignment");
-    int64_t value;
+    int64_t value = 0;
     *out = DEFAULT_ALIGNMENT;
     if (!key)
         return CALM_OK;
@@ -357,12 +355,15 @@ static calm_status read_all(calm_ctx *ctx, calm_gguf *file)
     CALM_TRY(CALM_NEW(ctx, &file->arena, file->tensors, file->n_tensors));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, names, file->n_keys + file->n_tensors));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, offsets, file->n_tensors));
-    for (size_t i = 0; i < file->n_keys; i++)
-        CALM_TRY(read_key(ctx, &in, i, &names[i], &file->keys[i]));
-    for (size_t i = 0; i < file->n_tensors; i++)
-        CALM_TRY(read_tensor(ctx, &in, i, &names[file->n_keys + i], &file->tensors[i], &offsets[i]));
+    calm_status status = CALM_OK;
+    for (size_t i = 0; i < file->n_keys && status == CALM_OK; i++)
+        status = read_key(ctx, &in, i, &names[i], &file->keys[i]);
+    for (size_t i = 0; i < file->n_tensors && status == CALM_OK; i++)
+        status = read_tensor(ctx, &in, i, &names[file->n_keys + i], &file->tensors[i], &offsets[i]);
+    if (status != CALM_OK)
+        return calm_fail_prefix(ctx, "%s: %s", file->path, in.place);
     CALM_TRY(keep_names(ctx, file, names));
-    CALM_TRY(sort_names(ctx, file));
+    CALM_TRY(index_names(ctx, file));
     return place_tensors(ctx, file, &in, offsets);
 }
 
@@ -425,19 +426,14 @@ const calm_gguf_tensor *calm_gguf_tensor_at(const calm_gguf *file, size_t index)
 
 const calm_gguf_key *calm_gguf_find_key(const calm_gguf *file, const char *name)
 {
-    const calm_gguf_key key = {.name = name}, *wanted = &key;
-    const calm_gguf_key **found =
-        file->n_keys ? bsearch(&wanted, file->sorted_keys, file->n_keys, sizeof *file->sorted_keys, by_key) : NULL;
-    return found ? *found : NULL;
+    const name_entry *found = find_name(file->sorted_keys, file->n_keys, name);
+    return found ? &file->keys[found->index] : NULL;
 }
 
 const calm_gguf_tensor *calm_gguf_find_tensor(const calm_gguf *file, const char *name)
 {
-    const calm_gguf_tensor tensor = {.name = name}, *wanted = &tensor;
-    const calm_gguf_tensor **found = file->n_tensors ? bsearch(&wanted, file->sorted_tensors, file->n_tensors,
-                                                               sizeof *file->sorted_tensors, by_tensor)
-                                                     : NULL;
-    return found ? *found : NULL;
+    const name_entry *found = find_name(file->sorted_tensors, file->n_tensors, name);
+    return found ? &file->tensors[found->index] : NULL;
 }
 
 size_t calm_gguf_spare(const calm_gguf *file)
@@ -449,32 +445,13 @@ size_t calm_gguf_spare(const calm_gguf *file)
 
 bool calm_gguf_int(const calm_gguf_key *key, size_t index, int64_t *out)
 {
-    if (!key || index >= key->n || kinds[key->kind].bytes == 0)
+    if (!key || index >= key->n || !kinds[key->kind].is_whole)
         return false;
-    const size_t size = kinds[key->kind].bytes;
+    const size_t size = kinds[key->kind].bytes, unused = 64 - 8 * size;
     const uint64_t value = little_endian(key->data + index * size, size);
-    switch (key->kind) {
-    case CALM_GGUF_I8:
-        *out = (int8_t)value;
-        return true;
-    case CALM_GGUF_I16:
-        *out = (int16_t)value;
-        return true;
-    case CALM_GGUF_I32:
-        *out = (int32_t)value;
-        return true;
-    case CALM_GGUF_I64:
-        *out = (int64_t)value;
-        return true;
-    case CALM_GGUF_U8:
-    case CALM_GGUF_U16:
-    case CALM_GGUF_U32:
-    case CALM_GGUF_U64:
-        *out = (int64_t)value;
-        return value <= INT64_MAX;
-    default:
-        return false;
-    }
+    /* The sign bit goes to the top, and the shift back spreads it. */
+    *out = kinds[key->kind].is_signed ? (int64_t)(value << unused) >> unused : (int64_t)value;
+    return kinds[key->kind].is_signed || value <= INT64_MAX;
 }
 
 bool calm_gguf_number(const calm_gguf_key *key, size_t index, double *out)
@@ -497,14 +474,6 @@ bool calm_gguf_number(const calm_gguf_key *key, size_t index, double *out)
     return key->kind == CALM_GGUF_F64;
 }
 
-bool calm_gguf_bool(const calm_gguf_key *key, bool *out)
-{
-    if (!key || key->kind != CALM_GGUF_BOOL || key->n == 0)
-        return false;
-    *out = key->data[0] != 0;
-    return true;
-}
-
 bool calm_gguf_next_string(const calm_gguf_key *key, size_t *at, const char **text, size_t *n)
 {
     if (!key || key->kind != CALM_GGUF_STRING || *at >= key->bytes)
@@ -525,11 +494,6 @@ bool calm_gguf_is(const calm_gguf_key *key, const char *text)
 
 /* ---- tensors ---- */
 
-size_t calm_gguf_rows(const calm_gguf_tensor *tensor)
-{
-    return tensor->n_elements / tensor->dims[0];
-}
-
 calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_tensor *tensor, size_t first,
                              size_t n, float *out)
 {
@@ -546,11 +510,6 @@ calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gg
         return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: element %zu is not finite", file->path, tensor->name,
                          first * width + bad);
     return CALM_OK;
-}
-
-void calm_gguf_release(const calm_gguf *file, const calm_gguf_tensor *tensor)
-{
-    calm_mapping_release(&file->map, (size_t)(tensor->data - file->map.data), tensor->bytes);
 }
 
 void calm_gguf_release_part(const calm_gguf *file, const calm_gguf_tensor *tensor, size_t offset, size_t bytes)

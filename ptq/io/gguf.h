@@ -4,10 +4,10 @@
  *   key     u64 length, name | u32 type | value;  an array is u32 type of its elements, u64 how many, elements
  *   tensor  u64 length, name | u32 dimensions | u64 sizes, the fastest first | u32 type | u64 offset in the data
  *
- * Little-endian.  Files come from strangers: every count, length, type, size, product and offset is checked before it
- * is used, names are unique, tensors lie one after the other in the order of the table, each padded to the alignment,
- * and end within the file: as llama.cpp demands.  What is allocated is in proportion to the bytes that the file really
- * has.  Files are mapped; values and tensors are views. */
+ * Little-endian.  Files are untrusted.  Every count, length, type, size, product and offset is checked before use.
+ * Names are unique; tensors lie one after the other in the order of the table, each padded to the alignment, and end
+ * within the file, as llama.cpp demands.  Allocations are proportional to the size of the file.  Files are mapped;
+ * values and tensors are views. */
 #ifndef CALM_IO_GGUF_H
 #define CALM_IO_GGUF_H
 
@@ -37,9 +37,6 @@ typedef enum calm_gguf_kind {
     CALM_GGUF_N_KINDS
 } calm_gguf_kind;
 
-/* "u32", "string", ... */
-const char *calm_gguf_kind_name(calm_gguf_kind kind);
-
 typedef struct calm_gguf_key {
     const char *name;
     calm_gguf_kind kind;     /* of the value; of an array: of its elements */
@@ -60,7 +57,7 @@ typedef struct calm_gguf_tensor {
 
 typedef struct calm_gguf calm_gguf;
 
-/* Open a file; everything it owns is released by close.  CALM_ENOTFOUND, CALM_EIO; CALM_EFORMAT: file, key or tensor,
+/* Open a file; close releases all that it owns.  CALM_ENOTFOUND, CALM_EIO; CALM_EFORMAT: file, key or tensor,
  * expected, found; CALM_EUNSUPPORTED: another version or byte order, a tensor type that is not known, an array of
  * arrays. */
 calm_status calm_gguf_open(calm_ctx *ctx, const char *path, calm_gguf **out);
@@ -69,9 +66,7 @@ void calm_gguf_close(calm_gguf *file);
 /* The path it was opened under. */
 const char *calm_gguf_path(const calm_gguf *file);
 
-/* Keys and tensors in the order of the file. */
-size_t calm_gguf_n_keys(const calm_gguf *file);
-const calm_gguf_key *calm_gguf_key_at(const calm_gguf *file, size_t index);
+/* Tensors in the order of the file. */
 size_t calm_gguf_n_tensors(const calm_gguf *file);
 const calm_gguf_tensor *calm_gguf_tensor_at(const calm_gguf *file, size_t index);
 
@@ -79,16 +74,15 @@ const calm_gguf_tensor *calm_gguf_tensor_at(const calm_gguf *file, size_t index)
 const calm_gguf_key *calm_gguf_find_key(const calm_gguf *file, const char *name);
 const calm_gguf_tensor *calm_gguf_find_tensor(const calm_gguf *file, const char *name);
 
-/* Bytes behind the padding of the last tensor: llama.cpp reads over them. */
+/* Bytes behind the padding of the last tensor, which llama.cpp ignores. */
 size_t calm_gguf_spare(const calm_gguf *file);
 
 /* ---- values ---- */
 
-/* Element `index` of a key: any integer kind within int64, any number, a bool; false when `key` is NULL, holds another
- * kind, or has fewer elements. */
+/* Element `index` of a key: any integer kind within int64; any number.  False when `key` is NULL, holds another kind,
+ * or has fewer elements. */
 bool calm_gguf_int(const calm_gguf_key *key, size_t index, int64_t *out);
 bool calm_gguf_number(const calm_gguf_key *key, size_t index, double *out);
-bool calm_gguf_bool(const calm_gguf_key *key, bool *out);
 
 /* Walk the strings of a key: start with *at = 0; false at the end, and for other kinds.  `text` [*n] is borrowed from
  * the file, without a NUL, and of any bytes. */
@@ -99,18 +93,13 @@ bool calm_gguf_is(const calm_gguf_key *key, const char *text);
 
 /* ---- tensors ---- */
 
-/* Rows of a tensor: the product of all sizes but the first. */
-size_t calm_gguf_rows(const calm_gguf_tensor *tensor);
-
-/* Widen rows first .. first + n - 1 into out [n, dims[0]].  CALM_EUNSUPPORTED for a type that is not readable;
- * CALM_ENUMERIC when a value is NaN or infinite, with tensor and index. */
+/* Widen rows first .. first + n - 1 into out [n, dims[0]]; the number of rows is the product of all sizes but the
+ * first. CALM_EUNSUPPORTED: a type that is not readable.  CALM_ENUMERIC: a value that is NaN or infinite, with tensor
+ * and index. */
 calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_tensor *tensor, size_t first,
                              size_t n, float *out);
 
-/* Drop a tensor's pages from resident memory; they are read again when touched. */
-void calm_gguf_release(const calm_gguf *file, const calm_gguf_tensor *tensor);
-
-/* The same for `bytes` of it from `offset` on. */
+/* Drop the pages of `bytes` of a tensor, from byte `offset` on, from resident memory.  Access reads them again. */
 void calm_gguf_release_part(const calm_gguf *file, const calm_gguf_tensor *tensor, size_t offset, size_t bytes);
 
 #endif

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/io/gguf_impl.h"
+
 /* ---- keys ---- */
 
 static void append_number(calm_text *to, uint64_t value, size_t n)

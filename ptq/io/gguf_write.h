@@ -1,5 +1,4 @@
-/* GGUF version 3, writing: keys, tensor table, then the data of one tensor after the other, nothing of them held in
- * memory.
+/* GGUF version 3, writing: keys, tensor table, then the data tensor by tensor, none of it held in memory.
  *
  * The same calls give the same bytes. */
 #ifndef CALM_IO_GGUF_WRITE_H
@@ -24,13 +23,13 @@ typedef struct calm_gguf_keys {
 void calm_gguf_keys_init(calm_gguf_keys *keys);
 void calm_gguf_keys_clear(calm_gguf_keys *keys);
 
-/* Append a key.  Names are the caller's to keep unique. */
+/* Append a key.  The caller keeps names unique. */
 void calm_gguf_add_u32(calm_gguf_keys *keys, const char *name, uint32_t value);
 void calm_gguf_add_f32(calm_gguf_keys *keys, const char *name, float value);
 void calm_gguf_add_bool(calm_gguf_keys *keys, const char *name, bool value);
 void calm_gguf_add_string(calm_gguf_keys *keys, const char *name, const char *text);
 
-/* Begin an array of `n` elements, which the caller appends, all of them, with the functions below. */
+/* Append a key that holds an array of `n` elements; the caller then appends all of them with the functions below. */
 void calm_gguf_add_array(calm_gguf_keys *keys, const char *name, calm_gguf_kind kind, size_t n);
 void calm_gguf_element_string(calm_gguf_keys *keys, const char *text, size_t n_bytes);
 void calm_gguf_element_i32(calm_gguf_keys *keys, int32_t value);
@@ -44,12 +43,9 @@ typedef struct calm_gguf_writer {
     size_t filled;                      /* bytes of tensor `next` that were put */
 } calm_gguf_writer;
 
-/* Bytes of a tensor from its type and dims; false when rows are no whole number of blocks, or on overflow. */
-bool calm_gguf_tensor_bytes(const calm_gguf_tensor *tensor, size_t *bytes);
-
 /* Write head, keys and table for `tensors` [n] (data, n_elements and bytes are not read) and the padding before the
  * data.  The file is to be ended also after a failure.  CALM_EARG: a tensor's name is empty, longer than 63 bytes or
- * there twice, or its size cannot be. */
+ * there twice, or its size overflows or is no whole number of blocks. */
 calm_status calm_gguf_begin(calm_ctx *ctx, calm_gguf_writer *writer, const char *path, const calm_gguf_keys *keys,
                             const calm_gguf_tensor *tensors, size_t n);
 

@@ -4,8 +4,8 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/base/file.h"
@@ -34,12 +34,8 @@ calm_status calm_json_read(calm_ctx *ctx, const char *path, size_t limit, calm_j
 {
     calm_mapping map;
     *out = NULL;
-    CALM_TRY(calm_map_file(ctx, path, &map));
-    calm_status status;
-    if (map.bytes > limit)
-        status = calm_fail(ctx, CALM_EFORMAT, "%s: %zu bytes, expected at most %zu", path, map.bytes, limit);
-    else
-        status = calm_json_parse(ctx, path, map.data ? (const char *)map.data : "", map.bytes, out);
+    CALM_TRY(calm_map_file_within(ctx, path, limit, &map));
+    const calm_status status = calm_json_parse(ctx, path, (const char *)map.data, map.bytes, out);
     calm_unmap_file(&map);
     return status;
 }
@@ -51,26 +47,11 @@ void calm_json_free(calm_json *root)
 
 calm_json_type calm_json_typeof(const calm_json *value)
 {
-    if (!value)
-        return CALM_JSON_NULL;
-    switch (json_typeof(raw(value))) {
-    case JSON_OBJECT:
-        return CALM_JSON_OBJECT;
-    case JSON_ARRAY:
-        return CALM_JSON_ARRAY;
-    case JSON_STRING:
-        return CALM_JSON_STRING;
-    case JSON_INTEGER:
-        return CALM_JSON_INT;
-    case JSON_REAL:
-        return CALM_JSON_REAL;
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return CALM_JSON_BOOL;
-    case JSON_NULL:
-        break;
-    }
-    return CALM_JSON_NULL;
+    static const calm_json_type types[] = {
+        [JSON_OBJECT] = CALM_JSON_OBJECT, [JSON_ARRAY] = CALM_JSON_ARRAY, [JSON_STRING] = CALM_JSON_STRING,
+        [JSON_INTEGER] = CALM_JSON_INT,   [JSON_REAL] = CALM_JSON_REAL,   [JSON_TRUE] = CALM_JSON_BOOL,
+        [JSON_FALSE] = CALM_JSON_BOOL,    [JSON_NULL] = CALM_JSON_NULL};
+    return value ? types[json_typeof(raw(value))] : CALM_JSON_NULL;
 }
 
 const char *calm_json_type_name(calm_json_type type)
@@ -92,9 +73,7 @@ const calm_json *calm_json_at(const calm_json *value, size_t index)
 
 size_t calm_json_size(const calm_json *value)
 {
-    if (!value)
-        return 0;
-    return json_is_array(raw(value)) ? json_array_size(raw(value)) : json_object_size(raw(value));
+    return json_array_size(raw(value)) + json_object_size(raw(value));    /* of another type: 0, also of NULL */
 }
 
 int64_t calm_json_int(const calm_json *value, int64_t fallback)
@@ -136,39 +115,38 @@ bool calm_json_next(const calm_json *object, void **iter, const char **key, cons
 
 /* ---- checked members ---- */
 
-/* The member, NULL when it is absent or null. */
-static const calm_json *member(const calm_json *object, const char *key)
+calm_status calm_json_expect(calm_ctx *ctx, const calm_json *value, calm_json_type type, const char *format, ...)
 {
-    const calm_json *value = calm_json_get(object, key);
-    return calm_json_typeof(value) == CALM_JSON_NULL ? NULL : value;
+    const calm_json_type found = calm_json_typeof(value);
+    char place[CALM_MESSAGE_MAX];
+    va_list args;
+    if (found == type || (type == CALM_JSON_REAL && found == CALM_JSON_INT))
+        return CALM_OK;
+    va_start(args, format);
+    vsnprintf(place, sizeof place, format, args);
+    va_end(args);
+    return calm_fail(ctx, CALM_EFORMAT, "%s: expected %s, found %s", place, calm_json_type_name(type),
+                     calm_json_type_name(found));
 }
 
-static calm_status absent(calm_ctx *ctx, const char *where, const char *key)
+/* The member in *out, which must be of the type; NULL when it is absent or null and may be. */
+static calm_status member(calm_ctx *ctx, const char *where, const calm_json *object, const char *key,
+                          calm_json_type type, bool optional, const calm_json **out)
 {
-    return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\" is missing", where, key);
-}
-
-static calm_status wrong_type(calm_ctx *ctx, const char *where, const char *key, const char *expected,
-                              const calm_json *value)
-{
-    return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected %s, found %s", where, key, expected,
-                     calm_json_type_name(calm_json_typeof(value)));
+    *out = calm_json_get(object, key);
+    if (calm_json_typeof(*out) != CALM_JSON_NULL)
+        return calm_json_expect(ctx, *out, type, "%s: \"%s\"", where, key);
+    *out = NULL;
+    return optional ? CALM_OK : calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\" is missing", where, key);
 }
 
 calm_status calm_json_need_int(calm_ctx *ctx, const char *where, const calm_json *object, const char *key,
                                const int64_t *fallback, int64_t min, int64_t max, int64_t *out)
 {
-    const calm_json *value = member(object, key);
-    if (!value) {
-        if (!fallback)
-            return absent(ctx, where, key);
-        *out = *fallback;
-        return CALM_OK;
-    }
-    if (calm_json_typeof(value) != CALM_JSON_INT)
-        return wrong_type(ctx, where, key, "a whole number", value);
-    *out = calm_json_int(value, 0);
-    if (*out < min || *out > max)
+    const calm_json *value;
+    CALM_TRY(member(ctx, where, object, key, CALM_JSON_INT, fallback, &value));
+    *out = value ? calm_json_int(value, 0) : *fallback;
+    if (value && (*out < min || *out > max))
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected %lld to %lld, found %lld", where, key,
                          (long long)min, (long long)max, (long long)*out);
     return CALM_OK;
@@ -177,17 +155,10 @@ calm_status calm_json_need_int(calm_ctx *ctx, const char *where, const calm_json
 calm_status calm_json_need_number(calm_ctx *ctx, const char *where, const calm_json *object, const char *key,
                                   const double *fallback, double min, double max, double *out)
 {
-    const calm_json *value = member(object, key);
-    if (!value) {
-        if (!fallback)
-            return absent(ctx, where, key);
-        *out = *fallback;
-        return CALM_OK;
-    }
-    if (!json_is_number(raw(value)))
-        return wrong_type(ctx, where, key, "a number", value);
-    *out = calm_json_number(value, 0);
-    if (!isfinite(*out) || *out < min || *out > max)
+    const calm_json *value;
+    CALM_TRY(member(ctx, where, object, key, CALM_JSON_REAL, fallback, &value));
+    *out = value ? calm_json_number(value, 0) : *fallback;
+    if (value && (!isfinite(*out) || *out < min || *out > max))
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected %.15g to %.15g, found %.15g", where, key, min, max,
                          *out);
     return CALM_OK;
@@ -196,33 +167,19 @@ calm_status calm_json_need_number(calm_ctx *ctx, const char *where, const calm_j
 calm_status calm_json_need_bool(calm_ctx *ctx, const char *where, const calm_json *object, const char *key,
                                 const bool *fallback, bool *out)
 {
-    const calm_json *value = member(object, key);
-    if (!value) {
-        if (!fallback)
-            return absent(ctx, where, key);
-        *out = *fallback;
-        return CALM_OK;
-    }
-    if (calm_json_typeof(value) != CALM_JSON_BOOL)
-        return wrong_type(ctx, where, key, "true or false", value);
-    *out = calm_json_bool(value, false);
+    const calm_json *value;
+    CALM_TRY(member(ctx, where, object, key, CALM_JSON_BOOL, fallback, &value));
+    *out = value ? calm_json_bool(value, false) : *fallback;
     return CALM_OK;
 }
 
 calm_status calm_json_need_string(calm_ctx *ctx, const char *where, const calm_json *object, const char *key,
                                   const char *fallback, const char **out)
 {
-    const calm_json *value = member(object, key);
-    if (!value) {
-        if (!fallback)
-            return absent(ctx, where, key);
-        *out = fallback;
-        return CALM_OK;
-    }
-    if (calm_json_typeof(value) != CALM_JSON_STRING)
-        return wrong_type(ctx, where, key, "a string", value);
-    *out = calm_json_string(value, "");
-    if (strlen(*out) != calm_json_string_length(value))
+    const calm_json *value;
+    CALM_TRY(member(ctx, where, object, key, CALM_JSON_STRING, fallback, &value));
+    *out = value ? calm_json_string(value, "") : fallback;
+    if (value && strlen(*out) != calm_json_string_length(value))
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": holds a zero byte", where, key);
     return CALM_OK;
 }
@@ -306,14 +263,6 @@ static int append(const char *bytes, size_t n, void *user)
     return 0;
 }
 
-/* Does `value` come back the same from so many digits? */
-static bool survives(double value, int digits)
-{
-    char text[40];
-    snprintf(text, sizeof text, "%.*g", digits, value);
-    return strtod(text, NULL) == value;
-}
-
 /* The fewest digits, 15 to 17, from which every number of the document reads back the same: a document of decimal
  * numbers (0.05) does not come out as 0.050000000000000003. */
 static int digits_needed(const json_t *value)
@@ -323,8 +272,7 @@ static int digits_needed(const json_t *value)
     json_t *child;
     size_t index;
     if (json_is_real(value))
-        while (most < 17 && !survives(json_real_value(value), most))
-            most++;
+        most = calm_digits_needed(json_real_value(value), most);
     json_object_foreach((json_t *)(uintptr_t)value, key, child) {
         const int digits = digits_needed(child);
         most = digits > most ? digits : most;

@@ -46,8 +46,15 @@ const char *calm_json_string(const calm_json *value, const char *fallback);
 /* Bytes of a string value (it may hold U+0000); 0 otherwise. */
 size_t calm_json_string_length(const calm_json *value);
 
-/* Walk an object in document order: start with iter = NULL; false at the end. */
+/* The next member of an object in document order; iter is NULL before the first call.  False at the end. */
 bool calm_json_next(const calm_json *object, void **iter, const char **key, const calm_json **value);
+
+/* ---- checked values: errors name the place ---- */
+
+/* CALM_EFORMAT, "PLACE: expected an array, found null", when the value is not of the type; a whole number is a
+ * CALM_JSON_REAL too.  The place is printed by format. */
+calm_status calm_json_expect(calm_ctx *ctx, const calm_json *value, calm_json_type type, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* ---- checked members of an object: errors name `where` (a file) and the key ---- */
 
@@ -66,7 +73,7 @@ calm_status calm_json_need_string(calm_ctx *ctx, const char *where, const calm_j
 
 /* ---- building and writing ---- */
 
-/* New values; NULL without memory, which the functions below and calm_json_write take. */
+/* New values.  NULL when memory is out; the functions below accept it, and calm_json_write reports it. */
 calm_json *calm_json_new_object(void);
 calm_json *calm_json_new_array(void);
 calm_json *calm_json_new_null(void);
@@ -77,7 +84,7 @@ void calm_json_set_bytes(calm_json *object, const char *key, const char *bytes, 
 void calm_json_set_int(calm_json *object, const char *key, int64_t value);
 void calm_json_set_number(calm_json *object, const char *key, double value);
 void calm_json_set_bool(calm_json *object, const char *key, bool value);
-/* Takes over `value`. */
+/* Set a member, append an element; the object or array then owns `value`. */
 void calm_json_set(calm_json *object, const char *key, calm_json *value);
 void calm_json_add(calm_json *array, calm_json *value);
 void calm_json_add_string(calm_json *array, const char *value);

@@ -23,20 +23,21 @@ struct calm_safetensors {
     size_t n_shards;
     calm_tensor *tensors;    /* sorted by name */
     size_t n_tensors;
-    calm_shard_fault_fn *hear;    /* NULL: the first fault ends the opening */
+    calm_shard_fault_fn *report;  /* NULL: the first fault ends the opening */
     void *user;
-    calm_shard_fault fault;       /* what the last failure was */
+    calm_shard_fault fault;       /* of the check in progress: set before whatever may fail */
 };
 
-/* Go on after a fault, when there is somebody to hear of it; *bad (may be NULL) says that there was one. */
+/* Report a failure and forgive it, where faults are reported; without memory nothing can go on.  *bad (may be NULL):
+ * there was a failure. */
 static calm_status survive(calm_ctx *ctx, const calm_safetensors *set, const char *tensor, calm_status status,
                            bool *bad)
 {
     if (bad)
         *bad = status != CALM_OK;
-    if (status == CALM_OK || !set->hear || status == CALM_ENOMEM)
+    if (status == CALM_OK || !set->report || status == CALM_ENOMEM)
         return status;
-    set->hear(set->user, set->fault, tensor, ctx->message);
+    set->report(set->user, set->fault, tensor, ctx->message);
     calm_ctx_forgive(ctx);
     return CALM_OK;
 }
@@ -300,7 +301,7 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Could a shard with this name be opened?  What is said of one that could not, is enough. */
+/* Was the shard with this name opened?  The tensors of one that was not are not reported one by one. */
 static bool is_open(const calm_safetensors *set, const char *file)
 {
     size_t begin = 0, end = set->n_shards;    /* sorted by name */
@@ -317,7 +318,7 @@ static bool is_open(const calm_safetensors *set, const char *file)
     return false;
 }
 
-/* Every tensor of the index must stand in the shard it is said to be in. */
+/* Every tensor of the index must be in the shard that the index names. */
 static calm_status check_index(calm_ctx *ctx, calm_safetensors *set, const char *index_path, const calm_json *map)
 {
     void *iter = NULL;
@@ -326,7 +327,7 @@ static calm_status check_index(calm_ctx *ctx, calm_safetensors *set, const char 
     while (calm_json_next(map, &iter, &name, &value)) {
         const calm_tensor *tensor = calm_safetensors_find(set, name);
         const char *file = calm_json_string(value, "");
-        if (set->hear && !is_open(set, file))
+        if (set->report && !is_open(set, file))
             continue;
         set->fault = CALM_SHARD_PLACE;
         if (!tensor || strcmp(base_name(tensor->file), file) != 0)
@@ -336,7 +337,7 @@ static calm_status check_index(calm_ctx *ctx, calm_safetensors *set, const char 
     return CALM_OK;
 }
 
-/* For those who want to hear of it: tensors that the index does not have, and its total. */
+/* Tensors that are missing from the index, and its total: no reader needs them, so they are only reported. */
 static calm_status check_completeness(calm_ctx *ctx, calm_safetensors *set, const char *index_path,
                                       const calm_json *index)
 {
@@ -400,7 +401,7 @@ static calm_status open_directory(calm_ctx *ctx, calm_safetensors *set, const ch
         status = open_files(ctx, set);
     if (status == CALM_OK)
         status = check_index(ctx, set, index_path, map);
-    if (status == CALM_OK && set->hear)
+    if (status == CALM_OK && set->report)
         status = survive(ctx, set, NULL, check_completeness(ctx, set, index_path, index), NULL);
     calm_json_free(index);
     return status;
@@ -411,14 +412,14 @@ calm_status calm_safetensors_open(calm_ctx *ctx, const char *path, calm_safetens
     return calm_safetensors_open_leniently(ctx, path, NULL, NULL, out);
 }
 
-calm_status calm_safetensors_open_leniently(calm_ctx *ctx, const char *path, calm_shard_fault_fn *hear, void *user,
+calm_status calm_safetensors_open_leniently(calm_ctx *ctx, const char *path, calm_shard_fault_fn *report, void *user,
                                             calm_safetensors **out)
 {
     *out = NULL;
     calm_safetensors *set = calloc(1, sizeof *set);
     if (!set)
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
-    set->hear = hear;
+    set->report = report;
     set->user = user;
     calm_status status = calm_is_directory(path) ? open_directory(ctx, set, path) : open_one(ctx, set, path);
     if (status == CALM_OK)
@@ -456,17 +457,6 @@ const calm_tensor *calm_safetensors_find(const calm_safetensors *set, const char
     if (!set->n_tensors)
         return NULL;
     return bsearch(&key, set->tensors, set->n_tensors, sizeof key, by_name);
-}
-
-const char *calm_safetensors_metadata(const calm_safetensors *set, const char *key)
-{
-    for (size_t i = 0; i < set->n_shards; i++) {
-        const calm_json *table = calm_json_get(set->shards[i].header, "__metadata__");
-        const char *value = calm_json_string(calm_json_get(table, key), NULL);
-        if (value)
-            return value;
-    }
-    return NULL;
 }
 
 calm_status calm_safetensors_need(calm_ctx *ctx, const calm_safetensors *set, const char *name, int n_dims,

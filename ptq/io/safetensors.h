@@ -3,8 +3,8 @@
  *   u64 N, little-endian | N bytes of JSON, "{" first, padded with spaces | data, offsets count from here
  *   {"name": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [begin, end]}, "__metadata__": {"k": "v"}}
  *
- * Files come from strangers: the header's length, every dtype, shape, product and offset is checked, tensors may
- * neither overlap nor leave holes, and the data must end where the file ends.  Files are mapped; tensors are views. */
+ * Files are untrusted.  The header's length and every dtype, shape, product and offset are checked; tensors may neither
+ * overlap nor leave holes, and the last one must end where the file ends.  Files are mapped; tensors are views. */
 #ifndef CALM_IO_SAFETENSORS_H
 #define CALM_IO_SAFETENSORS_H
 
@@ -30,19 +30,19 @@ typedef struct calm_tensor {
 
 typedef struct calm_safetensors calm_safetensors;
 
-/* Open a file, or a directory holding model.safetensors or model.safetensors.index.json with its shards.
- * Everything the set owns is released by close.
+/* Open a file, or a directory with model.safetensors or model.safetensors.index.json and its shards.  Close releases
+ * all that the set owns.
  * CALM_ENOTFOUND: no such file, shard or tensor file in the directory.  CALM_EFORMAT: file, tensor, expected, found. */
 calm_status calm_safetensors_open(calm_ctx *ctx, const char *path, calm_safetensors **out);
 void calm_safetensors_close(calm_safetensors *set);
 
-/* What is wrong with the files of a set. */
+/* Faults of the files of a set. */
 typedef enum calm_shard_fault {
     CALM_SHARD_HEADER,        /* length, JSON, or an entry of it                                       */
     CALM_SHARD_DTYPE,         /* a dtype that is not known                                             */
     CALM_SHARD_BOUNDS,        /* offsets past the end of the file, or not what dtype and shape span    */
     CALM_SHARD_OVERLAP,       /* two tensors on the same bytes                                         */
-    CALM_SHARD_HOLE,          /* bytes that no tensor has                                              */
+    CALM_SHARD_HOLE,          /* bytes of no tensor                                                    */
     CALM_SHARD_TWICE,         /* a tensor in two files                                                 */
     CALM_SHARD_INDEX,         /* the index itself                                                      */
     CALM_SHARD_MISSING,       /* a file of the index is not there                                      */
@@ -51,34 +51,31 @@ typedef enum calm_shard_fault {
     CALM_SHARD_TOTAL,         /* metadata.total_size is not the bytes of all tensors                   */
 } calm_shard_fault;
 
-/* Hears of one fault: the tensor, or NULL, and the sentence that calm_safetensors_open would fail with. */
+/* Callback for one fault: the tensor, or NULL, and the message that calm_safetensors_open would fail with. */
 typedef void calm_shard_fault_fn(void *user, calm_shard_fault fault, const char *tensor, const char *text);
 
-/* Open what can be read: each fault is said to `hear` and its tensor or file left out, also the last two, with which
- * calm_safetensors_open does not concern itself.  Of overlapping tensors both stay, of two with one name the first.
- * Fails as that does where nothing is there at all, and with CALM_ENOMEM. */
-calm_status calm_safetensors_open_leniently(calm_ctx *ctx, const char *path, calm_shard_fault_fn *hear, void *user,
+/* Open all that can be read.  Each fault is passed to `report`, and its tensor or file is left out; of overlapping
+ * tensors both stay, of two with one name the first.  Only this function checks for CALM_SHARD_UNLISTED and
+ * CALM_SHARD_TOTAL. CALM_ENOTFOUND: no file at all.  CALM_ENOMEM. */
+calm_status calm_safetensors_open_leniently(calm_ctx *ctx, const char *path, calm_shard_fault_fn *report, void *user,
                                             calm_safetensors **out);
 
-/* Tensors by falling out of the files in name order (strcmp). */
+/* All tensors of all files, sorted by name (strcmp). */
 size_t calm_safetensors_count(const calm_safetensors *set);
 const calm_tensor *calm_safetensors_at(const calm_safetensors *set, size_t index);
 
 /* NULL when absent. */
 const calm_tensor *calm_safetensors_find(const calm_safetensors *set, const char *name);
 
-/* Value of a __metadata__ key of any shard, or NULL. */
-const char *calm_safetensors_metadata(const calm_safetensors *set, const char *key);
-
 /* Find a tensor and check its shape; CALM_ENOTFOUND or CALM_EFORMAT with both shapes. */
 calm_status calm_safetensors_need(calm_ctx *ctx, const calm_safetensors *set, const char *name, int n_dims,
                                   const size_t *shape, const calm_tensor **out);
 
-/* The same for one that is to be widened: CALM_EFORMAT also for another dtype than a float one. */
+/* The same for a float tensor: CALM_EFORMAT also for a dtype that is not a float. */
 calm_status calm_safetensors_need_floats(calm_ctx *ctx, const calm_safetensors *set, const char *name, int n_dims,
                                          const size_t *shape, const calm_tensor **out);
 
-/* Drop a tensor's pages from resident memory; they are read again when touched. */
+/* Drop a tensor's pages from resident memory.  They are read again on access. */
 void calm_safetensors_release(const calm_safetensors *set, const calm_tensor *tensor);
 
 /* The same for `bytes` of it from `offset` on. */
@@ -95,7 +92,7 @@ const char *calm_shape_text(int n_dims, const size_t *shape, char text[128]);
 
 /* ---- writing ---- */
 
-/* A file being written: the header is known beforehand, the data follows in the same order. */
+/* A file being written: first the header of all tensors, then their data in the same order. */
 typedef struct calm_safetensors_writer {
     calm_writer file;
     const calm_tensor *tensors;    /* [n] name, dtype, n_dims, shape; borrowed */

@@ -1,4 +1,4 @@
-/* safetensors in shards, writing: the tensors of a checkpoint in order, cut into files no larger than asked.
+/* safetensors in shards, writing: the tensors of a checkpoint in order, in files of limited size.
  *
  *   one file   model.safetensors
  *   several    model-00001-of-00003.safetensors, ... and model.safetensors.index.json:
@@ -9,7 +9,7 @@
 
 #include "ptq/io/safetensors.h"
 
-/* Bytes of tensors in a file unless told otherwise: what the field's libraries take as 5 GB. */
+/* Default for the bytes of tensors in a file: "5GB", as the field's libraries read it. */
 #define CALM_SHARD_BYTES ((size_t)5000 * 1000 * 1000)
 
 typedef struct calm_shards_writer {
@@ -30,8 +30,8 @@ calm_status calm_shards_begin(calm_ctx *ctx, calm_shards_writer *writer, const c
 /* Data of the next tensor, whole or in pieces, as calm_safetensors_put takes it. */
 calm_status calm_shards_put(calm_ctx *ctx, calm_shards_writer *writer, const void *data, size_t bytes);
 
-/* From here on bytes that are put go to `to`, one after another, and not into the file; NULL ends that.  For tensors
- * whose pieces are not made in the file's order. */
+/* Write further bytes to `to`, one after another, instead of the file; NULL: to the file again.  For tensors whose
+ * pieces are not computed in the file's order. */
 void calm_shards_divert(calm_shards_writer *writer, uint8_t *to);
 
 /* The tensor that the next bytes belong to. */

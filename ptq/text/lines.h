@@ -1,4 +1,4 @@
-/* Lines of a text: what readers of JSON lines walk over. */
+/* Lines of a text, as JSON lines have them. */
 #ifndef CALM_TEXT_LINES_H
 #define CALM_TEXT_LINES_H
 
@@ -8,7 +8,7 @@
 typedef struct calm_lines {
     const char *text;    /* [n], borrowed */
     size_t n, at;        /* at: first byte of the next line; 0 to begin with */
-    size_t number;       /* of the line that was handed out, from 1; 0 to begin with */
+    size_t number;       /* of the line read last, from 1; 0 before it */
 } calm_lines;
 
 /* Nothing but spaces, tabs and ends of lines in `text` [n]? */

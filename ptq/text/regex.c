@@ -143,7 +143,7 @@ static int search(calm_matcher *matcher, const char *text, size_t n, size_t offs
     return pcre2_match(code, (PCRE2_SPTR)text, n, offset, options, matcher->match, matcher->limits);
 }
 
-/* \K inside a look-ahead can put the begin behind the end; nobody can use such a match. */
+/* \K inside a look-ahead can put the begin behind the end; such a match has no text. */
 static bool result_in_order(const calm_matcher *matcher)
 {
     const PCRE2_SIZE *span = pcre2_get_ovector_pointer(matcher->match);

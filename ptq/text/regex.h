@@ -1,7 +1,7 @@
 /* Regular expressions as tokenizers and module patterns write them; the only user of PCRE2.
  *
- * Patterns come from Oniguruma (tokenizer.json) or Python (`re:` targets) and see characters, not bytes.
- * What those engines read otherwise than PCRE2 is rewritten or refused:
+ * Patterns are written for Oniguruma (tokenizer.json) or Python (`re:` targets) and match characters, not bytes.  What
+ * PCRE2 reads differently from those engines is rewritten or refused:
  *
  *   \s \S   White_Space property (PCRE2 alone would add U+180E)
  *   \w \W   letters, marks, decimal and letter numbers, connectors (PCRE2 alone would take no marks); \b \B by them
@@ -22,7 +22,7 @@
 #include "ptq/base/context.h"
 
 typedef struct calm_regex calm_regex;
-typedef struct calm_matcher calm_matcher;    /* the room one thread needs to search with one regex */
+typedef struct calm_matcher calm_matcher;    /* workspace of one thread for one regex */
 
 /* Compile `pattern` [n] (well-formed UTF-8; borrowed only during the call).
  *
@@ -33,11 +33,11 @@ typedef struct calm_matcher calm_matcher;    /* the room one thread needs to sea
 calm_status calm_regex_new(calm_ctx *ctx, const char *where, const char *pattern, size_t n, calm_regex **out);
 void calm_regex_free(calm_regex *regex);
 
-/* Steps that a pattern over names of modules may take: dozens of alternatives of block numbers take some hundred. */
+/* Limit on the steps of a pattern over module names: dozens of alternatives of block numbers take a few hundred. */
 #define CALM_NAME_STEPS 2000
 
-/* Let searches with it give up after about `steps` instead of millions: for patterns of strangers that are held against
- * many names. */
+/* Limit searches to about `steps` steps instead of millions: for untrusted patterns that are matched against many
+ * names. */
 void calm_regex_limit(calm_regex *regex, uint32_t steps);
 
 /* A matcher borrows the regex and is freed before it.  Fails with CALM_ENOMEM. */

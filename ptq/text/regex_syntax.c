@@ -1,7 +1,7 @@
-/* Patterns of Oniguruma, as PCRE2 must read them.
+/* Patterns of Oniguruma, rewritten for PCRE2.
  *
- * Oniguruma's tables are of Unicode 16, PCRE2's as old as the system: the categories are written out with what the
- * older ones (Unicode 14 in Debian 12) lack. */
+ * Oniguruma's tables are of Unicode 16, PCRE2's as old as the system (Unicode 14 in Debian 12): the characters since
+ * then are added to each category. */
 #include "ptq/text/regex_syntax.h"
 
 #include <string.h>

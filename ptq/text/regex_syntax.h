@@ -1,10 +1,10 @@
-/* Patterns of Oniguruma, as PCRE2 must read them (regex.h says what differs). */
+/* Patterns of Oniguruma, rewritten for PCRE2 (regex.h lists the differences). */
 #ifndef CALM_TEXT_REGEX_SYNTAX_H
 #define CALM_TEXT_REGEX_SYNTAX_H
 
 #include "ptq/base/text.h"
 
-/* Append what PCRE2 must compile for `pattern` [n]; false when it holds something that has no equal there. */
+/* Append the pattern for PCRE2 that matches as `pattern` [n] does in Oniguruma; false when PCRE2 has no equivalent. */
 bool calm_regex_translate(const char *pattern, size_t n, calm_text *out);
 
 #endif

@@ -89,28 +89,39 @@ void calm_table_printable(const char *text, calm_text *out, size_t *columns)
     calm_text_clear(&sound);
 }
 
+/* `text` as a terminal may show it, and its width there. */
+static const char *keep_printable(calm_table *table, const char *text, size_t *columns)
+{
+    calm_text printable;
+    calm_text_init(&printable);
+    calm_table_printable(text, &printable, columns);
+    const char *kept = keep(table, printable.data ? printable.data : "", printable.length);
+    table->failed = table->failed || printable.failed;
+    calm_text_clear(&printable);
+    return kept;
+}
+
 static void add_cell(calm_table *table, calm_table_cell cell, const char *shown)
 {
     void *cells = table->cells;
-    calm_text printable;
     if (!grow(table, &cells, table->n_cells, &table->cell_capacity, sizeof cell))
         return;
     table->cells = cells;
-    calm_text_init(&printable);
-    calm_table_printable(shown, &printable, &cell.columns);
-    cell.shown = keep(table, printable.data ? printable.data : "", printable.length);
-    table->failed = table->failed || printable.failed;
-    calm_text_clear(&printable);
+    cell.shown = keep_printable(table, shown, &cell.columns);
     table->cells[table->n_cells++] = cell;
 }
 
-void calm_table_column(calm_table *table, const char *heading, calm_align align)
+void calm_table_column(calm_table *table, const char *name, calm_align align)
 {
     void *headings = table->headings;
-    if (!grow(table, &headings, table->n_columns, &table->column_capacity, sizeof *table->headings))
+    calm_table_heading heading = {.align = align};
+    if (!grow(table, &headings, table->n_columns, &table->column_capacity, sizeof heading))
         return;
     table->headings = headings;
-    table->headings[table->n_columns++] = (calm_table_heading){keep(table, heading, strlen(heading)), align};
+    heading.name = keep(table, name, strlen(name));
+    /* A heading may be untrusted too: the column of a view that is in the store. */
+    heading.shown = keep_printable(table, name, &heading.columns);
+    table->headings[table->n_columns++] = heading;
     table->rows = calm_arena_save(&table->arena);
 }
 
@@ -215,6 +226,15 @@ void calm_table_drop_empty(calm_table *table)
             drop_column(table, c);
 }
 
+/* A table or text that ran out of memory holds less than it was given, and nothing out of bounds: writers go on and
+ * report it here. */
+static calm_status check(calm_ctx *ctx, const calm_table *table, const calm_text *out)
+{
+    if (table->failed)
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
+    return calm_text_check(ctx, out);
+}
+
 /* ---- text ---- */
 
 static void trim_end(calm_text *out)
@@ -238,36 +258,14 @@ static void put(calm_text *out, const char *shown, size_t columns, size_t width,
         pad(out, width - columns);
 }
 
-static size_t text_columns(const char *text)
-{
-    calm_text printable;
-    size_t columns;
-    calm_text_init(&printable);
-    calm_table_printable(text, &printable, &columns);
-    calm_text_clear(&printable);
-    return columns;
-}
-
-/* A heading may be a stranger's too: the column of a view that is in the store. */
-static void put_heading(calm_text *out, const char *name, size_t width, calm_align align)
-{
-    calm_text printable;
-    size_t columns;
-    calm_text_init(&printable);
-    calm_table_printable(name, &printable, &columns);
-    out->failed = out->failed || printable.failed;
-    put(out, printable.data ? printable.data : "", columns, width, align);
-    calm_text_clear(&printable);
-}
-
 /* Width of each column into width [n_columns]. */
 static void measure(const calm_table *table, size_t *width)
 {
     for (size_t c = 0; c < table->n_columns; c++)
-        width[c] = text_columns(table->headings[c].name);
+        width[c] = table->headings[c].columns;
     for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
-        const size_t columns = table->cells[i].columns;
-        width[i % table->n_columns] = columns > width[i % table->n_columns] ? columns : width[i % table->n_columns];
+        size_t *of = &width[i % table->n_columns];
+        *of = calm_size_max(*of, table->cells[i].columns);
     }
 }
 
@@ -275,7 +273,7 @@ static void write_headings(const calm_table *table, size_t indent, const size_t 
 {
     pad(out, indent);
     for (size_t c = 0; c < table->n_columns; c++) {
-        put_heading(out, table->headings[c].name, width[c], table->headings[c].align);
+        put(out, table->headings[c].shown, table->headings[c].columns, width[c], table->headings[c].align);
         calm_text_append(out, GAP, sizeof GAP - 1);
     }
     trim_end(out);
@@ -308,34 +306,28 @@ calm_status calm_table_write(calm_ctx *ctx, const calm_table *table, size_t inde
 {
     size_t *width;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    if (table->failed)
-        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, width, table->n_columns + 1));
     measure(table, width);
     write_headings(table, indent, width, out);
     write_rows(table, indent, width, out);
     calm_arena_rewind(ctx->scratch, mark);
-    return calm_text_check(ctx, out);
+    return check(ctx, table, out);
 }
 
 calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out)
 {
     size_t width = 0;
-    if (table->failed)
-        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
-    for (size_t c = 0; c < table->n_columns; c++) {
-        const size_t columns = text_columns(table->headings[c].name);
-        width = columns > width ? columns : width;
-    }
+    for (size_t c = 0; c < table->n_columns; c++)
+        width = calm_size_max(width, table->headings[c].columns);
     for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
-        const char *name = table->headings[i % table->n_columns].name;
+        const calm_table_heading *heading = &table->headings[i % table->n_columns];
         if (table->cells[i].columns == 0)
             continue;
         pad(out, indent);
-        put_heading(out, name, width, CALM_ALIGN_LEFT);
+        put(out, heading->shown, heading->columns, width, CALM_ALIGN_LEFT);
         calm_text_printf(out, GAP "%s\n", table->cells[i].shown);
     }
-    return calm_text_check(ctx, out);
+    return check(ctx, table, out);
 }
 
 /* ---- CSV and Markdown ---- */
@@ -352,18 +344,6 @@ static void put_csv_text(calm_text *out, const char *text)
     calm_text_append(out, "\"", 1);
 }
 
-/* The fewest digits that read back the same. */
-static void put_csv_number(calm_text *out, double value)
-{
-    char shown[40];
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(shown, sizeof shown, "%.*g", digits, value);
-        if (strtod(shown, NULL) == value)
-            break;
-    }
-    calm_text_append(out, shown, strlen(shown));
-}
-
 static void put_csv_cell(calm_text *out, const calm_table_cell *cell)
 {
     if (cell->type == CALM_CELL_TEXT)
@@ -371,7 +351,7 @@ static void put_csv_cell(calm_text *out, const calm_table_cell *cell)
     else if (cell->type == CALM_CELL_BOOL)
         calm_text_printf(out, cell->integer ? "true" : "false");
     else if (cell->type == CALM_CELL_NUMBER)
-        put_csv_number(out, cell->number);
+        calm_text_number(out, cell->number, 15);
     else
         calm_text_append(out, cell->shown, strlen(cell->shown));
 }
@@ -394,11 +374,9 @@ static void put_csv_rows(calm_text *out, const calm_table *table)
 
 calm_status calm_table_write_csv(calm_ctx *ctx, const calm_table *table, calm_text *out)
 {
-    if (table->failed)
-        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
     put_csv_headings(out, table);
     put_csv_rows(out, table);
-    return calm_text_check(ctx, out);
+    return check(ctx, table, out);
 }
 
 /* A cell of a Markdown table: what would end it is escaped. */
@@ -414,8 +392,6 @@ static void put_markdown(calm_text *out, const char *shown)
 
 calm_status calm_table_write_markdown(calm_ctx *ctx, const calm_table *table, calm_text *out)
 {
-    if (table->failed)
-        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
     calm_text_printf(out, "|");
     for (size_t c = 0; c < table->n_columns; c++) {
         calm_text_printf(out, " ");
@@ -429,18 +405,16 @@ calm_status calm_table_write_markdown(calm_ctx *ctx, const calm_table *table, ca
         put_markdown(out, table->cells[i].shown);
     }
     calm_text_printf(out, "\n");
-    return calm_text_check(ctx, out);
+    return check(ctx, table, out);
 }
 
 calm_status calm_table_take_csv(calm_ctx *ctx, calm_table *table, calm_text *out)
 {
-    if (table->failed)
-        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
     if (!table->headed)
         put_csv_headings(out, table);
     put_csv_rows(out, table);
     calm_arena_rewind(&table->arena, table->rows);
     table->n_cells = 0;
     table->headed = true;
-    return calm_text_check(ctx, out);
+    return check(ctx, table, out);
 }

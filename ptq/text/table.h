@@ -28,14 +28,16 @@ typedef enum calm_cell_type {
 typedef struct calm_table_cell {
     calm_cell_type type;
     const char *text;    /* as it was given: JSON's form of a text           */
-    const char *shown;   /* what people see, printable                       */
+    const char *shown;   /* printable form, for text and Markdown            */
     size_t columns;      /* width of it on a terminal                        */
     int64_t integer;
     double number;
 } calm_table_cell;
 
 typedef struct calm_table_heading {
-    const char *name;
+    const char *name;    /* as it was given: the key of JSON rows */
+    const char *shown;   /* printable                             */
+    size_t columns;      /* width of it on a terminal             */
     calm_align align;
 } calm_table_heading;
 
@@ -71,7 +73,7 @@ void calm_table_empty(calm_table *table);
 /* Number of complete rows. */
 size_t calm_table_rows(const calm_table *table);
 
-/* Take away the columns whose cells all show nothing; without rows all columns stay. */
+/* Remove the columns whose cells are all empty; a table without rows keeps all columns. */
 void calm_table_drop_empty(calm_table *table);
 
 /* Append headings, a rule and the rows, each line indented by `indent` spaces, without blanks at the ends of lines.
@@ -82,18 +84,18 @@ calm_status calm_table_write(calm_ctx *ctx, const calm_table *table, size_t inde
  * quoted); numbers have all digits, empty cells no character, yes and no are true and false. */
 calm_status calm_table_write_csv(calm_ctx *ctx, const calm_table *table, calm_text *out);
 
-/* Append the rows so far as such CSV and forget them; the headings come with the first call.  For more rows than memory
- * should hold. */
+/* Append the rows so far as CSV and drop them from the table; the first call appends the headings too.  For more rows
+ * than memory should hold. */
 calm_status calm_table_take_csv(calm_ctx *ctx, calm_table *table, calm_text *out);
 
-/* Append headings and rows as a Markdown table with the texts that people see. */
+/* Append headings and rows as a Markdown table, cells in their printable form. */
 calm_status calm_table_write_markdown(calm_ctx *ctx, const calm_table *table, calm_text *out);
 
 /* Append each row as a list, one line per cell that is not empty: "heading  value". */
 calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out);
 
-/* Append a text as tables show it: well-formed, control characters as \n, \t, \u{...}; *columns (NULL: not wanted) is
- * its width on a terminal. */
+/* Append the printable form of a text: well-formed, control characters as \n, \t, \u{...}; *columns (NULL: not
+ * wanted) is its width on a terminal. */
 void calm_table_printable(const char *text, calm_text *out, size_t *columns);
 
 #endif

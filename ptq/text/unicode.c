@@ -113,28 +113,17 @@ size_t calm_utf8_step_back(const char *text, size_t at)
     return at;
 }
 
+size_t calm_utf8_count(const char *text, size_t n)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return count;
+}
+
 size_t calm_utf8_encode(uint32_t character, char out[CALM_UTF8_MAX])
 {
-    if (character < 0x80) {
-        out[0] = (char)character;
-        return 1;
-    }
-    if (character < 0x800) {
-        out[0] = (char)(0xC0 | character >> 6);
-        out[1] = (char)(0x80 | (character & 0x3F));
-        return 2;
-    }
-    if (character < 0x10000) {
-        out[0] = (char)(0xE0 | character >> 12);
-        out[1] = (char)(0x80 | (character >> 6 & 0x3F));
-        out[2] = (char)(0x80 | (character & 0x3F));
-        return 3;
-    }
-    out[0] = (char)(0xF0 | character >> 18);
-    out[1] = (char)(0x80 | (character >> 12 & 0x3F));
-    out[2] = (char)(0x80 | (character >> 6 & 0x3F));
-    out[3] = (char)(0x80 | (character & 0x3F));
-    return 4;
+    return (size_t)utf8proc_encode_char((utf8proc_int32_t)character, (utf8proc_uint8_t *)out);
 }
 
 void calm_utf8_repair(const char *text, size_t n, calm_text *out)
@@ -169,38 +158,27 @@ static bool is_enclosed_letter(uint32_t c)
            (c >= 0x1F170 && c <= 0x1F189);
 }
 
+/* Sets of general categories, one bit each. */
+#define CATEGORY(name) (UINT32_C(1) << UTF8PROC_CATEGORY_##name)
+#define LETTERS        (CATEGORY(LU) | CATEGORY(LL) | CATEGORY(LT) | CATEGORY(LM) | CATEGORY(LO))
+#define MARKS          (CATEGORY(MN) | CATEGORY(MC) | CATEGORY(ME))
+#define NUMBERS        (CATEGORY(ND) | CATEGORY(NL) | CATEGORY(NO))
+#define SEPARATORS     (CATEGORY(ZL) | CATEGORY(ZP))    /* of lines; the spaces are printable */
+
+static bool is_of(uint32_t c, uint32_t categories)
+{
+    return UINT32_C(1) << utf8proc_category((utf8proc_int32_t)c) & categories;
+}
+
 bool calm_unicode_is_word(uint32_t c)
 {
-    switch (utf8proc_category((utf8proc_int32_t)c)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC:
-        return true;
-    default:
-        return c == 0x200C || c == 0x200D || is_enclosed_letter(c) || calm_unicode_is_late_word(c);
-    }
+    return is_of(c, LETTERS | MARKS | CATEGORY(ND) | CATEGORY(NL) | CATEGORY(PC)) || c == 0x200C || c == 0x200D ||
+           is_enclosed_letter(c) || calm_unicode_is_late_word(c);
 }
 
 bool calm_unicode_is_number(uint32_t c)
 {
-    if (c < 0x80)
-        return c >= '0' && c <= '9';
-    switch (utf8proc_category((utf8proc_int32_t)c)) {
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_NO:
-        return true;
-    default:
-        return calm_unicode_is_late_number(c);
-    }
+    return c < 0x80 ? c >= '0' && c <= '9' : is_of(c, NUMBERS) || calm_unicode_is_late_number(c);
 }
 
 /* Capital letters since Unicode 15.1, as `first` + k to `lower` + k, and irregular ones. */
@@ -244,18 +222,7 @@ size_t calm_unicode_grapheme(const char *text, size_t n)
 
 bool calm_unicode_is_unprintable(uint32_t c)
 {
-    switch (utf8proc_category((utf8proc_int32_t)c)) {
-    case UTF8PROC_CATEGORY_CN:
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CS:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP:
-        return true;
-    default:
-        return false;
-    }
+    return is_of(c, CATEGORY(CN) | CATEGORY(CC) | CATEGORY(CF) | CATEGORY(CO) | CATEGORY(CS) | SEPARATORS);
 }
 
 int calm_unicode_columns(uint32_t character)

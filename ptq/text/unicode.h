@@ -1,6 +1,7 @@
 /* Unicode: UTF-8 checked and decoded, normalization forms, classes of characters; the only user of utf8proc.
  *
- * Where the tokenizers library has older or newer tables than the system, its are followed (unicode_classes.h). */
+ * Where the tables of the Hugging Face tokenizers library differ from the system's, the library's count
+ * (unicode_classes.h). */
 #ifndef CALM_TEXT_UNICODE_H
 #define CALM_TEXT_UNICODE_H
 
@@ -20,6 +21,9 @@ size_t calm_utf8_decode(const char *text, uint32_t *out);
 
 /* Offset of the character of well-formed `text` that ends at byte `at` > 0. */
 size_t calm_utf8_step_back(const char *text, size_t at);
+
+/* Characters of well-formed `text` [n]. */
+size_t calm_utf8_count(const char *text, size_t n);
 
 /* Encode a character below U+110000; its length in bytes. */
 size_t calm_utf8_encode(uint32_t character, char out[CALM_UTF8_MAX]);
@@ -45,7 +49,7 @@ size_t calm_unicode_lower(uint32_t character, uint32_t out[2]);
 /* Bytes of the first extended grapheme cluster (UAX #29) of well-formed `text` [n], n > 0. */
 size_t calm_unicode_grapheme(const char *text, size_t n);
 
-/* White_Space property: what trims around added tokens and what \s stands for. */
+/* White_Space property: what added tokens strip, and \s in patterns. */
 bool calm_unicode_is_space(uint32_t character);
 
 /* A word character (UTS #18, annex C): alphabetic, mark, decimal number, connector or join control. */
@@ -54,7 +58,7 @@ bool calm_unicode_is_word(uint32_t character);
 /* A number of any script: decimal, letter or other (N*). */
 bool calm_unicode_is_number(uint32_t character);
 
-/* Control, format, private-use or unassigned: nothing a report should print as it stands. */
+/* Control, format, private-use, unassigned, or a line separator: escaped in reports. */
 bool calm_unicode_is_unprintable(uint32_t character);
 
 /* Columns that a character takes on a terminal: 0 for marks, 2 for wide ones, else 1. */

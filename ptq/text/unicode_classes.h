@@ -1,7 +1,7 @@
 /* Classes of characters in the versions of Unicode that the Hugging Face tokenizers library was built from.
  *
  * The library draws on several Rust packages whose tables are of Unicode 8, 9 and 16; a character that is newer than a
- * table is unassigned to it.  ids follow those tables and not the system's, so they are kept here. */
+ * table is unassigned to it.  Token ids depend on those tables, so they are kept here. */
 #ifndef CALM_TEXT_UNICODE_CLASSES_H
 #define CALM_TEXT_UNICODE_CLASSES_H
 

@@ -10,7 +10,8 @@
 #define N_LOW 0x21
 #define N_MIDDLE (0xA1 - 0x7F)
 
-uint32_t calm_bytelevel_character(uint8_t byte)
+/* The character that stands for a byte. */
+static uint32_t character_of(uint8_t byte)
 {
     if (byte < N_LOW)
         return FIRST_STAND_IN + byte;
@@ -21,7 +22,8 @@ uint32_t calm_bytelevel_character(uint8_t byte)
     return byte;
 }
 
-int calm_bytelevel_byte(uint32_t character)
+/* The byte a character stands for, or -1. */
+static int byte_of(uint32_t character)
 {
     if (character >= CALM_BYTELEVEL_END)
         return -1;
@@ -31,14 +33,14 @@ int calm_bytelevel_byte(uint32_t character)
         return (int)(character - FIRST_STAND_IN - N_LOW + 0x7F);
     if (character >= FIRST_STAND_IN)
         return (int)(character - FIRST_STAND_IN);
-    return calm_bytelevel_character((uint8_t)character) == character ? (int)character : -1;
+    return character_of((uint8_t)character) == character ? (int)character : -1;
 }
 
 size_t calm_bytelevel_spell(const char *in, size_t n, char *out)
 {
     size_t written = 0;
     for (size_t i = 0; i < n; i++)
-        written += calm_utf8_encode(calm_bytelevel_character((uint8_t)in[i]), out + written);
+        written += calm_utf8_encode(character_of((uint8_t)in[i]), out + written);
     return written;
 }
 
@@ -48,7 +50,7 @@ size_t calm_bytelevel_read(const char *in, size_t n, char *out)
     uint32_t character;
     for (size_t at = 0; at < n;) {
         at += calm_utf8_decode(in + at, &character);
-        int byte = calm_bytelevel_byte(character);
+        int byte = byte_of(character);
         if (byte < 0) {
             memcpy(out, in, n);
             return n;

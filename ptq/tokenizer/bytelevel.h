@@ -14,12 +14,6 @@
 /* No character of the alphabet is at or above this one, and none takes more than two bytes in UTF-8. */
 #define CALM_BYTELEVEL_END 0x144
 
-/* The character that stands for a byte. */
-uint32_t calm_bytelevel_character(uint8_t byte);
-
-/* The byte a character stands for, or -1. */
-int calm_bytelevel_byte(uint32_t character);
-
 /* Spell bytes `in` [n] in the alphabet into out [2 n]; the bytes written. */
 size_t calm_bytelevel_spell(const char *in, size_t n, char *out);
 

@@ -41,11 +41,8 @@ static void show_bytes(const char *bytes, size_t n, calm_text *out)
 /* Fills tok->shown. */
 static calm_status show_tokens(calm_ctx *ctx, calm_tokenizer *tok)
 {
-    size_t longest = 0;
     char *bytes;
-    for (size_t id = 0; id < tok->n_ids; id++)
-        longest = tok->tokens[id].piece.n > longest ? tok->tokens[id].piece.n : longest;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, bytes, longest));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, bytes, calm_tokenizer_longest(tok)));
     calm_text_append(&tok->shown, "", 1);
     for (size_t id = 0; id < tok->n_ids; id++) {
         calm_token *token = &tok->tokens[id];
@@ -75,17 +72,15 @@ size_t calm_tokenizer_size(const calm_tokenizer *tok)
 
 static calm_status read_model(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
 {
-    static const calm_tokenizer_type types[] = {{"BPE", calm_tokenizer_read_bpe},
-                                                {"Unigram", calm_tokenizer_read_unigram},
-                                                {"WordPiece", calm_tokenizer_read_wordpiece},
-                                                {NULL, NULL}};
-    if (calm_json_typeof(json) != CALM_JSON_OBJECT)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: expected an object, found %s", where,
-                         calm_json_type_name(calm_json_typeof(json)));
+    static const calm_tokenizer_type types[] = {{"BPE", {0}, NULL, calm_tokenizer_read_bpe},
+                                                {"Unigram", {0}, NULL, calm_tokenizer_read_unigram},
+                                                {"WordPiece", {0}, NULL, calm_tokenizer_read_wordpiece},
+                                                {NULL, {0}, NULL, NULL}};
+    CALM_TRY(calm_json_expect(ctx, json, CALM_JSON_OBJECT, "%s", where));
     /* Files of 2019 and 2020 (gpt2) do not name the type; only BPE has merges. */
     if (!calm_json_get(json, "type") && calm_json_get(json, "merges"))
         return calm_tokenizer_read_bpe(ctx, tok, where, json);
-    return calm_tokenizer_read_parts(ctx, tok, where, json, NULL, types);
+    return calm_tokenizer_read_parts(ctx, tok, where, json, NULL, types, NULL);
 }
 
 static calm_status read_file(calm_ctx *ctx, calm_tokenizer *tok, const calm_json *json)
@@ -100,9 +95,7 @@ static calm_status read_file(calm_ctx *ctx, calm_tokenizer *tok, const calm_json
     };
     const char *version;
     char *place;
-    if (calm_json_typeof(json) != CALM_JSON_OBJECT)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: expected an object, found %s", tok->path,
-                         calm_json_type_name(calm_json_typeof(json)));
+    CALM_TRY(calm_json_expect(ctx, json, CALM_JSON_OBJECT, "%s", tok->path));
     CALM_TRY(calm_json_need_string(ctx, tok->path, json, "version", "1.0", &version));
     if (strcmp(version, "1.0") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: version \"%.60s\": not supported; known is \"1.0\"", tok->path,
@@ -143,12 +136,10 @@ void calm_tokenizer_close(calm_tokenizer *tok)
 {
     if (!tok)
         return;
-    for (size_t i = 0; i < tok->n_pretokenizers; i++)
-        calm_regex_free(tok->pretokenizers[i].pattern.regex);
-    for (size_t i = 0; i < tok->n_normalizers; i++)
-        calm_regex_free(tok->normalizers[i].pattern.regex);
-    for (size_t i = 0; i < tok->n_decoders; i++)
-        calm_regex_free(tok->decoders[i].pattern.regex);
+    calm_token_chain *const chains[] = {&tok->normalizers, &tok->pretokenizers, &tok->decoders};
+    for (size_t k = 0; k < 3; k++)
+        for (size_t i = 0; i < chains[k]->n; i++)
+            calm_regex_free(chains[k]->of[i].pattern.regex);
     calm_text_clear(&tok->shown);
     free(tok->tokens);
     calm_arena_clear(&tok->arena);

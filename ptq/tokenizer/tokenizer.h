@@ -1,8 +1,7 @@
 /* Tokenizer: a checkpoint's tokenizer.json, text to ids and back.
  *
- * The ids are those that the file means to the Hugging Face tokenizers library; the file alone decides.  Every part of
- * the file that is not understood is an error that names it; only "truncation" and "padding" are ignored, since
- * windows are the caller's.  Understood today:
+ * The ids are those of the Hugging Face tokenizers library for the same file.  A part of the file that calm does not
+ * know is an error that names it; only "truncation" and "padding" are ignored, since callers cut windows.  Known parts:
  *
  *   normalizer       NFC NFD NFKC NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, BertNormalizer, Precompiled,
  *                    Sequence
@@ -21,7 +20,7 @@
 
 #include "ptq/base/context.h"
 
-/* One token for people: its text with white space other than ' ', control characters and loose bytes written as
+/* A token in printable form: white space other than ' ', control characters and bytes that are not UTF-8 are written as
  * \n, \t, \r, \u{...} or \xNN.  Owned by the tokenizer; "" for an id without a token. */
 const char *calm_tokenizer_token(const calm_tokenizer *tok, uint32_t id);
 

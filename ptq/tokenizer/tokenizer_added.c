@@ -42,18 +42,12 @@ static const calm_added *longest_at(const calm_added_set *set, const char *text,
 
 static bool stands_alone(calm_piece text, size_t begin, size_t end)
 {
-    uint32_t c;
-    if (begin > 0) {
-        calm_utf8_decode(text.text + calm_utf8_step_back(text.text, begin), &c);
-        if (calm_unicode_is_word(c))
-            return false;
-    }
-    if (end < text.n) {
-        calm_utf8_decode(text.text + end, &c);
-        if (calm_unicode_is_word(c))
-            return false;
-    }
-    return true;
+    uint32_t before = ' ', after = ' ';
+    if (begin > 0)
+        calm_utf8_decode(text.text + calm_utf8_step_back(text.text, begin), &before);
+    if (end < text.n)
+        calm_utf8_decode(text.text + end, &after);
+    return !calm_unicode_is_word(before) && !calm_unicode_is_word(after);
 }
 
 bool calm_added_next(calm_added_cursor *cursor, calm_piece *gap, uint32_t *id)
@@ -100,12 +94,8 @@ bool calm_added_next(calm_added_cursor *cursor, calm_piece *gap, uint32_t *id)
 static int compare_tokens(const void *left, const void *right)
 {
     const calm_added *a = left, *b = right;
-    int order = memcmp(a->piece.text, b->piece.text, a->piece.n < b->piece.n ? a->piece.n : b->piece.n);
-    if (order != 0)
-        return order;
-    if (a->piece.n != b->piece.n)
-        return a->piece.n < b->piece.n ? -1 : 1;
-    return a->id < b->id ? -1 : a->id > b->id;
+    const int order = calm_compare_bytes(a->piece.text, a->piece.n, b->piece.text, b->piece.n);
+    return order != 0 ? order : (a->id > b->id) - (a->id < b->id);
 }
 
 /* Sort, and drop tokens that look the same (two normalized ones may): the first id stays. */
@@ -115,8 +105,7 @@ static void finish_set(calm_added_set *set)
     qsort(set->tokens, set->n, sizeof *set->tokens, compare_tokens);
     for (size_t i = 0; i < set->n; i++) {
         const calm_piece piece = set->tokens[i].piece;
-        if (kept > 0 && set->tokens[kept - 1].piece.n == piece.n &&
-            memcmp(set->tokens[kept - 1].piece.text, piece.text, piece.n) == 0)
+        if (kept > 0 && calm_piece_equal(set->tokens[kept - 1].piece, piece))
             continue;
         set->begins[(unsigned char)piece.text[0]] = true;
         set->tokens[kept++] = set->tokens[i];
@@ -148,8 +137,7 @@ static calm_status read_token(calm_ctx *ctx, calm_tokenizer *tok, const char *wh
     const bool no = false;
     calm_added token = {.id = 0};
     CALM_TRY(calm_json_need_int(ctx, where, json, "id", NULL, 0, CALM_TOKENIZER_MAX_IDS - 1, &id));
-    CALM_TRY(calm_tokenizer_copy_string(ctx, &tok->arena, where, "content", calm_json_get(json, "content"),
-                                        &token.piece));
+    CALM_TRY(calm_tokenizer_read_string(ctx, tok, where, json, "content", &token.piece));
     CALM_TRY(calm_json_need_bool(ctx, where, json, "special", &no, &special));
     CALM_TRY(calm_json_need_bool(ctx, where, json, "single_word", &no, &token.single_word));
     CALM_TRY(calm_json_need_bool(ctx, where, json, "lstrip", &no, &token.lstrip));
@@ -165,7 +153,7 @@ static calm_status read_token(calm_ctx *ctx, calm_tokenizer *tok, const char *wh
         CALM_TRY(CALM_NEW(ctx, &tok->arena, kept, found.piece.n + 1));
         memcpy(kept, found.piece.text, found.piece.n);
         /* The library decodes such a token as what it looks for, and what is special is the text as written. */
-        if (found.piece.n != token.piece.n || memcmp(kept, token.piece.text, token.piece.n) != 0)
+        if (!calm_piece_equal(found.piece, token.piece))
             tok->tokens[id].special = false;
         token.piece = (calm_piece){kept, found.piece.n};
         tok->tokens[id].piece = token.piece;
@@ -181,9 +169,8 @@ calm_status calm_tokenizer_read_added(calm_ctx *ctx, calm_tokenizer *tok, const 
 {
     size_t n = calm_json_size(json);
     char *place;
-    if (calm_json_typeof(json) != CALM_JSON_ARRAY && calm_json_typeof(json) != CALM_JSON_NULL)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: expected an array, found %s", where,
-                         calm_json_type_name(calm_json_typeof(json)));
+    if (calm_json_typeof(json) != CALM_JSON_NULL)
+        CALM_TRY(calm_json_expect(ctx, json, CALM_JSON_ARRAY, "%s", where));
     CALM_TRY(CALM_NEW(ctx, &tok->arena, tok->raw.tokens, n));
     CALM_TRY(CALM_NEW(ctx, &tok->arena, tok->normalized.tokens, n));
     for (size_t i = 0; i < n; i++) {

@@ -187,18 +187,10 @@ static void merge_all(const calm_bpe *self, workspace *work)
     }
 }
 
-static size_t count_characters(calm_piece piece)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < piece.n; i++)
-        n += ((unsigned char)piece.text[i] & 0xC0) != 0x80;
-    return n;
-}
-
 /* Symbols that a piece begins as, at most. */
 static size_t symbols_max(const calm_bpe *self, calm_piece piece)
 {
-    const size_t n = count_characters(piece);
+    const size_t n = calm_utf8_count(piece.text, piece.n);
     return self->byte_fallback ? piece.n + n * self->prefix.n + self->suffix.n : n;
 }
 

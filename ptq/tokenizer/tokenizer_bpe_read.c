@@ -1,6 +1,5 @@
 /* Reading a BPE model: vocabulary, merges, and where pieces may be cut. */
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "ptq/tokenizer/tokenizer_bpe.h"
@@ -58,17 +57,13 @@ static calm_status read_merges(calm_ctx *ctx, calm_tokenizer *tok, const char *w
                                calm_bpe *self)
 {
     const calm_json *merges = calm_json_get(json, "merges");
-    size_t n = calm_json_size(merges), longest = 0, n_slots = calm_hash_slots(n);
+    size_t n = calm_json_size(merges), n_slots = calm_hash_slots(n);
     calm_piece left = {0}, right = {0};
     uint32_t ids[3] = {0};
     char *room;
     assert(n_slots > 0);
-    if (calm_json_typeof(merges) != CALM_JSON_ARRAY)
-        return calm_fail(ctx, CALM_EFORMAT, "%s.merges: expected an array, found %s", where,
-                         calm_json_type_name(calm_json_typeof(merges)));
-    for (size_t id = 0; id < tok->n_ids; id++)
-        longest = tok->tokens[id].piece.n > longest ? tok->tokens[id].piece.n : longest;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, room, 2 * longest));
+    CALM_TRY(calm_json_expect(ctx, merges, CALM_JSON_ARRAY, "%s.merges", where));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, room, 2 * calm_tokenizer_longest(tok)));
     CALM_TRY(CALM_NEW(ctx, &tok->arena, self->merges, n_slots));
     self->mask = n_slots - 1;
     for (size_t i = 0; i < n; i++) {
@@ -124,8 +119,6 @@ static calm_status read_switches(calm_ctx *ctx, calm_tokenizer *tok, const char 
 {
     const double none = 0;
     const bool no = false;
-    const calm_json *prefix = calm_json_get(json, "continuing_subword_prefix");
-    const calm_json *suffix = calm_json_get(json, "end_of_word_suffix");
     double dropout;
     CALM_TRY(calm_json_need_number(ctx, where, json, "dropout", &none, 0, 1, &dropout));
     if (dropout > 0)
@@ -134,41 +127,27 @@ static calm_status read_switches(calm_ctx *ctx, calm_tokenizer *tok, const char 
     CALM_TRY(calm_json_need_bool(ctx, where, json, "fuse_unk", &no, &self->fuse_unknown));
     CALM_TRY(calm_json_need_bool(ctx, where, json, "ignore_merges", &no, &self->ignore_merges));
     self->prefix.text = self->suffix.text = "";
-    if (calm_json_typeof(prefix) != CALM_JSON_NULL)
-        CALM_TRY(calm_tokenizer_copy_string(ctx, &tok->arena, where, "continuing_subword_prefix", prefix,
-                                            &self->prefix));
-    if (calm_json_typeof(suffix) != CALM_JSON_NULL)
-        CALM_TRY(calm_tokenizer_copy_string(ctx, &tok->arena, where, "end_of_word_suffix", suffix, &self->suffix));
+    if (calm_json_typeof(calm_json_get(json, "continuing_subword_prefix")) != CALM_JSON_NULL)
+        CALM_TRY(calm_tokenizer_read_string(ctx, tok, where, json, "continuing_subword_prefix", &self->prefix));
+    if (calm_json_typeof(calm_json_get(json, "end_of_word_suffix")) != CALM_JSON_NULL)
+        CALM_TRY(calm_tokenizer_read_string(ctx, tok, where, json, "end_of_word_suffix", &self->suffix));
     return CALM_OK;
-}
-
-static void find_characters(const calm_tokenizer *tok, calm_bpe *self)
-{
-    for (uint32_t c = 0; c < CALM_BYTELEVEL_END; c++) {
-        char text[CALM_UTF8_MAX];
-        self->direct[c] = calm_vocab_find(&tok->vocab, text, calm_utf8_encode(c, text));
-    }
-    for (unsigned byte = 0; byte < 256; byte++) {
-        char text[8];
-        const int n = snprintf(text, sizeof text, "<0x%02X>", byte);
-        self->bytes[byte] = calm_vocab_find(&tok->vocab, text, (size_t)n);
-    }
 }
 
 calm_status calm_tokenizer_read_bpe(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
 {
     calm_bpe *self;
-    const char *unknown;
     CALM_TRY(CALM_NEW(ctx, &tok->arena, self, 1));
     CALM_TRY(read_switches(ctx, tok, where, json, self));
     tok->model = self;
     tok->encode = calm_bpe_encode;
-    CALM_TRY(calm_json_need_string(ctx, where, json, "unk_token", "", &unknown));
-    CALM_TRY(calm_tokenizer_read_vocab(ctx, tok, where, calm_json_get(json, "vocab")));
+    CALM_TRY(calm_tokenizer_read_vocab(ctx, tok, where, json));
     CALM_TRY(read_merges(ctx, tok, where, json, self));
-    self->unknown = *unknown ? calm_vocab_find(&tok->vocab, unknown, strlen(unknown)) : CALM_NO_TOKEN;
-    if (*unknown && self->unknown == CALM_NO_TOKEN)
-        return calm_fail(ctx, CALM_EFORMAT, "%s.unk_token: no token \"%.60s\" in the vocabulary", where, unknown);
-    find_characters(tok, self);
+    CALM_TRY(calm_tokenizer_read_unknown(ctx, tok, where, json, false, &self->unknown));
+    for (uint32_t c = 0; c < CALM_BYTELEVEL_END; c++) {
+        char text[CALM_UTF8_MAX];
+        self->direct[c] = calm_vocab_find(&tok->vocab, text, calm_utf8_encode(c, text));
+    }
+    calm_tokenizer_find_bytes(tok, self->bytes);
     return mark_seams(ctx, tok, self);
 }

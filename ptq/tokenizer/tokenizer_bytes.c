@@ -1,22 +1,17 @@
 /* Bytes that grow in the scratch arena, white space, and patterns found and replaced. */
 #include <string.h>
 
+#include "ptq/base/array.h"
 #include "ptq/tokenizer/tokenizer_parts.h"
 
 calm_status calm_bytes_reserve(calm_ctx *ctx, calm_bytes *bytes, size_t more)
 {
-    char *grown;
     if (bytes->capacity - bytes->n >= more)
         return CALM_OK;
     if (more >= CALM_TOKENIZER_MAX_TEXT || bytes->n >= CALM_TOKENIZER_MAX_TEXT - more)
         return calm_fail(ctx, CALM_EARG, "text: grows beyond %zu bytes at a time", CALM_TOKENIZER_MAX_TEXT);
-    const size_t capacity = 2 * (bytes->n + more) + 64;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, grown, capacity));
-    if (bytes->n)
-        memcpy(grown, bytes->data, bytes->n);
-    bytes->data = grown;
-    bytes->capacity = capacity;
-    return CALM_OK;
+    return calm_array_grow(ctx, ctx->scratch, &bytes->data, bytes->n, &bytes->capacity,
+                           calm_size_max(bytes->n + more, 64), 1, "text");
 }
 
 calm_status calm_bytes_add(calm_ctx *ctx, calm_bytes *bytes, const char *text, size_t n)
@@ -31,6 +26,16 @@ calm_status calm_bytes_add(calm_ctx *ctx, calm_bytes *bytes, const char *text, s
 calm_piece calm_bytes_piece(const calm_bytes *bytes)
 {
     return (calm_piece){bytes->data ? bytes->data : "", bytes->n};
+}
+
+bool calm_piece_begins(calm_piece text, calm_piece prefix)
+{
+    return text.n >= prefix.n && memcmp(text.text, prefix.text, prefix.n) == 0;
+}
+
+bool calm_piece_equal(calm_piece a, calm_piece b)
+{
+    return a.n == b.n && memcmp(a.text, b.text, a.n) == 0;
 }
 
 /* ---- white space ---- */
@@ -86,39 +91,54 @@ static bool find_character(bool (*is_match)(uint32_t), calm_piece text, size_t o
     return false;
 }
 
-calm_status calm_pattern_find(calm_ctx *ctx, const calm_pattern *pattern, calm_matcher *matcher, calm_piece text,
-                              size_t offset, bool *found, size_t *begin, size_t *end)
+static calm_status find(calm_ctx *ctx, calm_pattern_walk *walk, bool *found)
 {
+    const calm_pattern *pattern = walk->pattern;
     if (pattern->literal.n)
-        *found = find_literal(pattern->literal, text, offset, begin, end);
+        *found = find_literal(pattern->literal, walk->text, walk->offset, &walk->begin, &walk->end);
     else if (!pattern->regex)
-        *found = find_character(pattern->is_match, text, offset, begin, end);
+        *found = find_character(pattern->is_match, walk->text, walk->offset, &walk->begin, &walk->end);
     else
-        return calm_matcher_find(ctx, matcher, text.text, text.n, offset, found, begin, end);
+        return calm_matcher_find(ctx, walk->matcher, walk->text.text, walk->text.n, walk->offset, found, &walk->begin,
+                                 &walk->end);
+    return CALM_OK;
+}
+
+calm_status calm_pattern_next(calm_ctx *ctx, calm_pattern_walk *walk, bool *found)
+{
+    const calm_piece text = walk->text;
+    walk->before = walk->end;
+    for (*found = false; walk->offset <= text.n;) {
+        CALM_TRY(find(ctx, walk, found));
+        if (!*found)
+            break;
+        if (walk->begin < walk->end || !walk->any || walk->end != walk->before) {
+            walk->offset = walk->end;
+            walk->any = true;
+            return CALM_OK;
+        }
+        /* Empty where the last match ended: searched again from the next character on. */
+        uint32_t skipped;
+        walk->offset += walk->offset < text.n ? calm_utf8_decode(text.text + walk->offset, &skipped) : 1;
+    }
+    *found = false;
+    walk->end = walk->before;
     return CALM_OK;
 }
 
 static calm_status replace(calm_ctx *ctx, calm_bytes *bytes, const calm_pattern *pattern, calm_matcher *matcher,
                            calm_piece in, calm_piece content, bool *at_front)
 {
-    size_t offset = 0, done = 0, begin = 0, end = 0;
-    bool found, any = false;
-    while (offset <= in.n) {
-        CALM_TRY(calm_pattern_find(ctx, pattern, matcher, in, offset, &found, &begin, &end));
+    calm_pattern_walk walk = {.pattern = pattern, .matcher = matcher, .text = in};
+    bool found = true;
+    for (;;) {
+        CALM_TRY(calm_pattern_next(ctx, &walk, &found));
         if (!found)
-            break;
-        if (begin == end && any && end == done) {
-            uint32_t skipped;
-            offset += offset < in.n ? calm_utf8_decode(in.text + offset, &skipped) : 1;
-            continue;
-        }
-        CALM_TRY(calm_bytes_add(ctx, bytes, in.text + done, begin - done));
+            return calm_bytes_add(ctx, bytes, in.text + walk.end, in.n - walk.end);
+        CALM_TRY(calm_bytes_add(ctx, bytes, in.text + walk.before, walk.begin - walk.before));
         CALM_TRY(calm_bytes_add(ctx, bytes, content.text, content.n));
-        *at_front |= begin == 0 && end > 0 && content.n == 0;
-        done = offset = end;
-        any = true;
+        *at_front |= walk.begin == 0 && walk.end > 0 && content.n == 0;
     }
-    return calm_bytes_add(ctx, bytes, in.text + done, in.n - done);
 }
 
 calm_status calm_bytes_replace(calm_ctx *ctx, calm_bytes *bytes, const calm_pattern *pattern, calm_piece in,

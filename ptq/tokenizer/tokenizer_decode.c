@@ -1,6 +1,4 @@
 /* Decoding: ids to tokens, tokens through the decoders (tokenizer_decoders.c), and together. */
-#include <string.h>
-
 #include "ptq/tokenizer/tokenizer_parts.h"
 
 static calm_status collect(calm_ctx *ctx, const calm_tokenizer *tok, const uint32_t *ids, size_t n, bool special,
@@ -24,18 +22,11 @@ static calm_status finish(calm_ctx *ctx, const calm_tokenizer *tok, const calm_p
     calm_text_init(&joined);
     for (size_t i = 0; i < n; i++) {
         /* The library's own rule for a file without a decoder. */
-        if (i > 0 && tok->n_decoders == 0)
+        if (i > 0 && tok->decoders.n == 0)
             calm_text_append(&joined, " ", 1);
         calm_utf8_repair(pieces[i].text, pieces[i].n, &joined);
     }
-    calm_status status = calm_text_check(ctx, &joined);
-    if (status == CALM_OK)
-        status = CALM_NEW(ctx, ctx->out, *text, joined.length + 1);
-    if (status == CALM_OK && joined.length)
-        memcpy(*text, joined.data, joined.length);
-    *n_bytes = joined.length;
-    calm_text_clear(&joined);
-    return status;
+    return calm_text_take(ctx, ctx->out, &joined, text, n_bytes);
 }
 
 calm_status calm_tokenizer_decode(calm_ctx *ctx, const calm_tokenizer *tok, const uint32_t *ids, size_t n, bool special,
@@ -50,8 +41,8 @@ calm_status calm_tokenizer_decode(calm_ctx *ctx, const calm_tokenizer *tok, cons
     calm_status status = CALM_NEW(ctx, ctx->scratch, pieces, n + 1);    /* Fuse makes one of none */
     if (status == CALM_OK)
         status = collect(ctx, tok, ids, n, special, pieces, &n_pieces);
-    for (size_t i = 0; i < tok->n_decoders && status == CALM_OK; i++)
-        status = tok->decoders[i].run(ctx, &tok->decoders[i], pieces, &n_pieces);
+    for (size_t i = 0; i < tok->decoders.n && status == CALM_OK; i++)
+        status = tok->decoders.of[i].decode(ctx, &tok->decoders.of[i], pieces, &n_pieces);
     if (status == CALM_OK)
         status = finish(ctx, tok, pieces, n_pieces, text, n_bytes);
     calm_arena_rewind(ctx->scratch, mark);

@@ -7,11 +7,11 @@
 
 /* ---- bytes ---- */
 
-static calm_status run_byte_level(calm_ctx *ctx, const calm_decoder *self, calm_piece *pieces, size_t *n)
+static calm_status run_byte_level(calm_ctx *ctx, const calm_token_part *self, calm_piece *pieces, size_t *n)
 {
     calm_bytes all = {0};
     calm_text repaired;
-    calm_piece out;
+    char *text;
     (void)self;
     for (size_t i = 0; i < *n; i++) {
         CALM_TRY(calm_bytes_reserve(ctx, &all, pieces[i].n));
@@ -19,29 +19,14 @@ static calm_status run_byte_level(calm_ctx *ctx, const calm_decoder *self, calm_
     }
     if (*n == 0)
         return CALM_OK;
-    out = calm_bytes_piece(&all);
-    if (calm_utf8_invalid_at(out.text, out.n) != out.n) {
-        calm_text_init(&repaired);
-        calm_utf8_repair(out.text, out.n, &repaired);
-        calm_bytes copy = {0};
-        calm_status status = calm_text_check(ctx, &repaired);
-        if (status == CALM_OK)
-            status = calm_bytes_add(ctx, &copy, repaired.data, repaired.length);
-        calm_text_clear(&repaired);
-        CALM_TRY(status);
-        out = calm_bytes_piece(&copy);
-    }
-    pieces[0] = out;
     *n = 1;
-    return CALM_OK;
-}
-
-static calm_status read_byte_level(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    calm_decoder *part = NULL;
-    (void)json;
-    CALM_TRY(calm_tokenizer_new_decoder(ctx, tok, where, &part));
-    part->run = run_byte_level;
+    pieces[0] = calm_bytes_piece(&all);
+    if (calm_utf8_invalid_at(pieces[0].text, pieces[0].n) == pieces[0].n)
+        return CALM_OK;
+    calm_text_init(&repaired);
+    calm_utf8_repair(pieces[0].text, pieces[0].n, &repaired);
+    CALM_TRY(calm_text_take(ctx, ctx->scratch, &repaired, &text, &pieces[0].n));
+    pieces[0].text = text;
     return CALM_OK;
 }
 
@@ -62,7 +47,7 @@ static int byte_of(calm_piece piece)
 }
 
 /* Bytes next to each other are one text, if they are well-formed together; else each becomes U+FFFD. */
-static calm_status run_byte_fallback(calm_ctx *ctx, const calm_decoder *self, calm_piece *pieces, size_t *n)
+static calm_status run_byte_fallback(calm_ctx *ctx, const calm_token_part *self, calm_piece *pieces, size_t *n)
 {
     size_t kept = 0;
     (void)self;
@@ -90,18 +75,9 @@ static calm_status run_byte_fallback(calm_ctx *ctx, const calm_decoder *self, ca
     return CALM_OK;
 }
 
-static calm_status read_byte_fallback(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    calm_decoder *part = NULL;
-    (void)json;
-    CALM_TRY(calm_tokenizer_new_decoder(ctx, tok, where, &part));
-    part->run = run_byte_fallback;
-    return CALM_OK;
-}
-
 /* ---- texts ---- */
 
-static calm_status run_fuse(calm_ctx *ctx, const calm_decoder *self, calm_piece *pieces, size_t *n)
+static calm_status run_fuse(calm_ctx *ctx, const calm_token_part *self, calm_piece *pieces, size_t *n)
 {
     calm_bytes all = {0};
     (void)self;
@@ -110,15 +86,6 @@ static calm_status run_fuse(calm_ctx *ctx, const calm_decoder *self, calm_piece 
     /* Also of nothing one piece, which others may then change. */
     pieces[0] = calm_bytes_piece(&all);
     *n = 1;
-    return CALM_OK;
-}
-
-static calm_status read_fuse(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    calm_decoder *part = NULL;
-    (void)json;
-    CALM_TRY(calm_tokenizer_new_decoder(ctx, tok, where, &part));
-    part->run = run_fuse;
     return CALM_OK;
 }
 
@@ -133,30 +100,20 @@ static calm_status replace_in(calm_ctx *ctx, const calm_pattern *pattern, calm_p
     return CALM_OK;
 }
 
-static calm_status run_replace(calm_ctx *ctx, const calm_decoder *self, calm_piece *pieces, size_t *n)
+static calm_status run_replace(calm_ctx *ctx, const calm_token_part *self, calm_piece *pieces, size_t *n)
 {
     for (size_t i = 0; i < *n; i++)
         CALM_TRY(replace_in(ctx, &self->pattern, self->content, &pieces[i]));
     return CALM_OK;
 }
 
-static calm_status read_replace(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    calm_decoder *part = NULL;
-    CALM_TRY(calm_tokenizer_new_decoder(ctx, tok, where, &part));
-    part->run = run_replace;
-    CALM_TRY(calm_tokenizer_copy_string(ctx, &tok->arena, where, "content", calm_json_get(json, "content"),
-                                        &part->content));
-    return calm_tokenizer_read_pattern(ctx, tok, where, calm_json_get(json, "pattern"), &part->pattern);
-}
-
-static calm_status run_strip(calm_ctx *ctx, const calm_decoder *self, calm_piece *pieces, size_t *n)
+static calm_status run_strip(calm_ctx *ctx, const calm_token_part *self, calm_piece *pieces, size_t *n)
 {
     const calm_piece cut = self->content;
     (void)ctx;
     for (size_t i = 0; i < *n; i++) {
         calm_piece piece = pieces[i];
-        for (size_t k = 0; k < self->start && piece.n >= cut.n && memcmp(piece.text, cut.text, cut.n) == 0; k++)
+        for (size_t k = 0; k < self->start && calm_piece_begins(piece, cut); k++)
             piece = (calm_piece){piece.text + cut.n, piece.n - cut.n};
         for (size_t k = 0; k < self->stop && piece.n >= cut.n &&
                            memcmp(piece.text + piece.n - cut.n, cut.text, cut.n) == 0; k++)
@@ -166,12 +123,10 @@ static calm_status run_strip(calm_ctx *ctx, const calm_decoder *self, calm_piece
     return CALM_OK;
 }
 
-static calm_status read_strip(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
+static calm_status read_strip(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                              calm_token_part *part)
 {
-    calm_decoder *part = NULL;
     int64_t start, stop;
-    CALM_TRY(calm_tokenizer_new_decoder(ctx, tok, where, &part));
-    part->run = run_strip;
     CALM_TRY(calm_json_need_int(ctx, where, json, "start", NULL, 0, INT64_MAX, &start));
     CALM_TRY(calm_json_need_int(ctx, where, json, "stop", NULL, 0, INT64_MAX, &stop));
     part->start = (size_t)start;
@@ -181,23 +136,12 @@ static calm_status read_strip(calm_ctx *ctx, calm_tokenizer *tok, const char *wh
 
 /* ---- words ---- */
 
-static calm_status run_metaspace(calm_ctx *ctx, const calm_decoder *self, calm_piece *pieces, size_t *n)
+static calm_status run_metaspace(calm_ctx *ctx, const calm_token_part *self, calm_piece *pieces, size_t *n)
 {
-    const calm_pattern mark = {.literal = self->content};
+    /* Where encoding puts a space in front, decoding drops the one in front. */
+    const bool drops = self->prepend != CALM_PREPEND_NEVER;
     for (size_t i = 0; i < *n; i++)
-        CALM_TRY(replace_in(ctx, &mark, (calm_piece){" ", i == 0 && self->flag ? 0 : 1}, &pieces[i]));
-    return CALM_OK;
-}
-
-static calm_status read_metaspace(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    calm_decoder *part = NULL;
-    calm_prepend prepend = CALM_PREPEND_NEVER;
-    bool split;
-    CALM_TRY(calm_tokenizer_new_decoder(ctx, tok, where, &part));
-    part->run = run_metaspace;
-    CALM_TRY(calm_tokenizer_read_metaspace(ctx, tok, where, json, &part->content, &prepend, &split));
-    part->flag = prepend != CALM_PREPEND_NEVER;
+        CALM_TRY(replace_in(ctx, &self->pattern, (calm_piece){" ", i == 0 && drops ? 0 : 1}, &pieces[i]));
     return CALM_OK;
 }
 
@@ -215,52 +159,47 @@ static calm_status clean_up(calm_ctx *ctx, calm_piece *piece)
     return CALM_OK;
 }
 
-static calm_status run_wordpiece(calm_ctx *ctx, const calm_decoder *self, calm_piece *pieces, size_t *n)
+static calm_status run_wordpiece(calm_ctx *ctx, const calm_token_part *self, calm_piece *pieces, size_t *n)
 {
     const calm_piece prefix = self->content;
     for (size_t i = 0; i < *n; i++) {
         calm_piece piece = pieces[i];
         calm_bytes spaced = {0};
-        if (i > 0 && piece.n >= prefix.n && memcmp(piece.text, prefix.text, prefix.n) == 0) {
+        if (i > 0 && calm_piece_begins(piece, prefix)) {
             piece = (calm_piece){piece.text + prefix.n, piece.n - prefix.n};
         } else if (i > 0) {
             CALM_TRY(calm_bytes_add(ctx, &spaced, " ", 1));
             CALM_TRY(calm_bytes_add(ctx, &spaced, piece.text, piece.n));
             piece = calm_bytes_piece(&spaced);
         }
-        if (self->flag)
+        if (self->flags)
             CALM_TRY(clean_up(ctx, &piece));
         pieces[i] = piece;
     }
     return CALM_OK;
 }
 
-static calm_status read_wordpiece(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
+static calm_status read_wordpiece(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                                  calm_token_part *part)
 {
-    calm_decoder *part = NULL;
-    CALM_TRY(calm_tokenizer_new_decoder(ctx, tok, where, &part));
-    part->run = run_wordpiece;
-    CALM_TRY(calm_json_need_bool(ctx, where, json, "cleanup", NULL, &part->flag));
-    return calm_tokenizer_copy_string(ctx, &tok->arena, where, "prefix", calm_json_get(json, "prefix"),
-                                      &part->content);
+    bool cleans;
+    CALM_TRY(calm_json_need_bool(ctx, where, json, "cleanup", NULL, &cleans));
+    part->flags = cleans;
+    return calm_tokenizer_read_string(ctx, tok, where, json, "prefix", &part->content);
 }
 
-static calm_status run_bpe(calm_ctx *ctx, const calm_decoder *self, calm_piece *pieces, size_t *n)
+static calm_status run_bpe(calm_ctx *ctx, const calm_token_part *self, calm_piece *pieces, size_t *n)
 {
-    const calm_pattern suffix = {.literal = self->content};
     for (size_t i = 0; i < *n; i++)
-        CALM_TRY(replace_in(ctx, &suffix, (calm_piece){" ", i + 1 < *n}, &pieces[i]));
+        CALM_TRY(replace_in(ctx, &self->pattern, (calm_piece){" ", i + 1 < *n}, &pieces[i]));
     return CALM_OK;
 }
 
-static calm_status read_bpe(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
+static calm_status read_bpe(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                            calm_token_part *part)
 {
-    calm_decoder *part = NULL;
-    CALM_TRY(calm_tokenizer_new_decoder(ctx, tok, where, &part));
-    part->run = run_bpe;
-    CALM_TRY(calm_tokenizer_copy_string(ctx, &tok->arena, where, "suffix", calm_json_get(json, "suffix"),
-                                        &part->content));
-    if (part->content.n == 0)
+    CALM_TRY(calm_tokenizer_read_string(ctx, tok, where, json, "suffix", &part->pattern.literal));
+    if (part->pattern.literal.n == 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s.suffix: not supported: an empty one", where);
     return CALM_OK;
 }
@@ -270,15 +209,15 @@ static calm_status read_bpe(calm_ctx *ctx, calm_tokenizer *tok, const char *wher
 calm_status calm_tokenizer_read_decoder(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
 {
     static const calm_tokenizer_type types[] = {
-        {"BPEDecoder", read_bpe},
-        {"ByteFallback", read_byte_fallback},
-        {"ByteLevel", read_byte_level},
-        {"Fuse", read_fuse},
-        {"Metaspace", read_metaspace},
-        {"Replace", read_replace},
-        {"Strip", read_strip},
-        {"WordPiece", read_wordpiece},
-        {NULL, NULL},
+        {"BPEDecoder", {.decode = run_bpe}, read_bpe, NULL},
+        {"ByteFallback", {.decode = run_byte_fallback}, NULL, NULL},
+        {"ByteLevel", {.decode = run_byte_level}, NULL, NULL},
+        {"Fuse", {.decode = run_fuse}, NULL, NULL},
+        {"Metaspace", {.decode = run_metaspace}, calm_tokenizer_read_metaspace, NULL},
+        {"Replace", {.decode = run_replace}, calm_tokenizer_read_replace, NULL},
+        {"Strip", {.decode = run_strip}, read_strip, NULL},
+        {"WordPiece", {.decode = run_wordpiece}, read_wordpiece, NULL},
+        {NULL, {0}, NULL, NULL},
     };
-    return calm_tokenizer_read_parts(ctx, tok, where, json, "decoders", types);
+    return calm_tokenizer_read_parts(ctx, tok, where, json, "decoders", types, &tok->decoders);
 }

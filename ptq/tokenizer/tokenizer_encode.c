@@ -41,14 +41,14 @@ static calm_status encode_all(calm_encoder *enc, calm_piece text, bool special)
     const calm_tokenizer *tok = enc->tok;
     /* English has about four bytes to a token; where there are more tokens, the array grows. */
     CALM_TRY(calm_encoder_reserve_ids(enc, text.n / 4));
-    for (size_t i = 0; i < tok->n_pretokenizers; i++)
-        if (tok->pretokenizers[i].pattern.regex)
-            CALM_TRY(calm_matcher_new(enc->ctx, tok->pretokenizers[i].pattern.regex, &enc->matchers[i]));
-    for (size_t i = 0; special && i < tok->n_before; i++)
-        CALM_TRY(calm_encoder_put(enc, tok->before[i]));
+    for (size_t i = 0; i < tok->pretokenizers.n; i++)
+        if (tok->pretokenizers.of[i].pattern.regex)
+            CALM_TRY(calm_matcher_new(enc->ctx, tok->pretokenizers.of[i].pattern.regex, &enc->matchers[i]));
+    for (size_t i = 0; special && i < tok->before.n; i++)
+        CALM_TRY(calm_encoder_put(enc, tok->before.of[i]));
     CALM_TRY(encode_text(enc, text));
-    for (size_t i = 0; special && i < tok->n_after; i++)
-        CALM_TRY(calm_encoder_put(enc, tok->after[i]));
+    for (size_t i = 0; special && i < tok->after.n; i++)
+        CALM_TRY(calm_encoder_put(enc, tok->after.of[i]));
     return CALM_OK;
 }
 
@@ -73,7 +73,7 @@ calm_status calm_tokenizer_encode(calm_ctx *ctx, const calm_tokenizer *tok, cons
     if (status == CALM_OK && enc.n_ids)
         memcpy(*ids, enc.ids, enc.n_ids * sizeof **ids);
     *n_ids = status == CALM_OK ? enc.n_ids : 0;
-    for (size_t i = 0; i < tok->n_pretokenizers; i++)
+    for (size_t i = 0; i < tok->pretokenizers.n; i++)
         calm_matcher_free(enc.matchers[i]);
     calm_arena_rewind(ctx->scratch, mark);
     return status;

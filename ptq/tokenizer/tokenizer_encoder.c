@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "ptq/base/array.h"
 #include "ptq/tokenizer/bytelevel.h"
-#include "ptq/text/unicode.h"
 
 /* Longer pieces rarely occur twice: they are not kept, and are cut first where that does not change the ids. */
 #define KEPT_MAX 256
@@ -22,30 +22,17 @@ calm_status calm_encoder_reserve(calm_encoder *enc, calm_room *room, size_t coun
     size_t bytes;
     if (!calm_size_mul(&bytes, count, size))
         return calm_fail(enc->ctx, CALM_ENOMEM, "out of memory: %zu x %zu bytes to tokenize", count, size);
-    if (bytes > room->bytes || !room->data) {
-        size_t grown = bytes < 4096 ? 4096 : bytes + bytes / 2;
-        room->data = calm_arena_alloc(enc->ctx->scratch, grown, 1);
-        room->bytes = grown;
-        if (!room->data)
-            return calm_fail(enc->ctx, CALM_ENOMEM, "out of memory: %zu bytes to tokenize", grown);
-    }
+    /* Most pieces are words: the first room does for all of them. */
+    CALM_TRY(calm_array_grow(enc->ctx, enc->ctx->scratch, &room->data, 0, &room->bytes, calm_size_max(bytes, 4096), 1,
+                             "the tokenizer"));
     memcpy(out, &room->data, sizeof room->data);
     return CALM_OK;
 }
 
 calm_status calm_encoder_reserve_ids(calm_encoder *enc, size_t count)
 {
-    if (enc->ids_capacity - enc->n_ids >= count)
-        return CALM_OK;
-    size_t capacity = 2 * (enc->ids_capacity + count) + 64;
-    uint32_t *grown = calm_arena_alloc(enc->ctx->scratch, capacity, sizeof *grown);
-    if (!grown)
-        return calm_fail(enc->ctx, CALM_ENOMEM, "out of memory for %zu token ids", capacity);
-    if (enc->n_ids)
-        memcpy(grown, enc->ids, enc->n_ids * sizeof *grown);
-    enc->ids = grown;
-    enc->ids_capacity = capacity;
-    return CALM_OK;
+    return calm_array_grow(enc->ctx, enc->ctx->scratch, &enc->ids, enc->n_ids, &enc->ids_capacity, enc->n_ids + count,
+                           sizeof *enc->ids, "token ids");
 }
 
 calm_status calm_encoder_put(calm_encoder *enc, uint32_t id)
@@ -94,7 +81,7 @@ static calm_status grow_cache(calm_encoder *enc)
 static calm_status encode_new(calm_encoder *enc, calm_piece piece)
 {
     if (enc->tok->byte_level) {
-        char *spelled;
+        char *spelled = NULL;
         CALM_TRY(calm_encoder_reserve(enc, &enc->spelled, piece.n, 2, &spelled));
         piece = (calm_piece){spelled, calm_bytelevel_spell(piece.text, piece.n, spelled)};
     }
@@ -155,8 +142,8 @@ calm_status calm_encoder_pass(calm_encoder *enc, size_t index, calm_piece piece)
 {
     if (piece.n == 0)
         return CALM_OK;
-    if (index < enc->tok->n_pretokenizers)
-        return enc->tok->pretokenizers[index].run(enc, index, piece);
+    if (index < enc->tok->pretokenizers.n)
+        return enc->tok->pretokenizers.of[index].split(enc, index, piece);
     return encode_piece(enc, piece);
 }
 
@@ -185,7 +172,7 @@ static calm_status flush(splitter *s)
     return pass(s, s->begin, s->end);
 }
 
-static calm_status add_span(splitter *s, const calm_pretokenizer *self, size_t begin, size_t end, bool match)
+static calm_status add_span(splitter *s, const calm_token_part *self, size_t begin, size_t end, bool match)
 {
     bool joins = false;
     match ^= self->invert;
@@ -216,29 +203,18 @@ static calm_status add_span(splitter *s, const calm_pretokenizer *self, size_t b
     return CALM_OK;
 }
 
-/* An empty match splits too, but not where the match before it ends. */
 calm_status calm_encoder_split(calm_encoder *enc, size_t index, calm_piece in)
 {
-    const calm_pretokenizer *self = &enc->tok->pretokenizers[index];
+    const calm_token_part *self = &enc->tok->pretokenizers.of[index];
     splitter s = {.enc = enc, .index = index, .in = in};
-    size_t offset = 0, done = 0, begin = 0, end = 0;
-    bool found, any = false;
-    while (offset <= in.n) {
-        CALM_TRY(calm_pattern_find(enc->ctx, &self->pattern, enc->matchers[index], in, offset, &found, &begin, &end));
-        if (!found)
-            break;
-        if (begin == end && any && end == done) {
-            uint32_t skipped;
-            offset += offset < in.n ? calm_utf8_decode(in.text + offset, &skipped) : 1;
-            continue;
-        }
-        if (done < begin)
-            CALM_TRY(add_span(&s, self, done, begin, false));
-        CALM_TRY(add_span(&s, self, begin, end, true));
-        done = offset = end;
-        any = true;
+    calm_pattern_walk walk = {.pattern = &self->pattern, .matcher = enc->matchers[index], .text = in};
+    for (bool found = true; found;) {
+        CALM_TRY(calm_pattern_next(enc->ctx, &walk, &found));
+        const size_t before = found ? walk.before : walk.end, begin = found ? walk.begin : in.n;
+        if (before < begin)
+            CALM_TRY(add_span(&s, self, before, begin, false));
+        if (found)
+            CALM_TRY(add_span(&s, self, begin, walk.end, true));
     }
-    if (done < in.n)
-        CALM_TRY(add_span(&s, self, done, in.n, false));
     return flush(&s);
 }

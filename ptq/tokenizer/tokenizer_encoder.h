@@ -1,4 +1,4 @@
-/* The encoder: one call of calm_tokenizer_encode, as normalizers, pre-tokenizers and models see it.
+/* The encoder: the state of one call of calm_tokenizer_encode.
  *
  * A piece of the normalized text goes down the chain of pre-tokenizers, each of which passes its own pieces on, to the
  * model, which appends ids.  Ids of short pieces are remembered: the second occurrence is a copy. */

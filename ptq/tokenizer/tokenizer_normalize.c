@@ -6,76 +6,15 @@
 
 /* ---- normalization forms ---- */
 
-static calm_status run_form(calm_ctx *ctx, const calm_normalizer *self, calm_normal *text)
+static calm_status run_form(calm_ctx *ctx, const calm_token_part *self, calm_normal *text)
 {
     return calm_unicode_normalize(ctx, (calm_unicode_form)self->flags, text->piece.text, text->piece.n,
                                   &text->piece.text, &text->piece.n);
 }
 
-static calm_status add_form(calm_ctx *ctx, calm_tokenizer *tok, const char *where, calm_unicode_form form)
-{
-    calm_normalizer *part = NULL;
-    CALM_TRY(calm_tokenizer_new_normalizer(ctx, tok, where, &part));
-    part->run = run_form;
-    part->flags = form;
-    return CALM_OK;
-}
-
-static calm_status read_nfc(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    (void)json;
-    return add_form(ctx, tok, where, CALM_NFC);
-}
-
-static calm_status read_nfd(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    (void)json;
-    return add_form(ctx, tok, where, CALM_NFD);
-}
-
-static calm_status read_nfkc(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    (void)json;
-    return add_form(ctx, tok, where, CALM_NFKC);
-}
-
-static calm_status read_nfkd(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    (void)json;
-    return add_form(ctx, tok, where, CALM_NFKD);
-}
-
 /* ---- letters ---- */
 
-static calm_status run_lowercase(calm_ctx *ctx, const calm_normalizer *self, calm_normal *text)
-{
-    const calm_piece in = text->piece;
-    calm_bytes out = {0};
-    uint32_t c, lower[2];
-    (void)self;
-    for (size_t at = 0; at < in.n;) {
-        at += calm_utf8_decode(in.text + at, &c);
-        CALM_TRY(calm_bytes_reserve(ctx, &out, 2 * CALM_UTF8_MAX));
-        const size_t count = c < 0x80 ? 0 : calm_unicode_lower(c, lower);
-        if (count == 0)
-            out.data[out.n++] = (char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
-        for (size_t i = 0; i < count; i++)
-            out.n += calm_utf8_encode(lower[i], out.data + out.n);
-    }
-    text->piece = calm_bytes_piece(&out);
-    return CALM_OK;
-}
-
-static calm_status read_lowercase(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    calm_normalizer *part = NULL;
-    (void)json;
-    CALM_TRY(calm_tokenizer_new_normalizer(ctx, tok, where, &part));
-    part->run = run_lowercase;
-    return CALM_OK;
-}
-
-static calm_status run_strip_accents(calm_ctx *ctx, const calm_normalizer *self, calm_normal *text)
+static calm_status run_strip_accents(calm_ctx *ctx, const calm_token_part *self, calm_normal *text)
 {
     const calm_piece in = text->piece;
     calm_bytes out = {0};
@@ -92,20 +31,11 @@ static calm_status run_strip_accents(calm_ctx *ctx, const calm_normalizer *self,
     return CALM_OK;
 }
 
-static calm_status read_strip_accents(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    calm_normalizer *part = NULL;
-    (void)json;
-    CALM_TRY(calm_tokenizer_new_normalizer(ctx, tok, where, &part));
-    part->run = run_strip_accents;
-    return CALM_OK;
-}
-
 /* ---- the ends ---- */
 
 enum { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
 
-static calm_status run_strip(calm_ctx *ctx, const calm_normalizer *self, calm_normal *text)
+static calm_status run_strip(calm_ctx *ctx, const calm_token_part *self, calm_normal *text)
 {
     const calm_piece in = text->piece;
     size_t begin = 0, end = in.n;
@@ -119,19 +49,18 @@ static calm_status run_strip(calm_ctx *ctx, const calm_normalizer *self, calm_no
     return CALM_OK;
 }
 
-static calm_status read_strip(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
+static calm_status read_strip(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                              calm_token_part *part)
 {
-    calm_normalizer *part = NULL;
     bool left, right;
+    (void)tok;
     CALM_TRY(calm_json_need_bool(ctx, where, json, "strip_left", NULL, &left));
     CALM_TRY(calm_json_need_bool(ctx, where, json, "strip_right", NULL, &right));
-    CALM_TRY(calm_tokenizer_new_normalizer(ctx, tok, where, &part));
-    part->run = run_strip;
     part->flags = (left ? STRIP_LEFT : 0u) | (right ? STRIP_RIGHT : 0u);
     return CALM_OK;
 }
 
-static calm_status run_prepend(calm_ctx *ctx, const calm_normalizer *self, calm_normal *text)
+static calm_status run_prepend(calm_ctx *ctx, const calm_token_part *self, calm_normal *text)
 {
     calm_bytes out = {0};
     if (text->piece.n == 0)
@@ -143,18 +72,15 @@ static calm_status run_prepend(calm_ctx *ctx, const calm_normalizer *self, calm_
     return CALM_OK;
 }
 
-static calm_status read_prepend(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
+static calm_status read_prepend(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                                calm_token_part *part)
 {
-    calm_normalizer *part = NULL;
-    CALM_TRY(calm_tokenizer_new_normalizer(ctx, tok, where, &part));
-    part->run = run_prepend;
-    return calm_tokenizer_copy_string(ctx, &tok->arena, where, "prepend", calm_json_get(json, "prepend"),
-                                      &part->content);
+    return calm_tokenizer_read_string(ctx, tok, where, json, "prepend", &part->content);
 }
 
 /* ---- patterns ---- */
 
-static calm_status run_replace(calm_ctx *ctx, const calm_normalizer *self, calm_normal *text)
+static calm_status run_replace(calm_ctx *ctx, const calm_token_part *self, calm_normal *text)
 {
     calm_bytes out = {0};
     bool at_front;
@@ -164,42 +90,32 @@ static calm_status run_replace(calm_ctx *ctx, const calm_normalizer *self, calm_
     return CALM_OK;
 }
 
-static calm_status read_replace(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    calm_normalizer *part = NULL;
-    CALM_TRY(calm_tokenizer_new_normalizer(ctx, tok, where, &part));
-    part->run = run_replace;
-    CALM_TRY(calm_tokenizer_copy_string(ctx, &tok->arena, where, "content", calm_json_get(json, "content"),
-                                        &part->content));
-    return calm_tokenizer_read_pattern(ctx, tok, where, calm_json_get(json, "pattern"), &part->pattern);
-}
-
 /* ---- all of them ---- */
 
 calm_status calm_tokenizer_read_normalizer(calm_ctx *ctx, calm_tokenizer *tok, const char *where,
                                            const calm_json *json)
 {
     static const calm_tokenizer_type types[] = {
-        {"BertNormalizer", calm_tokenizer_read_bert_normalizer},
-        {"Lowercase", read_lowercase},
-        {"NFC", read_nfc},
-        {"NFD", read_nfd},
-        {"NFKC", read_nfkc},
-        {"NFKD", read_nfkd},
-        {"Precompiled", calm_tokenizer_read_precompiled},
-        {"Prepend", read_prepend},
-        {"Replace", read_replace},
-        {"Strip", read_strip},
-        {"StripAccents", read_strip_accents},
-        {NULL, NULL},
+        {"BertNormalizer", {0}, calm_tokenizer_read_bert_normalizer, NULL},
+        {"Lowercase", {0}, calm_tokenizer_read_lowercase, NULL},
+        {"NFC", {.normalize = run_form, .flags = CALM_NFC}, NULL, NULL},
+        {"NFD", {.normalize = run_form, .flags = CALM_NFD}, NULL, NULL},
+        {"NFKC", {.normalize = run_form, .flags = CALM_NFKC}, NULL, NULL},
+        {"NFKD", {.normalize = run_form, .flags = CALM_NFKD}, NULL, NULL},
+        {"Precompiled", {0}, calm_tokenizer_read_precompiled, NULL},
+        {"Prepend", {.normalize = run_prepend}, read_prepend, NULL},
+        {"Replace", {.normalize = run_replace}, calm_tokenizer_read_replace, NULL},
+        {"Strip", {.normalize = run_strip}, read_strip, NULL},
+        {"StripAccents", {.normalize = run_strip_accents}, NULL, NULL},
+        {NULL, {0}, NULL, NULL},
     };
-    return calm_tokenizer_read_parts(ctx, tok, where, json, "normalizers", types);
+    return calm_tokenizer_read_parts(ctx, tok, where, json, "normalizers", types, &tok->normalizers);
 }
 
 calm_status calm_tokenizer_normalize(calm_ctx *ctx, const calm_tokenizer *tok, calm_normal *text)
 {
-    for (size_t i = 0; i < tok->n_normalizers; i++)
-        CALM_TRY(tok->normalizers[i].run(ctx, &tok->normalizers[i], text));
+    for (size_t i = 0; i < tok->normalizers.n; i++)
+        CALM_TRY(tok->normalizers.of[i].normalize(ctx, &tok->normalizers.of[i], text));
     if (text->piece.n >= CALM_TOKENIZER_MAX_TEXT)
         return calm_fail(ctx, CALM_EARG, "text: grows beyond %zu bytes at a time", CALM_TOKENIZER_MAX_TEXT);
     return CALM_OK;

@@ -70,7 +70,7 @@ static calm_status simplify(calm_ctx *ctx, unsigned flags, calm_normal *text)
     return CALM_OK;
 }
 
-static calm_status run(calm_ctx *ctx, const calm_normalizer *self, calm_normal *text)
+static calm_status run(calm_ctx *ctx, const calm_token_part *self, calm_normal *text)
 {
     if (self->flags & (CLEAN | CHINESE))
         CALM_TRY(clean(ctx, self->flags, text));
@@ -83,17 +83,26 @@ static calm_status run(calm_ctx *ctx, const calm_normalizer *self, calm_normal *
 }
 
 calm_status calm_tokenizer_read_bert_normalizer(calm_ctx *ctx, calm_tokenizer *tok, const char *where,
-                                                const calm_json *json)
+                                                const calm_json *json, calm_token_part *part)
 {
-    calm_normalizer *part = NULL;
     bool clean_text, chinese, accents, lowercase;
     CALM_TRY(calm_json_need_bool(ctx, where, json, "clean_text", NULL, &clean_text));
     CALM_TRY(calm_json_need_bool(ctx, where, json, "handle_chinese_chars", NULL, &chinese));
     CALM_TRY(calm_json_need_bool(ctx, where, json, "lowercase", NULL, &lowercase));
     CALM_TRY(calm_json_need_bool(ctx, where, json, "strip_accents", &lowercase, &accents));
-    CALM_TRY(calm_tokenizer_new_normalizer(ctx, tok, where, &part));
-    part->run = run;
+    (void)tok;
+    part->normalize = run;
     part->flags = (clean_text ? CLEAN : 0u) | (chinese ? CHINESE : 0u) | (accents ? ACCENTS : 0u) |
                   (lowercase ? LOWERCASE : 0u);
+    return CALM_OK;
+}
+
+/* Lowercase is BertNormalizer's last step alone. */
+calm_status calm_tokenizer_read_lowercase(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                                          calm_token_part *part)
+{
+    (void)ctx, (void)tok, (void)where, (void)json;
+    part->normalize = run;
+    part->flags = LOWERCASE;
     return CALM_OK;
 }

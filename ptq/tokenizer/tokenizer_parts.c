@@ -1,6 +1,7 @@
 /* What the readers of tokenizer.json share: dispatch by "type", new parts, strings, tokens and vocabularies. */
 #include "ptq/tokenizer/tokenizer_parts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,8 +20,32 @@ static calm_status unsupported_type(calm_ctx *ctx, const char *where, const char
                      list ? "Sequence" : "");
 }
 
+calm_status calm_tokenizer_add_part(calm_ctx *ctx, calm_tokenizer *tok, const char *where, calm_token_chain *chain,
+                                    const calm_token_part *start, calm_token_part **out)
+{
+    if (chain->n == CALM_TOKENIZER_MAX_PARTS)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: not supported: more than %d parts", where,
+                         CALM_TOKENIZER_MAX_PARTS);
+    /* Pieces spelled in the byte-level alphabet would be split otherwise than their bytes. */
+    if (chain == &tok->pretokenizers && tok->byte_level)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: not supported: a pre-tokenizer after ByteLevel", where);
+    *out = &chain->of[chain->n++];
+    **out = *start;
+    return CALM_OK;
+}
+
+static calm_status read_part(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                             const calm_tokenizer_type *type, calm_token_chain *chain)
+{
+    calm_token_part *part = NULL;
+    if (!chain)
+        return type->read ? type->read(ctx, tok, where, json) : CALM_OK;
+    CALM_TRY(calm_tokenizer_add_part(ctx, tok, where, chain, &type->start, &part));
+    return type->fill ? type->fill(ctx, tok, where, json, part) : CALM_OK;
+}
+
 calm_status calm_tokenizer_read_parts(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
-                                      const char *list, const calm_tokenizer_type *types)
+                                      const char *list, const calm_tokenizer_type *types, calm_token_chain *chain)
 {
     const char *type;
     char *place;
@@ -30,74 +55,43 @@ calm_status calm_tokenizer_read_parts(calm_ctx *ctx, calm_tokenizer *tok, const 
     if (!list || strcmp(type, "Sequence") != 0) {
         for (const calm_tokenizer_type *row = types; row->name; row++)
             if (strcmp(type, row->name) == 0)
-                return row->read(ctx, tok, where, json);
+                return read_part(ctx, tok, where, json, row, chain);
         return unsupported_type(ctx, where, type, list, types);
     }
     const calm_json *parts = calm_json_get(json, list);
-    if (calm_json_typeof(parts) != CALM_JSON_ARRAY)
-        return calm_fail(ctx, CALM_EFORMAT, "%s.%s: expected an array, found %s", where, list,
-                         calm_json_type_name(calm_json_typeof(parts)));
+    CALM_TRY(calm_json_expect(ctx, parts, CALM_JSON_ARRAY, "%s.%s", where, list));
     for (size_t i = 0; i < calm_json_size(parts); i++) {
         CALM_TRY(calm_strf(ctx, ctx->scratch, &place, "%s.%s[%zu]", where, list, i));
-        CALM_TRY(calm_tokenizer_read_parts(ctx, tok, place, calm_json_at(parts, i), list, types));
+        CALM_TRY(calm_tokenizer_read_parts(ctx, tok, place, calm_json_at(parts, i), list, types, chain));
     }
-    return CALM_OK;
-}
-
-/* Is there room for one more part of a kind that has `count` already? */
-static calm_status check_room(calm_ctx *ctx, const char *where, size_t count)
-{
-    if (count < CALM_TOKENIZER_MAX_PARTS)
-        return CALM_OK;
-    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: not supported: more than %d parts", where, CALM_TOKENIZER_MAX_PARTS);
-}
-
-calm_status calm_tokenizer_new_normalizer(calm_ctx *ctx, calm_tokenizer *tok, const char *where, calm_normalizer **out)
-{
-    CALM_TRY(check_room(ctx, where, tok->n_normalizers));
-    *out = &tok->normalizers[tok->n_normalizers++];
-    return CALM_OK;
-}
-
-calm_status calm_tokenizer_new_pretokenizer(calm_ctx *ctx, calm_tokenizer *tok, const char *where,
-                                            calm_pretokenizer **out)
-{
-    CALM_TRY(check_room(ctx, where, tok->n_pretokenizers));
-    /* Pieces spelled in the byte-level alphabet would be split otherwise than their bytes. */
-    if (tok->byte_level)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: not supported: a pre-tokenizer after ByteLevel", where);
-    *out = &tok->pretokenizers[tok->n_pretokenizers++];
-    return CALM_OK;
-}
-
-calm_status calm_tokenizer_new_decoder(calm_ctx *ctx, calm_tokenizer *tok, const char *where, calm_decoder **out)
-{
-    CALM_TRY(check_room(ctx, where, tok->n_decoders));
-    *out = &tok->decoders[tok->n_decoders++];
     return CALM_OK;
 }
 
 /* ---- members ---- */
 
-calm_status calm_tokenizer_copy_string(calm_ctx *ctx, calm_arena *arena, const char *where, const char *what,
-                                       const calm_json *json, calm_piece *out)
+static calm_status copy_string(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const char *what,
+                               const calm_json *json, calm_piece *out)
 {
     char *copy;
-    if (calm_json_typeof(json) != CALM_JSON_STRING)
-        return calm_fail(ctx, CALM_EFORMAT, "%s.%s: expected a string, found %s", where, what,
-                         calm_json_type_name(calm_json_typeof(json)));
-    size_t n = calm_json_string_length(json);
-    CALM_TRY(CALM_NEW(ctx, arena, copy, n + 1));
+    CALM_TRY(calm_json_expect(ctx, json, CALM_JSON_STRING, "%s.%s", where, what));
+    const size_t n = calm_json_string_length(json);
+    CALM_TRY(CALM_NEW(ctx, &tok->arena, copy, n + 1));
     memcpy(copy, calm_json_string(json, ""), n);
     *out = (calm_piece){copy, n};
     return CALM_OK;
+}
+
+calm_status calm_tokenizer_read_string(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                                       const char *key, calm_piece *out)
+{
+    return copy_string(ctx, tok, where, key, calm_json_get(json, key), out);
 }
 
 calm_status calm_tokenizer_read_character(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                                           const char *key, calm_piece *out)
 {
     uint32_t c;
-    CALM_TRY(calm_tokenizer_copy_string(ctx, &tok->arena, where, key, calm_json_get(json, key), out));
+    CALM_TRY(calm_tokenizer_read_string(ctx, tok, where, json, key, out));
     if (out->n == 0 || calm_utf8_decode(out->text, &c) != out->n)
         return calm_fail(ctx, CALM_EFORMAT, "%s.%s: expected one character, found \"%.60s\"", where, key, out->text);
     return CALM_OK;
@@ -106,16 +100,24 @@ calm_status calm_tokenizer_read_character(calm_ctx *ctx, calm_tokenizer *tok, co
 calm_status calm_tokenizer_read_pattern(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                                         calm_pattern *out)
 {
-    const calm_json *regex = calm_json_get(json, "Regex"), *string = calm_json_get(json, "String");
+    const calm_json *pattern = calm_json_get(json, "pattern");
+    const calm_json *regex = calm_json_get(pattern, "Regex"), *string = calm_json_get(pattern, "String");
     calm_piece text;
     if (!regex == !string)
         return calm_fail(ctx, CALM_EFORMAT, "%s.pattern: expected {\"Regex\": ...} or {\"String\": ...}", where);
-    CALM_TRY(calm_tokenizer_copy_string(ctx, &tok->arena, where, "pattern", regex ? regex : string, &text));
+    CALM_TRY(copy_string(ctx, tok, where, "pattern", regex ? regex : string, &text));
     if (string && text.n > 0) {
         out->literal = text;
         return CALM_OK;
     }
     return calm_regex_new(ctx, where, text.text, text.n, &out->regex);
+}
+
+calm_status calm_tokenizer_read_replace(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                                        calm_token_part *part)
+{
+    CALM_TRY(calm_tokenizer_read_string(ctx, tok, where, json, "content", &part->content));
+    return calm_tokenizer_read_pattern(ctx, tok, where, json, &part->pattern);
 }
 
 /* ---- tokens ---- */
@@ -144,15 +146,13 @@ calm_status calm_tokenizer_set_token(calm_ctx *ctx, calm_tokenizer *tok, const c
     return CALM_OK;
 }
 
-calm_status calm_tokenizer_read_vocab(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *vocab)
+calm_status calm_tokenizer_read_vocab(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
 {
-    const calm_json *value;
+    const calm_json *vocab = calm_json_get(json, "vocab"), *value;
     const char *key;
     char *texts;
     size_t total = 1;
-    if (calm_json_typeof(vocab) != CALM_JSON_OBJECT)
-        return calm_fail(ctx, CALM_EFORMAT, "%s.vocab: expected an object, found %s", where,
-                         calm_json_type_name(calm_json_typeof(vocab)));
+    CALM_TRY(calm_json_expect(ctx, vocab, CALM_JSON_OBJECT, "%s.vocab", where));
     for (void *iter = NULL; calm_json_next(vocab, &iter, &key, &value);)
         total += strlen(key) + 1;
     CALM_TRY(CALM_NEW(ctx, &tok->arena, texts, total));
@@ -168,4 +168,32 @@ calm_status calm_tokenizer_read_vocab(calm_ctx *ctx, calm_tokenizer *tok, const 
         calm_vocab_add(&tok->vocab, piece.text, (uint32_t)piece.n, (uint32_t)id);
     }
     return CALM_OK;
+}
+
+calm_status calm_tokenizer_read_unknown(calm_ctx *ctx, const calm_tokenizer *tok, const char *where,
+                                        const calm_json *json, bool required, uint32_t *out)
+{
+    const char *text;
+    CALM_TRY(calm_json_need_string(ctx, where, json, "unk_token", required ? NULL : "", &text));
+    *out = *text || required ? calm_vocab_find(&tok->vocab, text, strlen(text)) : CALM_NO_TOKEN;
+    if (*out == CALM_NO_TOKEN && (*text || required))
+        return calm_fail(ctx, CALM_EFORMAT, "%s.unk_token: no token \"%.60s\" in the vocabulary", where, text);
+    return CALM_OK;
+}
+
+void calm_tokenizer_find_bytes(const calm_tokenizer *tok, uint32_t ids[256])
+{
+    for (unsigned byte = 0; byte < 256; byte++) {
+        char text[8];
+        const int n = snprintf(text, sizeof text, "<0x%02X>", byte);
+        ids[byte] = calm_vocab_find(&tok->vocab, text, (size_t)n);
+    }
+}
+
+size_t calm_tokenizer_longest(const calm_tokenizer *tok)
+{
+    size_t longest = 0;
+    for (size_t id = 0; id < tok->n_ids; id++)
+        longest = calm_size_max(longest, tok->tokens[id].piece.n);
+    return longest;
 }

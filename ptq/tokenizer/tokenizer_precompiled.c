@@ -81,7 +81,7 @@ static calm_status put(calm_ctx *ctx, const charsmap *self, calm_bytes *out, con
     return found ? calm_bytes_add(ctx, out, mapped.text, mapped.n) : calm_bytes_add(ctx, out, text, n);
 }
 
-static calm_status run(calm_ctx *ctx, const calm_normalizer *part, calm_normal *text)
+static calm_status run(calm_ctx *ctx, const calm_token_part *part, calm_normal *text)
 {
     const charsmap *self = part->data;
     const calm_piece in = text->piece;
@@ -156,18 +156,15 @@ static calm_status parse(calm_ctx *ctx, charsmap *self, const unsigned char *byt
 }
 
 calm_status calm_tokenizer_read_precompiled(calm_ctx *ctx, calm_tokenizer *tok, const char *where,
-                                            const calm_json *json)
+                                            const calm_json *json, calm_token_part *part)
 {
     const calm_json *map = calm_json_get(json, "precompiled_charsmap");
     const size_t n = calm_json_string_length(map);
-    calm_normalizer *part = NULL;
     charsmap *self;
     unsigned char *bytes;
     size_t n_bytes;
     char *place;
-    if (calm_json_typeof(map) != CALM_JSON_STRING)
-        return calm_fail(ctx, CALM_EFORMAT, "%s.precompiled_charsmap: expected a string, found %s", where,
-                         calm_json_type_name(calm_json_typeof(map)));
+    CALM_TRY(calm_json_expect(ctx, map, CALM_JSON_STRING, "%s.precompiled_charsmap", where));
     CALM_TRY(CALM_NEW(ctx, &tok->arena, self, 1));
     CALM_TRY(calm_strf(ctx, &tok->arena, &place, "%s", where));
     self->where = place;
@@ -176,8 +173,7 @@ calm_status calm_tokenizer_read_precompiled(calm_ctx *ctx, calm_tokenizer *tok, 
         return calm_fail(ctx, CALM_EFORMAT, "%s.precompiled_charsmap: not base64", where);
     bytes[n_bytes] = 0;
     CALM_TRY(parse(ctx, self, bytes, n_bytes));
-    CALM_TRY(calm_tokenizer_new_normalizer(ctx, tok, where, &part));
-    part->run = run;
+    part->normalize = run;
     part->data = self;
     return CALM_OK;
 }

@@ -11,7 +11,7 @@ static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+|
 
 static calm_status run_byte_level(calm_encoder *enc, size_t index, calm_piece in)
 {
-    const calm_pretokenizer *self = &enc->tok->pretokenizers[index];
+    const calm_token_part *self = &enc->tok->pretokenizers.of[index];
     if (self->prepend == CALM_PREPEND_ALWAYS && in.text[0] != ' ') {
         char *text;
         CALM_TRY(calm_encoder_reserve(enc, &enc->changed[index], in.n + 1, 1, &text));
@@ -42,6 +42,33 @@ static calm_status run_words(calm_encoder *enc, size_t index, calm_piece in)
                          : calm_encoder_pass(enc, index + 1, (calm_piece){in.text + begin, in.n - begin});
 }
 
+/* Metaspace: SentencePiece's visible space, U+2581, in place of spaces; splits before each. */
+static calm_status run_metaspace(calm_encoder *enc, size_t index, calm_piece in)
+{
+    const calm_token_part *self = &enc->tok->pretokenizers.of[index];
+    const calm_piece mark = self->content;
+    const bool marked = in.text[0] == ' ' || calm_piece_begins(in, mark);
+    const bool asked = self->prepend == CALM_PREPEND_ALWAYS ||
+                       (self->prepend == CALM_PREPEND_FIRST && in.text == enc->start);
+    size_t n = 0;
+    char *text;
+    CALM_TRY(calm_encoder_reserve(enc, &enc->changed[index], in.n + 1, mark.n, &text));
+    if (asked && !marked) {
+        memcpy(text, mark.text, mark.n);
+        n = mark.n;
+    }
+    for (size_t i = 0; i < in.n; i++) {
+        if (in.text[i] == ' ') {
+            memcpy(text + n, mark.text, mark.n);
+            n += mark.n;
+        } else {
+            text[n++] = in.text[i];
+        }
+    }
+    const calm_piece out = {text, n};
+    return self->whole ? calm_encoder_pass(enc, index + 1, out) : calm_encoder_split(enc, index, out);
+}
+
 /* ---- reading ---- */
 
 static calm_status read_behavior(calm_ctx *ctx, const char *where, const calm_json *json, const char *fallback,
@@ -59,74 +86,78 @@ static calm_status read_behavior(calm_ctx *ctx, const char *where, const calm_js
     return calm_fail(ctx, CALM_EUNSUPPORTED, "%s.behavior \"%.60s\": not supported", where, name);
 }
 
-static calm_status read_split(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
+static calm_status read_split(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                              calm_token_part *part)
 {
-    calm_pretokenizer *part = NULL;
     const bool no = false;
-    CALM_TRY(calm_tokenizer_new_pretokenizer(ctx, tok, where, &part));
-    part->run = calm_encoder_split;
     CALM_TRY(read_behavior(ctx, where, json, NULL, &part->behavior));
     CALM_TRY(calm_json_need_bool(ctx, where, json, "invert", &no, &part->invert));
-    return calm_tokenizer_read_pattern(ctx, tok, where, calm_json_get(json, "pattern"), &part->pattern);
+    return calm_tokenizer_read_pattern(ctx, tok, where, json, &part->pattern);
 }
 
-/* A part that splits at single characters. */
-static calm_status add_characters(calm_ctx *ctx, calm_tokenizer *tok, const char *where, bool (*is_match)(uint32_t),
-                                  calm_split_behavior behavior)
-{
-    calm_pretokenizer *part = NULL;
-    CALM_TRY(calm_tokenizer_new_pretokenizer(ctx, tok, where, &part));
-    part->run = calm_encoder_split;
-    part->pattern.is_match = is_match;
-    part->behavior = behavior;
-    return CALM_OK;
-}
-
-static calm_status read_digits(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
+static calm_status read_digits(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                               calm_token_part *part)
 {
     const bool no = false;
     bool individual;
+    (void)tok;
     CALM_TRY(calm_json_need_bool(ctx, where, json, "individual_digits", &no, &individual));
-    return add_characters(ctx, tok, where, calm_unicode_is_number,
-                          individual ? CALM_SPLIT_ISOLATED : CALM_SPLIT_CONTIGUOUS);
-}
-
-static calm_status read_punctuation(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    calm_split_behavior behavior = CALM_SPLIT_ISOLATED;
-    CALM_TRY(read_behavior(ctx, where, json, "Isolated", &behavior));
-    return add_characters(ctx, tok, where, calm_unicode_is_punctuation, behavior);
-}
-
-static calm_status read_whitespace_split(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    (void)json;
-    return add_characters(ctx, tok, where, calm_unicode_is_space, CALM_SPLIT_REMOVED);
-}
-
-static calm_status read_bert(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    CALM_TRY(read_whitespace_split(ctx, tok, where, json));
-    return add_characters(ctx, tok, where, calm_unicode_is_punctuation, CALM_SPLIT_ISOLATED);
-}
-
-static calm_status read_whitespace(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
-{
-    calm_pretokenizer *part = NULL;
-    (void)json;
-    CALM_TRY(calm_tokenizer_new_pretokenizer(ctx, tok, where, &part));
-    part->run = run_words;
+    part->behavior = individual ? CALM_SPLIT_ISOLATED : CALM_SPLIT_CONTIGUOUS;
     return CALM_OK;
 }
 
-static calm_status read_byte_level(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
+static calm_status read_punctuation(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                                    calm_token_part *part)
 {
-    calm_pretokenizer *part = NULL;
+    (void)tok;
+    return read_behavior(ctx, where, json, "Isolated", &part->behavior);
+}
+
+/* Parts that split at single characters. */
+#define AT_SPACES                                                                                                      \
+    {.split = calm_encoder_split, .pattern.is_match = calm_unicode_is_space, .behavior = CALM_SPLIT_REMOVED}
+#define AT_PUNCTUATION {.split = calm_encoder_split, .pattern.is_match = calm_unicode_is_punctuation}
+#define AT_NUMBERS     {.split = calm_encoder_split, .pattern.is_match = calm_unicode_is_number}
+
+/* BertPreTokenizer is two: white space goes, and then every punctuation character is a piece. */
+static calm_status read_bert(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                             calm_token_part *part)
+{
+    static const calm_token_part second = AT_PUNCTUATION;
+    (void)json;
+    return calm_tokenizer_add_part(ctx, tok, where, &tok->pretokenizers, &second, &part);
+}
+
+calm_status calm_tokenizer_read_metaspace(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                                          calm_token_part *part)
+{
+    static const char *const names[] = {"never", "first", "always"};
+    const bool yes = true;
+    const char *name;
+    bool legacy, split;
+    size_t scheme = 0;
+    /* Older files have a switch instead of the scheme. */
+    CALM_TRY(calm_json_need_bool(ctx, where, json, "add_prefix_space", &yes, &legacy));
+    CALM_TRY(calm_json_need_string(ctx, where, json, "prepend_scheme", legacy ? "always" : "never", &name));
+    while (scheme < 3 && strcmp(name, names[scheme]) != 0)
+        scheme++;
+    if (scheme == 3)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s.prepend_scheme \"%.60s\": not supported", where, name);
+    if (!legacy && scheme != CALM_PREPEND_NEVER)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: add_prefix_space is false, but prepend_scheme is \"%s\"", where, name);
+    part->prepend = (calm_prepend)scheme;
+    CALM_TRY(calm_json_need_bool(ctx, where, json, "split", &yes, &split));
+    part->whole = !split;
+    CALM_TRY(calm_tokenizer_read_character(ctx, tok, where, json, "replacement", &part->content));
+    part->pattern.literal = part->content;
+    return CALM_OK;
+}
+
+static calm_status read_byte_level(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                                   calm_token_part *part)
+{
     const bool yes = true;
     bool use_regex, prefix_space;
-    CALM_TRY(calm_tokenizer_new_pretokenizer(ctx, tok, where, &part));
-    part->run = run_byte_level;
-    part->behavior = CALM_SPLIT_ISOLATED;
     tok->byte_level = true;
     CALM_TRY(calm_json_need_bool(ctx, where, json, "add_prefix_space", NULL, &prefix_space));
     CALM_TRY(calm_json_need_bool(ctx, where, json, "use_regex", &yes, &use_regex));
@@ -141,15 +172,16 @@ calm_status calm_tokenizer_read_pretokenizer(calm_ctx *ctx, calm_tokenizer *tok,
                                              const calm_json *json)
 {
     static const calm_tokenizer_type types[] = {
-        {"BertPreTokenizer", read_bert},
-        {"ByteLevel", read_byte_level},
-        {"Digits", read_digits},
-        {"Metaspace", calm_tokenizer_read_metaspace_splitter},
-        {"Punctuation", read_punctuation},
-        {"Split", read_split},
-        {"Whitespace", read_whitespace},
-        {"WhitespaceSplit", read_whitespace_split},
-        {NULL, NULL},
+        {"BertPreTokenizer", AT_SPACES, read_bert, NULL},
+        {"ByteLevel", {.split = run_byte_level, .behavior = CALM_SPLIT_ISOLATED}, read_byte_level, NULL},
+        {"Digits", AT_NUMBERS, read_digits, NULL},
+        {"Metaspace", {.split = run_metaspace, .behavior = CALM_SPLIT_MERGED_WITH_NEXT}, calm_tokenizer_read_metaspace,
+         NULL},
+        {"Punctuation", AT_PUNCTUATION, read_punctuation, NULL},
+        {"Split", {.split = calm_encoder_split}, read_split, NULL},
+        {"Whitespace", {.split = run_words}, NULL, NULL},
+        {"WhitespaceSplit", AT_SPACES, NULL, NULL},
+        {NULL, {0}, NULL, NULL},
     };
-    return calm_tokenizer_read_parts(ctx, tok, where, json, "pretokenizers", types);
+    return calm_tokenizer_read_parts(ctx, tok, where, json, "pretokenizers", types, &tok->pretokenizers);
 }

@@ -4,7 +4,6 @@
  * with additions in this order; of equal sums the path found first stays, which is the longest last token.  A
  * character that is no token by itself also has the edge of the unknown token, at the lowest score less 10. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "ptq/tokenizer/tokenizer_encoder.h"
@@ -182,10 +181,6 @@ calm_status calm_tokenizer_read_unigram(calm_ctx *ctx, calm_tokenizer *tok, cons
     CALM_TRY(calm_json_need_int(ctx, where, json, "unk_id", &none, 0, (int64_t)tok->n_ids - 1, &unknown));
     CALM_TRY(calm_json_need_bool(ctx, where, json, "byte_fallback", &no, &self->byte_fallback));
     self->unknown = unknown < 0 ? CALM_NO_TOKEN : (uint32_t)unknown;
-    for (unsigned byte = 0; byte < 256; byte++) {
-        char text[8];
-        const int n = snprintf(text, sizeof text, "<0x%02X>", byte);
-        self->bytes[byte] = calm_vocab_find(&tok->vocab, text, (size_t)n);
-    }
+    calm_tokenizer_find_bytes(tok, self->bytes);
     return CALM_OK;
 }

@@ -2,8 +2,6 @@
  * end; a word that cannot be covered so, or is too long, is one unknown token.
  *
  * Schuster, Nakajima, "Japanese and Korean Voice Search", ICASSP 2012; greedy as in google-research/bert. */
-#include <string.h>
-
 #include "ptq/tokenizer/tokenizer_encoder.h"
 #include "ptq/tokenizer/trie.h"
 
@@ -28,20 +26,12 @@ static size_t longest_token(const wordpiece *self, uint32_t node, calm_piece wor
     return end;
 }
 
-static bool is_longer(calm_piece word, size_t limit)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < word.n && n <= limit; i++)
-        n += ((unsigned char)word.text[i] & 0xC0) != 0x80;
-    return n > limit;
-}
-
 static calm_status encode(calm_encoder *enc, calm_piece word)
 {
     const wordpiece *self = enc->tok->model;
     const size_t n_before = enc->n_ids;
     uint32_t id = CALM_NO_TOKEN;
-    bool good = !is_longer(word, self->longest);
+    bool good = calm_utf8_count(word.text, word.n) <= self->longest;
     for (size_t at = 0, end; good && at < word.n; at = end) {
         end = longest_token(self, at == 0 ? CALM_TRIE_ROOT : self->inner, word, at, &id);
         good = end > at;
@@ -70,19 +60,16 @@ static calm_status build(calm_ctx *ctx, calm_tokenizer *tok, wordpiece *self)
 calm_status calm_tokenizer_read_wordpiece(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
 {
     const int64_t hundred = 100;
-    const char *unknown, *prefix;
+    const char *prefix;
     int64_t longest;
     wordpiece *self;
-    CALM_TRY(calm_json_need_string(ctx, where, json, "unk_token", NULL, &unknown));
     CALM_TRY(calm_json_need_string(ctx, where, json, "continuing_subword_prefix", "##", &prefix));
     CALM_TRY(calm_json_need_int(ctx, where, json, "max_input_chars_per_word", &hundred, 0, INT64_MAX, &longest));
     CALM_TRY(CALM_NEW(ctx, &tok->arena, self, 1));
     tok->model = self;
     tok->encode = encode;
-    CALM_TRY(calm_tokenizer_read_vocab(ctx, tok, where, calm_json_get(json, "vocab")));
-    self->unknown = calm_vocab_find(&tok->vocab, unknown, strlen(unknown));
-    if (self->unknown == CALM_NO_TOKEN)
-        return calm_fail(ctx, CALM_EFORMAT, "%s.unk_token: no token \"%.60s\" in the vocabulary", where, unknown);
+    CALM_TRY(calm_tokenizer_read_vocab(ctx, tok, where, json));
+    CALM_TRY(calm_tokenizer_read_unknown(ctx, tok, where, json, true, &self->unknown));
     self->longest = (size_t)longest;
     CALM_TRY(build(ctx, tok, self));
     self->inner = CALM_TRIE_ROOT;

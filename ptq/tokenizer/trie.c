@@ -4,15 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/tokenizer/vocab.h"
+
 static int compare(const void *left, const void *right)
 {
     const calm_trie_entry *a = left, *b = right;
-    const int order = memcmp(a->text, b->text, a->n < b->n ? a->n : b->n);
-    if (order != 0)
-        return order;
-    if (a->n != b->n)
-        return a->n < b->n ? -1 : 1;
-    return a->id < b->id ? -1 : a->id > b->id;
+    const int order = calm_compare_bytes(a->text, a->n, b->text, b->n);
+    return order != 0 ? order : (a->id > b->id) - (a->id < b->id);
 }
 
 /* The strings below each node while the tree grows. */

@@ -1,4 +1,4 @@
-/* Trie: a prefix tree over byte strings, filled once and then only read. */
+/* Trie: a prefix tree over byte strings, built once and then only read. */
 #ifndef CALM_TOKENIZER_TRIE_H
 #define CALM_TOKENIZER_TRIE_H
 
@@ -23,7 +23,7 @@ typedef struct calm_trie {
     size_t n;
 } calm_trie;
 
-/* Build from `entries` [n], which are sorted in place and not kept, in `arena`.  Of equal texts the highest id stays.
+/* Build from `entries` [n], which are sorted in place and not kept, in `arena`.  Of equal texts the highest id counts.
  * Fails with CALM_ENOMEM. */
 calm_status calm_trie_init(calm_ctx *ctx, calm_arena *arena, calm_trie *trie, calm_trie_entry *entries, size_t n);
 

@@ -29,6 +29,12 @@ uint64_t calm_hash_bytes(const char *bytes, size_t n)
     return mix(hash ^ word ^ other, odd);
 }
 
+int calm_compare_bytes(const char *a, size_t n_a, const char *b, size_t n_b)
+{
+    const int order = memcmp(a, b, n_a < n_b ? n_a : n_b);
+    return order != 0 ? order : (n_a > n_b) - (n_a < n_b);
+}
+
 size_t calm_hash_slots(size_t n)
 {
     size_t slots = 16;

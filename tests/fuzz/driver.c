@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "ptq/base/file.h"
-#include "ptq/base/rng.h"
+#include "ptq/base/rng_impl.h"
 
 #define SEED 20240229u
 #define INPUT_MAX ((size_t)1 << 16)    /* mutations do not grow beyond; larger corpus files run unchanged */

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "ptq/base/file.h"
-#include "ptq/base/rng.h"
+#include "ptq/base/rng_impl.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 

@@ -3,6 +3,7 @@
 
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
+#include "ptq/io/gguf_impl.h"
 #include "ptq/io/gguf_write.h"
 #include "ptq/io/safetensors.h"
 #include "tests/support/good_checkpoint.h"

@@ -29,6 +29,16 @@ static char temporary_root[4096];
 static size_t *n_without_fixtures;    /* shared between the processes of the suite */
 static bool lacks_fixtures;           /* the running test asked for fixtures that are not there */
 
+const char *calm_status_name(calm_status status)
+{
+    static const char *const names[] = {
+#define CALM_STATUS_STRING(name, words) #name,
+        CALM_STATUS_LIST(CALM_STATUS_STRING)
+#undef CALM_STATUS_STRING
+    };
+    return (unsigned)status < CALM_N_STATUS ? names[status] : "unknown status";
+}
+
 /* Print what is wrong with the machine and stop: the tests cannot run at all. */
 static void give_up(const char *what)
 {

@@ -22,6 +22,9 @@ extern calm_ctx *const ctx;
 /* Run Check cases (NULL-terminated); the process's exit status. */
 int run_tests(const char *name, const TTest *const *tests);
 
+/* Name of a status without its prefix ("EFORMAT"); never NULL, also for values outside the list. */
+const char *calm_status_name(calm_status status);
+
 /* The call must succeed; prints the context's message otherwise. */
 #define ck_ok(expr)                                                                                          \
     do {                                                                                                     \

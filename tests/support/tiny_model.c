@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "ptq/base/file.h"
-#include "ptq/base/rng.h"
+#include "ptq/base/rng_impl.h"
 #include "ptq/io/safetensors.h"
 #include "tests/support/harness.h"
 

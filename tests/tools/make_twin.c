@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "ptq/base/file.h"
-#include "ptq/base/rng.h"
+#include "ptq/base/rng_impl.h"
 #include "ptq/io/json.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/model.h"

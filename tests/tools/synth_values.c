@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ptq/base/rng.h"
+#include "ptq/base/rng_impl.h"
 #include "ptq/base/simd.h"
 
 #define BATCH 64              /* Philox blocks at a time: one cache line of counters after another */

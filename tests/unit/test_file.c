@@ -78,9 +78,17 @@ TEST(a_mapping_shows_the_bytes)
     ck_assert_ptr_null(map.data);
     put(path, "");
     ck_ok(calm_map_file(ctx, path, &map));
-    ck_assert_ptr_null(map.data);
+    ck_assert_ptr_nonnull(map.data);
     ck_assert_uint_eq(map.bytes, 0);
     calm_unmap_file(&map);
+    ck_assert_ptr_null(map.data);
+    calm_unmap_file(&map);
+    put(path, "four");
+    ck_ok(calm_map_file_within(ctx, path, 4, &map));
+    ck_assert_mem_eq(map.data, "four", 4);
+    calm_unmap_file(&map);
+    ck_fails(calm_map_file_within(ctx, path, 3, &map), CALM_EFORMAT, "4 bytes, expected at most 3");
+    ck_assert_ptr_null(map.data);
 }
 END_OF_TEST
 

@@ -1,5 +1,5 @@
 /* GGUF: what is written is read back; what files of strangers may hold is refused by name; values of every type. */
-#include "ptq/io/gguf.h"
+#include "ptq/io/gguf_impl.h"
 
 #include <stdio.h>
 
@@ -80,11 +80,11 @@ TEST(round_trip)
         ck_assert_uint_eq(found->bytes, bytes);
         for (size_t b = 0; b < bytes; b++)
             ck_assert_uint_eq(found->data[b], b % 60);
-        calm_gguf_release(file, found);
+        calm_gguf_release_part(file, found, 0, found->bytes);
         ck_assert_uint_eq(found->data[bytes - 1], (bytes - 1) % 60);
     }
     ck_assert_ptr_null(calm_gguf_find_tensor(file, "k2"));
-    ck_assert_uint_eq(calm_gguf_rows(calm_gguf_find_tensor(file, "m.exps")), 4);
+    ck_assert_uint_eq(calm_gguf_find_tensor(file, "m.exps")->n_elements, 4 * 32);
     calm_gguf_close(file);
 }
 END_OF_TEST
@@ -94,7 +94,6 @@ TEST(values)
     calm_gguf *file;
     int64_t whole;
     double number;
-    bool truth;
     const char *text;
     size_t at = 0, n;
     ck_ok(calm_gguf_open(ctx, write_sample(), &file));
@@ -108,8 +107,8 @@ TEST(values)
     ck_assert(calm_gguf_number(calm_gguf_find_key(file, "a.f32"), 0, &number) && number == (double)1e-5f);
     ck_assert(calm_gguf_number(calm_gguf_find_key(file, "a.numbers"), 0, &number) && number == -7);
     ck_assert(!calm_gguf_number(calm_gguf_find_key(file, "a.bool"), 0, &number));
-    ck_assert(calm_gguf_bool(calm_gguf_find_key(file, "a.bool"), &truth) && truth);
-    ck_assert(!calm_gguf_bool(calm_gguf_find_key(file, "a.u32"), &truth));
+    const calm_gguf_key *truth = calm_gguf_find_key(file, "a.bool");
+    ck_assert(truth->kind == CALM_GGUF_BOOL && !truth->array && truth->n == 1 && truth->data[0] == 1);
     ck_assert(!calm_gguf_int(calm_gguf_find_key(file, "a.none"), 0, &whole));
     static const char *const words[] = {"one", "", "t\0o"};
     static const size_t lengths[] = {3, 0, 3};
@@ -153,8 +152,6 @@ TEST(kinds_of_numbers)
     double number;
     ck_assert(!calm_gguf_int(&large, 0, &whole));
     ck_assert(calm_gguf_number(&real, 0, &number) && number == 0.5);
-    ck_assert_str_eq(calm_gguf_kind_name(CALM_GGUF_F64), "f64");
-    ck_assert_str_eq(calm_gguf_kind_name((calm_gguf_kind)77), "unknown");
 }
 END_OF_TEST
 

@@ -2,6 +2,7 @@
 #include "ptq/model/gguf_names_impl.h"
 
 #include "ptq/base/file.h"
+#include "ptq/io/gguf_impl.h"
 #include "ptq/io/gguf_write.h"
 #include "ptq/model/model.h"
 #include "tests/support/harness.h"

@@ -2,6 +2,7 @@
 #include "ptq/export/gguf_tokenizer.h"
 
 #include "ptq/base/file.h"
+#include "ptq/io/gguf_impl.h"
 #include "tests/support/harness.h"
 
 #define QWEN2 "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}" \
@@ -62,9 +63,9 @@ static void check_ints(const calm_gguf *file, const char *name, const char *join
 
 static bool truth(const calm_gguf *file, const char *name)
 {
-    bool value;
-    ck_assert_msg(calm_gguf_bool(key(file, name), &value), "%s", name);
-    return value;
+    const calm_gguf_key *found = key(file, name);
+    ck_assert_msg(found && found->kind == CALM_GGUF_BOOL && found->n == 1, "%s", name);
+    return found->data[0] != 0;
 }
 
 /* ---- byte-level ---- */

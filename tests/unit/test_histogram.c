@@ -1,7 +1,7 @@
 /* ptq/calib/histogram.c: the table of edges against powers of ten in long double, every edge and its neighbours. */
 #include "tests/support/harness.h"
 
-#include "ptq/base/rng.h"
+#include "ptq/base/rng_impl.h"
 #include "ptq/calib/histogram.h"
 
 static float from_bits(uint32_t bits)

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "ptq/base/rng.h"
+#include "ptq/base/rng_impl.h"
 #include "ptq/base/threads.h"
 #include "tests/support/harness.h"
 

@@ -1,6 +1,6 @@
 /* Packing against one bit at a time, and the vectors of docs/formats.md section 8. */
 #include "ptq/quant/pack.h"
-#include "ptq/base/rng.h"
+#include "ptq/base/rng_impl.h"
 #include "tests/support/harness.h"
 
 #define GUARD 0xdeadbeefu

@@ -1,7 +1,7 @@
 /* Quantized jobs as blobs: there and back in every format.  The broken ones are in tests/data/mangled. */
 #include "ptq/quant/qblob.h"
 
-#include "ptq/base/rng.h"
+#include "ptq/base/rng_impl.h"
 #include "ptq/tensor/dtype.h"
 #include "tests/support/harness.h"
 

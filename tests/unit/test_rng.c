@@ -1,5 +1,5 @@
 /* Random numbers: Philox4x32-10 against the known answers of Random123 (kat_vectors), and what is drawn from it. */
-#include "ptq/base/rng.h"
+#include "ptq/base/rng_impl.h"
 
 #include "tests/support/harness.h"
 

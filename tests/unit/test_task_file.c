@@ -191,7 +191,7 @@ TEST(what_the_model_cannot_read)
     check_refused(two, strlen(two), &options, CALM_EFORMAT, ": choices[1]: expected at most 1 tokens");
     options = plain;
     options.vocab = 4;
-    check_refused(two, strlen(two), &options, CALM_EFORMAT, ": a token has id 4, but the model's vocabulary has 4");
+    check_refused(two, strlen(two), &options, CALM_EFORMAT, ": token 1 has id 4, but the model's vocabulary has 4");
     options = plain;
     options.prefix = -1;
     check_refused(empty, strlen(empty), &options, CALM_EFORMAT, ": \"context\" is empty");

@@ -2,7 +2,7 @@
 #include "ptq/eval/tasks.h"
 
 #include "ptq/base/file.h"
-#include "ptq/base/rng.h"
+#include "ptq/base/rng_impl.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 

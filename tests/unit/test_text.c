@@ -20,6 +20,48 @@ TEST(text_grows_and_stays_terminated)
 }
 END_OF_TEST
 
+TEST(a_text_moves_to_an_arena)
+{
+    calm_text text;
+    char *out;
+    size_t n;
+    calm_text_init(&text);
+    calm_text_append(&text, "a\0b", 3);
+    ck_ok(calm_text_take(ctx, ctx->out, &text, &out, &n));
+    ck_assert_mem_eq(out, "a\0b", 4);
+    ck_assert_uint_eq(n, 3);
+    ck_assert_ptr_null(text.data);
+    ck_ok(calm_text_take(ctx, ctx->out, &text, &out, NULL));    /* of nothing: "" */
+    ck_assert_str_eq(out, "");
+    calm_text_append(&text, "x", SIZE_MAX - 2);
+    ck_fails(calm_text_take(ctx, ctx->out, &text, &out, NULL), CALM_ENOMEM, "out of memory");
+    ck_assert(!text.failed);
+    calm_text_append(&text, "more", 4);
+    ctx->out->fail_in = 1;
+    ck_fails(calm_text_take(ctx, ctx->out, &text, &out, NULL), CALM_ENOMEM, "out of memory");
+    ck_assert_ptr_null(text.data);
+}
+END_OF_TEST
+
+TEST(numbers_have_the_digits_they_need)
+{
+    static const struct {
+        double value;
+        int least;
+        const char *shown;
+    } rows[] = {{0.05, 1, "0.05"},     {0.05, 15, "0.05"},  {1.0 / 3, 1, "0.3333333333333333"}, {100, 1, "1e+02"},
+                {100, 15, "100"},      {-2.5, 1, "-2.5"},   {0.1 + 0.2, 15, "0.30000000000000004"},
+                {1.0 / 3, 17, "0.33333333333333331"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        calm_text text;
+        calm_text_init(&text);
+        calm_text_number(&text, rows[i].value, rows[i].least);
+        ck_assert_str_eq(text.data, rows[i].shown);
+        calm_text_clear(&text);
+    }
+}
+END_OF_TEST
+
 TEST(bytes_may_hold_zeros_and_be_none)
 {
     calm_text text;
@@ -47,22 +89,28 @@ TEST(a_failed_append_is_remembered)
 }
 END_OF_TEST
 
-TEST(edit_distance_is_levenshteins)
+/* A word is near at a distance of up to (characters of the longer + 2) / 3: rows that are, and are not by one. */
+TEST(nearness_is_levenshteins_distance)
 {
     static const struct {
         const char *a, *b;
-        size_t distance;
-    } rows[] = {{"", "", 0},           {"", "abc", 3},         {"kitten", "sitting", 3}, {"flaw", "lawn", 2},
-                {"gptq", "gptq", 0},   {"gtpq", "gptq", 2},    {"rtn", "mkq", 3}};
+        bool near;
+    } rows[] = {{"", "", true},                 {"", "abc", false},        {"kitten", "sitting", true},
+                {"kitten", "sittng", false},    {"flaw", "lawn", true},    {"flaw", "lown", false},
+                {"gptq", "gptq", true},         {"gtpq", "gptq", true},    {"rtn", "mkq", false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        ck_assert_uint_eq(calm_edit_distance(rows[i].a, rows[i].b), rows[i].distance);
-        ck_assert_uint_eq(calm_edit_distance(rows[i].b, rows[i].a), rows[i].distance);
+        const char *found = rows[i].near ? rows[i].b : NULL, *back = rows[i].near ? rows[i].a : NULL;
+        ck_assert_ptr_eq(calm_nearest(rows[i].a, &rows[i].b, 1), found);
+        ck_assert_ptr_eq(calm_nearest(rows[i].b, &rows[i].a, 1), back);
     }
     char long_word[1000];
     memset(long_word, 'a', sizeof long_word - 1);
     long_word[sizeof long_word - 1] = '\0';
-    ck_assert_uint_eq(calm_edit_distance(long_word, long_word), 0);
-    ck_assert_uint_eq(calm_edit_distance(long_word, ""), 63);
+    const char *const long_names[] = {"", long_word};
+    ck_assert_ptr_eq(calm_nearest(long_word, long_names + 1, 1), long_word);
+    ck_assert_ptr_eq(calm_nearest("", long_names + 1, 1), long_word);    /* 63 of 999 bytes count */
+    ck_assert_ptr_eq(calm_nearest(long_word, long_names, 2), long_word);
+    ck_assert_str_eq(calm_nearest("gtpq", (const char *const[]){"gpqt", "gptq", "gtpx"}, 3), "gtpx");
 }
 END_OF_TEST
 
@@ -140,6 +188,7 @@ int main(void)
 {
     return run_tests("text",
                      (const TTest *[]){sizes, no_sizes, text_grows_and_stays_terminated,
-                                       bytes_may_hold_zeros_and_be_none, a_failed_append_is_remembered,
-                                       edit_distance_is_levenshteins, nearest_finds_a_slip_and_nothing_far, NULL});
+                                       bytes_may_hold_zeros_and_be_none, a_text_moves_to_an_arena,
+                                       numbers_have_the_digits_they_need, a_failed_append_is_remembered,
+                                       nearness_is_levenshteins_distance, nearest_finds_a_slip_and_nothing_far, NULL});
 }

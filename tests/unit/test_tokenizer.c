@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "ptq/base/file.h"
-#include "ptq/base/rng.h"
+#include "ptq/base/rng_impl.h"
 #include "ptq/base/sha256.h"
 #include "ptq/base/threads.h"
 #include "tests/support/harness.h"

@@ -1,7 +1,7 @@
 /* Trie: every string leads to its id, and nothing else does; against a search through the list. */
 #include "ptq/tokenizer/trie.h"
 
-#include "ptq/base/rng.h"
+#include "ptq/base/rng_impl.h"
 #include "tests/support/harness.h"
 
 static uint32_t walk(const calm_trie *trie, const char *text, size_t n)

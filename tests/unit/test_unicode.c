@@ -1,7 +1,7 @@
 /* UTF-8 at its limits, NFC against published vectors, classes of characters. */
 #include "ptq/text/unicode.h"
 
-#include "ptq/base/rng.h"
+#include "ptq/base/rng_impl.h"
 #include "tests/support/harness.h"
 
 TEST(ill_formed_text_is_found_at_its_first_byte)

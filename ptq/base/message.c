@@ -1,0 +1,33 @@
+/* Messages of failures. */
+#include "ptq/base/message.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ptq/base/text.h"
+
+calm_status calm_fail_prefix(calm_ctx *ctx, const char *format, ...)
+{
+    char prefix[CALM_MESSAGE_MAX], reason[CALM_MESSAGE_MAX];
+    const calm_status status = ctx->status;
+    va_list args;
+    if (status == CALM_OK)
+        return CALM_OK;
+    va_start(args, format);
+    vsnprintf(prefix, sizeof prefix, format, args);
+    va_end(args);
+    /* A context keeps its first failure: it must forget it before it takes the longer message. */
+    memcpy(reason, ctx->message, sizeof reason);
+    calm_ctx_forgive(ctx);
+    return calm_fail(ctx, status, "%s: %s", prefix, reason);
+}
+
+const char *calm_did_you_mean(char hint[CALM_HINT_MAX], const char *word, const char *const *names, size_t n)
+{
+    const char *near = calm_nearest(word, names, n);
+    hint[0] = '\0';
+    if (near)
+        snprintf(hint, CALM_HINT_MAX, "; did you mean \"%.100s\"?", near);
+    return hint;
+}

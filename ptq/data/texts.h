@@ -1,0 +1,41 @@
+/* Texts of a file, one by one, and their token ids.
+ *
+ * A path that ends in .jsonl is JSON lines: a document in each, {"text": ...} or a plain string.  Blank lines are
+ * skipped. */
+#ifndef CALM_DATA_TEXTS_H
+#define CALM_DATA_TEXTS_H
+
+#include "ptq/base/file.h"
+#include "ptq/io/json.h"
+#include "ptq/text/lines.h"
+#include "ptq/tokenizer/tokenizer.h"
+
+typedef struct calm_texts {
+    const char *path;                 /* borrowed */
+    calm_mapping map;                 /* the whole file */
+    calm_lines lines;                 /* lines.number: of the line read last */
+    bool is_json;                     /* the path ends in .jsonl */
+    calm_json *json;                  /* the line read last, when it was JSON */
+    char where[CALM_MESSAGE_MAX];     /* "FILE: line N" of it; of a file of which no line was read, the file */
+} calm_texts;
+
+/* Open a file of at most `limit` bytes.  Close it also after a failure.  CALM_ENOTFOUND, CALM_EIO, CALM_EFORMAT. */
+calm_status calm_texts_open(calm_ctx *ctx, const char *path, size_t limit, calm_texts *out);
+void calm_texts_close(calm_texts *texts);
+
+/* The JSON value of the next line, of at most `line_max` bytes (0: any), valid until the next call; NULL at the end.
+ * CALM_EFORMAT: a line that is too long or not JSON. */
+calm_status calm_texts_next_json(calm_ctx *ctx, calm_texts *texts, size_t line_max, const calm_json **out);
+
+/* The next document of JSON lines; of another file the next line, without carriage returns at its end.  `text` [*n] is
+ * valid until the next call; NULL at the end.  CALM_EFORMAT: a line that is not JSON, or without a text. */
+calm_status calm_texts_next(calm_ctx *ctx, calm_texts *texts, const char **text, size_t *n);
+
+/* Ids of a text, in ctx->out, as calm_tokenizer_encode gives them; its failures get `where` as prefix. */
+calm_status calm_texts_encode(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *where, const char *text,
+                              size_t n_bytes, bool special, uint32_t **ids, size_t *n);
+
+/* CALM_EFORMAT when one of ids [n] is at or above `vocab` (0: not checked). */
+calm_status calm_texts_check_ids(calm_ctx *ctx, const char *where, const uint32_t *ids, size_t n, size_t vocab);
+
+#endif

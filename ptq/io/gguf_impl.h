@@ -1,0 +1,14 @@
+/* GGUF: all keys, and sizes before writing.  Only files of this folder and tests include it. */
+#ifndef CALM_IO_GGUF_IMPL_H
+#define CALM_IO_GGUF_IMPL_H
+
+#include "ptq/io/gguf.h"
+
+/* Keys in the order of the file. */
+size_t calm_gguf_n_keys(const calm_gguf *file);
+const calm_gguf_key *calm_gguf_key_at(const calm_gguf *file, size_t index);
+
+/* Bytes of a tensor from its type and dims; false when rows are no whole number of blocks, or on overflow. */
+bool calm_gguf_tensor_bytes(const calm_gguf_tensor *tensor, size_t *bytes);
+
+#endif
