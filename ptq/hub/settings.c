@@ -26,7 +26,8 @@ static const char *variable(const char *name)
     return value && value[0] ? value : NULL;
 }
 
-bool calm_hub_is_true(const char *text)
+/* A yes as huggingface_hub reads it, in any case; NULL is no. */
+static bool is_true(const char *text)
 {
     static const char *const yes[] = {"1", "on", "yes", "true"};
     for (size_t i = 0; text && i < sizeof yes / sizeof *yes; i++)
@@ -144,7 +145,7 @@ static calm_status read_token(calm_ctx *ctx, calm_hub_settings *s, const char *p
     static const char *const names[] = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"};
     char *text;
     size_t n_bytes;
-    if (calm_hub_is_true(variable("HF_HUB_DISABLE_IMPLICIT_TOKEN")))
+    if (is_true(variable("HF_HUB_DISABLE_IMPLICIT_TOKEN")))
         return CALM_OK;
     for (size_t i = 0; i < 2; i++)
         if (variable(names[i]))
@@ -193,7 +194,7 @@ calm_status calm_hub_settings_read(calm_ctx *ctx, calm_hub_settings *out)
                                .stall_seconds = STALL_SECONDS,
                                .attempts = ATTEMPTS,
                                .backoff_ms = BACKOFF_MS};
-    out->offline = calm_hub_is_true(offline ? offline : variable("TRANSFORMERS_OFFLINE"));
+    out->offline = is_true(offline ? offline : variable("TRANSFORMERS_OFFLINE"));
     if (timeout) {
         errno = 0;
         out->stall_seconds = strtol(timeout, &end, 10);

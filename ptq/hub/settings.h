@@ -24,7 +24,4 @@ typedef struct calm_hub_settings {
  * its value where that is a secret. */
 calm_status calm_hub_settings_read(calm_ctx *ctx, calm_hub_settings *out);
 
-/* Is that text a yes, as huggingface_hub reads it: 1, on, yes, true in any case?  NULL: no. */
-bool calm_hub_is_true(const char *text);
-
 #endif

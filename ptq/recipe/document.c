@@ -382,11 +382,8 @@ static calm_status with_defaults(calm_ctx *ctx, const calm_recipe_spec *spec, ca
     const char *schemes = calm_spec_default_schemes(spec), *algorithms = calm_spec_default_algorithms(spec);
     *out = *spec;
     if (!out->schemes.n && schemes)
-        CALM_TRY(calm_option_set_one(ctx, calm_option_find(calm_spec_table, "scheme"), out, "default", schemes, true));
-    if (!out->algorithms.n && algorithms)
-        CALM_TRY(calm_option_set_one(ctx, calm_option_find(calm_spec_table, "algorithms"), out, "default", algorithms,
-                                     true));
-    return CALM_OK;
+        CALM_TRY(calm_spec_set(ctx, out, "schemes", schemes));
+    return !out->algorithms.n && algorithms ? calm_spec_set(ctx, out, "algorithms", algorithms) : CALM_OK;
 }
 
 /* A section that is still growing; owned by the document. */

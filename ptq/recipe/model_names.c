@@ -9,15 +9,16 @@
 #include "ptq/base/text.h"
 #include "ptq/io/json.h"
 
-const char *calm_home(void)
+/* The folder that holds recipes/: $CALM_HOME, else where calm was built. */
+static const char *home(void)
 {
-    const char *home = getenv("CALM_HOME");
-    return home && home[0] ? home : CALM_SOURCE_DIR;
+    const char *set = getenv("CALM_HOME");
+    return set && set[0] ? set : CALM_SOURCE_DIR;
 }
 
 calm_status calm_recipes_path(calm_ctx *ctx, const char *name, char **out)
 {
-    return calm_strf(ctx, ctx->out, out, "%s/recipes/%s", calm_home(), name);
+    return calm_strf(ctx, ctx->out, out, "%s/recipes/%s", home(), name);
 }
 
 /* ---- aliases ---- */

@@ -4,10 +4,7 @@
 
 #include "ptq/base/context.h"
 
-/* The folder that holds recipes/: $CALM_HOME, else where calm was built.  Borrowed. */
-const char *calm_home(void);
-
-/* recipes/NAME below it, in ctx->out. */
+/* The path of recipes/NAME below $CALM_HOME, or below the folder where calm was built; in ctx->out. */
 calm_status calm_recipes_path(calm_ctx *ctx, const char *name, char **out);
 
 typedef struct calm_alias {

@@ -181,16 +181,16 @@ static calm_status resolve_budgets(calm_ctx *ctx, const calm_recipe_spec *spec, 
     return CALM_OK;
 }
 
-calm_status calm_recipe_select(calm_ctx *ctx, calm_unit unit, calm_choice_rule rule, const char *metric,
-                               calm_recipe *recipe)
+/* The rule, and the metric that it reads: named, or the rule's own. */
+static calm_status resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     calm_selection *selection = &recipe->selection;
-    *selection = (calm_selection){.unit = unit, .rule = rule};
-    if (!metric)
-        metric = rule == CALM_CHOICE_RULE_ARGMAX ? "cka" : "cka_token";
-    CALM_TRY(calm_score_need(ctx, unit, metric, &selection->point, &selection->score));
+    *selection = (calm_selection){.unit = (calm_unit)spec->unit, .rule = (calm_choice_rule)spec->rule};
+    const char *own = selection->rule == CALM_CHOICE_RULE_ARGMAX ? "cka" : "cka_token";
+    CALM_TRY(calm_score_need(ctx, selection->unit, spec->metric ? spec->metric : own, &selection->point,
+                             &selection->score));
     recipe->linear |= selection->score == CALM_SCORE_CKA_LINEAR;
-    recipe->points |= 1u << selection->point | 1u << calm_unit_point(unit);
+    recipe->points |= 1u << selection->point | 1u << calm_unit_point(selection->unit);
     if (selection->score == CALM_SCORE_CKA_LINEAR && quantizes_activations(recipe))
         return calm_fail(ctx, CALM_EARG, "`choice.metric` cka_linear is of float inputs; this scheme quantizes them");
     if (selection->score == CALM_SCORE_CKA_LINEAR && !(calm_recipe_caps(recipe) & CALM_NEEDS_GRAM))
@@ -226,11 +226,6 @@ static calm_status check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, cal
         return calm_fail(ctx, CALM_EARG, "`choice.budget` needs several widths to choose from: `schemes` %s",
                          calm_spec_default_schemes(spec));
     return CALM_OK;
-}
-
-static calm_status resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
-{
-    return calm_recipe_select(ctx, (calm_unit)spec->unit, (calm_choice_rule)spec->rule, spec->metric, recipe);
 }
 
 static calm_status resolve_forbidden(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)

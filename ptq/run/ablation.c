@@ -1,5 +1,5 @@
 /* Experiments: trials of every way of choosing, measured together. */
-#include "ptq/run/ablation.h"
+#include "ptq/run/ablation_impl.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ptq/run/ablation.h"
+#include "ptq/run/ablation_impl.h"
 
 /* ---- scores against costs ---- */
 

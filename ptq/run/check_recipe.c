@@ -46,7 +46,8 @@ static calm_status check_layout(calm_ctx *ctx, calm_run *run, calm_faults *fault
     return CALM_OK;
 }
 
-calm_status calm_spec_faults(calm_ctx *ctx, const calm_recipe_spec *spec, calm_faults *faults)
+/* Names first: without them there is no model to compare with. */
+static calm_status spec_faults(calm_ctx *ctx, const calm_recipe_spec *spec, calm_faults *faults)
 {
     calm_recipe recipe;
     calm_run run = {.in.recipe = &recipe};
@@ -71,7 +72,7 @@ static calm_status document_faults(calm_ctx *ctx, const calm_json *document, con
         return CALM_OK;
     CALM_TRY(calm_spec_init(ctx, &spec));
     CALM_TRY(calm_fault_note(ctx, calm_spec_read(ctx, document, path, &spec), NULL, faults));
-    return faults->n ? CALM_OK : calm_spec_faults(ctx, &spec, faults);
+    return faults->n ? CALM_OK : spec_faults(ctx, &spec, faults);
 }
 
 calm_status calm_recipe_file_faults(calm_ctx *ctx, const char *path, calm_faults *faults)
