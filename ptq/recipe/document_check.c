@@ -283,37 +283,19 @@ static calm_status check_object(comparison *c, const char *section, const calm_j
     return CALM_OK;
 }
 
-/* Is the JSON type one that the shape may have? */
+/* JSON types that tell the alternatives of a shape apart, and their names in messages. */
+static const struct {
+    calm_json_type type;
+    const char *words;
+} types[] = {
+    [CALM_SHAPE_TEXT] = {CALM_JSON_STRING, "a text"}, [CALM_SHAPE_NUMBER] = {CALM_JSON_REAL, "a number"},
+    [CALM_SHAPE_LIST] = {CALM_JSON_ARRAY, "a list"},  [CALM_SHAPE_OBJECT] = {CALM_JSON_OBJECT, "an object"},
+    [CALM_SHAPE_FALSE] = {CALM_JSON_BOOL, "false"},
+};
+
 static bool is_of_type(const calm_shape *shape, const calm_json *value)
 {
-    switch (shape->kind) {
-    case CALM_SHAPE_TEXT:
-        return calm_json_typeof(value) == CALM_JSON_STRING;
-    case CALM_SHAPE_NUMBER:
-        return is_number(value);
-    case CALM_SHAPE_LIST:
-        return calm_json_typeof(value) == CALM_JSON_ARRAY;
-    case CALM_SHAPE_FALSE:
-        return calm_json_typeof(value) == CALM_JSON_BOOL;
-    default:
-        return calm_json_typeof(value) == CALM_JSON_OBJECT;
-    }
-}
-
-static const char *type_words(const calm_shape *shape)
-{
-    switch (shape->kind) {
-    case CALM_SHAPE_TEXT:
-        return "a text";
-    case CALM_SHAPE_NUMBER:
-        return "a number";
-    case CALM_SHAPE_LIST:
-        return "a list";
-    case CALM_SHAPE_FALSE:
-        return "false";
-    default:
-        return "an object";
-    }
+    return shape->kind == CALM_SHAPE_NUMBER ? is_number(value) : calm_json_typeof(value) == types[shape->kind].type;
 }
 
 static calm_status check_either(comparison *c, const calm_shape *shape, const calm_json *value)
@@ -323,7 +305,7 @@ static calm_status check_either(comparison *c, const calm_shape *shape, const ca
         return compare(c, shape->item, value);
     if (is_of_type(shape->other, value))
         return compare(c, shape->other, value);
-    snprintf(words, sizeof words, "%s or %s", type_words(shape->item), type_words(shape->other));
+    snprintf(words, sizeof words, "%s or %s", types[shape->item->kind].words, types[shape->other->kind].words);
     return expected(c, value, words);
 }
 

@@ -155,17 +155,13 @@ static calm_status from_hub(calm_ctx *ctx, const char *word, calm_tick_fn *tick,
 /* What was typed may have been meant as a path: the failure says that this was looked for too. */
 static calm_status path_or_hub(calm_ctx *ctx, const char *word, calm_tick_fn *tick, void *user, calm_named_model *out)
 {
-    char *message;
+    char message[CALM_MESSAGE_MAX];
     const calm_status status = from_hub(ctx, word, tick, user, out);
     if (status != CALM_ENOTFOUND && status != CALM_EIO)
         return status;
-    message = strdup(ctx->message);
-    if (!message)
-        return status;
+    memcpy(message, ctx->message, sizeof message);
     calm_ctx_forgive(ctx);
-    calm_fail(ctx, status, "%s (nor is there a directory %s)", message, word);
-    free(message);
-    return status;
+    return calm_fail(ctx, status, "%s (nor is there a directory %s)", message, word);
 }
 
 calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick, void *user, calm_named_model *out)
