@@ -166,11 +166,6 @@ static bool is_listed(const char *name)
            (n > n_suffix && strcmp(name + n - n_suffix, ".safetensors") == 0);
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const calm_hub_file *)a)->name, ((const calm_hub_file *)b)->name);
-}
-
 /* One more file, when it is there. */
 static calm_status add_file(calm_ctx *ctx, const char *snapshot, const char *name, size_t max, calm_hub_file *files,
                             size_t *n)
@@ -207,7 +202,7 @@ calm_status calm_hub_snapshot_files(calm_ctx *ctx, const char *snapshot, calm_hu
         if (strchr(fixed[i], '/'))
             status = add_file(ctx, snapshot, fixed[i], max, *out, n);
     if (status == CALM_OK)
-        qsort(*out, *n, sizeof **out, by_name);
+        calm_hub_files_sort(*out, *n);
     return status;
 }
 

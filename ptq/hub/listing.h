@@ -32,6 +32,9 @@ calm_status calm_hub_listing_parse(calm_ctx *ctx, const char *where, const char 
 /* The file of that name, or NULL. */
 calm_hub_file *calm_hub_listing_find(const calm_hub_listing *listing, const char *name);
 
+/* Sort files by name. */
+void calm_hub_files_sort(calm_hub_file *files, size_t n);
+
 /* The different files that the weight map of an index names, sorted, in ctx->out.  CALM_EFORMAT as above. */
 calm_status calm_hub_index_shards(calm_ctx *ctx, const char *where, const char *bytes, size_t n_bytes,
                                   const char ***out, size_t *n);
