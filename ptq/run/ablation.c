@@ -55,12 +55,11 @@ static calm_status add(calm_ctx *ctx, const calm_run *p, table *t, calm_ablation
 static calm_status add_uniform(calm_ctx *ctx, const calm_run *p, table *t)
 {
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
-        calm_ablation_row row = {.kind = "uniform", .seed = -1};
         size_t *choice;
         char *name;
         CALM_TRY(calm_strf(ctx, t->keep, &name, "%s", p->in.recipe->pool[entry].name));
-        row.name = name;
         CALM_TRY(calm_choice_uniform(ctx, &p->in, entry, &choice));
+        const calm_ablation_row row = {.kind = "uniform", .name = name, .seed = -1};
         CALM_TRY(add(ctx, p, t, row, CALM_UNIT_JOB, choice, NULL));
     }
     return CALM_OK;
@@ -159,12 +158,12 @@ calm_status calm_ablation_draw(calm_ctx *ctx, const calm_run *p, long long seed,
 static calm_status add_random(calm_ctx *ctx, const calm_run *p, table *t)
 {
     for (long long seed = 0; seed < N_RANDOM; seed++) {
-        calm_ablation_row row = {.kind = "random", .unit = calm_unit_name(CALM_UNIT_JOB), .seed = seed};
         size_t *choice;
         char *name;
         CALM_TRY(calm_strf(ctx, t->keep, &name, "random %lld", seed));
-        row.name = name;
         CALM_TRY(calm_ablation_draw(ctx, p, seed, &choice));
+        const calm_ablation_row row = {.kind = "random", .unit = calm_unit_name(CALM_UNIT_JOB), .name = name,
+                                       .seed = seed};
         CALM_TRY(add(ctx, p, t, row, CALM_UNIT_JOB, choice, NULL));
     }
     return CALM_OK;
@@ -379,11 +378,11 @@ static calm_status run_one(calm_ctx *ctx, const calm_recipe *recipe, experiment 
 {
     const calm_arena_mark mark = calm_arena_save(ctx->out);
     calm_run *run;
+    const char *note = recipe->scheme_note;
     if (e->repeats)
         calm_log(ctx, CALM_LOG_INFO, "%s with calibration windows of seed %lld", e->out->scheme, recipe->seed);
     else
-        calm_log(ctx, CALM_LOG_INFO, "%s%s%s", e->out->scheme, recipe->scheme_note ? ": " : "",
-                 recipe->scheme_note ? recipe->scheme_note : "");
+        calm_log(ctx, CALM_LOG_INFO, "%s%s%s", e->out->scheme, note ? ": " : "", note ? note : "");
     const calm_status status = calm_run_stages(ctx, recipe, &e->plan->options, stages, e, &run);
     calm_run_close(ctx, run);
     calm_arena_rewind(ctx->out, mark);

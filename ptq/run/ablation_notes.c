@@ -100,11 +100,6 @@ typedef struct hook_rows {
     size_t room;
 } hook_rows;
 
-static double number(const calm_value *value)
-{
-    return value->type == CALM_VALUE_REAL ? value->real : NAN;
-}
-
 static calm_status add_hook(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
 {
     const hook_rows *to = user;
@@ -115,7 +110,8 @@ static calm_status add_hook(calm_ctx *ctx, void *user, size_t n, const char *con
         return CALM_OK;
     CALM_TRY(calm_strf(ctx, to->keep, &point, "%s", values[0].text));
     to->out->hooks[to->out->n_hooks++] =
-        (calm_ablation_hooks){point, values[1].integer, values[2].integer, number(&values[3]), number(&values[4])};
+        (calm_ablation_hooks){point, values[1].integer, values[2].integer, calm_value_as_real(&values[3]),
+                              calm_value_as_real(&values[4])};
     return CALM_OK;
 }
 

@@ -10,30 +10,18 @@
 
 /* ---- files beside the weights ---- */
 
-static calm_status write_text(calm_ctx *ctx, const char *dir, const char *name, calm_text *text)
-{
-    char *path;
-    CALM_TRY(calm_text_check(ctx, text));
-    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, name));
-    return calm_write_file(ctx, path, text->data, text->length);
-}
-
 /* The document that was given, else the resolved recipe: `calm quantize --recipe` reads the first. */
 static calm_status write_recipe(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
 {
     const calm_recipe *recipe = checkpoint->in->recipe;
-    calm_text text;
     calm_json *json;
+    char *path;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "calm_recipe.json"));
     if (recipe->document && !checkpoint->recipe)
         CALM_TRY(calm_json_parse(ctx, "calm_recipe.json", recipe->document, strlen(recipe->document), &json));
     else
         json = checkpoint->recipe ? calm_json_copy(checkpoint->recipe) : calm_recipe_json(recipe);
-    calm_text_init(&text);
-    calm_status status = calm_json_write(ctx, json, 2, &text);
-    calm_text_append(&text, "\n", 1);
-    if (status == CALM_OK)
-        status = write_text(ctx, dir, "calm_recipe.json", &text);
-    calm_text_clear(&text);
+    const calm_status status = calm_json_save(ctx, path, json);
     calm_json_free(json);
     return status;
 }
@@ -41,10 +29,12 @@ static calm_status write_recipe(calm_ctx *ctx, const calm_checkpoint *checkpoint
 static calm_status write_card(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
 {
     calm_text text;
+    char *path;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "README.md"));
     calm_text_init(&text);
     calm_status status = calm_card_write(ctx, checkpoint->in->model, checkpoint->result, &text);
     if (status == CALM_OK)
-        status = write_text(ctx, dir, "README.md", &text);
+        status = calm_write_file(ctx, path, text.data, text.length);
     calm_text_clear(&text);
     return status;
 }

@@ -48,13 +48,12 @@ static calm_status plan_json(calm_ctx *ctx, const calm_result *r, calm_json *pla
     const calm_layout *layout = r->layout;
     for (size_t job = r->first_job; job < r->end_job; job++) {
         const calm_plan_job *chosen = &r->plan.jobs[job];
-        char scheme[CALM_SCHEME_NAME_MAX], *text = NULL;
+        char scheme[CALM_SCHEME_NAME_MAX], *text;
+        const char *name = chosen->quantized ? chosen->algorithm : "float";
         calm_scheme_name(&chosen->scheme, scheme);
-        if (chosen->quantized && strstr(chosen->algorithm, scheme))
-            CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "%s", chosen->algorithm));
-        else if (chosen->quantized)
-            CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "%s %s", chosen->algorithm, scheme));
-        calm_json_set_string(plan, layout->jobs[job].name, text ? text : "float");
+        const bool complete = !chosen->quantized || strstr(name, scheme);    /* of a pool of several schemes it is */
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "%s%s%s", name, complete ? "" : " ", complete ? "" : scheme));
+        calm_json_set_string(plan, layout->jobs[job].name, text);
     }
     return CALM_OK;
 }
@@ -195,10 +194,10 @@ calm_status calm_lock_read(calm_ctx *ctx, const char *path, calm_json **out)
 {
     CALM_TRY(calm_json_read(ctx, path, CALM_LOCK_BYTES, out));
     const calm_status status = check(ctx, path, *out);
-    if (status != CALM_OK)
+    if (status != CALM_OK) {
         calm_json_free(*out);
-    if (status != CALM_OK)
         *out = NULL;
+    }
     return status;
 }
 

@@ -1,5 +1,4 @@
 /* What is not as a lock says. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/run/lock.h"
@@ -39,9 +38,10 @@ static calm_status same(calm_ctx *ctx, const calm_json *a, const calm_json *b, b
     *out = false;
     if (!a || !b || (type != other && !numbers))
         return CALM_OK;
-    *out = numbers ? calm_json_number(a, 0) == calm_json_number(b, 1) : false;
-    if (numbers)
+    if (numbers) {
+        *out = calm_json_number(a, 0) == calm_json_number(b, 1);
         return CALM_OK;
+    }
     CALM_TRY(words(ctx, a, &x));
     CALM_TRY(words(ctx, b, &y));
     *out = strcmp(x, y) == 0;

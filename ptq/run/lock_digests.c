@@ -1,5 +1,4 @@
 /* Digests of directories and texts for locks. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/run/lock.h"
@@ -34,30 +33,6 @@ static calm_status hash_tensor(calm_ctx *ctx, size_t index, void *user)
     return calm_sha256_finish(ctx, &sha, work->digests[index]);
 }
 
-/* A tensor's place in its set and its name. */
-typedef struct named {
-    const char *name;
-    size_t index;
-} named;
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(((const named *)a)->name, ((const named *)b)->name);
-}
-
-/* By name, whatever shard they are in. */
-static calm_status list_tensors(calm_ctx *ctx, const tensor_work *work, size_t n, calm_json *out)
-{
-    named *sorted;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, sorted, n + 1));
-    for (size_t i = 0; i < n; i++)
-        sorted[i] = (named){calm_safetensors_at(work->set, i)->name, i};
-    qsort(sorted, n, sizeof *sorted, compare_names);
-    for (size_t i = 0; i < n; i++)
-        calm_json_set_string(out, sorted[i].name, work->digests[sorted[i].index]);
-    return CALM_OK;
-}
-
 static calm_status hash_tensors(calm_ctx *ctx, const char *dir, calm_json *out)
 {
     tensor_work work;
@@ -68,8 +43,8 @@ static calm_status hash_tensors(calm_ctx *ctx, const char *dir, calm_json *out)
     calm_status status = CALM_NEW(ctx, ctx->scratch, work.digests, n + 1);
     if (status == CALM_OK)
         status = calm_parallel_for(ctx, n, hash_tensor, &work);
-    if (status == CALM_OK)
-        status = list_tensors(ctx, &work, n, out);
+    for (size_t i = 0; i < n && status == CALM_OK; i++)    /* the set has them by name, whatever shard they are in */
+        calm_json_set_string(out, calm_safetensors_at(set, i)->name, work.digests[i]);
     calm_safetensors_close(set);
     return status;
 }

@@ -311,14 +311,9 @@ static calm_status check_blobs(calm_ctx *ctx, const calm_assembly *a, const size
 
 /* ---- what was measured, for the card ---- */
 
-/* Receives the evaluations of one role. */
-typedef struct measured_rows {
-    calm_assembly *a;
-} measured_rows;
-
 static calm_status take_guard(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
 {
-    calm_result *r = &((measured_rows *)user)->a->result;
+    calm_result *r = user;
     (void)ctx;
     (void)n;
     (void)names;
@@ -340,7 +335,7 @@ static calm_status take_guard(calm_ctx *ctx, void *user, size_t n, const char *c
 /* The float model and the result on the test text. */
 static calm_status take_test(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
 {
-    calm_result *r = &((measured_rows *)user)->a->result;
+    calm_result *r = user;
     (void)ctx;
     (void)n;
     (void)names;
@@ -362,11 +357,10 @@ static calm_status take_test(calm_ctx *ctx, void *user, size_t n, const char *co
 static calm_status read_measured(calm_ctx *ctx, calm_assembly *a, const char *role, calm_store_row_fn *fn)
 {
     const calm_value params[] = {calm_value_int(a->run.id), calm_value_text(role)};
-    measured_rows rows = {a};
     return calm_store_query(ctx, a->in.store,
                             "SELECT v.subject, v.delta_kl, v.delta_se, e.kl, e.ppl, e.top1, e.n_windows, e.id,"
                             " e.window_tokens FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id"
-                            " WHERE v.run_id = ?1 AND v.role = ?2", params, 2, fn, &rows);
+                            " WHERE v.run_id = ?1 AND v.role = ?2", params, 2, fn, &a->result);
 }
 
 /* One more trial of the guard, unless it takes more bits than the budget. */

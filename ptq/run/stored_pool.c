@@ -54,6 +54,15 @@ static calm_status contradiction(calm_ctx *ctx, const reading *r, const char *wh
 
 /* ---- entries ---- */
 
+/* Rows of the store are valid during the query alone; what is kept of them lies in ctx->out. */
+static calm_status copy_text(calm_ctx *ctx, const char *text, const char **out)
+{
+    char *copy;
+    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", text));
+    *out = copy;
+    return CALM_OK;
+}
+
 /* One more entry; the algorithm is parsed for what the activation rule asks, and one of another version is none. */
 static calm_status add_entry(calm_ctx *ctx, reading *r, const char *algorithm, const char *chain, const char *scheme,
                              size_t *out)
@@ -71,14 +80,10 @@ static calm_status add_entry(calm_ctx *ctx, reading *r, const char *algorithm, c
         r->entries = more;
     }
     calm_pool_entry *entry = &r->entries[r->n_entries];
-    char *text;
     *entry = (calm_pool_entry){0};
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", algorithm));
-    entry->algorithm = text;
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", chain));
-    entry->chain = text;
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", scheme));
-    entry->scheme_name = text;
+    CALM_TRY(copy_text(ctx, algorithm, &entry->algorithm));
+    CALM_TRY(copy_text(ctx, chain, &entry->chain));
+    CALM_TRY(copy_text(ctx, scheme, &entry->scheme_name));
     const bool known = calm_scheme_parse(ctx, scheme, &entry->scheme) == CALM_OK && entry->scheme.bits > 0;
     calm_ctx_forgive(ctx);
     if (!known && !r->query->partial)
@@ -125,14 +130,6 @@ static calm_status list_recipe(calm_ctx *ctx, reading *r)
     return CALM_OK;
 }
 
-static calm_status set_chain(calm_ctx *ctx, calm_pool_entry *entry, const char *chain)
-{
-    char *text;
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", chain));
-    entry->chain = text;
-    return CALM_OK;
-}
-
 /* The entry of a candidate: of its chain; of "rtn for gptq", which an expert with too few tokens has, that of gptq. */
 static calm_status find_entry(calm_ctx *ctx, reading *r, const char *name, const char *chain, const char *scheme,
                               size_t *out)
@@ -146,21 +143,18 @@ static calm_status find_entry(calm_ctx *ctx, reading *r, const char *name, const
         if (asked || unknown ? strcmp(entry->algorithm, asked ? asked + 5 : name) == 0
                              : strcmp(entry->chain, chain) == 0) {
             *out = i;
-            return unknown && !asked ? set_chain(ctx, &r->entries[i], chain) : CALM_OK;
+            return unknown && !asked ? copy_text(ctx, chain, &r->entries[i].chain) : CALM_OK;
         }
     }
-    if (asked)    /* an earlier run may have called the same chain otherwise */
-        for (size_t i = 0; i < r->n_entries; i++) {
-            calm_algorithm *parsed;
-            const bool same = strcmp(r->entries[i].scheme_name, scheme) == 0 &&
-                              calm_algorithm_parse(ctx, asked + 5, &parsed) == CALM_OK &&
-                              strcmp(calm_algorithm_canonical(parsed), r->entries[i].chain) == 0;
-            calm_ctx_forgive(ctx);
-            if (same) {
+    calm_algorithm *parsed;
+    if (asked && calm_algorithm_parse(ctx, asked + 5, &parsed) == CALM_OK)
+        for (size_t i = 0; i < r->n_entries; i++)    /* an earlier run may have called the same chain otherwise */
+            if (strcmp(r->entries[i].scheme_name, scheme) == 0 &&
+                strcmp(calm_algorithm_canonical(parsed), r->entries[i].chain) == 0) {
                 *out = i;
                 return CALM_OK;
             }
-        }
+    calm_ctx_forgive(ctx);
     return add_entry(ctx, r, asked ? asked + 5 : name, asked ? asked + 5 : chain, scheme, out);
 }
 

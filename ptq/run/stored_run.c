@@ -39,8 +39,8 @@ static calm_status no_such_run(calm_ctx *ctx, calm_store *store, int64_t run)
 calm_status calm_stored_run_read(calm_ctx *ctx, calm_store *store, int64_t run, calm_stored_run *out)
 {
     static const char sql[] =
-        "SELECT r.model_id, r.calibration_id, r.key, r.status, r.unit, r.rule, r.metric, r.result, r.reason,"
-        " r.bits_per_weight, r.bytes_after, r.recipe, m.digest, m.name, m.path"
+        "SELECT r.model_id, r.calibration_id, r.bits_per_weight, r.bytes_after, r.key, r.status, r.unit, r.rule,"
+        " r.metric, r.result, r.reason, r.recipe, m.digest, m.name, m.path"
         " FROM run r JOIN model m ON m.id = r.model_id WHERE r.id = ?1";
     const calm_value id = calm_value_int(run);
     calm_value v[15];
@@ -51,16 +51,13 @@ calm_status calm_stored_run_read(calm_ctx *ctx, calm_store *store, int64_t run, 
     CALM_TRY(status);
     out->model_id = calm_value_as_int(&v[0]);
     out->calibration_id = calm_value_as_int(&v[1]);
-    out->bits_per_weight = calm_value_as_real(&v[9]);
-    out->bytes_after = calm_value_as_int(&v[10]);
+    out->bits_per_weight = calm_value_as_real(&v[2]);
+    out->bytes_after = calm_value_as_int(&v[3]);
     const char **const texts[] = {&out->key, &out->status, &out->unit, &out->rule, &out->metric, &out->result,
-                                  &out->reason};
-    for (size_t i = 0; i < 7; i++)
-        *texts[i] = calm_value_as_string(&v[2 + i]);
-    out->recipe_text = calm_value_as_string(&v[11]);
-    out->model_digest = calm_value_as_string(&v[12]);
-    out->model_name = calm_value_as_string(&v[13]);
-    out->model_path = calm_value_as_string(&v[14]);
+                                  &out->reason, &out->recipe_text, &out->model_digest, &out->model_name,
+                                  &out->model_path};
+    for (size_t i = 0; i < 11; i++)
+        *texts[i] = calm_value_as_string(&v[4 + i]);
     if (!out->key || !out->status || !out->unit || !out->recipe_text || !out->model_digest || !out->model_name)
         return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld is incomplete: a text is missing", calm_store_path(store),
                          (long long)run);
