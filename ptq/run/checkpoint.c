@@ -1,4 +1,7 @@
-/* A checkpoint: weights, recipe and card, then its rows. */
+/* Checkpoint: what is written beside the weights, and the order in which it comes.
+ *
+ * Everything goes into a temporary directory that is renamed at the end.  Whoever finds the output's name finds all
+ * of it. */
 #include "ptq/run/checkpoint.h"
 
 #include <errno.h>
@@ -21,11 +24,14 @@ static calm_status write_recipe(calm_ctx *ctx, const calm_checkpoint *checkpoint
         CALM_TRY(calm_json_parse(ctx, "calm_recipe.json", recipe->document, strlen(recipe->document), &json));
     else
         json = checkpoint->recipe ? calm_json_copy(checkpoint->recipe) : calm_recipe_json(recipe);
+    /* A checkpoint carries what makes it again: of a run the document that people wrote, of a reassembly the one of
+     * its run. */
     const calm_status status = calm_json_save(ctx, path, json);
     calm_json_free(json);
     return status;
 }
 
+/* After the figures are known: the card shows size, evaluation and gates. */
 static calm_status write_card(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
 {
     calm_text text;
@@ -41,10 +47,12 @@ static calm_status write_card(calm_ctx *ctx, const calm_checkpoint *checkpoint, 
 
 /* ---- artifacts ---- */
 
+/* What a file is, for the store.  Formats write weights under names of their own; what is left over is the
+ * tokenizer's. */
 static const char *file_role(const char *name)
 {
     const char *slash = strrchr(name, '/');
-    name = slash ? slash + 1 : name;
+    name = slash ? slash + 1 : name;    /* of several formats each has a folder */
     if (strstr(name, ".safetensors") || strstr(name, ".gguf"))
         return "weights";
     if (strcmp(name, "README.md") == 0)
@@ -54,6 +62,7 @@ static const char *file_role(const char *name)
     return strcmp(name, "config.json") == 0 || strcmp(name, "generation_config.json") == 0 ? "config" : "tokenizer";
 }
 
+/* The digest is of the file under its final name: the row is of what is there now. */
 static calm_status put_artifact(calm_ctx *ctx, const calm_result *result, const char *name)
 {
     char *path, digest[CALM_SHA256_HEX];
@@ -71,6 +80,7 @@ calm_status calm_checkpoint_put(calm_ctx *ctx, const calm_result *result)
     char **names;
     size_t n;
     CALM_TRY(calm_outputs_files(ctx, result->recipe->output, &names, &n));
+    /* In one transaction: a run has all of its artifacts or none. */
     CALM_TRY(calm_store_begin(ctx, result->store));
     for (size_t i = 0; i < n; i++)
         CALM_TRY(put_artifact(ctx, result, names[i]));
@@ -79,9 +89,11 @@ calm_status calm_checkpoint_put(calm_ctx *ctx, const calm_result *result)
 
 /* ---- all of it ---- */
 
+/* The order matters: sizes are measured of what the exporters wrote, `written` (evaluation, gates) may read the
+ * weights back, and recipe and card come last, when all figures are there. */
 static calm_status fill(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
 {
-    calm_result *result = checkpoint->result;
+    calm_result *result = checkpoint->result;    /* is completed on the way */
     CALM_TRY(calm_outputs_write(ctx, checkpoint, dir));
     result->bytes_before = (int64_t)calm_model_bytes(checkpoint->in->model);
     CALM_TRY(calm_outputs_bytes(ctx, &checkpoint->in->recipe->formats, dir, &result->bytes_after));
@@ -98,6 +110,7 @@ calm_status calm_checkpoint_write(calm_ctx *ctx, const calm_checkpoint *checkpoi
     calm_export_place place;
     CALM_TRY(calm_export_begin(ctx, output, &place));
     if (fill(ctx, checkpoint, place.temporary) != CALM_OK || calm_export_commit(ctx, &place, output) != CALM_OK) {
+        /* The temporary directory goes, the first failure stays: nothing is left under either name. */
         calm_export_abandon(ctx, &place);
         return ctx->status;
     }
