@@ -225,7 +225,7 @@ calm_status calm_hub_lock(calm_ctx *ctx, const calm_hub_settings *settings, cons
             result = flock(*fd, LOCK_EX);
         while (result != 0 && errno == EINTR);
     }
-    if (result != 0) {    /* the checksum still tells a file that two have written */
+    if (result != 0) {    /* no locks here: the checksum finds a file that two wrote */
         close(*fd);
         *fd = -1;
     }

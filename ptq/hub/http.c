@@ -10,7 +10,7 @@
 #include <strings.h>
 
 #define HOPS_MAX 10
-#define IGNORED_MAX ((size_t)1 << 20)    /* of a body that nobody wants */
+#define IGNORED_MAX ((size_t)1 << 20)    /* of a body that is not wanted */
 #define STALL_BYTES 64                   /* a second; slower than this is no transfer */
 
 struct calm_http {

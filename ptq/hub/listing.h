@@ -1,4 +1,4 @@
-/* What the hub says is in a repository, and what of it calm takes. */
+/* Files of a repository as the hub lists them, and those that calm fetches. */
 #ifndef CALM_HUB_LISTING_H
 #define CALM_HUB_LISTING_H
 

@@ -283,7 +283,7 @@ static calm_status check_object(comparison *c, const char *section, const calm_j
     return CALM_OK;
 }
 
-/* JSON types that tell the alternatives of a shape apart, and their names in messages. */
+/* JSON types by which the alternatives of a shape are distinguished, and their names in messages. */
 static const struct {
     calm_json_type type;
     const char *words;

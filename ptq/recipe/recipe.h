@@ -81,7 +81,7 @@ typedef struct calm_recipe {
     size_t n_gates;
     const char *kernels;                    /* OpenBLAS core type; NULL: what it takes itself                     */
     const char *overrides;                  /* JSON object of what the command line says instead of the recipe
-                                             * file; NULL: nothing.  For people: not in calm_recipe_json           */
+                                             * file; NULL: nothing.  Not in calm_recipe_json                      */
     const char *document; /* JSON text of the recipe file that says the same (ptq/recipe/document.h), which
                            * goes into the checkpoint; NULL: the resolved form does              */
     const char *memory;                     /* bytes this process may have resident: "2GB"; NULL: 70 % of free */

@@ -1,4 +1,4 @@
-/* Words of a recipe: lists as people type them, and the canonical text of chains in them. */
+/* Words of a recipe: lists as typed, and the canonical text of chains in them. */
 #ifndef CALM_RECIPE_WORDS_H
 #define CALM_RECIPE_WORDS_H
 

@@ -108,7 +108,7 @@ static calm_status add_selected(calm_ctx *ctx, const calm_run *p, table *t, cons
 }
 
 /* Can cka_linear choose for every unit?  It exists for jobs, weight-only schemes, and inputs whose Gram matrix was
- * collected.  Where one job lacks it the rows would be failures of no interest, so they are left out. */
+ * collected.  Where one job does not have it the rows would be failures of no interest: they are left out. */
 static bool has_linear(const calm_run *p)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);

@@ -142,7 +142,7 @@ static calm_status read_hooks(calm_ctx *ctx, const calm_run *p, calm_arena *keep
 }
 
 /* Rows that scores were computed from, and rows that cka_drop left out.  All candidates of a job are scored on the
- * same rows, so that any of them (max) tells. */
+ * same rows, so that any of them will do: max. */
 static calm_status read_dropped(calm_ctx *ctx, const calm_run *p, calm_ablation *out)
 {
     static const char sql[] =

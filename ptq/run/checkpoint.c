@@ -1,7 +1,7 @@
 /* Checkpoint: what is written beside the weights, and the order in which it comes.
  *
- * Everything goes into a temporary directory that is renamed at the end.  Whoever finds the output's name finds all
- * of it. */
+ * Everything goes into a temporary directory that is renamed at the end: under the output's name there is all of a
+ * run or nothing of it. */
 #include "ptq/run/checkpoint.h"
 
 #include <errno.h>

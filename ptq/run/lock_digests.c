@@ -91,7 +91,7 @@ static bool is_safetensors(const char *name)
 
 /* ---- what a lock has ---- */
 
-/* The files first: their names tell whether there are tensors to open. */
+/* The files first: their names show whether there are tensors to open. */
 calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, calm_json **out)
 {
     char **names;

@@ -1,6 +1,6 @@
 /* A run between two looks at digests.
  *
- * Inputs are compared before the run, since a run on other inputs tells nothing about the lock; plan, outputs and
+ * Inputs are compared before the run, since a run on other inputs says nothing about the lock; plan, outputs and
  * figures after it. */
 #include "ptq/run/lock_run.h"
 

@@ -1,7 +1,7 @@
 /* Plans: which candidate each job gets, where its codes come from, what it takes.
  *
- * A plan holds no codes.  They are fetched from the store one job at a time, by whoever assembles, measures or
- * exports it. */
+ * A plan holds no codes.  They are fetched from the store one job at a time, when the plan is assembled,
+ * measured or exported. */
 #include <math.h>
 #include <string.h>
 

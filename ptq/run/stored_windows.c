@@ -128,7 +128,7 @@ static calm_status blame_text(calm_ctx *ctx, const calm_stored_run *run, const k
                      "put the run's back", path, (long long)run->id, want->text, digest, reason);
 }
 
-/* Other windows: of another text, or of the same text and another tokenizer.  The digest of the text tells which,
+/* Other windows: of another text, or of the same text and another tokenizer.  The digest of the text says which,
  * and so what to put back. */
 static calm_status check_windows(calm_ctx *ctx, const calm_stored_run *run, const known *want,
                                  const calm_recipe *recipe, const char *digest, const calm_windows *found)
