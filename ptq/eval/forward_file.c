@@ -41,12 +41,8 @@ static calm_status add_tensor(calm_ctx *ctx, run *r, const char *name, size_t wi
     calm_tensor *tensor = &r->result->tensors[r->result->n++];
     char *copy;
     CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", name));
-    *tensor = (calm_tensor){.name = copy, .dtype = CALM_F32, .n_dims = 2, .shape = {r->windows.n, width}};
-    if (per_token) {
-        tensor->n_dims = 3;
-        tensor->shape[1] = r->length;
-        tensor->shape[2] = width;
-    }
+    *tensor = (calm_tensor){.name = copy, .dtype = CALM_F32, .n_dims = per_token ? 3 : 2,
+                            .shape = {r->windows.n, per_token ? r->length : width, per_token ? width : 0}};
     return CALM_OK;
 }
 

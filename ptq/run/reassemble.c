@@ -144,13 +144,13 @@ static calm_status restore_candidate(calm_ctx *ctx, calm_assembly *a, size_t of_
     return candidate->failure ? CALM_OK : copy_digest(ctx, name, row->blob, candidate->blob);
 }
 
-/* places [pool's n_jobs]: the job of the layout that each job of the store is.  Both are in the model's order, so
+/* Fill a->places: the job of the layout that each job of the store is.  Both are in the model's order, so
  * one pass finds all; roles and shapes must agree, since codes are read by them. */
-static calm_status match_jobs(calm_ctx *ctx, calm_assembly *a, size_t **places)
+static calm_status match_jobs(calm_ctx *ctx, calm_assembly *a)
 {
     const calm_layout *layout = calm_model_layout(a->in.model);
     size_t at = 0;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, *places, a->stored.pool.n_jobs));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, a->places, a->stored.pool.n_jobs));
     for (size_t j = 0; j < a->stored.pool.n_jobs; j++, at++) {
         const calm_pool_job *job = &a->stored.pool.jobs[j];
         while (at < layout->n_jobs && strcmp(layout->jobs[at].name, job->name) != 0)
@@ -159,13 +159,13 @@ static calm_status match_jobs(calm_ctx *ctx, calm_assembly *a, size_t **places)
             layout->jobs[at].in != job->in)
             return calm_fail(ctx, CALM_EFORMAT, "%s: job %s [%zu, %zu] of the store is none of the model's",
                              a->recipe.store, job->name, job->out, job->in);
-        (*places)[j] = at;
+        a->places[j] = at;
     }
     return CALM_OK;
 }
 
 /* Jobs without candidates keep zeros: no plan quantizes them. */
-static calm_status restore_candidates(calm_ctx *ctx, calm_assembly *a, const size_t *places)
+static calm_status restore_candidates(calm_ctx *ctx, calm_assembly *a)
 {
     const size_t n_jobs = calm_model_layout(a->in.model)->n_jobs;
     size_t n;
@@ -174,7 +174,7 @@ static calm_status restore_candidates(calm_ctx *ctx, calm_assembly *a, const siz
     CALM_TRY(CALM_NEW(ctx, ctx->out, a->in.candidates, n));
     for (size_t j = 0; j < a->stored.pool.n_jobs; j++)
         for (size_t entry = 0; entry < a->stored.pool.n_entries; entry++)
-            CALM_TRY(restore_candidate(ctx, a, j, places[j], entry));
+            CALM_TRY(restore_candidate(ctx, a, j, a->places[j], entry));
     return CALM_OK;
 }
 
@@ -195,21 +195,20 @@ static calm_status restore_scope(calm_ctx *ctx, calm_assembly *a)
 }
 
 /* choice [n_jobs of the layout] = of_job [n_jobs of the pool]; SIZE_MAX there and every other job stay float. */
-static calm_status spread(calm_ctx *ctx, const calm_assembly *a, const size_t *places, const size_t *of_job,
-                          size_t **choice)
+static calm_status spread(calm_ctx *ctx, const calm_assembly *a, const size_t *of_job, size_t **choice)
 {
     const size_t n_jobs = calm_model_layout(a->in.model)->n_jobs;
     CALM_TRY(CALM_NEW(ctx, ctx->out, *choice, n_jobs));
     for (size_t job = 0; job < n_jobs; job++)
         (*choice)[job] = CALM_STAYS_FLOAT;
     for (size_t j = 0; j < a->stored.pool.n_jobs; j++)
-        (*choice)[places[j]] = of_job[j] == SIZE_MAX ? CALM_STAYS_FLOAT : of_job[j];
+        (*choice)[a->places[j]] = of_job[j] == SIZE_MAX ? CALM_STAYS_FLOAT : of_job[j];
     return CALM_OK;
 }
 
 /* One entry throughout, or "all w3a16_g128", each unit's own entry of that scheme; pinned units as they are pinned. */
-static calm_status spread_uniform(calm_ctx *ctx, const calm_assembly *a, const size_t *places, size_t entry,
-                                  bool scheme, size_t **choice, calm_solution *solution)
+static calm_status spread_uniform(calm_ctx *ctx, const calm_assembly *a, size_t entry, bool scheme, size_t **choice,
+                                  calm_solution *solution)
 {
     const calm_pool *pool = &a->stored.pool;
     size_t *of_job;
@@ -220,12 +219,12 @@ static calm_status spread_uniform(calm_ctx *ctx, const calm_assembly *a, const s
     for (size_t u = 0; u < pool->n_units; u++)
         for (size_t j = pool->unit_begin[u]; j < pool->unit_begin[u + 1]; j++)
             of_job[j] = solution->choice[u];
-    return spread(ctx, a, places, of_job, choice);
+    return spread(ctx, a, of_job, choice);
 }
 
 /* The choices of the run; every job that competed must have one.  A run that was interrupted may have chosen for
  * some units alone. */
-static calm_status spread_hybrid(calm_ctx *ctx, const calm_assembly *a, const size_t *places, size_t **choice)
+static calm_status spread_hybrid(calm_ctx *ctx, const calm_assembly *a, size_t **choice)
 {
     size_t *of_job;
     CALM_TRY(calm_stored_entries(ctx, &a->run, &a->stored, &of_job));
@@ -234,22 +233,22 @@ static calm_status spread_hybrid(calm_ctx *ctx, const calm_assembly *a, const si
             return calm_fail(ctx, CALM_EARG,
                              "run %lld chose nothing for %s; calm select %lld --store %s makes a plan of it",
                              (long long)a->run.id, a->stored.pool.jobs[j].name, (long long)a->run.id, a->recipe.store);
-    return spread(ctx, a, places, of_job, choice);
+    return spread(ctx, a, of_job, choice);
 }
 
 /* The plan that a name stands for: "hybrid", "all SCHEME" (under a budget, each unit's option of that width), an
  * entry.  `solution` is left alone by the hybrid. */
-static calm_status spread_named(calm_ctx *ctx, const calm_assembly *a, const size_t *places, const char *name,
-                                size_t **choice, calm_solution *solution)
+static calm_status spread_named(calm_ctx *ctx, const calm_assembly *a, const char *name, size_t **choice,
+                                calm_solution *solution)
 {
     if (strcmp(name, "hybrid") == 0)
-        return spread_hybrid(ctx, a, places, choice);
+        return spread_hybrid(ctx, a, choice);
     for (size_t i = 0; i < a->stored.pool.n_entries; i++) {
         const calm_pool_entry *entry = &a->stored.pool.entries[i];
         if (strcmp(name, entry->name) == 0)
-            return spread_uniform(ctx, a, places, i, false, choice, solution);
+            return spread_uniform(ctx, a, i, false, choice, solution);
         if (strncmp(name, "all ", 4) == 0 && strcmp(name + 4, entry->scheme_name) == 0)
-            return spread_uniform(ctx, a, places, i, true, choice, solution);
+            return spread_uniform(ctx, a, i, true, choice, solution);
     }
     return calm_fail(ctx, CALM_EFORMAT, "%s: the result of run %lld, \"%s\", is none of its candidates",
                      a->recipe.store, (long long)a->run.id, name);
@@ -316,10 +315,10 @@ static calm_status fetch(void *user, calm_ctx *ctx, const calm_plan_job *job, ca
 
 /* Before anything is written: does every candidate have its blob?  Presence and size alone, which are cheap; the
  * content is checked when it is read. */
-static calm_status check_blobs(calm_ctx *ctx, const calm_assembly *a, const size_t *places)
+static calm_status check_blobs(calm_ctx *ctx, const calm_assembly *a)
 {
     for (size_t j = 0; j < a->stored.pool.n_jobs; j++) {
-        const calm_plan_job *job = &a->result.plan.jobs[places[j]];
+        const calm_plan_job *job = &a->result.plan.jobs[a->places[j]];
         const calm_candidate *candidate = job->source;
         if (!job->quantized)
             continue;
@@ -327,7 +326,7 @@ static calm_status check_blobs(calm_ctx *ctx, const calm_assembly *a, const size
             return calm_fail(ctx, CALM_EFORMAT, "%s: %s was chosen and has no result: %s", a->stored.pool.jobs[j].name,
                              job->algorithm, candidate->failure);
         /* Candidates of a job lie side by side, in the order of entries. */
-        const size_t entry = (size_t)(candidate - calm_candidate_at(&a->in, places[j], 0));
+        const size_t entry = (size_t)(candidate - calm_candidate_at(&a->in, a->places[j], 0));
         if (!calm_blob_present(calm_store_blobs(a->in.store), candidate->blob,
                                (size_t)calm_pool_at(&a->stored.pool, j, entry)->blob_bytes))
             return blame(ctx, a, job, calm_fail(ctx, CALM_ENOTFOUND, "it is not in %s, or has another size",
@@ -395,11 +394,11 @@ static calm_status read_measured(calm_ctx *ctx, calm_assembly *a, const char *ro
 
 /* One more trial of the guard, unless it takes more bits than the budget: those were not measured.  It is written
  * first and counted after, so that a trial too large is overwritten by the next. */
-static calm_status add_trial(calm_ctx *ctx, calm_assembly *a, const size_t *places, const char *name, double budget)
+static calm_status add_trial(calm_ctx *ctx, calm_assembly *a, const char *name, double budget)
 {
     calm_solution solution = {0};
     size_t *choice;
-    CALM_TRY(spread_named(ctx, a, places, name, &choice, &solution));
+    CALM_TRY(spread_named(ctx, a, name, &choice, &solution));
     CALM_TRY(calm_trial_new(ctx, &a->in, name, choice, &a->result.trials[a->result.n_trials]));
     a->result.n_trials += isnan(budget) || solution.bits <= calm_budget_bits(&a->stored.pool, budget);
     return CALM_OK;
@@ -407,30 +406,30 @@ static calm_status add_trial(calm_ctx *ctx, calm_assembly *a, const size_t *plac
 
 /* The trials that the guard of the run had, in its order: the hybrid; under a budget one per scheme; every entry.
  * The card lists them so. */
-static calm_status list_trials(calm_ctx *ctx, calm_assembly *a, const size_t *places)
+static calm_status list_trials(calm_ctx *ctx, calm_assembly *a)
 {
     const calm_json *budgets = calm_json_get(a->run.recipe, "budget");
     const double budget = calm_json_number(calm_json_at(budgets, 0), NAN);
     char name[CALM_SCHEME_NAME_MAX], *text;
     CALM_TRY(CALM_NEW(ctx, ctx->out, a->result.trials, 1 + a->stored.pool.n_schemes + a->stored.pool.n_entries));
-    CALM_TRY(add_trial(ctx, a, places, "hybrid", NAN));
+    CALM_TRY(add_trial(ctx, a, "hybrid", NAN));
     for (size_t i = 0; i < a->stored.pool.n_schemes && !isnan(budget); i++) {
         calm_scheme_name(&a->recipe.schemes[i], name);
         CALM_TRY(calm_strf(ctx, ctx->out, &text, "all %s", name));
-        const calm_status status = add_trial(ctx, a, places, text, budget);
+        const calm_status status = add_trial(ctx, a, text, budget);
         if (status == CALM_ENUMERIC)    /* a unit has none of that width */
             calm_ctx_forgive(ctx);
         else
             CALM_TRY(status);
     }
     for (size_t i = 0; i < a->stored.pool.n_entries; i++)
-        CALM_TRY(add_trial(ctx, a, places, a->stored.pool.entries[i].name, budget));
+        CALM_TRY(add_trial(ctx, a, a->stored.pool.entries[i].name, budget));
     return CALM_OK;
 }
 
 /* What the run measured, for the card.  A selection (calm select) has measured nothing, and its card says so by
  * leaving the tables out. */
-static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a, const size_t *places)
+static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a)
 {
     const calm_value params[] = {calm_value_int(a->run.id), calm_value_int(a->run.calibration_id)};
     calm_value row[3];
@@ -443,7 +442,7 @@ static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a, const size_
                          (long long)a->run.id, (long long)row[1].integer);
     a->result.calib = (calm_window_facts){.n = (size_t)row[1].integer, .tokens = (size_t)row[2].integer};
     if (row[0].integer)
-        CALM_TRY(list_trials(ctx, a, places));
+        CALM_TRY(list_trials(ctx, a));
     CALM_TRY(read_measured(ctx, a, "guard", take_guard));
     CALM_TRY(read_measured(ctx, a, "test", take_test));
     if (!a->result.evaluates || !a->result.encoder)
@@ -486,17 +485,17 @@ static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_a
 static calm_status plan(calm_ctx *ctx, calm_assembly *a)
 {
     calm_solution solution;
-    size_t *places, *choice;
-    CALM_TRY(match_jobs(ctx, a, &places));
-    CALM_TRY(restore_candidates(ctx, a, places));
-    CALM_TRY(spread_named(ctx, a, places, a->result.name, &choice, &solution));
+    size_t *choice;
+    CALM_TRY(match_jobs(ctx, a));
+    CALM_TRY(restore_candidates(ctx, a));
+    CALM_TRY(spread_named(ctx, a, a->result.name, &choice, &solution));
     CALM_TRY(calm_plan_of_choice(ctx, &a->in, choice, &a->result.plan));
     /* A run's fetcher would advise to run the same command again, which does not compute blobs here. */
     a->result.plan.fetch = fetch;
     a->result.plan.user = a;
-    CALM_TRY(check_blobs(ctx, a, places));
+    CALM_TRY(check_blobs(ctx, a));
     CALM_TRY(calm_formats_check(ctx, &a->recipe.formats, a->in.model, &a->result.plan));
-    CALM_TRY(restore_measured(ctx, a, places));
+    CALM_TRY(restore_measured(ctx, a));
     if (!calm_formats_want_importance(&a->recipe.formats))
         return CALM_OK;
     return calm_stored_windows(ctx, a->in.store, &a->run, a->in.model, a->recipe.model.dir, &a->in.calib);

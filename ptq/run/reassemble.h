@@ -26,6 +26,7 @@ typedef struct calm_assembly {
     calm_stored_run run;
     calm_stored_pool stored;
     calm_scope scope;            /* what the recipe's pins leave to its units                            */
+    size_t *places;              /* [jobs of the pool] job of the model's layout                         */
     calm_recipe recipe;          /* the run's, as far as card and report need it                         */
     const calm_json *document;   /* that is written as calm_recipe.json; borrowed from `run`             */
     calm_inputs in;
