@@ -237,6 +237,8 @@ static calm_status pull(calm_ctx *ctx, calm_hub_session *s, calm_tick_fn *tick, 
         CALM_TRY(bring(ctx, s, w.files[i]));
         calm_arena_rewind(ctx->scratch, mark);
     }
+    /* Absence is noted, as huggingface_hub does: offline, a missing tokenizer.json is then known to be no gap of the
+     * cache. */
     CALM_TRY(mark_absent(ctx, s, &listing));
     CALM_TRY(calm_hub_ref_write(ctx, s->repo_dir, s->name->revision, s->commit));
     return report(ctx, s, &w, out);

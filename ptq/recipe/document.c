@@ -255,6 +255,7 @@ static calm_status read_row(calm_ctx *ctx, const reading *r, const calm_document
     const calm_option *option = calm_document_option(row);
     const calm_json *value = value_at(r->document, row->place);
     const bool empty = option->type == CALM_OPTION_WORDS && calm_json_size(value) == 0;    /* names nothing */
+    /* Noted before anything is skipped: what was given counts more than the document, and the store says so. */
     CALM_TRY(note_override(ctx, r, option));
     if (calm_json_typeof(value) == CALM_JSON_NULL || empty || r->spec->given[option - calm_spec_table] ||
         any_given(r->spec, option->yields_to))
@@ -277,6 +278,7 @@ static calm_status read_model(calm_ctx *ctx, const reading *r)
     char *text;
     CALM_TRY(read_string(ctx, object ? calm_json_get(model, "name") : model, &name));
     CALM_TRY(read_string(ctx, calm_json_get(model, "revision"), &revision));
+    /* Revision and digests are of the document's model, so they go with its name. */
     if (!name || calm_spec_given(r->spec, "model"))
         return CALM_OK;
     r->spec->model = name;
@@ -298,6 +300,7 @@ static calm_status read_model(calm_ctx *ctx, const reading *r)
     return CALM_OK;
 }
 
+/* A digest is of the text that the document names: of another text, given instead, it would be wrong. */
 static calm_status read_digests(calm_ctx *ctx, const reading *r)
 {
     calm_demanded *demanded = &r->spec->demanded;
@@ -364,7 +367,8 @@ static calm_json *model_json(const calm_recipe_spec *spec)
     return model;
 }
 
-/* The spec with schemes and algorithms by their names, so that the document says them. */
+/* The spec with schemes and algorithms by their names: a document must mean the same when another calm has other
+ * defaults. */
 static calm_status with_defaults(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe_spec *out)
 {
     const char *schemes = calm_spec_default_schemes(spec), *algorithms = calm_spec_default_algorithms(spec);
@@ -374,13 +378,15 @@ static calm_status with_defaults(calm_ctx *ctx, const calm_recipe_spec *spec, ca
     return !out->algorithms.n && algorithms ? calm_spec_set(ctx, out, "algorithms", algorithms) : CALM_OK;
 }
 
-/* A section that is still growing; owned by the document. */
+/* A section that is still growing.  The document owns it; the cast takes back what calm_json_get promises, since a
+ * member that was just made is not shared. */
 static calm_json *open_section(calm_json *root, const char *name)
 {
     calm_json_set(root, name, calm_json_new_object());
     return (calm_json *)(uintptr_t)calm_json_get(root, name);
 }
 
+/* Rows stand in the order of a document, a section before its members: `section` is the one that was opened last. */
 static calm_status write_row(calm_ctx *ctx, const calm_document_row *row, const calm_recipe_spec *spec, calm_json *root,
                              calm_json **section)
 {

@@ -170,6 +170,7 @@ calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick,
     size_t n;
     const char *repo;
     *out = (calm_named_model){.name = name};
+    /* A slash: a path or ORG/NAME, never an alias.  A directory that exists counts more than the hub. */
     if (strchr(name, '/')) {
         if (!calm_is_path(name) && calm_hub_is_name(name))
             return path_or_hub(ctx, name, tick, user, out);
@@ -177,6 +178,8 @@ calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick,
     }
     CALM_TRY(calm_aliases(ctx, &aliases, &n));
     const calm_alias *alias = find_alias(aliases, n, name);
+    /* An alias counts more than a directory of that name in the working folder, so that a name means one model
+     * everywhere. */
     if (!alias)
         return calm_is_directory(name) ? calm_strf(ctx, ctx->out, &out->dir, "%s", name)
                                        : unknown(ctx, aliases, n, name);

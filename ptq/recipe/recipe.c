@@ -76,6 +76,8 @@ calm_status calm_recipe_algorithms(calm_ctx *ctx, const calm_words *names, calm_
     for (size_t s = 0; s < recipe->n_schemes; s++)
         for (size_t a = 0; a < n; a++)
             CALM_TRY(add_entry(ctx, recipe, algorithms[a], s));
+    /* With several schemes one that an algorithm cannot reach is skipped; an algorithm that reaches none is a
+     * mistake of the recipe. */
     for (size_t a = 0; a < n; a++) {
         bool reaches = false;
         for (size_t i = 0; i < recipe->n_pool; i++)
@@ -221,6 +223,8 @@ static calm_json *formats_json(const calm_recipe *recipe)
     return names;
 }
 
+/* The order of members is part of the run's key (run.c hashes this text): a new member must be absent where it has
+ * its default. */
 calm_json *calm_recipe_json(const calm_recipe *recipe)
 {
     calm_json *root = calm_json_new_object(), *evaluation = calm_json_new_object(), *gates = calm_json_new_array();

@@ -168,6 +168,7 @@ static calm_status resolve_budgets(calm_ctx *ctx, const calm_recipe_spec *spec, 
     for (size_t i = 0; i < budgets->n; i++)
         recipe->budgets[i] = budgets->of[i];
     recipe->n_budgets = budgets->n;
+    /* qsort takes no NULL, which an empty list is. */
     if (budgets->n)
         qsort(recipe->budgets, budgets->n, sizeof *recipe->budgets, compare_numbers);
     return CALM_OK;
@@ -356,7 +357,8 @@ typedef struct step {
     calm_status (*resolve)(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
 } step;
 
-/* Before the model is looked for: what can be refused without it. */
+/* Before the model is looked for, which may fetch it: what can be refused without it.  Gates come first, since
+ * calm_recipe_check lists them one by one and skips that row. */
 static const step early[] = {{"gates", resolve_gates},
                              {"formats", resolve_formats},
                              {"memory", check_memory},
@@ -365,7 +367,8 @@ static const step early[] = {{"gates", resolve_gates},
                              {"choice.budget", resolve_budgets},
                              {"calibration.tokens", calm_recipe_calibration}};
 
-/* What is about the pool. */
+/* What is about the pool.  The order matters: algorithms make it, the target reads the formats, the metric asks what
+ * the algorithms collect, and words that forbid or pin need the names of entries. */
 static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resolve_target},
                             {"choice.metric", resolve_selection}, {"choice", check_choice},
                             {"choice.forbid", calm_recipe_forbid}, {"choice.pins", calm_recipe_pins}};
@@ -386,6 +389,7 @@ calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, con
         CALM_TRY(late[i].resolve(ctx, spec, out));
     if (!spec->no_eval)
         CALM_TRY(resolve_text(ctx, spec->eval_text, "wikitext2-test.txt", &out->eval_path, &out->eval_name));
+    /* After all that costs little: digests read whole files. */
     CALM_TRY(check_demanded(ctx, &spec->demanded, out));
     CALM_TRY(calm_spec_text(ctx, spec, &out->document));
     return resolve_output(ctx, spec, out);
@@ -411,6 +415,7 @@ static calm_status check_text(calm_ctx *ctx, const char *path)
     return !path || calm_path_exists(path) ? CALM_OK : calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file", path);
 }
 
+/* Their content is not read: a check is quick, and says what a run would refuse at once. */
 static calm_status check_texts(calm_ctx *ctx, const calm_recipe_spec *spec, calm_faults *faults)
 {
     CALM_TRY(calm_fault_note(ctx, check_text(ctx, spec->calib), "calibration.text", faults));
@@ -441,6 +446,7 @@ calm_status calm_recipe_check(calm_ctx *ctx, const calm_recipe_spec *spec, calm_
     CALM_TRY(check_texts(ctx, spec, faults));
     for (size_t i = 1; i < N_STEPS(early); i++)    /* gates were first */
         CALM_TRY(calm_fault_note(ctx, early[i].resolve(ctx, spec, out), early[i].key, faults));
+    /* Without schemes there is no pool: every fault below would only repeat that. */
     if (!out->n_schemes)
         return CALM_OK;
     for (size_t i = 0; i < N_STEPS(late) && (i == 0 || out->n_pool); i++)

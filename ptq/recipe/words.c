@@ -8,6 +8,7 @@
 calm_status calm_word_parse(calm_ctx *ctx, const char *text, calm_word *out)
 {
     const char *scheme = strrchr(text, ' ');
+    /* "CHAIN SCHEME": chains have no blanks, so the last one separates. */
     const int n = scheme ? (int)(scheme - text) : (int)strlen(text);
     calm_algorithm *algorithm;
     char *chain;
@@ -83,6 +84,7 @@ static calm_status forbid_one(calm_ctx *ctx, calm_recipe *recipe, const calm_wor
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, marks, recipe->n_pool));
     CALM_TRY(find_entries(ctx, recipe, "choice.forbid", word, marks));
     for (size_t i = 0; i < recipe->n_pool; i++)
+        /* Taken out of the pool itself: nothing is computed for what is forbidden. */
         if (!marks[i])
             recipe->pool[kept++] = recipe->pool[i];
     if (!kept)
