@@ -49,12 +49,12 @@ static calm_status encode_batches(calm_ctx *ctx, const calm_subject *subject, co
     calm_head head;
     CALM_TRY(calm_rope_init(ctx, calm_model_config(subject->model), calm_windows_reach(windows), &rope));
     CALM_TRY(calm_model_load_head(ctx, subject->model, &head));
+    const size_t most = calm_encode_batch(calm_model_config(subject->model), windows->n, windows->longest);
     for (size_t first = 0, n; first < windows->n; first += n) {
-        const size_t most = calm_encode_batch(calm_model_config(subject->model), windows->n, windows->longest);
-        calm_arena arena;
+        calm_arena arena;    /* rows of a batch are gone before the next one */
         calm_batch batch;
         const pooling task = {&batch, out};
-        n = windows->n - first < most ? windows->n - first : most;
+        n = calm_size_min(windows->n - first, most);
         calm_arena_init(&arena);
         calm_status status = calm_batch_forward(ctx, subject->model, &rope, &head, windows, first, n, subject->override,
                                                 subject->user, &arena, &batch);

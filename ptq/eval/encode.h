@@ -12,7 +12,7 @@
 
 #include "ptq/eval/evaluate.h"
 
-/* Pairs are made of so many sentences at most, the first ones: 2 million pairs. */
+/* Sentences that pairs are made of, the first ones: 2 million pairs. */
 #define CALM_PAIRED_SENTENCES ((size_t)2048)
 
 typedef struct calm_embeddings {
@@ -20,7 +20,7 @@ typedef struct calm_embeddings {
     double *x;          /* [n, width]             */
 } calm_embeddings;
 
-/* Of one sentence. */
+/* How far one sentence's embedding is from the reference's. */
 typedef struct calm_embedding_distance {
     double error, cosine;
 } calm_embedding_distance;
@@ -32,29 +32,29 @@ typedef struct calm_embedding_result {
     calm_embedding_distance *each;      /* [n] in ctx->out                                           */
 } calm_embedding_result;
 
-/* Embeddings of all windows in ctx->out; every window has a token.  `tick` (may be NULL) hears of windows.
- * CALM_ENUMERIC: an embedding that is not finite. */
+/* Compute the embeddings of all windows, each of which has a token, into ctx->out.  `tick` (may be NULL) counts
+ * windows.  CALM_ENUMERIC: an embedding is not finite. */
 calm_status calm_encode(calm_ctx *ctx, const calm_subject *subject, const calm_windows *windows, calm_tick_fn *tick,
                         void *tick_user, calm_embeddings *out);
 
-/* What that leaves in ctx->out, and the most it holds besides at the windows' length `longest`; `block_bytes`: a
- * model's most while it runs one of its blocks on a batch. */
+/* Bytes that calm_encode leaves in ctx->out for n windows, and the most that it holds besides when the longest window
+ * has `longest` tokens.  block_bytes: the most that the model takes while one of its blocks runs on a batch. */
 size_t calm_encode_bytes(const calm_config *config, size_t n);
 size_t calm_encode_scratch_bytes(const calm_config *config, size_t n, size_t longest, size_t block_bytes);
 
-/* Windows of a batch, for block_bytes. */
+/* Windows of a batch, from which block_bytes follows. */
 size_t calm_encode_batch(const calm_config *config, size_t n, size_t longest);
 
-/* Embeddings of the same sentences, n >= 1, by a reference and by another model.
- * CALM_EARG: other numbers of sentences or widths.  CALM_ENUMERIC: an embedding of the reference is 0. */
+/* Compare the embeddings of the same sentences, n >= 1, by a reference and by another model.
+ * CALM_EARG: the numbers of sentences or the widths differ.  CALM_ENUMERIC: an embedding of the reference is 0. */
 calm_status calm_embedding_compare(calm_ctx *ctx, const calm_embeddings *reference, const calm_embeddings *found,
                                    calm_embedding_result *out);
 
-/* What that leaves in ctx->out for n sentences, and holds of ctx->scratch at most. */
+/* Bytes that calm_embedding_compare leaves in ctx->out for n sentences, and the most that it holds of ctx->scratch. */
 size_t calm_embedding_compare_bytes(size_t n);
 size_t calm_embedding_compare_scratch_bytes(size_t n);
 
-/* ranks [n] of values: 1 for the least; equal values share the mean of their ranks. */
+/* Rank values [n] into ranks [n]: 1 for the least; equal values share the mean of their ranks. */
 calm_status calm_ranks(calm_ctx *ctx, const double *values, size_t n, double *ranks);
 
 /* Correlation of two rows of ranks of n values each; NaN where one of them is constant or n < 2. */

@@ -8,7 +8,15 @@
 /* Narrow models count as so wide, since a row of sums is kept per row and model too. */
 #define BATCH_WIDTH ((size_t)256)
 
+/* What was asked, and what it takes. */
 typedef struct evaluation {
+    const calm_subject *reference;  /* NULL: there is none                         */
+    calm_eval_result *reference_result;
+    const calm_subject *subjects;   /* [n]                                         */
+    size_t n;
+    calm_eval_result *subject_results;    /* [n]                                   */
+    calm_tick_fn *tick;             /* NULL: not wanted                            */
+    void *tick_user;
     calm_predictors set;
     calm_batch *batches;            /* [set.n] of the windows in work              */
     calm_eval_result **results;     /* [set.n] each NULL when it is not wanted     */
@@ -91,15 +99,15 @@ static calm_status run_model(calm_ctx *ctx, evaluation *e, size_t m, size_t firs
 }
 
 /* All models over windows first .. first + n - 1. */
-static calm_status run_batch(calm_ctx *ctx, evaluation *e, size_t first, size_t n, calm_tick_fn *tick, void *tick_user)
+static calm_status run_batch(calm_ctx *ctx, evaluation *e, size_t first, size_t n)
 {
-    calm_arena arena;
+    calm_arena arena;    /* rows and predictions of a batch are gone before the next one */
     calm_arena_init(&arena);
     calm_status status = CALM_OK;
     for (size_t m = 0; m < e->set.n && status == CALM_OK; m++) {
         status = run_model(ctx, e, m, first, n, &arena);
-        if (tick && status == CALM_OK)
-            tick(tick_user, first * e->set.n + n * (m + 1), e->windows->n * e->set.n);
+        if (e->tick && status == CALM_OK)
+            e->tick(e->tick_user, first * e->set.n + n * (m + 1), e->windows->n * e->set.n);
     }
     if (status == CALM_OK)
         status = find_targets(ctx, e, &e->batches[0], &arena);
@@ -142,43 +150,36 @@ static void finish(calm_eval_result *result, size_t n_windows, bool compared)
     result->top5 = compared ? top5 / n : NAN;
 }
 
-static calm_status run_all(calm_ctx *ctx, const calm_subject *reference, calm_eval_result *reference_result,
-                           const calm_subject *subjects, size_t n, calm_eval_result *results, evaluation *e,
-                           calm_tick_fn *tick, void *tick_user)
+static calm_status run_all(calm_ctx *ctx, evaluation *e)
 {
-    const size_t n_windows = e->windows->n, first = reference ? 1 : 0;
-    CALM_TRY(calm_predictors_open(ctx, reference, subjects, n, calm_windows_reach(e->windows), &e->set));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, e->batches, n + 1));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, e->results, n + 1));
-    e->results[0] = reference_result;
-    for (size_t i = 0; i < n; i++)
-        e->results[first + i] = &results[i];
+    const size_t n_windows = e->windows->n, first = e->reference ? 1 : 0;
+    CALM_TRY(calm_predictors_open(ctx, e->reference, e->subjects, e->n, calm_windows_reach(e->windows), &e->set));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, e->batches, e->n + 1));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, e->results, e->n + 1));
+    e->results[0] = e->reference_result;
+    for (size_t i = 0; i < e->n; i++)
+        e->results[first + i] = &e->subject_results[i];
     const calm_config *config = calm_model_config(e->set.models[0].subject->model);
-    for (size_t w = 0; w < n_windows;) {
-        const size_t most = calm_evaluation_batch(config, n_windows, e->windows->longest);
-        const size_t now = n_windows - w < most ? n_windows - w : most;
-        CALM_TRY(run_batch(ctx, e, w, now, tick, tick_user));
-        w += now;
-    }
+    const size_t most = calm_evaluation_batch(config, n_windows, e->windows->longest);
+    for (size_t w = 0; w < n_windows; w += most)
+        CALM_TRY(run_batch(ctx, e, w, calm_size_min(n_windows - w, most)));
     for (size_t m = 0; m < e->set.n; m++)
         if (e->results[m])
             finish(e->results[m], n_windows, e->set.has_reference);
     return CALM_OK;
 }
 
-static calm_status evaluate(calm_ctx *ctx, const calm_subject *reference, calm_eval_result *reference_result,
-                            const calm_subject *subjects, size_t n, calm_eval_result *results, evaluation *e,
-                            calm_tick_fn *tick, void *tick_user)
+static calm_status evaluate(calm_ctx *ctx, evaluation *e)
 {
-    if (reference && reference_result)
-        CALM_TRY(CALM_NEW(ctx, ctx->out, reference_result->windows, e->windows->n));
-    for (size_t i = 0; i < n; i++)
-        CALM_TRY(CALM_NEW(ctx, ctx->out, results[i].windows, e->windows->n));
+    if (e->reference && e->reference_result)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, e->reference_result->windows, e->windows->n));
+    for (size_t i = 0; i < e->n; i++)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, e->subject_results[i].windows, e->windows->n));
     /* Heads and tables live no longer than this call. */
     calm_arena tables, *caller = ctx->out;
     calm_arena_init(&tables);
     ctx->out = &tables;
-    calm_status status = run_all(ctx, reference, reference_result, subjects, n, results, e, tick, tick_user);
+    const calm_status status = run_all(ctx, e);
     ctx->out = caller;
     calm_arena_clear(&tables);
     return status;
@@ -188,18 +189,19 @@ calm_status calm_evaluate(calm_ctx *ctx, const calm_subject *reference, calm_eva
                           const calm_subject *subjects, size_t n, calm_eval_result *results,
                           const calm_windows *windows, calm_tick_fn *tick, void *tick_user)
 {
-    evaluation e = {.windows = windows};
-    return evaluate(ctx, reference, reference_result, subjects, n, results, &e, tick, tick_user);
+    evaluation e = {reference, reference_result, subjects, n, results, tick, tick_user, .windows = windows};
+    return evaluate(ctx, &e);
 }
 
 calm_status calm_evaluate_worst(calm_ctx *ctx, const calm_subject *reference, calm_eval_result *reference_result,
                                 const calm_subject *subject, calm_eval_result *result, const calm_windows *windows,
                                 size_t most, calm_tick_fn *tick, void *tick_user, calm_eval_worst *worst)
 {
-    evaluation e = {.windows = windows, .worst = worst};
+    evaluation e = {reference, reference_result, subject, 1, result, tick, tick_user, .windows = windows,
+                    .worst = worst};
     *worst = (calm_eval_worst){.most = most};
     CALM_TRY(CALM_NEW(ctx, ctx->out, worst->each, most));
-    return evaluate(ctx, reference, reference_result, subject, 1, result, &e, tick, tick_user);
+    return evaluate(ctx, &e);
 }
 
 void calm_eval_compare(const calm_eval_result *a, const calm_eval_result *b, size_t n_windows, double *delta,

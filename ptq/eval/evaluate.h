@@ -25,14 +25,14 @@ typedef struct calm_eval_result {
     calm_eval_window *windows;         /* [windows->n] in ctx->out   */
 } calm_eval_result;
 
-/* Evaluate `subjects` [n] on the windows; with `reference` also against it.  `reference_result` may be NULL.
- * Each model runs once per batch of windows; `tick` (may be NULL) hears of windows times models.
- * CALM_EARG: vocabularies of different size.  CALM_ENUMERIC: a logit that is not finite. */
+/* Evaluate `subjects` [n] on the windows, and compare them with `reference` unless that is NULL.  `reference_result`
+ * may be NULL.  Each model runs once per batch of windows; `tick` (may be NULL) counts windows times models.
+ * CALM_EARG: the vocabularies have different sizes.  CALM_ENUMERIC: a logit is not finite. */
 calm_status calm_evaluate(calm_ctx *ctx, const calm_subject *reference, calm_eval_result *reference_result,
                           const calm_subject *subjects, size_t n, calm_eval_result *results,
                           const calm_windows *windows, calm_tick_fn *tick, void *tick_user);
 
-/* A predicted token, and what both models made of it. */
+/* A predicted token, and how both models predicted it. */
 typedef struct calm_eval_position {
     size_t window, token;                   /* number of the window; place of the token in it, from 1 */
     double kl, nll, reference_nll;          /* at this position                                       */
@@ -44,7 +44,8 @@ typedef struct calm_eval_worst {
     calm_eval_position *each;    /* [n] by falling kl, ties by window and token; in ctx->out    */
 } calm_eval_worst;
 
-/* calm_evaluate of one subject with a reference, and the `most` >= 1 positions where it differs most from that. */
+/* Evaluate one subject like calm_evaluate, and find the `most` >= 1 positions where it differs most from the
+ * reference. */
 calm_status calm_evaluate_worst(calm_ctx *ctx, const calm_subject *reference, calm_eval_result *reference_result,
                                 const calm_subject *subject, calm_eval_result *result, const calm_windows *windows,
                                 size_t most, calm_tick_fn *tick, void *tick_user, calm_eval_worst *worst);
@@ -56,7 +57,7 @@ void calm_eval_compare(const calm_eval_result *a, const calm_eval_result *b, siz
 
 /* ---- memory ---- */
 
-/* An evaluation, as far as its memory follows from it. */
+/* What the memory of an evaluation depends on. */
 typedef struct calm_evaluation_shape {
     const calm_config *config;     /* of all models                                                          */
     size_t n_windows, longest;     /* the longest window's tokens, which all may have                        */
@@ -66,11 +67,12 @@ typedef struct calm_evaluation_shape {
     size_t block_bytes;            /* a model's most while it runs one of its blocks: weights and activations */
 } calm_evaluation_shape;
 
-/* What calm_evaluate leaves in ctx->out, with reference_result; and the most it holds besides, its workers together. */
+/* Bytes that calm_evaluate leaves in ctx->out, with reference_result; the most that it holds besides, with n_threads
+ * workers. */
 size_t calm_evaluate_bytes(const calm_evaluation_shape *shape);
 size_t calm_evaluate_scratch_bytes(const calm_evaluation_shape *shape, size_t n_threads);
 
-/* Hidden rows of a batch, and its windows of so many tokens: one at least. */
+/* Hidden rows of a batch; windows of a batch when the longest has `longest` tokens, at least one. */
 size_t calm_evaluation_rows(const calm_config *config);
 size_t calm_evaluation_batch(const calm_config *config, size_t n_windows, size_t longest);
 

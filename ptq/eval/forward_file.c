@@ -30,7 +30,7 @@ typedef struct run {
     size_t length;                     /* T                                                        */
     calm_safetensors_writer writer;
     size_t written;                    /* rows of the tensor in progress                           */
-    const float *zeros;                /* [V] or [D] */
+    float *zeros;                      /* as many as the widest row has: V or D                     */
     calm_forward_result *result;
 } run;
 
@@ -41,12 +41,8 @@ static calm_status add_tensor(calm_ctx *ctx, run *r, const char *name, size_t wi
     calm_tensor *tensor = &r->result->tensors[r->result->n++];
     char *copy;
     CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", name));
-    *tensor = (calm_tensor){.name = copy, .dtype = CALM_F32, .n_dims = 2, .shape = {r->windows.n, width}};
-    if (per_token) {
-        tensor->n_dims = 3;
-        tensor->shape[1] = r->length;
-        tensor->shape[2] = width;
-    }
+    *tensor = (calm_tensor){.name = copy, .dtype = CALM_F32, .n_dims = per_token ? 3 : 2,
+                            .shape = {r->windows.n, per_token ? r->length : width, per_token ? width : 0}};
     return CALM_OK;
 }
 
@@ -131,8 +127,7 @@ static calm_status put_rows(calm_ctx *ctx, run *r, size_t first, size_t n, const
 /* Rows of a piece, at least one. */
 static size_t piece_rows(const run *r, size_t first, size_t width)
 {
-    const size_t most = PIECE_FLOATS / width ? PIECE_FLOATS / width : 1, left = r->batch.rows - first;
-    return left < most ? left : most;
+    return calm_size_min(r->batch.rows - first, calm_size_max(1, PIECE_FLOATS / width));
 }
 
 static calm_status put_hidden(calm_ctx *ctx, run *r)
@@ -177,10 +172,8 @@ static calm_status compute_part(calm_ctx *ctx, size_t index, void *user)
 {
     const piece *p = user;
     const size_t first = index % p->n_tiles * p->tile, row = index / p->n_tiles * TASK_ROWS, vocab = p->head->vocab;
-    const size_t count = vocab - first < p->tile ? vocab - first : p->tile;
-    const size_t n = p->rows - row < TASK_ROWS ? p->rows - row : TASK_ROWS;
-    return calm_head_tile_logits(ctx, p->head, p->x + row * p->head->hidden, n, first, count,
-                                 p->logits + row * vocab + first, vocab);
+    return calm_head_tile_logits(ctx, p->head, p->x + row * p->head->hidden, calm_size_min(p->rows - row, TASK_ROWS),
+                                 first, calm_size_min(vocab - first, p->tile), p->logits + row * vocab + first, vocab);
 }
 
 static calm_status put_logits(calm_ctx *ctx, run *r)
@@ -207,7 +200,7 @@ static calm_status put_logits(calm_ctx *ctx, run *r)
 
 /* ---- the model ---- */
 
-static void heard(const run *r, size_t done)
+static void report(const run *r, size_t done)
 {
     if (r->request->tick)
         r->request->tick(r->request->tick_user, done, r->config->n_blocks + 2);
@@ -234,12 +227,12 @@ static calm_status run_model(calm_ctx *ctx, run *r)
     if (hidden)
         CALM_TRY(put_hidden(ctx, r));
     for (size_t i = 0; i < r->config->n_blocks; i++) {
-        heard(r, i + 1);
+        report(r, i + 1);
         CALM_TRY(run_block(ctx, r, i));
         if (hidden)
             CALM_TRY(put_hidden(ctx, r));
     }
-    heard(r, r->config->n_blocks + 1);
+    report(r, r->config->n_blocks + 1);
     CALM_TRY(calm_batch_norm(ctx, &r->head.norm, &r->batch));
     if (hidden && r->head.norm.w)
         CALM_TRY(put_hidden(ctx, r));
@@ -249,7 +242,7 @@ static calm_status run_model(calm_ctx *ctx, run *r)
         CALM_TRY(put_pooled(ctx, r));
     if (r->head.table)
         CALM_TRY(put_logits(ctx, r));
-    heard(r, r->config->n_blocks + 2);
+    report(r, r->config->n_blocks + 2);
     return CALM_OK;
 }
 
@@ -258,15 +251,13 @@ static calm_status run_model(calm_ctx *ctx, run *r)
 static calm_status prepare(calm_ctx *ctx, run *r)
 {
     const calm_model *model = r->request->model;
-    float *zeros;
     r->config = calm_model_config(model);
     r->length = r->request->tokens->longest;
     CALM_TRY(calm_forward_check(ctx, r->config, r->request->tokens));
     CALM_TRY(calm_windows_from_sequences(ctx, r->request->tokens, &r->windows));
     CALM_TRY(calm_rope_init(ctx, r->config, calm_windows_reach(&r->windows), &r->rope));
     CALM_TRY(calm_model_load_head(ctx, model, &r->head));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, zeros, r->config->hidden > r->head.vocab ? r->config->hidden : r->head.vocab));
-    r->zeros = zeros;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, r->zeros, calm_size_max(r->config->hidden, r->head.vocab)));
     CALM_TRY(find_places(ctx, r));
     return list_tensors(ctx, r);
 }

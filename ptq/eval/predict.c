@@ -166,8 +166,7 @@ bool calm_top_has(const calm_top *top, uint32_t token)
 /* Rows whose logits over a tile of the vocabulary one task holds. */
 static size_t chunk_rows(size_t tile)
 {
-    const size_t rows = CHUNK_FLOATS / tile;
-    return rows < 1 ? 1 : rows < CHUNK_ROWS ? rows : CHUNK_ROWS;
+    return calm_size_min(CHUNK_ROWS, calm_size_max(1, CHUNK_FLOATS / tile));
 }
 
 static calm_status add_model(calm_ctx *ctx, calm_predictors *set, const calm_subject *subject, size_t reach)
@@ -197,10 +196,8 @@ static calm_status add_model(calm_ctx *ctx, calm_predictors *set, const calm_sub
 static calm_status prepare_tiles(calm_ctx *ctx, calm_predictors *set)
 {
     set->vocab = set->tile = set->models[0].head.vocab;
-    for (size_t m = 0; m < set->n; m++) {
-        const size_t tile = calm_head_tile(&set->models[m].head);
-        set->tile = tile < set->tile ? tile : set->tile;
-    }
+    for (size_t m = 0; m < set->n; m++)
+        set->tile = calm_size_min(set->tile, calm_head_tile(&set->models[m].head));
     set->slices = (set->tile * set->models[0].head.hidden + SLICE_FLOATS - 1) / SLICE_FLOATS;
     set->chunk = chunk_rows(set->tile);
     for (size_t m = 0; m < set->n; m++) {

@@ -1,14 +1,14 @@
 /* Predictions of the next token: the head's logits, tile after tile of the vocabulary, for several models at once.
  *
- * A model's hidden rows are the caller's affair; here they meet the tables.  The first model may be the reference,
- * whose distribution the others are compared with row by row. */
+ * The caller computes the models' hidden rows; here they are multiplied by the heads' tables.  The first model may be
+ * the reference, whose distribution the others are compared with row by row. */
 #ifndef CALM_EVAL_PREDICT_H
 #define CALM_EVAL_PREDICT_H
 
 #include "ptq/base/context.h"
 #include "ptq/model/forward.h"
 
-/* A model as it is to be evaluated: a checkpoint, with some weights replaced or not. */
+/* A model to evaluate: a checkpoint, with some weights replaced or none. */
 typedef struct calm_subject {
     const calm_model *model;
     calm_override_fn *override;    /* NULL: as it is */
@@ -18,7 +18,7 @@ typedef struct calm_subject {
 /* Target of a row that predicts nothing: its prediction is left as it was. */
 #define CALM_NO_TARGET UINT32_MAX
 
-/* What one row of logits l says, r being the reference's. */
+/* Sums over one row of logits l, with r the reference's row. */
 typedef struct calm_prediction {
     double sum;      /* of exp(l - max)                                    */
     double cross;    /* of l exp(r - max r); 0 without a reference         */
@@ -54,19 +54,20 @@ typedef struct calm_predictors {
     size_t slices;                /* tasks that widen a tile                                   */
 } calm_predictors;
 
-/* Heads, tables' tiles and rotations for positions below `reach`, in ctx->out: `reference` (NULL: none), then
- * `subjects` [n].  Subjects of the same model share them.  CALM_EARG: an encoder; vocabularies of different size. */
+/* Load heads and rotary tables for positions below `reach`, and make room for the heads' tiles, in ctx->out: for
+ * `reference` (NULL: none), then for `subjects` [n].  Subjects of one model share them.
+ * CALM_EARG: a model is an encoder; the vocabularies have different sizes. */
 calm_status calm_predictors_open(calm_ctx *ctx, const calm_subject *reference, const calm_subject *subjects, size_t n,
                                  size_t reach, calm_predictors *out);
 
-/* What that leaves in ctx->out for n models that have so many checkpoints of this shape among them. */
+/* Bytes that calm_predictors_open leaves in ctx->out for n models of n_checkpoints different checkpoints of this
+ * shape. */
 size_t calm_predictors_open_bytes(const calm_config *config, size_t n, size_t n_checkpoints, size_t reach);
 
-/* The predictions of all models for `n` rows with these targets [n], which are below the vocabulary
- * or CALM_NO_TARGET. */
+/* Predict n rows by all models.  targets [n] are below the size of the vocabulary, or CALM_NO_TARGET. */
 calm_status calm_predict(calm_ctx *ctx, const calm_predictors *set, const uint32_t *targets, size_t n);
 
-/* The most that holds of ctx->scratch, its workers together. */
+/* The most that calm_predict holds of ctx->scratch with n_threads workers. */
 size_t calm_predict_scratch_bytes(const calm_config *config, size_t n, bool has_reference, size_t n_threads);
 
 /* -log p(target). */

@@ -289,8 +289,8 @@ static calm_status answer(calm_ctx *ctx, const calm_subject *reference, const ca
     ctx->out = &tables;
     calm_status status = calm_predictors_open(ctx, NULL, models, reference ? 2 : 1, w->out->longest, &w->set);
     if (status == CALM_OK) {
-        const size_t rows = calm_evaluation_rows(calm_model_config(w->set.models[0].subject->model));
-        w->capacity = rows > w->out->longest ? rows : w->out->longest;
+        const calm_config *config = calm_model_config(models[0].model);
+        w->capacity = calm_size_max(calm_evaluation_rows(config), w->out->longest);
         status = run_all(ctx, w, tick, tick_user);
     }
     ctx->out = caller;

@@ -5,7 +5,7 @@
  *   acc_norm      the same with log p divided by the choice's length in characters
  * Of equal values the first choice wins.  Standard errors are those of a mean over tasks, sqrt(acc (1 - acc) / (n -
  * 1)). These are acc and acc_norm of EleutherAI's lm-evaluation-harness (ConfigurableTask.process_results,
- * mean_stderr); length there is Python's len(), code points, of the choice as the task has it (ptq/io/task_file.h).
+ * mean_stderr); length there is Python's len(), code points, of the choice as the task has it (ptq/data/task_file.h).
  * Logits and exponentials in float32, sums in double. */
 #ifndef CALM_EVAL_TASKS_H
 #define CALM_EVAL_TASKS_H
@@ -13,7 +13,7 @@
 #include "ptq/eval/predict.h"
 #include "ptq/data/task_file.h"
 
-/* Of one model. */
+/* The answers of one model. */
 typedef struct calm_task_answers {
     double *log_prob;               /* [n_choices]                                   */
     size_t *choice, *choice_norm;   /* [n] greatest log p, and divided by length     */
@@ -33,10 +33,11 @@ typedef struct calm_tasks_result {
     double same, same_norm;         /* share of tasks that both models answer alike; NaN without a reference */
 } calm_tasks_result;
 
-/* Let `subject`, and `reference` unless NULL, answer the tasks of a file.  The file is read twice, first to its end, so
- * that whatever is wrong with it is found before the work begins; after that one batch of choices is in memory.  `tick`
- * (may be NULL) hears of choices times models. The failures of calm_task_reader_next, for tasks that change between the
- * readings too; CALM_EARG: an encoder, vocabularies of different size; CALM_ENUMERIC: a logit that is not finite. */
+/* Answer the tasks of a file by `subject`, and by `reference` unless that is NULL.  The file is read twice: first to
+ * its end, so that a fault anywhere in it is found before the work begins, then one batch of choices at a time.
+ * `tick` (may be NULL) counts choices times models.  The failures of calm_task_reader_next; CALM_EIO: the file
+ * changed between the readings; CALM_EARG: a model is an encoder, or the vocabularies have different sizes;
+ * CALM_ENUMERIC: a logit is not finite. */
 calm_status calm_tasks_evaluate(calm_ctx *ctx, const char *path, const calm_tokenizer *tokenizer,
                                 const calm_task_options *options, const calm_subject *reference,
                                 const calm_subject *subject, calm_tick_fn *tick, void *tick_user,

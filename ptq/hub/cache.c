@@ -30,7 +30,8 @@ calm_status calm_hub_blob_path(calm_ctx *ctx, const char *repo_dir, const char *
     return calm_strf(ctx, ctx->out, out, "%s/blobs/%s", repo_dir, etag);
 }
 
-int64_t calm_hub_file_bytes(calm_ctx *ctx, const char *dir, const char *name)
+/* Bytes of the regular file dir/name, through links; -1: there is none. */
+static int64_t file_bytes(calm_ctx *ctx, const char *dir, const char *name)
 {
     struct stat info;
     char *path;
@@ -107,6 +108,7 @@ calm_status calm_hub_link(calm_ctx *ctx, const char *repo_dir, const char *commi
     return ctx->status;
 }
 
+/* Where huggingface_hub notes that a commit has no file of that name. */
 static calm_status absent_path(calm_ctx *ctx, const char *repo_dir, const char *commit, const char *name, char **out)
 {
     return calm_strf(ctx, ctx->scratch, out, "%s/.no_exist/%s/%s", repo_dir, commit, name);
@@ -122,7 +124,7 @@ calm_status calm_hub_mark_absent(calm_ctx *ctx, const char *repo_dir, const char
     return calm_write_file(ctx, path, "", 0);
 }
 
-bool calm_hub_is_absent(calm_ctx *ctx, const char *repo_dir, const char *commit, const char *name)
+static bool is_absent(calm_ctx *ctx, const char *repo_dir, const char *commit, const char *name)
 {
     char *path;
     return absent_path(ctx, repo_dir, commit, name, &path) == CALM_OK && calm_path_exists(path);
@@ -131,7 +133,7 @@ bool calm_hub_is_absent(calm_ctx *ctx, const char *repo_dir, const char *commit,
 /* Append the name if there is no such file. */
 static void note_missing(calm_ctx *ctx, const char *snapshot, const char *name, calm_text *missing)
 {
-    if (calm_hub_file_bytes(ctx, snapshot, name) < 0)
+    if (file_bytes(ctx, snapshot, name) < 0)
         calm_text_printf(missing, "%s%s", missing->length ? ", " : "", name);
 }
 
@@ -143,9 +145,9 @@ calm_status calm_hub_missing(calm_ctx *ctx, const char *repo_dir, const char *co
     size_t n_bytes, n_shards;
     CALM_TRY(calm_hub_snapshot_dir(ctx, repo_dir, commit, &snapshot));
     note_missing(ctx, snapshot, "config.json", missing);
-    if (tokenizer && !calm_hub_is_absent(ctx, repo_dir, commit, "tokenizer.json"))
+    if (tokenizer && !is_absent(ctx, repo_dir, commit, "tokenizer.json"))
         note_missing(ctx, snapshot, "tokenizer.json", missing);
-    if (calm_hub_file_bytes(ctx, snapshot, CALM_HUB_INDEX) < 0) {
+    if (file_bytes(ctx, snapshot, CALM_HUB_INDEX) < 0) {
         note_missing(ctx, snapshot, CALM_HUB_SINGLE, missing);
         return calm_text_check(ctx, missing);
     }
@@ -164,17 +166,12 @@ static bool is_listed(const char *name)
            (n > n_suffix && strcmp(name + n - n_suffix, ".safetensors") == 0);
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const calm_hub_file *)a)->name, ((const calm_hub_file *)b)->name);
-}
-
 /* One more file, when it is there. */
 static calm_status add_file(calm_ctx *ctx, const char *snapshot, const char *name, size_t max, calm_hub_file *files,
                             size_t *n)
 {
     char *copy;
-    const int64_t bytes = calm_hub_file_bytes(ctx, snapshot, name);
+    const int64_t bytes = file_bytes(ctx, snapshot, name);
     if (bytes < 0 || *n == max)
         return CALM_OK;
     CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", name));
@@ -205,7 +202,7 @@ calm_status calm_hub_snapshot_files(calm_ctx *ctx, const char *snapshot, calm_hu
         if (strchr(fixed[i], '/'))
             status = add_file(ctx, snapshot, fixed[i], max, *out, n);
     if (status == CALM_OK)
-        qsort(*out, *n, sizeof **out, by_name);
+        calm_hub_files_sort(*out, *n);
     return status;
 }
 
@@ -228,7 +225,7 @@ calm_status calm_hub_lock(calm_ctx *ctx, const calm_hub_settings *settings, cons
             result = flock(*fd, LOCK_EX);
         while (result != 0 && errno == EINTR);
     }
-    if (result != 0) {    /* the checksum still tells a file that two have written */
+    if (result != 0) {    /* no locks here: the checksum finds a file that two wrote */
         close(*fd);
         *fd = -1;
     }

@@ -19,27 +19,23 @@ calm_status calm_hub_blob_path(calm_ctx *ctx, const char *repo_dir, const char *
 calm_status calm_hub_ref_read(calm_ctx *ctx, const char *repo_dir, const char *revision, char commit[CALM_HUB_COMMIT],
                               bool *known);
 
-/* Remember it; does nothing for a whole hash, and where refs/REVISION says so already. */
+/* Write the commit to refs/REVISION, unless the revision is a whole hash or the file has that commit already. */
 calm_status calm_hub_ref_write(calm_ctx *ctx, const char *repo_dir, const char *revision, const char *commit);
 
 /* snapshots/COMMIT/NAME becomes a relative link to blobs/ETAG, in one step, whatever was there. */
 calm_status calm_hub_link(calm_ctx *ctx, const char *repo_dir, const char *commit, const char *name, const char *etag);
 
-/* Note in .no_exist/COMMIT/NAME that the repository has no such file; and was that noted? */
+/* Note in .no_exist/COMMIT/NAME that the repository has no such file. */
 calm_status calm_hub_mark_absent(calm_ctx *ctx, const char *repo_dir, const char *commit, const char *name);
-bool calm_hub_is_absent(calm_ctx *ctx, const char *repo_dir, const char *commit, const char *name);
 
-/* Append to `missing`, joined by ", ", what a snapshot lacks for calm: config.json, the weights (the shards that the
- * index names) and, if asked for, a tokenizer.json that is not known to be absent.  Fails where the index
- * is malformed. */
+/* Append to `missing`, joined by ", ", the files that calm needs and a snapshot does not have: config.json, the
+ * weights (the shards that the index names) and, if asked for, a tokenizer.json that is not known to be absent.
+ * CALM_EFORMAT: the index is malformed. */
 calm_status calm_hub_missing(calm_ctx *ctx, const char *repo_dir, const char *commit, bool tokenizer,
                              calm_text *missing);
 
 /* The files of a snapshot that calm has a use for, sorted by name, in ctx->out; `bytes` and `name` are set. */
 calm_status calm_hub_snapshot_files(calm_ctx *ctx, const char *snapshot, calm_hub_file **out, size_t *n);
-
-/* Is there a regular file (through links) at dir/name, and how large?  -1: none. */
-int64_t calm_hub_file_bytes(calm_ctx *ctx, const char *dir, const char *name);
 
 /* The lock that huggingface_hub takes too while it fetches a blob: CACHE/.locks/models--ORG--NAME/ETAG.lock.  Waits for
  * another process, with a line in the log.  *fd is -1 on file systems without locks.  unlock takes -1. */
@@ -47,7 +43,8 @@ calm_status calm_hub_lock(calm_ctx *ctx, const calm_hub_settings *settings, cons
                           const char *etag, int *fd);
 void calm_hub_unlock(int fd);
 
-/* Put CACHEDIR.TAG into the cache directory, by which backup programs know it; no failure when that cannot be. */
+/* Put CACHEDIR.TAG into the cache directory, which makes backup programs skip it.  A directory that cannot be written
+ * is no failure. */
 calm_status calm_hub_tag_cache(calm_ctx *ctx, const char *cache);
 
 #endif

@@ -182,6 +182,7 @@ static calm_status wrong_size(calm_ctx *ctx, const transfer *t, int64_t found)
 /* The head of an answer: does it go on where we are? */
 static calm_status begin(calm_ctx *ctx, transfer *t, const calm_http_reply *reply)
 {
+    /* The announced size is compared before a byte is written: a login page of a proxy is noticed at once. */
     const int64_t announced = reply->code == 206 ? reply->range_of : reply->length;
     t->began = true;
     if (reply->code == 206 && reply->range_begin != t->at)
@@ -273,6 +274,7 @@ static calm_status transfer_and_check(calm_ctx *ctx, transfer *t)
     bool good, resumed = t->at > 0;
     for (;;) {
         CALM_TRY(transfer_bytes(ctx, t));
+        /* Before the digest and the rename: a blob under its final name is never checked again. */
         if (fsync(t->fd) != 0)
             return calm_fail_errno(ctx, errno, "%s: cannot write", t->path);
         CALM_TRY(check_digest(ctx, t, &good, found));

@@ -1,4 +1,4 @@
-/* Requests that are repeated where that helps, and one file from the hub into the cache. */
+/* Requests with repetitions after passing failures, and the transfer of one file from the hub into the cache. */
 #ifndef CALM_HUB_FETCH_H
 #define CALM_HUB_FETCH_H
 
@@ -11,13 +11,14 @@ typedef struct calm_hub_session {
     const calm_hub_name *name;
     calm_http *http;
     const char *repo_dir;
-    const char *commit;             /* once it is known */
-    calm_tick_fn *tick;             /* bytes that came, of those that were missing; NULL: nobody asks */
+    const char *commit;             /* NULL until the listing says it */
+    calm_tick_fn *tick;             /* bytes fetched, of those that were missing; may be NULL           */
     void *tick_user;
     int64_t done_bytes, total_bytes;
 } calm_hub_session;
 
-/* GET `url` into `out`, at most `limit` bytes; `what` stands in messages ("ORG/NAME", "ORG/NAME: config.json"). */
+/* GET `url` into `out`; `what` names it in messages ("ORG/NAME", "ORG/NAME: config.json").  CALM_EFORMAT: more than
+ * `limit` bytes.  CALM_EIO, CALM_ENOTFOUND: as calm_hub_refused. */
 calm_status calm_hub_get_text(calm_ctx *ctx, const calm_hub_session *s, const char *url, const char *what,
                               size_t limit, calm_text *out);
 
@@ -27,7 +28,7 @@ calm_status calm_hub_get_metadata(calm_ctx *ctx, const calm_hub_session *s, calm
 /* Is the file's blob there, in the listed size? */
 bool calm_hub_has_blob(calm_ctx *ctx, const calm_hub_session *s, const calm_hub_file *file);
 
-/* Bytes of it that lie there from a broken transfer. */
+/* Bytes of the file that an interrupted transfer left in the cache; 0: none that can be used. */
 int64_t calm_hub_partial_bytes(calm_ctx *ctx, const calm_hub_session *s, const calm_hub_file *file);
 
 /* Bring the blob into the cache, going on where an earlier transfer stopped; verified, then renamed to its name.

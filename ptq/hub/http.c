@@ -10,7 +10,7 @@
 #include <strings.h>
 
 #define HOPS_MAX 10
-#define IGNORED_MAX ((size_t)1 << 20)    /* of a body that nobody wants */
+#define IGNORED_MAX ((size_t)1 << 20)    /* of a body that is not wanted */
 #define STALL_BYTES 64                   /* a second; slower than this is no transfer */
 
 struct calm_http {
@@ -41,10 +41,8 @@ static char *origin_of(const char *url)
         curl_url_get(parsed, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
         curl_url_get(parsed, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
         curl_url_get(parsed, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) == CURLUE_OK) {
-        const size_t n = strlen(scheme) + strlen(host) + strlen(port) + 5;
-        out = malloc(n);
-        if (out)
-            snprintf(out, n, "%s://%s:%s", scheme, host, port);
+        if (asprintf(&out, "%s://%s:%s", scheme, host, port) < 0)
+            out = NULL;    /* undefined after a failure */
         for (char *c = out; c && *c; c++)
             *c = *c >= 'A' && *c <= 'Z' ? (char)(*c - 'A' + 'a') : *c;
     }
@@ -68,12 +66,8 @@ calm_status calm_http_open(calm_ctx *ctx, const calm_hub_settings *settings, cal
     http->settings = settings;
     http->curl = curl_easy_init();
     http->origin = origin_of(settings->endpoint);
-    if (settings->token) {
-        const size_t n = strlen(settings->token) + sizeof "Authorization: Bearer ";
-        http->authorization = malloc(n);
-        if (http->authorization)
-            snprintf(http->authorization, n, "Authorization: Bearer %s", settings->token);
-    }
+    if (settings->token && asprintf(&http->authorization, "Authorization: Bearer %s", settings->token) < 0)
+        http->authorization = NULL;
     *out = http;
     if (http->curl && !http->origin)
         return calm_fail(ctx, CALM_EARG, "HF_ENDPOINT: \"%s\" is no address", settings->endpoint);

@@ -14,12 +14,12 @@ typedef struct calm_http calm_http;
 
 /* How a request ended, and what that means for another attempt. */
 typedef enum calm_http_end {
-    CALM_HTTP_ANSWERED,       /* an answer came whole; `code` says which                          */
-    CALM_HTTP_UNREACHABLE,    /* no such host, or nobody answers there                            */
+    CALM_HTTP_ANSWERED,       /* a complete answer; `code` says which                             */
+    CALM_HTTP_UNREACHABLE,    /* no such host, or none that answers                               */
     CALM_HTTP_UNTRUSTED,      /* TLS: a certificate that does not hold, or no common protocol     */
     CALM_HTTP_STALLED,        /* nothing came for the time allowed                                */
     CALM_HTTP_CUT,            /* the connection ended in the middle                               */
-    CALM_HTTP_MISLED,         /* too many redirects, or one to a place where none may lead        */
+    CALM_HTTP_MISLED,         /* too many redirects, or one that is not followed                  */
     CALM_HTTP_STOPPED         /* the sink failed; the context has the reason                      */
 } calm_http_end;
 
@@ -50,11 +50,13 @@ typedef struct calm_http_request {
     void *user;
 } calm_http_request;
 
-/* `settings` (endpoint, token, times) must outlive it; *out is closed with calm_http_close, which takes NULL. */
+/* Open a client.  `settings` (endpoint, token, times) must outlive it.  Close *out, which may be NULL, also after a
+ * failure.  CALM_EARG: the endpoint is no address.  CALM_ENOMEM. */
 calm_status calm_http_open(calm_ctx *ctx, const calm_hub_settings *settings, calm_http **out);
 void calm_http_close(calm_http *http);
 
-/* Ask once.  CALM_OK whenever `reply` says how it ended, also badly; a failure is the sink's or memory's. */
+/* Send one request, and follow its redirects.  CALM_OK whenever `reply` says how it ended, also without an answer.
+ * Fails as the sink does; CALM_ENOMEM. */
 calm_status calm_http_ask(calm_ctx *ctx, calm_http *http, const calm_http_request *request, calm_http_reply *reply);
 
 #endif

@@ -184,11 +184,6 @@ static int64_t bytes_to_come(calm_ctx *ctx, const calm_hub_session *s, const wan
 
 /* ---- pull ---- */
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const calm_hub_file *)a)->name, ((const calm_hub_file *)b)->name);
-}
-
 static calm_status report(calm_ctx *ctx, const calm_hub_session *s, const wanted *w, calm_hub_snapshot *out)
 {
     char *path;
@@ -198,7 +193,7 @@ static calm_status report(calm_ctx *ctx, const calm_hub_session *s, const wanted
         if (out->files[i].bytes < 0)
             out->files[i].bytes = 0;
     }
-    qsort(out->files, w->n, sizeof *out->files, by_name);
+    calm_hub_files_sort(out->files, w->n);
     out->n_files = w->n;
     memcpy(out->commit, s->commit, CALM_HUB_COMMIT);
     CALM_TRY(calm_hub_snapshot_dir(ctx, s->repo_dir, s->commit, &path));
@@ -242,6 +237,8 @@ static calm_status pull(calm_ctx *ctx, calm_hub_session *s, calm_tick_fn *tick, 
         CALM_TRY(bring(ctx, s, w.files[i]));
         calm_arena_rewind(ctx->scratch, mark);
     }
+    /* Absence is noted, as huggingface_hub does: offline, a missing tokenizer.json is then known to be no gap of the
+     * cache. */
     CALM_TRY(mark_absent(ctx, s, &listing));
     CALM_TRY(calm_hub_ref_write(ctx, s->repo_dir, s->name->revision, s->commit));
     return report(ctx, s, &w, out);

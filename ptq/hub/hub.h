@@ -11,24 +11,24 @@ typedef struct calm_hub_snapshot {
     const char *path;               /* directory of the checkpoint                                 */
     calm_hub_file *files;           /* [n_files] that calm has a use for, by name                  */
     size_t n_files;
-    const char *missing;            /* what the cache lacks of it, "a, b"; NULL: nothing           */
+    const char *missing;            /* files that are not in the cache, "a, b"; NULL: none         */
     bool usable;                    /* nothing but tokenizer.json is missing                       */
 } calm_hub_snapshot;
 
-/* Look into the cache alone; texts in ctx->out.  An unknown revision is no failure: `usable` is false and
- * `path` NULL. */
+/* Find a model in the cache; texts in ctx->out.  An unknown revision is no failure: `usable` is false and `path`
+ * NULL. */
 calm_status calm_hub_find(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name,
                           calm_hub_snapshot *out);
 
-/* CALM_ENOTFOUND: offline, and the snapshot that calm_hub_find gave is not usable; says what is missing. */
+/* Check that a snapshot of calm_hub_find can be used offline.  CALM_ENOTFOUND, with what is missing: it cannot. */
 calm_status calm_hub_check_offline(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_snapshot *found);
 
-/* Ask the hub what the revision has, fetch what the cache lacks of what calm needs, and give the snapshot; offline:
- * calm_hub_find and calm_hub_check_offline.  `tick` counts bytes that had to come; NULL: nobody asks.  Interrupted, it
- * leaves blobs/ETAG.incomplete, and the next call goes on from there.
- * CALM_ENOSPC: before anything is fetched where there is no room for it, or when the disk is full after all.
- * CALM_EUNSUPPORTED: no safetensors weights.  CALM_EFORMAT: an answer that no hub gives, or an unsafe file name.
- * CALM_EMISMATCH: size or checksum.  CALM_ENOTFOUND, CALM_EIO: refusals and network (refused.h). */
+/* Ask the hub which files the revision has, and fetch those that calm needs and the cache does not have; offline, do
+ * calm_hub_find and calm_hub_check_offline instead.  `tick` (may be NULL) counts fetched bytes.  An interrupted call
+ * leaves blobs/ETAG.incomplete, from which the next one goes on.
+ * CALM_ENOSPC: there is no room, found before the first fetch where sizes are known.  CALM_EUNSUPPORTED: no safetensors
+ * weights.  CALM_EFORMAT: not an answer of a hub, or an unsafe file name.  CALM_EMISMATCH: a wrong size or checksum.
+ * CALM_ENOTFOUND, CALM_EIO: refusals and network failures (refused.h). */
 calm_status calm_hub_pull(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name,
                           calm_tick_fn *tick, void *tick_user, calm_hub_snapshot *out);
 

@@ -89,6 +89,16 @@ calm_hub_file *calm_hub_listing_find(const calm_hub_listing *listing, const char
     return NULL;
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const calm_hub_file *)a)->name, ((const calm_hub_file *)b)->name);
+}
+
+void calm_hub_files_sort(calm_hub_file *files, size_t n)
+{
+    qsort(files, n, sizeof *files, by_name);
+}
+
 static int by_text(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);

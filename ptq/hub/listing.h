@@ -1,4 +1,4 @@
-/* What the hub says is in a repository, and what of it calm takes. */
+/* Files of a repository as the hub lists them, and those that calm fetches. */
 #ifndef CALM_HUB_LISTING_H
 #define CALM_HUB_LISTING_H
 
@@ -31,6 +31,9 @@ calm_status calm_hub_listing_parse(calm_ctx *ctx, const char *where, const char 
 
 /* The file of that name, or NULL. */
 calm_hub_file *calm_hub_listing_find(const calm_hub_listing *listing, const char *name);
+
+/* Sort files by name. */
+void calm_hub_files_sort(calm_hub_file *files, size_t n);
 
 /* The different files that the weight map of an index names, sorted, in ctx->out.  CALM_EFORMAT as above. */
 calm_status calm_hub_index_shards(calm_ctx *ctx, const char *where, const char *bytes, size_t n_bytes,

@@ -1,4 +1,4 @@
-/* What to tell people about a request that came to nothing. */
+/* Error messages of requests that failed: what happened and what to do. */
 #ifndef CALM_HUB_REFUSED_H
 #define CALM_HUB_REFUSED_H
 
@@ -9,7 +9,7 @@
 calm_status calm_hub_refused(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name,
                              const char *what, const calm_http_reply *reply);
 
-/* Might the same request do better a little later? */
+/* Is the failure passing, so that the same request may succeed later? */
 bool calm_hub_is_passing(const calm_http_reply *reply);
 
 #endif

@@ -13,7 +13,7 @@ typedef struct calm_hub_name {
     const char *folder;      /* "models--ORG--NAME"                   */
 } calm_hub_name;
 
-/* Has it the form ORG/NAME or ORG/NAME@REVISION?  No word about whether there is one. */
+/* Does the word have the form ORG/NAME or ORG/NAME@REVISION?  Whether there is such a repository is not asked. */
 bool calm_hub_is_name(const char *word);
 
 /* Split it; texts in ctx->out.  CALM_EARG says which rule of the hub the name or the revision breaks. */

@@ -26,7 +26,8 @@ static const char *variable(const char *name)
     return value && value[0] ? value : NULL;
 }
 
-bool calm_hub_is_true(const char *text)
+/* A yes as huggingface_hub reads it, in any case; NULL is no. */
+static bool is_true(const char *text)
 {
     static const char *const yes[] = {"1", "on", "yes", "true"};
     for (size_t i = 0; text && i < sizeof yes / sizeof *yes; i++)
@@ -76,14 +77,11 @@ static calm_status expand(calm_ctx *ctx, const char *path, const char **out)
         calm_text_append(&text, home(), strlen(home()));
         path++;
     }
-    while (*path) {
-        if (*path == '$') {
+    while (*path)
+        if (*path == '$')
             path = expand_variable(path, &text);
-        } else {
-            calm_text_append(&text, path, 1);
-            path++;
-        }
-    }
+        else
+            calm_text_append(&text, path++, 1);
     calm_status status = calm_text_check(ctx, &text);
     if (status == CALM_OK)
         status = calm_strf(ctx, ctx->out, &copy, "%s", text.data ? text.data : "");
@@ -93,28 +91,20 @@ static calm_status expand(calm_ctx *ctx, const char *path, const char **out)
     return status;
 }
 
+/* The path that a variable has, else dir/name, expanded. */
+static calm_status place(calm_ctx *ctx, const char *value, const char *dir, const char *name, const char **out)
+{
+    char *path;
+    CALM_TRY(calm_path_join(ctx, ctx->out, &path, dir, name));
+    return expand(ctx, value ? value : path, out);
+}
+
 static calm_status read_places(calm_ctx *ctx, calm_hub_settings *s, const char **token_path)
 {
-    const char *hf_home = variable("HF_HOME"), *xdg = variable("XDG_CACHE_HOME"), *cache = variable("HF_HUB_CACHE");
-    char *path;
-    if (!hf_home) {
-        CALM_TRY(calm_strf(ctx, ctx->out, &path, "%s/huggingface", xdg ? xdg : "~/.cache"));
-        hf_home = path;
-    }
-    CALM_TRY(expand(ctx, hf_home, &hf_home));
-    if (!cache)
-        cache = variable("HUGGINGFACE_HUB_CACHE");
-    if (!cache) {
-        CALM_TRY(calm_path_join(ctx, ctx->out, &path, hf_home, "hub"));
-        cache = path;
-    }
-    CALM_TRY(expand(ctx, cache, &s->cache));
-    *token_path = variable("HF_TOKEN_PATH");
-    if (!*token_path) {
-        CALM_TRY(calm_path_join(ctx, ctx->out, &path, hf_home, "token"));
-        *token_path = path;
-    }
-    return expand(ctx, *token_path, token_path);
+    const char *xdg = variable("XDG_CACHE_HOME"), *cache = variable("HF_HUB_CACHE"), *hf_home;
+    CALM_TRY(place(ctx, variable("HF_HOME"), xdg ? xdg : "~/.cache", "huggingface", &hf_home));
+    CALM_TRY(place(ctx, cache ? cache : variable("HUGGINGFACE_HUB_CACHE"), hf_home, "hub", &s->cache));
+    return place(ctx, variable("HF_TOKEN_PATH"), hf_home, "token", token_path);
 }
 
 /* Without line ends, and without blanks around it; NULL when nothing is left. */
@@ -144,7 +134,7 @@ static calm_status read_token(calm_ctx *ctx, calm_hub_settings *s, const char *p
     static const char *const names[] = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"};
     char *text;
     size_t n_bytes;
-    if (calm_hub_is_true(variable("HF_HUB_DISABLE_IMPLICIT_TOKEN")))
+    if (is_true(variable("HF_HUB_DISABLE_IMPLICIT_TOKEN")))
         return CALM_OK;
     for (size_t i = 0; i < 2; i++)
         if (variable(names[i]))
@@ -193,7 +183,7 @@ calm_status calm_hub_settings_read(calm_ctx *ctx, calm_hub_settings *out)
                                .stall_seconds = STALL_SECONDS,
                                .attempts = ATTEMPTS,
                                .backoff_ms = BACKOFF_MS};
-    out->offline = calm_hub_is_true(offline ? offline : variable("TRANSFORMERS_OFFLINE"));
+    out->offline = is_true(offline ? offline : variable("TRANSFORMERS_OFFLINE"));
     if (timeout) {
         errno = 0;
         out->stall_seconds = strtol(timeout, &end, 10);

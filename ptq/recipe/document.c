@@ -8,6 +8,96 @@
 #include "ptq/recipe/chain_json.h"
 #include "ptq/recipe/document_shape.h"
 #include "ptq/recipe/model_names.h"
+#include "ptq/recipe/recipe_impl.h"
+
+/* ---- values of a spec as JSON ---- */
+
+static calm_json *words_json(const calm_words *words)
+{
+    calm_json *list = calm_json_new_array();
+    for (size_t i = 0; i < words->n; i++)
+        calm_json_add_string(list, words->of[i]);
+    return list;
+}
+
+static calm_json *pairs_json(const calm_pairs *pairs)
+{
+    calm_json *object = calm_json_new_object();
+    for (size_t i = 0; i < pairs->n; i++)
+        calm_json_set_string(object, pairs->of[i].key, pairs->of[i].value);
+    return object;
+}
+
+static calm_json *numbers_json(const calm_numbers *numbers)
+{
+    calm_json *list = calm_json_new_array();
+    for (size_t i = 0; i < numbers->n; i++)
+        calm_json_add_number(list, numbers->of[i]);
+    return list;
+}
+
+static calm_json *range_json(const calm_range *range)
+{
+    calm_json *list = calm_json_new_array();
+    calm_json_add_int(list, range->first);
+    calm_json_add_int(list, range->last);
+    return list;
+}
+
+/* The value as a command line has it, which is how documents name an enum. */
+static calm_status write_text(calm_ctx *ctx, const calm_option *option, const calm_recipe_spec *spec, calm_json *object,
+                              const char *key)
+{
+    calm_text text;
+    calm_text_init(&text);
+    calm_option_print(option, spec, &text);
+    const calm_status status = calm_text_check(ctx, &text);
+    if (status == CALM_OK)
+        calm_json_set_string(object, key, text.data);
+    calm_text_clear(&text);
+    return status;
+}
+
+/* The value of an option into its place; what is not given - an empty list, a negative seed - is left out. */
+static calm_status write_value(calm_ctx *ctx, const calm_option *option, const calm_recipe_spec *spec,
+                               calm_json *object, const char *key)
+{
+    const void *field = (const char *)spec + option->offset;
+    const char *text;
+    switch (option->type) {
+    case CALM_OPTION_BOOL:
+        calm_json_set_bool(object, key, *(const bool *)field);
+        break;
+    case CALM_OPTION_INT:
+        if ((double)*(const long long *)field >= option->min)
+            calm_json_set_int(object, key, *(const long long *)field);
+        break;
+    case CALM_OPTION_DOUBLE:
+        calm_json_set_number(object, key, *(const double *)field);
+        break;
+    case CALM_OPTION_ENUM:
+        return write_text(ctx, option, spec, object, key);
+    case CALM_OPTION_STRING:
+        memcpy(&text, field, sizeof text);
+        if (text)
+            calm_json_set_string(object, key, text);
+        break;
+    case CALM_OPTION_WORDS:
+        calm_recipe_set_filled(object, key, words_json(field));
+        break;
+    case CALM_OPTION_PAIRS:
+        calm_recipe_set_filled(object, key, pairs_json(field));
+        break;
+    case CALM_OPTION_NUMBERS:
+        calm_recipe_set_filled(object, key, numbers_json(field));
+        break;
+    case CALM_OPTION_RANGE:
+        if (((const calm_range *)field)->given)
+            calm_json_set(object, key, range_json(field));
+        break;
+    }
+    return CALM_OK;
+}
 
 /* ---- document to spec ---- */
 
@@ -144,24 +234,14 @@ static calm_status read_value(calm_ctx *ctx, const reading *r, const calm_docume
     return CALM_OK;
 }
 
-/* Note what was given instead of what the document has. */
+/* Note what was given instead of what the document has: numbers and truth values as such, everything else as typed. */
 static calm_status note_override(calm_ctx *ctx, const reading *r, const calm_option *option)
 {
-    const void *field = (const char *)r->spec + option->offset;
-    calm_text text;
     if (!r->spec->given[option - calm_spec_table])
         return CALM_OK;
-    calm_text_init(&text);
-    calm_option_print(option, r->spec, &text);
-    if (option->type == CALM_OPTION_INT)
-        calm_json_set_int(r->overrides, option->name, *(const long long *)field);
-    else if (option->type == CALM_OPTION_BOOL)
-        calm_json_set_bool(r->overrides, option->name, *(const bool *)field);
-    else
-        calm_json_set_string(r->overrides, option->name, text.data);
-    const calm_status status = calm_text_check(ctx, &text);
-    calm_text_clear(&text);
-    return status;
+    if (option->type == CALM_OPTION_INT || option->type == CALM_OPTION_BOOL)
+        return write_value(ctx, option, r->spec, r->overrides, option->name);
+    return write_text(ctx, option, r->spec, r->overrides, option->name);
 }
 
 /* "evaluation": false is the option "no-eval"; an object there is other options. */
@@ -175,6 +255,7 @@ static calm_status read_row(calm_ctx *ctx, const reading *r, const calm_document
     const calm_option *option = calm_document_option(row);
     const calm_json *value = value_at(r->document, row->place);
     const bool empty = option->type == CALM_OPTION_WORDS && calm_json_size(value) == 0;    /* names nothing */
+    /* Noted before anything is skipped: what was given counts more than the document, and the store says so. */
     CALM_TRY(note_override(ctx, r, option));
     if (calm_json_typeof(value) == CALM_JSON_NULL || empty || r->spec->given[option - calm_spec_table] ||
         any_given(r->spec, option->yields_to))
@@ -197,6 +278,7 @@ static calm_status read_model(calm_ctx *ctx, const reading *r)
     char *text;
     CALM_TRY(read_string(ctx, object ? calm_json_get(model, "name") : model, &name));
     CALM_TRY(read_string(ctx, calm_json_get(model, "revision"), &revision));
+    /* Revision and digests are of the document's model, so they go with its name. */
     if (!name || calm_spec_given(r->spec, "model"))
         return CALM_OK;
     r->spec->model = name;
@@ -218,6 +300,7 @@ static calm_status read_model(calm_ctx *ctx, const reading *r)
     return CALM_OK;
 }
 
+/* A digest is of the text that the document names: of another text, given instead, it would be wrong. */
 static calm_status read_digests(calm_ctx *ctx, const reading *r)
 {
     calm_demanded *demanded = &r->spec->demanded;
@@ -268,95 +351,6 @@ calm_status calm_spec_read(calm_ctx *ctx, const calm_json *document, const char 
 
 /* ---- spec to document ---- */
 
-static calm_json *words_json(const calm_words *words)
-{
-    calm_json *list = calm_json_new_array();
-    for (size_t i = 0; i < words->n; i++)
-        calm_json_add_string(list, words->of[i]);
-    return list;
-}
-
-static calm_json *pairs_json(const calm_pairs *pairs)
-{
-    calm_json *object = calm_json_new_object();
-    for (size_t i = 0; i < pairs->n; i++)
-        calm_json_set_string(object, pairs->of[i].key, pairs->of[i].value);
-    return object;
-}
-
-static calm_json *numbers_json(const calm_numbers *numbers)
-{
-    calm_json *list = calm_json_new_array();
-    for (size_t i = 0; i < numbers->n; i++)
-        calm_json_add_number(list, numbers->of[i]);
-    return list;
-}
-
-static calm_json *range_json(const calm_range *range)
-{
-    calm_json *list = calm_json_new_array();
-    calm_json_add_int(list, range->first);
-    calm_json_add_int(list, range->last);
-    return list;
-}
-
-static calm_status write_enum(calm_ctx *ctx, const calm_option *option, const calm_recipe_spec *spec, calm_json *object,
-                              const char *key)
-{
-    calm_text text;
-    calm_text_init(&text);
-    calm_option_print(option, spec, &text);
-    const calm_status status = calm_text_check(ctx, &text);
-    if (status == CALM_OK)
-        calm_json_set_string(object, key, text.data);
-    calm_text_clear(&text);
-    return status;
-}
-
-/* The value of an option into its place; what is not given - an empty list, a negative seed - is left out. */
-static calm_status write_value(calm_ctx *ctx, const calm_option *option, const calm_recipe_spec *spec,
-                               calm_json *object, const char *key)
-{
-    const void *field = (const char *)spec + option->offset;
-    const char *text;
-    switch (option->type) {
-    case CALM_OPTION_BOOL:
-        calm_json_set_bool(object, key, *(const bool *)field);
-        break;
-    case CALM_OPTION_INT:
-        if ((double)*(const long long *)field >= option->min)
-            calm_json_set_int(object, key, *(const long long *)field);
-        break;
-    case CALM_OPTION_DOUBLE:
-        calm_json_set_number(object, key, *(const double *)field);
-        break;
-    case CALM_OPTION_ENUM:
-        return write_enum(ctx, option, spec, object, key);
-    case CALM_OPTION_STRING:
-        memcpy(&text, field, sizeof text);
-        if (text)
-            calm_json_set_string(object, key, text);
-        break;
-    case CALM_OPTION_WORDS:
-        if (((const calm_words *)field)->n)
-            calm_json_set(object, key, words_json(field));
-        break;
-    case CALM_OPTION_PAIRS:
-        if (((const calm_pairs *)field)->n)
-            calm_json_set(object, key, pairs_json(field));
-        break;
-    case CALM_OPTION_NUMBERS:
-        if (((const calm_numbers *)field)->n)
-            calm_json_set(object, key, numbers_json(field));
-        break;
-    case CALM_OPTION_RANGE:
-        if (((const calm_range *)field)->given)
-            calm_json_set(object, key, range_json(field));
-        break;
-    }
-    return CALM_OK;
-}
-
 static calm_json *model_json(const calm_recipe_spec *spec)
 {
     calm_json *model = calm_json_new_object(), *digests = calm_json_new_object();
@@ -369,33 +363,30 @@ static calm_json *model_json(const calm_recipe_spec *spec)
         calm_json_set_string(model, "revision", at + 1);
     for (size_t i = 0; i < spec->demanded.n_files; i++)
         calm_json_set_string(digests, spec->demanded.files[i], spec->demanded.sha256[i]);
-    if (spec->demanded.n_files)
-        calm_json_set(model, "digests", digests);
-    else
-        calm_json_free(digests);
+    calm_recipe_set_filled(model, "digests", digests);
     return model;
 }
 
-/* The spec with schemes and algorithms by their names, so that the document says them. */
+/* The spec with schemes and algorithms by their names: a document must mean the same when another calm has other
+ * defaults. */
 static calm_status with_defaults(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe_spec *out)
 {
     const char *schemes = calm_spec_default_schemes(spec), *algorithms = calm_spec_default_algorithms(spec);
     *out = *spec;
     if (!out->schemes.n && schemes)
-        CALM_TRY(calm_option_set_one(ctx, calm_option_find(calm_spec_table, "scheme"), out, "default", schemes, true));
-    if (!out->algorithms.n && algorithms)
-        CALM_TRY(calm_option_set_one(ctx, calm_option_find(calm_spec_table, "algorithms"), out, "default", algorithms,
-                                     true));
-    return CALM_OK;
+        CALM_TRY(calm_spec_set(ctx, out, "schemes", schemes));
+    return !out->algorithms.n && algorithms ? calm_spec_set(ctx, out, "algorithms", algorithms) : CALM_OK;
 }
 
-/* A section that is still growing; owned by the document. */
+/* A section that is still growing.  The document owns it; the cast takes back what calm_json_get promises, since a
+ * member that was just made is not shared. */
 static calm_json *open_section(calm_json *root, const char *name)
 {
     calm_json_set(root, name, calm_json_new_object());
     return (calm_json *)(uintptr_t)calm_json_get(root, name);
 }
 
+/* Rows stand in the order of a document, a section before its members: `section` is the one that was opened last. */
 static calm_status write_row(calm_ctx *ctx, const calm_document_row *row, const calm_recipe_spec *spec, calm_json *root,
                              calm_json **section)
 {

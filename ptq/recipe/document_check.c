@@ -1,5 +1,6 @@
 /* Faults of a recipe document. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 #define DEPTH 8         /* a recipe nests four deep */
 #define SHOWN_MAX 40    /* bytes of a text in a message */
 #define NAMES_MAX 64
+#define MESSAGE_MAX 700    /* every message of the table fits; a longer one is cut */
 
 /* A comparison in progress. */
 typedef struct comparison {
@@ -44,12 +46,17 @@ static void print_pointer(const comparison *c, const char *member, calm_text *ou
 }
 
 /* Add a fault of the value, or of its member. */
-static calm_status add_fault(comparison *c, const char *member, const char *message)
+static calm_status __attribute__((format(printf, 3, 4))) add_fault(comparison *c, const char *member,
+                                                                    const char *format, ...)
 {
     calm_text pointer;
-    char *where = NULL, *what;
+    char message[MESSAGE_MAX], *where = NULL, *what;
+    va_list values;
     if (c->n == CALM_DOCUMENT_FAULTS)
         return CALM_OK;
+    va_start(values, format);
+    vsnprintf(message, sizeof message, format, values);
+    va_end(values);
     calm_text_init(&pointer);
     print_pointer(c, member, &pointer);
     calm_status status = calm_text_check(c->ctx, &pointer);
@@ -83,9 +90,8 @@ static const char *shown(const calm_json *value, char room[96])
 
 static calm_status expected(comparison *c, const calm_json *value, const char *what)
 {
-    char room[96], message[512];
-    snprintf(message, sizeof message, "expected %s, found %s", what, shown(value, room));
-    return add_fault(c, NULL, message);
+    char room[96];
+    return add_fault(c, NULL, "expected %s, found %s", what, shown(value, room));
 }
 
 /* ---- values ---- */
@@ -120,14 +126,12 @@ static calm_status check_number(comparison *c, const calm_shape *shape, const ca
 /* One fault when `n` is outside the shape's limits. */
 static calm_status check_size(comparison *c, const calm_shape *shape, const char *words, size_t n, bool *fits)
 {
-    char message[160];
     const bool few = (double)n < shape->min;
     *fits = !few && (double)n <= shape->max;
     if (*fits)
         return CALM_OK;
-    snprintf(message, sizeof message, "expected at %s %.0f %s, found %zu", few ? "least" : "most",
-             few ? shape->min : shape->max, words, n);
-    return add_fault(c, NULL, message);
+    return add_fault(c, NULL, "expected at %s %.0f %s, found %zu", few ? "least" : "most",
+                     few ? shape->min : shape->max, words, n);
 }
 
 static calm_status check_text(comparison *c, const calm_shape *shape, const calm_json *value)
@@ -150,7 +154,7 @@ static calm_status check_text(comparison *c, const calm_shape *shape, const calm
 static calm_status check_word(comparison *c, const calm_shape *shape, const calm_json *value)
 {
     const char *names[NAMES_MAX], *text = calm_json_string(value, NULL);
-    char all[400] = "", room[96], message[700], *at = all;
+    char all[400] = "", listed[MESSAGE_MAX] = "", room[96], *at = all;
     size_t n = 0;
     snprintf(all, sizeof all, "%s", shape->values);
     for (char *next; at && n < NAMES_MAX; at = next) {
@@ -162,13 +166,11 @@ static calm_status check_word(comparison *c, const calm_shape *shape, const calm
             return CALM_OK;
     }
     const char *near = text ? calm_nearest(text, names, n) : NULL;
-    size_t used = (size_t)snprintf(message, sizeof message, "expected one of ");
-    for (size_t i = 0; i < n && used < sizeof message; i++)
-        used += (size_t)snprintf(message + used, sizeof message - used, "%s\"%s\"", i ? ", " : "", names[i]);
-    if (used < sizeof message)
-        snprintf(message + used, sizeof message - used, ", found %s%s%s%s", shown(value, room),
-                 near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
-    return add_fault(c, NULL, message);
+    size_t used = 0;
+    for (size_t i = 0; i < n && used < sizeof listed; i++)
+        used += (size_t)snprintf(listed + used, sizeof listed - used, "%s\"%s\"", i ? ", " : "", names[i]);
+    return add_fault(c, NULL, "expected one of %s, found %s%s%s%s", listed, shown(value, room),
+                     near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
 static calm_status check_scalar(comparison *c, const calm_json *value)
@@ -211,16 +213,13 @@ static calm_status check_map(comparison *c, const calm_shape *shape, const calm_
 {
     const calm_json *member;
     const char *key;
-    char message[128];
     bool fits;
     if (calm_json_typeof(value) != CALM_JSON_OBJECT)
         return expected(c, value, "an object");
     CALM_TRY(check_size(c, shape, "members", calm_json_size(value), &fits));
     for (void *iter = NULL; fits && calm_json_next(value, &iter, &key, &member);) {
-        if (shape->pattern && !shape->pattern->fits(key)) {
-            snprintf(message, sizeof message, "its key: expected a text like %s", shape->pattern->regex);
-            CALM_TRY(add_fault(c, key, message));
-        }
+        if (shape->pattern && !shape->pattern->fits(key))
+            CALM_TRY(add_fault(c, key, "its key: expected a text like %s", shape->pattern->regex));
         CALM_TRY(enter(c, key, 0, shape->item, member));
     }
     return CALM_OK;
@@ -242,7 +241,6 @@ static const calm_document_row *find_row(const char *section, const char *key)
 static calm_status unknown_key(comparison *c, const char *section, const char *key)
 {
     const char *names[NAMES_MAX] = {NULL};
-    char message[256];
     size_t n_rows, n = 0;
     const calm_document_row *rows = calm_document_rows(&n_rows);
     for (size_t i = 0; i < n_rows && n < NAMES_MAX; i++) {
@@ -250,16 +248,8 @@ static calm_status unknown_key(comparison *c, const char *section, const char *k
         n += names[n] != NULL;
     }
     const char *near = calm_nearest(key, names, n);
-    snprintf(message, sizeof message, "unknown key%s%s%s", near ? "; did you mean \"" : "", near ? near : "",
-             near ? "\"?" : "");
-    return add_fault(c, key, message);
-}
-
-static calm_status missing_key(comparison *c, const char *key)
-{
-    char message[128];
-    snprintf(message, sizeof message, "the key \"%s\" is missing", key);
-    return add_fault(c, NULL, message);
+    return add_fault(c, key, "unknown key%s%s%s", near ? "; did you mean \"" : "", near ? near : "",
+                     near ? "\"?" : "");
 }
 
 static calm_status check_object(comparison *c, const char *section, const calm_json *value)
@@ -273,7 +263,7 @@ static calm_status check_object(comparison *c, const char *section, const calm_j
     for (size_t i = 0; i < n; i++) {
         const char *of = calm_document_key(rows[i].place, section);
         if (of && rows[i].required && !calm_json_get(value, of))
-            CALM_TRY(missing_key(c, of));
+            CALM_TRY(add_fault(c, NULL, "the key \"%s\" is missing", of));
     }
     for (void *iter = NULL; calm_json_next(value, &iter, &key, &member);) {
         const calm_document_row *row = find_row(section, key);
@@ -283,37 +273,19 @@ static calm_status check_object(comparison *c, const char *section, const calm_j
     return CALM_OK;
 }
 
-/* Is the JSON type one that the shape may have? */
+/* JSON types by which the alternatives of a shape are distinguished, and their names in messages. */
+static const struct {
+    calm_json_type type;
+    const char *words;
+} types[] = {
+    [CALM_SHAPE_TEXT] = {CALM_JSON_STRING, "a text"}, [CALM_SHAPE_NUMBER] = {CALM_JSON_REAL, "a number"},
+    [CALM_SHAPE_LIST] = {CALM_JSON_ARRAY, "a list"},  [CALM_SHAPE_OBJECT] = {CALM_JSON_OBJECT, "an object"},
+    [CALM_SHAPE_FALSE] = {CALM_JSON_BOOL, "false"},
+};
+
 static bool is_of_type(const calm_shape *shape, const calm_json *value)
 {
-    switch (shape->kind) {
-    case CALM_SHAPE_TEXT:
-        return calm_json_typeof(value) == CALM_JSON_STRING;
-    case CALM_SHAPE_NUMBER:
-        return is_number(value);
-    case CALM_SHAPE_LIST:
-        return calm_json_typeof(value) == CALM_JSON_ARRAY;
-    case CALM_SHAPE_FALSE:
-        return calm_json_typeof(value) == CALM_JSON_BOOL;
-    default:
-        return calm_json_typeof(value) == CALM_JSON_OBJECT;
-    }
-}
-
-static const char *type_words(const calm_shape *shape)
-{
-    switch (shape->kind) {
-    case CALM_SHAPE_TEXT:
-        return "a text";
-    case CALM_SHAPE_NUMBER:
-        return "a number";
-    case CALM_SHAPE_LIST:
-        return "a list";
-    case CALM_SHAPE_FALSE:
-        return "false";
-    default:
-        return "an object";
-    }
+    return shape->kind == CALM_SHAPE_NUMBER ? is_number(value) : calm_json_typeof(value) == types[shape->kind].type;
 }
 
 static calm_status check_either(comparison *c, const calm_shape *shape, const calm_json *value)
@@ -323,7 +295,7 @@ static calm_status check_either(comparison *c, const calm_shape *shape, const ca
         return compare(c, shape->item, value);
     if (is_of_type(shape->other, value))
         return compare(c, shape->other, value);
-    snprintf(words, sizeof words, "%s or %s", type_words(shape->item), type_words(shape->other));
+    snprintf(words, sizeof words, "%s or %s", types[shape->item->kind].words, types[shape->other->kind].words);
     return expected(c, value, words);
 }
 

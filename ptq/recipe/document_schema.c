@@ -3,17 +3,13 @@
 
 #include "ptq/recipe/document.h"
 #include "ptq/recipe/document_shape.h"
+#include "ptq/recipe/recipe_impl.h"
 
 static calm_json *shape_json(const calm_shape *shape);
 
 static void set_bound(calm_json *out, const char *key, double bound)
 {
     calm_json_set_int(out, key, (int64_t)bound);
-}
-
-static void set_type(calm_json *out, const char *type)
-{
-    calm_json_set_string(out, "type", type);
 }
 
 static calm_json *words_json(const char *values)
@@ -31,7 +27,6 @@ static calm_json *words_json(const char *values)
 
 static void fill_text(const calm_shape *shape, calm_json *out)
 {
-    set_type(out, "string");
     if (shape->min > 0)
         set_bound(out, "minLength", shape->min);
     set_bound(out, "maxLength", shape->max);
@@ -41,7 +36,6 @@ static void fill_text(const calm_shape *shape, calm_json *out)
 
 static void fill_map(const calm_shape *shape, calm_json *out)
 {
-    set_type(out, "object");
     if (shape->pattern) {
         calm_json *names = calm_json_new_object();
         calm_json_set_string(names, "pattern", shape->pattern->regex);
@@ -70,7 +64,6 @@ static void fill_object(const char *section, calm_json *out)
     calm_json *properties = calm_json_new_object(), *required = calm_json_new_array();
     size_t n;
     const calm_document_row *rows = calm_document_rows(&n);
-    set_type(out, "object");
     for (size_t i = 0; i < n; i++) {
         const char *key = calm_document_key(rows[i].place, section);
         calm_shape room;
@@ -87,17 +80,13 @@ static void fill_object(const char *section, calm_json *out)
         if (rows[i].required)
             calm_json_add_string(required, key);
     }
-    if (calm_json_size(required))
-        calm_json_set(out, "required", required);
-    else
-        calm_json_free(required);
+    calm_recipe_set_filled(out, "required", required);
     calm_json_set_bool(out, "additionalProperties", false);
     calm_json_set(out, "properties", properties);
 }
 
 static void fill_list(const calm_shape *shape, calm_json *out)
 {
-    set_type(out, "array");
     calm_json_set(out, "items", shape_json(shape->item));
     if (shape->min > 0)
         set_bound(out, "minItems", shape->min);
@@ -116,7 +105,6 @@ static void fill_either(const calm_shape *shape, calm_json *out)
 static void fill_number(const calm_shape *shape, calm_json *out)
 {
     const bool whole = shape->kind == CALM_SHAPE_INT;
-    set_type(out, whole ? "integer" : "number");
     set_bound(out, whole ? "minimum" : "exclusiveMinimum", shape->min);
     set_bound(out, "maximum", shape->max);
 }
@@ -130,13 +118,19 @@ static void fill_scalar(calm_json *out)
     calm_json_set(out, "type", types);
 }
 
+/* NULL: a shape that JSON Schema describes otherwise. */
+static const char *const types[] = {
+    [CALM_SHAPE_BOOL] = "boolean", [CALM_SHAPE_INT] = "integer", [CALM_SHAPE_NUMBER] = "number",
+    [CALM_SHAPE_TEXT] = "string",  [CALM_SHAPE_LIST] = "array",  [CALM_SHAPE_MAP] = "object",
+    [CALM_SHAPE_OBJECT] = "object", [CALM_SHAPE_ANY] = "object", [CALM_SHAPE_EITHER] = NULL,
+};
+
 static calm_json *shape_json(const calm_shape *shape)
 {
     calm_json *out = calm_json_new_object();
+    if (types[shape->kind])
+        calm_json_set_string(out, "type", types[shape->kind]);
     switch (shape->kind) {
-    case CALM_SHAPE_BOOL:
-        set_type(out, "boolean");
-        break;
     case CALM_SHAPE_INT:
     case CALM_SHAPE_NUMBER:
         fill_number(shape, out);
@@ -156,9 +150,6 @@ static calm_json *shape_json(const calm_shape *shape)
     case CALM_SHAPE_OBJECT:
         fill_object(shape->section, out);
         break;
-    case CALM_SHAPE_ANY:
-        set_type(out, "object");
-        break;
     case CALM_SHAPE_SCALAR:
         fill_scalar(out);
         break;
@@ -170,6 +161,8 @@ static calm_json *shape_json(const calm_shape *shape)
         break;
     case CALM_SHAPE_EITHER:
         fill_either(shape, out);
+        break;
+    default:    /* its type says all */
         break;
     }
     return out;
@@ -183,6 +176,7 @@ calm_json *calm_document_schema(void)
     calm_json_set_string(root, "title", "calm recipe");
     calm_json_set_string(root, "description",
                          "What `calm quantize --recipe FILE` is asked to do. docs/recipes.md explains every key.");
+    calm_json_set_string(root, "type", "object");
     fill_object("", root);
     return root;
 }

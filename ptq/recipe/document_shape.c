@@ -151,29 +151,16 @@ const calm_option *calm_document_option(const calm_document_row *row)
 
 const calm_shape *calm_document_shape(const calm_document_row *row, calm_shape *room)
 {
+    static const calm_shape_kind kinds[] = {    /* options of other types have a shape in their row */
+        [CALM_OPTION_BOOL] = CALM_SHAPE_BOOL, [CALM_OPTION_INT] = CALM_SHAPE_INT, [CALM_OPTION_ENUM] = CALM_SHAPE_WORD,
+        [CALM_OPTION_WORDS] = CALM_SHAPE_LIST, [CALM_OPTION_STRING] = CALM_SHAPE_TEXT};
     const calm_option *option = calm_document_option(row);
     if (row->shape)
         return row->shape;
-    *room = (calm_shape){.min = option->min, .max = option->max, .values = option->values};
-    switch (option->type) {
-    case CALM_OPTION_BOOL:
-        room->kind = CALM_SHAPE_BOOL;
-        break;
-    case CALM_OPTION_INT:
-        room->kind = CALM_SHAPE_INT;
-        break;
-    case CALM_OPTION_ENUM:
-        room->kind = CALM_SHAPE_WORD;
-        break;
-    case CALM_OPTION_WORDS:
-        room->kind = CALM_SHAPE_LIST;
-        room->item = &name;
-        break;
-    default:
-        room->kind = CALM_SHAPE_TEXT;
+    *room = (calm_shape){kinds[option->type], option->min, option->max, option->values, .item = &name};
+    if (room->kind == CALM_SHAPE_TEXT) {
         room->min = 1;
         room->max = option->max > 0 ? option->max : 4096;
-        break;
     }
     return room;
 }

@@ -13,11 +13,11 @@ typedef enum calm_shape_kind {
     CALM_SHAPE_LIST,      /* of min .. max items of `item`                                    */
     CALM_SHAPE_MAP,       /* an object of at most `max` members: keys that fit `pattern`, values of `item` */
     CALM_SHAPE_OBJECT,    /* an object whose members are rows of the table below `section`    */
-    CALM_SHAPE_ANY,       /* an object that nobody reads                                      */
+    CALM_SHAPE_ANY,       /* an object that a run does not read                               */
     CALM_SHAPE_SCALAR,    /* a truth value, a number or a text                                */
     CALM_SHAPE_FALSE,
     CALM_SHAPE_VERSION,   /* the number `max`                                                 */
-    CALM_SHAPE_EITHER     /* `item` or `other`, told apart by their JSON types                */
+    CALM_SHAPE_EITHER     /* `item` or `other`, distinguished by their JSON types             */
 } calm_shape_kind;
 
 typedef struct calm_shape_pattern {

@@ -25,7 +25,7 @@ calm_status calm_formats_parse(calm_ctx *ctx, const calm_words *names, calm_form
 size_t calm_formats_count(const calm_formats *formats);
 const calm_exporter *calm_formats_at(const calm_formats *formats, size_t index);
 
-/* Its name with - for _, as people type it; in ctx->out. */
+/* The name of an exporter as it is typed, with - for _; in ctx->out. */
 calm_status calm_format_name(calm_ctx *ctx, const calm_exporter *exporter, char **out);
 
 /* The formats that a stored run's recipe names; as calm_formats_parse. */

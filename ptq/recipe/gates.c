@@ -18,11 +18,6 @@ static const figure_of kinds[CALM_N_FIGURES] = {OF_DECODER, OF_DECODER, OF_DECOD
 
 static const char *const ops[] = {"<=", "<", ">=", ">"};
 
-const char *calm_figure_name(calm_figure figure)
-{
-    return names[figure];
-}
-
 static const char *skip(const char *text)
 {
     return text + strspn(text, " \t");

@@ -20,9 +20,6 @@ typedef struct calm_gate {
     double bound;
 } calm_gate;
 
-/* "ppl_ratio". */
-const char *calm_figure_name(calm_figure figure);
-
 /* Parse "NAME OP NUMBER" (<= < >= >), blanks anywhere between.  In ctx->out.  CALM_EARG: an unknown name, with the
  * nearest; another operator; no number. */
 calm_status calm_gate_parse(calm_ctx *ctx, const char *text, calm_gate *out);

@@ -10,18 +10,19 @@
 #include "ptq/base/text.h"
 #include "ptq/io/json.h"
 
-const char *calm_home(void)
+/* The folder that holds recipes/: $CALM_HOME, else where calm was built, else where it was installed. */
+static const char *home(void)
 {
-    const char *home = getenv("CALM_HOME");
-    if (home && home[0])
-        return home;
+    const char *set = getenv("CALM_HOME");
+    if (set && set[0])
+        return set;
     /* An installed calm may outlive the tree that it was built in. */
     return access(CALM_SOURCE_DIR "/recipes", R_OK) == 0 ? CALM_SOURCE_DIR : CALM_DATA_DIR;
 }
 
 calm_status calm_recipes_path(calm_ctx *ctx, const char *name, char **out)
 {
-    return calm_strf(ctx, ctx->out, out, "%s/recipes/%s", calm_home(), name);
+    return calm_strf(ctx, ctx->out, out, "%s/recipes/%s", home(), name);
 }
 
 /* ---- aliases ---- */
@@ -158,17 +159,13 @@ static calm_status from_hub(calm_ctx *ctx, const char *word, calm_tick_fn *tick,
 /* What was typed may have been meant as a path: the failure says that this was looked for too. */
 static calm_status path_or_hub(calm_ctx *ctx, const char *word, calm_tick_fn *tick, void *user, calm_named_model *out)
 {
-    char *message;
+    char message[CALM_MESSAGE_MAX];
     const calm_status status = from_hub(ctx, word, tick, user, out);
     if (status != CALM_ENOTFOUND && status != CALM_EIO)
         return status;
-    message = strdup(ctx->message);
-    if (!message)
-        return status;
+    memcpy(message, ctx->message, sizeof message);
     calm_ctx_forgive(ctx);
-    calm_fail(ctx, status, "%s (nor is there a directory %s)", message, word);
-    free(message);
-    return status;
+    return calm_fail(ctx, status, "%s (nor is there a directory %s)", message, word);
 }
 
 calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick, void *user, calm_named_model *out)
@@ -177,6 +174,7 @@ calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick,
     size_t n;
     const char *repo;
     *out = (calm_named_model){.name = name};
+    /* A slash: a path or ORG/NAME, never an alias.  A directory that exists counts more than the hub. */
     if (strchr(name, '/')) {
         if (!calm_is_path(name) && calm_hub_is_name(name))
             return path_or_hub(ctx, name, tick, user, out);
@@ -184,6 +182,8 @@ calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick,
     }
     CALM_TRY(calm_aliases(ctx, &aliases, &n));
     const calm_alias *alias = find_alias(aliases, n, name);
+    /* An alias counts more than a directory of that name in the working folder, so that a name means one model
+     * everywhere. */
     if (!alias)
         return calm_is_directory(name) ? calm_strf(ctx, ctx->out, &out->dir, "%s", name)
                                        : unknown(ctx, aliases, n, name);

@@ -4,18 +4,15 @@
 
 #include "ptq/base/context.h"
 
-/* The folder that holds recipes/: $CALM_HOME, else where calm was built while that is there, else where it was
- * installed.  Borrowed. */
-const char *calm_home(void);
-
-/* recipes/NAME below it, in ctx->out. */
+/* The path of recipes/NAME below $CALM_HOME, below the folder where calm was built, or below the one where it was
+ * installed; in ctx->out. */
 calm_status calm_recipes_path(calm_ctx *ctx, const char *name, char **out);
 
 typedef struct calm_alias {
     const char *name;
     const char *path;    /* below recipes/, of a bundled model; NULL: `repo` says where it is */
     const char *repo;    /* ORG/NAME on the hub; NULL for a bundled one                       */
-    const char *note;    /* what people should know about it; NULL: nothing                   */
+    const char *note;    /* a remark for the user; NULL: none                                 */
 } calm_alias;
 
 /* The rows of recipes/models/aliases.json in their order, in ctx->out. */
@@ -28,7 +25,7 @@ calm_status calm_model_hub_name(calm_ctx *ctx, const char *word, const char **ou
 typedef struct calm_named_model {
     const char *name;    /* as typed                                                       */
     char *dir;           /* of the checkpoint                                              */
-    const char *note;    /* what people should know about it; NULL: nothing                */
+    const char *note;    /* a remark for the user; NULL: none                              */
 } calm_named_model;
 
 /* Is it certainly a path: existing, or beginning with / or ./ or ../ ? */

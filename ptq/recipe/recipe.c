@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "ptq/recipe/recipe_impl.h"
+
 calm_status calm_recipe_schemes(calm_ctx *ctx, const calm_words *names, calm_recipe *recipe)
 {
     recipe->n_schemes = 0;
@@ -74,6 +76,8 @@ calm_status calm_recipe_algorithms(calm_ctx *ctx, const calm_words *names, calm_
     for (size_t s = 0; s < recipe->n_schemes; s++)
         for (size_t a = 0; a < n; a++)
             CALM_TRY(add_entry(ctx, recipe, algorithms[a], s));
+    /* With several schemes one that an algorithm cannot reach is skipped; an algorithm that reaches none is a
+     * mistake of the recipe. */
     for (size_t a = 0; a < n; a++) {
         bool reaches = false;
         for (size_t i = 0; i < recipe->n_pool; i++)
@@ -139,6 +143,14 @@ static calm_json *algorithms_json(const calm_recipe *recipe)
     return algorithms;
 }
 
+void calm_recipe_set_filled(calm_json *object, const char *key, calm_json *value)
+{
+    if (calm_json_size(value))
+        calm_json_set(object, key, value);
+    else
+        calm_json_free(value);
+}
+
 /* "scheme", or "schemes" where several compete; "budget" where bits are limited. */
 static void add_schemes(const calm_recipe *recipe, calm_json *root)
 {
@@ -146,20 +158,15 @@ static void add_schemes(const calm_recipe *recipe, calm_json *root)
     calm_json *schemes = calm_json_new_array(), *budgets = calm_json_new_array();
     for (size_t i = 0; i < recipe->n_schemes; i++) {
         calm_scheme_name(&recipe->schemes[i], name);
-        calm_json_add_string(schemes, name);
+        if (recipe->n_schemes == 1)
+            calm_json_set_string(root, "scheme", name);
+        else
+            calm_json_add_string(schemes, name);
     }
     for (size_t i = 0; i < recipe->n_budgets; i++)
         calm_json_add_number(budgets, recipe->budgets[i]);
-    if (recipe->n_schemes == 1)
-        calm_json_set_string(root, "scheme", name);
-    else
-        calm_json_set(root, "schemes", schemes);
-    if (recipe->n_schemes == 1)
-        calm_json_free(schemes);
-    if (recipe->n_budgets)
-        calm_json_set(root, "budget", budgets);
-    else
-        calm_json_free(budgets);
+    calm_recipe_set_filled(root, "schemes", schemes);
+    calm_recipe_set_filled(root, "budget", budgets);
 }
 
 static calm_json *calibration_json(const calm_recipe *recipe)
@@ -185,14 +192,8 @@ static void add_names(const calm_recipe *recipe, calm_json *choice)
         calm_json_set_string(pins, recipe->pins[i].unit, recipe->pins[i].candidate.said);
     for (size_t i = 0; i < recipe->n_forbidden; i++)
         calm_json_add_string(forbidden, recipe->forbidden[i].said);
-    if (recipe->n_pins)
-        calm_json_set(choice, "pins", pins);
-    else
-        calm_json_free(pins);
-    if (recipe->n_forbidden)
-        calm_json_set(choice, "forbid", forbidden);
-    else
-        calm_json_free(forbidden);
+    calm_recipe_set_filled(choice, "pins", pins);
+    calm_recipe_set_filled(choice, "forbid", forbidden);
 }
 
 static calm_json *choice_json(const calm_recipe *recipe)
@@ -222,9 +223,11 @@ static calm_json *formats_json(const calm_recipe *recipe)
     return names;
 }
 
+/* The order of members is part of the run's key (run.c hashes this text): a new member must be absent where it has
+ * its default. */
 calm_json *calm_recipe_json(const calm_recipe *recipe)
 {
-    calm_json *root = calm_json_new_object(), *evaluation = calm_json_new_object();
+    calm_json *root = calm_json_new_object(), *evaluation = calm_json_new_object(), *gates = calm_json_new_array();
     calm_json_set_string(root, "model", recipe->model.name);
     add_schemes(recipe, root);
     calm_json_set(root, "algorithms", algorithms_json(recipe));
@@ -245,12 +248,9 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
     calm_json_set_string(evaluation, "text", recipe->eval_path ? recipe->eval_name : NULL);
     calm_json_set_int(evaluation, "samples", recipe->eval_windows);
     calm_json_set(root, "evaluation", evaluation);
-    if (recipe->n_gates) {
-        calm_json *gates = calm_json_new_array();
-        for (size_t i = 0; i < recipe->n_gates; i++)
-            calm_json_add_string(gates, recipe->gates[i].text);
-        calm_json_set(root, "gates", gates);
-    }
+    for (size_t i = 0; i < recipe->n_gates; i++)
+        calm_json_add_string(gates, recipe->gates[i].text);
+    calm_recipe_set_filled(root, "gates", gates);
     if (recipe->kernels)
         calm_json_set_string(root, "kernels", recipe->kernels);
     return root;

@@ -81,7 +81,7 @@ typedef struct calm_recipe {
     size_t n_gates;
     const char *kernels;                    /* OpenBLAS core type; NULL: what it takes itself                     */
     const char *overrides;                  /* JSON object of what the command line says instead of the recipe
-                                             * file; NULL: nothing.  For people: not in calm_recipe_json           */
+                                             * file; NULL: nothing.  Not in calm_recipe_json                      */
     const char *document; /* JSON text of the recipe file that says the same (ptq/recipe/document.h), which
                            * goes into the checkpoint; NULL: the resolved form does              */
     const char *memory;                     /* bytes this process may have resident: "2GB"; NULL: 70 % of free */
@@ -112,14 +112,6 @@ calm_status calm_recipe_schemes(calm_ctx *ctx, const calm_words *names, calm_rec
  * recipe's schemes.  With several schemes an algorithm is left out where it cannot reach one. CALM_EARG: nothing named,
  * an unknown algorithm, one named twice.  CALM_EUNSUPPORTED: an algorithm that reaches none. */
 calm_status calm_recipe_algorithms(calm_ctx *ctx, const calm_words *names, calm_recipe *recipe);
-
-/* Take what words name out of the pool; numbers of candidates stay in recipe->forbid.  CALM_EARG: a word that names
- * nothing, with the nearest; nothing is left, or nothing of a scheme (words.c). */
-calm_status calm_recipe_forbid(calm_ctx *ctx, const calm_words *words, calm_recipe *recipe);
-
-/* Parse pins (unit, candidate) into recipe->pins; the pool is there.  CALM_EARG: a candidate that the pool has not
- * (words.c). */
-calm_status calm_recipe_pins(calm_ctx *ctx, const calm_pairs *pairs, calm_recipe *recipe);
 
 /* Entries of a recipe's pool as plain data, [n_pool] in ctx->out. */
 calm_status calm_recipe_entries(calm_ctx *ctx, const calm_recipe *recipe, calm_pool_entry **out);

@@ -9,6 +9,7 @@
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
 #include "ptq/model/arch.h"
+#include "ptq/recipe/words.h"
 
 /* Competes by default: docs/method.md section 4. */
 #define POOL_WEIGHTS "rtn,gptq,smoothquant,mkq,gptq-hls,mkq-full"
@@ -38,11 +39,18 @@ calm_status calm_fault_note(calm_ctx *ctx, calm_status status, const char *key, 
 
 /* ---- schemes and the pool ---- */
 
+static bool quantizes_activations(const calm_recipe *recipe)
+{
+    bool any = false;
+    for (size_t i = 0; i < recipe->n_schemes; i++)
+        any |= recipe->schemes[i].act_bits > 0;
+    return any;
+}
+
 static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     const char *fallback = calm_spec_default_schemes(spec);
     calm_words names = spec->schemes;
-    bool acts = false;
     if (!names.n && !fallback)
         return calm_fail(ctx, CALM_EARG, "`bits` %lld: expected 2, 3, 4 or 8 (see `schemes` for other formats)",
                          spec->bits);
@@ -54,21 +62,12 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, 
         scheme->scale_dtype = spec->scale_dtype == 1 ? CALM_F16 : scheme->scale_dtype;
         if (scheme->act_bits && spec->act_rule == CALM_ACT_RULE_VLLM)    /* else as the scheme's name says */
             scheme->act_rule = CALM_ACT_RULE_VLLM;
-        acts |= scheme->act_bits > 0;
     }
-    if (spec->act_rule == CALM_ACT_RULE_VLLM && !acts)
+    if (spec->act_rule == CALM_ACT_RULE_VLLM && !quantizes_activations(recipe))
         return calm_fail(ctx, CALM_EARG,
                          "`act_rule` vllm is about quantized activations, which the scheme leaves float; "
                          "try: `schemes` w8a8");
     return CALM_OK;
-}
-
-static bool quantizes_activations(const calm_recipe *recipe)
-{
-    bool any = false;
-    for (size_t i = 0; i < recipe->n_schemes; i++)
-        any |= recipe->schemes[i].act_bits > 0;
-    return any;
 }
 
 /* Algorithms that compete at the recipe's schemes when none are named. */
@@ -154,13 +153,6 @@ calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec,
                         &recipe->calib_name);
 }
 
-static calm_status resolve_evaluation(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
-{
-    return spec->no_eval
-               ? CALM_OK
-               : resolve_text(ctx, spec->eval_text, "wikitext2-test.txt", &recipe->eval_path, &recipe->eval_name);
-}
-
 /* ---- choice ---- */
 
 static int compare_numbers(const void *a, const void *b)
@@ -176,21 +168,22 @@ static calm_status resolve_budgets(calm_ctx *ctx, const calm_recipe_spec *spec, 
     for (size_t i = 0; i < budgets->n; i++)
         recipe->budgets[i] = budgets->of[i];
     recipe->n_budgets = budgets->n;
+    /* qsort takes no NULL, which an empty list is. */
     if (budgets->n)
         qsort(recipe->budgets, budgets->n, sizeof *recipe->budgets, compare_numbers);
     return CALM_OK;
 }
 
-calm_status calm_recipe_select(calm_ctx *ctx, calm_unit unit, calm_choice_rule rule, const char *metric,
-                               calm_recipe *recipe)
+/* The rule, and the metric that it reads: named, or the rule's own. */
+static calm_status resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     calm_selection *selection = &recipe->selection;
-    *selection = (calm_selection){.unit = unit, .rule = rule};
-    if (!metric)
-        metric = rule == CALM_CHOICE_RULE_ARGMAX ? "cka" : "cka_token";
-    CALM_TRY(calm_score_need(ctx, unit, metric, &selection->point, &selection->score));
+    *selection = (calm_selection){.unit = (calm_unit)spec->unit, .rule = (calm_choice_rule)spec->rule};
+    const char *own = selection->rule == CALM_CHOICE_RULE_ARGMAX ? "cka" : "cka_token";
+    CALM_TRY(calm_score_need(ctx, selection->unit, spec->metric ? spec->metric : own, &selection->point,
+                             &selection->score));
     recipe->linear |= selection->score == CALM_SCORE_CKA_LINEAR;
-    recipe->points |= 1u << selection->point | 1u << calm_unit_point(unit);
+    recipe->points |= 1u << selection->point | 1u << calm_unit_point(selection->unit);
     if (selection->score == CALM_SCORE_CKA_LINEAR && quantizes_activations(recipe))
         return calm_fail(ctx, CALM_EARG, "`choice.metric` cka_linear is of float inputs; this scheme quantizes them");
     if (selection->score == CALM_SCORE_CKA_LINEAR && !(calm_recipe_caps(recipe) & CALM_NEEDS_GRAM))
@@ -208,7 +201,6 @@ calm_status calm_recipe_select(calm_ctx *ctx, calm_unit unit, calm_choice_rule r
 static calm_status check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     char name[CALM_SCHEME_NAME_MAX];
-    (void)spec;
     if (recipe->light && recipe->selection.unit != CALM_UNIT_JOB)
         return calm_fail(ctx, CALM_EARG, "`choice.effort` light decides job by job; it has no `choice.unit` %s",
                          calm_unit_name(recipe->selection.unit));
@@ -226,21 +218,6 @@ static calm_status check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, cal
         return calm_fail(ctx, CALM_EARG, "`choice.budget` needs several widths to choose from: `schemes` %s",
                          calm_spec_default_schemes(spec));
     return CALM_OK;
-}
-
-static calm_status resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
-{
-    return calm_recipe_select(ctx, (calm_unit)spec->unit, (calm_choice_rule)spec->rule, spec->metric, recipe);
-}
-
-static calm_status resolve_forbidden(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
-{
-    return spec->forbid.n ? calm_recipe_forbid(ctx, &spec->forbid, recipe) : CALM_OK;
-}
-
-static calm_status resolve_pins(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
-{
-    return spec->pins.n ? calm_recipe_pins(ctx, &spec->pins, recipe) : CALM_OK;
 }
 
 /* ---- formats, target, gates ---- */
@@ -285,13 +262,6 @@ static calm_status need_model(calm_ctx *ctx, const calm_recipe_spec *spec)
 static void tick_pull(void *user, size_t done, size_t total)
 {
     calm_event(user, CALM_STAGE_PULL, done, total);
-}
-
-static calm_status find_model(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_events *events,
-                              calm_recipe *recipe)
-{
-    calm_events copy = *events;
-    return calm_model_find(ctx, spec->model, tick_pull, &copy, &recipe->model);
 }
 
 static calm_status resolve_blocks(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
@@ -387,7 +357,8 @@ typedef struct step {
     calm_status (*resolve)(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
 } step;
 
-/* Before the model is looked for: what can be refused without it. */
+/* Before the model is looked for, which may fetch it: what can be refused without it.  Gates come first, since
+ * calm_recipe_check lists them one by one and skips that row. */
 static const step early[] = {{"gates", resolve_gates},
                              {"formats", resolve_formats},
                              {"memory", check_memory},
@@ -396,25 +367,29 @@ static const step early[] = {{"gates", resolve_gates},
                              {"choice.budget", resolve_budgets},
                              {"calibration.tokens", calm_recipe_calibration}};
 
-/* What is about the pool. */
+/* What is about the pool.  The order matters: algorithms make it, the target reads the formats, the metric asks what
+ * the algorithms collect, and words that forbid or pin need the names of entries. */
 static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resolve_target},
                             {"choice.metric", resolve_selection}, {"choice", check_choice},
-                            {"choice.forbid", resolve_forbidden}, {"choice.pins", resolve_pins}};
+                            {"choice.forbid", calm_recipe_forbid}, {"choice.pins", calm_recipe_pins}};
 
 #define N_STEPS(steps) (sizeof(steps) / sizeof *(steps))
 
 calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_events *events,
                                 calm_recipe *out)
 {
+    calm_events copy = *events;    /* the user of a tick is not const */
     *out = start(spec);
     CALM_TRY(need_model(ctx, spec));
     for (size_t i = 0; i < N_STEPS(early); i++)
         CALM_TRY(early[i].resolve(ctx, spec, out));
-    CALM_TRY(find_model(ctx, spec, events, out));
+    CALM_TRY(calm_model_find(ctx, spec->model, tick_pull, &copy, &out->model));
     CALM_TRY(resolve_range(ctx, out));
     for (size_t i = 0; i < N_STEPS(late); i++)
         CALM_TRY(late[i].resolve(ctx, spec, out));
-    CALM_TRY(resolve_evaluation(ctx, spec, out));
+    if (!spec->no_eval)
+        CALM_TRY(resolve_text(ctx, spec->eval_text, "wikitext2-test.txt", &out->eval_path, &out->eval_name));
+    /* After all that costs little: digests read whole files. */
     CALM_TRY(check_demanded(ctx, &spec->demanded, out));
     CALM_TRY(calm_spec_text(ctx, spec, &out->document));
     return resolve_output(ctx, spec, out);
@@ -440,6 +415,7 @@ static calm_status check_text(calm_ctx *ctx, const char *path)
     return !path || calm_path_exists(path) ? CALM_OK : calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file", path);
 }
 
+/* Their content is not read: a check is quick, and says what a run would refuse at once. */
 static calm_status check_texts(calm_ctx *ctx, const calm_recipe_spec *spec, calm_faults *faults)
 {
     CALM_TRY(calm_fault_note(ctx, check_text(ctx, spec->calib), "calibration.text", faults));
@@ -470,6 +446,7 @@ calm_status calm_recipe_check(calm_ctx *ctx, const calm_recipe_spec *spec, calm_
     CALM_TRY(check_texts(ctx, spec, faults));
     for (size_t i = 1; i < N_STEPS(early); i++)    /* gates were first */
         CALM_TRY(calm_fault_note(ctx, early[i].resolve(ctx, spec, out), early[i].key, faults));
+    /* Without schemes there is no pool: every fault below would only repeat that. */
     if (!out->n_schemes)
         return CALM_OK;
     for (size_t i = 0; i < N_STEPS(late) && (i == 0 || out->n_pool); i++)

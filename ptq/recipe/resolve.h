@@ -35,9 +35,4 @@ calm_status calm_fault_note(calm_ctx *ctx, calm_status status, const char *key, 
  * tokens. */
 calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
 
-/* How units are chosen: the rule, and a metric by name (NULL: cka_token, of the rule argmax cka), checked against the
- * unit and the recipe's schemes.  CALM_EARG, naming the nearest. */
-calm_status calm_recipe_select(calm_ctx *ctx, calm_unit unit, calm_choice_rule rule, const char *metric,
-                               calm_recipe *recipe);
-
 #endif

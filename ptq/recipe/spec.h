@@ -1,4 +1,4 @@
-/* Recipe spec: what people ask of a run, as they write it - nothing resolved, nothing looked up.
+/* Recipe spec: a recipe as written by the user - nothing resolved, nothing looked up.
  *
  * One table (calm_spec_table) says every value: its name on a command line, its place in a recipe's JSON, its type,
  * bounds and default.  Flags and documents fill the same struct through it: calm_spec_set, calm_spec_read
@@ -11,7 +11,7 @@
 /* Room for the options of the table. */
 #define CALM_SPEC_OPTIONS 64
 
-/* SHA-256 that a recipe demands of its inputs; NULL and 0: nothing is demanded. */
+/* SHA-256 that inputs must have; NULL and 0: any. */
 typedef struct calm_demanded {
     const char *calib_sha256, *eval_sha256;    /* of the texts                         */
     const char **files, **sha256;              /* [n_files] of the model's directory   */
@@ -59,12 +59,12 @@ calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out);
 /* Was the option of this name given? */
 bool calm_spec_given(const calm_recipe_spec *spec, const char *name);
 
-/* What the key of a message stands for on a command line: "--budget" of "choice.budget" and of "budget"; NULL: no
- * option. */
+/* The option that a key of a message stands for on a command line: "budget" for "choice.budget" and for "budget"; NULL:
+ * none. */
 const char *calm_spec_flag(const char *key);
 
-/* Schemes and algorithms that the spec stands for, where none are named: of --bits, of a budget.  *algorithms is NULL
- * when the default pool of the schemes is meant.  NULL, NULL: `bits` has no scheme. */
+/* Comma lists of the schemes and algorithms that a spec without names stands for: those of `bits`, or of a budget.
+ * Schemes NULL: there is none of so many bits.  Algorithms NULL: the default pool of the schemes. */
 const char *calm_spec_default_schemes(const calm_recipe_spec *spec);
 const char *calm_spec_default_algorithms(const calm_recipe_spec *spec);
 

@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "algorithms/algorithm.h"
-#include "ptq/recipe/recipe.h"
 
 calm_status calm_word_parse(calm_ctx *ctx, const char *text, calm_word *out)
 {
     const char *scheme = strrchr(text, ' ');
+    /* "CHAIN SCHEME": chains have no blanks, so the last one separates. */
     const int n = scheme ? (int)(scheme - text) : (int)strlen(text);
     calm_algorithm *algorithm;
     char *chain;
@@ -84,6 +84,7 @@ static calm_status forbid_one(calm_ctx *ctx, calm_recipe *recipe, const calm_wor
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, marks, recipe->n_pool));
     CALM_TRY(find_entries(ctx, recipe, "choice.forbid", word, marks));
     for (size_t i = 0; i < recipe->n_pool; i++)
+        /* Taken out of the pool itself: nothing is computed for what is forbidden. */
         if (!marks[i])
             recipe->pool[kept++] = recipe->pool[i];
     if (!kept)
@@ -92,9 +93,11 @@ static calm_status forbid_one(calm_ctx *ctx, calm_recipe *recipe, const calm_wor
     return CALM_OK;
 }
 
-calm_status calm_recipe_forbid(calm_ctx *ctx, const calm_words *words, calm_recipe *recipe)
+calm_status calm_recipe_forbid(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
-    recipe->n_forbidden = recipe->n_forbid = 0;
+    const calm_words *words = &spec->forbid;
+    if (!words->n)    /* a scheme without entries is then no fault of `forbid` */
+        return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->forbidden, words->n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->forbid, words->n));
     CALM_TRY(calm_words_parse(ctx, words, recipe->forbidden, &recipe->n_forbidden));
@@ -130,11 +133,10 @@ static calm_status settle_pin(calm_ctx *ctx, const calm_recipe *recipe, calm_pin
     return n == 1 ? calm_word_parse(ctx, recipe->pool[entry].name, &pin->candidate) : CALM_OK;
 }
 
-calm_status calm_recipe_pins(calm_ctx *ctx, const calm_pairs *pairs, calm_recipe *recipe)
+calm_status calm_recipe_pins(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
-    recipe->n_pins = 0;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->pins, pairs->n));
-    CALM_TRY(calm_pins_parse(ctx, pairs, 0, recipe->pins, &recipe->n_pins));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->pins, spec->pins.n));
+    CALM_TRY(calm_pins_parse(ctx, &spec->pins, 0, recipe->pins, &recipe->n_pins));
     for (size_t i = 0; i < recipe->n_pins; i++)
         CALM_TRY(settle_pin(ctx, recipe, &recipe->pins[i]));
     return CALM_OK;

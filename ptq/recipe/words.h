@@ -1,9 +1,11 @@
-/* Words of a recipe: lists as people type them, and the canonical text of chains in them. */
+/* Words of a recipe: lists as typed, and the canonical text of chains in them. */
 #ifndef CALM_RECIPE_WORDS_H
 #define CALM_RECIPE_WORDS_H
 
 #include "ptq/base/option.h"
 #include "ptq/plan/requests.h"
+#include "ptq/recipe/recipe.h"
+#include "ptq/recipe/spec.h"
 
 /* A word for candidates ("gptq", "gptq(damp=0.1) w3a16_g128", "mkq*", "#12"), with its chain made canonical where it is
  * one that this calm knows.  Refers to `text`; the rest in ctx->out. */
@@ -14,5 +16,13 @@ calm_status calm_words_parse(calm_ctx *ctx, const calm_words *words, calm_word *
 
 /* Append pins of a round to out [*n], which has room for them. */
 calm_status calm_pins_parse(calm_ctx *ctx, const calm_pairs *pairs, int round, calm_pin *out, size_t *n);
+
+/* Take what the spec forbids out of the recipe's pool; candidates that it names by number stay in recipe->forbid.
+ * CALM_EARG: a word that names nothing, with the nearest name; nothing is left, or nothing of a scheme. */
+calm_status calm_recipe_forbid(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
+
+/* Parse the spec's pins (unit, candidate) into recipe->pins; the pool is complete.  CALM_EARG: a candidate that the
+ * pool does not have. */
+calm_status calm_recipe_pins(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
 
 #endif

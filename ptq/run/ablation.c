@@ -1,5 +1,9 @@
-/* Experiments: trials of every way of choosing, measured together. */
-#include "ptq/run/ablation.h"
+/* Experiments: trials of every way of choosing, measured together.
+ *
+ * All rows of an experiment are plans over the same candidates, so that they differ in the choice and in nothing
+ * else.  Many of them are equal; calm_trials_measure evaluates equal plans once, which is what makes a table of a
+ * hundred rows affordable. */
+#include "ptq/run/ablation_impl.h"
 
 #include <math.h>
 #include <string.h>
@@ -7,11 +11,13 @@
 #include "ptq/run/run_pool.h"
 #include "ptq/base/rng.h"
 
-/* Random rows have seeds 0 .. N_RANDOM - 1. */
+/* Random rows have seeds 0 .. N_RANDOM - 1: fixed, so that two experiments draw the same plans. */
 #define N_RANDOM 5
+/* A stream of the generator for these draws alone: those of calibration windows may use the same seeds. */
 #define RANDOM_STREAM 0x61626c6174650000u    /* "ablate" */
 
-/* Rows in work, and the trial of each. */
+/* Rows in work, and the trial of each.  Rows and their texts outlive the run, in `keep`; trials point to the run's
+ * candidates and go with it. */
 typedef struct table {
     calm_ablation_row *rows;    /* [room] in `keep`               */
     calm_trial *trials;         /* [room] in ctx->out             */
@@ -30,6 +36,8 @@ typedef struct experiment {
 
 /* ---- rows ---- */
 
+/* An empty table with room for every row there can be: uniform runs; each point and score under two rules; an oracle
+ * per kind of unit; random draws. */
 static calm_status start(calm_ctx *ctx, const calm_run *p, calm_arena *keep, table *out)
 {
     *out = (table){.keep = keep};
@@ -39,7 +47,7 @@ static calm_status start(calm_ctx *ctx, const calm_run *p, calm_arena *keep, tab
     return CALM_NEW(ctx, ctx->out, out->units, out->room);
 }
 
-/* Add a row; choice NULL: there is no such plan, because of `failure`. */
+/* Add a row, measured later together with all others.  choice NULL: there is no such plan, because of `failure`. */
 static calm_status add(calm_ctx *ctx, const calm_run *p, table *t, calm_ablation_row row, calm_unit unit,
                        const size_t *choice, const char *failure)
 {
@@ -52,15 +60,15 @@ static calm_status add(calm_ctx *ctx, const calm_run *p, table *t, calm_ablation
     return CALM_OK;
 }
 
+/* One entry throughout: the baselines.  They are the first rows of every table, which best_uniform relies on. */
 static calm_status add_uniform(calm_ctx *ctx, const calm_run *p, table *t)
 {
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
-        calm_ablation_row row = {.kind = "uniform", .seed = -1};
         size_t *choice;
         char *name;
         CALM_TRY(calm_strf(ctx, t->keep, &name, "%s", p->in.recipe->pool[entry].name));
-        row.name = name;
         CALM_TRY(calm_choice_uniform(ctx, &p->in, entry, &choice));
+        const calm_ablation_row row = {.kind = "uniform", .name = name, .seed = -1};
         CALM_TRY(add(ctx, p, t, row, CALM_UNIT_JOB, choice, NULL));
     }
     return CALM_OK;
@@ -86,16 +94,21 @@ static calm_status add_selected(calm_ctx *ctx, const calm_run *p, table *t, cons
         CALM_TRY(calm_run_spread(ctx, p, &pool, &solution, &choice));
         return add(ctx, p, t, row, selection->unit, choice, NULL);
     }
+    /* A missing plan is a finding of the table only where candidates failed; every other failure ends the
+     * experiment. */
     if (status != CALM_ENUMERIC)
         return status;
     char said[CALM_MESSAGE_MAX];
+    /* Out of the context before it is forgiven, into `keep` after it: running out of memory there is a failure of
+     * its own. */
     memcpy(said, ctx->message, sizeof said);
     calm_ctx_forgive(ctx);
     CALM_TRY(calm_strf(ctx, t->keep, &failure, "%s", said));
     return add(ctx, p, t, row, selection->unit, NULL, failure);
 }
 
-/* cka_linear is of jobs, weight-only schemes, and inputs whose Gram matrix is at hand. */
+/* Can cka_linear choose for every unit?  It exists for jobs, weight-only schemes, and inputs whose Gram matrix was
+ * collected.  Where one job does not have it the rows would be failures of no interest: they are left out. */
 static bool has_linear(const calm_run *p)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -107,12 +120,14 @@ static bool has_linear(const calm_run *p)
             const calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
             any |= !candidate->failure && !isnan(candidate->scores.value[CALM_POINT_JOB][CALM_SCORE_CKA_LINEAR]);
         }
-        if (!any)
+        if (!any)    /* no entry of this job has it */
             return false;
     }
     return true;
 }
 
+/* Every point, score and rule.  The scores before probe_kl, in the order of the enum, are what a run can read
+ * without measuring the whole model; probe_kl has the rows of the oracle. */
 static calm_status add_hybrids(calm_ctx *ctx, const calm_run *p, table *t)
 {
     const bool linear = has_linear(p);
@@ -127,6 +142,8 @@ static calm_status add_hybrids(calm_ctx *ctx, const calm_run *p, table *t)
     return CALM_OK;
 }
 
+/* The best that choosing unit by unit can do as long as the costs of units add up: each takes the entry whose probe
+ * is least. */
 static calm_status add_oracles(calm_ctx *ctx, const calm_run *p, table *t)
 {
     for (calm_unit unit = 0; unit < CALM_N_UNITS; unit++) {
@@ -139,6 +156,7 @@ static calm_status add_oracles(calm_ctx *ctx, const calm_run *p, table *t)
 calm_status calm_ablation_draw(calm_ctx *ctx, const calm_run *p, long long seed, size_t **choice)
 {
     size_t first, end;
+    /* Jobs outside the run get CALM_STAYS_FLOAT; the others are overwritten below. */
     CALM_TRY(calm_choice_uniform(ctx, &p->in, 0, choice));
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t job = first; job < end; job++) {
@@ -148,9 +166,11 @@ calm_status calm_ablation_draw(calm_ctx *ctx, const calm_run *p, long long seed,
         if (!alive)
             return calm_fail(ctx, CALM_ENUMERIC, "%s: every candidate failed",
                              calm_model_layout(p->in.model)->jobs[job].name);
+        /* The counter is the job: a job draws the same whatever others do.  Uniform values are below 1, so `drawn`
+         * is below `alive`. */
         drawn = (size_t)(calm_rng_uniform((uint64_t)seed, RANDOM_STREAM, job) * (double)alive);
         for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
-            if (!calm_candidate_at(&p->in, job, entry)->failure && drawn-- == 0)
+            if (!calm_candidate_at(&p->in, job, entry)->failure && drawn-- == 0)    /* then wraps: no second hit */
                 (*choice)[job] = entry;
     }
     return CALM_OK;
@@ -159,12 +179,12 @@ calm_status calm_ablation_draw(calm_ctx *ctx, const calm_run *p, long long seed,
 static calm_status add_random(calm_ctx *ctx, const calm_run *p, table *t)
 {
     for (long long seed = 0; seed < N_RANDOM; seed++) {
-        calm_ablation_row row = {.kind = "random", .unit = calm_unit_name(CALM_UNIT_JOB), .seed = seed};
         size_t *choice;
         char *name;
         CALM_TRY(calm_strf(ctx, t->keep, &name, "random %lld", seed));
-        row.name = name;
         CALM_TRY(calm_ablation_draw(ctx, p, seed, &choice));
+        const calm_ablation_row row = {.kind = "random", .unit = calm_unit_name(CALM_UNIT_JOB), .name = name,
+                                       .seed = seed};
         CALM_TRY(add(ctx, p, t, row, CALM_UNIT_JOB, choice, NULL));
     }
     return CALM_OK;
@@ -172,7 +192,8 @@ static calm_status add_random(calm_ctx *ctx, const calm_run *p, table *t)
 
 /* ---- figures ---- */
 
-/* The measured uniform run of least KL; t->n when there is none. */
+/* The measured uniform run of least KL, the first of equal ones; t->n when there is none.  Uniform runs are the
+ * first rows. */
 static size_t best_uniform(const table *t, size_t n_pool)
 {
     size_t best = t->n;
@@ -182,7 +203,7 @@ static size_t best_uniform(const table *t, size_t n_pool)
     return best;
 }
 
-/* Units of a plan, and those with another candidate than the best uniform run. */
+/* Units of a plan, and those of which some job has another candidate than in the best uniform run; without one, -1. */
 static void count_units(const calm_run *p, const calm_plan *plan, const calm_plan *best, calm_unit unit,
                         calm_ablation_row *row)
 {
@@ -203,7 +224,8 @@ static void count_units(const calm_run *p, const calm_plan *plan, const calm_pla
         row->differs = -1;
 }
 
-/* Number the plans of measured rows; equal ones share theirs. */
+/* Number the plans of measured rows; equal ones share a number, so that a reader sees which scores led to the same
+ * model. */
 static void number_plans(table *t)
 {
     long long n = 0;
@@ -215,6 +237,7 @@ static void number_plans(table *t)
     }
 }
 
+/* What quantizing the candidates of one plan took: the price of a plan whose algorithms were known beforehand. */
 static double seconds_of(const calm_plan *plan)
 {
     double sum = 0;
@@ -224,7 +247,8 @@ static double seconds_of(const calm_plan *plan)
     return sum;
 }
 
-/* Fill the rows from their trials. */
+/* Fill the rows from their trials.  A hybrid costs the seconds of the whole pool (pool_seconds), since its scores
+ * need every candidate; a row has those of its own plan. */
 static calm_status take_figures(calm_ctx *ctx, const calm_run *p, table *t, size_t best, calm_ablation *out)
 {
     const bool encoder = calm_inputs_encode(&p->in);
@@ -255,6 +279,7 @@ static calm_status take_figures(calm_ctx *ctx, const calm_run *p, table *t, size
     return CALM_OK;
 }
 
+/* In one transaction: a table in the store is complete or absent. */
 static calm_status put_rows(calm_ctx *ctx, const calm_run *p, const table *t)
 {
     CALM_TRY(calm_store_begin(ctx, p->in.store));
@@ -270,7 +295,8 @@ static calm_status put_rows(calm_ctx *ctx, const calm_run *p, const table *t)
     return calm_store_commit(ctx, p->in.store);
 }
 
-/* By rising KL, those without one last; equal ones stay in order. */
+/* By rising KL, those without one last; equal ones stay in order, for which insertion is stable and the rows are few
+ * enough. */
 static void sort_rows(calm_ablation_row *rows, size_t n)
 {
     for (size_t i = 1; i < n; i++) {
@@ -284,7 +310,7 @@ static void sort_rows(calm_ablation_row *rows, size_t n)
 
 /* ---- one pipeline ---- */
 
-/* The float model on the same windows, for its perplexity. */
+/* The float model on the same windows, for its perplexity.  An earlier run of the same model may have measured it. */
 static calm_status measure_float(calm_ctx *ctx, calm_run *p, calm_ablation *out)
 {
     int64_t id;
@@ -302,7 +328,8 @@ static calm_status measure_float(calm_ctx *ctx, calm_run *p, calm_ablation *out)
     return calm_store_verdict_put(ctx, p->in.store, &verdict);
 }
 
-/* Measure the rows of a run, and keep them. */
+/* Measure the rows of a run, and put them into the store.  Differences are against the best uniform run, which is
+ * known only after all are measured. */
 static calm_status measure(calm_ctx *ctx, calm_run *p, const experiment *e, table *t, calm_ablation *out)
 {
     char *verdict;
@@ -324,10 +351,12 @@ static calm_status measure(calm_ctx *ctx, calm_run *p, const experiment *e, tabl
     return CALM_OK;
 }
 
+/* The whole table of one calibration. */
 static calm_status compare_all(calm_ctx *ctx, calm_run *p, const experiment *e)
 {
     table t;
     CALM_TRY(start(ctx, p, e->keep, &t));
+    /* Before rows are added: probes become scores of the candidates, which oracles choose by. */
     for (calm_unit unit = 0; unit < CALM_N_UNITS && e->plan->probes; unit++)
         CALM_TRY(calm_run_probe_all(ctx, p, unit));
     CALM_TRY(add_uniform(ctx, p, &t));
@@ -340,11 +369,11 @@ static calm_status compare_all(calm_ctx *ctx, calm_run *p, const experiment *e)
     e->out->probes = e->plan->probes;
     e->out->rows = t.rows;
     e->out->n_rows = t.n;
-    sort_rows(t.rows, t.n);
+    sort_rows(t.rows, t.n);    /* last: trials and units lie in the order of adding */
     return calm_ablation_notes(ctx, p, e->keep, e->out);
 }
 
-/* Rows of one seed, behind those that are there. */
+/* Rows of one seed, behind those that are there: the array is copied, since an arena cannot extend it. */
 static calm_status repeat(calm_ctx *ctx, calm_run *p, const experiment *e)
 {
     calm_ablation *out = e->out, of_seed = {0};
@@ -367,6 +396,7 @@ static calm_status repeat(calm_ctx *ctx, calm_run *p, const experiment *e)
     return CALM_OK;
 }
 
+/* What replaces guard, export and evaluation of an ordinary run (calm_run_stages). */
 static calm_status stages(calm_ctx *ctx, calm_run *p, void *user)
 {
     const experiment *e = user;
@@ -374,16 +404,17 @@ static calm_status stages(calm_ctx *ctx, calm_run *p, void *user)
     return e->repeats ? repeat(ctx, p, e) : compare_all(ctx, p, e);
 }
 
-/* Run a recipe; nothing of it stays in ctx->out. */
+/* Run a recipe.  ctx->out is rewound to where it was: otherwise the windows, plans and results of every seed would
+ * stay in memory until the end. */
 static calm_status run_one(calm_ctx *ctx, const calm_recipe *recipe, experiment *e)
 {
     const calm_arena_mark mark = calm_arena_save(ctx->out);
     calm_run *run;
+    const char *note = recipe->scheme_note;
     if (e->repeats)
         calm_log(ctx, CALM_LOG_INFO, "%s with calibration windows of seed %lld", e->out->scheme, recipe->seed);
     else
-        calm_log(ctx, CALM_LOG_INFO, "%s%s%s", e->out->scheme, recipe->scheme_note ? ": " : "",
-                 recipe->scheme_note ? recipe->scheme_note : "");
+        calm_log(ctx, CALM_LOG_INFO, "%s%s%s", e->out->scheme, note ? ": " : "", note ? note : "");
     const calm_status status = calm_run_stages(ctx, recipe, &e->plan->options, stages, e, &run);
     calm_run_close(ctx, run);
     calm_arena_rewind(ctx->out, mark);
@@ -422,6 +453,7 @@ calm_status calm_ablate(calm_ctx *ctx, const calm_recipe *recipe, const calm_abl
 {
     experiment e = {.plan = plan, .keep = keep, .out = out};
     char name[CALM_SCHEME_NAME_MAX], *scheme;
+    /* The names of `out` are in `keep`, as are its rows: nothing of it refers to a run. */
     *out = (calm_ablation){0};
     calm_scheme_name(&recipe->schemes[0], name);
     CALM_TRY(calm_strf(ctx, keep, &scheme, "%s", name));
@@ -431,7 +463,7 @@ calm_status calm_ablate(calm_ctx *ctx, const calm_recipe *recipe, const calm_abl
     for (size_t i = 0; i < plan->n_seeds; i++) {
         calm_recipe again = *recipe;
         again.seed = plan->seeds[i];
-        again.points = 1u << CALM_POINT_JOB;
+        again.points = 1u << CALM_POINT_JOB;    /* a repetition has the default hybrid alone */
         CALM_TRY(run_one(ctx, &again, &e));
     }
     return calm_ablation_seeds(ctx, keep, out);

@@ -12,7 +12,7 @@
 #ifndef CALM_RUN_ABLATION_H
 #define CALM_RUN_ABLATION_H
 
-#include "ptq/run/run_impl.h"
+#include "ptq/run/run.h"
 
 /* One way of choosing and what it measured.  NaN: unknown, or `failure` says why there is no such plan. */
 typedef struct calm_ablation_row {
@@ -78,10 +78,6 @@ typedef struct calm_ablation_plan {
     calm_run_options options;              /* of each run                                                       */
 } calm_ablation_plan;
 
-/* Choices of one random row, in ctx->out [n_jobs]: for each job one of its entries that did not fail, by the
- * counter-based generator; jobs outside the run stay float.  CALM_ENUMERIC: a job without such an entry. */
-calm_status calm_ablation_draw(calm_ctx *ctx, const calm_run *p, long long seed, size_t **choice);
-
 /* Refuse what an experiment would refuse, before any work: the recipe cannot be opened or exported, has no text to
  * evaluate on, or (CALM_EUNSUPPORTED) is of an encoder, whose sentences are not drawn, with seeds. */
 calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan);
@@ -91,13 +87,5 @@ calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe, const 
  * pipeline does. */
 calm_status calm_ablate(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan, calm_arena *keep,
                         calm_ablation *out);
-
-/* ---- notes (ablation_notes.c) ---- */
-
-/* Rank correlations of every score with probe_kl, hook points and dropped rows, into arrays in `keep`. */
-calm_status calm_ablation_notes(calm_ctx *ctx, const calm_run *p, calm_arena *keep, calm_ablation *out);
-
-/* Mean and standard deviation of rows of kind seed, by name, into out->noise in `keep`. */
-calm_status calm_ablation_seeds(calm_ctx *ctx, calm_arena *keep, calm_ablation *out);
 
 #endif

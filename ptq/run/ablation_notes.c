@@ -1,13 +1,16 @@
 /* What goes with an ablation's rows: which score orders a unit's entries as their cost does, massive tokens, and the
- * noise of calibration. */
+ * noise of calibration.
+ *
+ * The cost of an entry on a unit is its probe_kl: KL of the whole model with that unit alone quantized. */
 #include <math.h>
 #include <string.h>
 
-#include "ptq/run/ablation.h"
+#include "ptq/run/ablation_impl.h"
 
 /* ---- scores against costs ---- */
 
-/* Scores and costs of a unit's entries that have both; returns how many. */
+/* Scores and costs of a unit's entries that have both; returns how many.  A score stands in the first job of its
+ * unit; an entry counts only if none of the unit's jobs failed. */
 static size_t gather(const calm_run *p, size_t begin, size_t end, calm_point point, int score, double *scores,
                      double *costs)
 {
@@ -18,13 +21,14 @@ static size_t gather(const calm_run *p, size_t begin, size_t end, calm_point poi
         bool failed = false;
         for (size_t job = begin; job < end; job++)
             failed |= calm_candidate_at(&p->in, job, entry)->failure != NULL;
-        scores[n] = set->value[point][score];
+        scores[n] = set->value[point][score];    /* overwritten by the next entry unless counted */
         costs[n] = set->value[unit_point][CALM_SCORE_PROBE_KL];
         n += !failed && !isnan(scores[n]) && !isnan(costs[n]);
     }
     return n;
 }
 
+/* The first of the least values: ties go to the earlier entry, as in the rule. */
 static size_t least(const double *values, size_t n)
 {
     size_t at = 0;
@@ -33,7 +37,8 @@ static size_t least(const double *values, size_t n)
     return at;
 }
 
-/* One score over all units. */
+/* One score over all units.  Units are weighted alike: a rank correlation within a unit asks whether its entries are
+ * in the right order, and scores of different units have no common scale. */
 static calm_status correlate(calm_ctx *ctx, const calm_run *p, calm_point point, int score,
                              calm_ablation_correlation *out)
 {
@@ -41,6 +46,7 @@ static calm_status correlate(calm_ctx *ctx, const calm_run *p, calm_point point,
     double *values[4], sum = 0, hits = 0;    /* scores, costs, and the ranks of both */
     size_t first, end;
     const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    /* Reused by every unit; calm_ranks rewinds what it takes itself. */
     for (size_t i = 0; i < 4; i++)
         CALM_TRY(CALM_NEW(ctx, ctx->scratch, values[i], n_pool));
     *out = (calm_ablation_correlation){.unit = calm_unit_name(calm_point_unit(point)),
@@ -50,7 +56,7 @@ static calm_status correlate(calm_ctx *ctx, const calm_run *p, calm_point point,
         size_t begin;
         calm_layout_unit(calm_model_layout(p->in.model), calm_point_unit(point), job, &begin, &unit_end);
         const size_t n = gather(p, begin, unit_end, point, score, values[0], values[1]);
-        if (n < 2)
+        if (n < 2)    /* no order to compare */
             continue;
         CALM_TRY(calm_ranks(ctx, values[0], n, values[2]));
         CALM_TRY(calm_ranks(ctx, values[1], n, values[3]));
@@ -67,7 +73,8 @@ static calm_status correlate(calm_ctx *ctx, const calm_run *p, calm_point point,
     return CALM_OK;
 }
 
-/* Best first within a kind of unit; delta_... are of blocks too. */
+/* Best first within a kind of unit.  Scores at the point delta_... are of blocks too, so that both points of blocks
+ * are sorted together. */
 static bool before(const calm_ablation_correlation *a, const calm_ablation_correlation *b)
 {
     return strcmp(a->unit, b->unit) == 0 && a->rho > b->rho;
@@ -79,7 +86,7 @@ static calm_status correlate_all(calm_ctx *ctx, const calm_run *p, calm_arena *k
     for (calm_point point = 0; point < CALM_N_POINTS && out->probes; point++)
         for (int score = 0; score <= CALM_SCORE_CKA_LINEAR; score++) {
             calm_ablation_correlation row;
-            if (!calm_score_name(point, score))
+            if (!calm_score_name(point, score))    /* this point has no such score */
                 continue;
             CALM_TRY(correlate(ctx, p, point, score, &row));
             if (!row.units)
@@ -94,16 +101,12 @@ static calm_status correlate_all(calm_ctx *ctx, const calm_run *p, calm_arena *k
 
 /* ---- activations ---- */
 
+/* Receives one row per kind of hook point. */
 typedef struct hook_rows {
     calm_ablation *out;
     calm_arena *keep;
     size_t room;
 } hook_rows;
-
-static double number(const calm_value *value)
-{
-    return value->type == CALM_VALUE_REAL ? value->real : NAN;
-}
 
 static calm_status add_hook(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
 {
@@ -115,10 +118,13 @@ static calm_status add_hook(calm_ctx *ctx, void *user, size_t n, const char *con
         return CALM_OK;
     CALM_TRY(calm_strf(ctx, to->keep, &point, "%s", values[0].text));
     to->out->hooks[to->out->n_hooks++] =
-        (calm_ablation_hooks){point, values[1].integer, values[2].integer, number(&values[3]), number(&values[4])};
+        (calm_ablation_hooks){point, values[1].integer, values[2].integer, calm_value_as_real(&values[3]),
+                              calm_value_as_real(&values[4])};
     return CALM_OK;
 }
 
+/* Statistics per kind of hook point, over all blocks: maxima of maxima, sums of counts.  They are the same for all
+ * rows of the table. */
 static calm_status read_hooks(calm_ctx *ctx, const calm_run *p, calm_arena *keep, calm_ablation *out)
 {
     static const char count[] =
@@ -127,6 +133,7 @@ static calm_status read_hooks(calm_ctx *ctx, const calm_run *p, calm_arena *keep
         "SELECT point, sum(n_tokens), sum(n_massive), max(ratio_max), max(max_abs) FROM activation "
         "WHERE model_id = ?1 AND calibration_id = ?2 GROUP BY point ORDER BY point";
     const calm_value params[] = {calm_value_int(p->result.model_id), calm_value_int(p->result.calibration_id)};
+    /* Counted first: the query hands over rows one by one, and `keep` has no growing array. */
     calm_value n;
     CALM_TRY(calm_store_query_one(ctx, p->in.store, count, params, 2, &n, 1));
     hook_rows to = {out, keep, (size_t)n.integer};
@@ -134,7 +141,8 @@ static calm_status read_hooks(calm_ctx *ctx, const calm_run *p, calm_arena *keep
     return calm_store_query(ctx, p->in.store, sql, params, 2, add_hook, &to);
 }
 
-/* Rows are the same for all candidates of a job. */
+/* Rows that scores were computed from, and rows that cka_drop left out.  All candidates of a job are scored on the
+ * same rows, so that any of them will do: max. */
 static calm_status read_dropped(calm_ctx *ctx, const calm_run *p, calm_ablation *out)
 {
     static const char sql[] =
@@ -158,7 +166,8 @@ calm_status calm_ablation_notes(calm_ctx *ctx, const calm_run *p, calm_arena *ke
 
 /* ---- seeds ---- */
 
-/* Mean and standard deviation of a member of the seeds' rows of one name. */
+/* Mean and standard deviation (of n - 1) of a member of the seeds' rows of one name.  Two passes: the deviations are
+ * small beside the mean, and sums of squares would cancel. */
 static void spread(const calm_ablation *of, const char *name, size_t member, double *mean, double *sd, size_t *n)
 {
     double sum = 0, squares = 0;
@@ -166,7 +175,7 @@ static void spread(const calm_ablation *of, const char *name, size_t member, dou
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = of->n_rows - of->n_seed_rows; i < of->n_rows; i++) {
             const double value = *(const double *)((const char *)&of->rows[i] + member);
-            if (strcmp(of->rows[i].name, name) != 0 || isnan(value))
+            if (strcmp(of->rows[i].name, name) != 0 || isnan(value))    /* a failed row has no figure */
                 continue;
             if (pass) {
                 squares += (value - sum / (double)*n) * (value - sum / (double)*n);
@@ -186,6 +195,7 @@ calm_status calm_ablation_seeds(calm_ctx *ctx, calm_arena *keep, calm_ablation *
     for (size_t i = begin; i < out->n_rows; i++) {
         calm_ablation_noise row = {.name = out->rows[i].name};
         size_t n, seen = begin;
+        /* Seeds repeat the same names: each is summed up where it comes first. */
         while (seen < i && strcmp(out->rows[seen].name, row.name) != 0)
             seen++;
         if (seen < i)

@@ -1,4 +1,7 @@
-/* README.md of a checkpoint. */
+/* README.md of a checkpoint.
+ *
+ * The head is the front matter that the Hugging Face hub reads (library, tags); the tables are those of the report,
+ * as preformatted text, so that card and report cannot disagree. */
 #include "ptq/run/checkpoint.h"
 #include "ptq/run/summary.h"
 
@@ -7,6 +10,7 @@ calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_r
     const calm_config *config = calm_model_config(model);
     const calm_selection *selection = &r->recipe->selection;
     calm_text_printf(out, "---\nlibrary_name: transformers\ntags:\n");
+    /* Tags are the formats: the hub's search finds a checkpoint by them. */
     for (size_t i = 0; i < calm_formats_count(&r->recipe->formats); i++) {
         char *name;
         CALM_TRY(calm_format_name(ctx, calm_formats_at(&r->recipe->formats, i), &name));
@@ -15,6 +19,7 @@ calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_r
     calm_text_printf(out, "- calm\n---\n\n# %s, ", r->recipe->model.name);
     calm_summary_schemes(r, out);
     calm_text_printf(out, "\n\n");
+    /* The version, since the same recipe may give other bytes with another calm. */
     calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s.  Format: ", CALM_VERSION,
                      calm_model_class(model), config->n_blocks, calm_dtype_name(config->dtype));
     CALM_TRY(calm_formats_describe(ctx, &r->recipe->formats, out));
@@ -28,5 +33,5 @@ calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_r
     CALM_TRY(calm_summary_tables(ctx, r, out));
     CALM_TRY(calm_summary_gates(ctx, r, out));
     calm_text_printf(out, "```\n\nThe same run again: `calm quantize --recipe calm_recipe.json`.\n");
-    return calm_text_check(ctx, out);
+    return calm_text_check(ctx, out);    /* appends remember a failure: one look at the end */
 }

@@ -1,4 +1,8 @@
-/* Recipes against a model. */
+/* Recipes against a model.
+ *
+ * A check wants all faults, a run stops at the first: the same functions are called, and each failure is noted as a
+ * fault (calm_fault_note) where a run would return it.  A later check presupposes what an earlier one found in
+ * order, so that nothing is reported twice. */
 #include "ptq/run/check_recipe.h"
 
 #include <string.h>
@@ -6,7 +10,8 @@
 #include "ptq/model/arch.h"
 #include "ptq/run/run_pool.h"
 
-/* Pins against the units of the model. */
+/* Do pins name units of the model and entries of the pool?  No candidate is known here, so numbers of candidates are
+ * not judged. */
 static calm_status check_pins(calm_ctx *ctx, const calm_run *run)
 {
     calm_scope scope;
@@ -15,6 +20,7 @@ static calm_status check_pins(calm_ctx *ctx, const calm_run *run)
     return calm_run_check_pins(ctx, run, &pool, &scope);
 }
 
+/* The recipe's own order (first <= last) was checked with its names. */
 static calm_status check_blocks(calm_ctx *ctx, const calm_recipe *recipe, size_t n_blocks)
 {
     if (recipe->last_block >= 0 && (size_t)recipe->last_block >= n_blocks)
@@ -22,7 +28,8 @@ static calm_status check_blocks(calm_ctx *ctx, const calm_recipe *recipe, size_t
     return CALM_OK;
 }
 
-/* The run stands where it has a model and nothing else. */
+/* The run has a model and nothing else: no texts, no candidates, no store.  That is enough for what depends on
+ * shapes alone. */
 static calm_status check_layout(calm_ctx *ctx, calm_run *run, calm_faults *faults)
 {
     const calm_recipe *recipe = run->in.recipe;
@@ -30,13 +37,14 @@ static calm_status check_layout(calm_ctx *ctx, calm_run *run, calm_faults *fault
     CALM_TRY(calm_fault_note(ctx, check_blocks(ctx, recipe, config->n_blocks), "blocks", faults));
     if (faults->n)
         return CALM_OK;
-    run->in.first_block = (size_t)recipe->first_block;
+    run->in.first_block = (size_t)recipe->first_block;    /* which units and budgets count */
     run->in.end_block = recipe->last_block < 0 ? config->n_blocks : (size_t)recipe->last_block + 1;
     CALM_TRY(calm_fault_note(ctx, check_pins(ctx, run), "choice.pins", faults));
     if (!faults->n)
         CALM_TRY(calm_fault_note(ctx, calm_run_restrict(ctx, run), "target", faults));
     if (!faults->n)
         CALM_TRY(calm_fault_note(ctx, calm_run_check_budgets(ctx, run), "choice.budget", faults));
+    /* Evaluation is assumed: whether there is a text to evaluate on is a fault of its own. */
     for (size_t i = 0; i < recipe->n_gates; i++) {
         char *key;
         CALM_TRY(calm_strf(ctx, ctx->out, &key, "gates.%zu", i));
@@ -46,17 +54,19 @@ static calm_status check_layout(calm_ctx *ctx, calm_run *run, calm_faults *fault
     return CALM_OK;
 }
 
-calm_status calm_spec_faults(calm_ctx *ctx, const calm_recipe_spec *spec, calm_faults *faults)
+/* Names first: without them there is no model to compare with. */
+static calm_status spec_faults(calm_ctx *ctx, const calm_recipe_spec *spec, calm_faults *faults)
 {
     calm_recipe recipe;
     calm_run run = {.in.recipe = &recipe};
     faults->n = 0;
     CALM_TRY(calm_recipe_check(ctx, spec, &recipe, faults));
+    /* Without a directory the model is one of the hub that is not here: nothing is fetched for a check. */
     if (faults->n || !recipe.model.dir)
         return CALM_OK;
     CALM_TRY(calm_fault_note(ctx, calm_model_open(ctx, recipe.model.dir, &run.in.model), "model", faults));
     const calm_status status = faults->n ? CALM_OK : check_layout(ctx, &run, faults);
-    calm_inputs_close(&run.in);
+    calm_inputs_close(&run.in);    /* also where the model could not be opened */
     return status;
 }
 
@@ -66,12 +76,13 @@ static calm_status document_faults(calm_ctx *ctx, const calm_json *document, con
     calm_recipe_spec spec;
     calm_document_fault *found;
     CALM_TRY(calm_document_faults(ctx, document, &found, &faults->n));
+    /* Both lists hold CALM_DOCUMENT_FAULTS. */
     memcpy(faults->of, found, faults->n * sizeof *found);
     if (faults->n)
         return CALM_OK;
     CALM_TRY(calm_spec_init(ctx, &spec));
     CALM_TRY(calm_fault_note(ctx, calm_spec_read(ctx, document, path, &spec), NULL, faults));
-    return faults->n ? CALM_OK : calm_spec_faults(ctx, &spec, faults);
+    return faults->n ? CALM_OK : spec_faults(ctx, &spec, faults);
 }
 
 calm_status calm_recipe_file_faults(calm_ctx *ctx, const char *path, calm_faults *faults)

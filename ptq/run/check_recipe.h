@@ -4,11 +4,9 @@
 
 #include "ptq/recipe/resolve.h"
 
-/* List the faults of a spec: those of calm_recipe_check, and without such, where the model is here, blocks, pins,
- * target, budgets and gates against its layout; no weight is read.  CALM_ENOMEM. */
-calm_status calm_spec_faults(calm_ctx *ctx, const calm_recipe_spec *spec, calm_faults *faults);
-
-/* The same of a file, its structure first.  CALM_ENOMEM, CALM_EIO, CALM_EFORMAT (not JSON). */
+/* List the faults of a recipe file: of its structure; without such, those of calm_recipe_check; without such, and where
+ * the model is on this machine, blocks, pins, target, budgets and gates that do not suit its layout.  No weight is
+ * read.  CALM_ENOMEM; CALM_EIO: the file cannot be read; CALM_EFORMAT: it is not JSON. */
 calm_status calm_recipe_file_faults(calm_ctx *ctx, const char *path, calm_faults *faults);
 
 #endif

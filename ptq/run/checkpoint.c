@@ -1,4 +1,7 @@
-/* A checkpoint: weights, recipe and card, then its rows. */
+/* Checkpoint: what is written beside the weights, and the order in which it comes.
+ *
+ * Everything goes into a temporary directory that is renamed at the end: under the output's name there is all of a
+ * run or nothing of it. */
 #include "ptq/run/checkpoint.h"
 
 #include <errno.h>
@@ -10,51 +13,46 @@
 
 /* ---- files beside the weights ---- */
 
-static calm_status write_text(calm_ctx *ctx, const char *dir, const char *name, calm_text *text)
-{
-    char *path;
-    CALM_TRY(calm_text_check(ctx, text));
-    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, name));
-    return calm_write_file(ctx, path, text->data, text->length);
-}
-
 /* The document that was given, else the resolved recipe: `calm quantize --recipe` reads the first. */
 static calm_status write_recipe(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
 {
     const calm_recipe *recipe = checkpoint->in->recipe;
-    calm_text text;
     calm_json *json;
+    char *path;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "calm_recipe.json"));
     if (recipe->document && !checkpoint->recipe)
         CALM_TRY(calm_json_parse(ctx, "calm_recipe.json", recipe->document, strlen(recipe->document), &json));
     else
         json = checkpoint->recipe ? calm_json_copy(checkpoint->recipe) : calm_recipe_json(recipe);
-    calm_text_init(&text);
-    calm_status status = calm_json_write(ctx, json, 2, &text);
-    calm_text_append(&text, "\n", 1);
-    if (status == CALM_OK)
-        status = write_text(ctx, dir, "calm_recipe.json", &text);
-    calm_text_clear(&text);
+    /* A checkpoint carries what makes it again: of a run the document that people wrote, of a reassembly the one of
+     * its run. */
+    const calm_status status = calm_json_save(ctx, path, json);
     calm_json_free(json);
     return status;
 }
 
+/* After the figures are known: the card shows size, evaluation and gates. */
 static calm_status write_card(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
 {
     calm_text text;
+    char *path;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "README.md"));
     calm_text_init(&text);
     calm_status status = calm_card_write(ctx, checkpoint->in->model, checkpoint->result, &text);
     if (status == CALM_OK)
-        status = write_text(ctx, dir, "README.md", &text);
+        status = calm_write_file(ctx, path, text.data, text.length);
     calm_text_clear(&text);
     return status;
 }
 
 /* ---- artifacts ---- */
 
+/* What a file is, for the store.  Formats write weights under names of their own; what is left over is the
+ * tokenizer's. */
 static const char *file_role(const char *name)
 {
     const char *slash = strrchr(name, '/');
-    name = slash ? slash + 1 : name;
+    name = slash ? slash + 1 : name;    /* of several formats each has a folder */
     if (strstr(name, ".safetensors") || strstr(name, ".gguf"))
         return "weights";
     if (strcmp(name, "README.md") == 0)
@@ -64,6 +62,7 @@ static const char *file_role(const char *name)
     return strcmp(name, "config.json") == 0 || strcmp(name, "generation_config.json") == 0 ? "config" : "tokenizer";
 }
 
+/* The digest is of the file under its final name: the row is of what is there now. */
 static calm_status put_artifact(calm_ctx *ctx, const calm_result *result, const char *name)
 {
     char *path, digest[CALM_SHA256_HEX];
@@ -81,6 +80,7 @@ calm_status calm_checkpoint_put(calm_ctx *ctx, const calm_result *result)
     char **names;
     size_t n;
     CALM_TRY(calm_outputs_files(ctx, result->recipe->output, &names, &n));
+    /* In one transaction: a run has all of its artifacts or none. */
     CALM_TRY(calm_store_begin(ctx, result->store));
     for (size_t i = 0; i < n; i++)
         CALM_TRY(put_artifact(ctx, result, names[i]));
@@ -89,9 +89,11 @@ calm_status calm_checkpoint_put(calm_ctx *ctx, const calm_result *result)
 
 /* ---- all of it ---- */
 
+/* The order matters: sizes are measured of what the exporters wrote, `written` (evaluation, gates) may read the
+ * weights back, and recipe and card come last, when all figures are there. */
 static calm_status fill(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
 {
-    calm_result *result = checkpoint->result;
+    calm_result *result = checkpoint->result;    /* is completed on the way */
     CALM_TRY(calm_outputs_write(ctx, checkpoint, dir));
     result->bytes_before = (int64_t)calm_model_bytes(checkpoint->in->model);
     CALM_TRY(calm_outputs_bytes(ctx, &checkpoint->in->recipe->formats, dir, &result->bytes_after));
@@ -108,6 +110,7 @@ calm_status calm_checkpoint_write(calm_ctx *ctx, const calm_checkpoint *checkpoi
     calm_export_place place;
     CALM_TRY(calm_export_begin(ctx, output, &place));
     if (fill(ctx, checkpoint, place.temporary) != CALM_OK || calm_export_commit(ctx, &place, output) != CALM_OK) {
+        /* The temporary directory goes, the first failure stays: nothing is left under either name. */
         calm_export_abandon(ctx, &place);
         return ctx->status;
     }

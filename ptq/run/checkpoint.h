@@ -17,7 +17,8 @@ typedef struct calm_checkpoint {
     void *user;
 } calm_checkpoint;
 
-/* Write it to the recipe's output. */
+/* Write a checkpoint to the recipe's output.  Fails as the exporters, `written` and writing files do; the output is
+ * then as it was. */
 calm_status calm_checkpoint_write(calm_ctx *ctx, const calm_checkpoint *checkpoint);
 
 /* Put the files of the output as artifacts of the result's run. */

@@ -1,4 +1,7 @@
-/* Facts about this program and this machine that decide bytes, and the name of the CPU. */
+/* Facts about this program and this machine that decide bytes, and the name of the CPU.
+ *
+ * Results depend on calm's version, the compiler, OpenBLAS with its kernel family, and the mathematical library; not
+ * on the number of threads, which is no fact here. */
 #include "ptq/run/environment.h"
 
 #include <gnu/libc-version.h>
@@ -17,11 +20,12 @@ static calm_status cpu_name(calm_ctx *ctx, char **out)
     char line[LINE_MAX_BYTES] = "";
     const char *value = NULL;
     FILE *stream = fopen("/proc/cpuinfo", "rb");
-    while (stream && !value && fgets(line, sizeof line, stream))
+    while (stream && !value && fgets(line, sizeof line, stream))    /* without /proc there is no stream */
         if (strncmp(line, "model name", 10) == 0 && (value = strchr(line, ':')))
             value += 1 + strspn(value + 1, " ");
     if (stream)
         fclose(stream);
+    /* `value` points into the line: its end is the name's end. */
     line[strcspn(line, "\n")] = '\0';
     return calm_strf(ctx, ctx->out, out, "%s", value ? value : "unknown");
 }
@@ -32,6 +36,7 @@ calm_status calm_environment(calm_ctx *ctx, calm_fact facts[CALM_N_FACTS])
     CALM_TRY(cpu_name(ctx, &cpu));
     CALM_TRY(calm_strf(ctx, ctx->out, &compiler, "%s", __VERSION__));
     CALM_TRY(calm_strf(ctx, ctx->out, &libc, "glibc %s", gnu_get_libc_version()));
+    /* The order is part of the interface: locks and the store show it. */
     const calm_fact all[CALM_N_FACTS] = {
         {"calm", CALM_VERSION}, {"commit", CALM_COMMIT[0] ? CALM_COMMIT : "unknown"},
         {"kernels", calm_linalg_kernels()}, {"openblas", calm_linalg_release()}, {"libc", libc}, {"compiler", compiler},

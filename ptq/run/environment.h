@@ -1,4 +1,4 @@
-/* Environment: what a run is computed with, in words for the store, the lock and people. */
+/* Environment: program, libraries and machine that a run is computed with, as texts for the store and the lock. */
 #ifndef CALM_RUN_ENVIRONMENT_H
 #define CALM_RUN_ENVIRONMENT_H
 
@@ -15,7 +15,7 @@ enum { CALM_N_FACTS = 8 };
  * "unknown" where calm was not built from a repository, and ends with "-modified" where that had changes. */
 calm_status calm_environment(calm_ctx *ctx, calm_fact facts[CALM_N_FACTS]);
 
-/* Put them beside a run. */
+/* Put these facts into the store, as those of a run. */
 calm_status calm_environment_put(calm_ctx *ctx, calm_store *store, int64_t run_id);
 
 #endif

@@ -1,4 +1,7 @@
-/* The end of a run: what was written is evaluated, before it gets its name. */
+/* The end of a run: what was written is evaluated, before it gets its name.
+ *
+ * The figures of a run are of the bytes on disk wherever that is possible: the checkpoint is read back by the loader
+ * that reads any quantized checkpoint.  A fault of exporter or loader would show in the run's own perplexity. */
 #include <math.h>
 #include <string.h>
 
@@ -10,13 +13,16 @@
 
 /* ---- evaluation of what was written ---- */
 
-/* What was written as a checkpoint is read back; of other formats the plan is measured, whose weights they hold. */
+/* Measure what was written to `dir`: a checkpoint is read back; where no format is one (GGUF alone), the plan is
+ * measured, whose weights the files hold. */
 static calm_status measure_written(calm_ctx *ctx, calm_run *p, const char *dir)
 {
     calm_stage_events events = {&p->events, CALM_STAGE_EVALUATE};
     calm_model *written;
     char *folder;
     calm_act_rule rule = CALM_ACT_RULE_COMPRESSED_TENSORS;    /* which the directory does not say */
+    /* The rule by which a reader scales activations is not stored in a checkpoint: it is taken from the recipe's
+     * schemes.  Schemes with float activations have none. */
     for (size_t i = 0; i < p->in.recipe->n_schemes; i++)
         rule = p->in.recipe->schemes[i].act_bits ? p->in.recipe->schemes[i].act_rule : rule;
     CALM_TRY(calm_outputs_checkpoint(ctx, &p->in.recipe->formats, dir, &folder));
@@ -57,6 +63,8 @@ calm_status calm_run_read_eval(calm_ctx *ctx, calm_run *p)
     return CALM_OK;
 }
 
+/* The result of each budget was chosen on guard windows; the text of the evaluation decides nothing, so that its
+ * figures are fair for all of them. */
 calm_status calm_run_test_budgets(calm_ctx *ctx, calm_run *p)
 {
     const size_t n = p->in.recipe->n_budgets;
@@ -68,6 +76,7 @@ calm_status calm_run_test_budgets(calm_ctx *ctx, calm_run *p)
     CALM_TRY(CALM_NEW(ctx, ctx->out, trials, n));
     for (size_t i = 0; i < n; i++) {
         trials[i] = p->result.pareto[i].trials[p->result.pareto[i].result];
+        /* Named by budget: several budgets may have the same result, and a run has one row per name. */
         CALM_TRY(calm_strf(ctx, ctx->out, &name, "%g bits: %s", p->result.pareto[i].budget, trials[i].name));
         trials[i].name = name;
     }
@@ -79,6 +88,8 @@ calm_status calm_run_test_budgets(calm_ctx *ctx, calm_run *p)
     return CALM_OK;
 }
 
+/* Evaluations are found by content, like candidates: a run that repeats another, or goes on after an interruption
+ * here, reads both figures from the store. */
 static calm_status evaluate(calm_ctx *ctx, calm_run *p, const char *dir)
 {
     char plan_key[CALM_SHA256_HEX];
@@ -86,7 +97,7 @@ static calm_status evaluate(calm_ctx *ctx, calm_run *p, const char *dir)
     if (!p->result.evaluates)
         return CALM_OK;
     CALM_TRY(calm_run_read_eval(ctx, p));
-    CALM_TRY(calm_plan_key(ctx, &p->result.plan, plan_key));
+    CALM_TRY(calm_plan_key(ctx, &p->result.plan, plan_key));    /* the subject: the same plan, the same figures */
     CALM_TRY(calm_run_find_evaluation(ctx, p, "float", &p->eval, &p->result.eval_float, &ids[0]));
     CALM_TRY(calm_run_find_evaluation(ctx, p, plan_key, &p->eval, &p->result.eval_result, &ids[1]));
     if (!ids[0] || !ids[1])
@@ -94,17 +105,20 @@ static calm_status evaluate(calm_ctx *ctx, calm_run *p, const char *dir)
     else if (calm_inputs_encode(&p->in))
         CALM_TRY(calm_encoding_find(ctx, p->in.store, ids[1], &p->result.encoding));
     calm_event_complete(&p->events, CALM_STAGE_EVALUATE);
+    /* Found or measured, the run notes that it used them: v_runs shows a run by these two rows. */
     const calm_store_verdict verdicts[2] = {{p->result.run_id, ids[0], "test", "float", NAN, NAN},
                                             {p->result.run_id, ids[1], "test", p->result.name, NAN, NAN}};
     CALM_TRY(calm_store_verdict_put(ctx, p->in.store, &verdicts[0]));
     return calm_store_verdict_put(ctx, p->in.store, &verdicts[1]);
 }
 
-/* Evaluate what was written to `dir`, and judge it by the recipe's gates. */
+/* Evaluate what was written to `dir`, and judge it by the recipe's gates.  Called between weights and card
+ * (calm_written_fn).  A gate that does not hold is no failure here: the checkpoint is completed, and the caller asks
+ * calm_gates_verdict. */
 static calm_status evaluate_and_judge(calm_ctx *ctx, void *user, const char *dir)
 {
     calm_run *p = user;
-    calm_memory_plan_note(ctx, &p->held.assemble);
+    calm_memory_plan_note(ctx, &p->held.assemble);    /* the peak of assembly ends here, that of evaluation begins */
     CALM_TRY(evaluate(ctx, p, dir));
     CALM_TRY(calm_gates_measure(ctx, &p->result));
     return calm_gates_put(ctx, &p->result);

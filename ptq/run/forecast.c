@@ -1,4 +1,8 @@
-/* What a run would take, from its shapes and a second of measurement. */
+/* What a run would take, from its shapes and a second of measurement.
+ *
+ * Time is operations over rates: those of matrix products and of each algorithm are measured on this machine, since
+ * they differ much between CPUs; shares that do not are constants below.  The aim is the right order of magnitude,
+ * and which of two recipes is the longer one. */
 #include "ptq/run/forecast.h"
 
 #include <string.h>
@@ -9,15 +13,18 @@
 #include "ptq/run/run_impl.h"
 #include "ptq/tensor/linalg.h"
 
-/* The small job that each algorithm is measured on. */
+/* The small job that each algorithm is measured on: large enough for its inner loops to dominate, small enough for
+ * milliseconds. */
 #define SAMPLE_OUT ((size_t)256)
 #define SAMPLE_IN ((size_t)512)
+/* Side of the products: large enough that a kernel reaches the rate that it has on the matrices of a model. */
 #define PRODUCT_SIDE ((size_t)768)
-#define MEASURE_SECONDS 0.25
-/* Of sgemm's rate, that the forward pass reaches (`calm bench forward`). */
+#define MEASURE_SECONDS 0.25    /* for each precision */
+/* Of sgemm's rate, what the forward pass reaches with attention, norms and reading of weights (`calm bench
+ * forward`). */
 #define FORWARD_SHARE 0.75
 
-/* The run that is foreseen, and what was measured of this machine. */
+/* The run that is foreseen, opened but not started, and what was measured of this machine. */
 typedef struct forecast {
     calm_run *p;
     calm_forecast *out;
@@ -27,6 +34,7 @@ typedef struct forecast {
 
 /* ---- measuring ---- */
 
+/* Operands shared by all workers; each has a result of its own. */
 typedef struct products {
     const float *a;
     float *c;
@@ -47,6 +55,8 @@ static calm_status multiply(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
+/* Operations per second with every thread at work, as the run works: one product per worker, BLAS itself on one
+ * thread. */
 static calm_status product_rate(calm_ctx *ctx, products *p, bool in_double, double *out)
 {
     const size_t workers = (size_t)ctx->n_threads;
@@ -58,7 +68,7 @@ static calm_status product_rate(calm_ctx *ctx, products *p, bool in_double, doub
         CALM_TRY(calm_parallel_for(ctx, workers, multiply, p));
         rounds++;
         spent = calm_seconds() - begun;
-    } while (spent < MEASURE_SECONDS);
+    } while (spent < MEASURE_SECONDS);    /* whole rounds: no worker idles in a counted one */
     *out = 2 * n * n * n * (double)(rounds * workers) / spent;
     return CALM_OK;
 }
@@ -74,6 +84,7 @@ static calm_status measure_products(calm_ctx *ctx, forecast *f)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, da, cells));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.c, workers * cells));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.dc, workers * cells));
+    /* Not zeros: kernels may be faster on those, and denormal results slower. */
     for (size_t i = 0; i < cells; i++)
         a[i] = (float)(da[i] = calm_rng_uniform(1, 0, i) - 0.5);
     p.a = a;
@@ -84,7 +95,8 @@ static calm_status measure_products(calm_ctx *ctx, forecast *f)
     return CALM_OK;
 }
 
-/* Random weights and inputs for the small job. */
+/* Random weights and inputs for the small job.  There are a few more rows than inputs, so that the Gram matrix is
+ * positive definite and no algorithm spends its time on damping. */
 static calm_status sample_job(calm_ctx *ctx, calm_linear *linear, calm_stats *stats, calm_job *out)
 {
     const size_t rows = SAMPLE_IN + 64;
@@ -99,7 +111,7 @@ static calm_status sample_job(calm_ctx *ctx, calm_linear *linear, calm_stats *st
     for (size_t i = 0; i < rows * SAMPLE_IN; i++)
         x[i] = calm_rng_normal(2, 1, i);
     for (size_t j = 0; j < SAMPLE_IN; j++)
-        absmax[j] = 3;
+        absmax[j] = 3;    /* what normal inputs reach */
     calm_dsyrk_t(SAMPLE_IN, rows, 1, x, SAMPLE_IN, 0, gram, SAMPLE_IN);
     calm_dsymmetrize(SAMPLE_IN, gram, SAMPLE_IN);
     *linear = (calm_linear){"sample", SAMPLE_OUT, SAMPLE_IN, w};
@@ -108,6 +120,8 @@ static calm_status sample_job(calm_ctx *ctx, calm_linear *linear, calm_stats *st
     return CALM_OK;
 }
 
+/* Seconds per weight of one thread.  A context of its own, with an arena for results: the caller's context keeps no
+ * failure and no memory of it. */
 static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
 {
     const calm_recipe *recipe = f->p->in.recipe;
@@ -137,7 +151,8 @@ static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
 
 /* ---- adding up ---- */
 
-/* Floating-point operations of the whole model for one token. */
+/* Floating-point operations of the whole model for one token: two per weight that the token meets, the head
+ * included; attention scores are small beside them at the usual lengths. */
 static double model_flops(const calm_run *p)
 {
     const calm_config *config = calm_model_config(p->in.model);
@@ -151,7 +166,8 @@ static double evaluation_seconds(const forecast *f, double tokens)
     return 2 * model_flops(f->p) * tokens / (FORWARD_SHARE * f->sgemm);
 }
 
-/* Quantizing, scoring and the Gram matrix of one job. */
+/* Quantizing, scoring and the Gram matrix of one job.  Candidates of a job are computed side by side, hence
+ * n_threads; products have the rate of all threads already. */
 static double job_seconds(const forecast *f, const calm_job_ref *job, double rows, double score_rows, int n_threads)
 {
     const calm_recipe *recipe = f->p->in.recipe;
@@ -161,15 +177,22 @@ static double job_seconds(const forecast *f, const calm_job_ref *job, double row
     bool gram = false;
     for (size_t a = 0; a < recipe->n_pool; a++) {
         const bool uses = calm_algorithm_caps(recipe->pool[a].algorithm) & CALM_NEEDS_GRAM;
+        /* Column by column an algorithm on the Gram matrix updates all later columns: its time per weight grows with
+         * the inputs. */
         const double growth = uses && in > (double)SAMPLE_IN ? in / (double)SAMPLE_IN : 1;
         seconds += f->entry[a] * out * in * growth / n_threads;
-        seconds += uses ? 4.0 / 3.0 * in * in * in / f->dgemm : 0;
+        seconds += uses ? 4.0 / 3.0 * in * in * in / f->dgemm : 0;    /* factor, inverse, its factor */
+        /* A score needs the candidate's output, and three Gram matrices of width `hidden`: of it, of the float
+         * output, of both. */
         seconds += (2 * score_rows * out * in) / f->sgemm + 3 * 2 * score_rows * hidden * hidden / f->dgemm;
         gram |= uses;
     }
+    /* Collected once for all candidates.  One triangle takes half the operations of a product, at about 0.7 of its
+     * rate. */
     return seconds + (gram ? rows * in * in / (0.7 * f->sgemm) : 0);
 }
 
+/* Sums over the jobs of the run, then what is done once per run. */
 static void add_up(forecast *f, int n_threads)
 {
     calm_forecast *out = f->out;
@@ -185,14 +208,19 @@ static void add_up(forecast *f, int n_threads)
     out->bytes_after = (double)calm_model_bytes(p->in.model);
     for (size_t j = first; j < end; j++) {
         const calm_job_ref *job = &layout->jobs[j];
+        /* A token is routed to top_k of the experts: a job of one expert sees its share of the rows, if routing is
+         * even. */
         const double share = job->expert >= 0 ? (double)config->moe.top_k / (double)config->moe.n_experts : 1;
         const double n = (double)job->out * (double)job->in;
         double b = 0;
         for (size_t i = 0; i < recipe->n_pool; i++) {
             const double entry = calm_scheme_bits_per_weight(&recipe->pool[i].scheme, job->out, job->in);
+            /* Codes and scales at the scheme's bits, and about a tenth of a byte per weight for what rows and zeros
+             * add. */
             out->store_bytes += n * (entry / 8 + 0.1);
             b += entry / (double)recipe->n_pool;
         }
+        /* Which entry is chosen is not known: the mean of all, or what the largest budget allows. */
         b = recipe->n_budgets ? recipe->budgets[recipe->n_budgets - 1] : b;
         out->seconds += job_seconds(f, job, share * rows, share * (double)p->in.calib.begin[scored], n_threads);
         bits += b * n;
@@ -201,7 +229,10 @@ static void add_up(forecast *f, int n_threads)
         out->n_candidates += recipe->n_pool;
     }
     out->bits_per_weight = weights > 0 ? bits / weights : 0;
+    /* One pass of the calibration windows through the blocks up to the last quantized one: two operations per
+     * weight. */
     out->seconds += 2 * rows * calm_inputs_weights(&p->in, 0, layout->block_begin[p->in.end_block], true) / forward;
+    /* The guard measures the float model, the hybrid and every uniform run. */
     const double guard = (double)p->in.guard.begin[p->in.guard.n] * (double)(recipe->n_pool + 2);
     out->seconds += guard * model_flops(p) / forward;
     if (p->result.evaluates && recipe->eval_windows)
@@ -214,7 +245,8 @@ static void add_up(forecast *f, int n_threads)
     out->bytes_before = (double)calm_model_bytes(p->in.model);
 }
 
-/* The evaluation's text is as long as it is: its windows are counted by tokenizing it. */
+/* The evaluation's text is as long as it is: without a limit its windows are counted by tokenizing it, the one thing
+ * that is done as in the run. */
 static calm_status count_evaluation(calm_ctx *ctx, forecast *f)
 {
     const calm_run *p = f->p;
@@ -232,8 +264,10 @@ static calm_status count_evaluation(calm_ctx *ctx, forecast *f)
 calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, calm_forecast *out)
 {
     forecast f = {.out = out};
+    /* Everything below adds to it. */
     memset(out, 0, sizeof *out);
     calm_status status = calm_run_open(ctx, recipe, &f.p);
+    /* Opening set the limit that the run would have; the measurements here are not the run. */
     calm_memory_set_limit(ctx->memory, 0);
     if (status == CALM_OK)
         status = measure_products(ctx, &f);

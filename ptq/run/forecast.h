@@ -1,4 +1,4 @@
-/* Forecast: what a run would need - memory, disk, time - and give, without doing it. */
+/* Forecast: memory, disk and time that a run would take, and the size of its result, without running it. */
 #ifndef CALM_RUN_FORECAST_H
 #define CALM_RUN_FORECAST_H
 
@@ -15,7 +15,7 @@ typedef struct calm_forecast {
 } calm_forecast;
 
 /* Open the run of a recipe, measure this machine for a second (matrix products, and each algorithm on a small job), and
- * add up. What the store has already is not known.  Fails as the beginning of the run would. */
+ * add up.  Candidates that the store has already are not taken into account.  Fails as opening the run does. */
 calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, calm_forecast *out);
 
 #endif

@@ -1,4 +1,7 @@
-/* Locks: written, read, checked. */
+/* Locks: written, read, checked.
+ *
+ * A lock is read by people and by `calm verify`, on other machines and with later versions, so it is untrusted:
+ * every part is checked before a run is started from it. */
 #include "ptq/run/lock.h"
 
 #include <errno.h>
@@ -13,6 +16,8 @@
 
 /* ---- where ---- */
 
+/* By path or by name?  A word with a slash, or one that exists as a file, is a path; others are shipped recipes,
+ * beside which nothing is written. */
 calm_status calm_lock_path(calm_ctx *ctx, const char *recipe_file, const char *output, const char **path)
 {
     char *text;
@@ -21,9 +26,9 @@ calm_status calm_lock_path(calm_ctx *ctx, const char *recipe_file, const char *o
     const bool by_path = recipe_file && !in_checkpoint && (slash || calm_path_exists(recipe_file));
     const char *stem = by_path ? recipe_file : output;
     size_t length = strlen(stem);
-    if (by_path && length > 5 && strcmp(stem + length - 5, ".json") == 0)
+    if (by_path && length > 5 && strcmp(stem + length - 5, ".json") == 0)    /* a.json: a.lock.json */
         length -= 5;
-    while (!by_path && length > 1 && stem[length - 1] == '/')
+    while (!by_path && length > 1 && stem[length - 1] == '/')    /* out/: out.lock.json */
         length--;
     CALM_TRY(calm_strf(ctx, ctx->out, &text, "%.*s.lock.json", (int)length, stem));
     *path = text;
@@ -32,6 +37,8 @@ calm_status calm_lock_path(calm_ctx *ctx, const char *recipe_file, const char *o
 
 /* ---- parts of a run ---- */
 
+/* Not compared as an input: another machine may well give the same bytes.  Where it does not, this says what
+ * differs. */
 static calm_status environment_json(calm_ctx *ctx, calm_json **out)
 {
     calm_fact facts[CALM_N_FACTS];
@@ -42,23 +49,24 @@ static calm_status environment_json(calm_ctx *ctx, calm_json **out)
     return CALM_OK;
 }
 
-/* What each job of the run became. */
+/* What each job of the run became, "ALGORITHM SCHEME" or "float": a lock that differs in bytes alone says which
+ * choice moved. */
 static calm_status plan_json(calm_ctx *ctx, const calm_result *r, calm_json *plan)
 {
     const calm_layout *layout = r->layout;
     for (size_t job = r->first_job; job < r->end_job; job++) {
         const calm_plan_job *chosen = &r->plan.jobs[job];
-        char scheme[CALM_SCHEME_NAME_MAX], *text = NULL;
+        char scheme[CALM_SCHEME_NAME_MAX], *text;
+        const char *name = chosen->quantized ? chosen->algorithm : "float";
         calm_scheme_name(&chosen->scheme, scheme);
-        if (chosen->quantized && strstr(chosen->algorithm, scheme))
-            CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "%s", chosen->algorithm));
-        else if (chosen->quantized)
-            CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "%s %s", chosen->algorithm, scheme));
-        calm_json_set_string(plan, layout->jobs[job].name, text ? text : "float");
+        const bool complete = !chosen->quantized || strstr(name, scheme);    /* of a pool of several schemes it is */
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "%s%s%s", name, complete ? "" : " ", complete ? "" : scheme));
+        calm_json_set_string(plan, layout->jobs[job].name, text);
     }
     return CALM_OK;
 }
 
+/* Figures with all their digits: they are compared bit by bit. */
 static calm_json *result_json(const calm_result *r)
 {
     calm_json *result = calm_json_new_object();
@@ -80,7 +88,8 @@ static calm_json *result_json(const calm_result *r)
     return result;
 }
 
-/* Token windows as they were cut, into the inputs. */
+/* Token windows as they were cut, into the inputs.  They are known only after a run has read its texts, unlike the
+ * files. */
 static void add_windows(const calm_result *r, calm_json *inputs)
 {
     calm_json *windows = calm_json_new_object();
@@ -95,6 +104,8 @@ static void add_windows(const calm_result *r, calm_json *inputs)
 calm_status calm_lock_new(calm_ctx *ctx, const calm_result *r, const calm_json *document, calm_json *inputs,
                           calm_json **out)
 {
+    /* Members in the order in which people read them; `inputs` is set also after a failure, so that one free
+     * releases all. */
     calm_json *root = calm_json_new_object(), *plan = calm_json_new_object(), *part = NULL;
     calm_json_set_int(root, "calm_lock", CALM_LOCK_VERSION);
     calm_json_set(root, "recipe", calm_json_copy(document));
@@ -120,7 +131,8 @@ calm_status calm_lock_new(calm_ctx *ctx, const calm_result *r, const calm_json *
 
 /* ---- files ---- */
 
-/* One name for the temporary: what a killed run left there is written over by the next. */
+/* One name for the temporary: what a killed run left there is written over by the next, where calm_json_save would
+ * leave a file per process. */
 static calm_status write_text(calm_ctx *ctx, const char *path, const calm_text *text)
 {
     calm_writer writer;
@@ -135,6 +147,7 @@ static calm_status write_text(calm_ctx *ctx, const char *path, const calm_text *
     return ctx->status;
 }
 
+/* A lock may lie in a folder that does not exist yet, beside the output. */
 calm_status calm_lock_write(calm_ctx *ctx, const calm_json *lock, const char *path)
 {
     calm_text text;
@@ -150,7 +163,7 @@ calm_status calm_lock_write(calm_ctx *ctx, const calm_json *lock, const char *pa
     return status;
 }
 
-/* Every member of an object is a digest. */
+/* Every member of an object is a digest: they come into messages and are compared as texts. */
 static calm_status check_digests(calm_ctx *ctx, const char *path, const calm_json *lock, const char *part,
                                  const char *member)
 {
@@ -168,6 +181,8 @@ static calm_status check_digests(calm_ctx *ctx, const char *path, const calm_jso
     return CALM_OK;
 }
 
+/* Version first: a newer lock may have other parts, and should not be called damaged.  The recipe last: what it may
+ * hold is the documents' business. */
 static calm_status check(calm_ctx *ctx, const char *path, const calm_json *lock)
 {
     static const char *const digests[][2] = {{"inputs", "files"},  {"inputs", "tensors"},  {"inputs", "texts"},
@@ -195,10 +210,10 @@ calm_status calm_lock_read(calm_ctx *ctx, const char *path, calm_json **out)
 {
     CALM_TRY(calm_json_read(ctx, path, CALM_LOCK_BYTES, out));
     const calm_status status = check(ctx, path, *out);
-    if (status != CALM_OK)
+    if (status != CALM_OK) {
         calm_json_free(*out);
-    if (status != CALM_OK)
         *out = NULL;
+    }
     return status;
 }
 

@@ -1,8 +1,8 @@
-/* Lock: what went into a run and what came out, as digests, so that anybody can compute the same and compare.
+/* Lock: digests of the inputs and outputs of a run, so that the run can be repeated elsewhere and compared.
  *
  *   {"calm_lock": 1,
  *    "recipe": {...},          the recipe document (ptq/recipe/shipped.h): what calm verify runs
- *    "resolved": {...},        the same with every value filled in, for people
+ *    "resolved": {...},        the same with every value filled in; not compared
  *    "environment": {...},     calm, commit, kernels, ... (ptq/run/environment.h); kernels are pinned by calm verify
  *    "inputs": {"files": {NAME: SHA-256}, "tensors": {...}, "texts": {...}, "windows": {...}},
  *    "plan": {JOB: "ALGORITHM SCHEME"},
@@ -55,7 +55,7 @@ typedef struct calm_differences {
 } calm_differences;
 
 /* Compare member `part` ("inputs", "outputs", "plan", "result", "environment") of two locks, or of a lock and an object
- * that has that member; what differs is added to *out in the order of names.  Members that `found` lacks altogether,
+ * that has that member; what differs is added to *out in the order of names.  Members that are absent from `found`,
  * such as the windows of inputs before a run, are not compared. */
 calm_status calm_lock_compare(calm_ctx *ctx, const calm_json *expected, const calm_json *found, const char *part,
                               calm_differences *out);

@@ -1,12 +1,15 @@
-/* What is not as a lock says. */
-#include <stdlib.h>
+/* What is not as a lock says.
+ *
+ * Parts of a lock are objects of names and values.  They are compared by name: an order or a formatting that differs
+ * is no difference. */
 #include <string.h>
 
 #include "ptq/run/lock.h"
 
 /* ---- a value in words ---- */
 
-/* In ctx->out; NULL for a value that is absent. */
+/* A value as a message shows it, in ctx->out; NULL for a value that is absent.  Objects, such as a recipe's
+ * sections, become one line of JSON. */
 static calm_status words(calm_ctx *ctx, const calm_json *value, const char **out)
 {
     calm_text text;
@@ -29,7 +32,8 @@ static calm_status words(calm_ctx *ctx, const calm_json *value, const char **out
     return status;
 }
 
-/* Is it so whatever was computed?  Numbers are equal in every bit or not equal: they are written with all digits. */
+/* Is it the same value?  Numbers are equal in every bit or not equal (they are written with all digits), whether
+ * they are written as 3 or as 3.0; everything else by its text. */
 static calm_status same(calm_ctx *ctx, const calm_json *a, const calm_json *b, bool *out)
 {
     const char *x, *y;
@@ -39,9 +43,11 @@ static calm_status same(calm_ctx *ctx, const calm_json *a, const calm_json *b, b
     *out = false;
     if (!a || !b || (type != other && !numbers))
         return CALM_OK;
-    *out = numbers ? calm_json_number(a, 0) == calm_json_number(b, 1) : false;
-    if (numbers)
+    if (numbers) {
+        /* Different fallbacks: what is no number after all is not equal. */
+        *out = calm_json_number(a, 0) == calm_json_number(b, 1);
         return CALM_OK;
+    }
     CALM_TRY(words(ctx, a, &x));
     CALM_TRY(words(ctx, b, &y));
     *out = strcmp(x, y) == 0;
@@ -50,6 +56,7 @@ static calm_status same(calm_ctx *ctx, const calm_json *a, const calm_json *b, b
 
 /* ---- lists ---- */
 
+/* One more difference; the array doubles, its old copies stay in the arena until the command ends. */
 static calm_status add(calm_ctx *ctx, const char *what, const char *name, const calm_json *expected,
                        const calm_json *found, calm_differences *out)
 {
@@ -68,10 +75,11 @@ static calm_status add(calm_ctx *ctx, const char *what, const char *name, const 
     *item = (calm_difference){.what = what, .name = copy};
     CALM_TRY(words(ctx, expected, &item->expected));
     CALM_TRY(words(ctx, found, &item->found));
-    out->n++;
+    out->n++;    /* complete: a failure before leaves no half entry */
     return CALM_OK;
 }
 
+/* First what was expected, in its order, then what only `found` has. */
 static calm_status compare_members(calm_ctx *ctx, const char *what, const calm_json *expected, const calm_json *found,
                                    calm_differences *out)
 {
@@ -79,6 +87,7 @@ static calm_status compare_members(calm_ctx *ctx, const char *what, const calm_j
     const char *key;
     for (void *iter = NULL; calm_json_next(expected, &iter, &key, &value);) {
         const calm_json *other = calm_json_get(found, key);
+        /* The texts of a comparison are dropped at once: a lock has a digest per tensor, and most are equal. */
         calm_arena_mark mark = calm_arena_save(ctx->out);
         bool equal;
         CALM_TRY(same(ctx, value, other, &equal));
@@ -96,6 +105,7 @@ static calm_status compare_members(calm_ctx *ctx, const char *what, const calm_j
 calm_status calm_lock_compare(calm_ctx *ctx, const calm_json *expected, const calm_json *found, const char *part,
                               calm_differences *out)
 {
+    /* What each part of a lock consists of, and how a difference in it is called. */
     static const struct {
         const char *part, *member, *what;
     } rows[] = {
@@ -111,12 +121,13 @@ calm_status calm_lock_compare(calm_ctx *ctx, const calm_json *expected, const ca
             continue;
         const calm_json *of_a = rows[i].member ? calm_json_get(a, rows[i].member) : a;
         const calm_json *of_b = rows[i].member ? calm_json_get(b, rows[i].member) : b;
-        if (of_b)
+        if (of_b)    /* windows are missing before the run */
             CALM_TRY(compare_members(ctx, rows[i].what, of_a, of_b, out));
     }
     return CALM_OK;
 }
 
+/* By top-level members: which section was edited is enough to say that the lock is of another recipe. */
 calm_status calm_lock_recipe_differs(calm_ctx *ctx, const calm_json *lock, const calm_json *document, const char **key)
 {
     calm_differences differences = {0};

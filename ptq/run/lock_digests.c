@@ -1,5 +1,7 @@
-/* Digests of directories and texts for locks. */
-#include <stdlib.h>
+/* Digests of directories and texts for locks.
+ *
+ * A file has one digest; each tensor has another, over its bytes alone, so that two checkpoints with other shards or
+ * headers are seen to hold the same weights. */
 #include <string.h>
 
 #include "ptq/run/lock.h"
@@ -8,12 +10,14 @@
 #include "ptq/export/export.h"
 #include "ptq/run/checkpoint.h"
 
+/* Bytes of a tensor that are resident at a time, per thread. */
 #define CHUNK_BYTES ((size_t)16 * 1024 * 1024)
 
 typedef char calm_digest[CALM_SHA256_HEX];
 
 /* ---- tensors ---- */
 
+/* Tasks of hash_tensor: one per tensor, each with a digest to fill. */
 typedef struct tensor_work {
     const calm_safetensors *set;
     calm_digest *digests;    /* [n] */
@@ -34,30 +38,7 @@ static calm_status hash_tensor(calm_ctx *ctx, size_t index, void *user)
     return calm_sha256_finish(ctx, &sha, work->digests[index]);
 }
 
-/* A tensor's place in its set and its name. */
-typedef struct named {
-    const char *name;
-    size_t index;
-} named;
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(((const named *)a)->name, ((const named *)b)->name);
-}
-
-/* By name, whatever shard they are in. */
-static calm_status list_tensors(calm_ctx *ctx, const tensor_work *work, size_t n, calm_json *out)
-{
-    named *sorted;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, sorted, n + 1));
-    for (size_t i = 0; i < n; i++)
-        sorted[i] = (named){calm_safetensors_at(work->set, i)->name, i};
-    qsort(sorted, n, sizeof *sorted, compare_names);
-    for (size_t i = 0; i < n; i++)
-        calm_json_set_string(out, sorted[i].name, work->digests[sorted[i].index]);
-    return CALM_OK;
-}
-
+/* Digests of all tensors of a directory by name.  The set is mapped, so that nothing is read twice into memory. */
 static calm_status hash_tensors(calm_ctx *ctx, const char *dir, calm_json *out)
 {
     tensor_work work;
@@ -68,14 +49,15 @@ static calm_status hash_tensors(calm_ctx *ctx, const char *dir, calm_json *out)
     calm_status status = CALM_NEW(ctx, ctx->scratch, work.digests, n + 1);
     if (status == CALM_OK)
         status = calm_parallel_for(ctx, n, hash_tensor, &work);
-    if (status == CALM_OK)
-        status = list_tensors(ctx, &work, n, out);
+    for (size_t i = 0; i < n && status == CALM_OK; i++)    /* the set has them by name, whatever shard they are in */
+        calm_json_set_string(out, calm_safetensors_at(set, i)->name, work.digests[i]);
     calm_safetensors_close(set);
     return status;
 }
 
 /* ---- files ---- */
 
+/* Tasks of hash_file. */
 typedef struct file_work {
     char **paths;            /* [n] */
     calm_digest *digests;    /* [n] */
@@ -100,6 +82,7 @@ static calm_status hash_files(calm_ctx *ctx, const char *dir, char *const *names
     return CALM_OK;
 }
 
+/* A checkpoint lies in `dir` itself; of several formats each has a folder, and its files' digests are enough. */
 static bool is_safetensors(const char *name)
 {
     const size_t length = strlen(name);
@@ -108,6 +91,7 @@ static bool is_safetensors(const char *name)
 
 /* ---- what a lock has ---- */
 
+/* The files first: their names show whether there are tensors to open. */
 calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, calm_json **out)
 {
     char **names;
@@ -130,7 +114,8 @@ calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, calm_json **out)
     return status;
 }
 
-/* The files of a model that a run reads or copies, weights apart. */
+/* The files of a model that a run reads or copies, weights apart (those have a digest per tensor).  A licence that
+ * changes changes the output, so it is an input. */
 static calm_status hash_model_files(calm_ctx *ctx, const char *dir, calm_json *out)
 {
     size_t n_companions, n = 0;
@@ -156,6 +141,7 @@ static calm_status hash_text(calm_ctx *ctx, const char *name, const char *path, 
     return CALM_OK;
 }
 
+/* Every byte of the model is read here.  The members are set also after a failure, so that one free releases them. */
 calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, calm_json **out)
 {
     calm_json *root = calm_json_new_object(), *files = calm_json_new_object(), *tensors = calm_json_new_object();

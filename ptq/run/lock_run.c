@@ -1,4 +1,7 @@
-/* A run between two looks at digests. */
+/* A run between two looks at digests.
+ *
+ * Inputs are compared before the run, since a run on other inputs says nothing about the lock; plan, outputs and
+ * figures after it. */
 #include "ptq/run/lock_run.h"
 
 #include <string.h>
@@ -6,6 +9,7 @@
 #include "ptq/recipe/document.h"
 
 
+/* What came out.  Windows are inputs that only the run makes known. */
 static calm_status compare_outputs(calm_ctx *ctx, const calm_json *expected, calm_locked_run *run)
 {
     static const char *const parts[] = {"plan", "outputs", "result"};
@@ -20,6 +24,7 @@ static calm_status compare_outputs(calm_ctx *ctx, const calm_json *expected, cal
     return status;
 }
 
+/* The windows of `expected` are left out: `inputs` has none yet. */
 static calm_status compare_inputs(calm_ctx *ctx, const calm_json *expected, const calm_json *inputs,
                                   calm_locked_run *run)
 {
@@ -39,6 +44,8 @@ static calm_status make_lock(calm_ctx *ctx, const calm_recipe_spec *spec, calm_j
         calm_json_free(inputs);
         return CALM_OK;
     }
+    /* The document is written from the spec, so that options of the command line are in the lock as in a recipe
+     * file. */
     calm_status status = calm_spec_write(ctx, spec, &document);
     if (status != CALM_OK) {
         calm_json_free(inputs);
@@ -53,7 +60,7 @@ calm_status calm_locked_run_do(calm_ctx *ctx, const calm_recipe_spec *spec, cons
                                const calm_run_options *options, const calm_json *expected, calm_locked_run *out)
 {
     calm_json *inputs = NULL;
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof *out);    /* closing is right from here on */
     if (recipe->model.note)
         calm_log(ctx, CALM_LOG_INFO, "%s", recipe->model.note);
     if (recipe->scheme_note)
@@ -66,6 +73,7 @@ calm_status calm_locked_run_do(calm_ctx *ctx, const calm_recipe_spec *spec, cons
         status = calm_run_quantize(ctx, recipe, options, &out->run);
     if (status == CALM_OK && !expected)
         status = calm_lock_inputs(ctx, recipe, &inputs);
+    /* Differing inputs are a result, not a failure: the caller shows them. */
     if (status != CALM_OK || out->differences.n) {
         calm_json_free(inputs);
         return status;

@@ -13,9 +13,9 @@ typedef struct calm_locked_run {
 } calm_locked_run;
 
 /* Run the recipe of a spec and make its lock.
- *   expected   a lock: inputs are compared first, and where they differ nothing runs; outputs are compared after the
- * run. NULL: nothing is compared Close also after a failure.  Fails as calm_lock_inputs, calm_run_quantize and
- * calm_lock_new do. */
+ *   expected   a lock: inputs are compared before the run, which is skipped when they differ; outputs are compared
+ *              after it.  NULL: nothing is compared
+ * Close also after a failure.  Fails as calm_lock_inputs, calm_run_quantize and calm_lock_new do. */
 calm_status calm_locked_run_do(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe *recipe,
                                const calm_run_options *options, const calm_json *expected, calm_locked_run *out);
 void calm_locked_run_close(calm_ctx *ctx, calm_locked_run *run);

@@ -1,4 +1,7 @@
-/* Plans: which candidate each job gets, where its codes come from, what it takes. */
+/* Plans: which candidate each job gets, where its codes come from, what it takes.
+ *
+ * A plan holds no codes.  They are fetched from the store one job at a time, when the plan is assembled,
+ * measured or exported. */
 #include <math.h>
 #include <string.h>
 
@@ -6,7 +9,7 @@
 #include "ptq/run/inputs.h"
 #include "store/blob.h"
 
-/* A blob that was sound when the run began: what happened, and what to do. */
+/* A blob that was sound when the run began, and is not now: what happened, and what to do. */
 static calm_status explain_damage(calm_ctx *ctx)
 {
     char why[CALM_MESSAGE_MAX];
@@ -16,6 +19,8 @@ static calm_status explain_damage(calm_ctx *ctx)
     return calm_fail(ctx, status, "%s; it was sound before: run the same command again, which computes it anew", why);
 }
 
+/* calm_plan_fetch_fn over the inputs of a run.  The mapping is closed at once: calm_qblob_decode copies into
+ * ctx->out. */
 static calm_status fetch(void *user, calm_ctx *ctx, const calm_plan_job *job, calm_qjob *out)
 {
     const calm_inputs *in = user;
@@ -31,11 +36,12 @@ static calm_status fetch(void *user, calm_ctx *ctx, const calm_plan_job *job, ca
 calm_status calm_plan_of_choice(calm_ctx *ctx, const calm_inputs *in, const size_t *choice, calm_plan *out)
 {
     const size_t n_jobs = calm_model_layout(in->model)->n_jobs;
+    /* `free_scales` is for measuring alone: a checkpoint has no place for a scale that no norm or weight can absorb. */
     *out = (calm_plan){.n_jobs = n_jobs, .free_scales = in->recipe->input_scales != CALM_SCALES_FOLDED, .fetch = fetch,
                        .user = (void *)(uintptr_t)in};
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->jobs, n_jobs));
     for (size_t j = 0; j < n_jobs; j++)
-        if (choice[j] != CALM_STAYS_FLOAT)
+        if (choice[j] != CALM_STAYS_FLOAT)    /* others stay zero: float */
             out->jobs[j] = (calm_plan_job){.quantized = true,
                                            .scheme = in->recipe->pool[choice[j]].scheme,
                                            .algorithm = in->recipe->pool[choice[j]].name,
@@ -43,6 +49,7 @@ calm_status calm_plan_of_choice(calm_ctx *ctx, const calm_inputs *in, const size
     return CALM_OK;
 }
 
+/* Over the whole layout: jobs outside of the recipe's blocks are part of every plan, as float. */
 calm_status calm_choice_uniform(calm_ctx *ctx, const calm_inputs *in, size_t entry, size_t **choice)
 {
     const size_t n_jobs = calm_model_layout(in->model)->n_jobs;
@@ -61,12 +68,14 @@ double calm_inputs_weights(const calm_inputs *in, size_t first, size_t end, bool
     double total = 0;
     for (size_t j = first; j < end; j++) {
         const calm_job_ref *job = &layout->jobs[j];
+        /* Of E experts a token meets top_k. */
         const double share = active && job->expert >= 0 ? (double)moe->top_k / (double)moe->n_experts : 1;
         total += share * (double)job->out * (double)job->in;
     }
     return total;
 }
 
+/* Linear by linear: each has its own scales, and a last group that may be shorter. */
 static double job_bits(const calm_layout *layout, size_t job, const calm_scheme *scheme)
 {
     const calm_job_ref *ref = &layout->jobs[job];
@@ -90,6 +99,8 @@ double calm_plan_bits(const calm_inputs *in, const calm_plan *plan)
     return weights > 0 ? bits / weights : NAN;
 }
 
+/* Over the candidates' keys in the order of jobs, so over everything that decides the weights.  The name of the plan
+ * is not in it: a hybrid that equals a uniform run is measured once. */
 calm_status calm_plan_key(calm_ctx *ctx, const calm_plan *plan, char key[CALM_SHA256_HEX])
 {
     calm_sha256 sha;
@@ -106,6 +117,7 @@ calm_status calm_trial_new(calm_ctx *ctx, const calm_inputs *in, const char *nam
 {
     *out = (calm_trial){.name = name, .delta = NAN, .se = NAN};
     CALM_TRY(calm_plan_of_choice(ctx, in, choice, &out->plan));
+    /* The first job whose candidate failed says why there is no such plan; one is enough. */
     for (size_t j = 0; j < out->plan.n_jobs && !out->missing; j++) {
         const calm_candidate *candidate = out->plan.jobs[j].source;
         char *missing;
@@ -115,6 +127,6 @@ calm_status calm_trial_new(calm_ctx *ctx, const calm_inputs *in, const char *nam
                            candidate->failure));
         out->missing = missing;
     }
-    out->bits_per_weight = calm_plan_bits(in, &out->plan);
+    out->bits_per_weight = calm_plan_bits(in, &out->plan);    /* known without codes */
     return calm_plan_key(ctx, &out->plan, out->key);
 }

@@ -1,4 +1,9 @@
-/* A run taken up again where it exports. */
+/* A run taken up again where it exports.
+ *
+ * The store has what a run decided and the codes of every candidate; the float model has what stays float.  From
+ * both the state of the run is restored as far as exporters, card and gates read it: recipe, pool, candidates, plan,
+ * measured figures.  Rows are data from a file: every name and number is checked against the model before it is an
+ * index. */
 #include "ptq/run/reassemble.h"
 
 #include <math.h>
@@ -15,6 +20,7 @@
 
 /* ---- the run's recipe, as far as plan and report need it ---- */
 
+/* Entries and schemes with the numbers that the stored pool gave them, which trials and plans refer to. */
 static calm_status restore_pool(calm_ctx *ctx, calm_assembly *a)
 {
     const calm_pool *pool = &a->stored.pool;
@@ -23,6 +29,7 @@ static calm_status restore_pool(calm_ctx *ctx, calm_assembly *a)
     recipe->n_schemes = pool->n_schemes;
     CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->pool, pool->n_entries));
     CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->schemes, pool->n_schemes));
+    /* No algorithm: nothing is quantized again, and the algorithm may be one that this calm does not have any more. */
     for (size_t i = 0; i < pool->n_entries; i++) {
         const calm_pool_entry *entry = &pool->entries[i];
         recipe->pool[i] = (calm_entry){.scheme = entry->scheme, .of_scheme = entry->of_scheme, .name = entry->name};
@@ -41,6 +48,7 @@ static calm_status restore_formats(calm_ctx *ctx, const calm_assemble_options *o
     return CALM_OK;
 }
 
+/* What card and report name.  Texts are borrowed from the run's JSON, which lives until calm_assembly_close. */
 static void restore_recipe(const calm_assemble_options *o, calm_assembly *a)
 {
     const calm_json *json = a->run.recipe, *calibration = calm_json_get(json, "calibration");
@@ -52,10 +60,11 @@ static void restore_recipe(const calm_assemble_options *o, calm_assembly *a)
     a->recipe.output = o->output;
     a->recipe.store = o->store;
     a->recipe.force = o->force;
-    a->recipe.last_block = -1;
+    a->recipe.last_block = -1;    /* the plan says which jobs stay float */
 }
 
-/* How the run chose, which names its units and its options of a scheme. */
+/* How the run chose.  It names the units, and of a plan "all SCHEME" it takes each unit's option; a rule or metric
+ * of another version cannot be guessed. */
 static calm_status restore_selection(calm_ctx *ctx, calm_assembly *a, calm_pool_query *query)
 {
     const calm_stored_run *run = &a->run;
@@ -74,7 +83,7 @@ static calm_status restore_selection(calm_ctx *ctx, calm_assembly *a, calm_pool_
 
 /* ---- the model ---- */
 
-/* What the model is, for the result. */
+/* What the model is, for the result: the same facts that a run has of it. */
 static void describe(calm_assembly *a)
 {
     const calm_config *config = calm_model_config(a->in.model);
@@ -84,6 +93,8 @@ static void describe(calm_assembly *a)
     a->result.n_experts = config->moe.n_experts;
 }
 
+/* The float model, proved to be the run's by the digest over its configuration and weights.  Its name or place may
+ * have changed. */
 static calm_status open_model(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
 {
     const long long run = (long long)a->run.id;
@@ -101,6 +112,7 @@ static calm_status open_model(calm_ctx *ctx, const calm_assemble_options *o, cal
     if (strcmp(model_key, a->run.model_digest) != 0)
         return calm_fail(ctx, CALM_EMISMATCH, "%s: not the model of run %lld: its digest is %s, the run's is %s", dir,
                          run, model_key, a->run.model_digest);
+    /* All blocks: those outside of the run have no candidates and stay float in every plan. */
     a->in.end_block = calm_model_config(a->in.model)->n_blocks;
     describe(a);
     return CALM_OK;
@@ -108,7 +120,8 @@ static calm_status open_model(calm_ctx *ctx, const calm_assemble_options *o, cal
 
 /* ---- jobs and candidates ---- */
 
-/* A digest or a key of the store, which is not trusted. */
+/* A digest or a key of the store, which is not trusted: it becomes part of a path, and the arrays it goes into have
+ * this length. */
 static calm_status copy_digest(calm_ctx *ctx, const char *job, const char *from, char to[CALM_SHA256_HEX])
 {
     if (!from || strlen(from) != CALM_SHA256_HEX - 1)
@@ -118,6 +131,7 @@ static calm_status copy_digest(calm_ctx *ctx, const char *job, const char *from,
     return CALM_OK;
 }
 
+/* One cell of the pool as the candidate that plans point to.  Without a row it is one that the run left out. */
 static calm_status restore_candidate(calm_ctx *ctx, calm_assembly *a, size_t of_pool, size_t job, size_t entry)
 {
     const calm_pool_cell *row = calm_pool_at(&a->stored.pool, of_pool, entry);
@@ -130,12 +144,13 @@ static calm_status restore_candidate(calm_ctx *ctx, calm_assembly *a, size_t of_
     return candidate->failure ? CALM_OK : copy_digest(ctx, name, row->blob, candidate->blob);
 }
 
-/* places [pool's n_jobs]: the job of the layout that each job of the store is. */
-static calm_status match_jobs(calm_ctx *ctx, calm_assembly *a, size_t **places)
+/* Fill a->places: the job of the layout that each job of the store is.  Both are in the model's order, so
+ * one pass finds all; roles and shapes must agree, since codes are read by them. */
+static calm_status match_jobs(calm_ctx *ctx, calm_assembly *a)
 {
     const calm_layout *layout = calm_model_layout(a->in.model);
     size_t at = 0;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, *places, a->stored.pool.n_jobs));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, a->places, a->stored.pool.n_jobs));
     for (size_t j = 0; j < a->stored.pool.n_jobs; j++, at++) {
         const calm_pool_job *job = &a->stored.pool.jobs[j];
         while (at < layout->n_jobs && strcmp(layout->jobs[at].name, job->name) != 0)
@@ -144,12 +159,13 @@ static calm_status match_jobs(calm_ctx *ctx, calm_assembly *a, size_t **places)
             layout->jobs[at].in != job->in)
             return calm_fail(ctx, CALM_EFORMAT, "%s: job %s [%zu, %zu] of the store is none of the model's",
                              a->recipe.store, job->name, job->out, job->in);
-        (*places)[j] = at;
+        a->places[j] = at;
     }
     return CALM_OK;
 }
 
-static calm_status restore_candidates(calm_ctx *ctx, calm_assembly *a, const size_t *places)
+/* Jobs without candidates keep zeros: no plan quantizes them. */
+static calm_status restore_candidates(calm_ctx *ctx, calm_assembly *a)
 {
     const size_t n_jobs = calm_model_layout(a->in.model)->n_jobs;
     size_t n;
@@ -158,13 +174,14 @@ static calm_status restore_candidates(calm_ctx *ctx, calm_assembly *a, const siz
     CALM_TRY(CALM_NEW(ctx, ctx->out, a->in.candidates, n));
     for (size_t j = 0; j < a->stored.pool.n_jobs; j++)
         for (size_t entry = 0; entry < a->stored.pool.n_entries; entry++)
-            CALM_TRY(restore_candidate(ctx, a, j, places[j], entry));
+            CALM_TRY(restore_candidate(ctx, a, j, a->places[j], entry));
     return CALM_OK;
 }
 
 /* ---- what is written ---- */
 
-/* Units that the run's recipe pinned. */
+/* Units that the run's recipe pinned: its uniform runs left those as they were.  What was forbidden does not matter,
+ * since nothing is chosen, and pins of later selections were in force for the choice alone. */
 static calm_status restore_scope(calm_ctx *ctx, calm_assembly *a)
 {
     calm_requests requests;
@@ -177,36 +194,37 @@ static calm_status restore_scope(calm_ctx *ctx, calm_assembly *a)
     return calm_scope_open(ctx, &a->stored.pool, &requests, &a->scope);
 }
 
-/* choice [n_jobs of the layout] = of_job [n_jobs of the pool]. */
-static calm_status spread(calm_ctx *ctx, const calm_assembly *a, const size_t *places, const size_t *of_job,
-                          size_t **choice)
+/* choice [n_jobs of the layout] = of_job [n_jobs of the pool]; SIZE_MAX there and every other job stay float. */
+static calm_status spread(calm_ctx *ctx, const calm_assembly *a, const size_t *of_job, size_t **choice)
 {
     const size_t n_jobs = calm_model_layout(a->in.model)->n_jobs;
     CALM_TRY(CALM_NEW(ctx, ctx->out, *choice, n_jobs));
     for (size_t job = 0; job < n_jobs; job++)
         (*choice)[job] = CALM_STAYS_FLOAT;
     for (size_t j = 0; j < a->stored.pool.n_jobs; j++)
-        (*choice)[places[j]] = of_job[j] == SIZE_MAX ? CALM_STAYS_FLOAT : of_job[j];
+        (*choice)[a->places[j]] = of_job[j] == SIZE_MAX ? CALM_STAYS_FLOAT : of_job[j];
     return CALM_OK;
 }
 
 /* One entry throughout, or "all w3a16_g128", each unit's own entry of that scheme; pinned units as they are pinned. */
-static calm_status spread_uniform(calm_ctx *ctx, const calm_assembly *a, const size_t *places, size_t entry,
-                                  bool scheme, size_t **choice, calm_solution *solution)
+static calm_status spread_uniform(calm_ctx *ctx, const calm_assembly *a, size_t entry, bool scheme, size_t **choice,
+                                  calm_solution *solution)
 {
     const calm_pool *pool = &a->stored.pool;
     size_t *of_job;
     CALM_TRY(scheme ? calm_solve_scheme(ctx, pool, &a->scope, pool->entries[entry].of_scheme, solution)
                     : calm_solve_uniform(ctx, pool, &a->scope, entry, solution));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, of_job, pool->n_jobs));
+    /* A unit is decided as one: its jobs take the same entry. */
     for (size_t u = 0; u < pool->n_units; u++)
         for (size_t j = pool->unit_begin[u]; j < pool->unit_begin[u + 1]; j++)
             of_job[j] = solution->choice[u];
-    return spread(ctx, a, places, of_job, choice);
+    return spread(ctx, a, of_job, choice);
 }
 
-/* The choices of the run; every job that competed must have one. */
-static calm_status spread_hybrid(calm_ctx *ctx, const calm_assembly *a, const size_t *places, size_t **choice)
+/* The choices of the run; every job that competed must have one.  A run that was interrupted may have chosen for
+ * some units alone. */
+static calm_status spread_hybrid(calm_ctx *ctx, const calm_assembly *a, size_t **choice)
 {
     size_t *of_job;
     CALM_TRY(calm_stored_entries(ctx, &a->run, &a->stored, &of_job));
@@ -215,26 +233,29 @@ static calm_status spread_hybrid(calm_ctx *ctx, const calm_assembly *a, const si
             return calm_fail(ctx, CALM_EARG,
                              "run %lld chose nothing for %s; calm select %lld --store %s makes a plan of it",
                              (long long)a->run.id, a->stored.pool.jobs[j].name, (long long)a->run.id, a->recipe.store);
-    return spread(ctx, a, places, of_job, choice);
+    return spread(ctx, a, of_job, choice);
 }
 
-/* The plan that a name stands for: "hybrid", "all SCHEME", an entry. */
-static calm_status spread_named(calm_ctx *ctx, const calm_assembly *a, const size_t *places, const char *name,
-                                size_t **choice, calm_solution *solution)
+/* The plan that a name stands for: "hybrid", "all SCHEME" (under a budget, each unit's option of that width), an
+ * entry.  `solution` is left alone by the hybrid. */
+static calm_status spread_named(calm_ctx *ctx, const calm_assembly *a, const char *name, size_t **choice,
+                                calm_solution *solution)
 {
     if (strcmp(name, "hybrid") == 0)
-        return spread_hybrid(ctx, a, places, choice);
+        return spread_hybrid(ctx, a, choice);
     for (size_t i = 0; i < a->stored.pool.n_entries; i++) {
         const calm_pool_entry *entry = &a->stored.pool.entries[i];
         if (strcmp(name, entry->name) == 0)
-            return spread_uniform(ctx, a, places, i, false, choice, solution);
+            return spread_uniform(ctx, a, i, false, choice, solution);
         if (strncmp(name, "all ", 4) == 0 && strcmp(name + 4, entry->scheme_name) == 0)
-            return spread_uniform(ctx, a, places, i, true, choice, solution);
+            return spread_uniform(ctx, a, i, true, choice, solution);
     }
     return calm_fail(ctx, CALM_EFORMAT, "%s: the result of run %lld, \"%s\", is none of its candidates",
                      a->recipe.store, (long long)a->run.id, name);
 }
 
+/* What is written: the run's result, or its choices.  The guard may have preferred a uniform run; --hybrid asks for
+ * the choices all the same, and the card then says so. */
 static calm_status name_result(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
 {
     const calm_stored_run *run = &a->run;
@@ -255,12 +276,14 @@ static calm_status name_result(calm_ctx *ctx, const calm_assemble_options *o, ca
 
 /* ---- blobs ---- */
 
+/* A job of the plan stands at its number in the layout. */
 static const char *job_of(const calm_assembly *a, const calm_plan_job *job)
 {
     return calm_model_layout(a->in.model)->jobs[job - a->result.plan.jobs].name;
 }
 
-/* A blob that cannot be had: which, of what, and how it comes back. */
+/* A blob that cannot be had: which, of what, and how it comes back.  Other failures (no memory, no space) are not
+ * the blob's. */
 static calm_status blame(calm_ctx *ctx, const calm_assembly *a, const calm_plan_job *job, calm_status status)
 {
     const calm_candidate *candidate = job->source;
@@ -283,24 +306,27 @@ static calm_status get_blob(calm_ctx *ctx, const calm_assembly *a, const char *d
     return status;
 }
 
+/* calm_plan_fetch_fn: the assembly stays where it is until it is closed. */
 static calm_status fetch(void *user, calm_ctx *ctx, const calm_plan_job *job, calm_qjob *out)
 {
     const calm_assembly *a = user;
     return blame(ctx, a, job, get_blob(ctx, a, ((const calm_candidate *)job->source)->blob, out));
 }
 
-/* Before anything is written: does every candidate have its blob? */
-static calm_status check_blobs(calm_ctx *ctx, const calm_assembly *a, const size_t *places)
+/* Before anything is written: does every candidate have its blob?  Presence and size alone, which are cheap; the
+ * content is checked when it is read. */
+static calm_status check_blobs(calm_ctx *ctx, const calm_assembly *a)
 {
     for (size_t j = 0; j < a->stored.pool.n_jobs; j++) {
-        const calm_plan_job *job = &a->result.plan.jobs[places[j]];
+        const calm_plan_job *job = &a->result.plan.jobs[a->places[j]];
         const calm_candidate *candidate = job->source;
         if (!job->quantized)
             continue;
         if (candidate->failure)
             return calm_fail(ctx, CALM_EFORMAT, "%s: %s was chosen and has no result: %s", a->stored.pool.jobs[j].name,
                              job->algorithm, candidate->failure);
-        const size_t entry = (size_t)(candidate - calm_candidate_at(&a->in, places[j], 0));
+        /* Candidates of a job lie side by side, in the order of entries. */
+        const size_t entry = (size_t)(candidate - calm_candidate_at(&a->in, a->places[j], 0));
         if (!calm_blob_present(calm_store_blobs(a->in.store), candidate->blob,
                                (size_t)calm_pool_at(&a->stored.pool, j, entry)->blob_bytes))
             return blame(ctx, a, job, calm_fail(ctx, CALM_ENOTFOUND, "it is not in %s, or has another size",
@@ -311,14 +337,11 @@ static calm_status check_blobs(calm_ctx *ctx, const calm_assembly *a, const size
 
 /* ---- what was measured, for the card ---- */
 
-/* Receives the evaluations of one role. */
-typedef struct measured_rows {
-    calm_assembly *a;
-} measured_rows;
-
+/* The guard's figures to the trial of that name.  A name that is no trial is left out: an older calm may have
+ * measured plans that this one does not. */
 static calm_status take_guard(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
 {
-    calm_result *r = &((measured_rows *)user)->a->result;
+    calm_result *r = user;
     (void)ctx;
     (void)n;
     (void)names;
@@ -340,7 +363,7 @@ static calm_status take_guard(calm_ctx *ctx, void *user, size_t n, const char *c
 /* The float model and the result on the test text. */
 static calm_status take_test(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
 {
-    calm_result *r = &((measured_rows *)user)->a->result;
+    calm_result *r = user;
     (void)ctx;
     (void)n;
     (void)names;
@@ -359,63 +382,67 @@ static calm_status take_test(calm_ctx *ctx, void *user, size_t n, const char *co
     return CALM_OK;
 }
 
+/* Evaluations that the run used for one role, with the names and differences that they had there. */
 static calm_status read_measured(calm_ctx *ctx, calm_assembly *a, const char *role, calm_store_row_fn *fn)
 {
     const calm_value params[] = {calm_value_int(a->run.id), calm_value_text(role)};
-    measured_rows rows = {a};
     return calm_store_query(ctx, a->in.store,
                             "SELECT v.subject, v.delta_kl, v.delta_se, e.kl, e.ppl, e.top1, e.n_windows, e.id,"
                             " e.window_tokens FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id"
-                            " WHERE v.run_id = ?1 AND v.role = ?2", params, 2, fn, &rows);
+                            " WHERE v.run_id = ?1 AND v.role = ?2", params, 2, fn, &a->result);
 }
 
-/* One more trial of the guard, unless it takes more bits than the budget. */
-static calm_status add_trial(calm_ctx *ctx, calm_assembly *a, const size_t *places, const char *name, double budget)
+/* One more trial of the guard, unless it takes more bits than the budget: those were not measured.  It is written
+ * first and counted after, so that a trial too large is overwritten by the next. */
+static calm_status add_trial(calm_ctx *ctx, calm_assembly *a, const char *name, double budget)
 {
     calm_solution solution = {0};
     size_t *choice;
-    CALM_TRY(spread_named(ctx, a, places, name, &choice, &solution));
+    CALM_TRY(spread_named(ctx, a, name, &choice, &solution));
     CALM_TRY(calm_trial_new(ctx, &a->in, name, choice, &a->result.trials[a->result.n_trials]));
     a->result.n_trials += isnan(budget) || solution.bits <= calm_budget_bits(&a->stored.pool, budget);
     return CALM_OK;
 }
 
-/* The trials that the guard of the run had, in its order. */
-static calm_status list_trials(calm_ctx *ctx, calm_assembly *a, const size_t *places)
+/* The trials that the guard of the run had, in its order: the hybrid; under a budget one per scheme; every entry.
+ * The card lists them so. */
+static calm_status list_trials(calm_ctx *ctx, calm_assembly *a)
 {
     const calm_json *budgets = calm_json_get(a->run.recipe, "budget");
     const double budget = calm_json_number(calm_json_at(budgets, 0), NAN);
     char name[CALM_SCHEME_NAME_MAX], *text;
     CALM_TRY(CALM_NEW(ctx, ctx->out, a->result.trials, 1 + a->stored.pool.n_schemes + a->stored.pool.n_entries));
-    CALM_TRY(add_trial(ctx, a, places, "hybrid", NAN));
+    CALM_TRY(add_trial(ctx, a, "hybrid", NAN));
     for (size_t i = 0; i < a->stored.pool.n_schemes && !isnan(budget); i++) {
         calm_scheme_name(&a->recipe.schemes[i], name);
         CALM_TRY(calm_strf(ctx, ctx->out, &text, "all %s", name));
-        const calm_status status = add_trial(ctx, a, places, text, budget);
+        const calm_status status = add_trial(ctx, a, text, budget);
         if (status == CALM_ENUMERIC)    /* a unit has none of that width */
             calm_ctx_forgive(ctx);
         else
             CALM_TRY(status);
     }
     for (size_t i = 0; i < a->stored.pool.n_entries; i++)
-        CALM_TRY(add_trial(ctx, a, places, a->stored.pool.entries[i].name, budget));
+        CALM_TRY(add_trial(ctx, a, a->stored.pool.entries[i].name, budget));
     return CALM_OK;
 }
 
-/* What the run measured; a selection has measured nothing. */
-static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a, const size_t *places)
+/* What the run measured, for the card.  A selection (calm select) has measured nothing, and its card says so by
+ * leaving the tables out. */
+static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a)
 {
     const calm_value params[] = {calm_value_int(a->run.id), calm_value_int(a->run.calibration_id)};
     calm_value row[3];
     CALM_TRY(calm_store_query_one(ctx, a->in.store, "SELECT (SELECT count(*) FROM run_evaluation WHERE run_id = ?1 AND"
                                   " role = 'guard'), n_windows, n_tokens FROM calibration WHERE id = ?2", params, 2,
                                   row, 3));
+    /* Counts come into size_t: a negative one would be huge. */
     if (row[1].integer < 0 || row[1].integer > INT32_MAX || row[2].integer < 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld has %lld calibration windows", a->recipe.store,
                          (long long)a->run.id, (long long)row[1].integer);
     a->result.calib = (calm_window_facts){.n = (size_t)row[1].integer, .tokens = (size_t)row[2].integer};
     if (row[0].integer)
-        CALM_TRY(list_trials(ctx, a, places));
+        CALM_TRY(list_trials(ctx, a));
     CALM_TRY(read_measured(ctx, a, "guard", take_guard));
     CALM_TRY(read_measured(ctx, a, "test", take_test));
     if (!a->result.evaluates || !a->result.encoder)
@@ -429,6 +456,8 @@ static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a, const size_
 
 /* ---- the whole line ---- */
 
+/* From cheap to dear: the output, the rows, then the model, whose digest takes a pass over its bytes.  The store is
+ * only read; a run that writes to it at the same time is not in the way. */
 static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
 {
     calm_pool_query query;
@@ -445,30 +474,35 @@ static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_a
     CALM_TRY(restore_pool(ctx, a));
     CALM_TRY(restore_scope(ctx, a));
     a->result.run_id = a->run.id;
+    /* A selection's document would be that of the run before it: its own choices are in "select" of the resolved
+     * form. */
     const calm_json *document = calm_json_get(a->run.recipe, "document");
     a->document = document && !calm_json_get(a->run.recipe, "select") ? document : a->run.recipe;
     return open_model(ctx, o, a);
 }
 
+/* The plan, complete and exportable, before the first byte is written. */
 static calm_status plan(calm_ctx *ctx, calm_assembly *a)
 {
     calm_solution solution;
-    size_t *places, *choice;
-    CALM_TRY(match_jobs(ctx, a, &places));
-    CALM_TRY(restore_candidates(ctx, a, places));
-    CALM_TRY(spread_named(ctx, a, places, a->result.name, &choice, &solution));
+    size_t *choice;
+    CALM_TRY(match_jobs(ctx, a));
+    CALM_TRY(restore_candidates(ctx, a));
+    CALM_TRY(spread_named(ctx, a, a->result.name, &choice, &solution));
     CALM_TRY(calm_plan_of_choice(ctx, &a->in, choice, &a->result.plan));
+    /* A run's fetcher would advise to run the same command again, which does not compute blobs here. */
     a->result.plan.fetch = fetch;
     a->result.plan.user = a;
-    CALM_TRY(check_blobs(ctx, a, places));
+    CALM_TRY(check_blobs(ctx, a));
     CALM_TRY(calm_formats_check(ctx, &a->recipe.formats, a->in.model, &a->result.plan));
-    CALM_TRY(restore_measured(ctx, a, places));
+    CALM_TRY(restore_measured(ctx, a));
     if (!calm_formats_want_importance(&a->recipe.formats))
         return CALM_OK;
     return calm_stored_windows(ctx, a->in.store, &a->run, a->in.model, a->recipe.model.dir, &a->in.calib);
 }
 
-/* The gates of the run's recipe, for the card: of a result that was measured. */
+/* The gates of the run's recipe, for the card.  They speak of the result that was measured: of a hybrid written
+ * instead of it, or of a selection, there are no figures. */
 static calm_status restore_gates(calm_ctx *ctx, calm_assembly *a)
 {
     const calm_json *gates = calm_json_get(a->run.recipe, "gates");
@@ -482,13 +516,15 @@ static calm_status restore_gates(calm_ctx *ctx, calm_assembly *a)
     return CALM_OK;
 }
 
+/* The gates of the card (calm_written_fn).  They are shown, not enforced: the run's verdict is in the store. */
 static calm_status judge(calm_ctx *ctx, void *user, const char *dir)
 {
     (void)dir;
     return calm_gates_measure(ctx, user);
 }
 
-/* The rows of what was written; a run that wrote nothing yet learns its size. */
+/* The rows of what was written.  The store is opened again, for writing, only now: while a checkpoint is assembled a
+ * run may write to it.  A run that wrote nothing yet gets its size. */
 static calm_status record(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
 {
     const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = o->command, .wait_seconds = -1};

@@ -1,4 +1,5 @@
-/* The checkpoint of a run from what the store has: nothing is computed again but, for imatrix, what inputs weigh. */
+/* The checkpoint of a run from the rows and blobs of the store: nothing is computed again, except the importance of
+ * inputs for an imatrix. */
 #ifndef CALM_RUN_REASSEMBLE_H
 #define CALM_RUN_REASSEMBLE_H
 
@@ -14,28 +15,29 @@ typedef struct calm_assemble_options {
     const char *model;       /* directory of the float model; NULL: where the run read it                */
     bool hybrid;             /* the run's choices, also where a uniform run was its result               */
     calm_words formats;      /* names; none: those of the run                                             */
-    calm_export_options export;    /* what exporters may be told                                          */
+    calm_export_options export;    /* options of exporters                                                */
     bool force;              /* replace the output                                                       */
     const char *command;     /* as typed                                                                 */
     calm_events events;
 } calm_assemble_options;
 
-/* The same run, standing where it exports. */
+/* The state of the run before its export, restored. */
 typedef struct calm_assembly {
     calm_stored_run run;
     calm_stored_pool stored;
     calm_scope scope;            /* what the recipe's pins leave to its units                            */
-    calm_recipe recipe;          /* as much of the run's as card and report need                         */
+    size_t *places;              /* [jobs of the pool] job of the model's layout                         */
+    calm_recipe recipe;          /* the run's, as far as card and report need it                         */
     const calm_json *document;   /* that is written as calm_recipe.json; borrowed from `run`             */
     calm_inputs in;
     calm_result result;
 } calm_assembly;
 
-/* Write the checkpoint of a run: what its result was, or its choices.  One block is in memory at a time; the directory
- * is complete under its name or not there.  Its files become artifacts of the run.  Close also after a failure.
- * CALM_EARG, CALM_EEXIST: the output may not be written; the run came to no result.  CALM_ENOTFOUND: no such run,
- * model or blob; for imatrix, no calibration text.  CALM_EMISMATCH: the model, or that text, is another one.
- * CALM_EFORMAT: a damaged blob, rows that contradict the model. */
+/* Write the checkpoint of a run: its result, or with `hybrid` its choices.  One block is in memory at a time; the
+ * directory is complete under its name or not there.  Its files become artifacts of the run.  Close also after a
+ * failure.  CALM_EARG, CALM_EEXIST: the output may not be written; the run came to no result.  CALM_ENOTFOUND: no
+ * such run, model or blob; for imatrix, no calibration text.  CALM_EMISMATCH: the model, or that text, is another
+ * one.  CALM_EFORMAT: a damaged blob, rows that contradict the model. */
 calm_status calm_reassemble(calm_ctx *ctx, const calm_assemble_options *options, calm_assembly *out);
 void calm_assembly_close(calm_assembly *assembly);
 

@@ -1,4 +1,7 @@
-/* A run that only chooses. */
+/* A run that only chooses.
+ *
+ * Scores and candidates are in the store, so another choice needs no model and takes milliseconds.  It becomes a run
+ * of its own, with the candidates of its parent; the parent's rows are never changed. */
 #include "ptq/run/reselect.h"
 
 #include <math.h>
@@ -10,14 +13,15 @@
 
 /* ---- what is asked for ---- */
 
+/* Stored words come from the calm that wrote them: a newer one may have units, rules or metrics of its own. */
 static calm_status unknown_word(calm_ctx *ctx, const calm_stored_run *run, const char *what, const char *word)
 {
     return calm_fail(ctx, CALM_EFORMAT, "run %lld has the %s \"%s\", which this calm does not know; say `choice.%s`",
                      (long long)run->id, what, word ? word : "", what);
 }
 
-/* Unit, rule and metric: of the options, else of the run; the metric of another unit's choice may not be one of
- * this. */
+/* Unit, rule and metric: of the options, else of the run.  A metric that was not asked for but is none of the new
+ * unit (delta_cka of jobs) is replaced by the rule's own. */
 static calm_status resolve_query(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run,
                                  calm_pool_query *out)
 {
@@ -38,7 +42,8 @@ static calm_status resolve_query(calm_ctx *ctx, const calm_reselect_options *o, 
     return CALM_OK;
 }
 
-/* Of the options, else of the selection that the run is, else of its recipe; a run may have compared several. */
+/* Bits per weight: of the options, else of the selection that the run is, else of its recipe.  A run that compared
+ * several budgets chose for none of them. */
 static calm_status resolve_budget(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run,
                                   double *out)
 {
@@ -55,8 +60,8 @@ static calm_status resolve_budget(calm_ctx *ctx, const calm_reselect_options *o,
     return CALM_OK;
 }
 
-/* Of the options, else of the selection that the run is, else of its recipe; in a format that the run was written in,
- * where the target reads one. */
+/* The engine: of the options, else of the selection that the run is, else of its recipe; with a format that the run
+ * was written in, where the engine reads one, since its limits depend on the format. */
 static calm_status resolve_target(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run,
                                   calm_requests *out)
 {
@@ -72,10 +77,12 @@ static calm_status resolve_target(calm_ctx *ctx, const calm_reselect_options *o,
     return CALM_OK;
 }
 
-/* What the run was asked, and behind it what the options ask, which counts more. */
+/* What the run was asked, and behind it what the options ask.  Pins of a later round count more than those of an
+ * earlier one; what is forbidden stays forbidden. */
 static calm_status resolve_requests(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run,
                                     calm_requests *out)
 {
+    /* Room behind either list for the options' own. */
     const size_t room = o->forbid.n > o->pins.n ? o->forbid.n : o->pins.n;
     calm_word *forbid;
     calm_pin *pins;
@@ -89,6 +96,7 @@ static calm_status resolve_requests(calm_ctx *ctx, const calm_reselect_options *
 
 /* ---- choosing ---- */
 
+/* A unit of this selection may span several units of the parent, which need not agree: jobs are compared. */
 bool calm_reselected_differs(const calm_reselected *s, size_t unit)
 {
     bool differs = false;
@@ -98,6 +106,8 @@ bool calm_reselected_differs(const calm_reselected *s, size_t unit)
     return differs;
 }
 
+/* How many units changed, and what the parent's choices took.  One job that it did not decide makes its bits unknown
+ * (NaN in the sum). */
 static void compare(calm_reselected *s)
 {
     const calm_pool *pool = &s->stored.pool;
@@ -110,6 +120,7 @@ static void compare(calm_reselected *s)
     s->bits_before = bits / calm_pool_weights(pool, 0, pool->n_jobs);
 }
 
+/* What a selection cannot repair: scores that were measured under assumptions which the new choice breaks. */
 static void warn(calm_ctx *ctx, const calm_reselected *s)
 {
     const char *prefix = calm_json_string(calm_json_get(calm_json_get(s->parent.recipe, "calibration"), "prefix"), "");
@@ -124,7 +135,8 @@ static void warn(calm_ctx *ctx, const calm_reselected *s)
                  s->solution.unprobed, s->stored.pool.n_units, s->stored.pool.metric);
 }
 
-/* All that is read, of one moment of the store. */
+/* All that is read, of one moment of the store: within a transaction, so that a run that writes meanwhile is seen as
+ * a whole or not at all. */
 static calm_status read_and_solve(calm_ctx *ctx, const calm_reselect_options *o, calm_store *store,
                                   calm_requests *requests, calm_reselected *out)
 {
@@ -143,6 +155,7 @@ static calm_status read_and_solve(calm_ctx *ctx, const calm_reselect_options *o,
                   strcmp(query.metric, out->parent.metric) != 0;
     out->budget = requests->budget;
     out->target = requests->target;
+    /* Before solving: a parent whose choices contradict its pool is not a base for another choice. */
     CALM_TRY(calm_stored_entries(ctx, &out->parent, &out->stored, &out->before));
     CALM_TRY(calm_solve(ctx, pool, requests, &out->solution));
     compare(out);
@@ -151,7 +164,8 @@ static calm_status read_and_solve(calm_ctx *ctx, const calm_reselect_options *o,
 
 /* ---- keeping ---- */
 
-/* The member "select" of the recipe; `run` 0: without it, for the key. */
+/* The member "select" of the recipe: all that was asked, resolved, so that this run can be selected from again.
+ * `run` 0: without it, for the key. */
 static calm_json *select_json(const calm_reselected *s, const calm_requests *requests, int64_t run)
 {
     calm_json *root = calm_json_new_object(), *forbid = calm_json_new_array(), *pins = calm_json_new_array();
@@ -190,7 +204,8 @@ static calm_status write_json(calm_ctx *ctx, calm_json *value, calm_text *out)
     return status;
 }
 
-/* Of the parent, the options and what came of them: the same again is the same run. */
+/* Of the parent, the options and what came of them: the same again is the same run.  The chosen candidates are in it
+ * because a later calm quantize may have added scores, after which the same options choose otherwise. */
 static calm_status make_key(calm_ctx *ctx, const calm_reselected *s, const calm_requests *requests,
                             char key[CALM_SHA256_HEX])
 {
@@ -199,6 +214,7 @@ static calm_status make_key(calm_ctx *ctx, const calm_reselected *s, const calm_
     calm_sha256 sha;
     calm_text_init(&options);
     const calm_status status = write_json(ctx, select_json(s, requests, 0), &options);
+    /* Every init needs its finish, also when the options could not be written. */
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-select-1");
     calm_sha256_field(&sha, CALM_VERSION);
@@ -212,6 +228,7 @@ static calm_status make_key(calm_ctx *ctx, const calm_reselected *s, const calm_
     return status != CALM_OK ? status : hashed;
 }
 
+/* The run, its candidates, its choices and its end, in the caller's transaction: readers see a finished run. */
 static calm_status put_run(calm_ctx *ctx, calm_store *store, const calm_reselect_options *o, const char *key,
                            const char *recipe, calm_reselected *s)
 {
@@ -233,6 +250,7 @@ static calm_status put_run(calm_ctx *ctx, calm_store *store, const calm_reselect
     return calm_store_run_end(ctx, store, s->run, &outcome);
 }
 
+/* Within the writer's transaction: of two equal selections at once the second finds the first. */
 static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_reselect_options *o,
                                const calm_requests *requests, calm_reselected *s)
 {
@@ -247,6 +265,8 @@ static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_rese
     s->run = s->found ? known.integer : 0;
     if (s->found)
         return CALM_OK;
+    /* The parent's resolved recipe is the run's too, but for "select", which replaces that of an earlier selection
+     * and repeats what it asked. */
     calm_json *json = calm_json_copy(s->parent.recipe);
     calm_json_set(json, "select", select_json(s, requests, s->parent.id));
     calm_text_init(&recipe);
@@ -257,6 +277,8 @@ static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_rese
     return status;
 }
 
+/* The store is opened again, for writing: choosing held no lock.  What another program removed meanwhile (calm gc)
+ * breaks a foreign key, and then nothing is put. */
 static calm_status keep(calm_ctx *ctx, const calm_reselect_options *o, const calm_requests *requests,
                         calm_reselected *s)
 {
@@ -281,6 +303,7 @@ calm_status calm_reselect(calm_ctx *ctx, const calm_reselect_options *o, calm_re
     calm_status status = calm_store_begin(ctx, store);
     if (status == CALM_OK)
         status = read_and_solve(ctx, o, store, &requests, out);
+    /* Nothing was written; this ends the moment that was read. */
     calm_store_rollback(store);
     calm_store_close(store);
     CALM_TRY(status);

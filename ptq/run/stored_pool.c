@@ -1,4 +1,8 @@
-/* Pools, read back from the store. */
+/* Pools, read back from the store.
+ *
+ * Candidates, jobs and scores come from three queries and meet in one table of cells, [n_jobs][n_entries].  The store
+ * is a file that people may have edited, merged or damaged: whatever contradicts itself is an error that names the
+ * candidate, and no number of a row is an index before it was checked. */
 #include "ptq/run/stored_pool.h"
 
 #include <math.h>
@@ -7,7 +11,7 @@
 
 #include "algorithms/algorithm.h"
 
-/* Most entries of a pool: more is not a run of calm. */
+/* Most entries of a pool: more is not a run of calm.  It bounds arrays on the stack below. */
 #define MAX_ENTRIES ((size_t)1000)
 
 /* ---- reading the pool ---- */
@@ -26,6 +30,7 @@ typedef struct job_row {
     calm_stored_choice choice;
 } job_row;
 
+/* What the queries' callbacks fill, in the order of the members. */
 typedef struct reading {
     calm_store *store;
     const calm_stored_run *run;
@@ -46,6 +51,7 @@ typedef struct reading {
     const char *tie, *probe;   /* names of the scores beside the query's             */
 } reading;
 
+/* A row that cannot be: which, in which file, of which run. */
 static calm_status contradiction(calm_ctx *ctx, const reading *r, const char *what, int64_t candidate)
 {
     return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld: candidate %lld %s", calm_store_path(r->store),
@@ -54,7 +60,17 @@ static calm_status contradiction(calm_ctx *ctx, const reading *r, const char *wh
 
 /* ---- entries ---- */
 
-/* One more entry; the algorithm is parsed for what the activation rule asks, and one of another version is none. */
+/* Rows of the store are valid during the query alone; what is kept of them lies in ctx->out. */
+static calm_status copy_text(calm_ctx *ctx, const char *text, const char **out)
+{
+    char *copy;
+    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", text));
+    *out = copy;
+    return CALM_OK;
+}
+
+/* One more entry.  Its algorithm is parsed for what the activation rule asks; one of another version is no failure,
+ * since its candidates are there and may be chosen.  An unknown scheme is one: bits could not be counted. */
 static calm_status add_entry(calm_ctx *ctx, reading *r, const char *algorithm, const char *chain, const char *scheme,
                              size_t *out)
 {
@@ -71,14 +87,10 @@ static calm_status add_entry(calm_ctx *ctx, reading *r, const char *algorithm, c
         r->entries = more;
     }
     calm_pool_entry *entry = &r->entries[r->n_entries];
-    char *text;
     *entry = (calm_pool_entry){0};
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", algorithm));
-    entry->algorithm = text;
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", chain));
-    entry->chain = text;
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", scheme));
-    entry->scheme_name = text;
+    CALM_TRY(copy_text(ctx, algorithm, &entry->algorithm));
+    CALM_TRY(copy_text(ctx, chain, &entry->chain));
+    CALM_TRY(copy_text(ctx, scheme, &entry->scheme_name));
     const bool known = calm_scheme_parse(ctx, scheme, &entry->scheme) == CALM_OK && entry->scheme.bits > 0;
     calm_ctx_forgive(ctx);
     if (!known && !r->query->partial)
@@ -91,7 +103,8 @@ static calm_status add_entry(calm_ctx *ctx, reading *r, const char *algorithm, c
     return CALM_OK;
 }
 
-/* Can it be in a pool of several schemes?  What this calm does not know is taken at its word. */
+/* Can it be in a pool of several schemes?  Recipes leave out algorithms that do not reach a scheme.  What this calm
+ * does not know is taken at its word. */
 static bool may_reach(calm_ctx *ctx, const char *algorithm, const char *scheme_name)
 {
     calm_algorithm *parsed;
@@ -125,18 +138,11 @@ static calm_status list_recipe(calm_ctx *ctx, reading *r)
     return CALM_OK;
 }
 
-static calm_status set_chain(calm_ctx *ctx, calm_pool_entry *entry, const char *chain)
-{
-    char *text;
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", chain));
-    entry->chain = text;
-    return CALM_OK;
-}
-
 /* The entry of a candidate: of its chain; of "rtn for gptq", which an expert with too few tokens has, that of gptq. */
 static calm_status find_entry(calm_ctx *ctx, reading *r, const char *name, const char *chain, const char *scheme,
                               size_t *out)
 {
+    /* Chains identify an entry, names do not: a preset may have been renamed, or given other options, since the run. */
     const char *asked = strstr(name, " for ");
     for (size_t i = 0; i < r->n_entries; i++) {
         const calm_pool_entry *entry = &r->entries[i];
@@ -146,26 +152,25 @@ static calm_status find_entry(calm_ctx *ctx, reading *r, const char *name, const
         if (asked || unknown ? strcmp(entry->algorithm, asked ? asked + 5 : name) == 0
                              : strcmp(entry->chain, chain) == 0) {
             *out = i;
-            return unknown && !asked ? set_chain(ctx, &r->entries[i], chain) : CALM_OK;
+            return unknown && !asked ? copy_text(ctx, chain, &r->entries[i].chain) : CALM_OK;
         }
     }
-    if (asked)    /* an earlier run may have called the same chain otherwise */
-        for (size_t i = 0; i < r->n_entries; i++) {
-            calm_algorithm *parsed;
-            const bool same = strcmp(r->entries[i].scheme_name, scheme) == 0 &&
-                              calm_algorithm_parse(ctx, asked + 5, &parsed) == CALM_OK &&
-                              strcmp(calm_algorithm_canonical(parsed), r->entries[i].chain) == 0;
-            calm_ctx_forgive(ctx);
-            if (same) {
+    calm_algorithm *parsed;
+    if (asked && calm_algorithm_parse(ctx, asked + 5, &parsed) == CALM_OK)
+        for (size_t i = 0; i < r->n_entries; i++)    /* an earlier run may have called the same chain otherwise */
+            if (strcmp(r->entries[i].scheme_name, scheme) == 0 &&
+                strcmp(calm_algorithm_canonical(parsed), r->entries[i].chain) == 0) {
                 *out = i;
                 return CALM_OK;
             }
-        }
+    calm_ctx_forgive(ctx);
     return add_entry(ctx, r, asked ? asked + 5 : name, asked ? asked + 5 : chain, scheme, out);
 }
 
 /* ---- candidates ---- */
 
+/* One candidate of the run.  Several runs share candidates, hence the names of the run's own recipe decide what an
+ * entry is called. */
 static calm_status add_raw(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
 {
     reading *r = user;
@@ -173,7 +178,7 @@ static calm_status add_raw(calm_ctx *ctx, void *user, size_t n, const char *cons
     (void)names;
     if (!v)
         return CALM_OK;
-    if (r->n_raw == r->raw_room)
+    if (r->n_raw == r->raw_room)    /* the rows were counted before */
         return contradiction(ctx, r, "came while the store was read", calm_value_as_int(&v[0]));
     raw_row *raw = &r->raw[r->n_raw++];
     *raw = (raw_row){.job_id = calm_value_as_int(&v[1]),
@@ -193,6 +198,7 @@ static calm_status add_raw(calm_ctx *ctx, void *user, size_t n, const char *cons
     return find_entry(ctx, r, v[2].text, v[3].text, v[4].text, &raw->entry);
 }
 
+/* A run that was interrupted before its first candidate was there. */
 static calm_status nothing_competed(calm_ctx *ctx, const reading *r)
 {
     const calm_stored_run *run = r->run;
@@ -202,6 +208,8 @@ static calm_status nothing_competed(calm_ctx *ctx, const reading *r)
                      run->reason ? ": " : "", run->reason ? run->reason : "");
 }
 
+/* By rising id, so that scores, in the same order, need one pass.  CROSS JOIN keeps SQLite to the order of the
+ * tables as written: from the run to its candidates, by their keys. */
 static calm_status read_candidates(calm_ctx *ctx, reading *r)
 {
     const calm_value run = calm_value_int(r->run->id);
@@ -222,7 +230,8 @@ static calm_status read_candidates(calm_ctx *ctx, reading *r)
                             &run, 1, add_raw, r);
 }
 
-/* Entries of one scheme side by side, in the order in which schemes and entries came; names as people know them. */
+/* Entries of one scheme side by side, in the order in which schemes and entries came; then their names, which have
+ * the scheme where there are several.  `place` moves the candidates' entries along. */
 static calm_status sort_entries(calm_ctx *ctx, reading *r, size_t *n_schemes)
 {
     calm_pool_entry *sorted;
@@ -232,7 +241,7 @@ static calm_status sort_entries(calm_ctx *ctx, reading *r, size_t *n_schemes)
     *n_schemes = 0;
     for (size_t i = 0; i < r->n_entries; i++) {
         bool first = true;
-        for (size_t j = 0; j < i && first; j++)
+        for (size_t j = 0; j < i && first; j++)    /* is it the first of its scheme? */
             first = strcmp(r->entries[j].scheme_name, r->entries[i].scheme_name) != 0;
         for (size_t j = i; j < r->n_entries && first; j++)
             if (strcmp(r->entries[j].scheme_name, r->entries[i].scheme_name) == 0) {
@@ -275,7 +284,8 @@ static void drop_untried(reading *r)
 
 /* ---- jobs ---- */
 
-/* Name of the unit of a job, as calm_layout_unit_name makes it. */
+/* Name of the unit of a job, as calm_layout_unit_name makes it of a layout, which is not at hand: block, sublayer
+ * and role are columns. */
 static calm_status name_unit(calm_ctx *ctx, calm_unit unit, const char *block, const char *sublayer, const char *role,
                              const char *name, const char **out)
 {
@@ -299,6 +309,8 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+/* One job of the model, with the choice that the run made for it, if any.  Sizes become weights and bits: none may
+ * be 0. */
 static calm_status add_job(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
 {
     reading *r = user;
@@ -311,6 +323,7 @@ static calm_status add_job(calm_ctx *ctx, void *user, size_t n, const char *cons
         || !calm_value_as_string(&v[3]) || !calm_value_as_string(&v[4]))
         return calm_fail(ctx, CALM_EFORMAT, "%s: job %lld is not one of calm's", calm_store_path(r->store),
                          (long long)calm_value_as_int(&v[0]));
+    /* Jobs that should have candidates, for check_complete: without "blocks" all. */
     const calm_json *blocks = calm_json_get(r->run->recipe, "blocks");
     r->n_expected += calm_value_as_int(&v[5]) >= calm_json_int(calm_json_at(blocks, 0), 0) &&
                      calm_value_as_int(&v[5]) <= calm_json_int(calm_json_at(blocks, 1), INT64_MAX);
@@ -333,6 +346,7 @@ static calm_status add_job(calm_ctx *ctx, void *user, size_t n, const char *cons
     return name_unit(ctx, r->query->unit, v[4].text, v[3].text, job->role, job->name, &job->unit);
 }
 
+/* All jobs of the model in its order; those that are not of the run go when cells are placed. */
 static calm_status read_jobs(calm_ctx *ctx, reading *r)
 {
     const calm_value params[] = {calm_value_int(r->run->model_id), calm_value_int(r->run->id),
@@ -354,7 +368,7 @@ static calm_status read_jobs(calm_ctx *ctx, reading *r)
                             params, 3, add_job, r);
 }
 
-/* Job ids with their places, for finding. */
+/* Where a job stands, sorted by its id for finding: ids are in the order in which jobs were first put, which is any. */
 typedef struct job_place {
     int64_t id;
     size_t at;
@@ -373,6 +387,7 @@ static job_place *find_place(job_place *places, size_t n, int64_t id)
     return bsearch(&wanted, places, n, sizeof *places, compare_places);
 }
 
+/* NaN and 0 are what an absent candidate has. */
 static calm_status new_cells(calm_ctx *ctx, reading *r, size_t n_jobs)
 {
     size_t n;
@@ -405,13 +420,14 @@ static calm_status place_cells(calm_ctx *ctx, reading *r)
         place->used = true;
     }
     for (size_t i = 0; i < r->n_jobs; i++) {
-        now[i] = n_used;
+        now[i] = n_used;    /* where job i stands from now on */
         if (find_place(places, r->n_jobs, r->jobs[i].job.id)->used)
             r->jobs[n_used++] = r->jobs[i];
     }
     CALM_TRY(new_cells(ctx, r, n_used));
     for (size_t i = 0; i < r->n_raw; i++) {
         const size_t job = now[find_place(places, r->n_jobs, r->raw[i].job_id)->at];
+        /* Scores find their cell by this, without job and entry. */
         r->of_raw[i] = &r->cells[job * r->n_entries + r->raw[i].entry];
         *r->of_raw[i] = r->raw[i].cell;    /* of two, the later */
         r->more[job * r->n_entries + r->raw[i].entry] = r->raw[i].more;
@@ -420,7 +436,8 @@ static calm_status place_cells(calm_ctx *ctx, reading *r)
     return CALM_OK;
 }
 
-/* A run that did not come to its end may lack candidates: choosing among the others would be a plan of half a model. */
+/* A run that did not come to its end may lack candidates: choosing among the others would be a plan of half a model.
+ * A light run leaves candidates out on purpose, so there only whole jobs are counted. */
 static calm_status check_complete(calm_ctx *ctx, const reading *r)
 {
     size_t n_missing = r->n_expected > r->n_jobs ? (r->n_expected - r->n_jobs) * r->n_entries : 0;
@@ -436,6 +453,7 @@ static calm_status check_complete(calm_ctx *ctx, const reading *r)
 
 /* ---- scores ---- */
 
+/* One score; both lists rise by candidate, so that `at` only moves forward. */
 static calm_status add_score(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
 {
     reading *r = user;
@@ -459,12 +477,14 @@ static calm_status add_score(calm_ctx *ctx, void *user, size_t n, const char *co
     return CALM_OK;
 }
 
+/* The rule's score, the one that decides near ties, and the probe: those that a choice reads.  Of a candidate that
+ * failed there are none. */
 static calm_status read_scores(calm_ctx *ctx, reading *r)
 {
     const char *metric = r->query->metric ? r->query->metric : r->tie;
     const bool delta = strncmp(metric, "delta_", 6) == 0;
     r->tie = calm_score_name(delta ? CALM_POINT_DELTA : calm_unit_point(r->query->unit), CALM_METRIC_LOG_REL_MSE);
-    r->probe = calm_score_name(calm_unit_point(r->query->unit), CALM_SCORE_PROBE_KL);
+    r->probe = calm_score_name(calm_unit_point(r->query->unit), CALM_SCORE_PROBE_KL);    /* "probe_kl" */
     const calm_value params[] = {calm_value_int(r->run->id), calm_value_text(calm_unit_name(r->query->unit)),
                                  calm_value_text(metric), calm_value_text(r->tie), calm_value_text(r->probe)};
     return calm_store_query(ctx, r->store,
@@ -486,7 +506,8 @@ static calm_status list_schemes(calm_ctx *ctx, const reading *r, size_t n, const
     return CALM_OK;
 }
 
-/* What was read, as the caller gets it. */
+/* What was read, as the caller gets it.  Jobs and choices were read side by side in ctx->scratch and are parted into
+ * ctx->out. */
 static calm_status hand_over(calm_ctx *ctx, const reading *r, size_t n_schemes, calm_stored_pool *out)
 {
     calm_pool_job *jobs;
@@ -504,6 +525,8 @@ static calm_status hand_over(calm_ctx *ctx, const reading *r, size_t n_schemes, 
     return calm_pool_index(ctx, &out->pool);
 }
 
+/* The order matters: entries are final (dropped, sorted) before cells are counted, jobs before cells are placed,
+ * cells before scores arrive. */
 calm_status calm_pool_of_store(calm_ctx *ctx, calm_store *store, const calm_stored_run *run,
                                const calm_pool_query *query, calm_stored_pool *out)
 {

@@ -4,7 +4,7 @@
 
 #include "ptq/run/stored_run.h"
 
-/* What is read of a pool. */
+/* Which pool to read: what its units are, and which scores the choice reads. */
 typedef struct calm_pool_query {
     calm_unit unit;
     calm_choice_rule rule;
@@ -23,7 +23,7 @@ typedef struct calm_stored_choice {
     int64_t block_id, position;  /* of the job                                                        */
 } calm_stored_choice;
 
-/* What the store has of a candidate beside what a choice reads. */
+/* Columns of a candidate that a choice does not read. */
 typedef struct calm_stored_cell {
     const char *algorithm;       /* as it ran: "rtn for gptq" of an expert with too few tokens; NULL: no candidate */
     double bits_per_weight;      /* NaN: unknown                                                      */

@@ -1,4 +1,7 @@
-/* Runs, read back from the store. */
+/* Runs, read back from the store.
+ *
+ * Its recipe is the JSON that the run resolved, with members "document" (the recipe file) and, of a selection,
+ * "select".  Older runs have fewer members: whatever is absent has a fallback. */
 #include "ptq/run/stored_run.h"
 
 #include <ctype.h>
@@ -17,6 +20,7 @@ calm_status calm_stored_run_number(calm_ctx *ctx, const char *owner, const char 
     char *end;
     errno = 0;
     const long long value = strtoll(word, &end, 10);
+    /* strtoll would take blanks and signs too. */
     if (!isdigit((unsigned char)word[0]) || *end || errno || value < 1)
         return calm_fail(ctx, CALM_EARG, "calm %s: RUN \"%s\": expected a number from 1; see calm inspect", owner,
                          word);
@@ -24,10 +28,11 @@ calm_status calm_stored_run_number(calm_ctx *ctx, const char *owner, const char 
     return CALM_OK;
 }
 
+/* The newest run is what people most often mean. */
 static calm_status no_such_run(calm_ctx *ctx, calm_store *store, int64_t run)
 {
     calm_value newest;
-    calm_ctx_forgive(ctx);
+    calm_ctx_forgive(ctx);    /* of the query that found nothing */
     CALM_TRY(calm_store_query_one(ctx, store, "SELECT max(id) FROM run", NULL, 0, &newest, 1));
     if (newest.type != CALM_VALUE_INTEGER)
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no run %lld; it has no runs", calm_store_path(store),
@@ -39,8 +44,8 @@ static calm_status no_such_run(calm_ctx *ctx, calm_store *store, int64_t run)
 calm_status calm_stored_run_read(calm_ctx *ctx, calm_store *store, int64_t run, calm_stored_run *out)
 {
     static const char sql[] =
-        "SELECT r.model_id, r.calibration_id, r.key, r.status, r.unit, r.rule, r.metric, r.result, r.reason,"
-        " r.bits_per_weight, r.bytes_after, r.recipe, m.digest, m.name, m.path"
+        "SELECT r.model_id, r.calibration_id, r.bits_per_weight, r.bytes_after, r.key, r.status, r.unit, r.rule,"
+        " r.metric, r.result, r.reason, r.recipe, m.digest, m.name, m.path"
         " FROM run r JOIN model m ON m.id = r.model_id WHERE r.id = ?1";
     const calm_value id = calm_value_int(run);
     calm_value v[15];
@@ -49,18 +54,18 @@ calm_status calm_stored_run_read(calm_ctx *ctx, calm_store *store, int64_t run, 
     if (status == CALM_ENOTFOUND)
         return no_such_run(ctx, store, run);
     CALM_TRY(status);
+    /* SQLite lets a cell have any type: one of another type than expected is 0, NaN or NULL here. */
     out->model_id = calm_value_as_int(&v[0]);
     out->calibration_id = calm_value_as_int(&v[1]);
-    out->bits_per_weight = calm_value_as_real(&v[9]);
-    out->bytes_after = calm_value_as_int(&v[10]);
+    out->bits_per_weight = calm_value_as_real(&v[2]);
+    out->bytes_after = calm_value_as_int(&v[3]);
+    /* In the order of the columns behind the numbers. */
     const char **const texts[] = {&out->key, &out->status, &out->unit, &out->rule, &out->metric, &out->result,
-                                  &out->reason};
-    for (size_t i = 0; i < 7; i++)
-        *texts[i] = calm_value_as_string(&v[2 + i]);
-    out->recipe_text = calm_value_as_string(&v[11]);
-    out->model_digest = calm_value_as_string(&v[12]);
-    out->model_name = calm_value_as_string(&v[13]);
-    out->model_path = calm_value_as_string(&v[14]);
+                                  &out->reason, &out->recipe_text, &out->model_digest, &out->model_name,
+                                  &out->model_path};
+    for (size_t i = 0; i < 11; i++)
+        *texts[i] = calm_value_as_string(&v[4 + i]);
+    /* The schema demands these texts; a file that was edited by hand need not have them. */
     if (!out->key || !out->status || !out->unit || !out->recipe_text || !out->model_digest || !out->model_name)
         return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld is incomplete: a text is missing", calm_store_path(store),
                          (long long)run);
@@ -72,6 +77,7 @@ calm_status calm_stored_run_read(calm_ctx *ctx, calm_store *store, int64_t run, 
     return CALM_OK;
 }
 
+/* Texts lie in ctx->out; the parsed recipe alone is on the heap. */
 void calm_stored_run_clear(calm_stored_run *run)
 {
     calm_json_free(run->recipe);
@@ -80,6 +86,7 @@ void calm_stored_run_clear(calm_stored_run *run)
 
 /* ---- what it was asked ---- */
 
+/* After false *unit is CALM_N_UNITS, which is none. */
 bool calm_stored_run_unit(const calm_stored_run *run, calm_unit *unit)
 {
     for (*unit = 0; *unit < CALM_N_UNITS; ++*unit)
@@ -96,7 +103,8 @@ bool calm_stored_run_rule(const calm_stored_run *run, calm_choice_rule *rule)
     return false;
 }
 
-/* "forbid" of an array of texts; of the recipe's own only numbers, since what it names is not in its pool. */
+/* "forbid" of an array of texts.  Of the recipe's own only numbers of candidates: what it names is not in its pool,
+ * so a name would be an error. */
 static calm_status add_forbidden(calm_ctx *ctx, const calm_json *words, bool numbers, calm_word *forbid, size_t *n)
 {
     for (size_t i = 0; i < calm_json_size(words); i++) {
@@ -107,7 +115,7 @@ static calm_status add_forbidden(calm_ctx *ctx, const calm_json *words, bool num
     return CALM_OK;
 }
 
-/* "pins" of the recipe: an object of units. */
+/* "pins" of the recipe: an object of units, round 0. */
 static calm_status add_own_pins(calm_ctx *ctx, const calm_json *object, calm_pin *pins, size_t *n)
 {
     const calm_json *value;
@@ -123,7 +131,8 @@ static calm_status add_own_pins(calm_ctx *ctx, const calm_json *object, calm_pin
     return CALM_OK;
 }
 
-/* "pin" of selections: an array, rounds rising. */
+/* "pin" of selections: an array, in rounds.  A round must not be below the one before it, which pins rely on; a file
+ * that says so is read as the same round. */
 static calm_status add_later_pins(calm_ctx *ctx, const calm_json *array, calm_pin *pins, size_t *n)
 {
     int round = 1;
@@ -148,6 +157,7 @@ calm_status calm_stored_requests(calm_ctx *ctx, const calm_stored_run *run, size
     const calm_json *own_forbid = calm_json_get(choice, "forbid"), *own_pins = calm_json_get(choice, "pins");
     const calm_json *later_forbid = calm_json_get(select, "forbid"), *later_pins = calm_json_get(select, "pin");
     *out = (calm_requests){.budget = NAN};
+    /* Sizes of the JSON are upper bounds: entries that are no texts are skipped. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, *forbid, calm_json_size(own_forbid) + calm_json_size(later_forbid) + room));
     CALM_TRY(CALM_NEW(ctx, ctx->out, *pins, calm_json_size(own_pins) + calm_json_size(later_pins) + room));
     CALM_TRY(add_forbidden(ctx, own_forbid, true, *forbid, &out->n_forbid));

@@ -1,4 +1,4 @@
-/* A run as the store has it: what it was, and what it was asked.  Nothing here needs the model. */
+/* A run as the store has it: its row, and the requests of its recipe.  Nothing here needs the model. */
 #ifndef CALM_RUN_STORED_RUN_H
 #define CALM_RUN_STORED_RUN_H
 
@@ -29,8 +29,8 @@ void calm_stored_run_clear(calm_stored_run *run);
 bool calm_stored_run_unit(const calm_stored_run *run, calm_unit *unit);
 bool calm_stored_run_rule(const calm_stored_run *run, calm_choice_rule *rule);
 
-/* What the run's own choice was asked, with what earlier selections asked of it, in rounds: forbid and pins, with
- * `room` more places for each behind them, in ctx->out.  Texts are the run's. */
+/* The requests that the run's choice was made under: those of its recipe, then those of selections, in rounds.  forbid
+ * and pins have `room` more places behind them; in ctx->out.  Texts are borrowed from the run. */
 calm_status calm_stored_requests(calm_ctx *ctx, const calm_stored_run *run, size_t room, calm_word **forbid,
                                  calm_pin **pins, calm_requests *out);
 

@@ -1,4 +1,8 @@
-/* A run's recipe becomes its calibration windows again. */
+/* A run's recipe becomes its calibration windows again.
+ *
+ * The store has no texts, but digests of the text and of the tokens that it gave.  The text is read as the run read
+ * it, and the result must have the digest of the tokens: then it is the same windows, whatever happened to files in
+ * between. */
 #include "ptq/run/stored_windows.h"
 
 #include <string.h>
@@ -13,6 +17,7 @@ typedef struct known {
     int64_t n, n_tokens;
 } known;
 
+/* A run without calibration, or of an older store, has no digests to compare with. */
 static calm_status read_known(calm_ctx *ctx, calm_store *store, const calm_stored_run *run, known *out)
 {
     static const char sql[] = "SELECT text_digest, tokens_digest, n_windows, n_tokens FROM calibration WHERE id = ?1";
@@ -32,7 +37,8 @@ static calm_status read_known(calm_ctx *ctx, calm_store *store, const calm_store
 
 /* ---- the recipe ---- */
 
-/* "calibration" as recipe files have it, from the resolved form: of runs that no file stands for, as calm ablate's. */
+/* "calibration" as recipe files have it, from the resolved form: of runs that no file stands for, as calm ablate's.
+ * A bundled text is what a recipe without a text has. */
 static calm_json *from_resolved(const calm_json *recipe)
 {
     const calm_json *before = calm_json_get(recipe, "calibration"), *choice = calm_json_get(recipe, "choice");
@@ -51,7 +57,8 @@ static calm_json *from_resolved(const calm_json *recipe)
     return after;
 }
 
-/* The part of the run's recipe that says which windows, as a recipe file: untrusted until it is checked. */
+/* The part of the run's recipe that says which windows, as a recipe file of its own: untrusted until it is checked.
+ * Nothing else of the recipe matters, and it may be of an older version. */
 static calm_json *calibration_document(const calm_stored_run *run)
 {
     const calm_json *document = calm_json_get(run->recipe, "document");
@@ -63,6 +70,7 @@ static calm_json *calibration_document(const calm_stored_run *run)
     return root;
 }
 
+/* Checked like a file that was given, so that no value of the store reaches the reader of texts unchecked. */
 static calm_status restore_spec(calm_ctx *ctx, calm_store *store, const calm_stored_run *run, calm_recipe_spec *out)
 {
     char *where;
@@ -92,6 +100,8 @@ static calm_status find_text(calm_ctx *ctx, const calm_stored_run *run, const kn
                      path[0] == '/' ? "" : ", or work in the folder that calm quantize worked in");
 }
 
+/* The stage of a run (calm_inputs_read_windows) over inputs that have a recipe, a model and a tokenizer alone; guard
+ * windows are cut too, since they decide where calibration ends. */
 static calm_status read_windows(calm_ctx *ctx, const calm_recipe *recipe, calm_model *model, calm_windows *out)
 {
     calm_inputs in = {.recipe = recipe, .model = model};
@@ -99,11 +109,12 @@ static calm_status read_windows(calm_ctx *ctx, const calm_recipe *recipe, calm_m
     if (status == CALM_OK)
         status = calm_inputs_read_windows(ctx, &in);
     *out = in.calib;
-    calm_tokenizer_close(in.tokenizer);
+    calm_tokenizer_close(in.tokenizer);    /* windows have ids, no texts */
     return status;
 }
 
-/* A text that is not the run's may well give no windows at all. */
+/* A text that is not the run's may well give no windows at all: then the other text is what to report, not what the
+ * reader found in it. */
 static calm_status blame_text(calm_ctx *ctx, const calm_stored_run *run, const known *want, const char *path,
                               const char *digest, calm_status status)
 {
@@ -117,7 +128,8 @@ static calm_status blame_text(calm_ctx *ctx, const calm_stored_run *run, const k
                      "put the run's back", path, (long long)run->id, want->text, digest, reason);
 }
 
-/* The text is another one, or the tokenizer that reads it. */
+/* Other windows: of another text, or of the same text and another tokenizer.  The digest of the text says which,
+ * and so what to put back. */
 static calm_status check_windows(calm_ctx *ctx, const calm_stored_run *run, const known *want,
                                  const calm_recipe *recipe, const char *digest, const calm_windows *found)
 {

@@ -6,11 +6,11 @@
 #include "ptq/data/windows.h"
 #include "ptq/model/model.h"
 
-/* Read the text that the run's recipe names with the tokenizer in `model_dir`, into ctx->out: the run's windows to the
- * last id.  A relative path counts from the working folder, a bundled text from CALM_HOME.
+/* Read the text that the run's recipe names, with the tokenizer in `model_dir`, into ctx->out: exactly the run's
+ * windows.  A relative path counts from the working folder, a bundled text from CALM_HOME.
  *   model   the float model, for the size of its vocabulary
- * CALM_ENOTFOUND: there is no such text.  CALM_EMISMATCH: it gives other windows than the run had, with expected and
- * found. CALM_EFORMAT: the store's recipe or digest is damaged.  The failures of the tokenizer. */
+ * CALM_ENOTFOUND: there is no such text.  CALM_EMISMATCH: it gives other windows than the run had; the message has
+ * both.  CALM_EFORMAT: the store's recipe or digest is damaged.  The failures of the tokenizer. */
 calm_status calm_stored_windows(calm_ctx *ctx, calm_store *store, const calm_stored_run *run, calm_model *model,
                                 char *model_dir, calm_windows *out);
 

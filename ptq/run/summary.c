@@ -1,4 +1,7 @@
-/* Summary: tables of a result, for reports and cards. */
+/* Summary: tables of a result, for reports and cards.
+ *
+ * The table of units is read from the run's rows in the store, not from its memory, so that a reassembly, which has
+ * no scores in memory, writes the same card. */
 #include "ptq/run/summary.h"
 
 #include <math.h>
@@ -9,7 +12,8 @@
 
 /* ---- units ---- */
 
-/* One row per unit, with the places of the activation maxima as the store knows them. */
+/* One row per job, with the places of the activation maxima as the store knows them.  LEFT JOINs: a job that stays
+ * float has no candidate, one without statistics no activation. */
 static const char units_sql[] =
     "SELECT c.unit, j.name, coalesce(a.name, 'float'), s1.value, s2.value, s3.value, p.value, p.text, p.channel, "
     "p.window, p.token,"
@@ -24,11 +28,13 @@ static const char units_sql[] =
     " LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1"
     " WHERE c.run_id = ?1 ORDER BY b.number, j.position";
 
+/* Columns of units_sql, in its order. */
 enum {
     UNIT, JOB, ALGORITHM, CKA, CKA_TOKEN, REL_MSE, PEAK, PEAK_TEXT, CHANNEL,
     WINDOW, POSITION, CREST, BITS, ADVICE, REASON
 };
 
+/* The same columns as JSON has them. */
 const char *const calm_summary_keys[CALM_SUMMARY_COLUMNS] = {
     "unit", "job", "algorithm", "cka", "cka_token", "rel_mse", "activation_max", "token",
     "channel", "window", "position", "crest", "bits", "advice", "reason"};
@@ -45,7 +51,7 @@ typedef struct units_rows {
     bool bits;    /* jobs differ in their bits */
 } units_rows;
 
-/* A row for people: what was chosen, how near it is, what its input looks like. */
+/* A row of the table: what was chosen, how near it is, what its input looks like. */
 static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
 {
     const units_rows *rows = user;
@@ -61,6 +67,7 @@ static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *con
     calm_table_scientific(table, calm_value_as_real(&values[CKA_TOKEN]), 2);
     calm_table_scientific(table, calm_value_as_real(&values[REL_MSE]), 2);
     calm_table_fixed(table, calm_value_as_real(&values[PEAK]), 2);
+    /* The token is shown by its text, and found again by window and position. */
     if (values[PEAK].type == CALM_VALUE_NULL)
         calm_table_empty(table);
     else
@@ -74,6 +81,7 @@ static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *con
     return CALM_OK;
 }
 
+/* The shared expert is none: its jobs are named "shared_expert". */
 static bool is_expert(const char *unit)
 {
     return strstr(unit, ".experts.") != NULL;
@@ -86,6 +94,7 @@ static calm_status add_dense_unit(calm_ctx *ctx, void *user, size_t n, const cha
     return values && is_expert(values[JOB].text) ? CALM_OK : add_unit(ctx, user, n, names, values);
 }
 
+/* Columns that would be empty throughout are left out: bits of one scheme, advice where activations stay float. */
 static calm_status units_table(calm_ctx *ctx, const calm_result *r, calm_table *table)
 {
     units_rows rows = {table, r->recipe->n_schemes > 1};
@@ -105,11 +114,13 @@ static calm_status units_table(calm_ctx *ctx, const calm_result *r, calm_table *
 
 /* ---- experts ---- */
 
-/* One row per block, kind of job and chosen algorithm. */
+/* One row per block, kind of job and chosen algorithm: 128 experts of a block mostly take few different ones.  A job
+ * is named "experts.7.down"; what follows the number is its kind. */
 static const char experts_sql[] = "SELECT block, replace(substr(job, instr(substr(job, 9), '.') + 9), '.', ''), "
                                   "algorithm, count(*), min(tokens), max(tokens)"
                                   " FROM v_experts WHERE run = ?1 GROUP BY 1, 2, 3 ORDER BY 1, 2 DESC, 4 DESC";
 
+/* One row of experts_sql: two numbers beside texts, then counts. */
 static calm_status add_experts(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
 {
     calm_table *table = user;
@@ -126,6 +137,7 @@ static calm_status add_experts(calm_ctx *ctx, void *user, size_t n, const char *
     return CALM_OK;
 }
 
+/* Experts by kind, with how few tokens some of them saw: scores from few tokens mean little. */
 static calm_status write_experts(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     const calm_value run = calm_value_int(r->run_id);
@@ -161,6 +173,8 @@ void calm_summary_schemes(const calm_result *r, calm_text *out)
     }
 }
 
+/* The trials as the guard compared them, the hybrid first.  A trial without an evaluation was not measured: a
+ * candidate that it needs failed, or there were no windows. */
 static void guard_table(const calm_result *r, calm_table *table)
 {
     calm_table_column(table, "guard windows", CALM_ALIGN_LEFT);
@@ -181,7 +195,7 @@ static void guard_table(const calm_result *r, calm_table *table)
     }
 }
 
-/* An encoder's sentence embeddings. */
+/* An encoder predicts no tokens: its result is compared by sentence embeddings. */
 static void encoding_table(const calm_result *r, calm_table *table)
 {
     const calm_embedding_result *e = &r->encoding;
@@ -197,6 +211,7 @@ static void encoding_table(const calm_result *r, calm_table *table)
     calm_table_fixed(table, e->spearman, 6);
 }
 
+/* Float and result on the text that decided nothing. */
 static void evaluation_table(const calm_result *r, calm_table *table)
 {
     if (r->encoder) {
@@ -217,7 +232,8 @@ static void evaluation_table(const calm_result *r, calm_table *table)
     calm_table_fixed(table, 100 * r->eval_result.top1, 2);
 }
 
-/* Units, guard and evaluation, each as far as the run has it. */
+/* Three tables are open at once, and each is cleared whatever failed; text that is appended after a failure is
+ * dropped with it. */
 calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     calm_table units, guard, evaluation;
@@ -234,6 +250,7 @@ calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *
         guard_table(r, &guard);
         status = calm_table_write(ctx, &guard, 2, out);
     }
+    /* Why a trial has no figures, below the table: the reason would not fit into a column. */
     for (size_t i = 0; i < r->n_trials && r->guard.n; i++)
         if (r->trials[i].missing)
             calm_text_printf(out, "  no %s: %s\n", r->trials[i].name, r->trials[i].missing);
@@ -249,7 +266,7 @@ calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *
     return status;
 }
 
-/* How often each algorithm was chosen: "mkq-full 20, gptq-hls 4". */
+/* How often each algorithm was chosen, by jobs: "mkq-full 20, gptq-hls 4". */
 static void print_counts(const calm_result *r, calm_text *out)
 {
     size_t listed = 0;
@@ -266,6 +283,7 @@ static void print_counts(const calm_result *r, calm_text *out)
 void calm_summary_size(const calm_result *r, calm_text *out)
 {
     size_t n_units = 0;
+    /* Units, not jobs, were decided: one that is quantized counts once, by its first job. */
     for (size_t job = 0, end; job < r->plan.n_jobs; job = end) {
         size_t begin;
         calm_layout_unit(r->layout, r->recipe->selection.unit, job, &begin, &end);
@@ -276,6 +294,7 @@ void calm_summary_size(const calm_result *r, calm_text *out)
     calm_text_printf(out, " (%zu units)\n  scheme       ", n_units);
     calm_summary_schemes(r, out);
     calm_text_printf(out, ", %.3f bits per weight with scales (the quantized linears)\n", r->bits_per_weight);
+    /* The whole checkpoint, also what stays float: less than the bits per weight promise. */
     calm_text_printf(out, "  size         %.2f MiB -> %.2f MiB (%.1f %%)\n", (double)r->bytes_before / 1048576.0,
                      (double)r->bytes_after / 1048576.0, 100.0 * (double)r->bytes_after / (double)r->bytes_before);
 }
@@ -284,7 +303,7 @@ void calm_summary_size(const calm_result *r, calm_text *out)
 calm_status calm_summary_gates(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     calm_table table;
-    if (!r->recipe->n_gates || !r->gate_values)
+    if (!r->recipe->n_gates || !r->gate_values)    /* a run that failed before has none */
         return CALM_OK;
     calm_table_init(&table);
     calm_table_column(&table, "gate", CALM_ALIGN_LEFT);
@@ -292,6 +311,7 @@ calm_status calm_summary_gates(calm_ctx *ctx, const calm_result *r, calm_text *o
     calm_table_column(&table, "holds", CALM_ALIGN_LEFT);
     for (size_t i = 0; i < r->recipe->n_gates; i++) {
         calm_table_text(&table, r->recipe->gates[i].text);
+        /* As the message of a gate that does not hold has it. */
         calm_table_format(&table, "%.6g", r->gate_values[i]);
         calm_table_text(&table, calm_gate_holds(&r->recipe->gates[i], r->gate_values[i]) ? "yes" : "no");
     }

@@ -1,4 +1,4 @@
-/* Summary: what a result says of itself, as text - the same lines in reports and in cards. */
+/* Summary: a result as text - the same lines in reports and in cards. */
 #ifndef CALM_RUN_SUMMARY_H
 #define CALM_RUN_SUMMARY_H
 

@@ -41,8 +41,11 @@ END_OF_TEST
 
 TEST(every_figure_is_known)
 {
+    static const char *const names[] = {"ppl", "ppl_float", "ppl_ratio", "kl", "top1", "bits", "bytes", "size_ratio",
+                                        "cosine", "cosine_min", "spearman", "error"};
+    ck_assert_uint_eq(sizeof names / sizeof *names, CALM_N_FIGURES);
     for (calm_figure figure = 0; figure < CALM_N_FIGURES; figure++)
-        ck_assert_int_eq(parse(test_format("%s > 0", calm_figure_name(figure))).figure, figure);
+        ck_assert_int_eq(parse(test_format("%s > 0", names[figure])).figure, figure);
 }
 END_OF_TEST
 
