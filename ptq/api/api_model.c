@@ -8,7 +8,7 @@
 #include "ptq/export/dequantize.h"
 #include "ptq/model/arch.h"
 #include "ptq/recipe/model_names.h"
-#include "ptq/run/measure.h"
+#include "ptq/run/eval_text.h"
 
 /* Tokens per window where a request says none. */
 #define SEQLEN 512
@@ -64,9 +64,9 @@ static void close_request(opened *o)
 
 static calm_status read_windows(calm_ctx *ctx, const calm_measure_request *request, const opened *o, calm_windows *out)
 {
-    const calm_measure_text text = {.text = request->text, .samples = request->samples,
+    const calm_eval_text text = {.text = request->text, .samples = request->samples,
                                     .seqlen = request->seqlen ? request->seqlen : SEQLEN};
-    return calm_measure_windows(ctx, o->model, o->tokenizer, &text, out);
+    return calm_eval_text_windows(ctx, o->model, o->tokenizer, &text, out);
 }
 
 static calm_status measure_encoder(calm_ctx *ctx, const calm_measure_request *request, opened *o,
@@ -77,7 +77,7 @@ static calm_status measure_encoder(calm_ctx *ctx, const calm_measure_request *re
         return calm_fail(ctx, CALM_EARG,
                          "%s is an encoder, which is judged by its distance to the float one: a reference is missing",
                          request->model);
-    CALM_TRY(calm_measure_embeddings(ctx, o->model, o->reference, windows, calm_stage_tick, &o->stage, &found));
+    CALM_TRY(calm_eval_text_embeddings(ctx, o->model, o->reference, windows, calm_stage_tick, &o->stage, &found));
     out->n_tokens = windows->begin[windows->n];
     out->error = found.error;
     out->cosine = found.cosine;
@@ -151,7 +151,7 @@ static calm_status answer_opened(calm_ctx *ctx, const calm_measure_request *requ
     calm_task_options options = {.samples = request->samples};
     CALM_TRY(open_request(ctx, request, o));
     const calm_subject subject = {.model = o->model}, against = {.model = o->reference};
-    CALM_TRY(calm_measure_task_options(ctx, o->model, o->reference, o->tokenizer, &options));
+    CALM_TRY(calm_eval_text_task_options(ctx, o->model, o->reference, o->tokenizer, &options));
     return calm_tasks_evaluate(ctx, request->text, o->tokenizer, &options, o->reference ? &against : NULL, &subject,
                                calm_stage_tick, &o->stage, out);
 }

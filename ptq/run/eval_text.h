@@ -1,7 +1,7 @@
 /* What any directory that calm reads is evaluated on: the windows of a text, the sentences of an encoder, the tokens of
  * multiple-choice tasks - one rule for the command line and the library. */
-#ifndef CALM_RUN_MEASURE_H
-#define CALM_RUN_MEASURE_H
+#ifndef CALM_RUN_EVAL_TEXT_H
+#define CALM_RUN_EVAL_TEXT_H
 
 #include "ptq/data/task_file.h"
 #include "ptq/data/windows.h"
@@ -9,20 +9,20 @@
 #include "ptq/model/model.h"
 
 /* A text and how it is cut. */
-typedef struct calm_measure_text {
+typedef struct calm_eval_text {
     const char *text;           /* text or JSON lines; NULL: the bundled WikiText-2 test                         */
     const char *tokens;         /* token file instead of a text; NULL: none                                      */
     size_t seqlen, samples;     /* tokens per window, or of a sentence at most; windows or sentences, 0: all     */
     bool special;               /* special tokens around a text; sentences always have them                      */
-} calm_measure_text;
+} calm_eval_text;
 
 /* Windows of a decoder, or sentences of an encoder, in ctx->out.  `tokenizer` may be NULL with a token file.  Fails as
  * reading windows, sentences and token files does. */
-calm_status calm_measure_windows(calm_ctx *ctx, const calm_model *model, const calm_tokenizer *tokenizer,
-                                 const calm_measure_text *text, calm_windows *out);
+calm_status calm_eval_text_windows(calm_ctx *ctx, const calm_model *model, const calm_tokenizer *tokenizer,
+                                 const calm_eval_text *text, calm_windows *out);
 
 /* Encode the same sentences by both models and compare.  `tick` (may be NULL) receives sentences of both. */
-calm_status calm_measure_embeddings(calm_ctx *ctx, const calm_model *model, const calm_model *reference,
+calm_status calm_eval_text_embeddings(calm_ctx *ctx, const calm_model *model, const calm_model *reference,
                                     const calm_windows *windows, calm_tick_fn *tick, void *user,
                                     calm_embedding_result *out);
 
@@ -30,7 +30,7 @@ calm_status calm_measure_embeddings(calm_ctx *ctx, const calm_model *model, cons
  * most as many tokens as the one reads that reads less (2048 where config.json does not say), and the token that stands
  * for an empty context: bos_token or else eos_token of tokenizer_config.json, or, without that file, the id of the same
  * name in config.json. */
-calm_status calm_measure_task_options(calm_ctx *ctx, const calm_model *model, const calm_model *reference,
+calm_status calm_eval_text_task_options(calm_ctx *ctx, const calm_model *model, const calm_model *reference,
                                       const calm_tokenizer *tokenizer, calm_task_options *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* Texts, sentences and tasks for an evaluation. */
-#include "ptq/run/measure.h"
+#include "ptq/run/eval_text.h"
 
 #include <string.h>
 
@@ -16,7 +16,7 @@
 
 /* ---- windows and sentences ---- */
 
-static calm_status text_path(calm_ctx *ctx, const calm_measure_text *text, const char **out)
+static calm_status text_path(calm_ctx *ctx, const calm_eval_text *text, const char **out)
 {
     char *bundled;
     CALM_TRY(calm_recipes_path(ctx, "text/wikitext2-test.txt", &bundled));
@@ -25,7 +25,7 @@ static calm_status text_path(calm_ctx *ctx, const calm_measure_text *text, const
 }
 
 static calm_status decoder_windows(calm_ctx *ctx, const calm_config *config, const calm_tokenizer *tokenizer,
-                                   const calm_measure_text *text, calm_windows *out)
+                                   const calm_eval_text *text, calm_windows *out)
 {
     /* No seed: an evaluation reads a text from its start, so that its figures are those of other tools. */
     const calm_windows_options how = {.seqlen = text->seqlen, .samples = text->samples, .seed = -1,
@@ -41,7 +41,7 @@ static calm_status decoder_windows(calm_ctx *ctx, const calm_config *config, con
 }
 
 static calm_status encoder_sentences(calm_ctx *ctx, const calm_config *config, const calm_tokenizer *tokenizer,
-                                     const calm_measure_text *text, calm_windows *out)
+                                     const calm_eval_text *text, calm_windows *out)
 {
     calm_token_file file;
     calm_windows all;
@@ -59,8 +59,8 @@ static calm_status encoder_sentences(calm_ctx *ctx, const calm_config *config, c
                                config->vocab, out);
 }
 
-calm_status calm_measure_windows(calm_ctx *ctx, const calm_model *model, const calm_tokenizer *tokenizer,
-                                 const calm_measure_text *text, calm_windows *out)
+calm_status calm_eval_text_windows(calm_ctx *ctx, const calm_model *model, const calm_tokenizer *tokenizer,
+                                 const calm_eval_text *text, calm_windows *out)
 {
     const calm_config *config = calm_model_config(model);
     return config->arch->encoder ? encoder_sentences(ctx, config, tokenizer, text, out)
@@ -83,7 +83,7 @@ static void tick_half(void *user, size_t done, size_t total)
         h->tick(h->user, h->done + done, 2 * total);
 }
 
-calm_status calm_measure_embeddings(calm_ctx *ctx, const calm_model *model, const calm_model *reference,
+calm_status calm_eval_text_embeddings(calm_ctx *ctx, const calm_model *model, const calm_model *reference,
                                     const calm_windows *windows, calm_tick_fn *tick, void *user,
                                     calm_embedding_result *out)
 {
@@ -152,7 +152,7 @@ static calm_status find_prefix(calm_ctx *ctx, const calm_model *model, const cal
     return status;
 }
 
-calm_status calm_measure_task_options(calm_ctx *ctx, const calm_model *model, const calm_model *reference,
+calm_status calm_eval_text_task_options(calm_ctx *ctx, const calm_model *model, const calm_model *reference,
                                       const calm_tokenizer *tokenizer, calm_task_options *out)
 {
     const size_t length = max_length(model);
