@@ -31,7 +31,7 @@ static size_t better_uniform(const calm_trial *trials, size_t n)
     size_t best = 0;
     for (size_t i = 1; i < n; i++)
         if (trials[i].id && trials[i].delta < -GUARD_ERRORS * trials[i].se &&
-            (best == 0 || trials[i].eval.kl < trials[best].eval.kl))
+            (best == 0 || calm_measure_loss(&trials[i].measure) < calm_measure_loss(&trials[best].measure)))
             best = i;
     return best;
 }
@@ -57,7 +57,7 @@ calm_status calm_guard_judge(calm_ctx *ctx, calm_run *p, calm_trial *trials, siz
     CALM_TRY(calm_trials_put(ctx, p, trials, n, "guard"));
     const size_t best = better_uniform(trials, n), same = same_uniform(trials, n), windows = p->in.guard.n;
     const calm_trial *trial = &trials[best];
-    const char *loss = calm_inputs_encode(&p->in) ? "1 - cosine" : "KL";
+    const char *loss = trial->measure.kind == CALM_STORE_EMBEDDINGS ? "1 - cosine" : "KL";
     if (best)
         CALM_TRY(calm_strf(
             ctx, ctx->out, &text,

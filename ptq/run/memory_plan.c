@@ -405,8 +405,7 @@ static size_t measured_bytes(const estimate *e, size_t n, size_t n_windows, size
         return 0;
     if (!encodes)
         return calm_evaluate_bytes(&shape) + calm_evaluate_scratch_bytes(&shape, e->n_threads);
-    return (n + 1) * (calm_encode_bytes(config, n_windows) + calm_embedding_compare_bytes(n_windows) +
-                      CALM_BYTES(calm_eval_window, n_windows)) +
+    return (n + 1) * (calm_encode_bytes(config, n_windows) + calm_embedding_compare_bytes(n_windows)) +
            calm_size_max(calm_encode_scratch_bytes(config, n_windows, longest, shape.block_bytes),
                          calm_embedding_compare_scratch_bytes(n_windows));
 }

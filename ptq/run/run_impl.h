@@ -128,22 +128,18 @@ calm_status calm_run_read_eval(calm_ctx *ctx, calm_run *run);
 
 /* ---- evaluations (evaluations.c) ---- */
 
-/* An evaluation of the store as a result, and the other way.  find: *id is 0 when absent. */
+/* Read the evaluation of `subject_key` on these windows from the store, or write it there.  find: *id is 0, and *out
+ * unchanged, when the store has none. */
 calm_status calm_run_find_evaluation(calm_ctx *ctx, const calm_run *run, const char *subject_key,
-                                     const calm_windows *windows, calm_eval_result *out, int64_t *id);
+                                     const calm_windows *windows, calm_measure *out, int64_t *id);
 calm_status calm_run_put_evaluation(calm_ctx *ctx, const calm_run *run, const char *subject_key, const char *subject,
-                                    const char *text_name, const calm_windows *windows, const calm_eval_result *result,
+                                    const char *text_name, const calm_windows *windows, const calm_measure *measure,
                                     int64_t *id);
 
-/* The figures of an encoder's evaluation of the store.  CALM_EFORMAT: it has none. */
-calm_status calm_encoding_find(calm_ctx *ctx, calm_store *store, int64_t id, calm_embedding_result *out);
-
-/* Evaluate subjects [n] against the float model: by predictions, or by sentence embeddings; then `kl` is 1 - cosine,
- * `nll` the relative error, `top1` the rank correlation, and `distances` [n] (NULL: not wanted) has all of it
- * (encoders.c). */
-calm_status calm_run_measure(calm_ctx *ctx, const calm_run *run, calm_eval_result *reference_result,
-                             const calm_subject *subjects, size_t n, calm_eval_result *results,
-                             calm_embedding_result *distances, const calm_windows *windows, calm_tick_fn *fn,
-                             void *user);
+/* Measure subjects [n <= CALM_TRIALS_AT_ONCE] against the float model: a decoder by predictions, an encoder by sentence
+ * embeddings.  `reference_measure` (NULL: not wanted) gets the float model's own (encoders.c). */
+calm_status calm_run_measure(calm_ctx *ctx, const calm_run *run, calm_measure *reference_measure,
+                             const calm_subject *subjects, size_t n, calm_measure *measures,
+                             const calm_windows *windows, calm_tick_fn *fn, void *user);
 
 #endif

@@ -25,17 +25,17 @@ static calm_status new_trial(calm_ctx *ctx, const calm_run *p, calm_unit kind, c
     return calm_trial_new(ctx, &p->in, name, choice, out);
 }
 
-/* Keep a trial's KL with every candidate of the unit. */
+/* Keep a trial's loss with every candidate of the unit: KL, and under the same name an encoder's 1 - cosine. */
 static calm_status keep(calm_ctx *ctx, const calm_run *p, calm_unit unit, const calm_probe *probe,
                         const calm_trial *trial)
 {
     const calm_point point = calm_unit_point(unit);
-    const calm_store_score row = {calm_unit_name(unit), calm_score_name(point, CALM_SCORE_PROBE_KL),
-                                  trial->eval.kl};
+    const double loss = calm_measure_loss(&trial->measure);
+    const calm_store_score row = {calm_unit_name(unit), calm_score_name(point, CALM_SCORE_PROBE_KL), loss};
     size_t begin, end;
     calm_layout_unit(calm_model_layout(p->in.model), unit, probe->job, &begin, &end);
     for (size_t job = begin; job < end; job++) {
-        *probe_of(p, unit, job, probe->entry) = trial->eval.kl;
+        *probe_of(p, unit, job, probe->entry) = loss;
         CALM_TRY(calm_store_scores_add(ctx, p->in.store, calm_candidate_at(&p->in, job, probe->entry)->id, &row, 1));
     }
     return CALM_OK;

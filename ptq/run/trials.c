@@ -49,18 +49,18 @@ static calm_status measure_group(calm_ctx *ctx, const calm_run *p, calm_trial *t
 {
     calm_plan_override overrides[CALM_TRIALS_AT_ONCE];
     calm_subject subjects[CALM_TRIALS_AT_ONCE];
-    calm_eval_result results[CALM_TRIALS_AT_ONCE];
+    calm_measure measures[CALM_TRIALS_AT_ONCE];
     for (size_t i = 0; i < n; i++) {
         overrides[i] = (calm_plan_override){p->in.model, &trials[of[i]].plan};
         subjects[i] = (calm_subject){p->in.model, calm_plan_apply, &overrides[i]};
     }
-    CALM_TRY(calm_run_measure(ctx, p, NULL, subjects, n, results, NULL, windows, tick_group, ticks));
+    CALM_TRY(calm_run_measure(ctx, p, NULL, subjects, n, measures, windows, tick_group, ticks));
     ticks->before += (n + 1) * windows->n;
     for (size_t i = 0; i < n; i++) {
         calm_trial *trial = &trials[of[i]];
-        trial->eval = results[i];
-        CALM_TRY(calm_run_put_evaluation(ctx, p, trial->key, trial->name, text_name, windows, &trial->eval,
-                                              &trial->id));
+        trial->measure = measures[i];
+        CALM_TRY(calm_run_put_evaluation(ctx, p, trial->key, trial->name, text_name, windows, &trial->measure,
+                                         &trial->id));
     }
     return CALM_OK;
 }
@@ -73,7 +73,7 @@ static calm_status list_unknown(calm_ctx *ctx, const calm_run *p, calm_trial *tr
     for (size_t i = 0; i < n; i++) {
         if (trials[i].missing || same_as(trials, i) != i)
             continue;
-        CALM_TRY(calm_run_find_evaluation(ctx, p, trials[i].key, windows, &trials[i].eval, &trials[i].id));
+        CALM_TRY(calm_run_find_evaluation(ctx, p, trials[i].key, windows, &trials[i].measure, &trials[i].id));
         if (!trials[i].id)
             of[(*n_unknown)++] = i;
     }
@@ -97,10 +97,11 @@ calm_status calm_trials_measure(calm_ctx *ctx, const calm_run *p, calm_trial *tr
     }
     for (size_t i = 0; i < n; i++) {
         const size_t same = trials[i].missing ? i : same_as(trials, i);
-        trials[i].eval = trials[same].eval;
+        trials[i].measure = trials[same].measure;
         trials[i].id = trials[same].id;
         if (i && trials[i].id && trials[0].id)
-            calm_eval_compare(&trials[0].eval, &trials[i].eval, windows->n, &trials[i].delta, &trials[i].se);
+            calm_measure_compare(&trials[0].measure, &trials[i].measure, windows->n, &trials[i].delta,
+                                 &trials[i].se);
     }
     return CALM_OK;
 }
