@@ -422,24 +422,15 @@ calm_value calm_sql_value(calm_statement *statement, int column)
     }
 }
 
-int64_t calm_sql_last_id(calm_sql *sql)
-{
-    return sqlite3_last_insert_rowid(sql->db);
-}
-
 int64_t calm_sql_changes(calm_sql *sql)
 {
     return sqlite3_changes64(sql->db);
 }
 
-bool calm_sql_in_transaction(calm_sql *sql)
-{
-    return !sqlite3_get_autocommit(sql->db);
-}
-
 void calm_sql_undo(calm_sql *sql)
 {
-    if (calm_sql_in_transaction(sql))
+    /* In autocommit mode no savepoint is open: SQLite has rolled back by itself, as it does when the disk is full. */
+    if (!sqlite3_get_autocommit(sql->db))
         sqlite3_exec(sql->db, "ROLLBACK TO calm; RELEASE calm", NULL, NULL, NULL);
 }
 

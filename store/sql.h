@@ -60,10 +60,8 @@ double calm_sql_real(calm_statement *statement, int column);
 calm_status calm_sql_text(calm_ctx *ctx, calm_statement *statement, int column, const char **out);
 calm_value calm_sql_value(calm_statement *statement, int column);
 
-/* Number of the row inserted last; rows that the last statement changed; is a transaction open? */
-int64_t calm_sql_last_id(calm_sql *sql);
+/* Rows that the last statement changed. */
 int64_t calm_sql_changes(calm_sql *sql);
-bool calm_sql_in_transaction(calm_sql *sql);
 
 /* Undo the innermost SAVEPOINT `calm`, or do nothing when SQLite has already undone everything. */
 void calm_sql_undo(calm_sql *sql);

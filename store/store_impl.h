@@ -24,7 +24,14 @@ typedef struct calm_store_cell {
     calm_value value;
 } calm_store_cell;
 
-/* Cells for the call below: CALM_CELLS({"run_id", CALM_ID(run)}, {"path", CALM_T(path)}). */
+/* The column of a struct's member of that name. */
+#define CELL_T(of, member) {#member, CALM_T((of)->member)}
+#define CELL_I(of, member) {#member, CALM_I((of)->member)}
+#define CELL_R(of, member) {#member, CALM_R((of)->member)}
+#define CELL_ID(of, member) {#member, CALM_ID((of)->member)}
+#define CELL_INDEX(of, member) {#member, CALM_INDEX((of)->member)}
+
+/* Cells for the call below: CALM_CELLS(CELL_ID(verdict, run_id), {"subject", CALM_T(subject)}). */
 #define CALM_CELLS(...)                                                                                      \
     (const calm_store_cell[]){__VA_ARGS__}, sizeof((const calm_store_cell[]){__VA_ARGS__}) / sizeof(calm_store_cell)
 

@@ -15,10 +15,9 @@ static calm_status add_scores(calm_ctx *ctx, calm_store *store, int64_t candidat
                              scores[i].metric, (long long)candidate_id);
         const calm_store_score *score = &scores[i];
         CALM_TRY(calm_store_row_put(ctx, store, "score", 3,
-                                    CALM_CELLS({"candidate_id", CALM_ID(candidate_id)},
-                                               {"unit", CALM_T(score->unit ? score->unit : "job")},
-                                               {"metric", CALM_T(score->metric)}, {"value", CALM_R(score->value)}),
-                                    NULL));
+            CALM_CELLS({"candidate_id", CALM_ID(candidate_id)},
+                       {"unit", CALM_T(score->unit ? score->unit : "job")}, CELL_T(score, metric),
+                       CELL_R(score, value)), NULL));
     }
     return CALM_OK;
 }
@@ -46,15 +45,10 @@ static calm_status put_candidate(calm_ctx *ctx, calm_store *store, const calm_st
     int64_t algorithm;
     CALM_TRY(algorithm_id(ctx, store, c, &algorithm));
     CALM_TRY(calm_store_row_put(ctx, store, "candidate", 1,
-                                CALM_CELLS({"key", CALM_T(c->key)}, {"job_id", CALM_ID(c->job_id)},
-                                           {"calibration_id", CALM_ID(c->calibration_id)},
-                                           {"algorithm_id", CALM_I(algorithm)}, {"scheme", CALM_T(c->scheme)},
-                                           {"failure", CALM_T(c->failure)}, {"blob", CALM_T(c->blob)},
-                                           {"blob_bytes", CALM_I(c->blob_bytes)},
-                                           {"bits_per_weight", CALM_R(c->bits_per_weight)},
-                                           {"damp", CALM_R(c->damp)}, {"score_rows", CALM_I(c->score_rows)},
-                                           {"dropped_rows", CALM_I(c->dropped_rows)},
-                                           {"seconds", CALM_R(c->seconds)}), id));
+        CALM_CELLS(CELL_T(c, key), CELL_ID(c, job_id), CELL_ID(c, calibration_id),
+                   {"algorithm_id", CALM_I(algorithm)}, CELL_T(c, scheme), CELL_T(c, failure), CELL_T(c, blob),
+                   CELL_I(c, blob_bytes), CELL_R(c, bits_per_weight), CELL_R(c, damp), CELL_I(c, score_rows),
+                   CELL_I(c, dropped_rows), CELL_R(c, seconds)), id));
     CALM_TRY(calm_sql_run(ctx, store->sql, "DELETE FROM score WHERE candidate_id = ?1", CALM_BIND(CALM_I(*id))));
     return add_scores(ctx, store, *id, c->scores, c->n_scores);
 }
@@ -135,35 +129,30 @@ static calm_value if_of(const calm_store_evaluation *e, calm_store_figures kind,
 {
     return e->kind == kind ? value : calm_value_text(NULL);
 }
-#define PREDICTED(value) if_of(e, CALM_STORE_PREDICTIONS, value)
-#define EMBEDDED(value) if_of(e, CALM_STORE_EMBEDDINGS, value)
+#define PREDICTED(of, member, type) {#member, if_of(e, CALM_STORE_PREDICTIONS, type((of)->member))}
+#define EMBEDDED(of, member, type) {#member, if_of(e, CALM_STORE_EMBEDDINGS, type((of)->member))}
 
 static const char *const kinds[] = {"predictions", "embeddings"};
 
 static calm_status put_evaluation(calm_ctx *ctx, calm_store *store, const calm_store_evaluation *e, int64_t *id)
 {
-    CALM_TRY(calm_store_row_put(
-        ctx, store, "evaluation", 1,
-        CALM_CELLS({"key", CALM_T(e->key)}, {"model_id", CALM_ID(e->model_id)}, {"subject", CALM_T(e->subject)},
-                   {"text_name", CALM_T(e->text_name)}, {"text_digest", CALM_T(e->text_digest)},
-                   {"window_tokens", CALM_I(e->window_tokens)}, {"n_windows", CALM_I((int64_t)e->n_windows)},
-                   {"kind", CALM_T(kinds[e->kind])}, {"tokens", PREDICTED(CALM_I(e->tokens))},
-                   {"nll", PREDICTED(CALM_R(e->nll))}, {"ppl", PREDICTED(CALM_R(e->ppl))},
-                   {"kl", PREDICTED(CALM_R(e->kl))}, {"top1", PREDICTED(CALM_R(e->top1))},
-                   {"pairs", EMBEDDED(CALM_I(e->pairs))}, {"error", EMBEDDED(CALM_R(e->error))},
-                   {"cosine", EMBEDDED(CALM_R(e->cosine))}, {"cosine_min", EMBEDDED(CALM_R(e->cosine_min))},
-                   {"spearman", EMBEDDED(CALM_R(e->spearman))}), id));
+    CALM_TRY(calm_store_row_put(ctx, store, "evaluation", 1,
+        CALM_CELLS(CELL_T(e, key), CELL_ID(e, model_id), CELL_T(e, subject), CELL_T(e, text_name),
+                   CELL_T(e, text_digest), CELL_I(e, window_tokens),
+                   {"n_windows", CALM_I((int64_t)e->n_windows)}, {"kind", CALM_T(kinds[e->kind])},
+                   PREDICTED(e, tokens, CALM_I), PREDICTED(e, nll, CALM_R), PREDICTED(e, ppl, CALM_R),
+                   PREDICTED(e, kl, CALM_R), PREDICTED(e, top1, CALM_R), EMBEDDED(e, pairs, CALM_I),
+                   EMBEDDED(e, error, CALM_R), EMBEDDED(e, cosine, CALM_R), EMBEDDED(e, cosine_min, CALM_R),
+                   EMBEDDED(e, spearman, CALM_R)), id));
     /* Fewer windows than the evaluation had before must not leave some of the old ones. */
     CALM_TRY(calm_sql_run(ctx, store->sql, "DELETE FROM evaluation_window WHERE evaluation_id = ?1",
                           CALM_BIND(CALM_I(*id))));
     for (size_t i = 0; i < e->n_windows; i++) {
         const calm_store_window *w = &e->windows[i];
-        CALM_TRY(calm_store_row_put(
-            ctx, store, "evaluation_window", 0,
+        CALM_TRY(calm_store_row_put(ctx, store, "evaluation_window", 0,
             CALM_CELLS({"evaluation_id", CALM_I(*id)}, {"number", CALM_I((int64_t)i)},
-                       {"tokens", PREDICTED(CALM_I(w->tokens))}, {"nll", PREDICTED(CALM_R(w->nll))},
-                       {"kl", PREDICTED(CALM_R(w->kl))}, {"top1", PREDICTED(CALM_R(w->top1))},
-                       {"error", EMBEDDED(CALM_R(w->error))}, {"cosine", EMBEDDED(CALM_R(w->cosine))}), NULL));
+                       PREDICTED(w, tokens, CALM_I), PREDICTED(w, nll, CALM_R), PREDICTED(w, kl, CALM_R),
+                       PREDICTED(w, top1, CALM_R), EMBEDDED(w, error, CALM_R), EMBEDDED(w, cosine, CALM_R)), NULL));
     }
     return CALM_OK;
 }

@@ -37,42 +37,32 @@ calm_status calm_store_end(calm_ctx *ctx, calm_store *store)
 calm_status calm_store_model_id(calm_ctx *ctx, calm_store *store, const calm_store_model *m, int64_t *id)
 {
     return calm_store_row_put(ctx, store, "model", 1,
-                              CALM_CELLS({"digest", CALM_T(m->digest)}, {"name", CALM_T(m->name)},
-                                         {"path", CALM_T(m->path)}, {"architecture", CALM_T(m->architecture)},
-                                         {"dtype", CALM_T(m->dtype)}, {"n_params", CALM_I(m->n_params)},
-                                         {"n_blocks", CALM_I(m->n_blocks)}, {"hidden_size", CALM_I(m->hidden_size)},
-                                         {"vocab_size", CALM_I(m->vocab_size)}, {"bytes", CALM_I(m->bytes)}), id);
+        CALM_CELLS(CELL_T(m, digest), CELL_T(m, name), CELL_T(m, path), CELL_T(m, architecture),
+                   CELL_T(m, dtype), CELL_I(m, n_params), CELL_I(m, n_blocks), CELL_I(m, hidden_size),
+                   CELL_I(m, vocab_size), CELL_I(m, bytes)), id);
 }
 
 calm_status calm_store_calibration_id(calm_ctx *ctx, calm_store *store, const calm_store_calibration *c,
                                       int64_t *id)
 {
     return calm_store_row_put(ctx, store, "calibration", 1,
-                              CALM_CELLS({"key", CALM_T(c->key)}, {"text_name", CALM_T(c->text_name)},
-                                         {"text_digest", CALM_T(c->text_digest)},
-                                         {"tokens_digest", CALM_T(c->tokens_digest)},
-                                         {"n_windows", CALM_I(c->n_windows)},
-                                         {"window_tokens", CALM_I(c->window_tokens)},
-                                         {"n_tokens", CALM_I(c->n_tokens)}, {"seed", CALM_INDEX(c->seed)},
-                                         {"score_windows", CALM_I(c->score_windows)}), id);
+        CALM_CELLS(CELL_T(c, key), CELL_T(c, text_name), CELL_T(c, text_digest), CELL_T(c, tokens_digest),
+                   CELL_I(c, n_windows), CELL_I(c, window_tokens), CELL_I(c, n_tokens), CELL_INDEX(c, seed),
+                   CELL_I(c, score_windows)), id);
 }
 
 calm_status calm_store_block_id(calm_ctx *ctx, calm_store *store, const calm_store_block *b, int64_t *id)
 {
     return calm_store_row_put(ctx, store, "block", 2,
-                              CALM_CELLS({"model_id", CALM_ID(b->model_id)}, {"number", CALM_I(b->number)},
-                                         {"name", CALM_T(b->name)}, {"kind", CALM_T(b->kind)}), id);
+        CALM_CELLS(CELL_ID(b, model_id), CELL_I(b, number), CELL_T(b, name), CELL_T(b, kind)), id);
 }
 
 calm_status calm_store_job_id(calm_ctx *ctx, calm_store *store, const calm_store_job *j, int64_t *id)
 {
     return calm_store_row_put(ctx, store, "job", 2,
-                              CALM_CELLS({"block_id", CALM_ID(j->block_id)}, {"role", CALM_T(j->role)},
-                                         {"position", CALM_I(j->position)}, {"name", CALM_T(j->name)},
-                                         {"sublayer", CALM_T(j->sublayer)}, {"linears", CALM_T(j->linears)},
-                                         {"out_features", CALM_I(j->out)}, {"in_features", CALM_I(j->in)},
-                                         {"weights_digest", CALM_T(j->weights_digest)},
-                                         {"input_hook", CALM_T(j->input_hook)}), id);
+        CALM_CELLS(CELL_ID(j, block_id), CELL_T(j, role), CELL_I(j, position), CELL_T(j, name),
+                   CELL_T(j, sublayer), CELL_T(j, linears), {"out_features", CALM_I(j->out)},
+                   {"in_features", CALM_I(j->in)}, CELL_T(j, weights_digest), CELL_T(j, input_hook)), id);
 }
 
 /* ---- runs ---- */
@@ -98,13 +88,11 @@ calm_status calm_store_run_begin(calm_ctx *ctx, calm_store *store, const calm_st
     if (*id)
         return CALM_OK;
     return calm_store_row_put(ctx, store, "run", 0,
-                              CALM_CELLS({"key", CALM_T(r->key)}, {"model_id", CALM_ID(r->model_id)},
-                                         {"calibration_id", CALM_ID(r->calibration_id)},
-                                         {"status", CALM_T("running")}, {"command", CALM_T(r->command)},
-                                         {"recipe", CALM_T(r->recipe ? r->recipe : "{}")},
-                                         {"unit", CALM_T(r->unit ? r->unit : "job")}, {"rule", CALM_T(r->rule)},
-                                         {"metric", CALM_T(r->metric)}, {"version", CALM_T(r->version)},
-                                         {"n_threads", CALM_I(r->n_threads)}), id);
+        CALM_CELLS(CELL_T(r, key), CELL_ID(r, model_id), CELL_ID(r, calibration_id),
+                   {"status", CALM_T("running")}, CELL_T(r, command),
+                   {"recipe", CALM_T(r->recipe ? r->recipe : "{}")},
+                   {"unit", CALM_T(r->unit ? r->unit : "job")}, CELL_T(r, rule), CELL_T(r, metric),
+                   CELL_T(r, version), CELL_I(r, n_threads)), id);
 }
 
 calm_status calm_store_run_end(calm_ctx *ctx, calm_store *store, int64_t run_id, const calm_store_outcome *o)
@@ -124,14 +112,14 @@ calm_status calm_store_expert_put(calm_ctx *ctx, calm_store *store, int64_t job_
                                   int64_t tokens)
 {
     return calm_store_row_put(ctx, store, "expert", 2,
-                              CALM_CELLS({"job_id", CALM_ID(job_id)}, {"calibration_id", CALM_ID(calibration_id)},
-                                         {"tokens", CALM_I(tokens)}), NULL);
+        CALM_CELLS({"job_id", CALM_ID(job_id)}, {"calibration_id", CALM_ID(calibration_id)},
+                   {"tokens", CALM_I(tokens)}), NULL);
 }
 
 calm_status calm_store_run_candidate(calm_ctx *ctx, calm_store *store, int64_t run_id, int64_t candidate_id)
 {
     return calm_store_row_put(ctx, store, "run_candidate", 2,
-                              CALM_CELLS({"run_id", CALM_ID(run_id)}, {"candidate_id", CALM_ID(candidate_id)}), NULL);
+        CALM_CELLS({"run_id", CALM_ID(run_id)}, {"candidate_id", CALM_ID(candidate_id)}), NULL);
 }
 
 calm_status calm_store_run_pool(calm_ctx *ctx, calm_store *store, int64_t run_id, int64_t from_run_id)
@@ -147,10 +135,8 @@ calm_status calm_store_run_pool(calm_ctx *ctx, calm_store *store, int64_t run_id
 calm_status calm_store_choice_put(calm_ctx *ctx, calm_store *store, const calm_store_choice *c)
 {
     return calm_store_row_put(ctx, store, "choice", 2,
-                              CALM_CELLS({"run_id", CALM_ID(c->run_id)}, {"job_id", CALM_ID(c->job_id)},
-                                         {"candidate_id", CALM_ID(c->candidate_id)}, {"unit", CALM_T(c->unit)},
-                                         {"reason", CALM_T(c->reason)}, {"advice", CALM_T(c->advice)},
-                                         {"disagrees", CALM_I(c->disagrees)}), NULL);
+        CALM_CELLS(CELL_ID(c, run_id), CELL_ID(c, job_id), CELL_ID(c, candidate_id), CELL_T(c, unit),
+                   CELL_T(c, reason), CELL_T(c, advice), CELL_I(c, disagrees)), NULL);
 }
 
 /* A difference of evaluations is in one of two columns: which one, and what the evaluation itself calls its subject.
@@ -176,12 +162,9 @@ calm_status calm_store_verdict_put(calm_ctx *ctx, calm_store *store, const calm_
     const char *subject;
     CALM_TRY(look_up(ctx, store, v->evaluation_id, &embeddings, &subject));
     return calm_store_row_put(ctx, store, "run_evaluation", 3,
-                              CALM_CELLS({"run_id", CALM_ID(v->run_id)}, {"role", CALM_T(v->role)},
-                                         {"subject", CALM_T(v->subject ? v->subject : subject)},
-                                         {"evaluation_id", CALM_ID(v->evaluation_id)},
-                                         {"delta_kl", CALM_R(embeddings ? NAN : v->delta)},
-                                         {"delta_one_minus_cosine", CALM_R(embeddings ? v->delta : NAN)},
-                                         {"delta_se", CALM_R(v->delta_se)}), NULL);
+        CALM_CELLS(CELL_ID(v, run_id), CELL_T(v, role), {"subject", CALM_T(v->subject ? v->subject : subject)},
+                   CELL_ID(v, evaluation_id), {"delta_kl", CALM_R(embeddings ? NAN : v->delta)},
+                   {"delta_one_minus_cosine", CALM_R(embeddings ? v->delta : NAN)}, CELL_R(v, delta_se)), NULL);
 }
 
 calm_status calm_store_ablation_put(calm_ctx *ctx, calm_store *store, const calm_store_ablation *a)
@@ -190,37 +173,28 @@ calm_status calm_store_ablation_put(calm_ctx *ctx, calm_store *store, const calm
     const char *subject;
     CALM_TRY(look_up(ctx, store, a->evaluation_id, &embeddings, &subject));
     return calm_store_row_put(ctx, store, "ablation", 2,
-                              CALM_CELLS({"run_id", CALM_ID(a->run_id)}, {"subject", CALM_T(a->subject)},
-                                         {"kind", CALM_T(a->kind)}, {"unit", CALM_T(a->unit)},
-                                         {"metric", CALM_T(a->metric)}, {"rule", CALM_T(a->rule)},
-                                         {"bits", CALM_R(a->bits)}, {"seconds", CALM_R(a->seconds)},
-                                         {"differs", CALM_INDEX(a->differs)}, {"failure", CALM_T(a->failure)},
-                                         {"evaluation_id", CALM_ID(a->evaluation_id)},
-                                         {"delta_kl", CALM_R(embeddings ? NAN : a->delta)},
-                                         {"delta_one_minus_cosine", CALM_R(embeddings ? a->delta : NAN)},
-                                         {"delta_se", CALM_R(a->delta_se)}), NULL);
+        CALM_CELLS(CELL_ID(a, run_id), CELL_T(a, subject), CELL_T(a, kind), CELL_T(a, unit), CELL_T(a, metric),
+                   CELL_T(a, rule), CELL_R(a, bits), CELL_R(a, seconds), CELL_INDEX(a, differs),
+                   CELL_T(a, failure), CELL_ID(a, evaluation_id),
+                   {"delta_kl", CALM_R(embeddings ? NAN : a->delta)},
+                   {"delta_one_minus_cosine", CALM_R(embeddings ? a->delta : NAN)}, CELL_R(a, delta_se)), NULL);
 }
 
 calm_status calm_store_artifact_put(calm_ctx *ctx, calm_store *store, const calm_store_artifact *a)
 {
     return calm_store_row_put(ctx, store, "artifact", 2,
-                              CALM_CELLS({"run_id", CALM_ID(a->run_id)}, {"path", CALM_T(a->path)},
-                                         {"role", CALM_T(a->role)}, {"bytes", CALM_I(a->bytes)},
-                                         {"sha256", CALM_T(a->sha256)}), NULL);
+        CALM_CELLS(CELL_ID(a, run_id), CELL_T(a, path), CELL_T(a, role), CELL_I(a, bytes), CELL_T(a, sha256)), NULL);
 }
 
 calm_status calm_store_environment_put(calm_ctx *ctx, calm_store *store, int64_t run_id, const char *name,
                                        const char *value)
 {
     return calm_store_row_put(ctx, store, "environment", 2,
-                              CALM_CELLS({"run_id", CALM_ID(run_id)}, {"name", CALM_T(name)},
-                                         {"value", CALM_T(value)}), NULL);
+        CALM_CELLS({"run_id", CALM_ID(run_id)}, {"name", CALM_T(name)}, {"value", CALM_T(value)}), NULL);
 }
 
 calm_status calm_store_gate_put(calm_ctx *ctx, calm_store *store, const calm_store_gate *g)
 {
     return calm_store_row_put(ctx, store, "gate", 2,
-                              CALM_CELLS({"run_id", CALM_ID(g->run_id)}, {"position", CALM_I(g->position)},
-                                         {"gate", CALM_T(g->gate)}, {"value", CALM_R(g->value)},
-                                         {"holds", CALM_I(g->holds)}), NULL);
+        CALM_CELLS(CELL_ID(g, run_id), CELL_I(g, position), CELL_T(g, gate), CELL_R(g, value), CELL_I(g, holds)), NULL);
 }

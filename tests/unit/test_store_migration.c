@@ -233,7 +233,8 @@ TEST(version_2)
                      " VALUES (1, 'c', 't', 1, 2, 2);"
                      "INSERT INTO block (id, model_id, number, name, kind) VALUES (1, 1, 0, 'b', 'decoder');"
                      "INSERT INTO job (id, block_id, role, position, name, sublayer, linears, out_features,"
-                     " in_features) VALUES (1, 1, 'o', 0, 'o', 'attention', 'o', 1, 1); INSERT INTO expert VALUES (1, 1, 77);"
+                     " in_features) VALUES (1, 1, 'o', 0, 'o', 'attention', 'o', 1, 1);"
+                     "INSERT INTO expert VALUES (1, 1, 77);"
                      "PRAGMA wal_checkpoint(TRUNCATE)");
     ck_fails(calm_store_open(ctx, path, NULL, &store), CALM_EUNSUPPORTED, "written by an older calm");
     store = sample_open(path, CALM_STORE_WRITE);
