@@ -18,6 +18,7 @@ static calm_status hook_name(calm_ctx *ctx, const calm_run *p, long block, long 
 
 calm_status calm_activations_kept(calm_ctx *ctx, const calm_run *p, long block, bool *out)
 {
+    /* A block's output is put after its other hook points: where it is, they are too. */
     static const calm_hook outside[] = {CALM_HOOK_EMBED, CALM_HOOK_FINAL_NORM}, inside[] = {CALM_HOOK_BLOCK_OUT};
     const calm_hook *hooks = block < 0 ? outside : inside;
     *out = true;
@@ -30,6 +31,7 @@ calm_status calm_activations_kept(calm_ctx *ctx, const calm_run *p, long block, 
     return CALM_OK;
 }
 
+/* The store knows columns, not calm_act_summary: it may not include ptq/calib. */
 static void fill_summary(calm_store_activation *row, const calm_act_summary *s)
 {
     row->channels = (int64_t)s->channels;
@@ -44,6 +46,7 @@ static void fill_summary(calm_store_activation *row, const calm_act_summary *s)
     row->min = s->min;
     row->max = s->max;
     row->max_abs = s->max_abs;
+    /* In the order of CALM_ACT_QUANTILES. */
     row->q25 = s->quantile[0];
     row->q50 = s->quantile[1];
     row->q75 = s->quantile[2];
@@ -65,14 +68,17 @@ calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, l
     calm_act_summary summary;
     calm_store_peak *peaks;
     char *name;
+    /* A block of a mixture has hundreds of hook points: their peaks are not all held. */
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     CALM_TRY(hook_name(ctx, p, block, expert, hook, &name));
     calm_act_summarize(acc, &summary);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, peaks, CALM_ACT_TOP));
     for (size_t i = 0; i < acc->n_top; i++) {
         const calm_act_peak *peak = &acc->top[i];
+        /* Where a maximum sits says much about it: it is often the first token or a full stop. */
         const uint32_t id = p->in.calib.ids[p->in.calib.begin[peak->window] + peak->token];
         peaks[i] = (calm_store_peak){(double)peak->value, peak->window, peak->token, peak->channel,
+                                     /* Windows of token ids need no tokenizer; the text is then unknown. */
                                      p->in.tokenizer ? calm_tokenizer_token(p->in.tokenizer, id) : NULL};
     }
     calm_store_activation row = {.model_id = p->result.model_id,
@@ -92,6 +98,7 @@ calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, l
 
 calm_status calm_activations_keep(calm_ctx *ctx, const calm_run *p, size_t block, const calm_capture *capture)
 {
+    /* One transaction per sublayer: a killed run leaves none of its hook points or all. */
     CALM_TRY(calm_store_begin(ctx, p->in.store));
     for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
         if (capture->activations[hook])
@@ -106,6 +113,7 @@ double calm_run_crest(calm_ctx *ctx, const calm_run *p, size_t job)
     const calm_value params[] = {calm_value_int(p->job_ids[job]), calm_value_int(p->result.model_id),
                                  calm_value_int(p->result.calibration_id)};
     calm_value value;
+    /* Not known yet is no failure: the activation rule then says nothing about this job. */
     if (calm_store_query_one(ctx, p->in.store, sql, params, 3, &value, 1) != CALM_OK) {
         calm_ctx_forgive(ctx);
         return NAN;

@@ -24,9 +24,11 @@ static calm_status measure_embeddings(calm_ctx *ctx, const calm_subject *referen
 {
     shared_tick shared = {fn, user, 0, windows->n * (n + 1)};
     calm_embeddings float_embeddings, found;
+    /* Once for all subjects, whose embeddings are compared with these. */
     CALM_TRY(calm_encode(ctx, reference, windows, tick, &shared, &float_embeddings));
     if (reference_measure) {
         reference_measure->kind = CALM_STORE_EMBEDDINGS;
+        /* Distance 0, but the row must be complete: the store keeps the float model's evaluation as any other. */
         CALM_TRY(calm_embedding_compare(ctx, &float_embeddings, &float_embeddings, &reference_measure->embeddings));
     }
     for (size_t i = 0; i < n; i++) {
@@ -43,8 +45,10 @@ calm_status calm_run_measure(calm_ctx *ctx, const calm_run *p, calm_measure *ref
                              const calm_windows *windows, calm_tick_fn *fn, void *user)
 {
     const calm_subject reference = {.model = p->in.model};
+    /* calm_evaluate takes its results side by side; measures are larger. */
     calm_eval_result of_reference, results[CALM_TRIALS_AT_ONCE];
     assert(n <= CALM_TRIALS_AT_ONCE);
+    /* An encoder predicts no next token, a decoder has no sentence embedding that means anything. */
     if (calm_inputs_encode(&p->in))
         return measure_embeddings(ctx, &reference, reference_measure, subjects, n, measures, windows, fn, user);
     CALM_TRY(calm_evaluate(ctx, &reference, reference_measure ? &of_reference : NULL, subjects, n, results, windows, fn,

@@ -10,6 +10,7 @@ static double sum_of(double value)
     return isnan(value) ? 0 : value;
 }
 
+/* A row of the store as a result, with the windows that paired comparisons need. */
 static calm_status read_predictions(calm_ctx *ctx, const calm_store_evaluation *row, calm_eval_result *out)
 {
     *out = (calm_eval_result){
@@ -24,6 +25,7 @@ static calm_status read_predictions(calm_ctx *ctx, const calm_store_evaluation *
     return CALM_OK;
 }
 
+/* The same of an encoder: each window is a sentence. */
 static calm_status read_embeddings(calm_ctx *ctx, const calm_store_evaluation *row, calm_embedding_result *out)
 {
     *out = (calm_embedding_result){.n = row->n_windows, .pairs = (size_t)row->pairs, .error = row->error,
@@ -39,6 +41,7 @@ calm_status calm_run_find_evaluation(calm_ctx *ctx, const calm_run *p, const cha
 {
     char key[CALM_SHA256_HEX];
     calm_store_evaluation row;
+    /* By content: another run that measured the same plan on the same windows has done the work. */
     CALM_TRY(calm_key_evaluation(ctx, p->model_key, subject_key, windows, key));
     CALM_TRY(calm_store_evaluation_find(ctx, p->in.store, key, &row, id));
     /* Windows that are not all there cannot be compared: measured again. */
@@ -51,6 +54,7 @@ calm_status calm_run_find_evaluation(calm_ctx *ctx, const calm_run *p, const cha
                                              : read_predictions(ctx, &row, &out->predictions);
 }
 
+/* The other way: a result's figures into a row, and its windows [row->n_windows]. */
 static void write_predictions(const calm_eval_result *from, calm_store_evaluation *row, calm_store_window *windows)
 {
     row->tokens = (int64_t)from->tokens;

@@ -7,6 +7,7 @@
 calm_window_facts calm_window_facts_of(const calm_windows *windows)
 {
     calm_window_facts out = {.n = windows->n, .longest = windows->longest};
+    /* NULL: windows that were never read. */
     if (windows->begin)
         out.tokens = windows->begin[windows->n];
     memcpy(out.sha256, windows->sha256, sizeof out.sha256);
@@ -53,6 +54,7 @@ static double measured(const calm_result *r, calm_figure figure)
 
 calm_status calm_gates_measure(calm_ctx *ctx, calm_result *r)
 {
+    /* One more, so that it is not NULL: NULL says that nothing was measured yet. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->gate_values, r->recipe->n_gates + 1));
     for (size_t i = 0; i < r->recipe->n_gates; i++)
         r->gate_values[i] = measured(r, r->recipe->gates[i].figure);
@@ -61,6 +63,7 @@ calm_status calm_gates_measure(calm_ctx *ctx, calm_result *r)
 
 calm_status calm_gates_put(calm_ctx *ctx, const calm_result *r)
 {
+    /* The values are kept whether or not the gates hold: a failed run is where they matter. */
     CALM_TRY(calm_store_begin(ctx, r->store));
     for (size_t i = 0; i < r->recipe->n_gates; i++) {
         const calm_store_gate row = {r->run_id, (int64_t)i, r->recipe->gates[i].text, r->gate_values[i],

@@ -11,6 +11,7 @@ calm_status calm_trial_constrain(calm_ctx *ctx, const calm_run *p, const size_t 
     char name[CALM_SCHEME_NAME_MAX], *missing;
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t job = first; job < end && !trial->missing; job++) {
+        /* Float weights suit every target. */
         if (choice[job] == CALM_STAYS_FLOAT || calm_run_takes(p, job, p->in.recipe->pool[choice[job]].of_scheme))
             continue;
         calm_scheme_name(&p->in.recipe->pool[choice[job]].scheme, name);
@@ -24,6 +25,7 @@ calm_status calm_trial_constrain(calm_ctx *ctx, const calm_run *p, const size_t 
 /* The trial before `i` with the same plan, or i. */
 static size_t same_as(const calm_trial *trials, size_t i)
 {
+    /* Uniform runs differ from the hybrid in few jobs, often in none: measuring is what costs. */
     for (size_t j = 0; j < i; j++)
         if (!trials[j].missing && strcmp(trials[j].key, trials[i].key) == 0)
             return j;
@@ -54,10 +56,12 @@ static calm_status measure_group(calm_ctx *ctx, const calm_run *p, calm_trial *t
         overrides[i] = (calm_plan_override){p->in.model, &trials[of[i]].plan};
         subjects[i] = (calm_subject){p->in.model, calm_plan_apply, &overrides[i]};
     }
+    /* Together, since each measurement runs the float model too. */
     CALM_TRY(calm_run_measure(ctx, p, NULL, subjects, n, measures, windows, tick_group, ticks));
     ticks->before += (n + 1) * windows->n;
     for (size_t i = 0; i < n; i++) {
         calm_trial *trial = &trials[of[i]];
+        /* Put at once, so that a run that is killed has measured the earlier groups for good. */
         trial->measure = measures[i];
         CALM_TRY(calm_run_put_evaluation(ctx, p, trial->key, trial->name, text_name, windows, &trial->measure,
                                          &trial->id));
@@ -71,6 +75,7 @@ static calm_status list_unknown(calm_ctx *ctx, const calm_run *p, calm_trial *tr
 {
     *n_unknown = 0;
     for (size_t i = 0; i < n; i++) {
+        /* An equal plan gets the figures of its first occurrence at the end. */
         if (trials[i].missing || same_as(trials, i) != i)
             continue;
         CALM_TRY(calm_run_find_evaluation(ctx, p, trials[i].key, windows, &trials[i].measure, &trials[i].id));
@@ -88,6 +93,7 @@ calm_status calm_trials_measure(calm_ctx *ctx, const calm_run *p, calm_trial *tr
     group_tick ticks = {&events, 0, 0};
     CALM_TRY(CALM_NEW(ctx, ctx->out, of, n ? n : 1));
     CALM_TRY(list_unknown(ctx, p, trials, n, windows, of, &n_unknown));
+    /* Each group runs the float model too: its ticks are in the total. */
     const size_t n_groups = (n_unknown + CALM_TRIALS_AT_ONCE - 1) / CALM_TRIALS_AT_ONCE;
     ticks.total = (n_unknown + n_groups) * windows->n;
     for (size_t first = 0; first < n_unknown; first += CALM_TRIALS_AT_ONCE) {
@@ -97,6 +103,7 @@ calm_status calm_trials_measure(calm_ctx *ctx, const calm_run *p, calm_trial *tr
     }
     for (size_t i = 0; i < n; i++) {
         const size_t same = trials[i].missing ? i : same_as(trials, i);
+        /* Only now is the first trial measured, too, from which all differences are taken. */
         trials[i].measure = trials[same].measure;
         trials[i].id = trials[same].id;
         if (i && trials[i].id && trials[0].id)
@@ -110,6 +117,7 @@ calm_status calm_trials_put(calm_ctx *ctx, const calm_run *p, const calm_trial *
 {
     CALM_TRY(calm_store_begin(ctx, p->in.store));
     for (size_t i = 0; i < n; i++) {
+        /* What was not measured has no row. */
         const calm_store_verdict verdict = {p->result.run_id, trials[i].id,    role,
                                             trials[i].name,   trials[i].delta, trials[i].se};
         if (trials[i].id)
