@@ -29,7 +29,7 @@ typedef struct calm_store_cell {
 #define CELL_I(of, member) {#member, CALM_I((of)->member)}
 #define CELL_R(of, member) {#member, CALM_R((of)->member)}
 #define CELL_ID(of, member) {#member, CALM_ID((of)->member)}
-#define CELL_INDEX(of, member) {#member, CALM_INDEX((of)->member)}
+#define CELL_INDEX(of, member) {#member, calm_value_index((of)->member)}
 
 /* Cells for the call below: CALM_CELLS(CELL_ID(verdict, run_id), {"subject", CALM_T(subject)}). */
 #define CALM_CELLS(...)                                                                                      \

@@ -4,6 +4,20 @@
 
 #include "store/store_impl.h"
 
+/* Read the one row of `query` with a key by `read`; *id is 0, and nothing read, when there is none. */
+static calm_status find_row(calm_ctx *ctx, calm_store *store, const char *query, const char *key,
+                            calm_status (*read)(calm_ctx *, calm_statement *, void *, int64_t *), void *out,
+                            int64_t *id)
+{
+    calm_statement *row;
+    *id = 0;
+    CALM_TRY(calm_sql_first(ctx, store->sql, query, CALM_BIND(CALM_T(key)), &row));
+    if (calm_sql_next(ctx, store->sql, row))
+        read(ctx, row, out, id);
+    calm_sql_end(row);
+    return ctx->status;
+}
+
 /* ---- candidates ---- */
 
 static calm_status add_scores(calm_ctx *ctx, calm_store *store, int64_t candidate_id, const calm_store_score *scores,
@@ -61,8 +75,9 @@ calm_status calm_store_candidate_put(calm_ctx *ctx, calm_store *store, const cal
     return calm_store_end(ctx, store);
 }
 
-static calm_status read_candidate(calm_ctx *ctx, calm_statement *row, calm_store_candidate *out, int64_t *id)
+static calm_status read_candidate(calm_ctx *ctx, calm_statement *row, void *to, int64_t *id)
 {
+    calm_store_candidate *out = to;
     *id = calm_sql_int(row, 0);
     out->job_id = calm_sql_int(row, 1);
     out->calibration_id = calm_sql_int(row, 2);
@@ -106,20 +121,13 @@ static calm_status read_scores(calm_ctx *ctx, calm_store *store, int64_t id, cal
 calm_status calm_store_candidate_find(calm_ctx *ctx, calm_store *store, const char *key,
                                       calm_store_candidate *out, int64_t *id)
 {
-    calm_statement *row;
     memset(out, 0, sizeof *out);
-    *id = 0;
-    CALM_TRY(calm_sql_first(ctx, store->sql,
-                            "SELECT c.id, c.job_id, c.calibration_id, a.name, a.chain, c.scheme, c.failure, c.blob,"
-                            " c.blob_bytes, c.bits_per_weight, c.damp, c.score_rows, c.dropped_rows, c.seconds, c.key"
-                            " FROM candidate c JOIN algorithm a ON a.id = c.algorithm_id WHERE c.key = ?1",
-                            CALM_BIND(CALM_T(key)), &row));
-    if (calm_sql_next(ctx, store->sql, row))
-        read_candidate(ctx, row, out, id);
-    calm_sql_end(row);
-    if (ctx->status != CALM_OK || !*id)
-        return ctx->status;
-    return read_scores(ctx, store, *id, out);
+    CALM_TRY(find_row(ctx, store,
+                      "SELECT c.id, c.job_id, c.calibration_id, a.name, a.chain, c.scheme, c.failure, c.blob,"
+                      " c.blob_bytes, c.bits_per_weight, c.damp, c.score_rows, c.dropped_rows, c.seconds, c.key"
+                      " FROM candidate c JOIN algorithm a ON a.id = c.algorithm_id WHERE c.key = ?1",
+                      key, read_candidate, out, id));
+    return *id ? read_scores(ctx, store, *id, out) : CALM_OK;
 }
 
 /* ---- evaluations ---- */
@@ -165,8 +173,9 @@ calm_status calm_store_evaluation_put(calm_ctx *ctx, calm_store *store, const ca
     return calm_store_end(ctx, store);
 }
 
-static calm_status read_evaluation(calm_ctx *ctx, calm_statement *row, calm_store_evaluation *out, int64_t *id)
+static calm_status read_evaluation(calm_ctx *ctx, calm_statement *row, void *to, int64_t *id)
 {
+    calm_store_evaluation *out = to;
     *id = calm_sql_int(row, 0);
     out->model_id = calm_sql_int(row, 1);
     CALM_TRY(calm_sql_text(ctx, row, 2, &out->subject));
@@ -218,18 +227,11 @@ static calm_status read_windows(calm_ctx *ctx, calm_store *store, int64_t id, ca
 calm_status calm_store_evaluation_find(calm_ctx *ctx, calm_store *store, const char *key,
                                        calm_store_evaluation *out, int64_t *id)
 {
-    calm_statement *row;
     memset(out, 0, sizeof *out);
-    *id = 0;
-    CALM_TRY(calm_sql_first(ctx, store->sql,
-                            "SELECT id, model_id, subject, text_name, text_digest, window_tokens,"
-                            " kind = 'embeddings', pairs, error, cosine, cosine_min, spearman, tokens, nll, ppl, kl,"
-                            " top1, key FROM evaluation WHERE key = ?1",
-                            CALM_BIND(CALM_T(key)), &row));
-    if (calm_sql_next(ctx, store->sql, row))
-        read_evaluation(ctx, row, out, id);
-    calm_sql_end(row);
-    if (ctx->status != CALM_OK || !*id)
-        return ctx->status;
-    return read_windows(ctx, store, *id, out);
+    CALM_TRY(find_row(ctx, store,
+                      "SELECT id, model_id, subject, text_name, text_digest, window_tokens,"
+                      " kind = 'embeddings', pairs, error, cosine, cosine_min, spearman, tokens, nll, ppl, kl,"
+                      " top1, key FROM evaluation WHERE key = ?1",
+                      key, read_evaluation, out, id));
+    return *id ? read_windows(ctx, store, *id, out) : CALM_OK;
 }

@@ -328,12 +328,8 @@ static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const ca
     char scheme[CALM_SCHEME_NAME_MAX], *name, *chain;
     calm_scheme_name(&entry->scheme, scheme);
     CALM_TRY(name_algorithm(ctx, item, entry->algorithm, &name, &chain));
-    calm_store_candidate row = {.key = candidate->key,
-                                .calibration_id = p->result.calibration_id,
-                                .job_id = p->job_ids[item->job],
-                                .algorithm = name,
-                                .chain = chain,
-                                .scheme = scheme,
+    calm_store_candidate row = {.key = candidate->key, .calibration_id = p->result.calibration_id,
+                                .job_id = p->job_ids[item->job], .algorithm = name, .chain = chain, .scheme = scheme,
                                 .seconds = item->seconds};
     candidate->seconds = item->seconds;
     if (item->failed)

@@ -3,16 +3,9 @@
 
 #include "ptq/run/run_impl.h"
 
-/* Progress of several models over the same windows as that of one measurement. */
-typedef struct shared_tick {
-    calm_tick_fn *fn;
-    void *user;
-    size_t before, total;
-} shared_tick;
-
-static void tick(void *user, size_t done, size_t total)
+void calm_shared_tick_fn(void *user, size_t done, size_t total)
 {
-    const shared_tick *shared = user;
+    const calm_shared_tick *shared = user;
     (void)total;
     if (shared->fn)
         shared->fn(shared->user, shared->before + done, shared->total);
@@ -22,10 +15,10 @@ static calm_status measure_embeddings(calm_ctx *ctx, const calm_subject *referen
                                       const calm_subject *subjects, size_t n, calm_measure *measures,
                                       const calm_windows *windows, calm_tick_fn *fn, void *user)
 {
-    shared_tick shared = {fn, user, 0, windows->n * (n + 1)};
+    calm_shared_tick shared = {fn, user, 0, windows->n * (n + 1)};
     calm_embeddings float_embeddings, found;
     /* Once for all subjects, whose embeddings are compared with these. */
-    CALM_TRY(calm_encode(ctx, reference, windows, tick, &shared, &float_embeddings));
+    CALM_TRY(calm_encode(ctx, reference, windows, calm_shared_tick_fn, &shared, &float_embeddings));
     if (reference_measure) {
         reference_measure->kind = CALM_STORE_EMBEDDINGS;
         /* Distance 0, but the row must be complete: the store keeps the float model's evaluation as any other. */
@@ -33,7 +26,7 @@ static calm_status measure_embeddings(calm_ctx *ctx, const calm_subject *referen
     }
     for (size_t i = 0; i < n; i++) {
         shared.before += windows->n;
-        CALM_TRY(calm_encode(ctx, &subjects[i], windows, tick, &shared, &found));
+        CALM_TRY(calm_encode(ctx, &subjects[i], windows, calm_shared_tick_fn, &shared, &found));
         measures[i].kind = CALM_STORE_EMBEDDINGS;
         CALM_TRY(calm_embedding_compare(ctx, &float_embeddings, &found, &measures[i].embeddings));
     }

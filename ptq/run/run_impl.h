@@ -136,6 +136,16 @@ calm_status calm_run_put_evaluation(calm_ctx *ctx, const calm_run *run, const ch
                                     const char *text_name, const calm_windows *windows, const calm_measure *measure,
                                     int64_t *id);
 
+/* Progress of several measurements as that of one: `before` units of `total` were done when this one began. */
+typedef struct calm_shared_tick {
+    calm_tick_fn *fn;    /* NULL: nothing is reported */
+    void *user;
+    size_t before, total;
+} calm_shared_tick;
+
+/* A calm_tick_fn; `user` is a calm_shared_tick. */
+void calm_shared_tick_fn(void *user, size_t done, size_t total);
+
 /* Measure subjects [n <= CALM_TRIALS_AT_ONCE] against the float model: a decoder by predictions, an encoder by sentence
  * embeddings.  `reference_measure` (NULL: not wanted) gets the float model's own (encoders.c). */
 calm_status calm_run_measure(calm_ctx *ctx, const calm_run *run, calm_measure *reference_measure,

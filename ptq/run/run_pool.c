@@ -33,16 +33,10 @@ static calm_status list_jobs(calm_ctx *ctx, const calm_run *p, calm_unit kind, c
         CALM_TRY(calm_layout_unit_name(ctx, layout, kind, job, &unit));
         for (size_t j = job; j < unit_end; j++) {
             const calm_job_ref *ref = &layout->jobs[j];
-            jobs[j - first] = (calm_pool_job){.id = p->job_ids ? p->job_ids[j] : 0,
-                                              .name = ref->name,
-                                              .role = ref->role,
-                                              .unit = unit,
-                                              .block = ref->block,
-                                              .out = ref->out,
-                                              .in = ref->in,
-                                              .expert = ref->expert >= 0,
-                                              .down = ref->kind == CALM_JOB_DOWN,
-                                              .crest = crest ? calm_run_crest(ctx, p, j) : NAN};
+            jobs[j - first] = (calm_pool_job){
+                .id = p->job_ids ? p->job_ids[j] : 0, .name = ref->name, .role = ref->role, .unit = unit,
+                .block = ref->block, .out = ref->out, .in = ref->in, .expert = ref->expert >= 0,
+                .down = ref->kind == CALM_JOB_DOWN, .crest = crest ? calm_run_crest(ctx, p, j) : NAN};
         }
     }
     pool->jobs = jobs;
@@ -107,12 +101,8 @@ calm_status calm_pool_of_run(calm_ctx *ctx, const calm_run *p, const calm_select
 calm_requests calm_run_requests(const calm_run *p, calm_unit unit)
 {
     const calm_recipe *recipe = p->in.recipe;
-    calm_requests out = {.forbid = recipe->forbid,
-                         .n_forbid = recipe->n_forbid,
-                         .budget = NAN,
-                         .target = recipe->target,
-                         .format = recipe->target_format,
-                         .tie = recipe->target_tie};
+    calm_requests out = {.forbid = recipe->forbid, .n_forbid = recipe->n_forbid, .budget = NAN,
+                         .target = recipe->target, .format = recipe->target_format, .tie = recipe->target_tie};
     /* Pins name units of the selection; at another unit the same name would be another thing, or nothing. */
     if (unit == recipe->selection.unit) {
         out.pins = recipe->pins;

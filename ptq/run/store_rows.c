@@ -10,28 +10,20 @@ static calm_status put_model(calm_ctx *ctx, calm_run *p)
 {
     const calm_config *config = calm_model_config(p->in.model);
     char text_digest[CALM_SHA256_HEX];
-    const calm_store_model model = {.digest = p->model_key,
-                                    .name = p->in.recipe->model.name,
-                                    .path = p->in.recipe->model.dir,
-                                    .architecture = calm_model_class(p->in.model),
-                                    .dtype = calm_dtype_name(config->dtype),
-                                    .n_params = (int64_t)calm_model_n_params(p->in.model),
-                                    .n_blocks = (int64_t)config->n_blocks,
-                                    .hidden_size = (int64_t)config->hidden,
-                                    .vocab_size = (int64_t)config->vocab,
-                                    .bytes = (int64_t)calm_model_bytes(p->in.model)};
+    const calm_store_model model = {
+        .digest = p->model_key, .name = p->in.recipe->model.name, .path = p->in.recipe->model.dir,
+        .architecture = calm_model_class(p->in.model), .dtype = calm_dtype_name(config->dtype),
+        .n_params = (int64_t)calm_model_n_params(p->in.model), .n_blocks = (int64_t)config->n_blocks,
+        .hidden_size = (int64_t)config->hidden, .vocab_size = (int64_t)config->vocab,
+        .bytes = (int64_t)calm_model_bytes(p->in.model)};
     CALM_TRY(calm_store_model_id(ctx, p->in.store, &model, &p->result.model_id));
     /* Of the file as well as of its tokens: a person can compare the first, only calm the second. */
     CALM_TRY(calm_sha256_file(ctx, p->in.recipe->calib_path, text_digest));
-    const calm_store_calibration calibration = {.key = p->calib_key,
-                                                .text_name = p->in.recipe->calib_name,
-                                                .text_digest = text_digest,
-                                                .tokens_digest = p->in.calib.sha256,
-                                                .n_windows = (int64_t)p->in.calib.n,
-                                                .window_tokens = p->in.recipe->seqlen,
-                                                .seed = p->in.recipe->seed,
-                                                .n_tokens = (int64_t)p->in.calib.begin[p->in.calib.n],
-                                                .score_windows = p->in.recipe->score_windows};
+    const calm_store_calibration calibration = {
+        .key = p->calib_key, .text_name = p->in.recipe->calib_name, .text_digest = text_digest,
+        .tokens_digest = p->in.calib.sha256, .n_windows = (int64_t)p->in.calib.n,
+        .window_tokens = p->in.recipe->seqlen, .seed = p->in.recipe->seed,
+        .n_tokens = (int64_t)p->in.calib.begin[p->in.calib.n], .score_windows = p->in.recipe->score_windows};
     return calm_store_calibration_id(ctx, p->in.store, &calibration, &p->result.calibration_id);
 }
 
@@ -67,16 +59,10 @@ static calm_status put_job(calm_ctx *ctx, calm_run *p, size_t index, int64_t blo
     CALM_TRY(calm_run_hook_name(ctx, p, job->block, job->expert, calm_job_input(job->kind), &hook));
     calm_text_init(&linears);
     list_linears(layout, job, &linears);
-    const calm_store_job row = {.block_id = block_id,
-                                .role = job->role,
-                                .position = (int64_t)(index - layout->block_begin[job->block]),
-                                .name = job->name,
-                                .sublayer = calm_sublayer_name(calm_job_sublayer(job->kind)),
-                                .linears = linears.data,
-                                .out = (int64_t)job->out,
-                                .in = (int64_t)job->in,
-                                .weights_digest = digest,
-                                .input_hook = hook};
+    const calm_store_job row = {
+        .block_id = block_id, .role = job->role, .position = (int64_t)(index - layout->block_begin[job->block]),
+        .name = job->name, .sublayer = calm_sublayer_name(calm_job_sublayer(job->kind)), .linears = linears.data,
+        .out = (int64_t)job->out, .in = (int64_t)job->in, .weights_digest = digest, .input_hook = hook};
     /* An expert's candidate may be computed by the fallback: which one, and from how many tokens on, is part of its
      * key. */
     const calm_key_expert expert = {calm_recipe_least_tokens(p->in.recipe), calm_algorithm_canonical(p->fallback)};

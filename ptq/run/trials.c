@@ -32,22 +32,9 @@ static size_t same_as(const calm_trial *trials, size_t i)
     return i;
 }
 
-/* Ticks of a group of trials as those of one measurement. */
-typedef struct group_tick {
-    calm_stage_events *events;
-    size_t before, total;
-} group_tick;
-
-static void tick_group(void *user, size_t done, size_t total)
-{
-    const group_tick *group = user;
-    (void)total;
-    calm_stage_tick(group->events, group->before + done, group->total);
-}
-
 /* Measure trials of[0 .. n) together and keep what they gave. */
 static calm_status measure_group(calm_ctx *ctx, const calm_run *p, calm_trial *trials, const size_t *of, size_t n,
-                                 const calm_windows *windows, const char *text_name, group_tick *ticks)
+                                 const calm_windows *windows, const char *text_name, calm_shared_tick *ticks)
 {
     calm_plan_override overrides[CALM_TRIALS_AT_ONCE];
     calm_subject subjects[CALM_TRIALS_AT_ONCE];
@@ -57,7 +44,7 @@ static calm_status measure_group(calm_ctx *ctx, const calm_run *p, calm_trial *t
         subjects[i] = (calm_subject){p->in.model, calm_plan_apply, &overrides[i]};
     }
     /* Together, since each measurement runs the float model too. */
-    CALM_TRY(calm_run_measure(ctx, p, NULL, subjects, n, measures, windows, tick_group, ticks));
+    CALM_TRY(calm_run_measure(ctx, p, NULL, subjects, n, measures, windows, calm_shared_tick_fn, ticks));
     ticks->before += (n + 1) * windows->n;
     for (size_t i = 0; i < n; i++) {
         calm_trial *trial = &trials[of[i]];
@@ -90,7 +77,7 @@ calm_status calm_trials_measure(calm_ctx *ctx, const calm_run *p, calm_trial *tr
 {
     calm_stage_events events = {&p->events, stage};
     size_t *of, n_unknown;
-    group_tick ticks = {&events, 0, 0};
+    calm_shared_tick ticks = {calm_stage_tick, &events, 0, 0};
     CALM_TRY(CALM_NEW(ctx, ctx->out, of, n ? n : 1));
     CALM_TRY(list_unknown(ctx, p, trials, n, windows, of, &n_unknown));
     /* Each group runs the float model too: its ticks are in the total. */
