@@ -139,13 +139,13 @@ typedef struct calm_store_run {
     const char *key;          /* content hash of model, calibration, recipe and code version              */
     int64_t model_id;
     int64_t calibration_id;   /* 0: none yet                                                              */
-    const char *command;      /* as typed, for people                                                     */
+    const char *command;      /* as typed                                                                 */
     const char *recipe;       /* JSON, resolved; NULL: "{}"                                               */
     const char *unit;         /* "job", "sublayer", "block"                                               */
     const char *rule;         /* rule of choice: "default", "argmax"                                      */
     const char *metric;       /* that the rule reads first: "cka_token"                                   */
     const char *version;      /* of calm                                                                  */
-    int64_t n_threads;        /* for people; not part of the key                                          */
+    int64_t n_threads;        /* informative; not part of the key                                          */
 } calm_store_run;
 
 /* Start a run, status `running`.  The newest run of the same key that did not finish goes on (its choices and
@@ -187,7 +187,7 @@ typedef struct calm_store_candidate {
     const char *failure;        /* NULL: it succeeded; else the reason, and there is no blob               */
     const char *blob;           /* digest from calm_blob_put; NULL when it failed                          */
     int64_t blob_bytes;
-    double bits_per_weight, damp, seconds;    /* seconds: for people                                       */
+    double bits_per_weight, damp, seconds;    /* seconds: informative                                      */
     int64_t score_rows, dropped_rows;         /* rows scored; rows that cka_drop left out                  */
     const calm_store_score *scores;           /* [n_scores], borrowed                                      */
     size_t n_scores;
@@ -326,7 +326,7 @@ typedef struct calm_store_ablation {
     const char *kind;           /* "uniform", "hybrid", "oracle", "random", "seed"                          */
     const char *unit;           /* what got one choice: "job", "sublayer", "block"; NULL: nothing was chosen */
     const char *metric, *rule;  /* score that the rule read: "cka_token", "argmax"; NULL: none              */
-    double bits, seconds;       /* per weight; that its candidates took to quantize, for people; NaN: none  */
+    double bits, seconds;       /* per weight; that its candidates took to quantize; NaN: none              */
     int64_t differs;            /* units with another candidate than the best uniform run; < 0: unknown     */
     const char *failure;        /* why there is no such plan; NULL: it was measured                         */
     int64_t evaluation_id;      /* its figures; 0: there is no such plan                                    */

@@ -390,8 +390,8 @@ static calm_status choose_block(calm_ctx *ctx, block_run *run)
     return CALM_OK;
 }
 
-/* A quantized prefix: choose for this block, and let the rows that entered it pass through what was chosen. */
-static calm_status pass_quantized(calm_ctx *ctx, block_run *run, const calm_batch *entered)
+/* A quantized prefix: choose for this block, and run what was chosen on the rows before it. */
+static calm_status pass_quantized(calm_ctx *ctx, block_run *run, const calm_batch *before)
 {
     calm_run *p = run->p;
     calm_plan plan;
@@ -402,12 +402,12 @@ static calm_status pass_quantized(calm_ctx *ctx, block_run *run, const calm_batc
     CALM_TRY(calm_model_load_block(ctx, p->in.model, run->index, &block));
     CALM_TRY(calm_plan_apply(&override, ctx, run->index, &block));
     /* Back to the rows before the block: run_sublayers has advanced them by the float weights. */
-    CALM_TRY(calm_batch_assign(ctx, entered, run->batch));
+    CALM_TRY(calm_batch_assign(ctx, before, run->batch));
     return calm_batch_block(ctx, &block, &p->rope, run->batch, NULL);
 }
 
 /* The block's sublayers, its own scores, and with a quantized prefix what the next block will really see. */
-static calm_status run_block(calm_ctx *ctx, block_run *run, bool inside, const calm_batch *entered,
+static calm_status run_block(calm_ctx *ctx, block_run *run, bool inside, const calm_batch *before,
                              const calm_batch *scored)
 {
     CALM_TRY(run_sublayers(ctx, run, inside));
@@ -415,7 +415,7 @@ static calm_status run_block(calm_ctx *ctx, block_run *run, bool inside, const c
         CALM_TRY(calm_block_score_whole(ctx, run->p, run->index, scored));
     calm_memory_plan_note(&run->p->held.score);
     calm_arena_clear(ctx->out);
-    return entered ? pass_quantized(ctx, run, entered) : CALM_OK;
+    return before ? pass_quantized(ctx, run, before) : CALM_OK;
 }
 
 calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const calm_missing *missing,
@@ -428,19 +428,19 @@ calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const c
     const size_t windows = (size_t)p->in.recipe->score_windows < batch->n ? (size_t)p->in.recipe->score_windows
                                                                           : batch->n;
     /* Closed below whether or not they were made. */
-    calm_batch entered = {.hidden.file = -1}, scored = {.hidden.file = -1};
+    calm_batch before = {.hidden.file = -1}, scored = {.hidden.file = -1};
     calm_arena kept;
     calm_status status = CALM_OK;
     run.activations = inside && missing->activations[index];
     calm_arena_init(&kept);
     if (again)
-        status = calm_batch_copy(ctx, batch, batch->n, &kept, p->spill_dir, &entered);
+        status = calm_batch_copy(ctx, batch, batch->n, &kept, p->spill_dir, &before);
     /* In memory even when hidden rows spill: the scoring windows are few, and both runs of the block read them. */
     if (scores && status == CALM_OK)
         status = calm_batch_copy(ctx, batch, windows, &kept, NULL, &scored);
     if (status == CALM_OK)
-        status = run_block(ctx, &run, inside, again ? &entered : NULL, scores ? &scored : NULL);
-    calm_batch_close(&entered);
+        status = run_block(ctx, &run, inside, again ? &before : NULL, scores ? &scored : NULL);
+    calm_batch_close(&before);
     calm_batch_close(&scored);
     calm_arena_clear(&kept);
     return status;

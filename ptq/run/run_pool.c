@@ -6,7 +6,7 @@
 
 /* ---- the pool ---- */
 
-/* The crest factor is read for the activation rule alone, which speaks where activations are quantized and something
+/* The crest factor is read for the activation rule alone, which applies where activations are quantized and something
  * smooths. */
 static bool wants_crest(const calm_recipe *recipe)
 {

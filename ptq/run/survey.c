@@ -1,6 +1,7 @@
-/* Block by block: find what the store has, compute what it lacks.
+/* Block by block: find what the store has, compute what is missing.
  *
- * Hidden rows are needed up to the last block that lacks something; a block that lacks nothing is only run forward. */
+ * Hidden rows are needed up to the last block that misses something; a block that misses nothing is only run
+ * forward. */
 #include "ptq/run/block_work.h"
 
 #include <math.h>
@@ -74,7 +75,7 @@ static calm_status adopt(calm_ctx *ctx, const calm_run *p, size_t job, size_t en
 }
 
 /* Take over what the store has of one job, and count what it misses. */
-static calm_status survey_job(calm_ctx *ctx, calm_run *p, size_t job, size_t *lacking)
+static calm_status survey_job(calm_ctx *ctx, calm_run *p, size_t job, size_t *n_missing)
 {
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
         CALM_TRY(adopt(ctx, p, job, entry));
@@ -83,7 +84,7 @@ static calm_status survey_job(calm_ctx *ctx, calm_run *p, size_t job, size_t *la
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
         const calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
         const bool adopted = !candidate->todo && !candidate->skipped;
-        *lacking += candidate->todo;
+        *n_missing += candidate->todo;
         p->result.n_cached += adopted;
         /* Under --effort light it may be left out yet, when the crest is known: note_candidates. */
         if (adopted && !p->in.recipe->light)
@@ -92,22 +93,22 @@ static calm_status survey_job(calm_ctx *ctx, calm_run *p, size_t job, size_t *la
     return CALM_OK;
 }
 
-/* What the jobs of a block lack, as the number of candidates; those that are there become the run's. */
-static calm_status survey_block(calm_ctx *ctx, calm_run *p, size_t block, size_t *lacking, bool *units)
+/* Candidates that are missing of a block, as their number; those that are there become the run's. */
+static calm_status survey_block(calm_ctx *ctx, calm_run *p, size_t block, size_t *n_missing, bool *units)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
     const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
-    *lacking = 0;
+    *n_missing = 0;
     CALM_TRY(calm_store_begin(ctx, p->in.store));
     /* The first failure stays in ctx; the transaction is ended either way. */
     for (size_t job = begin; job < end && ctx->status == CALM_OK; job++)
-        survey_job(ctx, p, job, lacking);
+        survey_job(ctx, p, job, n_missing);
     CALM_TRY(calm_store_end(ctx, p->in.store));
     *units = calm_unit_missing(p, begin, end, CALM_POINT_BLOCK) || calm_unit_missing(p, begin, end, CALM_POINT_DELTA);
     return CALM_OK;
 }
 
-/* Does a sublayer or expert of the block lack scores? */
+/* Does a sublayer or expert of the block miss scores? */
 static bool sublayers_lack(const calm_run *p, size_t block)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -128,13 +129,13 @@ static calm_status survey(calm_ctx *ctx, calm_run *p, calm_missing *out)
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->activations, n_blocks));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->blocks, n_blocks));
     for (size_t b = p->in.first_block; b < p->in.end_block; b++) {
-        size_t lacking;
-        CALM_TRY(survey_block(ctx, p, b, &lacking, &out->blocks[b]));
+        size_t n_missing;
+        CALM_TRY(survey_block(ctx, p, b, &n_missing, &out->blocks[b]));
         CALM_TRY(calm_activations_kept(ctx, p, (long)b, &kept));
         /* The block's output is put last, so it stands for all its hook points. */
         out->activations[b] = !kept;
-        out->n_candidates += lacking;
-        if (!kept || lacking || out->blocks[b] || sublayers_lack(p, b))
+        out->n_candidates += n_missing;
+        if (!kept || n_missing || out->blocks[b] || sublayers_lack(p, b))
             out->end = b + 1;
     }
     /* -1: embedding and final norm. */
