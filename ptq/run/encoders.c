@@ -3,7 +3,7 @@
 
 #include "ptq/run/run_impl.h"
 
-void calm_shared_tick_fn(void *user, size_t done, size_t total)
+void calm_run_tick_shared(void *user, size_t done, size_t total)
 {
     const calm_shared_tick *shared = user;
     (void)total;
@@ -18,7 +18,7 @@ static calm_status measure_embeddings(calm_ctx *ctx, const calm_subject *referen
     calm_shared_tick shared = {fn, user, 0, windows->n * (n + 1)};
     calm_embeddings float_embeddings, found;
     /* Once for all subjects, whose embeddings are compared with these. */
-    CALM_TRY(calm_encode(ctx, reference, windows, calm_shared_tick_fn, &shared, &float_embeddings));
+    CALM_TRY(calm_encode(ctx, reference, windows, calm_run_tick_shared, &shared, &float_embeddings));
     if (reference_measure) {
         reference_measure->kind = CALM_STORE_EMBEDDINGS;
         /* Distance 0, but the row must be complete: the store keeps the float model's evaluation as any other. */
@@ -26,7 +26,7 @@ static calm_status measure_embeddings(calm_ctx *ctx, const calm_subject *referen
     }
     for (size_t i = 0; i < n; i++) {
         shared.before += windows->n;
-        CALM_TRY(calm_encode(ctx, &subjects[i], windows, calm_shared_tick_fn, &shared, &found));
+        CALM_TRY(calm_encode(ctx, &subjects[i], windows, calm_run_tick_shared, &shared, &found));
         measures[i].kind = CALM_STORE_EMBEDDINGS;
         CALM_TRY(calm_embedding_compare(ctx, &float_embeddings, &found, &measures[i].embeddings));
     }

@@ -145,7 +145,7 @@ typedef struct calm_shared_tick {
 } calm_shared_tick;
 
 /* A calm_tick_fn; `user` is a calm_shared_tick. */
-void calm_shared_tick_fn(void *user, size_t done, size_t total);
+void calm_run_tick_shared(void *user, size_t done, size_t total);
 
 /* Measure subjects [n <= CALM_TRIALS_AT_ONCE] against the float model: a decoder by predictions, an encoder by sentence
  * embeddings.  `reference_measure` (NULL: not wanted) gets the float model's own (encoders.c). */

@@ -44,7 +44,7 @@ static calm_status measure_group(calm_ctx *ctx, const calm_run *p, calm_trial *t
         subjects[i] = (calm_subject){p->in.model, calm_plan_apply, &overrides[i]};
     }
     /* Together, since each measurement runs the float model too. */
-    CALM_TRY(calm_run_measure(ctx, p, NULL, subjects, n, measures, windows, calm_shared_tick_fn, ticks));
+    CALM_TRY(calm_run_measure(ctx, p, NULL, subjects, n, measures, windows, calm_run_tick_shared, ticks));
     ticks->before += (n + 1) * windows->n;
     for (size_t i = 0; i < n; i++) {
         calm_trial *trial = &trials[of[i]];
