@@ -36,8 +36,8 @@ static void add_data_rows(const calm_ablation *of, bool with_scheme, calm_table 
 {
     for (size_t i = 0; i < of->n_rows; i++) {
         const calm_ablation_row *row = &of->rows[i];
-        const double values[] = {row->bits, of->encoder ? row->error : row->ppl, row->kl, row->delta, row->se,
-                                 row->top1};
+        const double values[] = {row->bits, of->encoder ? row->error : row->ppl, row->loss, row->delta, row->se,
+                                 of->encoder ? row->spearman : row->top1};
         if (with_scheme)
             calm_table_text(table, of->scheme);
         calm_table_text(table, row->kind);
@@ -86,10 +86,10 @@ static void rows_table(const calm_ablation *of, calm_table *table)
         calm_table_text(table, row->name);
         calm_table_fixed(table, row->bits, 3);
         calm_table_fixed(table, of->encoder ? row->error : row->ppl, of->encoder ? 5 : 4);
-        calm_table_fixed(table, row->kl, 5);
+        calm_table_fixed(table, row->loss, 5);
         add_signed(table, row->delta, 5);
         calm_table_fixed(table, row->se, 5);
-        calm_table_fixed(table, of->encoder ? row->top1 : 100 * row->top1, of->encoder ? 4 : 2);
+        calm_table_fixed(table, of->encoder ? row->spearman : 100 * row->top1, of->encoder ? 4 : 2);
         if (row->differs < 0)
             calm_table_empty(table);
         else

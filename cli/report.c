@@ -58,20 +58,23 @@ static calm_status print_pareto(calm_ctx *ctx, const calm_result *r, calm_text *
     calm_table_column(&table, "budget", CALM_ALIGN_RIGHT);
     calm_table_column(&table, "bits", CALM_ALIGN_RIGHT);
     calm_table_column(&table, "result", CALM_ALIGN_LEFT);
-    calm_table_column(&table, "guard KL", CALM_ALIGN_RIGHT);
-    calm_table_column(&table, "perplexity", CALM_ALIGN_RIGHT);
-    calm_table_column(&table, "KL to float", CALM_ALIGN_RIGHT);
-    calm_table_column(&table, "top-1 %", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, r->encoder ? "guard 1 - cosine" : "guard KL", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, r->encoder ? "rel. error" : "perplexity", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, r->encoder ? "1 - cosine" : "KL to float", CALM_ALIGN_RIGHT);
+    calm_table_column(&table, r->encoder ? "rank correlation" : "top-1 %", CALM_ALIGN_RIGHT);
     for (size_t i = 0; i < r->recipe->n_budgets; i++) {
         const calm_pareto *pareto = &r->pareto[i];
         const calm_trial *result = &pareto->trials[pareto->result], *test = &pareto->test;
         calm_table_format(&table, "%g", pareto->budget);
         calm_table_fixed(&table, result->bits_per_weight, 4);
         calm_table_text(&table, result->name);
-        calm_table_fixed(&table, result->id ? result->eval.kl : NAN, 5);
-        calm_table_fixed(&table, test->id ? test->eval.ppl : NAN, 4);
-        calm_table_fixed(&table, test->id ? test->eval.kl : NAN, 5);
-        calm_table_fixed(&table, test->id ? 100 * test->eval.top1 : NAN, 2);
+        const calm_eval_result *predictions = &test->measure.predictions;
+        const calm_embedding_result *embeddings = &test->measure.embeddings;
+        calm_table_fixed(&table, result->id ? calm_measure_loss(&result->measure) : NAN, 5);
+        calm_table_fixed(&table, !test->id ? NAN : r->encoder ? embeddings->error : predictions->ppl, 4);
+        calm_table_fixed(&table, test->id ? calm_measure_loss(&test->measure) : NAN, 5);
+        calm_table_fixed(&table, !test->id ? NAN : r->encoder ? embeddings->spearman : 100 * predictions->top1,
+                         r->encoder ? 4 : 2);
     }
     const calm_status status = calm_table_write(ctx, &table, 2, out);
     calm_table_clear(&table);
@@ -130,7 +133,7 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *l
 
 /* ---- JSON ---- */
 
-static calm_json *evaluation_json(const calm_eval_result *result)
+static calm_json *predictions_json(const calm_eval_result *result)
 {
     calm_json *row = calm_json_new_object();
     calm_json_set_int(row, "tokens", (int64_t)result->tokens);
@@ -141,7 +144,7 @@ static calm_json *evaluation_json(const calm_eval_result *result)
     return row;
 }
 
-static calm_json *encoding_json(const calm_embedding_result *result)
+static calm_json *embeddings_json(const calm_embedding_result *result)
 {
     calm_json *row = calm_json_new_object();
     calm_json_set_int(row, "sentences", (int64_t)result->n);
@@ -152,17 +155,23 @@ static calm_json *encoding_json(const calm_embedding_result *result)
     return row;
 }
 
-static calm_json *trials_json(const calm_trial *trials, size_t n)
+static calm_json *measure_json(const calm_measure *measure)
+{
+    return measure->kind == CALM_STORE_EMBEDDINGS ? embeddings_json(&measure->embeddings)
+                                                  : predictions_json(&measure->predictions);
+}
+
+static calm_json *trials_json(const calm_trial *trials, size_t n, bool encoder)
 {
     calm_json *rows = calm_json_new_array();
     for (size_t i = 0; i < n; i++) {
         const calm_trial *trial = &trials[i];
-        calm_json *object = trial->id ? evaluation_json(&trial->eval) : calm_json_new_object();
+        calm_json *object = trial->id ? measure_json(&trial->measure) : calm_json_new_object();
         calm_json_set_string(object, "name", trial->name);
         calm_json_set_bool(object, "complete", trial->id != 0);
         calm_json_set_string(object, "lacks", trial->missing);
         calm_json_set_number(object, "bits_per_weight", trial->bits_per_weight);
-        calm_json_set_number(object, "delta_kl", trial->delta);
+        calm_json_set_number(object, encoder ? "delta_one_minus_cosine" : "delta_kl", trial->delta);
         calm_json_set_number(object, "delta_se", trial->se);
         calm_json_add(rows, object);
     }
@@ -194,9 +203,9 @@ static calm_json *budgets_json(const calm_result *r)
         calm_json_set_string(row, "result", result->name);
         calm_json_set_string(row, "verdict", pareto->verdict);
         set_target(r, pareto, row);
-        calm_json_set(row, "guard", trials_json(pareto->trials, pareto->n_trials));
+        calm_json_set(row, "guard", trials_json(pareto->trials, pareto->n_trials, r->encoder));
         if (pareto->test.id)
-            calm_json_set(row, "quantized", evaluation_json(&pareto->test.eval));
+            calm_json_set(row, "quantized", measure_json(&pareto->test.measure));
         calm_json_add(rows, row);
     }
     return rows;
@@ -243,11 +252,10 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const char *lo
     calm_json_set_int(root, "bytes_after", r->bytes_after);
     if (r->evaluates) {
         if (!r->encoder)
-            calm_json_set(root, "float", evaluation_json(&r->eval_float));
-        calm_json_set(root, "quantized", r->encoder ? encoding_json(&r->encoding)
-                                                                  : evaluation_json(&r->eval_result));
+            calm_json_set(root, "float", measure_json(&r->eval_float));
+        calm_json_set(root, "quantized", measure_json(&r->eval_result));
     }
-    calm_json_set(root, "guard", trials_json(r->trials, r->guard.n ? r->n_trials : 0));
+    calm_json_set(root, "guard", trials_json(r->trials, r->guard.n ? r->n_trials : 0, r->encoder));
     calm_json_set(root, "units", units);
     if (r->recipe->n_gates)
         calm_json_set(root, "gates", gates_json(r));

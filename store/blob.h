@@ -36,7 +36,7 @@ bool calm_blob_present(const char *root, const char *digest, size_t n_bytes);
 typedef calm_status calm_blob_fn(calm_ctx *ctx, void *user, const char *digest, size_t n_bytes);
 
 /* Call `fn` for every file that is named like a blob; it may remove that one.  Files with other names, and what links
- * in the folder lead to, are nobody's business.  No error when there is no folder. */
+ * in the folder lead to, stay as they are.  No error when there is no folder. */
 calm_status calm_blob_walk(calm_ctx *ctx, const char *root, calm_blob_fn *fn, void *user);
 
 /* Remove a blob; no error when it is not there.  Only for who holds the writer's lock and has no row that names it. */

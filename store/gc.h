@@ -30,7 +30,7 @@ typedef struct calm_gc_result {
     const calm_gc_kind *kinds;        /* [n_kinds] every table and "blob", also those that lose nothing; ctx->out */
     size_t n_kinds;
     int64_t bytes_before, bytes_after;    /* of the database file; equal in a dry run */
-    const char *note;                 /* why the file did not shrink, for people; NULL: it did, or had no need to */
+    const char *note;                 /* why the file did not shrink, one sentence; NULL: it did, or had no need to */
 } calm_gc_result;
 
 /* Collect.  The store is open for writing, or for reading when it is a dry run.

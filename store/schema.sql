@@ -7,7 +7,7 @@
 -- To start:  select * from v_runs;   select * from v_choices where run = 1;
 
 PRAGMA application_id = 0x63616c6d;  -- "calm"
-PRAGMA user_version = 4;             -- version of this schema; a newer one is refused, an older one migrated
+PRAGMA user_version = 5;             -- version of this schema; a newer one is refused, an older one migrated
 
 CREATE TABLE model (                  -- A float checkpoint that was read
   id            INTEGER PRIMARY KEY,  -- joins tables
@@ -206,7 +206,7 @@ CREATE TABLE choice (                             -- The plan of a run: one cand
 CREATE INDEX choice_by_job ON choice (job_id);
 CREATE INDEX choice_by_candidate ON choice (candidate_id);
 
-CREATE TABLE evaluation (                         -- Perplexity and divergence of a model on a text; shared between runs
+CREATE TABLE evaluation (                         -- What was measured of a model on a text; shared between runs
   id             INTEGER PRIMARY KEY,             -- joins tables
   key            TEXT NOT NULL UNIQUE,            -- key: content hash of subject, text, windows and protocol
   model_id       INTEGER NOT NULL REFERENCES model(id) ON DELETE CASCADE,  -- float model it belongs to
@@ -214,35 +214,36 @@ CREATE TABLE evaluation (                         -- Perplexity and divergence o
   text_name      TEXT NOT NULL,                   -- path of the text, or which bundled one
   text_digest    TEXT,                            -- SHA-256 of the text file
   window_tokens  INTEGER NOT NULL,                -- tokens of a window
-  n_windows      INTEGER NOT NULL,                -- number of windows
-  tokens         INTEGER NOT NULL,                -- predicted tokens
-  nll            REAL NOT NULL,                   -- mean of -log p(next token)
-  ppl            REAL NOT NULL,                   -- exp(nll)
-  kl             REAL,                            -- mean KL(float || subject) per token; NULL: no reference
-  top1           REAL,                            -- share of tokens with the float model's first choice
-  created_at     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))  -- UTC, for people
+  n_windows      INTEGER NOT NULL,                -- number of windows; of an encoder: sentences
+  kind           TEXT NOT NULL,                   -- predictions: of a decoder; embeddings: of an encoder's sentences
+  tokens         INTEGER,                         -- predictions: number of predicted tokens
+  nll            REAL,                            -- predictions: mean of -log p(next token)
+  ppl            REAL,                            -- predictions: exp(nll)
+  kl             REAL,                            -- predictions: mean KL(float || subject); NULL: no reference
+  top1           REAL,                            -- predictions: share of tokens with the float model's first choice
+  pairs          INTEGER,                         -- embeddings: pairs of sentences whose cosines were ranked
+  error          REAL,                            -- embeddings: mean |q - f| / |f| of the mean-pooled embedding
+  cosine         REAL,                            -- embeddings: mean cosine to the float model's
+  cosine_min     REAL,                            -- embeddings: least cosine
+  spearman       REAL,                            -- embeddings: rank correlation of the pairs' cosines; NULL: undefined
+  created_at     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now')),  -- UTC; enters no key
+  CHECK (kind IN ('predictions', 'embeddings')),
+  CHECK ((kind = 'predictions') = (nll IS NOT NULL)),
+  CHECK ((kind = 'embeddings') = (cosine IS NOT NULL))
 );
 CREATE INDEX evaluation_by_model ON evaluation (model_id);
 
 CREATE TABLE evaluation_window (                  -- The same per window: the samples of paired comparisons
   evaluation_id  INTEGER NOT NULL REFERENCES evaluation(id) ON DELETE CASCADE,  -- of which evaluation
   number         INTEGER NOT NULL,                -- order, from 0
-  tokens         INTEGER NOT NULL,                -- predicted tokens
-  nll            REAL NOT NULL,                   -- sum of -log p(next token)
-  kl             REAL,                            -- sum of KL(float || subject)
-  top1           REAL,                            -- tokens with the float model's first choice
-  PRIMARY KEY (evaluation_id, number)
-) WITHOUT ROWID;
-
-CREATE TABLE encoding (                           -- An evaluation of an encoder: its kl is 1 - cosine, its nll the error
-  evaluation_id  INTEGER NOT NULL REFERENCES evaluation(id) ON DELETE CASCADE,  -- of which evaluation
-  sentences      INTEGER NOT NULL,                -- number
-  pairs          INTEGER NOT NULL,                -- of sentences whose cosines were ranked
-  error          REAL NOT NULL,                   -- mean |q - f| / |f| of the mean-pooled embedding
-  cosine         REAL NOT NULL,                   -- mean cosine to the float model's
-  cosine_min     REAL NOT NULL,                   -- least cosine
-  spearman       REAL,                            -- rank correlation of all pairs' cosines; NULL: undefined
-  PRIMARY KEY (evaluation_id)
+  tokens         INTEGER,                         -- predictions: number of predicted tokens
+  nll            REAL,                            -- predictions: sum of -log p(next token)
+  kl             REAL,                            -- predictions: sum of KL(float || subject)
+  top1           REAL,                            -- predictions: tokens with the float model's first choice
+  error          REAL,                            -- embeddings: |q - f| / |f| of the sentence
+  cosine         REAL,                            -- embeddings: cosine to the float model's
+  PRIMARY KEY (evaluation_id, number),
+  CHECK ((nll IS NULL) = (cosine IS NOT NULL))
 ) WITHOUT ROWID;
 
 CREATE TABLE run_evaluation (                     -- Which evaluations a run used, and for what
@@ -250,8 +251,9 @@ CREATE TABLE run_evaluation (                     -- Which evaluations a run use
   role           TEXT NOT NULL,                   -- guard, test, probe
   subject        TEXT NOT NULL,                   -- as the run calls it: float, hybrid, gptq
   evaluation_id  INTEGER NOT NULL REFERENCES evaluation(id),             -- the figures
-  delta_kl       REAL,                            -- mean KL minus the hybrid's on the same windows
-  delta_se       REAL,                            -- paired standard error of delta_kl, windows as samples
+  delta_kl       REAL,                            -- predictions: mean KL minus the hybrid's on the same windows
+  delta_one_minus_cosine REAL,                    -- embeddings: mean 1 - cosine minus the hybrid's on the same windows
+  delta_se       REAL,                            -- paired standard error of that difference, windows as samples
   PRIMARY KEY (run_id, role, subject)
 ) WITHOUT ROWID;
 CREATE INDEX run_evaluation_by_evaluation ON run_evaluation (evaluation_id);
@@ -264,12 +266,13 @@ CREATE TABLE ablation (                           -- Ways of choosing side by si
   metric         TEXT,                            -- score that the rule read; NULL: none
   rule           TEXT,                            -- token, argmax; NULL: none
   bits           REAL,                            -- per weight, of the quantized linears
-  seconds        REAL,                            -- that its candidates took to quantize, for people
+  seconds        REAL,                            -- that its candidates took to quantize
   differs        INTEGER,                         -- units with another candidate than the best uniform run
   failure        TEXT,                            -- why there is no such plan; NULL: it was measured
   evaluation_id  INTEGER REFERENCES evaluation(id),  -- the figures; NULL: there is no such plan
-  delta_kl       REAL,                            -- mean KL minus the best uniform run's on the same windows
-  delta_se       REAL,                            -- paired standard error of delta_kl, windows as samples
+  delta_kl       REAL,                            -- predictions: mean KL minus the best uniform run's, same windows
+  delta_one_minus_cosine REAL,                    -- embeddings: mean 1 - cosine minus the best uniform run's
+  delta_se       REAL,                            -- paired standard error of that difference, windows as samples
   PRIMARY KEY (run_id, subject),
   CHECK (kind IN ('uniform', 'hybrid', 'oracle', 'random', 'seed')),
   CHECK (unit IN ('job', 'sublayer', 'block')),
@@ -311,12 +314,17 @@ SELECT r.id                              AS run,              -- run.id
        round(r.bytes_before / 1048576.0, 1) AS mib_before,        -- size of the float checkpoint, MiB
        round(r.bytes_after / 1048576.0, 1) AS mib_after,          -- size of the result, MiB
        (SELECT printf('%.4f', e.ppl) FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id
-         WHERE v.run_id = r.id AND v.role = 'test' AND v.subject = 'float') AS ppl_float,  -- on the test text
+         WHERE v.run_id = r.id AND v.role = 'test' AND v.subject = 'float' AND e.ppl IS NOT NULL)
+                                         AS ppl_float,        -- on the test text
        (SELECT printf('%.4f', e.ppl) FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id
-         WHERE v.run_id = r.id AND v.role = 'test' AND v.subject = r.result) AS ppl_result,  -- on the test text
+         WHERE v.run_id = r.id AND v.role = 'test' AND v.subject = r.result AND e.ppl IS NOT NULL)
+                                         AS ppl_result,       -- on the test text
        (SELECT printf('%.5f', e.kl) FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id
          WHERE v.run_id = r.id AND v.role = 'test' AND v.subject = r.result AND e.kl IS NOT NULL)
                                          AS kl_result,        -- KL(float || result) on the test text
+       (SELECT printf('%.6f', e.cosine) FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id
+         WHERE v.run_id = r.id AND v.role = 'test' AND v.subject = r.result AND e.cosine IS NOT NULL)
+                                         AS cosine_result,    -- of an encoder's embeddings on the test text
        (SELECT count(*) FROM run_candidate c WHERE c.run_id = r.id) AS candidates,  -- considered
        (SELECT count(*) FROM choice c WHERE c.run_id = r.id) AS choices,            -- jobs decided
        r.reason                          AS reason,           -- the guard's verdict
@@ -466,22 +474,25 @@ SELECT g.model_id                        AS model,            -- model.id
           FROM activation WHERE point = 'block_out') g
  GROUP BY g.model_id, g.calibration_id;
 
-CREATE VIEW v_encodings AS                        -- Sentence embeddings that a run measured
+CREATE VIEW v_encodings AS                        -- Evaluations of encoders that a run used: sentence embeddings
 SELECT v.run_id                          AS run,              -- run.id
-       v.role                            AS role,             -- test
-       v.subject                         AS subject,          -- hybrid, a uniform algorithm
-       printf('%.6f', c.cosine)          AS cosine,           -- to the float model's embedding, mean
-       printf('%.6f', c.cosine_min)      AS cosine_min,       -- the least
-       printf('%.6f', c.error)           AS error,            -- relative error, mean
-       iif(c.spearman IS NULL, NULL, printf('%.6f', c.spearman)) AS spearman,  -- of the cosines of all pairs
-       c.sentences                       AS sentences,        -- number
+       v.role                            AS role,             -- guard, test, probe
+       v.subject                         AS subject,          -- float, hybrid, a uniform algorithm
+       printf('%.6f', e.cosine)          AS cosine,           -- to the float model's embedding, mean
+       printf('%.6f', e.cosine_min)      AS cosine_min,       -- the least
+       printf('%.6f', e.error)           AS error,            -- relative error, mean
+       iif(e.spearman IS NULL, NULL, printf('%.6f', e.spearman)) AS spearman,  -- of the cosines of all pairs
+       iif(v.delta_one_minus_cosine IS NULL, NULL, printf('%+.5f', v.delta_one_minus_cosine))
+                                         AS delta_one_minus_cosine,  -- 1 - cosine minus the hybrid's, same sentences
+       iif(v.delta_se IS NULL, NULL, printf('%.5f', v.delta_se)) AS delta_se,  -- paired standard error of that
+       e.n_windows                       AS sentences,        -- number
        e.text_name                       AS text              -- which text
   FROM run_evaluation v
   JOIN evaluation e ON e.id = v.evaluation_id
-  JOIN encoding c ON c.evaluation_id = e.id
- ORDER BY v.run_id, v.role;
+ WHERE e.kind = 'embeddings'
+ ORDER BY v.run_id, v.role, e.cosine DESC;
 
-CREATE VIEW v_evaluations AS                      -- Perplexity and divergence that a run measured
+CREATE VIEW v_evaluations AS                      -- Evaluations of decoders that a run used: perplexity and divergence
 SELECT v.run_id                          AS run,              -- run.id
        v.role                            AS role,             -- guard, test, probe
        v.subject                         AS subject,          -- float, hybrid, a uniform algorithm
@@ -496,9 +507,10 @@ SELECT v.run_id                          AS run,              -- run.id
        e.text_name                       AS text              -- which text
   FROM run_evaluation v
   JOIN evaluation e ON e.id = v.evaluation_id
+ WHERE e.kind = 'predictions'
  ORDER BY v.run_id, v.role, e.kl;
 
-CREATE VIEW v_ablation AS                         -- Ways of choosing side by side: least KL first
+CREATE VIEW v_ablation AS                         -- Ways of choosing side by side: least loss first
 SELECT a.run_id                          AS run,              -- run.id
        json_extract(r.recipe, '$.scheme') AS scheme,          -- number format
        iif(a.kind = 'seed', c.seed, NULL) AS seed,            -- of the calibration windows; NULL: the others' windows
@@ -506,11 +518,17 @@ SELECT a.run_id                          AS run,              -- run.id
        a.subject                         AS subject,          -- an algorithm, or unit, metric and rule
        iif(a.bits IS NULL, NULL, printf('%.3f', a.bits)) AS bits,          -- per weight
        iif(e.ppl IS NULL, NULL, printf('%.4f', e.ppl)) AS ppl,             -- perplexity
-       iif(e.kl IS NULL, NULL, printf('%.5f', e.kl)) AS kl,                -- KL(float || subject); encoders: 1 - cosine
+       iif(e.kl IS NULL, NULL, printf('%.5f', e.kl)) AS kl,                -- KL(float || subject)
        iif(a.delta_kl IS NULL, NULL, printf('%+.5f', a.delta_kl))
                                          AS delta_kl,         -- minus the best uniform run's
+       iif(e.error IS NULL, NULL, printf('%.5f', e.error)) AS error,       -- of an encoder: relative error
+       iif(e.cosine IS NULL, NULL, printf('%.5f', 1 - e.cosine))
+                                         AS one_minus_cosine, -- of an encoder, to the float model's embeddings
+       iif(a.delta_one_minus_cosine IS NULL, NULL, printf('%+.5f', a.delta_one_minus_cosine))
+                                         AS delta_one_minus_cosine,  -- minus the best uniform run's
        iif(a.delta_se IS NULL, NULL, printf('%.5f', a.delta_se)) AS delta_se,  -- paired standard error of that
        round(100 * e.top1, 2)            AS top1_percent,     -- tokens with the float model's first choice
+       iif(e.spearman IS NULL, NULL, printf('%.4f', e.spearman)) AS spearman,  -- of an encoder: rank correlation
        a.differs                         AS differs,          -- units that are not as in the best uniform run
        iif(a.seconds IS NULL, NULL, printf('%.1f', a.seconds)) AS seconds,  -- to quantize
        a.failure                         AS failure           -- why there is no such plan
@@ -518,4 +536,15 @@ SELECT a.run_id                          AS run,              -- run.id
   JOIN run r ON r.id = a.run_id
   LEFT JOIN calibration c ON c.id = r.calibration_id
   LEFT JOIN evaluation e ON e.id = a.evaluation_id
- ORDER BY a.run_id, e.kl IS NULL, e.kl, a.subject;
+ ORDER BY a.run_id, coalesce(e.kl, 1 - e.cosine) IS NULL, coalesce(e.kl, 1 - e.cosine), a.subject;
+
+CREATE VIEW encoding AS                           -- Version 4's table of that name; goes with the next version
+SELECT id                                AS evaluation_id,    -- evaluation.id
+       n_windows                         AS sentences,        -- number
+       pairs                             AS pairs,            -- of sentences whose cosines were ranked
+       error                             AS error,            -- mean relative error
+       cosine                            AS cosine,           -- mean cosine to the float model's
+       cosine_min                        AS cosine_min,       -- least cosine
+       spearman                          AS spearman          -- rank correlation of the pairs' cosines
+  FROM evaluation
+ WHERE kind = 'embeddings';

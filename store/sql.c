@@ -159,6 +159,11 @@ calm_value calm_value_id(int64_t id)
     return (calm_value){.type = id ? CALM_VALUE_INTEGER : CALM_VALUE_NULL, .integer = id};
 }
 
+calm_value calm_value_index(int64_t index)
+{
+    return (calm_value){.type = index >= 0 ? CALM_VALUE_INTEGER : CALM_VALUE_NULL, .integer = index};
+}
+
 /* ---- connections ---- */
 
 /* "file:PATH?immutable=1" with what a URI would misread written as %XX. */
@@ -417,24 +422,15 @@ calm_value calm_sql_value(calm_statement *statement, int column)
     }
 }
 
-int64_t calm_sql_last_id(calm_sql *sql)
-{
-    return sqlite3_last_insert_rowid(sql->db);
-}
-
 int64_t calm_sql_changes(calm_sql *sql)
 {
     return sqlite3_changes64(sql->db);
 }
 
-bool calm_sql_in_transaction(calm_sql *sql)
-{
-    return !sqlite3_get_autocommit(sql->db);
-}
-
 void calm_sql_undo(calm_sql *sql)
 {
-    if (calm_sql_in_transaction(sql))
+    /* In autocommit mode no savepoint is open: SQLite has rolled back by itself, as it does when the disk is full. */
+    if (!sqlite3_get_autocommit(sql->db))
         sqlite3_exec(sql->db, "ROLLBACK TO calm; RELEASE calm", NULL, NULL, NULL);
 }
 

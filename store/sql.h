@@ -33,7 +33,8 @@ void calm_sql_remove(calm_ctx *ctx, const char *path, bool itself);
 #define CALM_R(x) calm_value_real(x)    /* NaN gives NULL */
 #define CALM_T(x) calm_value_text(x)    /* NULL gives NULL */
 #define CALM_ID(x) calm_value_id(x)     /* 0 gives NULL */
-calm_value calm_value_id(int64_t id);
+calm_value calm_value_id(int64_t id);          /* 0 gives NULL */
+calm_value calm_value_index(int64_t index);    /* negative gives NULL */
 
 /* Run a script of several statements without parameters or results. */
 calm_status calm_sql_script(calm_ctx *ctx, calm_sql *sql, const char *script);
@@ -58,10 +59,8 @@ double calm_sql_real(calm_statement *statement, int column);
 calm_status calm_sql_text(calm_ctx *ctx, calm_statement *statement, int column, const char **out);
 calm_value calm_sql_value(calm_statement *statement, int column);
 
-/* Number of the row inserted last; rows that the last statement changed; is a transaction open? */
-int64_t calm_sql_last_id(calm_sql *sql);
+/* Rows that the last statement changed. */
 int64_t calm_sql_changes(calm_sql *sql);
-bool calm_sql_in_transaction(calm_sql *sql);
 
 /* Undo the innermost SAVEPOINT `calm`, or do nothing when SQLite has already undone everything. */
 void calm_sql_undo(calm_sql *sql);

@@ -139,13 +139,13 @@ typedef struct calm_store_run {
     const char *key;          /* content hash of model, calibration, recipe and code version              */
     int64_t model_id;
     int64_t calibration_id;   /* 0: none yet                                                              */
-    const char *command;      /* as typed, for people                                                     */
+    const char *command;      /* as typed                                                                 */
     const char *recipe;       /* JSON, resolved; NULL: "{}"                                               */
     const char *unit;         /* "job", "sublayer", "block"                                               */
     const char *rule;         /* rule of choice: "default", "argmax"                                      */
     const char *metric;       /* that the rule reads first: "cka_token"                                   */
     const char *version;      /* of calm                                                                  */
-    int64_t n_threads;        /* for people; not part of the key                                          */
+    int64_t n_threads;        /* informative; not part of the key                                          */
 } calm_store_run;
 
 /* Start a run, status `running`.  The newest run of the same key that did not finish goes on (its choices and
@@ -187,7 +187,7 @@ typedef struct calm_store_candidate {
     const char *failure;        /* NULL: it succeeded; else the reason, and there is no blob               */
     const char *blob;           /* digest from calm_blob_put; NULL when it failed                          */
     int64_t blob_bytes;
-    double bits_per_weight, damp, seconds;    /* seconds: for people                                       */
+    double bits_per_weight, damp, seconds;    /* seconds: informative                                      */
     int64_t score_rows, dropped_rows;         /* rows scored; rows that cka_drop left out                  */
     const calm_store_score *scores;           /* [n_scores], borrowed                                      */
     size_t n_scores;
@@ -256,11 +256,24 @@ typedef struct calm_store_choice {
 /* Write the choice of one unit of a run. */
 calm_status calm_store_choice_put(calm_ctx *ctx, calm_store *store, const calm_store_choice *choice);
 
-/* ---- evaluations: perplexity and divergence, found by key like candidates ---- */
+/* ---- evaluations: what was measured of a model on a text, found by key like candidates ---- */
+
+/* Which figures an evaluation has.  The columns of the other kind are NULL. */
+typedef enum calm_store_figures {
+    CALM_STORE_PREDICTIONS,     /* of a decoder: perplexity and divergence                                  */
+    CALM_STORE_EMBEDDINGS,      /* of an encoder: distances of its sentences' embeddings                    */
+} calm_store_figures;
 
 typedef struct calm_store_window {
-    int64_t tokens;         /* predicted tokens                                                             */
-    double nll, kl, top1;   /* sums over those tokens of -log p, KL(float || model); tokens that agree      */
+    union {
+        struct {                    /* CALM_STORE_PREDICTIONS                                               */
+            int64_t tokens;         /* predicted tokens                                                     */
+            double nll, kl, top1;   /* sums over those tokens of -log p, KL(float || model); tokens that agree */
+        };
+        struct {                    /* CALM_STORE_EMBEDDINGS: the window is one sentence                    */
+            double error, cosine;   /* relative error; cosine to the float model's embedding                */
+        };
+    };
 } calm_store_window;
 
 typedef struct calm_store_evaluation {
@@ -269,13 +282,23 @@ typedef struct calm_store_evaluation {
     const char *subject;        /* "float", "hybrid", an algorithm's name, a directory                      */
     const char *text_name, *text_digest;
     int64_t window_tokens;      /* length of a window                                                       */
-    int64_t tokens;             /* predicted tokens                                                         */
-    double nll, ppl, kl, top1;  /* means over tokens; ppl = exp(nll); kl and top1 NaN: no reference         */
+    calm_store_figures kind;    /* of this evaluation and its windows                                       */
+    union {
+        struct {                         /* CALM_STORE_PREDICTIONS                                          */
+            int64_t tokens;              /* predicted tokens                                                */
+            double nll, ppl, kl, top1;   /* means over tokens; ppl = exp(nll); kl and top1 NaN: no reference */
+        };
+        struct {                         /* CALM_STORE_EMBEDDINGS                                           */
+            int64_t pairs;               /* of sentences whose cosines were ranked                          */
+            double error, cosine, cosine_min;    /* means over sentences, and the least                     */
+            double spearman;             /* rank correlation of the pairs' cosines; NaN: undefined          */
+        };
+    };
     const calm_store_window *windows;    /* [n_windows] in order: the samples of paired comparisons         */
     size_t n_windows;
 } calm_store_evaluation;
 
-/* Write an evaluation and the KL of each of its windows. */
+/* Write an evaluation and its windows, replacing what has its key. */
 calm_status calm_store_evaluation_put(calm_ctx *ctx, calm_store *store, const calm_store_evaluation *evaluation,
                                       int64_t *id);
 
@@ -283,29 +306,17 @@ calm_status calm_store_evaluation_put(calm_ctx *ctx, calm_store *store, const ca
 calm_status calm_store_evaluation_find(calm_ctx *ctx, calm_store *store, const char *key,
                                        calm_store_evaluation *out, int64_t *id);
 
-/* What an evaluation of an encoder found beside its windows' kl, which is 1 - cosine there. */
-typedef struct calm_store_encoding {
-    int64_t sentences, pairs;
-    double error, cosine, cosine_min;   /* relative error and cosine of the sentence embedding, means, and the least */
-    double spearman;                    /* rank correlation of the cosines of all pairs; NaN: undefined              */
-} calm_store_encoding;
-
-/* Put it beside an evaluation; find it: *found is false, and *out all zero, when there is none. */
-calm_status calm_store_encoding_put(calm_ctx *ctx, calm_store *store, int64_t evaluation_id,
-                                    const calm_store_encoding *e);
-calm_status calm_store_encoding_find(calm_ctx *ctx, calm_store *store, int64_t evaluation_id, calm_store_encoding *out,
-                                     bool *found);
-
 /* Use of an evaluation in a run. */
 typedef struct calm_store_verdict {
     int64_t run_id, evaluation_id;
     const char *role;           /* key with run_id and subject: "guard", "test", "probe"                    */
     const char *subject;        /* as this run calls it: "float", "hybrid", "gptq"; NULL: the evaluation's own;
                                  * v_runs shows role "test" of "float" and of the outcome's `result`        */
-    double delta_kl, delta_se;  /* mean KL minus the hybrid's and its paired standard error; NaN: none      */
+    double delta, delta_se;     /* mean KL, of embeddings mean 1 - cosine, minus the hybrid's, and its paired
+                                 * standard error; NaN: none                                                */
 } calm_store_verdict;
 
-/* Write what the guard found. */
+/* Write what the guard found.  The difference goes into the column of the evaluation's kind. */
 calm_status calm_store_verdict_put(calm_ctx *ctx, calm_store *store, const calm_store_verdict *verdict);
 
 /* One way of choosing, of a run of calm ablate. */
@@ -315,11 +326,12 @@ typedef struct calm_store_ablation {
     const char *kind;           /* "uniform", "hybrid", "oracle", "random", "seed"                          */
     const char *unit;           /* what got one choice: "job", "sublayer", "block"; NULL: nothing was chosen */
     const char *metric, *rule;  /* score that the rule read: "cka_token", "argmax"; NULL: none              */
-    double bits, seconds;       /* per weight; that its candidates took to quantize, for people; NaN: none  */
+    double bits, seconds;       /* per weight; that its candidates took to quantize; NaN: none              */
     int64_t differs;            /* units with another candidate than the best uniform run; < 0: unknown     */
     const char *failure;        /* why there is no such plan; NULL: it was measured                         */
     int64_t evaluation_id;      /* its figures; 0: there is no such plan                                    */
-    double delta_kl, delta_se;  /* mean KL minus the best uniform run's, paired standard error; NaN: none   */
+    double delta, delta_se;     /* mean KL, of embeddings mean 1 - cosine, minus the best uniform run's, and its
+                                 * paired standard error; NaN: none                                         */
 } calm_store_ablation;
 
 /* Put a row of the table, replacing that of the same run and subject. */

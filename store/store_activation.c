@@ -20,35 +20,24 @@ static void print_bins(const calm_store_activation *a, size_t first, size_t end,
     calm_text_printf(out, "]");
 }
 
-#define COLUMNS                                                                                              \
-    "model_id, calibration_id, hook, point, block, channels, count, zeros, n_tokens, n_massive, mean, std,"  \
-    " mean_abs, rms, min, max, max_abs, q25, q50, q75, q90, q99, q999, peak_median, ratio_median, ratio_max," \
-    " ratio_mean, ratio_std, crest_median, crest_max, histogram_first, histogram"
-
 static calm_status put_row(calm_ctx *ctx, calm_store *store, const calm_store_activation *a, int64_t *id)
 {
     size_t first, end;
     calm_text bins;
-    calm_value none = {.type = CALM_VALUE_NULL};
     trim(a, &first, &end);
     calm_text_init(&bins);
     print_bins(a, first, end, &bins);
     calm_status status = calm_text_check(ctx, &bins);
     if (status == CALM_OK)
-        status = calm_sql_number(
-            ctx, store->sql,
-            "INSERT INTO activation (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
-            " ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32)"
-            " RETURNING id",
-            CALM_BIND(CALM_ID(a->model_id), CALM_ID(a->calibration_id), CALM_T(a->hook), CALM_T(a->point),
-                      a->block < 0 ? none : CALM_I(a->block), CALM_I(a->channels), CALM_I(a->count),
-                      CALM_I(a->zeros), CALM_I(a->n_tokens), CALM_I(a->n_massive), CALM_R(a->mean), CALM_R(a->std),
-                      CALM_R(a->mean_abs), CALM_R(a->rms), CALM_R(a->min), CALM_R(a->max), CALM_R(a->max_abs),
-                      CALM_R(a->q25), CALM_R(a->q50), CALM_R(a->q75), CALM_R(a->q90), CALM_R(a->q99),
-                      CALM_R(a->q999), CALM_R(a->peak_median), CALM_R(a->ratio_median), CALM_R(a->ratio_max),
-                      CALM_R(a->ratio_mean), CALM_R(a->ratio_std), CALM_R(a->crest_median), CALM_R(a->crest_max),
-                      CALM_I((int64_t)first), CALM_T(bins.data)),
-            id);
+        status = calm_store_row_put(ctx, store, "activation", 0,
+            CALM_CELLS(CELL_ID(a, model_id), CELL_ID(a, calibration_id), CELL_T(a, hook), CELL_T(a, point),
+                       CELL_INDEX(a, block), CELL_I(a, channels), CELL_I(a, count), CELL_I(a, zeros),
+                       CELL_I(a, n_tokens), CELL_I(a, n_massive), CELL_R(a, mean), CELL_R(a, std), CELL_R(a, mean_abs),
+                       CELL_R(a, rms), CELL_R(a, min), CELL_R(a, max), CELL_R(a, max_abs), CELL_R(a, q25),
+                       CELL_R(a, q50), CELL_R(a, q75), CELL_R(a, q90), CELL_R(a, q99), CELL_R(a, q999),
+                       CELL_R(a, peak_median), CELL_R(a, ratio_median), CELL_R(a, ratio_max), CELL_R(a, ratio_mean),
+                       CELL_R(a, ratio_std), CELL_R(a, crest_median), CELL_R(a, crest_max),
+                       {"histogram_first", CALM_I((int64_t)first)}, {"histogram", CALM_T(bins.data)}), id);
     calm_text_clear(&bins);
     return status;
 }
@@ -57,11 +46,9 @@ static calm_status put_peaks(calm_ctx *ctx, calm_store *store, const calm_store_
 {
     for (size_t i = 0; i < a->n_peaks; i++) {
         const calm_store_peak *p = &a->peaks[i];
-        CALM_TRY(calm_sql_run(ctx, store->sql,
-                              "INSERT INTO activation_peak (activation_id, rank, value, window, token, channel, text)"
-                              " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                              CALM_BIND(CALM_I(id), CALM_I((int64_t)i + 1), CALM_R(p->value), CALM_I(p->window),
-                                        CALM_I(p->token), CALM_I(p->channel), CALM_T(p->text))));
+        CALM_TRY(calm_store_row_put(ctx, store, "activation_peak", 0,
+            CALM_CELLS({"activation_id", CALM_I(id)}, {"rank", CALM_I((int64_t)i + 1)}, CELL_R(p, value),
+                       CELL_I(p, window), CELL_I(p, token), CELL_I(p, channel), CELL_T(p, text)), NULL));
     }
     return CALM_OK;
 }

@@ -67,7 +67,6 @@ static const struct kind {
     {"score", "candidate_id IN temp.gc_candidate"},
     {"candidate", "id IN temp.gc_candidate"},
     {"algorithm", "id IN temp.gc_algorithm"},
-    {"encoding", "evaluation_id IN temp.gc_evaluation"},
     {"evaluation_window", "evaluation_id IN temp.gc_evaluation"},
     {"evaluation", "id IN temp.gc_evaluation"},
     {"activation_peak", "activation_id IN temp.gc_activation"},

@@ -18,8 +18,30 @@ calm_status calm_store_lock(calm_ctx *ctx, const char *path, const calm_store_ho
 /* Give the lock back; -1 is allowed. */
 void calm_store_unlock(int fd);
 
-/* *out, in ctx->out: the name of the first object of the schema that a store of `version` does not have, or has in
- * another form than it must; NULL: none (store_schema.c).  Fails as SQL does. */
+/* A column and its value. */
+typedef struct calm_store_cell {
+    const char *column;
+    calm_value value;
+} calm_store_cell;
+
+/* The column of a struct's member of that name. */
+#define CELL_T(of, member) {#member, CALM_T((of)->member)}
+#define CELL_I(of, member) {#member, CALM_I((of)->member)}
+#define CELL_R(of, member) {#member, CALM_R((of)->member)}
+#define CELL_ID(of, member) {#member, CALM_ID((of)->member)}
+#define CELL_INDEX(of, member) {#member, calm_value_index((of)->member)}
+
+/* Cells for the call below: CALM_CELLS(CELL_ID(verdict, run_id), {"subject", CALM_T(subject)}). */
+#define CALM_CELLS(...)                                                                                      \
+    (const calm_store_cell[]){__VA_ARGS__}, sizeof((const calm_store_cell[]){__VA_ARGS__}) / sizeof(calm_store_cell)
+
+/* Insert a row, or update the one with the same key: the first `n_keys` of cells [n]; 0: insert only (store_row.c).
+ * *id: number of the row, old or new; NULL: the table has none. */
+calm_status calm_store_row_put(calm_ctx *ctx, calm_store *store, const char *table, size_t n_keys,
+                               const calm_store_cell *cells, size_t n, int64_t *id);
+
+/* *out, in ctx->out: the name of the first object of the schema that a store of `version` misses, or has in another
+ * form than it must; NULL: none (store_schema.c).  Fails as SQL does. */
 calm_status calm_store_difference(calm_ctx *ctx, calm_sql *sql, int64_t version, const char **out);
 
 /* Copy the store of an older `version` at `path` to PATH.v<version>.bak, or .bak.2 ... where that is taken, complete or
@@ -27,8 +49,18 @@ calm_status calm_store_difference(calm_ctx *ctx, calm_sql *sql, int64_t version,
  * changed. */
 calm_status calm_store_back_up(calm_ctx *ctx, const char *path, int64_t version);
 
-/* Bring an older store up to date in one transaction.  Versions so far only added tables, indexes and views: views are
- * made anew, what is missing is made, and the result must be today's schema, or nothing changes. */
-calm_status calm_store_migrate(calm_ctx *ctx, calm_sql *sql, const char *path);
+/* A table that versions since <= v < until had in another form than today's schema, or that is gone. */
+typedef struct calm_store_former {
+    const char *name, *columns;    /* columns in order, joined by ", " */
+    int64_t since, until;
+} calm_store_former;
+
+/* All of them, a table before those that it refers to; *n how many (store_schema.c). */
+const calm_store_former *calm_store_formers(size_t *n);
+
+/* Bring a store of an older `version` up to date in one transaction: tables whose form changed are made anew from
+ * their rows, views are made anew, what is missing is made, and the result must be today's schema, or nothing
+ * changes. */
+calm_status calm_store_migrate(calm_ctx *ctx, calm_sql *sql, const char *path, int64_t version);
 
 #endif

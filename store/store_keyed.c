@@ -4,6 +4,20 @@
 
 #include "store/store_impl.h"
 
+/* Read the one row of `query` with a key by `read`; *id is 0, and nothing read, when there is none. */
+static calm_status find_row(calm_ctx *ctx, calm_store *store, const char *query, const char *key,
+                            calm_status (*read)(calm_ctx *, calm_statement *, void *, int64_t *), void *out,
+                            int64_t *id)
+{
+    calm_statement *row;
+    *id = 0;
+    CALM_TRY(calm_sql_first(ctx, store->sql, query, CALM_BIND(CALM_T(key)), &row));
+    if (calm_sql_next(ctx, store->sql, row))
+        read(ctx, row, out, id);
+    calm_sql_end(row);
+    return ctx->status;
+}
+
 /* ---- candidates ---- */
 
 static calm_status add_scores(calm_ctx *ctx, calm_store *store, int64_t candidate_id, const calm_store_score *scores,
@@ -13,12 +27,11 @@ static calm_status add_scores(calm_ctx *ctx, calm_store *store, int64_t candidat
         if (isnan(scores[i].value))
             return calm_fail(ctx, CALM_ENUMERIC, "%s: score %s of candidate %lld is not a number", store->path,
                              scores[i].metric, (long long)candidate_id);
-        CALM_TRY(calm_sql_run(ctx, store->sql,
-                              "INSERT INTO score (candidate_id, unit, metric, value)"
-                              " VALUES (?1, coalesce(?2, 'job'), ?3, ?4) ON CONFLICT (candidate_id, unit, metric)"
-                              " DO UPDATE SET value = excluded.value",
-                              CALM_BIND(CALM_ID(candidate_id), CALM_T(scores[i].unit), CALM_T(scores[i].metric),
-                                        CALM_R(scores[i].value))));
+        const calm_store_score *score = &scores[i];
+        CALM_TRY(calm_store_row_put(ctx, store, "score", 3,
+            CALM_CELLS({"candidate_id", CALM_ID(candidate_id)},
+                       {"unit", CALM_T(score->unit ? score->unit : "job")}, CELL_T(score, metric),
+                       CELL_R(score, value)), NULL));
     }
     return CALM_OK;
 }
@@ -45,21 +58,11 @@ static calm_status put_candidate(calm_ctx *ctx, calm_store *store, const calm_st
 {
     int64_t algorithm;
     CALM_TRY(algorithm_id(ctx, store, c, &algorithm));
-    CALM_TRY(calm_sql_number(ctx, store->sql,
-                             "INSERT INTO candidate (key, job_id, calibration_id, algorithm_id, scheme, failure, blob,"
-                             " blob_bytes, bits_per_weight, damp, score_rows, dropped_rows, seconds)"
-                             " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
-                             " ON CONFLICT (key) DO UPDATE SET job_id = excluded.job_id,"
-                             " calibration_id = excluded.calibration_id, algorithm_id = excluded.algorithm_id,"
-                             " scheme = excluded.scheme, failure = excluded.failure, blob = excluded.blob,"
-                             " blob_bytes = excluded.blob_bytes, bits_per_weight = excluded.bits_per_weight,"
-                             " damp = excluded.damp, score_rows = excluded.score_rows,"
-                             " dropped_rows = excluded.dropped_rows, seconds = excluded.seconds RETURNING id",
-                             CALM_BIND(CALM_T(c->key), CALM_ID(c->job_id), CALM_ID(c->calibration_id),
-                                       CALM_I(algorithm), CALM_T(c->scheme), CALM_T(c->failure), CALM_T(c->blob),
-                                       CALM_I(c->blob_bytes), CALM_R(c->bits_per_weight), CALM_R(c->damp),
-                                       CALM_I(c->score_rows), CALM_I(c->dropped_rows), CALM_R(c->seconds)),
-                             id));
+    CALM_TRY(calm_store_row_put(ctx, store, "candidate", 1,
+        CALM_CELLS(CELL_T(c, key), CELL_ID(c, job_id), CELL_ID(c, calibration_id),
+                   {"algorithm_id", CALM_I(algorithm)}, CELL_T(c, scheme), CELL_T(c, failure), CELL_T(c, blob),
+                   CELL_I(c, blob_bytes), CELL_R(c, bits_per_weight), CELL_R(c, damp), CELL_I(c, score_rows),
+                   CELL_I(c, dropped_rows), CELL_R(c, seconds)), id));
     CALM_TRY(calm_sql_run(ctx, store->sql, "DELETE FROM score WHERE candidate_id = ?1", CALM_BIND(CALM_I(*id))));
     return add_scores(ctx, store, *id, c->scores, c->n_scores);
 }
@@ -72,8 +75,9 @@ calm_status calm_store_candidate_put(calm_ctx *ctx, calm_store *store, const cal
     return calm_store_end(ctx, store);
 }
 
-static calm_status read_candidate(calm_ctx *ctx, calm_statement *row, calm_store_candidate *out, int64_t *id)
+static calm_status read_candidate(calm_ctx *ctx, calm_statement *row, void *to, int64_t *id)
 {
+    calm_store_candidate *out = to;
     *id = calm_sql_int(row, 0);
     out->job_id = calm_sql_int(row, 1);
     out->calibration_id = calm_sql_int(row, 2);
@@ -117,49 +121,46 @@ static calm_status read_scores(calm_ctx *ctx, calm_store *store, int64_t id, cal
 calm_status calm_store_candidate_find(calm_ctx *ctx, calm_store *store, const char *key,
                                       calm_store_candidate *out, int64_t *id)
 {
-    calm_statement *row;
     memset(out, 0, sizeof *out);
-    *id = 0;
-    CALM_TRY(calm_sql_first(ctx, store->sql,
-                            "SELECT c.id, c.job_id, c.calibration_id, a.name, a.chain, c.scheme, c.failure, c.blob,"
-                            " c.blob_bytes, c.bits_per_weight, c.damp, c.score_rows, c.dropped_rows, c.seconds, c.key"
-                            " FROM candidate c JOIN algorithm a ON a.id = c.algorithm_id WHERE c.key = ?1",
-                            CALM_BIND(CALM_T(key)), &row));
-    if (calm_sql_next(ctx, store->sql, row))
-        read_candidate(ctx, row, out, id);
-    calm_sql_end(row);
-    if (ctx->status != CALM_OK || !*id)
-        return ctx->status;
-    return read_scores(ctx, store, *id, out);
+    CALM_TRY(find_row(ctx, store,
+                      "SELECT c.id, c.job_id, c.calibration_id, a.name, a.chain, c.scheme, c.failure, c.blob,"
+                      " c.blob_bytes, c.bits_per_weight, c.damp, c.score_rows, c.dropped_rows, c.seconds, c.key"
+                      " FROM candidate c JOIN algorithm a ON a.id = c.algorithm_id WHERE c.key = ?1",
+                      key, read_candidate, out, id));
+    return *id ? read_scores(ctx, store, *id, out) : CALM_OK;
 }
 
 /* ---- evaluations ---- */
 
+/* `value` in an evaluation of that kind, NULL in one of the other. */
+static calm_value if_of(const calm_store_evaluation *e, calm_store_figures kind, calm_value value)
+{
+    return e->kind == kind ? value : calm_value_text(NULL);
+}
+#define PREDICTED(of, member, type) {#member, if_of(e, CALM_STORE_PREDICTIONS, type((of)->member))}
+#define EMBEDDED(of, member, type) {#member, if_of(e, CALM_STORE_EMBEDDINGS, type((of)->member))}
+
+static const char *const kinds[] = {"predictions", "embeddings"};
+
 static calm_status put_evaluation(calm_ctx *ctx, calm_store *store, const calm_store_evaluation *e, int64_t *id)
 {
-    CALM_TRY(calm_sql_number(ctx, store->sql,
-                             "INSERT INTO evaluation (key, model_id, subject, text_name, text_digest, window_tokens,"
-                             " n_windows, tokens, nll, ppl, kl, top1)"
-                             " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
-                             " ON CONFLICT (key) DO UPDATE SET model_id = excluded.model_id,"
-                             " subject = excluded.subject, text_name = excluded.text_name,"
-                             " text_digest = excluded.text_digest, window_tokens = excluded.window_tokens,"
-                             " n_windows = excluded.n_windows, tokens = excluded.tokens, nll = excluded.nll,"
-                             " ppl = excluded.ppl, kl = excluded.kl, top1 = excluded.top1 RETURNING id",
-                             CALM_BIND(CALM_T(e->key), CALM_ID(e->model_id), CALM_T(e->subject), CALM_T(e->text_name),
-                                       CALM_T(e->text_digest), CALM_I(e->window_tokens),
-                                       CALM_I((int64_t)e->n_windows), CALM_I(e->tokens), CALM_R(e->nll),
-                                       CALM_R(e->ppl), CALM_R(e->kl), CALM_R(e->top1)),
-                             id));
+    CALM_TRY(calm_store_row_put(ctx, store, "evaluation", 1,
+        CALM_CELLS(CELL_T(e, key), CELL_ID(e, model_id), CELL_T(e, subject), CELL_T(e, text_name),
+                   CELL_T(e, text_digest), CELL_I(e, window_tokens),
+                   {"n_windows", CALM_I((int64_t)e->n_windows)}, {"kind", CALM_T(kinds[e->kind])},
+                   PREDICTED(e, tokens, CALM_I), PREDICTED(e, nll, CALM_R), PREDICTED(e, ppl, CALM_R),
+                   PREDICTED(e, kl, CALM_R), PREDICTED(e, top1, CALM_R), EMBEDDED(e, pairs, CALM_I),
+                   EMBEDDED(e, error, CALM_R), EMBEDDED(e, cosine, CALM_R), EMBEDDED(e, cosine_min, CALM_R),
+                   EMBEDDED(e, spearman, CALM_R)), id));
+    /* Fewer windows than the evaluation had before must not leave some of the old ones. */
     CALM_TRY(calm_sql_run(ctx, store->sql, "DELETE FROM evaluation_window WHERE evaluation_id = ?1",
                           CALM_BIND(CALM_I(*id))));
     for (size_t i = 0; i < e->n_windows; i++) {
         const calm_store_window *w = &e->windows[i];
-        CALM_TRY(calm_sql_run(ctx, store->sql,
-                              "INSERT INTO evaluation_window (evaluation_id, number, tokens, nll, kl, top1)"
-                              " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                              CALM_BIND(CALM_I(*id), CALM_I((int64_t)i), CALM_I(w->tokens), CALM_R(w->nll),
-                                        CALM_R(w->kl), CALM_R(w->top1))));
+        CALM_TRY(calm_store_row_put(ctx, store, "evaluation_window", 0,
+            CALM_CELLS({"evaluation_id", CALM_I(*id)}, {"number", CALM_I((int64_t)i)},
+                       PREDICTED(w, tokens, CALM_I), PREDICTED(w, nll, CALM_R), PREDICTED(w, kl, CALM_R),
+                       PREDICTED(w, top1, CALM_R), EMBEDDED(w, error, CALM_R), EMBEDDED(w, cosine, CALM_R)), NULL));
     }
     return CALM_OK;
 }
@@ -172,20 +173,30 @@ calm_status calm_store_evaluation_put(calm_ctx *ctx, calm_store *store, const ca
     return calm_store_end(ctx, store);
 }
 
-static calm_status read_evaluation(calm_ctx *ctx, calm_statement *row, calm_store_evaluation *out, int64_t *id)
+static calm_status read_evaluation(calm_ctx *ctx, calm_statement *row, void *to, int64_t *id)
 {
+    calm_store_evaluation *out = to;
     *id = calm_sql_int(row, 0);
     out->model_id = calm_sql_int(row, 1);
     CALM_TRY(calm_sql_text(ctx, row, 2, &out->subject));
     CALM_TRY(calm_sql_text(ctx, row, 3, &out->text_name));
     CALM_TRY(calm_sql_text(ctx, row, 4, &out->text_digest));
     out->window_tokens = calm_sql_int(row, 5);
-    out->tokens = calm_sql_int(row, 6);
-    out->nll = calm_sql_real(row, 7);
-    out->ppl = calm_sql_real(row, 8);
-    out->kl = calm_sql_real(row, 9);
-    out->top1 = calm_sql_real(row, 10);
-    return calm_sql_text(ctx, row, 11, &out->key);
+    out->kind = calm_sql_int(row, 6) ? CALM_STORE_EMBEDDINGS : CALM_STORE_PREDICTIONS;
+    if (out->kind == CALM_STORE_EMBEDDINGS) {
+        out->pairs = calm_sql_int(row, 7);
+        out->error = calm_sql_real(row, 8);
+        out->cosine = calm_sql_real(row, 9);
+        out->cosine_min = calm_sql_real(row, 10);
+        out->spearman = calm_sql_real(row, 11);
+    } else {
+        out->tokens = calm_sql_int(row, 12);
+        out->nll = calm_sql_real(row, 13);
+        out->ppl = calm_sql_real(row, 14);
+        out->kl = calm_sql_real(row, 15);
+        out->top1 = calm_sql_real(row, 16);
+    }
+    return calm_sql_text(ctx, row, 17, &out->key);
 }
 
 static calm_status read_windows(calm_ctx *ctx, calm_store *store, int64_t id, calm_store_evaluation *out)
@@ -197,12 +208,16 @@ static calm_status read_windows(calm_ctx *ctx, calm_store *store, int64_t id, ca
                              CALM_BIND(CALM_I(id)), &n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, windows, (size_t)n));
     CALM_TRY(calm_sql_first(ctx, store->sql,
-                            "SELECT tokens, nll, kl, top1 FROM evaluation_window WHERE evaluation_id = ?1"
-                            " ORDER BY number",
+                            "SELECT tokens, nll, kl, top1, error, cosine FROM evaluation_window"
+                            " WHERE evaluation_id = ?1 ORDER BY number",
                             CALM_BIND(CALM_I(id)), &row));
     while (out->n_windows < (size_t)n && calm_sql_next(ctx, store->sql, row)) {
-        windows[out->n_windows++] = (calm_store_window){.tokens = calm_sql_int(row, 0), .nll = calm_sql_real(row, 1),
-                                                        .kl = calm_sql_real(row, 2), .top1 = calm_sql_real(row, 3)};
+        calm_store_window *w = &windows[out->n_windows++];
+        if (out->kind == CALM_STORE_EMBEDDINGS)
+            *w = (calm_store_window){.error = calm_sql_real(row, 4), .cosine = calm_sql_real(row, 5)};
+        else
+            *w = (calm_store_window){.tokens = calm_sql_int(row, 0), .nll = calm_sql_real(row, 1),
+                                     .kl = calm_sql_real(row, 2), .top1 = calm_sql_real(row, 3)};
     }
     calm_sql_end(row);
     out->windows = windows;
@@ -212,50 +227,11 @@ static calm_status read_windows(calm_ctx *ctx, calm_store *store, int64_t id, ca
 calm_status calm_store_evaluation_find(calm_ctx *ctx, calm_store *store, const char *key,
                                        calm_store_evaluation *out, int64_t *id)
 {
-    calm_statement *row;
     memset(out, 0, sizeof *out);
-    *id = 0;
-    CALM_TRY(calm_sql_first(ctx, store->sql,
-                            "SELECT id, model_id, subject, text_name, text_digest, window_tokens, tokens, nll, ppl,"
-                            " kl, top1, key FROM evaluation WHERE key = ?1",
-                            CALM_BIND(CALM_T(key)), &row));
-    if (calm_sql_next(ctx, store->sql, row))
-        read_evaluation(ctx, row, out, id);
-    calm_sql_end(row);
-    if (ctx->status != CALM_OK || !*id)
-        return ctx->status;
-    return read_windows(ctx, store, *id, out);
-}
-
-/* ---- encoders ---- */
-
-calm_status calm_store_encoding_put(calm_ctx *ctx, calm_store *store, int64_t evaluation_id,
-                                    const calm_store_encoding *e)
-{
-    return calm_sql_run(ctx, store->sql,
-                        "INSERT INTO encoding (evaluation_id, sentences, pairs, error, cosine, cosine_min, spearman)"
-                        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (evaluation_id) DO UPDATE SET"
-                        " sentences = excluded.sentences, pairs = excluded.pairs, error = excluded.error,"
-                        " cosine = excluded.cosine, cosine_min = excluded.cosine_min, spearman = excluded.spearman",
-                        CALM_BIND(CALM_ID(evaluation_id), CALM_I(e->sentences), CALM_I(e->pairs), CALM_R(e->error),
-                                  CALM_R(e->cosine), CALM_R(e->cosine_min), CALM_R(e->spearman)));
-}
-
-calm_status calm_store_encoding_find(calm_ctx *ctx, calm_store *store, int64_t evaluation_id, calm_store_encoding *out,
-                                     bool *found)
-{
-    calm_statement *row;
-    *out = (calm_store_encoding){0};
-    *found = false;
-    CALM_TRY(calm_sql_first(ctx, store->sql,
-                            "SELECT sentences, pairs, error, cosine, cosine_min, spearman FROM encoding"
-                            " WHERE evaluation_id = ?1",
-                            CALM_BIND(CALM_ID(evaluation_id)), &row));
-    if (calm_sql_next(ctx, store->sql, row)) {
-        *found = true;
-        *out = (calm_store_encoding){calm_sql_int(row, 0),  calm_sql_int(row, 1),  calm_sql_real(row, 2),
-                                     calm_sql_real(row, 3), calm_sql_real(row, 4), calm_sql_real(row, 5)};
-    }
-    calm_sql_end(row);
-    return ctx->status;
+    CALM_TRY(find_row(ctx, store,
+                      "SELECT id, model_id, subject, text_name, text_digest, window_tokens,"
+                      " kind = 'embeddings', pairs, error, cosine, cosine_min, spearman, tokens, nll, ppl, kl,"
+                      " top1, key FROM evaluation WHERE key = ?1",
+                      key, read_evaluation, out, id));
+    return *id ? read_windows(ctx, store, *id, out) : CALM_OK;
 }

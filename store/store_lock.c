@@ -35,7 +35,7 @@ static void read_holder(int fd, char holder[HOLDER_MAX])
     snprintf(holder, HOLDER_MAX, "process %.20s (%.300s)", copy, copy + (space - holder) + 1);
 }
 
-/* Only for people, so a full disk does not keep anybody from locking. */
+/* Informative only: a full disk must not keep a writer from locking. */
 static void write_holder(int fd, const char *command)
 {
     char text[HOLDER_MAX];
@@ -91,6 +91,6 @@ void calm_store_unlock(int fd)
     if (fd < 0)
         return;
     if (ftruncate(fd, 0) != 0)
-        errno = 0;    /* the text is only for people */
+        errno = 0;    /* the text is informative only */
     close(fd);
 }

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "ptq/base/file.h"
-#include "ptq/base/text.h"
 #include "store/store_impl.h"
 
 #define MOST_COPIES 1000
@@ -83,9 +82,74 @@ calm_status calm_store_back_up(calm_ctx *ctx, const char *path, int64_t version)
         path, (long long)version, name, words);
 }
 
+/* ---- tables whose form changed ---- */
+
+/* Their rows go into temporary tables former_NAME, empty ones for tables that `version` did not have yet, and the
+ * tables go.  Those that refer come before those that they refer to, so no foreign key is left without its row. */
+static calm_status set_aside(calm_ctx *ctx, calm_sql *sql, int64_t version)
+{
+    size_t n;
+    const calm_store_former *formers = calm_store_formers(&n);
+    for (size_t i = 0; i < n; i++) {
+        const calm_store_former *f = &formers[i];
+        char *script;
+        if (version >= f->until)
+            continue;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &script, "CREATE TEMP TABLE former_%s (%s)", f->name, f->columns));
+        CALM_TRY(calm_sql_script(ctx, sql, script));
+        if (version < f->since)
+            continue;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &script, "INSERT INTO temp.former_%s SELECT %s FROM main.%s;"
+                           "DROP TABLE main.%s", f->name, f->columns, f->name, f->name));
+        CALM_TRY(calm_sql_script(ctx, sql, script));
+    }
+    return CALM_OK;
+}
+
+/* Rows of versions up to 4 into today's tables.  What only the table `encoding` had of encoders, for the final
+ * evaluation of a run alone, follows for the others from what they have: a window was one sentence, with 1 - cosine in
+ * kl; of the first 2048 sentences all pairs were ranked. */
+static const char take_back[] =
+    "INSERT INTO evaluation (id, key, model_id, subject, text_name, text_digest, window_tokens, n_windows, created_at,"
+    " kind, tokens, nll, ppl, kl, top1)"
+    " SELECT id, key, model_id, subject, text_name, text_digest, window_tokens, n_windows, created_at, 'predictions',"
+    " tokens, nll, ppl, kl, top1 FROM temp.former_evaluation"
+    " WHERE model_id NOT IN (SELECT model_id FROM block WHERE kind = 'encoder');"
+
+    "INSERT INTO evaluation (id, key, model_id, subject, text_name, text_digest, window_tokens, n_windows, created_at,"
+    " kind, pairs, error, cosine, cosine_min, spearman)"
+    " SELECT e.id, e.key, e.model_id, e.subject, e.text_name, e.text_digest, e.window_tokens, e.n_windows,"
+    " e.created_at, 'embeddings', coalesce(c.pairs, min(e.n_windows, 2048) * (min(e.n_windows, 2048) - 1) / 2), e.nll,"
+    " coalesce(c.cosine, 1 - e.kl), coalesce(c.cosine_min, w.cosine_min), e.top1 FROM temp.former_evaluation e"
+    " LEFT JOIN temp.former_encoding c ON c.evaluation_id = e.id"
+    " LEFT JOIN (SELECT evaluation_id, 1 - max(kl) AS cosine_min FROM temp.former_evaluation_window"
+    " GROUP BY evaluation_id) w ON w.evaluation_id = e.id"
+    " WHERE e.model_id IN (SELECT model_id FROM block WHERE kind = 'encoder');"
+
+    "INSERT INTO evaluation_window (evaluation_id, number, tokens, nll, kl, top1)"
+    " SELECT w.evaluation_id, w.number, w.tokens, w.nll, w.kl, w.top1 FROM temp.former_evaluation_window w"
+    " JOIN evaluation e ON e.id = w.evaluation_id AND e.kind = 'predictions';"
+    "INSERT INTO evaluation_window (evaluation_id, number, error, cosine)"
+    " SELECT w.evaluation_id, w.number, w.nll, 1 - w.kl FROM temp.former_evaluation_window w"
+    " JOIN evaluation e ON e.id = w.evaluation_id AND e.kind = 'embeddings';"
+
+    "INSERT INTO run_evaluation (run_id, role, subject, evaluation_id, delta_kl, delta_one_minus_cosine, delta_se)"
+    " SELECT v.run_id, v.role, v.subject, v.evaluation_id, iif(e.kind = 'predictions', v.delta_kl, NULL),"
+    " iif(e.kind = 'embeddings', v.delta_kl, NULL), v.delta_se FROM temp.former_run_evaluation v"
+    " JOIN evaluation e ON e.id = v.evaluation_id;"
+
+    "INSERT INTO ablation (run_id, subject, kind, unit, metric, rule, bits, seconds, differs, failure, evaluation_id,"
+    " delta_kl, delta_one_minus_cosine, delta_se)"
+    " SELECT a.run_id, a.subject, a.kind, a.unit, a.metric, a.rule, a.bits, a.seconds, a.differs, a.failure,"
+    " a.evaluation_id, iif(e.kind = 'predictions', a.delta_kl, NULL), iif(e.kind = 'embeddings', a.delta_kl, NULL),"
+    " a.delta_se FROM temp.former_ablation a LEFT JOIN evaluation e ON e.id = a.evaluation_id;"
+
+    "DROP TABLE temp.former_ablation; DROP TABLE temp.former_run_evaluation; DROP TABLE temp.former_encoding;"
+    "DROP TABLE temp.former_evaluation_window; DROP TABLE temp.former_evaluation;";
+
 /* ---- today's schema ---- */
 
-/* Make everything of kind `type` that today's schema has and the file lacks. */
+/* Make everything of kind `type` that today's schema has and the file does not. */
 static calm_status add_missing(calm_ctx *ctx, calm_sql *sql, calm_sql *model, const char *type)
 {
     calm_statement *rows;
@@ -120,31 +184,34 @@ static calm_status drop_views(calm_ctx *ctx, calm_sql *sql, calm_sql *model)
     return ctx->status;
 }
 
-calm_status calm_store_migrate(calm_ctx *ctx, calm_sql *sql, const char *path)
+/* Everything between begin and end of the migration; `model` is an empty store of today's schema. */
+static calm_status bring_up(calm_ctx *ctx, calm_sql *sql, calm_sql *model, const char *path, int64_t version)
 {
-    static const char *const types[] = {"table", "index", "view"};
-    const char *difference = NULL;
+    const char *difference;
+    char *pragma;
+    /* Old tables first: `encoding` was one, and is a view today. */
+    CALM_TRY(set_aside(ctx, sql, version));
+    CALM_TRY(drop_views(ctx, sql, model));
+    CALM_TRY(add_missing(ctx, sql, model, "table"));
+    CALM_TRY(calm_sql_script(ctx, sql, take_back));
+    CALM_TRY(add_missing(ctx, sql, model, "index"));
+    CALM_TRY(add_missing(ctx, sql, model, "view"));
+    CALM_TRY(calm_store_difference(ctx, sql, calm_store_version(), &difference));
+    if (difference)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: damaged store: \"%s\" is missing or was changed", path, difference);
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &pragma, "PRAGMA user_version = %d", calm_store_version()));
+    return calm_sql_script(ctx, sql, pragma);
+}
+
+calm_status calm_store_migrate(calm_ctx *ctx, calm_sql *sql, const char *path, int64_t version)
+{
     calm_sql *model;
-    calm_text version;
     CALM_TRY(calm_sql_open(ctx, ":memory:", CALM_SQL_CREATE, &model));
-    calm_text_init(&version);
-    calm_text_printf(&version, "PRAGMA user_version = %d", calm_store_version());
-    calm_status status = calm_sql_script(ctx, model, calm_store_schema());
-    if (status == CALM_OK)
-        status = calm_sql_script(ctx, sql, "SAVEPOINT migrate");
-    if (status == CALM_OK)
-        status = drop_views(ctx, sql, model);
-    for (size_t i = 0; i < sizeof types / sizeof *types && status == CALM_OK; i++)
-        status = add_missing(ctx, sql, model, types[i]);
-    if (status == CALM_OK)
-        status = calm_store_difference(ctx, sql, calm_store_version(), &difference);
-    if (status == CALM_OK && difference)
-        status = calm_fail(ctx, CALM_EFORMAT, "%s: damaged store: \"%s\" is missing or was changed", path, difference);
-    if (status == CALM_OK)
-        status = calm_sql_script(ctx, sql, version.data);
-    if (status == CALM_OK)
-        status = calm_sql_script(ctx, sql, "RELEASE migrate");
-    calm_text_clear(&version);
+    /* After a failure the caller closes `sql`, which rolls back. */
+    if (calm_sql_script(ctx, model, calm_store_schema()) == CALM_OK &&
+        calm_sql_script(ctx, sql, "SAVEPOINT migrate") == CALM_OK &&
+        bring_up(ctx, sql, model, path, version) == CALM_OK)
+        calm_sql_script(ctx, sql, "RELEASE migrate");
     calm_sql_close(model);
-    return status;
+    return ctx->status;
 }

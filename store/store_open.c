@@ -130,7 +130,7 @@ static calm_status open_for_writing(calm_ctx *ctx, calm_store *store, const calm
         CALM_TRY(calm_store_back_up(ctx, store->path, older));
     CALM_TRY(calm_sql_open(ctx, store->path, CALM_SQL_WRITE, &store->sql));
     if (older)
-        CALM_TRY(calm_store_migrate(ctx, store->sql, store->path));
+        CALM_TRY(calm_store_migrate(ctx, store->sql, store->path, older));
     CALM_TRY(calm_sql_run(ctx, store->sql, "UPDATE run SET status = 'interrupted' WHERE status = 'running'",
                           CALM_NONE));
     return calm_blob_sweep(ctx, store->blobs);

@@ -4,7 +4,7 @@
 #include "calm_schema_sql.h"
 #include "store/store_impl.h"
 
-#define SCHEMA_VERSION 4    /* as in schema.sql */
+#define SCHEMA_VERSION 5    /* as in schema.sql */
 
 int calm_store_version(void)
 {
@@ -20,9 +20,34 @@ const char *calm_store_schema(void)
 static const struct addition {
     const char *name;
     int64_t version;    /* the first that has it */
-} additions[] = {{"expert", 2}, {"expert_by_calibration", 2}, {"encoding", 2},
-                 {"ablation", 3}, {"ablation_by_evaluation", 3},
+} additions[] = {{"expert", 2}, {"expert_by_calibration", 2}, {"ablation", 3}, {"ablation_by_evaluation", 3},
                  {"environment", 4}, {"gate", 4}};
+
+/* Up to version 4 an encoder's error was in nll, 1 - cosine in kl and the rank correlation in top1. */
+static const calm_store_former formers[] = {
+    {"ablation", "run_id, subject, kind, unit, metric, rule, bits, seconds, differs, failure, evaluation_id,"
+                 " delta_kl, delta_se", 3, 5},
+    {"run_evaluation", "run_id, role, subject, evaluation_id, delta_kl, delta_se", 1, 5},
+    {"encoding", "evaluation_id, sentences, pairs, error, cosine, cosine_min, spearman", 2, 5},
+    {"evaluation_window", "evaluation_id, number, tokens, nll, kl, top1", 1, 5},
+    {"evaluation", "id, key, model_id, subject, text_name, text_digest, window_tokens, n_windows, tokens, nll, ppl,"
+                   " kl, top1, created_at", 1, 5},
+};
+
+const calm_store_former *calm_store_formers(size_t *n)
+{
+    *n = sizeof formers / sizeof *formers;
+    return formers;
+}
+
+/* The form that the table `name` must have in `version`; NULL: today's. */
+static const calm_store_former *former_of(const char *name, int64_t version)
+{
+    for (size_t i = 0; i < sizeof formers / sizeof *formers; i++)
+        if (name && strcmp(formers[i].name, name) == 0 && version < formers[i].until)
+            return &formers[i];
+    return NULL;
+}
 
 static bool added_since(const char *name, int64_t version)
 {
@@ -38,10 +63,23 @@ static calm_status check_object(calm_ctx *ctx, calm_sql *sql, calm_statement *ob
 {
     const char *type;
     int64_t there = 0, same = 0;
+    const calm_store_former *former;
     CALM_TRY(calm_sql_text(ctx, object, 0, name));
     CALM_TRY(calm_sql_text(ctx, object, 2, &type));
     CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master WHERE name = ?1", CALM_BIND(CALM_T(*name)),
                              &there));
+    former = former_of(*name, version);
+    if (former && there) {
+        /* The comments of old forms are not kept here: columns in order say enough. */
+        CALM_TRY(calm_sql_number(ctx, sql, "SELECT group_concat(name, ', ') = ?2 FROM pragma_table_info(?1)",
+                                 CALM_BIND(CALM_T(*name), CALM_T(former->columns)), &same));
+        *sound = same == 1 && version >= former->since;
+        return CALM_OK;
+    }
+    if (former) {
+        *sound = version < former->since;
+        return CALM_OK;
+    }
     CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master WHERE name = ?1 AND sql = ?2",
                              CALM_BIND(CALM_T(*name), calm_sql_value(object, 1)), &same));
     const bool later =

@@ -155,9 +155,10 @@ static const char scores_sql[] =
 static const char evaluations_sql[] =
     "SELECT v.role, v.subject, " SIDE("ppl", "?1") " AS ppl_first, " SIDE("ppl", "?2") " AS ppl_second, "
     SIDE("kl", "?1") " AS kl_first, " SIDE("kl", "?2") " AS kl_second, " SIDE("top1", "?1") " AS top1_first, "
-    SIDE("top1", "?2") " AS top1_second, "
+    SIDE("top1", "?2") " AS top1_second, " SIDE("cosine", "?1") " AS cosine_first, "
+    SIDE("cosine", "?2") " AS cosine_second, "
     "count(*) = 2 AND count(DISTINCT coalesce(e.text_digest, e.text_name) || ' ' || e.n_windows || ' ' || "
-    "e.window_tokens || ' ' || e.tokens) = 1 AS same_text "
+    "e.window_tokens || ' ' || coalesce(e.tokens, '')) = 1 AS same_text "
     "FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id WHERE v.run_id IN (?1, ?2) "
     "GROUP BY v.role, v.subject ORDER BY v.role, v.subject";
 

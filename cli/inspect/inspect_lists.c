@@ -24,7 +24,7 @@
 static const char runs_sql[] =
     "SELECT r.id AS run, m.name AS model, r.status, r.result, r.bits_per_weight, r.bytes_before, r.bytes_after, "
     OF_TEST("ppl", "'float'") " AS ppl_float, " OF_TEST("ppl", "r.result") " AS ppl_result, "
-    OF_TEST("kl", "r.result") " AS kl_result, "
+    OF_TEST("kl", "r.result") " AS kl_result, " OF_TEST("cosine", "r.result") " AS cosine_result, "
     "(SELECT count(*) FROM run_candidate c WHERE c.run_id = r.id) AS candidates, "
     "(SELECT count(*) FROM choice c WHERE c.run_id = r.id) AS choices, r.started_at AS started, r.ended_at AS ended, "
     "r.command, r.reason "
@@ -64,16 +64,17 @@ static const char choices_sql[] =
     "WHERE c.run_id = ?1" OF_UNIT " ORDER BY b.number, j.position";
 
 static const char evaluations_sql[] =
-    "SELECT v.role, v.subject, e.ppl, e.nll, e.kl, e.top1, v.delta_kl, v.delta_se, e.tokens, e.n_windows AS windows, "
-    "e.window_tokens, e.text_name AS text "
-    "FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id WHERE v.run_id = ?1 ORDER BY v.role, e.kl, "
-    "v.subject";
+    "SELECT v.role, v.subject, e.ppl, e.nll, e.kl, e.top1, v.delta_kl, e.error, e.cosine, e.cosine_min, e.spearman, "
+    "v.delta_one_minus_cosine, v.delta_se, e.tokens, e.n_windows AS windows, e.window_tokens, e.text_name AS text "
+    "FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id WHERE v.run_id = ?1 "
+    "ORDER BY v.role, coalesce(e.kl, 1 - e.cosine), v.subject";
 
 static const char ablation_sql[] =
     "SELECT a.run_id AS run, a.kind, a.subject, a.unit, a.metric, a.rule, a.bits, e.ppl, e.nll, e.kl, a.delta_kl, "
-    "a.delta_se, e.top1, a.differs, a.seconds, a.failure "
+    "e.error, 1 - e.cosine AS one_minus_cosine, a.delta_one_minus_cosine, a.delta_se, e.top1, e.spearman, a.differs, "
+    "a.seconds, a.failure "
     "FROM ablation a LEFT JOIN evaluation e ON e.id = a.evaluation_id WHERE ?1 IN (0, a.run_id) "
-    "ORDER BY a.run_id, e.kl IS NULL, e.kl, a.subject";
+    "ORDER BY a.run_id, coalesce(e.kl, 1 - e.cosine) IS NULL, coalesce(e.kl, 1 - e.cosine), a.subject";
 
 /* What needs every candidate looked at is left out where that would take more than a moment. */
 #define UP_TO_MANY(subquery) "iif((SELECT count(*) FROM candidate) <= 100000, (" subquery "), NULL)"
@@ -101,7 +102,8 @@ static const char calibrations_sql[] =
 static const char brief_runs_sql[] =
     "SELECT r.id AS run, m.name AS model, r.status, r.result, r.bits_per_weight, "
     OF_TEST("ppl", "'float'") " AS ppl_float, " OF_TEST("ppl", "r.result") " AS ppl_result, "
-    OF_TEST("kl", "r.result") " AS kl_result, r.started_at AS started, r.command "
+    OF_TEST("kl", "r.result") " AS kl_result, " OF_TEST("cosine", "r.result") " AS cosine_result, "
+    "r.started_at AS started, r.command "
     "FROM run r JOIN model m ON m.id = r.model_id WHERE ?1 IN (0, r.id) ORDER BY r.id";
 
 

@@ -111,7 +111,7 @@ static calm_status measure_opened(calm_ctx *ctx, const calm_measure_request *req
                                                       : measure_decoder(ctx, o, &windows, out);
 }
 
-calm_status calm_measure(calm_ctx *ctx, const calm_measure_request *request, calm_figures *out)
+calm_status calm_measure_model(calm_ctx *ctx, const calm_measure_request *request, calm_figures *out)
 {
     opened o = {NULL};
     CALM_ENTER(ctx, request && request->model && out);

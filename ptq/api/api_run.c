@@ -86,16 +86,18 @@ static void take_figures(const calm_result *result, calm_outcome *out)
 {
     if (!result->evaluates)
         return;
-    if (result->encoder) {
-        out->cosine = result->encoding.cosine;
-        out->error = result->encoding.error;
-        out->spearman = result->encoding.spearman;
+    if (result->eval_result.kind == CALM_STORE_EMBEDDINGS) {
+        const calm_embedding_result *found = &result->eval_result.embeddings;
+        out->cosine = found->cosine;
+        out->error = found->error;
+        out->spearman = found->spearman;
         return;
     }
-    out->ppl_float = result->eval_float.ppl;
-    out->ppl = result->eval_result.ppl;
-    out->kl = result->eval_result.kl;
-    out->top1 = result->eval_result.top1;
+    const calm_eval_result *found = &result->eval_result.predictions;
+    out->ppl_float = result->eval_float.predictions.ppl;
+    out->ppl = found->ppl;
+    out->kl = found->kl;
+    out->top1 = found->top1;
 }
 
 /* The names live in ctx->out, as the run did. */

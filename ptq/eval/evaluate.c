@@ -204,20 +204,6 @@ calm_status calm_evaluate_worst(calm_ctx *ctx, const calm_subject *reference, ca
     return evaluate(ctx, &e);
 }
 
-void calm_eval_compare(const calm_eval_result *a, const calm_eval_result *b, size_t n_windows, double *delta,
-                       double *se)
-{
-    double mean = 0, spread = 0;
-    for (size_t w = 0; w < n_windows; w++)
-        mean += (b->windows[w].kl - a->windows[w].kl) / (double)a->windows[w].tokens / (double)n_windows;
-    for (size_t w = 0; w < n_windows; w++) {
-        const double d = (b->windows[w].kl - a->windows[w].kl) / (double)a->windows[w].tokens - mean;
-        spread += d * d;
-    }
-    *delta = mean;
-    *se = n_windows < 2 ? NAN : sqrt(spread / (double)(n_windows - 1) / (double)n_windows);
-}
-
 /* ---- memory ---- */
 
 size_t calm_evaluate_bytes(const calm_evaluation_shape *shape)

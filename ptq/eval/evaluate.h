@@ -50,11 +50,6 @@ calm_status calm_evaluate_worst(calm_ctx *ctx, const calm_subject *reference, ca
                                 const calm_subject *subject, calm_eval_result *result, const calm_windows *windows,
                                 size_t most, calm_tick_fn *tick, void *tick_user, calm_eval_worst *worst);
 
-/* Paired comparison of two results over the same windows: *delta = mean per-token KL of b minus that of a, *se its
- * standard error with windows as the samples; *se is NaN for fewer than 2 windows. */
-void calm_eval_compare(const calm_eval_result *a, const calm_eval_result *b, size_t n_windows, double *delta,
-                       double *se);
-
 /* ---- memory ---- */
 
 /* What the memory of an evaluation depends on. */

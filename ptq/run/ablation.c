@@ -198,7 +198,8 @@ static size_t best_uniform(const table *t, size_t n_pool)
 {
     size_t best = t->n;
     for (size_t i = 0; i < n_pool; i++)
-        if (t->trials[i].id && (best == t->n || t->trials[i].eval.kl < t->trials[best].eval.kl))
+        if (t->trials[i].id && (best == t->n || calm_measure_loss(&t->trials[i].measure) <
+                                                    calm_measure_loss(&t->trials[best].measure)))
             best = i;
     return best;
 }
@@ -251,14 +252,13 @@ static double seconds_of(const calm_plan *plan)
  * need every candidate; a row has those of its own plan. */
 static calm_status take_figures(calm_ctx *ctx, const calm_run *p, table *t, size_t best, calm_ablation *out)
 {
-    const bool encoder = calm_inputs_encode(&p->in);
     out->pool_seconds = 0;
     for (size_t i = 0; i < calm_model_layout(p->in.model)->n_jobs * p->in.recipe->n_pool; i++)
         out->pool_seconds += p->in.candidates[i].seconds;
     for (size_t i = 0; i < t->n; i++) {
         const calm_trial *trial = &t->trials[i];
         calm_ablation_row *row = &t->rows[i];
-        row->ppl = row->error = row->kl = row->top1 = row->delta = row->se = row->seconds = NAN;
+        row->loss = row->ppl = row->top1 = row->error = row->spearman = row->delta = row->se = row->seconds = NAN;
         row->bits = trial->bits_per_weight;
         row->units = row->differs = -1;
         if (trial->missing) {
@@ -268,13 +268,17 @@ static calm_status take_figures(calm_ctx *ctx, const calm_run *p, table *t, size
             continue;
         }
         row->seconds = seconds_of(&trial->plan);
-        row->kl = trial->eval.kl;
-        row->top1 = trial->eval.top1;
-        row->ppl = encoder ? NAN : trial->eval.ppl;
-        row->error = encoder ? trial->eval.nll : NAN;
+        row->loss = calm_measure_loss(&trial->measure);
+        if (trial->measure.kind == CALM_STORE_EMBEDDINGS) {
+            row->error = trial->measure.embeddings.error;
+            row->spearman = trial->measure.embeddings.spearman;
+        } else {
+            row->ppl = trial->measure.predictions.ppl;
+            row->top1 = trial->measure.predictions.top1;
+        }
         count_units(p, &trial->plan, best < t->n ? &t->trials[best].plan : NULL, t->units[i], row);
         if (best < t->n)
-            calm_eval_compare(&t->trials[best].eval, &trial->eval, p->eval.n, &row->delta, &row->se);
+            calm_measure_compare(&t->trials[best].measure, &trial->measure, p->eval.n, &row->delta, &row->se);
     }
     return CALM_OK;
 }
@@ -289,20 +293,20 @@ static calm_status put_rows(calm_ctx *ctx, const calm_run *p, const table *t)
                                          .unit = row->unit, .metric = row->metric, .rule = row->rule,
                                          .bits = row->bits, .seconds = row->seconds, .differs = row->differs,
                                          .failure = row->failure, .evaluation_id = t->trials[i].id,
-                                         .delta_kl = row->delta, .delta_se = row->se};
+                                         .delta = row->delta, .delta_se = row->se};
         CALM_TRY(calm_store_ablation_put(ctx, p->in.store, &put));
     }
     return calm_store_commit(ctx, p->in.store);
 }
 
-/* By rising KL, those without one last; equal ones stay in order, for which insertion is stable and the rows are few
+/* By rising loss, those without one last; equal ones stay in order, for which insertion is stable and the rows are few
  * enough. */
 static void sort_rows(calm_ablation_row *rows, size_t n)
 {
     for (size_t i = 1; i < n; i++) {
         const calm_ablation_row row = rows[i];
         size_t at = i;
-        for (; at && !isnan(row.kl) && (isnan(rows[at - 1].kl) || row.kl < rows[at - 1].kl); at--)
+        for (; at && !isnan(row.loss) && (isnan(rows[at - 1].loss) || row.loss < rows[at - 1].loss); at--)
             rows[at] = rows[at - 1];
         rows[at] = row;
     }
@@ -319,11 +323,11 @@ static calm_status measure_float(calm_ctx *ctx, calm_run *p, calm_ablation *out)
         return CALM_OK;
     CALM_TRY(calm_run_find_evaluation(ctx, p, "float", &p->eval, &p->result.eval_float, &id));
     if (!id) {
-        CALM_TRY(calm_run_measure(ctx, p, &p->result.eval_float, NULL, 0, NULL, NULL, &p->eval, NULL, NULL));
+        CALM_TRY(calm_run_measure(ctx, p, &p->result.eval_float, NULL, 0, NULL, &p->eval, NULL, NULL));
         CALM_TRY(calm_run_put_evaluation(ctx, p, "float", "float", p->in.recipe->eval_name, &p->eval,
                                          &p->result.eval_float, &id));
     }
-    out->float_ppl = p->result.eval_float.ppl;
+    out->float_ppl = p->result.eval_float.predictions.ppl;
     const calm_store_verdict verdict = {p->result.run_id, id, "test", "float", NAN, NAN};
     return calm_store_verdict_put(ctx, p->in.store, &verdict);
 }

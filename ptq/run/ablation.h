@@ -23,8 +23,10 @@ typedef struct calm_ablation_row {
     const char *failure;                   /* NULL: it was measured                                             */
     long long plan;                        /* rows with the same number are the same plan; < 0: there is none   */
     double bits;                           /* per weight                                                        */
-    double ppl, error, kl, top1;           /* of an encoder: -, relative error, 1 - cosine, rank correlation    */
-    double delta, se;                      /* mean KL minus the best uniform run's, paired standard error       */
+    double loss;                           /* mean KL; of an encoder mean 1 - cosine                            */
+    double ppl, top1;                      /* of a decoder: perplexity, share of equal first choices            */
+    double error, spearman;                /* of an encoder: relative error, rank correlation of pairs' cosines */
+    double delta, se;                      /* mean loss minus the best uniform run's, paired standard error     */
     long long units, differs;              /* units that were chosen for; those that differ from that run, < 0: ? */
     double seconds;                        /* that its candidates took to quantize                              */
 } calm_ablation_row;
@@ -44,7 +46,7 @@ typedef struct calm_ablation_hooks {
     double ratio_max, max_abs;             /* greatest max|x| / median|x| of a token; greatest |x|              */
 } calm_ablation_hooks;
 
-/* Mean and standard deviation over seeds of one row's KL, and of its difference to the seed's best uniform run. */
+/* Mean and standard deviation over seeds of one row's loss, and of its difference to the seed's best uniform run. */
 typedef struct calm_ablation_noise {
     const char *name;
     size_t n;
@@ -59,7 +61,7 @@ typedef struct calm_ablation {
     const char *best;                      /* name of the best uniform run; NULL: none could be measured        */
     size_t windows, window_tokens;         /* of the evaluation's text                                          */
     double pool_seconds;                   /* that all candidates took to quantize: what a hybrid costs         */
-    calm_ablation_row *rows;               /* [n_rows] by rising KL, those without at the end, then seeds       */
+    calm_ablation_row *rows;               /* [n_rows] by rising loss, those without at the end, then seeds       */
     size_t n_rows, n_seed_rows;            /* all; those of kind seed among them                                */
     calm_ablation_correlation *correlations;
     size_t n_correlations;

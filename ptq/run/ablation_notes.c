@@ -200,7 +200,7 @@ calm_status calm_ablation_seeds(calm_ctx *ctx, calm_arena *keep, calm_ablation *
             seen++;
         if (seen < i)
             continue;
-        spread(out, row.name, offsetof(calm_ablation_row, kl), &row.mean, &row.sd, &row.n);
+        spread(out, row.name, offsetof(calm_ablation_row, loss), &row.mean, &row.sd, &row.n);
         spread(out, row.name, offsetof(calm_ablation_row, delta), &row.delta_mean, &row.delta_sd, &n);
         out->noise[out->n_noise++] = row;
     }

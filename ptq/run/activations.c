@@ -18,6 +18,7 @@ static calm_status hook_name(calm_ctx *ctx, const calm_run *p, long block, long 
 
 calm_status calm_activations_kept(calm_ctx *ctx, const calm_run *p, long block, bool *out)
 {
+    /* A block's output is put after its other hook points: where it is, they are too. */
     static const calm_hook outside[] = {CALM_HOOK_EMBED, CALM_HOOK_FINAL_NORM}, inside[] = {CALM_HOOK_BLOCK_OUT};
     const calm_hook *hooks = block < 0 ? outside : inside;
     *out = true;
@@ -30,61 +31,37 @@ calm_status calm_activations_kept(calm_ctx *ctx, const calm_run *p, long block, 
     return CALM_OK;
 }
 
-static void fill_summary(calm_store_activation *row, const calm_act_summary *s)
-{
-    row->channels = (int64_t)s->channels;
-    row->count = (int64_t)s->count;
-    row->zeros = (int64_t)s->zeros;
-    row->n_tokens = (int64_t)s->n_tokens;
-    row->n_massive = (int64_t)s->n_massive;
-    row->mean = s->mean;
-    row->std = s->std;
-    row->mean_abs = s->mean_abs;
-    row->rms = s->rms;
-    row->min = s->min;
-    row->max = s->max;
-    row->max_abs = s->max_abs;
-    row->q25 = s->quantile[0];
-    row->q50 = s->quantile[1];
-    row->q75 = s->quantile[2];
-    row->q90 = s->quantile[3];
-    row->q99 = s->quantile[4];
-    row->q999 = s->quantile[5];
-    row->peak_median = s->peak_median;
-    row->ratio_median = s->ratio_median;
-    row->ratio_max = s->ratio_max;
-    row->ratio_mean = s->ratio_mean;
-    row->ratio_std = s->ratio_std;
-    row->crest_median = s->crest_median;
-    row->crest_max = s->crest_max;
-}
-
 calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, long expert, calm_hook hook,
                                  const calm_act_acc *acc)
 {
-    calm_act_summary summary;
+    calm_act_summary s;
     calm_store_peak *peaks;
     char *name;
+    /* A block of a mixture has hundreds of hook points: their peaks are not all held. */
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     CALM_TRY(hook_name(ctx, p, block, expert, hook, &name));
-    calm_act_summarize(acc, &summary);
+    calm_act_summarize(acc, &s);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, peaks, CALM_ACT_TOP));
     for (size_t i = 0; i < acc->n_top; i++) {
         const calm_act_peak *peak = &acc->top[i];
+        /* Where a maximum sits says much about it: it is often the first token or a full stop. */
         const uint32_t id = p->in.calib.ids[p->in.calib.begin[peak->window] + peak->token];
         peaks[i] = (calm_store_peak){(double)peak->value, peak->window, peak->token, peak->channel,
+                                     /* Windows of token ids need no tokenizer; the text is then unknown. */
                                      p->in.tokenizer ? calm_tokenizer_token(p->in.tokenizer, id) : NULL};
     }
-    calm_store_activation row = {.model_id = p->result.model_id,
-                                 .calibration_id = p->result.calibration_id,
-                                 .hook = name,
-                                 .point = calm_hook_name(hook),
-                                 .block = block,
-                                 .histogram = acc->histogram,
-                                 .n_bins = CALM_ACT_BINS,
-                                 .peaks = peaks,
-                                 .n_peaks = expert >= 0 && acc->n_top > EXPERT_PEAKS ? EXPERT_PEAKS : acc->n_top};
-    fill_summary(&row, &summary);
+    /* Member by member: the store knows columns, not calm_act_summary, since it may not include ptq/calib.  Quantiles
+     * are in the order of CALM_ACT_QUANTILES. */
+    const calm_store_activation row = {
+        .model_id = p->result.model_id, .calibration_id = p->result.calibration_id, .hook = name,
+        .point = calm_hook_name(hook), .block = block, .channels = (int64_t)s.channels, .count = (int64_t)s.count,
+        .zeros = (int64_t)s.zeros, .n_tokens = (int64_t)s.n_tokens, .n_massive = (int64_t)s.n_massive, .mean = s.mean,
+        .std = s.std, .mean_abs = s.mean_abs, .rms = s.rms, .min = s.min, .max = s.max, .max_abs = s.max_abs,
+        .q25 = s.quantile[0], .q50 = s.quantile[1], .q75 = s.quantile[2], .q90 = s.quantile[3], .q99 = s.quantile[4],
+        .q999 = s.quantile[5], .peak_median = s.peak_median, .ratio_median = s.ratio_median, .ratio_max = s.ratio_max,
+        .ratio_mean = s.ratio_mean, .ratio_std = s.ratio_std, .crest_median = s.crest_median,
+        .crest_max = s.crest_max, .histogram = acc->histogram, .n_bins = CALM_ACT_BINS, .peaks = peaks,
+        .n_peaks = expert >= 0 && acc->n_top > EXPERT_PEAKS ? EXPERT_PEAKS : acc->n_top};
     CALM_TRY(calm_store_activation_put(ctx, p->in.store, &row));
     calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
@@ -92,6 +69,7 @@ calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, l
 
 calm_status calm_activations_keep(calm_ctx *ctx, const calm_run *p, size_t block, const calm_capture *capture)
 {
+    /* One transaction per sublayer: a killed run leaves none of its hook points or all. */
     CALM_TRY(calm_store_begin(ctx, p->in.store));
     for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
         if (capture->activations[hook])
@@ -106,6 +84,7 @@ double calm_run_crest(calm_ctx *ctx, const calm_run *p, size_t job)
     const calm_value params[] = {calm_value_int(p->job_ids[job]), calm_value_int(p->result.model_id),
                                  calm_value_int(p->result.calibration_id)};
     calm_value value;
+    /* Not known yet is no failure: the activation rule then says nothing about this job. */
     if (calm_store_query_one(ctx, p->in.store, sql, params, 3, &value, 1) != CALM_OK) {
         calm_ctx_forgive(ctx);
         return NAN;

@@ -16,6 +16,7 @@ typedef struct block_run {
     size_t *done;
 } block_run;
 
+/* Does the job still have candidates to compute? */
 static bool wanted(const calm_run *p, size_t job)
 {
     bool todo = false;
@@ -26,6 +27,8 @@ static bool wanted(const calm_run *p, size_t job)
 
 /* ---- candidates ---- */
 
+/* One item per candidate to compute of what was captured. --effort light decides here, since the crest of an input
+ * is known only after its activations were captured. */
 static calm_status list_items(calm_ctx *ctx, const block_run *run, const calm_captured *captured, size_t n,
                               calm_block_work *work)
 {
@@ -52,9 +55,11 @@ static calm_status prepare_linear(calm_ctx *ctx, const block_run *run, calm_capt
     const calm_job_ref *ref = &layout->jobs[captured->job[kind]];
     const calm_cka_input input = {job->stats.rows, job->width, job->stats.gram, job->stats.sum};
     float *w;
+    /* With slices this comes once per slice: what an earlier one prepared stays. */
     if (!job->used || !input.gram || input.rows < 2 || captured->linear[kind] ||
         !calm_recipe_scores_linear(run->p->in.recipe, job->width))
         return CALM_OK;
+    /* The linears of a job are rows of one matrix for the score, as they read the same input. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, ref->out * ref->in));
     for (size_t i = 0, row = 0; i < ref->n; i++) {
         const calm_weight *weight = &captured->capture->weight[layout->linears[ref->first + i].role];
@@ -71,12 +76,14 @@ static calm_status prepare_linear(calm_ctx *ctx, const block_run *run, calm_capt
 static calm_status prepare_reference(calm_ctx *ctx, const block_run *run, calm_captured *captured)
 {
     const calm_capture *capture = captured->capture;
+    /* Prepared once, also when several slices or the unit's own score ask for it. */
     if (capture->score_rows < CALM_LEAST_SCORE_ROWS || captured->reference)
         return CALM_OK;
     return calm_score_prepare(ctx, capture->score_output, capture->score_rows, run->block.config->hidden,
                               &captured->reference);
 }
 
+/* References of all that was captured together: an output per sublayer or expert, a Gram matrix per job. */
 static calm_status prepare_scores(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -98,12 +105,14 @@ static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *c
     calm_memory_plan_note(ctx, &p->held.quantize);
     work->n_done = p->result.n_cached + *run->done;
     calm_event(&p->events, CALM_STAGE_SCORE, work->n_done, work->n_total);
+    /* Only after quantizing: until then the references would take memory beside what algorithms work on. */
     if (status == CALM_OK)
         status = prepare_scores(ctx, run, captured, n);
     if (status == CALM_OK)
         status = calm_block_score(ctx, work);
     if (status == CALM_OK)
         status = calm_block_keep(ctx, work);
+    /* After a failure too: the items own their arenas, and nothing else frees them. */
     for (size_t i = 0; i < work->n; i++)
         calm_arena_clear(&work->items[i].arena);
     calm_memory_plan_note(ctx, &p->held.score);
@@ -116,6 +125,7 @@ static calm_captured describe(const block_run *run, const calm_capture *capture)
 {
     const calm_layout *layout = calm_model_layout(run->p->in.model);
     calm_captured out = {.capture = capture};
+    /* Job kinds are unique within a sublayer or expert, so the kind alone finds the job. */
     calm_layout_group(layout, run->index, capture->sublayer, capture->expert, &out.begin, &out.end);
     for (size_t job = out.begin; job < out.end; job++)
         out.job[layout->jobs[job].kind] = job;
@@ -128,7 +138,9 @@ static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *capture
     calm_run *p = run->p;
     calm_block_work all = {.p = p, .block = &run->block};
     CALM_TRY(list_items(ctx, run, captured, n, &all));
+    /* What arenas held at most so far was the capture's. */
     calm_memory_plan_note(ctx, &p->held.capture);
+    /* Without slices all results stay until the scores are there: most tasks for the threads, most memory. */
     const size_t most =
         p->memory.knobs.slices && p->memory.knobs.candidates_at_once ? p->memory.knobs.candidates_at_once : all.n;
     for (size_t first = 0; first < all.n; first += most) {
@@ -165,11 +177,13 @@ typedef struct pass {
     bool stay;            /* the rows are run again                                    */
 } pass;
 
+/* Capture the jobs of one pass, keep their statistics, and compute their candidates. */
 static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
 {
     static const calm_job_kind first_kind[CALM_N_SUBLAYERS] = {CALM_JOB_QKV, CALM_JOB_GATE_UP};
     calm_run *p = run->p;
     calm_capture capture;
+    /* The unit's own score runs the sublayer from the input of its first job, whichever jobs this pass computes. */
     const calm_capture_options options = {.jobs = how->jobs,
                                           .inputs = how->units ? 1u << first_kind[how->sublayer] : 0,
                                           .grams = how->jobs && (calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM),
@@ -181,6 +195,7 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
                                           .group_bytes = p->memory.knobs.group_bytes};
     CALM_TRY(calm_capture_sublayer(ctx, &run->block, how->sublayer, how->expert, &p->rope, run->batch, &options,
                                    &capture));
+    /* Before the candidates: --effort light reads the crest of the inputs from the store. */
     if (how->activations)
         CALM_TRY(calm_activations_keep(ctx, p, run->index, &capture));
     calm_captured captured = describe(run, &capture);
@@ -188,6 +203,7 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
     return how->units ? compute_units(ctx, run, &captured, 1) : CALM_OK;
 }
 
+/* All passes over a sublayer that every token sees.  The last one advances the hidden rows. */
 static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublayer, long expert)
 {
     const calm_layout *layout = calm_model_layout(run->p->in.model);
@@ -200,10 +216,12 @@ static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublay
     for (size_t job = begin; job < end; job++)
         todo |= wanted(run->p, job) ? 1u << layout->jobs[job].kind : 0;
     const bool units = calm_unit_missing(run->p, begin, end, CALM_POINT_SUBLAYER);
+    /* Nothing to compute: the rows only move on. Those of a shared expert are added at the end of the mixture. */
     if (!todo && !run->activations && !units)
         return shared ? CALM_OK
                       : calm_batch_sublayer(ctx, &run->block, sublayer, &run->p->rope, run->batch, NULL);
     calm_arena_init(&arena);
+    /* A pass leaves its Gram matrices and inputs in ctx->out; they go before those of the next pass come. */
     ctx->out = &arena;
     bool activations = run->activations, more = true;
     while (more && status == CALM_OK) {
@@ -211,7 +229,10 @@ static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublay
         const unsigned jobs = run->p->memory.knobs.job_by_job ? todo & (0u - todo) : todo;
         todo &= ~jobs;
         more = todo != 0;
+        /* The unit's score needs all of its candidates, so it comes with the last pass. Rows stay where they are
+         * until then, and for a shared expert always. */
         status = run_pass(ctx, run, &(pass){sublayer, expert, jobs, activations, units && !more, shared || more});
+        /* The first pass has seen the inputs of every job. */
         activations = false;
         calm_arena_clear(&arena);
         calm_memory_plan_note(ctx, &run->p->held.score);    /* what scoring left behind until now */
@@ -231,6 +252,7 @@ static calm_status keep_counts(calm_ctx *ctx, const block_run *run, const calm_r
         const long expert = layout->jobs[job].expert;
         if (expert < 0)
             continue;
+        /* Rows of the routing are sorted by expert. */
         const size_t tokens = routing->begin[expert + 1] - routing->begin[expert];
         CALM_TRY(calm_store_expert_put(ctx, run->p->in.store, run->p->job_ids[job], run->p->result.calibration_id,
                                        (int64_t)tokens));
@@ -238,6 +260,7 @@ static calm_status keep_counts(calm_ctx *ctx, const block_run *run, const calm_r
     return calm_store_commit(ctx, run->p->in.store);
 }
 
+/* Does one of the experts miss anything? */
 static bool wave_wanted(const block_run *run, size_t first, size_t n)
 {
     const calm_layout *layout = calm_model_layout(run->p->in.model);
@@ -252,6 +275,7 @@ static bool wave_wanted(const block_run *run, size_t first, size_t n)
     return todo;
 }
 
+/* Capture n experts together, keep their statistics, and compute their candidates. */
 static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *routing, size_t first, size_t n,
                             calm_moe_sum *sum)
 {
@@ -275,6 +299,7 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
     return compute_units(ctx, run, captured, n);
 }
 
+/* All routed experts, a wave at a time; *sum gets their weighted outputs. */
 static calm_status run_experts(calm_ctx *ctx, block_run *run, const calm_routing *routing, calm_moe_sum *sum)
 {
     calm_arena wave, *caller = ctx->out;
@@ -286,6 +311,7 @@ static calm_status run_experts(calm_ctx *ctx, block_run *run, const calm_routing
         if (wave_wanted(run, first, n))
             status = run_wave(ctx, run, routing, first, n, sum);
         else
+            /* Their outputs are part of the next block's input all the same. */
             status = calm_moe_experts(ctx, &run->block, run->batch, routing, first, n, NULL, sum);
         calm_arena_clear(&wave);
         calm_memory_plan_note(ctx, &run->p->held.score);
@@ -294,10 +320,12 @@ static calm_status run_experts(calm_ctx *ctx, block_run *run, const calm_routing
     return status;
 }
 
+/* The MLP of a mixture. Routing comes first: it says which tokens each expert's statistics are of. */
 static calm_status run_mixture(calm_ctx *ctx, block_run *run)
 {
     calm_moe_watch *watch = NULL;
     calm_routing routing;
+    /* No file yet, so that closing is safe when beginning fails. */
     calm_moe_sum sum = {.rows.file = -1};
     calm_capture whole;
     if (run->activations)
@@ -311,6 +339,7 @@ static calm_status run_mixture(calm_ctx *ctx, block_run *run)
     calm_status status = run_experts(ctx, run, &routing, &sum);
     if (status == CALM_OK)
         status = calm_moe_end(ctx, &run->block, run->batch, &observer, &sum);
+    /* Also after a failure: the sum may lie in a file. */
     calm_row_store_close(&sum.rows);
     CALM_TRY(status);
     if (!watch)
@@ -321,17 +350,20 @@ static calm_status run_mixture(calm_ctx *ctx, block_run *run)
 
 /* ---- the block ---- */
 
+/* Attention, then MLP: the MLP's input is the output of the float attention, whatever was quantized of it. */
 static calm_status run_sublayers(calm_ctx *ctx, block_run *run, bool inside)
 {
     calm_run *p = run->p;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
         CALM_TRY(calm_model_load_sublayer(ctx, p->in.model, run->index, s, &run->block));
+        /* Blocks that the recipe leaves float are run for the hidden rows alone. */
         if (!inside)
             CALM_TRY(calm_batch_sublayer(ctx, &run->block, s, &p->rope, run->batch, NULL));
         else if (s == CALM_SUBLAYER_MLP && run->block.moe.router)
             CALM_TRY(run_mixture(ctx, run));
         else
             CALM_TRY(run_dense(ctx, run, s, CALM_NO_EXPERT));
+        /* The weights of one sublayer are in memory at a time. */
         calm_arena_clear(ctx->out);
     }
     return CALM_OK;
@@ -358,8 +390,8 @@ static calm_status choose_block(calm_ctx *ctx, block_run *run)
     return CALM_OK;
 }
 
-/* A quantized prefix: choose for this block, and let the rows that entered it pass through what was chosen. */
-static calm_status pass_quantized(calm_ctx *ctx, block_run *run, const calm_batch *entered)
+/* A quantized prefix: choose for this block, and run what was chosen on the rows before it. */
+static calm_status pass_quantized(calm_ctx *ctx, block_run *run, const calm_batch *before)
 {
     calm_run *p = run->p;
     calm_plan plan;
@@ -369,11 +401,13 @@ static calm_status pass_quantized(calm_ctx *ctx, block_run *run, const calm_batc
     calm_plan_override override = {p->in.model, &plan};
     CALM_TRY(calm_model_load_block(ctx, p->in.model, run->index, &block));
     CALM_TRY(calm_plan_apply(&override, ctx, run->index, &block));
-    CALM_TRY(calm_batch_assign(ctx, entered, run->batch));
+    /* Back to the rows before the block: run_sublayers has advanced them by the float weights. */
+    CALM_TRY(calm_batch_assign(ctx, before, run->batch));
     return calm_batch_block(ctx, &block, &p->rope, run->batch, NULL);
 }
 
-static calm_status run_block(calm_ctx *ctx, block_run *run, bool inside, const calm_batch *entered,
+/* The block's sublayers, its own scores, and with a quantized prefix what the next block will really see. */
+static calm_status run_block(calm_ctx *ctx, block_run *run, bool inside, const calm_batch *before,
                              const calm_batch *scored)
 {
     CALM_TRY(run_sublayers(ctx, run, inside));
@@ -381,7 +415,7 @@ static calm_status run_block(calm_ctx *ctx, block_run *run, bool inside, const c
         CALM_TRY(calm_block_score_whole(ctx, run->p, run->index, scored));
     calm_memory_plan_note(ctx, &run->p->held.score);
     calm_arena_clear(ctx->out);
-    return entered ? pass_quantized(ctx, run, entered) : CALM_OK;
+    return before ? pass_quantized(ctx, run, before) : CALM_OK;
 }
 
 calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const calm_missing *missing,
@@ -393,18 +427,20 @@ calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const c
                scores = inside && missing->blocks[index];
     const size_t windows = (size_t)p->in.recipe->score_windows < batch->n ? (size_t)p->in.recipe->score_windows
                                                                           : batch->n;
-    calm_batch entered = {.hidden.file = -1}, scored = {.hidden.file = -1};
+    /* Closed below whether or not they were made. */
+    calm_batch before = {.hidden.file = -1}, scored = {.hidden.file = -1};
     calm_arena kept;
     calm_status status = CALM_OK;
     run.activations = inside && missing->activations[index];
     calm_arena_init(&kept);
     if (again)
-        status = calm_batch_copy(ctx, batch, batch->n, &kept, p->spill_dir, &entered);
+        status = calm_batch_copy(ctx, batch, batch->n, &kept, p->spill_dir, &before);
+    /* In memory even when hidden rows spill: the scoring windows are few, and both runs of the block read them. */
     if (scores && status == CALM_OK)
         status = calm_batch_copy(ctx, batch, windows, &kept, NULL, &scored);
     if (status == CALM_OK)
-        status = run_block(ctx, &run, inside, again ? &entered : NULL, scores ? &scored : NULL);
-    calm_batch_close(&entered);
+        status = run_block(ctx, &run, inside, again ? &before : NULL, scores ? &scored : NULL);
+    calm_batch_close(&before);
     calm_batch_close(&scored);
     calm_arena_clear(&kept);
     return status;

@@ -1,5 +1,5 @@
-/* The work on one block that has something to compute: candidates and activation statistics (blocks.c keeps the order
- * of blocks, block_run.c that within a block). */
+/* The work on one block: candidates, their scores, and activation statistics (survey.c has the order of blocks,
+ * block_run.c that within a block). */
 #ifndef CALM_RUN_BLOCK_WORK_H
 #define CALM_RUN_BLOCK_WORK_H
 
@@ -7,7 +7,7 @@
 #include "ptq/run/run_impl.h"
 #include "ptq/calib/capture.h"
 
-/* What the store lacks of a run. */
+/* What a run needs and the store does not have. */
 typedef struct calm_missing {
     bool *activations;      /* [n_blocks]                        */
     bool *blocks;           /* [n_blocks] scores at the block's output */
@@ -56,8 +56,8 @@ typedef struct calm_block_work {
  * have been computed. */
 size_t calm_run_skip(calm_ctx *ctx, const calm_run *p, size_t job);
 
-/* Compute what a block lacks and advance the batch over it.  `done` counts finished candidates.  Everything of the
- * block is gone afterwards. */
+/* Compute what is missing of a block and advance the batch over it.  `done` counts finished candidates.  Everything of
+ * the block is gone afterwards. */
 calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const calm_missing *missing,
                                calm_batch *batch, size_t *done);
 
@@ -81,8 +81,8 @@ bool calm_unit_missing(const calm_run *p, size_t begin, size_t end, calm_point p
  * kept. */
 calm_status calm_sublayer_score(calm_ctx *ctx, calm_run *p, const calm_block *block, const calm_captured *captured);
 
-/* Score a block's output, and its output minus its input, with all its jobs quantized by each entry; `rows` enter it in
- * the scoring windows. */
+/* Score a block's output, and its output minus its input, with all its jobs quantized by each entry; `rows` are its
+ * input in the scoring windows. */
 calm_status calm_block_score_whole(calm_ctx *ctx, calm_run *p, size_t index, const calm_batch *rows);
 
 /* The weights of a job in weight [CALM_N_ROLES] replaced by a quantized job's, as they will run: weight-only schemes

@@ -14,6 +14,7 @@ static calm_status absorb_groups(calm_ctx *ctx, const calm_config *config, uint3
     const size_t d = config->head_dim, width = config->n_heads * d, heads_per_kv = config->n_heads / config->n_kv;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, *groups, width));
     for (size_t i = 0; i < width; i++)
+        /* Channel of the kv head that serves query head i / d, same place within the head. */
         (*groups)[i] = (uint32_t)(i / d / heads_per_kv * d + i % d);
     *n = config->n_kv * d;
     return CALM_OK;
@@ -29,6 +30,8 @@ static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, cons
     *out = (calm_job){.name = ref->name, .linears = linears, .n_linears = ref->n,
                       .stats = &item->from->capture->job[ref->kind].stats,
                       .scheme = work->p->in.recipe->pool[item->entry].scheme,
+                      /* Where no earlier weight can take the input scale, quantized activations may still be divided
+                       * by it at run time, if the recipe says so. */
                       .can_absorb = ref->can_absorb || calm_recipe_frees_scale(work->p->in.recipe, ref)};
     for (size_t i = 0; i < ref->n; i++) {
         const calm_weight *weight = &item->from->capture->weight[layout->linears[ref->first + i].role];
@@ -45,6 +48,7 @@ static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, cons
 /* What runs: the algorithm, or for an expert that saw too few tokens one that needs none. */
 static const calm_algorithm *pick(const calm_run *p, const calm_work *item)
 {
+    /* Statistics of a handful of tokens say more about those tokens than about the expert. */
     const unsigned data = CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES;
     const calm_algorithm *algorithm = p->in.recipe->pool[item->entry].algorithm;
     const calm_capture *capture = item->from->capture;
@@ -57,12 +61,14 @@ static calm_status settle(calm_ctx *ctx, calm_work *item, calm_status status)
 {
     if (status != CALM_ENUMERIC && status != CALM_EUNSUPPORTED)
         return status;
+    /* The words move to the item: the next task of this thread overwrites the context's. */
     item->failed = true;
     memcpy(item->reason, ctx->message, sizeof item->reason);
     calm_ctx_forgive(ctx);
     return CALM_OK;
 }
 
+/* Tasks finish on any thread: the count is taken atomically, so no number is reported twice. */
 static void tick(calm_block_work *work, calm_stage stage)
 {
     size_t done;
@@ -71,6 +77,7 @@ static void tick(calm_block_work *work, calm_stage stage)
     calm_event(&work->p->events, stage, done, work->n_total);
 }
 
+/* Task: quantize one item into its own arena. */
 static calm_status quantize_one(calm_ctx *ctx, size_t index, void *user)
 {
     calm_block_work *work = user;
@@ -78,10 +85,12 @@ static calm_status quantize_one(calm_ctx *ctx, size_t index, void *user)
     const double begun = calm_seconds();
     calm_job job;
     item->used = pick(work->p, item);
+    /* The result outlives the task, whose scratch the thread uses again. */
     ctx->out = &item->arena;
     calm_status status = describe_job(ctx, work, item, &job);
     if (status == CALM_OK)
         status = calm_algorithm_run(ctx, item->used, &job, &item->qjob);
+    /* An arena that belongs to one item must not be found by the next task. */
     ctx->out = NULL;
     item->seconds = calm_seconds() - begun;
     tick(work, CALM_STAGE_QUANTIZE);
@@ -91,8 +100,10 @@ static calm_status quantize_one(calm_ctx *ctx, size_t index, void *user)
 /* As many tasks at once as memory allows; a single one has all threads for itself. */
 static calm_status run_items(calm_ctx *ctx, calm_block_work *work, calm_task_fn *fn)
 {
+    /* A copy: the number of threads is of this step alone, and so are the two arenas of the serial case. */
     calm_ctx fewer = *ctx;
     calm_arena scratch;
+    /* 0: no limit, one per thread. */
     if (work->p->memory.knobs.candidates_at_once != 1) {
         if (work->p->memory.knobs.candidates_at_once
             && (size_t)fewer.n_threads > work->p->memory.knobs.candidates_at_once)
@@ -101,6 +112,7 @@ static calm_status run_items(calm_ctx *ctx, calm_block_work *work, calm_task_fn 
                    ? CALM_OK
                    : calm_fail(ctx, fewer.status, "%s", fewer.message);
     }
+    /* One after the other, in this thread: the algorithm's own loops then use all threads. */
     calm_arena_init(&scratch);
     fewer.scratch = &scratch;
     fewer.out = NULL;
@@ -129,10 +141,13 @@ calm_status calm_job_replace(calm_ctx *ctx, const calm_layout *layout, size_t jo
     float *w;
     size_t row = 0;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, w, qjob->out * qjob->in));
+    /* Codes stand for W diag(in_scale). Weight-only kernels divide that out of the weights beforehand; with
+     * quantized activations the input is divided at run time, since its codes depend on it. */
     if (act_bits)
         calm_qjob_dequantize(qjob, w);
     else
         calm_qjob_effective(qjob, w);
+    /* The rows of the stacked matrix go back to the linears in their order. */
     for (size_t i = ref->first; i < ref->first + ref->n; i++) {
         calm_weight *replaced = &weight[layout->linears[i].role];
         replaced->w = w + row * qjob->in;
@@ -151,6 +166,7 @@ static calm_status expert_output(calm_ctx *ctx, const calm_block *block, const c
 {
     const calm_observation seen = {.expert = capture->expert};
     const float *input = capture->job[kind].score_input;
+    /* Its output is the expert's: nothing of the MLP follows. */
     if (kind == CALM_JOB_DOWN)
         return calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], input, capture->score_rows, z);
     return calm_mlp_run(ctx, block->config, weight, input, capture->score_rows, z, NULL, &seen);
@@ -164,9 +180,11 @@ calm_status calm_captured_output(calm_ctx *ctx, const calm_run *p, const calm_bl
     const size_t width = capture->job[kind].width, hidden = block->config->hidden;
     const calm_batch windows = {.windows = &p->in.calib, .n = p->in.calib.n};
     calm_block replaced = *block;
+    /* Rows of an expert come from all windows and do not see each other: one product for all. */
     if (capture->expert != CALM_NO_EXPERT)
         return expert_output(ctx, block, capture, kind, weight, z);
     memcpy(replaced.weight, weight, sizeof replaced.weight);
+    /* Attention looks back within a window only, so windows are run one by one. */
     for (size_t w = 0; p->in.calib.begin[w] < capture->score_rows; w++) {
         const calm_span span = calm_batch_span(&windows, w);
         const size_t row = p->in.calib.begin[w];
@@ -182,6 +200,7 @@ calm_status calm_captured_output(calm_ctx *ctx, const calm_run *p, const calm_bl
 static calm_status candidate_output(calm_ctx *ctx, const calm_block_work *work, const calm_work *item, float *z)
 {
     const calm_layout *layout = calm_model_layout(work->p->in.model);
+    /* A copy of the float weights' pointers: tasks of other candidates read the same capture. */
     calm_weight weight[CALM_N_ROLES];
     memcpy(weight, item->from->capture->weight, sizeof weight);
     CALM_TRY(calm_job_replace(ctx, layout, item->job, &item->qjob, weight));
@@ -194,6 +213,7 @@ static calm_status score_linear(calm_ctx *ctx, const calm_block_work *work, calm
     const calm_cka_linear_ref *reference =
         item->from->linear[calm_model_layout(work->p->in.model)->jobs[item->job].kind];
     float *w;
+    /* The closed form is about a linear map of the float input: quantizing the activations is none. */
     item->cka_linear = NAN;
     if (!reference || item->qjob.scheme.act_bits)
         return CALM_OK;
@@ -202,6 +222,7 @@ static calm_status score_linear(calm_ctx *ctx, const calm_block_work *work, calm
     return calm_cka_linear(ctx, reference, w, &item->cka_linear);
 }
 
+/* Task: the scores of one candidate; none where too few rows were captured. */
 static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
 {
     calm_block_work *work = user;
@@ -215,12 +236,14 @@ static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
             status = candidate_output(ctx, work, item, z);
         if (status == CALM_OK)
             status = calm_score(ctx, item->from->reference, z, &item->scores);
+        /* Every metric is undefined there, and the candidate of no use. */
         if (status == CALM_OK && item->scores.constant)
             status = calm_fail(ctx, CALM_ENUMERIC, "score: the candidate's output is the same for all rows (dead)");
     }
     if (!item->failed && status == CALM_OK)
         status = score_linear(ctx, work, item);
     const double spent = calm_seconds() - begun;
+/* Seconds of all threads together: the report says their share of the run. */
 #pragma omp atomic
     work->p->result.score_seconds += spent;
     tick(work, CALM_STAGE_SCORE);
@@ -239,6 +262,7 @@ static calm_status name_algorithm(calm_ctx *ctx, const calm_work *item, const ca
                                   char **chain)
 {
     const char *instead = calm_algorithm_name(asked);
+    /* The name says what happened; the content key is that of what was asked for, so it is found again. */
     if (item->used == asked) {
         CALM_TRY(calm_strf(ctx, ctx->scratch, name, "%s", instead));
         return calm_strf(ctx, ctx->scratch, chain, "%s", calm_algorithm_canonical(asked));
@@ -272,6 +296,7 @@ static calm_status keep_failure(calm_ctx *ctx, calm_run *p, const calm_work *ite
 {
     char *reason;
     CALM_TRY(calm_strf(ctx, p->arena, &reason, "%s", item->reason));
+    /* In the run's arena: it is read by the choice, long after this block. */
     candidate->failure = reason;
     row->failure = reason;
     return put_row(ctx, p, row, candidate);
@@ -285,6 +310,7 @@ static calm_status keep_blob(calm_ctx *ctx, const calm_run *p, const calm_work *
     size_t n_bytes;
     CALM_TRY(calm_qblob_encode(ctx, &item->qjob, &bytes, &n_bytes));
     const calm_blob_piece piece = {bytes, n_bytes};
+    /* The blob first: a row must never name a blob that is not on the disk. */
     CALM_TRY(calm_blob_put(ctx, calm_store_blobs(p->in.store), &piece, 1, candidate->blob));
     calm_arena_rewind(ctx->out, mark);
     row->blob = candidate->blob;
@@ -292,6 +318,7 @@ static calm_status keep_blob(calm_ctx *ctx, const calm_run *p, const calm_work *
     return CALM_OK;
 }
 
+/* Blob and row of one item, and what the choice reads of it. */
 static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const calm_work *item)
 {
     calm_run *p = work->p;
@@ -301,12 +328,8 @@ static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const ca
     char scheme[CALM_SCHEME_NAME_MAX], *name, *chain;
     calm_scheme_name(&entry->scheme, scheme);
     CALM_TRY(name_algorithm(ctx, item, entry->algorithm, &name, &chain));
-    calm_store_candidate row = {.key = candidate->key,
-                                .calibration_id = p->result.calibration_id,
-                                .job_id = p->job_ids[item->job],
-                                .algorithm = name,
-                                .chain = chain,
-                                .scheme = scheme,
+    calm_store_candidate row = {.key = candidate->key, .calibration_id = p->result.calibration_id,
+                                .job_id = p->job_ids[item->job], .algorithm = name, .chain = chain, .scheme = scheme,
                                 .seconds = item->seconds};
     candidate->seconds = item->seconds;
     if (item->failed)
@@ -329,6 +352,7 @@ static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const ca
 calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work)
 {
     for (size_t i = 0; i < work->n; i++) {
+        /* One by one, in the items' order, so that ids in the store do not depend on threads. */
         calm_arena_mark mark = calm_arena_save(ctx->scratch);
         CALM_TRY(keep_one(ctx, work, &work->items[i]));
         calm_arena_rewind(ctx->scratch, mark);

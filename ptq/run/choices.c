@@ -6,6 +6,7 @@
 calm_status calm_choices_put(calm_ctx *ctx, calm_store *store, int64_t run, const calm_pool *pool,
                              const calm_solution *solution)
 {
+    /* A row per job, also where larger units decide: readers need not know the unit to find a job's candidate. */
     for (size_t u = 0; u < pool->n_units; u++)
         for (size_t job = pool->unit_begin[u]; job < pool->unit_begin[u + 1]; job++) {
             bool disagrees;
@@ -24,6 +25,7 @@ calm_status calm_choices_put(calm_ctx *ctx, calm_store *store, int64_t run, cons
 static calm_status take(calm_ctx *ctx, calm_run *p, const calm_solution *solution)
 {
     CALM_TRY(calm_run_spread(ctx, p, &p->pool, solution, &p->choice));
+    /* All choices or none: a plan of half the jobs could be assembled by mistake. */
     CALM_TRY(calm_store_begin(ctx, p->in.store));
     CALM_TRY(calm_choices_put(ctx, p->in.store, p->result.run_id, &p->pool, solution));
     return calm_store_commit(ctx, p->in.store);
@@ -34,6 +36,7 @@ calm_status calm_run_choose(calm_ctx *ctx, calm_run *p)
     const calm_requests requests = calm_run_requests(p, p->in.recipe->selection.unit);
     calm_solution solution;
     calm_memory_plan_note(ctx, &p->held.capture);
+    /* The pool was read before the candidates were computed; now it has their scores. */
     CALM_TRY(calm_run_rescope(ctx, p));
     CALM_TRY(calm_solve(ctx, &p->pool, &requests, &solution));
     p->cost = solution.cost;
@@ -50,6 +53,7 @@ static calm_status probe_narrowest(calm_ctx *ctx, calm_run *p)
     calm_inputs_jobs(&p->in, &first, &end);
     CALM_TRY(calm_solve_narrowest(ctx, &p->pool, &p->scope, &entries));
     CALM_TRY(CALM_NEW(ctx, ctx->out, probes, p->pool.n_units));
+    /* A unit is named by any of its jobs. */
     for (size_t u = 0; u < p->pool.n_units; u++)
         probes[u] = (calm_probe){first + p->pool.unit_begin[u], entries[u]};
     return calm_run_probe(ctx, p, p->in.recipe->selection.unit, probes, p->pool.n_units);
@@ -60,6 +64,7 @@ static calm_status add_trial(calm_ctx *ctx, const calm_run *p, const char *name,
                              calm_pareto *out)
 {
     size_t *choice;
+    /* A uniform run that spends more would be compared unfairly: it is no alternative. */
     if (solution->bits > calm_budget_bits(&p->pool, out->budget))
         return CALM_OK;
     CALM_TRY(calm_run_spread(ctx, p, &p->pool, solution, &choice));
@@ -100,6 +105,7 @@ static calm_status list_trials(calm_ctx *ctx, const calm_run *p, const calm_solu
 static calm_status spend(calm_ctx *ctx, calm_run *p, calm_pareto *out, calm_solution *hybrid)
 {
     calm_requests requests = calm_run_requests(p, p->in.recipe->selection.unit);
+    /* Everything else that was asked for holds for every budget. */
     requests.budget = out->budget;
     CALM_TRY(calm_solve(ctx, &p->pool, &requests, hybrid));
     out->total = hybrid->total;
@@ -121,6 +127,7 @@ calm_status calm_run_spend(calm_ctx *ctx, calm_run *p)
         p->result.pareto[i].budget = recipe->budgets[i];
         CALM_TRY(spend(ctx, p, &p->result.pareto[i], &hybrid));
     }
+    /* Several budgets are compared and none is exported, so the run itself has no choice. */
     if (recipe->n_budgets == 1) {
         const calm_pareto *only = &p->result.pareto[0];
         CALM_TRY(take(ctx, p, &hybrid));

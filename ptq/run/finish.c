@@ -29,15 +29,15 @@ static calm_status measure_written(calm_ctx *ctx, calm_run *p, const char *dir)
     if (!folder) {
         calm_plan_override override = {p->in.model, &p->result.plan};
         const calm_subject plan = {p->in.model, calm_plan_apply, &override};
-        return calm_run_measure(ctx, p, &p->result.eval_float, &plan, 1, &p->result.eval_result, &p->result.encoding,
-                                &p->eval, calm_stage_tick, &events);
+        return calm_run_measure(ctx, p, &p->result.eval_float, &plan, 1, &p->result.eval_result, &p->eval,
+                                calm_stage_tick, &events);
     }
     CALM_TRY(calm_model_open(ctx, folder, &written));
     const calm_subject subject = {.model = written};
     calm_status status = rule ? calm_model_set_act_rule(ctx, written, rule) : CALM_OK;
     if (status == CALM_OK)
-        status = calm_run_measure(ctx, p, &p->result.eval_float, &subject, 1, &p->result.eval_result,
-                                  &p->result.encoding, &p->eval, calm_stage_tick, &events);
+        status = calm_run_measure(ctx, p, &p->result.eval_float, &subject, 1, &p->result.eval_result, &p->eval,
+                                  calm_stage_tick, &events);
     calm_model_close(written);
     return status;
 }
@@ -46,14 +46,9 @@ static calm_status measure(calm_ctx *ctx, calm_run *p, const char *dir, const ch
 {
     CALM_TRY(measure_written(ctx, p, dir));
     CALM_TRY(calm_run_put_evaluation(ctx, p, "float", "float", p->in.recipe->eval_name, &p->eval, &p->result.eval_float,
-                                          &ids[0]));
-    CALM_TRY(calm_run_put_evaluation(ctx, p, plan_key, p->result.name, p->in.recipe->eval_name, &p->eval,
-                                          &p->result.eval_result, &ids[1]));
-    if (!calm_inputs_encode(&p->in))
-        return CALM_OK;
-    const calm_embedding_result *e = &p->result.encoding;
-    const calm_store_encoding row = {(int64_t)e->n, (int64_t)e->pairs, e->error, e->cosine, e->cosine_min, e->spearman};
-    return calm_store_encoding_put(ctx, p->in.store, ids[1], &row);
+                                     &ids[0]));
+    return calm_run_put_evaluation(ctx, p, plan_key, p->result.name, p->in.recipe->eval_name, &p->eval,
+                                   &p->result.eval_result, &ids[1]);
 }
 
 calm_status calm_run_read_eval(calm_ctx *ctx, calm_run *p)
@@ -102,8 +97,6 @@ static calm_status evaluate(calm_ctx *ctx, calm_run *p, const char *dir)
     CALM_TRY(calm_run_find_evaluation(ctx, p, plan_key, &p->eval, &p->result.eval_result, &ids[1]));
     if (!ids[0] || !ids[1])
         CALM_TRY(measure(ctx, p, dir, plan_key, ids));
-    else if (calm_inputs_encode(&p->in))
-        CALM_TRY(calm_encoding_find(ctx, p->in.store, ids[1], &p->result.encoding));
     calm_event_complete(&p->events, CALM_STAGE_EVALUATE);
     /* Found or measured, the run notes that it used them: v_runs shows a run by these two rows. */
     const calm_store_verdict verdicts[2] = {{p->result.run_id, ids[0], "test", "float", NAN, NAN},

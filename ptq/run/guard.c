@@ -17,6 +17,7 @@ static calm_status list_trials(calm_ctx *ctx, calm_run *p)
     for (size_t a = 0; a < recipe->n_pool; a++) {
         calm_solution solution;
         size_t *choice;
+        /* With the recipe's pins, as the hybrid has them: the comparison is of the choice, not of the pins. */
         CALM_TRY(calm_solve_uniform(ctx, &p->pool, &p->scope, a, &solution));
         CALM_TRY(calm_run_spread(ctx, p, &p->pool, &solution, &choice));
         CALM_TRY(calm_trial_new(ctx, &p->in, recipe->pool[a].name, choice, &p->result.trials[a + 1]));
@@ -28,10 +29,11 @@ static calm_status list_trials(calm_ctx *ctx, calm_run *p)
 /* The uniform run that replaces the hybrid, or 0. */
 static size_t better_uniform(const calm_trial *trials, size_t n)
 {
+    /* By the loss itself among those that are surely better: which of them is best need not be sure. */
     size_t best = 0;
     for (size_t i = 1; i < n; i++)
         if (trials[i].id && trials[i].delta < -GUARD_ERRORS * trials[i].se &&
-            (best == 0 || trials[i].eval.kl < trials[best].eval.kl))
+            (best == 0 || calm_measure_loss(&trials[i].measure) < calm_measure_loss(&trials[best].measure)))
             best = i;
     return best;
 }
@@ -51,19 +53,23 @@ calm_status calm_guard_judge(calm_ctx *ctx, calm_run *p, calm_trial *trials, siz
     char *text;
     *result = 0;
     *verdict = "no windows were left for the guard: nothing says that the hybrid is better than a uniform run";
+    /* --guard-samples 0, or a text that is too short: the hybrid is the result, and the verdict says why. */
     if (!p->in.guard.n)
         return CALM_OK;
+    /* Windows that no candidate was computed or scored from: the scores have chosen the hybrid, so they cannot judge
+     * it. */
     CALM_TRY(calm_trials_measure(ctx, p, trials, n, &p->in.guard, p->in.recipe->calib_name, CALM_STAGE_CHOOSE));
     CALM_TRY(calm_trials_put(ctx, p, trials, n, "guard"));
     const size_t best = better_uniform(trials, n), same = same_uniform(trials, n), windows = p->in.guard.n;
     const calm_trial *trial = &trials[best];
-    const char *loss = calm_inputs_encode(&p->in) ? "1 - cosine" : "KL";
+    const char *loss = trial->measure.kind == CALM_STORE_EMBEDDINGS ? "1 - cosine" : "KL";
     if (best)
         CALM_TRY(calm_strf(
             ctx, ctx->out, &text,
             "uniform %s is better than the hybrid by %.5f %s (%.1f paired standard errors, %zu windows)%s", trial->name,
             -trial->delta, loss, -trial->delta / trial->se, windows,
             p->in.recipe->keep_hybrid ? "; the hybrid is kept as asked (--keep-hybrid)" : ", so it is the result"));
+    /* The comparison would be of one plan with itself; its name is what the report shows. */
     else if (same)
         CALM_TRY(calm_strf(ctx, ctx->out, &text,
                            "every unit%s chose %s, so the hybrid is that uniform run; no other is better by "
@@ -74,6 +80,7 @@ calm_status calm_guard_judge(calm_ctx *ctx, calm_run *p, calm_trial *trials, siz
                            "no uniform run is better than the hybrid by more than %g paired standard "
                            "errors (%zu windows)", GUARD_ERRORS, windows));
     *verdict = text;
+    /* The verdict says that a uniform run is better even when the hybrid is kept. */
     *result = p->in.recipe->keep_hybrid ? 0 : best;
     return CALM_OK;
 }
@@ -95,11 +102,13 @@ calm_status calm_run_guard(calm_ctx *ctx, calm_run *p)
     CALM_TRY(calm_guard_judge(ctx, p, p->result.trials, p->result.n_trials, &result, &p->result.verdict));
     p->result.plan = p->result.trials[result].plan;
     p->result.name = p->result.trials[result].name;
+    /* Nothing was chosen; hybrid and uniform run are the same plan under two names. */
     if (p->in.recipe->n_pool == 1) {
         p->result.name = p->in.recipe->pool[0].name;
         p->result.verdict = "one algorithm: a uniform run";
     }
     CALM_TRY(calm_verdict_add(ctx, p->cost, &p->result.verdict));
+    /* Also when every trial was in the store and nothing was measured. */
     calm_event_complete(&p->events, CALM_STAGE_CHOOSE);
     calm_memory_plan_note(ctx, &p->held.evaluate);
     return CALM_OK;

@@ -14,6 +14,7 @@ calm_candidate *calm_candidate_at(const calm_inputs *in, size_t job, size_t entr
 void calm_inputs_jobs(const calm_inputs *in, size_t *first, size_t *end)
 {
     const calm_layout *layout = calm_model_layout(in->model);
+    /* Jobs are numbered block by block. */
     *first = layout->block_begin[in->first_block];
     *end = layout->block_begin[in->end_block];
 }
@@ -35,6 +36,7 @@ void calm_inputs_close(calm_inputs *in)
 
 /* ---- texts ---- */
 
+/* Windows of token ids need no tokenizer; the text of the evaluation and the tokens of maxima do. */
 calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in)
 {
     char *path;
@@ -51,9 +53,11 @@ calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in)
 calm_status calm_inputs_read_text(calm_ctx *ctx, const calm_inputs *in, const char *path,
                                   const calm_windows_options *options, calm_windows *out)
 {
+    /* An encoder's positions are learned: there are no more than these. A decoder's rotary ones go on. */
     const size_t most = calm_model_config(in->model)->max_positions;
     calm_windows_options shorter = *options;
     shorter.seqlen = calm_inputs_encode(in) && most < shorter.seqlen ? most : shorter.seqlen;
+    /* Running text in windows; an encoder by default reads sentence by sentence, as it is used. */
     if (!calm_inputs_encode(in) || in->recipe->stream)
         return calm_windows_read(ctx, in->tokenizer, path, &shorter, out);
     return calm_sentences_read(ctx, in->tokenizer, path, options->seqlen < most ? options->seqlen : most,
@@ -66,6 +70,7 @@ calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
     const calm_windows_options options = {.seqlen = (size_t)recipe->seqlen, .seed = recipe->seed,
                                           .samples = (size_t)(recipe->samples + recipe->guard_windows),
                                           .vocab = calm_model_config(in->model)->vocab, .special = recipe->special};
+    /* Calibration and guard are cut from one draw: no window can be in both. */
     calm_windows all;
     if (recipe->tokens) {
         calm_token_file file;
@@ -74,6 +79,7 @@ calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
     } else {
         CALM_TRY(calm_inputs_read_text(ctx, in, recipe->calib_path, &options, &all));
     }
+    /* Calibration takes what it asks for first; the guard has the rest. */
     size_t n_guard = all.n > (size_t)recipe->samples ? all.n - (size_t)recipe->samples : 0;
     if (n_guard < (size_t)recipe->guard_windows) {
         /* A short text: an eighth of it guards, so that there is a guard at all. */
@@ -91,6 +97,8 @@ calm_status calm_inputs_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_win
     const calm_recipe *recipe = in->recipe;
     const calm_windows_options options = {.seqlen = (size_t)recipe->seqlen,
                                           .samples = (size_t)recipe->eval_windows,
+                                          /* The first windows, always: results of different runs are compared on
+                                           * this text. */
                                           .seed = -1,
                                           .vocab = calm_model_config(in->model)->vocab,
                                           .special = recipe->special};

@@ -76,15 +76,18 @@ static calm_json *result_json(const calm_result *r)
     calm_json_set_int(result, "bytes_after", r->bytes_after);
     if (!r->evaluates)
         return result;
-    calm_json_set_number(result, "ppl_float", r->eval_float.ppl);
-    calm_json_set_number(result, "ppl", r->eval_result.ppl);
-    calm_json_set_number(result, "kl", r->eval_result.kl);
-    calm_json_set_number(result, "top1", r->eval_result.top1);
-    if (!r->encoder)
+    const calm_measure *measure = &r->eval_result;
+    if (measure->kind == CALM_STORE_EMBEDDINGS) {
+        calm_json_set_number(result, "error", measure->embeddings.error);
+        calm_json_set_number(result, "cosine", measure->embeddings.cosine);
+        calm_json_set_number(result, "cosine_min", measure->embeddings.cosine_min);
+        calm_json_set_number(result, "spearman", measure->embeddings.spearman);
         return result;
-    calm_json_set_number(result, "cosine", r->encoding.cosine);
-    calm_json_set_number(result, "cosine_min", r->encoding.cosine_min);
-    calm_json_set_number(result, "spearman", r->encoding.spearman);
+    }
+    calm_json_set_number(result, "ppl_float", r->eval_float.predictions.ppl);
+    calm_json_set_number(result, "ppl", measure->predictions.ppl);
+    calm_json_set_number(result, "kl", measure->predictions.kl);
+    calm_json_set_number(result, "top1", measure->predictions.top1);
     return result;
 }
 

@@ -1,5 +1,5 @@
 /* What a run needs, from its shapes: what each module says of itself, added up stage by stage. */
-#include "ptq/run/memory_plan.h"
+#include "ptq/run/memory_plan_impl.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -54,6 +54,7 @@ typedef struct sizes {
     size_t n, all, bytes[AT_ONCE];    /* by falling size; all: the sum of all of them */
 } sizes;
 
+/* Keep the AT_ONCE largest, by insertion: n is small and most sizes are equal. */
 static void add_size(sizes *to, size_t bytes)
 {
     size_t at = to->n < AT_ONCE ? to->n++ : AT_ONCE - 1;
@@ -73,9 +74,11 @@ static size_t largest(const sizes *from, size_t times, size_t count)
         sum += taken * from->bytes[i];
         count -= taken;
     }
+    /* Beyond the table the smallest that it holds bounds those that it dropped. */
     return sum + (from->n == AT_ONCE ? count * from->bytes[AT_ONCE - 1] : 0);
 }
 
+/* What the jobs of one sublayer or expert need, candidate by candidate. */
 typedef struct group_needs {
     sizes codes;         /* of the candidates, each with an arena of its own                          */
     sizes quantize;      /* while they are made                                                       */
@@ -89,6 +92,7 @@ static calm_job_shape job_shape(const estimate *e, const calm_job_ref *job, cons
     calm_job_shape shape = calm_job_shape_of(scheme, job->out, job->in);
     shape.n_samples = job->expert < 0 ? calm_sample_count(rows, job->in) : calm_sample_most(rows, job->in);
     shape.n_absorb_groups = job->kind == CALM_JOB_O ? e->config->n_kv * e->config->head_dim : 0;
+    /* A candidate alone has all threads for its inner loops, whose buffers are per thread. */
     shape.n_threads = e->knobs->candidates_at_once == 1 ? e->n_threads : 1;
     return shape;
 }
@@ -119,10 +123,12 @@ static size_t score_bytes(size_t (*bytes)(size_t n, size_t d), const calm_captur
     return captured->expert < 0 ? bytes(n, d) : most_for_rows(bytes, n, d);
 }
 
+/* Codes, and peaks while they are made and scored, of one entry on one job. */
 static void add_candidate(const estimate *e, const calm_job_ref *job, const calm_entry *entry,
                           const calm_capture_shape *captured, bool linear, group_needs *out)
 {
     const calm_job_shape shape = job_shape(e, job, &entry->scheme, captured->rows);
+    /* An arena's first chunk is there however small the result. */
     const size_t code = calm_algorithm_run_bytes(entry->algorithm, &shape) + CALM_ARENA_CHUNK;
     const size_t weights = CALM_BYTES(float, job->out * job->in);
     size_t score = output_bytes(e, job, captured->score_rows, entry->scheme.act_bits);
@@ -137,6 +143,7 @@ static void add_candidate(const estimate *e, const calm_job_ref *job, const calm
     add_size(&out->score, score);
 }
 
+/* All candidates of a job, and what cka_linear compares them with. */
 static void add_job(const estimate *e, const calm_job_ref *job, const calm_capture_shape *captured, group_needs *out)
 {
     const calm_recipe *recipe = e->p->in.recipe;
@@ -175,6 +182,7 @@ static size_t unit_bytes(const estimate *e, size_t begin, size_t end, const calm
         raise_to(&then, output_bytes(e, &e->layout->jobs[begin], captured->score_rows, scheme->act_bits));
         raise_to(&most, jobs + CALM_BYTES(float, captured->score_rows * e->config->hidden) + then);
     }
+    /* A task per entry; each may be the largest. */
     return calm_size_min(e->n_threads, recipe->n_pool) * most;
 }
 
@@ -196,6 +204,7 @@ static void add_steps(const estimate *e, const group_needs *g, size_t n, size_t 
 
 /* ---- the sublayers of a block ---- */
 
+/* Shapes of a capture over all calibration rows; an expert's are set by its caller. */
 static calm_capture_shape capture_shape(const estimate *e, calm_sublayer sublayer, long expert)
 {
     return (calm_capture_shape){.config = e->config, .sublayer = sublayer, .expert = expert, .rows = e->rows,
@@ -203,6 +212,7 @@ static calm_capture_shape capture_shape(const estimate *e, calm_sublayer sublaye
                                 .in_file = e->knobs->spill};
 }
 
+/* As block_run.c asks for it, at most: statistics are always counted. */
 static calm_capture_options capture_options(const estimate *e, unsigned jobs, unsigned inputs)
 {
     return (calm_capture_options){.jobs = jobs, .inputs = inputs, .grams = e->caps & CALM_NEEDS_GRAM,
@@ -225,6 +235,7 @@ static void add_dense(const estimate *e, size_t block, calm_sublayer sublayer, l
         for (size_t i = j; i < j + step; i++)
             jobs |= 1u << e->layout->jobs[i].kind;
         calm_capture_options options = capture_options(e, jobs, first);
+        /* Rows that stay for another pass are run on a copy. */
         options.stay = e->knobs->job_by_job;
         const group_needs needs = measure_group(e, j, j + step, &shape);
         add_steps(e, &needs, 1, held, calm_capture_bytes(&shape, &options),
@@ -290,6 +301,7 @@ size_t calm_memory_plan_wave(const calm_run *p, const calm_routing *routing, siz
     const size_t score_share = allowed_tokens(&config->moe, p->in.calib.begin[scored]);
     wave_needs allowed = {0}, found = {0};
     size_t n = 0;
+    /* What the plan allowed a full wave of even experts; the real ones are admitted while they need no more. */
     for (size_t i = 0; i < most; i++)
         add_expert(&allowed, share, most_for_rows(calm_score_prepare_bytes, score_share, width),
                    most_for_rows(calm_score_scratch_bytes, score_share, width));
@@ -297,12 +309,14 @@ size_t calm_memory_plan_wave(const calm_run *p, const calm_routing *routing, siz
         const size_t *window = routing->window + (first + n) * stride, rows = window[scored] - window[0];
         add_expert(&found, window[routing->n_windows] - window[0], calm_score_prepare_bytes(rows, width),
                    calm_score_scratch_bytes(rows, width));
+        /* One expert always runs, however many tokens it got: add_experts has counted that case. */
         fits = n == 0 || (found.rows <= allowed.rows && found.reference + largest(&found.score, 1, at_once) <=
                                                             allowed.reference + largest(&allowed.score, 1, at_once));
     }
     return n;
 }
 
+/* Routing, shared expert, waves of experts, and the sum that they add to. */
 static void add_mixture(const estimate *e, size_t block, size_t held, calm_memory_plan *out)
 {
     const calm_config *config = e->config;
@@ -329,6 +343,7 @@ static size_t planned_block_bytes(const estimate *e, size_t block, size_t n_wind
     size_t most = 0, outside = begin, expert_end;
     while (outside < end && e->layout->jobs[outside].expert < 0)
         outside++;
+    /* Experts of a block are alike: the first stands for all. */
     for (expert_end = outside; expert_end < end && e->layout->jobs[expert_end].expert == 0;)
         expert_end++;
     for (size_t i = 0; i < recipe->n_schemes; i++) {
@@ -371,6 +386,7 @@ static size_t whole_bytes(const estimate *e, size_t block)
                          outputs + planned_block_bytes(e, block, windows, e->longest, scoring));
 }
 
+/* Each sublayer in turn, then what needs the whole block. */
 static void add_block(const estimate *e, size_t block, calm_memory_plan *out)
 {
     const size_t hidden = hidden_bytes(e);
@@ -405,8 +421,7 @@ static size_t measured_bytes(const estimate *e, size_t n, size_t n_windows, size
         return 0;
     if (!encodes)
         return calm_evaluate_bytes(&shape) + calm_evaluate_scratch_bytes(&shape, e->n_threads);
-    return (n + 1) * (calm_encode_bytes(config, n_windows) + calm_embedding_compare_bytes(n_windows) +
-                      CALM_BYTES(calm_eval_window, n_windows)) +
+    return (n + 1) * (calm_encode_bytes(config, n_windows) + calm_embedding_compare_bytes(n_windows)) +
            calm_size_max(calm_encode_scratch_bytes(config, n_windows, longest, shape.block_bytes),
                          calm_embedding_compare_scratch_bytes(n_windows));
 }
@@ -441,6 +456,7 @@ static size_t mapped_bytes(const estimate *e)
     return most;
 }
 
+/* Exporters in turn; each holds one block, and the importance matrix its own capture. */
 static void add_formats(const estimate *e, calm_memory_plan *out)
 {
     const calm_recipe *recipe = e->p->in.recipe;
@@ -459,6 +475,7 @@ static void add_formats(const estimate *e, calm_memory_plan *out)
 void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_knobs *knobs, calm_memory_plan *out)
 {
     const calm_config *config = calm_model_config(p->in.model);
+    /* Resident before the first arena: measured, since libraries and the store's cache have no formula. */
     const size_t base = out->base;
     estimate e = {.p = p, .config = config, .layout = calm_model_layout(p->in.model), .knobs = knobs,
                   .n_threads = n_threads, .longest = p->in.calib.longest, .caps = calm_recipe_caps(p->in.recipe)};
@@ -480,6 +497,7 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     size_t *const stages[] = {&out->capture, &out->quantize, &out->score, &out->evaluate, &out->assemble};
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
         raise_to(&out->peak, *stages[i]);
+    /* What the C library keeps back for each thread grows with the peak of arenas, so it comes after. */
     out->kept = calm_memory_kept(out->peak, n_threads);
     out->peak += always + out->kept;
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
@@ -491,13 +509,15 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
 
 /* ---- choosing ---- */
 
-calm_status calm_memory_plan_choose(calm_ctx *ctx, const calm_run *p, size_t limit, calm_memory_plan *out)
+/* The first knobs in order of their cost in time whose estimate is within `limit`; knobs of the recipe as they are. */
+static calm_status choose_knobs(calm_ctx *ctx, const calm_run *p, size_t limit, calm_memory_plan *out)
 {
     static const size_t experts[] = {16, 8, 4, 2, 1};
     const size_t threads = (size_t)ctx->n_threads, base = calm_memory_resident();
     const size_t n_experts = calm_model_config(p->in.model)->moe.n_experts ? sizeof experts / sizeof *experts : 1;
     size_t smallest = SIZE_MAX;
     *out = (calm_memory_plan){.base = base};
+    /* Given ones are taken whatever they cost: by them tests show that knobs change no result. */
     if (p->in.recipe->knobs) {
         calm_memory_plan_estimate(p, threads, p->in.recipe->knobs, out);
         return CALM_OK;
@@ -507,6 +527,7 @@ calm_status calm_memory_plan_choose(calm_ctx *ctx, const calm_run *p, size_t lim
     for (int by_job = 0; by_job < 2; by_job++)
         for (size_t at_once = threads; at_once > 0; at_once--)
             for (size_t x = 0; x < n_experts; x++)
+                /* Bit 0: hidden rows in a file; 1: candidates in slices; 2: small groups of captured inputs. */
                 for (int choice = 0; choice < 8; choice++) {
                     const calm_knobs knobs = {.spill = choice & 1, .slices = choice & 2, .job_by_job = by_job,
                                               .candidates_at_once = at_once, .experts_at_once = experts[x],
@@ -528,6 +549,8 @@ calm_status calm_memory_plan_limit(calm_ctx *ctx, const calm_recipe *recipe, siz
     const size_t free_bytes = calm_memory_available();
     if (recipe->memory)
         return calm_size_parse(ctx, "memory", recipe->memory, out);
+    /* 30 % for others and for the page cache, which the mapped weights live in. Where the system does not say, 4
+     * GiB. */
     *out = free_bytes ? free_bytes / 10 * 7 : (size_t)4 * 1024 * MIB;
     return CALM_OK;
 }
@@ -543,7 +566,7 @@ calm_status calm_memory_plan_apply(calm_ctx *ctx, calm_run *p, calm_memory_plan 
     size_t limit;
     char *dir, *slash;
     CALM_TRY(calm_memory_plan_limit(ctx, p->in.recipe, &limit));
-    CALM_TRY(calm_memory_plan_choose(ctx, p, limit, out));
+    CALM_TRY(choose_knobs(ctx, p, limit, out));
     out->limit = limit;
     const calm_knobs *knobs = &out->knobs;
     if (knobs->spill) {
@@ -551,8 +574,10 @@ calm_status calm_memory_plan_apply(calm_ctx *ctx, calm_run *p, calm_memory_plan 
         slash = strrchr(dir, '/');
         if (slash)
             *slash = 0;
+        /* Beside the store, where the user has said that there is room; /tmp may be memory. */
         p->spill_dir = slash ? dir : ".";
     }
+    /* The limit that arenas check is for arenas: everything else that is resident is taken off before. */
     const size_t elsewhere = out->base > calm_memory_used(ctx->memory) ? out->base - calm_memory_used(ctx->memory) : 0;
     out->reserved = elsewhere + (size_t)ctx->n_threads * THREAD_BYTES + SLACK_BYTES + out->kept;
     calm_memory_set_limit(ctx->memory, limit > out->reserved ? limit - out->reserved : 1);

@@ -40,21 +40,13 @@ typedef struct calm_memory_plan_held {
 /* A stage ends: raise `*held` to what arenas held at most since the last call. */
 void calm_memory_plan_note(calm_ctx *ctx, size_t *held);
 
-/* What the run needs with these knobs. */
-void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_knobs *knobs, calm_memory_plan *out);
-
 /* Experts from `first` on that are in work at once: as many as p->memory says, or fewer where they saw more tokens
  * than it allows for (twice an even share each); at least one. */
 size_t calm_memory_plan_wave(const calm_run *p, const calm_routing *routing, size_t first, size_t n_threads);
 
-/* Choose the knobs for `limit` bytes; those of the recipe, if it has any, are taken as they are.  CALM_ENOMEM, naming
- * the smallest limit that would do. */
-calm_status calm_memory_plan_choose(calm_ctx *ctx, const calm_run *p, size_t limit, calm_memory_plan *out);
-
-/* Choose, tell the log, and set the knobs of the run and the limit of all arenas. */
+/* Choose the knobs that fit the recipe's `memory`, write them to the log, and set the knobs of the run and the limit of
+ * all arenas.  Knobs of the recipe, if it has any, are taken as they are.  CALM_ENOMEM: none fit; the message names the
+ * smallest limit that would do. */
 calm_status calm_memory_plan_apply(calm_ctx *ctx, calm_run *p, calm_memory_plan *out);
-
-/* `memory` of the recipe, or 70 % of what is free now. */
-calm_status calm_memory_plan_limit(calm_ctx *ctx, const calm_recipe *recipe, size_t *out);
 
 #endif

@@ -15,6 +15,7 @@
 static calm_status folder_of(calm_ctx *ctx, const calm_formats *formats, const char *dir, size_t index, char **out)
 {
     char *name;
+    /* One format lies in the output folder itself, several in a folder each. */
     if (calm_formats_count(formats) == 1)
         return calm_strf(ctx, ctx->scratch, out, "%s", dir);
     CALM_TRY(calm_format_name(ctx, calm_formats_at(formats, index), &name));
@@ -25,6 +26,7 @@ calm_status calm_outputs_checkpoint(calm_ctx *ctx, const calm_formats *formats, 
 {
     *out = NULL;
     for (size_t i = 0; i < calm_formats_count(formats); i++)
+        /* An exporter of a single file (GGUF) writes no directory that could be read back. */
         if (!calm_formats_at(formats, i)->file)
             return folder_of(ctx, formats, dir, i, out);
     return CALM_OK;
@@ -38,6 +40,7 @@ calm_status calm_outputs_bytes(calm_ctx *ctx, const calm_formats *formats, const
     char *folder, *path;
     *out = 0;
     CALM_TRY(folder_of(ctx, formats, dir, 0, &folder));
+    /* What is compared with the float checkpoint: the file, or the tensors without headers and tokenizer. */
     if (first->file) {
         CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, folder, first->file));
         if (stat(path, &info) != 0)
@@ -88,6 +91,7 @@ calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint,
     const calm_inputs *in = checkpoint->in;
     const calm_formats *formats = &in->recipe->formats;
     ticks all = {checkpoint->events, 0, calm_formats_count(formats), calm_model_config(in->model)->n_blocks};
+    /* One format after the other: an exporter holds one block, two would hold two. */
     for (; all.before < all.formats; all.before++) {
         const calm_exporter *exporter = calm_formats_at(formats, all.before);
         calm_export_options options = formats->options;
@@ -106,6 +110,7 @@ calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint,
 
 /* ---- what was written ---- */
 
+/* For scandir: temporary files and folders begin with a dot. */
 static int visible(const struct dirent *entry)
 {
     return entry->d_name[0] != '.';
@@ -118,6 +123,7 @@ typedef struct file_list {
 
 static calm_status add_name(calm_ctx *ctx, file_list *list, const char *name)
 {
+    /* An arena cannot grow an array in place: the old one is left to it. */
     if (list->n == list->room) {
         char **names;
         const size_t room = list->room ? 2 * list->room : 32;
@@ -136,18 +142,21 @@ static calm_status add_files(calm_ctx *ctx, const char *dir, const char *below, 
     struct dirent **entries;
     char *folder, *name, *path;
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &folder, dir, below));
+    /* alphasort compares by the locale, which calm leaves at C: by bytes. Locks list the files in this order. */
     const int found = scandir(folder, &entries, visible, alphasort);
     if (found < 0)
         return calm_fail_errno(ctx, errno, "%s: cannot read the directory", folder);
     calm_status status = CALM_OK;
     for (int i = 0; i < found; i++) {
         struct stat info;
+        /* Every entry is freed after a failure too, so the loop goes on without doing anything. */
         if (status == CALM_OK)
             status = calm_strf(ctx, ctx->scratch, &name, "%s%s%s", below, *below ? "/" : "", entries[i]->d_name);
         if (status == CALM_OK)
             status = calm_path_join(ctx, ctx->scratch, &path, dir, name);
         if (status == CALM_OK && stat(path, &info) == 0 && S_ISREG(info.st_mode))
             status = add_name(ctx, list, name);
+        /* One level: the folders of several formats. Exporters write none below. */
         else if (status == CALM_OK && !*below && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
             status = add_files(ctx, dir, name, list);
         free(entries[i]);

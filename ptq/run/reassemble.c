@@ -337,6 +337,21 @@ static calm_status check_blobs(calm_ctx *ctx, const calm_assembly *a)
 
 /* ---- what was measured, for the card ---- */
 
+/* The figures of an evaluation, without its windows: nothing is compared again. */
+static void take_measure(const calm_value *v, calm_measure *out)
+{
+    if (v[9].integer)
+        *out = (calm_measure){CALM_STORE_EMBEDDINGS,
+                              .embeddings = {.n = (size_t)v[6].integer, .pairs = (size_t)v[14].integer,
+                                             .error = calm_value_as_real(&v[10]), .cosine = calm_value_as_real(&v[11]),
+                                             .cosine_min = calm_value_as_real(&v[12]),
+                                             .spearman = calm_value_as_real(&v[13])}};
+    else
+        *out = (calm_measure){CALM_STORE_PREDICTIONS,
+                              .predictions = {.kl = calm_value_as_real(&v[3]), .ppl = calm_value_as_real(&v[4]),
+                                              .top1 = calm_value_as_real(&v[5])}};
+}
+
 /* The guard's figures to the trial of that name.  A name that is no trial is left out: an older calm may have
  * measured plans that this one does not. */
 static calm_status take_guard(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
@@ -353,9 +368,7 @@ static calm_status take_guard(calm_ctx *ctx, void *user, size_t n, const char *c
         trial->id = v[7].integer;
         trial->delta = calm_value_as_real(&v[1]);
         trial->se = calm_value_as_real(&v[2]);
-        trial->eval.kl = calm_value_as_real(&v[3]);
-        trial->eval.ppl = calm_value_as_real(&v[4]);
-        trial->eval.top1 = calm_value_as_real(&v[5]);
+        take_measure(v, &trial->measure);
     }
     return CALM_OK;
 }
@@ -369,13 +382,11 @@ static calm_status take_test(calm_ctx *ctx, void *user, size_t n, const char *co
     (void)names;
     if (!v || v[0].type != CALM_VALUE_TEXT)
         return CALM_OK;
-    const calm_eval_result eval = {
-        .kl = calm_value_as_real(&v[3]), .ppl = calm_value_as_real(&v[4]), .top1 = calm_value_as_real(&v[5])};
     if (strcmp(v[0].text, "float") == 0)
-        r->eval_float = eval;
+        take_measure(v, &r->eval_float);
     if (strcmp(v[0].text, r->name) != 0)
         return CALM_OK;
-    r->eval_result = eval;
+    take_measure(v, &r->eval_result);
     r->eval.n = (size_t)v[6].integer;
     r->eval.longest = (size_t)v[8].integer;
     r->evaluates = v[7].integer > 0;
@@ -387,8 +398,10 @@ static calm_status read_measured(calm_ctx *ctx, calm_assembly *a, const char *ro
 {
     const calm_value params[] = {calm_value_int(a->run.id), calm_value_text(role)};
     return calm_store_query(ctx, a->in.store,
-                            "SELECT v.subject, v.delta_kl, v.delta_se, e.kl, e.ppl, e.top1, e.n_windows, e.id,"
-                            " e.window_tokens FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id"
+                            "SELECT v.subject, coalesce(v.delta_kl, v.delta_one_minus_cosine), v.delta_se, e.kl,"
+                            " e.ppl, e.top1, e.n_windows, e.id, e.window_tokens, e.kind = 'embeddings', e.error,"
+                            " e.cosine, e.cosine_min, e.spearman, e.pairs"
+                            " FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id"
                             " WHERE v.run_id = ?1 AND v.role = ?2", params, 2, fn, &a->result);
 }
 
@@ -444,14 +457,7 @@ static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a)
     if (row[0].integer)
         CALM_TRY(list_trials(ctx, a));
     CALM_TRY(read_measured(ctx, a, "guard", take_guard));
-    CALM_TRY(read_measured(ctx, a, "test", take_test));
-    if (!a->result.evaluates || !a->result.encoder)
-        return CALM_OK;
-    calm_value id;
-    const calm_value of[] = {calm_value_int(a->run.id), calm_value_text(a->result.name)};
-    CALM_TRY(calm_store_query_one(ctx, a->in.store, "SELECT evaluation_id FROM run_evaluation WHERE run_id = ?1 AND"
-                                  " role = 'test' AND subject = ?2", of, 2, &id, 1));
-    return calm_encoding_find(ctx, a->in.store, id.integer, &a->result.encoding);
+    return read_measured(ctx, a, "test", take_test);
 }
 
 /* ---- the whole line ---- */

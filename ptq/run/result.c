@@ -7,6 +7,7 @@
 calm_window_facts calm_window_facts_of(const calm_windows *windows)
 {
     calm_window_facts out = {.n = windows->n, .longest = windows->longest};
+    /* NULL: windows that were never read. */
     if (windows->begin)
         out.tokens = windows->begin[windows->n];
     memcpy(out.sha256, windows->sha256, sizeof out.sha256);
@@ -15,19 +16,22 @@ calm_window_facts calm_window_facts_of(const calm_windows *windows)
 
 /* ---- gates ---- */
 
+/* A figure of the other kind of model is not among the gates that calm_gates_check let through. */
 static double measured(const calm_result *r, calm_figure figure)
 {
+    const calm_eval_result *predictions = &r->eval_result.predictions;
+    const calm_embedding_result *embeddings = &r->eval_result.embeddings;
     switch (figure) {
     case CALM_FIGURE_PPL:
-        return r->eval_result.ppl;
+        return predictions->ppl;
     case CALM_FIGURE_PPL_FLOAT:
-        return r->eval_float.ppl;
+        return r->eval_float.predictions.ppl;
     case CALM_FIGURE_PPL_RATIO:
-        return r->eval_result.ppl / r->eval_float.ppl;
+        return predictions->ppl / r->eval_float.predictions.ppl;
     case CALM_FIGURE_KL:
-        return r->eval_result.kl;
+        return predictions->kl;
     case CALM_FIGURE_TOP1:
-        return r->eval_result.top1;
+        return predictions->top1;
     case CALM_FIGURE_BITS:
         return r->bits_per_weight;
     case CALM_FIGURE_BYTES:
@@ -35,13 +39,13 @@ static double measured(const calm_result *r, calm_figure figure)
     case CALM_FIGURE_SIZE_RATIO:
         return (double)r->bytes_after / (double)r->bytes_before;
     case CALM_FIGURE_COSINE:
-        return r->encoding.cosine;
+        return embeddings->cosine;
     case CALM_FIGURE_COSINE_MIN:
-        return r->encoding.cosine_min;
+        return embeddings->cosine_min;
     case CALM_FIGURE_SPEARMAN:
-        return r->encoding.spearman;
+        return embeddings->spearman;
     case CALM_FIGURE_ERROR:
-        return r->encoding.error;
+        return embeddings->error;
     case CALM_N_FIGURES:
         break;
     }
@@ -50,6 +54,7 @@ static double measured(const calm_result *r, calm_figure figure)
 
 calm_status calm_gates_measure(calm_ctx *ctx, calm_result *r)
 {
+    /* One more, so that it is not NULL: NULL says that nothing was measured yet. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->gate_values, r->recipe->n_gates + 1));
     for (size_t i = 0; i < r->recipe->n_gates; i++)
         r->gate_values[i] = measured(r, r->recipe->gates[i].figure);
@@ -58,6 +63,7 @@ calm_status calm_gates_measure(calm_ctx *ctx, calm_result *r)
 
 calm_status calm_gates_put(calm_ctx *ctx, const calm_result *r)
 {
+    /* The values are kept whether or not the gates hold: a failed run is where they matter. */
     CALM_TRY(calm_store_begin(ctx, r->store));
     for (size_t i = 0; i < r->recipe->n_gates; i++) {
         const calm_store_gate row = {r->run_id, (int64_t)i, r->recipe->gates[i].text, r->gate_values[i],

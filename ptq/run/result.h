@@ -4,12 +4,11 @@
 
 #include "ptq/base/sha256.h"
 #include "ptq/data/windows.h"
-#include "ptq/eval/encode.h"
-#include "ptq/eval/evaluate.h"
 #include "ptq/plan/allocate.h"
 #include "ptq/plan/limits.h"
 #include "ptq/plan/plan.h"
 #include "ptq/recipe/recipe.h"
+#include "ptq/run/measure.h"
 #include "store/store.h"
 
 /* A choice for every job that is measured end to end. */
@@ -20,8 +19,8 @@ typedef struct calm_trial {
     const char *missing;         /* why there is no such plan: a candidate that failed; NULL: there is       */
     double bits_per_weight;
     int64_t id;                  /* evaluation; 0: not measured                                             */
-    calm_eval_result eval;
-    double delta, se;            /* mean KL minus the first trial's, paired standard error; NaN for the first */
+    calm_measure measure;
+    double delta, se;            /* mean loss minus the first trial's, paired standard error; NaN: none      */
 } calm_trial;
 
 /* What a budget of bits came to. */
@@ -60,8 +59,7 @@ typedef struct calm_result {
     int64_t bytes_before, bytes_after;
     calm_window_facts calib, guard, eval;
     bool evaluates;
-    calm_eval_result eval_float, eval_result;
-    calm_embedding_result encoding;            /* of an encoder's result                                    */
+    calm_measure eval_float, eval_result;      /* of the float model, of the result; on the evaluation's text */
     double *gate_values;                       /* [n_gates] measured; NULL: not yet                         */
 
     size_t n_cached;                           /* candidates found in the store                             */

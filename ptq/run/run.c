@@ -19,10 +19,12 @@ static calm_status choose_blocks(calm_ctx *ctx, calm_run *p)
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks;
     calm_algorithm *fallback;
     p->in.first_block = (size_t)p->in.recipe->first_block;
+    /* `blocks` of the recipe is inclusive, end_block is not. */
     p->in.end_block = p->in.recipe->last_block < 0 ? n_blocks : (size_t)p->in.recipe->last_block + 1;
     if (p->in.end_block > n_blocks || p->in.first_block >= p->in.end_block)
         return calm_fail(ctx, CALM_EARG, "`blocks` %lld-%lld: the model has blocks 0 to %zu", p->in.recipe->first_block,
                          p->in.recipe->last_block, n_blocks - 1);
+    /* Rounding to nearest needs nothing but the weights. */
     CALM_TRY(calm_algorithm_parse(ctx, "rtn", &fallback));
     p->fallback = fallback;
     return CALM_OK;
@@ -48,9 +50,11 @@ static calm_status open_inputs(calm_ctx *ctx, calm_run *p)
                          p->in.recipe->model.dir);
     CALM_TRY(choose_blocks(ctx, p));
     CALM_TRY(calm_inputs_open_tokenizer(ctx, &p->in));
+    /* Without a tokenizer the text cannot be read; the run goes on without its evaluation. */
     p->result.evaluates = p->in.recipe->eval_path && p->in.tokenizer;
     CALM_TRY(calm_inputs_read_windows(ctx, &p->in));
     describe(p);
+    /* One table of rotations serves every window of the run but the evaluation's, which makes its own. */
     const size_t longest = p->in.calib.longest > p->in.guard.longest ? p->in.calib.longest : p->in.guard.longest;
     return calm_rope_init(ctx, calm_model_config(p->in.model), longest, &p->rope);
 }
@@ -61,6 +65,7 @@ static calm_status check_export(calm_ctx *ctx, calm_run *p)
     size_t *choice, first, end;
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
+        /* What a format refuses depends on scheme and shape: one entry of each scheme is enough. */
         if (entry && p->in.recipe->pool[entry].of_scheme == p->in.recipe->pool[entry - 1].of_scheme)
             continue;
         CALM_TRY(calm_choice_uniform(ctx, &p->in, entry, &choice));
@@ -82,6 +87,7 @@ static void warn_of_few_rows(calm_ctx *ctx, const calm_run *p)
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t job = first; job < end; job++)
         widest = layout->jobs[job].in > widest && layout->jobs[job].expert < 0 ? layout->jobs[job].in : widest;
+    /* Experts are left out above: what they see depends on the routing, and few rows have a fallback. */
     if (rows / ROWS_PER_INPUT < widest && (calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM))
         calm_log(ctx, CALM_LOG_WARNING,
                  "%zu calibration rows for %zu inputs: below %d rows per input results get worse "
@@ -121,8 +127,10 @@ static calm_status run_key(calm_ctx *ctx, const calm_run *p, char key[CALM_SHA25
     calm_text recipe;
     calm_sha256 sha;
     calm_text_init(&recipe);
+    /* Without command line and document: the same recipe said in another way is the same run. */
     const calm_status status = recipe_text(ctx, p->in.recipe, false, &recipe);
     calm_sha256_init(&sha);
+    /* A run with the same key goes on where it stopped. The version is in it: another calm may choose otherwise. */
     calm_sha256_field(&sha, "calm-run-1");
     calm_sha256_field(&sha, CALM_VERSION);
     calm_sha256_field(&sha, p->calib_key);
@@ -163,11 +171,13 @@ static calm_status end_run(calm_ctx *ctx, const calm_run *p, const char *status)
 
 void calm_run_failed(calm_ctx *ctx, const calm_run *p)
 {
+    /* A copy, so that what fails here does not replace the failure that is to be reported. */
     calm_ctx quiet = *ctx;
     if (!p || !p->in.store || !p->result.run_id)
         return;
     calm_store_rollback(p->in.store);    /* of what was under way: within it this row would go with it */
     end_run(&quiet, p, "failed");
+    /* These have a remedy outside of calm, after which it pays to know that nothing is lost. */
     if (ctx->status == CALM_ENOSPC || ctx->status == CALM_EIO)
         calm_log(ctx, CALM_LOG_INFO, "what is done is in %s: the same command goes on from there", p->in.recipe->store);
 }
@@ -178,6 +188,7 @@ static calm_status new_run(calm_ctx *ctx, const calm_recipe *recipe, const calm_
     *out = NULL;
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, 1));
     (*out)->in.recipe = recipe;
+    /* Not known until a plan is exported; 0 would be a figure. */
     (*out)->result.bits_per_weight = NAN;
     (*out)->arena = ctx->out;
     (*out)->command = options->command;
@@ -189,6 +200,7 @@ static calm_status new_run(calm_ctx *ctx, const calm_recipe *recipe, const calm_
 static calm_status open_all(calm_ctx *ctx, calm_run *p)
 {
     size_t n_jobs;
+    /* Several budgets write no checkpoint. */
     if (p->in.recipe->output && p->in.recipe->n_budgets < 2)
         CALM_TRY(calm_export_target(ctx, p->in.recipe->output, p->in.recipe->force));
     CALM_TRY(open_inputs(ctx, p));
@@ -198,6 +210,7 @@ static calm_status open_all(calm_ctx *ctx, calm_run *p)
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->choice, n_jobs));
     for (size_t job = 0; job < n_jobs; job++)
         p->choice[job] = CALM_STAYS_FLOAT;
+    /* Before the export is checked: it drops schemes that no job can have, and the recipe may be a copy afterwards. */
     CALM_TRY(calm_run_restrict(ctx, p));
     p->result.recipe = p->in.recipe;
     p->result.limits = p->scope.limits;
@@ -205,6 +218,7 @@ static calm_status open_all(calm_ctx *ctx, calm_run *p)
                               calm_inputs_encode(&p->in), p->in.recipe->n_budgets > 1));
     CALM_TRY(check_export(ctx, p));
     CALM_TRY(calm_run_check_budgets(ctx, p));
+    /* Only for a run that will take place: everything that refuses it is above. */
     warn_of_few_rows(ctx, p);
     CALM_TRY(calm_memory_plan_apply(ctx, p, &p->memory));
     calm_memory_plan_note(ctx, &p->held.open);
@@ -223,10 +237,12 @@ static calm_status prepare(calm_ctx *ctx, calm_run *p)
     CALM_TRY(open_all(ctx, p));
     CALM_TRY(calm_key_model(ctx, p->in.model, p->model_key));
     CALM_TRY(calm_run_calibration_key(ctx, p));
+    /* Waits for another writer without end: a run takes hours, a second one may be queued behind it. */
     const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = p->command, .wait_seconds = -1};
     CALM_TRY(calm_make_parent(ctx, p->in.recipe->store));
     CALM_TRY(calm_store_open(ctx, p->in.recipe->store, &how, &p->in.store));
     p->result.store = p->in.store;
+    /* The rows of model, blocks and jobs in one transaction: thousands of small ones would each wait for the disk. */
     CALM_TRY(calm_store_begin(ctx, p->in.store));
     CALM_TRY(calm_run_register(ctx, p));
     CALM_TRY(calm_store_commit(ctx, p->in.store));
@@ -251,6 +267,7 @@ static calm_status run_stages(calm_ctx *ctx, calm_run *p, void *user)
     if (p->in.recipe->n_budgets) {
         CALM_TRY(calm_run_spend(ctx, p));
     } else {
+        /* Other scores come with the candidates; this one needs whole models and so waits for all of them. */
         if (p->in.recipe->selection.score == CALM_SCORE_PROBE_KL)
             CALM_TRY(calm_run_probe_all(ctx, p, p->in.recipe->selection.unit));
         CALM_TRY(calm_run_choose(ctx, p));
@@ -277,6 +294,7 @@ calm_status calm_run_stages(calm_ctx *ctx, const calm_recipe *recipe, const calm
 {
     const double begun = calm_seconds();
     CALM_TRY(new_run(ctx, recipe, options, out));
+    /* After a failure *out is still the run: its row says why, and the caller closes it. */
     const calm_status status = run_all(ctx, *out, stages, user);
     if (status != CALM_OK)
         calm_run_failed(ctx, *out);
@@ -293,6 +311,7 @@ void calm_run_close(calm_ctx *ctx, calm_run *run)
 {
     if (!run)
         return;
+    /* The limit is the context's, not the run's: its next run begins without one. */
     calm_memory_set_limit(ctx->memory, 0);
     calm_inputs_close(&run->in);
     run->result.store = NULL;

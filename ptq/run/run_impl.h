@@ -32,13 +32,13 @@ struct calm_run {
     calm_windows eval;
 };
 
-/* The same as calm_run_quantize with other stages after the candidates are there: what they do with them is theirs. */
+/* As calm_run_quantize, with `stages` instead of choice, guard and export once all candidates are computed. */
 typedef calm_status calm_stages_fn(calm_ctx *ctx, calm_run *run, void *user);
 calm_status calm_run_stages(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options,
                             calm_stages_fn *stages, void *user, calm_run **out);
 
-/* The beginning of a run alone: open everything, check what the exporter would refuse, fit the memory.  Nothing is
- * written.  Close also after a failure. */
+/* Begin a run without computing: open its inputs, check what the exporter would refuse, fit the memory.  Nothing is
+ * written.  Close it after a failure too. */
 calm_status calm_run_open(calm_ctx *ctx, const calm_recipe *recipe, calm_run **out);
 
 /* ---- stages, in their own files ---- */
@@ -67,14 +67,14 @@ calm_status calm_run_guard(calm_ctx *ctx, calm_run *run);
 calm_status calm_guard_judge(calm_ctx *ctx, calm_run *run, calm_trial *trials, size_t n, size_t *result,
                              const char **verdict);
 
-/* Add what the target cost (NULL: nothing) to a verdict, in ctx->out (guard.c). */
+/* Append the cost of the target's restrictions (NULL: none) to a verdict, in ctx->out (guard.c). */
 calm_status calm_verdict_add(calm_ctx *ctx, const char *cost, const char **verdict);
 
 /* Crest factor of a job's input: median over tokens of max|x| / rms(x); NaN when the store does not know
  * (activations.c). */
 double calm_run_crest(calm_ctx *ctx, const calm_run *run, size_t job);
 
-/* Put what a solution over a pool takes for each job, with its reason and what the activation rule says of it
+/* Put the candidate that a solution takes for each job of the pool, the reason, and the activation rule's advice
  * (choices.c). */
 calm_status calm_choices_put(calm_ctx *ctx, calm_store *store, int64_t run, const calm_pool *pool,
                              const calm_solution *solution);
@@ -90,8 +90,9 @@ typedef struct calm_probe {
     size_t job, entry;
 } calm_probe;
 
-/* Measure KL(float || .) with one unit of this kind quantized, on the first calibration windows, into the scores
- * of its candidates; what is in the store is taken from there.  A unit with a failed candidate has none. */
+/* Measure the loss (KL, or 1 - cosine) of the model with one unit of this kind quantized, on the first calibration
+ * windows, and put it as the score probe_kl of the unit's candidates.  What the store has is read from there; a unit
+ * with a failed candidate gets no score. */
 calm_status calm_run_probe(calm_ctx *ctx, calm_run *run, calm_unit unit, const calm_probe *probes, size_t n);
 
 /* The same for every unit and entry. */
@@ -99,12 +100,12 @@ calm_status calm_run_probe_all(calm_ctx *ctx, calm_run *run, calm_unit unit);
 
 /* ---- trials (trials.c) ---- */
 
-/* A trial of choice [n_jobs] that the target would not take is missing the first job of that kind: it is
+/* Mark a trial of choice [n_jobs] as missing, with the reason, if the target does not take one of its jobs: it is then
  * not measured. */
 calm_status calm_trial_constrain(calm_ctx *ctx, const calm_run *run, const size_t *choice, calm_trial *trial);
 
-/* Measure trials [n] on windows: what the store has is taken from there, equal plans are measured once, those that miss
- * a candidate are left out.  Sets id, eval, delta and se. */
+/* Measure trials [n] on windows.  Those that the store has are read from there, equal plans are measured once, trials
+ * that miss a candidate are left out.  Sets id, measure, delta and se. */
 calm_status calm_trials_measure(calm_ctx *ctx, const calm_run *run, calm_trial *trials, size_t n,
                                 const calm_windows *windows, const char *text_name, calm_stage stage);
 
@@ -128,22 +129,28 @@ calm_status calm_run_read_eval(calm_ctx *ctx, calm_run *run);
 
 /* ---- evaluations (evaluations.c) ---- */
 
-/* An evaluation of the store as a result, and the other way.  find: *id is 0 when absent. */
+/* Read the evaluation of `subject_key` on these windows from the store, or write it there.  find: *id is 0, and *out
+ * unchanged, when the store has none. */
 calm_status calm_run_find_evaluation(calm_ctx *ctx, const calm_run *run, const char *subject_key,
-                                     const calm_windows *windows, calm_eval_result *out, int64_t *id);
+                                     const calm_windows *windows, calm_measure *out, int64_t *id);
 calm_status calm_run_put_evaluation(calm_ctx *ctx, const calm_run *run, const char *subject_key, const char *subject,
-                                    const char *text_name, const calm_windows *windows, const calm_eval_result *result,
+                                    const char *text_name, const calm_windows *windows, const calm_measure *measure,
                                     int64_t *id);
 
-/* The figures of an encoder's evaluation of the store.  CALM_EFORMAT: it has none. */
-calm_status calm_encoding_find(calm_ctx *ctx, calm_store *store, int64_t id, calm_embedding_result *out);
+/* Progress of several measurements as that of one: `before` units of `total` were done when this one began. */
+typedef struct calm_shared_tick {
+    calm_tick_fn *fn;    /* NULL: nothing is reported */
+    void *user;
+    size_t before, total;
+} calm_shared_tick;
 
-/* Evaluate subjects [n] against the float model: by predictions, or by sentence embeddings; then `kl` is 1 - cosine,
- * `nll` the relative error, `top1` the rank correlation, and `distances` [n] (NULL: not wanted) has all of it
- * (encoders.c). */
-calm_status calm_run_measure(calm_ctx *ctx, const calm_run *run, calm_eval_result *reference_result,
-                             const calm_subject *subjects, size_t n, calm_eval_result *results,
-                             calm_embedding_result *distances, const calm_windows *windows, calm_tick_fn *fn,
-                             void *user);
+/* A calm_tick_fn; `user` is a calm_shared_tick. */
+void calm_run_tick_shared(void *user, size_t done, size_t total);
+
+/* Measure subjects [n <= CALM_TRIALS_AT_ONCE] against the float model: a decoder by predictions, an encoder by sentence
+ * embeddings.  `reference_measure` (NULL: not wanted) gets the float model's own (encoders.c). */
+calm_status calm_run_measure(calm_ctx *ctx, const calm_run *run, calm_measure *reference_measure,
+                             const calm_subject *subjects, size_t n, calm_measure *measures,
+                             const calm_windows *windows, calm_tick_fn *fn, void *user);
 
 #endif

@@ -6,7 +6,7 @@
 
 /* ---- the pool ---- */
 
-/* The crest factor is read for the activation rule alone, which speaks where activations are quantized and something
+/* The crest factor is read for the activation rule alone, which applies where activations are quantized and something
  * smooths. */
 static bool wants_crest(const calm_recipe *recipe)
 {
@@ -16,9 +16,11 @@ static bool wants_crest(const calm_recipe *recipe)
     return quantizes_activations && (calm_recipe_caps(recipe) & CALM_SETS_IN_SCALE);
 }
 
+/* The jobs that are to be quantized, in the layout's order, each with the name of its unit. */
 static calm_status list_jobs(calm_ctx *ctx, const calm_run *p, calm_unit kind, calm_pool *pool)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
+    /* Before the survey the store is not open, or has no row of the jobs. */
     const bool crest = p->surveyed && wants_crest(p->in.recipe);
     size_t first, end;
     calm_pool_job *jobs;
@@ -31,16 +33,10 @@ static calm_status list_jobs(calm_ctx *ctx, const calm_run *p, calm_unit kind, c
         CALM_TRY(calm_layout_unit_name(ctx, layout, kind, job, &unit));
         for (size_t j = job; j < unit_end; j++) {
             const calm_job_ref *ref = &layout->jobs[j];
-            jobs[j - first] = (calm_pool_job){.id = p->job_ids ? p->job_ids[j] : 0,
-                                              .name = ref->name,
-                                              .role = ref->role,
-                                              .unit = unit,
-                                              .block = ref->block,
-                                              .out = ref->out,
-                                              .in = ref->in,
-                                              .expert = ref->expert >= 0,
-                                              .down = ref->kind == CALM_JOB_DOWN,
-                                              .crest = crest ? calm_run_crest(ctx, p, j) : NAN};
+            jobs[j - first] = (calm_pool_job){
+                .id = p->job_ids ? p->job_ids[j] : 0, .name = ref->name, .role = ref->role, .unit = unit,
+                .block = ref->block, .out = ref->out, .in = ref->in, .expert = ref->expert >= 0,
+                .down = ref->kind == CALM_JOB_DOWN, .crest = crest ? calm_run_crest(ctx, p, j) : NAN};
         }
     }
     pool->jobs = jobs;
@@ -48,6 +44,7 @@ static calm_status list_jobs(calm_ctx *ctx, const calm_run *p, calm_unit kind, c
     return CALM_OK;
 }
 
+/* What is known of every job and entry: scores at the selection's point, or that nothing is known yet. */
 static calm_status fill_cells(calm_ctx *ctx, const calm_run *p, const calm_selection *selection, calm_pool *pool)
 {
     calm_pool_cell *cells;
@@ -57,11 +54,13 @@ static calm_status fill_cells(calm_ctx *ctx, const calm_run *p, const calm_selec
         return calm_fail(ctx, CALM_ENOMEM, "%zu jobs of %zu candidates", end - first, pool->n_entries);
     CALM_TRY(CALM_NEW(ctx, ctx->out, cells, n));
     pool->cells = cells;
+    /* A cell without a score is then no reason to refuse a choice: it may still come. */
     pool->pending = !p->computed;
     pool->numbered = p->surveyed;
     for (size_t i = 0; i < n && p->surveyed; i++) {
         const calm_candidate *candidate = calm_candidate_at(&p->in, first + i / pool->n_entries, i % pool->n_entries);
         const double *at_point = candidate->scores.value[selection->point];
+        /* Ties are broken by the squared error at the same point, whatever the score is. */
         cells[i] = (calm_pool_cell){
             .id = candidate->id, .key = candidate->key, .blob = candidate->blob[0] ? candidate->blob : NULL,
             .failure = candidate->failure, .metric = at_point[selection->score],
@@ -102,12 +101,9 @@ calm_status calm_pool_of_run(calm_ctx *ctx, const calm_run *p, const calm_select
 calm_requests calm_run_requests(const calm_run *p, calm_unit unit)
 {
     const calm_recipe *recipe = p->in.recipe;
-    calm_requests out = {.forbid = recipe->forbid,
-                         .n_forbid = recipe->n_forbid,
-                         .budget = NAN,
-                         .target = recipe->target,
-                         .format = recipe->target_format,
-                         .tie = recipe->target_tie};
+    calm_requests out = {.forbid = recipe->forbid, .n_forbid = recipe->n_forbid, .budget = NAN,
+                         .target = recipe->target, .format = recipe->target_format, .tie = recipe->target_tie};
+    /* Pins name units of the selection; at another unit the same name would be another thing, or nothing. */
     if (unit == recipe->selection.unit) {
         out.pins = recipe->pins;
         out.n_pins = recipe->n_pins;
@@ -122,6 +118,7 @@ static calm_status note_dropped(calm_ctx *ctx, const calm_run *p, const calm_poo
     const calm_engine_linear linear = calm_limits_linear(&pool->jobs[0]);
     char name[CALM_SCHEME_NAME_MAX], *why;
     calm_scheme_name(&pool->schemes[scheme], name);
+    /* A pin to such a scheme cannot be followed: that is the user's mistake, not something to leave out quietly. */
     for (size_t u = 0; u < pool->n_units; u++) {
         size_t entry;
         if (calm_scope_settles(pool, pinned, u, &entry) && pool->entries[entry].of_scheme == scheme)
@@ -142,17 +139,20 @@ static calm_status drop_schemes(calm_ctx *ctx, calm_run *p, const calm_pool *poo
     size_t *number;    /* new numbers of schemes */
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, number, from->n_schemes));
     CALM_TRY(CALM_NEW(ctx, ctx->out, to, 1));
+    /* The caller's recipe is const and may serve other runs: what changes is copied. */
     *to = *from;
     CALM_TRY(CALM_NEW(ctx, ctx->out, to->schemes, from->n_schemes));
     CALM_TRY(CALM_NEW(ctx, ctx->out, to->range_said, from->n_schemes));
     CALM_TRY(CALM_NEW(ctx, ctx->out, to->pool, from->n_pool));
     to->n_schemes = to->n_pool = 0;
     for (size_t s = 0; s < from->n_schemes; s++) {
+        /* Written always, counted when kept: the next one that is kept overwrites what is dropped. */
         to->schemes[to->n_schemes] = from->schemes[s];
         to->range_said[to->n_schemes] = from->range_said[s];
         number[s] = to->n_schemes;
         to->n_schemes += known[s];
     }
+    /* Entries refer to schemes by number. */
     for (size_t i = 0; i < from->n_pool; i++) {
         to->pool[to->n_pool] = from->pool[i];
         to->pool[to->n_pool].of_scheme = number[from->pool[i].of_scheme];
@@ -183,6 +183,7 @@ static calm_status drop_unknown(calm_ctx *ctx, calm_run *p)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, known, pool.n_schemes));
     for (size_t s = 0; s < pool.n_schemes; s++)
         n_known += known[s] = calm_limits_know(&limits, &pool, s);
+    /* A target that takes none of them is refused by the scope, which names job and scheme. */
     if (n_known == 0 || n_known == pool.n_schemes)
         return CALM_OK;
     CALM_TRY(calm_run_check_pins(ctx, p, &pool, &pinned));
@@ -207,6 +208,7 @@ calm_status calm_run_restrict(calm_ctx *ctx, calm_run *p)
                  "target %s reads %s and not what this run writes: the plan is legal for it, the "
                  "checkpoint is for others",
                  calm_engine_name(recipe->target), calm_engine_formats(recipe->target));
+    /* First, since the scope is over the pool that is left. */
     CALM_TRY(drop_unknown(ctx, p));
     return calm_run_rescope(ctx, p);
 }
@@ -225,6 +227,7 @@ static size_t unit_of(const calm_run *p, size_t job)
 {
     size_t first, end, low = 0, high = p->pool.n_units;
     calm_inputs_jobs(&p->in, &first, &end);
+    /* By halves: units of a mixture are counted in thousands, and every job asks for every scheme. */
     while (high - low > 1) {
         const size_t middle = (low + high) / 2;
         if (p->pool.unit_begin[middle] <= job - first)
@@ -253,6 +256,7 @@ calm_status calm_run_spread(calm_ctx *ctx, const calm_run *p, const calm_pool *p
     calm_inputs_jobs(&p->in, &first, &end);
     CALM_TRY(CALM_NEW(ctx, ctx->out, *choice, n_jobs));
     for (size_t job = 0; job < n_jobs; job++)
+        /* Jobs of blocks outside `blocks` are in the layout and not in the pool. */
         (*choice)[job] = CALM_STAYS_FLOAT;
     for (size_t u = 0; u < pool->n_units; u++)
         for (size_t job = pool->unit_begin[u]; job < pool->unit_begin[u + 1]; job++)

@@ -16,26 +16,29 @@ static calm_status new_trial(calm_ctx *ctx, const calm_run *p, calm_unit kind, c
     const calm_layout *layout = calm_model_layout(p->in.model);
     size_t *choice, begin, end;
     char *unit, *name;
+    /* Any job of the unit stands for it. */
     calm_layout_unit(layout, kind, probe->job, &begin, &end);
     CALM_TRY(CALM_NEW(ctx, ctx->out, choice, layout->n_jobs));
     for (size_t job = 0; job < layout->n_jobs; job++)
+        /* All else float: the loss is this unit's alone, without what others add to it. */
         choice[job] = job >= begin && job < end ? probe->entry : CALM_STAYS_FLOAT;
     CALM_TRY(calm_layout_unit_name(ctx, layout, kind, probe->job, &unit));
     CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s %s", unit, p->in.recipe->pool[probe->entry].name));
     return calm_trial_new(ctx, &p->in, name, choice, out);
 }
 
-/* Keep a trial's KL with every candidate of the unit. */
+/* Keep a trial's loss with every candidate of the unit: KL, and under the same name an encoder's 1 - cosine. */
 static calm_status keep(calm_ctx *ctx, const calm_run *p, calm_unit unit, const calm_probe *probe,
                         const calm_trial *trial)
 {
     const calm_point point = calm_unit_point(unit);
-    const calm_store_score row = {calm_unit_name(unit), calm_score_name(point, CALM_SCORE_PROBE_KL),
-                                  trial->eval.kl};
+    const double loss = calm_measure_loss(&trial->measure);
+    const calm_store_score row = {calm_unit_name(unit), calm_score_name(point, CALM_SCORE_PROBE_KL), loss};
     size_t begin, end;
     calm_layout_unit(calm_model_layout(p->in.model), unit, probe->job, &begin, &end);
+    /* Scores are properties of candidates in the store, so a unit's is kept with each of its jobs. */
     for (size_t job = begin; job < end; job++) {
-        *probe_of(p, unit, job, probe->entry) = trial->eval.kl;
+        *probe_of(p, unit, job, probe->entry) = loss;
         CALM_TRY(calm_store_scores_add(ctx, p->in.store, calm_candidate_at(&p->in, job, probe->entry)->id, &row, 1));
     }
     return CALM_OK;
@@ -49,8 +52,10 @@ static calm_status measure(calm_ctx *ctx, calm_run *p, calm_unit unit, const cal
     for (size_t i = 0; i < n; i++)
         CALM_TRY(new_trial(ctx, p, unit, &probes[i], &trials[i]));
     CALM_TRY(calm_trials_measure(ctx, p, trials, n, windows, p->in.recipe->calib_name, CALM_STAGE_PROBE));
+    /* The measures are in the store already; these rows make the next run find the scores without them. */
     CALM_TRY(calm_store_begin(ctx, p->in.store));
     for (size_t i = 0; i < n; i++)
+        /* Those that miss a candidate were not measured and have no score. */
         if (trials[i].id)
             CALM_TRY(keep(ctx, p, unit, &probes[i], &trials[i]));
     CALM_TRY(calm_store_commit(ctx, p->in.store));
@@ -59,6 +64,7 @@ static calm_status measure(calm_ctx *ctx, calm_run *p, calm_unit unit, const cal
 
 calm_status calm_run_probe(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n)
 {
+    /* Calibration windows, not the guard's: those must not take part in a choice. */
     const size_t wanted = (size_t)p->in.recipe->probe_windows, most = wanted < p->in.calib.n ? wanted : p->in.calib.n;
     calm_windows windows;
     CALM_TRY(calm_windows_slice(ctx, &p->in.calib, 0, most, &windows));
@@ -78,6 +84,7 @@ calm_status calm_run_probe_all(calm_ctx *ctx, calm_run *p, calm_unit unit)
     for (size_t job = first, unit_end; job < end; job = unit_end) {
         size_t begin;
         calm_layout_unit(layout, unit, job, &begin, &unit_end);
+        /* Units x entries runs of the model: what makes this score expensive. */
         for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
             probes[n++] = (calm_probe){job, entry};
     }

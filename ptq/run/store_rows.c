@@ -5,31 +5,25 @@
 #include "ptq/plan/key.h"
 #include "ptq/model/arch.h"
 
+/* Rows of the model and of its calibration windows. */
 static calm_status put_model(calm_ctx *ctx, calm_run *p)
 {
     const calm_config *config = calm_model_config(p->in.model);
     char text_digest[CALM_SHA256_HEX];
-    const calm_store_model model = {.digest = p->model_key,
-                                    .name = p->in.recipe->model.name,
-                                    .path = p->in.recipe->model.dir,
-                                    .architecture = calm_model_class(p->in.model),
-                                    .dtype = calm_dtype_name(config->dtype),
-                                    .n_params = (int64_t)calm_model_n_params(p->in.model),
-                                    .n_blocks = (int64_t)config->n_blocks,
-                                    .hidden_size = (int64_t)config->hidden,
-                                    .vocab_size = (int64_t)config->vocab,
-                                    .bytes = (int64_t)calm_model_bytes(p->in.model)};
+    const calm_store_model model = {
+        .digest = p->model_key, .name = p->in.recipe->model.name, .path = p->in.recipe->model.dir,
+        .architecture = calm_model_class(p->in.model), .dtype = calm_dtype_name(config->dtype),
+        .n_params = (int64_t)calm_model_n_params(p->in.model), .n_blocks = (int64_t)config->n_blocks,
+        .hidden_size = (int64_t)config->hidden, .vocab_size = (int64_t)config->vocab,
+        .bytes = (int64_t)calm_model_bytes(p->in.model)};
     CALM_TRY(calm_store_model_id(ctx, p->in.store, &model, &p->result.model_id));
+    /* Of the file as well as of its tokens: a person can compare the first, only calm the second. */
     CALM_TRY(calm_sha256_file(ctx, p->in.recipe->calib_path, text_digest));
-    const calm_store_calibration calibration = {.key = p->calib_key,
-                                                .text_name = p->in.recipe->calib_name,
-                                                .text_digest = text_digest,
-                                                .tokens_digest = p->in.calib.sha256,
-                                                .n_windows = (int64_t)p->in.calib.n,
-                                                .window_tokens = p->in.recipe->seqlen,
-                                                .seed = p->in.recipe->seed,
-                                                .n_tokens = (int64_t)p->in.calib.begin[p->in.calib.n],
-                                                .score_windows = p->in.recipe->score_windows};
+    const calm_store_calibration calibration = {
+        .key = p->calib_key, .text_name = p->in.recipe->calib_name, .text_digest = text_digest,
+        .tokens_digest = p->in.calib.sha256, .n_windows = (int64_t)p->in.calib.n,
+        .window_tokens = p->in.recipe->seqlen, .seed = p->in.recipe->seed,
+        .n_tokens = (int64_t)p->in.calib.begin[p->in.calib.n], .score_windows = p->in.recipe->score_windows};
     return calm_store_calibration_id(ctx, p->in.store, &calibration, &p->result.calibration_id);
 }
 
@@ -53,31 +47,31 @@ calm_status calm_run_hook_name(calm_ctx *ctx, const calm_run *p, size_t block, l
     return calm_strf(ctx, ctx->out, out, "%s.experts.%ld.%s", name, expert, calm_hook_name(hook));
 }
 
+/* The row of a job, and the keys of all its candidates. */
 static calm_status put_job(calm_ctx *ctx, calm_run *p, size_t index, int64_t block_id)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
     const calm_job_ref *job = &layout->jobs[index];
     char *hook, digest[CALM_SHA256_HEX];
     calm_text linears;
+    /* Once per job, not per candidate: all of the model's weights are read for it. */
     CALM_TRY(calm_key_weights(ctx, p->in.model, job, digest));
     CALM_TRY(calm_run_hook_name(ctx, p, job->block, job->expert, calm_job_input(job->kind), &hook));
     calm_text_init(&linears);
     list_linears(layout, job, &linears);
-    const calm_store_job row = {.block_id = block_id,
-                                .role = job->role,
-                                .position = (int64_t)(index - layout->block_begin[job->block]),
-                                .name = job->name,
-                                .sublayer = calm_sublayer_name(calm_job_sublayer(job->kind)),
-                                .linears = linears.data,
-                                .out = (int64_t)job->out,
-                                .in = (int64_t)job->in,
-                                .weights_digest = digest,
-                                .input_hook = hook};
+    const calm_store_job row = {
+        .block_id = block_id, .role = job->role, .position = (int64_t)(index - layout->block_begin[job->block]),
+        .name = job->name, .sublayer = calm_sublayer_name(calm_job_sublayer(job->kind)), .linears = linears.data,
+        .out = (int64_t)job->out, .in = (int64_t)job->in, .weights_digest = digest, .input_hook = hook};
+    /* An expert's candidate may be computed by the fallback: which one, and from how many tokens on, is part of its
+     * key. */
     const calm_key_expert expert = {calm_recipe_least_tokens(p->in.recipe), calm_algorithm_canonical(p->fallback)};
     const calm_status status = calm_store_job_id(ctx, p->in.store, &row, &p->job_ids[index]);
     calm_text_clear(&linears);
     for (size_t i = 0; i < p->in.recipe->n_pool && status == CALM_OK; i++) {
         const calm_entry *entry = &p->in.recipe->pool[i];
+        /* A scale that no earlier weight has to absorb changes what such a chain computes, but not its canonical
+         * text. */
         const bool free_scale =
             calm_recipe_frees_scale(p->in.recipe, job) && (calm_algorithm_caps(entry->algorithm) & CALM_SETS_IN_SCALE);
         char *chain;
@@ -96,12 +90,14 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
     char scheme[CALM_SCHEME_NAME_MAX], of_windows[CALM_SHA256_HEX];
     calm_sha256 sha;
     CALM_TRY(calm_key_calibration(ctx, p->model_key, &p->in.calib, (size_t)recipe->score_windows, p->calib_key));
+    /* The blocks before are float: what a candidate sees depends on the windows alone. */
     if (recipe->prefix == CALM_PREFIX_FLOAT)
         return CALM_OK;
     memcpy(of_windows, p->calib_key, sizeof of_windows);
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-quantized-prefix-1");
     calm_sha256_field(&sha, of_windows);
+    /* All that decides what earlier blocks become: the pool, how one entry is taken, what is left out, and pins. */
     for (size_t i = 0; i < recipe->n_pool; i++) {
         calm_scheme_name(&recipe->pool[i].scheme, scheme);
         calm_sha256_field(&sha, calm_algorithm_canonical(recipe->pool[i].algorithm));
@@ -115,6 +111,7 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
         calm_sha256_field(&sha, recipe->pins[i].unit);
         calm_sha256_field(&sha, recipe->pins[i].candidate.said);
     }
+    /* The first blocks stay float when others alone are quantized. */
     calm_sha256_field(&sha, recipe->first_block ? "later blocks" : "all blocks");
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }
@@ -124,6 +121,7 @@ calm_status calm_run_register(calm_ctx *ctx, calm_run *p)
     const calm_layout *layout = calm_model_layout(p->in.model);
     const char *kind = calm_model_config(p->in.model)->arch->encoder ? "encoder" : "decoder";
     CALM_TRY(put_model(ctx, p));
+    /* Found or made: a run that goes on gets the ids it had. */
     for (size_t block = p->in.first_block; block < p->in.end_block; block++) {
         char *name;
         int64_t id;

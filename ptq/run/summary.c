@@ -185,20 +185,22 @@ static void guard_table(const calm_result *r, calm_table *table)
     for (size_t i = 0; i < r->n_trials; i++) {
         const calm_trial *trial = &r->trials[i];
         calm_table_text(table, trial->name);
-        calm_table_fixed(table, trial->id ? trial->eval.kl : NAN, 5);
+        calm_table_fixed(table, trial->id ? calm_measure_loss(&trial->measure) : NAN, 5);
         if (trial->id && !isnan(trial->delta))
             calm_table_format(table, "%+.5f", trial->delta);
         else
             calm_table_text(table, trial->missing ? "a job failed" : NULL);
         calm_table_fixed(table, trial->id ? trial->se : NAN, 5);
-        calm_table_fixed(table, !trial->id ? NAN : r->encoder ? trial->eval.top1 : trial->eval.ppl, 4);
+        calm_table_fixed(table, !trial->id     ? NAN
+                                : r->encoder ? trial->measure.embeddings.spearman
+                                             : trial->measure.predictions.ppl, 4);
     }
 }
 
 /* An encoder predicts no tokens: its result is compared by sentence embeddings. */
 static void encoding_table(const calm_result *r, calm_table *table)
 {
-    const calm_embedding_result *e = &r->encoding;
+    const calm_embedding_result *e = &r->eval_result.embeddings;
     calm_table_column(table, "test text", CALM_ALIGN_LEFT);
     calm_table_column(table, "cosine to float", CALM_ALIGN_RIGHT);
     calm_table_column(table, "least", CALM_ALIGN_RIGHT);
@@ -223,13 +225,13 @@ static void evaluation_table(const calm_result *r, calm_table *table)
     calm_table_column(table, "KL to float", CALM_ALIGN_RIGHT);
     calm_table_column(table, "top-1 %", CALM_ALIGN_RIGHT);
     calm_table_text(table, "float");
-    calm_table_fixed(table, r->eval_float.ppl, 4);
+    calm_table_fixed(table, r->eval_float.predictions.ppl, 4);
     calm_table_fixed(table, 0, 5);
     calm_table_empty(table);
     calm_table_text(table, r->name);
-    calm_table_fixed(table, r->eval_result.ppl, 4);
-    calm_table_fixed(table, r->eval_result.kl, 5);
-    calm_table_fixed(table, 100 * r->eval_result.top1, 2);
+    calm_table_fixed(table, r->eval_result.predictions.ppl, 4);
+    calm_table_fixed(table, r->eval_result.predictions.kl, 5);
+    calm_table_fixed(table, 100 * r->eval_result.predictions.top1, 2);
 }
 
 /* Three tables are open at once, and each is cleared whatever failed; text that is appended after a failure is

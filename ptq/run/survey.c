@@ -1,6 +1,7 @@
-/* Block by block: find what the store has, compute what it lacks.
+/* Block by block: find what the store has, compute what is missing.
  *
- * Hidden rows are needed up to the last block that lacks something; a block that lacks nothing is only run forward. */
+ * Hidden rows are needed up to the last block that misses something; a block that misses nothing is only run
+ * forward. */
 #include "ptq/run/block_work.h"
 
 #include <math.h>
@@ -15,6 +16,7 @@
 static bool blob_is_sound(calm_ctx *ctx, const calm_run *p, const char *digest)
 {
     calm_mapping map;
+    /* The digest is computed over the whole file: a flipped bit would otherwise become a weight. */
     if (calm_blob_get(ctx, calm_store_blobs(p->in.store), digest, &map) == CALM_OK) {
         calm_unmap_file(&map);
         return true;
@@ -30,6 +32,7 @@ static void adopt_scores(const calm_store_candidate *row, calm_score_set *out)
     for (size_t i = 0; i < row->n_scores; i++) {
         calm_point point;
         int score;
+        /* Names may be of an older or newer calm: what is not known is left where it is. */
         for (calm_unit unit = 0; unit < CALM_N_UNITS; unit++)
             if (strcmp(row->scores[i].unit, calm_unit_name(unit)) == 0 &&
                 calm_score_find(unit, row->scores[i].metric, &point, &score))
@@ -53,6 +56,7 @@ static calm_status adopt(calm_ctx *ctx, const calm_run *p, size_t job, size_t en
     calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
     calm_store_candidate row;
     CALM_TRY(calm_store_candidate_find(ctx, p->in.store, candidate->key, &row, &candidate->id));
+    /* Until the store has shown a complete row. */
     candidate->todo = true;
     calm_score_set_clear(&candidate->scores);
     if (candidate->id == 0)
@@ -62,21 +66,25 @@ static calm_status adopt(calm_ctx *ctx, const calm_run *p, size_t job, size_t en
     candidate->bits_per_weight = row.bits_per_weight;
     candidate->seconds = isnan(row.seconds) ? 0 : row.seconds;
     const bool complete = is_scored(p, job, entry, row.score_rows, &candidate->scores);
+    /* A failure is a result: the same inputs would fail again. A row without all scores, from an older calm or a
+     * killed run, is computed again as a whole; it keeps its id. */
     candidate->todo = !row.failure && (!complete || !blob_is_sound(ctx, p, row.blob));
     if (!row.failure && !candidate->todo)
         memcpy(candidate->blob, row.blob, CALM_SHA256_HEX);
     return CALM_OK;
 }
 
-static calm_status survey_job(calm_ctx *ctx, calm_run *p, size_t job, size_t *lacking)
+/* Take over what the store has of one job, and count what it misses. */
+static calm_status survey_job(calm_ctx *ctx, calm_run *p, size_t job, size_t *n_missing)
 {
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
         CALM_TRY(adopt(ctx, p, job, entry));
+    /* By the crest that the store knows of an earlier run; otherwise when the block is captured. */
     calm_run_skip(ctx, p, job);
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
         const calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
         const bool adopted = !candidate->todo && !candidate->skipped;
-        *lacking += candidate->todo;
+        *n_missing += candidate->todo;
         p->result.n_cached += adopted;
         /* Under --effort light it may be left out yet, when the crest is known: note_candidates. */
         if (adopted && !p->in.recipe->light)
@@ -85,21 +93,22 @@ static calm_status survey_job(calm_ctx *ctx, calm_run *p, size_t job, size_t *la
     return CALM_OK;
 }
 
-/* What the jobs of a block lack, as the number of candidates; those that are there become the run's. */
-static calm_status survey_block(calm_ctx *ctx, calm_run *p, size_t block, size_t *lacking, bool *units)
+/* Candidates that are missing of a block, as their number; those that are there become the run's. */
+static calm_status survey_block(calm_ctx *ctx, calm_run *p, size_t block, size_t *n_missing, bool *units)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
     const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
-    *lacking = 0;
+    *n_missing = 0;
     CALM_TRY(calm_store_begin(ctx, p->in.store));
+    /* The first failure stays in ctx; the transaction is ended either way. */
     for (size_t job = begin; job < end && ctx->status == CALM_OK; job++)
-        survey_job(ctx, p, job, lacking);
+        survey_job(ctx, p, job, n_missing);
     CALM_TRY(calm_store_end(ctx, p->in.store));
     *units = calm_unit_missing(p, begin, end, CALM_POINT_BLOCK) || calm_unit_missing(p, begin, end, CALM_POINT_DELTA);
     return CALM_OK;
 }
 
-/* Does a sublayer or expert of the block lack scores? */
+/* Does a sublayer or expert of the block miss scores? */
 static bool sublayers_lack(const calm_run *p, size_t block)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -112,6 +121,7 @@ static bool sublayers_lack(const calm_run *p, size_t block)
     return missing;
 }
 
+/* What every block misses, and the last block that has to be run for it. */
 static calm_status survey(calm_ctx *ctx, calm_run *p, calm_missing *out)
 {
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks;
@@ -119,14 +129,16 @@ static calm_status survey(calm_ctx *ctx, calm_run *p, calm_missing *out)
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->activations, n_blocks));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->blocks, n_blocks));
     for (size_t b = p->in.first_block; b < p->in.end_block; b++) {
-        size_t lacking;
-        CALM_TRY(survey_block(ctx, p, b, &lacking, &out->blocks[b]));
+        size_t n_missing;
+        CALM_TRY(survey_block(ctx, p, b, &n_missing, &out->blocks[b]));
         CALM_TRY(calm_activations_kept(ctx, p, (long)b, &kept));
+        /* The block's output is put last, so it stands for all its hook points. */
         out->activations[b] = !kept;
-        out->n_candidates += lacking;
-        if (!kept || lacking || out->blocks[b] || sublayers_lack(p, b))
+        out->n_candidates += n_missing;
+        if (!kept || n_missing || out->blocks[b] || sublayers_lack(p, b))
             out->end = b + 1;
     }
+    /* -1: embedding and final norm. */
     CALM_TRY(calm_activations_kept(ctx, p, -1, &kept));
     /* The final norm is seen by runs of the whole model alone. */
     out->outside = !kept && p->in.end_block == n_blocks;
@@ -137,6 +149,7 @@ static calm_status survey(calm_ctx *ctx, calm_run *p, calm_missing *out)
 
 /* ---- all of them ---- */
 
+/* Statistics of a hook point outside the blocks, over the batch as it is now. */
 static calm_status keep_outside(calm_ctx *ctx, calm_run *p, calm_hook hook, const calm_batch *batch)
 {
     calm_act_acc *acc;
@@ -144,6 +157,7 @@ static calm_status keep_outside(calm_ctx *ctx, calm_run *p, calm_hook hook, cons
     return calm_activation_keep(ctx, p, -1, CALM_NO_EXPERT, hook, acc);
 }
 
+/* The last hook point; the batch holds the final norm's output afterwards. */
 static calm_status run_final_norm(calm_ctx *ctx, calm_run *p, calm_batch *batch)
 {
     calm_head head;
@@ -158,8 +172,10 @@ static calm_status run_missing(calm_ctx *ctx, calm_run *p, const calm_missing *m
     size_t done = 0;
     calm_status status = missing->outside ? keep_outside(ctx, p, CALM_HOOK_EMBED, batch) : CALM_OK;
     for (size_t b = 0; b < missing->end && status == CALM_OK; b++) {
+        /* Blocks up to the last that misses something: the rows of a block are the output of the one before. */
         calm_event(&p->events, CALM_STAGE_CALIBRATE, b, missing->end);
         status = calm_block_process(ctx, p, b, missing, batch, &done);
+        /* Everything of a block is gone before the next is loaded; the hidden rows are in another arena. */
         calm_arena_clear(ctx->out);
     }
     if (status == CALM_OK && missing->outside)
@@ -168,6 +184,7 @@ static calm_status run_missing(calm_ctx *ctx, calm_run *p, const calm_missing *m
     return status;
 }
 
+/* Two arenas: hidden rows live from the embedding to the end, all else for one block. */
 static calm_status embed_and_run(calm_ctx *ctx, calm_run *p, const calm_missing *missing)
 {
     calm_batch batch;
@@ -176,6 +193,7 @@ static calm_status embed_and_run(calm_ctx *ctx, calm_run *p, const calm_missing 
     calm_arena_init(&hidden_arena);
     calm_status status = calm_batch_embed(ctx, p->in.model, &p->in.calib, 0, p->in.calib.n, &hidden_arena, p->spill_dir,
                                           &batch);
+    /* The caller's arena is not written any more: the run's results stay out of what is cleared per block. */
     ctx->out = &block_arena;
     if (status == CALM_OK)
         status = run_missing(ctx, p, missing, &batch);
@@ -205,6 +223,7 @@ calm_status calm_run_blocks(calm_ctx *ctx, calm_run *p)
 {
     calm_missing missing = {0};
     CALM_TRY(survey(ctx, p, &missing));
+    /* From here on pool and scope know the ids and failures of what is there. */
     p->surveyed = true;
     CALM_TRY(calm_run_rescope(ctx, p));
     if (p->result.n_cached)
@@ -216,6 +235,7 @@ calm_status calm_run_blocks(calm_ctx *ctx, calm_run *p)
     if (missing.end)
         CALM_TRY(embed_and_run(ctx, p, &missing));
     calm_event_complete(&p->events, CALM_STAGE_CALIBRATE);
+    /* Every candidate is there or has failed; the second look at the pool sees the failures. */
     p->computed = true;
     CALM_TRY(calm_run_rescope(ctx, p));
     return p->in.recipe->light ? note_candidates(ctx, p) : CALM_OK;

@@ -11,6 +11,7 @@ calm_status calm_trial_constrain(calm_ctx *ctx, const calm_run *p, const size_t 
     char name[CALM_SCHEME_NAME_MAX], *missing;
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t job = first; job < end && !trial->missing; job++) {
+        /* Float weights suit every target. */
         if (choice[job] == CALM_STAYS_FLOAT || calm_run_takes(p, job, p->in.recipe->pool[choice[job]].of_scheme))
             continue;
         calm_scheme_name(&p->in.recipe->pool[choice[job]].scheme, name);
@@ -24,43 +25,33 @@ calm_status calm_trial_constrain(calm_ctx *ctx, const calm_run *p, const size_t 
 /* The trial before `i` with the same plan, or i. */
 static size_t same_as(const calm_trial *trials, size_t i)
 {
+    /* Uniform runs differ from the hybrid in few jobs, often in none: measuring is what costs. */
     for (size_t j = 0; j < i; j++)
         if (!trials[j].missing && strcmp(trials[j].key, trials[i].key) == 0)
             return j;
     return i;
 }
 
-/* Ticks of a group of trials as those of one measurement. */
-typedef struct group_tick {
-    calm_stage_events *events;
-    size_t before, total;
-} group_tick;
-
-static void tick_group(void *user, size_t done, size_t total)
-{
-    const group_tick *group = user;
-    (void)total;
-    calm_stage_tick(group->events, group->before + done, group->total);
-}
-
 /* Measure trials of[0 .. n) together and keep what they gave. */
 static calm_status measure_group(calm_ctx *ctx, const calm_run *p, calm_trial *trials, const size_t *of, size_t n,
-                                 const calm_windows *windows, const char *text_name, group_tick *ticks)
+                                 const calm_windows *windows, const char *text_name, calm_shared_tick *ticks)
 {
     calm_plan_override overrides[CALM_TRIALS_AT_ONCE];
     calm_subject subjects[CALM_TRIALS_AT_ONCE];
-    calm_eval_result results[CALM_TRIALS_AT_ONCE];
+    calm_measure measures[CALM_TRIALS_AT_ONCE];
     for (size_t i = 0; i < n; i++) {
         overrides[i] = (calm_plan_override){p->in.model, &trials[of[i]].plan};
         subjects[i] = (calm_subject){p->in.model, calm_plan_apply, &overrides[i]};
     }
-    CALM_TRY(calm_run_measure(ctx, p, NULL, subjects, n, results, NULL, windows, tick_group, ticks));
+    /* Together, since each measurement runs the float model too. */
+    CALM_TRY(calm_run_measure(ctx, p, NULL, subjects, n, measures, windows, calm_run_tick_shared, ticks));
     ticks->before += (n + 1) * windows->n;
     for (size_t i = 0; i < n; i++) {
         calm_trial *trial = &trials[of[i]];
-        trial->eval = results[i];
-        CALM_TRY(calm_run_put_evaluation(ctx, p, trial->key, trial->name, text_name, windows, &trial->eval,
-                                              &trial->id));
+        /* Put at once, so that a run that is killed has measured the earlier groups for good. */
+        trial->measure = measures[i];
+        CALM_TRY(calm_run_put_evaluation(ctx, p, trial->key, trial->name, text_name, windows, &trial->measure,
+                                         &trial->id));
     }
     return CALM_OK;
 }
@@ -71,9 +62,10 @@ static calm_status list_unknown(calm_ctx *ctx, const calm_run *p, calm_trial *tr
 {
     *n_unknown = 0;
     for (size_t i = 0; i < n; i++) {
+        /* An equal plan gets the figures of its first occurrence at the end. */
         if (trials[i].missing || same_as(trials, i) != i)
             continue;
-        CALM_TRY(calm_run_find_evaluation(ctx, p, trials[i].key, windows, &trials[i].eval, &trials[i].id));
+        CALM_TRY(calm_run_find_evaluation(ctx, p, trials[i].key, windows, &trials[i].measure, &trials[i].id));
         if (!trials[i].id)
             of[(*n_unknown)++] = i;
     }
@@ -85,9 +77,10 @@ calm_status calm_trials_measure(calm_ctx *ctx, const calm_run *p, calm_trial *tr
 {
     calm_stage_events events = {&p->events, stage};
     size_t *of, n_unknown;
-    group_tick ticks = {&events, 0, 0};
+    calm_shared_tick ticks = {calm_stage_tick, &events, 0, 0};
     CALM_TRY(CALM_NEW(ctx, ctx->out, of, n ? n : 1));
     CALM_TRY(list_unknown(ctx, p, trials, n, windows, of, &n_unknown));
+    /* Each group runs the float model too: its ticks are in the total. */
     const size_t n_groups = (n_unknown + CALM_TRIALS_AT_ONCE - 1) / CALM_TRIALS_AT_ONCE;
     ticks.total = (n_unknown + n_groups) * windows->n;
     for (size_t first = 0; first < n_unknown; first += CALM_TRIALS_AT_ONCE) {
@@ -97,10 +90,12 @@ calm_status calm_trials_measure(calm_ctx *ctx, const calm_run *p, calm_trial *tr
     }
     for (size_t i = 0; i < n; i++) {
         const size_t same = trials[i].missing ? i : same_as(trials, i);
-        trials[i].eval = trials[same].eval;
+        /* Only now is the first trial measured, too, from which all differences are taken. */
+        trials[i].measure = trials[same].measure;
         trials[i].id = trials[same].id;
         if (i && trials[i].id && trials[0].id)
-            calm_eval_compare(&trials[0].eval, &trials[i].eval, windows->n, &trials[i].delta, &trials[i].se);
+            calm_measure_compare(&trials[0].measure, &trials[i].measure, windows->n, &trials[i].delta,
+                                 &trials[i].se);
     }
     return CALM_OK;
 }
@@ -109,6 +104,7 @@ calm_status calm_trials_put(calm_ctx *ctx, const calm_run *p, const calm_trial *
 {
     CALM_TRY(calm_store_begin(ctx, p->in.store));
     for (size_t i = 0; i < n; i++) {
+        /* What was not measured has no row. */
         const calm_store_verdict verdict = {p->result.run_id, trials[i].id,    role,
                                             trials[i].name,   trials[i].delta, trials[i].se};
         if (trials[i].id)

@@ -18,12 +18,14 @@ static bool is_whole(const calm_run *p, size_t begin, size_t end, size_t entry)
     return whole;
 }
 
+/* Is the score of this entry at this point asked for, possible and not there? */
 static bool entry_missing(const calm_run *p, size_t begin, size_t end, size_t entry, calm_point point)
 {
     bool missing = false;
     if (!(p->in.recipe->points & 1u << point) || !is_whole(p, begin, end, entry))
         return false;
     for (size_t job = begin; job < end; job++)
+        /* A killed run may have put the score with some of the unit's candidates. */
         missing |= !calm_score_set_has(&calm_candidate_at(&p->in, job, entry)->scores, point);
     return missing;
 }
@@ -56,7 +58,9 @@ static calm_status score(calm_ctx *ctx, const calm_score_ref *reference, const f
     const calm_status status = calm_score(ctx, reference, z, out);
     if (status != CALM_OK && status != CALM_ENUMERIC)
         return status;
+    /* The failure is the entry's, not the run's. */
     calm_ctx_forgive(ctx);
+    /* Infinity and not NaN: the store takes no NaN, and a unit without a score would be scored again by every run. */
     for (calm_metric m = 0; m < CALM_N_METRICS && (status != CALM_OK || out->constant); m++)
         out->value[m] = INFINITY;
     return CALM_OK;
@@ -73,6 +77,7 @@ typedef struct sublayer_task {
     calm_scores *scores;       /* [n] */
 } sublayer_task;
 
+/* Task: the sublayer or expert with all its jobs by one entry. */
 static calm_status score_sublayer(calm_ctx *ctx, size_t index, void *user)
 {
     const sublayer_task *task = user;
@@ -81,6 +86,7 @@ static calm_status score_sublayer(calm_ctx *ctx, size_t index, void *user)
     const calm_plan *plan = &task->plans[index];
     calm_weight weight[CALM_N_ROLES];
     float *z;
+    /* Roles that belong to no job of the unit keep their float weights. */
     memcpy(weight, captured->capture->weight, sizeof weight);
     ctx->out = ctx->scratch;    /* codes are temporaries here */
     for (size_t job = captured->begin; job < captured->end; job++) {
@@ -89,6 +95,7 @@ static calm_status score_sublayer(calm_ctx *ctx, size_t index, void *user)
         CALM_TRY(calm_job_replace(ctx, layout, job, &qjob, weight));
     }
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, z, captured->capture->score_rows * task->block->config->hidden));
+    /* From the input of the unit's first job: later jobs see what the quantized earlier ones give. */
     CALM_TRY(calm_captured_output(ctx, task->p, task->block, captured, layout->jobs[captured->begin].kind, weight, z));
     return score(ctx, captured->reference, z, &task->scores[index]);
 }
@@ -96,6 +103,7 @@ static calm_status score_sublayer(calm_ctx *ctx, size_t index, void *user)
 calm_status calm_sublayer_score(calm_ctx *ctx, calm_run *p, const calm_block *block, const calm_captured *captured)
 {
     calm_plan *plans;
+    /* Plans are made here, before the tasks: ctx->out is not for several threads. */
     size_t *entries, n = 0;
     sublayer_task task = {.p = p, .block = block, .captured = captured};
     if (!captured->reference)
@@ -113,6 +121,7 @@ calm_status calm_sublayer_score(calm_ctx *ctx, calm_run *p, const calm_block *bl
     }
     task.plans = plans;
     CALM_TRY(calm_parallel_for(ctx, n, score_sublayer, &task));
+    /* The store has one writer: the rows are put after the tasks, in the pool's order. */
     for (size_t i = 0; i < n; i++)
         CALM_TRY(keep(ctx, p, captured->begin, captured->end, entries[i], CALM_POINT_SUBLAYER, &task.scores[i]));
     return CALM_OK;
@@ -128,6 +137,7 @@ static calm_status run_block(calm_ctx *ctx, const calm_run *p, size_t index, con
     const size_t n = rows->rows * rows->width;
     calm_batch batch;
     calm_block block;
+    /* The block overwrites its rows, and `rows` is read by every entry. */
     CALM_TRY(calm_batch_copy(ctx, rows, rows->n, ctx->out, NULL, &batch));
     CALM_TRY(calm_model_load_block(ctx, p->in.model, index, &block));
     if (plan)
@@ -135,6 +145,7 @@ static calm_status run_block(calm_ctx *ctx, const calm_run *p, size_t index, con
     CALM_TRY(calm_batch_block(ctx, &block, &p->rope, &batch, NULL));
     *output = batch.hidden.data;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, *delta, n));
+    /* The delta is scored as well: next to a large residual stream an output hides what the block itself adds. */
     for (size_t i = 0; i < n; i++)
         (*delta)[i] = (*output)[i] - rows->hidden.data[i];
     return CALM_OK;
@@ -153,6 +164,7 @@ static calm_status score_output(calm_ctx *ctx, size_t i, void *user)
     return score(ctx, task->references[i], task->found[i], &task->scores[i]);
 }
 
+/* The block with every job by one entry, at both points. */
 static calm_status score_entry(calm_ctx *ctx, calm_run *p, size_t index, size_t entry, const calm_batch *rows,
                                calm_score_ref *const references[2])
 {
@@ -182,6 +194,7 @@ calm_status calm_block_score_whole(calm_ctx *ctx, calm_run *p, size_t index, con
     CALM_TRY(run_block(ctx, p, index, NULL, rows, &y[0], &y[1]));
     for (int i = 0; i < 2; i++)
         CALM_TRY(calm_score_prepare(ctx, y[i], rows->rows, rows->width, &references[i]));
+    /* References stay in the caller's arena; each entry's block and outputs go before the next. */
     calm_arena_init(&one);
     ctx->out = &one;
     calm_status status = CALM_OK;

@@ -149,12 +149,12 @@ TEST(differences_are_to_the_best_uniform_run)
     for (size_t i = 0; i < of.n_rows; i++) {
         const calm_ablation_row *row = &of.rows[i];
         if (strcmp(row->kind, "uniform") == 0)
-            ck_assert(row->kl >= best->kl);
+            ck_assert(row->loss >= best->loss);
         if (i)
-            ck_assert(row->kl >= of.rows[i - 1].kl);
+            ck_assert(row->loss >= of.rows[i - 1].loss);
         /* Windows are of one length, so the mean of differences is the difference of means: up to rounding, some 1e-16
          * relative to KLs of at most 1. */
-        ck_near(row->delta, row->kl - best->kl, 1e-12);
+        ck_near(row->delta, row->loss - best->loss, 1e-12);
         ck_assert_msg((row->plan == best->plan) == (row->differs == 0), "%s", row->name);
         ck_assert(row->bits == best->bits);
     }
@@ -190,7 +190,7 @@ TEST(noise_over_seeds)
     ck_assert_uint_eq(of.n_seed_rows, 2 * 3);
     ck_assert_uint_eq(of.n_noise, 3);
     for (size_t i = 0; i < 3; i++) {
-        const double a = seeds[i].kl, b = seeds[3 + i].kl;
+        const double a = seeds[i].loss, b = seeds[3 + i].loss;
         ck_assert_int_eq(seeds[i].seed, 1);
         ck_assert_int_eq(seeds[3 + i].seed, 2);
         ck_assert_str_eq(of.noise[i].name, seeds[i].name);
@@ -215,10 +215,10 @@ TEST(entries_that_fail)
     const calm_ablation_row *last = &of.rows[of.n_rows - 1];
     ck_assert_str_eq(last->name, "actfit");
     ck_assert_ptr_nonnull(last->failure);
-    ck_assert(isnan(last->kl) && isnan(last->delta) && last->differs < 0 && last->plan < 0);
+    ck_assert(isnan(last->loss) && isnan(last->delta) && last->differs < 0 && last->plan < 0);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM v_ablation WHERE failure IS NOT NULL AND kl IS NULL"), 1);
     for (size_t i = 0; i + 1 < of.n_rows; i++)
-        ck_assert_msg(!isnan(of.rows[i].kl) && !of.rows[i].failure, "%s", of.rows[i].name);
+        ck_assert_msg(!isnan(of.rows[i].loss) && !of.rows[i].failure, "%s", of.rows[i].name);
 }
 END_OF_TEST
 

@@ -147,13 +147,13 @@ TEST(evaluations)
     lib_ok(calm_quantize(lib, spec_of(lib, &run), NULL, &came));
     calm_measure_request request = {.model = run.recipe.model.dir, .reference = run.recipe.model.dir,
                                     .text = run.recipe.calib_path, .seqlen = 32, .samples = 4};
-    lib_ok(calm_measure(lib, &request, &itself));
+    lib_ok(calm_measure_model(lib, &request, &itself));
     ck_assert_uint_eq(itself.n_windows, 4);
     ck_assert_uint_eq(itself.n_tokens, 4 * 31);
     ck_assert_double_eq_tol(itself.kl, 0, 1e-6);    /* float32 logits against themselves */
     ck_assert_double_eq(itself.top1, 1);
     request.model = run.recipe.output;
-    lib_ok(calm_measure(lib, &request, &quantized));
+    lib_ok(calm_measure_model(lib, &request, &quantized));
     ck_assert(quantized.kl > itself.kl && isnan(quantized.cosine));
     lib_ok(calm_check_path(lib, run.recipe.output, "vllm", &checked));
     ck_assert_str_eq(checked.format, "compressed-tensors");
@@ -336,8 +336,8 @@ TEST(null_is_refused)
             calm_verify(c, NULL, &verification), calm_verify(c, &(calm_verify_request){.output = "x"}, &verification),
             calm_find(c, NULL, &text), calm_model_open(c, NULL, &model), calm_model_open(c, "x", NULL),
             calm_tokenizer_open(c, NULL, &tokenizer), calm_tokenizer_encode(c, NULL, "x", 1, false, &ids, &n),
-            calm_tokenizer_decode(c, NULL, NULL, 0, false, &decoded, &n), calm_measure(c, NULL, &figures),
-            calm_measure(c, &(calm_measure_request){.text = "x"}, &figures), calm_embed(c, NULL, &x, &n, &n),
+            calm_tokenizer_decode(c, NULL, NULL, 0, false, &decoded, &n), calm_measure_model(c, NULL, &figures),
+            calm_measure_model(c, &(calm_measure_request){.text = "x"}, &figures), calm_embed(c, NULL, &x, &n, &n),
             calm_answer(c, &(calm_measure_request){.model = "x"}, &answers), calm_check_path(c, NULL, "vllm", &checked),
             calm_check_path(c, "x", NULL, &checked), calm_dequantize_to(c, "x", NULL, NULL, false),
             calm_scheme_parse(c, NULL, &scheme), calm_algorithm_parse(c, NULL, &algorithm),
@@ -424,7 +424,7 @@ TEST(bad_requests)
             "text.txt");
     refused(calm_check_path(lib, run.recipe.output, "vlm", &checked), CALM_EARG, "vllm");
     refused(calm_dequantize_to(lib, run.recipe.output, play_path(&run, "f"), "f8", false), CALM_EARG, "f8");
-    refused(calm_measure(lib, &(calm_measure_request){.model = play_path(&run, "nothing")}, &figures), CALM_ENOTFOUND,
+    refused(calm_measure_model(lib, &(calm_measure_request){.model = play_path(&run, "nothing")}, &figures), CALM_ENOTFOUND,
             "nothing");
     calm_stop(&lib);
 }

@@ -63,7 +63,7 @@ static void evaluate(const filling *f, const char *key, const char *role, const 
                                                        .evaluation_id = id,
                                                        .role = role,
                                                        .subject = subject,
-                                                       .delta_kl = NAN,
+                                                       .delta = NAN,
                                                        .delta_se = NAN}));
 }
 

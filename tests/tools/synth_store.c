@@ -328,8 +328,8 @@ static void compare(const maker *it, const char *subject, double kl, long n, cal
         sum += difference;
         squares += difference * difference;
     }
-    out->delta_kl = sum / (double)n;
-    out->delta_se = sqrt((squares / (double)n - out->delta_kl * out->delta_kl) / (double)(n - 1));
+    out->delta = sum / (double)n;
+    out->delta_se = sqrt((squares / (double)n - out->delta * out->delta) / (double)(n - 1));
 }
 
 static calm_status put_evaluation(calm_ctx *ctx, maker *it, const char *role, const char *subject, double kl, long n)
@@ -341,8 +341,9 @@ static calm_status put_evaluation(calm_ctx *ctx, maker *it, const char *role, co
     const bool plain = strcmp(subject, "float") == 0, guard = strcmp(role, "guard") == 0;
     for (long i = 0; i < n; i++) {
         const double at = window_kl(it, subject, kl, i);
-        windows[i] = (calm_store_window){WINDOW_TOKENS, WINDOW_TOKENS * (2.5 + at), plain ? NAN : WINDOW_TOKENS * at,
-                                         plain ? NAN : floor(WINDOW_TOKENS * (1 - 0.5 * sqrt(at)))};
+        windows[i] = (calm_store_window){.tokens = WINDOW_TOKENS, .nll = WINDOW_TOKENS * (2.5 + at),
+                                         .kl = plain ? NAN : WINDOW_TOKENS * at,
+                                         .top1 = plain ? NAN : floor(WINDOW_TOKENS * (1 - 0.5 * sqrt(at)))};
         total += at;
     }
     snprintf(what, sizeof what, "%s %s", role, subject);
@@ -358,7 +359,7 @@ static calm_status put_evaluation(calm_ctx *ctx, maker *it, const char *role, co
                                        .n_windows = (size_t)n};
     CALM_TRY(calm_store_evaluation_put(ctx, it->store, &row, &id));
     calm_store_verdict verdict = {.run_id = it->run_id, .evaluation_id = id, .role = role, .subject = subject,
-                                  .delta_kl = NAN, .delta_se = NAN};
+                                  .delta = NAN, .delta_se = NAN};
     if (guard && strcmp(subject, "hybrid") != 0)
         compare(it, subject, kl, n, &verdict);
     return calm_store_verdict_put(ctx, it->store, &verdict);

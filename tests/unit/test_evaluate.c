@@ -464,24 +464,6 @@ TEST(ticks_reach_the_end)
 }
 END_OF_TEST
 
-TEST(paired_comparison)
-{
-    /* Per-token KL of b minus a per window: 0.1, 0.3, 0.2; mean 0.2, standard deviation 0.1, error 0.1 / sqrt 3. */
-    calm_eval_window wa[] = {{10, 0, 1, 0, 0}, {20, 0, 1, 0, 0}, {5, 0, 2, 0, 0}};
-    calm_eval_window wb[] = {{10, 0, 2, 0, 0}, {20, 0, 7, 0, 0}, {5, 0, 3, 0, 0}};
-    const calm_eval_result a = {.windows = wa}, b = {.windows = wb};
-    double delta, se;
-    calm_eval_compare(&a, &b, 3, &delta, &se);
-    ck_near(delta, 0.2, 1e-15);
-    ck_near(se, 0.1 / sqrt(3), 1e-15);
-    calm_eval_compare(&b, &a, 3, &delta, &se);
-    ck_near(delta, -0.2, 1e-15);
-    calm_eval_compare(&a, &b, 1, &delta, &se);
-    ck_near(delta, 0.1, 1e-15);
-    ck_assert(isnan(se));
-}
-END_OF_TEST
-
 /* Two subjects, one of them of the reference's checkpoint; the head's products are the most of it. */
 TEST(memory)
 {
@@ -525,5 +507,5 @@ int main(void)
         equals_a_naive_computation, a_vocabulary_of_several_tiles, the_first_of_equal_maxima,
         nearly_equal_models, a_model_does_not_differ_from_itself, without_a_reference,
         same_bytes_for_every_number_of_threads, the_worst_positions, equal_positions_keep_their_order, failures,
-        ticks_reach_the_end, paired_comparison, memory, NULL});
+        ticks_reach_the_end, memory, NULL});
 }

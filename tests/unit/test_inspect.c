@@ -68,11 +68,11 @@ static void put_figures(calm_store *store, int64_t model, int64_t calibration, i
     ck_ok(calm_store_activation_put(ctx, store, &activation));
     ck_ok(calm_store_evaluation_put(ctx, store, &evaluation, &id));
     ck_ok(calm_store_verdict_put(ctx, store, &(calm_store_verdict){.run_id = run, .evaluation_id = id, .role = "test",
-                                                                  .delta_kl = NAN, .delta_se = NAN}));
+                                                                  .delta = NAN, .delta_se = NAN}));
     ck_ok(calm_store_ablation_put(ctx, store, &(calm_store_ablation){.run_id = run, .subject = "job cka_token token",
                                                                     .kind = "hybrid", .unit = "job", .bits = 4.125,
                                                                     .seconds = NAN, .differs = 3, .evaluation_id = id,
-                                                                    .delta_kl = -0.25, .delta_se = NAN}));
+                                                                    .delta = -0.25, .delta_se = NAN}));
 }
 
 /* Two runs of one block with one job; the second has everything. */

@@ -36,7 +36,7 @@ TEST(runs_and_summary)
     ck_assert_uint_eq(n_rows(path, "runs", NULL, NULL), 4);
     ck_assert_uint_eq(n_rows(path, "runs", "2", NULL), 1);
     ck_has(inspect_shown(path, "runs", "2", NULL, CALM_INSPECT_CSV),
-           "2,qwen,finished,gptq,4.125,1000,390,12.25,12.75,0.025,6,3,");
+           "2,qwen,finished,gptq,4.125,1000,390,12.25,12.75,0.025,,6,3,");
     const char *csv = inspect_shown(path, "summary", NULL, NULL, CALM_INSPECT_CSV);
     ck_has(csv, "store\r\nversion,models,runs,candidates,failed,scores,activations,blob_bytes\r\n");
     ck_has(csv, ",1,4,19,1,54,2,4096\r\n\r\nmodels\r\n");

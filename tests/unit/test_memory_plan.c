@@ -1,5 +1,5 @@
 /* The limit of a recipe, and the waves of experts that a plan allows. */
-#include "ptq/run/memory_plan.h"
+#include "ptq/run/memory_plan_impl.h"
 
 #include "ptq/base/memory.h"
 #include "ptq/run/run_impl.h"

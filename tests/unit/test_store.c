@@ -300,7 +300,10 @@ TEST(evaluations_round_trip)
 {
     calm_store *store = sample_open(sample_path(), CALM_STORE_WRITE);
     sample s = sample_fill(store);
-    calm_store_window windows[] = {{511, 1700.25, 5.5, 400}, {511, 1800.1, 0.1 + 0.2, 401}, {511, 1, NAN, NAN}};
+    calm_store_window windows[] = {
+        {.tokens = 511, .nll = 1700.25, .kl = 5.5, .top1 = 400},
+        {.tokens = 511, .nll = 1800.1, .kl = 0.1 + 0.2, .top1 = 401},
+        {.tokens = 511, .nll = 1, .kl = NAN, .top1 = NAN}};
     calm_store_evaluation put = {.key = "e1", .model_id = s.model, .subject = "gptq", .text_name = "valid",
                                  .text_digest = "t1", .window_tokens = 512, .tokens = 1022, .nll = 3.4, .ppl = 29.9,
                                  .kl = 0.011, .top1 = NAN, .windows = windows, .n_windows = 3}, found;
@@ -317,12 +320,60 @@ TEST(evaluations_round_trip)
     ck_assert(isnan(found.top1));
     ck_assert_uint_eq(found.n_windows, 3);
     ck_assert(found.windows[1].kl == 0.1 + 0.2 && found.windows[1].top1 == 401 && isnan(found.windows[2].kl));
-    calm_store_verdict verdict = {.run_id = s.run, .evaluation_id = id, .role = "guard", .delta_kl = 0.002,
+    calm_store_verdict verdict = {.run_id = s.run, .evaluation_id = id, .role = "guard", .delta = 0.002,
                                   .delta_se = 0.0005};
     ck_ok(calm_store_verdict_put(ctx, store, &verdict));
     ck_ok(calm_store_verdict_put(ctx, store, &verdict));
     ck_assert_str_eq(sample_text(store, "SELECT subject || ' ' || kl || ' ' || delta_kl FROM v_evaluations"),
                      "gptq 0.01100 +0.00200");
+    calm_store_close(store);
+}
+END_OF_TEST
+
+/* An encoder's figures have columns of their own: those of predictions are NULL, in the views too. */
+TEST(embeddings_round_trip)
+{
+    calm_store *store = sample_open(sample_path(), CALM_STORE_WRITE);
+    sample s = sample_fill(store);
+    calm_store_window windows[] = {{.error = 0.25, .cosine = 0.9}, {.error = 0.1 + 0.2, .cosine = 0.7}};
+    calm_store_evaluation put = {.key = "e1", .model_id = s.model, .subject = "gptq", .text_name = "valid",
+                                 .window_tokens = 128, .kind = CALM_STORE_EMBEDDINGS, .pairs = 1, .error = 0.275,
+                                 .cosine = 0.8, .cosine_min = 0.7, .spearman = NAN, .windows = windows,
+                                 .n_windows = 2}, found;
+    int64_t id, again;
+    ck_ok(calm_store_evaluation_put(ctx, store, &put, &id));
+    ck_ok(calm_store_evaluation_find(ctx, store, "e1", &found, &again));
+    ck_assert(again == id && found.kind == CALM_STORE_EMBEDDINGS && found.pairs == 1 && found.error == 0.275);
+    ck_assert(found.cosine == 0.8 && found.cosine_min == 0.7 && isnan(found.spearman) && found.n_windows == 2);
+    ck_assert(found.windows[1].error == 0.1 + 0.2 && found.windows[1].cosine == 0.7);
+    const calm_store_verdict verdict = {.run_id = s.run, .evaluation_id = id, .role = "guard", .delta = 0.002,
+                                        .delta_se = 0.0005};
+    ck_ok(calm_store_verdict_put(ctx, store, &verdict));
+    const calm_store_ablation ablation = {.run_id = s.run, .subject = "gptq", .kind = "uniform", .evaluation_id = id,
+                                          .delta = -0.5, .delta_se = 0.25};
+    ck_ok(calm_store_ablation_put(ctx, store, &ablation));
+    static const char none[] = "SELECT count(*) FROM evaluation e, evaluation_window w, run_evaluation v, ablation a"
+                               " WHERE coalesce(e.tokens, e.nll, e.ppl, e.kl, e.top1, w.tokens, w.nll, w.kl, w.top1,"
+                               " v.delta_kl, a.delta_kl) IS NULL";
+    ck_assert_int_eq(sample_number(store, none), 2);
+    ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM v_evaluations"), 0);
+    ck_assert_str_eq(sample_text(store, "SELECT subject || ' ' || cosine || ' ' || cosine_min || ' ' || error || ' ' ||"
+                                        " delta_one_minus_cosine || ' ' || sentences FROM v_encodings"),
+                     "gptq 0.800000 0.700000 0.275000 +0.00200 2");
+    ck_assert_str_eq(sample_text(store, "SELECT one_minus_cosine || ' ' || delta_one_minus_cosine || ' ' || error ||"
+                                        " coalesce(ppl, kl, delta_kl, top1_percent, spearman, '') FROM v_ablation"),
+                     "0.20000 -0.50000 0.27500");
+    /* The table of version 4 is a view for a while. */
+    ck_assert_str_eq(sample_text(store, "SELECT evaluation_id || ' ' || sentences || ' ' || pairs FROM encoding"),
+                     test_format("%lld 2 1", (long long)id));
+    /* The same key measured by predictions leaves none of the figures of the other kind. */
+    put.kind = CALM_STORE_PREDICTIONS;
+    put.tokens = 5, put.nll = 1, put.ppl = exp(1), put.kl = put.top1 = NAN;
+    put.n_windows = 0;
+    ck_ok(calm_store_evaluation_put(ctx, store, &put, &again));
+    ck_assert_int_eq(again, id);
+    ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM evaluation WHERE kind = 'predictions' AND"
+                                          " coalesce(pairs, error, cosine, cosine_min, spearman) IS NULL"), 1);
     calm_store_close(store);
 }
 END_OF_TEST
@@ -351,13 +402,13 @@ TEST(ablation_round_trip)
     evaluation.kl = 0.2;
     ck_ok(calm_store_evaluation_put(ctx, store, &evaluation, &worse));
     const calm_store_ablation failed = {.run_id = s.run, .subject = "actfit", .kind = "uniform", .bits = 4.125,
-                                        .seconds = NAN, .differs = -1, .failure = "too few rows", .delta_kl = NAN,
+                                        .seconds = NAN, .differs = -1, .failure = "too few rows", .delta = NAN,
                                         .delta_se = NAN};
     const calm_store_ablation uniform = {.run_id = s.run, .subject = "gptq", .kind = "uniform", .bits = 4.125,
-                                         .seconds = 1.25, .evaluation_id = worse, .delta_kl = 0, .delta_se = 0};
+                                         .seconds = 1.25, .evaluation_id = worse, .delta = 0, .delta_se = 0};
     calm_store_ablation hybrid = {.run_id = s.run, .subject = "job cka_token token", .kind = "hybrid", .unit = "job",
                                   .metric = "cka_token", .rule = "token", .bits = 4.125, .seconds = 2, .differs = 9,
-                                  .evaluation_id = better, .delta_kl = -0.1, .delta_se = 0.005};
+                                  .evaluation_id = better, .delta = -0.1, .delta_se = 0.005};
     ck_ok(calm_store_ablation_put(ctx, store, &failed));
     ck_ok(calm_store_ablation_put(ctx, store, &uniform));
     ck_ok(calm_store_ablation_put(ctx, store, &hybrid));
@@ -450,6 +501,6 @@ int main(void)
         every_table_and_column_has_a_comment, children_of_every_foreign_key_are_indexed, same_key_same_id,
         candidate_round_trip, candidate_replaced_keeps_its_id, rules_of_the_schema_hold,
         transactions_nest_and_roll_back, an_unfinished_run_goes_on, activations_round_trip,
-        evaluations_round_trip, ablation_round_trip, emergence_is_the_first_tenfold_growth,
+        evaluations_round_trip, embeddings_round_trip, ablation_round_trip, emergence_is_the_first_tenfold_growth,
         views_read_like_a_report, NULL});
 }

@@ -93,13 +93,12 @@ static model put_model(const char *name)
 
 static int64_t put_evaluation(const char *key, int64_t model_id)
 {
-    const calm_store_window window = {511, 2, 0.1, 400};
+    const calm_store_window window = {.tokens = 511, .nll = 2, .kl = 0.1, .top1 = 400};
     const calm_store_evaluation row = {.key = key, .model_id = model_id, .subject = "hybrid", .text_name = "t",
                                        .tokens = 511, .nll = 2, .ppl = 7, .kl = 0.1, .top1 = 0.8, .windows = &window,
                                        .n_windows = 1};
     int64_t id;
     ck_ok(calm_store_evaluation_put(ctx, store, &row, &id));
-    ck_ok(calm_store_encoding_put(ctx, store, id, &(calm_store_encoding){2, 1, 0.1, 0.9, 0.8, 0.7}));
     return id;
 }
 
@@ -291,7 +290,6 @@ TEST(dropped_runs)
                     {"score", 6},
                     {"candidate", 3},
                     {"algorithm", 3},
-                    {"encoding", 5},
                     {"evaluation_window", 5},
                     {"evaluation", 5},
                     {"activation_peak", 1},

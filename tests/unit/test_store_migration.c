@@ -1,5 +1,5 @@
-/* Stores of versions 1 (tests/data/store_v1.sql) and 2: brought up to date with every row, refused with a hint on
- * reading, refused unchanged when damaged, kept as a copy, and whole when the machine fails on the way. */
+/* Stores of versions 1, 2 and 4 (tests/data/store_v1.sql, store_v4.sql): brought up to date with every row, refused
+ * with a hint on reading, refused unchanged when damaged, kept as a copy, and whole when the machine fails midway. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -35,22 +35,34 @@ static const char *lines(calm_sql *sql, const char *query)
     return all;
 }
 
-static const char *old_schema(void)
+/* Rows of a table, a line each: these columns, joined by commas or spaces, each with a space behind it. */
+static const char *rows_of(calm_sql *sql, const char *columns, const char *from)
+{
+    char *rest, *list = test_format("%s", columns);
+    const char *query = "SELECT ''";
+    for (char *name = strtok_r(list, " ,", &rest); name; name = strtok_r(NULL, " ,", &rest))
+        query = test_format("%s || quote(\"%s\") || ' '", query, name);
+    return lines(sql, test_format("%s FROM %s ORDER BY 1", query, from));
+}
+
+static const char *schema_of_version(int version)
 {
     char *schema;
     size_t n;
-    ck_ok(calm_read_file(ctx, test_data("store_v1.sql"), 1 << 20, &schema, &n));
-    ck_assert_ptr_nonnull(strstr(schema, "PRAGMA user_version = 1;"));
+    ck_ok(calm_read_file(ctx, test_data(test_format("store_v%d.sql", version)), 1 << 20, &schema, &n));
+    ck_assert_ptr_nonnull(strstr(schema, test_format("PRAGMA user_version = %d;", version)));
     return schema;
 }
 
-/* Tables of version 1, a line each, to be cut up. */
+/* For each table of version 1 a line, to be cut up: its columns joined by commas, a space and its name. */
 static char *old_tables(void)
 {
     calm_sql *sql;
     ck_ok(calm_sql_open(ctx, ":memory:", CALM_SQL_CREATE, &sql));
-    ck_ok(calm_sql_script(ctx, sql, old_schema()));
-    char *names = test_format("%s", lines(sql, "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"));
+    ck_ok(calm_sql_script(ctx, sql, schema_of_version(1)));
+    char *names = test_format(
+        "%s", lines(sql, "SELECT (SELECT group_concat(name) FROM pragma_table_info(m.name)) || ' ' || m.name"
+                         " FROM sqlite_master m WHERE m.type = 'table' ORDER BY m.name"));
     calm_sql_close(sql);
     return names;
 }
@@ -106,7 +118,7 @@ static const char *fill(void)
                                                        .evaluation_id = eval,
                                                        .role = "test",
                                                        .subject = "float",
-                                                       .delta_kl = NAN,
+                                                       .delta = NAN,
                                                        .delta_se = NAN}));
     ck_ok(calm_store_artifact_put(ctx, store, &artifact));
     ck_ok(calm_store_run_end(ctx, store, s.run, &(calm_store_outcome){.status = "finished", .result = "gptq"}));
@@ -118,9 +130,12 @@ static const char *fill(void)
 static const char *old_store(void)
 {
     const char *from = fill(), *path = sample_path(), *script = test_format("ATTACH '%s' AS new;", from);
-    run_script(path, old_schema());
-    for (char *rest, *name = strtok_r(old_tables(), "\n", &rest); name; name = strtok_r(NULL, "\n", &rest))
-        script = test_format("%sINSERT INTO main.%s SELECT * FROM new.%s;", script, name, name);
+    run_script(path, schema_of_version(1));
+    for (char *rest, *columns = strtok_r(old_tables(), "\n", &rest); columns; columns = strtok_r(NULL, "\n", &rest)) {
+        char *name = strchr(columns, ' ');
+        *name++ = '\0';
+        script = test_format("%sINSERT INTO main.%s SELECT %s FROM new.%s;", script, name, columns, name);
+    }
     /* In any order of tables. */
     run_script(path, test_format("PRAGMA foreign_keys = OFF; %s PRAGMA wal_checkpoint(TRUNCATE)", script));
     return path;
@@ -132,12 +147,10 @@ static const char *contents(const char *path)
     calm_sql *sql;
     const char *all = "";
     ck_ok(calm_sql_open(ctx, path, CALM_SQL_READ, &sql));
-    for (char *rest, *name = strtok_r(old_tables(), "\n", &rest); name; name = strtok_r(NULL, "\n", &rest)) {
-        const char *columns =
-            lines(sql, test_format("SELECT group_concat('quote(\"' || name || '\")', ' || char(9) || ')"
-                                   " FROM pragma_table_info('%s')",
-                                   name));
-        const char *rows = lines(sql, test_format("SELECT %s FROM %s ORDER BY 1", columns, name));
+    for (char *rest, *columns = strtok_r(old_tables(), "\n", &rest); columns; columns = strtok_r(NULL, "\n", &rest)) {
+        char *name = strchr(columns, ' ');
+        *name++ = '\0';
+        const char *rows = rows_of(sql, columns, name);
         ck_assert_msg(rows[0], "%s is empty: the test fills every table", name);
         all = test_format("%s%s\n%s", all, name, rows);
     }
@@ -197,27 +210,115 @@ TEST(every_row_is_kept)
 }
 END_OF_TEST
 
-/* Version 2 lacks the ablation alone: its experts are not made anew. */
+/* The schema of version 4 without what `version` did not have, made at a new path. */
+static const char *empty_store(int version)
+{
+    const char *path = sample_path();
+    run_script(path, schema_of_version(4));
+    if (version < 4)
+        run_script(path, "DROP TABLE environment; DROP TABLE gate");
+    if (version < 3)
+        run_script(path, "DROP VIEW v_ablation; DROP TABLE ablation");
+    run_script(path, test_format("PRAGMA user_version = %d; PRAGMA wal_checkpoint(TRUNCATE)", version));
+    return path;
+}
+
+/* Version 2 has experts and no ablation: what it has is not made anew. */
 TEST(version_2)
 {
-    const char *path = old_store(), *before = contents(path), *fresh = sample_path();
-    calm_store *store = sample_open(path, CALM_STORE_WRITE);
-    ck_ok(calm_store_expert_put(ctx, store, 1, 1, 77));
-    calm_store_close(store);
-    run_script(path, "DROP VIEW v_ablation; DROP TABLE ablation; DROP TABLE environment; DROP TABLE gate;"
-                     "PRAGMA user_version = 2; PRAGMA wal_checkpoint(TRUNCATE)");
+    const char *path = empty_store(2), *fresh = sample_path();
+    calm_store *store;
+    run_script(path, "INSERT INTO model (id, digest, name, architecture) VALUES (1, 'd', 'm', 'a');"
+                     "INSERT INTO calibration (id, key, text_name, n_windows, window_tokens, n_tokens)"
+                     " VALUES (1, 'c', 't', 1, 2, 2);"
+                     "INSERT INTO block (id, model_id, number, name, kind) VALUES (1, 1, 0, 'b', 'decoder');"
+                     "INSERT INTO job (id, block_id, role, position, name, sublayer, linears, out_features,"
+                     " in_features) VALUES (1, 1, 'o', 0, 'o', 'attention', 'o', 1, 1);"
+                     "INSERT INTO expert VALUES (1, 1, 77);"
+                     "PRAGMA wal_checkpoint(TRUNCATE)");
     ck_fails(calm_store_open(ctx, path, NULL, &store), CALM_EUNSUPPORTED, "written by an older calm");
     store = sample_open(path, CALM_STORE_WRITE);
     ck_assert_int_eq(sample_number(store, "SELECT tokens FROM expert"), 77);
     ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM ablation"), 0);
     calm_store_close(store);
     ck_assert_int_eq(version_of(path), calm_store_version());
-    ck_assert_str_eq(contents(path), before);
     calm_store_close(sample_open(fresh, CALM_STORE_WRITE));
     ck_assert_str_eq(schema_of(path), schema_of(fresh));
-    run_script(path,
-               "DROP VIEW v_experts; DROP TABLE expert; PRAGMA user_version = 2; PRAGMA wal_checkpoint(TRUNCATE)");
+    path = empty_store(2);
+    run_script(path, "DROP VIEW v_experts; DROP TABLE expert; PRAGMA wal_checkpoint(TRUNCATE)");
     ck_fails(calm_store_open(ctx, path, &sample_writing, &store), CALM_EFORMAT, "\"expert\" is missing");
+}
+END_OF_TEST
+
+/* A store of version 4 with a decoder (model 1) and an encoder (2), whose relative error lies in nll, 1 - cosine in kl
+ * and rank correlation in top1; evaluation 2 is a guard's, 3 the final one with its row of `encoding`. */
+static const char *store_with_encoder(void)
+{
+    const char *path = empty_store(4);
+    run_script(path,
+               "INSERT INTO model (id, digest, name, architecture) VALUES (1, 'd', 'qwen', 'a'), (2, 'e', 'bert', 'a');"
+               "INSERT INTO block (id, model_id, number, name, kind)"
+               " VALUES (1, 1, 0, 'b', 'decoder'), (2, 2, 0, 'b', 'encoder');"
+               "INSERT INTO run (id, key, model_id, status) VALUES (1, 'r1', 1, 'finished'), (2, 'r2', 2, 'finished');"
+               "INSERT INTO evaluation (id, key, model_id, subject, text_name, window_tokens, n_windows, tokens, nll,"
+               " ppl, kl, top1, created_at)"
+               " VALUES (1, 'k1', 1, 'gptq', 't', 512, 1, 511, 2.5, 12.1825, 0.1, 0.75, 'x'),"
+               " (2, 'k2', 2, 'hybrid', 't', 128, 3, 3, 0.5, 1.6487, 0.25, 0.625, 'y'),"
+               " (3, 'k3', 2, 'gptq', 't', 128, 2, 2, 0.375, 1.4549, 0.125, NULL, 'z');"
+               "INSERT INTO evaluation_window VALUES (1, 0, 511, 1277.5, 51.1, 383), (2, 0, 1, 0.25, 0.125, 0),"
+               " (2, 1, 1, 0.75, 0.5, 0), (2, 2, 1, 0.5, 0.125, 0), (3, 0, 1, 0.375, 0.125, 0),"
+               " (3, 1, 1, 0.375, 0.125, 0);"
+               "INSERT INTO encoding VALUES (3, 2, 1, 0.375, 0.875, 0.8125, NULL);"
+               "INSERT INTO run_evaluation VALUES (1, 'guard', 'gptq', 1, 0.5, 0.25), (2, 'guard', 'hybrid', 2, 0.0625,"
+               " 0.03125), (2, 'test', 'gptq', 3, NULL, NULL);"
+               "INSERT INTO ablation (run_id, subject, kind, evaluation_id, failure, delta_kl, delta_se) VALUES"
+               " (1, 'gptq', 'uniform', 1, NULL, 0.75, 0.5), (2, 'gptq', 'uniform', 3, NULL, -0.75, 0.25),"
+               " (2, 'rtn', 'uniform', NULL, 'why', NULL, NULL);"
+               "PRAGMA wal_checkpoint(TRUNCATE)");
+    return path;
+}
+
+TEST(figures_of_an_encoder_get_their_own_columns)
+{
+    const char *path = store_with_encoder(), *fresh = sample_path();
+    calm_store_close(sample_open(path, CALM_STORE_WRITE));
+    ck_assert_int_eq(version_of(path), calm_store_version());
+    calm_store_close(sample_open(fresh, CALM_STORE_WRITE));
+    ck_assert_str_eq(schema_of(path), schema_of(fresh));
+    calm_sql *sql;
+    ck_ok(calm_sql_open(ctx, path, CALM_SQL_READ, &sql));
+    ck_assert_str_eq(rows_of(sql, "id key model_id subject text_name window_tokens n_windows created_at", "evaluation"),
+                     "1 'k1' 1 'gptq' 't' 512 1 'x' \n"
+                     "2 'k2' 2 'hybrid' 't' 128 3 'y' \n"
+                     "3 'k3' 2 'gptq' 't' 128 2 'z' \n");
+    ck_assert_str_eq(rows_of(sql, "id kind tokens nll ppl kl top1", "evaluation"),
+                     "1 'predictions' 511 2.5 12.1825 0.1 0.75 \n"
+                     "2 'embeddings' NULL NULL NULL NULL NULL \n"
+                     "3 'embeddings' NULL NULL NULL NULL NULL \n");
+    /* The guard's has three pairs, and the least cosine of its sentences; the final one has what its row said. */
+    ck_assert_str_eq(rows_of(sql, "id pairs error cosine cosine_min spearman", "evaluation"),
+                     "1 NULL NULL NULL NULL NULL \n"
+                     "2 3 0.5 0.75 0.5 0.625 \n"
+                     "3 1 0.375 0.875 0.8125 NULL \n");
+    ck_assert_str_eq(rows_of(sql, "evaluation_id number tokens nll kl top1 error cosine", "evaluation_window"),
+                     "1 0 511 1277.5 51.1 383.0 NULL NULL \n"
+                     "2 0 NULL NULL NULL NULL 0.25 0.875 \n"
+                     "2 1 NULL NULL NULL NULL 0.75 0.5 \n"
+                     "2 2 NULL NULL NULL NULL 0.5 0.875 \n"
+                     "3 0 NULL NULL NULL NULL 0.375 0.875 \n"
+                     "3 1 NULL NULL NULL NULL 0.375 0.875 \n");
+    ck_assert_str_eq(rows_of(sql, "run_id role subject evaluation_id delta_kl delta_one_minus_cosine delta_se",
+                             "run_evaluation"),
+                     "1 'guard' 'gptq' 1 0.5 NULL 0.25 \n"
+                     "2 'guard' 'hybrid' 2 NULL 0.0625 0.03125 \n"
+                     "2 'test' 'gptq' 3 NULL NULL NULL \n");
+    ck_assert_str_eq(rows_of(sql, "run_id subject evaluation_id failure delta_kl delta_one_minus_cosine delta_se",
+                             "ablation"),
+                     "1 'gptq' 1 NULL 0.75 NULL 0.5 \n"
+                     "2 'gptq' 3 NULL NULL -0.75 0.25 \n"
+                     "2 'rtn' NULL 'why' NULL NULL NULL \n");
+    ck_assert_str_eq(rows_of(sql, "evaluation_id cosine", "encoding"), "2 0.75 \n3 0.875 \n");
+    calm_sql_close(sql);
 }
 END_OF_TEST
 
@@ -275,7 +376,9 @@ TEST(damaged_stores_are_refused_unchanged)
         {"ALTER TABLE model ADD COLUMN colour TEXT", "\"model\" is missing or was changed"},
         {"CREATE TABLE expert (id INTEGER)", "\"expert\" is missing or was changed"},
         {"CREATE TABLE ablation (id INTEGER)", "\"ablation\" is missing or was changed"},
-        {"PRAGMA user_version = 0", "store version 0, expected 4"},
+        {"ALTER TABLE evaluation ADD COLUMN colour TEXT", "\"evaluation\" is missing or was changed"},
+        {"DROP VIEW v_evaluations; DROP TABLE evaluation_window", "\"evaluation_window\" is missing or was changed"},
+        {"PRAGMA user_version = 0", "store version 0, expected 5"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *path = old_store();
@@ -470,7 +573,8 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("store_migration",
-                     (const TTest *[]){every_row_is_kept, version_2, views, reading_says_what_to_do,
+                     (const TTest *[]){every_row_is_kept, version_2,
+                                       figures_of_an_encoder_get_their_own_columns, views, reading_says_what_to_do,
                                        damaged_stores_are_refused_unchanged, a_copy_is_kept, no_copy_no_change,
                                       killed_or_refused_at_many_calls, NULL});
 }

@@ -1,0 +1,28 @@
+/* Measures: how far a quantized model is from the float model on a text.
+ *
+ * A decoder is measured by its predictions of the next token, an encoder by its sentence embeddings.  The two have no
+ * figure in common; only their loss can be compared without asking for the kind: the divergence KL(float || model)
+ * per token, or the cosine distance 1 - cosine per sentence. */
+#ifndef CALM_RUN_MEASURE_H
+#define CALM_RUN_MEASURE_H
+
+#include "ptq/eval/encode.h"
+#include "ptq/eval/evaluate.h"
+#include "store/store.h"
+
+typedef struct calm_measure {
+    calm_store_figures kind;                /* which member is set; all zero: predictions, nothing measured      */
+    union {
+        calm_eval_result predictions;       /* CALM_STORE_PREDICTIONS                                            */
+        calm_embedding_result embeddings;   /* CALM_STORE_EMBEDDINGS; each window is a sentence                  */
+    };
+} calm_measure;
+
+/* Mean KL(float || model) per token, or mean 1 - cosine: the lower the better.  NaN: measured without a reference. */
+double calm_measure_loss(const calm_measure *measure);
+
+/* Paired comparison of two measures of one kind over the same windows: *delta = mean loss per window of b minus that of
+ * a, *se its standard error with windows as the samples; *se is NaN for fewer than 2 windows. */
+void calm_measure_compare(const calm_measure *a, const calm_measure *b, size_t n_windows, double *delta, double *se);
+
+#endif

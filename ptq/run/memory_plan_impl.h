@@ -1,0 +1,13 @@
+/* Parts of the memory plan.  Only files of this folder and their tests include it. */
+#ifndef CALM_RUN_MEMORY_PLAN_IMPL_H
+#define CALM_RUN_MEMORY_PLAN_IMPL_H
+
+#include "ptq/run/memory_plan.h"
+
+/* Peaks of the run with these knobs. */
+void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_knobs *knobs, calm_memory_plan *out);
+
+/* `memory` of the recipe, or 70 % of what is free now.  CALM_EARG: `memory` is no size. */
+calm_status calm_memory_plan_limit(calm_ctx *ctx, const calm_recipe *recipe, size_t *out);
+
+#endif

@@ -1,0 +1,47 @@
+/* Rows written by their keys. */
+#include <assert.h>
+
+#include "ptq/base/text.h"
+#include "store/store_impl.h"
+
+#define MOST_CELLS 40    /* columns of the widest table, with room */
+
+/* INSERT INTO t (k, a) VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET a = excluded.a RETURNING id */
+static void print_insert(const char *table, size_t n_keys, const calm_store_cell *cells, size_t n, bool numbered,
+                         calm_text *out)
+{
+    calm_text_printf(out, "INSERT INTO %s (", table);
+    for (size_t i = 0; i < n; i++)
+        calm_text_printf(out, "%s%s", i ? ", " : "", cells[i].column);
+    calm_text_printf(out, ") VALUES (");
+    for (size_t i = 0; i < n; i++)
+        calm_text_printf(out, "%s?%zu", i ? ", " : "", i + 1);
+    calm_text_printf(out, ")%s", n_keys ? " ON CONFLICT (" : "");
+    for (size_t i = 0; i < n_keys; i++)
+        calm_text_printf(out, "%s%s", i ? ", " : "", cells[i].column);
+    if (n_keys)
+        calm_text_printf(out, ") DO %s", n_keys == n ? "NOTHING" : "UPDATE SET ");
+    for (size_t i = n_keys; i < n && n_keys; i++)
+        calm_text_printf(out, "%s%s = excluded.%s", i > n_keys ? ", " : "", cells[i].column, cells[i].column);
+    calm_text_printf(out, numbered ? " RETURNING id" : "");
+}
+
+calm_status calm_store_row_put(calm_ctx *ctx, calm_store *store, const char *table, size_t n_keys,
+                               const calm_store_cell *cells, size_t n, int64_t *id)
+{
+    calm_value values[MOST_CELLS];
+    int64_t number;
+    calm_text text;
+    assert(n <= MOST_CELLS);
+    for (size_t i = 0; i < n; i++)
+        values[i] = cells[i].value;
+    calm_text_init(&text);
+    /* The same columns give the same text, by which the connection finds its prepared statement. */
+    print_insert(table, n_keys, cells, n, id != NULL, &text);
+    calm_status status = calm_text_check(ctx, &text);
+    if (status == CALM_OK)
+        status = calm_sql_number(ctx, store->sql, text.data, values, n, id ? id : &number);
+    calm_text_clear(&text);
+    assert(status != CALM_OK || !id || *id > 0);
+    return status;
+}
