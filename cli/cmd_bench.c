@@ -23,23 +23,18 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "tokens", .help = "tokens of a window", .offset = offsetof(options, tokens), .type = CALM_OPTION_INT,
-     .fallback = "2048", .min = 1, .max = 1 << 16, .metavar = "N"},
-    {.name = "hidden", .help = "hidden size (defaults: Qwen3-0.6B); inputs of quantize",
-     .offset = offsetof(options, hidden), .type = CALM_OPTION_INT, .fallback = "1024", .min = 2, .max = 1 << 15,
-     .metavar = "N"},
-    {.name = "inner", .help = "width of the MLP; outputs of quantize", .offset = offsetof(options, inner),
-     .type = CALM_OPTION_INT, .fallback = "3072", .min = 1, .max = 1 << 16, .metavar = "N"},
-    {.name = "heads", .help = "query heads", .offset = offsetof(options, heads), .type = CALM_OPTION_INT,
-     .fallback = "16", .min = 1, .max = 1024, .metavar = "N"},
-    {.name = "kv-heads", .help = "key/value heads", .offset = offsetof(options, kv_heads), .type = CALM_OPTION_INT,
-     .fallback = "8", .min = 1, .max = 1024, .metavar = "N"},
-    {.name = "head-dim", .help = "width of a head", .offset = offsetof(options, head_dim), .type = CALM_OPTION_INT,
-     .fallback = "128", .min = 2, .max = 1024, .metavar = "N"},
-    {.name = "repeats", .help = "runs of each; the fastest counts", .offset = offsetof(options, repeats),
-     .type = CALM_OPTION_INT, .fallback = "5", .min = 1, .max = 1000, .metavar = "N"},
-    {.name = "json", .help = "print the figures as JSON", .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT("tokens", tokens, INT, "tokens of a window", .fallback = "2048", .min = 1, .max = 1 << 16, .metavar = "N"),
+    CALM_OPT("hidden", hidden, INT, "hidden size (defaults: Qwen3-0.6B); inputs of quantize", .fallback = "1024",
+             .min = 2, .max = 1 << 15, .metavar = "N"),
+    CALM_OPT("inner", inner, INT, "width of the MLP; outputs of quantize", .fallback = "3072", .min = 1, .max = 1 << 16,
+             .metavar = "N"),
+    CALM_OPT("heads", heads, INT, "query heads", .fallback = "16", .min = 1, .max = 1024, .metavar = "N"),
+    CALM_OPT("kv-heads", kv_heads, INT, "key/value heads", .fallback = "8", .min = 1, .max = 1024, .metavar = "N"),
+    CALM_OPT("head-dim", head_dim, INT, "width of a head", .fallback = "128", .min = 2, .max = 1024, .metavar = "N"),
+    CALM_OPT("repeats", repeats, INT, "runs of each; the fastest counts", .fallback = "5", .min = 1, .max = 1000,
+             .metavar = "N"),
+    CALM_OPT("json", json, BOOL, "print the figures as JSON"),
+    CALM_OPT_COMMON,
     {0},
 };
 
@@ -189,22 +184,16 @@ static calm_status report(calm_ctx *ctx, const options *o, const char *subject, 
                rate * 1e-9, sgemm * 1e-9, rate / sgemm, ctx->n_threads, o->tokens);
         return CALM_OK;
     }
-    calm_json *root = calm_json_new_object();
-    calm_json_set_string(root, "subject", subject);
-    calm_json_set_number(root, "gflops", rate * 1e-9);
-    calm_json_set_number(root, "sgemm_gflops", sgemm * 1e-9);
-    calm_json_set_number(root, "ratio", rate / sgemm);
-    calm_json_set_int(root, "threads", ctx->n_threads);
-    calm_json_set_int(root, "tokens", o->tokens);
-    const calm_status status = calm_print_json(ctx, root);
-    calm_json_free(root);
-    return status;
+    return calm_print_json(ctx, CALM_OBJECT(CALM_KV("subject", subject), CALM_KV("gflops", rate * 1e-9),
+                                            CALM_KV("sgemm_gflops", sgemm * 1e-9), CALM_KV("ratio", rate / sgemm),
+                                            CALM_KV("threads", (int64_t)ctx->n_threads), CALM_KV("tokens", o->tokens)));
 }
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
-    const char *subject = n_args ? args[0] : "forward";
+    const calm_words *args = &o->common.args;
+    const char *subject = args->n ? args->of[0] : "forward";
     const bool forward = strcmp(subject, "forward") == 0;
     bench b;
     double seconds, sgemm, rate;

@@ -26,8 +26,8 @@ calm_status calm_eval_print_worst(calm_ctx *ctx, const calm_tokenizer *tokenizer
                                   const calm_eval_worst *worst);
 
 /* The same as an array of objects {window, token, kl, reference_nll, nll, before, follows, reference_best, best}; freed
- * by the caller. */
-calm_status calm_eval_worst_json(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
-                                 const calm_eval_worst *worst, calm_json **out);
+ * by the caller; NULL after a failure, which ctx has. */
+calm_json *calm_eval_worst_json(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
+                                const calm_eval_worst *worst);
 
 #endif

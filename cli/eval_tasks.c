@@ -72,33 +72,25 @@ static calm_status find_prefix(calm_ctx *ctx, const calm_model *model, const cal
 
 static void add_row(calm_table *table, const char *name, const calm_task_answers *answers)
 {
-    calm_table_text(table, name);
-    calm_table_fixed(table, answers->acc, 4);
-    calm_table_fixed(table, answers->acc_se, 4);
-    calm_table_fixed(table, answers->acc_norm, 4);
-    calm_table_fixed(table, answers->acc_norm_se, 4);
+    CALM_CELLS(table, CALM_TEXT(name), CALM_FIXED(answers->acc, 4), CALM_FIXED(answers->acc_se, 4),
+               CALM_FIXED(answers->acc_norm, 4), CALM_FIXED(answers->acc_norm_se, 4));
 }
 
 static calm_status print_text(calm_ctx *ctx, const calm_eval_request *request, const calm_tasks_result *result)
 {
     calm_table table;
     calm_table_init(&table);
-    calm_table_column(&table, "model", CALM_ALIGN_LEFT);
-    calm_table_column(&table, "acc", CALM_ALIGN_RIGHT);
-    calm_table_column(&table, "+- std. error", CALM_ALIGN_RIGHT);
-    calm_table_column(&table, "acc_norm", CALM_ALIGN_RIGHT);
-    calm_table_column(&table, "+- std. error", CALM_ALIGN_RIGHT);
+    calm_table_columns(&table, "model|#acc|#+- std. error|#acc_norm|#+- std. error");
     if (request->reference)
         add_row(&table, request->reference, &result->reference);
     add_row(&table, request->model, &result->model);
     printf("tasks        %zu of %zu choices together, %zu tokens predicted\n\n", result->n, result->n_choices,
            result->tokens);
-    const calm_status status = calm_print_table(ctx, &table, stdout);
-    calm_table_clear(&table);
-    if (status == CALM_OK && request->reference)
+    CALM_TRY(calm_print_table(ctx, &table, stdout));
+    if (request->reference)
         printf("\nagreement    %.2f %% the same answer, %.2f %% by length\n", 100 * result->same,
                100 * result->same_norm);
-    return status;
+    return CALM_OK;
 }
 
 static calm_json *values(const double *from, size_t n)
@@ -109,6 +101,7 @@ static calm_json *values(const double *from, size_t n)
     return array;
 }
 
+/* `prefix`: "" or "reference_"; null where there is no reference. */
 static void set_answers(calm_json *root, const char *prefix, const calm_task_answers *answers)
 {
     const struct { const char *name; double value; } members[] = {
@@ -125,35 +118,25 @@ static calm_json *task_json(const calm_tasks_result *result, size_t t)
 {
     const size_t begin = result->begin[t], n = result->begin[t + 1] - begin;
     const calm_task_answers *model = &result->model, *reference = &result->reference;
-    calm_json *task = calm_json_new_object();
-    calm_json_set_int(task, "line", (int64_t)result->line[t]);
-    calm_json_set_int(task, "answer", (int64_t)result->answer[t]);
-    calm_json_set_int(task, "choice", (int64_t)model->choice[t]);
-    calm_json_set_int(task, "choice_norm", (int64_t)model->choice_norm[t]);
-    calm_json_set(task, "log_probs", values(model->log_prob + begin, n));
-    calm_json_set(task, "reference_log_probs",
-                  reference->log_prob ? values(reference->log_prob + begin, n) : calm_json_new_null());
-    return task;
+    return CALM_OBJECT(CALM_KV("line", result->line[t]), CALM_KV("answer", result->answer[t]),
+                       CALM_KV("choice", model->choice[t]), CALM_KV("choice_norm", model->choice_norm[t]),
+                       CALM_KV("log_probs", values(model->log_prob + begin, n)),
+                       CALM_KV("reference_log_probs", reference->log_prob ? values(reference->log_prob + begin, n)
+                                                                          : calm_json_new_null()));
 }
 
 static calm_status print_json(calm_ctx *ctx, const calm_eval_request *request, const calm_tasks_result *result)
 {
-    calm_json *root = calm_json_new_object(), *each = calm_json_new_array();
-    calm_json_set_string(root, "model", request->model);
-    calm_json_set_string(root, "reference", request->reference);
-    calm_json_set_int(root, "tasks", (int64_t)result->n);
-    calm_json_set_int(root, "choices", (int64_t)result->n_choices);
-    calm_json_set_int(root, "tokens", (int64_t)result->tokens);
-    set_answers(root, "", &result->model);
-    set_answers(root, "reference_", &result->reference);
-    calm_json_set_number(root, "same", result->same);
-    calm_json_set_number(root, "same_norm", result->same_norm);
+    calm_json *each = calm_json_new_array();
     for (size_t t = 0; t < result->n; t++)
         calm_json_add(each, task_json(result, t));
-    calm_json_set(root, "each", each);
-    const calm_status status = calm_print_json(ctx, root);
-    calm_json_free(root);
-    return status;
+    calm_json *root = CALM_OBJECT(CALM_KV("model", request->model), CALM_KV("reference", request->reference),
+                                  CALM_KV("tasks", result->n), CALM_KV("choices", result->n_choices),
+                                  CALM_KV("tokens", result->tokens));
+    set_answers(root, "", &result->model);
+    set_answers(root, "reference_", &result->reference);
+    return calm_print_json(ctx, CALM_EXTEND(root, CALM_KV("same", result->same),
+                                            CALM_KV("same_norm", result->same_norm), CALM_KV("each", each)));
 }
 
 /* ---- running ---- */

@@ -30,15 +30,9 @@ static calm_status add_position(calm_ctx *ctx, const calm_tokenizer *tokenizer, 
     CALM_TRY(show(ctx, tokenizer, ids, 1, &follows));
     CALM_TRY(show(ctx, tokenizer, &at->reference_best, 1, &reference_best));
     CALM_TRY(show(ctx, tokenizer, &at->best, 1, &best));
-    calm_table_int(table, (int64_t)at->window);
-    calm_table_int(table, (int64_t)at->token);
-    calm_table_fixed(table, at->kl, 4);
-    calm_table_fixed(table, at->reference_nll, 4);
-    calm_table_fixed(table, at->nll, 4);
-    calm_table_text(table, before);
-    calm_table_text(table, follows);
-    calm_table_text(table, reference_best);
-    calm_table_text(table, best);
+    CALM_CELLS(table, CALM_INT(at->window), CALM_INT(at->token), CALM_FIXED(at->kl, 4),
+               CALM_FIXED(at->reference_nll, 4), CALM_FIXED(at->nll, 4), CALM_TEXT(before), CALM_TEXT(follows),
+               CALM_TEXT(reference_best), CALM_TEXT(best));
     return CALM_OK;
 }
 
@@ -46,13 +40,9 @@ static calm_status add_position(calm_ctx *ctx, const calm_tokenizer *tokenizer, 
 static calm_status fill(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
                         const calm_eval_worst *worst, calm_table *table)
 {
-    static const char *const numbers[] = {"window", "token", "kl", "reference_nll", "nll", "before"};
-    static const char *const texts[] = {"follows", "reference_best", "best"};
     calm_table_init(table);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)    /* "before" ends where "follows" begins */
-        calm_table_column(table, numbers[i], CALM_ALIGN_RIGHT);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        calm_table_column(table, texts[i], CALM_ALIGN_LEFT);
+    /* "before" is aligned to the right: it ends where "follows" begins. */
+    calm_table_columns(table, "#window|#token|#kl|#reference_nll|#nll|#before|follows|reference_best|best");
     for (size_t i = 0; i < worst->n; i++) {
         const calm_arena_mark mark = calm_arena_save(ctx->out);
         CALM_TRY(add_position(ctx, tokenizer, windows, &worst->each[i], table));
@@ -65,22 +55,15 @@ calm_status calm_eval_print_worst(calm_ctx *ctx, const calm_tokenizer *tokenizer
                                   const calm_eval_worst *worst)
 {
     calm_table table;
-    calm_status status = fill(ctx, tokenizer, windows, worst, &table);
-    if (status == CALM_OK) {
+    if (fill(ctx, tokenizer, windows, worst, &table) == CALM_OK)
         printf("\n");
-        status = calm_print_table(ctx, &table, stdout);
-    }
-    calm_table_clear(&table);
-    return status;
+    return calm_print_table(ctx, &table, stdout);
 }
 
-calm_status calm_eval_worst_json(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
-                                 const calm_eval_worst *worst, calm_json **out)
+calm_json *calm_eval_worst_json(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
+                                const calm_eval_worst *worst)
 {
     calm_table table;
-    calm_status status = fill(ctx, tokenizer, windows, worst, &table);
-    if (status == CALM_OK)
-        status = calm_rows_json(ctx, &table, out);
-    calm_table_clear(&table);
-    return status;
+    fill(ctx, tokenizer, windows, worst, &table);
+    return calm_rows_json(ctx, &table);
 }

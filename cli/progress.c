@@ -196,7 +196,7 @@ static void note(void *user, calm_log_level level, const char *line)
     pthread_mutex_unlock(&drawing);
 }
 
-void calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool quiet)
+calm_events calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool quiet)
 {
     memset(progress, 0, sizeof *progress);
     progress->quiet = quiet;
@@ -204,6 +204,7 @@ void calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool quiet)
     progress->active = CALM_PROGRESS_MAX;
     ctx->log = note;
     ctx->log_user = progress;
+    return calm_progress_events(progress);
 }
 
 void calm_progress_end(calm_ctx *ctx, calm_progress *progress)

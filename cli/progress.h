@@ -24,8 +24,9 @@ typedef struct calm_progress {
     size_t bytes_per_unit;      /* of a pull: small models are counted in kB, others in MB      */
 } calm_progress;
 
-/* Begin: from here on warnings and notes of ctx go to stderr too, above the bars.  `quiet` draws and notes nothing. */
-void calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool quiet);
+/* Begin: from here on warnings and notes of ctx go to stderr too, above the bars.  `quiet` draws and notes nothing.
+ * Returns calm_progress_events. */
+calm_events calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool quiet);
 
 /* Draw the last state and leave the lines on the screen; ctx logs nothing any more. */
 void calm_progress_end(calm_ctx *ctx, calm_progress *progress);

@@ -1,17 +1,7 @@
-/* What every part of `calm inspect` ends with: printing its text, or the error for an unknown WHAT. */
+/* The error for a WHAT that there is not. */
 #include "cli/inspect/inspect_print.h"
 
-#include <errno.h>
-#include <stdio.h>
-
-calm_status calm_inspect_print(calm_ctx *ctx, calm_text *text)
-{
-    if (ctx->status == CALM_OK && calm_text_check(ctx, text) == CALM_OK && text->length &&
-        fwrite(text->data, 1, text->length, stdout) != text->length)
-        calm_fail_errno(ctx, errno, "standard output: cannot write");
-    calm_text_clear(text);
-    return ctx->status;
-}
+#include "ptq/base/text.h"
 
 calm_status calm_inspect_unknown(calm_ctx *ctx, const char *owner, const char *what, const char *const *names, size_t n)
 {

@@ -53,9 +53,6 @@ void calm_inspection_clear(calm_inspection *in);
 /* The form of a stored text that may stand in a message or on a terminal, in ctx->out. */
 calm_status calm_inspect_printable(calm_ctx *ctx, const char *text, const char **out);
 
-/* Columns for numbers are aligned to the right: add headings, separated by spaces, those that begin with '#' so. */
-void calm_inspect_columns(calm_table *table, const char *headings);
-
 /* ---- views, one per file ---- */
 
 /* Plain lists (inspect_lists.c). */
