@@ -18,9 +18,10 @@ static void add_data_columns(calm_table *table, bool with_scheme, bool encoder)
     if (with_scheme)
         calm_table_columns(table, "scheme");
     calm_table_columns(table, encoder ? "kind|unit|metric|rule|seed|name|plan|bits|error|one_minus_cosine|"
-                                        "delta_one_minus_cosine|delta_se|rank_correlation|units|differs|seconds|failure"
+                                        "delta_one_minus_cosine|delta_se|rank_correlation|units|changed_units|"
+                                        "seconds|failure"
                                       : "kind|unit|metric|rule|seed|name|plan|bits|ppl|kl|"
-                                        "delta_kl|delta_se|top1|units|differs|seconds|failure");
+                                        "delta_kl|delta_se|top1|units|changed_units|seconds|failure");
 }
 
 /* Less than 0: not counted. */
@@ -173,7 +174,7 @@ static calm_json *correlations_json(const calm_ablation *of)
     for (size_t i = 0; i < of->n_correlations; i++) {
         const calm_ablation_correlation *row = &of->correlations[i];
         calm_json_add(list, CALM_OBJECT(CALM_KV("unit", row->unit), CALM_KV("metric", row->metric),
-                                        CALM_KV("rank_correlation", row->rho), CALM_KV("least_agrees", row->hits),
+                                        CALM_KV("rank_correlation", row->rho), CALM_KV("best_agreement", row->hits),
                                         CALM_KV("units", row->units)));
     }
     return list;
@@ -219,8 +220,8 @@ static calm_json *scheme_json(calm_ctx *ctx, const calm_ablation *of)
 
 static calm_json *calibration_json(const calm_recipe *recipe)
 {
-    return CALM_OBJECT(CALM_KV("text", recipe->calib_name), CALM_KV("samples", recipe->samples),
-                       CALM_KV("seqlen", recipe->seqlen), CALM_KV("seed", recipe->seed),
+    return CALM_OBJECT(CALM_KV("text", recipe->calib_name), CALM_KV("windows", recipe->samples),
+                       CALM_KV("window_tokens", recipe->seqlen), CALM_KV("seed", recipe->seed),
                        CALM_KV("score_windows", recipe->score_windows),
                        CALM_KV("probe_windows", recipe->probe_windows));
 }

@@ -20,8 +20,8 @@ static const calm_option table[] = {
              .fallback = "any", .values = CALM_CHECK_ENGINE_NAMES, .key = 't'),
     CALM_OPT("list", list, BOOL, "print the rules instead: what each says, and what engines do"),
     CALM_OPT("all", all, BOOL, "print every finding, not only the first twenty of a rule"),
-    CALM_OPT("json", json, BOOL, "print {path, target, format, tensors, linears, quantized, bytes, errors, warnings, "
-             "notes, findings: [{rule, severity, where, what, title, engines, behaviour, remedy}]}"),
+    CALM_OPT("json", json, BOOL, "print {path, target, format, tensors, linears, quantized_linears, bytes, errors, "
+             "warnings, notes, findings: [{rule, severity, where, found, title, engines, behaviour, remedy}]}"),
     CALM_OPT_COMMON,
     {0},
 };
@@ -35,7 +35,7 @@ static calm_status list_rules(calm_ctx *ctx, bool json)
     const calm_check_rule_info *rules = calm_check_rules(&n);
     char engines[64];
     calm_table_init(&rows);
-    calm_table_columns(&rows, json ? "rule|severity|engines|title|asked|behaviour|remedy"
+    calm_table_columns(&rows, json ? "rule|severity|engines|title|target_only|behaviour|remedy"
                                    : "rule|severity|engines|title");
     for (size_t i = 0; i < n; i++) {
         CALM_CELLS(&rows, CALM_TEXT(rules[i].id), CALM_TEXT(calm_severity_name(rules[i].severity)),
@@ -53,7 +53,7 @@ static calm_json *finding_json(const calm_finding *finding)
     char engines[64];
     const calm_check_rule_info *rule = finding->rule;
     return CALM_OBJECT(CALM_KV("rule", rule->id), CALM_KV("severity", calm_severity_name(rule->severity)),
-                       CALM_KV("where", finding->where), CALM_KV("what", finding->what), CALM_KV("title", rule->title),
+                       CALM_KV("where", finding->where), CALM_KV("found", finding->what), CALM_KV("title", rule->title),
                        CALM_KV("engines", calm_check_engines(rule->engines, engines)),
                        CALM_KV("behaviour", rule->behaviour), CALM_KV("remedy", rule->remedy));
 }
@@ -76,7 +76,7 @@ static calm_status print_json(calm_ctx *ctx, const char *path, const options *o,
     return calm_print_json(
         ctx, CALM_OBJECT(CALM_KV("path", path), CALM_KV("target", target_name(o, target)),
                          CALM_KV("format", report->format), CALM_KV("tensors", report->n_tensors),
-                         CALM_KV("linears", report->n_linears), CALM_KV("quantized", report->n_quantized),
+                         CALM_KV("linears", report->n_linears), CALM_KV("quantized_linears", report->n_quantized),
                          CALM_KV("bytes", report->bytes), CALM_KV("errors", report->n_severity[CALM_SEVERITY_ERROR]),
                          CALM_KV("warnings", report->n_severity[CALM_SEVERITY_WARNING]),
                          CALM_KV("notes", report->n_severity[CALM_SEVERITY_NOTE]), CALM_KV("findings", list)));

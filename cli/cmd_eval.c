@@ -47,7 +47,7 @@ static const calm_option table[] = {
     CALM_OPT("special", special, BOOL, "add the special tokens of the tokenizer's template; sentences always have "
              "them"),
     CALM_OPT("json", json, BOOL, "print {tokens, nll, ppl, kl, top1, top5, windows, ...}; tasks: {tasks, acc, "
-             "acc_norm, same, each, ...}; encoders: {sentences, error, cosine, spearman, ...} (docs/eval.md)"),
+             "acc_norm, agreement, per_task, ...}; encoders: {sentences, error, cosine, spearman, ...} (docs/eval.md)"),
     CALM_OPT_COMMON,
     {0},
 };

@@ -58,9 +58,8 @@ static const char *name_before(const calm_reselected *s, size_t unit)
 static void fill_table(const calm_reselected *s, bool all, calm_table *out)
 {
     char headings[256];
-    snprintf(headings, sizeof headings, "unit|candidate|#%s|#bits|%s", s->stored.pool.metric,
-             all ? "before|changed|reason" : "instead of");
-    calm_table_columns(out, headings);
+    snprintf(headings, sizeof headings, "unit|candidate|#%s|#bits|instead of", s->stored.pool.metric);
+    calm_table_columns(out, all ? "unit|candidate|#score|#bits|parent_candidate|changed|reason" : headings);
     for (size_t u = 0; u < s->stored.pool.n_units; u++) {
         const size_t begin = s->stored.pool.unit_begin[u], entry = s->solution.choice[u];
         const calm_pool_job *job = &s->stored.pool.jobs[begin];
@@ -99,17 +98,18 @@ static calm_status print_json(calm_ctx *ctx, const calm_reselected *s, calm_tabl
     const calm_pool *pool = &s->stored.pool;
     calm_json *target = NULL;
     if (s->solution.cost)
-        target = CALM_OBJECT(CALM_KV("name", calm_engine_name(s->target)), CALM_KV("held_back", s->solution.total.held),
+        target = CALM_OBJECT(CALM_KV("name", calm_engine_name(s->target)),
+                             CALM_KV("constrained_units", s->solution.total.held),
                              CALM_KV("loss", s->solution.total.loss),
                              CALM_KV("loss_unconstrained", s->solution.total.unconstrained));
     return calm_print_json(
         ctx, CALM_OBJECT(CALM_KV("run", s->run ? calm_json_of_int(s->run) : calm_json_new_null()),
-                         CALM_KV("found", s->found), CALM_KV("parent", s->parent.id),
+                         CALM_KV("already_stored", s->found), CALM_KV("parent", s->parent.id),
                          CALM_KV("unit", calm_unit_name(pool->unit)),
                          CALM_KV("rule", calm_choice_rule_name(pool->rule)), CALM_KV("metric", pool->metric),
                          CALM_KV("budget", s->budget),
                          CALM_KV("bits_per_weight", s->solution.bits_per_weight),
-                         CALM_KV("bits_per_weight_before", s->bits_before), CALM_KV("changed", s->n_changed),
+                         CALM_KV("parent_bits_per_weight", s->bits_before), CALM_KV("changed_units", s->n_changed),
                          CALM_KV("target", target), CALM_KV("units", calm_rows_json(ctx, units))));
 }
 

@@ -32,7 +32,7 @@ static const calm_option table[] = {
              "what is free)", .metavar = "SIZE"),
     CALM_OPT("work", work, STRING, "where a folder for the repeated run is made and removed again",
              .fallback = "calm-out", .metavar = "DIR"),
-    CALM_OPT("json", json, BOOL, "print {\"lock\", \"how\", \"equal\", \"checked\", \"differences\", \"environment\"}"),
+    CALM_OPT("json", json, BOOL, "print {lock, mode, equal, checked, differences, environment}"),
     CALM_OPT_COMMON,
     {0},
 };
@@ -58,7 +58,7 @@ static calm_status print_json(calm_ctx *ctx, const char *path, const options *o,
                               const calm_differences *environment)
 {
     return calm_print_json(
-        ctx, CALM_OBJECT(CALM_KV("lock", path), CALM_KV("how", o->output_only ? "output" : "run"),
+        ctx, CALM_OBJECT(CALM_KV("lock", path), CALM_KV("mode", o->output_only ? "output" : "run"),
                          CALM_KV("equal", (bool)(found->n == 0)), CALM_KV("checked", found->checked),
                          CALM_KV("differences", calm_lock_report_json(ctx, found)),
                          CALM_KV("environment", calm_lock_report_json(ctx, environment))));

@@ -25,8 +25,8 @@ calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_request *request, con
 calm_status calm_eval_print_worst(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
                                   const calm_eval_worst *worst);
 
-/* The same as an array of objects {window, token, kl, reference_nll, nll, before, follows, reference_best, best}; freed
- * by the caller; NULL after a failure, which ctx has. */
+/* The same as an array of objects {window, position, kl, reference_nll, nll, context, next, reference_predicted,
+ * predicted}; freed by the caller; NULL after a failure, which ctx has. */
 calm_json *calm_eval_worst_json(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
                                 const calm_eval_worst *worst);
 

@@ -135,8 +135,8 @@ static calm_status print_json(calm_ctx *ctx, const calm_eval_request *request, c
                                   CALM_KV("tokens", result->tokens));
     set_answers(root, "", &result->model);
     set_answers(root, "reference_", &result->reference);
-    return calm_print_json(ctx, CALM_EXTEND(root, CALM_KV("same", result->same),
-                                            CALM_KV("same_norm", result->same_norm), CALM_KV("each", each)));
+    return calm_print_json(ctx, CALM_EXTEND(root, CALM_KV("agreement", result->same),
+                                            CALM_KV("agreement_norm", result->same_norm), CALM_KV("per_task", each)));
 }
 
 /* ---- running ---- */

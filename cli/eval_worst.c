@@ -41,8 +41,8 @@ static calm_status fill(calm_ctx *ctx, const calm_tokenizer *tokenizer, const ca
                         const calm_eval_worst *worst, calm_table *table)
 {
     calm_table_init(table);
-    /* "before" is aligned to the right: it ends where "follows" begins. */
-    calm_table_columns(table, "#window|#token|#kl|#reference_nll|#nll|#before|follows|reference_best|best");
+    /* "context" is aligned to the right: it ends where "next" begins. */
+    calm_table_columns(table, "#window|#position|#kl|#reference_nll|#nll|#context|next|reference_predicted|predicted");
     for (size_t i = 0; i < worst->n; i++) {
         const calm_arena_mark mark = calm_arena_save(ctx->out);
         CALM_TRY(add_position(ctx, tokenizer, windows, &worst->each[i], table));

@@ -22,7 +22,7 @@ static void add_short(calm_table *table, const char *text)
 static void fill(const calm_differences *differences, bool whole, calm_table *table)
 {
     calm_table_init(table);
-    calm_table_columns(table, "what|name|expected|found");
+    calm_table_columns(table, "kind|name|expected|found");
     for (size_t i = 0; i < differences->n; i++) {
         const calm_difference *item = &differences->items[i];
         CALM_CELLS(table, CALM_TEXT(item->what), CALM_TEXT(item->name));

@@ -9,7 +9,7 @@
 /* A table of what differs, with the first digits of digests, to a stream. */
 calm_status calm_lock_print(calm_ctx *ctx, const calm_differences *differences, FILE *stream);
 
-/* [{"what", "name", "expected", "found"}]: whole digests, null for what is not there.  Freed by
+/* [{"kind", "name", "expected", "found"}]: whole digests, null for what is not there.  Freed by
  * the caller; NULL after a failure, which ctx has. */
 calm_json *calm_lock_report_json(calm_ctx *ctx, const calm_differences *differences);
 

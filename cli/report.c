@@ -130,7 +130,7 @@ static calm_json *trials_json(const calm_trial *trials, size_t n)
         const calm_trial *trial = &trials[i];
         calm_json *row = trial->id ? evaluation_json(&trial->eval) : calm_json_new_object();
         calm_json_add(rows, CALM_EXTEND(row, CALM_KV("name", trial->name), CALM_KV("complete", (bool)(trial->id != 0)),
-                                        CALM_KV("lacks", trial->missing),
+                                        CALM_KV("missing", trial->missing),
                                         CALM_KV("bits_per_weight", trial->bits_per_weight),
                                         CALM_KV("delta_kl", trial->delta), CALM_KV("delta_se", trial->se)));
     }
@@ -143,7 +143,7 @@ static calm_json *target_json(const calm_result *r, const calm_pareto *pareto)
     if (!r->limits.takes)
         return NULL;
     return CALM_OBJECT(CALM_KV("name", calm_engine_name(r->limits.target)),
-                       CALM_KV("held_back", pareto ? pareto->total.held : 0),
+                       CALM_KV("constrained_units", pareto ? pareto->total.held : 0),
                        CALM_KV("loss", pareto ? pareto->total.loss : NAN),
                        CALM_KV("loss_unconstrained", pareto ? pareto->total.unconstrained : NAN));
 }

@@ -160,7 +160,7 @@ calm_status calm_inspect_layers(calm_ctx *ctx, calm_inspection *in)
     calm_inspect_units units;
     bool seen = false;
     calm_table_columns(&section->table,
-                       "unit|#block|entry|algorithm|scheme|metric|#score|#times|chosen|failure|#candidate");
+                       "unit|#block|entry|algorithm|scheme|metric|#score|#times_least|chosen|failure|#candidate");
     section->none = "there is no run";
     if (!in->run)
         return CALM_OK;

@@ -71,7 +71,7 @@ static const char evaluations_sql[] =
 
 static const char ablation_sql[] =
     "SELECT a.run_id AS run, a.kind, a.subject, a.unit, a.metric, a.rule, a.bits, e.ppl, e.nll, e.kl, a.delta_kl, "
-    "a.delta_se, e.top1, a.differs, a.seconds, a.failure "
+    "a.delta_se, e.top1, a.differs AS changed_units, a.seconds, a.failure "
     "FROM ablation a LEFT JOIN evaluation e ON e.id = a.evaluation_id WHERE ?1 IN (0, a.run_id) "
     "ORDER BY a.run_id, e.kl IS NULL, e.kl, a.subject";
 

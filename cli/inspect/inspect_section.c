@@ -21,7 +21,7 @@ static const struct column {
     {STYLE_INT, 0, " run block candidate version models runs candidates failed scores activations choices id "
                    "blob_bytes bytes bytes_before bytes_after parameters blocks hidden_size vocab_size windows "
                    "window_tokens tokens seed score_windows out in weights channel channels window position massive "
-                   "differs "},
+                   "changed_units "},
     {STYLE_BOOL, 0, " chosen disagrees holds same_text "},
     {STYLE_FIXED, 1, " crest crest_max ratio_median ratio_max times_median percent "},
     {STYLE_FIXED, 2, " seconds activation_max max largest_growth max_block_out "},

@@ -46,8 +46,8 @@ static calm_status fill_unit(calm_ctx *ctx, const calm_inspect_units *units, siz
     const char *result = units->run.result;
     calm_table *table = &section->table;
     section->fields = true;
-    calm_table_columns(table, "unit|jobs|chosen|reason|rule|metric|tie_metric|rule_takes|rule_says|follows|advice|"
-                              "disagrees|result|verdict");
+    calm_table_columns(table, "unit|jobs|chosen|reason|rule|metric|tie_metric|rule_choice|rule_reason|consistent|"
+                              "advice|disagrees|result|verdict");
     calm_table_text(table, calm_pool_unit(&units->stored.pool, unit));
     CALM_TRY(put_jobs(ctx, table, &units->stored.pool, unit));
     if (choice->decided && !choice->candidate)
@@ -183,8 +183,9 @@ static calm_status fill_candidates(calm_ctx *ctx, calm_inspection *in, const jud
 {
     const size_t n_entries = j->units->stored.pool.n_entries;
     size_t *order, n = 0, at;
-    calm_table_columns(&section->table, "entry|chosen|#metric|#over_least|#times|#tie_metric|why|#one_minus_cka|"
-                                        "#one_minus_cka_token|#rel_mse|#probe_kl|#bits|algorithm|scheme|#candidate");
+    calm_table_columns(&section->table, "entry|chosen|#score|#above_least|#times_least|#tie_score|reason|"
+                                        "#one_minus_cka|#one_minus_cka_token|#rel_mse|#probe_kl|#bits|algorithm|scheme|"
+                                        "#candidate");
     section->none = "it has no candidates";
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, order, n_entries));
     for (size_t i = 0; i < n_entries; i++) {
