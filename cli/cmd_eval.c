@@ -16,13 +16,7 @@
 #include "ptq/tokenizer/tokenizer.h"
 #include "ptq/model/arch.h"
 
-typedef struct options {
-    calm_common common;
-    const char *model, *text, *tokens, *tasks, *reference;
-    long long seqlen, samples, worst;
-    int act_rule;
-    bool special, json;
-} options;
+typedef calm_eval_options options;
 
 static const calm_option table[] = {
     CALM_OPT("model", model, STRING, "directory to evaluate, float or compressed-tensors, or a known name",
@@ -232,12 +226,8 @@ static calm_status evaluate_any(calm_ctx *ctx, const options *o, calm_model *mod
         CALM_TRY(calm_model_set_act_rule(ctx, model, (calm_act_rule)o->act_rule));
     if (calm_model_config(model)->arch->encoder)
         return evaluate_encoder(ctx, o, model, reference, tokenizer);
-    if (!o->tasks)
-        return evaluate(ctx, o, model, reference, tokenizer);
-    const calm_eval_request request = {.model = o->model, .reference = o->reference, .tasks = o->tasks,
-                                       .samples = (size_t)o->samples, .special = o->special, .json = o->json,
-                                       .quiet = o->common.quiet};
-    return calm_eval_tasks(ctx, &request, model, reference, tokenizer);
+    return o->tasks ? calm_eval_tasks(ctx, o, model, reference, tokenizer)
+                    : evaluate(ctx, o, model, reference, tokenizer);
 }
 
 static calm_status run(calm_ctx *ctx, const void *opts)

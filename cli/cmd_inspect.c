@@ -8,7 +8,6 @@
 
 #include "cli/command.h"
 #include "cli/inspect/inspect.h"
-#include "cli/inspect/inspect_print.h"
 #include "cli/pull.h"
 #include "ptq/base/file.h"
 

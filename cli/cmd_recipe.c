@@ -1,8 +1,5 @@
 /* calm recipe: write, show, check and list recipes. */
-#include <dirent.h>
-#include <errno.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/command.h"
@@ -12,6 +9,7 @@
 #include "ptq/base/sha256.h"
 #include "ptq/recipe/shipped.h"
 #include "ptq/run/check_recipe.h"
+#include "ptq/run/checkpoint.h"
 
 typedef struct options {
     calm_common common;
@@ -66,42 +64,13 @@ static calm_status init(calm_ctx *ctx, const options *o)
 
 /* ---- show ---- */
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
+/* Does this file of a model decide a result? */
 static bool decides(const char *name)
 {
     const size_t n = strlen(name);
-    return name[0] != '.'
+    return !strchr(name, '/')
            && ((n > 12 && strcmp(name + n - 12, ".safetensors") == 0) || strcmp(name, "config.json") == 0
                || strcmp(name, "tokenizer.json") == 0 || strcmp(name, "model.safetensors.index.json") == 0);
-}
-
-/* Names of the files of a model that decide a result, sorted, in ctx->out. */
-static calm_status list_files(calm_ctx *ctx, const char *folder, const char ***names, size_t *n)
-{
-    DIR *dir = opendir(folder);
-    char *name;
-    size_t room = 0;
-    if (!dir)
-        return calm_fail_errno(ctx, errno, "%s: cannot read the directory", folder);
-    while (readdir(dir))
-        room++;
-    rewinddir(dir);
-    calm_status status = CALM_NEW(ctx, ctx->out, *names, room + 1);
-    *n = 0;
-    for (struct dirent *entry; status == CALM_OK && *n < room && (entry = readdir(dir));) {
-        if (!decides(entry->d_name))
-            continue;
-        status = calm_strf(ctx, ctx->out, &name, "%s", entry->d_name);
-        (*names)[(*n)++] = name;
-    }
-    closedir(dir);
-    if (status == CALM_OK)
-        qsort(*names, *n, sizeof **names, compare_names);
-    return status;
 }
 
 static calm_status add_digest(calm_ctx *ctx, calm_json *object, const char *key, const char *path)
@@ -115,18 +84,17 @@ static calm_status add_digest(calm_ctx *ctx, calm_json *object, const char *key,
 /* {"model": {file: SHA-256}, "calibration": SHA-256, "evaluation": SHA-256} */
 static calm_status add_digests(calm_ctx *ctx, const calm_recipe *recipe, calm_json *digests)
 {
-    const char **names;
-    size_t n = 0;
+    char **names, *path;
+    size_t n;
     calm_json *model = calm_json_new_object();
-    calm_status status = list_files(ctx, recipe->model.dir, &names, &n);
-    for (size_t i = 0; status == CALM_OK && i < n; i++) {
-        char *path;
-        status = calm_path_join(ctx, ctx->out, &path, recipe->model.dir, names[i]);
-        if (status == CALM_OK)
-            status = add_digest(ctx, model, names[i], path);
-    }
     calm_json_set(digests, "model", model);
-    CALM_TRY(status);
+    CALM_TRY(calm_outputs_files(ctx, recipe->model.dir, &names, &n));
+    for (size_t i = 0; i < n; i++) {
+        if (!decides(names[i]))
+            continue;
+        CALM_TRY(calm_path_join(ctx, ctx->out, &path, recipe->model.dir, names[i]));
+        CALM_TRY(add_digest(ctx, model, names[i], path));
+    }
     CALM_TRY(add_digest(ctx, digests, "calibration", recipe->calib_path));
     return recipe->eval_path ? add_digest(ctx, digests, "evaluation", recipe->eval_path) : CALM_OK;
 }

@@ -76,18 +76,18 @@ static void add_row(calm_table *table, const char *name, const calm_task_answers
                CALM_FIXED(answers->acc_norm, 4), CALM_FIXED(answers->acc_norm_se, 4));
 }
 
-static calm_status print_text(calm_ctx *ctx, const calm_eval_request *request, const calm_tasks_result *result)
+static calm_status print_text(calm_ctx *ctx, const calm_eval_options *o, const calm_tasks_result *result)
 {
     calm_table table;
     calm_table_init(&table);
     calm_table_columns(&table, "model|#acc|#+- std. error|#acc_norm|#+- std. error");
-    if (request->reference)
-        add_row(&table, request->reference, &result->reference);
-    add_row(&table, request->model, &result->model);
+    if (o->reference)
+        add_row(&table, o->reference, &result->reference);
+    add_row(&table, o->model, &result->model);
     printf("tasks        %zu of %zu choices together, %zu tokens predicted\n\n", result->n, result->n_choices,
            result->tokens);
     CALM_TRY(calm_print_table(ctx, &table, stdout));
-    if (request->reference)
+    if (o->reference)
         printf("\nagreement    %.2f %% the same answer, %.2f %% by length\n", 100 * result->same,
                100 * result->same_norm);
     return CALM_OK;
@@ -125,12 +125,12 @@ static calm_json *task_json(const calm_tasks_result *result, size_t t)
                                                                           : calm_json_new_null()));
 }
 
-static calm_status print_json(calm_ctx *ctx, const calm_eval_request *request, const calm_tasks_result *result)
+static calm_status print_json(calm_ctx *ctx, const calm_eval_options *o, const calm_tasks_result *result)
 {
     calm_json *each = calm_json_new_array();
     for (size_t t = 0; t < result->n; t++)
         calm_json_add(each, task_json(result, t));
-    calm_json *root = CALM_OBJECT(CALM_KV("model", request->model), CALM_KV("reference", request->reference),
+    calm_json *root = CALM_OBJECT(CALM_KV("model", o->model), CALM_KV("reference", o->reference),
                                   CALM_KV("tasks", result->n), CALM_KV("choices", result->n_choices),
                                   CALM_KV("tokens", result->tokens));
     set_answers(root, "", &result->model);
@@ -141,22 +141,22 @@ static calm_status print_json(calm_ctx *ctx, const calm_eval_request *request, c
 
 /* ---- running ---- */
 
-calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_request *request, const calm_model *model,
+calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_options *o, const calm_model *model,
                             const calm_model *reference, const calm_tokenizer *tokenizer)
 {
     const calm_subject subject = {.model = model}, against = {.model = reference};
     const size_t length = max_length(model), other = reference ? max_length(reference) : length;
-    calm_task_options options = {.max_length = other < length ? other : length, .samples = request->samples,
-                                 .vocab = calm_model_config(model)->vocab, .special = request->special};
+    calm_task_options options = {.max_length = other < length ? other : length, .samples = (size_t)o->samples,
+                                 .vocab = calm_model_config(model)->vocab, .special = o->special};
     calm_tasks_result result;
     calm_progress progress;
     CALM_TRY(find_prefix(ctx, model, tokenizer, &options.prefix));
-    calm_progress_begin(ctx, &progress, request->quiet);
+    calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "tasks", "choices");
-    const calm_status status = calm_tasks_evaluate(ctx, request->tasks, tokenizer, &options,
+    const calm_status status = calm_tasks_evaluate(ctx, o->tasks, tokenizer, &options,
                                                    reference ? &against : NULL, &subject, calm_progress_tick, &progress,
                                                    &result);
     calm_progress_end(ctx, &progress);
     CALM_TRY(status);
-    return request->json ? print_json(ctx, request, &result) : print_text(ctx, request, &result);
+    return o->json ? print_json(ctx, o, &result) : print_text(ctx, o, &result);
 }

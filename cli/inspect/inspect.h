@@ -26,6 +26,10 @@ typedef struct calm_inspect_query {
  * would write.  CALM_ENOTFOUND: no such run or unit.  Else as calm_store_open. */
 calm_status calm_inspect_store(calm_ctx *ctx, const char *path, const calm_inspect_query *query);
 
+/* Always CALM_EARG: "OWNER: cannot show WHAT", with the nearest of names [n] as a suggestion, and all of them. */
+calm_status calm_inspect_unknown(calm_ctx *ctx, const char *owner, const char *what, const char *const *names,
+                                 size_t n);
+
 /* The names of a store's views, [*n], static storage. */
 const char *const *calm_inspect_views(size_t *n);
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/inspect/inspect_print.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/model.h"
 #include "ptq/quant/scheme.h"

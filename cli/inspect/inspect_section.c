@@ -8,6 +8,22 @@
 
 #define STREAM_CELLS ((size_t)8192)    /* as many are held while rows stream */
 
+/* ---- errors ---- */
+
+calm_status calm_inspect_unknown(calm_ctx *ctx, const char *owner, const char *what, const char *const *names, size_t n)
+{
+    calm_text known;
+    const char *near = calm_nearest(what, names, n);
+    calm_text_init(&known);
+    for (size_t i = 0; i < n; i++)
+        calm_text_printf(&known, "%s%s", i ? ", " : "", names[i]);
+    calm_status status = calm_fail(ctx, CALM_EARG, "%s: cannot show \"%s\"%s%s%s; known: %s", owner, what,
+                                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "",
+                                   known.data ? known.data : "");
+    calm_text_clear(&known);
+    return status;
+}
+
 /* ---- columns: how numbers are shown; everything else is text ---- */
 
 typedef enum style { STYLE_INT, STYLE_BOOL, STYLE_FIXED, STYLE_SCIENTIFIC } style;

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/inspect/inspect_print.h"
 #include "cli/inspect/inspect_view.h"
 
 /* What stands behind WHAT. */
