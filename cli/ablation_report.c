@@ -53,7 +53,7 @@ static void add_data_rows(const calm_ablation *of, bool with_scheme, calm_table 
     }
 }
 
-/* ---- tables for people ---- */
+/* ---- readable tables: rounded, empty columns left out ---- */
 
 static void add_signed(calm_table *table, double value, int digits)
 {
@@ -110,7 +110,7 @@ static void noise_table(const calm_ablation *of, calm_table *table)
     }
 }
 
-/* One table in the form that is wanted. */
+/* Fill one table and append it as Markdown or aligned text. */
 static calm_status put_table(calm_ctx *ctx, const calm_ablation *of, void (*fill)(const calm_ablation *, calm_table *),
                              bool markdown, calm_text *out)
 {
@@ -124,7 +124,7 @@ static calm_status put_table(calm_ctx *ctx, const calm_ablation *of, void (*fill
     return status;
 }
 
-/* Sentences about the activations: the block outputs, and what else has massive tokens. */
+/* A sentence per hook point with massive activations, and one for block outputs always. */
 static void put_massive(const calm_ablation *of, const char *indent, calm_text *out)
 {
     for (size_t i = 0; i < of->n_hooks; i++) {

@@ -70,8 +70,8 @@ static calm_status parse_seeds(calm_ctx *ctx, const char *list, calm_ablation_pl
     }
 }
 
-/* The recipe of one scheme, or with NULL of what the spec says.  It writes no checkpoint, so that none of its parts are
- * kept as a recipe. */
+/* The recipe of one scheme; NULL: of the spec's own.  An ablation writes no checkpoint, so the recipe has no output and
+ * no document. */
 static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *scheme, const calm_events *events,
                                calm_recipe *recipe)
 {
@@ -91,7 +91,7 @@ static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *sche
     return CALM_OK;
 }
 
-/* A range that the name says stays said: the encoder's default is for names that do not. */
+/* calm_scheme_name drops an explicit symmetric range, and an encoder would then get its asymmetric default: keep it. */
 static calm_status name_scheme(calm_ctx *ctx, const calm_recipe *all, size_t i, char **out)
 {
     char name[CALM_SCHEME_NAME_MAX];

@@ -1,4 +1,4 @@
-/* calm check: will engines take a quantized checkpoint? */
+/* calm check: what engines would refuse or misread of a quantized checkpoint. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "cli/print.h"
 #include "ptq/check/check.h"
 
-#define MOST_LINES 20 /* findings of one rule that are printed unless all are asked for */
+#define MOST_LINES 20    /* findings of one rule that are printed without --all */
 
 typedef struct options {
     calm_common common;

@@ -1,4 +1,4 @@
-/* calm export: a run's plan in the formats of its users. */
+/* calm export: a run's plan in other formats. */
 #include <stddef.h>
 #include <stdio.h>
 
@@ -62,7 +62,7 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_assembly *a
     return CALM_OK;
 }
 
-/* What is asked for, of names and sizes. */
+/* Fill *how from the options: parse the run and sizes, find the model. */
 static calm_status resolve(calm_ctx *ctx, const options *o, const char *run, calm_assemble_options *how)
 {
     calm_named_model model;

@@ -35,7 +35,7 @@ static const calm_option table[] = {
     {0},
 };
 
-/* Does the file begin like a database?  Files of another kind get a better error than SQLite's. */
+/* Does the file begin like a database?  Checked first, since SQLite's own error does not name a store. */
 static bool looks_like_database(const char *path)
 {
     static const char magic[] = "SQLite format 3";
@@ -60,7 +60,8 @@ static calm_status inspect_directory(calm_ctx *ctx, const char *dir, const char 
 
 /* ---- what the terminal can show ---- */
 
-/* Does the locale's name end in UTF-8?  Asked of the environment: its data may not be installed. */
+/* Does the locale's name end in UTF-8?  Read from the environment, not from setlocale: where the locale's data is not
+ * installed, setlocale falls back to "C" although the terminal shows UTF-8. */
 static bool locale_is_utf8(void)
 {
     static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
@@ -77,7 +78,7 @@ static bool terminal_wants_colour(void)
     return isatty(STDOUT_FILENO) == 1 && !(no && *no) && term && strcmp(term, "dumb") != 0;
 }
 
-/* ---- what the words are ---- */
+/* ---- words: paths, models, WHATs ---- */
 
 static bool is_view(const char *word)
 {
@@ -89,7 +90,7 @@ static bool is_view(const char *word)
     return false;
 }
 
-/* A word that is neither a path nor a model, but near a WHAT: that was meant. */
+/* CALM_EARG with a suggestion when a word is no alias of a model and near a WHAT: it is a misspelt WHAT. */
 static calm_status check_misspelt(calm_ctx *ctx, const char *word)
 {
     size_t n, n_aliases;

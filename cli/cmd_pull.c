@@ -65,7 +65,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     model = o->common.args.of[0];
     CALM_TRY(calm_model_hub_name(ctx, model, &word));
     if (!word) {
-        CALM_TRY(calm_find_shown(ctx, model, o->common.quiet, &named));    /* says what is wrong with the name */
+        CALM_TRY(calm_find_shown(ctx, model, o->common.quiet, &named));    /* fails for an unknown name */
         return calm_fail(ctx, CALM_EARG, "calm pull: \"%s\" is a directory or the bundled model (%s); there is nothing "
                                          "to fetch", model, named.dir);
     }

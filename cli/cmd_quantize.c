@@ -31,7 +31,7 @@ static const calm_option table[] = {
     {0},
 };
 
-/* The lock that --locked demands, for the same recipe. */
+/* Read the lock for --locked; freed by the caller.  CALM_EMISMATCH: it belongs to another recipe. */
 static calm_status read_lock(calm_ctx *ctx, const calm_recipe_spec *spec, const char *path, calm_json **out)
 {
     const char *key = NULL;
@@ -51,7 +51,7 @@ static calm_status read_lock(calm_ctx *ctx, const calm_recipe_spec *spec, const 
     return status;
 }
 
-/* Write the lock, or say what is not as it was. */
+/* Write the lock; with --locked compare with it instead.  CALM_EMISMATCH: something differs. */
 static calm_status settle(calm_ctx *ctx, const options *o, const calm_locked_run *run)
 {
     if (!o->locked && !run->lock)
@@ -93,7 +93,7 @@ static calm_status run_and_report(calm_ctx *ctx, const options *o, const calm_re
     return status;
 }
 
-/* The same under the lock of --locked. */
+/* The run under the lock of --locked, with the kernels it names. */
 static calm_status run_locked(calm_ctx *ctx, const options *o, const calm_recipe *recipe, calm_progress *progress)
 {
     calm_json *lock;

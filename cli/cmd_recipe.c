@@ -99,7 +99,7 @@ static calm_status add_digests(calm_ctx *ctx, const calm_recipe *recipe, calm_js
     return recipe->eval_path ? add_digest(ctx, digests, "evaluation", recipe->eval_path) : CALM_OK;
 }
 
-/* The recipe of a spec, with the model fetched where it must be. */
+/* The recipe of a spec; fetches the model where it is not there yet. */
 static calm_status resolve(calm_ctx *ctx, const options *o, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     calm_progress progress;
@@ -122,7 +122,7 @@ static calm_status show(calm_ctx *ctx, const options *o, const char *word)
 
 /* ---- check ---- */
 
-/* Not JSON, no such file: a fault of this one, the others are checked too. */
+/* A file that is missing or no JSON is a fault of that file, not the end: the others are checked too. */
 static calm_status find_faults(calm_ctx *ctx, const char *word, char **path, calm_faults *faults)
 {
     calm_status status = calm_recipe_file_find(ctx, word, path);
@@ -131,7 +131,7 @@ static calm_status find_faults(calm_ctx *ctx, const char *word, char **path, cal
     return calm_fault_note(ctx, status, NULL, faults);
 }
 
-/* Faults of one file, a line and a row each. */
+/* Print the faults of one file, or append them to `rows`; counts it in *faulty when it has any. */
 static calm_status check_one(calm_ctx *ctx, const char *word, bool json, calm_json *rows, size_t *faulty)
 {
     calm_faults faults = {.n = 0};
@@ -171,7 +171,7 @@ static calm_status check(calm_ctx *ctx, const options *o, const char *const *fil
 
 /* ---- list ---- */
 
-/* "ppl 12.3456 -> 12.5000" and the like, of what the recipe says was measured. */
+/* Append "ppl 12.346, kl 0.012": the figures of a recipe's "measured". */
 static void print_measured(const calm_json *measured, calm_text *out)
 {
     static const char *const keys[] = {"ppl_float", "ppl", "ppl_ratio", "kl", "cosine", "bits", "size_ratio"};

@@ -1,4 +1,4 @@
-/* calm verify: compute again what a lock says, and compare. */
+/* calm verify: repeat the run of a lock, or read its output, and compare the digests. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static const calm_option table[] = {
 
 /* ---- what was found ---- */
 
-/* What this program and machine are otherwise than the lock's: no fault in itself. */
+/* Facts of this program and machine that differ from the lock's.  They explain a mismatch and are none themselves. */
 static calm_status compare_environment(calm_ctx *ctx, const calm_json *lock, calm_differences *out)
 {
     calm_fact facts[CALM_N_FACTS];
@@ -64,7 +64,7 @@ static calm_status print_json(calm_ctx *ctx, const char *path, const options *o,
                          CALM_KV("environment", calm_lock_report_json(ctx, environment))));
 }
 
-/* The verdict: a table and exit status 3 when something differs. */
+/* Print the outcome.  CALM_EMISMATCH: something differs. */
 static calm_status report(calm_ctx *ctx, const char *path, const options *o, const calm_json *lock, bool ran,
                           const calm_differences *found)
 {
@@ -101,7 +101,7 @@ static calm_status verify_output(calm_ctx *ctx, const char *path, const options 
     return status == CALM_OK ? report(ctx, path, o, lock, false, &differences) : status;
 }
 
-/* What the lock's recipe asks, and where this run is to work. */
+/* The lock's recipe, with output and store inside `folder`. */
 static calm_status make_spec(calm_ctx *ctx, const char *path, const options *o, const calm_json *lock,
                              const char *folder, calm_recipe_spec *out)
 {
@@ -117,7 +117,7 @@ static calm_status make_spec(calm_ctx *ctx, const char *path, const options *o, 
     return CALM_OK;
 }
 
-/* The run once more, under the eyes of the lock. */
+/* Repeat the run; it ends early when its inputs differ from the lock's. */
 static calm_status repeat(calm_ctx *ctx, const options *o, const calm_recipe_spec *spec, const calm_json *lock,
                           calm_locked_run *run)
 {

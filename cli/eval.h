@@ -17,9 +17,8 @@ typedef struct calm_eval_options {
 } calm_eval_options;
 
 /* Let both models (reference NULL: one) answer the file o->tasks and print it.  Inputs are as long as the shorter
- * of the models' max_position_embeddings, 2,048 where config.json says none.  In place of an empty context stands
- * bos_token or else eos_token of tokenizer_config.json, or, without that file, the id of the same name
- * in config.json. */
+ * of the models' max_position_embeddings, 2,048 where config.json says none.  An empty context
+ * is replaced by bos_token, else eos_token, of tokenizer_config.json, or without that file of config.json. */
 calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_options *o, const calm_model *model,
                             const calm_model *reference, const calm_tokenizer *tokenizer);
 

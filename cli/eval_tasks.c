@@ -8,7 +8,7 @@
 #include "ptq/base/file.h"
 #include "ptq/eval/tasks.h"
 
-/* Where config.json does not say how much a model reads: what the harness takes. */
+/* Longest input where config.json does not give one; the harness's default. */
 #define DEFAULT_LENGTH 2048
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
@@ -33,7 +33,7 @@ static const char *token_text(const calm_json *config, const char *key)
                             NULL);
 }
 
-/* *prefix stays as it is when the text is not one token. */
+/* The id of a text that is one token; otherwise *prefix is unchanged. */
 static calm_status token_id(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *text, long long *prefix)
 {
     uint32_t *ids;
@@ -44,7 +44,7 @@ static calm_status token_id(calm_ctx *ctx, const calm_tokenizer *tokenizer, cons
     return CALM_OK;
 }
 
-/* What the harness has as prefix_token_id: < 0 when the model names no such token. */
+/* The harness's prefix_token_id, which replaces an empty context; < 0: the model has none. */
 static calm_status find_prefix(calm_ctx *ctx, const calm_model *model, const calm_tokenizer *tokenizer,
                                long long *prefix)
 {

@@ -4,11 +4,11 @@
 #include "cli/eval.h"
 #include "cli/print.h"
 
-/* Tokens of the window that are shown before the one that follows. */
+/* Most tokens of context that are shown before a position. */
 #define BEFORE ((size_t)8)
 
-/* Text of ids [n], in ctx->out, or the ids themselves.  A model may put an id first for which the tokenizer has no
- * token: vocabularies are padded. */
+/* Text of ids [n] in ctx->out, or the ids themselves.  A model may predict an id without a token, since
+ * vocabularies are padded. */
 static calm_status show(calm_ctx *ctx, const calm_tokenizer *tokenizer, const uint32_t *ids, size_t n, char **out)
 {
     size_t n_bytes;
@@ -36,7 +36,7 @@ static calm_status add_position(calm_ctx *ctx, const calm_tokenizer *tokenizer, 
     return CALM_OK;
 }
 
-/* A table to be cleared, whatever comes of it. */
+/* Initialize and fill the table; the caller clears it, also after a failure. */
 static calm_status fill(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
                         const calm_eval_worst *worst, calm_table *table)
 {

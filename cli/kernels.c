@@ -1,4 +1,4 @@
-/* A kernel family is chosen while OpenBLAS is loaded, so pinning one means to start again. */
+/* OpenBLAS chooses its kernels while it is loaded, so that pinning them means execv. */
 #include "cli/kernels.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "ptq/tensor/linalg.h"
 
 #define VARIABLE "OPENBLAS_CORETYPE"
-#define STARTED "CALM_KERNELS"    /* what this program was started anew for: once is enough */
+#define STARTED "CALM_KERNELS"    /* set before execv: a second attempt would loop */
 #define WORDS_MAX 4096
 
 /* Does the CPU have the instructions of these kernels?  OpenBLAS does not check, and an illegal instruction would end

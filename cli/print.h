@@ -7,7 +7,7 @@
 #include "ptq/io/json.h"
 #include "ptq/text/table.h"
 
-/* How people call the program here: the start script as they typed it ($CALM_COMMAND), else "calm".  Borrowed. */
+/* The name for commands in hints: the start script as it was typed ($CALM_COMMAND), else "calm".  Borrowed. */
 const char *calm_program(void);
 
 /* What is printed is released, also after a failure.  After a failure of ctx nothing is printed, so that a caller may

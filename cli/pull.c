@@ -1,4 +1,4 @@
-/* A pull, as people see it. */
+/* Pulls with a progress bar. */
 #include "cli/pull.h"
 
 #include "cli/progress.h"

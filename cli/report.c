@@ -32,7 +32,7 @@ static calm_status add_unit_json(calm_ctx *ctx, void *user, size_t n, const char
     return CALM_OK;
 }
 
-/* Where massive activations begin (docs/method.md section 2), or that they do not. */
+/* The block where massive activations emerge (docs/method.md section 2), or a line that none do. */
 static calm_status print_emergence(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     static const char sql[] = "SELECT emergence_block, largest_growth, max_block_out FROM v_emergence "
@@ -48,7 +48,7 @@ static calm_status print_emergence(calm_ctx *ctx, const calm_result *r, calm_tex
     return CALM_OK;
 }
 
-/* One row per budget: what holds within it, on the guard windows and on the test text. */
+/* One row per budget: its result, measured on the guard windows and on the test text. */
 static calm_status print_pareto(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     calm_table table;
@@ -137,7 +137,7 @@ static calm_json *trials_json(const calm_trial *trials, size_t n)
     return rows;
 }
 
-/* What the target cost a budget's hybrid, or a run without one; NULL: there is no target. */
+/* Cost of the target for a budget's hybrid (NULL: a run without a budget); NULL where there is no target. */
 static calm_json *target_json(const calm_result *r, const calm_pareto *pareto)
 {
     if (!r->limits.takes)

@@ -1,6 +1,6 @@
 /* calm inspect STORE: plain lists, one query each.
  *
- * The queries read the tables, not the views v_*: those round for people.  Each finds its rows by primary keys; none
+ * The queries read the tables, not the views v_*: those round their figures.  Each finds its rows by primary keys; none
  * counts what all runs together have. */
 #include "cli/inspect/inspect_units.h"
 

@@ -24,7 +24,7 @@ typedef struct contents {
     const char *note;
     stored_linear *linears;    /* [n] block after block, in role order */
     size_t n, n_quantized, weights, bytes;
-    size_t stand_ins;          /* float numbers that stand for weights: scales, MLX's biases */
+    size_t n_scales;           /* float numbers that are no parameters: scales, MLX's biases */
 } contents;
 
 static double bits_per_weight(size_t bytes, size_t weights)
@@ -34,14 +34,13 @@ static double bits_per_weight(size_t bytes, size_t weights)
 
 /* ---- reading ---- */
 
-/* Is the tensor part of what stands for a weight?  Biases of layers, shapes and the order of columns are not. */
+/* Does the tensor count towards bits per weight?  Shapes and the order of columns (g_idx) do not. */
 static bool counts(calm_qformat_part part)
 {
     return part != CALM_QFORMAT_SHAPE && part != CALM_QFORMAT_INDEX;
 }
 
-/* Bytes of what stands for the weight - codes, scales and zeros, or the weight itself - and the dtype of scales or
- * weight. */
+/* Bytes of the weight as it is stored - codes, scales and zeros, or floats - and the dtype of its scales or floats. */
 static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, const calm_qformat_scheme *scheme,
                                   stored_linear *linear, size_t *floats, calm_dtype *dtype)
 {
@@ -86,7 +85,7 @@ static calm_status read_linear(calm_ctx *ctx, contents *to, const calm_job_ref *
                                 .scale_dtype = dtype};
     calm_scheme_name(&scheme, out->scheme);
     out->act_bits = stored.act_bits;
-    to->stand_ins += floats;
+    to->n_scales += floats;
     return CALM_OK;
 }
 
@@ -106,10 +105,10 @@ static calm_status read_contents(calm_ctx *ctx, const calm_model *model, content
     return CALM_OK;
 }
 
-/* Parameters of the float model, however they are stored: what is float and no scale, and what codes stand for. */
+/* Parameters of the float model: stored floats without scales, and the weights that are stored as codes. */
 static size_t count_parameters(const contents *in)
 {
-    size_t total = calm_model_n_params(in->model) - in->stand_ins;
+    size_t total = calm_model_n_params(in->model) - in->n_scales;
     for (size_t i = 0; i < in->n; i++)
         total += in->linears[i].quantized ? in->linears[i].out * in->linears[i].in : 0;
     return total;

@@ -114,7 +114,7 @@ static void add_heading(calm_table *table, const char *const *names, size_t i, c
     calm_table_column(table, before ? name : names[i], align);
 }
 
-/* The first row says how a column is aligned that no style is known of, or that has text instead. */
+/* Align a column by its first value: columns without a style, and numeric ones that hold text. */
 static void align_by(const calm_value *value, calm_table_heading *heading)
 {
     if (value->type == CALM_VALUE_TEXT)

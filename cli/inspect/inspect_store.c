@@ -1,4 +1,4 @@
-/* calm inspect STORE: the table of views, and which runs are meant. */
+/* calm inspect STORE: the table of views, and the runs to show. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "cli/inspect/inspect_view.h"
 
-/* What stands behind WHAT. */
+/* The words that may follow WHAT. */
 typedef enum words { RUNS_ALL, RUN_NEWEST, RUNS_TWO, SELECT } words;
 
 /* One WHAT. */
@@ -108,7 +108,7 @@ static calm_status find_run(calm_ctx *ctx, calm_store *store, const char *word, 
     return found.integer ? CALM_OK : no_run(ctx, store, *run);
 }
 
-/* The runs that are meant; 0: all of them, or there is none. */
+/* The runs to show; 0: all of them, or there is none. */
 static calm_status find_runs(calm_ctx *ctx, const view *shown, calm_inspection *in)
 {
     calm_value newest;

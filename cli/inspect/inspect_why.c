@@ -6,7 +6,7 @@
 
 /* ---- the unit ---- */
 
-/* Does the stored choice follow from the stored scores?  In words. */
+/* Is the stored choice what the rule makes of the stored scores?  In words. */
 static const char *follows(const calm_inspect_units *units, size_t unit, size_t rule)
 {
     const calm_stored_choice *choice = calm_inspect_chosen(units, unit);
@@ -72,11 +72,11 @@ static calm_status fill_unit(calm_ctx *ctx, const calm_inspect_units *units, siz
 typedef struct judged {
     const calm_inspect_units *units;
     size_t unit;
-    size_t rule;           /* entry that the rule takes */
+    size_t rule;           /* entry that the rule chooses */
     double least;          /* of the metric among those that compete with it */
 } judged;
 
-/* Why a candidate that could have been had is not what the rule takes. */
+/* Why the rule did not choose a candidate that did not fail and is not excluded. */
 static calm_status beaten(calm_ctx *ctx, const judged *j, const calm_pool_cell *cell, char **out)
 {
     const calm_pool_cell *winner = calm_inspect_cell(j->units, j->unit, j->rule);
@@ -128,7 +128,7 @@ static calm_status say_why(calm_ctx *ctx, const judged *j, size_t entry, char **
     return beaten(ctx, j, cell, out);
 }
 
-/* The metrics of outputs that people know a candidate by, beside what the rule reads. */
+/* Common metrics of the candidate's output, beside those that the rule compares. */
 static const char more_sql[] =
     "SELECT max(iif(metric = 'cka', value, NULL)), max(iif(metric = 'cka_token', value, NULL)), "
     "max(iif(metric = 'rel_mse', value, NULL)), max(iif(metric = 'probe_kl', value, NULL)) "
