@@ -120,22 +120,18 @@ static calm_status time_algorithm(calm_ctx *ctx, const bench *b, const char *nam
     return CALM_OK;
 }
 
-static void keep_least(double *least, double seconds, bool first)
-{
-    *least = first || seconds < *least ? seconds : *least;
-}
-
 /* The rates and gptq in turn, so that they meet the same noise; then the others, once each. */
 static calm_status time_all(calm_ctx *ctx, bench *b)
 {
-    double seconds;
+    double cholesky, dgemm, gptq;
+    b->cholesky = b->dgemm = b->gptq = INFINITY;
     for (long long i = 0; i < b->asked->repeats; i++) {
-        CALM_TRY(time_cholesky(ctx, b, &seconds));
-        keep_least(&b->cholesky, seconds, i == 0);
-        CALM_TRY(time_dgemm(ctx, b, &seconds));
-        keep_least(&b->dgemm, seconds, i == 0);
-        CALM_TRY(time_algorithm(ctx, b, "gptq", "w4a16_g128", &seconds));
-        keep_least(&b->gptq, seconds, i == 0);
+        CALM_TRY(time_cholesky(ctx, b, &cholesky));
+        CALM_TRY(time_dgemm(ctx, b, &dgemm));
+        CALM_TRY(time_algorithm(ctx, b, "gptq", "w4a16_g128", &gptq));
+        b->cholesky = fmin(b->cholesky, cholesky);
+        b->dgemm = fmin(b->dgemm, dgemm);
+        b->gptq = fmin(b->gptq, gptq);
     }
     for (size_t a = 0; a < N_OTHERS; a++)
         CALM_TRY(time_algorithm(ctx, b, others[a].algorithm, others[a].scheme, &b->other[a]));

@@ -46,6 +46,14 @@ static const calm_option table[] = {
     {0},
 };
 
+static calm_json *worst_json(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
+                             const calm_eval_worst *worst)
+{
+    calm_table rows;
+    calm_eval_worst_table(ctx, tokenizer, windows, worst, &rows);
+    return calm_rows_json(ctx, &rows);
+}
+
 static calm_status print_json(calm_ctx *ctx, const options *o, const calm_tokenizer *tokenizer,
                               const calm_windows *windows, const calm_eval_result *result,
                               const calm_eval_result *reference, const calm_eval_worst *worst)
@@ -56,7 +64,7 @@ static calm_status print_json(calm_ctx *ctx, const options *o, const calm_tokeni
                          CALM_KV("ppl", result->ppl), CALM_KV("kl", result->kl), CALM_KV("top1", result->top1),
                          CALM_KV("top5", result->top5),
                          CALM_KV("reference_ppl", o->reference ? reference->ppl : NAN),
-                         CALM_KV("worst", o->worst ? calm_eval_worst_json(ctx, tokenizer, windows, worst)
+                         CALM_KV("worst", o->worst ? worst_json(ctx, tokenizer, windows, worst)
                                                    : calm_json_new_null())));
 }
 
@@ -64,6 +72,7 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_tokenizer *
                          const calm_eval_result *result, const calm_eval_result *reference,
                          const calm_eval_worst *worst)
 {
+    calm_table rows;
     if (o->json)
         return print_json(ctx, o, tokenizer, windows, result, reference, worst);
     printf("tokens       %zu predicted, in %zu windows (the text has %zu tokens)\n", result->tokens, windows->n,
@@ -73,7 +82,11 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_tokenizer *
         printf("KL           %.6f to %s (perplexity %.4f)\ntop-1        %.2f %% the same first choice\n"
                "top-5        %.2f %% its first choice among the first five\n", result->kl, o->reference, reference->ppl,
                100 * result->top1, 100 * result->top5);
-    return o->worst ? calm_eval_print_worst(ctx, tokenizer, windows, worst) : CALM_OK;
+    if (!o->worst)
+        return CALM_OK;
+    if (calm_eval_worst_table(ctx, tokenizer, windows, worst, &rows) == CALM_OK)
+        printf("\n");
+    return calm_print_table(ctx, &rows, stdout);
 }
 
 /* Windows of the token file, or of the text. */

@@ -4,7 +4,7 @@
 
 #include "cli/command.h"
 #include "ptq/eval/evaluate.h"
-#include "ptq/io/json.h"
+#include "ptq/text/table.h"
 #include "ptq/tokenizer/tokenizer.h"
 
 /* The options of calm eval. */
@@ -22,13 +22,10 @@ typedef struct calm_eval_options {
 calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_options *o, const calm_model *model,
                             const calm_model *reference, const calm_tokenizer *tokenizer);
 
-/* Print a blank line and the positions as a table; tokens as text, or as ids when `tokenizer` is NULL. */
-calm_status calm_eval_print_worst(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
-                                  const calm_eval_worst *worst);
-
-/* The same as an array of objects {window, position, kl, reference_nll, nll, context, next, reference_predicted,
- * predicted}; freed by the caller; NULL after a failure, which ctx has. */
-calm_json *calm_eval_worst_json(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
-                                const calm_eval_worst *worst);
+/* Initialize and fill a table of the positions, a row {window, position, kl, reference_nll, nll, context, next,
+ * reference_predicted, predicted} each; tokens as text, or as ids when `tokenizer` is NULL.  The caller clears it, also
+ * after a failure. */
+calm_status calm_eval_worst_table(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
+                                  const calm_eval_worst *worst, calm_table *table);
 
 #endif

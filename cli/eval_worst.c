@@ -1,8 +1,5 @@
 /* The positions where a model differs most from its reference, with the text around them. */
-#include <stdio.h>
-
 #include "cli/eval.h"
-#include "cli/print.h"
 
 /* Most tokens of context that are shown before a position. */
 #define BEFORE ((size_t)8)
@@ -36,9 +33,8 @@ static calm_status add_position(calm_ctx *ctx, const calm_tokenizer *tokenizer, 
     return CALM_OK;
 }
 
-/* Initialize and fill the table; the caller clears it, also after a failure. */
-static calm_status fill(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
-                        const calm_eval_worst *worst, calm_table *table)
+calm_status calm_eval_worst_table(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
+                                  const calm_eval_worst *worst, calm_table *table)
 {
     calm_table_init(table);
     /* "context" is aligned to the right: it ends where "next" begins. */
@@ -49,21 +45,4 @@ static calm_status fill(calm_ctx *ctx, const calm_tokenizer *tokenizer, const ca
         calm_arena_rewind(ctx->out, mark);    /* the table has copies */
     }
     return CALM_OK;
-}
-
-calm_status calm_eval_print_worst(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
-                                  const calm_eval_worst *worst)
-{
-    calm_table table;
-    if (fill(ctx, tokenizer, windows, worst, &table) == CALM_OK)
-        printf("\n");
-    return calm_print_table(ctx, &table, stdout);
-}
-
-calm_json *calm_eval_worst_json(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
-                                const calm_eval_worst *worst)
-{
-    calm_table table;
-    fill(ctx, tokenizer, windows, worst, &table);
-    return calm_rows_json(ctx, &table);
 }
