@@ -28,12 +28,13 @@ calm_status calm_inspect_unknown(calm_ctx *ctx, const char *owner, const char *w
 
 typedef enum style { STYLE_INT, STYLE_BOOL, STYLE_FIXED, STYLE_SCIENTIFIC } style;
 
-/* Names of one style, between spaces. */
-static const struct column {
+typedef struct column {
     style style;
     int digits;
-    const char *names;
-} numeric[] = {
+    const char *names;    /* between spaces */
+} column;
+
+static const column numeric[] = {
     {STYLE_INT, 0, " run block candidate version models runs candidates failed scores activations choices id "
                    "blob_bytes bytes bytes_before bytes_after parameters blocks hidden_size vocab_size windows "
                    "window_tokens tokens seed score_windows out in weights channel channels window position massive "
@@ -49,7 +50,6 @@ static const struct column {
     {STYLE_SCIENTIFIC, 2, " one_minus_cka one_minus_cka_token rel_mse "},
     {STYLE_SCIENTIFIC, 3, " value "},
 };
-typedef struct column column;
 
 /* How a column of this name is shown; NULL: as its values are. */
 static const column *find_column(const char *name)
