@@ -12,18 +12,19 @@
 
 /* ---- tables for programs: every column, all digits ---- */
 
+/* An encoder's rows measure other things under the same columns. */
 static void add_data_columns(calm_table *table, bool with_scheme, bool encoder)
 {
-    const char *const names[] = {"kind", "unit", "metric", "rule", "seed", "name", "plan", "bits",
-                                 encoder ? "error" : "ppl", encoder ? "one_minus_cosine" : "kl",
-                                 encoder ? "delta_one_minus_cosine" : "delta_kl", "delta_se",
-                                 encoder ? "rank_correlation" : "top1", "units", "differs", "seconds", "failure"};
     if (with_scheme)
-        calm_table_column(table, "scheme", CALM_ALIGN_LEFT);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        calm_table_column(table, names[i], CALM_ALIGN_LEFT);
+        calm_table_columns(table, "scheme");
+    calm_table_columns(table, encoder ? "kind|unit|metric|rule|seed|name|plan|bits|error|one_minus_cosine|"
+                                        "delta_one_minus_cosine|delta_se|rank_correlation|units|changed_units|"
+                                        "seconds|failure"
+                                      : "kind|unit|metric|rule|seed|name|plan|bits|ppl|kl|"
+                                        "delta_kl|delta_se|top1|units|changed_units|seconds|failure");
 }
 
+/* Less than 0: not counted. */
 static void add_count(calm_table *table, long long value)
 {
     if (value < 0)
@@ -40,10 +41,7 @@ static void add_data_rows(const calm_ablation *of, bool with_scheme, calm_table 
                                  of->encoder ? row->spearman : row->top1};
         if (with_scheme)
             calm_table_text(table, of->scheme);
-        calm_table_text(table, row->kind);
-        calm_table_text(table, row->unit);
-        calm_table_text(table, row->metric);
-        calm_table_text(table, row->rule);
+        CALM_CELLS(table, CALM_TEXT(row->kind), CALM_TEXT(row->unit), CALM_TEXT(row->metric), CALM_TEXT(row->rule));
         add_count(table, row->seed);
         calm_table_text(table, row->name);
         add_count(table, row->plan);
@@ -51,12 +49,11 @@ static void add_data_rows(const calm_ablation *of, bool with_scheme, calm_table 
             calm_table_fixed(table, values[v], 6);
         add_count(table, row->units);
         add_count(table, row->differs);
-        calm_table_fixed(table, row->seconds, 3);
-        calm_table_text(table, row->failure);
+        CALM_CELLS(table, CALM_FIXED(row->seconds, 3), CALM_TEXT(row->failure));
     }
 }
 
-/* ---- tables for people ---- */
+/* ---- readable tables: rounded, empty columns left out ---- */
 
 static void add_signed(calm_table *table, double value, int digits)
 {
@@ -69,74 +66,51 @@ static void add_signed(calm_table *table, double value, int digits)
 /* All rows but those of seeds. */
 static void rows_table(const calm_ablation *of, calm_table *table)
 {
-    calm_table_column(table, "kind", CALM_ALIGN_LEFT);
-    calm_table_column(table, "choice", CALM_ALIGN_LEFT);
-    calm_table_column(table, "bits", CALM_ALIGN_RIGHT);
-    calm_table_column(table, of->encoder ? "rel. error" : "perplexity", CALM_ALIGN_RIGHT);
-    calm_table_column(table, of->encoder ? "1 - cosine" : "KL", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "minus best uniform", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "+- std. error", CALM_ALIGN_RIGHT);
-    calm_table_column(table, of->encoder ? "rank correlation" : "top-1 %", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "differs", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "seconds", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "failure", CALM_ALIGN_LEFT);
+    calm_table_columns(table, of->encoder ? "kind|choice|#bits|#rel. error|#1 - cosine|#minus best uniform|"
+                                            "#+- std. error|#rank correlation|#differs|#seconds|failure"
+                                          : "kind|choice|#bits|#perplexity|#KL|#minus best uniform|"
+                                            "#+- std. error|#top-1 %|#differs|#seconds|failure");
     for (size_t i = 0; i < of->n_rows - of->n_seed_rows; i++) {
         const calm_ablation_row *row = &of->rows[i];
-        calm_table_text(table, row->kind);
-        calm_table_text(table, row->name);
-        calm_table_fixed(table, row->bits, 3);
-        calm_table_fixed(table, of->encoder ? row->error : row->ppl, of->encoder ? 5 : 4);
-        calm_table_fixed(table, row->loss, 5);
+        CALM_CELLS(table, CALM_TEXT(row->kind), CALM_TEXT(row->name), CALM_FIXED(row->bits, 3),
+                   CALM_FIXED(of->encoder ? row->error : row->ppl, of->encoder ? 5 : 4), CALM_FIXED(row->loss, 5));
         add_signed(table, row->delta, 5);
-        calm_table_fixed(table, row->se, 5);
-        calm_table_fixed(table, of->encoder ? row->spearman : 100 * row->top1, of->encoder ? 4 : 2);
+        CALM_CELLS(table, CALM_FIXED(row->se, 5),
+                   CALM_FIXED(of->encoder ? row->spearman : 100 * row->top1, of->encoder ? 4 : 2));
         if (row->differs < 0)
             calm_table_empty(table);
         else
             calm_table_format(table, "%lld of %lld", row->differs, row->units);
-        calm_table_fixed(table, row->seconds, 1);
-        calm_table_text(table, row->failure);
+        CALM_CELLS(table, CALM_FIXED(row->seconds, 1), CALM_TEXT(row->failure));
     }
     calm_table_drop_empty(table);
 }
 
 static void correlations_table(const calm_ablation *of, calm_table *table)
 {
-    calm_table_column(table, "unit", CALM_ALIGN_LEFT);
-    calm_table_column(table, "score", CALM_ALIGN_LEFT);
-    calm_table_column(table, "rank correlation with probe_kl", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "least agrees %", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "units", CALM_ALIGN_RIGHT);
+    calm_table_columns(table, "unit|score|#rank correlation with probe_kl|#least agrees %|#units");
     for (size_t i = 0; i < of->n_correlations; i++) {
         const calm_ablation_correlation *row = &of->correlations[i];
-        calm_table_text(table, row->unit);
-        calm_table_text(table, row->metric);
-        calm_table_fixed(table, row->rho, 3);
-        calm_table_fixed(table, 100 * row->hits, 1);
-        calm_table_int(table, (int64_t)row->units);
+        CALM_CELLS(table, CALM_TEXT(row->unit), CALM_TEXT(row->metric), CALM_FIXED(row->rho, 3),
+                   CALM_FIXED(100 * row->hits, 1), CALM_INT(row->units));
     }
 }
 
 static void noise_table(const calm_ablation *of, calm_table *table)
 {
-    calm_table_column(table, "over seeds", CALM_ALIGN_LEFT);
-    calm_table_column(table, "seeds", CALM_ALIGN_RIGHT);
-    calm_table_column(table, of->encoder ? "mean 1 - cosine" : "mean KL", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "std. deviation", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "mean minus best uniform", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "its std. deviation", CALM_ALIGN_RIGHT);
+    calm_table_columns(table, of->encoder ? "over seeds|#seeds|#mean 1 - cosine|#std. deviation|"
+                                            "#mean minus best uniform|#its std. deviation"
+                                          : "over seeds|#seeds|#mean KL|#std. deviation|"
+                                            "#mean minus best uniform|#its std. deviation");
     for (size_t i = 0; i < of->n_noise; i++) {
         const calm_ablation_noise *row = &of->noise[i];
-        calm_table_text(table, row->name);
-        calm_table_int(table, (int64_t)row->n);
-        calm_table_fixed(table, row->mean, 5);
-        calm_table_fixed(table, row->sd, 5);
+        CALM_CELLS(table, CALM_TEXT(row->name), CALM_INT(row->n), CALM_FIXED(row->mean, 5), CALM_FIXED(row->sd, 5));
         add_signed(table, row->delta_mean, 5);
         calm_table_fixed(table, row->delta_sd, 5);
     }
 }
 
-/* One table in the form that is wanted. */
+/* Fill one table and append it as Markdown or aligned text. */
 static calm_status put_table(calm_ctx *ctx, const calm_ablation *of, void (*fill)(const calm_ablation *, calm_table *),
                              bool markdown, calm_text *out)
 {
@@ -150,7 +124,7 @@ static calm_status put_table(calm_ctx *ctx, const calm_ablation *of, void (*fill
     return status;
 }
 
-/* Sentences about the activations: the block outputs, and what else has massive tokens. */
+/* A sentence per hook point with massive activations, and one for block outputs always. */
 static void put_massive(const calm_ablation *of, const char *indent, calm_text *out)
 {
     for (size_t i = 0; i < of->n_hooks; i++) {
@@ -185,17 +159,11 @@ calm_status calm_ablation_report_print(calm_ctx *ctx, const calm_ablation_set *s
     calm_text text;
     calm_text_init(&text);
     calm_text_printf(&text, "\n");
-    calm_status status = CALM_OK;
-    for (size_t i = 0; i < set->n && status == CALM_OK; i++)
-        status = put_scheme(ctx, &set->of[i], false, &text);
+    for (size_t i = 0; i < set->n && ctx->status == CALM_OK; i++)
+        put_scheme(ctx, &set->of[i], false, &text);
     calm_text_printf(&text, "  store  %s\n  time   %.1f s\n\n  next: %s inspect %s ablation\n", set->recipe->store,
                      set->seconds, calm_program(), set->recipe->store);
-    if (status == CALM_OK)
-        status = calm_text_check(ctx, &text);
-    if (status == CALM_OK)
-        fputs(text.data, stdout);
-    calm_text_clear(&text);
-    return status;
+    return calm_print_text(ctx, &text);
 }
 
 /* ---- JSON ---- */
@@ -205,34 +173,24 @@ static calm_json *correlations_json(const calm_ablation *of)
     calm_json *list = calm_json_new_array();
     for (size_t i = 0; i < of->n_correlations; i++) {
         const calm_ablation_correlation *row = &of->correlations[i];
-        calm_json *object = calm_json_new_object();
-        calm_json_set_string(object, "unit", row->unit);
-        calm_json_set_string(object, "metric", row->metric);
-        calm_json_set_number(object, "rank_correlation", row->rho);
-        calm_json_set_number(object, "least_agrees", row->hits);
-        calm_json_set_int(object, "units", (int64_t)row->units);
-        calm_json_add(list, object);
+        calm_json_add(list, CALM_OBJECT(CALM_KV("unit", row->unit), CALM_KV("metric", row->metric),
+                                        CALM_KV("rank_correlation", row->rho), CALM_KV("best_agreement", row->hits),
+                                        CALM_KV("units", row->units)));
     }
     return list;
 }
 
 static calm_json *activations_json(const calm_ablation *of)
 {
-    calm_json *object = calm_json_new_object(), *list = calm_json_new_array();
+    calm_json *list = calm_json_new_array();
     for (size_t i = 0; i < of->n_hooks; i++) {
         const calm_ablation_hooks *hook = &of->hooks[i];
-        calm_json *row = calm_json_new_object();
-        calm_json_set_string(row, "point", hook->point);
-        calm_json_set_int(row, "tokens", hook->tokens);
-        calm_json_set_int(row, "massive", hook->massive);
-        calm_json_set_number(row, "ratio_max", hook->ratio_max);
-        calm_json_set_number(row, "max_abs", hook->max_abs);
-        calm_json_add(list, row);
+        calm_json_add(list, CALM_OBJECT(CALM_KV("point", hook->point), CALM_KV("tokens", hook->tokens),
+                                        CALM_KV("massive", hook->massive), CALM_KV("ratio_max", hook->ratio_max),
+                                        CALM_KV("max_abs", hook->max_abs)));
     }
-    calm_json_set(object, "hooks", list);
-    calm_json_set_int(object, "scored_rows", of->scored_rows);
-    calm_json_set_int(object, "dropped_rows", of->dropped_rows);
-    return object;
+    return CALM_OBJECT(CALM_KV("hooks", list), CALM_KV("scored_rows", of->scored_rows),
+                       CALM_KV("dropped_rows", of->dropped_rows));
 }
 
 static calm_json *noise_json(const calm_ablation *of)
@@ -240,97 +198,60 @@ static calm_json *noise_json(const calm_ablation *of)
     calm_json *list = calm_json_new_array();
     for (size_t i = 0; i < of->n_noise; i++) {
         const calm_ablation_noise *row = &of->noise[i];
-        calm_json *object = calm_json_new_object();
-        calm_json_set_string(object, "name", row->name);
-        calm_json_set_int(object, "seeds", (int64_t)row->n);
-        calm_json_set_number(object, "mean", row->mean);
-        calm_json_set_number(object, "sd", row->sd);
-        calm_json_set_number(object, "delta_mean", row->delta_mean);
-        calm_json_set_number(object, "delta_sd", row->delta_sd);
-        calm_json_add(list, object);
+        calm_json_add(list, CALM_OBJECT(CALM_KV("name", row->name), CALM_KV("seeds", row->n),
+                                        CALM_KV("mean", row->mean), CALM_KV("sd", row->sd),
+                                        CALM_KV("delta_mean", row->delta_mean), CALM_KV("delta_sd", row->delta_sd)));
     }
     return list;
 }
 
-static calm_status scheme_json(calm_ctx *ctx, const calm_ablation *of, calm_json **out)
+static calm_json *scheme_json(calm_ctx *ctx, const calm_ablation *of)
 {
-    calm_json *rows, *object;
     calm_table table;
     calm_table_init(&table);
     add_data_columns(&table, false, of->encoder);
     add_data_rows(of, false, &table);
-    const calm_status status = calm_rows_json(ctx, &table, &rows);
-    calm_table_clear(&table);
-    CALM_TRY(status);
-    object = calm_json_new_object();
-    calm_json_set_string(object, "scheme", of->scheme);
-    calm_json_set_number(object, "float_ppl", of->float_ppl);
-    calm_json_set_string(object, "best_uniform", of->best);
-    calm_json_set_int(object, "windows", (int64_t)of->windows);
-    calm_json_set_int(object, "window_tokens", (int64_t)of->window_tokens);
-    calm_json_set_number(object, "pool_seconds", of->pool_seconds);
-    calm_json_set(object, "rows", rows);
-    calm_json_set(object, "correlations", correlations_json(of));
-    calm_json_set(object, "activations", activations_json(of));
-    calm_json_set(object, "noise", noise_json(of));
-    *out = object;
-    return CALM_OK;
+    return CALM_OBJECT(CALM_KV("scheme", of->scheme), CALM_KV("float_ppl", of->float_ppl),
+                       CALM_KV("best_uniform", of->best), CALM_KV("windows", of->windows),
+                       CALM_KV("window_tokens", of->window_tokens), CALM_KV("pool_seconds", of->pool_seconds),
+                       CALM_KV("rows", calm_rows_json(ctx, &table)), CALM_KV("correlations", correlations_json(of)),
+                       CALM_KV("activations", activations_json(of)), CALM_KV("noise", noise_json(of)));
 }
 
 static calm_json *calibration_json(const calm_recipe *recipe)
 {
-    calm_json *object = calm_json_new_object();
-    calm_json_set_string(object, "text", recipe->calib_name);
-    calm_json_set_int(object, "samples", recipe->samples);
-    calm_json_set_int(object, "seqlen", recipe->seqlen);
-    calm_json_set_int(object, "seed", recipe->seed);
-    calm_json_set_int(object, "score_windows", recipe->score_windows);
-    calm_json_set_int(object, "probe_windows", recipe->probe_windows);
-    return object;
+    return CALM_OBJECT(CALM_KV("text", recipe->calib_name), CALM_KV("windows", recipe->samples),
+                       CALM_KV("window_tokens", recipe->seqlen), CALM_KV("seed", recipe->seed),
+                       CALM_KV("score_windows", recipe->score_windows),
+                       CALM_KV("probe_windows", recipe->probe_windows));
 }
 
-/* Freed by the caller. */
-static calm_status as_json(calm_ctx *ctx, const calm_ablation_set *set, calm_json **out)
+/* Freed by the caller; of no use after a failure, which ctx has. */
+static calm_json *set_json(calm_ctx *ctx, const calm_ablation_set *set)
 {
-    calm_json *root = calm_json_new_object(), *schemes = calm_json_new_array();
-    calm_status status = CALM_OK;
-    calm_json_set_string(root, "model", set->recipe->model.name);
-    calm_json_set_string(root, "text", set->recipe->eval_name);
-    calm_json_set(root, "calibration", calibration_json(set->recipe));
-    for (size_t i = 0; i < set->n && status == CALM_OK; i++) {
-        calm_json *scheme;
-        status = scheme_json(ctx, &set->of[i], &scheme);
-        if (status == CALM_OK)
-            calm_json_add(schemes, scheme);
-    }
-    calm_json_set(root, "schemes", schemes);
-    calm_json_set_string(root, "store", set->recipe->store);
-    calm_json_set_number(root, "seconds", set->seconds);
-    *out = root;
-    return status;
+    calm_json *schemes = calm_json_new_array();
+    for (size_t i = 0; i < set->n; i++)
+        calm_json_add(schemes, scheme_json(ctx, &set->of[i]));
+    return CALM_OBJECT(CALM_KV("model", set->recipe->model.name), CALM_KV("text", set->recipe->eval_name),
+                       CALM_KV("calibration", calibration_json(set->recipe)), CALM_KV("schemes", schemes),
+                       CALM_KV("store", set->recipe->store), CALM_KV("seconds", set->seconds));
 }
 
 calm_status calm_ablation_report_json(calm_ctx *ctx, const calm_ablation_set *set)
 {
-    calm_json *root;
-    calm_status status = as_json(ctx, set, &root);
-    if (status == CALM_OK)
-        status = calm_print_json(ctx, root);
-    calm_json_free(root);
-    return status;
+    return calm_print_json(ctx, set_json(ctx, set));
 }
 
 /* ---- files ---- */
 
 static calm_status make_json(calm_ctx *ctx, const calm_ablation_set *set, calm_text *out)
 {
-    calm_json *root;
-    calm_status status = as_json(ctx, set, &root);
-    if (status == CALM_OK)
-        status = calm_json_write(ctx, root, 2, out);
+    calm_json *root = set_json(ctx, set);
+    if (ctx->status == CALM_OK)
+        calm_json_write(ctx, root, 2, out);
     calm_text_append(out, "\n", 1);
     calm_json_free(root);
-    return status;
+    return ctx->status;
 }
 
 static calm_status make_csv(calm_ctx *ctx, const calm_ablation_set *set, calm_text *out)

@@ -4,7 +4,7 @@
 
 #include "ptq/run/ablation.h"
 
-/* What all experiments share, for reports. */
+/* The experiments of one command, one per scheme. */
 typedef struct calm_ablation_set {
     const calm_recipe *recipe;             /* of the first                                                      */
     const calm_ablation *of;               /* [n] one per scheme                                                */
@@ -16,8 +16,8 @@ typedef struct calm_ablation_set {
 calm_status calm_ablation_report_print(calm_ctx *ctx, const calm_ablation_set *set);
 calm_status calm_ablation_report_json(calm_ctx *ctx, const calm_ablation_set *set);
 
-/* May `dir` be written?  CALM_EEXIST when it exists and `force` is not given; CALM_EARG when it exists and holds no
- * ablation.json: --force replaces nothing else. */
+/* Check that `dir` may be written.  CALM_EEXIST: it exists and `force` is not given.  CALM_EARG: it exists, is not
+ * empty and holds no ablation.json, so it is not an ablation's to replace. */
 calm_status calm_ablation_report_target(calm_ctx *ctx, const char *dir, bool force);
 
 /* Write ablation.md, ablation.csv and ablation.json to `dir`, under a temporary name until all are there. */

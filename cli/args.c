@@ -21,8 +21,7 @@ typedef struct parse {
     const calm_command *command;
     flag *flags;      /* [n_flags] */
     size_t n_flags;
-    const char **args;
-    size_t n_args;
+    calm_words *args;
 } parse;
 
 static bool takes(calm_spec_use use, size_t index)
@@ -69,10 +68,10 @@ static error_t parse_one(int key, char *value, struct argp_state *state)
     }
     if (key != ARGP_KEY_ARG)
         return ARGP_ERR_UNKNOWN;
-    if (p->n_args == p->command->max_args)
+    if (p->args->n == p->command->max_args)
         calm_fail(p->ctx, CALM_EARG, "%s: unexpected word \"%s\"; see calm %s --help", owner, value, p->command->name);
     else
-        p->args[p->n_args++] = value;
+        p->args->of[p->args->n++] = value;
     return 0;
 }
 
@@ -146,15 +145,14 @@ static calm_status quote_words(calm_ctx *ctx, int argc, char *const *argv, const
     return status;
 }
 
-calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc, char **argv, void *opts,
-                            const char ***args, size_t *n_args)
+calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc, char **argv, void *opts)
 {
     struct argp_option *options;
     char *doc, *name;
-    parse p = {.ctx = ctx, .command = command};
-    CALM_TRY(list_flags(ctx, command, opts, &p));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, p.args, command->max_args + 1));
     calm_common *common = opts;
+    parse p = {.ctx = ctx, .command = command, .args = &common->args};
+    CALM_TRY(list_flags(ctx, command, opts, &p));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, common->args.of, command->max_args + 1));
     CALM_TRY(quote_words(ctx, argc, argv, &common->command));
     CALM_TRY(make_options(ctx, &p, &options));
     CALM_TRY(check_names(ctx, &p, argc, argv));
@@ -165,10 +163,8 @@ calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc
     argp_err_exit_status = 2;
     if (argp_parse(&argp, argc, argv, 0, NULL, &p) != 0 && ctx->status == CALM_OK)
         return calm_fail(ctx, CALM_EARG, "calm %s: cannot parse the command line", command->name);
-    if (ctx->status == CALM_OK && p.n_args < command->min_args)
+    if (ctx->status == CALM_OK && common->args.n < command->min_args)
         return calm_fail(ctx, CALM_EARG, "calm %s: expected %s; see calm %s --help", command->name, command->arguments,
                          command->name);
-    *args = p.args;
-    *n_args = p.n_args;
     return ctx->status;
 }

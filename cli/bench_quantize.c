@@ -120,22 +120,18 @@ static calm_status time_algorithm(calm_ctx *ctx, const bench *b, const char *nam
     return CALM_OK;
 }
 
-static void keep_least(double *least, double seconds, bool first)
-{
-    *least = first || seconds < *least ? seconds : *least;
-}
-
 /* The rates and gptq in turn, so that they meet the same noise; then the others, once each. */
 static calm_status time_all(calm_ctx *ctx, bench *b)
 {
-    double seconds;
+    double cholesky, dgemm, gptq;
+    b->cholesky = b->dgemm = b->gptq = INFINITY;
     for (long long i = 0; i < b->asked->repeats; i++) {
-        CALM_TRY(time_cholesky(ctx, b, &seconds));
-        keep_least(&b->cholesky, seconds, i == 0);
-        CALM_TRY(time_dgemm(ctx, b, &seconds));
-        keep_least(&b->dgemm, seconds, i == 0);
-        CALM_TRY(time_algorithm(ctx, b, "gptq", "w4a16_g128", &seconds));
-        keep_least(&b->gptq, seconds, i == 0);
+        CALM_TRY(time_cholesky(ctx, b, &cholesky));
+        CALM_TRY(time_dgemm(ctx, b, &dgemm));
+        CALM_TRY(time_algorithm(ctx, b, "gptq", "w4a16_g128", &gptq));
+        b->cholesky = fmin(b->cholesky, cholesky);
+        b->dgemm = fmin(b->dgemm, dgemm);
+        b->gptq = fmin(b->gptq, gptq);
     }
     for (size_t a = 0; a < N_OTHERS; a++)
         CALM_TRY(time_algorithm(ctx, b, others[a].algorithm, others[a].scheme, &b->other[a]));
@@ -146,21 +142,14 @@ static calm_status time_all(calm_ctx *ctx, bench *b)
 
 static calm_status print_json(calm_ctx *ctx, const bench *b, double cholesky, double dgemm, double allowed)
 {
-    calm_json *root = calm_json_new_object(), *list = calm_json_new_object();
-    calm_json_set_string(root, "subject", "quantize");
-    calm_json_set_int(root, "out", (int64_t)b->asked->out);
-    calm_json_set_int(root, "in", (int64_t)b->asked->in);
-    calm_json_set_number(root, "seconds", b->gptq);
-    calm_json_set_number(root, "allowed_seconds", allowed);
-    calm_json_set_number(root, "cholesky_gflops", cholesky * 1e-9);
-    calm_json_set_number(root, "dgemm_gflops", dgemm * 1e-9);
-    calm_json_set_number(root, "ratio", allowed / b->gptq);
+    calm_json *list = calm_json_new_object();
     for (size_t a = 0; a < N_OTHERS; a++)
         calm_json_set_number(list, others[a].algorithm, b->other[a]);
-    calm_json_set(root, "other_seconds", list);
-    const calm_status status = calm_print_json(ctx, root);
-    calm_json_free(root);
-    return status;
+    return calm_print_json(
+        ctx, CALM_OBJECT(CALM_KV("subject", "quantize"), CALM_KV("out", b->asked->out), CALM_KV("in", b->asked->in),
+                         CALM_KV("seconds", b->gptq), CALM_KV("allowed_seconds", allowed),
+                         CALM_KV("cholesky_gflops", cholesky * 1e-9), CALM_KV("dgemm_gflops", dgemm * 1e-9),
+                         CALM_KV("ratio", allowed / b->gptq), CALM_KV("other_seconds", list)));
 }
 
 static calm_status report(calm_ctx *ctx, const bench *b)

@@ -1,11 +1,11 @@
-/* calm bench quantize: what the roundings and refits take on one linear. */
+/* calm bench quantize: time of the roundings and refits on one linear. */
 #ifndef CALM_CLI_BENCH_QUANTIZE_H
 #define CALM_CLI_BENCH_QUANTIZE_H
 
 #include "ptq/base/context.h"
 
-/* What to time: a linear of `out` outputs and `in` inputs by GPTQ, `repeats` times, the fastest counts, and once by the
- * other algorithms; as JSON or as a table. */
+/* A linear of `out` outputs and `in` inputs: GPTQ runs on it `repeats` times, of which the fastest counts, the other
+ * algorithms once.  Printed as JSON or as a table. */
 typedef struct calm_bench_quantize {
     size_t out, in;
     long long repeats;

@@ -23,31 +23,24 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "schemes", .help = "number formats, an experiment each (default: those of --scheme or --bits, or "
-                                SCHEMES ")",
-     .offset = offsetof(options, schemes), .type = CALM_OPTION_WORDS, .metavar = "LIST"},
-    {.name = "eval-samples", .help = "windows of the text to evaluate on; 0 = all",
-     .offset = offsetof(options, spec.eval_samples), .type = CALM_OPTION_INT, .fallback = "200", .min = 0,
-     .max = 1 << 24, .metavar = "N"},
-    {.name = "text", .help = "the same as --eval-text", .offset = offsetof(options, spec.eval_text),
-     .type = CALM_OPTION_STRING, .metavar = "FILE"},
-    {.name = "seeds",
-     .help = "uniform runs and the default hybrid again, calibration windows drawn with each of these: 1,2,3",
-     .offset = offsetof(options, seeds), .type = CALM_OPTION_STRING, .metavar = "LIST"},
-    {.name = "input-scales",
-     .help = "norms: also behind norms that a residual reads too (encoders); free: everywhere; no checkpoint holds "
-             "those",
-     .offset = offsetof(options, input_scales), .type = CALM_OPTION_ENUM, .values = CALM_INPUT_SCALES_NAMES,
-     .fallback = "folded", .metavar = CALM_INPUT_SCALES_NAMES},
-    {.name = "no-probes",
-     .help = "leave out the probes of single units, which take longest: no oracle, no rank correlations",
-     .offset = offsetof(options, no_probes), .type = CALM_OPTION_BOOL},
-    {.name = "output", .help = "directory for ablation.md, ablation.csv and ablation.json",
-     .offset = offsetof(options, output), .type = CALM_OPTION_STRING, .metavar = "DIR", .key = 'o'},
-    {.name = "force", .help = "replace the output directory", .offset = offsetof(options, force),
-     .type = CALM_OPTION_BOOL, .key = 'f'},
-    {.name = "json", .help = "print the result as JSON", .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT("schemes", schemes, WORDS,
+             "number formats, an experiment each (default: those of --scheme or --bits, or " SCHEMES ")",
+             .metavar = "LIST"),
+    CALM_OPT("eval-samples", spec.eval_samples, INT, "windows of the text to evaluate on; 0 = all", .fallback = "200",
+             .min = 0, .max = 1 << 24, .metavar = "N"),
+    CALM_OPT("text", spec.eval_text, STRING, "the same as --eval-text", .metavar = "FILE"),
+    CALM_OPT("seeds", seeds, STRING, "uniform runs and the default hybrid again, calibration windows drawn with each "
+             "of these: 1,2,3", .metavar = "LIST"),
+    CALM_OPT("input-scales", input_scales, ENUM, "norms: also behind norms that a residual reads too (encoders); free: "
+             "everywhere; no checkpoint holds those", .values = CALM_INPUT_SCALES_NAMES, .fallback = "folded",
+             .metavar = CALM_INPUT_SCALES_NAMES),
+    CALM_OPT("no-probes", no_probes, BOOL, "leave out the probes of single units, which take longest: no oracle, no "
+             "rank correlations"),
+    CALM_OPT("output", output, STRING, "directory for ablation.md, ablation.csv and ablation.json", .metavar = "DIR",
+             .key = 'o'),
+    CALM_OPT_FORCE,
+    CALM_OPT("json", json, BOOL, "print the result as JSON"),
+    CALM_OPT_COMMON,
     {0},
 };
 
@@ -77,8 +70,8 @@ static calm_status parse_seeds(calm_ctx *ctx, const char *list, calm_ablation_pl
     }
 }
 
-/* The recipe of one scheme, or with NULL of what the spec says.  It writes no checkpoint, so that none of its parts are
- * kept as a recipe. */
+/* The recipe of one scheme; NULL: of the spec's own.  An ablation writes no checkpoint, so the recipe has no output and
+ * no document. */
 static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *scheme, const calm_events *events,
                                calm_recipe *recipe)
 {
@@ -98,7 +91,7 @@ static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *sche
     return CALM_OK;
 }
 
-/* A range that the name says stays said: the encoder's default is for names that do not. */
+/* calm_scheme_name drops an explicit symmetric range, and an encoder would then get its asymmetric default: keep it. */
 static calm_status name_scheme(calm_ctx *ctx, const calm_recipe *all, size_t i, char **out)
 {
     char name[CALM_SCHEME_NAME_MAX];
@@ -173,14 +166,12 @@ static calm_status ablate(calm_ctx *ctx, const options *o, calm_ablation_plan *p
     return write_and_print(ctx, o, &set);
 }
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
     calm_ablation_plan plan = {.probes = !o->no_probes, .options = {.command = o->common.command}};
     calm_progress progress;
     calm_arena keep;
-    (void)args;
-    (void)n_args;
     CALM_TRY(parse_seeds(ctx, o->seeds, &plan));
     if (o->output)
         CALM_TRY(calm_ablation_report_target(ctx, o->output, o->force));

@@ -4,7 +4,7 @@
 
 #include "algorithms/algorithm.h"
 #include "cli/command.h"
-#include "ptq/io/json.h"
+#include "cli/print.h"
 
 typedef struct options {
     calm_common common;
@@ -12,46 +12,30 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "json", .help = "print {\"algorithms\": [{name, chain, canonical, summary, reference}]}",
-     .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT("json", json, BOOL, "print {\"algorithms\": [{name, chain, canonical, summary, reference}]}"),
+    CALM_OPT_COMMON,
     {0},
 };
 
 static calm_status print_json(calm_ctx *ctx, const calm_preset *presets, size_t n)
 {
-    calm_json *root = calm_json_new_object(), *list = calm_json_new_array();
-    calm_text text;
-    calm_status status = CALM_OK;
-    for (size_t i = 0; i < n && status == CALM_OK; i++) {
+    calm_json *list = calm_json_new_array();
+    for (size_t i = 0; i < n && ctx->status == CALM_OK; i++) {
         calm_algorithm *algorithm;
-        calm_json *row = calm_json_new_object();
-        status = calm_algorithm_parse(ctx, presets[i].name, &algorithm);
-        calm_json_set_string(row, "name", presets[i].name);
-        calm_json_set_string(row, "chain", presets[i].chain);
-        calm_json_set_string(row, "canonical", status == CALM_OK ? calm_algorithm_canonical(algorithm) : NULL);
-        calm_json_set_string(row, "summary", presets[i].summary);
-        calm_json_set_string(row, "reference", presets[i].reference);
-        calm_json_add(list, row);
+        const bool parsed = calm_algorithm_parse(ctx, presets[i].name, &algorithm) == CALM_OK;
+        calm_json_add(list, CALM_OBJECT(CALM_KV("name", presets[i].name), CALM_KV("chain", presets[i].chain),
+                                        CALM_KV("canonical", parsed ? calm_algorithm_canonical(algorithm) : NULL),
+                                        CALM_KV("summary", presets[i].summary),
+                                        CALM_KV("reference", presets[i].reference)));
     }
-    calm_json_set(root, "algorithms", list);
-    calm_text_init(&text);
-    if (status == CALM_OK)
-        status = calm_json_write(ctx, root, 2, &text);
-    if (status == CALM_OK)
-        printf("%s\n", text.data);
-    calm_text_clear(&text);
-    calm_json_free(root);
-    return status;
+    return calm_print_json(ctx, CALM_OBJECT(CALM_KV("algorithms", list)));
 }
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
     size_t n;
     const calm_preset *presets = calm_presets(&n);
-    (void)args;
-    (void)n_args;
     if (o->json)
         return print_json(ctx, presets, n);
     printf("%-18s %-46s %s\n", "name", "chain", "summary");

@@ -15,19 +15,13 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "output", .help = "checkpoint to write", .offset = offsetof(options, output), .type = CALM_OPTION_STRING,
-     .metavar = "DIR", .key = 'o'},
-    {.name = "store", .help = "SQLite file of candidates, scores and choices", .offset = offsetof(options, store),
-     .type = CALM_OPTION_STRING, .fallback = "calm-out/calm.db", .metavar = "FILE", .key = 's'},
-    {.name = "model", .help = "the float model (default: where the run read it); its content must be the same",
-     .offset = offsetof(options, model), .type = CALM_OPTION_STRING, .metavar = "MODEL", .key = 'm'},
-    {.name = "hybrid", .help = "the run's choices, also where a uniform run was its result",
-     .offset = offsetof(options, hybrid), .type = CALM_OPTION_BOOL},
-    {.name = "force", .help = "replace the output directory", .offset = offsetof(options, force),
-     .type = CALM_OPTION_BOOL, .key = 'f'},
-    {.name = "json", .help = "print what was written as JSON", .offset = offsetof(options, json),
-     .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT("output", output, STRING, "checkpoint to write", .metavar = "DIR", .key = 'o'),
+    CALM_OPT_STORE,
+    CALM_OPT_RUN_MODEL,
+    CALM_OPT_HYBRID,
+    CALM_OPT_FORCE,
+    CALM_OPT("json", json, BOOL, "print what was written as JSON"),
+    CALM_OPT_COMMON,
     {0},
 };
 
@@ -42,39 +36,32 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_assembly *a
                calm_program(), o->output, a->recipe.model.dir);
         return CALM_OK;
     }
-    calm_json *root = calm_json_new_object();
-    calm_json_set_int(root, "run", a->run.id);
-    calm_json_set_string(root, "result", p->name);
-    calm_json_set_number(root, "bits_per_weight", p->bits_per_weight);
-    calm_json_set_int(root, "bytes_before", p->bytes_before);
-    calm_json_set_int(root, "bytes_after", p->bytes_after);
-    calm_json_set_string(root, "checkpoint", o->output);
-    const calm_status status = calm_print_json(ctx, root);
-    calm_json_free(root);
-    return status;
+    return calm_print_json(ctx, CALM_OBJECT(CALM_KV("run", a->run.id), CALM_KV("result", p->name),
+                                            CALM_KV("bits_per_weight", p->bits_per_weight),
+                                            CALM_KV("bytes_before", p->bytes_before),
+                                            CALM_KV("bytes_after", p->bytes_after), CALM_KV("checkpoint", o->output)));
 }
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
+    const char *run_name = o->common.args.of[0];
     calm_assemble_options how = {.store = o->store, .output = o->output, .hybrid = o->hybrid, .force = o->force};
     calm_named_model model;
     calm_progress progress;
     calm_assembly assembly;
     char *command;
-    (void)n_args;
-    CALM_TRY(calm_stored_run_number(ctx, "assemble", args[0], &how.run));
+    CALM_TRY(calm_stored_run_number(ctx, "assemble", run_name, &how.run));
     if (!o->output)
         return calm_fail(ctx, CALM_EARG, "calm assemble: --output is missing; try: calm assemble %s --output out",
-                         args[0]);
+                         run_name);
     if (o->model) {
         CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &model));
         how.model = model.dir;
     }
     CALM_TRY(calm_strf(ctx, ctx->out, &command, "calm assemble %lld --output %s", (long long)how.run, o->output));
     how.command = command;
-    calm_progress_begin(ctx, &progress, o->common.quiet);
-    how.events = calm_progress_events(&progress);
+    how.events = calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_status status = calm_reassemble(ctx, &how, &assembly);
     calm_progress_end(ctx, &progress);
     if (status == CALM_OK)

@@ -23,23 +23,18 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "tokens", .help = "tokens of a window", .offset = offsetof(options, tokens), .type = CALM_OPTION_INT,
-     .fallback = "2048", .min = 1, .max = 1 << 16, .metavar = "N"},
-    {.name = "hidden", .help = "hidden size (defaults: Qwen3-0.6B); inputs of quantize",
-     .offset = offsetof(options, hidden), .type = CALM_OPTION_INT, .fallback = "1024", .min = 2, .max = 1 << 15,
-     .metavar = "N"},
-    {.name = "inner", .help = "width of the MLP; outputs of quantize", .offset = offsetof(options, inner),
-     .type = CALM_OPTION_INT, .fallback = "3072", .min = 1, .max = 1 << 16, .metavar = "N"},
-    {.name = "heads", .help = "query heads", .offset = offsetof(options, heads), .type = CALM_OPTION_INT,
-     .fallback = "16", .min = 1, .max = 1024, .metavar = "N"},
-    {.name = "kv-heads", .help = "key/value heads", .offset = offsetof(options, kv_heads), .type = CALM_OPTION_INT,
-     .fallback = "8", .min = 1, .max = 1024, .metavar = "N"},
-    {.name = "head-dim", .help = "width of a head", .offset = offsetof(options, head_dim), .type = CALM_OPTION_INT,
-     .fallback = "128", .min = 2, .max = 1024, .metavar = "N"},
-    {.name = "repeats", .help = "runs of each; the fastest counts", .offset = offsetof(options, repeats),
-     .type = CALM_OPTION_INT, .fallback = "5", .min = 1, .max = 1000, .metavar = "N"},
-    {.name = "json", .help = "print the figures as JSON", .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT("tokens", tokens, INT, "tokens of a window", .fallback = "2048", .min = 1, .max = 1 << 16, .metavar = "N"),
+    CALM_OPT("hidden", hidden, INT, "hidden size (defaults: Qwen3-0.6B); inputs of quantize", .fallback = "1024",
+             .min = 2, .max = 1 << 15, .metavar = "N"),
+    CALM_OPT("inner", inner, INT, "width of the MLP; outputs of quantize", .fallback = "3072", .min = 1, .max = 1 << 16,
+             .metavar = "N"),
+    CALM_OPT("heads", heads, INT, "query heads", .fallback = "16", .min = 1, .max = 1024, .metavar = "N"),
+    CALM_OPT("kv-heads", kv_heads, INT, "key/value heads", .fallback = "8", .min = 1, .max = 1024, .metavar = "N"),
+    CALM_OPT("head-dim", head_dim, INT, "width of a head", .fallback = "128", .min = 2, .max = 1024, .metavar = "N"),
+    CALM_OPT("repeats", repeats, INT, "runs of each; the fastest counts", .fallback = "5", .min = 1, .max = 1000,
+             .metavar = "N"),
+    CALM_OPT("json", json, BOOL, "print the figures as JSON"),
+    CALM_OPT_COMMON,
     {0},
 };
 
@@ -51,32 +46,22 @@ typedef struct bench {
     size_t tokens, n;       /* rows of a window, workers */
     float *x, *scratch;     /* [n, tokens, hidden], [n, tokens, inner] */
     const float *a;         /* [inner, hidden] for sgemm */
+    double *gram;           /* [hidden, hidden] */
 } bench;
 
-static calm_status random_values(calm_ctx *ctx, size_t n, double scale, uint64_t stream, const float **out)
+/* `middle` and up to half of `width` on either side. */
+static calm_status random_values(calm_ctx *ctx, size_t n, double middle, double width, uint64_t stream, float **out)
 {
-    float *values;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, values, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, n));
     for (size_t i = 0; i < n; i++)
-        values[i] = (float)(scale * (calm_rng_uniform(7, stream, i) - 0.5));
-    *out = values;
-    return CALM_OK;
-}
-
-static calm_status ones(calm_ctx *ctx, size_t n, const float **out)
-{
-    float *values;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, values, n));
-    for (size_t i = 0; i < n; i++)
-        values[i] = 1.0f;
-    *out = values;
+        (*out)[i] = (float)(middle + width * (calm_rng_uniform(7, stream, i) - 0.5));
     return CALM_OK;
 }
 
 static calm_status set_up(calm_ctx *ctx, const options *o, bench *b)
 {
     const size_t hidden = (size_t)o->hidden, d = (size_t)o->head_dim;
-    const float *norm;
+    float *norm, *weights;
     *b = (bench){.tokens = (size_t)o->tokens, .n = (size_t)ctx->n_threads};
     b->config = (calm_config){.arch = calm_arch_find("Qwen3ForCausalLM", NULL),
                               .hidden = hidden,
@@ -99,17 +84,17 @@ static calm_status set_up(calm_ctx *ctx, const options *o, bench *b)
             continue;
         *weight = (calm_weight){.name = b->config.arch->names->role[role]};
         calm_role_shape(&b->config, role, CALM_NO_EXPERT, &weight->out, &weight->in);
-        CALM_TRY(random_values(ctx, weight->out * weight->in, 0.1, role, &weight->w));
+        CALM_TRY(random_values(ctx, weight->out * weight->in, 0, 0.1, role, &weights));
+        weight->w = weights;
     }
-    CALM_TRY(ones(ctx, hidden > d ? hidden : d, &norm));
+    CALM_TRY(random_values(ctx, hidden > d ? hidden : d, 1, 0, 0, &norm));
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
         b->block.norm[s][CALM_NORM_IN] = (calm_norm){CALM_NORM_RMS, 1e-6f, hidden, norm, NULL};
         b->block.norm[s][CALM_NORM_OUT].width = b->block.norm[s][CALM_NORM_RESIDUAL].width = hidden;
     }
     b->block.q_norm = b->block.k_norm = (calm_norm){CALM_NORM_RMS, 1e-6f, d, norm, NULL};
-    const float *x;
-    CALM_TRY(random_values(ctx, b->n * b->tokens * b->config.hidden, 2.0, 99, &x));
-    b->x = (float *)(uintptr_t)x;
+    CALM_TRY(random_values(ctx, b->n * b->tokens * b->config.hidden, 0, 2.0, 99, &b->x));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, b->gram, hidden * hidden));
     CALM_TRY(CALM_NEW(ctx, ctx->out, b->scratch, b->n * b->tokens * b->config.inner));
     b->a = b->block.weight[CALM_ROLE_GATE].w;
     return calm_rope_init(ctx, &b->config, b->tokens, &b->rope);
@@ -145,40 +130,45 @@ static double forward_flops(const bench *b)
     return per_token * (double)(b->tokens * b->n);
 }
 
+/* The upper triangle. */
+static double gram_flops(const bench *b)
+{
+    return (double)(b->n * b->tokens) * (double)b->config.hidden * (double)(b->config.hidden + 1);
+}
+
 static double sgemm_flops(const bench *b)
 {
     return 2.0 * (double)b->tokens * (double)b->config.inner * (double)b->config.hidden * (double)b->n;
 }
 
-static calm_status best_seconds(calm_ctx *ctx, const options *o, bench *b, calm_task_fn *fn, double *best)
+/* Something to time once. */
+typedef calm_status work_fn(calm_ctx *ctx, bench *b);
+
+static calm_status forward_all(calm_ctx *ctx, bench *b)
 {
-    *best = 0;
-    for (long long i = 0; i < o->repeats; i++) {
-        const double begun = calm_seconds();
-        CALM_TRY(calm_parallel_for(ctx, b->n, fn, b));
-        const double spent = calm_seconds() - begun;
-        if (i == 0 || spent < *best)
-            *best = spent;
-    }
-    return CALM_OK;
+    return calm_parallel_for(ctx, b->n, run_forward, b);
 }
 
-/* ---- Gram matrices ---- */
-
-static calm_status bench_gram(calm_ctx *ctx, const options *o, bench *b, double *rate)
+static calm_status sgemm_all(calm_ctx *ctx, bench *b)
 {
-    const size_t width = b->config.hidden, rows = b->n * b->tokens, begin[2] = {0, rows};
-    double *gram, best = 0;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, gram, width * width));
-    const calm_gram_job job = {gram, b->x, rows, width, begin, 1};
+    return calm_parallel_for(ctx, b->n, run_sgemm, b);
+}
+
+static calm_status gram_all(calm_ctx *ctx, bench *b)
+{
+    const size_t rows = b->n * b->tokens, begin[2] = {0, rows};
+    const calm_gram_job job = {b->gram, b->x, rows, b->config.hidden, begin, 1};
+    return calm_gram_add(ctx, &job, 1);
+}
+
+static calm_status best_seconds(calm_ctx *ctx, const options *o, bench *b, work_fn *work, double *best)
+{
+    *best = INFINITY;
     for (long long i = 0; i < o->repeats; i++) {
         const double begun = calm_seconds();
-        CALM_TRY(calm_gram_add(ctx, &job, 1));
-        const double spent = calm_seconds() - begun;
-        if (i == 0 || spent < best)
-            best = spent;
+        CALM_TRY(work(ctx, b));
+        *best = fmin(*best, calm_seconds() - begun);
     }
-    *rate = (double)rows * (double)width * (double)(width + 1) / best;    /* the upper triangle */
     return CALM_OK;
 }
 
@@ -189,25 +179,18 @@ static calm_status report(calm_ctx *ctx, const options *o, const char *subject, 
                rate * 1e-9, sgemm * 1e-9, rate / sgemm, ctx->n_threads, o->tokens);
         return CALM_OK;
     }
-    calm_json *root = calm_json_new_object();
-    calm_json_set_string(root, "subject", subject);
-    calm_json_set_number(root, "gflops", rate * 1e-9);
-    calm_json_set_number(root, "sgemm_gflops", sgemm * 1e-9);
-    calm_json_set_number(root, "ratio", rate / sgemm);
-    calm_json_set_int(root, "threads", ctx->n_threads);
-    calm_json_set_int(root, "tokens", o->tokens);
-    const calm_status status = calm_print_json(ctx, root);
-    calm_json_free(root);
-    return status;
+    return calm_print_json(ctx, CALM_OBJECT(CALM_KV("subject", subject), CALM_KV("gflops", rate * 1e-9),
+                                            CALM_KV("sgemm_gflops", sgemm * 1e-9), CALM_KV("ratio", rate / sgemm),
+                                            CALM_KV("threads", (int64_t)ctx->n_threads), CALM_KV("tokens", o->tokens)));
 }
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
-    const char *subject = n_args ? args[0] : "forward";
+    const char *subject = o->common.args.n ? o->common.args.of[0] : "forward";
     const bool forward = strcmp(subject, "forward") == 0;
     bench b;
-    double seconds, sgemm, rate;
+    double seconds, sgemm;
     if (strcmp(subject, "quantize") == 0) {
         const calm_bench_quantize quantize = {(size_t)o->inner, (size_t)o->hidden, o->repeats, o->json};
         return calm_bench_quantize_run(ctx, &quantize);
@@ -215,15 +198,9 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     if (!forward && strcmp(subject, "gram") != 0)
         return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, gram or quantize", subject);
     CALM_TRY(set_up(ctx, o, &b));
-    CALM_TRY(best_seconds(ctx, o, &b, run_sgemm, &seconds));
-    sgemm = sgemm_flops(&b) / seconds;
-    if (forward) {
-        CALM_TRY(best_seconds(ctx, o, &b, run_forward, &seconds));
-        rate = forward_flops(&b) / seconds;
-    } else {
-        CALM_TRY(bench_gram(ctx, o, &b, &rate));
-    }
-    return report(ctx, o, subject, rate, sgemm);
+    CALM_TRY(best_seconds(ctx, o, &b, sgemm_all, &sgemm));
+    CALM_TRY(best_seconds(ctx, o, &b, forward ? forward_all : gram_all, &seconds));
+    return report(ctx, o, subject, (forward ? forward_flops(&b) : gram_flops(&b)) / seconds, sgemm_flops(&b) / sgemm);
 }
 
 const calm_command calm_cmd_bench = {

@@ -1,5 +1,4 @@
-/* calm check: will engines take a quantized checkpoint? */
-#include <errno.h>
+/* calm check: what engines would refuse or misread of a quantized checkpoint. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +7,7 @@
 #include "cli/print.h"
 #include "ptq/check/check.h"
 
-#define MOST_LINES 20 /* findings of one rule that are printed unless all are asked for */
+#define MOST_LINES 20    /* findings of one rule that are printed without --all */
 
 typedef struct options {
     calm_common common;
@@ -17,18 +16,13 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "target", .help = "the engine that is to load it; any: what holds for every engine",
-     .offset = offsetof(options, target), .type = CALM_OPTION_ENUM, .fallback = "any",
-     .values = CALM_CHECK_ENGINE_NAMES, .key = 't'},
-    {.name = "list", .help = "print the rules instead: what each says, and what engines do",
-     .offset = offsetof(options, list), .type = CALM_OPTION_BOOL},
-    {.name = "all", .help = "print every finding, not only the first twenty of a rule",
-     .offset = offsetof(options, all), .type = CALM_OPTION_BOOL},
-    {.name = "json",
-     .help = "print {path, target, format, tensors, linears, quantized, bytes, errors, warnings, notes, findings: "
-             "[{rule, severity, where, what, title, engines, behaviour, remedy}]}", .offset = offsetof(options, json),
-     .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT("target", target, ENUM, "the engine that is to load it; any: what holds for every engine",
+             .fallback = "any", .values = CALM_CHECK_ENGINE_NAMES, .key = 't'),
+    CALM_OPT("list", list, BOOL, "print the rules instead: what each says, and what engines do"),
+    CALM_OPT("all", all, BOOL, "print every finding, not only the first twenty of a rule"),
+    CALM_OPT("json", json, BOOL, "print {path, target, format, tensors, linears, quantized_linears, bytes, errors, "
+             "warnings, notes, findings: [{rule, severity, where, found, title, engines, behaviour, remedy}]}"),
+    CALM_OPT_COMMON,
     {0},
 };
 
@@ -37,38 +31,19 @@ static const calm_option table[] = {
 static calm_status list_rules(calm_ctx *ctx, bool json)
 {
     calm_table rows;
-    calm_json *list;
     size_t n;
     const calm_check_rule_info *rules = calm_check_rules(&n);
     char engines[64];
     calm_table_init(&rows);
-    calm_table_column(&rows, "rule", CALM_ALIGN_LEFT);
-    calm_table_column(&rows, "severity", CALM_ALIGN_LEFT);
-    calm_table_column(&rows, "engines", CALM_ALIGN_LEFT);
-    calm_table_column(&rows, "title", CALM_ALIGN_LEFT);
-    if (json) {
-        calm_table_column(&rows, "asked", CALM_ALIGN_LEFT);
-        calm_table_column(&rows, "behaviour", CALM_ALIGN_LEFT);
-        calm_table_column(&rows, "remedy", CALM_ALIGN_LEFT);
-    }
+    calm_table_columns(&rows, json ? "rule|severity|engines|title|target_only|behaviour|remedy"
+                                   : "rule|severity|engines|title");
     for (size_t i = 0; i < n; i++) {
-        calm_table_text(&rows, rules[i].id);
-        calm_table_text(&rows, calm_severity_name(rules[i].severity));
-        calm_table_text(&rows, calm_check_engines(rules[i].engines, engines));
-        calm_table_text(&rows, rules[i].title);
-        if (json) {
-            calm_table_bool(&rows, rules[i].asked);
-            calm_table_text(&rows, rules[i].behaviour);
-            calm_table_text(&rows, rules[i].remedy);
-        }
+        CALM_CELLS(&rows, CALM_TEXT(rules[i].id), CALM_TEXT(calm_severity_name(rules[i].severity)),
+                   CALM_TEXT(calm_check_engines(rules[i].engines, engines)), CALM_TEXT(rules[i].title));
+        if (json)
+            CALM_CELLS(&rows, CALM_BOOL(rules[i].asked), CALM_TEXT(rules[i].behaviour), CALM_TEXT(rules[i].remedy));
     }
-    calm_status status = json ? calm_rows_json(ctx, &rows, &list) : calm_print_table(ctx, &rows, stdout);
-    if (json && status == CALM_OK) {
-        status = calm_print_json(ctx, list);
-        calm_json_free(list);
-    }
-    calm_table_clear(&rows);
-    return status;
+    return json ? calm_print_json(ctx, calm_rows_json(ctx, &rows)) : calm_print_table(ctx, &rows, stdout);
 }
 
 /* ---- the findings ---- */
@@ -76,16 +51,11 @@ static calm_status list_rules(calm_ctx *ctx, bool json)
 static calm_json *finding_json(const calm_finding *finding)
 {
     char engines[64];
-    calm_json *out = calm_json_new_object();
-    calm_json_set_string(out, "rule", finding->rule->id);
-    calm_json_set_string(out, "severity", calm_severity_name(finding->rule->severity));
-    calm_json_set_string(out, "where", finding->where);
-    calm_json_set_string(out, "what", finding->what);
-    calm_json_set_string(out, "title", finding->rule->title);
-    calm_json_set_string(out, "engines", calm_check_engines(finding->rule->engines, engines));
-    calm_json_set_string(out, "behaviour", finding->rule->behaviour);
-    calm_json_set_string(out, "remedy", finding->rule->remedy);
-    return out;
+    const calm_check_rule_info *rule = finding->rule;
+    return CALM_OBJECT(CALM_KV("rule", rule->id), CALM_KV("severity", calm_severity_name(rule->severity)),
+                       CALM_KV("where", finding->where), CALM_KV("found", finding->what), CALM_KV("title", rule->title),
+                       CALM_KV("engines", calm_check_engines(rule->engines, engines)),
+                       CALM_KV("behaviour", rule->behaviour), CALM_KV("remedy", rule->remedy));
 }
 
 static const char *target_name(const options *o, char text[32])
@@ -100,23 +70,16 @@ static const char *target_name(const options *o, char text[32])
 static calm_status print_json(calm_ctx *ctx, const char *path, const options *o, const calm_check_report *report)
 {
     char target[32];
-    calm_json *root = calm_json_new_object(), *list = calm_json_new_array();
-    calm_json_set_string(root, "path", path);
-    calm_json_set_string(root, "target", target_name(o, target));
-    calm_json_set_string(root, "format", report->format);
-    calm_json_set_int(root, "tensors", (int64_t)report->n_tensors);
-    calm_json_set_int(root, "linears", (int64_t)report->n_linears);
-    calm_json_set_int(root, "quantized", (int64_t)report->n_quantized);
-    calm_json_set_int(root, "bytes", (int64_t)report->bytes);
-    calm_json_set_int(root, "errors", (int64_t)report->n_severity[CALM_SEVERITY_ERROR]);
-    calm_json_set_int(root, "warnings", (int64_t)report->n_severity[CALM_SEVERITY_WARNING]);
-    calm_json_set_int(root, "notes", (int64_t)report->n_severity[CALM_SEVERITY_NOTE]);
+    calm_json *list = calm_json_new_array();
     for (size_t i = 0; i < report->n; i++)
         calm_json_add(list, finding_json(&report->findings[i]));
-    calm_json_set(root, "findings", list);
-    const calm_status status = calm_print_json(ctx, root);
-    calm_json_free(root);
-    return status;
+    return calm_print_json(
+        ctx, CALM_OBJECT(CALM_KV("path", path), CALM_KV("target", target_name(o, target)),
+                         CALM_KV("format", report->format), CALM_KV("tensors", report->n_tensors),
+                         CALM_KV("linears", report->n_linears), CALM_KV("quantized_linears", report->n_quantized),
+                         CALM_KV("bytes", report->bytes), CALM_KV("errors", report->n_severity[CALM_SEVERITY_ERROR]),
+                         CALM_KV("warnings", report->n_severity[CALM_SEVERITY_WARNING]),
+                         CALM_KV("notes", report->n_severity[CALM_SEVERITY_NOTE]), CALM_KV("findings", list)));
 }
 
 /* "CT002 error quantization_config: title: what; remedy" */
@@ -167,25 +130,23 @@ static calm_status print_text(calm_ctx *ctx, const char *path, const options *o,
     else
         calm_text_printf(&text, "%zu error%s, %zu warning%s, %zu note%s\n", errors, plural(errors), warnings,
                          plural(warnings), notes, plural(notes));
-    if (calm_text_check(ctx, &text) == CALM_OK && fwrite(text.data, 1, text.length, stdout) != text.length)
-        calm_fail_errno(ctx, errno, "standard output: cannot write");
-    calm_text_clear(&text);
-    return ctx->status;
+    return calm_print_text(ctx, &text);
 }
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
     calm_check_report report;
     if (o->list)
         return list_rules(ctx, o->json);
-    if (n_args == 0)
+    if (!o->common.args.n)
         return calm_fail(ctx, CALM_EARG, "calm check: what is to be checked? A directory or a .gguf file, or --list");
-    CALM_TRY(calm_check(ctx, args[0], (calm_check_engine)o->target, &report));
-    CALM_TRY(o->json ? print_json(ctx, args[0], o, &report) : print_text(ctx, args[0], o, &report));
+    const char *path = o->common.args.of[0];
+    CALM_TRY(calm_check(ctx, path, (calm_check_engine)o->target, &report));
+    CALM_TRY(o->json ? print_json(ctx, path, o, &report) : print_text(ctx, path, o, &report));
     const size_t faults = report.n_severity[CALM_SEVERITY_ERROR] + report.n_severity[CALM_SEVERITY_WARNING];
     if (faults)
-        return calm_fail(ctx, CALM_EMISMATCH, "%s: %zu finding%s", args[0], faults, plural(faults));
+        return calm_fail(ctx, CALM_EMISMATCH, "%s: %zu finding%s", path, faults, plural(faults));
     return CALM_OK;
 }
 

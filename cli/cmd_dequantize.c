@@ -15,39 +15,35 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "output", .help = "directory that is to be written", .offset = offsetof(options, output),
-     .type = CALM_OPTION_STRING, .metavar = "DIR", .key = 'o'},
-    {.name = "dtype",
-     .help = "of the weights: f32 holds them exactly, bf16 and f16 round; checkpoint: what its config.json says",
-     .offset = offsetof(options, dtype), .type = CALM_OPTION_ENUM, .fallback = "checkpoint",
-     .values = "f32|f16|bf16|checkpoint"},
-    {.name = "max-shard-size", .help = "most bytes of tensors in a file: 5GB, 500MB",
-     .offset = offsetof(options, max_shard_size), .type = CALM_OPTION_STRING, .fallback = "5GB", .metavar = "SIZE"},
-    {.name = "force", .help = "replace a checkpoint that is there", .offset = offsetof(options, force),
-     .type = CALM_OPTION_BOOL, .key = 'f'},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT("output", output, STRING, "directory that is to be written", .metavar = "DIR", .key = 'o'),
+    CALM_OPT("dtype", dtype, ENUM, "of the weights: f32 holds them exactly, bf16 and f16 round; checkpoint: what its "
+             "config.json says", .fallback = "checkpoint", .values = "f32|f16|bf16|checkpoint"),
+    CALM_OPT("max-shard-size", max_shard_size, STRING, "most bytes of tensors in a file: 5GB, 500MB", .fallback = "5GB",
+             .metavar = "SIZE"),
+    CALM_OPT("force", force, BOOL, "replace a checkpoint that is there", .key = 'f'),
+    CALM_OPT_COMMON,
     {0},
 };
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+static calm_status run(calm_ctx *ctx, const void *opts)
 {
     static const calm_dtype dtypes[] = {CALM_F32, CALM_F16, CALM_BF16, CALM_N_DTYPES};
     const options *o = opts;
+    const char *from = o->common.args.of[0];
     calm_progress progress;
     calm_dequantize_options how = {
         .output = o->output, .dtype = dtypes[o->dtype], .force = o->force, .tick = calm_progress_tick,
         .tick_user = &progress};
     calm_dequantize_result result;
-    (void)n_args;
     if (!o->output)
         return calm_fail(ctx, CALM_EARG, "calm dequantize: where is it to be written? Say --output DIR");
     CALM_TRY(calm_size_parse(ctx, "max-shard-size", o->max_shard_size, &how.max_shard_bytes));
     calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "write", "tensors");
-    const calm_status status = calm_dequantize(ctx, args[0], &how, &result);
+    const calm_status status = calm_dequantize(ctx, from, &how, &result);
     calm_progress_end(ctx, &progress);
     if (status == CALM_OK)
-        printf("%s: %zu tensors, %zu of them quantized (%s), written as %s to %s\n", args[0], result.n_tensors,
+        printf("%s: %zu tensors, %zu of them quantized (%s), written as %s to %s\n", from, result.n_tensors,
                result.n_dequantized, result.format, calm_dtype_name(result.dtype), o->output);
     return status;
 }

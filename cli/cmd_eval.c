@@ -16,81 +16,63 @@
 #include "ptq/tokenizer/tokenizer.h"
 #include "ptq/model/arch.h"
 
-typedef struct options {
-    calm_common common;
-    const char *model, *text, *tokens, *tasks, *reference;
-    long long seqlen, samples, worst;
-    int act_rule;
-    bool special, json;
-} options;
+typedef calm_eval_options options;
 
 static const calm_option table[] = {
-    {.name = "model", .help = "directory to evaluate, float or compressed-tensors, or a known name",
-     .offset = offsetof(options, model), .type = CALM_OPTION_STRING, .metavar = "DIR", .key = 'm'},
-    {.name = "text",
-     .help = "text, or .jsonl; encoders take each line as a sentence (default: bundled WikiText-2 test)",
-     .offset = offsetof(options, text), .type = CALM_OPTION_STRING, .metavar = "FILE", .key = 't'},
-    {.name = "tokens", .help = "JSON lines {\"ids\": [...]} instead of a text: no tokenizer is needed",
-     .offset = offsetof(options, tokens), .type = CALM_OPTION_STRING, .metavar = "FILE"},
-    {.name = "tasks",
-     .help = "JSON lines {\"context\": \"...\", \"choices\": [...], \"answer\": 0} instead of a text: accuracy, as in "
-             "lm-evaluation-harness", .offset = offsetof(options, tasks), .type = CALM_OPTION_STRING,
-     .metavar = "FILE"},
-    {.name = "reference", .help = "float directory or name: also KL divergence and agreement with it; encoders need it",
-     .offset = offsetof(options, reference), .type = CALM_OPTION_STRING, .metavar = "DIR", .key = 'r'},
-    {.name = "seqlen", .help = "tokens per window, of a sentence at most", .offset = offsetof(options, seqlen),
-     .type = CALM_OPTION_INT, .fallback = "512", .min = 2, .max = 1 << 20, .metavar = "N"},
-    {.name = "samples", .help = "windows, sentences or tasks from the start of the file; 0 = all",
-     .offset = offsetof(options, samples), .type = CALM_OPTION_INT, .fallback = "0", .min = 0, .max = 1 << 24,
-     .metavar = "N"},
-    {.name = "worst",
-     .help = "also the N tokens where the model differs most from --reference, with the text around them",
-     .offset = offsetof(options, worst), .type = CALM_OPTION_INT, .fallback = "0", .min = 0, .max = 10000,
-     .metavar = "N"},
-    {.name = "act-rule",
-     .help = "scales of quantized activations as in transformers (compressed-tensors) or in vLLM's kernel",
-     .offset = offsetof(options, act_rule), .type = CALM_OPTION_ENUM, .values = CALM_ACT_RULE_NAMES,
-     .fallback = "compressed-tensors", .metavar = CALM_ACT_RULE_NAMES},
-    {.name = "special", .help = "add the special tokens of the tokenizer's template; sentences always have them",
-     .offset = offsetof(options, special), .type = CALM_OPTION_BOOL},
-    {.name = "json",
-     .help = "print {tokens, nll, ppl, kl, top1, top5, windows, ...}; tasks: {tasks, acc, acc_norm, same, each, ...}; "
-             "encoders: {sentences, error, cosine, spearman, ...} (docs/eval.md)", .offset = offsetof(options, json),
-     .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT("model", model, STRING, "directory to evaluate, float or compressed-tensors, or a known name",
+             .metavar = "DIR", .key = 'm'),
+    CALM_OPT("text", text, STRING, "text, or .jsonl; encoders take each line as a sentence (default: bundled "
+             "WikiText-2 test)", .metavar = "FILE", .key = 't'),
+    CALM_OPT("tokens", tokens, STRING, "JSON lines {\"ids\": [...]} instead of a text: no tokenizer is needed",
+             .metavar = "FILE"),
+    CALM_OPT("tasks", tasks, STRING, "JSON lines {\"context\": \"...\", \"choices\": [...], \"answer\": 0} instead of "
+             "a text: accuracy, as in lm-evaluation-harness", .metavar = "FILE"),
+    CALM_OPT("reference", reference, STRING, "float directory or name: also KL divergence and agreement with it; "
+             "encoders need it", .metavar = "DIR", .key = 'r'),
+    CALM_OPT("seqlen", seqlen, INT, "tokens per window, of a sentence at most", .fallback = "512", .min = 2,
+             .max = 1 << 20, .metavar = "N"),
+    CALM_OPT("samples", samples, INT, "windows, sentences or tasks from the start of the file; 0 = all",
+             .fallback = "0", .min = 0, .max = 1 << 24, .metavar = "N"),
+    CALM_OPT("worst", worst, INT, "also the N tokens where the model differs most from --reference, with the text "
+             "around them", .fallback = "0", .min = 0, .max = 10000, .metavar = "N"),
+    CALM_OPT("act-rule", act_rule, ENUM, "scales of quantized activations as in transformers (compressed-tensors) or "
+             "in vLLM's kernel", .values = CALM_ACT_RULE_NAMES, .fallback = "compressed-tensors",
+             .metavar = CALM_ACT_RULE_NAMES),
+    CALM_OPT("special", special, BOOL, "add the special tokens of the tokenizer's template; sentences always have "
+             "them"),
+    CALM_OPT("json", json, BOOL, "print {tokens, nll, ppl, kl, top1, top5, windows, ...}; tasks: {tasks, acc, "
+             "acc_norm, agreement, per_task, ...}; encoders: {sentences, error, cosine, spearman, ...} (docs/eval.md)"),
+    CALM_OPT_COMMON,
     {0},
 };
+
+static calm_json *worst_json(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
+                             const calm_eval_worst *worst)
+{
+    calm_table rows;
+    calm_eval_worst_table(ctx, tokenizer, windows, worst, &rows);
+    return calm_rows_json(ctx, &rows);
+}
 
 static calm_status print_json(calm_ctx *ctx, const options *o, const calm_tokenizer *tokenizer,
                               const calm_windows *windows, const calm_eval_result *result,
                               const calm_eval_result *reference, const calm_eval_worst *worst)
 {
-    calm_json *root = calm_json_new_object(), *positions = NULL;
-    calm_json_set_string(root, "model", o->model);
-    calm_json_set_string(root, "reference", o->reference);
-    calm_json_set_int(root, "windows", (int64_t)windows->n);
-    calm_json_set_int(root, "seqlen", o->seqlen);
-    calm_json_set_int(root, "tokens", (int64_t)result->tokens);
-    calm_json_set_number(root, "nll", result->nll);
-    calm_json_set_number(root, "ppl", result->ppl);
-    calm_json_set_number(root, "kl", result->kl);
-    calm_json_set_number(root, "top1", result->top1);
-    calm_json_set_number(root, "top5", result->top5);
-    calm_json_set_number(root, "reference_ppl", o->reference ? reference->ppl : NAN);
-    calm_status status =
-        o->worst ? calm_eval_worst_json(ctx, tokenizer, windows, worst, &positions) : CALM_OK;
-    if (status == CALM_OK) {
-        calm_json_set(root, "worst", o->worst ? positions : calm_json_new_null());
-        status = calm_print_json(ctx, root);
-    }
-    calm_json_free(root);
-    return status;
+    return calm_print_json(
+        ctx, CALM_OBJECT(CALM_KV("model", o->model), CALM_KV("reference", o->reference), CALM_KV("windows", windows->n),
+                         CALM_KV("seqlen", o->seqlen), CALM_KV("tokens", result->tokens), CALM_KV("nll", result->nll),
+                         CALM_KV("ppl", result->ppl), CALM_KV("kl", result->kl), CALM_KV("top1", result->top1),
+                         CALM_KV("top5", result->top5),
+                         CALM_KV("reference_ppl", o->reference ? reference->ppl : NAN),
+                         CALM_KV("worst", o->worst ? worst_json(ctx, tokenizer, windows, worst)
+                                                   : calm_json_new_null())));
 }
 
 static calm_status print(calm_ctx *ctx, const options *o, const calm_tokenizer *tokenizer, const calm_windows *windows,
                          const calm_eval_result *result, const calm_eval_result *reference,
                          const calm_eval_worst *worst)
 {
+    calm_table rows;
     if (o->json)
         return print_json(ctx, o, tokenizer, windows, result, reference, worst);
     printf("tokens       %zu predicted, in %zu windows (the text has %zu tokens)\n", result->tokens, windows->n,
@@ -100,7 +82,11 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_tokenizer *
         printf("KL           %.6f to %s (perplexity %.4f)\ntop-1        %.2f %% the same first choice\n"
                "top-5        %.2f %% its first choice among the first five\n", result->kl, o->reference, reference->ppl,
                100 * result->top1, 100 * result->top5);
-    return o->worst ? calm_eval_print_worst(ctx, tokenizer, windows, worst) : CALM_OK;
+    if (!o->worst)
+        return CALM_OK;
+    if (calm_eval_worst_table(ctx, tokenizer, windows, worst, &rows) == CALM_OK)
+        printf("\n");
+    return calm_print_table(ctx, &rows, stdout);
 }
 
 /* Windows of the token file, or of the text. */
@@ -165,21 +151,13 @@ static calm_status print_embeddings(calm_ctx *ctx, const options *o, const calm_
                                     const calm_embedding_result *result)
 {
     const size_t tokens = windows->begin[windows->n];
-    if (o->json) {
-        calm_json *root = calm_json_new_object();
-        calm_json_set_string(root, "model", o->model);
-        calm_json_set_string(root, "reference", o->reference);
-        calm_json_set_int(root, "sentences", (int64_t)result->n);
-        calm_json_set_int(root, "tokens", (int64_t)tokens);
-        calm_json_set_number(root, "error", result->error);
-        calm_json_set_number(root, "cosine", result->cosine);
-        calm_json_set_number(root, "cosine_min", result->cosine_min);
-        calm_json_set_number(root, "spearman", result->spearman);
-        calm_json_set_int(root, "pairs", (int64_t)result->pairs);
-        const calm_status status = calm_print_json(ctx, root);
-        calm_json_free(root);
-        return status;
-    }
+    if (o->json)
+        return calm_print_json(
+            ctx, CALM_OBJECT(CALM_KV("model", o->model), CALM_KV("reference", o->reference),
+                             CALM_KV("sentences", result->n), CALM_KV("tokens", tokens),
+                             CALM_KV("error", result->error), CALM_KV("cosine", result->cosine),
+                             CALM_KV("cosine_min", result->cosine_min), CALM_KV("spearman", result->spearman),
+                             CALM_KV("pairs", result->pairs)));
     printf("sentences    %zu, of %zu tokens together\n", result->n, tokens);
     printf("error        %.6f of the length of the embedding by %s\n", result->error, o->reference);
     printf("cosine       %.6f to it, at least %.6f\n", result->cosine, result->cosine_min);
@@ -261,23 +239,17 @@ static calm_status evaluate_any(calm_ctx *ctx, const options *o, calm_model *mod
         CALM_TRY(calm_model_set_act_rule(ctx, model, (calm_act_rule)o->act_rule));
     if (calm_model_config(model)->arch->encoder)
         return evaluate_encoder(ctx, o, model, reference, tokenizer);
-    if (!o->tasks)
-        return evaluate(ctx, o, model, reference, tokenizer);
-    const calm_eval_request request = {.model = o->model, .reference = o->reference, .tasks = o->tasks,
-                                       .samples = (size_t)o->samples, .special = o->special, .json = o->json,
-                                       .quiet = o->common.quiet};
-    return calm_eval_tasks(ctx, &request, model, reference, tokenizer);
+    return o->tasks ? calm_eval_tasks(ctx, o, model, reference, tokenizer)
+                    : evaluate(ctx, o, model, reference, tokenizer);
 }
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
     calm_named_model named, reference_named;
     calm_model *model = NULL, *reference = NULL;
     calm_tokenizer *tokenizer = NULL;
     char *path;
-    (void)args;
-    (void)n_args;
     CALM_TRY(check(ctx, o));
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
     if (o->reference)

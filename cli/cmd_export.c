@@ -1,4 +1,4 @@
-/* calm export: a run's plan in the formats of its users. */
+/* calm export: a run's plan in other formats. */
 #include <stddef.h>
 #include <stdio.h>
 
@@ -18,46 +18,34 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "format", .help = "formats to write, several at once allowed; of several each has a folder of its name",
-     .offset = offsetof(options, formats), .type = CALM_OPTION_WORDS, .metavar = "LIST"},
-    {.name = "output", .help = "directory to write", .offset = offsetof(options, output), .type = CALM_OPTION_STRING,
-     .metavar = "DIR", .key = 'o'},
-    {.name = "max-shard-size", .help = "most bytes of tensors in a safetensors file (default 5GB)",
-     .offset = offsetof(options, max_shard_size), .type = CALM_OPTION_STRING, .metavar = "SIZE"},
-    {.name = "gguf-pre", .help = "llama.cpp's name of the pre-tokenizer, where the split pattern does not tell it",
-     .offset = offsetof(options, gguf_pre), .type = CALM_OPTION_STRING, .metavar = "NAME"},
-    {.name = "gguf-float", .help = "dtype of what is not quantized in a GGUF file",
-     .offset = offsetof(options, gguf_float), .type = CALM_OPTION_ENUM, .values = CALM_EXPORT_FLOAT_NAMES,
-     .fallback = "stored", .metavar = CALM_EXPORT_FLOAT_NAMES},
-    {.name = "asymmetric", .help = "write zero points as compressed-tensors, which some of its readers fail on",
-     .offset = offsetof(options, asymmetric), .type = CALM_OPTION_BOOL},
-    {.name = "store", .help = "SQLite file of candidates, scores and choices", .offset = offsetof(options, store),
-     .type = CALM_OPTION_STRING, .fallback = "calm-out/calm.db", .metavar = "FILE", .key = 's'},
-    {.name = "model", .help = "the float model (default: where the run read it); its content must be the same",
-     .offset = offsetof(options, model), .type = CALM_OPTION_STRING, .metavar = "MODEL", .key = 'm'},
-    {.name = "hybrid", .help = "the run's choices, also where a uniform run was its result",
-     .offset = offsetof(options, hybrid), .type = CALM_OPTION_BOOL},
-    {.name = "force", .help = "replace the output directory", .offset = offsetof(options, force),
-     .type = CALM_OPTION_BOOL, .key = 'f'},
-    {.name = "json", .help = "print what was written as JSON", .offset = offsetof(options, json),
-     .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT("format", formats, WORDS, "formats to write, several at once allowed; of several each has a folder of its "
+             "name", .metavar = "LIST"),
+    CALM_OPT("output", output, STRING, "directory to write", .metavar = "DIR", .key = 'o'),
+    CALM_OPT("max-shard-size", max_shard_size, STRING, "most bytes of tensors in a safetensors file (default 5GB)",
+             .metavar = "SIZE"),
+    CALM_OPT("gguf-pre", gguf_pre, STRING, "llama.cpp's name of the pre-tokenizer, where the split pattern does not "
+             "tell it", .metavar = "NAME"),
+    CALM_OPT("gguf-float", gguf_float, ENUM, "dtype of what is not quantized in a GGUF file",
+             .values = CALM_EXPORT_FLOAT_NAMES, .fallback = "stored", .metavar = CALM_EXPORT_FLOAT_NAMES),
+    CALM_OPT("asymmetric", asymmetric, BOOL, "write zero points as compressed-tensors, which some of its readers fail "
+             "on"),
+    CALM_OPT_STORE,
+    CALM_OPT_RUN_MODEL,
+    CALM_OPT_HYBRID,
+    CALM_OPT_FORCE,
+    CALM_OPT("json", json, BOOL, "print what was written as JSON"),
+    CALM_OPT_COMMON,
     {0},
 };
 
 static calm_status print_json(calm_ctx *ctx, const options *o, const calm_assembly *a, char **names, size_t n)
 {
-    calm_json *root = calm_json_new_object(), *files = calm_json_new_array();
-    calm_json_set_int(root, "run", a->run.id);
-    calm_json_set_string(root, "result", a->result.name);
-    calm_json_set_number(root, "bits_per_weight", a->result.bits_per_weight);
-    calm_json_set_string(root, "output", o->output);
+    calm_json *files = calm_json_new_array();
     for (size_t i = 0; i < n; i++)
         calm_json_add_string(files, names[i]);
-    calm_json_set(root, "files", files);
-    const calm_status status = calm_print_json(ctx, root);
-    calm_json_free(root);
-    return status;
+    return calm_print_json(ctx, CALM_OBJECT(CALM_KV("run", a->run.id), CALM_KV("result", a->result.name),
+                                            CALM_KV("bits_per_weight", a->result.bits_per_weight),
+                                            CALM_KV("output", o->output), CALM_KV("files", files)));
 }
 
 static calm_status print(calm_ctx *ctx, const options *o, const calm_assembly *a)
@@ -74,7 +62,7 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_assembly *a
     return CALM_OK;
 }
 
-/* What is asked for, of names and sizes. */
+/* Fill *how from the options: parse the run and sizes, find the model. */
 static calm_status resolve(calm_ctx *ctx, const options *o, const char *run, calm_assemble_options *how)
 {
     calm_named_model model;
@@ -99,16 +87,14 @@ static calm_status resolve(calm_ctx *ctx, const options *o, const char *run, cal
     return CALM_OK;
 }
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
     calm_assemble_options how;
     calm_progress progress;
     calm_assembly assembly;
-    (void)n_args;
-    CALM_TRY(resolve(ctx, o, args[0], &how));
-    calm_progress_begin(ctx, &progress, o->common.quiet);
-    how.events = calm_progress_events(&progress);
+    CALM_TRY(resolve(ctx, o, o->common.args.of[0], &how));
+    how.events = calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_status status = calm_reassemble(ctx, &how, &assembly);
     calm_progress_end(ctx, &progress);
     if (status == CALM_OK)

@@ -14,16 +14,13 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "model", .help = "directory, float or compressed-tensors, or a known name",
-     .offset = offsetof(options, model), .type = CALM_OPTION_STRING, .metavar = "DIR", .key = 'm'},
-    {.name = "tokens",
-     .help = "JSON lines {\"ids\": [...], \"mask\": [...]}; the mask, and \"types\" for encoders, may be left out",
-     .offset = offsetof(options, tokens), .type = CALM_OPTION_STRING, .metavar = "FILE"},
-    {.name = "output", .help = "safetensors file to write", .offset = offsetof(options, output),
-     .type = CALM_OPTION_STRING, .metavar = "FILE", .key = 'o'},
-    {.name = "hidden", .help = "also hidden.embed, hidden.00 and so on per block, hidden.final_norm",
-     .offset = offsetof(options, hidden), .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT("model", model, STRING, "directory, float or compressed-tensors, or a known name", .metavar = "DIR",
+             .key = 'm'),
+    CALM_OPT("tokens", tokens, STRING, "JSON lines {\"ids\": [...], \"mask\": [...]}; the mask, and \"types\" for "
+             "encoders, may be left out", .metavar = "FILE"),
+    CALM_OPT("output", output, STRING, "safetensors file to write", .metavar = "FILE", .key = 'o'),
+    CALM_OPT("hidden", hidden, BOOL, "also hidden.embed, hidden.00 and so on per block, hidden.final_norm"),
+    CALM_OPT_COMMON,
     {0},
 };
 
@@ -47,13 +44,11 @@ static calm_status forward(calm_ctx *ctx, const options *o, const calm_model *mo
     return CALM_OK;
 }
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
     calm_named_model named;
     calm_model *model;
-    (void)args;
-    (void)n_args;
     if (!o->model || !o->tokens || !o->output)
         return calm_fail(ctx, CALM_EARG, "calm forward: %s is missing; see calm forward --help",
                          !o->model ? "--model" : !o->tokens ? "--tokens" : "--output");

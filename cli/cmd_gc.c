@@ -22,19 +22,14 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "store", .help = "SQLite file of candidates, scores and choices", .offset = offsetof(options, store),
-     .type = CALM_OPTION_STRING, .fallback = "calm-out/calm.db", .metavar = "FILE", .key = 's'},
-    {.name = "keep", .help = "only the newest N runs stay, interrupted ones counted (default: all)",
-     .offset = offsetof(options, keep), .type = CALM_OPTION_INT, .fallback = "-1", .min = -1, .max = 1e9,
-     .metavar = "N"},
-    {.name = "drop", .help = "runs that go: 1,4,7", .offset = offsetof(options, drop), .type = CALM_OPTION_WORDS,
-     .max = MOST_RUNS, .metavar = "RUN,RUN"},
-    {.name = "dry-run", .help = "say what would go, and change nothing", .offset = offsetof(options, dry_run),
-     .type = CALM_OPTION_BOOL},
-    {.name = "json",
-     .help = "print {store, dry_run, dropped: [run], kept: [run], freed: [{kind, rows, bytes}], file: {bytes_before, "
-             "bytes_after}, note}", .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT_STORE,
+    CALM_OPT("keep", keep, INT, "only the newest N runs stay, interrupted ones counted (default: all)",
+             .fallback = "-1", .min = -1, .max = 1e9, .metavar = "N"),
+    CALM_OPT("drop", drop, WORDS, "runs that go: 1,4,7", .max = MOST_RUNS, .metavar = "RUN,RUN"),
+    CALM_OPT("dry-run", dry_run, BOOL, "say what would go, and change nothing"),
+    CALM_OPT("json", json, BOOL, "print {store, dry_run, dropped: [run], kept: [run], freed: [{kind, rows, bytes}], "
+             "file: {bytes_before, bytes_after}, note}"),
+    CALM_OPT_COMMON,
     {0},
 };
 
@@ -60,16 +55,11 @@ static calm_status parse_runs(calm_ctx *ctx, const calm_words *words, calm_gc_pl
 
 static void add_rows(const calm_gc_result *freed, bool all, calm_table *rows)
 {
-    calm_table_column(rows, "kind", CALM_ALIGN_LEFT);
-    calm_table_column(rows, "rows", CALM_ALIGN_RIGHT);
-    calm_table_column(rows, "bytes", CALM_ALIGN_RIGHT);
-    for (size_t i = 0; i < freed->n_kinds; i++) {
-        if (!all && !freed->kinds[i].rows)
-            continue;
-        calm_table_text(rows, freed->kinds[i].kind);
-        calm_table_int(rows, freed->kinds[i].rows);
-        calm_table_int(rows, freed->kinds[i].bytes);
-    }
+    calm_table_columns(rows, "kind|#rows|#bytes");
+    for (size_t i = 0; i < freed->n_kinds; i++)
+        if (all || freed->kinds[i].rows)
+            CALM_CELLS(rows, CALM_TEXT(freed->kinds[i].kind), CALM_INT(freed->kinds[i].rows),
+                       CALM_INT(freed->kinds[i].bytes));
 }
 
 static calm_json *numbers(const int64_t *ids, size_t n)
@@ -82,22 +72,14 @@ static calm_json *numbers(const int64_t *ids, size_t n)
 
 static calm_status print_json(calm_ctx *ctx, const options *o, const calm_gc_result *freed, calm_table *rows)
 {
-    calm_json *list, *root = calm_json_new_object(), *file = calm_json_new_object();
-    calm_json_set_string(root, "store", o->store);
-    calm_json_set_bool(root, "dry_run", o->dry_run);
-    calm_json_set(root, "dropped", numbers(freed->dropped, freed->n_dropped));
-    calm_json_set(root, "kept", numbers(freed->kept, freed->n_kept));
-    calm_status status = calm_rows_json(ctx, rows, &list);
-    if (status == CALM_OK)
-        calm_json_set(root, "freed", list);
-    calm_json_set_int(file, "bytes_before", freed->bytes_before);
-    calm_json_set_int(file, "bytes_after", freed->bytes_after);
-    calm_json_set(root, "file", file);
-    calm_json_set_string(root, "note", freed->note);
-    if (status == CALM_OK)
-        status = calm_print_json(ctx, root);
-    calm_json_free(root);
-    return status;
+    return calm_print_json(
+        ctx, CALM_OBJECT(CALM_KV("store", o->store), CALM_KV("dry_run", o->dry_run),
+                         CALM_KV("dropped", numbers(freed->dropped, freed->n_dropped)),
+                         CALM_KV("kept", numbers(freed->kept, freed->n_kept)),
+                         CALM_KV("freed", calm_rows_json(ctx, rows)),
+                         CALM_KV("file", CALM_OBJECT(CALM_KV("bytes_before", freed->bytes_before),
+                                                     CALM_KV("bytes_after", freed->bytes_after))),
+                         CALM_KV("note", freed->note)));
 }
 
 /* "1, 3-7" */
@@ -119,7 +101,7 @@ static int64_t freed_blobs(const calm_gc_result *freed)
     return freed->kinds[freed->n_kinds - 1].bytes;
 }
 
-static calm_status print_text(calm_ctx *ctx, const options *o, const calm_gc_result *freed, const calm_table *rows)
+static calm_status print_text(calm_ctx *ctx, const options *o, const calm_gc_result *freed, calm_table *rows)
 {
     const double blobs = (double)freed_blobs(freed) / 1e6,
                  shrunk = (double)(freed->bytes_before - freed->bytes_after) / 1e6;
@@ -128,11 +110,11 @@ static calm_status print_text(calm_ctx *ctx, const options *o, const calm_gc_res
     write_runs(&text, o->dry_run ? "Runs that would go:" : "Runs dropped:", freed->dropped, freed->n_dropped);
     write_runs(&text, o->dry_run ? "Runs that would stay:" : "Runs kept:", freed->kept, freed->n_kept);
     calm_text_append(&text, "\n", 1);
-    calm_status status = CALM_OK;
     if (calm_table_rows(rows))
-        status = calm_table_write(ctx, rows, 2, &text);
+        calm_table_write(ctx, rows, 2, &text);
     else
         calm_text_printf(&text, "Every row and blob is needed by a run.\n");
+    calm_table_clear(rows);
     if (o->dry_run)
         calm_text_printf(&text, "\nWould free %.1f MB of blobs, and what the rows take of the %.1f MB of %s.\n", blobs,
                          (double)freed->bytes_before / 1e6, o->store);
@@ -141,11 +123,7 @@ static calm_status print_text(calm_ctx *ctx, const options *o, const calm_gc_res
                          blobs + shrunk, blobs, shrunk, o->store, (double)freed->bytes_after / 1e6);
     if (freed->note)
         calm_text_printf(&text, "%s: %s.\n", o->store, freed->note);
-    if (status == CALM_OK && calm_text_check(ctx, &text) == CALM_OK && fwrite(text.data, 1, text.length, stdout) !=
-        text.length)
-        calm_fail_errno(ctx, errno, "standard output: cannot write");
-    calm_text_clear(&text);
-    return ctx->status;
+    return calm_print_text(ctx, &text);
 }
 
 static calm_status print(calm_ctx *ctx, const options *o, const calm_gc_result *freed)
@@ -153,19 +131,16 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_gc_result *
     calm_table rows;
     calm_table_init(&rows);
     add_rows(freed, o->json, &rows);
-    const calm_status status = o->json ? print_json(ctx, o, freed, &rows) : print_text(ctx, o, freed, &rows);
-    calm_table_clear(&rows);
-    return status;
+    return o->json ? print_json(ctx, o, freed, &rows) : print_text(ctx, o, freed, &rows);
 }
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
     const calm_store_how how = {.mode = o->dry_run ? CALM_STORE_READ : CALM_STORE_WRITE, .command = "calm gc"};
     calm_gc_plan plan = {.keep = o->keep, .dry_run = o->dry_run};
     calm_gc_result freed;
     calm_store *store;
-    (void)args, (void)n_args;
     CALM_TRY(parse_runs(ctx, &o->drop, &plan));
     struct stat info;
     /* Opened for writing, a store would be made. */

@@ -8,7 +8,6 @@
 
 #include "cli/command.h"
 #include "cli/inspect/inspect.h"
-#include "cli/inspect/inspect_print.h"
 #include "cli/pull.h"
 #include "ptq/base/file.h"
 
@@ -21,28 +20,22 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "store", .help = "the store whose WHAT follows (" DEFAULT_STORE " where the first word is a WHAT)",
-     .offset = offsetof(options, store), .type = CALM_OPTION_STRING, .metavar = "FILE"},
-    {.name = "unit",
-     .help = "of why, candidates, scores, choices and blocks: this unit alone, by its name, a job's, or without what "
-             "all names share: 0.qkv", .offset = offsetof(options, unit), .type = CALM_OPTION_STRING,
-     .metavar = "UNIT"},
-    {.name = "metric", .help = "of layers and diff: the score to show instead of what the run decided by",
-     .offset = offsetof(options, metric), .type = CALM_OPTION_STRING, .metavar = "NAME"},
-    {.name = "json",
-     .help = "print {\"SECTION\": [{column: value}]} with the columns of the tables; numbers read back the same, "
-             "empty cells are null.  Most WHATs have one section, called as they are (docs/inspect.md)",
-     .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
-    {.name = "csv",
-     .help = "print RFC 4180; of a WHAT with several sections one block each: its name on a line of its own, the rows, "
-             "an empty line", .offset = offsetof(options, csv), .type = CALM_OPTION_BOOL},
-    {.name = "ascii", .help = "strips of layers in ASCII, as where the locale is not UTF-8",
-     .offset = offsetof(options, ascii), .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT("store", store, STRING, "the store whose WHAT follows (" DEFAULT_STORE " where the first word is a WHAT)",
+             .metavar = "FILE"),
+    CALM_OPT("unit", unit, STRING, "of why, candidates, scores, choices and blocks: this unit alone, by its name, a "
+             "job's, or without what all names share: 0.qkv", .metavar = "UNIT"),
+    CALM_OPT("metric", metric, STRING, "of layers and diff: the score to show instead of what the run decided by",
+             .metavar = "NAME"),
+    CALM_OPT("json", json, BOOL, "print {\"SECTION\": [{column: value}]} with the columns of the tables; numbers read "
+             "back the same, empty cells are null.  Most WHATs have one section, called as they are (docs/inspect.md)"),
+    CALM_OPT("csv", csv, BOOL, "print RFC 4180; of a WHAT with several sections one block each: its name on a line of "
+             "its own, the rows, an empty line"),
+    CALM_OPT("ascii", ascii, BOOL, "strips of layers in ASCII, as where the locale is not UTF-8"),
+    CALM_OPT_COMMON,
     {0},
 };
 
-/* Does the file begin like a database?  Files of another kind get a better error than SQLite's. */
+/* Does the file begin like a database?  Checked first, since SQLite's own error does not name a store. */
 static bool looks_like_database(const char *path)
 {
     static const char magic[] = "SQLite format 3";
@@ -67,7 +60,8 @@ static calm_status inspect_directory(calm_ctx *ctx, const char *dir, const char 
 
 /* ---- what the terminal can show ---- */
 
-/* Does the locale's name end in UTF-8?  Asked of the environment: its data may not be installed. */
+/* Does the locale's name end in UTF-8?  Read from the environment, not from setlocale: where the locale's data is not
+ * installed, setlocale falls back to "C" although the terminal shows UTF-8. */
 static bool locale_is_utf8(void)
 {
     static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
@@ -84,7 +78,7 @@ static bool terminal_wants_colour(void)
     return isatty(STDOUT_FILENO) == 1 && !(no && *no) && term && strcmp(term, "dumb") != 0;
 }
 
-/* ---- what the words are ---- */
+/* ---- words: paths, models, WHATs ---- */
 
 static bool is_view(const char *word)
 {
@@ -96,7 +90,7 @@ static bool is_view(const char *word)
     return false;
 }
 
-/* A word that is neither a path nor a model, but near a WHAT: that was meant. */
+/* CALM_EARG with a suggestion when a word is no alias of a model and near a WHAT: it is a misspelt WHAT. */
 static calm_status check_misspelt(calm_ctx *ctx, const char *word)
 {
     size_t n, n_aliases;
@@ -142,19 +136,20 @@ static calm_status inspect_model(calm_ctx *ctx, const char *word, bool quiet, co
     return inspect_directory(ctx, model.dir, model.note, query);
 }
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
-    const bool store = o->store || (n_args && !calm_path_exists(args[0]) && is_view(args[0]));
+    const calm_words *args = &o->common.args;
+    const bool store = o->store || (args->n && !calm_path_exists(args->of[0]) && is_view(args->of[0]));
     const size_t first = store ? 0 : 1;    /* WHAT */
-    if (!n_args && !o->store)
+    if (!args->n && !o->store)
         return calm_fail(ctx, CALM_EARG, "calm inspect: expected a store, a model or a WHAT of stores; see "
                                          "calm inspect --help");
     if (o->json && o->csv)
         return calm_fail(ctx, CALM_EARG, "calm inspect: --json and --csv are two forms of the same; give one");
-    const calm_inspect_query query = {.what = n_args > first ? args[first] : NULL,
-                                      .args = args + (n_args > first ? first + 1 : n_args),
-                                      .n_args = n_args > first ? n_args - first - 1 : 0,
+    const calm_inspect_query query = {.what = args->n > first ? args->of[first] : NULL,
+                                      .args = args->of + (args->n > first ? first + 1 : args->n),
+                                      .n_args = args->n > first ? args->n - first - 1 : 0,
                                       .form = o->json  ? CALM_INSPECT_JSON
                                               : o->csv ? CALM_INSPECT_CSV
                                                        : CALM_INSPECT_TEXT,
@@ -164,9 +159,9 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
                                       .ascii = o->ascii || !locale_is_utf8()};
     if (store)
         return inspect_named_store(ctx, o->store ? o->store : DEFAULT_STORE, o->store != NULL, &query);
-    if (calm_path_exists(args[0]) && !calm_is_directory(args[0]))
-        return inspect_file(ctx, args[0], &query);
-    return inspect_model(ctx, args[0], o->common.quiet, &query);
+    if (calm_path_exists(args->of[0]) && !calm_is_directory(args->of[0]))
+        return inspect_file(ctx, args->of[0], &query);
+    return inspect_model(ctx, args->of[0], o->common.quiet, &query);
 }
 
 const calm_command calm_cmd_inspect = {

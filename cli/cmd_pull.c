@@ -12,27 +12,12 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "list", .help = "show the short names and the repositories that they stand for",
-     .offset = offsetof(options, list), .type = CALM_OPTION_BOOL},
-    {.name = "json",
-     .help = "print {repo, revision, commit, path, files: [{name, bytes, fetched}]}; with --list {models: [{name, "
-             "repo, note}]}", .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT("list", list, BOOL, "show the short names and the repositories that they stand for"),
+    CALM_OPT("json", json, BOOL, "print {repo, revision, commit, path, files: [{name, bytes, fetched}]}; with --list "
+             "{models: [{name, repo, note}]}"),
+    CALM_OPT_COMMON,
     {0},
 };
-
-static calm_status print_rows(calm_ctx *ctx, const options *o, calm_table *rows)
-{
-    calm_json *root, *list;
-    if (!o->json)
-        return calm_print_table(ctx, rows, stdout);
-    CALM_TRY(calm_rows_json(ctx, rows, &list));
-    root = calm_json_new_object();
-    calm_json_set(root, "models", list);
-    const calm_status status = calm_print_json(ctx, root);
-    calm_json_free(root);
-    return status;
-}
 
 static calm_status print_list(calm_ctx *ctx, const options *o)
 {
@@ -41,19 +26,12 @@ static calm_status print_list(calm_ctx *ctx, const options *o)
     size_t n;
     CALM_TRY(calm_aliases(ctx, &aliases, &n));
     calm_table_init(&rows);
-    calm_table_column(&rows, "name", CALM_ALIGN_LEFT);
-    calm_table_column(&rows, "repo", CALM_ALIGN_LEFT);
-    calm_table_column(&rows, "note", CALM_ALIGN_LEFT);
-    for (size_t i = 0; i < n; i++) {
-        if (!aliases[i].repo)
-            continue;
-        calm_table_text(&rows, aliases[i].name);
-        calm_table_text(&rows, aliases[i].repo);
-        calm_table_text(&rows, aliases[i].note);
-    }
-    const calm_status status = print_rows(ctx, o, &rows);
-    calm_table_clear(&rows);
-    return status;
+    calm_table_columns(&rows, "name|repo|note");
+    for (size_t i = 0; i < n; i++)
+        if (aliases[i].repo)
+            CALM_CELLS(&rows, CALM_TEXT(aliases[i].name), CALM_TEXT(aliases[i].repo), CALM_TEXT(aliases[i].note));
+    return o->json ? calm_print_json(ctx, CALM_OBJECT(CALM_KV("models", calm_rows_json(ctx, &rows))))
+                   : calm_print_table(ctx, &rows, stdout);
 }
 
 static calm_status print_snapshot(calm_ctx *ctx, const options *o, const calm_hub_snapshot *snapshot)
@@ -62,41 +40,34 @@ static calm_status print_snapshot(calm_ctx *ctx, const options *o, const calm_hu
         printf("%s\n", snapshot->path);
         return CALM_OK;
     }
-    calm_json *root = calm_json_new_object(), *files = calm_json_new_array();
-    calm_json_set_string(root, "repo", snapshot->repo);
-    calm_json_set_string(root, "revision", snapshot->revision);
-    calm_json_set_string(root, "commit", snapshot->commit);
-    calm_json_set_string(root, "path", snapshot->path);
-    for (size_t i = 0; i < snapshot->n_files; i++) {
-        calm_json *file = calm_json_new_object();
-        calm_json_set_string(file, "name", snapshot->files[i].name);
-        calm_json_set_int(file, "bytes", snapshot->files[i].bytes);
-        calm_json_set_bool(file, "fetched", snapshot->files[i].fetched);
-        calm_json_add(files, file);
-    }
-    calm_json_set(root, "files", files);
-    const calm_status status = calm_print_json(ctx, root);
-    calm_json_free(root);
-    return status;
+    calm_json *files = calm_json_new_array();
+    for (size_t i = 0; i < snapshot->n_files; i++)
+        calm_json_add(files, CALM_OBJECT(CALM_KV("name", snapshot->files[i].name),
+                                         CALM_KV("bytes", snapshot->files[i].bytes),
+                                         CALM_KV("fetched", snapshot->files[i].fetched)));
+    return calm_print_json(ctx, CALM_OBJECT(CALM_KV("repo", snapshot->repo), CALM_KV("revision", snapshot->revision),
+                                            CALM_KV("commit", snapshot->commit), CALM_KV("path", snapshot->path),
+                                            CALM_KV("files", files)));
 }
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
     calm_hub_settings settings;
     calm_hub_snapshot snapshot;
     calm_hub_name name;
     calm_named_model named;
-    const char *word;
+    const char *model, *word;
     if (o->list)
         return print_list(ctx, o);
-    if (n_args == 0)
+    if (!o->common.args.n)
         return calm_fail(ctx, CALM_EARG, "calm pull: expected a model; try: calm pull Qwen/Qwen3-0.6B");
-    CALM_TRY(calm_model_hub_name(ctx, args[0], &word));
+    model = o->common.args.of[0];
+    CALM_TRY(calm_model_hub_name(ctx, model, &word));
     if (!word) {
-        CALM_TRY(calm_find_shown(ctx, args[0], o->common.quiet, &named));    /* says what is wrong with the name */
+        CALM_TRY(calm_find_shown(ctx, model, o->common.quiet, &named));    /* fails for an unknown name */
         return calm_fail(ctx, CALM_EARG, "calm pull: \"%s\" is a directory or the bundled model (%s); there is nothing "
-                                         "to fetch", args[0], named.dir);
+                                         "to fetch", model, named.dir);
     }
     CALM_TRY(calm_hub_settings_read(ctx, &settings));
     CALM_TRY(calm_hub_name_parse(ctx, word, &name));

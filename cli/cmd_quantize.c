@@ -20,21 +20,18 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "recipe", .help = "take what is not given here from a recipe: a file, or the name of a shipped one",
-     .offset = offsetof(options, recipe_file), .type = CALM_OPTION_STRING, .metavar = "FILE"},
-    {.name = "dry-run", .help = "say what the run would need - memory, disk, time, size - and do nothing else",
-     .offset = offsetof(options, dry_run), .type = CALM_OPTION_BOOL},
-    {.name = "lock",
-     .help = "digests of inputs and outputs, for calm verify (default: beside the recipe file, else beside the output)",
-     .offset = offsetof(options, lock), .type = CALM_OPTION_STRING, .metavar = "FILE"},
-    {.name = "locked", .help = "do not write the lock: what it says must come out, else exit status 3",
-     .offset = offsetof(options, locked), .type = CALM_OPTION_BOOL},
-    {.name = "json", .help = "print the report as JSON", .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT("recipe", recipe_file, STRING, "take what is not given here from a recipe: a file, or the name of a "
+             "shipped one", .metavar = "FILE"),
+    CALM_OPT("dry-run", dry_run, BOOL, "say what the run would need - memory, disk, time, size - and do nothing else"),
+    CALM_OPT("lock", lock, STRING, "digests of inputs and outputs, for calm verify (default: beside the recipe file, "
+             "else beside the output)", .metavar = "FILE"),
+    CALM_OPT("locked", locked, BOOL, "do not write the lock: what it says must come out, else exit status 3"),
+    CALM_OPT("json", json, BOOL, "print the report as JSON"),
+    CALM_OPT_COMMON,
     {0},
 };
 
-/* The lock that --locked demands, for the same recipe. */
+/* Read the lock for --locked; freed by the caller.  CALM_EMISMATCH: it belongs to another recipe. */
 static calm_status read_lock(calm_ctx *ctx, const calm_recipe_spec *spec, const char *path, calm_json **out)
 {
     const char *key = NULL;
@@ -54,7 +51,7 @@ static calm_status read_lock(calm_ctx *ctx, const calm_recipe_spec *spec, const 
     return status;
 }
 
-/* Write the lock, or say what is not as it was. */
+/* Write the lock; with --locked compare with it instead.  CALM_EMISMATCH: something differs. */
 static calm_status settle(calm_ctx *ctx, const options *o, const calm_locked_run *run)
 {
     if (!o->locked && !run->lock)
@@ -96,7 +93,7 @@ static calm_status run_and_report(calm_ctx *ctx, const options *o, const calm_re
     return status;
 }
 
-/* The same under the lock of --locked. */
+/* The run under the lock of --locked, with the kernels it names. */
 static calm_status run_locked(calm_ctx *ctx, const options *o, const calm_recipe *recipe, calm_progress *progress)
 {
     calm_json *lock;
@@ -122,12 +119,10 @@ static calm_status quantize(calm_ctx *ctx, options *o, calm_progress *progress)
     return o->locked ? run_locked(ctx, o, &recipe, progress) : run_and_report(ctx, o, &recipe, NULL, progress);
 }
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+static calm_status run(calm_ctx *ctx, const void *opts)
 {
     options o = *(const options *)opts;
     calm_progress progress;
-    (void)args;
-    (void)n_args;
     if (o.recipe_file)
         CALM_TRY(calm_recipe_file_apply(ctx, o.recipe_file, &o.spec));
     CALM_TRY(calm_kernels_pin(ctx, o.spec.kernels));

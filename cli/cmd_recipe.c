@@ -1,8 +1,5 @@
 /* calm recipe: write, show, check and list recipes. */
-#include <dirent.h>
-#include <errno.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/command.h"
@@ -12,6 +9,7 @@
 #include "ptq/base/sha256.h"
 #include "ptq/recipe/shipped.h"
 #include "ptq/run/check_recipe.h"
+#include "ptq/run/checkpoint.h"
 
 typedef struct options {
     calm_common common;
@@ -21,35 +19,28 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "recipe", .help = "init: take what is not given here from a recipe: a file, or the name of a shipped one",
-     .offset = offsetof(options, recipe_file), .type = CALM_OPTION_STRING, .metavar = "FILE"},
-    {.name = "output", .help = "init: recipe to write (default: printed)", .offset = offsetof(options, output),
-     .type = CALM_OPTION_STRING, .metavar = "FILE", .key = 'o'},
-    {.name = "force", .help = "init: replace the recipe", .offset = offsetof(options, force), .type = CALM_OPTION_BOOL,
-     .key = 'f'},
-    {.name = "json", .help = "check and list: print JSON", .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT("recipe", recipe_file, STRING, "init: take what is not given here from a recipe: a file, or the name of a "
+             "shipped one", .metavar = "FILE"),
+    CALM_OPT("output", output, STRING, "init: recipe to write (default: printed)", .metavar = "FILE", .key = 'o'),
+    CALM_OPT("force", force, BOOL, "init: replace the recipe", .key = 'f'),
+    CALM_OPT("json", json, BOOL, "check and list: print JSON"),
+    CALM_OPT_COMMON,
     {0},
 };
 
 /* ---- init ---- */
 
-static calm_status write_recipe(calm_ctx *ctx, const options *o, const calm_json *document)
+static calm_status write_recipe(calm_ctx *ctx, const options *o, calm_json *document)
 {
-    calm_text text;
     if (!o->output)
         return calm_print_json(ctx, document);
+    calm_status status = CALM_OK;
     if (calm_path_exists(o->output) && !o->force)
-        return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another --output, or --force to replace it",
-                         o->output);
-    calm_text_init(&text);
-    calm_status status = calm_json_write(ctx, document, 2, &text);
-    calm_text_append(&text, "\n", 1);
+        status = calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another --output, or --force to replace it",
+                           o->output);
     if (status == CALM_OK)
-        status = calm_text_check(ctx, &text);
-    if (status == CALM_OK)
-        status = calm_write_file(ctx, o->output, text.data, text.length);
-    calm_text_clear(&text);
+        status = calm_json_save(ctx, o->output, document);
+    calm_json_free(document);
     return status;
 }
 
@@ -65,51 +56,21 @@ static calm_status init(calm_ctx *ctx, const options *o)
     if (faults.n)
         return calm_fail(ctx, CALM_EARG, "%s", faults.of[0].message);
     CALM_TRY(calm_spec_write(ctx, &spec, &document));
-    calm_status status = calm_document_check(ctx, "the recipe of these flags", document);
-    if (status == CALM_OK)
-        status = write_recipe(ctx, o, document);
+    if (calm_document_check(ctx, "the recipe of these flags", document) == CALM_OK)
+        return write_recipe(ctx, o, document);
     calm_json_free(document);
-    return status;
+    return ctx->status;
 }
 
 /* ---- show ---- */
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
+/* Does this file of a model decide a result? */
 static bool decides(const char *name)
 {
     const size_t n = strlen(name);
-    return name[0] != '.'
+    return !strchr(name, '/')
            && ((n > 12 && strcmp(name + n - 12, ".safetensors") == 0) || strcmp(name, "config.json") == 0
                || strcmp(name, "tokenizer.json") == 0 || strcmp(name, "model.safetensors.index.json") == 0);
-}
-
-/* Names of the files of a model that decide a result, sorted, in ctx->out. */
-static calm_status list_files(calm_ctx *ctx, const char *folder, const char ***names, size_t *n)
-{
-    DIR *dir = opendir(folder);
-    char *name;
-    size_t room = 0;
-    if (!dir)
-        return calm_fail_errno(ctx, errno, "%s: cannot read the directory", folder);
-    while (readdir(dir))
-        room++;
-    rewinddir(dir);
-    calm_status status = CALM_NEW(ctx, ctx->out, *names, room + 1);
-    *n = 0;
-    for (struct dirent *entry; status == CALM_OK && *n < room && (entry = readdir(dir));) {
-        if (!decides(entry->d_name))
-            continue;
-        status = calm_strf(ctx, ctx->out, &name, "%s", entry->d_name);
-        (*names)[(*n)++] = name;
-    }
-    closedir(dir);
-    if (status == CALM_OK)
-        qsort(*names, *n, sizeof **names, compare_names);
-    return status;
 }
 
 static calm_status add_digest(calm_ctx *ctx, calm_json *object, const char *key, const char *path)
@@ -123,28 +84,26 @@ static calm_status add_digest(calm_ctx *ctx, calm_json *object, const char *key,
 /* {"model": {file: SHA-256}, "calibration": SHA-256, "evaluation": SHA-256} */
 static calm_status add_digests(calm_ctx *ctx, const calm_recipe *recipe, calm_json *digests)
 {
-    const char **names;
-    size_t n = 0;
+    char **names, *path;
+    size_t n;
     calm_json *model = calm_json_new_object();
-    calm_status status = list_files(ctx, recipe->model.dir, &names, &n);
-    for (size_t i = 0; status == CALM_OK && i < n; i++) {
-        char *path;
-        status = calm_path_join(ctx, ctx->out, &path, recipe->model.dir, names[i]);
-        if (status == CALM_OK)
-            status = add_digest(ctx, model, names[i], path);
-    }
     calm_json_set(digests, "model", model);
-    CALM_TRY(status);
+    CALM_TRY(calm_outputs_files(ctx, recipe->model.dir, &names, &n));
+    for (size_t i = 0; i < n; i++) {
+        if (!decides(names[i]))
+            continue;
+        CALM_TRY(calm_path_join(ctx, ctx->out, &path, recipe->model.dir, names[i]));
+        CALM_TRY(add_digest(ctx, model, names[i], path));
+    }
     CALM_TRY(add_digest(ctx, digests, "calibration", recipe->calib_path));
     return recipe->eval_path ? add_digest(ctx, digests, "evaluation", recipe->eval_path) : CALM_OK;
 }
 
-/* The recipe of a spec, with the model fetched where it must be. */
+/* The recipe of a spec; fetches the model where it is not there yet. */
 static calm_status resolve(calm_ctx *ctx, const options *o, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     calm_progress progress;
-    calm_progress_begin(ctx, &progress, o->common.quiet);
-    const calm_events events = calm_progress_events(&progress);
+    const calm_events events = calm_progress_begin(ctx, &progress, o->common.quiet);
     const calm_status status = calm_recipe_resolve(ctx, spec, &events, recipe);
     calm_progress_end(ctx, &progress);
     return status;
@@ -156,18 +115,14 @@ static calm_status show(calm_ctx *ctx, const options *o, const char *word)
     calm_recipe recipe;
     CALM_TRY(calm_recipe_file_apply(ctx, word, &spec));
     CALM_TRY(resolve(ctx, o, &spec, &recipe));
-    calm_json *root = calm_recipe_json(&recipe), *digests = calm_json_new_object();
-    calm_status status = add_digests(ctx, &recipe, digests);
-    calm_json_set(root, "digests", digests);
-    if (status == CALM_OK)
-        status = calm_print_json(ctx, root);
-    calm_json_free(root);
-    return status;
+    calm_json *digests = calm_json_new_object();
+    add_digests(ctx, &recipe, digests);
+    return calm_print_json(ctx, CALM_EXTEND(calm_recipe_json(&recipe), CALM_KV("digests", digests)));
 }
 
 /* ---- check ---- */
 
-/* Not JSON, no such file: a fault of this one, the others are checked too. */
+/* A file that is missing or no JSON is a fault of that file, not the end: the others are checked too. */
 static calm_status find_faults(calm_ctx *ctx, const char *word, char **path, calm_faults *faults)
 {
     calm_status status = calm_recipe_file_find(ctx, word, path);
@@ -176,7 +131,7 @@ static calm_status find_faults(calm_ctx *ctx, const char *word, char **path, cal
     return calm_fault_note(ctx, status, NULL, faults);
 }
 
-/* Faults of one file, a line and a row each. */
+/* Print the faults of one file, or append them to `rows`; counts it in *faulty when it has any. */
 static calm_status check_one(calm_ctx *ctx, const char *word, bool json, calm_json *rows, size_t *faulty)
 {
     calm_faults faults = {.n = 0};
@@ -184,12 +139,9 @@ static calm_status check_one(calm_ctx *ctx, const char *word, bool json, calm_js
     CALM_TRY(find_faults(ctx, word, &path, &faults));
     for (size_t i = 0; i < faults.n; i++) {
         const calm_document_fault *fault = &faults.of[i];
-        calm_json *row = calm_json_new_object();
         const bool named = strstr(fault->message, word) == fault->message || (path && strstr(fault->message, path));
-        calm_json_set_string(row, "recipe", word);
-        calm_json_set_string(row, "pointer", fault->pointer);
-        calm_json_set_string(row, "fault", fault->message);
-        calm_json_add(rows, row);
+        calm_json_add(rows, CALM_OBJECT(CALM_KV("recipe", word), CALM_KV("pointer", fault->pointer),
+                                        CALM_KV("fault", fault->message)));
         if (!json)
             printf("%s%s%s%s%s\n", named ? "" : word, named ? "" : ": ", fault->pointer, fault->pointer[0] ? ": " : "",
                    fault->message);
@@ -207,9 +159,10 @@ static calm_status check(calm_ctx *ctx, const options *o, const char *const *fil
     calm_status status = CALM_OK;
     for (size_t i = 0; status == CALM_OK && i < n; i++)
         status = check_one(ctx, files[i], o->json, rows, &faulty);
-    if (status == CALM_OK && o->json)
+    if (o->json)
         status = calm_print_json(ctx, rows);
-    calm_json_free(rows);
+    else
+        calm_json_free(rows);
     if (status != CALM_OK || !faulty)
         return status;
     fflush(stdout);
@@ -218,7 +171,7 @@ static calm_status check(calm_ctx *ctx, const options *o, const char *const *fil
 
 /* ---- list ---- */
 
-/* "ppl 12.3456 -> 12.5000" and the like, of what the recipe says was measured. */
+/* Append "ppl 12.346, kl 0.012": the figures of a recipe's "measured". */
 static void print_measured(const calm_json *measured, calm_text *out)
 {
     static const char *const keys[] = {"ppl_float", "ppl", "ppl_ratio", "kl", "cosine", "bits", "size_ratio"};
@@ -239,10 +192,9 @@ static calm_status add_recipe(calm_ctx *ctx, const char *name, calm_table *rows)
     calm_text_init(&measured);
     print_measured(calm_json_get(recipe, "measured"), &measured);
     const calm_json *model = calm_json_get(recipe, "model");
-    calm_table_text(rows, name);
-    calm_table_text(rows, calm_json_string(model, calm_json_string(calm_json_get(model, "name"), NULL)));
-    calm_table_text(rows, measured.data);
-    calm_table_text(rows, calm_json_string(calm_json_get(recipe, "description"), NULL));
+    CALM_CELLS(rows, CALM_TEXT(name),
+               CALM_TEXT(calm_json_string(model, calm_json_string(calm_json_get(model, "name"), NULL))),
+               CALM_TEXT(measured.data), CALM_TEXT(calm_json_string(calm_json_get(recipe, "description"), NULL)));
     calm_text_clear(&measured);
     calm_json_free(recipe);
     return CALM_OK;
@@ -252,26 +204,13 @@ static calm_status list(calm_ctx *ctx, const options *o)
 {
     const char **names;
     calm_table rows;
-    calm_json *json = NULL;
     size_t n;
     CALM_TRY(calm_recipe_file_shipped(ctx, &names, &n));
     calm_table_init(&rows);
-    calm_table_column(&rows, "recipe", CALM_ALIGN_LEFT);
-    calm_table_column(&rows, "model", CALM_ALIGN_LEFT);
-    calm_table_column(&rows, "measured", CALM_ALIGN_LEFT);
-    calm_table_column(&rows, "description", CALM_ALIGN_LEFT);
-    calm_status status = CALM_OK;
-    for (size_t i = 0; status == CALM_OK && i < n; i++)
-        status = add_recipe(ctx, names[i], &rows);
-    if (status == CALM_OK && !o->json)
-        status = calm_print_table(ctx, &rows, stdout);
-    else if (status == CALM_OK)
-        status = calm_rows_json(ctx, &rows, &json);
-    if (status == CALM_OK && json)
-        status = calm_print_json(ctx, json);
-    calm_json_free(json);
-    calm_table_clear(&rows);
-    return status;
+    calm_table_columns(&rows, "recipe|model|measured|description");
+    for (size_t i = 0; i < n && ctx->status == CALM_OK; i++)
+        add_recipe(ctx, names[i], &rows);
+    return o->json ? calm_print_json(ctx, calm_rows_json(ctx, &rows)) : calm_print_table(ctx, &rows, stdout);
 }
 
 /* ---- schema ---- */
@@ -281,9 +220,7 @@ static calm_status print_schema(calm_ctx *ctx)
     calm_json *schema = calm_document_schema();
     if (!schema)
         return calm_fail(ctx, CALM_ENOMEM, "recipe schema: out of memory");
-    const calm_status status = calm_print_json(ctx, schema);
-    calm_json_free(schema);
-    return status;
+    return calm_print_json(ctx, schema);
 }
 
 /* ---- the command ---- */
@@ -299,10 +236,12 @@ static calm_status run_verb(calm_ctx *ctx, const options *o, const char *verb, c
     return strcmp(verb, "list") == 0 ? list(ctx, o) : print_schema(ctx);
 }
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+static calm_status run(calm_ctx *ctx, const void *opts)
 {
     static const char *const verbs[] = {"init", "show", "check", "list", "schema"};
-    const char *verb = args[0];
+    const options *o = opts;
+    const calm_words *args = &o->common.args;
+    const char *verb = args->of[0];
     const size_t n_verbs = sizeof verbs / sizeof *verbs;
     size_t i = 0;
     while (i < n_verbs && strcmp(verbs[i], verb) != 0)
@@ -312,10 +251,10 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
         return calm_fail(ctx, CALM_EARG, "calm recipe %s: expected init, show, check, list or schema%s%s%s", verb,
                          near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
     }
-    if (i == 1 ? n_args != 2 : i == 2 ? n_args < 2 : n_args != 1)
+    if (i == 1 ? args->n != 2 : i == 2 ? args->n < 2 : args->n != 1)
         return calm_fail(ctx, CALM_EARG, "calm recipe %s: expected %s; see calm recipe --help", verb,
                          i == 1 ? "one recipe" : i == 2 ? "recipes" : "no more words");
-    return run_verb(ctx, opts, verb, args + 1, n_args - 1);
+    return run_verb(ctx, o, verb, args->of + 1, args->n - 1);
 }
 
 const calm_command calm_cmd_recipe = {

@@ -21,30 +21,24 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "store", .help = "SQLite file of candidates, scores and choices", .offset = offsetof(options, store),
-     .type = CALM_OPTION_STRING, .fallback = "calm-out/calm.db", .metavar = "FILE", .key = 's'},
-    {.name = "budget", .help = "bits per weight that the widths of the run share (default: as in the run)",
-     .offset = offsetof(options, budget), .type = CALM_OPTION_DOUBLE, .min = 0.1, .max = 32, .metavar = "BITS"},
-    {.name = "metric", .help = "score that the rule reads (default: as in the run)",
-     .offset = offsetof(options, metric), .type = CALM_OPTION_STRING, .metavar = "NAME"},
-    {.name = "rule", .help = "token: near ties by relative error; argmax: CALM as published",
-     .offset = offsetof(options, rule), .type = CALM_OPTION_ENUM, .values = "run|" CALM_CHOICE_RULE_NAMES,
-     .fallback = "run", .metavar = CALM_CHOICE_RULE_NAMES},
-    {.name = "unit", .help = "what gets one choice", .offset = offsetof(options, unit), .type = CALM_OPTION_ENUM,
-     .values = "run|" CALM_UNIT_NAMES, .fallback = "run", .metavar = CALM_UNIT_NAMES},
-    {.name = "forbid",
-     .help = "leave out an algorithm (gptq, mkq*), one at a scheme (\"gptq w3a16_g128\") or a candidate (#123)",
-     .offset = offsetof(options, forbid), .type = CALM_OPTION_WORDS, .metavar = "CAND"},
-    {.name = "pin", .help = "decide a unit, by name or pattern (model.layers.0.*=gptq); a name counts more than a "
-                            "pattern",
-     .offset = offsetof(options, pins), .type = CALM_OPTION_PAIRS, .metavar = "UNIT=CAND"},
-    {.name = "target", .help = "engine whose kernels must take the plan (default: as in the run; any lifts it)",
-     .offset = offsetof(options, target), .type = CALM_OPTION_STRING, .metavar = CALM_ENGINE_NAMES},
-    {.name = "dry-run", .help = "print the plan and write nothing", .offset = offsetof(options, dry_run),
-     .type = CALM_OPTION_BOOL},
-    {.name = "json", .help = "print the plan as JSON", .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
-    {.name = "csv", .help = "print the units as CSV", .offset = offsetof(options, csv), .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT_STORE,
+    CALM_OPT("budget", budget, DOUBLE, "bits per weight that the widths of the run share (default: as in the run)",
+             .min = 0.1, .max = 32, .metavar = "BITS"),
+    CALM_OPT("metric", metric, STRING, "score that the rule reads (default: as in the run)", .metavar = "NAME"),
+    CALM_OPT("rule", rule, ENUM, "token: near ties by relative error; argmax: CALM as published",
+             .values = "run|" CALM_CHOICE_RULE_NAMES, .fallback = "run", .metavar = CALM_CHOICE_RULE_NAMES),
+    CALM_OPT("unit", unit, ENUM, "what gets one choice", .values = "run|" CALM_UNIT_NAMES, .fallback = "run",
+             .metavar = CALM_UNIT_NAMES),
+    CALM_OPT("forbid", forbid, WORDS, "leave out an algorithm (gptq, mkq*), one at a scheme (\"gptq w3a16_g128\") or a "
+             "candidate (#123)", .metavar = "CAND"),
+    CALM_OPT("pin", pins, PAIRS, "decide a unit, by name or pattern (model.layers.0.*=gptq); a name counts more than a "
+             "pattern", .metavar = "UNIT=CAND"),
+    CALM_OPT("target", target, STRING, "engine whose kernels must take the plan (default: as in the run; any lifts it)",
+             .metavar = CALM_ENGINE_NAMES),
+    CALM_OPT("dry-run", dry_run, BOOL, "print the plan and write nothing"),
+    CALM_OPT("json", json, BOOL, "print the plan as JSON"),
+    CALM_OPT("csv", csv, BOOL, "print the units as CSV"),
+    CALM_OPT_COMMON,
     {0},
 };
 
@@ -63,28 +57,19 @@ static const char *name_before(const calm_reselected *s, size_t unit)
 /* `all`: for programs, with every column in every row. */
 static void fill_table(const calm_reselected *s, bool all, calm_table *out)
 {
-    calm_table_column(out, "unit", CALM_ALIGN_LEFT);
-    calm_table_column(out, "candidate", CALM_ALIGN_LEFT);
-    calm_table_column(out, s->stored.pool.metric, CALM_ALIGN_RIGHT);
-    calm_table_column(out, "bits", CALM_ALIGN_RIGHT);
-    calm_table_column(out, all ? "before" : "instead of", CALM_ALIGN_LEFT);
-    if (all) {
-        calm_table_column(out, "changed", CALM_ALIGN_LEFT);
-        calm_table_column(out, "reason", CALM_ALIGN_LEFT);
-    }
+    char headings[256];
+    snprintf(headings, sizeof headings, "unit|candidate|#%s|#bits|instead of", s->stored.pool.metric);
+    calm_table_columns(out, all ? "unit|candidate|#score|#bits|parent_candidate|changed|reason" : headings);
     for (size_t u = 0; u < s->stored.pool.n_units; u++) {
         const size_t begin = s->stored.pool.unit_begin[u], entry = s->solution.choice[u];
         const calm_pool_job *job = &s->stored.pool.jobs[begin];
         const bool differs = calm_reselected_differs(s, u);
-        calm_table_text(out, job->unit);
-        calm_table_text(out, s->stored.pool.entries[entry].name);
-        calm_table_scientific(out, calm_pool_at(&s->stored.pool, begin, entry)->metric, 2);
-        calm_table_fixed(out, calm_scheme_bits_per_weight(&s->stored.pool.entries[entry].scheme, job->out, job->in), 3);
-        calm_table_text(out, all || differs ? name_before(s, u) : NULL);
-        if (all) {
-            calm_table_bool(out, differs);
-            calm_table_text(out, s->solution.reasons[u]);
-        }
+        const double bits = calm_scheme_bits_per_weight(&s->stored.pool.entries[entry].scheme, job->out, job->in);
+        CALM_CELLS(out, CALM_TEXT(job->unit), CALM_TEXT(s->stored.pool.entries[entry].name),
+                   CALM_SCIENTIFIC(calm_pool_at(&s->stored.pool, begin, entry)->metric, 2), CALM_FIXED(bits, 3),
+                   CALM_TEXT(all || differs ? name_before(s, u) : NULL));
+        if (all)
+            CALM_CELLS(out, CALM_BOOL(differs), CALM_TEXT(s->solution.reasons[u]));
     }
 }
 
@@ -108,73 +93,47 @@ static void print_summary(const options *o, const calm_reselected *s)
            s->found ? ", where this selection was kept before" : "", calm_program(), run, o->store);
 }
 
-static calm_status print_json(calm_ctx *ctx, const calm_reselected *s, const calm_table *units)
+static calm_status print_json(calm_ctx *ctx, const calm_reselected *s, calm_table *units)
 {
-    calm_json *root = calm_json_new_object(), *rows;
-    calm_status status = calm_rows_json(ctx, units, &rows);
-    if (s->run)
-        calm_json_set_int(root, "run", s->run);
-    else
-        calm_json_set(root, "run", calm_json_new_null());
-    calm_json_set_bool(root, "found", s->found);
-    calm_json_set_int(root, "parent", s->parent.id);
-    calm_json_set_string(root, "unit", calm_unit_name(s->stored.pool.unit));
-    calm_json_set_string(root, "rule", calm_choice_rule_name(s->stored.pool.rule));
-    calm_json_set_string(root, "metric", s->stored.pool.metric);
-    calm_json_set_number(root, "budget", s->budget);
-    calm_json_set_number(root, "bits_per_weight", s->solution.bits_per_weight);
-    calm_json_set_number(root, "bits_per_weight_before", s->bits_before);
-    calm_json_set_int(root, "changed", (int64_t)s->n_changed);
-    if (s->solution.cost) {
-        calm_json *target = calm_json_new_object();
-        calm_json_set_string(target, "name", calm_engine_name(s->target));
-        calm_json_set_int(target, "held_back", (int64_t)s->solution.total.held);
-        calm_json_set_number(target, "loss", s->solution.total.loss);
-        calm_json_set_number(target, "loss_unconstrained", s->solution.total.unconstrained);
-        calm_json_set(root, "target", target);
-    }
-    if (status == CALM_OK) {
-        calm_json_set(root, "units", rows);
-        status = calm_print_json(ctx, root);
-    }
-    calm_json_free(root);
-    return status;
-}
-
-static calm_status print_csv(calm_ctx *ctx, const calm_table *units)
-{
-    calm_text text;
-    calm_text_init(&text);
-    calm_status status = calm_table_write_csv(ctx, units, &text);
-    if (status == CALM_OK && fwrite(text.data, 1, text.length, stdout) != text.length)
-        status = calm_fail(ctx, CALM_EIO, "standard output: cannot write");
-    calm_text_clear(&text);
-    return status;
+    const calm_pool *pool = &s->stored.pool;
+    calm_json *target = NULL;
+    if (s->solution.cost)
+        target = CALM_OBJECT(CALM_KV("name", calm_engine_name(s->target)),
+                             CALM_KV("constrained_units", s->solution.total.held),
+                             CALM_KV("loss", s->solution.total.loss),
+                             CALM_KV("loss_unconstrained", s->solution.total.unconstrained));
+    return calm_print_json(
+        ctx, CALM_OBJECT(CALM_KV("run", s->run ? calm_json_of_int(s->run) : calm_json_new_null()),
+                         CALM_KV("already_stored", s->found), CALM_KV("parent", s->parent.id),
+                         CALM_KV("unit", calm_unit_name(pool->unit)),
+                         CALM_KV("rule", calm_choice_rule_name(pool->rule)), CALM_KV("metric", pool->metric),
+                         CALM_KV("budget", s->budget),
+                         CALM_KV("bits_per_weight", s->solution.bits_per_weight),
+                         CALM_KV("parent_bits_per_weight", s->bits_before), CALM_KV("changed_units", s->n_changed),
+                         CALM_KV("target", target), CALM_KV("units", calm_rows_json(ctx, units))));
 }
 
 static calm_status print(calm_ctx *ctx, const options *o, const calm_reselected *s)
 {
     calm_table units;
-    calm_status status;
     calm_table_init(&units);
     fill_table(s, o->json || o->csv, &units);
-    if (o->json) {
-        status = print_json(ctx, s, &units);
-    } else if (o->csv) {
-        status = print_csv(ctx, &units);
-    } else {
-        calm_table_drop_empty(&units);
-        status = calm_print_table(ctx, &units, stdout);
-        if (status == CALM_OK)
-            print_summary(o, s);
+    if (o->json)
+        return print_json(ctx, s, &units);
+    if (o->csv) {
+        const calm_status status = calm_print_csv(ctx, &units, stdout);
+        calm_table_clear(&units);
+        return status;
     }
-    calm_table_clear(&units);
-    return status;
+    calm_table_drop_empty(&units);
+    CALM_TRY(calm_print_table(ctx, &units, stdout));
+    print_summary(o, s);
+    return CALM_OK;
 }
 
 /* ---- the command ---- */
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
     calm_reselect_options how = {.store = o->store, .unit = o->unit - 1, .rule = o->rule - 1, .metric = o->metric,
@@ -183,10 +142,9 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
     calm_reselected selected;
     calm_progress progress;
     char *command;
-    (void)n_args;
     if (o->json && o->csv)
         return calm_fail(ctx, CALM_EARG, "calm select: --json and --csv are two ways of printing; give one");
-    CALM_TRY(calm_stored_run_number(ctx, "select", args[0], &how.run));
+    CALM_TRY(calm_stored_run_number(ctx, "select", o->common.args.of[0], &how.run));
     CALM_TRY(calm_strf(ctx, ctx->out, &command, "calm select %lld --store %s", (long long)how.run, o->store));
     how.command = command;
     calm_progress_begin(ctx, &progress, o->common.quiet);

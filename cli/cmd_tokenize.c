@@ -18,18 +18,14 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "model", .help = "directory of a model with its tokenizer.json, or a known name",
-     .offset = offsetof(options, model), .type = CALM_OPTION_STRING, .metavar = "DIR", .key = 'm'},
-    {.name = "tokenizer", .help = "a tokenizer.json, instead of --model", .offset = offsetof(options, tokenizer),
-     .type = CALM_OPTION_STRING, .metavar = "FILE"},
-    {.name = "json", .help = "the input is JSON lines {\"text\": ...}, one document each",
-     .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
-    {.name = "no-special",
-     .help = "do not add the special tokens of the template; with --decode: leave special tokens out",
-     .offset = offsetof(options, no_special), .type = CALM_OPTION_BOOL},
-    {.name = "decode", .help = "the input is JSON lines {\"ids\": [...]}; print {\"text\": ...} lines",
-     .offset = offsetof(options, decode), .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT("model", model, STRING, "directory of a model with its tokenizer.json, or a known name", .metavar = "DIR",
+             .key = 'm'),
+    CALM_OPT("tokenizer", tokenizer, STRING, "a tokenizer.json, instead of --model", .metavar = "FILE"),
+    CALM_OPT("json", json, BOOL, "the input is JSON lines {\"text\": ...}, one document each"),
+    CALM_OPT("no-special", no_special, BOOL, "do not add the special tokens of the template; with --decode: leave "
+             "special tokens out"),
+    CALM_OPT("decode", decode, BOOL, "the input is JSON lines {\"ids\": [...]}; print {\"text\": ...} lines"),
+    CALM_OPT_COMMON,
     {0},
 };
 
@@ -173,7 +169,7 @@ static calm_status run_input(calm_ctx *ctx, const options *o, const calm_tokeniz
     return CALM_OK;
 }
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
     calm_named_model named;
@@ -190,7 +186,7 @@ static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args,
         CALM_TRY(calm_path_join(ctx, ctx->out, &path, named.dir, "tokenizer.json"));
     }
     CALM_TRY(calm_tokenizer_open(ctx, path, &tok));
-    calm_status status = open_input(ctx, n_args ? args[0] : NULL, &in);
+    calm_status status = open_input(ctx, o->common.args.n ? o->common.args.of[0] : NULL, &in);
     if (status == CALM_OK)
         status = run_input(ctx, o, tok, &in);
     close_input(&in);

@@ -1,4 +1,4 @@
-/* calm verify: compute again what a lock says, and compare. */
+/* calm verify: repeat the run of a lock, or read its output, and compare the digests. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -22,28 +22,24 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    {.name = "output-only", .help = "compute nothing: compare this directory with the lock's outputs",
-     .offset = offsetof(options, output_only), .type = CALM_OPTION_STRING, .metavar = "DIR"},
-    {.name = "store",
-     .help = "take candidates that are in this store from there (default: an empty one, so that all is computed)",
-     .offset = offsetof(options, store), .type = CALM_OPTION_STRING, .metavar = "FILE", .key = 's'},
-    {.name = "model",
-     .help = "where the model is, when not where the recipe says; its digests must be the lock's all the same",
-     .offset = offsetof(options, model), .type = CALM_OPTION_STRING, .metavar = "MODEL", .key = 'm'},
-    {.name = "memory",
-     .help = "most memory this process may have resident: 6GB, 1500MiB (default: 70 % of what is free)",
-     .offset = offsetof(options, memory), .type = CALM_OPTION_STRING, .metavar = "SIZE"},
-    {.name = "work", .help = "where a folder for the repeated run is made and removed again",
-     .offset = offsetof(options, work), .type = CALM_OPTION_STRING, .fallback = "calm-out", .metavar = "DIR"},
-    {.name = "json", .help = "print {\"lock\", \"how\", \"equal\", \"checked\", \"differences\", \"environment\"}",
-     .offset = offsetof(options, json), .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT("output-only", output_only, STRING, "compute nothing: compare this directory with the lock's outputs",
+             .metavar = "DIR"),
+    CALM_OPT("store", store, STRING, "take candidates that are in this store from there (default: an empty one, so "
+             "that all is computed)", .metavar = "FILE", .key = 's'),
+    CALM_OPT("model", model, STRING, "where the model is, when not where the recipe says; its digests must be the "
+             "lock's all the same", .metavar = "MODEL", .key = 'm'),
+    CALM_OPT("memory", memory, STRING, "most memory this process may have resident: 6GB, 1500MiB (default: 70 % of "
+             "what is free)", .metavar = "SIZE"),
+    CALM_OPT("work", work, STRING, "where a folder for the repeated run is made and removed again",
+             .fallback = "calm-out", .metavar = "DIR"),
+    CALM_OPT("json", json, BOOL, "print {lock, mode, equal, checked, differences, environment}"),
+    CALM_OPT_COMMON,
     {0},
 };
 
 /* ---- what was found ---- */
 
-/* What this program and machine are otherwise than the lock's: no fault in itself. */
+/* Facts of this program and machine that differ from the lock's.  They explain a mismatch and are none themselves. */
 static calm_status compare_environment(calm_ctx *ctx, const calm_json *lock, calm_differences *out)
 {
     calm_fact facts[CALM_N_FACTS];
@@ -61,19 +57,14 @@ static calm_status compare_environment(calm_ctx *ctx, const calm_json *lock, cal
 static calm_status print_json(calm_ctx *ctx, const char *path, const options *o, const calm_differences *found,
                               const calm_differences *environment)
 {
-    calm_json *root = calm_json_new_object();
-    calm_json_set_string(root, "lock", path);
-    calm_json_set_string(root, "how", o->output_only ? "output" : "run");
-    calm_json_set_bool(root, "equal", found->n == 0);
-    calm_json_set_int(root, "checked", (int64_t)found->checked);
-    calm_json_set(root, "differences", calm_lock_report_json(found));
-    calm_json_set(root, "environment", calm_lock_report_json(environment));
-    const calm_status status = calm_print_json(ctx, root);
-    calm_json_free(root);
-    return status;
+    return calm_print_json(
+        ctx, CALM_OBJECT(CALM_KV("lock", path), CALM_KV("mode", o->output_only ? "output" : "run"),
+                         CALM_KV("equal", (bool)(found->n == 0)), CALM_KV("checked", found->checked),
+                         CALM_KV("differences", calm_lock_report_json(ctx, found)),
+                         CALM_KV("environment", calm_lock_report_json(ctx, environment))));
 }
 
-/* The verdict: a table and exit status 3 when something differs. */
+/* Print the outcome.  CALM_EMISMATCH: something differs. */
 static calm_status report(calm_ctx *ctx, const char *path, const options *o, const calm_json *lock, bool ran,
                           const calm_differences *found)
 {
@@ -110,7 +101,7 @@ static calm_status verify_output(calm_ctx *ctx, const char *path, const options 
     return status == CALM_OK ? report(ctx, path, o, lock, false, &differences) : status;
 }
 
-/* What the lock's recipe asks, and where this run is to work. */
+/* The lock's recipe, with output and store inside `folder`. */
 static calm_status make_spec(calm_ctx *ctx, const char *path, const options *o, const calm_json *lock,
                              const char *folder, calm_recipe_spec *out)
 {
@@ -126,14 +117,14 @@ static calm_status make_spec(calm_ctx *ctx, const char *path, const options *o, 
     return CALM_OK;
 }
 
-/* The run once more, under the eyes of the lock. */
+/* Repeat the run; it ends early when its inputs differ from the lock's. */
 static calm_status repeat(calm_ctx *ctx, const options *o, const calm_recipe_spec *spec, const calm_json *lock,
                           calm_locked_run *run)
 {
     calm_progress progress;
     calm_recipe recipe;
-    calm_progress_begin(ctx, &progress, o->common.quiet);
-    const calm_run_options how = {.command = o->common.command, .events = calm_progress_events(&progress)};
+    const calm_run_options how = {.command = o->common.command,
+                                  .events = calm_progress_begin(ctx, &progress, o->common.quiet)};
     calm_status status = calm_recipe_resolve(ctx, spec, &how.events, &recipe);
     calm_progress_add_run(&progress);
     if (status == CALM_OK)
@@ -181,14 +172,13 @@ static calm_status verify_run(calm_ctx *ctx, const char *path, const options *o,
     return status;
 }
 
-static calm_status run(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args)
+static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
+    const char *path = o->common.args.of[0];
     calm_json *lock;
-    (void)n_args;
-    CALM_TRY(calm_lock_read(ctx, args[0], &lock));
-    const calm_status status =
-        o->output_only ? verify_output(ctx, args[0], o, lock) : verify_run(ctx, args[0], o, lock);
+    CALM_TRY(calm_lock_read(ctx, path, &lock));
+    const calm_status status = o->output_only ? verify_output(ctx, path, o, lock) : verify_run(ctx, path, o, lock);
     calm_json_free(lock);
     return status;
 }

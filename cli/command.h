@@ -23,32 +23,39 @@ typedef struct calm_command {
     calm_spec_use spec;
     size_t spec_at;               /* offset of its calm_recipe_spec in the options struct     */
     size_t min_args, max_args;
-    /* `args` [n_args] are the words that are not options.  Results go to stdout. */
-    calm_status (*run)(calm_ctx *ctx, const void *opts, const char *const *args, size_t n_args);
+    calm_status (*run)(calm_ctx *ctx, const void *opts);    /* results go to stdout */
 } calm_command;
 
-/* The commands in the order of commands.def; *n their number. */
-const calm_command *const *calm_commands(size_t *n);
-
-/* Parse argv [argc] (argv[0] is the command's name) into opts, which begins with a calm_common, and args
- * [command->max_args], all in ctx->out.
+/* Parse argv [argc] (argv[0] is the command's name) into opts, which begins with a calm_common; texts are in ctx->out.
  * `--help` prints the help and leaves the process with status 0.  CALM_EARG: unknown option (the nearest is
  * suggested), wrong value, too few or too many words. */
-calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc, char **argv, void *opts,
-                            const char ***args, size_t *n_args);
+calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc, char **argv, void *opts);
 
-/* Options that every command has; the first member of its options struct. */
+/* What every command has; the first member of its options struct. */
 typedef struct calm_common {
-    long long threads;      /* 0: all cores                                               */
+    long long threads;      /* 0: all cores                                    */
     bool quiet;
-    const char *command;    /* the command line, quoted for a shell; not an option itself */
+    calm_words args;        /* the words that are not options                  */
+    const char *command;    /* the command line, quoted for a shell            */
 } calm_common;
 
-#define CALM_COMMON_OPTIONS(opts_t)                                                                          \
-    {.name = "threads", .help = "worker threads; 0 = all cores (the result does not depend on it)",          \
-     .offset = offsetof(opts_t, common.threads), .type = CALM_OPTION_INT, .fallback = "0", .min = 0,           \
-     .max = 1024, .metavar = "N"},                                                                           \
-    {.name = "quiet", .help = "no progress, no notes: results and errors alone",                             \
-     .offset = offsetof(opts_t, common.quiet), .type = CALM_OPTION_BOOL, .key = 'q'}
+/* Rows of a command's table of options; its struct is called `options`. */
+#define CALM_OPT(name_, field, type_, help_, ...)                                                            \
+    {.name = name_, .offset = offsetof(options, field), .type = CALM_OPTION_##type_, .help = help_, __VA_ARGS__}
+
+#define CALM_OPT_COMMON                                                                                      \
+    CALM_OPT("threads", common.threads, INT, "worker threads; 0 = all cores (the result does not depend on it)", \
+             .fallback = "0", .min = 0, .max = 1024, .metavar = "N"),                                        \
+    CALM_OPT("quiet", common.quiet, BOOL, "no progress, no notes: results and errors alone", .key = 'q')
+
+/* Those that mean the same in several commands. */
+#define CALM_OPT_STORE                                                                                       \
+    CALM_OPT("store", store, STRING, "SQLite file of candidates, scores and choices",                        \
+             .fallback = "calm-out/calm.db", .metavar = "FILE", .key = 's')
+#define CALM_OPT_RUN_MODEL                                                                                   \
+    CALM_OPT("model", model, STRING, "the float model (default: where the run read it); its content must be the same", \
+             .metavar = "MODEL", .key = 'm')
+#define CALM_OPT_HYBRID CALM_OPT("hybrid", hybrid, BOOL, "the run's choices, also where a uniform run was its result")
+#define CALM_OPT_FORCE CALM_OPT("force", force, BOOL, "replace the output directory", .key = 'f')
 
 #endif

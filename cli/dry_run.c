@@ -9,37 +9,24 @@
 static calm_status print_json(calm_ctx *ctx, const calm_forecast *f)
 {
     const calm_memory_plan *b = &f->memory;
-    calm_json *root = calm_json_new_object(), *memory = calm_json_new_object(), *stages = calm_json_new_object();
-    calm_json *disk = calm_json_new_object(), *time = calm_json_new_object(), *result = calm_json_new_object();
-    calm_json_set_int(memory, "peak_bytes", (int64_t)b->peak);
-    calm_json_set_int(memory, "limit_bytes", (int64_t)b->limit);
-    calm_json_set_int(stages, "capture", (int64_t)b->capture);
-    calm_json_set_int(stages, "quantize", (int64_t)b->quantize);
-    calm_json_set_int(stages, "score", (int64_t)b->score);
-    calm_json_set_int(stages, "evaluate", (int64_t)b->evaluate);
-    calm_json_set_int(stages, "assemble", (int64_t)b->assemble);
-    calm_json_set(memory, "stages", stages);
-    calm_json_set_bool(memory, "spilled", b->knobs.spill);
-    calm_json_set_bool(memory, "job_by_job", b->knobs.job_by_job);
-    calm_json_set_int(memory, "candidates_at_once", (int64_t)b->knobs.candidates_at_once);
-    calm_json_set_int(memory, "experts_at_once", (int64_t)b->knobs.experts_at_once);
-    calm_json_set_int(disk, "output_bytes", (int64_t)f->bytes_after);
-    calm_json_set_int(disk, "store_bytes", (int64_t)f->store_bytes);
-    calm_json_set_int(disk, "spill_bytes", (int64_t)b->spill_bytes);
-    calm_json_set_number(time, "seconds", f->seconds);
-    calm_json_set_number(time, "sgemm_gflops", f->sgemm_flops / 1e9);
-    calm_json_set_number(time, "dgemm_gflops", f->dgemm_flops / 1e9);
-    calm_json_set_int(result, "bytes_before", (int64_t)f->bytes_before);
-    calm_json_set_int(result, "bytes_after", (int64_t)f->bytes_after);
-    calm_json_set_number(result, "bits_per_weight", f->bits_per_weight);
-    calm_json_set(root, "memory", memory);
-    calm_json_set(root, "disk", disk);
-    calm_json_set(root, "time", time);
-    calm_json_set(root, "result", result);
-    calm_json_set_int(root, "candidates", (int64_t)f->n_candidates);
-    const calm_status status = calm_print_json(ctx, root);
-    calm_json_free(root);
-    return status;
+    calm_json *stages = CALM_OBJECT(CALM_KV("capture", b->capture), CALM_KV("quantize", b->quantize),
+                                    CALM_KV("score", b->score), CALM_KV("evaluate", b->evaluate),
+                                    CALM_KV("assemble", b->assemble));
+    calm_json *memory = CALM_OBJECT(
+        CALM_KV("peak_bytes", b->peak), CALM_KV("limit_bytes", b->limit), CALM_KV("stages", stages),
+        CALM_KV("spilled", b->knobs.spill), CALM_KV("job_by_job", b->knobs.job_by_job),
+        CALM_KV("candidates_at_once", b->knobs.candidates_at_once),
+        CALM_KV("experts_at_once", b->knobs.experts_at_once));
+    calm_json *disk = CALM_OBJECT(CALM_KV("output_bytes", (int64_t)f->bytes_after),
+                                  CALM_KV("store_bytes", (int64_t)f->store_bytes),
+                                  CALM_KV("spill_bytes", b->spill_bytes));
+    calm_json *time = CALM_OBJECT(CALM_KV("seconds", f->seconds), CALM_KV("sgemm_gflops", f->sgemm_flops / 1e9),
+                                  CALM_KV("dgemm_gflops", f->dgemm_flops / 1e9));
+    calm_json *result = CALM_OBJECT(CALM_KV("bytes_before", (int64_t)f->bytes_before),
+                                    CALM_KV("bytes_after", (int64_t)f->bytes_after),
+                                    CALM_KV("bits_per_weight", f->bits_per_weight));
+    return calm_print_json(ctx, CALM_OBJECT(CALM_KV("memory", memory), CALM_KV("disk", disk), CALM_KV("time", time),
+                                            CALM_KV("result", result), CALM_KV("candidates", f->n_candidates)));
 }
 
 static void print_text(const calm_forecast *f)

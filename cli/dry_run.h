@@ -1,10 +1,10 @@
-/* --dry-run: the forecast of a run (ptq/run/forecast.h), for people and for programs. */
+/* --dry-run: print the forecast of a run (ptq/run/forecast.h). */
 #ifndef CALM_CLI_DRY_RUN_H
 #define CALM_CLI_DRY_RUN_H
 
 #include "ptq/recipe/recipe.h"
 
-/* Print it for people, or as JSON:
+/* Print the forecast as text, or as JSON:
  *   {"memory": {"peak_bytes", "limit_bytes", "stages": {capture, quantize, score, evaluate, assemble},
  *               "spilled", "job_by_job", "candidates_at_once", "experts_at_once"},
  *    "disk": {"output_bytes", "store_bytes", "spill_bytes"},

@@ -2,32 +2,30 @@
 #ifndef CALM_CLI_EVAL_H
 #define CALM_CLI_EVAL_H
 
+#include "cli/command.h"
 #include "ptq/eval/evaluate.h"
-#include "ptq/io/json.h"
+#include "ptq/text/table.h"
 #include "ptq/tokenizer/tokenizer.h"
 
-/* What was asked for. */
-typedef struct calm_eval_request {
-    const char *model, *reference;    /* as typed; reference NULL: none      */
-    const char *tasks;                /* file                                */
-    size_t samples;                   /* tasks; 0: all                       */
-    bool special, json, quiet;
-} calm_eval_request;
+/* The options of calm eval. */
+typedef struct calm_eval_options {
+    calm_common common;
+    const char *model, *text, *tokens, *tasks, *reference;    /* as typed; NULL: not given   */
+    long long seqlen, samples, worst;                         /* samples 0: all              */
+    int act_rule;                                             /* a calm_act_rule             */
+    bool special, json;
+} calm_eval_options;
 
-/* Let both models (reference NULL: one) answer a file of tasks and print the result.  Inputs are as long as the shorter
- * of the models' max_position_embeddings, 2,048 where config.json says none.  In place of an empty context stands
- * bos_token or else eos_token of tokenizer_config.json, or, without that file, the id of the same name
- * in config.json. */
-calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_request *request, const calm_model *model,
+/* Let both models (reference NULL: one) answer the file o->tasks and print it.  Inputs are as long as the shorter
+ * of the models' max_position_embeddings, 2,048 where config.json says none.  An empty context
+ * is replaced by bos_token, else eos_token, of tokenizer_config.json, or without that file of config.json. */
+calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_options *o, const calm_model *model,
                             const calm_model *reference, const calm_tokenizer *tokenizer);
 
-/* Print a blank line and the positions as a table; tokens as text, or as ids when `tokenizer` is NULL. */
-calm_status calm_eval_print_worst(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
-                                  const calm_eval_worst *worst);
-
-/* The same as an array of objects {window, token, kl, reference_nll, nll, before, follows, reference_best, best}; freed
- * by the caller. */
-calm_status calm_eval_worst_json(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
-                                 const calm_eval_worst *worst, calm_json **out);
+/* Initialize and fill a table of the positions, a row {window, position, kl, reference_nll, nll, context, next,
+ * reference_predicted, predicted} each; tokens as text, or as ids when `tokenizer` is NULL.  The caller clears it, also
+ * after a failure. */
+calm_status calm_eval_worst_table(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
+                                  const calm_eval_worst *worst, calm_table *table);
 
 #endif

@@ -8,7 +8,7 @@
 #include "ptq/base/file.h"
 #include "ptq/eval/tasks.h"
 
-/* Where config.json does not say how much a model reads: what the harness takes. */
+/* Longest input where config.json does not give one; the harness's default. */
 #define DEFAULT_LENGTH 2048
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
@@ -33,7 +33,7 @@ static const char *token_text(const calm_json *config, const char *key)
                             NULL);
 }
 
-/* *prefix stays as it is when the text is not one token. */
+/* The id of a text that is one token; otherwise *prefix is unchanged. */
 static calm_status token_id(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *text, long long *prefix)
 {
     uint32_t *ids;
@@ -44,7 +44,7 @@ static calm_status token_id(calm_ctx *ctx, const calm_tokenizer *tokenizer, cons
     return CALM_OK;
 }
 
-/* What the harness has as prefix_token_id: < 0 when the model names no such token. */
+/* The harness's prefix_token_id, which replaces an empty context; < 0: the model has none. */
 static calm_status find_prefix(calm_ctx *ctx, const calm_model *model, const calm_tokenizer *tokenizer,
                                long long *prefix)
 {
@@ -72,33 +72,25 @@ static calm_status find_prefix(calm_ctx *ctx, const calm_model *model, const cal
 
 static void add_row(calm_table *table, const char *name, const calm_task_answers *answers)
 {
-    calm_table_text(table, name);
-    calm_table_fixed(table, answers->acc, 4);
-    calm_table_fixed(table, answers->acc_se, 4);
-    calm_table_fixed(table, answers->acc_norm, 4);
-    calm_table_fixed(table, answers->acc_norm_se, 4);
+    CALM_CELLS(table, CALM_TEXT(name), CALM_FIXED(answers->acc, 4), CALM_FIXED(answers->acc_se, 4),
+               CALM_FIXED(answers->acc_norm, 4), CALM_FIXED(answers->acc_norm_se, 4));
 }
 
-static calm_status print_text(calm_ctx *ctx, const calm_eval_request *request, const calm_tasks_result *result)
+static calm_status print_text(calm_ctx *ctx, const calm_eval_options *o, const calm_tasks_result *result)
 {
     calm_table table;
     calm_table_init(&table);
-    calm_table_column(&table, "model", CALM_ALIGN_LEFT);
-    calm_table_column(&table, "acc", CALM_ALIGN_RIGHT);
-    calm_table_column(&table, "+- std. error", CALM_ALIGN_RIGHT);
-    calm_table_column(&table, "acc_norm", CALM_ALIGN_RIGHT);
-    calm_table_column(&table, "+- std. error", CALM_ALIGN_RIGHT);
-    if (request->reference)
-        add_row(&table, request->reference, &result->reference);
-    add_row(&table, request->model, &result->model);
+    calm_table_columns(&table, "model|#acc|#+- std. error|#acc_norm|#+- std. error");
+    if (o->reference)
+        add_row(&table, o->reference, &result->reference);
+    add_row(&table, o->model, &result->model);
     printf("tasks        %zu of %zu choices together, %zu tokens predicted\n\n", result->n, result->n_choices,
            result->tokens);
-    const calm_status status = calm_print_table(ctx, &table, stdout);
-    calm_table_clear(&table);
-    if (status == CALM_OK && request->reference)
+    CALM_TRY(calm_print_table(ctx, &table, stdout));
+    if (o->reference)
         printf("\nagreement    %.2f %% the same answer, %.2f %% by length\n", 100 * result->same,
                100 * result->same_norm);
-    return status;
+    return CALM_OK;
 }
 
 static calm_json *values(const double *from, size_t n)
@@ -109,6 +101,7 @@ static calm_json *values(const double *from, size_t n)
     return array;
 }
 
+/* `prefix`: "" or "reference_"; null where there is no reference. */
 static void set_answers(calm_json *root, const char *prefix, const calm_task_answers *answers)
 {
     const struct { const char *name; double value; } members[] = {
@@ -125,55 +118,45 @@ static calm_json *task_json(const calm_tasks_result *result, size_t t)
 {
     const size_t begin = result->begin[t], n = result->begin[t + 1] - begin;
     const calm_task_answers *model = &result->model, *reference = &result->reference;
-    calm_json *task = calm_json_new_object();
-    calm_json_set_int(task, "line", (int64_t)result->line[t]);
-    calm_json_set_int(task, "answer", (int64_t)result->answer[t]);
-    calm_json_set_int(task, "choice", (int64_t)model->choice[t]);
-    calm_json_set_int(task, "choice_norm", (int64_t)model->choice_norm[t]);
-    calm_json_set(task, "log_probs", values(model->log_prob + begin, n));
-    calm_json_set(task, "reference_log_probs",
-                  reference->log_prob ? values(reference->log_prob + begin, n) : calm_json_new_null());
-    return task;
+    return CALM_OBJECT(CALM_KV("line", result->line[t]), CALM_KV("answer", result->answer[t]),
+                       CALM_KV("choice", model->choice[t]), CALM_KV("choice_norm", model->choice_norm[t]),
+                       CALM_KV("log_probs", values(model->log_prob + begin, n)),
+                       CALM_KV("reference_log_probs", reference->log_prob ? values(reference->log_prob + begin, n)
+                                                                          : calm_json_new_null()));
 }
 
-static calm_status print_json(calm_ctx *ctx, const calm_eval_request *request, const calm_tasks_result *result)
+static calm_status print_json(calm_ctx *ctx, const calm_eval_options *o, const calm_tasks_result *result)
 {
-    calm_json *root = calm_json_new_object(), *each = calm_json_new_array();
-    calm_json_set_string(root, "model", request->model);
-    calm_json_set_string(root, "reference", request->reference);
-    calm_json_set_int(root, "tasks", (int64_t)result->n);
-    calm_json_set_int(root, "choices", (int64_t)result->n_choices);
-    calm_json_set_int(root, "tokens", (int64_t)result->tokens);
-    set_answers(root, "", &result->model);
-    set_answers(root, "reference_", &result->reference);
-    calm_json_set_number(root, "same", result->same);
-    calm_json_set_number(root, "same_norm", result->same_norm);
+    calm_json *each = calm_json_new_array();
     for (size_t t = 0; t < result->n; t++)
         calm_json_add(each, task_json(result, t));
-    calm_json_set(root, "each", each);
-    const calm_status status = calm_print_json(ctx, root);
-    calm_json_free(root);
-    return status;
+    calm_json *root = CALM_OBJECT(CALM_KV("model", o->model), CALM_KV("reference", o->reference),
+                                  CALM_KV("tasks", result->n), CALM_KV("choices", result->n_choices),
+                                  CALM_KV("tokens", result->tokens));
+    set_answers(root, "", &result->model);
+    set_answers(root, "reference_", &result->reference);
+    return calm_print_json(ctx, CALM_EXTEND(root, CALM_KV("agreement", result->same),
+                                            CALM_KV("agreement_norm", result->same_norm), CALM_KV("per_task", each)));
 }
 
 /* ---- running ---- */
 
-calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_request *request, const calm_model *model,
+calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_options *o, const calm_model *model,
                             const calm_model *reference, const calm_tokenizer *tokenizer)
 {
     const calm_subject subject = {.model = model}, against = {.model = reference};
     const size_t length = max_length(model), other = reference ? max_length(reference) : length;
-    calm_task_options options = {.max_length = other < length ? other : length, .samples = request->samples,
-                                 .vocab = calm_model_config(model)->vocab, .special = request->special};
+    calm_task_options options = {.max_length = other < length ? other : length, .samples = (size_t)o->samples,
+                                 .vocab = calm_model_config(model)->vocab, .special = o->special};
     calm_tasks_result result;
     calm_progress progress;
     CALM_TRY(find_prefix(ctx, model, tokenizer, &options.prefix));
-    calm_progress_begin(ctx, &progress, request->quiet);
+    calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "tasks", "choices");
-    const calm_status status = calm_tasks_evaluate(ctx, request->tasks, tokenizer, &options,
+    const calm_status status = calm_tasks_evaluate(ctx, o->tasks, tokenizer, &options,
                                                    reference ? &against : NULL, &subject, calm_progress_tick, &progress,
                                                    &result);
     calm_progress_end(ctx, &progress);
     CALM_TRY(status);
-    return request->json ? print_json(ctx, request, &result) : print_text(ctx, request, &result);
+    return o->json ? print_json(ctx, o, &result) : print_text(ctx, o, &result);
 }

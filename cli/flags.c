@@ -7,7 +7,7 @@
 
 #define KEY_MAX 64
 
-/* The flag of a key: those of a recipe, and options that stand for nothing in one. */
+/* The flag of a recipe key, or of an option that recipes do not have; NULL: it is neither. */
 static const char *find_flag(const char *key)
 {
     static const char *const others[] = {"asymmetric", "dtype", "max-shard-size"};

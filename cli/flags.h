@@ -1,10 +1,10 @@
-/* Messages name the keys of a recipe, `choice.budget`; a command line has flags, --budget. */
+/* Messages from below cli/ name keys of recipes, `choice.budget`; the command line shows them as flags, --budget. */
 #ifndef CALM_CLI_FLAGS_H
 #define CALM_CLI_FLAGS_H
 
 #include <stdio.h>
 
-/* Print a message as a line, every key of a recipe in backquotes as its flag; what is in other backquotes stays. */
+/* Print a message as a line; a recipe key in backquotes becomes its flag, other backquoted text stays. */
 void calm_flags_print(FILE *stream, const char *message);
 
 #endif

@@ -1,4 +1,4 @@
-/* A kernel family is chosen while OpenBLAS is loaded, so pinning one means to start again. */
+/* OpenBLAS chooses its kernels while it is loaded, so that pinning them means execv. */
 #include "cli/kernels.h"
 
 #include <errno.h>
@@ -11,26 +11,27 @@
 #include "ptq/tensor/linalg.h"
 
 #define VARIABLE "OPENBLAS_CORETYPE"
-#define STARTED "CALM_KERNELS"    /* what this program was started anew for: once is enough */
+#define STARTED "CALM_KERNELS"    /* set before execv: a second attempt would loop */
 #define WORDS_MAX 4096
 
-/* OpenBLAS does not ask whether the CPU can run what it is told to; an illegal instruction would end the program. */
+/* Does the CPU have the instructions of these kernels?  OpenBLAS does not check, and an illegal instruction would end
+ * the program. */
 static bool cpu_runs(const char *name)
 {
 #if defined(__x86_64__)
-    static const char *const avx512[] = {"SkylakeX", "Cooperlake", "SapphireRapids"};
-    static const char *const avx2[] = {"Haswell", "Zen", "Excavator"};
-    static const char *const avx[] = {"Sandybridge", "Bulldozer", "Piledriver", "Steamroller"};
-    for (size_t i = 0; i < sizeof avx512 / sizeof *avx512; i++)
-        if (strcasecmp(name, avx512[i]) == 0)
-            return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                   __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
-    for (size_t i = 0; i < sizeof avx2 / sizeof *avx2; i++)
-        if (strcasecmp(name, avx2[i]) == 0)
-            return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    for (size_t i = 0; i < sizeof avx / sizeof *avx; i++)
-        if (strcasecmp(name, avx[i]) == 0)
-            return __builtin_cpu_supports("avx");
+    const bool avx = __builtin_cpu_supports("avx");
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+    const struct {
+        const char *name;
+        bool runs;
+    } kernels[] = {{"SkylakeX", avx512}, {"Cooperlake", avx512}, {"SapphireRapids", avx512}, {"Haswell", avx2},
+                   {"Zen", avx2}, {"Excavator", avx2}, {"Sandybridge", avx}, {"Bulldozer", avx}, {"Piledriver", avx},
+                   {"Steamroller", avx}};
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        if (strcasecmp(name, kernels[i].name) == 0)
+            return kernels[i].runs;
 #else
     (void)name;
 #endif

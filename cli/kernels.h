@@ -4,10 +4,10 @@
 
 #include "ptq/base/context.h"
 
-/* Compute with the kernel family `name` ("Haswell"; letters may be of either case; NULL: whichever it is).  When this
- * process has another one, the program is started anew in its place with OPENBLAS_CORETYPE set, which is the only way
- * that OpenBLAS has: call it before anything is written or printed. CALM_EUNSUPPORTED: OpenBLAS here has no such
- * family, or this CPU lacks instructions that it needs.  CALM_EIO: the program cannot be started anew. */
+/* Compute with the kernel family `name` ("Haswell", in either case; NULL: any).  If this process uses another one, the
+ * program replaces itself (execv) with OPENBLAS_CORETYPE set, since OpenBLAS chooses its kernels while it is loaded:
+ * call this before anything is written or printed.  CALM_EUNSUPPORTED: OpenBLAS here has no such family, or the CPU
+ * does not have its instructions.  CALM_EIO: execv failed. */
 calm_status calm_kernels_pin(calm_ctx *ctx, const char *name);
 
 #endif

@@ -7,7 +7,8 @@
 
 #define SHOWN_DIGITS 12
 
-static void add_digest(calm_table *table, const char *text)
+/* The first digits of a digest, other values whole. */
+static void add_short(calm_table *table, const char *text)
 {
     const bool digest = text && strlen(text) == CALM_SHA256_HEX - 1 &&
                         strspn(text, "0123456789abcdef") == CALM_SHA256_HEX - 1;
@@ -17,36 +18,33 @@ static void add_digest(calm_table *table, const char *text)
         calm_table_text(table, text ? text : "(none)");
 }
 
+/* A row per difference; `whole`: values as they are, for programs. */
+static void fill(const calm_differences *differences, bool whole, calm_table *table)
+{
+    calm_table_init(table);
+    calm_table_columns(table, "kind|name|expected|found");
+    for (size_t i = 0; i < differences->n; i++) {
+        const calm_difference *item = &differences->items[i];
+        CALM_CELLS(table, CALM_TEXT(item->what), CALM_TEXT(item->name));
+        if (whole) {
+            CALM_CELLS(table, CALM_TEXT(item->expected), CALM_TEXT(item->found));
+        } else {
+            add_short(table, item->expected);
+            add_short(table, item->found);
+        }
+    }
+}
+
 calm_status calm_lock_print(calm_ctx *ctx, const calm_differences *differences, FILE *stream)
 {
     calm_table table;
-    calm_table_init(&table);
-    calm_table_column(&table, "what", CALM_ALIGN_LEFT);
-    calm_table_column(&table, "name", CALM_ALIGN_LEFT);
-    calm_table_column(&table, "expected", CALM_ALIGN_LEFT);
-    calm_table_column(&table, "found", CALM_ALIGN_LEFT);
-    for (size_t i = 0; i < differences->n; i++) {
-        calm_table_text(&table, differences->items[i].what);
-        calm_table_text(&table, differences->items[i].name);
-        add_digest(&table, differences->items[i].expected);
-        add_digest(&table, differences->items[i].found);
-    }
-    const calm_status status = calm_print_table(ctx, &table, stream);
-    calm_table_clear(&table);
-    return status;
+    fill(differences, false, &table);
+    return calm_print_table(ctx, &table, stream);
 }
 
-calm_json *calm_lock_report_json(const calm_differences *differences)
+calm_json *calm_lock_report_json(calm_ctx *ctx, const calm_differences *differences)
 {
-    calm_json *rows = calm_json_new_array();
-    for (size_t i = 0; i < differences->n; i++) {
-        const calm_difference *item = &differences->items[i];
-        calm_json *row = calm_json_new_object();
-        calm_json_set_string(row, "what", item->what);
-        calm_json_set_string(row, "name", item->name);
-        calm_json_set_string(row, "expected", item->expected);
-        calm_json_set_string(row, "found", item->found);
-        calm_json_add(rows, row);
-    }
-    return rows;
+    calm_table table;
+    fill(differences, true, &table);
+    return calm_rows_json(ctx, &table);
 }

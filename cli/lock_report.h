@@ -1,4 +1,4 @@
-/* What people and programs read of a comparison with a lock. */
+/* Differences from a lock, as a table and as JSON. */
 #ifndef CALM_CLI_LOCK_REPORT_H
 #define CALM_CLI_LOCK_REPORT_H
 
@@ -6,10 +6,11 @@
 
 #include "ptq/run/lock.h"
 
-/* A table of what differs, with the first digits of digests, to a stream. */
+/* Print a table of the differences; of digests their first digits. */
 calm_status calm_lock_print(calm_ctx *ctx, const calm_differences *differences, FILE *stream);
 
-/* [{"what", "name", "expected", "found"}]: whole digests, null for what is not there.  Freed by the caller. */
-calm_json *calm_lock_report_json(const calm_differences *differences);
+/* [{"kind", "name", "expected", "found"}]: whole digests, null for what is not there.  Freed by
+ * the caller; NULL after a failure, which ctx has. */
+calm_json *calm_lock_report_json(calm_ctx *ctx, const calm_differences *differences);
 
 #endif

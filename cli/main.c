@@ -16,7 +16,8 @@
 
 #define COMMANDS_MAX 64
 
-const calm_command *const *calm_commands(size_t *n)
+/* In the order of commands.def. */
+static const calm_command *const *list_commands(size_t *n)
 {
     static const calm_command *const all[] = {
 #define CALM_COMMAND(name) &calm_cmd_##name,
@@ -30,7 +31,7 @@ const calm_command *const *calm_commands(size_t *n)
 static void print_help(void)
 {
     size_t n;
-    const calm_command *const *all = calm_commands(&n);
+    const calm_command *const *all = list_commands(&n);
     printf("calm %s - post-training quantization with the best algorithm chosen per layer\n\n"
            "Usage: calm COMMAND [OPTION...]\n\nCommands:\n", CALM_VERSION);
     for (size_t i = 0; i < n; i++)
@@ -51,7 +52,7 @@ static int exit_status(calm_status status)
 static calm_status unknown_command(calm_ctx *ctx, const char *word)
 {
     size_t n;
-    const calm_command *const *all = calm_commands(&n);
+    const calm_command *const *all = list_commands(&n);
     const char *names[COMMANDS_MAX] = {NULL};
     for (size_t i = 0; i < n && i < COMMANDS_MAX; i++)
         names[i] = all[i]->name;
@@ -63,13 +64,11 @@ static calm_status unknown_command(calm_ctx *ctx, const char *word)
 static calm_status run(calm_ctx *ctx, const calm_command *command, int argc, char **argv)
 {
     void *opts;
-    const char **args;
-    size_t n_args;
     CALM_TRY(calm_alloc(ctx, ctx->out, &opts, 1, command->opts_size, "options"));
-    CALM_TRY(calm_args_parse(ctx, command, argc, argv, opts, &args, &n_args));
+    CALM_TRY(calm_args_parse(ctx, command, argc, argv, opts));
     const calm_common *common = opts;
     ctx->n_threads = common->threads > 0 ? (int)common->threads : calm_n_cores();
-    CALM_TRY(command->run(ctx, opts, args, n_args));
+    CALM_TRY(command->run(ctx, opts));
     if (fflush(stdout) != 0)
         return calm_fail(ctx, CALM_EIO, "standard output: cannot write");
     return CALM_OK;
@@ -78,7 +77,7 @@ static calm_status run(calm_ctx *ctx, const calm_command *command, int argc, cha
 static calm_status dispatch(calm_ctx *ctx, int argc, char **argv)
 {
     size_t n;
-    const calm_command *const *all = calm_commands(&n);
+    const calm_command *const *all = list_commands(&n);
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
         print_help();
         return argc < 2 ? calm_fail(ctx, CALM_EARG, "expected a command") : CALM_OK;

@@ -13,87 +13,91 @@ const char *calm_program(void)
     return command && command[0] ? command : "calm";
 }
 
-calm_status calm_print_text(calm_ctx *ctx, const calm_text *text, FILE *stream)
+static calm_status print_text(calm_ctx *ctx, calm_text *text, FILE *stream)
 {
-    CALM_TRY(calm_text_check(ctx, text));
-    if (text->length && fwrite(text->data, 1, text->length, stream) != text->length)
-        return calm_fail_errno(ctx, errno, "standard output: cannot write");
-    return CALM_OK;
+    if (ctx->status == CALM_OK && calm_text_check(ctx, text) == CALM_OK && text->length &&
+        fwrite(text->data, 1, text->length, stream) != text->length)
+        calm_fail_errno(ctx, errno, "standard output: cannot write");
+    calm_text_clear(text);
+    return ctx->status;
 }
 
-calm_status calm_print_table(calm_ctx *ctx, const calm_table *table, FILE *stream)
+calm_status calm_print_text(calm_ctx *ctx, calm_text *text)
+{
+    return print_text(ctx, text, stdout);
+}
+
+calm_status calm_print_table(calm_ctx *ctx, calm_table *table, FILE *stream)
 {
     calm_text text;
     calm_text_init(&text);
-    calm_status status = calm_table_write(ctx, table, 0, &text);
-    if (status == CALM_OK)
-        status = calm_print_text(ctx, &text, stream);
-    calm_text_clear(&text);
-    return status;
+    calm_table_write(ctx, table, 0, &text);
+    calm_table_clear(table);
+    return print_text(ctx, &text, stream);
 }
 
 calm_status calm_print_csv(calm_ctx *ctx, calm_table *table, FILE *stream)
 {
     calm_text text;
     calm_text_init(&text);
-    calm_status status = calm_table_take_csv(ctx, table, &text);
-    if (status == CALM_OK)
-        status = calm_print_text(ctx, &text, stream);
-    calm_text_clear(&text);
-    return status;
+    calm_table_take_csv(ctx, table, &text);
+    return print_text(ctx, &text, stream);
 }
 
-calm_status calm_print_json(calm_ctx *ctx, const calm_json *root)
+calm_status calm_print_json(calm_ctx *ctx, calm_json *root)
 {
     calm_text text;
     calm_text_init(&text);
-    calm_status status = calm_json_write(ctx, root, 2, &text);
+    if (ctx->status == CALM_OK)
+        calm_json_write(ctx, root, 2, &text);
     calm_text_append(&text, "\n", 1);
-    if (status == CALM_OK)
-        status = calm_print_text(ctx, &text, stdout);
-    calm_text_clear(&text);
-    return status;
+    calm_json_free(root);
+    return print_text(ctx, &text, stdout);
 }
 
 /* ---- rows as JSON ---- */
 
-static void set_cell(calm_json *row, const char *key, const calm_table_cell *cell)
+/* JSON is UTF-8, stored texts may be anything. */
+static calm_json *text_json(const char *text)
 {
     calm_text sound;
-    switch (cell->type) {
-    case CALM_CELL_EMPTY:
-        calm_json_set_string(row, key, NULL);
-        break;
-    case CALM_CELL_TEXT:    /* JSON is UTF-8, stored texts may be anything */
-        calm_text_init(&sound);
-        calm_utf8_repair(cell->text, strlen(cell->text), &sound);
-        calm_json_set_string(row, key, sound.data ? sound.data : "");
-        calm_text_clear(&sound);
-        break;
-    case CALM_CELL_INT:
-        calm_json_set_int(row, key, cell->integer);
-        break;
-    case CALM_CELL_BOOL:
-        calm_json_set_bool(row, key, cell->integer != 0);
-        break;
-    case CALM_CELL_NUMBER:
-        calm_json_set_number(row, key, cell->number);
-        break;
-    }
+    calm_text_init(&sound);
+    calm_utf8_repair(text, strlen(text), &sound);
+    calm_json *value = calm_json_of_string(sound.data ? sound.data : "");
+    calm_text_clear(&sound);
+    return value;
 }
 
-calm_status calm_rows_json(calm_ctx *ctx, const calm_table *table, calm_json **out)
+static calm_json *cell_json(const calm_table_cell *cell)
 {
-    *out = NULL;
+    switch (cell->type) {
+    case CALM_CELL_EMPTY:
+        break;
+    case CALM_CELL_TEXT:
+        return text_json(cell->text);
+    case CALM_CELL_INT:
+        return calm_json_of_int(cell->integer);
+    case CALM_CELL_BOOL:
+        return calm_json_of_bool(cell->integer != 0);
+    case CALM_CELL_NUMBER:
+        return calm_json_of_number(cell->number);
+    }
+    return calm_json_new_null();
+}
+
+calm_json *calm_rows_json(calm_ctx *ctx, calm_table *table)
+{
+    calm_json *list = NULL;
     if (table->failed)
-        return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
-    calm_json *list = calm_json_new_array();
-    for (size_t row = 0; row < calm_table_rows(table); row++) {
+        calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
+    else
+        list = calm_json_new_array();
+    for (size_t row = 0; list && row < calm_table_rows(table); row++) {
         calm_json *object = calm_json_new_object();
         for (size_t c = 0; c < table->n_columns; c++)
-            set_cell(object, table->headings[c].name, &table->cells[row * table->n_columns + c]);
+            calm_json_set(object, table->headings[c].name, cell_json(&table->cells[row * table->n_columns + c]));
         calm_json_add(list, object);
     }
-    *out = list;
-    return CALM_OK;
+    calm_table_clear(table);
+    return list;
 }

@@ -7,22 +7,27 @@
 #include "ptq/io/json.h"
 #include "ptq/text/table.h"
 
-/* How people call the program here: the start script as they typed it ($CALM_COMMAND), else "calm".  Borrowed. */
+/* The name for commands in hints: the start script as it was typed ($CALM_COMMAND), else "calm".  Borrowed. */
 const char *calm_program(void);
 
-/* Print a text.  CALM_EIO when the stream cannot be written. */
-calm_status calm_print_text(calm_ctx *ctx, const calm_text *text, FILE *stream);
+/* What is printed is released, also after a failure.  After a failure of ctx nothing is printed, so that a caller may
+ * fill a text, a table or an object without a look at each status.  All return the first failure: that of ctx, of what
+ * was filled (CALM_ENOMEM), of the stream (CALM_EIO, CALM_ENOSPC). */
+
+/* Print a text to stdout. */
+calm_status calm_print_text(calm_ctx *ctx, calm_text *text);
 
 /* Print a table as aligned text. */
-calm_status calm_print_table(calm_ctx *ctx, const calm_table *table, FILE *stream);
+calm_status calm_print_table(calm_ctx *ctx, calm_table *table, FILE *stream);
 
-/* Print the rows so far as CSV, with headings before the first, and forget them. */
+/* Print the rows so far to stdout as CSV, with headings before the first, and forget them; the table itself stays. */
 calm_status calm_print_csv(calm_ctx *ctx, calm_table *table, FILE *stream);
 
 /* Print `root` with two spaces of indentation and a newline to stdout. */
-calm_status calm_print_json(calm_ctx *ctx, const calm_json *root);
+calm_status calm_print_json(calm_ctx *ctx, calm_json *root);
 
-/* The rows of a table as an array of objects {heading: value}; freed by the caller. */
-calm_status calm_rows_json(calm_ctx *ctx, const calm_table *table, calm_json **out);
+/* The rows of a table, which is released, as an array of objects {heading: value}.  NULL after a failure, which ctx
+ * has. */
+calm_json *calm_rows_json(calm_ctx *ctx, calm_table *table);
 
 #endif

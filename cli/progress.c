@@ -13,7 +13,7 @@
 #define REDRAW_SECONDS 0.1
 #define PLAIN_SECONDS 10.0    /* at most one line per stage in so many seconds, and one when it is done */
 
-/* Workers report too: one of them draws at a time. */
+/* calm_parallel_for's workers tick from their threads; the lock keeps their lines and counters whole. */
 static pthread_mutex_t drawing = PTHREAD_MUTEX_INITIALIZER;
 
 size_t calm_progress_add(calm_progress *progress, const char *name, const char *unit)
@@ -104,10 +104,10 @@ void calm_progress_update(calm_progress *progress, size_t index, size_t done, si
     calm_progress_stage *stage = &progress->stage[index];
     if (progress->active < progress->n) {
         calm_progress_stage *active = &progress->stage[progress->active];
-        active->seconds += time - active->entered;
+        active->seconds += time - active->active_since;
     }
     progress->active = index;
-    stage->entered = time;
+    stage->active_since = time;
     if (done < stage->done) {
         stage->seconds = 0;
         stage->shown = -1;
@@ -196,7 +196,7 @@ static void note(void *user, calm_log_level level, const char *line)
     pthread_mutex_unlock(&drawing);
 }
 
-void calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool quiet)
+calm_events calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool quiet)
 {
     memset(progress, 0, sizeof *progress);
     progress->quiet = quiet;
@@ -204,6 +204,7 @@ void calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool quiet)
     progress->active = CALM_PROGRESS_MAX;
     ctx->log = note;
     ctx->log_user = progress;
+    return calm_progress_events(progress);
 }
 
 void calm_progress_end(calm_ctx *ctx, calm_progress *progress)

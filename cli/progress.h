@@ -10,7 +10,7 @@ typedef struct calm_progress_stage {
     const char *name, *unit;    /* "quantize", "candidates"                                     */
     size_t done, total;
     double seconds;             /* spent in this stage so far                                   */
-    double entered;             /* when it became the active one                                */
+    double active_since;        /* calm_seconds() when it last became the active one            */
     double shown;               /* seconds at the last plain line; < 0: none yet                */
     bool complete;              /* its last plain line is out                                   */
 } calm_progress_stage;
@@ -24,26 +24,27 @@ typedef struct calm_progress {
     size_t bytes_per_unit;      /* of a pull: small models are counted in kB, others in MB      */
 } calm_progress;
 
-/* Begin: from here on warnings and notes of ctx go to stderr too, above the bars.  `quiet` draws and notes nothing. */
-void calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool quiet);
+/* Begin: from here on warnings and notes of ctx go to stderr too, above the bars.  `quiet` draws and notes nothing.
+ * Returns calm_progress_events. */
+calm_events calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool quiet);
 
 /* Draw the last state and leave the lines on the screen; ctx logs nothing any more. */
 void calm_progress_end(calm_ctx *ctx, calm_progress *progress);
 
-/* Announce a stage; returns its number. */
+/* Add a stage; returns its number. */
 size_t calm_progress_add(calm_progress *progress, const char *name, const char *unit);
 
-/* Announce the stages of a run, so that all its bars are there from the beginning. */
+/* Add all stages of a run, so that their bars are shown from the beginning. */
 void calm_progress_add_run(calm_progress *progress);
 
-/* Stage `index` has done `done` of `total`; it becomes the active stage, whose clock runs.  One that falls back begins
- * anew. May be called from any thread. */
+/* Stage `index` has done `done` of `total`; it becomes the active stage, to which time is added.  A stage whose `done`
+ * decreases starts its clock anew.  May be called from any thread. */
 void calm_progress_update(calm_progress *progress, size_t index, size_t done, size_t total);
 
 /* A calm_tick_fn: updates stage 0; `user` is the progress. */
 void calm_progress_tick(void *user, size_t done, size_t total);
 
-/* Receives events, each as its own stage, which is announced when it is not yet. */
+/* Events that update the stage of their kind, added at the first event. */
 calm_events calm_progress_events(calm_progress *progress);
 
 #endif

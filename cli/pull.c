@@ -1,4 +1,4 @@
-/* A pull, as people see it. */
+/* Pulls with a progress bar. */
 #include "cli/pull.h"
 
 #include "cli/progress.h"
@@ -7,8 +7,7 @@ calm_status calm_pull_shown(calm_ctx *ctx, const calm_hub_settings *settings, co
                             calm_hub_snapshot *out)
 {
     calm_progress progress;
-    calm_progress_begin(ctx, &progress, quiet);
-    const calm_events events = calm_progress_events(&progress);
+    const calm_events events = calm_progress_begin(ctx, &progress, quiet);
     calm_stage_events stage = {&events, CALM_STAGE_PULL};
     if (!settings->offline)
         calm_log(ctx, CALM_LOG_INFO, "%s@%s: asking %s", name->repo, name->revision, settings->endpoint);
@@ -20,8 +19,7 @@ calm_status calm_pull_shown(calm_ctx *ctx, const calm_hub_settings *settings, co
 calm_status calm_find_shown(calm_ctx *ctx, const char *name, bool quiet, calm_named_model *out)
 {
     calm_progress progress;
-    calm_progress_begin(ctx, &progress, quiet);
-    const calm_events events = calm_progress_events(&progress);
+    const calm_events events = calm_progress_begin(ctx, &progress, quiet);
     calm_stage_events stage = {&events, CALM_STAGE_PULL};
     const calm_status status = calm_model_find(ctx, name, calm_stage_tick, &stage, out);
     calm_progress_end(ctx, &progress);

@@ -1,15 +1,15 @@
-/* Models of the hub, fetched with a bar of the bytes that come, and notes, on stderr; `quiet`: without. */
+/* Fetching models with progress and notes on stderr; none when `quiet`. */
 #ifndef CALM_CLI_PULL_H
 #define CALM_CLI_PULL_H
 
 #include "ptq/hub/hub.h"
 #include "ptq/recipe/model_names.h"
 
-/* calm_hub_pull, shown. */
+/* calm_hub_pull with progress. */
 calm_status calm_pull_shown(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name, bool quiet,
                             calm_hub_snapshot *out);
 
-/* calm_model_find, shown: `--model NAME`. */
+/* calm_model_find with progress, for `--model NAME`. */
 calm_status calm_find_shown(calm_ctx *ctx, const char *name, bool quiet, calm_named_model *out);
 
 #endif

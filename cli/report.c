@@ -8,33 +8,31 @@
 #include "cli/print.h"
 #include "ptq/run/summary.h"
 
-static void set_value(calm_json *row, const char *key, const calm_value *value)
+static calm_json *value_json(const calm_value *value)
 {
     if (value->type == CALM_VALUE_INTEGER)
-        calm_json_set_int(row, key, value->integer);
-    else if (value->type == CALM_VALUE_REAL)
-        calm_json_set_number(row, key, value->real);
-    else
-        calm_json_set_string(row, key, value->type == CALM_VALUE_TEXT ? value->text : NULL);
+        return calm_json_of_int(value->integer);
+    if (value->type == CALM_VALUE_REAL)
+        return calm_json_of_number(value->real);
+    return calm_json_of_string(value->type == CALM_VALUE_TEXT ? value->text : NULL);
 }
 
-/* The same row for programs. */
+/* A calm_store_row_fn: adds a unit to an array. */
 static calm_status add_unit_json(calm_ctx *ctx, void *user, size_t n, const char *const *names,
                                  const calm_value *values)
 {
-    calm_json *row;
     (void)ctx;
     (void)names;
     if (!values)
         return CALM_OK;
-    row = calm_json_new_object();
+    calm_json *row = calm_json_new_object();
     for (size_t i = 0; i < n; i++)
-        set_value(row, calm_summary_keys[i], &values[i]);
+        calm_json_set(row, calm_summary_keys[i], value_json(&values[i]));
     calm_json_add(user, row);
     return CALM_OK;
 }
 
-/* Where massive activations begin (docs/method.md section 2), or that they do not. */
+/* The block where massive activations emerge (docs/method.md section 2), or a line that none do. */
 static calm_status print_emergence(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     static const char sql[] = "SELECT emergence_block, largest_growth, max_block_out FROM v_emergence "
@@ -50,31 +48,27 @@ static calm_status print_emergence(calm_ctx *ctx, const calm_result *r, calm_tex
     return CALM_OK;
 }
 
-/* One row per budget: what holds within it, on the guard windows and on the test text. */
+/* One row per budget: its result, measured on the guard windows and on the test text. */
 static calm_status print_pareto(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     calm_table table;
     calm_table_init(&table);
-    calm_table_column(&table, "budget", CALM_ALIGN_RIGHT);
-    calm_table_column(&table, "bits", CALM_ALIGN_RIGHT);
-    calm_table_column(&table, "result", CALM_ALIGN_LEFT);
-    calm_table_column(&table, r->encoder ? "guard 1 - cosine" : "guard KL", CALM_ALIGN_RIGHT);
-    calm_table_column(&table, r->encoder ? "rel. error" : "perplexity", CALM_ALIGN_RIGHT);
-    calm_table_column(&table, r->encoder ? "1 - cosine" : "KL to float", CALM_ALIGN_RIGHT);
-    calm_table_column(&table, r->encoder ? "rank correlation" : "top-1 %", CALM_ALIGN_RIGHT);
+    calm_table_columns(&table, r->encoder ? "#budget|#bits|result|#guard 1 - cosine|#rel. error|#1 - cosine|"
+                                            "#rank correlation"
+                                          : "#budget|#bits|result|#guard KL|#perplexity|#KL to float|#top-1 %");
     for (size_t i = 0; i < r->recipe->n_budgets; i++) {
         const calm_pareto *pareto = &r->pareto[i];
         const calm_trial *result = &pareto->trials[pareto->result], *test = &pareto->test;
         calm_table_format(&table, "%g", pareto->budget);
-        calm_table_fixed(&table, result->bits_per_weight, 4);
-        calm_table_text(&table, result->name);
         const calm_eval_result *predictions = &test->measure.predictions;
         const calm_embedding_result *embeddings = &test->measure.embeddings;
-        calm_table_fixed(&table, result->id ? calm_measure_loss(&result->measure) : NAN, 5);
-        calm_table_fixed(&table, !test->id ? NAN : r->encoder ? embeddings->error : predictions->ppl, 4);
-        calm_table_fixed(&table, test->id ? calm_measure_loss(&test->measure) : NAN, 5);
-        calm_table_fixed(&table, !test->id ? NAN : r->encoder ? embeddings->spearman : 100 * predictions->top1,
-                         r->encoder ? 4 : 2);
+        const double error = r->encoder ? embeddings->error : predictions->ppl;
+        const double agreement = r->encoder ? embeddings->spearman : 100 * predictions->top1;
+        CALM_CELLS(&table, CALM_FIXED(result->bits_per_weight, 4), CALM_TEXT(result->name),
+                   CALM_FIXED(result->id ? calm_measure_loss(&result->measure) : NAN, 5),
+                   CALM_FIXED(test->id ? error : NAN, 4),
+                   CALM_FIXED(test->id ? calm_measure_loss(&test->measure) : NAN, 5),
+                   CALM_FIXED(test->id ? agreement : NAN, r->encoder ? 4 : 2));
     }
     const calm_status status = calm_table_write(ctx, &table, 2, out);
     calm_table_clear(&table);
@@ -90,31 +84,21 @@ static calm_status print_pareto(calm_ctx *ctx, const calm_result *r, calm_text *
     return status;
 }
 
-/* Print what was gathered, and release it. */
-static calm_status finish_print(calm_ctx *ctx, calm_status status, calm_text *text)
-{
-    if (status == CALM_OK)
-        status = calm_text_check(ctx, text);
-    if (status == CALM_OK)
-        fputs(text->data, stdout);
-    calm_text_clear(text);
-    return status;
-}
-
 calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *lock)
 {
     const calm_recipe *recipe = r->recipe;
     calm_text text;
     calm_text_init(&text);
     calm_text_printf(&text, "\n");
-    if (recipe->n_budgets > 1)
-        return finish_print(ctx, print_pareto(ctx, r, &text), &text);
-    calm_status status = calm_summary_tables(ctx, r, &text);
-    if (status == CALM_OK)
-        status = calm_summary_gates(ctx, r, &text);
+    if (recipe->n_budgets > 1) {
+        print_pareto(ctx, r, &text);
+        return calm_print_text(ctx, &text);
+    }
+    if (calm_summary_tables(ctx, r, &text) == CALM_OK)
+        calm_summary_gates(ctx, r, &text);
     calm_summary_size(r, &text);
-    if (status == CALM_OK)
-        status = print_emergence(ctx, r, &text);
+    if (ctx->status == CALM_OK)
+        print_emergence(ctx, r, &text);
     calm_text_printf(&text, "  checkpoint   %s\n  store        %s\n  recipe       %s/calm_recipe.json\n",
                      recipe->output, recipe->store, recipe->output);
     if (lock)
@@ -128,31 +112,22 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *l
     calm_text_printf(&text, "\n  next: %s inspect %s\n        sqlite3 %s 'select * from v_choices'\n"
                             "        %s eval --model %s --reference %s --text FILE\n",
                      calm, recipe->store, recipe->store, calm, recipe->output, recipe->model.name);
-    return finish_print(ctx, status, &text);
+    return calm_print_text(ctx, &text);
 }
 
 /* ---- JSON ---- */
 
 static calm_json *predictions_json(const calm_eval_result *result)
 {
-    calm_json *row = calm_json_new_object();
-    calm_json_set_int(row, "tokens", (int64_t)result->tokens);
-    calm_json_set_number(row, "nll", result->nll);
-    calm_json_set_number(row, "ppl", result->ppl);
-    calm_json_set_number(row, "kl", result->kl);
-    calm_json_set_number(row, "top1", result->top1);
-    return row;
+    return CALM_OBJECT(CALM_KV("tokens", result->tokens), CALM_KV("nll", result->nll), CALM_KV("ppl", result->ppl),
+                       CALM_KV("kl", result->kl), CALM_KV("top1", result->top1));
 }
 
 static calm_json *embeddings_json(const calm_embedding_result *result)
 {
-    calm_json *row = calm_json_new_object();
-    calm_json_set_int(row, "sentences", (int64_t)result->n);
-    calm_json_set_number(row, "error", result->error);
-    calm_json_set_number(row, "cosine", result->cosine);
-    calm_json_set_number(row, "cosine_min", result->cosine_min);
-    calm_json_set_number(row, "spearman", result->spearman);
-    return row;
+    return CALM_OBJECT(CALM_KV("sentences", result->n), CALM_KV("error", result->error),
+                       CALM_KV("cosine", result->cosine), CALM_KV("cosine_min", result->cosine_min),
+                       CALM_KV("spearman", result->spearman));
 }
 
 static calm_json *measure_json(const calm_measure *measure)
@@ -166,29 +141,25 @@ static calm_json *trials_json(const calm_trial *trials, size_t n, bool encoder)
     calm_json *rows = calm_json_new_array();
     for (size_t i = 0; i < n; i++) {
         const calm_trial *trial = &trials[i];
-        calm_json *object = trial->id ? measure_json(&trial->measure) : calm_json_new_object();
-        calm_json_set_string(object, "name", trial->name);
-        calm_json_set_bool(object, "complete", trial->id != 0);
-        calm_json_set_string(object, "lacks", trial->missing);
-        calm_json_set_number(object, "bits_per_weight", trial->bits_per_weight);
-        calm_json_set_number(object, encoder ? "delta_one_minus_cosine" : "delta_kl", trial->delta);
-        calm_json_set_number(object, "delta_se", trial->se);
-        calm_json_add(rows, object);
+        calm_json *row = trial->id ? measure_json(&trial->measure) : calm_json_new_object();
+        calm_json_add(rows, CALM_EXTEND(row, CALM_KV("name", trial->name), CALM_KV("complete", (bool)(trial->id != 0)),
+                                        CALM_KV("missing", trial->missing),
+                                        CALM_KV("bits_per_weight", trial->bits_per_weight),
+                                        CALM_KV(encoder ? "delta_one_minus_cosine" : "delta_kl", trial->delta),
+                                         CALM_KV("delta_se", trial->se)));
     }
     return rows;
 }
 
-/* What the target cost a budget's hybrid, or a run without one. */
-static void set_target(const calm_result *r, const calm_pareto *pareto, calm_json *root)
+/* Cost of the target for a budget's hybrid (NULL: a run without a budget); NULL where there is no target. */
+static calm_json *target_json(const calm_result *r, const calm_pareto *pareto)
 {
     if (!r->limits.takes)
-        return;
-    calm_json *target = calm_json_new_object();
-    calm_json_set_string(target, "name", calm_engine_name(r->limits.target));
-    calm_json_set_int(target, "held_back", pareto ? (int64_t)pareto->total.held : 0);
-    calm_json_set_number(target, "loss", pareto ? pareto->total.loss : NAN);
-    calm_json_set_number(target, "loss_unconstrained", pareto ? pareto->total.unconstrained : NAN);
-    calm_json_set(root, "target", target);
+        return NULL;
+    return CALM_OBJECT(CALM_KV("name", calm_engine_name(r->limits.target)),
+                       CALM_KV("constrained_units", pareto ? pareto->total.held : 0),
+                       CALM_KV("loss", pareto ? pareto->total.loss : NAN),
+                       CALM_KV("loss_unconstrained", pareto ? pareto->total.unconstrained : NAN));
 }
 
 static calm_json *budgets_json(const calm_result *r)
@@ -197,76 +168,44 @@ static calm_json *budgets_json(const calm_result *r)
     for (size_t i = 0; i < r->recipe->n_budgets; i++) {
         const calm_pareto *pareto = &r->pareto[i];
         const calm_trial *result = &pareto->trials[pareto->result];
-        calm_json *row = calm_json_new_object();
-        calm_json_set_number(row, "budget", pareto->budget);
-        calm_json_set_number(row, "bits_per_weight", result->bits_per_weight);
-        calm_json_set_string(row, "result", result->name);
-        calm_json_set_string(row, "verdict", pareto->verdict);
-        set_target(r, pareto, row);
-        calm_json_set(row, "guard", trials_json(pareto->trials, pareto->n_trials, r->encoder));
-        if (pareto->test.id)
-            calm_json_set(row, "quantized", measure_json(&pareto->test.measure));
-        calm_json_add(rows, row);
+        calm_json_add(rows, CALM_OBJECT(
+            CALM_KV("budget", pareto->budget), CALM_KV("bits_per_weight", result->bits_per_weight),
+            CALM_KV("result", result->name), CALM_KV("verdict", pareto->verdict),
+            CALM_KV("target", target_json(r, pareto)),
+            CALM_KV("guard", trials_json(pareto->trials, pareto->n_trials, r->encoder)),
+            CALM_KV("quantized", pareto->test.id ? measure_json(&pareto->test.measure) : NULL)));
     }
     return rows;
-}
-
-/* Several budgets: no checkpoint, one row each. */
-static calm_status print_budgets_json(calm_ctx *ctx, const calm_result *r)
-{
-    calm_json *root = calm_json_new_object();
-    calm_json_set_int(root, "run", r->run_id);
-    calm_json_set(root, "budgets", budgets_json(r));
-    calm_json_set_string(root, "store", r->recipe->store);
-    calm_json_set_number(root, "seconds", r->seconds);
-    const calm_status status = calm_print_json(ctx, root);
-    calm_json_free(root);
-    return status;
 }
 
 static calm_json *gates_json(const calm_result *r)
 {
     calm_json *gates = calm_json_new_array();
-    for (size_t i = 0; i < r->recipe->n_gates; i++) {
-        calm_json *row = calm_json_new_object();
-        calm_json_set_string(row, "gate", r->recipe->gates[i].text);
-        calm_json_set_number(row, "measured", r->gate_values[i]);
-        calm_json_set_bool(row, "holds", calm_gate_holds(&r->recipe->gates[i], r->gate_values[i]));
-        calm_json_add(gates, row);
-    }
+    for (size_t i = 0; i < r->recipe->n_gates; i++)
+        calm_json_add(gates, CALM_OBJECT(CALM_KV("gate", r->recipe->gates[i].text),
+                                         CALM_KV("measured", r->gate_values[i]),
+                                         CALM_KV("holds", calm_gate_holds(&r->recipe->gates[i], r->gate_values[i]))));
     return gates;
 }
 
 calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const char *lock)
 {
-    if (r->recipe->n_budgets > 1)
-        return print_budgets_json(ctx, r);
-    calm_json *root = calm_json_new_object(), *units = calm_json_new_array();
-    calm_status status = calm_summary_units(ctx, r, add_unit_json, units);
-    calm_json_set_int(root, "run", r->run_id);
-    calm_json_set_string(root, "result", r->name);
-    calm_json_set_string(root, "verdict", r->verdict);
-    set_target(r, r->pareto, root);
-    calm_json_set_number(root, "bits_per_weight", r->bits_per_weight);
-    calm_json_set_int(root, "bytes_before", r->bytes_before);
-    calm_json_set_int(root, "bytes_after", r->bytes_after);
+    if (r->recipe->n_budgets > 1)    /* no checkpoint, a row for each */
+        return calm_print_json(ctx, CALM_OBJECT(CALM_KV("run", r->run_id), CALM_KV("budgets", budgets_json(r)),
+                                                CALM_KV("store", r->recipe->store), CALM_KV("seconds", r->seconds)));
+    calm_json *units = calm_json_new_array(), *before = NULL, *after = NULL;
+    calm_summary_units(ctx, r, add_unit_json, units);
     if (r->evaluates) {
-        if (!r->encoder)
-            calm_json_set(root, "float", measure_json(&r->eval_float));
-        calm_json_set(root, "quantized", measure_json(&r->eval_result));
+        before = r->encoder ? NULL : measure_json(&r->eval_float);
+        after = measure_json(&r->eval_result);
     }
-    calm_json_set(root, "guard", trials_json(r->trials, r->guard.n ? r->n_trials : 0, r->encoder));
-    calm_json_set(root, "units", units);
-    if (r->recipe->n_gates)
-        calm_json_set(root, "gates", gates_json(r));
-    calm_json_set_string(root, "checkpoint", r->recipe->output);
-    calm_json_set_string(root, "store", r->recipe->store);
-    calm_json_set_string(root, "lock", lock);
-    calm_json_set_int(root, "candidates_from_store", (int64_t)r->n_cached);
-    calm_json_set_number(root, "seconds", r->seconds);
-    calm_json_set_number(root, "score_seconds", r->score_seconds);
-    if (status == CALM_OK)
-        status = calm_print_json(ctx, root);
-    calm_json_free(root);
-    return status;
+    return calm_print_json(ctx, CALM_OBJECT(
+        CALM_KV("run", r->run_id), CALM_KV("result", r->name), CALM_KV("verdict", r->verdict),
+        CALM_KV("target", target_json(r, r->pareto)), CALM_KV("bits_per_weight", r->bits_per_weight),
+        CALM_KV("bytes_before", r->bytes_before), CALM_KV("bytes_after", r->bytes_after), CALM_KV("float", before),
+        CALM_KV("quantized", after), CALM_KV("guard", trials_json(r->trials, r->guard.n ? r->n_trials : 0, r->encoder)),
+        CALM_KV("units", units), CALM_KV("gates", r->recipe->n_gates ? gates_json(r) : NULL),
+        CALM_KV("checkpoint", r->recipe->output), CALM_KV("store", r->recipe->store), CALM_KV("lock", lock),
+        CALM_KV("candidates_from_store", r->n_cached), CALM_KV("seconds", r->seconds),
+        CALM_KV("score_seconds", r->score_seconds)));
 }

@@ -1,4 +1,4 @@
-/* The two things that `calm inspect` looks into: stores (inspect_store.c) and model directories (inspect_model.c). */
+/* calm inspect: stores (inspect_store.c) and model directories (inspect_model.c). */
 #ifndef CALM_CLI_INSPECT_INSPECT_H
 #define CALM_CLI_INSPECT_INSPECT_H
 
@@ -9,9 +9,9 @@
 
 typedef enum calm_inspect_form { CALM_INSPECT_TEXT, CALM_INSPECT_JSON, CALM_INSPECT_CSV } calm_inspect_form;
 
-/* What is asked for. */
+/* The words and options of one call. */
 typedef struct calm_inspect_query {
-    const char *what;            /* "choices"; NULL: "summary"                                     */
+    const char *what;            /* the view, "choices"; NULL: "summary"                           */
     const char *const *args;     /* [n_args] words behind it: runs, or a SELECT                    */
     size_t n_args;
     calm_inspect_form form;
@@ -21,15 +21,20 @@ typedef struct calm_inspect_query {
     bool ascii;                  /* nothing but ASCII in strips                                    */
 } calm_inspect_query;
 
-/* Print from the store at `path`, which is opened for reading alone.
- * CALM_EARG: no such WHAT (suggests the nearest), words or options that it does not take, a SELECT that is wrong or
+/* Print a view of the store at `path`, which is opened read-only.
+ * CALM_EARG: no such view (suggests the nearest), words or options that it does not have, a SELECT that is wrong or
  * would write.  CALM_ENOTFOUND: no such run or unit.  Else as calm_store_open. */
 calm_status calm_inspect_store(calm_ctx *ctx, const char *path, const calm_inspect_query *query);
+
+/* Always CALM_EARG: "OWNER: cannot show WHAT", with the nearest of names [n] as a suggestion, and all of them. */
+calm_status calm_inspect_unknown(calm_ctx *ctx, const char *owner, const char *what, const char *const *names,
+                                 size_t n);
 
 /* The names of a store's views, [*n], static storage. */
 const char *const *calm_inspect_views(size_t *n);
 
-/* Print from the model directory `dir`; `note` (may be NULL) stands above it.  CALM_EARG; else as calm_model_open. */
+/* Print a view of the model directory `dir`; `note` (may be NULL) is a member of its summary.  CALM_EARG;
+ * else as calm_model_open. */
 calm_status calm_inspect_model(calm_ctx *ctx, const char *dir, const char *note, const calm_inspect_query *query);
 
 #endif

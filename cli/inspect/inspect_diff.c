@@ -53,15 +53,12 @@ static calm_status add_facts(calm_ctx *ctx, calm_inspection *in, const char *key
     calm_inspect_section *section = calm_inspect_section_new(in, key, title);
     const calm_value first = calm_value_int(in->run), second = calm_value_int(in->other);
     facts a = {.n = 0}, b = {.n = 0};
-    calm_inspect_columns(&section->table, "name first second");
+    calm_table_columns(&section->table, "name|first|second");
     CALM_TRY(calm_store_query(ctx, in->store, sql, &first, 1, keep_facts, &a));
     CALM_TRY(calm_store_query(ctx, in->store, sql, &second, 1, keep_facts, &b));
     for (size_t i = 0; i < a.n; i++) {
-        if (same(a.values[i], b.values[i]))
-            continue;
-        calm_table_text(&section->table, a.names[i]);
-        calm_table_text(&section->table, a.values[i]);
-        calm_table_text(&section->table, b.values[i]);
+        if (!same(a.values[i], b.values[i]))
+            CALM_CELLS(&section->table, CALM_TEXT(a.names[i]), CALM_TEXT(a.values[i]), CALM_TEXT(b.values[i]));
     }
     return CALM_OK;
 }
@@ -71,11 +68,8 @@ static calm_status add_facts(calm_ctx *ctx, calm_inspection *in, const char *key
 static calm_status add_value(calm_ctx *ctx, void *user, const char *pointer, const char *first, const char *second)
 {
     (void)ctx;
-    if (same(first, second))
-        return CALM_OK;
-    calm_table_text(user, pointer);
-    calm_table_text(user, first);
-    calm_table_text(user, second);
+    if (!same(first, second))
+        CALM_CELLS(user, CALM_TEXT(pointer), CALM_TEXT(first), CALM_TEXT(second));
     return CALM_OK;
 }
 
@@ -93,7 +87,7 @@ static calm_status add_recipes(calm_ctx *ctx, calm_inspection *in)
 {
     calm_inspect_section *section = calm_inspect_section_new(in, "recipe", "Recipe");
     calm_json *first = NULL, *second = NULL;
-    calm_inspect_columns(&section->table, "pointer first second");
+    calm_table_columns(&section->table, "pointer|first|second");
     calm_status status = read_recipe(ctx, in, in->run, &first);
     if (status == CALM_OK)
         status = read_recipe(ctx, in, in->other, &second);

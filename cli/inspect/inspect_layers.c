@@ -145,18 +145,13 @@ static void add_cell(const calm_inspect_units *units, size_t unit, size_t column
     const calm_pool_cell *cell = calm_inspect_cell(units, unit, column);
     if (!cell)
         return;
-    calm_table_text(table, calm_pool_unit(pool, unit));
-    calm_table_int(table, (int64_t)pool->jobs[first].block);
-    calm_table_text(table, pool->entries[column].name);
-    calm_table_text(table, units->stored.cells[first * pool->n_entries + column].algorithm);
-    calm_table_text(table, pool->entries[column].scheme_name);
-    calm_table_text(table, units->metric);
-    calm_table_number(table, cell->metric);
-    calm_table_number(table, calm_inspect_failure(units, unit, column)
-                                 ? NAN : calm_inspect_times(units->metric, cell->metric, least));
-    calm_table_bool(table, units->chosen[unit] == column);
-    calm_table_text(table, calm_inspect_failure(units, unit, column));
-    calm_table_int(table, cell->id);
+    const char *failure = calm_inspect_failure(units, unit, column);
+    CALM_CELLS(table, CALM_TEXT(calm_pool_unit(pool, unit)), CALM_INT(pool->jobs[first].block),
+               CALM_TEXT(pool->entries[column].name),
+               CALM_TEXT(units->stored.cells[first * pool->n_entries + column].algorithm),
+               CALM_TEXT(pool->entries[column].scheme_name), CALM_TEXT(units->metric), CALM_NUMBER(cell->metric),
+               CALM_NUMBER(failure ? NAN : calm_inspect_times(units->metric, cell->metric, least)),
+               CALM_BOOL(units->chosen[unit] == column), CALM_TEXT(failure), CALM_INT(cell->id));
 }
 
 calm_status calm_inspect_layers(calm_ctx *ctx, calm_inspection *in)
@@ -164,8 +159,8 @@ calm_status calm_inspect_layers(calm_ctx *ctx, calm_inspection *in)
     calm_inspect_section *section = calm_inspect_section_new(in, "layers", "Layers");
     calm_inspect_units units;
     bool seen = false;
-    calm_inspect_columns(&section->table,
-                         "unit #block entry algorithm scheme metric #score #times chosen failure #candidate");
+    calm_table_columns(&section->table,
+                       "unit|#block|entry|algorithm|scheme|metric|#score|#times_least|chosen|failure|#candidate");
     section->none = "there is no run";
     if (!in->run)
         return CALM_OK;

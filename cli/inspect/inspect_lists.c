@@ -1,6 +1,6 @@
 /* calm inspect STORE: plain lists, one query each.
  *
- * The queries read the tables, not the views v_*: those round for people.  Each finds its rows by primary keys; none
+ * The queries read the tables, not the views v_*: those round their figures.  Each finds its rows by primary keys; none
  * counts what all runs together have. */
 #include "cli/inspect/inspect_units.h"
 
@@ -71,8 +71,8 @@ static const char evaluations_sql[] =
 
 static const char ablation_sql[] =
     "SELECT a.run_id AS run, a.kind, a.subject, a.unit, a.metric, a.rule, a.bits, e.ppl, e.nll, e.kl, a.delta_kl, "
-    "e.error, 1 - e.cosine AS one_minus_cosine, a.delta_one_minus_cosine, a.delta_se, e.top1, e.spearman, a.differs, "
-    "a.seconds, a.failure "
+    "e.error, 1 - e.cosine AS one_minus_cosine, a.delta_one_minus_cosine, a.delta_se, e.top1, e.spearman, "
+    "a.differs AS changed_units, a.seconds, a.failure "
     "FROM ablation a LEFT JOIN evaluation e ON e.id = a.evaluation_id WHERE ?1 IN (0, a.run_id) "
     "ORDER BY a.run_id, coalesce(e.kl, 1 - e.cosine) IS NULL, coalesce(e.kl, 1 - e.cosine), a.subject";
 

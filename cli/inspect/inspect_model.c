@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/inspect/inspect_print.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/model.h"
 #include "ptq/quant/scheme.h"
@@ -25,7 +24,7 @@ typedef struct contents {
     const char *note;
     stored_linear *linears;    /* [n] block after block, in role order */
     size_t n, n_quantized, weights, bytes;
-    size_t stand_ins;          /* float numbers that stand for weights: scales, MLX's biases */
+    size_t n_scales;           /* float numbers that are no parameters: scales, MLX's biases */
 } contents;
 
 static double bits_per_weight(size_t bytes, size_t weights)
@@ -35,14 +34,13 @@ static double bits_per_weight(size_t bytes, size_t weights)
 
 /* ---- reading ---- */
 
-/* Is the tensor part of what stands for a weight?  Biases of layers, shapes and the order of columns are not. */
+/* Does the tensor count towards bits per weight?  Shapes and the order of columns (g_idx) do not. */
 static bool counts(calm_qformat_part part)
 {
     return part != CALM_QFORMAT_SHAPE && part != CALM_QFORMAT_INDEX;
 }
 
-/* Bytes of what stands for the weight - codes, scales and zeros, or the weight itself - and the dtype of scales or
- * weight. */
+/* Bytes of the weight as it is stored - codes, scales and zeros, or floats - and the dtype of its scales or floats. */
 static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, const calm_qformat_scheme *scheme,
                                   stored_linear *linear, size_t *floats, calm_dtype *dtype)
 {
@@ -87,7 +85,7 @@ static calm_status read_linear(calm_ctx *ctx, contents *to, const calm_job_ref *
                                 .scale_dtype = dtype};
     calm_scheme_name(&scheme, out->scheme);
     out->act_bits = stored.act_bits;
-    to->stand_ins += floats;
+    to->n_scales += floats;
     return CALM_OK;
 }
 
@@ -107,10 +105,10 @@ static calm_status read_contents(calm_ctx *ctx, const calm_model *model, content
     return CALM_OK;
 }
 
-/* Parameters of the float model, however they are stored: what is float and no scale, and what codes stand for. */
+/* Parameters of the float model: stored floats without scales, and the weights that are stored as codes. */
 static size_t count_parameters(const contents *in)
 {
-    size_t total = calm_model_n_params(in->model) - in->stand_ins;
+    size_t total = calm_model_n_params(in->model) - in->n_scales;
     for (size_t i = 0; i < in->n; i++)
         total += in->linears[i].quantized ? in->linears[i].out * in->linears[i].in : 0;
     return total;
@@ -120,60 +118,33 @@ static size_t count_parameters(const contents *in)
 
 static void fill_summary(const contents *in, calm_table *table)
 {
-    static const char *const names[] = {
-        "path", "architecture", "parameters", "dtype", "bytes", "blocks", "hidden_size", "intermediate_size", "heads",
-        "kv_heads", "head_dim", "vocab_size", "max_positions", "rope_theta", "norm_eps", "tied", "attention_bias",
-        "sliding_blocks", "quantized_linears", "linears", "bits_per_weight", "note",
-    };
     const calm_config *config = calm_model_config(in->model);
     size_t sliding = 0;
     for (size_t i = 0; i < config->n_blocks; i++)
         sliding += config->window[i] != 0;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        calm_table_column(table, names[i], CALM_ALIGN_LEFT);
-    calm_table_text(table, calm_model_dir(in->model));
-    calm_table_text(table, calm_model_class(in->model));
-    calm_table_int(table, (int64_t)count_parameters(in));
-    calm_table_text(table, calm_dtype_name(config->dtype));
-    calm_table_int(table, (int64_t)calm_model_bytes(in->model));
-    calm_table_int(table, (int64_t)config->n_blocks);
-    calm_table_int(table, (int64_t)config->hidden);
-    calm_table_int(table, (int64_t)config->inner);
-    calm_table_int(table, (int64_t)config->n_heads);
-    calm_table_int(table, (int64_t)config->n_kv);
-    calm_table_int(table, (int64_t)config->head_dim);
-    calm_table_int(table, (int64_t)config->vocab);
-    calm_table_int(table, (int64_t)config->max_positions);
-    calm_table_fixed(table, config->rope[CALM_ROPE_GLOBAL].theta, 0);
-    calm_table_scientific(table, calm_json_number(calm_json_get(calm_model_json(in->model), "rms_norm_eps"),
-                                                  (double)config->norm_eps), 0);
-    calm_table_bool(table, config->tied);
-    calm_table_bool(table, config->bias[CALM_ROLE_Q] || config->bias[CALM_ROLE_FUSED_QKV]);
-    calm_table_int(table, (int64_t)sliding);
-    calm_table_int(table, (int64_t)in->n_quantized);
-    calm_table_int(table, (int64_t)in->n);
-    calm_table_fixed(table, bits_per_weight(in->bytes, in->weights), 3);
-    calm_table_text(table, in->note);
+    calm_table_columns(table, "path|architecture|parameters|dtype|bytes|blocks|hidden_size|intermediate_size|heads|"
+                              "kv_heads|head_dim|vocab_size|max_positions|rope_theta|norm_eps|tied|attention_bias|"
+                              "sliding_blocks|quantized_linears|linears|bits_per_weight|note");
+    CALM_CELLS(table, CALM_TEXT(calm_model_dir(in->model)), CALM_TEXT(calm_model_class(in->model)),
+               CALM_INT(count_parameters(in)), CALM_TEXT(calm_dtype_name(config->dtype)),
+               CALM_INT(calm_model_bytes(in->model)), CALM_INT(config->n_blocks), CALM_INT(config->hidden),
+               CALM_INT(config->inner), CALM_INT(config->n_heads), CALM_INT(config->n_kv), CALM_INT(config->head_dim),
+               CALM_INT(config->vocab), CALM_INT(config->max_positions),
+               CALM_FIXED(config->rope[CALM_ROPE_GLOBAL].theta, 0),
+               CALM_SCIENTIFIC(calm_json_number(calm_json_get(calm_model_json(in->model), "rms_norm_eps"),
+                                                (double)config->norm_eps), 0),
+               CALM_BOOL(config->tied),
+               CALM_BOOL(config->bias[CALM_ROLE_Q] || config->bias[CALM_ROLE_FUSED_QKV]), CALM_INT(sliding),
+               CALM_INT(in->n_quantized), CALM_INT(in->n), CALM_FIXED(bits_per_weight(in->bytes, in->weights), 3),
+               CALM_TEXT(in->note));
 }
 
-static void add_size_columns(calm_table *table)
-{
-    calm_table_column(table, "out", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "in", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "weights", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "bytes", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "scheme", CALM_ALIGN_LEFT);
-    calm_table_column(table, "bits", CALM_ALIGN_RIGHT);
-}
+#define SIZE_COLUMNS "#out|#in|#weights|#bytes|scheme|#bits"
 
 static void add_sizes(calm_table *table, size_t out, size_t in, size_t bytes, const char *scheme)
 {
-    calm_table_int(table, (int64_t)out);
-    calm_table_int(table, (int64_t)in);
-    calm_table_int(table, (int64_t)(out * in));
-    calm_table_int(table, (int64_t)bytes);
-    calm_table_text(table, scheme);
-    calm_table_fixed(table, bits_per_weight(bytes, out * in), 3);
+    CALM_CELLS(table, CALM_INT(out), CALM_INT(in), CALM_INT(out * in), CALM_INT(bytes), CALM_TEXT(scheme),
+               CALM_FIXED(bits_per_weight(bytes, out * in), 3));
 }
 
 /* A linear's name within its block: "self_attn.q_proj". */
@@ -188,11 +159,7 @@ static const char *short_name(const contents *in, const stored_linear *linear)
 /* One row per job: its linears stand next to each other. */
 static void fill_blocks(const contents *in, calm_table *table)
 {
-    calm_table_column(table, "block", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "job", CALM_ALIGN_LEFT);
-    calm_table_column(table, "sublayer", CALM_ALIGN_LEFT);
-    add_size_columns(table);
-    calm_table_column(table, "linears", CALM_ALIGN_LEFT);
+    calm_table_columns(table, "#block|job|sublayer|" SIZE_COLUMNS "|linears");
     for (size_t first = 0, end; first < in->n; first = end) {
         const stored_linear *linear = &in->linears[first];
         const char *scheme = linear->scheme;
@@ -206,9 +173,8 @@ static void fill_blocks(const contents *in, calm_table *table)
             bytes += at->bytes;
             scheme = strcmp(at->scheme, scheme) == 0 ? scheme : "mixed";
         }
-        calm_table_int(table, (int64_t)linear->job->block);
-        calm_table_text(table, linear->job->role);
-        calm_table_text(table, calm_sublayer_name(calm_job_sublayer(linear->job->kind)));
+        CALM_CELLS(table, CALM_INT(linear->job->block), CALM_TEXT(linear->job->role),
+                   CALM_TEXT(calm_sublayer_name(calm_job_sublayer(linear->job->kind))));
         add_sizes(table, out, linear->in, bytes, scheme);
         calm_table_text(table, modules);
     }
@@ -216,13 +182,10 @@ static void fill_blocks(const contents *in, calm_table *table)
 
 static void fill_linears(const contents *in, calm_table *table)
 {
-    calm_table_column(table, "block", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "linear", CALM_ALIGN_LEFT);
-    add_size_columns(table);
+    calm_table_columns(table, "#block|linear|" SIZE_COLUMNS);
     for (size_t i = 0; i < in->n; i++) {
         const stored_linear *linear = &in->linears[i];
-        calm_table_int(table, (int64_t)linear->job->block);
-        calm_table_text(table, linear->module);
+        CALM_CELLS(table, CALM_INT(linear->job->block), CALM_TEXT(linear->module));
         add_sizes(table, linear->out, linear->in, linear->bytes, linear->scheme);
     }
 }
@@ -236,40 +199,23 @@ static const struct {
 
 #define N_VIEWS (sizeof views / sizeof *views)
 
-static calm_status print_json(calm_ctx *ctx, const char *what, const calm_table *table)
-{
-    calm_json *root = calm_json_new_object(), *rows;
-    calm_status status = calm_rows_json(ctx, table, &rows);
-    if (status == CALM_OK) {
-        calm_json_set(root, what, rows);
-        status = calm_print_json(ctx, root);
-    }
-    calm_json_free(root);
-    return status;
-}
-
-static calm_status print_text(calm_ctx *ctx, const calm_table *table, bool fields, bool csv)
-{
-    calm_text text;
-    calm_text_init(&text);
-    if (csv)
-        calm_table_write_csv(ctx, table, &text);
-    else if (fields)
-        calm_table_write_fields(ctx, table, 0, &text);
-    else
-        calm_table_write(ctx, table, 0, &text);
-    return calm_inspect_print(ctx, &text);
-}
-
 static calm_status print_view(calm_ctx *ctx, size_t view, const contents *in, calm_inspect_form form)
 {
     calm_table table;
+    calm_text text;
     calm_table_init(&table);
+    calm_text_init(&text);
     views[view].fill(in, &table);
-    calm_status status = form == CALM_INSPECT_JSON ? print_json(ctx, views[view].name, &table)
-                                                   : print_text(ctx, &table, view == 0, form == CALM_INSPECT_CSV);
+    if (form == CALM_INSPECT_JSON)
+        return calm_print_json(ctx, CALM_OBJECT(CALM_KV(views[view].name, calm_rows_json(ctx, &table))));
+    if (form == CALM_INSPECT_CSV)
+        calm_table_write_csv(ctx, &table, &text);
+    else if (view == 0)    /* the summary has one row of many columns */
+        calm_table_write_fields(ctx, &table, 0, &text);
+    else
+        calm_table_write(ctx, &table, 0, &text);
     calm_table_clear(&table);
-    return status;
+    return calm_print_text(ctx, &text);
 }
 
 calm_status calm_inspect_model(calm_ctx *ctx, const char *dir, const char *note, const calm_inspect_query *query)

@@ -23,7 +23,7 @@ static void put_key(calm_text *pointer, const char *key)
         calm_text_append(pointer, *at == '~' ? "~0" : *at == '/' ? "~1" : at, *at == '~' || *at == '/' ? 2 : 1);
 }
 
-static calm_status tell(calm_ctx *ctx, walk *w, const calm_json *first, const calm_json *second)
+static calm_status report(calm_ctx *ctx, walk *w, const calm_json *first, const calm_json *second)
 {
     calm_text texts[2];
     calm_text_init(&texts[0]);
@@ -54,8 +54,8 @@ static calm_status visit_member(calm_ctx *ctx, walk *w, const char *key, const c
     return status;
 }
 
-/* The recipe file that says what the resolved recipe says. */
-static bool says_the_same(const walk *w, const char *key)
+/* Member "document" of the root: the recipe file, which repeats the resolved recipe around it. */
+static bool is_document(const walk *w, const char *key)
 {
     return w->pointer.length == 0 && strcmp(key, "document") == 0;
 }
@@ -65,10 +65,10 @@ static calm_status visit_object(calm_ctx *ctx, walk *w, const calm_json *first, 
     const char *key;
     const calm_json *value;
     for (void *at = NULL; calm_json_next(first, &at, &key, &value);)
-        if (!says_the_same(w, key))
+        if (!is_document(w, key))
             CALM_TRY(visit_member(ctx, w, key, value, calm_json_get(second, key)));
     for (void *at = NULL; calm_json_next(second, &at, &key, &value);)
-        if (!calm_json_get(first, key) && !says_the_same(w, key))
+        if (!calm_json_get(first, key) && !is_document(w, key))
             CALM_TRY(visit_member(ctx, w, key, NULL, value));
     return CALM_OK;
 }
@@ -84,14 +84,14 @@ static calm_status visit_array(calm_ctx *ctx, walk *w, const calm_json *first, c
     return CALM_OK;
 }
 
-/* Values of different kinds are told whole. */
+/* Two objects or two arrays are walked; anything else is passed to fn as a whole. */
 static calm_status visit(calm_ctx *ctx, walk *w, const calm_json *first, const calm_json *second)
 {
     const calm_json *sample = first ? first : second;
     const bool inner = (!first || is_inner(first)) && (!second || is_inner(second)) &&
                        (!first || !second || calm_json_typeof(first) == calm_json_typeof(second));
     if (!inner)
-        return tell(ctx, w, first, second);
+        return report(ctx, w, first, second);
     return calm_json_typeof(sample) == CALM_JSON_OBJECT ? visit_object(ctx, w, first, second)
                                                         : visit_array(ctx, w, first, second);
 }

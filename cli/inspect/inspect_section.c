@@ -3,130 +3,65 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/inspect/inspect_print.h"
 #include "cli/print.h"
 #include "cli/inspect/inspect_view.h"
 
 #define STREAM_CELLS ((size_t)8192)    /* as many are held while rows stream */
+
+/* ---- errors ---- */
+
+calm_status calm_inspect_unknown(calm_ctx *ctx, const char *owner, const char *what, const char *const *names, size_t n)
+{
+    calm_text known;
+    const char *near = calm_nearest(what, names, n);
+    calm_text_init(&known);
+    for (size_t i = 0; i < n; i++)
+        calm_text_printf(&known, "%s%s", i ? ", " : "", names[i]);
+    calm_status status = calm_fail(ctx, CALM_EARG, "%s: cannot show \"%s\"%s%s%s; known: %s", owner, what,
+                                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "",
+                                   known.data ? known.data : "");
+    calm_text_clear(&known);
+    return status;
+}
 
 /* ---- columns: how numbers are shown; everything else is text ---- */
 
 typedef enum style { STYLE_INT, STYLE_BOOL, STYLE_FIXED, STYLE_SCIENTIFIC } style;
 
 typedef struct column {
-    const char *name;
     style style;
     int digits;
+    const char *names;    /* between spaces */
 } column;
 
 static const column numeric[] = {
-    {"run", STYLE_INT, 0},
-    {"block", STYLE_INT, 0},
-    {"candidate", STYLE_INT, 0},
-    {"version", STYLE_INT, 0},
-    {"models", STYLE_INT, 0},
-    {"runs", STYLE_INT, 0},
-    {"candidates", STYLE_INT, 0},
-    {"failed", STYLE_INT, 0},
-    {"scores", STYLE_INT, 0},
-    {"activations", STYLE_INT, 0},
-    {"choices", STYLE_INT, 0},
-    {"id", STYLE_INT, 0},
-    {"blob_bytes", STYLE_INT, 0},
-    {"bytes", STYLE_INT, 0},
-    {"bytes_before", STYLE_INT, 0},
-    {"bytes_after", STYLE_INT, 0},
-    {"parameters", STYLE_INT, 0},
-    {"blocks", STYLE_INT, 0},
-    {"hidden_size", STYLE_INT, 0},
-    {"vocab_size", STYLE_INT, 0},
-    {"windows", STYLE_INT, 0},
-    {"window_tokens", STYLE_INT, 0},
-    {"tokens", STYLE_INT, 0},
-    {"seed", STYLE_INT, 0},
-    {"score_windows", STYLE_INT, 0},
-    {"out", STYLE_INT, 0},
-    {"in", STYLE_INT, 0},
-    {"weights", STYLE_INT, 0},
-    {"channel", STYLE_INT, 0},
-    {"channels", STYLE_INT, 0},
-    {"window", STYLE_INT, 0},
-    {"position", STYLE_INT, 0},
-    {"massive", STYLE_INT, 0},
-    {"chosen", STYLE_BOOL, 0},
-    {"differs", STYLE_INT, 0},
-    {"disagrees", STYLE_BOOL, 0},
-    {"bits", STYLE_FIXED, 3},
-    {"bits_per_weight", STYLE_FIXED, 3},
-    {"log_rel_mse", STYLE_FIXED, 3},
-    {"ppl", STYLE_FIXED, 4},
-    {"ppl_float", STYLE_FIXED, 4},
-    {"ppl_result", STYLE_FIXED, 4},
-    {"nll", STYLE_FIXED, 5},
-    {"kl", STYLE_FIXED, 5},
-    {"kl_result", STYLE_FIXED, 5},
-    {"delta_kl", STYLE_FIXED, 5},
-    {"delta_se", STYLE_FIXED, 5},
-    {"error", STYLE_FIXED, 5},
-    {"cosine", STYLE_FIXED, 6},
-    {"cosine_min", STYLE_FIXED, 6},
-    {"cosine_result", STYLE_FIXED, 6},
-    {"spearman", STYLE_FIXED, 6},
-    {"one_minus_cosine", STYLE_FIXED, 5},
-    {"delta_one_minus_cosine", STYLE_FIXED, 5},
-    {"top1", STYLE_FIXED, 4},
-    {"seconds", STYLE_FIXED, 2},
-    {"activation_max", STYLE_FIXED, 2},
-    {"max", STYLE_FIXED, 2},
-    {"median", STYLE_FIXED, 4},
-    {"q999", STYLE_FIXED, 3},
-    {"rms", STYLE_FIXED, 4},
-    {"mean", STYLE_FIXED, 4},
-    {"std", STYLE_FIXED, 4},
-    {"crest", STYLE_FIXED, 1},
-    {"crest_max", STYLE_FIXED, 1},
-    {"ratio_median", STYLE_FIXED, 1},
-    {"ratio_max", STYLE_FIXED, 1},
-    {"times_median", STYLE_FIXED, 1},
-    {"percent", STYLE_FIXED, 1},
-    {"largest_growth", STYLE_FIXED, 2},
-    {"max_block_out", STYLE_FIXED, 2},
-    {"size_ratio", STYLE_FIXED, 4},
-    {"holds", STYLE_BOOL, 0},
-    {"same_text", STYLE_BOOL, 0},
-    {"ppl_first", STYLE_FIXED, 4},
-    {"ppl_second", STYLE_FIXED, 4},
-    {"kl_first", STYLE_FIXED, 5},
-    {"kl_second", STYLE_FIXED, 5},
-    {"cosine_first", STYLE_FIXED, 6},
-    {"cosine_second", STYLE_FIXED, 6},
-    {"top1_first", STYLE_FIXED, 4},
-    {"top1_second", STYLE_FIXED, 4},
-    {"damp", STYLE_SCIENTIFIC, 1},
-    {"one_minus_cka", STYLE_SCIENTIFIC, 2},
-    {"one_minus_cka_token", STYLE_SCIENTIFIC, 2},
-    {"rel_mse", STYLE_SCIENTIFIC, 2},
-    {"value", STYLE_SCIENTIFIC, 3},
+    {STYLE_INT, 0, " run block candidate version models runs candidates failed scores activations choices id "
+                   "blob_bytes bytes bytes_before bytes_after parameters blocks hidden_size vocab_size windows "
+                   "window_tokens tokens seed score_windows out in weights channel channels window position massive "
+                   "changed_units "},
+    {STYLE_BOOL, 0, " chosen disagrees holds same_text "},
+    {STYLE_FIXED, 1, " crest crest_max ratio_median ratio_max times_median percent "},
+    {STYLE_FIXED, 2, " seconds activation_max max largest_growth max_block_out "},
+    {STYLE_FIXED, 3, " bits bits_per_weight log_rel_mse q999 "},
+    {STYLE_FIXED, 4, " ppl ppl_float ppl_result ppl_first ppl_second top1 top1_first top1_second median rms mean std "
+                     "size_ratio "},
+    {STYLE_FIXED, 5, " nll kl kl_result kl_first kl_second delta_kl delta_se error one_minus_cosine "
+                     "delta_one_minus_cosine "},
+    {STYLE_FIXED, 6, " cosine cosine_min cosine_result cosine_first cosine_second spearman "},
+    {STYLE_SCIENTIFIC, 1, " damp "},
+    {STYLE_SCIENTIFIC, 2, " one_minus_cka one_minus_cka_token rel_mse "},
+    {STYLE_SCIENTIFIC, 3, " value "},
 };
 
+/* How a column of this name is shown; NULL: as its values are. */
 static const column *find_column(const char *name)
 {
+    const size_t n = strlen(name);
     for (size_t i = 0; i < sizeof numeric / sizeof *numeric; i++)
-        if (strcmp(numeric[i].name, name) == 0)
-            return &numeric[i];
+        for (const char *at = numeric[i].names; (at = strstr(at, name)); at += n)
+            if (n && at > numeric[i].names && at[-1] == ' ' && at[n] == ' ')
+                return &numeric[i];
     return NULL;
-}
-
-void calm_inspect_columns(calm_table *table, const char *headings)
-{
-    char name[64];
-    for (const char *at = headings; *at; at += strspn(at, " ")) {
-        const size_t n = strcspn(at, " ");
-        const bool number = *at == '#';
-        snprintf(name, sizeof name, "%.*s", (int)n - number, at + number);
-        calm_table_column(table, name, number ? CALM_ALIGN_RIGHT : CALM_ALIGN_LEFT);
-        at += n;
-    }
 }
 
 /* ---- rows ---- */
@@ -181,7 +116,7 @@ static void add_heading(calm_table *table, const char *const *names, size_t i, c
     calm_table_column(table, before ? name : names[i], align);
 }
 
-/* The first row says how a column is aligned that no style is known of, or that has text instead. */
+/* Align a column by its first value: columns without a style, and numeric ones that hold text. */
 static void align_by(const calm_value *value, calm_table_heading *heading)
 {
     if (value->type == CALM_VALUE_TEXT)
@@ -255,21 +190,13 @@ calm_status calm_inspect_printable(calm_ctx *ctx, const char *text, const char *
 
 static calm_status print_json(calm_ctx *ctx, calm_inspection *in)
 {
-    calm_json *root = calm_json_new_object(), *rows;
-    calm_status status = CALM_OK;
-    for (size_t i = 0; i < in->n_sections && status == CALM_OK; i++) {
+    calm_json *root = calm_json_new_object();
+    for (size_t i = 0; i < in->n_sections && ctx->status == CALM_OK; i++) {
         calm_inspect_section *section = &in->sections[i];
-        rows = section->json;
+        calm_json_set(root, section->key, section->json ? section->json : calm_rows_json(ctx, &section->table));
         section->json = NULL;
-        if (!rows)
-            status = calm_rows_json(ctx, &section->table, &rows);
-        if (status == CALM_OK)
-            calm_json_set(root, section->key, rows);
     }
-    if (status == CALM_OK)
-        status = calm_print_json(ctx, root);
-    calm_json_free(root);
-    return status;
+    return calm_print_json(ctx, root);
 }
 
 static calm_status print_csv(calm_ctx *ctx, calm_inspection *in, bool several)
@@ -283,7 +210,7 @@ static calm_status print_csv(calm_ctx *ctx, calm_inspection *in, bool several)
             calm_text_printf(&text, "%s%s\r\n", i ? "\r\n" : "", in->sections[i].key);
         calm_table_write_csv(ctx, &in->sections[i].table, &text);
     }
-    return calm_inspect_print(ctx, &text);
+    return calm_print_text(ctx, &text);
 }
 
 /* "Run 3: qwen, finished" */
@@ -334,7 +261,7 @@ static calm_status print_text(calm_ctx *ctx, calm_inspection *in, bool several)
             calm_text_append(&text, "\n", 1);
         write_section(ctx, &in->sections[i], several || in->sections[i].titled, in->raw, &text);
     }
-    return calm_inspect_print(ctx, &text);
+    return calm_print_text(ctx, &text);
 }
 
 calm_status calm_inspect_print_sections(calm_ctx *ctx, calm_inspection *in, bool several)

@@ -45,8 +45,7 @@ static const char artifacts_sql[] =
 static calm_status add_value(calm_ctx *ctx, void *user, const char *pointer, const char *first, const char *second)
 {
     (void)ctx, (void)second;
-    calm_table_text(user, pointer);
-    calm_table_text(user, first);
+    CALM_CELLS(user, CALM_TEXT(pointer), CALM_TEXT(first));
     return CALM_OK;
 }
 
@@ -56,7 +55,7 @@ static calm_status add_recipe(calm_ctx *ctx, calm_inspection *in)
     const calm_value run = calm_value_int(in->run);
     calm_inspect_section *section = calm_inspect_section_new(in, "recipe", "Recipe, resolved");
     calm_value text;
-    calm_inspect_columns(&section->table, "pointer value");
+    calm_table_columns(&section->table, "pointer|value");
     if (!in->run)
         return CALM_OK;
     CALM_TRY(calm_store_query_one(ctx, in->store, "SELECT recipe FROM run WHERE id = ?1", &run, 1, &text, 1));

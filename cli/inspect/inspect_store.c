@@ -1,13 +1,10 @@
-/* calm inspect STORE: the table of views, and which runs are meant. */
-#include <ctype.h>
-#include <errno.h>
-#include <stdlib.h>
+/* calm inspect STORE: the table of views, and the runs to show. */
 #include <string.h>
 
-#include "cli/inspect/inspect_print.h"
 #include "cli/inspect/inspect_view.h"
+#include "ptq/run/stored_run.h"
 
-/* What stands behind WHAT. */
+/* The words that may follow WHAT. */
 typedef enum words { RUNS_ALL, RUN_NEWEST, RUNS_TWO, SELECT } words;
 
 /* One WHAT. */
@@ -75,17 +72,6 @@ static calm_status find_view(calm_ctx *ctx, const char *path, const calm_inspect
 
 /* ---- runs ---- */
 
-static calm_status parse_run(calm_ctx *ctx, const char *word, int64_t *run)
-{
-    char *end;
-    errno = 0;
-    const long long value = strtoll(word, &end, 10);
-    if (!isdigit((unsigned char)word[0]) || *end || errno || value < 1)
-        return calm_fail(ctx, CALM_EARG, "calm inspect: RUN \"%s\": expected a number from 1", word);
-    *run = value;
-    return CALM_OK;
-}
-
 /* "it has 1, 2, 5", of many the newest. */
 static calm_status no_run(calm_ctx *ctx, calm_store *store, int64_t asked)
 {
@@ -103,13 +89,13 @@ static calm_status no_run(calm_ctx *ctx, calm_store *store, int64_t asked)
 static calm_status find_run(calm_ctx *ctx, calm_store *store, const char *word, int64_t *run)
 {
     calm_value found;
-    CALM_TRY(parse_run(ctx, word, run));
+    CALM_TRY(calm_stored_run_number(ctx, "inspect", word, run));
     const calm_value param = calm_value_int(*run);
     CALM_TRY(calm_store_query_one(ctx, store, "SELECT count(*) FROM run WHERE id = ?1", &param, 1, &found, 1));
     return found.integer ? CALM_OK : no_run(ctx, store, *run);
 }
 
-/* The runs that are meant; 0: all of them, or there is none. */
+/* The runs to show; 0: all of them, or there is none. */
 static calm_status find_runs(calm_ctx *ctx, const view *shown, calm_inspection *in)
 {
     calm_value newest;

@@ -12,7 +12,7 @@ static bool has_budget(const calm_json *owner)
     return calm_json_size(budget) > 0 || isfinite(calm_json_number(budget, NAN));
 }
 
-/* How the run chose, as far as this program knows it: another version's unit, rule or metric can still be shown. */
+/* Unit, rule and metric of the run.  Those of a newer version are shown by name, and `rule_known` is false. */
 static void resolve(const char *metric, calm_inspect_units *units, calm_pool_query *query)
 {
     calm_point point;
@@ -27,7 +27,7 @@ static void resolve(const char *metric, calm_inspect_units *units, calm_pool_que
     units->tie = query->metric && strncmp(query->metric, "delta_", 6) == 0 ? "delta_log_rel_mse" : "log_rel_mse";
 }
 
-/* A word of the store that names nothing (any more) leaves nothing out: it is shown, not obeyed. */
+/* Exclude what one stored --forbid names.  A name that matches nothing is ignored: an old store must stay readable. */
 static calm_status leave_out(calm_ctx *ctx, const calm_requests *one, calm_inspect_units *units)
 {
     const size_t n = units->stored.pool.n_units * units->stored.pool.n_entries;
@@ -42,7 +42,7 @@ static calm_status leave_out(calm_ctx *ctx, const calm_requests *one, calm_inspe
     return CALM_OK;
 }
 
-/* What else decided than scores: a budget, and what calm select was to leave out. */
+/* What decided beside the scores: a bit budget, and --forbid of calm select. */
 static calm_status read_requests(calm_ctx *ctx, calm_inspect_units *units)
 {
     const calm_json *recipe = units->run.recipe;
@@ -52,13 +52,14 @@ static calm_status read_requests(calm_ctx *ctx, calm_inspect_units *units)
     calm_pin *pins;
     units->budget = has_budget(recipe) || has_budget(calm_json_get(recipe, "select"));
     CALM_TRY(calm_stored_requests(ctx, &units->run, 0, &forbid, &pins, &requests));
-    const calm_requests nothing = {.budget = NAN};    /* not its pins: the rule is asked */
+    /* Without the pins: calm_inspect_choose shows what the rule alone would choose. */
+    const calm_requests nothing = {.budget = NAN};
     CALM_TRY(calm_scope_open(ctx, pool, &nothing, &units->scope));
     for (size_t i = 0; i < requests.n_forbid; i++) {
         const calm_requests one = {.budget = NAN, .forbid = &forbid[i], .n_forbid = 1};
         CALM_TRY(leave_out(ctx, &one, units));
     }
-    /* What is not there does not compete: its unit has fewer candidates. */
+    /* An entry without a candidate does not compete; a pool may have fewer candidates for some units. */
     for (size_t u = 0; u < pool->n_units; u++)
         for (size_t i = 0; i < pool->n_entries; i++)
             units->scope.allowed[u * pool->n_entries + i] &= calm_inspect_cell(units, u, i) != NULL;

@@ -1,4 +1,4 @@
-/* The units of a stored run as views show them: its pool, what was chosen, and what the rule takes. */
+/* The units of a stored run as views show them: pool, choices, and the choice that the rule makes again. */
 #ifndef CALM_CLI_INSPECT_INSPECT_UNITS_H
 #define CALM_CLI_INSPECT_INSPECT_UNITS_H
 
@@ -11,8 +11,8 @@
 typedef struct calm_inspect_units {
     calm_stored_run run;         /* without its recipe's JSON, which is released                    */
     calm_stored_pool stored;     /* every job of the model, with the cells of the run               */
-    calm_scope scope;            /* what calm select was to leave out                               */
-    const char *metric;          /* that the cells were read with: the run's, or asked for; NULL: none */
+    calm_scope scope;            /* entries that may be chosen: without --forbid of calm select     */
+    const char *metric;          /* of the cells: --metric or the run's; NULL: none                 */
     const char *tie;             /* what decides near ties: "log_rel_mse" at the metric's point     */
     const char *rule;            /* of the run; NULL: none                                          */
     bool rule_known;             /* this program has it, and the metric                             */
@@ -39,21 +39,22 @@ calm_status calm_inspect_unit_find(calm_ctx *ctx, const calm_pool *pool, int64_t
 /* Block id, first and last position of --unit as query parameters [3]; NULLs where it is not given. */
 calm_status calm_inspect_unit_params(calm_ctx *ctx, const calm_inspection *in, calm_value params[3]);
 
-/* Why the entry cannot be had for a unit: the failure of one of its jobs; NULL: it can, or there is no candidate. */
+/* The failure of the entry on one of the unit's jobs; NULL: none failed, or there is no candidate. */
 const char *calm_inspect_failure(const calm_inspect_units *units, size_t unit, size_t entry);
 
-/* Was the entry to be left out of the unit (--forbid of calm select)? */
+/* Is the entry excluded from the unit (--forbid of calm select)? */
 bool calm_inspect_forbidden(const calm_inspect_units *units, size_t unit, size_t entry);
 
 /* How many times the least of a metric a value is, 1 and up: e^(difference) of a logarithm, else 1 + (value - least) /
  * |least|, which is value / least where that is positive.  NaN where a value is. */
 double calm_inspect_times(const char *metric, double value, double least);
 
-/* Least value of the metric among the entries that can be had for a unit; NaN: there is none. */
+/* Least value of the metric among the entries of a unit that did not fail; NaN: there is none. */
 double calm_inspect_least(const calm_inspect_units *units, size_t unit);
 
-/* What the rule takes of a unit from the stored scores, and its sentence in ctx->out; among the chosen scheme alone
- * where a budget decided between schemes.  *out is CALM_INSPECT_NONE when the rule cannot say; *reason is why. */
+/* The entry that the rule chooses for a unit from the stored scores, and its reason in ctx->out; among entries of the
+ * chosen scheme alone where a budget decided between schemes.  *out is CALM_INSPECT_NONE, and *reason says why,
+ * when the rule is unknown or cannot choose. */
 calm_status calm_inspect_choose(calm_ctx *ctx, const calm_inspect_units *units, size_t unit, size_t *out,
                                 const char **reason);
 

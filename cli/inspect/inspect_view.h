@@ -1,4 +1,4 @@
-/* Views of a store: what one WHAT of `calm inspect STORE` shows.
+/* Views of a store: one per WHAT of `calm inspect STORE`.
  *
  * A view fills sections, each a table under a name; inspect_section.c prints them as text, JSON or CSV.  The table of
  * views is in inspect_store.c. */
@@ -14,19 +14,19 @@
 typedef struct calm_inspect_section {
     const char *key;       /* member of the JSON, name in the CSV                                  */
     const char *title;     /* above it where a view has several sections                           */
-    const char *none;      /* text that stands for no rows; NULL: the headings do                  */
+    const char *none;      /* text that is printed when there are no rows; NULL: the headings      */
     bool fields;           /* text has one line per cell                                           */
     bool titled;           /* the title is printed even when there is no other section             */
     calm_table table;
     calm_json *json;       /* in the JSON instead of the rows; NULL: the rows; owned               */
-    calm_text text;        /* for people instead of the table; empty: the table; owned             */
+    calm_text text;        /* in the text form instead of the table; empty: the table; owned       */
 } calm_inspect_section;
 
 /* A view being filled. */
 typedef struct calm_inspection {
     const calm_inspect_query *query;
     calm_store *store;
-    int64_t run, other;    /* runs that are meant; 0: all of them, or there is none                */
+    int64_t run, other;    /* runs to show; 0: all of them, or there is none                       */
     bool headed;           /* text begins with a line that names each run                          */
     bool raw;              /* columns are the user's: no style goes by their names                 */
     bool streams;          /* rows go to stdout as CSV as they come                                */
@@ -43,7 +43,7 @@ calm_inspect_section *calm_inspect_section_new(calm_inspection *in, const char *
 calm_status calm_inspect_select(calm_ctx *ctx, calm_inspection *in, const char *key, const char *title, const char *sql,
                                 const calm_value *params, size_t n, calm_inspect_section **out);
 
-/* Print all sections to stdout in the form that is asked for; text begins with a line per run.  Of a view of several
+/* Print all sections to stdout in the form of the query; text begins with a line per run.  Of a view of several
  * sections CSV is one block per section, its name on a line of its own and an empty line between blocks. */
 calm_status calm_inspect_print_sections(calm_ctx *ctx, calm_inspection *in, bool several);
 
@@ -52,9 +52,6 @@ void calm_inspection_clear(calm_inspection *in);
 
 /* The form of a stored text that may stand in a message or on a terminal, in ctx->out. */
 calm_status calm_inspect_printable(calm_ctx *ctx, const char *text, const char **out);
-
-/* Columns for numbers are aligned to the right: add headings, separated by spaces, those that begin with '#' so. */
-void calm_inspect_columns(calm_table *table, const char *headings);
 
 /* ---- views, one per file ---- */
 

@@ -6,7 +6,7 @@
 
 /* ---- the unit ---- */
 
-/* Does the stored choice follow from the stored scores?  In words. */
+/* Is the stored choice what the rule makes of the stored scores?  In words. */
 static const char *follows(const calm_inspect_units *units, size_t unit, size_t rule)
 {
     const calm_stored_choice *choice = calm_inspect_chosen(units, unit);
@@ -46,23 +46,19 @@ static calm_status fill_unit(calm_ctx *ctx, const calm_inspect_units *units, siz
     const char *result = units->run.result;
     calm_table *table = &section->table;
     section->fields = true;
-    calm_inspect_columns(table, "unit jobs chosen reason rule metric tie_metric rule_takes rule_says follows advice "
-                                "disagrees result verdict");
+    calm_table_columns(table, "unit|jobs|chosen|reason|rule|metric|tie_metric|rule_choice|rule_reason|consistent|"
+                              "advice|disagrees|result|verdict");
     calm_table_text(table, calm_pool_unit(&units->stored.pool, unit));
     CALM_TRY(put_jobs(ctx, table, &units->stored.pool, unit));
     if (choice->decided && !choice->candidate)
         calm_table_text(table, "float");
     else
         put_name(table, units, units->chosen[unit]);
-    calm_table_text(table, choice->reason);
-    calm_table_text(table, units->rule);
-    calm_table_text(table, units->metric);
-    calm_table_text(table, units->tie);
+    CALM_CELLS(table, CALM_TEXT(choice->reason), CALM_TEXT(units->rule), CALM_TEXT(units->metric),
+               CALM_TEXT(units->tie));
     put_name(table, units, rule);
-    calm_table_text(table, sentence);
-    calm_table_text(table, follows(units, unit, rule));
-    calm_table_text(table, choice->advice);
-    calm_table_bool(table, choice->disagrees);
+    CALM_CELLS(table, CALM_TEXT(sentence), CALM_TEXT(follows(units, unit, rule)), CALM_TEXT(choice->advice),
+               CALM_BOOL(choice->disagrees));
     if (result && strncmp(result, "hybrid", 6) != 0)
         calm_table_format(table, "uniform %s: this unit has that in the checkpoint", result);
     else
@@ -76,11 +72,11 @@ static calm_status fill_unit(calm_ctx *ctx, const calm_inspect_units *units, siz
 typedef struct judged {
     const calm_inspect_units *units;
     size_t unit;
-    size_t rule;           /* entry that the rule takes */
+    size_t rule;           /* entry that the rule chooses */
     double least;          /* of the metric among those that compete with it */
 } judged;
 
-/* Why a candidate that could have been had is not what the rule takes. */
+/* Why the rule did not choose a candidate that did not fail and is not excluded. */
 static calm_status beaten(calm_ctx *ctx, const judged *j, const calm_pool_cell *cell, char **out)
 {
     const calm_pool_cell *winner = calm_inspect_cell(j->units, j->unit, j->rule);
@@ -132,7 +128,7 @@ static calm_status say_why(calm_ctx *ctx, const judged *j, size_t entry, char **
     return beaten(ctx, j, cell, out);
 }
 
-/* The metrics of outputs that people know a candidate by, beside what the rule reads. */
+/* Common metrics of the candidate's output, beside those that the rule compares. */
 static const char more_sql[] =
     "SELECT max(iif(metric = 'cka', value, NULL)), max(iif(metric = 'cka_token', value, NULL)), "
     "max(iif(metric = 'rel_mse', value, NULL)), max(iif(metric = 'probe_kl', value, NULL)) "
@@ -148,19 +144,14 @@ static calm_status add_candidate(calm_ctx *ctx, calm_store *store, const judged 
     char *why;
     CALM_TRY(say_why(ctx, j, entry, &why));
     CALM_TRY(calm_store_query_one(ctx, store, more_sql, params, 2, more, 4));
-    calm_table_text(table, pool->entries[entry].name);
-    calm_table_bool(table, entry == j->units->chosen[j->unit]);
-    calm_table_number(table, cell->metric);
-    calm_table_number(table, cell->metric - j->least);
-    calm_table_number(table, calm_inspect_times(j->units->metric, cell->metric, j->least));
-    calm_table_number(table, cell->tie);
-    calm_table_text(table, why);
+    CALM_CELLS(table, CALM_TEXT(pool->entries[entry].name), CALM_BOOL(entry == j->units->chosen[j->unit]),
+               CALM_NUMBER(cell->metric), CALM_NUMBER(cell->metric - j->least),
+               CALM_NUMBER(calm_inspect_times(j->units->metric, cell->metric, j->least)), CALM_NUMBER(cell->tie),
+               CALM_TEXT(why));
     for (size_t i = 0; i < 4; i++)
         calm_table_scientific(table, calm_value_as_real(&more[i]), 2);
-    calm_table_fixed(table, stored->bits_per_weight, 3);
-    calm_table_text(table, stored->algorithm);
-    calm_table_text(table, pool->entries[entry].scheme_name);
-    calm_table_int(table, cell->id);
+    CALM_CELLS(table, CALM_FIXED(stored->bits_per_weight, 3), CALM_TEXT(stored->algorithm),
+               CALM_TEXT(pool->entries[entry].scheme_name), CALM_INT(cell->id));
     return CALM_OK;
 }
 
@@ -192,8 +183,9 @@ static calm_status fill_candidates(calm_ctx *ctx, calm_inspection *in, const jud
 {
     const size_t n_entries = j->units->stored.pool.n_entries;
     size_t *order, n = 0, at;
-    calm_inspect_columns(&section->table, "entry chosen #metric #over_least #times #tie_metric why #one_minus_cka "
-                                          "#one_minus_cka_token #rel_mse #probe_kl #bits algorithm scheme #candidate");
+    calm_table_columns(&section->table, "entry|chosen|#score|#above_least|#times_least|#tie_score|reason|"
+                                        "#one_minus_cka|#one_minus_cka_token|#rel_mse|#probe_kl|#bits|algorithm|scheme|"
+                                        "#candidate");
     section->none = "it has no candidates";
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, order, n_entries));
     for (size_t i = 0; i < n_entries; i++) {

@@ -206,10 +206,48 @@ void calm_json_set(calm_json *object, const char *key, calm_json *value)
     json_object_set_new(raw(object), key, raw(value));
 }
 
-void calm_json_set_string(calm_json *object, const char *key, const char *value)
+calm_json *calm_json_of_string(const char *value)
 {
     json_t *text = value ? json_string(value) : NULL;
-    json_object_set_new(raw(object), key, text ? text : json_null());
+    return wrap(text ? text : json_null());
+}
+
+calm_json *calm_json_of_int(long long value)
+{
+    return wrap(json_integer(value));
+}
+
+calm_json *calm_json_of_size(size_t value)
+{
+    return wrap(json_integer((json_int_t)value));
+}
+
+calm_json *calm_json_of_number(double value)
+{
+    return wrap(isfinite(value) ? json_real(value) : json_null());
+}
+
+calm_json *calm_json_of_bool(bool value)
+{
+    return wrap(json_boolean(value));
+}
+
+calm_json *calm_json_of_json(calm_json *value)
+{
+    return value;
+}
+
+calm_json *calm_json_extend(calm_json *object, const calm_json_member *members)
+{
+    for (const calm_json_member *member = members; member->key; member++)
+        if (member->value)
+            calm_json_set(object, member->key, member->value);
+    return object;
+}
+
+void calm_json_set_string(calm_json *object, const char *key, const char *value)
+{
+    calm_json_set(object, key, calm_json_of_string(value));
 }
 
 void calm_json_set_bytes(calm_json *object, const char *key, const char *bytes, size_t n)
@@ -219,17 +257,17 @@ void calm_json_set_bytes(calm_json *object, const char *key, const char *bytes, 
 
 void calm_json_set_int(calm_json *object, const char *key, int64_t value)
 {
-    json_object_set_new(raw(object), key, json_integer(value));
+    calm_json_set(object, key, calm_json_of_int(value));
 }
 
 void calm_json_set_number(calm_json *object, const char *key, double value)
 {
-    json_object_set_new(raw(object), key, isfinite(value) ? json_real(value) : json_null());
+    calm_json_set(object, key, calm_json_of_number(value));
 }
 
 void calm_json_set_bool(calm_json *object, const char *key, bool value)
 {
-    json_object_set_new(raw(object), key, json_boolean(value));
+    calm_json_set(object, key, calm_json_of_bool(value));
 }
 
 void calm_json_add(calm_json *array, calm_json *value)

@@ -86,6 +86,39 @@ void calm_json_set_number(calm_json *object, const char *key, double value);
 void calm_json_set_bool(calm_json *object, const char *key, bool value);
 /* Set a member, append an element; the object or array then owns `value`. */
 void calm_json_set(calm_json *object, const char *key, calm_json *value);
+
+/* A whole object as the list of its members, each of which becomes what the type of its value says:
+ *
+ *   calm_json *row = CALM_OBJECT(CALM_KV("name", trial->name), CALM_KV("kl", trial->kl), CALM_KV("tasks", tasks));
+ *
+ * char *: a string, NULL: null.  size_t, int64_t, long long: a whole number.  double: a number, null when not finite.
+ * bool.  calm_json *: itself, taken over; NULL: no such member.  An int does not compile: most are comparisons, which
+ * need a cast to bool. */
+typedef struct calm_json_member {
+    const char *key;
+    calm_json *value;
+} calm_json_member;
+
+#define CALM_OBJECT(...) CALM_EXTEND(calm_json_new_object(), __VA_ARGS__)
+#define CALM_EXTEND(object, ...) calm_json_extend((object), (const calm_json_member[]){__VA_ARGS__, {0}})
+#define CALM_KV(key, value) {(key), CALM_JSON_OF(value)}
+#define CALM_JSON_OF(value)                                                                                  \
+    _Generic((value), char *: calm_json_of_string, const char *: calm_json_of_string, bool: calm_json_of_bool, \
+             double: calm_json_of_number, size_t: calm_json_of_size, long: calm_json_of_int,                   \
+             long long: calm_json_of_int, calm_json *: calm_json_of_json)(value)
+
+/* Set the members of a list, which ends with a NULL key; returns `object`. */
+calm_json *calm_json_extend(calm_json *object, const calm_json_member *members);
+
+/* New values, as CALM_KV makes them. */
+calm_json *calm_json_of_string(const char *value);
+calm_json *calm_json_of_int(long long value);
+calm_json *calm_json_of_size(size_t value);
+calm_json *calm_json_of_number(double value);
+calm_json *calm_json_of_bool(bool value);
+calm_json *calm_json_of_json(calm_json *value);
+
+/* Append an element; takes over `value`. */
 void calm_json_add(calm_json *array, calm_json *value);
 void calm_json_add_string(calm_json *array, const char *value);
 void calm_json_add_int(calm_json *array, int64_t value);

@@ -36,7 +36,7 @@ enum {
 
 /* The same columns as JSON has them. */
 const char *const calm_summary_keys[CALM_SUMMARY_COLUMNS] = {
-    "unit", "job", "algorithm", "cka", "cka_token", "rel_mse", "activation_max", "token",
+    "unit", "job", "algorithm", "one_minus_cka", "one_minus_cka_token", "rel_mse", "activation_max", "token",
     "channel", "window", "position", "crest", "bits", "advice", "reason"};
 
 calm_status calm_summary_units(calm_ctx *ctx, const calm_result *r, calm_store_row_fn *fn, void *user)

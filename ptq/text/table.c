@@ -125,6 +125,18 @@ void calm_table_column(calm_table *table, const char *name, calm_align align)
     table->rows = calm_arena_save(&table->arena);
 }
 
+void calm_table_columns(calm_table *table, const char *headings)
+{
+    char name[64];
+    for (const char *at = headings; *at; at += *at == '|') {
+        const size_t n = strcspn(at, "|");
+        const bool number = *at == '#';
+        snprintf(name, sizeof name, "%.*s", (int)n - number, at + number);
+        calm_table_column(table, name, number ? CALM_ALIGN_RIGHT : CALM_ALIGN_LEFT);
+        at += n;
+    }
+}
+
 void calm_table_text(calm_table *table, const char *text)
 {
     if (text)
@@ -192,6 +204,26 @@ void calm_table_number(calm_table *table, double value)
 void calm_table_empty(calm_table *table)
 {
     add_cell(table, (calm_table_cell){.type = CALM_CELL_EMPTY}, "");
+}
+
+void calm_table_cells(calm_table *table, const calm_cell *cells, size_t n)
+{
+    for (const calm_cell *cell = cells; cell < cells + n; cell++) {
+        if (cell->type == CALM_CELL_TEXT)
+            calm_table_text(table, cell->text);
+        else if (cell->type == CALM_CELL_INT)
+            calm_table_int(table, cell->integer);
+        else if (cell->type == CALM_CELL_BOOL)
+            calm_table_bool(table, cell->integer != 0);
+        else if (cell->type == CALM_CELL_EMPTY)
+            calm_table_empty(table);
+        else if (cell->form == 'f')
+            calm_table_fixed(table, cell->number, cell->digits);
+        else if (cell->form == 'e')
+            calm_table_scientific(table, cell->number, cell->digits);
+        else
+            calm_table_number(table, cell->number);
+    }
 }
 
 size_t calm_table_rows(const calm_table *table)

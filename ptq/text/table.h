@@ -59,6 +59,9 @@ void calm_table_clear(calm_table *table);
 /* Add a column; all of them before the first cell.  `heading` is copied and is the key of the JSON rows. */
 void calm_table_column(calm_table *table, const char *heading, calm_align align);
 
+/* Add columns, "unit|#bits per weight|reason": headings between bars, numbers aligned to the right behind a '#'. */
+void calm_table_columns(calm_table *table, const char *headings);
+
 /* The next cell.  Text is copied; NULL and NaN give an empty cell (JSON null).  Numbers are shown with so many digits
  * behind the point, and have up to 15 in JSON. */
 void calm_table_text(calm_table *table, const char *text);
@@ -69,6 +72,29 @@ void calm_table_fixed(calm_table *table, double value, int digits);         /* 4
 void calm_table_scientific(calm_table *table, double value, int digits);    /* 1.25e-05      */
 void calm_table_number(calm_table *table, double value);                      /* six digits: 4.125, 1.25e-05 */
 void calm_table_empty(calm_table *table);
+
+/* Several cells as a list: CALM_CELLS(table, CALM_TEXT(name), CALM_INT(n), CALM_FIXED(ppl, 4)). */
+typedef struct calm_cell {
+    calm_cell_type type;
+    const char *text;
+    int64_t integer;
+    double number;
+    char form;     /* of a number: 'f' fixed, 'e' scientific, 'g' six digits */
+    int digits;
+} calm_cell;
+
+#define CALM_TEXT(value) {.type = CALM_CELL_TEXT, .text = (value)}
+#define CALM_INT(value) {.type = CALM_CELL_INT, .integer = (int64_t)(value)}
+#define CALM_BOOL(value) {.type = CALM_CELL_BOOL, .integer = (value)}
+#define CALM_FIXED(value, n) {.type = CALM_CELL_NUMBER, .number = (value), .form = 'f', .digits = (n)}
+#define CALM_SCIENTIFIC(value, n) {.type = CALM_CELL_NUMBER, .number = (value), .form = 'e', .digits = (n)}
+#define CALM_NUMBER(value) {.type = CALM_CELL_NUMBER, .number = (value), .form = 'g'}
+#define CALM_CELLS(table, ...)                                                                               \
+    calm_table_cells((table), (const calm_cell[]){__VA_ARGS__},                                              \
+                     sizeof(const calm_cell[]){__VA_ARGS__} / sizeof(calm_cell))
+
+/* The next n cells; CALM_CELLS counts them. */
+void calm_table_cells(calm_table *table, const calm_cell *cells, size_t n);
 
 /* Number of complete rows. */
 size_t calm_table_rows(const calm_table *table);

@@ -52,12 +52,10 @@ static void run_forward(const char *model, const char *tokens, const char *outpu
     char *argv[] = {(char[]){"forward"}, (char[]){"--model"}, test_format("%s", model), (char[]){"--tokens"},
                     test_format("%s", tokens), (char[]){"--output"}, test_format("%s", output), (char[]){"--hidden"},
                     (char[]){"--quiet"}};
-    const char **args;
-    size_t n_args;
     void *opts;
     ck_ok(calm_alloc(ctx, ctx->out, &opts, 1, calm_cmd_forward.opts_size, "options"));
-    ck_ok(calm_args_parse(ctx, &calm_cmd_forward, (int)(sizeof argv / sizeof *argv), argv, opts, &args, &n_args));
-    ck_ok(calm_cmd_forward.run(ctx, opts, args, n_args));
+    ck_ok(calm_args_parse(ctx, &calm_cmd_forward, (int)(sizeof argv / sizeof *argv), argv, opts));
+    ck_ok(calm_cmd_forward.run(ctx, opts));
 }
 
 static float value_at(const calm_tensor *tensor, size_t i)

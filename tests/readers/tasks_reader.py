@@ -59,8 +59,8 @@ def main(directory, path, result):
     with open(result, encoding="utf-8") as stream:
         found = json.load(stream)
     worst, right, right_norm, n_choices, n_tokens = 0, [], [], 0, 0
-    assert found["tasks"] == len(found["each"]) == len(tasks)
-    for task, mine in zip(tasks, found["each"]):
+    assert found["tasks"] == len(found["per_task"]) == len(tasks)
+    for task, mine in zip(tasks, found["per_task"]):
         theirs = []
         for choice in task["choices"]:
             before, own = pair(tokenizer, task["context"], choice)

@@ -44,7 +44,8 @@ static const calm_command *const commands[] = {
 #undef CALM_COMMAND
 };
 
-static const calm_option common[] = {CALM_COMMON_OPTIONS(arguments), {0}};
+typedef arguments options;    /* as the rows of cli/command.h call it */
+static const calm_option common[] = {CALM_OPT_COMMON, {0}};
 
 /* An option that every command has in the same words is listed once. */
 static bool is_common(const calm_option *option)

@@ -15,7 +15,7 @@ static const calm_option table[] = {
     {.name = "text", .help = "t", .offset = offsetof(options, text), .type = CALM_OPTION_STRING, .key = 't'},
     {.name = "number", .help = "n", .offset = offsetof(options, number), .type = CALM_OPTION_INT, .fallback = "7"},
     {.name = "flag", .help = "f", .offset = offsetof(options, flag), .type = CALM_OPTION_BOOL},
-    CALM_COMMON_OPTIONS(options),
+    CALM_OPT_COMMON,
     {0},
 };
 
@@ -33,14 +33,12 @@ static const calm_command command = {.name = "demo",
 static options parse(char **words, size_t n)
 {
     options opts;
-    const char **args;
-    size_t n_args;
     char **argv = calloc(n + 1, sizeof *argv);
     ck_assert_ptr_nonnull(argv);
     memset(&opts, 0, sizeof opts);
     for (size_t i = 0; i < n; i++)
         argv[i] = test_format("%s", words[i]);
-    ck_ok(calm_args_parse(ctx, &command, (int)n, argv, &opts, &args, &n_args));
+    ck_ok(calm_args_parse(ctx, &command, (int)n, argv, &opts));
     free(argv);
     return opts;
 }
@@ -68,25 +66,23 @@ TEST(a_command_has_its_own_and_some_of_the_recipes_options)
 {
     static const calm_option own[] = {
         {.name = "samples", .help = "s", .offset = offsetof(options, number), .type = CALM_OPTION_INT, .fallback = "3"},
-        CALM_COMMON_OPTIONS(options),
+        CALM_OPT_COMMON,
         {0},
     };
     calm_command other = command;
     options opts;
-    const char **args;
-    size_t n;
     char *words[] = {test_format("demo"), test_format("--samples=9"), NULL};
     char *wrong[] = {test_format("demo"), test_format("--budget=3"), NULL};
     other.options = own;
     memset(&opts, 0, sizeof opts);
-    ck_ok(calm_args_parse(ctx, &other, 2, words, &opts, &args, &n));
+    ck_ok(calm_args_parse(ctx, &other, 2, words, &opts));
     ck_assert_int_eq(opts.number, 9);
     ck_assert_int_eq(opts.spec.samples, 128);
     ck_assert(!calm_spec_given(&opts.spec, "samples"));
-    ck_fails(calm_args_parse(ctx, &other, 2, wrong, &opts, &args, &n), CALM_EARG, "unknown option --budget");
+    ck_fails(calm_args_parse(ctx, &other, 2, wrong, &opts), CALM_EARG, "unknown option --budget");
     other.spec = CALM_SPEC_ALL;
     wrong[0] = test_format("demo");
-    ck_ok(calm_args_parse(ctx, &other, 2, wrong, &opts, &args, &n));
+    ck_ok(calm_args_parse(ctx, &other, 2, wrong, &opts));
     ck_assert_uint_eq(opts.spec.budgets.n, 1);
 }
 END_OF_TEST
@@ -95,6 +91,7 @@ TEST(the_command_is_what_was_typed)
 {
     ck_assert_str_eq(parse((char *[]){"demo", "word", "--flag", "-t", "a,b=c"}, 5).common.command,
                      "calm demo word --flag -t a,b=c");
+    ck_assert_str_eq(parse((char *[]){"demo", "word", "--flag", "other"}, 4).common.args.of[1], "other");
     ck_assert_str_eq(parse((char *[]){"demo", "--text", "it's <= 1", "", "*"}, 5).common.command,
                      "calm demo --text 'it'\\''s <= 1' '' '*'");
 }

@@ -143,11 +143,12 @@ static calm_status inspect(const char *a, const char *b, const char *c, bool jso
         bool json, csv, ascii;
     } opts = {.json = json};
     const char *args[] = {a, b, c}, *path = test_format("%s/stdout", test_directory());
-    size_t n = c ? 3 : b ? 2 : 1, n_bytes;
+    size_t n_bytes;
+    opts.common.args = (calm_words){args, c ? 3 : b ? 2 : 1};
     fflush(stdout);
     const int saved = dup(STDOUT_FILENO);
     ck_assert_ptr_nonnull(freopen(path, "wb", stdout));
-    calm_status status = calm_cmd_inspect.run(ctx, &opts, args, n);
+    calm_status status = calm_cmd_inspect.run(ctx, &opts);
     fflush(stdout);
     ck_assert_int_ge(dup2(saved, STDOUT_FILENO), 0);
     close(saved);

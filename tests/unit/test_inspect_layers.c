@@ -50,7 +50,7 @@ TEST(rows_for_programs)
 {
     const char *path = inspect_sample();
     const char *csv = inspect_shown(path, "layers", "1", NULL, CALM_INSPECT_CSV);
-    ck_has(csv, "unit,block,entry,algorithm,scheme,metric,score,times,chosen,failure,candidate\r\n"
+    ck_has(csv, "unit,block,entry,algorithm,scheme,metric,score,times_least,chosen,failure,candidate\r\n"
                 "model.layers.0.qkv,0,rtn,rtn,w4a16_g128,cka_token,0.001,10,false,,3\r\n");
     ck_has(csv, "model.layers.0.down,0,gptq,gptq,w4a16_g128,cka_token,,,false,not positive definite,4\r\n");
     calm_json *root;

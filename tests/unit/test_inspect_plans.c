@@ -67,16 +67,14 @@ static void inspect(const char *path, const char *what, const char *run, const c
     const calm_command *it = &calm_cmd_inspect;
     char *argv[] = {"inspect",   (char *)path, (char *)what,
                     (char *)run, (char *)more, NULL}; /* more: --unit=... or a run */
-    const char **args;
     char *opts;
-    size_t n_args;
     ck_ok(CALM_NEW(ctx, ctx->out, opts, it->opts_size));
     found = "", n_queries = 0;
-    ck_ok(calm_args_parse(ctx, it, more ? 5 : run ? 4 : 3, argv, opts, &args, &n_args));
+    ck_ok(calm_args_parse(ctx, it, more ? 5 : run ? 4 : 3, argv, opts));
     const int kept = dup(STDOUT_FILENO);
     fflush(stdout);
     ck_assert_ptr_nonnull(freopen("/dev/null", "w", stdout));
-    const calm_status status = it->run(ctx, opts, args, n_args);
+    const calm_status status = it->run(ctx, opts);
     fflush(stdout);
     ck_assert_int_ge(dup2(kept, STDOUT_FILENO), 0);
     close(kept);

@@ -11,30 +11,30 @@ static const char *why(const char *path, const char *run, const char *unit)
 TEST(the_rule_and_the_losers)
 {
     const char *path = inspect_sample(), *text = why(path, "1", "0.qkv");
-    ck_has(text, "chosen      gptq\n");
-    ck_has(text, "rule_takes  gptq\n");
-    ck_has(text, "follows     yes\n");
-    ck_has(text, "result      hybrid\n");
+    ck_has(text, "chosen       gptq\n");
+    ck_has(text, "rule_choice  gptq\n");
+    ck_has(text, "consistent   yes\n");
+    ck_has(text, "result       hybrid\n");
     ck_has(text, "on the shortlist with a larger log_rel_mse, by 0.5");
     ck_has(text, "outside the shortlist: cka_token is 10 times the least, over 1.05");
     text = why(path, "2", "0.qkv");
     ck_has(text, "larger rel_mse: 2 times the least");
-    ck_has(text, "result      uniform gptq: this unit has that in the checkpoint\n");
-    ck_has(text, "verdict     uniform gptq is better\n");
+    ck_has(text, "result       uniform gptq: this unit has that in the checkpoint\n");
+    ck_has(text, "verdict      uniform gptq is better\n");
 }
 END_OF_TEST
 
 TEST(choices_that_the_rule_does_not_make)
 {
     const char *path = inspect_sample(), *text = why(path, "1", "0.down");
-    ck_has(text, "follows     no: pinned\n");
+    ck_has(text, "consistent   no: pinned\n");
     ck_has(text, "chosen, but the rule takes another");
     ck_has(text, "the rule takes this one");
     ck_has(text, "failed: not positive definite");
     text = why(path, "1", "1.qkv");
-    ck_has(text, "follows     no\n");
+    ck_has(text, "consistent   no\n");
     text = why(path, "1", "1.down");
-    ck_has(text, "chosen      float\n");
+    ck_has(text, "chosen       float\n");
     text = why(path, "3", "0.qkv");
     ck_has(text, "yes, at its scheme; a budget of bits decided the scheme");
     ck_has(text, "another scheme: the budget of bits decided");
@@ -70,7 +70,7 @@ TEST(what_was_forbidden)
     calm_store_close(store);
     for (int run = 5; run < 8; run++) {
         const char *text = why(path, test_format("%d", run), "0.qkv");
-        ck_has(text, "follows     yes\n");    /* gptq-hls has less */
+        ck_has(text, "consistent   yes\n");    /* gptq-hls has less */
         ck_has(text, "left out as asked (--forbid)");
         ck_has(text, "larger cka_token: 9.62 times the least");
     }
@@ -103,8 +103,9 @@ TEST(figures_for_programs)
     const calm_json *rows = calm_json_get(root, "candidates"), *row = calm_json_at(rows, 1);
     ck_assert_uint_eq(calm_json_size(rows), 3);
     ck_assert_str_eq(calm_json_string(calm_json_get(row, "entry"), ""), "gptq");    /* by their metric */
-    ck_near(calm_json_number(calm_json_get(row, "over_least"), 0), 4e-6, 1e-18);
-    ck_near(calm_json_number(calm_json_get(row, "times"), 0), 1.04, 1e-12);
+    ck_near(calm_json_number(calm_json_get(row, "score"), 0), 1.04e-4, 1e-18);
+    ck_near(calm_json_number(calm_json_get(row, "above_least"), 0), 4e-6, 1e-18);
+    ck_near(calm_json_number(calm_json_get(row, "times_least"), 0), 1.04, 1e-12);
     ck_assert(calm_json_number(calm_json_get(row, "rel_mse"), 0) == 1e-3);
     calm_json_free(root);
     const char *csv = inspect_shown(path, "why", "1", "0.qkv", CALM_INSPECT_CSV);

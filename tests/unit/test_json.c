@@ -155,6 +155,29 @@ TEST(checked_numbers_booleans_and_strings)
 }
 END_OF_TEST
 
+TEST(members_become_what_their_types_say)
+{
+    char text[] = "a";
+    const char *none = NULL;
+    const size_t size = SIZE_MAX / 4;
+    const int64_t whole = INT64_MIN;
+    const double number = 0.5;
+    const bool yes = true;
+    calm_json *absent = NULL, *list = calm_json_new_array();
+    calm_json *root = CALM_OBJECT(CALM_KV("literal", "x"), CALM_KV("text", text), CALM_KV("none", none),
+                                  CALM_KV("size", size), CALM_KV("whole", whole), CALM_KV("long", 7LL),
+                                  CALM_KV("number", number), CALM_KV("nan", (double)NAN), CALM_KV("yes", yes),
+                                  CALM_KV("no", (bool)(size == 0)), CALM_KV("absent", absent), CALM_KV("list", list));
+    ck_assert_str_eq(written(root, 0), "{\"literal\":\"x\",\"text\":\"a\",\"none\":null,\"size\":4611686018427387903,"
+                                       "\"whole\":-9223372036854775808,\"long\":7,\"number\":0.5,\"nan\":null,"
+                                       "\"yes\":true,\"no\":false,\"list\":[]}");
+    ck_assert_ptr_eq(CALM_EXTEND(root, CALM_KV("whole", size), CALM_KV("last", text)), root);
+    ck_assert_int_eq(calm_json_int(calm_json_get(root, "whole"), 0), (int64_t)size);
+    ck_assert_str_eq(calm_json_string(calm_json_get(root, "last"), ""), "a");
+    calm_json_free(root);
+}
+END_OF_TEST
+
 TEST(what_is_built_is_written_in_order)
 {
     calm_json *root = calm_json_new_object(), *array = calm_json_new_array();
@@ -224,6 +247,6 @@ int main(void)
                      (const TTest *[]){malformed_documents_are_refused, deep_nesting_is_refused,
                                        values_are_read_by_type_with_a_fallback, members_are_walked_in_document_order,
                                        checked_integers, checked_numbers_booleans_and_strings,
-                                       what_is_built_is_written_in_order, numbers_survive_writing_and_reading,
-                                       files_are_read_up_to_a_limit, NULL});
+                                       members_become_what_their_types_say, what_is_built_is_written_in_order,
+                                       numbers_survive_writing_and_reading, files_are_read_up_to_a_limit, NULL});
 }

@@ -46,6 +46,41 @@ TEST(columns_are_as_wide_as_their_cells)
 }
 END_OF_TEST
 
+TEST(columns_and_cells_as_lists)
+{
+    calm_table one, other;
+    calm_table_init(&one);
+    calm_table_init(&other);
+    calm_table_columns(&one, "name|#least agrees %|#kl|#n|on|note");
+    CALM_CELLS(&one, CALM_TEXT("gptq"), CALM_FIXED(12.345, 1), CALM_SCIENTIFIC(1.5e-5, 1), CALM_INT((size_t)3),
+               CALM_BOOL(true), CALM_TEXT(NULL));
+    CALM_CELLS(&one, CALM_TEXT("rtn"), CALM_NUMBER(0.5));
+    CALM_CELLS(&one, CALM_FIXED(NAN, 2), CALM_INT(-1), CALM_BOOL(false), {.type = CALM_CELL_EMPTY});
+    static const char *const names[] = {"name", "least agrees %", "kl", "n", "on", "note"};
+    for (size_t i = 0; i < 6; i++)
+        calm_table_column(&other, names[i], i >= 1 && i <= 3 ? CALM_ALIGN_RIGHT : CALM_ALIGN_LEFT);
+    calm_table_text(&other, "gptq");
+    calm_table_fixed(&other, 12.345, 1);
+    calm_table_scientific(&other, 1.5e-5, 1);
+    calm_table_int(&other, 3);
+    calm_table_bool(&other, true);
+    calm_table_empty(&other);
+    calm_table_text(&other, "rtn");
+    calm_table_number(&other, 0.5);
+    calm_table_empty(&other);
+    calm_table_int(&other, -1);
+    calm_table_bool(&other, false);
+    calm_table_empty(&other);
+    ck_assert_str_eq(text_of(&one, 0, false), "name  least agrees %       kl   n  on   note\n"
+                                              "----  --------------  -------  --  ---  ----\n"
+                                              "gptq            12.3  1.5e-05   3  yes\n"
+                                              "rtn              0.5           -1\n");
+    ck_assert_str_eq(text_of(&other, 0, false), text_of(&one, 0, false));
+    calm_table_clear(&one);
+    calm_table_clear(&other);
+}
+END_OF_TEST
+
 TEST(headings_without_rows)
 {
     calm_table table = new_table();
@@ -124,7 +159,9 @@ TEST(json_keeps_types_and_digits)
     calm_table_fixed(&table, NAN, 3);
     calm_table_bool(&table, true);
     calm_table_int(&table, 9);    /* a row that is not complete does not count */
-    ck_ok(calm_rows_json(ctx, &table, &rows));
+    rows = calm_rows_json(ctx, &table);
+    ck_ok(ctx->status);
+    ck_assert_uint_eq(calm_table_rows(&table), 0);    /* it is released */
     ck_assert_uint_eq(calm_json_size(rows), 2);
     row = (calm_json *)(uintptr_t)calm_json_at(rows, 0);
     ck_assert_int_eq(calm_json_int(calm_json_get(row, "block"), 0), -3);
@@ -137,7 +174,6 @@ TEST(json_keeps_types_and_digits)
     ck_assert_int_eq(calm_json_typeof(calm_json_get(row, "loss")), CALM_JSON_NULL);
     ck_assert(calm_json_bool(calm_json_get(row, "on"), false));
     calm_json_free(rows);
-    calm_table_clear(&table);
 }
 END_OF_TEST
 
@@ -202,21 +238,21 @@ TEST(missing_memory_is_reported)
 {
     calm_table table = new_table();
     calm_text text;
-    calm_json *rows;
     table.arena.fail_in = 1;
     calm_table_text(&table, "x");
     calm_text_init(&text);
     ck_fails(calm_table_write(ctx, &table, 0, &text), CALM_ENOMEM, "table");
-    ck_fails(calm_rows_json(ctx, &table, &rows), CALM_ENOMEM, "table");
+    ck_assert_ptr_null(calm_rows_json(ctx, &table));
+    ck_fails(ctx->status, CALM_ENOMEM, "table");
     calm_text_clear(&text);
-    calm_table_clear(&table);
 }
 END_OF_TEST
 
 int main(void)
 {
     return run_tests("table",
-                     (const TTest *[]){columns_are_as_wide_as_their_cells, headings_without_rows, numbers_of_six_digits,
+                     (const TTest *[]){columns_are_as_wide_as_their_cells, columns_and_cells_as_lists,
+                                       headings_without_rows, numbers_of_six_digits,
                                        empty_columns_can_go, widths_of_text, json_keeps_types_and_digits, csv, markdown,
                                        many_rows, missing_memory_is_reported, NULL});
 }
