@@ -59,7 +59,8 @@ static bool is_stored_suffix(const char *suffix)
     return calm_qformat_suffix_part(NULL, suffix, &part) && part != CALM_QFORMAT_INDEX && strcmp(suffix, "weight") != 0;
 }
 
-bool calm_check_is_embedding(const char *module)
+/* Is it an embedding, by its name: no linear? */
+static bool is_embedding(const char *module)
 {
     const char *dot = strrchr(module, '.');
     const char *last = dot ? dot + 1 : module;
@@ -96,7 +97,7 @@ static void describe(const calm_checking *c, calm_check_module *module)
         module->stored |= is_stored_suffix(at->suffix);
         if (strcmp(at->suffix, "weight") != 0 || module->transform)
             continue;
-        module->linear |= at->tensor->n_dims == 2 && !calm_check_is_embedding(module->name);
+        module->linear |= at->tensor->n_dims == 2 && !is_embedding(module->name);
         if (at->tensor->n_dims == 2 && calm_dtype_is_float(at->tensor->dtype)) {
             module->out = at->tensor->shape[0];
             module->in = at->tensor->shape[1];

@@ -24,7 +24,8 @@ static calm_status find_prefix(calm_checking *c)
     return CALM_OK;
 }
 
-calm_status calm_check_holder(calm_checking *c, const char *name, calm_check_module **out)
+/* The module that holds a linear of the layout: itself, or that of all experts of the block; *out NULL: none. */
+static calm_status find_holder(calm_checking *c, const char *name, calm_check_module **out)
 {
     char *stack = NULL;
     size_t expert;
@@ -52,7 +53,7 @@ calm_status calm_check_model(calm_checking *c)
         const calm_linear_ref *linear = &c->layout.linears[i];
         calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
         calm_check_module *module;
-        CALM_TRY(calm_check_holder(c, linear->module, &module));
+        CALM_TRY(find_holder(c, linear->module, &module));
         calm_arena_rewind(c->ctx->scratch, mark);
         if (!module)
             continue;
@@ -169,7 +170,7 @@ static calm_status check_linears(calm_checking *c)
         const calm_linear_ref *linear = &c->layout.linears[i];
         calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
         calm_check_module *module;
-        CALM_TRY(calm_check_holder(c, linear->module, &module));
+        CALM_TRY(find_holder(c, linear->module, &module));
         calm_arena_rewind(c->ctx->scratch, mark);
         const bool part = module && (module->stored || module->unread || (c->resolved && module->quantized));
         if (!part)

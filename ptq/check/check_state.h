@@ -63,15 +63,9 @@ struct calm_checking {
     bool resolved;                      /* quantized and scheme of the modules are filled in */
 };
 
-/* The module that holds a linear of the layout: itself, or that of all experts of the block; *out NULL: none. */
-calm_status calm_check_holder(calm_checking *c, const char *name, calm_check_module **out);
-
 /* By name; NULL when absent. */
 calm_check_module *calm_check_find_module(const calm_checking *c, const char *name);
 const calm_tensor *calm_check_part(const calm_checking *c, const calm_check_module *module, const char *suffix);
-
-/* Is it an embedding, by its name: no linear? */
-bool calm_check_is_embedding(const char *module);
 
 /* Do engines fuse it with others, by its name: q, k, v; gate, up; experts? */
 bool calm_check_is_fused(const char *module);

@@ -1,5 +1,5 @@
 /* Assembly of one group of jobs. */
-#include "ptq/plan/assemble.h"
+#include "ptq/plan/assemble_impl.h"
 
 #include <math.h>
 #include <string.h>

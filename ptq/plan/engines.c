@@ -153,47 +153,30 @@ static const calm_engine transformers = {
       .tie = CALM_TIE_MODEL}},
 };
 
-const calm_engine *const *calm_engines(size_t *n)
-{
-    static const calm_engine *const all[] = {&any, &vllm, &sglang, &llamacpp, &mlx, &transformers};
-    *n = sizeof all / sizeof *all;
-    return all;
-}
+/* In the order of CALM_ENGINE_NAMES. */
+static const calm_engine *const engines[] = {&any, &vllm, &sglang, &llamacpp, &mlx, &transformers};
+
+enum { N_ENGINES = sizeof engines / sizeof *engines };
 
 /* ---- names ---- */
 
-const char *calm_engine_rule_name(calm_engine_rule rule)
-{
-    static const char *const names[] = {
-        "takes",
-#define CALM_ENGINE_RULE_NAME(rule, name, help) name,
-        CALM_ENGINE_RULE_LIST(CALM_ENGINE_RULE_NAME)
-#undef CALM_ENGINE_RULE_NAME
-    };
-    return names[rule];
-}
-
 const calm_engine *calm_engine_find(const char *name)
 {
-    size_t n;
-    const calm_engine *const *all = calm_engines(&n);
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(all[i]->name, name) == 0)
-            return all[i];
+    for (size_t i = 0; i < N_ENGINES; i++)
+        if (strcmp(engines[i]->name, name) == 0)
+            return engines[i];
     return NULL;
 }
 
 calm_status calm_engine_parse(calm_ctx *ctx, const char *name, const calm_engine **out)
 {
-    size_t n;
-    const calm_engine *const *all = calm_engines(&n);
-    const char *names[16];
+    const char *names[N_ENGINES];
     *out = calm_engine_find(name);
     if (*out)
         return CALM_OK;
-    for (size_t i = 0; i < n; i++)
-        names[i] = all[i]->name;
-    const char *near = calm_nearest(name, names, n);
+    for (size_t i = 0; i < N_ENGINES; i++)
+        names[i] = engines[i]->name;
+    const char *near = calm_nearest(name, names, N_ENGINES);
     return calm_fail(ctx, CALM_EARG, "target \"%.60s\": expected one of " CALM_ENGINE_NAMES "%s%s%s", name,
                      near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
@@ -511,8 +494,10 @@ static size_t distance(const calm_scheme *a, const calm_scheme *b)
            (a->group != b->group) + (a->group == 0 || b->group == 0);
 }
 
-bool calm_engine_propose(const calm_engine *engine, const char *format, const calm_engine_linear *linear,
-                         const calm_scheme *scheme, calm_scheme *out)
+/* A usual scheme that the engine takes for the linear, nearest to `scheme` in bits (its kind of activations first),
+ * into *out; false: none of the usual ones. */
+static bool propose(const calm_engine *engine, const char *format, const calm_engine_linear *linear,
+                    const calm_scheme *scheme, calm_scheme *out)
 {
     static const int widths[] = {2, 3, 4, 8};
     static const size_t groups[] = {128, 64, 32, 0};
@@ -541,7 +526,7 @@ calm_status calm_engine_check_scheme(calm_ctx *ctx, const calm_engine *engine, c
         return CALM_OK;
     calm_scheme_name(scheme, name);
     CALM_TRY(calm_engine_explain(ctx, engine, format, linear, scheme, &reason));
-    if (!calm_engine_propose(engine, format, linear, scheme, &proposal))
+    if (!propose(engine, format, linear, scheme, &proposal))
         return calm_fail(ctx, CALM_EARG,
                          "`target` %s takes no %s for %s [%zu, %zu]: it %s; no usual scheme would do: leave the block "
                          "out (`blocks`) or give another `target`",
