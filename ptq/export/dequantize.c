@@ -308,20 +308,6 @@ static calm_status put_all(work *w, calm_shards_writer *writer)
     return CALM_OK;
 }
 
-static calm_status copy_companions(work *w, const char *dir)
-{
-    size_t n;
-    const char *const *names = calm_export_companions(&n);
-    for (size_t i = 0; i < n && !w->gguf; i++) {
-        char *from, *to;
-        CALM_TRY(calm_path_join(w->ctx, w->ctx->scratch, &from, w->path, names[i]));
-        CALM_TRY(calm_path_join(w->ctx, w->ctx->scratch, &to, dir, names[i]));
-        if (calm_path_exists(from))
-            CALM_TRY(calm_copy_file(w->ctx, from, to));
-    }
-    return CALM_OK;
-}
-
 static calm_status write_into(work *w, const char *dir)
 {
     calm_shards_writer writer;
@@ -333,7 +319,7 @@ static calm_status write_into(work *w, const char *dir)
     CALM_TRY(calm_path_join(w->ctx, w->ctx->scratch, &path, dir, "config.json"));
     CALM_TRY(calm_json_save(w->ctx, path, w->config));
     w->result->n_tensors = w->n;
-    return copy_companions(w, dir);
+    return w->gguf ? CALM_OK : calm_export_copy_companions(w->ctx, w->path, dir);
 }
 
 static calm_status write_output(work *w)

@@ -5,7 +5,7 @@
  *   m.weight -> int-quantized    m.weight I8 [out, in] = code - 2^(b-1), m.weight_scale [out, G]
  *   all other tensors as they are, but for what input scales were folded into
  *
- * Order in the file: walk.h. */
+ * Order in the file: safetensors_export.h. */
 #include "ptq/export/ct_config.h"
 #include "ptq/export/format_checks.h"
 #include "ptq/export/safetensors_export.h"
@@ -15,11 +15,10 @@
 
 /* ---- a linear ---- */
 
-static size_t list_tensors(const void *user, const calm_scheme *scheme, size_t out, size_t in,
+static size_t list_tensors(const calm_scheme *scheme, size_t out, size_t in,
                            calm_export_tensor list[CALM_EXPORT_TENSORS])
 {
     const size_t groups = calm_scheme_groups(scheme, in);
-    (void)user;
     list[1] = (calm_export_tensor){"weight_scale", scheme->scale_dtype, 2, {out, groups}};
     if (calm_ct_is_int_quantized(scheme)) {
         list[0] = (calm_export_tensor){"weight", CALM_I8, 2, {out, in}};
@@ -56,11 +55,11 @@ static calm_status put_codes(calm_ctx *ctx, calm_shards_writer *writer, const ca
     return calm_shards_put(ctx, writer, values, n);
 }
 
-static calm_status put(const void *user, calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear,
-                       size_t which)
+static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, size_t which,
+                       bool asymmetric)
 {
     const int64_t shape[2] = {(int64_t)linear->out, (int64_t)linear->in};
-    (void)user;
+    (void)asymmetric;
     switch (which) {
     case 0:
         return calm_ct_is_int_quantized(&linear->scheme) ? put_codes(ctx, writer, linear)
@@ -132,29 +131,17 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     return CALM_OK;
 }
 
-static const calm_export_form form = {list_tensors, put, NULL, NULL};
-
-static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, bool scaled)
-{
-    return calm_export_weights_bytes(model, &form, scheme, scaled);
-}
-
-static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
-{
-    static const char *const key = "quantization_config";
-    calm_json *entry;
-    CALM_TRY(calm_export_weights(ctx, input, &form, dir));
-    CALM_TRY(calm_ct_config(ctx, input, &entry));
-    const calm_status status = calm_export_config(ctx, input, dir, &key, 1, entry);
-    calm_json_free(entry);
-    return status == CALM_OK ? calm_export_copy_companions(ctx, input->model, dir) : status;
-}
+static const calm_export_form form = {
+    .tensors = list_tensors,
+    .put = put,
+    .entry = calm_ct_config,
+    .keys = {"quantization_config"},
+};
 
 const calm_exporter calm_export_compressed_tensors = {
     .name = "compressed_tensors",
     .summary = "safetensors with packed integers: transformers, vLLM, SGLang",
     .tie = CALM_TIE_BLOCK,
     .check = check,
-    .write_bytes = write_bytes,
-    .write = write_checkpoint,
+    .form = &form,
 };

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "ptq/base/text.h"
+#include "ptq/export/safetensors_export.h"
 
 #define MOST_NAMES 100    /* of temporary directories of one process id */
 
@@ -67,6 +68,38 @@ calm_status calm_exporter_find(calm_ctx *ctx, const char *name, const calm_expor
               near ? near : "", near ? "?)" : "", list.data ? list.data : "none");
     calm_text_clear(&list);
     return ctx->status;
+}
+
+calm_status calm_exporter_write(calm_ctx *ctx, const calm_exporter *exporter, const calm_export_input *input,
+                                const char *dir)
+{
+    return exporter->form ? calm_export_checkpoint(ctx, input, exporter->form, dir) : exporter->write(ctx, input, dir);
+}
+
+size_t calm_exporter_write_bytes(const calm_exporter *exporter, const calm_model *model, const calm_scheme *scheme,
+                                 bool scaled)
+{
+    if (exporter->form)
+        return calm_export_checkpoint_bytes(model, exporter->form, scheme, scaled);
+    return exporter->write_bytes ? exporter->write_bytes(model, scheme, scaled) : 0;
+}
+
+calm_status calm_export_each_block(calm_ctx *ctx, const calm_export_input *input, calm_export_block_fn *write,
+                                   void *user)
+{
+    const long n = (long)calm_model_config(input->model)->n_blocks;
+    calm_arena arena, *caller = ctx->out;
+    calm_status status = CALM_OK;
+    calm_arena_init(&arena);
+    ctx->out = &arena;
+    for (long block = -1; block < n && status == CALM_OK; block++) {
+        status = write(user, ctx, block);
+        calm_arena_clear(&arena);
+        if (status == CALM_OK && input->tick && block >= 0)
+            input->tick(input->tick_user, (size_t)block + 1, (size_t)n);
+    }
+    ctx->out = caller;
+    return status;
 }
 
 /* Remove the slashes at the end: the temporary name goes beside the target. */
@@ -310,13 +343,13 @@ const char *const *calm_export_companions(size_t *n)
     return files;
 }
 
-calm_status calm_export_copy_companions(calm_ctx *ctx, const calm_model *model, const char *dir)
+calm_status calm_export_copy_companions(calm_ctx *ctx, const char *model_dir, const char *dir)
 {
     size_t n;
     const char *const *files = calm_export_companions(&n);
     for (size_t i = 0; i < n; i++) {
         char *from, *to;
-        CALM_TRY(calm_path_join(ctx, ctx->scratch, &from, calm_model_dir(model), files[i]));
+        CALM_TRY(calm_path_join(ctx, ctx->scratch, &from, model_dir, files[i]));
         CALM_TRY(calm_path_join(ctx, ctx->scratch, &to, dir, files[i]));
         if (calm_path_exists(from))
             CALM_TRY(calm_copy_file(ctx, from, to));

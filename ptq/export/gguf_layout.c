@@ -106,35 +106,21 @@ static calm_status add(calm_ctx *ctx, builder *b, const calm_gguf_part *part)
     return CALM_OK;
 }
 
-/* Is it the norm before a sublayer? */
-static bool is_folded_norm(const calm_names *names, const char *tensor, calm_sublayer *sublayer)
+/* What a tensor of a block is: of a linear, the norm before a sublayer, or neither. */
+static void find_kind(const builder *b, calm_gguf_part *part)
 {
-    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
-        const char *norm = names->norm[s][CALM_NORM_IN];
-        const size_t n = strlen(tensor), end = norm ? strlen(norm) + strlen(".weight") : n + 1;
-        if (n <= end || tensor[n - end - 1] != '.' || strncmp(tensor + n - end, norm, strlen(norm)) != 0 ||
-            strcmp(tensor + n - strlen(".weight"), ".weight") != 0)
-            continue;
-        *sublayer = s;
-        return true;
+    const char *name = part->source->name, *rest;
+    const calm_named_linear *found = calm_linear_of_tensor(b->input->model, b->linears, name);
+    bool bias;
+    if (found) {
+        part->job = found->job;
+        part->role = found->role;
+        part->kind = strcmp(strrchr(name, '.'), ".bias") == 0 ? CALM_GGUF_BIAS : CALM_GGUF_WEIGHT;
+    } else if (calm_tensor_block(b->input->model, name, &rest) >= 0
+               && calm_is_folded_norm(calm_model_config(b->input->model)->arch->names, rest, &part->sublayer, &bias)
+               && !bias) {
+        part->kind = CALM_GGUF_NORM;
     }
-    return false;
-}
-
-static calm_status find_linear(calm_ctx *ctx, const builder *b, const calm_tensor *source, calm_gguf_part *part)
-{
-    const char *dot = strrchr(source->name, '.');
-    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    char *module;
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%.*s", (int)(dot ? dot - source->name : 0), source->name));
-    const calm_named_linear *found = calm_linear_named(b->input->model, b->linears, module);
-    calm_arena_rewind(ctx->scratch, mark);
-    if (!found)
-        return CALM_OK;
-    part->job = found->job;
-    part->role = found->role;
-    part->kind = strcmp(dot, ".bias") == 0 ? CALM_GGUF_BIAS : CALM_GGUF_WEIGHT;
-    return CALM_OK;
 }
 
 static calm_status no_place(calm_ctx *ctx, const builder *b, const char *name)
@@ -158,15 +144,13 @@ static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *sour
     const calm_gguf_arch *as = calm_gguf_arch_of(config->arch);
     calm_gguf_part part = {.kind = CALM_GGUF_COPY, .block = block, .source = source, .spot = *spot};
     part.head_dim = spot->turn ? config->head_dim : 0;
-    CALM_TRY(find_linear(ctx, b, source, &part));
+    find_kind(b, &part);
     if (part.kind == CALM_GGUF_BIAS && !as->biases && calm_role_job(part.role) != CALM_JOB_QKV)
         return no_place(ctx, b, source->name);
     if (spot->expert >= 0) {
         part.kind = CALM_GGUF_EXPERTS;
         return spot->expert == 0 ? add(ctx, b, &part) : CALM_OK;
     }
-    if (part.kind == CALM_GGUF_COPY && block >= 0 && is_folded_norm(config->arch->names, source->name, &part.sublayer))
-        part.kind = CALM_GGUF_NORM;
     if (config->tied && strcmp(spot->name, "output.weight") == 0)
         return CALM_OK;    /* a copy of the embedding that readers do not look at */
     CALM_TRY(add(ctx, b, &part));

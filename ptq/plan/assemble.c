@@ -255,6 +255,35 @@ calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const ca
     return CALM_OK;
 }
 
+/* The float weights of a sublayer, and the group that they are: of a mixture's MLP the shared expert. */
+static calm_weight *sublayer_weights(calm_block *block, calm_sublayer sublayer, calm_group_ref *group)
+{
+    const bool mixture = sublayer == CALM_SUBLAYER_MLP && block->moe.router;
+    calm_weight *weight = mixture ? block->moe.shared : block->weight;
+    *group = (calm_group_ref){block, sublayer, mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT, weight};
+    return weight;
+}
+
+calm_status calm_assemble_block(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, size_t index,
+                                calm_block *block, calm_qgroup sublayer[CALM_N_SUBLAYERS])
+{
+    calm_group_ref group;
+    CALM_TRY(calm_model_load_block(ctx, model, index, block));
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        sublayer_weights(block, s, &group);
+        CALM_TRY(calm_assemble_group(ctx, model, plan, &group, &sublayer[s]));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_assemble_expert(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, const calm_block *block,
+                                 size_t expert, calm_weight weight[CALM_N_ROLES], calm_qgroup *out)
+{
+    const calm_group_ref group = {block, CALM_SUBLAYER_MLP, (long)expert, weight};
+    CALM_TRY(block->moe.load(block->moe.user, ctx, block->index, expert, weight));
+    return calm_assemble_group(ctx, model, plan, &group, out);
+}
+
 /* ---- in place of the float weights ---- */
 
 static calm_status dequantize(calm_ctx *ctx, const calm_qlinear *linear, const float **out)
@@ -327,22 +356,21 @@ static calm_status load_quantized(void *user, calm_ctx *ctx, size_t index, size_
                                   calm_weight weight[CALM_N_ROLES])
 {
     const expert_override *override = user;
-    const calm_group_ref group = {&override->block, CALM_SUBLAYER_MLP, (long)expert, weight};
     calm_qgroup assembled;
-    CALM_TRY(override->block.moe.load(override->block.moe.user, ctx, index, expert, weight));
-    CALM_TRY(calm_assemble_group(ctx, override->plan.model, override->plan.plan, &group, &assembled));
+    (void)index;
+    CALM_TRY(calm_assemble_expert(ctx, override->plan.model, override->plan.plan, &override->block, expert, weight,
+                                  &assembled));
     return calm_qgroup_apply(ctx, &assembled, weight, NULL);
 }
 
 calm_status calm_plan_apply(void *plan_override, calm_ctx *ctx, size_t index, calm_block *block)
 {
     const calm_plan_override *override = plan_override;
+    calm_group_ref group;
     calm_qgroup assembled;
     (void)index;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
-        const bool mixture = s == CALM_SUBLAYER_MLP && block->moe.router;
-        calm_weight *weight = mixture ? block->moe.shared : block->weight;
-        const calm_group_ref group = {block, s, mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT, weight};
+        calm_weight *weight = sublayer_weights(block, s, &group);
         CALM_TRY(calm_assemble_group(ctx, override->model, override->plan, &group, &assembled));
         CALM_TRY(calm_qgroup_apply(ctx, &assembled, weight, &block->norm[s][CALM_NORM_IN]));
     }

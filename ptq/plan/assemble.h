@@ -49,8 +49,17 @@ typedef struct calm_group_ref {
 calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const calm_plan *plan,
                                 const calm_group_ref *group, calm_qgroup *out);
 
-/* Bytes that it holds of ctx->scratch at most, besides a few names, for jobs begin .. end - 1 that are all quantized to
- * `scheme`. */
+/* Load block `index` and assemble its attention and its MLP (of a mixture the shared expert).  `block` keeps the float
+ * weights.  Fails as calm_assemble_group. */
+calm_status calm_assemble_block(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, size_t index,
+                                calm_block *block, calm_qgroup sublayer[CALM_N_SUBLAYERS]);
+
+/* Load one expert of a block, its float weights into `weight`, and assemble it.  Fails as calm_assemble_group. */
+calm_status calm_assemble_expert(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, const calm_block *block,
+                                 size_t expert, calm_weight weight[CALM_N_ROLES], calm_qgroup *out);
+
+/* Bytes that calm_assemble_group holds of ctx->scratch at most, besides a few names, for jobs begin .. end - 1 that are
+ * all quantized to `scheme`. */
 size_t calm_assemble_group_scratch_bytes(const calm_model *model, size_t begin, size_t end, const calm_scheme *scheme);
 
 /* Bytes of a block's float weights and of what is assembled of them, without experts; and those of one expert, 0 in
