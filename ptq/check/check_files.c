@@ -75,15 +75,13 @@ static bool is_transform(const calm_checking *c, const char *module)
 {
     static const char *const places[] = {"input",  "weight_input", "weight_output", "output",
                                          "attn_q", "attn_k",       "q_attn",        "k_cache"};
-    const calm_json *entry = calm_json_get(calm_json_get(c->config, "quantization_config"), "transform_config"), *value;
-    const calm_json *groups = calm_json_get(entry, "config_groups");
+    const calm_json *groups = calm_json_get(calm_json_get(c->entry, "transform_config"), "config_groups"), *value;
     const char *dot = strrchr(module, '.'), *key;
     if (!dot || calm_json_size(groups) > MOST_ROTATIONS)
         return false;
     for (void *iter = NULL; calm_json_next(groups, &iter, &key, &value);) {
         const size_t n = strlen(key);
-        if (strncmp(dot + 1, key, n) == 0 && dot[1 + n] == '_' &&
-            calm_check_listed(dot + 2 + n, places, sizeof places / sizeof *places))
+        if (strncmp(dot + 1, key, n) == 0 && dot[1 + n] == '_' && CALM_CHECK_LISTED(dot + 2 + n, places))
             return true;
     }
     return false;
@@ -141,20 +139,14 @@ calm_status calm_check_files(calm_checking *c)
     return list_modules(c);
 }
 
+static int compare_name(const void *name, const void *module)
+{
+    return strcmp(name, ((const calm_check_module *)module)->name);
+}
+
 calm_check_module *calm_check_find_module(const calm_checking *c, const char *name)
 {
-    size_t begin = 0, end = c->n_modules;
-    while (begin < end) {
-        const size_t middle = begin + (end - begin) / 2;
-        const int order = strcmp(name, c->modules[middle].name);
-        if (order == 0)
-            return &c->modules[middle];
-        if (order < 0)
-            end = middle;
-        else
-            begin = middle + 1;
-    }
-    return NULL;
+    return c->n_modules ? bsearch(name, c->modules, c->n_modules, sizeof *c->modules, compare_name) : NULL;
 }
 
 const calm_tensor *calm_check_part(const calm_checking *c, const calm_check_module *module, const char *suffix)

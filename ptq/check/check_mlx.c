@@ -74,8 +74,7 @@ static bool is_of_mlx(const calm_json *entry, const calm_json *base)
         known_bits |= calm_json_int(calm_json_get(entry, "bits"), usual_bits) == bits[i];
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
         known_group |= calm_json_int(calm_json_get(entry, "group_size"), usual_group) == groups[i];
-    return calm_check_listed(mode, modes, sizeof modes / sizeof *modes) ||
-           (strcmp(mode, "affine") == 0 && known_bits && known_group);
+    return CALM_CHECK_LISTED(mode, modes) || (strcmp(mode, "affine") == 0 && known_bits && known_group);
 }
 
 static bool is_elsewhere(const calm_checking *c)
@@ -93,7 +92,7 @@ static calm_status check(calm_checking *c)
     const calm_json *entry = calm_json_get(c->config, "quantization"), *value;
     const char *key;
     CALM_TRY(calm_check_open(c, CALM_CHECK_RULE_MLX_CONFIG, is_elsewhere));
-    CALM_TRY(check_two_entries(c, entry, calm_json_get(c->config, "quantization_config")));
+    CALM_TRY(check_two_entries(c, entry, c->entry));
     for (void *iter = NULL; calm_json_next(entry, &iter, &key, &value);)
         CALM_TRY(check_entry(c, key, value));
     return c->reader ? resolve(c, entry) : CALM_OK;

@@ -35,5 +35,6 @@ const char *calm_check_scheme_text(const calm_qformat_scheme *scheme, char text[
 
 /* Is `word` one of `list` [n]? */
 bool calm_check_listed(const char *word, const char *const *list, size_t n);
+#define CALM_CHECK_LISTED(word, list) calm_check_listed(word, list, sizeof(list) / sizeof *(list))
 
 #endif

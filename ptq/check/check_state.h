@@ -5,6 +5,7 @@
 #include "ptq/check/check_report.h"
 #include "ptq/io/json.h"
 #include "ptq/io/safetensors.h"
+#include "ptq/model/arch.h"
 #include "ptq/model/layout.h"
 #include "ptq/model/qformat.h"
 #include "ptq/plan/engines.h"
@@ -45,7 +46,8 @@ struct calm_checking {
     calm_check_report *report;
     size_t capacity; /* of report->findings */
     const char *path, *config_path;
-    calm_json *config; /* NULL: not read */
+    calm_json *config;      /* NULL: not read */
+    const calm_json *entry; /* its quantization_config; NULL: there is none */
     calm_safetensors *set;
     calm_check_member *members; /* [n_members] by module, then suffix */
     size_t n_members;
@@ -72,6 +74,18 @@ bool calm_check_is_fused(const char *module);
 
 /* Is it a part that engines fuse into one linear, or that linear, by its name: no expert's down? */
 bool calm_check_is_fused_part(const char *module);
+
+/* A tensor "MODULE.weight" that a block has beside its linears. */
+typedef struct calm_check_expected {
+    enum { CALM_CHECK_NORM, CALM_CHECK_ROUTER, CALM_CHECK_SHARED_GATE } kind;
+    const char *part;  /* "input_layernorm": its module within the block */
+    size_t rows, cols; /* of a norm: its width, 0                        */
+} calm_check_expected;
+
+#define CALM_CHECK_EXPECTED (CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 4) /* most of a block */
+
+/* What block `block` has of these, norms first; their number. */
+size_t calm_check_block(const calm_config *config, size_t block, calm_check_expected list[CALM_CHECK_EXPECTED]);
 
 /* Does it hold an expert of a mixture, or all of a block? */
 bool calm_check_is_expert(const calm_check_module *module);

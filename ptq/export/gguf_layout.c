@@ -232,3 +232,15 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
     out->file_type = label(out);
     return CALM_OK;
 }
+
+calm_status calm_gguf_need_spot(calm_ctx *ctx, const char *format, const calm_model *model, const char *tensor,
+                                calm_gguf_spot *out)
+{
+    const calm_arch *arch = calm_model_config(model)->arch;
+    bool known;
+    if (!calm_gguf_arch_of(arch))
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s: calm does not know llama.cpp's names for %s models", format,
+                         calm_model_dir(model), arch->name);
+    CALM_TRY(calm_gguf_spot_of(ctx, arch, calm_model_prefix(model), tensor, out, &known));
+    return known ? CALM_OK : calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s has no name in llama.cpp", format, tensor);
+}

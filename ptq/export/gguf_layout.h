@@ -40,4 +40,9 @@ typedef struct calm_gguf_layout {
  * linear that GGUF has no type for, experts of one projection that have no type in common. */
 calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, calm_gguf_layout *out);
 
+/* llama.cpp's place of a tensor of the checkpoint, in ctx->out.  CALM_EUNSUPPORTED, beginning with `format`: calm does
+ * not know llama.cpp's names for the family, or the tensor has none. */
+calm_status calm_gguf_need_spot(calm_ctx *ctx, const char *format, const calm_model *model, const char *tensor,
+                                calm_gguf_spot *out);
+
 #endif

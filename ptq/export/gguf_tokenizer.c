@@ -10,6 +10,8 @@
 #define FILE_MAX ((size_t)64 * 1024 * 1024)
 #define SPACE "\xe2\x96\x81"    /* U+2581, which stands for a space in SentencePiece's vocabularies */
 
+#define SPELLED_SPACE "\xc4\xa0" /* U+0120, which stands for a space in byte-level vocabularies */
+
 /* A token that no merge makes: merged last. */
 #define NO_SCORE (-1e9f)
 
@@ -190,11 +192,22 @@ static size_t n_merges(const reader *in)
     return calm_json_size(calm_json_get(calm_json_get(in->root, "model"), "merges"));
 }
 
-/* Spaces within a token are spelled as byte-level vocabularies do: a space parts the two. */
-static void append_spelled(calm_text *to, const char *text, size_t n)
+/* Both sides of merge `i` with `between` them, in *text.  Where that is a space, spaces within a token are spelled as
+ * byte-level vocabularies do: the space is what separates the two. */
+static calm_status print_merge(calm_ctx *ctx, const reader *in, size_t i, const char *between, calm_text *text)
 {
-    for (size_t i = 0; i < n; i++)
-        calm_text_append(to, text[i] == ' ' ? "\xc4\xa0" : text + i, text[i] == ' ' ? 2 : 1);
+    const char *part[2];
+    size_t n[2];
+    CALM_TRY(merge_at(ctx, in, i, part, n));
+    text->length = 0;
+    for (int side = 0; side < 2; side++) {
+        for (size_t k = 0; k < n[side]; k++) {
+            const bool spelled = *between && part[side][k] == ' ';
+            calm_text_append(text, spelled ? SPELLED_SPACE : part[side] + k, spelled ? strlen(SPELLED_SPACE) : 1);
+        }
+        calm_text_append(text, between, side ? 0 : strlen(between));
+    }
+    return calm_text_check(ctx, text);
 }
 
 static calm_status add_merges(calm_ctx *ctx, const reader *in, calm_gguf_keys *keys)
@@ -204,16 +217,7 @@ static calm_status add_merges(calm_ctx *ctx, const reader *in, calm_gguf_keys *k
     calm_text_init(&text);
     calm_gguf_add_array(keys, "tokenizer.ggml.merges", CALM_GGUF_STRING, n_merges(in));
     for (size_t i = 0; i < n_merges(in) && status == CALM_OK; i++) {
-        const char *part[2];
-        size_t n[2];
-        status = merge_at(ctx, in, i, part, n);
-        if (status != CALM_OK)
-            break;
-        text.length = 0;
-        append_spelled(&text, part[0], n[0]);
-        calm_text_append(&text, " ", 1);
-        append_spelled(&text, part[1], n[1]);
-        status = calm_text_check(ctx, &text);
+        status = print_merge(ctx, in, i, " ", &text);
         if (status == CALM_OK)
             calm_gguf_element_string(keys, text.data, text.length);
     }
@@ -235,15 +239,7 @@ static calm_status score_merges(calm_ctx *ctx, reader *in)
         }
     calm_text_init(&text);
     for (size_t i = 0; i < n_merges(in) && status == CALM_OK; i++) {
-        const char *part[2];
-        size_t n[2];
-        status = merge_at(ctx, in, i, part, n);
-        if (status != CALM_OK)
-            break;
-        text.length = 0;
-        calm_text_append(&text, part[0], n[0]);
-        calm_text_append(&text, part[1], n[1]);
-        status = calm_text_check(ctx, &text);
+        status = print_merge(ctx, in, i, "", &text);
         const uint32_t id = status == CALM_OK ? calm_vocab_find(&vocab, text.data, text.length) : CALM_NO_TOKEN;
         if (id != CALM_NO_TOKEN && in->tokens[id].score == NO_SCORE)
             in->tokens[id].score = -(float)i;
