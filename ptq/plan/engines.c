@@ -230,6 +230,7 @@ static bool has_size(const limits *l, size_t group)
 /* Codes that fill 32-bit words along a side: 8 of 4 bits, 32 of 3. */
 static size_t word_step(int bits)
 {
+    /* The least power of two n with n * bits % 32 = 0. */
     size_t step = 32;
     while (step % 2 == 0 && step / 2 * (size_t)bits % 32 == 0)
         step /= 2;
@@ -263,6 +264,7 @@ static size_t n_tiles(const tile *tiles)
 }
 
 /* Columns are said to be wrong unless rows alone are. */
+/* Alternatives are whole tiles: columns of one and rows of another do not make a kernel. */
 static calm_engine_rule tile_verdict(const limits *l, const calm_engine_linear *linear, const calm_scheme *scheme)
 {
     const tile *tiles = tiles_of(l, scheme);
@@ -283,6 +285,8 @@ static calm_engine_rule pair_verdict(const limits *l, const calm_engine_linear *
     if (!l->pairs || scheme->act_bits > 8 || !(l->acts & B(scheme->act_bits)) ||
         (scheme->act_asymmetric && !l->act_zeros))
         return CALM_ENGINE_ACTIVATIONS;
+    /* The order of the checks is that of calm_engine_rule: the first rule broken is the one that a user changes first.
+     */
     if (!(l->pairs & B(scheme->bits)))
         return CALM_ENGINE_BITS;
     if (!scheme->symmetric)
@@ -297,6 +301,7 @@ static calm_engine_rule weight_verdict(const limits *l, const calm_engine_linear
     const size_t step = word_step(scheme->bits);
     if (!((l->grouped.bits | l->rowwise.bits) & B(scheme->bits)))
         return CALM_ENGINE_BITS;
+    /* A width that only some kernels have is a question of zero points or groups, not of bits. */
     if (!has(&l->grouped, scheme) && !has(&l->rowwise, scheme))
         return CALM_ENGINE_ZEROS;
     if (scheme->group ? !has(&l->grouped, scheme) || !has_size(l, scheme->group) : !has(&l->rowwise, scheme))
@@ -323,6 +328,7 @@ calm_engine_rule calm_engine_verdict(const calm_engine *engine, const char *form
         return CALM_ENGINE_FORMAT;
     if (scheme->bits == 0)
         return CALM_ENGINE_TAKES;
+    /* Widths are bits of a set, so one out of range must not be shifted. */
     if (scheme->bits < 0 || scheme->bits > 8 || scheme->act_bits < 0)
         return CALM_ENGINE_BITS;
     return scheme->act_bits ? pair_verdict(l, linear, scheme) : weight_verdict(l, linear, scheme);
@@ -502,6 +508,7 @@ static bool propose(const calm_engine *engine, const char *format, const calm_en
     static const int widths[] = {2, 3, 4, 8};
     static const size_t groups[] = {128, 64, 32, 0};
     size_t best = SIZE_MAX;
+    /* 32 schemes at most: trying each costs nothing, and whatever is proposed is known to be taken. */
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
         for (size_t j = 0; j < sizeof groups / sizeof *groups; j++)
             for (int act_bits = 0; act_bits <= 8; act_bits += 8) {
