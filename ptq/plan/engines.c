@@ -285,7 +285,8 @@ static calm_engine_rule pair_verdict(const limits *l, const calm_engine_linear *
     if (!l->pairs || scheme->act_bits > 8 || !(l->acts & B(scheme->act_bits)) ||
         (scheme->act_asymmetric && !l->act_zeros))
         return CALM_ENGINE_ACTIVATIONS;
-    /* The order of the checks is that of calm_engine_rule: the first rule broken is the one that a user changes first.
+    /* The order of the checks is that of calm_engine_rule: a verdict names the broadest rule that is
+     * broken.
      */
     if (!(l->pairs & B(scheme->bits)))
         return CALM_ENGINE_BITS;

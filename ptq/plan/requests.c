@@ -75,7 +75,7 @@ static calm_status find_number(calm_ctx *ctx, const calm_pool *pool, const char 
 {
     char *end;
     const long long id = strtoll(said + 1, &end, 10);
-    /* Before a run has stored its candidates the number cannot be judged: it is accepted here, and again later. */
+    /* Candidates get numbers when they are stored; before that the word is accepted and names nothing. */
     out->number = true;
     out->unit = SIZE_MAX;
     if (!pool->numbered)
@@ -206,7 +206,7 @@ static calm_status pin_unit(calm_ctx *ctx, const calm_pool *pool, const calm_pin
     if (!memchr(allowed, true, pool->n_entries))
         return calm_fail(ctx, CALM_EARG, PIN " %s=%s: " FORBID " leaves that out for %s", pin->unit,
                          pin->candidate.said, calm_pool_unit(pool, unit));
-    /* A pin to something that failed would silently choose nothing, so it is an error even where others succeeded. */
+    /* Of several pinned entries one that succeeded is enough. */
     const char *failure = NULL;
     for (size_t i = 0; i < pool->n_entries; i++)
         if (allowed[i]) {
@@ -270,7 +270,7 @@ calm_status calm_scope_open(calm_ctx *ctx, const calm_pool *pool, const calm_req
     *out = (calm_scope){0};
     if (!calm_size_mul(&n, pool->n_units, pool->n_entries))
         return calm_fail(ctx, CALM_ENOMEM, "%zu units of %zu candidates", pool->n_units, pool->n_entries);
-    /* Everything is allowed, then forbidding and pinning take away: their order does not matter, what is left does. */
+    /* Everything is allowed at first; forbidding and pinning only take away. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->allowed, n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->pin, pool->n_units));
     memset(out->allowed, true, n);

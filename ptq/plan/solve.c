@@ -35,7 +35,7 @@ static calm_status check_scored(calm_ctx *ctx, const calm_pool *pool, size_t uni
 static calm_status open_contest(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit,
                                 size_t scheme, contest *out)
 {
-    /* A unit of several jobs has one score, which is stored with its first job. */
+    /* The score of a unit of several jobs stands at each of them; it is read from the first. */
     *out = (contest){0};
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->contenders, pool->n_entries));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->entries, pool->n_entries));
@@ -143,8 +143,8 @@ static double unit_weights(const calm_pool *pool, size_t unit)
     return calm_pool_weights(pool, pool->unit_begin[unit], pool->unit_begin[unit + 1]);
 }
 
-/* Bits per weight are from exact sums, while the budget counts whole bits of each unit: both are wanted, and they
- * differ by the scales' rounding alone. */
+/* Bits per weight are from exact sums, while the budget counts whole bits of each unit: the two differ by the rounding
+ * of each unit. */
 static void add_bits(const calm_pool *pool, calm_solution *out)
 {
     double bits = 0;
@@ -218,8 +218,8 @@ calm_status calm_solve_narrowest(calm_ctx *ctx, const calm_pool *pool, const cal
 /* Probe over score of the unit: of its narrowest option that was probed, else of any entry; NaN: nothing was probed. */
 static double kappa_of(const calm_pool *pool, size_t unit, const calm_unit_options *options)
 {
-    /* Options rise in bits, so the first that was probed is the narrowest: its KL is the largest, and the least of it
-     * is noise. */
+    /* Options rise in bits, so the first that was probed is the narrowest: its KL is the largest, so noise matters
+     * least. */
     const size_t job = pool->unit_begin[unit];
     for (size_t i = 0; i < options->n; i++) {
         const calm_pool_cell *cell = calm_pool_at(pool, job, options->of[i].entry);
