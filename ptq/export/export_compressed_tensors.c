@@ -76,12 +76,22 @@ static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qli
 
 /* ---- what is refused and warned of ---- */
 
-/* What a plan has that not every reader takes. */
-typedef struct found {
-    bool three, asymmetric, unread_experts, evaluation_only;
-} found;
+/* What a plan may have that not every reader takes. */
+enum { THREE_BITS, ASYMMETRIC, UNREAD_EXPERTS, EVALUATION_ONLY, N_WARNINGS };
 
-static calm_status look_at(calm_ctx *ctx, const calm_export_input *input, size_t index, found *has)
+static const char *const warnings[N_WARNINGS] = {
+    [THREE_BITS] = "3 bits: compressed-tensors before 0.18 packs them differently; this checkpoint needs 0.18 or later",
+    [ASYMMETRIC] =
+        "asymmetric weights: compressed-tensors 0.18 to 0.20 do not load them in transformers; 0.14 to 0.17 do",
+    [UNREAD_EXPERTS] =
+        "experts with quantized activations or asymmetric weights: transformers 5 reads symmetric packed "
+        "experts alone; engines such as vLLM take 8-bit ones with 8-bit activations",
+    [EVALUATION_ONLY] =
+        "quantized activations with weights of 4 bits or in groups, or of 4 bits themselves: transformers "
+        "computes them, no engine has a kernel; this checkpoint is for evaluation",
+};
+
+static calm_status look_at(calm_ctx *ctx, const calm_export_input *input, size_t index, bool has[N_WARNINGS])
 {
     const calm_scheme *scheme = &input->plan->jobs[index].scheme;
     const calm_job_ref *job = &calm_model_layout(input->model)->jobs[index];
@@ -98,36 +108,23 @@ static calm_status look_at(calm_ctx *ctx, const calm_export_input *input, size_t
                          ": %s has asymmetric weights, which transformers with compressed-tensors 0.18 to 0.20 does "
                          "not load; `asymmetric` writes them all the same, `formats` gptq another way",
                          job->name);
-    has->unread_experts |= job->expert >= 0 && (scheme->act_bits || !scheme->symmetric);
-    has->three |= scheme->bits == 3;
-    has->asymmetric |= !scheme->symmetric;
-    has->evaluation_only |= scheme->act_bits && (scheme->act_bits < 8 || scheme->bits < 8 || scheme->group);
+    has[UNREAD_EXPERTS] |= job->expert >= 0 && (scheme->act_bits || !scheme->symmetric);
+    has[THREE_BITS] |= scheme->bits == 3;
+    has[ASYMMETRIC] |= !scheme->symmetric;
+    has[EVALUATION_ONLY] |= scheme->act_bits && (scheme->act_bits < 8 || scheme->bits < 8 || scheme->group);
     return CALM_OK;
 }
 
 static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 {
-    found has = {0};
+    bool has[N_WARNINGS] = {false};
     CALM_TRY(calm_check_experts(ctx, NAME, input));
     CALM_TRY(calm_check_groups(ctx, NAME, input));
     for (size_t i = 0; i < input->plan->n_jobs; i++)
-        CALM_TRY(look_at(ctx, input, i, &has));
-    if (has.three)
-        calm_log(ctx, CALM_LOG_WARNING,
-                 "3 bits: compressed-tensors before 0.18 packs them differently; this checkpoint needs 0.18 or later");
-    if (has.asymmetric)
-        calm_log(
-            ctx, CALM_LOG_WARNING,
-            "asymmetric weights: compressed-tensors 0.18 to 0.20 do not load them in transformers; 0.14 to 0.17 do");
-    if (has.unread_experts)
-        calm_log(
-            ctx, CALM_LOG_WARNING,
-            "experts with quantized activations or asymmetric weights: transformers 5 reads symmetric packed experts "
-            "alone; engines such as vLLM take 8-bit ones with 8-bit activations");
-    if (has.evaluation_only)
-        calm_log(ctx, CALM_LOG_WARNING,
-                 "quantized activations with weights of 4 bits or in groups, or of 4 bits themselves: transformers "
-                 "computes them, no engine has a kernel; this checkpoint is for evaluation");
+        CALM_TRY(look_at(ctx, input, i, has));
+    for (size_t i = 0; i < N_WARNINGS; i++)
+        if (has[i])
+            calm_log(ctx, CALM_LOG_WARNING, "%s", warnings[i]);
     return CALM_OK;
 }
 

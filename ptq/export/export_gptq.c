@@ -131,24 +131,20 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, cal
 {
     calm_scheme *schemes;
     size_t n, base;
+    CALM_TRY(calm_plan_schemes(ctx, input, &schemes, &n, &base));
     calm_json *dynamic = calm_json_new_object(), *meta = calm_json_new_object(), *quantizer = calm_json_new_array();
-    calm_status status = calm_plan_schemes(ctx, input, &schemes, &n, &base);
     rules to = {dynamic, NULL};
-    if (status == CALM_OK) {
-        calm_module_regexes(input, calm_plan_is_float, NULL, add_rule, &to);
-        status = add_others(ctx, input, &to);
-    }
-    for (size_t s = 0; status == CALM_OK && s < n; s++) {
+    calm_module_regexes(input, calm_plan_is_float, NULL, add_rule, &to);
+    const calm_status status = add_others(ctx, input, &to);
+    for (size_t s = 0; s < n; s++) {
         to.scheme = &schemes[s];
         if (s != base)
             calm_module_regexes(input, calm_plan_has_scheme, to.scheme, add_rule, &to);
     }
     calm_json_set_string(entry, "quant_method", "gptq");
-    if (status == CALM_OK) {
-        calm_json_set_int(entry, "bits", schemes[base].bits);
-        calm_json_set_int(entry, "group_size", group_of(&schemes[base]));
-        calm_json_set_bool(entry, "sym", schemes[base].symmetric);
-    }
+    calm_json_set_int(entry, "bits", schemes[base].bits);
+    calm_json_set_int(entry, "group_size", group_of(&schemes[base]));
+    calm_json_set_bool(entry, "sym", schemes[base].symmetric);
     calm_json_set_bool(entry, "desc_act", false);
     calm_json_set_bool(entry, "lm_head", false);
     calm_json_set_string(entry, "checkpoint_format", calm_export_is_asymmetric(input->plan) ? "gptq_v2" : "gptq");

@@ -146,30 +146,25 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, cal
 
 /* ---- the exporter ---- */
 
-static calm_status check_job(calm_ctx *ctx, const calm_export_input *input, size_t index, bool *repeated)
-{
-    const calm_job_ref *job = &calm_model_layout(input->model)->jobs[index];
-    const calm_scheme *scheme = &input->plan->jobs[index].scheme;
-    char name[CALM_SCHEME_NAME_MAX];
-    if (!input->plan->jobs[index].quantized)
-        return CALM_OK;
-    calm_scheme_name(scheme, name);
-    if (!group_for(scheme, job->in))
-        return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         NAME ": %s is %s with %zu columns: the format has groups of 32, 64 and 128", job->name, name,
-                         job->in);
-    *repeated |= !scheme->group;
-    return CALM_OK;
-}
-
 static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 {
+    const calm_job_ref *jobs = calm_model_layout(input->model)->jobs;
     bool repeated = false;
     CALM_TRY(calm_check_weight_only(ctx, NAME, input, "2, 3, 4 or 8"));
     CALM_TRY(calm_check_groups(ctx, NAME, input));
     CALM_TRY(calm_check_experts(ctx, NAME, input));
-    for (size_t i = 0; i < input->plan->n_jobs; i++)
-        CALM_TRY(check_job(ctx, input, i, &repeated));
+    for (size_t i = 0; i < input->plan->n_jobs; i++) {
+        const calm_scheme *scheme = &input->plan->jobs[i].scheme;
+        char name[CALM_SCHEME_NAME_MAX];
+        if (!input->plan->jobs[i].quantized)
+            continue;
+        calm_scheme_name(scheme, name);
+        if (!group_for(scheme, jobs[i].in))
+            return calm_fail(ctx, CALM_EUNSUPPORTED,
+                             NAME ": %s is %s with %zu columns: the format has groups of 32, 64 and 128", jobs[i].name,
+                             name, jobs[i].in);
+        repeated |= !scheme->group;
+    }
     if (repeated)
         calm_log(ctx, CALM_LOG_INFO,
                  NAME ": the format has no scale per row; it is repeated in groups of up to 128 columns, "

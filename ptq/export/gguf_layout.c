@@ -72,12 +72,7 @@ static calm_status find_type(calm_ctx *ctx, const builder *b, const calm_gguf_pa
     if (part->kind == CALM_GGUF_EXPERTS)
         return type_of_experts(ctx, b, part, out);
     if (part->kind == CALM_GGUF_WEIGHT && planned(b, part->job)->quantized) {
-        const calm_layout *table = calm_model_layout(b->input->model);
-        const char *module = part->job->name;
-        for (size_t i = part->job->first; i < part->job->first + part->job->n; i++)
-            if (table->linears[i].role == part->role)
-                module = table->linears[i].module;
-        return calm_gguf_type_of(ctx, &planned(b, part->job)->scheme, module, part->source->shape[1], out);
+        return calm_gguf_type_of(ctx, &planned(b, part->job)->scheme, part->module, part->source->shape[1], out);
     }
     *out = stays_f32(part) ? CALM_GGML_F32 : float_type(b, part->source->dtype);
     return CALM_OK;
@@ -115,6 +110,7 @@ static void find_kind(const builder *b, calm_gguf_part *part)
     if (found) {
         part->job = found->job;
         part->role = found->role;
+        part->module = found->module;
         part->kind = strcmp(strrchr(name, '.'), ".bias") == 0 ? CALM_GGUF_BIAS : CALM_GGUF_WEIGHT;
     } else if (calm_tensor_block(b->input->model, name, &rest) >= 0
                && calm_is_folded_norm(calm_model_config(b->input->model)->arch->names, rest, &part->sublayer, &bias)

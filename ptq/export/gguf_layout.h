@@ -23,6 +23,7 @@ typedef struct calm_gguf_part {
     long block;                    /* -1: outside the blocks                                           */
     const calm_job_ref *job;       /* of a linear's tensors, of expert 0 for all experts; else NULL    */
     calm_role role;                /* likewise                                                         */
+    const char *module;            /* likewise: "model.layers.0.self_attn.q_proj"                      */
     calm_sublayer sublayer;        /* of a norm                                                        */
     const calm_tensor *source;     /* of the checkpoint, of expert 0 for all; NULL: rope factors       */
     calm_gguf_spot spot;

@@ -39,16 +39,6 @@ static void add(layout *out, entry e, calm_tensor tensor)
     out->tensors[out->n++] = tensor;
 }
 
-static calm_status add_copy(calm_ctx *ctx, layout *out, entry e)
-{
-    char *name;
-    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s", e.source->name));
-    calm_tensor tensor = {.name = name, .dtype = e.source->dtype, .n_dims = e.source->n_dims};
-    memcpy(tensor.shape, e.source->shape, sizeof tensor.shape);
-    add(out, e, tensor);
-    return CALM_OK;
-}
-
 calm_status calm_export_stack_name(calm_ctx *ctx, const calm_export_input *input, const char *name, const char *stack,
                                    char **out)
 {
@@ -96,24 +86,23 @@ static calm_status add_quantized(calm_ctx *ctx, const calm_export_input *input, 
 static calm_status add_source(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
                               const calm_named_linear *linears, entry e, const char *rest, layout *out)
 {
-    const char *dot = strrchr(e.source->name, '.');
+    const calm_named_linear *found = NULL;
     bool bias;
-    if (e.block < 0 || !dot)
-        return add_copy(ctx, out, e);
-    if (calm_is_folded_norm(calm_model_config(input->model)->arch->names, rest, &e.sublayer, &bias)) {
+    if (e.block >= 0 && calm_is_folded_norm(calm_model_config(input->model)->arch->names, rest, &e.sublayer, &bias))
         e.kind = bias ? NORM_BIAS : NORM;
-        return add_copy(ctx, out, e);
+    else if (e.block >= 0)
+        found = calm_linear_of_tensor(input->model, linears, e.source->name);
+    if (found) {
+        const char *part = strrchr(e.source->name, '.');
+        const calm_plan_job *planned = &input->plan->jobs[found->job - calm_model_layout(input->model)->jobs];
+        e.job = found->job;
+        e.role = found->role;
+        e.kind = strcmp(part, ".weight") == 0 ? WEIGHT : strcmp(part, ".bias") == 0 ? BIAS : COPY;
+        if (e.kind == WEIGHT && planned->quantized)
+            return add_quantized(ctx, input, form, out, e, &planned->scheme);
     }
-    const calm_named_linear *found = calm_linear_of_tensor(input->model, linears, e.source->name);
-    if (!found)
-        return add_copy(ctx, out, e);
-    e.job = found->job;
-    e.role = found->role;
-    e.kind = strcmp(dot, ".weight") == 0 ? WEIGHT : strcmp(dot, ".bias") == 0 ? BIAS : COPY;
-    const calm_plan_job *planned = &input->plan->jobs[e.job - calm_model_layout(input->model)->jobs];
-    if (e.kind == WEIGHT && planned->quantized)
-        return add_quantized(ctx, input, form, out, e, &planned->scheme);
-    return add_copy(ctx, out, e);
+    add(out, e, *e.source); /* name, dtype and shape stay */
+    return CALM_OK;
 }
 
 static calm_status lay_out(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form, layout *out)
