@@ -5,11 +5,11 @@
 
 #include "ptq/check/check_state.h"
 
-typedef struct hearing {
+typedef struct fault_report {
     calm_checking *c;
     calm_status status;
     size_t other_dtypes;
-} hearing;
+} fault_report;
 
 /* dtypes that safetensors have and calm does not read; said once. */
 static bool is_other_dtype(const char *text)
@@ -23,9 +23,9 @@ static bool is_other_dtype(const char *text)
 }
 
 /* A calm_shard_fault_fn: faults and the first rules have the same order. */
-static void hear(void *user, calm_shard_fault fault, const char *tensor, const char *text)
+static void add_fault(void *user, calm_shard_fault fault, const char *tensor, const char *text)
 {
-    hearing *to = user;
+    fault_report *to = user;
     calm_checking *c = to->c;
     calm_check_rule rule = (calm_check_rule)(CALM_CHECK_RULE_SHARD_HEADER + (int)fault);
     char copy[CALM_MESSAGE_MAX], file[256];
@@ -132,8 +132,8 @@ static calm_status list_modules(calm_checking *c)
 
 calm_status calm_check_files(calm_checking *c)
 {
-    hearing to = {c, CALM_OK, 0};
-    CALM_TRY(calm_safetensors_open_leniently(c->ctx, c->path, hear, &to, &c->set));
+    fault_report to = {c, CALM_OK, 0};
+    CALM_TRY(calm_safetensors_open_leniently(c->ctx, c->path, add_fault, &to, &c->set));
     if (to.status != CALM_OK)
         return calm_fail(c->ctx, to.status, "%s: out of memory", c->path);
     return list_modules(c);

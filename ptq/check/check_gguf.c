@@ -8,7 +8,7 @@
 /* ---- tensors against the architecture ---- */
 
 /* A calm_gguf_hear_fn. */
-static void hear_key(void *user, const char *key, const char *text)
+static void add_key_fault(void *user, const char *key, const char *text)
 {
     calm_check_gguf_state *g = user;
     g->keys_bad = true;
@@ -157,7 +157,7 @@ static calm_status check_architecture(calm_check_gguf_state *g)
         return calm_check_say(c, CALM_CHECK_RULE_GGUF_ARCH, "general.architecture", "%s with experts",
                               g->list.as->name);
     }
-    if (calm_gguf_config(c->ctx, &g->list, hear_key, g, &config) != CALM_OK)
+    if (calm_gguf_config(c->ctx, &g->list, add_key_fault, g, &config) != CALM_OK)
         CALM_TRY(calm_check_say_failure(c, CALM_CHECK_RULE_GGUF_ARCH, "general.architecture"));
     calm_status status = g->status;
     if (config && status == CALM_OK && !g->keys_bad) {

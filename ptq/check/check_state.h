@@ -61,7 +61,7 @@ struct calm_checking {
     const calm_check_format *by_format; /* NULL: as `format` */
     calm_qformat_reader *reader;        /* NULL: its entry could not be read */
     bool unread;                        /* quantized in a way that calm does not read: linears are not compared */
-    bool partial;                       /* files or tensors could not be read: that others are missing says nothing */
+    bool partial;                       /* files or tensors could not be read, so missing ones are no finding */
     bool resolved;                      /* quantized and scheme of the modules are filled in */
 };
 
@@ -106,12 +106,14 @@ calm_status calm_check_tokenizer(calm_checking *c);
 const calm_check_format *calm_check_format_of(const calm_qformat *format);
 /* Tensors of quantized modules against their schemes. */
 calm_status calm_check_parts(calm_checking *c);
-/* What engines fuse.  `fused`: does the configuration speak of a name, and of what scheme?  Called with that of the
- * parts in *scheme; one that differs comes before one that does not. */
+/* The scheme that the configuration gives to a fused module `name`: *hit and *scheme.  *scheme is that of the parts
+ * when it is called; of several schemes that match, one that differs from it is returned first. */
 typedef calm_status calm_check_fused_fn(calm_checking *c, const void *user, const char *name, bool *hit,
                                         calm_qformat_scheme *scheme);
+/* Findings about modules that engines fuse.  A fused name with another scheme than its parts is a finding of `rule`;
+ * `fused` NULL: names of fused modules are not compared. */
 calm_status calm_check_fusion(calm_checking *c, calm_check_rule rule, calm_check_fused_fn *fused, const void *user);
-/* What one engine takes of the linears that are quantized. */
+/* Findings about what the kernels of the requested engine take. */
 calm_status calm_check_kernels(calm_checking *c);
 /* Scales, codes and floats, streamed. */
 calm_status calm_check_values(calm_checking *c);

@@ -22,11 +22,11 @@ typedef struct calm_export_input {
 typedef struct calm_export_form calm_export_form; /* ptq/export/safetensors_export.h */
 
 typedef struct calm_exporter {
-    const char *name;           /* [a-z0-9_]+ : "compressed_tensors"; said with - on the command line */
+    const char *name; /* [a-z0-9_]+ : "compressed_tensors"; with - on the command line */
     const char *summary;
     bool wants_importance;      /* options->importance must be there */
     const char *file;           /* the one file it writes; NULL: a checkpoint, config.json and safetensors */
-    calm_tie tie;               /* jobs that share a scheme in its files, whoever reads them */
+    calm_tie tie;               /* jobs that share a scheme in its files, for every reader */
     /* Refuse, by name, what the format cannot express; warn in the log where readers differ. */
     calm_status (*check)(calm_ctx *ctx, const calm_export_input *input);
     const calm_export_form *form; /* of a safetensors checkpoint; NULL: `write` writes the file */
@@ -69,8 +69,8 @@ typedef struct calm_export_place {
     int lock;           /* its descriptor, locked as long as it is written; -1: nothing open */
 } calm_export_place;
 
-/* Open a fresh temporary directory beside `target`, after removing those that nobody writes any more; CALM_EBUSY when
- * too many processes of one number (of several containers) write there. */
+/* Open a fresh temporary directory beside `target`, after removing those of processes that have died.  CALM_EBUSY: too
+ * many processes with the same id, in several containers, are writing there. */
 calm_status calm_export_begin(calm_ctx *ctx, const char *target, calm_export_place *out);
 
 /* Move it to `target` when it is complete: a target that exists is exchanged in one step where the file system can.

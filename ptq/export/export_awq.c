@@ -31,12 +31,12 @@ static calm_status put_interleaved(calm_ctx *ctx, calm_shards_writer *writer, co
                                    size_t cols)
 {
     const size_t n_words = cols * (out / 8);
-    uint8_t *turned;
+    uint8_t *transposed;
     uint32_t *words;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, turned, out * cols));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, transposed, out * cols));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, words, n_words));
-    calm_export_transpose(values, 8, out, cols, turned);
-    calm_pack_awq(turned, n_words, words);
+    calm_export_transpose(values, 8, out, cols, transposed);
+    calm_pack_awq(transposed, n_words, words);
     return calm_shards_put(ctx, writer, words, n_words * sizeof *words);
 }
 

@@ -3,7 +3,7 @@
  *   keys       the architecture (gguf_arch.c) and the tokenizer (gguf_tokenizer.c)
  *   linears    codes and scales as Q4_0, Q4_1 or Q8_0, bit for bit (gguf_linear.c)
  *   the rest   float; vectors float32; Gemma's norms with their 1 added
- * In the architecture llama rows of q and k are turned; codes and scales move with them.  One block is in memory at a
+ * In the architecture llama rows of q and k are permuted; codes and scales move with them.  One block is in memory at a
  * time, of a mixture one expert: its projections are three tensors, so it is assembled three times. */
 #include <string.h>
 
@@ -251,7 +251,7 @@ static calm_status write(calm_ctx *ctx, const calm_export_input *input, const ch
     return status;
 }
 
-/* A block and one expert of it, and a piece of floats: read, turned, and as they are written. */
+/* A block and one expert of it, and a piece of floats: read, permuted, and as they are written. */
 static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, bool scaled)
 {
     const calm_config *config = calm_model_config(model);

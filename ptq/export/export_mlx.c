@@ -17,7 +17,7 @@
 #define NAME "mlx"
 #define STACK "switch_mlp"    /* in place of "experts" */
 
-/* Columns per scale as MLX is told; 0: none of its sizes fits. */
+/* The group size that is written; 0: none of MLX's sizes fits. */
 static size_t group_for(const calm_scheme *scheme, size_t in)
 {
     for (size_t group = 128; group >= 32; group /= 2)

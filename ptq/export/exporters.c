@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "ptq/base/text.h"
-#include "ptq/export/safetensors_export.h"
 
 #define MOST_NAMES 100    /* of temporary directories of one process id */
 
@@ -68,20 +67,6 @@ calm_status calm_exporter_find(calm_ctx *ctx, const char *name, const calm_expor
               near ? near : "", near ? "?)" : "", list.data ? list.data : "none");
     calm_text_clear(&list);
     return ctx->status;
-}
-
-calm_status calm_exporter_write(calm_ctx *ctx, const calm_exporter *exporter, const calm_export_input *input,
-                                const char *dir)
-{
-    return exporter->form ? calm_export_checkpoint(ctx, input, exporter->form, dir) : exporter->write(ctx, input, dir);
-}
-
-size_t calm_exporter_write_bytes(const calm_exporter *exporter, const calm_model *model, const calm_scheme *scheme,
-                                 bool scaled)
-{
-    if (exporter->form)
-        return calm_export_checkpoint_bytes(model, exporter->form, scheme, scaled);
-    return exporter->write_bytes ? exporter->write_bytes(model, scheme, scaled) : 0;
 }
 
 calm_status calm_export_each_block(calm_ctx *ctx, const calm_export_input *input, calm_export_block_fn *write,
@@ -159,7 +144,7 @@ static calm_status parent_of(calm_ctx *ctx, const char *path, char **out)
     return calm_strf(ctx, ctx->scratch, out, "%.*s", slash == path ? 1 : (int)(slash - path), path);
 }
 
-/* ---- locks: a directory that is being written is locked, so that nobody takes it for a leftover ---- */
+/* ---- locks: a directory that is being written is locked, so that no other process removes it as a leftover ---- */
 
 typedef enum lock_state { TAKEN, HELD, GONE, NO_LOCKS } lock_state;
 
@@ -203,7 +188,7 @@ static bool is_temporary(const char *name, const char *base, long *process)
            (*end == '\0' || (*end == '.' && end[1] && end[1 + strspn(end + 1, "0123456789")] == '\0'));
 }
 
-/* Remove the temporary directory unless somebody is writing it. */
+/* Remove the temporary directory unless a live process is writing it. */
 static calm_status remove_stale(calm_ctx *ctx, const char *path, long process)
 {
     int fd;

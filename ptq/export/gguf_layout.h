@@ -27,7 +27,7 @@ typedef struct calm_gguf_part {
     calm_sublayer sublayer;        /* of a norm                                                        */
     const calm_tensor *source;     /* of the checkpoint, of expert 0 for all; NULL: rope factors       */
     calm_gguf_spot spot;
-    size_t head_dim;               /* of turned rows; 0: they stand as they are                        */
+    size_t head_dim; /* of permuted rows; 0: their order stays                           */
 } calm_gguf_part;
 
 typedef struct calm_gguf_layout {

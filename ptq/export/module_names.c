@@ -100,7 +100,7 @@ static void add_modules(calm_text *text, const calm_names *names, calm_job_kind 
     calm_text_clear(&words);
 }
 
-/* The jobs that are asked for, and who hears of them. */
+/* The requested jobs, and the callback for their regexes. */
 typedef struct wanted {
     const calm_export_input *input;
     calm_plan_match_fn *match;

@@ -1,4 +1,4 @@
-/* Which modules a quantization entry speaks of: regexes for the linears that a plan treats alike, names of what stays
+/* Module names in quantization entries: regexes for the linears that a plan treats alike, names of what stays
  * float.
  *
  * Engines fuse q, k, v into qkv_proj and gate, up into gate_up_proj and look for the fused name; the regexes match both
@@ -10,14 +10,14 @@
 #include "ptq/export/export.h"
 #include "ptq/model/arch.h"
 
-/* Is the job one of those that are asked for? */
+/* Is the job one of the requested ones? */
 typedef bool calm_plan_match_fn(const void *user, const calm_plan_job *job);
 
-/* Hears of one regex for whole module names, without "re:", ending in $. */
+/* Called with a regex for whole module names, without "re:", ending in $. */
 typedef void calm_pattern_fn(void *user, const char *regex);
 
-/* One regex per kind of job and place (block, shared expert, experts) of which some block's job matches; of the experts
- * of a block the first speaks for all. */
+/* One regex per kind of job and place (block, shared expert, experts) of which some block's job matches; the first
+ * expert of a block stands for all of them. */
 void calm_module_regexes(const calm_export_input *input, calm_plan_match_fn *match, const void *match_user,
                   calm_pattern_fn *each, void *user);
 
@@ -31,7 +31,7 @@ bool calm_plan_is_float(const void *unused, const calm_plan_job *job);
 calm_status calm_plan_schemes(calm_ctx *ctx, const calm_export_input *input, calm_scheme **schemes, size_t *n,
                               size_t *base);
 
-/* Modules whose matrix stays float, in ctx->scratch: the head first (also where the file lacks it since it is tied),
+/* Modules whose matrix stays float, in ctx->scratch: the head first (also where it is tied and not in the file),
  * then by name; with `embeddings` those too. */
 calm_status calm_float_modules(calm_ctx *ctx, const calm_export_input *input, bool embeddings, const char ***out,
                                size_t *n);

@@ -341,8 +341,8 @@ static size_t put_bytes(const calm_model *model, const calm_export_form *form, c
     return most;
 }
 
-size_t calm_export_checkpoint_bytes(const calm_model *model, const calm_export_form *form, const calm_scheme *scheme,
-                                    bool scaled)
+static size_t checkpoint_bytes(const calm_model *model, const calm_export_form *form, const calm_scheme *scheme,
+                               bool scaled)
 {
     const calm_config *config = calm_model_config(model);
     const calm_layout *table = calm_model_layout(model);
@@ -410,8 +410,8 @@ static calm_status write_config(calm_ctx *ctx, const calm_export_input *input, c
     return calm_json_save(ctx, to, quantization);
 }
 
-calm_status calm_export_checkpoint(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
-                                   const char *dir)
+static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
+                                    const char *dir)
 {
     CALM_TRY(put_weights(ctx, input, form, dir));
     calm_json *quantization = calm_json_new_object();
@@ -420,4 +420,20 @@ calm_status calm_export_checkpoint(calm_ctx *ctx, const calm_export_input *input
         status = write_config(ctx, input, form, quantization, dir);
     calm_json_free(quantization);
     return status == CALM_OK ? calm_export_copy_companions(ctx, calm_model_dir(input->model), dir) : status;
+}
+
+/* ---- exporters of either kind ---- */
+
+calm_status calm_exporter_write(calm_ctx *ctx, const calm_exporter *exporter, const calm_export_input *input,
+                                const char *dir)
+{
+    return exporter->form ? write_checkpoint(ctx, input, exporter->form, dir) : exporter->write(ctx, input, dir);
+}
+
+size_t calm_exporter_write_bytes(const calm_exporter *exporter, const calm_model *model, const calm_scheme *scheme,
+                                 bool scaled)
+{
+    if (exporter->form)
+        return checkpoint_bytes(model, exporter->form, scheme, scaled);
+    return exporter->write_bytes ? exporter->write_bytes(model, scheme, scaled) : 0;
 }

@@ -23,7 +23,8 @@ typedef struct calm_export_tensor {
     size_t shape[2];
 } calm_export_tensor;
 
-/* A format of safetensors and config.json. */
+/* A format of safetensors and config.json.  calm_exporter_write writes the weights (model.safetensors, or shards with
+ * their index), config.json - the float model's, every byte as it was, with the entry added - and the companions. */
 struct calm_export_form {
     /* The tensors of a weight [out, in] in the file's order; their number. */
     size_t (*tensors)(const calm_scheme *scheme, size_t out, size_t in, calm_export_tensor list[CALM_EXPORT_TENSORS]);
@@ -44,15 +45,6 @@ struct calm_export_form {
  * what follows stays. */
 calm_status calm_export_stack_name(calm_ctx *ctx, const calm_export_input *input, const char *name, const char *stack,
                                    char **out);
-
-/* Write the weights (model.safetensors, or shards with their index), config.json - the float model's, every byte as it
- * was, with the entry added - and the companions into `dir`. */
-calm_status calm_export_checkpoint(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
-                                   const char *dir);
-
-/* Bytes that this holds at most, as calm_exporter_write_bytes. */
-size_t calm_export_checkpoint_bytes(const calm_model *model, const calm_export_form *form, const calm_scheme *scheme,
-                                    bool scaled);
 
 /* Does any weight of the plan have zero points? */
 bool calm_export_is_asymmetric(const calm_plan *plan);

@@ -26,7 +26,7 @@ typedef struct calm_qlinear {
     const uint8_t *zeros;    /* [out, n_groups] or NULL when symmetric             */
     float *w;                /* [out, in] a float linear that folding changed; else NULL */
     float *bias;             /* [out] a bias that folding changed; else NULL       */
-    const float *in_scale;   /* [in] that nothing took, in a plan that allows it; else NULL */
+    const float *in_scale;   /* [in] that could not be folded, in a plan that allows it; else NULL */
 } calm_qlinear;
 
 /* The jobs that fold into each other: a block's attention, its dense MLP, or one expert. */
@@ -44,7 +44,7 @@ typedef struct calm_group_ref {
 } calm_group_ref;
 
 /* Assemble a group into ctx->out.
- * CALM_EFORMAT: a fetched job does not fit the block, or has an input scale that nothing can take.  CALM_ENUMERIC: a
+ * CALM_EFORMAT: a fetched job does not fit the block, or has an input scale that cannot be folded.  CALM_ENUMERIC: a
  * folded scale is out of range. */
 calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const calm_plan *plan,
                                 const calm_group_ref *group, calm_qgroup *out);

@@ -23,7 +23,7 @@ static bool before(double a, double b, const char *key_a, const char *key_b)
     return a != b ? a < b : strcmp(key_a, key_b) < 0;
 }
 
-static calm_status nobody(calm_ctx *ctx, const calm_contender *contenders, size_t n)
+static calm_status no_winner(calm_ctx *ctx, const calm_contender *contenders, size_t n)
 {
     calm_text text;
     calm_text_init(&text);
@@ -53,7 +53,7 @@ calm_status calm_choose(calm_ctx *ctx, calm_choice_rule rule, const char *metric
                                                             contenders[i].key, contenders[best].key)))
             best = i;
     if (best == n)
-        return nobody(ctx, contenders, n);
+        return no_winner(ctx, contenders, n);
     *winner = best;
     if (rule == CALM_CHOICE_RULE_ARGMAX)
         return calm_strf(ctx, ctx->out, reason, "least %s of %zu", metric_name, n);

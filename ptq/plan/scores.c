@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The store has one column for the unit and one for the name, so scores of block deltas are told apart by name. */
+/* The store has one column for the unit and one for the name, so scores of block deltas are distinguished by name. */
 static const char *const delta_names[CALM_N_METRICS] = {
 #define CALM_SCORE_ROW(field, name, help) "delta_" name,
     CALM_METRIC_LIST(CALM_SCORE_ROW)

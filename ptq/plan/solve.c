@@ -21,7 +21,7 @@ typedef struct contest {
     size_t alive, scored;              /* did not fail; have the score as well */
 } contest;
 
-/* A score that some candidates lack would make them lose for no fault of theirs, where the run measured others. */
+/* A candidate without the score would lose only because the run did not measure it. */
 static calm_status check_scored(calm_ctx *ctx, const calm_pool *pool, size_t unit, const contest *c)
 {
     /* Experts are exempt: one that no scoring token was routed to has no score through no fault of the run. */
@@ -107,7 +107,7 @@ static calm_status name_unit(calm_ctx *ctx, const calm_pool *pool, size_t unit, 
     return calm_fail(ctx, CALM_ENUMERIC, "%s: %.800s", calm_pool_unit(pool, unit), message);
 }
 
-/* A pin to one entry decides; one to several leaves them to the rule, which is then told too. */
+/* The reason of a choice with its pin: a pin to one entry is the reason, one to several is named beside the rule's. */
 static calm_status add_pin(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit, const char *rule,
                            const char **out)
 {

@@ -151,7 +151,7 @@ static void rows_compressed_tensors(const float *x, size_t n, size_t d, int bits
 /* ---- vLLM ---- */
 
 /* Where the range is far from zero, codes and zero point are large, so they meet in double; those of a row whose
- * numbers pass 2^31, which the kernel would let overflow, are of no use to anybody. */
+ * numbers pass 2^31, which the kernel would let overflow, are useless in either form. */
 CALM_VECTORIZE
 static void act_quantize_inverse(const float *x, size_t d, float inverse, float scale, double zero, double lo,
                                  double hi, float *y)

@@ -7,7 +7,7 @@
  *   w8a8_asymact       activations from their smallest to their largest value, with a zero point per token
  *   w8a8_vllmact       activations by the rule of vLLM's kernel instead of compressed-tensors' (grid.h)
  *   float              left as it is
- * _symact says what is so without it.  A suffix _f16s rounds scales to float16 instead of bfloat16. */
+ * _symact is the default, spelled out.  A suffix _f16s rounds scales to float16 instead of bfloat16. */
 #ifndef CALM_QUANT_SCHEME_H
 #define CALM_QUANT_SCHEME_H
 
@@ -16,7 +16,8 @@
 
 #define CALM_SCHEME_NAME_MAX 48
 
-/* How the scale of a token's activations comes of its range: whose rule is followed.  A checkpoint does not say. */
+/* The library whose rule computes the scale of a token's activations from its range.  It is not stored in checkpoints.
+ */
 typedef enum calm_act_rule { CALM_ACT_RULE_COMPRESSED_TENSORS, CALM_ACT_RULE_VLLM } calm_act_rule;
 
 /* Their names in that order, as the values of an option. */
@@ -35,7 +36,7 @@ typedef struct calm_scheme {
 /* Parse a name.  CALM_EARG with what is wrong and examples. */
 calm_status calm_scheme_parse(calm_ctx *ctx, const char *name, calm_scheme *out);
 
-/* Does a name say itself what the range of activations is (_symact, _asymact)? */
+/* Does a name contain the range of activations (_symact, _asymact)? */
 bool calm_scheme_says_range(const char *name);
 
 /* Print the canonical name; always fits. */
