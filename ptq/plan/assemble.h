@@ -35,30 +35,17 @@ typedef struct calm_qgroup {
     float *norm, *norm_bias;    /* [D] of the norm before it, folded, as the checkpoint stores them; NULL: unchanged */
 } calm_qgroup;
 
-/* Which group of which block, and its float weights. */
-typedef struct calm_group_ref {
-    const calm_block *block;
-    calm_sublayer sublayer;
-    long expert;                  /* CALM_NO_EXPERT, CALM_SHARED_EXPERT or its number */
-    const calm_weight *weight;    /* [CALM_N_ROLES] */
-} calm_group_ref;
-
-/* Assemble a group into ctx->out.
- * CALM_EFORMAT: a fetched job does not fit the block, or has an input scale that cannot be folded.  CALM_ENUMERIC: a
- * folded scale is out of range. */
-calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const calm_plan *plan,
-                                const calm_group_ref *group, calm_qgroup *out);
-
 /* Load block `index` and assemble its attention and its MLP (of a mixture the shared expert).  `block` keeps the float
- * weights.  Fails as calm_assemble_group. */
+ * weights.  In ctx->out.  CALM_EFORMAT: a fetched job does not fit the block, or has an input scale that cannot be
+ * folded. CALM_ENUMERIC: a folded scale is out of range. */
 calm_status calm_assemble_block(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, size_t index,
                                 calm_block *block, calm_qgroup sublayer[CALM_N_SUBLAYERS]);
 
-/* Load one expert of a block, its float weights into `weight`, and assemble it.  Fails as calm_assemble_group. */
+/* Load one expert of a block, its float weights into `weight`, and assemble it.  Fails as calm_assemble_block. */
 calm_status calm_assemble_expert(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, const calm_block *block,
                                  size_t expert, calm_weight weight[CALM_N_ROLES], calm_qgroup *out);
 
-/* Bytes that calm_assemble_group holds of ctx->scratch at most, besides a few names, for jobs begin .. end - 1 that are
+/* Bytes that assembling a group holds of ctx->scratch at most, besides a few names, for jobs begin .. end - 1 that are
  * all quantized to `scheme`. */
 size_t calm_assemble_group_scratch_bytes(const calm_model *model, size_t begin, size_t end, const calm_scheme *scheme);
 

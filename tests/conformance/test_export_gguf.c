@@ -5,7 +5,7 @@
 
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
-#include "ptq/plan/assemble.h"
+#include "ptq/plan/assemble_impl.h"
 #include "ptq/export/export.h"
 #include "ptq/export/gguf_layout.h"
 #include "ptq/model/arch.h"
