@@ -19,6 +19,7 @@ static calm_status read_config(calm_checking *c)
         c->config = NULL;
         return calm_check_say(c, CALM_CHECK_RULE_CONFIG_FORM, "config.json", "%s, expected an object", path);
     }
+    c->entry = calm_json_get(c->config, "quantization_config");
     return CALM_OK;
 }
 
@@ -49,8 +50,7 @@ static calm_status find_modelopt(calm_checking *c)
 /* The format that the entry names, also where calm could not read it further. */
 static calm_status find_format(calm_checking *c)
 {
-    const calm_json *entry = calm_json_get(c->config, "quantization_config");
-    const char *method = calm_json_string(calm_json_get(entry, "quant_method"), NULL);
+    const char *method = calm_json_string(calm_json_get(c->entry, "quant_method"), NULL);
     size_t n;
     const calm_qformat *const *formats = calm_qformats(&n);
     for (size_t i = 0; i < n && !c->format; i++)
@@ -61,18 +61,16 @@ static calm_status find_format(calm_checking *c)
         return CALM_OK;
     if (calm_json_typeof(calm_json_get(c->config, "quantization")) == CALM_JSON_OBJECT)
         return calm_check_say(c, CALM_CHECK_RULE_MLX_CONFIG, "quantization", "group_size or bits is missing");
-    if (calm_json_typeof(entry) == CALM_JSON_NULL)
+    if (calm_json_typeof(c->entry) == CALM_JSON_NULL)
         return find_modelopt(c);
     c->unread = true;
     if (!method)
         return calm_check_say(c, CALM_CHECK_RULE_NO_METHOD, "quantization_config", "%s: quant_method is missing",
                               c->config_path);
-    return calm_check_say(c,
-                          calm_check_listed(method, other_methods, sizeof other_methods / sizeof *other_methods)
-                              ? CALM_CHECK_RULE_METHOD_UNCHECKED
-                              : CALM_CHECK_RULE_METHOD_UNKNOWN,
-                          "quantization_config",
-                          "quant_method \"%.64s\": calm reads compressed-tensors, gptq, awq and MLX's entry", method);
+    return calm_check_say(
+        c, CALM_CHECK_LISTED(method, other_methods) ? CALM_CHECK_RULE_METHOD_UNCHECKED : CALM_CHECK_RULE_METHOD_UNKNOWN,
+        "quantization_config", "quant_method \"%.64s\": calm reads compressed-tensors, gptq, awq and MLX's entry",
+        method);
 }
 
 /* *taken false: the engine that is asked for does not read the format at all. */
@@ -93,8 +91,8 @@ static calm_status check_unexplained(calm_checking *c)
             n++;
             first = i;
         }
-    const bool entry = calm_json_typeof(calm_json_get(c->config, "quantization_config")) != CALM_JSON_NULL ||
-                       calm_json_typeof(calm_json_get(c->config, "quantization")) != CALM_JSON_NULL;
+    const bool entry = calm_json_typeof(c->entry) != CALM_JSON_NULL
+                       || calm_json_typeof(calm_json_get(c->config, "quantization")) != CALM_JSON_NULL;
     if (c->unread)
         return CALM_OK;
     if (n && !entry)

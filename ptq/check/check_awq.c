@@ -7,9 +7,8 @@
 static bool is_elsewhere(const calm_checking *c)
 {
     static const char *const versions[] = {"gemv", "gemv_fast", "marlin", "exllama", "ipex", "llm-awq"};
-    const calm_json *entry = calm_json_get(c->config, "quantization_config");
-    const char *version = calm_json_string(calm_json_get(entry, "version"), "gemm");
-    bool other = !calm_json_bool(calm_json_get(entry, "zero_point"), true);
+    const char *version = calm_json_string(calm_json_get(c->entry, "version"), "gemm");
+    bool other = !calm_json_bool(calm_json_get(c->entry, "zero_point"), true);
     for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
         other |= strcasecmp(version, versions[i]) == 0;
     return other;
@@ -17,14 +16,13 @@ static bool is_elsewhere(const calm_checking *c)
 
 static calm_status check(calm_checking *c)
 {
-    const calm_json *entry = calm_json_get(c->config, "quantization_config");
-    const char *version = calm_json_string(calm_json_get(entry, "version"), "gemm");
-    const calm_json *list = calm_json_get(entry, "modules_to_not_convert");
+    const char *version = calm_json_string(calm_json_get(c->entry, "version"), "gemm");
+    const calm_json *list = calm_json_get(c->entry, "modules_to_not_convert");
     CALM_TRY(calm_check_open(c, CALM_CHECK_RULE_AWQ_CONFIG, is_elsewhere));
     if (strcasecmp(version, "gemm") != 0)
         CALM_TRY(
             calm_check_say(c, CALM_CHECK_RULE_AWQ_VERSION, "quantization_config", "version is \"%.32s\"", version));
-    if (!calm_json_bool(calm_json_get(entry, "zero_point"), true))
+    if (!calm_json_bool(calm_json_get(c->entry, "zero_point"), true))
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_AWQ_ZERO_POINT, "quantization_config", "zero_point is false"));
     if (!c->reader)
         return CALM_OK;

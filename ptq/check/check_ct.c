@@ -27,6 +27,12 @@ static calm_status check_keys(calm_checking *c, const char *where, const calm_js
     return CALM_OK;
 }
 
+static calm_status say_no_object(calm_checking *c, const char *where, const calm_json *value)
+{
+    return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "%s, expected an object",
+                          calm_json_type_name(calm_json_typeof(value)));
+}
+
 static const char *const args_keys[] = {"num_bits",        "type",     "symmetric", "group_size", "strategy",
                                         "block_structure", "dynamic",  "actorder",  "observer",   "observer_kwargs",
                                         "scale_dtype",     "zp_dtype", "is_mx"};
@@ -60,7 +66,7 @@ static calm_status check_args(calm_checking *c, const char *where, const calm_js
                               "group_size is %lld, expected columns per group, -1 or null", (long long)size);
     out->strategy =
         calm_json_string(calm_json_get(args, "strategy"), size > 0 ? "group" : size < 0 ? "channel" : "tensor");
-    if (!calm_check_listed(out->strategy, strategies, COUNT(strategies)))
+    if (!CALM_CHECK_LISTED(out->strategy, strategies))
         return calm_check_say(c, CALM_CHECK_RULE_ARGS, where,
                               "strategy is \"%.32s\", expected group, channel, tensor or token", out->strategy);
     const bool grouped = strcmp(out->strategy, "group") == 0 || strcmp(out->strategy, "tensor_group") == 0;
@@ -95,8 +101,7 @@ static calm_status check_weights(calm_checking *c, const char *where, calm_ct_gr
     if (group->no_weights)
         return CALM_OK;
     if (calm_json_typeof(args) != CALM_JSON_OBJECT)
-        return calm_check_say(c, CALM_CHECK_RULE_ARGS, place, "%s, expected an object",
-                              calm_json_type_name(calm_json_typeof(args)));
+        return say_no_object(c, place, args);
     CALM_TRY(check_args(c, place, args, &found));
     const bool rows = strcmp(found.strategy, "group") == 0 || strcmp(found.strategy, "channel") == 0;
     const bool ints = found.valid && found.ints;
@@ -126,8 +131,7 @@ static calm_status check_activations(calm_checking *c, const char *where, calm_c
         return CALM_OK;
     snprintf(place, sizeof place, "%s.input_activations", where);
     if (calm_json_typeof(args) != CALM_JSON_OBJECT)
-        return calm_check_say(c, CALM_CHECK_RULE_ARGS, place, "%s, expected an object",
-                              calm_json_type_name(calm_json_typeof(args)));
+        return say_no_object(c, place, args);
     CALM_TRY(check_args(c, place, args, &found));
     group->scheme.act_bits = found.bits;
     group->scheme.act_asymmetric = !calm_json_bool(calm_json_get(args, "symmetric"), true);
@@ -160,15 +164,15 @@ static calm_status check_group_format(calm_checking *c, const char *where, const
     const char *global = calm_json_string(calm_json_get(entry, "format"), "");
     group->format = calm_json_string(calm_json_get(group->json, "format"), NULL);
     const char *inferred = group->scheme.act_bits ? "int-quantized" : "pack-quantized";
-    if (group->format && !calm_check_listed(group->format, formats, COUNT(formats))) {
+    if (group->format && !CALM_CHECK_LISTED(group->format, formats)) {
         group->usable = false;
         return calm_check_say(c, CALM_CHECK_RULE_GLOBAL_FORMAT, where,
                               "format is \"%.32s\", expected pack-quantized or int-quantized", group->format);
     }
     if (group->no_weights)
         return CALM_OK;
-    if (!group->format && calm_check_listed(global, formats, COUNT(formats)) &&
-        !calm_check_listed(global, formats, 3)) /* one that calm does not read, for all groups */
+    if (!group->format && CALM_CHECK_LISTED(global, formats)
+        && !calm_check_listed(global, formats, 3)) /* one that calm does not read, for all groups */
         group->format = global;
     if (group->foreign)
         return say_foreign(c, where, group);
@@ -220,8 +224,7 @@ static calm_status check_group(calm_checking *c, const calm_json *entry, calm_ct
     char where[128];
     snprintf(where, sizeof where, "config_groups.%.64s", group->name);
     if (calm_json_typeof(group->json) != CALM_JSON_OBJECT)
-        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "%s, expected an object",
-                              calm_json_type_name(calm_json_typeof(group->json)));
+        return say_no_object(c, where, group->json);
     CALM_TRY(check_keys(c, where, group->json, keys, COUNT(keys)));
     CALM_TRY(check_weights(c, where, group));
     CALM_TRY(check_activations(c, where, group));
@@ -240,7 +243,7 @@ static calm_status check_global_format(calm_checking *c, const calm_ct_entry *en
             first = first ? first : entry->groups[i].format;
             differ |= strcmp(entry->groups[i].format, first) != 0;
         }
-    if (!global || !calm_check_listed(global, formats, COUNT(formats)))
+    if (!global || !CALM_CHECK_LISTED(global, formats))
         return calm_check_say(c, CALM_CHECK_RULE_GLOBAL_FORMAT, "quantization_config", "format is %s%.32s%s",
                               global ? "\"" : "missing", global ? global : "", global ? "\"" : "");
     const bool mixed = strcmp(global, "mixed-precision") == 0;
@@ -326,7 +329,7 @@ static calm_status check_entry(calm_ct_entry *entry)
 
 static calm_status check(calm_checking *c)
 {
-    calm_ct_entry entry = {.c = c, .json = calm_json_get(c->config, "quantization_config")};
+    calm_ct_entry entry = {.c = c, .json = c->entry};
     const calm_status status = check_entry(&entry);
     calm_ct_clear(&entry);
     return status;

@@ -5,7 +5,7 @@
 #include "ptq/check/check_state.h"
 #include "ptq/text/regex.h"
 
-/* As in stored_compressed_tensors.c: calm_qformat_scheme.layout. */
+/* calm_qformat_scheme.layout, as in qformat_compressed_tensors.c. */
 enum { CALM_CT_INT, CALM_CT_PACK };
 
 typedef struct calm_ct_group {
@@ -24,7 +24,7 @@ typedef struct calm_ct_target {
     calm_regex *regex; /* NULL: a name or class */
     size_t group;      /* n_groups: an ignore entry */
     bool class_name;   /* "Linear" */
-    bool other_class;  /* "LlamaAttention": which modules are of it no tensor says */
+    bool other_class;  /* "LlamaAttention": tensors do not show which modules are of it */
     bool usable;
     size_t hits;
 } calm_ct_target;
@@ -38,7 +38,7 @@ typedef struct calm_ct_entry {
     size_t n_targets;
 } calm_ct_entry;
 
-/* Resolve every module and say what is wrong with targets and ignore; then what is fused. */
+/* Resolve every module, with findings about targets and ignore, then about what engines fuse. */
 calm_status calm_ct_resolve(calm_ct_entry *entry);
 
 /* Free the patterns. */

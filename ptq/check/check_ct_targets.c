@@ -178,7 +178,7 @@ static calm_status check_hits(const calm_ct_entry *entry)
         if (at->group < entry->n_groups)
             CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_TARGET_NOTHING, entry->groups[at->group].name, "\"%.256s\"",
                                     at->text));
-        else if (strcmp(at->text, "lm_head") != 0 && strcmp(at->text, head) != 0) /* lacking where it is tied */
+        else if (strcmp(at->text, "lm_head") != 0 && strcmp(at->text, head) != 0) /* not there where it is tied */
             CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_IGNORE_NOTHING, "ignore", "\"%.256s\"", at->text));
     }
     return CALM_OK;

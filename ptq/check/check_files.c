@@ -5,11 +5,11 @@
 
 #include "ptq/check/check_state.h"
 
-typedef struct hearing {
+typedef struct fault_report {
     calm_checking *c;
     calm_status status;
     size_t other_dtypes;
-} hearing;
+} fault_report;
 
 /* dtypes that safetensors have and calm does not read; said once. */
 static bool is_other_dtype(const char *text)
@@ -23,9 +23,9 @@ static bool is_other_dtype(const char *text)
 }
 
 /* A calm_shard_fault_fn: faults and the first rules have the same order. */
-static void hear(void *user, calm_shard_fault fault, const char *tensor, const char *text)
+static void add_fault(void *user, calm_shard_fault fault, const char *tensor, const char *text)
 {
-    hearing *to = user;
+    fault_report *to = user;
     calm_checking *c = to->c;
     calm_check_rule rule = (calm_check_rule)(CALM_CHECK_RULE_SHARD_HEADER + (int)fault);
     char copy[CALM_MESSAGE_MAX], file[256];
@@ -59,7 +59,8 @@ static bool is_stored_suffix(const char *suffix)
     return calm_qformat_suffix_part(NULL, suffix, &part) && part != CALM_QFORMAT_INDEX && strcmp(suffix, "weight") != 0;
 }
 
-bool calm_check_is_embedding(const char *module)
+/* Is it an embedding, by its name: no linear? */
+static bool is_embedding(const char *module)
 {
     const char *dot = strrchr(module, '.');
     const char *last = dot ? dot + 1 : module;
@@ -74,15 +75,13 @@ static bool is_transform(const calm_checking *c, const char *module)
 {
     static const char *const places[] = {"input",  "weight_input", "weight_output", "output",
                                          "attn_q", "attn_k",       "q_attn",        "k_cache"};
-    const calm_json *entry = calm_json_get(calm_json_get(c->config, "quantization_config"), "transform_config"), *value;
-    const calm_json *groups = calm_json_get(entry, "config_groups");
+    const calm_json *groups = calm_json_get(calm_json_get(c->entry, "transform_config"), "config_groups"), *value;
     const char *dot = strrchr(module, '.'), *key;
     if (!dot || calm_json_size(groups) > MOST_ROTATIONS)
         return false;
     for (void *iter = NULL; calm_json_next(groups, &iter, &key, &value);) {
         const size_t n = strlen(key);
-        if (strncmp(dot + 1, key, n) == 0 && dot[1 + n] == '_' &&
-            calm_check_listed(dot + 2 + n, places, sizeof places / sizeof *places))
+        if (strncmp(dot + 1, key, n) == 0 && dot[1 + n] == '_' && CALM_CHECK_LISTED(dot + 2 + n, places))
             return true;
     }
     return false;
@@ -96,7 +95,7 @@ static void describe(const calm_checking *c, calm_check_module *module)
         module->stored |= is_stored_suffix(at->suffix);
         if (strcmp(at->suffix, "weight") != 0 || module->transform)
             continue;
-        module->linear |= at->tensor->n_dims == 2 && !calm_check_is_embedding(module->name);
+        module->linear |= at->tensor->n_dims == 2 && !is_embedding(module->name);
         if (at->tensor->n_dims == 2 && calm_dtype_is_float(at->tensor->dtype)) {
             module->out = at->tensor->shape[0];
             module->in = at->tensor->shape[1];
@@ -133,27 +132,21 @@ static calm_status list_modules(calm_checking *c)
 
 calm_status calm_check_files(calm_checking *c)
 {
-    hearing to = {c, CALM_OK, 0};
-    CALM_TRY(calm_safetensors_open_leniently(c->ctx, c->path, hear, &to, &c->set));
+    fault_report to = {c, CALM_OK, 0};
+    CALM_TRY(calm_safetensors_open_leniently(c->ctx, c->path, add_fault, &to, &c->set));
     if (to.status != CALM_OK)
         return calm_fail(c->ctx, to.status, "%s: out of memory", c->path);
     return list_modules(c);
 }
 
+static int compare_name(const void *name, const void *module)
+{
+    return strcmp(name, ((const calm_check_module *)module)->name);
+}
+
 calm_check_module *calm_check_find_module(const calm_checking *c, const char *name)
 {
-    size_t begin = 0, end = c->n_modules;
-    while (begin < end) {
-        const size_t middle = begin + (end - begin) / 2;
-        const int order = strcmp(name, c->modules[middle].name);
-        if (order == 0)
-            return &c->modules[middle];
-        if (order < 0)
-            end = middle;
-        else
-            begin = middle + 1;
-    }
-    return NULL;
+    return c->n_modules ? bsearch(name, c->modules, c->n_modules, sizeof *c->modules, compare_name) : NULL;
 }
 
 const calm_tensor *calm_check_part(const calm_checking *c, const calm_check_module *module, const char *suffix)

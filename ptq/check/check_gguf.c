@@ -8,7 +8,7 @@
 /* ---- tensors against the architecture ---- */
 
 /* A calm_gguf_hear_fn. */
-static void hear_key(void *user, const char *key, const char *text)
+static void add_key_fault(void *user, const char *key, const char *text)
 {
     calm_check_gguf_state *g = user;
     g->keys_bad = true;
@@ -60,27 +60,16 @@ static calm_status need(calm_check_gguf_state *g, const char *module, const char
 
 static calm_status check_block(calm_check_gguf_state *g, size_t block)
 {
-    const calm_config *config = &g->config;
-    const calm_names *names = config->arch->names;
-    calm_ctx *ctx = g->c->ctx;
-    char *module;
-    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
-        for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)
-            if (names->norm[s][p]) {
-                CALM_TRY(
-                    calm_strf(ctx, ctx->scratch, &module, "model.%s.%zu.%s", names->blocks, block, names->norm[s][p]));
-                CALM_TRY(need(g, module, "weight", 1, config->hidden, 0));
-            }
-    for (int i = 0; i < 2 && config->arch->qk_norm != CALM_QK_NORM_NONE; i++) {
-        const size_t heads = config->arch->qk_norm == CALM_QK_NORM_HEAD ? 1 : i ? config->n_kv : config->n_heads;
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "model.%s.%zu.%s", names->blocks, block,
-                           i ? names->k_norm : names->q_norm));
-        CALM_TRY(need(g, module, "weight", 1, heads * config->head_dim, 0));
+    calm_check_expected list[CALM_CHECK_EXPECTED];
+    const size_t n = calm_check_block(&g->config, block, list);
+    for (size_t i = 0; i < n; i++) {
+        char *module;
+        CALM_TRY(calm_strf(g->c->ctx, g->c->ctx->scratch, &module, "model.%s.%zu.%s", g->config.arch->names->blocks,
+                           block, list[i].part));
+        if (list[i].kind != CALM_CHECK_SHARED_GATE)
+            CALM_TRY(need(g, module, "weight", list[i].kind == CALM_CHECK_NORM ? 1 : 2, list[i].rows, list[i].cols));
     }
-    if (!config->moe.sparse[block])
-        return CALM_OK;
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "model.%s.%zu.%s", names->blocks, block, names->moe.router));
-    return need(g, module, "weight", 2, config->moe.n_experts, config->hidden);
+    return CALM_OK;
 }
 
 static calm_status check_tensors(calm_check_gguf_state *g)
@@ -168,7 +157,7 @@ static calm_status check_architecture(calm_check_gguf_state *g)
         return calm_check_say(c, CALM_CHECK_RULE_GGUF_ARCH, "general.architecture", "%s with experts",
                               g->list.as->name);
     }
-    if (calm_gguf_config(c->ctx, &g->list, hear_key, g, &config) != CALM_OK)
+    if (calm_gguf_config(c->ctx, &g->list, add_key_fault, g, &config) != CALM_OK)
         CALM_TRY(calm_check_say_failure(c, CALM_CHECK_RULE_GGUF_ARCH, "general.architecture"));
     calm_status status = g->status;
     if (config && status == CALM_OK && !g->keys_bad) {

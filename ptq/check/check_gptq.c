@@ -7,7 +7,6 @@
 #include "ptq/model/arch.h"
 #include "ptq/quant/pack.h"
 
-
 /* ---- which modules ---- */
 
 /* A calm_check_fused_fn. */
@@ -19,7 +18,7 @@ static calm_status fused(calm_checking *c, const void *user, const char *name, b
 
 /* ---- GPTQ ---- */
 
-static calm_status check_two_configs(calm_checking *c, const calm_json *entry)
+static calm_status check_two_configs(calm_checking *c)
 {
     static const char *const keys[] = {"bits", "group_size", "desc_act", "sym", "checkpoint_format"};
     char *path;
@@ -31,7 +30,7 @@ static calm_status check_two_configs(calm_checking *c, const calm_json *entry)
     if (calm_json_read(c->ctx, path, (size_t)16 << 20, &other) != CALM_OK)
         return calm_check_say_failure(c, CALM_CHECK_RULE_TWO_CONFIGS, "quantize_config.json");
     for (size_t i = 0; i < sizeof keys / sizeof *keys && status == CALM_OK; i++) {
-        const calm_json *a = calm_json_get(entry, keys[i]), *b = calm_json_get(other, keys[i]);
+        const calm_json *a = calm_json_get(c->entry, keys[i]), *b = calm_json_get(other, keys[i]);
         const calm_json_type type = calm_json_typeof(a);
         bool same = !a || !b || type == calm_json_typeof(b);
         if (same && a && b)
@@ -46,9 +45,9 @@ static calm_status check_two_configs(calm_checking *c, const calm_json *entry)
 }
 
 /* "gptqmodel:0.9.0" or later: the readers that take v1 with zeros of their own. */
-static bool names_new_quantizer(const calm_json *entry)
+static bool names_new_quantizer(const calm_checking *c)
 {
-    const calm_json *list = calm_json_get(calm_json_get(entry, "meta"), "quantizer");
+    const calm_json *list = calm_json_get(calm_json_get(c->entry, "meta"), "quantizer");
     int major = 0, minor = 0;
     const char *first = calm_json_string(calm_json_typeof(list) == CALM_JSON_ARRAY ? calm_json_at(list, 0) : list, "");
     return sscanf(first, "gptqmodel:%9d.%9d", &major, &minor) == 2 && (major > 0 || minor >= 9);
@@ -66,7 +65,7 @@ static calm_status check_rule(calm_checking *c, const char *key)
     calm_status status = CALM_OK;
     for (size_t i = 0; i < c->n_modules && !hit && status == CALM_OK; i++)
         status = calm_regex_matches_prefix(c->ctx, regex, c->modules[i].name, &hit);
-    if (!hit && status == CALM_OK && c->model_known && c->model.arch->names->head) /* lacking where it is tied */
+    if (!hit && status == CALM_OK && c->model_known && c->model.arch->names->head) /* not there where it is tied */
         status = calm_regex_matches_prefix(c->ctx, regex, c->model.arch->names->head, &hit);
     calm_regex_free(regex);
     if (status != CALM_OK)
@@ -89,28 +88,23 @@ static bool is_elsewhere(const calm_checking *c)
 {
     static const char *const layouts[] = {"marlin", "marlin_24", "bitblas", "gemm", "qqq", "ipex", "exllamav3"},
                              *const words[] = {"int64", "int16", "int8"};
-    const calm_json *entry = calm_json_get(c->config, "quantization_config");
-    return calm_check_listed(calm_json_string(calm_json_get(entry, "checkpoint_format"), ""), layouts,
-                             sizeof layouts / sizeof *layouts) ||
-           calm_check_listed(calm_json_string(calm_json_get(entry, "pack_dtype"), ""), words,
-                             sizeof words / sizeof *words);
+    return CALM_CHECK_LISTED(calm_json_string(calm_json_get(c->entry, "checkpoint_format"), ""), layouts)
+           || CALM_CHECK_LISTED(calm_json_string(calm_json_get(c->entry, "pack_dtype"), ""), words);
 }
 
 static calm_status check(calm_checking *c)
 {
-    const calm_json *entry = calm_json_get(c->config, "quantization_config"),
-                    *dynamic = calm_json_get(entry, "dynamic");
-    const char *format = calm_json_string(calm_json_get(entry, "checkpoint_format"), "gptq");
-    const bool reordered = calm_json_bool(calm_json_get(entry, "desc_act"), false);
+    const calm_json *dynamic = calm_json_get(c->entry, "dynamic");
+    const char *format = calm_json_string(calm_json_get(c->entry, "checkpoint_format"), "gptq");
+    const bool reordered = calm_json_bool(calm_json_get(c->entry, "desc_act"), false);
     CALM_TRY(calm_check_open(c, CALM_CHECK_RULE_GPTQ_CONFIG, is_elsewhere));
-    CALM_TRY(check_two_configs(c, entry));
-    if (!calm_json_bool(calm_json_get(entry, "sym"), true) && strcmp(format, "gptq") == 0 &&
-        !names_new_quantizer(entry))
+    CALM_TRY(check_two_configs(c));
+    if (!calm_json_bool(calm_json_get(c->entry, "sym"), true) && strcmp(format, "gptq") == 0 && !names_new_quantizer(c))
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_ASYMMETRIC_V1, "quantization_config",
                                 "sym is false, checkpoint_format is gptq"));
-    if (reordered && calm_json_int(calm_json_get(entry, "group_size"), -1) > 0)
+    if (reordered && calm_json_int(calm_json_get(c->entry, "group_size"), -1) > 0)
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_DESC_ACT, "quantization_config", "desc_act is true, group_size %lld",
-                                (long long)calm_json_int(calm_json_get(entry, "group_size"), -1)));
+                                (long long)calm_json_int(calm_json_get(c->entry, "group_size"), -1)));
     if (!c->reader)
         return CALM_OK;
     if (c->n_modules && calm_json_size(dynamic) > CALM_CHECK_MATCHES / c->n_modules)
@@ -126,8 +120,7 @@ static calm_status check(calm_checking *c)
 /* Zeros of a symmetric weight are all the middle; v1 stores them less one. */
 static calm_status check_qzeros(calm_checking *c, const calm_check_module *module, const calm_tensor *zeros)
 {
-    const calm_json *entry = calm_json_get(c->config, "quantization_config");
-    const bool v2 = strcmp(calm_json_string(calm_json_get(entry, "checkpoint_format"), "gptq"), "gptq_v2") == 0;
+    const bool v2 = strcmp(calm_json_string(calm_json_get(c->entry, "checkpoint_format"), "gptq"), "gptq_v2") == 0;
     const int bits = module->scheme.bits;
     const size_t words = calm_pack_words(module->out, bits), rows = zeros->n_dims == 2 ? zeros->shape[0] : 0;
     const uint8_t middle = (uint8_t)((1 << (bits - 1)) - !v2), most = (uint8_t)((1 << bits) - 1);
@@ -157,7 +150,6 @@ static calm_status check_qzeros(calm_checking *c, const calm_check_module *modul
 
 static calm_status check_index(calm_checking *c, const calm_check_module *module, const calm_tensor *index)
 {
-    const calm_json *entry = calm_json_get(c->config, "quantization_config");
     const size_t group = module->scheme.group ? module->scheme.group : module->in,
                  groups = (module->in + group - 1) / group;
     size_t order = 0, range = 0;
@@ -172,7 +164,7 @@ static calm_status check_index(calm_checking *c, const calm_check_module *module
     if (range)
         return calm_check_say(c, CALM_CHECK_RULE_INDEX_RANGE, module->name, "%zu of %zu columns; there are %zu groups",
                               range, module->in, groups);
-    if (order && !calm_json_bool(calm_json_get(entry, "desc_act"), false))
+    if (order && !calm_json_bool(calm_json_get(c->entry, "desc_act"), false))
         return calm_check_say(c, CALM_CHECK_RULE_INDEX_ORDER, module->name, "%zu of %zu columns", order, module->in);
     return CALM_OK;
 }

@@ -64,18 +64,14 @@ static calm_status resolve(calm_checking *c, const calm_json *entry)
 static bool is_of_mlx(const calm_json *entry, const calm_json *base)
 {
     static const char *const modes[] = {"mxfp4", "mxfp8", "nvfp4"};
-    static const int64_t bits[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128};
     const char *mode = calm_json_string(calm_json_get(entry, "mode"),
                                         calm_json_string(calm_json_get(base, "mode"), "affine"));
-    const int64_t usual_bits = calm_json_int(calm_json_get(base, "bits"), 0),
-                  usual_group = calm_json_int(calm_json_get(base, "group_size"), 0);
-    bool known_bits = false, known_group = false;
-    for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
-        known_bits |= calm_json_int(calm_json_get(entry, "bits"), usual_bits) == bits[i];
-    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
-        known_group |= calm_json_int(calm_json_get(entry, "group_size"), usual_group) == groups[i];
-    return calm_check_listed(mode, modes, sizeof modes / sizeof *modes) ||
-           (strcmp(mode, "affine") == 0 && known_bits && known_group);
+    const int64_t bits = calm_json_int(calm_json_get(entry, "bits"), calm_json_int(calm_json_get(base, "bits"), 0)),
+                  group = calm_json_int(calm_json_get(entry, "group_size"),
+                                        calm_json_int(calm_json_get(base, "group_size"), 0));
+    return CALM_CHECK_LISTED(mode, modes)
+           || (strcmp(mode, "affine") == 0 && bits >= 2 && bits <= 8 && bits != 7
+               && (group == 32 || group == 64 || group == 128));
 }
 
 static bool is_elsewhere(const calm_checking *c)
@@ -93,7 +89,7 @@ static calm_status check(calm_checking *c)
     const calm_json *entry = calm_json_get(c->config, "quantization"), *value;
     const char *key;
     CALM_TRY(calm_check_open(c, CALM_CHECK_RULE_MLX_CONFIG, is_elsewhere));
-    CALM_TRY(check_two_entries(c, entry, calm_json_get(c->config, "quantization_config")));
+    CALM_TRY(check_two_entries(c, entry, c->entry));
     for (void *iter = NULL; calm_json_next(entry, &iter, &key, &value);)
         CALM_TRY(check_entry(c, key, value));
     return c->reader ? resolve(c, entry) : CALM_OK;

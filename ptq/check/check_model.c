@@ -24,15 +24,18 @@ static calm_status find_prefix(calm_checking *c)
     return CALM_OK;
 }
 
-calm_status calm_check_holder(calm_checking *c, const char *name, calm_check_module **out)
+/* The module that holds a linear of the layout: itself, or that of all experts of the block; *out NULL: none. */
+static calm_status find_holder(calm_checking *c, const char *name, calm_check_module **out)
 {
     char *stack = NULL;
     size_t expert;
     *out = calm_check_find_module(c, name);
     if (*out || !c->format || !c->format->stack)
         return CALM_OK;
+    const calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
     CALM_TRY(c->format->stack(c->ctx, name, &stack, &expert));
     *out = stack ? calm_check_find_module(c, stack) : NULL;
+    calm_arena_rewind(c->ctx->scratch, mark);
     return CALM_OK;
 }
 
@@ -50,10 +53,8 @@ calm_status calm_check_model(calm_checking *c)
     c->model_known = true;
     for (size_t i = 0; i < c->layout.n_linears; i++) {
         const calm_linear_ref *linear = &c->layout.linears[i];
-        calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
         calm_check_module *module;
-        CALM_TRY(calm_check_holder(c, linear->module, &module));
-        calm_arena_rewind(c->ctx->scratch, mark);
+        CALM_TRY(find_holder(c, linear->module, &module));
         if (!module)
             continue;
         module->in_layout = module->linear = true;
@@ -110,38 +111,42 @@ static bool is_stored(const calm_checking *c, const char *module)
     return found && found->stored;
 }
 
-/* PREFIXlayers.BLOCK.PART */
-static calm_status in_block(calm_checking *c, size_t block, const char *part, char **out)
+size_t calm_check_block(const calm_config *config, size_t block, calm_check_expected list[CALM_CHECK_EXPECTED])
 {
-    return calm_strf(c->ctx, c->ctx->scratch, out, "%s%s.%zu.%s", c->prefix, c->model.arch->names->blocks, block, part);
+    const calm_names *names = config->arch->names;
+    const bool by_head = config->arch->qk_norm == CALM_QK_NORM_HEAD;
+    size_t n = 0;
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)
+            if (names->norm[s][p])
+                list[n++] = (calm_check_expected){CALM_CHECK_NORM, names->norm[s][p], config->hidden, 0};
+    for (int i = 0; i < 2 && config->arch->qk_norm != CALM_QK_NORM_NONE; i++) {
+        const size_t heads = by_head ? 1 : i ? config->n_kv : config->n_heads;
+        list[n++] = (calm_check_expected){CALM_CHECK_NORM, i ? names->k_norm : names->q_norm, heads * config->head_dim,
+                                          0};
+    }
+    if (!config->moe.sparse[block])
+        return n;
+    list[n++] = (calm_check_expected){CALM_CHECK_ROUTER, names->moe.router, config->moe.n_experts, config->hidden};
+    if (config->moe.shared_inner && names->moe.shared_gate)
+        list[n++] = (calm_check_expected){CALM_CHECK_SHARED_GATE, names->moe.shared_gate, 1, config->hidden};
+    return n;
 }
 
 static calm_status check_block(calm_checking *c, size_t block)
 {
-    const calm_config *config = &c->model;
-    const calm_names *names = config->arch->names;
-    char *module;
-    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
-        for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)
-            if (names->norm[s][p]) {
-                CALM_TRY(in_block(c, block, names->norm[s][p], &module));
-                CALM_TRY(need_norm(c, module, config->hidden));
-            }
-    for (int i = 0; i < 2 && config->arch->qk_norm != CALM_QK_NORM_NONE; i++) {
-        const size_t heads = i ? config->n_kv : config->n_heads;
-        CALM_TRY(in_block(c, block, i ? names->k_norm : names->q_norm, &module));
-        CALM_TRY(need_norm(c, module,
-                           config->arch->qk_norm == CALM_QK_NORM_HEAD ? config->head_dim : heads * config->head_dim));
+    calm_check_expected list[CALM_CHECK_EXPECTED];
+    const size_t n = calm_check_block(&c->model, block, list);
+    for (size_t i = 0; i < n; i++) {
+        char *module;
+        CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s.%zu.%s", c->prefix, c->model.arch->names->blocks,
+                           block, list[i].part));
+        if (list[i].kind == CALM_CHECK_NORM)
+            CALM_TRY(need_norm(c, module, list[i].rows));
+        else if (!is_stored(c, module))
+            CALM_TRY(need_part(c, module, "weight", 2, list[i].rows, list[i].cols));
     }
-    if (!config->moe.sparse[block])
-        return CALM_OK;
-    CALM_TRY(in_block(c, block, names->moe.router, &module));
-    if (!is_stored(c, module))
-        CALM_TRY(need_part(c, module, "weight", 2, config->moe.n_experts, config->hidden));
-    if (!config->moe.shared_inner || !names->moe.shared_gate)
-        return CALM_OK;
-    CALM_TRY(in_block(c, block, names->moe.shared_gate, &module));
-    return is_stored(c, module) ? CALM_OK : need_part(c, module, "weight", 2, 1, config->hidden);
+    return CALM_OK;
 }
 
 static calm_status check_tables(calm_checking *c)
@@ -167,10 +172,8 @@ static calm_status check_linears(calm_checking *c)
 {
     for (size_t i = 0; i < c->layout.n_linears; i++) {
         const calm_linear_ref *linear = &c->layout.linears[i];
-        calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
         calm_check_module *module;
-        CALM_TRY(calm_check_holder(c, linear->module, &module));
-        calm_arena_rewind(c->ctx->scratch, mark);
+        CALM_TRY(find_holder(c, linear->module, &module));
         const bool part = module && (module->stored || module->unread || (c->resolved && module->quantized));
         if (!part)
             CALM_TRY(need_part(c, linear->module, "weight", 2, linear->out, linear->in));
@@ -186,7 +189,7 @@ static bool is_cache_scale(const calm_checking *c, const calm_check_module *modu
     static const char *const list[] = {"k_scale",      "v_scale",      "q_scale",     "kv_scale",
                                        "k_zero_point", "v_zero_point", "q_zero_point"};
     for (size_t i = module->first; i < module->first + module->n; i++)
-        if (!calm_check_listed(c->members[i].suffix, list, sizeof list / sizeof *list))
+        if (!CALM_CHECK_LISTED(c->members[i].suffix, list))
             return false;
     return true;
 }
@@ -194,19 +197,14 @@ static bool is_cache_scale(const calm_checking *c, const calm_check_module *modu
 /* Is what follows "layers.N." a part of a block: a norm, a router, a linear of the layout? */
 static bool is_block_part(const calm_checking *c, const calm_check_module *module, size_t block, const char *part)
 {
-    const calm_config *config = &c->model;
-    const calm_names *names = config->arch->names;
-    if (module->in_layout || module->transform || is_cache_scale(c, module) || strstr(part, "rotary_emb")
-        || strstr(part, "LayerNorm"))
-        return true;
-    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
-        for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)
-            if (names->norm[s][p] && strcmp(part, names->norm[s][p]) == 0)
-                return true;
-    if ((names->q_norm && strcmp(part, names->q_norm) == 0) || (names->k_norm && strcmp(part, names->k_norm) == 0))
-        return true;
-    return config->moe.sparse[block] && ((names->moe.router && strcmp(part, names->moe.router) == 0) ||
-                                         (names->moe.shared_gate && strcmp(part, names->moe.shared_gate) == 0));
+    calm_check_expected list[CALM_CHECK_EXPECTED];
+    const char *gate = c->model.moe.sparse[block] ? c->model.arch->names->moe.shared_gate : NULL;
+    bool found = module->in_layout || module->transform || is_cache_scale(c, module) || strstr(part, "rotary_emb")
+                 || strstr(part, "LayerNorm")
+                 || (gate && strcmp(part, gate) == 0); /* the gate also where it is not used */
+    for (size_t i = calm_check_block(&c->model, block, list); i-- > 0 && !found;)
+        found = strcmp(part, list[i].part) == 0;
+    return found;
 }
 
 static calm_status check_extra(calm_checking *c)

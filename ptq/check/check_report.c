@@ -24,7 +24,9 @@ static bool is_absence(calm_check_rule rule)
     return false;
 }
 
-bool calm_check_wants(const calm_checking *c, calm_check_rule rule)
+/* Does the rule apply here?  Not if it is about other engines than the requested one, nor if it reports something as
+ * missing while parts of the checkpoint could not be read. */
+static bool applies(const calm_checking *c, calm_check_rule rule)
 {
     size_t n;
     if (c->partial && is_absence(rule))
@@ -56,7 +58,7 @@ calm_status calm_check_say(calm_checking *c, calm_check_rule rule, const char *w
     size_t n;
     char text[1024], *copy, *place;
     va_list list;
-    if (!calm_check_wants(c, rule))
+    if (!applies(c, rule))
         return CALM_OK;
     if (c->report->n == MOST_FINDINGS)    /* only counted: its texts would be kept until the end */
         return add_finding(c, &(calm_finding){.rule = &calm_check_rules(&n)[rule]});

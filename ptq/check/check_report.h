@@ -16,10 +16,6 @@ typedef enum calm_check_rule {
 /* A check in progress (check_state.h). */
 typedef struct calm_checking calm_checking;
 
-/* Does the rule apply here?  Not if it is about other engines than the requested one, nor if it reports something as
- * missing while parts of the checkpoint could not be read.  For checks that cost something. */
-bool calm_check_wants(const calm_checking *c, calm_check_rule rule);
-
 /* Add a finding about `where` (module, tensor, file, key) if the rule applies.  Both texts are copied to ctx->out, the
  * formatted one cut at 1023 bytes, `where` at 512.  After 20000 findings only the counts grow.  CALM_ENOMEM. */
 calm_status calm_check_say(calm_checking *c, calm_check_rule rule, const char *where, const char *format, ...)
@@ -39,5 +35,6 @@ const char *calm_check_scheme_text(const calm_qformat_scheme *scheme, char text[
 
 /* Is `word` one of `list` [n]? */
 bool calm_check_listed(const char *word, const char *const *list, size_t n);
+#define CALM_CHECK_LISTED(word, list) calm_check_listed(word, list, sizeof(list) / sizeof *(list))
 
 #endif

@@ -5,6 +5,7 @@
 #include "ptq/check/check_report.h"
 #include "ptq/io/json.h"
 #include "ptq/io/safetensors.h"
+#include "ptq/model/arch.h"
 #include "ptq/model/layout.h"
 #include "ptq/model/qformat.h"
 #include "ptq/plan/engines.h"
@@ -45,7 +46,8 @@ struct calm_checking {
     calm_check_report *report;
     size_t capacity; /* of report->findings */
     const char *path, *config_path;
-    calm_json *config; /* NULL: not read */
+    calm_json *config;      /* NULL: not read */
+    const calm_json *entry; /* its quantization_config; NULL: there is none */
     calm_safetensors *set;
     calm_check_member *members; /* [n_members] by module, then suffix */
     size_t n_members;
@@ -59,25 +61,31 @@ struct calm_checking {
     const calm_check_format *by_format; /* NULL: as `format` */
     calm_qformat_reader *reader;        /* NULL: its entry could not be read */
     bool unread;                        /* quantized in a way that calm does not read: linears are not compared */
-    bool partial;                       /* files or tensors could not be read: that others are missing says nothing */
+    bool partial;                       /* files or tensors could not be read, so missing ones are no finding */
     bool resolved;                      /* quantized and scheme of the modules are filled in */
 };
-
-/* The module that holds a linear of the layout: itself, or that of all experts of the block; *out NULL: none. */
-calm_status calm_check_holder(calm_checking *c, const char *name, calm_check_module **out);
 
 /* By name; NULL when absent. */
 calm_check_module *calm_check_find_module(const calm_checking *c, const char *name);
 const calm_tensor *calm_check_part(const calm_checking *c, const calm_check_module *module, const char *suffix);
-
-/* Is it an embedding, by its name: no linear? */
-bool calm_check_is_embedding(const char *module);
 
 /* Do engines fuse it with others, by its name: q, k, v; gate, up; experts? */
 bool calm_check_is_fused(const char *module);
 
 /* Is it a part that engines fuse into one linear, or that linear, by its name: no expert's down? */
 bool calm_check_is_fused_part(const char *module);
+
+/* A tensor "MODULE.weight" that a block has beside its linears. */
+typedef struct calm_check_expected {
+    enum { CALM_CHECK_NORM, CALM_CHECK_ROUTER, CALM_CHECK_SHARED_GATE } kind;
+    const char *part;  /* "input_layernorm": its module within the block */
+    size_t rows, cols; /* of a norm: its width, 0                        */
+} calm_check_expected;
+
+#define CALM_CHECK_EXPECTED (CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 4) /* most of a block */
+
+/* What block `block` has of these, norms first; their number. */
+size_t calm_check_block(const calm_config *config, size_t block, calm_check_expected list[CALM_CHECK_EXPECTED]);
 
 /* Does it hold an expert of a mixture, or all of a block? */
 bool calm_check_is_expert(const calm_check_module *module);
@@ -98,12 +106,14 @@ calm_status calm_check_tokenizer(calm_checking *c);
 const calm_check_format *calm_check_format_of(const calm_qformat *format);
 /* Tensors of quantized modules against their schemes. */
 calm_status calm_check_parts(calm_checking *c);
-/* What engines fuse.  `fused`: does the configuration speak of a name, and of what scheme?  Called with that of the
- * parts in *scheme; one that differs comes before one that does not. */
+/* The scheme that the configuration gives to a fused module `name`: *hit and *scheme.  *scheme is that of the parts
+ * when it is called; of several schemes that match, one that differs from it is returned first. */
 typedef calm_status calm_check_fused_fn(calm_checking *c, const void *user, const char *name, bool *hit,
                                         calm_qformat_scheme *scheme);
+/* Findings about modules that engines fuse.  A fused name with another scheme than its parts is a finding of `rule`;
+ * `fused` NULL: names of fused modules are not compared. */
 calm_status calm_check_fusion(calm_checking *c, calm_check_rule rule, calm_check_fused_fn *fused, const void *user);
-/* What one engine takes of the linears that are quantized. */
+/* Findings about what the kernels of the requested engine take. */
 calm_status calm_check_kernels(calm_checking *c);
 /* Scales, codes and floats, streamed. */
 calm_status calm_check_values(calm_checking *c);

@@ -50,21 +50,13 @@ static calm_json *group_entry(const calm_export_input *input, const calm_scheme 
     return group;
 }
 
-static calm_status add_ignored(calm_ctx *ctx, const calm_export_input *input, calm_json *ignore)
+calm_status calm_ct_config(calm_ctx *ctx, const calm_export_input *input, calm_json *entry)
 {
-    const char **modules;
-    size_t n;
-    CALM_TRY(calm_float_modules(ctx, input, false, &modules, &n));
-    for (size_t i = 0; i < n; i++)
-        calm_json_add_string(ignore, modules[i]);
-    return CALM_OK;
-}
-
-static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, const calm_scheme *schemes, size_t n,
-                              calm_json *entry)
-{
-    const char *format = n && calm_ct_is_int_quantized(&schemes[0]) ? "int-quantized" : "pack-quantized";
     const char *version = "0.17.1";
+    calm_scheme *schemes;
+    size_t n, base;
+    CALM_TRY(calm_plan_schemes(ctx, input, &schemes, &n, &base));
+    const char *format = n && calm_ct_is_int_quantized(&schemes[0]) ? "int-quantized" : "pack-quantized";
     calm_json *groups = calm_json_new_object(), *ignore = calm_json_new_array();
     for (size_t s = 0; s < n; s++) {
         char name[32];
@@ -79,26 +71,12 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, con
     calm_json_set_string(entry, "quantization_status", "compressed");
     calm_json_set_string(entry, "format", format);
     calm_json_set(entry, "config_groups", groups);
-    calm_status status = add_ignored(ctx, input, ignore);
+    const calm_status status = calm_add_float_modules(ctx, input, ignore);
     calm_json_set(entry, "ignore", ignore);
     calm_json_set(entry, "kv_cache_scheme", calm_json_new_null());
     calm_json_set(entry, "global_compression_ratio", calm_json_new_null());
     calm_json_set(entry, "sparsity_config", calm_json_new_object());
     calm_json_set(entry, "transform_config", calm_json_new_object());
     calm_json_set_string(entry, "version", version);
-    return status;
-}
-
-calm_status calm_ct_config(calm_ctx *ctx, const calm_export_input *input, calm_json **out)
-{
-    calm_scheme *schemes;
-    size_t n, *weights;
-    CALM_TRY(calm_plan_schemes(ctx, input, &schemes, &weights, &n));
-    *out = calm_json_new_object();
-    const calm_status status = fill_entry(ctx, input, schemes, n, *out);
-    if (status != CALM_OK) {
-        calm_json_free(*out);
-        *out = NULL;
-    }
     return status;
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "ptq/base/file.h"
-#include "ptq/export/export.h"
+#include "ptq/export/safetensors_export.h"
 #include "ptq/io/shards.h"
 #include "ptq/model/gguf_config.h"
 #include "ptq/model/qformat.h"
@@ -232,29 +232,25 @@ static calm_status open_gguf(work *w)
 /* Narrow values [n] and put them. */
 static calm_status put_floats(work *w, calm_shards_writer *writer, const calm_tensor *to, const float *values, size_t n)
 {
-    uint8_t *bytes;
-    if (to->dtype == CALM_F32)
+    if (to->dtype == CALM_F32) /* as they are: no copy of a large tensor */
         return calm_shards_put(w->ctx, writer, values, n * sizeof *values);
     for (size_t i = 0; i < n && to->dtype == CALM_F16; i++)
         if (fabsf(values[i]) >= 65520.0f) /* rounds to infinity */
             return calm_fail(w->ctx, CALM_ENUMERIC, "%s: %s: %g is beyond float16; take `dtype` bf16 or f32", w->path,
                              to->name, (double)values[i]);
-    CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, bytes, n * calm_dtype_bytes(to->dtype)));
-    CALM_TRY(calm_from_f32(w->ctx, to->dtype, values, n, bytes));
-    return calm_shards_put(w->ctx, writer, bytes, n * calm_dtype_bytes(to->dtype));
+    return calm_export_put_floats(w->ctx, writer, to->dtype, values, n);
 }
 
 static calm_status put_plain(work *w, calm_shards_writer *writer, const calm_tensor *to, const calm_tensor *from)
 {
+    const bool same = to->dtype == from->dtype;
     float *values;
-    if (to->dtype == from->dtype) {
+    if (same)
         CALM_TRY(calm_shards_put(w->ctx, writer, from->data, from->bytes));
-        calm_safetensors_release(w->set, from);
-        return CALM_OK;
-    }
-    CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, ROWS_AT_ONCE));
-    for (size_t at = 0; at < from->n_elements; at += ROWS_AT_ONCE) {
-        const size_t n = from->n_elements - at < ROWS_AT_ONCE ? from->n_elements - at : ROWS_AT_ONCE;
+    else
+        CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, ROWS_AT_ONCE));
+    for (size_t at = 0; at < from->n_elements && !same; at += ROWS_AT_ONCE) {
+        const size_t n = calm_size_min(ROWS_AT_ONCE, from->n_elements - at);
         calm_arena_mark mark = calm_arena_save(w->ctx->scratch);
         CALM_TRY(calm_tensor_part_to_f32(w->ctx, from, at, n, values));
         CALM_TRY(put_floats(w, writer, to, values, n));
@@ -278,13 +274,12 @@ static calm_status put_stored(work *w, calm_shards_writer *writer, const calm_te
 
 static calm_status put_entry(work *w, calm_shards_writer *writer, const calm_tensor *to, const calm_gguf_entry *entry)
 {
-    const size_t rows = entry->shape[0], cols = entry->n_dims < 2 ? 1 : entry->shape[1],
-                 most = ROWS_AT_ONCE / (cols ? cols : 1);
-    const size_t step = most ? most : 1;
+    const size_t rows = entry->shape[0], cols = entry->n_dims < 2 ? 1 : entry->shape[1];
+    const size_t step = calm_size_max(1, ROWS_AT_ONCE / calm_size_max(1, cols));
     float *values;
     CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, step * cols));
     for (size_t at = 0; at < rows; at += step) {
-        const size_t n = rows - at < step ? rows - at : step;
+        const size_t n = calm_size_min(step, rows - at);
         calm_arena_mark mark = calm_arena_save(w->ctx->scratch);
         CALM_TRY(calm_gguf_entry_to_f32(w->ctx, &w->list, entry, at, n, values));
         CALM_TRY(put_floats(w, writer, to, values, n * cols));
@@ -308,20 +303,6 @@ static calm_status put_all(work *w, calm_shards_writer *writer)
     return CALM_OK;
 }
 
-static calm_status copy_companions(work *w, const char *dir)
-{
-    size_t n;
-    const char *const *names = calm_export_companions(&n);
-    for (size_t i = 0; i < n && !w->gguf; i++) {
-        char *from, *to;
-        CALM_TRY(calm_path_join(w->ctx, w->ctx->scratch, &from, w->path, names[i]));
-        CALM_TRY(calm_path_join(w->ctx, w->ctx->scratch, &to, dir, names[i]));
-        if (calm_path_exists(from))
-            CALM_TRY(calm_copy_file(w->ctx, from, to));
-    }
-    return CALM_OK;
-}
-
 static calm_status write_into(work *w, const char *dir)
 {
     calm_shards_writer writer;
@@ -333,7 +314,7 @@ static calm_status write_into(work *w, const char *dir)
     CALM_TRY(calm_path_join(w->ctx, w->ctx->scratch, &path, dir, "config.json"));
     CALM_TRY(calm_json_save(w->ctx, path, w->config));
     w->result->n_tensors = w->n;
-    return copy_companions(w, dir);
+    return w->gguf ? CALM_OK : calm_export_copy_companions(w->ctx, w->path, dir);
 }
 
 static calm_status write_output(work *w)

@@ -10,7 +10,7 @@ typedef struct calm_dequantize_options {
     calm_dtype dtype;       /* CALM_F32, CALM_F16, CALM_BF16; CALM_N_DTYPES: the checkpoint's own */
     size_t max_shard_bytes; /* 0: CALM_SHARD_BYTES */
     bool force;
-    calm_tick_fn *tick; /* hears of tensors written; may be NULL */
+    calm_tick_fn *tick; /* called after each tensor; may be NULL */
     void *tick_user;
 } calm_dequantize_options;
 

@@ -14,24 +14,25 @@
 typedef struct calm_export_input {
     const calm_model *model;    /* float */
     const calm_plan *plan;
-    calm_tick_fn *tick;         /* hears of blocks written; may be NULL */
+    calm_tick_fn *tick; /* called after each block; may be NULL */
     void *tick_user;
     const calm_export_options *options;    /* NULL: the defaults, all zero */
 } calm_export_input;
 
+typedef struct calm_export_form calm_export_form; /* ptq/export/safetensors_export.h */
+
 typedef struct calm_exporter {
-    const char *name;           /* [a-z0-9_]+ : "compressed_tensors"; said with - on the command line */
+    const char *name; /* [a-z0-9_]+ : "compressed_tensors"; with - on the command line */
     const char *summary;
     bool wants_importance;      /* options->importance must be there */
     const char *file;           /* the one file it writes; NULL: a checkpoint, config.json and safetensors */
-    calm_tie tie;               /* jobs that share a scheme in its files, whoever reads them */
+    calm_tie tie;               /* jobs that share a scheme in its files, for every reader */
     /* Refuse, by name, what the format cannot express; warn in the log where readers differ. */
     calm_status (*check)(calm_ctx *ctx, const calm_export_input *input);
-    /* What `write` holds at most, of a plan whose jobs are all quantized to `scheme`, with input scales or without;
-     * NULL: names and numbers alone. */
-    size_t (*write_bytes)(const calm_model *model, const calm_scheme *scheme, bool scaled);
-    /* Write the checkpoint's own files into the existing empty directory `dir`. */
+    const calm_export_form *form; /* of a safetensors checkpoint; NULL: `write` writes the file */
     calm_status (*write)(calm_ctx *ctx, const calm_export_input *input, const char *dir);
+    /* Bytes that `write` holds at most, as calm_exporter_write_bytes; NULL: names and numbers alone. */
+    size_t (*write_bytes)(const calm_model *model, const calm_scheme *scheme, bool scaled);
 } calm_exporter;
 
 /* The exporters in the order of export.def; *n their number. */
@@ -39,6 +40,23 @@ const calm_exporter *const *calm_exporters(size_t *n);
 
 /* Find by name, written with - or _.  CALM_EARG with the nearest name, and all of them. */
 calm_status calm_exporter_find(calm_ctx *ctx, const char *name, const calm_exporter **out);
+
+/* Write the checkpoint's own files into the existing empty directory `dir`. */
+calm_status calm_exporter_write(calm_ctx *ctx, const calm_exporter *exporter, const calm_export_input *input,
+                                const char *dir);
+
+/* Bytes that this holds at most, ctx->out and ctx->scratch together, of a plan whose jobs are all quantized to
+ * `scheme`, with input scales or without. */
+size_t calm_exporter_write_bytes(const calm_exporter *exporter, const calm_model *model, const calm_scheme *scheme,
+                                 bool scaled);
+
+/* Writes one block, or with -1 the tensors outside the blocks. */
+typedef calm_status calm_export_block_fn(void *user, calm_ctx *ctx, long block);
+
+/* Call `write` with -1 and then with each block.  Each call has an empty arena of its own as ctx->out, so that one
+ * block is in memory at a time; input->tick is called after each block. */
+calm_status calm_export_each_block(calm_ctx *ctx, const calm_export_input *input, calm_export_block_fn *write,
+                                   void *user);
 
 /* May `target` be written?  CALM_EEXIST when it exists and `force` is not given; CALM_EARG when it exists and is not a
  * checkpoint (no config.json) nor the one file of another format nor an empty directory: --force replaces
@@ -51,8 +69,8 @@ typedef struct calm_export_place {
     int lock;           /* its descriptor, locked as long as it is written; -1: nothing open */
 } calm_export_place;
 
-/* Open a fresh temporary directory beside `target`, after removing those that nobody writes any more; CALM_EBUSY when
- * too many processes of one number (of several containers) write there. */
+/* Open a fresh temporary directory beside `target`, after removing those of processes that have died.  CALM_EBUSY: too
+ * many processes with the same id, in several containers, are writing there. */
 calm_status calm_export_begin(calm_ctx *ctx, const char *target, calm_export_place *out);
 
 /* Move it to `target` when it is complete: a target that exists is exchanged in one step where the file system can.
@@ -66,7 +84,7 @@ void calm_export_abandon(calm_ctx *ctx, calm_export_place *place);
  * their number. */
 const char *const *calm_export_companions(size_t *n);
 
-/* Copy those that the model has. */
-calm_status calm_export_copy_companions(calm_ctx *ctx, const calm_model *model, const char *dir);
+/* Copy those that `model_dir` has into `dir`. */
+calm_status calm_export_copy_companions(calm_ctx *ctx, const char *model_dir, const char *dir);
 
 #endif

@@ -16,11 +16,10 @@
 
 /* ---- a linear ---- */
 
-static size_t list_tensors(const void *user, const calm_scheme *scheme, size_t out, size_t in,
+static size_t list_tensors(const calm_scheme *scheme, size_t out, size_t in,
                            calm_export_tensor list[CALM_EXPORT_TENSORS])
 {
     const size_t groups = calm_scheme_groups(scheme, in);
-    (void)user;
     list[0] = (calm_export_tensor){"qweight", CALM_I32, 2, {in, out / 8}};
     list[1] = (calm_export_tensor){"qzeros", CALM_I32, 2, {groups, out / 8}};
     list[2] = (calm_export_tensor){"scales", CALM_F16, 2, {groups, out}};
@@ -32,19 +31,19 @@ static calm_status put_interleaved(calm_ctx *ctx, calm_shards_writer *writer, co
                                    size_t cols)
 {
     const size_t n_words = cols * (out / 8);
-    uint8_t *turned;
+    uint8_t *transposed;
     uint32_t *words;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, turned, out * cols));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, transposed, out * cols));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, words, n_words));
-    calm_export_transpose(values, 8, out, cols, turned);
-    calm_pack_awq(turned, n_words, words);
+    calm_export_transpose(values, 8, out, cols, transposed);
+    calm_pack_awq(transposed, n_words, words);
     return calm_shards_put(ctx, writer, words, n_words * sizeof *words);
 }
 
-static calm_status put(const void *user, calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear,
-                       size_t which)
+static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, size_t which,
+                       bool asymmetric)
 {
-    (void)user;
+    (void)asymmetric;
     if (which == 0)
         return put_interleaved(ctx, writer, linear->codes, linear->out, linear->in);
     if (which == 1)
@@ -82,26 +81,19 @@ static const calm_scheme *first_scheme(const calm_plan *plan)
     return NULL;
 }
 
-static calm_status write_config(calm_ctx *ctx, const calm_export_input *input, const char *dir)
+static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, calm_json *entry)
 {
-    static const char *const key = "quantization_config";
     const size_t group = first_scheme(input->plan)->group;
-    const char **floats;
-    size_t n;
-    CALM_TRY(calm_float_modules(ctx, input, false, &floats, &n));
-    calm_json *entry = calm_json_new_object(), *modules = calm_json_new_array();
-    for (size_t i = 0; i < n; i++)
-        calm_json_add_string(modules, floats[i]);
-    calm_status status = add_fused(ctx, input, modules);
+    calm_json *modules = calm_json_new_array();
+    calm_status status = calm_add_float_modules(ctx, input, modules);
+    if (status == CALM_OK)
+        status = add_fused(ctx, input, modules);
     calm_json_set_string(entry, "quant_method", "awq");
     calm_json_set_int(entry, "bits", 4);
     calm_json_set_int(entry, "group_size", group ? (int64_t)group : -1);
     calm_json_set_bool(entry, "zero_point", true);
     calm_json_set_string(entry, "version", "gemm");
     calm_json_set(entry, "modules_to_not_convert", modules);
-    if (status == CALM_OK)
-        status = calm_export_config(ctx, input, dir, &key, 1, entry);
-    calm_json_free(entry);
     return status;
 }
 
@@ -159,25 +151,17 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     return CALM_OK;
 }
 
-static const calm_export_form form = {list_tensors, put, NULL, NULL};
-
-static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, bool scaled)
-{
-    return calm_export_weights_bytes(model, &form, scheme, scaled);
-}
-
-static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
-{
-    CALM_TRY(calm_export_weights(ctx, input, &form, dir));
-    CALM_TRY(write_config(ctx, input, dir));
-    return calm_export_copy_companions(ctx, input->model, dir);
-}
+static const calm_export_form form = {
+    .tensors = list_tensors,
+    .put = put,
+    .entry = fill_entry,
+    .keys = {"quantization_config"},
+};
 
 const calm_exporter calm_export_awq = {
     .name = NAME,
     .summary = "AWQ, GEMM layout, uniform 4 bits: vLLM, SGLang, transformers, mlx-lm",
     .tie = CALM_TIE_MODEL,
     .check = check,
-    .write_bytes = write_bytes,
-    .write = write_checkpoint,
+    .form = &form,
 };

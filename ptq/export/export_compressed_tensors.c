@@ -5,7 +5,7 @@
  *   m.weight -> int-quantized    m.weight I8 [out, in] = code - 2^(b-1), m.weight_scale [out, G]
  *   all other tensors as they are, but for what input scales were folded into
  *
- * Order in the file: walk.h. */
+ * Order in the file: safetensors_export.h. */
 #include "ptq/export/ct_config.h"
 #include "ptq/export/format_checks.h"
 #include "ptq/export/safetensors_export.h"
@@ -15,11 +15,10 @@
 
 /* ---- a linear ---- */
 
-static size_t list_tensors(const void *user, const calm_scheme *scheme, size_t out, size_t in,
+static size_t list_tensors(const calm_scheme *scheme, size_t out, size_t in,
                            calm_export_tensor list[CALM_EXPORT_TENSORS])
 {
     const size_t groups = calm_scheme_groups(scheme, in);
-    (void)user;
     list[1] = (calm_export_tensor){"weight_scale", scheme->scale_dtype, 2, {out, groups}};
     if (calm_ct_is_int_quantized(scheme)) {
         list[0] = (calm_export_tensor){"weight", CALM_I8, 2, {out, in}};
@@ -56,11 +55,11 @@ static calm_status put_codes(calm_ctx *ctx, calm_shards_writer *writer, const ca
     return calm_shards_put(ctx, writer, values, n);
 }
 
-static calm_status put(const void *user, calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear,
-                       size_t which)
+static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, size_t which,
+                       bool asymmetric)
 {
     const int64_t shape[2] = {(int64_t)linear->out, (int64_t)linear->in};
-    (void)user;
+    (void)asymmetric;
     switch (which) {
     case 0:
         return calm_ct_is_int_quantized(&linear->scheme) ? put_codes(ctx, writer, linear)
@@ -77,12 +76,22 @@ static calm_status put(const void *user, calm_ctx *ctx, calm_shards_writer *writ
 
 /* ---- what is refused and warned of ---- */
 
-/* What a plan has that not every reader takes. */
-typedef struct found {
-    bool three, asymmetric, unread_experts, evaluation_only;
-} found;
+/* What a plan may have that not every reader takes. */
+enum { THREE_BITS, ASYMMETRIC, UNREAD_EXPERTS, EVALUATION_ONLY, N_WARNINGS };
 
-static calm_status look_at(calm_ctx *ctx, const calm_export_input *input, size_t index, found *has)
+static const char *const warnings[N_WARNINGS] = {
+    [THREE_BITS] = "3 bits: compressed-tensors before 0.18 packs them differently; this checkpoint needs 0.18 or later",
+    [ASYMMETRIC] =
+        "asymmetric weights: compressed-tensors 0.18 to 0.20 do not load them in transformers; 0.14 to 0.17 do",
+    [UNREAD_EXPERTS] =
+        "experts with quantized activations or asymmetric weights: transformers 5 reads symmetric packed "
+        "experts alone; engines such as vLLM take 8-bit ones with 8-bit activations",
+    [EVALUATION_ONLY] =
+        "quantized activations with weights of 4 bits or in groups, or of 4 bits themselves: transformers "
+        "computes them, no engine has a kernel; this checkpoint is for evaluation",
+};
+
+static calm_status look_at(calm_ctx *ctx, const calm_export_input *input, size_t index, bool has[N_WARNINGS])
 {
     const calm_scheme *scheme = &input->plan->jobs[index].scheme;
     const calm_job_ref *job = &calm_model_layout(input->model)->jobs[index];
@@ -99,62 +108,37 @@ static calm_status look_at(calm_ctx *ctx, const calm_export_input *input, size_t
                          ": %s has asymmetric weights, which transformers with compressed-tensors 0.18 to 0.20 does "
                          "not load; `asymmetric` writes them all the same, `formats` gptq another way",
                          job->name);
-    has->unread_experts |= job->expert >= 0 && (scheme->act_bits || !scheme->symmetric);
-    has->three |= scheme->bits == 3;
-    has->asymmetric |= !scheme->symmetric;
-    has->evaluation_only |= scheme->act_bits && (scheme->act_bits < 8 || scheme->bits < 8 || scheme->group);
+    has[UNREAD_EXPERTS] |= job->expert >= 0 && (scheme->act_bits || !scheme->symmetric);
+    has[THREE_BITS] |= scheme->bits == 3;
+    has[ASYMMETRIC] |= !scheme->symmetric;
+    has[EVALUATION_ONLY] |= scheme->act_bits && (scheme->act_bits < 8 || scheme->bits < 8 || scheme->group);
     return CALM_OK;
 }
 
 static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 {
-    found has = {0};
+    bool has[N_WARNINGS] = {false};
     CALM_TRY(calm_check_experts(ctx, NAME, input));
     CALM_TRY(calm_check_groups(ctx, NAME, input));
     for (size_t i = 0; i < input->plan->n_jobs; i++)
-        CALM_TRY(look_at(ctx, input, i, &has));
-    if (has.three)
-        calm_log(ctx, CALM_LOG_WARNING,
-                 "3 bits: compressed-tensors before 0.18 packs them differently; this checkpoint needs 0.18 or later");
-    if (has.asymmetric)
-        calm_log(
-            ctx, CALM_LOG_WARNING,
-            "asymmetric weights: compressed-tensors 0.18 to 0.20 do not load them in transformers; 0.14 to 0.17 do");
-    if (has.unread_experts)
-        calm_log(
-            ctx, CALM_LOG_WARNING,
-            "experts with quantized activations or asymmetric weights: transformers 5 reads symmetric packed experts "
-            "alone; engines such as vLLM take 8-bit ones with 8-bit activations");
-    if (has.evaluation_only)
-        calm_log(ctx, CALM_LOG_WARNING,
-                 "quantized activations with weights of 4 bits or in groups, or of 4 bits themselves: transformers "
-                 "computes them, no engine has a kernel; this checkpoint is for evaluation");
+        CALM_TRY(look_at(ctx, input, i, has));
+    for (size_t i = 0; i < N_WARNINGS; i++)
+        if (has[i])
+            calm_log(ctx, CALM_LOG_WARNING, "%s", warnings[i]);
     return CALM_OK;
 }
 
-static const calm_export_form form = {list_tensors, put, NULL, NULL};
-
-static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, bool scaled)
-{
-    return calm_export_weights_bytes(model, &form, scheme, scaled);
-}
-
-static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
-{
-    static const char *const key = "quantization_config";
-    calm_json *entry;
-    CALM_TRY(calm_export_weights(ctx, input, &form, dir));
-    CALM_TRY(calm_ct_config(ctx, input, &entry));
-    const calm_status status = calm_export_config(ctx, input, dir, &key, 1, entry);
-    calm_json_free(entry);
-    return status == CALM_OK ? calm_export_copy_companions(ctx, input->model, dir) : status;
-}
+static const calm_export_form form = {
+    .tensors = list_tensors,
+    .put = put,
+    .entry = calm_ct_config,
+    .keys = {"quantization_config"},
+};
 
 const calm_exporter calm_export_compressed_tensors = {
     .name = "compressed_tensors",
     .summary = "safetensors with packed integers: transformers, vLLM, SGLang",
     .tie = CALM_TIE_BLOCK,
     .check = check,
-    .write_bytes = write_bytes,
-    .write = write_checkpoint,
+    .form = &form,
 };

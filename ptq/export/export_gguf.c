@@ -3,7 +3,7 @@
  *   keys       the architecture (gguf_arch.c) and the tokenizer (gguf_tokenizer.c)
  *   linears    codes and scales as Q4_0, Q4_1 or Q8_0, bit for bit (gguf_linear.c)
  *   the rest   float; vectors float32; Gemma's norms with their 1 added
- * In the architecture llama rows of q and k are turned; codes and scales move with them.  One block is in memory at a
+ * In the architecture llama rows of q and k are permuted; codes and scales move with them.  One block is in memory at a
  * time, of a mixture one expert: its projections are three tensors, so it is assembled three times. */
 #include <string.h>
 
@@ -24,6 +24,7 @@ typedef struct output {
     const calm_export_input *input;
     const calm_gguf_layout *layout;
     calm_gguf_writer writer;
+    size_t next; /* part to be written */
 } output;
 
 static calm_dtype dtype_of(calm_ggml_type type)
@@ -109,18 +110,6 @@ typedef struct assembled {
     calm_qgroup sublayer[CALM_N_SUBLAYERS];
 } assembled;
 
-static calm_status assemble_block(calm_ctx *ctx, const calm_export_input *input, size_t index, assembled *out)
-{
-    CALM_TRY(calm_model_load_block(ctx, input->model, index, &out->block));
-    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
-        const bool mixture = s == CALM_SUBLAYER_MLP && out->block.moe.router;
-        const calm_group_ref group = {&out->block, s, mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT,
-                                      mixture ? out->block.moe.shared : out->block.weight};
-        CALM_TRY(calm_assemble_group(ctx, input->model, input->plan, &group, &out->sublayer[s]));
-    }
-    return CALM_OK;
-}
-
 /* The checkpoint's tensor of one expert in the place of that of expert 0. */
 static calm_status expert_source(calm_ctx *ctx, const output *to, const calm_gguf_part *part, size_t expert,
                                  const calm_tensor **out)
@@ -137,12 +126,9 @@ static calm_status put_expert(calm_ctx *ctx, output *to, const assembled *from, 
                               size_t expert, calm_ggml_type type)
 {
     calm_weight weight[CALM_N_ROLES] = {{0}};
-    const calm_group_ref group = {&from->block, CALM_SUBLAYER_MLP, (long)expert, weight};
-    const calm_mixture *moe = &from->block.moe;
     const calm_tensor *source;
     calm_qgroup one;
-    CALM_TRY(moe->load(moe->user, ctx, from->block.index, expert, weight));
-    CALM_TRY(calm_assemble_group(ctx, to->input->model, to->input->plan, &group, &one));
+    CALM_TRY(calm_assemble_expert(ctx, to->input->model, to->input->plan, &from->block, expert, weight, &one));
     CALM_TRY(expert_source(ctx, to, part, expert, &source));
     CALM_TRY(put_linear(ctx, to, part, source, type, &one.linear[part->role]));
     calm_safetensors_release(calm_model_tensors(to->input->model), source);
@@ -193,39 +179,23 @@ static calm_status put_part(calm_ctx *ctx, output *to, const assembled *from, co
     return put_matrix(ctx, to, part, part->source, type, NULL);
 }
 
-/* All tensors of one block (or outside the blocks), starting at part *next. */
-static calm_status put_block(calm_ctx *ctx, output *to, long index, size_t *next)
+/* A calm_export_block_fn. */
+static calm_status put_block(void *user, calm_ctx *ctx, long block)
 {
-    const calm_export_input *input = to->input;
+    output *to = user;
+    const calm_model *model = to->input->model;
     assembled from = {0};
-    if (index >= 0)
-        CALM_TRY(assemble_block(ctx, input, (size_t)index, &from));
-    for (; *next < to->layout->n && to->layout->parts[*next].block == index; ++*next) {
-        const calm_gguf_part *part = &to->layout->parts[*next];
+    if (block >= 0)
+        CALM_TRY(calm_assemble_block(ctx, model, to->input->plan, (size_t)block, &from.block, from.sublayer));
+    for (; to->next < to->layout->n && to->layout->parts[to->next].block == block; to->next++) {
+        const calm_gguf_part *part = &to->layout->parts[to->next];
         const calm_arena_mark mark = calm_arena_save(ctx->scratch);
-        CALM_TRY(put_part(ctx, to, &from, part, to->layout->tensors[*next].type));
+        CALM_TRY(put_part(ctx, to, &from, part, to->layout->tensors[to->next].type));
         if (part->source->data)
-            calm_safetensors_release(calm_model_tensors(input->model), part->source);
+            calm_safetensors_release(calm_model_tensors(model), part->source);
         calm_arena_rewind(ctx->scratch, mark);
     }
-    if (input->tick && index >= 0)
-        input->tick(input->tick_user, (size_t)index + 1, calm_model_config(input->model)->n_blocks);
     return CALM_OK;
-}
-
-static calm_status put_all(calm_ctx *ctx, output *to)
-{
-    size_t next = 0;
-    calm_arena arena, *caller = ctx->out;
-    calm_status status = CALM_OK;
-    calm_arena_init(&arena);
-    ctx->out = &arena;
-    for (long block = -1; block < (long)calm_model_config(to->input->model)->n_blocks && status == CALM_OK; block++) {
-        status = put_block(ctx, to, block, &next);
-        calm_arena_clear(&arena);
-    }
-    ctx->out = caller;
-    return status;
 }
 
 /* ---- the exporter ---- */
@@ -274,14 +244,14 @@ static calm_status write(calm_ctx *ctx, const calm_export_input *input, const ch
     if (status == CALM_OK) {
         status = calm_gguf_begin(ctx, &to.writer, path, &keys, layout.tensors, layout.n);
         if (status == CALM_OK)
-            put_all(ctx, &to);
+            calm_export_each_block(ctx, input, put_block, &to);
         status = calm_gguf_end(ctx, &to.writer);
     }
     calm_gguf_keys_clear(&keys);
     return status;
 }
 
-/* A block and one expert of it, and a piece of floats: read, turned, and as they are written. */
+/* A block and one expert of it, and a piece of floats: read, permuted, and as they are written. */
 static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, bool scaled)
 {
     const calm_config *config = calm_model_config(model);

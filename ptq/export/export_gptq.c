@@ -14,21 +14,12 @@
 
 #define NAME "gptq"
 
-static bool is_v2(const calm_plan *plan)
-{
-    bool asymmetric = false;
-    for (size_t i = 0; i < plan->n_jobs; i++)
-        asymmetric |= plan->jobs[i].quantized && !plan->jobs[i].scheme.symmetric;
-    return asymmetric;
-}
+/* ---- a linear ---- */
 
-/* ---- a linear; `user` is a bool: v2 ---- */
-
-static size_t list_tensors(const void *user, const calm_scheme *scheme, size_t out, size_t in,
+static size_t list_tensors(const calm_scheme *scheme, size_t out, size_t in,
                            calm_export_tensor list[CALM_EXPORT_TENSORS])
 {
     const size_t groups = calm_scheme_groups(scheme, in);
-    (void)user;
     list[0] = (calm_export_tensor){"qweight", CALM_I32, 2, {calm_pack_words(in, scheme->bits), out}};
     list[1] = (calm_export_tensor){"qzeros", CALM_I32, 2, {groups, calm_pack_words(out, scheme->bits)}};
     list[2] = (calm_export_tensor){"scales", CALM_F16, 2, {groups, out}};
@@ -72,14 +63,14 @@ static calm_status put_g_idx(calm_ctx *ctx, calm_shards_writer *writer, const ca
     return calm_shards_put(ctx, writer, index, linear->in * sizeof *index);
 }
 
-static calm_status put(const void *user, calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear,
-                       size_t which)
+static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, size_t which,
+                       bool asymmetric)
 {
     switch (which) {
     case 0:
         return put_codes(ctx, writer, linear);
     case 1:
-        return put_zeros(ctx, writer, linear, *(const bool *)user);
+        return put_zeros(ctx, writer, linear, asymmetric);
     case 2:
         return calm_export_put_scales(ctx, writer, linear);
     default:
@@ -139,30 +130,24 @@ static calm_status add_others(calm_ctx *ctx, const calm_export_input *input, rul
 static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, calm_json *entry)
 {
     calm_scheme *schemes;
-    size_t n, *weights, base = 0;
+    size_t n, base;
+    CALM_TRY(calm_plan_schemes(ctx, input, &schemes, &n, &base));
     calm_json *dynamic = calm_json_new_object(), *meta = calm_json_new_object(), *quantizer = calm_json_new_array();
-    calm_status status = calm_plan_schemes(ctx, input, &schemes, &weights, &n);
-    for (size_t s = 1; status == CALM_OK && s < n; s++)
-        base = weights[s] > weights[base] ? s : base;
     rules to = {dynamic, NULL};
-    if (status == CALM_OK) {
-        calm_module_regexes(input, calm_plan_is_float, NULL, add_rule, &to);
-        status = add_others(ctx, input, &to);
-    }
-    for (size_t s = 0; status == CALM_OK && s < n; s++) {
+    calm_module_regexes(input, calm_plan_is_float, NULL, add_rule, &to);
+    const calm_status status = add_others(ctx, input, &to);
+    for (size_t s = 0; s < n; s++) {
         to.scheme = &schemes[s];
         if (s != base)
             calm_module_regexes(input, calm_plan_has_scheme, to.scheme, add_rule, &to);
     }
     calm_json_set_string(entry, "quant_method", "gptq");
-    if (status == CALM_OK) {
-        calm_json_set_int(entry, "bits", schemes[base].bits);
-        calm_json_set_int(entry, "group_size", group_of(&schemes[base]));
-        calm_json_set_bool(entry, "sym", schemes[base].symmetric);
-    }
+    calm_json_set_int(entry, "bits", schemes[base].bits);
+    calm_json_set_int(entry, "group_size", group_of(&schemes[base]));
+    calm_json_set_bool(entry, "sym", schemes[base].symmetric);
     calm_json_set_bool(entry, "desc_act", false);
     calm_json_set_bool(entry, "lm_head", false);
-    calm_json_set_string(entry, "checkpoint_format", is_v2(input->plan) ? "gptq_v2" : "gptq");
+    calm_json_set_string(entry, "checkpoint_format", calm_export_is_asymmetric(input->plan) ? "gptq_v2" : "gptq");
     calm_json_set_string(entry, "pack_dtype", "int32");
     if (calm_json_size(dynamic))
         calm_json_set(entry, "dynamic", dynamic);
@@ -171,22 +156,6 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, cal
     calm_json_add_string(quantizer, "calm:" CALM_VERSION);
     calm_json_set(meta, "quantizer", quantizer);
     calm_json_set(entry, "meta", meta);
-    return status;
-}
-
-static calm_status write_configs(calm_ctx *ctx, const calm_export_input *input, const char *dir)
-{
-    static const char *const key = "quantization_config";
-    calm_json *entry = calm_json_new_object();
-    char *path;
-    calm_status status = fill_entry(ctx, input, entry);
-    if (status == CALM_OK)
-        status = calm_export_config(ctx, input, dir, &key, 1, entry);
-    if (status == CALM_OK)
-        status = calm_path_join(ctx, ctx->scratch, &path, dir, "quantize_config.json");
-    if (status == CALM_OK)
-        status = calm_json_save(ctx, path, entry);
-    calm_json_free(entry);
     return status;
 }
 
@@ -215,26 +184,18 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     return CALM_OK;
 }
 
-static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, bool scaled)
-{
-    const calm_export_form form = {.tensors = list_tensors};
-    return calm_export_weights_bytes(model, &form, scheme, scaled);
-}
-
-static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
-{
-    const bool v2 = is_v2(input->plan);
-    const calm_export_form form = {list_tensors, put, &v2, NULL};
-    CALM_TRY(calm_export_weights(ctx, input, &form, dir));
-    CALM_TRY(write_configs(ctx, input, dir));
-    return calm_export_copy_companions(ctx, input->model, dir);
-}
+static const calm_export_form form = {
+    .tensors = list_tensors,
+    .put = put,
+    .entry = fill_entry,
+    .keys = {"quantization_config"},
+    .entry_file = "quantize_config.json",
+};
 
 const calm_exporter calm_export_gptq = {
     .name = NAME,
     .summary = "GPTQ v1 (v2 where asymmetric): GPTQModel, vLLM, SGLang, transformers",
     .tie = CALM_TIE_BLOCK,
     .check = check,
-    .write_bytes = write_bytes,
-    .write = write_checkpoint,
+    .form = &form,
 };

@@ -8,10 +8,8 @@
 #include <string.h>
 
 #include "ptq/base/file.h"
-#include "ptq/export/export.h"
+#include "ptq/export/gguf_layout.h"
 #include "ptq/io/gguf_write.h"
-#include "ptq/model/arch.h"
-#include "ptq/model/gguf_names.h"
 
 /* What is written of one weight. */
 typedef struct weight {
@@ -35,44 +33,32 @@ static size_t job_of(const calm_layout *layout, size_t job, size_t expert)
     return job;
 }
 
+/* The weights, sorted by name, in ctx->out. */
 static calm_status list_weights(calm_ctx *ctx, const calm_model *model, weight **out, size_t *n)
 {
     const calm_layout *layout = calm_model_layout(model);
-    const calm_config *config = calm_model_config(model);
     *n = 0;
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, layout->n_linears));
     for (size_t j = 0; j < layout->n_jobs; j++)
         for (size_t l = layout->jobs[j].first; l < layout->jobs[j].first + layout->jobs[j].n; l++) {
             calm_gguf_spot spot;
             char *name;
-            bool known;
             if (layout->jobs[j].expert > 0)
                 continue;
             CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", layout->linears[l].module));
-            CALM_TRY(calm_gguf_spot_of(ctx, config->arch, calm_model_prefix(model), name, &spot, &known));
-            if (!known)
-                return calm_fail(ctx, CALM_EUNSUPPORTED, "imatrix: %s has no name in llama.cpp", name);
-            (*out)[(*n)++] = (weight){spot.name, j, layout->jobs[j].expert == 0 ? config->moe.n_experts : 1};
+            CALM_TRY(calm_gguf_need_spot(ctx, "imatrix", model, name, &spot));
+            (*out)[(*n)++] = (weight){spot.name, j,
+                                      layout->jobs[j].expert == 0 ? calm_model_config(model)->moe.n_experts : 1};
         }
     qsort(*out, *n, sizeof **out, by_name);
     return CALM_OK;
-}
-
-/* The weights, or why they have no names; in ctx->out. */
-static calm_status name_weights(calm_ctx *ctx, const calm_export_input *input, weight **out, size_t *n)
-{
-    const calm_arch *arch = calm_model_config(input->model)->arch;
-    if (!calm_gguf_arch_of(arch))
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "imatrix: %s: calm does not know llama.cpp's names for %s models",
-                         calm_model_dir(input->model), arch->name);
-    return list_weights(ctx, input->model, out, n);
 }
 
 static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 {
     weight *weights;
     size_t n;
-    return name_weights(ctx, input, &weights, &n);
+    return list_weights(ctx, input->model, &weights, &n);
 }
 
 static calm_status name_tensors(calm_ctx *ctx, const calm_importance *importance, const weight *weights, size_t n,
@@ -155,7 +141,7 @@ static calm_status write(calm_ctx *ctx, const calm_export_input *input, const ch
     char *path;
     size_t n;
     CALM_TRY(check_importance(ctx, input));
-    CALM_TRY(name_weights(ctx, input, &weights, &n));
+    CALM_TRY(list_weights(ctx, input->model, &weights, &n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, tensors, 2 * n));
     CALM_TRY(name_tensors(ctx, input->options->importance, weights, n, tensors));
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, dir, "imatrix.gguf"));

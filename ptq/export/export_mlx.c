@@ -17,7 +17,7 @@
 #define NAME "mlx"
 #define STACK "switch_mlp"    /* in place of "experts" */
 
-/* Columns per scale as MLX is told; 0: none of its sizes fits. */
+/* The group size that is written; 0: none of MLX's sizes fits. */
 static size_t group_for(const calm_scheme *scheme, size_t in)
 {
     for (size_t group = 128; group >= 32; group /= 2)
@@ -35,11 +35,10 @@ static calm_dtype scale_dtype(const calm_scheme *scheme)
 
 /* ---- a linear ---- */
 
-static size_t list_tensors(const void *user, const calm_scheme *scheme, size_t out, size_t in,
+static size_t list_tensors(const calm_scheme *scheme, size_t out, size_t in,
                            calm_export_tensor list[CALM_EXPORT_TENSORS])
 {
-    const size_t groups = in / calm_size_max(1, group_for(scheme, in));    /* of a plan, there is one */
-    (void)user;
+    const size_t groups = in / calm_size_max(1, group_for(scheme, in)); /* of a plan, there is one */
     list[0] = (calm_export_tensor){"weight", CALM_U32, 2, {out, calm_pack_words(in, scheme->bits)}};
     list[1] = (calm_export_tensor){"scales", scale_dtype(scheme), 2, {out, groups}};
     list[2] = (calm_export_tensor){"biases", scale_dtype(scheme), 2, {out, groups}};
@@ -71,10 +70,10 @@ static calm_status put_floats(calm_ctx *ctx, calm_shards_writer *writer, const c
     return calm_export_put_floats(ctx, writer, CALM_F32, values, n * repeat);
 }
 
-static calm_status put(const void *user, calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear,
-                       size_t which)
+static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, size_t which,
+                       bool asymmetric)
 {
-    (void)user;
+    (void)asymmetric;
     return which == 0 ? put_codes(ctx, writer, linear) : put_floats(ctx, writer, linear, which == 2);
 }
 
@@ -107,11 +106,9 @@ static calm_status add_linears(calm_ctx *ctx, const calm_export_input *input, ca
 {
     const calm_layout *layout = calm_model_layout(input->model);
     calm_scheme *schemes;
-    size_t n, *weights, most = 0, base_group = 0;
+    size_t n, most, base_group = 0;
     int base_bits = 0;
-    CALM_TRY(calm_plan_schemes(ctx, input, &schemes, &weights, &n));
-    for (size_t s = 1; s < n; s++)
-        most = weights[s] > weights[most] ? s : most;
+    CALM_TRY(calm_plan_schemes(ctx, input, &schemes, &n, &most));
     for (size_t j = 0; j < layout->n_jobs; j++) {
         const calm_scheme *scheme = &input->plan->jobs[j].scheme;
         const size_t group = group_for(scheme, layout->jobs[j].in);
@@ -136,48 +133,38 @@ static calm_status add_linears(calm_ctx *ctx, const calm_export_input *input, ca
     return CALM_OK;
 }
 
-static calm_status write_config(calm_ctx *ctx, const calm_export_input *input, const char *dir)
+static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, calm_json *entry)
 {
-    static const char *const keys[] = {"quantization", "quantization_config"};
     const char **floats;
     size_t n;
     CALM_TRY(calm_float_modules(ctx, input, true, &floats, &n));
-    calm_json *entry = calm_json_new_object();
-    calm_status status = add_linears(ctx, input, entry);
+    CALM_TRY(add_linears(ctx, input, entry));
     for (size_t i = 0; i < n; i++)
         calm_json_set_bool(entry, floats[i], false);
-    if (status == CALM_OK)
-        status = calm_export_config(ctx, input, dir, keys, 2, entry);
-    calm_json_free(entry);
-    return status;
+    return CALM_OK;
 }
 
 /* ---- the exporter ---- */
 
-static calm_status check_job(calm_ctx *ctx, const calm_export_input *input, size_t index, bool *repeated)
-{
-    const calm_job_ref *job = &calm_model_layout(input->model)->jobs[index];
-    const calm_scheme *scheme = &input->plan->jobs[index].scheme;
-    char name[CALM_SCHEME_NAME_MAX];
-    if (!input->plan->jobs[index].quantized)
-        return CALM_OK;
-    calm_scheme_name(scheme, name);
-    if (!group_for(scheme, job->in))
-        return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         NAME ": %s is %s with %zu columns: the format has groups of 32, 64 and 128", job->name, name,
-                         job->in);
-    *repeated |= !scheme->group;
-    return CALM_OK;
-}
-
 static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 {
+    const calm_job_ref *jobs = calm_model_layout(input->model)->jobs;
     bool repeated = false;
     CALM_TRY(calm_check_weight_only(ctx, NAME, input, "2, 3, 4 or 8"));
     CALM_TRY(calm_check_groups(ctx, NAME, input));
     CALM_TRY(calm_check_experts(ctx, NAME, input));
-    for (size_t i = 0; i < input->plan->n_jobs; i++)
-        CALM_TRY(check_job(ctx, input, i, &repeated));
+    for (size_t i = 0; i < input->plan->n_jobs; i++) {
+        const calm_scheme *scheme = &input->plan->jobs[i].scheme;
+        char name[CALM_SCHEME_NAME_MAX];
+        if (!input->plan->jobs[i].quantized)
+            continue;
+        calm_scheme_name(scheme, name);
+        if (!group_for(scheme, jobs[i].in))
+            return calm_fail(ctx, CALM_EUNSUPPORTED,
+                             NAME ": %s is %s with %zu columns: the format has groups of 32, 64 and 128", jobs[i].name,
+                             name, jobs[i].in);
+        repeated |= !scheme->group;
+    }
     if (repeated)
         calm_log(ctx, CALM_LOG_INFO,
                  NAME ": the format has no scale per row; it is repeated in groups of up to 128 columns, "
@@ -185,25 +172,18 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     return CALM_OK;
 }
 
-static const calm_export_form form = {list_tensors, put, NULL, STACK};
-
-static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, bool scaled)
-{
-    return calm_export_weights_bytes(model, &form, scheme, scaled);
-}
-
-static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const char *dir)
-{
-    CALM_TRY(calm_export_weights(ctx, input, &form, dir));
-    CALM_TRY(write_config(ctx, input, dir));
-    return calm_export_copy_companions(ctx, input->model, dir);
-}
+static const calm_export_form form = {
+    .tensors = list_tensors,
+    .put = put,
+    .stack = STACK,
+    .entry = fill_entry,
+    .keys = {"quantization", "quantization_config"},
+};
 
 const calm_exporter calm_export_mlx = {
     .name = NAME,
     .summary = "MLX affine: mlx-lm",
     .tie = CALM_TIE_BLOCK,
     .check = check,
-    .write_bytes = write_bytes,
-    .write = write_checkpoint,
+    .form = &form,
 };

@@ -1,4 +1,4 @@
-/* What a person may ask of exporters; each reads what concerns its format. */
+/* Options of exporters; each format reads those that concern it. */
 #ifndef CALM_EXPORT_EXPORT_OPTIONS_H
 #define CALM_EXPORT_EXPORT_OPTIONS_H
 
@@ -7,7 +7,7 @@
 
 #include "ptq/quant/job_importance.h"
 
-/* What becomes of matrices that are not quantized, where a format leaves the choice. */
+/* Type of matrices that are not quantized, where a format allows several. */
 typedef enum calm_export_float {
     CALM_EXPORT_AS_STORED,    /* the dtype of the checkpoint */
     CALM_EXPORT_F16, CALM_EXPORT_BF16, CALM_EXPORT_F32

@@ -10,9 +10,8 @@
 
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
-#include "ptq/export/export.h"
-#include "ptq/model/arch.h"
-#include "ptq/model/gguf_names.h"
+#include "ptq/export/gguf_layout.h"
+#include "ptq/export/module_names.h"
 
 #define SUPER_BLOCK 256    /* columns of a block of the K types */
 #define BLOCK 32
@@ -50,17 +49,12 @@ static const calm_plan_job *deciding(const calm_export_input *input, size_t inde
 static calm_status add_line(calm_ctx *ctx, const calm_export_input *input, size_t job, const calm_linear_ref *linear,
                             calm_text *text)
 {
-    const calm_model *model = input->model;
     calm_gguf_spot spot;
     char *name;
-    bool known;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", linear->module));
-    CALM_TRY(calm_gguf_spot_of(ctx, calm_model_config(model)->arch, calm_model_prefix(model), name, &spot, &known));
-    if (!known)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "tensor-types: %s has no name in llama.cpp", name);
-    const calm_tensor *stored = calm_safetensors_find(calm_model_tensors(model), name);
-    for (const char *at = spot.name; *at; at++)
-        calm_text_printf(text, *at == '.' ? "\\." : "%c", *at);
+    CALM_TRY(calm_gguf_need_spot(ctx, "tensor-types", input->model, name, &spot));
+    const calm_tensor *stored = calm_safetensors_find(calm_model_tensors(input->model), name);
+    calm_append_escaped(text, spot.name);
     calm_text_printf(text, "=%s\n", type_name(deciding(input, job), linear->in, stored ? stored->dtype : CALM_BF16));
     return CALM_OK;
 }
@@ -68,10 +62,6 @@ static calm_status add_line(calm_ctx *ctx, const calm_export_input *input, size_
 static calm_status build(calm_ctx *ctx, const calm_export_input *input, calm_text *text)
 {
     const calm_layout *layout = calm_model_layout(input->model);
-    const calm_arch *arch = calm_model_config(input->model)->arch;
-    if (!calm_gguf_arch_of(arch))
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "tensor-types: %s: calm does not know llama.cpp's names for %s models",
-                         calm_model_dir(input->model), arch->name);
     for (size_t j = 0; j < layout->n_jobs; j++)
         for (size_t l = layout->jobs[j].first;
              layout->jobs[j].expert <= 0 && l < layout->jobs[j].first + layout->jobs[j].n; l++)

@@ -69,6 +69,24 @@ calm_status calm_exporter_find(calm_ctx *ctx, const char *name, const calm_expor
     return ctx->status;
 }
 
+calm_status calm_export_each_block(calm_ctx *ctx, const calm_export_input *input, calm_export_block_fn *write,
+                                   void *user)
+{
+    const long n = (long)calm_model_config(input->model)->n_blocks;
+    calm_arena arena, *caller = ctx->out;
+    calm_status status = CALM_OK;
+    calm_arena_init(&arena);
+    ctx->out = &arena;
+    for (long block = -1; block < n && status == CALM_OK; block++) {
+        status = write(user, ctx, block);
+        calm_arena_clear(&arena);
+        if (status == CALM_OK && input->tick && block >= 0)
+            input->tick(input->tick_user, (size_t)block + 1, (size_t)n);
+    }
+    ctx->out = caller;
+    return status;
+}
+
 /* Remove the slashes at the end: the temporary name goes beside the target. */
 static calm_status clean_target(calm_ctx *ctx, const char *target, char **out)
 {
@@ -126,7 +144,7 @@ static calm_status parent_of(calm_ctx *ctx, const char *path, char **out)
     return calm_strf(ctx, ctx->scratch, out, "%.*s", slash == path ? 1 : (int)(slash - path), path);
 }
 
-/* ---- locks: a directory that is being written is locked, so that nobody takes it for a leftover ---- */
+/* ---- locks: a directory that is being written is locked, so that no other process removes it as a leftover ---- */
 
 typedef enum lock_state { TAKEN, HELD, GONE, NO_LOCKS } lock_state;
 
@@ -170,7 +188,7 @@ static bool is_temporary(const char *name, const char *base, long *process)
            (*end == '\0' || (*end == '.' && end[1] && end[1 + strspn(end + 1, "0123456789")] == '\0'));
 }
 
-/* Remove the temporary directory unless somebody is writing it. */
+/* Remove the temporary directory unless a live process is writing it. */
 static calm_status remove_stale(calm_ctx *ctx, const char *path, long process)
 {
     int fd;
@@ -310,13 +328,13 @@ const char *const *calm_export_companions(size_t *n)
     return files;
 }
 
-calm_status calm_export_copy_companions(calm_ctx *ctx, const calm_model *model, const char *dir)
+calm_status calm_export_copy_companions(calm_ctx *ctx, const char *model_dir, const char *dir)
 {
     size_t n;
     const char *const *files = calm_export_companions(&n);
     for (size_t i = 0; i < n; i++) {
         char *from, *to;
-        CALM_TRY(calm_path_join(ctx, ctx->scratch, &from, calm_model_dir(model), files[i]));
+        CALM_TRY(calm_path_join(ctx, ctx->scratch, &from, model_dir, files[i]));
         CALM_TRY(calm_path_join(ctx, ctx->scratch, &to, dir, files[i]));
         if (calm_path_exists(from))
             CALM_TRY(calm_copy_file(ctx, from, to));

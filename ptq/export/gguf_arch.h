@@ -6,8 +6,8 @@
 #include "ptq/io/gguf_write.h"
 #include "ptq/model/model.h"
 
-/* Refuse, by name, a model whose computation llama.cpp's architecture cannot be told; warn where it differs only beyond
- * a sliding window.  CALM_EUNSUPPORTED. */
+/* CALM_EUNSUPPORTED, with the reason: the keys of llama.cpp's architecture cannot express what the model computes.  A
+ * difference beyond a sliding window or a trained length is a warning in the log. */
 calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model);
 
 /* Add general.* and the architecture's keys for a file of `file_type` (a label; llama.cpp's enum). */

@@ -72,12 +72,7 @@ static calm_status find_type(calm_ctx *ctx, const builder *b, const calm_gguf_pa
     if (part->kind == CALM_GGUF_EXPERTS)
         return type_of_experts(ctx, b, part, out);
     if (part->kind == CALM_GGUF_WEIGHT && planned(b, part->job)->quantized) {
-        const calm_layout *table = calm_model_layout(b->input->model);
-        const char *module = part->job->name;
-        for (size_t i = part->job->first; i < part->job->first + part->job->n; i++)
-            if (table->linears[i].role == part->role)
-                module = table->linears[i].module;
-        return calm_gguf_type_of(ctx, &planned(b, part->job)->scheme, module, part->source->shape[1], out);
+        return calm_gguf_type_of(ctx, &planned(b, part->job)->scheme, part->module, part->source->shape[1], out);
     }
     *out = stays_f32(part) ? CALM_GGML_F32 : float_type(b, part->source->dtype);
     return CALM_OK;
@@ -106,35 +101,22 @@ static calm_status add(calm_ctx *ctx, builder *b, const calm_gguf_part *part)
     return CALM_OK;
 }
 
-/* Is it the norm before a sublayer? */
-static bool is_folded_norm(const calm_names *names, const char *tensor, calm_sublayer *sublayer)
+/* What a tensor of a block is: of a linear, the norm before a sublayer, or neither. */
+static void find_kind(const builder *b, calm_gguf_part *part)
 {
-    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
-        const char *norm = names->norm[s][CALM_NORM_IN];
-        const size_t n = strlen(tensor), end = norm ? strlen(norm) + strlen(".weight") : n + 1;
-        if (n <= end || tensor[n - end - 1] != '.' || strncmp(tensor + n - end, norm, strlen(norm)) != 0 ||
-            strcmp(tensor + n - strlen(".weight"), ".weight") != 0)
-            continue;
-        *sublayer = s;
-        return true;
+    const char *name = part->source->name, *rest;
+    const calm_named_linear *found = calm_linear_of_tensor(b->input->model, b->linears, name);
+    bool bias;
+    if (found) {
+        part->job = found->job;
+        part->role = found->role;
+        part->module = found->module;
+        part->kind = strcmp(strrchr(name, '.'), ".bias") == 0 ? CALM_GGUF_BIAS : CALM_GGUF_WEIGHT;
+    } else if (calm_tensor_block(b->input->model, name, &rest) >= 0
+               && calm_is_folded_norm(calm_model_config(b->input->model)->arch->names, rest, &part->sublayer, &bias)
+               && !bias) {
+        part->kind = CALM_GGUF_NORM;
     }
-    return false;
-}
-
-static calm_status find_linear(calm_ctx *ctx, const builder *b, const calm_tensor *source, calm_gguf_part *part)
-{
-    const char *dot = strrchr(source->name, '.');
-    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    char *module;
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%.*s", (int)(dot ? dot - source->name : 0), source->name));
-    const calm_named_linear *found = calm_linear_named(b->input->model, b->linears, module);
-    calm_arena_rewind(ctx->scratch, mark);
-    if (!found)
-        return CALM_OK;
-    part->job = found->job;
-    part->role = found->role;
-    part->kind = strcmp(dot, ".bias") == 0 ? CALM_GGUF_BIAS : CALM_GGUF_WEIGHT;
-    return CALM_OK;
 }
 
 static calm_status no_place(calm_ctx *ctx, const builder *b, const char *name)
@@ -158,15 +140,13 @@ static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *sour
     const calm_gguf_arch *as = calm_gguf_arch_of(config->arch);
     calm_gguf_part part = {.kind = CALM_GGUF_COPY, .block = block, .source = source, .spot = *spot};
     part.head_dim = spot->turn ? config->head_dim : 0;
-    CALM_TRY(find_linear(ctx, b, source, &part));
+    find_kind(b, &part);
     if (part.kind == CALM_GGUF_BIAS && !as->biases && calm_role_job(part.role) != CALM_JOB_QKV)
         return no_place(ctx, b, source->name);
     if (spot->expert >= 0) {
         part.kind = CALM_GGUF_EXPERTS;
         return spot->expert == 0 ? add(ctx, b, &part) : CALM_OK;
     }
-    if (part.kind == CALM_GGUF_COPY && block >= 0 && is_folded_norm(config->arch->names, source->name, &part.sublayer))
-        part.kind = CALM_GGUF_NORM;
     if (config->tied && strcmp(spot->name, "output.weight") == 0)
         return CALM_OK;    /* a copy of the embedding that readers do not look at */
     CALM_TRY(add(ctx, b, &part));
@@ -247,4 +227,16 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
                 CALM_TRY(add_source(ctx, &b, calm_safetensors_at(set, i), &spots[i], block));
     out->file_type = label(out);
     return CALM_OK;
+}
+
+calm_status calm_gguf_need_spot(calm_ctx *ctx, const char *format, const calm_model *model, const char *tensor,
+                                calm_gguf_spot *out)
+{
+    const calm_arch *arch = calm_model_config(model)->arch;
+    bool known;
+    if (!calm_gguf_arch_of(arch))
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s: calm does not know llama.cpp's names for %s models", format,
+                         calm_model_dir(model), arch->name);
+    CALM_TRY(calm_gguf_spot_of(ctx, arch, calm_model_prefix(model), tensor, out, &known));
+    return known ? CALM_OK : calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s has no name in llama.cpp", format, tensor);
 }

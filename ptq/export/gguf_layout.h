@@ -23,10 +23,11 @@ typedef struct calm_gguf_part {
     long block;                    /* -1: outside the blocks                                           */
     const calm_job_ref *job;       /* of a linear's tensors, of expert 0 for all experts; else NULL    */
     calm_role role;                /* likewise                                                         */
+    const char *module;            /* likewise: "model.layers.0.self_attn.q_proj"                      */
     calm_sublayer sublayer;        /* of a norm                                                        */
     const calm_tensor *source;     /* of the checkpoint, of expert 0 for all; NULL: rope factors       */
     calm_gguf_spot spot;
-    size_t head_dim;               /* of turned rows; 0: they stand as they are                        */
+    size_t head_dim; /* of permuted rows; 0: their order stays                           */
 } calm_gguf_part;
 
 typedef struct calm_gguf_layout {
@@ -39,5 +40,10 @@ typedef struct calm_gguf_layout {
 /* Lay out a file, into ctx->out.  CALM_EUNSUPPORTED, by name: a tensor without a place in llama.cpp's architecture, a
  * linear that GGUF has no type for, experts of one projection that have no type in common. */
 calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, calm_gguf_layout *out);
+
+/* llama.cpp's place of a tensor of the checkpoint, in ctx->out.  CALM_EUNSUPPORTED, beginning with `format`: calm does
+ * not know llama.cpp's names for the family, or the tensor has none. */
+calm_status calm_gguf_need_spot(calm_ctx *ctx, const char *format, const calm_model *model, const char *tensor,
+                                calm_gguf_spot *out);
 
 #endif

@@ -31,11 +31,6 @@ calm_status calm_gguf_type_of(calm_ctx *ctx, const calm_scheme *scheme, const ch
     return CALM_OK;
 }
 
-bool calm_gguf_fits_q8_0(const calm_scheme *scheme)
-{
-    return scheme->bits && (scheme->bits < 8 || scheme->symmetric);
-}
-
 /* Bits of a value that float16 has exactly. */
 static bool exact_half(float value, uint16_t *bits)
 {

@@ -16,9 +16,6 @@
 calm_status calm_gguf_type_of(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in,
                               calm_ggml_type *out);
 
-/* Can a linear of this scheme be written as Q8_0?  (All that has a type, but for asymmetric int8, which has none.) */
-bool calm_gguf_fits_q8_0(const calm_scheme *scheme);
-
 /* Put row `row` of a linear as `type`, which its scheme has or fits.  CALM_ENUMERIC: a scale or minimum is
  * no float16. */
 calm_status calm_gguf_put_row(calm_ctx *ctx, calm_gguf_writer *writer, const calm_qlinear *linear, const char *module,

@@ -10,6 +10,8 @@
 #define FILE_MAX ((size_t)64 * 1024 * 1024)
 #define SPACE "\xe2\x96\x81"    /* U+2581, which stands for a space in SentencePiece's vocabularies */
 
+#define SPELLED_SPACE "\xc4\xa0" /* U+0120, which stands for a space in byte-level vocabularies */
+
 /* A token that no merge makes: merged last. */
 #define NO_SCORE (-1e9f)
 
@@ -149,12 +151,16 @@ static calm_status fill_gaps(calm_ctx *ctx, reader *in)
     return CALM_OK;
 }
 
-static void add_tokens(const reader *in, bool scores, calm_gguf_keys *keys)
+/* The kind of vocabulary as llama.cpp names it, and the tokens; byte-level vocabularies have no scores. */
+static calm_status add_tokens(calm_ctx *ctx, reader *in, const char *model, const char *pre, calm_gguf_keys *keys)
 {
+    CALM_TRY(fill_gaps(ctx, in));
+    calm_gguf_add_string(keys, "tokenizer.ggml.model", model);
+    calm_gguf_add_string(keys, "tokenizer.ggml.pre", pre);
     calm_gguf_add_array(keys, "tokenizer.ggml.tokens", CALM_GGUF_STRING, in->n);
     for (size_t i = 0; i < in->n; i++)
         calm_gguf_element_string(keys, in->tokens[i].text, in->tokens[i].n);
-    if (scores) {
+    if (strcmp(model, "gpt2") != 0) {
         calm_gguf_add_array(keys, "tokenizer.ggml.scores", CALM_GGUF_F32, in->n);
         for (size_t i = 0; i < in->n; i++)
             calm_gguf_element_f32(keys, in->tokens[i].score);
@@ -162,6 +168,7 @@ static void add_tokens(const reader *in, bool scores, calm_gguf_keys *keys)
     calm_gguf_add_array(keys, "tokenizer.ggml.token_type", CALM_GGUF_I32, in->n);
     for (size_t i = 0; i < in->n; i++)
         calm_gguf_element_i32(keys, (int32_t)in->tokens[i].type);
+    return CALM_OK;
 }
 
 /* ---- merges ---- */
@@ -190,11 +197,22 @@ static size_t n_merges(const reader *in)
     return calm_json_size(calm_json_get(calm_json_get(in->root, "model"), "merges"));
 }
 
-/* Spaces within a token are spelled as byte-level vocabularies do: a space parts the two. */
-static void append_spelled(calm_text *to, const char *text, size_t n)
+/* Both sides of merge `i` with `between` them, in *text.  Where that is a space, spaces within a token are spelled as
+ * byte-level vocabularies do: the space is what separates the two. */
+static calm_status print_merge(calm_ctx *ctx, const reader *in, size_t i, const char *between, calm_text *text)
 {
-    for (size_t i = 0; i < n; i++)
-        calm_text_append(to, text[i] == ' ' ? "\xc4\xa0" : text + i, text[i] == ' ' ? 2 : 1);
+    const char *part[2];
+    size_t n[2];
+    CALM_TRY(merge_at(ctx, in, i, part, n));
+    text->length = 0;
+    for (int side = 0; side < 2; side++) {
+        for (size_t k = 0; k < n[side]; k++) {
+            const bool spelled = *between && part[side][k] == ' ';
+            calm_text_append(text, spelled ? SPELLED_SPACE : part[side] + k, spelled ? strlen(SPELLED_SPACE) : 1);
+        }
+        calm_text_append(text, between, side ? 0 : strlen(between));
+    }
+    return calm_text_check(ctx, text);
 }
 
 static calm_status add_merges(calm_ctx *ctx, const reader *in, calm_gguf_keys *keys)
@@ -204,16 +222,7 @@ static calm_status add_merges(calm_ctx *ctx, const reader *in, calm_gguf_keys *k
     calm_text_init(&text);
     calm_gguf_add_array(keys, "tokenizer.ggml.merges", CALM_GGUF_STRING, n_merges(in));
     for (size_t i = 0; i < n_merges(in) && status == CALM_OK; i++) {
-        const char *part[2];
-        size_t n[2];
-        status = merge_at(ctx, in, i, part, n);
-        if (status != CALM_OK)
-            break;
-        text.length = 0;
-        append_spelled(&text, part[0], n[0]);
-        calm_text_append(&text, " ", 1);
-        append_spelled(&text, part[1], n[1]);
-        status = calm_text_check(ctx, &text);
+        status = print_merge(ctx, in, i, " ", &text);
         if (status == CALM_OK)
             calm_gguf_element_string(keys, text.data, text.length);
     }
@@ -235,15 +244,7 @@ static calm_status score_merges(calm_ctx *ctx, reader *in)
         }
     calm_text_init(&text);
     for (size_t i = 0; i < n_merges(in) && status == CALM_OK; i++) {
-        const char *part[2];
-        size_t n[2];
-        status = merge_at(ctx, in, i, part, n);
-        if (status != CALM_OK)
-            break;
-        text.length = 0;
-        calm_text_append(&text, part[0], n[0]);
-        calm_text_append(&text, part[1], n[1]);
-        status = calm_text_check(ctx, &text);
+        status = print_merge(ctx, in, i, "", &text);
         const uint32_t id = status == CALM_OK ? calm_vocab_find(&vocab, text.data, text.length) : CALM_NO_TOKEN;
         if (id != CALM_NO_TOKEN && in->tokens[id].score == NO_SCORE)
             in->tokens[id].score = -(float)i;
@@ -309,19 +310,22 @@ static bool is_added(const reader *in, bool before, int64_t *id)
 
 static void add_special(const reader *in, calm_gguf_keys *keys)
 {
-    static const char *const others[] = {"unk", "pad"};
-    static const char *const other_keys[] = {"tokenizer.ggml.unknown_token_id", "tokenizer.ggml.padding_token_id"};
-    int64_t bos = special_id(in, "bos"), eos = special_id(in, "eos"), last;
-    const bool add_bos = is_added(in, true, &bos);
-    last = eos;
-    const bool add_eos = is_added(in, false, &last) && last == eos;
-    if (bos >= 0)
-        calm_gguf_add_u32(keys, "tokenizer.ggml.bos_token_id", (uint32_t)bos);
-    if (eos >= 0)
-        calm_gguf_add_u32(keys, "tokenizer.ggml.eos_token_id", (uint32_t)eos);
-    for (size_t i = 0; i < 2; i++)
-        if (special_id(in, others[i]) >= 0)
-            calm_gguf_add_u32(keys, other_keys[i], (uint32_t)special_id(in, others[i]));
+    static const struct {
+        const char *name, *key;
+    } list[] = {{"bos", "tokenizer.ggml.bos_token_id"},
+                {"eos", "tokenizer.ggml.eos_token_id"},
+                {"unk", "tokenizer.ggml.unknown_token_id"},
+                {"pad", "tokenizer.ggml.padding_token_id"}};
+    enum { BOS, EOS, N = sizeof list / sizeof *list };
+    int64_t ids[N];
+    for (size_t i = 0; i < N; i++)
+        ids[i] = special_id(in, list[i].name);
+    const bool add_bos = is_added(in, true, &ids[BOS]);
+    int64_t last = ids[EOS];
+    const bool add_eos = is_added(in, false, &last) && last == ids[EOS]; /* another one llama.cpp does not add */
+    for (size_t i = 0; i < N; i++)
+        if (ids[i] >= 0)
+            calm_gguf_add_u32(keys, list[i].key, (uint32_t)ids[i]);
     calm_gguf_add_bool(keys, "tokenizer.ggml.add_bos_token", add_bos);
     calm_gguf_add_bool(keys, "tokenizer.ggml.add_eos_token", add_eos);
 }
@@ -397,10 +401,7 @@ static calm_status add_byte_level(calm_ctx *ctx, reader *in, const char *wanted,
         calm_log(ctx, CALM_LOG_WARNING, "%s: it puts a space before each text; llama.cpp does not", in->path);
     CALM_TRY(read_vocab(ctx, in));
     CALM_TRY(read_added(ctx, in, false));
-    CALM_TRY(fill_gaps(ctx, in));
-    calm_gguf_add_string(keys, "tokenizer.ggml.model", "gpt2");
-    calm_gguf_add_string(keys, "tokenizer.ggml.pre", pre);
-    add_tokens(in, false, keys);
+    CALM_TRY(add_tokens(ctx, in, "gpt2", pre, keys));
     return add_merges(ctx, in, keys);
 }
 
@@ -439,10 +440,7 @@ static calm_status add_sentencepiece(calm_ctx *ctx, reader *in, calm_gguf_keys *
     CALM_TRY(score_merges(ctx, in));
     CALM_TRY(read_added(ctx, in, true));
     mark_kinds(in, calm_json_string(calm_json_get(model, "unk_token"), NULL), -1);
-    CALM_TRY(fill_gaps(ctx, in));
-    calm_gguf_add_string(keys, "tokenizer.ggml.model", "llama");
-    calm_gguf_add_string(keys, "tokenizer.ggml.pre", "default");
-    add_tokens(in, true, keys);
+    CALM_TRY(add_tokens(ctx, in, "llama", "default", keys));
     calm_gguf_add_bool(keys, "tokenizer.ggml.add_space_prefix", adds_space(in));
     return CALM_OK;
 }
@@ -456,10 +454,7 @@ static calm_status add_unigram(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
     CALM_TRY(read_pieces(ctx, in));
     CALM_TRY(read_added(ctx, in, true));
     mark_kinds(in, NULL, calm_json_int(calm_json_get(model, "unk_id"), -1));
-    CALM_TRY(fill_gaps(ctx, in));
-    calm_gguf_add_string(keys, "tokenizer.ggml.model", "t5");
-    calm_gguf_add_string(keys, "tokenizer.ggml.pre", "default");
-    add_tokens(in, true, keys);
+    CALM_TRY(add_tokens(ctx, in, "t5", "default", keys));
     calm_gguf_add_bool(keys, "tokenizer.ggml.add_space_prefix", adds_space(in));
     calm_gguf_add_bool(keys, "tokenizer.ggml.remove_extra_whitespaces",
                        find_part(pre, "pretokenizers", "WhitespaceSplit") != NULL);

@@ -15,9 +15,9 @@
 
 /* Add the keys for the tokenizer in `dir` to `keys`: `n_tokens` of them, the rows of the embedding; tokens without a
  * row are left out with a warning, rows without a token are "[PAD<id>]".  `config` is config.json, for the ids of
- * special tokens that tokenizer_config.json lacks.  `pre` names the pre-tokenizer; NULL: it is found from the pattern.
- * CALM_EUNSUPPORTED: a kind of tokenizer that llama.cpp lacks, or a pattern whose name is not known, with the pattern
- * and the option that names it.  CALM_EFORMAT: files that contradict themselves. */
+ * special tokens that are not in tokenizer_config.json.  `pre` names the pre-tokenizer; NULL: it is found from the
+ * pattern. CALM_EUNSUPPORTED: a kind of tokenizer that llama.cpp does not have, or a pattern whose name is not known,
+ * with the pattern and the option that names it.  CALM_EFORMAT: files that contradict themselves. */
 calm_status calm_gguf_add_tokenizer(calm_ctx *ctx, const char *dir, const calm_json *config, size_t n_tokens,
                                     const char *pre, calm_gguf_keys *keys);
 

@@ -1,10 +1,9 @@
 /* Module names in quantization entries. */
 #include "ptq/export/module_names.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "ptq/model/arch.h"
 
 /* ---- schemes ---- */
 
@@ -24,14 +23,15 @@ bool calm_plan_is_float(const void *unused, const calm_plan_job *job)
     return !job->quantized;
 }
 
-calm_status calm_plan_schemes(calm_ctx *ctx, const calm_export_input *input, calm_scheme **schemes, size_t **weights,
-                              size_t *n)
+calm_status calm_plan_schemes(calm_ctx *ctx, const calm_export_input *input, calm_scheme **schemes, size_t *n,
+                              size_t *base)
 {
     const calm_plan *plan = input->plan;
     const calm_job_ref *refs = calm_model_layout(input->model)->jobs;
-    *n = 0;
+    size_t *weights;
+    *n = *base = 0;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, *schemes, plan->n_jobs));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *weights, plan->n_jobs));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, weights, plan->n_jobs));
     for (size_t i = 0; i < plan->n_jobs; i++) {
         size_t s = 0;
         while (s < *n && !calm_plan_has_scheme(&(*schemes)[s], &plan->jobs[i]))
@@ -40,8 +40,10 @@ calm_status calm_plan_schemes(calm_ctx *ctx, const calm_export_input *input, cal
             continue;
         if (s == *n)
             (*schemes)[(*n)++] = plan->jobs[i].scheme;
-        (*weights)[s] += refs[i].out * refs[i].in;
+        weights[s] += refs[i].out * refs[i].in;
     }
+    for (size_t s = 1; s < *n; s++)
+        *base = weights[s] > weights[*base] ? s : *base;
     return CALM_OK;
 }
 
@@ -98,7 +100,7 @@ static void add_modules(calm_text *text, const calm_names *names, calm_job_kind 
     calm_text_clear(&words);
 }
 
-/* The jobs that are asked for, and who hears of them. */
+/* The requested jobs, and the callback for their regexes. */
 typedef struct wanted {
     const calm_export_input *input;
     calm_plan_match_fn *match;
@@ -213,6 +215,16 @@ calm_status calm_float_modules(calm_ctx *ctx, const calm_export_input *input, bo
     return CALM_OK;
 }
 
+calm_status calm_add_float_modules(calm_ctx *ctx, const calm_export_input *input, calm_json *array)
+{
+    const char **modules;
+    size_t n;
+    CALM_TRY(calm_float_modules(ctx, input, false, &modules, &n));
+    for (size_t i = 0; i < n; i++)
+        calm_json_add_string(array, modules[i]);
+    return CALM_OK;
+}
+
 bool calm_is_layout_linear(const calm_layout *layout, const char *module)
 {
     for (size_t i = 0; i < layout->n_linears; i++)
@@ -239,9 +251,48 @@ calm_status calm_linears_by_name(calm_ctx *ctx, const calm_model *model, calm_na
     return CALM_OK;
 }
 
-const calm_named_linear *calm_linear_named(const calm_model *model, const calm_named_linear *linears,
-                                           const char *module)
+/* The module's name is the tensor's up to its last dot. */
+static int compare_tensor(const void *tensor, const void *linear)
 {
-    const calm_named_linear key = {module, NULL, 0};
-    return bsearch(&key, linears, calm_model_layout(model)->n_linears, sizeof *linears, compare_linears);
+    const char *name = tensor, *module = ((const calm_named_linear *)linear)->module, *dot = strrchr(name, '.');
+    const size_t n = dot ? (size_t)(dot - name) : 0;
+    const int order = strncmp(name, module, n);
+    return order ? order : -(int)(module[n] != '\0');
+}
+
+const calm_named_linear *calm_linear_of_tensor(const calm_model *model, const calm_named_linear *linears,
+                                               const char *tensor)
+{
+    return bsearch(tensor, linears, calm_model_layout(model)->n_linears, sizeof *linears, compare_tensor);
+}
+
+/* ---- tensors by place ---- */
+
+long calm_tensor_block(const calm_model *model, const char *tensor, const char **rest)
+{
+    const calm_config *config = calm_model_config(model);
+    char prefix[64], *end;
+    int length = snprintf(prefix, sizeof prefix, "%s%s.", calm_model_prefix(model), config->arch->names->blocks);
+    if (strncmp(tensor, prefix, (size_t)length) != 0)
+        return -1;
+    unsigned long block = strtoul(tensor + length, &end, 10);
+    if (end == tensor + length || *end != '.' || block >= config->n_blocks)
+        return -1;
+    *rest = end + 1;
+    return (long)block;
+}
+
+bool calm_is_folded_norm(const calm_names *names, const char *rest, calm_sublayer *sublayer, bool *bias)
+{
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        const char *norm = names->norm[s][CALM_NORM_IN];
+        const size_t length = norm ? strlen(norm) : 0;
+        if (!norm || strncmp(rest, norm, length) != 0)
+            continue;
+        *sublayer = s;
+        *bias = strcmp(rest + length, ".bias") == 0;
+        if (*bias || strcmp(rest + length, ".weight") == 0)
+            return true;
+    }
+    return false;
 }

@@ -1,4 +1,4 @@
-/* Which modules a quantization entry speaks of: regexes for the linears that a plan treats alike, names of what stays
+/* Module names in quantization entries: regexes for the linears that a plan treats alike, names of what stays
  * float.
  *
  * Engines fuse q, k, v into qkv_proj and gate, up into gate_up_proj and look for the fused name; the regexes match both
@@ -8,15 +8,16 @@
 
 #include "ptq/base/text.h"
 #include "ptq/export/export.h"
+#include "ptq/model/arch.h"
 
-/* Is the job one of those that are asked for? */
+/* Is the job one of the requested ones? */
 typedef bool calm_plan_match_fn(const void *user, const calm_plan_job *job);
 
-/* Hears of one regex for whole module names, without "re:", ending in $. */
+/* Called with a regex for whole module names, without "re:", ending in $. */
 typedef void calm_pattern_fn(void *user, const char *regex);
 
-/* One regex per kind of job and place (block, shared expert, experts) of which some block's job matches; of the experts
- * of a block the first speaks for all. */
+/* One regex per kind of job and place (block, shared expert, experts) of which some block's job matches; the first
+ * expert of a block stands for all of them. */
 void calm_module_regexes(const calm_export_input *input, calm_plan_match_fn *match, const void *match_user,
                   calm_pattern_fn *each, void *user);
 
@@ -26,14 +27,17 @@ bool calm_plan_has_scheme(const void *scheme, const calm_plan_job *job);
 /* A calm_plan_match_fn: stays float. */
 bool calm_plan_is_float(const void *unused, const calm_plan_job *job);
 
-/* The different schemes of a plan in order of first use, and how many weights have each; in ctx->scratch. */
-calm_status calm_plan_schemes(calm_ctx *ctx, const calm_export_input *input, calm_scheme **schemes, size_t **weights,
-                              size_t *n);
+/* The different schemes of a plan in order of first use, in ctx->scratch; *base: number of the one of most weights. */
+calm_status calm_plan_schemes(calm_ctx *ctx, const calm_export_input *input, calm_scheme **schemes, size_t *n,
+                              size_t *base);
 
-/* Modules whose matrix stays float, in ctx->scratch: the head first (also where the file lacks it since it is tied),
+/* Modules whose matrix stays float, in ctx->scratch: the head first (also where it is tied and not in the file),
  * then by name; with `embeddings` those too. */
 calm_status calm_float_modules(calm_ctx *ctx, const calm_export_input *input, bool embeddings, const char ***out,
                                size_t *n);
+
+/* Add those without embeddings to a JSON array. */
+calm_status calm_add_float_modules(calm_ctx *ctx, const calm_export_input *input, calm_json *array);
 
 /* A linear by its module's name. */
 typedef struct calm_named_linear {
@@ -42,10 +46,18 @@ typedef struct calm_named_linear {
     calm_role role;
 } calm_named_linear;
 
-/* All linears of a model, sorted by name, in ctx->out; and the one of a name among them, NULL: there is none. */
+/* All linears of a model, sorted by name, in ctx->out; and the one among them that a tensor "MODULE.weight" or
+ * "MODULE.bias" belongs to, NULL: none. */
 calm_status calm_linears_by_name(calm_ctx *ctx, const calm_model *model, calm_named_linear **out);
-const calm_named_linear *calm_linear_named(const calm_model *model, const calm_named_linear *linears,
-                                           const char *module);
+const calm_named_linear *calm_linear_of_tensor(const calm_model *model, const calm_named_linear *linears,
+                                               const char *tensor);
+
+/* Number of the block that a tensor of the checkpoint lies in, *rest is its name within the block; -1: outside. */
+long calm_tensor_block(const calm_model *model, const char *tensor, const char **rest);
+
+/* Is the tensor of this name within its block the weight (*bias: the bias) of the norm before a sublayer, which input
+ * scales fold into? */
+bool calm_is_folded_norm(const calm_names *names, const char *rest, calm_sublayer *sublayer, bool *bias);
 
 /* Is `module` a linear of the layout (not a router, an embedding, the head)?  Linear in the number of linears. */
 bool calm_is_layout_linear(const calm_layout *layout, const char *module);

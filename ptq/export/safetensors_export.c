@@ -33,35 +33,10 @@ typedef struct layout {
 
 /* ---- which tensors ---- */
 
-/* Number of the block a tensor belongs to and its name within; -1 for none. */
-static long block_of(const calm_model *model, const char *name, const char **rest)
-{
-    const calm_config *config = calm_model_config(model);
-    char prefix[64], *end;
-    int length = snprintf(prefix, sizeof prefix, "%s%s.", calm_model_prefix(model), config->arch->names->blocks);
-    if (strncmp(name, prefix, (size_t)length) != 0)
-        return -1;
-    unsigned long block = strtoul(name + length, &end, 10);
-    if (end == name + length || *end != '.' || block >= config->n_blocks)
-        return -1;
-    *rest = end + 1;
-    return (long)block;
-}
-
 static void add(layout *out, entry e, calm_tensor tensor)
 {
     out->entries[out->n] = e;
     out->tensors[out->n++] = tensor;
-}
-
-static calm_status add_copy(calm_ctx *ctx, layout *out, entry e)
-{
-    char *name;
-    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s", e.source->name));
-    calm_tensor tensor = {.name = name, .dtype = e.source->dtype, .n_dims = e.source->n_dims};
-    memcpy(tensor.shape, e.source->shape, sizeof tensor.shape);
-    add(out, e, tensor);
-    return CALM_OK;
 }
 
 calm_status calm_export_stack_name(calm_ctx *ctx, const calm_export_input *input, const char *name, const char *stack,
@@ -76,86 +51,58 @@ calm_status calm_export_stack_name(calm_ctx *ctx, const calm_export_input *input
     return calm_strf(ctx, ctx->out, out, "%.*s%s%s%s", (int)(at - name), name, dot ? "." : "", stack, rest);
 }
 
-/* Tensors of all experts of a block stand where those of the first would. */
-static calm_status add_stacked(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form, layout *out,
-                               entry e, const calm_scheme *scheme)
+/* The tensors that a quantized weight becomes.  Those of all experts of a block stand where the first expert's would.
+ */
+static calm_status add_quantized(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
+                                 layout *out, entry e, const calm_scheme *scheme)
 {
     calm_export_tensor list[CALM_EXPORT_TENSORS];
-    const size_t n = form->tensors(form->user, scheme, e.source->shape[0], e.source->shape[1], list);
+    const size_t n = form->tensors(scheme, e.source->shape[0], e.source->shape[1], list);
     const size_t experts = calm_model_config(input->model)->moe.n_experts;
-    if (e.job->expert > 0)
-        return CALM_OK;
+    char *stack = NULL, *name;
     e.kind = QUANTIZED;
-    e.stacked = true;
+    e.stacked = form->stack && e.job->expert >= 0;
+    if (e.stacked && e.job->expert > 0)
+        return CALM_OK;
+    if (e.stacked)
+        CALM_TRY(calm_export_stack_name(ctx, input, e.source->name, form->stack, &stack));
+    const char *stem = stack ? stack : e.source->name;
+    const int length = (int)(strlen(stem) - strlen("weight"));
     for (e.which = 0; e.which < n; e.which++) {
-        const calm_export_tensor *tensor = &list[e.which];
-        char *stem, *name;
-        CALM_TRY(calm_export_stack_name(ctx, input, e.source->name, form->stack, &stem));
-        CALM_TRY(
-            calm_strf(ctx, ctx->out, &name, "%.*s%s", (int)(strlen(stem) - strlen("weight")), stem, tensor->suffix));
-        add(out, e, (calm_tensor){.name = name, .dtype = tensor->dtype, .n_dims = tensor->n_dims + 1,
-                                  .shape = {experts, tensor->shape[0], tensor->shape[1]}});
+        const calm_export_tensor *from = &list[e.which];
+        calm_tensor to = {.dtype = from->dtype, .n_dims = from->n_dims, .shape = {from->shape[0], from->shape[1]}};
+        CALM_TRY(calm_strf(ctx, ctx->out, &name, "%.*s%s", length, stem, from->suffix));
+        to.name = name;
+        if (e.stacked)
+            to = (calm_tensor){.name = name,
+                               .dtype = from->dtype,
+                               .n_dims = from->n_dims + 1,
+                               .shape = {experts, from->shape[0], from->shape[1]}};
+        add(out, e, to);
     }
     return CALM_OK;
-}
-
-static calm_status add_quantized(calm_ctx *ctx, const calm_export_form *form, layout *out, entry e,
-                                 const calm_scheme *scheme)
-{
-    calm_export_tensor list[CALM_EXPORT_TENSORS];
-    const size_t n = form->tensors(form->user, scheme, e.source->shape[0], e.source->shape[1], list);
-    const int stem = (int)(strlen(e.source->name) - strlen("weight"));
-    for (size_t i = 0; i < n; i++) {
-        char *name;
-        CALM_TRY(calm_strf(ctx, ctx->out, &name, "%.*s%s", stem, e.source->name, list[i].suffix));
-        e.kind = QUANTIZED;
-        e.which = i;
-        add(out, e, (calm_tensor){.name = name, .dtype = list[i].dtype, .n_dims = list[i].n_dims,
-                                  .shape = {list[i].shape[0], list[i].shape[1]}});
-    }
-    return CALM_OK;
-}
-
-/* Is it the norm before a sublayer, which scales fold into? */
-static bool find_norm(const calm_names *names, const char *rest, entry *e)
-{
-    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
-        const char *norm = names->norm[s][CALM_NORM_IN];
-        const size_t length = norm ? strlen(norm) : 0;
-        if (!norm || strncmp(rest, norm, length) != 0)
-            continue;
-        e->sublayer = s;
-        e->kind = strcmp(rest + length, ".weight") == 0 ? NORM : strcmp(rest + length, ".bias") == 0 ? NORM_BIAS : COPY;
-        if (e->kind != COPY)
-            return true;
-    }
-    return false;
 }
 
 static calm_status add_source(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
                               const calm_named_linear *linears, entry e, const char *rest, layout *out)
 {
-    const calm_tensor *source = e.source;
-    const calm_layout *table = calm_model_layout(input->model);
-    const char *dot = strrchr(source->name, '.');
-    char *module;
-    if (e.block < 0 || !dot || find_norm(calm_model_config(input->model)->arch->names, rest, &e))
-        return add_copy(ctx, out, e);
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%.*s", (int)(dot - source->name), source->name));
-    const calm_named_linear *found = calm_linear_named(input->model, linears, module);
-    calm_arena_rewind(ctx->scratch, mark);
-    if (!found)
-        return add_copy(ctx, out, e);
-    e.job = found->job;
-    e.role = found->role;
-    e.kind = strcmp(dot, ".weight") == 0 ? WEIGHT : strcmp(dot, ".bias") == 0 ? BIAS : COPY;
-    const calm_plan_job *planned = &input->plan->jobs[e.job - table->jobs];
-    if (e.kind == WEIGHT && planned->quantized && form->stack && e.job->expert >= 0)
-        return add_stacked(ctx, input, form, out, e, &planned->scheme);
-    if (e.kind == WEIGHT && planned->quantized)
-        return add_quantized(ctx, form, out, e, &planned->scheme);
-    return add_copy(ctx, out, e);
+    const calm_named_linear *found = NULL;
+    bool bias;
+    if (e.block >= 0 && calm_is_folded_norm(calm_model_config(input->model)->arch->names, rest, &e.sublayer, &bias))
+        e.kind = bias ? NORM_BIAS : NORM;
+    else if (e.block >= 0)
+        found = calm_linear_of_tensor(input->model, linears, e.source->name);
+    if (found) {
+        const char *part = strrchr(e.source->name, '.');
+        const calm_plan_job *planned = &input->plan->jobs[found->job - calm_model_layout(input->model)->jobs];
+        e.job = found->job;
+        e.role = found->role;
+        e.kind = strcmp(part, ".weight") == 0 ? WEIGHT : strcmp(part, ".bias") == 0 ? BIAS : COPY;
+        if (e.kind == WEIGHT && planned->quantized)
+            return add_quantized(ctx, input, form, out, e, &planned->scheme);
+    }
+    add(out, e, *e.source); /* name, dtype and shape stay */
+    return CALM_OK;
 }
 
 static calm_status lay_out(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form, layout *out)
@@ -170,7 +117,7 @@ static calm_status lay_out(calm_ctx *ctx, const calm_export_input *input, const 
     for (long block = -1; block < (long)calm_model_config(input->model)->n_blocks; block++)
         for (size_t i = 0; i < n; i++) {
             const entry e = {.kind = COPY, .block = block, .source = calm_safetensors_at(set, i)};
-            if (block_of(input->model, e.source->name, &rest) == block)
+            if (calm_tensor_block(input->model, e.source->name, &rest) == block)
                 CALM_TRY(add_source(ctx, input, form, linears, e, rest, out));
         }
     return CALM_OK;
@@ -220,37 +167,18 @@ void calm_export_transpose(const uint8_t *in, uint8_t constant, size_t rows, siz
                 out[c * rows + r] = in[r * cols + c];
 }
 
-static calm_status put_entry(calm_ctx *ctx, const calm_export_form *form, calm_shards_writer *writer, const entry *e,
-                             const calm_qgroup *group)
-{
-    const calm_qlinear *linear = e->job ? &group->linear[e->role] : NULL;
-    const float *changed = NULL;
-    switch (e->kind) {
-    case QUANTIZED:
-        return form->put(form->user, ctx, writer, linear, e->which);
-    case NORM:
-        changed = group->norm;
-        break;
-    case NORM_BIAS:
-        changed = group->norm_bias;
-        break;
-    case BIAS:
-        changed = linear->bias;
-        break;
-    case WEIGHT:
-        changed = linear->w;
-        break;
-    case COPY:
-        break;
-    }
-    if (changed)
-        return calm_export_put_floats(ctx, writer, e->source->dtype, changed, e->source->n_elements);
-    return calm_shards_put(ctx, writer, e->source->data, e->source->bytes);
-}
+/* What all of the walk needs. */
+typedef struct walk {
+    const calm_export_input *input;
+    const calm_export_form *form;
+    layout plan;
+    calm_shards_writer writer;
+    size_t next;     /* entry to be written */
+    bool asymmetric; /* the plan is         */
+} walk;
 
 /* A block being written: its attention and MLP (or shared expert), and one expert at a time. */
 typedef struct assembled {
-    const calm_export_input *input;
     calm_block block;
     calm_qgroup sublayer[CALM_N_SUBLAYERS];
     long expert;                 /* in `one`; < 0: none yet */
@@ -258,54 +186,39 @@ typedef struct assembled {
     calm_arena arena;            /* of `one` */
 } assembled;
 
-static calm_status assemble_block(calm_ctx *ctx, size_t index, assembled *out)
-{
-    const calm_export_input *input = out->input;
-    CALM_TRY(calm_model_load_block(ctx, input->model, index, &out->block));
-    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
-        const bool mixture = s == CALM_SUBLAYER_MLP && out->block.moe.router;
-        const calm_group_ref group = {&out->block, s, mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT,
-                                      mixture ? out->block.moe.shared : out->block.weight};
-        CALM_TRY(calm_assemble_group(ctx, input->model, input->plan, &group, &out->sublayer[s]));
-    }
-    return CALM_OK;
-}
-
-static calm_status assemble_expert(calm_ctx *ctx, long expert, assembled *out)
+static calm_status assemble_expert(calm_ctx *ctx, const walk *w, long expert, assembled *out)
 {
     calm_weight weight[CALM_N_ROLES] = {{0}};
-    const calm_group_ref group = {&out->block, CALM_SUBLAYER_MLP, expert, weight};
     calm_arena *caller = ctx->out;
     calm_arena_clear(&out->arena);
     out->expert = expert;
     ctx->out = &out->arena;
-    calm_status status = out->block.moe.load(out->block.moe.user, ctx, out->block.index, (size_t)expert, weight);
-    if (status == CALM_OK)
-        status = calm_assemble_group(ctx, out->input->model, out->input->plan, &group, &out->one);
+    const calm_status status = calm_assemble_expert(ctx, w->input->model, w->input->plan, &out->block, (size_t)expert,
+                                                    weight, &out->one);
     ctx->out = caller;
     return status;
 }
 
-/* The group an entry belongs to. */
-static calm_status find_group(calm_ctx *ctx, const entry *e, assembled *from, const calm_qgroup **out)
+/* A tensor of its own: a part of a quantized weight, what folding changed, or a copy. */
+static calm_status put_entry(calm_ctx *ctx, walk *w, assembled *from, const entry *e)
 {
-    if (e->job && e->job->expert >= 0) {
-        if (e->job->expert != from->expert)
-            CALM_TRY(assemble_expert(ctx, e->job->expert, from));
-        *out = &from->one;
-        return CALM_OK;
-    }
-    *out = &from->sublayer[e->job ? calm_job_sublayer(e->job->kind) : e->sublayer];
-    return CALM_OK;
+    const bool expert = e->job && e->job->expert >= 0;
+    if (expert && e->job->expert != from->expert)
+        CALM_TRY(assemble_expert(ctx, w, e->job->expert, from));
+    const calm_qgroup *group = expert ? &from->one
+                                      : &from->sublayer[e->job ? calm_job_sublayer(e->job->kind) : e->sublayer];
+    const calm_qlinear *linear = &group->linear[e->role];
+    if (e->kind == QUANTIZED)
+        return w->form->put(ctx, &w->writer, linear, e->which, w->asymmetric);
+    const float *const changed[] = {[COPY] = NULL,
+                                    [NORM] = group->norm,
+                                    [NORM_BIAS] = group->norm_bias,
+                                    [BIAS] = linear->bias,
+                                    [WEIGHT] = linear->w};
+    if (changed[e->kind])
+        return calm_export_put_floats(ctx, &w->writer, e->source->dtype, changed[e->kind], e->source->n_elements);
+    return calm_shards_put(ctx, &w->writer, e->source->data, e->source->bytes);
 }
-
-/* What all of the walk needs. */
-typedef struct walk {
-    const calm_export_input *input;
-    const calm_export_form *form;
-    layout plan;
-    calm_shards_writer writer;
-} walk;
 
 /* The stacked tensors of a block from entry `first` on, in ctx->out: each expert is assembled once. */
 static calm_status fill_stacks(calm_ctx *ctx, walk *w, assembled *from, size_t first)
@@ -320,15 +233,15 @@ static calm_status fill_stacks(calm_ctx *ctx, walk *w, assembled *from, size_t f
             CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, entries[end].stack, bytes));
         }
     for (size_t e = 0; e < experts; e++) {
-        CALM_TRY(assemble_expert(ctx, (long)e, from));
+        CALM_TRY(assemble_expert(ctx, w, (long)e, from));
         for (size_t i = first; i < end; i++) {
             calm_arena_mark mark = calm_arena_save(ctx->scratch);
             if (!entries[i].stacked)
                 continue;
             calm_tensor_size(&w->plan.tensors[i], &n_elements, &bytes);
             calm_shards_divert(&w->writer, entries[i].stack + bytes / experts * e);
-            const calm_status status =
-                w->form->put(w->form->user, ctx, &w->writer, &from->one.linear[entries[i].role], entries[i].which);
+            const calm_status status = w->form->put(ctx, &w->writer, &from->one.linear[entries[i].role],
+                                                    entries[i].which, w->asymmetric);
             calm_shards_divert(&w->writer, NULL);
             calm_arena_rewind(ctx->scratch, mark);
             CALM_TRY(status);
@@ -347,58 +260,50 @@ static calm_status put_stacked(calm_ctx *ctx, walk *w, assembled *from, size_t i
     return calm_shards_put(ctx, &w->writer, w->plan.entries[index].stack, bytes);
 }
 
-/* All tensors of one block (or outside the blocks), starting at entry *next. */
-static calm_status put_block(calm_ctx *ctx, walk *w, long index, size_t *next)
+static calm_status put_entries(calm_ctx *ctx, walk *w, assembled *from, long block)
 {
-    const calm_export_input *input = w->input;
-    const layout *plan = &w->plan;
-    assembled from = {.input = input, .expert = CALM_NO_EXPERT};
-    const size_t n_blocks = calm_model_config(input->model)->n_blocks;
-    calm_arena_init(&from.arena);
-    calm_status status = index >= 0 ? assemble_block(ctx, (size_t)index, &from) : CALM_OK;
-    for (; status == CALM_OK && *next < plan->n && plan->entries[*next].block == index; ++*next) {
-        const entry *e = &plan->entries[*next];
-        const calm_qgroup *group = NULL;
-        calm_arena_mark mark = calm_arena_save(ctx->scratch);
-        if (e->stacked)
-            status = put_stacked(ctx, w, &from, *next);
-        else
-            status = find_group(ctx, e, &from, &group);
-        if (status == CALM_OK && !e->stacked)
-            status = put_entry(ctx, w->form, &w->writer, e, group);
-        calm_safetensors_release(calm_model_tensors(input->model), e->source);
+    for (; w->next < w->plan.n && w->plan.entries[w->next].block == block; w->next++) {
+        const entry *e = &w->plan.entries[w->next];
+        const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_TRY(e->stacked ? put_stacked(ctx, w, from, w->next) : put_entry(ctx, w, from, e));
+        calm_safetensors_release(calm_model_tensors(w->input->model), e->source);
         calm_arena_rewind(ctx->scratch, mark);
     }
-    calm_arena_clear(&from.arena);
-    if (input->tick && index >= 0)
-        input->tick(input->tick_user, (size_t)index + 1, n_blocks);
-    return status;
+    return CALM_OK;
 }
 
-static calm_status put_all(calm_ctx *ctx, walk *w)
+/* A calm_export_block_fn. */
+static calm_status put_block(void *user, calm_ctx *ctx, long block)
 {
-    size_t next = 0;
-    calm_arena arena, *caller = ctx->out;
-    calm_arena_init(&arena);
-    ctx->out = &arena;
+    walk *w = user;
+    assembled from = {.expert = CALM_NO_EXPERT};
     calm_status status = CALM_OK;
-    for (long block = -1; block < (long)calm_model_config(w->input->model)->n_blocks && status == CALM_OK; block++) {
-        status = put_block(ctx, w, block, &next);
-        calm_arena_clear(&arena);
-    }
-    ctx->out = caller;
+    calm_arena_init(&from.arena);
+    if (block >= 0)
+        status = calm_assemble_block(ctx, w->input->model, w->input->plan, (size_t)block, &from.block, from.sublayer);
+    if (status == CALM_OK)
+        status = put_entries(ctx, w, &from, block);
+    calm_arena_clear(&from.arena);
     return status;
 }
 
-calm_status calm_export_weights(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
-                                const char *dir)
+bool calm_export_is_asymmetric(const calm_plan *plan)
+{
+    bool asymmetric = false;
+    for (size_t i = 0; i < plan->n_jobs; i++)
+        asymmetric |= plan->jobs[i].quantized && !plan->jobs[i].scheme.symmetric;
+    return asymmetric;
+}
+
+static calm_status put_weights(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
+                               const char *dir)
 {
     const size_t limit = input->options ? input->options->max_shard_bytes : 0;
-    walk w = {.input = input, .form = form};
+    walk w = {.input = input, .form = form, .asymmetric = calm_export_is_asymmetric(input->plan)};
     CALM_TRY(lay_out(ctx, input, form, &w.plan));
     if (calm_shards_begin(ctx, &w.writer, dir, w.plan.tensors, w.plan.n, limit) == CALM_OK)
-        put_all(ctx, &w);
-    return calm_shards_end(ctx, &w.writer);
+        calm_export_each_block(ctx, input, put_block, &w);
+    return calm_shards_end(ctx, &w.writer); /* the first failure is in the context */
 }
 
 /* ---- memory ---- */
@@ -407,7 +312,7 @@ calm_status calm_export_weights(calm_ctx *ctx, const calm_export_input *input, c
 static size_t tensors_bytes(const calm_export_form *form, const calm_scheme *scheme, size_t out, size_t in, size_t *all)
 {
     calm_export_tensor list[CALM_EXPORT_TENSORS];
-    const size_t n = form->tensors(form->user, scheme, out, in, list);
+    const size_t n = form->tensors(scheme, out, in, list);
     size_t most = 0;
     *all = 0;
     for (size_t i = 0; i < n; i++) {
@@ -436,8 +341,8 @@ static size_t put_bytes(const calm_model *model, const calm_export_form *form, c
     return most;
 }
 
-size_t calm_export_weights_bytes(const calm_model *model, const calm_export_form *form, const calm_scheme *scheme,
-                                 bool scaled)
+static size_t checkpoint_bytes(const calm_model *model, const calm_export_form *form, const calm_scheme *scheme,
+                               bool scaled)
 {
     const calm_config *config = calm_model_config(model);
     const calm_layout *table = calm_model_layout(model);
@@ -483,8 +388,8 @@ static calm_status splice(calm_ctx *ctx, const char *path, const char *const *ke
     return calm_text_check(ctx, out);
 }
 
-calm_status calm_export_config(calm_ctx *ctx, const calm_export_input *input, const char *dir, const char *const *keys,
-                               size_t n, const calm_json *value)
+static calm_status write_config(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
+                                const calm_json *quantization, const char *dir)
 {
     calm_text text, config;
     char *from, *to;
@@ -492,12 +397,43 @@ calm_status calm_export_config(calm_ctx *ctx, const calm_export_input *input, co
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &to, dir, "config.json"));
     calm_text_init(&text);
     calm_text_init(&config);
-    calm_status status = calm_json_write(ctx, value, 2, &text);
+    calm_status status = calm_json_write(ctx, quantization, 2, &text);
     if (status == CALM_OK)
-        status = splice(ctx, from, keys, n, text.data, &config);
+        status = splice(ctx, from, form->keys, form->keys[1] ? 2 : 1, text.data, &config);
     if (status == CALM_OK)
         status = calm_write_file(ctx, to, config.data, config.length);
     calm_text_clear(&text);
     calm_text_clear(&config);
-    return status;
+    if (status != CALM_OK || !form->entry_file)
+        return status;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &to, dir, form->entry_file));
+    return calm_json_save(ctx, to, quantization);
+}
+
+static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
+                                    const char *dir)
+{
+    CALM_TRY(put_weights(ctx, input, form, dir));
+    calm_json *quantization = calm_json_new_object();
+    calm_status status = form->entry(ctx, input, quantization);
+    if (status == CALM_OK)
+        status = write_config(ctx, input, form, quantization, dir);
+    calm_json_free(quantization);
+    return status == CALM_OK ? calm_export_copy_companions(ctx, calm_model_dir(input->model), dir) : status;
+}
+
+/* ---- exporters of either kind ---- */
+
+calm_status calm_exporter_write(calm_ctx *ctx, const calm_exporter *exporter, const calm_export_input *input,
+                                const char *dir)
+{
+    return exporter->form ? write_checkpoint(ctx, input, exporter->form, dir) : exporter->write(ctx, input, dir);
+}
+
+size_t calm_exporter_write_bytes(const calm_exporter *exporter, const calm_model *model, const calm_scheme *scheme,
+                                 bool scaled)
+{
+    if (exporter->form)
+        return checkpoint_bytes(model, exporter->form, scheme, scaled);
+    return exporter->write_bytes ? exporter->write_bytes(model, scheme, scaled) : 0;
 }

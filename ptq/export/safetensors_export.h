@@ -23,34 +23,31 @@ typedef struct calm_export_tensor {
     size_t shape[2];
 } calm_export_tensor;
 
-/* How a format stores a quantized linear. */
-typedef struct calm_export_form {
+/* A format of safetensors and config.json.  calm_exporter_write writes the weights (model.safetensors, or shards with
+ * their index), config.json - the float model's, every byte as it was, with the entry added - and the companions. */
+struct calm_export_form {
     /* The tensors of a weight [out, in] in the file's order; their number. */
-    size_t (*tensors)(const void *user, const calm_scheme *scheme, size_t out, size_t in,
-                      calm_export_tensor list[CALM_EXPORT_TENSORS]);
-    /* Bytes of number `which` of them, with calm_shards_put or one of the functions below.  Of ctx->scratch it holds
-     * that tensor and one byte per weight at most. */
-    calm_status (*put)(const void *user, calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear,
-                       size_t which);
-    const void *user;
+    size_t (*tensors)(const calm_scheme *scheme, size_t out, size_t in, calm_export_tensor list[CALM_EXPORT_TENSORS]);
+    /* Bytes of number `which` of them, with calm_shards_put or one of the functions below; `asymmetric` says whether
+     * any weight of the plan has zero points.  Of ctx->scratch it holds that tensor and one byte per weight at most. */
+    calm_status (*put)(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, size_t which,
+                       bool asymmetric);
     /* The module that holds all experts of a block, in place of "experts": each tensor is then that of all experts, [E,
-     * ...]. NULL: every expert has its own. */
+     * ...].  NULL: every expert has its own. */
     const char *stack;
-} calm_export_form;
+    /* Fill in the quantization entry, an empty object. */
+    calm_status (*entry)(calm_ctx *ctx, const calm_export_input *input, calm_json *entry);
+    const char *keys[2];    /* members of config.json that are the entry; NULL: no second one */
+    const char *entry_file; /* a file that holds the entry alone; NULL: none                  */
+};
 
 /* "model.layers.0.mlp.experts.3.gate_proj" and "switch_mlp" -> "model.layers.0.mlp.switch_mlp.gate_proj", in ctx->out;
  * what follows stays. */
 calm_status calm_export_stack_name(calm_ctx *ctx, const calm_export_input *input, const char *name, const char *stack,
                                    char **out);
 
-/* Write model.safetensors, or shards with their index, into `dir`. */
-calm_status calm_export_weights(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
-                                const char *dir);
-
-/* What that holds at most, ctx->out and ctx->scratch together, of a plan whose jobs are all quantized to `scheme`,
- * with input scales or without. */
-size_t calm_export_weights_bytes(const calm_model *model, const calm_export_form *form, const calm_scheme *scheme,
-                                 bool scaled);
+/* Does any weight of the plan have zero points? */
+bool calm_export_is_asymmetric(const calm_plan *plan);
 
 /* Floats [n] as dtype, one after another. */
 calm_status calm_export_put_floats(calm_ctx *ctx, calm_shards_writer *writer, calm_dtype dtype, const float *values,
@@ -64,10 +61,5 @@ calm_status calm_export_put_scales(calm_ctx *ctx, calm_shards_writer *writer, co
 
 /* out [cols, rows] = in [rows, cols]; NULL: every element is `constant` (zeros of symmetric schemes). */
 void calm_export_transpose(const uint8_t *in, uint8_t constant, size_t rows, size_t cols, uint8_t *out);
-
-/* Write config.json into `dir`: the float model's, every byte as it was, with the member `key` added for each of keys
- * [n]. */
-calm_status calm_export_config(calm_ctx *ctx, const calm_export_input *input, const char *dir, const char *const *keys,
-                               size_t n, const calm_json *value);
 
 #endif

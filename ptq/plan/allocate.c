@@ -9,6 +9,8 @@ calm_status calm_unit_options_new(calm_ctx *ctx, size_t room, calm_unit_options 
     return CALM_NEW(ctx, ctx->out, out->of, room);
 }
 
+/* Insertion from behind: there are as many options as schemes, and of two at equal cost the one added first stays
+ * first. */
 void calm_unit_options_add(calm_unit_options *unit, calm_unit_option option)
 {
     size_t at = unit->n++;
@@ -17,6 +19,8 @@ void calm_unit_options_add(calm_unit_options *unit, calm_unit_option option)
     unit->of[at] = option;
 }
 
+/* A score compares the options of one unit and has no unit of measure across units; the probe, a KL of the whole model,
+ * gives it one.  A mean KL of few tokens may come out below 0: that is noise, and costs nothing. */
 double calm_unit_kappa(double probe, double score)
 {
     return score > 0 && isfinite(probe) ? fmax(probe, 0) / score : 0;
@@ -45,9 +49,11 @@ static size_t option_of(const calm_unit_options *unit, size_t scheme, bool free)
     return i;
 }
 
-/* Add a unit to a set that exists: a scheme that the unit has not leaves the set. */
+/* Add a unit to a set that exists.  The set keeps the schemes that this unit can have too, at the sum of costs and of
+ * losses. */
 static void join_set(sets *s, const calm_unit_options *unit, size_t set)
 {
+    /* In place: kept <= i, so entry i is read before it is written over. */
     size_t kept = 0;
     for (size_t i = 0; i < s->of[set].n; i++) {
         const size_t scheme = s->schemes[set][i], option = option_of(unit, scheme, s->free);
@@ -66,6 +72,7 @@ static calm_status open_set(calm_ctx *ctx, sets *s, size_t u)
     const size_t set = s->n++;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, s->sums[set], unit->n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, s->schemes[set], unit->n));
+    /* The knapsack reads through `of`, what joins the set later is added through `sums`: the same memory. */
     s->of[set] = (calm_knapsack_unit){0, s->sums[set]};
     for (size_t i = 0; i < unit->n; i++)
         if (s->free || !unit->of[i].held) {
@@ -83,6 +90,8 @@ static calm_status make_sets(calm_ctx *ctx, const calm_unit_options *units, size
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->sums, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->schemes, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->of_unit, n));
+    /* Losses within a set add up like those of different sets, so a set is an ordinary unit of the knapsack, which need
+     * not know that engines tie anything. */
     for (size_t u = 0; u < n; u++) {
         if (free || units[u].set == u) {
             CALM_TRY(open_set(ctx, out, u));
@@ -135,6 +144,8 @@ calm_status calm_allocate(calm_ctx *ctx, const calm_unit_options *units, size_t 
     out->unconstrained = out->loss;
     if (!is_constrained(units, n))
         return CALM_OK;
+    /* Solved again as if the engine asked for nothing: the difference is what the engine costs.  Where both plans lose
+     * the same, they differ in ties alone and nothing counts as held back. */
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, freely, n));
     CALM_TRY(fill(ctx, units, n, true, bits, freely, &out->unconstrained));
     for (size_t u = 0; u < n && out->loss > out->unconstrained; u++)

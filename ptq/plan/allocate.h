@@ -1,5 +1,6 @@
-/* Allocation of bits: units with the schemes that each may take, and the plan of least total loss within a budget - or
- * the best legal one, where the engine holds schemes back and units of a set share theirs (ptq/plan/limits.h). */
+/* Allocation of bits: for each unit the schemes that it may take; over all units the plan of least total loss within a
+ * budget.  Schemes that the engine does not take are left out, and units of a set get the same one (ptq/plan/limits.h).
+ */
 #ifndef CALM_PLAN_ALLOCATE_H
 #define CALM_PLAN_ALLOCATE_H
 
@@ -20,15 +21,15 @@ typedef struct calm_unit_options {
     size_t set;                        /* first of the units that share a scheme; its own number: none  */
 } calm_unit_options;
 
-/* Room for so many options, in ctx->out; and one more, in its place by bits. */
+/* An empty list with room for `room` options, in ctx->out; add one at its place by bits. */
 calm_status calm_unit_options_new(calm_ctx *ctx, size_t room, calm_unit_options *out);
 void calm_unit_options_add(calm_unit_options *unit, calm_unit_option option);
 
-/* What one unit of a score costs the model: the probed KL of an option over its score.  0 where one of them says
- * nothing. */
+/* KL per unit of score: the probed KL of an option divided by its score.  0 without a probe or for a score of 0 or
+ * less. */
 double calm_unit_kappa(double probe, double score);
 
-/* What a plan loses, and what it lost to the engine. */
+/* The loss of a plan, and how much of it is due to the engine. */
 typedef struct calm_allocation {
     double loss;                       /* of the plan                                                   */
     double unconstrained;              /* of the best plan that ignores the engine                      */

@@ -1,5 +1,9 @@
-/* Assembly of one group of jobs. */
-#include "ptq/plan/assemble.h"
+/* Assembly of one group of jobs.
+ *
+ * A candidate with an input scale approximates W diag(s) and expects x / s.  No format stores s, so the division moves
+ * into what makes x: x is linear in the weight of a norm, in the rows of v (attention averages rows of v) and in the
+ * rows of up (a gate multiplies them), and a row divided by s_i gives x_i / s_i. */
+#include "ptq/plan/assemble_impl.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,7 +14,8 @@
 
 /* ---- codes ---- */
 
-/* Distribute the rows of a job over its linears, in the layout's order. */
+/* Distribute the rows of a job over its linears, in the layout's order.  Codes, scales and zeros point into the job's
+ * arrays: nothing is copied, so folding changes the fetched scales themselves. */
 static calm_status split_job(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job, const calm_scheme *scheme,
                              const calm_qjob *qjob, calm_qgroup *out)
 {
@@ -81,6 +86,8 @@ static calm_status fold_norm(calm_ctx *ctx, const calm_model *model, const calm_
     if (norm->b)
         CALM_TRY(CALM_NEW(ctx, ctx->out, out->norm_bias, config->hidden));
     for (size_t i = 0; i < config->hidden; i++) {
+        /* Loaded norms are the factors that the model multiplies by: gemma's 1 is in them, and only the stored form
+         * leaves it off. */
         out->norm[i] = norm->w[i] / in_scale[i] - stored_less;
         if (norm->b)
             out->norm_bias[i] = norm->b[i] / in_scale[i];
@@ -92,6 +99,9 @@ static calm_status fold_norm(calm_ctx *ctx, const calm_model *model, const calm_
     return round_stored(ctx, model, module, "bias", out->norm_bias, config->hidden);
 }
 
+/* scale (code - zero) / s = (scale / s) (code - zero): the codes stay.  The new scale is rounded to what the file
+ * stores, a relative error of 2^-9 at most in bfloat16; one that leaves the range of the format is an error here, where
+ * the linear and the group are known. */
 static calm_status fold_quantized_row(calm_ctx *ctx, const calm_weight *weight, calm_qlinear *linear, size_t row,
                                       float s)
 {
@@ -105,7 +115,9 @@ static calm_status fold_quantized_row(calm_ctx *ctx, const calm_weight *weight, 
     return CALM_OK;
 }
 
-/* Divide row r of a linear by s: in its scales when it is quantized, else in a copy of its weights. */
+/* Divide row r of a linear by s: in its scales when it is quantized, else in a copy of its weights.  Copies are made at
+ * the first row, since float weights and biases belong to the model and are shared by all plans.  A bias is part of
+ * what is divided: (w x + b) / s. */
 static calm_status fold_row(calm_ctx *ctx, const calm_weight *weight, calm_qlinear *linear, size_t row, float s)
 {
     if (weight->bias && !linear->bias) {
@@ -125,7 +137,8 @@ static calm_status fold_row(calm_ctx *ctx, const calm_weight *weight, calm_qline
     return CALM_OK;
 }
 
-/* The linear whose rows feed a job, and the first of those rows. */
+/* The linear whose rows feed a job, and the first of those rows.  A fused q, k, v has the rows of v last, behind the
+ * query and the key heads; a fused gate, up has those of up in its second half. */
 static calm_role find_feeder(const calm_config *config, const calm_weight *weight, calm_job_kind job, size_t *first)
 {
     const calm_role fused = job == CALM_JOB_O ? CALM_ROLE_FUSED_QKV : CALM_ROLE_FUSED_GATE_UP;
@@ -143,6 +156,8 @@ static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_
     size_t first;
     const calm_role feeder = find_feeder(config, group->weight, job, &first);
     const calm_weight *weight = &group->weight[feeder];
+    /* With grouped queries several query heads read one kv head, and a transform gives their channels equal scales,
+     * because one row of v cannot be divided by two numbers: any of those heads stands for all. */
     const size_t d = config->head_dim, heads_per_kv = config->n_heads / config->n_kv;
     for (size_t row = 0; row < weight->out - first; row++) {
         /* Input channel of o that reads row r of v: the first query head of its kv head. */
@@ -163,7 +178,7 @@ static size_t folded_norm_bytes(const calm_config *config, const calm_job_ref *j
     return folds ? vectors * CALM_BYTES(float, config->hidden) + CALM_BYTES(char, BLOCK_NAME) : 0;
 }
 
-/* Those of the bias of the linear that feeds a job. */
+/* Bytes of the copied bias of the linear that feeds a job; a norm before the group feeds the other kinds. */
 static size_t folded_bias_bytes(const calm_config *config, const calm_job_ref *job)
 {
     const bool attention = job->kind == CALM_JOB_O, fused = calm_has_role(config, attention ? CALM_ROLE_FUSED_QKV
@@ -181,6 +196,8 @@ size_t calm_assemble_group_bytes(const calm_model *model, size_t begin, size_t e
                                  bool scaled)
 {
     const calm_config *config = calm_model_config(model);
+    /* A float weight is copied only where its own job stays float; all are quantized here, so folding adds norms and
+     * biases alone. */
     size_t bytes = 0;
     for (size_t j = begin; j < end; j++) {
         const calm_job_ref *job = &calm_model_layout(model)->jobs[j];
@@ -227,6 +244,8 @@ calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const ca
     const calm_layout *layout = calm_model_layout(model);
     const float *in_scale[CALM_N_JOBS] = {NULL};
     size_t begin, end;
+    /* All jobs are fetched before anything is folded: the rows that take a job's scale are of another job of the group,
+     * whose scales must be there. */
     memset(out, 0, sizeof *out);
     calm_layout_group(layout, group->block->index, group->sublayer, group->expert, &begin, &end);
     for (size_t job = begin; job < end; job++) {
@@ -244,6 +263,8 @@ calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const ca
             return calm_fail(ctx, CALM_EFORMAT, "%s: the stored candidate has an input scale that nothing can take",
                              layout->jobs[job].name);
     }
+    /* Each scale goes to another tensor (qkv and gate_up to norms, o to v, down to up), so the order does not matter.
+     */
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         if (!in_scale[kind])
             continue;
@@ -255,8 +276,39 @@ calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const ca
     return CALM_OK;
 }
 
+/* The float weights of a sublayer, and the group that they are: of a mixture's MLP the shared expert. */
+static calm_weight *sublayer_weights(calm_block *block, calm_sublayer sublayer, calm_group_ref *group)
+{
+    const bool mixture = sublayer == CALM_SUBLAYER_MLP && block->moe.router;
+    calm_weight *weight = mixture ? block->moe.shared : block->weight;
+    *group = (calm_group_ref){block, sublayer, mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT, weight};
+    return weight;
+}
+
+calm_status calm_assemble_block(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, size_t index,
+                                calm_block *block, calm_qgroup sublayer[CALM_N_SUBLAYERS])
+{
+    calm_group_ref group;
+    CALM_TRY(calm_model_load_block(ctx, model, index, block));
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        sublayer_weights(block, s, &group);
+        CALM_TRY(calm_assemble_group(ctx, model, plan, &group, &sublayer[s]));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_assemble_expert(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, const calm_block *block,
+                                 size_t expert, calm_weight weight[CALM_N_ROLES], calm_qgroup *out)
+{
+    const calm_group_ref group = {block, CALM_SUBLAYER_MLP, (long)expert, weight};
+    CALM_TRY(block->moe.load(block->moe.user, ctx, block->index, expert, weight));
+    return calm_assemble_group(ctx, model, plan, &group, out);
+}
+
 /* ---- in place of the float weights ---- */
 
+/* The weights that a reader of the checkpoint computes: from the folded scales, in float32.  A calm_qjob may be written
+ * to, which is not done here; hence the casts. */
 static calm_status dequantize(calm_ctx *ctx, const calm_qlinear *linear, const float **out)
 {
     float *w;
@@ -281,6 +333,7 @@ calm_status calm_qgroup_apply(calm_ctx *ctx, const calm_qgroup *assembled, calm_
         calm_weight *weight = &weights[role];
         if (linear->quantized) {
             CALM_TRY(dequantize(ctx, linear, &weight->w));
+            /* The forward pass quantizes the input of this linear as the engine would. */
             weight->act_bits = linear->scheme.act_bits;
             weight->act_asymmetric = linear->scheme.act_asymmetric;
             weight->act_rule = linear->scheme.act_rule;
@@ -295,6 +348,7 @@ calm_status calm_qgroup_apply(calm_ctx *ctx, const calm_qgroup *assembled, calm_
         return CALM_OK;
     float *w;
     CALM_TRY(CALM_NEW(ctx, ctx->out, w, norm->width));
+    /* Back from the stored form to the factor; what was rounded for the file stays rounded. */
     for (size_t i = 0; i < norm->width; i++)
         w[i] = assembled->norm[i] + (norm->kind == CALM_NORM_RMS_PLUS_ONE ? 1 : 0);
     norm->w = w;
@@ -327,27 +381,28 @@ static calm_status load_quantized(void *user, calm_ctx *ctx, size_t index, size_
                                   calm_weight weight[CALM_N_ROLES])
 {
     const expert_override *override = user;
-    const calm_group_ref group = {&override->block, CALM_SUBLAYER_MLP, (long)expert, weight};
     calm_qgroup assembled;
-    CALM_TRY(override->block.moe.load(override->block.moe.user, ctx, index, expert, weight));
-    CALM_TRY(calm_assemble_group(ctx, override->plan.model, override->plan.plan, &group, &assembled));
+    (void)index;
+    CALM_TRY(calm_assemble_expert(ctx, override->plan.model, override->plan.plan, &override->block, expert, weight,
+                                  &assembled));
     return calm_qgroup_apply(ctx, &assembled, weight, NULL);
 }
 
 calm_status calm_plan_apply(void *plan_override, calm_ctx *ctx, size_t index, calm_block *block)
 {
     const calm_plan_override *override = plan_override;
+    calm_group_ref group;
     calm_qgroup assembled;
     (void)index;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
-        const bool mixture = s == CALM_SUBLAYER_MLP && block->moe.router;
-        calm_weight *weight = mixture ? block->moe.shared : block->weight;
-        const calm_group_ref group = {block, s, mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT, weight};
+        calm_weight *weight = sublayer_weights(block, s, &group);
         CALM_TRY(calm_assemble_group(ctx, override->model, override->plan, &group, &assembled));
         CALM_TRY(calm_qgroup_apply(ctx, &assembled, weight, &block->norm[s][CALM_NORM_IN]));
     }
     if (!block->moe.router)
         return CALM_OK;
+    /* The block is copied before its loader is replaced: the copy keeps the float loader, which load_quantized calls.
+     * It lies in ctx->out and lives as long as the block's weights. */
     expert_override *experts;
     CALM_TRY(CALM_NEW(ctx, ctx->out, experts, 1));
     *experts = (expert_override){*override, *block};

@@ -26,7 +26,7 @@ typedef struct calm_qlinear {
     const uint8_t *zeros;    /* [out, n_groups] or NULL when symmetric             */
     float *w;                /* [out, in] a float linear that folding changed; else NULL */
     float *bias;             /* [out] a bias that folding changed; else NULL       */
-    const float *in_scale;   /* [in] that nothing took, in a plan that allows it; else NULL */
+    const float *in_scale;   /* [in] that could not be folded, in a plan that allows it; else NULL */
 } calm_qlinear;
 
 /* The jobs that fold into each other: a block's attention, its dense MLP, or one expert. */
@@ -35,24 +35,18 @@ typedef struct calm_qgroup {
     float *norm, *norm_bias;    /* [D] of the norm before it, folded, as the checkpoint stores them; NULL: unchanged */
 } calm_qgroup;
 
-/* Which group of which block, and its float weights. */
-typedef struct calm_group_ref {
-    const calm_block *block;
-    calm_sublayer sublayer;
-    long expert;                  /* CALM_NO_EXPERT, CALM_SHARED_EXPERT or its number */
-    const calm_weight *weight;    /* [CALM_N_ROLES] */
-} calm_group_ref;
+/* Load block `index` and assemble its attention and its MLP (of a mixture the shared expert).  `block` keeps the float
+ * weights.  In ctx->out.  CALM_EFORMAT: a fetched job does not fit the block, or has an input scale that cannot be
+ * folded. CALM_ENUMERIC: a folded scale is out of range. */
+calm_status calm_assemble_block(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, size_t index,
+                                calm_block *block, calm_qgroup sublayer[CALM_N_SUBLAYERS]);
 
-/* Assemble a group into ctx->out.
- * CALM_EFORMAT: a fetched job does not fit the block, or has an input scale that nothing can take.  CALM_ENUMERIC: a
- * folded scale is out of range. */
-calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const calm_plan *plan,
-                                const calm_group_ref *group, calm_qgroup *out);
+/* Load one expert of a block, its float weights into `weight`, and assemble it.  Fails as calm_assemble_block. */
+calm_status calm_assemble_expert(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, const calm_block *block,
+                                 size_t expert, calm_weight weight[CALM_N_ROLES], calm_qgroup *out);
 
-/* What that leaves in ctx->out at most, of jobs begin .. end - 1 that are all quantized to `scheme`, with input
- * scales or without; and what it holds of ctx->scratch, besides a few names. */
-size_t calm_assemble_group_bytes(const calm_model *model, size_t begin, size_t end, const calm_scheme *scheme,
-                                 bool scaled);
+/* Bytes that assembling a group holds of ctx->scratch at most, besides a few names, for jobs begin .. end - 1 that are
+ * all quantized to `scheme`. */
 size_t calm_assemble_group_scratch_bytes(const calm_model *model, size_t begin, size_t end, const calm_scheme *scheme);
 
 /* Bytes of a block's float weights and of what is assembled of them, without experts; and those of one expert, 0 in
@@ -60,18 +54,16 @@ size_t calm_assemble_group_scratch_bytes(const calm_model *model, size_t begin, 
 size_t calm_assembled_block_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, bool scaled);
 size_t calm_assembled_expert_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, bool scaled);
 
-/* Put the assembled weights in place of the float ones, as a reader of the checkpoint computes them (ctx->out): into
- * weight [CALM_N_ROLES] and the norm (NULL for an expert). */
-calm_status calm_qgroup_apply(calm_ctx *ctx, const calm_qgroup *assembled, calm_weight *weight, calm_norm *norm);
-
-/* What that leaves in ctx->out of the linears of jobs begin .. end - 1, all quantized. */
-size_t calm_qgroup_apply_bytes(const calm_model *model, size_t begin, size_t end, bool scaled);
-
-/* All of a block as an override of the forward pass; experts are assembled when they are loaded. */
+/* An override of the forward pass (ptq/model/forward.h) that computes with the plan's weights: calm_plan_apply replaces
+ * the float weights of a block by the assembled ones; experts are assembled when they are loaded. */
 typedef struct calm_plan_override {
     const calm_model *model;
     const calm_plan *plan;
 } calm_plan_override;
 calm_status calm_plan_apply(void *plan_override, calm_ctx *ctx, size_t index, calm_block *block);
+
+/* Bytes that the replaced weights of jobs begin .. end - 1, all quantized, take of ctx->out beside what assembly
+ * leaves there. */
+size_t calm_qgroup_apply_bytes(const calm_model *model, size_t begin, size_t end, bool scaled);
 
 #endif

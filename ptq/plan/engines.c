@@ -153,47 +153,30 @@ static const calm_engine transformers = {
       .tie = CALM_TIE_MODEL}},
 };
 
-const calm_engine *const *calm_engines(size_t *n)
-{
-    static const calm_engine *const all[] = {&any, &vllm, &sglang, &llamacpp, &mlx, &transformers};
-    *n = sizeof all / sizeof *all;
-    return all;
-}
+/* In the order of CALM_ENGINE_NAMES. */
+static const calm_engine *const engines[] = {&any, &vllm, &sglang, &llamacpp, &mlx, &transformers};
+
+enum { N_ENGINES = sizeof engines / sizeof *engines };
 
 /* ---- names ---- */
 
-const char *calm_engine_rule_name(calm_engine_rule rule)
-{
-    static const char *const names[] = {
-        "takes",
-#define CALM_ENGINE_RULE_NAME(rule, name, help) name,
-        CALM_ENGINE_RULE_LIST(CALM_ENGINE_RULE_NAME)
-#undef CALM_ENGINE_RULE_NAME
-    };
-    return names[rule];
-}
-
 const calm_engine *calm_engine_find(const char *name)
 {
-    size_t n;
-    const calm_engine *const *all = calm_engines(&n);
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(all[i]->name, name) == 0)
-            return all[i];
+    for (size_t i = 0; i < N_ENGINES; i++)
+        if (strcmp(engines[i]->name, name) == 0)
+            return engines[i];
     return NULL;
 }
 
 calm_status calm_engine_parse(calm_ctx *ctx, const char *name, const calm_engine **out)
 {
-    size_t n;
-    const calm_engine *const *all = calm_engines(&n);
-    const char *names[16];
+    const char *names[N_ENGINES];
     *out = calm_engine_find(name);
     if (*out)
         return CALM_OK;
-    for (size_t i = 0; i < n; i++)
-        names[i] = all[i]->name;
-    const char *near = calm_nearest(name, names, n);
+    for (size_t i = 0; i < N_ENGINES; i++)
+        names[i] = engines[i]->name;
+    const char *near = calm_nearest(name, names, N_ENGINES);
     return calm_fail(ctx, CALM_EARG, "target \"%.60s\": expected one of " CALM_ENGINE_NAMES "%s%s%s", name,
                      near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
@@ -247,6 +230,7 @@ static bool has_size(const limits *l, size_t group)
 /* Codes that fill 32-bit words along a side: 8 of 4 bits, 32 of 3. */
 static size_t word_step(int bits)
 {
+    /* The least power of two n with n * bits % 32 = 0. */
     size_t step = 32;
     while (step % 2 == 0 && step / 2 * (size_t)bits % 32 == 0)
         step /= 2;
@@ -280,6 +264,7 @@ static size_t n_tiles(const tile *tiles)
 }
 
 /* Columns are said to be wrong unless rows alone are. */
+/* Alternatives are whole tiles: columns of one and rows of another do not make a kernel. */
 static calm_engine_rule tile_verdict(const limits *l, const calm_engine_linear *linear, const calm_scheme *scheme)
 {
     const tile *tiles = tiles_of(l, scheme);
@@ -300,6 +285,9 @@ static calm_engine_rule pair_verdict(const limits *l, const calm_engine_linear *
     if (!l->pairs || scheme->act_bits > 8 || !(l->acts & B(scheme->act_bits)) ||
         (scheme->act_asymmetric && !l->act_zeros))
         return CALM_ENGINE_ACTIVATIONS;
+    /* The order of the checks is that of calm_engine_rule: a verdict names the broadest rule that is
+     * broken.
+     */
     if (!(l->pairs & B(scheme->bits)))
         return CALM_ENGINE_BITS;
     if (!scheme->symmetric)
@@ -314,6 +302,7 @@ static calm_engine_rule weight_verdict(const limits *l, const calm_engine_linear
     const size_t step = word_step(scheme->bits);
     if (!((l->grouped.bits | l->rowwise.bits) & B(scheme->bits)))
         return CALM_ENGINE_BITS;
+    /* A width that only some kernels have is a question of zero points or groups, not of bits. */
     if (!has(&l->grouped, scheme) && !has(&l->rowwise, scheme))
         return CALM_ENGINE_ZEROS;
     if (scheme->group ? !has(&l->grouped, scheme) || !has_size(l, scheme->group) : !has(&l->rowwise, scheme))
@@ -340,6 +329,7 @@ calm_engine_rule calm_engine_verdict(const calm_engine *engine, const char *form
         return CALM_ENGINE_FORMAT;
     if (scheme->bits == 0)
         return CALM_ENGINE_TAKES;
+    /* Widths are bits of a set, so one out of range must not be shifted. */
     if (scheme->bits < 0 || scheme->bits > 8 || scheme->act_bits < 0)
         return CALM_ENGINE_BITS;
     return scheme->act_bits ? pair_verdict(l, linear, scheme) : weight_verdict(l, linear, scheme);
@@ -511,12 +501,15 @@ static size_t distance(const calm_scheme *a, const calm_scheme *b)
            (a->group != b->group) + (a->group == 0 || b->group == 0);
 }
 
-bool calm_engine_propose(const calm_engine *engine, const char *format, const calm_engine_linear *linear,
-                         const calm_scheme *scheme, calm_scheme *out)
+/* A usual scheme that the engine takes for the linear, nearest to `scheme` in bits (its kind of activations first),
+ * into *out; false: none of the usual ones. */
+static bool propose(const calm_engine *engine, const char *format, const calm_engine_linear *linear,
+                    const calm_scheme *scheme, calm_scheme *out)
 {
     static const int widths[] = {2, 3, 4, 8};
     static const size_t groups[] = {128, 64, 32, 0};
     size_t best = SIZE_MAX;
+    /* 32 schemes at most: trying each costs nothing, and whatever is proposed is known to be taken. */
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
         for (size_t j = 0; j < sizeof groups / sizeof *groups; j++)
             for (int act_bits = 0; act_bits <= 8; act_bits += 8) {
@@ -541,7 +534,7 @@ calm_status calm_engine_check_scheme(calm_ctx *ctx, const calm_engine *engine, c
         return CALM_OK;
     calm_scheme_name(scheme, name);
     CALM_TRY(calm_engine_explain(ctx, engine, format, linear, scheme, &reason));
-    if (!calm_engine_propose(engine, format, linear, scheme, &proposal))
+    if (!propose(engine, format, linear, scheme, &proposal))
         return calm_fail(ctx, CALM_EARG,
                          "`target` %s takes no %s for %s [%zu, %zu]: it %s; no usual scheme would do: leave the block "
                          "out (`blocks`) or give another `target`",

@@ -16,26 +16,18 @@
 /* Their names, `any` first, as the values of an option. */
 #define CALM_ENGINE_NAMES "any|vllm|sglang|llamacpp|mlx|transformers"
 
-/* X(RULE, name, what an engine asks): in the order in which they are tried. */
-#define CALM_ENGINE_RULE_LIST(X)                                                                             \
-    X(FORMAT, "format", "a format that it reads")                                                            \
-    X(ACTIVATIONS, "activations", "activations that its kernels quantize")                                   \
-    X(BITS, "bits", "weights of so many bits")                                                               \
-    X(ZEROS, "zeros", "zero points at so many bits")                                                         \
-    X(GROUP, "group", "a group size that its kernels know")                                                  \
-    X(COLUMNS, "columns", "input columns that the kernels and groups divide")                                \
-    X(ROWS, "rows", "output rows that the kernels divide")
-
+/* What a scheme may break, in the order in which the rules are tried. */
 typedef enum calm_engine_rule {
-    CALM_ENGINE_TAKES,    /* no rule is broken */
-#define CALM_ENGINE_RULE_ENUM(rule, name, help) CALM_ENGINE_##rule,
-    CALM_ENGINE_RULE_LIST(CALM_ENGINE_RULE_ENUM)
-#undef CALM_ENGINE_RULE_ENUM
+    CALM_ENGINE_TAKES,       /* no rule is broken                                   */
+    CALM_ENGINE_FORMAT,      /* the engine does not read the format                 */
+    CALM_ENGINE_ACTIVATIONS, /* no kernel quantizes activations so                  */
+    CALM_ENGINE_BITS,        /* no kernel for weights of so many bits               */
+    CALM_ENGINE_ZEROS,       /* no kernel for zero points at so many bits           */
+    CALM_ENGINE_GROUP,       /* a group size that no kernel has                     */
+    CALM_ENGINE_COLUMNS,     /* input columns that kernels or groups do not divide  */
+    CALM_ENGINE_ROWS,        /* output rows that the kernels do not divide          */
     CALM_N_ENGINE_RULES
 } calm_engine_rule;
-
-/* "takes", "bits"; static. */
-const char *calm_engine_rule_name(calm_engine_rule rule);
 
 /* Which jobs share a scheme; each ties all that the one before it does. */
 typedef enum calm_tie {
@@ -54,9 +46,6 @@ typedef struct calm_engine_linear {
     size_t out, in;
     bool expert;         /* of a mixture; the shared expert is none                               */
 } calm_engine_linear;
-
-/* The engines in the order of CALM_ENGINE_NAMES, `any` first; *n their number.  Static. */
-const calm_engine *const *calm_engines(size_t *n);
 
 /* By name; NULL: there is none. */
 const calm_engine *calm_engine_find(const char *name);
@@ -83,11 +72,6 @@ calm_engine_rule calm_engine_verdict(const calm_engine *engine, const char *form
  * 256".  Of CALM_ENGINE_TAKES "takes it". */
 calm_status calm_engine_explain(calm_ctx *ctx, const calm_engine *engine, const char *format,
                                 const calm_engine_linear *linear, const calm_scheme *scheme, char **out);
-
-/* A usual scheme that the engine takes for the linear, nearest to `scheme` in bits (its kind of activations first),
- * into *out; false: none of the usual ones. */
-bool calm_engine_propose(const calm_engine *engine, const char *format, const calm_engine_linear *linear,
-                         const calm_scheme *scheme, calm_scheme *out);
 
 /* CALM_EARG unless the engine takes the scheme for the linear, which has a name: engine, linear, scheme, the rule and
  * what would do, in one sentence. */

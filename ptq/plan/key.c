@@ -8,6 +8,7 @@
 
 #define CHUNK_BYTES ((size_t)16 * 1024 * 1024)
 
+/* Numbers go in as decimal text, so that keys depend on neither the width of a type nor the order of its bytes. */
 static void field_number(calm_sha256 *sha, uint64_t value)
 {
     char text[24];
@@ -33,9 +34,11 @@ calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM
     const calm_safetensors *set = calm_model_tensors(model);
     calm_text config;
     calm_sha256 sha;
+    /* config.json parsed and written on one line: white space in the file changes no key, the order of members does. */
     calm_text_init(&config);
     calm_status status = calm_json_write(ctx, calm_model_json(model), 0, &config);
     calm_sha256_init(&sha);
+    /* Every kind of key begins with a name of its own, so that no two kinds can meet. */
     calm_sha256_field(&sha, "calm-model-1");
     calm_sha256_field(&sha, config.data ? config.data : "");
     calm_text_clear(&config);
@@ -77,6 +80,7 @@ calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, const calm_
     calm_status status = CALM_OK;
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-weights-1");
+    /* A float checkpoint has MODULE.weight for every linear; one that has not stores codes under other names. */
     for (size_t i = job->first; i < job->first + job->n && status == CALM_OK; i++) {
         const char *module = calm_model_layout(model)->linears[i].module;
         char *name;
@@ -100,6 +104,7 @@ calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, const
 {
     char scheme_name[CALM_SCHEME_NAME_MAX];
     calm_sha256 sha;
+    /* The scheme by its canonical name: a new member of calm_scheme leaves the keys of old schemes as they are. */
     calm_scheme_name(scheme, scheme_name);
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-candidate-1");
@@ -109,7 +114,9 @@ calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, const
     calm_sha256_field(&sha, weights_key);
     calm_sha256_field(&sha, chain);
     calm_sha256_field(&sha, scheme_name);
+    /* Candidates are fitted behind float blocks; another prefix would be another result. */
     calm_sha256_field(&sha, "prefix=float");
+    /* What is done for experts with few tokens is part of their keys alone: changing it leaves dense jobs valid. */
     if (job->expert >= 0) {
         field_number(&sha, expert->least_tokens);
         calm_sha256_field(&sha, expert->fallback);

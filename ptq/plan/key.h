@@ -2,8 +2,8 @@
  *
  *   model        config.json's bytes and every tensor's name, dtype, shape and bytes
  *   calibration  model, token windows, number of scoring windows, revision of the capture, arithmetic
- *   candidate    calibration, job (block, role, its weights), chain with options and revisions, scheme, reference
- * prefix
+ *   candidate    calibration, job (block, role, its weights), chain with options and revisions, scheme,
+ *                reference prefix
  *   evaluation   what was evaluated, token windows, revision of the evaluation, arithmetic
  *
  * Arithmetic is OpenBLAS's version and kernel family, and the variant of the mathematical library: a store that travels

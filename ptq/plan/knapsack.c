@@ -112,10 +112,13 @@ static calm_status measure(calm_ctx *ctx, const calm_knapsack_unit *units, size_
             if (!isfinite(option->loss))
                 return calm_fail(ctx, CALM_ENUMERIC, "knapsack: the loss of unit %zu, option %zu is %f", u, j,
                                  option->loss);
+            /* Costs are multiples of a large number (weights of a job): dividing by it makes states of equal cost meet.
+             */
             out->divisor = divisor(option->cost - least, out->divisor);
             most = option->cost > most ? option->cost : most;
             high = fmax(high, option->loss);
         }
+        /* Below 2^63, so that differences of sums fit a signed number. */
         if (__builtin_add_overflow(out->most, most, &out->most) || out->most >= (uint64_t)1 << 63)
             return calm_fail(ctx, CALM_EARG, "knapsack: the costs up to unit %zu add up to 2^63 or more", u);
         out->least += least;
@@ -150,6 +153,7 @@ static size_t unit_entries(const calm_knapsack_unit *unit, const extent *all, in
                          .loss = llrint(ldexp(unit->options[j].loss - low, shift)), .option = j};
     }
     qsort(out, unit->n, sizeof *out, by_cost);
+    /* An option that is no better than a cheaper one is dominated: a best plan without it exists. */
     for (size_t j = 0; j < unit->n; j++)
         if (kept == 0 || out[j].loss < out[kept - 1].loss)
             out[kept++] = out[j];
@@ -159,12 +163,15 @@ static size_t unit_entries(const calm_knapsack_unit *unit, const extent *all, in
 static calm_status reduce(calm_ctx *ctx, const extent *all, uint64_t capacity, problem *it)
 {
     int exponent;
+    /* range < 2^exponent: scaled by 2^(60 - exponent) no sum of losses reaches 2^60 plus half a unit each, so int64
+     * holds it and p * cost + q * loss stays below 2^124. */
     frexp(all->range, &exponent);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, it->entries, all->n_options));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, it->begin, it->n + 1));
     for (size_t u = 0; u < it->n; u++)
         it->begin[u + 1] = it->begin[u] + unit_entries(&it->units[u], all, LOSS_BITS - exponent,
                                                        it->entries + it->begin[u]);
+    /* Room beyond the largest plan would only make the slack term large. */
     if (capacity > all->most)
         capacity = all->most;
     it->capacity = all->divisor ? (capacity - all->least) / all->divisor : 0;
@@ -220,6 +227,8 @@ static calm_status bound(calm_ctx *ctx, problem *it)
         at[u] = it->begin[u];
     }
     qsort(steps, n_steps, sizeof *steps, by_slope);
+    /* The greedy walk takes the steepest steps of all units.  The first that does not fit gives the multiplier; cheaper
+     * ones after it may still fit, which makes the greedy choice, and with it the first gap, better. */
     it->p = 0;
     it->q = 1;
     for (size_t i = 0; i < n_steps; i++) {
@@ -233,6 +242,7 @@ static calm_status bound(calm_ctx *ctx, problem *it)
             it->q = steps[i].cost;
         }
     }
+    /* The gap of a choice: its penalties, and p for every unit of cost that it leaves unused. */
     it->greedy = (wide)it->p * (wide)room;
     for (size_t u = 0; u < it->n; u++) {
         wide least = 0;
@@ -312,6 +322,7 @@ static calm_status add_unit(calm_ctx *ctx, search *s, size_t u, wide base)
     const problem *it = s->of;
     const size_t *alive = s->alive + it->begin[u], m = s->n_alive[u];
     size_t *head, n = 0, most;
+    /* A link of 32 bits holds the parent state and which of the m options it took. */
     if (s->n_now > UINT32_MAX / m)
         return too_many(ctx, s, u);
     most = s->n_now * m < CALM_KNAPSACK_LEVEL_STATES ? s->n_now * m : CALM_KNAPSACK_LEVEL_STATES;
@@ -335,6 +346,7 @@ static calm_status add_unit(calm_ctx *ctx, search *s, size_t u, wide base)
         if (best == m)
             break;
         uint32_t link = (uint32_t)(head[best]++ * m + best);
+        /* Merged by cost: a state that loses no less than the one before it is dominated. */
         if ((n > 0 && least.loss >= s->next[n - 1].loss) || !within(s, u, base, least.cost, least.loss))
             continue;
         if (n == CALM_KNAPSACK_LEVEL_STATES)
@@ -345,6 +357,7 @@ static calm_status add_unit(calm_ctx *ctx, search *s, size_t u, wide base)
     s->kept += n;
     if (s->kept > CALM_KNAPSACK_ALL_STATES)
         return too_many(ctx, s, u);
+    /* Links stay until the round ends, for the way back; costs and losses live in two buffers that take turns. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, s->links[u], n));
     for (size_t i = 0; i < n; i++)
         s->links[u][i] = s->next[i].link;
@@ -369,6 +382,7 @@ static calm_status round_within(calm_ctx *ctx, const problem *it, search *s, wid
     for (size_t u = it->n; u-- > 0 && s->n_now > 0;) {
         const entry *only = &it->entries[s->alive[it->begin[u]]];
         base += (wide)it->q * only->loss + (wide)it->p * (wide)only->cost - only->pen;
+        /* A unit with one live option shifts all states alike: no merge, and no links. */
         if (s->n_alive[u] > 1) {
             CALM_TRY(add_unit(ctx, s, u, base));
             continue;
@@ -382,6 +396,7 @@ static calm_status round_within(calm_ctx *ctx, const problem *it, search *s, wid
         s->n_now--;
     if (s->n_now == 0)
         return CALM_OK;
+    /* Links lead from unit 0 to the last, since the units were added from the last to the first. */
     size_t at = s->n_now - 1;    /* the frontier's dearest state has the least loss */
     *best = (wide)it->q * s->now[at].loss - it->base + (wide)it->p * (wide)it->capacity;
     for (size_t u = 0; u < it->n; u++) {
@@ -409,6 +424,7 @@ static calm_status solve(calm_ctx *ctx, problem *it, const extent *all, uint64_t
         calm_arena_rewind(ctx->scratch, mark);
         if (best >= 0 && best <= gap)
             return CALM_OK;
+        /* A choice beyond the gap may not be the best, but it bounds the gap that is needed. */
         if (best >= 0 && best < limit)
             limit = best;
         gap = gap < limit / 4 ? 4 * gap + 1 : limit;

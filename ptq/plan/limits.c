@@ -1,4 +1,8 @@
-/* Which schemes each unit may have. */
+/* Which schemes each unit may have.
+ *
+ * Ties are of jobs (the experts of a block), choices are of units (a job, an expert, a block): a unit with a tied job
+ * is tied as a whole, and through its other jobs ties may chain.  So sets of units are found by union, and a scheme is
+ * open to a set when the engine takes it for every job in it. */
 #include "ptq/plan/limits.h"
 
 #include <string.h>
@@ -31,6 +35,7 @@ bool calm_limits_know(const calm_limits *limits, const calm_pool *pool, size_t s
 
 /* ---- sets ---- */
 
+/* Follows links to the first unit of a set; links point to lower numbers, so this ends. */
 static size_t first_of(const size_t *set, size_t unit)
 {
     while (set[unit] != unit)
@@ -74,7 +79,8 @@ static calm_status find_sets(calm_ctx *ctx, const calm_pool *pool, calm_limits *
     return CALM_OK;
 }
 
-/* Does a set have several units, and are there several schemes to differ in? */
+/* Does a set have several units, and are there several schemes to differ in?  With one scheme a tie asks for nothing.
+ */
 static bool ties(const calm_limits *limits, const calm_pool *pool)
 {
     for (size_t u = 0; u < pool->n_units; u++)
@@ -90,6 +96,7 @@ static calm_status refuse_job(calm_ctx *ctx, const calm_limits *limits, const ca
                               const calm_pool_job *job)
 {
     const calm_engine_linear linear = calm_limits_linear(job);
+    /* From the last scheme down, so that what is reported is about the first one offered. */
     size_t first = pool->n_schemes;
     for (size_t s = pool->n_schemes; s-- > 0;) {
         if (!offered[s])
@@ -170,6 +177,7 @@ calm_status calm_limits_apply(calm_ctx *ctx, const calm_pool *pool, const bool *
     CALM_TRY(calm_engine_is_any(limits->target)
                  ? calm_strf(ctx, ctx->out, &limits->asks, "the format written")
                  : calm_strf(ctx, ctx->out, &limits->asks, "target %s", calm_engine_name(limits->target)));
+    /* Starts as "everything", so that units of a set can narrow it down in any order. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, limits->takes, n));
     memset(limits->takes, true, n);
     /* The row of a set's first unit becomes what all of its units may have; the others copy it. */
@@ -180,6 +188,7 @@ calm_status calm_limits_apply(calm_ctx *ctx, const calm_pool *pool, const bool *
                     takes(limits, pool, &pool->jobs[j], s) && offered[u * pool->n_schemes + s];
     for (size_t u = 0; u < pool->n_units; u++) {
         bool *row = limits->takes + u * pool->n_schemes;
+        /* memmove: the first unit of a set copies its row onto itself. */
         memmove(row, limits->takes + limits->set[u] * pool->n_schemes, pool->n_schemes);
         if (!memchr(row, true, pool->n_schemes))
             return refuse_set(ctx, limits, pool, offered, limits->set[u]);

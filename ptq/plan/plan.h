@@ -21,7 +21,7 @@ typedef calm_status calm_plan_fetch_fn(void *user, calm_ctx *ctx, const calm_pla
 typedef struct calm_plan {
     size_t n_jobs;
     calm_plan_job *jobs;        /* [n_jobs] numbered as in the layout */
-    bool free_scales;           /* input scales that nothing can take stay at the input: to measure, not to export */
+    bool free_scales;           /* input scales that cannot be folded stay at the input: to measure, not to export */
     calm_plan_fetch_fn *fetch;
     void *user;
 } calm_plan;

@@ -28,6 +28,8 @@ const char *calm_pool_unit(const calm_pool *pool, size_t unit)
     return pool->jobs[pool->unit_begin[unit]].unit;
 }
 
+/* An entry is usable for a unit only when it succeeded on all of the unit's jobs.  A cell without a candidate was left
+ * out by a cheap run and fails too - unless the run is still going to compute it. */
 const char *calm_pool_failure(const calm_pool *pool, size_t unit, size_t entry)
 {
     const char *failure = NULL;
@@ -70,6 +72,8 @@ const char *calm_pool_advice(const calm_pool *pool, size_t job, size_t entry, bo
         any_smooths |= pool->entries[i].smooths;
     if (!any_smooths || !pool->entries[entry].scheme.act_bits || isnan(crest))
         return NULL;
+    /* Channels far above the rest decide a token's scale and leave few codes to the others; moving them into the
+     * weights helps only then. */
     const bool smooth = crest > SMOOTH_CREST;
     *disagrees = pool->entries[entry].smooths != smooth;
     return smooth ? "smooth" : "plain";

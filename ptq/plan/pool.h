@@ -89,8 +89,8 @@ bool calm_pool_is_expert(const calm_pool *pool, size_t unit);
 double calm_pool_weights(const calm_pool *pool, size_t begin, size_t end);
 double calm_pool_bits(const calm_pool *pool, size_t begin, size_t end, const calm_scheme *scheme);
 
-/* What the activation rule says of an entry for a job ("smooth", "plain"), and whether the entry differs from it. NULL:
- * it says nothing, because no entry smooths, activations stay float, or the crest factor is unknown. */
+/* What the activation rule advises for a job at an entry's scheme, "smooth" or "plain", and whether the entry does
+ * otherwise.  NULL: no advice, because no entry smooths, activations stay float, or the crest factor is unknown. */
 const char *calm_pool_advice(const calm_pool *pool, size_t job, size_t entry, bool *disagrees);
 
 #endif

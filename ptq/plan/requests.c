@@ -20,6 +20,7 @@ bool calm_word_is_number(const calm_word *word)
 /* An entry is known by its algorithm, its name, its chain, and the first or the last with the scheme behind it. */
 static bool names_entry(const calm_pool_entry *entry, const char *word)
 {
+    /* A chain is compared letter by letter: as a pattern its punctuation would have a meaning of its own. */
     const char *const heads[] = {entry->algorithm, entry->chain};
     bool named = strcmp(word, entry->name) == 0 || fnmatch(word, entry->name, 0) == 0 ||
                  fnmatch(word, entry->algorithm, 0) == 0;
@@ -57,6 +58,7 @@ calm_status calm_word_entries(calm_ctx *ctx, const calm_pool_entry *entries, siz
 {
     bool any = false;
     for (size_t i = 0; i < n; i++)
+        /* As typed, and with a chain in its canonical text: options in another order are the same chain. */
         any |= marks[i] = names_entry(&entries[i], word->said) || names_entry(&entries[i], word->means);
     return any ? CALM_OK : unknown_entry(ctx, entries, n, key, word->said);
 }
@@ -73,6 +75,7 @@ static calm_status find_number(calm_ctx *ctx, const calm_pool *pool, const char 
 {
     char *end;
     const long long id = strtoll(said + 1, &end, 10);
+    /* Candidates get numbers when they are stored; before that the word is accepted and names nothing. */
     out->number = true;
     out->unit = SIZE_MAX;
     if (!pool->numbered)
@@ -111,6 +114,7 @@ static calm_status forbid(calm_ctx *ctx, const calm_pool *pool, const calm_word 
 
 static calm_status check_left(calm_ctx *ctx, const calm_pool *pool, const bool *allowed)
 {
+    /* Checked before pins, so that the message blames what is at fault. */
     for (size_t u = 0; u < pool->n_units; u++)
         if (!memchr(allowed + u * pool->n_entries, true, pool->n_entries))
             return calm_fail(ctx, CALM_EARG, FORBID " leaves nothing for %s", calm_pool_unit(pool, u));
@@ -122,6 +126,7 @@ static calm_status check_left(calm_ctx *ctx, const calm_pool *pool, const bool *
 const char *calm_unit_short_name(const char *unit)
 {
     for (const char *at = unit; at; at = strchr(at, '.'), at = at ? at + 1 : NULL)
+        /* The first component that begins with a digit is the block's number; what comes before it all units share. */
         if (*at >= '0' && *at <= '9')
             return at;
     return unit;
@@ -201,6 +206,7 @@ static calm_status pin_unit(calm_ctx *ctx, const calm_pool *pool, const calm_pin
     if (!memchr(allowed, true, pool->n_entries))
         return calm_fail(ctx, CALM_EARG, PIN " %s=%s: " FORBID " leaves that out for %s", pin->unit,
                          pin->candidate.said, calm_pool_unit(pool, unit));
+    /* Of several pinned entries one that succeeded is enough. */
     const char *failure = NULL;
     for (size_t i = 0; i < pool->n_entries; i++)
         if (allowed[i]) {
@@ -264,6 +270,7 @@ calm_status calm_scope_open(calm_ctx *ctx, const calm_pool *pool, const calm_req
     *out = (calm_scope){0};
     if (!calm_size_mul(&n, pool->n_units, pool->n_entries))
         return calm_fail(ctx, CALM_ENOMEM, "%zu units of %zu candidates", pool->n_units, pool->n_entries);
+    /* Everything is allowed at first; forbidding and pinning only take away. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->allowed, n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->pin, pool->n_units));
     memset(out->allowed, true, n);

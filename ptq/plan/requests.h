@@ -1,10 +1,9 @@
-/* Requests: what people ask of a choice beside the rule - entries that are forbidden, units that are pinned, a budget
+/* Requests: what a user asks of a choice beside the rule - entries that are forbidden, units that are pinned, a budget
  * of bits, an engine - and what they leave to each unit of a pool.
  *
  * A word names entries: an algorithm ("gptq"), its chain, one at a scheme ("gptq w3a16_g128"), a pattern of any of
- * these
- * ("mkq*"), or one candidate by its number ("#123").  A unit is named in full ("model.layers.0.qkv"), without what all
- * units share ("0.qkv"), or by a pattern ("*.down"). */
+ * these ("mkq*"), or one candidate by its number ("#123").  A unit is named in full ("model.layers.0.qkv"), without
+ * what all units share ("0.qkv"), or by a pattern ("*.down"). */
 #ifndef CALM_PLAN_REQUESTS_H
 #define CALM_PLAN_REQUESTS_H
 
@@ -21,7 +20,7 @@ typedef struct calm_pin {
     const char *unit;                  /* name or pattern                                               */
     calm_word candidate;               /* entries that the unit may take                                */
     int round;                         /* 0: of the recipe; 1, 2 ...: of later selections.  Of two rounds
-                                        * that speak of a unit the later one counts                     */
+                                        * with a pin for a unit the later one counts                    */
 } calm_pin;
 
 typedef struct calm_requests {

@@ -6,6 +6,7 @@
 
 static bool can_win(const calm_contender *contender)
 {
+    /* NaN means that the score was not measured, and -infinity would beat every number. */
     return !contender->failure && isfinite(contender->metric);
 }
 
@@ -22,7 +23,7 @@ static bool before(double a, double b, const char *key_a, const char *key_b)
     return a != b ? a < b : strcmp(key_a, key_b) < 0;
 }
 
-static calm_status nobody(calm_ctx *ctx, const calm_contender *contenders, size_t n)
+static calm_status no_winner(calm_ctx *ctx, const calm_contender *contenders, size_t n)
 {
     calm_text text;
     calm_text_init(&text);
@@ -45,15 +46,19 @@ calm_status calm_choose(calm_ctx *ctx, calm_choice_rule rule, const char *metric
                         size_t n, size_t *winner, char **reason)
 {
     size_t best = n, chosen = n, short_list = 0;
+    /* Ties go to the candidate's key, which is a digest: the choice depends neither on the order of the pool nor on
+     * names. */
     for (size_t i = 0; i < n; i++)
         if (can_win(&contenders[i]) && (best == n || before(contenders[i].metric, contenders[best].metric,
                                                             contenders[i].key, contenders[best].key)))
             best = i;
     if (best == n)
-        return nobody(ctx, contenders, n);
+        return no_winner(ctx, contenders, n);
     *winner = best;
     if (rule == CALM_CHOICE_RULE_ARGMAX)
         return calm_strf(ctx, ctx->out, reason, "least %s of %zu", metric_name, n);
+    /* Scores measured on few tokens do not tell near equals apart.  Among those the output error of the job decides,
+     * which has less noise than a similarity of outputs. */
     for (size_t i = 0; i < n; i++) {
         const calm_contender *c = &contenders[i];
         if (!can_win(c) || c->metric > calm_near_tie(contenders[best].metric))

@@ -17,7 +17,7 @@ const char *calm_choice_rule_name(calm_choice_rule rule);
 
 #define CALM_NEAR_TIE 1.05
 
-/* Up to here a metric is as good as the least: 1.05 times it, or the 1.05th of it where it is below 0. */
+/* Upper bound of the near-tie range: 1.05 x least, least / 1.05 where that is below 0. */
 double calm_near_tie(double least);
 
 /* What the rule reads of a candidate. */

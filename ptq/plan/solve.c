@@ -21,9 +21,10 @@ typedef struct contest {
     size_t alive, scored;              /* did not fail; have the score as well */
 } contest;
 
-/* A score that some candidates lack would make them lose for no fault of theirs, where the run measured others. */
+/* A candidate without the score would lose only because the run did not measure it. */
 static calm_status check_scored(calm_ctx *ctx, const calm_pool *pool, size_t unit, const contest *c)
 {
+    /* Experts are exempt: one that no scoring token was routed to has no score through no fault of the run. */
     for (size_t i = 0; i < c->n && pool->every && c->n > 1 && !calm_pool_is_expert(pool, unit); i++)
         if (!c->contenders[i].failure && isnan(c->contenders[i].metric))
             return calm_fail(ctx, CALM_EARG, "%s: %s has no %s of a %s in the store; %s", calm_pool_unit(pool, unit),
@@ -34,6 +35,7 @@ static calm_status check_scored(calm_ctx *ctx, const calm_pool *pool, size_t uni
 static calm_status open_contest(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit,
                                 size_t scheme, contest *out)
 {
+    /* The score of a unit of several jobs stands at each of them; it is read from the first. */
     *out = (contest){0};
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->contenders, pool->n_entries));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->entries, pool->n_entries));
@@ -59,6 +61,7 @@ static calm_status judge(calm_ctx *ctx, const calm_pool *pool, size_t unit, cons
     *winner = 0;
     if (c->alive && c->n == 1)
         return calm_strf(ctx, ctx->out, reason, "the only candidate");
+    /* Without scores the rule has nothing to compare; the order of the recipe is the user's preference. */
     if (c->alive && !c->scored && calm_pool_is_expert(pool, unit)) {
         while (c->contenders[*winner].failure)
             ++*winner;
@@ -74,6 +77,7 @@ static calm_status judge(calm_ctx *ctx, const calm_pool *pool, size_t unit, cons
 calm_status calm_solve_unit(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit, size_t scheme,
                             size_t *entry, const char **reason)
 {
+    /* `text` is in ctx->out, so the scratch of the contest can go: a pool has thousands of units. */
     const calm_arena_mark mark = calm_arena_save(ctx->scratch);
     contest c;
     size_t winner;
@@ -97,12 +101,13 @@ static calm_status name_unit(calm_ctx *ctx, const calm_pool *pool, size_t unit, 
     char message[CALM_MESSAGE_MAX];
     if (status != CALM_ENUMERIC)
         return status;
+    /* The context keeps the first failure: it is copied and cleared, to be said again with the unit. */
     memcpy(message, ctx->message, sizeof message);
     calm_ctx_forgive(ctx);
     return calm_fail(ctx, CALM_ENUMERIC, "%s: %.800s", calm_pool_unit(pool, unit), message);
 }
 
-/* A pin to one entry decides; one to several leaves them to the rule, which is then told too. */
+/* The reason of a choice with its pin: a pin to one entry is the reason, one to several is named beside the rule's. */
 static calm_status add_pin(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit, const char *rule,
                            const char **out)
 {
@@ -138,6 +143,8 @@ static double unit_weights(const calm_pool *pool, size_t unit)
     return calm_pool_weights(pool, pool->unit_begin[unit], pool->unit_begin[unit + 1]);
 }
 
+/* Bits per weight are from exact sums, while the budget counts whole bits of each unit: the two differ by the rounding
+ * of each unit. */
 static void add_bits(const calm_pool *pool, calm_solution *out)
 {
     double bits = 0;
@@ -176,6 +183,7 @@ static calm_status list_options(calm_ctx *ctx, const calm_pool *pool, const calm
             any |= pool->entries[i].of_scheme == s && scope->allowed[unit * pool->n_entries + i];
         if (!any)
             continue;
+        /* Within a scheme the rule chooses the algorithm, as it would without a budget. */
         const calm_status status = calm_solve_unit(ctx, pool, scope, unit, s, &option.entry, &option.reason);
         if (status == CALM_ENUMERIC) {    /* every candidate of this scheme failed: the others are left */
             calm_ctx_forgive(ctx);
@@ -210,6 +218,8 @@ calm_status calm_solve_narrowest(calm_ctx *ctx, const calm_pool *pool, const cal
 /* Probe over score of the unit: of its narrowest option that was probed, else of any entry; NaN: nothing was probed. */
 static double kappa_of(const calm_pool *pool, size_t unit, const calm_unit_options *options)
 {
+    /* Options rise in bits, so the first that was probed is the narrowest: its KL is the largest, so noise matters
+     * least. */
     const size_t job = pool->unit_begin[unit];
     for (size_t i = 0; i < options->n; i++) {
         const calm_pool_cell *cell = calm_pool_at(pool, job, options->of[i].entry);
@@ -235,6 +245,7 @@ static void set_losses(const calm_pool *pool, calm_unit_options *units, calm_sol
                          !isnan(calm_pool_at(pool, pool->unit_begin[u], units[u].of[0].entry)->metric);
     for (size_t u = 0; u < pool->n_units; u++) {
         const double kappa = kappa_of(pool, u, &units[u]), share = unit_weights(pool, u) / weights;
+        /* With every unit probed a unit without a factor is an expert that no token met. */
         const double factor = out->unprobed ? share : isnan(kappa) ? 0 : kappa;
         for (size_t i = 0; i < units[u].n; i++) {
             calm_unit_option *option = &units[u].of[i];
@@ -246,6 +257,7 @@ static void set_losses(const calm_pool *pool, calm_unit_options *units, calm_sol
 
 uint64_t calm_budget_bits(const calm_pool *pool, double budget)
 {
+    /* To the nearest bit: 4.125 bits times a number of weights may end a rounding error below a whole number. */
     return (uint64_t)floor(budget * calm_pool_weights(pool, 0, pool->n_jobs) + 0.5);
 }
 
@@ -260,6 +272,7 @@ static void unit_reach(const calm_pool *pool, const calm_scope *scope, size_t un
         if (!scope->allowed[unit * pool->n_entries + i] || !calm_limits_take(&scope->limits, unit, entry->of_scheme))
             continue;
         *most = bits > *most ? bits : *most;
+        /* The upper end counts failed entries too: a budget that they would have used up is not out of reach. */
         if (bits < *least && !calm_pool_failure(pool, unit, i))
             *least = bits;
     }
@@ -295,6 +308,7 @@ static calm_status allocate(calm_ctx *ctx, const calm_pool *pool, const calm_req
         CALM_TRY(calm_budget_check(ctx, pool, scope, budget));
     set_losses(pool, units, out);
     CALM_TRY(calm_allocate(ctx, units, pool->n_units, calm_budget_bits(pool, budget), picked, &out->total));
+    /* Without a budget the capacity exceeds every plan; the knapsack then only keeps tied units at one scheme. */
     const char *loss = out->unprobed ? "score by share of weights" : "predicted KL";
     for (size_t u = 0; u < pool->n_units; u++) {
         const calm_unit_option *options = units[u].of, *taken = &options[picked[u]];
@@ -335,6 +349,7 @@ static size_t pinned_uniform(const calm_pool *pool, const calm_scope *scope, siz
 {
     const bool *allowed = scope->allowed + unit * pool->n_entries;
     size_t of_scheme = SIZE_MAX, first = SIZE_MAX;
+    /* Backwards, so that what stays is the first of the pool. */
     for (size_t i = pool->n_entries; i-- > 0;)
         if (allowed[i]) {
             first = i;

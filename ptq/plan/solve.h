@@ -1,10 +1,10 @@
 /* Solve: one entry of a pool per unit, from scores and requests - the only place that chooses.
  *
  *   rule      without a budget: ptq/plan/rule.h takes the best of what the unit's scope allows
- *   budget    with one: at each scheme the entry that the rule takes, then the schemes whose predicted loss adds up to
- * the least within the bits (ptq/plan/allocate.h).  The loss of an option is kappa * score, with kappa = probe_kl /
- *             score of the unit's narrowest option: a score compares the options of one unit, the probe says what that
- *             unit's score costs the model. */
+ *   budget    with one: at each scheme the entry that the rule takes, then the schemes of least total
+ *             predicted loss within the bits (ptq/plan/allocate.h).  The loss of an option is kappa * score, with kappa
+ * = probe_kl / score of the unit's narrowest option: a score compares options of one unit only, the probe measures its
+ * effect on the model. */
 #ifndef CALM_PLAN_SOLVE_H
 #define CALM_PLAN_SOLVE_H
 

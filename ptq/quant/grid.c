@@ -87,25 +87,8 @@ void calm_grid_decode(calm_grid grid, const uint8_t *codes, size_t n, float *w)
         w[j] = (float)((int)codes[j] - (int)grid.zero) * grid.scale;
 }
 
-/* max|x| of n values, 16 lanes; a maximum does not depend on the order. */
-CALM_VECTORIZE
-static float max_magnitude(const float *x, size_t n)
-{
-    float lanes[16] = {0}, most = 0;
-    size_t j = 0;
-    for (; j + 16 <= n; j += 16)
-        for (size_t l = 0; l < 16; l++) {
-            float a = fabsf(x[j + l]);
-            lanes[l] = a > lanes[l] ? a : lanes[l];
-        }
-    for (; j < n; j++)
-        most = fabsf(x[j]) > most ? fabsf(x[j]) : most;
-    for (size_t l = 0; l < 16; l++)
-        most = lanes[l] > most ? lanes[l] : most;
-    return most;
-}
-
-/* *lo = min(min x, start), *hi = max(max x, start) of n values, 16 lanes likewise. */
+/* *lo = min(min x, start), *hi = max(max x, start) of n values.  In 16 lanes, so that it vectorizes: an extremum does
+ * not depend on the order.  A NaN compares as neither less nor more and is passed over. */
 CALM_VECTORIZE
 static void span(const float *x, size_t n, float start, float *lo, float *hi)
 {
@@ -130,6 +113,12 @@ static void span(const float *x, size_t n, float start, float *lo, float *hi)
     }
 }
 
+/* max|x| from the least (<= 0) and the largest (>= 0) of x; +0 and not -0 for a row of zeros. */
+static float magnitude(float least, float most)
+{
+    return -least > most ? -least : most;
+}
+
 /* The quotient is rounded to float32 before the zero point is added, as the library does. */
 CALM_VECTORIZE
 static void act_quantize(const float *x, size_t d, float scale, float zero, float lo, float hi, float *y)
@@ -146,13 +135,9 @@ static void rows_compressed_tensors(const float *x, size_t n, size_t d, int bits
 {
     const float half = (float)(1 << (bits - 1)), lo = -half, hi = half - 1;
     for (size_t t = 0; t < n; t++) {
-        float scale, zero = 0, least = 0, most;
-        if (asymmetric) {
-            span(x + t * d, d, 0, &least, &most);
-            scale = (most - least) / (hi - lo);
-        } else {
-            scale = max_magnitude(x + t * d, d) / (half - 0.5f);
-        }
+        float zero = 0, least, most;
+        span(x + t * d, d, 0, &least, &most);
+        float scale = asymmetric ? (most - least) / (hi - lo) : magnitude(least, most) / (half - 0.5f);
         if (scale == 0)
             scale = 1;
         if (asymmetric) {
@@ -166,7 +151,7 @@ static void rows_compressed_tensors(const float *x, size_t n, size_t d, int bits
 /* ---- vLLM ---- */
 
 /* Where the range is far from zero, codes and zero point are large, so they meet in double; those of a row whose
- * numbers pass 2^31, which the kernel would let overflow, are of no use to anybody. */
+ * numbers pass 2^31, which the kernel would let overflow, are useless in either form. */
 CALM_VECTORIZE
 static void act_quantize_inverse(const float *x, size_t d, float inverse, float scale, double zero, double lo,
                                  double hi, float *y)
@@ -184,13 +169,13 @@ static void rows_vllm(const float *x, size_t n, size_t d, int bits, bool asymmet
     const float half = (float)(1 << (bits - 1)), lo = -half, hi = half - 1;
     for (size_t t = 0; t < n; t++) {
         float scale, inverse, zero = 0, least, most;
+        span(x + t * d, d, asymmetric ? x[t * d] : 0, &least, &most);
         if (asymmetric) {
-            span(x + t * d, d, x[t * d], &least, &most);
             scale = (most - least) / (hi - lo);
             inverse = 1 / scale;
             zero = rintf(lo - least / scale);
         } else {
-            most = max_magnitude(x + t * d, d);
+            most = magnitude(least, most);
             scale = most / hi;
             inverse = hi / most;
         }

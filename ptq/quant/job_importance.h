@@ -1,7 +1,7 @@
-/* Importance: how large the inputs of every job were over a calibration text - what llama.cpp's importance matrix
- * holds.
+/* Importance: sums of squares of the inputs of every job over a calibration text, as in llama.cpp's importance
+ * matrix.
  *
- * Collected by ptq/calib/importance.c, written by ptq/hybrid/export_imatrix.c. */
+ * Collected by ptq/calib/importance.c, written by ptq/export/export_imatrix.c. */
 #ifndef CALM_QUANT_JOB_IMPORTANCE_H
 #define CALM_QUANT_JOB_IMPORTANCE_H
 

@@ -33,7 +33,7 @@ static uint64_t unfold(uint64_t x, int b)
     return (x & one * EACH_16) | ((x & (one << b) * EACH_16) << (8 - b));
 }
 
-void calm_pack_row(const uint8_t *codes, size_t n, int bits, uint32_t *words)
+static void pack_row(const uint8_t *codes, size_t n, int bits, uint32_t *words)
 {
     assert(bits == 2 || bits == 3 || bits == 4 || bits == 8);
     uint8_t *stream = (uint8_t *)words;
@@ -72,7 +72,7 @@ void calm_unpack_row(const uint32_t *words, size_t n, int bits, uint8_t *codes)
 void calm_pack_rows(const uint8_t *codes, size_t rows, size_t cols, int bits, uint32_t *words)
 {
     for (size_t r = 0; r < rows; r++)
-        calm_pack_row(codes + r * cols, cols, bits, words + r * calm_pack_words(cols, bits));
+        pack_row(codes + r * cols, cols, bits, words + r * calm_pack_words(cols, bits));
 }
 
 void calm_unpack_rows(const uint32_t *words, size_t rows, size_t cols, int bits, uint8_t *codes)

@@ -16,13 +16,10 @@
 /* Words for n codes: ceil(n * bits / 32). */
 size_t calm_pack_words(size_t n, int bits);
 
-/* words [calm_pack_words(n)] of codes [n], each below 2^bits. */
-void calm_pack_row(const uint8_t *codes, size_t n, int bits, uint32_t *words);
-
 /* codes [n] from words. */
 void calm_unpack_row(const uint32_t *words, size_t n, int bits, uint8_t *codes);
 
-/* words [rows, calm_pack_words(cols)] of codes [rows, cols], each row by itself: compressed-tensors
+/* words [rows, calm_pack_words(cols)] of codes [rows, cols], each below 2^bits, each row by itself: compressed-tensors
  * `weight_packed`, MLX `weight`. */
 void calm_pack_rows(const uint8_t *codes, size_t rows, size_t cols, int bits, uint32_t *words);
 void calm_unpack_rows(const uint32_t *words, size_t rows, size_t cols, int bits, uint8_t *codes);

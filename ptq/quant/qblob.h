@@ -2,9 +2,10 @@
  *
  *   "CALMQJ01" | u64 out, in, group, n_groups
  *   | i32 bits, symmetric, act_bits, scale_dtype, has_in_scale, act_form | f64 damp
- *   | f32 scales [O, G] | f32 in_scale [I] if any | u8 zeros [O, G] unless symmetric, padded to 4 | u32 codes [O,
- * words] act_form is the sum of 1 for asymmetric activations and 2 for those by vLLM's rule. All little-endian; codes
- * as a dense bit stream per row (ptq/quant/pack.h). */
+ *   | f32 scales [O, G] | f32 in_scale [I] if any | u8 zeros [O, G] unless symmetric, padded to 4
+ *   | u32 codes [O, words]
+ * act_form is the sum of 1 for asymmetric activations and 2 for those by vLLM's rule.  All little-endian; codes as a
+ * dense bit stream per row (ptq/quant/pack.h). */
 #ifndef CALM_QUANT_QBLOB_H
 #define CALM_QUANT_QBLOB_H
 

@@ -42,33 +42,28 @@ static bool is_suffix(const char *at, size_t length, const char *suffix)
     return length == strlen(suffix) && strncmp(at, suffix, length) == 0;
 }
 
-/* A suffix about activations; false for any other. */
-static bool read_activations(const char *at, size_t length, calm_scheme *out)
-{
-    if (is_suffix(at, length, "_vllmact"))
-        out->act_rule = CALM_ACT_RULE_VLLM;
-    else if (is_suffix(at, length, "_asymact") || is_suffix(at, length, "_symact"))
-        out->act_asymmetric = is_suffix(at, length, "_asymact");
-    else
-        return false;
-    return true;
-}
-
 /* One "_suffix" at *at. */
 static calm_status read_suffix(calm_ctx *ctx, const char *name, const char **at, calm_scheme *out)
 {
-    size_t length = 1 + strcspn(*at + 1, "_");
+    const size_t length = 1 + strcspn(*at + 1, "_");
+    const bool vllm = is_suffix(*at, length, "_vllmact"), zeros = is_suffix(*at, length, "_asymact"),
+               none = is_suffix(*at, length, "_symact");
     if (strncmp(*at, "_g", 2) == 0)
         return read_group(ctx, name, at, out);
+    if ((vllm || zeros || none) && !out->act_bits)
+        return refuse(ctx, name,
+                      "_asymact, _symact and _vllmact are about quantized activations; this scheme leaves "
+                      "them float");
     if (is_suffix(*at, length, "_asym"))
         out->symmetric = false;
     else if (is_suffix(*at, length, "_f16s"))
         out->scale_dtype = CALM_F16;
-    else if (!read_activations(*at, length, out))
+    else if (vllm)
+        out->act_rule = CALM_ACT_RULE_VLLM;
+    else if (zeros || none)
+        out->act_asymmetric = zeros;
+    else
         return refuse(ctx, name, SUFFIXES);
-    else if (!out->act_bits)
-        return refuse(ctx, name, "_asymact, _symact and _vllmact are about quantized activations; this scheme leaves "
-                                 "them float");
     *at += length;
     return CALM_OK;
 }

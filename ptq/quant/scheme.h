@@ -7,7 +7,7 @@
  *   w8a8_asymact       activations from their smallest to their largest value, with a zero point per token
  *   w8a8_vllmact       activations by the rule of vLLM's kernel instead of compressed-tensors' (grid.h)
  *   float              left as it is
- * _symact says what is so without it.  A suffix _f16s rounds scales to float16 instead of bfloat16. */
+ * _symact is the default, spelled out.  A suffix _f16s rounds scales to float16 instead of bfloat16. */
 #ifndef CALM_QUANT_SCHEME_H
 #define CALM_QUANT_SCHEME_H
 
@@ -19,7 +19,7 @@
 /* Their names in that order, as the values of an option. */
 #define CALM_ACT_RULE_NAMES "compressed-tensors|vllm"
 
-/* Does a name say itself what the range of activations is (_symact, _asymact)? */
+/* Does a name contain the range of activations (_symact, _asymact)? */
 bool calm_scheme_says_range(const char *name);
 
 /* Print the canonical name; always fits. */

@@ -463,8 +463,9 @@ static void add_formats(const estimate *e, calm_memory_plan *out)
     out->assemble = mapped_bytes(e);
     for (size_t f = 0; f < calm_formats_count(&recipe->formats); f++) {
         const calm_exporter *exporter = calm_formats_at(&recipe->formats, f);
-        for (size_t s = 0; s < recipe->n_schemes && exporter->write_bytes; s++)
-            raise_to(&out->assemble, exporter->write_bytes(e->p->in.model, &recipe->schemes[s], e->scaled));
+        for (size_t s = 0; s < recipe->n_schemes; s++)
+            raise_to(&out->assemble,
+                     calm_exporter_write_bytes(exporter, e->p->in.model, &recipe->schemes[s], e->scaled));
         if (exporter->wants_importance)
             raise_to(&out->assemble,
                   calm_importance_collect_bytes(e->p->in.model, e->longest) +

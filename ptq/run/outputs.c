@@ -102,7 +102,7 @@ calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint,
         if (exporter->wants_importance && in->calib.ids)    /* without windows the exporter says what it misses */
             CALM_TRY(collect_importance(ctx, in, &all, &importance, &options));
         const calm_export_input input = {in->model, &checkpoint->result->plan, tick_one, &all, &options};
-        CALM_TRY(exporter->write(ctx, &input, folder));
+        CALM_TRY(calm_exporter_write(ctx, exporter, &input, folder));
         tick_one(&all, all.n_blocks, all.n_blocks);    /* some report no blocks */
     }
     return CALM_OK;

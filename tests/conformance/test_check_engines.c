@@ -194,8 +194,8 @@ static void compare(const char *dir, const char *format, calm_check_engine asked
         char name[CALM_SCHEME_NAME_MAX], *why;
         calm_scheme_name(&scheme, name);
         ck_assert_msg((found != NULL) == (reads && rule != CALM_ENGINE_TAKES),
-                      "%s, %s as %s, %s [%zu, %zu]: %s, found %s", calm_engine_name(engine), name, format, at->module,
-                      as.out, as.in, calm_engine_rule_name(rule), found ? found->what : "nothing");
+                      "%s, %s as %s, %s [%zu, %zu]: rule %d, found %s", calm_engine_name(engine), name, format,
+                      at->module, as.out, as.in, (int)rule, found ? found->what : "nothing");
         n_compared++;
         if (!found)
             continue;
@@ -340,8 +340,9 @@ END_OF_TEST
 TEST(one_set_of_engines)
 {
     const char *joined = "";
-    size_t n;
-    (void)calm_engines(&n);
+    size_t n = 1;
+    for (const char *at = CALM_ENGINE_NAMES; *at; at++)
+        n += *at == '|';
     ck_assert_uint_eq(n, CALM_CHECK_MLX + 1);
     for (calm_check_engine asked = CALM_CHECK_ANY; asked <= CALM_CHECK_MLX; asked++) {
         const char *name = calm_check_engine_name(asked);

@@ -140,7 +140,8 @@ TEST(every_linear_is_matched_once_or_ignored)
             tiny_plan_open(&p, tiny_model_write(&spec));
             tiny_plan_quantize_family(&p, schemes, n);
             const calm_export_input input = {.model = p.model, .plan = &p.plan, .options = &options};
-            ck_ok(calm_ct_config(ctx, &input, &entry));
+            entry = calm_json_new_object();
+            ck_ok(calm_ct_config(ctx, &input, entry));
             check_modules(&p, entry);
             check_other_names(&p, entry);
             calm_json_free(entry);

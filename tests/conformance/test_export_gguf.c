@@ -5,7 +5,7 @@
 
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
-#include "ptq/plan/assemble.h"
+#include "ptq/plan/assemble_impl.h"
 #include "ptq/export/export.h"
 #include "ptq/export/gguf_layout.h"
 #include "ptq/model/arch.h"
@@ -47,7 +47,7 @@ static const char *export(const tiny_plan *p, const calm_export_options *options
     const calm_export_input input = {.model = p->model, .plan = &p->plan, .options = options};
     const char *dir = test_directory();
     ck_ok(gguf()->check(ctx, &input));
-    ck_ok(gguf()->write(ctx, &input, dir));
+    ck_ok(calm_exporter_write(ctx, gguf(), &input, dir));
     return test_format("%s/%s", dir, gguf()->file);
 }
 
@@ -460,7 +460,7 @@ TEST(warned_of_windows)
         ck_ok(gguf()->check(ctx, &input));
         const size_t said = lines;    /* of the tokenizer that is not there, too */
         ck_assert_uint_eq(said, i == 0 ? 2 : 1);
-        ck_ok(gguf()->write(ctx, &input, test_directory()));
+        ck_ok(calm_exporter_write(ctx, gguf(), &input, test_directory()));
         ck_assert_uint_eq(lines, said);
         ctx->log = NULL;
         calm_model_close(p.model);
@@ -499,7 +499,7 @@ TEST(every_allocation_fails)
         bool used = true;
         for (long k = 1; used; k += 1 + k / 8) {
             arena->fail_in = k;
-            const calm_status status = gguf()->write(ctx, &input, test_directory());
+            const calm_status status = calm_exporter_write(ctx, gguf(), &input, test_directory());
             used = arena->fail_in == 0;
             arena->fail_in = 0;
             ck_assert_int_eq(status, used ? CALM_ENOMEM : CALM_OK);
@@ -533,13 +533,13 @@ TEST(memory)
         const calm_layout *layout = calm_model_layout(p.model);
         for (size_t j = 0; j < layout->n_jobs; j++)
             scales += CALM_BYTES(float, layout->jobs[j].in);
-        const size_t said = gguf()->write_bytes(p.model, &parsed, true);
+        const size_t said = calm_exporter_write_bytes(gguf(), p.model, &parsed, true);
         const size_t per_tensor = sizeof(calm_gguf_part) + sizeof(calm_gguf_tensor) + sizeof(calm_gguf_spot) + 256;
         const size_t more = calm_safetensors_count(calm_model_tensors(p.model)) * per_tensor + 4 * CALM_ARENA_CHUNK;
         const calm_export_input input = {.model = p.model, .plan = &p.plan};
         const char *dir = test_directory();
         test_memory_begin();
-        ck_ok(gguf()->write(ctx, &input, dir));
+        ck_ok(calm_exporter_write(ctx, gguf(), &input, dir));
         const size_t most = test_memory_end().most;
         ck_assert_msg(most + scales + 3 * CALM_BYTES(float, 64 * 1024) >= said && most <= said + more,
                       "%s: took %zu, said %zu", few[f], most, said);

@@ -141,7 +141,7 @@ static void check_format(const char *format, resolve_fn *resolve, const char *co
         const calm_export_input input = {.model = p.model, .plan = &p.plan};
         ck_ok(calm_exporter_find(ctx, format, &exporter));
         ck_ok(exporter->check(ctx, &input));
-        ck_ok(exporter->write(ctx, &input, dir));
+        ck_ok(calm_exporter_write(ctx, exporter, &input, dir));
         ck_ok(calm_json_read(ctx, test_format("%s/config.json", dir), 1 << 24, &config));
         check_all(resolve, config, &p);
         calm_json_free(config);
@@ -208,7 +208,7 @@ TEST(members)
         tiny_plan_quantize_all(&p, &rows[i].scheme, 1, TINY_UNSCALED);
         const calm_export_input input = {.model = p.model, .plan = &p.plan};
         ck_ok(calm_exporter_find(ctx, rows[i].format, &exporter));
-        ck_ok(exporter->write(ctx, &input, dir));
+        ck_ok(calm_exporter_write(ctx, exporter, &input, dir));
         ck_ok(calm_json_read(ctx, test_format("%s/config.json", dir), 1 << 20, &config));
         const calm_json *value = calm_json_get(calm_json_get(config, rows[i].key), rows[i].member);
         calm_text_init(&text);
@@ -239,7 +239,7 @@ TEST(quantize_config_is_the_entry)
     tiny_plan_quantize_all(&p, schemes, 3, TINY_UNSCALED);
     const calm_export_input input = {.model = p.model, .plan = &p.plan};
     ck_ok(calm_exporter_find(ctx, "gptq", &exporter));
-    ck_ok(exporter->write(ctx, &input, dir));
+    ck_ok(calm_exporter_write(ctx, exporter, &input, dir));
     ck_ok(calm_json_read(ctx, test_format("%s/config.json", dir), 1 << 20, &config));
     ck_ok(calm_json_read(ctx, test_format("%s/quantize_config.json", dir), 1 << 20, &file));
     calm_text_init(&a);

@@ -120,7 +120,7 @@ static void check_case(const calm_exporter *exporter, const char *model, const c
     plan_case(&p, given, &index);
     const calm_export_input input = {.model = p.model, .plan = &p.plan, .options = &options};
     ck_ok(exporter->check(ctx, &input));
-    ck_ok(exporter->write(ctx, &input, dir));
+    ck_ok(calm_exporter_write(ctx, exporter, &input, dir));
     ck_ok(calm_model_open(ctx, dir, &written));
     check_tensors(given, calm_model_tensors(written));
     const calm_qjob *q = &p.qjobs[index];

@@ -59,7 +59,7 @@ TEST(write)
     ck_ok(calm_exporter_find(ctx, arguments[3], &exporter));
     ck_ok(exporter->check(ctx, &input));
     ck_ok(calm_make_directories(ctx, out));
-    ck_ok(exporter->write(ctx, &input, out));
+    ck_ok(calm_exporter_write(ctx, exporter, &input, out));
     write_weights(&p, test_format("%s.plan.safetensors", out));
     calm_model_close(p.model);
 }

@@ -27,7 +27,7 @@ static void export(const tiny_plan *p, const char *folder)
         if (strcmp(exporter->name, "gguf") != 0)
             continue;
         ck_ok(exporter->check(ctx, &input));
-        ck_ok(exporter->write(ctx, &input, folder));
+        ck_ok(calm_exporter_write(ctx, exporter, &input, folder));
     }
 }
 

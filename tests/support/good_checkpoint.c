@@ -57,7 +57,7 @@ const char *good_export(const tiny_model *spec, const char *format, const char *
         calm_ctx_forgive(ctx);
         dir = NULL;
     } else {
-        ck_ok(how->write(ctx, &input, dir));
+        ck_ok(calm_exporter_write(ctx, how, &input, dir));
         if (!how->file)
             good_tokenizer(dir, spec->vocab);
     }

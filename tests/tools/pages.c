@@ -73,15 +73,15 @@ static void add_option(calm_text *out, const calm_option *option)
 }
 
 /* The options [begin, end) of a table that are not common; none where there are none. */
-static void add_options(calm_text *out, const calm_option *options, size_t n)
+static void add_options(calm_text *out, const calm_option *rows, size_t n)
 {
     bool any = false;
     for (size_t i = 0; i < n; i++) {
-        if (is_common(&options[i]) && options != common)
+        if (is_common(&rows[i]) && rows != common)
             continue;
         calm_text_printf(out, any ? "" : "| option | meaning |\n|---|---|\n");
         any = true;
-        add_option(out, &options[i]);
+        add_option(out, &rows[i]);
     }
     calm_text_printf(out, any ? "\n" : "");
 }

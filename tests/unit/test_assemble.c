@@ -1,7 +1,7 @@
 /* Assembly: folding an input scale into norms, v and up keeps the function of the block.
  *
  * The reference computes with the candidate as it was made: dequantized weights whose input is divided by in_scale. */
-#include "ptq/plan/assemble.h"
+#include "ptq/plan/assemble_impl.h"
 
 #include "ptq/base/rng.h"
 #include "ptq/model/arch.h"

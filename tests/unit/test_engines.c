@@ -157,8 +157,8 @@ TEST(each_rule_has_two_sides)
         ck_ok(calm_scheme_parse(ctx, e->scheme, &scheme));
         const calm_engine_rule rule = calm_engine_verdict(calm_engine_find(e->target), e->format, &linear, &scheme);
         if (rule != e->rule)
-            printf("%s %s [%zu, %zu]%s: %s, expected %s\n", e->target, e->scheme, e->out, e->in,
-                   e->expert ? " expert" : "", calm_engine_rule_name(rule), calm_engine_rule_name(e->rule));
+            printf("%s %s [%zu, %zu]%s: rule %d, expected %d\n", e->target, e->scheme, e->out, e->in,
+                   e->expert ? " expert" : "", (int)rule, (int)e->rule);
         ck_assert(rule == e->rule);
         seen |= 1u << rule;
     }
@@ -166,27 +166,27 @@ TEST(each_rule_has_two_sides)
 }
 END_OF_TEST
 
+static const char *const engine_names[] = {"any", "vllm", "sglang", "llamacpp", "mlx", "transformers"};
+
 TEST(float_is_always_taken)
 {
     const calm_scheme floating = {0};
     const calm_engine_linear linear = {"m", 7, 5, true};
-    size_t n;
-    const calm_engine *const *all = calm_engines(&n);
-    for (size_t i = 0; i < n; i++)
-        ck_assert(calm_engine_verdict(all[i], NULL, &linear, &floating) == CALM_ENGINE_TAKES);
+    for (size_t i = 0; i < sizeof engine_names / sizeof *engine_names; i++)
+        ck_assert(calm_engine_verdict(calm_engine_find(engine_names[i]), NULL, &linear, &floating)
+                  == CALM_ENGINE_TAKES);
 }
 END_OF_TEST
 
 TEST(names_are_those_of_the_option)
 {
     char joined[256] = "";
-    size_t n;
-    const calm_engine *const *all = calm_engines(&n), *found;
-    for (size_t i = 0; i < n; i++) {
-        snprintf(joined + strlen(joined), sizeof joined - strlen(joined), "%s%s", i ? "|" : "",
-                 calm_engine_name(all[i]));
-        ck_ok(calm_engine_parse(ctx, calm_engine_name(all[i]), &found));
-        ck_assert(found == all[i] && calm_engine_is_any(found) == (i == 0));
+    const calm_engine *found;
+    for (size_t i = 0; i < sizeof engine_names / sizeof *engine_names; i++) {
+        snprintf(joined + strlen(joined), sizeof joined - strlen(joined), "%s%s", i ? "|" : "", engine_names[i]);
+        ck_ok(calm_engine_parse(ctx, engine_names[i], &found));
+        ck_assert_str_eq(calm_engine_name(found), engine_names[i]);
+        ck_assert(found == calm_engine_find(engine_names[i]) && calm_engine_is_any(found) == (i == 0));
         ck_assert((i == 0) == (*calm_engine_formats(found) == '\0'));
     }
     ck_assert_str_eq(joined, CALM_ENGINE_NAMES);
@@ -210,9 +210,8 @@ TEST(refusals_say_what_would_do)
     const calm_engine_linear odd = {"model.layers.0.o", 64, 192, false}, wide = {"model.layers.0.down", 64, 256, false};
     const calm_engine_linear none = {"model.layers.0.o", 64, 72, false};
     const calm_engine *sglang = calm_engine_find("sglang"), *llamacpp = calm_engine_find("llamacpp");
-    calm_scheme scheme, found;
+    calm_scheme scheme;
     ck_ok(calm_scheme_parse(ctx, "w4a16_g64", &scheme));
-    ck_assert(calm_engine_propose(sglang, NULL, &odd, &scheme, &found) && found.act_bits == 8);
     ck_fails(
         calm_engine_check_scheme(ctx, sglang, NULL, &odd, &scheme), CALM_EARG,
         "`target` sglang takes no w4a16_g64 for model.layers.0.o [64, 192]: it takes input columns that 128 divides or "
@@ -221,7 +220,6 @@ TEST(refusals_say_what_would_do)
     ck_fails(calm_engine_check_scheme(ctx, sglang, NULL, &wide, &scheme), CALM_EARG,
              "takes groups of 32, 64 or 128 columns or one scale per row, not 256; `schemes` w4a16_g128 would do");
     ck_ok(calm_scheme_parse(ctx, "w8a8", &scheme));
-    ck_assert(!calm_engine_propose(llamacpp, NULL, &none, &scheme, &found));
     ck_fails(calm_engine_check_scheme(ctx, llamacpp, NULL, &none, &scheme), CALM_EARG,
              "takes weight-only schemes, no quantized activations; no usual scheme would do");
 }

@@ -120,7 +120,7 @@ static void check_imatrix(const char *family)
     const calm_export_options options = {.importance = &importance};
     const calm_export_input input = {.model = p.model, .plan = &p.plan, .options = &options};
     ck_ok(find("imatrix")->check(ctx, &input));
-    ck_ok(find("imatrix")->write(ctx, &input, dir));
+    ck_ok(calm_exporter_write(ctx, find("imatrix"), &input, dir));
     ck_ok(calm_gguf_open(ctx, test_format("%s/imatrix.gguf", dir), &file));
     ck_assert(calm_gguf_is(calm_gguf_find_key(file, "general.type"), "imatrix"));
     ck_assert(calm_gguf_int(calm_gguf_find_key(file, "imatrix.chunk_size"), 0, &chunk) && chunk == 12);
@@ -164,7 +164,7 @@ TEST(imatrix_needs_a_text)
     tiny_plan p;
     tiny_plan_open(&p, tiny_model_write(&spec));
     calm_export_input input = {.model = p.model, .plan = &p.plan};
-    ck_fails(find("imatrix")->write(ctx, &input, test_directory()), CALM_EARG,
+    ck_fails(calm_exporter_write(ctx, find("imatrix"), &input, test_directory()), CALM_EARG,
              "it is made of a calibration text, and none was run");
     calm_model_close(p.model);
     tiny_plan_open(&p, tiny_model_write(&bert));
@@ -182,7 +182,7 @@ static const char *types_of(const tiny_plan *p)
     char *text;
     size_t n;
     ck_ok(find("tensor_types")->check(ctx, &input));
-    ck_ok(find("tensor_types")->write(ctx, &input, dir));
+    ck_ok(calm_exporter_write(ctx, find("tensor_types"), &input, dir));
     ck_ok(calm_read_file(ctx, test_format("%s/tensor-types.txt", dir), 1 << 20, &text, &n));
     return text;
 }

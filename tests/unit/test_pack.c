@@ -31,7 +31,7 @@ TEST(rows_bit_by_bit)
             memset(words, 0xff, sizeof words);
             words[n_words] = GUARD;
             back[n] = 77;
-            calm_pack_row(codes, n, widths[w], words);
+            calm_pack_rows(codes, 1, n, widths[w], words);
             pack_bits(codes, n, widths[w], expected);
             ck_assert_mem_eq(words, expected, n_words * 4);
             ck_assert_uint_eq(words[n_words], GUARD);
@@ -83,7 +83,7 @@ TEST(known_words)
     ck_assert_mem_eq(words, weight, sizeof weight);
     calm_pack_columns(zeros, 8, 1, 4, &zero_word);
     ck_assert_uint_eq(zero_word, 0xba987654);
-    calm_pack_row(stream, 32, 3, words);
+    calm_pack_rows(stream, 1, 32, 3, words);
     ck_assert_mem_eq(words, three, sizeof three);
 }
 END_OF_TEST
