@@ -6,15 +6,13 @@
 
 #include "cli/command.h"
 #include "cli/eval.h"
-#include "ptq/eval/forward_file.h"
 #include "cli/progress.h"
 #include "cli/pull.h"
 #include "cli/print.h"
-#include "ptq/eval/encode.h"
 #include "ptq/eval/evaluate.h"
-#include "ptq/data/sentences.h"
 #include "ptq/tokenizer/tokenizer.h"
 #include "ptq/model/arch.h"
+#include "ptq/run/eval_text.h"
 
 typedef calm_eval_options options;
 
@@ -89,31 +87,23 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_tokenizer *
     return calm_print_table(ctx, &rows, stdout);
 }
 
-/* Windows of the token file, or of the text. */
-static calm_status read_windows(calm_ctx *ctx, const options *o, const calm_tokenizer *tokenizer,
-                                const calm_windows_options *how, calm_windows *windows)
+static calm_status read_windows(calm_ctx *ctx, const options *o, const calm_model *model,
+                                const calm_tokenizer *tokenizer, calm_windows *windows)
 {
-    calm_token_file file;
-    char *bundled;
-    if (o->tokens) {
-        CALM_TRY(calm_token_file_read(ctx, o->tokens, how->vocab, &file));
-        return calm_windows_from_tokens(ctx, &file, how, windows);
-    }
-    CALM_TRY(calm_recipes_path(ctx, "text/wikitext2-test.txt", &bundled));
-    return calm_windows_read(ctx, tokenizer, o->text ? o->text : bundled, how, windows);
+    const calm_eval_text text = {.text = o->text, .tokens = o->tokens, .seqlen = (size_t)o->seqlen,
+                                 .samples = (size_t)o->samples, .special = o->special};
+    return calm_eval_text_windows(ctx, model, tokenizer, &text, windows);
 }
 
 static calm_status evaluate(calm_ctx *ctx, const options *o, const calm_model *model, const calm_model *reference,
                             const calm_tokenizer *tokenizer)
 {
-    const calm_windows_options how = {.seqlen = (size_t)o->seqlen, .samples = (size_t)o->samples, .seed = -1,
-                                          .vocab = calm_model_config(model)->vocab, .special = o->special};
     const calm_subject subject = {.model = model}, against = {.model = reference};
     calm_eval_result result, reference_result = {0};
     calm_eval_worst worst = {0};
     calm_windows windows;
     calm_progress progress;
-    CALM_TRY(read_windows(ctx, o, tokenizer, &how, &windows));
+    CALM_TRY(read_windows(ctx, o, model, tokenizer, &windows));
     calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "evaluate", "windows");
     const calm_status status =
@@ -127,25 +117,6 @@ static calm_status evaluate(calm_ctx *ctx, const options *o, const calm_model *m
 }
 
 /* ---- encoders ---- */
-
-static calm_status read_sentences(calm_ctx *ctx, const options *o, const calm_config *config,
-                                  const calm_tokenizer *tokenizer, calm_windows *windows)
-{
-    const size_t asked = (size_t)o->seqlen, seqlen = asked < config->max_positions ? asked : config->max_positions;
-    calm_token_file file;
-    calm_windows all;
-    char *bundled;
-    if (o->tokens) {
-        CALM_TRY(calm_token_file_read(ctx, o->tokens, config->vocab, &file));
-        CALM_TRY(calm_forward_check(ctx, config, &file));
-        CALM_TRY(calm_windows_from_sequences(ctx, &file, &all));
-        const size_t n = o->samples && (size_t)o->samples < all.n ? (size_t)o->samples : all.n;
-        return calm_windows_slice(ctx, &all, 0, n, windows);
-    }
-    CALM_TRY(calm_recipes_path(ctx, "text/wikitext2-test.txt", &bundled));
-    return calm_sentences_read(ctx, tokenizer, o->text ? o->text : bundled, seqlen, (size_t)o->samples, config->vocab,
-                               windows);
-}
 
 static calm_status print_embeddings(calm_ctx *ctx, const options *o, const calm_windows *windows,
                                     const calm_embedding_result *result)
@@ -169,30 +140,6 @@ static calm_status print_embeddings(calm_ctx *ctx, const options *o, const calm_
     return CALM_OK;
 }
 
-/* Ticks of the second model go on where the first one's ended. */
-typedef struct halves {
-    calm_progress *progress;
-    size_t done;
-} halves;
-
-static void tick_half(void *user, size_t done, size_t total)
-{
-    const halves *h = user;
-    calm_progress_update(h->progress, 0, h->done + done, 2 * total);
-}
-
-static calm_status compare_embeddings(calm_ctx *ctx, const calm_model *model, const calm_model *reference,
-                                      const calm_windows *windows, calm_progress *progress, calm_embedding_result *out)
-{
-    const calm_subject subject = {.model = model}, against = {.model = reference};
-    calm_embeddings expected, found;
-    halves h = {.progress = progress};
-    CALM_TRY(calm_encode(ctx, &against, windows, tick_half, &h, &expected));
-    h.done = windows->n;
-    CALM_TRY(calm_encode(ctx, &subject, windows, tick_half, &h, &found));
-    return calm_embedding_compare(ctx, &expected, &found, out);
-}
-
 static calm_status evaluate_encoder(calm_ctx *ctx, const options *o, const calm_model *model,
                                     const calm_model *reference, const calm_tokenizer *tokenizer)
 {
@@ -207,10 +154,11 @@ static calm_status evaluate_encoder(calm_ctx *ctx, const options *o, const calm_
                          "one: --reference is missing", o->model);
     if (!calm_model_config(reference)->arch->encoder)
         return calm_fail(ctx, CALM_EARG, "calm eval: %s is an encoder, %s is not", o->model, o->reference);
-    CALM_TRY(read_sentences(ctx, o, calm_model_config(model), tokenizer, &windows));
+    CALM_TRY(read_windows(ctx, o, model, tokenizer, &windows));
     calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "evaluate", "sentences");
-    const calm_status status = compare_embeddings(ctx, model, reference, &windows, &progress, &result);
+    const calm_status status =
+        calm_eval_text_embeddings(ctx, model, reference, &windows, calm_progress_tick, &progress, &result);
     calm_progress_end(ctx, &progress);
     CALM_TRY(status);
     return print_embeddings(ctx, o, &windows, &result);

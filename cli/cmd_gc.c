@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/command.h"
 #include "cli/print.h"
@@ -137,21 +136,11 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_gc_result *
 static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
-    const calm_store_how how = {.mode = o->dry_run ? CALM_STORE_READ : CALM_STORE_WRITE, .command = "calm gc"};
     calm_gc_plan plan = {.keep = o->keep, .dry_run = o->dry_run};
     calm_gc_result freed;
-    calm_store *store;
     CALM_TRY(parse_runs(ctx, &o->drop, &plan));
-    struct stat info;
-    /* Opened for writing, a store would be made. */
-    if (stat(o->store, &info) != 0)
-        return calm_fail_errno(ctx, errno, "%s: no store", o->store);
-    if (info.st_size == 0)
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: an empty file, not a calm store", o->store);
-    CALM_TRY(calm_store_open(ctx, o->store, &how, &store));
-    calm_status status = calm_store_gc(ctx, store, &plan, &freed);
-    calm_store_close(store);
-    return status == CALM_OK ? print(ctx, o, &freed) : status;
+    CALM_TRY(calm_store_gc_file(ctx, o->store, "calm gc", &plan, &freed));
+    return print(ctx, o, &freed);
 }
 
 const calm_command calm_cmd_gc = {

@@ -16,9 +16,8 @@ typedef struct calm_eval_options {
     bool special, json;
 } calm_eval_options;
 
-/* Let both models (reference NULL: one) answer the file o->tasks and print it.  Inputs are as long as the shorter
- * of the models' max_position_embeddings, 2,048 where config.json says none.  An empty context
- * is replaced by bos_token, else eos_token, of tokenizer_config.json, or without that file of config.json. */
+/* Let both models (reference NULL: one) answer the file o->tasks, encoded as calm_eval_text_task_options says, and
+ * print it. */
 calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_options *o, const calm_model *model,
                             const calm_model *reference, const calm_tokenizer *tokenizer);
 

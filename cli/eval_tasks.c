@@ -5,68 +5,8 @@
 #include "cli/eval.h"
 #include "cli/progress.h"
 #include "cli/print.h"
-#include "ptq/base/file.h"
 #include "ptq/eval/tasks.h"
-
-/* Longest input where config.json does not give one; the harness's default. */
-#define DEFAULT_LENGTH 2048
-#define CONFIG_MAX ((size_t)16 * 1024 * 1024)
-
-/* ---- how choices become tokens ---- */
-
-static size_t max_length(const calm_model *model)
-{
-    static const char *const keys[] = {"n_positions", "max_position_embeddings", "n_ctx"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const int64_t length = calm_json_int(calm_json_get(calm_model_json(model), keys[i]), 0);
-        if (length > 0)
-            return (size_t)length;
-    }
-    return DEFAULT_LENGTH;
-}
-
-/* A token of tokenizer_config.json, "text" or {"content": "text"}; NULL when there is none. */
-static const char *token_text(const calm_json *config, const char *key)
-{
-    const calm_json *token = calm_json_get(config, key);
-    return calm_json_string(calm_json_typeof(token) == CALM_JSON_OBJECT ? calm_json_get(token, "content") : token,
-                            NULL);
-}
-
-/* The id of a text that is one token; otherwise *prefix is unchanged. */
-static calm_status token_id(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *text, long long *prefix)
-{
-    uint32_t *ids;
-    size_t n;
-    CALM_TRY(calm_tokenizer_encode(ctx, tokenizer, text, strlen(text), false, &ids, &n));
-    if (n == 1)
-        *prefix = ids[0];
-    return CALM_OK;
-}
-
-/* The harness's prefix_token_id, which replaces an empty context; < 0: the model has none. */
-static calm_status find_prefix(calm_ctx *ctx, const calm_model *model, const calm_tokenizer *tokenizer,
-                               long long *prefix)
-{
-    const calm_json *config = calm_model_json(model), *eos = calm_json_get(config, "eos_token_id");
-    char *path;
-    calm_json *json;
-    *prefix = -1;
-    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, calm_model_dir(model), "tokenizer_config.json"));
-    calm_status status = calm_json_read(ctx, path, CONFIG_MAX, &json);
-    if (status == CALM_ENOTFOUND) {
-        calm_ctx_forgive(ctx);
-        const int64_t first = calm_json_int(calm_json_typeof(eos) == CALM_JSON_ARRAY ? calm_json_at(eos, 0) : eos, -1);
-        *prefix = calm_json_int(calm_json_get(config, "bos_token_id"), first);
-        return CALM_OK;
-    }
-    CALM_TRY(status);
-    const char *bos = token_text(json, "bos_token"), *text = bos ? bos : token_text(json, "eos_token");
-    if (text)
-        status = token_id(ctx, tokenizer, text, prefix);
-    calm_json_free(json);
-    return status;
-}
+#include "ptq/run/eval_text.h"
 
 /* ---- printing ---- */
 
@@ -145,12 +85,10 @@ calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_options *o, const cal
                             const calm_model *reference, const calm_tokenizer *tokenizer)
 {
     const calm_subject subject = {.model = model}, against = {.model = reference};
-    const size_t length = max_length(model), other = reference ? max_length(reference) : length;
-    calm_task_options options = {.max_length = other < length ? other : length, .samples = (size_t)o->samples,
-                                 .vocab = calm_model_config(model)->vocab, .special = o->special};
+    calm_task_options options = {.samples = (size_t)o->samples, .special = o->special};
     calm_tasks_result result;
     calm_progress progress;
-    CALM_TRY(find_prefix(ctx, model, tokenizer, &options.prefix));
+    CALM_TRY(calm_eval_text_task_options(ctx, model, reference, tokenizer, &options));
     calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "tasks", "choices");
     const calm_status status = calm_tasks_evaluate(ctx, o->tasks, tokenizer, &options,

@@ -97,7 +97,9 @@ static void plain_line(calm_progress_stage *stage)
     fprintf(stderr, "calm: %-9s  %s\n", stage->name, figures);
 }
 
-void calm_progress_update(calm_progress *progress, size_t index, size_t done, size_t total)
+/* Stage `index` has done `done` of `total`; it becomes the active stage, to which time is added.  A stage whose `done`
+ * decreases starts its clock anew. */
+static void update(calm_progress *progress, size_t index, size_t done, size_t total)
 {
     pthread_mutex_lock(&drawing);
     const double time = calm_seconds();
@@ -125,7 +127,7 @@ void calm_progress_update(calm_progress *progress, size_t index, size_t done, si
 
 void calm_progress_tick(void *user, size_t done, size_t total)
 {
-    calm_progress_update(user, 0, done, total);
+    update(user, 0, done, total);
 }
 
 /* ---- events ---- */
@@ -159,7 +161,7 @@ static void update_pull(calm_progress *progress, size_t index, size_t done, size
         progress->stage[index].unit = progress->bytes_per_unit == 1000 ? "kB" : "MB";
     }
     const size_t all = (total + progress->bytes_per_unit - 1) / progress->bytes_per_unit;
-    calm_progress_update(progress, index, done >= total ? all : done / progress->bytes_per_unit, all);
+    update(progress, index, done >= total ? all : done / progress->bytes_per_unit, all);
 }
 
 static void receive(void *user, calm_stage stage, size_t done, size_t total)
@@ -171,9 +173,9 @@ static void receive(void *user, calm_stage stage, size_t done, size_t total)
     if (stage == CALM_STAGE_PULL && total)
         update_pull(progress, index, done, total);
     else if (total)
-        calm_progress_update(progress, index, done, total);
+        update(progress, index, done, total);
     else
-        calm_progress_update(progress, index, known, known);    /* complete, whatever it counted */
+        update(progress, index, known, known);    /* complete, whatever it counted */
 }
 
 calm_events calm_progress_events(calm_progress *progress)

@@ -37,10 +37,6 @@ size_t calm_progress_add(calm_progress *progress, const char *name, const char *
 /* Add all stages of a run, so that their bars are shown from the beginning. */
 void calm_progress_add_run(calm_progress *progress);
 
-/* Stage `index` has done `done` of `total`; it becomes the active stage, to which time is added.  A stage whose `done`
- * decreases starts its clock anew.  May be called from any thread. */
-void calm_progress_update(calm_progress *progress, size_t index, size_t done, size_t total);
-
 /* A calm_tick_fn: updates stage 0; `user` is the progress. */
 void calm_progress_tick(void *user, size_t done, size_t total);
 

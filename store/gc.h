@@ -33,13 +33,10 @@ typedef struct calm_gc_result {
     const char *note;                 /* why the file did not shrink, one sentence; NULL: it did, or had no need to */
 } calm_gc_result;
 
-/* Collect.  The store is open for writing, or for reading when it is a dry run.
- * CALM_ENOTFOUND: a run to drop is not there; the message names those that are, and nothing was changed.  Other
- * failures before the rows have gone change nothing either; after that the rows are gone and another collection goes
- * on. */
-calm_status calm_store_gc(calm_ctx *ctx, calm_store *store, const calm_gc_plan *plan, calm_gc_result *out);
-
-/* The same of a file that is opened for it; it must be a store already.  CALM_ENOTFOUND: there is none. */
+/* Open the store at `path`, collect, and close it.
+ * CALM_ENOTFOUND: there is no store; a run to drop is not there; the message names those that are, and nothing was
+ * changed.  Other failures before the rows have gone change nothing either; after that the rows are gone and another
+ * collection goes on. */
 calm_status calm_store_gc_file(calm_ctx *ctx, const char *path, const char *command, const calm_gc_plan *plan,
                                calm_gc_result *out);
 

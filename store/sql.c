@@ -159,11 +159,6 @@ calm_value calm_value_id(int64_t id)
     return (calm_value){.type = id ? CALM_VALUE_INTEGER : CALM_VALUE_NULL, .integer = id};
 }
 
-calm_value calm_value_index(int64_t index)
-{
-    return (calm_value){.type = index >= 0 ? CALM_VALUE_INTEGER : CALM_VALUE_NULL, .integer = index};
-}
-
 /* ---- connections ---- */
 
 /* "file:PATH?immutable=1" with what a URI would misread written as %XX. */

@@ -34,7 +34,6 @@ void calm_sql_remove(calm_ctx *ctx, const char *path, bool itself);
 #define CALM_T(x) calm_value_text(x)    /* NULL gives NULL */
 #define CALM_ID(x) calm_value_id(x)     /* 0 gives NULL */
 calm_value calm_value_id(int64_t id);          /* 0 gives NULL */
-calm_value calm_value_index(int64_t index);    /* negative gives NULL */
 
 /* Run a script of several statements without parameters or results. */
 calm_status calm_sql_script(calm_ctx *ctx, calm_sql *sql, const char *script);

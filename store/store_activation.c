@@ -30,7 +30,7 @@ static calm_status put_row(calm_ctx *ctx, calm_store *store, const calm_store_ac
     calm_status status = calm_text_check(ctx, &bins);
     if (status == CALM_OK)
         status = calm_store_row_put(ctx, store, "activation", 0,
-            CALM_CELLS(CELL_ID(a, model_id), CELL_ID(a, calibration_id), CELL_T(a, hook), CELL_T(a, point),
+            CALM_STORE_CELLS(CELL_ID(a, model_id), CELL_ID(a, calibration_id), CELL_T(a, hook), CELL_T(a, point),
                        CELL_INDEX(a, block), CELL_I(a, channels), CELL_I(a, count), CELL_I(a, zeros),
                        CELL_I(a, n_tokens), CELL_I(a, n_massive), CELL_R(a, mean), CELL_R(a, std), CELL_R(a, mean_abs),
                        CELL_R(a, rms), CELL_R(a, min), CELL_R(a, max), CELL_R(a, max_abs), CELL_R(a, q25),
@@ -47,7 +47,7 @@ static calm_status put_peaks(calm_ctx *ctx, calm_store *store, const calm_store_
     for (size_t i = 0; i < a->n_peaks; i++) {
         const calm_store_peak *p = &a->peaks[i];
         CALM_TRY(calm_store_row_put(ctx, store, "activation_peak", 0,
-            CALM_CELLS({"activation_id", CALM_I(id)}, {"rank", CALM_I((int64_t)i + 1)}, CELL_R(p, value),
+            CALM_STORE_CELLS({"activation_id", CALM_I(id)}, {"rank", CALM_I((int64_t)i + 1)}, CELL_R(p, value),
                        CELL_I(p, window), CELL_I(p, token), CELL_I(p, channel), CELL_T(p, text)), NULL));
     }
     return CALM_OK;

@@ -3,6 +3,7 @@
 #define CALM_STORE_STORE_IMPL_H
 
 #include "store/sql.h"
+#include "store/gc.h"
 #include "store/store.h"
 
 struct calm_store {
@@ -31,8 +32,8 @@ typedef struct calm_store_cell {
 #define CELL_ID(of, member) {#member, CALM_ID((of)->member)}
 #define CELL_INDEX(of, member) {#member, calm_value_index((of)->member)}
 
-/* Cells for the call below: CALM_CELLS(CELL_ID(verdict, run_id), {"subject", CALM_T(subject)}). */
-#define CALM_CELLS(...)                                                                                      \
+/* Cells for the call below: CALM_STORE_CELLS(CELL_ID(verdict, run_id), {"subject", CALM_T(subject)}). */
+#define CALM_STORE_CELLS(...)                                                                                      \
     (const calm_store_cell[]){__VA_ARGS__}, sizeof((const calm_store_cell[]){__VA_ARGS__}) / sizeof(calm_store_cell)
 
 /* Insert a row, or update the one with the same key: the first `n_keys` of cells [n]; 0: insert only (store_row.c).
@@ -62,5 +63,14 @@ const calm_store_former *calm_store_formers(size_t *n);
  * their rows, views are made anew, what is missing is made, and the result must be today's schema, or nothing
  * changes. */
 calm_status calm_store_migrate(calm_ctx *ctx, calm_sql *sql, const char *path, int64_t version);
+
+/* Collect.  The store is open for writing, or for reading when it is a dry run.
+ * CALM_ENOTFOUND: a run to drop is not there; the message names those that are, and nothing was changed.  Other
+ * failures before the rows have gone change nothing either; after that the rows are gone and another collection goes
+ * on. */
+calm_status calm_store_gc(calm_ctx *ctx, calm_store *store, const calm_gc_plan *plan, calm_gc_result *out);
+
+/* Negative gives NULL. */
+calm_value calm_value_index(int64_t index);
 
 #endif

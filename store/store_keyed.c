@@ -29,7 +29,7 @@ static calm_status add_scores(calm_ctx *ctx, calm_store *store, int64_t candidat
                              scores[i].metric, (long long)candidate_id);
         const calm_store_score *score = &scores[i];
         CALM_TRY(calm_store_row_put(ctx, store, "score", 3,
-            CALM_CELLS({"candidate_id", CALM_ID(candidate_id)},
+            CALM_STORE_CELLS({"candidate_id", CALM_ID(candidate_id)},
                        {"unit", CALM_T(score->unit ? score->unit : "job")}, CELL_T(score, metric),
                        CELL_R(score, value)), NULL));
     }
@@ -59,7 +59,7 @@ static calm_status put_candidate(calm_ctx *ctx, calm_store *store, const calm_st
     int64_t algorithm;
     CALM_TRY(algorithm_id(ctx, store, c, &algorithm));
     CALM_TRY(calm_store_row_put(ctx, store, "candidate", 1,
-        CALM_CELLS(CELL_T(c, key), CELL_ID(c, job_id), CELL_ID(c, calibration_id),
+        CALM_STORE_CELLS(CELL_T(c, key), CELL_ID(c, job_id), CELL_ID(c, calibration_id),
                    {"algorithm_id", CALM_I(algorithm)}, CELL_T(c, scheme), CELL_T(c, failure), CELL_T(c, blob),
                    CELL_I(c, blob_bytes), CELL_R(c, bits_per_weight), CELL_R(c, damp), CELL_I(c, score_rows),
                    CELL_I(c, dropped_rows), CELL_R(c, seconds)), id));
@@ -145,7 +145,7 @@ static const char *const kinds[] = {"predictions", "embeddings"};
 static calm_status put_evaluation(calm_ctx *ctx, calm_store *store, const calm_store_evaluation *e, int64_t *id)
 {
     CALM_TRY(calm_store_row_put(ctx, store, "evaluation", 1,
-        CALM_CELLS(CELL_T(e, key), CELL_ID(e, model_id), CELL_T(e, subject), CELL_T(e, text_name),
+        CALM_STORE_CELLS(CELL_T(e, key), CELL_ID(e, model_id), CELL_T(e, subject), CELL_T(e, text_name),
                    CELL_T(e, text_digest), CELL_I(e, window_tokens),
                    {"n_windows", CALM_I((int64_t)e->n_windows)}, {"kind", CALM_T(kinds[e->kind])},
                    PREDICTED(e, tokens, CALM_I), PREDICTED(e, nll, CALM_R), PREDICTED(e, ppl, CALM_R),
@@ -158,7 +158,7 @@ static calm_status put_evaluation(calm_ctx *ctx, calm_store *store, const calm_s
     for (size_t i = 0; i < e->n_windows; i++) {
         const calm_store_window *w = &e->windows[i];
         CALM_TRY(calm_store_row_put(ctx, store, "evaluation_window", 0,
-            CALM_CELLS({"evaluation_id", CALM_I(*id)}, {"number", CALM_I((int64_t)i)},
+            CALM_STORE_CELLS({"evaluation_id", CALM_I(*id)}, {"number", CALM_I((int64_t)i)},
                        PREDICTED(w, tokens, CALM_I), PREDICTED(w, nll, CALM_R), PREDICTED(w, kl, CALM_R),
                        PREDICTED(w, top1, CALM_R), EMBEDDED(w, error, CALM_R), EMBEDDED(w, cosine, CALM_R)), NULL));
     }

@@ -4,6 +4,11 @@
 #include "ptq/base/text.h"
 #include "store/store_impl.h"
 
+calm_value calm_value_index(int64_t index)
+{
+    return (calm_value){.type = index >= 0 ? CALM_VALUE_INTEGER : CALM_VALUE_NULL, .integer = index};
+}
+
 #define MOST_CELLS 40    /* columns of the widest table, with room */
 
 /* INSERT INTO t (k, a) VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET a = excluded.a RETURNING id */

@@ -37,7 +37,7 @@ calm_status calm_store_end(calm_ctx *ctx, calm_store *store)
 calm_status calm_store_model_id(calm_ctx *ctx, calm_store *store, const calm_store_model *m, int64_t *id)
 {
     return calm_store_row_put(ctx, store, "model", 1,
-        CALM_CELLS(CELL_T(m, digest), CELL_T(m, name), CELL_T(m, path), CELL_T(m, architecture),
+        CALM_STORE_CELLS(CELL_T(m, digest), CELL_T(m, name), CELL_T(m, path), CELL_T(m, architecture),
                    CELL_T(m, dtype), CELL_I(m, n_params), CELL_I(m, n_blocks), CELL_I(m, hidden_size),
                    CELL_I(m, vocab_size), CELL_I(m, bytes)), id);
 }
@@ -46,7 +46,7 @@ calm_status calm_store_calibration_id(calm_ctx *ctx, calm_store *store, const ca
                                       int64_t *id)
 {
     return calm_store_row_put(ctx, store, "calibration", 1,
-        CALM_CELLS(CELL_T(c, key), CELL_T(c, text_name), CELL_T(c, text_digest), CELL_T(c, tokens_digest),
+        CALM_STORE_CELLS(CELL_T(c, key), CELL_T(c, text_name), CELL_T(c, text_digest), CELL_T(c, tokens_digest),
                    CELL_I(c, n_windows), CELL_I(c, window_tokens), CELL_I(c, n_tokens), CELL_INDEX(c, seed),
                    CELL_I(c, score_windows)), id);
 }
@@ -54,13 +54,13 @@ calm_status calm_store_calibration_id(calm_ctx *ctx, calm_store *store, const ca
 calm_status calm_store_block_id(calm_ctx *ctx, calm_store *store, const calm_store_block *b, int64_t *id)
 {
     return calm_store_row_put(ctx, store, "block", 2,
-        CALM_CELLS(CELL_ID(b, model_id), CELL_I(b, number), CELL_T(b, name), CELL_T(b, kind)), id);
+        CALM_STORE_CELLS(CELL_ID(b, model_id), CELL_I(b, number), CELL_T(b, name), CELL_T(b, kind)), id);
 }
 
 calm_status calm_store_job_id(calm_ctx *ctx, calm_store *store, const calm_store_job *j, int64_t *id)
 {
     return calm_store_row_put(ctx, store, "job", 2,
-        CALM_CELLS(CELL_ID(j, block_id), CELL_T(j, role), CELL_I(j, position), CELL_T(j, name),
+        CALM_STORE_CELLS(CELL_ID(j, block_id), CELL_T(j, role), CELL_I(j, position), CELL_T(j, name),
                    CELL_T(j, sublayer), CELL_T(j, linears), {"out_features", CALM_I(j->out)},
                    {"in_features", CALM_I(j->in)}, CELL_T(j, weights_digest), CELL_T(j, input_hook)), id);
 }
@@ -88,7 +88,7 @@ calm_status calm_store_run_begin(calm_ctx *ctx, calm_store *store, const calm_st
     if (*id)
         return CALM_OK;
     return calm_store_row_put(ctx, store, "run", 0,
-        CALM_CELLS(CELL_T(r, key), CELL_ID(r, model_id), CELL_ID(r, calibration_id),
+        CALM_STORE_CELLS(CELL_T(r, key), CELL_ID(r, model_id), CELL_ID(r, calibration_id),
                    {"status", CALM_T("running")}, CELL_T(r, command),
                    {"recipe", CALM_T(r->recipe ? r->recipe : "{}")},
                    {"unit", CALM_T(r->unit ? r->unit : "job")}, CELL_T(r, rule), CELL_T(r, metric),
@@ -112,14 +112,14 @@ calm_status calm_store_expert_put(calm_ctx *ctx, calm_store *store, int64_t job_
                                   int64_t tokens)
 {
     return calm_store_row_put(ctx, store, "expert", 2,
-        CALM_CELLS({"job_id", CALM_ID(job_id)}, {"calibration_id", CALM_ID(calibration_id)},
+        CALM_STORE_CELLS({"job_id", CALM_ID(job_id)}, {"calibration_id", CALM_ID(calibration_id)},
                    {"tokens", CALM_I(tokens)}), NULL);
 }
 
 calm_status calm_store_run_candidate(calm_ctx *ctx, calm_store *store, int64_t run_id, int64_t candidate_id)
 {
     return calm_store_row_put(ctx, store, "run_candidate", 2,
-        CALM_CELLS({"run_id", CALM_ID(run_id)}, {"candidate_id", CALM_ID(candidate_id)}), NULL);
+        CALM_STORE_CELLS({"run_id", CALM_ID(run_id)}, {"candidate_id", CALM_ID(candidate_id)}), NULL);
 }
 
 calm_status calm_store_run_pool(calm_ctx *ctx, calm_store *store, int64_t run_id, int64_t from_run_id)
@@ -135,7 +135,7 @@ calm_status calm_store_run_pool(calm_ctx *ctx, calm_store *store, int64_t run_id
 calm_status calm_store_choice_put(calm_ctx *ctx, calm_store *store, const calm_store_choice *c)
 {
     return calm_store_row_put(ctx, store, "choice", 2,
-        CALM_CELLS(CELL_ID(c, run_id), CELL_ID(c, job_id), CELL_ID(c, candidate_id), CELL_T(c, unit),
+        CALM_STORE_CELLS(CELL_ID(c, run_id), CELL_ID(c, job_id), CELL_ID(c, candidate_id), CELL_T(c, unit),
                    CELL_T(c, reason), CELL_T(c, advice), CELL_I(c, disagrees)), NULL);
 }
 
@@ -162,7 +162,7 @@ calm_status calm_store_verdict_put(calm_ctx *ctx, calm_store *store, const calm_
     const char *subject;
     CALM_TRY(look_up(ctx, store, v->evaluation_id, &embeddings, &subject));
     return calm_store_row_put(ctx, store, "run_evaluation", 3,
-        CALM_CELLS(CELL_ID(v, run_id), CELL_T(v, role), {"subject", CALM_T(v->subject ? v->subject : subject)},
+        CALM_STORE_CELLS(CELL_ID(v, run_id), CELL_T(v, role), {"subject", CALM_T(v->subject ? v->subject : subject)},
                    CELL_ID(v, evaluation_id), {"delta_kl", CALM_R(embeddings ? NAN : v->delta)},
                    {"delta_one_minus_cosine", CALM_R(embeddings ? v->delta : NAN)}, CELL_R(v, delta_se)), NULL);
 }
@@ -173,7 +173,7 @@ calm_status calm_store_ablation_put(calm_ctx *ctx, calm_store *store, const calm
     const char *subject;
     CALM_TRY(look_up(ctx, store, a->evaluation_id, &embeddings, &subject));
     return calm_store_row_put(ctx, store, "ablation", 2,
-        CALM_CELLS(CELL_ID(a, run_id), CELL_T(a, subject), CELL_T(a, kind), CELL_T(a, unit), CELL_T(a, metric),
+        CALM_STORE_CELLS(CELL_ID(a, run_id), CELL_T(a, subject), CELL_T(a, kind), CELL_T(a, unit), CELL_T(a, metric),
                    CELL_T(a, rule), CELL_R(a, bits), CELL_R(a, seconds), CELL_INDEX(a, differs),
                    CELL_T(a, failure), CELL_ID(a, evaluation_id),
                    {"delta_kl", CALM_R(embeddings ? NAN : a->delta)},
@@ -182,19 +182,23 @@ calm_status calm_store_ablation_put(calm_ctx *ctx, calm_store *store, const calm
 
 calm_status calm_store_artifact_put(calm_ctx *ctx, calm_store *store, const calm_store_artifact *a)
 {
-    return calm_store_row_put(ctx, store, "artifact", 2,
-        CALM_CELLS(CELL_ID(a, run_id), CELL_T(a, path), CELL_T(a, role), CELL_I(a, bytes), CELL_T(a, sha256)), NULL);
+    return calm_store_row_put(
+        ctx, store, "artifact", 2,
+        CALM_STORE_CELLS(CELL_ID(a, run_id), CELL_T(a, path), CELL_T(a, role), CELL_I(a, bytes), CELL_T(a, sha256)),
+        NULL);
 }
 
 calm_status calm_store_environment_put(calm_ctx *ctx, calm_store *store, int64_t run_id, const char *name,
                                        const char *value)
 {
     return calm_store_row_put(ctx, store, "environment", 2,
-        CALM_CELLS({"run_id", CALM_ID(run_id)}, {"name", CALM_T(name)}, {"value", CALM_T(value)}), NULL);
+        CALM_STORE_CELLS({"run_id", CALM_ID(run_id)}, {"name", CALM_T(name)}, {"value", CALM_T(value)}), NULL);
 }
 
 calm_status calm_store_gate_put(calm_ctx *ctx, calm_store *store, const calm_store_gate *g)
 {
-    return calm_store_row_put(ctx, store, "gate", 2,
-        CALM_CELLS(CELL_ID(g, run_id), CELL_I(g, position), CELL_T(g, gate), CELL_R(g, value), CELL_I(g, holds)), NULL);
+    return calm_store_row_put(
+        ctx, store, "gate", 2,
+        CALM_STORE_CELLS(CELL_ID(g, run_id), CELL_I(g, position), CELL_T(g, gate), CELL_R(g, value), CELL_I(g, holds)),
+        NULL);
 }

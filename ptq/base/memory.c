@@ -96,11 +96,6 @@ size_t calm_memory_resident(void)
     return read_number("/proc/self/status", "VmRSS:", 1024);
 }
 
-size_t calm_memory_resident_peak(void)
-{
-    return read_number("/proc/self/status", "VmHWM:", 1024);    /* getrusage also counts what ran before exec */
-}
-
 size_t calm_memory_available(void)
 {
     const size_t system = read_number("/proc/meminfo", "MemAvailable:", 1024);

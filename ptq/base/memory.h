@@ -28,9 +28,8 @@ void calm_memory_restart(calm_memory *memory);
 bool calm_memory_take(calm_memory *memory, size_t bytes);
 void calm_memory_give(calm_memory *memory, size_t bytes);
 
-/* Resident bytes of this process, now and at most; 0 when the system does not say. */
+/* Resident bytes of this process; 0 when the system does not say. */
 size_t calm_memory_resident(void);
-size_t calm_memory_resident_peak(void);
 
 /* Bytes that could be used without swapping: what the system has available, or what the control group of this process
  * allows when that is less; 0 when the system does not say. */

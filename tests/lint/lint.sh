@@ -13,7 +13,8 @@
 #   names        no two source files share a name
 #   tags         a struct, union, enum or typedef is defined in one file
 #   prefixes     a function that a header declares has a prefix of its folder (prefixes.txt)
-#   dead         a function that a header declares is used by a product file other than its own
+#   dead         a function that a header declares, calm.h and *_impl.h left aside, is used by a product file other than
+#                its own
 #   untested     a .c file below cli/ has its test, or a line in tests/covered.txt
 #
 # Prints one line per finding, and indented what explains it; exit status 1 when there is one.
@@ -305,7 +306,8 @@ prefixes() {
 dead() {
     { all_sources; lists $product tests; } | facts | awk '
         $1 == "decl" && $2 == "calm.h" { public[$4] = 1 }
-        $1 == "decl" && $2 !~ /^tests\// { name[++n] = $4; where[n] = $2 ":" $3 }
+        # *_impl.h is what the files of a folder share with their tests
+        $1 == "decl" && $2 !~ /^tests\// && $2 !~ /_impl\.h$/ { name[++n] = $4; where[n] = $2 ":" $3 }
         $1 == "def" && $2 !~ /^tests\// { definer[$4] = $2 }
         $1 == "again" { twice[$2, $4] = 1 }    # once is the definition
         $1 == "macro" { in_macro[$4, ++n_in[$4]] = $5 }

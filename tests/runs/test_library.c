@@ -424,8 +424,8 @@ TEST(bad_requests)
             "text.txt");
     refused(calm_check_path(lib, run.recipe.output, "vlm", &checked), CALM_EARG, "vllm");
     refused(calm_dequantize_to(lib, run.recipe.output, play_path(&run, "f"), "f8", false), CALM_EARG, "f8");
-    refused(calm_measure_model(lib, &(calm_measure_request){.model = play_path(&run, "nothing")}, &figures), CALM_ENOTFOUND,
-            "nothing");
+    refused(calm_measure_model(lib, &(calm_measure_request){.model = play_path(&run, "nothing")}, &figures),
+            CALM_ENOTFOUND, "nothing");
     calm_stop(&lib);
 }
 END_OF_TEST

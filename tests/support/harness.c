@@ -164,6 +164,17 @@ double test_worse(double worst, double error)
     return error > worst || isnan(error) ? error : worst;
 }
 
+size_t test_resident_peak(void)
+{
+    char line[256];
+    size_t kib = 0;
+    FILE *status = must(fopen("/proc/self/status", "re"));
+    while (fgets(line, sizeof line, status) && sscanf(line, "VmHWM: %zu", &kib) != 1)
+        continue;
+    fclose(status);
+    return kib * 1024;
+}
+
 void test_memory_begin(void)
 {
     calm_arena_clear(&measured_out);

@@ -63,6 +63,9 @@ typedef struct test_memory {
     size_t most;       /* that all arenas, those of workers too, took from the system at most, in chunks  */
 } test_memory;
 
+/* The most bytes of this process that were resident; getrusage also counts what ran before exec. */
+size_t test_resident_peak(void);
+
 /* Fresh arenas for ctx, whose results live until the next begin; and back to those it had. */
 void test_memory_begin(void);
 test_memory test_memory_end(void);

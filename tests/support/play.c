@@ -106,7 +106,7 @@ static void work(const play *run, fault wanted, outcome *said)
     said->status = calm_run_quantize(ctx, &run->recipe, &options, &finished);
     said->calls = fault_calls();
     fault_plan((fault){0});
-    said->resident = calm_memory_resident_peak();
+    said->resident = test_resident_peak();
     memcpy(said->message, ctx->message, sizeof said->message);
     if (finished)
         describe(finished, said);
