@@ -24,7 +24,7 @@ static void add(collector *to, size_t block, const calm_capture *seen)
 {
     const calm_layout *layout = calm_model_layout(to->model);
     size_t begin, end;
-    calm_layout_group(layout, block, seen->sublayer, seen->expert, &begin, &end);
+    calm_layout_fold_set(layout, block, seen->sublayer, seen->expert, &begin, &end);
     for (size_t j = begin; j < end; j++) {
         const calm_job_capture *job = &seen->job[layout->jobs[j].kind];
         if (!job->used || !job->stats.sumsq)
@@ -119,7 +119,7 @@ static size_t mixture_bytes(const calm_model *model, size_t block, const calm_ca
     expert.expert = 0;
     expert.rows = tokens;
     expert.most_rows = calm_moe_most_tokens(moe, shape->rows);
-    calm_layout_group(calm_model_layout(model), block, CALM_SUBLAYER_MLP, 0, &begin, &end);
+    calm_layout_fold_set(calm_model_layout(model), block, CALM_SUBLAYER_MLP, 0, &begin, &end);
     const size_t ends = calm_size_min(n_threads, shape->n_windows) * calm_moe_end_scratch_bytes(config, shape->longest);
     const size_t wave = n * calm_model_load_jobs_bytes(model, begin, end) + CALM_BYTES(calm_capture, n) +
                         calm_capture_experts_bytes(&expert, options, n) +

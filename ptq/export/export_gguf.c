@@ -107,7 +107,7 @@ static calm_status put_linear(calm_ctx *ctx, output *to, const calm_gguf_part *p
 /* A block being written: its attention, and its MLP or shared expert. */
 typedef struct assembled {
     calm_block block;
-    calm_qgroup sublayer[CALM_N_SUBLAYERS];
+    calm_fold_set sublayer[CALM_N_SUBLAYERS];
 } assembled;
 
 /* The checkpoint's tensor of one expert in the place of that of expert 0. */
@@ -127,7 +127,7 @@ static calm_status put_expert(calm_ctx *ctx, output *to, const assembled *from, 
 {
     calm_weight weight[CALM_N_ROLES] = {{0}};
     const calm_tensor *source;
-    calm_qgroup one;
+    calm_fold_set one;
     CALM_TRY(calm_assemble_expert(ctx, to->input->model, to->input->plan, &from->block, expert, weight, &one));
     CALM_TRY(expert_source(ctx, to, part, expert, &source));
     CALM_TRY(put_linear(ctx, to, part, source, type, &one.linear[part->role]));
@@ -156,7 +156,7 @@ static calm_status put_experts(calm_ctx *ctx, output *to, const assembled *from,
 static calm_status put_part(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part,
                             calm_ggml_type type)
 {
-    const calm_qgroup *group =
+    const calm_fold_set *group =
         part->block < 0 ? NULL : &from->sublayer[part->job ? calm_job_sublayer(part->job->kind) : part->sublayer];
     float *factors;
     switch (part->kind) {
@@ -262,7 +262,7 @@ static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, bo
     for (size_t b = 0; b < config->n_blocks; b++) {
         const size_t begin = layout->block_begin[b], end = layout->block_begin[b + 1];
         const size_t put = calm_size_max(3 * CALM_BYTES(float, widest),
-                                         calm_assemble_group_scratch_bytes(model, begin, end, scheme));
+                                         calm_assemble_fold_set_scratch_bytes(model, begin, end, scheme));
         most = calm_size_max(most, calm_assembled_block_bytes(model, b, scheme, scaled) +
                                        calm_assembled_expert_bytes(model, b, scheme, scaled) + put);
     }

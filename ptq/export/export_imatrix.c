@@ -26,7 +26,7 @@ static int by_name(const void *a, const void *b)
 static size_t job_of(const calm_layout *layout, size_t job, size_t expert)
 {
     size_t begin, end;
-    calm_layout_group(layout, layout->jobs[job].block, CALM_SUBLAYER_MLP, (long)expert, &begin, &end);
+    calm_layout_fold_set(layout, layout->jobs[job].block, CALM_SUBLAYER_MLP, (long)expert, &begin, &end);
     for (size_t j = begin; j < end; j++)
         if (layout->jobs[j].kind == layout->jobs[job].kind)
             return j;

@@ -180,9 +180,9 @@ typedef struct walk {
 /* A block being written: its attention and MLP (or shared expert), and one expert at a time. */
 typedef struct assembled {
     calm_block block;
-    calm_qgroup sublayer[CALM_N_SUBLAYERS];
+    calm_fold_set sublayer[CALM_N_SUBLAYERS];
     long expert;                 /* in `one`; < 0: none yet */
-    calm_qgroup one;
+    calm_fold_set one;
     calm_arena arena;            /* of `one` */
 } assembled;
 
@@ -205,7 +205,7 @@ static calm_status put_entry(calm_ctx *ctx, walk *w, assembled *from, const entr
     const bool expert = e->job && e->job->expert >= 0;
     if (expert && e->job->expert != from->expert)
         CALM_TRY(assemble_expert(ctx, w, e->job->expert, from));
-    const calm_qgroup *group = expert ? &from->one
+    const calm_fold_set *group = expert ? &from->one
                                       : &from->sublayer[e->job ? calm_job_sublayer(e->job->kind) : e->sublayer];
     const calm_qlinear *linear = &group->linear[e->role];
     if (e->kind == QUANTIZED)
@@ -357,7 +357,7 @@ static size_t checkpoint_bytes(const calm_model *model, const calm_export_form *
             last++;
         size_t put = calm_size_max(put_bytes(model, form, scheme, begin, first, &outside),
                                    put_bytes(model, form, scheme, first, last, &stacks));
-        put = calm_size_max(put, calm_assemble_group_scratch_bytes(model, begin, last, scheme));
+        put = calm_size_max(put, calm_assemble_fold_set_scratch_bytes(model, begin, last, scheme));
         most = calm_size_max(most, calm_assembled_block_bytes(model, b, scheme, scaled) +
                                        calm_assembled_expert_bytes(model, b, scheme, scaled) + put +
                                        (form->stack ? config->moe.n_experts * stacks : 0));

@@ -161,7 +161,7 @@ void calm_layout_sublayer(const calm_layout *layout, size_t block, calm_sublayer
     *end = sublayer == CALM_SUBLAYER_ATTENTION ? split : layout->block_begin[block + 1];
 }
 
-void calm_layout_group(const calm_layout *layout, size_t block, calm_sublayer sublayer, long expert, size_t *begin,
+void calm_layout_fold_set(const calm_layout *layout, size_t block, calm_sublayer sublayer, long expert, size_t *begin,
                        size_t *end)
 {
     size_t last;
@@ -186,7 +186,7 @@ void calm_layout_unit(const calm_layout *layout, calm_unit unit, size_t job, siz
     *begin = job;
     *end = job + 1;
     if (unit == CALM_UNIT_SUBLAYER)
-        calm_layout_group(layout, ref->block, calm_job_sublayer(ref->kind), ref->expert, begin, end);
+        calm_layout_fold_set(layout, ref->block, calm_job_sublayer(ref->kind), ref->expert, begin, end);
     if (unit == CALM_UNIT_BLOCK) {
         *begin = layout->block_begin[ref->block];
         *end = layout->block_begin[ref->block + 1];

@@ -35,7 +35,7 @@ typedef struct calm_layout {
     size_t *block_begin;     /* [n_blocks + 1] */
 } calm_layout;
 
-/* What gets one choice: a job; the jobs that fold into each other (calm_layout_group); a block. */
+/* What gets one choice: a job; the jobs that fold into each other (calm_layout_fold_set); a block. */
 typedef enum calm_unit { CALM_UNIT_JOB, CALM_UNIT_SUBLAYER, CALM_UNIT_BLOCK, CALM_N_UNITS } calm_unit;
 
 #define CALM_UNIT_NAMES "job|sublayer|block"    /* in the order of calm_unit, for option tables */
@@ -63,7 +63,7 @@ calm_status calm_role_module(calm_ctx *ctx, const calm_config *config, const cha
 bool calm_has_role(const calm_config *config, calm_role role);
 
 /* First and last + 1 job of what is folded into each other: the attention of a block, its dense MLP, or one expert. */
-void calm_layout_group(const calm_layout *layout, size_t block, calm_sublayer sublayer, long expert, size_t *begin,
+void calm_layout_fold_set(const calm_layout *layout, size_t block, calm_sublayer sublayer, long expert, size_t *begin,
                        size_t *end);
 
 /* First and last + 1 job of a sublayer of a block. */

@@ -448,7 +448,7 @@ static calm_status load_expert(void *user, calm_ctx *ctx, size_t block, size_t e
     /* Called by the workers of a wave at the same time: the model is only read. */
     const calm_model *model = user;
     size_t begin, end;
-    calm_layout_group(&model->layout, block, CALM_SUBLAYER_MLP, (long)expert, &begin, &end);
+    calm_layout_fold_set(&model->layout, block, CALM_SUBLAYER_MLP, (long)expert, &begin, &end);
     for (size_t job = begin; job < end; job++)
         CALM_TRY(load_job(ctx, model, &model->layout.jobs[job], weight));
     return CALM_OK;

@@ -1,4 +1,4 @@
-/* Assembly of one group of jobs.
+/* Assembly of one fold set of jobs.
  *
  * A candidate with an input scale approximates W diag(s) and expects x / s.  No format stores s, so the division moves
  * into what makes x: x is linear in the weight of a norm, in the rows of v (attention averages rows of v) and in the
@@ -17,7 +17,7 @@
 /* Distribute the rows of a job over its linears, in the layout's order.  Codes, scales and zeros point into the job's
  * arrays: nothing is copied, so folding changes the fetched scales themselves. */
 static calm_status split_job(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job, const calm_scheme *scheme,
-                             const calm_qjob *qjob, calm_qgroup *out)
+                             const calm_qjob *qjob, calm_fold_set *out)
 {
     const calm_layout *layout = calm_model_layout(model);
     size_t row = 0;
@@ -41,7 +41,7 @@ static calm_status split_job(calm_ctx *ctx, const calm_model *model, const calm_
 }
 
 /* Nothing can take the scale: it stays at the input of the job's linears. */
-static void leave_scale(const calm_layout *layout, const calm_job_ref *job, const float *in_scale, calm_qgroup *out)
+static void leave_scale(const calm_layout *layout, const calm_job_ref *job, const float *in_scale, calm_fold_set *out)
 {
     for (size_t i = job->first; i < job->first + job->n; i++)
         out->linear[layout->linears[i].role].in_scale = in_scale;
@@ -74,12 +74,12 @@ static calm_status round_stored(calm_ctx *ctx, const calm_model *model, const ch
     return CALM_OK;
 }
 
-/* The norm before the group divided by the scale; `stored_less` is what the checkpoint leaves off (gemma: 1). */
-static calm_status fold_norm(calm_ctx *ctx, const calm_model *model, const calm_group_ref *group, const float *in_scale,
-                             calm_qgroup *out)
+/* The norm before the fold set divided by the scale; `stored_less` is what the checkpoint leaves off (gemma: 1). */
+static calm_status fold_norm(calm_ctx *ctx, const calm_model *model, const calm_fold_set_ref *set,
+                             const float *in_scale, calm_fold_set *out)
 {
     const calm_config *config = calm_model_config(model);
-    const calm_norm *norm = &group->block->norm[group->sublayer][CALM_NORM_IN];
+    const calm_norm *norm = &set->block->norm[set->sublayer][CALM_NORM_IN];
     const float stored_less = norm->kind == CALM_NORM_RMS_PLUS_ONE ? 1 : 0;
     char *prefix, *module;
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->norm, config->hidden));
@@ -92,16 +92,16 @@ static calm_status fold_norm(calm_ctx *ctx, const calm_model *model, const calm_
         if (norm->b)
             out->norm_bias[i] = norm->b[i] / in_scale[i];
     }
-    CALM_TRY(calm_model_block_name(ctx, model, group->block->index, &prefix));
+    CALM_TRY(calm_model_block_name(ctx, model, set->block->index, &prefix));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%s.%s", prefix,
-                       config->arch->names->norm[group->sublayer][CALM_NORM_IN]));
+                       config->arch->names->norm[set->sublayer][CALM_NORM_IN]));
     CALM_TRY(round_stored(ctx, model, module, "weight", out->norm, config->hidden));
     return round_stored(ctx, model, module, "bias", out->norm_bias, config->hidden);
 }
 
 /* scale (code - zero) / s = (scale / s) (code - zero): the codes stay.  The new scale is rounded to what the file
  * stores, a relative error of 2^-9 at most in bfloat16; one that leaves the range of the format is an error here, where
- * the linear and the group are known. */
+ * the linear and the group of columns are known. */
 static calm_status fold_quantized_row(calm_ctx *ctx, const calm_weight *weight, calm_qlinear *linear, size_t row,
                                       float s)
 {
@@ -149,13 +149,13 @@ static calm_role find_feeder(const calm_config *config, const calm_weight *weigh
     return fused;
 }
 
-static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_group_ref *group, calm_job_kind job,
-                             const float *in_scale, calm_qgroup *out)
+static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_fold_set_ref *set, calm_job_kind job,
+                             const float *in_scale, calm_fold_set *out)
 {
     const calm_config *config = calm_model_config(model);
     size_t first;
-    const calm_role feeder = find_feeder(config, group->weight, job, &first);
-    const calm_weight *weight = &group->weight[feeder];
+    const calm_role feeder = find_feeder(config, set->weight, job, &first);
+    const calm_weight *weight = &set->weight[feeder];
     /* With grouped queries several query heads read one kv head, and a transform gives their channels equal scales,
      * because one row of v cannot be divided by two numbers: any of those heads stands for all. */
     const size_t d = config->head_dim, heads_per_kv = config->n_heads / config->n_kv;
@@ -178,7 +178,7 @@ static size_t folded_norm_bytes(const calm_config *config, const calm_job_ref *j
     return folds ? vectors * CALM_BYTES(float, config->hidden) + CALM_BYTES(char, BLOCK_NAME) : 0;
 }
 
-/* Bytes of the copied bias of the linear that feeds a job; a norm before the group feeds the other kinds. */
+/* Bytes of the copied bias of the linear that feeds a job; a norm before the fold set feeds the other kinds. */
 static size_t folded_bias_bytes(const calm_config *config, const calm_job_ref *job)
 {
     const bool attention = job->kind == CALM_JOB_O, fused = calm_has_role(config, attention ? CALM_ROLE_FUSED_QKV
@@ -192,7 +192,7 @@ static size_t folded_bias_bytes(const calm_config *config, const calm_job_ref *j
     return CALM_BYTES(float, out);
 }
 
-size_t calm_assemble_group_bytes(const calm_model *model, size_t begin, size_t end, const calm_scheme *scheme,
+size_t calm_assemble_fold_set_bytes(const calm_model *model, size_t begin, size_t end, const calm_scheme *scheme,
                                  bool scaled)
 {
     const calm_config *config = calm_model_config(model);
@@ -208,7 +208,8 @@ size_t calm_assemble_group_bytes(const calm_model *model, size_t begin, size_t e
     return bytes;
 }
 
-size_t calm_assemble_group_scratch_bytes(const calm_model *model, size_t begin, size_t end, const calm_scheme *scheme)
+size_t calm_assemble_fold_set_scratch_bytes(const calm_model *model, size_t begin, size_t end,
+                                            const calm_scheme *scheme)
 {
     size_t most = 0;
     for (size_t j = begin; j < end; j++) {
@@ -225,7 +226,7 @@ size_t calm_assembled_block_bytes(const calm_model *model, size_t block, const c
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         bytes += calm_model_load_sublayer_bytes(model, block, s);
     for (size_t j = layout->block_begin[block]; j < layout->block_begin[block + 1]; j++)
-        bytes += layout->jobs[j].expert < 0 ? calm_assemble_group_bytes(model, j, j + 1, scheme, scaled) : 0;
+        bytes += layout->jobs[j].expert < 0 ? calm_assemble_fold_set_bytes(model, j, j + 1, scheme, scaled) : 0;
     return bytes;
 }
 
@@ -234,20 +235,21 @@ size_t calm_assembled_expert_bytes(const calm_model *model, size_t block, const 
     size_t begin, end;
     if (!calm_model_config(model)->moe.sparse[block])
         return 0;
-    calm_layout_group(calm_model_layout(model), block, CALM_SUBLAYER_MLP, 0, &begin, &end);
-    return calm_model_load_jobs_bytes(model, begin, end) + calm_assemble_group_bytes(model, begin, end, scheme, scaled);
+    calm_layout_fold_set(calm_model_layout(model), block, CALM_SUBLAYER_MLP, 0, &begin, &end);
+    return calm_model_load_jobs_bytes(model, begin, end)
+           + calm_assemble_fold_set_bytes(model, begin, end, scheme, scaled);
 }
 
-calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const calm_plan *plan,
-                                const calm_group_ref *group, calm_qgroup *out)
+calm_status calm_assemble_fold_set(calm_ctx *ctx, const calm_model *model, const calm_plan *plan,
+                                const calm_fold_set_ref *set, calm_fold_set *out)
 {
     const calm_layout *layout = calm_model_layout(model);
     const float *in_scale[CALM_N_JOBS] = {NULL};
     size_t begin, end;
-    /* All jobs are fetched before anything is folded: the rows that take a job's scale are of another job of the group,
+    /* All jobs are fetched before anything is folded: the rows that take a job's scale are of another job of the set,
      * whose scales must be there. */
     memset(out, 0, sizeof *out);
-    calm_layout_group(layout, group->block->index, group->sublayer, group->expert, &begin, &end);
+    calm_layout_fold_set(layout, set->block->index, set->sublayer, set->expert, &begin, &end);
     for (size_t job = begin; job < end; job++) {
         const calm_plan_job *planned = &plan->jobs[job];
         calm_qjob qjob;
@@ -269,40 +271,40 @@ calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const ca
         if (!in_scale[kind])
             continue;
         if (kind == CALM_JOB_QKV || kind == CALM_JOB_GATE_UP)
-            CALM_TRY(fold_norm(ctx, model, group, in_scale[kind], out));
+            CALM_TRY(fold_norm(ctx, model, set, in_scale[kind], out));
         else
-            CALM_TRY(fold_rows(ctx, model, group, kind, in_scale[kind], out));
+            CALM_TRY(fold_rows(ctx, model, set, kind, in_scale[kind], out));
     }
     return CALM_OK;
 }
 
-/* The float weights of a sublayer, and the group that they are: of a mixture's MLP the shared expert. */
-static calm_weight *sublayer_weights(calm_block *block, calm_sublayer sublayer, calm_group_ref *group)
+/* The float weights of a sublayer, and the fold set that they are: of a mixture's MLP the shared expert. */
+static calm_weight *sublayer_weights(calm_block *block, calm_sublayer sublayer, calm_fold_set_ref *set)
 {
     const bool mixture = sublayer == CALM_SUBLAYER_MLP && block->moe.router;
     calm_weight *weight = mixture ? block->moe.shared : block->weight;
-    *group = (calm_group_ref){block, sublayer, mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT, weight};
+    *set = (calm_fold_set_ref){block, sublayer, mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT, weight};
     return weight;
 }
 
 calm_status calm_assemble_block(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, size_t index,
-                                calm_block *block, calm_qgroup sublayer[CALM_N_SUBLAYERS])
+                                calm_block *block, calm_fold_set sublayer[CALM_N_SUBLAYERS])
 {
-    calm_group_ref group;
+    calm_fold_set_ref set;
     CALM_TRY(calm_model_load_block(ctx, model, index, block));
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
-        sublayer_weights(block, s, &group);
-        CALM_TRY(calm_assemble_group(ctx, model, plan, &group, &sublayer[s]));
+        sublayer_weights(block, s, &set);
+        CALM_TRY(calm_assemble_fold_set(ctx, model, plan, &set, &sublayer[s]));
     }
     return CALM_OK;
 }
 
 calm_status calm_assemble_expert(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, const calm_block *block,
-                                 size_t expert, calm_weight weight[CALM_N_ROLES], calm_qgroup *out)
+                                 size_t expert, calm_weight weight[CALM_N_ROLES], calm_fold_set *out)
 {
-    const calm_group_ref group = {block, CALM_SUBLAYER_MLP, (long)expert, weight};
+    const calm_fold_set_ref set = {block, CALM_SUBLAYER_MLP, (long)expert, weight};
     CALM_TRY(block->moe.load(block->moe.user, ctx, block->index, expert, weight));
-    return calm_assemble_group(ctx, model, plan, &group, out);
+    return calm_assemble_fold_set(ctx, model, plan, &set, out);
 }
 
 /* ---- in place of the float weights ---- */
@@ -326,7 +328,7 @@ static calm_status dequantize(calm_ctx *ctx, const calm_qlinear *linear, const f
     return CALM_OK;
 }
 
-calm_status calm_qgroup_apply(calm_ctx *ctx, const calm_qgroup *assembled, calm_weight *weights, calm_norm *norm)
+calm_status calm_fold_set_apply(calm_ctx *ctx, const calm_fold_set *assembled, calm_weight *weights, calm_norm *norm)
 {
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
         const calm_qlinear *linear = &assembled->linear[role];
@@ -356,7 +358,7 @@ calm_status calm_qgroup_apply(calm_ctx *ctx, const calm_qgroup *assembled, calm_
     return CALM_OK;
 }
 
-size_t calm_qgroup_apply_bytes(const calm_model *model, size_t begin, size_t end, bool scaled)
+size_t calm_fold_set_apply_bytes(const calm_model *model, size_t begin, size_t end, bool scaled)
 {
     const calm_layout *layout = calm_model_layout(model);
     size_t bytes = 0;
@@ -381,23 +383,23 @@ static calm_status load_quantized(void *user, calm_ctx *ctx, size_t index, size_
                                   calm_weight weight[CALM_N_ROLES])
 {
     const expert_override *override = user;
-    calm_qgroup assembled;
+    calm_fold_set assembled;
     (void)index;
     CALM_TRY(calm_assemble_expert(ctx, override->plan.model, override->plan.plan, &override->block, expert, weight,
                                   &assembled));
-    return calm_qgroup_apply(ctx, &assembled, weight, NULL);
+    return calm_fold_set_apply(ctx, &assembled, weight, NULL);
 }
 
 calm_status calm_plan_apply(void *plan_override, calm_ctx *ctx, size_t index, calm_block *block)
 {
     const calm_plan_override *override = plan_override;
-    calm_group_ref group;
-    calm_qgroup assembled;
+    calm_fold_set_ref set;
+    calm_fold_set assembled;
     (void)index;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
-        calm_weight *weight = sublayer_weights(block, s, &group);
-        CALM_TRY(calm_assemble_group(ctx, override->model, override->plan, &group, &assembled));
-        CALM_TRY(calm_qgroup_apply(ctx, &assembled, weight, &block->norm[s][CALM_NORM_IN]));
+        calm_weight *weight = sublayer_weights(block, s, &set);
+        CALM_TRY(calm_assemble_fold_set(ctx, override->model, override->plan, &set, &assembled));
+        CALM_TRY(calm_fold_set_apply(ctx, &assembled, weight, &block->norm[s][CALM_NORM_IN]));
     }
     if (!block->moe.router)
         return CALM_OK;

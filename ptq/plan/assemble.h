@@ -16,7 +16,7 @@
 #include "ptq/plan/plan.h"
 #include "ptq/model/model.h"
 
-/* One linear of an assembled group. */
+/* One linear of an assembled fold set. */
 typedef struct calm_qlinear {
     bool quantized;
     calm_scheme scheme;
@@ -30,24 +30,25 @@ typedef struct calm_qlinear {
 } calm_qlinear;
 
 /* The jobs that fold into each other: a block's attention, its dense MLP, or one expert. */
-typedef struct calm_qgroup {
+typedef struct calm_fold_set {
     calm_qlinear linear[CALM_N_ROLES];
     float *norm, *norm_bias;    /* [D] of the norm before it, folded, as the checkpoint stores them; NULL: unchanged */
-} calm_qgroup;
+} calm_fold_set;
 
 /* Load block `index` and assemble its attention and its MLP (of a mixture the shared expert).  `block` keeps the float
  * weights.  In ctx->out.  CALM_EFORMAT: a fetched job does not fit the block, or has an input scale that cannot be
  * folded. CALM_ENUMERIC: a folded scale is out of range. */
 calm_status calm_assemble_block(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, size_t index,
-                                calm_block *block, calm_qgroup sublayer[CALM_N_SUBLAYERS]);
+                                calm_block *block, calm_fold_set sublayer[CALM_N_SUBLAYERS]);
 
 /* Load one expert of a block, its float weights into `weight`, and assemble it.  Fails as calm_assemble_block. */
 calm_status calm_assemble_expert(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, const calm_block *block,
-                                 size_t expert, calm_weight weight[CALM_N_ROLES], calm_qgroup *out);
+                                 size_t expert, calm_weight weight[CALM_N_ROLES], calm_fold_set *out);
 
-/* Bytes that assembling a group holds of ctx->scratch at most, besides a few names, for jobs begin .. end - 1 that are
- * all quantized to `scheme`. */
-size_t calm_assemble_group_scratch_bytes(const calm_model *model, size_t begin, size_t end, const calm_scheme *scheme);
+/* Bytes that assembling a fold set holds of ctx->scratch at most, besides a few names, for jobs begin .. end - 1 that
+ * are all quantized to `scheme`. */
+size_t calm_assemble_fold_set_scratch_bytes(const calm_model *model, size_t begin, size_t end,
+                                            const calm_scheme *scheme);
 
 /* Bytes of a block's float weights and of what is assembled of them, without experts; and those of one expert, 0 in
  * a dense block. */
@@ -64,6 +65,6 @@ calm_status calm_plan_apply(void *plan_override, calm_ctx *ctx, size_t index, ca
 
 /* Bytes that the replaced weights of jobs begin .. end - 1, all quantized, take of ctx->out beside what assembly
  * leaves there. */
-size_t calm_qgroup_apply_bytes(const calm_model *model, size_t begin, size_t end, bool scaled);
+size_t calm_fold_set_apply_bytes(const calm_model *model, size_t begin, size_t end, bool scaled);
 
 #endif

@@ -5,27 +5,27 @@
 
 #include "ptq/plan/assemble.h"
 
-/* Which group of which block, and its float weights. */
-typedef struct calm_group_ref {
+/* Which fold set of which block, and its float weights. */
+typedef struct calm_fold_set_ref {
     const calm_block *block;
     calm_sublayer sublayer;
     long expert;               /* CALM_NO_EXPERT, CALM_SHARED_EXPERT or its number */
     const calm_weight *weight; /* [CALM_N_ROLES] */
-} calm_group_ref;
+} calm_fold_set_ref;
 
-/* Assemble a group into ctx->out.
+/* Assemble a fold set into ctx->out.
  * CALM_EFORMAT: a fetched job does not fit the block, or has an input scale that cannot be folded.  CALM_ENUMERIC: a
  * folded scale is out of range. */
-calm_status calm_assemble_group(calm_ctx *ctx, const calm_model *model, const calm_plan *plan,
-                                const calm_group_ref *group, calm_qgroup *out);
+calm_status calm_assemble_fold_set(calm_ctx *ctx, const calm_model *model, const calm_plan *plan,
+                                const calm_fold_set_ref *set, calm_fold_set *out);
 
-/* Bytes that calm_assemble_group leaves in ctx->out at most, for jobs begin .. end - 1 that are all quantized to
+/* Bytes that calm_assemble_fold_set leaves in ctx->out at most, for jobs begin .. end - 1 that are all quantized to
  * `scheme`, with input scales or without. */
-size_t calm_assemble_group_bytes(const calm_model *model, size_t begin, size_t end, const calm_scheme *scheme,
+size_t calm_assemble_fold_set_bytes(const calm_model *model, size_t begin, size_t end, const calm_scheme *scheme,
                                  bool scaled);
 
 /* Replace the float weights by the assembled ones, as a reader of the checkpoint computes them (ctx->out): in weight
  * [CALM_N_ROLES] and in the norm (NULL for an expert). */
-calm_status calm_qgroup_apply(calm_ctx *ctx, const calm_qgroup *assembled, calm_weight *weight, calm_norm *norm);
+calm_status calm_fold_set_apply(calm_ctx *ctx, const calm_fold_set *assembled, calm_weight *weight, calm_norm *norm);
 
 #endif

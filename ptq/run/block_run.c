@@ -126,7 +126,7 @@ static calm_captured describe(const block_run *run, const calm_capture *capture)
     const calm_layout *layout = calm_model_layout(run->p->in.model);
     calm_captured out = {.capture = capture};
     /* Job kinds are unique within a sublayer or expert, so the kind alone finds the job. */
-    calm_layout_group(layout, run->index, capture->sublayer, capture->expert, &out.begin, &out.end);
+    calm_layout_fold_set(layout, run->index, capture->sublayer, capture->expert, &out.begin, &out.end);
     for (size_t job = out.begin; job < out.end; job++)
         out.job[layout->jobs[job].kind] = job;
     return out;
@@ -212,7 +212,7 @@ static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublay
     size_t begin, end;
     calm_arena arena, *caller = ctx->out;
     calm_status status = CALM_OK;
-    calm_layout_group(layout, run->index, sublayer, expert, &begin, &end);
+    calm_layout_fold_set(layout, run->index, sublayer, expert, &begin, &end);
     for (size_t job = begin; job < end; job++)
         todo |= wanted(run->p, job) ? 1u << layout->jobs[job].kind : 0;
     const bool units = calm_unit_missing(run->p, begin, end, CALM_POINT_SUBLAYER);
@@ -267,7 +267,7 @@ static bool wave_wanted(const block_run *run, size_t first, size_t n)
     bool todo = run->activations;
     for (size_t e = first; e < first + n && !todo; e++) {
         size_t begin, end;
-        calm_layout_group(layout, run->index, CALM_SUBLAYER_MLP, (long)e, &begin, &end);
+        calm_layout_fold_set(layout, run->index, CALM_SUBLAYER_MLP, (long)e, &begin, &end);
         for (size_t job = begin; job < end; job++)
             todo |= wanted(run->p, job);
         todo |= calm_unit_missing(run->p, begin, end, CALM_POINT_SUBLAYER);

@@ -226,7 +226,7 @@ static void add_dense(const estimate *e, size_t block, calm_sublayer sublayer, l
 {
     const calm_capture_shape shape = capture_shape(e, sublayer, expert);
     size_t begin, end, step;
-    calm_layout_group(e->layout, block, sublayer, expert, &begin, &end);
+    calm_layout_fold_set(e->layout, block, sublayer, expert, &begin, &end);
     const unsigned first = wants_point(e, CALM_POINT_SUBLAYER) ? 1u << e->layout->jobs[begin].kind : 0;
     const size_t units = unit_bytes(e, begin, end, &shape);
     step = e->knobs->job_by_job ? 1 : end - begin;
@@ -259,7 +259,7 @@ static void add_wave(const estimate *e, size_t block, size_t held, size_t n, siz
     shape.rows = rows;
     shape.score_rows = score_rows;
     shape.most_rows = calm_moe_most_tokens(&e->config->moe, e->rows);
-    calm_layout_group(e->layout, block, CALM_SUBLAYER_MLP, 0, &begin, &end);
+    calm_layout_fold_set(e->layout, block, CALM_SUBLAYER_MLP, 0, &begin, &end);
     const group_needs needs = measure_group(e, begin, end, &shape);
     const size_t weights = n * calm_model_load_jobs_bytes(e->p->in.model, begin, end);
     add_steps(e, &needs, n, held + weights + n * (sizeof(calm_capture) + sizeof(calm_captured)),
@@ -351,13 +351,13 @@ static size_t planned_block_bytes(const estimate *e, size_t block, size_t n_wind
         size_t expert = 0;
         if (outside < end)
             expert = calm_assembled_expert_bytes(model, block, scheme, e->scaled) +
-                     calm_qgroup_apply_bytes(model, outside, expert_end, e->scaled) +
-                     calm_assemble_group_scratch_bytes(model, outside, expert_end, scheme);
-        raise_to(&then, calm_assemble_group_scratch_bytes(model, begin, outside, scheme));
+                     calm_fold_set_apply_bytes(model, outside, expert_end, e->scaled) +
+                     calm_assemble_fold_set_scratch_bytes(model, outside, expert_end, scheme);
+        raise_to(&then, calm_assemble_fold_set_scratch_bytes(model, begin, outside, scheme));
         raise_to(&then, calm_batch_block_scratch_bytes(e->config, block, n_windows, longest, expert, scheme->act_bits,
                                                     e->n_threads));
         raise_to(&most, calm_assembled_block_bytes(model, block, scheme, e->scaled) +
-                         calm_qgroup_apply_bytes(model, begin, outside, e->scaled) + then);
+                         calm_fold_set_apply_bytes(model, begin, outside, e->scaled) + then);
     }
     return most;
 }

@@ -120,9 +120,9 @@ static void round_minimum(const calm_qlinear *linear, float *w)
 static void check_weights(const opened *in, const tiny_plan *p, const calm_block *floats, calm_sublayer sublayer,
                           long expert, const calm_weight expected[CALM_N_ROLES])
 {
-    const calm_group_ref group = {floats, sublayer, expert, tiny_plan_weights(floats, expert)};
-    calm_qgroup assembled;
-    ck_ok(calm_assemble_group(ctx, p->model, &p->plan, &group, &assembled));
+    const calm_fold_set_ref group = {floats, sublayer, expert, tiny_plan_weights(floats, expert)};
+    calm_fold_set assembled;
+    ck_ok(calm_assemble_fold_set(ctx, p->model, &p->plan, &group, &assembled));
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
         const calm_weight *e = &expected[role];
         if (!e->w || calm_job_sublayer(calm_role_job(role)) != sublayer)

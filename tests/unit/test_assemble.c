@@ -51,10 +51,10 @@ static calm_qjob *qjob_of(bench *b, calm_job_kind kind)
     return &b->p.qjobs[job_of(b, kind)];
 }
 
-static calm_status assemble(const bench *b, calm_sublayer sublayer, calm_qgroup *out)
+static calm_status assemble(const bench *b, calm_sublayer sublayer, calm_fold_set *out)
 {
-    const calm_group_ref group = {&b->block, sublayer, CALM_NO_EXPERT, b->block.weight};
-    return calm_assemble_group(ctx, b->p.model, &b->p.plan, &group, out);
+    const calm_fold_set_ref group = {&b->block, sublayer, CALM_NO_EXPERT, b->block.weight};
+    return calm_assemble_fold_set(ctx, b->p.model, &b->p.plan, &group, out);
 }
 
 /* Output of the block on random rows. */
@@ -138,7 +138,7 @@ static void take_applied_scales(bench *b, calm_dtype dtype)
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
         const calm_norm *norm = &b->block.norm[s][CALM_NORM_IN];
         calm_qjob *q = qjob_of(b, s == CALM_SUBLAYER_ATTENTION ? CALM_JOB_QKV : CALM_JOB_GATE_UP);
-        calm_qgroup assembled;
+        calm_fold_set assembled;
         if (!q->in_scale || norm->kind != CALM_NORM_RMS_PLUS_ONE)
             continue;
         ck_ok(assemble(b, s, &assembled));
@@ -308,7 +308,7 @@ TEST(folded_values_are_storable)
     bench b;
     new_bench(&b, &tiny_default, "w4a16_g16", ALL_JOBS, TINY_GENERAL);
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
-        calm_qgroup assembled;
+        calm_fold_set assembled;
         ck_ok(assemble(&b, s, &assembled));
         for (size_t i = 0; i < 32; i++)
             ck_assert(assembled.norm[i] == calm_bf16_to_f32(calm_f32_to_bf16(assembled.norm[i])));
@@ -343,7 +343,7 @@ END_OF_TEST
 
 static void refused(const bench *b, calm_sublayer sublayer, calm_status status, const char *words)
 {
-    calm_qgroup assembled;
+    calm_fold_set assembled;
     ck_fails(assemble(b, sublayer, &assembled), status, words);
 }
 
@@ -389,22 +389,22 @@ static void check_memory(const bench *b, const calm_scheme *scheme, calm_sublaye
     const calm_layout *layout = calm_model_layout(b->p.model);
     calm_weight weight[CALM_N_ROLES];
     calm_norm norm = b->block.norm[s][CALM_NORM_IN];
-    calm_qgroup assembled;
+    calm_fold_set assembled;
     size_t begin, end, unscaled = 0;
     memcpy(weight, tiny_plan_weights(&b->block, expert), sizeof weight);
-    calm_layout_group(layout, 1, s, expert, &begin, &end);
+    calm_layout_fold_set(layout, 1, s, expert, &begin, &end);
     for (size_t j = begin; j < end; j++)
         unscaled += scaled && !layout->jobs[j].can_absorb ? CALM_BYTES(float, layout->jobs[j].in) : 0;
-    const calm_group_ref group = {&b->block, s, expert, weight};
+    const calm_fold_set_ref group = {&b->block, s, expert, weight};
     test_memory_begin();
-    ck_ok(calm_assemble_group(ctx, b->p.model, &b->p.plan, &group, &assembled));
+    ck_ok(calm_assemble_fold_set(ctx, b->p.model, &b->p.plan, &group, &assembled));
     const test_memory found = test_memory_end();
-    ck_assert_uint_eq(found.out + unscaled, calm_assemble_group_bytes(b->p.model, begin, end, scheme, scaled));
-    const size_t held = calm_assemble_group_scratch_bytes(b->p.model, begin, end, scheme);
+    ck_assert_uint_eq(found.out + unscaled, calm_assemble_fold_set_bytes(b->p.model, begin, end, scheme, scaled));
+    const size_t held = calm_assemble_fold_set_scratch_bytes(b->p.model, begin, end, scheme);
     ck_assert(found.scratch >= held && found.scratch <= held + 8 * CALM_BYTES(char, 64));    /* names */
-    ck_ok(calm_assemble_group(ctx, b->p.model, &b->p.plan, &group, &assembled));
-    ck_memory(calm_qgroup_apply(ctx, &assembled, weight, expert < 0 ? &norm : NULL),
-              calm_qgroup_apply_bytes(b->p.model, begin, end, scaled), 0);
+    ck_ok(calm_assemble_fold_set(ctx, b->p.model, &b->p.plan, &group, &assembled));
+    ck_memory(calm_fold_set_apply(ctx, &assembled, weight, expert < 0 ? &norm : NULL),
+              calm_fold_set_apply_bytes(b->p.model, begin, end, scaled), 0);
 }
 
 TEST(memory)
@@ -427,7 +427,7 @@ TEST(memory)
                 check_memory(&b, &scheme, CALM_SUBLAYER_MLP, 3, scaled);
             for (size_t j = b.first; j < b.end; j++)
                 all += calm_model_layout(b.p.model)->jobs[j].expert < 0
-                           ? calm_assemble_group_bytes(b.p.model, j, j + 1, &scheme, scaled) : 0;
+                           ? calm_assemble_fold_set_bytes(b.p.model, j, j + 1, &scheme, scaled) : 0;
             for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
                 all += calm_model_load_sublayer_bytes(b.p.model, 1, s);
             ck_assert_uint_eq(calm_assembled_block_bytes(b.p.model, 1, &scheme, scaled), all);

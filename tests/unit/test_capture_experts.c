@@ -464,7 +464,7 @@ static void check_memory(bench *b, const calm_capture_options *options, calm_moe
         calm_capture out;
         shape.rows = shape.most_rows = routing->begin[e + 1] - routing->begin[e];
         shape.score_rows = routing->window[e * (routing->n_windows + 1) + options->score_windows] - routing->begin[e];
-        calm_layout_group(calm_model_layout(b->model), 0, CALM_SUBLAYER_MLP, (long)e, &begin, &end);
+        calm_layout_fold_set(calm_model_layout(b->model), 0, CALM_SUBLAYER_MLP, (long)e, &begin, &end);
         if (!shape.rows || !shape.score_rows)
             continue;
         const size_t left = calm_capture_experts_bytes(&shape, options, 1) +

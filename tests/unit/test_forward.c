@@ -226,7 +226,8 @@ TEST(memory)
         ck_ok(calm_rope_init(ctx, config, 70, &rope));
         ck_ok(calm_model_load_block(ctx, model, 1, &block));
         ck_ok(calm_batch_embed(ctx, model, &windows, 0, 4, ctx->out, NULL, &batch));
-        calm_layout_group(calm_model_layout(model), 1, CALM_SUBLAYER_MLP, mixture ? 0 : CALM_NO_EXPERT, &begin, &end);
+        calm_layout_fold_set(calm_model_layout(model), 1, CALM_SUBLAYER_MLP, mixture ? 0 : CALM_NO_EXPERT, &begin,
+                             &end);
         const size_t expert = mixture ? calm_model_load_jobs_bytes(model, begin, end) : 0;
         for (int threads = 1; threads <= 2; threads++) {
             ctx->n_threads = threads;

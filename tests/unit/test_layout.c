@@ -124,19 +124,19 @@ TEST(groups)
 {
     const calm_layout layout = build("qwen2_moe", "mlp_only_layers", "[0]");
     size_t begin, end;
-    calm_layout_group(&layout, 0, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT, &begin, &end);
+    calm_layout_fold_set(&layout, 0, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT, &begin, &end);
     ck_assert(begin == 0 && end == 2);
-    calm_layout_group(&layout, 0, CALM_SUBLAYER_MLP, CALM_NO_EXPERT, &begin, &end);
+    calm_layout_fold_set(&layout, 0, CALM_SUBLAYER_MLP, CALM_NO_EXPERT, &begin, &end);
     ck_assert(begin == 2 && end == 4);
-    calm_layout_group(&layout, 1, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT, &begin, &end);
+    calm_layout_fold_set(&layout, 1, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT, &begin, &end);
     ck_assert(begin == 4 && end == 6);
-    calm_layout_group(&layout, 1, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT, &begin, &end);
+    calm_layout_fold_set(&layout, 1, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT, &begin, &end);
     ck_assert(begin == 6 && end == 8);
-    calm_layout_group(&layout, 1, CALM_SUBLAYER_MLP, 0, &begin, &end);
+    calm_layout_fold_set(&layout, 1, CALM_SUBLAYER_MLP, 0, &begin, &end);
     ck_assert(begin == 8 && end == 10);
-    calm_layout_group(&layout, 1, CALM_SUBLAYER_MLP, 4, &begin, &end);
+    calm_layout_fold_set(&layout, 1, CALM_SUBLAYER_MLP, 4, &begin, &end);
     ck_assert(begin == 16 && end == 18);
-    calm_layout_group(&layout, 1, CALM_SUBLAYER_MLP, CALM_NO_EXPERT, &begin, &end);    /* nothing */
+    calm_layout_fold_set(&layout, 1, CALM_SUBLAYER_MLP, CALM_NO_EXPERT, &begin, &end);    /* nothing */
     ck_assert(begin == end);
 }
 END_OF_TEST

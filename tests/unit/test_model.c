@@ -384,7 +384,7 @@ TEST(memory)
             ck_assert_uint_eq(test_memory_end().out, all);
             ck_assert_int_eq(block.moe.router != NULL, config->moe.n_experts > 0);
             if (block.moe.router) {
-                calm_layout_group(calm_model_layout(model), 1, CALM_SUBLAYER_MLP, 3, &begin, &end);
+                calm_layout_fold_set(calm_model_layout(model), 1, CALM_SUBLAYER_MLP, 3, &begin, &end);
                 test_memory_begin();
                 ck_ok(block.moe.load(block.moe.user, ctx, 1, 3, weight));
                 ck_assert_uint_eq(test_memory_end().out, calm_model_load_jobs_bytes(model, begin, end));
