@@ -165,13 +165,13 @@ static size_t next_above(const float *restrict x, size_t from, size_t n, int32_t
 }
 
 /* What an element must exceed to be among the largest, as bits. */
-static int32_t top_limit(const calm_act_acc *acc)
+static int32_t top_limit(const calm_actstat_acc *acc)
 {
     return acc->n_top < CALM_ACT_TOP ? -1 : abs_bits(&acc->top[CALM_ACT_TOP - 1].value);
 }
 
 /* Insert behind all that are at least as large. */
-static void insert_peak(calm_act_acc *acc, calm_act_peak peak)
+static void insert_peak(calm_actstat_acc *acc, calm_actstat_peak peak)
 {
     size_t at = acc->n_top < CALM_ACT_TOP ? acc->n_top++ : CALM_ACT_TOP - 1;
     for (; at > 0 && fabsf(acc->top[at - 1].value) < fabsf(peak.value); at--)
@@ -180,23 +180,23 @@ static void insert_peak(calm_act_acc *acc, calm_act_peak peak)
 }
 
 /* Put the row's elements that belong among the largest into the list, which raises the limit as it fills. */
-static void add_peaks(calm_act_acc *acc, const float *x, uint32_t window, uint32_t token)
+static void add_peaks(calm_actstat_acc *acc, const float *x, uint32_t window, uint32_t token)
 {
     size_t n = acc->channels;
     for (size_t j = next_above(x, 0, n, top_limit(acc)); j < n; j = next_above(x, j + 1, n, top_limit(acc)))
-        insert_peak(acc, (calm_act_peak){x[j], window, token, (uint32_t)j});
+        insert_peak(acc, (calm_actstat_peak){x[j], window, token, (uint32_t)j});
 }
 
 /* ---- accumulating ---- */
 
-size_t calm_act_init_bytes(size_t capacity)
+size_t calm_actstat_init_bytes(size_t capacity)
 {
     return 3 * CALM_BYTES(float, capacity);
 }
 
-calm_status calm_act_init(calm_ctx *ctx, calm_arena *arena, size_t channels, size_t capacity, calm_act_acc *acc)
+calm_status calm_actstat_init(calm_ctx *ctx, calm_arena *arena, size_t channels, size_t capacity, calm_actstat_acc *acc)
 {
-    *acc = (calm_act_acc){.channels = channels, .capacity = capacity, .min = INFINITY, .max = -INFINITY};
+    *acc = (calm_actstat_acc){.channels = channels, .capacity = capacity, .min = INFINITY, .max = -INFINITY};
     if (channels == 0 || channels > INT32_MAX)
         return calm_fail(ctx, CALM_EARG, "activation statistics: %zu channels, expected 1 to %d", channels, INT32_MAX);
     CALM_TRY(CALM_NEW(ctx, arena, acc->peak, capacity));
@@ -205,7 +205,7 @@ calm_status calm_act_init(calm_ctx *ctx, calm_arena *arena, size_t channels, siz
 }
 
 /* The figures of one token, from the moments of its row. */
-static void add_token(calm_act_acc *acc, const float *x, const moments *row)
+static void add_token(calm_actstat_acc *acc, const float *x, const moments *row)
 {
     double rms = sqrt(row->sumsq / (double)acc->channels), peak = fmax(-(double)row->min, (double)row->max);
     /* The median of |x| lies below its mean in every activation seen; two thirds is near the normal distribution's. */
@@ -220,7 +220,7 @@ static void add_token(calm_act_acc *acc, const float *x, const moments *row)
 }
 
 /* Add one token to everything but the histogram. */
-static calm_status add_row(calm_ctx *ctx, calm_act_acc *acc, const float *x, uint32_t window, uint32_t token)
+static calm_status add_row(calm_ctx *ctx, calm_actstat_acc *acc, const float *x, uint32_t window, uint32_t token)
 {
     moments row;
     row_moments(x, acc->channels, &row);
@@ -246,7 +246,7 @@ static calm_status add_row(calm_ctx *ctx, calm_act_acc *acc, const float *x, uin
 }
 
 /* The arrays of figures per token do not grow. */
-static calm_status check_room(calm_ctx *ctx, const calm_act_acc *acc, size_t n)
+static calm_status check_room(calm_ctx *ctx, const calm_actstat_acc *acc, size_t n)
 {
     if (n > acc->capacity - acc->n_tokens)
         return calm_fail(ctx, CALM_EARG, "activation statistics: %zu + %zu tokens, room for %zu", acc->n_tokens, n,
@@ -255,14 +255,15 @@ static calm_status check_room(calm_ctx *ctx, const calm_act_acc *acc, size_t n)
 }
 
 /* Rows from `places`, or one after the other from `first` when that is NULL. */
-static calm_status add_rows(calm_ctx *ctx, calm_act_acc *acc, const float *x, size_t n, calm_act_place first,
-                            const calm_act_place *places)
+static calm_status add_rows(calm_ctx *ctx, calm_actstat_acc *acc, const float *x, size_t n, calm_actstat_place first,
+                            const calm_actstat_place *places)
 {
     calm_status status = CALM_OK;
     calm_histogram histogram = {0};
     CALM_TRY(check_room(ctx, acc, n));
     for (size_t t = 0; t < n && status == CALM_OK; t++) {
-        const calm_act_place at = places ? places[t] : (calm_act_place){first.window, first.token + (uint32_t)t};
+        const calm_actstat_place at = places ? places[t]
+                                             : (calm_actstat_place){first.window, first.token + (uint32_t)t};
         status = add_row(ctx, acc, x + t * acc->channels, at.window, at.token);
         if (status == CALM_OK)
             calm_histogram_add(&histogram, x + t * acc->channels, acc->channels);
@@ -274,19 +275,19 @@ static calm_status add_rows(calm_ctx *ctx, calm_act_acc *acc, const float *x, si
     return status;
 }
 
-calm_status calm_act_add(calm_ctx *ctx, calm_act_acc *acc, const float *x, size_t n, uint32_t window,
+calm_status calm_actstat_add(calm_ctx *ctx, calm_actstat_acc *acc, const float *x, size_t n, uint32_t window,
                          uint32_t first_token)
 {
-    return add_rows(ctx, acc, x, n, (calm_act_place){window, first_token}, NULL);
+    return add_rows(ctx, acc, x, n, (calm_actstat_place){window, first_token}, NULL);
 }
 
-calm_status calm_act_add_places(calm_ctx *ctx, calm_act_acc *acc, const float *x, size_t n,
-                                const calm_act_place *places)
+calm_status calm_actstat_add_places(calm_ctx *ctx, calm_actstat_acc *acc, const float *x, size_t n,
+                                const calm_actstat_place *places)
 {
-    return add_rows(ctx, acc, x, n, (calm_act_place){0, 0}, places);
+    return add_rows(ctx, acc, x, n, (calm_actstat_place){0, 0}, places);
 }
 
-calm_status calm_act_merge(calm_ctx *ctx, calm_act_acc *into, const calm_act_acc *from)
+calm_status calm_actstat_merge(calm_ctx *ctx, calm_actstat_acc *into, const calm_actstat_acc *from)
 {
     if (into->channels != from->channels)
         return calm_fail(ctx, CALM_EARG, "activation statistics: %zu channels, expected %zu", from->channels,
@@ -322,7 +323,7 @@ static double deviation(double sum, double sumsq, double n)
 }
 
 /* Figures over tokens.  The deviation is taken in a second pass: ratios span nine orders of magnitude. */
-static void summarize_tokens(const calm_act_acc *acc, calm_act_summary *out)
+static void summarize_tokens(const calm_actstat_acc *acc, calm_actstat_summary *out)
 {
     double sum = 0, sumsq = 0, n = (double)acc->n_tokens;
     for (size_t t = 0; t < acc->n_tokens; t++) {
@@ -339,10 +340,10 @@ static void summarize_tokens(const calm_act_acc *acc, calm_act_summary *out)
     out->crest_median = median(acc->crest, acc->n_tokens);
 }
 
-void calm_act_summarize(const calm_act_acc *acc, calm_act_summary *out)
+void calm_actstat_summarize(const calm_actstat_acc *acc, calm_actstat_summary *out)
 {
     double n = (double)acc->count;
-    *out = (calm_act_summary){.count = acc->count, .zeros = acc->zeros, .n_tokens = acc->n_tokens,
+    *out = (calm_actstat_summary){.count = acc->count, .zeros = acc->zeros, .n_tokens = acc->n_tokens,
                               .n_massive = acc->n_massive, .channels = acc->channels};
     if (acc->count == 0)
         return;
@@ -354,6 +355,6 @@ void calm_act_summarize(const calm_act_acc *acc, calm_act_summary *out)
     out->max = acc->max;
     out->max_abs = fmax(-out->min, out->max);
     for (size_t i = 0; i < CALM_ACT_QUANTILES; i++)
-        out->quantile[i] = calm_act_quantile(acc->histogram, quantiles[i]);
+        out->quantile[i] = calm_actstat_quantile(acc->histogram, quantiles[i]);
     summarize_tokens(acc, out);
 }

@@ -14,29 +14,29 @@
 #define CALM_ACT_QUANTILES 6     /* q25, median, q75, q90, q99, q99.9 of |x|, zeros apart */
 
 /* One of the largest |x|. */
-typedef struct calm_act_peak {
+typedef struct calm_actstat_peak {
     float value;                 /* with sign */
     uint32_t window, token, channel;
-} calm_act_peak;
+} calm_actstat_peak;
 
 /* Accumulator over windows.  `peak` and `ratio` hold one value per token seen so far. */
-typedef struct calm_act_acc {
+typedef struct calm_actstat_acc {
     size_t channels;                      /* D                                                    */
     uint64_t count, zeros;                /* elements, and those equal to 0                       */
     double sum, sumsq, sumabs;
     float min, max;                       /* +-infinity before the first element                  */
     uint64_t histogram[CALM_ACT_BINS];    /* of log10 |x| over [-8, 8), clipped to the ends       */
-    calm_act_peak top[CALM_ACT_TOP];      /* by falling |x|, ties by position                     */
+    calm_actstat_peak top[CALM_ACT_TOP];      /* by falling |x|, ties by position                     */
     size_t n_top;
     size_t n_tokens, capacity;
     float *peak;                          /* [n_tokens] m_t = max |x_t|                           */
     float *ratio;                         /* [n_tokens] r_t = m_t / median |x_t|, at most 1e9     */
     float *crest;                         /* [n_tokens] m_t / rms(x_t), 0 for a zero token        */
     size_t n_massive;                     /* tokens with m_t > 100 and r_t > 1000                 */
-} calm_act_acc;
+} calm_actstat_acc;
 
 /* The figures of a finished hook point. */
-typedef struct calm_act_summary {
+typedef struct calm_actstat_summary {
     uint64_t count, zeros;
     size_t n_tokens, n_massive, channels;
     double mean, std, mean_abs, rms, min, max, max_abs;
@@ -44,35 +44,36 @@ typedef struct calm_act_summary {
     double peak_median;                                       /* of m_t over tokens               */
     double ratio_median, ratio_max, ratio_mean, ratio_std;    /* of r_t over tokens               */
     double crest_median, crest_max;                           /* of max|x_t| / rms(x_t)           */
-} calm_act_summary;
+} calm_actstat_summary;
 
 /* Empty accumulator for D >= 1 channels and at most `capacity` tokens; its arrays live in `arena`, the struct is the
  * caller's.  CALM_ENOMEM. */
-calm_status calm_act_init(calm_ctx *ctx, calm_arena *arena, size_t channels, size_t capacity, calm_act_acc *acc);
+calm_status calm_actstat_init(calm_ctx *ctx, calm_arena *arena, size_t channels, size_t capacity,
+                              calm_actstat_acc *acc);
 
 /* What it takes of `arena`. */
-size_t calm_act_init_bytes(size_t capacity);
+size_t calm_actstat_init_bytes(size_t capacity);
 
 /* Add X [n, D] (row stride D): tokens first_token .. of window `window`.  Tokens must come in the order of (window,
  * token), which is how ties among the largest |x| are broken.  CALM_ENUMERIC, with position, when a value is not finite
  * (`acc` then holds the rows before it); CALM_EARG when more than `capacity` tokens would be held. */
-calm_status calm_act_add(calm_ctx *ctx, calm_act_acc *acc, const float *x, size_t n, uint32_t window,
+calm_status calm_actstat_add(calm_ctx *ctx, calm_actstat_acc *acc, const float *x, size_t n, uint32_t window,
                          uint32_t first_token);
 
 /* Where a row came from. */
-typedef struct calm_act_place {
+typedef struct calm_actstat_place {
     uint32_t window, token;
-} calm_act_place;
+} calm_actstat_place;
 
 /* The same for rows from here and there: row t is token places[t].token of window places[t].window. */
-calm_status calm_act_add_places(calm_ctx *ctx, calm_act_acc *acc, const float *x, size_t n,
-                                const calm_act_place *places);
+calm_status calm_actstat_add_places(calm_ctx *ctx, calm_actstat_acc *acc, const float *x, size_t n,
+                                const calm_actstat_place *places);
 
 /* into += from; equal to having added from's rows after into's, up to the order of the double sums, which is fixed
  * by the order of the merges.  CALM_EARG when the channels differ or into's capacity is exceeded. */
-calm_status calm_act_merge(calm_ctx *ctx, calm_act_acc *into, const calm_act_acc *from);
+calm_status calm_actstat_merge(calm_ctx *ctx, calm_actstat_acc *into, const calm_actstat_acc *from);
 
 /* The figures; all are finite, and 0 when nothing was added. */
-void calm_act_summarize(const calm_act_acc *acc, calm_act_summary *out);
+void calm_actstat_summarize(const calm_actstat_acc *acc, calm_actstat_summary *out);
 
 #endif

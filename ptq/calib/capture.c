@@ -13,7 +13,7 @@
 /* What one window contributes, kept until it is merged in window order. */
 typedef struct window_part {
     calm_channel_sums sums[CALM_N_JOBS];
-    calm_act_acc *activations[CALM_N_HOOKS];
+    calm_actstat_acc *activations[CALM_N_HOOKS];
 } window_part;
 
 typedef struct capture_state {
@@ -58,15 +58,15 @@ static size_t channel_sums_bytes(size_t width)
     return CALM_BYTES(float, width) + 3 * CALM_BYTES(double, width);
 }
 
-size_t calm_act_new_bytes(size_t tokens)
+size_t calm_actstat_new_bytes(size_t tokens)
 {
-    return CALM_BYTES(calm_act_acc, 1) + calm_act_init_bytes(tokens);
+    return CALM_BYTES(calm_actstat_acc, 1) + calm_actstat_init_bytes(tokens);
 }
 
-calm_status calm_act_new(calm_ctx *ctx, calm_arena *arena, size_t width, size_t tokens, calm_act_acc **out)
+calm_status calm_actstat_new(calm_ctx *ctx, calm_arena *arena, size_t width, size_t tokens, calm_actstat_acc **out)
 {
     CALM_TRY(CALM_NEW(ctx, arena, *out, 1));
-    return calm_act_init(ctx, arena, width, tokens, *out);
+    return calm_actstat_init(ctx, arena, width, tokens, *out);
 }
 
 size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
@@ -231,7 +231,7 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
     if (seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT)
         keep_rows(state->out->score_output, state, seen->window, seen->x, seen->n_rows, seen->width);
     if (part->activations[seen->hook])
-        return calm_act_add(ctx, part->activations[seen->hook], seen->x, seen->n_rows, (uint32_t)seen->window, 0);
+        return calm_actstat_add(ctx, part->activations[seen->hook], seen->x, seen->n_rows, (uint32_t)seen->window, 0);
     return CALM_OK;
 }
 
@@ -288,7 +288,7 @@ static calm_status new_results(calm_ctx *ctx, capture_state *state)
     CALM_TRY(calm_job_captures_new(ctx, config, options, out, state->sums));
     for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
         if (watched(state, hook))
-            CALM_TRY(calm_act_new(ctx, ctx->out, calm_hook_width(config, hook, out->expert), state->batch->rows,
+            CALM_TRY(calm_actstat_new(ctx, ctx->out, calm_hook_width(config, hook, out->expert), state->batch->rows,
                                   &out->activations[hook]));
     return CALM_OK;
 }
@@ -316,7 +316,7 @@ static calm_status new_group(calm_ctx *ctx, capture_state *state)
                 CALM_TRY(calm_channel_sums_new(ctx, ctx->scratch, state->out->job[kind].width, &part->sums[kind]));
         for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
             if (watched(state, hook))
-                CALM_TRY(calm_act_new(ctx, ctx->scratch, calm_hook_width(config, hook, state->out->expert),
+                CALM_TRY(calm_actstat_new(ctx, ctx->scratch, calm_hook_width(config, hook, state->out->expert),
                                       calm_batch_tokens(batch, state->first + w), &part->activations[hook]));
     }
     return CALM_OK;
@@ -345,7 +345,7 @@ static calm_status merge_group(calm_ctx *ctx, capture_state *state)
                 merge_sums(&state->sums[kind].total, &part->sums[kind], state->out->job[kind].width);
         for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
             if (part->activations[hook])
-                CALM_TRY(calm_act_merge(ctx, state->out->activations[hook], part->activations[hook]));
+                CALM_TRY(calm_actstat_merge(ctx, state->out->activations[hook], part->activations[hook]));
     }
     return CALM_OK;
 }
@@ -410,7 +410,8 @@ static size_t count_watched(const calm_capture_shape *shape, const calm_capture_
 
 size_t calm_capture_bytes(const calm_capture_shape *shape, const calm_capture_options *options)
 {
-    return calm_job_captures_bytes(shape, options) + count_watched(shape, options) * calm_act_new_bytes(shape->rows);
+    return calm_job_captures_bytes(shape, options)
+           + count_watched(shape, options) * calm_actstat_new_bytes(shape->rows);
 }
 
 /* What a worker holds with one window. */
@@ -446,7 +447,7 @@ size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, cons
     const size_t rows = calm_size_min(shape->rows, n * shape->longest);
     for (size_t i = 0; i < n_grams; i++)
         inputs += CALM_BYTES(float, rows * widths[i]);
-    const size_t each = sums + count_watched(shape, options) * calm_act_new_bytes(shape->longest);
+    const size_t each = sums + count_watched(shape, options) * calm_actstat_new_bytes(shape->longest);
     /* Either the windows run or the matrices are multiplied, not both. */
     return CALM_BYTES(size_t, n + 1) + CALM_BYTES(window_part, n) + inputs + n * each +
            calm_size_max(calm_size_min(n, n_threads) * window_scratch_bytes(shape, options),
@@ -455,24 +456,25 @@ size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, cons
 
 /* ---- rows of whole windows ---- */
 
-size_t calm_act_parts_bytes(size_t n_windows, size_t tokens)
+size_t calm_actstat_parts_bytes(size_t n_windows, size_t tokens)
 {
-    return CALM_BYTES(calm_act_acc *, n_windows) + n_windows * calm_act_new_bytes(tokens);
+    return CALM_BYTES(calm_actstat_acc *, n_windows) + n_windows * calm_actstat_new_bytes(tokens);
 }
 
-calm_status calm_act_parts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, calm_act_acc ***out)
+calm_status calm_actstat_parts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, calm_actstat_acc ***out)
 {
     CALM_TRY(CALM_NEW(ctx, arena, *out, batch->n));
     for (size_t i = 0; i < batch->n; i++)
-        CALM_TRY(calm_act_new(ctx, arena, batch->width, calm_batch_tokens(batch, i), &(*out)[i]));
+        CALM_TRY(calm_actstat_new(ctx, arena, batch->width, calm_batch_tokens(batch, i), &(*out)[i]));
     return CALM_OK;
 }
 
-calm_status calm_act_parts_merge(calm_ctx *ctx, const calm_batch *batch, calm_act_acc *const *parts, calm_act_acc **out)
+calm_status calm_actstat_parts_merge(calm_ctx *ctx, const calm_batch *batch, calm_actstat_acc *const *parts,
+                                     calm_actstat_acc **out)
 {
-    CALM_TRY(calm_act_new(ctx, ctx->out, batch->width, batch->rows, out));
+    CALM_TRY(calm_actstat_new(ctx, ctx->out, batch->width, batch->rows, out));
     for (size_t i = 0; i < batch->n; i++)
-        CALM_TRY(calm_act_merge(ctx, *out, parts[i]));
+        CALM_TRY(calm_actstat_merge(ctx, *out, parts[i]));
     return CALM_OK;
 }
 
@@ -480,7 +482,7 @@ calm_status calm_act_parts_merge(calm_ctx *ctx, const calm_batch *batch, calm_ac
 
 typedef struct rows_task {
     const calm_batch *batch;
-    calm_act_acc **parts;    /* [n] */
+    calm_actstat_acc **parts;    /* [n] */
 } rows_task;
 
 /* Statistics of the rows of one window as they are. */
@@ -490,21 +492,21 @@ static calm_status add_rows(calm_ctx *ctx, size_t i, void *user)
     const size_t n = calm_batch_tokens(task->batch, i);
     float *x;
     CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, calm_batch_row(task->batch, i), n, &x));
-    return calm_act_add(ctx, task->parts[i], x, n, (uint32_t)(task->batch->first + i), 0);
+    return calm_actstat_add(ctx, task->parts[i], x, n, (uint32_t)(task->batch->first + i), 0);
 }
 
 size_t calm_capture_rows_scratch_bytes(size_t n_windows, size_t longest)
 {
-    return calm_act_parts_bytes(n_windows, longest);
+    return calm_actstat_parts_bytes(n_windows, longest);
 }
 
-calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_act_acc **out)
+calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_actstat_acc **out)
 {
     rows_task task = {.batch = batch};
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    CALM_TRY(calm_act_parts_new(ctx, ctx->scratch, batch, &task.parts));
+    CALM_TRY(calm_actstat_parts_new(ctx, ctx->scratch, batch, &task.parts));
     CALM_TRY(calm_parallel_for(ctx, batch->n, add_rows, &task));
-    CALM_TRY(calm_act_parts_merge(ctx, batch, task.parts, out));
+    CALM_TRY(calm_actstat_parts_merge(ctx, batch, task.parts, out));
     calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }

@@ -54,7 +54,7 @@ typedef struct calm_capture {
     calm_job_capture job[CALM_N_JOBS];
     size_t score_rows;                           /* n                                                             */
     float *score_output;                         /* [n, D] as it is added to x; of an expert: before its weight   */
-    calm_act_acc *activations[CALM_N_HOOKS];     /* NULL where there is no such point                             */
+    calm_actstat_acc *activations[CALM_N_HOOKS];     /* NULL where there is no such point                             */
 } calm_capture;
 
 /* Run one sublayer of a block over the whole batch in place and collect into ctx->out.  `expert`: CALM_NO_EXPERT for
@@ -79,7 +79,7 @@ calm_observer calm_moe_watch_observer(calm_moe_watch *watch);
 calm_status calm_moe_watch_end(calm_ctx *ctx, calm_moe_watch *watch, calm_capture *out);
 
 /* Statistics of rows outside the blocks (embedding output, final norm): the batch's hidden rows as they are. */
-calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_act_acc **out);
+calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_actstat_acc **out);
 
 /* ---- memory ---- */
 
@@ -151,16 +151,16 @@ void calm_job_captures_finish(calm_capture *out, const calm_job_sums *sums);
 size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert);
 
 /* Accumulators of hidden rows, one per window of the batch; and all of them merged in order into *out, in ctx->out. */
-calm_status calm_act_parts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, calm_act_acc ***out);
-calm_status calm_act_parts_merge(calm_ctx *ctx, const calm_batch *batch, calm_act_acc *const *parts,
-                                 calm_act_acc **out);
+calm_status calm_actstat_parts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, calm_actstat_acc ***out);
+calm_status calm_actstat_parts_merge(calm_ctx *ctx, const calm_batch *batch, calm_actstat_acc *const *parts,
+                                 calm_actstat_acc **out);
 
 /* An empty accumulator in `arena`, and what it takes of that. */
-calm_status calm_act_new(calm_ctx *ctx, calm_arena *arena, size_t width, size_t tokens, calm_act_acc **out);
-size_t calm_act_new_bytes(size_t tokens);
+calm_status calm_actstat_new(calm_ctx *ctx, calm_arena *arena, size_t width, size_t tokens, calm_actstat_acc **out);
+size_t calm_actstat_new_bytes(size_t tokens);
 
-/* What calm_job_captures_new takes; calm_act_parts_new, for windows of the same length. */
+/* What calm_job_captures_new takes; calm_actstat_parts_new, for windows of the same length. */
 size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_capture_options *options);
-size_t calm_act_parts_bytes(size_t n_windows, size_t tokens);
+size_t calm_actstat_parts_bytes(size_t n_windows, size_t tokens);
 
 #endif

@@ -24,7 +24,7 @@ typedef struct experts_state {
 
 /* Window and token of rows of the batch. */
 static calm_status find_places(calm_ctx *ctx, const calm_batch *batch, const uint32_t *rows, size_t n,
-                               calm_act_place **out)
+                               calm_actstat_place **out)
 {
     size_t window = 0;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *out, n));
@@ -32,8 +32,8 @@ static calm_status find_places(calm_ctx *ctx, const calm_batch *batch, const uin
         /* Rows rise within an expert, so one walk over the windows finds all of them. */
         while (rows[i] >= calm_batch_row(batch, window) + calm_batch_tokens(batch, window))
             window++;
-        (*out)[i] =
-            (calm_act_place){(uint32_t)(batch->first + window), (uint32_t)(rows[i] - calm_batch_row(batch, window))};
+        (*out)[i] = (calm_actstat_place){(uint32_t)(batch->first + window),
+                                         (uint32_t)(rows[i] - calm_batch_row(batch, window))};
     }
     return CALM_OK;
 }
@@ -76,9 +76,9 @@ static calm_status observe_expert(void *user, calm_ctx *ctx, const calm_observat
     if (seen->hook == CALM_HOOK_MLP_OUT)
         keep(state->out->score_output, state, at, seen);
     if (state->out->activations[seen->hook]) {
-        calm_act_place *places;
+        calm_actstat_place *places;
         CALM_TRY(find_places(ctx, state->batch, seen->rows, seen->n_rows, &places));
-        CALM_TRY(calm_act_add_places(ctx, state->out->activations[seen->hook], seen->x, seen->n_rows, places));
+        CALM_TRY(calm_actstat_add_places(ctx, state->out->activations[seen->hook], seen->x, seen->n_rows, places));
     }
     calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
@@ -105,7 +105,7 @@ static calm_status new_results(calm_ctx *ctx, const calm_block *block, expert_st
     calm_capture *out = state->out;
     CALM_TRY(calm_job_captures_new(ctx, config, state->options, out, state->sums));
     for (size_t i = 0; i < N_WATCHED && state->options->activations; i++)
-        CALM_TRY(calm_act_new(ctx, ctx->out, calm_hook_width(config, watched[i], out->expert), out->rows,
+        CALM_TRY(calm_actstat_new(ctx, ctx->out, calm_hook_width(config, watched[i], out->expert), out->rows,
                               &out->activations[watched[i]]));
     return CALM_OK;
 }
@@ -156,14 +156,15 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
 size_t calm_capture_experts_bytes(const calm_capture_shape *shape, const calm_capture_options *options, size_t n)
 {
     const size_t one = calm_job_captures_bytes(shape, options) +
-                       (options->activations ? N_WATCHED * calm_act_new_bytes(shape->rows) : 0);
+                       (options->activations ? N_WATCHED * calm_actstat_new_bytes(shape->rows) : 0);
     return CALM_BYTES(calm_weight[CALM_N_ROLES], n) + n * one;
 }
 
 /* What observe_expert holds: of one hook point's rows after the other, a Gram matrix's product or their places. */
 static size_t observer_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options)
 {
-    size_t most = options->activations ? CALM_BYTES(calm_act_place, calm_size_min(shape->most_rows, CALM_MOE_ROWS)) : 0;
+    size_t most = options->activations ? CALM_BYTES(calm_actstat_place, calm_size_min(shape->most_rows, CALM_MOE_ROWS))
+                                       : 0;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         const size_t width = calm_hook_width(shape->config, calm_job_input(kind), shape->expert);
         if (options->grams && calm_job_sublayer(kind) == CALM_SUBLAYER_MLP && options->jobs & 1u << kind)
@@ -191,13 +192,13 @@ static const calm_hook block_hooks[] = {CALM_HOOK_GATE_UP_IN, CALM_HOOK_MLP_OUT,
 
 struct calm_moe_watch {
     const calm_batch *batch;
-    calm_act_acc **parts[CALM_N_HOOKS];    /* [n] by window */
+    calm_actstat_acc **parts[CALM_N_HOOKS];    /* [n] by window */
 };
 
 size_t calm_moe_watch_bytes(size_t rows, size_t n_windows, size_t longest)
 {
     return CALM_BYTES(calm_moe_watch, 1) +
-           N_BLOCK_HOOKS * (calm_act_parts_bytes(n_windows, longest) + calm_act_new_bytes(rows));
+           N_BLOCK_HOOKS * (calm_actstat_parts_bytes(n_windows, longest) + calm_actstat_new_bytes(rows));
 }
 
 calm_status calm_moe_watch_begin(calm_ctx *ctx, const calm_batch *batch, calm_moe_watch **out)
@@ -205,7 +206,7 @@ calm_status calm_moe_watch_begin(calm_ctx *ctx, const calm_batch *batch, calm_mo
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, 1));
     (*out)->batch = batch;
     for (size_t h = 0; h < N_BLOCK_HOOKS; h++)
-        CALM_TRY(calm_act_parts_new(ctx, ctx->out, batch, &(*out)->parts[block_hooks[h]]));
+        CALM_TRY(calm_actstat_parts_new(ctx, ctx->out, batch, &(*out)->parts[block_hooks[h]]));
     return CALM_OK;
 }
 
@@ -215,7 +216,7 @@ static calm_status observe_block(void *user, calm_ctx *ctx, const calm_observati
     const calm_moe_watch *watch = user;
     if (seen->expert != CALM_NO_EXPERT || !watch->parts[seen->hook])
         return CALM_OK;
-    return calm_act_add(ctx, watch->parts[seen->hook][seen->window - watch->batch->first], seen->x, seen->n_rows,
+    return calm_actstat_add(ctx, watch->parts[seen->hook][seen->window - watch->batch->first], seen->x, seen->n_rows,
                         (uint32_t)seen->window, 0);
 }
 
@@ -229,7 +230,7 @@ calm_status calm_moe_watch_end(calm_ctx *ctx, calm_moe_watch *watch, calm_captur
 {
     *out = (calm_capture){.sublayer = CALM_SUBLAYER_MLP, .expert = CALM_NO_EXPERT, .rows = watch->batch->rows};
     for (size_t h = 0; h < N_BLOCK_HOOKS; h++)
-        CALM_TRY(calm_act_parts_merge(ctx, watch->batch, watch->parts[block_hooks[h]],
+        CALM_TRY(calm_actstat_parts_merge(ctx, watch->batch, watch->parts[block_hooks[h]],
                                       &out->activations[block_hooks[h]]));
     return CALM_OK;
 }

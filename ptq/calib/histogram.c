@@ -126,7 +126,7 @@ void calm_histogram_add(calm_histogram *histogram, const float *x, size_t n)
     }
 }
 
-double calm_act_quantile(const uint64_t histogram[CALM_ACT_BINS], double q)
+double calm_actstat_quantile(const uint64_t histogram[CALM_ACT_BINS], double q)
 {
     uint64_t total = 0, before = 0;
     for (size_t k = 0; k < CALM_ACT_BINS; k++)

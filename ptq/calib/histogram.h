@@ -20,6 +20,6 @@ typedef struct calm_histogram {
 void calm_histogram_add(calm_histogram *histogram, const float *x, size_t n);
 
 /* Quantile q in (0, 1) of |x|, zeros apart, by log-linear interpolation in the histogram; 0 when all are zero. */
-double calm_act_quantile(const uint64_t histogram[CALM_ACT_BINS], double q);
+double calm_actstat_quantile(const uint64_t histogram[CALM_ACT_BINS], double q);
 
 #endif

@@ -23,7 +23,7 @@ static calm_status prepare_input(calm_ctx *ctx, const calm_weight *weight, const
             /* A division, as the folded norm divides: a product with the inverse would round differently. */
             copy[t * weight->in + i] /= weight->in_scale[i];
     if (weight->act_bits)
-        calm_act_quantize_rows(copy, n_tokens, weight->in, weight->act_bits, weight->act_asymmetric, weight->act_rule,
+        calm_actquant_rows(copy, n_tokens, weight->in, weight->act_bits, weight->act_asymmetric, weight->act_rule,
                                copy);
     *out = copy;
     return CALM_OK;

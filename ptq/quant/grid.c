@@ -185,7 +185,7 @@ static void rows_vllm(const float *x, size_t n, size_t d, int bits, bool asymmet
     }
 }
 
-void calm_act_quantize_rows(const float *x, size_t n, size_t d, int bits, bool asymmetric, calm_act_rule rule, float *y)
+void calm_actquant_rows(const float *x, size_t n, size_t d, int bits, bool asymmetric, calm_act_rule rule, float *y)
 {
     assert(bits >= 2 && bits <= 8);
     if (d == 0)

@@ -62,7 +62,7 @@ void calm_grid_decode(calm_grid grid, const uint8_t *codes, size_t n, float *w);
  *
  *   x, y  [n, d]  may be the same array; a row of zeros stays zero; a row with NaN or infinity gives NaN in it
  *   bits  2 to 8 */
-void calm_act_quantize_rows(const float *x, size_t n, size_t d, int bits, bool asymmetric, calm_act_rule rule,
+void calm_actquant_rows(const float *x, size_t n, size_t d, int bits, bool asymmetric, calm_act_rule rule,
                             float *y);
 
 #endif

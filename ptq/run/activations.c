@@ -32,26 +32,26 @@ calm_status calm_activations_kept(calm_ctx *ctx, const calm_run *p, long block, 
 }
 
 calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, long expert, calm_hook hook,
-                                 const calm_act_acc *acc)
+                                 const calm_actstat_acc *acc)
 {
-    calm_act_summary s;
+    calm_actstat_summary s;
     calm_store_peak *peaks;
     char *name;
     /* A block of a mixture has hundreds of hook points: their peaks are not all held. */
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     CALM_TRY(hook_name(ctx, p, block, expert, hook, &name));
-    calm_act_summarize(acc, &s);
+    calm_actstat_summarize(acc, &s);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, peaks, CALM_ACT_TOP));
     for (size_t i = 0; i < acc->n_top; i++) {
-        const calm_act_peak *peak = &acc->top[i];
+        const calm_actstat_peak *peak = &acc->top[i];
         /* Where a maximum sits says much about it: it is often the first token or a full stop. */
         const uint32_t id = p->in.calib.ids[p->in.calib.begin[peak->window] + peak->token];
         peaks[i] = (calm_store_peak){(double)peak->value, peak->window, peak->token, peak->channel,
                                      /* Windows of token ids need no tokenizer; the text is then unknown. */
                                      p->in.tokenizer ? calm_tokenizer_token(p->in.tokenizer, id) : NULL};
     }
-    /* Member by member: the store knows columns, not calm_act_summary, since it may not include ptq/calib.  Quantiles
-     * are in the order of CALM_ACT_QUANTILES. */
+    /* Member by member: the store knows columns, not calm_actstat_summary, since it may not include ptq/calib.
+     * Quantiles are in the order of CALM_ACT_QUANTILES. */
     const calm_store_activation row = {
         .model_id = p->result.model_id, .calibration_id = p->result.calibration_id, .hook = name,
         .point = calm_hook_name(hook), .block = block, .channels = (int64_t)s.channels, .count = (int64_t)s.count,

@@ -102,7 +102,7 @@ size_t calm_scores_as_rows(const calm_score_set *set, calm_point point, calm_sto
 
 /* Put the statistics of one hook point; block < 0: outside the blocks. */
 calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, long expert, calm_hook hook,
-                                 const calm_act_acc *acc);
+                                 const calm_actstat_acc *acc);
 
 /* Put those of a sublayer or an expert, in one transaction. */
 calm_status calm_activations_keep(calm_ctx *ctx, const calm_run *p, size_t block, const calm_capture *capture);

@@ -489,7 +489,7 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     for (size_t b = p->in.first_block; b < p->in.end_block; b++)
         add_block(&e, b, out);
     /* The statistics of the embeddings, and of the final norm. */
-    raise_to(&out->capture, hidden_bytes(&e) + calm_act_new_bytes(e.rows) +
+    raise_to(&out->capture, hidden_bytes(&e) + calm_actstat_new_bytes(e.rows) +
                              calm_capture_rows_scratch_bytes(e.windows, e.longest));
     add_evaluations(&e, out);
     add_formats(&e, out);

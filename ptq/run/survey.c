@@ -152,7 +152,7 @@ static calm_status survey(calm_ctx *ctx, calm_run *p, calm_missing *out)
 /* Statistics of a hook point outside the blocks, over the batch as it is now. */
 static calm_status keep_outside(calm_ctx *ctx, calm_run *p, calm_hook hook, const calm_batch *batch)
 {
-    calm_act_acc *acc;
+    calm_actstat_acc *acc;
     CALM_TRY(calm_capture_rows(ctx, batch, &acc));
     return calm_activation_keep(ctx, p, -1, CALM_NO_EXPERT, hook, acc);
 }

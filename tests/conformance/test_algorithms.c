@@ -273,7 +273,7 @@ static double error_of(const sample *s, const calm_qjob *q, bool x)
         for (size_t j = 0; j < in; j++)
             input[j] = s->x[t * in + j] / (q->in_scale ? q->in_scale[j] : 1);
         if (q->scheme.act_bits)
-            calm_act_quantize_rows(input, 1, in, q->scheme.act_bits, q->scheme.act_asymmetric,
+            calm_actquant_rows(input, 1, in, q->scheme.act_bits, q->scheme.act_asymmetric,
                                    q->scheme.act_rule, input);
         for (size_t i = 0; i < q->out; i++) {
             const float *row = i < s->linears[0].out ? s->w[0] + i * in : s->w[1] + (i - s->linears[0].out) * in;

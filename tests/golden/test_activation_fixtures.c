@@ -44,7 +44,7 @@ static void check(const char *name, const calm_json *answer, const char *key, do
                   found, expected);
 }
 
-static void check_histogram(const char *name, const calm_safetensors *set, const calm_act_acc *acc)
+static void check_histogram(const char *name, const calm_safetensors *set, const calm_actstat_acc *acc)
 {
     const calm_tensor *expected = find(set, name, "histogram");
     for (size_t k = 0; k < CALM_ACT_BINS; k++)
@@ -53,7 +53,8 @@ static void check_histogram(const char *name, const calm_safetensors *set, const
 }
 
 /* Elements of one magnitude may come in any order in the fixture; ours is by position. */
-static void check_top(const char *name, const calm_safetensors *set, const calm_act_acc *acc, size_t rows_per_window)
+static void check_top(const char *name, const calm_safetensors *set, const calm_actstat_acc *acc,
+                      size_t rows_per_window)
 {
     const calm_tensor *index = find(set, name, "top100_index"), *values = find(set, name, "top100_value");
     float expected[CALM_ACT_TOP];
@@ -75,12 +76,12 @@ static void check_top(const char *name, const calm_safetensors *set, const calm_
 }
 
 static void check_summary(const char *name, const calm_safetensors *set, const calm_json *answer,
-                          const calm_act_acc *acc)
+                          const calm_actstat_acc *acc)
 {
     static const char *const quantiles[] = {"q25", "median", "q75", "q90", "q99", "q99.9"};
     const calm_tensor *ratios = find(set, name, "token_ratio");
-    calm_act_summary s;
-    calm_act_summarize(acc, &s);
+    calm_actstat_summary s;
+    calm_actstat_summarize(acc, &s);
     check(name, answer, "count", (double)s.count, 0);
     check(name, answer, "zeros", (double)s.zeros, 0);
     check(name, answer, "massive_tokens", (double)s.n_massive, 0);
@@ -102,15 +103,15 @@ static void check_summary(const char *name, const calm_safetensors *set, const c
 }
 
 /* Windows of `rows` tokens, one accumulator each, merged in order. */
-static void accumulate(const float *x, size_t n, size_t d, size_t rows, calm_act_acc *out)
+static void accumulate(const float *x, size_t n, size_t d, size_t rows, calm_actstat_acc *out)
 {
-    ck_ok(calm_act_init(ctx, ctx->out, d, n, out));
+    ck_ok(calm_actstat_init(ctx, ctx->out, d, n, out));
     for (size_t first = 0; first < n; first += rows) {
-        calm_act_acc part;
+        calm_actstat_acc part;
         size_t count = n - first < rows ? n - first : rows;
-        ck_ok(calm_act_init(ctx, ctx->out, d, count, &part));
-        ck_ok(calm_act_add(ctx, &part, x + first * d, count, (uint32_t)(first / rows), 0));
-        ck_ok(calm_act_merge(ctx, out, &part));
+        ck_ok(calm_actstat_init(ctx, ctx->out, d, count, &part));
+        ck_ok(calm_actstat_add(ctx, &part, x + first * d, count, (uint32_t)(first / rows), 0));
+        ck_ok(calm_actstat_merge(ctx, out, &part));
     }
 }
 
@@ -136,7 +137,7 @@ static size_t check_file(const char *stem)
         ck_ok(CALM_NEW(ctx, ctx->out, x, tensor->n_elements));
         ck_ok(calm_tensor_to_f32(ctx, tensor, x));
         for (int i = 0; i < 2; i++) {
-            calm_act_acc acc;
+            calm_actstat_acc acc;
             accumulate(x, n, d, windows[i], &acc);
             check_histogram(name, set, &acc);
             check_top(name, set, &acc, windows[i]);

@@ -9,9 +9,9 @@ static void same_bytes(const void *a, const void *b, size_t n)
     ck_assert(!a || memcmp(a, b, n) == 0);
 }
 
-void same_accumulators(const calm_act_acc *a, const calm_act_acc *b)
+void same_accumulators(const calm_actstat_acc *a, const calm_actstat_acc *b)
 {
-    calm_act_summary first, second;
+    calm_actstat_summary first, second;
     ck_assert(!a == !b);
     if (!a)
         return;
@@ -24,8 +24,8 @@ void same_accumulators(const calm_act_acc *a, const calm_act_acc *b)
     same_bytes(a->peak, b->peak, a->n_tokens * sizeof *a->peak);
     same_bytes(a->ratio, b->ratio, a->n_tokens * sizeof *a->ratio);
     memset(&first, 0, sizeof first), memset(&second, 0, sizeof second);
-    calm_act_summarize(a, &first);
-    calm_act_summarize(b, &second);
+    calm_actstat_summarize(a, &first);
+    calm_actstat_summarize(b, &second);
     same_bytes(&first, &second, sizeof first);
 }
 

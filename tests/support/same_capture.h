@@ -5,7 +5,7 @@
 #include "ptq/calib/capture.h"
 
 /* Fail the test unless both are NULL, or the same in every figure, histogram and place. */
-void same_accumulators(const calm_act_acc *a, const calm_act_acc *b);
+void same_accumulators(const calm_actstat_acc *a, const calm_actstat_acc *b);
 
 /* The same for a job's statistics (NULL Gram matrices allowed in both) and its first `score_rows` inputs. */
 void same_job(const calm_job_capture *a, const calm_job_capture *b, size_t score_rows);

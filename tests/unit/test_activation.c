@@ -15,11 +15,11 @@ static float *random_matrix(uint64_t stream, size_t count)
     return x;
 }
 
-static calm_act_acc added(const float *x, size_t n, size_t d, uint32_t window, size_t capacity)
+static calm_actstat_acc added(const float *x, size_t n, size_t d, uint32_t window, size_t capacity)
 {
-    calm_act_acc acc;
-    ck_ok(calm_act_init(ctx, ctx->out, d, capacity, &acc));
-    ck_ok(calm_act_add(ctx, &acc, x, n, window, 0));
+    calm_actstat_acc acc;
+    ck_ok(calm_actstat_init(ctx, ctx->out, d, capacity, &acc));
+    ck_ok(calm_actstat_add(ctx, &acc, x, n, window, 0));
     return acc;
 }
 
@@ -58,11 +58,11 @@ static float value_of_kind(int kind, size_t i)
 /* Tokens of one channel: the largest |x| of each is the value itself. */
 static float median_of_peaks(const float *x, size_t n)
 {
-    calm_act_acc acc;
-    calm_act_summary summary;
-    ck_ok(calm_act_init(ctx, ctx->scratch, 1, n, &acc));
-    ck_ok(calm_act_add(ctx, &acc, x, n, 0, 0));
-    calm_act_summarize(&acc, &summary);
+    calm_actstat_acc acc;
+    calm_actstat_summary summary;
+    ck_ok(calm_actstat_init(ctx, ctx->scratch, 1, n, &acc));
+    ck_ok(calm_actstat_add(ctx, &acc, x, n, 0, 0));
+    calm_actstat_summarize(&acc, &summary);
     return (float)summary.peak_median;
 }
 
@@ -85,7 +85,7 @@ TEST(figures_of_tokens_and_elements)
     for (size_t d = 1; d < 70; d += d < 20 ? 1 : 13) {
         enum { N = 9 };
         float *x = random_matrix(d, N * d);
-        calm_act_acc acc = added(x, N, d, 0, N);
+        calm_actstat_acc acc = added(x, N, d, 0, N);
         double sum = 0, sumsq = 0, sumabs = 0;
         for (size_t t = 0; t < N; t++) {
             double row_sq = 0, peak = 0;
@@ -105,8 +105,8 @@ TEST(figures_of_tokens_and_elements)
         ck_near(acc.sumsq, sumsq, 1e-12 * sumsq);
         ck_near(acc.sumabs, sumabs, 1e-12 * sumabs);
         ck_assert_uint_eq(acc.count, N * d);
-        calm_act_summary s;
-        calm_act_summarize(&acc, &s);
+        calm_actstat_summary s;
+        calm_actstat_summarize(&acc, &s);
         ck_assert(s.max_abs == fmax(-s.min, s.max));
         ck_assert(s.peak_median == sorted_median(acc.peak, N));
         ck_assert(s.ratio_median == sorted_median(acc.ratio, N));
@@ -122,7 +122,7 @@ TEST(the_largest_are_sorted_and_ties_go_by_position)
     float *x = random_matrix(1, N * D);
     for (size_t i = 0; i < N * D; i++)
         x[i] = roundf(x[i] * 2);
-    calm_act_acc acc = added(x, N, D, 3, N);
+    calm_actstat_acc acc = added(x, N, D, 3, N);
     ck_assert_uint_eq(acc.n_top, CALM_ACT_TOP);
     for (size_t i = 0; i < CALM_ACT_TOP; i++) {
         size_t at = acc.top[i].token * D + acc.top[i].channel, before = 0;
@@ -140,14 +140,14 @@ TEST(merged_windows_are_one_pass)
     float *x = random_matrix(1, N * D);
     for (size_t i = 0; i < N * D; i++)
         x[i] = roundf(x[i] * 8) / 4;
-    calm_act_acc whole, merged;
-    ck_ok(calm_act_init(ctx, ctx->out, D, N, &whole));
-    ck_ok(calm_act_init(ctx, ctx->out, D, N, &merged));
+    calm_actstat_acc whole, merged;
+    ck_ok(calm_actstat_init(ctx, ctx->out, D, N, &whole));
+    ck_ok(calm_actstat_init(ctx, ctx->out, D, N, &merged));
     for (uint32_t w = 0; w < N / WINDOW; w++) {
-        calm_act_acc part = added(x + w * WINDOW * D, WINDOW, D, w, WINDOW);
-        ck_ok(calm_act_add(ctx, &whole, x + w * WINDOW * D, 5, w, 0));
-        ck_ok(calm_act_add(ctx, &whole, x + (w * WINDOW + 5) * D, WINDOW - 5, w, 5));
-        ck_ok(calm_act_merge(ctx, &merged, &part));
+        calm_actstat_acc part = added(x + w * WINDOW * D, WINDOW, D, w, WINDOW);
+        ck_ok(calm_actstat_add(ctx, &whole, x + w * WINDOW * D, 5, w, 0));
+        ck_ok(calm_actstat_add(ctx, &whole, x + (w * WINDOW + 5) * D, WINDOW - 5, w, 5));
+        ck_ok(calm_actstat_merge(ctx, &merged, &part));
     }
     ck_assert_mem_eq(whole.histogram, merged.histogram, sizeof whole.histogram);
     ck_assert_mem_eq(whole.top, merged.top, sizeof whole.top);
@@ -173,12 +173,12 @@ TEST(massive_and_silent_tokens)
     x[1 * D + 3] = -150;    /* massive: 15000 medians       */
     x[2 * D + 3] = 150;     /* large, but 750 medians       */
     x[3 * D + 3] = 7;       /* the median is 0              */
-    calm_act_acc acc = added(x, N, D, 0, N);
+    calm_actstat_acc acc = added(x, N, D, 0, N);
     ck_assert_uint_eq(acc.n_massive, 1);
     ck_assert(acc.ratio[0] == 0 && acc.crest[0] == 0);
     ck_assert(acc.ratio[3] == 1e9f && acc.ratio[4] == 1 && acc.crest[4] == 1);
-    calm_act_summary s;
-    calm_act_summarize(&acc, &s);
+    calm_actstat_summary s;
+    calm_actstat_summarize(&acc, &s);
     ck_assert(isfinite(s.ratio_mean) && isfinite(s.ratio_std) && s.max_abs == 150 && s.min == -150);
     ck_assert_uint_eq(s.zeros, D + D - 1);
 }
@@ -186,9 +186,9 @@ END_OF_TEST
 
 TEST(nothing_added_gives_zeros)
 {
-    calm_act_acc acc = added(NULL, 0, 4, 0, 0);
-    calm_act_summary s;
-    calm_act_summarize(&acc, &s);
+    calm_actstat_acc acc = added(NULL, 0, 4, 0, 0);
+    calm_actstat_summary s;
+    calm_actstat_summarize(&acc, &s);
     ck_assert(s.count == 0 && s.mean == 0 && s.max == 0 && s.quantile[1] == 0 && s.ratio_mean == 0);
 }
 END_OF_TEST
@@ -197,29 +197,29 @@ TEST(bad_values_and_full_accumulators_are_refused)
 {
     enum { N = 4, D = 21 };
     const float bad[] = {NAN, INFINITY, -INFINITY};
-    calm_act_acc acc, other;
+    calm_actstat_acc acc, other;
     for (int i = 0; i < 3; i++) {
         float *x = random_matrix(1, N * D);
         x[2 * D + 20] = bad[i];
-        ck_ok(calm_act_init(ctx, ctx->out, D, N, &acc));
-        ck_fails(calm_act_add(ctx, &acc, x, N, 6, 100), CALM_ENUMERIC, "window 6, token 102, channel 20");
+        ck_ok(calm_actstat_init(ctx, ctx->out, D, N, &acc));
+        ck_fails(calm_actstat_add(ctx, &acc, x, N, 6, 100), CALM_ENUMERIC, "window 6, token 102, channel 20");
         ck_assert_uint_eq(acc.n_tokens, 2);
-        ck_fails(calm_act_add(ctx, &acc, x, 3, 0, 0), CALM_EARG, "2 + 3 tokens, room for 4");
+        ck_fails(calm_actstat_add(ctx, &acc, x, 3, 0, 0), CALM_EARG, "2 + 3 tokens, room for 4");
     }
     other = added(random_matrix(1, N * D), N, D, 0, N);
-    ck_fails(calm_act_merge(ctx, &acc, &other), CALM_EARG, "room for 4");
-    ck_ok(calm_act_init(ctx, ctx->out, D + 1, N, &acc));
-    ck_fails(calm_act_merge(ctx, &acc, &other), CALM_EARG, "21 channels, expected 22");
-    ck_fails(calm_act_init(ctx, ctx->out, 0, N, &acc), CALM_EARG, "0 channels");
+    ck_fails(calm_actstat_merge(ctx, &acc, &other), CALM_EARG, "room for 4");
+    ck_ok(calm_actstat_init(ctx, ctx->out, D + 1, N, &acc));
+    ck_fails(calm_actstat_merge(ctx, &acc, &other), CALM_EARG, "21 channels, expected 22");
+    ck_fails(calm_actstat_init(ctx, ctx->out, 0, N, &acc), CALM_EARG, "0 channels");
 }
 END_OF_TEST
 
 TEST(every_failing_allocation_is_reported)
 {
     for (int k = 1; k <= 3; k++) {
-        calm_act_acc acc;
+        calm_actstat_acc acc;
         ctx->out->fail_in = k;
-        ck_fails(calm_act_init(ctx, ctx->out, 4, 10, &acc), CALM_ENOMEM, "");
+        ck_fails(calm_actstat_init(ctx, ctx->out, 4, 10, &acc), CALM_ENOMEM, "");
         ctx->out->fail_in = 0;
     }
 }
@@ -227,9 +227,9 @@ END_OF_TEST
 
 TEST(memory)
 {
-    calm_act_acc acc;
-    ck_memory(calm_act_init(ctx, ctx->out, 7, 0, &acc), calm_act_init_bytes(0), 0);
-    ck_memory(calm_act_init(ctx, ctx->out, 7, 1000, &acc), calm_act_init_bytes(1000), 0);
+    calm_actstat_acc acc;
+    ck_memory(calm_actstat_init(ctx, ctx->out, 7, 0, &acc), calm_actstat_init_bytes(0), 0);
+    ck_memory(calm_actstat_init(ctx, ctx->out, 7, 1000, &acc), calm_actstat_init_bytes(1000), 0);
 }
 END_OF_TEST
 

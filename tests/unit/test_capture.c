@@ -43,9 +43,9 @@ static const calm_job_capture *job_of(const captured *c, calm_job_kind kind)
 }
 
 /* Statistics of a hook point, NULL where there is none. */
-static const calm_act_acc *activations_of(const captured *c, calm_hook hook)
+static const calm_actstat_acc *activations_of(const captured *c, calm_hook hook)
 {
-    const calm_act_acc *first = c->sublayer[0].activations[hook], *second = c->sublayer[1].activations[hook];
+    const calm_actstat_acc *first = c->sublayer[0].activations[hook], *second = c->sublayer[1].activations[hook];
     ck_assert(!first || !second);
     return first ? first : second;
 }
@@ -339,7 +339,7 @@ TEST(rows_in_a_file)
     const float *expected = b.batch.hidden.data;
     captured found;
     calm_batch batch;
-    calm_act_acc *rows, *spilled;
+    calm_actstat_acc *rows, *spilled;
     float *moved;
     ck_ok(calm_capture_rows(ctx, &b.batch, &rows));
     ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, N_WINDOWS, ctx->out, test_directory(), &batch));
@@ -361,7 +361,7 @@ TEST(only_what_is_asked_for)
 {
     const calm_capture_options nothing = {0}, sums = {.jobs = 1u << CALM_JOB_DOWN};
     bench b = new_bench(tiny_model_write(&tiny_default));
-    calm_act_acc *rows;
+    calm_actstat_acc *rows;
     ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, N_WINDOWS, ctx->out, NULL, &b.batch));
     ck_ok(calm_capture_rows(ctx, &b.batch, &rows));
     ck_assert_uint_eq(rows->n_tokens, 70);
@@ -448,12 +448,13 @@ TEST(memory_of_rows)
 {
     static const size_t same[] = {40, 40, 40};
     bench b = new_bench(tiny_model_write(&tiny_default));
-    calm_act_acc *acc;
+    calm_actstat_acc *acc;
     b.windows = tiny_windows(same, 3);
     ctx->n_threads = 1;
     ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, 3, ctx->out, NULL, &b.batch));
-    ck_memory(calm_act_new(ctx, ctx->out, 32, 120, &acc), calm_act_new_bytes(120), 0);
-    ck_memory(calm_capture_rows(ctx, &b.batch, &acc), calm_act_new_bytes(120), calm_capture_rows_scratch_bytes(3, 40));
+    ck_memory(calm_actstat_new(ctx, ctx->out, 32, 120, &acc), calm_actstat_new_bytes(120), 0);
+    ck_memory(calm_capture_rows(ctx, &b.batch, &acc), calm_actstat_new_bytes(120),
+              calm_capture_rows_scratch_bytes(3, 40));
     calm_model_close(b.model);
 }
 END_OF_TEST

@@ -225,7 +225,7 @@ static void check_job(const calm_job_capture *job, const bounded *x, size_t n, s
     check_rows(job->score_input, x, scored * width);
 }
 
-static void check_accumulator(const calm_act_acc *acc, const bounded *x, size_t n, size_t width)
+static void check_accumulator(const calm_actstat_acc *acc, const bounded *x, size_t n, size_t width)
 {
     double sumabs = 0, error = 0, most = 0;
     ck_assert_uint_eq(acc->n_tokens, n);
@@ -242,9 +242,9 @@ static void check_accumulator(const calm_act_acc *acc, const bounded *x, size_t 
 /* ---- experts ---- */
 
 /* The largest value is told with the window and token it came from. */
-static void check_place(const bench *b, const calm_act_acc *acc, const float *h)
+static void check_place(const bench *b, const calm_actstat_acc *acc, const float *h)
 {
-    const calm_act_peak *peak = &acc->top[0];
+    const calm_actstat_peak *peak = &acc->top[0];
     const size_t row = b->windows.begin[peak->window] + peak->token;
     ck_assert_uint_lt(peak->token, b->windows.begin[peak->window + 1] - b->windows.begin[peak->window]);
     ck_assert(h[row * HIDDEN + peak->channel] == peak->value);

@@ -95,13 +95,13 @@ END_OF_TEST
 TEST(quantiles_interpolate_within_the_bin)
 {
     uint64_t histogram[CALM_ACT_BINS] = {0};
-    ck_assert(calm_act_quantile(histogram, 0.5) == 0);
+    ck_assert(calm_actstat_quantile(histogram, 0.5) == 0);
     histogram[256] = 4;
-    ck_near(calm_act_quantile(histogram, 0.5), pow(10, 0.5 / 32), 1e-15);
+    ck_near(calm_actstat_quantile(histogram, 0.5), pow(10, 0.5 / 32), 1e-15);
     histogram[288] = 4;
-    ck_near(calm_act_quantile(histogram, 0.5), pow(10, 1.0 / 32), 1e-15);
-    ck_near(calm_act_quantile(histogram, 0.75), pow(10, 1 + 0.5 / 32), 1e-14);
-    ck_near(calm_act_quantile(histogram, 0.999), pow(10, 1 + 0.998 / 32), 1e-12);
+    ck_near(calm_actstat_quantile(histogram, 0.5), pow(10, 1.0 / 32), 1e-15);
+    ck_near(calm_actstat_quantile(histogram, 0.75), pow(10, 1 + 0.5 / 32), 1e-14);
+    ck_near(calm_actstat_quantile(histogram, 0.999), pow(10, 1 + 0.998 / 32), 1e-12);
 }
 END_OF_TEST
 
