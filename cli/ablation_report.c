@@ -220,7 +220,7 @@ static calm_json *scheme_json(calm_ctx *ctx, const calm_ablation *of)
 
 static calm_json *calibration_json(const calm_recipe *recipe)
 {
-    return CALM_OBJECT(CALM_KV("text", recipe->calib_name), CALM_KV("windows", recipe->samples),
+    return CALM_OBJECT(CALM_KV("text", recipe->calib_name), CALM_KV("windows", recipe->calib_windows),
                        CALM_KV("window_tokens", recipe->seqlen), CALM_KV("seed", recipe->seed),
                        CALM_KV("score_windows", recipe->score_windows),
                        CALM_KV("probe_windows", recipe->probe_windows));
@@ -271,7 +271,7 @@ static calm_status make_markdown(calm_ctx *ctx, const calm_ablation_set *set, ca
     const calm_recipe *recipe = set->recipe;
     calm_status status = CALM_OK;
     calm_text_printf(out, "# %s: ways of choosing\n\nCalibration: %s, %lld windows of %lld tokens", recipe->model.name,
-                     recipe->calib_name, recipe->samples, recipe->seqlen);
+                     recipe->calib_name, recipe->calib_windows, recipe->seqlen);
     if (recipe->seed >= 0)
         calm_text_printf(out, " drawn with seed %lld", recipe->seed);
     calm_text_printf(out, ", scored on %lld, probed on %lld. Measured on %s.\n\n", recipe->score_windows,

@@ -85,8 +85,8 @@ static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *sche
     CALM_TRY(calm_recipe_resolve(ctx, spec, events, recipe));
     recipe->output = NULL;
     recipe->document = NULL;
-    recipe->points = (1u << CALM_N_POINTS) - 1;
-    recipe->linear = true;
+    recipe->score_points = (1u << CALM_N_POINTS) - 1;
+    recipe->want_cka_linear = true;
     recipe->input_scales = (calm_input_scales)o->input_scales;
     return CALM_OK;
 }
@@ -95,7 +95,7 @@ static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *sche
 static calm_status name_scheme(calm_ctx *ctx, const calm_recipe *all, size_t i, char **out)
 {
     char name[CALM_SCHEME_NAME_MAX];
-    const bool symmetric = all->range_said[i] && !all->schemes[i].act_asymmetric;
+    const bool symmetric = all->act_range_explicit[i] && !all->schemes[i].act_asymmetric;
     calm_scheme_name(&all->schemes[i], name);
     return calm_strf(ctx, ctx->out, out, "%s%s", name, symmetric ? "_symact" : "");
 }

@@ -83,7 +83,7 @@ static calm_status cut_texts(calm_ctx *ctx, const calm_tokenizer *tokenizer, cal
 static calm_status choose(calm_ctx *ctx, const calm_windows_options *options, size_t available, size_t *n,
                           size_t **chosen)
 {
-    *n = options->samples && options->samples < available ? options->samples : available;
+    *n = options->n_windows && options->n_windows < available ? options->n_windows : available;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, *chosen, *n ? *n : 1));
     for (size_t i = 0; i < *n; i++)
         (*chosen)[i] = i;

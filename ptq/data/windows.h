@@ -25,7 +25,7 @@ typedef struct calm_windows {
 
 typedef struct calm_windows_options {
     size_t seqlen;       /* tokens per window, >= 2                                              */
-    size_t samples;      /* at most so many windows; 0 = all                                     */
+    size_t n_windows;    /* at most so many windows; 0 = all                                     */
     long long seed;      /* < 0: the first ones; else drawn without replacement                  */
     size_t vocab;        /* ids at or above this are an error; 0 = not checked                   */
     bool special;        /* add the special tokens of the tokenizer's template                   */

@@ -9,7 +9,7 @@ calm_status calm_recipe_schemes(calm_ctx *ctx, const calm_words *names, calm_rec
 {
     recipe->n_schemes = 0;
     CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->schemes, names->n));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->range_said, names->n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->act_range_explicit, names->n));
     for (size_t i = 0; i < names->n; i++) {
         calm_scheme *scheme = &recipe->schemes[recipe->n_schemes];
         char name[CALM_SCHEME_NAME_MAX], other[CALM_SCHEME_NAME_MAX];
@@ -22,7 +22,7 @@ calm_status calm_recipe_schemes(calm_ctx *ctx, const calm_words *names, calm_rec
             if (strcmp(name, other) == 0)
                 return calm_fail(ctx, CALM_EARG, "`schemes` %s is named twice", name);
         }
-        recipe->range_said[recipe->n_schemes++] = calm_scheme_says_range(names->of[i]);
+        recipe->act_range_explicit[recipe->n_schemes++] = calm_scheme_says_range(names->of[i]);
     }
     return recipe->n_schemes ? CALM_OK : calm_fail(ctx, CALM_EARG, "`schemes`: expected a name, as w4a16_g128");
 }
@@ -109,7 +109,7 @@ bool calm_recipe_scores_linear(const calm_recipe *recipe, size_t in)
     for (size_t i = 0; i < recipe->n_schemes; i++)
         floats |= recipe->schemes[i].act_bits == 0;
     return floats && (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) &&
-           (recipe->linear || in <= CALM_LINEAR_INPUTS);
+           (recipe->want_cka_linear || in <= CALM_LINEAR_INPUTS);
 }
 
 size_t calm_recipe_least_tokens(const calm_recipe *recipe)
@@ -173,11 +173,11 @@ static calm_json *calibration_json(const calm_recipe *recipe)
 {
     calm_json *calibration = calm_json_new_object();
     calm_json_set_string(calibration, "text", recipe->calib_name);
-    calm_json_set_int(calibration, "samples", recipe->samples);
+    calm_json_set_int(calibration, "samples", recipe->calib_windows);
     calm_json_set_int(calibration, "seqlen", recipe->seqlen);
     calm_json_set_int(calibration, "seed", recipe->seed);
-    calm_json_set_bool(calibration, "special", recipe->special);
-    if (recipe->stream)
+    calm_json_set_bool(calibration, "special", recipe->add_special_tokens);
+    if (recipe->encoder_stream)
         calm_json_set_bool(calibration, "stream", true);
     if (recipe->prefix != CALM_PREFIX_FLOAT)
         calm_json_set_string(calibration, "prefix", "quantized");
@@ -209,7 +209,7 @@ static calm_json *choice_json(const calm_recipe *recipe)
     calm_json_set_int(choice, "expert_tokens", (int64_t)calm_recipe_least_tokens(recipe));
     if (recipe->n_budgets || selection->score == CALM_SCORE_PROBE_KL)
         calm_json_set_int(choice, "probe_windows", recipe->probe_windows);
-    if (recipe->light)
+    if (recipe->skip_smoothing)
         calm_json_set_string(choice, "effort", "light");
     add_names(recipe, choice);
     return choice;

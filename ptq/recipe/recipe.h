@@ -36,50 +36,50 @@ typedef enum calm_input_scales {
 
 typedef struct calm_recipe {
     calm_named_model model;
-    calm_scheme *schemes;                   /* [n_schemes]                                                */
-    bool *range_said;                       /* [n_schemes] the name says the range of activations         */
+    calm_scheme *schemes;                   /* [n_schemes] */
+    bool *act_range_explicit;               /* [n_schemes] the name says the range of activations */
     size_t n_schemes;
-    const char *scheme_note;                /* how they were completed; NULL: they are as typed           */
-    calm_entry *pool;                       /* [n_pool] scheme after scheme, each with its algorithms     */
+    const char *scheme_note;                /* how they were completed; NULL: they are as typed */
+    calm_entry *pool;                       /* [n_pool] scheme after scheme, each with its algorithms */
     size_t n_pool;
-    const char *calib_path, *calib_name;    /* text or JSON lines; as shown ("bundled ...")           */
-    bool tokens;                            /* calib_path is a token file                                     */
-    long long samples, seqlen, seed;        /* windows, tokens per window, < 0: the first windows     */
-    long long score_windows;                /* of the calibration windows, the first ones             */
-    long long guard_windows;                /* outside calibration; 0: no guard                       */
-    bool special;                           /* special tokens around the text                         */
-    bool stream;                            /* encoders read windows as decoders do, not sentences        */
+    const char *calib_path, *calib_name;    /* text or JSON lines; as shown ("bundled ...") */
+    bool calib_is_token_ids;                /* calib_path is a token file */
+    long long calib_windows, seqlen, seed;  /* windows, tokens per window, < 0: the first windows */
+    long long score_windows;                /* of the calibration windows, the first ones */
+    long long guard_windows;                /* outside calibration; 0: no guard */
+    bool add_special_tokens;                /* special tokens around the text */
+    bool encoder_stream;                    /* encoders read windows as decoders do, not sentences */
     calm_selection selection;
-    unsigned points;                        /* bit k: score at calm_point k; of a job always              */
-    bool linear;                            /* cka_linear is wanted of every job                          */
+    unsigned score_points;                  /* bit k: score at calm_point k; of a job always */
+    bool want_cka_linear;                   /* cka_linear is wanted of every job */
     calm_prefix prefix;
     calm_input_scales input_scales;
-    bool light;                             /* smoothing is not tried where inputs have no outliers       */
-    double *budgets;                        /* [n_budgets] bits per weight, rising; none: no budget       */
+    bool skip_smoothing;                    /* smoothing is not tried where inputs have no outliers */
+    double *budgets;                        /* [n_budgets] bits per weight, rising; none: no budget */
     size_t n_budgets;
-    long long probe_windows;                /* of the calibration windows, the first ones                 */
-    bool keep_hybrid;                       /* even when a uniform run is better                      */
-    const char *eval_path, *eval_name;      /* NULL: no evaluation                                    */
-    long long eval_windows;                 /* 0: all                                                 */
-    calm_formats formats;                   /* that the result is written in                          */
-    const char *output;                     /* checkpoint directory; NULL: none is written            */
-    const char *store;                      /* SQLite file                                            */
+    long long probe_windows;                /* of the calibration windows, the first ones */
+    bool keep_hybrid;                       /* even when a uniform run is better */
+    const char *eval_path, *eval_name;      /* NULL: no evaluation */
+    long long eval_windows;                 /* 0: all */
+    calm_formats formats;                   /* that the result is written in */
+    const char *output;                     /* checkpoint directory; NULL: none is written */
+    const char *store;                      /* SQLite file */
     bool force;
-    long long first_block, last_block;      /* blocks to quantize, both included; last < 0: to the end        */
-    long long least_tokens;                 /* an expert that saw fewer is rounded without data; 0: 4 groups  */
-    const struct calm_knobs *knobs;         /* instead of those that fit (memory_plan.h); NULL: chosen by memory      */
-    calm_pin *pins;                         /* [n_pins] units whose candidate is said                             */
+    long long first_block, last_block;      /* blocks to quantize, both included; last < 0: to the end */
+    long long least_tokens;                 /* an expert that saw fewer is rounded without data; 0: 4 groups */
+    const struct calm_knobs *knobs;         /* instead of those that fit (memory_plan.h); NULL: chosen by memory */
+    calm_pin *pins;                         /* [n_pins] units whose candidate is said */
     size_t n_pins;
-    calm_word *forbidden;                   /* [n_forbidden] as typed; what is named so is not in the pool        */
+    calm_word *forbidden;                   /* [n_forbidden] as typed; what is named so is not in the pool */
     size_t n_forbidden;
-    calm_word *forbid;                      /* [n_forbid] those that name one candidate by its number             */
+    calm_word *forbid;                      /* [n_forbid] those that name one candidate by its number */
     size_t n_forbid;
-    const calm_engine *target;              /* engine that the result is for; NULL: any                           */
-    const char *target_format;              /* of the formats to write, one that it reads; NULL: its first        */
-    calm_tie target_tie;                    /* jobs that share a scheme for it and for what is written             */
-    calm_gate *gates;                       /* [n_gates] what the result must hold                                */
+    const calm_engine *target;              /* engine that the result is for; NULL: any */
+    const char *target_format;              /* of the formats to write, one that it reads; NULL: its first */
+    calm_tie target_tie;                    /* jobs that share a scheme for it and for what is written */
+    calm_gate *gates;                       /* [n_gates] what the result must hold */
     size_t n_gates;
-    const char *kernels;                    /* OpenBLAS core type; NULL: what it takes itself                     */
+    const char *kernels;                    /* OpenBLAS core type; NULL: what it takes itself */
     const char *overrides;                  /* JSON object of what the command line says instead of the recipe
                                              * file; NULL: nothing.  Not in calm_recipe_json                      */
     const char *document; /* JSON text of the recipe file that says the same (ptq/recipe/document.h), which

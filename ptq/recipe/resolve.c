@@ -104,7 +104,7 @@ static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
     if (status != CALM_OK || !config.arch->encoder)
         return status;
     for (size_t i = 0; i < recipe->n_schemes; i++) {
-        if (!recipe->schemes[i].act_bits || recipe->range_said[i])
+        if (!recipe->schemes[i].act_bits || recipe->act_range_explicit[i])
             continue;
         calm_scheme_name(&recipe->schemes[i], asked);
         recipe->schemes[i].act_asymmetric = true;
@@ -139,16 +139,16 @@ static calm_status resolve_text(calm_ctx *ctx, const char *given, const char *bu
 
 calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
-    if (spec->tokens && (spec->calib || spec->special))
+    if (spec->tokens && (spec->calib || spec->add_special_tokens))
         return calm_fail(ctx, CALM_EARG,
                          "`calibration.tokens` takes the place of `calibration.text` and `calibration.special`");
-    recipe->samples = spec->samples;
+    recipe->calib_windows = spec->samples;
     recipe->seqlen = spec->seqlen;
     recipe->seed = spec->seed;
     recipe->guard_windows = spec->guard_samples;
-    recipe->special = spec->special;
-    recipe->stream = spec->stream;
-    recipe->tokens = spec->tokens != NULL;
+    recipe->add_special_tokens = spec->add_special_tokens;
+    recipe->encoder_stream = spec->encoder_stream;
+    recipe->calib_is_token_ids = spec->tokens != NULL;
     return resolve_text(ctx, spec->tokens ? spec->tokens : spec->calib, "wikitext2-valid.txt", &recipe->calib_path,
                         &recipe->calib_name);
 }
@@ -182,8 +182,8 @@ static calm_status resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec
     const char *own = selection->rule == CALM_CHOICE_RULE_ARGMAX ? "cka" : "cka_token";
     CALM_TRY(calm_score_need(ctx, selection->unit, spec->metric ? spec->metric : own, &selection->point,
                              &selection->score));
-    recipe->linear |= selection->score == CALM_SCORE_CKA_LINEAR;
-    recipe->points |= 1u << selection->point | 1u << calm_unit_point(selection->unit);
+    recipe->want_cka_linear |= selection->score == CALM_SCORE_CKA_LINEAR;
+    recipe->score_points |= 1u << selection->point | 1u << calm_unit_point(selection->unit);
     if (selection->score == CALM_SCORE_CKA_LINEAR && quantizes_activations(recipe))
         return calm_fail(ctx, CALM_EARG, "`choice.metric` cka_linear is of float inputs; this scheme quantizes them");
     if (selection->score == CALM_SCORE_CKA_LINEAR && !(calm_recipe_caps(recipe) & CALM_NEEDS_GRAM))
@@ -201,7 +201,7 @@ static calm_status resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec
 static calm_status check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     char name[CALM_SCHEME_NAME_MAX];
-    if (recipe->light && recipe->selection.unit != CALM_UNIT_JOB)
+    if (recipe->skip_smoothing && recipe->selection.unit != CALM_UNIT_JOB)
         return calm_fail(ctx, CALM_EARG, "`choice.effort` light decides job by job; it has no `choice.unit` %s",
                          calm_unit_name(recipe->selection.unit));
     if (recipe->n_budgets && recipe->prefix == CALM_PREFIX_QUANTIZED)
@@ -339,11 +339,11 @@ static calm_recipe start(const calm_recipe_spec *spec)
     return (calm_recipe){.score_windows = spec->score_samples,
                          .probe_windows = spec->probe_samples,
                          .prefix = (calm_prefix)spec->prefix,
-                         .points = 1u << CALM_POINT_JOB,
+                         .score_points = 1u << CALM_POINT_JOB,
                          .eval_windows = spec->eval_samples,
                          .store = spec->store,
                          .least_tokens = spec->expert_tokens,
-                         .light = spec->effort == 1,
+                         .skip_smoothing = spec->effort == 1,
                          .keep_hybrid = spec->keep_hybrid,
                          .force = spec->force,
                          .kernels = spec->kernels,

@@ -467,7 +467,7 @@ calm_status calm_ablate(calm_ctx *ctx, const calm_recipe *recipe, const calm_abl
     for (size_t i = 0; i < plan->n_seeds; i++) {
         calm_recipe again = *recipe;
         again.seed = plan->seeds[i];
-        again.points = 1u << CALM_POINT_JOB;    /* a repetition has the default hybrid alone */
+        again.score_points = 1u << CALM_POINT_JOB;    /* a repetition has the default hybrid alone */
         CALM_TRY(run_one(ctx, &again, &e));
     }
     return calm_ablation_seeds(ctx, keep, out);

@@ -252,7 +252,7 @@ static calm_status count_evaluation(calm_ctx *ctx, forecast *f)
     const calm_run *p = f->p;
     const calm_config *config = calm_model_config(p->in.model);
     const calm_windows_options options = {.seqlen = (size_t)p->in.recipe->seqlen, .seed = -1, .vocab = config->vocab,
-                                          .special = p->in.recipe->special};
+                                          .special = p->in.recipe->add_special_tokens};
     calm_windows windows;
     if (!p->result.evaluates || p->in.recipe->eval_windows)
         return CALM_OK;

@@ -42,7 +42,7 @@ calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in)
     char *path;
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, in->recipe->model.dir, "tokenizer.json"));
     const calm_status status = calm_tokenizer_open(ctx, path, &in->tokenizer);
-    if (status == CALM_OK || !in->recipe->tokens)
+    if (status == CALM_OK || !in->recipe->calib_is_token_ids)
         return status;
     calm_log(ctx, CALM_LOG_WARNING, "%s; the run goes on with the ids of %s%s", ctx->message, in->recipe->calib_path,
              in->recipe->eval_path ? ", without evaluation" : "");
@@ -58,21 +58,23 @@ calm_status calm_inputs_read_text(calm_ctx *ctx, const calm_inputs *in, const ch
     calm_windows_options shorter = *options;
     shorter.seqlen = calm_inputs_encode(in) && most < shorter.seqlen ? most : shorter.seqlen;
     /* Running text in windows; an encoder by default reads sentence by sentence, as it is used. */
-    if (!calm_inputs_encode(in) || in->recipe->stream)
+    if (!calm_inputs_encode(in) || in->recipe->encoder_stream)
         return calm_windows_read(ctx, in->tokenizer, path, &shorter, out);
     return calm_sentences_read(ctx, in->tokenizer, path, options->seqlen < most ? options->seqlen : most,
-                               options->samples, options->vocab, out);
+                               options->n_windows, options->vocab, out);
 }
 
 calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
 {
     const calm_recipe *recipe = in->recipe;
-    const calm_windows_options options = {.seqlen = (size_t)recipe->seqlen, .seed = recipe->seed,
-                                          .samples = (size_t)(recipe->samples + recipe->guard_windows),
-                                          .vocab = calm_model_config(in->model)->vocab, .special = recipe->special};
+    const calm_windows_options options = {.seqlen = (size_t)recipe->seqlen,
+                                          .seed = recipe->seed,
+                                          .n_windows = (size_t)(recipe->calib_windows + recipe->guard_windows),
+                                          .vocab = calm_model_config(in->model)->vocab,
+                                          .special = recipe->add_special_tokens};
     /* Calibration and guard are cut from one draw: no window can be in both. */
     calm_windows all;
-    if (recipe->tokens) {
+    if (recipe->calib_is_token_ids) {
         calm_token_file file;
         CALM_TRY(calm_token_file_read(ctx, recipe->calib_path, options.vocab, &file));
         CALM_TRY(calm_windows_from_tokens(ctx, &file, &options, &all));
@@ -80,7 +82,7 @@ calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
         CALM_TRY(calm_inputs_read_text(ctx, in, recipe->calib_path, &options, &all));
     }
     /* Calibration takes what it asks for first; the guard has the rest. */
-    size_t n_guard = all.n > (size_t)recipe->samples ? all.n - (size_t)recipe->samples : 0;
+    size_t n_guard = all.n > (size_t)recipe->calib_windows ? all.n - (size_t)recipe->calib_windows : 0;
     if (n_guard < (size_t)recipe->guard_windows) {
         /* A short text: an eighth of it guards, so that there is a guard at all. */
         const size_t share = all.n / 8 < (size_t)recipe->guard_windows ? all.n / 8 : (size_t)recipe->guard_windows;
@@ -96,11 +98,11 @@ calm_status calm_inputs_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_win
 {
     const calm_recipe *recipe = in->recipe;
     const calm_windows_options options = {.seqlen = (size_t)recipe->seqlen,
-                                          .samples = (size_t)recipe->eval_windows,
+                                          .n_windows = (size_t)recipe->eval_windows,
                                           /* The first windows, always: results of different runs are compared on
                                            * this text. */
                                           .seed = -1,
                                           .vocab = calm_model_config(in->model)->vocab,
-                                          .special = recipe->special};
+                                          .special = recipe->add_special_tokens};
     return calm_inputs_read_text(ctx, in, recipe->eval_path, &options, out);
 }

@@ -43,7 +43,7 @@ static void raise_to(size_t *most, size_t bytes)
 
 static bool wants_point(const estimate *e, calm_point point)
 {
-    return e->p->in.recipe->points & 1u << point;
+    return e->p->in.recipe->score_points & 1u << point;
 }
 
 /* ---- jobs that are captured together: of attention, a dense MLP, the shared expert, or one expert ---- */

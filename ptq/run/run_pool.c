@@ -142,13 +142,13 @@ static calm_status drop_schemes(calm_ctx *ctx, calm_run *p, const calm_pool *poo
     /* The caller's recipe is const and may serve other runs: what changes is copied. */
     *to = *from;
     CALM_TRY(CALM_NEW(ctx, ctx->out, to->schemes, from->n_schemes));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, to->range_said, from->n_schemes));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, to->act_range_explicit, from->n_schemes));
     CALM_TRY(CALM_NEW(ctx, ctx->out, to->pool, from->n_pool));
     to->n_schemes = to->n_pool = 0;
     for (size_t s = 0; s < from->n_schemes; s++) {
         /* Written always, counted when kept: the next one that is kept overwrites what is dropped. */
         to->schemes[to->n_schemes] = from->schemes[s];
-        to->range_said[to->n_schemes] = from->range_said[s];
+        to->act_range_explicit[to->n_schemes] = from->act_range_explicit[s];
         number[s] = to->n_schemes;
         to->n_schemes += known[s];
     }

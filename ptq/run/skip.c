@@ -8,7 +8,7 @@ size_t calm_run_skip(calm_ctx *ctx, const calm_run *p, size_t job)
 {
     size_t n = 0;
     /* NaN without --effort light, or while the crest is unknown: the loop below then does nothing. */
-    const double crest = p->in.recipe->light ? calm_run_crest(ctx, p, job) : NAN;
+    const double crest = p->in.recipe->skip_smoothing ? calm_run_crest(ctx, p, job) : NAN;
     for (size_t entry = 0; entry < p->in.recipe->n_pool && crest < CALM_LIGHT_CREST; entry++) {
         calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
         /* Only what smooths is left out, and never what a pin asks for. */

@@ -106,7 +106,7 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
     calm_sha256_field(&sha, calm_unit_name(selection->unit));
     calm_sha256_field(&sha, calm_choice_rule_name(selection->rule));
     calm_sha256_field(&sha, calm_score_name(selection->point, selection->score));
-    calm_sha256_field(&sha, recipe->light ? "light" : "full");
+    calm_sha256_field(&sha, recipe->skip_smoothing ? "light" : "full");
     for (size_t i = 0; i < recipe->n_pins; i++) {
         calm_sha256_field(&sha, recipe->pins[i].unit);
         calm_sha256_field(&sha, recipe->pins[i].candidate.said);

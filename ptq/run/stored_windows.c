@@ -105,7 +105,7 @@ static calm_status find_text(calm_ctx *ctx, const calm_stored_run *run, const kn
 static calm_status read_windows(calm_ctx *ctx, const calm_recipe *recipe, calm_model *model, calm_windows *out)
 {
     calm_inputs in = {.recipe = recipe, .model = model};
-    calm_status status = recipe->tokens ? CALM_OK : calm_inputs_open_tokenizer(ctx, &in);
+    calm_status status = recipe->calib_is_token_ids ? CALM_OK : calm_inputs_open_tokenizer(ctx, &in);
     if (status == CALM_OK)
         status = calm_inputs_read_windows(ctx, &in);
     *out = in.calib;

@@ -43,7 +43,7 @@ static void adopt_scores(const calm_store_candidate *row, calm_score_set *out)
 /* Does a row have all scores of a job that this run needs?  Of too few rows there are none. */
 static bool is_scored(const calm_run *p, size_t job, size_t entry, int64_t score_rows, const calm_score_set *scores)
 {
-    const bool linear = p->in.recipe->linear && p->in.recipe->pool[entry].scheme.act_bits == 0 &&
+    const bool linear = p->in.recipe->want_cka_linear && p->in.recipe->pool[entry].scheme.act_bits == 0 &&
                         calm_recipe_scores_linear(p->in.recipe, calm_model_layout(p->in.model)->jobs[job].in);
     return score_rows < CALM_LEAST_SCORE_ROWS ||
            (calm_score_set_has(scores, CALM_POINT_JOB) &&
@@ -87,7 +87,7 @@ static calm_status survey_job(calm_ctx *ctx, calm_run *p, size_t job, size_t *n_
         *n_missing += candidate->todo;
         p->result.n_cached += adopted;
         /* Under --effort light it may be left out yet, when the crest is known: note_candidates. */
-        if (adopted && !p->in.recipe->light)
+        if (adopted && !p->in.recipe->skip_smoothing)
             CALM_TRY(calm_store_run_candidate(ctx, p->in.store, p->result.run_id, candidate->id));
     }
     return CALM_OK;
@@ -238,5 +238,5 @@ calm_status calm_run_blocks(calm_ctx *ctx, calm_run *p)
     /* Every candidate is there or has failed; the second look at the pool sees the failures. */
     p->computed = true;
     CALM_TRY(calm_run_rescope(ctx, p));
-    return p->in.recipe->light ? note_candidates(ctx, p) : CALM_OK;
+    return p->in.recipe->skip_smoothing ? note_candidates(ctx, p) : CALM_OK;
 }

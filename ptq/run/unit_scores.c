@@ -22,7 +22,7 @@ static bool is_whole(const calm_run *p, size_t begin, size_t end, size_t entry)
 static bool entry_missing(const calm_run *p, size_t begin, size_t end, size_t entry, calm_point point)
 {
     bool missing = false;
-    if (!(p->in.recipe->points & 1u << point) || !is_whole(p, begin, end, entry))
+    if (!(p->in.recipe->score_points & 1u << point) || !is_whole(p, begin, end, entry))
         return false;
     for (size_t job = begin; job < end; job++)
         /* A killed run may have put the score with some of the unit's candidates. */

@@ -30,7 +30,7 @@ static calm_model *open_bundled(size_t n, calm_windows *windows)
     calm_tokenizer *tokenizer;
     ck_ok(calm_model_open(ctx, bundled("models/qwen-demo"), &model));
     ck_ok(calm_tokenizer_open(ctx, bundled("models/qwen-demo/tokenizer.json"), &tokenizer));
-    const calm_windows_options how = {.seqlen = WINDOW, .samples = n, .seed = -1,
+    const calm_windows_options how = {.seqlen = WINDOW, .n_windows = n, .seed = -1,
                                       .vocab = calm_model_config(model)->vocab};
     ck_ok(calm_windows_read(ctx, tokenizer, bundled("text/wikitext2-test.txt"), &how, windows));
     calm_tokenizer_close(tokenizer);

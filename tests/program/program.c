@@ -187,7 +187,7 @@ static void command_line(const program *p, bool force, const char *words[MAX_WOR
                                "--eval-text",
                                r->eval_path,
                                "--samples",
-                               test_format("%lld", r->samples),
+                               test_format("%lld", r->calib_windows),
                                "--seqlen",
                                test_format("%lld", r->seqlen),
                                "--score-samples",

@@ -16,7 +16,7 @@ static play with_unit(const play *run, calm_unit unit, const char *name)
     play other = play_elsewhere(run, name);
     other.recipe.selection.unit = unit;
     other.recipe.selection.point = calm_unit_point(unit);
-    other.recipe.points = ALL_POINTS;
+    other.recipe.score_points = ALL_POINTS;
     return other;
 }
 
@@ -130,7 +130,7 @@ TEST(scores_of_units_are_what_they_say)
     ck_ok(calm_model_open(ctx, run.recipe.model.dir, &model));
     ck_ok(calm_tokenizer_open(ctx, test_format("%s/tokenizer.json", run.recipe.model.dir), &tokenizer));
     const calm_windows_options options = {.seqlen = 32, .seed = 0,
-                                          .samples = (size_t)(run.recipe.samples + run.recipe.guard_windows)};
+                                          .n_windows = (size_t)(run.recipe.calib_windows + run.recipe.guard_windows)};
     ck_ok(calm_windows_read(ctx, tokenizer, run.recipe.calib_path, &options, &all));
     ck_ok(calm_windows_slice(ctx, &all, 0, (size_t)run.recipe.score_windows, &windows));
     ck_ok(calm_rope_init(ctx, calm_model_config(model), 32, &rope));
@@ -303,7 +303,7 @@ TEST(light_effort)
 {
     const play full = play_new(NULL, "w4a4_g16", "rtn,smoothquant");
     play light = play_elsewhere(&full, "light"), later = play_elsewhere(&full, "later");
-    light.recipe.light = later.recipe.light = true;
+    light.recipe.skip_smoothing = later.recipe.skip_smoothing = true;
     later.recipe.store = full.recipe.store;
     play_must_run(&full);
     play_must_run(&light);

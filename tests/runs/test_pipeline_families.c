@@ -142,7 +142,7 @@ END_OF_TEST
 TEST(experts_that_saw_nothing)
 {
     play run = new_play("qwen2_moe", "w4a16_g16", "gptq");
-    run.recipe.samples = 1;
+    run.recipe.calib_windows = 1;
     run.recipe.seqlen = 2;
     run.recipe.least_tokens = 1;
     play_must_run(&run);

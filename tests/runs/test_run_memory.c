@@ -211,7 +211,7 @@ static play shaped(const char *family)
     spec.hidden = 128;
     spec.inner = 256;
     play run = new_play(&spec, "rtn,gptq");
-    run.recipe.samples = 12;    /* more than 2 threads have in work */
+    run.recipe.calib_windows = 12;    /* more than 2 threads have in work */
     return run;
 }
 
@@ -220,7 +220,7 @@ static void check_growth(const char *family)
     const play run = shaped(family);
     const calm_memory_plan now = estimate(&run, 2, &everything_at_once);
     play more = run;
-    more.recipe.samples *= 2;
+    more.recipe.calib_windows *= 2;
     const calm_memory_plan samples = estimate(&more, 2, &everything_at_once);
     check_order("samples", &now, &samples, true);
     more = run;
@@ -386,7 +386,7 @@ TEST(estimates_hold_for_many_windows)
             spec.inner = 256;
             spec.expert_inner = 64;
             play run = new_play(&spec, "rtn,gptq,mkq-full");
-            run.recipe.samples = shapes[s][0];
+            run.recipe.calib_windows = shapes[s][0];
             run.recipe.seqlen = shapes[s][1];
             run.recipe.score_windows = shapes[s][2];
             check_shape(&run, test_format("%s %lld x %lld", families[f], shapes[s][0], shapes[s][1]));
@@ -406,7 +406,7 @@ TEST(estimates_hold_for_kept_rows)
         spec.inner = 96;
         spec.expert_inner = 32;
         play run = new_play_of(&spec, "w4a4_g16", "actfit,smoothquant-actfit,awq");
-        run.recipe.samples = 24;
+        run.recipe.calib_windows = 24;
         run.recipe.seqlen = 60;
         const outcome said = run_afresh(&run, &everything_at_once);
         check_stages(&said, families[f], 2);
@@ -423,7 +423,7 @@ static void check_recipe(const char *family, const char *name, const char *schem
     spec.inner = 512;
     spec.expert_inner = spec.shared_inner = 128;
     play run = new_play_of(&spec, scheme, "rtn,gptq,smoothquant");
-    run.recipe.samples = 6;
+    run.recipe.calib_windows = 6;
     run.recipe.score_windows = 4;
     change(&run.recipe);
     const outcome said = run_afresh(&run, &everything_at_once);
@@ -432,7 +432,7 @@ static void check_recipe(const char *family, const char *name, const char *schem
 
 static void of_units(calm_recipe *recipe)
 {
-    recipe->points = (1u << CALM_N_POINTS) - 1;
+    recipe->score_points = (1u << CALM_N_POINTS) - 1;
 }
 
 static void of_prefix(calm_recipe *recipe)

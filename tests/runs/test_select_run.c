@@ -16,7 +16,7 @@ static play with_unit(const play *run, calm_unit unit, const char *name)
     play other = play_elsewhere(run, name);
     other.recipe.selection.unit = unit;
     other.recipe.selection.point = calm_unit_point(unit);
-    other.recipe.points = ALL_POINTS;
+    other.recipe.score_points = ALL_POINTS;
     return other;
 }
 
@@ -91,7 +91,7 @@ TEST(activations_and_advice_come_out_again)
 {
     const play first = play_new(NULL, "w4a4_g16", "rtn,smoothquant,gptq");
     play light = play_elsewhere(&first, "light");
-    light.recipe.light = true;
+    light.recipe.skip_smoothing = true;
     check_reproduced(&first);
     ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM choice WHERE run_id = 2 AND advice = 'plain'"), 8);
     check_reproduced(&light);    /* smoothquant was not tried, and still is one of three in the reasons */
@@ -414,7 +414,7 @@ TEST(the_same_directory)
                                            {"w3a16_g16", "rtn"}};
     for (size_t i = 0; i < 3; i++) {
         play run = play_new(NULL, kinds[i][0], kinds[i][1]);
-        run.recipe.light = i == 1;
+        run.recipe.skip_smoothing = i == 1;
         run.recipe.last_block = i == 2 ? 0 : -1;    /* the other block stays float */
         check_assembled(&run, "again");
     }
@@ -427,7 +427,7 @@ TEST(the_same_directory_of_a_mixture_and_an_encoder)
     const play of_mixture = play_new(&mixture, "w4a16_g8", "rtn,gptq");
     check_assembled(&of_mixture, "again");
     play of_encoder = play_new(&encoder, "w8a8", "rtn,gptq");
-    of_encoder.recipe.stream = true;
+    of_encoder.recipe.encoder_stream = true;
     check_assembled(&of_encoder, "again");
 }
 END_OF_TEST

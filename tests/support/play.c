@@ -53,13 +53,23 @@ play play_new(const tiny_model *spec, const char *scheme, const char *algorithms
     tiny_model model = spec ? *spec : tiny_default;
     model.vocab = BUNDLED_VOCAB;
     run.dir = test_directory();
-    run.recipe = (calm_recipe){.model = {.name = "tiny"}, .samples = 4, .seqlen = 32, .seed = 0, .score_windows = 2,
-                               .guard_windows = 3, .eval_windows = 2, .last_block = -1, .probe_windows = 2,
-                               .points = 1u << CALM_POINT_JOB,
+    run.recipe = (calm_recipe){.model = {.name = "tiny"},
+                               .calib_windows = 4,
+                               .seqlen = 32,
+                               .seed = 0,
+                               .score_windows = 2,
+                               .guard_windows = 3,
+                               .eval_windows = 2,
+                               .last_block = -1,
+                               .probe_windows = 2,
+                               .score_points = 1u << CALM_POINT_JOB,
                                .selection = {.score = CALM_METRIC_CKA_TOKEN},
-                               .calib_path = play_path(&run, "text.txt"), .calib_name = "text.txt",
-                               .eval_path = play_path(&run, "text.txt"), .eval_name = "text.txt",
-                               .output = play_path(&run, "out"), .store = play_path(&run, "calm.db")};
+                               .calib_path = play_path(&run, "text.txt"),
+                               .calib_name = "text.txt",
+                               .eval_path = play_path(&run, "text.txt"),
+                               .eval_name = "text.txt",
+                               .output = play_path(&run, "out"),
+                               .store = play_path(&run, "calm.db")};
     run.recipe.model.dir = test_format("%s", tiny_model_write(&model));
     ck_ok(calm_copy_file(ctx, bundled("models/qwen-demo/tokenizer.json"),
                          test_format("%s/tokenizer.json", run.recipe.model.dir)));

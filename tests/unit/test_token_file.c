@@ -61,7 +61,7 @@ TEST(windows_are_cut_without_padding)
     ck_assert_str_eq(listed(w.ids, w.begin[3]), "1 2 3 4 6 8");
     ck_assert_uint_eq(w.n_tokens, 8);
     ck_assert_ptr_null(w.positions);
-    how.samples = 1;
+    how.n_windows = 1;
     ck_ok(calm_windows_from_tokens(ctx, &file, &how, &w));
     ck_assert_uint_eq(w.n, 1);
     ck_assert_uint_eq(w.n_available, 3);

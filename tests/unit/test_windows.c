@@ -33,7 +33,7 @@ static const char *long_text(void)
 static calm_windows read_windows(const calm_tokenizer *tokenizer, const char *path, size_t seqlen, size_t samples,
                                  long long seed)
 {
-    const calm_windows_options options = {.seqlen = seqlen, .samples = samples, .seed = seed};
+    const calm_windows_options options = {.seqlen = seqlen, .n_windows = samples, .seed = seed};
     calm_windows windows;
     ck_ok(calm_windows_read(ctx, tokenizer, path, &options, &windows));
     return windows;
