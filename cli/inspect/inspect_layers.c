@@ -97,7 +97,7 @@ static void put_legend(const calm_inspection *in, const calm_inspect_units *unit
 
 static const char *chosen_name(const calm_inspect_units *units, size_t unit)
 {
-    const calm_stored_choice *choice = calm_inspect_chosen(units, unit);
+    const calm_stored_run_choice *choice = calm_inspect_chosen(units, unit);
     const size_t entry = units->chosen[unit];
     if (!choice->decided)
         return "";

@@ -48,7 +48,7 @@ static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, const 
     size_t n = 1;
     char *name;
     if (linear->quantized)
-        CALM_TRY(calm_qformat_tensors(ctx, calm_model_stored(model), linear->module, scheme, linear->out, linear->in,
+        CALM_TRY(calm_qformat_tensors(ctx, calm_model_qformat(model), linear->module, scheme, linear->out, linear->in,
                                       list, &n));
     for (size_t i = 0; i < n; i++) {
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", linear->module, list[i].suffix));
@@ -72,8 +72,8 @@ static calm_status read_linear(calm_ctx *ctx, contents *to, const calm_job_ref *
     calm_dtype dtype = CALM_BF16;
     size_t floats = 0;
     *out = (stored_linear){.job = job, .module = linear->module, .out = linear->out, .in = linear->in};
-    if (calm_model_stored(model))
-        CALM_TRY(calm_qformat_find(ctx, calm_model_stored(model), calm_model_tensors(model), linear->module,
+    if (calm_model_qformat(model))
+        CALM_TRY(calm_qformat_find(ctx, calm_model_qformat(model), calm_model_tensors(model), linear->module,
                                    &out->quantized, &stored));
     CALM_TRY(measure_linear(ctx, model, &stored, out, &floats, &dtype));
     if (!out->quantized) {

@@ -51,7 +51,7 @@ static calm_status read_requests(calm_ctx *ctx, calm_inspect_units *units)
     calm_word *forbid;
     calm_pin *pins;
     units->budget = has_budget(recipe) || has_budget(calm_json_get(recipe, "select"));
-    CALM_TRY(calm_stored_requests(ctx, &units->run, 0, &forbid, &pins, &requests));
+    CALM_TRY(calm_stored_run_requests(ctx, &units->run, 0, &forbid, &pins, &requests));
     /* Without the pins: calm_inspect_choose shows what the rule alone would choose. */
     const calm_requests nothing = {.budget = NAN};
     CALM_TRY(calm_scope_open(ctx, pool, &nothing, &units->scope));
@@ -113,7 +113,7 @@ const calm_pool_cell *calm_inspect_cell(const calm_inspect_units *units, size_t 
     return cell->id ? cell : NULL;
 }
 
-const calm_stored_choice *calm_inspect_chosen(const calm_inspect_units *units, size_t unit)
+const calm_stored_run_choice *calm_inspect_chosen(const calm_inspect_units *units, size_t unit)
 {
     return &units->stored.choices[units->stored.pool.unit_begin[unit]];
 }
@@ -149,7 +149,7 @@ calm_status calm_inspect_unit_find(calm_ctx *ctx, const calm_pool *pool, int64_t
 }
 
 /* The jobs of a run's model with their units, without what competed. */
-static calm_status read_names(calm_ctx *ctx, const calm_inspection *in, calm_stored_pool *out)
+static calm_status read_names(calm_ctx *ctx, const calm_inspection *in, calm_stored_run_pool *out)
 {
     calm_inspect_units units = {0};
     calm_pool_query query;
@@ -164,7 +164,7 @@ static calm_status read_names(calm_ctx *ctx, const calm_inspection *in, calm_sto
 
 calm_status calm_inspect_unit_params(calm_ctx *ctx, const calm_inspection *in, calm_value params[3])
 {
-    calm_stored_pool stored;
+    calm_stored_run_pool stored;
     size_t u;
     params[0] = params[1] = params[2] = (calm_value){.type = CALM_VALUE_NULL};
     if (!in->query->unit)
@@ -174,7 +174,7 @@ calm_status calm_inspect_unit_params(calm_ctx *ctx, const calm_inspection *in, c
                          in->query->unit);
     CALM_TRY(read_names(ctx, in, &stored));
     CALM_TRY(calm_inspect_unit_find(ctx, &stored.pool, in->run, in->query->unit, &u));
-    const calm_stored_choice *first = &stored.choices[stored.pool.unit_begin[u]];
+    const calm_stored_run_choice *first = &stored.choices[stored.pool.unit_begin[u]];
     params[0] = calm_value_int(first->block_id);
     params[1] = calm_value_int(first->position);
     params[2] = calm_value_int(stored.choices[stored.pool.unit_begin[u + 1] - 1].position);

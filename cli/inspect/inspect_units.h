@@ -10,7 +10,7 @@
 
 typedef struct calm_inspect_units {
     calm_stored_run run;         /* without its recipe's JSON, which is released                    */
-    calm_stored_pool stored;     /* every job of the model, with the cells of the run               */
+    calm_stored_run_pool stored;     /* every job of the model, with the cells of the run               */
     calm_scope scope;            /* entries that may be chosen: without --forbid of calm select     */
     const char *metric;          /* of the cells: --metric or the run's; NULL: none                 */
     const char *tie;             /* what decides near ties: "log_rel_mse" at the metric's point     */
@@ -30,7 +30,7 @@ calm_status calm_inspect_units_read(calm_ctx *ctx, calm_store *store, int64_t ru
 const calm_pool_cell *calm_inspect_cell(const calm_inspect_units *units, size_t unit, size_t entry);
 
 /* What was chosen for a unit, by its first job. */
-const calm_stored_choice *calm_inspect_chosen(const calm_inspect_units *units, size_t unit);
+const calm_stored_run_choice *calm_inspect_chosen(const calm_inspect_units *units, size_t unit);
 
 /* The unit of this name: a unit's, a job's, or either without what all share ("0.qkv").
  * CALM_ENOTFOUND with the nearest. */

@@ -9,7 +9,7 @@
 /* Is the stored choice what the rule makes of the stored scores?  In words. */
 static const char *follows(const calm_inspect_units *units, size_t unit, size_t rule)
 {
-    const calm_stored_choice *choice = calm_inspect_chosen(units, unit);
+    const calm_stored_run_choice *choice = calm_inspect_chosen(units, unit);
     if (!choice->decided)
         return "nothing was chosen";
     if (rule == CALM_INSPECT_NONE)
@@ -42,7 +42,7 @@ static calm_status put_jobs(calm_ctx *ctx, calm_table *table, const calm_pool *p
 static calm_status fill_unit(calm_ctx *ctx, const calm_inspect_units *units, size_t unit, size_t rule,
                              const char *sentence, calm_inspect_section *section)
 {
-    const calm_stored_choice *choice = calm_inspect_chosen(units, unit);
+    const calm_stored_run_choice *choice = calm_inspect_chosen(units, unit);
     const char *result = units->run.result;
     calm_table *table = &section->table;
     section->fields = true;
@@ -137,7 +137,7 @@ static const char more_sql[] =
 static calm_status add_candidate(calm_ctx *ctx, calm_store *store, const judged *j, size_t entry, calm_table *table)
 {
     const calm_pool *pool = &j->units->stored.pool;
-    const calm_stored_cell *stored = &j->units->stored.cells[pool->unit_begin[j->unit] * pool->n_entries + entry];
+    const calm_stored_run_cell *stored = &j->units->stored.cells[pool->unit_begin[j->unit] * pool->n_entries + entry];
     const calm_pool_cell *cell = calm_inspect_cell(j->units, j->unit, entry);
     const calm_value params[] = {calm_value_int(cell->id), calm_value_text(j->units->run.unit)};
     calm_value more[4];

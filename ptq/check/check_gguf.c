@@ -7,7 +7,7 @@
 
 /* ---- tensors against the architecture ---- */
 
-/* A calm_gguf_hear_fn. */
+/* A calm_gguf_report_fn. */
 static void add_key_fault(void *user, const char *key, const char *text)
 {
     calm_check_gguf_state *g = user;

@@ -62,7 +62,7 @@ static calm_status put_vector(calm_ctx *ctx, output *to, const calm_gguf_part *p
         values = out + n;
     }
     for (size_t i = 0; i < n; i++)
-        out[i] = values[part->head_dim ? calm_gguf_turn_back(i, part->head_dim) : i] + (part->spot.plus_one ? 1 : 0);
+        out[i] = values[part->head_dim ? calm_gguf_unpermute(i, part->head_dim) : i] + (part->spot.plus_one ? 1 : 0);
     return put_floats(ctx, to, part, CALM_GGML_F32, out, n);
 }
 
@@ -77,7 +77,7 @@ static calm_status put_matrix(calm_ctx *ctx, output *to, const calm_gguf_part *p
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, piece, most * cols));
     for (size_t row = 0; row < rows; row += most) {
         const size_t n = rows - row < most ? rows - row : most;
-        const size_t from = part->head_dim ? calm_gguf_turn_back(row, part->head_dim) : row;
+        const size_t from = part->head_dim ? calm_gguf_unpermute(row, part->head_dim) : row;
         if (!values)
             CALM_TRY(
                 calm_tensor_part_to_f32(ctx, source, from * cols, n * cols, piece)); /* refuses what is not finite */
@@ -98,7 +98,7 @@ static calm_status put_linear(calm_ctx *ctx, output *to, const calm_gguf_part *p
         return put_matrix(ctx, to, part, source, type, linear->w);
     for (size_t row = 0; row < linear->out; row++)
         CALM_TRY(calm_gguf_put_row(ctx, &to->writer, linear, source->name,
-                                   part->head_dim ? calm_gguf_turn_back(row, part->head_dim) : row, type));
+                                   part->head_dim ? calm_gguf_unpermute(row, part->head_dim) : row, type));
     return CALM_OK;
 }
 

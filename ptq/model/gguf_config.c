@@ -9,7 +9,7 @@
 typedef struct builder {
     calm_ctx *ctx;
     const calm_gguf_list *list;
-    calm_gguf_hear_fn *hear;    /* NULL: the first fault is a failure */
+    calm_gguf_report_fn *hear;    /* NULL: the first fault is a failure */
     void *user;
     calm_json *config;
     calm_status status;    /* of the first fault; later ones are not reported */
@@ -247,7 +247,7 @@ static void build(builder *b)
     add_ids(b);
 }
 
-calm_status calm_gguf_config(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_hear_fn *hear, void *user,
+calm_status calm_gguf_config(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_report_fn *hear, void *user,
                              calm_json **out)
 {
     builder b = {ctx, list, hear, user, calm_json_new_object(), CALM_OK};

@@ -282,7 +282,7 @@ static size_t turn(size_t row, size_t head_dim)
     return row - in_head + 2 * (in_head % half) + in_head / half;
 }
 
-size_t calm_gguf_turn_back(size_t row, size_t head_dim)
+size_t calm_gguf_unpermute(size_t row, size_t head_dim)
 {
     const size_t in_head = row % head_dim;
     return row - in_head + in_head % 2 * (head_dim / 2) + in_head / 2;

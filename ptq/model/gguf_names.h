@@ -40,7 +40,7 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *
 
 /* The checkpoint's row that stands in row `row` of a permuted matrix with heads of `head_dim` rows:
  * new row h d + 2 j + t = old row h d + t d / 2 + j */
-size_t calm_gguf_turn_back(size_t row, size_t head_dim);
+size_t calm_gguf_unpermute(size_t row, size_t head_dim);
 
 /* ---- a file as a checkpoint ---- */
 

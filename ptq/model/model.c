@@ -378,7 +378,7 @@ bool calm_model_is_quantized(const calm_model *model)
     return model->stored != NULL;
 }
 
-const calm_qformat_reader *calm_model_stored(const calm_model *model)
+const calm_qformat_reader *calm_model_qformat(const calm_model *model)
 {
     return model->stored;
 }

@@ -22,7 +22,7 @@ const calm_json *calm_model_json(const calm_model *model);              /* confi
 const char *calm_model_class(const calm_model *model);                  /* "Qwen3ForCausalLM" */
 const calm_safetensors *calm_model_tensors(const calm_model *model);
 bool calm_model_is_quantized(const calm_model *model);
-const calm_qformat_reader *calm_model_stored(const calm_model *model);          /* NULL: float */
+const calm_qformat_reader *calm_model_qformat(const calm_model *model);          /* NULL: float */
 
 /* Set the rule (grid.h) by which inputs are quantized, in a checkpoint that quantizes them.  After opening it is that
  * of compressed-tensors.  CALM_EARG: no linear of the checkpoint has quantized activations. */

@@ -187,7 +187,7 @@ static calm_status restore_scope(calm_ctx *ctx, calm_assembly *a)
     calm_requests requests;
     calm_word *forbid;
     calm_pin *pins;
-    CALM_TRY(calm_stored_requests(ctx, &a->run, 0, &forbid, &pins, &requests));
+    CALM_TRY(calm_stored_run_requests(ctx, &a->run, 0, &forbid, &pins, &requests));
     requests.n_forbid = 0;
     while (requests.n_pins && pins[requests.n_pins - 1].round > 0)    /* a selection's own have no uniform runs */
         requests.n_pins--;
@@ -227,7 +227,7 @@ static calm_status spread_uniform(calm_ctx *ctx, const calm_assembly *a, size_t 
 static calm_status spread_hybrid(calm_ctx *ctx, const calm_assembly *a, size_t **choice)
 {
     size_t *of_job;
-    CALM_TRY(calm_stored_entries(ctx, &a->run, &a->stored, &of_job));
+    CALM_TRY(calm_stored_run_entries(ctx, &a->run, &a->stored, &of_job));
     for (size_t j = 0; j < a->stored.pool.n_jobs; j++)
         if (of_job[j] == SIZE_MAX)
             return calm_fail(ctx, CALM_EARG,
@@ -504,7 +504,7 @@ static calm_status plan(calm_ctx *ctx, calm_assembly *a)
     CALM_TRY(restore_measured(ctx, a));
     if (!calm_formats_want_importance(&a->recipe.formats))
         return CALM_OK;
-    return calm_stored_windows(ctx, a->in.store, &a->run, a->in.model, a->recipe.model.dir, &a->in.calib);
+    return calm_stored_run_windows(ctx, a->in.store, &a->run, a->in.model, a->recipe.model.dir, &a->in.calib);
 }
 
 /* The gates of the run's recipe, for the card.  They speak of the result that was measured: of a hybrid written

@@ -24,7 +24,7 @@ typedef struct calm_assemble_options {
 /* The state of the run before its export, restored. */
 typedef struct calm_assembly {
     calm_stored_run run;
-    calm_stored_pool stored;
+    calm_stored_run_pool stored;
     calm_scope scope;            /* what the recipe's pins leave to its units                            */
     size_t *places;              /* [jobs of the pool] job of the model's layout                         */
     calm_recipe recipe;          /* the run's, as far as card and report need it                         */

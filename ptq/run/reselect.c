@@ -86,7 +86,7 @@ static calm_status resolve_requests(calm_ctx *ctx, const calm_reselect_options *
     const size_t room = o->forbid.n > o->pins.n ? o->forbid.n : o->pins.n;
     calm_word *forbid;
     calm_pin *pins;
-    CALM_TRY(calm_stored_requests(ctx, run, room, &forbid, &pins, out));
+    CALM_TRY(calm_stored_run_requests(ctx, run, room, &forbid, &pins, out));
     const int round = 1 + (out->n_pins ? pins[out->n_pins - 1].round : 0);
     CALM_TRY(calm_words_parse(ctx, &o->forbid, forbid, &out->n_forbid));
     CALM_TRY(calm_pins_parse(ctx, &o->pins, round, pins, &out->n_pins));
@@ -156,7 +156,7 @@ static calm_status read_and_solve(calm_ctx *ctx, const calm_reselect_options *o,
     out->budget = requests->budget;
     out->target = requests->target;
     /* Before solving: a parent whose choices contradict its pool is not a base for another choice. */
-    CALM_TRY(calm_stored_entries(ctx, &out->parent, &out->stored, &out->before));
+    CALM_TRY(calm_stored_run_entries(ctx, &out->parent, &out->stored, &out->before));
     CALM_TRY(calm_solve(ctx, pool, requests, &out->solution));
     compare(out);
     return CALM_OK;

@@ -24,7 +24,7 @@ typedef struct calm_reselect_options {
 
 typedef struct calm_reselected {
     calm_stored_run parent;
-    calm_stored_pool stored;    /* its pool                                                                   */
+    calm_stored_run_pool stored;    /* its pool                                                                   */
     calm_solution solution;
     double budget;              /* that held; NaN: none                                                       */
     const calm_engine *target;  /* that held                                                                  */

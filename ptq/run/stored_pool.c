@@ -21,13 +21,13 @@ typedef struct raw_row {
     int64_t job_id;
     size_t entry;
     calm_pool_cell cell;
-    calm_stored_cell more;
+    calm_stored_run_cell more;
 } raw_row;
 
 /* A job with what was chosen for it. */
 typedef struct job_row {
     calm_pool_job job;
-    calm_stored_choice choice;
+    calm_stored_run_choice choice;
 } job_row;
 
 /* What the queries' callbacks fill, in the order of the members. */
@@ -43,7 +43,7 @@ typedef struct reading {
     job_row *jobs;             /* [n_jobs]                                           */
     size_t n_jobs, job_room;
     calm_pool_cell *cells;     /* [n_jobs][n_entries]                                */
-    calm_stored_cell *more;    /* the same                                           */
+    calm_stored_run_cell *more;    /* the same                                           */
     calm_pool_cell **of_raw;   /* [n_raw] where that candidate lies                  */
     size_t at;                 /* of raw: the scores come in the same order          */
     bool light;                /* the run left out what it need not try              */
@@ -328,13 +328,13 @@ static calm_status add_job(calm_ctx *ctx, void *user, size_t n, const char *cons
     r->n_expected += calm_value_as_int(&v[5]) >= calm_json_int(calm_json_at(blocks, 0), 0) &&
                      calm_value_as_int(&v[5]) <= calm_json_int(calm_json_at(blocks, 1), INT64_MAX);
     calm_pool_job *job = &r->jobs[r->n_jobs].job;
-    calm_stored_choice *choice = &r->jobs[r->n_jobs++].choice;
+    calm_stored_run_choice *choice = &r->jobs[r->n_jobs++].choice;
     *job = (calm_pool_job){.id = calm_value_as_int(&v[0]),
                            .block = (size_t)calm_value_as_int(&v[5]),
                            .out = (size_t)calm_value_as_int(&v[6]),
                            .in = (size_t)calm_value_as_int(&v[7]),
                            .crest = calm_value_as_real(&v[8])};
-    *choice = (calm_stored_choice){.decided = calm_value_as_int(&v[10]) != 0, .candidate = calm_value_as_int(&v[9]),
+    *choice = (calm_stored_run_choice){.decided = calm_value_as_int(&v[10]) != 0, .candidate = calm_value_as_int(&v[9]),
                                    .disagrees = calm_value_as_int(&v[13]) != 0, .block_id = calm_value_as_int(&v[14]),
                                    .position = calm_value_as_int(&v[15])};
     CALM_TRY(calm_value_copy(ctx, &v[1], &job->name));
@@ -397,7 +397,7 @@ static calm_status new_cells(calm_ctx *ctx, reading *r, size_t n_jobs)
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->more, n));
     for (size_t i = 0; i < n; i++) {
         r->cells[i] = (calm_pool_cell){.metric = NAN, .tie = NAN, .probe = NAN};
-        r->more[i] = (calm_stored_cell){.bits_per_weight = NAN};
+        r->more[i] = (calm_stored_run_cell){.bits_per_weight = NAN};
     }
     return CALM_OK;
 }
@@ -508,7 +508,7 @@ static calm_status list_schemes(calm_ctx *ctx, const reading *r, size_t n, const
 
 /* What was read, as the caller gets it.  Jobs and choices were read side by side in ctx->scratch and are parted into
  * ctx->out. */
-static calm_status hand_over(calm_ctx *ctx, const reading *r, size_t n_schemes, calm_stored_pool *out)
+static calm_status hand_over(calm_ctx *ctx, const reading *r, size_t n_schemes, calm_stored_run_pool *out)
 {
     calm_pool_job *jobs;
     CALM_TRY(CALM_NEW(ctx, ctx->out, jobs, r->n_jobs));
@@ -528,7 +528,7 @@ static calm_status hand_over(calm_ctx *ctx, const reading *r, size_t n_schemes, 
 /* The order matters: entries are final (dropped, sorted) before cells are counted, jobs before cells are placed,
  * cells before scores arrive. */
 calm_status calm_pool_of_store(calm_ctx *ctx, calm_store *store, const calm_stored_run *run,
-                               const calm_pool_query *query, calm_stored_pool *out)
+                               const calm_pool_query *query, calm_stored_run_pool *out)
 {
     reading r = {.store = store, .run = run, .query = query};
     size_t n_schemes;
@@ -545,14 +545,14 @@ calm_status calm_pool_of_store(calm_ctx *ctx, calm_store *store, const calm_stor
 }
 
 calm_status calm_jobs_of_store(calm_ctx *ctx, calm_store *store, const calm_stored_run *run,
-                               const calm_pool_query *query, calm_stored_pool *out)
+                               const calm_pool_query *query, calm_stored_run_pool *out)
 {
     reading r = {.store = store, .run = run, .query = query};
     CALM_TRY(read_jobs(ctx, &r));
     return hand_over(ctx, &r, 0, out);
 }
 
-calm_status calm_stored_entries(calm_ctx *ctx, const calm_stored_run *run, const calm_stored_pool *stored,
+calm_status calm_stored_run_entries(calm_ctx *ctx, const calm_stored_run *run, const calm_stored_run_pool *stored,
                                 size_t **entries)
 {
     const calm_pool *pool = &stored->pool;

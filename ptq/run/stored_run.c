@@ -150,7 +150,7 @@ static calm_status add_later_pins(calm_ctx *ctx, const calm_json *array, calm_pi
     return CALM_OK;
 }
 
-calm_status calm_stored_requests(calm_ctx *ctx, const calm_stored_run *run, size_t room, calm_word **forbid,
+calm_status calm_stored_run_requests(calm_ctx *ctx, const calm_stored_run *run, size_t room, calm_word **forbid,
                                  calm_pin **pins, calm_requests *out)
 {
     const calm_json *choice = calm_json_get(run->recipe, "choice"), *select = calm_json_get(run->recipe, "select");

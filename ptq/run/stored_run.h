@@ -31,7 +31,7 @@ bool calm_stored_run_rule(const calm_stored_run *run, calm_choice_rule *rule);
 
 /* The requests that the run's choice was made under: those of its recipe, then those of selections, in rounds.  forbid
  * and pins have `room` more places behind them; in ctx->out.  Texts are borrowed from the run. */
-calm_status calm_stored_requests(calm_ctx *ctx, const calm_stored_run *run, size_t room, calm_word **forbid,
+calm_status calm_stored_run_requests(calm_ctx *ctx, const calm_stored_run *run, size_t room, calm_word **forbid,
                                  calm_pin **pins, calm_requests *out);
 
 #endif

@@ -347,7 +347,7 @@ TEST(rows_are_turned)
         for (size_t t = 0; t < 2; t++)
             for (size_t j = 0; j < half; j++) {
                 const size_t old_row = h * spec.head_dim + t * half + j, new_row = h * spec.head_dim + 2 * j + t;
-                ck_assert_uint_eq(calm_gguf_turn_back(new_row, spec.head_dim), old_row);
+                ck_assert_uint_eq(calm_gguf_unpermute(new_row, spec.head_dim), old_row);
                 ck_assert(memcmp(stored->data + new_row * bytes, source->data + old_row * bytes, bytes) == 0);
             }
     calm_gguf_close(in.file);
