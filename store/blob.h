@@ -32,7 +32,7 @@ calm_status calm_blob_get(calm_ctx *ctx, const char *root, const char *digest, c
 /* Is there a file of this name and size?  The content is not read. */
 bool calm_blob_present(const char *root, const char *digest, size_t n_bytes);
 
-/* Told of each blob; anything but CALM_OK ends the walk and is its result. */
+/* Receives each blob; anything but CALM_OK ends the walk and is its result. */
 typedef calm_status calm_blob_fn(calm_ctx *ctx, void *user, const char *digest, size_t n_bytes);
 
 /* Call `fn` for every file that is named like a blob; it may remove that one.  Files with other names, and what links

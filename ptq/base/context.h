@@ -9,7 +9,7 @@
 
 #define CALM_MESSAGE_MAX 1024
 
-/* Told how far a long piece of work is; called from the thread that runs it. */
+/* Receives the progress of a long piece of work; called from the thread that runs it. */
 typedef void calm_tick_fn(void *user, size_t done, size_t total);
 
 struct calm_ctx {

@@ -139,7 +139,7 @@ static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *sour
     const calm_config *config = calm_model_config(b->input->model);
     const calm_gguf_arch *as = calm_gguf_arch_of(config->arch);
     calm_gguf_part part = {.kind = CALM_GGUF_COPY, .block = block, .source = source, .spot = *spot};
-    part.head_dim = spot->turn ? config->head_dim : 0;
+    part.head_dim = spot->permutes ? config->head_dim : 0;
     find_kind(b, &part);
     if (part.kind == CALM_GGUF_BIAS && !as->biases && calm_role_job(part.role) != CALM_JOB_QKV)
         return no_place(ctx, b, source->name);

@@ -9,7 +9,7 @@
 typedef struct builder {
     calm_ctx *ctx;
     const calm_gguf_list *list;
-    calm_gguf_report_fn *hear;    /* NULL: the first fault is a failure */
+    calm_gguf_report_fn *report;    /* NULL: the first fault is a failure */
     void *user;
     calm_json *config;
     calm_status status;    /* of the first fault; later ones are not reported */
@@ -18,8 +18,8 @@ typedef struct builder {
 /* One fault of the file: passed on, or kept as the failure. */
 static void complain(builder *b, const char *key, const char *text)
 {
-    if (b->hear)
-        b->hear(b->user, key, text);
+    if (b->report)
+        b->report(b->user, key, text);
     else if (b->status == CALM_OK)
         b->status = calm_fail(b->ctx, CALM_EFORMAT, "%s: key %s: %s", calm_gguf_path(b->list->file), key, text);
 }
@@ -116,7 +116,7 @@ static void add_rope(builder *b, int64_t context)
     if (is_family(b, "gemma3"))
         set_number(b->config, "rope_local_base_freq", take_number(b, "rope.freq_base_swa", 10000));
     /* The factors were computed from settings that cannot be derived from them. */
-    if (!b->hear && (has_tensor(b, "rope_freqs.weight") || calm_gguf_is(type, "longrope")))
+    if (!b->report && (has_tensor(b, "rope_freqs.weight") || calm_gguf_is(type, "longrope")))
         b->status = b->status != CALM_OK
                         ? b->status
                         : calm_fail(b->ctx, CALM_EUNSUPPORTED,
@@ -247,10 +247,10 @@ static void build(builder *b)
     add_ids(b);
 }
 
-calm_status calm_gguf_config(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_report_fn *hear, void *user,
+calm_status calm_gguf_config(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_report_fn *report, void *user,
                              calm_json **out)
 {
-    builder b = {ctx, list, hear, user, calm_json_new_object(), CALM_OK};
+    builder b = {ctx, list, report, user, calm_json_new_object(), CALM_OK};
     *out = NULL;
     if (!b.config)
         return calm_fail(ctx, CALM_ENOMEM, "out of memory");

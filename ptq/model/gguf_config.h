@@ -9,9 +9,9 @@
 typedef void calm_gguf_report_fn(void *user, const char *key, const char *text);
 
 /* Build it from the keys of `list`; freed by the caller.  Every key that is missing or has a wrong value is reported
- * to `hear`, and the rest is built.  `hear` NULL: the first fault is a failure, CALM_EFORMAT; CALM_EUNSUPPORTED:
+ * to `report`, and the rest is built.  `report` NULL: the first fault is a failure, CALM_EFORMAT; CALM_EUNSUPPORTED:
  * rotary embeddings with factors of their own (rope_freqs.weight, longrope), which keys do not explain. */
-calm_status calm_gguf_config(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_report_fn *hear, void *user,
+calm_status calm_gguf_config(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_report_fn *report, void *user,
                              calm_json **out);
 
 #endif

@@ -15,8 +15,8 @@
 
 /* Quirks are those of llama.cpp's convert_hf_to_gguf.py and of its loaders. */
 static const calm_gguf_arch all[] = {
-    {.name = "llama", .family = "llama", .turned = true, .biases = true},
-    {.name = "llama", .family = "mistral", .turned = true, .biases = true},
+    {.name = "llama", .family = "llama", .permuted = true, .biases = true},
+    {.name = "llama", .family = "mistral", .permuted = true, .biases = true},
     {.name = "qwen2", .family = "qwen2", .square = true},
     {.name = "qwen3", .family = "qwen3"},
     {.name = "qwen2moe", .family = "qwen2_moe", .own_head = true, .square = true},
@@ -42,7 +42,7 @@ typedef struct word {
     const char *module;    /* "self_attn.q_proj" */
     const char *word;      /* "attn_q" */
     bool experts;          /* there is a number between parent and module */
-    char turn;
+    char permutes;
 } word;
 
 /* "up_proj" of "mlp.up_proj". */
@@ -83,7 +83,7 @@ static size_t list_words(const calm_arch *arch, word words[MOST_WORDS])
     static const struct {
         calm_role role;
         const char *word;
-        char turn;
+        char permutes;
     } roles[] = {{CALM_ROLE_Q, "attn_q", 'q'},     {CALM_ROLE_K, "attn_k", 'k'},   {CALM_ROLE_V, "attn_v", 0},
                  {CALM_ROLE_O, "attn_output", 0},  {CALM_ROLE_GATE, "ffn_gate", 0}, {CALM_ROLE_UP, "ffn_up", 0},
                  {CALM_ROLE_DOWN, "ffn_down", 0}};
@@ -98,7 +98,7 @@ static size_t list_words(const calm_arch *arch, word words[MOST_WORDS])
             words[n++] = (word){.module = names->role[roles[i].role], .word = roles[i].word,
                                 /* llama.cpp rotates neighbouring channels for these families, so its writers permute
                                  * rows of q and k. */
-                                .turn = as && as->turned ? roles[i].turn : 0};
+                                .permutes = as && as->permuted ? roles[i].permutes : 0};
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             if (norms[s][place])
@@ -186,7 +186,7 @@ static calm_status spot_in_block(calm_ctx *ctx, const calm_arch *arch, const cha
             continue;
         CALM_TRY(calm_strf(ctx, ctx->out, &name, "blk.%zu.%s%s", block, words[i].word, dot));
         out->name = name;
-        out->turn = words[i].turn;
+        out->permutes = words[i].permutes;
         *known = true;
         return CALM_OK;
     }
@@ -245,7 +245,7 @@ static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const cha
          * checkpoint. */
         if (!is_word(at, (size_t)(dot - at), w->word) || w->experts != (spot->expert >= 0))
             continue;
-        spot->turn = w->turn;
+        spot->permutes = w->permutes;
         if (w->experts)
             return calm_strf(ctx, ctx->out, out, "%s%s.%zu.%s.%ld.%s%s", prefix, arch->names->blocks, block, w->parent,
                              spot->expert, w->module, dot);
@@ -260,7 +260,7 @@ calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *
 {
     const calm_names *names = arch->names;
     *out = NULL;
-    spot->turn = 0;
+    spot->permutes = 0;
     if (strncmp(spot->name, "blk.", 4) == 0)
         CALM_TRY(name_in_block(ctx, arch, prefix, spot, out));
     else if (strcmp(spot->name, "token_embd.weight") == 0)
@@ -276,7 +276,7 @@ calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *
 /* ---- turning ---- */
 
 /* The row of a permuted matrix in which the checkpoint's row `row` stands. */
-static size_t turn(size_t row, size_t head_dim)
+static size_t permute_row(size_t row, size_t head_dim)
 {
     const size_t half = head_dim / 2, in_head = row % head_dim;
     return row - in_head + 2 * (in_head % half) + in_head / half;
@@ -316,7 +316,7 @@ static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_lis
 /* Rows of a head of a permuted tensor. */
 static calm_status find_head_dim(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_entry *entry)
 {
-    const char *which = entry->spot.turn == 'q' ? "head_count" : "head_count_kv";
+    const char *which = entry->spot.permutes == 'q' ? "head_count" : "head_count_kv";
     const size_t rows = entry->shape[0];
     int64_t heads = 0;
     char name[64];
@@ -349,7 +349,7 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_gguf_list *list, calm_gg
         entry->shape[1] = entry->shape[0];
         entry->shape[0] = 1;
     }
-    return name && entry->spot.turn ? find_head_dim(ctx, list, entry) : CALM_OK;
+    return name && entry->spot.permutes ? find_head_dim(ctx, list, entry) : CALM_OK;
 }
 
 calm_status calm_gguf_list_tensors(calm_ctx *ctx, const calm_gguf *file, calm_gguf_list *out)
@@ -390,7 +390,7 @@ static calm_status vector_to_f32(calm_ctx *ctx, const calm_gguf_list *list, cons
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, entry->stored->dims[0]));
     const calm_status status = calm_gguf_to_f32(ctx, list->file, entry->stored, 0, 1, row);
     for (size_t i = 0; status == CALM_OK && i < n; i++)
-        out[i] = row[entry->head_dim ? turn(first + i, entry->head_dim) : first + i] - added;
+        out[i] = row[entry->head_dim ? permute_row(first + i, entry->head_dim) : first + i] - added;
     calm_arena_rewind(ctx->scratch, mark);
     return status;
 }
@@ -406,7 +406,7 @@ calm_status calm_gguf_entry_to_f32(calm_ctx *ctx, const calm_gguf_list *list, co
     if (!entry->head_dim)
         return calm_gguf_to_f32(ctx, list->file, stored, base + first, n, out);
     for (size_t i = 0; i < n; i++)
-        CALM_TRY(calm_gguf_to_f32(ctx, list->file, stored, turn(first + i, entry->head_dim), 1,
+        CALM_TRY(calm_gguf_to_f32(ctx, list->file, stored, permute_row(first + i, entry->head_dim), 1,
                                   out + i * entry->shape[1]));
     return CALM_OK;
 }

@@ -16,7 +16,7 @@
 typedef struct calm_gguf_arch {
     const char *name;      /* "general.architecture": "qwen3moe"                                               */
     const char *family;    /* calm's name: "qwen3_moe"                                                        */
-    bool turned;           /* rows of q and k are permuted for interleaved rotary embeddings                  */
+    bool permuted;           /* rows of q and k are permuted for interleaved rotary embeddings                  */
     bool biases;           /* o, gate, up and down may have biases; else q, k and v alone                     */
     bool own_head;         /* output.weight is there also when the head is the embedding                      */
     bool fixed_head;       /* there is no output.weight: the head is the embedding                            */
@@ -31,7 +31,7 @@ typedef struct calm_gguf_spot {
     const char *name;      /* "blk.0.attn_q.weight"                                                  */
     long expert;           /* the matrix of a tensor of three dimensions; CALM_NO_EXPERT: all of it  */
     bool plus_one;         /* values are stored with 1 added                                         */
-    char turn;             /* 'q' or 'k': rows permuted, head by head; 0: not                          */
+    char permutes;             /* 'q' or 'k': rows permuted, head by head; 0: not                          */
 } calm_gguf_spot;
 
 /* Where `tensor`, which begins with `prefix`, goes, in ctx->out; *known is false for one without a place. */

@@ -70,7 +70,7 @@ calm_status calm_row_store_get(calm_ctx *ctx, const calm_row_store *rows, size_t
         /* A signal (the progress timer) may interrupt a long read. */
         if (n < 0 && errno == EINTR)
             continue;
-        /* 0 is the end of a file that was reserved in full: somebody has truncated it. */
+        /* 0 is the end of a file that was reserved in full: something has truncated it. */
         if (n <= 0)
             return calm_fail_errno(ctx, n < 0 ? errno : EIO, "cannot read hidden rows back from their temporary file");
         done += (size_t)n;

@@ -11,7 +11,7 @@
 typedef struct calm_plan_job {
     bool quantized;             /* false: the job's linears stay float        */
     calm_scheme scheme;
-    const char *algorithm;      /* name, for cards and tables; NULL when float */
+    const char *entry_name;     /* "gptq", of several schemes "gptq w3a16_g128"; NULL when float */
     const void *source;         /* the fetcher's own                          */
 } calm_plan_job;
 

@@ -28,7 +28,7 @@ static calm_status no_winner(calm_ctx *ctx, const calm_contender *contenders, si
     calm_text text;
     calm_text_init(&text);
     for (size_t i = 0; i < n; i++)
-        calm_text_printf(&text, "%s%s: %s", i ? "; " : "", contenders[i].algorithm,
+        calm_text_printf(&text, "%s%s: %s", i ? "; " : "", contenders[i].entry_name,
                          contenders[i].failure ? contenders[i].failure : "score is not finite");
     calm_status status =
         calm_fail(ctx, CALM_ENUMERIC, "no candidate can be chosen (%s)", text.data ? text.data : "none was run");

@@ -23,7 +23,7 @@ double calm_near_tie(double least);
 /* What the rule reads of a candidate. */
 typedef struct calm_contender {
     const char *key;          /* candidate key: breaks ties                                  */
-    const char *algorithm;    /* for the reason                                              */
+    const char *entry_name;    /* for the reason                                              */
     const char *failure;      /* not NULL: it failed, and never wins                         */
     double metric;            /* loss that the rule reads first                              */
     double tie_metric;        /* log_rel_mse                                                 */

@@ -28,7 +28,7 @@ static calm_status check_scored(calm_ctx *ctx, const calm_pool *pool, size_t uni
     for (size_t i = 0; i < c->n && pool->every && c->n > 1 && !calm_pool_is_expert(pool, unit); i++)
         if (!c->contenders[i].failure && isnan(c->contenders[i].metric))
             return calm_fail(ctx, CALM_EARG, "%s: %s has no %s of a %s in the store; %s", calm_pool_unit(pool, unit),
-                             c->contenders[i].algorithm, pool->metric, calm_unit_name(pool->unit), pool->remedy);
+                             c->contenders[i].entry_name, pool->metric, calm_unit_name(pool->unit), pool->remedy);
     return CALM_OK;
 }
 

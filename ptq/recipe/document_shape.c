@@ -84,7 +84,7 @@ static const calm_document_row rows[] = {
     {"$schema", "where this schema is found, for editors", &uri, false, false},
     {"calm_recipe", "version of this format", &version, true, false},
     {"name", "a short name", &short_name, false, false},
-    {"description", "one sentence for people", &sentence, false, false},
+    {"description", "one sentence", &sentence, false, false},
     {"model", "the float checkpoint", &model, true, false},
     {"model.name", "a directory, a known name (calm pull --list), or ORG/NAME on the hub", &name, true, false},
     {"model.revision", "commit, branch or tag on the hub", &revision, false, false},
@@ -132,7 +132,7 @@ static const calm_document_row rows[] = {
     {"evaluation.samples", NULL, NULL, false, false},
     {"gates", NULL, &gates, false, false},
     {"kernels", NULL, NULL, false, false},
-    {"measured", "figures of a run of this recipe, for people; a run does not read them", &any, false, false},
+    {"measured", "figures of a run of this recipe; a run does not read them", &any, false, false},
 };
 
 const calm_document_row *calm_document_rows(size_t *n)

@@ -11,7 +11,7 @@
 
 /* Where config.json does not say how much a model reads: what the harness takes. */
 #define DEFAULT_LENGTH 2048
-/* A larger tokenizer_config.json is not read: the file comes from a stranger. */
+/* A larger tokenizer_config.json is not read: the file is untrusted. */
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
 /* ---- windows and sentences ---- */

@@ -57,7 +57,7 @@ static calm_status plan_json(calm_ctx *ctx, const calm_result *r, calm_json *pla
     for (size_t job = r->first_job; job < r->end_job; job++) {
         const calm_plan_job *chosen = &r->plan.jobs[job];
         char scheme[CALM_SCHEME_NAME_MAX], *text;
-        const char *name = chosen->quantized ? chosen->algorithm : "float";
+        const char *name = chosen->quantized ? chosen->entry_name : "float";
         calm_scheme_name(&chosen->scheme, scheme);
         const bool complete = !chosen->quantized || strstr(name, scheme);    /* of a pool of several schemes it is */
         CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "%s%s%s", name, complete ? "" : " ", complete ? "" : scheme));

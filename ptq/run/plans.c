@@ -44,7 +44,7 @@ calm_status calm_plan_of_choice(calm_ctx *ctx, const calm_inputs *in, const size
         if (choice[j] != CALM_STAYS_FLOAT)    /* others stay zero: float */
             out->jobs[j] = (calm_plan_job){.quantized = true,
                                            .scheme = in->recipe->pool[choice[j]].scheme,
-                                           .algorithm = in->recipe->pool[choice[j]].name,
+                                           .entry_name = in->recipe->pool[choice[j]].name,
                                            .source = calm_candidate_at(in, j, choice[j])};
     return CALM_OK;
 }

@@ -294,7 +294,7 @@ static calm_status blame(calm_ctx *ctx, const calm_assembly *a, const calm_plan_
     calm_ctx_forgive(ctx);
     return calm_fail(ctx, status,
                      "%s: %s, blob %s: %.500s; calm quantize with the recipe of run %lld computes it again",
-                     job_of(a, job), job->algorithm, candidate->blob, message, (long long)a->run.id);
+                     job_of(a, job), job->entry_name, candidate->blob, message, (long long)a->run.id);
 }
 
 static calm_status get_blob(calm_ctx *ctx, const calm_assembly *a, const char *digest, calm_qjob *out)
@@ -324,7 +324,7 @@ static calm_status check_blobs(calm_ctx *ctx, const calm_assembly *a)
             continue;
         if (candidate->failure)
             return calm_fail(ctx, CALM_EFORMAT, "%s: %s was chosen and has no result: %s", a->stored.pool.jobs[j].name,
-                             job->algorithm, candidate->failure);
+                             job->entry_name, candidate->failure);
         /* Candidates of a job lie side by side, in the order of entries. */
         const size_t entry = (size_t)(candidate - calm_candidate_at(&a->in, a->places[j], 0));
         if (!calm_blob_present(calm_store_blobs(a->in.store), candidate->blob,

@@ -276,7 +276,7 @@ static void print_counts(const calm_result *r, calm_text *out)
         const char *name = r->recipe->pool[a].name;
         size_t n = 0;
         for (size_t i = 0; i < r->plan.n_jobs; i++)
-            n += r->plan.jobs[i].algorithm && strcmp(r->plan.jobs[i].algorithm, name) == 0;
+            n += r->plan.jobs[i].entry_name && strcmp(r->plan.jobs[i].entry_name, name) == 0;
         if (n)
             calm_text_printf(out, "%s%s %zu", listed++ ? ", " : "", name, n);
     }

@@ -45,7 +45,7 @@ static void plan_case(tiny_plan *p, const calm_json *given, size_t *index)
     }
     if (q->scheme.symmetric)
         q->zeros = NULL;
-    p->plan.jobs[*index] = (calm_plan_job){.quantized = true, .scheme = q->scheme, .algorithm = "test"};
+    p->plan.jobs[*index] = (calm_plan_job){.quantized = true, .scheme = q->scheme, .entry_name = "test"};
 }
 
 static const calm_tensor *tensor_of(const calm_safetensors *set, const char *suffix)

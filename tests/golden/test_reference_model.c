@@ -50,7 +50,7 @@ static calm_status fetch(void *user, calm_ctx *task, const calm_plan_job *planne
     calm_linear linears[CALM_N_ROLES];
     calm_job job = {.name = "job", .linears = linears, .stats = &none, .scheme = planned->scheme};
     calm_algorithm *rtn;
-    while (strcmp(ref->role, planned->algorithm) != 0)    /* the plan says which job it is */
+    while (strcmp(ref->role, planned->entry_name) != 0)    /* the plan says which job it is */
         ref++;
     for (size_t i = ref->first; i < ref->first + ref->n; i++) {
         const calm_weight *weight = &block->weight[layout->linears[i].role];
@@ -71,7 +71,7 @@ static calm_plan rounded_plan(calm_model *model, const char *scheme)
     ck_ok(CALM_NEW(ctx, ctx->out, blocks, n_blocks));
     for (size_t i = 0; i < plan.n_jobs; i++) {
         const calm_job_ref *job = &layout->jobs[i];
-        plan.jobs[i] = (calm_plan_job){.quantized = true, .algorithm = job->role, .source = &blocks[job->block]};
+        plan.jobs[i] = (calm_plan_job){.quantized = true, .entry_name = job->role, .source = &blocks[job->block]};
         ck_ok(calm_scheme_parse(ctx, scheme, &plan.jobs[i].scheme));
     }
     for (size_t i = 0; i < n_blocks; i++)

@@ -92,7 +92,7 @@ void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_sca
     size_t row = 0;
     *q = (calm_qjob){.out = job->out, .in = job->in};
     ck_ok(calm_scheme_parse(ctx, scheme, &q->scheme));
-    p->plan.jobs[index] = (calm_plan_job){.quantized = q->scheme.bits != 0, .scheme = q->scheme, .algorithm = "test"};
+    p->plan.jobs[index] = (calm_plan_job){.quantized = q->scheme.bits != 0, .scheme = q->scheme, .entry_name = "test"};
     if (!q->scheme.bits)
         return;
     q->group = calm_scheme_group_size(&q->scheme, q->in);

@@ -38,7 +38,7 @@ TEST(both_ways)
             ck_ok(calm_gguf_name_of(ctx, arch, calm_model_prefix(model), &back, &found));
             ck_assert_ptr_nonnull(found);
             ck_assert_str_eq(found, name);
-            ck_assert(back.turn == spot.turn && back.plus_one == spot.plus_one);
+            ck_assert(back.permutes == spot.permutes && back.plus_one == spot.plus_one);
         }
         calm_model_close(model);
     }
@@ -60,7 +60,7 @@ TEST(known_names)
         const char *family, *name, *expected;
         long expert;
         bool plus_one;
-        char turn;
+        char permutes;
     } rows[] = {
         {"qwen3", "model.embed_tokens.weight", "token_embd.weight", -1, false, 0},
         {"qwen3", "model.norm.weight", "output_norm.weight", -1, false, 0},
@@ -87,7 +87,7 @@ TEST(known_names)
         ck_assert_msg(known, "%s", rows[i].name);
         ck_assert_str_eq(spot.name, rows[i].expected);
         ck_assert_int_eq(spot.expert, rows[i].expert);
-        ck_assert(spot.plus_one == rows[i].plus_one && spot.turn == rows[i].turn);
+        ck_assert(spot.plus_one == rows[i].plus_one && spot.permutes == rows[i].permutes);
     }
 }
 END_OF_TEST
