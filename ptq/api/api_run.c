@@ -51,19 +51,16 @@ static calm_status resolve(calm_ctx *ctx, const calm_recipe_spec *spec, const ca
 calm_status calm_spec_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, const char **json)
 {
     const calm_recipe *recipe;
-    calm_text text;
-    char *copy = NULL;
+    char *copy;
+    CALM_SCOPED_TEXT(text);
+    CALM_SCOPED_JSON(root);
     CALM_ENTER(ctx, spec && json);
     CALM_TRY(resolve(ctx, spec, &recipe));
-    calm_json *root = calm_recipe_json(recipe);
-    calm_text_init(&text);
-    calm_status status = calm_json_write(ctx, root, 0, &text);
-    if (status == CALM_OK)
-        status = calm_strf(ctx, ctx->out, &copy, "%s", text.data);
-    calm_text_clear(&text);
-    calm_json_free(root);
+    root = calm_recipe_json(recipe);
+    CALM_TRY(calm_json_write(ctx, root, 0, &text));
+    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", text.data));
     *json = copy;
-    return status;
+    return CALM_OK;
 }
 
 /* ---- runs ---- */

@@ -2,6 +2,7 @@
 #ifndef CALM_BASE_FILE_H
 #define CALM_BASE_FILE_H
 
+#include "ptq/base/scope.h"
 #include <stdint.h>
 #include <stdio.h>
 
@@ -66,5 +67,8 @@ calm_status calm_sync_directory(calm_ctx *ctx, const char *path);
 
 /* Copy the bytes of a file, without owner, mode and times. */
 calm_status calm_copy_file(calm_ctx *ctx, const char *from, const char *to);
+
+/* A mapping of nothing yet that is unmapped at the end of its scope. */
+#define CALM_SCOPED_MAPPING(name) CALM_SCOPED(calm_mapping, calm_unmap_file) name = {0}
 
 #endif

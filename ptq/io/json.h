@@ -5,6 +5,7 @@
 #ifndef CALM_IO_JSON_H
 #define CALM_IO_JSON_H
 
+#include "ptq/base/scope.h"
 #include <stdint.h>
 
 #include "ptq/base/context.h"
@@ -133,5 +134,12 @@ calm_status calm_json_write(calm_ctx *ctx, const calm_json *value, int indent, c
 
 /* Write it, indented by 2 and with a newline at the end, as the file `path`. */
 calm_status calm_json_save(calm_ctx *ctx, const char *path, const calm_json *value);
+
+/* For scopes: `calm_json *name = NULL` that is freed at their end. */
+#define CALM_SCOPED_JSON(name) CALM_SCOPED(calm_json, calm_json_release) *name = NULL
+static inline void calm_json_release(calm_json **json)
+{
+    calm_json_free(*json);
+}
 
 #endif

@@ -6,6 +6,7 @@
 #ifndef CALM_MODEL_MODEL_H
 #define CALM_MODEL_MODEL_H
 
+#include "ptq/base/scope.h"
 #include "ptq/base/context.h"
 #include "ptq/io/safetensors.h"
 #include "ptq/model/block.h"
@@ -64,5 +65,12 @@ calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, 
  * normalise.  `types` [T] or NULL = 0.  CALM_EARG: an id, position or type that the model has no row for. */
 calm_status calm_model_embed(calm_ctx *ctx, const calm_model *model, const uint32_t *ids, const uint8_t *types,
                              const calm_span *span, float *out);
+
+/* For scopes: `calm_model *name = NULL` that is closed at their end. */
+#define CALM_SCOPED_MODEL(name) CALM_SCOPED(calm_model, calm_model_release) *name = NULL
+static inline void calm_model_release(calm_model **model)
+{
+    calm_model_close(*model);
+}
 
 #endif

@@ -14,6 +14,7 @@
 #ifndef CALM_TEXT_TABLE_H
 #define CALM_TEXT_TABLE_H
 
+#include "ptq/base/scope.h"
 #include <stdint.h>
 
 #include "ptq/base/context.h"
@@ -123,5 +124,8 @@ calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size
 /* Append the printable form of a text: well-formed, control characters as \n, \t, \u{...}; *columns (NULL: not
  * wanted) is its width on a terminal. */
 void calm_table_printable(const char *text, calm_text *out, size_t *columns);
+
+/* An empty table that is cleared at the end of its scope. */
+#define CALM_SCOPED_TABLE(name) CALM_SCOPED(calm_table, calm_table_clear) name = {0}
 
 #endif

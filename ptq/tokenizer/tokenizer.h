@@ -16,6 +16,7 @@
 #ifndef CALM_TOKENIZER_TOKENIZER_H
 #define CALM_TOKENIZER_TOKENIZER_H
 
+#include "ptq/base/scope.h"
 #include <stdint.h>
 
 #include "ptq/base/context.h"
@@ -26,5 +27,12 @@ const char *calm_tokenizer_token(const calm_tokenizer *tok, uint32_t id);
 
 /* One more than the highest id, added tokens included. */
 size_t calm_tokenizer_size(const calm_tokenizer *tok);
+
+/* For scopes: `calm_tokenizer *name = NULL` that is closed at their end. */
+#define CALM_SCOPED_TOKENIZER(name) CALM_SCOPED(calm_tokenizer, calm_tokenizer_release) *name = NULL
+static inline void calm_tokenizer_release(calm_tokenizer **tokenizer)
+{
+    calm_tokenizer_close(*tokenizer);
+}
 
 #endif
