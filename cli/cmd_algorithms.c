@@ -1,8 +1,8 @@
-/* calm algorithms: the named algorithms and what they are made of. */
+/* calm algorithms: the named algorithms, and the parts that they and chains of one's own are made of. */
 #include <stddef.h>
 #include <stdio.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/part.h"
 #include "cli/command.h"
 #include "cli/print.h"
 
@@ -12,10 +12,25 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    CALM_OPT("json", json, BOOL, "print {\"algorithms\": [{name, chain, canonical, summary, reference}]}"),
+    CALM_OPT("json", json, BOOL, "print {\"algorithms\": [{name, chain, canonical, summary, reference}], parts: "
+             "[{kind, name, revision, summary, reference}]}"),
     CALM_OPT_COMMON,
     {0},
 };
+
+static calm_json *parts_json(void)
+{
+    size_t n;
+    const calm_part *const *parts = calm_parts(&n);
+    calm_json *list = calm_json_new_array();
+    for (size_t i = 0; i < n; i++)
+        calm_json_add(list, CALM_OBJECT(CALM_KV("kind", calm_part_kind_name(parts[i]->kind)),
+                                        CALM_KV("name", parts[i]->name),
+                                        CALM_KV("revision", (long long)parts[i]->revision),
+                                        CALM_KV("summary", parts[i]->summary),
+                                        CALM_KV("reference", parts[i]->reference)));
+    return list;
+}
 
 static calm_status print_json(calm_ctx *ctx, const calm_preset *presets, size_t n)
 {
@@ -28,7 +43,7 @@ static calm_status print_json(calm_ctx *ctx, const calm_preset *presets, size_t 
                                         CALM_KV("summary", presets[i].summary),
                                         CALM_KV("reference", presets[i].reference)));
     }
-    return calm_print_json(ctx, CALM_OBJECT(CALM_KV("algorithms", list)));
+    return calm_print_json(ctx, CALM_OBJECT(CALM_KV("algorithms", list), CALM_KV("parts", parts_json())));
 }
 
 static calm_status run(calm_ctx *ctx, const void *opts)
@@ -41,13 +56,18 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     printf("%-18s %-46s %s\n", "name", "chain", "summary");
     for (size_t i = 0; i < n; i++)
         printf("%-18s %-46s %s\n", presets[i].name, presets[i].chain, presets[i].summary);
+    const calm_part *const *parts = calm_parts(&n);
+    printf("\n%-10s %-10s %s\n", "part", "name", "summary");
+    for (size_t i = 0; i < n; i++)
+        printf("%-10s %-10s %s\n", calm_part_kind_name(parts[i]->kind), parts[i]->name, parts[i]->summary);
     return CALM_OK;
 }
 
 const calm_command calm_cmd_algorithms = {
     .name = "algorithms",
-    .summary = "list the named algorithms and their chains",
-    .description = "Lists the named algorithms.  A chain may be given wherever a name may.",
+    .summary = "list the named algorithms, their chains, and the parts of chains",
+    .description = "Lists the named algorithms, and the parts that chains are made of: transform* + grid + rounding + refit*.  A "
+                   "chain may be given wherever a name may.",
     .examples = "  calm algorithms\n"
                 "  calm quantize --model qwen --bits 4 --algorithms 'rtn,smooth(alpha=0.75)+hls+gptq'\n",
     .options = table,
