@@ -44,26 +44,20 @@ static const calm_option table[] = {
     {0},
 };
 
-static calm_json *worst_json(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
-                             const calm_eval_worst *worst)
-{
-    CALM_SCOPED_TABLE(rows);
-    calm_eval_worst_table(ctx, tokenizer, windows, worst, &rows);
-    return calm_rows_json(ctx, &rows);
-}
-
 static calm_status print_json(calm_ctx *ctx, const options *o, const calm_tokenizer *tokenizer,
                               const calm_windows *windows, const calm_eval_result *result,
                               const calm_eval_result *reference, const calm_eval_worst *worst)
 {
+    CALM_SCOPED_TABLE(rows);
+    if (o->worst)
+        CALM_TRY(calm_eval_worst_table(ctx, tokenizer, windows, worst, &rows));
     return calm_print_json(
         ctx, CALM_OBJECT(CALM_KV("model", o->model), CALM_KV("reference", o->reference), CALM_KV("windows", windows->n),
                          CALM_KV("seqlen", o->seqlen), CALM_KV("tokens", result->tokens), CALM_KV("nll", result->nll),
                          CALM_KV("ppl", result->ppl), CALM_KV("kl", result->kl), CALM_KV("top1", result->top1),
                          CALM_KV("top5", result->top5),
                          CALM_KV("reference_ppl", o->reference ? reference->ppl : NAN),
-                         CALM_KV("worst", o->worst ? worst_json(ctx, tokenizer, windows, worst)
-                                                   : calm_json_new_null())));
+                         CALM_KV("worst", o->worst ? calm_rows_json(ctx, &rows) : calm_json_new_null())));
 }
 
 static calm_status print(calm_ctx *ctx, const options *o, const calm_tokenizer *tokenizer, const calm_windows *windows,

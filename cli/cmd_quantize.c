@@ -49,10 +49,8 @@ static calm_status read_lock(calm_ctx *ctx, const calm_recipe_spec *spec, const 
 /* Write the lock; with --locked compare with it instead.  CALM_EMISMATCH: something differs. */
 static calm_status settle(calm_ctx *ctx, const options *o, const calm_locked_run *run)
 {
-    if (!o->locked && !run->lock)
-        return CALM_OK;
     if (!o->locked) {
-        if (calm_lock_write(ctx, run->lock, o->lock) != CALM_OK)
+        if (run->lock && calm_lock_write(ctx, run->lock, o->lock) != CALM_OK)
             calm_run_failed(ctx, run->run);
         return ctx->status;
     }

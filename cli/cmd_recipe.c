@@ -103,21 +103,15 @@ static calm_status show(calm_ctx *ctx, const options *o, const char *word)
 
 /* ---- check ---- */
 
-/* A file that is missing or no JSON is a fault of that file, not the end: the others are checked too. */
-static calm_status find_faults(calm_ctx *ctx, const char *word, char **path, calm_faults *faults)
-{
-    calm_status status = calm_recipe_file_find(ctx, word, path);
-    if (status == CALM_OK)
-        status = calm_recipe_file_faults(ctx, *path, faults);
-    return calm_fault_note(ctx, status, NULL, faults);
-}
-
 /* Print the faults of one file, or append them to `rows`; counts it in *faulty when it has any. */
 static calm_status check_one(calm_ctx *ctx, const char *word, bool json, calm_json *rows, size_t *faulty)
 {
     calm_faults faults = {.n = 0};
     char *path = NULL;
-    CALM_TRY(find_faults(ctx, word, &path, &faults));
+    if (calm_recipe_file_find(ctx, word, &path) == CALM_OK)
+        calm_recipe_file_faults(ctx, path, &faults);
+    /* A file that is missing or no JSON is a fault of that file, not the end: the others are checked too. */
+    CALM_TRY(calm_fault_note(ctx, ctx->status, NULL, &faults));
     for (size_t i = 0; i < faults.n; i++) {
         const calm_document_fault *fault = &faults.of[i];
         const bool named = strstr(fault->message, word) == fault->message || (path && strstr(fault->message, path));

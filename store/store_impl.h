@@ -41,8 +41,8 @@ typedef struct calm_store_cell {
 calm_status calm_store_row_put(calm_ctx *ctx, calm_store *store, const char *table, size_t n_keys,
                                const calm_store_cell *cells, size_t n, int64_t *id);
 
-/* Compare the database of `path` with the schema of `version` (store_schema.c).  CALM_EFORMAT names the first object that
- * is missing, or has another form than it must.  Else fails as SQL does. */
+/* Compare the database of `path` with the schema of `version` (store_schema.c).  CALM_EFORMAT names the first object
+ * that is missing, or has another form than it must.  Else fails as SQL does. */
 calm_status calm_store_check(calm_ctx *ctx, calm_sql *sql, const char *path, int64_t version);
 
 /* Copy the store of an older `version` at `path` to PATH.v<version>.bak, or .bak.2 ... where that is taken, complete or
