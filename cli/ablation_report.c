@@ -25,12 +25,9 @@ static void add_data_columns(calm_table *table, bool with_scheme, bool encoder)
 }
 
 /* Less than 0: not counted. */
-static void add_count(calm_table *table, long long value)
+static calm_cell count(long long value)
 {
-    if (value < 0)
-        calm_table_empty(table);
-    else
-        calm_table_int(table, value);
+    return (calm_cell){.type = value < 0 ? CALM_CELL_EMPTY : CALM_CELL_INT, .integer = value};
 }
 
 static void add_data_rows(const calm_ablation *of, bool with_scheme, calm_table *table)
@@ -41,15 +38,12 @@ static void add_data_rows(const calm_ablation *of, bool with_scheme, calm_table 
                                  of->encoder ? row->spearman : row->top1};
         if (with_scheme)
             calm_table_text(table, of->scheme);
-        CALM_CELLS(table, CALM_TEXT(row->kind), CALM_TEXT(row->unit), CALM_TEXT(row->metric), CALM_TEXT(row->rule));
-        add_count(table, row->seed);
-        calm_table_text(table, row->name);
-        add_count(table, row->plan);
+        CALM_CELLS(table, CALM_TEXT(row->kind), CALM_TEXT(row->unit), CALM_TEXT(row->metric), CALM_TEXT(row->rule),
+                   count(row->seed), CALM_TEXT(row->name), count(row->plan));
         for (size_t v = 0; v < sizeof values / sizeof *values; v++)
             calm_table_fixed(table, values[v], 6);
-        add_count(table, row->units);
-        add_count(table, row->differs);
-        CALM_CELLS(table, CALM_FIXED(row->seconds, 3), CALM_TEXT(row->failure));
+        CALM_CELLS(table, count(row->units), count(row->differs), CALM_FIXED(row->seconds, 3),
+                   CALM_TEXT(row->failure));
     }
 }
 
@@ -114,14 +108,11 @@ static void noise_table(const calm_ablation *of, calm_table *table)
 static calm_status put_table(calm_ctx *ctx, const calm_ablation *of, void (*fill)(const calm_ablation *, calm_table *),
                              bool markdown, calm_text *out)
 {
-    calm_table table;
-    calm_table_init(&table);
+    CALM_SCOPED_TABLE(table);
     fill(of, &table);
-    const calm_status status =
-        markdown ? calm_table_write_markdown(ctx, &table, out) : calm_table_write(ctx, &table, 2, out);
-    calm_table_clear(&table);
+    CALM_TRY(markdown ? calm_table_write_markdown(ctx, &table, out) : calm_table_write(ctx, &table, 2, out));
     calm_text_printf(out, "\n");
-    return status;
+    return CALM_OK;
 }
 
 /* A sentence per hook point with massive activations, and one for block outputs always. */
@@ -156,8 +147,7 @@ static calm_status put_scheme(calm_ctx *ctx, const calm_ablation *of, bool markd
 
 calm_status calm_ablation_report_print(calm_ctx *ctx, const calm_ablation_set *set)
 {
-    calm_text text;
-    calm_text_init(&text);
+    CALM_SCOPED_TEXT(text);
     calm_text_printf(&text, "\n");
     for (size_t i = 0; i < set->n && ctx->status == CALM_OK; i++)
         put_scheme(ctx, &set->of[i], false, &text);
@@ -207,8 +197,7 @@ static calm_json *noise_json(const calm_ablation *of)
 
 static calm_json *scheme_json(calm_ctx *ctx, const calm_ablation *of)
 {
-    calm_table table;
-    calm_table_init(&table);
+    CALM_SCOPED_TABLE(table);
     add_data_columns(&table, false, of->encoder);
     add_data_rows(of, false, &table);
     return CALM_OBJECT(CALM_KV("scheme", of->scheme), CALM_KV("float_ppl", of->float_ppl),
@@ -246,56 +235,46 @@ calm_status calm_ablation_report_json(calm_ctx *ctx, const calm_ablation_set *se
 
 static calm_status make_json(calm_ctx *ctx, const calm_ablation_set *set, calm_text *out)
 {
-    calm_json *root = set_json(ctx, set);
-    if (ctx->status == CALM_OK)
-        calm_json_write(ctx, root, 2, out);
+    CALM_SCOPED_JSON(root);
+    root = set_json(ctx, set);
+    CALM_TRY(ctx->status);
+    CALM_TRY(calm_json_write(ctx, root, 2, out));
     calm_text_append(out, "\n", 1);
-    calm_json_free(root);
-    return ctx->status;
+    return CALM_OK;
 }
 
 static calm_status make_csv(calm_ctx *ctx, const calm_ablation_set *set, calm_text *out)
 {
-    calm_table table;
-    calm_table_init(&table);
+    CALM_SCOPED_TABLE(table);
     add_data_columns(&table, true, set->of[0].encoder);
     for (size_t i = 0; i < set->n; i++)
         add_data_rows(&set->of[i], true, &table);
-    const calm_status status = calm_table_write_csv(ctx, &table, out);
-    calm_table_clear(&table);
-    return status;
+    return calm_table_write_csv(ctx, &table, out);
 }
 
 static calm_status make_markdown(calm_ctx *ctx, const calm_ablation_set *set, calm_text *out)
 {
     const calm_recipe *recipe = set->recipe;
-    calm_status status = CALM_OK;
     calm_text_printf(out, "# %s: ways of choosing\n\nCalibration: %s, %lld windows of %lld tokens", recipe->model.name,
                      recipe->calib_name, recipe->calib_windows, recipe->seqlen);
     if (recipe->seed >= 0)
         calm_text_printf(out, " drawn with seed %lld", recipe->seed);
     calm_text_printf(out, ", scored on %lld, probed on %lld. Measured on %s.\n\n", recipe->score_windows,
                      recipe->probe_windows, recipe->eval_name);
-    for (size_t i = 0; i < set->n && status == CALM_OK; i++)
-        status = put_scheme(ctx, &set->of[i], true, out);
-    return status;
+    for (size_t i = 0; i < set->n; i++)
+        CALM_TRY(put_scheme(ctx, &set->of[i], true, out));
+    return CALM_OK;
 }
 
 static calm_status write_file(calm_ctx *ctx, const calm_ablation_set *set, const char *dir, const char *name,
                               calm_status (*make)(calm_ctx *, const calm_ablation_set *, calm_text *))
 {
-    calm_text text;
+    CALM_SCOPED_TEXT(text);
     char *path;
-    calm_text_init(&text);
-    calm_status status = make(ctx, set, &text);
-    if (status == CALM_OK)
-        status = calm_text_check(ctx, &text);
-    if (status == CALM_OK)
-        status = calm_path_join(ctx, ctx->scratch, &path, dir, name);
-    if (status == CALM_OK)
-        status = calm_write_file(ctx, path, text.data, text.length);
-    calm_text_clear(&text);
-    return status;
+    CALM_TRY(make(ctx, set, &text));
+    CALM_TRY(calm_text_check(ctx, &text));
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, name));
+    return calm_write_file(ctx, path, text.data, text.length);
 }
 
 calm_status calm_ablation_report_target(calm_ctx *ctx, const char *dir, bool force)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "ptq/base/scope.h"
 
 #define FIRST_KEY 1000    /* option i without a letter has key FIRST_KEY + i */
 
@@ -24,16 +25,14 @@ typedef struct parse {
     calm_words *args;
 } parse;
 
-static bool takes(calm_spec_use use, size_t index)
-{
-    return use == CALM_SPEC_ALL || (use == CALM_SPEC_SHARED && index < calm_spec_shared);
-}
-
 /* The command's own options, then those of the spec that have no namesake among them. */
 static calm_status list_flags(calm_ctx *ctx, const calm_command *command, void *opts, parse *p)
 {
     calm_recipe_spec *spec = (calm_recipe_spec *)((char *)opts + command->spec_at);
-    const size_t n_own = calm_options_count(command->options), n_spec = calm_options_count(calm_spec_table);
+    const size_t n_own = calm_options_count(command->options);
+    const size_t n_spec = command->spec == CALM_SPEC_ALL      ? calm_options_count(calm_spec_table)
+                          : command->spec == CALM_SPEC_SHARED ? calm_spec_shared
+                                                              : 0;
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->flags, n_own + n_spec));
     if (command->spec != CALM_SPEC_NONE)
         CALM_TRY(calm_spec_init(ctx, spec));
@@ -41,7 +40,7 @@ static calm_status list_flags(calm_ctx *ctx, const calm_command *command, void *
     for (size_t i = 0; i < n_own; i++)
         p->flags[p->n_flags++] = (flag){&command->options[i], opts, NULL};
     for (size_t i = 0; i < n_spec; i++)
-        if (takes(command->spec, i) && !calm_option_find(command->options, calm_spec_table[i].name))
+        if (!calm_option_find(command->options, calm_spec_table[i].name))
             p->flags[p->n_flags++] = (flag){&calm_spec_table[i], spec, &spec->given[i]};
     return CALM_OK;
 }
@@ -126,9 +125,8 @@ static calm_status check_names(calm_ctx *ctx, const parse *p, int argc, char **a
 static calm_status quote_words(calm_ctx *ctx, int argc, char *const *argv, const char **out)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%";
-    calm_text text;
-    char *copy = NULL;
-    calm_text_init(&text);
+    CALM_SCOPED_TEXT(text);
+    char *copy;
     calm_text_printf(&text, "calm");
     for (int i = 0; i < argc; i++) {
         const bool quoted = !argv[i][0] || argv[i][strspn(argv[i], plain)];
@@ -137,12 +135,9 @@ static calm_status quote_words(calm_ctx *ctx, int argc, char *const *argv, const
             calm_text_append(&text, *at == '\'' ? "'\\''" : at, *at == '\'' ? 4 : 1);
         calm_text_printf(&text, "%s", quoted ? "'" : "");
     }
-    calm_status status = calm_text_check(ctx, &text);
-    if (status == CALM_OK)
-        status = calm_strf(ctx, ctx->out, &copy, "%s", text.data);
-    calm_text_clear(&text);
+    CALM_TRY(calm_text_take(ctx, ctx->out, &text, &copy, NULL));
     *out = copy;
-    return status;
+    return CALM_OK;
 }
 
 calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc, char **argv, void *opts)

@@ -134,13 +134,6 @@ static calm_status resolve(calm_ctx *ctx, const options *o, const calm_events *e
     return resolve_one(ctx, o, NULL, events, *recipes);
 }
 
-static calm_status write_and_print(calm_ctx *ctx, const options *o, const calm_ablation_set *set)
-{
-    if (o->output)
-        CALM_TRY(calm_ablation_report_write(ctx, set, o->output));
-    return o->json ? calm_ablation_report_json(ctx, set) : calm_ablation_report_print(ctx, set);
-}
-
 /* All experiments, one after the other; results in `keep`. */
 static calm_status ablate(calm_ctx *ctx, const options *o, calm_ablation_plan *plan, calm_arena *keep,
                           calm_progress *progress)
@@ -163,7 +156,9 @@ static calm_status ablate(calm_ctx *ctx, const options *o, calm_ablation_plan *p
     set.recipe = recipes;
     set.of = of;
     set.seconds = calm_seconds() - begun;
-    return write_and_print(ctx, o, &set);
+    if (o->output)
+        CALM_TRY(calm_ablation_report_write(ctx, &set, o->output));
+    return o->json ? calm_ablation_report_json(ctx, &set) : calm_ablation_report_print(ctx, &set);
 }
 
 static calm_status run(calm_ctx *ctx, const void *opts)
@@ -171,16 +166,13 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     const options *o = opts;
     calm_ablation_plan plan = {.probes = !o->no_probes, .options = {.command = o->common.command}};
     calm_progress progress;
-    calm_arena keep;
+    CALM_SCOPED_ARENA(keep);
     CALM_TRY(parse_seeds(ctx, o->seeds, &plan));
     if (o->output)
         CALM_TRY(calm_ablation_report_target(ctx, o->output, o->force));
-    calm_arena_init(&keep);
     calm_progress_begin(ctx, &progress, o->common.quiet);
-    const calm_status status = ablate(ctx, o, &plan, &keep, &progress);
-    calm_progress_end(ctx, &progress);
-    calm_arena_clear(&keep);
-    return status;
+    ablate(ctx, o, &plan, &keep, &progress);
+    return calm_progress_end(ctx, &progress);
 }
 
 const calm_command calm_cmd_ablate = {
@@ -193,9 +185,7 @@ const calm_command calm_cmd_ablate = {
     .examples = "  calm ablate --model qwen --schemes w4a4_g128\n"
                 "  calm ablate --model qwen --output evidence --seeds 1,2,3\n"
                 "  calm ablate --model qwen --schemes w3a16_g128 --no-probes --eval-samples 24\n",
-    .options = table,
-    .opts_size = sizeof(options),
     .spec = CALM_SPEC_SHARED,
     .spec_at = offsetof(options, spec),
-    .run = run,
+    CALM_COMMAND_PARTS,
 };

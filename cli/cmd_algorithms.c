@@ -70,7 +70,5 @@ const calm_command calm_cmd_algorithms = {
                    "chain may be given wherever a name may.",
     .examples = "  calm algorithms\n"
                 "  calm quantize --model qwen --bits 4 --algorithms 'rtn,smooth(alpha=0.75)+hls+gptq'\n",
-    .options = table,
-    .opts_size = sizeof(options),
-    .run = run,
+    CALM_COMMAND_PARTS,
 };

@@ -49,25 +49,20 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     calm_assemble_options how = {.store = o->store, .output = o->output, .hybrid = o->hybrid, .force = o->force};
     calm_named_model model;
     calm_progress progress;
-    calm_assembly assembly;
+    CALM_SCOPED(calm_assembly, calm_assembly_close) assembly = {0};
     char *command;
     CALM_TRY(calm_stored_run_number(ctx, "assemble", run_name, &how.run));
     if (!o->output)
         return calm_fail(ctx, CALM_EARG, "calm assemble: --output is missing; try: calm assemble %s --output out",
                          run_name);
-    if (o->model) {
-        CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &model));
-        how.model = model.dir;
-    }
+    CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &model));
+    how.model = model.dir;
     CALM_TRY(calm_strf(ctx, ctx->out, &command, "calm assemble %lld --output %s", (long long)how.run, o->output));
     how.command = command;
     how.events = calm_progress_begin(ctx, &progress, o->common.quiet);
-    calm_status status = calm_reassemble(ctx, &how, &assembly);
-    calm_progress_end(ctx, &progress);
-    if (status == CALM_OK)
-        status = print(ctx, o, &assembly);
-    calm_assembly_close(&assembly);
-    return status;
+    calm_reassemble(ctx, &how, &assembly);
+    CALM_TRY(calm_progress_end(ctx, &progress));
+    return print(ctx, o, &assembly);
 }
 
 const calm_command calm_cmd_assemble = {
@@ -79,9 +74,7 @@ const calm_command calm_cmd_assemble = {
     .examples = "  calm assemble 4 --output out\n"
                 "  calm assemble 4 --output out --hybrid     where a uniform run was the result\n"
                 "  calm assemble 4 --output out --model /models/Qwen3-0.6B\n",
-    .options = table,
-    .opts_size = sizeof(options),
     .min_args = 1,
     .max_args = 1,
-    .run = run,
+    CALM_COMMAND_PARTS,
 };

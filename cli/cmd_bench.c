@@ -212,8 +212,6 @@ const calm_command calm_cmd_bench = {
         "same run, one window per worker, and prints the ratio.  quantize: one linear by GPTQ on one thread, beside "
         "the time that the Cholesky and dgemm rates of the same run allow, and the other algorithms once each.",
     .examples = "  calm bench forward\n  calm bench gram --hidden 1024 --json\n  calm bench quantize\n",
-    .options = table,
-    .opts_size = sizeof(options),
     .max_args = 1,
-    .run = run,
+    CALM_COMMAND_PARTS,
 };

@@ -30,11 +30,10 @@ static const calm_option table[] = {
 
 static calm_status list_rules(calm_ctx *ctx, bool json)
 {
-    calm_table rows;
+    CALM_SCOPED_TABLE(rows);
     size_t n;
     const calm_check_rule_info *rules = calm_check_rules(&n);
     char engines[64];
-    calm_table_init(&rows);
     calm_table_columns(&rows, json ? "rule|severity|engines|title|target_only|behaviour|remedy"
                                    : "rule|severity|engines|title");
     for (size_t i = 0; i < n; i++) {
@@ -119,8 +118,7 @@ static calm_status print_text(calm_ctx *ctx, const char *path, const options *o,
 {
     const size_t errors = report->n_severity[CALM_SEVERITY_ERROR], warnings = report->n_severity[CALM_SEVERITY_WARNING],
                  notes = report->n_severity[CALM_SEVERITY_NOTE];
-    calm_text text;
-    calm_text_init(&text);
+    CALM_SCOPED_TEXT(text);
     write_findings(&text, report, o->all);
     calm_text_printf(&text, "%s: %s, %zu tensors, %zu of %zu linears quantized, %.1f MB: ", path,
                      report->format ? report->format : "no quantization that calm knows", report->n_tensors,
@@ -145,9 +143,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_TRY(calm_check(ctx, path, (calm_check_engine)o->target, &report));
     CALM_TRY(o->json ? print_json(ctx, path, o, &report) : print_text(ctx, path, o, &report));
     const size_t faults = report.n_severity[CALM_SEVERITY_ERROR] + report.n_severity[CALM_SEVERITY_WARNING];
-    if (faults)
-        return calm_fail(ctx, CALM_EMISMATCH, "%s: %zu finding%s", path, faults, plural(faults));
-    return CALM_OK;
+    return faults ? calm_fail(ctx, CALM_EMISMATCH, "%s: %zu finding%s", path, faults, plural(faults)) : CALM_OK;
 }
 
 const calm_command calm_cmd_check = {
@@ -165,9 +161,6 @@ const calm_command calm_cmd_check = {
                 "  calm check --list                    the rules\n\n"
                 "Exit status 0: nothing, or notes alone; 3: errors or warnings; 1: it cannot\n"
                 "be read at all.  docs/check.md says for each rule what engines do.\n",
-    .options = table,
-    .opts_size = sizeof(options),
-    .min_args = 0,
     .max_args = 1,
-    .run = run,
+    CALM_COMMAND_PARTS,
 };

@@ -40,12 +40,11 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_TRY(calm_size_parse(ctx, "max-shard-size", o->max_shard_size, &how.max_shard_bytes));
     calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "write", "tensors");
-    const calm_status status = calm_dequantize(ctx, from, &how, &result);
-    calm_progress_end(ctx, &progress);
-    if (status == CALM_OK)
-        printf("%s: %zu tensors, %zu of them quantized (%s), written as %s to %s\n", from, result.n_tensors,
-               result.n_dequantized, result.format, calm_dtype_name(result.dtype), o->output);
-    return status;
+    calm_dequantize(ctx, from, &how, &result);
+    CALM_TRY(calm_progress_end(ctx, &progress));
+    printf("%s: %zu tensors, %zu of them quantized (%s), written as %s to %s\n", from, result.n_tensors,
+           result.n_dequantized, result.format, calm_dtype_name(result.dtype), o->output);
+    return CALM_OK;
 }
 
 const calm_command calm_cmd_dequantize = {
@@ -62,9 +61,7 @@ const calm_command calm_cmd_dequantize = {
                 "With --dtype f32 weights are what codes and scales stand for, bit for bit;\n"
                 "16 bits round them.  A GGUF file has no tokenizer.json: config.json is made\n"
                 "from its keys, the tokenizer is to be copied from the float model.\n",
-    .options = table,
-    .opts_size = sizeof(options),
     .min_args = 1,
     .max_args = 1,
-    .run = run,
+    CALM_COMMAND_PARTS,
 };

@@ -44,33 +44,27 @@ static const calm_option table[] = {
     {0},
 };
 
-static calm_json *worst_json(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
-                             const calm_eval_worst *worst)
-{
-    calm_table rows;
-    calm_eval_worst_table(ctx, tokenizer, windows, worst, &rows);
-    return calm_rows_json(ctx, &rows);
-}
-
 static calm_status print_json(calm_ctx *ctx, const options *o, const calm_tokenizer *tokenizer,
                               const calm_windows *windows, const calm_eval_result *result,
                               const calm_eval_result *reference, const calm_eval_worst *worst)
 {
+    CALM_SCOPED_TABLE(rows);
+    if (o->worst)
+        CALM_TRY(calm_eval_worst_table(ctx, tokenizer, windows, worst, &rows));
     return calm_print_json(
         ctx, CALM_OBJECT(CALM_KV("model", o->model), CALM_KV("reference", o->reference), CALM_KV("windows", windows->n),
                          CALM_KV("seqlen", o->seqlen), CALM_KV("tokens", result->tokens), CALM_KV("nll", result->nll),
                          CALM_KV("ppl", result->ppl), CALM_KV("kl", result->kl), CALM_KV("top1", result->top1),
                          CALM_KV("top5", result->top5),
                          CALM_KV("reference_ppl", o->reference ? reference->ppl : NAN),
-                         CALM_KV("worst", o->worst ? worst_json(ctx, tokenizer, windows, worst)
-                                                   : calm_json_new_null())));
+                         CALM_KV("worst", o->worst ? calm_rows_json(ctx, &rows) : calm_json_new_null())));
 }
 
 static calm_status print(calm_ctx *ctx, const options *o, const calm_tokenizer *tokenizer, const calm_windows *windows,
                          const calm_eval_result *result, const calm_eval_result *reference,
                          const calm_eval_worst *worst)
 {
-    calm_table rows;
+    CALM_SCOPED_TABLE(rows);
     if (o->json)
         return print_json(ctx, o, tokenizer, windows, result, reference, worst);
     printf("tokens       %zu predicted, in %zu windows (the text has %zu tokens)\n", result->tokens, windows->n,
@@ -82,8 +76,8 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_tokenizer *
                100 * result->top1, 100 * result->top5);
     if (!o->worst)
         return CALM_OK;
-    if (calm_eval_worst_table(ctx, tokenizer, windows, worst, &rows) == CALM_OK)
-        printf("\n");
+    CALM_TRY(calm_eval_worst_table(ctx, tokenizer, windows, worst, &rows));
+    printf("\n");
     return calm_print_table(ctx, &rows, stdout);
 }
 
@@ -106,13 +100,13 @@ static calm_status evaluate(calm_ctx *ctx, const options *o, const calm_model *m
     CALM_TRY(read_windows(ctx, o, model, tokenizer, &windows));
     calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "evaluate", "windows");
-    const calm_status status =
-        o->worst ? calm_evaluate_worst(ctx, &against, &reference_result, &subject, &result, &windows, (size_t)o->worst,
-                                       calm_progress_tick, &progress, &worst)
-                 : calm_evaluate(ctx, reference ? &against : NULL, reference ? &reference_result : NULL, &subject, 1,
-                                 &result, &windows, calm_progress_tick, &progress);
-    calm_progress_end(ctx, &progress);
-    CALM_TRY(status);
+    if (o->worst)
+        calm_evaluate_worst(ctx, &against, &reference_result, &subject, &result, &windows, (size_t)o->worst,
+                            calm_progress_tick, &progress, &worst);
+    else
+        calm_evaluate(ctx, reference ? &against : NULL, reference ? &reference_result : NULL, &subject, 1, &result,
+                      &windows, calm_progress_tick, &progress);
+    CALM_TRY(calm_progress_end(ctx, &progress));
     return print(ctx, o, tokenizer, &windows, &result, &reference_result, &worst);
 }
 
@@ -157,10 +151,8 @@ static calm_status evaluate_encoder(calm_ctx *ctx, const options *o, const calm_
     CALM_TRY(read_windows(ctx, o, model, tokenizer, &windows));
     calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "evaluate", "sentences");
-    const calm_status status =
-        calm_eval_text_embeddings(ctx, model, reference, &windows, calm_progress_tick, &progress, &result);
-    calm_progress_end(ctx, &progress);
-    CALM_TRY(status);
+    calm_eval_text_embeddings(ctx, model, reference, &windows, calm_progress_tick, &progress, &result);
+    CALM_TRY(calm_progress_end(ctx, &progress));
     return print_embeddings(ctx, o, &windows, &result);
 }
 
@@ -195,25 +187,20 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
     calm_named_model named, reference_named;
-    calm_model *model = NULL, *reference = NULL;
-    calm_tokenizer *tokenizer = NULL;
+    CALM_SCOPED_MODEL(model);
+    CALM_SCOPED_MODEL(reference);
+    CALM_SCOPED_TOKENIZER(tokenizer);
     char *path;
     CALM_TRY(check(ctx, o));
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
-    if (o->reference)
-        CALM_TRY(calm_find_shown(ctx, o->reference, o->common.quiet, &reference_named));
+    CALM_TRY(calm_find_shown(ctx, o->reference, o->common.quiet, &reference_named));
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, named.dir, "tokenizer.json"));
-    calm_status status = calm_model_open(ctx, named.dir, &model);
-    if (status == CALM_OK && o->reference)
-        status = calm_model_open(ctx, reference_named.dir, &reference);
-    if (status == CALM_OK && !o->tokens)
-        status = calm_tokenizer_open(ctx, path, &tokenizer);
-    if (status == CALM_OK)
-        status = evaluate_any(ctx, o, model, reference, tokenizer);
-    calm_tokenizer_close(tokenizer);
-    calm_model_close(reference);
-    calm_model_close(model);
-    return status;
+    CALM_TRY(calm_model_open(ctx, named.dir, &model));
+    if (o->reference)
+        CALM_TRY(calm_model_open(ctx, reference_named.dir, &reference));
+    if (!o->tokens)
+        CALM_TRY(calm_tokenizer_open(ctx, path, &tokenizer));
+    return evaluate_any(ctx, o, model, reference, tokenizer);
 }
 
 const calm_command calm_cmd_eval = {
@@ -230,7 +217,5 @@ const calm_command calm_cmd_eval = {
                 "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --tasks tasks.jsonl\n"
                 "  calm eval --model calm-out/qwen-w8a8 --reference qwen --act-rule vllm\n"
                 "  calm eval --model qwen --tokens ids.jsonl\n",
-    .options = table,
-    .opts_size = sizeof(options),
-    .run = run,
+    CALM_COMMAND_PARTS,
 };

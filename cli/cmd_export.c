@@ -80,8 +80,6 @@ static calm_status resolve(calm_ctx *ctx, const options *o, const char *run, cal
                          o->formats.of[0]);
     if (o->max_shard_size)
         CALM_TRY(calm_size_parse(ctx, "max-shard-size", o->max_shard_size, &how->export.max_shard_bytes));
-    if (!o->model)
-        return CALM_OK;
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &model));
     how->model = model.dir;
     return CALM_OK;
@@ -92,15 +90,12 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     const options *o = opts;
     calm_assemble_options how;
     calm_progress progress;
-    calm_assembly assembly;
+    CALM_SCOPED(calm_assembly, calm_assembly_close) assembly = {0};
     CALM_TRY(resolve(ctx, o, o->common.args.of[0], &how));
     how.events = calm_progress_begin(ctx, &progress, o->common.quiet);
-    calm_status status = calm_reassemble(ctx, &how, &assembly);
-    calm_progress_end(ctx, &progress);
-    if (status == CALM_OK)
-        status = print(ctx, o, &assembly);
-    calm_assembly_close(&assembly);
-    return status;
+    calm_reassemble(ctx, &how, &assembly);
+    CALM_TRY(calm_progress_end(ctx, &progress));
+    return print(ctx, o, &assembly);
 }
 
 const calm_command calm_cmd_export = {
@@ -114,9 +109,7 @@ const calm_command calm_cmd_export = {
                    "text must be where the run read it, with the same windows in it.",
     .examples = "  calm export 4 --format gguf --output out\n"
                 "  calm export 4 --format compressed-tensors,gptq,mlx --output out    (out/gptq, out/mlx, ...)\n",
-    .options = table,
-    .opts_size = sizeof(options),
     .min_args = 1,
     .max_args = 1,
-    .run = run,
+    CALM_COMMAND_PARTS,
 };

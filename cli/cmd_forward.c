@@ -24,39 +24,31 @@ static const calm_option table[] = {
     {0},
 };
 
-static calm_status forward(calm_ctx *ctx, const options *o, const calm_model *model)
-{
-    calm_token_file tokens;
-    calm_progress progress;
-    calm_forward_result result;
-    char shape[128];
-    CALM_TRY(calm_token_file_read(ctx, o->tokens, calm_model_config(model)->vocab, &tokens));
-    calm_progress_begin(ctx, &progress, o->common.quiet);
-    calm_progress_add(&progress, "forward", "parts");
-    const calm_forward_request request = {
-        .model = model, .tokens = &tokens, .hidden = o->hidden, .tick = calm_progress_tick, .tick_user = &progress};
-    const calm_status status = calm_forward_write(ctx, &request, o->output, &result);
-    calm_progress_end(ctx, &progress);
-    CALM_TRY(status);
-    for (size_t i = 0; i < result.n && !o->common.quiet; i++)
-        printf("%-18s %s\n", result.tensors[i].name,
-               calm_shape_text(result.tensors[i].n_dims, result.tensors[i].shape, shape));
-    return CALM_OK;
-}
-
 static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
     calm_named_model named;
-    calm_model *model;
+    CALM_SCOPED_MODEL(model);
+    calm_token_file tokens;
+    calm_progress progress;
+    calm_forward_result result;
+    char shape[128];
     if (!o->model || !o->tokens || !o->output)
         return calm_fail(ctx, CALM_EARG, "calm forward: %s is missing; see calm forward --help",
                          !o->model ? "--model" : !o->tokens ? "--tokens" : "--output");
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
     CALM_TRY(calm_model_open(ctx, named.dir, &model));
-    const calm_status status = forward(ctx, o, model);
-    calm_model_close(model);
-    return status;
+    CALM_TRY(calm_token_file_read(ctx, o->tokens, calm_model_config(model)->vocab, &tokens));
+    calm_progress_begin(ctx, &progress, o->common.quiet);
+    calm_progress_add(&progress, "forward", "parts");
+    const calm_forward_request request = {
+        .model = model, .tokens = &tokens, .hidden = o->hidden, .tick = calm_progress_tick, .tick_user = &progress};
+    calm_forward_write(ctx, &request, o->output, &result);
+    CALM_TRY(calm_progress_end(ctx, &progress));
+    for (size_t i = 0; i < result.n && !o->common.quiet; i++)
+        printf("%-18s %s\n", result.tensors[i].name,
+               calm_shape_text(result.tensors[i].n_dims, result.tensors[i].shape, shape));
+    return CALM_OK;
 }
 
 const calm_command calm_cmd_forward = {
@@ -69,7 +61,5 @@ const calm_command calm_cmd_forward = {
         "tokens keep their positions.",
     .examples = "  calm tokenize --model qwen --json texts.jsonl > ids.jsonl\n"
                 "  calm forward --model qwen --tokens ids.jsonl --output out.safetensors --hidden\n",
-    .options = table,
-    .opts_size = sizeof(options),
-    .run = run,
+    CALM_COMMAND_PARTS,
 };

@@ -95,17 +95,11 @@ static void write_runs(calm_text *text, const char *words, const int64_t *ids, s
     calm_text_printf(text, "%s\n", n ? "" : " none");
 }
 
-static int64_t freed_blobs(const calm_gc_result *freed)
-{
-    return freed->kinds[freed->n_kinds - 1].bytes;
-}
-
 static calm_status print_text(calm_ctx *ctx, const options *o, const calm_gc_result *freed, calm_table *rows)
 {
-    const double blobs = (double)freed_blobs(freed) / 1e6,
+    const double blobs = (double)freed->kinds[freed->n_kinds - 1].bytes / 1e6,
                  shrunk = (double)(freed->bytes_before - freed->bytes_after) / 1e6;
-    calm_text text;
-    calm_text_init(&text);
+    CALM_SCOPED_TEXT(text);
     write_runs(&text, o->dry_run ? "Runs that would go:" : "Runs dropped:", freed->dropped, freed->n_dropped);
     write_runs(&text, o->dry_run ? "Runs that would stay:" : "Runs kept:", freed->kept, freed->n_kept);
     calm_text_append(&text, "\n", 1);
@@ -113,7 +107,6 @@ static calm_status print_text(calm_ctx *ctx, const options *o, const calm_gc_res
         calm_table_write(ctx, rows, 2, &text);
     else
         calm_text_printf(&text, "Every row and blob is needed by a run.\n");
-    calm_table_clear(rows);
     if (o->dry_run)
         calm_text_printf(&text, "\nWould free %.1f MB of blobs, and what the rows take of the %.1f MB of %s.\n", blobs,
                          (double)freed->bytes_before / 1e6, o->store);
@@ -125,22 +118,16 @@ static calm_status print_text(calm_ctx *ctx, const options *o, const calm_gc_res
     return calm_print_text(ctx, &text);
 }
 
-static calm_status print(calm_ctx *ctx, const options *o, const calm_gc_result *freed)
-{
-    calm_table rows;
-    calm_table_init(&rows);
-    add_rows(freed, o->json, &rows);
-    return o->json ? print_json(ctx, o, freed, &rows) : print_text(ctx, o, freed, &rows);
-}
-
 static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
     calm_gc_plan plan = {.keep = o->keep, .dry_run = o->dry_run};
     calm_gc_result freed;
+    CALM_SCOPED_TABLE(rows);
     CALM_TRY(parse_runs(ctx, &o->drop, &plan));
     CALM_TRY(calm_store_gc_file(ctx, o->store, "calm gc", &plan, &freed));
-    return print(ctx, o, &freed);
+    add_rows(&freed, o->json, &rows);
+    return o->json ? print_json(ctx, o, &freed, &rows) : print_text(ctx, o, &freed, &rows);
 }
 
 const calm_command calm_cmd_gc = {
@@ -155,7 +142,5 @@ const calm_command calm_cmd_gc = {
                 "Bytes of rows are those of their values, of blobs those of the files.  While\n"
                 "a run writes to the store, calm gc says which one and does nothing;\n"
                 "--dry-run works then too.  Checkpoints that runs wrote are not touched.\n",
-    .options = table,
-    .opts_size = sizeof(options),
-    .run = run,
+    CALM_COMMAND_PARTS,
 };

@@ -47,17 +47,6 @@ static bool looks_like_database(const char *path)
     return n == sizeof head && memcmp(head, magic, sizeof magic) == 0;
 }
 
-static calm_status inspect_directory(calm_ctx *ctx, const char *dir, const char *note, const calm_inspect_query *query)
-{
-    char *config, *store;
-    CALM_TRY(calm_path_join(ctx, ctx->out, &config, dir, "config.json"));
-    CALM_TRY(calm_path_join(ctx, ctx->out, &store, dir, "calm.db"));
-    if (!calm_path_exists(config))
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: neither a store nor a model directory: no config.json in it%s%s",
-                         dir, calm_path_exists(store) ? "; did you mean " : "", calm_path_exists(store) ? store : "");
-    return calm_inspect_model(ctx, dir, note, query);
-}
-
 /* ---- what the terminal can show ---- */
 
 /* Does the locale's name end in UTF-8?  Read from the environment, not from setlocale: where the locale's data is not
@@ -124,6 +113,7 @@ static calm_status inspect_named_store(calm_ctx *ctx, const char *path, bool giv
 static calm_status inspect_model(calm_ctx *ctx, const char *word, bool quiet, const calm_inspect_query *query)
 {
     calm_named_model model;
+    char *config, *store;
     if (!calm_path_exists(word)) {
         const char *hub_name;
         CALM_TRY(calm_model_hub_name(ctx, word, &hub_name));
@@ -133,7 +123,13 @@ static calm_status inspect_model(calm_ctx *ctx, const char *word, bool quiet, co
             CALM_TRY(check_misspelt(ctx, word));
     }
     CALM_TRY(calm_find_shown(ctx, word, quiet, &model));
-    return inspect_directory(ctx, model.dir, model.note, query);
+    CALM_TRY(calm_path_join(ctx, ctx->out, &config, model.dir, "config.json"));
+    CALM_TRY(calm_path_join(ctx, ctx->out, &store, model.dir, "calm.db"));
+    const bool has_store = calm_path_exists(store);
+    if (!calm_path_exists(config))
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: neither a store nor a model directory: no config.json in it%s%s",
+                         model.dir, has_store ? "; did you mean " : "", has_store ? store : "");
+    return calm_inspect_model(ctx, model.dir, model.note, query);
 }
 
 static calm_status run(calm_ctx *ctx, const void *opts)
@@ -201,9 +197,6 @@ const calm_command calm_cmd_inspect = {
                 "the newest.  The first word is a file or directory where there is one of that\n"
                 "name, else a WHAT; with --store all words are WHAT and RUN.  A store is only\n"
                 "read: nothing is locked, and a run may be writing to it.\n",
-    .options = table,
-    .opts_size = sizeof(options),
-    .min_args = 0,
     .max_args = 4,
-    .run = run,
+    CALM_COMMAND_PARTS,
 };

@@ -22,10 +22,9 @@ static const calm_option table[] = {
 static calm_status print_list(calm_ctx *ctx, const options *o)
 {
     calm_alias *aliases;
-    calm_table rows;
+    CALM_SCOPED_TABLE(rows);
     size_t n;
     CALM_TRY(calm_aliases(ctx, &aliases, &n));
-    calm_table_init(&rows);
     calm_table_columns(&rows, "name|repo|note");
     for (size_t i = 0; i < n; i++)
         if (aliases[i].repo)
@@ -90,8 +89,6 @@ const calm_command calm_cmd_pull = {
                 "  calm pull --list                     the short names\n\n"
                 "Environment, as huggingface_hub has it: HF_TOKEN, HF_HOME,\n"
                 "HF_HUB_CACHE, HF_HUB_OFFLINE=1 (the cache alone), HF_ENDPOINT.\n",
-    .options = table,
-    .opts_size = sizeof(options),
     .max_args = 1,
-    .run = run,
+    CALM_COMMAND_PARTS,
 };

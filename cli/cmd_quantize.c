@@ -31,33 +31,26 @@ static const calm_option table[] = {
     {0},
 };
 
-/* Read the lock for --locked; freed by the caller.  CALM_EMISMATCH: it belongs to another recipe. */
+/* Read the lock for --locked; freed by the caller, also after a failure.  CALM_EMISMATCH: it belongs to another
+ * recipe. */
 static calm_status read_lock(calm_ctx *ctx, const calm_recipe_spec *spec, const char *path, calm_json **out)
 {
     const char *key = NULL;
-    calm_json *document;
+    CALM_SCOPED_JSON(document);
     CALM_TRY(calm_spec_write(ctx, spec, &document));
-    calm_status status = calm_lock_read(ctx, path, out);
-    if (status == CALM_OK)
-        status = calm_lock_recipe_differs(ctx, *out, document, &key);
-    calm_json_free(document);
-    if (status == CALM_OK && key)
-        status = calm_fail(ctx, CALM_EMISMATCH,
-                           "%s: was written for another recipe: \"%s\" differs; run without --locked "
-                           "to write it anew",
-                           path, key);
-    if (status != CALM_OK)
-        calm_json_free(*out);
-    return status;
+    CALM_TRY(calm_lock_read(ctx, path, out));
+    CALM_TRY(calm_lock_recipe_differs(ctx, *out, document, &key));
+    if (!key)
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EMISMATCH, "%s: was written for another recipe: \"%s\" differs; run without --locked "
+                                          "to write it anew", path, key);
 }
 
 /* Write the lock; with --locked compare with it instead.  CALM_EMISMATCH: something differs. */
 static calm_status settle(calm_ctx *ctx, const options *o, const calm_locked_run *run)
 {
-    if (!o->locked && !run->lock)
-        return CALM_OK;
     if (!o->locked) {
-        if (calm_lock_write(ctx, run->lock, o->lock) != CALM_OK)
+        if (run->lock && calm_lock_write(ctx, run->lock, o->lock) != CALM_OK)
             calm_run_failed(ctx, run->run);
         return ctx->status;
     }
@@ -69,22 +62,17 @@ static calm_status settle(calm_ctx *ctx, const options *o, const calm_locked_run
                      run->run ? "" : "; inputs differ, so nothing was computed");
 }
 
-static calm_status report(calm_ctx *ctx, const options *o, const calm_result *result)
-{
-    const char *lock = o->locked || result->recipe->n_budgets > 1 ? NULL : o->lock;
-    return o->json ? calm_report_json(ctx, result, lock) : calm_report_print(ctx, result, lock);
-}
-
 static calm_status run_and_report(calm_ctx *ctx, const options *o, const calm_recipe *recipe, const calm_json *expected,
                                   calm_progress *progress)
 {
     const calm_run_options how = {.command = o->common.command, .events = calm_progress_events(progress)};
     calm_locked_run run;
     calm_progress_add_run(progress);
-    calm_status status = calm_locked_run_do(ctx, &o->spec, recipe, &how, expected, &run);
-    calm_progress_end(ctx, progress);
+    calm_locked_run_do(ctx, &o->spec, recipe, &how, expected, &run);
+    calm_status status = calm_progress_end(ctx, progress);
+    const char *lock = o->locked || recipe->n_budgets > 1 ? NULL : o->lock;
     if (status == CALM_OK && run.run)
-        status = report(ctx, o, calm_run_result(run.run));
+        status = (o->json ? calm_report_json : calm_report_print)(ctx, calm_run_result(run.run), lock);
     if (status == CALM_OK)
         status = settle(ctx, o, &run);
     if (status == CALM_OK && run.run)
@@ -96,13 +84,10 @@ static calm_status run_and_report(calm_ctx *ctx, const options *o, const calm_re
 /* The run under the lock of --locked, with the kernels it names. */
 static calm_status run_locked(calm_ctx *ctx, const options *o, const calm_recipe *recipe, calm_progress *progress)
 {
-    calm_json *lock;
+    CALM_SCOPED_JSON(lock);
     CALM_TRY(read_lock(ctx, &o->spec, o->lock, &lock));
-    calm_status status = calm_kernels_pin(ctx, calm_lock_kernels(lock));
-    if (status == CALM_OK)
-        status = run_and_report(ctx, o, recipe, lock, progress);
-    calm_json_free(lock);
-    return status;
+    CALM_TRY(calm_kernels_pin(ctx, calm_lock_kernels(lock)));
+    return run_and_report(ctx, o, recipe, lock, progress);
 }
 
 static calm_status quantize(calm_ctx *ctx, options *o, calm_progress *progress)
@@ -127,9 +112,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         CALM_TRY(calm_recipe_file_apply(ctx, o.recipe_file, &o.spec));
     CALM_TRY(calm_kernels_pin(ctx, o.spec.kernels));
     calm_progress_begin(ctx, &progress, o.common.quiet);
-    const calm_status status = quantize(ctx, &o, &progress);
-    calm_progress_end(ctx, &progress);
-    return status;
+    quantize(ctx, &o, &progress);
+    return calm_progress_end(ctx, &progress);
 }
 
 const calm_command calm_cmd_quantize = {
@@ -145,9 +129,7 @@ const calm_command calm_cmd_quantize = {
                 "list)\n  calm quantize --model /models/Qwen3-0.6B --scheme w4a16_g64 --output out --store out.db\n"
                 "  calm quantize --model qwen --bits 4 --algorithms gptq          (a uniform run)\n"
                 "  calm quantize --model qwen --scheme w4a4_g128 --algorithms rtn,gptq,smoothquant,mkq\n",
-    .options = table,
-    .opts_size = sizeof(options),
     .spec = CALM_SPEC_ALL,
     .spec_at = offsetof(options, spec),
-    .run = run,
+    CALM_COMMAND_PARTS,
 };

@@ -30,36 +30,23 @@ static const calm_option table[] = {
 
 /* ---- init ---- */
 
-static calm_status write_recipe(calm_ctx *ctx, const options *o, calm_json *document)
-{
-    if (!o->output)
-        return calm_print_json(ctx, document);
-    calm_status status = CALM_OK;
-    if (calm_path_exists(o->output) && !o->force)
-        status = calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another --output, or --force to replace it",
-                           o->output);
-    if (status == CALM_OK)
-        status = calm_json_save(ctx, o->output, document);
-    calm_json_free(document);
-    return status;
-}
-
 static calm_status init(calm_ctx *ctx, const options *o)
 {
     calm_recipe_spec spec = o->spec;
     calm_recipe recipe;
     calm_faults faults = {.n = 0};
-    calm_json *document;
+    CALM_SCOPED_JSON(document);
     if (o->recipe_file)
         CALM_TRY(calm_recipe_file_apply(ctx, o->recipe_file, &spec));
     CALM_TRY(calm_recipe_check(ctx, &spec, &recipe, &faults));
     if (faults.n)
         return calm_fail(ctx, CALM_EARG, "%s", faults.of[0].message);
     CALM_TRY(calm_spec_write(ctx, &spec, &document));
-    if (calm_document_check(ctx, "the recipe of these flags", document) == CALM_OK)
-        return write_recipe(ctx, o, document);
-    calm_json_free(document);
-    return ctx->status;
+    CALM_TRY(calm_document_check(ctx, "the recipe of these flags", document));
+    if (o->output && calm_path_exists(o->output) && !o->force)
+        return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another --output, or --force to replace it",
+                         o->output);
+    return o->output ? calm_json_save(ctx, o->output, document) : calm_print_json(ctx, calm_json_copy(document));
 }
 
 /* ---- show ---- */
@@ -99,22 +86,16 @@ static calm_status add_digests(calm_ctx *ctx, const calm_recipe *recipe, calm_js
     return recipe->eval_path ? add_digest(ctx, digests, "evaluation", recipe->eval_path) : CALM_OK;
 }
 
-/* The recipe of a spec; fetches the model where it is not there yet. */
-static calm_status resolve(calm_ctx *ctx, const options *o, const calm_recipe_spec *spec, calm_recipe *recipe)
-{
-    calm_progress progress;
-    const calm_events events = calm_progress_begin(ctx, &progress, o->common.quiet);
-    const calm_status status = calm_recipe_resolve(ctx, spec, &events, recipe);
-    calm_progress_end(ctx, &progress);
-    return status;
-}
-
+/* Fetches the model where it is not there yet. */
 static calm_status show(calm_ctx *ctx, const options *o, const char *word)
 {
     calm_recipe_spec spec = o->spec;
     calm_recipe recipe;
+    calm_progress progress;
     CALM_TRY(calm_recipe_file_apply(ctx, word, &spec));
-    CALM_TRY(resolve(ctx, o, &spec, &recipe));
+    const calm_events events = calm_progress_begin(ctx, &progress, o->common.quiet);
+    calm_recipe_resolve(ctx, &spec, &events, &recipe);
+    CALM_TRY(calm_progress_end(ctx, &progress));
     calm_json *digests = calm_json_new_object();
     add_digests(ctx, &recipe, digests);
     return calm_print_json(ctx, CALM_EXTEND(calm_recipe_json(&recipe), CALM_KV("digests", digests)));
@@ -122,21 +103,15 @@ static calm_status show(calm_ctx *ctx, const options *o, const char *word)
 
 /* ---- check ---- */
 
-/* A file that is missing or no JSON is a fault of that file, not the end: the others are checked too. */
-static calm_status find_faults(calm_ctx *ctx, const char *word, char **path, calm_faults *faults)
-{
-    calm_status status = calm_recipe_file_find(ctx, word, path);
-    if (status == CALM_OK)
-        status = calm_recipe_file_faults(ctx, *path, faults);
-    return calm_fault_note(ctx, status, NULL, faults);
-}
-
 /* Print the faults of one file, or append them to `rows`; counts it in *faulty when it has any. */
 static calm_status check_one(calm_ctx *ctx, const char *word, bool json, calm_json *rows, size_t *faulty)
 {
     calm_faults faults = {.n = 0};
     char *path = NULL;
-    CALM_TRY(find_faults(ctx, word, &path, &faults));
+    if (calm_recipe_file_find(ctx, word, &path) == CALM_OK)
+        calm_recipe_file_faults(ctx, path, &faults);
+    /* A file that is missing or no JSON is a fault of that file, not the end: the others are checked too. */
+    CALM_TRY(calm_fault_note(ctx, ctx->status, NULL, &faults));
     for (size_t i = 0; i < faults.n; i++) {
         const calm_document_fault *fault = &faults.of[i];
         const bool named = strstr(fault->message, word) == fault->message || (path && strstr(fault->message, path));
@@ -156,15 +131,14 @@ static calm_status check(calm_ctx *ctx, const options *o, const char *const *fil
 {
     calm_json *rows = calm_json_new_array();
     size_t faulty = 0;
-    calm_status status = CALM_OK;
-    for (size_t i = 0; status == CALM_OK && i < n; i++)
-        status = check_one(ctx, files[i], o->json, rows, &faulty);
+    for (size_t i = 0; ctx->status == CALM_OK && i < n; i++)
+        check_one(ctx, files[i], o->json, rows, &faulty);
     if (o->json)
-        status = calm_print_json(ctx, rows);
+        calm_print_json(ctx, rows);
     else
         calm_json_free(rows);
-    if (status != CALM_OK || !faulty)
-        return status;
+    if (ctx->status != CALM_OK || !faulty)
+        return ctx->status;
     fflush(stdout);
     return calm_fail(ctx, CALM_EFORMAT, "%zu of %zu recipe%s: not as they should be", faulty, n, n == 1 ? "" : "s");
 }
@@ -185,28 +159,24 @@ static void print_measured(const calm_json *measured, calm_text *out)
 static calm_status add_recipe(calm_ctx *ctx, const char *name, calm_table *rows)
 {
     char *path;
-    calm_json *recipe;
-    calm_text measured;
+    CALM_SCOPED_JSON(recipe);
+    CALM_SCOPED_TEXT(measured);
     CALM_TRY(calm_recipe_file_find(ctx, name, &path));
     CALM_TRY(calm_document_read(ctx, path, &recipe));
-    calm_text_init(&measured);
     print_measured(calm_json_get(recipe, "measured"), &measured);
     const calm_json *model = calm_json_get(recipe, "model");
     CALM_CELLS(rows, CALM_TEXT(name),
                CALM_TEXT(calm_json_string(model, calm_json_string(calm_json_get(model, "name"), NULL))),
                CALM_TEXT(measured.data), CALM_TEXT(calm_json_string(calm_json_get(recipe, "description"), NULL)));
-    calm_text_clear(&measured);
-    calm_json_free(recipe);
     return CALM_OK;
 }
 
 static calm_status list(calm_ctx *ctx, const options *o)
 {
     const char **names;
-    calm_table rows;
+    CALM_SCOPED_TABLE(rows);
     size_t n;
     CALM_TRY(calm_recipe_file_shipped(ctx, &names, &n));
-    calm_table_init(&rows);
     calm_table_columns(&rows, "recipe|model|measured|description");
     for (size_t i = 0; i < n && ctx->status == CALM_OK; i++)
         add_recipe(ctx, names[i], &rows);
@@ -225,36 +195,29 @@ static calm_status print_schema(calm_ctx *ctx)
 
 /* ---- the command ---- */
 
-static calm_status run_verb(calm_ctx *ctx, const options *o, const char *verb, const char *const *args, size_t n)
-{
-    if (strcmp(verb, "init") == 0)
-        return init(ctx, o);
-    if (strcmp(verb, "show") == 0)
-        return show(ctx, o, args[0]);
-    if (strcmp(verb, "check") == 0)
-        return check(ctx, o, args, n);
-    return strcmp(verb, "list") == 0 ? list(ctx, o) : print_schema(ctx);
-}
-
 static calm_status run(calm_ctx *ctx, const void *opts)
 {
+    enum { INIT, SHOW, CHECK, LIST, SCHEMA, N_VERBS };
     static const char *const verbs[] = {"init", "show", "check", "list", "schema"};
     const options *o = opts;
     const calm_words *args = &o->common.args;
     const char *verb = args->of[0];
-    const size_t n_verbs = sizeof verbs / sizeof *verbs;
     size_t i = 0;
-    while (i < n_verbs && strcmp(verbs[i], verb) != 0)
+    while (i < N_VERBS && strcmp(verbs[i], verb) != 0)
         i++;
-    if (i == n_verbs) {
-        const char *near = calm_nearest(verb, verbs, n_verbs);
+    if (i == N_VERBS) {
+        const char *near = calm_nearest(verb, verbs, N_VERBS);
         return calm_fail(ctx, CALM_EARG, "calm recipe %s: expected init, show, check, list or schema%s%s%s", verb,
                          near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
     }
-    if (i == 1 ? args->n != 2 : i == 2 ? args->n < 2 : args->n != 1)
+    if (i == SHOW ? args->n != 2 : i == CHECK ? args->n < 2 : args->n != 1)
         return calm_fail(ctx, CALM_EARG, "calm recipe %s: expected %s; see calm recipe --help", verb,
-                         i == 1 ? "one recipe" : i == 2 ? "recipes" : "no more words");
-    return run_verb(ctx, o, verb, args->of + 1, args->n - 1);
+                         i == SHOW ? "one recipe" : i == CHECK ? "recipes" : "no more words");
+    return i == INIT    ? init(ctx, o)
+           : i == SHOW  ? show(ctx, o, args->of[1])
+           : i == CHECK ? check(ctx, o, args->of + 1, args->n - 1)
+           : i == LIST  ? list(ctx, o)
+                        : print_schema(ctx);
 }
 
 const calm_command calm_cmd_recipe = {
@@ -271,11 +234,9 @@ const calm_command calm_cmd_recipe = {
                 "  calm recipe init --model qwen --bits 4 --gate 'ppl_ratio <= 1.05' -o my.json\n"
                 "  calm recipe check my.json\n"
                 "  calm quantize --recipe my.json --samples 64       (a flag counts more than the recipe)\n",
-    .options = table,
-    .opts_size = sizeof(options),
     .spec = CALM_SPEC_ALL,
     .spec_at = offsetof(options, spec),
     .min_args = 1,
     .max_args = 1000,
-    .run = run,
+    CALM_COMMAND_PARTS,
 };

@@ -115,16 +115,12 @@ static calm_status print_json(calm_ctx *ctx, const calm_reselected *s, calm_tabl
 
 static calm_status print(calm_ctx *ctx, const options *o, const calm_reselected *s)
 {
-    calm_table units;
-    calm_table_init(&units);
+    CALM_SCOPED_TABLE(units);
     fill_table(s, o->json || o->csv, &units);
     if (o->json)
         return print_json(ctx, s, &units);
-    if (o->csv) {
-        const calm_status status = calm_print_csv(ctx, &units, stdout);
-        calm_table_clear(&units);
-        return status;
-    }
+    if (o->csv)
+        return calm_print_csv(ctx, &units, stdout);
     calm_table_drop_empty(&units);
     CALM_TRY(calm_print_table(ctx, &units, stdout));
     print_summary(o, s);
@@ -139,7 +135,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     calm_reselect_options how = {.store = o->store, .unit = o->unit - 1, .rule = o->rule - 1, .metric = o->metric,
                                .budget = o->budget > 0 ? o->budget : NAN, .forbid = o->forbid, .pins = o->pins,
                                .target = o->target, .dry_run = o->dry_run};
-    calm_reselected selected;
+    CALM_SCOPED(calm_reselected, calm_reselected_clear) selected = {0};
     calm_progress progress;
     char *command;
     if (o->json && o->csv)
@@ -148,12 +144,9 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_TRY(calm_strf(ctx, ctx->out, &command, "calm select %lld --store %s", (long long)how.run, o->store));
     how.command = command;
     calm_progress_begin(ctx, &progress, o->common.quiet);
-    calm_status status = calm_reselect(ctx, &how, &selected);
-    calm_progress_end(ctx, &progress);
-    if (status == CALM_OK)
-        status = print(ctx, o, &selected);
-    calm_reselected_clear(&selected);
-    return status;
+    calm_reselect(ctx, &how, &selected);
+    CALM_TRY(calm_progress_end(ctx, &progress));
+    return print(ctx, o, &selected);
 }
 
 const calm_command calm_cmd_select = {
@@ -170,9 +163,7 @@ const calm_command calm_cmd_select = {
                 "  calm select 3 --budget 3.5 --dry-run\n"
                 "  calm select 3 --target vllm\n"
                 "  calm assemble 4 --output out       the checkpoint of the new plan\n",
-    .options = table,
-    .opts_size = sizeof(options),
     .min_args = 1,
     .max_args = 1,
-    .run = run,
+    CALM_COMMAND_PARTS,
 };

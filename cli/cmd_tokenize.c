@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/pull.h"
 #include "ptq/base/file.h"
+#include "ptq/base/message.h"
 #include "ptq/io/json.h"
 #include "ptq/text/lines.h"
 #include "ptq/tokenizer/tokenizer.h"
@@ -56,8 +57,7 @@ static calm_status read_standard_input(calm_ctx *ctx, input *in)
 
 static calm_status open_input(calm_ctx *ctx, const char *path, input *in)
 {
-    *in = (input){.name = path};
-    calm_text_init(&in->read);
+    in->name = path;
     if (!path || strcmp(path, "-") == 0)
         return read_standard_input(ctx, in);
     CALM_TRY(calm_map_file(ctx, path, &in->map));
@@ -74,23 +74,14 @@ static void close_input(input *in)
 
 /* ---- one document ---- */
 
-/* The tokenizer does not know where a text comes from: put that in front of its message. */
-static calm_status say_where(calm_ctx *ctx, calm_status status, const char *where)
-{
-    char reason[CALM_MESSAGE_MAX];
-    if (status == CALM_OK)
-        return CALM_OK;
-    memcpy(reason, ctx->message, sizeof reason);
-    calm_ctx_forgive(ctx);
-    return calm_fail(ctx, status, "%s: %s", where, reason);
-}
-
 static calm_status encode(calm_ctx *ctx, const options *o, const calm_tokenizer *tok, const char *where,
                           const char *text, size_t n)
 {
     uint32_t *ids;
     size_t n_ids;
-    CALM_TRY(say_where(ctx, calm_tokenizer_encode(ctx, tok, text, n, !o->no_special, &ids, &n_ids), where));
+    /* The tokenizer does not know where a text comes from. */
+    if (calm_tokenizer_encode(ctx, tok, text, n, !o->no_special, &ids, &n_ids) != CALM_OK)
+        return calm_fail_prefix(ctx, "%s", where);
     fputs("{\"ids\": [", stdout);
     for (size_t i = 0; i < n_ids; i++)
         printf("%s%" PRIu32, i ? ", " : "", ids[i]);
@@ -100,16 +91,13 @@ static calm_status encode(calm_ctx *ctx, const options *o, const calm_tokenizer 
 
 static calm_status print_text(calm_ctx *ctx, const char *text, size_t n)
 {
-    calm_json *object = calm_json_new_object();
-    calm_text line;
-    calm_text_init(&line);
+    CALM_SCOPED_JSON(object);
+    CALM_SCOPED_TEXT(line);
+    object = calm_json_new_object();
     calm_json_set_bytes(object, "text", text, n);
-    const calm_status status = calm_json_write(ctx, object, 0, &line);
-    if (status == CALM_OK)
-        printf("%s\n", line.data);
-    calm_text_clear(&line);
-    calm_json_free(object);
-    return status;
+    CALM_TRY(calm_json_write(ctx, object, 0, &line));
+    printf("%s\n", line.data);
+    return CALM_OK;
 }
 
 static calm_status decode(calm_ctx *ctx, const options *o, const calm_tokenizer *tok, const char *where,
@@ -128,25 +116,22 @@ static calm_status decode(calm_ctx *ctx, const options *o, const calm_tokenizer 
                              calm_tokenizer_size(tok));
         ids[i] = (uint32_t)id;
     }
-    CALM_TRY(say_where(ctx, calm_tokenizer_decode(ctx, tok, ids, n, !o->no_special, &text, &n_bytes), where));
+    if (calm_tokenizer_decode(ctx, tok, ids, n, !o->no_special, &text, &n_bytes) != CALM_OK)
+        return calm_fail_prefix(ctx, "%s", where);
     return print_text(ctx, text, n_bytes);
 }
 
 static calm_status run_line(calm_ctx *ctx, const options *o, const calm_tokenizer *tok, const char *where,
                             const char *line, size_t n)
 {
-    calm_json *json;
-    calm_status status;
+    CALM_SCOPED_JSON(json);
     CALM_TRY(calm_json_parse(ctx, where, line, n, &json));
     const calm_json *text = calm_json_get(json, "text");
     if (o->decode)
-        status = decode(ctx, o, tok, where, calm_json_get(json, "ids"));
-    else if (calm_json_typeof(text) != CALM_JSON_STRING)
-        status = calm_fail(ctx, CALM_EFORMAT, "%s: expected {\"text\": \"...\"}", where);
-    else
-        status = encode(ctx, o, tok, where, calm_json_string(text, ""), calm_json_string_length(text));
-    calm_json_free(json);
-    return status;
+        return decode(ctx, o, tok, where, calm_json_get(json, "ids"));
+    if (calm_json_typeof(text) != CALM_JSON_STRING)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: expected {\"text\": \"...\"}", where);
+    return encode(ctx, o, tok, where, calm_json_string(text, ""), calm_json_string_length(text));
 }
 
 /* ---- the command ---- */
@@ -173,8 +158,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
     calm_named_model named;
-    calm_tokenizer *tok;
-    input in;
+    CALM_SCOPED_TOKENIZER(tok);
+    CALM_SCOPED(input, close_input) in = {0};
     char *path;
     if (!o->model == !o->tokenizer)
         return calm_fail(ctx, CALM_EARG, "calm tokenize: expected either --model or --tokenizer; try: "
@@ -186,12 +171,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         CALM_TRY(calm_path_join(ctx, ctx->out, &path, named.dir, "tokenizer.json"));
     }
     CALM_TRY(calm_tokenizer_open(ctx, path, &tok));
-    calm_status status = open_input(ctx, o->common.args.n ? o->common.args.of[0] : NULL, &in);
-    if (status == CALM_OK)
-        status = run_input(ctx, o, tok, &in);
-    close_input(&in);
-    calm_tokenizer_close(tok);
-    return status;
+    CALM_TRY(open_input(ctx, o->common.args.n ? o->common.args.of[0] : NULL, &in));
+    return run_input(ctx, o, tok, &in);
 }
 
 const calm_command calm_cmd_tokenize = {
@@ -204,8 +185,6 @@ const calm_command calm_cmd_tokenize = {
     .examples = "  echo 'Hello world' | calm tokenize --model qwen\n"
                 "  calm tokenize --tokenizer tokenizer.json --json --no-special texts.jsonl > ids.jsonl\n"
                 "  calm tokenize --model qwen --decode ids.jsonl\n",
-    .options = table,
-    .opts_size = sizeof(options),
     .max_args = 1,
-    .run = run,
+    CALM_COMMAND_PARTS,
 };

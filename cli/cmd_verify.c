@@ -77,9 +77,8 @@ static calm_status verify(calm_ctx *ctx, const char *path, const options *o, con
     how.events = calm_progress_begin(ctx, &progress, o->common.quiet);
     if (!how.output)
         calm_progress_add_run(&progress);
-    const calm_status status = calm_lock_verify(ctx, path, lock, &how, out);
-    calm_progress_end(ctx, &progress);
-    return status;
+    calm_lock_verify(ctx, path, lock, &how, out);
+    return calm_progress_end(ctx, &progress);
 }
 
 static calm_status run(calm_ctx *ctx, const void *opts)
@@ -87,11 +86,10 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     const options *o = opts;
     const char *path = o->common.args.of[0];
     calm_verified verified;
-    calm_json *lock;
+    CALM_SCOPED_JSON(lock);
     CALM_TRY(calm_lock_read(ctx, path, &lock));
-    const calm_status status = verify(ctx, path, o, lock, &verified);
-    calm_json_free(lock);
-    return status == CALM_OK ? report(ctx, path, o, &verified) : status;
+    CALM_TRY(verify(ctx, path, o, lock, &verified));
+    return report(ctx, path, o, &verified);
 }
 
 const calm_command calm_cmd_verify = {
@@ -106,9 +104,7 @@ const calm_command calm_cmd_verify = {
                 "  calm verify --output-only calm-out/qwen-w4a16_g128 qwen-w4.lock.json    (seconds: nothing is "
                 "computed)\n  calm verify --store calm-out/calm.db qwen-w4.lock.json    (candidates of the store are "
                 "trusted)\n",
-    .options = table,
-    .opts_size = sizeof(options),
     .min_args = 1,
     .max_args = 1,
-    .run = run,
+    CALM_COMMAND_PARTS,
 };

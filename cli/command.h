@@ -48,6 +48,9 @@ typedef struct calm_common {
              .fallback = "0", .min = 0, .max = 1024, .metavar = "N"),                                        \
     CALM_OPT("quiet", common.quiet, BOOL, "no progress, no notes: results and errors alone", .key = 'q')
 
+/* The last of a descriptor: the file's table, struct and function are called `table`, `options` and `run`. */
+#define CALM_COMMAND_PARTS .options = table, .opts_size = sizeof(options), .run = run
+
 /* Those that mean the same in several commands. */
 #define CALM_OPT_STORE                                                                                       \
     CALM_OPT("store", store, STRING, "SQLite file of candidates, scores and choices",                        \

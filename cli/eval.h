@@ -21,9 +21,8 @@ typedef struct calm_eval_options {
 calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_options *o, const calm_model *model,
                             const calm_model *reference, const calm_tokenizer *tokenizer);
 
-/* Initialize and fill a table of the positions, a row {window, position, kl, reference_nll, nll, context, next,
- * reference_predicted, predicted} each; tokens as text, or as ids when `tokenizer` is NULL.  The caller clears it, also
- * after a failure. */
+/* Fill an empty table with the positions, a row {window, position, kl, reference_nll, nll, context, next,
+ * reference_predicted, predicted} each; tokens as text, or as ids when `tokenizer` is NULL. */
 calm_status calm_eval_worst_table(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
                                   const calm_eval_worst *worst, calm_table *table);
 

@@ -18,8 +18,7 @@ static void add_row(calm_table *table, const char *name, const calm_task_answers
 
 static calm_status print_text(calm_ctx *ctx, const calm_eval_options *o, const calm_tasks_result *result)
 {
-    calm_table table;
-    calm_table_init(&table);
+    CALM_SCOPED_TABLE(table);
     calm_table_columns(&table, "model|#acc|#+- std. error|#acc_norm|#+- std. error");
     if (o->reference)
         add_row(&table, o->reference, &result->reference);
@@ -91,10 +90,8 @@ calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_options *o, const cal
     CALM_TRY(calm_eval_text_task_options(ctx, model, reference, tokenizer, &options));
     calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "tasks", "choices");
-    const calm_status status = calm_tasks_evaluate(ctx, o->tasks, tokenizer, &options,
-                                                   reference ? &against : NULL, &subject, calm_progress_tick, &progress,
-                                                   &result);
-    calm_progress_end(ctx, &progress);
-    CALM_TRY(status);
+    calm_tasks_evaluate(ctx, o->tasks, tokenizer, &options, reference ? &against : NULL, &subject, calm_progress_tick,
+                        &progress, &result);
+    CALM_TRY(calm_progress_end(ctx, &progress));
     return o->json ? print_json(ctx, o, &result) : print_text(ctx, o, &result);
 }

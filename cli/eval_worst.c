@@ -36,7 +36,6 @@ static calm_status add_position(calm_ctx *ctx, const calm_tokenizer *tokenizer, 
 calm_status calm_eval_worst_table(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
                                   const calm_eval_worst *worst, calm_table *table)
 {
-    calm_table_init(table);
     /* "context" is aligned to the right: it ends where "next" begins. */
     calm_table_columns(table, "#window|#position|#kl|#reference_nll|#nll|#context|next|reference_predicted|predicted");
     for (size_t i = 0; i < worst->n; i++) {

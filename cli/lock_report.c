@@ -21,7 +21,6 @@ static void add_short(calm_table *table, const char *text)
 /* A row per difference; `whole`: values as they are, for programs. */
 static void fill(const calm_differences *differences, bool whole, calm_table *table)
 {
-    calm_table_init(table);
     calm_table_columns(table, "kind|name|expected|found");
     for (size_t i = 0; i < differences->n; i++) {
         const calm_difference *item = &differences->items[i];
@@ -37,14 +36,14 @@ static void fill(const calm_differences *differences, bool whole, calm_table *ta
 
 calm_status calm_lock_print(calm_ctx *ctx, const calm_differences *differences, FILE *stream)
 {
-    calm_table table;
+    CALM_SCOPED_TABLE(table);
     fill(differences, false, &table);
     return calm_print_table(ctx, &table, stream);
 }
 
 calm_json *calm_lock_report_json(calm_ctx *ctx, const calm_differences *differences)
 {
-    calm_table table;
+    CALM_SCOPED_TABLE(table);
     fill(differences, true, &table);
     return calm_rows_json(ctx, &table);
 }

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "ptq/base/memory.h"
+#include "ptq/base/message.h"
 #include "ptq/base/threads.h"
 #include "ptq/tensor/linalg.h"
 
@@ -54,11 +55,11 @@ static calm_status unknown_command(calm_ctx *ctx, const char *word)
     size_t n;
     const calm_command *const *all = list_commands(&n);
     const char *names[COMMANDS_MAX] = {NULL};
+    char hint[CALM_HINT_MAX];
     for (size_t i = 0; i < n && i < COMMANDS_MAX; i++)
         names[i] = all[i]->name;
-    const char *near = calm_nearest(word, names, n);
-    return calm_fail(ctx, CALM_EARG, "unknown command \"%s\"%s%s%s", word,
-                     near ? "; did you mean \"" : "; see calm --help", near ? near : "", near ? "\"?" : "");
+    const char *near = calm_did_you_mean(hint, word, names, n);
+    return calm_fail(ctx, CALM_EARG, "unknown command \"%s\"%s", word, near[0] ? near : "; see calm --help");
 }
 
 static calm_status run(calm_ctx *ctx, const calm_command *command, int argc, char **argv)
@@ -69,9 +70,7 @@ static calm_status run(calm_ctx *ctx, const calm_command *command, int argc, cha
     const calm_common *common = opts;
     ctx->n_threads = common->threads > 0 ? (int)common->threads : calm_n_cores();
     CALM_TRY(command->run(ctx, opts));
-    if (fflush(stdout) != 0)
-        return calm_fail(ctx, CALM_EIO, "standard output: cannot write");
-    return CALM_OK;
+    return fflush(stdout) == 0 ? CALM_OK : calm_fail(ctx, CALM_EIO, "standard output: cannot write");
 }
 
 static calm_status dispatch(calm_ctx *ctx, int argc, char **argv)

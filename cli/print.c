@@ -29,8 +29,7 @@ calm_status calm_print_text(calm_ctx *ctx, calm_text *text)
 
 calm_status calm_print_table(calm_ctx *ctx, calm_table *table, FILE *stream)
 {
-    calm_text text;
-    calm_text_init(&text);
+    CALM_SCOPED_TEXT(text);
     calm_table_write(ctx, table, 0, &text);
     calm_table_clear(table);
     return print_text(ctx, &text, stream);
@@ -38,16 +37,14 @@ calm_status calm_print_table(calm_ctx *ctx, calm_table *table, FILE *stream)
 
 calm_status calm_print_csv(calm_ctx *ctx, calm_table *table, FILE *stream)
 {
-    calm_text text;
-    calm_text_init(&text);
+    CALM_SCOPED_TEXT(text);
     calm_table_take_csv(ctx, table, &text);
     return print_text(ctx, &text, stream);
 }
 
 calm_status calm_print_json(calm_ctx *ctx, calm_json *root)
 {
-    calm_text text;
-    calm_text_init(&text);
+    CALM_SCOPED_TEXT(text);
     if (ctx->status == CALM_OK)
         calm_json_write(ctx, root, 2, &text);
     calm_text_append(&text, "\n", 1);
@@ -60,12 +57,9 @@ calm_status calm_print_json(calm_ctx *ctx, calm_json *root)
 /* JSON is UTF-8, stored texts may be anything. */
 static calm_json *text_json(const char *text)
 {
-    calm_text sound;
-    calm_text_init(&sound);
+    CALM_SCOPED_TEXT(sound);
     calm_utf8_repair(text, strlen(text), &sound);
-    calm_json *value = calm_json_of_string(sound.data ? sound.data : "");
-    calm_text_clear(&sound);
-    return value;
+    return calm_json_of_string(sound.data ? sound.data : "");
 }
 
 static calm_json *cell_json(const calm_table_cell *cell)

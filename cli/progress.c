@@ -209,11 +209,12 @@ calm_events calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool qui
     return calm_progress_events(progress);
 }
 
-void calm_progress_end(calm_ctx *ctx, calm_progress *progress)
+calm_status calm_progress_end(calm_ctx *ctx, calm_progress *progress)
 {
     if (!progress->quiet && progress->terminal && progress->n)
         draw(progress, true);
     progress->drawn = 0;
     ctx->log = NULL;
     ctx->log_user = NULL;
+    return ctx->status;
 }

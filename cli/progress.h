@@ -28,8 +28,8 @@ typedef struct calm_progress {
  * Returns calm_progress_events. */
 calm_events calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool quiet);
 
-/* Draw the last state and leave the lines on the screen; ctx logs nothing any more. */
-void calm_progress_end(calm_ctx *ctx, calm_progress *progress);
+/* Draw the last state and leave the lines on the screen; ctx logs nothing any more.  Returns the failure of ctx. */
+calm_status calm_progress_end(calm_ctx *ctx, calm_progress *progress);
 
 /* Add a stage; returns its number. */
 size_t calm_progress_add(calm_progress *progress, const char *name, const char *unit);

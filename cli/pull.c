@@ -11,17 +11,18 @@ calm_status calm_pull_shown(calm_ctx *ctx, const calm_hub_settings *settings, co
     calm_stage_events stage = {&events, CALM_STAGE_PULL};
     if (!settings->offline)
         calm_log(ctx, CALM_LOG_INFO, "%s@%s: asking %s", name->repo, name->revision, settings->endpoint);
-    const calm_status status = calm_hub_pull(ctx, settings, name, calm_stage_tick, &stage, out);
-    calm_progress_end(ctx, &progress);
-    return status;
+    calm_hub_pull(ctx, settings, name, calm_stage_tick, &stage, out);
+    return calm_progress_end(ctx, &progress);
 }
 
 calm_status calm_find_shown(calm_ctx *ctx, const char *name, bool quiet, calm_named_model *out)
 {
     calm_progress progress;
+    *out = (calm_named_model){0};
+    if (!name)
+        return CALM_OK;
     const calm_events events = calm_progress_begin(ctx, &progress, quiet);
     calm_stage_events stage = {&events, CALM_STAGE_PULL};
-    const calm_status status = calm_model_find(ctx, name, calm_stage_tick, &stage, out);
-    calm_progress_end(ctx, &progress);
-    return status;
+    calm_model_find(ctx, name, calm_stage_tick, &stage, out);
+    return calm_progress_end(ctx, &progress);
 }

@@ -9,7 +9,7 @@
 calm_status calm_pull_shown(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name, bool quiet,
                             calm_hub_snapshot *out);
 
-/* calm_model_find with progress, for `--model NAME`. */
+/* calm_model_find with progress, for `--model NAME`; of no name (NULL) all members are NULL. */
 calm_status calm_find_shown(calm_ctx *ctx, const char *name, bool quiet, calm_named_model *out);
 
 #endif

@@ -51,8 +51,7 @@ static calm_status print_emergence(calm_ctx *ctx, const calm_result *r, calm_tex
 /* One row per budget: its result, measured on the guard windows and on the test text. */
 static calm_status print_pareto(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
-    calm_table table;
-    calm_table_init(&table);
+    CALM_SCOPED_TABLE(table);
     calm_table_columns(&table, r->encoder ? "#budget|#bits|result|#guard 1 - cosine|#rel. error|#1 - cosine|"
                                             "#rank correlation"
                                           : "#budget|#bits|result|#guard KL|#perplexity|#KL to float|#top-1 %");
@@ -70,8 +69,7 @@ static calm_status print_pareto(calm_ctx *ctx, const calm_result *r, calm_text *
                    CALM_FIXED(test->id ? calm_measure_loss(&test->measure) : NAN, 5),
                    CALM_FIXED(test->id ? agreement : NAN, r->encoder ? 4 : 2));
     }
-    const calm_status status = calm_table_write(ctx, &table, 2, out);
-    calm_table_clear(&table);
+    CALM_TRY(calm_table_write(ctx, &table, 2, out));
     for (size_t i = 0; i < r->recipe->n_budgets; i++)
         calm_text_printf(out, "  %g: %s\n", r->pareto[i].budget, r->pareto[i].verdict);
     if (r->evaluates)
@@ -81,14 +79,13 @@ static calm_status print_pareto(calm_ctx *ctx, const calm_result *r, calm_text *
                      "\n  store        %s\n  time         %.1f s\n\n  next: the same command with one of the budgets "
                      "writes its checkpoint; nothing is computed again\n",
                      r->recipe->store, r->seconds);
-    return status;
+    return CALM_OK;
 }
 
 calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *lock)
 {
     const calm_recipe *recipe = r->recipe;
-    calm_text text;
-    calm_text_init(&text);
+    CALM_SCOPED_TEXT(text);
     calm_text_printf(&text, "\n");
     if (recipe->n_budgets > 1) {
         print_pareto(ctx, r, &text);

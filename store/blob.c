@@ -51,10 +51,12 @@ static calm_status fill_and_rename(calm_ctx *ctx, int fd, const char *root, cons
     return rename(name, path) == 0 ? CALM_OK : calm_fail_errno(ctx, errno, "%s: cannot rename to it", path);
 }
 
-static calm_status put_in_scratch(calm_ctx *ctx, const char *root, const calm_blob_piece *pieces, size_t n_pieces,
-                                  const char *digest)
+calm_status calm_blob_put(calm_ctx *ctx, const char *root, const calm_blob_piece *pieces, size_t n_pieces,
+                          char digest[CALM_SHA256_HEX])
 {
     char *folder, *path, *temporary;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(digest_of(ctx, pieces, n_pieces, digest));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &folder, "%s/tmp", root));
     CALM_TRY(calm_make_directories(ctx, folder));
     /* One writing process, so a thread's own number keeps equal blobs of two threads apart. */
@@ -74,25 +76,24 @@ static calm_status put_in_scratch(calm_ctx *ctx, const char *root, const calm_bl
     return calm_sync_directory(ctx, folder);
 }
 
-calm_status calm_blob_put(calm_ctx *ctx, const char *root, const calm_blob_piece *pieces, size_t n_pieces,
-                          char digest[CALM_SHA256_HEX])
-{
-    CALM_TRY(digest_of(ctx, pieces, n_pieces, digest));
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    calm_status status = put_in_scratch(ctx, root, pieces, n_pieces, digest);
-    calm_arena_rewind(ctx->scratch, mark);
-    return status;
-}
-
 static bool well_formed(const char *digest)
 {
     return strlen(digest) == CALM_SHA256_HEX - 1 &&
            strspn(digest, "0123456789abcdef") == CALM_SHA256_HEX - 1;
 }
 
-static calm_status check(calm_ctx *ctx, const char *path, const char *digest, const calm_mapping *map)
+/* The path of a blob, in ctx->scratch. */
+static calm_status path_of(calm_ctx *ctx, const char *root, const char *digest, char **out)
+{
+    if (!well_formed(digest))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%.80s\" is not a digest", root, digest);
+    return calm_strf(ctx, ctx->scratch, out, "%s/%.2s/%s", root, digest, digest + 2);
+}
+
+static calm_status map_checked(calm_ctx *ctx, const char *path, const char *digest, calm_mapping *map)
 {
     char found[CALM_SHA256_HEX];
+    CALM_TRY(calm_map_file(ctx, path, map));
     CALM_TRY(calm_sha256_bytes(ctx, map->data, map->bytes, found));
     if (strcmp(found, digest) != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: damaged blob of %zu bytes: its content has the digest %.12s...",
@@ -103,19 +104,12 @@ static calm_status check(calm_ctx *ctx, const char *path, const char *digest, co
 calm_status calm_blob_get(calm_ctx *ctx, const char *root, const char *digest, calm_mapping *out)
 {
     char *path;
+    CALM_SCOPED_SCRATCH(ctx);
     *out = (calm_mapping){NULL, 0};
-    if (!well_formed(digest))
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%.80s\" is not a digest", root, digest);
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    calm_status status = calm_strf(ctx, ctx->scratch, &path, "%s/%.2s/%s", root, digest, digest + 2);
-    if (status == CALM_OK)
-        status = calm_map_file(ctx, path, out);
-    if (status == CALM_OK)
-        status = check(ctx, path, digest, out);
-    if (status != CALM_OK)
+    CALM_TRY(path_of(ctx, root, digest, &path));
+    if (map_checked(ctx, path, digest, out) != CALM_OK)
         calm_unmap_file(out);
-    calm_arena_rewind(ctx->scratch, mark);
-    return status;
+    return ctx->status;
 }
 
 bool calm_blob_present(const char *root, const char *digest, size_t n_bytes)
@@ -162,35 +156,26 @@ calm_status calm_blob_walk(calm_ctx *ctx, const char *root, calm_blob_fn *fn, vo
     DIR *folder = opendir(root);
     if (!folder)
         return errno == ENOENT ? CALM_OK : calm_fail_errno(ctx, errno, "%s: cannot read", root);
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     for (struct dirent *entry; ctx->status == CALM_OK && (entry = readdir(folder));)
         if (strlen(entry->d_name) == 2 && strspn(entry->d_name, "0123456789abcdef") == 2)
             walk_folder(ctx, root, entry->d_name, fn, user);
     closedir(folder);
-    calm_arena_rewind(ctx->scratch, mark);
     return ctx->status;
 }
 
 calm_status calm_blob_remove(calm_ctx *ctx, const char *root, const char *digest)
 {
     char *path;
-    if (!well_formed(digest))
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%.80s\" is not a digest", root, digest);
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    if (calm_strf(ctx, ctx->scratch, &path, "%s/%.2s/%s", root, digest, digest + 2) == CALM_OK && unlink(path) != 0 &&
-        errno != ENOENT)
-        calm_fail_errno(ctx, errno, "%s: cannot remove", path);
-    calm_arena_rewind(ctx->scratch, mark);
-    return ctx->status;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(path_of(ctx, root, digest, &path));
+    return unlink(path) == 0 || errno == ENOENT ? CALM_OK : calm_fail_errno(ctx, errno, "%s: cannot remove", path);
 }
 
 calm_status calm_blob_sweep(calm_ctx *ctx, const char *root)
 {
     char *folder;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    calm_status status = calm_strf(ctx, ctx->scratch, &folder, "%s/tmp", root);
-    if (status == CALM_OK)
-        status = calm_remove_tree(ctx, folder);
-    calm_arena_rewind(ctx->scratch, mark);
-    return status;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &folder, "%s/tmp", root));
+    return calm_remove_tree(ctx, folder);
 }

@@ -195,17 +195,12 @@ static calm_status open_immutable(calm_ctx *ctx, calm_sql *sql, int code)
     if ((primary != SQLITE_CANTOPEN && primary != SQLITE_READONLY) || !calm_path_exists(sql->path) ||
         calm_path_exists(wal))
         return fail(ctx, sql, code);
-    calm_text uri;
-    calm_text_init(&uri);
-    calm_status status = immutable_uri(ctx, sql->path, &uri);
-    if (status == CALM_OK) {
-        sqlite3_close(sql->db);
-        sql->db = NULL;
-        code = open_and_touch(sql, uri.data, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
-        status = code == SQLITE_OK ? CALM_OK : fail(ctx, sql, code);
-    }
-    calm_text_clear(&uri);
-    return status;
+    CALM_SCOPED_TEXT(uri);
+    CALM_TRY(immutable_uri(ctx, sql->path, &uri));
+    sqlite3_close(sql->db);
+    sql->db = NULL;
+    code = open_and_touch(sql, uri.data, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
+    return code == SQLITE_OK ? CALM_OK : fail(ctx, sql, code);
 }
 
 static calm_status connect(calm_ctx *ctx, calm_sql *sql, calm_sql_mode mode)
@@ -348,6 +343,8 @@ bool calm_sql_next(calm_ctx *ctx, calm_sql *sql, calm_statement *statement)
 
 void calm_sql_end(calm_statement *statement)
 {
+    if (!statement)
+        return;
     /* The result repeats the failure of the last step, which was reported there. */
     sqlite3_reset(statement);
     sqlite3_clear_bindings(statement);
@@ -356,16 +353,15 @@ void calm_sql_end(calm_statement *statement)
 calm_status calm_sql_number(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
                             size_t n_params, int64_t *out)
 {
-    calm_statement *statement;
+    CALM_SCOPED_ROWS(statement);
     *out = 0;
     CALM_TRY(calm_sql_first(ctx, sql, text, params, n_params, &statement));
-    if (calm_sql_next(ctx, sql, statement)) {
-        *out = sqlite3_column_int64(statement, 0);
-        /* To the end: an INSERT ... RETURNING is complete only then. */
-        while (calm_sql_next(ctx, sql, statement))
-            continue;
-    }
-    calm_sql_end(statement);
+    if (!calm_sql_next(ctx, sql, statement))
+        return ctx->status;
+    *out = sqlite3_column_int64(statement, 0);
+    /* To the end: an INSERT ... RETURNING is complete only then. */
+    while (calm_sql_next(ctx, sql, statement))
+        continue;
     return ctx->status;
 }
 
@@ -384,18 +380,13 @@ int64_t calm_sql_int(calm_statement *statement, int column)
 
 double calm_sql_real(calm_statement *statement, int column)
 {
-    if (sqlite3_column_type(statement, column) == SQLITE_NULL)
-        return NAN;
-    return sqlite3_column_double(statement, column);
+    return sqlite3_column_type(statement, column) == SQLITE_NULL ? NAN : sqlite3_column_double(statement, column);
 }
 
 calm_status calm_sql_text(calm_ctx *ctx, calm_statement *statement, int column, const char **out)
 {
-    char *copy = NULL;
-    const char *text = (const char *)sqlite3_column_text(statement, column);
-    calm_status status = text ? calm_strf(ctx, ctx->out, &copy, "%s", text) : CALM_OK;
-    *out = copy;
-    return status;
+    const calm_value text = calm_value_text((const char *)sqlite3_column_text(statement, column));
+    return calm_value_copy(ctx, &text, out);
 }
 
 calm_value calm_sql_value(calm_statement *statement, int column)
@@ -461,7 +452,7 @@ static int allow(void *user, int action, const char *first, const char *second, 
     }
 }
 
-/* Prepare `text`, which must be one statement; on failure *out is NULL. */
+/* Prepare `text`, which must be one statement; the caller finalizes *out, also after a failure. */
 static calm_status prepare_query(calm_ctx *ctx, calm_sql *sql, const char *text, sqlite3_stmt **out)
 {
     const char *tail = text;
@@ -479,18 +470,26 @@ static calm_status prepare_query(calm_ctx *ctx, calm_sql *sql, const char *text,
     else if (!sqlite3_stmt_readonly(*out) || sqlite3_column_count(*out) == 0)
         calm_fail(ctx, CALM_EARG, "%s: only reading is allowed here: one SELECT", sql->path);
     sqlite3_finalize(more);
-    if (ctx->status != CALM_OK) {
-        sqlite3_finalize(*out);
-        *out = NULL;
-    }
     return ctx->status;
 }
 
-static calm_status deliver(calm_ctx *ctx, calm_sql *sql, sqlite3_stmt *statement, calm_store_row_fn *fn, void *user)
+static void finalize(sqlite3_stmt **statement)
 {
-    size_t n = (size_t)sqlite3_column_count(statement);
+    sqlite3_finalize(*statement);
+}
+
+calm_status calm_sql_query(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
+                           size_t n_params, calm_store_row_fn *fn, void *user)
+{
+    CALM_SCOPED(sqlite3_stmt, finalize) *statement = NULL;
     const char **names;
     calm_value *values;
+    sqlite3_set_authorizer(sql->db, allow, NULL);
+    const calm_status prepared = prepare_query(ctx, sql, text, &statement);
+    sqlite3_set_authorizer(sql->db, NULL, NULL);
+    CALM_TRY(prepared);
+    CALM_TRY(bind_all(ctx, sql, statement, params, n_params));
+    const size_t n = (size_t)sqlite3_column_count(statement);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, names, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, values, n));
     for (size_t i = 0; i < n; i++)
@@ -502,19 +501,4 @@ static calm_status deliver(calm_ctx *ctx, calm_sql *sql, sqlite3_stmt *statement
         CALM_TRY(fn(ctx, user, n, names, values));
     }
     return ctx->status;
-}
-
-calm_status calm_sql_query(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
-                           size_t n_params, calm_store_row_fn *fn, void *user)
-{
-    sqlite3_stmt *statement = NULL;
-    sqlite3_set_authorizer(sql->db, allow, NULL);
-    calm_status status = prepare_query(ctx, sql, text, &statement);
-    sqlite3_set_authorizer(sql->db, NULL, NULL);
-    if (status == CALM_OK)
-        status = bind_all(ctx, sql, statement, params, n_params);
-    if (status == CALM_OK)
-        status = deliver(ctx, sql, statement, fn, user);
-    sqlite3_finalize(statement);
-    return status;
 }

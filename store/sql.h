@@ -6,6 +6,7 @@
 #ifndef CALM_STORE_SQL_H
 #define CALM_STORE_SQL_H
 
+#include "ptq/base/scope.h"
 #include "store/store.h"
 
 typedef struct calm_sql calm_sql;              /* a connection */
@@ -45,11 +46,24 @@ calm_status calm_sql_run(calm_ctx *ctx, calm_sql *sql, const char *text, const c
 calm_status calm_sql_number(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
                             size_t n_params, int64_t *out);
 
-/* Step through rows:  first();  while (calm_sql_next(ctx, sql, s)) ...;  calm_sql_end(s); then ctx->status tells. */
+/* Step through rows:  first();  while (calm_sql_next(ctx, sql, s)) ...; then ctx->status tells.  calm_sql_end, which
+ * takes NULL too, comes before the connection is closed or the same text is used again: by CALM_SCOPED_ROWS(s). */
 calm_status calm_sql_first(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
                            size_t n_params, calm_statement **out);
 bool calm_sql_next(calm_ctx *ctx, calm_sql *sql, calm_statement *statement);
 void calm_sql_end(calm_statement *statement);
+
+/* For scopes: `calm_sql *name = NULL` that is closed, `calm_statement *name = NULL` that is ended. */
+#define CALM_SCOPED_SQL(name) CALM_SCOPED(calm_sql, calm_sql_release) *name = NULL
+#define CALM_SCOPED_ROWS(name) CALM_SCOPED(calm_statement, calm_sql_leave) *name = NULL
+static inline void calm_sql_release(calm_sql **sql)
+{
+    calm_sql_close(*sql);
+}
+static inline void calm_sql_leave(calm_statement **statement)
+{
+    calm_sql_end(*statement);
+}
 
 /* Columns of the current row.  real: NULL is NaN; text: a copy in ctx->out, NULL is NULL; value: borrowed until the
  * next step. */

@@ -85,7 +85,7 @@ static calm_status read_ids(calm_ctx *ctx, calm_sql *sql, const char *of, const 
     char *query;
     int64_t n, *ids;
     size_t at = 0;
-    calm_statement *row;
+    CALM_SCOPED_ROWS(row);
     CALM_TRY(calm_strf(ctx, ctx->scratch, &query, "SELECT count(*) FROM %s", of));
     CALM_TRY(calm_sql_number(ctx, sql, query, CALM_NONE, &n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, ids, (size_t)n));
@@ -93,7 +93,6 @@ static calm_status read_ids(calm_ctx *ctx, calm_sql *sql, const char *of, const 
     CALM_TRY(calm_sql_first(ctx, sql, query, CALM_NONE, &row));
     while (calm_sql_next(ctx, sql, row) && at < (size_t)n)
         ids[at++] = calm_sql_int(row, 0);
-    calm_sql_end(row);
     *out = ids, *n_out = at;
     return ctx->status;
 }
@@ -102,15 +101,12 @@ static calm_status no_such_run(calm_ctx *ctx, calm_store *store, int64_t run)
 {
     const int64_t *ids;
     size_t n;
-    calm_text there;
+    CALM_SCOPED_TEXT(there);
     CALM_TRY(read_ids(ctx, store->sql, "run", &ids, &n));
-    calm_text_init(&there);
     for (size_t i = 0; i < n; i++)
         calm_text_printf(&there, "%s%lld", i ? ", " : "", (long long)ids[i]);
-    calm_fail(ctx, CALM_ENOTFOUND, "%s: no run %lld to drop; it has %s", store->path, (long long)run,
-              there.data ? there.data : "no runs");
-    calm_text_clear(&there);
-    return ctx->status;
+    return calm_fail(ctx, CALM_ENOTFOUND, "%s: no run %lld to drop; it has %s", store->path, (long long)run,
+                     there.data ? there.data : "no runs");
 }
 
 static calm_status find_doomed(calm_ctx *ctx, calm_store *store, const calm_gc_plan *plan)
@@ -136,24 +132,21 @@ static calm_status find_doomed(calm_ctx *ctx, calm_store *store, const calm_gc_p
 /* "coalesce(length(CAST(name AS BLOB)), 0) + ..." over the columns of a table. */
 static calm_status size_expression(calm_ctx *ctx, calm_sql *sql, const char *table, const char **out)
 {
-    calm_statement *row;
+    CALM_SCOPED_ROWS(row);
     *out = NULL;
     CALM_TRY(calm_sql_first(
         ctx, sql,
         "SELECT group_concat(CASE type WHEN 'TEXT' THEN printf('coalesce(length(CAST(\"%w\" AS BLOB)), 0)'"
         ", name) ELSE printf('8 * (\"%w\" IS NOT NULL)', name) END, ' + ') FROM pragma_table_info(?1)",
         CALM_BIND(CALM_T(table)), &row));
-    if (calm_sql_next(ctx, sql, row))
-        calm_sql_text(ctx, row, 0, out);
-    calm_sql_end(row);
-    return ctx->status;
+    return calm_sql_next(ctx, sql, row) ? calm_sql_text(ctx, row, 0, out) : ctx->status;
 }
 
 static calm_status count_kind(calm_ctx *ctx, calm_sql *sql, const struct kind *kind, calm_gc_kind *out)
 {
     const char *size;
     char *query;
-    calm_statement *row;
+    CALM_SCOPED_ROWS(row);
     out->kind = kind->table;
     CALM_TRY(size_expression(ctx, sql, kind->table, &size));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &query, "SELECT count(*), coalesce(sum(%s), 0) FROM %s WHERE %s", size,
@@ -163,16 +156,7 @@ static calm_status count_kind(calm_ctx *ctx, calm_sql *sql, const struct kind *k
         out->rows = calm_sql_int(row, 0);
         out->bytes = calm_sql_int(row, 1);
     }
-    calm_sql_end(row);
     return ctx->status;
-}
-
-static calm_status count_rows(calm_ctx *ctx, calm_store *store, calm_gc_kind *counted, calm_gc_result *out)
-{
-    for (size_t i = 0; i < N_TABLES; i++)
-        CALM_TRY(count_kind(ctx, store->sql, &kinds[i], &counted[i]));
-    CALM_TRY(read_ids(ctx, store->sql, "temp.gc_run", &out->dropped, &out->n_dropped));
-    return read_ids(ctx, store->sql, "temp.gc_kept", &out->kept, &out->n_kept);
 }
 
 static calm_status delete_rows(calm_ctx *ctx, calm_store *store)
@@ -206,7 +190,7 @@ static int by_digest(const void *a, const void *b)
 static calm_status read_kept(calm_ctx *ctx, calm_sql *sql, blobs *it)
 {
     int64_t n;
-    calm_statement *row;
+    CALM_SCOPED_ROWS(row);
     CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM candidate WHERE blob IS NOT NULL", CALM_NONE, &n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, it->kept, (size_t)n));
     CALM_TRY(calm_sql_first(ctx, sql,
@@ -217,7 +201,6 @@ static calm_status read_kept(calm_ctx *ctx, calm_sql *sql, blobs *it)
         if (digest.type == CALM_VALUE_TEXT && digest.n_bytes == DIGITS)
             memcpy(it->kept[it->n_kept++], digest.text, DIGITS);
     }
-    calm_sql_end(row);
     if (it->n_kept)
         qsort(it->kept, it->n_kept, DIGITS, by_digest);
     return ctx->status;
@@ -263,27 +246,20 @@ static calm_status has_room(calm_ctx *ctx, calm_store *store, const char **note)
     return CALM_OK;
 }
 
-static calm_status shrink(calm_ctx *ctx, calm_store *store, bool unused, int64_t *held)
-{
-    if (unused)
-        CALM_TRY(calm_sql_script(ctx, store->sql, "VACUUM"));
-    return calm_sql_number(ctx, store->sql, "PRAGMA wal_checkpoint(TRUNCATE)", CALM_NONE, held);
-}
-
 /* The rows are gone already, so that what fails here is a note: the space stays in the file, for new rows. */
 static calm_status compact(calm_ctx *ctx, calm_store *store, const char **note)
 {
-    int64_t unused, held = 0;
-    char *words;
+    int64_t unused, held;
+    char *words, message[CALM_MESSAGE_MAX];
     CALM_TRY(calm_sql_number(ctx, store->sql, "PRAGMA freelist_count", CALM_NONE, &unused));
     CALM_TRY(unused ? has_room(ctx, store, note) : CALM_OK);
     if (*note)
         return CALM_OK;
-    if (shrink(ctx, store, unused, &held) == CALM_OK) {
+    if ((!unused || calm_sql_script(ctx, store->sql, "VACUUM") == CALM_OK) &&
+        calm_sql_number(ctx, store->sql, "PRAGMA wal_checkpoint(TRUNCATE)", CALM_NONE, &held) == CALM_OK) {
         *note = held ? "somebody reads the store: the file shrinks when it is opened for writing the next time" : NULL;
         return CALM_OK;
     }
-    char message[CALM_MESSAGE_MAX];
     memcpy(message, ctx->message, sizeof message);
     calm_ctx_forgive(ctx);
     CALM_TRY(calm_strf(ctx, ctx->out, &words, "not compacted: %s", message));
@@ -297,13 +273,18 @@ static calm_status collect_rows(calm_ctx *ctx, calm_store *store, const calm_gc_
                                 calm_gc_result *out)
 {
     CALM_TRY(find_doomed(ctx, store, plan));
-    CALM_TRY(count_rows(ctx, store, counted, out));
+    for (size_t i = 0; i < N_TABLES; i++)
+        CALM_TRY(count_kind(ctx, store->sql, &kinds[i], &counted[i]));
+    CALM_TRY(read_ids(ctx, store->sql, "temp.gc_run", &out->dropped, &out->n_dropped));
+    CALM_TRY(read_ids(ctx, store->sql, "temp.gc_kept", &out->kept, &out->n_kept));
     return plan->dry_run ? CALM_OK : delete_rows(ctx, store);
 }
 
-static calm_status collect(calm_ctx *ctx, calm_store *store, const calm_gc_plan *plan, calm_gc_result *out)
+calm_status calm_store_gc(calm_ctx *ctx, calm_store *store, const calm_gc_plan *plan, calm_gc_result *out)
 {
     calm_gc_kind *counted;
+    CALM_SCOPED_SCRATCH(ctx);
+    memset(out, 0, sizeof *out);
     CALM_TRY(CALM_NEW(ctx, ctx->out, counted, N_TABLES + 1));
     counted[N_TABLES].kind = "blob";
     out->kinds = counted, out->n_kinds = N_TABLES + 1;
@@ -321,15 +302,6 @@ static calm_status collect(calm_ctx *ctx, calm_store *store, const calm_gc_plan 
     CALM_TRY(compact(ctx, store, &out->note));
     out->bytes_after = file_bytes(store->path);
     return CALM_OK;
-}
-
-calm_status calm_store_gc(calm_ctx *ctx, calm_store *store, const calm_gc_plan *plan, calm_gc_result *out)
-{
-    memset(out, 0, sizeof *out);
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    collect(ctx, store, plan, out);
-    calm_arena_rewind(ctx->scratch, mark);
-    return ctx->status;
 }
 
 calm_status calm_store_gc_file(calm_ctx *ctx, const char *path, const char *command, const calm_gc_plan *plan,

@@ -41,9 +41,9 @@ typedef struct calm_store_cell {
 calm_status calm_store_row_put(calm_ctx *ctx, calm_store *store, const char *table, size_t n_keys,
                                const calm_store_cell *cells, size_t n, int64_t *id);
 
-/* *out, in ctx->out: the name of the first object of the schema that a store of `version` misses, or has in another
- * form than it must; NULL: none (store_schema.c).  Fails as SQL does. */
-calm_status calm_store_difference(calm_ctx *ctx, calm_sql *sql, int64_t version, const char **out);
+/* Compare the database of `path` with the schema of `version` (store_schema.c).  CALM_EFORMAT names the first object
+ * that is missing, or has another form than it must.  Else fails as SQL does. */
+calm_status calm_store_check(calm_ctx *ctx, calm_sql *sql, const char *path, int64_t version);
 
 /* Copy the store of an older `version` at `path` to PATH.v<version>.bak, or .bak.2 ... where that is taken, complete or
  * not at all, and say so in the log (store_migrate.c).  The caller holds the lock.  A failure says that nothing was

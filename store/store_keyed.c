@@ -4,20 +4,6 @@
 
 #include "store/store_impl.h"
 
-/* Read the one row of `query` with a key by `read`; *id is 0, and nothing read, when there is none. */
-static calm_status find_row(calm_ctx *ctx, calm_store *store, const char *query, const char *key,
-                            calm_status (*read)(calm_ctx *, calm_statement *, void *, int64_t *), void *out,
-                            int64_t *id)
-{
-    calm_statement *row;
-    *id = 0;
-    CALM_TRY(calm_sql_first(ctx, store->sql, query, CALM_BIND(CALM_T(key)), &row));
-    if (calm_sql_next(ctx, store->sql, row))
-        read(ctx, row, out, id);
-    calm_sql_end(row);
-    return ctx->status;
-}
-
 /* ---- candidates ---- */
 
 static calm_status add_scores(calm_ctx *ctx, calm_store *store, int64_t candidate_id, const calm_store_score *scores,
@@ -75,9 +61,17 @@ calm_status calm_store_candidate_put(calm_ctx *ctx, calm_store *store, const cal
     return calm_store_end(ctx, store);
 }
 
-static calm_status read_candidate(calm_ctx *ctx, calm_statement *row, void *to, int64_t *id)
+static calm_status read_candidate(calm_ctx *ctx, calm_store *store, const char *key, calm_store_candidate *out,
+                                  int64_t *id)
 {
-    calm_store_candidate *out = to;
+    CALM_SCOPED_ROWS(row);
+    CALM_TRY(calm_sql_first(ctx, store->sql,
+                            "SELECT c.id, c.job_id, c.calibration_id, a.name, a.chain, c.scheme, c.failure, c.blob,"
+                            " c.blob_bytes, c.bits_per_weight, c.damp, c.score_rows, c.dropped_rows, c.seconds, c.key"
+                            " FROM candidate c JOIN algorithm a ON a.id = c.algorithm_id WHERE c.key = ?1",
+                            CALM_BIND(CALM_T(key)), &row));
+    if (!calm_sql_next(ctx, store->sql, row))
+        return ctx->status;
     *id = calm_sql_int(row, 0);
     out->job_id = calm_sql_int(row, 1);
     out->calibration_id = calm_sql_int(row, 2);
@@ -98,35 +92,30 @@ static calm_status read_candidate(calm_ctx *ctx, calm_statement *row, void *to, 
 static calm_status read_scores(calm_ctx *ctx, calm_store *store, int64_t id, calm_store_candidate *out)
 {
     int64_t n;
-    calm_statement *row;
+    CALM_SCOPED_ROWS(row);
     calm_store_score *scores;
     CALM_TRY(calm_sql_number(ctx, store->sql, "SELECT count(*) FROM score WHERE candidate_id = ?1",
                              CALM_BIND(CALM_I(id)), &n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, scores, (size_t)n));
+    out->scores = scores;
     CALM_TRY(calm_sql_first(ctx, store->sql,
                             "SELECT unit, metric, value FROM score WHERE candidate_id = ?1 ORDER BY unit, metric",
                             CALM_BIND(CALM_I(id)), &row));
     while (out->n_scores < (size_t)n && calm_sql_next(ctx, store->sql, row)) {
         calm_store_score *score = &scores[out->n_scores++];
         score->value = calm_sql_real(row, 2);
-        if (calm_sql_text(ctx, row, 0, &score->unit) != CALM_OK ||
-            calm_sql_text(ctx, row, 1, &score->metric) != CALM_OK)
-            break;
+        CALM_TRY(calm_sql_text(ctx, row, 0, &score->unit));
+        CALM_TRY(calm_sql_text(ctx, row, 1, &score->metric));
     }
-    calm_sql_end(row);
-    out->scores = scores;
     return ctx->status;
 }
 
 calm_status calm_store_candidate_find(calm_ctx *ctx, calm_store *store, const char *key,
                                       calm_store_candidate *out, int64_t *id)
 {
+    *id = 0;
     memset(out, 0, sizeof *out);
-    CALM_TRY(find_row(ctx, store,
-                      "SELECT c.id, c.job_id, c.calibration_id, a.name, a.chain, c.scheme, c.failure, c.blob,"
-                      " c.blob_bytes, c.bits_per_weight, c.damp, c.score_rows, c.dropped_rows, c.seconds, c.key"
-                      " FROM candidate c JOIN algorithm a ON a.id = c.algorithm_id WHERE c.key = ?1",
-                      key, read_candidate, out, id));
+    CALM_TRY(read_candidate(ctx, store, key, out, id));
     return *id ? read_scores(ctx, store, *id, out) : CALM_OK;
 }
 
@@ -173,9 +162,17 @@ calm_status calm_store_evaluation_put(calm_ctx *ctx, calm_store *store, const ca
     return calm_store_end(ctx, store);
 }
 
-static calm_status read_evaluation(calm_ctx *ctx, calm_statement *row, void *to, int64_t *id)
+static calm_status read_evaluation(calm_ctx *ctx, calm_store *store, const char *key, calm_store_evaluation *out,
+                                   int64_t *id)
 {
-    calm_store_evaluation *out = to;
+    CALM_SCOPED_ROWS(row);
+    CALM_TRY(calm_sql_first(ctx, store->sql,
+                            "SELECT id, model_id, subject, text_name, text_digest, window_tokens,"
+                            " kind = 'embeddings', pairs, error, cosine, cosine_min, spearman, tokens, nll, ppl, kl,"
+                            " top1, key FROM evaluation WHERE key = ?1",
+                            CALM_BIND(CALM_T(key)), &row));
+    if (!calm_sql_next(ctx, store->sql, row))
+        return ctx->status;
     *id = calm_sql_int(row, 0);
     out->model_id = calm_sql_int(row, 1);
     CALM_TRY(calm_sql_text(ctx, row, 2, &out->subject));
@@ -202,11 +199,12 @@ static calm_status read_evaluation(calm_ctx *ctx, calm_statement *row, void *to,
 static calm_status read_windows(calm_ctx *ctx, calm_store *store, int64_t id, calm_store_evaluation *out)
 {
     int64_t n;
-    calm_statement *row;
+    CALM_SCOPED_ROWS(row);
     calm_store_window *windows;
     CALM_TRY(calm_sql_number(ctx, store->sql, "SELECT count(*) FROM evaluation_window WHERE evaluation_id = ?1",
                              CALM_BIND(CALM_I(id)), &n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, windows, (size_t)n));
+    out->windows = windows;
     CALM_TRY(calm_sql_first(ctx, store->sql,
                             "SELECT tokens, nll, kl, top1, error, cosine FROM evaluation_window"
                             " WHERE evaluation_id = ?1 ORDER BY number",
@@ -219,19 +217,14 @@ static calm_status read_windows(calm_ctx *ctx, calm_store *store, int64_t id, ca
             *w = (calm_store_window){.tokens = calm_sql_int(row, 0), .nll = calm_sql_real(row, 1),
                                      .kl = calm_sql_real(row, 2), .top1 = calm_sql_real(row, 3)};
     }
-    calm_sql_end(row);
-    out->windows = windows;
     return ctx->status;
 }
 
 calm_status calm_store_evaluation_find(calm_ctx *ctx, calm_store *store, const char *key,
                                        calm_store_evaluation *out, int64_t *id)
 {
+    *id = 0;
     memset(out, 0, sizeof *out);
-    CALM_TRY(find_row(ctx, store,
-                      "SELECT id, model_id, subject, text_name, text_digest, window_tokens,"
-                      " kind = 'embeddings', pairs, error, cosine, cosine_min, spearman, tokens, nll, ppl, kl,"
-                      " top1, key FROM evaluation WHERE key = ?1",
-                      key, read_evaluation, out, id));
+    CALM_TRY(read_evaluation(ctx, store, key, out, id));
     return *id ? read_windows(ctx, store, *id, out) : CALM_OK;
 }

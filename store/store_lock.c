@@ -15,24 +15,21 @@
 #include "ptq/base/threads.h"
 #include "store/store_impl.h"
 
-#define POLL_SECONDS 0.05
 #define HOLDER_MAX 400
 
 /* What the file says about the holder; it may be about to write it. */
 static void read_holder(int fd, char holder[HOLDER_MAX])
 {
-    ssize_t n = pread(fd, holder, HOLDER_MAX - 1, 0);
-    holder[n > 0 ? n : 0] = '\0';
-    holder[strcspn(holder, "\n")] = '\0';
-    char *space = strchr(holder, ' ');
-    if (!space) {
+    char text[HOLDER_MAX];
+    const ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    char *command = text;
+    const char *number = strsep(&command, " ");
+    if (command)
+        snprintf(holder, HOLDER_MAX, "process %.20s (%.300s)", number, command);
+    else
         snprintf(holder, HOLDER_MAX, "another process");
-        return;
-    }
-    char copy[HOLDER_MAX];
-    memcpy(copy, holder, HOLDER_MAX);
-    copy[space - holder] = '\0';
-    snprintf(holder, HOLDER_MAX, "process %.20s (%.300s)", copy, copy + (space - holder) + 1);
 }
 
 /* Informative only: a full disk must not keep a writer from locking. */
@@ -44,15 +41,10 @@ static void write_holder(int fd, const char *command)
         return;
 }
 
-static void pause_for(double seconds)
-{
-    struct timespec span = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    nanosleep(&span, NULL);
-}
-
 static calm_status wait_for(calm_ctx *ctx, const char *path, const calm_store_how *how, int fd)
 {
-    double begin = calm_seconds();
+    static const struct timespec poll = {.tv_nsec = 50000000};
+    const double begin = calm_seconds();
     char holder[HOLDER_MAX];
     for (bool warned = false; flock(fd, LOCK_EX | LOCK_NB) != 0; warned = true) {
         if (errno == EINTR)
@@ -64,7 +56,7 @@ static calm_status wait_for(calm_ctx *ctx, const char *path, const calm_store_ho
             return calm_fail(ctx, CALM_EBUSY, "%s: %s is writing to this store", path, holder);
         if (!warned)
             calm_log(ctx, CALM_LOG_WARNING, "%s: waiting for %s, which is writing to this store", path, holder);
-        pause_for(POLL_SECONDS);
+        nanosleep(&poll, NULL);
     }
     write_holder(fd, how->command);
     return CALM_OK;

@@ -40,11 +40,10 @@ static calm_status sync_file(calm_ctx *ctx, const char *path)
 /* All that the database holds, what waits in its -wal too. */
 static calm_status write_copy(calm_ctx *ctx, const char *path, const char *to)
 {
-    calm_sql *sql;
+    CALM_SCOPED_SQL(sql);
     CALM_TRY(calm_sql_open(ctx, path, CALM_SQL_READ, &sql));
-    calm_status status = calm_sql_run(ctx, sql, "VACUUM INTO ?1", CALM_BIND(CALM_T(to)));
-    calm_sql_close(sql);
-    return status == CALM_OK ? sync_file(ctx, to) : status;
+    CALM_TRY(calm_sql_run(ctx, sql, "VACUUM INTO ?1", CALM_BIND(CALM_T(to))));
+    return sync_file(ctx, to);
 }
 
 static calm_status rename_copy(calm_ctx *ctx, const char *from, const char *to)
@@ -149,69 +148,51 @@ static const char take_back[] =
 
 /* ---- today's schema ---- */
 
-/* Make everything of kind `type` that today's schema has and the file does not. */
-static calm_status add_missing(calm_ctx *ctx, calm_sql *sql, calm_sql *model, const char *type)
+/* Run the statements that a query to `model` gives about objects of kind `type`, each with an object's name; not those
+ * about what the file has. */
+static calm_status run_each(calm_ctx *ctx, calm_sql *sql, calm_sql *model, const char *query, const char *type)
 {
-    calm_statement *rows;
-    CALM_TRY(calm_sql_first(ctx, model,
-                            "SELECT name, sql FROM sqlite_master WHERE type = ?1 AND sql IS NOT NULL ORDER BY rowid",
-                            CALM_BIND(CALM_T(type)), &rows));
-    while (ctx->status == CALM_OK && calm_sql_next(ctx, model, rows)) {
+    CALM_SCOPED_ROWS(rows);
+    CALM_TRY(calm_sql_first(ctx, model, query, CALM_BIND(CALM_T(type)), &rows));
+    while (calm_sql_next(ctx, model, rows)) {
         const char *text;
-        int64_t there = 0;
-        calm_value name = calm_sql_value(rows, 0);
-        calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master WHERE name = ?1", CALM_BIND(name), &there);
-        if (ctx->status == CALM_OK && !there && calm_sql_text(ctx, rows, 1, &text) == CALM_OK)
-            calm_sql_script(ctx, sql, text);
+        int64_t there;
+        const calm_value name = calm_sql_value(rows, 0);
+        CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master WHERE name = ?1", CALM_BIND(name),
+                                 &there));
+        CALM_TRY(calm_sql_text(ctx, rows, 1, &text));
+        CALM_TRY(there ? CALM_OK : calm_sql_script(ctx, sql, text));
     }
-    calm_sql_end(rows);
     return ctx->status;
 }
 
-/* Views that a user added stay. */
-static calm_status drop_views(calm_ctx *ctx, calm_sql *sql, calm_sql *model)
-{
-    calm_statement *rows;
-    CALM_TRY(calm_sql_first(ctx, model,
-                            "SELECT printf('DROP VIEW IF EXISTS \"%w\"', name) FROM sqlite_master WHERE type = 'view'",
-                            CALM_NONE, &rows));
-    while (ctx->status == CALM_OK && calm_sql_next(ctx, model, rows)) {
-        const char *text;
-        if (calm_sql_text(ctx, rows, 0, &text) == CALM_OK)
-            calm_sql_script(ctx, sql, text);
-    }
-    calm_sql_end(rows);
-    return ctx->status;
-}
+/* Without a name, so that all go; views that a user added stay. */
+static const char drop[] = "SELECT NULL, printf('DROP VIEW IF EXISTS \"%w\"', name) FROM sqlite_master WHERE type = ?1";
+static const char add[] = "SELECT name, sql FROM sqlite_master WHERE type = ?1 AND sql IS NOT NULL ORDER BY rowid";
 
 /* Everything between begin and end of the migration; `model` is an empty store of today's schema. */
 static calm_status bring_up(calm_ctx *ctx, calm_sql *sql, calm_sql *model, const char *path, int64_t version)
 {
-    const char *difference;
     char *pragma;
     /* Old tables first: `encoding` was one, and is a view today. */
     CALM_TRY(set_aside(ctx, sql, version));
-    CALM_TRY(drop_views(ctx, sql, model));
-    CALM_TRY(add_missing(ctx, sql, model, "table"));
+    CALM_TRY(run_each(ctx, sql, model, drop, "view"));
+    CALM_TRY(run_each(ctx, sql, model, add, "table"));
     CALM_TRY(calm_sql_script(ctx, sql, take_back));
-    CALM_TRY(add_missing(ctx, sql, model, "index"));
-    CALM_TRY(add_missing(ctx, sql, model, "view"));
-    CALM_TRY(calm_store_difference(ctx, sql, calm_store_version(), &difference));
-    if (difference)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: damaged store: \"%s\" is missing or was changed", path, difference);
+    CALM_TRY(run_each(ctx, sql, model, add, "index"));
+    CALM_TRY(run_each(ctx, sql, model, add, "view"));
+    CALM_TRY(calm_store_check(ctx, sql, path, calm_store_version()));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &pragma, "PRAGMA user_version = %d", calm_store_version()));
     return calm_sql_script(ctx, sql, pragma);
 }
 
 calm_status calm_store_migrate(calm_ctx *ctx, calm_sql *sql, const char *path, int64_t version)
 {
-    calm_sql *model;
+    CALM_SCOPED_SQL(model);
     CALM_TRY(calm_sql_open(ctx, ":memory:", CALM_SQL_CREATE, &model));
+    CALM_TRY(calm_sql_script(ctx, model, calm_store_schema()));
     /* After a failure the caller closes `sql`, which rolls back. */
-    if (calm_sql_script(ctx, model, calm_store_schema()) == CALM_OK &&
-        calm_sql_script(ctx, sql, "SAVEPOINT migrate") == CALM_OK &&
-        bring_up(ctx, sql, model, path, version) == CALM_OK)
-        calm_sql_script(ctx, sql, "RELEASE migrate");
-    calm_sql_close(model);
-    return ctx->status;
+    CALM_TRY(calm_sql_script(ctx, sql, "SAVEPOINT migrate"));
+    CALM_TRY(bring_up(ctx, sql, model, path, version));
+    return calm_sql_script(ctx, sql, "RELEASE migrate");
 }

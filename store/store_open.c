@@ -21,7 +21,6 @@
 static calm_status inspect(calm_ctx *ctx, calm_sql *sql, const char *path, bool *empty, int64_t *older)
 {
     int64_t application, version, objects;
-    const char *difference;
     *empty = false;
     *older = 0;
     CALM_TRY(calm_sql_number(ctx, sql, "PRAGMA application_id", CALM_NONE, &application));
@@ -43,42 +42,32 @@ static calm_status inspect(calm_ctx *ctx, calm_sql *sql, const char *path, bool 
         return calm_fail(ctx, CALM_EFORMAT, "%s: store version %lld, expected %d", path, (long long)version,
                          calm_store_version());
     *older = version < calm_store_version() ? version : 0;
-    CALM_TRY(calm_store_difference(ctx, sql, version, &difference));
-    if (difference)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: damaged store: \"%s\" is missing or was changed", path, difference);
-    return CALM_OK;
+    return calm_store_check(ctx, sql, path, version);
 }
 
 /* Inspect the file without changing it: *fresh when there is nothing, so that a store can be made there. */
 static calm_status look(calm_ctx *ctx, const char *path, bool *fresh, int64_t *older)
 {
-    calm_sql *sql;
+    CALM_SCOPED_SQL(sql);
     *older = 0;
     *fresh = !calm_path_exists(path);
     if (*fresh)
         return CALM_OK;
     CALM_TRY(calm_sql_open(ctx, path, CALM_SQL_READ, &sql));
-    calm_status status = inspect(ctx, sql, path, fresh, older);
-    calm_sql_close(sql);
-    return status;
+    return inspect(ctx, sql, path, fresh, older);
 }
 
 /* ---- a new store ---- */
 
 static calm_status fill(calm_ctx *ctx, const char *temporary)
 {
-    calm_sql *sql;
+    CALM_SCOPED_SQL(sql);
     CALM_TRY(calm_sql_open(ctx, temporary, CALM_SQL_CREATE, &sql));
-    calm_status status = calm_sql_script(ctx, sql, "SAVEPOINT calm");
-    if (status == CALM_OK)
-        status = calm_sql_script(ctx, sql, calm_store_schema());
-    if (status == CALM_OK)
-        status = calm_sql_script(ctx, sql, "RELEASE calm");
+    CALM_TRY(calm_sql_script(ctx, sql, "SAVEPOINT calm"));
+    CALM_TRY(calm_sql_script(ctx, sql, calm_store_schema()));
+    CALM_TRY(calm_sql_script(ctx, sql, "RELEASE calm"));
     /* Into the file itself, whose -wal does not come along. */
-    if (status == CALM_OK)
-        status = calm_sql_script(ctx, sql, "PRAGMA wal_checkpoint(TRUNCATE)");
-    calm_sql_close(sql);
-    return status;
+    return calm_sql_script(ctx, sql, "PRAGMA wal_checkpoint(TRUNCATE)");
 }
 
 /* Make a store under another name and rename it, so that its name never stands for a half-made one.  The caller
@@ -111,9 +100,7 @@ static calm_status open_for_reading(calm_ctx *ctx, calm_store *store)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "%s: written by an older calm; the next calm quantize with --store %s brings it up to date",
                          store->path, store->path);
-    if (empty)
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: an empty file, not a calm store", store->path);
-    return CALM_OK;
+    return empty ? calm_fail(ctx, CALM_ENOTFOUND, "%s: an empty file, not a calm store", store->path) : CALM_OK;
 }
 
 static calm_status open_for_writing(calm_ctx *ctx, calm_store *store, const calm_store_how *how)
@@ -138,7 +125,7 @@ static calm_status open_for_writing(calm_ctx *ctx, calm_store *store, const calm
 
 calm_status calm_store_open(calm_ctx *ctx, const char *path, const calm_store_how *how, calm_store **out)
 {
-    static const calm_store_how reading = {.mode = CALM_STORE_READ};
+    CALM_SCOPED_SCRATCH(ctx);
     *out = NULL;
     calm_store *store = calloc(1, sizeof *store);
     if (!store)
@@ -147,16 +134,13 @@ calm_status calm_store_open(calm_ctx *ctx, const char *path, const calm_store_ho
     store->path = strdup(path);
     if (asprintf(&store->blobs, "%s.blobs", path) < 0)
         store->blobs = NULL;
-    how = how ? how : &reading;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
     calm_status status;
     if (!store->path || !store->blobs)
         status = calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
-    else if (how->mode == CALM_STORE_WRITE)
+    else if (how && how->mode == CALM_STORE_WRITE)
         status = open_for_writing(ctx, store, how);
     else
         status = open_for_reading(ctx, store);
-    calm_arena_rewind(ctx->scratch, mark);
     if (status == CALM_OK)
         *out = store;
     else

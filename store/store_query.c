@@ -6,10 +6,8 @@
 calm_status calm_store_query(calm_ctx *ctx, calm_store *store, const char *sql, const calm_value *params,
                              size_t n_params, calm_store_row_fn *fn, void *user)
 {
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    calm_status status = calm_sql_query(ctx, store->sql, sql, params, n_params, fn, user);
-    calm_arena_rewind(ctx->scratch, mark);
-    return status;
+    CALM_SCOPED_SCRATCH(ctx);
+    return calm_sql_query(ctx, store->sql, sql, params, n_params, fn, user);
 }
 
 typedef struct first_row {
@@ -46,7 +44,5 @@ calm_status calm_store_query_one(calm_ctx *ctx, calm_store *store, const char *s
 {
     first_row row = {values, n_values, false};
     CALM_TRY(calm_store_query(ctx, store, sql, params, n_params, keep_first, &row));
-    if (!row.found)
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such row", store->path);
-    return CALM_OK;
+    return row.found ? CALM_OK : calm_fail(ctx, CALM_ENOTFOUND, "%s: no such row", store->path);
 }

@@ -36,17 +36,14 @@ calm_status calm_store_row_put(calm_ctx *ctx, calm_store *store, const char *tab
 {
     calm_value values[MOST_CELLS];
     int64_t number;
-    calm_text text;
+    CALM_SCOPED_TEXT(text);
     assert(n <= MOST_CELLS);
     for (size_t i = 0; i < n; i++)
         values[i] = cells[i].value;
-    calm_text_init(&text);
     /* The same columns give the same text, by which the connection finds its prepared statement. */
     print_insert(table, n_keys, cells, n, id != NULL, &text);
-    calm_status status = calm_text_check(ctx, &text);
-    if (status == CALM_OK)
-        status = calm_sql_number(ctx, store->sql, text.data, values, n, id ? id : &number);
-    calm_text_clear(&text);
-    assert(status != CALM_OK || !id || *id > 0);
-    return status;
+    CALM_TRY(calm_text_check(ctx, &text));
+    CALM_TRY(calm_sql_number(ctx, store->sql, text.data, values, n, id ? id : &number));
+    assert(!id || *id > 0);
+    return CALM_OK;
 }

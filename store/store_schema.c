@@ -63,12 +63,11 @@ static calm_status check_object(calm_ctx *ctx, calm_sql *sql, calm_statement *ob
 {
     const char *type;
     int64_t there = 0, same = 0;
-    const calm_store_former *former;
     CALM_TRY(calm_sql_text(ctx, object, 0, name));
     CALM_TRY(calm_sql_text(ctx, object, 2, &type));
     CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM sqlite_master WHERE name = ?1", CALM_BIND(CALM_T(*name)),
                              &there));
-    former = former_of(*name, version);
+    const calm_store_former *former = former_of(*name, version);
     if (former && there) {
         /* The comments of old forms are not kept here: columns in order say enough. */
         CALM_TRY(calm_sql_number(ctx, sql, "SELECT group_concat(name, ', ') = ?2 FROM pragma_table_info(?1)",
@@ -88,24 +87,20 @@ static calm_status check_object(calm_ctx *ctx, calm_sql *sql, calm_statement *ob
     return CALM_OK;
 }
 
-calm_status calm_store_difference(calm_ctx *ctx, calm_sql *sql, int64_t version, const char **out)
+calm_status calm_store_check(calm_ctx *ctx, calm_sql *sql, const char *path, int64_t version)
 {
-    calm_sql *model;
-    calm_statement *rows;
-    *out = NULL;
+    CALM_SCOPED_SQL(model);
+    CALM_SCOPED_ROWS(rows);
     CALM_TRY(calm_sql_open(ctx, ":memory:", CALM_SQL_CREATE, &model));
-    if (calm_sql_script(ctx, model, calm_schema_sql) == CALM_OK &&
-        calm_sql_first(ctx, model, "SELECT name, sql, type FROM sqlite_master WHERE sql IS NOT NULL", CALM_NONE,
-                       &rows) == CALM_OK) {
-        bool sound = true;
-        while (sound && calm_sql_next(ctx, model, rows)) {
-            const char *name;
-            if (check_object(ctx, sql, rows, version, &name, &sound) != CALM_OK)
-                break;
-            *out = sound ? NULL : name;
-        }
-        calm_sql_end(rows);
+    CALM_TRY(calm_sql_script(ctx, model, calm_schema_sql));
+    CALM_TRY(calm_sql_first(ctx, model, "SELECT name, sql, type FROM sqlite_master WHERE sql IS NOT NULL", CALM_NONE,
+                            &rows));
+    while (calm_sql_next(ctx, model, rows)) {
+        const char *name;
+        bool sound;
+        CALM_TRY(check_object(ctx, sql, rows, version, &name, &sound));
+        if (!sound)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: damaged store: \"%s\" is missing or was changed", path, name);
     }
-    calm_sql_close(model);
     return ctx->status;
 }

@@ -144,16 +144,14 @@ calm_status calm_store_choice_put(calm_ctx *ctx, calm_store *store, const calm_s
 static calm_status look_up(calm_ctx *ctx, calm_store *store, int64_t evaluation_id, bool *embeddings,
                            const char **subject)
 {
-    calm_statement *row;
+    CALM_SCOPED_ROWS(row);
     *embeddings = false, *subject = NULL;
     CALM_TRY(calm_sql_first(ctx, store->sql, "SELECT kind = 'embeddings', subject FROM evaluation WHERE id = ?1",
                             CALM_BIND(CALM_ID(evaluation_id)), &row));
-    if (calm_sql_next(ctx, store->sql, row)) {
-        *embeddings = calm_sql_int(row, 0);
-        calm_sql_text(ctx, row, 1, subject);
-    }
-    calm_sql_end(row);
-    return ctx->status;
+    if (!calm_sql_next(ctx, store->sql, row))
+        return ctx->status;
+    *embeddings = calm_sql_int(row, 0);
+    return calm_sql_text(ctx, row, 1, subject);
 }
 
 calm_status calm_store_verdict_put(calm_ctx *ctx, calm_store *store, const calm_store_verdict *v)

@@ -86,16 +86,12 @@ static calm_status read_recipe(calm_ctx *ctx, calm_inspection *in, int64_t run, 
 static calm_status add_recipes(calm_ctx *ctx, calm_inspection *in)
 {
     calm_inspect_section *section = calm_inspect_section_new(in, "recipe", "Recipe");
-    calm_json *first = NULL, *second = NULL;
+    CALM_SCOPED_JSON(first);
+    CALM_SCOPED_JSON(second);
     calm_table_columns(&section->table, "pointer|first|second");
-    calm_status status = read_recipe(ctx, in, in->run, &first);
-    if (status == CALM_OK)
-        status = read_recipe(ctx, in, in->other, &second);
-    if (status == CALM_OK)
-        status = calm_inspect_walk(ctx, first, second, add_value, &section->table);
-    calm_json_free(first);
-    calm_json_free(second);
-    return status;
+    CALM_TRY(read_recipe(ctx, in, in->run, &first));
+    CALM_TRY(read_recipe(ctx, in, in->other, &second));
+    return calm_inspect_walk(ctx, first, second, add_value, &section->table);
 }
 
 /* ---- lists of both ---- */

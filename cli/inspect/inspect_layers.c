@@ -47,29 +47,6 @@ static void put_shade(const calm_inspect_query *query, const shade *how, bool ch
     calm_text_printf(out, "%s", chosen ? "]" : " ");
 }
 
-static void trim(calm_text *out)
-{
-    while (out->length && out->data[out->length - 1] == ' ')
-        out->data[--out->length] = '\0';
-}
-
-static void put_padded(calm_text *out, const char *text, size_t width)
-{
-    size_t columns;
-    calm_table_printable(text, out, &columns);
-    calm_text_printf(out, "%*s", columns < width ? (int)(width - columns) : 0, "");
-}
-
-static size_t width_of(const char *text)
-{
-    calm_text shown;
-    size_t columns;
-    calm_text_init(&shown);
-    calm_table_printable(text, &shown, &columns);
-    calm_text_clear(&shown);
-    return columns;
-}
-
 /* What the shades and the numbers of the header stand for. */
 static void put_legend(const calm_inspection *in, const calm_inspect_units *units, calm_text *out)
 {
@@ -109,21 +86,22 @@ static const char *chosen_name(const calm_inspect_units *units, size_t unit)
 static void put_strip(const calm_inspection *in, const calm_inspect_units *units, calm_text *out)
 {
     const calm_pool *pool = &units->stored.pool;
-    size_t width = strlen("unit");
-    for (size_t u = 0; u < pool->n_units; u++)
-        if (units->seen[u]) {
-            const size_t columns = width_of(calm_unit_short_name(calm_pool_unit(pool, u)));
-            width = columns > width ? columns : width;
-        }
+    size_t width = strlen("unit"), columns;
+    for (size_t u = 0; u < pool->n_units; u++) {
+        CALM_SCOPED_TEXT(shown);
+        calm_table_printable(calm_unit_short_name(calm_pool_unit(pool, u)), &shown, &columns);
+        width = units->seen[u] ? calm_size_max(columns, width) : width;
+    }
     calm_text_printf(out, "%-*s  ", (int)width, "unit");
     for (size_t c = 0; c < pool->n_entries; c++)
         calm_text_printf(out, "%2zu ", c + 1);
     calm_text_printf(out, "      least  chosen\n");
     for (size_t u = 0; u < pool->n_units; u++) {
-        const double least = calm_inspect_least(units, u);
+        const double least = calm_inspect_least(units, u, false);
         if (!units->seen[u])
             continue;
-        put_padded(out, calm_unit_short_name(calm_pool_unit(pool, u)), width + 2);
+        calm_table_printable(calm_unit_short_name(calm_pool_unit(pool, u)), out, &columns);
+        calm_text_printf(out, "%*s", (int)(width + 2 - columns), "");
         for (size_t c = 0; c < pool->n_entries; c++)
             put_shade(in->query, shade_of(units, u, c, least), units->chosen[u] == c, out);
         if (isnan(least))
@@ -131,7 +109,8 @@ static void put_strip(const calm_inspection *in, const calm_inspect_units *units
         else
             calm_text_printf(out, "  %9.2e  ", least);
         calm_table_printable(chosen_name(units, u), out, NULL);
-        trim(out);
+        while (out->length && out->data[out->length - 1] == ' ')
+            out->data[--out->length] = '\0';
         calm_text_printf(out, "\n");
     }
 }
@@ -167,7 +146,7 @@ calm_status calm_inspect_layers(calm_ctx *ctx, calm_inspection *in)
     CALM_TRY(calm_inspect_units_read(ctx, in->store, in->run, in->query->metric, &units));
     section->none = "this run has no candidates";
     for (size_t u = 0; u < units.stored.pool.n_units; u++) {
-        const double least = calm_inspect_least(&units, u);
+        const double least = calm_inspect_least(&units, u, false);
         seen |= units.seen[u];
         for (size_t c = 0; c < units.stored.pool.n_entries && in->query->form != CALM_INSPECT_TEXT; c++)
             add_cell(&units, u, c, least, &section->table);

@@ -34,12 +34,6 @@ static double bits_per_weight(size_t bytes, size_t weights)
 
 /* ---- reading ---- */
 
-/* Does the tensor count towards bits per weight?  Shapes and the order of columns (g_idx) do not. */
-static bool counts(calm_qformat_part part)
-{
-    return part != CALM_QFORMAT_SHAPE && part != CALM_QFORMAT_INDEX;
-}
-
 /* Bytes of the weight as it is stored - codes, scales and zeros, or floats - and the dtype of its scales or floats. */
 static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, const calm_qformat_scheme *scheme,
                                   stored_linear *linear, size_t *floats, calm_dtype *dtype)
@@ -53,7 +47,8 @@ static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, const 
     for (size_t i = 0; i < n; i++) {
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", linear->module, list[i].suffix));
         const calm_tensor *tensor = calm_safetensors_find(calm_model_tensors(model), name);
-        if (!tensor || !counts(list[i].part))
+        /* Shapes and the order of columns (g_idx) do not count towards bits per weight. */
+        if (!tensor || list[i].part == CALM_QFORMAT_SHAPE || list[i].part == CALM_QFORMAT_INDEX)
             continue;
         linear->bytes += tensor->bytes;
         if (calm_dtype_is_float(tensor->dtype))
@@ -199,30 +194,13 @@ static const struct {
 
 #define N_VIEWS (sizeof views / sizeof *views)
 
-static calm_status print_view(calm_ctx *ctx, size_t view, const contents *in, calm_inspect_form form)
-{
-    calm_table table;
-    calm_text text;
-    calm_table_init(&table);
-    calm_text_init(&text);
-    views[view].fill(in, &table);
-    if (form == CALM_INSPECT_JSON)
-        return calm_print_json(ctx, CALM_OBJECT(CALM_KV(views[view].name, calm_rows_json(ctx, &table))));
-    if (form == CALM_INSPECT_CSV)
-        calm_table_write_csv(ctx, &table, &text);
-    else if (view == 0)    /* the summary has one row of many columns */
-        calm_table_write_fields(ctx, &table, 0, &text);
-    else
-        calm_table_write(ctx, &table, 0, &text);
-    calm_table_clear(&table);
-    return calm_print_text(ctx, &text);
-}
-
 calm_status calm_inspect_model(calm_ctx *ctx, const char *dir, const char *note, const calm_inspect_query *query)
 {
     const char *names[N_VIEWS];
     size_t view = N_VIEWS;
-    calm_model *model;
+    CALM_SCOPED_MODEL(model);
+    CALM_SCOPED_TABLE(table);
+    CALM_SCOPED_TEXT(text);
     contents in = {.note = note};
     for (size_t i = 0; i < N_VIEWS; i++) {
         names[i] = views[i].name;
@@ -237,9 +215,15 @@ calm_status calm_inspect_model(calm_ctx *ctx, const char *dir, const char *note,
         return calm_fail(ctx, CALM_EARG, "%s: a model directory has no scores; --%s belongs to a store", dir,
                          query->unit ? "unit" : "metric");
     CALM_TRY(calm_model_open(ctx, dir, &model));
-    calm_status status = read_contents(ctx, model, &in);
-    if (status == CALM_OK)
-        status = print_view(ctx, view, &in, query->form);
-    calm_model_close(model);
-    return status;
+    CALM_TRY(read_contents(ctx, model, &in));
+    views[view].fill(&in, &table);
+    if (query->form == CALM_INSPECT_JSON)
+        return calm_print_json(ctx, CALM_OBJECT(CALM_KV(views[view].name, calm_rows_json(ctx, &table))));
+    if (query->form == CALM_INSPECT_CSV)
+        calm_table_write_csv(ctx, &table, &text);
+    else if (view == 0)    /* the summary has one row of many columns */
+        calm_table_write_fields(ctx, &table, 0, &text);
+    else
+        calm_table_write(ctx, &table, 0, &text);
+    return calm_print_text(ctx, &text);
 }

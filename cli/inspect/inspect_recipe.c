@@ -7,7 +7,7 @@
 typedef struct walk {
     calm_inspect_value_fn *fn;
     void *user;
-    calm_text pointer;
+    calm_text *pointer;
 } walk;
 
 static bool is_inner(const calm_json *value)
@@ -25,20 +25,12 @@ static void put_key(calm_text *pointer, const char *key)
 
 static calm_status report(calm_ctx *ctx, walk *w, const calm_json *first, const calm_json *second)
 {
-    calm_text texts[2];
-    calm_text_init(&texts[0]);
-    calm_text_init(&texts[1]);
-    calm_status status = first ? calm_json_write(ctx, first, 0, &texts[0]) : CALM_OK;
-    if (status == CALM_OK && second)
-        status = calm_json_write(ctx, second, 0, &texts[1]);
-    if (status == CALM_OK)
-        status = calm_text_check(ctx, &w->pointer);
-    if (status == CALM_OK)
-        status = w->fn(ctx, w->user, w->pointer.data ? w->pointer.data : "", first ? texts[0].data : NULL,
-                       second ? texts[1].data : NULL);
-    calm_text_clear(&texts[0]);
-    calm_text_clear(&texts[1]);
-    return status;
+    CALM_SCOPED_TEXT(one);
+    CALM_SCOPED_TEXT(other);
+    CALM_TRY(first ? calm_json_write(ctx, first, 0, &one) : CALM_OK);
+    CALM_TRY(second ? calm_json_write(ctx, second, 0, &other) : CALM_OK);
+    CALM_TRY(calm_text_check(ctx, w->pointer));
+    return w->fn(ctx, w->user, w->pointer->data ? w->pointer->data : "", one.data, other.data);
 }
 
 static calm_status visit(calm_ctx *ctx, walk *w, const calm_json *first, const calm_json *second);
@@ -46,18 +38,18 @@ static calm_status visit(calm_ctx *ctx, walk *w, const calm_json *first, const c
 static calm_status visit_member(calm_ctx *ctx, walk *w, const char *key, const calm_json *first,
                                 const calm_json *second)
 {
-    const size_t length = w->pointer.length;
-    put_key(&w->pointer, key);
+    const size_t length = w->pointer->length;
+    put_key(w->pointer, key);
     const calm_status status = visit(ctx, w, first, second);
-    if (!w->pointer.failed)
-        w->pointer.data[w->pointer.length = length] = '\0';
+    if (!w->pointer->failed)
+        w->pointer->data[w->pointer->length = length] = '\0';
     return status;
 }
 
 /* Member "document" of the root: the recipe file, which repeats the resolved recipe around it. */
 static bool is_document(const walk *w, const char *key)
 {
-    return w->pointer.length == 0 && strcmp(key, "document") == 0;
+    return w->pointer->length == 0 && strcmp(key, "document") == 0;
 }
 
 static calm_status visit_object(calm_ctx *ctx, walk *w, const calm_json *first, const calm_json *second)
@@ -99,9 +91,7 @@ static calm_status visit(calm_ctx *ctx, walk *w, const calm_json *first, const c
 calm_status calm_inspect_walk(calm_ctx *ctx, const calm_json *first, const calm_json *second, calm_inspect_value_fn *fn,
                               void *user)
 {
-    walk w = {.fn = fn, .user = user};
-    calm_text_init(&w.pointer);
-    const calm_status status = first || second ? visit(ctx, &w, first, second) : CALM_OK;
-    calm_text_clear(&w.pointer);
-    return status;
+    CALM_SCOPED_TEXT(pointer);
+    walk w = {fn, user, &pointer};
+    return first || second ? visit(ctx, &w, first, second) : CALM_OK;
 }

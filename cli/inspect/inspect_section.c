@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/print.h"
 #include "cli/inspect/inspect_view.h"
+#include "cli/print.h"
+#include "ptq/base/message.h"
 
 #define STREAM_CELLS ((size_t)8192)    /* as many are held while rows stream */
 
@@ -12,16 +13,12 @@
 
 calm_status calm_inspect_unknown(calm_ctx *ctx, const char *owner, const char *what, const char *const *names, size_t n)
 {
-    calm_text known;
-    const char *near = calm_nearest(what, names, n);
-    calm_text_init(&known);
+    CALM_SCOPED_TEXT(known);
+    char hint[CALM_HINT_MAX];
     for (size_t i = 0; i < n; i++)
         calm_text_printf(&known, "%s%s", i ? ", " : "", names[i]);
-    calm_status status = calm_fail(ctx, CALM_EARG, "%s: cannot show \"%s\"%s%s%s; known: %s", owner, what,
-                                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "",
-                                   known.data ? known.data : "");
-    calm_text_clear(&known);
-    return status;
+    return calm_fail(ctx, CALM_EARG, "%s: cannot show \"%s\"%s; known: %s", owner, what,
+                     calm_did_you_mean(hint, what, names, n), known.data ? known.data : "");
 }
 
 /* ---- columns: how numbers are shown; everything else is text ---- */
@@ -69,17 +66,14 @@ static const column *find_column(const char *name)
 /* Bytes as SQL writes them: X'00FF'. */
 static calm_status add_blob(calm_ctx *ctx, calm_table *table, const calm_value *value)
 {
-    calm_text text;
-    calm_text_init(&text);
+    CALM_SCOPED_TEXT(text);
     calm_text_printf(&text, "X'");
     for (size_t i = 0; i < value->n_bytes; i++)
         calm_text_printf(&text, "%02X", (unsigned char)value->text[i]);
     calm_text_printf(&text, "'");
-    const calm_status status = calm_text_check(ctx, &text);
-    if (status == CALM_OK)
-        calm_table_text(table, text.data);
-    calm_text_clear(&text);
-    return status;
+    CALM_TRY(calm_text_check(ctx, &text));
+    calm_table_text(table, text.data);
+    return CALM_OK;
 }
 
 static calm_status add_value(calm_ctx *ctx, calm_table *table, const column *how, const calm_value *value)
@@ -146,8 +140,6 @@ calm_inspect_section *calm_inspect_section_new(calm_inspection *in, const char *
     assert(in->n_sections < CALM_INSPECT_SECTIONS);
     calm_inspect_section *section = &in->sections[in->n_sections++];
     *section = (calm_inspect_section){.key = key, .title = title};
-    calm_table_init(&section->table);
-    calm_text_init(&section->text);
     return section;
 }
 
@@ -172,18 +164,12 @@ void calm_inspection_clear(calm_inspection *in)
 
 calm_status calm_inspect_printable(calm_ctx *ctx, const char *text, const char **out)
 {
-    calm_text shown;
+    CALM_SCOPED_TEXT(shown);
     char *copy;
-    *out = "";
-    calm_text_init(&shown);
     calm_table_printable(text, &shown, NULL);
-    calm_status status = calm_text_check(ctx, &shown);
-    if (status == CALM_OK)
-        status = calm_strf(ctx, ctx->out, &copy, "%s", shown.data ? shown.data : "");
-    calm_text_clear(&shown);
-    if (status == CALM_OK)
-        *out = copy;
-    return status;
+    CALM_TRY(calm_text_take(ctx, ctx->out, &shown, &copy, NULL));
+    *out = copy;
+    return CALM_OK;
 }
 
 /* ---- printing ---- */
@@ -201,10 +187,9 @@ static calm_status print_json(calm_ctx *ctx, calm_inspection *in)
 
 static calm_status print_csv(calm_ctx *ctx, calm_inspection *in, bool several)
 {
-    calm_text text;
+    CALM_SCOPED_TEXT(text);
     if (in->streams)
         return calm_print_csv(ctx, &in->sections[0].table, stdout);
-    calm_text_init(&text);
     for (size_t i = 0; i < in->n_sections && ctx->status == CALM_OK; i++) {
         if (several)
             calm_text_printf(&text, "%s%s\r\n", i ? "\r\n" : "", in->sections[i].key);
@@ -250,8 +235,7 @@ static calm_status write_section(calm_ctx *ctx, calm_inspect_section *section, b
 
 static calm_status print_text(calm_ctx *ctx, calm_inspection *in, bool several)
 {
-    calm_text text;
-    calm_text_init(&text);
+    CALM_SCOPED_TEXT(text);
     if (in->headed)
         write_run(ctx, in->store, in->run, &text);
     if (in->headed && in->other && ctx->status == CALM_OK)

@@ -80,10 +80,8 @@ static calm_status no_run(calm_ctx *ctx, calm_store *store, int64_t asked)
         "(SELECT id FROM (SELECT id FROM run ORDER BY id DESC LIMIT 12) ORDER BY id)";
     calm_value row[2];
     CALM_TRY(calm_store_query_one(ctx, store, sql, NULL, 0, row, 2));
-    if (row[0].type != CALM_VALUE_TEXT)
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no run %lld; it has none", calm_store_path(store), (long long)asked);
     return calm_fail(ctx, CALM_ENOTFOUND, "%s: no run %lld; it has %s%s", calm_store_path(store), (long long)asked,
-                     row[1].integer > 12 ? "many, the newest are " : "", row[0].text);
+                     row[1].integer > 12 ? "many, the newest are " : "", row[0].text ? row[0].text : "none");
 }
 
 static calm_status find_run(calm_ctx *ctx, calm_store *store, const char *word, int64_t *run)
@@ -114,28 +112,26 @@ static calm_status find_runs(calm_ctx *ctx, const view *shown, calm_inspection *
 
 /* ---- the command's part ---- */
 
-static calm_status show_view(calm_ctx *ctx, const view *shown, calm_inspection *in)
+static void close_inspection(calm_inspection *in)
 {
-    CALM_TRY(find_runs(ctx, shown, in));
-    in->headed = shown->takes != RUNS_ALL && in->run;
-    in->raw = shown->takes == SELECT;
-    in->streams = in->query->form == CALM_INSPECT_CSV && !shown->several;
-    CALM_TRY(shown->fill(ctx, in));
-    return calm_inspect_print_sections(ctx, in, shown->several);
+    calm_store_rollback(in->store);
+    calm_inspection_clear(in);
+    calm_store_close(in->store);
 }
 
 calm_status calm_inspect_store(calm_ctx *ctx, const char *path, const calm_inspect_query *query)
 {
     const view *shown;
-    calm_inspection in = {.query = query};
+    calm_store *store;
     CALM_TRY(find_view(ctx, path, query, &shown));
-    CALM_TRY(calm_store_open(ctx, path, NULL, &in.store));
+    CALM_TRY(calm_store_open(ctx, path, NULL, &store));
+    CALM_SCOPED(calm_inspection, close_inspection) in = {.query = query, .store = store};
     /* All queries of a view see one moment of a store that is being written. */
-    calm_status status = calm_store_begin(ctx, in.store);
-    if (status == CALM_OK)
-        status = show_view(ctx, shown, &in);
-    calm_store_rollback(in.store);
-    calm_inspection_clear(&in);
-    calm_store_close(in.store);
-    return status;
+    CALM_TRY(calm_store_begin(ctx, store));
+    CALM_TRY(find_runs(ctx, shown, &in));
+    in.headed = shown->takes != RUNS_ALL && in.run;
+    in.raw = shown->takes == SELECT;
+    in.streams = query->form == CALM_INSPECT_CSV && !shown->several;
+    CALM_TRY(shown->fill(ctx, &in));
+    return calm_inspect_print_sections(ctx, &in, shown->several);
 }

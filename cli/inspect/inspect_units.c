@@ -85,25 +85,23 @@ static calm_status find_chosen(calm_ctx *ctx, calm_inspect_units *units)
     return CALM_OK;
 }
 
-static calm_status read_units(calm_ctx *ctx, calm_store *store, const char *metric, calm_inspect_units *out)
+static void clear_run(calm_inspect_units **units)
 {
-    calm_pool_query query;
-    resolve(metric, out, &query);
-    CALM_TRY(calm_pool_of_store(ctx, store, &out->run, &query, &out->stored));
-    out->stored.pool.remedy = "calm quantize measures it";
-    CALM_TRY(read_requests(ctx, out));
-    return find_chosen(ctx, out);
+    calm_stored_run_clear(&(*units)->run);
 }
 
 calm_status calm_inspect_units_read(calm_ctx *ctx, calm_store *store, int64_t run, const char *metric,
                                     calm_inspect_units *out)
 {
-    *out = (calm_inspect_units){0};
-    calm_status status = calm_stored_run_read(ctx, store, run, &out->run);
-    if (status == CALM_OK)
-        status = read_units(ctx, store, metric, out);
-    calm_stored_run_clear(&out->run);
-    return status;
+    CALM_SCOPED(calm_inspect_units *, clear_run) units = out;
+    calm_pool_query query;
+    *units = (calm_inspect_units){0};
+    CALM_TRY(calm_stored_run_read(ctx, store, run, &units->run));
+    resolve(metric, units, &query);
+    CALM_TRY(calm_pool_of_store(ctx, store, &units->run, &query, &units->stored));
+    units->stored.pool.remedy = "calm quantize measures it";
+    CALM_TRY(read_requests(ctx, units));
+    return find_chosen(ctx, units);
 }
 
 const calm_pool_cell *calm_inspect_cell(const calm_inspect_units *units, size_t unit, size_t entry)
@@ -151,15 +149,11 @@ calm_status calm_inspect_unit_find(calm_ctx *ctx, const calm_pool *pool, int64_t
 /* The jobs of a run's model with their units, without what competed. */
 static calm_status read_names(calm_ctx *ctx, const calm_inspection *in, calm_stored_run_pool *out)
 {
-    calm_inspect_units units = {0};
+    CALM_SCOPED(calm_inspect_units *, clear_run) units = &(calm_inspect_units){0};
     calm_pool_query query;
-    calm_status status = calm_stored_run_read(ctx, in->store, in->run, &units.run);
-    if (status == CALM_OK) {
-        resolve(NULL, &units, &query);
-        status = calm_jobs_of_store(ctx, in->store, &units.run, &query, out);
-    }
-    calm_stored_run_clear(&units.run);
-    return status;
+    CALM_TRY(calm_stored_run_read(ctx, in->store, in->run, &units->run));
+    resolve(NULL, units, &query);
+    return calm_jobs_of_store(ctx, in->store, &units->run, &query, out);
 }
 
 calm_status calm_inspect_unit_params(calm_ctx *ctx, const calm_inspection *in, calm_value params[3])
@@ -208,12 +202,21 @@ double calm_inspect_times(const char *metric, double value, double least)
     return 1 + (value - least) / fabs(least);
 }
 
-double calm_inspect_least(const calm_inspect_units *units, size_t unit)
+bool calm_inspect_other_scheme(const calm_inspect_units *units, size_t unit, size_t entry)
+{
+    const calm_pool_entry *entries = units->stored.pool.entries;
+    return units->budget && units->chosen[unit] != CALM_INSPECT_NONE &&
+           entries[units->chosen[unit]].of_scheme != entries[entry].of_scheme;
+}
+
+double calm_inspect_least(const calm_inspect_units *units, size_t unit, bool compared)
 {
     double least = NAN;
     for (size_t i = 0; i < units->stored.pool.n_entries; i++) {
         const calm_pool_cell *cell = calm_inspect_cell(units, unit, i);
-        if (cell && isfinite(cell->metric) && !calm_inspect_failure(units, unit, i))
+        const bool left_out =
+            calm_inspect_other_scheme(units, unit, i) || calm_inspect_forbidden(units, unit, i);
+        if (cell && isfinite(cell->metric) && !calm_inspect_failure(units, unit, i) && !(compared && left_out))
             least = fmin(least, cell->metric);
     }
     return least;

@@ -49,8 +49,12 @@ bool calm_inspect_forbidden(const calm_inspect_units *units, size_t unit, size_t
  * |least|, which is value / least where that is positive.  NaN where a value is. */
 double calm_inspect_times(const char *metric, double value, double least);
 
-/* Least value of the metric among the entries of a unit that did not fail; NaN: there is none. */
-double calm_inspect_least(const calm_inspect_units *units, size_t unit);
+/* Did the budget of bits decide against the scheme of an entry? */
+bool calm_inspect_other_scheme(const calm_inspect_units *units, size_t unit, size_t entry);
+
+/* Least value of the metric among the entries of a unit that did not fail, or of these among those that the rule
+ * `compared`; NaN: there is none. */
+double calm_inspect_least(const calm_inspect_units *units, size_t unit, bool compared);
 
 /* The entry that the rule chooses for a unit from the stored scores, and its reason in ctx->out; among entries of the
  * chosen scheme alone where a budget decided between schemes.  *out is CALM_INSPECT_NONE, and *reason says why,

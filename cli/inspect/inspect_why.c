@@ -26,30 +26,21 @@ static void put_name(calm_table *table, const calm_inspect_units *units, size_t 
     calm_table_text(table, entry == CALM_INSPECT_NONE ? NULL : units->stored.pool.entries[entry].name);
 }
 
-static calm_status put_jobs(calm_ctx *ctx, calm_table *table, const calm_pool *pool, size_t unit)
-{
-    calm_text names;
-    calm_text_init(&names);
-    for (size_t j = pool->unit_begin[unit]; j < pool->unit_begin[unit + 1]; j++)
-        calm_text_printf(&names, "%s%s", j > pool->unit_begin[unit] ? " " : "", pool->jobs[j].name);
-    const calm_status status = calm_text_check(ctx, &names);
-    if (status == CALM_OK)
-        calm_table_text(table, names.data);
-    calm_text_clear(&names);
-    return status;
-}
-
 static calm_status fill_unit(calm_ctx *ctx, const calm_inspect_units *units, size_t unit, size_t rule,
                              const char *sentence, calm_inspect_section *section)
 {
     const calm_stored_run_choice *choice = calm_inspect_chosen(units, unit);
+    const calm_pool *pool = &units->stored.pool;
     const char *result = units->run.result;
     calm_table *table = &section->table;
+    CALM_SCOPED_TEXT(jobs);
     section->fields = true;
     calm_table_columns(table, "unit|jobs|chosen|reason|rule|metric|tie_metric|rule_choice|rule_reason|consistent|"
                               "advice|disagrees|result|verdict");
-    calm_table_text(table, calm_pool_unit(&units->stored.pool, unit));
-    CALM_TRY(put_jobs(ctx, table, &units->stored.pool, unit));
+    for (size_t j = pool->unit_begin[unit]; j < pool->unit_begin[unit + 1]; j++)
+        calm_text_printf(&jobs, "%s%s", j > pool->unit_begin[unit] ? " " : "", pool->jobs[j].name);
+    CALM_TRY(calm_text_check(ctx, &jobs));
+    CALM_CELLS(table, CALM_TEXT(calm_pool_unit(pool, unit)), CALM_TEXT(jobs.data));
     if (choice->decided && !choice->candidate)
         calm_table_text(table, "float");
     else
@@ -95,14 +86,6 @@ static calm_status beaten(calm_ctx *ctx, const judged *j, const calm_pool_cell *
     return calm_strf(ctx, ctx->out, out, "equal in all that the rule reads; the key decides");
 }
 
-/* Did the budget of bits decide against the scheme of an entry? */
-static bool is_other_scheme(const calm_inspect_units *units, size_t unit, size_t entry)
-{
-    const calm_pool_entry *entries = units->stored.pool.entries;
-    return units->budget && units->chosen[unit] != CALM_INSPECT_NONE &&
-           entries[units->chosen[unit]].of_scheme != entries[entry].of_scheme;
-}
-
 static calm_status say_why(calm_ctx *ctx, const judged *j, size_t entry, char **out)
 {
     const calm_pool_cell *cell = calm_inspect_cell(j->units, j->unit, entry);
@@ -117,7 +100,7 @@ static calm_status say_why(calm_ctx *ctx, const judged *j, size_t entry, char **
         return calm_strf(ctx, ctx->out, out, "failed: %s", failure);
     if (calm_inspect_forbidden(j->units, j->unit, entry))
         return calm_strf(ctx, ctx->out, out, "left out as asked (--forbid)");
-    if (is_other_scheme(j->units, j->unit, entry))
+    if (calm_inspect_other_scheme(j->units, j->unit, entry))
         return calm_strf(ctx, ctx->out, out, "another scheme: the budget of bits decided");
     if (j->rule == CALM_INSPECT_NONE)
         return calm_strf(ctx, ctx->out, out, "the rule cannot decide");
@@ -166,19 +149,6 @@ static bool before(const judged *j, size_t a, size_t b)
     return x_can && x->metric != y->metric ? x->metric < y->metric : a < b;
 }
 
-/* Least metric among those that the rule compared. */
-static double least_of(const calm_inspect_units *units, size_t unit)
-{
-    double least = NAN;
-    for (size_t i = 0; i < units->stored.pool.n_entries; i++) {
-        const calm_pool_cell *cell = calm_inspect_cell(units, unit, i);
-        if (cell && !is_other_scheme(units, unit, i) && isfinite(cell->metric) &&
-            !calm_inspect_forbidden(units, unit, i) && !calm_inspect_failure(units, unit, i))
-            least = fmin(least, cell->metric);
-    }
-    return least;
-}
-
 static calm_status fill_candidates(calm_ctx *ctx, calm_inspection *in, const judged *j, calm_inspect_section *section)
 {
     const size_t n_entries = j->units->stored.pool.n_entries;
@@ -210,7 +180,7 @@ calm_status calm_inspect_why(calm_ctx *ctx, calm_inspection *in)
     CALM_TRY(calm_inspect_units_read(ctx, in->store, in->run, NULL, &units));
     CALM_TRY(calm_inspect_unit_find(ctx, &units.stored.pool, in->run, in->query->unit, &unit));
     CALM_TRY(calm_inspect_choose(ctx, &units, unit, &rule, &sentence));
-    const judged j = {&units, unit, rule, least_of(&units, unit)};
+    const judged j = {&units, unit, rule, calm_inspect_least(&units, unit, true)};
     CALM_TRY(fill_unit(ctx, &units, unit, rule, sentence, calm_inspect_section_new(in, "unit", "Unit")));
     return fill_candidates(ctx, in, &j, calm_inspect_section_new(in, "candidates", "Candidates"));
 }
