@@ -172,7 +172,7 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
 {
     const calm_config *config = block->config;
     const size_t n = span->n_tokens, width = config->n_heads * config->head_dim;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     heads a = {.config = config, .span = span, .window = config->window[block->index]};
     calm_observation seen = {CALM_HOOK_QKV_IN, CALM_NO_EXPERT, span->window, h, n, config->hidden, NULL};
     CALM_TRY(calm_observe(observer, ctx, &seen));
@@ -187,7 +187,5 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
     seen.x = a.context;
     seen.width = width;
     CALM_TRY(calm_observe(observer, ctx, &seen));
-    CALM_TRY(calm_weight_apply(ctx, &block->weight[CALM_ROLE_O], a.context, n, out));
-    calm_arena_rewind(ctx->scratch, mark);
-    return CALM_OK;
+    return calm_weight_apply(ctx, &block->weight[CALM_ROLE_O], a.context, n, out);
 }
