@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "algorithms/part.h"
+#include "ptq/base/scope.h"
 #include "ptq/tensor/linalg.h"
 
 #define CHUNK ((size_t)256)    /* kept rows that are multiplied at once  */
@@ -156,11 +157,17 @@ static calm_status multiply(calm_ctx *ctx, actfit_job *job)
     return CALM_OK;
 }
 
-static calm_status fit(calm_ctx *ctx, calm_problem *problem, const actfit_options *options)
+static calm_status actfit(calm_ctx *ctx, calm_problem *problem, const void *opts)
 {
-    size_t in = problem->in;
+    const actfit_options *options = opts;
+    size_t in = problem->in, needed;
     double mean = 0;
     actfit_job job = {.problem = problem, .n = problem->job->stats->n_samples};
+    if (!calm_size_mul(&needed, ROWS_PER_INPUT, in) || job.n < needed)
+        return calm_fail(ctx, CALM_ENUMERIC,
+                         "%s: actfit has %zu kept rows for %zu inputs, needs %zu: more calibration windows",
+                         problem->job->name, job.n, in, needed);
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(multiply(ctx, &job));
     for (size_t j = 0; j < in; j++)
         mean += job.h[j * in + j] / (double)in;
@@ -174,19 +181,6 @@ static calm_status fit(calm_ctx *ctx, calm_problem *problem, const actfit_option
     for (size_t j = 0; j < in; j++)
         problem->h_diag[j] = problem->h[j * in + j];
     return CALM_OK;
-}
-
-static calm_status actfit(calm_ctx *ctx, calm_problem *problem, const void *opts)
-{
-    size_t kept = problem->job->stats->n_samples, needed;
-    if (!calm_size_mul(&needed, ROWS_PER_INPUT, problem->in) || kept < needed)
-        return calm_fail(ctx, CALM_ENUMERIC,
-                         "%s: actfit has %zu kept rows for %zu inputs, needs %zu: more calibration windows",
-                         problem->job->name, kept, problem->in, needed);
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    calm_status status = fit(ctx, problem, opts);
-    calm_arena_rewind(ctx->scratch, mark);
-    return status;
 }
 
 /* The products of the kept rows, then the system and the rows of W*; all of it is released. */
