@@ -77,11 +77,11 @@ static void mean_row(const calm_score_ref *ref, double *const mean[CALM_N_ROWSET
         row[j] = root * (mean[CALM_ROWS_KEPT][j] - mean[CALM_ROWS_ALL][j]);
 }
 
-static double norm2(const double *a, size_t count)
+double calm_products_inner(const double *a, const double *b, size_t n)
 {
     double sum = 0;
-    for (size_t i = 0; i < count; i++)
-        sum += a[i] * a[i];
+    for (size_t i = 0; i < n; i++)
+        sum += a[i] * b[i];
     return sum;
 }
 
@@ -118,7 +118,7 @@ calm_status calm_columns_prepare(calm_ctx *ctx, calm_score_ref *ref)
     add_rows(ref, NULL, CALM_ROWS_TOKEN, 0, ref->n, &w, ref->k[CALM_ROWS_TOKEN]);
     for (int set = 0; set < CALM_N_ROWSETS; set++) {
         calm_dsymmetrize(d, ref->k[set], d);
-        ref->kk[set] = norm2(ref->k[set], square);
+        ref->kk[set] = calm_products_inner(ref->k[set], ref->k[set], square);
     }
     return CALM_OK;
 }
