@@ -51,16 +51,11 @@ static void scaled_rows(const calm_problem *problem, size_t first, size_t n, flo
         x[i] /= problem->in_scale[i % in];
 }
 
-static size_t chunk_rows(const actfit_job *job, size_t first)
-{
-    return job->n - first < CHUNK ? job->n - first : CHUNK;
-}
-
 static calm_status quantize_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const actfit_job *job = user;
     const calm_scheme *scheme = &job->problem->job->scheme;
-    size_t first = index * CHUNK, n = chunk_rows(job, first), in = job->problem->in;
+    size_t first = index * CHUNK, n = calm_size_min(job->n - first, CHUNK), in = job->problem->in;
     /* Scaled in place of the result, then quantized there. */
     float *xq = job->xq + first * in;
     (void)ctx;
@@ -80,7 +75,7 @@ static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a, CHUNK * in));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, b, CHUNK * in));
     for (size_t first = 0; first < job->n; first += CHUNK) {
-        size_t n = chunk_rows(job, first);
+        size_t n = calm_size_min(job->n - first, CHUNK);
         scaled_rows(job->problem, first, n, x);
         for (size_t i = 0; i < n * in; i++) {
             a[i] = job->xq[first * in + i];
@@ -124,8 +119,8 @@ static calm_status fit_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const actfit_job *job = user;
     const calm_problem *problem = job->problem;
-    size_t in = problem->in, first = index * CALM_ROW_CHUNK, left = problem->out - first;
-    size_t n = left < CALM_ROW_CHUNK ? left : CALM_ROW_CHUNK, cells = n * in;
+    size_t in = problem->in, first = index * CALM_ROW_CHUNK;
+    size_t n = calm_size_min(problem->out - first, CALM_ROW_CHUNK), cells = n * in;
     float *w = problem->w + first * in;
     double *from, *to;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, from, cells));
