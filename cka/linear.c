@@ -204,12 +204,6 @@ calm_status calm_cka_linear_prepare(calm_ctx *ctx, const float *w, size_t out, c
 
 /* ---- a candidate ---- */
 
-/* A scale near the best fit of Z by Y: that of the diagonal of C.  calm_cka_loss takes off the rest. */
-static double scale_of(const calm_cka_linear_ref *ref, const float *q)
-{
-    return ref->spread > 0 ? calm_short_scale(weighted(ref, q) / ref->spread) : 1;
-}
-
 /* m [n, n] += m^T */
 static void add_transpose(double *m, size_t n)
 {
@@ -221,15 +215,10 @@ static void add_transpose(double *m, size_t n)
                     m[i * n + j] = m[j * n + i] = m[i * n + j] + m[j * n + i];
 }
 
-static size_t block_side(size_t n)
-{
-    return n < BLOCK ? n : BLOCK;
-}
-
 /* tr(M C M C) = sum of (M C)_ij (M C)_ji over pairs of blocks. */
 static calm_status trace_square(calm_ctx *ctx, const double *m, const double *c, size_t n, double *out)
 {
-    const size_t side = block_side(n);
+    const size_t side = calm_size_min(n, BLOCK);
     double *upper, *lower;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, upper, side * side));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, lower, side * side));
@@ -297,7 +286,7 @@ static calm_status products_by_outputs(calm_ctx *ctx, const calm_cka_linear_ref 
 
 size_t calm_cka_linear_scratch_bytes(size_t out, size_t in)
 {
-    const size_t side = block_side(in), rows = CALM_BYTES(double, CHUNK * in);
+    const size_t side = calm_size_min(in, BLOCK), rows = CALM_BYTES(double, CHUNK * in);
     return is_by_inputs(out, in) ? CALM_BYTES(double, in * in) + 2 * rows + 2 * CALM_BYTES(double, side * side)
                                  : 2 * CALM_BYTES(double, out * out) + 3 * rows;
 }
@@ -307,7 +296,8 @@ calm_status calm_cka_linear(calm_ctx *ctx, const calm_cka_linear_ref *ref, const
     calm_products p;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(check_weights(ctx, ref, "candidate's", q));
-    const double s = scale_of(ref, q);
+    /* A scale near the best fit of Z by Y: that of the diagonal of C.  calm_cka_loss takes off the rest. */
+    const double s = ref->spread > 0 ? calm_short_scale(weighted(ref, q) / ref->spread) : 1;
     CALM_TRY((ref->by_inputs ? products_by_inputs : products_by_outputs)(ctx, ref, q, s, &p));
     if (!isfinite(s) || !isfinite(p.kd) || !isfinite(p.dd))
         return calm_fail(ctx, CALM_ENUMERIC, "cka_linear: the candidate's products overflow");

@@ -21,14 +21,6 @@ typedef struct work {
     double *c, *b;      /* [d, d] sums of yc^T ec and ec^T ec, b the upper triangle */
 } work;
 
-static calm_status work_new(calm_ctx *ctx, size_t d, work *w)
-{
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w->yc, CHUNK * d));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w->ec, CHUNK * d));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w->c, d * d));
-    return CALM_NEW(ctx, ctx->scratch, w->b, d * d);
-}
-
 CALM_VECTORIZE
 static void centre_row(const float *restrict y, const double *restrict mean, double weight, size_t d,
                        double *restrict out)
@@ -148,7 +140,10 @@ calm_status calm_columns_products(calm_ctx *ctx, const calm_score_ref *ref, cons
 {
     size_t d = ref->d;
     work w;
-    CALM_TRY(work_new(ctx, d, &w));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.yc, CHUNK * d));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.ec, CHUNK * d));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.c, d * d));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.b, d * d));
     add_rows(ref, error, CALM_ROWS_KEPT, 0, ref->n_kept, &w, NULL);
     out[CALM_ROWS_KEPT] =
         calm_columns_combine(ref->k[CALM_ROWS_KEPT], w.c, w.b, d, error->s, ref->kk[CALM_ROWS_KEPT]);
