@@ -10,6 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ptq/base/message.h"
+#include "ptq/base/scope.h"
+
 /* More than parts and presets together; names beyond it are not suggested, nothing else. */
 #define NAMES_MAX 128
 
@@ -64,6 +67,7 @@ static bool may_follow(calm_part_kind last, calm_part_kind next)
 /* CALM_EARG with the nearest name, presets first: they are the usual spelling. */
 static calm_status unknown_name(calm_ctx *ctx, const chain_parse *parse, const char *name)
 {
+    char hint[CALM_HINT_MAX];
     const char *names[NAMES_MAX];
     size_t n_parts, n_presets, n = 0;
     const calm_part *const *parts = calm_parts(&n_parts);
@@ -72,12 +76,9 @@ static calm_status unknown_name(calm_ctx *ctx, const chain_parse *parse, const c
         names[n++] = presets[i].name;
     for (size_t i = 0; i < n_parts && n < NAMES_MAX; i++)
         names[n++] = parts[i]->name;
-    const char *near = calm_nearest(name, names, n);
-    if (near)
-        return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": nothing is called \"%s\"; did you mean \"%s\"?",
-                         parse->text, name, near);
-    return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": nothing is called \"%s\"; `calm algorithms` lists all names",
-                     parse->text, name);
+    calm_did_you_mean(hint, name, names, n);
+    return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": nothing is called \"%s\"%s", parse->text, name,
+                     *hint ? hint : "; `calm algorithms` lists all names");
 }
 
 /* CALM_EARG: the name is known, but not at this place. */
@@ -181,23 +182,10 @@ static calm_status parse_chain(calm_ctx *ctx, chain_parse *parse, const char *ch
     return CALM_OK;
 }
 
-/* Heap text to an arena string. */
-static calm_status keep_text(calm_ctx *ctx, calm_text *text, const char **out)
-{
-    char *copy = NULL;
-    calm_status status = calm_text_check(ctx, text);
-    if (status == CALM_OK)
-        status = calm_strf(ctx, ctx->out, &copy, "%s", text->data);
-    calm_text_clear(text);
-    *out = copy;
-    return status;
-}
-
 /* Every option of every step, with revisions. */
-static calm_status print_canonical(calm_ctx *ctx, const calm_algorithm *algorithm, const char **out)
+static calm_status print_canonical(calm_ctx *ctx, const calm_algorithm *algorithm, char **out)
 {
-    calm_text text;
-    calm_text_init(&text);
+    CALM_SCOPED_TEXT(text);
     for (size_t i = 0; i < algorithm->n_steps; i++) {
         const calm_step *step = &algorithm->steps[i];
         calm_text_printf(&text, "%s%s@%d", i ? "+" : "", step->part->name, step->part->revision);
@@ -207,7 +195,7 @@ static calm_status print_canonical(calm_ctx *ctx, const calm_algorithm *algorith
             calm_text_append(&text, ")", 1);
         }
     }
-    return keep_text(ctx, &text, out);
+    return calm_text_take(ctx, ctx->out, &text, out, NULL);
 }
 
 /* The options of a step that differ from their defaults: "(a=1)" or nothing. */
@@ -220,9 +208,8 @@ static calm_status print_changed(calm_ctx *ctx, const calm_step *step, calm_text
     for (const calm_option *option = step->part->opts; option && option->name; option++) {
         /* As text, so that the comparison needs no knowledge of types. */
         const calm_option one[] = {*option, {.name = NULL}};
-        calm_text now, before;
-        calm_text_init(&now);
-        calm_text_init(&before);
+        CALM_SCOPED_TEXT(now);
+        CALM_SCOPED_TEXT(before);
         calm_options_canonical(one, step->opts, &now);
         calm_options_canonical(one, defaults, &before);
         out->failed |= now.failed || before.failed;
@@ -230,8 +217,6 @@ static calm_status print_changed(calm_ctx *ctx, const calm_step *step, calm_text
             calm_text_printf(out, "%s%s", any ? "," : "(", now.data);
             any = true;
         }
-        calm_text_clear(&now);
-        calm_text_clear(&before);
     }
     if (any)
         calm_text_append(out, ")", 1);
@@ -239,28 +224,25 @@ static calm_status print_changed(calm_ctx *ctx, const calm_step *step, calm_text
 }
 
 /* The chain with the options that differ from their defaults. */
-static calm_status print_name(calm_ctx *ctx, const calm_algorithm *algorithm, const char **out)
+static calm_status print_name(calm_ctx *ctx, const calm_algorithm *algorithm, char **out)
 {
-    calm_text text;
-    calm_text_init(&text);
+    CALM_SCOPED_TEXT(text);
     for (size_t i = 0; i < algorithm->n_steps; i++) {
         calm_text_printf(&text, "%s%s", i ? "+" : "", algorithm->steps[i].part->name);
-        calm_status status = print_changed(ctx, &algorithm->steps[i], &text);
-        if (status != CALM_OK) {
-            calm_text_clear(&text);
-            return status;
-        }
+        CALM_TRY(print_changed(ctx, &algorithm->steps[i], &text));
     }
-    return keep_text(ctx, &text, out);
+    return calm_text_take(ctx, ctx->out, &text, out, NULL);
 }
 
 /* Parse one chain, print its canonical form. */
 static calm_status build(calm_ctx *ctx, const char *text, const char *chain, calm_algorithm **out)
 {
     chain_parse parse = {text, NULL, CALM_KIND_TRANSFORM};
+    char *canonical;
     CALM_TRY(CALM_NEW(ctx, ctx->out, parse.algorithm, 1));
     CALM_TRY(parse_chain(ctx, &parse, chain));
-    CALM_TRY(print_canonical(ctx, parse.algorithm, &parse.algorithm->canonical));
+    CALM_TRY(print_canonical(ctx, parse.algorithm, &canonical));
+    parse.algorithm->canonical = canonical;
     *out = parse.algorithm;
     return CALM_OK;
 }
@@ -270,6 +252,7 @@ calm_status calm_algorithm_parse(calm_ctx *ctx, const char *text, calm_algorithm
     CALM_ENTER(ctx, text && out);
     size_t n;
     const calm_preset *presets = calm_presets(&n);
+    char *name;
     *out = NULL;
     for (size_t i = 0; i < n; i++) {
         if (strcmp(presets[i].name, text) == 0) {
@@ -286,7 +269,11 @@ calm_status calm_algorithm_parse(calm_ctx *ctx, const char *text, calm_algorithm
         if (strcmp(preset->canonical, (*out)->canonical) == 0)
             (*out)->name = presets[i].name;
     }
-    return (*out)->name ? CALM_OK : print_name(ctx, *out, &(*out)->name);
+    if ((*out)->name)
+        return CALM_OK;
+    CALM_TRY(print_name(ctx, *out, &name));
+    (*out)->name = name;
+    return CALM_OK;
 }
 
 const char *calm_algorithm_name(const calm_algorithm *algorithm)

@@ -6,11 +6,6 @@
  * zero needs no training, and h is what the output sees of a weight's error. */
 #include "algorithms/search.h"
 
-static calm_status hls(calm_ctx *ctx, const calm_group *group, const void *opts, calm_grid *out)
-{
-    return calm_search_grid(ctx, group, opts, true, out);
-}
-
 const calm_part calm_grid_hls = {
     .name = "hls",
     .revision = 1,
@@ -20,5 +15,5 @@ const calm_part calm_grid_hls = {
     .caps = CALM_NEEDS_GRAM,
     .opts_size = sizeof(calm_search),
     .opts = calm_search_ls_options,
-    .run.grid = hls,
+    .run.grid = calm_search_weighted,
 };

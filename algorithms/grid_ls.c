@@ -2,11 +2,6 @@
  * (Tang et al. 2022, arXiv 2203.13483), unweighted. */
 #include "algorithms/search.h"
 
-static calm_status ls(calm_ctx *ctx, const calm_group *group, const void *opts, calm_grid *out)
-{
-    return calm_search_grid(ctx, group, opts, false, out);
-}
-
 const calm_part calm_grid_ls = {
     .name = "ls",
     .revision = 1,
@@ -15,5 +10,5 @@ const calm_part calm_grid_ls = {
     .kind = CALM_KIND_GRID,
     .opts_size = sizeof(calm_search),
     .opts = calm_search_ls_options,
-    .run.grid = ls,
+    .run.grid = calm_search_plain,
 };

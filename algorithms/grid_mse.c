@@ -1,11 +1,6 @@
 /* Shrunken spans, least sum (w - s q)^2 (search.c has the candidates). */
 #include "algorithms/search.h"
 
-static calm_status mse(calm_ctx *ctx, const calm_group *group, const void *opts, calm_grid *out)
-{
-    return calm_search_grid(ctx, group, opts, false, out);
-}
-
 const calm_part calm_grid_mse = {
     .name = "mse",
     .revision = 1,
@@ -14,5 +9,5 @@ const calm_part calm_grid_mse = {
     .kind = CALM_KIND_GRID,
     .opts_size = sizeof(calm_search),
     .opts = calm_search_options,
-    .run.grid = mse,
+    .run.grid = calm_search_plain,
 };

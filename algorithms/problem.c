@@ -12,8 +12,7 @@ size_t calm_problem_group_start(const calm_problem *problem, size_t g)
 
 size_t calm_problem_group_columns(const calm_problem *problem, size_t g)
 {
-    size_t left = problem->in - g * problem->group;
-    return left < problem->group ? left : problem->group;
+    return calm_size_min(problem->in - g * problem->group, problem->group);
 }
 
 size_t calm_shape_chunks(const calm_job_shape *shape)

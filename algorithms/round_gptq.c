@@ -180,8 +180,7 @@ static void correct_columns(double (*tile)[TILE], size_t from, size_t to, const 
 /* Rows of the tile that exist: the last one of a chunk may be short. */
 static size_t tile_rows(const chunk_state *state)
 {
-    size_t left = state->n - state->tile_row;
-    return left < TILE ? left : TILE;
+    return calm_size_min(state->n - state->tile_row, TILE);
 }
 
 /* Where scale and zero of group g of the tile lie. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "algorithms/chain.h"
+#include "ptq/base/scope.h"
 
 /* ---- check inputs ---- */
 
@@ -213,28 +214,6 @@ static calm_status run_transforms(calm_ctx *ctx, const calm_algorithm *algorithm
     return CALM_OK;
 }
 
-static calm_status run_steps(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job, calm_qjob *out)
-{
-    calm_problem problem;
-    size_t at = 0;
-    CALM_TRY(build_problem(ctx, algorithm, job, &problem));
-    /* AWQ searches with the chain's own grid, so it is known before the transforms run. */
-    while (algorithm->steps[at].part->kind != CALM_KIND_GRID)
-        at++;
-    problem.grid = algorithm->steps[at].part;
-    problem.grid_opts = algorithm->steps[at].opts;
-    CALM_TRY(run_transforms(ctx, algorithm, &problem, &at));
-    at++;
-    CALM_TRY(allocate_result(ctx, &problem, out));
-    CALM_TRY(algorithm->steps[at].part->run.round(ctx, &problem, algorithm->steps[at].opts, out));
-    for (at++; at < algorithm->n_steps; at++) {
-        /* The parser lets nothing else through. */
-        assert(algorithm->steps[at].part->kind == CALM_KIND_REFIT);
-        CALM_TRY(algorithm->steps[at].part->run.refit(ctx, &problem, algorithm->steps[at].opts, out));
-    }
-    return CALM_OK;
-}
-
 size_t calm_algorithm_run_bytes(const calm_algorithm *algorithm, const calm_job_shape *shape)
 {
     const calm_scheme scheme = {.group = shape->group, .symmetric = shape->symmetric};
@@ -264,8 +243,23 @@ calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, c
 {
     CALM_ENTER(ctx, algorithm && job && job->name && (job->linears || !job->n_linears) && out);
     CALM_TRY(check_job(ctx, algorithm, job));
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    calm_status status = run_steps(ctx, algorithm, job, out);
-    calm_arena_rewind(ctx->scratch, mark);
-    return status;
+    CALM_SCOPED_SCRATCH(ctx);
+    calm_problem problem;
+    size_t at = 0;
+    CALM_TRY(build_problem(ctx, algorithm, job, &problem));
+    /* AWQ searches with the chain's own grid, so it is known before the transforms run. */
+    while (algorithm->steps[at].part->kind != CALM_KIND_GRID)
+        at++;
+    problem.grid = algorithm->steps[at].part;
+    problem.grid_opts = algorithm->steps[at].opts;
+    CALM_TRY(run_transforms(ctx, algorithm, &problem, &at));
+    at++;
+    CALM_TRY(allocate_result(ctx, &problem, out));
+    CALM_TRY(algorithm->steps[at].part->run.round(ctx, &problem, algorithm->steps[at].opts, out));
+    for (at++; at < algorithm->n_steps; at++) {
+        /* The parser lets nothing else through. */
+        assert(algorithm->steps[at].part->kind == CALM_KIND_REFIT);
+        CALM_TRY(algorithm->steps[at].part->run.refit(ctx, &problem, algorithm->steps[at].opts, out));
+    }
+    return CALM_OK;
 }

@@ -139,20 +139,11 @@ static calm_grid refine(const calm_group *group, const double *h, const candidat
     return grid;
 }
 
-/* diag H, or NULL where all columns count alike (also when none of them has input). */
-static const double *weights_of(const calm_group *group, bool weighted)
-{
-    double sum = 0;
-    for (size_t j = 0; weighted && group->h && j < group->n; j++)
-        sum += group->h[j];
-    return sum > 0 ? group->h : NULL;
-}
-
-calm_status calm_search_grid(calm_ctx *ctx, const calm_group *group, const calm_search *search, bool weighted,
-                             calm_grid *out)
+/* `h` NULL: all columns count alike. */
+static calm_status search_grid(calm_ctx *ctx, const calm_group *group, const calm_search *search, const double *h,
+                               calm_grid *out)
 {
     candidates c;
-    const double *h = weights_of(group, weighted);
     add_spans(&c, group, search->both_signs);
     if (c.n == 0)
         return calm_group_finish(ctx, group, (calm_grid){INFINITY, 0}, out);
@@ -163,4 +154,18 @@ calm_status calm_search_grid(calm_ctx *ctx, const calm_group *group, const calm_
         if (c.loss[i] < c.loss[best])
             best = i;
     return calm_group_finish(ctx, group, refine(group, h, &c, best, search->rounds), out);
+}
+
+calm_status calm_search_plain(calm_ctx *ctx, const calm_group *group, const void *search, calm_grid *out)
+{
+    return search_grid(ctx, group, search, NULL, out);
+}
+
+calm_status calm_search_weighted(calm_ctx *ctx, const calm_group *group, const void *search, calm_grid *out)
+{
+    double sum = 0;
+    for (size_t j = 0; group->h && j < group->n; j++)
+        sum += group->h[j];
+    /* Where no column has input, all count alike. */
+    return search_grid(ctx, group, search, sum > 0 ? group->h : NULL, out);
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "algorithms/part.h"
+#include "ptq/base/scope.h"
 #include "ptq/tensor/linalg.h"
 
 #define CHUNK ((size_t)256)    /* kept rows that are multiplied at once  */
@@ -50,16 +51,11 @@ static void scaled_rows(const calm_problem *problem, size_t first, size_t n, flo
         x[i] /= problem->in_scale[i % in];
 }
 
-static size_t chunk_rows(const actfit_job *job, size_t first)
-{
-    return job->n - first < CHUNK ? job->n - first : CHUNK;
-}
-
 static calm_status quantize_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const actfit_job *job = user;
     const calm_scheme *scheme = &job->problem->job->scheme;
-    size_t first = index * CHUNK, n = chunk_rows(job, first), in = job->problem->in;
+    size_t first = index * CHUNK, n = calm_size_min(job->n - first, CHUNK), in = job->problem->in;
     /* Scaled in place of the result, then quantized there. */
     float *xq = job->xq + first * in;
     (void)ctx;
@@ -79,7 +75,7 @@ static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a, CHUNK * in));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, b, CHUNK * in));
     for (size_t first = 0; first < job->n; first += CHUNK) {
-        size_t n = chunk_rows(job, first);
+        size_t n = calm_size_min(job->n - first, CHUNK);
         scaled_rows(job->problem, first, n, x);
         for (size_t i = 0; i < n * in; i++) {
             a[i] = job->xq[first * in + i];
@@ -123,8 +119,8 @@ static calm_status fit_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const actfit_job *job = user;
     const calm_problem *problem = job->problem;
-    size_t in = problem->in, first = index * CALM_ROW_CHUNK, left = problem->out - first;
-    size_t n = left < CALM_ROW_CHUNK ? left : CALM_ROW_CHUNK, cells = n * in;
+    size_t in = problem->in, first = index * CALM_ROW_CHUNK;
+    size_t n = calm_size_min(problem->out - first, CALM_ROW_CHUNK), cells = n * in;
     float *w = problem->w + first * in;
     double *from, *to;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, from, cells));
@@ -156,11 +152,17 @@ static calm_status multiply(calm_ctx *ctx, actfit_job *job)
     return CALM_OK;
 }
 
-static calm_status fit(calm_ctx *ctx, calm_problem *problem, const actfit_options *options)
+static calm_status actfit(calm_ctx *ctx, calm_problem *problem, const void *opts)
 {
-    size_t in = problem->in;
+    const actfit_options *options = opts;
+    size_t in = problem->in, needed;
     double mean = 0;
     actfit_job job = {.problem = problem, .n = problem->job->stats->n_samples};
+    if (!calm_size_mul(&needed, ROWS_PER_INPUT, in) || job.n < needed)
+        return calm_fail(ctx, CALM_ENUMERIC,
+                         "%s: actfit has %zu kept rows for %zu inputs, needs %zu: more calibration windows",
+                         problem->job->name, job.n, in, needed);
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(multiply(ctx, &job));
     for (size_t j = 0; j < in; j++)
         mean += job.h[j * in + j] / (double)in;
@@ -174,19 +176,6 @@ static calm_status fit(calm_ctx *ctx, calm_problem *problem, const actfit_option
     for (size_t j = 0; j < in; j++)
         problem->h_diag[j] = problem->h[j * in + j];
     return CALM_OK;
-}
-
-static calm_status actfit(calm_ctx *ctx, calm_problem *problem, const void *opts)
-{
-    size_t kept = problem->job->stats->n_samples, needed;
-    if (!calm_size_mul(&needed, ROWS_PER_INPUT, problem->in) || kept < needed)
-        return calm_fail(ctx, CALM_ENUMERIC,
-                         "%s: actfit has %zu kept rows for %zu inputs, needs %zu: more calibration windows",
-                         problem->job->name, kept, problem->in, needed);
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    calm_status status = fit(ctx, problem, opts);
-    calm_arena_rewind(ctx->scratch, mark);
-    return status;
 }
 
 /* The products of the kept rows, then the system and the rows of W*; all of it is released. */

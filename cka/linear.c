@@ -14,6 +14,7 @@
 #include <math.h>
 
 #include "cka/products.h"
+#include "ptq/base/scope.h"
 #include "ptq/tensor/linalg.h"
 
 enum {
@@ -59,14 +60,6 @@ static void widen(const float *x, size_t n, double *out)
 static size_t rows_at(const calm_cka_linear_ref *ref, size_t first)
 {
     return ref->out - first < CHUNK ? ref->out - first : CHUNK;
-}
-
-static double dot(const double *a, const double *b, size_t n)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += a[i] * b[i];
-    return sum;
 }
 
 /* Sum over all weights of C_jj w q. */
@@ -134,7 +127,7 @@ static calm_status prepare_by_inputs(calm_ctx *ctx, calm_cka_linear_ref *ref)
     calm_dsymmetrize(in, a, in);
     calm_dgemm_nn(in, in, in, 1, a, in, ref->c, in, 0, ac, in);
     calm_dgemm_nn(in, in, in, 1, ref->c, in, ac, in, 0, ref->t, in);
-    ref->kk = dot(ref->t, a, in * in);
+    ref->kk = calm_products_inner(ref->t, a, in * in);
     return CALM_OK;
 }
 
@@ -157,24 +150,7 @@ static calm_status prepare_by_outputs(calm_ctx *ctx, calm_cka_linear_ref *ref)
         calm_dgemm_nt(first + n, n, in, 1, ref->t, in, rows, in, 0, ref->a + first, out);
     }
     calm_dsymmetrize(out, ref->a, out);
-    ref->kk = dot(ref->a, ref->a, out * out);
-    return CALM_OK;
-}
-
-static calm_status prepare(calm_ctx *ctx, const calm_cka_input *input, calm_cka_linear_ref *ref)
-{
-    const size_t in = ref->in;
-    CALM_TRY(check_input(ctx, input));
-    CALM_TRY(check_weights(ctx, ref, "float", ref->w));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->c, in * in));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->diagonal, in));
-    covariance(input, ref->c);
-    for (size_t j = 0; j < in; j++)
-        ref->diagonal[j] = ref->c[j * in + j];
-    ref->spread = weighted(ref, ref->w);
-    CALM_TRY(ref->by_inputs ? prepare_by_inputs(ctx, ref) : prepare_by_outputs(ctx, ref));
-    if (!isfinite(ref->kk))
-        return calm_fail(ctx, CALM_ENUMERIC, "cka_linear: the float weights' products overflow");
+    ref->kk = calm_products_inner(ref->a, ref->a, out * out);
     return CALM_OK;
 }
 
@@ -197,34 +173,36 @@ size_t calm_cka_linear_prepare_scratch_bytes(size_t out, size_t in)
 }
 
 calm_status calm_cka_linear_prepare(calm_ctx *ctx, const float *w, size_t out, const calm_cka_input *input,
-                                    calm_cka_linear_ref **ref)
+                                    calm_cka_linear_ref **made)
 {
     const size_t in = input->in;
     size_t square, cells, outputs;
-    calm_cka_linear_ref *made;
-    *ref = NULL;
+    calm_cka_linear_ref *ref;
+    *made = NULL;
     if (input->rows < 2 || in == 0 || out == 0)
         return calm_fail(ctx, CALM_EARG, "cka_linear: %zu rows, %zu inputs, %zu outputs; expected at least 2, 1 and 1",
                          input->rows, in, out);
     if (!calm_size_mul(&square, in, in) || !calm_size_mul(&cells, out, in) || !calm_size_mul(&outputs, out, out))
         return calm_fail(ctx, CALM_ENOMEM, "cka_linear: %zu x %zu values", out, in);
-    CALM_TRY(CALM_NEW(ctx, ctx->out, made, 1));
-    *made = (calm_cka_linear_ref){.w = w, .out = out, .in = in, .by_inputs = is_by_inputs(out, in)};
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    calm_status status = prepare(ctx, input, made);
-    calm_arena_rewind(ctx->scratch, mark);
-    if (status == CALM_OK)
-        *ref = made;
-    return status;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, ref, 1));
+    *ref = (calm_cka_linear_ref){.w = w, .out = out, .in = in, .by_inputs = is_by_inputs(out, in)};
+    CALM_TRY(check_input(ctx, input));
+    CALM_TRY(check_weights(ctx, ref, "float", ref->w));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->c, square));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->diagonal, in));
+    covariance(input, ref->c);
+    for (size_t j = 0; j < in; j++)
+        ref->diagonal[j] = ref->c[j * in + j];
+    ref->spread = weighted(ref, ref->w);
+    CALM_TRY(ref->by_inputs ? prepare_by_inputs(ctx, ref) : prepare_by_outputs(ctx, ref));
+    if (!isfinite(ref->kk))
+        return calm_fail(ctx, CALM_ENUMERIC, "cka_linear: the float weights' products overflow");
+    *made = ref;
+    return CALM_OK;
 }
 
 /* ---- a candidate ---- */
-
-/* A scale near the best fit of Z by Y: that of the diagonal of C.  calm_cka_loss takes off the rest. */
-static double scale_of(const calm_cka_linear_ref *ref, const float *q)
-{
-    return ref->spread > 0 ? calm_short_scale(weighted(ref, q) / ref->spread) : 1;
-}
 
 /* m [n, n] += m^T */
 static void add_transpose(double *m, size_t n)
@@ -237,15 +215,10 @@ static void add_transpose(double *m, size_t n)
                     m[i * n + j] = m[j * n + i] = m[i * n + j] + m[j * n + i];
 }
 
-static size_t block_side(size_t n)
-{
-    return n < BLOCK ? n : BLOCK;
-}
-
 /* tr(M C M C) = sum of (M C)_ij (M C)_ji over pairs of blocks. */
 static calm_status trace_square(calm_ctx *ctx, const double *m, const double *c, size_t n, double *out)
 {
-    const size_t side = block_side(n);
+    const size_t side = calm_size_min(n, BLOCK);
     double *upper, *lower;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, upper, side * side));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, lower, side * side));
@@ -283,7 +256,7 @@ static calm_status products_by_inputs(calm_ctx *ctx, const calm_cka_linear_ref *
     }
     add_transpose(m, in);
     p->kk = ref->kk;
-    p->kd = dot(ref->t, m, in * in);
+    p->kd = calm_products_inner(ref->t, m, in * in);
     return trace_square(ctx, m, ref->c, in, &p->dd);
 }
 
@@ -311,29 +284,23 @@ static calm_status products_by_outputs(calm_ctx *ctx, const calm_cka_linear_ref 
     return CALM_OK;
 }
 
-static calm_status score(calm_ctx *ctx, const calm_cka_linear_ref *ref, const float *q, double *loss)
-{
-    calm_products p;
-    CALM_TRY(check_weights(ctx, ref, "candidate's", q));
-    const double s = scale_of(ref, q);
-    CALM_TRY((ref->by_inputs ? products_by_inputs : products_by_outputs)(ctx, ref, q, s, &p));
-    if (!isfinite(s) || !isfinite(p.kd) || !isfinite(p.dd))
-        return calm_fail(ctx, CALM_ENUMERIC, "cka_linear: the candidate's products overflow");
-    *loss = calm_cka_loss(p, s);
-    return CALM_OK;
-}
-
 size_t calm_cka_linear_scratch_bytes(size_t out, size_t in)
 {
-    const size_t side = block_side(in), rows = CALM_BYTES(double, CHUNK * in);
+    const size_t side = calm_size_min(in, BLOCK), rows = CALM_BYTES(double, CHUNK * in);
     return is_by_inputs(out, in) ? CALM_BYTES(double, in * in) + 2 * rows + 2 * CALM_BYTES(double, side * side)
                                  : 2 * CALM_BYTES(double, out * out) + 3 * rows;
 }
 
 calm_status calm_cka_linear(calm_ctx *ctx, const calm_cka_linear_ref *ref, const float *q, double *loss)
 {
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    calm_status status = score(ctx, ref, q, loss);
-    calm_arena_rewind(ctx->scratch, mark);
-    return status;
+    calm_products p;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(check_weights(ctx, ref, "candidate's", q));
+    /* A scale near the best fit of Z by Y: that of the diagonal of C.  calm_cka_loss takes off the rest. */
+    const double s = ref->spread > 0 ? calm_short_scale(weighted(ref, q) / ref->spread) : 1;
+    CALM_TRY((ref->by_inputs ? products_by_inputs : products_by_outputs)(ctx, ref, q, s, &p));
+    if (!isfinite(s) || !isfinite(p.kd) || !isfinite(p.dd))
+        return calm_fail(ctx, CALM_ENUMERIC, "cka_linear: the candidate's products overflow");
+    *loss = calm_cka_loss(p, s);
+    return CALM_OK;
 }

@@ -27,7 +27,7 @@ typedef struct calm_cka_linear_ref calm_cka_linear_ref;
  * CALM_EARG: less than 2 rows, no input or no output.  CALM_ENUMERIC: a value that is not finite, naming it, or
  * products that overflow. */
 calm_status calm_cka_linear_prepare(calm_ctx *ctx, const float *w, size_t out, const calm_cka_input *input,
-                                    calm_cka_linear_ref **ref);
+                                    calm_cka_linear_ref **made);
 
 /* What it leaves in ctx->out, and holds of ctx->scratch at most. */
 size_t calm_cka_linear_prepare_bytes(size_t out, size_t in);

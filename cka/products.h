@@ -71,6 +71,9 @@ size_t calm_columns_prepare_scratch_bytes(size_t d);
 size_t calm_rows_prepare_bytes(size_t n);
 size_t calm_rows_prepare_scratch_bytes(size_t n);
 
+/* <a, b> of two matrices with n values. */
+double calm_products_inner(const double *a, const double *b, size_t n);
+
 /* <K, D> and <D, D> from A = Yc^T Yc, C = Yc^T Ec, B = Ec^T Ec [d, d], with <K, K> = kk.  Of B the upper triangle is
  * read; the lower one is filled in. */
 calm_products calm_columns_combine(const double *a, const double *c, double *b, size_t d, double s, double kk);

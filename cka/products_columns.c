@@ -21,14 +21,6 @@ typedef struct work {
     double *c, *b;      /* [d, d] sums of yc^T ec and ec^T ec, b the upper triangle */
 } work;
 
-static calm_status work_new(calm_ctx *ctx, size_t d, work *w)
-{
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w->yc, CHUNK * d));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w->ec, CHUNK * d));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w->c, d * d));
-    return CALM_NEW(ctx, ctx->scratch, w->b, d * d);
-}
-
 CALM_VECTORIZE
 static void centre_row(const float *restrict y, const double *restrict mean, double weight, size_t d,
                        double *restrict out)
@@ -77,11 +69,11 @@ static void mean_row(const calm_score_ref *ref, double *const mean[CALM_N_ROWSET
         row[j] = root * (mean[CALM_ROWS_KEPT][j] - mean[CALM_ROWS_ALL][j]);
 }
 
-static double norm2(const double *a, size_t count)
+double calm_products_inner(const double *a, const double *b, size_t n)
 {
     double sum = 0;
-    for (size_t i = 0; i < count; i++)
-        sum += a[i] * a[i];
+    for (size_t i = 0; i < n; i++)
+        sum += a[i] * b[i];
     return sum;
 }
 
@@ -118,7 +110,7 @@ calm_status calm_columns_prepare(calm_ctx *ctx, calm_score_ref *ref)
     add_rows(ref, NULL, CALM_ROWS_TOKEN, 0, ref->n, &w, ref->k[CALM_ROWS_TOKEN]);
     for (int set = 0; set < CALM_N_ROWSETS; set++) {
         calm_dsymmetrize(d, ref->k[set], d);
-        ref->kk[set] = norm2(ref->k[set], square);
+        ref->kk[set] = calm_products_inner(ref->k[set], ref->k[set], square);
     }
     return CALM_OK;
 }
@@ -148,7 +140,10 @@ calm_status calm_columns_products(calm_ctx *ctx, const calm_score_ref *ref, cons
 {
     size_t d = ref->d;
     work w;
-    CALM_TRY(work_new(ctx, d, &w));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.yc, CHUNK * d));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.ec, CHUNK * d));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.c, d * d));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.b, d * d));
     add_rows(ref, error, CALM_ROWS_KEPT, 0, ref->n_kept, &w, NULL);
     out[CALM_ROWS_KEPT] =
         calm_columns_combine(ref->k[CALM_ROWS_KEPT], w.c, w.b, d, error->s, ref->kk[CALM_ROWS_KEPT]);

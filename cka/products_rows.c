@@ -7,6 +7,7 @@
  * Centring afterwards loses only the ratio of the mean to the spread, and only of D, where E enters once; K itself is
  * made of centred rows.  Cost 2 n^2 d flops and some passes over n^2 elements, against 6 n d^2 of the d x d form. */
 #include "cka/products.h"
+#include "ptq/base/scope.h"
 #include "ptq/base/simd.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
@@ -29,7 +30,7 @@ static calm_status gram(calm_ctx *ctx, calm_score_ref *ref, calm_rowset set)
     size_t n = ref->n, d = ref->d, square;
     if (!calm_size_mul(&square, n, n))
         return calm_fail(ctx, CALM_ENOMEM, "score: %zu x %zu values", n, n);
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     double *yc;
     CALM_TRY(CALM_NEW(ctx, ctx->out, ref->k[set], square));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, yc, n * CHUNK));
@@ -42,7 +43,6 @@ static calm_status gram(calm_ctx *ctx, calm_score_ref *ref, calm_rowset set)
         }
         calm_dgemm_nt(n, n, count, 1, yc, count, yc, count, 1, ref->k[set], n);
     }
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
 
@@ -119,16 +119,11 @@ static calm_status rowset_of(calm_ctx *ctx, const calm_score_ref *ref, calm_rows
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, ones, ref->n));
     for (size_t i = 0; i < ref->n; i++)
         ones[i] = 1;
-    switch (which) {
-    case CALM_ROWS_KEPT:
+    *out = (rowset){ones, ones, ref->n, ref->k[CALM_ROWS_KEPT], ref->shift, ref->shift_mean};
+    if (which == CALM_ROWS_KEPT)
         *out = (rowset){ref->kept, ref->kept, ref->n_kept, ref->k[CALM_ROWS_KEPT], zeros, 0};
-        break;
-    case CALM_ROWS_TOKEN:
+    if (which == CALM_ROWS_TOKEN)
         *out = (rowset){ref->weight, ones, ref->n, ref->k[CALM_ROWS_TOKEN], zeros, 0};
-        break;
-    default:
-        *out = (rowset){ones, ones, ref->n, ref->k[CALM_ROWS_KEPT], ref->shift, ref->shift_mean};
-    }
     return CALM_OK;
 }
 

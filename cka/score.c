@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cka/products.h"
+#include "ptq/base/scope.h"
 #include "ptq/base/simd.h"
 
 enum { LANES = 8 };
@@ -199,22 +200,6 @@ static bool is_by_rows(size_t n, size_t d)
     return n <= calm_score_square_rows(d);
 }
 
-static calm_status prepare(calm_ctx *ctx, calm_score_ref *ref)
-{
-    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->order, ref->n));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->norm2, ref->n));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->weight, ref->n));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->kept, ref->n));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->diagonal, ref->n));
-    for (int set = 0; set < CALM_N_ROWSETS; set++)
-        CALM_TRY(CALM_NEW(ctx, ctx->out, ref->mean[set], ref->d));
-    CALM_TRY(measure_rows(ctx, ref));
-    CALM_TRY(split_rows(ctx, ref));
-    measure_columns(ref);
-    ref->by_rows = is_by_rows(ref->n, ref->d);
-    return ref->by_rows ? calm_rows_prepare(ctx, ref) : calm_columns_prepare(ctx, ref);
-}
-
 size_t calm_score_prepare_bytes(size_t n, size_t d)
 {
     return CALM_BYTES(calm_score_ref, 1) + CALM_BYTES(size_t, n) + 4 * CALM_BYTES(double, n) +
@@ -236,16 +221,22 @@ calm_status calm_score_prepare(calm_ctx *ctx, const float *y, size_t n, size_t d
     if (n < 4 || d == 0)
         return calm_fail(ctx, CALM_EARG, "score: %zu rows of %zu columns, expected at least 4 rows and 1 column", n, d);
     calm_score_ref *ref;
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->out, ref, 1));
-    ref->y = y;
-    ref->n = n;
-    ref->d = d;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    calm_status status = prepare(ctx, ref);
-    calm_arena_rewind(ctx->scratch, mark);
-    if (status == CALM_OK)
-        *out = ref;
-    return status;
+    *ref = (calm_score_ref){.y = y, .n = n, .d = d, .by_rows = is_by_rows(n, d)};
+    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->order, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->norm2, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->weight, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->kept, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->diagonal, n));
+    for (int set = 0; set < CALM_N_ROWSETS; set++)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, ref->mean[set], d));
+    CALM_TRY(measure_rows(ctx, ref));
+    CALM_TRY(split_rows(ctx, ref));
+    measure_columns(ref);
+    CALM_TRY(ref->by_rows ? calm_rows_prepare(ctx, ref) : calm_columns_prepare(ctx, ref));
+    *out = ref;
+    return CALM_OK;
 }
 
 /* ---- a candidate ---- */
@@ -326,11 +317,20 @@ static calm_status debiased(calm_ctx *ctx, const calm_score_ref *ref, const calm
     return CALM_OK;
 }
 
-static calm_status score(calm_ctx *ctx, const calm_score_ref *ref, const float *z, calm_scores *out)
+size_t calm_score_scratch_bytes(size_t n, size_t d)
 {
+    return CALM_N_ROWSETS * CALM_BYTES(double, d) + CALM_BYTES(double, n) +
+           (is_by_rows(n, d) ? calm_rows_products_scratch_bytes(n) : calm_columns_products_scratch_bytes(d));
+}
+
+calm_status calm_score(calm_ctx *ctx, const calm_score_ref *ref, const float *z, calm_scores *out)
+{
+    CALM_ENTER(ctx, ref && z && out);
+    CALM_SCOPED_SCRATCH(ctx);
     calm_error error = {.z = z};
     calm_products p[CALM_N_ROWSETS];
     totals sum = {0};
+    *out = (calm_scores){.n_rows = ref->n, .n_dropped = ref->n - ref->n_kept};
     for (int set = 0; set < CALM_N_ROWSETS; set++)
         CALM_TRY(CALM_NEW(ctx, ctx->scratch, error.mean[set], ref->d));
     CALM_TRY(sum_rows(ctx, ref, &error, &sum));
@@ -349,20 +349,4 @@ static calm_status score(calm_ctx *ctx, const calm_score_ref *ref, const float *
     value[CALM_METRIC_COSINE] = sum.angle / n;
     value[CALM_METRIC_REL_MAE] = ratio(sum.abs_e, ref->abs_sum);
     return CALM_OK;
-}
-
-size_t calm_score_scratch_bytes(size_t n, size_t d)
-{
-    return CALM_N_ROWSETS * CALM_BYTES(double, d) + CALM_BYTES(double, n) +
-           (is_by_rows(n, d) ? calm_rows_products_scratch_bytes(n) : calm_columns_products_scratch_bytes(d));
-}
-
-calm_status calm_score(calm_ctx *ctx, const calm_score_ref *ref, const float *z, calm_scores *out)
-{
-    CALM_ENTER(ctx, ref && z && out);
-    *out = (calm_scores){.n_rows = ref->n, .n_dropped = ref->n - ref->n_kept};
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    calm_status status = score(ctx, ref, z, out);
-    calm_arena_rewind(ctx->scratch, mark);
-    return status;
 }

@@ -3,6 +3,7 @@
  *
  *     CALM_SCOPED_SCRATCH(ctx);                  rewinds ctx->scratch to where it is now
  *     CALM_SCOPED_ARENA(own);                    calm_arena own, without memory
+ *     CALM_SCOPED_OUT(ctx, &own);                results go to `own` instead of ctx->out
  *     CALM_SCOPED_TEXT(text);                    calm_text text, empty
  *     CALM_SCOPED(calm_json *, calm_json_release) json = NULL;
  *
@@ -18,7 +19,9 @@
 #define CALM_SCOPED_ARENA(name) CALM_SCOPED(calm_arena, calm_arena_clear) name = {0}
 #define CALM_SCOPED_TEXT(name)  CALM_SCOPED(calm_text, calm_text_clear) name = {0}
 
-/* One in a scope. */
+/* One of each in a scope. */
+#define CALM_SCOPED_OUT(ctx, arena)                                                                                    \
+    CALM_SCOPED(calm_out_scope, calm_out_leave) out_scope_ = calm_out_enter((ctx), (arena))
 #define CALM_SCOPED_SCRATCH(ctx)                                                                                       \
     CALM_SCOPED(calm_scratch_scope, calm_scratch_leave)                                                                \
     scratch_scope_ = {(ctx)->scratch, calm_arena_save((ctx)->scratch)}
@@ -33,6 +36,24 @@ typedef struct calm_scratch_scope {
 static inline void calm_scratch_leave(calm_scratch_scope *scope)
 {
     calm_arena_rewind(scope->arena, scope->mark);
+}
+
+/* Where results went before. */
+typedef struct calm_out_scope {
+    calm_ctx *ctx;
+    calm_arena *caller;
+} calm_out_scope;
+
+/* Results go to `arena`; back to where they went. */
+static inline calm_out_scope calm_out_enter(calm_ctx *of, calm_arena *arena)
+{
+    const calm_out_scope scope = {of, of->out};
+    of->out = arena;
+    return scope;
+}
+static inline void calm_out_leave(calm_out_scope *scope)
+{
+    scope->ctx->out = scope->caller;
 }
 
 #endif

@@ -365,13 +365,11 @@ static calm_status add_grams(calm_ctx *ctx, capture_state *state)
 /* As many windows as fit the limit for job inputs; the memory is used again for the next group. */
 static calm_status run_group(calm_ctx *ctx, capture_state *state)
 {
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(new_group(ctx, state));
     CALM_TRY(calm_parallel_for(ctx, state->n, run_window, state));
     CALM_TRY(add_grams(ctx, state));
-    CALM_TRY(merge_group(ctx, state));
-    calm_arena_rewind(ctx->scratch, mark);
-    return CALM_OK;
+    return merge_group(ctx, state);
 }
 
 calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, long expert,
@@ -503,10 +501,8 @@ size_t calm_capture_rows_scratch_bytes(size_t n_windows, size_t longest)
 calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_actstat_acc **out)
 {
     rows_task task = {.batch = batch};
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_actstat_parts_new(ctx, ctx->scratch, batch, &task.parts));
     CALM_TRY(calm_parallel_for(ctx, batch->n, add_rows, &task));
-    CALM_TRY(calm_actstat_parts_merge(ctx, batch, task.parts, out));
-    calm_arena_rewind(ctx->scratch, mark);
-    return CALM_OK;
+    return calm_actstat_parts_merge(ctx, batch, task.parts, out);
 }

@@ -59,7 +59,7 @@ static calm_status add_gram(calm_ctx *ctx, double *gram, const calm_observation 
 static calm_status observe_expert(void *user, calm_ctx *ctx, const calm_observation *seen)
 {
     expert_state *state = &((experts_state *)user)->experts[(size_t)seen->expert - ((experts_state *)user)->first];
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     /* Pieces come in order: where this one starts is what was seen before. */
     const size_t at = state->at[seen->hook];
     state->at[seen->hook] += seen->n_rows;
@@ -80,7 +80,6 @@ static calm_status observe_expert(void *user, calm_ctx *ctx, const calm_observat
         CALM_TRY(find_places(ctx, state->batch, seen->rows, seen->n_rows, &places));
         CALM_TRY(calm_actstat_add_places(ctx, state->out->activations[seen->hook], seen->x, seen->n_rows, places));
     }
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
 
@@ -130,7 +129,7 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
     calm_block loaded = *block;
     const calm_observer observer = {observe_expert, &state};
     CALM_TRY(CALM_NEW(ctx, ctx->out, state.weight, n));
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state.experts, n));
     for (size_t i = 0; i < n; i++) {
         const size_t expert = first + i;
@@ -149,7 +148,6 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
     CALM_TRY(calm_moe_experts(ctx, &loaded, batch, routing, first, n, &observer, sum));
     for (size_t i = 0; i < n; i++)
         calm_job_captures_finish(&out[i], state.experts[i].sums);
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
 

@@ -53,10 +53,8 @@ static calm_status run_tile(calm_ctx *ctx, size_t index, void *user)
     float *product;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, product, at->m * at->n));
     for (size_t p = 0; p < job->n_parts; p++)
-        for (size_t row = job->row_begin[p]; row < job->row_begin[p + 1]; row += CALM_GRAM_CHUNK) {
-            const size_t left = job->row_begin[p + 1] - row;
-            add_chunk(at, row, left < CALM_GRAM_CHUNK ? left : CALM_GRAM_CHUNK, product);
-        }
+        for (size_t row = job->row_begin[p]; row < job->row_begin[p + 1]; row += CALM_GRAM_CHUNK)
+            add_chunk(at, row, calm_size_min(job->row_begin[p + 1] - row, CALM_GRAM_CHUNK), product);
     return CALM_OK;
 }
 

@@ -46,56 +46,43 @@ static calm_status run_sublayer(calm_ctx *ctx, collector *to, const calm_block *
     return CALM_OK;
 }
 
-/* Capture experts first .. first + n - 1 and add their sums. */
-static calm_status run_wave(calm_ctx *ctx, collector *to, const calm_block *block, const calm_routing *routing,
-                            size_t first, size_t n, calm_moe_sum *sum)
-{
-    const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS};
-    calm_capture *seen;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, seen, n));
-    CALM_TRY(calm_capture_experts(ctx, block, &to->batch, routing, first, n, &options, sum, seen));
-    for (size_t i = 0; i < n; i++)
-        add(to, block->index, &seen[i]);
-    return CALM_OK;
-}
-
-/* All experts of a block; weights and captures of a wave are released before the next. */
+/* Capture all experts of a block and add their sums; weights and captures of a wave are released before the next. */
 static calm_status run_waves(calm_ctx *ctx, collector *to, const calm_block *block, const calm_routing *routing,
                              calm_moe_sum *sum)
 {
-    calm_arena arena, *caller = ctx->out;
-    calm_status status = CALM_OK;
-    calm_arena_init(&arena);
-    ctx->out = &arena;
-    for (size_t first = 0, n; first < block->config->moe.n_experts && status == CALM_OK; first += n) {
+    const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS};
+    for (size_t first = 0, n; first < block->config->moe.n_experts; first += n) {
+        calm_capture *seen;
+        CALM_SCOPED_ARENA(arena);
+        CALM_SCOPED_OUT(ctx, &arena);
         n = calm_moe_wave(block, routing, first, WAVE_BYTES);
-        status = run_wave(ctx, to, block, routing, first, n, sum);
-        calm_arena_clear(&arena);
+        CALM_TRY(CALM_NEW(ctx, ctx->out, seen, n));
+        CALM_TRY(calm_capture_experts(ctx, block, &to->batch, routing, first, n, &options, sum, seen));
+        for (size_t i = 0; i < n; i++)
+            add(to, block->index, &seen[i]);
     }
-    ctx->out = caller;
-    return status;
+    return CALM_OK;
 }
 
 /* A sparse MLP: the shared expert sees the rows as they enter, so it comes before the sum is added to them. */
 static calm_status run_mixture(calm_ctx *ctx, collector *to, const calm_block *block)
 {
     calm_routing routing;
-    calm_moe_sum sum;
+    CALM_SCOPED_MOE_SUM(sum);
     CALM_TRY(calm_moe_route(ctx, block, &to->batch, NULL, &routing));
     if (block->moe.shared[CALM_ROLE_DOWN].w)
         CALM_TRY(run_sublayer(ctx, to, block, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT));
     CALM_TRY(calm_moe_begin(ctx, &to->batch, ctx->out, &sum));
-    calm_status status = run_waves(ctx, to, block, &routing, &sum);
-    if (status == CALM_OK)
-        status = calm_moe_end(ctx, block, &to->batch, NULL, &sum);
-    calm_row_store_close(&sum.rows);
-    return status;
+    CALM_TRY(run_waves(ctx, to, block, &routing, &sum));
+    return calm_moe_end(ctx, block, &to->batch, NULL, &sum);
 }
 
 /* One block over the batch, whose hidden rows are then those that enter the next. */
 static calm_status run_block(calm_ctx *ctx, collector *to, size_t index)
 {
     calm_block block;
+    CALM_SCOPED_ARENA(arena);
+    CALM_SCOPED_OUT(ctx, &arena);
     CALM_TRY(calm_model_load_block(ctx, to->model, index, &block));
     CALM_TRY(run_sublayer(ctx, to, &block, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT));
     if (block.moe.router)
@@ -177,24 +164,15 @@ size_t calm_importance_collect_scratch_bytes(const calm_model *model, size_t n_w
 static calm_status run_batch(calm_ctx *ctx, collector *to, const calm_windows *windows, size_t first, size_t n,
                              calm_tick_fn *tick, void *tick_user)
 {
-    calm_arena rows, block, *caller = ctx->out;
-    calm_arena_init(&rows);
-    calm_arena_init(&block);
-    /* A batch that was not opened is not closed; everything else is cleaned up in either case. */
-    const calm_status embedded = calm_batch_embed(ctx, to->model, windows, first, n, &rows, NULL, &to->batch);
-    calm_status status = embedded;
-    ctx->out = &block;
-    for (size_t i = 0; i < calm_model_config(to->model)->n_blocks && status == CALM_OK; i++) {
-        status = run_block(ctx, to, i);
-        calm_arena_clear(&block);
-        if (tick && status == CALM_OK)
+    /* Rows in memory alone: the batch has no file to close. */
+    CALM_SCOPED_ARENA(rows);
+    CALM_TRY(calm_batch_embed(ctx, to->model, windows, first, n, &rows, NULL, &to->batch));
+    for (size_t i = 0; i < calm_model_config(to->model)->n_blocks; i++) {
+        CALM_TRY(run_block(ctx, to, i));
+        if (tick)
             tick(tick_user, ++to->done, to->total);
     }
-    ctx->out = caller;
-    if (embedded == CALM_OK)
-        calm_batch_close(&to->batch);
-    calm_arena_clear(&rows);
-    return status;
+    return CALM_OK;
 }
 
 calm_status calm_importance_collect(calm_ctx *ctx, const calm_model *model, const calm_windows *windows,

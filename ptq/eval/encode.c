@@ -42,32 +42,6 @@ size_t calm_encode_batch(const calm_config *config, size_t n, size_t longest)
     return calm_size_min(n, calm_batch_count(n, longest, config->hidden, BATCH_BYTES));
 }
 
-static calm_status encode_batches(calm_ctx *ctx, const calm_subject *subject, const calm_windows *windows,
-                                  calm_tick_fn *tick, void *tick_user, calm_embeddings *out)
-{
-    calm_rope rope;
-    calm_head head;
-    CALM_TRY(calm_rope_init(ctx, calm_model_config(subject->model), calm_windows_reach(windows), &rope));
-    CALM_TRY(calm_model_load_head(ctx, subject->model, &head));
-    const size_t most = calm_encode_batch(calm_model_config(subject->model), windows->n, windows->longest);
-    for (size_t first = 0, n; first < windows->n; first += n) {
-        calm_arena arena;    /* rows of a batch are gone before the next one */
-        calm_batch batch;
-        const pooling task = {&batch, out};
-        n = calm_size_min(windows->n - first, most);
-        calm_arena_init(&arena);
-        calm_status status = calm_batch_forward(ctx, subject->model, &rope, &head, windows, first, n, subject->override,
-                                                subject->user, &arena, &batch);
-        if (status == CALM_OK)
-            status = calm_parallel_for(ctx, n, pool_window, (void *)(uintptr_t)&task);
-        calm_arena_clear(&arena);
-        CALM_TRY(status);
-        if (tick)
-            tick(tick_user, first + n, windows->n);
-    }
-    return CALM_OK;
-}
-
 size_t calm_encode_bytes(const calm_config *config, size_t n)
 {
     return CALM_BYTES(double, n * config->hidden);
@@ -82,18 +56,31 @@ size_t calm_encode_scratch_bytes(const calm_config *config, size_t n, size_t lon
 calm_status calm_encode(calm_ctx *ctx, const calm_subject *subject, const calm_windows *windows, calm_tick_fn *tick,
                         void *tick_user, calm_embeddings *out)
 {
-    *out = (calm_embeddings){.n = windows->n, .width = calm_model_config(subject->model)->hidden};
+    const calm_config *config = calm_model_config(subject->model);
+    const size_t most = calm_encode_batch(config, windows->n, windows->longest);
+    calm_rope rope;
+    calm_head head;
     size_t values;
+    *out = (calm_embeddings){.n = windows->n, .width = config->hidden};
     if (!calm_size_mul(&values, out->n, out->width))
         return calm_fail(ctx, CALM_ENOMEM, "embeddings: %zu x %zu overflows", out->n, out->width);
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->x, values));
-    calm_arena tables, *caller = ctx->out;    /* which live no longer than this call */
-    calm_arena_init(&tables);
-    ctx->out = &tables;
-    const calm_status status = encode_batches(ctx, subject, windows, tick, tick_user, out);
-    ctx->out = caller;
-    calm_arena_clear(&tables);
-    return status;
+    CALM_SCOPED_ARENA(tables);    /* which live no longer than this call */
+    CALM_SCOPED_OUT(ctx, &tables);
+    CALM_TRY(calm_rope_init(ctx, config, calm_windows_reach(windows), &rope));
+    CALM_TRY(calm_model_load_head(ctx, subject->model, &head));
+    for (size_t first = 0, n; first < windows->n; first += n) {
+        CALM_SCOPED_ARENA(arena);    /* rows of a batch are gone before the next one */
+        calm_batch batch;
+        pooling task = {&batch, out};
+        n = calm_size_min(windows->n - first, most);
+        CALM_TRY(calm_batch_forward(ctx, subject->model, &rope, &head, windows, first, n, subject->override,
+                                    subject->user, &arena, &batch));
+        CALM_TRY(calm_parallel_for(ctx, n, pool_window, &task));
+        if (tick)
+            tick(tick_user, first + n, windows->n);
+    }
+    return CALM_OK;
 }
 
 /* ---- distance ---- */
@@ -170,7 +157,7 @@ static int by_value(const void *a, const void *b)
 
 calm_status calm_ranks(calm_ctx *ctx, const double *values, size_t n, double *ranks)
 {
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     ranked *sorted;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, sorted, n));
     for (size_t i = 0; i < n; i++)
@@ -182,7 +169,6 @@ calm_status calm_ranks(calm_ctx *ctx, const double *values, size_t n, double *ra
         for (size_t k = i; k < end; k++)
             ranks[sorted[k].index] = ((double)i + 1 + (double)end) / 2;    /* mean of i + 1 .. end */
     }
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
 
@@ -201,12 +187,10 @@ double calm_rank_correlation(const double *a, const double *b, size_t n)
 static calm_status rank_pairs(calm_ctx *ctx, const calm_embeddings *from, size_t sentences, size_t pairs, double *ranks)
 {
     pairing task = {.from = from};
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.cosines, pairs));
     CALM_TRY(calm_parallel_for(ctx, sentences, pair_sentence, &task));
-    CALM_TRY(calm_ranks(ctx, task.cosines, pairs, ranks));
-    calm_arena_rewind(ctx->scratch, mark);
-    return CALM_OK;
+    return calm_ranks(ctx, task.cosines, pairs, ranks);
 }
 
 static size_t count_pairs(size_t n)
@@ -229,7 +213,7 @@ static calm_status correlate(calm_ctx *ctx, const calm_embeddings *reference, co
                              calm_embedding_result *out)
 {
     const size_t n = calm_size_min(out->n, CALM_PAIRED_SENTENCES);
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     double *a, *b;
     out->pairs = count_pairs(n);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a, out->pairs));
@@ -237,7 +221,6 @@ static calm_status correlate(calm_ctx *ctx, const calm_embeddings *reference, co
     CALM_TRY(rank_pairs(ctx, reference, n, out->pairs, a));
     CALM_TRY(rank_pairs(ctx, found, n, out->pairs, b));
     out->spearman = calm_rank_correlation(a, b, out->pairs);
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
 

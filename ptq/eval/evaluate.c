@@ -65,14 +65,6 @@ static calm_status add_window(calm_ctx *ctx, const evaluation *e, size_t i, size
     return CALM_OK;
 }
 
-static calm_status add_batch(calm_ctx *ctx, const evaluation *e)
-{
-    for (size_t m = 0; m < e->set.n; m++)
-        for (size_t i = 0; i < e->batches[m].n && e->results[m]; i++)
-            CALM_TRY(add_window(ctx, e, i, m));
-    return CALM_OK;
-}
-
 /* The token after each row of a batch. */
 static calm_status find_targets(calm_ctx *ctx, evaluation *e, const calm_batch *batch, calm_arena *arena)
 {
@@ -101,22 +93,18 @@ static calm_status run_model(calm_ctx *ctx, evaluation *e, size_t m, size_t firs
 /* All models over windows first .. first + n - 1. */
 static calm_status run_batch(calm_ctx *ctx, evaluation *e, size_t first, size_t n)
 {
-    calm_arena arena;    /* rows and predictions of a batch are gone before the next one */
-    calm_arena_init(&arena);
-    calm_status status = CALM_OK;
-    for (size_t m = 0; m < e->set.n && status == CALM_OK; m++) {
-        status = run_model(ctx, e, m, first, n, &arena);
-        if (e->tick && status == CALM_OK)
+    CALM_SCOPED_ARENA(arena);    /* rows and predictions of a batch are gone before the next one */
+    for (size_t m = 0; m < e->set.n; m++) {
+        CALM_TRY(run_model(ctx, e, m, first, n, &arena));
+        if (e->tick)
             e->tick(e->tick_user, first * e->set.n + n * (m + 1), e->windows->n * e->set.n);
     }
-    if (status == CALM_OK)
-        status = find_targets(ctx, e, &e->batches[0], &arena);
-    if (status == CALM_OK)
-        status = calm_predict(ctx, &e->set, e->targets, e->batches[0].rows);
-    if (status == CALM_OK)
-        status = add_batch(ctx, e);
-    calm_arena_clear(&arena);
-    return status;
+    CALM_TRY(find_targets(ctx, e, &e->batches[0], &arena));
+    CALM_TRY(calm_predict(ctx, &e->set, e->targets, e->batches[0].rows));
+    for (size_t m = 0; m < e->set.n; m++)
+        for (size_t i = 0; i < e->batches[m].n && e->results[m]; i++)
+            CALM_TRY(add_window(ctx, e, i, m));
+    return CALM_OK;
 }
 
 /* ---- all windows ---- */
@@ -150,9 +138,16 @@ static void finish(calm_eval_result *result, size_t n_windows, bool compared)
     result->top5 = compared ? top5 / n : NAN;
 }
 
-static calm_status run_all(calm_ctx *ctx, evaluation *e)
+static calm_status evaluate(calm_ctx *ctx, evaluation *e)
 {
     const size_t n_windows = e->windows->n, first = e->reference ? 1 : 0;
+    if (e->reference && e->reference_result)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, e->reference_result->windows, n_windows));
+    for (size_t i = 0; i < e->n; i++)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, e->subject_results[i].windows, n_windows));
+    /* Heads and tables live no longer than this call. */
+    CALM_SCOPED_ARENA(tables);
+    CALM_SCOPED_OUT(ctx, &tables);
     CALM_TRY(calm_predictors_open(ctx, e->reference, e->subjects, e->n, calm_windows_reach(e->windows), &e->set));
     CALM_TRY(CALM_NEW(ctx, ctx->out, e->batches, e->n + 1));
     CALM_TRY(CALM_NEW(ctx, ctx->out, e->results, e->n + 1));
@@ -167,22 +162,6 @@ static calm_status run_all(calm_ctx *ctx, evaluation *e)
         if (e->results[m])
             finish(e->results[m], n_windows, e->set.has_reference);
     return CALM_OK;
-}
-
-static calm_status evaluate(calm_ctx *ctx, evaluation *e)
-{
-    if (e->reference && e->reference_result)
-        CALM_TRY(CALM_NEW(ctx, ctx->out, e->reference_result->windows, e->windows->n));
-    for (size_t i = 0; i < e->n; i++)
-        CALM_TRY(CALM_NEW(ctx, ctx->out, e->subject_results[i].windows, e->windows->n));
-    /* Heads and tables live no longer than this call. */
-    calm_arena tables, *caller = ctx->out;
-    calm_arena_init(&tables);
-    ctx->out = &tables;
-    const calm_status status = run_all(ctx, e);
-    ctx->out = caller;
-    calm_arena_clear(&tables);
-    return status;
 }
 
 calm_status calm_evaluate(calm_ctx *ctx, const calm_subject *reference, calm_eval_result *reference_result,

@@ -133,12 +133,11 @@ static size_t piece_rows(const run *r, size_t first, size_t width)
 static calm_status put_hidden(calm_ctx *ctx, run *r)
 {
     for (size_t first = 0, n; first < r->batch.rows; first += n) {
-        const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_SCOPED_SCRATCH(ctx);
         float *x;
         n = piece_rows(r, first, r->batch.width);
         CALM_TRY(calm_row_store_get(ctx, &r->batch.hidden, first, n, &x));
         CALM_TRY(put_rows(ctx, r, first, n, x, r->batch.width));
-        calm_arena_rewind(ctx->scratch, mark);
     }
     return CALM_OK;
 }
@@ -147,13 +146,12 @@ static calm_status put_pooled(calm_ctx *ctx, run *r)
 {
     const size_t width = r->batch.width;
     for (size_t s = 0; s < r->windows.n; s++) {
-        const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_SCOPED_SCRATCH(ctx);
         float *x, *pooled;
         CALM_TRY(calm_row_store_get(ctx, &r->batch.hidden, calm_batch_row(&r->batch, s), 1, &x));
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, pooled, width));
         CALM_TRY(calm_head_pool(ctx, &r->head, x, pooled));
         CALM_TRY(calm_safetensors_put(ctx, &r->writer, pooled, width * sizeof *pooled));
-        calm_arena_rewind(ctx->scratch, mark);
     }
     return CALM_OK;
 }
@@ -180,7 +178,7 @@ static calm_status put_logits(calm_ctx *ctx, run *r)
 {
     const size_t width = r->batch.width, vocab = r->head.vocab;
     for (size_t first = 0, n; first < r->batch.rows; first += n) {
-        const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_SCOPED_SCRATCH(ctx);
         piece p = {.head = &r->head, .tile = calm_head_tile(&r->head)};
         float *x, *prepared;
         p.rows = n = piece_rows(r, first, vocab);
@@ -193,7 +191,6 @@ static calm_status put_logits(calm_ctx *ctx, run *r)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, p.logits, n * vocab));
         CALM_TRY(calm_parallel_for(ctx, p.n_tiles * ((n + TASK_ROWS - 1) / TASK_ROWS), compute_part, &p));
         CALM_TRY(put_rows(ctx, r, first, n, p.logits, vocab));
-        calm_arena_rewind(ctx->scratch, mark);
     }
     return CALM_OK;
 }
@@ -206,20 +203,6 @@ static void report(const run *r, size_t done)
         r->request->tick(r->request->tick_user, done, r->config->n_blocks + 2);
 }
 
-static calm_status run_block(calm_ctx *ctx, run *r, size_t index)
-{
-    calm_arena *caller = ctx->out, arena;
-    calm_block block;
-    calm_arena_init(&arena);
-    ctx->out = &arena;
-    calm_status status = calm_model_load_block(ctx, r->request->model, index, &block);
-    if (status == CALM_OK)
-        status = calm_batch_block(ctx, &block, &r->rope, &r->batch, NULL);
-    ctx->out = caller;
-    calm_arena_clear(&arena);
-    return status;
-}
-
 /* All parts in the order of the tensors; the batch has been embedded. */
 static calm_status run_model(calm_ctx *ctx, run *r)
 {
@@ -228,7 +211,7 @@ static calm_status run_model(calm_ctx *ctx, run *r)
         CALM_TRY(put_hidden(ctx, r));
     for (size_t i = 0; i < r->config->n_blocks; i++) {
         report(r, i + 1);
-        CALM_TRY(run_block(ctx, r, i));
+        CALM_TRY(calm_batch_load_block(ctx, r->request->model, &r->rope, i, NULL, NULL, &r->batch));
         if (hidden)
             CALM_TRY(put_hidden(ctx, r));
     }
@@ -283,23 +266,19 @@ static calm_status write_all(calm_ctx *ctx, run *r, const char *path)
 calm_status calm_forward_write(calm_ctx *ctx, const calm_forward_request *request, const char *path,
                                calm_forward_result *out)
 {
-    calm_arena arena;
+    CALM_SCOPED_ARENA(arena);
     run r = {.request = request, .result = out, .arena = &arena};
     char *temporary;
     *out = (calm_forward_result){0};
     if (calm_is_directory(path))
         return calm_fail(ctx, CALM_EARG, "%s: expected the name of a file, found a directory", path);
     CALM_TRY(calm_strf(ctx, ctx->out, &temporary, "%s.tmp.%ld", path, (long)getpid()));
-    calm_arena_init(&arena);
-    calm_status status = prepare(ctx, &r);
-    if (status == CALM_OK)
-        status = calm_make_parent(ctx, path);
-    if (status == CALM_OK)
-        status = write_all(ctx, &r, temporary);
+    CALM_TRY(prepare(ctx, &r));
+    CALM_TRY(calm_make_parent(ctx, path));
+    calm_status status = write_all(ctx, &r, temporary);
     if (status == CALM_OK && rename(temporary, path) != 0)
         status = calm_fail_errno(ctx, errno, "%s: cannot rename %s to it", path, temporary);
     if (status != CALM_OK)
         unlink(temporary);
-    calm_arena_clear(&arena);
     return status;
 }

@@ -17,14 +17,7 @@ typedef struct source {
     bool has_task;
 } source;
 
-static calm_status source_open(calm_ctx *ctx, const char *path, const calm_tokenizer *tokenizer,
-                               const calm_task_options *options, source *out)
-{
-    *out = (source){.index = 0};
-    calm_arena_init(&out->arena);
-    return calm_task_reader_open(ctx, tokenizer, path, options, &out->reader);
-}
-
+/* Harmless when the reader was never opened. */
 static void source_close(source *s)
 {
     calm_arena_clear(&s->arena);
@@ -34,31 +27,30 @@ static void source_close(source *s)
 /* s->task has a choice that is not yet taken, unless s->has_task is false: the end. */
 static calm_status source_fill(calm_ctx *ctx, source *s)
 {
-    calm_arena *caller = ctx->out;
     if (s->has_task && s->choice < s->task.n)
         return CALM_OK;
     s->index += s->has_task;
     s->choice = 0;
     calm_arena_clear(&s->arena);
-    ctx->out = &s->arena;
-    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    const calm_status status = calm_task_reader_next(ctx, &s->reader, &s->task, &s->has_task);
-    calm_arena_rewind(ctx->scratch, mark);
-    ctx->out = caller;
-    return status;
+    CALM_SCOPED_OUT(ctx, &s->arena);
+    CALM_SCOPED_SCRATCH(ctx);
+    return calm_task_reader_next(ctx, &s->reader, &s->task, &s->has_task);
 }
 
 /* Count what the file has. */
-static calm_status survey(calm_ctx *ctx, source *s, calm_tasks_result *out)
+static calm_status survey(calm_ctx *ctx, const char *path, const calm_tokenizer *tokenizer,
+                          const calm_task_options *options, calm_tasks_result *out)
 {
+    CALM_SCOPED(source, source_close) s = {.index = 0};
+    CALM_TRY(calm_task_reader_open(ctx, tokenizer, path, options, &s.reader));
     for (;;) {
-        CALM_TRY(source_fill(ctx, s));
-        if (!s->has_task)
+        CALM_TRY(source_fill(ctx, &s));
+        if (!s.has_task)
             return CALM_OK;
         out->n++;
-        out->n_choices += s->task.n;
-        for (; s->choice < s->task.n; s->choice++) {
-            const calm_task_choice *choice = &s->task.choices[s->choice];
+        out->n_choices += s.task.n;
+        for (; s.choice < s.task.n; s.choice++) {
+            const calm_task_choice *choice = &s.task.choices[s.choice];
             out->tokens += choice->own;
             out->longest = choice->n - 1 > out->longest ? choice->n - 1 : out->longest;
         }
@@ -151,22 +143,16 @@ static calm_status gather(calm_ctx *ctx, const work *w, const calm_batch *batch,
 }
 
 /* The batch's rows before the head live no longer than this call. */
-static calm_status run_model(calm_ctx *ctx, work *w, size_t m, calm_arena *arena)
+static calm_status run_model(calm_ctx *ctx, const work *w, calm_predictor *model, calm_arena *arena)
 {
-    calm_predictor *model = &w->set.models[m];
     calm_row_store *hidden;
     calm_batch batch;
-    calm_arena rows;
-    calm_arena_init(&rows);
-    calm_status status = calm_batch_forward(ctx, model->subject->model, &model->rope, &model->head, &w->windows, 0,
-                                            w->windows.n, model->subject->override, model->subject->user, &rows,
-                                            &batch);
-    if (status == CALM_OK)
-        status = gather(ctx, w, &batch, arena, &hidden);
-    calm_arena_clear(&rows);
-    CALM_TRY(status);
+    CALM_SCOPED_ARENA(rows);
+    CALM_TRY(calm_batch_forward(ctx, model->subject->model, &model->rope, &model->head, &w->windows, 0, w->windows.n,
+                                model->subject->override, model->subject->user, &rows, &batch));
+    CALM_TRY(gather(ctx, w, &batch, arena, &hidden));
     model->hidden = hidden;
-    return CALM_NEW(ctx, arena, model->rows, w->n_predicted);
+    return CALM_OK;
 }
 
 /* Log-probabilities of the batch's choices by model m. */
@@ -187,7 +173,8 @@ static calm_status run_batch(calm_ctx *ctx, work *w, calm_arena *arena, calm_tic
 {
     const size_t n = w->set.n;
     for (size_t m = 0; m < n; m++) {
-        CALM_TRY(run_model(ctx, w, m, arena));
+        CALM_TRY(run_model(ctx, w, &w->set.models[m], arena));
+        CALM_TRY(CALM_NEW(ctx, arena, w->set.models[m].rows, w->n_predicted));
         if (tick)
             tick(tick_user, w->done * n + w->windows.n * (m + 1), w->out->n_choices * n);
     }
@@ -195,24 +182,6 @@ static calm_status run_batch(calm_ctx *ctx, work *w, calm_arena *arena, calm_tic
     for (size_t m = 0; m < n; m++)
         CALM_TRY(add_batch(ctx, w, m, m + 1 < n ? &w->out->reference : &w->out->model));
     w->done += w->windows.n;
-    return CALM_OK;
-}
-
-static calm_status run_all(calm_ctx *ctx, work *w, calm_tick_fn *tick, void *tick_user)
-{
-    while (w->done < w->out->n_choices) {
-        calm_arena arena;
-        calm_arena_init(&arena);
-        calm_status status = new_batch(ctx, w, &arena);
-        if (status == CALM_OK)
-            status = fill_batch(ctx, w);
-        if (status == CALM_OK && w->windows.n == 0)
-            status = changed(ctx, &w->source);
-        if (status == CALM_OK)
-            status = run_batch(ctx, w, &arena, tick, tick_user);
-        calm_arena_clear(&arena);
-        CALM_TRY(status);
-    }
     return CALM_OK;
 }
 
@@ -284,18 +253,24 @@ static calm_status answer(calm_ctx *ctx, const calm_subject *reference, const ca
                           calm_tick_fn *tick, void *tick_user)
 {
     const calm_subject models[2] = {reference ? *reference : *subject, *subject};
-    calm_arena tables, *caller = ctx->out;
-    calm_arena_init(&tables);
-    ctx->out = &tables;
-    calm_status status = calm_predictors_open(ctx, NULL, models, reference ? 2 : 1, w->out->longest, &w->set);
-    if (status == CALM_OK) {
-        const calm_config *config = calm_model_config(models[0].model);
-        w->capacity = calm_size_max(calm_evaluation_rows(config), w->out->longest);
-        status = run_all(ctx, w, tick, tick_user);
+    CALM_SCOPED_ARENA(tables);
+    CALM_SCOPED_OUT(ctx, &tables);
+    CALM_TRY(calm_predictors_open(ctx, NULL, models, reference ? 2 : 1, w->out->longest, &w->set));
+    w->capacity = calm_size_max(calm_evaluation_rows(calm_model_config(models[0].model)), w->out->longest);
+    while (w->done < w->out->n_choices) {
+        CALM_SCOPED_ARENA(arena);
+        CALM_TRY(new_batch(ctx, w, &arena));
+        CALM_TRY(fill_batch(ctx, w));
+        if (w->windows.n == 0)
+            return changed(ctx, &w->source);
+        CALM_TRY(run_batch(ctx, w, &arena, tick, tick_user));
     }
-    ctx->out = caller;
-    calm_arena_clear(&tables);
-    return status;
+    return CALM_OK;
+}
+
+static void work_close(work *w)
+{
+    source_close(&w->source);
 }
 
 calm_status calm_tasks_evaluate(calm_ctx *ctx, const char *path, const calm_tokenizer *tokenizer,
@@ -303,19 +278,12 @@ calm_status calm_tasks_evaluate(calm_ctx *ctx, const char *path, const calm_toke
                                 const calm_subject *subject, calm_tick_fn *tick, void *tick_user,
                                 calm_tasks_result *out)
 {
-    work w = {.out = out};
+    CALM_SCOPED(work, work_close) w = {.out = out};
     *out = (calm_tasks_result){.same = NAN, .same_norm = NAN};
-    calm_status status = source_open(ctx, path, tokenizer, options, &w.source);
-    if (status == CALM_OK)
-        status = survey(ctx, &w.source, out);
-    source_close(&w.source);
-    CALM_TRY(status);
+    CALM_TRY(survey(ctx, path, tokenizer, options, out));
     CALM_TRY(new_result(ctx, reference != NULL, out));
-    status = source_open(ctx, path, tokenizer, options, &w.source);
-    if (status == CALM_OK)
-        status = answer(ctx, reference, subject, &w, tick, tick_user);
-    source_close(&w.source);
-    CALM_TRY(status);
+    CALM_TRY(calm_task_reader_open(ctx, tokenizer, path, options, &w.source.reader));
+    CALM_TRY(answer(ctx, reference, subject, &w, tick, tick_user));
     judge(out, &out->model);
     if (reference) {
         judge(out, &out->reference);

@@ -95,22 +95,16 @@ static void attend_block(const heads *a, size_t head, size_t t0, size_t rows)
         calm_vec_scale(d, 1.0f / a->sums[r], context + r * width);
 }
 
-/* Query rows whose scores are held at once. */
-static size_t query_rows(size_t n_tokens)
-{
-    return n_tokens < QUERY_ROWS ? n_tokens : QUERY_ROWS;
-}
-
 /* context [T, h d] from q, k and v. */
 static calm_status attend(calm_ctx *ctx, heads *a)
 {
-    const size_t n_tokens = a->span->n_tokens, block_rows = query_rows(n_tokens);
+    const size_t n_tokens = a->span->n_tokens, block_rows = calm_size_min(n_tokens, QUERY_ROWS);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->scores, block_rows * n_tokens));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->sums, block_rows));
     /* Heads one after the other: windows are what runs in parallel. */
     for (size_t head = 0; head < a->config->n_heads; head++)
         for (size_t t0 = 0; t0 < n_tokens; t0 += QUERY_ROWS)
-            attend_block(a, head, t0, n_tokens - t0 < QUERY_ROWS ? n_tokens - t0 : QUERY_ROWS);
+            attend_block(a, head, t0, calm_size_min(n_tokens - t0, QUERY_ROWS));
     return CALM_OK;
 }
 
@@ -162,7 +156,7 @@ size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_to
     /* The prepared input of q, k and v is gone before scores are made; that of o comes on top of all. */
     const size_t first = prepared ? calm_weight_apply_scratch_bytes(config->hidden, n_tokens) : 0;
     const size_t last = prepared ? calm_weight_apply_scratch_bytes(q_width, n_tokens) : 0;
-    const size_t context = CALM_BYTES(float, n_tokens * q_width), rows = query_rows(n_tokens);
+    const size_t context = CALM_BYTES(float, n_tokens * q_width), rows = calm_size_min(n_tokens, QUERY_ROWS);
     return projected + calm_size_max(first, calm_rope_scratch_bytes(config, n_tokens) + context +
                                                 CALM_BYTES(float, rows * n_tokens) + CALM_BYTES(float, rows) + last);
 }
@@ -172,7 +166,7 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
 {
     const calm_config *config = block->config;
     const size_t n = span->n_tokens, width = config->n_heads * config->head_dim;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     heads a = {.config = config, .span = span, .window = config->window[block->index]};
     calm_observation seen = {CALM_HOOK_QKV_IN, CALM_NO_EXPERT, span->window, h, n, config->hidden, NULL};
     CALM_TRY(calm_observe(observer, ctx, &seen));
@@ -187,7 +181,5 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
     seen.x = a.context;
     seen.width = width;
     CALM_TRY(calm_observe(observer, ctx, &seen));
-    CALM_TRY(calm_weight_apply(ctx, &block->weight[CALM_ROLE_O], a.context, n, out));
-    calm_arena_rewind(ctx->scratch, mark);
-    return CALM_OK;
+    return calm_weight_apply(ctx, &block->weight[CALM_ROLE_O], a.context, n, out);
 }

@@ -98,13 +98,12 @@ calm_status calm_batch_assign(calm_ctx *ctx, const calm_batch *from, const calm_
     /* Window by window: both may be files, and a copy of all rows would not fit. */
     for (size_t i = 0; i < to->n; i++) {
         const size_t row = calm_batch_row(to, i), n = calm_batch_tokens(to, i);
-        calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_SCOPED_SCRATCH(ctx);
         float *x, *y;
         CALM_TRY(calm_row_store_get(ctx, &from->hidden, row, n, &x));
         CALM_TRY(calm_row_store_get(ctx, &to->hidden, row, n, &y));
         memcpy(y, x, n * to->width * sizeof *x);
         CALM_TRY(calm_row_store_put(ctx, &to->hidden, row, n, y));
-        calm_arena_rewind(ctx->scratch, mark);
     }
     return CALM_OK;
 }

@@ -35,7 +35,7 @@ static calm_status project_up(calm_ctx *ctx, const calm_weight *weight, const fl
         CALM_TRY(calm_weight_apply(ctx, gate, h, n, *a));
         return calm_weight_apply(ctx, up, h, n, *b);
     }
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, both, n * 2 * inner));
     CALM_TRY(calm_weight_apply(ctx, fused, h, n, both));
     /* Rows of the fused product are [gate | up]; the activation kernels want each of them contiguous. */
@@ -43,7 +43,6 @@ static calm_status project_up(calm_ctx *ctx, const calm_weight *weight, const fl
         memcpy(*a + t * inner, both + t * 2 * inner, inner * sizeof **a);
         memcpy(*b + t * inner, both + t * 2 * inner + inner, inner * sizeof **b);
     }
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
 
@@ -70,7 +69,7 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
                          const calm_observation *seen)
 {
     const size_t inner = weight[CALM_ROLE_DOWN].in;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     float *a, *b;
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE_UP_IN, h, n, config->hidden));
     CALM_TRY(project_up(ctx, weight, h, n, &a, &b));
@@ -84,9 +83,7 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
             calm_vec_mul(n * inner, b, a);
     }
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_DOWN_IN, a, n, inner));
-    CALM_TRY(calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], a, n, out));
-    calm_arena_rewind(ctx->scratch, mark);
-    return CALM_OK;
+    return calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], a, n, out);
 }
 
 /* ---- sublayers ---- */
@@ -137,7 +134,7 @@ calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
 {
     const size_t n = span->n_tokens * block->config->hidden;
     const calm_norm *in = &block->norm[sublayer][CALM_NORM_IN];
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     /* Without an IN norm f reads x itself; x is written only after f is done. */
     float *h = x, *out;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out, n));
@@ -146,9 +143,7 @@ calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
         calm_norm_rows(in, x, span->n_tokens, h);
     }
     CALM_TRY(sublayer_function(ctx, block, sublayer, rope, h, span, out, observer));
-    CALM_TRY(calm_block_add(ctx, block, sublayer, out, x, span, observer));
-    calm_arena_rewind(ctx->scratch, mark);
-    return CALM_OK;
+    return calm_block_add(ctx, block, sublayer, out, x, span, observer);
 }
 
 size_t calm_block_sublayer_scratch_bytes(const calm_config *config, calm_sublayer sublayer, size_t n_tokens,

@@ -15,17 +15,14 @@ static calm_status unknown_architecture(calm_ctx *ctx, const char *path, const c
     size_t n;
     /* All class names in one line; the lists are joined by '|'. */
     const calm_arch *const *all = calm_architectures(&n);
-    calm_text known;
-    calm_text_init(&known);
+    CALM_SCOPED_TEXT(known);
     for (size_t i = 0; i < n; i++)
         calm_text_printf(&known, "%s%s", i ? "|" : "", all[i]->classes);
     for (char *at = known.data; at && (at = strchr(at, '|'));)
         *at = ' ';
-    calm_status status = calm_fail(ctx, CALM_EUNSUPPORTED, "%s: architecture %s is not known; calm knows %s", path,
-                                   class_name ? class_name : model_type ? model_type : "(none named)",
-                                   known.data ? known.data : "none");
-    calm_text_clear(&known);
-    return status;
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: architecture %s is not known; calm knows %s", path,
+                     class_name ? class_name : model_type ? model_type : "(none named)",
+                     known.data ? known.data : "none");
 }
 
 calm_status calm_config_size(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
@@ -224,9 +221,8 @@ static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json 
     for (size_t i = 0; i < config->n_blocks; i++)
         config->moe.sparse[i] = (i + 1) % (size_t)step == 0;
     const calm_json *dense = calm_json_get(root, "mlp_only_layers");
-    if (calm_json_typeof(dense) != CALM_JSON_NULL && calm_json_typeof(dense) != CALM_JSON_ARRAY)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"mlp_only_layers\": expected an array, found %s", path,
-                         calm_json_type_name(calm_json_typeof(dense)));
+    if (calm_json_typeof(dense) != CALM_JSON_NULL)
+        CALM_TRY(calm_json_expect(ctx, dense, CALM_JSON_ARRAY, "%s: \"mlp_only_layers\"", path));
     for (size_t i = 0; i < calm_json_size(dense); i++) {
         const int64_t block = calm_json_int(calm_json_at(dense, i), -1);
         if (block < 0)

@@ -76,14 +76,10 @@ calm_status calm_config_check_keys(calm_ctx *ctx, const char *path, const calm_j
 {
     const char *key;
     const calm_json *value;
-    for (void *iter = NULL; calm_json_next(root, &iter, &key, &value);) {
-        if (is_known(arch, key, value) && is_usual(arch, key, value))
-            continue;
-        return calm_fail(
-            ctx, CALM_EUNSUPPORTED,
-            "%s: \"%s\" is not a setting that calm knows for %s; it may change what the model computes. If "
-            "it does not, take it out of config.json",
-            path, key, arch->name);
-    }
+    for (void *iter = NULL; calm_json_next(root, &iter, &key, &value);)
+        if (!is_known(arch, key, value) || !is_usual(arch, key, value))
+            return calm_fail(ctx, CALM_EUNSUPPORTED,
+                             "%s: \"%s\" is not a setting that calm knows for %s; it may change what the model "
+                             "computes. If it does not, take it out of config.json", path, key, arch->name);
     return CALM_OK;
 }

@@ -53,10 +53,9 @@ static calm_status find_kind(calm_ctx *ctx, const source *from, const calm_confi
             out->kind = old ? CALM_ROPE_LONGROPE : kinds[i].kind;
             return CALM_OK;
         }
-    return calm_fail(
-        ctx, CALM_EUNSUPPORTED,
-        "%s: rope_type \"%s\" is not supported; expected default, linear, dynamic, llama3, yarn or longrope",
-        from->path, name);
+    return calm_fail(ctx, CALM_EUNSUPPORTED,
+                     "%s: rope_type \"%s\" is not supported; expected default, linear, dynamic, llama3, yarn or "
+                     "longrope", from->path, name);
 }
 
 /* A number of the embedding's own object. */

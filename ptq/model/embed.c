@@ -10,7 +10,6 @@ static calm_status finish_encoder(calm_ctx *ctx, const calm_model *model, const 
     const calm_config *config = calm_model_config(model);
     const size_t width = config->hidden, sizes[2] = {config->max_positions, config->n_types};
     static const char *const tables[2] = {"position", "token_type"};
-    calm_arena *caller = ctx->out;
     calm_norm norm;
     float *row;
     char *name;
@@ -35,10 +34,8 @@ static calm_status finish_encoder(calm_ctx *ctx, const calm_model *model, const 
     }
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembeddings.LayerNorm", calm_model_prefix(model)));
     /* The norm is needed for this window alone, and workers have no ctx->out. */
-    ctx->out = ctx->scratch;
-    const calm_status status = calm_model_load_norm(ctx, model, name, width, &norm);
-    ctx->out = caller;
-    CALM_TRY(status);
+    CALM_SCOPED_OUT(ctx, ctx->scratch);
+    CALM_TRY(calm_model_load_norm(ctx, model, name, width, &norm));
     calm_norm_rows(&norm, out, span->n_tokens, out);
     return CALM_OK;
 }
@@ -49,7 +46,7 @@ calm_status calm_model_embed(calm_ctx *ctx, const calm_model *model, const uint3
     const calm_config *config = calm_model_config(model);
     const size_t width = config->hidden;
     const calm_tensor *table;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_model_table(ctx, model, false, &table));
     for (size_t t = 0; t < span->n_tokens; t++) {
         if (ids[t] >= config->vocab)
@@ -62,6 +59,5 @@ calm_status calm_model_embed(calm_ctx *ctx, const calm_model *model, const uint3
     if (config->arch->encoder)
         CALM_TRY(finish_encoder(ctx, model, types, span, out));
     calm_safetensors_release(calm_model_tensors(model), table);    /* each row touched brings its neighbours in */
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }

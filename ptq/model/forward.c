@@ -81,25 +81,24 @@ calm_status calm_batch_norm(calm_ctx *ctx, const calm_norm *norm, calm_batch *ba
     return norm->w ? calm_parallel_for(ctx, batch->n, norm_window, &task) : CALM_OK;
 }
 
+calm_status calm_batch_load_block(calm_ctx *ctx, const calm_model *model, const calm_rope *rope, size_t index,
+                                  calm_override_fn *override, void *user, calm_batch *batch)
+{
+    calm_block block;
+    CALM_SCOPED_ARENA(arena);
+    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_TRY(calm_model_load_block(ctx, model, index, &block));
+    if (override)
+        CALM_TRY(override(user, ctx, index, &block));
+    return calm_batch_block(ctx, &block, rope, batch, NULL);
+}
+
 calm_status calm_batch_forward(calm_ctx *ctx, const calm_model *model, const calm_rope *rope, const calm_head *head,
                                const calm_windows *windows, size_t first, size_t n, calm_override_fn *override,
                                void *user, calm_arena *arena, calm_batch *out)
 {
     CALM_TRY(calm_batch_embed(ctx, model, windows, first, n, arena, NULL, out));
-    /* One block at a time: the arena is cleared before the next is loaded. */
-    calm_arena *caller = ctx->out, block_arena;
-    calm_arena_init(&block_arena);
-    ctx->out = &block_arena;
-    calm_status status = CALM_OK;
-    for (size_t i = 0; i < calm_model_config(model)->n_blocks && status == CALM_OK; i++) {
-        calm_block block;
-        status = calm_model_load_block(ctx, model, i, &block);
-        if (status == CALM_OK && override)
-            status = override(user, ctx, i, &block);
-        if (status == CALM_OK)
-            status = calm_batch_block(ctx, &block, rope, out, NULL);
-        calm_arena_clear(&block_arena);
-    }
-    ctx->out = caller;
-    return status == CALM_OK ? calm_batch_norm(ctx, &head->norm, out) : status;
+    for (size_t i = 0; i < calm_model_config(model)->n_blocks; i++)
+        CALM_TRY(calm_batch_load_block(ctx, model, rope, i, override, user, out));
+    return calm_batch_norm(ctx, &head->norm, out);
 }

@@ -29,6 +29,10 @@ calm_status calm_batch_norm(calm_ctx *ctx, const calm_norm *norm, calm_batch *ba
 /* Changes a float block before it runs: puts quantized weights in place of some. */
 typedef calm_status calm_override_fn(void *user, calm_ctx *ctx, size_t index, calm_block *block);
 
+/* Load one block into an arena of its own, let `override` (NULL: none) change it, and run it in place. */
+calm_status calm_batch_load_block(calm_ctx *ctx, const calm_model *model, const calm_rope *rope, size_t index,
+                                  calm_override_fn *override, void *user, calm_batch *batch);
+
 /* Embed, run all blocks (each loaded, overridden by `override` unless NULL, run, released) and apply the final norm.
  * Rows are in `arena`. */
 calm_status calm_batch_forward(calm_ctx *ctx, const calm_model *model, const calm_rope *rope, const calm_head *head,

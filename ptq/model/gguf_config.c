@@ -20,7 +20,7 @@ static void complain(builder *b, const char *key, const char *text)
 {
     if (b->report)
         b->report(b->user, key, text);
-    else if (b->status == CALM_OK)
+    else
         b->status = calm_fail(b->ctx, CALM_EFORMAT, "%s: key %s: %s", calm_gguf_path(b->list->file), key, text);
 }
 
@@ -117,13 +117,10 @@ static void add_rope(builder *b, int64_t context)
         set_number(b->config, "rope_local_base_freq", take_number(b, "rope.freq_base_swa", 10000));
     /* The factors were computed from settings that cannot be derived from them. */
     if (!b->report && (has_tensor(b, "rope_freqs.weight") || calm_gguf_is(type, "longrope")))
-        b->status = b->status != CALM_OK
-                        ? b->status
-                        : calm_fail(b->ctx, CALM_EUNSUPPORTED,
-                                    "%s: rotary embeddings have factors of their own "
-                                    "(rope_freqs.weight), which config.json cannot be told from the file; bring the "
-                                    "float model's config.json",
-                                    calm_gguf_path(b->list->file));
+        b->status = calm_fail(b->ctx, CALM_EUNSUPPORTED,
+                              "%s: rotary embeddings have factors of their own (rope_freqs.weight), which config.json "
+                              "cannot be told from the file; bring the float model's config.json",
+                              calm_gguf_path(b->list->file));
     if (!calm_gguf_is(type, "linear") && !calm_gguf_is(type, "yarn"))
         return;
     calm_json *scaling = calm_json_new_object();

@@ -385,14 +385,13 @@ static calm_status vector_to_f32(calm_ctx *ctx, const calm_gguf_list *list, cons
 {
     /* Norm weights: llama.cpp multiplies by them as they are, so its files hold 1 + w. */
     const float added = entry->spot.plus_one ? 1 : 0;
-    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     float *row;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, entry->stored->dims[0]));
-    const calm_status status = calm_gguf_to_f32(ctx, list->file, entry->stored, 0, 1, row);
-    for (size_t i = 0; status == CALM_OK && i < n; i++)
+    CALM_TRY(calm_gguf_to_f32(ctx, list->file, entry->stored, 0, 1, row));
+    for (size_t i = 0; i < n; i++)
         out[i] = row[entry->head_dim ? permute_row(first + i, entry->head_dim) : first + i] - added;
-    calm_arena_rewind(ctx->scratch, mark);
-    return status;
+    return CALM_OK;
 }
 
 calm_status calm_gguf_entry_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry,

@@ -51,7 +51,7 @@ calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_he
     *out = (calm_head){.hidden = config->hidden, .vocab = config->vocab, .set = calm_model_tensors(model),
                        .logit_cap = config->logit_cap, .activation = config->activation,
                        .norm = {.width = config->hidden}};
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     if (config->arch->names->final_norm) {
         char *module;
         CALM_TRY(
@@ -62,7 +62,6 @@ calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_he
         CALM_TRY(load_encoder(ctx, model, out));
     else
         CALM_TRY(calm_model_table(ctx, model, !config->tied, &out->table));
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
 
@@ -90,7 +89,7 @@ size_t calm_head_tile_bytes(const calm_head *head)
 
 calm_status calm_head_prepare(calm_ctx *ctx, const calm_head *head, float *x, size_t n)
 {
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     float *y;
     if (!head->transform.w)
         return CALM_OK;
@@ -99,7 +98,6 @@ calm_status calm_head_prepare(calm_ctx *ctx, const calm_head *head, float *x, si
     calm_activate(head->activation, n * head->hidden, y);
     /* Back into x, which the table then multiplies. */
     calm_norm_rows(&head->transform_norm, y, n, x);
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
 
@@ -128,12 +126,11 @@ void calm_head_multiply(const calm_head *head, const float *w, const float *x, s
 calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const float *x, size_t n, size_t first,
                                   size_t count, float *logits, size_t stride)
 {
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     float *w;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, w, count * head->hidden));
     CALM_TRY(calm_head_read_tile(ctx, head, first, count, w));
     calm_head_multiply(head, w, x, n, first, count, logits, stride);
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
 

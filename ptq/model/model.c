@@ -41,9 +41,12 @@ static calm_status block_module(calm_ctx *ctx, const calm_model *model, size_t i
 
 /* ---- opening ---- */
 
-static calm_status need_matrix(calm_ctx *ctx, const calm_model *model, const char *name, size_t rows, size_t cols,
-                               const calm_tensor **out)
+/* PREFIX MODULE.weight, a matrix of floats. */
+static calm_status need_matrix(calm_ctx *ctx, const calm_model *model, const char *prefix, const char *module,
+                               size_t rows, size_t cols, const calm_tensor **out)
 {
+    char *name;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", prefix, module));
     return calm_safetensors_need_floats(ctx, model->tensors, name, 2, (const size_t[2]){rows, cols}, out);
 }
 
@@ -51,12 +54,8 @@ calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, 
 {
     const calm_config *config = &model->config;
     const calm_names *names = config->arch->names;
-    char *name;
-    if (head)
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", names->head));
-    else
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", model->prefix, names->embed));
-    return need_matrix(ctx, model, name, config->vocab, config->hidden, out);
+    return need_matrix(ctx, model, head ? "" : model->prefix, head ? names->head : names->embed, config->vocab,
+                       config->hidden, out);
 }
 
 /* One linear: find its scheme and check its tensors; with `w` also read it; with `weight` say how it quantizes
@@ -66,7 +65,6 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
 {
     bool quantized = false;
     calm_qformat_scheme scheme;
-    char *name;
     const calm_tensor *tensor;
     if (model->stored)
         CALM_TRY(calm_qformat_find(ctx, model->stored, model->tensors, module, &quantized, &scheme));
@@ -80,8 +78,7 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
     if (quantized)
         return w ? calm_qformat_load(ctx, model->stored, model->tensors, module, &scheme, out, in, w)
                  : calm_qformat_check(ctx, model->stored, model->tensors, module, &scheme, out, in);
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", module));
-    CALM_TRY(need_matrix(ctx, model, name, out, in, &tensor));
+    CALM_TRY(need_matrix(ctx, model, "", module, out, in, &tensor));
     if (!w)
         return CALM_OK;
     CALM_TRY(calm_tensor_to_f32(ctx, tensor, w));
@@ -173,14 +170,13 @@ static calm_status read_router(calm_ctx *ctx, const calm_model *model, size_t in
     const char *const modules[2] = {names->moe.router, config->moe.shared_inner ? names->moe.shared_gate : NULL};
     for (int i = 0; i < 2; i++) {
         const calm_tensor *tensor;
-        char *module, *name;
+        char *module;
         float *w;
         /* A family without a shared expert, or whose shared expert has no gate. */
         if (!modules[i])
             continue;
         CALM_TRY(block_module(ctx, model, index, modules[i], &module));
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", module));
-        CALM_TRY(need_matrix(ctx, model, name, rows[i], config->hidden, &tensor));
+        CALM_TRY(need_matrix(ctx, model, "", module, rows[i], config->hidden, &tensor));
         if (!moe)
             continue;
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, tensor->n_elements));
@@ -195,11 +191,10 @@ static calm_status check_linears(calm_ctx *ctx, const calm_model *model)
 {
     for (size_t i = 0; i < model->layout.n_linears; i++) {
         const calm_linear_ref *linear = &model->layout.linears[i];
-        calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(read_linear(ctx, model, linear->module, linear->out, linear->in, NULL, NULL));
         if (linear->bias)
             CALM_TRY(read_part(ctx, model, linear->module, "bias", linear->out, NULL));
-        calm_arena_rewind(ctx->scratch, mark);
     }
     return CALM_OK;
 }
@@ -210,10 +205,10 @@ static calm_status check_encoder(calm_ctx *ctx, const calm_model *model)
     const calm_config *config = &model->config;
     const calm_tensor *tensor;
     char *name;
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembeddings.position_embeddings.weight", model->prefix));
-    CALM_TRY(need_matrix(ctx, model, name, config->max_positions, config->hidden, &tensor));
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembeddings.token_type_embeddings.weight", model->prefix));
-    CALM_TRY(need_matrix(ctx, model, name, config->n_types, config->hidden, &tensor));
+    CALM_TRY(need_matrix(ctx, model, model->prefix, "embeddings.position_embeddings", config->max_positions,
+                         config->hidden, &tensor));
+    CALM_TRY(need_matrix(ctx, model, model->prefix, "embeddings.token_type_embeddings", config->n_types,
+                         config->hidden, &tensor));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembeddings.LayerNorm", model->prefix));
     return calm_model_load_norm(ctx, model, name, config->hidden, NULL);
 }
@@ -309,21 +304,17 @@ calm_status calm_model_open(calm_ctx *ctx, const char *dir, calm_model **out)
 {
     CALM_ENTER(ctx, dir && out);
     *out = NULL;
-    calm_model *model = calloc(1, sizeof *model);
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_SCOPED_MODEL(model);
+    model = calloc(1, sizeof *model);
     if (!model)
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", dir);
-    /* Readers of parts put their results into ctx->out: for the time of opening that is the model. */
-    calm_arena *caller = ctx->out;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    ctx->out = &model->arena;    /* what the config owns lives as long as the model */
-    calm_status status = open_parts(ctx, model, dir);
-    ctx->out = caller;
-    calm_arena_rewind(ctx->scratch, mark);
-    if (status == CALM_OK)
-        *out = model;
-    else
-        calm_model_close(model);
-    return status;
+    /* Readers of parts put their results into ctx->out: what the config owns lives as long as the model. */
+    CALM_SCOPED_OUT(ctx, &model->arena);
+    CALM_TRY(open_parts(ctx, model, dir));
+    *out = model;
+    model = NULL;
+    return CALM_OK;
 }
 
 void calm_model_close(calm_model *model)
@@ -531,19 +522,16 @@ size_t calm_model_load_sublayer_bytes(const calm_model *model, size_t index, cal
 calm_status calm_model_load_sublayer(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
                                      calm_block *out)
 {
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     begin_block(model, index, out);
-    CALM_TRY(load_sublayer(ctx, model, index, sublayer, out));
-    calm_arena_rewind(ctx->scratch, mark);
-    return CALM_OK;
+    return load_sublayer(ctx, model, index, sublayer, out);
 }
 
 calm_status calm_model_load_block(calm_ctx *ctx, const calm_model *model, size_t index, calm_block *out)
 {
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     begin_block(model, index, out);
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         CALM_TRY(load_sublayer(ctx, model, index, s, out));
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }

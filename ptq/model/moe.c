@@ -19,7 +19,7 @@ void calm_router_logits(const calm_block *block, const float *h, size_t n, float
 calm_status calm_router_choose(calm_ctx *ctx, const calm_block *block, const float *logits, size_t n, calm_route *out)
 {
     const calm_moe_config *moe = &block->config->moe;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     float *p;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, p, moe->n_experts));
     for (size_t t = 0; t < n; t++) {
@@ -42,7 +42,6 @@ calm_status calm_router_choose(calm_ctx *ctx, const calm_block *block, const flo
         for (size_t k = 0; moe->norm_top_k && k < moe->top_k; k++)
             out[t * moe->top_k + k].weight /= chosen;
     }
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
 
@@ -160,11 +159,10 @@ static calm_status gather(calm_ctx *ctx, const wave *w, const uint32_t *tokens, 
 {
     const size_t width = w->block->config->hidden;
     for (size_t i = 0; i < n; i++) {
-        calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_SCOPED_SCRATCH(ctx);
         float *x;
         CALM_TRY(calm_row_store_get(ctx, &w->batch->hidden, tokens[i], 1, &x));
         calm_norm_rows(&w->block->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN], x, 1, h + i * width);
-        calm_arena_rewind(ctx->scratch, mark);
     }
     return CALM_OK;
 }
@@ -180,14 +178,13 @@ static calm_status run_rows(calm_ctx *ctx, const wave *w, size_t expert, const c
         const uint32_t *tokens = w->routing->token + begin + at;
         calm_observation seen = {
             .hook = CALM_HOOK_MLP_OUT, .expert = (long)expert, .n_rows = n, .width = width, .rows = tokens};
-        calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_SCOPED_SCRATCH(ctx);
         float *h;
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, n * width));
         CALM_TRY(gather(ctx, w, tokens, n, h));
         CALM_TRY(calm_mlp_run(ctx, w->block->config, weight, h, n, out + at * width, w->observer, &seen));
         seen.x = out + at * width;
         CALM_TRY(calm_observe(w->observer, ctx, &seen));
-        calm_arena_rewind(ctx->scratch, mark);
     }
     return CALM_OK;
 }
@@ -198,18 +195,13 @@ static calm_status run_expert(calm_ctx *ctx, size_t index, void *user)
     const wave *w = user;
     const size_t expert = w->first + index;
     calm_weight weight[CALM_N_ROLES] = {{0}};
-    calm_arena arena, *caller = ctx->out;
     if (w->routing->begin[expert + 1] == w->routing->begin[expert])
         return CALM_OK;    /* no token was routed to it */
-    calm_arena_init(&arena);
     /* The loader writes to ctx->out: an arena of this task, so that the weights go when the expert is done. */
-    ctx->out = &arena;
-    calm_status status = w->block->moe.load(w->block->moe.user, ctx, w->block->index, expert, weight);
-    ctx->out = caller;
-    if (status == CALM_OK)
-        status = run_rows(ctx, w, expert, weight, w->outputs[index]);
-    calm_arena_clear(&arena);
-    return status;
+    CALM_SCOPED_ARENA(arena);
+    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_TRY(w->block->moe.load(w->block->moe.user, ctx, w->block->index, expert, weight));
+    return run_rows(ctx, w, expert, weight, w->outputs[index]);
 }
 
 /* Add the outputs of the wave to the sum, for the tokens of one window. */
@@ -250,16 +242,14 @@ calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_
     /* Outputs are kept for the whole wave and added afterwards: adding while experts run would order the sum by which
      * of them ends first. */
     wave w = {block, batch, routing, observer, sum, first, n, NULL};
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.outputs, n));
     for (size_t i = 0; i < n; i++) {
         const size_t tokens = routing->begin[first + i + 1] - routing->begin[first + i];
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, w.outputs[i], tokens * block->config->hidden));
     }
     CALM_TRY(calm_parallel_for(ctx, n, run_expert, &w));
-    CALM_TRY(calm_parallel_for(ctx, batch->n, add_window, &w));
-    calm_arena_rewind(ctx->scratch, mark);
-    return CALM_OK;
+    return calm_parallel_for(ctx, batch->n, add_window, &w);
 }
 
 size_t calm_moe_most_tokens(const calm_moe_config *moe, size_t rows)
@@ -384,25 +374,15 @@ size_t calm_moe_run_scratch_bytes(const calm_config *config, size_t n_windows, s
 calm_status calm_moe_run(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer)
 {
     const size_t n_experts = block->config->moe.n_experts;
-    calm_arena arena, *caller = ctx->out;
     calm_routing routing;
-    /* Closing must be harmless also when the sum was never opened. */
-    calm_moe_sum sum = {.rows.file = -1};
-    calm_arena_init(&arena);
-    ctx->out = &arena;
-    calm_status status = calm_moe_route(ctx, block, batch, observer, &routing);
-    if (status == CALM_OK)
-        status = calm_moe_begin(ctx, batch, &arena, &sum);
-    for (size_t first = 0; first < n_experts && status == CALM_OK;) {
-        const size_t n = calm_moe_wave(block, &routing, first, CALM_MOE_WAVE_BYTES);
-        status = calm_moe_experts(ctx, block, batch, &routing, first, n, observer, &sum);
-        first += n;
+    CALM_SCOPED_ARENA(arena);
+    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_MOE_SUM(sum);
+    CALM_TRY(calm_moe_route(ctx, block, batch, observer, &routing));
+    CALM_TRY(calm_moe_begin(ctx, batch, &arena, &sum));
+    for (size_t first = 0, n; first < n_experts; first += n) {
+        n = calm_moe_wave(block, &routing, first, CALM_MOE_WAVE_BYTES);
+        CALM_TRY(calm_moe_experts(ctx, block, batch, &routing, first, n, observer, &sum));
     }
-    if (status == CALM_OK)
-        status = calm_moe_end(ctx, block, batch, observer, &sum);
-    /* Closed already unless a step before calm_moe_end failed. */
-    calm_row_store_close(&sum.rows);
-    ctx->out = caller;
-    calm_arena_clear(&arena);
-    return status;
+    return calm_moe_end(ctx, block, batch, observer, &sum);
 }

@@ -42,6 +42,13 @@ typedef struct calm_moe_sum {
     calm_row_store rows;        /* [rows, D] */
 } calm_moe_sum;
 
+/* For scopes: a sum that is not begun, and closed at their end. */
+#define CALM_SCOPED_MOE_SUM(name) CALM_SCOPED(calm_moe_sum, calm_moe_sum_release) name = {.rows.file = -1}
+static inline void calm_moe_sum_release(calm_moe_sum *sum)
+{
+    calm_row_store_close(&sum->rows);
+}
+
 /* Zeroed; where the batch's hidden rows are (memory or file). */
 calm_status calm_moe_begin(calm_ctx *ctx, const calm_batch *batch, calm_arena *arena, calm_moe_sum *out);
 

@@ -1,6 +1,7 @@
 /* Quantized checkpoints: the registry of formats, and what they share. */
 #include "ptq/model/qformat.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +10,8 @@
 
 struct calm_qformat_reader {
     const calm_qformat *format;
-    calm_arena arena;    /* of what the format read */
-    void *self;
+    calm_arena arena;     /* of what the format read */
+    max_align_t self[];   /* its own structure       */
 };
 
 #define CALM_QFORMAT(name) extern const calm_qformat calm_qformat_##name;
@@ -81,11 +82,10 @@ calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const 
     for (const calm_qformat_suffix *at = format->suffixes; at->suffix && codes->dtype != CALM_I8; at++) {
         if (at->part != CALM_QFORMAT_SHAPE && at->part != CALM_QFORMAT_INDEX)
             continue;
-        calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, at->suffix));
         const calm_tensor *tensor = calm_safetensors_find(set, name);
         const size_t stated = tensor ? stated_columns(tensor, at->part, *out) : 0;
-        calm_arena_rewind(ctx->scratch, mark);
         if (stated && stated < (size_t)CALM_SIZE_LIMIT &&
             calm_pack_words(stated, scheme->bits) == calm_pack_words(*in, scheme->bits))
             *in = stated;
@@ -103,11 +103,8 @@ static calm_status unknown(calm_ctx *ctx, const char *path, const calm_json *con
     /* Only MLX writes "quantization", and its detect() has found neither group_size nor bits there. */
     if (calm_json_typeof(entry) == CALM_JSON_NULL)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"quantization\" without group_size and bits, as MLX has", path);
-    return calm_fail(
-        ctx, CALM_EUNSUPPORTED,
-        "%s: quantization_config.quant_method \"%.64s\": calm reads compressed-tensors, gptq, awq and MLX's own "
-        "entry",
-        path, method);
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.quant_method \"%.64s\": calm reads "
+                                             "compressed-tensors, gptq, awq and MLX's own entry", path, method);
 }
 
 /* The member of config.json that describes the format. */
@@ -138,15 +135,11 @@ calm_status calm_qformat_open(calm_ctx *ctx, const char *path, const calm_json *
     if (!format)
         return unknown(ctx, path, config);
     /* On the heap: the reader is closed with the model, whenever that is, and owns regexes beside its arena. */
-    calm_qformat_reader *reader = calloc(1, sizeof *reader);
-    void *self = calloc(1, format->bytes);
-    if (!reader || !self) {
-        free(reader);
-        free(self);
+    calm_qformat_reader *reader = calloc(1, sizeof *reader + format->bytes);
+    if (!reader)
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
-    }
-    *reader = (calm_qformat_reader){.format = format, .self = self};
-    const calm_status status = format->read(ctx, path, entry_of(format, config), &reader->arena, self);
+    reader->format = format;
+    const calm_status status = format->read(ctx, path, entry_of(format, config), &reader->arena, reader->self);
     if (status == CALM_OK)
         *out = reader;
     else
@@ -161,7 +154,6 @@ void calm_qformat_close(calm_qformat_reader *reader)
     if (reader->format->release)
         reader->format->release(reader->self);
     calm_arena_clear(&reader->arena);
-    free(reader->self);
     free(reader);
 }
 
@@ -317,11 +309,10 @@ calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, 
                               const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in, float *w)
 {
     calm_qformat_values values;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(unpack(ctx, reader, set, module, scheme, out, in, &values));
     for (size_t row = 0; row < out; row++)
         (values.group_of ? row_by_index : row_in_runs)(&values, row, w + row * in);
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
 
@@ -362,7 +353,7 @@ calm_status calm_qformat_codes(calm_ctx *ctx, const calm_tensor *tensor, calm_qf
                                bool transposed, size_t rows, size_t cols, uint8_t *out)
 {
     const size_t stored_rows = transposed ? cols : rows, stored_cols = transposed ? rows : cols;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     uint32_t *words;
     uint8_t *codes = out;
     CALM_TRY(calm_qformat_words(ctx, tensor, &words));
@@ -376,7 +367,6 @@ calm_status calm_qformat_codes(calm_ctx *ctx, const calm_tensor *tensor, calm_qf
         calm_unpack_awq(words, tensor->n_elements, codes);
     if (transposed)
         transpose(codes, rows, cols, out);
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
 

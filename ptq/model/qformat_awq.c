@@ -22,10 +22,8 @@ static calm_status read_floats(calm_ctx *ctx, const char *path, const calm_json 
     for (size_t i = 0; i < calm_json_size(list); i++) {
         const char *name = calm_json_string(calm_json_at(list, i), NULL);
         if (!name || !*name)
-            return calm_fail(ctx, CALM_EFORMAT,
-                             "%s: quantization_config.modules_to_not_convert: a name that is no string, "
-                             "or empty",
-                             path);
+            return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config.modules_to_not_convert: a name that is no "
+                                                "string, or empty", path);
         CALM_TRY(calm_strf(ctx, arena, &out->floats[out->n_floats++], "%s", name));
     }
     return CALM_OK;
@@ -52,9 +50,7 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *entry,
                          path, version);
     if (!zero_point)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "%s: quantization_config.zero_point is false: AWQ weights with zeros are "
-                         "read",
-                         path);
+                         "%s: quantization_config.zero_point is false: AWQ weights with zeros are read", path);
     return read_floats(ctx, path, calm_json_get(entry, "modules_to_not_convert"), arena, out);
 }
 

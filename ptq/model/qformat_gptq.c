@@ -93,10 +93,8 @@ static calm_status read_only(calm_ctx *ctx, const char *path, const calm_json *l
         for (size_t k = 0; k < (nested ? calm_json_size(item) : 1); k++) {
             const char *name = calm_json_string(nested ? calm_json_at(item, k) : item, NULL);
             if (!name)
-                return calm_fail(ctx, CALM_EFORMAT,
-                                 "%s: quantization_config.modules_in_block_to_quantize: a name that is "
-                                 "not a string",
-                                 path);
+                return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config.modules_in_block_to_quantize: a name that "
+                                                    "is not a string", path);
             CALM_TRY(calm_strf(ctx, arena, &out->only[out->n_only++], "%s", name));
         }
     }
@@ -111,9 +109,8 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *entry,
     CALM_TRY(calm_json_need_string(ctx, path, entry, "pack_dtype", "int32", &dtype));
     if (strcmp(format, "gptq") != 0 && strcmp(format, "gptq_v2") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "%s: quantization_config.checkpoint_format \"%.64s\": gptq and gptq_v2 are "
-                         "read",
-                         path, format);
+                         "%s: quantization_config.checkpoint_format \"%.64s\": gptq and gptq_v2 are read", path,
+                         format);
     if (strcmp(dtype, "int32") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.pack_dtype \"%.64s\": int32 is read", path,
                          dtype);

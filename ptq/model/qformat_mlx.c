@@ -108,7 +108,7 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     const module_entry *found = find_entry(from, module);
     char *shared, *name;
     size_t expert;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(stack(ctx, module, &shared, &expert));
     /* An entry of the stack holds for all of its experts. */
     if (!found && shared)
@@ -120,7 +120,6 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.scales", i ? shared : module));
         *quantized = calm_safetensors_find(set, name) != NULL;
     }
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ptq/base/scope.h"
 #include "ptq/quant/grid.h"
 #include "ptq/tensor/linalg.h"
 
@@ -36,13 +37,12 @@ size_t calm_weight_apply_scratch_bytes(size_t in, size_t n_tokens)
 
 calm_status calm_weight_apply(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y)
 {
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(prepare_input(ctx, weight, x, n_tokens, &x));
     /* The product adds to the bias (beta = 1), so y is written once. */
     for (size_t t = 0; weight->bias && t < n_tokens; t++)
         memcpy(y + t * weight->out, weight->bias, weight->out * sizeof *y);
     calm_sgemm_nt(n_tokens, weight->out, weight->in, 1.0f, x, weight->in, weight->w, weight->in,
                   weight->bias ? 1.0f : 0.0f, y, weight->out);
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }

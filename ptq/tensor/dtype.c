@@ -96,8 +96,7 @@ CALM_VECTORIZE static void widen_bf16(const unsigned char *in, size_t n, float *
     for (size_t i = 0; i < n; i++) {
         uint16_t bits;
         memcpy(&bits, in + 2 * i, sizeof bits);
-        uint32_t wide = (uint32_t)bits << 16;
-        memcpy(out + i, &wide, sizeof wide);
+        out[i] = calm_bf16_to_f32(bits);
     }
 }
 
@@ -152,11 +151,8 @@ calm_status calm_from_f32(calm_ctx *ctx, calm_dtype dtype, const float *in, size
 CALM_VECTORIZE static bool any_nonfinite(const float *x, size_t n)
 {
     uint32_t bad = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, x + i, sizeof bits);
-        bad |= (bits & 0x7f800000u) == 0x7f800000u;
-    }
+    for (size_t i = 0; i < n; i++)
+        bad |= (to_bits(x[i]) & 0x7f800000u) == 0x7f800000u;
     return bad != 0;
 }
 

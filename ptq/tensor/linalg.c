@@ -32,46 +32,40 @@ const char *calm_linalg_release(void)
     return text;
 }
 
-void calm_sgemm_nt(size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda, const float *b, size_t ldb,
-                   float beta, float *c, size_t ldc)
+/* Parameters of a product C [m, n] = alpha op(A) op(B) + beta C, and what BLAS takes of them. */
+#define PRODUCT(real)                                                                                                  \
+    size_t m, size_t n, size_t k, real alpha, const real *a, size_t lda, const real *b, size_t ldb, real beta,         \
+        real *c, size_t ldc
+#define SIZES_AND_DATA (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc
+
+void calm_sgemm_nt(PRODUCT(float))
 {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb,
-                beta, c, (int)ldc);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, SIZES_AND_DATA);
 }
 
-void calm_sgemm_nn(size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda, const float *b, size_t ldb,
-                   float beta, float *c, size_t ldc)
+void calm_sgemm_nn(PRODUCT(float))
 {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb,
-                beta, c, (int)ldc);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, SIZES_AND_DATA);
 }
 
-void calm_sgemm_tn(size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda, const float *b, size_t ldb,
-                   float beta, float *c, size_t ldc)
+void calm_sgemm_tn(PRODUCT(float))
 {
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb,
-                beta, c, (int)ldc);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, SIZES_AND_DATA);
 }
 
-void calm_dgemm_nt(size_t m, size_t n, size_t k, double alpha, const double *a, size_t lda, const double *b,
-                   size_t ldb, double beta, double *c, size_t ldc)
+void calm_dgemm_nt(PRODUCT(double))
 {
-    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb,
-                beta, c, (int)ldc);
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, SIZES_AND_DATA);
 }
 
-void calm_dgemm_nn(size_t m, size_t n, size_t k, double alpha, const double *a, size_t lda, const double *b,
-                   size_t ldb, double beta, double *c, size_t ldc)
+void calm_dgemm_nn(PRODUCT(double))
 {
-    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb,
-                beta, c, (int)ldc);
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, SIZES_AND_DATA);
 }
 
-void calm_dgemm_tn(size_t m, size_t n, size_t k, double alpha, const double *a, size_t lda, const double *b,
-                   size_t ldb, double beta, double *c, size_t ldc)
+void calm_dgemm_tn(PRODUCT(double))
 {
-    cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb,
-                beta, c, (int)ldc);
+    cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, SIZES_AND_DATA);
 }
 
 void calm_ssyrk_t(size_t n, size_t k, float alpha, const float *a, size_t lda, float beta, float *c, size_t ldc)
