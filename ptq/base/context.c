@@ -126,3 +126,11 @@ calm_status calm_strf(calm_ctx *ctx, calm_arena *arena, char **out, const char *
     va_end(again);
     return status;
 }
+
+calm_status calm_copy_string(calm_ctx *ctx, calm_arena *arena, const char *text, const char **out)
+{
+    char *copy;
+    CALM_TRY(calm_strf(ctx, arena, &copy, "%s", text));
+    *out = copy;
+    return CALM_OK;
+}

@@ -73,4 +73,7 @@ calm_status calm_alloc_raw(calm_ctx *ctx, calm_arena *arena, void *out, size_t c
 calm_status calm_strf(calm_ctx *ctx, calm_arena *arena, char **out, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* Copy a string into the arena.  CALM_ENOMEM. */
+calm_status calm_copy_string(calm_ctx *ctx, calm_arena *arena, const char *text, const char **out);
+
 #endif

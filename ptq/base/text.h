@@ -35,6 +35,9 @@ calm_status calm_text_take(calm_ctx *ctx, calm_arena *arena, calm_text *text, ch
  * distance is above a third of the longer word, rounded up.  Of each word 63 bytes are read. */
 const char *calm_nearest(const char *word, const char *const *names, size_t n);
 
+/* Is `end` the end of `text`, or all of it? */
+bool calm_text_ends_with(const char *text, const char *end);
+
 /* Parse "2GB", "1.5GiB", "800M", at least 1 MB, into bytes; `key` is whose value it is, for the message.  CALM_EARG. */
 calm_status calm_size_parse(calm_ctx *ctx, const char *key, const char *text, size_t *out);
 
