@@ -18,7 +18,7 @@ typedef struct unigram {
     uint32_t unknown;       /* or CALM_NO_TOKEN: unknown characters are an error */
     uint32_t bytes[256];    /* ids of <0x00> ... <0xFF> */
     bool byte_fallback;     /* and all of `bytes` are there that are needed */
-    char *where;
+    const char *where;
 } unigram;
 
 /* The best path to a place: its sum, where its last token begins, and that token. */
@@ -174,7 +174,7 @@ calm_status calm_tokenizer_read_unigram(calm_ctx *ctx, calm_tokenizer *tok, cons
     int64_t unknown;
     unigram *self;
     CALM_TRY(CALM_NEW(ctx, &tok->arena, self, 1));
-    CALM_TRY(calm_strf(ctx, &tok->arena, &self->where, "%s", where));
+    CALM_TRY(calm_copy_string(ctx, &tok->arena, where, &self->where));
     tok->model = self;
     tok->encode = encode;
     CALM_TRY(read_pieces(ctx, tok, where, calm_json_get(json, "vocab"), self));
