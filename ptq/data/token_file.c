@@ -91,13 +91,11 @@ static calm_status read_text(calm_ctx *ctx, reader *r)
 {
     const calm_mapping *map = &r->texts.map;
     size_t n_lines = 1, n_numbers = 1;
-    char *path;
     for (size_t i = 0; i < map->bytes; i++) {
         n_lines += map->data[i] == '\n';
         n_numbers += map->data[i] == ',' || map->data[i] == '[';
     }
-    CALM_TRY(calm_strf(ctx, ctx->out, &path, "%s", r->out->path));
-    r->out->path = path;
+    CALM_TRY(calm_copy_string(ctx, ctx->out, r->out->path, &r->out->path));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, r->out->ids, n_numbers));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, r->out->mask, n_numbers));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, r->out->types, n_numbers));
@@ -113,9 +111,8 @@ calm_status calm_token_file_read(calm_ctx *ctx, const char *path, size_t vocab, 
 {
     *out = (calm_token_file){.path = path};
     reader r = {.out = out, .vocab = vocab};
-    calm_status status = calm_texts_open(ctx, path, FILE_MAX, &r.texts);
-    if (status == CALM_OK)
-        status = read_text(ctx, &r);
+    if (calm_texts_open(ctx, path, FILE_MAX, &r.texts) == CALM_OK)
+        read_text(ctx, &r);
     calm_texts_close(&r.texts);
-    return status;
+    return ctx->status;
 }
