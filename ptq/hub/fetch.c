@@ -143,7 +143,7 @@ calm_status calm_hub_get_metadata(calm_ctx *ctx, const calm_hub_session *s, calm
 typedef struct transfer {
     calm_hub_session *s;
     const calm_hub_file *file;
-    const char *what, *path;    /* for messages; of the partial file */
+    char *what, *path;          /* for messages; of the partial file */
     int fd;
     int64_t at;                 /* bytes that are in the file */
     int64_t counted;            /* of them, those in s->done_bytes */
@@ -295,27 +295,24 @@ static calm_status transfer_and_check(calm_ctx *ctx, transfer *t)
 static calm_status fetch_locked(calm_ctx *ctx, calm_hub_session *s, const calm_hub_file *file, const char *blob)
 {
     transfer t = {.s = s, .file = file, .fd = -1};
-    char *path, *what;
-    CALM_TRY(partial_path(ctx, s, file, &path));
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &what, "%s: %s", s->name->repo, file->name));
-    CALM_TRY(calm_make_parent(ctx, path));
-    t.path = path;
-    t.what = what;
+    CALM_TRY(partial_path(ctx, s, file, &t.path));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &t.what, "%s: %s", s->name->repo, file->name));
+    CALM_TRY(calm_make_parent(ctx, t.path));
     const int64_t partial = calm_hub_partial_bytes(ctx, s, file);
-    t.fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (partial ? 0 : O_TRUNC), 0666);
+    t.fd = open(t.path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (partial ? 0 : O_TRUNC), 0666);
     if (t.fd < 0)
-        return calm_fail_errno(ctx, errno, "%s: cannot open", path);
+        return calm_fail_errno(ctx, errno, "%s: cannot open", t.path);
     t.at = t.counted = partial;
     if (lseek(t.fd, partial, SEEK_SET) != partial)
-        calm_fail_errno(ctx, errno, "%s: cannot seek", path);
+        calm_fail_errno(ctx, errno, "%s: cannot seek", t.path);
     else
         transfer_and_check(ctx, &t);
-    if (close(t.fd) != 0 && ctx->status == CALM_OK)
-        calm_fail_errno(ctx, errno, "%s: cannot write", path);
-    if (ctx->status == CALM_OK && rename(path, blob) != 0)
+    if (close(t.fd) != 0)
+        calm_fail_errno(ctx, errno, "%s: cannot write", t.path);
+    if (ctx->status == CALM_OK && rename(t.path, blob) != 0)
         calm_fail_errno(ctx, errno, "%s: cannot rename to it", blob);
     if (ctx->status == CALM_EMISMATCH)
-        unlink(path);
+        unlink(t.path);
     return ctx->status;
 }
 
