@@ -22,14 +22,15 @@
 
 calm_status calm_fault_note(calm_ctx *ctx, calm_status status, const char *key, calm_faults *faults)
 {
-    char said[CALM_MESSAGE_MAX], *pointer, *message;
+    char said[CALM_MESSAGE_MAX], *pointer;
+    const char *message;
     if (status == CALM_OK || status == CALM_ENOMEM)
         return status;
     memcpy(said, ctx->message, sizeof said);
     calm_ctx_forgive(ctx);
     if (faults->n == CALM_DOCUMENT_FAULTS)
         return CALM_OK;
-    CALM_TRY(calm_strf(ctx, ctx->out, &message, "%s", said));
+    CALM_TRY(calm_copy_string(ctx, ctx->out, said, &message));
     CALM_TRY(calm_strf(ctx, ctx->out, &pointer, "%s%s", key ? "/" : "", key ? key : ""));
     for (char *at = pointer; *at; at++)
         *at = *at == '.' ? '/' : *at;
@@ -93,16 +94,15 @@ static calm_status resolve_algorithms(calm_ctx *ctx, const calm_recipe_spec *spe
 static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
 {
     char *path, *note, name[CALM_SCHEME_NAME_MAX], asked[CALM_SCHEME_NAME_MAX];
-    calm_json *json;
+    CALM_SCOPED_JSON(json);
     calm_config config;
     if (!quantizes_activations(recipe))
         return CALM_OK;
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, recipe->model.dir, "config.json"));
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &json));
-    const calm_status status = calm_config_read(ctx, path, json, &config);
-    calm_json_free(json);
-    if (status != CALM_OK || !config.arch->encoder)
-        return status;
+    CALM_TRY(calm_config_read(ctx, path, json, &config));
+    if (!config.arch->encoder)
+        return CALM_OK;
     for (size_t i = 0; i < recipe->n_schemes; i++) {
         if (!recipe->schemes[i].act_bits || recipe->act_range_explicit[i])
             continue;
@@ -125,10 +125,9 @@ static calm_status resolve_text(calm_ctx *ctx, const char *given, const char *bu
                                 const char **name)
 {
     char *text;
-    if (given) {
-        *path = *name = given;
+    *path = *name = given;
+    if (given)
         return CALM_OK;
-    }
     CALM_TRY(calm_strf(ctx, ctx->out, &text, "text/%s", bundled));
     CALM_TRY(calm_recipes_path(ctx, text, &text));
     *path = text;

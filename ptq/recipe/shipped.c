@@ -11,20 +11,11 @@
 #include "ptq/base/text.h"
 #include "ptq/recipe/model_names.h"
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Length of a shipped recipe's name, 0: the file is none. */
 static size_t shipped_length(const char *file)
 {
-    const size_t n = strlen(file);
-    if (n <= 5 || file[0] == '.' || strcmp(file + n - 5, ".json") != 0)
-        return 0;
-    const bool other = (n > 12 && strcmp(file + n - 12, ".schema.json") == 0) ||
-                       (n > 10 && strcmp(file + n - 10, ".lock.json") == 0);
-    return other ? 0 : n - 5;
+    const bool other = calm_text_ends_with(file, ".schema.json") || calm_text_ends_with(file, ".lock.json");
+    return file[0] != '.' && !other && calm_text_ends_with(file, ".json") ? strlen(file) - strlen(".json") : 0;
 }
 
 calm_status calm_recipe_file_shipped(calm_ctx *ctx, const char ***names, size_t *n)
@@ -50,7 +41,7 @@ calm_status calm_recipe_file_shipped(calm_ctx *ctx, const char ***names, size_t 
     }
     closedir(dir);
     if (status == CALM_OK)
-        qsort(*names, *n, sizeof **names, compare_names);
+        qsort(*names, *n, sizeof **names, calm_words_compare);
     return status;
 }
 
@@ -74,11 +65,9 @@ calm_status calm_recipe_file_find(calm_ctx *ctx, const char *word, char **path)
 
 calm_status calm_recipe_file_apply(calm_ctx *ctx, const char *word, calm_recipe_spec *spec)
 {
-    calm_json *document;
+    CALM_SCOPED_JSON(document);
     char *path;
     CALM_TRY(calm_recipe_file_find(ctx, word, &path));
     CALM_TRY(calm_document_read(ctx, path, &document));
-    const calm_status status = calm_spec_read(ctx, document, path, spec);
-    calm_json_free(document);
-    return status;
+    return calm_spec_read(ctx, document, path, spec);
 }

@@ -52,14 +52,13 @@ calm_status calm_recipe_entries(calm_ctx *ctx, const calm_recipe *recipe, calm_p
     for (size_t i = 0; i < recipe->n_pool; i++) {
         const calm_entry *from = &recipe->pool[i];
         calm_pool_entry *to = &(*out)[i];
-        char name[CALM_SCHEME_NAME_MAX], *copy;
+        char name[CALM_SCHEME_NAME_MAX];
         *to = (calm_pool_entry){.name = from->name, .algorithm = calm_algorithm_name(from->algorithm),
                                 .chain = calm_algorithm_canonical(from->algorithm), .scheme = from->scheme,
                                 .of_scheme = from->of_scheme,
                                 .smooths = calm_algorithm_caps(from->algorithm) & CALM_SETS_IN_SCALE};
         calm_scheme_name(&from->scheme, name);
-        CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", name));
-        to->scheme_name = copy;
+        CALM_TRY(calm_copy_string(ctx, ctx->out, name, &to->scheme_name));
     }
     return CALM_OK;
 }
