@@ -203,7 +203,7 @@ const char *calm_path_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-calm_status calm_path_join(calm_ctx *ctx, calm_arena *arena, char **out, const char *dir, const char *name)
+calm_status calm_path_join(calm_ctx *ctx, calm_arena *arena, calm_string_out out, const char *dir, const char *name)
 {
     size_t length = strlen(dir);
     return calm_strf(ctx, arena, out, "%s%s%s", dir, length && dir[length - 1] == '/' ? "" : "/", name);

@@ -63,7 +63,7 @@ calm_status calm_remove_tree(calm_ctx *ctx, const char *path);
 const char *calm_path_name(const char *path);
 
 /* dir + "/" + name in `arena`. */
-calm_status calm_path_join(calm_ctx *ctx, calm_arena *arena, char **out, const char *dir, const char *name);
+calm_status calm_path_join(calm_ctx *ctx, calm_arena *arena, calm_string_out out, const char *dir, const char *name);
 
 /* fsync a directory, so that a rename in it survives a power cut. */
 calm_status calm_sync_directory(calm_ctx *ctx, const char *path);

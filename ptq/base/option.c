@@ -109,7 +109,7 @@ static calm_status grow(calm_ctx *ctx, void *array, size_t n, size_t size)
 calm_status calm_words_add(calm_ctx *ctx, calm_words *words, const char *item)
 {
     CALM_TRY(grow(ctx, &words->of, words->n, sizeof *words->of));
-    CALM_TRY(calm_copy_string(ctx, ctx->out, item, &words->of[words->n]));
+    CALM_TRY(calm_strf(ctx, ctx->out, &words->of[words->n], "%s", item));
     words->n++;
     return CALM_OK;
 }
@@ -122,8 +122,8 @@ int calm_words_compare(const void *a, const void *b)
 calm_status calm_pairs_add(calm_ctx *ctx, calm_pairs *pairs, const char *key, const char *value)
 {
     CALM_TRY(grow(ctx, &pairs->of, pairs->n, sizeof *pairs->of));
-    CALM_TRY(calm_copy_string(ctx, ctx->out, key, &pairs->of[pairs->n].key));
-    CALM_TRY(calm_copy_string(ctx, ctx->out, value, &pairs->of[pairs->n].value));
+    CALM_TRY(calm_strf(ctx, ctx->out, &pairs->of[pairs->n].key, "%s", key));
+    CALM_TRY(calm_strf(ctx, ctx->out, &pairs->of[pairs->n].value, "%s", value));
     pairs->n++;
     return CALM_OK;
 }
@@ -238,7 +238,7 @@ static calm_status set_string(calm_ctx *ctx, const calm_option *option, void *fi
     if (option->max > 0 && (double)strlen(value) > option->max)
         return calm_fail(ctx, CALM_EARG, "%s: option %s: expected at most %.0f bytes", owner, option->name,
                          option->max);
-    return calm_copy_string(ctx, ctx->out, value, field);
+    return calm_strf(ctx, ctx->out, field, "%s", value);
 }
 
 /* ---- fields ---- */

@@ -81,17 +81,18 @@ void calm_text_number(calm_text *text, double value, int least)
     calm_text_printf(text, "%.*g", calm_digits_needed(value, least), value);
 }
 
-calm_status calm_text_take(calm_ctx *ctx, calm_arena *arena, calm_text *text, char **out, size_t *n)
+calm_status calm_text_take(calm_ctx *ctx, calm_arena *arena, calm_text *text, calm_string_out out, size_t *n)
 {
-    calm_status status = calm_text_check(ctx, text);
-    if (status == CALM_OK)
-        status = calm_alloc(ctx, arena, out, text->length + 1, 1, "a text");
-    if (status == CALM_OK && text->length)
-        memcpy(*out, text->data, text->length);
+    char *copy = NULL;
+    if (calm_text_check(ctx, text) == CALM_OK)
+        calm_alloc(ctx, arena, &copy, text->length + 1, 1, "a text");
+    if (copy && text->length)
+        memcpy(copy, text->data, text->length);
+    memcpy(out.text, &copy, sizeof copy);    /* of either type */
     if (n)
         *n = text->length;
     calm_text_clear(text);
-    return status;
+    return copy ? CALM_OK : ctx->status;
 }
 
 bool calm_text_ends_with(const char *text, const char *end)

@@ -27,9 +27,9 @@ int calm_digits_needed(double value, int least);
 /* CALM_ENOMEM when an append failed. */
 calm_status calm_text_check(calm_ctx *ctx, const calm_text *text);
 
-/* Move the text, with a NUL behind it, to `arena`; the text is cleared, also on failure.  n: its bytes, which may hold
- * zeros; may be NULL.  CALM_ENOMEM when an append has failed, or the copy does. */
-calm_status calm_text_take(calm_ctx *ctx, calm_arena *arena, calm_text *text, char **out, size_t *n);
+/* Move the text, with a NUL behind it, to `arena`; on failure *out is NULL.  The text is cleared, also on failure.
+ * n: its bytes, which may hold zeros; may be NULL.  CALM_ENOMEM when an append has failed, or the copy does. */
+calm_status calm_text_take(calm_ctx *ctx, calm_arena *arena, calm_text *text, calm_string_out out, size_t *n);
 
 /* The name in `names` [n] nearest to `word` by Levenshtein distance, of equally near ones the first; NULL when every
  * distance is above a third of the longer word, rounded up.  Of each word 63 bytes are read. */
