@@ -374,7 +374,7 @@ calm_status calm_gguf_open(calm_ctx *ctx, const char *path, calm_gguf **out)
     if (!file)
         return calm_fail(ctx, CALM_ENOMEM, "%s: no memory to open it", path);
     CALM_SCOPED_SCRATCH(ctx);
-    if (calm_copy_string(ctx, &file->arena, path, &file->path) == CALM_OK &&
+    if (calm_strf(ctx, &file->arena, &file->path, "%s", path) == CALM_OK &&
         calm_map_file(ctx, path, &file->map) == CALM_OK && read_all(ctx, file) == CALM_OK)
         *out = file;
     else

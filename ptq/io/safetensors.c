@@ -211,7 +211,7 @@ static calm_status open_shard(calm_ctx *ctx, calm_safetensors *set, size_t index
             continue;
         calm_tensor *tensor = &grown[*n];
         *tensor = (calm_tensor){.shard = index};
-        CALM_TRY(calm_copy_string(ctx, &set->arena, name, &tensor->name));
+        CALM_TRY(calm_strf(ctx, &set->arena, &tensor->name, "%s", name));
         CALM_TRY(survive(ctx, set, tensor->name, read_entry(ctx, set, file, data_begin, entry, tensor), &bad));
         *n += !bad;
         whole &= !bad;
