@@ -117,7 +117,7 @@ calm_status calm_tokenizer_open(calm_ctx *ctx, const char *path, calm_tokenizer 
     tok = calloc(1, sizeof *tok);
     if (!tok)
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
-    CALM_TRY(calm_copy_string(ctx, &tok->arena, path, &tok->path));
+    CALM_TRY(calm_strf(ctx, &tok->arena, &tok->path, "%s", path));
     CALM_TRY(calm_json_read(ctx, path, FILE_MAX, &json));
     CALM_TRY(read_file(ctx, tok, json));
     *out = tok;

@@ -11,7 +11,6 @@ static calm_status run_byte_level(calm_ctx *ctx, const calm_token_part *self, ca
 {
     calm_bytes all = {0};
     CALM_SCOPED_TEXT(repaired);
-    char *text;
     (void)self;
     for (size_t i = 0; i < *n; i++) {
         CALM_TRY(calm_bytes_reserve(ctx, &all, pieces[i].n));
@@ -24,9 +23,7 @@ static calm_status run_byte_level(calm_ctx *ctx, const calm_token_part *self, ca
     if (calm_utf8_invalid_at(pieces[0].text, pieces[0].n) == pieces[0].n)
         return CALM_OK;
     calm_utf8_repair(pieces[0].text, pieces[0].n, &repaired);
-    CALM_TRY(calm_text_take(ctx, ctx->scratch, &repaired, &text, &pieces[0].n));
-    pieces[0].text = text;
-    return CALM_OK;
+    return calm_text_take(ctx, ctx->scratch, &repaired, &pieces[0].text, &pieces[0].n);
 }
 
 static int hex_digit(char c)
