@@ -22,9 +22,7 @@ static calm_status read_number(calm_ctx *ctx, const reader *r, const char *key, 
 {
     const calm_json *value = calm_json_at(list, i);
     *out = calm_json_int(value, -1);
-    if (calm_json_typeof(value) != CALM_JSON_INT)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %s[%zu]: expected a whole number, found %s", r->texts.where, key, i,
-                         calm_json_type_name(calm_json_typeof(value)));
+    CALM_TRY(calm_json_expect(ctx, value, CALM_JSON_INT, "%s: %s[%zu]", r->texts.where, key, i));
     if (*out < 0 || *out >= limit)
         return calm_fail(ctx, CALM_EFORMAT, "%s: %s[%zu]: expected 0 to %lld, found %lld", r->texts.where, key, i,
                          (long long)limit - 1, (long long)*out);
@@ -95,7 +93,7 @@ static calm_status read_text(calm_ctx *ctx, reader *r)
         n_lines += map->data[i] == '\n';
         n_numbers += map->data[i] == ',' || map->data[i] == '[';
     }
-    CALM_TRY(calm_copy_string(ctx, ctx->out, r->out->path, &r->out->path));
+    CALM_TRY(calm_strf(ctx, ctx->out, &r->out->path, "%s", r->out->path));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, r->out->ids, n_numbers));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, r->out->mask, n_numbers));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, r->out->types, n_numbers));
