@@ -15,17 +15,18 @@
 
 #define REF_MAX ((size_t)1024)
 
-calm_status calm_hub_repo_dir(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name, char **out)
+calm_status calm_hub_repo_dir(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name,
+                              calm_string_out out)
 {
     return calm_path_join(ctx, ctx->out, out, settings->cache, name->folder);
 }
 
-calm_status calm_hub_snapshot_dir(calm_ctx *ctx, const char *repo_dir, const char *commit, char **out)
+calm_status calm_hub_snapshot_dir(calm_ctx *ctx, const char *repo_dir, const char *commit, calm_string_out out)
 {
     return calm_strf(ctx, ctx->out, out, "%s/snapshots/%s", repo_dir, commit);
 }
 
-calm_status calm_hub_blob_path(calm_ctx *ctx, const char *repo_dir, const char *etag, char **out)
+calm_status calm_hub_blob_path(calm_ctx *ctx, const char *repo_dir, const char *etag, calm_string_out out)
 {
     return calm_strf(ctx, ctx->out, out, "%s/blobs/%s", repo_dir, etag);
 }
@@ -170,7 +171,7 @@ static calm_status add_file(calm_ctx *ctx, const char *snapshot, const char *nam
     if (bytes < 0 || *n == max)
         return CALM_OK;
     files[*n] = (calm_hub_file){.bytes = bytes};
-    return calm_copy_string(ctx, ctx->out, name, &files[(*n)++].name);
+    return calm_strf(ctx, ctx->out, &files[(*n)++].name, "%s", name);
 }
 
 calm_status calm_hub_snapshot_files(calm_ctx *ctx, const char *snapshot, calm_hub_file **out, size_t *n)

@@ -84,7 +84,7 @@ calm_status calm_hub_get_text(calm_ctx *ctx, const calm_hub_session *s, const ch
 
 /* ---- addresses and paths ---- */
 
-static calm_status file_url(calm_ctx *ctx, const calm_hub_session *s, const char *name, char **out)
+static calm_status file_url(calm_ctx *ctx, const calm_hub_session *s, const char *name, const char **out)
 {
     char *quoted;
     CALM_TRY(calm_hub_quote(ctx, name, true, &quoted));
@@ -118,11 +118,10 @@ calm_status calm_hub_get_metadata(calm_ctx *ctx, const calm_hub_session *s, calm
 {
     calm_http_request request = {.head = true};
     calm_http_reply reply;
-    char *url, *what;
+    char *what;
     int attempt = 0;
-    CALM_TRY(file_url(ctx, s, file->name, &url));
+    CALM_TRY(file_url(ctx, s, file->name, &request.url));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &what, "%s: %s", s->name->repo, file->name));
-    request.url = url;
     do {
         CALM_TRY(calm_http_ask(ctx, s->http, &request, &reply));
         if (reply.end == CALM_HTTP_ANSWERED && (reply.code == 200 || reply.code / 100 == 3)) {
@@ -225,12 +224,10 @@ static calm_status transfer_bytes(calm_ctx *ctx, transfer *t)
 {
     calm_http_request request = {.sink = receive, .user = t};
     calm_http_reply reply;
-    char *url;
     int attempt = 0;
     int64_t best = t->at;
     bool emptied = false, whole = t->file->bytes >= 0 && t->at == t->file->bytes;
-    CALM_TRY(file_url(ctx, t->s, t->file->name, &url));
-    request.url = url;
+    CALM_TRY(file_url(ctx, t->s, t->file->name, &request.url));
     while (!whole) {
         request.from = (uint64_t)t->at;
         t->began = false;

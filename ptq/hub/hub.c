@@ -22,7 +22,7 @@ static calm_status list_missing(calm_ctx *ctx, const char *repo_dir, const char 
     CALM_SCOPED_TEXT(text);
     *out = NULL;
     CALM_TRY(calm_hub_missing(ctx, repo_dir, commit, tokenizer, &text));
-    return text.length ? calm_copy_string(ctx, ctx->out, text.data, out) : CALM_OK;
+    return text.length ? calm_strf(ctx, ctx->out, out, "%s", text.data) : CALM_OK;
 }
 
 calm_status calm_hub_find(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name,
@@ -175,7 +175,6 @@ static int64_t bytes_to_come(calm_ctx *ctx, const calm_hub_session *s, const wan
 
 static calm_status report(calm_ctx *ctx, const calm_hub_session *s, const wanted *w, calm_hub_snapshot *out)
 {
-    char *path;
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->files, w->n));
     for (size_t i = 0; i < w->n; i++) {
         out->files[i] = *w->files[i];
@@ -184,8 +183,7 @@ static calm_status report(calm_ctx *ctx, const calm_hub_session *s, const wanted
     calm_hub_files_sort(out->files, w->n);
     out->n_files = w->n;
     memcpy(out->commit, s->commit, CALM_HUB_COMMIT);
-    CALM_TRY(calm_hub_snapshot_dir(ctx, s->repo_dir, s->commit, &path));
-    out->path = path;
+    CALM_TRY(calm_hub_snapshot_dir(ctx, s->repo_dir, s->commit, &out->path));
     CALM_TRY(list_missing(ctx, s->repo_dir, s->commit, true, &out->missing));
     out->usable = true;
     return CALM_OK;
@@ -235,14 +233,12 @@ calm_status calm_hub_pull(calm_ctx *ctx, const calm_hub_settings *settings, cons
                           calm_tick_fn *tick, void *tick_user, calm_hub_snapshot *out)
 {
     calm_hub_session s = {.settings = settings, .name = name, .tick_user = tick_user};
-    char *repo_dir;
     if (settings->offline) {
         CALM_TRY(calm_hub_find(ctx, settings, name, out));
         return calm_hub_check_offline(ctx, settings, out);
     }
     *out = (calm_hub_snapshot){.repo = name->repo, .revision = name->revision};
-    CALM_TRY(calm_hub_repo_dir(ctx, settings, name, &repo_dir));
-    s.repo_dir = repo_dir;
+    CALM_TRY(calm_hub_repo_dir(ctx, settings, name, &s.repo_dir));
     if (calm_http_open(ctx, settings, &s.http) == CALM_OK)
         pull(ctx, &s, tick, out);
     calm_http_close(s.http);

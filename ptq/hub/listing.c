@@ -21,7 +21,7 @@ static calm_status take_name(calm_ctx *ctx, const char *where, const calm_json *
         return calm_fail(ctx, CALM_EFORMAT,
                          "%s: the file name \"%.120s\" %s; refused, since it could leave the cache's folder", where,
                          name, fault);
-    return calm_copy_string(ctx, ctx->out, name, out);
+    return calm_strf(ctx, ctx->out, out, "%s", name);
 }
 
 static bool is_hex(const char *text, size_t n)
@@ -33,14 +33,13 @@ static bool is_hex(const char *text, size_t n)
  * leave all but the name out. */
 static calm_status take_file(calm_ctx *ctx, const char *where, const calm_json *entry, calm_hub_file *out)
 {
-    static const int64_t none = -1;
     const calm_json *lfs = calm_json_get(entry, "lfs");
     const bool is_lfs = calm_json_typeof(lfs) == CALM_JSON_OBJECT;
     const char *etag;
     CALM_TRY(take_name(ctx, where, calm_json_get(entry, "rfilename"), &out->name));
     entry = is_lfs ? lfs : entry;
     CALM_TRY(calm_json_need_string(ctx, where, entry, is_lfs ? "sha256" : "blobId", "", &etag));
-    CALM_TRY(calm_json_need_int(ctx, where, entry, "size", &none, -1, FILE_BYTES_MAX, &out->bytes));
+    CALM_TRY(calm_json_need_int(ctx, where, entry, "size", &(int64_t){-1}, -1, FILE_BYTES_MAX, &out->bytes));
     if (etag[0] && !is_hex(etag, is_lfs ? 64 : 40))
         return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %s \"%.80s\" is no %s", where, out->name,
                          is_lfs ? "lfs.sha256" : "blobId", etag, is_lfs ? "SHA-256" : "SHA-1");

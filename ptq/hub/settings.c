@@ -81,7 +81,7 @@ static calm_status expand(calm_ctx *ctx, const char *path, const char **out)
         else
             calm_text_append(&text, path++, 1);
     CALM_TRY(calm_text_check(ctx, &text));
-    return calm_copy_string(ctx, ctx->out, text.data ? text.data : "", out);
+    return calm_strf(ctx, ctx->out, out, "%s", text.data ? text.data : "");
 }
 
 /* The path that a variable has, else dir/name, expanded. */
