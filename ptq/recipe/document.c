@@ -192,7 +192,7 @@ static calm_status read_string(calm_ctx *ctx, const calm_json *value, const char
 {
     *out = NULL;
     return calm_json_typeof(value) == CALM_JSON_STRING
-               ? calm_copy_string(ctx, ctx->out, calm_json_string(value, ""), out) : CALM_OK;
+               ? calm_strf(ctx, ctx->out, out, "%s", calm_json_string(value, "")) : CALM_OK;
 }
 
 /* Put a checked value into the option's field. */
@@ -268,7 +268,6 @@ static calm_status read_model(calm_ctx *ctx, const reading *r)
     const calm_json *digests = calm_json_get(model, "digests"), *digest;
     calm_demanded *demanded = &r->spec->demanded;
     const char *name, *revision, *file;
-    char *text;
     CALM_TRY(read_string(ctx, object ? calm_json_get(model, "name") : model, &name));
     CALM_TRY(read_string(ctx, calm_json_get(model, "revision"), &revision));
     /* Revision and digests are of the document's model, so they go with its name. */
@@ -279,14 +278,13 @@ static calm_status read_model(calm_ctx *ctx, const reading *r)
         if (calm_is_path(name) || strchr(name, '@'))
             return calm_fail(ctx, CALM_EARG, "%s: `model.revision`: \"%s\" is not a name on the hub without revision",
                              r->path, name);
-        CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s@%s", name, revision));
-        r->spec->model = text;
+        CALM_TRY(calm_strf(ctx, ctx->out, &r->spec->model, "%s@%s", name, revision));
     }
     const size_t n = calm_json_size(digests);
     CALM_TRY(CALM_NEW(ctx, ctx->out, demanded->files, n + 1));
     CALM_TRY(CALM_NEW(ctx, ctx->out, demanded->sha256, n + 1));
     for (void *iter = NULL; calm_json_next(digests, &iter, &file, &digest); demanded->n_files++) {
-        CALM_TRY(calm_copy_string(ctx, ctx->out, file, &demanded->files[demanded->n_files]));
+        CALM_TRY(calm_strf(ctx, ctx->out, &demanded->files[demanded->n_files], "%s", file));
         CALM_TRY(read_string(ctx, digest, &demanded->sha256[demanded->n_files]));
     }
     return CALM_OK;
@@ -323,7 +321,7 @@ static calm_status print_json(calm_ctx *ctx, const calm_json *json, const char *
     CALM_SCOPED_TEXT(text);
     *out = NULL;
     CALM_TRY(calm_json_write(ctx, json, 0, &text));
-    return calm_copy_string(ctx, ctx->out, text.data, out);
+    return calm_strf(ctx, ctx->out, out, "%s", text.data);
 }
 
 calm_status calm_spec_read(calm_ctx *ctx, const calm_json *document, const char *path, calm_recipe_spec *spec)

@@ -165,7 +165,7 @@ static void fill_shape(const calm_shape *shape, calm_json *out)
 
 calm_json *calm_document_schema(void)
 {
-    static const char words[] = "What `calm quantize --recipe FILE` is asked to do. docs/recipes.md explains every key.";
+    const char *words = "What `calm quantize --recipe FILE` is asked to do. docs/recipes.md explains every key.";
     calm_json *root = CALM_OBJECT(CALM_KV("$schema", "https://json-schema.org/draft/2020-12/schema"),
                                   CALM_KV("$id", "https://calm/recipes/recipe.schema.json"),
                                   CALM_KV("title", "calm recipe"), CALM_KV("description", words),

@@ -20,7 +20,7 @@ static const char *home(void)
     return access(CALM_SOURCE_DIR "/recipes", R_OK) == 0 ? CALM_SOURCE_DIR : CALM_DATA_DIR;
 }
 
-calm_status calm_recipes_path(calm_ctx *ctx, const char *name, char **out)
+calm_status calm_recipes_path(calm_ctx *ctx, const char *name, calm_string_out out)
 {
     return calm_strf(ctx, ctx->out, out, "%s/recipes/%s", home(), name);
 }
@@ -33,7 +33,7 @@ static calm_status take_text(calm_ctx *ctx, const char *where, const calm_json *
 {
     const char *text;
     CALM_TRY(calm_json_need_string(ctx, where, entry, key, "", &text));
-    return text[0] ? calm_copy_string(ctx, ctx->out, text, out) : CALM_OK;
+    return text[0] ? calm_strf(ctx, ctx->out, out, "%s", text) : CALM_OK;
 }
 
 /* {"qwen": {"path": "models/qwen-demo", "note": "..."}, "minilm": {"repo": "ORG/NAME"}} */
@@ -45,7 +45,7 @@ static calm_status take_aliases(calm_ctx *ctx, const char *where, const calm_jso
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, calm_json_size(root)));
     for (void *iter = NULL; calm_json_next(root, &iter, &name, &entry);) {
         calm_alias *alias = &(*out)[(*n)++];
-        CALM_TRY(calm_copy_string(ctx, ctx->out, name, &alias->name));
+        CALM_TRY(calm_strf(ctx, ctx->out, &alias->name, "%s", name));
         CALM_TRY(take_text(ctx, where, entry, "path", &alias->path));
         CALM_TRY(take_text(ctx, where, entry, "repo", &alias->repo));
         CALM_TRY(take_text(ctx, where, entry, "note", &alias->note));
@@ -103,10 +103,7 @@ bool calm_is_path(const char *word)
 
 static calm_status hub_name(calm_ctx *ctx, const calm_alias *alias, const char *word, const char **out)
 {
-    char *copy;
-    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s%s", alias->repo, word + strcspn(word, "@")));
-    *out = copy;
-    return CALM_OK;
+    return calm_strf(ctx, ctx->out, out, "%s%s", alias->repo, word + strcspn(word, "@"));
 }
 
 calm_status calm_model_hub_name(calm_ctx *ctx, const char *word, const char **out)
@@ -127,7 +124,6 @@ static calm_status from_hub(calm_ctx *ctx, const char *word, calm_tick_fn *tick,
     calm_hub_settings settings;
     calm_hub_name name;
     calm_hub_snapshot snapshot;
-    char *note;
     CALM_TRY(calm_hub_settings_read(ctx, &settings));
     CALM_TRY(calm_hub_name_parse(ctx, word, &name));
     CALM_TRY(calm_hub_find(ctx, &settings, &name, &snapshot));
@@ -137,11 +133,9 @@ static calm_status from_hub(calm_ctx *ctx, const char *word, calm_tick_fn *tick,
         calm_log(ctx, CALM_LOG_INFO, "%s@%s: asking %s", name.repo, name.revision, settings.endpoint);
         CALM_TRY(calm_hub_pull(ctx, &settings, &name, tick, user, &snapshot));
     }
-    if (snapshot.missing) {
-        CALM_TRY(calm_strf(ctx, ctx->out, &note, "%s: the cache has no %s, and HF_HUB_OFFLINE is set", name.repo,
+    if (snapshot.missing)
+        CALM_TRY(calm_strf(ctx, ctx->out, &out->note, "%s: the cache has no %s, and HF_HUB_OFFLINE is set", name.repo,
                            snapshot.missing));
-        out->note = note;
-    }
     return calm_strf(ctx, ctx->out, &out->dir, "%s", snapshot.path);
 }
 

@@ -30,7 +30,7 @@ calm_status calm_fault_note(calm_ctx *ctx, calm_status status, const char *key, 
     calm_ctx_forgive(ctx);
     if (faults->n == CALM_DOCUMENT_FAULTS)
         return CALM_OK;
-    CALM_TRY(calm_copy_string(ctx, ctx->out, said, &message));
+    CALM_TRY(calm_strf(ctx, ctx->out, &message, "%s", said));
     CALM_TRY(calm_strf(ctx, ctx->out, &pointer, "%s%s", key ? "/" : "", key ? key : ""));
     for (char *at = pointer; *at; at++)
         *at = *at == '.' ? '/' : *at;
@@ -93,7 +93,7 @@ static calm_status resolve_algorithms(calm_ctx *ctx, const calm_recipe_spec *spe
  * that the name leaves open is the asymmetric one (docs/method.md section 1). */
 static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
 {
-    char *path, *note, name[CALM_SCHEME_NAME_MAX], asked[CALM_SCHEME_NAME_MAX];
+    char *path, name[CALM_SCHEME_NAME_MAX], asked[CALM_SCHEME_NAME_MAX];
     CALM_SCOPED_JSON(json);
     calm_config config;
     if (!quantizes_activations(recipe))
@@ -109,11 +109,9 @@ static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
         calm_scheme_name(&recipe->schemes[i], asked);
         recipe->schemes[i].act_asymmetric = true;
         calm_scheme_name(&recipe->schemes[i], name);
-        CALM_TRY(calm_strf(ctx, ctx->out, &note,
-                           "an encoder: `schemes` %s stands for %s, activations with a zero point; "
-                           "%s_symact is the one without",
-                           asked, name, asked));
-        recipe->scheme_note = note;
+        CALM_TRY(calm_strf(ctx, ctx->out, &recipe->scheme_note,
+                           "an encoder: `schemes` %s stands for %s, activations with a zero point; %s_symact is the "
+                           "one without", asked, name, asked));
     }
     return CALM_OK;
 }
@@ -129,11 +127,8 @@ static calm_status resolve_text(calm_ctx *ctx, const char *given, const char *bu
     if (given)
         return CALM_OK;
     CALM_TRY(calm_strf(ctx, ctx->out, &text, "text/%s", bundled));
-    CALM_TRY(calm_recipes_path(ctx, text, &text));
-    *path = text;
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, CALM_BUNDLED "%s", bundled));
-    *name = text;
-    return CALM_OK;
+    CALM_TRY(calm_recipes_path(ctx, text, path));
+    return calm_strf(ctx, ctx->out, name, CALM_BUNDLED "%s", bundled);
 }
 
 calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
@@ -318,16 +313,14 @@ static const char *base_name(const char *name)
 
 static calm_status resolve_output(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
-    char scheme[CALM_SCHEME_NAME_MAX], *output;
+    char scheme[CALM_SCHEME_NAME_MAX];
     recipe->output = spec->output;
     if (recipe->output)
         return CALM_OK;
     calm_scheme_name(&recipe->schemes[0], scheme);
     if (recipe->n_budgets)
         snprintf(scheme, sizeof scheme, "%g-bits", recipe->budgets[0]);
-    CALM_TRY(calm_strf(ctx, ctx->out, &output, "calm-out/%s-%s", base_name(spec->model), scheme));
-    recipe->output = output;
-    return CALM_OK;
+    return calm_strf(ctx, ctx->out, &recipe->output, "calm-out/%s-%s", base_name(spec->model), scheme);
 }
 
 /* ---- all of it ---- */

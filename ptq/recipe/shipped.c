@@ -20,7 +20,7 @@ static size_t shipped_length(const char *file)
 
 calm_status calm_recipe_file_shipped(calm_ctx *ctx, const char ***names, size_t *n)
 {
-    char *folder, *name;
+    char *folder;
     size_t room = 0;
     calm_status status = CALM_OK;
     CALM_TRY(calm_recipes_path(ctx, "", &folder));
@@ -34,10 +34,8 @@ calm_status calm_recipe_file_shipped(calm_ctx *ctx, const char ***names, size_t 
     status = CALM_NEW(ctx, ctx->out, *names, room + 1);
     for (struct dirent *entry; status == CALM_OK && *n < room && (entry = readdir(dir));) {
         const size_t length = shipped_length(entry->d_name);
-        if (!length)
-            continue;
-        status = calm_strf(ctx, ctx->out, &name, "%.*s", (int)length, entry->d_name);
-        (*names)[(*n)++] = name;
+        if (length)
+            status = calm_strf(ctx, ctx->out, &(*names)[(*n)++], "%.*s", (int)length, entry->d_name);
     }
     closedir(dir);
     if (status == CALM_OK)

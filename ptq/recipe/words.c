@@ -23,9 +23,7 @@ calm_status calm_word_parse(calm_ctx *ctx, const char *text, calm_word *out)
         calm_ctx_forgive(ctx);
         return CALM_OK;
     }
-    CALM_TRY(calm_strf(ctx, ctx->out, &chain, "%s%s", calm_algorithm_canonical(algorithm), scheme ? scheme : ""));
-    out->means = chain;
-    return CALM_OK;
+    return calm_strf(ctx, ctx->out, &out->means, "%s%s", calm_algorithm_canonical(algorithm), scheme ? scheme : "");
 }
 
 calm_status calm_words_parse(calm_ctx *ctx, const calm_words *words, calm_word *out, size_t *n)
@@ -58,7 +56,7 @@ calm_status calm_recipe_entries(calm_ctx *ctx, const calm_recipe *recipe, calm_p
                                 .of_scheme = from->of_scheme,
                                 .smooths = calm_algorithm_caps(from->algorithm) & CALM_SETS_IN_SCALE};
         calm_scheme_name(&from->scheme, name);
-        CALM_TRY(calm_copy_string(ctx, ctx->out, name, &to->scheme_name));
+        CALM_TRY(calm_strf(ctx, ctx->out, &to->scheme_name, "%s", name));
     }
     return CALM_OK;
 }
