@@ -112,17 +112,19 @@ calm_status calm_alloc(calm_ctx *ctx, calm_arena *arena, void *out, size_t count
     return deliver(ctx, calm_arena_zalloc(counted(ctx, arena), count, size), out, count, size, what);
 }
 
-calm_status calm_strf(calm_ctx *ctx, calm_arena *arena, char **out, const char *format, ...)
+calm_status calm_strf(calm_ctx *ctx, calm_arena *arena, calm_string_out out, const char *format, ...)
 {
+    char *text;
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);
     int length = vsnprintf(NULL, 0, format, args);
     va_end(args);
     assert(length >= 0);
-    calm_status status = calm_alloc(ctx, arena, out, (size_t)length + 1, 1, "a string");
+    calm_status status = calm_alloc(ctx, arena, &text, (size_t)length + 1, 1, "a string");
     if (status == CALM_OK)
-        vsnprintf(*out, (size_t)length + 1, format, again);
+        vsnprintf(text, (size_t)length + 1, format, again);
+    memcpy(out.text, &text, sizeof text);    /* of either type */
     va_end(again);
     return status;
 }

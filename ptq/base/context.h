@@ -69,8 +69,14 @@ calm_status calm_alloc_raw(calm_ctx *ctx, calm_arena *arena, void *out, size_t c
 #define CALM_NEW_RAW(ctx, arena, ptr, count)                                                                 \
     calm_alloc_raw((ctx), (arena), &(ptr), (count), sizeof *(ptr), #ptr)
 
+/* Where a new string goes: the address of a `char *` or of a `const char *`, either of which is passed as it is. */
+typedef union calm_string_out {
+    char **text;
+    const char **constant;
+} calm_string_out __attribute__((transparent_union));
+
 /* printf into the arena; *out is a NUL-terminated string.  Fails with CALM_ENOMEM. */
-calm_status calm_strf(calm_ctx *ctx, calm_arena *arena, char **out, const char *format, ...)
+calm_status calm_strf(calm_ctx *ctx, calm_arena *arena, calm_string_out out, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 #endif

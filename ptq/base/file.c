@@ -10,41 +10,31 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static calm_status open_regular(calm_ctx *ctx, const char *path, int *fd, size_t *n_bytes)
+/* For scopes. */
+static void close_fd(const int *fd)
 {
-    struct stat info;
-    *fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (*fd < 0)
-        return calm_fail_errno(ctx, errno, "%s: cannot open", path);
-    if (fstat(*fd, &info) != 0) {
-        calm_fail_errno(ctx, errno, "%s: cannot stat", path);
-    } else if (!S_ISREG(info.st_mode)) {
-        calm_fail(ctx, CALM_EARG, "%s: expected a file, found %s", path,
-                  S_ISDIR(info.st_mode) ? "a directory" : "something else");
-    } else {
-        *n_bytes = (size_t)info.st_size;
-        return CALM_OK;
-    }
-    close(*fd);
-    return ctx->status;
+    if (*fd >= 0)
+        close(*fd);
 }
 
 calm_status calm_map_file(calm_ctx *ctx, const char *path, calm_mapping *out)
 {
-    int fd;
+    struct stat info;
     *out = (calm_mapping){NULL, 0};
-    CALM_TRY(open_regular(ctx, path, &fd, &out->bytes));
-    if (out->bytes == 0) {    /* which mmap refuses */
-        out->data = (const uint8_t *)"";
-    } else {
-        void *data = mmap(NULL, out->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (data == MAP_FAILED)
-            calm_fail_errno(ctx, errno, "%s: cannot map %zu bytes", path, out->bytes);
-        else
-            out->data = data;
-    }
-    close(fd);
-    return ctx->status;
+    CALM_SCOPED(const int, close_fd) fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot open", path);
+    if (fstat(fd, &info) != 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot stat", path);
+    if (!S_ISREG(info.st_mode))
+        return calm_fail(ctx, CALM_EARG, "%s: expected a file, found %s", path,
+                         S_ISDIR(info.st_mode) ? "a directory" : "something else");
+    const size_t bytes = (size_t)info.st_size;
+    void *data = bytes ? mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+    if (data == MAP_FAILED)
+        return calm_fail_errno(ctx, errno, "%s: cannot map %zu bytes", path, bytes);
+    *out = (calm_mapping){bytes ? data : (const uint8_t *)"", bytes};    /* mmap refuses 0 bytes */
+    return CALM_OK;
 }
 
 calm_status calm_map_file_within(calm_ctx *ctx, const char *path, size_t limit, calm_mapping *out)
@@ -75,15 +65,12 @@ void calm_mapping_release(const calm_mapping *map, size_t offset, size_t bytes)
 
 calm_status calm_read_file(calm_ctx *ctx, const char *path, size_t limit, char **out, size_t *n_bytes)
 {
-    calm_mapping map;
+    CALM_SCOPED_MAPPING(map);
     CALM_TRY(calm_map_file_within(ctx, path, limit, &map));
-    const calm_status status = calm_alloc(ctx, ctx->out, out, map.bytes + 1, 1, path);
-    if (status == CALM_OK) {
-        memcpy(*out, map.data, map.bytes);
-        *n_bytes = map.bytes;
-    }
-    calm_unmap_file(&map);
-    return status;
+    CALM_TRY(calm_alloc(ctx, ctx->out, out, map.bytes + 1, 1, path));
+    memcpy(*out, map.data, map.bytes);
+    *n_bytes = map.bytes;
+    return CALM_OK;
 }
 
 calm_status calm_writer_open(calm_ctx *ctx, calm_writer *writer, const char *path)
@@ -118,9 +105,8 @@ calm_status calm_writer_close(calm_ctx *ctx, calm_writer *writer)
 static calm_status parent_of(calm_ctx *ctx, const char *path, char **out)
 {
     const char *slash = strrchr(path, '/');
-    if (!slash)
-        return calm_strf(ctx, ctx->scratch, out, ".");
-    return calm_strf(ctx, ctx->scratch, out, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    return slash ? calm_strf(ctx, ctx->scratch, out, "%.*s", slash == path ? 1 : (int)(slash - path), path)
+                 : calm_strf(ctx, ctx->scratch, out, ".");
 }
 
 calm_status calm_write_file(calm_ctx *ctx, const char *path, const void *bytes, size_t n_bytes)
@@ -190,10 +176,8 @@ static calm_status remove_entries(calm_ctx *ctx, int fd, const char *path)
         if (unlinkat(dirfd(dir), entry->d_name, 0) == 0)
             continue;
         int child = openat(dirfd(dir), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (child < 0)
-            calm_fail_errno(ctx, errno, "%s/%s: cannot remove", path, entry->d_name);
-        else if (remove_entries(ctx, child, entry->d_name) == CALM_OK &&
-                 unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR) != 0)
+        if (child < 0 || (remove_entries(ctx, child, entry->d_name) == CALM_OK &&
+                          unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR) != 0))
             calm_fail_errno(ctx, errno, "%s/%s: cannot remove", path, entry->d_name);
     }
     closedir(dir);
@@ -213,7 +197,13 @@ calm_status calm_remove_tree(calm_ctx *ctx, const char *path)
     return CALM_OK;
 }
 
-calm_status calm_path_join(calm_ctx *ctx, calm_arena *arena, char **out, const char *dir, const char *name)
+const char *calm_path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+calm_status calm_path_join(calm_ctx *ctx, calm_arena *arena, calm_string_out out, const char *dir, const char *name)
 {
     size_t length = strlen(dir);
     return calm_strf(ctx, arena, out, "%s%s%s", dir, length && dir[length - 1] == '/' ? "" : "/", name);
@@ -221,25 +211,21 @@ calm_status calm_path_join(calm_ctx *ctx, calm_arena *arena, char **out, const c
 
 calm_status calm_sync_directory(calm_ctx *ctx, const char *path)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CALM_SCOPED(const int, close_fd) fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return calm_fail_errno(ctx, errno, "%s: cannot open the directory", path);
     /* EINVAL: a file system that cannot sync directories has nothing to lose here. */
     if (fsync(fd) != 0 && errno != EINVAL)
-        calm_fail_errno(ctx, errno, "%s: cannot sync the directory", path);
-    close(fd);
-    return ctx->status;
+        return calm_fail_errno(ctx, errno, "%s: cannot sync the directory", path);
+    return CALM_OK;
 }
 
 calm_status calm_copy_file(calm_ctx *ctx, const char *from, const char *to)
 {
-    calm_mapping map;
+    CALM_SCOPED_MAPPING(map);
     calm_writer writer;
     CALM_TRY(calm_map_file(ctx, from, &map));
-    if (calm_writer_open(ctx, &writer, to) == CALM_OK) {
-        calm_writer_put(ctx, &writer, map.data, map.bytes);
-        calm_writer_close(ctx, &writer);
-    }
-    calm_unmap_file(&map);
-    return ctx->status;
+    CALM_TRY(calm_writer_open(ctx, &writer, to));
+    calm_writer_put(ctx, &writer, map.data, map.bytes);
+    return calm_writer_close(ctx, &writer);
 }

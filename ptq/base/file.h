@@ -59,8 +59,11 @@ calm_status calm_make_parent(calm_ctx *ctx, const char *path);
 /* Remove a file or a directory with all below it; no error when it is not there.  Links are not followed. */
 calm_status calm_remove_tree(calm_ctx *ctx, const char *path);
 
+/* The part of a path behind its last slash. */
+const char *calm_path_name(const char *path);
+
 /* dir + "/" + name in `arena`. */
-calm_status calm_path_join(calm_ctx *ctx, calm_arena *arena, char **out, const char *dir, const char *name);
+calm_status calm_path_join(calm_ctx *ctx, calm_arena *arena, calm_string_out out, const char *dir, const char *name);
 
 /* fsync a directory, so that a rename in it survives a power cut. */
 calm_status calm_sync_directory(calm_ctx *ctx, const char *path);

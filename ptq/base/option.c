@@ -108,20 +108,23 @@ static calm_status grow(calm_ctx *ctx, void *array, size_t n, size_t size)
 
 calm_status calm_words_add(calm_ctx *ctx, calm_words *words, const char *item)
 {
-    char *copy;
     CALM_TRY(grow(ctx, &words->of, words->n, sizeof *words->of));
-    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", item));
-    words->of[words->n++] = copy;
+    CALM_TRY(calm_strf(ctx, ctx->out, &words->of[words->n], "%s", item));
+    words->n++;
     return CALM_OK;
+}
+
+int calm_words_compare(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 calm_status calm_pairs_add(calm_ctx *ctx, calm_pairs *pairs, const char *key, const char *value)
 {
-    char *key_copy, *value_copy;
     CALM_TRY(grow(ctx, &pairs->of, pairs->n, sizeof *pairs->of));
-    CALM_TRY(calm_strf(ctx, ctx->out, &key_copy, "%s", key));
-    CALM_TRY(calm_strf(ctx, ctx->out, &value_copy, "%s", value));
-    pairs->of[pairs->n++] = (calm_pair){key_copy, value_copy};
+    CALM_TRY(calm_strf(ctx, ctx->out, &pairs->of[pairs->n].key, "%s", key));
+    CALM_TRY(calm_strf(ctx, ctx->out, &pairs->of[pairs->n].value, "%s", value));
+    pairs->n++;
     return CALM_OK;
 }
 
@@ -232,13 +235,10 @@ static calm_status set_range(calm_ctx *ctx, const calm_option *option, void *fie
 static calm_status set_string(calm_ctx *ctx, const calm_option *option, void *field, const char *owner,
                               const char *value)
 {
-    char *copy;
     if (option->max > 0 && (double)strlen(value) > option->max)
         return calm_fail(ctx, CALM_EARG, "%s: option %s: expected at most %.0f bytes", owner, option->name,
                          option->max);
-    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", value));
-    memcpy(field, &copy, sizeof copy);
-    return CALM_OK;
+    return calm_strf(ctx, ctx->out, field, "%s", value);
 }
 
 /* ---- fields ---- */

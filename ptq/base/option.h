@@ -84,6 +84,9 @@ calm_status calm_words_add(calm_ctx *ctx, calm_words *words, const char *item);
 calm_status calm_pairs_add(calm_ctx *ctx, calm_pairs *pairs, const char *key, const char *value);
 calm_status calm_numbers_add(calm_ctx *ctx, calm_numbers *numbers, double number);
 
+/* Order of two strings by their bytes, for qsort on arrays of const char *. */
+int calm_words_compare(const void *a, const void *b);
+
 /* Append the value of an option in the form that calm_option_set reads. */
 void calm_option_print(const calm_option *option, const void *opts, calm_text *out);
 

@@ -21,22 +21,17 @@ void calm_text_clear(calm_text *text)
 static bool reserve(calm_text *text, size_t extra)
 {
     size_t need, capacity = text->capacity ? text->capacity : 256;
-    if (text->failed || !calm_size_add(&need, text->length, extra) || !calm_size_add(&need, need, 1))
-        goto fail;
-    if (need <= text->capacity)
-        return true;
+    text->failed = text->failed || !calm_size_add(&need, text->length, extra) || !calm_size_add(&need, need, 1);
+    if (text->failed || need <= text->capacity)
+        return !text->failed;
     while (capacity < need)
         if (!calm_size_mul(&capacity, capacity, 2))
-            goto fail;
+            capacity = need;
     char *data = realloc(text->data, capacity);
-    if (!data)
-        goto fail;
-    text->data = data;
-    text->capacity = capacity;
-    return true;
-fail:
-    text->failed = true;
-    return false;
+    text->failed = !data;
+    text->data = data ? data : text->data;
+    text->capacity = data ? capacity : text->capacity;
+    return data;
 }
 
 void calm_text_append(calm_text *text, const char *bytes, size_t n_bytes)
@@ -86,17 +81,24 @@ void calm_text_number(calm_text *text, double value, int least)
     calm_text_printf(text, "%.*g", calm_digits_needed(value, least), value);
 }
 
-calm_status calm_text_take(calm_ctx *ctx, calm_arena *arena, calm_text *text, char **out, size_t *n)
+calm_status calm_text_take(calm_ctx *ctx, calm_arena *arena, calm_text *text, calm_string_out out, size_t *n)
 {
-    calm_status status = calm_text_check(ctx, text);
-    if (status == CALM_OK)
-        status = calm_alloc(ctx, arena, out, text->length + 1, 1, "a text");
-    if (status == CALM_OK && text->length)
-        memcpy(*out, text->data, text->length);
+    char *copy = NULL;
+    if (calm_text_check(ctx, text) == CALM_OK)
+        calm_alloc(ctx, arena, &copy, text->length + 1, 1, "a text");
+    if (copy && text->length)
+        memcpy(copy, text->data, text->length);
+    memcpy(out.text, &copy, sizeof copy);    /* of either type */
     if (n)
         *n = text->length;
     calm_text_clear(text);
-    return status;
+    return copy ? CALM_OK : ctx->status;
+}
+
+bool calm_text_ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), n_end = strlen(end);
+    return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
 #define WORD_MAX ((size_t)63)
@@ -127,8 +129,7 @@ const char *calm_nearest(const char *word, const char *const *names, size_t n)
     size_t best_distance = 0;
     for (size_t i = 0; i < n; i++) {
         size_t distance = edit_distance(word, names[i]);
-        size_t longer = strlen(word) > strlen(names[i]) ? strlen(word) : strlen(names[i]);
-        if (distance > (longer + 2) / 3)
+        if (distance > (calm_size_max(strlen(word), strlen(names[i])) + 2) / 3)
             continue;
         if (!best || distance < best_distance) {
             best = names[i];

@@ -27,13 +27,16 @@ int calm_digits_needed(double value, int least);
 /* CALM_ENOMEM when an append failed. */
 calm_status calm_text_check(calm_ctx *ctx, const calm_text *text);
 
-/* Move the text, with a NUL behind it, to `arena`; the text is cleared, also on failure.  n: its bytes, which may hold
- * zeros; may be NULL.  CALM_ENOMEM when an append has failed, or the copy does. */
-calm_status calm_text_take(calm_ctx *ctx, calm_arena *arena, calm_text *text, char **out, size_t *n);
+/* Move the text, with a NUL behind it, to `arena`; on failure *out is NULL.  The text is cleared, also on failure.
+ * n: its bytes, which may hold zeros; may be NULL.  CALM_ENOMEM when an append has failed, or the copy does. */
+calm_status calm_text_take(calm_ctx *ctx, calm_arena *arena, calm_text *text, calm_string_out out, size_t *n);
 
 /* The name in `names` [n] nearest to `word` by Levenshtein distance, of equally near ones the first; NULL when every
  * distance is above a third of the longer word, rounded up.  Of each word 63 bytes are read. */
 const char *calm_nearest(const char *word, const char *const *names, size_t n);
+
+/* Is `end` the end of `text`, or all of it? */
+bool calm_text_ends_with(const char *text, const char *end);
 
 /* Parse "2GB", "1.5GiB", "800M", at least 1 MB, into bytes; `key` is whose value it is, for the message.  CALM_EARG. */
 calm_status calm_size_parse(calm_ctx *ctx, const char *key, const char *text, size_t *out);

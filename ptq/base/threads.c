@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "ptq/base/scope.h"
+
 /* The failure with the lowest index so far. */
 typedef struct first_failure {
     size_t index;
@@ -27,8 +29,7 @@ static void note_failure(first_failure *first, size_t index, const calm_ctx *wor
 
 static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first_failure *first, size_t *next)
 {
-    calm_arena scratch;
-    calm_arena_init(&scratch);
+    CALM_SCOPED_ARENA(scratch);
     calm_ctx ctx;
     calm_ctx_init(&ctx, NULL, &scratch);
     ctx.memory = parent->memory;
@@ -50,7 +51,6 @@ static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first
         }
         calm_arena_rewind(&scratch, mark);
     }
-    calm_arena_clear(&scratch);
 }
 
 calm_status calm_parallel_for(calm_ctx *ctx, size_t n, calm_task_fn *fn, void *user)

@@ -16,12 +16,13 @@ typedef struct reader {
 } reader;
 
 /* Shorten ids [*n] to seqlen: `before` special tokens, the text's first ones, the special tokens after it. */
-static calm_status shorten(calm_ctx *ctx, const reader *r, const char *text, size_t n_bytes, uint32_t *ids, size_t *n)
+static calm_status shorten(calm_ctx *ctx, calm_arena *arena, const reader *r, const char *text, size_t n_bytes,
+                           uint32_t *ids, size_t *n)
 {
     const char *where = r->texts.where;
     uint32_t *plain;
     size_t n_plain, before = 0;
-    CALM_TRY(calm_texts_encode(ctx, r->tokenizer, where, text, n_bytes, false, &plain, &n_plain));
+    CALM_TRY(calm_texts_encode(ctx, arena, r->tokenizer, where, text, n_bytes, false, &plain, &n_plain));
     const size_t special = *n - n_plain;
     if (n_plain > *n || special >= r->seqlen)
         return calm_fail(ctx, CALM_EARG, "%s: sentences of %zu tokens have no room beside the special ones", where,
@@ -56,19 +57,13 @@ static calm_status keep(calm_ctx *ctx, reader *r, const uint32_t *ids, size_t n)
 static calm_status add_sentence(calm_ctx *ctx, reader *r, const char *text, size_t n_bytes)
 {
     /* Ids before they are shortened go to an arena of their own: a file's would not fit beside the kept ones. */
-    calm_arena arena, *caller = ctx->out;
+    CALM_SCOPED_ARENA(arena);
     uint32_t *ids;
     size_t n;
-    calm_arena_init(&arena);
-    ctx->out = &arena;
-    calm_status status = calm_texts_encode(ctx, r->tokenizer, r->texts.where, text, n_bytes, true, &ids, &n);
-    if (status == CALM_OK && n > r->seqlen)
-        status = shorten(ctx, r, text, n_bytes, ids, &n);
-    ctx->out = caller;
-    if (status == CALM_OK)
-        status = keep(ctx, r, ids, n);
-    calm_arena_clear(&arena);
-    return status;
+    CALM_TRY(calm_texts_encode(ctx, &arena, r->tokenizer, r->texts.where, text, n_bytes, true, &ids, &n));
+    if (n > r->seqlen)
+        CALM_TRY(shorten(ctx, &arena, r, text, n_bytes, ids, &n));
+    return keep(ctx, r, ids, n);
 }
 
 static calm_status read_sentences(calm_ctx *ctx, reader *r)
@@ -88,13 +83,10 @@ calm_status calm_sentences_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, 
                                 size_t samples, size_t vocab, calm_windows *out)
 {
     reader r = {.tokenizer = tokenizer, .seqlen = seqlen, .samples = samples, .vocab = vocab};
-    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    calm_status status = calm_texts_open(ctx, path, SIZE_MAX, &r.texts);
-    if (status == CALM_OK)
-        status = read_sentences(ctx, &r);
+    CALM_SCOPED_SCRATCH(ctx);
+    if (calm_texts_open(ctx, path, SIZE_MAX, &r.texts) == CALM_OK)
+        read_sentences(ctx, &r);
     calm_texts_close(&r.texts);
-    if (status == CALM_OK)
-        status = calm_windows_from_sequences(ctx, &r.out, out);
-    calm_arena_rewind(ctx->scratch, mark);
-    return status;
+    CALM_TRY(ctx->status);
+    return calm_windows_from_sequences(ctx, &r.out, out);
 }

@@ -51,27 +51,27 @@ static size_t stripped(const char *text, size_t n)
 
 /* ---- tokens ---- */
 
-/* ids in ctx->out. */
-static calm_status encode(calm_ctx *ctx, const line *l, const char *text, size_t n_bytes, bool special, uint32_t **ids,
-                          size_t *n)
+/* ids in `arena`. */
+static calm_status encode(calm_ctx *ctx, calm_arena *arena, const line *l, const char *text, size_t n_bytes,
+                          bool special, uint32_t **ids, size_t *n)
 {
-    CALM_TRY(calm_texts_encode(ctx, l->reader->tokenizer, l->where, text, n_bytes, special, ids, n));
+    CALM_TRY(calm_texts_encode(ctx, arena, l->reader->tokenizer, l->where, text, n_bytes, special, ids, n));
     return calm_texts_check_ids(ctx, l->where, *ids, *n, l->reader->options.vocab);
 }
 
-/* ids [*n] of context and choice, *own of them the choice's. */
-static calm_status encode_pair(calm_ctx *ctx, const line *l, const char *choice, size_t n_choice, uint32_t **ids,
-                               size_t *n, size_t *own)
+/* ids [*n] of context and choice in `arena`, *own of them the choice's. */
+static calm_status encode_pair(calm_ctx *ctx, calm_arena *arena, const line *l, const char *choice, size_t n_choice,
+                               uint32_t **ids, size_t *n, size_t *own)
 {
     const size_t n_bytes = l->n_context + n_choice;
     const bool special = l->reader->options.special;
     uint32_t *whole;
     char *text;
     size_t n_whole;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, text, n_bytes));
+    CALM_TRY(CALM_NEW_RAW(ctx, arena, text, n_bytes));
     memcpy(text, l->text, l->n_context);
     memcpy(text + l->n_context, choice, n_choice);
-    CALM_TRY(encode(ctx, l, text, n_bytes, special && l->n_stripped, &whole, &n_whole));
+    CALM_TRY(encode(ctx, arena, l, text, n_bytes, special && l->n_stripped, &whole, &n_whole));
     if (l->n_stripped) {
         *ids = whole;
         *n = n_whole;
@@ -88,7 +88,7 @@ static calm_status encode_pair(calm_ctx *ctx, const line *l, const char *choice,
                          l->where);
     *n = n_whole + !begins;
     *own = *n ? *n - 1 : 0;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, *ids, *n));
+    CALM_TRY(CALM_NEW_RAW(ctx, arena, *ids, *n));
     (*ids)[0] = (uint32_t)prefix;
     memcpy(*ids + !begins, whole, n_whole * sizeof **ids);
     return CALM_OK;
@@ -96,19 +96,15 @@ static calm_status encode_pair(calm_ctx *ctx, const line *l, const char *choice,
 
 /* ---- a line ---- */
 
-/* The tokens of a choice, cut from the left to what a model reads and predicts, in ctx->out: what they are cut from
- * lives in `arena`. */
-static calm_status tokenize(calm_ctx *ctx, const line *l, const char *text, size_t n_bytes, size_t c, calm_arena *arena,
+/* The tokens of a choice, cut from the left to what a model reads and predicts, in ctx->out. */
+static calm_status tokenize(calm_ctx *ctx, const line *l, const char *text, size_t n_bytes, size_t c,
                             calm_task_choice *out)
 {
     const size_t most = l->reader->options.max_length;
-    calm_arena *caller = ctx->out;
+    CALM_SCOPED_ARENA(uncut);
     uint32_t *ids = NULL;
     size_t n = 0;
-    ctx->out = arena;
-    const calm_status status = encode_pair(ctx, l, text, n_bytes, &ids, &n, &out->own);
-    ctx->out = caller;
-    CALM_TRY(status);
+    CALM_TRY(encode_pair(ctx, &uncut, l, text, n_bytes, &ids, &n, &out->own));
     if (out->own == 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: choices[%zu]: expected at least 1 token beyond those of the context, "
                          "found none", l->where, c);
@@ -127,17 +123,13 @@ static calm_status read_choice(calm_ctx *ctx, const line *l, const calm_json *ch
 {
     const char *text = calm_json_string(choice, "");
     const size_t n_bytes = calm_json_string_length(choice);
-    calm_arena arena;
     if (calm_json_typeof(choice) != CALM_JSON_STRING || n_bytes == 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: choices[%zu]: expected a string that is not empty, found %s", l->where,
                          c,
                          calm_json_typeof(choice) == CALM_JSON_STRING ? "an empty one"
                                                                       : calm_json_type_name(calm_json_typeof(choice)));
     out->length = calm_utf8_count(text, n_bytes);
-    calm_arena_init(&arena);
-    const calm_status status = tokenize(ctx, l, text, n_bytes, c, &arena, out);
-    calm_arena_clear(&arena);
-    return status;
+    return tokenize(ctx, l, text, n_bytes, c, out);
 }
 
 static calm_status read_task(calm_ctx *ctx, line *l, const calm_json *json, calm_task *out)
@@ -162,7 +154,8 @@ static calm_status read_task(calm_ctx *ctx, line *l, const calm_json *json, calm
     l->n_context = calm_json_string_length(context);
     l->n_stripped = stripped(l->text, l->n_context);
     if (l->n_stripped)
-        CALM_TRY(encode(ctx, l, l->text, l->n_stripped, l->reader->options.special, &l->context, &l->n_context_ids));
+        CALM_TRY(encode(ctx, ctx->out, l, l->text, l->n_stripped, l->reader->options.special, &l->context,
+                        &l->n_context_ids));
     if (l->n_context_ids == 0)
         l->n_stripped = 0;
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->choices, out->n));

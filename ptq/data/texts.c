@@ -8,8 +8,7 @@
 
 calm_status calm_texts_open(calm_ctx *ctx, const char *path, size_t limit, calm_texts *out)
 {
-    const size_t length = strlen(path);
-    *out = (calm_texts){.path = path, .is_json = length > 6 && strcmp(path + length - 6, ".jsonl") == 0};
+    *out = (calm_texts){.path = path, .is_json = path[0] && calm_text_ends_with(path + 1, ".jsonl")};
     snprintf(out->where, sizeof out->where, "%s", path);
     CALM_TRY(calm_map_file_within(ctx, path, limit, &out->map));
     out->lines = (calm_lines){.text = (const char *)out->map.data, .n = out->map.bytes};
@@ -70,13 +69,14 @@ calm_status calm_texts_next(calm_ctx *ctx, calm_texts *texts, const char **text,
     return CALM_OK;
 }
 
-calm_status calm_texts_encode(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *where, const char *text,
-                              size_t n_bytes, bool special, uint32_t **ids, size_t *n)
+calm_status calm_texts_encode(calm_ctx *ctx, calm_arena *arena, const calm_tokenizer *tokenizer, const char *where,
+                              const char *text, size_t n_bytes, bool special, uint32_t **ids, size_t *n)
 {
-    /* The tokenizer does not know where a text comes from. */
-    if (calm_tokenizer_encode(ctx, tokenizer, text, n_bytes, special, ids, n) != CALM_OK)
-        return calm_fail_prefix(ctx, "%s", where);
-    return CALM_OK;
+    calm_arena *const caller = ctx->out;
+    ctx->out = arena;
+    calm_tokenizer_encode(ctx, tokenizer, text, n_bytes, special, ids, n);
+    ctx->out = caller;
+    return calm_fail_prefix(ctx, "%s", where);    /* the tokenizer does not know where a text comes from */
 }
 
 calm_status calm_texts_check_ids(calm_ctx *ctx, const char *where, const uint32_t *ids, size_t n, size_t vocab)

@@ -31,9 +31,9 @@ calm_status calm_texts_next_json(calm_ctx *ctx, calm_texts *texts, size_t line_m
  * valid until the next call; NULL at the end.  CALM_EFORMAT: a line that is not JSON, or without a text. */
 calm_status calm_texts_next(calm_ctx *ctx, calm_texts *texts, const char **text, size_t *n);
 
-/* Ids of a text, in ctx->out, as calm_tokenizer_encode gives them; its failures get `where` as prefix. */
-calm_status calm_texts_encode(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *where, const char *text,
-                              size_t n_bytes, bool special, uint32_t **ids, size_t *n);
+/* Ids of a text, in `arena`, as calm_tokenizer_encode gives them; its failures get `where` as prefix. */
+calm_status calm_texts_encode(calm_ctx *ctx, calm_arena *arena, const calm_tokenizer *tokenizer, const char *where,
+                              const char *text, size_t n_bytes, bool special, uint32_t **ids, size_t *n);
 
 /* CALM_EFORMAT when one of ids [n] is at or above `vocab` (0: not checked). */
 calm_status calm_texts_check_ids(calm_ctx *ctx, const char *where, const uint32_t *ids, size_t n, size_t vocab);

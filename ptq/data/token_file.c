@@ -22,9 +22,7 @@ static calm_status read_number(calm_ctx *ctx, const reader *r, const char *key, 
 {
     const calm_json *value = calm_json_at(list, i);
     *out = calm_json_int(value, -1);
-    if (calm_json_typeof(value) != CALM_JSON_INT)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %s[%zu]: expected a whole number, found %s", r->texts.where, key, i,
-                         calm_json_type_name(calm_json_typeof(value)));
+    CALM_TRY(calm_json_expect(ctx, value, CALM_JSON_INT, "%s: %s[%zu]", r->texts.where, key, i));
     if (*out < 0 || *out >= limit)
         return calm_fail(ctx, CALM_EFORMAT, "%s: %s[%zu]: expected 0 to %lld, found %lld", r->texts.where, key, i,
                          (long long)limit - 1, (long long)*out);
@@ -91,13 +89,11 @@ static calm_status read_text(calm_ctx *ctx, reader *r)
 {
     const calm_mapping *map = &r->texts.map;
     size_t n_lines = 1, n_numbers = 1;
-    char *path;
     for (size_t i = 0; i < map->bytes; i++) {
         n_lines += map->data[i] == '\n';
         n_numbers += map->data[i] == ',' || map->data[i] == '[';
     }
-    CALM_TRY(calm_strf(ctx, ctx->out, &path, "%s", r->out->path));
-    r->out->path = path;
+    CALM_TRY(calm_strf(ctx, ctx->out, &r->out->path, "%s", r->out->path));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, r->out->ids, n_numbers));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, r->out->mask, n_numbers));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, r->out->types, n_numbers));
@@ -113,9 +109,8 @@ calm_status calm_token_file_read(calm_ctx *ctx, const char *path, size_t vocab, 
 {
     *out = (calm_token_file){.path = path};
     reader r = {.out = out, .vocab = vocab};
-    calm_status status = calm_texts_open(ctx, path, FILE_MAX, &r.texts);
-    if (status == CALM_OK)
-        status = read_text(ctx, &r);
+    if (calm_texts_open(ctx, path, FILE_MAX, &r.texts) == CALM_OK)
+        read_text(ctx, &r);
     calm_texts_close(&r.texts);
-    return status;
+    return ctx->status;
 }

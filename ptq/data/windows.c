@@ -47,19 +47,12 @@ static calm_status cut_ids(calm_ctx *ctx, const calm_windows_options *options, b
 static calm_status cut_document(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *where, const char *text,
                                 size_t n_bytes, const calm_windows_options *options, bool rest, cutter *cut)
 {
+    CALM_SCOPED_ARENA(arena);
     uint32_t *ids;
     size_t n;
-    calm_arena arena, *caller = ctx->out;
-    calm_arena_init(&arena);
-    ctx->out = &arena;
-    calm_status status = calm_texts_encode(ctx, tokenizer, where, text, n_bytes, options->special, &ids, &n);
-    ctx->out = caller;
-    if (status == CALM_OK)
-        status = calm_texts_check_ids(ctx, where, ids, n, options->vocab);
-    if (status == CALM_OK)
-        status = cut_ids(ctx, options, rest, ids, n, cut);
-    calm_arena_clear(&arena);
-    return status;
+    CALM_TRY(calm_texts_encode(ctx, &arena, tokenizer, where, text, n_bytes, options->special, &ids, &n));
+    CALM_TRY(calm_texts_check_ids(ctx, where, ids, n, options->vocab));
+    return cut_ids(ctx, options, rest, ids, n, cut);
 }
 
 static calm_status cut_texts(calm_ctx *ctx, const calm_tokenizer *tokenizer, calm_texts *texts,
@@ -134,19 +127,14 @@ static calm_status collect(calm_ctx *ctx, const char *path, const calm_windows_o
 calm_status calm_windows_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path,
                               const calm_windows_options *options, calm_windows *out)
 {
-    calm_texts texts;
     cutter cut = {0};
     if (options->seqlen < 2)
         return calm_fail(ctx, CALM_EARG, "windows of %zu tokens: expected at least 2", options->seqlen);
-    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    calm_status status = calm_texts_open(ctx, path, TEXT_MAX, &texts);
-    if (status == CALM_OK)
-        status = cut_texts(ctx, tokenizer, &texts, options, &cut);
-    if (status == CALM_OK)
-        status = collect(ctx, path, options, &cut, out);
-    calm_texts_close(&texts);
-    calm_arena_rewind(ctx->scratch, mark);
-    return status;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_SCOPED(calm_texts, calm_texts_close) texts = {0};
+    CALM_TRY(calm_texts_open(ctx, path, TEXT_MAX, &texts));
+    CALM_TRY(cut_texts(ctx, tokenizer, &texts, options, &cut));
+    return collect(ctx, path, options, &cut, out);
 }
 
 /* Ids of a sequence without padding into kept [n]; their number. */
@@ -166,13 +154,11 @@ calm_status calm_windows_from_tokens(calm_ctx *ctx, const calm_token_file *file,
     uint32_t *kept;
     if (options->seqlen < 2)
         return calm_fail(ctx, CALM_EARG, "windows of %zu tokens: expected at least 2", options->seqlen);
-    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, kept, file->longest));
     for (size_t s = 0; s < file->n; s++)
         CALM_TRY(cut_ids(ctx, options, true, kept, drop_padding(file, s, kept), &cut));
-    const calm_status status = collect(ctx, file->path, options, &cut, out);
-    calm_arena_rewind(ctx->scratch, mark);
-    return status;
+    return collect(ctx, file->path, options, &cut, out);
 }
 
 calm_status calm_windows_from_sequences(calm_ctx *ctx, const calm_token_file *file, calm_windows *out)

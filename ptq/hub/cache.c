@@ -15,17 +15,18 @@
 
 #define REF_MAX ((size_t)1024)
 
-calm_status calm_hub_repo_dir(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name, char **out)
+calm_status calm_hub_repo_dir(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name,
+                              calm_string_out out)
 {
     return calm_path_join(ctx, ctx->out, out, settings->cache, name->folder);
 }
 
-calm_status calm_hub_snapshot_dir(calm_ctx *ctx, const char *repo_dir, const char *commit, char **out)
+calm_status calm_hub_snapshot_dir(calm_ctx *ctx, const char *repo_dir, const char *commit, calm_string_out out)
 {
     return calm_strf(ctx, ctx->out, out, "%s/snapshots/%s", repo_dir, commit);
 }
 
-calm_status calm_hub_blob_path(calm_ctx *ctx, const char *repo_dir, const char *etag, char **out)
+calm_status calm_hub_blob_path(calm_ctx *ctx, const char *repo_dir, const char *etag, calm_string_out out)
 {
     return calm_strf(ctx, ctx->out, out, "%s/blobs/%s", repo_dir, etag);
 }
@@ -86,25 +87,22 @@ calm_status calm_hub_ref_write(calm_ctx *ctx, const char *repo_dir, const char *
 calm_status calm_hub_link(calm_ctx *ctx, const char *repo_dir, const char *commit, const char *name, const char *etag)
 {
     char *path, *temporary, found[512];
-    calm_text target;
+    CALM_SCOPED_TEXT(target);
     CALM_TRY(calm_strf(ctx, ctx->scratch, &path, "%s/snapshots/%s/%s", repo_dir, commit, name));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &temporary, "%s.tmp.%ld", path, (long)getpid()));
     CALM_TRY(calm_make_parent(ctx, path));
-    calm_text_init(&target);
     for (const char *at = name; at; at = strchr(at, '/') ? strchr(at, '/') + 1 : NULL)
         calm_text_printf(&target, "../");
     calm_text_printf(&target, "../blobs/%s", etag);
-    if (calm_text_check(ctx, &target) == CALM_OK) {
-        const ssize_t n = readlink(path, found, sizeof found);
-        if (n < 0 || (size_t)n != target.length || memcmp(found, target.data, target.length) != 0) {
-            unlink(temporary);
-            if (symlink(target.data, temporary) != 0 || rename(temporary, path) != 0) {
-                calm_fail_errno(ctx, errno, "%s: cannot link it to blobs/%s", path, etag);
-                unlink(temporary);
-            }
-        }
-    }
-    calm_text_clear(&target);
+    CALM_TRY(calm_text_check(ctx, &target));
+    const ssize_t n = readlink(path, found, sizeof found);
+    if (n >= 0 && (size_t)n == target.length && memcmp(found, target.data, target.length) == 0)
+        return CALM_OK;
+    unlink(temporary);
+    if (symlink(target.data, temporary) == 0 && rename(temporary, path) == 0)
+        return CALM_OK;
+    calm_fail_errno(ctx, errno, "%s: cannot link it to blobs/%s", path, etag);
+    unlink(temporary);
     return ctx->status;
 }
 
@@ -161,22 +159,19 @@ calm_status calm_hub_missing(calm_ctx *ctx, const char *repo_dir, const char *co
 
 static bool is_listed(const char *name)
 {
-    const size_t n = strlen(name), n_suffix = strlen(".safetensors");
     return calm_hub_is_wanted(name) || strcmp(name, CALM_HUB_INDEX) == 0 ||
-           (n > n_suffix && strcmp(name + n - n_suffix, ".safetensors") == 0);
+           (name[0] && calm_text_ends_with(name + 1, ".safetensors"));
 }
 
 /* One more file, when it is there. */
 static calm_status add_file(calm_ctx *ctx, const char *snapshot, const char *name, size_t max, calm_hub_file *files,
                             size_t *n)
 {
-    char *copy;
     const int64_t bytes = file_bytes(ctx, snapshot, name);
     if (bytes < 0 || *n == max)
         return CALM_OK;
-    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", name));
-    files[(*n)++] = (calm_hub_file){.name = copy, .bytes = bytes};
-    return CALM_OK;
+    files[*n] = (calm_hub_file){.bytes = bytes};
+    return calm_strf(ctx, ctx->out, &files[(*n)++].name, "%s", name);
 }
 
 calm_status calm_hub_snapshot_files(calm_ctx *ctx, const char *snapshot, calm_hub_file **out, size_t *n)

@@ -8,11 +8,12 @@
 #include "ptq/hub/settings.h"
 
 /* CACHE/models--ORG--NAME, in ctx->out. */
-calm_status calm_hub_repo_dir(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name, char **out);
+calm_status calm_hub_repo_dir(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name,
+                              calm_string_out out);
 
 /* repo_dir/snapshots/COMMIT and repo_dir/blobs/ETAG, in ctx->out. */
-calm_status calm_hub_snapshot_dir(calm_ctx *ctx, const char *repo_dir, const char *commit, char **out);
-calm_status calm_hub_blob_path(calm_ctx *ctx, const char *repo_dir, const char *etag, char **out);
+calm_status calm_hub_snapshot_dir(calm_ctx *ctx, const char *repo_dir, const char *commit, calm_string_out out);
+calm_status calm_hub_blob_path(calm_ctx *ctx, const char *repo_dir, const char *etag, calm_string_out out);
 
 /* The commit that a revision is known to be here: itself when it is a whole hash, else what refs/REVISION says.
  * *known is false when the cache does not know.  CALM_EFORMAT: the file holds no commit. */

@@ -84,7 +84,7 @@ calm_status calm_hub_get_text(calm_ctx *ctx, const calm_hub_session *s, const ch
 
 /* ---- addresses and paths ---- */
 
-static calm_status file_url(calm_ctx *ctx, const calm_hub_session *s, const char *name, char **out)
+static calm_status file_url(calm_ctx *ctx, const calm_hub_session *s, const char *name, const char **out)
 {
     char *quoted;
     CALM_TRY(calm_hub_quote(ctx, name, true, &quoted));
@@ -118,11 +118,10 @@ calm_status calm_hub_get_metadata(calm_ctx *ctx, const calm_hub_session *s, calm
 {
     calm_http_request request = {.head = true};
     calm_http_reply reply;
-    char *url, *what;
+    char *what;
     int attempt = 0;
-    CALM_TRY(file_url(ctx, s, file->name, &url));
+    CALM_TRY(file_url(ctx, s, file->name, &request.url));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &what, "%s: %s", s->name->repo, file->name));
-    request.url = url;
     do {
         CALM_TRY(calm_http_ask(ctx, s->http, &request, &reply));
         if (reply.end == CALM_HTTP_ANSWERED && (reply.code == 200 || reply.code / 100 == 3)) {
@@ -143,7 +142,7 @@ calm_status calm_hub_get_metadata(calm_ctx *ctx, const calm_hub_session *s, calm
 typedef struct transfer {
     calm_hub_session *s;
     const calm_hub_file *file;
-    const char *what, *path;    /* for messages; of the partial file */
+    char *what, *path;          /* for messages; of the partial file */
     int fd;
     int64_t at;                 /* bytes that are in the file */
     int64_t counted;            /* of them, those in s->done_bytes */
@@ -225,12 +224,10 @@ static calm_status transfer_bytes(calm_ctx *ctx, transfer *t)
 {
     calm_http_request request = {.sink = receive, .user = t};
     calm_http_reply reply;
-    char *url;
     int attempt = 0;
     int64_t best = t->at;
     bool emptied = false, whole = t->file->bytes >= 0 && t->at == t->file->bytes;
-    CALM_TRY(file_url(ctx, t->s, t->file->name, &url));
-    request.url = url;
+    CALM_TRY(file_url(ctx, t->s, t->file->name, &request.url));
     while (!whole) {
         request.from = (uint64_t)t->at;
         t->began = false;
@@ -295,27 +292,24 @@ static calm_status transfer_and_check(calm_ctx *ctx, transfer *t)
 static calm_status fetch_locked(calm_ctx *ctx, calm_hub_session *s, const calm_hub_file *file, const char *blob)
 {
     transfer t = {.s = s, .file = file, .fd = -1};
-    char *path, *what;
-    CALM_TRY(partial_path(ctx, s, file, &path));
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &what, "%s: %s", s->name->repo, file->name));
-    CALM_TRY(calm_make_parent(ctx, path));
-    t.path = path;
-    t.what = what;
+    CALM_TRY(partial_path(ctx, s, file, &t.path));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &t.what, "%s: %s", s->name->repo, file->name));
+    CALM_TRY(calm_make_parent(ctx, t.path));
     const int64_t partial = calm_hub_partial_bytes(ctx, s, file);
-    t.fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (partial ? 0 : O_TRUNC), 0666);
+    t.fd = open(t.path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (partial ? 0 : O_TRUNC), 0666);
     if (t.fd < 0)
-        return calm_fail_errno(ctx, errno, "%s: cannot open", path);
+        return calm_fail_errno(ctx, errno, "%s: cannot open", t.path);
     t.at = t.counted = partial;
     if (lseek(t.fd, partial, SEEK_SET) != partial)
-        calm_fail_errno(ctx, errno, "%s: cannot seek", path);
+        calm_fail_errno(ctx, errno, "%s: cannot seek", t.path);
     else
         transfer_and_check(ctx, &t);
-    if (close(t.fd) != 0 && ctx->status == CALM_OK)
-        calm_fail_errno(ctx, errno, "%s: cannot write", path);
-    if (ctx->status == CALM_OK && rename(path, blob) != 0)
+    if (close(t.fd) != 0)
+        calm_fail_errno(ctx, errno, "%s: cannot write", t.path);
+    if (ctx->status == CALM_OK && rename(t.path, blob) != 0)
         calm_fail_errno(ctx, errno, "%s: cannot rename to it", blob);
     if (ctx->status == CALM_EMISMATCH)
-        unlink(path);
+        unlink(t.path);
     return ctx->status;
 }
 

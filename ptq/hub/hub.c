@@ -19,17 +19,10 @@
 static calm_status list_missing(calm_ctx *ctx, const char *repo_dir, const char *commit, bool tokenizer,
                                 const char **out)
 {
-    calm_text text;
-    char *copy;
+    CALM_SCOPED_TEXT(text);
     *out = NULL;
-    calm_text_init(&text);
-    calm_status status = calm_hub_missing(ctx, repo_dir, commit, tokenizer, &text);
-    if (status == CALM_OK && text.length) {
-        status = calm_strf(ctx, ctx->out, &copy, "%s", text.data);
-        *out = status == CALM_OK ? copy : NULL;
-    }
-    calm_text_clear(&text);
-    return status;
+    CALM_TRY(calm_hub_missing(ctx, repo_dir, commit, tokenizer, &text));
+    return text.length ? calm_strf(ctx, ctx->out, out, "%s", text.data) : CALM_OK;
 }
 
 calm_status calm_hub_find(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name,
@@ -77,18 +70,14 @@ typedef struct wanted {
 static calm_status get_listing(calm_ctx *ctx, calm_hub_session *s, calm_hub_listing *listing)
 {
     char *url, *revision, *where;
-    calm_text text;
+    CALM_SCOPED_TEXT(text);
     CALM_TRY(calm_hub_quote(ctx, s->name->revision, false, &revision));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &url, "%s/api/models/%s/revision/%s?blobs=true", s->settings->endpoint,
                        s->name->repo, revision));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &where, "%s: the answer of %s", s->name->repo, s->settings->endpoint));
-    calm_text_init(&text);
-    calm_status status = calm_hub_get_text(ctx, s, url, s->name->repo, CALM_HUB_LISTING_MAX, &text);
-    if (status == CALM_OK)
-        status = calm_hub_listing_parse(ctx, where, text.data ? text.data : "", text.length, listing);
-    calm_text_clear(&text);
+    CALM_TRY(calm_hub_get_text(ctx, s, url, s->name->repo, CALM_HUB_LISTING_MAX, &text));
     s->commit = listing->commit;
-    return status;
+    return calm_hub_listing_parse(ctx, where, text.data ? text.data : "", text.length, listing);
 }
 
 /* Bring one file into the snapshot. */
@@ -186,18 +175,15 @@ static int64_t bytes_to_come(calm_ctx *ctx, const calm_hub_session *s, const wan
 
 static calm_status report(calm_ctx *ctx, const calm_hub_session *s, const wanted *w, calm_hub_snapshot *out)
 {
-    char *path;
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->files, w->n));
     for (size_t i = 0; i < w->n; i++) {
         out->files[i] = *w->files[i];
-        if (out->files[i].bytes < 0)
-            out->files[i].bytes = 0;
+        out->files[i].bytes = out->files[i].bytes < 0 ? 0 : out->files[i].bytes;
     }
     calm_hub_files_sort(out->files, w->n);
     out->n_files = w->n;
     memcpy(out->commit, s->commit, CALM_HUB_COMMIT);
-    CALM_TRY(calm_hub_snapshot_dir(ctx, s->repo_dir, s->commit, &path));
-    out->path = path;
+    CALM_TRY(calm_hub_snapshot_dir(ctx, s->repo_dir, s->commit, &out->path));
     CALM_TRY(list_missing(ctx, s->repo_dir, s->commit, true, &out->missing));
     out->usable = true;
     return CALM_OK;
@@ -233,9 +219,8 @@ static calm_status pull(calm_ctx *ctx, calm_hub_session *s, calm_tick_fn *tick, 
     if (!is_known)
         CALM_TRY(calm_hub_ref_write(ctx, s->repo_dir, s->name->revision, s->commit));
     for (size_t i = 0; i < w.n; i++) {
-        const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(bring(ctx, s, w.files[i]));
-        calm_arena_rewind(ctx->scratch, mark);
     }
     /* Absence is noted, as huggingface_hub does: offline, a missing tokenizer.json is then known to be no gap of the
      * cache. */
@@ -248,17 +233,14 @@ calm_status calm_hub_pull(calm_ctx *ctx, const calm_hub_settings *settings, cons
                           calm_tick_fn *tick, void *tick_user, calm_hub_snapshot *out)
 {
     calm_hub_session s = {.settings = settings, .name = name, .tick_user = tick_user};
-    char *repo_dir;
     if (settings->offline) {
         CALM_TRY(calm_hub_find(ctx, settings, name, out));
         return calm_hub_check_offline(ctx, settings, out);
     }
     *out = (calm_hub_snapshot){.repo = name->repo, .revision = name->revision};
-    CALM_TRY(calm_hub_repo_dir(ctx, settings, name, &repo_dir));
-    s.repo_dir = repo_dir;
-    calm_status status = calm_http_open(ctx, settings, &s.http);
-    if (status == CALM_OK)
-        status = pull(ctx, &s, tick, out);
+    CALM_TRY(calm_hub_repo_dir(ctx, settings, name, &s.repo_dir));
+    if (calm_http_open(ctx, settings, &s.http) == CALM_OK)
+        pull(ctx, &s, tick, out);
     calm_http_close(s.http);
-    return status;
+    return ctx->status;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/base/option.h"
 #include "ptq/io/json.h"
 
 #define FILE_BYTES_MAX ((int64_t)1 << 50)
@@ -12,7 +13,6 @@
 static calm_status take_name(calm_ctx *ctx, const char *where, const calm_json *value, const char **out)
 {
     const char *name = calm_json_string(value, NULL);
-    char *copy;
     if (!name)
         return calm_fail(ctx, CALM_EFORMAT, "%s: expected the name of a file, found %s", where,
                          calm_json_type_name(calm_json_typeof(value)));
@@ -21,9 +21,7 @@ static calm_status take_name(calm_ctx *ctx, const char *where, const calm_json *
         return calm_fail(ctx, CALM_EFORMAT,
                          "%s: the file name \"%.120s\" %s; refused, since it could leave the cache's folder", where,
                          name, fault);
-    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", name));
-    *out = copy;
-    return CALM_OK;
+    return calm_strf(ctx, ctx->out, out, "%s", name);
 }
 
 static bool is_hex(const char *text, size_t n)
@@ -35,21 +33,16 @@ static bool is_hex(const char *text, size_t n)
  * leave all but the name out. */
 static calm_status take_file(calm_ctx *ctx, const char *where, const calm_json *entry, calm_hub_file *out)
 {
-    static const int64_t none = -1;
     const calm_json *lfs = calm_json_get(entry, "lfs");
+    const bool is_lfs = calm_json_typeof(lfs) == CALM_JSON_OBJECT;
     const char *etag;
     CALM_TRY(take_name(ctx, where, calm_json_get(entry, "rfilename"), &out->name));
-    if (calm_json_typeof(lfs) == CALM_JSON_OBJECT) {
-        CALM_TRY(calm_json_need_string(ctx, where, lfs, "sha256", "", &etag));
-        CALM_TRY(calm_json_need_int(ctx, where, lfs, "size", &none, -1, FILE_BYTES_MAX, &out->bytes));
-        if (etag[0] && !is_hex(etag, 64))
-            return calm_fail(ctx, CALM_EFORMAT, "%s: %s: lfs.sha256 \"%.80s\" is no SHA-256", where, out->name, etag);
-    } else {
-        CALM_TRY(calm_json_need_string(ctx, where, entry, "blobId", "", &etag));
-        CALM_TRY(calm_json_need_int(ctx, where, entry, "size", &none, -1, FILE_BYTES_MAX, &out->bytes));
-        if (etag[0] && !is_hex(etag, 40))
-            return calm_fail(ctx, CALM_EFORMAT, "%s: %s: blobId \"%.80s\" is no SHA-1", where, out->name, etag);
-    }
+    entry = is_lfs ? lfs : entry;
+    CALM_TRY(calm_json_need_string(ctx, where, entry, is_lfs ? "sha256" : "blobId", "", &etag));
+    CALM_TRY(calm_json_need_int(ctx, where, entry, "size", &(int64_t){-1}, -1, FILE_BYTES_MAX, &out->bytes));
+    if (etag[0] && !is_hex(etag, is_lfs ? 64 : 40))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %s \"%.80s\" is no %s", where, out->name,
+                         is_lfs ? "lfs.sha256" : "blobId", etag, is_lfs ? "SHA-256" : "SHA-1");
     memcpy(out->etag, etag, strlen(etag) + 1);
     return CALM_OK;
 }
@@ -73,12 +66,10 @@ static calm_status take_listing(calm_ctx *ctx, const char *where, const calm_jso
 calm_status calm_hub_listing_parse(calm_ctx *ctx, const char *where, const char *bytes, size_t n_bytes,
                                    calm_hub_listing *out)
 {
-    calm_json *root;
+    CALM_SCOPED_JSON(root);
     *out = (calm_hub_listing){.n_files = 0};
     CALM_TRY(calm_json_parse(ctx, where, bytes, n_bytes, &root));
-    const calm_status status = take_listing(ctx, where, root, out);
-    calm_json_free(root);
-    return status;
+    return take_listing(ctx, where, root, out);
 }
 
 calm_hub_file *calm_hub_listing_find(const calm_hub_listing *listing, const char *name)
@@ -99,11 +90,6 @@ void calm_hub_files_sort(calm_hub_file *files, size_t n)
     qsort(files, n, sizeof *files, by_name);
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static calm_status take_shards(calm_ctx *ctx, const char *where, const calm_json *map, const char ***out, size_t *n)
 {
     const char *tensor, *last = NULL;
@@ -119,7 +105,7 @@ static calm_status take_shards(calm_ctx *ctx, const char *where, const calm_json
         CALM_TRY(take_name(ctx, where, value, &last));
         (*out)[n_names++] = last;
     }
-    qsort(*out, n_names, sizeof **out, by_text);
+    qsort(*out, n_names, sizeof **out, calm_words_compare);
     for (size_t i = 0; i < n_names; i++)
         if (n_unique == 0 || strcmp((*out)[n_unique - 1], (*out)[i]) != 0)
             (*out)[n_unique++] = (*out)[i];
@@ -130,17 +116,9 @@ static calm_status take_shards(calm_ctx *ctx, const char *where, const calm_json
 calm_status calm_hub_index_shards(calm_ctx *ctx, const char *where, const char *bytes, size_t n_bytes,
                                   const char ***out, size_t *n)
 {
-    calm_json *root;
+    CALM_SCOPED_JSON(root);
     CALM_TRY(calm_json_parse(ctx, where, bytes, n_bytes, &root));
-    const calm_status status = take_shards(ctx, where, calm_json_get(root, "weight_map"), out, n);
-    calm_json_free(root);
-    return status;
-}
-
-static bool ends_with(const char *name, const char *suffix)
-{
-    const size_t n = strlen(name), n_suffix = strlen(suffix);
-    return n >= n_suffix && strcmp(name + n - n_suffix, suffix) == 0;
+    return take_shards(ctx, where, calm_json_get(root, "weight_map"), out, n);
 }
 
 calm_status calm_hub_listing_check_weights(calm_ctx *ctx, const char *repo, const calm_hub_listing *listing)
@@ -151,7 +129,7 @@ calm_status calm_hub_listing_check_weights(calm_ctx *ctx, const char *repo, cons
         return CALM_OK;
     for (size_t k = 0; k < sizeof others / sizeof *others && !instead; k++)
         for (size_t i = 0; i < listing->n_files && !instead; i++)
-            if (ends_with(listing->files[i].name, others[k]))
+            if (calm_text_ends_with(listing->files[i].name, others[k]))
                 instead = listing->files[i].name;
     return calm_fail(ctx, CALM_EUNSUPPORTED,
                      "%s: expected " CALM_HUB_SINGLE " or " CALM_HUB_INDEX " in the repository, found %s%s; calm reads "

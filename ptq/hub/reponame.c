@@ -80,19 +80,16 @@ calm_status calm_hub_name_parse(calm_ctx *ctx, const char *word, calm_hub_name *
 {
     const size_t n = strcspn(word, "@"), n_org = strcspn(word, "/");
     const char *revision = word[n] ? word + n + 1 : "main", *fault = revision_fault(revision);
-    char *repo, *folder, *copy;
     if (!calm_hub_is_name(word))
         return calm_fail(ctx, CALM_EARG,
                          "\"%s\": expected ORG/NAME or ORG/NAME@REVISION; ORG and NAME have letters, digits, - _ . "
                          "(not at the ends, not twice), at most %d, and do not end with .git", word, PART_MAX);
     if (fault)
         return calm_fail(ctx, CALM_EARG, "\"%s\": the revision %s; expected a branch, a tag or a commit", word, fault);
-    CALM_TRY(calm_strf(ctx, ctx->out, &repo, "%.*s", (int)n, word));
-    CALM_TRY(calm_strf(ctx, ctx->out, &folder, "models--%.*s--%.*s", (int)n_org, word, (int)(n - n_org - 1),
+    CALM_TRY(calm_strf(ctx, ctx->out, &out->repo, "%.*s", (int)n, word));
+    CALM_TRY(calm_strf(ctx, ctx->out, &out->folder, "models--%.*s--%.*s", (int)n_org, word, (int)(n - n_org - 1),
                        word + n_org + 1));
-    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", revision));
-    *out = (calm_hub_name){.repo = repo, .revision = copy, .folder = folder};
-    return CALM_OK;
+    return calm_strf(ctx, ctx->out, &out->revision, "%s", revision);
 }
 
 bool calm_hub_is_commit(const char *text)

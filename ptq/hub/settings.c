@@ -70,9 +70,7 @@ static const char *expand_variable(const char *text, calm_text *out)
 /* A path with ~ and $NAME replaced, in ctx->out. */
 static calm_status expand(calm_ctx *ctx, const char *path, const char **out)
 {
-    calm_text text;
-    char *copy;
-    calm_text_init(&text);
+    CALM_SCOPED_TEXT(text);
     if (path[0] == '~' && (path[1] == '/' || path[1] == '\0')) {
         calm_text_append(&text, home(), strlen(home()));
         path++;
@@ -82,13 +80,8 @@ static calm_status expand(calm_ctx *ctx, const char *path, const char **out)
             path = expand_variable(path, &text);
         else
             calm_text_append(&text, path++, 1);
-    calm_status status = calm_text_check(ctx, &text);
-    if (status == CALM_OK)
-        status = calm_strf(ctx, ctx->out, &copy, "%s", text.data ? text.data : "");
-    if (status == CALM_OK)
-        *out = copy;
-    calm_text_clear(&text);
-    return status;
+    CALM_TRY(calm_text_check(ctx, &text));
+    return calm_strf(ctx, ctx->out, out, "%s", text.data ? text.data : "");
 }
 
 /* The path that a variable has, else dir/name, expanded. */

@@ -32,7 +32,7 @@ typedef struct name_entry {
 
 struct calm_gguf {
     calm_arena arena;
-    char *path;
+    const char *path;
     calm_mapping map;
     calm_gguf_key *keys;
     calm_gguf_tensor *tensors;
@@ -373,19 +373,13 @@ calm_status calm_gguf_open(calm_ctx *ctx, const char *path, calm_gguf **out)
     calm_gguf *file = calloc(1, sizeof *file);
     if (!file)
         return calm_fail(ctx, CALM_ENOMEM, "%s: no memory to open it", path);
-    calm_arena_init(&file->arena);
-    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    calm_status status = calm_strf(ctx, &file->arena, &file->path, "%s", path);
-    if (status == CALM_OK)
-        status = calm_map_file(ctx, path, &file->map);
-    if (status == CALM_OK)
-        status = read_all(ctx, file);
-    calm_arena_rewind(ctx->scratch, mark);
-    if (status == CALM_OK)
+    CALM_SCOPED_SCRATCH(ctx);
+    if (calm_strf(ctx, &file->arena, &file->path, "%s", path) == CALM_OK &&
+        calm_map_file(ctx, path, &file->map) == CALM_OK && read_all(ctx, file) == CALM_OK)
         *out = file;
     else
         calm_gguf_close(file);
-    return status;
+    return ctx->status;
 }
 
 void calm_gguf_close(calm_gguf *file)
@@ -461,17 +455,16 @@ bool calm_gguf_number(const calm_gguf_key *key, size_t index, double *out)
         *out = (double)whole;
         return true;
     }
-    if (!key || index >= key->n)
+    if (!key || index >= key->n || (key->kind != CALM_GGUF_F32 && key->kind != CALM_GGUF_F64))
         return false;
-    if (key->kind == CALM_GGUF_F32) {
-        float value;
-        memcpy(&value, key->data + index * sizeof value, sizeof value);
-        *out = (double)value;
+    if (key->kind == CALM_GGUF_F64) {
+        memcpy(out, key->data + index * sizeof *out, sizeof *out);
         return true;
     }
-    if (key->kind == CALM_GGUF_F64)
-        memcpy(out, key->data + index * sizeof *out, sizeof *out);
-    return key->kind == CALM_GGUF_F64;
+    float value;
+    memcpy(&value, key->data + index * sizeof value, sizeof value);
+    *out = (double)value;
+    return true;
 }
 
 bool calm_gguf_next_string(const calm_gguf_key *key, size_t *at, const char **text, size_t *n)

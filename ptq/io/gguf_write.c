@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/base/option.h"
+#include "ptq/base/scope.h"
 #include "ptq/io/gguf_impl.h"
 
 /* ---- keys ---- */
@@ -139,11 +141,6 @@ static calm_status append_tensor(calm_ctx *ctx, const calm_gguf_tensor *tensor, 
     return CALM_OK;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static calm_status check_names(calm_ctx *ctx, const calm_gguf_tensor *tensors, size_t n)
 {
     const char **names;
@@ -151,11 +148,17 @@ static calm_status check_names(calm_ctx *ctx, const calm_gguf_tensor *tensors, s
     for (size_t i = 0; i < n; i++)
         names[i] = tensors[i].name;
     if (n)
-        qsort(names, n, sizeof *names, by_name);
+        qsort(names, n, sizeof *names, calm_words_compare);
     for (size_t i = 1; i < n; i++)
         if (strcmp(names[i - 1], names[i]) == 0)
             return calm_fail(ctx, CALM_EARG, "tensor %s is there twice", names[i]);
     return CALM_OK;
+}
+
+static calm_status put_text(calm_ctx *ctx, calm_gguf_writer *writer, const calm_text *text)
+{
+    CALM_TRY(calm_text_check(ctx, text));
+    return calm_writer_put(ctx, &writer->file, text->data, text->length);
 }
 
 static calm_status put_zeros(calm_ctx *ctx, calm_gguf_writer *writer)
@@ -164,38 +167,25 @@ static calm_status put_zeros(calm_ctx *ctx, calm_gguf_writer *writer)
     return calm_writer_put(ctx, &writer->file, zeros, padding(writer->file.written));
 }
 
-static calm_status put_head(calm_ctx *ctx, calm_gguf_writer *writer, const calm_gguf_keys *keys, calm_text *text)
-{
-    size_t offset = 0;
-    calm_text_append(text, "GGUF", 4);
-    append_number(text, 3, 4);
-    append_number(text, writer->n, 8);
-    append_number(text, keys->n, 8);
-    CALM_TRY(calm_text_check(ctx, text));
-    CALM_TRY(calm_text_check(ctx, &keys->bytes));
-    CALM_TRY(calm_writer_put(ctx, &writer->file, text->data, text->length));
-    if (keys->n)
-        CALM_TRY(calm_writer_put(ctx, &writer->file, keys->bytes.data, keys->bytes.length));
-    calm_text_clear(text);
-    for (size_t i = 0; i < writer->n; i++)
-        CALM_TRY(append_tensor(ctx, &writer->tensors[i], &offset, text));
-    CALM_TRY(calm_text_check(ctx, text));
-    if (text->length)
-        CALM_TRY(calm_writer_put(ctx, &writer->file, text->data, text->length));
-    return put_zeros(ctx, writer);
-}
-
 calm_status calm_gguf_begin(calm_ctx *ctx, calm_gguf_writer *writer, const char *path, const calm_gguf_keys *keys,
                             const calm_gguf_tensor *tensors, size_t n)
 {
-    calm_text text;
+    CALM_SCOPED_TEXT(head);
+    CALM_SCOPED_TEXT(table);
+    size_t offset = 0;
     *writer = (calm_gguf_writer){.tensors = tensors, .n = n};
     CALM_TRY(check_names(ctx, tensors, n));
     CALM_TRY(calm_writer_open(ctx, &writer->file, path));
-    calm_text_init(&text);
-    const calm_status status = put_head(ctx, writer, keys, &text);
-    calm_text_clear(&text);
-    return status;
+    calm_text_append(&head, "GGUF", 4);
+    append_number(&head, 3, 4);
+    append_number(&head, n, 8);
+    append_number(&head, keys->n, 8);
+    CALM_TRY(put_text(ctx, writer, &head));
+    CALM_TRY(put_text(ctx, writer, &keys->bytes));
+    for (size_t i = 0; i < n; i++)
+        CALM_TRY(append_tensor(ctx, &tensors[i], &offset, &table));
+    CALM_TRY(put_text(ctx, writer, &table));
+    return put_zeros(ctx, writer);
 }
 
 calm_status calm_gguf_put(calm_ctx *ctx, calm_gguf_writer *writer, const void *data, size_t bytes)

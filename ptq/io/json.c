@@ -32,12 +32,10 @@ calm_status calm_json_parse(calm_ctx *ctx, const char *name, const char *bytes, 
 
 calm_status calm_json_read(calm_ctx *ctx, const char *path, size_t limit, calm_json **out)
 {
-    calm_mapping map;
+    CALM_SCOPED_MAPPING(map);
     *out = NULL;
     CALM_TRY(calm_map_file_within(ctx, path, limit, &map));
-    const calm_status status = calm_json_parse(ctx, path, (const char *)map.data, map.bytes, out);
-    calm_unmap_file(&map);
-    return status;
+    return calm_json_parse(ctx, path, (const char *)map.data, map.bytes, out);
 }
 
 void calm_json_free(calm_json *root)
@@ -335,14 +333,9 @@ calm_status calm_json_write(calm_ctx *ctx, const calm_json *value, int indent, c
 
 calm_status calm_json_save(calm_ctx *ctx, const char *path, const calm_json *value)
 {
-    calm_text text;
-    calm_text_init(&text);
-    calm_status status = calm_json_write(ctx, value, 2, &text);
+    CALM_SCOPED_TEXT(text);
+    CALM_TRY(calm_json_write(ctx, value, 2, &text));
     calm_text_append(&text, "\n", 1);
-    if (status == CALM_OK)
-        status = calm_text_check(ctx, &text);
-    if (status == CALM_OK)
-        status = calm_write_file(ctx, path, text.data, text.length);
-    calm_text_clear(&text);
-    return status;
+    CALM_TRY(calm_text_check(ctx, &text));
+    return calm_write_file(ctx, path, text.data, text.length);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/base/option.h"
 #include "ptq/io/json.h"
 
 /* The reference implementation's limit on a header; also bounds what a hostile file makes us parse. */
@@ -64,9 +65,9 @@ const char *calm_shape_text(int n_dims, const size_t *shape, char text[128])
 
 /* ---- one header entry ---- */
 
-static calm_status read_shape(calm_ctx *ctx, const char *path, const char *name, const calm_json *entry,
-                              calm_tensor *tensor)
+static calm_status read_shape(calm_ctx *ctx, const char *path, const calm_json *entry, calm_tensor *tensor)
 {
+    const char *name = tensor->name;
     const calm_json *shape = calm_json_get(entry, "shape");
     size_t n = calm_json_size(shape);
     if (calm_json_typeof(shape) != CALM_JSON_ARRAY || n > CALM_MAX_DIMS)
@@ -86,11 +87,11 @@ static calm_status read_shape(calm_ctx *ctx, const char *path, const char *name,
 }
 
 static calm_status read_entry(calm_ctx *ctx, calm_safetensors *set, const shard *file, size_t data_begin,
-                              const char *name, const calm_json *entry, calm_tensor *tensor)
+                              const calm_json *entry, calm_tensor *tensor)
 {
     const char *dtype;
     char where[256], shape[128];
-    snprintf(where, sizeof where, "%s: tensor %.100s", file->path, name);
+    snprintf(where, sizeof where, "%s: tensor %.100s", file->path, tensor->name);
     set->fault = CALM_SHARD_HEADER;
     CALM_TRY(calm_json_need_string(ctx, where, entry, "dtype", NULL, &dtype));
     set->fault = CALM_SHARD_DTYPE;
@@ -98,7 +99,7 @@ static calm_status read_entry(calm_ctx *ctx, calm_safetensors *set, const shard 
     if (tensor->dtype == CALM_N_DTYPES)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: dtype %s is not known", where, dtype);
     set->fault = CALM_SHARD_HEADER;
-    CALM_TRY(read_shape(ctx, file->path, name, entry, tensor));
+    CALM_TRY(read_shape(ctx, file->path, entry, tensor));
 
     const calm_json *offsets = calm_json_get(entry, "data_offsets");
     int64_t begin = calm_json_int(calm_json_at(offsets, 0), -1), end = calm_json_int(calm_json_at(offsets, 1), -1);
@@ -203,17 +204,15 @@ static calm_status open_shard(calm_ctx *ctx, calm_safetensors *set, size_t index
         memcpy(grown, *tensors, before * sizeof *grown);
     *tensors = grown;
 
-    void *iter = NULL;
     const char *name;
     const calm_json *entry;
-    while (calm_json_next(file->header, &iter, &name, &entry)) {
+    for (void *iter = NULL; calm_json_next(file->header, &iter, &name, &entry);) {
         if (strcmp(name, "__metadata__") == 0)
             continue;
         calm_tensor *tensor = &grown[*n];
-        char *copy;
-        CALM_TRY(calm_strf(ctx, &set->arena, &copy, "%s", name));
-        *tensor = (calm_tensor){.name = copy, .shard = index};
-        CALM_TRY(survive(ctx, set, copy, read_entry(ctx, set, file, data_begin, copy, entry, tensor), &bad));
+        *tensor = (calm_tensor){.shard = index};
+        CALM_TRY(calm_strf(ctx, &set->arena, &tensor->name, "%s", name));
+        CALM_TRY(survive(ctx, set, tensor->name, read_entry(ctx, set, file, data_begin, entry, tensor), &bad));
         *n += !bad;
         whole &= !bad;
     }
@@ -249,11 +248,6 @@ static calm_status sort_by_name(calm_ctx *ctx, calm_safetensors *set)
     return CALM_OK;
 }
 
-static int by_string(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static bool is_file_name(const calm_json *value)
 {
     const char *file = calm_json_string(value, NULL);
@@ -265,17 +259,14 @@ static calm_status list_shards(calm_ctx *ctx, calm_safetensors *set, const char 
                                const calm_json *map)
 {
     size_t n = calm_json_size(map), used = 0;
-    const char **files;
-    void *iter = NULL;
-    const char *name;
+    const char **files, *name;
     const calm_json *value;
     set->fault = CALM_SHARD_INDEX;
     if (calm_json_typeof(map) != CALM_JSON_OBJECT || n == 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"weight_map\": expected an object that is not empty", index_path);
     CALM_TRY(CALM_NEW(ctx, &set->arena, files, n));
-    while (calm_json_next(map, &iter, &name, &value)) {
-        const bool usable = is_file_name(value);
-        if (!usable)
+    for (void *iter = NULL; calm_json_next(map, &iter, &name, &value);)
+        if (!is_file_name(value))
             CALM_TRY(survive(ctx, set, name,
                              calm_fail(ctx, CALM_EFORMAT,
                                        "%s: \"weight_map\": %s: expected a file name in the same folder", index_path,
@@ -283,8 +274,7 @@ static calm_status list_shards(calm_ctx *ctx, calm_safetensors *set, const char 
                              NULL));
         else
             files[used++] = calm_json_string(value, NULL);
-    }
-    qsort(files, used, sizeof *files, by_string);
+    qsort(files, used, sizeof *files, calm_words_compare);
     CALM_TRY(CALM_NEW(ctx, &set->arena, set->shards, used + 1));
     for (size_t i = 0; i < used; i++) {
         if (i && strcmp(files[i], files[i - 1]) == 0)
@@ -295,19 +285,13 @@ static calm_status list_shards(calm_ctx *ctx, calm_safetensors *set, const char 
     return CALM_OK;
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* Was the shard with this name opened?  The tensors of one that was not are not reported one by one. */
 static bool is_open(const calm_safetensors *set, const char *file)
 {
     size_t begin = 0, end = set->n_shards;    /* sorted by name */
     while (begin < end) {
         const size_t middle = begin + (end - begin) / 2;
-        const int order = strcmp(file, base_name(set->shards[middle].path));
+        const int order = strcmp(file, calm_path_name(set->shards[middle].path));
         if (order == 0)
             return set->shards[middle].header != NULL;
         if (order < 0)
@@ -321,16 +305,15 @@ static bool is_open(const calm_safetensors *set, const char *file)
 /* Every tensor of the index must be in the shard that the index names. */
 static calm_status check_index(calm_ctx *ctx, calm_safetensors *set, const char *index_path, const calm_json *map)
 {
-    void *iter = NULL;
     const char *name;
     const calm_json *value;
-    while (calm_json_next(map, &iter, &name, &value)) {
+    for (void *iter = NULL; calm_json_next(map, &iter, &name, &value);) {
         const calm_tensor *tensor = calm_safetensors_find(set, name);
         const char *file = calm_json_string(value, "");
         if (set->report && !is_open(set, file))
             continue;
         set->fault = CALM_SHARD_PLACE;
-        if (!tensor || strcmp(base_name(tensor->file), file) != 0)
+        if (!tensor || strcmp(calm_path_name(tensor->file), file) != 0)
             CALM_TRY(survive(ctx, set, name,
                              calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s is not in %s", index_path, name, file), NULL));
     }
@@ -352,7 +335,7 @@ static calm_status check_completeness(calm_ctx *ctx, calm_safetensors *set, cons
         if (!calm_json_get(map, at->name))
             CALM_TRY(survive(ctx, set, at->name,
                              calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s of %s is not in it", index_path, at->name,
-                                       base_name(at->file)), NULL));
+                                       calm_path_name(at->file)), NULL));
     }
     for (size_t i = 0; i < set->n_shards; i++)
         whole &= set->shards[i].header != NULL;
@@ -381,7 +364,7 @@ static calm_status open_one(calm_ctx *ctx, calm_safetensors *set, const char *pa
 static calm_status open_directory(calm_ctx *ctx, calm_safetensors *set, const char *dir)
 {
     char *single, *index_path;
-    calm_json *index;
+    CALM_SCOPED_JSON(index);
     bool bad;
     CALM_TRY(calm_path_join(ctx, &set->arena, &single, dir, "model.safetensors"));
     CALM_TRY(calm_path_join(ctx, &set->arena, &index_path, dir, "model.safetensors.index.json"));
@@ -396,15 +379,10 @@ static calm_status open_directory(calm_ctx *ctx, calm_safetensors *set, const ch
     if (bad)
         return CALM_OK;
     const calm_json *map = calm_json_get(index, "weight_map");
-    calm_status status = survive(ctx, set, NULL, list_shards(ctx, set, dir, index_path, map), NULL);
-    if (status == CALM_OK)
-        status = open_files(ctx, set);
-    if (status == CALM_OK)
-        status = check_index(ctx, set, index_path, map);
-    if (status == CALM_OK && set->report)
-        status = survive(ctx, set, NULL, check_completeness(ctx, set, index_path, index), NULL);
-    calm_json_free(index);
-    return status;
+    CALM_TRY(survive(ctx, set, NULL, list_shards(ctx, set, dir, index_path, map), NULL));
+    CALM_TRY(open_files(ctx, set));
+    CALM_TRY(check_index(ctx, set, index_path, map));
+    return set->report ? survive(ctx, set, NULL, check_completeness(ctx, set, index_path, index), NULL) : CALM_OK;
 }
 
 calm_status calm_safetensors_open(calm_ctx *ctx, const char *path, calm_safetensors **out)
@@ -453,10 +431,8 @@ const calm_tensor *calm_safetensors_at(const calm_safetensors *set, size_t index
 
 const calm_tensor *calm_safetensors_find(const calm_safetensors *set, const char *name)
 {
-    calm_tensor key = {.name = name};
-    if (!set->n_tensors)
-        return NULL;
-    return bsearch(&key, set->tensors, set->n_tensors, sizeof key, by_name);
+    const calm_tensor key = {.name = name};
+    return set->n_tensors ? bsearch(&key, set->tensors, set->n_tensors, sizeof key, by_name) : NULL;
 }
 
 calm_status calm_safetensors_need(calm_ctx *ctx, const calm_safetensors *set, const char *name, int n_dims,

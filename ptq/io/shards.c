@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ptq/base/file.h"
 #include "ptq/io/json.h"
 
 #define MOST_SHARDS 99999u    /* five digits in a name */
@@ -92,28 +93,24 @@ const calm_tensor *calm_shards_next(const calm_shards_writer *writer)
 
 static calm_json *index_of(calm_ctx *ctx, const calm_shards_writer *writer)
 {
-    calm_json *root = calm_json_new_object(), *metadata = calm_json_new_object(), *map = calm_json_new_object();
+    calm_json *map = calm_json_new_object();
     size_t total = 0, bytes = 0;
     for (size_t shard = 0; shard < writer->n_shards; shard++)
         for (size_t i = writer->begin[shard]; i < writer->begin[shard + 1]; i++) {
             tensor_bytes(ctx, &writer->tensors[i], &bytes);    /* known to fit */
             total += bytes;
-            calm_json_set_string(map, writer->tensors[i].name, strrchr(writer->paths[shard], '/') + 1);
+            calm_json_set_string(map, writer->tensors[i].name, calm_path_name(writer->paths[shard]));
         }
-    calm_json_set_int(metadata, "total_size", (int64_t)total);
-    calm_json_set(root, "metadata", metadata);
-    calm_json_set(root, "weight_map", map);
-    return root;
+    return CALM_OBJECT(CALM_KV("metadata", CALM_OBJECT(CALM_KV("total_size", total))), CALM_KV("weight_map", map));
 }
 
 static calm_status write_index(calm_ctx *ctx, const calm_shards_writer *writer)
 {
     char *path;
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, writer->dir, "model.safetensors.index.json"));
-    calm_json *root = index_of(ctx, writer);
-    const calm_status status = calm_json_save(ctx, path, root);
-    calm_json_free(root);
-    return status;
+    CALM_SCOPED_JSON(root);
+    root = index_of(ctx, writer);
+    return calm_json_save(ctx, path, root);
 }
 
 calm_status calm_shards_end(calm_ctx *ctx, calm_shards_writer *writer)

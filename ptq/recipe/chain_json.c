@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "algorithms/part.h"
+#include "ptq/base/message.h"
 
 #define OPTIONS_MAX 64
 
@@ -40,6 +41,7 @@ static calm_status add_option(calm_ctx *ctx, const char *where, const char *name
                               const char *value, char **chain)
 {
     const char *names[OPTIONS_MAX] = {NULL}, *step = NULL;
+    char hint[CALM_HINT_MAX];
     size_t n = 0, n_steps = 0, length = 0;
     if (value[strcspn(value, "(),+=")])
         return calm_fail(ctx, CALM_EARG, "%s: `algorithms`: %s: option %s: found \"%s\"", where, name, option, value);
@@ -49,10 +51,9 @@ static calm_status add_option(calm_ctx *ctx, const char *where, const char *name
             length = step_length(at);
             n_steps++;
         }
-    const char *near = calm_nearest(option, names, n);
     if (!step)
-        return calm_fail(ctx, CALM_EARG, "%s: `algorithms`: %s has no option \"%s\"%s%s%s", where, name, option,
-                         near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+        return calm_fail(ctx, CALM_EARG, "%s: `algorithms`: %s has no option \"%s\"%s", where, name, option,
+                         calm_did_you_mean(hint, option, names, n));
     if (n_steps > 1)
         return calm_fail(ctx, CALM_EARG,
                          "%s: `algorithms`: several parts of %s have an option \"%s\"; write the chain: %s", where,
@@ -66,16 +67,13 @@ static calm_status add_option(calm_ctx *ctx, const char *where, const char *name
 /* A value of JSON as the option's parser reads it. */
 static calm_status value_text(calm_ctx *ctx, const calm_json *value, char **out)
 {
-    switch (calm_json_typeof(value)) {
-    case CALM_JSON_BOOL:
-        return calm_strf(ctx, ctx->out, out, "%s", calm_json_bool(value, false) ? "true" : "false");
-    case CALM_JSON_INT:
+    const calm_json_type type = calm_json_typeof(value);
+    if (type == CALM_JSON_INT)
         return calm_strf(ctx, ctx->out, out, "%lld", (long long)calm_json_int(value, 0));
-    case CALM_JSON_REAL:
+    if (type == CALM_JSON_REAL)
         return calm_strf(ctx, ctx->out, out, "%.17g", calm_json_number(value, 0));
-    default:
-        return calm_strf(ctx, ctx->out, out, "%s", calm_json_string(value, ""));
-    }
+    const char *truth = calm_json_bool(value, false) ? "true" : "false";
+    return calm_strf(ctx, ctx->out, out, "%s", type == CALM_JSON_BOOL ? truth : calm_json_string(value, ""));
 }
 
 calm_status calm_chain_of_json(calm_ctx *ctx, const char *where, const calm_json *item, char **out)

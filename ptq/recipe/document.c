@@ -48,14 +48,11 @@ static calm_json *range_json(const calm_range *range)
 static calm_status write_text(calm_ctx *ctx, const calm_option *option, const calm_recipe_spec *spec, calm_json *object,
                               const char *key)
 {
-    calm_text text;
-    calm_text_init(&text);
+    CALM_SCOPED_TEXT(text);
     calm_option_print(option, spec, &text);
-    const calm_status status = calm_text_check(ctx, &text);
-    if (status == CALM_OK)
-        calm_json_set_string(object, key, text.data);
-    calm_text_clear(&text);
-    return status;
+    CALM_TRY(calm_text_check(ctx, &text));
+    calm_json_set_string(object, key, text.data);
+    return CALM_OK;
 }
 
 /* The value of an option into its place; what is not given - an empty list, a negative seed - is left out. */
@@ -83,13 +80,13 @@ static calm_status write_value(calm_ctx *ctx, const calm_option *option, const c
             calm_json_set_string(object, key, text);
         break;
     case CALM_OPTION_WORDS:
-        calm_recipe_set_filled(object, key, words_json(field));
+        calm_json_set(object, key, calm_recipe_filled(words_json(field)));
         break;
     case CALM_OPTION_PAIRS:
-        calm_recipe_set_filled(object, key, pairs_json(field));
+        calm_json_set(object, key, calm_recipe_filled(pairs_json(field)));
         break;
     case CALM_OPTION_NUMBERS:
-        calm_recipe_set_filled(object, key, numbers_json(field));
+        calm_json_set(object, key, calm_recipe_filled(numbers_json(field)));
         break;
     case CALM_OPTION_RANGE:
         if (((const calm_range *)field)->given)
@@ -193,13 +190,9 @@ static long long whole(const calm_json *value)
 
 static calm_status read_string(calm_ctx *ctx, const calm_json *value, const char **out)
 {
-    char *copy;
     *out = NULL;
-    if (calm_json_typeof(value) != CALM_JSON_STRING)
-        return CALM_OK;
-    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", calm_json_string(value, "")));
-    *out = copy;
-    return CALM_OK;
+    return calm_json_typeof(value) == CALM_JSON_STRING
+               ? calm_strf(ctx, ctx->out, out, "%s", calm_json_string(value, "")) : CALM_OK;
 }
 
 /* Put a checked value into the option's field. */
@@ -275,7 +268,6 @@ static calm_status read_model(calm_ctx *ctx, const reading *r)
     const calm_json *digests = calm_json_get(model, "digests"), *digest;
     calm_demanded *demanded = &r->spec->demanded;
     const char *name, *revision, *file;
-    char *text;
     CALM_TRY(read_string(ctx, object ? calm_json_get(model, "name") : model, &name));
     CALM_TRY(read_string(ctx, calm_json_get(model, "revision"), &revision));
     /* Revision and digests are of the document's model, so they go with its name. */
@@ -286,15 +278,13 @@ static calm_status read_model(calm_ctx *ctx, const reading *r)
         if (calm_is_path(name) || strchr(name, '@'))
             return calm_fail(ctx, CALM_EARG, "%s: `model.revision`: \"%s\" is not a name on the hub without revision",
                              r->path, name);
-        CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s@%s", name, revision));
-        r->spec->model = text;
+        CALM_TRY(calm_strf(ctx, ctx->out, &r->spec->model, "%s@%s", name, revision));
     }
     const size_t n = calm_json_size(digests);
     CALM_TRY(CALM_NEW(ctx, ctx->out, demanded->files, n + 1));
     CALM_TRY(CALM_NEW(ctx, ctx->out, demanded->sha256, n + 1));
     for (void *iter = NULL; calm_json_next(digests, &iter, &file, &digest); demanded->n_files++) {
-        CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", file));
-        demanded->files[demanded->n_files] = text;
+        CALM_TRY(calm_strf(ctx, ctx->out, &demanded->files[demanded->n_files], "%s", file));
         CALM_TRY(read_string(ctx, digest, &demanded->sha256[demanded->n_files]));
     }
     return CALM_OK;
@@ -328,25 +318,18 @@ static calm_status read_all(calm_ctx *ctx, const reading *r)
 /* JSON in one line as a text in ctx->out. */
 static calm_status print_json(calm_ctx *ctx, const calm_json *json, const char **out)
 {
-    calm_text text;
-    char *copy = NULL;
-    calm_text_init(&text);
-    calm_status status = calm_json_write(ctx, json, 0, &text);
-    if (status == CALM_OK)
-        status = calm_strf(ctx, ctx->out, &copy, "%s", text.data);
-    calm_text_clear(&text);
-    *out = copy;
-    return status;
+    CALM_SCOPED_TEXT(text);
+    *out = NULL;
+    CALM_TRY(calm_json_write(ctx, json, 0, &text));
+    return calm_strf(ctx, ctx->out, out, "%s", text.data);
 }
 
 calm_status calm_spec_read(calm_ctx *ctx, const calm_json *document, const char *path, calm_recipe_spec *spec)
 {
-    const reading r = {document, path, spec, calm_json_new_object()};
-    calm_status status = read_all(ctx, &r);
-    if (status == CALM_OK && calm_json_size(r.overrides))
-        status = print_json(ctx, r.overrides, &spec->overrides);
-    calm_json_free(r.overrides);
-    return status;
+    CALM_SCOPED_JSON(overrides);
+    overrides = calm_json_new_object();
+    CALM_TRY(read_all(ctx, &(reading){document, path, spec, overrides}));
+    return calm_json_size(overrides) ? print_json(ctx, overrides, &spec->overrides) : CALM_OK;
 }
 
 /* ---- spec to document ---- */
@@ -363,7 +346,7 @@ static calm_json *model_json(const calm_recipe_spec *spec)
         calm_json_set_string(model, "revision", at + 1);
     for (size_t i = 0; i < spec->demanded.n_files; i++)
         calm_json_set_string(digests, spec->demanded.files[i], spec->demanded.sha256[i]);
-    calm_recipe_set_filled(model, "digests", digests);
+    calm_json_set(model, "digests", calm_recipe_filled(digests));
     return model;
 }
 
@@ -408,37 +391,27 @@ static calm_status write_row(calm_ctx *ctx, const calm_document_row *row, const 
     return CALM_OK;
 }
 
-static calm_status write_all(calm_ctx *ctx, const calm_recipe_spec *given, calm_json *root)
+calm_status calm_spec_write(calm_ctx *ctx, const calm_recipe_spec *given, calm_json **out)
 {
     calm_recipe_spec spec;
     calm_json *section = NULL;
     size_t n;
     const calm_document_row *rows = calm_document_rows(&n);
+    CALM_SCOPED_JSON(root);
+    *out = NULL;
     CALM_TRY(with_defaults(ctx, given, &spec));
-    calm_json_set_int(root, "calm_recipe", CALM_RECIPE_VERSION);
-    calm_json_set(root, "model", model_json(&spec));
+    root = CALM_OBJECT(CALM_KV("calm_recipe", (int64_t)CALM_RECIPE_VERSION), CALM_KV("model", model_json(&spec)));
     for (size_t i = 0; i < n; i++)
         CALM_TRY(write_row(ctx, &rows[i], &spec, root, &section));
+    *out = root;
+    root = NULL;
     return CALM_OK;
-}
-
-calm_status calm_spec_write(calm_ctx *ctx, const calm_recipe_spec *spec, calm_json **out)
-{
-    *out = calm_json_new_object();
-    const calm_status status = write_all(ctx, spec, *out);
-    if (status != CALM_OK) {
-        calm_json_free(*out);
-        *out = NULL;
-    }
-    return status;
 }
 
 calm_status calm_spec_text(calm_ctx *ctx, const calm_recipe_spec *spec, const char **out)
 {
     CALM_ENTER(ctx, spec && out);
-    calm_json *json;
+    CALM_SCOPED_JSON(json);
     CALM_TRY(calm_spec_write(ctx, spec, &json));
-    const calm_status status = print_json(ctx, json, out);
-    calm_json_free(json);
-    return status;
+    return print_json(ctx, json, out);
 }

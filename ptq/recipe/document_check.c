@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ptq/base/message.h"
 #include "ptq/recipe/document.h"
 #include "ptq/recipe/document_shape.h"
 
@@ -49,21 +50,16 @@ static void print_pointer(const comparison *c, const char *member, calm_text *ou
 static calm_status __attribute__((format(printf, 3, 4))) add_fault(comparison *c, const char *member,
                                                                     const char *format, ...)
 {
-    calm_text pointer;
-    char message[MESSAGE_MAX], *where = NULL, *what;
+    CALM_SCOPED_TEXT(pointer);
+    char message[MESSAGE_MAX], *where, *what;
     va_list values;
     if (c->n == CALM_DOCUMENT_FAULTS)
         return CALM_OK;
     va_start(values, format);
     vsnprintf(message, sizeof message, format, values);
     va_end(values);
-    calm_text_init(&pointer);
     print_pointer(c, member, &pointer);
-    calm_status status = calm_text_check(c->ctx, &pointer);
-    if (status == CALM_OK)
-        status = calm_strf(c->ctx, c->ctx->out, &where, "%s", pointer.data ? pointer.data : "");
-    calm_text_clear(&pointer);
-    CALM_TRY(status);
+    CALM_TRY(calm_text_take(c->ctx, c->ctx->out, &pointer, &where, NULL));
     CALM_TRY(calm_strf(c->ctx, c->ctx->out, &what, "%s", message));
     make_plain(where);
     make_plain(what);
@@ -137,15 +133,16 @@ static calm_status check_size(comparison *c, const calm_shape *shape, const char
 static calm_status check_text(comparison *c, const calm_shape *shape, const calm_json *value)
 {
     const char *text = calm_json_string(value, NULL);
+    const size_t n = calm_json_string_length(value);
     size_t characters = 0;
     char words[96];
     bool fits;
     if (!text)
         return expected(c, value, "a text");
-    for (size_t i = 0; i < calm_json_string_length(value); i++)
+    for (size_t i = 0; i < n; i++)
         characters += ((unsigned char)text[i] & 0xc0) != 0x80;    /* UTF-8: one lead byte each */
     CALM_TRY(check_size(c, shape, "characters", characters, &fits));
-    if (!fits || !shape->pattern || (shape->pattern->fits(text) && strlen(text) == calm_json_string_length(value)))
+    if (!fits || !shape->pattern || (shape->pattern->fits(text) && strlen(text) == n))
         return CALM_OK;
     snprintf(words, sizeof words, "a text like %s", shape->pattern->regex);
     return expected(c, value, words);
@@ -154,7 +151,7 @@ static calm_status check_text(comparison *c, const calm_shape *shape, const calm
 static calm_status check_word(comparison *c, const calm_shape *shape, const calm_json *value)
 {
     const char *names[NAMES_MAX], *text = calm_json_string(value, NULL);
-    char all[400] = "", listed[MESSAGE_MAX] = "", room[96], *at = all;
+    char all[400] = "", listed[MESSAGE_MAX] = "", room[96], hint[CALM_HINT_MAX], *at = all;
     size_t n = 0;
     snprintf(all, sizeof all, "%s", shape->values);
     for (char *next; at && n < NAMES_MAX; at = next) {
@@ -165,12 +162,11 @@ static calm_status check_word(comparison *c, const calm_shape *shape, const calm
         if (text && strcmp(at, text) == 0 && strlen(text) == calm_json_string_length(value))
             return CALM_OK;
     }
-    const char *near = text ? calm_nearest(text, names, n) : NULL;
     size_t used = 0;
     for (size_t i = 0; i < n && used < sizeof listed; i++)
         used += (size_t)snprintf(listed + used, sizeof listed - used, "%s\"%s\"", i ? ", " : "", names[i]);
-    return add_fault(c, NULL, "expected one of %s, found %s%s%s%s", listed, shown(value, room),
-                     near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    return add_fault(c, NULL, "expected one of %s, found %s%s", listed, shown(value, room),
+                     text ? calm_did_you_mean(hint, text, names, n) : "");
 }
 
 static calm_status check_scalar(comparison *c, const calm_json *value)
@@ -241,15 +237,14 @@ static const calm_document_row *find_row(const char *section, const char *key)
 static calm_status unknown_key(comparison *c, const char *section, const char *key)
 {
     const char *names[NAMES_MAX] = {NULL};
+    char hint[CALM_HINT_MAX];
     size_t n_rows, n = 0;
     const calm_document_row *rows = calm_document_rows(&n_rows);
     for (size_t i = 0; i < n_rows && n < NAMES_MAX; i++) {
         names[n] = calm_document_key(rows[i].place, section);
         n += names[n] != NULL;
     }
-    const char *near = calm_nearest(key, names, n);
-    return add_fault(c, key, "unknown key%s%s%s", near ? "; did you mean \"" : "", near ? near : "",
-                     near ? "\"?" : "");
+    return add_fault(c, key, "unknown key%s", calm_did_you_mean(hint, key, names, n));
 }
 
 static calm_status check_object(comparison *c, const char *section, const calm_json *value)
@@ -356,11 +351,11 @@ calm_status calm_document_check(calm_ctx *ctx, const char *where, const calm_jso
 
 calm_status calm_document_read(calm_ctx *ctx, const char *path, calm_json **out)
 {
-    CALM_TRY(calm_json_read(ctx, path, CALM_RECIPE_BYTES, out));
-    const calm_status status = calm_document_check(ctx, path, *out);
-    if (status != CALM_OK) {
-        calm_json_free(*out);
-        *out = NULL;
-    }
-    return status;
+    CALM_SCOPED_JSON(document);
+    *out = NULL;
+    CALM_TRY(calm_json_read(ctx, path, CALM_RECIPE_BYTES, &document));
+    CALM_TRY(calm_document_check(ctx, path, document));
+    *out = document;
+    document = NULL;
+    return CALM_OK;
 }

@@ -1,11 +1,19 @@
 /* The table of a recipe document as JSON Schema. */
+#include <stdio.h>
 #include <string.h>
 
 #include "ptq/recipe/document.h"
 #include "ptq/recipe/document_shape.h"
 #include "ptq/recipe/recipe_impl.h"
 
-static calm_json *shape_json(const calm_shape *shape);
+static void fill_shape(const calm_shape *shape, calm_json *out);
+
+static calm_json *shape_json(const calm_shape *shape)
+{
+    calm_json *out = calm_json_new_object();
+    fill_shape(shape, out);
+    return out;
+}
 
 static void set_bound(calm_json *out, const char *key, double bound)
 {
@@ -14,14 +22,14 @@ static void set_bound(calm_json *out, const char *key, double bound)
 
 static calm_json *words_json(const char *values)
 {
-    calm_json *list = calm_json_new_array(), *holder = calm_json_new_object();
+    calm_json *list = calm_json_new_array();
+    char word[64];
     for (const char *at = values; *at;) {
         const size_t n = strcspn(at, "|");
-        calm_json_set_bytes(holder, "word", at, n);
-        calm_json_add(list, calm_json_copy(calm_json_get(holder, "word")));
+        snprintf(word, sizeof word, "%.*s", (int)n, at);
+        calm_json_add_string(list, word);
         at += n + (at[n] == '|');
     }
-    calm_json_free(holder);
     return list;
 }
 
@@ -36,11 +44,8 @@ static void fill_text(const calm_shape *shape, calm_json *out)
 
 static void fill_map(const calm_shape *shape, calm_json *out)
 {
-    if (shape->pattern) {
-        calm_json *names = calm_json_new_object();
-        calm_json_set_string(names, "pattern", shape->pattern->regex);
-        calm_json_set(out, "propertyNames", names);
-    }
+    if (shape->pattern)
+        calm_json_set(out, "propertyNames", CALM_OBJECT(CALM_KV("pattern", shape->pattern->regex)));
     calm_json_set(out, "additionalProperties", shape_json(shape->item));
     set_bound(out, "maxProperties", shape->max);
 }
@@ -49,14 +54,11 @@ static void fill_map(const calm_shape *shape, calm_json *out)
 static void describe(const calm_document_row *row, calm_json *out)
 {
     const calm_option *option = calm_document_option(row);
-    const char *help = row->help ? row->help : option->help;
-    calm_text text;
-    calm_text_init(&text);
-    calm_text_printf(&text, "%s", help);
+    CALM_SCOPED_TEXT(text);
+    calm_text_printf(&text, "%s", row->help ? row->help : option->help);
     if (option)
         calm_text_printf(&text, " (--%s)", option->name);
     calm_json_set_string(out, "description", text.data);
-    calm_text_clear(&text);
 }
 
 static void fill_object(const char *section, calm_json *out)
@@ -69,20 +71,15 @@ static void fill_object(const char *section, calm_json *out)
         calm_shape room;
         if (!key)
             continue;
-        calm_json *member = calm_json_new_object(), *shape = shape_json(calm_document_shape(&rows[i], &room));
-        const calm_json *value;
-        const char *name;
+        calm_json *member = calm_json_new_object();
         describe(&rows[i], member);
-        for (void *iter = NULL; calm_json_next(shape, &iter, &name, &value);)
-            calm_json_set(member, name, calm_json_copy(value));
-        calm_json_free(shape);
+        fill_shape(calm_document_shape(&rows[i], &room), member);
         calm_json_set(properties, key, member);
         if (rows[i].required)
             calm_json_add_string(required, key);
     }
-    calm_recipe_set_filled(out, "required", required);
-    calm_json_set_bool(out, "additionalProperties", false);
-    calm_json_set(out, "properties", properties);
+    CALM_EXTEND(out, CALM_KV("required", calm_recipe_filled(required)), CALM_KV("additionalProperties", (bool)false),
+                CALM_KV("properties", properties));
 }
 
 static void fill_list(const calm_shape *shape, calm_json *out)
@@ -125,9 +122,8 @@ static const char *const types[] = {
     [CALM_SHAPE_OBJECT] = "object", [CALM_SHAPE_ANY] = "object", [CALM_SHAPE_EITHER] = NULL,
 };
 
-static calm_json *shape_json(const calm_shape *shape)
+static void fill_shape(const calm_shape *shape, calm_json *out)
 {
-    calm_json *out = calm_json_new_object();
     if (types[shape->kind])
         calm_json_set_string(out, "type", types[shape->kind]);
     switch (shape->kind) {
@@ -165,18 +161,15 @@ static calm_json *shape_json(const calm_shape *shape)
     default:    /* its type says all */
         break;
     }
-    return out;
 }
 
 calm_json *calm_document_schema(void)
 {
-    calm_json *root = calm_json_new_object();
-    calm_json_set_string(root, "$schema", "https://json-schema.org/draft/2020-12/schema");
-    calm_json_set_string(root, "$id", "https://calm/recipes/recipe.schema.json");
-    calm_json_set_string(root, "title", "calm recipe");
-    calm_json_set_string(root, "description",
-                         "What `calm quantize --recipe FILE` is asked to do. docs/recipes.md explains every key.");
-    calm_json_set_string(root, "type", "object");
+    const char *words = "What `calm quantize --recipe FILE` is asked to do. docs/recipes.md explains every key.";
+    calm_json *root = CALM_OBJECT(CALM_KV("$schema", "https://json-schema.org/draft/2020-12/schema"),
+                                  CALM_KV("$id", "https://calm/recipes/recipe.schema.json"),
+                                  CALM_KV("title", "calm recipe"), CALM_KV("description", words),
+                                  CALM_KV("type", "object"));
     fill_object("", root);
     return root;
 }

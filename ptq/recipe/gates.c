@@ -36,7 +36,7 @@ calm_status calm_gate_parse(calm_ctx *ctx, const char *text, calm_gate *out)
 {
     const char *begin = skip(text), *at;
     const size_t n_name = strcspn(begin, " \t<>=");
-    char *name, *canonical, *end;
+    char *name, *end;
     int op = -1;
     *out = (calm_gate){.figure = CALM_N_FIGURES};
     CALM_TRY(calm_strf(ctx, ctx->out, &name, "%.*s", (int)n_name, begin));
@@ -54,9 +54,7 @@ calm_status calm_gate_parse(calm_ctx *ctx, const char *text, calm_gate *out)
         return calm_fail(ctx, CALM_EARG, "gate \"%s\": expected NAME OP NUMBER with one of <= < >= >, as "
                                          "\"ppl_ratio <= 1.05\"", text);
     out->op = (calm_gate_op)op;
-    CALM_TRY(calm_strf(ctx, ctx->out, &canonical, "%s %s %.*s", name, ops[op], (int)(end - at), at));
-    out->text = canonical;
-    return CALM_OK;
+    return calm_strf(ctx, ctx->out, &out->text, "%s %s %.*s", name, ops[op], (int)(end - at), at);
 }
 
 calm_status calm_gates_parse(calm_ctx *ctx, const calm_words *words, calm_gate **out, size_t *n)

@@ -20,37 +20,32 @@ static const char *home(void)
     return access(CALM_SOURCE_DIR "/recipes", R_OK) == 0 ? CALM_SOURCE_DIR : CALM_DATA_DIR;
 }
 
-calm_status calm_recipes_path(calm_ctx *ctx, const char *name, char **out)
+calm_status calm_recipes_path(calm_ctx *ctx, const char *name, calm_string_out out)
 {
     return calm_strf(ctx, ctx->out, out, "%s/recipes/%s", home(), name);
 }
 
 /* ---- aliases ---- */
 
-/* A member that may be absent, copied to ctx->out. */
+/* A member copied to ctx->out; *out stays when it is absent. */
 static calm_status take_text(calm_ctx *ctx, const char *where, const calm_json *entry, const char *key,
                              const char **out)
 {
     const char *text;
-    char *copy;
     CALM_TRY(calm_json_need_string(ctx, where, entry, key, "", &text));
-    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", text));
-    *out = copy[0] ? copy : NULL;
-    return CALM_OK;
+    return text[0] ? calm_strf(ctx, ctx->out, out, "%s", text) : CALM_OK;
 }
 
 /* {"qwen": {"path": "models/qwen-demo", "note": "..."}, "minilm": {"repo": "ORG/NAME"}} */
 static calm_status take_aliases(calm_ctx *ctx, const char *where, const calm_json *root, calm_alias **out, size_t *n)
 {
     const char *name;
-    char *copy;
     const calm_json *entry;
     *n = 0;
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, calm_json_size(root)));
     for (void *iter = NULL; calm_json_next(root, &iter, &name, &entry);) {
         calm_alias *alias = &(*out)[(*n)++];
-        CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", name));
-        alias->name = copy;
+        CALM_TRY(calm_strf(ctx, ctx->out, &alias->name, "%s", name));
         CALM_TRY(take_text(ctx, where, entry, "path", &alias->path));
         CALM_TRY(take_text(ctx, where, entry, "repo", &alias->repo));
         CALM_TRY(take_text(ctx, where, entry, "note", &alias->note));
@@ -63,12 +58,10 @@ static calm_status take_aliases(calm_ctx *ctx, const char *where, const calm_jso
 calm_status calm_aliases(calm_ctx *ctx, calm_alias **out, size_t *n)
 {
     char *where;
-    calm_json *root;
+    CALM_SCOPED_JSON(root);
     CALM_TRY(calm_recipes_path(ctx, "models/aliases.json", &where));
     CALM_TRY(calm_json_read(ctx, where, 1 << 20, &root));
-    const calm_status status = take_aliases(ctx, where, root, out, n);
-    calm_json_free(root);
-    return status;
+    return take_aliases(ctx, where, root, out, n);
 }
 
 /* The alias before the @ of `word`, or NULL. */
@@ -86,23 +79,19 @@ static const calm_alias *find_alias(const calm_alias *aliases, size_t n, const c
 static calm_status unknown(calm_ctx *ctx, const calm_alias *aliases, size_t n, const char *name)
 {
     const char **names, *near;
-    calm_text bundled;
+    CALM_SCOPED_TEXT(bundled);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, names, n));
-    calm_text_init(&bundled);
     for (size_t i = 0; i < n; i++) {
         names[i] = aliases[i].name;
         if (aliases[i].path)
             calm_text_printf(&bundled, "%s%s", bundled.length ? ", " : "", aliases[i].name);
     }
     near = calm_nearest(name, names, n);
-    const calm_status status =
-        calm_fail(ctx, CALM_ENOTFOUND,
-                  "model \"%s\": no such directory, and no such name%s%s%s; known names: %s (bundled), ORG/NAME on "
-                  "the hub, and what \"calm pull --list\" shows",
-                  name, near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "",
-                  bundled.data ? bundled.data : "none");
-    calm_text_clear(&bundled);
-    return status;
+    return calm_fail(ctx, CALM_ENOTFOUND,
+                     "model \"%s\": no such directory, and no such name%s%s%s; known names: %s (bundled), ORG/NAME on "
+                     "the hub, and what \"calm pull --list\" shows",
+                     name, near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "",
+                     bundled.data ? bundled.data : "none");
 }
 
 /* ---- the hub ---- */
@@ -114,10 +103,7 @@ bool calm_is_path(const char *word)
 
 static calm_status hub_name(calm_ctx *ctx, const calm_alias *alias, const char *word, const char **out)
 {
-    char *copy;
-    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s%s", alias->repo, word + strcspn(word, "@")));
-    *out = copy;
-    return CALM_OK;
+    return calm_strf(ctx, ctx->out, out, "%s%s", alias->repo, word + strcspn(word, "@"));
 }
 
 calm_status calm_model_hub_name(calm_ctx *ctx, const char *word, const char **out)
@@ -138,7 +124,6 @@ static calm_status from_hub(calm_ctx *ctx, const char *word, calm_tick_fn *tick,
     calm_hub_settings settings;
     calm_hub_name name;
     calm_hub_snapshot snapshot;
-    char *note;
     CALM_TRY(calm_hub_settings_read(ctx, &settings));
     CALM_TRY(calm_hub_name_parse(ctx, word, &name));
     CALM_TRY(calm_hub_find(ctx, &settings, &name, &snapshot));
@@ -148,11 +133,9 @@ static calm_status from_hub(calm_ctx *ctx, const char *word, calm_tick_fn *tick,
         calm_log(ctx, CALM_LOG_INFO, "%s@%s: asking %s", name.repo, name.revision, settings.endpoint);
         CALM_TRY(calm_hub_pull(ctx, &settings, &name, tick, user, &snapshot));
     }
-    if (snapshot.missing) {
-        CALM_TRY(calm_strf(ctx, ctx->out, &note, "%s: the cache has no %s, and HF_HUB_OFFLINE is set", name.repo,
+    if (snapshot.missing)
+        CALM_TRY(calm_strf(ctx, ctx->out, &out->note, "%s: the cache has no %s, and HF_HUB_OFFLINE is set", name.repo,
                            snapshot.missing));
-        out->note = note;
-    }
     return calm_strf(ctx, ctx->out, &out->dir, "%s", snapshot.path);
 }
 

@@ -6,7 +6,7 @@
 
 /* The path of recipes/NAME below $CALM_HOME, below the folder where calm was built, or below the one where it was
  * installed; in ctx->out. */
-calm_status calm_recipes_path(calm_ctx *ctx, const char *name, char **out);
+calm_status calm_recipes_path(calm_ctx *ctx, const char *name, calm_string_out out);
 
 typedef struct calm_alias {
     const char *name;

@@ -135,20 +135,18 @@ static calm_json *algorithms_json(const calm_recipe *recipe)
             listed |= recipe->pool[j].algorithm == algorithm;
         if (listed)
             continue;
-        calm_json *entry = calm_json_new_object();
-        calm_json_set_string(entry, "name", calm_algorithm_name(algorithm));
-        calm_json_set_string(entry, "chain", calm_algorithm_canonical(algorithm));
-        calm_json_add(algorithms, entry);
+        calm_json_add(algorithms, CALM_OBJECT(CALM_KV("name", calm_algorithm_name(algorithm)),
+                                              CALM_KV("chain", calm_algorithm_canonical(algorithm))));
     }
     return algorithms;
 }
 
-void calm_recipe_set_filled(calm_json *object, const char *key, calm_json *value)
+calm_json *calm_recipe_filled(calm_json *value)
 {
     if (calm_json_size(value))
-        calm_json_set(object, key, value);
-    else
-        calm_json_free(value);
+        return value;
+    calm_json_free(value);
+    return NULL;
 }
 
 /* "scheme", or "schemes" where several compete; "budget" where bits are limited. */
@@ -165,54 +163,37 @@ static void add_schemes(const calm_recipe *recipe, calm_json *root)
     }
     for (size_t i = 0; i < recipe->n_budgets; i++)
         calm_json_add_number(budgets, recipe->budgets[i]);
-    calm_recipe_set_filled(root, "schemes", schemes);
-    calm_recipe_set_filled(root, "budget", budgets);
+    CALM_EXTEND(root, CALM_KV("schemes", calm_recipe_filled(schemes)), CALM_KV("budget", calm_recipe_filled(budgets)));
 }
 
 static calm_json *calibration_json(const calm_recipe *recipe)
 {
-    calm_json *calibration = calm_json_new_object();
-    calm_json_set_string(calibration, "text", recipe->calib_name);
-    calm_json_set_int(calibration, "samples", recipe->calib_windows);
-    calm_json_set_int(calibration, "seqlen", recipe->seqlen);
-    calm_json_set_int(calibration, "seed", recipe->seed);
-    calm_json_set_bool(calibration, "special", recipe->add_special_tokens);
-    if (recipe->encoder_stream)
-        calm_json_set_bool(calibration, "stream", true);
-    if (recipe->prefix != CALM_PREFIX_FLOAT)
-        calm_json_set_string(calibration, "prefix", "quantized");
-    return calibration;
-}
-
-/* "pins" and "forbid", where there are any. */
-static void add_names(const calm_recipe *recipe, calm_json *choice)
-{
-    calm_json *pins = calm_json_new_object(), *forbidden = calm_json_new_array();
-    for (size_t i = 0; i < recipe->n_pins; i++)
-        calm_json_set_string(pins, recipe->pins[i].unit, recipe->pins[i].candidate.said);
-    for (size_t i = 0; i < recipe->n_forbidden; i++)
-        calm_json_add_string(forbidden, recipe->forbidden[i].said);
-    calm_recipe_set_filled(choice, "pins", pins);
-    calm_recipe_set_filled(choice, "forbid", forbidden);
+    const bool floats = recipe->prefix == CALM_PREFIX_FLOAT;
+    return CALM_OBJECT(CALM_KV("text", recipe->calib_name), CALM_KV("samples", recipe->calib_windows),
+                       CALM_KV("seqlen", recipe->seqlen), CALM_KV("seed", recipe->seed),
+                       CALM_KV("special", recipe->add_special_tokens),
+                       CALM_KV("stream", recipe->encoder_stream ? calm_json_of_bool(true) : NULL),
+                       CALM_KV("prefix", floats ? NULL : calm_json_of_string("quantized")));
 }
 
 static calm_json *choice_json(const calm_recipe *recipe)
 {
     const calm_selection *selection = &recipe->selection;
-    calm_json *choice = calm_json_new_object();
-    calm_json_set_string(choice, "unit", calm_unit_name(selection->unit));
-    calm_json_set_string(choice, "rule", calm_choice_rule_name(selection->rule));
-    calm_json_set_string(choice, "metric", calm_score_name(selection->point, selection->score));
-    calm_json_set_int(choice, "score_windows", recipe->score_windows);
-    calm_json_set_int(choice, "guard_windows", recipe->guard_windows);
-    calm_json_set_bool(choice, "keep_hybrid", recipe->keep_hybrid);
-    calm_json_set_int(choice, "expert_tokens", (int64_t)calm_recipe_least_tokens(recipe));
-    if (recipe->n_budgets || selection->score == CALM_SCORE_PROBE_KL)
-        calm_json_set_int(choice, "probe_windows", recipe->probe_windows);
-    if (recipe->skip_smoothing)
-        calm_json_set_string(choice, "effort", "light");
-    add_names(recipe, choice);
-    return choice;
+    const bool probes = recipe->n_budgets || selection->score == CALM_SCORE_PROBE_KL;
+    calm_json *pins = calm_json_new_object(), *forbidden = calm_json_new_array();
+    for (size_t i = 0; i < recipe->n_pins; i++)
+        calm_json_set_string(pins, recipe->pins[i].unit, recipe->pins[i].candidate.said);
+    for (size_t i = 0; i < recipe->n_forbidden; i++)
+        calm_json_add_string(forbidden, recipe->forbidden[i].said);
+    return CALM_OBJECT(CALM_KV("unit", calm_unit_name(selection->unit)),
+                       CALM_KV("rule", calm_choice_rule_name(selection->rule)),
+                       CALM_KV("metric", calm_score_name(selection->point, selection->score)),
+                       CALM_KV("score_windows", recipe->score_windows), CALM_KV("guard_windows", recipe->guard_windows),
+                       CALM_KV("keep_hybrid", recipe->keep_hybrid),
+                       CALM_KV("expert_tokens", calm_recipe_least_tokens(recipe)),
+                       CALM_KV("probe_windows", probes ? calm_json_of_int(recipe->probe_windows) : NULL),
+                       CALM_KV("effort", recipe->skip_smoothing ? calm_json_of_string("light") : NULL),
+                       CALM_KV("pins", calm_recipe_filled(pins)), CALM_KV("forbid", calm_recipe_filled(forbidden)));
 }
 
 static calm_json *formats_json(const calm_recipe *recipe)
@@ -227,12 +208,11 @@ static calm_json *formats_json(const calm_recipe *recipe)
  * its default. */
 calm_json *calm_recipe_json(const calm_recipe *recipe)
 {
-    calm_json *root = calm_json_new_object(), *evaluation = calm_json_new_object(), *gates = calm_json_new_array();
+    calm_json *root = calm_json_new_object(), *gates = calm_json_new_array();
     calm_json_set_string(root, "model", recipe->model.name);
     add_schemes(recipe, root);
-    calm_json_set(root, "algorithms", algorithms_json(recipe));
-    calm_json_set(root, "calibration", calibration_json(recipe));
-    calm_json_set(root, "choice", choice_json(recipe));
+    CALM_EXTEND(root, CALM_KV("algorithms", algorithms_json(recipe)), CALM_KV("calibration", calibration_json(recipe)),
+                CALM_KV("choice", choice_json(recipe)));
     if (recipe->last_block >= 0) {
         calm_json *blocks = calm_json_new_array();
         calm_json_add_int(blocks, recipe->first_block);
@@ -245,13 +225,10 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
         calm_json_set(root, "formats", formats_json(recipe));
     if (!calm_engine_is_any(recipe->target))
         calm_json_set_string(root, "target", calm_engine_name(recipe->target));
-    calm_json_set_string(evaluation, "text", recipe->eval_path ? recipe->eval_name : NULL);
-    calm_json_set_int(evaluation, "samples", recipe->eval_windows);
-    calm_json_set(root, "evaluation", evaluation);
+    calm_json_set(root, "evaluation", CALM_OBJECT(CALM_KV("text", recipe->eval_path ? recipe->eval_name : NULL),
+                                                  CALM_KV("samples", recipe->eval_windows)));
     for (size_t i = 0; i < recipe->n_gates; i++)
         calm_json_add_string(gates, recipe->gates[i].text);
-    calm_recipe_set_filled(root, "gates", gates);
-    if (recipe->kernels)
-        calm_json_set_string(root, "kernels", recipe->kernels);
-    return root;
+    return CALM_EXTEND(root, CALM_KV("gates", calm_recipe_filled(gates)),
+                       CALM_KV("kernels", recipe->kernels ? calm_json_of_string(recipe->kernels) : NULL));
 }

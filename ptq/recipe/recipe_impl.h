@@ -4,7 +4,7 @@
 
 #include "ptq/io/json.h"
 
-/* Set a list or an object as a member, and free it instead when it is empty (recipe.c). */
-void calm_recipe_set_filled(calm_json *object, const char *key, calm_json *value);
+/* A list or an object itself; NULL, and it is freed, when it is empty: objects then have no such member (recipe.c). */
+calm_json *calm_recipe_filled(calm_json *value);
 
 #endif

@@ -22,7 +22,8 @@
 
 calm_status calm_fault_note(calm_ctx *ctx, calm_status status, const char *key, calm_faults *faults)
 {
-    char said[CALM_MESSAGE_MAX], *pointer, *message;
+    char said[CALM_MESSAGE_MAX], *pointer;
+    const char *message;
     if (status == CALM_OK || status == CALM_ENOMEM)
         return status;
     memcpy(said, ctx->message, sizeof said);
@@ -92,28 +93,25 @@ static calm_status resolve_algorithms(calm_ctx *ctx, const calm_recipe_spec *spe
  * that the name leaves open is the asymmetric one (docs/method.md section 1). */
 static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
 {
-    char *path, *note, name[CALM_SCHEME_NAME_MAX], asked[CALM_SCHEME_NAME_MAX];
-    calm_json *json;
+    char *path, name[CALM_SCHEME_NAME_MAX], asked[CALM_SCHEME_NAME_MAX];
+    CALM_SCOPED_JSON(json);
     calm_config config;
     if (!quantizes_activations(recipe))
         return CALM_OK;
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, recipe->model.dir, "config.json"));
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &json));
-    const calm_status status = calm_config_read(ctx, path, json, &config);
-    calm_json_free(json);
-    if (status != CALM_OK || !config.arch->encoder)
-        return status;
+    CALM_TRY(calm_config_read(ctx, path, json, &config));
+    if (!config.arch->encoder)
+        return CALM_OK;
     for (size_t i = 0; i < recipe->n_schemes; i++) {
         if (!recipe->schemes[i].act_bits || recipe->act_range_explicit[i])
             continue;
         calm_scheme_name(&recipe->schemes[i], asked);
         recipe->schemes[i].act_asymmetric = true;
         calm_scheme_name(&recipe->schemes[i], name);
-        CALM_TRY(calm_strf(ctx, ctx->out, &note,
-                           "an encoder: `schemes` %s stands for %s, activations with a zero point; "
-                           "%s_symact is the one without",
-                           asked, name, asked));
-        recipe->scheme_note = note;
+        CALM_TRY(calm_strf(ctx, ctx->out, &recipe->scheme_note,
+                           "an encoder: `schemes` %s stands for %s, activations with a zero point; %s_symact is the "
+                           "one without", asked, name, asked));
     }
     return CALM_OK;
 }
@@ -125,16 +123,12 @@ static calm_status resolve_text(calm_ctx *ctx, const char *given, const char *bu
                                 const char **name)
 {
     char *text;
-    if (given) {
-        *path = *name = given;
+    *path = *name = given;
+    if (given)
         return CALM_OK;
-    }
     CALM_TRY(calm_strf(ctx, ctx->out, &text, "text/%s", bundled));
-    CALM_TRY(calm_recipes_path(ctx, text, &text));
-    *path = text;
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, CALM_BUNDLED "%s", bundled));
-    *name = text;
-    return CALM_OK;
+    CALM_TRY(calm_recipes_path(ctx, text, path));
+    return calm_strf(ctx, ctx->out, name, CALM_BUNDLED "%s", bundled);
 }
 
 calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
@@ -319,16 +313,14 @@ static const char *base_name(const char *name)
 
 static calm_status resolve_output(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
-    char scheme[CALM_SCHEME_NAME_MAX], *output;
+    char scheme[CALM_SCHEME_NAME_MAX];
     recipe->output = spec->output;
     if (recipe->output)
         return CALM_OK;
     calm_scheme_name(&recipe->schemes[0], scheme);
     if (recipe->n_budgets)
         snprintf(scheme, sizeof scheme, "%g-bits", recipe->budgets[0]);
-    CALM_TRY(calm_strf(ctx, ctx->out, &output, "calm-out/%s-%s", base_name(spec->model), scheme));
-    recipe->output = output;
-    return CALM_OK;
+    return calm_strf(ctx, ctx->out, &recipe->output, "calm-out/%s-%s", base_name(spec->model), scheme);
 }
 
 /* ---- all of it ---- */

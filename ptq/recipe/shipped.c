@@ -11,25 +11,16 @@
 #include "ptq/base/text.h"
 #include "ptq/recipe/model_names.h"
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Length of a shipped recipe's name, 0: the file is none. */
 static size_t shipped_length(const char *file)
 {
-    const size_t n = strlen(file);
-    if (n <= 5 || file[0] == '.' || strcmp(file + n - 5, ".json") != 0)
-        return 0;
-    const bool other = (n > 12 && strcmp(file + n - 12, ".schema.json") == 0) ||
-                       (n > 10 && strcmp(file + n - 10, ".lock.json") == 0);
-    return other ? 0 : n - 5;
+    const bool other = calm_text_ends_with(file, ".schema.json") || calm_text_ends_with(file, ".lock.json");
+    return file[0] != '.' && !other && calm_text_ends_with(file, ".json") ? strlen(file) - strlen(".json") : 0;
 }
 
 calm_status calm_recipe_file_shipped(calm_ctx *ctx, const char ***names, size_t *n)
 {
-    char *folder, *name;
+    char *folder;
     size_t room = 0;
     calm_status status = CALM_OK;
     CALM_TRY(calm_recipes_path(ctx, "", &folder));
@@ -43,14 +34,12 @@ calm_status calm_recipe_file_shipped(calm_ctx *ctx, const char ***names, size_t 
     status = CALM_NEW(ctx, ctx->out, *names, room + 1);
     for (struct dirent *entry; status == CALM_OK && *n < room && (entry = readdir(dir));) {
         const size_t length = shipped_length(entry->d_name);
-        if (!length)
-            continue;
-        status = calm_strf(ctx, ctx->out, &name, "%.*s", (int)length, entry->d_name);
-        (*names)[(*n)++] = name;
+        if (length)
+            status = calm_strf(ctx, ctx->out, &(*names)[(*n)++], "%.*s", (int)length, entry->d_name);
     }
     closedir(dir);
     if (status == CALM_OK)
-        qsort(*names, *n, sizeof **names, compare_names);
+        qsort(*names, *n, sizeof **names, calm_words_compare);
     return status;
 }
 
@@ -74,11 +63,9 @@ calm_status calm_recipe_file_find(calm_ctx *ctx, const char *word, char **path)
 
 calm_status calm_recipe_file_apply(calm_ctx *ctx, const char *word, calm_recipe_spec *spec)
 {
-    calm_json *document;
+    CALM_SCOPED_JSON(document);
     char *path;
     CALM_TRY(calm_recipe_file_find(ctx, word, &path));
     CALM_TRY(calm_document_read(ctx, path, &document));
-    const calm_status status = calm_spec_read(ctx, document, path, spec);
-    calm_json_free(document);
-    return status;
+    return calm_spec_read(ctx, document, path, spec);
 }

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "ptq/base/message.h"
 #include "ptq/export/export_options.h"
 #include "ptq/plan/engines.h"
 #include "ptq/model/layout.h"
@@ -149,6 +150,7 @@ calm_status calm_spec_set(calm_ctx *ctx, calm_recipe_spec *spec, const char *key
     CALM_ENTER(ctx, spec && key && value);
     const calm_option *option = find(key);
     const char *names[2 * CALM_SPEC_OPTIONS];
+    char hint[CALM_HINT_MAX];
     size_t n = 0;
     if (option) {
         CALM_TRY(calm_option_set_one(ctx, option, spec, "recipe", value, false));
@@ -160,9 +162,8 @@ calm_status calm_spec_set(calm_ctx *ctx, calm_recipe_spec *spec, const char *key
         if (at->place)
             names[n++] = at->place;
     }
-    const char *near = calm_nearest(key, names, n);
-    return calm_fail(ctx, CALM_EARG, "recipe: there is no key \"%.100s\"%s%s%s", key, near ? "; did you mean \"" : "",
-                     near ? near : "", near ? "\"?" : "");
+    return calm_fail(ctx, CALM_EARG, "recipe: there is no key \"%.100s\"%s", key,
+                     calm_did_you_mean(hint, key, names, n));
 }
 
 bool calm_spec_given(const calm_recipe_spec *spec, const char *name)

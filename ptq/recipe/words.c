@@ -23,9 +23,7 @@ calm_status calm_word_parse(calm_ctx *ctx, const char *text, calm_word *out)
         calm_ctx_forgive(ctx);
         return CALM_OK;
     }
-    CALM_TRY(calm_strf(ctx, ctx->out, &chain, "%s%s", calm_algorithm_canonical(algorithm), scheme ? scheme : ""));
-    out->means = chain;
-    return CALM_OK;
+    return calm_strf(ctx, ctx->out, &out->means, "%s%s", calm_algorithm_canonical(algorithm), scheme ? scheme : "");
 }
 
 calm_status calm_words_parse(calm_ctx *ctx, const calm_words *words, calm_word *out, size_t *n)
@@ -52,14 +50,13 @@ calm_status calm_recipe_entries(calm_ctx *ctx, const calm_recipe *recipe, calm_p
     for (size_t i = 0; i < recipe->n_pool; i++) {
         const calm_entry *from = &recipe->pool[i];
         calm_pool_entry *to = &(*out)[i];
-        char name[CALM_SCHEME_NAME_MAX], *copy;
+        char name[CALM_SCHEME_NAME_MAX];
         *to = (calm_pool_entry){.name = from->name, .algorithm = calm_algorithm_name(from->algorithm),
                                 .chain = calm_algorithm_canonical(from->algorithm), .scheme = from->scheme,
                                 .of_scheme = from->of_scheme,
                                 .smooths = calm_algorithm_caps(from->algorithm) & CALM_SETS_IN_SCALE};
         calm_scheme_name(&from->scheme, name);
-        CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", name));
-        to->scheme_name = copy;
+        CALM_TRY(calm_strf(ctx, ctx->out, &to->scheme_name, "%s", name));
     }
     return CALM_OK;
 }

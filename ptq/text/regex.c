@@ -59,8 +59,7 @@ calm_status calm_regex_new(calm_ctx *ctx, const char *where, const char *pattern
     if (n > PATTERN_MAX)
         return calm_fail(ctx, CALM_EFORMAT, "%s: pattern of %zu bytes, expected at most %d", where, n, PATTERN_MAX);
     calm_regex *regex = calloc(1, sizeof *regex);
-    calm_text translated;
-    calm_text_init(&translated);
+    CALM_SCOPED_TEXT(translated);
     if (regex) {
         regex->where = strdup(where);
         regex->pattern = strndup(pattern, n);
@@ -74,7 +73,6 @@ calm_status calm_regex_new(calm_ctx *ctx, const char *where, const char *pattern
                   regex->pattern);
     else if (calm_text_check(ctx, &translated) == CALM_OK)
         compile(ctx, regex, &translated);
-    calm_text_clear(&translated);
     if (regex && regex->code) {
         *out = regex;
         return CALM_OK;
@@ -178,7 +176,7 @@ calm_status calm_matcher_find(calm_ctx *ctx, calm_matcher *matcher, const char *
 
 calm_status calm_regex_matches_prefix(calm_ctx *ctx, const calm_regex *regex, const char *name, bool *out)
 {
-    calm_matcher *matcher;
+    CALM_SCOPED_MATCHER(matcher);
     size_t n = strlen(name), invalid = calm_utf8_invalid_at(name, n);
     *out = false;
     if (invalid != n)
@@ -186,9 +184,7 @@ calm_status calm_regex_matches_prefix(calm_ctx *ctx, const calm_regex *regex, co
     CALM_TRY(calm_matcher_new(ctx, regex, &matcher));
     int result = search(matcher, name, n, 0, PCRE2_NO_UTF_CHECK | PCRE2_ANCHORED);
     if (result < 0 && result != PCRE2_ERROR_NOMATCH)
-        report(ctx, matcher, result);
-    calm_matcher_free(matcher);
-    CALM_TRY(ctx->status);
+        return report(ctx, matcher, result);
     *out = result >= 0;
     return CALM_OK;
 }

@@ -19,7 +19,7 @@
 
 #include <stdint.h>
 
-#include "ptq/base/context.h"
+#include "ptq/base/scope.h"
 
 typedef struct calm_regex calm_regex;
 typedef struct calm_matcher calm_matcher;    /* workspace of one thread for one regex */
@@ -43,6 +43,13 @@ void calm_regex_limit(calm_regex *regex, uint32_t steps);
 /* A matcher borrows the regex and is freed before it.  Fails with CALM_ENOMEM. */
 calm_status calm_matcher_new(calm_ctx *ctx, const calm_regex *regex, calm_matcher **out);
 void calm_matcher_free(calm_matcher *matcher);
+
+/* For scopes: `calm_matcher *name = NULL` that is freed at their end. */
+#define CALM_SCOPED_MATCHER(name) CALM_SCOPED(calm_matcher, calm_matcher_release) *name = NULL
+static inline void calm_matcher_release(calm_matcher **matcher)
+{
+    calm_matcher_free(*matcher);
+}
 
 /* The leftmost match in `text` [n] that begins at or after byte `offset`; what lies before is seen by
  * look-behind.  `text` must be well-formed UTF-8 and `offset` the start of a character or n.

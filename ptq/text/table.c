@@ -14,7 +14,6 @@
 void calm_table_init(calm_table *table)
 {
     *table = (calm_table){0};
-    calm_arena_init(&table->arena);
 }
 
 void calm_table_clear(calm_table *table)
@@ -59,10 +58,9 @@ static const char *keep(calm_table *table, const char *text, size_t n)
 
 void calm_table_printable(const char *text, calm_text *out, size_t *columns)
 {
-    calm_text sound;
+    CALM_SCOPED_TEXT(sound);
     size_t ignored;
     columns = columns ? columns : &ignored;
-    calm_text_init(&sound);
     calm_utf8_repair(text, strlen(text), &sound);
     *columns = 0;
     for (size_t at = 0; !sound.failed && at < sound.length;) {
@@ -76,29 +74,22 @@ void calm_table_printable(const char *text, calm_text *out, size_t *columns)
             calm_text_printf(out, "\\r");
         else if (calm_unicode_is_unprintable(character))
             calm_text_printf(out, "\\u{%x}", (unsigned)character);
-        else {
+        else
             calm_text_append(out, sound.data + at, length);
-            *columns += (size_t)calm_unicode_columns(character);
-            at += length;
-            continue;
-        }
-        *columns += out->length - before;
+        *columns += calm_unicode_is_unprintable(character) ? out->length - before
+                                                           : (size_t)calm_unicode_columns(character);
         at += length;
     }
     out->failed = out->failed || sound.failed;
-    calm_text_clear(&sound);
 }
 
 /* `text` as a terminal may show it, and its width there. */
 static const char *keep_printable(calm_table *table, const char *text, size_t *columns)
 {
-    calm_text printable;
-    calm_text_init(&printable);
+    CALM_SCOPED_TEXT(printable);
     calm_table_printable(text, &printable, columns);
-    const char *kept = keep(table, printable.data ? printable.data : "", printable.length);
     table->failed = table->failed || printable.failed;
-    calm_text_clear(&printable);
-    return kept;
+    return keep(table, printable.data ? printable.data : "", printable.length);
 }
 
 static void add_cell(calm_table *table, calm_table_cell cell, const char *shown)
@@ -337,12 +328,11 @@ static void write_rows(const calm_table *table, size_t indent, const size_t *wid
 calm_status calm_table_write(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out)
 {
     size_t *width;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, width, table->n_columns + 1));
     measure(table, width);
     write_headings(table, indent, width, out);
     write_rows(table, indent, width, out);
-    calm_arena_rewind(ctx->scratch, mark);
     return check(ctx, table, out);
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "ptq/base/scope.h"
 #include "ptq/text/unicode_classes.h"
 
 /* What the forms do and how far they reach.  `first`: no character below it changes, though a mark (the first is
@@ -343,7 +344,7 @@ calm_status calm_unicode_normalize(calm_ctx *ctx, calm_unicode_form name, const 
     if (!calm_size_mul(&room, changing, form->growth) || !calm_size_add(&room, room, n))
         return calm_fail(ctx, CALM_ENOMEM, "out of memory to normalize %zu bytes", n);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, result, room));
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);    /* behind the result, which stays */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, wide, 2 * decomposed_max(form, longest)));
     size_t copied = 0, written = 0;
     for (begin = 0; next_segment(form, text, n, &begin, &end); begin = end) {
@@ -354,7 +355,6 @@ calm_status calm_unicode_normalize(calm_ctx *ctx, calm_unicode_form name, const 
     }
     memcpy(result + written, text + copied, n - copied);
     written += n - copied;
-    calm_arena_rewind(ctx->scratch, mark);
     *out = result;
     *n_out = written;
     return CALM_OK;

@@ -110,26 +110,19 @@ static calm_status read_file(calm_ctx *ctx, calm_tokenizer *tok, const calm_json
 calm_status calm_tokenizer_open(calm_ctx *ctx, const char *path, calm_tokenizer **out)
 {
     CALM_ENTER(ctx, path && out);
-    calm_json *json = NULL;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    calm_tokenizer *tok = calloc(1, sizeof *tok);
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_SCOPED_JSON(json);
+    CALM_SCOPED_TOKENIZER(tok);
     *out = NULL;
+    tok = calloc(1, sizeof *tok);
     if (!tok)
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
-    calm_arena_init(&tok->arena);
-    calm_text_init(&tok->shown);
-    calm_status status = calm_strf(ctx, &tok->arena, &tok->path, "%s", path);
-    if (status == CALM_OK)
-        status = calm_json_read(ctx, path, FILE_MAX, &json);
-    if (status == CALM_OK)
-        status = read_file(ctx, tok, json);
-    calm_json_free(json);
-    calm_arena_rewind(ctx->scratch, mark);
-    if (status == CALM_OK)
-        *out = tok;
-    else
-        calm_tokenizer_close(tok);
-    return status;
+    CALM_TRY(calm_strf(ctx, &tok->arena, &tok->path, "%s", path));
+    CALM_TRY(calm_json_read(ctx, path, FILE_MAX, &json));
+    CALM_TRY(read_file(ctx, tok, json));
+    *out = tok;
+    tok = NULL;
+    return CALM_OK;
 }
 
 void calm_tokenizer_close(calm_tokenizer *tok)

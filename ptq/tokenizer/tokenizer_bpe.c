@@ -110,20 +110,15 @@ static uint32_t id_of(const calm_bpe *self, const calm_vocab *vocab, const char 
 static calm_piece dress(const calm_bpe *self, calm_piece piece, size_t at, size_t length, char *room)
 {
     const bool first = at == 0, last = at + length == piece.n;
-    size_t n = 0;
+    char *end = room;
     if ((first || self->prefix.n == 0) && (!last || self->suffix.n == 0))
         return (calm_piece){piece.text + at, length};
-    if (!first) {
-        memcpy(room, self->prefix.text, self->prefix.n);
-        n = self->prefix.n;
-    }
-    memcpy(room + n, piece.text + at, length);
-    n += length;
-    if (last) {
-        memcpy(room + n, self->suffix.text, self->suffix.n);
-        n += self->suffix.n;
-    }
-    return (calm_piece){room, n};
+    if (!first)
+        end = mempcpy(end, self->prefix.text, self->prefix.n);
+    end = mempcpy(end, piece.text + at, length);
+    if (last)
+        end = mempcpy(end, self->suffix.text, self->suffix.n);
+    return (calm_piece){room, (size_t)(end - room)};
 }
 
 /* Add the bytes of an unknown character, if all of them have tokens. */

@@ -126,12 +126,15 @@ calm_status calm_pattern_next(calm_ctx *ctx, calm_pattern_walk *walk, bool *foun
     return CALM_OK;
 }
 
-static calm_status replace(calm_ctx *ctx, calm_bytes *bytes, const calm_pattern *pattern, calm_matcher *matcher,
-                           calm_piece in, calm_piece content, bool *at_front)
+calm_status calm_bytes_replace(calm_ctx *ctx, calm_bytes *bytes, const calm_pattern *pattern, calm_piece in,
+                               calm_piece content, bool *at_front)
 {
+    CALM_SCOPED_MATCHER(matcher);
+    *at_front = false;
+    if (pattern->regex && !pattern->literal.n)
+        CALM_TRY(calm_matcher_new(ctx, pattern->regex, &matcher));
     calm_pattern_walk walk = {.pattern = pattern, .matcher = matcher, .text = in};
-    bool found = true;
-    for (;;) {
+    for (bool found;;) {
         CALM_TRY(calm_pattern_next(ctx, &walk, &found));
         if (!found)
             return calm_bytes_add(ctx, bytes, in.text + walk.end, in.n - walk.end);
@@ -139,16 +142,4 @@ static calm_status replace(calm_ctx *ctx, calm_bytes *bytes, const calm_pattern 
         CALM_TRY(calm_bytes_add(ctx, bytes, content.text, content.n));
         *at_front |= walk.begin == 0 && walk.end > 0 && content.n == 0;
     }
-}
-
-calm_status calm_bytes_replace(calm_ctx *ctx, calm_bytes *bytes, const calm_pattern *pattern, calm_piece in,
-                               calm_piece content, bool *at_front)
-{
-    calm_matcher *matcher = NULL;
-    *at_front = false;
-    if (pattern->regex && !pattern->literal.n)
-        CALM_TRY(calm_matcher_new(ctx, pattern->regex, &matcher));
-    const calm_status status = replace(ctx, bytes, pattern, matcher, in, content, at_front);
-    calm_matcher_free(matcher);
-    return status;
 }

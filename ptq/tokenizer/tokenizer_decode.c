@@ -18,8 +18,7 @@ static calm_status collect(calm_ctx *ctx, const calm_tokenizer *tok, const uint3
 static calm_status finish(calm_ctx *ctx, const calm_tokenizer *tok, const calm_piece *pieces, size_t n, char **text,
                           size_t *n_bytes)
 {
-    calm_text joined;
-    calm_text_init(&joined);
+    CALM_SCOPED_TEXT(joined);
     for (size_t i = 0; i < n; i++) {
         /* The library's own rule for a file without a decoder. */
         if (i > 0 && tok->decoders.n == 0)
@@ -35,16 +34,12 @@ calm_status calm_tokenizer_decode(calm_ctx *ctx, const calm_tokenizer *tok, cons
     CALM_ENTER(ctx, tok && (ids || !n) && text && n_bytes);
     calm_piece *pieces;
     size_t n_pieces;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     *text = NULL;
     *n_bytes = 0;
-    calm_status status = CALM_NEW(ctx, ctx->scratch, pieces, n + 1);    /* Fuse makes one of none */
-    if (status == CALM_OK)
-        status = collect(ctx, tok, ids, n, special, pieces, &n_pieces);
-    for (size_t i = 0; i < tok->decoders.n && status == CALM_OK; i++)
-        status = tok->decoders.of[i].decode(ctx, &tok->decoders.of[i], pieces, &n_pieces);
-    if (status == CALM_OK)
-        status = finish(ctx, tok, pieces, n_pieces, text, n_bytes);
-    calm_arena_rewind(ctx->scratch, mark);
-    return status;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, pieces, n + 1));    /* Fuse makes one of none */
+    CALM_TRY(collect(ctx, tok, ids, n, special, pieces, &n_pieces));
+    for (size_t i = 0; i < tok->decoders.n; i++)
+        CALM_TRY(tok->decoders.of[i].decode(ctx, &tok->decoders.of[i], pieces, &n_pieces));
+    return finish(ctx, tok, pieces, n_pieces, text, n_bytes);
 }

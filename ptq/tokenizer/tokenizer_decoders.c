@@ -10,8 +10,7 @@
 static calm_status run_byte_level(calm_ctx *ctx, const calm_token_part *self, calm_piece *pieces, size_t *n)
 {
     calm_bytes all = {0};
-    calm_text repaired;
-    char *text;
+    CALM_SCOPED_TEXT(repaired);
     (void)self;
     for (size_t i = 0; i < *n; i++) {
         CALM_TRY(calm_bytes_reserve(ctx, &all, pieces[i].n));
@@ -23,11 +22,8 @@ static calm_status run_byte_level(calm_ctx *ctx, const calm_token_part *self, ca
     pieces[0] = calm_bytes_piece(&all);
     if (calm_utf8_invalid_at(pieces[0].text, pieces[0].n) == pieces[0].n)
         return CALM_OK;
-    calm_text_init(&repaired);
     calm_utf8_repair(pieces[0].text, pieces[0].n, &repaired);
-    CALM_TRY(calm_text_take(ctx, ctx->scratch, &repaired, &text, &pieces[0].n));
-    pieces[0].text = text;
-    return CALM_OK;
+    return calm_text_take(ctx, ctx->scratch, &repaired, &pieces[0].text, &pieces[0].n);
 }
 
 static int hex_digit(char c)

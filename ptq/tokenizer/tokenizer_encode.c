@@ -66,7 +66,7 @@ calm_status calm_tokenizer_encode(calm_ctx *ctx, const calm_tokenizer *tok, cons
         return calm_fail(ctx, CALM_EFORMAT, "text: not UTF-8 at byte %zu (0x%02X)", invalid,
                          (unsigned char)text[invalid]);
     calm_encoder enc = {.ctx = ctx, .tok = tok};
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     calm_status status = encode_all(&enc, (calm_piece){n_bytes ? text : "", n_bytes}, special);
     if (status == CALM_OK)
         status = CALM_NEW(ctx, ctx->out, *ids, enc.n_ids);
@@ -75,6 +75,5 @@ calm_status calm_tokenizer_encode(calm_ctx *ctx, const calm_tokenizer *tok, cons
     *n_ids = status == CALM_OK ? enc.n_ids : 0;
     for (size_t i = 0; i < tok->pretokenizers.n; i++)
         calm_matcher_free(enc.matchers[i]);
-    calm_arena_rewind(ctx->scratch, mark);
     return status;
 }

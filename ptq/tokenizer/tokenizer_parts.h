@@ -116,7 +116,7 @@ typedef struct calm_token_ids {
 
 struct calm_tokenizer {
     calm_arena arena;     /* all below, unless noted */
-    char *path;
+    const char *path;
 
     calm_token *tokens;   /* [n_ids] by id; on the heap, because it grows */
     size_t n_ids, ids_capacity;

@@ -163,11 +163,9 @@ calm_status calm_tokenizer_read_precompiled(calm_ctx *ctx, calm_tokenizer *tok, 
     charsmap *self;
     unsigned char *bytes;
     size_t n_bytes;
-    char *place;
     CALM_TRY(calm_json_expect(ctx, map, CALM_JSON_STRING, "%s.precompiled_charsmap", where));
     CALM_TRY(CALM_NEW(ctx, &tok->arena, self, 1));
-    CALM_TRY(calm_strf(ctx, &tok->arena, &place, "%s", where));
-    self->where = place;
+    CALM_TRY(calm_strf(ctx, &tok->arena, &self->where, "%s", where));
     CALM_TRY(CALM_NEW(ctx, &tok->arena, bytes, n / 4 * 3 + 1));    /* and the zero byte behind the last text */
     if (!decode_base64(calm_json_string(map, ""), n, bytes, &n_bytes))
         return calm_fail(ctx, CALM_EFORMAT, "%s.precompiled_charsmap: not base64", where);

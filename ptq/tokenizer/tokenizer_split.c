@@ -50,22 +50,15 @@ static calm_status run_metaspace(calm_encoder *enc, size_t index, calm_piece in)
     const bool marked = in.text[0] == ' ' || calm_piece_begins(in, mark);
     const bool asked = self->prepend == CALM_PREPEND_ALWAYS ||
                        (self->prepend == CALM_PREPEND_FIRST && in.text == enc->start);
-    size_t n = 0;
-    char *text;
+    char *text, *end;
     CALM_TRY(calm_encoder_reserve(enc, &enc->changed[index], in.n + 1, mark.n, &text));
-    if (asked && !marked) {
-        memcpy(text, mark.text, mark.n);
-        n = mark.n;
-    }
-    for (size_t i = 0; i < in.n; i++) {
-        if (in.text[i] == ' ') {
-            memcpy(text + n, mark.text, mark.n);
-            n += mark.n;
-        } else {
-            text[n++] = in.text[i];
-        }
-    }
-    const calm_piece out = {text, n};
+    end = asked && !marked ? mempcpy(text, mark.text, mark.n) : text;
+    for (size_t i = 0; i < in.n; i++)
+        if (in.text[i] == ' ')
+            end = mempcpy(end, mark.text, mark.n);
+        else
+            *end++ = in.text[i];
+    const calm_piece out = {text, (size_t)(end - text)};
     return self->whole ? calm_encoder_pass(enc, index + 1, out) : calm_encoder_split(enc, index, out);
 }
 
@@ -77,31 +70,26 @@ static calm_status read_behavior(calm_ctx *ctx, const char *where, const calm_js
     static const char *const names[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
     const char *name;
     CALM_TRY(calm_json_need_string(ctx, where, json, "behavior", fallback, &name));
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(name, names[i]) == 0) {
-            *out = (calm_split_behavior)i;
+    for (*out = 0; *out < sizeof names / sizeof *names; ++*out)
+        if (strcmp(name, names[*out]) == 0)
             return CALM_OK;
-        }
-    }
     return calm_fail(ctx, CALM_EUNSUPPORTED, "%s.behavior \"%.60s\": not supported", where, name);
 }
 
 static calm_status read_split(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                               calm_token_part *part)
 {
-    const bool no = false;
     CALM_TRY(read_behavior(ctx, where, json, NULL, &part->behavior));
-    CALM_TRY(calm_json_need_bool(ctx, where, json, "invert", &no, &part->invert));
+    CALM_TRY(calm_json_need_bool(ctx, where, json, "invert", &(bool){false}, &part->invert));
     return calm_tokenizer_read_pattern(ctx, tok, where, json, &part->pattern);
 }
 
 static calm_status read_digits(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                                calm_token_part *part)
 {
-    const bool no = false;
     bool individual;
     (void)tok;
-    CALM_TRY(calm_json_need_bool(ctx, where, json, "individual_digits", &no, &individual));
+    CALM_TRY(calm_json_need_bool(ctx, where, json, "individual_digits", &(bool){false}, &individual));
     part->behavior = individual ? CALM_SPLIT_ISOLATED : CALM_SPLIT_CONTIGUOUS;
     return CALM_OK;
 }
@@ -156,11 +144,10 @@ calm_status calm_tokenizer_read_metaspace(calm_ctx *ctx, calm_tokenizer *tok, co
 static calm_status read_byte_level(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                                    calm_token_part *part)
 {
-    const bool yes = true;
     bool use_regex, prefix_space;
     tok->byte_level = true;
     CALM_TRY(calm_json_need_bool(ctx, where, json, "add_prefix_space", NULL, &prefix_space));
-    CALM_TRY(calm_json_need_bool(ctx, where, json, "use_regex", &yes, &use_regex));
+    CALM_TRY(calm_json_need_bool(ctx, where, json, "use_regex", &(bool){true}, &use_regex));
     part->prepend = prefix_space ? CALM_PREPEND_ALWAYS : CALM_PREPEND_NEVER;
     part->whole = !use_regex;
     if (!use_regex)

@@ -18,7 +18,7 @@ typedef struct unigram {
     uint32_t unknown;       /* or CALM_NO_TOKEN: unknown characters are an error */
     uint32_t bytes[256];    /* ids of <0x00> ... <0xFF> */
     bool byte_fallback;     /* and all of `bytes` are there that are needed */
-    char *where;
+    const char *where;
 } unigram;
 
 /* The best path to a place: its sum, where its last token begins, and that token. */
@@ -169,8 +169,6 @@ static calm_status read_pieces(calm_ctx *ctx, calm_tokenizer *tok, const char *w
 
 calm_status calm_tokenizer_read_unigram(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
 {
-    const int64_t none = -1;
-    const bool no = false;
     int64_t unknown;
     unigram *self;
     CALM_TRY(CALM_NEW(ctx, &tok->arena, self, 1));
@@ -178,8 +176,8 @@ calm_status calm_tokenizer_read_unigram(calm_ctx *ctx, calm_tokenizer *tok, cons
     tok->model = self;
     tok->encode = encode;
     CALM_TRY(read_pieces(ctx, tok, where, calm_json_get(json, "vocab"), self));
-    CALM_TRY(calm_json_need_int(ctx, where, json, "unk_id", &none, 0, (int64_t)tok->n_ids - 1, &unknown));
-    CALM_TRY(calm_json_need_bool(ctx, where, json, "byte_fallback", &no, &self->byte_fallback));
+    CALM_TRY(calm_json_need_int(ctx, where, json, "unk_id", &(int64_t){-1}, 0, (int64_t)tok->n_ids - 1, &unknown));
+    CALM_TRY(calm_json_need_bool(ctx, where, json, "byte_fallback", &(bool){false}, &self->byte_fallback));
     self->unknown = unknown < 0 ? CALM_NO_TOKEN : (uint32_t)unknown;
     calm_tokenizer_find_bytes(tok, self->bytes);
     return CALM_OK;

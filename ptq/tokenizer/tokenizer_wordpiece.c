@@ -59,12 +59,11 @@ static calm_status build(calm_ctx *ctx, calm_tokenizer *tok, wordpiece *self)
 
 calm_status calm_tokenizer_read_wordpiece(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
 {
-    const int64_t hundred = 100;
     const char *prefix;
     int64_t longest;
     wordpiece *self;
     CALM_TRY(calm_json_need_string(ctx, where, json, "continuing_subword_prefix", "##", &prefix));
-    CALM_TRY(calm_json_need_int(ctx, where, json, "max_input_chars_per_word", &hundred, 0, INT64_MAX, &longest));
+    CALM_TRY(calm_json_need_int(ctx, where, json, "max_input_chars_per_word", &(int64_t){100}, 0, INT64_MAX, &longest));
     CALM_TRY(CALM_NEW(ctx, &tok->arena, self, 1));
     tok->model = self;
     tok->encode = encode;

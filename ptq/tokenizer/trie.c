@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/base/scope.h"
 #include "ptq/tokenizer/vocab.h"
 
 static int compare(const void *left, const void *right)
@@ -49,7 +50,7 @@ calm_status calm_trie_init(calm_ctx *ctx, calm_arena *arena, calm_trie *trie, ca
     CALM_TRY(CALM_NEW_RAW(ctx, arena, trie->first, nodes + 1));
     CALM_TRY(CALM_NEW_RAW(ctx, arena, trie->id, nodes));
     CALM_TRY(CALM_NEW_RAW(ctx, arena, trie->byte, nodes));
-    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, ranges, nodes));
     if (n)
         qsort(entries, n, sizeof *entries, compare);
@@ -57,7 +58,6 @@ calm_status calm_trie_init(calm_ctx *ctx, calm_arena *arena, calm_trie *trie, ca
     for (size_t i = 0; i < trie->n; i++)
         add_children(trie, entries, ranges, i);
     trie->first[trie->n] = (uint32_t)trie->n;
-    calm_arena_rewind(ctx->scratch, mark);
     memset(trie->root, 0xFF, sizeof trie->root);
     for (uint32_t i = trie->first[0]; i < trie->first[1]; i++)
         trie->root[trie->byte[i]] = i;
