@@ -66,13 +66,9 @@ static calm_status read_targets(calm_ct_entry *entry)
 /* Does the target hit the name itself (not its class)? */
 static calm_status hits_name(calm_ct_entry *entry, calm_ct_target *target, const char *name, bool *hit)
 {
-    *hit = false;
-    if (!target->usable)
+    *hit = target->usable && !target->regex && strcmp(target->text, name) == 0;
+    if (!target->usable || !target->regex)
         return CALM_OK;
-    if (!target->regex) {
-        *hit = strcmp(target->text, name) == 0;
-        return CALM_OK;
-    }
     if (calm_regex_matches_prefix(entry->c->ctx, target->regex, name, hit) == CALM_OK)
         return CALM_OK;
     target->usable = *hit = false;
@@ -144,12 +140,11 @@ static calm_status judge(calm_ct_entry *entry, calm_check_module *module, const 
                               module->stored ? "expected a target of its scheme's group" : "expected in ignore");
     const bool by_class = found->other && (found->other->class_name || found->best->class_name);
     /* A name or pattern goes before a class in every engine, except where it looks for a fused name. */
-    if (found->other && (!by_class || calm_check_is_fused(module->name))) {
+    if (found->other && (!by_class || calm_check_is_fused(module->name)))
         CALM_TRY(calm_check_say(c, by_class ? CALM_CHECK_RULE_CLASS_TARGET : CALM_CHECK_RULE_MATCHED_TWICE,
                                 module->name, "hit by \"%.160s\" of %.64s and \"%.160s\" of %.64s", found->best->text,
                                 entry->groups[found->best->group].name, found->other->text,
                                 entry->groups[found->other->group].name));
-    }
     const calm_ct_group *group = &entry->groups[found->best->group];
     const calm_tensor *weight = group->foreign ? calm_check_part(c, module, "weight") : NULL;
     module->unread = group->foreign;
