@@ -1,8 +1,6 @@
 /* Check: the order of stages. */
 #include "ptq/check/check.h"
 
-#include <string.h>
-
 #include "ptq/check/check_state.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)

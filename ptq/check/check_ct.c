@@ -1,6 +1,5 @@
 /* Check: the compressed-tensors entry of config.json, key by key. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/base/message.h"

@@ -4,13 +4,10 @@
  *   vLLM                 names and patterns in file order, fused parts, classes by containment
  *   SGLang               names and patterns, classes, fused parts
  * They agree where no module is hit by targets of two schemes. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/check/check_ct.h"
 #include "ptq/model/arch.h"
-
-#define MOST_MATCHES ((size_t)2000000) /* modules times targets: seconds of matching */
 
 void calm_ct_clear(calm_ct_entry *entry)
 {
@@ -220,7 +217,7 @@ calm_status calm_ct_resolve(calm_ct_entry *entry)
 {
     calm_checking *c = entry->c;
     CALM_TRY(read_targets(entry));
-    if (c->n_modules && entry->n_targets > MOST_MATCHES / c->n_modules)
+    if (c->n_modules && entry->n_targets > CALM_CHECK_MATCHES / c->n_modules)
         return calm_check_say(c, CALM_CHECK_RULE_TARGETS_MANY, "config_groups",
                               "%zu targets and ignore entries, %zu modules", entry->n_targets, c->n_modules);
     for (size_t i = 0; i < c->n_modules; i++) {

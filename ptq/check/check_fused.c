@@ -1,6 +1,4 @@
 /* Check: what engines fuse must be of one scheme - q, k, v; gate, up; all experts of a layer. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/check/check_state.h"

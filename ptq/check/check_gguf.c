@@ -161,15 +161,6 @@ static calm_status check_architecture(calm_check_gguf_state *g)
     return check_names(g);
 }
 
-/* The first file of a split has all keys, each has some of the tensors. */
-static calm_status check_split(calm_check_gguf_state *g, bool *split)
-{
-    int64_t n = 0;
-    *split = calm_gguf_int(calm_gguf_find_key(g->file, "split.count"), 0, &n) && n > 1;
-    return *split ? calm_check_say(g->c, CALM_CHECK_RULE_GGUF_SPLIT, g->c->path, "one of %lld files", (long long)n)
-                  : CALM_OK;
-}
-
 calm_status calm_check_gguf(calm_checking *c)
 {
     calm_check_gguf_state g = {.c = c};
@@ -186,10 +177,12 @@ calm_status calm_check_gguf(calm_checking *c)
         c->report->n_linears += at->n_dims > 1;
         c->report->n_quantized += calm_ggml_find(at->type)->elements > 1;
     }
-    bool split = false;
-    calm_status status = check_split(&g, &split);
-    if (status == CALM_OK && !split)
-        status = check_architecture(&g);
+    /* The first file of a split has all keys, each has some of the tensors. */
+    int64_t n = 0;
+    const bool split = calm_gguf_int(calm_gguf_find_key(g.file, "split.count"), 0, &n) && n > 1;
+    calm_status status =
+        split ? calm_check_say(c, CALM_CHECK_RULE_GGUF_SPLIT, c->path, "one of %lld files", (long long)n)
+              : check_architecture(&g);
     if (status == CALM_OK && !split)
         status = calm_check_gguf_keys(&g);
     if (status == CALM_OK)

@@ -1,5 +1,4 @@
 /* Check: scales of ggml's blocks, and floats, in pieces by all threads. */
-#include <string.h>
 
 #include "ptq/base/simd.h"
 #include "ptq/base/threads.h"

@@ -1,6 +1,5 @@
 /* Check: scales, codes and floats.  Tensors are read in pieces by all threads and their pages given back piece by
  * piece. */
-#include <stdio.h>
 #include <string.h>
 
 #include "ptq/base/threads.h"

@@ -3,7 +3,6 @@
 #include "ptq/export/dequantize.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/base/file.h"

@@ -5,7 +5,6 @@
  *   the rest   float; vectors float32; Gemma's norms with their 1 added
  * In the architecture llama rows of q and k are permuted; codes and scales move with them.  One block is in memory at a
  * time, of a mixture one expert: its projections are three tensors, so it is assembled three times. */
-#include <string.h>
 
 #include "ptq/base/file.h"
 #include "ptq/plan/assemble.h"
@@ -196,22 +195,17 @@ static calm_status put_block(void *user, calm_ctx *ctx, long block)
 
 /* ---- the exporter ---- */
 
-static calm_status add_keys(calm_ctx *ctx, const calm_export_input *input, uint32_t file_type, calm_gguf_keys *keys)
-{
-    const calm_tensor *table;
-    CALM_TRY(calm_gguf_add_arch(ctx, input->model, file_type, keys));
-    CALM_TRY(calm_model_table(ctx, input->model, false, &table));
-    return calm_gguf_add_tokenizer(ctx, calm_model_dir(input->model), calm_model_json(input->model), table->shape[0],
-                                   input->options ? input->options->gguf_pre : NULL, keys);
-}
-
 /* Layout and keys: all that can be refused. */
 static calm_status prepare(calm_ctx *ctx, const calm_export_input *input, calm_gguf_layout *layout,
                            calm_gguf_keys *keys)
 {
+    const calm_tensor *table;
     CALM_TRY(calm_gguf_check_arch(ctx, input->model));
     CALM_TRY(calm_gguf_lay_out(ctx, input, layout));
-    return add_keys(ctx, input, layout->file_type, keys);
+    CALM_TRY(calm_gguf_add_arch(ctx, input->model, layout->file_type, keys));
+    CALM_TRY(calm_model_table(ctx, input->model, false, &table));
+    return calm_gguf_add_tokenizer(ctx, calm_model_dir(input->model), calm_model_json(input->model), table->shape[0],
+                                   input->options ? input->options->gguf_pre : NULL, keys);
 }
 
 static calm_status check(calm_ctx *ctx, const calm_export_input *input)

@@ -7,7 +7,6 @@
  * and 2 bits - and float32 else.  MLX has groups of 32, 64 and 128: a scale per row is repeated in groups of the
  * largest of these that divides the row, which changes no weight.  The experts of a block are one module, switch_mlp,
  * whose tensors are [E, ...]. */
-#include <string.h>
 
 #include "ptq/export/format_checks.h"
 #include "ptq/export/module_names.h"

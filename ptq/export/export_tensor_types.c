@@ -6,7 +6,6 @@
  * the plan gives bits alone.  8 bits: q8_0; 4: q4_0, asymmetric q4_1; 3 and 2: q3_K and q2_K, whose blocks have 256
  * columns, else q4_0; float: the checkpoint's dtype.  All experts of a projection have the type of the one with the
  * most bits. */
-#include <string.h>
 
 #include "ptq/base/file.h"
 #include "ptq/export/gguf_layout.h"

@@ -1,8 +1,6 @@
 /* The walk of the safetensors exporters, and config.json. */
 #include "ptq/export/safetensors_export.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/export/module_names.h"

@@ -3,7 +3,6 @@
  * each rule with the file that it comes from. */
 #include "ptq/plan/engines.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

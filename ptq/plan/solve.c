@@ -2,7 +2,6 @@
 #include "ptq/plan/solve.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "ptq/base/message.h"
 #include "ptq/base/scope.h"
