@@ -27,6 +27,7 @@ typedef struct token {
 typedef struct reader {
     const char *path;
     const calm_json *root, *config, *settings;    /* tokenizer.json, config.json, tokenizer_config.json (NULL: none) */
+    const calm_json *model;                       /* of tokenizer.json                                               */
     token *tokens;                                /* [n] */
     size_t n, n_left_out;
 } reader;
@@ -54,7 +55,7 @@ static bool is_byte(const char *text, size_t n)
 
 static calm_status read_vocab(calm_ctx *ctx, reader *in)
 {
-    const calm_json *vocab = calm_json_get(calm_json_get(in->root, "model"), "vocab"), *value;
+    const calm_json *vocab = calm_json_get(in->model, "vocab"), *value;
     const char *text;
     void *iter = NULL;
     if (calm_json_typeof(vocab) != CALM_JSON_OBJECT)
@@ -70,7 +71,7 @@ static calm_status read_vocab(calm_ctx *ctx, reader *in)
 
 static calm_status read_pieces(calm_ctx *ctx, reader *in)
 {
-    const calm_json *vocab = calm_json_get(calm_json_get(in->root, "model"), "vocab");
+    const calm_json *vocab = calm_json_get(in->model, "vocab");
     if (calm_json_typeof(vocab) != CALM_JSON_ARRAY)
         return malformed(ctx, in, "model.vocab: expected an array of [piece, score]");
     for (size_t i = 0; i < calm_json_size(vocab); i++) {
@@ -175,7 +176,7 @@ static calm_status add_tokens(calm_ctx *ctx, reader *in, const char *model, cons
 /* Left and right of merge `i`, "left right" or ["left", "right"]. */
 static calm_status merge_at(calm_ctx *ctx, const reader *in, size_t i, const char *part[2], size_t n[2])
 {
-    const calm_json *merge = calm_json_at(calm_json_get(calm_json_get(in->root, "model"), "merges"), i);
+    const calm_json *merge = calm_json_at(calm_json_get(in->model, "merges"), i);
     if (calm_json_typeof(merge) == CALM_JSON_ARRAY) {
         for (size_t k = 0; k < 2; k++) {
             part[k] = calm_json_string(calm_json_at(merge, k), NULL);
@@ -193,7 +194,7 @@ static calm_status merge_at(calm_ctx *ctx, const reader *in, size_t i, const cha
 
 static size_t n_merges(const reader *in)
 {
-    return calm_json_size(calm_json_get(calm_json_get(in->root, "model"), "merges"));
+    return calm_json_size(calm_json_get(in->model, "merges"));
 }
 
 /* Both sides of merge `i` with `between` them, in *text.  Where that is a space, spaces within a token are spelled as
@@ -365,7 +366,7 @@ static const calm_json *find_part(const calm_json *part, const char *list, const
 
 static calm_status find_pre(calm_ctx *ctx, const reader *in, const char *wanted, const char **out)
 {
-    const bool whole = calm_json_bool(calm_json_get(calm_json_get(in->root, "model"), "ignore_merges"), false);
+    const bool whole = calm_json_bool(calm_json_get(in->model, "ignore_merges"), false);
     char *pattern;
     *out = wanted;
     if (wanted)
@@ -426,11 +427,10 @@ static bool adds_space(const reader *in)
 
 static calm_status add_sentencepiece(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
 {
-    const calm_json *model = calm_json_get(in->root, "model");
     CALM_TRY(read_vocab(ctx, in));
     CALM_TRY(score_merges(ctx, in));
     CALM_TRY(read_added(ctx, in, true));
-    mark_kinds(in, calm_json_string(calm_json_get(model, "unk_token"), NULL), -1);
+    mark_kinds(in, calm_json_string(calm_json_get(in->model, "unk_token"), NULL), -1);
     CALM_TRY(add_tokens(ctx, in, "llama", "default", keys));
     calm_gguf_add_bool(keys, "tokenizer.ggml.add_space_prefix", adds_space(in));
     return CALM_OK;
@@ -438,13 +438,13 @@ static calm_status add_sentencepiece(calm_ctx *ctx, reader *in, calm_gguf_keys *
 
 static calm_status add_unigram(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
 {
-    const calm_json *model = calm_json_get(in->root, "model"), *pre = calm_json_get(in->root, "pre_tokenizer");
+    const calm_json *pre = calm_json_get(in->root, "pre_tokenizer");
     if (find_part(calm_json_get(in->root, "normalizer"), "normalizers", "Precompiled"))
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "%s: a Unigram with a precompiled character map; calm does not write it to GGUF", in->path);
     CALM_TRY(read_pieces(ctx, in));
     CALM_TRY(read_added(ctx, in, true));
-    mark_kinds(in, NULL, calm_json_int(calm_json_get(model, "unk_id"), -1));
+    mark_kinds(in, NULL, calm_json_int(calm_json_get(in->model, "unk_id"), -1));
     CALM_TRY(add_tokens(ctx, in, "t5", "default", keys));
     calm_gguf_add_bool(keys, "tokenizer.ggml.add_space_prefix", adds_space(in));
     calm_gguf_add_bool(keys, "tokenizer.ggml.remove_extra_whitespaces",
@@ -454,8 +454,8 @@ static calm_status add_unigram(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
 
 static calm_status add_by_kind(calm_ctx *ctx, reader *in, const char *pre, calm_gguf_keys *keys)
 {
-    const calm_json *model = calm_json_get(in->root, "model");
-    const char *type = calm_json_string(calm_json_get(model, "type"), calm_json_get(model, "merges") ? "BPE" : "none");
+    const char *assumed = calm_json_get(in->model, "merges") ? "BPE" : "none";
+    const char *type = calm_json_string(calm_json_get(in->model, "type"), assumed);
     if (strcmp(type, "Unigram") == 0)
         return add_unigram(ctx, in, keys);
     if (strcmp(type, "BPE") != 0)
@@ -463,7 +463,7 @@ static calm_status add_by_kind(calm_ctx *ctx, reader *in, const char *pre, calm_
                          in->path, type);
     if (find_part(calm_json_get(in->root, "pre_tokenizer"), "pretokenizers", "ByteLevel"))
         return add_byte_level(ctx, in, pre, keys);
-    if (calm_json_bool(calm_json_get(model, "byte_fallback"), false))
+    if (calm_json_bool(calm_json_get(in->model, "byte_fallback"), false))
         return add_sentencepiece(ctx, in, keys);
     return calm_fail(ctx, CALM_EUNSUPPORTED,
                      "%s: a BPE model that is neither byte-level nor has bytes to fall back to; llama.cpp "
@@ -490,6 +490,7 @@ calm_status calm_gguf_add_tokenizer(calm_ctx *ctx, const char *dir, const calm_j
     if (calm_path_exists(settings_path))
         CALM_TRY(calm_json_read(ctx, settings_path, FILE_MAX, &settings));
     in.root = root;
+    in.model = calm_json_get(root, "model");
     in.settings = settings;
     CALM_TRY(CALM_NEW(ctx, ctx->out, in.tokens, in.n));
     CALM_TRY(add_by_kind(ctx, &in, pre, keys));
