@@ -132,12 +132,13 @@ static calm_status check_importance(calm_ctx *ctx, const calm_export_input *inpu
 
 static calm_status write(calm_ctx *ctx, const calm_export_input *input, const char *dir)
 {
-    CALM_SCOPED(calm_gguf_keys, calm_gguf_keys_clear) keys = {0};
+    CALM_SCOPED(calm_gguf_keys, calm_gguf_keys_clear) keys;
     calm_gguf_tensor *tensors;
     calm_gguf_writer writer;
     weight *weights;
     char *path;
     size_t n;
+    calm_gguf_keys_init(&keys); /* before the first return, which clears them */
     CALM_TRY(check_importance(ctx, input));
     CALM_TRY(list_weights(ctx, input->model, &weights, &n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, tensors, 2 * n));
