@@ -1,8 +1,6 @@
 /* Check: the order of stages. */
 #include "ptq/check/check.h"
 
-#include <string.h>
-
 #include "ptq/check/check_state.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
@@ -173,9 +171,8 @@ calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_engine engine
     calm_checking c = {.ctx = ctx, .asked = engine, .report = out, .path = path};
     c.engine = calm_engine_find(calm_check_engine_name(engine));
     *out = (calm_check_report){0};
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     const calm_status status = check_path(&c);
-    calm_arena_rewind(ctx->scratch, mark);
     calm_qformat_close(c.reader);
     calm_safetensors_close(c.set);
     calm_json_free(c.config);

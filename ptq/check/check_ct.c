@@ -1,8 +1,8 @@
 /* Check: the compressed-tensors entry of config.json, key by key. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "ptq/base/message.h"
 #include "ptq/check/check_ct.h"
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
@@ -18,12 +18,11 @@ static calm_status check_keys(calm_checking *c, const char *where, const calm_js
 {
     const calm_json *value;
     const char *key;
+    char hint[CALM_HINT_MAX];
     for (void *iter = NULL; calm_json_next(object, &iter, &key, &value);)
-        if (!calm_check_listed(key, known, n)) {
-            const char *nearest = calm_nearest(key, known, n);
-            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GROUP_KEYS, where, "\"%.64s\" is no key of it%s%s%s", key,
-                                    nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"?" : ""));
-        }
+        if (!calm_check_listed(key, known, n))
+            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GROUP_KEYS, where, "\"%.64s\" is no key of it%s", key,
+                                    calm_did_you_mean(hint, key, known, n)));
     return CALM_OK;
 }
 
@@ -308,31 +307,24 @@ static calm_status check_no_groups(const calm_ct_entry *entry, const calm_json *
         calm_json_typeof(groups) == CALM_JSON_OBJECT ? "empty" : calm_json_type_name(calm_json_typeof(groups)));
 }
 
-static calm_status check_entry(calm_ct_entry *entry)
-{
-    calm_checking *c = entry->c;
-    const calm_json *groups = calm_json_get(entry->json, "config_groups"), *group;
-    const char *name;
-    if (calm_json_typeof(groups) != CALM_JSON_OBJECT || calm_json_size(groups) == 0)
-        CALM_TRY(check_no_groups(entry, groups));
-    CALM_TRY(CALM_NEW(c->ctx, c->ctx->out, entry->groups, calm_json_size(groups) + 1));
-    for (void *iter = NULL; calm_json_next(groups, &iter, &name, &group);) {
-        calm_ct_group *at = &entry->groups[entry->n_groups++];
-        *at = (calm_ct_group){.name = name, .json = group};
-        CALM_TRY(check_group(c, entry->json, at));
-    }
-    CALM_TRY(check_top(c, entry));
-    if (entry->n_groups)
-        CALM_TRY(check_global_format(c, entry));
-    return entry->n_groups ? calm_ct_resolve(entry) : CALM_OK;
-}
-
 static calm_status check(calm_checking *c)
 {
-    calm_ct_entry entry = {.c = c, .json = c->entry};
-    const calm_status status = check_entry(&entry);
-    calm_ct_clear(&entry);
-    return status;
+    CALM_SCOPED(calm_ct_entry, calm_ct_clear) entry = {.c = c, .json = c->entry};
+    const calm_json *groups = calm_json_get(entry.json, "config_groups"), *group;
+    const char *name;
+    if (calm_json_typeof(groups) != CALM_JSON_OBJECT || calm_json_size(groups) == 0)
+        CALM_TRY(check_no_groups(&entry, groups));
+    CALM_TRY(CALM_NEW(c->ctx, c->ctx->out, entry.groups, calm_json_size(groups) + 1));
+    for (void *iter = NULL; calm_json_next(groups, &iter, &name, &group);) {
+        calm_ct_group *at = &entry.groups[entry.n_groups++];
+        *at = (calm_ct_group){.name = name, .json = group};
+        CALM_TRY(check_group(c, entry.json, at));
+    }
+    CALM_TRY(check_top(c, &entry));
+    if (!entry.n_groups)
+        return CALM_OK;
+    CALM_TRY(check_global_format(c, &entry));
+    return calm_ct_resolve(&entry);
 }
 
 static calm_status check_values(calm_checking *c, const calm_check_module *module)

@@ -4,13 +4,10 @@
  *   vLLM                 names and patterns in file order, fused parts, classes by containment
  *   SGLang               names and patterns, classes, fused parts
  * They agree where no module is hit by targets of two schemes. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/check/check_ct.h"
 #include "ptq/model/arch.h"
-
-#define MOST_MATCHES ((size_t)2000000) /* modules times targets: seconds of matching */
 
 void calm_ct_clear(calm_ct_entry *entry)
 {
@@ -66,13 +63,9 @@ static calm_status read_targets(calm_ct_entry *entry)
 /* Does the target hit the name itself (not its class)? */
 static calm_status hits_name(calm_ct_entry *entry, calm_ct_target *target, const char *name, bool *hit)
 {
-    *hit = false;
-    if (!target->usable)
+    *hit = target->usable && !target->regex && strcmp(target->text, name) == 0;
+    if (!target->usable || !target->regex)
         return CALM_OK;
-    if (!target->regex) {
-        *hit = strcmp(target->text, name) == 0;
-        return CALM_OK;
-    }
     if (calm_regex_matches_prefix(entry->c->ctx, target->regex, name, hit) == CALM_OK)
         return CALM_OK;
     target->usable = *hit = false;
@@ -144,12 +137,11 @@ static calm_status judge(calm_ct_entry *entry, calm_check_module *module, const 
                               module->stored ? "expected a target of its scheme's group" : "expected in ignore");
     const bool by_class = found->other && (found->other->class_name || found->best->class_name);
     /* A name or pattern goes before a class in every engine, except where it looks for a fused name. */
-    if (found->other && (!by_class || calm_check_is_fused(module->name))) {
+    if (found->other && (!by_class || calm_check_is_fused(module->name)))
         CALM_TRY(calm_check_say(c, by_class ? CALM_CHECK_RULE_CLASS_TARGET : CALM_CHECK_RULE_MATCHED_TWICE,
                                 module->name, "hit by \"%.160s\" of %.64s and \"%.160s\" of %.64s", found->best->text,
                                 entry->groups[found->best->group].name, found->other->text,
                                 entry->groups[found->other->group].name));
-    }
     const calm_ct_group *group = &entry->groups[found->best->group];
     const calm_tensor *weight = group->foreign ? calm_check_part(c, module, "weight") : NULL;
     module->unread = group->foreign;
@@ -225,7 +217,7 @@ calm_status calm_ct_resolve(calm_ct_entry *entry)
 {
     calm_checking *c = entry->c;
     CALM_TRY(read_targets(entry));
-    if (c->n_modules && entry->n_targets > MOST_MATCHES / c->n_modules)
+    if (c->n_modules && entry->n_targets > CALM_CHECK_MATCHES / c->n_modules)
         return calm_check_say(c, CALM_CHECK_RULE_TARGETS_MANY, "config_groups",
                               "%zu targets and ignore entries, %zu modules", entry->n_targets, c->n_modules);
     for (size_t i = 0; i < c->n_modules; i++) {

@@ -1,6 +1,4 @@
 /* Check: what engines fuse must be of one scheme - q, k, v; gate, up; all experts of a layer. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/check/check_state.h"
@@ -67,12 +65,11 @@ calm_status calm_check_fused_rows(calm_checking *c, const calm_check_module *mod
     char *name;
     *out = module->out;
     for (size_t i = 0; with && i < 3 && with->parts[i]; i++) {
-        calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
+        CALM_SCOPED_SCRATCH(c->ctx);
         CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%.*s%s", (int)parent, module->name, with->parts[i]));
         const calm_check_module *other = calm_check_find_module(c, name);
         if (other && other != module && other->linear)
             *out += other->out;
-        calm_arena_rewind(c->ctx->scratch, mark);
     }
     return CALM_OK;
 }
@@ -105,27 +102,14 @@ static calm_status compare(calm_checking *c, const char *where, const calm_check
 
 /* ---- parts of a layer ---- */
 
-static calm_status check_name(calm_checking *c, calm_check_rule rule, calm_check_fused_fn *fused, const void *user,
-                              const char *name, const calm_check_module *part)
-{
-    calm_qformat_scheme scheme = part->scheme;
-    char x[96], y[96];
-    bool hit = false;
-    if (!fused || !part->quantized)
-        return CALM_OK;
-    CALM_TRY(fused(c, user, name, &hit, &scheme));
-    if (hit && !calm_check_same_scheme(&scheme, &part->scheme))
-        return calm_check_say(c, rule, name, "it is %s there, %s is %s", calm_check_scheme_text(&scheme, x), part->name,
-                              calm_check_scheme_text(&part->scheme, y));
-    return CALM_OK;
-}
-
 static calm_status check_layer(calm_checking *c, calm_check_rule rule, calm_check_fused_fn *fused, const void *user,
                                const fusion *with, const calm_check_module *first, size_t parent)
 {
+    CALM_SCOPED_SCRATCH(c->ctx);
+    calm_qformat_scheme scheme = first->scheme;
     calm_ctx *ctx = c->ctx;
-    char *name;
-    bool said = false;
+    char x[96], y[96], *name;
+    bool said = false, hit = false;
     for (size_t i = 1; i < 3 && with->parts[i] && !said; i++) {
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%.*s%s", (int)parent, first->name, with->parts[i]));
         const calm_check_module *other = calm_check_find_module(c, name);
@@ -133,10 +117,14 @@ static calm_status check_layer(calm_checking *c, calm_check_rule rule, calm_chec
         if (other && other->linear)
             CALM_TRY(compare(c, name, first, other, false, &said));
     }
-    if (said || !with->fused)
+    if (said || !with->fused || !fused || !first->quantized)
         return CALM_OK;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%.*s%s", (int)parent, first->name, with->fused));
-    return check_name(c, rule, fused, user, name, first);
+    CALM_TRY(fused(c, user, name, &hit, &scheme));
+    if (!hit || calm_check_same_scheme(&scheme, &first->scheme))
+        return CALM_OK;
+    return calm_check_say(c, rule, name, "it is %s there, %s is %s", calm_check_scheme_text(&scheme, x), first->name,
+                          calm_check_scheme_text(&first->scheme, y));
 }
 
 /* ---- experts ---- */
@@ -173,12 +161,9 @@ calm_status calm_check_fusion(calm_checking *c, calm_check_rule rule, calm_check
         const char *dot = strrchr(at->name, '.');
         if (!dot || !at->linear || experts_stem(at->name))
             continue;
-        for (size_t f = 0; f < sizeof fusions / sizeof *fusions; f++) {
-            calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
+        for (size_t f = 0; f < sizeof fusions / sizeof *fusions; f++)
             if (strcmp(dot + 1, fusions[f].parts[0]) == 0)
                 CALM_TRY(check_layer(c, rule, fused, user, &fusions[f], at, (size_t)(dot - at->name) + 1));
-            calm_arena_rewind(c->ctx->scratch, mark);
-        }
     }
     return check_experts(c);
 }

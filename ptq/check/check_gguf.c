@@ -19,9 +19,10 @@ static void add_key_fault(void *user, const char *key, const char *text)
 }
 
 /* One tensor that the architecture has, under its name in a checkpoint. */
-static calm_status need_tensor(calm_check_gguf_state *g, const char *module, const char *suffix, int n_dims,
-                               size_t rows, size_t cols)
+static calm_status need(calm_check_gguf_state *g, const char *module, const char *suffix, int n_dims, size_t rows,
+                        size_t cols)
 {
+    CALM_SCOPED_SCRATCH(g->c->ctx);
     calm_checking *c = g->c;
     calm_gguf_spot spot;
     char *name, found[128], expected[128];
@@ -47,15 +48,6 @@ static calm_status need_tensor(calm_check_gguf_state *g, const char *module, con
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GGUF_VECTOR_TYPE, spot.name, "it is %s, expected F32",
                                 calm_ggml_find(tensor->type)->name));
     return CALM_OK;
-}
-
-static calm_status need(calm_check_gguf_state *g, const char *module, const char *suffix, int n_dims, size_t rows,
-                        size_t cols)
-{
-    const calm_arena_mark mark = calm_arena_save(g->c->ctx->scratch);
-    const calm_status status = need_tensor(g, module, suffix, n_dims, rows, cols);
-    calm_arena_rewind(g->c->ctx->scratch, mark);
-    return status;
 }
 
 static calm_status check_block(calm_check_gguf_state *g, size_t block)
@@ -145,7 +137,7 @@ static bool is_other_mixture(const calm_check_gguf_state *g)
 static calm_status check_architecture(calm_check_gguf_state *g)
 {
     calm_checking *c = g->c;
-    calm_json *config = NULL;
+    CALM_SCOPED_JSON(config);
     if (!calm_gguf_find_key(g->file, "general.architecture"))
         return calm_check_say(c, CALM_CHECK_RULE_GGUF_KEY_MISSING, "general.architecture", "it is missing");
     if (calm_gguf_list_tensors(c->ctx, g->file, &g->list) != CALM_OK)
@@ -159,25 +151,14 @@ static calm_status check_architecture(calm_check_gguf_state *g)
     }
     if (calm_gguf_config(c->ctx, &g->list, add_key_fault, g, &config) != CALM_OK)
         CALM_TRY(calm_check_say_failure(c, CALM_CHECK_RULE_GGUF_ARCH, "general.architecture"));
-    calm_status status = g->status;
-    if (config && status == CALM_OK && !g->keys_bad) {
+    CALM_TRY(g->status);
+    if (config && !g->keys_bad) {
         g->config_known = calm_config_read(c->ctx, c->path, config, &g->config) == CALM_OK;
-        if (!g->config_known)
-            status = calm_check_say_failure(c, CALM_CHECK_RULE_GGUF_KEY_VALUE, "general.architecture");
+        CALM_TRY(g->config_known
+                     ? check_tensors(g)
+                     : calm_check_say_failure(c, CALM_CHECK_RULE_GGUF_KEY_VALUE, "general.architecture"));
     }
-    if (status == CALM_OK && g->config_known)
-        status = check_tensors(g);
-    calm_json_free(config);
-    return status == CALM_OK ? check_names(g) : status;
-}
-
-/* The first file of a split has all keys, each has some of the tensors. */
-static calm_status check_split(calm_check_gguf_state *g, bool *split)
-{
-    int64_t n = 0;
-    *split = calm_gguf_int(calm_gguf_find_key(g->file, "split.count"), 0, &n) && n > 1;
-    return *split ? calm_check_say(g->c, CALM_CHECK_RULE_GGUF_SPLIT, g->c->path, "one of %lld files", (long long)n)
-                  : CALM_OK;
+    return check_names(g);
 }
 
 calm_status calm_check_gguf(calm_checking *c)
@@ -196,10 +177,12 @@ calm_status calm_check_gguf(calm_checking *c)
         c->report->n_linears += at->n_dims > 1;
         c->report->n_quantized += calm_ggml_find(at->type)->elements > 1;
     }
-    bool split = false;
-    calm_status status = check_split(&g, &split);
-    if (status == CALM_OK && !split)
-        status = check_architecture(&g);
+    /* The first file of a split has all keys, each has some of the tensors. */
+    int64_t n = 0;
+    const bool split = calm_gguf_int(calm_gguf_find_key(g.file, "split.count"), 0, &n) && n > 1;
+    calm_status status =
+        split ? calm_check_say(c, CALM_CHECK_RULE_GGUF_SPLIT, c->path, "one of %lld files", (long long)n)
+              : check_architecture(&g);
     if (status == CALM_OK && !split)
         status = calm_check_gguf_keys(&g);
     if (status == CALM_OK)

@@ -1,5 +1,4 @@
 /* Check: the tokenizer of a GGUF file. */
-#include <string.h>
 
 #include "ptq/check/check_gguf.h"
 

@@ -1,5 +1,4 @@
 /* Check: scales of ggml's blocks, and floats, in pieces by all threads. */
-#include <string.h>
 
 #include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
@@ -33,11 +32,6 @@ typedef struct scan {
     piece *pieces;
     size_t n;
 } scan;
-
-static unsigned half_at(const uint8_t *data)
-{
-    return data[0] | (unsigned)data[1] << 8;
-}
 
 /* Does a block of 32 have a code that is not `idle`? */
 static bool has_codes(const uint8_t *block, size_t codes, size_t bytes, int idle)
@@ -73,9 +67,11 @@ static void scan_blocks(const calm_gguf_tensor *tensor, const calm_ggml_info *in
             continue;
         for (int s = 0; s < 2 && layouts[k].scale[s] >= 0; s++)
             p->nonfinite += count_nonfinite(data + layouts[k].scale[s], p->n, info->bytes);
-        for (size_t i = 0; i < p->n && layouts[k].idle >= 0; i++)
-            if ((half_at(data + i * info->bytes) & 0x7fff) == 0)
-                p->zero += has_codes(data + i * info->bytes, (size_t)layouts[k].codes, info->bytes, layouts[k].idle);
+        for (size_t i = 0; i < p->n && layouts[k].idle >= 0; i++) {
+            const uint8_t *block = data + i * info->bytes;
+            if (block[0] == 0 && (block[1] & 0x7f) == 0)
+                p->zero += has_codes(block, (size_t)layouts[k].codes, info->bytes, layouts[k].idle);
+        }
     }
 }
 

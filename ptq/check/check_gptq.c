@@ -21,15 +21,14 @@ static calm_status fused(calm_checking *c, const void *user, const char *name, b
 static calm_status check_two_configs(calm_checking *c)
 {
     static const char *const keys[] = {"bits", "group_size", "desc_act", "sym", "checkpoint_format"};
+    CALM_SCOPED_JSON(other);
     char *path;
-    calm_json *other;
-    calm_status status = CALM_OK;
     CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &path, c->path, "quantize_config.json"));
     if (!calm_path_exists(path))
         return CALM_OK;
     if (calm_json_read(c->ctx, path, (size_t)16 << 20, &other) != CALM_OK)
         return calm_check_say_failure(c, CALM_CHECK_RULE_TWO_CONFIGS, "quantize_config.json");
-    for (size_t i = 0; i < sizeof keys / sizeof *keys && status == CALM_OK; i++) {
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const calm_json *a = calm_json_get(c->entry, keys[i]), *b = calm_json_get(other, keys[i]);
         const calm_json_type type = calm_json_typeof(a);
         bool same = !a || !b || type == calm_json_typeof(b);
@@ -37,11 +36,10 @@ static calm_status check_two_configs(calm_checking *c)
             same = calm_json_int(a, 0) == calm_json_int(b, 0) && calm_json_bool(a, false) == calm_json_bool(b, false) &&
                    strcmp(calm_json_string(a, ""), calm_json_string(b, "")) == 0;
         if (!same)
-            status = calm_check_say(c, CALM_CHECK_RULE_TWO_CONFIGS, "quantize_config.json",
-                                    "%s is another one in config.json", keys[i]);
+            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_TWO_CONFIGS, "quantize_config.json",
+                                    "%s is another one in config.json", keys[i]));
     }
-    calm_json_free(other);
-    return status;
+    return CALM_OK;
 }
 
 /* "gptqmodel:0.9.0" or later: the readers that take v1 with zeros of their own. */

@@ -3,27 +3,17 @@
 
 #include "ptq/check/check_state.h"
 
-/* The entry's text, to compare two of them. */
-static calm_status write_entry(calm_checking *c, const calm_json *entry, calm_text *out)
-{
-    calm_text_init(out);
-    return calm_json_write(c->ctx, entry, 0, out);
-}
-
 static calm_status check_two_entries(calm_checking *c, const calm_json *first, const calm_json *second)
 {
-    calm_text a, b = {0};
+    CALM_SCOPED_TEXT(a);
+    CALM_SCOPED_TEXT(b);
     if (!second)
         return CALM_OK;
-    calm_status status = write_entry(c, first, &a);
-    if (status == CALM_OK)
-        status = write_entry(c, second, &b);
-    if (status == CALM_OK && strcmp(a.data, b.data) != 0)
-        status = calm_check_say(c, CALM_CHECK_RULE_MLX_TWO_ENTRIES, "config.json",
-                                "quantization and quantization_config are not the same");
-    calm_text_clear(&a);
-    calm_text_clear(&b);
-    return status;
+    CALM_TRY(calm_json_write(c->ctx, first, 0, &a));
+    CALM_TRY(calm_json_write(c->ctx, second, 0, &b));
+    return strcmp(a.data, b.data) == 0 ? CALM_OK
+                                       : calm_check_say(c, CALM_CHECK_RULE_MLX_TWO_ENTRIES, "config.json",
+                                                        "quantization and quantization_config are not the same");
 }
 
 static calm_status check_entry(calm_checking *c, const char *module, const calm_json *value)

@@ -32,10 +32,9 @@ static calm_status find_holder(calm_checking *c, const char *name, calm_check_mo
     *out = calm_check_find_module(c, name);
     if (*out || !c->format || !c->format->stack)
         return CALM_OK;
-    const calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
+    CALM_SCOPED_SCRATCH(c->ctx);
     CALM_TRY(c->format->stack(c->ctx, name, &stack, &expert));
     *out = stack ? calm_check_find_module(c, stack) : NULL;
-    calm_arena_rewind(c->ctx->scratch, mark);
     return CALM_OK;
 }
 
@@ -68,9 +67,13 @@ calm_status calm_check_model(calm_checking *c)
 /* ---- what stays float ---- */
 
 /* One float tensor that must be there. */
-static calm_status need(calm_checking *c, const char *name, int n_dims, const size_t *shape)
+static calm_status need_part(calm_checking *c, const char *module, const char *suffix, int n_dims, size_t rows,
+                             size_t cols)
 {
-    char found[128], expected[128];
+    CALM_SCOPED_SCRATCH(c->ctx);
+    const size_t shape[2] = {rows, cols};
+    char found[128], expected[128], *name;
+    CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%s.%s", module, suffix));
     const calm_tensor *tensor = calm_safetensors_find(c->set, name);
     if (!tensor)
         return calm_check_say(c, CALM_CHECK_RULE_MODEL_MISSING, name, "expected shape %s",
@@ -82,17 +85,6 @@ static calm_status need(calm_checking *c, const char *name, int n_dims, const si
     if (!calm_dtype_is_float(tensor->dtype))
         return calm_check_say(c, CALM_CHECK_RULE_MODEL_DTYPE, name, "found %s, expected BF16, F16 or F32",
                               calm_dtype_name(tensor->dtype));
-    return CALM_OK;
-}
-
-static calm_status need_part(calm_checking *c, const char *module, const char *suffix, int n_dims, size_t rows,
-                             size_t cols)
-{
-    char *name;
-    calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
-    CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%s.%s", module, suffix));
-    CALM_TRY(need(c, name, n_dims, (const size_t[2]){rows, cols}));
-    calm_arena_rewind(c->ctx->scratch, mark);
     return CALM_OK;
 }
 
@@ -270,8 +262,8 @@ calm_status calm_check_tokenizer(calm_checking *c)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer.model",    "vocab.json",   "vocab.txt",
                                         "tiktoken.model", "tokenizer.tiktoken", "spiece.model", "tekken.json"};
+    CALM_SCOPED_JSON(root);
     char *path;
-    calm_json *root;
     bool any = false;
     for (size_t i = 0; i < sizeof names / sizeof *names && !any; i++) {
         CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &path, c->path, names[i]));
@@ -285,7 +277,5 @@ calm_status calm_check_tokenizer(calm_checking *c)
         return CALM_OK;
     if (calm_json_read(c->ctx, path, (size_t)256 << 20, &root) != CALM_OK)
         return calm_check_say_failure(c, CALM_CHECK_RULE_TOKENIZER_FORM, "tokenizer.json");
-    const calm_status status = check_ids(c, root);
-    calm_json_free(root);
-    return status;
+    return check_ids(c, root);
 }

@@ -1,5 +1,4 @@
 /* Check: the tensors of quantized modules against what their schemes say. */
-#include <stdio.h>
 #include <string.h>
 
 #include "ptq/check/check_state.h"

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ptq/base/array.h"
 #include "ptq/check/check_state.h"
 
 #define MOST_FINDINGS ((size_t)20000)    /* kept of one checkpoint; further ones are counted */
@@ -41,14 +42,8 @@ static calm_status add_finding(calm_checking *c, const calm_finding *finding)
     report->n_severity[finding->rule->severity]++;
     if (report->n == MOST_FINDINGS)
         return CALM_OK;
-    if (report->n == c->capacity) {
-        calm_finding *grown;
-        c->capacity = c->capacity ? 2 * c->capacity : 64;
-        CALM_TRY(CALM_NEW(c->ctx, c->ctx->out, grown, c->capacity));
-        if (report->n)
-            memcpy(grown, report->findings, report->n * sizeof *grown);
-        report->findings = grown;
-    }
+    CALM_TRY(CALM_GROW(c->ctx, c->ctx->out, report->findings, report->n, &c->capacity,
+                       calm_size_max(report->n + 1, 64)));
     report->findings[report->n++] = *finding;
     return CALM_OK;
 }

@@ -51,18 +51,11 @@ static size_t nonfinite_doubles(const uint8_t *data, size_t n)
 
 size_t calm_scan_nonfinite(calm_dtype dtype, const uint8_t *data, size_t n)
 {
-    switch (dtype) {
-    case CALM_F16:
-        return nonfinite_halves(data, n, 0x7c00);
-    case CALM_BF16:
-        return nonfinite_halves(data, n, 0x7f80);
-    case CALM_F32:
-        return nonfinite_words(data, n);
-    case CALM_F64:
-        return nonfinite_doubles(data, n);
-    default:
-        return 0;
-    }
+    return dtype == CALM_F16    ? nonfinite_halves(data, n, 0x7c00)
+           : dtype == CALM_BF16 ? nonfinite_halves(data, n, 0x7f80)
+           : dtype == CALM_F32  ? nonfinite_words(data, n)
+           : dtype == CALM_F64  ? nonfinite_doubles(data, n)
+                                : 0;
 }
 
 /* 2^-17 and the largest float16, 65504, as bits of float32. */

@@ -1,6 +1,5 @@
 /* Check: scales, codes and floats.  Tensors are read in pieces by all threads and their pages given back piece by
  * piece. */
-#include <stdio.h>
 #include <string.h>
 
 #include "ptq/base/threads.h"
@@ -143,12 +142,11 @@ static calm_status check_small(calm_checking *c)
 {
     for (size_t i = 0; i < c->n_modules && c->resolved; i++) {
         const calm_check_module *module = &c->modules[i];
-        calm_arena_mark mark = calm_arena_save(c->ctx->scratch);
+        CALM_SCOPED_SCRATCH(c->ctx);
         if (!module->quantized || !module->out || !module->in)
             continue;
         if (c->by_format->values)
             CALM_TRY(c->by_format->values(c, module));
-        calm_arena_rewind(c->ctx->scratch, mark);
     }
     return CALM_OK;
 }

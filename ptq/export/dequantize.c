@@ -3,7 +3,6 @@
 #include "ptq/export/dequantize.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/base/file.h"
@@ -155,7 +154,7 @@ static calm_status list_directory(work *w, calm_dtype dtype)
     for (size_t i = 0; i < n; i++) {
         const calm_tensor *tensor = calm_safetensors_at(w->set, i);
         const char *dot = strrchr(tensor->name, '.');
-        calm_arena_mark mark = calm_arena_save(w->ctx->scratch);
+        CALM_SCOPED_SCRATCH(w->ctx);
         if (dot && is_codes(dot + 1, tensor)) {
             CALM_TRY(add_weight(w, tensor, dot, dtype, 0));
             for (size_t e = 1; e < n_stacked(tensor); e++)
@@ -167,7 +166,6 @@ static calm_status list_directory(work *w, calm_dtype dtype)
                 to->dtype = dtype;
             w->sources[w->n++].plain = tensor;
         }
-        calm_arena_rewind(w->ctx->scratch, mark);
     }
     return CALM_OK;
 }
@@ -251,10 +249,9 @@ static calm_status put_plain(work *w, calm_shards_writer *writer, const calm_ten
         CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, ROWS_AT_ONCE));
     for (size_t at = 0; at < from->n_elements && !same; at += ROWS_AT_ONCE) {
         const size_t n = calm_size_min(ROWS_AT_ONCE, from->n_elements - at);
-        calm_arena_mark mark = calm_arena_save(w->ctx->scratch);
+        CALM_SCOPED_SCRATCH(w->ctx);
         CALM_TRY(calm_tensor_part_to_f32(w->ctx, from, at, n, values));
         CALM_TRY(put_floats(w, writer, to, values, n));
-        calm_arena_rewind(w->ctx->scratch, mark);
     }
     calm_safetensors_release(w->set, from);
     return CALM_OK;
@@ -280,10 +277,9 @@ static calm_status put_entry(work *w, calm_shards_writer *writer, const calm_ten
     CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, step * cols));
     for (size_t at = 0; at < rows; at += step) {
         const size_t n = calm_size_min(step, rows - at);
-        calm_arena_mark mark = calm_arena_save(w->ctx->scratch);
+        CALM_SCOPED_SCRATCH(w->ctx);
         CALM_TRY(calm_gguf_entry_to_f32(w->ctx, &w->list, entry, at, n, values));
         CALM_TRY(put_floats(w, writer, to, values, n * cols));
-        calm_arena_rewind(w->ctx->scratch, mark);
     }
     return CALM_OK;
 }
@@ -292,11 +288,10 @@ static calm_status put_all(work *w, calm_shards_writer *writer)
 {
     for (size_t i = 0; i < w->n; i++) {
         const source *from = &w->sources[i];
-        calm_arena_mark mark = calm_arena_save(w->ctx->scratch);
+        CALM_SCOPED_SCRATCH(w->ctx);
         CALM_TRY(from->plain   ? put_plain(w, writer, &w->tensors[i], from->plain)
                  : from->entry ? put_entry(w, writer, &w->tensors[i], from->entry)
                                : put_stored(w, writer, &w->tensors[i], from));
-        calm_arena_rewind(w->ctx->scratch, mark);
         if (w->options->tick)
             w->options->tick(w->options->tick_user, i + 1, w->n);
     }
@@ -335,13 +330,12 @@ calm_status calm_dequantize(calm_ctx *ctx, const char *path, const calm_dequanti
     work w = {.ctx = ctx, .path = path, .options = options, .result = out};
     *out = (calm_dequantize_result){0};
     CALM_TRY(calm_export_target(ctx, options->output, options->force));
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     calm_status status = !calm_path_exists(path) ? calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file or directory", path)
                          : calm_is_directory(path) ? open_directory(&w)
                                                    : open_gguf(&w);
     if (status == CALM_OK)
         status = write_output(&w);
-    calm_arena_rewind(ctx->scratch, mark);
     calm_json_free(w.config);
     calm_json_free(w.read);
     calm_qformat_close(w.stored);

@@ -53,11 +53,12 @@ static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qli
 
 /* ---- the configuration ---- */
 
-/* "model.layers.0.self_attn.q_proj" -> the name under which engines fuse it: those that look for names within names
- * would not find it otherwise. */
-static calm_status add_fused(calm_ctx *ctx, const calm_export_input *input, calm_json *modules)
+/* What stays float, and for "model.layers.0.self_attn.q_proj" the name under which engines fuse it: those that look for
+ * names within names would not find it otherwise. */
+static calm_status add_floats(calm_ctx *ctx, const calm_export_input *input, calm_json *modules)
 {
     const calm_layout *layout = calm_model_layout(input->model);
+    CALM_TRY(calm_add_float_modules(ctx, input, modules));
     for (size_t j = 0; j < layout->n_jobs; j++) {
         const calm_job_ref *job = &layout->jobs[j];
         const char *first = layout->linears[job->first].module, *dot = strrchr(first, '.');
@@ -85,15 +86,10 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, cal
 {
     const size_t group = first_scheme(input->plan)->group;
     calm_json *modules = calm_json_new_array();
-    calm_status status = calm_add_float_modules(ctx, input, modules);
-    if (status == CALM_OK)
-        status = add_fused(ctx, input, modules);
-    calm_json_set_string(entry, "quant_method", "awq");
-    calm_json_set_int(entry, "bits", 4);
-    calm_json_set_int(entry, "group_size", group ? (int64_t)group : -1);
-    calm_json_set_bool(entry, "zero_point", true);
-    calm_json_set_string(entry, "version", "gemm");
-    calm_json_set(entry, "modules_to_not_convert", modules);
+    const calm_status status = add_floats(ctx, input, modules);
+    CALM_EXTEND(entry, CALM_KV("quant_method", "awq"), CALM_KV("bits", 4L),
+                CALM_KV("group_size", group ? (int64_t)group : -1), CALM_KV("zero_point", (bool)true),
+                CALM_KV("version", "gemm"), CALM_KV("modules_to_not_convert", modules));
     return status;
 }
 

@@ -60,18 +60,13 @@ static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qli
 {
     const int64_t shape[2] = {(int64_t)linear->out, (int64_t)linear->in};
     (void)asymmetric;
-    switch (which) {
-    case 0:
+    if (which == 0)
         return calm_ct_is_int_quantized(&linear->scheme) ? put_codes(ctx, writer, linear)
                                                          : put_words(ctx, writer, linear, false);
-    case 1:
+    if (which == 1)
         return calm_export_put_floats(ctx, writer, linear->scheme.scale_dtype, linear->scales,
                                       linear->out * linear->n_groups);
-    case 2:
-        return calm_shards_put(ctx, writer, shape, sizeof shape);
-    default:
-        return put_words(ctx, writer, linear, true);
-    }
+    return which == 2 ? calm_shards_put(ctx, writer, shape, sizeof shape) : put_words(ctx, writer, linear, true);
 }
 
 /* ---- what is refused and warned of ---- */

@@ -5,7 +5,6 @@
  *   the rest   float; vectors float32; Gemma's norms with their 1 added
  * In the architecture llama rows of q and k are permuted; codes and scales move with them.  One block is in memory at a
  * time, of a mixture one expert: its projections are three tensors, so it is assembled three times. */
-#include <string.h>
 
 #include "ptq/base/file.h"
 #include "ptq/plan/assemble.h"
@@ -36,7 +35,7 @@ static calm_status put_floats(calm_ctx *ctx, output *to, const calm_gguf_part *p
                               const float *values, size_t n)
 {
     const size_t size = calm_dtype_bytes(dtype_of(type));
-    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     uint8_t *bytes;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, bytes, n * size));
     CALM_TRY(calm_from_f32(ctx, dtype_of(type), values, n, bytes));
@@ -46,9 +45,7 @@ static calm_status put_floats(calm_ctx *ctx, output *to, const calm_gguf_part *p
                 return calm_fail(ctx, CALM_ENUMERIC,
                                  "gguf: tensor %s: the value %g is out of float16's range; write bf16 or f32",
                                  part->source->name, (double)values[i]);
-    CALM_TRY(calm_gguf_put(ctx, &to->writer, bytes, n * size));
-    calm_arena_rewind(ctx->scratch, mark);
-    return CALM_OK;
+    return calm_gguf_put(ctx, &to->writer, bytes, n * size);
 }
 
 /* A vector: `values`, or the checkpoint's own where they are NULL. */
@@ -139,14 +136,13 @@ static calm_status put_experts(calm_ctx *ctx, output *to, const assembled *from,
                                calm_ggml_type type)
 {
     const size_t n = calm_model_config(to->input->model)->moe.n_experts;
-    calm_arena arena, *caller = ctx->out;
+    CALM_SCOPED_ARENA(arena);
+    calm_arena *caller = ctx->out;
     calm_status status = CALM_OK;
-    calm_arena_init(&arena);
     ctx->out = &arena;
     for (size_t e = 0; e < n && status == CALM_OK; e++) {
-        const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_SCOPED_SCRATCH(ctx);
         status = put_expert(ctx, to, from, part, e, type);
-        calm_arena_rewind(ctx->scratch, mark);
         calm_arena_clear(&arena);
     }
     ctx->out = caller;
@@ -189,66 +185,51 @@ static calm_status put_block(void *user, calm_ctx *ctx, long block)
         CALM_TRY(calm_assemble_block(ctx, model, to->input->plan, (size_t)block, &from.block, from.sublayer));
     for (; to->next < to->layout->n && to->layout->parts[to->next].block == block; to->next++) {
         const calm_gguf_part *part = &to->layout->parts[to->next];
-        const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(put_part(ctx, to, &from, part, to->layout->tensors[to->next].type));
         if (part->source->data)
             calm_safetensors_release(calm_model_tensors(model), part->source);
-        calm_arena_rewind(ctx->scratch, mark);
     }
     return CALM_OK;
 }
 
 /* ---- the exporter ---- */
 
-static calm_status add_keys(calm_ctx *ctx, const calm_export_input *input, uint32_t file_type, calm_gguf_keys *keys)
+/* Layout and keys: all that can be refused. */
+static calm_status prepare(calm_ctx *ctx, const calm_export_input *input, calm_gguf_layout *layout,
+                           calm_gguf_keys *keys)
 {
     const calm_tensor *table;
-    CALM_TRY(calm_gguf_add_arch(ctx, input->model, file_type, keys));
+    CALM_TRY(calm_gguf_check_arch(ctx, input->model));
+    CALM_TRY(calm_gguf_lay_out(ctx, input, layout));
+    CALM_TRY(calm_gguf_add_arch(ctx, input->model, layout->file_type, keys));
     CALM_TRY(calm_model_table(ctx, input->model, false, &table));
     return calm_gguf_add_tokenizer(ctx, calm_model_dir(input->model), calm_model_json(input->model), table->shape[0],
                                    input->options ? input->options->gguf_pre : NULL, keys);
 }
 
-/* Layout and keys: all that can be refused. */
-static calm_status prepare(calm_ctx *ctx, const calm_export_input *input, calm_gguf_layout *layout,
-                           calm_gguf_keys *keys)
-{
-    CALM_TRY(calm_gguf_check_arch(ctx, input->model));
-    CALM_TRY(calm_gguf_lay_out(ctx, input, layout));
-    return add_keys(ctx, input, layout->file_type, keys);
-}
-
 static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 {
+    CALM_SCOPED(calm_gguf_keys, calm_gguf_keys_clear) keys = {0};
     calm_gguf_layout layout;
-    calm_gguf_keys keys;
-    calm_gguf_keys_init(&keys);
-    const calm_status status = prepare(ctx, input, &layout, &keys);
-    calm_gguf_keys_clear(&keys);
-    return status;
+    return prepare(ctx, input, &layout, &keys);
 }
 
 static calm_status write(calm_ctx *ctx, const calm_export_input *input, const char *dir)
 {
+    CALM_SCOPED(calm_gguf_keys, calm_gguf_keys_clear) keys = {0};
     calm_gguf_layout layout;
-    calm_gguf_keys keys;
     output to = {.input = input, .layout = &layout};
     calm_log_fn *log = ctx->log;
     char *path;
-    calm_gguf_keys_init(&keys);
-    calm_status status = calm_path_join(ctx, ctx->out, &path, dir, "model.gguf");
+    CALM_TRY(calm_path_join(ctx, ctx->out, &path, dir, "model.gguf"));
     ctx->log = NULL;    /* check has warned */
-    if (status == CALM_OK)
-        status = prepare(ctx, input, &layout, &keys);
+    const calm_status status = prepare(ctx, input, &layout, &keys);
     ctx->log = log;
-    if (status == CALM_OK) {
-        status = calm_gguf_begin(ctx, &to.writer, path, &keys, layout.tensors, layout.n);
-        if (status == CALM_OK)
-            calm_export_each_block(ctx, input, put_block, &to);
-        status = calm_gguf_end(ctx, &to.writer);
-    }
-    calm_gguf_keys_clear(&keys);
-    return status;
+    CALM_TRY(status);
+    if (calm_gguf_begin(ctx, &to.writer, path, &keys, layout.tensors, layout.n) == CALM_OK)
+        calm_export_each_block(ctx, input, put_block, &to);
+    return calm_gguf_end(ctx, &to.writer); /* the first failure is in the context */
 }
 
 /* A block and one expert of it, and a piece of floats: read, permuted, and as they are written. */

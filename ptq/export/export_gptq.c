@@ -66,16 +66,11 @@ static calm_status put_g_idx(calm_ctx *ctx, calm_shards_writer *writer, const ca
 static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, size_t which,
                        bool asymmetric)
 {
-    switch (which) {
-    case 0:
+    if (which == 0)
         return put_codes(ctx, writer, linear);
-    case 1:
+    if (which == 1)
         return put_zeros(ctx, writer, linear, asymmetric);
-    case 2:
-        return calm_export_put_scales(ctx, writer, linear);
-    default:
-        return put_g_idx(ctx, writer, linear);
-    }
+    return which == 2 ? calm_export_put_scales(ctx, writer, linear) : put_g_idx(ctx, writer, linear);
 }
 
 /* ---- the configuration ---- */
@@ -96,16 +91,12 @@ static void add_rule(void *user, const char *regex)
 {
     const rules *to = user;
     calm_json *values = calm_json_new_object();
-    calm_text key;
-    calm_text_init(&key);
+    CALM_SCOPED_TEXT(key);
     calm_text_printf(&key, "%s:%s", to->scheme ? "+" : "-", regex);
-    if (to->scheme) {
-        calm_json_set_int(values, "bits", to->scheme->bits);
-        calm_json_set_int(values, "group_size", group_of(to->scheme));
-        calm_json_set_bool(values, "sym", to->scheme->symmetric);
-    }
+    if (to->scheme)
+        CALM_EXTEND(values, CALM_KV("bits", (long)to->scheme->bits), CALM_KV("group_size", group_of(to->scheme)),
+                    CALM_KV("sym", to->scheme->symmetric));
     calm_json_set(to->dynamic, key.data ? key.data : "", values);
-    calm_text_clear(&key);
 }
 
 /* Routers and what else is a matrix beside the linears that calm knows; the head has a member of its own. */
@@ -115,14 +106,12 @@ static calm_status add_others(calm_ctx *ctx, const calm_export_input *input, rul
     size_t n;
     CALM_TRY(calm_float_modules(ctx, input, false, &modules, &n));
     for (size_t i = 0; i < n; i++) {
-        calm_text regex;
+        CALM_SCOPED_TEXT(regex);
         if (strcmp(modules[i], "lm_head") == 0 || calm_is_layout_linear(calm_model_layout(input->model), modules[i]))
             continue;
-        calm_text_init(&regex);
         calm_append_escaped(&regex, modules[i]);
         calm_text_printf(&regex, "$");
         add_rule(to, regex.data ? regex.data : "");
-        calm_text_clear(&regex);
     }
     return CALM_OK;
 }
@@ -132,7 +121,7 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, cal
     calm_scheme *schemes;
     size_t n, base;
     CALM_TRY(calm_plan_schemes(ctx, input, &schemes, &n, &base));
-    calm_json *dynamic = calm_json_new_object(), *meta = calm_json_new_object(), *quantizer = calm_json_new_array();
+    calm_json *dynamic = calm_json_new_object(), *quantizer = calm_json_new_array();
     rules to = {dynamic, NULL};
     calm_module_regexes(input, calm_plan_is_float, NULL, add_rule, &to);
     const calm_status status = add_others(ctx, input, &to);
@@ -141,21 +130,17 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, cal
         if (s != base)
             calm_module_regexes(input, calm_plan_has_scheme, to.scheme, add_rule, &to);
     }
-    calm_json_set_string(entry, "quant_method", "gptq");
-    calm_json_set_int(entry, "bits", schemes[base].bits);
-    calm_json_set_int(entry, "group_size", group_of(&schemes[base]));
-    calm_json_set_bool(entry, "sym", schemes[base].symmetric);
-    calm_json_set_bool(entry, "desc_act", false);
-    calm_json_set_bool(entry, "lm_head", false);
-    calm_json_set_string(entry, "checkpoint_format", calm_export_is_asymmetric(input->plan) ? "gptq_v2" : "gptq");
-    calm_json_set_string(entry, "pack_dtype", "int32");
+    CALM_EXTEND(entry, CALM_KV("quant_method", "gptq"), CALM_KV("bits", (long)schemes[base].bits),
+                CALM_KV("group_size", group_of(&schemes[base])), CALM_KV("sym", schemes[base].symmetric),
+                CALM_KV("desc_act", (bool)false), CALM_KV("lm_head", (bool)false),
+                CALM_KV("checkpoint_format", calm_export_is_asymmetric(input->plan) ? "gptq_v2" : "gptq"),
+                CALM_KV("pack_dtype", "int32"));
     if (calm_json_size(dynamic))
         calm_json_set(entry, "dynamic", dynamic);
     else
         calm_json_free(dynamic);
     calm_json_add_string(quantizer, "calm:" CALM_VERSION);
-    calm_json_set(meta, "quantizer", quantizer);
-    calm_json_set(entry, "meta", meta);
+    calm_json_set(entry, "meta", CALM_OBJECT(CALM_KV("quantizer", quantizer)));
     return status;
 }
 

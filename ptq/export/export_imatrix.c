@@ -94,6 +94,7 @@ static calm_status put_weight(calm_ctx *ctx, calm_gguf_writer *writer, const cal
     const calm_importance *importance = input->options->importance;
     const calm_layout *layout = calm_model_layout(input->model);
     const size_t width = importance->jobs[w->first].width;
+    CALM_SCOPED_SCRATCH(ctx);
     float *values;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, values, width));
     for (size_t e = 0; e < w->n; e++) {
@@ -112,11 +113,8 @@ static calm_status put_weight(calm_ctx *ctx, calm_gguf_writer *writer, const cal
 static calm_status put_all(calm_ctx *ctx, calm_gguf_writer *writer, const calm_export_input *input,
                            const weight *weights, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    for (size_t i = 0; i < n; i++)
         CALM_TRY(put_weight(ctx, writer, input, &weights[i]));
-        calm_arena_rewind(ctx->scratch, mark);
-    }
     return CALM_OK;
 }
 
@@ -134,25 +132,22 @@ static calm_status check_importance(calm_ctx *ctx, const calm_export_input *inpu
 
 static calm_status write(calm_ctx *ctx, const calm_export_input *input, const char *dir)
 {
+    CALM_SCOPED(calm_gguf_keys, calm_gguf_keys_clear) keys;
     calm_gguf_tensor *tensors;
     calm_gguf_writer writer;
-    calm_gguf_keys keys;
     weight *weights;
     char *path;
     size_t n;
+    calm_gguf_keys_init(&keys); /* before the first return, which clears them */
     CALM_TRY(check_importance(ctx, input));
     CALM_TRY(list_weights(ctx, input->model, &weights, &n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, tensors, 2 * n));
     CALM_TRY(name_tensors(ctx, input->options->importance, weights, n, tensors));
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, dir, "imatrix.gguf"));
-    calm_gguf_keys_init(&keys);
     add_keys(input->options->importance, &keys);
-    calm_status status = calm_gguf_begin(ctx, &writer, path, &keys, tensors, 2 * n);
-    if (status == CALM_OK)
+    if (calm_gguf_begin(ctx, &writer, path, &keys, tensors, 2 * n) == CALM_OK)
         put_all(ctx, &writer, input, weights, n);
-    status = calm_gguf_end(ctx, &writer);
-    calm_gguf_keys_clear(&keys);
-    return status;
+    return calm_gguf_end(ctx, &writer); /* the first failure is in the context */
 }
 
 const calm_exporter calm_export_imatrix = {

@@ -7,7 +7,6 @@
  * and 2 bits - and float32 else.  MLX has groups of 32, 64 and 128: a scale per row is repeated in groups of the
  * largest of these that divides the row, which changes no weight.  The experts of a block are one module, switch_mlp,
  * whose tensors are [E, ...]. */
-#include <string.h>
 
 #include "ptq/export/format_checks.h"
 #include "ptq/export/module_names.h"
@@ -79,26 +78,16 @@ static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qli
 
 /* ---- the configuration ---- */
 
-static calm_json *settings(size_t group, int bits)
-{
-    calm_json *out = calm_json_new_object();
-    calm_json_set_int(out, "group_size", (int64_t)group);
-    calm_json_set_int(out, "bits", bits);
-    return out;
-}
-
 /* A linear's member of the entry: the experts of a block have one. */
 static calm_status add_member(calm_ctx *ctx, const calm_export_input *input, const calm_job_ref *job,
-                              const calm_linear_ref *linear, calm_json *value, calm_json *entry)
+                              const calm_linear_ref *linear, size_t group, int bits, calm_json *entry)
 {
-    char *name = NULL;
-    const calm_status status =
-        job->expert < 0 ? CALM_OK : calm_export_stack_name(ctx, input, linear->module, STACK, &name);
-    if (status == CALM_OK)
-        calm_json_set(entry, name ? name : linear->module, value);
-    else
-        calm_json_free(value);
-    return status;
+    char *stacked = NULL;
+    if (job->expert >= 0)
+        CALM_TRY(calm_export_stack_name(ctx, input, linear->module, STACK, &stacked));
+    calm_json_set(entry, stacked ? stacked : linear->module,
+                  CALM_OBJECT(CALM_KV("group_size", group), CALM_KV("bits", (long)bits)));
+    return CALM_OK;
 }
 
 /* The settings of most weights, and of each linear that has others. */
@@ -109,17 +98,12 @@ static calm_status add_linears(calm_ctx *ctx, const calm_export_input *input, ca
     size_t n, most, base_group = 0;
     int base_bits = 0;
     CALM_TRY(calm_plan_schemes(ctx, input, &schemes, &n, &most));
-    for (size_t j = 0; j < layout->n_jobs; j++) {
-        const calm_scheme *scheme = &input->plan->jobs[j].scheme;
-        const size_t group = group_for(scheme, layout->jobs[j].in);
-        if (!base_bits && calm_plan_has_scheme(&schemes[most], &input->plan->jobs[j])) {
-            base_group = group;
-            base_bits = scheme->bits;
+    for (size_t j = 0; j < layout->n_jobs && !base_bits; j++)
+        if (calm_plan_has_scheme(&schemes[most], &input->plan->jobs[j])) {
+            base_group = group_for(&schemes[most], layout->jobs[j].in);
+            base_bits = schemes[most].bits;
         }
-    }
-    calm_json_set_int(entry, "group_size", (int64_t)base_group);
-    calm_json_set_int(entry, "bits", base_bits);
-    calm_json_set_string(entry, "mode", "affine");
+    CALM_EXTEND(entry, CALM_KV("group_size", base_group), CALM_KV("bits", (long)base_bits), CALM_KV("mode", "affine"));
     for (size_t j = 0; j < layout->n_jobs; j++) {
         const calm_scheme *scheme = &input->plan->jobs[j].scheme;
         const size_t group = group_for(scheme, layout->jobs[j].in);
@@ -127,8 +111,7 @@ static calm_status add_linears(calm_ctx *ctx, const calm_export_input *input, ca
             layout->jobs[j].expert > 0)
             continue;
         for (size_t i = layout->jobs[j].first; i < layout->jobs[j].first + layout->jobs[j].n; i++)
-            CALM_TRY(add_member(ctx, input, &layout->jobs[j], &layout->linears[i], settings(group, scheme->bits),
-                                entry));
+            CALM_TRY(add_member(ctx, input, &layout->jobs[j], &layout->linears[i], group, scheme->bits, entry));
     }
     return CALM_OK;
 }

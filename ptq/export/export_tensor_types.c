@@ -6,10 +6,8 @@
  * the plan gives bits alone.  8 bits: q8_0; 4: q4_0, asymmetric q4_1; 3 and 2: q3_K and q2_K, whose blocks have 256
  * columns, else q4_0; float: the checkpoint's dtype.  All experts of a projection have the type of the one with the
  * most bits. */
-#include <string.h>
 
 #include "ptq/base/file.h"
-#include "ptq/base/text.h"
 #include "ptq/export/gguf_layout.h"
 #include "ptq/export/module_names.h"
 
@@ -71,24 +69,17 @@ static calm_status build(calm_ctx *ctx, const calm_export_input *input, calm_tex
 
 static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 {
-    calm_text text;
-    calm_text_init(&text);
-    const calm_status status = build(ctx, input, &text);
-    calm_text_clear(&text);
-    return status;
+    CALM_SCOPED_TEXT(text);
+    return build(ctx, input, &text);
 }
 
 static calm_status write(calm_ctx *ctx, const calm_export_input *input, const char *dir)
 {
-    calm_text text;
+    CALM_SCOPED_TEXT(text);
     char *path;
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, dir, "tensor-types.txt"));
-    calm_text_init(&text);
-    calm_status status = build(ctx, input, &text);
-    if (status == CALM_OK)
-        status = calm_write_file(ctx, path, text.data, text.length);
-    calm_text_clear(&text);
-    return status;
+    CALM_TRY(build(ctx, input, &text));
+    return calm_write_file(ctx, path, text.data, text.length);
 }
 
 const calm_exporter calm_export_tensor_types = {

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ptq/base/text.h"
+#include "ptq/base/scope.h"
 
 #define MOST_NAMES 100    /* of temporary directories of one process id */
 
@@ -50,7 +50,7 @@ calm_status calm_exporter_find(calm_ctx *ctx, const char *name, const calm_expor
     const char *all[MOST];
     size_t n;
     const calm_exporter *const *exporters = calm_exporters(&n);
-    calm_text list;
+    CALM_SCOPED_TEXT(list);
     spoken(name, wanted);
     for (size_t i = 0; i < n && i < MOST; i++) {
         all[i] = spoken(exporters[i]->name, names[i]);
@@ -59,23 +59,20 @@ calm_status calm_exporter_find(calm_ctx *ctx, const char *name, const calm_expor
             return CALM_OK;
         }
     }
-    calm_text_init(&list);
     for (size_t i = 0; i < n && i < MOST; i++)
         calm_text_printf(&list, "%s%s", i ? ", " : "", all[i]);
     const char *near = calm_nearest(wanted, all, n < MOST ? n : MOST);
-    calm_fail(ctx, CALM_EARG, "`formats` %s: no such format%s%s%s; there is %s", name, near ? " (did you mean " : "",
-              near ? near : "", near ? "?)" : "", list.data ? list.data : "none");
-    calm_text_clear(&list);
-    return ctx->status;
+    return calm_fail(ctx, CALM_EARG, "`formats` %s: no such format%s%s%s; there is %s", name,
+                     near ? " (did you mean " : "", near ? near : "", near ? "?)" : "", list.data ? list.data : "none");
 }
 
 calm_status calm_export_each_block(calm_ctx *ctx, const calm_export_input *input, calm_export_block_fn *write,
                                    void *user)
 {
     const long n = (long)calm_model_config(input->model)->n_blocks;
-    calm_arena arena, *caller = ctx->out;
+    CALM_SCOPED_ARENA(arena);
+    calm_arena *caller = ctx->out;
     calm_status status = CALM_OK;
-    calm_arena_init(&arena);
     ctx->out = &arena;
     for (long block = -1; block < n && status == CALM_OK; block++) {
         status = write(user, ctx, block);
@@ -191,12 +188,10 @@ static bool is_temporary(const char *name, const char *base, long *process)
 /* Remove the temporary directory unless a live process is writing it. */
 static calm_status remove_stale(calm_ctx *ctx, const char *path, long process)
 {
-    int fd;
+    CALM_SCOPED(int, release) fd = -1;
     const lock_state state = take(path, &fd);
     const bool stale = state == TAKEN || (state == NO_LOCKS && kill((pid_t)process, 0) != 0 && errno == ESRCH);
-    const calm_status status = stale ? calm_remove_tree(ctx, path) : CALM_OK;
-    release(&fd);
-    return status;
+    return stale ? calm_remove_tree(ctx, path) : CALM_OK;
 }
 
 /* Remove what killed processes left beside the target: a checkpoint may be large. */
@@ -304,17 +299,13 @@ static calm_status move(calm_ctx *ctx, const char *temporary, const char *clean,
 
 calm_status calm_export_commit(calm_ctx *ctx, calm_export_place *place, const char *target)
 {
+    CALM_SCOPED(int, release) old_lock = -1;
     char *clean, *old;
-    int old_lock;
     CALM_TRY(clean_target(ctx, target, &clean));
     take(clean, &old_lock);    /* it gets a temporary name */
-    calm_status status = move(ctx, place->temporary, clean, &old);
-    if (status == CALM_OK)
-        release(&place->lock);
-    if (status == CALM_OK && old)
-        status = calm_remove_tree(ctx, old);
-    release(&old_lock);
-    return status;
+    CALM_TRY(move(ctx, place->temporary, clean, &old));
+    release(&place->lock);
+    return old ? calm_remove_tree(ctx, old) : CALM_OK;
 }
 
 const char *const *calm_export_companions(size_t *n)

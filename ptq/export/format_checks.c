@@ -1,7 +1,6 @@
 /* What several formats refuse alike. */
 #include "ptq/export/format_checks.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Readers want groups that divide the row; propose the nearest usual one that does. */

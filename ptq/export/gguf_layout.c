@@ -71,9 +71,8 @@ static calm_status find_type(calm_ctx *ctx, const builder *b, const calm_gguf_pa
 {
     if (part->kind == CALM_GGUF_EXPERTS)
         return type_of_experts(ctx, b, part, out);
-    if (part->kind == CALM_GGUF_WEIGHT && planned(b, part->job)->quantized) {
+    if (part->kind == CALM_GGUF_WEIGHT && planned(b, part->job)->quantized)
         return calm_gguf_type_of(ctx, &planned(b, part->job)->scheme, part->module, part->source->shape[1], out);
-    }
     *out = stays_f32(part) ? CALM_GGML_F32 : float_type(b, part->source->dtype);
     return CALM_OK;
 }
@@ -125,14 +124,6 @@ static calm_status no_place(calm_ctx *ctx, const builder *b, const char *name)
                      calm_gguf_arch_of(calm_model_config(b->input->model)->arch)->name);
 }
 
-/* The embedding stands for the head too where that is tied; llama.cpp wants it twice in some architectures. */
-static calm_status add_tied_head(calm_ctx *ctx, builder *b, const calm_gguf_part *part)
-{
-    calm_gguf_part head = *part;
-    head.spot.name = "output.weight";
-    return add(ctx, b, &head);
-}
-
 static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *source, const calm_gguf_spot *spot,
                               long block)
 {
@@ -150,8 +141,11 @@ static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *sour
     if (config->tied && strcmp(spot->name, "output.weight") == 0)
         return CALM_OK;    /* a copy of the embedding that readers do not look at */
     CALM_TRY(add(ctx, b, &part));
-    return config->tied && as->own_head && strcmp(spot->name, "token_embd.weight") == 0 ? add_tied_head(ctx, b, &part)
-                                                                                        : CALM_OK;
+    if (!config->tied || !as->own_head || strcmp(spot->name, "token_embd.weight") != 0)
+        return CALM_OK;
+    /* The embedding stands for the head too where that is tied; llama.cpp wants it twice in some architectures. */
+    part.spot.name = "output.weight";
+    return add(ctx, b, &part);
 }
 
 static calm_status add_rope_factors(calm_ctx *ctx, builder *b)

@@ -102,12 +102,7 @@ static void add_part(calm_text *text, const calm_json *part)
 
 calm_status calm_gguf_pattern(calm_ctx *ctx, const calm_json *tokenizer, char **out)
 {
-    calm_text text;
-    calm_text_init(&text);
+    CALM_SCOPED_TEXT(text);
     add_part(&text, calm_json_get(tokenizer, "pre_tokenizer"));
-    calm_status status = calm_text_check(ctx, &text);
-    if (status == CALM_OK)
-        status = calm_strf(ctx, ctx->out, out, "%s", text.data ? text.data : "");
-    calm_text_clear(&text);
-    return status;
+    return calm_text_take(ctx, ctx->out, &text, out, NULL);
 }

@@ -27,6 +27,7 @@ typedef struct token {
 typedef struct reader {
     const char *path;
     const calm_json *root, *config, *settings;    /* tokenizer.json, config.json, tokenizer_config.json (NULL: none) */
+    const calm_json *model;                       /* of tokenizer.json                                               */
     token *tokens;                                /* [n] */
     size_t n, n_left_out;
 } reader;
@@ -54,7 +55,7 @@ static bool is_byte(const char *text, size_t n)
 
 static calm_status read_vocab(calm_ctx *ctx, reader *in)
 {
-    const calm_json *vocab = calm_json_get(calm_json_get(in->root, "model"), "vocab"), *value;
+    const calm_json *vocab = calm_json_get(in->model, "vocab"), *value;
     const char *text;
     void *iter = NULL;
     if (calm_json_typeof(vocab) != CALM_JSON_OBJECT)
@@ -70,7 +71,7 @@ static calm_status read_vocab(calm_ctx *ctx, reader *in)
 
 static calm_status read_pieces(calm_ctx *ctx, reader *in)
 {
-    const calm_json *vocab = calm_json_get(calm_json_get(in->root, "model"), "vocab");
+    const calm_json *vocab = calm_json_get(in->model, "vocab");
     if (calm_json_typeof(vocab) != CALM_JSON_ARRAY)
         return malformed(ctx, in, "model.vocab: expected an array of [piece, score]");
     for (size_t i = 0; i < calm_json_size(vocab); i++) {
@@ -122,7 +123,7 @@ static calm_status read_added(calm_ctx *ctx, reader *in, bool sentencepiece)
 /* llama.cpp stops where two tokens have one text. */
 static calm_status check_unique(calm_ctx *ctx, const reader *in)
 {
-    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     calm_vocab vocab;
     CALM_TRY(calm_vocab_init(ctx, ctx->scratch, &vocab, in->n));
     for (size_t i = 0; i < in->n; i++)
@@ -131,7 +132,6 @@ static calm_status check_unique(calm_ctx *ctx, const reader *in)
                              "%s: tokens %u and %zu are both \"%.60s\", which llama.cpp does not read", in->path,
                              (unsigned)calm_vocab_find(&vocab, in->tokens[i].text, in->tokens[i].n), i,
                              in->tokens[i].text);
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
 
@@ -176,7 +176,7 @@ static calm_status add_tokens(calm_ctx *ctx, reader *in, const char *model, cons
 /* Left and right of merge `i`, "left right" or ["left", "right"]. */
 static calm_status merge_at(calm_ctx *ctx, const reader *in, size_t i, const char *part[2], size_t n[2])
 {
-    const calm_json *merge = calm_json_at(calm_json_get(calm_json_get(in->root, "model"), "merges"), i);
+    const calm_json *merge = calm_json_at(calm_json_get(in->model, "merges"), i);
     if (calm_json_typeof(merge) == CALM_JSON_ARRAY) {
         for (size_t k = 0; k < 2; k++) {
             part[k] = calm_json_string(calm_json_at(merge, k), NULL);
@@ -194,7 +194,7 @@ static calm_status merge_at(calm_ctx *ctx, const reader *in, size_t i, const cha
 
 static size_t n_merges(const reader *in)
 {
-    return calm_json_size(calm_json_get(calm_json_get(in->root, "model"), "merges"));
+    return calm_json_size(calm_json_get(in->model, "merges"));
 }
 
 /* Both sides of merge `i` with `between` them, in *text.  Where that is a space, spaces within a token are spelled as
@@ -217,40 +217,33 @@ static calm_status print_merge(calm_ctx *ctx, const reader *in, size_t i, const 
 
 static calm_status add_merges(calm_ctx *ctx, const reader *in, calm_gguf_keys *keys)
 {
-    calm_text text;
-    calm_status status = CALM_OK;
-    calm_text_init(&text);
+    CALM_SCOPED_TEXT(text);
     calm_gguf_add_array(keys, "tokenizer.ggml.merges", CALM_GGUF_STRING, n_merges(in));
-    for (size_t i = 0; i < n_merges(in) && status == CALM_OK; i++) {
-        status = print_merge(ctx, in, i, " ", &text);
-        if (status == CALM_OK)
-            calm_gguf_element_string(keys, text.data, text.length);
+    for (size_t i = 0; i < n_merges(in); i++) {
+        CALM_TRY(print_merge(ctx, in, i, " ", &text));
+        calm_gguf_element_string(keys, text.data, text.length);
     }
-    calm_text_clear(&text);
-    return status;
+    return CALM_OK;
 }
 
 /* A token's score is less the first merge that makes it, so that llama.cpp merges in their order. */
 static calm_status score_merges(calm_ctx *ctx, reader *in)
 {
+    CALM_SCOPED_TEXT(text);
     calm_vocab vocab;
-    calm_text text;
-    calm_status status = CALM_OK;
     CALM_TRY(calm_vocab_init(ctx, ctx->scratch, &vocab, in->n));
     for (size_t i = 0; i < in->n; i++)
         if (in->tokens[i].text && in->tokens[i].type == NORMAL) {
             calm_vocab_add(&vocab, in->tokens[i].text, (uint32_t)in->tokens[i].n, (uint32_t)i);
             in->tokens[i].score = NO_SCORE;
         }
-    calm_text_init(&text);
-    for (size_t i = 0; i < n_merges(in) && status == CALM_OK; i++) {
-        status = print_merge(ctx, in, i, "", &text);
-        const uint32_t id = status == CALM_OK ? calm_vocab_find(&vocab, text.data, text.length) : CALM_NO_TOKEN;
+    for (size_t i = 0; i < n_merges(in); i++) {
+        CALM_TRY(print_merge(ctx, in, i, "", &text));
+        const uint32_t id = calm_vocab_find(&vocab, text.data, text.length);
         if (id != CALM_NO_TOKEN && in->tokens[id].score == NO_SCORE)
             in->tokens[id].score = -(float)i;
     }
-    calm_text_clear(&text);
-    return status;
+    return CALM_OK;
 }
 
 /* ---- special tokens ---- */
@@ -338,7 +331,7 @@ static calm_status add_template(calm_ctx *ctx, const reader *in, const char *dir
     const char *text = calm_json_string(entry, NULL);
     char *path, *file;
     size_t n;
-    calm_json *json = NULL;
+    CALM_SCOPED_JSON(json);
     for (size_t i = 0; i < calm_json_size(entry); i++)
         if (strcmp(calm_json_string(calm_json_get(calm_json_at(entry, i), "name"), ""), "default") == 0)
             text = calm_json_string(calm_json_get(calm_json_at(entry, i), "template"), NULL);
@@ -347,15 +340,14 @@ static calm_status add_template(calm_ctx *ctx, const reader *in, const char *dir
         CALM_TRY(calm_json_read(ctx, path, FILE_MAX, &json));
         text = calm_json_string(calm_json_get(json, "chat_template"), text);
     }
-    calm_status status = calm_path_join(ctx, ctx->scratch, &path, dir, "chat_template.jinja");
-    if (status == CALM_OK && calm_path_exists(path)) {
-        status = calm_read_file(ctx, path, FILE_MAX, &file, &n);
-        text = status == CALM_OK ? file : NULL;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "chat_template.jinja"));
+    if (calm_path_exists(path)) {
+        CALM_TRY(calm_read_file(ctx, path, FILE_MAX, &file, &n));
+        text = file;
     }
-    if (status == CALM_OK && text)
+    if (text)
         calm_gguf_add_string(keys, "tokenizer.chat_template", text);
-    calm_json_free(json);
-    return status;
+    return CALM_OK;
 }
 
 /* ---- kinds of tokenizers ---- */
@@ -374,7 +366,7 @@ static const calm_json *find_part(const calm_json *part, const char *list, const
 
 static calm_status find_pre(calm_ctx *ctx, const reader *in, const char *wanted, const char **out)
 {
-    const bool whole = calm_json_bool(calm_json_get(calm_json_get(in->root, "model"), "ignore_merges"), false);
+    const bool whole = calm_json_bool(calm_json_get(in->model, "ignore_merges"), false);
     char *pattern;
     *out = wanted;
     if (wanted)
@@ -435,11 +427,10 @@ static bool adds_space(const reader *in)
 
 static calm_status add_sentencepiece(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
 {
-    const calm_json *model = calm_json_get(in->root, "model");
     CALM_TRY(read_vocab(ctx, in));
     CALM_TRY(score_merges(ctx, in));
     CALM_TRY(read_added(ctx, in, true));
-    mark_kinds(in, calm_json_string(calm_json_get(model, "unk_token"), NULL), -1);
+    mark_kinds(in, calm_json_string(calm_json_get(in->model, "unk_token"), NULL), -1);
     CALM_TRY(add_tokens(ctx, in, "llama", "default", keys));
     calm_gguf_add_bool(keys, "tokenizer.ggml.add_space_prefix", adds_space(in));
     return CALM_OK;
@@ -447,13 +438,13 @@ static calm_status add_sentencepiece(calm_ctx *ctx, reader *in, calm_gguf_keys *
 
 static calm_status add_unigram(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
 {
-    const calm_json *model = calm_json_get(in->root, "model"), *pre = calm_json_get(in->root, "pre_tokenizer");
+    const calm_json *pre = calm_json_get(in->root, "pre_tokenizer");
     if (find_part(calm_json_get(in->root, "normalizer"), "normalizers", "Precompiled"))
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "%s: a Unigram with a precompiled character map; calm does not write it to GGUF", in->path);
     CALM_TRY(read_pieces(ctx, in));
     CALM_TRY(read_added(ctx, in, true));
-    mark_kinds(in, NULL, calm_json_int(calm_json_get(model, "unk_id"), -1));
+    mark_kinds(in, NULL, calm_json_int(calm_json_get(in->model, "unk_id"), -1));
     CALM_TRY(add_tokens(ctx, in, "t5", "default", keys));
     calm_gguf_add_bool(keys, "tokenizer.ggml.add_space_prefix", adds_space(in));
     calm_gguf_add_bool(keys, "tokenizer.ggml.remove_extra_whitespaces",
@@ -463,8 +454,8 @@ static calm_status add_unigram(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
 
 static calm_status add_by_kind(calm_ctx *ctx, reader *in, const char *pre, calm_gguf_keys *keys)
 {
-    const calm_json *model = calm_json_get(in->root, "model");
-    const char *type = calm_json_string(calm_json_get(model, "type"), calm_json_get(model, "merges") ? "BPE" : "none");
+    const char *assumed = calm_json_get(in->model, "merges") ? "BPE" : "none";
+    const char *type = calm_json_string(calm_json_get(in->model, "type"), assumed);
     if (strcmp(type, "Unigram") == 0)
         return add_unigram(ctx, in, keys);
     if (strcmp(type, "BPE") != 0)
@@ -472,7 +463,7 @@ static calm_status add_by_kind(calm_ctx *ctx, reader *in, const char *pre, calm_
                          in->path, type);
     if (find_part(calm_json_get(in->root, "pre_tokenizer"), "pretokenizers", "ByteLevel"))
         return add_byte_level(ctx, in, pre, keys);
-    if (calm_json_bool(calm_json_get(model, "byte_fallback"), false))
+    if (calm_json_bool(calm_json_get(in->model, "byte_fallback"), false))
         return add_sentencepiece(ctx, in, keys);
     return calm_fail(ctx, CALM_EUNSUPPORTED,
                      "%s: a BPE model that is neither byte-level nor has bytes to fall back to; llama.cpp "
@@ -480,19 +471,12 @@ static calm_status add_by_kind(calm_ctx *ctx, reader *in, const char *pre, calm_
                      in->path);
 }
 
-static calm_status add_all(calm_ctx *ctx, reader *in, const char *dir, const char *pre, calm_gguf_keys *keys)
-{
-    CALM_TRY(CALM_NEW(ctx, ctx->out, in->tokens, in->n));
-    CALM_TRY(add_by_kind(ctx, in, pre, keys));
-    add_special(in, keys);
-    return add_template(ctx, in, dir, keys);
-}
-
 calm_status calm_gguf_add_tokenizer(calm_ctx *ctx, const char *dir, const calm_json *config, size_t n_tokens,
                                     const char *pre, calm_gguf_keys *keys)
 {
     reader in = {.config = config, .n = n_tokens};
-    calm_json *root = NULL, *settings = NULL;
+    CALM_SCOPED_JSON(root);
+    CALM_SCOPED_JSON(settings);
     char *path, *settings_path;
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, dir, "tokenizer.json"));
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &settings_path, dir, "tokenizer_config.json"));
@@ -502,14 +486,14 @@ calm_status calm_gguf_add_tokenizer(calm_ctx *ctx, const char *dir, const calm_j
         return CALM_OK;
     }
     in.path = path;
-    calm_status status = calm_json_read(ctx, path, FILE_MAX, &root);
-    if (status == CALM_OK && calm_path_exists(settings_path))
-        status = calm_json_read(ctx, settings_path, FILE_MAX, &settings);
+    CALM_TRY(calm_json_read(ctx, path, FILE_MAX, &root));
+    if (calm_path_exists(settings_path))
+        CALM_TRY(calm_json_read(ctx, settings_path, FILE_MAX, &settings));
     in.root = root;
+    in.model = calm_json_get(root, "model");
     in.settings = settings;
-    if (status == CALM_OK)
-        status = add_all(ctx, &in, dir, pre, keys);
-    calm_json_free(root);
-    calm_json_free(settings);
-    return status;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, in.tokens, in.n));
+    CALM_TRY(add_by_kind(ctx, &in, pre, keys));
+    add_special(&in, keys);
+    return add_template(ctx, &in, dir, keys);
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/base/scope.h"
+
 /* ---- schemes ---- */
 
 bool calm_plan_has_scheme(const void *scheme, const calm_plan_job *job)
@@ -76,8 +78,7 @@ static void add_modules(calm_text *text, const calm_names *names, calm_job_kind 
                                        : where == IN_EXPERTS ? names->moe.experts
                                                              : NULL;
     size_t n = 0;
-    calm_text words;
-    calm_text_init(&words);
+    CALM_SCOPED_TEXT(words);
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
         const char *module = names->role[role];
         if (!module || calm_role_job(role) != kind)
@@ -97,7 +98,6 @@ static void add_modules(calm_text *text, const calm_names *names, calm_job_kind 
         add_escaped(text, stem, (size_t)(dot - stem));
     calm_text_printf(text, where == IN_EXPERTS ? "\\.\\d+\\." : parent || dot ? "\\." : "");
     calm_text_printf(text, n > 1 ? "(%s)" : "%s", words.data ? words.data : "");
-    calm_text_clear(&words);
 }
 
 /* The requested jobs, and the callback for their regexes. */
@@ -124,13 +124,12 @@ static void add_target(const wanted *w, calm_job_kind kind, place where)
 {
     const calm_config *config = calm_model_config(w->input->model);
     const calm_names *names = config->arch->names;
-    calm_text text;
+    CALM_SCOPED_TEXT(text);
     size_t n = 0, listed = 0;
     for (size_t block = 0; block < config->n_blocks; block++)
         n += block_has(w, block, kind, where);
     if (!n)
         return;
-    calm_text_init(&text);
     calm_append_escaped(&text, calm_model_prefix(w->input->model));
     calm_append_escaped(&text, names->blocks);
     calm_text_printf(&text, "\\.%s", n == config->n_blocks ? "\\d+" : "");
@@ -141,7 +140,6 @@ static void add_target(const wanted *w, calm_job_kind kind, place where)
     add_modules(&text, names, kind, where);
     calm_text_printf(&text, "$");
     w->each(w->user, text.data);
-    calm_text_clear(&text);
 }
 
 void calm_module_regexes(const calm_export_input *input, calm_plan_match_fn *match, const void *match_user,

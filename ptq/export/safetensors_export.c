@@ -1,8 +1,6 @@
 /* The walk of the safetensors exporters, and config.json. */
 #include "ptq/export/safetensors_export.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/export/module_names.h"
@@ -183,16 +181,16 @@ typedef struct assembled {
     calm_fold_set sublayer[CALM_N_SUBLAYERS];
     long expert;                 /* in `one`; < 0: none yet */
     calm_fold_set one;
-    calm_arena arena;            /* of `one` */
+    calm_arena *arena;           /* of `one` */
 } assembled;
 
 static calm_status assemble_expert(calm_ctx *ctx, const walk *w, long expert, assembled *out)
 {
     calm_weight weight[CALM_N_ROLES] = {{0}};
     calm_arena *caller = ctx->out;
-    calm_arena_clear(&out->arena);
+    calm_arena_clear(out->arena);
     out->expert = expert;
-    ctx->out = &out->arena;
+    ctx->out = out->arena;
     const calm_status status = calm_assemble_expert(ctx, w->input->model, w->input->plan, &out->block, (size_t)expert,
                                                     weight, &out->one);
     ctx->out = caller;
@@ -235,7 +233,7 @@ static calm_status fill_stacks(calm_ctx *ctx, walk *w, assembled *from, size_t f
     for (size_t e = 0; e < experts; e++) {
         CALM_TRY(assemble_expert(ctx, w, (long)e, from));
         for (size_t i = first; i < end; i++) {
-            calm_arena_mark mark = calm_arena_save(ctx->scratch);
+            CALM_SCOPED_SCRATCH(ctx);
             if (!entries[i].stacked)
                 continue;
             calm_tensor_size(&w->plan.tensors[i], &n_elements, &bytes);
@@ -243,7 +241,6 @@ static calm_status fill_stacks(calm_ctx *ctx, walk *w, assembled *from, size_t f
             const calm_status status = w->form->put(ctx, &w->writer, &from->one.linear[entries[i].role],
                                                     entries[i].which, w->asymmetric);
             calm_shards_divert(&w->writer, NULL);
-            calm_arena_rewind(ctx->scratch, mark);
             CALM_TRY(status);
         }
     }
@@ -264,10 +261,9 @@ static calm_status put_entries(calm_ctx *ctx, walk *w, assembled *from, long blo
 {
     for (; w->next < w->plan.n && w->plan.entries[w->next].block == block; w->next++) {
         const entry *e = &w->plan.entries[w->next];
-        const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(e->stacked ? put_stacked(ctx, w, from, w->next) : put_entry(ctx, w, from, e));
         calm_safetensors_release(calm_model_tensors(w->input->model), e->source);
-        calm_arena_rewind(ctx->scratch, mark);
     }
     return CALM_OK;
 }
@@ -276,15 +272,11 @@ static calm_status put_entries(calm_ctx *ctx, walk *w, assembled *from, long blo
 static calm_status put_block(void *user, calm_ctx *ctx, long block)
 {
     walk *w = user;
-    assembled from = {.expert = CALM_NO_EXPERT};
-    calm_status status = CALM_OK;
-    calm_arena_init(&from.arena);
+    CALM_SCOPED_ARENA(arena);
+    assembled from = {.expert = CALM_NO_EXPERT, .arena = &arena};
     if (block >= 0)
-        status = calm_assemble_block(ctx, w->input->model, w->input->plan, (size_t)block, &from.block, from.sublayer);
-    if (status == CALM_OK)
-        status = put_entries(ctx, w, &from, block);
-    calm_arena_clear(&from.arena);
-    return status;
+        CALM_TRY(calm_assemble_block(ctx, w->input->model, w->input->plan, (size_t)block, &from.block, from.sublayer));
+    return put_entries(ctx, w, &from, block);
 }
 
 bool calm_export_is_asymmetric(const calm_plan *plan)
@@ -391,21 +383,16 @@ static calm_status splice(calm_ctx *ctx, const char *path, const char *const *ke
 static calm_status write_config(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
                                 const calm_json *quantization, const char *dir)
 {
-    calm_text text, config;
+    CALM_SCOPED_TEXT(text);
+    CALM_SCOPED_TEXT(config);
     char *from, *to;
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &from, calm_model_dir(input->model), "config.json"));
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &to, dir, "config.json"));
-    calm_text_init(&text);
-    calm_text_init(&config);
-    calm_status status = calm_json_write(ctx, quantization, 2, &text);
-    if (status == CALM_OK)
-        status = splice(ctx, from, form->keys, form->keys[1] ? 2 : 1, text.data, &config);
-    if (status == CALM_OK)
-        status = calm_write_file(ctx, to, config.data, config.length);
-    calm_text_clear(&text);
-    calm_text_clear(&config);
-    if (status != CALM_OK || !form->entry_file)
-        return status;
+    CALM_TRY(calm_json_write(ctx, quantization, 2, &text));
+    CALM_TRY(splice(ctx, from, form->keys, form->keys[1] ? 2 : 1, text.data, &config));
+    CALM_TRY(calm_write_file(ctx, to, config.data, config.length));
+    if (!form->entry_file)
+        return CALM_OK;
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &to, dir, form->entry_file));
     return calm_json_save(ctx, to, quantization);
 }
@@ -414,12 +401,10 @@ static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *inpu
                                     const char *dir)
 {
     CALM_TRY(put_weights(ctx, input, form, dir));
-    calm_json *quantization = calm_json_new_object();
-    calm_status status = form->entry(ctx, input, quantization);
-    if (status == CALM_OK)
-        status = write_config(ctx, input, form, quantization, dir);
-    calm_json_free(quantization);
-    return status == CALM_OK ? calm_export_copy_companions(ctx, calm_model_dir(input->model), dir) : status;
+    CALM_SCOPED(calm_json *, calm_json_release) quantization = calm_json_new_object();
+    CALM_TRY(form->entry(ctx, input, quantization));
+    CALM_TRY(write_config(ctx, input, form, quantization, dir));
+    return calm_export_copy_companions(ctx, calm_model_dir(input->model), dir);
 }
 
 /* ---- exporters of either kind ---- */

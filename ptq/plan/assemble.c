@@ -137,25 +137,25 @@ static calm_status fold_row(calm_ctx *ctx, const calm_weight *weight, calm_qline
     return CALM_OK;
 }
 
-/* The linear whose rows feed a job, and the first of those rows.  A fused q, k, v has the rows of v last, behind the
- * query and the key heads; a fused gate, up has those of up in its second half. */
-static calm_role find_feeder(const calm_config *config, const calm_weight *weight, calm_job_kind job, size_t *first)
+/* The linear that has the rows that feed a job. */
+static calm_role find_feeder(const calm_config *config, calm_job_kind job)
 {
-    const calm_role fused = job == CALM_JOB_O ? CALM_ROLE_FUSED_QKV : CALM_ROLE_FUSED_GATE_UP;
-    *first = 0;
-    if (!weight[fused].w)
-        return job == CALM_JOB_O ? CALM_ROLE_V : CALM_ROLE_UP;
-    *first = job == CALM_JOB_O ? (config->n_heads + config->n_kv) * config->head_dim : weight[fused].out / 2;
-    return fused;
+    if (job == CALM_JOB_O)
+        return calm_has_role(config, CALM_ROLE_FUSED_QKV) ? CALM_ROLE_FUSED_QKV : CALM_ROLE_V;
+    return calm_has_role(config, CALM_ROLE_FUSED_GATE_UP) ? CALM_ROLE_FUSED_GATE_UP : CALM_ROLE_UP;
 }
 
 static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_fold_set_ref *set, calm_job_kind job,
                              const float *in_scale, calm_fold_set *out)
 {
     const calm_config *config = calm_model_config(model);
-    size_t first;
-    const calm_role feeder = find_feeder(config, set->weight, job, &first);
+    const calm_role feeder = find_feeder(config, job);
     const calm_weight *weight = &set->weight[feeder];
+    /* A fused q, k, v has the rows of v last, behind the query and the key heads; a fused gate, up has those of up in
+     * its second half. */
+    const size_t first = feeder == CALM_ROLE_FUSED_QKV       ? (config->n_heads + config->n_kv) * config->head_dim
+                         : feeder == CALM_ROLE_FUSED_GATE_UP ? weight->out / 2
+                                                             : 0;
     /* With grouped queries several query heads read one kv head, and a transform gives their channels equal scales,
      * because one row of v cannot be divided by two numbers: any of those heads stands for all. */
     const size_t d = config->head_dim, heads_per_kv = config->n_heads / config->n_kv;
@@ -181,10 +181,7 @@ static size_t folded_norm_bytes(const calm_config *config, const calm_job_ref *j
 /* Bytes of the copied bias of the linear that feeds a job; a norm before the fold set feeds the other kinds. */
 static size_t folded_bias_bytes(const calm_config *config, const calm_job_ref *job)
 {
-    const bool attention = job->kind == CALM_JOB_O, fused = calm_has_role(config, attention ? CALM_ROLE_FUSED_QKV
-                                                                                            : CALM_ROLE_FUSED_GATE_UP);
-    const calm_role feeder = attention ? (fused ? CALM_ROLE_FUSED_QKV : CALM_ROLE_V)
-                                       : (fused ? CALM_ROLE_FUSED_GATE_UP : CALM_ROLE_UP);
+    const calm_role feeder = find_feeder(config, job->kind);
     size_t out, in;
     if (!job->can_absorb || (job->kind != CALM_JOB_O && job->kind != CALM_JOB_DOWN) || !config->bias[feeder])
         return 0;

@@ -3,11 +3,10 @@
  * each rule with the file that it comes from. */
 #include "ptq/plan/engines.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptq/base/text.h"
+#include "ptq/base/scope.h"
 
 #define MAX_FORMATS 4
 #define MAX_GROUPS 8
@@ -451,45 +450,31 @@ static void print_shape(calm_text *out, const limits *l, bool rows, const calm_e
 static void print_rule(calm_text *out, const limits *l, calm_engine_rule rule, const calm_engine_linear *linear,
                        const calm_scheme *scheme)
 {
-    switch (rule) {
-    case CALM_ENGINE_ACTIVATIONS:
+    if (rule == CALM_ENGINE_ACTIVATIONS)
         print_activations(out, l, scheme);
-        break;
-    case CALM_ENGINE_BITS:
+    else if (rule == CALM_ENGINE_BITS)
         print_bits(out, l, scheme);
-        break;
-    case CALM_ENGINE_ZEROS:
+    else if (rule == CALM_ENGINE_ZEROS)
         print_zeros(out, l, scheme);
-        break;
-    case CALM_ENGINE_GROUP:
+    else if (rule == CALM_ENGINE_GROUP)
         print_groups(out, l, scheme);
-        break;
-    case CALM_ENGINE_COLUMNS:
-    case CALM_ENGINE_ROWS:
+    else if (rule == CALM_ENGINE_COLUMNS || rule == CALM_ENGINE_ROWS)
         print_shape(out, l, rule == CALM_ENGINE_ROWS, linear, scheme);
-        break;
-    default:
+    else
         calm_text_printf(out, "takes it");
-        break;
-    }
 }
 
 calm_status calm_engine_explain(calm_ctx *ctx, const calm_engine *engine, const char *format,
                                 const calm_engine_linear *linear, const calm_scheme *scheme, char **out)
 {
     const calm_engine_rule rule = calm_engine_verdict(engine, format, linear, scheme);
-    calm_text text;
-    calm_text_init(&text);
+    CALM_SCOPED_TEXT(text);
     if (rule == CALM_ENGINE_FORMAT)
         calm_text_printf(&text, "reads %s, not %.60s", engine->formats, format);
     else
         print_rule(&text, rule ? limits_of(engine, format, linear) : NULL, rule, linear, scheme);
-    calm_status status = calm_text_check(ctx, &text);
-    if (status == CALM_OK)
-        status = calm_strf(ctx, ctx->out, out, "%s%s", text.data,
-                           linear->expert && rule > CALM_ENGINE_FORMAT ? " (experts)" : "");
-    calm_text_clear(&text);
-    return status;
+    calm_text_printf(&text, "%s", linear->expert && rule > CALM_ENGINE_FORMAT ? " (experts)" : "");
+    return calm_text_take(ctx, ctx->out, &text, out, NULL);
 }
 
 /* ---- proposals ---- */
@@ -566,16 +551,10 @@ const char *calm_tie_text(calm_tie tie)
 
 size_t calm_tie_number(calm_tie tie, size_t block, bool expert, bool down)
 {
-    switch (tie) {
-    case CALM_TIE_PROJECTION:
-        return expert ? 1 + 2 * block + down : 0;
-    case CALM_TIE_BLOCK:
-        return expert ? 1 + block : 0;
-    case CALM_TIE_EXPERTS:
-        return expert;
-    case CALM_TIE_MODEL:
-        return 1;
-    default:
-        return 0;
-    }
+    const size_t of_expert[] = {[CALM_TIE_NONE] = 0,
+                                [CALM_TIE_PROJECTION] = 1 + 2 * block + down,
+                                [CALM_TIE_BLOCK] = 1 + block,
+                                [CALM_TIE_EXPERTS] = 1,
+                                [CALM_TIE_MODEL] = 1};
+    return expert || tie == CALM_TIE_MODEL ? of_expert[tie] : 0;
 }

@@ -32,22 +32,17 @@ static void field_tensor(calm_sha256 *sha, const calm_safetensors *set, const ca
 calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM_SHA256_HEX])
 {
     const calm_safetensors *set = calm_model_tensors(model);
-    calm_text config;
+    CALM_SCOPED_TEXT(config);
     calm_sha256 sha;
     /* config.json parsed and written on one line: white space in the file changes no key, the order of members does. */
-    calm_text_init(&config);
-    calm_status status = calm_json_write(ctx, calm_model_json(model), 0, &config);
+    CALM_TRY(calm_json_write(ctx, calm_model_json(model), 0, &config));
     calm_sha256_init(&sha);
     /* Every kind of key begins with a name of its own, so that no two kinds can meet. */
     calm_sha256_field(&sha, "calm-model-1");
-    calm_sha256_field(&sha, config.data ? config.data : "");
-    calm_text_clear(&config);
-    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
-        const calm_tensor *tensor = calm_safetensors_at(set, i);
-        field_tensor(&sha, set, tensor);
-    }
-    calm_status finished = calm_sha256_finish(ctx, &sha, key);
-    return status != CALM_OK ? status : finished;
+    calm_sha256_field(&sha, config.data);
+    for (size_t i = 0; i < calm_safetensors_count(set); i++)
+        field_tensor(&sha, set, calm_safetensors_at(set, i));
+    return calm_sha256_finish(ctx, &sha, key);
 }
 
 /* Sums in another order, and another exp, give other last bits. */
@@ -75,7 +70,7 @@ calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const cal
 calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job, char key[CALM_SHA256_HEX])
 {
     const calm_safetensors *set = calm_model_tensors(model);
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     calm_sha256 sha;
     calm_status status = CALM_OK;
     calm_sha256_init(&sha);
@@ -94,7 +89,6 @@ calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, const calm_
         }
     }
     calm_status finished = calm_sha256_finish(ctx, &sha, key);
-    calm_arena_rewind(ctx->scratch, mark);
     return status != CALM_OK ? status : finished;
 }
 

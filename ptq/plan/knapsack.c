@@ -19,6 +19,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "ptq/base/scope.h"
+
 /* Products of a cost (below 2^63) and a loss (about 2^60). */
 typedef __int128 wide;
 
@@ -416,12 +418,11 @@ static calm_status solve(calm_ctx *ctx, problem *it, const extent *all, uint64_t
     CALM_TRY(reduce(ctx, all, capacity, it));
     CALM_TRY(bound(ctx, it));
     wide limit = it->greedy, gap = limit >> FIRST_SHIFT, best;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
     for (;;) {
+        CALM_SCOPED_SCRATCH(ctx);
         search s = {.gap = gap};
         CALM_TRY(round_within(ctx, it, &s, &best, choice));
         *n_states += s.kept;
-        calm_arena_rewind(ctx->scratch, mark);
         if (best >= 0 && best <= gap)
             return CALM_OK;
         /* A choice beyond the gap may not be the best, but it bounds the gap that is needed. */
@@ -441,12 +442,11 @@ calm_status calm_knapsack(calm_ctx *ctx, const calm_knapsack_unit *units, size_t
     if (capacity < all.least)
         return calm_fail(ctx, CALM_EARG, "knapsack: %llu bits, but the smallest plan needs %llu",
                          (unsigned long long)capacity, (unsigned long long)all.least);
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    calm_status status = solve(ctx, &it, &all, capacity, choice, &total->n_states);
-    calm_arena_rewind(ctx->scratch, mark);
-    for (size_t u = 0; u < n && status == CALM_OK; u++) {
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(solve(ctx, &it, &all, capacity, choice, &total->n_states));
+    for (size_t u = 0; u < n; u++) {
         total->cost += units[u].options[choice[u]].cost;
         total->loss += units[u].options[choice[u]].loss;
     }
-    return status;
+    return CALM_OK;
 }

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "ptq/base/text.h"
+#include "ptq/base/scope.h"
 
 calm_engine_linear calm_limits_linear(const calm_pool_job *job)
 {
@@ -143,21 +143,16 @@ static calm_status print_keepers(calm_ctx *ctx, const calm_limits *limits, const
 static calm_status refuse_set(calm_ctx *ctx, const calm_limits *limits, const calm_pool *pool, const bool *offered,
                               size_t set)
 {
-    calm_text text;
+    CALM_SCOPED_TEXT(text);
     for (size_t u = 0; u < pool->n_units; u++)
         for (size_t j = pool->unit_begin[u]; j < pool->unit_begin[u + 1] && limits->set[u] == set; j++)
             CALM_TRY(refuse_job(ctx, limits, pool, offered + u * pool->n_schemes, &pool->jobs[j]));
-    calm_text_init(&text);
-    calm_status status = print_keepers(ctx, limits, pool, offered, set, &text);
-    if (status == CALM_OK)
-        status = calm_text_check(ctx, &text);
-    if (status == CALM_OK)
-        status = calm_fail(ctx, CALM_EARG, "%s%s: %s share a scheme, and none is left to them: %.700s",
-                           calm_engine_is_any(limits->target) ? limits->asks : "`target` ",
-                           calm_engine_is_any(limits->target) ? "" : calm_engine_name(limits->target),
-                           calm_tie_text(limits->tie), text.data);
-    calm_text_clear(&text);
-    return status;
+    CALM_TRY(print_keepers(ctx, limits, pool, offered, set, &text));
+    CALM_TRY(calm_text_check(ctx, &text));
+    return calm_fail(ctx, CALM_EARG, "%s%s: %s share a scheme, and none is left to them: %.700s",
+                     calm_engine_is_any(limits->target) ? limits->asks : "`target` ",
+                     calm_engine_is_any(limits->target) ? "" : calm_engine_name(limits->target),
+                     calm_tie_text(limits->tie), text.data);
 }
 
 /* ---- all of it ---- */

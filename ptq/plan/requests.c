@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptq/base/text.h"
+#include "ptq/base/message.h"
+#include "ptq/base/scope.h"
 
 #define PIN    "`choice.pins`"
 #define FORBID "`choice.forbid`"
@@ -37,20 +38,17 @@ static calm_status unknown_entry(calm_ctx *ctx, const calm_pool_entry *entries, 
                                  const char *word)
 {
     const char **names;
-    calm_text all;
+    CALM_SCOPED_TEXT(all);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, names, 2 * n));
-    calm_text_init(&all);
     for (size_t i = 0; i < n; i++) {
         names[2 * i] = entries[i].algorithm;
         names[2 * i + 1] = entries[i].name;
         calm_text_printf(&all, "%s%s", i ? ", " : "", entries[i].name);
     }
     const char *near = calm_nearest(word, names, 2 * n);
-    const calm_status status =
-        calm_fail(ctx, CALM_EARG, "`%s` %s: no candidate has that name%s%s%s; there are %.600s", key, word,
-                  near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "", all.data ? all.data : "none");
-    calm_text_clear(&all);
-    return status;
+    return calm_fail(ctx, CALM_EARG, "`%s` %s: no candidate has that name%s%s%s; there are %.600s", key, word,
+                     near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "",
+                     all.data ? all.data : "none");
 }
 
 calm_status calm_word_entries(calm_ctx *ctx, const calm_pool_entry *entries, size_t n, const char *key,
@@ -145,15 +143,15 @@ static fit fits(const calm_pin *pin, const char *unit)
 static calm_status unknown_unit(calm_ctx *ctx, const calm_pool *pool, const calm_pin *pin)
 {
     const char **names;
+    char hint[CALM_HINT_MAX];
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, names, 2 * pool->n_units));
     for (size_t u = 0; u < pool->n_units; u++) {
         names[2 * u] = calm_unit_short_name(calm_pool_unit(pool, u));
         names[2 * u + 1] = calm_pool_unit(pool, u);
     }
-    const char *near = calm_nearest(pin->unit, names, 2 * pool->n_units);
-    return calm_fail(ctx, CALM_EARG, PIN " %s=%s: this run has no %s of that name%s%s%s; they are like %s", pin->unit,
-                     pin->candidate.said, calm_unit_name(pool->unit), near ? "; did you mean \"" : "", near ? near : "",
-                     near ? "\"?" : "", names[0]);
+    return calm_fail(ctx, CALM_EARG, PIN " %s=%s: this run has no %s of that name%s; they are like %s", pin->unit,
+                     pin->candidate.said, calm_unit_name(pool->unit),
+                     calm_did_you_mean(hint, pin->unit, names, 2 * pool->n_units), names[0]);
 }
 
 /* A pin must be about a unit, also where a later one overrides it; a candidate by its number belongs to its

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/base/scope.h"
+
 static bool can_win(const calm_contender *contender)
 {
     /* NaN means that the score was not measured, and -infinity would beat every number. */
@@ -25,15 +27,11 @@ static bool before(double a, double b, const char *key_a, const char *key_b)
 
 static calm_status no_winner(calm_ctx *ctx, const calm_contender *contenders, size_t n)
 {
-    calm_text text;
-    calm_text_init(&text);
+    CALM_SCOPED_TEXT(text);
     for (size_t i = 0; i < n; i++)
         calm_text_printf(&text, "%s%s: %s", i ? "; " : "", contenders[i].entry_name,
                          contenders[i].failure ? contenders[i].failure : "score is not finite");
-    calm_status status =
-        calm_fail(ctx, CALM_ENUMERIC, "no candidate can be chosen (%s)", text.data ? text.data : "none was run");
-    calm_text_clear(&text);
-    return status;
+    return calm_fail(ctx, CALM_ENUMERIC, "no candidate can be chosen (%s)", text.data ? text.data : "none was run");
 }
 
 /* Of a metric below 0 (log_rel_mse, cka_debiased) that is above the least too. */

@@ -6,7 +6,7 @@
 #ifndef CALM_PLAN_RULE_H
 #define CALM_PLAN_RULE_H
 
-#include "ptq/base/text.h"
+#include "ptq/base/context.h"
 
 typedef enum calm_choice_rule { CALM_CHOICE_RULE_TOKEN, CALM_CHOICE_RULE_ARGMAX } calm_choice_rule;
 

@@ -2,9 +2,9 @@
 #include "ptq/plan/solve.h"
 
 #include <math.h>
-#include <string.h>
 
-#include "ptq/base/text.h"
+#include "ptq/base/message.h"
+#include "ptq/base/scope.h"
 
 #define BUDGET "`choice.budget`"
 
@@ -78,7 +78,7 @@ calm_status calm_solve_unit(calm_ctx *ctx, const calm_pool *pool, const calm_sco
                             size_t *entry, const char **reason)
 {
     /* `text` is in ctx->out, so the scratch of the contest can go: a pool has thousands of units. */
-    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     contest c;
     size_t winner;
     char *text;
@@ -91,20 +91,13 @@ calm_status calm_solve_unit(calm_ctx *ctx, const calm_pool *pool, const calm_sco
     CALM_TRY(judge(ctx, pool, unit, &c, &winner, &text));
     *entry = c.entries[winner];
     *reason = text;
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
 
 /* Tell a numerical failure with the unit's name. */
 static calm_status name_unit(calm_ctx *ctx, const calm_pool *pool, size_t unit, calm_status status)
 {
-    char message[CALM_MESSAGE_MAX];
-    if (status != CALM_ENUMERIC)
-        return status;
-    /* The context keeps the first failure: it is copied and cleared, to be said again with the unit. */
-    memcpy(message, ctx->message, sizeof message);
-    calm_ctx_forgive(ctx);
-    return calm_fail(ctx, CALM_ENUMERIC, "%s: %.800s", calm_pool_unit(pool, unit), message);
+    return status == CALM_ENUMERIC ? calm_fail_prefix(ctx, "%s", calm_pool_unit(pool, unit)) : status;
 }
 
 /* The reason of a choice with its pin: a pin to one entry is the reason, one to several is named beside the rule's. */
@@ -136,11 +129,6 @@ static calm_status new_solution(calm_ctx *ctx, const calm_pool *pool, calm_solut
 static uint64_t unit_bits(const calm_pool *pool, size_t unit, const calm_scheme *scheme)
 {
     return (uint64_t)llround(calm_pool_bits(pool, pool->unit_begin[unit], pool->unit_begin[unit + 1], scheme));
-}
-
-static double unit_weights(const calm_pool *pool, size_t unit)
-{
-    return calm_pool_weights(pool, pool->unit_begin[unit], pool->unit_begin[unit + 1]);
 }
 
 /* Bits per weight are from exact sums, while the budget counts whole bits of each unit: the two differ by the rounding
@@ -244,7 +232,8 @@ static void set_losses(const calm_pool *pool, calm_unit_options *units, calm_sol
         out->unprobed += isnan(kappa_of(pool, u, &units[u])) &&
                          !isnan(calm_pool_at(pool, pool->unit_begin[u], units[u].of[0].entry)->metric);
     for (size_t u = 0; u < pool->n_units; u++) {
-        const double kappa = kappa_of(pool, u, &units[u]), share = unit_weights(pool, u) / weights;
+        const double kappa = kappa_of(pool, u, &units[u]);
+        const double share = calm_pool_weights(pool, pool->unit_begin[u], pool->unit_begin[u + 1]) / weights;
         /* With every unit probed a unit without a factor is an expert that no token met. */
         const double factor = out->unprobed ? share : isnan(kappa) ? 0 : kappa;
         for (size_t i = 0; i < units[u].n; i++) {

@@ -51,17 +51,11 @@ void calm_grid_span(const double *w, size_t n, double *lo, double *hi)
 
 calm_grid calm_grid_between(const calm_scheme *scheme, double lo, double hi)
 {
-    calm_grid grid;
-    int most = calm_code_max(scheme);
-    if (scheme->symmetric) {
-        grid.scale = calm_scale_round(2 * (-lo > hi ? -lo : hi) / most, scheme->scale_dtype);
-        grid.zero = calm_symmetric_zero(scheme);
-        return grid;
-    }
-    grid.scale = calm_scale_round((hi - lo) / most, scheme->scale_dtype);
-    double zero = rint(-lo / grid.scale);
-    grid.zero = (uint8_t)(zero < most ? zero : most);
-    return grid;
+    const int most = calm_code_max(scheme);
+    const double range = scheme->symmetric ? 2 * (-lo > hi ? -lo : hi) : hi - lo;
+    const float scale = calm_scale_round(range / most, scheme->scale_dtype);
+    const double zero = scheme->symmetric ? calm_symmetric_zero(scheme) : rint(-lo / scale);
+    return (calm_grid){scale, (uint8_t)(zero < most ? zero : most)};
 }
 
 CALM_VECTORIZE

@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define EXAMPLES "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w8a8_asymact, w4a4_g128, float"
