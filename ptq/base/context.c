@@ -112,17 +112,21 @@ calm_status calm_alloc(calm_ctx *ctx, calm_arena *arena, void *out, size_t count
     return deliver(ctx, calm_arena_zalloc(counted(ctx, arena), count, size), out, count, size, what);
 }
 
-calm_status calm_strf(calm_ctx *ctx, calm_arena *arena, char **out, const char *format, ...)
+/* The macro only checks the type of `out`. */
+#undef calm_strf
+calm_status calm_strf(calm_ctx *ctx, calm_arena *arena, void *out, const char *format, ...)
 {
     va_list args, again;
+    char *text;
     va_start(args, format);
     va_copy(again, args);
     int length = vsnprintf(NULL, 0, format, args);
     va_end(args);
     assert(length >= 0);
-    calm_status status = calm_alloc(ctx, arena, out, (size_t)length + 1, 1, "a string");
+    calm_status status = calm_alloc(ctx, arena, &text, (size_t)length + 1, 1, "a string");
     if (status == CALM_OK)
-        vsnprintf(*out, (size_t)length + 1, format, again);
+        vsnprintf(text, (size_t)length + 1, format, again);
+    memcpy(out, &text, sizeof text);
     va_end(again);
     return status;
 }

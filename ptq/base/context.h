@@ -69,8 +69,10 @@ calm_status calm_alloc_raw(calm_ctx *ctx, calm_arena *arena, void *out, size_t c
 #define CALM_NEW_RAW(ctx, arena, ptr, count)                                                                 \
     calm_alloc_raw((ctx), (arena), &(ptr), (count), sizeof *(ptr), #ptr)
 
-/* printf into the arena; *out is a NUL-terminated string.  Fails with CALM_ENOMEM. */
-calm_status calm_strf(calm_ctx *ctx, calm_arena *arena, char **out, const char *format, ...)
+/* printf into the arena; *out (char * or const char *) is a NUL-terminated string.  Fails with CALM_ENOMEM. */
+calm_status calm_strf(calm_ctx *ctx, calm_arena *arena, void *out, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+#define calm_strf(ctx, arena, out, ...)                                                                      \
+    calm_strf((ctx), (arena), _Generic((out), char **: (out), const char **: (out)), __VA_ARGS__)
 
 #endif

@@ -23,6 +23,11 @@
     CALM_SCOPED(calm_scratch_scope, calm_scratch_leave)                                                                \
     scratch_scope_ = {(ctx)->scratch, calm_arena_save((ctx)->scratch)}
 
+/* ctx->out is an arena of its own, without memory, until the end of the scope.  One in a scope, as a statement. */
+#define CALM_SCOPED_OUT(ctx)                                                                                           \
+    CALM_SCOPED(calm_out_scope, calm_out_leave) out_scope_ = {.ctx = (ctx), .caller = (ctx)->out};                     \
+    (ctx)->out = &out_scope_.own
+
 /* Where scratch stood. */
 typedef struct calm_scratch_scope {
     calm_arena *arena;
@@ -33,6 +38,19 @@ typedef struct calm_scratch_scope {
 static inline void calm_scratch_leave(calm_scratch_scope *scope)
 {
     calm_arena_rewind(scope->arena, scope->mark);
+}
+
+/* The arena for results that was replaced, and the one in its place. */
+typedef struct calm_out_scope {
+    calm_ctx *ctx;
+    calm_arena *caller, own;
+} calm_out_scope;
+
+/* Clear the one, put back the other. */
+static inline void calm_out_leave(calm_out_scope *scope)
+{
+    calm_arena_clear(&scope->own);
+    scope->ctx->out = scope->caller;
 }
 
 #endif
