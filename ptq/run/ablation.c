@@ -64,11 +64,10 @@ static calm_status add(calm_ctx *ctx, const calm_run *p, table *t, calm_ablation
 static calm_status add_uniform(calm_ctx *ctx, const calm_run *p, table *t)
 {
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
+        calm_ablation_row row = {.kind = "uniform", .seed = -1};
         size_t *choice;
-        char *name;
-        CALM_TRY(calm_strf(ctx, t->keep, &name, "%s", p->in.recipe->pool[entry].name));
+        CALM_TRY(calm_strf(ctx, t->keep, &row.name, "%s", p->in.recipe->pool[entry].name));
         CALM_TRY(calm_choice_uniform(ctx, &p->in, entry, &choice));
-        const calm_ablation_row row = {.kind = "uniform", .name = name, .seed = -1};
         CALM_TRY(add(ctx, p, t, row, CALM_UNIT_JOB, choice, NULL));
     }
     return CALM_OK;
@@ -85,9 +84,8 @@ static calm_status add_selected(calm_ctx *ctx, const calm_run *p, table *t, cons
     calm_solution solution;
     calm_pool pool;
     size_t *choice;
-    char *name, *failure;
-    CALM_TRY(calm_strf(ctx, t->keep, &name, "%s %s %s", row.unit, row.metric, row.rule));
-    row.name = name;
+    char *failure;
+    CALM_TRY(calm_strf(ctx, t->keep, &row.name, "%s %s %s", row.unit, row.metric, row.rule));
     CALM_TRY(calm_pool_of_run(ctx, p, selection, &pool));
     const calm_status status = calm_solve(ctx, &pool, &requests, &solution);
     if (status == CALM_OK) {
@@ -179,12 +177,10 @@ calm_status calm_ablation_draw(calm_ctx *ctx, const calm_run *p, long long seed,
 static calm_status add_random(calm_ctx *ctx, const calm_run *p, table *t)
 {
     for (long long seed = 0; seed < N_RANDOM; seed++) {
+        calm_ablation_row row = {.kind = "random", .unit = calm_unit_name(CALM_UNIT_JOB), .seed = seed};
         size_t *choice;
-        char *name;
-        CALM_TRY(calm_strf(ctx, t->keep, &name, "random %lld", seed));
+        CALM_TRY(calm_strf(ctx, t->keep, &row.name, "random %lld", seed));
         CALM_TRY(calm_ablation_draw(ctx, p, seed, &choice));
-        const calm_ablation_row row = {.kind = "random", .unit = calm_unit_name(CALM_UNIT_JOB), .name = name,
-                                       .seed = seed};
         CALM_TRY(add(ctx, p, t, row, CALM_UNIT_JOB, choice, NULL));
     }
     return CALM_OK;
@@ -262,9 +258,7 @@ static calm_status take_figures(calm_ctx *ctx, const calm_run *p, table *t, size
         row->bits = trial->bits_per_weight;
         row->units = row->differs = -1;
         if (trial->missing) {
-            char *text;
-            CALM_TRY(calm_strf(ctx, t->keep, &text, "%s", trial->missing));
-            row->failure = text;
+            CALM_TRY(calm_strf(ctx, t->keep, &row->failure, "%s", trial->missing));
             continue;
         }
         row->seconds = seconds_of(&trial->plan);
@@ -336,7 +330,6 @@ static calm_status measure_float(calm_ctx *ctx, calm_run *p, calm_ablation *out)
  * known only after all are measured. */
 static calm_status measure(calm_ctx *ctx, calm_run *p, const experiment *e, table *t, calm_ablation *out)
 {
-    char *verdict;
     CALM_TRY(calm_run_read_eval(ctx, p));
     CALM_TRY(calm_trials_measure(ctx, p, t->trials, t->n, &p->eval, p->in.recipe->eval_name, CALM_STAGE_EVALUATE));
     CALM_TRY(measure_float(ctx, p, out));
@@ -346,9 +339,8 @@ static calm_status measure(calm_ctx *ctx, calm_run *p, const experiment *e, tabl
     CALM_TRY(put_rows(ctx, p, t));
     calm_event_complete(&p->events, CALM_STAGE_EVALUATE);
     calm_memory_plan_note(ctx, &p->held.evaluate);
-    CALM_TRY(calm_strf(ctx, ctx->out, &verdict, "an ablation of %zu ways of choosing%s", t->n,
+    CALM_TRY(calm_strf(ctx, ctx->out, &p->result.verdict, "an ablation of %zu ways of choosing%s", t->n,
                        e->repeats ? ", calibration windows drawn again" : ""));
-    p->result.verdict = verdict;
     out->best = best < t->n ? t->rows[best].name : NULL;
     out->windows = p->eval.n;
     out->window_tokens = p->eval.longest;
@@ -456,12 +448,11 @@ calm_status calm_ablate(calm_ctx *ctx, const calm_recipe *recipe, const calm_abl
                         calm_ablation *out)
 {
     experiment e = {.plan = plan, .keep = keep, .out = out};
-    char name[CALM_SCHEME_NAME_MAX], *scheme;
+    char name[CALM_SCHEME_NAME_MAX];
     /* The names of `out` are in `keep`, as are its rows: nothing of it refers to a run. */
     *out = (calm_ablation){0};
     calm_scheme_name(&recipe->schemes[0], name);
-    CALM_TRY(calm_strf(ctx, keep, &scheme, "%s", name));
-    out->scheme = scheme;
+    CALM_TRY(calm_strf(ctx, keep, &out->scheme, "%s", name));
     CALM_TRY(run_one(ctx, recipe, &e));
     e.repeats = true;
     for (size_t i = 0; i < plan->n_seeds; i++) {

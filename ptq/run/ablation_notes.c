@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/base/array.h"
 #include "ptq/run/ablation_impl.h"
 
 /* ---- scores against costs ---- */
@@ -45,7 +46,7 @@ static calm_status correlate(calm_ctx *ctx, const calm_run *p, calm_point point,
     const size_t n_pool = p->in.recipe->n_pool;
     double *values[4], sum = 0, hits = 0;    /* scores, costs, and the ranks of both */
     size_t first, end;
-    const calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     /* Reused by every unit; calm_ranks rewinds what it takes itself. */
     for (size_t i = 0; i < 4; i++)
         CALM_TRY(CALM_NEW(ctx, ctx->scratch, values[i], n_pool));
@@ -67,7 +68,6 @@ static calm_status correlate(calm_ctx *ctx, const calm_run *p, calm_point point,
         hits += least(values[0], n) == least(values[1], n);
         out->units++;
     }
-    calm_arena_rewind(ctx->scratch, mark);
     out->rho = out->units ? sum / (double)out->units : NAN;
     out->hits = out->units ? hits / (double)out->units : NAN;
     return CALM_OK;
@@ -110,12 +110,13 @@ typedef struct hook_rows {
 
 static calm_status add_hook(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
 {
-    const hook_rows *to = user;
+    hook_rows *to = user;
     char *point;
     (void)n;
     (void)names;
-    if (!values || to->out->n_hooks == to->room)
+    if (!values)
         return CALM_OK;
+    CALM_TRY(CALM_GROW(ctx, to->keep, to->out->hooks, to->out->n_hooks, &to->room, to->out->n_hooks + 1));
     CALM_TRY(calm_strf(ctx, to->keep, &point, "%s", values[0].text));
     to->out->hooks[to->out->n_hooks++] =
         (calm_ablation_hooks){point, values[1].integer, values[2].integer, calm_value_as_real(&values[3]),
@@ -127,17 +128,11 @@ static calm_status add_hook(calm_ctx *ctx, void *user, size_t n, const char *con
  * rows of the table. */
 static calm_status read_hooks(calm_ctx *ctx, const calm_run *p, calm_arena *keep, calm_ablation *out)
 {
-    static const char count[] =
-        "SELECT count(DISTINCT point) FROM activation WHERE model_id = ?1 AND calibration_id = ?2";
     static const char sql[] =
         "SELECT point, sum(n_tokens), sum(n_massive), max(ratio_max), max(max_abs) FROM activation "
         "WHERE model_id = ?1 AND calibration_id = ?2 GROUP BY point ORDER BY point";
     const calm_value params[] = {calm_value_int(p->result.model_id), calm_value_int(p->result.calibration_id)};
-    /* Counted first: the query hands over rows one by one, and `keep` has no growing array. */
-    calm_value n;
-    CALM_TRY(calm_store_query_one(ctx, p->in.store, count, params, 2, &n, 1));
-    hook_rows to = {out, keep, (size_t)n.integer};
-    CALM_TRY(CALM_NEW(ctx, keep, out->hooks, to.room));
+    hook_rows to = {out, keep, 0};
     return calm_store_query(ctx, p->in.store, sql, params, 2, add_hook, &to);
 }
 

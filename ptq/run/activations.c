@@ -38,7 +38,7 @@ calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, l
     calm_store_peak *peaks;
     char *name;
     /* A block of a mixture has hundreds of hook points: their peaks are not all held. */
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(hook_name(ctx, p, block, expert, hook, &name));
     calm_actstat_summarize(acc, &s);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, peaks, CALM_ACT_TOP));
@@ -62,9 +62,7 @@ calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, l
         .ratio_mean = s.ratio_mean, .ratio_std = s.ratio_std, .crest_median = s.crest_median,
         .crest_max = s.crest_max, .histogram = acc->histogram, .n_bins = CALM_ACT_BINS, .peaks = peaks,
         .n_peaks = expert >= 0 && acc->n_top > EXPERT_PEAKS ? EXPERT_PEAKS : acc->n_top};
-    CALM_TRY(calm_store_activation_put(ctx, p->in.store, &row));
-    calm_arena_rewind(ctx->scratch, mark);
-    return CALM_OK;
+    return calm_store_activation_put(ctx, p->in.store, &row);
 }
 
 calm_status calm_activations_keep(calm_ctx *ctx, const calm_run *p, size_t block, const calm_capture *capture)

@@ -146,7 +146,7 @@ static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *capture
     for (size_t first = 0; first < all.n; first += most) {
         calm_block_work slice = all;
         slice.items = all.items + first;
-        slice.n = all.n - first < most ? all.n - first : most;
+        slice.n = calm_size_min(all.n - first, most);
         slice.n_total = p->result.n_cached + run->missing->n_candidates;
         CALM_TRY(compute_slice(ctx, run, captured, n, &slice));
     }
@@ -210,8 +210,6 @@ static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublay
     const bool shared = expert == CALM_SHARED_EXPERT;
     unsigned todo = 0;
     size_t begin, end;
-    calm_arena arena, *caller = ctx->out;
-    calm_status status = CALM_OK;
     calm_layout_fold_set(layout, run->index, sublayer, expert, &begin, &end);
     for (size_t job = begin; job < end; job++)
         todo |= wanted(run->p, job) ? 1u << layout->jobs[job].kind : 0;
@@ -220,25 +218,23 @@ static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublay
     if (!todo && !run->activations && !units)
         return shared ? CALM_OK
                       : calm_batch_sublayer(ctx, &run->block, sublayer, &run->p->rope, run->batch, NULL);
-    calm_arena_init(&arena);
     /* A pass leaves its Gram matrices and inputs in ctx->out; they go before those of the next pass come. */
-    ctx->out = &arena;
-    bool activations = run->activations, more = true;
-    while (more && status == CALM_OK) {
+    CALM_SCOPED_ARENA(results);
+    CALM_SCOPED_OUT(ctx, &results);
+    for (bool activations = run->activations, more = true; more;) {
         /* All at once, or the lowest that is left. */
         const unsigned jobs = run->p->memory.knobs.job_by_job ? todo & (0u - todo) : todo;
         todo &= ~jobs;
         more = todo != 0;
         /* The unit's score needs all of its candidates, so it comes with the last pass. Rows stay where they are
          * until then, and for a shared expert always. */
-        status = run_pass(ctx, run, &(pass){sublayer, expert, jobs, activations, units && !more, shared || more});
+        CALM_TRY(run_pass(ctx, run, &(pass){sublayer, expert, jobs, activations, units && !more, shared || more}));
         /* The first pass has seen the inputs of every job. */
         activations = false;
-        calm_arena_clear(&arena);
+        calm_arena_clear(ctx->out);
         calm_memory_plan_note(ctx, &run->p->held.score);    /* what scoring left behind until now */
     }
-    ctx->out = caller;
-    return status;
+    return CALM_OK;
 }
 
 /* ---- mixtures ---- */
@@ -302,22 +298,19 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
 /* All routed experts, a wave at a time; *sum gets their weighted outputs. */
 static calm_status run_experts(calm_ctx *ctx, block_run *run, const calm_routing *routing, calm_moe_sum *sum)
 {
-    calm_arena wave, *caller = ctx->out;
-    calm_status status = CALM_OK;
-    calm_arena_init(&wave);
-    ctx->out = &wave;
-    for (size_t first = 0, n; first < run->block.config->moe.n_experts && status == CALM_OK; first += n) {
+    CALM_SCOPED_ARENA(results);
+    CALM_SCOPED_OUT(ctx, &results);
+    for (size_t first = 0, n; first < run->block.config->moe.n_experts; first += n) {
         n = calm_memory_plan_wave(run->p, routing, first, (size_t)ctx->n_threads);
         if (wave_wanted(run, first, n))
-            status = run_wave(ctx, run, routing, first, n, sum);
+            CALM_TRY(run_wave(ctx, run, routing, first, n, sum));
         else
             /* Their outputs are part of the next block's input all the same. */
-            status = calm_moe_experts(ctx, &run->block, run->batch, routing, first, n, NULL, sum);
-        calm_arena_clear(&wave);
+            CALM_TRY(calm_moe_experts(ctx, &run->block, run->batch, routing, first, n, NULL, sum));
+        calm_arena_clear(ctx->out);
         calm_memory_plan_note(ctx, &run->p->held.score);
     }
-    ctx->out = caller;
-    return status;
+    return CALM_OK;
 }
 
 /* The MLP of a mixture. Routing comes first: it says which tokens each expert's statistics are of. */
@@ -425,23 +418,15 @@ calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const c
     const bool inside = index >= p->in.first_block && index < p->in.end_block;
     const bool again = inside && p->in.recipe->prefix == CALM_PREFIX_QUANTIZED,
                scores = inside && missing->blocks[index];
-    const size_t windows = (size_t)p->in.recipe->score_windows < batch->n ? (size_t)p->in.recipe->score_windows
-                                                                          : batch->n;
-    /* Closed below whether or not they were made. */
-    calm_batch before = {.hidden.file = -1}, scored = {.hidden.file = -1};
-    calm_arena kept;
-    calm_status status = CALM_OK;
+    const size_t windows = calm_size_min((size_t)p->in.recipe->score_windows, batch->n);
+    CALM_SCOPED_ARENA(kept);
+    /* Closed at the end whether or not they were made. */
+    CALM_SCOPED(calm_batch, calm_batch_close) before = {.hidden.file = -1}, scored = {.hidden.file = -1};
     run.activations = inside && missing->activations[index];
-    calm_arena_init(&kept);
     if (again)
-        status = calm_batch_copy(ctx, batch, batch->n, &kept, p->spill_dir, &before);
+        CALM_TRY(calm_batch_copy(ctx, batch, batch->n, &kept, p->spill_dir, &before));
     /* In memory even when hidden rows spill: the scoring windows are few, and both runs of the block read them. */
-    if (scores && status == CALM_OK)
-        status = calm_batch_copy(ctx, batch, windows, &kept, NULL, &scored);
-    if (status == CALM_OK)
-        status = run_block(ctx, &run, inside, again ? &before : NULL, scores ? &scored : NULL);
-    calm_batch_close(&before);
-    calm_batch_close(&scored);
-    calm_arena_clear(&kept);
-    return status;
+    if (scores)
+        CALM_TRY(calm_batch_copy(ctx, batch, windows, &kept, NULL, &scored));
+    return run_block(ctx, &run, inside, again ? &before : NULL, scores ? &scored : NULL);
 }

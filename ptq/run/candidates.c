@@ -102,32 +102,25 @@ static calm_status run_items(calm_ctx *ctx, calm_block_work *work, calm_task_fn 
 {
     /* A copy: the number of threads is of this step alone, and so are the two arenas of the serial case. */
     calm_ctx fewer = *ctx;
-    calm_arena scratch;
-    /* 0: no limit, one per thread. */
-    if (work->p->memory.knobs.candidates_at_once != 1) {
-        if (work->p->memory.knobs.candidates_at_once
-            && (size_t)fewer.n_threads > work->p->memory.knobs.candidates_at_once)
-            fewer.n_threads = (int)work->p->memory.knobs.candidates_at_once;
-        return calm_parallel_for(&fewer, work->n, fn, work) == CALM_OK
-                   ? CALM_OK
-                   : calm_fail(ctx, fewer.status, "%s", fewer.message);
+    const size_t at_once = work->p->memory.knobs.candidates_at_once;
+    calm_status status = CALM_OK;
+    if (at_once != 1) {
+        if (at_once)    /* 0: no limit, one per thread */
+            fewer.n_threads = (int)calm_size_min((size_t)fewer.n_threads, at_once);
+        status = calm_parallel_for(&fewer, work->n, fn, work);
     }
     /* One after the other, in this thread: the algorithm's own loops then use all threads. */
-    calm_arena_init(&scratch);
-    fewer.scratch = &scratch;
-    fewer.out = NULL;
-    calm_status status = CALM_OK;
-    for (size_t i = 0; i < work->n && status == CALM_OK; i++) {
+    for (size_t i = 0; at_once == 1 && i < work->n && status == CALM_OK; i++) {
+        CALM_SCOPED_ARENA(scratch);
+        fewer.scratch = &scratch;
+        fewer.out = NULL;
         status = fn(&fewer, i, work);
-        calm_arena_clear(&scratch);
     }
     return status == CALM_OK ? CALM_OK : calm_fail(ctx, status, "%s", fewer.message);
 }
 
 calm_status calm_block_quantize(calm_ctx *ctx, calm_block_work *work)
 {
-    for (size_t i = 0; i < work->n; i++)
-        calm_arena_init(&work->items[i].arena);
     return run_items(ctx, work, quantize_one);
 }
 
@@ -188,10 +181,9 @@ calm_status calm_captured_output(calm_ctx *ctx, const calm_run *p, const calm_bl
     for (size_t w = 0; p->in.calib.begin[w] < capture->score_rows; w++) {
         const calm_span span = calm_batch_span(&windows, w);
         const size_t row = p->in.calib.begin[w];
-        calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(calm_block_from_job(ctx, &replaced, &p->rope, kind, capture->job[kind].score_input + row * width,
                                      &span, z + row * hidden));
-        calm_arena_rewind(ctx->scratch, mark);
     }
     return CALM_OK;
 }
@@ -257,18 +249,13 @@ calm_status calm_block_score(calm_ctx *ctx, calm_block_work *work)
 
 /* ---- keeping ---- */
 
-/* Name and chain for the store: of what ran, and instead of what. */
-static calm_status name_algorithm(calm_ctx *ctx, const calm_work *item, const calm_algorithm *asked, char **name,
-                                  char **chain)
+/* Name for the store: of what ran, and instead of what. */
+static calm_status name_algorithm(calm_ctx *ctx, const calm_work *item, const calm_algorithm *asked, const char **name)
 {
-    const char *instead = calm_algorithm_name(asked);
     /* The name says what happened; the content key is that of what was asked for, so it is found again. */
-    if (item->used == asked) {
-        CALM_TRY(calm_strf(ctx, ctx->scratch, name, "%s", instead));
-        return calm_strf(ctx, ctx->scratch, chain, "%s", calm_algorithm_canonical(asked));
-    }
-    CALM_TRY(calm_strf(ctx, ctx->scratch, name, "%s for %s", calm_algorithm_name(item->used), instead));
-    return calm_strf(ctx, ctx->scratch, chain, "%s", calm_algorithm_canonical(item->used));
+    *name = calm_algorithm_name(asked);
+    return item->used == asked
+               ? CALM_OK : calm_strf(ctx, ctx->scratch, name, "%s for %s", calm_algorithm_name(item->used), *name);
 }
 
 size_t calm_scores_as_rows(const calm_score_set *set, calm_point point, calm_store_score *rows)
@@ -294,11 +281,9 @@ static calm_status put_row(calm_ctx *ctx, const calm_run *p, const calm_store_ca
 static calm_status keep_failure(calm_ctx *ctx, calm_run *p, const calm_work *item, calm_candidate *candidate,
                                 calm_store_candidate *row)
 {
-    char *reason;
-    CALM_TRY(calm_strf(ctx, p->arena, &reason, "%s", item->reason));
     /* In the run's arena: it is read by the choice, long after this block. */
-    candidate->failure = reason;
-    row->failure = reason;
+    CALM_TRY(calm_strf(ctx, p->arena, &candidate->failure, "%s", item->reason));
+    row->failure = candidate->failure;
     return put_row(ctx, p, row, candidate);
 }
 
@@ -325,11 +310,13 @@ static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const ca
     const calm_entry *entry = &p->in.recipe->pool[item->entry];
     calm_candidate *candidate = calm_candidate_at(&p->in, item->job, item->entry);
     calm_store_score scores[CALM_N_POINTS * CALM_N_SCORES];
-    char scheme[CALM_SCHEME_NAME_MAX], *name, *chain;
+    char scheme[CALM_SCHEME_NAME_MAX];
+    const char *name;
     calm_scheme_name(&entry->scheme, scheme);
-    CALM_TRY(name_algorithm(ctx, item, entry->algorithm, &name, &chain));
+    CALM_TRY(name_algorithm(ctx, item, entry->algorithm, &name));
     calm_store_candidate row = {.key = candidate->key, .calibration_id = p->result.calibration_id,
-                                .job_id = p->job_ids[item->job], .algorithm = name, .chain = chain, .scheme = scheme,
+                                .job_id = p->job_ids[item->job], .algorithm = name,
+                                .chain = calm_algorithm_canonical(item->used), .scheme = scheme,
                                 .seconds = item->seconds};
     candidate->seconds = item->seconds;
     if (item->failed)
@@ -353,9 +340,8 @@ calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work)
 {
     for (size_t i = 0; i < work->n; i++) {
         /* One by one, in the items' order, so that ids in the store do not depend on threads. */
-        calm_arena_mark mark = calm_arena_save(ctx->scratch);
+        CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(keep_one(ctx, work, &work->items[i]));
-        calm_arena_rewind(ctx->scratch, mark);
     }
     return CALM_OK;
 }

@@ -20,23 +20,16 @@ static calm_status check_pins(calm_ctx *ctx, const calm_run *run)
     return calm_run_check_pins(ctx, run, &pool, &scope);
 }
 
-/* The recipe's own order (first <= last) was checked with its names. */
-static calm_status check_blocks(calm_ctx *ctx, const calm_recipe *recipe, size_t n_blocks)
-{
-    if (recipe->last_block >= 0 && (size_t)recipe->last_block >= n_blocks)
-        return calm_fail(ctx, CALM_EARG, "the model has blocks 0 to %zu", n_blocks - 1);
-    return CALM_OK;
-}
-
 /* The run has a model and nothing else: no texts, no candidates, no store.  That is enough for what depends on
  * shapes alone. */
 static calm_status check_layout(calm_ctx *ctx, calm_run *run, calm_faults *faults)
 {
     const calm_recipe *recipe = run->in.recipe;
     const calm_config *config = calm_model_config(run->in.model);
-    CALM_TRY(calm_fault_note(ctx, check_blocks(ctx, recipe, config->n_blocks), "blocks", faults));
-    if (faults->n)
-        return CALM_OK;
+    /* The recipe's own order (first <= last) was checked with its names. */
+    if (recipe->last_block >= 0 && (size_t)recipe->last_block >= config->n_blocks)
+        return calm_fault_note(ctx, calm_fail(ctx, CALM_EARG, "the model has blocks 0 to %zu", config->n_blocks - 1),
+                               "blocks", faults);
     run->in.first_block = (size_t)recipe->first_block;    /* which units and budgets count */
     run->in.end_block = recipe->last_block < 0 ? config->n_blocks : (size_t)recipe->last_block + 1;
     CALM_TRY(calm_fault_note(ctx, check_pins(ctx, run), "choice.pins", faults));
@@ -87,10 +80,8 @@ static calm_status document_faults(calm_ctx *ctx, const calm_json *document, con
 
 calm_status calm_recipe_file_faults(calm_ctx *ctx, const char *path, calm_faults *faults)
 {
-    calm_json *document;
+    CALM_SCOPED_JSON(document);
     faults->n = 0;
     CALM_TRY(calm_json_read(ctx, path, CALM_RECIPE_BYTES, &document));
-    const calm_status status = document_faults(ctx, document, path, faults);
-    calm_json_free(document);
-    return status;
+    return document_faults(ctx, document, path, faults);
 }

@@ -17,7 +17,7 @@
 static calm_status write_recipe(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
 {
     const calm_recipe *recipe = checkpoint->in->recipe;
-    calm_json *json;
+    CALM_SCOPED_JSON(json);
     char *path;
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "calm_recipe.json"));
     if (recipe->document && !checkpoint->recipe)
@@ -26,23 +26,17 @@ static calm_status write_recipe(calm_ctx *ctx, const calm_checkpoint *checkpoint
         json = checkpoint->recipe ? calm_json_copy(checkpoint->recipe) : calm_recipe_json(recipe);
     /* A checkpoint carries what makes it again: of a run the document that people wrote, of a reassembly the one of
      * its run. */
-    const calm_status status = calm_json_save(ctx, path, json);
-    calm_json_free(json);
-    return status;
+    return calm_json_save(ctx, path, json);
 }
 
 /* After the figures are known: the card shows size, evaluation and gates. */
 static calm_status write_card(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
 {
-    calm_text text;
+    CALM_SCOPED_TEXT(text);
     char *path;
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "README.md"));
-    calm_text_init(&text);
-    calm_status status = calm_card_write(ctx, checkpoint->in->model, checkpoint->result, &text);
-    if (status == CALM_OK)
-        status = calm_write_file(ctx, path, text.data, text.length);
-    calm_text_clear(&text);
-    return status;
+    CALM_TRY(calm_card_write(ctx, checkpoint->in->model, checkpoint->result, &text));
+    return calm_write_file(ctx, path, text.data, text.length);
 }
 
 /* ---- artifacts ---- */

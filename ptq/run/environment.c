@@ -30,28 +30,44 @@ static calm_status cpu_name(calm_ctx *ctx, char **out)
     return calm_strf(ctx, ctx->out, out, "%s", value ? value : "unknown");
 }
 
-calm_status calm_environment(calm_ctx *ctx, calm_fact facts[CALM_N_FACTS])
+typedef struct fact {
+    const char *name;     /* "kernels" */
+    const char *value;    /* "Haswell" */
+} fact;
+
+enum { N_FACTS = 8 };
+
+static calm_status list_facts(calm_ctx *ctx, fact facts[N_FACTS])
 {
-    char *cpu, *compiler, *libc;
+    char *cpu, *libc;
     CALM_TRY(cpu_name(ctx, &cpu));
-    CALM_TRY(calm_strf(ctx, ctx->out, &compiler, "%s", __VERSION__));
     CALM_TRY(calm_strf(ctx, ctx->out, &libc, "glibc %s", gnu_get_libc_version()));
     /* The order is part of the interface: locks and the store show it. */
-    const calm_fact all[CALM_N_FACTS] = {
+    const fact all[N_FACTS] = {
         {"calm", CALM_VERSION}, {"commit", CALM_COMMIT[0] ? CALM_COMMIT : "unknown"},
-        {"kernels", calm_linalg_kernels()}, {"openblas", calm_linalg_release()}, {"libc", libc}, {"compiler", compiler},
-        {"cpu", cpu}, {"instructions", calm_instructions()},
+        {"kernels", calm_linalg_kernels()}, {"openblas", calm_linalg_release()}, {"libc", libc},
+        {"compiler", __VERSION__}, {"cpu", cpu}, {"instructions", calm_instructions()},
     };
     memcpy(facts, all, sizeof all);
     return CALM_OK;
 }
 
+calm_status calm_environment_json(calm_ctx *ctx, calm_json **out)
+{
+    fact facts[N_FACTS];
+    CALM_TRY(list_facts(ctx, facts));
+    *out = calm_json_new_object();
+    for (size_t i = 0; i < N_FACTS; i++)
+        calm_json_set_string(*out, facts[i].name, facts[i].value);
+    return CALM_OK;
+}
+
 calm_status calm_environment_put(calm_ctx *ctx, calm_store *store, int64_t run_id)
 {
-    calm_fact facts[CALM_N_FACTS];
-    CALM_TRY(calm_environment(ctx, facts));
+    fact facts[N_FACTS];
+    CALM_TRY(list_facts(ctx, facts));
     CALM_TRY(calm_store_begin(ctx, store));
-    for (size_t i = 0; i < CALM_N_FACTS; i++)
+    for (size_t i = 0; i < N_FACTS; i++)
         CALM_TRY(calm_store_environment_put(ctx, store, run_id, facts[i].name, facts[i].value));
     return calm_store_commit(ctx, store);
 }

@@ -2,20 +2,16 @@
 #ifndef CALM_RUN_ENVIRONMENT_H
 #define CALM_RUN_ENVIRONMENT_H
 
+#include "ptq/io/json.h"
 #include "store/store.h"
 
-typedef struct calm_fact {
-    const char *name;     /* "kernels" */
-    const char *value;    /* "Haswell" */
-} calm_fact;
+/* calm, commit, kernels, openblas, libc, compiler, cpu, instructions, in that order, as an object of names and texts.
+ * The commit is "unknown" where calm was not built from a repository, and ends with "-modified" where that had changes.
+ * A lock has it, not as an input: another machine may well give the same bytes, and where it does not, this says what
+ * differs. */
+calm_status calm_environment_json(calm_ctx *ctx, calm_json **out);
 
-enum { CALM_N_FACTS = 8 };
-
-/* calm, commit, kernels, openblas, libc, compiler, cpu, instructions, in that order; in ctx->out.  The commit is
- * "unknown" where calm was not built from a repository, and ends with "-modified" where that had changes. */
-calm_status calm_environment(calm_ctx *ctx, calm_fact facts[CALM_N_FACTS]);
-
-/* Put these facts into the store, as those of a run. */
+/* Put the same into the store, as that of a run. */
 calm_status calm_environment_put(calm_ctx *ctx, calm_store *store, int64_t run_id);
 
 #endif

@@ -134,10 +134,10 @@ static calm_status find_prefix(calm_ctx *ctx, const calm_model *model, const cal
 {
     const calm_json *config = calm_model_json(model), *eos = calm_json_get(config, "eos_token_id");
     char *path;
-    calm_json *json;
+    CALM_SCOPED_JSON(json);
     *prefix = -1;
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, calm_model_dir(model), "tokenizer_config.json"));
-    calm_status status = calm_json_read(ctx, path, CONFIG_MAX, &json);
+    const calm_status status = calm_json_read(ctx, path, CONFIG_MAX, &json);
     if (status == CALM_ENOTFOUND) {
         calm_ctx_forgive(ctx);
         const int64_t first = calm_json_int(calm_json_typeof(eos) == CALM_JSON_ARRAY ? calm_json_at(eos, 0) : eos, -1);
@@ -146,10 +146,7 @@ static calm_status find_prefix(calm_ctx *ctx, const calm_model *model, const cal
     }
     CALM_TRY(status);
     const char *bos = token_text(json, "bos_token"), *text = bos ? bos : token_text(json, "eos_token");
-    if (text)
-        status = token_id(ctx, tokenizer, text, prefix);
-    calm_json_free(json);
-    return status;
+    return text ? token_id(ctx, tokenizer, text, prefix) : CALM_OK;
 }
 
 calm_status calm_eval_text_task_options(calm_ctx *ctx, const calm_model *model, const calm_model *reference,

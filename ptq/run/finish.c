@@ -18,7 +18,7 @@
 static calm_status measure_written(calm_ctx *ctx, calm_run *p, const char *dir)
 {
     calm_stage_events events = {&p->events, CALM_STAGE_EVALUATE};
-    calm_model *written;
+    CALM_SCOPED_MODEL(written);
     char *folder;
     calm_act_rule rule = CALM_ACT_RULE_COMPRESSED_TENSORS;    /* which the directory does not say */
     /* The rule by which a reader scales activations is not stored in a checkpoint: it is taken from the recipe's
@@ -26,29 +26,16 @@ static calm_status measure_written(calm_ctx *ctx, calm_run *p, const char *dir)
     for (size_t i = 0; i < p->in.recipe->n_schemes; i++)
         rule = p->in.recipe->schemes[i].act_bits ? p->in.recipe->schemes[i].act_rule : rule;
     CALM_TRY(calm_outputs_checkpoint(ctx, &p->in.recipe->formats, dir, &folder));
-    if (!folder) {
-        calm_plan_override override = {p->in.model, &p->result.plan};
-        const calm_subject plan = {p->in.model, calm_plan_apply, &override};
-        return calm_run_measure(ctx, p, &p->result.eval_float, &plan, 1, &p->result.eval_result, &p->eval,
-                                calm_stage_tick, &events);
+    calm_plan_override override = {p->in.model, &p->result.plan};
+    calm_subject subject = {p->in.model, calm_plan_apply, &override};
+    if (folder) {
+        CALM_TRY(calm_model_open(ctx, folder, &written));
+        subject = (calm_subject){.model = written};
+        if (rule)
+            CALM_TRY(calm_model_set_act_rule(ctx, written, rule));
     }
-    CALM_TRY(calm_model_open(ctx, folder, &written));
-    const calm_subject subject = {.model = written};
-    calm_status status = rule ? calm_model_set_act_rule(ctx, written, rule) : CALM_OK;
-    if (status == CALM_OK)
-        status = calm_run_measure(ctx, p, &p->result.eval_float, &subject, 1, &p->result.eval_result, &p->eval,
-                                  calm_stage_tick, &events);
-    calm_model_close(written);
-    return status;
-}
-
-static calm_status measure(calm_ctx *ctx, calm_run *p, const char *dir, const char *plan_key, int64_t ids[2])
-{
-    CALM_TRY(measure_written(ctx, p, dir));
-    CALM_TRY(calm_run_put_evaluation(ctx, p, "float", "float", p->in.recipe->eval_name, &p->eval, &p->result.eval_float,
-                                     &ids[0]));
-    return calm_run_put_evaluation(ctx, p, plan_key, p->result.name, p->in.recipe->eval_name, &p->eval,
-                                   &p->result.eval_result, &ids[1]);
+    return calm_run_measure(ctx, p, &p->result.eval_float, &subject, 1, &p->result.eval_result, &p->eval,
+                            calm_stage_tick, &events);
 }
 
 calm_status calm_run_read_eval(calm_ctx *ctx, calm_run *p)
@@ -64,16 +51,15 @@ calm_status calm_run_test_budgets(calm_ctx *ctx, calm_run *p)
 {
     const size_t n = p->in.recipe->n_budgets;
     calm_trial *trials;
-    char *name;
     if (!p->result.evaluates)
         return CALM_OK;
     CALM_TRY(calm_run_read_eval(ctx, p));
     CALM_TRY(CALM_NEW(ctx, ctx->out, trials, n));
     for (size_t i = 0; i < n; i++) {
-        trials[i] = p->result.pareto[i].trials[p->result.pareto[i].result];
+        const calm_pareto *spent = &p->result.pareto[i];
+        trials[i] = spent->trials[spent->result];
         /* Named by budget: several budgets may have the same result, and a run has one row per name. */
-        CALM_TRY(calm_strf(ctx, ctx->out, &name, "%g bits: %s", p->result.pareto[i].budget, trials[i].name));
-        trials[i].name = name;
+        CALM_TRY(calm_strf(ctx, ctx->out, &trials[i].name, "%g bits: %s", spent->budget, trials[i].name));
     }
     CALM_TRY(calm_trials_measure(ctx, p, trials, n, &p->eval, p->in.recipe->eval_name, CALM_STAGE_EVALUATE));
     CALM_TRY(calm_trials_put(ctx, p, trials, n, "budget"));
@@ -87,6 +73,7 @@ calm_status calm_run_test_budgets(calm_ctx *ctx, calm_run *p)
  * here, reads both figures from the store. */
 static calm_status evaluate(calm_ctx *ctx, calm_run *p, const char *dir)
 {
+    const char *text = p->in.recipe->eval_name;
     char plan_key[CALM_SHA256_HEX];
     int64_t ids[2] = {0, 0};
     if (!p->result.evaluates)
@@ -95,8 +82,12 @@ static calm_status evaluate(calm_ctx *ctx, calm_run *p, const char *dir)
     CALM_TRY(calm_plan_key(ctx, &p->result.plan, plan_key));    /* the subject: the same plan, the same figures */
     CALM_TRY(calm_run_find_evaluation(ctx, p, "float", &p->eval, &p->result.eval_float, &ids[0]));
     CALM_TRY(calm_run_find_evaluation(ctx, p, plan_key, &p->eval, &p->result.eval_result, &ids[1]));
-    if (!ids[0] || !ids[1])
-        CALM_TRY(measure(ctx, p, dir, plan_key, ids));
+    if (!ids[0] || !ids[1]) {
+        CALM_TRY(measure_written(ctx, p, dir));
+        CALM_TRY(calm_run_put_evaluation(ctx, p, "float", "float", text, &p->eval, &p->result.eval_float, &ids[0]));
+        CALM_TRY(calm_run_put_evaluation(ctx, p, plan_key, p->result.name, text, &p->eval, &p->result.eval_result,
+                                         &ids[1]));
+    }
     calm_event_complete(&p->events, CALM_STAGE_EVALUATE);
     /* Found or measured, the run notes that it used them: v_runs shows a run by these two rows. */
     const calm_store_verdict verdicts[2] = {{p->result.run_id, ids[0], "test", "float", NAN, NAN},

@@ -36,10 +36,8 @@ typedef struct forecast {
 
 /* Operands shared by all workers; each has a result of its own. */
 typedef struct products {
-    const float *a;
-    float *c;
-    const double *da;
-    double *dc;
+    float *a, *c;
+    double *da, *dc;
     bool in_double;
 } products;
 
@@ -76,23 +74,17 @@ static calm_status product_rate(calm_ctx *ctx, products *p, bool in_double, doub
 static calm_status measure_products(calm_ctx *ctx, forecast *f)
 {
     const size_t cells = PRODUCT_SIDE * PRODUCT_SIDE, workers = (size_t)ctx->n_threads;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
-    float *a;
-    double *da;
+    CALM_SCOPED_SCRATCH(ctx);
     products p;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, a, cells));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, da, cells));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.a, cells));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.da, cells));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.c, workers * cells));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.dc, workers * cells));
     /* Not zeros: kernels may be faster on those, and denormal results slower. */
     for (size_t i = 0; i < cells; i++)
-        a[i] = (float)(da[i] = calm_rng_uniform(1, 0, i) - 0.5);
-    p.a = a;
-    p.da = da;
+        p.a[i] = (float)(p.da[i] = calm_rng_uniform(1, 0, i) - 0.5);
     CALM_TRY(product_rate(ctx, &p, false, &f->sgemm));
-    CALM_TRY(product_rate(ctx, &p, true, &f->dgemm));
-    calm_arena_rewind(ctx->scratch, mark);
-    return CALM_OK;
+    return product_rate(ctx, &p, true, &f->dgemm);
 }
 
 /* Random weights and inputs for the small job.  There are a few more rows than inputs, so that the Gram matrix is
@@ -129,11 +121,10 @@ static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
     calm_stats stats;
     calm_job job;
     calm_ctx one = *ctx;
-    calm_arena results;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_ARENA(results);
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->out, f->entry, recipe->n_pool));
     CALM_TRY(sample_job(ctx, &linear, &stats, &job));
-    calm_arena_init(&results);
     one.out = &results;
     one.n_threads = 1;
     for (size_t a = 0; a < recipe->n_pool; a++) {
@@ -145,7 +136,6 @@ static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
         f->entry[a] = (calm_seconds() - begun) / (double)(SAMPLE_OUT * SAMPLE_IN);
         calm_arena_clear(&results);
     }
-    calm_arena_rewind(ctx->scratch, mark);
     return CALM_OK;
 }
 
@@ -201,7 +191,7 @@ static void add_up(forecast *f, int n_threads)
     const calm_config *config = calm_model_config(p->in.model);
     const calm_layout *layout = calm_model_layout(p->in.model);
     const double rows = (double)p->in.calib.begin[p->in.calib.n], forward = FORWARD_SHARE * f->sgemm;
-    const size_t scored = (size_t)recipe->score_windows < p->in.calib.n ? (size_t)recipe->score_windows : p->in.calib.n;
+    const size_t scored = calm_size_min((size_t)recipe->score_windows, p->in.calib.n);
     size_t first, end;
     double bits = 0, weights = 0;
     calm_inputs_jobs(&p->in, &first, &end);
@@ -250,13 +240,10 @@ static void add_up(forecast *f, int n_threads)
 static calm_status count_evaluation(calm_ctx *ctx, forecast *f)
 {
     const calm_run *p = f->p;
-    const calm_config *config = calm_model_config(p->in.model);
-    const calm_windows_options options = {.seqlen = (size_t)p->in.recipe->seqlen, .seed = -1, .vocab = config->vocab,
-                                          .special = p->in.recipe->add_special_tokens};
     calm_windows windows;
     if (!p->result.evaluates || p->in.recipe->eval_windows)
         return CALM_OK;
-    CALM_TRY(calm_inputs_read_text(ctx, &p->in, p->in.recipe->eval_path, &options, &windows));
+    CALM_TRY(calm_inputs_read_eval(ctx, &p->in, &windows));
     f->out->seconds += evaluation_seconds(f, (double)windows.begin[windows.n]);
     return CALM_OK;
 }

@@ -50,7 +50,6 @@ static size_t same_uniform(const calm_trial *trials, size_t n)
 calm_status calm_guard_judge(calm_ctx *ctx, calm_run *p, calm_trial *trials, size_t n, size_t *result,
                              const char **verdict)
 {
-    char *text;
     *result = 0;
     *verdict = "no windows were left for the guard: nothing says that the hybrid is better than a uniform run";
     /* --guard-samples 0, or a text that is too short: the hybrid is the result, and the verdict says why. */
@@ -65,21 +64,20 @@ calm_status calm_guard_judge(calm_ctx *ctx, calm_run *p, calm_trial *trials, siz
     const char *loss = trial->measure.kind == CALM_STORE_EMBEDDINGS ? "1 - cosine" : "KL";
     if (best)
         CALM_TRY(calm_strf(
-            ctx, ctx->out, &text,
+            ctx, ctx->out, verdict,
             "uniform %s is better than the hybrid by %.5f %s (%.1f paired standard errors, %zu windows)%s", trial->name,
             -trial->delta, loss, -trial->delta / trial->se, windows,
             p->in.recipe->keep_hybrid ? "; the hybrid is kept as asked (--keep-hybrid)" : ", so it is the result"));
     /* The comparison would be of one plan with itself; its name is what the report shows. */
     else if (same)
-        CALM_TRY(calm_strf(ctx, ctx->out, &text,
+        CALM_TRY(calm_strf(ctx, ctx->out, verdict,
                            "every unit%s chose %s, so the hybrid is that uniform run; no other is better by "
                            "more than %g paired standard errors (%zu windows)",
                            p->in.recipe->n_pins ? " without a pin" : "", trials[same].name, GUARD_ERRORS, windows));
     else
-        CALM_TRY(calm_strf(ctx, ctx->out, &text,
+        CALM_TRY(calm_strf(ctx, ctx->out, verdict,
                            "no uniform run is better than the hybrid by more than %g paired standard "
                            "errors (%zu windows)", GUARD_ERRORS, windows));
-    *verdict = text;
     /* The verdict says that a uniform run is better even when the hybrid is kept. */
     *result = p->in.recipe->keep_hybrid ? 0 : best;
     return CALM_OK;
@@ -87,12 +85,7 @@ calm_status calm_guard_judge(calm_ctx *ctx, calm_run *p, calm_trial *trials, siz
 
 calm_status calm_verdict_add(calm_ctx *ctx, const char *cost, const char **verdict)
 {
-    char *text;
-    if (!cost)
-        return CALM_OK;
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s; %s", *verdict, cost));
-    *verdict = text;
-    return CALM_OK;
+    return cost ? calm_strf(ctx, ctx->out, verdict, "%s; %s", *verdict, cost) : CALM_OK;
 }
 
 calm_status calm_run_guard(calm_ctx *ctx, calm_run *p)

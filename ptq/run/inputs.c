@@ -24,6 +24,17 @@ bool calm_inputs_encode(const calm_inputs *in)
     return calm_model_config(in->model)->arch->encoder;
 }
 
+void calm_inputs_describe(const calm_inputs *in, calm_result *out)
+{
+    const calm_config *config = calm_model_config(in->model);
+    out->layout = calm_model_layout(in->model);
+    calm_inputs_jobs(in, &out->first_job, &out->end_job);
+    out->encoder = config->arch->encoder;
+    out->n_experts = config->moe.n_experts;
+    out->calib = calm_window_facts_of(&in->calib);
+    out->guard = calm_window_facts_of(&in->guard);
+}
+
 void calm_inputs_close(calm_inputs *in)
 {
     calm_store_close(in->store);
@@ -50,8 +61,9 @@ calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in)
     return CALM_OK;
 }
 
-calm_status calm_inputs_read_text(calm_ctx *ctx, const calm_inputs *in, const char *path,
-                                  const calm_windows_options *options, calm_windows *out)
+/* Windows of a text. */
+static calm_status read_text(calm_ctx *ctx, const calm_inputs *in, const char *path,
+                             const calm_windows_options *options, calm_windows *out)
 {
     /* An encoder's positions are learned: there are no more than these. A decoder's rotary ones go on. */
     const size_t most = calm_model_config(in->model)->max_positions;
@@ -79,7 +91,7 @@ calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
         CALM_TRY(calm_token_file_read(ctx, recipe->calib_path, options.vocab, &file));
         CALM_TRY(calm_windows_from_tokens(ctx, &file, &options, &all));
     } else {
-        CALM_TRY(calm_inputs_read_text(ctx, in, recipe->calib_path, &options, &all));
+        CALM_TRY(read_text(ctx, in, recipe->calib_path, &options, &all));
     }
     /* Calibration takes what it asks for first; the guard has the rest. */
     size_t n_guard = all.n > (size_t)recipe->calib_windows ? all.n - (size_t)recipe->calib_windows : 0;
@@ -104,5 +116,5 @@ calm_status calm_inputs_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_win
                                           .seed = -1,
                                           .vocab = calm_model_config(in->model)->vocab,
                                           .special = recipe->add_special_tokens};
-    return calm_inputs_read_text(ctx, in, recipe->eval_path, &options, out);
+    return read_text(ctx, in, recipe->eval_path, &options, out);
 }

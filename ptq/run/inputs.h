@@ -45,6 +45,9 @@ void calm_inputs_jobs(const calm_inputs *in, size_t *first, size_t *end);
 /* Is the model an encoder? */
 bool calm_inputs_encode(const calm_inputs *in);
 
+/* What the inputs are, into the result: layout, jobs, kind of model, facts of the windows. */
+void calm_inputs_describe(const calm_inputs *in, calm_result *out);
+
 /* Close model, tokenizer and store. */
 void calm_inputs_close(calm_inputs *in);
 
@@ -59,11 +62,7 @@ calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in);
  * calm_token_file_read. */
 calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in);
 
-/* Windows of a text: of an encoder's, its sentences. */
-calm_status calm_inputs_read_text(calm_ctx *ctx, const calm_inputs *in, const char *path,
-                                  const calm_windows_options *options, calm_windows *out);
-
-/* Windows of the evaluation's text. */
+/* Windows of the evaluation's text: of an encoder's, its sentences. */
 calm_status calm_inputs_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_windows *out);
 
 /* ---- plans ---- */

@@ -20,7 +20,6 @@
  * beside which nothing is written. */
 calm_status calm_lock_path(calm_ctx *ctx, const char *recipe_file, const char *output, const char **path)
 {
-    char *text;
     const char *slash = recipe_file ? strrchr(recipe_file, '/') : NULL;
     const bool in_checkpoint = recipe_file && strcmp(slash ? slash + 1 : recipe_file, "calm_recipe.json") == 0;
     const bool by_path = recipe_file && !in_checkpoint && (slash || calm_path_exists(recipe_file));
@@ -30,24 +29,10 @@ calm_status calm_lock_path(calm_ctx *ctx, const char *recipe_file, const char *o
         length -= 5;
     while (!by_path && length > 1 && stem[length - 1] == '/')    /* out/: out.lock.json */
         length--;
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%.*s.lock.json", (int)length, stem));
-    *path = text;
-    return CALM_OK;
+    return calm_strf(ctx, ctx->out, path, "%.*s.lock.json", (int)length, stem);
 }
 
 /* ---- parts of a run ---- */
-
-/* Not compared as an input: another machine may well give the same bytes.  Where it does not, this says what
- * differs. */
-static calm_status environment_json(calm_ctx *ctx, calm_json **out)
-{
-    calm_fact facts[CALM_N_FACTS];
-    CALM_TRY(calm_environment(ctx, facts));
-    *out = calm_json_new_object();
-    for (size_t i = 0; i < CALM_N_FACTS; i++)
-        calm_json_set_string(*out, facts[i].name, facts[i].value);
-    return CALM_OK;
-}
 
 /* What each job of the run became, "ALGORITHM SCHEME" or "float": a lock that differs in bytes alone says which
  * choice moved. */
@@ -69,67 +54,49 @@ static calm_status plan_json(calm_ctx *ctx, const calm_result *r, calm_json *pla
 /* Figures with all their digits: they are compared bit by bit. */
 static calm_json *result_json(const calm_result *r)
 {
-    calm_json *result = calm_json_new_object();
-    calm_json_set_string(result, "name", r->name);
-    calm_json_set_number(result, "bits_per_weight", r->bits_per_weight);
-    calm_json_set_int(result, "bytes_before", r->bytes_before);
-    calm_json_set_int(result, "bytes_after", r->bytes_after);
+    const calm_embedding_result *embeddings = &r->eval_result.embeddings;
+    const calm_eval_result *predictions = &r->eval_result.predictions;
+    calm_json *result = CALM_OBJECT(CALM_KV("name", r->name), CALM_KV("bits_per_weight", r->bits_per_weight),
+                                    CALM_KV("bytes_before", r->bytes_before), CALM_KV("bytes_after", r->bytes_after));
     if (!r->evaluates)
         return result;
-    const calm_measure *measure = &r->eval_result;
-    if (measure->kind == CALM_STORE_EMBEDDINGS) {
-        calm_json_set_number(result, "error", measure->embeddings.error);
-        calm_json_set_number(result, "cosine", measure->embeddings.cosine);
-        calm_json_set_number(result, "cosine_min", measure->embeddings.cosine_min);
-        calm_json_set_number(result, "spearman", measure->embeddings.spearman);
-        return result;
-    }
-    calm_json_set_number(result, "ppl_float", r->eval_float.predictions.ppl);
-    calm_json_set_number(result, "ppl", measure->predictions.ppl);
-    calm_json_set_number(result, "kl", measure->predictions.kl);
-    calm_json_set_number(result, "top1", measure->predictions.top1);
-    return result;
+    if (r->eval_result.kind == CALM_STORE_EMBEDDINGS)
+        return CALM_EXTEND(result, CALM_KV("error", embeddings->error), CALM_KV("cosine", embeddings->cosine),
+                           CALM_KV("cosine_min", embeddings->cosine_min), CALM_KV("spearman", embeddings->spearman));
+    return CALM_EXTEND(result, CALM_KV("ppl_float", r->eval_float.predictions.ppl), CALM_KV("ppl", predictions->ppl),
+                       CALM_KV("kl", predictions->kl), CALM_KV("top1", predictions->top1));
 }
 
 /* Token windows as they were cut, into the inputs.  They are known only after a run has read its texts, unlike the
  * files. */
 static void add_windows(const calm_result *r, calm_json *inputs)
 {
-    calm_json *windows = calm_json_new_object();
-    calm_json_set_string(windows, "calibration", r->calib.sha256);
-    if (r->guard.n)
-        calm_json_set_string(windows, "guard", r->guard.sha256);
-    if (r->evaluates)
-        calm_json_set_string(windows, "evaluation", r->eval.sha256);
-    calm_json_set(inputs, "windows", windows);
+    calm_json_set(inputs, "windows",
+                  CALM_OBJECT(CALM_KV("calibration", r->calib.sha256),
+                              CALM_KV("guard", r->guard.n ? calm_json_of_string(r->guard.sha256) : NULL),
+                              CALM_KV("evaluation", r->evaluates ? calm_json_of_string(r->eval.sha256) : NULL)));
 }
 
 calm_status calm_lock_new(calm_ctx *ctx, const calm_result *r, const calm_json *document, calm_json *inputs,
                           calm_json **out)
 {
+    CALM_SCOPED_JSON(root);
+    calm_json *plan = calm_json_new_object(), *environment = NULL, *outputs;
+    *out = NULL;
+    add_windows(r, inputs);
+    calm_status status = plan_json(ctx, r, plan);
+    if (status == CALM_OK)
+        status = calm_environment_json(ctx, &environment);
     /* Members in the order in which people read them; `inputs` is set also after a failure, so that one free
      * releases all. */
-    calm_json *root = calm_json_new_object(), *plan = calm_json_new_object(), *part = NULL;
-    calm_json_set_int(root, "calm_lock", CALM_LOCK_VERSION);
-    calm_json_set(root, "recipe", calm_json_copy(document));
-    calm_json_set(root, "resolved", calm_recipe_json(r->recipe));
-    add_windows(r, inputs);
-    calm_status status = environment_json(ctx, &part);
-    if (status == CALM_OK)
-        calm_json_set(root, "environment", part);
-    calm_json_set(root, "inputs", inputs);
-    if (status == CALM_OK)
-        status = plan_json(ctx, r, plan);
-    calm_json_set(root, "plan", plan);
-    if (status == CALM_OK)
-        status = calm_lock_outputs(ctx, r->recipe->output, &part);
-    if (status == CALM_OK)
-        calm_json_set(root, "outputs", part);
-    calm_json_set(root, "result", result_json(r));
-    if (status != CALM_OK)
-        calm_json_free(root);
-    *out = status == CALM_OK ? root : NULL;
-    return status;
+    root = CALM_OBJECT(CALM_KV("calm_lock", (int64_t)CALM_LOCK_VERSION), CALM_KV("recipe", calm_json_copy(document)),
+                       CALM_KV("resolved", calm_recipe_json(r->recipe)), CALM_KV("environment", environment),
+                       CALM_KV("inputs", inputs), CALM_KV("plan", plan));
+    CALM_TRY(status);
+    CALM_TRY(calm_lock_outputs(ctx, r->recipe->output, &outputs));
+    *out = CALM_EXTEND(root, CALM_KV("outputs", outputs), CALM_KV("result", result_json(r)));
+    root = NULL;    /* the caller's */
+    return CALM_OK;
 }
 
 /* ---- files ---- */
@@ -153,17 +120,12 @@ static calm_status write_text(calm_ctx *ctx, const char *path, const calm_text *
 /* A lock may lie in a folder that does not exist yet, beside the output. */
 calm_status calm_lock_write(calm_ctx *ctx, const calm_json *lock, const char *path)
 {
-    calm_text text;
+    CALM_SCOPED_TEXT(text);
     CALM_TRY(calm_make_parent(ctx, path));
-    calm_text_init(&text);
-    calm_status status = calm_json_write(ctx, lock, 2, &text);
+    CALM_TRY(calm_json_write(ctx, lock, 2, &text));
     calm_text_append(&text, "\n", 1);
-    if (status == CALM_OK)
-        status = calm_text_check(ctx, &text);
-    if (status == CALM_OK)
-        status = write_text(ctx, path, &text);
-    calm_text_clear(&text);
-    return status;
+    CALM_TRY(calm_text_check(ctx, &text));
+    return write_text(ctx, path, &text);
 }
 
 /* Every member of an object is a digest: they come into messages and are compared as texts. */
@@ -211,13 +173,13 @@ static calm_status check(calm_ctx *ctx, const char *path, const calm_json *lock)
 
 calm_status calm_lock_read(calm_ctx *ctx, const char *path, calm_json **out)
 {
-    CALM_TRY(calm_json_read(ctx, path, CALM_LOCK_BYTES, out));
-    const calm_status status = check(ctx, path, *out);
-    if (status != CALM_OK) {
-        calm_json_free(*out);
-        *out = NULL;
-    }
-    return status;
+    CALM_SCOPED_JSON(lock);
+    *out = NULL;
+    CALM_TRY(calm_json_read(ctx, path, CALM_LOCK_BYTES, &lock));
+    CALM_TRY(check(ctx, path, lock));
+    *out = lock;
+    lock = NULL;
+    return CALM_OK;
 }
 
 const char *calm_lock_kernels(const calm_json *lock)

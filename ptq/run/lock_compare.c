@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ptq/run/lock.h"
+#include "ptq/base/array.h"
 
 /* ---- a value in words ---- */
 
@@ -12,24 +13,16 @@
  * sections, become one line of JSON. */
 static calm_status words(calm_ctx *ctx, const calm_json *value, const char **out)
 {
-    calm_text text;
-    char *copy = NULL;
+    CALM_SCOPED_TEXT(text);
     *out = NULL;
     if (!value)
         return CALM_OK;
-    calm_text_init(&text);
-    calm_status status = CALM_OK;
     if (calm_json_typeof(value) == CALM_JSON_STRING)
         calm_text_printf(&text, "%s", calm_json_string(value, ""));
     else
-        status = calm_json_write(ctx, value, 0, &text);
-    if (status == CALM_OK)
-        status = calm_text_check(ctx, &text);
-    if (status == CALM_OK)
-        status = calm_strf(ctx, ctx->out, &copy, "%s", text.data ? text.data : "");
-    calm_text_clear(&text);
-    *out = copy;
-    return status;
+        CALM_TRY(calm_json_write(ctx, value, 0, &text));
+    CALM_TRY(calm_text_check(ctx, &text));
+    return calm_strf(ctx, ctx->out, out, "%s", text.data ? text.data : "");
 }
 
 /* Is it the same value?  Numbers are equal in every bit or not equal (they are written with all digits), whether
@@ -60,19 +53,10 @@ static calm_status same(calm_ctx *ctx, const calm_json *a, const calm_json *b, b
 static calm_status add(calm_ctx *ctx, const char *what, const char *name, const calm_json *expected,
                        const calm_json *found, calm_differences *out)
 {
-    if (out->n == out->room) {
-        calm_difference *items;
-        const size_t room = out->room ? 2 * out->room : 16;
-        CALM_TRY(CALM_NEW(ctx, ctx->out, items, room));
-        if (out->n)
-            memcpy(items, out->items, out->n * sizeof *items);
-        out->items = items;
-        out->room = room;
-    }
+    CALM_TRY(CALM_GROW(ctx, ctx->out, out->items, out->n, &out->room, out->n + 1));
     calm_difference *item = &out->items[out->n];
-    char *copy;
-    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", name));
-    *item = (calm_difference){.what = what, .name = copy};
+    item->what = what;
+    CALM_TRY(calm_strf(ctx, ctx->out, &item->name, "%s", name));
     CALM_TRY(words(ctx, expected, &item->expected));
     CALM_TRY(words(ctx, found, &item->found));
     out->n++;    /* complete: a failure before leaves no half entry */

@@ -31,7 +31,7 @@ static calm_status hash_tensor(calm_ctx *ctx, size_t index, void *user)
     calm_sha256 sha;
     calm_sha256_init(&sha);
     for (size_t at = 0; at < tensor->bytes; at += CHUNK_BYTES) {
-        const size_t n = tensor->bytes - at < CHUNK_BYTES ? tensor->bytes - at : CHUNK_BYTES;
+        const size_t n = calm_size_min(tensor->bytes - at, CHUNK_BYTES);
         calm_sha256_update(&sha, tensor->data + at, n);
         calm_safetensors_release_part(work->set, tensor, at, n);
     }
@@ -41,11 +41,10 @@ static calm_status hash_tensor(calm_ctx *ctx, size_t index, void *user)
 /* Digests of all tensors of a directory by name.  The set is mapped, so that nothing is read twice into memory. */
 static calm_status hash_tensors(calm_ctx *ctx, const char *dir, calm_json *out)
 {
-    tensor_work work;
     calm_safetensors *set;
     CALM_TRY(calm_safetensors_open(ctx, dir, &set));
     const size_t n = calm_safetensors_count(set);
-    work.set = set;
+    tensor_work work = {.set = set};
     calm_status status = CALM_NEW(ctx, ctx->scratch, work.digests, n + 1);
     if (status == CALM_OK)
         status = calm_parallel_for(ctx, n, hash_tensor, &work);
@@ -91,6 +90,16 @@ static bool is_safetensors(const char *name)
 
 /* ---- what a lock has ---- */
 
+/* Free what was made for nothing; returns `status`. */
+static calm_status drop_failed(calm_status status, calm_json **out)
+{
+    if (status != CALM_OK) {
+        calm_json_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
 /* The files first: their names show whether there are tensors to open. */
 calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, calm_json **out)
 {
@@ -102,16 +111,12 @@ calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, calm_json **out)
     CALM_TRY(calm_outputs_files(ctx, dir, &names, &n));
     for (size_t i = 0; i < n; i++)
         tensors |= is_safetensors(names[i]) && !strchr(names[i], '/');
-    calm_json *root = calm_json_new_object(), *of_files = calm_json_new_object(), *of_tensors = calm_json_new_object();
+    calm_json *of_files = calm_json_new_object(), *of_tensors = calm_json_new_object();
     calm_status status = hash_files(ctx, dir, names, n, of_files);
     if (status == CALM_OK && tensors)
         status = hash_tensors(ctx, dir, of_tensors);
-    calm_json_set(root, "files", of_files);
-    calm_json_set(root, "tensors", of_tensors);
-    if (status != CALM_OK)
-        calm_json_free(root);
-    *out = status == CALM_OK ? root : NULL;
-    return status;
+    *out = CALM_OBJECT(CALM_KV("files", of_files), CALM_KV("tensors", of_tensors));
+    return drop_failed(status, out);
 }
 
 /* The files of a model that a run reads or copies, weights apart (those have a digest per tensor).  A licence that
@@ -144,8 +149,7 @@ static calm_status hash_text(calm_ctx *ctx, const char *name, const char *path, 
 /* Every byte of the model is read here.  The members are set also after a failure, so that one free releases them. */
 calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, calm_json **out)
 {
-    calm_json *root = calm_json_new_object(), *files = calm_json_new_object(), *tensors = calm_json_new_object();
-    calm_json *texts = calm_json_new_object();
+    calm_json *files = calm_json_new_object(), *tensors = calm_json_new_object(), *texts = calm_json_new_object();
     calm_status status = hash_model_files(ctx, recipe->model.dir, files);
     if (status == CALM_OK)
         status = hash_tensors(ctx, recipe->model.dir, tensors);
@@ -153,11 +157,6 @@ calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, calm_json
         status = hash_text(ctx, "calibration", recipe->calib_path, texts);
     if (status == CALM_OK)
         status = hash_text(ctx, "evaluation", recipe->eval_path, texts);
-    calm_json_set(root, "files", files);
-    calm_json_set(root, "tensors", tensors);
-    calm_json_set(root, "texts", texts);
-    if (status != CALM_OK)
-        calm_json_free(root);
-    *out = status == CALM_OK ? root : NULL;
-    return status;
+    *out = CALM_OBJECT(CALM_KV("files", files), CALM_KV("tensors", tensors), CALM_KV("texts", texts));
+    return drop_failed(status, out);
 }

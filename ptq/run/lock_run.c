@@ -14,71 +14,53 @@ static calm_status compare_outputs(calm_ctx *ctx, const calm_json *expected, cal
 {
     static const char *const parts[] = {"plan", "outputs", "result"};
     const calm_json *windows = calm_json_get(calm_json_get(run->lock, "inputs"), "windows");
-    calm_json *alone = calm_json_new_object(), *inputs = calm_json_new_object();
-    calm_json_set(inputs, "windows", calm_json_copy(windows));
-    calm_json_set(alone, "inputs", inputs);    /* the others were compared before the run */
-    calm_status status = calm_lock_compare(ctx, expected, alone, "inputs", &run->differences);
-    calm_json_free(alone);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts && status == CALM_OK; i++)
-        status = calm_lock_compare(ctx, expected, run->lock, parts[i], &run->differences);
-    return status;
+    CALM_SCOPED_JSON(alone);    /* the others were compared before the run */
+    alone = CALM_OBJECT(CALM_KV("inputs", CALM_OBJECT(CALM_KV("windows", calm_json_copy(windows)))));
+    CALM_TRY(calm_lock_compare(ctx, expected, alone, "inputs", &run->differences));
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        CALM_TRY(calm_lock_compare(ctx, expected, run->lock, parts[i], &run->differences));
+    return CALM_OK;
 }
 
-/* The windows of `expected` are left out: `inputs` has none yet. */
-static calm_status compare_inputs(calm_ctx *ctx, const calm_json *expected, const calm_json *inputs,
-                                  calm_locked_run *run)
-{
-    calm_json *found = calm_json_new_object();
-    calm_json_set(found, "inputs", calm_json_copy(inputs));
-    const calm_status status = calm_lock_compare(ctx, expected, found, "inputs", &run->differences);
-    calm_json_free(found);
-    return status;
-}
-
-/* `inputs` is taken over. */
-static calm_status make_lock(calm_ctx *ctx, const calm_recipe_spec *spec, calm_json *inputs, calm_locked_run *run)
+/* *inputs are taken over, and NULL then. */
+static calm_status make_lock(calm_ctx *ctx, const calm_recipe_spec *spec, calm_json **inputs, calm_locked_run *run)
 {
     const calm_result *result = calm_run_result(run->run);
-    calm_json *document;
-    if (result->recipe->n_budgets > 1) {    /* nothing was written */
-        calm_json_free(inputs);
+    CALM_SCOPED_JSON(document);
+    if (result->recipe->n_budgets > 1)    /* nothing was written */
         return CALM_OK;
-    }
     /* The document is written from the spec, so that options of the command line are in the lock as in a recipe
      * file. */
-    calm_status status = calm_spec_write(ctx, spec, &document);
-    if (status != CALM_OK) {
-        calm_json_free(inputs);
-        return status;
-    }
-    status = calm_lock_new(ctx, result, document, inputs, &run->lock);
-    calm_json_free(document);
-    return status;
+    CALM_TRY(calm_spec_write(ctx, spec, &document));
+    calm_json *taken = *inputs;
+    *inputs = NULL;
+    return calm_lock_new(ctx, result, document, taken, &run->lock);
 }
 
 calm_status calm_locked_run_do(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe *recipe,
                                const calm_run_options *options, const calm_json *expected, calm_locked_run *out)
 {
-    calm_json *inputs = NULL;
+    CALM_SCOPED_JSON(inputs);
     memset(out, 0, sizeof *out);    /* closing is right from here on */
     if (recipe->model.note)
         calm_log(ctx, CALM_LOG_INFO, "%s", recipe->model.note);
     if (recipe->scheme_note)
         calm_log(ctx, CALM_LOG_INFO, "%s", recipe->scheme_note);
     /* All bytes of the model are read for it: before the run only where that may spare the run. */
-    if (expected)
+    if (expected) {
         CALM_TRY(calm_lock_inputs(ctx, recipe, &inputs));
-    calm_status status = expected ? compare_inputs(ctx, expected, inputs, out) : CALM_OK;
-    if (status == CALM_OK && !out->differences.n)
-        status = calm_run_quantize(ctx, recipe, options, &out->run);
-    if (status == CALM_OK && !expected)
-        status = calm_lock_inputs(ctx, recipe, &inputs);
-    /* Differing inputs are a result, not a failure: the caller shows them. */
-    if (status != CALM_OK || out->differences.n) {
-        calm_json_free(inputs);
-        return status;
+        /* The windows of `expected` are left out: there are none yet. */
+        CALM_SCOPED_JSON(found);
+        found = CALM_OBJECT(CALM_KV("inputs", calm_json_copy(inputs)));
+        CALM_TRY(calm_lock_compare(ctx, expected, found, "inputs", &out->differences));
     }
-    CALM_TRY(make_lock(ctx, spec, inputs, out));
+    /* Differing inputs are a result, not a failure: the caller shows them. */
+    if (out->differences.n)
+        return CALM_OK;
+    CALM_TRY(calm_run_quantize(ctx, recipe, options, &out->run));
+    if (!expected)
+        CALM_TRY(calm_lock_inputs(ctx, recipe, &inputs));
+    CALM_TRY(make_lock(ctx, spec, &inputs, out));
     return expected && out->lock ? compare_outputs(ctx, expected, out) : CALM_OK;
 }
 

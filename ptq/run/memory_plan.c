@@ -476,15 +476,15 @@ static void add_formats(const estimate *e, calm_memory_plan *out)
 void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_knobs *knobs, calm_memory_plan *out)
 {
     const calm_config *config = calm_model_config(p->in.model);
+    const calm_windows *calib = &p->in.calib;
     /* Resident before the first arena: measured, since libraries and the store's cache have no formula. */
     const size_t base = out->base;
     estimate e = {.p = p, .config = config, .layout = calm_model_layout(p->in.model), .knobs = knobs,
-                  .n_threads = n_threads, .longest = p->in.calib.longest, .caps = calm_recipe_caps(p->in.recipe)};
-    const size_t scored = calm_size_min((size_t)p->in.recipe->score_windows, p->in.calib.n);
+                  .n_threads = n_threads, .longest = calib->longest, .windows = calib->n,
+                  .rows = calib->begin[calib->n],
+                  .score_rows = calib->begin[calm_size_min((size_t)p->in.recipe->score_windows, calib->n)],
+                  .caps = calm_recipe_caps(p->in.recipe)};
     e.scaled = e.caps & CALM_SETS_IN_SCALE;
-    e.windows = p->in.calib.n;
-    e.rows = p->in.calib.begin[p->in.calib.n];
-    e.score_rows = p->in.calib.begin[scored];
     *out = (calm_memory_plan){.base = base, .knobs = *knobs};
     for (size_t b = p->in.first_block; b < p->in.end_block; b++)
         add_block(&e, b, out);
@@ -533,7 +533,6 @@ static calm_status choose_knobs(calm_ctx *ctx, const calm_run *p, size_t limit, 
                     const calm_knobs knobs = {.spill = choice & 1, .slices = choice & 2, .job_by_job = by_job,
                                               .candidates_at_once = at_once, .experts_at_once = experts[x],
                                               .group_bytes = choice & 4 ? SMALL_GROUP : 0};
-                    *out = (calm_memory_plan){.base = base};
                     calm_memory_plan_estimate(p, threads, &knobs, out);
                     smallest = calm_size_min(smallest, out->peak);
                     if (out->peak <= limit)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "ptq/base/array.h"
 #include "ptq/base/file.h"
 #include "ptq/calib/importance.h"
 #include "ptq/export/export.h"
@@ -76,16 +77,6 @@ static void tick_batches(void *user, size_t done, size_t total)
     tick_one(user, done * n_blocks / total, n_blocks);
 }
 
-/* Sum up what inputs weigh, where the exporter asks for it and there are windows. */
-static calm_status collect_importance(calm_ctx *ctx, const calm_inputs *in, ticks *all, calm_importance *importance,
-                                      calm_export_options *options)
-{
-    CALM_TRY(
-        calm_importance_collect(ctx, in->model, &in->calib, in->recipe->calib_name, tick_batches, all, importance));
-    options->importance = importance;
-    return CALM_OK;
-}
-
 calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
 {
     const calm_inputs *in = checkpoint->in;
@@ -99,8 +90,11 @@ calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint,
         char *folder;
         CALM_TRY(folder_of(ctx, formats, dir, all.before, &folder));
         CALM_TRY(calm_make_directories(ctx, folder));
-        if (exporter->wants_importance && in->calib.ids)    /* without windows the exporter says what it misses */
-            CALM_TRY(collect_importance(ctx, in, &all, &importance, &options));
+        if (exporter->wants_importance && in->calib.ids) {    /* without windows the exporter says what it misses */
+            CALM_TRY(calm_importance_collect(ctx, in->model, &in->calib, in->recipe->calib_name, tick_batches, &all,
+                                             &importance));
+            options.importance = &importance;
+        }
         const calm_export_input input = {in->model, &checkpoint->result->plan, tick_one, &all, &options};
         CALM_TRY(calm_exporter_write(ctx, exporter, &input, folder));
         tick_one(&all, all.n_blocks, all.n_blocks);    /* some report no blocks */
@@ -123,16 +117,7 @@ typedef struct file_list {
 
 static calm_status add_name(calm_ctx *ctx, file_list *list, const char *name)
 {
-    /* An arena cannot grow an array in place: the old one is left to it. */
-    if (list->n == list->room) {
-        char **names;
-        const size_t room = list->room ? 2 * list->room : 32;
-        CALM_TRY(CALM_NEW(ctx, ctx->out, names, room));
-        if (list->n)
-            memcpy(names, list->names, list->n * sizeof *names);
-        list->names = names;
-        list->room = room;
-    }
+    CALM_TRY(CALM_GROW(ctx, ctx->out, list->names, list->n, &list->room, list->n + 1));
     return calm_strf(ctx, ctx->out, &list->names[list->n++], "%s", name);
 }
 

@@ -25,12 +25,10 @@ static calm_status fetch(void *user, calm_ctx *ctx, const calm_plan_job *job, ca
 {
     const calm_inputs *in = user;
     const calm_candidate *candidate = job->source;
-    calm_mapping map;
+    CALM_SCOPED_MAPPING(map);
     if (calm_blob_get(ctx, calm_store_blobs(in->store), candidate->blob, &map) != CALM_OK)
         return explain_damage(ctx);
-    const calm_status status = calm_qblob_decode(ctx, candidate->blob, map.data, map.bytes, out);
-    calm_unmap_file(&map);
-    return status;
+    return calm_qblob_decode(ctx, candidate->blob, map.data, map.bytes, out);
 }
 
 calm_status calm_plan_of_choice(calm_ctx *ctx, const calm_inputs *in, const size_t *choice, calm_plan *out)
@@ -120,12 +118,9 @@ calm_status calm_trial_new(calm_ctx *ctx, const calm_inputs *in, const char *nam
     /* The first job whose candidate failed says why there is no such plan; one is enough. */
     for (size_t j = 0; j < out->plan.n_jobs && !out->missing; j++) {
         const calm_candidate *candidate = out->plan.jobs[j].source;
-        char *missing;
-        if (!out->plan.jobs[j].quantized || !candidate->failure)
-            continue;
-        CALM_TRY(calm_strf(ctx, ctx->out, &missing, "%s: %s", calm_model_layout(in->model)->jobs[j].name,
-                           candidate->failure));
-        out->missing = missing;
+        if (out->plan.jobs[j].quantized && candidate->failure)
+            CALM_TRY(calm_strf(ctx, ctx->out, &out->missing, "%s: %s", calm_model_layout(in->model)->jobs[j].name,
+                               candidate->failure));
     }
     out->bits_per_weight = calm_plan_bits(in, &out->plan);    /* known without codes */
     return calm_plan_key(ctx, &out->plan, out->key);

@@ -38,16 +38,6 @@ static calm_status restore_pool(calm_ctx *ctx, calm_assembly *a)
     return CALM_OK;
 }
 
-/* The formats that are asked for, else those of the run. */
-static calm_status restore_formats(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
-{
-    calm_formats *formats = &a->recipe.formats;
-    CALM_TRY(o->formats.n ? calm_formats_parse(ctx, &o->formats, formats)
-                          : calm_formats_of_recipe(ctx, a->run.recipe, formats));
-    formats->options = o->export;
-    return CALM_OK;
-}
-
 /* What card and report name.  Texts are borrowed from the run's JSON, which lives until calm_assembly_close. */
 static void restore_recipe(const calm_assemble_options *o, calm_assembly *a)
 {
@@ -83,16 +73,6 @@ static calm_status restore_selection(calm_ctx *ctx, calm_assembly *a, calm_pool_
 
 /* ---- the model ---- */
 
-/* What the model is, for the result: the same facts that a run has of it. */
-static void describe(calm_assembly *a)
-{
-    const calm_config *config = calm_model_config(a->in.model);
-    a->result.layout = calm_model_layout(a->in.model);
-    calm_inputs_jobs(&a->in, &a->result.first_job, &a->result.end_job);
-    a->result.encoder = config->arch->encoder;
-    a->result.n_experts = config->moe.n_experts;
-}
-
 /* The float model, proved to be the run's by the digest over its configuration and weights.  Its name or place may
  * have changed. */
 static calm_status open_model(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
@@ -114,7 +94,7 @@ static calm_status open_model(calm_ctx *ctx, const calm_assemble_options *o, cal
                          run, model_key, a->run.model_digest);
     /* All blocks: those outside of the run have no candidates and stay float in every plan. */
     a->in.end_block = calm_model_config(a->in.model)->n_blocks;
-    describe(a);
+    calm_inputs_describe(&a->in, &a->result);
     return CALM_OK;
 }
 
@@ -168,10 +148,8 @@ static calm_status match_jobs(calm_ctx *ctx, calm_assembly *a)
 static calm_status restore_candidates(calm_ctx *ctx, calm_assembly *a)
 {
     const size_t n_jobs = calm_model_layout(a->in.model)->n_jobs;
-    size_t n;
-    if (!calm_size_mul(&n, n_jobs, a->stored.pool.n_entries))
-        return calm_fail(ctx, CALM_ENOMEM, "%zu jobs of %zu candidates", n_jobs, a->stored.pool.n_entries);
-    CALM_TRY(CALM_NEW(ctx, ctx->out, a->in.candidates, n));
+    /* The product is small: both lists are in memory, and a stored pool has at most a thousand entries. */
+    CALM_TRY(CALM_NEW(ctx, ctx->out, a->in.candidates, n_jobs * a->stored.pool.n_entries));
     for (size_t j = 0; j < a->stored.pool.n_jobs; j++)
         for (size_t entry = 0; entry < a->stored.pool.n_entries; entry++)
             CALM_TRY(restore_candidate(ctx, a, j, a->places[j], entry));
@@ -197,10 +175,7 @@ static calm_status restore_scope(calm_ctx *ctx, calm_assembly *a)
 /* choice [n_jobs of the layout] = of_job [n_jobs of the pool]; SIZE_MAX there and every other job stay float. */
 static calm_status spread(calm_ctx *ctx, const calm_assembly *a, const size_t *of_job, size_t **choice)
 {
-    const size_t n_jobs = calm_model_layout(a->in.model)->n_jobs;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, *choice, n_jobs));
-    for (size_t job = 0; job < n_jobs; job++)
-        (*choice)[job] = CALM_STAYS_FLOAT;
+    CALM_TRY(calm_choice_uniform(ctx, &a->in, CALM_STAYS_FLOAT, choice));
     for (size_t j = 0; j < a->stored.pool.n_jobs; j++)
         (*choice)[a->places[j]] = of_job[j] == SIZE_MAX ? CALM_STAYS_FLOAT : of_job[j];
     return CALM_OK;
@@ -261,12 +236,9 @@ static calm_status name_result(calm_ctx *ctx, const calm_assemble_options *o, ca
     const calm_stored_run *run = &a->run;
     a->result.name = o->hybrid ? "hybrid" : run->result;
     a->result.verdict = run->reason ? run->reason : "";
-    if (o->hybrid && run->result && strcmp(run->result, "hybrid") != 0) {
-        char *text;
-        CALM_TRY(calm_strf(ctx, ctx->out, &text, "the hybrid as asked (--hybrid); the result of the run was %s",
-                           run->result));
-        a->result.verdict = text;
-    }
+    if (o->hybrid && run->result && strcmp(run->result, "hybrid") != 0)
+        CALM_TRY(calm_strf(ctx, ctx->out, &a->result.verdict,
+                           "the hybrid as asked (--hybrid); the result of the run was %s", run->result));
     if (a->result.name)
         return CALM_OK;
     return calm_fail(ctx, CALM_EARG,
@@ -299,11 +271,9 @@ static calm_status blame(calm_ctx *ctx, const calm_assembly *a, const calm_plan_
 
 static calm_status get_blob(calm_ctx *ctx, const calm_assembly *a, const char *digest, calm_qjob *out)
 {
-    calm_mapping map;
+    CALM_SCOPED_MAPPING(map);
     CALM_TRY(calm_blob_get(ctx, calm_store_blobs(a->in.store), digest, &map));
-    const calm_status status = calm_qblob_decode(ctx, digest, map.data, map.bytes, out);
-    calm_unmap_file(&map);
-    return status;
+    return calm_qblob_decode(ctx, digest, map.data, map.bytes, out);
 }
 
 /* calm_plan_fetch_fn: the assembly stays where it is until it is closed. */
@@ -472,7 +442,10 @@ static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_a
     a->result.store = a->in.store;
     CALM_TRY(calm_stored_run_read(ctx, a->in.store, o->run, &a->run));
     restore_recipe(o, a);
-    CALM_TRY(restore_formats(ctx, o, a));
+    /* The formats that are asked for, else those of the run. */
+    CALM_TRY(o->formats.n ? calm_formats_parse(ctx, &o->formats, &a->recipe.formats)
+                          : calm_formats_of_recipe(ctx, a->run.recipe, &a->recipe.formats));
+    a->recipe.formats.options = o->export;
     CALM_TRY(restore_selection(ctx, a, &query));
     CALM_TRY(name_result(ctx, o, a));
     CALM_TRY(calm_pool_of_store(ctx, a->in.store, &a->run, &query, &a->stored));

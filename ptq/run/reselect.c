@@ -135,21 +135,29 @@ static void warn(calm_ctx *ctx, const calm_reselected *s)
                  s->solution.unprobed, s->stored.pool.n_units, s->stored.pool.metric);
 }
 
+/* For scopes; an open transaction is rolled back. */
+static void close_store(calm_store **store)
+{
+    calm_store_close(*store);
+}
+
 /* All that is read, of one moment of the store: within a transaction, so that a run that writes meanwhile is seen as
  * a whole or not at all. */
-static calm_status read_and_solve(calm_ctx *ctx, const calm_reselect_options *o, calm_store *store,
-                                  calm_requests *requests, calm_reselected *out)
+static calm_status read_and_solve(calm_ctx *ctx, const calm_reselect_options *o, calm_requests *requests,
+                                  calm_reselected *out)
 {
     calm_pool *pool = &out->stored.pool;
     calm_pool_query query;
-    char *remedy;
+    CALM_SCOPED(calm_store *, close_store) store = NULL;
+    CALM_TRY(calm_store_open(ctx, o->store, NULL, &store));
+    CALM_TRY(calm_store_begin(ctx, store));
     CALM_TRY(calm_stored_run_read(ctx, store, o->run, &out->parent));
     CALM_TRY(resolve_query(ctx, o, &out->parent, &query));
     CALM_TRY(resolve_requests(ctx, o, &out->parent, requests));
     CALM_TRY(calm_pool_of_store(ctx, store, &out->parent, &query, &out->stored));
-    CALM_TRY(calm_strf(ctx, ctx->out, &remedy, "calm quantize with `choice.unit` %s `choice.metric` %s measures it",
+    CALM_TRY(calm_strf(ctx, ctx->out, &pool->remedy,
+                       "calm quantize with `choice.unit` %s `choice.metric` %s measures it",
                        calm_unit_name(query.unit), query.metric));
-    pool->remedy = remedy;
     /* The run itself scored what it could; a score that it did not read may be there for some candidates alone. */
     pool->every = strcmp(calm_unit_name(query.unit), out->parent.unit) != 0 || !out->parent.metric ||
                   strcmp(query.metric, out->parent.metric) != 0;
@@ -168,32 +176,26 @@ static calm_status read_and_solve(calm_ctx *ctx, const calm_reselect_options *o,
  * `run` 0: without it, for the key. */
 static calm_json *select_json(const calm_reselected *s, const calm_requests *requests, int64_t run)
 {
-    calm_json *root = calm_json_new_object(), *forbid = calm_json_new_array(), *pins = calm_json_new_array();
-    if (run)
-        calm_json_set_int(root, "run", run);
-    calm_json_set_string(root, "unit", calm_unit_name(s->stored.pool.unit));
-    calm_json_set_string(root, "rule", calm_choice_rule_name(s->stored.pool.rule));
-    calm_json_set_string(root, "metric", s->stored.pool.metric);
-    if (!isnan(requests->budget))
-        calm_json_set_number(root, "budget", requests->budget);
-    const char *own = calm_json_string(calm_json_get(s->parent.recipe, "target"), "any");
-    if (strcmp(calm_engine_name(requests->target), own) != 0)    /* else the recipe says it */
-        calm_json_set_string(root, "target", calm_engine_name(requests->target));
+    const char *target = calm_engine_name(requests->target);
+    /* As in the recipe: that says it. */
+    const bool own = strcmp(target, calm_json_string(calm_json_get(s->parent.recipe, "target"), "any")) == 0;
+    calm_json *forbid = calm_json_new_array(), *pins = calm_json_new_array();
     for (size_t i = 0; i < requests->n_forbid; i++)
         calm_json_add_string(forbid, requests->forbid[i].said);
     for (size_t i = 0; i < requests->n_pins; i++) {
-        if (requests->pins[i].round == 0)    /* it is in the recipe already */
+        const calm_pin *pin = &requests->pins[i];
+        if (pin->round == 0)    /* it is in the recipe already */
             continue;
-        calm_json *pin = calm_json_new_object();
-        calm_json_set_string(pin, "unit", requests->pins[i].unit);
-        calm_json_set_string(pin, "candidate", requests->pins[i].candidate.said);
-        if (requests->pins[i].round > 1)
-            calm_json_set_int(pin, "round", requests->pins[i].round);
-        calm_json_add(pins, pin);
+        calm_json_add(pins, CALM_OBJECT(CALM_KV("unit", pin->unit), CALM_KV("candidate", pin->candidate.said),
+                                        CALM_KV("round", pin->round > 1 ? calm_json_of_int(pin->round) : NULL)));
     }
-    calm_json_set(root, "forbid", forbid);
-    calm_json_set(root, "pin", pins);
-    return root;
+    return CALM_OBJECT(CALM_KV("run", run ? calm_json_of_int(run) : NULL),
+                       CALM_KV("unit", calm_unit_name(s->stored.pool.unit)),
+                       CALM_KV("rule", calm_choice_rule_name(s->stored.pool.rule)),
+                       CALM_KV("metric", s->stored.pool.metric),
+                       CALM_KV("budget", isnan(requests->budget) ? NULL : calm_json_of_number(requests->budget)),
+                       CALM_KV("target", own ? NULL : calm_json_of_string(target)), CALM_KV("forbid", forbid),
+                       CALM_KV("pin", pins));
 }
 
 /* Append a JSON value in one line; it is freed. */
@@ -210,22 +212,18 @@ static calm_status make_key(calm_ctx *ctx, const calm_reselected *s, const calm_
                             char key[CALM_SHA256_HEX])
 {
     const calm_pool *pool = &s->stored.pool;
-    calm_text options;
+    CALM_SCOPED_TEXT(options);
     calm_sha256 sha;
-    calm_text_init(&options);
-    const calm_status status = write_json(ctx, select_json(s, requests, 0), &options);
-    /* Every init needs its finish, also when the options could not be written. */
+    CALM_TRY(write_json(ctx, select_json(s, requests, 0), &options));
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-select-1");
     calm_sha256_field(&sha, CALM_VERSION);
     calm_sha256_field(&sha, s->parent.key);
-    calm_sha256_field(&sha, options.data ? options.data : "");
+    calm_sha256_field(&sha, options.data);
     for (size_t u = 0; u < pool->n_units; u++)
         for (size_t job = pool->unit_begin[u]; job < pool->unit_begin[u + 1]; job++)
             calm_sha256_field(&sha, calm_pool_at(pool, job, s->solution.choice[u])->key);
-    calm_text_clear(&options);
-    const calm_status hashed = calm_sha256_finish(ctx, &sha, key);
-    return status != CALM_OK ? status : hashed;
+    return calm_sha256_finish(ctx, &sha, key);
 }
 
 /* The run, its candidates, its choices and its end, in the caller's transaction: readers see a finished run. */
@@ -256,7 +254,7 @@ static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_rese
 {
     char key[CALM_SHA256_HEX];
     calm_value known;
-    calm_text recipe;
+    CALM_SCOPED_TEXT(recipe);
     CALM_TRY(make_key(ctx, s, requests, key));
     const calm_value param = calm_value_text(key);
     CALM_TRY(calm_store_query_one(ctx, store, "SELECT max(id) FROM run WHERE key = ?1 AND status = 'finished'", &param,
@@ -269,12 +267,8 @@ static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_rese
      * and repeats what it asked. */
     calm_json *json = calm_json_copy(s->parent.recipe);
     calm_json_set(json, "select", select_json(s, requests, s->parent.id));
-    calm_text_init(&recipe);
-    calm_status status = write_json(ctx, json, &recipe);
-    if (status == CALM_OK)
-        status = put_run(ctx, store, o, key, recipe.data, s);
-    calm_text_clear(&recipe);
-    return status;
+    CALM_TRY(write_json(ctx, json, &recipe));
+    return put_run(ctx, store, o, key, recipe.data, s);
 }
 
 /* The store is opened again, for writing: choosing held no lock.  What another program removed meanwhile (calm gc)
@@ -283,30 +277,18 @@ static calm_status keep(calm_ctx *ctx, const calm_reselect_options *o, const cal
                         calm_reselected *s)
 {
     const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = o->command, .wait_seconds = -1};
-    calm_store *store;
+    CALM_SCOPED(calm_store *, close_store) store = NULL;
     CALM_TRY(calm_store_open(ctx, o->store, &how, &store));
-    calm_status status = calm_store_begin(ctx, store);
-    if (status == CALM_OK)
-        status = find_or_put(ctx, store, o, requests, s);
-    if (status == CALM_OK)
-        status = calm_store_commit(ctx, store);
-    calm_store_close(store);
-    return status;
+    CALM_TRY(calm_store_begin(ctx, store));
+    CALM_TRY(find_or_put(ctx, store, o, requests, s));
+    return calm_store_commit(ctx, store);
 }
 
 calm_status calm_reselect(calm_ctx *ctx, const calm_reselect_options *o, calm_reselected *out)
 {
     calm_requests requests;
-    calm_store *store;
     *out = (calm_reselected){.budget = NAN};
-    CALM_TRY(calm_store_open(ctx, o->store, NULL, &store));
-    calm_status status = calm_store_begin(ctx, store);
-    if (status == CALM_OK)
-        status = read_and_solve(ctx, o, store, &requests, out);
-    /* Nothing was written; this ends the moment that was read. */
-    calm_store_rollback(store);
-    calm_store_close(store);
-    CALM_TRY(status);
+    CALM_TRY(read_and_solve(ctx, o, &requests, out));
     warn(ctx, out);
     return o->dry_run ? CALM_OK : keep(ctx, o, &requests, out);
 }

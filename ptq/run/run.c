@@ -30,18 +30,6 @@ static calm_status choose_blocks(calm_ctx *ctx, calm_run *p)
     return CALM_OK;
 }
 
-/* What the inputs are, for the result. */
-static void describe(calm_run *p)
-{
-    const calm_config *config = calm_model_config(p->in.model);
-    p->result.layout = calm_model_layout(p->in.model);
-    calm_inputs_jobs(&p->in, &p->result.first_job, &p->result.end_job);
-    p->result.encoder = config->arch->encoder;
-    p->result.n_experts = config->moe.n_experts;
-    p->result.calib = calm_window_facts_of(&p->in.calib);
-    p->result.guard = calm_window_facts_of(&p->in.guard);
-}
-
 static calm_status open_inputs(calm_ctx *ctx, calm_run *p)
 {
     CALM_TRY(calm_model_open(ctx, p->in.recipe->model.dir, &p->in.model));
@@ -53,9 +41,9 @@ static calm_status open_inputs(calm_ctx *ctx, calm_run *p)
     /* Without a tokenizer the text cannot be read; the run goes on without its evaluation. */
     p->result.evaluates = p->in.recipe->eval_path && p->in.tokenizer;
     CALM_TRY(calm_inputs_read_windows(ctx, &p->in));
-    describe(p);
+    calm_inputs_describe(&p->in, &p->result);
     /* One table of rotations serves every window of the run but the evaluation's, which makes its own. */
-    const size_t longest = p->in.calib.longest > p->in.guard.longest ? p->in.calib.longest : p->in.guard.longest;
+    const size_t longest = calm_size_max(p->in.calib.longest, p->in.guard.longest);
     return calm_rope_init(ctx, calm_model_config(p->in.model), longest, &p->rope);
 }
 
@@ -112,51 +100,43 @@ static calm_status add_member(calm_ctx *ctx, calm_json *json, const char *key, c
  * that says the same, which are not in the key. */
 static calm_status recipe_text(calm_ctx *ctx, const calm_recipe *recipe, bool all, calm_text *out)
 {
-    calm_json *json = calm_recipe_json(recipe);
-    calm_status status = all ? add_member(ctx, json, "overrides", recipe->overrides) : CALM_OK;
-    if (status == CALM_OK && all)
-        status = add_member(ctx, json, "document", recipe->document);
-    if (status == CALM_OK)
-        status = calm_json_write(ctx, json, 0, out);
-    calm_json_free(json);
-    return status;
+    CALM_SCOPED_JSON(json);
+    json = calm_recipe_json(recipe);
+    if (all) {
+        CALM_TRY(add_member(ctx, json, "overrides", recipe->overrides));
+        CALM_TRY(add_member(ctx, json, "document", recipe->document));
+    }
+    return calm_json_write(ctx, json, 0, out);
 }
 
 static calm_status run_key(calm_ctx *ctx, const calm_run *p, char key[CALM_SHA256_HEX])
 {
-    calm_text recipe;
+    CALM_SCOPED_TEXT(recipe);
     calm_sha256 sha;
-    calm_text_init(&recipe);
     /* Without command line and document: the same recipe said in another way is the same run. */
-    const calm_status status = recipe_text(ctx, p->in.recipe, false, &recipe);
+    CALM_TRY(recipe_text(ctx, p->in.recipe, false, &recipe));
     calm_sha256_init(&sha);
     /* A run with the same key goes on where it stopped. The version is in it: another calm may choose otherwise. */
     calm_sha256_field(&sha, "calm-run-1");
     calm_sha256_field(&sha, CALM_VERSION);
     calm_sha256_field(&sha, p->calib_key);
-    calm_sha256_field(&sha, recipe.data ? recipe.data : "");
-    const calm_status hashed = calm_sha256_finish(ctx, &sha, key);
-    calm_text_clear(&recipe);
-    return status != CALM_OK ? status : hashed;
+    calm_sha256_field(&sha, recipe.data);
+    return calm_sha256_finish(ctx, &sha, key);
 }
 
 static calm_status begin_run(calm_ctx *ctx, calm_run *p)
 {
     const calm_selection *selection = &p->in.recipe->selection;
-    calm_text recipe;
+    CALM_SCOPED_TEXT(recipe);
     char key[CALM_SHA256_HEX];
     CALM_TRY(run_key(ctx, p, key));
-    calm_text_init(&recipe);
-    calm_status status = recipe_text(ctx, p->in.recipe, true, &recipe);
+    CALM_TRY(recipe_text(ctx, p->in.recipe, true, &recipe));
     const calm_store_run run = {.key = key, .model_id = p->result.model_id, .calibration_id = p->result.calibration_id,
                                 .command = p->command, .recipe = recipe.data,
                                 .unit = calm_unit_name(selection->unit), .rule = calm_choice_rule_name(selection->rule),
                                 .metric = calm_score_name(selection->point, selection->score),
                                 .version = CALM_VERSION, .n_threads = ctx->n_threads};
-    if (status == CALM_OK)
-        status = calm_store_run_begin(ctx, p->in.store, &run, &p->result.run_id, &p->resumed);
-    calm_text_clear(&recipe);
-    return status;
+    return calm_store_run_begin(ctx, p->in.store, &run, &p->result.run_id, &p->resumed);
 }
 
 static calm_status end_run(calm_ctx *ctx, const calm_run *p, const char *status)
@@ -187,29 +167,23 @@ static calm_status new_run(calm_ctx *ctx, const calm_recipe *recipe, const calm_
 {
     *out = NULL;
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, 1));
-    (*out)->in.recipe = recipe;
-    /* Not known until a plan is exported; 0 would be a figure. */
-    (*out)->result.bits_per_weight = NAN;
-    (*out)->arena = ctx->out;
-    (*out)->command = options->command;
-    (*out)->events = options->events;
+    /* The bits are not known until a plan is exported; 0 would be a figure. */
+    **out = (calm_run){.in.recipe = recipe, .result.bits_per_weight = NAN, .arena = ctx->out,
+                       .command = options->command, .events = options->events};
     return CALM_OK;
 }
 
 /* Everything that can be refused before any work. */
 static calm_status open_all(calm_ctx *ctx, calm_run *p)
 {
-    size_t n_jobs;
     /* Several budgets write no checkpoint. */
     if (p->in.recipe->output && p->in.recipe->n_budgets < 2)
         CALM_TRY(calm_export_target(ctx, p->in.recipe->output, p->in.recipe->force));
     CALM_TRY(open_inputs(ctx, p));
-    n_jobs = calm_model_layout(p->in.model)->n_jobs;
+    const size_t n_jobs = calm_model_layout(p->in.model)->n_jobs;
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->in.candidates, n_jobs * p->in.recipe->n_pool));
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->job_ids, n_jobs));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, p->choice, n_jobs));
-    for (size_t job = 0; job < n_jobs; job++)
-        p->choice[job] = CALM_STAYS_FLOAT;
+    CALM_TRY(calm_choice_uniform(ctx, &p->in, CALM_STAYS_FLOAT, &p->choice));
     /* Before the export is checked: it drops schemes that no job can have, and the recipe may be a copy afterwards. */
     CALM_TRY(calm_run_restrict(ctx, p));
     p->result.recipe = p->in.recipe;
@@ -250,20 +224,10 @@ static calm_status prepare(calm_ctx *ctx, calm_run *p)
     return calm_environment_put(ctx, p->in.store, p->result.run_id);
 }
 
-/* Several budgets: their results side by side, none written. */
-static calm_status compare_budgets(calm_ctx *ctx, calm_run *p)
-{
-    CALM_TRY(calm_run_spend(ctx, p));
-    p->result.verdict = "several budgets were compared";
-    return calm_run_test_budgets(ctx, p);
-}
-
 /* What follows the candidates. */
 static calm_status run_stages(calm_ctx *ctx, calm_run *p, void *user)
 {
     (void)user;
-    if (p->in.recipe->n_budgets > 1)
-        return compare_budgets(ctx, p);
     if (p->in.recipe->n_budgets) {
         CALM_TRY(calm_run_spend(ctx, p));
     } else {
@@ -272,6 +236,11 @@ static calm_status run_stages(calm_ctx *ctx, calm_run *p, void *user)
             CALM_TRY(calm_run_probe_all(ctx, p, p->in.recipe->selection.unit));
         CALM_TRY(calm_run_choose(ctx, p));
         CALM_TRY(calm_run_guard(ctx, p));
+    }
+    /* Several budgets: their results side by side, none written. */
+    if (p->in.recipe->n_budgets > 1) {
+        p->result.verdict = "several budgets were compared";
+        return calm_run_test_budgets(ctx, p);
     }
     return calm_run_export(ctx, p);
 }

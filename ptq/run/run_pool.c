@@ -48,10 +48,9 @@ static calm_status list_jobs(calm_ctx *ctx, const calm_run *p, calm_unit kind, c
 static calm_status fill_cells(calm_ctx *ctx, const calm_run *p, const calm_selection *selection, calm_pool *pool)
 {
     calm_pool_cell *cells;
-    size_t first, end, n;
+    size_t first, end;
     calm_inputs_jobs(&p->in, &first, &end);
-    if (!calm_size_mul(&n, end - first, pool->n_entries))
-        return calm_fail(ctx, CALM_ENOMEM, "%zu jobs of %zu candidates", end - first, pool->n_entries);
+    const size_t n = (end - first) * pool->n_entries;    /* both lists are in memory */
     CALM_TRY(CALM_NEW(ctx, ctx->out, cells, n));
     pool->cells = cells;
     /* A cell without a score is then no reason to refuse a choice: it may still come. */
@@ -70,21 +69,10 @@ static calm_status fill_cells(calm_ctx *ctx, const calm_run *p, const calm_selec
     return CALM_OK;
 }
 
-/* What helps where no candidate has the score. */
-static calm_status say_remedy(calm_ctx *ctx, const calm_run *p, calm_pool *pool)
-{
-    const calm_windows *calib = &p->in.calib;
-    const size_t windows = (size_t)p->in.recipe->score_windows < calib->n ? (size_t)p->in.recipe->score_windows
-                                                                          : calib->n;
-    char *text;
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%zu rows were scored (--score-samples, --seqlen), it needs at least 4",
-                       calib->begin ? calib->begin[windows] : 0));
-    pool->remedy = text;
-    return CALM_OK;
-}
-
 calm_status calm_pool_of_run(calm_ctx *ctx, const calm_run *p, const calm_selection *selection, calm_pool *out)
 {
+    const calm_windows *calib = &p->in.calib;
+    const size_t windows = calm_size_min((size_t)p->in.recipe->score_windows, calib->n);
     calm_pool_entry *entries;
     CALM_TRY(calm_recipe_entries(ctx, p->in.recipe, &entries));
     *out = (calm_pool){.entries = entries, .n_entries = p->in.recipe->n_pool, .schemes = p->in.recipe->schemes,
@@ -92,7 +80,10 @@ calm_status calm_pool_of_run(calm_ctx *ctx, const calm_run *p, const calm_select
                        .metric = calm_score_name(selection->point, selection->score)};
     CALM_TRY(list_jobs(ctx, p, selection->unit, out));
     CALM_TRY(fill_cells(ctx, p, selection, out));
-    CALM_TRY(say_remedy(ctx, p, out));
+    /* What helps where no candidate has the score. */
+    CALM_TRY(calm_strf(ctx, ctx->out, &out->remedy,
+                       "%zu rows were scored (--score-samples, --seqlen), it needs at least 4",
+                       calib->begin ? calib->begin[windows] : 0));
     return calm_pool_index(ctx, out);
 }
 
@@ -251,13 +242,10 @@ bool calm_run_pins(const calm_run *p, size_t job, size_t entry)
 calm_status calm_run_spread(calm_ctx *ctx, const calm_run *p, const calm_pool *pool, const calm_solution *solution,
                             size_t **choice)
 {
-    const size_t n_jobs = calm_model_layout(p->in.model)->n_jobs;
     size_t first, end;
     calm_inputs_jobs(&p->in, &first, &end);
-    CALM_TRY(CALM_NEW(ctx, ctx->out, *choice, n_jobs));
-    for (size_t job = 0; job < n_jobs; job++)
-        /* Jobs of blocks outside `blocks` are in the layout and not in the pool. */
-        (*choice)[job] = CALM_STAYS_FLOAT;
+    /* Jobs of blocks outside `blocks` are in the layout and not in the pool. */
+    CALM_TRY(calm_choice_uniform(ctx, &p->in, CALM_STAYS_FLOAT, choice));
     for (size_t u = 0; u < pool->n_units; u++)
         for (size_t job = pool->unit_begin[u]; job < pool->unit_begin[u + 1]; job++)
             (*choice)[first + job] = solution->choice[u];

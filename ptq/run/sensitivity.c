@@ -18,10 +18,10 @@ static calm_status new_trial(calm_ctx *ctx, const calm_run *p, calm_unit kind, c
     char *unit, *name;
     /* Any job of the unit stands for it. */
     calm_layout_unit(layout, kind, probe->job, &begin, &end);
-    CALM_TRY(CALM_NEW(ctx, ctx->out, choice, layout->n_jobs));
-    for (size_t job = 0; job < layout->n_jobs; job++)
-        /* All else float: the loss is this unit's alone, without what others add to it. */
-        choice[job] = job >= begin && job < end ? probe->entry : CALM_STAYS_FLOAT;
+    /* All else float: the loss is this unit's alone, without what others add to it. */
+    CALM_TRY(calm_choice_uniform(ctx, &p->in, CALM_STAYS_FLOAT, &choice));
+    for (size_t job = begin; job < end; job++)
+        choice[job] = probe->entry;
     CALM_TRY(calm_layout_unit_name(ctx, layout, kind, probe->job, &unit));
     CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s %s", unit, p->in.recipe->pool[probe->entry].name));
     return calm_trial_new(ctx, &p->in, name, choice, out);
@@ -65,7 +65,7 @@ static calm_status measure(calm_ctx *ctx, calm_run *p, calm_unit unit, const cal
 calm_status calm_run_probe(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n)
 {
     /* Calibration windows, not the guard's: those must not take part in a choice. */
-    const size_t wanted = (size_t)p->in.recipe->probe_windows, most = wanted < p->in.calib.n ? wanted : p->in.calib.n;
+    const size_t most = calm_size_min((size_t)p->in.recipe->probe_windows, p->in.calib.n);
     calm_windows windows;
     CALM_TRY(calm_windows_slice(ctx, &p->in.calib, 0, most, &windows));
     if (n)

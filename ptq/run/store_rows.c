@@ -27,13 +27,6 @@ static calm_status put_model(calm_ctx *ctx, calm_run *p)
     return calm_store_calibration_id(ctx, p->in.store, &calibration, &p->result.calibration_id);
 }
 
-/* Module names of a job's linears, joined by a space. */
-static void list_linears(const calm_layout *layout, const calm_job_ref *job, calm_text *names)
-{
-    for (size_t i = job->first; i < job->first + job->n; i++)
-        calm_text_printf(names, "%s%s", i > job->first ? " " : "", layout->linears[i].module);
-}
-
 /* "model.layers.3.down_in", "model.layers.3.experts.7.down_in": where the input of a job is described. */
 calm_status calm_run_hook_name(calm_ctx *ctx, const calm_run *p, size_t block, long expert, calm_hook hook,
                                     char **out)
@@ -53,12 +46,12 @@ static calm_status put_job(calm_ctx *ctx, calm_run *p, size_t index, int64_t blo
     const calm_layout *layout = calm_model_layout(p->in.model);
     const calm_job_ref *job = &layout->jobs[index];
     char *hook, digest[CALM_SHA256_HEX];
-    calm_text linears;
+    CALM_SCOPED_TEXT(linears);    /* module names, joined by a space */
     /* Once per job, not per candidate: all of the model's weights are read for it. */
     CALM_TRY(calm_key_weights(ctx, p->in.model, job, digest));
     CALM_TRY(calm_run_hook_name(ctx, p, job->block, job->expert, calm_job_input(job->kind), &hook));
-    calm_text_init(&linears);
-    list_linears(layout, job, &linears);
+    for (size_t i = job->first; i < job->first + job->n; i++)
+        calm_text_printf(&linears, "%s%s", i > job->first ? " " : "", layout->linears[i].module);
     const calm_store_job row = {
         .block_id = block_id, .role = job->role, .position = (int64_t)(index - layout->block_begin[job->block]),
         .name = job->name, .sublayer = calm_sublayer_name(calm_job_sublayer(job->kind)), .linears = linears.data,
@@ -66,9 +59,8 @@ static calm_status put_job(calm_ctx *ctx, calm_run *p, size_t index, int64_t blo
     /* An expert's candidate may be computed by the fallback: which one, and from how many tokens on, is part of its
      * key. */
     const calm_key_expert expert = {calm_recipe_least_tokens(p->in.recipe), calm_algorithm_canonical(p->fallback)};
-    const calm_status status = calm_store_job_id(ctx, p->in.store, &row, &p->job_ids[index]);
-    calm_text_clear(&linears);
-    for (size_t i = 0; i < p->in.recipe->n_pool && status == CALM_OK; i++) {
+    CALM_TRY(calm_store_job_id(ctx, p->in.store, &row, &p->job_ids[index]));
+    for (size_t i = 0; i < p->in.recipe->n_pool; i++) {
         const calm_entry *entry = &p->in.recipe->pool[i];
         /* A scale that no earlier weight has to absorb changes what such a chain computes, but not its canonical
          * text. */
@@ -80,7 +72,7 @@ static calm_status put_job(calm_ctx *ctx, calm_run *p, size_t index, int64_t blo
         CALM_TRY(calm_key_candidate(ctx, p->calib_key, job, digest, chain, &entry->scheme, &expert,
                                     calm_candidate_at(&p->in, index, i)->key));
     }
-    return status;
+    return CALM_OK;
 }
 
 calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)

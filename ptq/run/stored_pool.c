@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "algorithms/algorithm.h"
+#include "ptq/base/array.h"
 
 /* Most entries of a pool: more is not a run of calm.  It bounds arrays on the stack below. */
 #define MAX_ENTRIES ((size_t)1000)
@@ -60,15 +61,6 @@ static calm_status contradiction(calm_ctx *ctx, const reading *r, const char *wh
 
 /* ---- entries ---- */
 
-/* Rows of the store are valid during the query alone; what is kept of them lies in ctx->out. */
-static calm_status copy_text(calm_ctx *ctx, const char *text, const char **out)
-{
-    char *copy;
-    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", text));
-    *out = copy;
-    return CALM_OK;
-}
-
 /* One more entry.  Its algorithm is parsed for what the activation rule asks; one of another version is no failure,
  * since its candidates are there and may be chosen.  An unknown scheme is one: bits could not be counted. */
 static calm_status add_entry(calm_ctx *ctx, reading *r, const char *algorithm, const char *chain, const char *scheme,
@@ -78,19 +70,13 @@ static calm_status add_entry(calm_ctx *ctx, reading *r, const char *algorithm, c
     if (r->n_entries == MAX_ENTRIES)
         return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld has more than %zu algorithms and schemes",
                          calm_store_path(r->store), (long long)r->run->id, MAX_ENTRIES);
-    if (r->n_entries == r->entry_room) {
-        calm_pool_entry *more;
-        r->entry_room = 2 * r->entry_room + 16;
-        CALM_TRY(CALM_NEW(ctx, ctx->out, more, r->entry_room));
-        if (r->n_entries)
-            memcpy(more, r->entries, r->n_entries * sizeof *more);
-        r->entries = more;
-    }
+    CALM_TRY(CALM_GROW(ctx, ctx->out, r->entries, r->n_entries, &r->entry_room, r->n_entries + 1));
     calm_pool_entry *entry = &r->entries[r->n_entries];
     *entry = (calm_pool_entry){0};
-    CALM_TRY(copy_text(ctx, algorithm, &entry->algorithm));
-    CALM_TRY(copy_text(ctx, chain, &entry->chain));
-    CALM_TRY(copy_text(ctx, scheme, &entry->scheme_name));
+    /* Rows of the store are valid during the query alone; what is kept of them lies in ctx->out. */
+    CALM_TRY(calm_strf(ctx, ctx->out, &entry->algorithm, "%s", algorithm));
+    CALM_TRY(calm_strf(ctx, ctx->out, &entry->chain, "%s", chain));
+    CALM_TRY(calm_strf(ctx, ctx->out, &entry->scheme_name, "%s", scheme));
     const bool known = calm_scheme_parse(ctx, scheme, &entry->scheme) == CALM_OK && entry->scheme.bits > 0;
     calm_ctx_forgive(ctx);
     if (!known && !r->query->partial)
@@ -152,7 +138,7 @@ static calm_status find_entry(calm_ctx *ctx, reading *r, const char *name, const
         if (asked || unknown ? strcmp(entry->algorithm, asked ? asked + 5 : name) == 0
                              : strcmp(entry->chain, chain) == 0) {
             *out = i;
-            return unknown && !asked ? copy_text(ctx, chain, &r->entries[i].chain) : CALM_OK;
+            return unknown && !asked ? calm_strf(ctx, ctx->out, &r->entries[i].chain, "%s", chain) : CALM_OK;
         }
     }
     calm_algorithm *parsed;
@@ -252,11 +238,9 @@ static calm_status sort_entries(calm_ctx *ctx, reading *r, size_t *n_schemes)
         *n_schemes += first;
     }
     for (size_t i = 0; i < n; i++) {
-        char *name;
         const bool several = r->several || *n_schemes > 1;
-        CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s%s%s", sorted[i].algorithm, several ? " " : "",
+        CALM_TRY(calm_strf(ctx, ctx->out, &sorted[i].name, "%s%s%s", sorted[i].algorithm, several ? " " : "",
                            several ? sorted[i].scheme_name : ""));
-        sorted[i].name = name;
     }
     for (size_t i = 0; i < r->n_raw; i++)
         r->raw[i].entry = place[r->raw[i].entry];
@@ -290,17 +274,11 @@ static calm_status name_unit(calm_ctx *ctx, calm_unit unit, const char *block, c
                              const char *name, const char **out)
 {
     const char *dot = strrchr(name, '.');
-    char *text;
-    if (unit == CALM_UNIT_JOB)
-        CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", name));
-    else if (unit == CALM_UNIT_BLOCK)
-        CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", block));
-    else if (strchr(role, '.') && dot)    /* experts.3.down, shared_expert.down: the expert */
-        CALM_TRY(calm_strf(ctx, ctx->out, &text, "%.*s", (int)(dot - name), name));
-    else
-        CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s.%s", block, sublayer));
-    *out = text;
-    return CALM_OK;
+    if (unit != CALM_UNIT_SUBLAYER)
+        return calm_strf(ctx, ctx->out, out, "%s", unit == CALM_UNIT_JOB ? name : block);
+    if (strchr(role, '.') && dot)    /* experts.3.down, shared_expert.down: the expert */
+        return calm_strf(ctx, ctx->out, out, "%.*s", (int)(dot - name), name);
+    return calm_strf(ctx, ctx->out, out, "%s.%s", block, sublayer);
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -496,32 +474,26 @@ static calm_status read_scores(calm_ctx *ctx, reading *r)
 
 /* ---- all of it ---- */
 
-static calm_status list_schemes(calm_ctx *ctx, const reading *r, size_t n, const calm_scheme **out)
-{
-    calm_scheme *schemes;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, schemes, n));
-    for (size_t i = 0; i < r->n_entries; i++)
-        schemes[r->entries[i].of_scheme] = r->entries[i].scheme;
-    *out = schemes;
-    return CALM_OK;
-}
-
 /* What was read, as the caller gets it.  Jobs and choices were read side by side in ctx->scratch and are parted into
  * ctx->out. */
 static calm_status hand_over(calm_ctx *ctx, const reading *r, size_t n_schemes, calm_stored_run_pool *out)
 {
     calm_pool_job *jobs;
+    calm_scheme *schemes;
     CALM_TRY(CALM_NEW(ctx, ctx->out, jobs, r->n_jobs));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->choices, r->n_jobs));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, schemes, n_schemes));
+    for (size_t i = 0; i < r->n_entries; i++)
+        schemes[r->entries[i].of_scheme] = r->entries[i].scheme;
     for (size_t j = 0; j < r->n_jobs; j++) {
         jobs[j] = r->jobs[j].job;
         out->choices[j] = r->jobs[j].choice;
     }
     out->cells = r->more;
-    out->pool = (calm_pool){.entries = r->entries, .n_entries = r->n_entries, .n_schemes = n_schemes, .jobs = jobs,
-                            .n_jobs = r->n_jobs, .cells = r->cells, .unit = r->query->unit, .rule = r->query->rule,
-                            .metric = r->query->metric, .numbered = true};
-    CALM_TRY(list_schemes(ctx, r, n_schemes, &out->pool.schemes));
+    out->pool = (calm_pool){.entries = r->entries, .n_entries = r->n_entries, .schemes = schemes,
+                            .n_schemes = n_schemes, .jobs = jobs, .n_jobs = r->n_jobs, .cells = r->cells,
+                            .unit = r->query->unit, .rule = r->query->rule, .metric = r->query->metric,
+                            .numbered = true};
     return calm_pool_index(ctx, &out->pool);
 }
 

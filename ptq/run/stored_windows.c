@@ -42,19 +42,16 @@ static calm_status read_known(calm_ctx *ctx, calm_store *store, const calm_store
 static calm_json *from_resolved(const calm_json *recipe)
 {
     const calm_json *before = calm_json_get(recipe, "calibration"), *choice = calm_json_get(recipe, "choice");
-    calm_json *after = calm_json_new_object();
     const char *text = calm_json_string(calm_json_get(before, "text"), "");
     const int64_t seed = calm_json_int(calm_json_get(before, "seed"), -1);
-    if (strncmp(text, CALM_BUNDLED, strlen(CALM_BUNDLED)) != 0)
-        calm_json_set_string(after, "text", text);
-    calm_json_set_int(after, "samples", calm_json_int(calm_json_get(before, "samples"), 0));
-    calm_json_set_int(after, "seqlen", calm_json_int(calm_json_get(before, "seqlen"), 0));
-    if (seed >= 0)
-        calm_json_set_int(after, "seed", seed);
-    calm_json_set_bool(after, "special", calm_json_bool(calm_json_get(before, "special"), false));
-    calm_json_set_bool(after, "stream", calm_json_bool(calm_json_get(before, "stream"), false));
-    calm_json_set_int(after, "guard_samples", calm_json_int(calm_json_get(choice, "guard_windows"), 0));
-    return after;
+    const bool bundled = strncmp(text, CALM_BUNDLED, strlen(CALM_BUNDLED)) == 0;
+    return CALM_OBJECT(CALM_KV("text", bundled ? NULL : calm_json_of_string(text)),
+                       CALM_KV("samples", calm_json_int(calm_json_get(before, "samples"), 0)),
+                       CALM_KV("seqlen", calm_json_int(calm_json_get(before, "seqlen"), 0)),
+                       CALM_KV("seed", seed < 0 ? NULL : calm_json_of_int(seed)),
+                       CALM_KV("special", calm_json_bool(calm_json_get(before, "special"), false)),
+                       CALM_KV("stream", calm_json_bool(calm_json_get(before, "stream"), false)),
+                       CALM_KV("guard_samples", calm_json_int(calm_json_get(choice, "guard_windows"), 0)));
 }
 
 /* The part of the run's recipe that says which windows, as a recipe file of its own: untrusted until it is checked.
@@ -63,11 +60,9 @@ static calm_json *calibration_document(const calm_stored_run *run)
 {
     const calm_json *document = calm_json_get(run->recipe, "document");
     const calm_json *calibration = calm_json_get(document, "calibration");
-    calm_json *root = calm_json_new_object();
-    calm_json_set_int(root, "calm_recipe", CALM_RECIPE_VERSION);
-    calm_json_set_string(root, "model", "of the run");
-    calm_json_set(root, "calibration", calibration ? calm_json_copy(calibration) : from_resolved(run->recipe));
-    return root;
+    return CALM_OBJECT(
+        CALM_KV("calm_recipe", (int64_t)CALM_RECIPE_VERSION), CALM_KV("model", "of the run"),
+        CALM_KV("calibration", calibration ? calm_json_copy(calibration) : from_resolved(run->recipe)));
 }
 
 /* Checked like a file that was given, so that no value of the store reaches the reader of texts unchecked. */
@@ -76,12 +71,10 @@ static calm_status restore_spec(calm_ctx *ctx, calm_store *store, const calm_sto
     char *where;
     CALM_TRY(calm_strf(ctx, ctx->out, &where, "%s: recipe of run %lld", calm_store_path(store), (long long)run->id));
     CALM_TRY(calm_spec_init(ctx, out));
-    calm_json *document = calibration_document(run);
-    calm_status status = calm_document_check(ctx, where, document);
-    if (status == CALM_OK)
-        status = calm_spec_read(ctx, document, where, out);
-    calm_json_free(document);
-    return status;
+    CALM_SCOPED_JSON(document);
+    document = calibration_document(run);
+    CALM_TRY(calm_document_check(ctx, where, document));
+    return calm_spec_read(ctx, document, where, out);
 }
 
 /* ---- the windows ---- */

@@ -51,7 +51,8 @@ typedef struct units_rows {
     bool bits;    /* jobs differ in their bits */
 } units_rows;
 
-/* A row of the table: what was chosen, how near it is, what its input looks like. */
+/* A row of the table: what was chosen, how near it is, what its input looks like.  Experts are too many for a row each;
+ * the shared expert is none: its jobs are named "shared_expert". */
 static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
 {
     const units_rows *rows = user;
@@ -59,14 +60,13 @@ static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *con
     (void)ctx;
     (void)n;
     (void)names;
-    if (!values)
+    if (!values || strstr(values[JOB].text, ".experts."))
         return CALM_OK;
-    calm_table_text(table, calm_unit_short_name(values[JOB].text));
-    calm_table_text(table, values[ALGORITHM].text);
-    calm_table_scientific(table, calm_value_as_real(&values[CKA]), 2);
-    calm_table_scientific(table, calm_value_as_real(&values[CKA_TOKEN]), 2);
-    calm_table_scientific(table, calm_value_as_real(&values[REL_MSE]), 2);
-    calm_table_fixed(table, calm_value_as_real(&values[PEAK]), 2);
+    CALM_CELLS(table, CALM_TEXT(calm_unit_short_name(values[JOB].text)), CALM_TEXT(values[ALGORITHM].text),
+               CALM_SCIENTIFIC(calm_value_as_real(&values[CKA]), 2),
+               CALM_SCIENTIFIC(calm_value_as_real(&values[CKA_TOKEN]), 2),
+               CALM_SCIENTIFIC(calm_value_as_real(&values[REL_MSE]), 2),
+               CALM_FIXED(calm_value_as_real(&values[PEAK]), 2));
     /* The token is shown by its text, and found again by window and position. */
     if (values[PEAK].type == CALM_VALUE_NULL)
         calm_table_empty(table);
@@ -81,35 +81,18 @@ static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *con
     return CALM_OK;
 }
 
-/* The shared expert is none: its jobs are named "shared_expert". */
-static bool is_expert(const char *unit)
-{
-    return strstr(unit, ".experts.") != NULL;
-}
-
-/* Experts are too many for a row each. */
-static calm_status add_dense_unit(calm_ctx *ctx, void *user, size_t n, const char *const *names,
-                                  const calm_value *values)
-{
-    return values && is_expert(values[JOB].text) ? CALM_OK : add_unit(ctx, user, n, names, values);
-}
-
 /* Columns that would be empty throughout are left out: bits of one scheme, advice where activations stay float. */
 static calm_status units_table(calm_ctx *ctx, const calm_result *r, calm_table *table)
 {
     units_rows rows = {table, r->recipe->n_schemes > 1};
     calm_table_column(table, r->recipe->selection.unit == CALM_UNIT_JOB ? "unit" : "job", CALM_ALIGN_LEFT);
-    calm_table_column(table, "algorithm", CALM_ALIGN_LEFT);
-    calm_table_column(table, "1-CKA", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "1-CKA token", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "rel. error", CALM_ALIGN_RIGHT);
+    calm_table_columns(table, "algorithm|#1-CKA|#1-CKA token|#rel. error");
     calm_table_column(table, "max |x|", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "at token, window:position", CALM_ALIGN_LEFT);
-    calm_table_column(table, "crest", CALM_ALIGN_RIGHT);
+    calm_table_columns(table, "at token, window:position|#crest");
     if (rows.bits)
         calm_table_column(table, "bits", CALM_ALIGN_RIGHT);
     calm_table_column(table, r->recipe->schemes[0].act_bits ? "advice" : "", CALM_ALIGN_LEFT);
-    return calm_summary_units(ctx, r, add_dense_unit, &rows);
+    return calm_summary_units(ctx, r, add_unit, &rows);
 }
 
 /* ---- experts ---- */
@@ -129,11 +112,8 @@ static calm_status add_experts(calm_ctx *ctx, void *user, size_t n, const char *
     (void)names;
     if (!values)
         return CALM_OK;
-    calm_table_int(table, values[0].integer);
-    calm_table_text(table, values[1].text);
-    calm_table_text(table, values[2].text);
-    for (size_t i = 3; i < 6; i++)
-        calm_table_int(table, values[i].integer);
+    CALM_CELLS(table, CALM_INT(values[0].integer), CALM_TEXT(values[1].text), CALM_TEXT(values[2].text),
+               CALM_INT(values[3].integer), CALM_INT(values[4].integer), CALM_INT(values[5].integer));
     return CALM_OK;
 }
 
@@ -141,24 +121,16 @@ static calm_status add_experts(calm_ctx *ctx, void *user, size_t n, const char *
 static calm_status write_experts(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     const calm_value run = calm_value_int(r->run_id);
-    calm_table table;
+    CALM_SCOPED_TABLE(table);
     if (!r->n_experts)
         return CALM_OK;
-    calm_table_init(&table);
-    calm_table_column(&table, "block", CALM_ALIGN_RIGHT);
-    calm_table_column(&table, "experts' job", CALM_ALIGN_LEFT);
-    calm_table_column(&table, "algorithm", CALM_ALIGN_LEFT);
-    calm_table_column(&table, "experts", CALM_ALIGN_RIGHT);
-    calm_table_column(&table, "fewest tokens", CALM_ALIGN_RIGHT);
-    calm_table_column(&table, "most", CALM_ALIGN_RIGHT);
-    calm_status status = calm_store_query(ctx, r->store, experts_sql, &run, 1, add_experts, &table);
-    if (status == CALM_OK)
-        status = calm_table_write(ctx, &table, 2, out);
-    calm_table_clear(&table);
+    calm_table_columns(&table, "#block|experts' job|algorithm|#experts|#fewest tokens|#most");
+    CALM_TRY(calm_store_query(ctx, r->store, experts_sql, &run, 1, add_experts, &table));
+    CALM_TRY(calm_table_write(ctx, &table, 2, out));
     calm_text_printf(out,
                      "  \"rtn for X\": fewer than %zu tokens were routed to the expert, so X was not run on it\n\n",
                      calm_recipe_least_tokens(r->recipe));
-    return status;
+    return CALM_OK;
 }
 
 /* ---- guard and evaluation ---- */
@@ -177,23 +149,18 @@ void calm_summary_schemes(const calm_result *r, calm_text *out)
  * candidate that it needs failed, or there were no windows. */
 static void guard_table(const calm_result *r, calm_table *table)
 {
-    calm_table_column(table, "guard windows", CALM_ALIGN_LEFT);
-    calm_table_column(table, r->encoder ? "1 - cosine" : "KL", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "minus hybrid", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "+- std. error", CALM_ALIGN_RIGHT);
-    calm_table_column(table, r->encoder ? "rank correlation" : "perplexity", CALM_ALIGN_RIGHT);
+    calm_table_columns(table, r->encoder ? "guard windows|#1 - cosine|#minus hybrid|#+- std. error|#rank correlation"
+                                         : "guard windows|#KL|#minus hybrid|#+- std. error|#perplexity");
     for (size_t i = 0; i < r->n_trials; i++) {
         const calm_trial *trial = &r->trials[i];
-        calm_table_text(table, trial->name);
-        calm_table_fixed(table, trial->id ? calm_measure_loss(&trial->measure) : NAN, 5);
+        CALM_CELLS(table, CALM_TEXT(trial->name),
+                   CALM_FIXED(trial->id ? calm_measure_loss(&trial->measure) : NAN, 5));
         if (trial->id && !isnan(trial->delta))
             calm_table_format(table, "%+.5f", trial->delta);
         else
             calm_table_text(table, trial->missing ? "a job failed" : NULL);
-        calm_table_fixed(table, trial->id ? trial->se : NAN, 5);
-        calm_table_fixed(table, !trial->id     ? NAN
-                                : r->encoder ? trial->measure.embeddings.spearman
-                                             : trial->measure.predictions.ppl, 4);
+        const double figure = r->encoder ? trial->measure.embeddings.spearman : trial->measure.predictions.ppl;
+        CALM_CELLS(table, CALM_FIXED(trial->id ? trial->se : NAN, 5), CALM_FIXED(trial->id ? figure : NAN, 4));
     }
 }
 
@@ -201,16 +168,9 @@ static void guard_table(const calm_result *r, calm_table *table)
 static void encoding_table(const calm_result *r, calm_table *table)
 {
     const calm_embedding_result *e = &r->eval_result.embeddings;
-    calm_table_column(table, "test text", CALM_ALIGN_LEFT);
-    calm_table_column(table, "cosine to float", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "least", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "rel. error", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "rank correlation", CALM_ALIGN_RIGHT);
-    calm_table_text(table, r->name);
-    calm_table_fixed(table, e->cosine, 6);
-    calm_table_fixed(table, e->cosine_min, 6);
-    calm_table_fixed(table, e->error, 6);
-    calm_table_fixed(table, e->spearman, 6);
+    calm_table_columns(table, "test text|#cosine to float|#least|#rel. error|#rank correlation");
+    CALM_CELLS(table, CALM_TEXT(r->name), CALM_FIXED(e->cosine, 6), CALM_FIXED(e->cosine_min, 6),
+               CALM_FIXED(e->error, 6), CALM_FIXED(e->spearman, 6));
 }
 
 /* Float and result on the text that decided nothing. */
@@ -220,52 +180,38 @@ static void evaluation_table(const calm_result *r, calm_table *table)
         encoding_table(r, table);
         return;
     }
-    calm_table_column(table, "test text", CALM_ALIGN_LEFT);
-    calm_table_column(table, "perplexity", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "KL to float", CALM_ALIGN_RIGHT);
-    calm_table_column(table, "top-1 %", CALM_ALIGN_RIGHT);
-    calm_table_text(table, "float");
-    calm_table_fixed(table, r->eval_float.predictions.ppl, 4);
-    calm_table_fixed(table, 0, 5);
-    calm_table_empty(table);
-    calm_table_text(table, r->name);
-    calm_table_fixed(table, r->eval_result.predictions.ppl, 4);
-    calm_table_fixed(table, r->eval_result.predictions.kl, 5);
-    calm_table_fixed(table, 100 * r->eval_result.predictions.top1, 2);
+    const calm_eval_result *result = &r->eval_result.predictions;
+    calm_table_columns(table, "test text|#perplexity|#KL to float|#top-1 %");
+    CALM_CELLS(table, CALM_TEXT("float"), CALM_FIXED(r->eval_float.predictions.ppl, 4), CALM_FIXED(0, 5),
+               CALM_TEXT(NULL));
+    CALM_CELLS(table, CALM_TEXT(r->name), CALM_FIXED(result->ppl, 4), CALM_FIXED(result->kl, 5),
+               CALM_FIXED(100 * result->top1, 2));
 }
 
-/* Three tables are open at once, and each is cleared whatever failed; text that is appended after a failure is
- * dropped with it. */
 calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
-    calm_table units, guard, evaluation;
-    calm_table_init(&units);
-    calm_table_init(&guard);
-    calm_table_init(&evaluation);
-    calm_status status = units_table(ctx, r, &units);
-    if (status == CALM_OK)
-        status = calm_table_write(ctx, &units, 2, out);
+    CALM_SCOPED_TABLE(units);
+    CALM_SCOPED_TABLE(guard);
+    CALM_SCOPED_TABLE(evaluation);
+    CALM_TRY(units_table(ctx, r, &units));
+    CALM_TRY(calm_table_write(ctx, &units, 2, out));
     calm_text_printf(out, "\n");
-    if (status == CALM_OK)
-        status = write_experts(ctx, r, out);
-    if (status == CALM_OK && r->guard.n) {
+    CALM_TRY(write_experts(ctx, r, out));
+    if (r->guard.n) {
         guard_table(r, &guard);
-        status = calm_table_write(ctx, &guard, 2, out);
+        CALM_TRY(calm_table_write(ctx, &guard, 2, out));
     }
     /* Why a trial has no figures, below the table: the reason would not fit into a column. */
     for (size_t i = 0; i < r->n_trials && r->guard.n; i++)
         if (r->trials[i].missing)
             calm_text_printf(out, "  no %s: %s\n", r->trials[i].name, r->trials[i].missing);
     calm_text_printf(out, "  %s\n\n", r->verdict);
-    if (status == CALM_OK && r->evaluates) {
+    if (r->evaluates) {
         evaluation_table(r, &evaluation);
-        status = calm_table_write(ctx, &evaluation, 2, out);
+        CALM_TRY(calm_table_write(ctx, &evaluation, 2, out));
         calm_text_printf(out, "  %s, %zu windows of %zu tokens\n\n", r->recipe->eval_name, r->eval.n, r->eval.longest);
     }
-    calm_table_clear(&units);
-    calm_table_clear(&guard);
-    calm_table_clear(&evaluation);
-    return status;
+    return CALM_OK;
 }
 
 /* How often each algorithm was chosen, by jobs: "mkq-full 20, gptq-hls 4". */
@@ -304,22 +250,18 @@ void calm_summary_size(const calm_result *r, calm_text *out)
 /* One line per gate of the recipe. */
 calm_status calm_summary_gates(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
-    calm_table table;
+    CALM_SCOPED_TABLE(table);
     if (!r->recipe->n_gates || !r->gate_values)    /* a run that failed before has none */
         return CALM_OK;
-    calm_table_init(&table);
-    calm_table_column(&table, "gate", CALM_ALIGN_LEFT);
-    calm_table_column(&table, "measured", CALM_ALIGN_RIGHT);
-    calm_table_column(&table, "holds", CALM_ALIGN_LEFT);
+    calm_table_columns(&table, "gate|#measured|holds");
     for (size_t i = 0; i < r->recipe->n_gates; i++) {
         calm_table_text(&table, r->recipe->gates[i].text);
         /* As the message of a gate that does not hold has it. */
         calm_table_format(&table, "%.6g", r->gate_values[i]);
         calm_table_text(&table, calm_gate_holds(&r->recipe->gates[i], r->gate_values[i]) ? "yes" : "no");
     }
-    const calm_status status = calm_table_write(ctx, &table, 2, out);
-    calm_table_clear(&table);
+    CALM_TRY(calm_table_write(ctx, &table, 2, out));
     calm_text_printf(out, "\n");
-    return status;
+    return CALM_OK;
 }
 

@@ -15,12 +15,10 @@
 /* A blob that is missing or whose content is not what its name says is computed again. */
 static bool blob_is_sound(calm_ctx *ctx, const calm_run *p, const char *digest)
 {
-    calm_mapping map;
+    CALM_SCOPED_MAPPING(map);
     /* The digest is computed over the whole file: a flipped bit would otherwise become a weight. */
-    if (calm_blob_get(ctx, calm_store_blobs(p->in.store), digest, &map) == CALM_OK) {
-        calm_unmap_file(&map);
+    if (calm_blob_get(ctx, calm_store_blobs(p->in.store), digest, &map) == CALM_OK)
         return true;
-    }
     calm_log(ctx, CALM_LOG_WARNING, "%s; it is computed again", ctx->message);
     calm_ctx_forgive(ctx);
     return false;
@@ -166,42 +164,26 @@ static calm_status run_final_norm(calm_ctx *ctx, calm_run *p, calm_batch *batch)
     return keep_outside(ctx, p, CALM_HOOK_FINAL_NORM, batch);
 }
 
-/* The batch is embedded; ctx->out is cleared after each block. */
-static calm_status run_missing(calm_ctx *ctx, calm_run *p, const calm_missing *missing, calm_batch *batch)
-{
-    size_t done = 0;
-    calm_status status = missing->outside ? keep_outside(ctx, p, CALM_HOOK_EMBED, batch) : CALM_OK;
-    for (size_t b = 0; b < missing->end && status == CALM_OK; b++) {
-        /* Blocks up to the last that misses something: the rows of a block are the output of the one before. */
-        calm_event(&p->events, CALM_STAGE_CALIBRATE, b, missing->end);
-        status = calm_block_process(ctx, p, b, missing, batch, &done);
-        /* Everything of a block is gone before the next is loaded; the hidden rows are in another arena. */
-        calm_arena_clear(ctx->out);
-    }
-    if (status == CALM_OK && missing->outside)
-        status = run_final_norm(ctx, p, batch);
-    calm_arena_clear(ctx->out);
-    return status;
-}
-
 /* Two arenas: hidden rows live from the embedding to the end, all else for one block. */
 static calm_status embed_and_run(calm_ctx *ctx, calm_run *p, const calm_missing *missing)
 {
-    calm_batch batch;
-    calm_arena block_arena, hidden_arena, *caller = ctx->out;
-    calm_arena_init(&block_arena);
-    calm_arena_init(&hidden_arena);
-    calm_status status = calm_batch_embed(ctx, p->in.model, &p->in.calib, 0, p->in.calib.n, &hidden_arena, p->spill_dir,
-                                          &batch);
+    CALM_SCOPED_ARENA(hidden);
+    CALM_SCOPED(calm_batch, calm_batch_close) batch = {.hidden.file = -1};
+    size_t done = 0;
+    CALM_TRY(calm_batch_embed(ctx, p->in.model, &p->in.calib, 0, p->in.calib.n, &hidden, p->spill_dir, &batch));
     /* The caller's arena is not written any more: the run's results stay out of what is cleared per block. */
-    ctx->out = &block_arena;
-    if (status == CALM_OK)
-        status = run_missing(ctx, p, missing, &batch);
-    ctx->out = caller;
-    calm_batch_close(&batch);
-    calm_arena_clear(&block_arena);
-    calm_arena_clear(&hidden_arena);
-    return status;
+    CALM_SCOPED_ARENA(results);
+    CALM_SCOPED_OUT(ctx, &results);
+    if (missing->outside)
+        CALM_TRY(keep_outside(ctx, p, CALM_HOOK_EMBED, &batch));
+    for (size_t b = 0; b < missing->end; b++) {
+        /* Blocks up to the last that misses something: the rows of a block are the output of the one before. */
+        calm_event(&p->events, CALM_STAGE_CALIBRATE, b, missing->end);
+        CALM_TRY(calm_block_process(ctx, p, b, missing, &batch, &done));
+        /* Everything of a block is gone before the next is loaded. */
+        calm_arena_clear(ctx->out);
+    }
+    return missing->outside ? run_final_norm(ctx, p, &batch) : CALM_OK;
 }
 
 /* --effort light: the candidates that were not left out; which ones those are is known only now. */

@@ -8,16 +8,15 @@
 calm_status calm_trial_constrain(calm_ctx *ctx, const calm_run *p, const size_t *choice, calm_trial *trial)
 {
     size_t first, end;
-    char name[CALM_SCHEME_NAME_MAX], *missing;
+    char name[CALM_SCHEME_NAME_MAX];
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t job = first; job < end && !trial->missing; job++) {
         /* Float weights suit every target. */
         if (choice[job] == CALM_STAYS_FLOAT || calm_run_takes(p, job, p->in.recipe->pool[choice[job]].of_scheme))
             continue;
         calm_scheme_name(&p->in.recipe->pool[choice[job]].scheme, name);
-        CALM_TRY(calm_strf(ctx, ctx->out, &missing, "%s: %s does not take %s there",
+        CALM_TRY(calm_strf(ctx, ctx->out, &trial->missing, "%s: %s does not take %s there",
                            calm_model_layout(p->in.model)->jobs[job].name, p->scope.limits.asks, name));
-        trial->missing = missing;
     }
     return CALM_OK;
 }
@@ -84,9 +83,8 @@ calm_status calm_trials_measure(calm_ctx *ctx, const calm_run *p, calm_trial *tr
     const size_t n_groups = (n_unknown + CALM_TRIALS_AT_ONCE - 1) / CALM_TRIALS_AT_ONCE;
     ticks.total = (n_unknown + n_groups) * windows->n;
     for (size_t first = 0; first < n_unknown; first += CALM_TRIALS_AT_ONCE) {
-        const size_t left = n_unknown - first;
-        CALM_TRY(measure_group(ctx, p, trials, of + first, left < CALM_TRIALS_AT_ONCE ? left : CALM_TRIALS_AT_ONCE,
-                               windows, text_name, &ticks));
+        const size_t n_now = calm_size_min(n_unknown - first, CALM_TRIALS_AT_ONCE);
+        CALM_TRY(measure_group(ctx, p, trials, of + first, n_now, windows, text_name, &ticks));
     }
     for (size_t i = 0; i < n; i++) {
         const size_t same = trials[i].missing ? i : same_as(trials, i);

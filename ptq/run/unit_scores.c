@@ -73,7 +73,7 @@ typedef struct sublayer_task {
     const calm_run *p;
     const calm_block *block;
     const calm_captured *captured;
-    const calm_plan *plans;    /* [n] */
+    calm_plan *plans;          /* [n] */
     calm_scores *scores;       /* [n] */
 } sublayer_task;
 
@@ -102,13 +102,12 @@ static calm_status score_sublayer(calm_ctx *ctx, size_t index, void *user)
 
 calm_status calm_sublayer_score(calm_ctx *ctx, calm_run *p, const calm_block *block, const calm_captured *captured)
 {
-    calm_plan *plans;
     /* Plans are made here, before the tasks: ctx->out is not for several threads. */
     size_t *entries, n = 0;
     sublayer_task task = {.p = p, .block = block, .captured = captured};
     if (!captured->reference)
         return CALM_OK;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, plans, p->in.recipe->n_pool));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, task.plans, p->in.recipe->n_pool));
     CALM_TRY(CALM_NEW(ctx, ctx->out, entries, p->in.recipe->n_pool));
     CALM_TRY(CALM_NEW(ctx, ctx->out, task.scores, p->in.recipe->n_pool));
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
@@ -116,10 +115,9 @@ calm_status calm_sublayer_score(calm_ctx *ctx, calm_run *p, const calm_block *bl
         if (!entry_missing(p, captured->begin, captured->end, entry, CALM_POINT_SUBLAYER))
             continue;
         CALM_TRY(calm_choice_uniform(ctx, &p->in, entry, &choice));
-        CALM_TRY(calm_plan_of_choice(ctx, &p->in, choice, &plans[n]));
+        CALM_TRY(calm_plan_of_choice(ctx, &p->in, choice, &task.plans[n]));
         entries[n++] = entry;
     }
-    task.plans = plans;
     CALM_TRY(calm_parallel_for(ctx, n, score_sublayer, &task));
     /* The store has one writer: the rows are put after the tasks, in the pool's order. */
     for (size_t i = 0; i < n; i++)
@@ -188,22 +186,19 @@ calm_status calm_block_score_whole(calm_ctx *ctx, calm_run *p, size_t index, con
     const size_t begin = layout->block_begin[index], end = layout->block_begin[index + 1];
     calm_score_ref *references[2];
     float *y[2];
-    calm_arena one, *caller = ctx->out;
     if (rows->rows < CALM_LEAST_SCORE_ROWS)
         return CALM_OK;
     CALM_TRY(run_block(ctx, p, index, NULL, rows, &y[0], &y[1]));
     for (int i = 0; i < 2; i++)
         CALM_TRY(calm_score_prepare(ctx, y[i], rows->rows, rows->width, &references[i]));
     /* References stay in the caller's arena; each entry's block and outputs go before the next. */
-    calm_arena_init(&one);
-    ctx->out = &one;
-    calm_status status = CALM_OK;
-    for (size_t entry = 0; entry < p->in.recipe->n_pool && status == CALM_OK; entry++) {
+    CALM_SCOPED_ARENA(results);
+    CALM_SCOPED_OUT(ctx, &results);
+    for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
         if (entry_missing(p, begin, end, entry, CALM_POINT_BLOCK)
             || entry_missing(p, begin, end, entry, CALM_POINT_DELTA))
-            status = score_entry(ctx, p, index, entry, rows, references);
-        calm_arena_clear(&one);
+            CALM_TRY(score_entry(ctx, p, index, entry, rows, references));
+        calm_arena_clear(ctx->out);
     }
-    ctx->out = caller;
-    return status;
+    return CALM_OK;
 }

@@ -10,28 +10,20 @@
 
 static calm_status compare_environment(calm_ctx *ctx, const calm_json *lock, calm_differences *out)
 {
-    calm_fact facts[CALM_N_FACTS];
-    calm_json *root = calm_json_new_object(), *environment = calm_json_new_object();
-    calm_status status = calm_environment(ctx, facts);
-    for (size_t i = 0; i < CALM_N_FACTS && status == CALM_OK; i++)
-        calm_json_set_string(environment, facts[i].name, facts[i].value);
-    calm_json_set(root, "environment", environment);
-    if (status == CALM_OK)
-        status = calm_lock_compare(ctx, lock, root, "environment", out);
-    calm_json_free(root);
-    return status;
+    CALM_SCOPED_JSON(found);
+    calm_json *environment;
+    CALM_TRY(calm_environment_json(ctx, &environment));
+    found = CALM_OBJECT(CALM_KV("environment", environment));
+    return calm_lock_compare(ctx, lock, found, "environment", out);
 }
 
 static calm_status verify_output(calm_ctx *ctx, const calm_json *lock, const char *dir, calm_verified *out)
 {
-    calm_json *outputs, *found = calm_json_new_object();
-    calm_status status = calm_lock_outputs(ctx, dir, &outputs);
-    if (status == CALM_OK) {
-        calm_json_set(found, "outputs", outputs);
-        status = calm_lock_compare(ctx, lock, found, "outputs", &out->differences);
-    }
-    calm_json_free(found);
-    return status;
+    CALM_SCOPED_JSON(found);
+    calm_json *outputs;
+    CALM_TRY(calm_lock_outputs(ctx, dir, &outputs));
+    found = CALM_OBJECT(CALM_KV("outputs", outputs));
+    return calm_lock_compare(ctx, lock, found, "outputs", &out->differences);
 }
 
 /* What the lock's recipe asks, and where this run is to work. */

@@ -11,11 +11,6 @@
 
 #define GAP "  "    /* between two columns */
 
-void calm_table_init(calm_table *table)
-{
-    *table = (calm_table){0};
-}
-
 void calm_table_clear(calm_table *table)
 {
     calm_arena_clear(&table->arena);

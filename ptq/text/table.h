@@ -1,7 +1,6 @@
 /* Tables: the same rows as aligned text, CSV and Markdown; programs get them as JSON (cli/print.h).
  *
- *   calm_table table;
- *   calm_table_init(&table);
+ *   CALM_SCOPED_TABLE(table);
  *   calm_table_column(&table, "block", CALM_ALIGN_RIGHT);
  *   calm_table_column(&table, "algorithm", CALM_ALIGN_LEFT);
  *   calm_table_int(&table, 0);                    cells fill the rows from left to right
@@ -53,8 +52,7 @@ typedef struct calm_table {
     calm_arena_mark rows;           /* where the first cell begins     */
 } calm_table;
 
-/* Start empty; clear frees everything, and the table may be started again. */
-void calm_table_init(calm_table *table);
+/* Free everything; the table is then empty, as one of zeros is, and may be started again. */
 void calm_table_clear(calm_table *table);
 
 /* Add a column; all of them before the first cell.  `heading` is copied and is the key of the JSON rows. */

@@ -37,7 +37,9 @@ cc -std=c11 "$@" $(config --cflags) "$source/tests/library/matrix.c" -o static "
 ./static | cmp - matrix.txt
 
 echo '== CMake package'
-cmake -S "$source/tests/library" -B cmake -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_FLAGS="$*" >log 2>&1 &&
+# With the generator of the build: a bare machine has no other.
+generator=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$build/CMakeCache.txt")
+cmake -G "$generator" -S "$source/tests/library" -B cmake -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_FLAGS="$*" >log 2>&1 &&
     cmake --build cmake >>log 2>&1 || { cat log; exit 1; }
 cmake/matrix | cmp - matrix.txt
 

@@ -209,7 +209,7 @@ static calm_status add_row(calm_ctx *ctx, void *user, size_t n, const char *cons
 static calm_status write_rows(calm_ctx *ctx, calm_store *store, const char *query, calm_text *out)
 {
     calm_table shown;
-    calm_table_init(&shown);
+    shown = (calm_table){0};
     calm_status status = calm_store_query(ctx, store, query, NULL, 0, add_row, &shown);
     if (status == CALM_OK && calm_table_rows(&shown) == 0)
         status = calm_fail(ctx, CALM_EFORMAT, "a query without rows shows nothing: %.80s", query);

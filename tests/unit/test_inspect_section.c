@@ -66,7 +66,7 @@ TEST(a_table_forgets_what_it_streamed)
     calm_table table;
     FILE *stream = tmpfile();
     ck_assert_ptr_nonnull(stream);
-    calm_table_init(&table);
+    table = (calm_table){0};
     calm_table_column(&table, "a", CALM_ALIGN_LEFT);
     size_t first = 0;
     for (int i = 0; i < 100; i++) {

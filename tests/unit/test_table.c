@@ -16,7 +16,7 @@ static const char *text_of(const calm_table *table, size_t indent, bool fields)
 static calm_table new_table(void)
 {
     calm_table table;
-    calm_table_init(&table);
+    table = (calm_table){0};
     calm_table_column(&table, "block", CALM_ALIGN_RIGHT);
     calm_table_column(&table, "name", CALM_ALIGN_LEFT);
     calm_table_column(&table, "loss", CALM_ALIGN_RIGHT);
@@ -49,8 +49,8 @@ END_OF_TEST
 TEST(columns_and_cells_as_lists)
 {
     calm_table one, other;
-    calm_table_init(&one);
-    calm_table_init(&other);
+    one = (calm_table){0};
+    other = (calm_table){0};
     calm_table_columns(&one, "name|#least agrees %|#kl|#n|on|note");
     CALM_CELLS(&one, CALM_TEXT("gptq"), CALM_FIXED(12.345, 1), CALM_SCIENTIFIC(1.5e-5, 1), CALM_INT((size_t)3),
                CALM_BOOL(true), CALM_TEXT(NULL));
@@ -93,7 +93,7 @@ END_OF_TEST
 TEST(numbers_of_six_digits)
 {
     calm_table table;
-    calm_table_init(&table);
+    table = (calm_table){0};
     calm_table_column(&table, "a\033[1m\n", CALM_ALIGN_RIGHT);    /* a heading is as harmless as a cell */
     calm_table_number(&table, 1.0 / 3);
     calm_table_number(&table, 1.25e-9);
@@ -127,7 +127,7 @@ TEST(widths_of_text)
     static const char *const texts[] = {"plain",  "\xc3\xbc\x62", "u\xcc\x88z", "\xe4\xb8\xad\xe6\x96\x87",
                                         "a\nb\t", "\x1b[0m",      "x\xffy"};
     calm_table table;
-    calm_table_init(&table);
+    table = (calm_table){0};
     calm_table_column(&table, "t", CALM_ALIGN_LEFT);
     calm_table_column(&table, "n", CALM_ALIGN_LEFT);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -223,7 +223,7 @@ END_OF_TEST
 TEST(many_rows)
 {
     calm_table table;
-    calm_table_init(&table);
+    table = (calm_table){0};
     for (int c = 0; c < 40; c++)
         calm_table_column(&table, test_format("c%d", c), CALM_ALIGN_RIGHT);
     for (int i = 0; i < 40 * 1000; i++)
