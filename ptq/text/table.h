@@ -6,7 +6,6 @@
  *   calm_table_int(&table, 0);                    cells fill the rows from left to right
  *   calm_table_text(&table, "gptq");
  *   status = calm_table_write(ctx, &table, 0, &text);
- *   calm_table_clear(&table);
  *
  * Columns are as wide as their widest cell, in columns of a terminal.  Running out of memory is remembered and
  * reported by the writing function. */
